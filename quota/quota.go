@@ -1,0 +1,143 @@
+// Package quota sets hard limits on directory trees with project quotas, by
+// system calls alone: no xfs_quota binary, no /etc/projects.
+//
+// A project is a 32-bit number. Assign marks a directory with it so that
+// everything made below inherits the number; SetLimit bounds what all files of
+// the project may use together; Clear lifts the limit. The kernel enforces it on
+// every write, whoever writes, and statfs(2) on the marked directory reports the
+// limit as the size of the file system. See xfs_quota(8), "PROJECT QUOTA", and
+// quotactl(2).
+package quota
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+// Mode is how limits are to be enforced, as the user asks for it.
+type Mode string
+
+// The modes.
+const (
+	// Auto takes XFS project quotas where the disk has them, else none.
+	Auto Mode = "auto"
+	// XFS demands XFS project quotas.
+	XFS Mode = "xfs"
+	// Off enforces no limit.
+	Off Mode = "off"
+)
+
+// ParseMode checks a mode given by the user.
+func ParseMode(s string) (Mode, error) {
+	switch m := Mode(s); m {
+	case Auto, XFS, Off:
+		return m, nil
+	}
+	return "", fmt.Errorf("quota mode %q is unknown: use auto, xfs or off", s)
+}
+
+// UnsupportedError says why a disk can't have project quotas and what would
+// change that.
+type UnsupportedError struct {
+	Reason string
+	Fix    string
+}
+
+func (e *UnsupportedError) Error() string { return e.Reason + "; " + e.Fix }
+
+// Usage is what a project uses and may use. All zero for a project that the
+// kernel does not know.
+type Usage struct {
+	Bytes  uint64 // used, in bytes of disk blocks
+	Limit  uint64 // hard limit in bytes, 0: none
+	Inodes uint64 // files, directories and all else
+}
+
+// Choice is how limits are enforced on a disk, and why.
+type Choice struct {
+	Projects *Projects // nil: nothing enforces a limit
+	Reason   string    // for people
+}
+
+// Select picks the way limits are enforced on the disk that holds root. The
+// error of mode XFS on a disk that can't is an *UnsupportedError.
+func Select(mode Mode, root string) (Choice, error) {
+	if mode == Off {
+		return Choice{Reason: "limits are not enforced, as asked for"}, nil
+	}
+	p, err := Open(root)
+	if err == nil {
+		return Choice{Projects: p, Reason: "limits are enforced by the kernel: XFS project quotas"}, nil
+	}
+	var unsupported *UnsupportedError
+	if mode == Auto && errors.As(err, &unsupported) {
+		return Choice{Reason: "limits are not enforced, a volume can grow to the whole disk: " + unsupported.Error()}, nil
+	}
+	return Choice{}, fmt.Errorf("quota on %s: %w", root, err)
+}
+
+// Projects is the project quota of one file system. Its methods may be called
+// concurrently.
+type Projects struct {
+	root *os.File // a directory on the file system, for quotactl_fd(2)
+	// device is the block device for quotactl(2), where the kernel has no
+	// quotactl_fd(2) (before Linux 5.14); else empty.
+	device string
+}
+
+// Open makes sure, by doing it, that the file system at root counts and
+// enforces project quotas and that this process may set them.
+func Open(root string) (*Projects, error) {
+	f, err := os.Open(root)
+	if err != nil {
+		return nil, err
+	}
+	p := &Projects{root: f}
+	if err := p.probe(); err != nil {
+		_ = f.Close() // only read from
+		return nil, err
+	}
+	return p, nil
+}
+
+// Close releases the file system. The limits stay.
+func (p *Projects) Close() error { return p.root.Close() }
+
+// Assign marks the directory with a project that new files below it inherit.
+// It must be empty: what is already in it is not marked.
+func (p *Projects) Assign(dir *os.File, id uint32) error {
+	if id == 0 {
+		return errors.New("project 0 is everything that has no project; it can't be assigned")
+	}
+	if err := setProject(dir, id); err != nil {
+		return fmt.Errorf("mark %s with project %d: %w", dir.Name(), id, err)
+	}
+	return nil
+}
+
+// SetLimit sets the hard limit of a project, in bytes, rounded up to the
+// 512-byte units of the kernel. 0 lifts the limit.
+func (p *Projects) SetLimit(id uint32, bytes uint64) error {
+	if err := p.setLimit(id, bytes); err != nil {
+		return fmt.Errorf("set the limit of project %d: %w", id, err)
+	}
+	return nil
+}
+
+// Usage reads what a project uses. XFS gives the space of removed files back
+// late (up to seconds), so the number falls after the files are gone.
+func (p *Projects) Usage(id uint32) (Usage, error) {
+	u, err := p.usage(id)
+	if err != nil {
+		return Usage{}, fmt.Errorf("read the usage of project %d: %w", id, err)
+	}
+	return u, nil
+}
+
+// Free tells whether nothing uses a project and nothing limits it, so that it
+// can be given to a new volume.
+func (p *Projects) Free(id uint32) (bool, error) {
+	u, err := p.Usage(id)
+	return err == nil && u == Usage{}, err
+}

@@ -1,0 +1,82 @@
+package quota
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// The kernel reads and writes these structures by their C layout.
+func TestLayout(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		got, want uintptr
+	}{
+		{"struct fs_disk_quota", unsafe.Sizeof(diskQuota{}), 112},
+		{"fs_disk_quota.d_blk_hardlimit", unsafe.Offsetof(diskQuota{}.blocksHard), 8},
+		{"fs_disk_quota.d_bcount", unsafe.Offsetof(diskQuota{}.blocks), 40},
+		{"fs_disk_quota.d_icount", unsafe.Offsetof(diskQuota{}.inodes), 48},
+		{"fs_disk_quota.d_rtb_hardlimit", unsafe.Offsetof(diskQuota{}.rtBlocksHard), 72},
+		{"struct fs_quota_statv", unsafe.Sizeof(quotaState{}), 160},
+		{"fs_quota_statv.qs_flags", unsafe.Offsetof(quotaState{}.flags), 2},
+		{"struct fsxattr", unsafe.Sizeof(fileAttributes{}), 28},
+		{"fsxattr.fsx_projid", unsafe.Offsetof(fileAttributes{}.project), 12},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, tt.got, tt.want)
+		}
+	}
+}
+
+func TestParseMode(t *testing.T) {
+	for _, s := range []string{"auto", "xfs", "off"} {
+		if m, err := ParseMode(s); err != nil || string(m) != s {
+			t.Errorf("ParseMode(%q) = %q, %v", s, m, err)
+		}
+	}
+	if _, err := ParseMode("ext4"); err == nil || !strings.Contains(err.Error(), "auto, xfs or off") {
+		t.Errorf("ParseMode(ext4): %v, want the modes that exist", err)
+	}
+}
+
+// /proc is never XFS: what a user sees on a disk that can't.
+func TestSelectUnsupported(t *testing.T) {
+	choice, err := Select(Auto, "/proc")
+	if choice.Projects != nil || err != nil {
+		t.Errorf("auto: %+v, %v, want no quota and no error", choice, err)
+	}
+	for _, want := range []string{"not enforced", "not on XFS", "prjquota"} {
+		if !strings.Contains(choice.Reason, want) {
+			t.Errorf("auto's reason lacks %q: %s", want, choice.Reason)
+		}
+	}
+
+	_, err = Select(XFS, "/proc")
+	var unsupported *UnsupportedError
+	if !errors.As(err, &unsupported) || !strings.Contains(err.Error(), "prjquota") {
+		t.Errorf("xfs: %v, want an UnsupportedError that names the mount option", err)
+	}
+
+	if choice, err := Select(Off, "/proc"); choice.Projects != nil || err != nil || !strings.Contains(choice.Reason, "as asked for") {
+		t.Errorf("off: %+v, %v", choice, err)
+	}
+}
+
+func TestOpenMissing(t *testing.T) {
+	if _, err := Open(t.TempDir() + "/missing"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v, want not exist", err)
+	}
+}
+
+func TestDeviceOf(t *testing.T) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if device, err := deviceOf(f); err != nil || device != "proc" {
+		t.Errorf("deviceOf(/proc) = %q, %v", device, err)
+	}
+}

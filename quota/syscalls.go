@@ -1,0 +1,196 @@
+package quota
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// From linux/dqblk_xfs.h and linux/quota.h, which golang.org/x/sys does not have.
+const (
+	projectQuota = 2 // PRJQUOTA
+
+	qXGetQuota  = 'X'<<8 + 3 // Q_XGETQUOTA
+	qXSetQLim   = 'X'<<8 + 4 // Q_XSETQLIM
+	qXGetQStatV = 'X'<<8 + 8 // Q_XGETQSTATV
+
+	diskQuotaVersion = 1      // FS_DQUOT_VERSION
+	projectQuotaFlag = 2      // FS_PROJ_QUOTA
+	limitBlocksHard  = 1 << 3 // FS_DQ_BHARD
+	blockUnit        = 512    // limits and use are counted in these
+
+	statVersion     = 1      // FS_QSTATV_VERSION1
+	projectCounted  = 1 << 4 // FS_QUOTA_PDQ_ACCT
+	projectEnforced = 1 << 5 // FS_QUOTA_PDQ_ENFD
+
+	// From linux/fs.h.
+	fsIocGetXattr    = 0x801c581f // FS_IOC_FSGETXATTR
+	fsIocSetXattr    = 0x401c5820 // FS_IOC_FSSETXATTR
+	xflagProjInherit = 0x200      // FS_XFLAG_PROJINHERIT
+)
+
+// diskQuota is struct fs_disk_quota.
+type diskQuota struct {
+	version, flags                        int8
+	fieldMask                             uint16
+	id                                    uint32
+	blocksHard, blocksSoft                uint64
+	inodesHard, inodesSoft                uint64
+	blocks, inodes                        uint64
+	inodeTimer, blockTimer                int32
+	inodeWarnings, blockWarnings          uint16
+	inodeTimerHi, blockTimerHi, rtTimerHi int8
+	_                                     int8
+	rtBlocksHard, rtBlocksSoft, rtBlocks  uint64
+	rtTimer                               int32
+	rtWarnings                            uint16
+	_                                     int16
+	_                                     [8]byte
+}
+
+// quotaState is struct fs_quota_statv; only its flags are read.
+type quotaState struct {
+	version int8
+	_       uint8
+	flags   uint16
+	_       [156]byte
+}
+
+// fileAttributes is struct fsxattr.
+type fileAttributes struct {
+	xflags, extSize, extents, project, cowExtSize uint32
+	_                                             [8]byte
+}
+
+// probe fills in how quotactl is called here, and says what is missing.
+func (p *Projects) probe() error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(p.root.Fd()), &fs); err != nil {
+		return fmt.Errorf("statfs %s: %w", p.root.Name(), err)
+	}
+	if fs.Type != unix.XFS_SUPER_MAGIC {
+		return &UnsupportedError{
+			Reason: fmt.Sprintf("%s is not on XFS (file system type %#x)", p.root.Name(), fs.Type),
+			Fix:    "put it on an XFS mounted with the option prjquota",
+		}
+	}
+	state := quotaState{version: statVersion}
+	err := p.quotactl(qXGetQStatV, 0, unsafe.Pointer(&state))
+	if errors.Is(err, unix.ENOSYS) {
+		if p.device, err = deviceOf(p.root); err != nil {
+			return err
+		}
+		err = p.quotactl(qXGetQStatV, 0, unsafe.Pointer(&state))
+	}
+	// ENOSYS is also what a mount without any quota answers.
+	if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("ask for the quota state: %w", err)
+	}
+	if err != nil || state.flags&projectCounted == 0 || state.flags&projectEnforced == 0 {
+		return &UnsupportedError{
+			Reason: fmt.Sprintf("the XFS at %s is mounted without enforced project quotas", p.root.Name()),
+			Fix:    "mount it with -o prjquota (unmount it first: a remount does not turn quotas on)",
+		}
+	}
+	// Any project but 0 will do: reading it needs what setting it needs.
+	if _, err := p.usage(1); errors.Is(err, unix.EPERM) {
+		return &UnsupportedError{
+			Reason: fmt.Sprintf("this process may not set project quotas on %s", p.root.Name()),
+			Fix:    "run it as root with the capability CAP_SYS_ADMIN, outside a user namespace",
+		}
+	} else if err != nil {
+		return fmt.Errorf("read a project's quota: %w", err)
+	}
+	return nil
+}
+
+func (p *Projects) setLimit(id uint32, bytes uint64) error {
+	q := diskQuota{
+		version:    diskQuotaVersion,
+		flags:      projectQuotaFlag,
+		fieldMask:  limitBlocksHard,
+		id:         id,
+		blocksHard: (bytes + blockUnit - 1) / blockUnit,
+	}
+	return p.quotactl(qXSetQLim, id, unsafe.Pointer(&q))
+}
+
+func (p *Projects) usage(id uint32) (Usage, error) {
+	var q diskQuota
+	err := p.quotactl(qXGetQuota, id, unsafe.Pointer(&q))
+	if errors.Is(err, unix.ENOENT) { // nothing was ever counted for it
+		return Usage{}, nil
+	}
+	if err != nil {
+		return Usage{}, err
+	}
+	return Usage{Bytes: q.blocks * blockUnit, Limit: q.blocksHard * blockUnit, Inodes: q.inodes}, nil
+}
+
+// quotactl calls quotactl_fd(2), or quotactl(2) where a device is set.
+func (p *Projects) quotactl(cmd uint32, id uint32, arg unsafe.Pointer) error {
+	command := uintptr(cmd<<8 | projectQuota)
+	if p.device == "" {
+		_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL_FD, p.root.Fd(), command, uintptr(id), uintptr(arg), 0, 0)
+		return errnoError(errno)
+	}
+	device, err := unix.BytePtrFromString(p.device)
+	if err != nil {
+		return err
+	}
+	_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL, command, uintptr(unsafe.Pointer(device)), uintptr(id), uintptr(arg), 0, 0)
+	return errnoError(errno)
+}
+
+func setProject(dir *os.File, id uint32) error {
+	var a fileAttributes
+	if err := ioctl(dir, fsIocGetXattr, &a); err != nil {
+		return fmt.Errorf("FS_IOC_FSGETXATTR: %w", err)
+	}
+	a.project = id
+	a.xflags |= xflagProjInherit
+	if err := ioctl(dir, fsIocSetXattr, &a); err != nil {
+		return fmt.Errorf("FS_IOC_FSSETXATTR: %w", err)
+	}
+	return nil
+}
+
+func ioctl(f *os.File, request uintptr, a *fileAttributes) error {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(a)))
+	return errnoError(errno)
+}
+
+func errnoError(errno unix.Errno) error {
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// deviceOf finds the block device of a mounted file system by its device
+// number in proc_pid_mountinfo(5).
+func deviceOf(f *os.File) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return "", err
+	}
+	number := fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))
+	mounts, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	defer mounts.Close()
+	for lines := bufio.NewScanner(mounts); lines.Scan(); {
+		before, after, _ := strings.Cut(lines.Text(), " - ")
+		fields, source := strings.Fields(before), strings.Fields(after)
+		if len(fields) > 2 && fields[2] == number && len(source) > 1 {
+			return source[1], nil
+		}
+	}
+	return "", fmt.Errorf("no mount of device %s in /proc/self/mountinfo", number)
+}
