@@ -1,0 +1,87 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// What clients can leave in a volume, and more.
+func TestDeleteAnything(t *testing.T) {
+	outside := t.TempDir()
+	kept := filepath.Join(outside, "kept")
+	mustDo(t, os.WriteFile(kept, []byte("kept"), 0o600))
+
+	root := t.TempDir()
+	s, e := open(t, root)
+	v := mustCreate(t, s, "pvc-1")
+	dir := filepath.Join(root, "pvc-1")
+
+	// Deeper than PATH_MAX, so made from descriptor to descriptor.
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	mustDo(t, err)
+	for range 300 {
+		name := strings.Repeat("d", 200)
+		mustDo(t, unix.Mkdirat(fd, name, 0o755))
+		next, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		mustDo(t, errors.Join(err, unix.Close(fd)))
+		fd = next
+	}
+	mustDo(t, unix.Close(fd))
+	for i := range 1000 {
+		mustDo(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("file-%d", i)), nil, 0o600))
+	}
+	mustDo(t, os.WriteFile(filepath.Join(dir, "not UTF-8 \xff\xfe"), nil, 0o600))
+	mustDo(t, os.WriteFile(filepath.Join(dir, strings.Repeat("n", 255)), nil, 0o600))
+	mustDo(t, os.Symlink(outside, filepath.Join(dir, "link-to-directory")))
+	mustDo(t, os.Symlink(kept, filepath.Join(dir, "link-to-file")))
+	mustDo(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	// The names that the emptier itself uses.
+	mustDo(t, os.MkdirAll(filepath.Join(dir, "podnas-1", "podnas-1", "podnas-2"), 0o755))
+	mustDo(t, os.MkdirAll(filepath.Join(dir, "locked", "below", "further"), 0o755))
+	mustDo(t, os.Chmod(filepath.Join(dir, "locked", "below"), 0))
+	mustDo(t, os.Chmod(filepath.Join(dir, "locked"), 0))
+	mustDo(t, os.Chmod(dir, 0))
+	open, err := os.Open(root)
+	mustDo(t, err)
+	defer open.Close()
+
+	mustDo(t, s.Delete(t.Context(), "pvc-1"))
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) || len(e.names()) != 0 {
+		t.Errorf("when Delete returned: directory %v, exports %v", err, e.names())
+	}
+	if err := s.Delete(t.Context(), "pvc-1"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("deleted again: %v, want ErrNotFound", err)
+	}
+	// The name is free at once, whatever is still in the trash.
+	if again := mustCreate(t, s, "pvc-1"); again.ID == v.ID {
+		t.Error("a number was given twice")
+	}
+	eventually(t, "trash is empty", func() bool { return len(stateFiles(t, root)) == 1 })
+	if data, err := os.ReadFile(kept); string(data) != "kept" {
+		t.Errorf("outside of the volume: %q, %v", data, err)
+	}
+}
+
+// Emptying stops with the Store and goes on with the next.
+func TestTrashGoesOnAfterRestart(t *testing.T) {
+	root := t.TempDir()
+	s, _ := open(t, root)
+	mustCreate(t, s, "pvc-1")
+	for i := range 3000 { // at 100 per 20 ms more than the Store has time for
+		mustDo(t, os.WriteFile(filepath.Join(root, "pvc-1", fmt.Sprint(i)), nil, 0o600))
+	}
+	mustDo(t, s.Delete(t.Context(), "pvc-1"))
+	mustDo(t, s.Close())
+	left := stateFiles(t, root)
+	if len(left) != 2 {
+		t.Fatalf("after Close: %v, want the record and the files in the trash", left)
+	}
+	open(t, root)
+	eventually(t, "trash is empty", func() bool { return len(stateFiles(t, root)) == 0 })
+}
