@@ -1,0 +1,76 @@
+package oncrpc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/podnas/podnas/server/xdr"
+)
+
+// ErrRecord says that the peer's stream can't be followed any further: there is
+// no way to tell where the next record starts, so the connection must end.
+var ErrRecord = errors.New("oncrpc: bad record")
+
+const (
+	lastFragment = 1 << 31
+
+	// A record may come in any number of fragments, empty ones too, so their
+	// number has a bound of its own. 1 MiB of data in this many is 256 bytes
+	// each; no client sends smaller ones.
+	maxFragments = 4096
+)
+
+// BeginRecord appends room for a record's mark to b. What is appended after it
+// is the record; EndRecord closes it.
+func BeginRecord(b []byte) (buf []byte, at int) {
+	return xdr.Reserve(b)
+}
+
+// EndRecord makes all that was appended to b since BeginRecord returned at a
+// record of one fragment (RFC 5531 section 11).
+func EndRecord(b []byte, at int) {
+	xdr.Patch(b, at, lastFragment|uint32(len(b)-at-4))
+}
+
+// ReadRecord reads one record of at most limit bytes and joins its fragments.
+// The record is appended to buf, which may be empty and have capacity to be
+// used again; the bytes are returned even if there is an error, so that the
+// caller keeps the buffer.
+//
+// The error is io.EOF if the stream ends before the record, ErrRecord if the
+// record is larger than limit, else the reader's.
+func ReadRecord(r io.Reader, buf []byte, limit int) ([]byte, error) {
+	start := len(buf)
+	for n := range maxFragments {
+		// The mark is read into the place of the data that follows it: a
+		// variable of its own would be allocated for every record.
+		end := len(buf)
+		buf = slices.Grow(buf, 4)
+		mark := buf[end : end+4]
+		if _, err := io.ReadFull(r, mark); err != nil {
+			if n > 0 && errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return buf, err
+		}
+		v := binary.BigEndian.Uint32(mark)
+		size := v &^ lastFragment
+		if uint64(size) > uint64(limit-(end-start)) {
+			return buf, fmt.Errorf("%w: larger than %d bytes", ErrRecord, limit)
+		}
+		buf = slices.Grow(buf, int(size))[:end+int(size)]
+		if _, err := io.ReadFull(r, buf[end:]); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return buf, err
+		}
+		if v&lastFragment != 0 {
+			return buf, nil
+		}
+	}
+	return buf, fmt.Errorf("%w: more than %d fragments", ErrRecord, maxFragments)
+}

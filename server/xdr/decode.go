@@ -1,0 +1,147 @@
+package xdr
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// What a Decoder's Err may be. ErrValue is also for callers of Fail, for
+// example when an enumeration has a value that the protocol doesn't know.
+var (
+	ErrShort    = errors.New("xdr: record ends early")
+	ErrTooLong  = errors.New("xdr: length past its maximum")
+	ErrValue    = errors.New("xdr: value not of its type")
+	ErrTrailing = errors.New("xdr: bytes left over")
+)
+
+// Decoder consumes a record from the front. After the first error every method
+// returns the zero value, and Err the error.
+//
+// It is used as a value on the stack, by one goroutine.
+type Decoder struct {
+	buf []byte
+	err error
+}
+
+// NewDecoder decodes buf. What the Decoder returns aliases buf, so buf must not
+// change while those slices are in use.
+func NewDecoder(buf []byte) Decoder {
+	return Decoder{buf: buf}
+}
+
+// Err is the first error, or nil.
+func (d *Decoder) Err() error {
+	return d.err
+}
+
+// Fail makes err the Decoder's error unless it has one already.
+func (d *Decoder) Fail(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+	// An empty buffer makes every later read fail without a look at err.
+	d.buf = nil
+}
+
+// Len is the number of bytes not yet consumed.
+func (d *Decoder) Len() int {
+	return len(d.buf)
+}
+
+// Rest consumes and returns all that is left.
+func (d *Decoder) Rest() []byte {
+	b := d.buf
+	d.buf = nil
+	return b
+}
+
+// Finish is Err, or ErrTrailing if bytes are left.
+func (d *Decoder) Finish() error {
+	if d.err == nil && len(d.buf) > 0 {
+		return ErrTrailing
+	}
+	return d.err
+}
+
+// Uint32 consumes an unsigned integer (RFC 4506 section 4.2).
+func (d *Decoder) Uint32() uint32 {
+	if len(d.buf) < 4 {
+		d.Fail(ErrShort)
+		return 0
+	}
+	v := binary.BigEndian.Uint32(d.buf)
+	d.buf = d.buf[4:]
+	return v
+}
+
+// Uint64 consumes an unsigned hyper integer (section 4.5).
+func (d *Decoder) Uint64() uint64 {
+	if len(d.buf) < 8 {
+		d.Fail(ErrShort)
+		return 0
+	}
+	v := binary.BigEndian.Uint64(d.buf)
+	d.buf = d.buf[8:]
+	return v
+}
+
+// Bool consumes a boolean (section 4.4). A value other than 0 and 1 is an
+// error: what follows a discriminant that isn't understood can't be either.
+func (d *Decoder) Bool() bool {
+	v := d.Uint32()
+	if v > 1 {
+		d.Fail(ErrValue)
+		return false
+	}
+	return v == 1
+}
+
+// Fixed consumes opaque data of n bytes and its padding (section 4.9). The
+// padding's value is not looked at.
+func (d *Decoder) Fixed(n int) []byte {
+	padded := n + Pad(n)
+	if len(d.buf) < padded {
+		d.Fail(ErrShort)
+		return nil
+	}
+	// The capacity ends with the data, so that an append by the caller copies
+	// rather than writes over the rest of the record.
+	b := d.buf[:n:n]
+	d.buf = d.buf[padded:]
+	return b
+}
+
+// Opaque consumes variable-length opaque data or a string of at most limit bytes
+// (sections 4.10 and 4.11).
+func (d *Decoder) Opaque(limit int) []byte {
+	n := d.Uint32()
+	if uint64(n) > uint64(limit) {
+		d.Fail(ErrTooLong)
+		return nil
+	}
+	if d.err != nil {
+		return nil
+	}
+	return d.Fixed(int(n))
+}
+
+// Count consumes the length of an array of at most limit elements (section 4.13).
+// An array is at least size bytes per element, so a count that the record can't
+// hold is refused before anything is allocated for it.
+func (d *Decoder) Count(limit, size int) int {
+	n := d.Uint32()
+	if uint64(n) > uint64(limit) {
+		d.Fail(ErrTooLong)
+		return 0
+	}
+	if uint64(n)*uint64(size) > uint64(len(d.buf)) {
+		d.Fail(ErrShort)
+		return 0
+	}
+	return int(n)
+}
+
+// Pad is the number of zero bytes that follow n bytes of opaque data.
+func Pad(n int) int {
+	return -n & 3
+}
