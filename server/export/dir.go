@@ -1,0 +1,196 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dir is an open directory of a volume. A name given to its methods is one
+// component; what a symbolic link of that name points to is never touched. The
+// errors hold the errno of the system call.
+//
+// The export does not end while a Dir is open.
+type Dir struct {
+	*os.File
+	volume *Volume
+}
+
+// Close ends the use of the directory.
+func (d *Dir) Close() error {
+	defer d.volume.calls.Done()
+	return d.File.Close()
+}
+
+// ValidName tells whether a client may use a name: one component that is not
+// the directory itself and not its parent. How long it may be is the file
+// system's affair.
+func ValidName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
+}
+
+// Attr is what fstatat(2) tells of a file.
+type Attr struct {
+	Mode                uint32 // type and permission bits as in st_mode, inode(7)
+	Nlink, UID, GID     uint32
+	Size                int64
+	Ino                 uint64
+	Major, Minor        uint32 // of a device
+	Atime, Mtime, Ctime time.Time
+}
+
+// IsRegular tells whether it is a regular file.
+func (a *Attr) IsRegular() bool { return a.Mode&unix.S_IFMT == unix.S_IFREG }
+
+// IsDir tells whether it is a directory.
+func (a *Attr) IsDir() bool { return a.Mode&unix.S_IFMT == unix.S_IFDIR }
+
+// IsSymlink tells whether it is a symbolic link.
+func (a *Attr) IsSymlink() bool { return a.Mode&unix.S_IFMT == unix.S_IFLNK }
+
+// Lstat tells the attributes of a file.
+func (d *Dir) Lstat(name string) (Attr, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(int(d.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return Attr{}, &os.PathError{Op: "fstatat", Path: name, Err: err}
+	}
+	return Attr{
+		Mode:  st.Mode,
+		Nlink: uint32(st.Nlink), // 64 bits on amd64, 32 on arm64
+		UID:   st.Uid,
+		GID:   st.Gid,
+		Size:  st.Size,
+		Ino:   st.Ino,
+		Major: unix.Major(st.Rdev),
+		Minor: unix.Minor(st.Rdev),
+		Atime: time.Unix(st.Atim.Unix()),
+		Mtime: time.Unix(st.Mtim.Unix()),
+		Ctime: time.Unix(st.Ctim.Unix()),
+	}, nil
+}
+
+// Identify names a file, or the directory itself if name is empty.
+func (d *Dir) Identify(name string) (FileID, error) { return identify(d.File, name) }
+
+// OpenFile opens a regular file for reading or writing, and makes it where
+// flags say so. Any other kind of file is refused before it is opened: opening
+// a fifo or a device has effects.
+func (d *Dir) OpenFile(name string, flags int, mode os.FileMode) (*os.File, error) {
+	if a, err := d.Lstat(name); err == nil && !a.IsRegular() {
+		return nil, &os.PathError{Op: "openat", Path: name, Err: unix.EINVAL}
+	}
+	flags |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Openat(int(d.Fd()), name, flags, uint32(mode.Perm()))
+	if err != nil {
+		return nil, &os.PathError{Op: "openat", Path: name, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, &os.PathError{Op: "openat", Path: name, Err: errors.Join(unix.EINVAL, err, f.Close())}
+	}
+	return f, nil
+}
+
+// Mkdir makes a directory.
+func (d *Dir) Mkdir(name string, mode os.FileMode) error {
+	return pathError("mkdirat", name, unix.Mkdirat(int(d.Fd()), name, uint32(mode.Perm())))
+}
+
+// Symlink makes a symbolic link.
+func (d *Dir) Symlink(target, name string) error {
+	return pathError("symlinkat", name, unix.Symlinkat(target, int(d.Fd()), name))
+}
+
+// Readlink tells what a symbolic link holds.
+func (d *Dir) Readlink(name string) (string, error) {
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(int(d.Fd()), name, buf)
+	if err != nil {
+		return "", pathError("readlinkat", name, err)
+	}
+	return string(buf[:n]), nil
+}
+
+// Remove removes a file or an empty directory.
+func (d *Dir) Remove(name string) error {
+	err := unix.Unlinkat(int(d.Fd()), name, 0)
+	if errors.Is(err, unix.EISDIR) {
+		err = unix.Unlinkat(int(d.Fd()), name, unix.AT_REMOVEDIR)
+	}
+	return pathError("unlinkat", name, err)
+}
+
+// Rename moves a file to another name, in the same directory or another of the
+// same volume, and replaces what has that name as rename(2) does.
+func (d *Dir) Rename(name string, to *Dir, newName string) error {
+	return pathError("renameat", name, unix.Renameat(int(d.Fd()), name, int(to.Fd()), newName))
+}
+
+// Chmod sets the permission bits of a file. A symbolic link has none to set.
+func (d *Dir) Chmod(name string, mode os.FileMode) error {
+	// fchmodat(2) would follow a link, and fchmodat2(2) came with Linux 6.6. An
+	// O_PATH descriptor holds the file itself, and /proc leads to it.
+	fd, err := unix.Openat(int(d.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return pathError("openat", name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeSymlink != 0 {
+		return err
+	}
+	return pathError("chmod", name, unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), uint32(mode.Perm())))
+}
+
+// Lchown sets the owner and the group of a file.
+func (d *Dir) Lchown(name string, uid, gid int) error {
+	return pathError("fchownat", name, unix.Fchownat(int(d.Fd()), name, uid, gid, unix.AT_SYMLINK_NOFOLLOW))
+}
+
+// Chtimes sets the times of a file.
+func (d *Dir) Chtimes(name string, atime, mtime time.Time) error {
+	at, err := unix.TimeToTimespec(atime)
+	if err != nil {
+		return pathError("utimensat", name, err)
+	}
+	mt, err := unix.TimeToTimespec(mtime)
+	if err != nil {
+		return pathError("utimensat", name, err)
+	}
+	ts := []unix.Timespec{at, mt}
+	return pathError("utimensat", name, unix.UtimesNanoAt(int(d.Fd()), name, ts, unix.AT_SYMLINK_NOFOLLOW))
+}
+
+// Statfs is the room in a volume: bytes, and numbers of files.
+type Statfs struct {
+	Size, Free, Available uint64
+	Files, FreeFiles      uint64
+}
+
+// Statfs tells the room in the volume. On XFS and ext4 a directory tells its
+// project's limit as the size.
+func (d *Dir) Statfs() (Statfs, error) {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(d.Fd()), &st); err != nil {
+		return Statfs{}, fmt.Errorf("statfs: %w", err)
+	}
+	block := uint64(st.Bsize)
+	return Statfs{
+		Size:      st.Blocks * block,
+		Free:      st.Bfree * block,
+		Available: st.Bavail * block,
+		Files:     st.Files,
+		FreeFiles: st.Ffree,
+	}, nil
+}
+
+func pathError(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &os.PathError{Op: op, Path: name, Err: err}
+}

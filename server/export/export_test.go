@@ -1,0 +1,290 @@
+package export
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func mustDo(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// volumeAt exports a new directory.
+func volumeAt(t *testing.T) (*Table, *Volume, string) {
+	t.Helper()
+	dir := t.TempDir()
+	table := &Table{}
+	mustDo(t, table.Add(7, "/v", dir))
+	v, ok := table.ByID(7)
+	if !ok {
+		t.Fatal("not in the table")
+	}
+	return table, v, dir
+}
+
+func TestTable(t *testing.T) {
+	table, v, dir := volumeAt(t)
+	for path, want := range map[string]bool{"/v": true, "/v/": true, "v": true, "//v": true, "/": false, "/v/sub": false, "/w": false, "/v/../v": true} {
+		if got, ok := table.ByPath(path); ok != want || ok && got != v {
+			t.Errorf("ByPath(%q) = %v, %v", path, got, ok)
+		}
+	}
+	if err := table.Add(8, "/v", dir); !errors.Is(err, ErrExists) {
+		t.Errorf("same path: %v", err)
+	}
+	if err := table.Add(7, "/w", dir); !errors.Is(err, ErrExists) {
+		t.Errorf("same number: %v", err)
+	}
+	if err := table.Add(8, "/w", filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing directory: %v", err)
+	}
+	mustDo(t, table.Add(9, "/a", dir))
+	if vs := table.Volumes(); len(vs) != 2 || vs[0].Path != "/a" || vs[1].Path != "/v" {
+		t.Errorf("Volumes() = %v", vs)
+	}
+	table.Remove(7)
+	table.Remove(7)
+	if _, ok := table.ByPath("/v"); ok {
+		t.Error("found after Remove")
+	}
+	if _, err := v.OpenDir("."); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("OpenDir after Remove: %v, want ErrClosed", err)
+	}
+}
+
+// Remove waits for what is under way, since the directory is then given away.
+func TestRemoveWaits(t *testing.T) {
+	table, v, _ := volumeAt(t)
+	d, err := v.OpenDir(".")
+	mustDo(t, err)
+	removed := make(chan struct{})
+	go func() {
+		table.Remove(7)
+		close(removed)
+	}()
+	select {
+	case <-removed:
+		t.Error("Remove returned while a directory was open")
+	case <-time.After(50 * time.Millisecond):
+	}
+	select {
+	case <-v.Closed():
+		t.Error("closed while a directory was open")
+	default:
+	}
+	mustDo(t, d.Close())
+	<-removed
+	<-v.Closed()
+}
+
+// Nothing that is opened lies outside of the volume, whatever is in it.
+func TestOpenDirStaysInside(t *testing.T) {
+	_, v, dir := volumeAt(t)
+	outside := t.TempDir()
+	mustDo(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755))
+	mustDo(t, os.Symlink(outside, filepath.Join(dir, "out")))
+	mustDo(t, os.Symlink("a", filepath.Join(dir, "in")))
+	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	for name, want := range map[string]error{
+		".": nil, "a": nil, "a/b": nil, "a/../a": nil,
+		"..": unix.EXDEV, "a/../..": unix.EXDEV, outside: unix.EXDEV,
+		"out": unix.ELOOP, "in": unix.ELOOP, "in/b": unix.ELOOP,
+		"file": unix.ENOTDIR, "missing": unix.ENOENT,
+	} {
+		d, err := v.OpenDir(name)
+		if !errors.Is(err, want) {
+			t.Errorf("OpenDir(%q): %v, want %v", name, err, want)
+		}
+		if err == nil {
+			mustDo(t, d.Close())
+		}
+	}
+}
+
+func TestValidName(t *testing.T) {
+	for name, want := range map[string]bool{
+		"a": true, "...": true, "..a": true, " ": true, "\xff": true, strings.Repeat("n", 300): true,
+		"": false, ".": false, "..": false, "a/b": false, "/": false, "a\x00": false,
+	} {
+		if ValidName(name) != want {
+			t.Errorf("ValidName(%q) = %v", name, !want)
+		}
+	}
+}
+
+// Opening must not touch what is no regular file: a fifo would block, a device
+// would act, a symbolic link would lead away.
+func TestOpenFileOnlyRegular(t *testing.T) {
+	_, v, dir := volumeAt(t)
+	mustDo(t, os.Mkdir(filepath.Join(dir, "dir"), 0o755))
+	mustDo(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
+	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), []byte("data"), 0o644))
+	mustDo(t, os.Symlink("file", filepath.Join(dir, "link")))
+	mustDo(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
+	d, err := v.OpenDir(".")
+	mustDo(t, err)
+	defer d.Close()
+	for _, name := range []string{"dir", "fifo", "link", "dangling"} {
+		for _, flags := range []int{os.O_RDONLY, os.O_RDWR | os.O_CREATE} {
+			if f, err := d.OpenFile(name, flags, 0o644); !errors.Is(err, unix.EINVAL) {
+				t.Errorf("OpenFile(%s, %#x): %v, %v, want EINVAL", name, flags, f, err)
+			}
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
+		t.Error("made a file through a symbolic link")
+	}
+	f, err := d.OpenFile("file", os.O_RDONLY, 0)
+	mustDo(t, err)
+	mustDo(t, f.Close())
+}
+
+func TestChmodLeavesLinkTargets(t *testing.T) {
+	_, v, dir := volumeAt(t)
+	target := filepath.Join(t.TempDir(), "target")
+	mustDo(t, os.WriteFile(target, nil, 0o600))
+	mustDo(t, os.Symlink(target, filepath.Join(dir, "link")))
+	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	d, err := v.OpenDir(".")
+	mustDo(t, err)
+	defer d.Close()
+	mustDo(t, errors.Join(d.Chmod("link", 0o777), d.Chmod("file", 0o640)))
+	if info, err := os.Stat(target); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("a link's target: %v, %v", info, err)
+	}
+	if a, err := d.Lstat("file"); err != nil || a.Mode&0o7777 != 0o640 || !a.IsRegular() {
+		t.Errorf("a file: %+v, %v", a, err)
+	}
+}
+
+func TestIdentify(t *testing.T) {
+	_, v, dir := volumeAt(t)
+	name := filepath.Join(dir, "file")
+	mustDo(t, os.WriteFile(name, nil, 0o600))
+	mustDo(t, os.Symlink("file", filepath.Join(dir, "link")))
+	d, err := v.OpenDir(".")
+	mustDo(t, err)
+	defer d.Close()
+	id := func(name string) FileID {
+		t.Helper()
+		id, err := d.Identify(name)
+		mustDo(t, err)
+		if len(id) == 0 || len(id) > FileIDMax {
+			t.Errorf("FileID of %q has %d bytes", name, len(id))
+		}
+		return id
+	}
+	file := id("file")
+	if id("link") == file {
+		t.Error("followed a symbolic link")
+	}
+	if id("") != id(".") || id("") == file {
+		t.Error("the directory itself")
+	}
+	f, err := os.Open(name)
+	mustDo(t, err)
+	defer f.Close()
+	if open, err := Identify(f); err != nil || open != file {
+		t.Errorf("an open file: %x, %v, by name %x", open, err, file)
+	}
+	mustDo(t, os.Rename(name, filepath.Join(dir, "renamed")))
+	if id("renamed") != file {
+		t.Error("changed with a rename")
+	}
+	// A file system may give the inode number to the next file.
+	mustDo(t, f.Close())
+	mustDo(t, os.Remove(filepath.Join(dir, "renamed")))
+	for range 100 {
+		mustDo(t, os.WriteFile(name, nil, 0o600))
+		if id("file") == file {
+			t.Fatal("a new file has the FileID of a removed one")
+		}
+		mustDo(t, os.Remove(name))
+	}
+	if _, err := d.Identify("file"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a removed file: %v", err)
+	}
+}
+
+func TestIdentifyByInode(t *testing.T) {
+	dir, err := os.Open(t.TempDir())
+	mustDo(t, err)
+	defer dir.Close()
+	mustDo(t, os.WriteFile(filepath.Join(dir.Name(), "a"), nil, 0o600))
+	mustDo(t, os.WriteFile(filepath.Join(dir.Name(), "b"), nil, 0o600))
+	seen := map[FileID]string{}
+	for _, name := range []string{"a", "b", "."} {
+		id, err := identifyByInode(dir, name, 0)
+		if errors.Is(err, ErrNoFileID) {
+			t.Skip("the temporary directory's file system has no birth times")
+		}
+		mustDo(t, err)
+		if id[0] != fileIDByInode || seen[id] != "" {
+			t.Errorf("FileID of %s: %x", name, id)
+		}
+		seen[id] = name
+	}
+	self, err := identifyByInode(dir, "", unix.AT_EMPTY_PATH)
+	if err != nil || seen[self] != "." {
+		t.Errorf("the directory itself: %x, %v", self, err)
+	}
+}
+
+func TestHandle(t *testing.T) {
+	key := NewKey(bytes.Repeat([]byte{1}, 32))
+	for n := 1; n <= FileIDMax; n++ {
+		file := FileID(strings.Repeat("f", n))
+		h := key.Handle(1<<63+5, file)
+		if len(h) > HandleMax || len(h)%4 != 0 {
+			t.Fatalf("handle of %d bytes", len(h))
+		}
+		if v, f, err := key.Parse(h); v != 1<<63+5 || f != file || err != nil {
+			t.Errorf("Parse = %d, %q, %v", v, f, err)
+		}
+		if !bytes.Equal(h, key.Handle(1<<63+5, file)) {
+			t.Error("not the same twice")
+		}
+	}
+
+	h := key.Handle(5, "file")
+	for i := range h {
+		for bit := range 8 {
+			forged := slices.Clone(h)
+			forged[i] ^= 1 << bit
+			if v, f, err := key.Parse(forged); !errors.Is(err, ErrBadHandle) {
+				t.Fatalf("bit %d of byte %d turned: %d, %q, %v", bit, i, v, f, err)
+			}
+		}
+	}
+	for _, bad := range [][]byte{nil, {}, h[:8], h[:len(h)-1], append(slices.Clone(h), 0), make([]byte, 28), make([]byte, 65), make([]byte, 1000)} {
+		if _, _, err := key.Parse(bad); !errors.Is(err, ErrBadHandle) {
+			t.Errorf("Parse(%x): %v", bad, err)
+		}
+	}
+	if _, _, err := NewKey(bytes.Repeat([]byte{2}, 32)).Parse(h); !errors.Is(err, ErrBadHandle) {
+		t.Errorf("another key: %v", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	key := NewKey(make([]byte, 32))
+	f.Add(key.Handle(1, "file"))
+	f.Add(make([]byte, HandleMax))
+	f.Fuzz(func(t *testing.T, h []byte) {
+		v, file, err := key.Parse(h)
+		if err == nil && !bytes.Equal(h, key.Handle(v, file)) {
+			t.Errorf("%x is not the handle of what it names", h)
+		}
+	})
+}

@@ -1,0 +1,136 @@
+// Package export is what the server gives to its clients: the table of exported
+// volumes, and the file handles by which clients name files.
+//
+// An engine finds the volume of a MOUNT by its path and the volume of a handle
+// by the number in it; it keeps nothing of a volume beyond the volume's Closed.
+package export
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Volume is an exported directory.
+type Volume struct {
+	ID   uint64 // in every handle of the volume
+	Path string // what clients mount: "/" and a name
+
+	root   *os.File
+	mu     sync.RWMutex
+	ended  bool           // no call may begin
+	calls  sync.WaitGroup // those under way: every Dir that is open
+	closed chan struct{}
+}
+
+// Closed is closed when the export has ended and no call is under way in it.
+func (v *Volume) Closed() <-chan struct{} { return v.closed }
+
+// OpenDir opens a directory of the volume by its path below the volume's root,
+// "." for the root itself. Nothing on the way may be a symbolic link or another
+// file system. After the export has ended the error is os.ErrClosed.
+func (v *Volume) OpenDir(name string) (*Dir, error) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.ended {
+		return nil, &os.PathError{Op: "open", Path: name, Err: os.ErrClosed}
+	}
+	fd, err := unix.Openat2(int(v.root.Fd()), name, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "openat2", Path: name, Err: err}
+	}
+	v.calls.Add(1)
+	return &Dir{File: os.NewFile(uintptr(fd), name), volume: v}, nil
+}
+
+func (v *Volume) end() {
+	v.mu.Lock()
+	v.ended = true
+	v.mu.Unlock()
+	v.calls.Wait()
+	_ = v.root.Close() // a directory, nothing to lose
+	close(v.closed)
+}
+
+// ErrExists means that an export with this path or number is there already.
+var ErrExists = errors.New("is exported already")
+
+// Table is the exported volumes. The zero Table is empty and ready; its methods
+// may be called concurrently.
+type Table struct {
+	mu     sync.RWMutex
+	byPath map[string]*Volume
+	byID   map[uint64]*Volume
+}
+
+// Add exports a directory under a path.
+func (t *Table) Add(id uint64, exportPath, dir string) error {
+	exportPath = path.Clean("/" + exportPath)
+	root, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("export %s: %w", exportPath, err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byPath[exportPath] != nil || t.byID[id] != nil {
+		return fmt.Errorf("export %s: %w", exportPath, errors.Join(ErrExists, root.Close()))
+	}
+	if t.byPath == nil {
+		t.byPath, t.byID = map[string]*Volume{}, map[uint64]*Volume{}
+	}
+	v := &Volume{ID: id, Path: exportPath, root: root, closed: make(chan struct{})}
+	t.byPath[v.Path], t.byID[v.ID] = v, v
+	return nil
+}
+
+// Remove ends an export and waits for the calls in it that are under way. One
+// that is not there is no error.
+func (t *Table) Remove(id uint64) {
+	t.mu.Lock()
+	v := t.byID[id]
+	if v != nil {
+		delete(t.byPath, v.Path)
+		delete(t.byID, id)
+	}
+	t.mu.Unlock()
+	if v != nil {
+		v.end()
+	}
+}
+
+// ByPath finds the volume a client mounts. A trailing slash does not matter.
+func (t *Table) ByPath(exportPath string) (*Volume, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	v, ok := t.byPath[path.Clean("/"+exportPath)]
+	return v, ok
+}
+
+// ByID finds the volume of a handle.
+func (t *Table) ByID(id uint64) (*Volume, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	v, ok := t.byID[id]
+	return v, ok
+}
+
+// Volumes lists the exports in the order of their paths.
+func (t *Table) Volumes() []*Volume {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return slices.SortedFunc(maps.Values(t.byID), func(a, b *Volume) int {
+		if a.Path < b.Path {
+			return -1
+		}
+		return 1
+	})
+}

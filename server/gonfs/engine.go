@@ -1,0 +1,158 @@
+// Package gonfs is the portable NFS engine: willscott/go-nfs over go-billy.
+//
+// It needs no capability and nothing of the kernel but ordinary system calls,
+// and it is the baseline that other engines are measured against. The library
+// bounds what it can do:
+//
+//   - the caller's identity is not known to the library's handlers, so every
+//     client that reaches a volume may do everything in it, and new files belong
+//     to the user podnas runs as;
+//   - no hard links, device nodes, fifos, sockets, or exclusive create;
+//   - one call at a time on a connection, and every WRITE is synced.
+//
+// A call's way: listener.Accept hands the library a connection whose Read gives
+// it whole, checked records (conn.go); the library decodes the call and asks
+// handler.FromHandle where the file is (tree.go); it works on the paths it got
+// through filesystem (filesystem.go), which checks at each step that the path
+// still leads to the file of the handle.
+package gonfs
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+
+	"github.com/go-git/go-billy/v5"
+	nfs "github.com/willscott/go-nfs"
+
+	"github.com/podnas/podnas/server/export"
+)
+
+// Engine serves the volumes of a table.
+type Engine struct {
+	handler *handler
+	log     *slog.Logger
+}
+
+// New makes an engine. The table may change while it serves.
+func New(table *export.Table, key *export.Key, log *slog.Logger) *Engine {
+	return &Engine{
+		handler: &handler{table: table, key: key, volumes: map[*export.Volume]*filesystem{}},
+		log:     log,
+	}
+}
+
+// Serve answers clients of l until ctx ends, then closes l and every connection,
+// after the reply to the call it is at.
+func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
+	guarded := &listener{Listener: l, log: e.log}
+	stop := context.AfterFunc(ctx, guarded.shutdown)
+	defer stop()
+	// The library's own context must outlive ctx: it drops replies when it ends.
+	server := &nfs.Server{Handler: e.handler, Context: context.WithoutCancel(ctx)}
+	err := server.Serve(guarded)
+	guarded.shutdown()
+	guarded.wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// handler is what the library asks: nfs.Handler and nfs.CachingHandler.
+type handler struct {
+	table *export.Table
+	key   *export.Key
+	listings
+
+	mu      sync.Mutex
+	volumes map[*export.Volume]*filesystem
+}
+
+// filesystem returns the library's view of a volume, the same for every call.
+func (h *handler) filesystem(v *export.Volume) *filesystem {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	fs, ok := h.volumes[v]
+	if !ok {
+		for old := range h.volumes { // a new volume is rare: the time to forget ended ones
+			select {
+			case <-old.Closed():
+				delete(h.volumes, old)
+			default:
+			}
+		}
+		fs = &filesystem{id: v.ID, volume: v, tree: newTree(v)}
+		h.volumes[v] = fs
+	}
+	return fs
+}
+
+// Mount answers MNT, RFC 1813 section 5.2.1.
+func (h *handler) Mount(_ context.Context, _ net.Conn, req nfs.MountRequest) (nfs.MountStatus, billy.Filesystem, []nfs.AuthFlavor) {
+	v, ok := h.table.ByPath(string(req.Dirpath))
+	if !ok {
+		return nfs.MountStatusErrNoEnt, nil, nil
+	}
+	return nfs.MountStatusOk, h.filesystem(v), []nfs.AuthFlavor{nfs.AuthFlavorUnix}
+}
+
+// Change gives the library what changes attributes.
+func (h *handler) Change(fs billy.Filesystem) billy.Change { return fs.(*filesystem) }
+
+// FSStat answers FSSTAT, RFC 1813 section 3.3.18.
+func (h *handler) FSStat(_ context.Context, fs billy.Filesystem, stat *nfs.FSStat) error {
+	dir, err := fs.(*filesystem).volume.OpenDir(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	st, err := dir.Statfs()
+	if err != nil {
+		return err
+	}
+	*stat = nfs.FSStat{
+		TotalSize: st.Size, FreeSize: st.Free, AvailableSize: st.Available,
+		TotalFiles: st.Files, FreeFiles: st.FreeFiles, AvailableFiles: st.FreeFiles,
+	}
+	return nil
+}
+
+// ToHandle makes the handle of the file at a path, nil if there is none.
+func (h *handler) ToHandle(fs billy.Filesystem, path []string) []byte {
+	f, ok := fs.(*filesystem)
+	if !ok { // the library asks also after a refused MNT
+		return nil
+	}
+	id, err := f.identify(f.Join(path...))
+	if err != nil {
+		return nil
+	}
+	return h.key.Handle(f.id, id)
+}
+
+// FromHandle finds the file of a handle. Every error becomes NFS3ERR_STALE.
+func (h *handler) FromHandle(handle []byte) (billy.Filesystem, []string, error) {
+	id, file, err := h.key.Parse(handle)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, ok := h.table.ByID(id)
+	if !ok {
+		return nil, nil, errStale
+	}
+	fs := h.filesystem(v)
+	path, err := fs.tree.find(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	return fs, location{path: path, file: file}.elements(), nil
+}
+
+// InvalidateHandle has nothing to do: a handle is valid as long as its file is.
+func (h *handler) InvalidateHandle(billy.Filesystem, []byte) error { return nil }
+
+// HandleLimit bounds how many entries the library puts into a reply to READDIR,
+// together with the client's byte count.
+func (h *handler) HandleLimit() int { return 1 << 20 }

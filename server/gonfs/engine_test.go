@@ -1,0 +1,77 @@
+package gonfs_test
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/gonfs"
+	"github.com/podnas/podnas/server/nfstest"
+)
+
+func TestMain(m *testing.M) {
+	gonfs.JoinLog(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
+// instance is an engine that can be stopped and started again on its port.
+type instance struct {
+	table *export.Table
+	key   []byte
+	addr  string
+	stop  func()
+}
+
+func (i *instance) start(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", i.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.addr = l.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error)
+	engine := gonfs.New(i.table, export.NewKey(i.key), slog.New(slog.DiscardHandler))
+	go func() { served <- engine.Serve(ctx, l) }()
+	i.stop = func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	}
+}
+
+func newInstance(t *testing.T) (*instance, string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "volume")
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	i := &instance{table: &export.Table{}, key: make([]byte, 32), addr: "127.0.0.1:0"}
+	_, _ = rand.Read(i.key)
+	if err := i.table.Add(1, "/volume", dir); err != nil {
+		t.Fatal(err)
+	}
+	i.start(t)
+	t.Cleanup(func() { i.stop() })
+	return i, dir
+}
+
+// TestConformance puts the engine to the suite that every NFSv3 server answers.
+func TestConformance(t *testing.T) {
+	i, dir := newInstance(t)
+	nfstest.Run(t, nfstest.Target{
+		Addr:   i.addr,
+		Export: "/volume",
+		Dir:    dir,
+		Restart: func(t *testing.T) {
+			i.stop()
+			i.start(t)
+		},
+	})
+}

@@ -1,0 +1,365 @@
+package gonfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"syscall"
+	"time"
+
+	"github.com/go-git/go-billy/v5"
+
+	"github.com/podnas/podnas/server/export"
+)
+
+// filesystem is a volume as the library sees it: billy.Filesystem and
+// billy.Change. Its paths are those of location.go. What it changes is on the
+// disk when it returns, since the library promises that to its clients.
+type filesystem struct {
+	id     uint64 // first, as the library compares file systems deeply to find out whether they are one
+	volume *export.Volume
+	tree   *tree
+}
+
+// place is a name in an open directory: what a path means.
+type place struct {
+	*export.Dir
+	name string
+	// path of the directory; the file's own is joined.
+	dirPath string
+	// file is what the name must be, empty if it may be anything.
+	file export.FileID
+}
+
+func (p *place) path() string { return path.Join(p.dirPath, p.name) }
+
+// verify fails unless the place's name is, still, the file that is meant.
+func (p *place) verify() error {
+	if p.file == "" {
+		return nil
+	}
+	id, err := p.Identify(p.name)
+	if err != nil {
+		return err
+	}
+	if id != p.file {
+		return errStale
+	}
+	return nil
+}
+
+// findRetries is how often a file is looked for again that was renamed between
+// FromHandle and its use.
+const findRetries = 3
+
+// place opens the directory that a path leads to and checks that it is the one
+// the library was given. The caller closes it.
+func (f *filesystem) place(s string) (*place, error) {
+	l, err := parseLocation(s)
+	if err != nil {
+		return nil, err
+	}
+	for range findRetries {
+		var p *place
+		if p, err = f.open(l); err == nil || l.file == "" {
+			return p, err
+		}
+		var found error
+		if l.path, found = f.tree.find(l.file); found != nil {
+			return nil, found
+		}
+	}
+	return nil, err
+}
+
+func (f *filesystem) open(l location) (*place, error) {
+	p := &place{dirPath: l.path, name: l.name}
+	if !l.named {
+		p.dirPath, p.name, p.file = path.Dir(l.path), path.Base(l.path), l.file
+	}
+	dir, err := f.volume.OpenDir(p.dirPath)
+	if err != nil {
+		return nil, err
+	}
+	p.Dir = dir
+	if l.named {
+		// The handle's file is the directory itself.
+		id, err := dir.Identify("")
+		if err == nil && id != l.file {
+			err = errStale
+		}
+		if err != nil {
+			return nil, errors.Join(err, dir.Close())
+		}
+		return p, nil
+	}
+	if err := p.verify(); err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	return p, nil
+}
+
+// identify finds which file is at a path, and remembers it.
+func (f *filesystem) identify(s string) (export.FileID, error) {
+	p, err := f.place(s)
+	if err != nil {
+		return "", err
+	}
+	defer p.Close()
+	id, err := p.Identify(p.name)
+	if err == nil {
+		f.tree.remember(id, p.path())
+	}
+	return id, err
+}
+
+// Join makes a path of elements, see location.
+func (f *filesystem) Join(elems ...string) string { return join(elems) }
+
+// Lstat tells the attributes of a file.
+func (f *filesystem) Lstat(name string) (os.FileInfo, error) {
+	p, err := f.place(name)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	attr, err := p.Lstat(p.name)
+	if err != nil {
+		return nil, err
+	}
+	return &fileInfo{name: p.name, attr: attr}, nil
+}
+
+// Stat is Lstat: symbolic links are for the client to follow.
+func (f *filesystem) Stat(name string) (os.FileInfo, error) { return f.Lstat(name) }
+
+// ReadDir lists a directory.
+func (f *filesystem) ReadDir(name string) ([]os.FileInfo, error) {
+	p, err := f.place(name)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	dir, err := f.volume.OpenDir(p.path())
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	if id, err := dir.Identify(""); err != nil || p.file != "" && id != p.file {
+		return nil, errors.Join(errStale, err)
+	}
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]os.FileInfo, 0, len(names))
+	for _, name := range names {
+		attr, err := dir.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed since it was listed
+		}
+		if err != nil {
+			return nil, err
+		}
+		infos = append(infos, &fileInfo{name: name, attr: attr})
+	}
+	return infos, nil
+}
+
+// Open opens a file for reading.
+func (f *filesystem) Open(name string) (billy.File, error) {
+	return f.OpenFile(name, os.O_RDONLY, 0)
+}
+
+// Create opens a file and makes it if it is not there. It does not truncate: if
+// the client of CREATE wants that it says so in the attributes, RFC 1813
+// section 3.3.8, and the library sets them next.
+func (f *filesystem) Create(name string) (billy.File, error) {
+	return f.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+}
+
+// OpenFile opens a regular file.
+func (f *filesystem) OpenFile(name string, flags int, mode os.FileMode) (billy.File, error) {
+	p, err := f.place(name)
+	if err != nil {
+		return nil, err
+	}
+	if flags&os.O_CREATE == 0 {
+		flags &^= os.O_EXCL // the library sets it in SETATTR of the size
+	}
+	opened, err := p.OpenFile(p.name, flags, mode)
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	file := &file{File: opened, place: p, write: flags&(os.O_WRONLY|os.O_RDWR) != 0}
+	id, err := export.Identify(opened)
+	if err == nil && p.file != "" && id != p.file {
+		err = errStale // renamed over since the place was checked
+	}
+	if err == nil && flags&os.O_CREATE != 0 {
+		err = p.Sync()
+	}
+	if err != nil {
+		return nil, errors.Join(err, opened.Close(), p.Close())
+	}
+	file.location = join(location{path: p.path(), file: id}.elements())
+	f.tree.remember(id, p.path())
+	return file, nil
+}
+
+// MkdirAll makes one directory; what it is in was checked by the library.
+func (f *filesystem) MkdirAll(name string, mode os.FileMode) error {
+	if mode == 755 {
+		mode = 0o755 // the library's default lacks the 0o
+	}
+	return f.inPlace(name, func(p *place) error {
+		return errors.Join(p.Mkdir(p.name, mode), p.Sync())
+	})
+}
+
+// Symlink makes a symbolic link.
+func (f *filesystem) Symlink(target, name string) error {
+	return f.inPlace(name, func(p *place) error {
+		return errors.Join(p.Symlink(target, p.name), p.Sync())
+	})
+}
+
+// Readlink tells what a symbolic link holds.
+func (f *filesystem) Readlink(name string) (target string, err error) {
+	err = f.inPlace(name, func(p *place) error {
+		target, err = p.Readlink(p.name)
+		return err
+	})
+	return target, err
+}
+
+// Remove removes a file or an empty directory: the library does not tell
+// REMOVE from RMDIR.
+func (f *filesystem) Remove(name string) error {
+	return f.inPlace(name, func(p *place) error {
+		id, err := p.Identify(p.name)
+		if err != nil {
+			return err
+		}
+		if err := p.Dir.Remove(p.name); err != nil {
+			return err
+		}
+		f.tree.forget(id, p.path())
+		return p.Sync()
+	})
+}
+
+// Rename moves a file.
+func (f *filesystem) Rename(from, to string) error {
+	return f.inPlace(from, func(p *place) error {
+		return f.inPlace(to, func(q *place) error {
+			id, err := p.Identify(p.name)
+			if err != nil {
+				return err
+			}
+			attr, err := p.Lstat(p.name)
+			if err != nil {
+				return err
+			}
+			replaced, replacedErr := q.Identify(q.name)
+			if err := p.Dir.Rename(p.name, q.Dir, q.name); err != nil {
+				return err
+			}
+			if replacedErr == nil && replaced != id {
+				f.tree.forget(replaced, q.path())
+			}
+			f.tree.moved(id, p.path(), q.path(), attr.IsDir())
+			return errors.Join(p.Sync(), q.Sync())
+		})
+	})
+}
+
+// Chmod sets the permission bits.
+func (f *filesystem) Chmod(name string, mode os.FileMode) error {
+	return f.change(name, func(p *place) error { return p.Dir.Chmod(p.name, mode) })
+}
+
+// Lchown sets the owner and the group.
+func (f *filesystem) Lchown(name string, uid, gid int) error {
+	return f.change(name, func(p *place) error { return p.Dir.Lchown(p.name, uid, gid) })
+}
+
+// Chown is Lchown.
+func (f *filesystem) Chown(name string, uid, gid int) error { return f.Lchown(name, uid, gid) }
+
+// Chtimes sets the times.
+func (f *filesystem) Chtimes(name string, atime, mtime time.Time) error {
+	return f.change(name, func(p *place) error { return p.Dir.Chtimes(p.name, atime, mtime) })
+}
+
+// inPlace does one thing at a path.
+func (f *filesystem) inPlace(name string, do func(*place) error) error {
+	p, err := f.place(name)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	return do(p)
+}
+
+// change sets attributes and brings them to the disk.
+func (f *filesystem) change(name string, do func(*place) error) error {
+	return f.inPlace(name, func(p *place) error {
+		if err := do(p); err != nil {
+			return err
+		}
+		attr, err := p.Lstat(p.name)
+		if err != nil || !attr.IsRegular() {
+			// Only through its directory can anything else be synced; an
+			// ordinary user may not be able to open the file any more.
+			return errors.Join(err, p.Sync())
+		}
+		opened, err := p.OpenFile(p.name, os.O_RDONLY, 0)
+		if errors.Is(err, fs.ErrPermission) {
+			return p.Sync()
+		}
+		if err != nil {
+			return err
+		}
+		return errors.Join(opened.Sync(), opened.Close())
+	})
+}
+
+// TempFile, Chroot and Root are of billy's interface; the library calls none.
+func (f *filesystem) TempFile(string, string) (billy.File, error) {
+	return nil, billy.ErrNotSupported
+}
+
+// Chroot is not supported.
+func (f *filesystem) Chroot(string) (billy.Filesystem, error) { return nil, billy.ErrNotSupported }
+
+// Root is the volume's export path.
+func (f *filesystem) Root() string { return f.volume.Path }
+
+// file is an open file. Its place stays open with it, so that the export does
+// not end under it.
+type file struct {
+	*os.File
+	place    *place
+	location string
+	write    bool
+}
+
+// Name is a path for the file system's own methods.
+func (f *file) Name() string { return f.location }
+
+// Close brings what was written to the disk: the library has promised it.
+func (f *file) Close() error {
+	var err error
+	if f.write {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.File.Close(), f.place.Close())
+}
+
+// Lock is not supported: NFSv3 has no locks.
+func (f *file) Lock() error { return syscall.ENOTSUP }
+
+// Unlock is not supported.
+func (f *file) Unlock() error { return syscall.ENOTSUP }

@@ -1,0 +1,87 @@
+package gonfs
+
+import (
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+	"syscall"
+
+	"github.com/podnas/podnas/server/export"
+)
+
+// The library names a file by a list of path elements: FromHandle gives it the
+// elements of the handle's file, it appends the name in the client's call, and
+// hands what Join makes of them to the file system. Between FromHandle and the
+// use of the path other clients may rename anything, and a client's name may
+// hold whatever bytes it likes. So the last element that FromHandle gives also
+// carries, behind a NUL, which file the path is meant to lead to; then
+//
+//	"a", "b\x00<file>"            is the file of a handle, last seen at a/b
+//	"a", "b\x00<file>", "name"    is a client's name in that directory
+//	"a"                           is the parent of a handle's file
+//
+// and a client's own NUL is seen as what it is.
+type location struct {
+	path string        // of the handle's file, below the volume's root, "." for the root
+	file export.FileID // the handle's file; empty if only the path is known
+	name string        // the client's name in that directory, if named
+	// named tells the second form from the first.
+	named bool
+}
+
+var (
+	errStale   = &fs.PathError{Op: "find", Path: "file handle", Err: syscall.ESTALE}
+	errBadName = errors.New("a name must be one component")
+)
+
+// invalid is what join makes of elements that no file can have.
+const invalid = "\x00"
+
+// elements is a location as the library keeps it. The slice has no room to
+// spare: the library appends to it.
+func (l location) elements() []string {
+	elems := strings.Split(l.path, "/")
+	last := len(elems) - 1
+	elems[last] += "\x00" + hex.EncodeToString([]byte(l.file))
+	return elems[: last+1 : last+1]
+}
+
+// join makes one string of elements, for parseLocation.
+func join(elems []string) string {
+	for i, e := range elems {
+		if !strings.Contains(e, "\x00") {
+			continue
+		}
+		handle := strings.Join(elems[:i+1], "/")
+		switch rest := elems[i+1:]; {
+		case len(rest) == 0:
+			return handle
+		case len(rest) == 1 && export.ValidName(rest[0]):
+			return handle + "\x00" + rest[0]
+		default:
+			return invalid
+		}
+	}
+	return path.Join(elems...)
+}
+
+func parseLocation(s string) (location, error) {
+	if !strings.Contains(s, "\x00") {
+		return location{path: path.Join(".", s)}, nil
+	}
+	parts := strings.Split(s, "\x00")
+	if len(parts) > 3 || parts[0] == "" {
+		return location{}, &fs.PathError{Op: "open", Path: s, Err: errors.Join(errBadName, syscall.EINVAL)}
+	}
+	file, err := hex.DecodeString(parts[1])
+	if err != nil {
+		return location{}, &fs.PathError{Op: "open", Path: s, Err: errors.Join(errBadName, syscall.EINVAL)}
+	}
+	l := location{path: parts[0], file: export.FileID(file)}
+	if len(parts) == 3 {
+		l.name, l.named = parts[2], true
+	}
+	return l, nil
+}

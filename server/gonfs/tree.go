@@ -1,0 +1,203 @@
+package gonfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/podnas/podnas/server/export"
+)
+
+// treeMax is how many paths a tree remembers, about 200 bytes each. Past it the
+// tree starts over: it is a memory of what can be found out again.
+const treeMax = 1 << 20
+
+// tree finds the path of a file from its FileID, which only the path-less
+// system calls of a privileged process could do directly. It remembers where
+// files were seen, checks that on every use, and walks the volume for a file
+// that it has not seen, as after a restart.
+type tree struct {
+	volume *export.Volume
+
+	mu    sync.Mutex
+	paths map[export.FileID]string
+	// complete: every file is in paths. What is not was removed. Holds from the
+	// end of a walk until paths starts over.
+	complete bool
+	// moves counts renamed directories. A walk may miss what is below one that
+	// moves meanwhile.
+	moves int
+
+	walking sync.Mutex // held during a walk
+}
+
+func newTree(v *export.Volume) *tree {
+	return &tree{volume: v, paths: map[export.FileID]string{}}
+}
+
+// remember notes where a file is.
+func (t *tree) remember(file export.FileID, p string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.paths) >= treeMax {
+		clear(t.paths)
+		t.complete = false
+	}
+	t.paths[file] = p
+}
+
+// forget drops a file that was removed at p. A hard link may be left elsewhere:
+// the file is then found by walking.
+func (t *tree) forget(file export.FileID, p string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.paths[file] == p {
+		delete(t.paths, file)
+	}
+}
+
+// moved notes that a file, and with it all below it, is at another path.
+func (t *tree) moved(file export.FileID, from, to string, isDir bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.paths[file] = to
+	if !isDir {
+		return
+	}
+	t.moves++
+	for f, p := range t.paths {
+		if below, ok := strings.CutPrefix(p, from+"/"); ok {
+			t.paths[f] = to + "/" + below
+		}
+	}
+}
+
+// find returns where a file is now; errStale if it is nowhere in the volume.
+func (t *tree) find(file export.FileID) (string, error) {
+	if p, ok, gone := t.lookup(file); ok {
+		return p, nil
+	} else if gone {
+		return "", errStale
+	}
+	t.walking.Lock()
+	defer t.walking.Unlock()
+	if p, ok, gone := t.lookup(file); ok { // found by the walk that was waited for
+		return p, nil
+	} else if gone {
+		return "", errStale
+	}
+	if err := t.walk(); err != nil {
+		return "", err
+	}
+	if p, ok, _ := t.lookup(file); ok {
+		return p, nil
+	}
+	return "", errStale
+}
+
+// lookup returns a remembered path if it still leads to the file, or that the
+// file is known to be gone.
+func (t *tree) lookup(file export.FileID) (p string, ok, gone bool) {
+	t.mu.Lock()
+	p, ok = t.paths[file]
+	gone = !ok && t.complete
+	t.mu.Unlock()
+	if !ok {
+		return "", false, gone
+	}
+	dir, err := t.volume.OpenDir(path.Dir(p))
+	if err != nil {
+		return "", false, false
+	}
+	defer dir.Close()
+	found, err := dir.Identify(path.Base(p))
+	return p, err == nil && found == file, false
+}
+
+// walk remembers every file of the volume.
+func (t *tree) walk() error {
+	t.mu.Lock()
+	moves := t.moves
+	t.complete = true // unless remember has to start over
+	t.paths = map[export.FileID]string{}
+	t.mu.Unlock()
+	err := t.walkDir(".")
+	t.mu.Lock()
+	t.complete = t.complete && err == nil && t.moves == moves
+	t.mu.Unlock()
+	return err
+}
+
+func (t *tree) walkDir(name string) error {
+	pending := []string{name}
+	for len(pending) > 0 {
+		name := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
+		dir, err := t.volume.OpenDir(name)
+		if err != nil && name != "." && unreachable(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		below, err := t.walkEntries(dir, name)
+		_ = dir.Close() // only read from
+		if err != nil {
+			return err
+		}
+		pending = append(pending, below...)
+	}
+	return nil
+}
+
+// unreachable tells of a directory that was just removed or replaced, that is
+// another file system, or that no path can be given to: what is in it can't be
+// served to anyone.
+func unreachable(err error) bool {
+	for _, errno := range []error{
+		syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP,
+		syscall.EXDEV, syscall.EACCES, syscall.ENAMETOOLONG,
+	} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+// walkEntries remembers what is in a directory and returns the directories.
+func (t *tree) walkEntries(dir *export.Dir, name string) ([]string, error) {
+	self, err := dir.Identify("")
+	if err != nil {
+		return nil, err
+	}
+	t.remember(self, name)
+	var below []string
+	for {
+		entries, err := dir.ReadDir(1024)
+		for _, e := range entries {
+			p := path.Join(name, e.Name())
+			id, err := dir.Identify(e.Name())
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // removed meanwhile
+			}
+			if err != nil {
+				return nil, err
+			}
+			t.remember(id, p)
+			if e.IsDir() {
+				below = append(below, p)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return below, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
