@@ -1,0 +1,221 @@
+package provisioner
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
+
+	"github.com/podnas/podnas/volume"
+)
+
+type noExports struct{}
+
+func (noExports) Export(volume.Volume) error { return nil }
+func (noExports) Unexport(volume.Volume)     {}
+
+func newProvisioner(t *testing.T) (*Provisioner, string) {
+	t.Helper()
+	root := t.TempDir()
+	store, err := volume.Open(volume.Config{Root: root, Exports: noExports{}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &Provisioner{
+		Store:    store,
+		Endpoint: StaticEndpoint{IP: netip.MustParseAddr("10.96.0.9"), Port: 2049},
+		Log:      slog.New(slog.DiscardHandler),
+	}, root
+}
+
+func class() *storagev1.StorageClass {
+	retain := v1.PersistentVolumeReclaimRetain
+	return &storagev1.StorageClass{
+		ObjectMeta:    metav1.ObjectMeta{Name: "podnas"},
+		Provisioner:   DefaultName,
+		ReclaimPolicy: &retain,
+		MountOptions:  []string{"hard", "actimeo=1"},
+	}
+}
+
+func claim(size string) *v1.PersistentVolumeClaim {
+	return &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "1234"},
+		Spec: v1.PersistentVolumeClaimSpec{
+			AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteMany},
+			Resources: v1.VolumeResourceRequirements{
+				Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)},
+			},
+		},
+	}
+}
+
+func TestProvision(t *testing.T) {
+	p, root := newProvisioner(t)
+	options := controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-1234", PVC: claim("1500m")}
+	options.PVC.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("1.5Mi")
+	pv, state, err := p.Provision(t.Context(), options)
+	if err != nil || state != controller.ProvisioningFinished {
+		t.Fatal(state, err)
+	}
+	if pv.Name != "pvc-1234" || pv.Annotations[InstanceAnnotation] != p.Store.Identity() || p.Store.Identity() == "" {
+		t.Errorf("metadata: %+v", pv.ObjectMeta)
+	}
+	spec := pv.Spec
+	if spec.NFS == nil || spec.NFS.Server != "10.96.0.9" || spec.NFS.Path != "/pvc-1234" || spec.NFS.ReadOnly {
+		t.Errorf("source: %+v", spec.NFS)
+	}
+	want := []string{"nfsvers=3", "proto=tcp", "port=2049", "mountport=2049", "mountproto=tcp", "nolock", "hard", "actimeo=1"}
+	if !slices.Equal(spec.MountOptions, want) {
+		t.Errorf("mount options %v, want %v", spec.MountOptions, want)
+	}
+	if capacity := spec.Capacity[v1.ResourceStorage]; capacity.String() != "1536Ki" {
+		t.Errorf("capacity %s", capacity.String())
+	}
+	if spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimRetain || !slices.Equal(spec.AccessModes, options.PVC.Spec.AccessModes) {
+		t.Errorf("reclaim policy %s, access modes %v", spec.PersistentVolumeReclaimPolicy, spec.AccessModes)
+	}
+	v, err := p.Store.Get("pvc-1234")
+	if err != nil || v.Size != 3<<19 || *v.Claim != (volume.Claim{Namespace: "ns", Name: "data", UID: "1234"}) {
+		t.Errorf("volume %+v, %v", v, err)
+	}
+	if info, err := os.Stat(filepath.Join(root, "pvc-1234")); err != nil || !info.IsDir() {
+		t.Errorf("directory: %v", err)
+	}
+
+	again, _, err := p.Provision(t.Context(), options)
+	if err != nil || again.Spec.NFS.Path != pv.Spec.NFS.Path || len(p.Store.List()) != 1 {
+		t.Errorf("again: %v, %v, %d volumes", again, err, len(p.Store.List()))
+	}
+}
+
+func TestProvisionRefused(t *testing.T) {
+	p, _ := newProvisioner(t)
+	block := v1.PersistentVolumeBlock
+	for _, tt := range []struct {
+		name   string
+		change func(*v1.PersistentVolumeClaim, *storagev1.StorageClass)
+		want   []string // in the error, which is the event that the user reads
+	}{
+		{"zero size", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
+			c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("0")
+		}, []string{"more than 0"}},
+		{"no size", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
+			c.Spec.Resources.Requests = nil
+		}, []string{"more than 0"}},
+		{"no access mode", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
+			c.Spec.AccessModes = nil
+		}, []string{"accessModes"}},
+		{"block", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
+			c.Spec.VolumeMode = &block
+		}, []string{"volumeMode", "Filesystem"}},
+		{"selector", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
+			c.Spec.Selector = &metav1.LabelSelector{}
+		}, []string{"selector"}},
+		{"data source", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
+			c.Spec.DataSource = &v1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
+		}, []string{"dataSource", "other"}},
+		{"too large", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
+			c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("4Ei")
+		}, []string{"4Ei", "free"}},
+		{"unknown parameter", func(_ *v1.PersistentVolumeClaim, c *storagev1.StorageClass) {
+			c.Parameters = map[string]string{"b": "1", "a": "2"}
+		}, []string{"a, b"}},
+		{"NFSv4", func(_ *v1.PersistentVolumeClaim, c *storagev1.StorageClass) {
+			c.MountOptions = []string{"vers=4.1"}
+		}, []string{"vers=4.1", "version 3"}},
+		{"UDP", func(_ *v1.PersistentVolumeClaim, c *storagev1.StorageClass) {
+			c.MountOptions = []string{"proto=udp"}
+		}, []string{"proto=udp", "TCP"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			options := controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: claim("1Mi")}
+			tt.change(options.PVC, options.StorageClass)
+			pv, state, err := p.Provision(t.Context(), options)
+			if err == nil || pv != nil || state != controller.ProvisioningFinished {
+				t.Fatalf("%v, %v, %v, want a final error", pv, state, err)
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not name %q", err, want)
+				}
+			}
+			if len(p.Store.List()) != 0 {
+				t.Error("a volume was made")
+			}
+		})
+	}
+}
+
+func TestDelete(t *testing.T) {
+	p, root := newProvisioner(t)
+	pv, _, err := p.Provision(t.Context(), controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: claim("1Mi")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, owner := range []string{"", "another-instance"} {
+		foreign := pv.DeepCopy()
+		foreign.Annotations[InstanceAnnotation] = owner
+		var ignored *controller.IgnoredError
+		if err := p.Delete(t.Context(), foreign); !errors.As(err, &ignored) {
+			t.Errorf("of instance %q: %v, want IgnoredError", owner, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(root, "pvc-1")); err != nil {
+		t.Fatalf("deleted for another instance: %v", err)
+	}
+	for range 2 { // the library may ask again
+		if err := p.Delete(t.Context(), pv); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(root, "pvc-1")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("directory: %v", err)
+	}
+}
+
+func TestMountOptions(t *testing.T) {
+	v4 := Address{IP: netip.MustParseAddr("10.0.0.1"), Port: 2049}
+	v6 := Address{IP: netip.MustParseAddr("fd00::1"), Port: 20490}
+	for _, tt := range []struct {
+		address Address
+		class   []string
+		want    string
+	}{
+		{v4, nil, "nfsvers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,nolock"},
+		{v6, nil, "nfsvers=3,proto=tcp6,port=20490,mountport=20490,mountproto=tcp6,nolock"},
+		{v4, []string{"lock", "soft"}, "nfsvers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,lock,soft"},
+		{v4, []string{"vers=3", "port=30049"}, "proto=tcp,mountport=2049,mountproto=tcp,nolock,vers=3,port=30049"},
+	} {
+		if got := strings.Join(mountOptions(tt.address, tt.class), ","); got != tt.want {
+			t.Errorf("%v with %v:\n got %s\nwant %s", tt.address, tt.class, got, tt.want)
+		}
+	}
+}
+
+func TestParseStaticEndpoint(t *testing.T) {
+	for in, want := range map[string]string{"10.0.0.1": "10.0.0.1", "fd00::1": "fd00::1", "::ffff:10.0.0.1": "10.0.0.1", "nas.example.com": "", "": "", "10.0.0.1:2049": ""} {
+		e, err := ParseStaticEndpoint(in, 2049)
+		if (err == nil) != (want != "") {
+			t.Errorf("%q: %v", in, err)
+		}
+		if err == nil && (e.IP.String() != want || e.Port != 2049) {
+			t.Errorf("%q: %v", in, e)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// serviceCheckInterval is how long a Service that was found right is trusted: a
+// burst of claims asks once.
+const serviceCheckInterval = 10 * time.Second
+
+// ServiceEndpoint is the pod's own Service. Volumes point at its ClusterIP,
+// which stays when the pod is replaced.
+type ServiceEndpoint struct {
+	Client          kubernetes.Interface
+	Namespace, Name string // of the Service
+	PodIP           string // of this pod
+	Port            uint16 // that this pod serves NFS on
+
+	mu      sync.Mutex
+	checked time.Time // when address was found right
+	address Address
+}
+
+// Address checks that clients who connect to the Service reach this pod, and
+// returns where they connect. The error says what is wrong with the Service.
+func (e *ServiceEndpoint) Address(ctx context.Context) (Address, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if time.Since(e.checked) < serviceCheckInterval {
+		return e.address, nil
+	}
+	address, err := e.check(ctx)
+	if err != nil {
+		return Address{}, fmt.Errorf("volumes can't be reached, so none is made: %w", err)
+	}
+	e.checked, e.address = time.Now(), address
+	return address, nil
+}
+
+func (e *ServiceEndpoint) check(ctx context.Context) (Address, error) {
+	service, err := e.Client.CoreV1().Services(e.Namespace).Get(ctx, e.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return Address{}, fmt.Errorf("Service %s/%s is missing: create it, or set SERVICE_NAME to the right one", e.Namespace, e.Name)
+	}
+	if err != nil {
+		return Address{}, fmt.Errorf("get Service %s/%s: %w", e.Namespace, e.Name, err)
+	}
+	name := e.Namespace + "/" + e.Name
+	if service.Spec.Type == v1.ServiceTypeExternalName {
+		return Address{}, fmt.Errorf("Service %s is of type ExternalName: make it one of type ClusterIP, nodes need a fixed address to mount from", name)
+	}
+	if service.Spec.ClusterIP == "" || service.Spec.ClusterIP == v1.ClusterIPNone {
+		return Address{}, fmt.Errorf("Service %s has no ClusterIP: remove clusterIP: None, nodes need a fixed address to mount from", name)
+	}
+	ip, err := netip.ParseAddr(service.Spec.ClusterIP)
+	if err != nil {
+		return Address{}, fmt.Errorf("Service %s: %w", name, err)
+	}
+	slices, err := e.Client.DiscoveryV1().EndpointSlices(e.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: discoveryv1.LabelServiceName + "=" + e.Name,
+	})
+	if err != nil {
+		return Address{}, fmt.Errorf("list the EndpointSlices of Service %s: %w", name, err)
+	}
+	port, err := e.port(service, slices.Items)
+	if err != nil {
+		return Address{}, fmt.Errorf("Service %s %w", name, err)
+	}
+	return Address{IP: ip, Port: port}, nil
+}
+
+// port finds the port of the Service that leads to this pod's NFS port. Only
+// the EndpointSlices tell: a targetPort may be a name.
+func (e *ServiceEndpoint) port(service *v1.Service, slices []discoveryv1.EndpointSlice) (uint16, error) {
+	ready, listed := false, false
+	for i := range slices {
+		slice := &slices[i]
+		for j := range slice.Endpoints {
+			if !e.isPod(&slice.Endpoints[j]) {
+				continue
+			}
+			listed = true
+			if r := slice.Endpoints[j].Conditions.Ready; r != nil && !*r {
+				continue
+			}
+			ready = true
+			if port, ok := e.servicePort(service, slice.Ports); ok {
+				return port, nil
+			}
+		}
+	}
+	switch {
+	case ready:
+		return 0, fmt.Errorf("has no TCP port that leads to port %d of this pod: add one with targetPort: %d", e.Port, e.Port)
+	case listed:
+		return 0, fmt.Errorf("does not send to this pod (%s) while it is not ready: its readiness probe says why", e.PodIP)
+	default:
+		return 0, fmt.Errorf("does not lead to this pod (%s): make its selector match the pod's labels", e.PodIP)
+	}
+}
+
+func (e *ServiceEndpoint) isPod(endpoint *discoveryv1.Endpoint) bool {
+	for _, address := range endpoint.Addresses {
+		if address == e.PodIP {
+			return true
+		}
+	}
+	return false
+}
+
+// servicePort finds, by its name, the Service's side of the slice's port for NFS.
+func (e *ServiceEndpoint) servicePort(service *v1.Service, ports []discoveryv1.EndpointPort) (uint16, bool) {
+	for _, p := range ports {
+		if p.Port == nil || *p.Port != int32(e.Port) || (p.Protocol != nil && *p.Protocol != v1.ProtocolTCP) {
+			continue
+		}
+		for _, sp := range service.Spec.Ports {
+			if p.Name == nil || *p.Name == sp.Name {
+				return uint16(sp.Port), true
+			}
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,291 @@
+package standalone
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/volume"
+)
+
+type noExports struct{}
+
+func (noExports) Export(volume.Volume) error { return nil }
+func (noExports) Unexport(volume.Volume)     {}
+
+const classes = `
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: podnas, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}
+provisioner: podnas.io/nfs
+mountOptions: [hard]
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: keep}
+provisioner: podnas.io/nfs
+reclaimPolicy: Retain
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: foreign}
+provisioner: example.com/other
+`
+
+func claimYAML(name, class, size string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: %s}
+spec:
+  %s
+  accessModes: [ReadWriteMany]
+  resources: {requests: {storage: %s}}
+`, name, class, size)
+}
+
+// bench is a Runner that is scanned by hand.
+type bench struct {
+	*Runner
+	t         *testing.T
+	out, logs bytes.Buffer
+	store     *volume.Store
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t}
+	b.Runner = &Runner{Claims: t.TempDir(), Root: t.TempDir(), Name: provisioner.DefaultName}
+	b.restart()
+	t.Cleanup(func() { _ = b.store.Close() })
+	b.write("classes.yaml", classes)
+	return b
+}
+
+// restart is a new process on the same disk and folder.
+func (b *bench) restart() {
+	b.t.Helper()
+	if b.store != nil {
+		if err := b.store.Close(); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	b.out.Reset()
+	b.logs.Reset()
+	log := slog.New(slog.NewTextHandler(&b.logs, nil))
+	store, err := volume.Open(volume.Config{Root: b.Root, Exports: noExports{}, Log: log})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.store = store
+	b.Runner = &Runner{
+		Claims: b.Claims, Root: b.Root, Name: b.Name, Limits: "no limits here", Out: &b.out, Log: log,
+		Provisioner: &provisioner.Provisioner{
+			Store: store, Log: log,
+			Endpoint: provisioner.StaticEndpoint{IP: netip.MustParseAddr("127.0.0.1"), Port: 20490},
+		},
+		said: map[string]string{}, missing: map[claimKey]int{}, served: map[claimKey]string{},
+	}
+}
+
+func (b *bench) write(name, content string) {
+	b.t.Helper()
+	if err := os.WriteFile(filepath.Join(b.Claims, name), []byte(content), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) remove(name string) {
+	b.t.Helper()
+	if err := os.Remove(filepath.Join(b.Claims, name)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) scans(n int) {
+	for range n {
+		b.scan(b.t.Context())
+	}
+}
+
+// pvs is what stands in provisioned/, by the claim's name.
+func (b *bench) pvs() map[string]*v1.PersistentVolume {
+	b.t.Helper()
+	pvs, err := b.readPVs()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	byClaim := map[string]*v1.PersistentVolume{}
+	for _, pv := range pvs {
+		byClaim[pv.Spec.ClaimRef.Name] = pv
+	}
+	return byClaim
+}
+
+func TestProvisionAndPrint(t *testing.T) {
+	b := newBench(t)
+	b.write("app.yaml", claimYAML("data", "storageClassName: podnas", "10Mi")+"---"+claimYAML("default-class", "", "1Mi")+
+		"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: passed-over}\n---\n"+claimYAML("other", "storageClassName: foreign", "1Mi"))
+	b.scans(3)
+	pvs := b.pvs()
+	if len(pvs) != 2 || pvs["data"] == nil || pvs["default-class"] == nil {
+		t.Fatalf("provisioned %v; log: %s", pvs, b.logs.String())
+	}
+	pv := pvs["data"]
+	if pv.Kind != "PersistentVolume" || pv.APIVersion != "v1" || pv.Annotations[provisionedBy] != "podnas.io/nfs" ||
+		pv.Spec.StorageClassName != "podnas" || pv.Spec.ClaimRef.Namespace != "default" || pv.Spec.ClaimRef.UID != "" {
+		t.Errorf("PersistentVolume %+v", pv)
+	}
+	mount := fmt.Sprintf("mount -t nfs -o nfsvers=3,proto=tcp,port=20490,mountport=20490,mountproto=tcp,nolock,hard 127.0.0.1:/%s /mnt", pv.Name)
+	for _, want := range []string{pv.Name, "default/data", "10Mi", filepath.Join(b.Root, pv.Name), mount} {
+		if strings.Count(b.out.String(), want) == 0 {
+			t.Errorf("%q is not in what was printed:\n%s", want, b.out.String())
+		}
+	}
+	if n := strings.Count(b.out.String(), mount); n != 1 {
+		t.Errorf("printed %d times", n)
+	}
+	if b.logs.Len() > 0 && strings.Contains(b.logs.String(), "ERROR") {
+		t.Errorf("log: %s", b.logs.String())
+	}
+}
+
+func TestRestartKeepsVolumes(t *testing.T) {
+	b := newBench(t)
+	b.write("data.yaml", claimYAML("data", "", "1Mi"))
+	b.scans(1)
+	before := b.pvs()["data"]
+	b.restart()
+	b.scans(3)
+	if after := b.pvs(); len(after) != 1 || after["data"].Name != before.Name || len(b.store.List()) != 1 {
+		t.Errorf("after a restart: %v, want %s", after, before.Name)
+	}
+	if !strings.Contains(b.out.String(), before.Name) {
+		t.Error("not printed again")
+	}
+
+	// The files in provisioned/ can be lost without harm.
+	if err := os.RemoveAll(filepath.Join(b.Claims, provisionedDir)); err != nil {
+		t.Fatal(err)
+	}
+	b.scans(1)
+	if after := b.pvs(); len(after) != 1 || after["data"].Name != before.Name {
+		t.Errorf("written again: %v, want %s", after, before.Name)
+	}
+}
+
+func TestDeletePolicy(t *testing.T) {
+	b := newBench(t)
+	b.write("data.yaml", claimYAML("data", "", "1Mi"))
+	b.scans(1)
+	dir := filepath.Join(b.Root, b.pvs()["data"].Name)
+	b.remove("data.yaml")
+	b.scans(1)
+	if _, err := os.Stat(dir); err != nil {
+		t.Fatalf("deleted at the first sight of a missing claim: %v", err)
+	}
+	b.scans(1)
+	if _, err := os.Stat(dir); err == nil || len(b.pvs()) != 0 || len(b.store.List()) != 0 {
+		t.Errorf("after the claim is gone: directory %v, PVs %v", err, b.pvs())
+	}
+	b.write("data.yaml", claimYAML("data", "", "1Mi"))
+	b.scans(1)
+	if pv := b.pvs()["data"]; pv == nil || filepath.Join(b.Root, pv.Name) == dir {
+		t.Errorf("a new claim of that name: %v, want a new volume", pv)
+	}
+}
+
+func TestRetainPolicy(t *testing.T) {
+	b := newBench(t)
+	b.write("data.yaml", claimYAML("data", "storageClassName: keep", "1Mi"))
+	b.scans(1)
+	old := b.pvs()["data"].Name
+	b.remove("data.yaml")
+	b.scans(4)
+	pv := b.pvs()["data"]
+	if pv == nil || pv.Status.Phase != v1.VolumeReleased {
+		t.Fatalf("PersistentVolume %+v, want it kept as Released", pv)
+	}
+	if _, err := os.Stat(filepath.Join(b.Root, old)); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(b.out.String(), "released"); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+	// The old data is nobody's; a new claim gets a new volume.
+	b.restart()
+	b.write("data.yaml", claimYAML("data", "storageClassName: keep", "1Mi"))
+	b.scans(2)
+	if volumes := b.store.List(); len(volumes) != 2 {
+		t.Errorf("%d volumes, want the old and a new one", len(volumes))
+	}
+	if _, err := b.store.Get(old); err != nil {
+		t.Error(err)
+	}
+}
+
+// What must not cost anybody a volume.
+func TestMistakesDeleteNothing(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(b *bench)
+		want   string // in the log
+	}{
+		{"a broken file", func(b *bench) { b.write("data.yaml", "kind: [broken") }, "data.yaml"},
+		{"another broken file", func(b *bench) { b.remove("data.yaml"); b.write("other.yaml", "a: b: c") }, "other.yaml"},
+		{"an unknown field", func(b *bench) {
+			b.write("data.yaml", strings.Replace(claimYAML("data", "", "1Mi"), "accessModes", "accesModes", 1))
+		}, "accesModes"},
+		{"the claim twice", func(b *bench) { b.write("twice.yaml", claimYAML("data", "", "1Mi")) }, "stands in"},
+		{"another folder", func(b *bench) { b.Claims = b.t.TempDir() }, ""},
+		{"no folder", func(b *bench) { b.Claims += "/missing" }, "folder"},
+		{"a damaged PersistentVolume", func(b *bench) {
+			b.remove("data.yaml")
+			b.write(provisionedDir+"/"+b.pvs()["data"].Name+".yaml", "kind: Pod")
+		}, "remove the file"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t)
+			b.write("data.yaml", claimYAML("data", "", "1Mi"))
+			b.scans(1)
+			dir := filepath.Join(b.Root, b.pvs()["data"].Name)
+			tt.change(b)
+			b.scans(4)
+			if _, err := os.Stat(dir); err != nil {
+				t.Errorf("the volume: %v", err)
+			}
+			if tt.want != "" && strings.Count(b.logs.String(), tt.want) == 0 {
+				t.Errorf("%q is not in the log:\n%s", tt.want, b.logs.String())
+			}
+			if strings.Count(b.logs.String(), "level=ERROR") > 1 {
+				t.Errorf("said more than once:\n%s", b.logs.String())
+			}
+		})
+	}
+}
+
+func TestProblemsAreSaidOnce(t *testing.T) {
+	b := newBench(t)
+	b.write("big.yaml", claimYAML("big", "", "4Ei"))
+	b.write("classless.yaml", claimYAML("classless", "storageClassName: nowhere", "1Mi"))
+	b.scans(5)
+	for _, want := range []string{"4Ei", "StorageClass nowhere"} {
+		if n := strings.Count(b.logs.String(), want); n != 1 {
+			t.Errorf("%q is said %d times:\n%s", want, n, b.logs.String())
+		}
+	}
+	// A claim that is put right is provisioned.
+	b.write("big.yaml", claimYAML("big", "", "1Mi"))
+	b.scans(1)
+	if b.pvs()["big"] == nil {
+		t.Errorf("not provisioned; log: %s", b.logs.String())
+	}
+}

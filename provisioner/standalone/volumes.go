@@ -1,0 +1,80 @@
+package standalone
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// provisionedDir is where PersistentVolumes are written, in the folder of claims.
+const provisionedDir = "provisioned"
+
+// pvFile is where the PersistentVolume of that name is written.
+func (r *Runner) pvFile(name string) string {
+	return filepath.Join(r.Claims, provisionedDir, name+".yaml")
+}
+
+// writePV replaces the file of a PersistentVolume at once, so that whoever waits
+// for it reads it whole.
+func (r *Runner) writePV(pv *v1.PersistentVolume) error {
+	data, err := yaml.Marshal(pv)
+	if err != nil {
+		return err
+	}
+	name := r.pvFile(pv.Name)
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), "."+pv.Name+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// readPVs reads the PersistentVolumes that were written, by name.
+func (r *Runner) readPVs() (map[string]*v1.PersistentVolume, error) {
+	dir := filepath.Join(r.Claims, provisionedDir)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	pvs := map[string]*v1.PersistentVolume{}
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) != ".yaml" || e.Name()[0] == '.' {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed since it was listed
+		}
+		pv := &v1.PersistentVolume{}
+		if err == nil {
+			err = yaml.UnmarshalStrict(data, pv)
+		}
+		if err == nil && (pv.Name+".yaml" != e.Name() || pv.Spec.ClaimRef == nil) {
+			err = errors.New("it is not the PersistentVolume that podnas wrote")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s/%s: %w; remove the file, it is written again", provisionedDir, e.Name(), err)
+		}
+		pvs[pv.Name] = pv
+	}
+	return pvs, nil
+}
