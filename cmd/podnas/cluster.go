@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/podnas/podnas/provisioner"
+)
+
+// clusterConfig is how the API server is reached and used.
+type clusterConfig struct {
+	kubeconfig, master string
+	qps                float32
+	burst, workers     int
+	leaderElect        bool
+	leaseNamespace     string
+}
+
+func (c *clusterConfig) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; default: as a pod in the cluster")
+	f.StringVar(&c.master, "master", "", "URL of the API server, instead of the one in --kubeconfig")
+	// High enough that a burst of claims is bound by the API server: each
+	// claim takes about five calls.
+	f.Float32Var(&c.qps, "kube-api-qps", 200, "calls to the API server per second")
+	f.IntVar(&c.burst, "kube-api-burst", 400, "calls to the API server at once")
+	f.IntVar(&c.workers, "workers", 10, "claims, and volumes, worked on at a time")
+	f.BoolVar(&c.leaderElect, "leader-elect", false, "provision only while holding a Lease named after --provisioner")
+	f.StringVar(&c.leaseNamespace, "leader-elect-namespace", "", "namespace of the Lease; default: $POD_NAMESPACE")
+}
+
+// client connects to the API server.
+func (c *clusterConfig) client(log *slog.Logger) (kubernetes.Interface, error) {
+	var config *rest.Config
+	var err error
+	if c.kubeconfig == "" && c.master == "" {
+		config, err = rest.InClusterConfig()
+		if errors.Is(err, rest.ErrNotInCluster) {
+			return nil, errors.New("this is no pod in a cluster: give --kubeconfig=FILE, or serve a folder with --standalone --claims=DIR")
+		}
+	} else {
+		config, err = clientcmd.BuildConfigFromFlags(c.master, c.kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w", err)
+	}
+	config.QPS, config.Burst = c.qps, c.burst
+	config.UserAgent = "podnas/" + version
+	log.Info("kubernetes: API server", "url", config.Host)
+	return kubernetes.NewForConfig(config)
+}
+
+// endpoint is where nodes reach this server: the address given by hand, else
+// the pod's own Service.
+func (c *clusterConfig) endpoint(client kubernetes.Interface, address string, port uint16) (provisioner.Endpoint, error) {
+	if address != "" {
+		return provisioner.ParseStaticEndpoint(address, port)
+	}
+	e := &provisioner.ServiceEndpoint{
+		Client:    client,
+		Namespace: os.Getenv("POD_NAMESPACE"),
+		Name:      os.Getenv("SERVICE_NAME"),
+		PodIP:     os.Getenv("POD_IP"),
+		Port:      port,
+	}
+	if e.Namespace == "" || e.Name == "" || e.PodIP == "" {
+		return nil, errors.New("where nodes mount from is not known: set SERVICE_NAME, POD_NAMESPACE and POD_IP in the pod's environment, or give --server-address=IP")
+	}
+	return e, nil
+}
+
+func (c *clusterConfig) controller(client kubernetes.Interface, name string, p *provisioner.Provisioner, log *slog.Logger) (provisioner.ControllerConfig, error) {
+	cfg := provisioner.ControllerConfig{Client: client, Name: name, Provisioner: p, Workers: c.workers, Log: log}
+	if c.leaderElect {
+		if cfg.LeaseIn = c.leaseNamespace; cfg.LeaseIn == "" {
+			cfg.LeaseIn = os.Getenv("POD_NAMESPACE")
+		}
+		if cfg.LeaseIn == "" {
+			return cfg, errors.New("--leader-elect needs --leader-elect-namespace, or POD_NAMESPACE in the environment")
+		}
+	}
+	return cfg, cfg.Validate()
+}

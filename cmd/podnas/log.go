@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"k8s.io/klog/v2"
+)
+
+// newLogger makes the log, and has client-go and the provisioning library, which
+// log through klog, write to it too.
+func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("log level %q is unknown: use debug, info, warn or error", level)
+	}
+	options := &slog.HandlerOptions{Level: l}
+	var handler slog.Handler
+	switch format {
+	case "text":
+		handler = slog.NewTextHandler(w, options)
+	case "json":
+		handler = slog.NewJSONHandler(w, options)
+	default:
+		return nil, fmt.Errorf("log format %q is unknown: use text or json", format)
+	}
+	klog.SetSlogLogger(slog.New(klogHandler{handler}))
+	return slog.New(handler), nil
+}
+
+// klogHandler takes what klog calls information for detail: it tells each step
+// of the library, and podnas tells what came of it.
+type klogHandler struct{ slog.Handler }
+
+func (h klogHandler) level(l slog.Level) slog.Level {
+	if l <= slog.LevelInfo {
+		return min(l, slog.LevelDebug)
+	}
+	return l
+}
+
+func (h klogHandler) Enabled(ctx context.Context, l slog.Level) bool {
+	return h.Handler.Enabled(ctx, h.level(l))
+}
+
+func (h klogHandler) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = h.level(r.Level)
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h klogHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return klogHandler{h.Handler.WithAttrs(attrs)}
+}
+
+func (h klogHandler) WithGroup(name string) slog.Handler {
+	return klogHandler{h.Handler.WithGroup(name)}
+}

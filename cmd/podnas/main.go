@@ -1,0 +1,48 @@
+// Command podnas is shared storage in one process: an NFSv3 server and a
+// Kubernetes volume provisioner over one disk.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker (-X main.version=...).
+var version = "devel"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends the process at once.
+	context.AfterFunc(ctx, stop)
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "podnas:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "podnas",
+		Short: "Shared storage in one pod: an NFSv3 server and a Kubernetes provisioner over one disk",
+		Long: `podnas turns PersistentVolumeClaims into directories with a quota on one disk,
+exports them over NFSv3, and gives Kubernetes the PersistentVolumes to mount them.`,
+		SilenceErrors: true, // main says them
+		SilenceUsage:  true, // an error is not a question about usage
+	}
+	root.AddCommand(newServeCommand(), &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintf(cmd.OutOrStdout(), "podnas %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		},
+	})
+	return root
+}
