@@ -79,32 +79,35 @@ func (p *Projects) probe() error {
 			Fix:    "put it on an XFS mounted with the option prjquota",
 		}
 	}
-	state := quotaState{version: statVersion}
-	err := p.quotactl(qXGetQStatV, 0, unsafe.Pointer(&state))
-	if errors.Is(err, unix.ENOSYS) {
+	// What setting a project takes, reading it takes too; any but 0 will do.
+	_, err := p.usage(1)
+	if errors.Is(err, unix.ENOSYS) { // before Linux 5.14, or no quota at all
 		if p.device, err = deviceOf(p.root); err != nil {
 			return err
 		}
-		err = p.quotactl(qXGetQStatV, 0, unsafe.Pointer(&state))
+		_, err = p.usage(1)
 	}
-	// ENOSYS is also what a mount without any quota answers.
+	if errors.Is(err, unix.EPERM) { // a container's seccomp filter says so too
+		return &UnsupportedError{
+			Reason: fmt.Sprintf("this process may not set project quotas on %s", p.root.Name()),
+			Fix:    "run it as root with the capability CAP_SYS_ADMIN, outside a user namespace (in a cluster: deploy/overlays/xfs-quota)",
+		}
+	}
+	// ESRCH and ENOSYS are what a mount without quotas answers.
 	if err != nil && !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("ask for the quota state: %w", err)
+		return fmt.Errorf("read a project's quota: %w", err)
 	}
-	if err != nil || state.flags&projectCounted == 0 || state.flags&projectEnforced == 0 {
+	state := quotaState{version: statVersion}
+	if err == nil {
+		if err := p.quotactl(qXGetQStatV, 0, unsafe.Pointer(&state)); err != nil {
+			return fmt.Errorf("ask for the quota state: %w", err)
+		}
+	}
+	if state.flags&projectCounted == 0 || state.flags&projectEnforced == 0 {
 		return &UnsupportedError{
 			Reason: fmt.Sprintf("the XFS at %s is mounted without enforced project quotas", p.root.Name()),
 			Fix:    "mount it with -o prjquota (unmount it first: a remount does not turn quotas on)",
 		}
-	}
-	// Any project but 0 will do: reading it needs what setting it needs.
-	if _, err := p.usage(1); errors.Is(err, unix.EPERM) {
-		return &UnsupportedError{
-			Reason: fmt.Sprintf("this process may not set project quotas on %s", p.root.Name()),
-			Fix:    "run it as root with the capability CAP_SYS_ADMIN, outside a user namespace",
-		}
-	} else if err != nil {
-		return fmt.Errorf("read a project's quota: %w", err)
 	}
 	return nil
 }

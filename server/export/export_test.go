@@ -168,76 +168,65 @@ func TestChmodLeavesLinkTargets(t *testing.T) {
 	}
 }
 
+// Both ways to name a file keep the same promises.
 func TestIdentify(t *testing.T) {
-	_, v, dir := volumeAt(t)
-	name := filepath.Join(dir, "file")
-	mustDo(t, os.WriteFile(name, nil, 0o600))
-	mustDo(t, os.Symlink("file", filepath.Join(dir, "link")))
-	d, err := v.OpenDir(".")
-	mustDo(t, err)
-	defer d.Close()
-	id := func(name string) FileID {
-		t.Helper()
-		id, err := d.Identify(name)
-		mustDo(t, err)
-		if len(id) == 0 || len(id) > FileIDMax {
-			t.Errorf("FileID of %q has %d bytes", name, len(id))
-		}
-		return id
-	}
-	file := id("file")
-	if id("link") == file {
-		t.Error("followed a symbolic link")
-	}
-	if id("") != id(".") || id("") == file {
-		t.Error("the directory itself")
-	}
-	f, err := os.Open(name)
-	mustDo(t, err)
-	defer f.Close()
-	if open, err := Identify(f); err != nil || open != file {
-		t.Errorf("an open file: %x, %v, by name %x", open, err, file)
-	}
-	mustDo(t, os.Rename(name, filepath.Join(dir, "renamed")))
-	if id("renamed") != file {
-		t.Error("changed with a rename")
-	}
-	// A file system may give the inode number to the next file.
-	mustDo(t, f.Close())
-	mustDo(t, os.Remove(filepath.Join(dir, "renamed")))
-	for range 100 {
-		mustDo(t, os.WriteFile(name, nil, 0o600))
-		if id("file") == file {
-			t.Fatal("a new file has the FileID of a removed one")
-		}
-		mustDo(t, os.Remove(name))
-	}
-	if _, err := d.Identify("file"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a removed file: %v", err)
-	}
-}
-
-func TestIdentifyByInode(t *testing.T) {
-	dir, err := os.Open(t.TempDir())
-	mustDo(t, err)
-	defer dir.Close()
-	mustDo(t, os.WriteFile(filepath.Join(dir.Name(), "a"), nil, 0o600))
-	mustDo(t, os.WriteFile(filepath.Join(dir.Name(), "b"), nil, 0o600))
-	seen := map[FileID]string{}
-	for _, name := range []string{"a", "b", "."} {
-		id, err := identifyByInode(dir, name, 0)
-		if errors.Is(err, ErrNoFileID) {
-			t.Skip("the temporary directory's file system has no birth times")
-		}
-		mustDo(t, err)
-		if id[0] != fileIDByInode || seen[id] != "" {
-			t.Errorf("FileID of %s: %x", name, id)
-		}
-		seen[id] = name
-	}
-	self, err := identifyByInode(dir, "", unix.AT_EMPTY_PATH)
-	if err != nil || seen[self] != "." {
-		t.Errorf("the directory itself: %x, %v", self, err)
+	for _, way := range []struct {
+		name     string
+		identify func(*os.File, string) (FileID, error)
+	}{
+		{"by inode and birth", identify},
+		{"by handle", identifyByHandle},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			dir, err := os.Open(t.TempDir())
+			mustDo(t, err)
+			defer dir.Close()
+			if _, err := way.identify(dir, ""); errors.Is(err, ErrNoFileID) {
+				t.Skipf("the temporary directory's file system can't: %v", err)
+			}
+			id := func(name string) FileID {
+				t.Helper()
+				id, err := way.identify(dir, name)
+				mustDo(t, err)
+				if len(id) == 0 || len(id) > FileIDMax {
+					t.Errorf("FileID of %q has %d bytes", name, len(id))
+				}
+				return id
+			}
+			name := filepath.Join(dir.Name(), "file")
+			mustDo(t, os.WriteFile(name, nil, 0o600))
+			mustDo(t, os.Symlink("file", filepath.Join(dir.Name(), "link")))
+			file := id("file")
+			if id("link") == file {
+				t.Error("followed a symbolic link")
+			}
+			if id("") != id(".") || id("") == file {
+				t.Error("the directory itself")
+			}
+			f, err := os.Open(name)
+			mustDo(t, err)
+			if open, err := way.identify(f, ""); err != nil || open != file {
+				t.Errorf("an open file: %x, %v, by name %x", open, err, file)
+			}
+			mustDo(t, f.Close())
+			mustDo(t, os.Rename(name, filepath.Join(dir.Name(), "renamed")))
+			if id("renamed") != file {
+				t.Error("changed with a rename")
+			}
+			mustDo(t, os.Remove(filepath.Join(dir.Name(), "renamed")))
+			if _, err := way.identify(dir, "renamed"); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("a removed file: %v", err)
+			}
+			// A file system may give the inode number to the next file.
+			time.Sleep(20 * time.Millisecond)
+			for range 100 {
+				mustDo(t, os.WriteFile(name, nil, 0o600))
+				if id("file") == file {
+					t.Fatal("a new file has the FileID of a removed one")
+				}
+				mustDo(t, os.Remove(name))
+			}
+		})
 	}
 }
 
