@@ -1,7 +1,6 @@
 package gonfs
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/podnas/podnas/server/mount3"
@@ -10,88 +9,127 @@ import (
 	"github.com/podnas/podnas/server/xdr"
 )
 
-// noProcedure takes the place of a call's procedure so that the library answers
-// PROC_UNAVAIL, RFC 5531 section 9.
-const noProcedure = 1 << 31
-
-// procAt is where the procedure stands in a call: after the xid, the message
-// type, the RPC version, the program and the version.
-const procAt = 5 * 4
-
-// checkCall makes a call safe for the library. The library allocates what a
-// length says before it looks at how long the record is, takes every version of
-// a program for version 3, misreads LINK, and makes the handle of a MKNOD before
-// the file. Those calls are answered PROC_UNAVAIL. What is no call at all is an
-// error, and ends the connection: the library would stop reading from it and
-// leave it open.
-func checkCall(record []byte) error {
+// check decides whether the library gets a call. It returns nil if so, else the
+// reply of RFC 5531 section 9 that the call deserves. What is no call at all is
+// an error, and ends the connection.
+func check(record []byte) (*oncrpc.ReplyHeader, error) {
 	d := xdr.NewDecoder(record)
 	var call oncrpc.CallHeader
 	call.Decode(&d)
 	if err := d.Err(); err != nil {
-		return fmt.Errorf("decode a call: %w", err)
+		return nil, fmt.Errorf("decode a call: %w", err)
 	}
+	reply := &oncrpc.ReplyHeader{XID: call.XID}
 	if call.RPCVersion != oncrpc.Version {
-		return fmt.Errorf("call of RPC version %d", call.RPCVersion)
+		reply.Stat, reply.Reject = oncrpc.MsgDenied, oncrpc.RPCMismatch
+		reply.Low, reply.High = oncrpc.Version, oncrpc.Version
+		return reply, nil
 	}
-	if !servable(&call, d) {
-		binary.BigEndian.PutUint32(record[procAt:], noProcedure)
+	if auth := checkCred(&call); auth != oncrpc.AuthOK {
+		reply.Stat, reply.Reject, reply.Auth = oncrpc.MsgDenied, oncrpc.AuthError, auth
+		return reply, nil
 	}
-	return nil
+	reply.Accept = checkArgs(&call, d)
+	if reply.Accept == oncrpc.ProgMismatch {
+		reply.Low, reply.High = nfs3.Version, nfs3.Version // MOUNT's is the same
+	}
+	if reply.Accept == oncrpc.Success {
+		return nil, nil
+	}
+	return reply, nil
 }
 
-// servable tells whether the library can be given a call with its arguments.
-func servable(call *oncrpc.CallHeader, args xdr.Decoder) bool {
+// checkCred refuses a credential that can't be read, and calls of NFS without
+// one, which RFC 1813 section 2.6 allows for NULL alone.
+func checkCred(call *oncrpc.CallHeader) oncrpc.AuthStat {
+	switch call.Cred.Flavor {
+	case oncrpc.AuthSys:
+		d := xdr.NewDecoder(call.Cred.Body)
+		var cred oncrpc.SysCred
+		if cred.Decode(&d); d.Finish() != nil {
+			return oncrpc.AuthBadCred
+		}
+	case oncrpc.AuthNone:
+		if call.Prog == nfs3.Program && call.Proc != nfs3.ProcNull {
+			return oncrpc.AuthTooWeak
+		}
+	default:
+		return oncrpc.AuthRejectedCred
+	}
+	return oncrpc.AuthOK
+}
+
+// checkArgs is Success for a call that the library can do, with arguments that
+// it can decode.
+func checkArgs(call *oncrpc.CallHeader, args xdr.Decoder) oncrpc.AcceptStat {
+	var decode func(*xdr.Decoder)
+	var ok bool
+	switch call.Prog {
+	case mount3.Program:
+		decode, ok = mountArgs(call.Proc)
+	case nfs3.Program:
+		decode, ok = nfsArgs(call.Proc)
+	default:
+		return oncrpc.ProgUnavail
+	}
 	switch {
-	case call.Prog == mount3.Program && call.Vers == mount3.Version:
-		if call.Proc != mount3.ProcMnt && call.Proc != mount3.ProcUmnt {
-			return true // none has arguments
-		}
-		new(mount3.PathArgs).Decode(&args)
-		return args.Err() == nil
-	case call.Prog == nfs3.Program && call.Vers == nfs3.Version:
-		if call.Proc == nfs3.ProcNull {
-			return true
-		}
-		a := arguments(call.Proc)
-		if a == nil {
-			return false
-		}
-		a.Decode(&args)
-		return args.Err() == nil
+	case call.Vers != nfs3.Version: // MOUNT's is the same
+		return oncrpc.ProgMismatch
+	case !ok:
+		return oncrpc.ProcUnavail
 	}
-	return false
+	if decode != nil {
+		decode(&args)
+	}
+	if args.Finish() != nil {
+		return oncrpc.GarbageArgs
+	}
+	return oncrpc.Success
 }
 
-// arguments are those of an NFS procedure, nil if the library can't do it.
-func arguments(proc uint32) interface{ Decode(*xdr.Decoder) } {
+// mountArgs decodes the arguments of a MOUNT procedure that the library has.
+func mountArgs(proc uint32) (decode func(*xdr.Decoder), ok bool) {
 	switch proc {
-	case nfs3.ProcGetattr, nfs3.ProcReadlink, nfs3.ProcFsstat, nfs3.ProcFsinfo, nfs3.ProcPathconf:
-		return &nfs3.HandleArgs{}
-	case nfs3.ProcLookup, nfs3.ProcRemove, nfs3.ProcRmdir:
-		return &nfs3.DirOpArgs{}
-	case nfs3.ProcSetattr:
-		return &nfs3.SetattrArgs{}
-	case nfs3.ProcAccess:
-		return &nfs3.AccessArgs{}
-	case nfs3.ProcRead:
-		return &nfs3.ReadArgs{}
-	case nfs3.ProcWrite:
-		return &nfs3.WriteArgs{}
-	case nfs3.ProcCreate:
-		return &nfs3.CreateArgs{}
-	case nfs3.ProcMkdir:
-		return &nfs3.MkdirArgs{}
-	case nfs3.ProcSymlink:
-		return &nfs3.SymlinkArgs{}
-	case nfs3.ProcRename:
-		return &nfs3.RenameArgs{}
-	case nfs3.ProcReaddir:
-		return &nfs3.ReaddirArgs{}
-	case nfs3.ProcReaddirplus:
-		return &nfs3.ReaddirplusArgs{}
-	case nfs3.ProcCommit:
-		return &nfs3.CommitArgs{}
+	case mount3.ProcNull:
+		return nil, true
+	case mount3.ProcMnt, mount3.ProcUmnt:
+		return new(mount3.PathArgs).Decode, true
 	}
-	return nil
+	return nil, false
+}
+
+// nfsArgs decodes the arguments of an NFS procedure that the library can do. It
+// misreads LINK, and makes the handle in MKNOD's reply before the file.
+func nfsArgs(proc uint32) (decode func(*xdr.Decoder), ok bool) {
+	switch proc {
+	case nfs3.ProcNull:
+		return nil, true
+	case nfs3.ProcGetattr, nfs3.ProcReadlink, nfs3.ProcFsstat, nfs3.ProcFsinfo, nfs3.ProcPathconf:
+		return new(nfs3.HandleArgs).Decode, true
+	case nfs3.ProcLookup, nfs3.ProcRemove, nfs3.ProcRmdir:
+		return new(nfs3.DirOpArgs).Decode, true
+	case nfs3.ProcSetattr:
+		return new(nfs3.SetattrArgs).Decode, true
+	case nfs3.ProcAccess:
+		return new(nfs3.AccessArgs).Decode, true
+	case nfs3.ProcRead:
+		return new(nfs3.ReadArgs).Decode, true
+	case nfs3.ProcWrite:
+		return new(nfs3.WriteArgs).Decode, true
+	case nfs3.ProcCreate:
+		return new(nfs3.CreateArgs).Decode, true
+	case nfs3.ProcMkdir:
+		return new(nfs3.MkdirArgs).Decode, true
+	case nfs3.ProcSymlink:
+		return new(nfs3.SymlinkArgs).Decode, true
+	case nfs3.ProcRename:
+		return new(nfs3.RenameArgs).Decode, true
+	case nfs3.ProcReaddir:
+		return new(nfs3.ReaddirArgs).Decode, true
+	case nfs3.ProcReaddirplus:
+		return new(nfs3.ReaddirplusArgs).Decode, true
+	case nfs3.ProcCommit:
+		return new(nfs3.CommitArgs).Decode, true
+	}
+	return nil, false
 }

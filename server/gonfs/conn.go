@@ -1,6 +1,7 @@
 package gonfs
 
 import (
+	"encoding/binary"
 	"errors"
 	"io"
 	"log/slog"
@@ -19,9 +20,10 @@ const (
 	// idleTimeout ends a connection without calls. A client that is mounted but
 	// idle connects again by itself.
 	idleTimeout = 10 * time.Minute
-	// linger is how long a connection stays open for the reply under way when
-	// reading from it has ended: the library writes in a goroutine of its own.
-	linger = 200 * time.Millisecond
+	// writeTimeout ends a connection whose client does not read its replies.
+	writeTimeout = time.Minute
+	// drainTimeout is that at shutdown.
+	drainTimeout = 2 * time.Second
 )
 
 // listener hands the library connections that it can trust.
@@ -30,9 +32,9 @@ type listener struct {
 	log *slog.Logger
 
 	mu    sync.Mutex
-	conns map[*conn]bool // open ones; nil after shutdown
-	down  bool
-	open  sync.WaitGroup
+	conns map[*conn]bool // open ones
+	down  bool           // no call is read any more
+	open  sync.WaitGroup // conns
 }
 
 // Accept waits for a client.
@@ -42,6 +44,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &conn{Conn: nc, listener: l}
+	c.written = sync.NewCond(&c.mu)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
@@ -62,12 +65,23 @@ func (l *listener) shutdown() {
 	defer l.mu.Unlock()
 	l.down = true
 	for c := range l.conns {
-		_ = c.SetReadDeadline(time.Now()) // a closed connection needs none
+		// A connection that is closed already needs none.
+		_ = c.SetReadDeadline(time.Now())
+		_ = c.SetWriteDeadline(time.Now().Add(drainTimeout))
 	}
 }
 
 // wait returns when every connection is closed.
 func (l *listener) wait() { l.open.Wait() }
+
+// deadline sets one of a connection's deadlines, unless shutdown has set it.
+func (l *listener) deadline(set func(time.Time) error, after time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.down {
+		_ = set(time.Now().Add(after)) // a closed connection fails at its use
+	}
+}
 
 func (l *listener) forget(c *conn) {
 	l.mu.Lock()
@@ -75,16 +89,25 @@ func (l *listener) forget(c *conn) {
 	delete(l.conns, c)
 }
 
-// conn gives the library a stream of calls that it can decode. The library
+// conn gives the library a stream of calls that it can answer. The library
 // refuses records of several fragments, trusts every length in a call (and
-// allocates it), and forgets to close a connection that it can't follow; so
-// records are joined and checked here, and a bad one ends the connection.
+// allocates it), looks at no version, forgets to close a connection that it
+// can't follow, and hangs on one whose writes have failed. So a record is
+// joined and checked here, what is not for the library is answered here, and
+// the next is read when the reply is written.
 type conn struct {
 	net.Conn
 	listener *listener
 	record   []byte // the call being handed out; its buffer is used again
-	rest     []byte // what of it is still to be read
-	close    sync.Once
+	rest     []byte // what of it the library has still to read
+	once     sync.Once
+
+	mu      sync.Mutex
+	written *sync.Cond // signals the end of a reply, and broken
+	pending bool       // the library has a call that is not answered
+	broken  bool       // a write has failed
+	mark    []byte     // of the reply being written, as far as it is
+	left    uint32     // bytes of the reply after its mark
 }
 
 // Read gives the bytes of one record at most, since the library takes a short
@@ -95,7 +118,7 @@ func (c *conn) Read(p []byte) (int, error) {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
 				c.listener.log.Warn("nfs: connection ended", "client", c.RemoteAddr(), "err", err)
 			}
-			time.AfterFunc(linger, func() { _ = c.Close() })
+			_ = c.Close() // nothing is being written
 			return 0, io.EOF
 		}
 	}
@@ -104,34 +127,97 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads and checks a record.
+// next reads records until one is for the library.
 func (c *conn) next() error {
-	c.listener.mu.Lock()
-	down := c.listener.down
-	if !down {
-		_ = c.SetReadDeadline(time.Now().Add(idleTimeout)) // a closed connection fails at the read
+	for {
+		if !c.answered() {
+			return net.ErrClosed
+		}
+		c.listener.deadline(c.SetReadDeadline, idleTimeout)
+		record, at := oncrpc.BeginRecord(c.record[:0])
+		record, err := oncrpc.ReadRecord(c.Conn, record, recordMax)
+		c.record = record
+		if err != nil {
+			return err
+		}
+		reply, err := check(record[at+4:])
+		if err != nil {
+			return err
+		}
+		if reply == nil {
+			oncrpc.EndRecord(record, at)
+			c.rest = record
+			c.mu.Lock()
+			c.pending = true
+			c.mu.Unlock()
+			return nil
+		}
+		b, at := oncrpc.BeginRecord(nil)
+		b = reply.Append(b)
+		oncrpc.EndRecord(b, at)
+		if _, err := c.Conn.Write(b); err != nil {
+			return err
+		}
 	}
-	c.listener.mu.Unlock()
-	if down {
-		return io.EOF
-	}
-	record, at := oncrpc.BeginRecord(c.record[:0])
-	record, err := oncrpc.ReadRecord(c.Conn, record, recordMax)
-	c.record = record
-	if err != nil {
-		return err
-	}
-	if err := checkCall(record[at+4:]); err != nil {
-		return err
-	}
-	oncrpc.EndRecord(record, at)
-	c.rest = record
-	return nil
 }
 
-// Close ends the connection. The library and the end of the stream both call it.
+// answered waits for the reply to the library's call. It is false if there will
+// be none.
+func (c *conn) answered() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.pending && !c.broken {
+		c.written.Wait()
+	}
+	return !c.broken
+}
+
+// Write sends a piece of a reply. The library calls it from a goroutine of its
+// own.
+func (c *conn) Write(p []byte) (int, error) {
+	c.listener.deadline(c.SetWriteDeadline, writeTimeout)
+	n, err := c.Conn.Write(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.broken = true
+		c.written.Signal()
+	}
+	c.follow(p[:n])
+	return n, err
+}
+
+// follow finds the end of a reply. The library writes each as one fragment. The
+// caller holds c.mu.
+func (c *conn) follow(p []byte) {
+	for len(p) > 0 {
+		if len(c.mark) < 4 {
+			n := min(4-len(c.mark), len(p))
+			c.mark = append(c.mark, p[:n]...)
+			p = p[n:]
+			if len(c.mark) < 4 {
+				return
+			}
+			c.left = binary.BigEndian.Uint32(c.mark) &^ (1 << 31)
+		}
+		n := min(c.left, uint32(len(p)))
+		c.left -= n
+		p = p[n:]
+		if c.left == 0 {
+			c.mark = c.mark[:0]
+			c.pending = false
+			c.written.Signal()
+		}
+	}
+}
+
+// Close ends the connection. The library calls it too.
 func (c *conn) Close() (err error) {
-	c.close.Do(func() {
+	c.once.Do(func() {
+		c.mu.Lock()
+		c.broken = true
+		c.written.Signal()
+		c.mu.Unlock()
 		c.listener.forget(c)
 		err = c.Conn.Close()
 		c.listener.open.Done()

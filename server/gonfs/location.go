@@ -2,7 +2,6 @@ package gonfs
 
 import (
 	"encoding/hex"
-	"errors"
 	"io/fs"
 	"path"
 	"strings"
@@ -32,8 +31,10 @@ type location struct {
 }
 
 var (
-	errStale   = &fs.PathError{Op: "find", Path: "file handle", Err: syscall.ESTALE}
-	errBadName = errors.New("a name must be one component")
+	errStale = &fs.PathError{Op: "find", Path: "file handle", Err: syscall.ESTALE}
+	// errBadName: a name must be one component. The library tells EACCES from
+	// other errors.
+	errBadName = &fs.PathError{Op: "open", Path: "name", Err: syscall.EACCES}
 )
 
 // invalid is what join makes of elements that no file can have.
@@ -73,11 +74,11 @@ func parseLocation(s string) (location, error) {
 	}
 	parts := strings.Split(s, "\x00")
 	if len(parts) > 3 || parts[0] == "" {
-		return location{}, &fs.PathError{Op: "open", Path: s, Err: errors.Join(errBadName, syscall.EINVAL)}
+		return location{}, errBadName
 	}
 	file, err := hex.DecodeString(parts[1])
 	if err != nil {
-		return location{}, &fs.PathError{Op: "open", Path: s, Err: errors.Join(errBadName, syscall.EINVAL)}
+		return location{}, errBadName
 	}
 	l := location{path: parts[0], file: export.FileID(file)}
 	if len(parts) == 3 {
