@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -122,18 +121,4 @@ func syncDir(root *os.Root, name string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
-}
-
-// isEmpty tells whether a directory holds nothing.
-func isEmpty(root *os.Root, name string) (bool, error) {
-	d, err := root.Open(name)
-	if err != nil {
-		return false, err
-	}
-	_, err = d.Readdirnames(1)
-	_ = d.Close() // only read from
-	if errors.Is(err, io.EOF) {
-		return true, nil
-	}
-	return false, err
 }

@@ -85,5 +85,6 @@ func (c *clusterConfig) controller(client kubernetes.Interface, name string, p *
 			return cfg, errors.New("--leader-elect needs --leader-elect-namespace, or POD_NAMESPACE in the environment")
 		}
 	}
-	return cfg, cfg.Validate()
+	err := cfg.Validate()
+	return cfg, err
 }

@@ -30,8 +30,8 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	return slog.New(handler), nil
 }
 
-// klogHandler takes what klog calls information for detail: it tells each step
-// of the library, and podnas tells what came of it.
+// klogHandler takes what klog calls information, and warnings with it, for
+// detail: it tells each step of the library, and podnas tells what came of it.
 type klogHandler struct{ slog.Handler }
 
 func (h klogHandler) level(l slog.Level) slog.Level {

@@ -17,14 +17,18 @@ import (
 var version = "devel"
 
 func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "podnas:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	if err := newCommand().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "podnas:", err)
-		os.Exit(1)
-	}
+	return newCommand().ExecuteContext(ctx)
 }
 
 func newCommand() *cobra.Command {

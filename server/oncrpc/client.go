@@ -199,7 +199,7 @@ func (c *Client) fail(err error) {
 		c.err = err
 	}
 	c.mu.Unlock()
-	c.conn.Close()
+	_ = c.conn.Close() // what there is to say is in err
 }
 
 // read takes replies until the connection ends, and then wakes all who wait.

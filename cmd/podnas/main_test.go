@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// podnas runs a command and returns what it prints.
+func podnas(ctx context.Context, args ...string) (stdout, stderr string, err error) {
+	var out, errs bytes.Buffer
+	cmd := newCommand()
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	err = cmd.ExecuteContext(ctx)
+	return out.String(), errs.String(), err
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	if out, _, err := podnas(t.Context(), "version"); err != nil || !strings.HasPrefix(out, "podnas "+version) {
+		t.Errorf("version: %q, %v", out, err)
+	}
+	out, _, err := podnas(t.Context(), "serve", "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Examples:", "--standalone", "--quota", "default \"/export\""} {
+		if !strings.Contains(out, want) {
+			t.Errorf("serve --help lacks %q", want)
+		}
+	}
+}
+
+// What a user mistypes or forgets is said before anything is touched.
+func TestServeRefuses(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	err = os.WriteFile(kubeconfig, []byte(`
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c}}]
+current-context: c
+`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"claims without standalone", []string{"--claims=x"}, "--standalone and --claims"},
+		{"standalone without claims", []string{"--standalone"}, "--standalone and --claims"},
+		{"quota", []string{"--quota=ext4"}, "auto, xfs or off"},
+		{"engine", []string{"--engine=ganesha"}, "engine"},
+		{"log level", []string{"--log-level=loud"}, "debug, info, warn or error"},
+		{"log format", []string{"--log-format=xml"}, "text or json"},
+		{"listen", []string{"--listen=" + busy.Addr().String()}, "listen for NFS"},
+		{"http", []string{"--http=" + busy.Addr().String()}, "listen for probes"},
+		{"argument", []string{"extra"}, "unknown command"},
+		{"no cluster", nil, "--standalone"},
+		{"no address", []string{"--kubeconfig=" + kubeconfig}, "--server-address"},
+		{"bad address", []string{"--kubeconfig=" + kubeconfig, "--server-address=nas.example.com"}, "no IPv4 or IPv6 address"},
+		{"no lease namespace", []string{"--kubeconfig=" + kubeconfig, "--server-address=10.0.0.1", "--leader-elect"}, "--leader-elect-namespace"},
+		{"provisioner name", []string{"--kubeconfig=" + kubeconfig, "--server-address=10.0.0.1", "--provisioner=podnas"}, "DOMAIN/NAME"},
+		{"workers", []string{"--kubeconfig=" + kubeconfig, "--server-address=10.0.0.1", "--workers=0"}, "at least 1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := append([]string{"serve", "--root=" + t.TempDir(), "--listen=127.0.0.1:0", "--http=127.0.0.1:0"}, tt.args...)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			_, _, err := podnas(ctx, args...)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want an error with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// The whole appliance on a folder: a claim becomes a PersistentVolume, and an
+// end of the context is a clean end.
+func TestServeStandalone(t *testing.T) {
+	root, claims := t.TempDir(), t.TempDir()
+	err := os.WriteFile(filepath.Join(claims, "claim.yaml"), []byte(`
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: podnas}
+provisioner: podnas.io/nfs
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec:
+  storageClassName: podnas
+  accessModes: [ReadWriteMany]
+  resources: {requests: {storage: 1Mi}}
+`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func() string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		go func() { // end it when the volume is there
+			for ctx.Err() == nil {
+				if found, _ := filepath.Glob(claims + "/provisioned/*.yaml"); len(found) == 1 {
+					time.Sleep(100 * time.Millisecond)
+					cancel()
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}()
+		out, errs, err := podnas(ctx, "serve", "--standalone", "--root="+root, "--claims="+claims,
+			"--listen=127.0.0.1:0", "--http=127.0.0.1:0", "--log-format=json")
+		if err != nil || strings.Contains(errs, `"level":"ERROR"`) {
+			t.Errorf("%v; log: %s", err, errs)
+		}
+		return out
+	}
+	first := run()
+	if !strings.Contains(first, "sudo mount -t nfs") {
+		t.Errorf("printed %q", first)
+	}
+	if volumes, _ := filepath.Glob(root + "/pvc-*"); len(volumes) != 1 || !strings.Contains(first, volumes[0]) {
+		t.Errorf("volumes %v, printed %q", volumes, first)
+	}
+	run()
+	if volumes, _ := filepath.Glob(root + "/pvc-*"); len(volumes) != 1 {
+		t.Errorf("after a restart: volumes %v", volumes)
+	}
+}
+
+func TestKlogIsDetail(t *testing.T) {
+	var out bytes.Buffer
+	if _, err := newLogger(&out, "text", "info"); err != nil {
+		t.Fatal(err)
+	}
+	klog.Info("a step of the library")
+	klog.Error("trouble")
+	if strings.Contains(out.String(), "a step") || !strings.Contains(out.String(), "trouble") {
+		t.Errorf("at level info: %s", out.String())
+	}
+	out.Reset()
+	if _, err := newLogger(&out, "text", "debug"); err != nil {
+		t.Fatal(err)
+	}
+	klog.Info("a step of the library")
+	if !strings.Contains(out.String(), "level=DEBUG") {
+		t.Errorf("at level debug: %s", out.String())
+	}
+	if _, err := newLogger(io.Discard, "text", "info"); err != nil {
+		t.Fatal(err)
+	}
+}
