@@ -1,0 +1,111 @@
+# Everything a person or CI does with this tree. make help lists the targets.
+# Needed: Go, make, git and bash. The suites fetch the rest, see CONTRIBUTING.md.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+.DELETE_ON_ERROR:
+
+# The tag of the image is written in the manifest; what is built must match it.
+IMAGE := $(shell sed -n 's/^ *image: *//p' deploy/base/statefulset.yaml)
+TAG := $(lastword $(subst :, ,$(IMAGE)))
+ARCHIVE := dist/podnas-$(TAG).tar
+ARCHITECTURES := amd64 arm64
+
+# What podnas version prints.
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo $(TAG))
+# The date of the commit, so that the same commit gives the same image.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
+STAMP := -X main.version=$(VERSION)
+GOLANGCI_LINT := go tool -modfile=test/tools/go.mod golangci-lint
+
+FUZZTIME := 30s
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: build
+build: ## build bin/podnas (the default)
+	$(GO_BUILD) -ldflags '$(STAMP)' -o bin/podnas ./cmd/podnas
+
+.PHONY: run
+run: build ## serve the example claims on 127.0.0.1, without a cluster; ARGS='more flags'
+	@mkdir -p data/root
+	@echo 'module data // so that ./... leaves out what is on the volumes' >data/go.mod
+	@[ -d data/claims ] || cp -r deploy/examples/standalone data/claims
+	@exec bin/podnas serve --standalone --root data/root --claims data/claims \
+		--listen 127.0.0.1:20490 --http 127.0.0.1:20491 $(ARGS)
+
+.PHONY: test
+test: lint manifests-check test-go ## linters, unit tests and conformance suite
+
+.PHONY: test-go
+test-go: ## the Go tests alone, with the race detector where there is a C compiler
+	@race=-race; cgo=1; \
+	if ! printf '#include <pthread.h>\nint main(void) { return 0; }\n' | \
+		$$(go env CC) -x c -o /dev/null - 2>/dev/null; then \
+		race=; cgo=0; \
+		echo "make: no working C compiler, so the tests run without the race detector" >&2; \
+	fi; \
+	set -x; CGO_ENABLED=$$cgo go test $$race ./...
+
+.PHONY: lint
+lint: ## golangci-lint, go vet's checks included, on all code
+	$(GOLANGCI_LINT) run
+
+.PHONY: fmt
+fmt: ## format all Go code
+	$(GOLANGCI_LINT) fmt
+
+.PHONY: fuzz
+fuzz: ## fuzz every decoder for FUZZTIME=30s each
+	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' provisioner quota server volume | while IFS=: read -r file func; do \
+		echo "$${file%/*} $${func#func }"; \
+		go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "./$${file%/*}" </dev/null; \
+	done
+
+.PHONY: vm
+vm: ## a real kernel's NFS client and XFS quotas, under User-Mode Linux (root)
+	test/vm/run.sh
+
+.PHONY: cluster
+cluster: ## a real Kubernetes control plane, built on the first run
+	test/cluster/build.sh
+	go test -tags cluster -count=1 -timeout 20m ./test/cluster/...
+
+.PHONY: e2e
+e2e: image ## a whole cluster with a real node: apply, claim, write, restart, delete (root)
+	PODNAS_IMAGE='$(CURDIR)/$(ARCHIVE)' test/e2e/run.sh
+
+.PHONY: image
+image: ## container images as archives in dist/, without a container engine
+	rm -rf dist
+	@for arch in $(ARCHITECTURES); do \
+		set -x; GOOS=linux GOARCH=$$arch $(GO_BUILD) -ldflags '-s -w $(STAMP)' -o dist/bin/$$arch/podnas ./cmd/podnas; \
+		{ set +x; } 2>/dev/null; \
+	done
+	go run ./deploy/image -ref '$(IMAGE)' -version '$(VERSION)' -out dist \
+		$(foreach arch,$(ARCHITECTURES),$(arch)=dist/bin/$(arch)/podnas)
+
+.PHONY: manifests
+manifests: ## write deploy/podnas.yaml from deploy/base
+	deploy/manifests.sh
+
+.PHONY: manifests-check
+manifests-check: ## fail when deploy/podnas.yaml is stale
+	deploy/manifests.sh --check
+
+.PHONY: check
+check: ## what CI runs: test, a short fuzz, vm, cluster, e2e
+	$(MAKE) test
+	$(MAKE) fuzz FUZZTIME=100000x
+	$(MAKE) vm
+	$(MAKE) cluster
+	$(MAKE) e2e
+
+.PHONY: clean
+clean: ## remove what was built (not data/, the volumes of make run)
+	rm -rf bin dist

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const testRef = "ghcr.io/podnas/podnas:v1.2.3"
+
+// pack runs the command on two made-up binaries and returns its output folder.
+func pack(t *testing.T) string {
+	t.Helper()
+	in, out := t.TempDir(), t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(in, name)
+		// Not executable here: the mode in the image is the packer's to set.
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	args := []string{
+		"-ref", testRef, "-version", "v1.2.3", "-out", out, "-license", write("license", "do as you like"),
+		"amd64=" + write("amd", "an amd64 binary"), "arm64=" + write("arm", "an arm64 binary"),
+	}
+	if err := run(args, "1700000000"); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// readTar returns the contents and the headers of an archive by name.
+func readTar(t *testing.T, r io.Reader) (map[string][]byte, map[string]*tar.Header) {
+	t.Helper()
+	data, headers := map[string][]byte{}, map[string]*tar.Header{}
+	for archive := tar.NewReader(r); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return data, headers
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[header.Name], headers[header.Name] = content, header
+	}
+}
+
+func readTarFile(t *testing.T, path string) map[string][]byte {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	data, _ := readTar(t, file)
+	return data
+}
+
+func decode[T any](t *testing.T, data []byte) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal(data, &v); err != nil {
+		t.Fatalf("%v in %q", err, data)
+	}
+	return v
+}
+
+// The parts of the OCI image specification's documents that loaders look at,
+// written here apart from the library that wrote the archive.
+type (
+	descriptor struct {
+		MediaType   string
+		Digest      string
+		Size        int
+		Annotations map[string]string
+		Platform    struct{ OS, Architecture string }
+	}
+	index    struct{ Manifests []descriptor }
+	manifest struct {
+		Config descriptor
+		Layers []descriptor
+	}
+	config struct {
+		Created      string
+		OS           string
+		Architecture string
+		Config       struct {
+			User       string
+			Env        []string
+			Entrypoint []string
+			Labels     map[string]string
+		}
+	}
+)
+
+func TestOCIArchive(t *testing.T) {
+	files := readTarFile(t, filepath.Join(pack(t), "podnas-v1.2.3.tar"))
+	blob := func(d descriptor) []byte {
+		data, ok := files["blobs/"+strings.Replace(d.Digest, ":", "/", 1)]
+		if !ok || len(data) != d.Size {
+			t.Fatalf("blob %s of %d bytes: have %d", d.Digest, d.Size, len(data))
+		}
+		return data
+	}
+
+	if got := decode[map[string]string](t, files["oci-layout"])["imageLayoutVersion"]; got != "1.0.0" {
+		t.Errorf("image layout version %q", got)
+	}
+	top := decode[index](t, files["index.json"])
+	if len(top.Manifests) != 1 {
+		t.Fatalf("%d entries in index.json, want the one index", len(top.Manifests))
+	}
+	if got := top.Manifests[0].Annotations["io.containerd.image.name"]; got != testRef {
+		t.Errorf("name for containerd %q", got)
+	}
+	if got := top.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; got != "v1.2.3" {
+		t.Errorf("reference name %q", got)
+	}
+
+	platforms := decode[index](t, blob(top.Manifests[0])).Manifests
+	if len(platforms) != 2 {
+		t.Fatalf("%d platforms, want 2", len(platforms))
+	}
+	for i, arch := range []string{"amd64", "arm64"} {
+		t.Run(arch, func(t *testing.T) {
+			if p := platforms[i].Platform; p.OS != "linux" || p.Architecture != arch {
+				t.Errorf("platform %+v", p)
+			}
+			m := decode[manifest](t, blob(platforms[i]))
+			checkConfig(t, decode[config](t, blob(m.Config)), arch)
+			if len(m.Layers) != 1 || m.Layers[0].MediaType != "application/vnd.oci.image.layer.v1.tar+gzip" {
+				t.Fatalf("layers %+v", m.Layers)
+			}
+			checkLayer(t, blob(m.Layers[0]), "an "+arch+" binary")
+		})
+	}
+}
+
+func TestDockerArchive(t *testing.T) {
+	out := pack(t)
+	for _, arch := range []string{"amd64", "arm64"} {
+		t.Run(arch, func(t *testing.T) {
+			files := readTarFile(t, filepath.Join(out, "podnas-v1.2.3-"+arch+".tar"))
+			entries := decode[[]struct {
+				Config   string
+				RepoTags []string
+				Layers   []string
+			}](t, files["manifest.json"])
+			if len(entries) != 1 || !slices.Equal(entries[0].RepoTags, []string{testRef}) || len(entries[0].Layers) != 1 {
+				t.Fatalf("manifest.json: %+v", entries)
+			}
+			checkConfig(t, decode[config](t, files[entries[0].Config]), arch)
+			checkLayer(t, files[entries[0].Layers[0]], "an "+arch+" binary")
+		})
+	}
+}
+
+func checkConfig(t *testing.T, c config, arch string) {
+	t.Helper()
+	if c.OS != "linux" || c.Architecture != arch {
+		t.Errorf("configuration for %s/%s", c.OS, c.Architecture)
+	}
+	if c.Created != "2023-11-14T22:13:20Z" {
+		t.Errorf("created %s, want SOURCE_DATE_EPOCH's time", c.Created)
+	}
+	if c.Config.User != "0:0" || !slices.Equal(c.Config.Entrypoint, []string{"/usr/bin/podnas"}) ||
+		!slices.Equal(c.Config.Env, []string{"PATH=/usr/bin"}) {
+		t.Errorf("configuration %+v", c.Config)
+	}
+	if got := c.Config.Labels["org.opencontainers.image.version"]; got != "v1.2.3" {
+		t.Errorf("version label %q", got)
+	}
+}
+
+func checkLayer(t *testing.T, compressed []byte, binary string) {
+	t.Helper()
+	layer, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, headers := readTar(t, layer)
+	for path, mode := range map[string]int64{
+		"usr/bin/podnas": 0o755, "usr/bin/": 0o755, "etc/passwd": 0o644, "etc/group": 0o644,
+		"usr/share/doc/podnas/LICENSE": 0o644,
+	} {
+		header := headers[path]
+		if header == nil {
+			t.Errorf("no %s in the layer", path)
+			continue
+		}
+		if header.Mode != mode || header.Uid != 0 || header.Gid != 0 || header.ModTime.Unix() != 0 {
+			t.Errorf("%s: mode %o, owner %d:%d, time %v", path, header.Mode, header.Uid, header.Gid, header.ModTime)
+		}
+	}
+	if got := string(data["usr/bin/podnas"]); got != binary {
+		t.Errorf("podnas is %q, want %q", got, binary)
+	}
+}
+
+func TestReproducible(t *testing.T) {
+	first, second := pack(t), pack(t)
+	for _, name := range []string{"podnas-v1.2.3.tar", "podnas-v1.2.3-amd64.tar", "podnas-v1.2.3-arm64.tar"} {
+		a, errA := os.ReadFile(filepath.Join(first, name))
+		b, errB := os.ReadFile(filepath.Join(second, name))
+		if err := errors.Join(errA, errB); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(a, b) {
+			t.Errorf("%s differs between two runs on the same binaries", name)
+		}
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good := []string{"-ref", testRef, "-license", file, "-out", t.TempDir()}
+	for _, test := range []struct {
+		name, epoch string
+		args        []string
+		want        string
+	}{
+		{"no binaries", "", good, "no binaries"},
+		{"no tag", "", []string{"-ref", "ghcr.io/podnas/podnas", "amd64=" + file}, "read -ref"},
+		{"no path", "", append(slices.Clone(good), "amd64"), "is not ARCH=PATH"},
+		{"no such binary", "", append(slices.Clone(good), "amd64="+file+".gone"), "layer of amd64"},
+		{"bad time", "yesterday", append(slices.Clone(good), "amd64="+file), "read SOURCE_DATE_EPOCH"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := run(test.args, test.epoch)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want an error with %q", err, test.want)
+			}
+		})
+	}
+}

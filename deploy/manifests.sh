@@ -1,0 +1,51 @@
+#!/bin/bash
+# manifests.sh: writes deploy/podnas.yaml from deploy/base, or with --check says
+# whether it would change.
+#
+# The file is the base's files one after the other, and not kustomize's own
+# output, which loses the comments: the reasons for each permission belong in
+# what people apply. --check has kustomize build both, and compares.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+work=$(mktemp -d "${TMPDIR:-/tmp}/podnas-manifests.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+kustomize() { go tool -modfile=test/tools/go.mod kustomize "$@"; }
+
+{
+	echo '# Code generated from deploy/base by "make manifests". DO NOT EDIT.'
+	echo '#'
+	echo '# podnas: shared storage in one pod. kubectl apply -f podnas.yaml'
+	sed -n 's/^  - \(.*\.yaml\)$/\1/p' deploy/base/kustomization.yaml | while read -r file; do
+		echo ---
+		cat "deploy/base/$file"
+	done
+} >"$work/podnas.yaml"
+
+if [ "${1:-}" != --check ]; then
+	mv "$work/podnas.yaml" deploy/podnas.yaml
+	chmod 644 deploy/podnas.yaml
+	exit
+fi
+if ! diff -u deploy/podnas.yaml "$work/podnas.yaml"; then
+	echo 'deploy/podnas.yaml is stale: run "make manifests"' >&2
+	exit 1
+fi
+printf '%s\n' 'resources: [podnas.yaml]' >"$work/kustomization.yaml"
+kustomize build "$work" >"$work/from-file"
+kustomize build deploy/base >"$work/from-base"
+if ! diff -u "$work/from-base" "$work/from-file"; then
+	echo 'deploy/podnas.yaml is not what kustomize makes of deploy/base (above): set it in the files, not in kustomization.yaml' >&2
+	exit 1
+fi
+for overlay in deploy/overlays/*/; do
+	kustomize build "$overlay" >/dev/null || { echo "$overlay does not build" >&2; exit 1; }
+done
+# Nothing else builds the components that no overlay uses.
+cp -r deploy/base deploy/components "$work"
+mkdir "$work/all"
+{
+	echo 'resources: [../base]'
+	echo 'components:'
+	for component in deploy/components/*/; do echo "  - ../${component#deploy/}"; done
+} >"$work/all/kustomization.yaml"
+kustomize build "$work/all" >/dev/null || { echo 'the components do not build together' >&2; exit 1; }
