@@ -1,0 +1,81 @@
+#!/bin/bash
+# setup.sh: fetch what vm.sh needs: the User-Mode Linux kernel, and the few
+# programs that its guest wants and this machine lacks.
+#
+# Nothing is installed on this machine: Debian packages (the missing ones with
+# their missing dependencies) are only unpacked, into $cache/uml, and vm.sh lays
+# that folder over the guest's root. So no service of theirs (rpcbind comes with
+# nfs-common) ever starts here, now or at the next boot.
+# Where the packages are installed already, those are used.
+# Idempotent; with everything there it only looks.
+set -euo pipefail
+cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}
+layer=$cache/uml
+PATH=$PATH:/usr/sbin:/sbin
+
+cannot() { echo "test/vm/setup.sh: $*" >&2; exit 2; }
+[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] ||
+	cannot "User-Mode Linux runs on Linux on x86-64 only, this is $(uname -sm)"
+for tool in mount unshare ip; do
+	command -v $tool >/dev/null || cannot "no '$tool' here: install util-linux and iproute2"
+done
+
+# The program each package is wanted for, or a file of it.
+missing=()
+need() { [ -e "$2" ] || command -v "$1" >/dev/null || missing+=("$3"); }
+look() { # $1: a root to look in besides this machine's own
+	missing=()
+	need linux.uml "$1/usr/bin/linux.uml" user-mode-linux
+	need mount.nfs "$1/usr/sbin/mount.nfs" nfs-common
+	need mkfs.xfs "$1/usr/sbin/mkfs.xfs" xfsprogs
+	need busybox "$1/usr/bin/busybox" busybox-static
+	# mount.nfs can't tell tcp from udp without /etc/protocols.
+	[ -e /etc/protocols ] || [ -e "$1/etc/protocols" ] || missing+=(netbase)
+}
+look "$layer"
+if [ ${#missing[@]} -gt 0 ]; then
+	command -v apt-get >/dev/null ||
+		cannot "no apt-get here to fetch Debian's ${missing[*]} with: install them, then run this again"
+	look /nonexistent # the folder is made anew, so with all this machine lacks
+	echo "fetching ${missing[*]} into $layer" >&2
+	work=$(mktemp -d "${TMPDIR:-/tmp}/podnas-setup.XXXXXX")
+	trap 'rm -rf "$work"' EXIT
+	mkdir -p "$work/debs/partial" "$work/root" "$cache"
+	apt_get() {
+		DEBIAN_FRONTEND=noninteractive apt-get -qq -o APT::Sandbox::User=root "$@" >"$work/log" 2>&1 ||
+			{ tail -n 20 "$work/log" >&2; return 1; }
+	}
+	known() { [ -n "$(apt-cache show -q "$@" 2>/dev/null)" ]; }
+	if ! known user-mode-linux; then
+		[ "$(id -u)" = 0 ] || cannot "apt knows no package user-mode-linux: run 'apt-get update' as root"
+		apt_get update
+		known user-mode-linux || cannot "this system has no package user-mode-linux (Debian has it, in main)"
+	fi
+	# The lock is of no use, since nothing is installed.
+	fetch() {
+		apt_get install --yes --download-only --no-install-recommends -o Debug::NoLocking=1 \
+			-o Dir::Cache::archives="$work/debs" "${missing[@]}"
+	}
+	if ! fetch; then
+		# Lists that are some weeks old name packages that the mirror no longer has.
+		[ "$(id -u)" = 0 ] || cannot "cannot fetch: run 'apt-get update' as root, then this again"
+		apt_get update
+		fetch
+	fi
+	for deb in "$work"/debs/*.deb; do
+		dpkg-deb -x "$deb" "$work/root"
+	done
+	# /sbin is a link to /usr/sbin on this machine and must stay one when the
+	# folder lies over it.
+	for dir in bin sbin lib lib64; do
+		if [ -d "$work/root/$dir" ] && [ -L "/$dir" ]; then
+			mkdir -p "$work/root/usr/$dir"
+			cp -a "$work/root/$dir/." "$work/root/usr/$dir/"
+			rm -rf "${work:?}/root/$dir"
+		fi
+	done
+	rm -rf "$layer"
+	mv "$work/root" "$layer"
+	look "$layer"
+	[ ${#missing[@]} = 0 ] || cannot "fetched, but there is still nothing of ${missing[*]} in $layer"
+fi

@@ -1,0 +1,174 @@
+#!/bin/bash
+# vm.sh: run shell commands as root under a real Linux kernel (User-Mode Linux,
+# Debian's user-mode-linux package) that has what a build machine's own kernel
+# may lack: the NFSv3 client, and XFS with project quotas. No KVM is needed, only
+# root and ptrace.
+#
+# usage: test/vm/vm.sh [options] 'COMMANDS'
+#        test/vm/vm.sh [options] PROGRAM ARG...
+#   -m MB     guest memory (default 1024)
+#   -t SEC    kill the guest after SEC seconds (default 300; exit status 124)
+#   -x SIZE   attach a fresh XFS of SIZE (512M, 4G, ...), mounted with prjquota
+#             on /xfs; its block device is $XFS_DEV
+#   -n        network: tap0 of the enclosing network namespace; the guest is
+#             10.9.0.2/24 on vec0, its gateway 10.9.0.1. Without -n: loopback only
+#   -s DIR    share this machine's DIR read-write, at the same path (repeatable)
+#   -e K=V    pass an environment variable (repeatable)
+#   -k        keep the job folder, with the kernel's console.log, and name it
+#
+# Standard output and error of the commands come out here, merged; the exit
+# status is the commands' own. The commands find a folder $JOB, empty but for
+# this script's files, that is shared with this machine while the guest runs.
+# Where the guest dies without a status, the last kernel messages go to stderr
+# and the exit status is 125.
+#
+# How it works:
+#   hostfs   The guest kernel is a process of this machine, and its hostfs mounts
+#            this machine's own root, read-only: every program and file is there
+#            under the same path, and no image is built.
+#   overlay  A first init lays two things over that: the packages that setup.sh
+#            unpacked, and a tmpfs that takes all writes. Nothing the guest
+#            writes reaches this machine, -s folders and $JOB apart.
+#   pivot    It then makes the overlay the root and starts the second init there,
+#            which mounts the rest, runs the commands and leaves their status.
+#   ubd      The XFS is a sparse file in $JOB, which the guest sees as the block
+#            device /dev/ubda.
+#   console  tty1 is this script's stdout, tty0 and the kernel's messages are
+#            console.log.
+#
+# What to expect of its speed: 4 s for 'true'; one CPU; system calls and page
+# faults are ten to forty times slower than outside and starting a program takes
+# 0.1 s, so put work into one long-running process, not into a shell loop.
+set -euo pipefail
+{ # read whole before running, so that editing this file meanwhile is harmless
+cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}
+layer=$cache/uml
+PATH=$PATH:/usr/sbin:/sbin
+mem=1024 limit=300 xfs='' net='' keep=''
+shares=() envs=()
+usage() { sed -n '2,/^set -e/p' "$0" | grep '^#' | cut -c3- >&2; exit 2; }
+cannot() { echo "test/vm/vm.sh: $*" >&2; exit 2; }
+while getopts m:t:x:ns:e:k o; do
+	case $o in
+	m) mem=$OPTARG ;; t) limit=$OPTARG ;; x) xfs=$OPTARG ;; n) net=1 ;;
+	s) shares+=("$(realpath "$OPTARG")") ;; e) envs+=("$OPTARG") ;; k) keep=1 ;;
+	*) usage ;;
+	esac
+done
+shift $((OPTIND - 1))
+[ $# -gt 0 ] || usage
+[ "$(id -u)" = 0 ] || cannot "needs root (for the guest to read all of this machine's files, and for unshare)"
+unshare --pid --fork true || cannot "unshare --pid is not allowed here (a container needs CAP_SYS_ADMIN for it)"
+if [ -x "$layer/usr/bin/linux.uml" ]; then
+	uml=$layer/usr/bin/linux.uml modules=$layer/usr/lib/uml/modules
+else
+	uml=$(command -v linux.uml) || cannot "no User-Mode Linux kernel: run test/vm/setup.sh first"
+	modules=/usr/lib/uml/modules
+fi
+
+job=$(mktemp -d "${TMPDIR:-/tmp}/podnas-vm.XXXXXX")
+if [ -n "$keep" ]; then trap 'echo "vm.sh: kept $job" >&2' EXIT; else trap 'rm -rf "$job"' EXIT; fi
+if [ $# = 1 ]; then printf '%s\n' "$1"; else printf '%q ' "$@"; fi >"$job/commands"
+printf '%s\n' "${shares[@]}" >"$job/shares"
+{
+	printf 'export %s=%q\n' PATH "$PATH" HOME /root LANG C.UTF-8 JOB "$job" XFS_DEV /dev/ubda
+	for kv in "${envs[@]}"; do
+		printf 'export %s=%q\n' "${kv%%=*}" "${kv#*=}"
+	done
+	printf '%s=%q\n' layer "$layer" modules "$modules" cwd "$PWD" net "$net" xfs "$xfs"
+} >"$job/env"
+
+args=()
+if [ -n "$xfs" ]; then
+	truncate -s "$xfs" "$job/xfs.img"
+	args+=("ubd0=$job/xfs.img")
+fi
+[ -z "$net" ] || args+=("vec0:transport=tap,ifname=tap0,depth=128,gro=1")
+
+cat >"$job/init" <<'INIT'
+#!/bin/bash
+# On the read-only hostfs root.
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+mount -t proc proc /proc
+job=${0%/*}
+. "$job/env"
+busybox=$(command -v busybox || echo "$layer/usr/bin/busybox")
+"$busybox" insmod "$modules/$(uname -r)/kernel/fs/overlayfs/overlay.ko"
+mount -t tmpfs -o size=75%,mode=755 up /mnt
+mkdir /mnt/upper /mnt/work /mnt/layer /mnt/root
+lower=/
+if [ -d "$layer" ]; then
+	# A mount of its own, since overlayfs wants no layer to lie inside another.
+	mount -t hostfs none /mnt/layer -o "$layer"
+	lower=/mnt/layer:/
+fi
+mount -t overlay -o "lowerdir=$lower,upperdir=/mnt/upper,workdir=/mnt/work" root /mnt/root
+umount /proc
+cd /mnt/root && "$busybox" pivot_root . mnt && exec /mnt"$busybox" chroot . /bin/bash "$job/init2"
+INIT
+cat >"$job/init2" <<'INIT'
+# In the overlay.
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+job=${0%/*}
+cd /
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mkdir -p /dev/pts /dev/shm
+ln -s /proc/self/fd /dev/fd
+ln -s fd/0 /dev/stdin
+ln -s fd/1 /dev/stdout
+ln -s fd/2 /dev/stderr
+mount -t devpts pts /dev/pts
+mount -t tmpfs shm /dev/shm
+mount -t tmpfs run /run
+umount -l /mnt/mnt /mnt 2>/dev/null
+exec </dev/null >/dev/tty1 2>&1
+busybox stty -F /dev/tty1 raw
+. "$job/env"
+mkdir -p /lib/modules /run/lock
+[ -e "/lib/modules/$(uname -r)" ] || ln -s "$modules/$(uname -r)" /lib/modules/
+command -v modprobe >/dev/null || ln -s "$(command -v busybox)" /sbin/modprobe
+command -v modprobe >/proc/sys/kernel/modprobe
+mount -t hostfs none "$job" -o "$job"
+while read -r dir; do
+	[ -z "$dir" ] || mount -t hostfs none "$dir" -o "$dir" || exit 1
+done <"$job/shares"
+ip link set lo up
+busybox hostname vm
+echo "127.0.0.1 localhost vm" >>/etc/hosts
+if [ -n "$net" ]; then
+	ip addr add 10.9.0.2/24 dev vec0
+	ip link set vec0 up
+	ip route add default via 10.9.0.1
+fi
+if [ -n "$xfs" ]; then
+	mkdir -p /xfs
+	mkfs.xfs -q "$XFS_DEV" && mount -t xfs -o prjquota "$XFS_DEV" /xfs || exit 1
+fi
+cd "$cwd" 2>/dev/null || cd /
+bash "$job/commands"
+echo $? >"$job/status.tmp"
+cd /
+[ -z "$xfs" ] || umount /xfs 2>/dev/null || mount -o remount,ro /xfs 2>/dev/null
+sync
+mv "$job/status.tmp" "$job/status"
+exec busybox poweroff -f
+INIT
+chmod +x "$job/init"
+
+# In a pid namespace of its own: whatever the guest kernel starts on this
+# machine ends with it. In the foreground, so that Ctrl-C reaches it.
+host=0
+unshare --pid --fork --kill-child timeout --foreground -k 5 "$limit" "$uml" mem="${mem}M" umid=vm uml_dir="$job/" \
+	root=/dev/root rootfstype=hostfs rootflags=/ ro init="$job/init" \
+	con=null con0=null,fd:3 con1=null,fd:1 quiet "${args[@]}" \
+	</dev/null 3>"$job/console.log" 2>>"$job/console.log" || host=$?
+if [ -s "$job/status" ]; then
+	exit "$(cat "$job/status")"
+fi
+echo "vm.sh: the guest ended without a status (status $host here); its last kernel messages:" >&2
+tail -n 25 "$job/console.log" >&2
+case $host in 124 | 137) exit 124 ;; esac
+exit 125
+}

@@ -1,0 +1,126 @@
+//go:build vm
+
+package vm_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel's own view of project quotas, by raw calls: podnas's package quota
+// is what these tests judge, so they don't ask it.
+
+// fsxattr is struct fsxattr of linux/fs.h.
+type fsxattr struct {
+	xflags, extsize, nextents, projid, cowextsize uint32
+	_                                             [8]byte
+}
+
+// diskQuota is struct fs_disk_quota of linux/dqblk_xfs.h, blocks of 512 bytes.
+type diskQuota struct {
+	_       [4]byte
+	id      uint32
+	blkHard uint64
+	_, _, _ uint64
+	bcount  uint64
+	icount  uint64
+	_       [56]byte
+}
+
+const (
+	fsIocFsgetxattr = 0x801c581f
+	prjQuota        = 2
+	qXGetQuota      = 'X'<<8 + 3
+)
+
+// project returns the project id of a directory.
+func project(t *testing.T, dir string) uint32 {
+	t.Helper()
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var x fsxattr
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), fsIocFsgetxattr, uintptr(unsafe.Pointer(&x))); errno != 0 {
+		t.Fatalf("FS_IOC_FSGETXATTR of %s: %v", dir, errno)
+	}
+	return x.projid
+}
+
+// limitAndUse returns a project's hard limit and what it uses, in bytes. A
+// project the disk knows nothing of has neither.
+func limitAndUse(t *testing.T, id uint32) (limit, use uint64) {
+	t.Helper()
+	dev, err := unix.BytePtrFromString(os.Getenv("XFS_DEV"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var q diskQuota
+	_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL, qXGetQuota<<8|prjQuota, uintptr(unsafe.Pointer(dev)),
+		uintptr(id), uintptr(unsafe.Pointer(&q)), 0, 0)
+	if errors.Is(errno, unix.ENOENT) {
+		return 0, 0
+	}
+	if errno != 0 {
+		t.Fatalf("Q_XGETQUOTA of project %d: %v", id, errno)
+	}
+	return q.blkHard * 512, q.bcount * 512
+}
+
+// loopXFS makes another XFS, on a file in memory, and mounts it until the test
+// ends. mountXFS mounts dev again.
+func loopXFS(t *testing.T, options string) (target, dev string) {
+	t.Helper()
+	image := filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, 300<<20); err != nil { // the least that mkfs.xfs takes
+		t.Fatal(err)
+	}
+	command(t, "mkfs.xfs", "-q", image)
+	command(t, "modprobe", "loop")
+	dev = strings.TrimSpace(command(t, "losetup", "--find", "--show", image))
+	t.Cleanup(func() { command(t, "losetup", "--detach", dev) })
+	target = t.TempDir()
+	mountXFS(t, dev, target, options)
+	t.Cleanup(func() { unmount(t, target) })
+	return target, dev
+}
+
+func mountXFS(t *testing.T, dev, target, options string) {
+	t.Helper()
+	if err := unix.Mount(dev, target, "xfs", 0, options); err != nil {
+		t.Fatalf("mount %s with %s: %v", dev, options, err)
+	}
+}
+
+// command runs a command and returns its output. Not for the time when the
+// server is away: see prepare.
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// size is what df shows of a mount: its size and what is available, in bytes.
+func size(t *testing.T, dir string) (total, available uint64) {
+	t.Helper()
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		t.Fatal(fmt.Errorf("statfs %s: %w", dir, err))
+	}
+	return st.Blocks * uint64(st.Bsize), st.Bavail * uint64(st.Bsize)
+}
