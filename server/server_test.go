@@ -96,7 +96,7 @@ func TestPing(t *testing.T) {
 // their connections closed: a client must not stay bound to a dead pod.
 func TestStopClosesConnections(t *testing.T) {
 	cfg := config()
-	if err := cfg.Exports.Add(1, "/v", t.TempDir()); err != nil {
+	if err := cfg.Exports.Add(1, "/v", t.TempDir(), export.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	address, stop := serve(t, cfg)

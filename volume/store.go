@@ -159,14 +159,18 @@ func (s *Store) Free() (int64, error) {
 	return int64(st.Bavail) * st.Bsize, nil
 }
 
-// CheckWrite makes sure that the disk takes a write.
+// CheckWrite makes sure that the disk takes a write. A full disk is no failure:
+// clients must be able to read, and to delete.
 func (s *Store) CheckWrite() error {
 	f, err := s.root.OpenFile(probeFile, os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = f.WriteAt([]byte("podnas\n"), 0)
+		err = errors.Join(err, f.Sync(), f.Close())
 	}
-	_, err = f.WriteAt([]byte("podnas\n"), 0)
-	return errors.Join(err, f.Sync(), f.Close())
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return nil
+	}
+	return err
 }
 
 // load brings the state directory into order and into memory.

@@ -41,6 +41,7 @@ type serveConfig struct {
 	standalone                        bool
 	claims                            string
 	cluster                           clusterConfig
+	shutdownDelay                     time.Duration
 	logFormat, logLevel               string
 }
 
@@ -70,6 +71,7 @@ func newServeCommand() *cobra.Command {
 
 	cfg.cluster.addFlags(f)
 
+	f.DurationVar(&cfg.shutdownDelay, "shutdown-delay", 0, "how long to go on serving, but not ready, when asked to end: in a pod, until\nno node sends new connections to it")
 	f.StringVar(&cfg.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&cfg.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
@@ -143,10 +145,26 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		return err
 	}
 
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return nfs.Serve(ctx, listener) })
-	group.Go(func() error { return serveProbes(ctx, probes, local(address), store) })
-	group.Go(func() error { return provision(ctx) })
+	// Asked to end, the process stops provisioning and is not ready at once; it
+	// serves until the delay is over, or a part has failed.
+	group, failed := errgroup.WithContext(context.WithoutCancel(ctx))
+	serving, stopServing := context.WithCancel(failed)
+	defer stopServing()
+	provisioning, stopProvisioning := context.WithCancel(failed)
+	defer stopProvisioning()
+	context.AfterFunc(ctx, func() {
+		stopProvisioning()
+		log.Info("podnas: stopping", "delay", cfg.shutdownDelay)
+		time.AfterFunc(cfg.shutdownDelay, stopServing)
+	})
+	checks := []server.Check{
+		{Name: "shutdown", Run: func(context.Context) error { return context.Cause(ctx) }},
+		{Name: "nfs", Run: func(ctx context.Context) error { return server.Ping(ctx, local(address).String()) }},
+		{Name: "disk", Run: func(context.Context) error { return store.CheckWrite() }},
+	}
+	group.Go(func() error { return nfs.Serve(serving, listener) })
+	group.Go(func() error { return serveProbes(serving, probes, checks) })
+	group.Go(func() error { return provision(provisioning) })
 	return group.Wait()
 }
 
@@ -185,12 +203,9 @@ func newProvisioning(cfg *serveConfig, address *net.TCPAddr, store *volume.Store
 }
 
 // serveProbes answers kubelet until ctx ends.
-func serveProbes(ctx context.Context, l net.Listener, nfs *net.TCPAddr, store *volume.Store) error {
+func serveProbes(ctx context.Context, l net.Listener, checks []server.Check) error {
 	s := &http.Server{
-		Handler: server.NewProbes([]server.Check{
-			{Name: "nfs", Run: func(ctx context.Context) error { return server.Ping(ctx, nfs.String()) }},
-			{Name: "disk", Run: func(context.Context) error { return store.CheckWrite() }},
-		}),
+		Handler:           server.NewProbes(checks),
 		ReadHeaderTimeout: 5 * time.Second,
 	}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // a probe cut off is made again
@@ -216,7 +231,7 @@ type exporter struct {
 }
 
 func (e exporter) Export(v volume.Volume) error {
-	return e.table.Add(v.ID, "/"+v.Path, filepath.Join(e.root, v.Path))
+	return e.table.Add(v.ID, "/"+v.Path, filepath.Join(e.root, v.Path), export.Options{})
 }
 
 func (e exporter) Unexport(v volume.Volume) { e.table.Remove(v.ID) }

@@ -38,9 +38,27 @@ type Attr struct {
 	Mode                uint32 // type and permission bits as in st_mode, inode(7)
 	Nlink, UID, GID     uint32
 	Size                int64
+	Used                uint64 // bytes on the disk
 	Ino                 uint64
 	Major, Minor        uint32 // of a device
 	Atime, Mtime, Ctime time.Time
+}
+
+func attrOf(st *unix.Stat_t) Attr {
+	return Attr{
+		Mode:  st.Mode,
+		Nlink: uint32(st.Nlink), // 64 bits on amd64, 32 on arm64
+		UID:   st.Uid,
+		GID:   st.Gid,
+		Size:  st.Size,
+		Used:  uint64(st.Blocks) * 512,
+		Ino:   st.Ino,
+		Major: unix.Major(st.Rdev),
+		Minor: unix.Minor(st.Rdev),
+		Atime: time.Unix(st.Atim.Unix()),
+		Mtime: time.Unix(st.Mtim.Unix()),
+		Ctime: time.Unix(st.Ctim.Unix()),
+	}
 }
 
 // IsRegular tells whether it is a regular file.
@@ -58,19 +76,7 @@ func (d *Dir) Lstat(name string) (Attr, error) {
 	if err := unix.Fstatat(int(d.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return Attr{}, &os.PathError{Op: "fstatat", Path: name, Err: err}
 	}
-	return Attr{
-		Mode:  st.Mode,
-		Nlink: uint32(st.Nlink), // 64 bits on amd64, 32 on arm64
-		UID:   st.Uid,
-		GID:   st.Gid,
-		Size:  st.Size,
-		Ino:   st.Ino,
-		Major: unix.Major(st.Rdev),
-		Minor: unix.Minor(st.Rdev),
-		Atime: time.Unix(st.Atim.Unix()),
-		Mtime: time.Unix(st.Mtim.Unix()),
-		Ctime: time.Unix(st.Ctim.Unix()),
-	}, nil
+	return attrOf(&st), nil
 }
 
 // Identify names a file, or the directory itself if name is empty.
@@ -165,17 +171,24 @@ func (d *Dir) Chtimes(name string, atime, mtime time.Time) error {
 	return pathError("utimensat", name, unix.UtimesNanoAt(int(d.Fd()), name, ts, unix.AT_SYMLINK_NOFOLLOW))
 }
 
-// Statfs is the room in a volume: bytes, and numbers of files.
+// Statfs is the room in a volume, in bytes and numbers of files, and what names
+// there can be.
 type Statfs struct {
 	Size, Free, Available uint64
 	Files, FreeFiles      uint64
+	NameMax, LinkMax      uint32
 }
 
-// Statfs tells the room in the volume. On XFS and ext4 a directory tells its
-// project's limit as the size.
-func (d *Dir) Statfs() (Statfs, error) {
+// Statfs tells the room in the volume.
+func (v *Volume) Statfs() (Statfs, error) {
+	if !v.begin() {
+		return Statfs{}, unix.ESTALE
+	}
+	defer v.calls.Done()
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(d.Fd()), &st); err != nil {
+	// On XFS and ext4 a directory tells its project's limit as the size; a file
+	// in it does not.
+	if err := unix.Fstatfs(int(v.root.Fd()), &st); err != nil {
 		return Statfs{}, fmt.Errorf("statfs: %w", err)
 	}
 	block := uint64(st.Bsize)
@@ -185,7 +198,23 @@ func (d *Dir) Statfs() (Statfs, error) {
 		Available: st.Bavail * block,
 		Files:     st.Files,
 		FreeFiles: st.Ffree,
+		NameMax:   uint32(st.Namelen),
+		LinkMax:   linkMax(st.Type),
 	}, nil
+}
+
+// linkMax is how many names a file can have, which the kernel tells nobody:
+// glibc's pathconf(3) has such a table too.
+func linkMax(fsType int64) uint32 {
+	switch fsType {
+	case unix.EXT4_SUPER_MAGIC:
+		return 65_000
+	case unix.XFS_SUPER_MAGIC:
+		return 1<<31 - 1
+	case unix.BTRFS_SUPER_MAGIC:
+		return 65_535
+	}
+	return 127 // glibc's guess
 }
 
 func pathError(op, name string, err error) error {

@@ -25,7 +25,7 @@ func volumeAt(t *testing.T) (*Table, *Volume, string) {
 	t.Helper()
 	dir := t.TempDir()
 	table := &Table{}
-	mustDo(t, table.Add(7, "/v", dir))
+	mustDo(t, table.Add(7, "/v", dir, Options{}))
 	v, ok := table.ByID(7)
 	if !ok {
 		t.Fatal("not in the table")
@@ -40,16 +40,16 @@ func TestTable(t *testing.T) {
 			t.Errorf("ByPath(%q) = %v, %v", path, got, ok)
 		}
 	}
-	if err := table.Add(8, "/v", dir); !errors.Is(err, ErrExists) {
+	if err := table.Add(8, "/v", dir, Options{}); !errors.Is(err, ErrExists) {
 		t.Errorf("same path: %v", err)
 	}
-	if err := table.Add(7, "/w", dir); !errors.Is(err, ErrExists) {
+	if err := table.Add(7, "/w", dir, Options{}); !errors.Is(err, ErrExists) {
 		t.Errorf("same number: %v", err)
 	}
-	if err := table.Add(8, "/w", filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
+	if err := table.Add(8, "/w", filepath.Join(dir, "missing"), Options{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing directory: %v", err)
 	}
-	mustDo(t, table.Add(9, "/a", dir))
+	mustDo(t, table.Add(9, "/a", dir, Options{}))
 	if vs := table.Volumes(); len(vs) != 2 || vs[0].Path != "/a" || vs[1].Path != "/v" {
 		t.Errorf("Volumes() = %v", vs)
 	}
@@ -175,7 +175,7 @@ func TestIdentify(t *testing.T) {
 		identify func(*os.File, string) (FileID, error)
 	}{
 		{"by inode and birth", identify},
-		{"by handle", identifyByHandle},
+		{"by handle", func(dir *os.File, name string) (FileID, error) { return identifyByHandle(int(dir.Fd()), name) }},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			dir, err := os.Open(t.TempDir())

@@ -41,7 +41,7 @@ func identify(dir *os.File, name string) (FileID, error) {
 		return "", &os.PathError{Op: "statx", Path: name, Err: err}
 	}
 	if st.Mask&unix.STATX_BTIME == 0 {
-		return identifyByHandle(dir, name)
+		return identifyByHandle(int(dir.Fd()), name)
 	}
 	id := binary.BigEndian.AppendUint64([]byte{fileIDByInode}, st.Ino)
 	id = binary.BigEndian.AppendUint64(id, uint64(st.Btime.Sec))
@@ -50,12 +50,12 @@ func identify(dir *os.File, name string) (FileID, error) {
 
 // identifyByHandle names a file by its type of handle and the handle's bytes,
 // which hold the inode's number and generation.
-func identifyByHandle(dir *os.File, name string) (FileID, error) {
+func identifyByHandle(dir int, name string) (FileID, error) {
 	flags := 0
 	if name == "" {
 		flags = unix.AT_EMPTY_PATH
 	}
-	handle, _, err := unix.NameToHandleAt(int(dir.Fd()), name, flags)
+	handle, _, err := unix.NameToHandleAt(dir, name, flags)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM) {
 		return "", fmt.Errorf("%w (name_to_handle_at: %w)", ErrNoFileID, err)
 	}

@@ -22,6 +22,9 @@ type Volume struct {
 	ID   uint64 // in every handle of the volume
 	Path string // what clients mount: "/" and a name
 
+	// Options are fixed for as long as the export lasts.
+	Options Options
+
 	root   *os.File
 	mu     sync.RWMutex
 	ended  bool           // no call may begin
@@ -36,9 +39,7 @@ func (v *Volume) Closed() <-chan struct{} { return v.closed }
 // "." for the root itself. Nothing on the way may be a symbolic link or another
 // file system. After the export has ended the error is os.ErrClosed.
 func (v *Volume) OpenDir(name string) (*Dir, error) {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	if v.ended {
+	if !v.begin() {
 		return nil, &os.PathError{Op: "open", Path: name, Err: os.ErrClosed}
 	}
 	fd, err := unix.Openat2(int(v.root.Fd()), name, &unix.OpenHow{
@@ -46,10 +47,22 @@ func (v *Volume) OpenDir(name string) (*Dir, error) {
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
 	})
 	if err != nil {
+		v.calls.Done()
 		return nil, &os.PathError{Op: "openat2", Path: name, Err: err}
 	}
-	v.calls.Add(1)
 	return &Dir{File: os.NewFile(uintptr(fd), name), volume: v}, nil
+}
+
+// begin starts a call in the volume, which v.calls.Done ends. It is false after
+// the end of the export.
+func (v *Volume) begin() bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.ended {
+		return false
+	}
+	v.calls.Add(1)
+	return true
 }
 
 func (v *Volume) end() {
@@ -59,6 +72,16 @@ func (v *Volume) end() {
 	v.calls.Wait()
 	_ = v.root.Close() // a directory, nothing to lose
 	close(v.closed)
+}
+
+// Options say what clients may do in a volume. The zero Options let root be root
+// and make every change durable before it is answered.
+type Options struct {
+	RootSquash bool   // root becomes the anonymous user
+	AllSquash  bool   // everyone does
+	AnonUID    uint32 // the anonymous user, 0 stands for 65534
+	AnonGID    uint32 // and group
+	Async      bool   // metadata is not synced before the reply
 }
 
 // ErrExists means that an export with this path or number is there already.
@@ -73,7 +96,7 @@ type Table struct {
 }
 
 // Add exports a directory under a path.
-func (t *Table) Add(id uint64, exportPath, dir string) error {
+func (t *Table) Add(id uint64, exportPath, dir string, options Options) error {
 	exportPath = path.Clean("/" + exportPath)
 	root, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -87,7 +110,7 @@ func (t *Table) Add(id uint64, exportPath, dir string) error {
 	if t.byPath == nil {
 		t.byPath, t.byID = map[string]*Volume{}, map[uint64]*Volume{}
 	}
-	v := &Volume{ID: id, Path: exportPath, root: root, closed: make(chan struct{})}
+	v := &Volume{ID: id, Path: exportPath, Options: options, root: root, closed: make(chan struct{})}
 	t.byPath[v.Path], t.byID[v.ID] = v, v
 	return nil
 }

@@ -103,12 +103,7 @@ func (h *handler) Change(fs billy.Filesystem) billy.Change { return fs.(*filesys
 
 // FSStat answers FSSTAT, RFC 1813 section 3.3.18.
 func (h *handler) FSStat(_ context.Context, fs billy.Filesystem, stat *nfs.FSStat) error {
-	dir, err := fs.(*filesystem).volume.OpenDir(".")
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	st, err := dir.Statfs()
+	st, err := fs.(*filesystem).volume.Statfs()
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func newInstance(t *testing.T) (*instance, string) {
 	}
 	i := &instance{table: &export.Table{}, key: make([]byte, 32), addr: "127.0.0.1:0"}
 	_, _ = rand.Read(i.key)
-	if err := i.table.Add(1, "/volume", dir); err != nil {
+	if err := i.table.Add(1, "/volume", dir, export.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	i.start(t)
