@@ -1,0 +1,158 @@
+package export
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// GroupsMax is how many supplementary groups a credential carries, RFC 5531
+// appendix A.
+const GroupsMax = 16
+
+// Identity is who a call is made for. It can be compared.
+type Identity struct {
+	UID, GID uint32
+	groups   [GroupsMax]uint32
+	n        int
+}
+
+// noID is (uid_t)-1, which setfsuid(2) takes for a question and chown(2) for no
+// change. Taken as an identity it would leave the thread who it was.
+const noID = 1<<32 - 1
+
+// anonymous is what Options.AnonUID and AnonGID of 0 stand for.
+const anonymous = 65534
+
+// Identity is who a caller is in the volume.
+func (o *Options) Identity(uid, gid uint32, groups []uint32) Identity {
+	anonUID, anonGID := o.AnonUID, o.AnonGID
+	if anonUID == 0 || anonUID == noID {
+		anonUID = anonymous
+	}
+	if anonGID == 0 || anonGID == noID {
+		anonGID = anonymous
+	}
+	if uid == noID || gid == noID || o.AllSquash {
+		return Identity{UID: anonUID, GID: anonGID}
+	}
+	id := Identity{UID: uid, GID: gid}
+	if o.RootSquash {
+		if uid == 0 {
+			id.UID = anonUID
+		}
+		if gid == 0 {
+			id.GID = anonGID
+		}
+	}
+	for _, g := range groups {
+		if g == noID || o.RootSquash && g == 0 || id.n == GroupsMax {
+			continue
+		}
+		id.groups[id.n] = g
+		id.n++
+	}
+	return id
+}
+
+// Workers are threads that act as whoever a call is made for, so that mode bits,
+// ACLs, sticky and setgid directories are the kernel's work. Each keeps its
+// identity until a call has another, since switching costs as much as a system
+// call or two.
+type Workers struct {
+	jobs chan job
+	wg   sync.WaitGroup
+}
+
+type job struct {
+	id Identity
+	do func(error)
+}
+
+// NewWorkers starts n threads.
+func NewWorkers(n int) *Workers {
+	w := &Workers{jobs: make(chan job, n)}
+	for range n {
+		w.start()
+	}
+	return w
+}
+
+// Do runs a function on a thread with that identity. Its argument is not nil if
+// the thread could not take the identity; the function must then touch nothing.
+// Do waits while all threads are busy and as many calls wait.
+func (w *Workers) Do(id Identity, do func(error)) { w.jobs <- job{id, do} }
+
+// Close ends the threads after the work that was handed to them.
+func (w *Workers) Close() {
+	close(w.jobs)
+	w.wg.Wait()
+}
+
+func (w *Workers) start() { w.wg.Go(w.work) }
+
+// work is one thread. It never unlocks the thread: when the goroutine ends, the
+// Go runtime ends the thread, and no other code ever runs with its identity.
+func (w *Workers) work() {
+	runtime.LockOSThread()
+	dropSysResource()
+	var current *Identity
+	for j := range w.jobs {
+		if current == nil || *current != j.id {
+			if err := become(&j.id); err != nil {
+				w.start() // in place of this thread, whose identity is not known
+				j.do(err)
+				return
+			}
+			current = &j.id
+		}
+		j.do(nil)
+	}
+}
+
+// become changes the identity of the calling thread alone: x/sys calls for the
+// thread, where package syscall's would for the process. setfsuid(2) and
+// setfsgid(2) fail silently, so both are asked what came of it. A user other
+// than 0 loses the capabilities that pass file permissions, and 0 gets them back,
+// capabilities(7).
+func become(id *Identity) error {
+	groups := make([]int, id.n)
+	for i := range groups {
+		groups[i] = int(id.groups[i])
+	}
+	if err := unix.Setgroups(groups); err != nil {
+		return fmt.Errorf("setgroups: %w", err)
+	}
+	if err := setfsid(unix.SYS_SETFSGID, id.GID); err != nil {
+		return fmt.Errorf("setfsgid %d: %w", id.GID, err)
+	}
+	if err := setfsid(unix.SYS_SETFSUID, id.UID); err != nil {
+		return fmt.Errorf("setfsuid %d: %w", id.UID, err)
+	}
+	return nil
+}
+
+func setfsid(trap uintptr, id uint32) error {
+	_, _, _ = unix.RawSyscall(trap, uintptr(id), 0, 0)
+	if now, _, _ := unix.RawSyscall(trap, uintptr(noID), 0, 0); uint32(now) != id {
+		return unix.EPERM
+	}
+	return nil
+}
+
+// dropSysResource takes CAP_SYS_RESOURCE from the calling thread: with it, ext4
+// lets a write pass the project's limit. Without the right to, nothing is lost.
+func dropSysResource() {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if _, _, errno := unix.RawSyscall(unix.SYS_CAPGET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0); errno != 0 {
+		return
+	}
+	const bit = 1 << unix.CAP_SYS_RESOURCE
+	data[0].Effective &^= bit
+	data[0].Permitted &^= bit
+	_, _, _ = unix.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
+}

@@ -1,0 +1,350 @@
+package export
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// needNative skips where the native engine can't run.
+func needNative(t *testing.T) {
+	t.Helper()
+	if err := Probe(t.TempDir()); err != nil {
+		t.Skipf("the native engine can't run here: %v", err)
+	}
+}
+
+// openerAt is a volume with an Opener, and the handle of its root.
+func openerAt(t *testing.T) (o *Opener, root []byte, dir string) {
+	t.Helper()
+	needNative(t)
+	table, v, dir := volumeAt(t)
+	o = NewOpener(table, NewKey(make([]byte, 32)))
+	t.Cleanup(o.Close)
+	root, err := o.Root(v)
+	mustDo(t, err)
+	return o, root, dir
+}
+
+// handleOf looks a path up from the root.
+func handleOf(t *testing.T, o *Opener, root []byte, path string) []byte {
+	t.Helper()
+	h := root
+	for _, name := range strings.Split(path, "/") {
+		dir, err := o.Open(h)
+		mustDo(t, err)
+		child, err := dir.Lookup(name)
+		dir.Close()
+		mustDo(t, err)
+		h = child.Handle()
+		child.Close()
+	}
+	return h
+}
+
+func TestProbeSaysWhatIsMissing(t *testing.T) {
+	err := Probe("/proc")
+	var needs *NeedsError
+	if !errors.As(err, &needs) || needs.What == "" || needs.Fix == "" {
+		t.Errorf("Probe(/proc) = %v, want a NeedsError", err)
+	}
+}
+
+func TestOptionsIdentity(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		options  Options
+		uid, gid uint32
+		groups   []uint32
+		want     string
+	}{
+		{"as it is", Options{}, 1000, 100, []uint32{1, 2}, "1000 100 [1 2]"},
+		{"root", Options{}, 0, 0, []uint32{0, 4}, "0 0 [0 4]"},
+		{"uid -1", Options{}, noID, 100, []uint32{1}, "65534 65534 []"},
+		{"gid -1", Options{}, 1000, noID, []uint32{1}, "65534 65534 []"},
+		{"group -1", Options{}, 1000, 100, []uint32{noID, 2}, "1000 100 [2]"},
+		{"root squash", Options{RootSquash: true}, 0, 0, []uint32{0, 4}, "65534 65534 [4]"},
+		{"root squash, not root", Options{RootSquash: true}, 1000, 0, []uint32{0}, "1000 65534 []"},
+		{"all squash", Options{AllSquash: true, AnonUID: 7, AnonGID: 8}, 1000, 100, []uint32{1}, "7 8 []"},
+		{"anonymous is never -1", Options{AllSquash: true, AnonUID: noID, AnonGID: noID}, 0, 0, nil, "65534 65534 []"},
+		{"too many groups", Options{}, 1, 1, make([]uint32, 20), "1 1 [0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0]"},
+	} {
+		id := tt.options.Identity(tt.uid, tt.gid, tt.groups)
+		if got := fmt.Sprint(id.UID, id.GID, id.groups[:id.n]); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// Calls of many users at once: each makes a file that must be its own.
+func TestWorkersIdentity(t *testing.T) {
+	needNative(t)
+	dir := t.TempDir()
+	mustDo(t, os.Chmod(dir, 0o777))
+	// The parents of a test's directory are closed to others.
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	mustDo(t, err)
+	defer unix.Close(fd)
+	w := NewWorkers(4)
+	var pending sync.WaitGroup
+	for i := range 400 {
+		uid, gid := uint32(1000+i%7), uint32(2000+i%5)
+		id := (&Options{}).Identity(uid, gid, []uint32{uint32(3000 + i%3)})
+		pending.Add(1)
+		w.Do(id, func(err error) {
+			defer pending.Done()
+			name := fmt.Sprint("file", i)
+			if err == nil {
+				var file int
+				if file, err = unix.Openat(fd, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o600); err == nil {
+					err = unix.Close(file)
+				}
+			}
+			if err != nil {
+				t.Errorf("uid %d: %v", uid, err)
+			}
+			groups, err := unix.Getgroups()
+			if err != nil || len(groups) != 1 || groups[0] != 3000+i%3 {
+				t.Errorf("groups %v, %v, want %d", groups, err, 3000+i%3)
+			}
+		})
+	}
+	pending.Wait()
+	w.Close()
+	for i := range 400 {
+		var st unix.Stat_t
+		mustDo(t, unix.Fstatat(fd, fmt.Sprint("file", i), &st, 0))
+		if st.Uid != uint32(1000+i%7) || st.Gid != uint32(2000+i%5) {
+			t.Fatalf("file %d belongs to %d:%d", i, st.Uid, st.Gid)
+		}
+	}
+	// No other thread of the process has changed.
+	for range 100 {
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			if uid, err := unix.SetfsuidRetUid(-1); err != nil || uid != 0 {
+				t.Errorf("a thread of the process runs as %d, %v", uid, err)
+			}
+		})
+		wg.Wait()
+	}
+}
+
+func TestHandlesLastAsLongAsFiles(t *testing.T) {
+	o, root, dir := openerAt(t)
+	mustDo(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755))
+	mustDo(t, os.WriteFile(filepath.Join(dir, "a", "b", "file"), []byte("data"), 0o644))
+	h := handleOf(t, o, root, "a/b/file")
+	mustDo(t, os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "c")))
+	mustDo(t, os.Rename(filepath.Join(dir, "c", "b", "file"), filepath.Join(dir, "moved")))
+	f, err := o.Open(h)
+	mustDo(t, err)
+	f.Close()
+	mustDo(t, os.Remove(filepath.Join(dir, "moved")))
+	for range 20 { // an inode number may be given again at once
+		mustDo(t, os.WriteFile(filepath.Join(dir, "new"), nil, 0o644))
+		if f, err := o.Open(h); !errors.Is(err, unix.ESTALE) {
+			t.Fatalf("a removed file: %+v, %v, want ESTALE", f, err)
+		}
+		if f, err := o.OpenData(h, false); !errors.Is(err, unix.ESTALE) {
+			t.Fatalf("data of a removed file: %+v, %v, want ESTALE", f, err)
+		}
+		mustDo(t, os.Remove(filepath.Join(dir, "new")))
+	}
+	if _, err := o.Open(root[:len(root)-1]); !errors.Is(err, ErrBadHandle) {
+		t.Errorf("a cut handle: %v", err)
+	}
+	o.table.Remove(7)
+	if _, err := o.Open(root); !errors.Is(err, unix.ESTALE) {
+		t.Errorf("after the end of the export: %v", err)
+	}
+}
+
+// A directory that was moved out of the volume on the disk has a valid handle.
+// It must not lead to what is around its new place.
+func TestParentStaysInside(t *testing.T) {
+	o, root, dir := openerAt(t)
+	outside := t.TempDir()
+	mustDo(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755))
+	a, b := handleOf(t, o, root, "a"), handleOf(t, o, root, "a/b")
+	parent := func(h []byte) ([]byte, error) {
+		t.Helper()
+		f, err := o.Open(h)
+		mustDo(t, err)
+		defer f.Close()
+		p, err := o.Parent(f)
+		if err != nil {
+			return nil, err
+		}
+		defer p.Close()
+		return p.Handle(), nil
+	}
+	for _, tt := range []struct{ of, want []byte }{{b, a}, {a, root}, {root, root}} {
+		if got, err := parent(tt.of); err != nil || !bytes.Equal(got, tt.want) {
+			t.Errorf("parent: %x, %v, want %x", got, err, tt.want)
+		}
+	}
+	mustDo(t, os.Rename(filepath.Join(dir, "a"), filepath.Join(outside, "a")))
+	for _, h := range [][]byte{a, b} {
+		if got, err := parent(h); !errors.Is(err, unix.ENOENT) {
+			t.Errorf("parent of what was moved out: %x, %v, want ENOENT", got, err)
+		}
+	}
+}
+
+func TestOpenDataOnlyRegular(t *testing.T) {
+	o, root, dir := openerAt(t)
+	mustDo(t, os.Mkdir(filepath.Join(dir, "dir"), 0o755))
+	mustDo(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
+	mustDo(t, os.Symlink("file", filepath.Join(dir, "link")))
+	for name, want := range map[string]error{"dir": unix.EISDIR, "fifo": unix.EINVAL, "link": unix.EINVAL} {
+		h := handleOf(t, o, root, name)
+		for _, write := range []bool{false, true} {
+			if f, err := o.OpenData(h, write); !errors.Is(err, want) {
+				t.Errorf("OpenData(%s, %v): %v, %v, want %v", name, write, f, err, want)
+			}
+		}
+		if _, err := o.OpenDir(h); name != "dir" && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
+			t.Errorf("OpenDir(%s): %v", name, err)
+		}
+	}
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	mustDo(t, err)
+	return len(entries)
+}
+
+// Many files are touched with few descriptors.
+func TestFileCacheIsBounded(t *testing.T) {
+	o, root, dir := openerAt(t)
+	o.files.limit = 20
+	before := descriptors(t)
+	for i := range 500 {
+		mustDo(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(fmt.Sprint(i)), 0o644))
+		f, err := o.OpenData(handleOf(t, o, root, fmt.Sprint(i)), i%2 == 0)
+		mustDo(t, err)
+		got := make([]byte, 10)
+		n, err := f.ReadAt(got, 0)
+		if err != nil || string(got[:n]) != fmt.Sprint(i) {
+			t.Fatalf("file %d: %q, %v", i, got[:n], err)
+		}
+		f.Close()
+	}
+	if grown := descriptors(t) - before; grown > 20 {
+		t.Errorf("%d descriptors are kept, the limit is 20", grown)
+	}
+}
+
+// What nobody uses is closed after a while, and at once if it was removed.
+func TestFileCacheGivesBack(t *testing.T) {
+	o, root, dir := openerAt(t)
+	open := func(name string) *DataFile {
+		t.Helper()
+		mustDo(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644))
+		f, err := o.OpenData(handleOf(t, o, root, name), true)
+		mustDo(t, err)
+		return f
+	}
+	kept := func() int {
+		o.files.mu.Lock()
+		defer o.files.mu.Unlock()
+		return len(o.files.files)
+	}
+	open("idle").Close()
+	removed, inUse := open("removed"), open("in use")
+	removed.Close()
+	top, err := o.OpenDir(root)
+	mustDo(t, err)
+	defer top.Close()
+	mustDo(t, errors.Join(top.Remove("removed"), top.Remove("in use")))
+	if n := kept(); n != 1 {
+		t.Errorf("%d files are kept, want the idle one", n)
+	}
+	if _, err := inUse.Stat(); !errors.Is(err, unix.ESTALE) {
+		t.Errorf("a removed file in use: %v", err)
+	}
+	inUse.Close()
+	for deadline := time.Now().Add(4 * filesIdle); kept() > 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("an idle file is never closed")
+		}
+	}
+}
+
+func TestFileCacheConcurrent(t *testing.T) {
+	o, root, dir := openerAt(t)
+	o.files.limit = 4
+	var handles [][]byte
+	for i := range 8 {
+		mustDo(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(fmt.Sprint(i)), 0o644))
+		handles = append(handles, handleOf(t, o, root, fmt.Sprint(i)))
+	}
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 300 {
+				n := (g + i) % len(handles)
+				f, err := o.OpenData(handles[n], i%3 == 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var b [1]byte
+				if _, err := f.ReadAt(b[:], 0); err != nil || string(b[:]) != fmt.Sprint(n) {
+					t.Errorf("file %d: %q, %v", n, b[:], err)
+				}
+				f.Close()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestListing(t *testing.T) {
+	o, root, dir := openerAt(t)
+	want := map[string]bool{".": true, "..": true}
+	for i := range 300 {
+		name := fmt.Sprintf("entry-%d-%s", i, strings.Repeat("x", i%200))
+		mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+		want[name] = true
+	}
+	top, err := o.Open(root)
+	mustDo(t, err)
+	defer top.Close()
+	seen := map[string]bool{}
+	var cookie uint64
+	for done := false; !done; {
+		l, err := top.List(cookie, 4096)
+		mustDo(t, err)
+		for range 7 { // go on from a cookie often
+			e, ok, err := l.Next()
+			mustDo(t, err)
+			if done = !ok; done {
+				break
+			}
+			if seen[string(e.Name)] || !want[string(e.Name)] {
+				t.Fatalf("entry %q is seen twice, or is not there", e.Name)
+			}
+			seen[string(e.Name)] = true
+			cookie = e.Cookie
+		}
+		l.Close()
+	}
+	if len(seen) != len(want) {
+		t.Errorf("%d entries, want %d", len(seen), len(want))
+	}
+}

@@ -1,0 +1,85 @@
+package export
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+)
+
+// Entry is a name in a directory.
+type Entry struct {
+	Ino uint64
+	// Cookie is where the listing goes on after this entry: the kernel's own
+	// d_off, which stays right while names come and go.
+	Cookie uint64
+	// Name is valid until the next call of Next.
+	Name []byte
+}
+
+// Listing reads a directory.
+type Listing struct {
+	dir *File
+	fd  int
+	buf []byte // what getdents64(2) gave and Next has not yet
+	mem []byte
+}
+
+// List opens the directory for reading, which takes the right to read it, from a
+// cookie on; 0 is the start.
+func (f *File) List(cookie uint64, size int) (*Listing, error) {
+	if !f.Attr.IsDir() {
+		return nil, unix.ENOTDIR
+	}
+	fd, err := unix.Open(f.proc(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listing{dir: f, fd: fd, mem: make([]byte, max(size, 4096))}
+	if cookie != 0 {
+		if _, err := unix.Seek(fd, int64(cookie), 0); err != nil {
+			l.Close()
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// Close ends the listing.
+func (l *Listing) Close() { _ = unix.Close(l.fd) }
+
+// Next returns the next entry, ok false at the end.
+func (l *Listing) Next() (e Entry, ok bool, err error) {
+	if len(l.buf) == 0 {
+		n, err := unix.Getdents(l.fd, l.mem)
+		if n <= 0 || err != nil {
+			return Entry{}, false, err
+		}
+		l.buf = l.mem[:n]
+	}
+	// struct linux_dirent64, getdents64(2).
+	const nameAt = 19
+	b := l.buf
+	size := binary.NativeEndian.Uint16(b[16:])
+	e = Entry{
+		Ino:    binary.NativeEndian.Uint64(b),
+		Cookie: binary.NativeEndian.Uint64(b[8:]),
+		Name:   b[nameAt:size],
+	}
+	if end := bytes.IndexByte(e.Name, 0); end >= 0 {
+		e.Name = e.Name[:end]
+	}
+	l.buf = b[size:]
+	return e, true, nil
+}
+
+// Describe tells the attributes and the handle of an entry, ok false if it is
+// gone, mounted over, or may not be looked at.
+func (l *Listing) Describe(e *Entry) (a Attr, handle []byte, ok bool) {
+	child, err := l.dir.Lookup(string(e.Name))
+	if err != nil {
+		return Attr{}, nil, false
+	}
+	defer child.Close()
+	return child.Attr, child.Handle(), true
+}
