@@ -19,13 +19,22 @@ import (
 	"github.com/podnas/podnas/server/oncrpc"
 )
 
-// EngineGoNFS serves through willscott/go-nfs: portable and limited, see
-// package gonfs.
-const EngineGoNFS = "go-nfs"
+// The engines.
+const (
+	// EngineAuto is EngineNative where the disk and the process's rights allow
+	// it, else EngineGoNFS.
+	EngineAuto = "auto"
+	// EngineNative is podnas's own NFSv3, on the kernel's file handles.
+	EngineNative = "native"
+	// EngineGoNFS serves through willscott/go-nfs: portable and limited, see
+	// package gonfs.
+	EngineGoNFS = "go-nfs"
+)
 
 // Config says how to make a Server. All fields are needed.
 type Config struct {
 	Engine    string
+	Root      string // of the disk, where the native engine's needs are probed
 	Exports   *export.Table
 	HandleKey []byte // the secret of the disk's file handles, see export.Key
 	Log       *slog.Logger
@@ -33,8 +42,10 @@ type Config struct {
 
 // Validate says what is wrong with a Config.
 func (c *Config) Validate() error {
-	if c.Engine != EngineGoNFS {
-		return fmt.Errorf("engine %q is unknown: use %s", c.Engine, EngineGoNFS)
+	switch c.Engine {
+	case EngineAuto, EngineNative, EngineGoNFS:
+	default:
+		return fmt.Errorf("engine %q is unknown: use %s, %s or %s", c.Engine, EngineAuto, EngineNative, EngineGoNFS)
 	}
 	if c.Exports == nil || len(c.HandleKey) == 0 || c.Log == nil {
 		return errors.New("server config lacks exports, handle key or log")
@@ -42,9 +53,15 @@ func (c *Config) Validate() error {
 	return nil
 }
 
+// engine answers the clients of a listener until ctx ends.
+type engine interface {
+	Serve(ctx context.Context, l net.Listener) error
+}
+
 // Server answers NFS clients.
 type Server struct {
-	engine *gonfs.Engine
+	engine engine
+	name   string
 	log    *slog.Logger
 }
 
@@ -53,17 +70,34 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Server{
-		engine: gonfs.New(cfg.Exports, export.NewKey(cfg.HandleKey), cfg.Log),
-		log:    cfg.Log,
-	}, nil
+	key := export.NewKey(cfg.HandleKey)
+	s := &Server{name: cfg.Engine, log: cfg.Log}
+	if cfg.Engine != EngineGoNFS {
+		err := export.Probe(cfg.Root)
+		switch {
+		case err == nil:
+			s.name = EngineNative
+		case cfg.Engine == EngineNative:
+			return nil, fmt.Errorf("the native engine can't run here: %w", err)
+		default:
+			s.name = EngineGoNFS
+			cfg.Log.Warn("nfs: serving through go-nfs, slower and with limits (see README): the native engine can't run here", "reason", err)
+		}
+	}
+	if s.name == EngineGoNFS {
+		s.engine = gonfs.New(cfg.Exports, key, cfg.Log)
+		return s, nil
+	}
+	var err error
+	s.engine, err = newNative(cfg.Exports, key, cfg.Log)
+	return s, err
 }
 
 // Serve answers the clients of l until ctx ends, then finishes the calls under
 // way, closes every connection so that no client stays bound to this process,
 // and returns nil.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	s.log.Info("nfs: serving NFSv3 and MOUNT", "address", l.Addr(), "engine", EngineGoNFS)
+	s.log.Info("nfs: serving NFSv3 and MOUNT", "address", l.Addr(), "engine", s.name)
 	if err := s.engine.Serve(ctx, l); err != nil {
 		return fmt.Errorf("serve NFS on %s: %w", l.Addr(), err)
 	}

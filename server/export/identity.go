@@ -72,8 +72,10 @@ type job struct {
 	do func(error)
 }
 
-// NewWorkers starts n threads.
+// NewWorkers starts n threads. It sets the umask of the process to 0: a client
+// has applied its own, and default ACLs are the kernel's affair.
 func NewWorkers(n int) *Workers {
+	unix.Umask(0)
 	w := &Workers{jobs: make(chan job, n)}
 	for range n {
 		w.start()

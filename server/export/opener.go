@@ -120,7 +120,11 @@ func (o *Opener) Open(handle []byte) (*File, error) {
 // OpenDir opens a directory so that it can be changed and synced. ENOTDIR if it
 // is none.
 func (o *Opener) OpenDir(handle []byte) (*File, error) {
-	return o.open(handle, unix.O_RDONLY|unix.O_DIRECTORY)
+	f, err := o.open(handle, unix.O_RDONLY|unix.O_DIRECTORY)
+	if errors.Is(err, unix.ELOOP) { // a symbolic link
+		err = unix.ENOTDIR
+	}
+	return f, err
 }
 
 func (o *Opener) open(handle []byte, flags int) (*File, error) {

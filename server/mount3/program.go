@@ -1,0 +1,143 @@
+package mount3
+
+import (
+	"log/slog"
+	"net/netip"
+	"sync"
+
+	"github.com/podnas/podnas/server/oncrpc"
+)
+
+// mountsMax bounds DUMP's list. It is for people: nothing depends on it.
+const mountsMax = 1000
+
+// Exports is what MOUNT needs to know of the exported volumes.
+type Exports interface {
+	// Root makes the handle that a mount of a path starts with.
+	Root(path string, client netip.Addr) (fh []byte, status Status)
+	// List tells the paths that can be mounted, sorted.
+	List() []string
+}
+
+// service answers MOUNT, RFC 1813 section 5.
+type service struct {
+	exports Exports
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	mounts []mount // what clients say they have mounted, the oldest first
+}
+
+type mount struct {
+	client netip.Addr
+	path   string
+}
+
+// NewProgram makes the server's side of MOUNT version 3.
+func NewProgram(exports Exports, log *slog.Logger) oncrpc.Program {
+	s := &service{exports: exports, log: log}
+	return oncrpc.Program{
+		Number:  Program,
+		Version: Version,
+		Procedures: []oncrpc.Procedure{
+			ProcNull:    {Name: "MOUNT NULL", Handle: func(c *oncrpc.Call) { c.Finish(oncrpc.Success) }, AnyAuth: true},
+			ProcMnt:     {Name: "MNT", Handle: s.mnt, AnyAuth: true},
+			ProcDump:    {Name: "DUMP", Handle: s.dump, AnyAuth: true},
+			ProcUmnt:    {Name: "UMNT", Handle: s.umnt, AnyAuth: true},
+			ProcUmntAll: {Name: "UMNTALL", Handle: s.umntAll, AnyAuth: true},
+			ProcExport:  {Name: "EXPORT", Handle: s.export, AnyAuth: true},
+		},
+	}
+}
+
+// path decodes the one argument that procedures have, and answers a call in
+// which it can't be.
+func path(c *oncrpc.Call) (string, bool) {
+	var args PathArgs
+	args.Decode(&c.Args)
+	if c.Args.Finish() != nil {
+		c.Finish(oncrpc.GarbageArgs)
+		return "", false
+	}
+	return string(args.Path), true
+}
+
+func (s *service) mnt(c *oncrpc.Call) {
+	name, ok := path(c)
+	if !ok {
+		return
+	}
+	client := c.Client.Addr().Unmap()
+	fh, status := s.exports.Root(name, client)
+	res := MntRes{Status: status}
+	if status == OK {
+		res.Handle, res.Flavors = fh, []oncrpc.AuthFlavor{oncrpc.AuthSys}
+		s.add(mount{client, name})
+		s.log.Info("mount: mounted", "path", name, "client", client)
+	} else {
+		s.log.Info("mount: refused", "path", name, "client", client, "status", status)
+	}
+	c.Reply = res.Append(c.Reply)
+	c.Finish(oncrpc.Success)
+}
+
+func (s *service) add(m mount) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(func(have mount) bool { return have == m })
+	if len(s.mounts) == mountsMax {
+		s.mounts = append(s.mounts[:0], s.mounts[1:]...)
+	}
+	s.mounts = append(s.mounts, m)
+}
+
+// drop removes mounts from the list. The caller holds s.mu.
+func (s *service) drop(gone func(mount) bool) {
+	kept := s.mounts[:0]
+	for _, m := range s.mounts {
+		if !gone(m) {
+			kept = append(kept, m)
+		}
+	}
+	s.mounts = kept
+}
+
+func (s *service) umnt(c *oncrpc.Call) {
+	name, ok := path(c)
+	if !ok {
+		return
+	}
+	gone := mount{c.Client.Addr().Unmap(), name}
+	s.mu.Lock()
+	s.drop(func(have mount) bool { return have == gone })
+	s.mu.Unlock()
+	c.Finish(oncrpc.Success)
+}
+
+func (s *service) umntAll(c *oncrpc.Call) {
+	client := c.Client.Addr().Unmap()
+	s.mu.Lock()
+	s.drop(func(have mount) bool { return have.client == client })
+	s.mu.Unlock()
+	c.Finish(oncrpc.Success)
+}
+
+func (s *service) dump(c *oncrpc.Call) {
+	var res DumpRes
+	s.mu.Lock()
+	for _, m := range s.mounts {
+		res.Mounts = append(res.Mounts, Mount{Hostname: []byte(m.client.String()), Directory: []byte(m.path)})
+	}
+	s.mu.Unlock()
+	c.Reply = res.Append(c.Reply)
+	c.Finish(oncrpc.Success)
+}
+
+func (s *service) export(c *oncrpc.Call) {
+	var res ExportRes
+	for _, name := range s.exports.List() {
+		res.Exports = append(res.Exports, Export{Directory: []byte(name)})
+	}
+	c.Reply = res.Append(c.Reply)
+	c.Finish(oncrpc.Success)
+}

@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/mount3"
+	"github.com/podnas/podnas/server/nfs3"
+	"github.com/podnas/podnas/server/oncrpc"
+)
+
+// workers is how many calls act on the disk at a time. More than there are
+// processors: most wait for a sync.
+const workers = 64
+
+// native is podnas's own engine: the RPC server with the programs NFS and MOUNT.
+type native struct {
+	rpc     *oncrpc.Server
+	opener  *export.Opener
+	workers *export.Workers
+}
+
+func newNative(table *export.Table, key *export.Key, log *slog.Logger) (*native, error) {
+	n := &native{opener: export.NewOpener(table, key), workers: export.NewWorkers(workers)}
+	var err error
+	n.rpc, err = oncrpc.NewServer(oncrpc.ServerConfig{
+		Programs: []oncrpc.Program{
+			nfs3.NewProgram(nfs3.Config{Opener: n.opener, Workers: n.workers, Log: log}),
+			mount3.NewProgram(exports{table, n.opener}, log),
+		},
+		Log: log,
+	})
+	return n, err
+}
+
+// Serve answers the clients of l until ctx ends. It can be called once.
+func (n *native) Serve(ctx context.Context, l net.Listener) error {
+	err := n.rpc.Serve(ctx, l)
+	n.workers.Close()
+	n.opener.Close()
+	return err
+}
+
+// exports is the table as MOUNT sees it.
+type exports struct {
+	table  *export.Table
+	opener *export.Opener
+}
+
+// Root makes the handle that a mount starts with.
+func (e exports) Root(path string, _ netip.Addr) ([]byte, mount3.Status) {
+	v, ok := e.table.ByPath(path)
+	if !ok {
+		return nil, mount3.ErrNoEnt
+	}
+	handle, err := e.opener.Root(v)
+	if err != nil {
+		return nil, mount3.ErrServerFault
+	}
+	return handle, mount3.OK
+}
+
+// List tells the paths that can be mounted.
+func (e exports) List() []string {
+	var paths []string
+	for _, v := range e.table.Volumes() {
+		paths = append(paths, v.Path)
+	}
+	return paths
+}

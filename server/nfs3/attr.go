@@ -1,0 +1,248 @@
+package nfs3
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/oncrpc"
+)
+
+func fattr(v *export.Volume, a *export.Attr) Fattr {
+	types := [...]FType{0o01: TypeFIFO, 0o02: TypeChr, 0o04: TypeDir, 0o06: TypeBlk, 0o10: TypeReg, 0o12: TypeLnk, 0o14: TypeSock, 0o17: 0}
+	return Fattr{
+		Type:   types[a.Mode>>12],
+		Mode:   a.Mode & 0o7777,
+		Nlink:  a.Nlink,
+		UID:    a.UID,
+		GID:    a.GID,
+		Size:   uint64(a.Size),
+		Used:   a.Used,
+		Rdev:   SpecData{a.Major, a.Minor},
+		FSID:   v.ID,
+		FileID: a.Ino,
+		Atime:  timeOf(a.Atime),
+		Mtime:  timeOf(a.Mtime),
+		Ctime:  timeOf(a.Ctime),
+	}
+}
+
+// timeOf cuts a time to the RFC's 32 bits of seconds, as clients expect.
+func timeOf(t time.Time) Time { return Time{uint32(t.Unix()), uint32(t.Nanosecond())} }
+
+// stater is an open file whose attributes can be read.
+type stater interface{ Stat() (export.Attr, error) }
+
+func postOpOf(v *export.Volume, f stater) PostOpAttr {
+	a, err := f.Stat()
+	if err != nil {
+		return PostOpAttr{}
+	}
+	return PostOpAttr{Present: true, Attr: fattr(v, &a)}
+}
+
+func preOpOf(f stater) PreOpAttr {
+	a, err := f.Stat()
+	if err != nil {
+		return PreOpAttr{}
+	}
+	return PreOpAttr{Present: true, Size: uint64(a.Size), Mtime: timeOf(a.Mtime), Ctime: timeOf(a.Ctime)}
+}
+
+// getattr: RFC 1813 section 3.3.1. Whoever has a handle may ask, and nothing
+// blocks, so no worker is needed.
+func (s *service) getattr(c *oncrpc.Call) {
+	var args GetattrArgs
+	if !decode(c, &args) {
+		return
+	}
+	f, err := s.opener.Open(args.Object)
+	if err != nil {
+		reply(c, &GetattrRes{Status: statusOf(err)})
+		return
+	}
+	res := GetattrRes{Attr: fattr(f.Volume, &f.Attr)}
+	f.Close()
+	reply(c, &res)
+}
+
+// access: section 3.3.4. Each bit is what the kernel says to the caller.
+func (s *service) access(c *oncrpc.Call) {
+	var args AccessArgs
+	if !decode(c, &args) {
+		return
+	}
+	f, err := s.opener.Open(args.Object)
+	if err != nil {
+		reply(c, &AccessRes{Status: statusOf(err)})
+		return
+	}
+	s.work(c, f.Volume, func(export.Identity) result {
+		res := &AccessRes{}
+		for _, right := range rights(&f.Attr) {
+			if args.Access&right.bit != 0 && f.Access(right.mode) == nil {
+				res.Access |= right.bit
+			}
+		}
+		res.Attr = postOpOf(f.Volume, f)
+		return res
+	}, f)
+}
+
+type right struct{ bit, mode uint32 }
+
+// rights are the bits of ACCESS that a file of that type has. To change a
+// directory takes the right to search it too.
+func rights(a *export.Attr) []right {
+	const change = export.MayWrite | export.MayExec
+	if a.IsDir() {
+		return []right{
+			{AccessRead, export.MayRead},
+			{AccessLookup, export.MayExec},
+			{AccessModify, change},
+			{AccessExtend, change},
+			{AccessDelete, change},
+		}
+	}
+	return []right{
+		{AccessRead, export.MayRead},
+		{AccessModify, export.MayWrite},
+		{AccessExtend, export.MayWrite},
+		{AccessExecute, export.MayExec},
+	}
+}
+
+// mayUse tells whether the caller may read or write a file's data. The owner
+// always may: it had the right when it opened the file, and the server does not
+// see opens. Every server does so.
+func mayUse(f interface{ Access(uint32) error }, a *export.Attr, id *export.Identity, modes ...uint32) error {
+	if a.UID == id.UID {
+		return nil
+	}
+	err := error(syscall.EACCES)
+	for _, mode := range modes {
+		if err = f.Access(mode); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// setattr: section 3.3.2.
+func (s *service) setattr(c *oncrpc.Call) {
+	var args SetattrArgs
+	if !decode(c, &args) {
+		return
+	}
+	f, err := s.opener.Open(args.Object)
+	if err != nil {
+		reply(c, &SetattrRes{Status: statusOf(err)})
+		return
+	}
+	files := []closer{f}
+	// What syncs the change, and for a new size makes it.
+	var data *export.DataFile
+	var sync func() error
+	switch {
+	case f.Attr.IsDir() && !args.Attr.Size.Set:
+		var dir *export.File
+		if dir, err = s.opener.OpenDir(args.Object); err == nil {
+			files, sync = append(files, dir), dir.Sync
+		}
+	case f.Attr.IsRegular() || args.Attr.Size.Set:
+		if data, err = s.opener.OpenData(args.Object, args.Attr.Size.Set); err == nil {
+			files, sync = append(files, data), data.Sync
+		}
+	}
+	s.work(c, f.Volume, func(id export.Identity) result {
+		res := &SetattrRes{}
+		res.Wcc.Before = preOpOf(f)
+		failed := err
+		if args.Guarded && failed == nil && res.Wcc.Before.Ctime != args.Guard {
+			res.Status = ErrNotSync
+		} else {
+			if failed == nil {
+				failed = setAttributes(f, data, &args.Attr, &id)
+			}
+			if failed == nil && sync != nil && !f.Volume.Options.Async {
+				failed = s.synced(sync())
+			}
+			res.Status = statusOf(failed)
+		}
+		res.Wcc.After = postOpOf(f.Volume, f)
+		return res
+	}, files...)
+}
+
+// setAttributes sets what an sattr3 names: first the owner, as that takes setuid
+// away, and last the times, as all else moves them. data is needed for a size.
+func setAttributes(f *export.File, data *export.DataFile, attr *Sattr, id *export.Identity) error {
+	if err := setOwner(f, attr); err != nil {
+		return err
+	}
+	if attr.Mode.Set {
+		if err := f.Chmod(attr.Mode.Value & 0o7777); err != nil {
+			return err
+		}
+	}
+	if attr.Size.Set {
+		if attr.Size.Value > maxOffset {
+			return syscall.EFBIG
+		}
+		if err := mayUse(data, &f.Attr, id, export.MayWrite); err != nil {
+			return err
+		}
+		if err := data.Truncate(int64(attr.Size.Value)); err != nil {
+			return err
+		}
+	}
+	return setTimes(f, attr)
+}
+
+func setOwner(f *export.File, attr *Sattr) error {
+	if !attr.UID.Set && !attr.GID.Set {
+		return nil
+	}
+	owner := func(s SetUint32) (int, error) {
+		switch {
+		case !s.Set:
+			return export.NoChange, nil
+		case s.Value == 1<<32-1: // chown(2) takes it for no change
+			return 0, syscall.EINVAL
+		}
+		return int(s.Value), nil
+	}
+	uid, err := owner(attr.UID)
+	if err != nil {
+		return err
+	}
+	gid, err := owner(attr.GID)
+	if err != nil {
+		return err
+	}
+	return f.Chown(uid, gid)
+}
+
+func setTimes(f *export.File, attr *Sattr) error {
+	if attr.Atime.How == DontChange && attr.Mtime.How == DontChange {
+		return nil
+	}
+	set := func(t SetTime) export.SetTime {
+		return export.SetTime{
+			Set:  t.How != DontChange,
+			Now:  t.How == SetToServerTime,
+			Time: time.Unix(int64(t.Time.Sec), int64(t.Time.Nsec)),
+		}
+	}
+	return f.Chtimes(set(attr.Atime), set(attr.Mtime))
+}
+
+// synced passes the error of a sync on. After one nobody knows what is on the
+// disk, so the verifier changes and clients send again what is not committed.
+func (s *service) synced(err error) error {
+	if err != nil {
+		s.log.Error("nfs: a sync failed; clients are told to send again what is not committed", "err", err)
+		s.newVerf()
+	}
+	return err
+}

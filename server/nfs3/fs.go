@@ -1,0 +1,74 @@
+package nfs3
+
+import (
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/oncrpc"
+)
+
+// fsstat: RFC 1813 section 3.3.18. The numbers are the volume's, whatever file
+// is asked.
+func (s *service) fsstat(c *oncrpc.Call) {
+	s.about(c, func(f *export.File, err error) result {
+		res := &FsstatRes{Status: statusOf(err)}
+		if err != nil {
+			return res
+		}
+		res.Attr = PostOpAttr{true, fattr(f.Volume, &f.Attr)}
+		st, err := f.Volume.Statfs()
+		if res.Status = statusOf(err); err == nil {
+			res.TBytes, res.FBytes, res.ABytes = st.Size, st.Free, st.Available
+			res.TFiles, res.FFiles, res.AFiles = st.Files, st.FreeFiles, st.FreeFiles
+		}
+		return res
+	})
+}
+
+// fsinfo: section 3.3.19.
+func (s *service) fsinfo(c *oncrpc.Call) {
+	s.about(c, func(f *export.File, err error) result {
+		if err != nil {
+			return &FsinfoRes{Status: statusOf(err)}
+		}
+		const block = 4096 // pages: nothing smaller is read or written
+		return &FsinfoRes{
+			Attr:  PostOpAttr{true, fattr(f.Volume, &f.Attr)},
+			RtMax: ioMax, RtPref: ioMax, RtMult: block,
+			WtMax: ioMax, WtPref: ioMax, WtMult: block,
+			DtPref:      64 << 10,
+			MaxFileSize: maxOffset,
+			TimeDelta:   Time{Nsec: 1},
+			Properties:  FSFLink | FSFSymlink | FSFHomogeneous | FSFCanSetTime,
+		}
+	})
+}
+
+// pathconf: section 3.3.20.
+func (s *service) pathconf(c *oncrpc.Call) {
+	s.about(c, func(f *export.File, err error) result {
+		res := &PathconfRes{Status: statusOf(err)}
+		if err != nil {
+			return res
+		}
+		res.Attr = PostOpAttr{true, fattr(f.Volume, &f.Attr)}
+		st, err := f.Volume.Statfs()
+		if res.Status = statusOf(err); err == nil {
+			res.LinkMax, res.NameMax = st.LinkMax, st.NameMax
+			res.NoTrunc, res.ChownRestricted, res.CasePreserving = true, true, true
+		}
+		return res
+	})
+}
+
+// about answers a question about the file system that a file is in.
+func (s *service) about(c *oncrpc.Call, f func(*export.File, error) result) {
+	var args HandleArgs
+	if !decode(c, &args) {
+		return
+	}
+	file, err := s.opener.Open(args.Object)
+	res := f(file, err)
+	if err == nil {
+		file.Close()
+	}
+	reply(c, res)
+}

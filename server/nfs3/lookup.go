@@ -1,0 +1,95 @@
+package nfs3
+
+import (
+	"syscall"
+
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/oncrpc"
+)
+
+// lookup: RFC 1813 section 3.3.3.
+func (s *service) lookup(c *oncrpc.Call) {
+	var args LookupArgs
+	if !decode(c, &args) {
+		return
+	}
+	dir, err := s.opener.Open(args.Dir)
+	if err != nil {
+		reply(c, &LookupRes{Status: statusOf(err)})
+		return
+	}
+	if string(args.Name) == ".." {
+		s.lookupParent(c, dir)
+		return
+	}
+	s.work(c, dir.Volume, func(export.Identity) result {
+		res := &LookupRes{}
+		child, err := lookupIn(dir, args.Name)
+		if err == nil {
+			res.Object, res.Attr = child.Handle(), PostOpAttr{true, fattr(dir.Volume, &child.Attr)}
+			child.Close()
+		}
+		res.Status = statusOf(err)
+		res.DirAttr = postOpOf(dir.Volume, dir)
+		return res
+	}, dir)
+}
+
+func lookupIn(dir *export.File, name []byte) (*export.File, error) {
+	switch {
+	case !dir.Attr.IsDir():
+		return nil, syscall.ENOTDIR
+	case string(name) == ".":
+	case len(name) > MaxName:
+		return nil, syscall.ENAMETOOLONG
+	case !export.ValidName(string(name)):
+		return nil, syscall.EINVAL
+	}
+	return dir.Lookup(string(name))
+}
+
+// lookupParent answers "..", which is looked for as root since what is above may
+// be closed to the caller; that the caller may search the directory is asked
+// after.
+func (s *service) lookupParent(c *oncrpc.Call, dir *export.File) {
+	if !dir.Attr.IsDir() {
+		res := LookupRes{Status: ErrNotDir, DirAttr: PostOpAttr{true, fattr(dir.Volume, &dir.Attr)}}
+		dir.Close()
+		reply(c, &res)
+		return
+	}
+	parent, err := s.opener.Parent(dir)
+	files := []closer{dir}
+	if err == nil {
+		files = append(files, parent)
+	}
+	s.work(c, dir.Volume, func(export.Identity) result {
+		res := &LookupRes{}
+		failed := err
+		if failed == nil {
+			failed = dir.Access(export.MayExec)
+		}
+		if res.Status = statusOf(failed); failed == nil {
+			res.Object, res.Attr = parent.Handle(), PostOpAttr{true, fattr(dir.Volume, &parent.Attr)}
+		}
+		res.DirAttr = postOpOf(dir.Volume, dir)
+		return res
+	}, files...)
+}
+
+// readlink: section 3.3.5. A symbolic link can be read by everyone.
+func (s *service) readlink(c *oncrpc.Call) {
+	var args ReadlinkArgs
+	if !decode(c, &args) {
+		return
+	}
+	f, err := s.opener.Open(args.Object)
+	if err != nil {
+		reply(c, &ReadlinkRes{Status: statusOf(err)})
+		return
+	}
+	s.work(c, f.Volume, func(export.Identity) result {
+		path, err := f.Readlink()
+		return &ReadlinkRes{Status: statusOf(err), Attr: postOpOf(f.Volume, f), Path: path}
+	}, f)
+}

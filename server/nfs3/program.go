@@ -1,0 +1,125 @@
+package nfs3
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/oncrpc"
+)
+
+// Config says how to make the program. All fields are needed.
+type Config struct {
+	Opener  *export.Opener
+	Workers *export.Workers
+	Log     *slog.Logger
+}
+
+// service answers the procedures. A call runs in two parts: its handler decodes
+// it and opens the files of its handles on the connection's goroutine, as root;
+// what acts for the caller runs on a worker with the caller's identity.
+type service struct {
+	opener  *export.Opener
+	workers *export.Workers
+	log     *slog.Logger
+	// verf is the write verifier: a client that sees it change sends again what
+	// was not committed.
+	verf atomic.Uint64
+}
+
+// NewProgram makes the server's side of NFS version 3.
+func NewProgram(cfg Config) oncrpc.Program {
+	s := &service{opener: cfg.Opener, workers: cfg.Workers, log: cfg.Log}
+	s.newVerf()
+	return oncrpc.Program{
+		Number:  Program,
+		Version: Version,
+		Procedures: []oncrpc.Procedure{
+			ProcNull:        {Name: "NULL", Handle: s.null, AnyAuth: true},
+			ProcGetattr:     {Name: "GETATTR", Handle: s.getattr},
+			ProcSetattr:     {Name: "SETATTR", Handle: s.setattr, Replay: true},
+			ProcLookup:      {Name: "LOOKUP", Handle: s.lookup},
+			ProcAccess:      {Name: "ACCESS", Handle: s.access},
+			ProcReadlink:    {Name: "READLINK", Handle: s.readlink},
+			ProcRead:        {Name: "READ", Handle: s.read},
+			ProcWrite:       {Name: "WRITE", Handle: s.write},
+			ProcCreate:      {Name: "CREATE", Handle: s.create, Replay: true},
+			ProcMkdir:       {Name: "MKDIR", Handle: s.mkdir, Replay: true},
+			ProcSymlink:     {Name: "SYMLINK", Handle: s.symlink, Replay: true},
+			ProcMknod:       {Name: "MKNOD", Handle: s.mknod, Replay: true},
+			ProcRemove:      {Name: "REMOVE", Handle: s.remove, Replay: true},
+			ProcRmdir:       {Name: "RMDIR", Handle: s.rmdir, Replay: true},
+			ProcRename:      {Name: "RENAME", Handle: s.rename, Replay: true},
+			ProcLink:        {Name: "LINK", Handle: s.link, Replay: true},
+			ProcReaddir:     {Name: "READDIR", Handle: s.readdir},
+			ProcReaddirplus: {Name: "READDIRPLUS", Handle: s.readdirplus},
+			ProcFsstat:      {Name: "FSSTAT", Handle: s.fsstat},
+			ProcFsinfo:      {Name: "FSINFO", Handle: s.fsinfo},
+			ProcPathconf:    {Name: "PATHCONF", Handle: s.pathconf},
+			ProcCommit:      {Name: "COMMIT", Handle: s.commit},
+		},
+	}
+}
+
+func (s *service) newVerf() {
+	var b [WriteVerfSize]byte
+	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
+	s.verf.Store(binary.BigEndian.Uint64(b[:]))
+}
+
+func (s *service) writeVerf() (verf [WriteVerfSize]byte) {
+	binary.BigEndian.PutUint64(verf[:], s.verf.Load())
+	return verf
+}
+
+func (s *service) null(c *oncrpc.Call) { c.Finish(oncrpc.Success) }
+
+// decode takes a call's arguments apart, and answers it if they can't be.
+func decode(c *oncrpc.Call, args interface{ Decode(*xdrDecoder) }) bool {
+	args.Decode(&c.Args)
+	if c.Args.Finish() != nil {
+		c.Finish(oncrpc.GarbageArgs)
+		return false
+	}
+	return true
+}
+
+// result is what a procedure answers.
+type result interface{ Append([]byte) []byte }
+
+func reply(c *oncrpc.Call, res result) {
+	c.Reply = res.Append(c.Reply)
+	c.Finish(oncrpc.Success)
+}
+
+// closer is an open file, as long as a call uses it.
+type closer interface{ Close() }
+
+// work answers a call with what f returns. f runs on a worker as the caller, and
+// the files are closed after it.
+func (s *service) work(c *oncrpc.Call, v *export.Volume, f func(export.Identity) result, files ...closer) {
+	c.Later()
+	id := v.Options.Identity(c.Cred.UID, c.Cred.GID, c.Cred.Groups())
+	s.workers.Do(id, func(err error) {
+		defer c.Recover()
+		var res result
+		func() {
+			defer func() {
+				for _, file := range files {
+					file.Close()
+				}
+			}()
+			if err == nil {
+				res = f(id)
+			}
+		}()
+		if err != nil {
+			s.log.Error("nfs: a call could not be made for its caller", "uid", id.UID, "gid", id.GID, "err", err)
+			c.Finish(oncrpc.SystemErr)
+			return
+		}
+		reply(c, res)
+	})
+}

@@ -1,0 +1,141 @@
+package nfs3
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/xdr"
+)
+
+const (
+	// listTail is the end of a list and eof, in bytes.
+	listTail = 4 + 4
+	// entrySize is the most that an entry of READDIRPLUS takes, in bytes.
+	entrySize = 4 + 8 + 4 + MaxName + 1 + 8 + 4 + 84 + 4 + 4 + FHSize
+)
+
+// The cookie verifier is always 0: a cookie is the kernel's own position, which
+// stays right while the directory changes, and after a restart.
+
+// listing appends the entries of a directory to a result, as many as fit.
+type listing struct {
+	b   []byte // the result so far
+	max int    // how long it may become, with listTail
+	// dirMax bounds what READDIRPLUS counts by dircount: names, ids and cookies.
+	dirMax int
+	eof    bool
+}
+
+// fill lists a directory from a cookie on. plus tells more of an entry, nil for
+// READDIR. ErrTooSmall, as errTooSmall, if there is an entry and none fits.
+func (l *listing) fill(dir *export.File, cookie uint64, plus func(*export.Listing, *EntryPlus)) error {
+	// Names take most of getdents64(2)'s buffer; what was read and does not fit
+	// is read again by the next call.
+	list, err := dir.List(cookie, min(l.dirMax, 64<<10))
+	if errors.Is(err, syscall.EINVAL) && cookie != 0 {
+		return errBadCookie
+	}
+	if err != nil {
+		return err
+	}
+	defer list.Close()
+	for first := true; ; first = false {
+		e, ok, err := list.Next()
+		if err != nil {
+			return err
+		}
+		if !ok {
+			l.eof = true
+			return nil
+		}
+		entry := EntryPlus{Entry: Entry{FileID: e.Ino, Name: e.Name, Cookie: e.Cookie}}
+		if string(e.Name) == ".." && dir.IsRoot() {
+			entry.FileID = dir.Attr.Ino // what is above the volume is nobody's affair
+		}
+		before := len(l.b)
+		if plus == nil {
+			l.b = entry.Entry.Append(l.b)
+		} else {
+			plus(list, &entry)
+			l.b = entry.Append(l.b)
+		}
+		l.dirMax -= 8 + 4 + len(e.Name) + 8
+		if len(l.b)+listTail > l.max || l.dirMax < 0 {
+			l.b = l.b[:before]
+			if first {
+				return errTooSmall
+			}
+			return nil
+		}
+	}
+}
+
+// end closes the list.
+func (l *listing) end() []byte {
+	l.b = xdr.AppendBool(l.b, false) // no more entries
+	return xdr.AppendBool(l.b, l.eof)
+}
+
+// encoded is a result that is encoded already.
+type encoded []byte
+
+func (e encoded) Append([]byte) []byte { return e }
+
+// readdir: section 3.3.16.
+func (s *service) readdir(c *oncrpc.Call) {
+	var args ReaddirArgs
+	if !decode(c, &args) {
+		return
+	}
+	s.list(c, args.Dir, args.Cookie, args.Count, args.Count, nil)
+}
+
+// readdirplus: section 3.3.17.
+func (s *service) readdirplus(c *oncrpc.Call) {
+	var args ReaddirplusArgs
+	if !decode(c, &args) {
+		return
+	}
+	s.list(c, args.Dir, args.Cookie, args.DirCount, args.MaxCount, func(dir *export.File, list *export.Listing, e *EntryPlus) {
+		switch string(e.Name) {
+		case ".":
+			e.Attr, e.Object = postOpOf(dir.Volume, dir), dir.Handle()
+		case "..": // LOOKUP says whether it is in the volume
+		default:
+			name := export.Entry{Name: e.Name}
+			if a, handle, ok := list.Describe(&name); ok {
+				e.Attr, e.Object = PostOpAttr{true, fattr(dir.Volume, &a)}, handle
+				e.FileID = a.Ino
+			}
+		}
+	})
+}
+
+func (s *service) list(c *oncrpc.Call, handle FH, cookie uint64, dirCount, maxCount uint32, plus func(*export.File, *export.Listing, *EntryPlus)) {
+	dir, err := s.opener.Open(handle)
+	if err != nil {
+		reply(c, &ReaddirRes{Status: statusOf(err)})
+		return
+	}
+	size := int(min(maxCount, ioMax))
+	c.Reserve(size + entrySize) // the entry that turns out to be too much
+	s.work(c, dir.Volume, func(export.Identity) result {
+		start := len(c.Reply)
+		res := ReaddirRes{DirAttr: postOpOf(dir.Volume, dir)}
+		// The head, whose status is OK, and the two booleans of an empty list,
+		// which go again.
+		b := res.Append(c.Reply)
+		l := listing{b: b[:len(b)-listTail], max: start + size, dirMax: int(min(dirCount, ioMax))}
+		var describe func(*export.Listing, *EntryPlus)
+		if plus != nil {
+			describe = func(list *export.Listing, e *EntryPlus) { plus(dir, list, e) }
+		}
+		if err := l.fill(dir, cookie, describe); err != nil {
+			res.Status = statusOf(err)
+			return &res
+		}
+		return encoded(l.end())
+	}, dir)
+}

@@ -1,0 +1,122 @@
+package nfs3
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/oncrpc"
+)
+
+// remove: RFC 1813 section 3.3.12.
+func (s *service) remove(c *oncrpc.Call) {
+	s.take(c, (*export.File).Remove)
+}
+
+// rmdir: section 3.3.13.
+func (s *service) rmdir(c *oncrpc.Call) {
+	s.take(c, (*export.File).Rmdir)
+}
+
+// take answers a procedure that takes a name from a directory.
+func (s *service) take(c *oncrpc.Call, remove func(*export.File, string) error) {
+	var args RemoveArgs
+	if !decode(c, &args) {
+		return
+	}
+	dir, err := s.opener.OpenDir(args.Dir)
+	if err != nil {
+		reply(c, &RemoveRes{Status: statusOf(err)})
+		return
+	}
+	s.work(c, dir.Volume, func(export.Identity) result {
+		res := &RemoveRes{}
+		res.Wcc.Before = preOpOf(dir)
+		err := checkName(args.Name)
+		if err == nil {
+			err = remove(dir, string(args.Name))
+		}
+		if err == nil && !dir.Volume.Options.Async {
+			err = s.synced(dir.Sync())
+		}
+		res.Status = statusOf(err)
+		res.Wcc.After = postOpOf(dir.Volume, dir)
+		return res
+	}, dir)
+}
+
+// rename: section 3.3.14.
+func (s *service) rename(c *oncrpc.Call) {
+	var args RenameArgs
+	if !decode(c, &args) {
+		return
+	}
+	from, err := s.opener.OpenDir(args.From.Dir)
+	if err != nil {
+		reply(c, &RenameRes{Status: statusOf(err)})
+		return
+	}
+	to, err := s.opener.OpenDir(args.To.Dir)
+	if err != nil {
+		from.Close()
+		reply(c, &RenameRes{Status: statusOf(err)})
+		return
+	}
+	s.work(c, from.Volume, func(export.Identity) result {
+		res := &RenameRes{}
+		res.FromWcc.Before, res.ToWcc.Before = preOpOf(from), preOpOf(to)
+		err := checkName(args.From.Name)
+		if err == nil {
+			err = checkName(args.To.Name)
+		}
+		if err == nil {
+			err = from.Rename(string(args.From.Name), to, string(args.To.Name))
+		}
+		if err == nil && !from.Volume.Options.Async {
+			// The new name first: after a power cut it is there twice rather
+			// than not at all.
+			err = s.synced(errors.Join(to.Sync(), from.Sync()))
+		}
+		res.Status = statusOf(err)
+		res.FromWcc.After, res.ToWcc.After = postOpOf(from.Volume, from), postOpOf(to.Volume, to)
+		return res
+	}, from, to)
+}
+
+// link: section 3.3.15.
+func (s *service) link(c *oncrpc.Call) {
+	var args LinkArgs
+	if !decode(c, &args) {
+		return
+	}
+	f, err := s.opener.Open(args.File)
+	if err != nil {
+		reply(c, &LinkRes{Status: statusOf(err)})
+		return
+	}
+	dir, err := s.opener.OpenDir(args.Link.Dir)
+	if err != nil {
+		f.Close()
+		reply(c, &LinkRes{Status: statusOf(err)})
+		return
+	}
+	s.work(c, dir.Volume, func(export.Identity) result {
+		res := &LinkRes{}
+		res.LinkWcc.Before = preOpOf(dir)
+		err := checkMade(args.Link.Name)
+		switch {
+		case err != nil:
+		case f.Attr.IsDir():
+			err = syscall.EISDIR
+		default:
+			err = f.Link(dir, string(args.Link.Name))
+		}
+		if err == nil && !dir.Volume.Options.Async {
+			err = s.synced(dir.Sync())
+		}
+		res.Status = statusOf(err)
+		res.Attr = postOpOf(f.Volume, f)
+		res.LinkWcc.After = postOpOf(dir.Volume, dir)
+		return res
+	}, f, dir)
+}

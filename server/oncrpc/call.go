@@ -1,0 +1,131 @@
+package oncrpc
+
+import (
+	"context"
+	"encoding/binary"
+	"net/netip"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/podnas/podnas/server/xdr"
+)
+
+// replyHead is the size of a record mark and of the header of a success.
+const replyHead = 4 + 6*4
+
+// Call is a call that is being answered.
+type Call struct {
+	Header CallHeader // aliases the record
+	Cred   SysCred    // if Header.Cred.Flavor is AuthSys
+	Client netip.AddrPort
+	// Args aliases the record, which stays until Finish.
+	Args xdr.Decoder
+	// Reply is where the results are appended. It is not empty at first: what
+	// stands in front of the results has its place there.
+	Reply []byte
+
+	conn    *conn
+	proc    *Procedure
+	record  []byte // from the free list
+	memory  []byte // of Reply, from the free list
+	charged int64  // bytes taken from the budgets
+	later   bool
+	ended   atomic.Bool
+	replay  *replay // to be told the results, nil: nobody asks
+}
+
+// Later says that Finish will be called from another goroutine.
+func (c *Call) Later() { c.later = true }
+
+// Reserve makes room for n bytes of results. The handler calls it before
+// anything is appended, on the connection's goroutine, which waits while too
+// much is in flight.
+func (c *Call) Reserve(n int) {
+	need := replyHead + n
+	if cap(c.Reply) >= need {
+		return
+	}
+	c.conn.charge(c, int64(need))
+	c.conn.server.buffers.put(c.memory)
+	c.memory = c.conn.server.buffers.get(need)
+	c.Reply = c.memory[:replyHead]
+}
+
+// Recover is deferred where a call is answered on another goroutine: a panic
+// ends the call and nothing else.
+func (c *Call) Recover() {
+	if v := recover(); v != nil {
+		c.fault(v)
+	}
+}
+
+func (c *Call) fault(v any) {
+	name := "?"
+	if c.proc != nil {
+		name = c.proc.Name
+	}
+	c.conn.server.log.Error("rpc: a call ended in a panic", "procedure", name, "client", c.Client, "err", errPanic(v), "stack", string(debug.Stack()))
+	c.Finish(SystemErr)
+}
+
+// Finish sends the reply: the results if stat is Success, else stat alone. The
+// call must not be used after it.
+func (c *Call) Finish(stat AcceptStat) {
+	if c.ended.Swap(true) {
+		return // a panic after the end
+	}
+	if c.replay != nil {
+		var results []byte
+		if stat == Success {
+			results = c.Reply[replyHead:]
+		}
+		c.conn.server.replays.finish(c.replay, stat, results)
+	}
+	c.send(stat)
+}
+
+// send sends the reply.
+func (c *Call) send(stat AcceptStat) {
+	if stat != Success {
+		c.reject(&ReplyHeader{Accept: stat})
+		return
+	}
+	head := ReplyHeader{XID: c.Header.XID}
+	head.Append(c.Reply[:4:replyHead]) // writes in place: it has just this room
+	binary.BigEndian.PutUint32(c.Reply, lastFragment|uint32(len(c.Reply)-4))
+	c.conn.send(c)
+}
+
+// reject sends a reply without results.
+func (c *Call) reject(h *ReplyHeader) {
+	h.XID = c.Header.XID
+	b, at := BeginRecord(c.Reply[:0])
+	c.Reply = h.Append(b)
+	EndRecord(c.Reply, at)
+	c.conn.send(c)
+}
+
+// charge takes n bytes for a call from the budgets, and waits while there are
+// none. It runs on the connection's goroutine.
+func (c *conn) charge(call *Call, n int64) {
+	n = min(n, connBytes) // one call is always let through
+	ctx := context.Background()
+	if !c.bytes.TryAcquire(n) {
+		c.flush()                   // what waits for this goroutine must not wait for more
+		_ = c.bytes.Acquire(ctx, n) // never fails
+	}
+	if !c.server.bytes.TryAcquire(n) {
+		c.flush()
+		_ = c.server.bytes.Acquire(ctx, n) // never fails
+	}
+	call.charged += n
+}
+
+// release gives back what a call has taken, after its reply is written.
+func (c *conn) release(call *Call) {
+	c.bytes.Release(call.charged)
+	c.server.bytes.Release(call.charged)
+	c.server.buffers.put(call.record)
+	c.server.buffers.put(call.memory)
+	c.calls.Release(1)
+}

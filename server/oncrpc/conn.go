@@ -1,0 +1,251 @@
+package oncrpc
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/podnas/podnas/server/xdr"
+)
+
+// readAhead is how much is read at once: a batch of small calls.
+const readAhead = 64 << 10
+
+// conn is a client's connection. One goroutine reads and decodes calls; replies
+// are written by whoever finishes a call when nobody is writing. The replies to
+// calls that are answered while more calls are at hand leave in one write.
+type conn struct {
+	net.Conn
+	server *Server
+	client netip.AddrPort
+	in     *bufio.Reader
+	bytes  *semaphore.Weighted // in flight
+	calls  *semaphore.Weighted // in flight
+
+	mu      sync.Mutex
+	out     []*Call // finished, to be written
+	writing bool    // somebody is
+	broken  bool    // a write has failed, nothing more is written
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{
+		Conn:   nc,
+		server: s,
+		in:     bufio.NewReaderSize(nc, readAhead),
+		bytes:  semaphore.NewWeighted(connBytes),
+		calls:  semaphore.NewWeighted(connCalls),
+	}
+	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+		c.client = a.AddrPort()
+	}
+	return c
+}
+
+// stopReading ends the connection after the calls under way.
+func (c *conn) stopReading() {
+	_ = c.SetReadDeadline(time.Now()) // a closed connection needs none
+	_ = c.SetWriteDeadline(time.Now().Add(drainTimeout))
+}
+
+// serve reads calls until the client is gone or the server stops, and closes the
+// connection when all are answered.
+func (c *conn) serve() {
+	defer c.Close()
+	err := c.read()
+	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.server.log.Info("rpc: connection ended", "client", c.client, "err", err)
+	}
+	c.flush()
+	// Every place taken: no call is in flight.
+	for range connCalls {
+		_ = c.calls.Acquire(context.Background(), 1) // never fails
+	}
+}
+
+// read answers calls until there is an error.
+func (c *conn) read() error {
+	for {
+		if !c.calls.TryAcquire(1) {
+			c.flush()
+			_ = c.calls.Acquire(context.Background(), 1) // never fails
+		}
+		call := &Call{conn: c, Client: c.client}
+		if err := c.readRecord(call); err != nil {
+			c.release(call)
+			return err
+		}
+		call.memory = c.server.buffers.get(smallBuffer)
+		call.Reply = call.memory[:replyHead]
+		if err := c.dispatch(call); err != nil {
+			c.release(call)
+			return err
+		}
+	}
+}
+
+// readRecord reads a record and joins its fragments.
+func (c *conn) readRecord(call *Call) error {
+	c.server.deadline(c, idleTimeout)
+	for n := range maxFragments {
+		var mark [4]byte
+		if err := c.readFull(mark[:]); err != nil {
+			return err
+		}
+		if n == 0 {
+			c.server.deadline(c, recordTimeout)
+		}
+		v := binary.BigEndian.Uint32(mark[:])
+		size := int(v &^ lastFragment)
+		if size > recordMax-len(call.record) {
+			return fmt.Errorf("%w: larger than %d bytes", ErrRecord, recordMax)
+		}
+		c.charge(call, int64(size))
+		if n == 0 {
+			call.record = c.server.buffers.get(size)
+		}
+		at := len(call.record)
+		call.record = slices.Grow(call.record, size)[:at+size]
+		if err := c.readFull(call.record[at:]); err != nil {
+			return err
+		}
+		if v&lastFragment != 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: more than %d fragments", ErrRecord, maxFragments)
+}
+
+// readFull fills p. If it has to wait for the client, replies go out first.
+func (c *conn) readFull(p []byte) error {
+	if c.in.Buffered() < len(p) {
+		c.flush()
+	}
+	_, err := io.ReadFull(c.in, p)
+	return err
+}
+
+// dispatch decodes a call and hands it to its procedure. Its error means that
+// the record is no call, and nothing was answered.
+func (c *conn) dispatch(call *Call) error {
+	call.Args = xdr.NewDecoder(call.record)
+	h := &call.Header
+	h.Decode(&call.Args)
+	if err := call.Args.Err(); err != nil {
+		return fmt.Errorf("decode a call: %w", err)
+	}
+	var reply ReplyHeader
+	if h.RPCVersion != Version {
+		call.reject(&ReplyHeader{Stat: MsgDenied, Reject: RPCMismatch, Low: Version, High: Version})
+		return nil
+	}
+	proc := c.server.procedure(h, &reply)
+	if proc == nil {
+		call.reject(&reply)
+		return nil
+	}
+	if stat := call.authenticate(proc); stat != AuthOK {
+		call.reject(&ReplyHeader{Stat: MsgDenied, Reject: AuthError, Auth: stat})
+		return nil
+	}
+	call.proc = proc
+	if proc.Replay && !c.server.replays.begin(call) {
+		return nil // answered as before, or when the first is
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			call.fault(v)
+		}
+	}()
+	proc.Handle(call)
+	return nil
+}
+
+// authenticate decodes the credential. AUTH_SYS is believed, as RFC 1813 has it.
+func (c *Call) authenticate(proc *Procedure) AuthStat {
+	switch c.Header.Cred.Flavor {
+	case AuthSys:
+		d := xdr.NewDecoder(c.Header.Cred.Body)
+		if c.Cred.Decode(&d); d.Finish() != nil {
+			return AuthBadCred
+		}
+	case AuthNone:
+		if !proc.AnyAuth {
+			return AuthTooWeak
+		}
+	default:
+		return AuthRejectedCred
+	}
+	return AuthOK
+}
+
+// send puts a reply out, and writes it unless it is left to the goroutine that
+// reads.
+func (c *conn) send(call *Call) {
+	c.mu.Lock()
+	c.out = append(c.out, call)
+	c.mu.Unlock()
+	if call.later {
+		c.flush()
+	}
+}
+
+// flush writes the replies that are put out. If somebody is writing, they are
+// left to them.
+func (c *conn) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writing {
+		return
+	}
+	c.writing = true
+	for len(c.out) > 0 {
+		batch := c.out
+		c.out = nil
+		broken := c.broken
+		c.mu.Unlock()
+		if !broken {
+			broken = c.write(batch) != nil
+		}
+		for _, call := range batch {
+			c.release(call)
+		}
+		c.mu.Lock()
+		c.broken = c.broken || broken
+	}
+	c.writing = false
+}
+
+// write writes a batch of replies. After an error the connection is of no use.
+func (c *conn) write(batch []*Call) error {
+	c.server.mu.Lock()
+	if !c.server.down {
+		_ = c.SetWriteDeadline(time.Now().Add(writeTimeout)) // a closed connection fails at the write
+	}
+	c.server.mu.Unlock()
+	var err error
+	if len(batch) == 1 {
+		_, err = c.Write(batch[0].Reply)
+	} else {
+		buffers := make(net.Buffers, len(batch))
+		for i, call := range batch {
+			buffers[i] = call.Reply
+		}
+		_, err = buffers.WriteTo(c.Conn)
+	}
+	if err != nil {
+		_ = c.Close() // wakes the reading goroutine
+	}
+	return err
+}

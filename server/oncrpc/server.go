@@ -1,0 +1,204 @@
+package oncrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Limits of a server. Past a bound the server stops reading, or closes the one
+// connection; it does not die.
+const (
+	// recordMax is the largest call: 1 MiB of data, which is what FSINFO lets
+	// clients write at once, and what stands around it.
+	recordMax = 1<<20 + 8<<10
+	// connBytes bounds what one connection has in flight, calls and replies: a
+	// client's usual depth of 1 MiB writes.
+	connBytes = 16 << 20
+	// totalBytes bounds what all connections have in flight.
+	totalBytes = 256 << 20
+	// connCalls bounds the calls of one connection in flight. Linux clients
+	// have up to 128 by themselves.
+	connCalls = 256
+	// connsMax is more than the nodes of any cluster that one pod serves.
+	connsMax = 4096
+
+	// idleTimeout ends a connection without calls; a client connects again by
+	// itself.
+	idleTimeout = 10 * time.Minute
+	// recordTimeout ends one that sends half a record and waits.
+	recordTimeout = 30 * time.Second
+	// writeTimeout ends one that does not read its replies.
+	writeTimeout = 30 * time.Second
+	// drainTimeout is how long calls under way have when the server stops.
+	drainTimeout = 3 * time.Second
+)
+
+// Program is one version of an RPC program.
+type Program struct {
+	Number, Version uint32
+	Procedures      []Procedure // by number; one without Handle is PROC_UNAVAIL
+}
+
+// Procedure answers the calls of one number.
+type Procedure struct {
+	Name string
+	// Handle calls Finish exactly once. It runs on the connection's goroutine
+	// and holds up the connection's other calls, so what may block it hands to
+	// another goroutine, after Later.
+	Handle func(*Call)
+	// Replay: a repeated call gets the first reply, since to do it twice is not
+	// the same as once.
+	Replay bool
+	// AnyAuth: answered without AUTH_SYS credentials too.
+	AnyAuth bool
+}
+
+// ServerConfig says how to make a Server. All fields are needed.
+type ServerConfig struct {
+	Programs []Program
+	Log      *slog.Logger
+}
+
+// Server answers the calls of RPC clients over TCP.
+type Server struct {
+	programs []Program
+	log      *slog.Logger
+	bytes    *semaphore.Weighted // in flight
+	buffers  *buffers
+	replays  *replays
+
+	mu    sync.Mutex
+	conns map[*conn]bool
+	down  bool
+	open  sync.WaitGroup // conns
+}
+
+// NewServer makes a Server.
+func NewServer(cfg ServerConfig) (*Server, error) {
+	if len(cfg.Programs) == 0 || cfg.Log == nil {
+		return nil, errors.New("rpc server config lacks programs or log")
+	}
+	return &Server{
+		programs: slices.Clone(cfg.Programs),
+		log:      cfg.Log,
+		bytes:    semaphore.NewWeighted(totalBytes),
+		buffers:  newBuffers(),
+		replays:  newReplays(),
+		conns:    map[*conn]bool{},
+	}, nil
+}
+
+// Serve answers the clients of l until ctx ends. Then it stops accepting and
+// reading, lets the calls under way finish, and closes every connection.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { s.shutdown(l) })
+	defer stop()
+	err := s.accept(l)
+	s.shutdown(l)
+	s.open.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// accept serves clients until the listener is closed.
+func (s *Server) accept(l net.Listener) error {
+	delay := time.Duration(0)
+	for {
+		nc, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		if err != nil { // out of descriptors, or the client is gone already
+			delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+			s.log.Warn("rpc: accept", "err", err, "retry", delay)
+			time.Sleep(delay)
+			continue
+		}
+		delay = 0
+		s.start(nc)
+	}
+}
+
+func (s *Server) start(nc net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down || len(s.conns) >= connsMax {
+		if !s.down {
+			s.log.Warn("rpc: too many connections, refused one", "limit", connsMax, "client", nc.RemoteAddr())
+		}
+		_ = nc.Close() // nothing was sent
+		return
+	}
+	c := newConn(s, nc)
+	s.conns[c] = true
+	s.open.Go(func() {
+		c.serve()
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	})
+}
+
+// shutdown ends reading everywhere. Connections close themselves when their
+// calls are answered.
+func (s *Server) shutdown(l net.Listener) {
+	_ = l.Close() // it may be closed already
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down {
+		return
+	}
+	s.down = true
+	for c := range s.conns {
+		c.stopReading()
+	}
+}
+
+// deadline sets a connection's read deadline, unless shutdown has.
+func (s *Server) deadline(c *conn, after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.down {
+		_ = c.SetReadDeadline(time.Now().Add(after)) // a closed connection fails at the read
+	}
+}
+
+// procedure finds what a call is for. The procedure is nil if the reply says
+// what is wrong.
+func (s *Server) procedure(h *CallHeader, reply *ReplyHeader) *Procedure {
+	reply.Accept = ProgUnavail
+	for i := range s.programs {
+		p := &s.programs[i]
+		if p.Number != h.Prog {
+			continue
+		}
+		if p.Version != h.Vers {
+			if reply.Accept != ProgMismatch {
+				reply.Low, reply.High = p.Version, p.Version
+			}
+			reply.Accept = ProgMismatch
+			reply.Low, reply.High = min(reply.Low, p.Version), max(reply.High, p.Version)
+			continue
+		}
+		if h.Proc >= uint32(len(p.Procedures)) || p.Procedures[h.Proc].Handle == nil {
+			reply.Accept = ProcUnavail
+			return nil
+		}
+		reply.Accept = Success
+		return &p.Procedures[h.Proc]
+	}
+	return nil
+}
+
+// errPanic wraps what a handler has panicked with.
+func errPanic(v any) error { return fmt.Errorf("panic: %v", v) }
