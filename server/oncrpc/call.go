@@ -108,7 +108,8 @@ func (c *Call) reject(h *ReplyHeader) {
 // charge takes n bytes for a call from the budgets, and waits while there are
 // none. It runs on the connection's goroutine.
 func (c *conn) charge(call *Call, n int64) {
-	n = min(n, connBytes) // one call is always let through
+	// One call alone is always let through.
+	n = min(n, c.server.limits.connBytes-call.charged, c.server.limits.totalBytes-call.charged)
 	ctx := context.Background()
 	if !c.bytes.TryAcquire(n) {
 		c.flush()                   // what waits for this goroutine must not wait for more

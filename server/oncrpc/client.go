@@ -179,9 +179,19 @@ func (c *Client) send(ctx context.Context, h *CallHeader, args Args) error {
 	EndRecord(rec, at)
 	buf = rec
 
-	stop := context.AfterFunc(ctx, func() { c.fail(errGivenUp) })
+	// A deadline in the past ends the write, if it is not done yet.
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.conn.SetWriteDeadline(time.Unix(1, 0)) // a closed connection ends it too
+		close(interrupted)
+	})
 	_, err := c.conn.Write(rec)
 	if !stop() {
+		<-interrupted
+		if err == nil {
+			return c.conn.SetWriteDeadline(time.Time{})
+		}
+		c.fail(errGivenUp) // half a record is out
 		return ctx.Err()
 	}
 	if err != nil {

@@ -44,8 +44,8 @@ func newConn(s *Server, nc net.Conn) *conn {
 		Conn:   nc,
 		server: s,
 		in:     bufio.NewReaderSize(nc, readAhead),
-		bytes:  semaphore.NewWeighted(connBytes),
-		calls:  semaphore.NewWeighted(connCalls),
+		bytes:  semaphore.NewWeighted(s.limits.connBytes),
+		calls:  semaphore.NewWeighted(s.limits.connCalls),
 	}
 	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 		c.client = a.AddrPort()
@@ -69,9 +69,7 @@ func (c *conn) serve() {
 	}
 	c.flush()
 	// Every place taken: no call is in flight.
-	for range connCalls {
-		_ = c.calls.Acquire(context.Background(), 1) // never fails
-	}
+	_ = c.calls.Acquire(context.Background(), c.server.limits.connCalls) // never fails
 }
 
 // read answers calls until there is an error.
@@ -97,14 +95,14 @@ func (c *conn) read() error {
 
 // readRecord reads a record and joins its fragments.
 func (c *conn) readRecord(call *Call) error {
-	c.server.deadline(c, idleTimeout)
+	c.server.deadline(c, c.server.limits.idle)
 	for n := range maxFragments {
 		var mark [4]byte
 		if err := c.readFull(mark[:]); err != nil {
 			return err
 		}
 		if n == 0 {
-			c.server.deadline(c, recordTimeout)
+			c.server.deadline(c, c.server.limits.record)
 		}
 		v := binary.BigEndian.Uint32(mark[:])
 		size := int(v &^ lastFragment)
@@ -231,7 +229,7 @@ func (c *conn) flush() {
 func (c *conn) write(batch []*Call) error {
 	c.server.mu.Lock()
 	if !c.server.down {
-		_ = c.SetWriteDeadline(time.Now().Add(writeTimeout)) // a closed connection fails at the write
+		_ = c.SetWriteDeadline(time.Now().Add(c.server.limits.write)) // a closed connection fails at the write
 	}
 	c.server.mu.Unlock()
 	var err error

@@ -13,33 +13,38 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Limits of a server. Past a bound the server stops reading, or closes the one
-// connection; it does not die.
 const (
 	// recordMax is the largest call: 1 MiB of data, which is what FSINFO lets
 	// clients write at once, and what stands around it.
 	recordMax = 1<<20 + 8<<10
-	// connBytes bounds what one connection has in flight, calls and replies: a
-	// client's usual depth of 1 MiB writes.
-	connBytes = 16 << 20
-	// totalBytes bounds what all connections have in flight.
-	totalBytes = 256 << 20
-	// connCalls bounds the calls of one connection in flight. Linux clients
-	// have up to 128 by themselves.
-	connCalls = 256
-	// connsMax is more than the nodes of any cluster that one pod serves.
-	connsMax = 4096
-
-	// idleTimeout ends a connection without calls; a client connects again by
-	// itself.
-	idleTimeout = 10 * time.Minute
-	// recordTimeout ends one that sends half a record and waits.
-	recordTimeout = 30 * time.Second
-	// writeTimeout ends one that does not read its replies.
-	writeTimeout = 30 * time.Second
 	// drainTimeout is how long calls under way have when the server stops.
 	drainTimeout = 3 * time.Second
 )
+
+// limits of a server. Past a bound the server stops reading, or closes the one
+// connection; it does not die.
+type limits struct {
+	conns      int           // connections
+	connCalls  int64         // calls of one connection in flight
+	connBytes  int64         // of its calls and reserved replies in flight
+	totalBytes int64         // of all connections'
+	idle       time.Duration // without a call
+	record     time.Duration // from the start of a call to its end
+	write      time.Duration // of replies
+}
+
+// defaultLimits are those of every server but a test's.
+func defaultLimits() limits {
+	return limits{
+		conns:      4096,             // more than the nodes of any cluster that one pod serves
+		connCalls:  256,              // Linux clients have up to 128 by themselves
+		connBytes:  16 << 20,         // a client's usual depth of 1 MiB writes
+		totalBytes: 256 << 20,        // 16 such clients
+		idle:       10 * time.Minute, // a client connects again by itself
+		record:     30 * time.Second, // half a record, then nothing: that client is gone
+		write:      30 * time.Second, // a client that does not read its replies
+	}
+}
 
 // Program is one version of an RPC program.
 type Program struct {
@@ -71,6 +76,7 @@ type ServerConfig struct {
 type Server struct {
 	programs []Program
 	log      *slog.Logger
+	limits   limits
 	bytes    *semaphore.Weighted // in flight
 	buffers  *buffers
 	replays  *replays
@@ -86,14 +92,19 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if len(cfg.Programs) == 0 || cfg.Log == nil {
 		return nil, errors.New("rpc server config lacks programs or log")
 	}
+	return newServer(cfg, defaultLimits()), nil
+}
+
+func newServer(cfg ServerConfig, limits limits) *Server {
 	return &Server{
 		programs: slices.Clone(cfg.Programs),
 		log:      cfg.Log,
-		bytes:    semaphore.NewWeighted(totalBytes),
+		limits:   limits,
+		bytes:    semaphore.NewWeighted(limits.totalBytes),
 		buffers:  newBuffers(),
 		replays:  newReplays(),
 		conns:    map[*conn]bool{},
-	}, nil
+	}
 }
 
 // Serve answers the clients of l until ctx ends. Then it stops accepting and
@@ -132,9 +143,9 @@ func (s *Server) accept(l net.Listener) error {
 func (s *Server) start(nc net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down || len(s.conns) >= connsMax {
+	if s.down || len(s.conns) >= s.limits.conns {
 		if !s.down {
-			s.log.Warn("rpc: too many connections, refused one", "limit", connsMax, "client", nc.RemoteAddr())
+			s.log.Warn("rpc: too many connections, refused one", "limit", s.limits.conns, "client", nc.RemoteAddr())
 		}
 		_ = nc.Close() // nothing was sent
 		return

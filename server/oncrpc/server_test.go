@@ -1,0 +1,513 @@
+package oncrpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/podnas/podnas/server/xdr"
+)
+
+// The program of these tests.
+const (
+	testProg = 400_000
+	testVers = 3
+
+	procNull  = 0
+	procEcho  = 1 // the arguments, as they came
+	procCount = 2 // how often it was called; Replay
+	procBlock = 3 // answers when the test lets it
+	procPanic = 4
+	procLater = 5 // panics on another goroutine
+	procLarge = 6 // 1 MiB of results
+	procNone  = 7 // has no handler
+)
+
+type testServer struct {
+	t       *testing.T
+	addr    string
+	counted atomic.Uint32
+	blocked chan struct{} // a receiver for each procBlock that goes on
+	waiting atomic.Int32  // procBlocks that wait
+	stop    func()
+	logs    bytes.Buffer
+}
+
+type words []uint32
+
+func (w words) Append(b []byte) []byte {
+	for _, v := range w {
+		b = xdr.AppendUint32(b, v)
+	}
+	return b
+}
+
+// startServer serves until the end of the test.
+func startServer(t *testing.T, change func(*limits)) *testServer {
+	t.Helper()
+	s := &testServer{t: t, blocked: make(chan struct{})}
+	echo := func(c *Call) {
+		c.Reply = append(c.Reply, c.Args.Rest()...)
+		c.Finish(Success)
+	}
+	program := Program{Number: testProg, Version: testVers, Procedures: []Procedure{
+		procNull: {Name: "NULL", Handle: func(c *Call) { c.Finish(Success) }, AnyAuth: true},
+		procEcho: {Name: "ECHO", Handle: echo, AnyAuth: true},
+		procCount: {Name: "COUNT", AnyAuth: true, Replay: true, Handle: func(c *Call) {
+			wait := c.Args.Len() > 0 && c.Args.Uint32() == 1
+			c.Later()
+			go func() {
+				defer c.Recover()
+				if wait {
+					s.waiting.Add(1)
+					<-s.blocked
+				}
+				c.Reply = xdr.AppendUint32(c.Reply, s.counted.Add(1))
+				c.Finish(Success)
+			}()
+		}},
+		procBlock: {Name: "BLOCK", AnyAuth: true, Handle: func(c *Call) {
+			c.Later()
+			go func() {
+				defer c.Recover()
+				s.waiting.Add(1)
+				<-s.blocked
+				c.Finish(Success)
+			}()
+		}},
+		procPanic: {Name: "PANIC", AnyAuth: true, Handle: func(*Call) { panic("at once") }},
+		procLater: {Name: "LATER", AnyAuth: true, Handle: func(c *Call) {
+			c.Later()
+			go func() {
+				defer c.Recover()
+				panic("later")
+			}()
+		}},
+		procLarge: {Name: "LARGE", AnyAuth: true, Handle: func(c *Call) {
+			const size = 1 << 20
+			c.Reserve(size)
+			c.Reply = c.Reply[:len(c.Reply)+size]
+			c.Later()
+			go c.Finish(Success)
+		}},
+		procNone: {Name: "NONE"},
+	}}
+	limits := defaultLimits()
+	if change != nil {
+		change(&limits)
+	}
+	server := newServer(ServerConfig{Programs: []Program{program}, Log: slog.New(slog.NewTextHandler(&s.logs, nil))}, limits)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.addr = l.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ctx, l) }()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-served:
+			if err != nil {
+				t.Errorf("Serve: %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("Serve does not end")
+		}
+	})
+	t.Cleanup(s.stop)
+	return s
+}
+
+func (s *testServer) dial() *Client {
+	s.t.Helper()
+	c, err := Dial(s.t.Context(), s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (s *testServer) connect() net.Conn {
+	s.t.Helper()
+	c, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 20 s", what)
+		}
+	}
+}
+
+// record is a call as it stands on the wire.
+func record(xid, proc uint32, args ...uint32) []byte {
+	b, at := BeginRecord(nil)
+	h := CallHeader{XID: xid, RPCVersion: Version, Prog: testProg, Vers: testVers, Proc: proc}
+	b = words(args).Append(h.Append(b))
+	EndRecord(b, at)
+	return b
+}
+
+// replyTo reads one reply and returns its xid and results.
+func replyTo(t *testing.T, conn net.Conn) (uint32, []byte) {
+	t.Helper()
+	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	b, err := ReadRecord(conn, nil, 2<<20)
+	if err != nil {
+		t.Fatalf("read a reply: %v", err)
+	}
+	d := xdr.NewDecoder(b)
+	var h ReplyHeader
+	h.Decode(&d)
+	if err := errors.Join(d.Err(), h.Err()); err != nil {
+		t.Fatalf("reply: %v", err)
+	}
+	return h.XID, d.Rest()
+}
+
+func TestServerAnswers(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	got, err := c.Call(t.Context(), testProg, testVers, procEcho, words{1, 2, 3})
+	if err != nil || !bytes.Equal(got, words{1, 2, 3}.Append(nil)) {
+		t.Errorf("echo: %x, %v", got, err)
+	}
+	for _, tt := range []struct {
+		name             string
+		prog, vers, proc uint32
+		want             RPCError
+	}{
+		{"program", 1, testVers, 0, RPCError{Accept: ProgUnavail}},
+		{"version", testProg, 4, 0, RPCError{Accept: ProgMismatch, Low: testVers, High: testVers}},
+		{"procedure", testProg, testVers, 99, RPCError{Accept: ProcUnavail}},
+		{"no handler", testProg, testVers, procNone, RPCError{Accept: ProcUnavail}},
+		{"panic", testProg, testVers, procPanic, RPCError{Accept: SystemErr}},
+		{"panic later", testProg, testVers, procLater, RPCError{Accept: SystemErr}},
+	} {
+		_, err := c.Call(t.Context(), tt.prog, tt.vers, tt.proc, nil)
+		var got *RPCError
+		if !errors.As(err, &got) || *got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, err, &tt.want)
+		}
+	}
+	if _, err := c.Call(t.Context(), testProg, testVers, procNull, nil); err != nil {
+		t.Errorf("after the panics: %v", err)
+	}
+	s.stop()
+	if logs := s.logs.String(); bytes.Count(s.logs.Bytes(), []byte("ended in a panic")) != 2 || !bytes.Contains(s.logs.Bytes(), []byte("server_test.go")) {
+		t.Errorf("the log lacks the panics and their stacks: %s", logs)
+	}
+}
+
+// Many calls in one write are answered, small and large, in fragments of any
+// size.
+func TestServerPipeline(t *testing.T) {
+	s := startServer(t, nil)
+	conn := s.connect()
+	var batch []byte
+	for xid := range uint32(500) {
+		batch = append(batch, record(xid, procEcho, xid)...)
+	}
+	go func() {
+		for len(batch) > 0 {
+			n := min(len(batch), 1+len(batch)%977)
+			if _, err := conn.Write(batch[:n]); err != nil {
+				t.Error(err)
+				return
+			}
+			batch = batch[n:]
+		}
+	}()
+	for want := range uint32(500) {
+		xid, results := replyTo(t, conn)
+		if xid != want || !bytes.Equal(results, words{want}.Append(nil)) {
+			t.Fatalf("reply to %d: %x, want %d", xid, results, want)
+		}
+	}
+	whole := record(7, procEcho, 1, 2, 3)[4:]
+	var fragments []byte
+	for i, b := range whole {
+		mark := uint32(1)
+		if i == len(whole)-1 {
+			mark |= lastFragment
+		}
+		fragments = append(xdr.AppendUint32(fragments, mark), b)
+	}
+	if _, err := conn.Write(fragments); err != nil {
+		t.Fatal(err)
+	}
+	if xid, results := replyTo(t, conn); xid != 7 || len(results) != 12 {
+		t.Errorf("of fragments: %d, %x", xid, results)
+	}
+}
+
+// What can't be followed ends its connection, and no other.
+func TestServerEndsBadConnections(t *testing.T) {
+	s := startServer(t, nil)
+	for name, sent := range map[string][]byte{
+		"too large":      {0xff, 0xff, 0xff, 0xff},
+		"a reply":        {0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 1},
+		"short":          {0x80, 0, 0, 4, 0, 0, 0, 1},
+		"empty":          {0x80, 0, 0, 0},
+		"long flavor":    append([]byte{0x80, 0, 0, 36}, bytes.Repeat([]byte{0xff}, 36)...),
+		"only fragments": bytes.Repeat([]byte{0, 0, 0, 0}, maxFragments+1),
+	} {
+		conn := s.connect()
+		if _, err := conn.Write(sent); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(conn); errors.Is(err, context.DeadlineExceeded) || len(b) > 0 {
+			t.Errorf("%s: %x, %v, want the end", name, b, err)
+		}
+	}
+	if _, err := s.dial().Call(t.Context(), testProg, testVers, procNull, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// A client that sends half a record, or reads no replies, costs only itself, and
+// only for a while.
+func TestServerStuckClients(t *testing.T) {
+	s := startServer(t, func(l *limits) {
+		l.connBytes, l.totalBytes = 4<<20, 16<<20
+		l.record, l.write = 500*time.Millisecond, 500*time.Millisecond
+	})
+	var stuck []net.Conn
+	for range 3 {
+		half := s.connect()
+		if _, err := half.Write([]byte{0x80, 0x10, 0, 0, 1, 2, 3}); err != nil {
+			t.Fatal(err)
+		}
+		deaf := s.connect()
+		go func() { // until the server closes it
+			for {
+				if _, err := deaf.Write(record(1, procLarge)); err != nil {
+					return
+				}
+			}
+		}()
+		stuck = append(stuck, half, deaf)
+	}
+	c := s.dial()
+	for range 50 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		_, err := c.Call(ctx, testProg, testVers, procLarge, nil)
+		cancel()
+		if err != nil {
+			t.Fatalf("beside stuck clients: %v", err)
+		}
+	}
+	for i, conn := range stuck {
+		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, conn); err != nil && isTimeout(err) {
+			t.Errorf("stuck client %d is never let go", i)
+		}
+	}
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// Past the calls that one connection may have in flight, the server stops
+// reading from it; others go on.
+func TestServerBoundsCalls(t *testing.T) {
+	s := startServer(t, func(l *limits) { l.connCalls = 4 })
+	conn := s.connect()
+	for xid := range uint32(10) {
+		if _, err := conn.Write(record(xid, procBlock)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "4 calls wait", func() bool { return s.waiting.Load() == 4 })
+	time.Sleep(50 * time.Millisecond)
+	if n := s.waiting.Load(); n != 4 {
+		t.Errorf("%d calls in flight, the limit is 4", n)
+	}
+	if _, err := s.dial().Call(t.Context(), testProg, testVers, procNull, nil); err != nil {
+		t.Error(err)
+	}
+	close(s.blocked)
+	for range 10 {
+		replyTo(t, conn)
+	}
+}
+
+func TestServerBoundsConnections(t *testing.T) {
+	s := startServer(t, func(l *limits) { l.conns = 2 })
+	first, second := s.dial(), s.dial()
+	for _, c := range []*Client{first, second} {
+		if _, err := c.Call(t.Context(), testProg, testVers, procNull, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.dial().Call(t.Context(), testProg, testVers, procNull, nil); err == nil {
+		t.Error("a third connection is served")
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a place is free", func() bool {
+		c := s.dial()
+		_, err := c.Call(t.Context(), testProg, testVers, procNull, nil)
+		return err == nil
+	})
+}
+
+func TestServerIdle(t *testing.T) {
+	s := startServer(t, func(l *limits) { l.idle = 50 * time.Millisecond })
+	conn := s.connect()
+	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("an idle connection: %v, want the end", err)
+	}
+}
+
+// A repeated call gets the first reply, over any connection, and is done once.
+func TestServerReplays(t *testing.T) {
+	s := startServer(t, nil)
+	first, other := s.connect(), s.connect()
+	ask := func(conn net.Conn, xid uint32, args ...uint32) uint32 {
+		t.Helper()
+		if _, err := conn.Write(record(xid, procCount, args...)); err != nil {
+			t.Fatal(err)
+		}
+		got, results := replyTo(t, conn)
+		d := xdr.NewDecoder(results)
+		if n := d.Uint32(); got == xid && d.Finish() == nil {
+			return n
+		}
+		t.Fatalf("reply to %d: xid %d, %x", xid, got, results)
+		return 0
+	}
+	for _, tt := range []struct {
+		name string
+		conn net.Conn
+		xid  uint32
+		args []uint32
+		want uint32
+	}{
+		{"first", first, 1, nil, 1},
+		{"again", first, 1, nil, 1},
+		{"again elsewhere", other, 1, nil, 1},
+		{"another xid", first, 2, nil, 2},
+		{"other arguments", first, 1, []uint32{7}, 3},
+		{"the first again", other, 1, nil, 1},
+	} {
+		if got := ask(tt.conn, tt.xid, tt.args...); got != tt.want {
+			t.Errorf("%s: call number %d, want %d", tt.name, got, tt.want)
+		}
+	}
+
+	// While the first is under way, the same call waits for it.
+	for _, conn := range []net.Conn{first, other, first} {
+		if _, err := conn.Write(record(9, procCount, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the call is under way", func() bool { return s.waiting.Load() == 1 })
+	time.Sleep(20 * time.Millisecond)
+	close(s.blocked)
+	for _, conn := range []net.Conn{first, other, first} {
+		if _, results := replyTo(t, conn); !bytes.Equal(results, words{4}.Append(nil)) {
+			t.Errorf("reply %x, want call number 4", results)
+		}
+	}
+	if n := s.counted.Load(); n != 4 {
+		t.Errorf("done %d times, want 4", n)
+	}
+}
+
+func TestReplaysAreBounded(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	for range replaysMax + 100 {
+		if _, err := c.Call(t.Context(), testProg, testVers, procCount, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.counted.Load(); n != replaysMax+100 {
+		t.Errorf("%d calls were done", n)
+	}
+}
+
+// Stopping lets the calls under way finish, and leaves nothing behind.
+func TestServerStops(t *testing.T) {
+	before := runtime.NumGoroutine()
+	s := startServer(t, nil)
+	conn := s.connect()
+	if _, err := conn.Write(record(5, procBlock)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the call is under way", func() bool { return s.waiting.Load() == 1 })
+	stopped := make(chan struct{})
+	go func() {
+		s.stop()
+		close(stopped)
+	}()
+	time.Sleep(50 * time.Millisecond)
+	select {
+	case <-stopped:
+		t.Error("stopped with a call under way")
+	default:
+	}
+	close(s.blocked)
+	if xid, _ := replyTo(t, conn); xid != 5 {
+		t.Errorf("reply to %d", xid)
+	}
+	<-stopped
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the connection: %v, want the end", err)
+	}
+	if _, err := net.Dial("tcp", s.addr); err == nil {
+		t.Error("still accepting")
+	}
+	eventually(t, "goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// FuzzServer sends anything to a live server, which must go on.
+func FuzzServer(f *testing.F) {
+	f.Add(record(1, procEcho, 1, 2))
+	f.Add(record(1, procCount))
+	f.Add(append(record(1, procPanic), record(2, procLarge)...))
+	f.Add([]byte{0, 0, 0, 1, 0, 0x80, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		s := startServer(t, func(l *limits) { l.record = 100 * time.Millisecond })
+		close(s.blocked)
+		conn := s.connect()
+		if _, err := conn.Write(sent); err != nil {
+			t.Skip("the server was faster")
+		}
+		if _, err := s.dial().Call(t.Context(), testProg, testVers, procNull, nil); err != nil {
+			t.Errorf("after %x: %v", sent, err)
+		}
+	})
+}
