@@ -6,7 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"time"
 )
+
+// unexportWarning is how long ending an export may take unnoticed: longer than
+// any call should.
+const unexportWarning = 10 * time.Second
 
 // Delete ends a volume: no client reaches it any more, and its files are
 // removed in the background, also after a restart. ErrNotFound where there is
@@ -22,7 +27,11 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 		return err
 	}
 
+	slow := time.AfterFunc(unexportWarning, func() {
+		s.log.Warn("volume: can't be deleted yet, calls of clients are under way in it", "volume", name)
+	})
 	s.exports.Unexport(v)
+	slow.Stop()
 	trashed := path.Join(trashDir, v.trashName()+".json")
 	// A call that failed halfway may have moved the record already.
 	if err := s.root.Rename(recordFile(name), trashed); err != nil && !errors.Is(err, os.ErrNotExist) {

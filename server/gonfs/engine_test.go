@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
+	"github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/nfstest"
 )
 
@@ -95,4 +97,44 @@ func TestConformance(t *testing.T) {
 			i.start(t)
 		},
 	})
+}
+
+// A volume in which calls have failed can still be ended: the library does not
+// close a file that it could not write to.
+func TestFailedCallsEndToo(t *testing.T) {
+	i, _ := newInstance(t)
+	c, err := nfstest.Dial(t.Context(), i.addr, i.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	root, err := c.Mount(t.Context(), "/volume")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := c.Create(t.Context(), nfs3.CreateArgs{Where: nfs3.DirOpArgs{Dir: root.Handle, Name: []byte("file")}})
+	if err != nil || made.Status != nfs3.OK {
+		t.Fatal(made.Status, err)
+	}
+	// Past where any file ends: the seek, the write or the truncate fails.
+	for _, offset := range []uint64{1<<63 + 1, 1<<63 - 1} {
+		res, err := c.Write(t.Context(), made.Object, offset, nfs3.FileSync, []byte("data"))
+		if err == nil && res.Status == nfs3.OK {
+			t.Errorf("WRITE at %d succeeded", offset)
+		}
+		set, err := c.Setattr(t.Context(), nfs3.SetattrArgs{Object: made.Object, Attr: nfs3.Sattr{Size: nfs3.SetUint64{Set: true, Value: offset}}})
+		if err == nil && set.Status == nfs3.OK {
+			t.Errorf("SETATTR of size %d succeeded", offset)
+		}
+	}
+	ended := make(chan struct{})
+	go func() {
+		i.table.Remove(1)
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the export does not end")
+	}
 }

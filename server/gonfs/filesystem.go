@@ -181,12 +181,16 @@ func (f *filesystem) Create(name string) (billy.File, error) {
 
 // OpenFile opens a regular file.
 func (f *filesystem) OpenFile(name string, flags int, mode os.FileMode) (billy.File, error) {
+	if flags == os.O_WRONLY|os.O_EXCL { // as the library opens a file to set its size
+		return &resizer{fs: f, name: name}, nil
+	}
+	return f.openFile(name, flags, mode)
+}
+
+func (f *filesystem) openFile(name string, flags int, mode os.FileMode) (*file, error) {
 	p, err := f.place(name)
 	if err != nil {
 		return nil, err
-	}
-	if flags&os.O_CREATE == 0 {
-		flags &^= os.O_EXCL // the library sets it in SETATTR of the size
 	}
 	opened, err := p.OpenFile(p.name, flags, mode)
 	if err != nil {
@@ -337,20 +341,69 @@ func (f *filesystem) Chroot(string) (billy.Filesystem, error) { return nil, bill
 // Root is the volume's export path.
 func (f *filesystem) Root() string { return f.volume.Path }
 
+// resizer is a file that the library wants to give a size. The library may
+// forget to close it, so it is open within Truncate alone; no other method of
+// billy.File is called.
+type resizer struct {
+	billy.File
+	fs   *filesystem
+	name string
+}
+
+// Truncate sets the size.
+func (r *resizer) Truncate(size int64) error {
+	opened, err := r.fs.openFile(r.name, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(opened.Truncate(size), opened.Close())
+}
+
+// Close has nothing to do.
+func (r *resizer) Close() error { return nil }
+
 // file is an open file. Its place stays open with it, so that the export does
 // not end under it.
+//
+// The library forgets to close a file when one of its operations fails, so a
+// file that fails closes itself.
 type file struct {
 	*os.File
 	place    *place
 	location string
 	write    bool
+	closed   bool
 }
 
 // Name is a path for the file system's own methods.
 func (f *file) Name() string { return f.location }
 
-// Close brings what was written to the disk: the library has promised it.
+// Write writes at the position that Seek has set.
+func (f *file) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p)
+	return n, f.closeAfter(err)
+}
+
+// Seek sets the position.
+func (f *file) Seek(offset int64, whence int) (int64, error) {
+	n, err := f.File.Seek(offset, whence)
+	return n, f.closeAfter(err)
+}
+
+func (f *file) closeAfter(err error) error {
+	if err != nil {
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
+// Close brings what was written to the disk: the library has promised it. The
+// library calls it from the goroutine that used the file, if it does.
 func (f *file) Close() error {
+	if f.closed {
+		return nil
+	}
+	f.closed = true
 	var err error
 	if f.write {
 		err = f.Sync()
