@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/mount3"
@@ -15,6 +16,9 @@ import (
 // workers is how many calls act on the disk at a time. More than there are
 // processors: most wait for a sync.
 const workers = 64
+
+// closeTimeout is how long the end waits for calls that act on the disk.
+const closeTimeout = time.Second
 
 // native is podnas's own engine: the RPC server with the programs NFS and MOUNT.
 type native struct {
@@ -39,8 +43,16 @@ func newNative(table *export.Table, key *export.Key, log *slog.Logger) (*native,
 // Serve answers the clients of l until ctx ends. It can be called once.
 func (n *native) Serve(ctx context.Context, l net.Listener) error {
 	err := n.rpc.Serve(ctx, l)
-	n.workers.Close()
-	n.opener.Close()
+	closed := make(chan struct{})
+	go func() {
+		n.workers.Close()
+		n.opener.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(closeTimeout): // a call that hangs on the disk ends with the process
+	}
 	return err
 }
 

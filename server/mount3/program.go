@@ -129,8 +129,7 @@ func (s *service) dump(c *oncrpc.Call) {
 		res.Mounts = append(res.Mounts, Mount{Hostname: []byte(m.client.String()), Directory: []byte(m.path)})
 	}
 	s.mu.Unlock()
-	c.Reply = res.Append(c.Reply)
-	c.Finish(oncrpc.Success)
+	reply(c, res.Append(nil))
 }
 
 func (s *service) export(c *oncrpc.Call) {
@@ -138,6 +137,19 @@ func (s *service) export(c *oncrpc.Call) {
 	for _, name := range s.exports.List() {
 		res.Exports = append(res.Exports, Export{Directory: []byte(name)})
 	}
-	c.Reply = res.Append(c.Reply)
+	reply(c, res.Append(nil))
+}
+
+// listMax is the longest list that is sent, in bytes: a record of 1 MiB holds it.
+const listMax = 1 << 20
+
+// reply sends a list.
+func reply(c *oncrpc.Call, results []byte) {
+	if len(results) > listMax {
+		c.Finish(oncrpc.SystemErr) // some ten thousand volumes; nobody needs the list to mount
+		return
+	}
+	c.Reserve(len(results))
+	c.Reply = append(c.Reply, results...)
 	c.Finish(oncrpc.Success)
 }

@@ -1,62 +1,58 @@
 package oncrpc
 
-// Sizes of buffers: a call or reply without data, one with a few pages, and the
-// largest.
-const (
-	smallBuffer  = 2 << 10
-	mediumBuffer = 64<<10 + 1<<10
-	largeBuffer  = recordMax + replyHead + 4
-)
+// bufferSizes are the classes of buffers: a call or reply without data, and with
+// 4 KiB, 64 KiB, 256 KiB and 1 MiB of it, and what stands around the data.
+var bufferSizes = [...]int{1 << 10, 5 << 10, 66 << 10, 260 << 10, recordMax + replyHead} //nolint:gochecknoglobals // a constant, if Go had such
 
 // buffers is a bounded free list. A sync.Pool would hand large buffers to the
 // garbage collector just when there is much to do.
 type buffers struct {
-	small, medium, large chan []byte
+	lists [len(bufferSizes)]chan []byte
 }
+
+// keptBytes is how much memory each class keeps.
+const keptBytes = 8 << 20
 
 func newBuffers() *buffers {
-	return &buffers{
-		small:  make(chan []byte, 1024), // 2 MiB
-		medium: make(chan []byte, 64),   // 4 MiB
-		large:  make(chan []byte, 16),   // 16 MiB
+	b := &buffers{}
+	for class, size := range bufferSizes {
+		b.lists[class] = make(chan []byte, keptBytes/size)
 	}
+	return b
 }
 
-func (b *buffers) list(size int) (chan []byte, int) {
-	switch {
-	case size <= smallBuffer:
-		return b.small, smallBuffer
-	case size <= mediumBuffer:
-		return b.medium, mediumBuffer
-	default:
-		return b.large, largeBuffer
-	}
-}
-
-// get returns a buffer of at least that capacity.
-func (b *buffers) get(size int) []byte {
-	list, capacity := b.list(size)
-	select {
-	case buf := <-list:
-		if cap(buf) >= size {
-			return buf[:0]
+// class finds the smallest class that has room for size bytes.
+func class(size int) int {
+	for class, capacity := range bufferSizes {
+		if size <= capacity {
+			return class
 		}
-	default:
 	}
-	return make([]byte, 0, max(size, capacity))
+	return len(bufferSizes) - 1
+}
+
+// get returns a buffer for up to size bytes.
+func (b *buffers) get(size int) []byte {
+	class := class(size)
+	select {
+	case buf := <-b.lists[class]:
+		return buf[:0]
+	default:
+		return make([]byte, 0, max(size, bufferSizes[class]))
+	}
 }
 
 // put takes a buffer back. One that was grown to another size is let go.
 func (b *buffers) put(buf []byte) {
-	if cap(buf) == 0 {
-		return
-	}
-	list, capacity := b.list(cap(buf))
-	if cap(buf) != capacity {
+	class := class(cap(buf))
+	if cap(buf) != bufferSizes[class] {
 		return
 	}
 	select {
-	case list <- buf[:0]:
+	case b.lists[class] <- buf:
 	default:
 	}
 }
+
+// taken is how much memory get takes for size bytes.
+func taken(size int) int64 { return int64(max(size, bufferSizes[class(size)])) }

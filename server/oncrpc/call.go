@@ -1,7 +1,6 @@
 package oncrpc
 
 import (
-	"context"
 	"encoding/binary"
 	"net/netip"
 	"runtime/debug"
@@ -28,7 +27,7 @@ type Call struct {
 	proc    *Procedure
 	record  []byte // from the free list
 	memory  []byte // of Reply, from the free list
-	charged int64  // bytes taken from the budgets
+	charged int64  // bytes taken from the budget
 	later   bool
 	ended   atomic.Bool
 	replay  *replay // to be told the results, nil: nobody asks
@@ -45,7 +44,8 @@ func (c *Call) Reserve(n int) {
 	if cap(c.Reply) >= need {
 		return
 	}
-	c.conn.charge(c, int64(need))
+	need = min(need, bufferSizes[len(bufferSizes)-1])
+	c.conn.charge(c, taken(need))
 	c.conn.server.buffers.put(c.memory)
 	c.memory = c.conn.server.buffers.get(need)
 	c.Reply = c.memory[:replyHead]
@@ -105,27 +105,19 @@ func (c *Call) reject(h *ReplyHeader) {
 	c.conn.send(c)
 }
 
-// charge takes n bytes for a call from the budgets, and waits while there are
+// charge takes n bytes for a call from the budget, and waits while there are
 // none. It runs on the connection's goroutine.
 func (c *conn) charge(call *Call, n int64) {
-	// One call alone is always let through.
-	n = min(n, c.server.limits.connBytes-call.charged, c.server.limits.totalBytes-call.charged)
-	ctx := context.Background()
-	if !c.bytes.TryAcquire(n) {
-		c.flush()                   // what waits for this goroutine must not wait for more
-		_ = c.bytes.Acquire(ctx, n) // never fails
-	}
-	if !c.server.bytes.TryAcquire(n) {
-		c.flush()
-		_ = c.server.bytes.Acquire(ctx, n) // never fails
+	if !c.server.budget.tryTake(&c.held, n) {
+		c.flush() // what waits for this goroutine must not wait for more
+		c.server.budget.take(&c.held, n)
 	}
 	call.charged += n
 }
 
 // release gives back what a call has taken, after its reply is written.
 func (c *conn) release(call *Call) {
-	c.bytes.Release(call.charged)
-	c.server.bytes.Release(call.charged)
+	c.server.budget.give(&c.held, call.charged)
 	c.server.buffers.put(call.record)
 	c.server.buffers.put(call.memory)
 	c.calls.Release(1)

@@ -19,22 +19,34 @@ import (
 	"github.com/podnas/podnas/server/xdr"
 )
 
-// readAhead is how much is read at once: a batch of small calls.
-const readAhead = 64 << 10
+const (
+	// readAhead is how much is read at once: a batch of small calls.
+	readAhead = 64 << 10
+	// outMax is how much the reading goroutine lets replies add up before it
+	// writes them.
+	outMax = 256 << 10
+	// lingerTimeout is how long an ended connection waits for the client to end
+	// its side.
+	lingerTimeout = 200 * time.Millisecond
+)
 
-// conn is a client's connection. One goroutine reads and decodes calls; replies
-// are written by whoever finishes a call when nobody is writing. The replies to
-// calls that are answered while more calls are at hand leave in one write.
+// conn is a client's connection. One goroutine reads and decodes calls, and
+// writes the replies to those that it answers itself: all that were at hand leave
+// in one write. Another writes the replies to calls that were answered elsewhere,
+// so that a client who does not read its replies blocks nobody else.
 type conn struct {
 	net.Conn
 	server *Server
 	client netip.AddrPort
 	in     *bufio.Reader
-	bytes  *semaphore.Weighted // in flight
 	calls  *semaphore.Weighted // in flight
+	held   int64               // of the budget; guarded by it
+	wake   chan struct{}       // tells the writing goroutine that there are replies
+	done   chan struct{}       // closed when there will be none
 
 	mu      sync.Mutex
 	out     []*Call // finished, to be written
+	outSize int     // bytes in out
 	writing bool    // somebody is
 	broken  bool    // a write has failed, nothing more is written
 }
@@ -44,11 +56,12 @@ func newConn(s *Server, nc net.Conn) *conn {
 		Conn:   nc,
 		server: s,
 		in:     bufio.NewReaderSize(nc, readAhead),
-		bytes:  semaphore.NewWeighted(s.limits.connBytes),
 		calls:  semaphore.NewWeighted(s.limits.connCalls),
+		wake:   make(chan struct{}, 1),
+		done:   make(chan struct{}),
 	}
 	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
-		c.client = a.AddrPort()
+		c.client = netip.AddrPortFrom(a.AddrPort().Addr().Unmap(), uint16(a.Port))
 	}
 	return c
 }
@@ -62,14 +75,32 @@ func (c *conn) stopReading() {
 // serve reads calls until the client is gone or the server stops, and closes the
 // connection when all are answered.
 func (c *conn) serve() {
-	defer c.Close()
+	go c.writeLater()
+	defer close(c.done)
 	err := c.read()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		c.server.log.Info("rpc: connection ended", "client", c.client, "err", err)
 	}
 	c.flush()
-	// Every place taken: no call is in flight.
-	_ = c.calls.Acquire(context.Background(), c.server.limits.connCalls) // never fails
+	// Every place taken: no call is in flight. After shutdown there is an end to
+	// waiting.
+	if err := c.calls.Acquire(c.server.drained, c.server.limits.connCalls); err != nil {
+		c.server.log.Warn("rpc: stopped with calls under way", "client", c.client)
+		_ = c.Close()
+		return
+	}
+	c.end()
+}
+
+// end closes a connection whose replies are all written. What the client has sent
+// and nobody has read would turn the close into a reset, and cost it the last
+// replies.
+func (c *conn) end() {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
+		_ = tcp.SetReadDeadline(time.Now().Add(lingerTimeout))
+		_, _ = io.Copy(io.Discard, tcp) // until the client closes its side
+	}
+	_ = c.Close() // all is written
 }
 
 // read answers calls until there is an error.
@@ -84,7 +115,8 @@ func (c *conn) read() error {
 			c.release(call)
 			return err
 		}
-		call.memory = c.server.buffers.get(smallBuffer)
+		c.charge(call, taken(replyHead))
+		call.memory = c.server.buffers.get(replyHead)
 		call.Reply = call.memory[:replyHead]
 		if err := c.dispatch(call); err != nil {
 			c.release(call)
@@ -95,23 +127,27 @@ func (c *conn) read() error {
 
 // readRecord reads a record and joins its fragments.
 func (c *conn) readRecord(call *Call) error {
-	c.server.deadline(c, c.server.limits.idle)
+	if !c.server.deadline(c.SetReadDeadline, c.server.limits.idle) {
+		return io.EOF
+	}
 	for n := range maxFragments {
 		var mark [4]byte
 		if err := c.readFull(mark[:]); err != nil {
 			return err
 		}
 		if n == 0 {
-			c.server.deadline(c, c.server.limits.record)
+			c.server.deadline(c.SetReadDeadline, c.server.limits.record)
 		}
 		v := binary.BigEndian.Uint32(mark[:])
 		size := int(v &^ lastFragment)
 		if size > recordMax-len(call.record) {
 			return fmt.Errorf("%w: larger than %d bytes", ErrRecord, recordMax)
 		}
-		c.charge(call, int64(size))
 		if n == 0 {
+			c.charge(call, taken(size))
 			call.record = c.server.buffers.get(size)
+		} else if more := len(call.record) + size - cap(call.record); more > 0 {
+			c.charge(call, int64(more))
 		}
 		at := len(call.record)
 		call.record = slices.Grow(call.record, size)[:at+size]
@@ -188,14 +224,34 @@ func (c *Call) authenticate(proc *Procedure) AuthStat {
 	return AuthOK
 }
 
-// send puts a reply out, and writes it unless it is left to the goroutine that
-// reads.
+// send puts a reply out. It is written by the goroutine that reads, before that
+// waits, or if the call was answered elsewhere, by the one that writes.
 func (c *conn) send(call *Call) {
 	c.mu.Lock()
 	c.out = append(c.out, call)
+	c.outSize += len(call.Reply)
+	full := c.outSize > outMax
 	c.mu.Unlock()
-	if call.later {
+	switch {
+	case call.later:
+		select {
+		case c.wake <- struct{}{}:
+		default: // it is told already
+		}
+	case full:
 		c.flush()
+	}
+}
+
+// writeLater writes the replies to calls that are answered elsewhere.
+func (c *conn) writeLater() {
+	for {
+		select {
+		case <-c.wake:
+			c.flush()
+		case <-c.done:
+			return
+		}
 	}
 }
 
@@ -210,7 +266,7 @@ func (c *conn) flush() {
 	c.writing = true
 	for len(c.out) > 0 {
 		batch := c.out
-		c.out = nil
+		c.out, c.outSize = nil, 0
 		broken := c.broken
 		c.mu.Unlock()
 		if !broken {
@@ -227,11 +283,7 @@ func (c *conn) flush() {
 
 // write writes a batch of replies. After an error the connection is of no use.
 func (c *conn) write(batch []*Call) error {
-	c.server.mu.Lock()
-	if !c.server.down {
-		_ = c.SetWriteDeadline(time.Now().Add(c.server.limits.write)) // a closed connection fails at the write
-	}
-	c.server.mu.Unlock()
+	c.server.deadline(c.SetWriteDeadline, c.server.limits.write)
 	var err error
 	if len(batch) == 1 {
 		_, err = c.Write(batch[0].Reply)

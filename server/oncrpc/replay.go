@@ -8,35 +8,45 @@ import (
 )
 
 const (
-	// replaysMax bounds the replies that are remembered. A client repeats a
-	// call when its connection breaks, so what counts is what all clients have
-	// in flight.
-	replaysMax = 8192
+	// replaysPerClient is how many calls of a client are remembered. It repeats
+	// those that it had in flight when its connection broke, 128 at most for
+	// Linux, and has made no more since.
+	replaysPerClient = 1024
+	// replayClients bounds the clients that are remembered.
+	replayClients = 1024
 	// replayMax bounds one reply, in bytes; those that count are smaller.
 	replayMax = 1 << 10
 )
 
-// replays remembers replies to calls that must not be done twice. A call is
-// known by its client's address (not its port: it comes again over a new
-// connection), its xid and procedure, and a checksum of its arguments.
+// replays remembers replies to calls that must not be done twice. A client is
+// known by its address (not its port: it comes again over a new connection), and
+// a call by its xid, procedure, caller, and a checksum of its arguments.
 type replays struct {
 	seed maphash.Seed
 
-	mu    sync.Mutex
+	mu      sync.Mutex
+	clients map[netip.Addr]*clientReplays
+	used    list.List // of *clientReplays, the longest unused first
+}
+
+type clientReplays struct {
+	addr  netip.Addr
+	elem  *list.Element
 	calls map[replayKey]*replay
-	order list.List // of *replay, the oldest first
+	done  list.List // of *replay that are answered, the oldest first
+	open  int       // those that are not
 }
 
 type replayKey struct {
-	client          netip.Addr
 	xid, prog, proc uint32
+	uid, gid        uint32
 	sum             uint64
 }
 
 // replay is a call that was seen, and its reply once there is one.
 type replay struct {
 	key     replayKey
-	elem    *list.Element
+	client  *clientReplays
 	done    bool
 	stat    AcceptStat
 	results []byte
@@ -44,29 +54,26 @@ type replay struct {
 }
 
 func newReplays() *replays {
-	return &replays{seed: maphash.MakeSeed(), calls: map[replayKey]*replay{}}
+	return &replays{seed: maphash.MakeSeed(), clients: map[netip.Addr]*clientReplays{}}
 }
 
 // begin looks a call up. It is true if the call is to be done; else it was
 // answered, or will be when the first is.
 func (r *replays) begin(call *Call) bool {
-	args := call.record[len(call.record)-call.Args.Len():]
 	key := replayKey{
-		client: call.Client.Addr(),
-		xid:    call.Header.XID, prog: call.Header.Prog, proc: call.Header.Proc,
-		sum: maphash.Bytes(r.seed, args),
+		xid: call.Header.XID, prog: call.Header.Prog, proc: call.Header.Proc,
+		uid: call.Cred.UID, gid: call.Cred.GID,
+		sum: maphash.Bytes(r.seed, call.record[len(call.record)-call.Args.Len():]),
 	}
 	r.mu.Lock()
-	seen, ok := r.calls[key]
+	client := r.client(call.Client.Addr())
+	seen, ok := client.calls[key]
 	answered := ok && seen.done
 	switch {
 	case !ok:
-		call.replay = &replay{key: key}
-		call.replay.elem = r.order.PushBack(call.replay)
-		r.calls[key] = call.replay
-		for len(r.calls) > replaysMax {
-			r.forget(r.order.Front().Value.(*replay))
-		}
+		call.replay = &replay{key: key, client: client}
+		client.calls[key] = call.replay
+		client.open++
 	case !answered:
 		call.Later()
 		seen.waiting = append(seen.waiting, call)
@@ -78,21 +85,43 @@ func (r *replays) begin(call *Call) bool {
 	return !ok
 }
 
-// forget drops a call. The caller holds r.mu.
-func (r *replays) forget(seen *replay) {
-	r.order.Remove(seen.elem)
-	delete(r.calls, seen.key)
+// client finds what is remembered of a client. The caller holds r.mu.
+func (r *replays) client(addr netip.Addr) *clientReplays {
+	c := r.clients[addr]
+	if c != nil {
+		r.used.MoveToBack(c.elem)
+		return c
+	}
+	if len(r.clients) >= replayClients {
+		for e := r.used.Front(); e != nil; e = e.Next() {
+			if old := e.Value.(*clientReplays); old.open == 0 {
+				r.used.Remove(e)
+				delete(r.clients, old.addr)
+				break
+			}
+		}
+	}
+	c = &clientReplays{addr: addr, calls: map[replayKey]*replay{}}
+	c.elem = r.used.PushBack(c)
+	r.clients[addr] = c
+	return c
 }
 
 // finish keeps the reply and answers who waits for it.
 func (r *replays) finish(seen *replay, stat AcceptStat, results []byte) {
 	r.mu.Lock()
+	c := seen.client
+	c.open--
 	waiting := seen.waiting
 	seen.waiting = nil
-	seen.stat, seen.results = stat, append([]byte(nil), results...)
-	seen.done = true
-	if len(results) > replayMax && r.calls[seen.key] == seen {
-		r.forget(seen)
+	seen.done, seen.stat, seen.results = true, stat, append([]byte(nil), results...)
+	if len(results) > replayMax {
+		delete(c.calls, seen.key)
+	} else {
+		c.done.PushBack(seen)
+	}
+	for c.done.Len() > replaysPerClient {
+		delete(c.calls, c.done.Remove(c.done.Front()).(*replay).key)
 	}
 	r.mu.Unlock()
 	for _, call := range waiting {

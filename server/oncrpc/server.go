@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -27,7 +25,7 @@ type limits struct {
 	conns      int           // connections
 	connCalls  int64         // calls of one connection in flight
 	connBytes  int64         // of its calls and reserved replies in flight
-	totalBytes int64         // of all connections'
+	totalBytes int64         // of all connections', see budget
 	idle       time.Duration // without a call
 	record     time.Duration // from the start of a call to its end
 	write      time.Duration // of replies
@@ -39,7 +37,7 @@ func defaultLimits() limits {
 		conns:      4096,             // more than the nodes of any cluster that one pod serves
 		connCalls:  256,              // Linux clients have up to 128 by themselves
 		connBytes:  16 << 20,         // a client's usual depth of 1 MiB writes
-		totalBytes: 256 << 20,        // 16 such clients
+		totalBytes: 256 << 20,        // two such clients at full depth, many at less
 		idle:       10 * time.Minute, // a client connects again by itself
 		record:     30 * time.Second, // half a record, then nothing: that client is gone
 		write:      30 * time.Second, // a client that does not read its replies
@@ -77,9 +75,12 @@ type Server struct {
 	programs []Program
 	log      *slog.Logger
 	limits   limits
-	bytes    *semaphore.Weighted // in flight
+	budget   *budget
 	buffers  *buffers
 	replays  *replays
+	// drained ends when the calls under way have had their time after shutdown.
+	drained context.Context
+	drain   context.CancelFunc
 
 	mu    sync.Mutex
 	conns map[*conn]bool
@@ -96,11 +97,14 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 }
 
 func newServer(cfg ServerConfig, limits limits) *Server {
+	drained, drain := context.WithCancel(context.Background())
 	return &Server{
 		programs: slices.Clone(cfg.Programs),
 		log:      cfg.Log,
 		limits:   limits,
-		bytes:    semaphore.NewWeighted(limits.totalBytes),
+		drained:  drained,
+		drain:    drain,
+		budget:   newBudget(limits.totalBytes, limits.connBytes),
 		buffers:  newBuffers(),
 		replays:  newReplays(),
 		conns:    map[*conn]bool{},
@@ -115,6 +119,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	err := s.accept(l)
 	s.shutdown(l)
 	s.open.Wait()
+	s.drain()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -170,18 +175,22 @@ func (s *Server) shutdown(l net.Listener) {
 		return
 	}
 	s.down = true
+	time.AfterFunc(drainTimeout, s.drain)
 	for c := range s.conns {
 		c.stopReading()
 	}
 }
 
-// deadline sets a connection's read deadline, unless shutdown has.
-func (s *Server) deadline(c *conn, after time.Duration) {
+// deadline sets one of a connection's deadlines. It is false after shutdown,
+// which has set them.
+func (s *Server) deadline(set func(time.Time) error, after time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.down {
-		_ = c.SetReadDeadline(time.Now().Add(after)) // a closed connection fails at the read
+	if s.down {
+		return false
 	}
+	_ = set(time.Now().Add(after)) // a closed connection fails at its use
+	return true
 }
 
 // procedure finds what a call is for. The procedure is nil if the reply says

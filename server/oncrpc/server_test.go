@@ -449,12 +449,12 @@ func TestServerReplays(t *testing.T) {
 func TestReplaysAreBounded(t *testing.T) {
 	s := startServer(t, nil)
 	c := s.dial()
-	for range replaysMax + 100 {
+	for range replaysPerClient + 100 {
 		if _, err := c.Call(t.Context(), testProg, testVers, procCount, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := s.counted.Load(); n != replaysMax+100 {
+	if n := s.counted.Load(); n != replaysPerClient+100 {
 		t.Errorf("%d calls were done", n)
 	}
 }
