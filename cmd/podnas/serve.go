@@ -61,7 +61,7 @@ func newServeCommand() *cobra.Command {
 	f.StringVar(&cfg.root, "root", "/export", "directory of the disk that holds the volumes")
 	f.StringVar(&cfg.listen, "listen", ":2049", "address that NFS and MOUNT are served on, TCP")
 	f.StringVar(&cfg.http, "http", ":8080", "address of the probes /healthz and /readyz")
-	f.StringVar(&cfg.engine, "engine", server.EngineGoNFS, "NFS engine: native, go-nfs, or auto: native where it can run")
+	f.StringVar(&cfg.engine, "engine", server.EngineAuto, "NFS engine: native, go-nfs (fewer rights, with limits), or auto: native where it can run")
 	f.StringVar(&cfg.quota, "quota", string(quota.Auto), "how sizes are enforced: auto, xfs (project quotas, refuse to start without) or off")
 	f.StringVar(&cfg.provisioner, "provisioner", provisioner.DefaultName, "name that StorageClasses call this provisioner by")
 	f.StringVar(&cfg.serverAddress, "server-address", "", "IP address that volumes are mounted from, where there is no Service")
