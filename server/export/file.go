@@ -97,9 +97,21 @@ func (f *File) openAt(name string, flags int, mode uint32, resolve uint64) (*Fil
 // never into what is mounted.
 const within = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS
 
-// Lookup opens what has a name in the directory. What is mounted there is not
+// component refuses a name that the kernel would take for a path. Whoever calls
+// has checked it; a mistake there must not reach the disk.
+func component(name string) error {
+	if !ValidName(name) {
+		return unix.EINVAL
+	}
+	return nil
+}
+
+// Lookup opens what has a name in the directory, "." for itself. What is mounted there is not
 // entered: EACCES.
 func (f *File) Lookup(name string) (*File, error) {
+	if name != "." && !ValidName(name) {
+		return nil, unix.EINVAL
+	}
 	child, err := f.openAt(name, unix.O_PATH|unix.O_NOFOLLOW, 0, within)
 	if errors.Is(err, unix.EXDEV) {
 		return nil, unix.EACCES
@@ -123,11 +135,17 @@ func (f *File) Readlink() ([]byte, error) {
 
 // Create makes a regular file.
 func (f *File) Create(name string, mode uint32) (*File, error) {
+	if err := component(name); err != nil {
+		return nil, err
+	}
 	return f.openAt(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, within)
 }
 
 // Mkdir makes a directory.
 func (f *File) Mkdir(name string, mode uint32) (*File, error) {
+	if err := component(name); err != nil {
+		return nil, err
+	}
 	if err := unix.Mkdirat(f.fd, name, mode); err != nil {
 		return nil, err
 	}
@@ -136,6 +154,9 @@ func (f *File) Mkdir(name string, mode uint32) (*File, error) {
 
 // Symlink makes a symbolic link.
 func (f *File) Symlink(target, name string) (*File, error) {
+	if err := component(name); err != nil {
+		return nil, err
+	}
 	if err := unix.Symlinkat(target, f.fd, name); err != nil {
 		return nil, err
 	}
@@ -153,6 +174,9 @@ const (
 // Mknod makes a fifo, a socket or a device. EPERM for a device, unless the
 // thread is root and has CAP_MKNOD.
 func (f *File) Mknod(name string, fileType, mode, major, minor uint32) (*File, error) {
+	if err := component(name); err != nil {
+		return nil, err
+	}
 	if err := unix.Mknodat(f.fd, name, fileType|mode, int(unix.Mkdev(major, minor))); err != nil {
 		return nil, err
 	}
@@ -161,6 +185,9 @@ func (f *File) Mknod(name string, fileType, mode, major, minor uint32) (*File, e
 
 // Link gives the file another name. EXDEV into another volume.
 func (f *File) Link(dir *File, name string) error {
+	if err := component(name); err != nil {
+		return err
+	}
 	if f.Volume != dir.Volume {
 		return unix.EXDEV
 	}
@@ -170,6 +197,9 @@ func (f *File) Link(dir *File, name string) error {
 
 // Remove removes a name that is no directory.
 func (f *File) Remove(name string) error {
+	if err := component(name); err != nil {
+		return err
+	}
 	victim := f.victim(name)
 	if err := unix.Unlinkat(f.fd, name, 0); err != nil {
 		return err
@@ -179,13 +209,21 @@ func (f *File) Remove(name string) error {
 }
 
 // Rmdir removes an empty directory.
-func (f *File) Rmdir(name string) error { return unix.Unlinkat(f.fd, name, unix.AT_REMOVEDIR) }
+func (f *File) Rmdir(name string) error {
+	if err := component(name); err != nil {
+		return err
+	}
+	return unix.Unlinkat(f.fd, name, unix.AT_REMOVEDIR)
+}
 
 // Rename moves a name to another, and replaces what has that as rename(2) does.
 // EXDEV into another volume.
 func (f *File) Rename(name string, to *File, newName string) error {
 	if f.Volume != to.Volume {
 		return unix.EXDEV
+	}
+	if err := errors.Join(component(name), component(newName)); err != nil {
+		return unix.EINVAL
 	}
 	victim := to.victim(newName)
 	if err := unix.Renameat(f.fd, name, to.fd, newName); err != nil {

@@ -348,3 +348,39 @@ func TestListing(t *testing.T) {
 		t.Errorf("%d entries, want %d", len(seen), len(want))
 	}
 }
+
+// A name that the kernel would take for a path is refused here too, whatever a
+// caller has forgotten to check. The paths lead to a directory of the test.
+func TestFileTakesNamesOnly(t *testing.T) {
+	o, root, dir := openerAt(t)
+	outside := t.TempDir()
+	bait := filepath.Join(outside, "bait")
+	mustDo(t, os.WriteFile(bait, []byte("bait"), 0o644))
+	mustDo(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
+	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
+	top, err := o.OpenDir(root)
+	mustDo(t, err)
+	defer top.Close()
+	file, err := top.Lookup("file")
+	mustDo(t, err)
+	defer file.Close()
+	for _, name := range []string{bait, outside + "/new", "sub/new", "../new", "", "..", "new\x00"} {
+		_, lookup := top.Lookup(name)
+		_, create := top.Create(name, 0o644)
+		_, mkdir := top.Mkdir(name, 0o755)
+		_, symlink := top.Symlink("target", name)
+		_, mknod := top.Mknod(name, TypeFIFO, 0o644, 0, 0)
+		for call, err := range map[string]error{
+			"lookup": lookup, "create": create, "mkdir": mkdir, "symlink": symlink, "mknod": mknod,
+			"link": file.Link(top, name), "remove": top.Remove(name), "rmdir": top.Rmdir(name),
+			"rename from": top.Rename(name, top, "new"), "rename to": top.Rename("file", top, name),
+		} {
+			if !errors.Is(err, unix.EINVAL) {
+				t.Errorf("%s of %q: %v, want EINVAL", call, name, err)
+			}
+		}
+	}
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 1 {
+		t.Errorf("outside: %v, %v", entries, err)
+	}
+}
