@@ -78,6 +78,15 @@ func testIdentityFiles(e *env) {
 		} else {
 			e.refused("SETATTR of the size by another", status, nfs3.ErrAcces)
 		}
+		// What Linux sends for open(2) with O_TRUNC.
+		truncate := size(0)
+		truncate.Mtime.How = nfs3.SetToServerTime
+		if status := b.setattr(file, truncate); tt.write {
+			e.ok("SETATTR of the size and mtime", status)
+		} else {
+			e.refused("SETATTR of the size and mtime by another", status, nfs3.ErrAcces, nfs3.ErrPerm)
+		}
+		a.write(file, 0, []byte("content"))
 	}
 	// As a client may have the file open, its owner can read and write whatever
 	// the mode is now (RFC 1813 section 4.4).
