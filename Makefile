@@ -74,7 +74,7 @@ vm: ## a real kernel's NFS client and XFS quotas, under User-Mode Linux (root)
 .PHONY: cluster
 cluster: ## a real Kubernetes control plane, built on the first run
 	test/cluster/build.sh
-	go test -tags cluster -count=1 -timeout 20m ./test/cluster/...
+	go test -tags cluster -count=1 -timeout 20m -v ./test/cluster/...
 
 .PHONY: e2e
 e2e: image ## a whole cluster with a real node: apply, claim, write, restart, delete (root)

@@ -1,0 +1,68 @@
+#!/bin/bash
+# run.sh: the end-to-end test: a whole cluster, and in it what a user does.
+#
+# usage: run.sh [TEST-FLAGS...]     flags of a Go test binary, such as
+#                                   -test.run=TestName or -test.v=false
+#
+# Environment: PODNAS_IMAGE  the image archive to test (default: the one that
+#                            "make image" leaves in dist/)
+#              PODNAS_LOGS   an absolute path of a folder for all logs (default:
+#                            a temporary one, kept only if the test fails)
+#
+# It builds and fetches what the cluster needs (once; see ../cluster/build.sh,
+# setup.sh and ../vm/setup.sh) and then runs the Go test of this folder in a
+# network namespace of its own, where tap0 leads to the node. Nothing in it can
+# reach a real network, and everything started in it ends with it.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cannot() { echo "test/e2e/run.sh: $*" >&2; exit 2; }
+step() { echo "=== $*" >&2; }
+PATH=$PATH:/usr/sbin:/sbin
+
+[ "$(id -u)" = 0 ] || cannot "needs root, for the node's kernel and the network namespace"
+unshare --net --mount --pid --fork true || cannot "unshare is not allowed here (a container needs CAP_SYS_ADMIN for it)"
+[ -c /dev/net/tun ] || cannot "no /dev/net/tun here, and the node's network is a tap"
+if [ -z "${PODNAS_IMAGE:-}" ]; then
+	# Beside the archive of all architectures lie some of one each.
+	images=()
+	for archive in "$here"/../../dist/podnas-*.tar; do
+		case $archive in *-amd64.tar | *-arm64.tar | *'*'*) ;; *) images+=("$archive") ;; esac
+	done
+	[ ${#images[@]} = 1 ] || cannot "want one image archive in dist/, found ${#images[@]}: run 'make image' first, or set PODNAS_IMAGE"
+	PODNAS_IMAGE=${images[0]}
+fi
+[ -f "$PODNAS_IMAGE" ] || cannot "no image archive $PODNAS_IMAGE"
+
+step "the node's kernel and programs"
+"$here/../vm/setup.sh"
+"$here/setup.sh"
+step "Kubernetes"
+bin=$("$here/../cluster/build.sh")
+step "the test"
+work=$(mktemp -d "${TMPDIR:-/tmp}/podnas-e2e.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+(cd "$here" && go test -c -tags e2e -o "$work/e2e.test" .)
+
+logs=${PODNAS_LOGS:-$work/logs}
+mkdir -p "$logs" "$work/run"
+cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}
+export E2E_BIN=$bin E2E_NODE=$cache/node E2E_IMAGE=$PODNAS_IMAGE E2E_RUN=$work/run E2E_LOGS=$logs
+# In the background, so that a signal ends it: with unshare dies all it started.
+# shellcheck disable=SC2016 # the inner shell expands it
+unshare --net --mount --pid --fork --kill-child --mount-proc bash -euc '
+	ip link set lo up
+	ip tuntap add tap0 mode tap
+	ip addr add 10.9.0.1/24 dev tap0
+	ip link set tap0 up
+	cd "$1" && shift
+	exec "$@"
+' e2e "$here" "$work/e2e.test" -test.v -test.timeout=15m "$@" &
+trap 'kill -KILL $!; exit 1' INT TERM
+status=0
+wait $! || status=$?
+if [ $status != 0 ] && [ -z "${PODNAS_LOGS:-}" ]; then
+	kept=$(mktemp -d "${TMPDIR:-/tmp}/podnas-e2e-logs.XXXXXX")
+	cp -r "$logs/." "$kept"
+	echo "run.sh: all logs are in $kept" >&2
+fi
+exit $status
