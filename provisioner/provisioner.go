@@ -2,7 +2,7 @@
 // PersistentVolumes: Kubernetes on one side, the volume store on the other.
 //
 // A claim's way: the library's controller (controller.go), or a manifest in a
-// folder (package standalone in cmd), calls Provisioner.Provision; that checks
+// folder (package standalone), calls Provisioner.Provision; that checks
 // the claim and its StorageClass (claim.go), asks an Endpoint where clients
 // reach the server (endpoint.go, service.go), has the volume.Store make the
 // volume, and returns the PersistentVolume (pv.go).
