@@ -40,6 +40,7 @@ func TestAppliance(t *testing.T) {
 		{"podnas is deleted while a pod writes", deletePodnas},
 		{"quota", quota},
 		{"delete the claims", deleteClaims},
+		{"native engine", native},
 	}
 	for _, step := range steps {
 		begin := time.Now()
@@ -138,6 +139,52 @@ func deleteClaims(t *testing.T) {
 	}
 	kubectl(t, "delete", "pod", "writer", "reader", "small", "--timeout=60s")
 	kubectl(t, "delete", "pvc", "shared", "small", "--timeout=60s")
+	nothingLeft(t)
+}
+
+// native gives podnas the rights that its own engine needs, as
+// deploy/overlays/native does: then the user of a pod is who its files belong to.
+func native(t *testing.T) {
+	kubectl(t, "apply", "-k", deploy+"overlays/native")
+	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+	if log := kubectl(t, "-n", "podnas", "logs", "podnas-0"); !strings.Contains(log, "engine=native") {
+		t.Fatalf("podnas does not serve through the native engine:\n%s", log)
+	}
+	kubectl(t, "apply", "-f", "quota.yaml")
+	boundVolume(t, "small")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/small", "--timeout=120s")
+	somebody := func(script string) (string, error) {
+		return tryKubectl(t, "exec", "small", "-c", "somebody", "--", "sh", "-c", script)
+	}
+	root := func(script string) string {
+		return kubectl(t, "exec", "small", "-c", "root", "--", "sh", "-c", script)
+	}
+	if _, err := somebody("echo hello >/small/mine && ln /small/mine /small/link && sync /small/mine"); err != nil {
+		t.Fatal(err)
+	}
+	if got := root("stat -c '%u %g %h' /small/mine"); got != "1000 1000 2\n" {
+		t.Errorf("somebody's file has owner, group and links %q, want 1000 1000 2", got)
+	}
+	root("echo secret >/small/theirs && chmod 600 /small/theirs")
+	if out, err := somebody("cat /small/theirs"); err == nil {
+		t.Errorf("somebody reads root's file: %q", out)
+	}
+	uid := podUID(t, "podnas", "podnas-0")
+	kubectl(t, "-n", "podnas", "delete", "pod", "podnas-0")
+	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+	if podUID(t, "podnas", "podnas-0") == uid {
+		t.Fatal("podnas-0 is the same pod as before")
+	}
+	if got, err := somebody("cat /small/link"); err != nil || got != "hello\n" {
+		t.Errorf("after podnas was replaced: %q, %v", got, err)
+	}
+	kubectl(t, "delete", "pod", "small", "--timeout=60s")
+	kubectl(t, "delete", "pvc", "small", "--timeout=60s")
+	nothingLeft(t)
+}
+
+func nothingLeft(t *testing.T) {
+	t.Helper()
 	eventually(t, time.Minute, "the claims' volumes and folders are gone", func() bool {
 		list, err := cluster.client.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(list.Items) == 1 && len(diskFolders(t)) == 0 // the one is podnas's own disk
