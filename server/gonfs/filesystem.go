@@ -193,6 +193,9 @@ func (f *filesystem) openFile(name string, flags int, mode os.FileMode) (*file, 
 		return nil, err
 	}
 	opened, err := p.OpenFile(p.name, flags, mode)
+	if errors.Is(err, fs.ErrPermission) {
+		opened, err = p.openOwn(flags)
+	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -210,6 +213,29 @@ func (f *filesystem) openFile(name string, flags int, mode os.FileMode) (*file, 
 	file.location = join(location{path: p.path(), file: id}.elements())
 	f.tree.remember(id, p.path())
 	return file, nil
+}
+
+// openOwn opens a file whose mode keeps its owner out, which is this process's
+// user: as an ordinary user podnas has no right to pass modes. A client may have
+// made the file read-only and still have it open for writing, and NFS has no
+// open: the owner may always read and write.
+func (p *place) openOwn(flags int) (*os.File, error) {
+	attr, err := p.Lstat(p.name)
+	if err != nil {
+		return nil, err
+	}
+	mode := os.FileMode(attr.Mode) & os.ModePerm
+	if !attr.IsRegular() || attr.UID != uint32(os.Geteuid()) {
+		return nil, fs.ErrPermission
+	}
+	if err := p.Dir.Chmod(p.name, mode|0o600); err != nil {
+		return nil, err
+	}
+	opened, err := p.OpenFile(p.name, flags, 0)
+	if restored := p.Dir.Chmod(p.name, mode); restored != nil && err == nil {
+		return nil, errors.Join(restored, opened.Close())
+	}
+	return opened, err
 }
 
 // MkdirAll makes one directory; what it is in was checked by the library.
