@@ -5,6 +5,7 @@ package vm_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -20,7 +21,9 @@ type settings struct {
 	root   string // the backing disk; empty: a fresh folder on the XFS
 	listen string // empty: 127.0.0.1:20490
 	quota  string // empty: auto
+	engine string // empty: the one that this run is for
 	uid    uint32 // the user podnas runs as
+	nofile int    // the limit of open files; 0: as it is
 }
 
 // appliance is podnas over one root and one claims folder. It may be stopped and
@@ -30,6 +33,7 @@ type appliance struct {
 	root   string
 	claims string
 	uid    uint32
+	nofile int
 	args   []string
 	log    string    // the file that takes the output of every start
 	cmd    *exec.Cmd // the running podnas
@@ -57,16 +61,20 @@ func newAppliance(t *testing.T, s settings) *appliance {
 	if s.quota == "" {
 		s.quota = "auto"
 	}
+	if s.engine == "" {
+		s.engine = os.Getenv("ENGINE")
+	}
 	a := &appliance{
 		t:      t,
 		root:   s.root,
 		claims: filepath.Join(scratch, "claims"),
 		uid:    s.uid,
+		nofile: s.nofile,
 		log:    filepath.Join(scratch, "podnas.log"),
 	}
 	a.args = []string{
 		"serve", "--standalone", "--root", a.root, "--claims", a.claims,
-		"--listen", s.listen, "--http", probes, "--quota", s.quota,
+		"--listen", s.listen, "--http", probes, "--quota", s.quota, "--engine", s.engine,
 	}
 	if err := os.Mkdir(a.claims, 0o755); err != nil {
 		t.Fatal(err)
@@ -110,7 +118,11 @@ func (a *appliance) prepare() {
 		a.t.Fatal(err)
 	}
 	defer log.Close()
-	a.next = exec.Command("/bin/sh", append([]string{"-c", `read -r _; exec "$0" "$@"`, os.Getenv("PODNAS")}, a.args...)...)
+	script := `read -r _; exec "$0" "$@"`
+	if a.nofile != 0 {
+		script = fmt.Sprintf("ulimit -n %d; %s", a.nofile, script)
+	}
+	a.next = exec.Command("/bin/sh", append([]string{"-c", script, os.Getenv("PODNAS")}, a.args...)...)
 	a.next.Stdout, a.next.Stderr = log, log
 	a.next.Dir = "/"
 	if a.uid != 0 {

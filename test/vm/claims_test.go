@@ -55,6 +55,7 @@ func TestSeveralVolumes(t *testing.T) {
 // TestMountOptions: the class's mount options reach the PersistentVolume, after
 // those that every mount needs, and the mount.
 func TestMountOptions(t *testing.T) {
+	nativeOnly(t, "the engine has no part in it")
 	a := serve(t)
 	a.class("tuned", "Delete", "noatime", "rsize=65536")
 	a.claim("tuned", "tuned", "16Mi")
@@ -86,6 +87,7 @@ func TestMountOptions(t *testing.T) {
 // TestIPv6: a volume of a server with an IPv6 address mounts with the volume's
 // own options.
 func TestIPv6(t *testing.T) {
+	nativeOnly(t, "the engine has no part in it")
 	a := newAppliance(t, settings{listen: "[::1]:20490"})
 	a.start()
 	pv := a.volume("six", "32Mi")
@@ -103,6 +105,7 @@ func TestIPv6(t *testing.T) {
 // TestPrintedMountCommand runs the command that podnas prints for a volume, as
 // somebody who tries it in a shell does.
 func TestPrintedMountCommand(t *testing.T) {
+	nativeOnly(t, "the engine has no part in it")
 	for name, listen := range map[string]string{"IPv4": "127.0.0.1:20490", "IPv6": "[::1]:20490"} {
 		t.Run(name, func(t *testing.T) {
 			a := newAppliance(t, settings{listen: listen})
@@ -180,6 +183,7 @@ func TestDelete(t *testing.T) {
 // TestDeleteWhileDown: a claim that went while podnas was stopped is dealt with
 // at the next start, and so is a trash that was not empty yet.
 func TestDeleteWhileDown(t *testing.T) {
+	nativeOnly(t, "the engine has no part in it")
 	a := serve(t)
 	big, small := a.volume("big", "64Mi"), a.volume("small", "16Mi")
 	for i := range 3000 {
@@ -204,6 +208,7 @@ func TestDeleteWhileDown(t *testing.T) {
 
 // TestRetain: a class that retains leaves the data when its claim goes.
 func TestRetain(t *testing.T) {
+	nativeOnly(t, "the engine has no part in it")
 	a := serve(t)
 	a.class("kept", "Retain")
 	a.claim("kept", "kept", "32Mi")
@@ -235,6 +240,7 @@ func TestRetain(t *testing.T) {
 // TestTooLarge: a claim that the disk can't hold gets no volume, and the reason
 // with both numbers.
 func TestTooLarge(t *testing.T) {
+	nativeOnly(t, "the engine has no part in it")
 	a := serve(t)
 	a.class("standard", "Delete")
 	a.claim("huge", "standard", "500Gi")

@@ -103,7 +103,7 @@ func truncate(t *testing.T, dir, disk string) {
 }
 
 func sparse(t *testing.T, dir, disk string) {
-	const size = 64 << 20
+	const size = 16 << 20
 	name := filepath.Join(dir, "f")
 	f, err := os.Create(name)
 	if err != nil {
@@ -340,16 +340,12 @@ func symlink(t *testing.T, dir, disk string) {
 
 // manyEntries lists a directory that takes many READDIR replies.
 func manyEntries(t *testing.T, dir, disk string) {
-	const n = 2000
+	const n = 600
 	want := make(map[string]bool, n)
 	for i := range n {
 		name := fmt.Sprintf("a-name-of-some-length-%05d", i)
 		want[name] = true
-		f, err := os.Create(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Close(); err != nil {
+		if err := os.WriteFile(filepath.Join(disk, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

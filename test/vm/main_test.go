@@ -21,11 +21,19 @@ import (
 const xfs = "/xfs" // vm.sh -x: XFS with prjquota
 
 func TestMain(m *testing.M) {
-	for _, name := range []string{"PODNAS", "XFS_DEV"} {
+	for _, name := range []string{"PODNAS", "ENGINE", "XFS_DEV"} {
 		if os.Getenv(name) == "" {
 			fmt.Fprintf(os.Stderr, "no %s in the environment: these tests run inside a guest, by test/vm/run.sh (make vm)\n", name)
 			os.Exit(1)
 		}
 	}
 	os.Exit(m.Run())
+}
+
+// nativeOnly passes a test over where the run is for the other engine.
+func nativeOnly(t *testing.T, why string) {
+	t.Helper()
+	if engine := os.Getenv("ENGINE"); engine != "native" {
+		t.Skipf("not for %s: %s", engine, why)
+	}
 }

@@ -29,6 +29,8 @@ look() { # $1: a root to look in besides this machine's own
 	need mount.nfs "$1/usr/sbin/mount.nfs" nfs-common
 	need mkfs.xfs "$1/usr/sbin/mkfs.xfs" xfsprogs
 	need busybox "$1/usr/bin/busybox" busybox-static
+	need sqlite3 "$1/usr/bin/sqlite3" sqlite3
+	need git "$1/usr/bin/git" git
 	# mount.nfs can't tell tcp from udp without /etc/protocols.
 	[ -e /etc/protocols ] || [ -e "$1/etc/protocols" ] || missing+=(netbase)
 }

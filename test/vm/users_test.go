@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // TestUsers: a volume's root has mode 0777, so whoever a pod runs as can use it,
@@ -26,7 +23,7 @@ func TestUsers(t *testing.T) {
 	letThrough(t, mnt)
 	users := []int{0, 1000, 65534}
 	for _, uid := range users {
-		err := as(uid, func() error {
+		err := actAs(t, identity{uid: uid, gid: uid})(func() error {
 			dir := filepath.Join(mnt, fmt.Sprint(uid))
 			if err := os.Mkdir(dir, 0o755); err != nil {
 				return err
@@ -42,7 +39,7 @@ func TestUsers(t *testing.T) {
 	}
 	dropCaches(t)
 	for _, uid := range users {
-		err := as(uid, func() error {
+		err := actAs(t, identity{uid: uid, gid: uid})(func() error {
 			for _, other := range users {
 				holds(t, filepath.Join(mnt, fmt.Sprint("by-", other)), data(byte(other), 10_000))
 			}
@@ -55,8 +52,10 @@ func TestUsers(t *testing.T) {
 }
 
 // TestOrdinaryUser: podnas needs no privilege to serve a disk that its user owns.
+// The native engine does, so go-nfs serves, and the log says why.
 func TestOrdinaryUser(t *testing.T) {
-	a := newAppliance(t, settings{uid: 1000})
+	nativeOnly(t, "it chooses the engine by itself")
+	a := newAppliance(t, settings{uid: 1000, engine: "auto"})
 	letThrough(t, a.claims)
 	a.start()
 	pv := a.volume("own", "16Mi")
@@ -68,37 +67,15 @@ func TestOrdinaryUser(t *testing.T) {
 	if !bytes.Contains(bytes.ToLower(a.output()), []byte("quota")) {
 		t.Errorf("the log does not say that there is no quota:\n%s", a.output())
 	}
+	if !bytes.Contains(a.output(), []byte("go-nfs")) || !bytes.Contains(a.output(), []byte("DAC_READ_SEARCH")) {
+		t.Errorf("the log does not say that go-nfs serves, and why:\n%s", a.output())
+	}
 	a.unclaim("own")
 	eventually(t, 20*time.Second, "the volume is gone from the disk", func() bool {
 		_, err := os.Lstat(a.dir(pv))
 		return os.IsNotExist(err) && len(a.trash()) == 0
 	})
 	a.stop()
-}
-
-// as runs do under another user's identity, as far as files are concerned.
-func as(uid int, do func() error) error {
-	done := make(chan error)
-	go func() {
-		// The identity is the thread's, and the thread ends with the goroutine.
-		runtime.LockOSThread()
-		done <- func() error {
-			if err := unix.Setgroups(nil); err != nil {
-				return err
-			}
-			if _, err := unix.SetfsgidRetGid(uid); err != nil {
-				return err
-			}
-			if _, err := unix.SetfsuidRetUid(uid); err != nil {
-				return err
-			}
-			if now, err := unix.SetfsuidRetUid(uid); err != nil || now != uid {
-				return fmt.Errorf("became uid %d, not %d: %v", now, uid, err)
-			}
-			return do()
-		}()
-	}()
-	return <-done
 }
 
 // letThrough lets other users than root reach a test's folder: the ones between
