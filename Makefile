@@ -101,7 +101,7 @@ manifests-check: ## fail when deploy/podnas.yaml is stale
 .PHONY: check
 check: ## what CI runs: test, a short fuzz, vm, cluster, e2e
 	$(MAKE) test
-	$(MAKE) fuzz FUZZTIME=100000x
+	$(MAKE) fuzz FUZZTIME=20000x
 	$(MAKE) vm
 	$(MAKE) cluster
 	$(MAKE) e2e

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -32,7 +33,7 @@ const (
 )
 
 type testServer struct {
-	t       *testing.T
+	t       testing.TB
 	addr    string
 	counted atomic.Uint32
 	blocked chan struct{} // a receiver for each procBlock that goes on
@@ -51,7 +52,16 @@ func (w words) Append(b []byte) []byte {
 }
 
 // startServer serves until the end of the test.
-func startServer(t *testing.T, change func(*limits)) *testServer {
+func startServer(t testing.TB, change func(*limits)) *testServer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startServerOn(t, l, change)
+}
+
+func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServer {
 	t.Helper()
 	s := &testServer{t: t, blocked: make(chan struct{})}
 	echo := func(c *Call) {
@@ -105,10 +115,6 @@ func startServer(t *testing.T, change func(*limits)) *testServer {
 		change(&limits)
 	}
 	server := newServer(ServerConfig{Programs: []Program{program}, Log: slog.New(slog.NewTextHandler(&s.logs, nil))}, limits)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	s.addr = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -491,20 +497,35 @@ func TestServerStops(t *testing.T) {
 	eventually(t, "goroutines are gone", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// FuzzServer sends anything to a live server, which must go on.
+// FuzzServer sends anything to a live server, which must go on. Over Unix sockets:
+// so many connections would use up the ports.
 func FuzzServer(f *testing.F) {
 	f.Add(record(1, procEcho, 1, 2))
 	f.Add(record(1, procCount))
 	f.Add(append(record(1, procPanic), record(2, procLarge)...))
 	f.Add([]byte{0, 0, 0, 1, 0, 0x80, 0, 0, 0})
+	l, err := net.Listen("unix", filepath.Join(f.TempDir(), "rpc"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	s := startServerOn(f, l, func(l *limits) { l.record = 100 * time.Millisecond })
+	close(s.blocked)
 	f.Fuzz(func(t *testing.T, sent []byte) {
-		s := startServer(t, func(l *limits) { l.record = 100 * time.Millisecond })
-		close(s.blocked)
-		conn := s.connect()
+		conn, err := net.Dial("unix", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
 		if _, err := conn.Write(sent); err != nil {
 			t.Skip("the server was faster")
 		}
-		if _, err := s.dial().Call(t.Context(), testProg, testVers, procNull, nil); err != nil {
+		other, err := net.Dial("unix", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := NewClient(other)
+		defer c.Close()
+		if _, err := c.Call(t.Context(), testProg, testVers, procNull, nil); err != nil {
 			t.Errorf("after %x: %v", sent, err)
 		}
 	})
