@@ -121,7 +121,14 @@ func (c *churn) grows(t *testing.T, n int) {
 		return c.steps
 	}
 	n += steps()
-	eventually(t, 60*time.Second, "names are made in "+c.dir, func() bool { return steps() >= n })
+	eventually(t, 60*time.Second, "names are made in "+c.dir, func() bool {
+		select {
+		case err := <-c.done:
+			t.Fatalf("no more names are made in %s: %v", c.dir, err)
+		default:
+		}
+		return steps() >= n
+	})
 }
 
 // end ends it and returns its error.
