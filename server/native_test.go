@@ -7,7 +7,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
@@ -45,8 +47,17 @@ func (i *instance) start(t *testing.T) {
 	}
 }
 
+func openDescriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
 // TestNativeConformance puts the native engine to the suite that every NFSv3
-// server answers. It lacks nothing.
+// server answers. It lacks nothing, and leaves no descriptor or goroutine behind.
 func TestNativeConformance(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "volume")
 	if err := os.Mkdir(dir, 0o777); err != nil {
@@ -66,10 +77,22 @@ func TestNativeConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := &instance{cfg: cfg, addr: "127.0.0.1:0"}
+	descriptors, goroutines := openDescriptors(t), runtime.NumGoroutine()
 	i.start(t)
 	defer func() {
 		if err := i.stop(); err != nil {
 			t.Error(err)
+		}
+		// The runtime keeps some of its own for a moment.
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			fds, gs := openDescriptors(t), runtime.NumGoroutine()
+			if fds <= descriptors && gs <= goroutines {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("left behind: %d descriptors and %d goroutines", fds-descriptors, gs-goroutines)
+				break
+			}
 		}
 	}()
 	nfstest.Run(t, nfstest.Target{
