@@ -1,8 +1,11 @@
 // Package export is what the server gives to its clients: the table of exported
-// volumes, and the file handles by which clients name files.
+// volumes, the file handles by which clients name files, and every system call
+// on their behalf.
 //
 // An engine finds the volume of a MOUNT by its path and the volume of a handle
-// by the number in it; it keeps nothing of a volume beyond the volume's Closed.
+// by the number in it. The go-nfs engine then works with paths (Volume.OpenDir,
+// Dir), the native one with the kernel's handles (Opener, File, DataFile) and
+// with the caller's identity (Workers).
 package export
 
 import (
@@ -28,7 +31,7 @@ type Volume struct {
 	root   *os.File
 	mu     sync.RWMutex
 	ended  bool           // no call may begin
-	calls  sync.WaitGroup // those under way: every Dir that is open
+	calls  sync.WaitGroup // those under way: every Dir, File and DataFile
 	closed chan struct{}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/podnas/podnas/server/export"
 )
 
-// treeMax is how many paths a tree remembers, about 200 bytes each. Past it the
-// tree starts over: it is a memory of what can be found out again.
+// treeMax is how many paths a tree remembers. Past it the tree starts over: it is
+// a memory of what can be found out again.
 const treeMax = 1 << 20
 
 // tree finds the path of a file from its FileID, which only the path-less

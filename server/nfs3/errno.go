@@ -5,10 +5,7 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/xdr"
 )
-
-type xdrDecoder = xdr.Decoder
 
 // Errors that no system call has.
 var (

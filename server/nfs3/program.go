@@ -8,6 +8,7 @@ import (
 
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/xdr"
 )
 
 // Config says how to make the program. All fields are needed.
@@ -77,7 +78,7 @@ func (s *service) writeVerf() (verf [WriteVerfSize]byte) {
 func (s *service) null(c *oncrpc.Call) { c.Finish(oncrpc.Success) }
 
 // decode takes a call's arguments apart, and answers it if they can't be.
-func decode(c *oncrpc.Call, args interface{ Decode(*xdrDecoder) }) bool {
+func decode(c *oncrpc.Call, args interface{ Decode(*xdr.Decoder) }) bool {
 	args.Decode(&c.Args)
 	if c.Args.Finish() != nil {
 		c.Finish(oncrpc.GarbageArgs)

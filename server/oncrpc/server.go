@@ -3,7 +3,6 @@ package oncrpc
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"slices"
@@ -219,6 +218,3 @@ func (s *Server) procedure(h *CallHeader, reply *ReplyHeader) *Procedure {
 	}
 	return nil
 }
-
-// errPanic wraps what a handler has panicked with.
-func errPanic(v any) error { return fmt.Errorf("panic: %v", v) }

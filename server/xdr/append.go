@@ -32,9 +32,8 @@ func AppendOpaque(b, data []byte) []byte {
 	return AppendFixed(b, data)
 }
 
-// Reserve appends room for an unsigned integer that is not known yet, and
-// returns where it is: for the length of what is appended next, or the mark of
-// a record.
+// Reserve appends room for an unsigned integer that is not known yet, such as the
+// mark of a record, and returns where it is.
 func Reserve(b []byte) (buf []byte, at int) {
 	return append(b, 0, 0, 0, 0), len(b)
 }
@@ -42,14 +41,6 @@ func Reserve(b []byte) (buf []byte, at int) {
 // Patch fills in what Reserve left open.
 func Patch(b []byte, at int, v uint32) {
 	binary.BigEndian.PutUint32(b[at:at+4], v)
-}
-
-// EndOpaque closes opaque data that was appended to b after Reserve returned
-// at: it fills in the length and appends the padding.
-func EndOpaque(b []byte, at int) []byte {
-	n := len(b) - at - 4
-	Patch(b, at, uint32(n))
-	return appendPad(b, n)
 }
 
 func appendPad(b []byte, n int) []byte {

@@ -71,18 +71,6 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-func TestEndOpaque(t *testing.T) {
-	for n := range 9 {
-		data := bytes.Repeat([]byte{0xff}, n)
-		b, at := Reserve([]byte("head"))
-		b = append(b, data...)
-		b = EndOpaque(b, at)
-		if want := AppendOpaque([]byte("head"), data); !bytes.Equal(b, want) {
-			t.Errorf("%d bytes: got %x, want %x", n, b, want)
-		}
-	}
-}
-
 func TestDecodeErrors(t *testing.T) {
 	tests := []struct {
 		name   string
