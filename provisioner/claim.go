@@ -1,33 +1,11 @@
 package provisioner
 
 import (
+	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 )
-
-// checkClass refuses a StorageClass whose wishes podnas can't fulfil. A wish
-// that is not understood is refused too: to pass it over in silence would give
-// the user something else than was asked for.
-func checkClass(class *storagev1.StorageClass) error {
-	if len(class.Parameters) > 0 {
-		return fmt.Errorf("StorageClass %s: unknown parameters %s: podnas takes none, remove them",
-			class.Name, strings.Join(slices.Sorted(maps.Keys(class.Parameters)), ", "))
-	}
-	for _, option := range class.MountOptions {
-		switch key, value, _ := strings.Cut(option, "="); {
-		case (key == "nfsvers" || key == "vers") && value != "3":
-			return fmt.Errorf("StorageClass %s: mount option %s: podnas serves NFS version 3 only", class.Name, option)
-		case (key == "proto" || key == "mountproto") && strings.HasPrefix(value, "udp"), key == "udp":
-			return fmt.Errorf("StorageClass %s: mount option %s: podnas serves TCP only", class.Name, option)
-		}
-	}
-	return nil
-}
 
 // checkClaim refuses a claim that podnas can't fulfil, and returns its size in
 // bytes.
@@ -37,13 +15,9 @@ func checkClaim(claim *v1.PersistentVolumeClaim) (int64, error) {
 	case spec.VolumeMode != nil && *spec.VolumeMode != v1.PersistentVolumeFilesystem:
 		return 0, fmt.Errorf("volumeMode %s: an NFS volume is a file system, use volumeMode: Filesystem", *spec.VolumeMode)
 	case spec.Selector != nil:
-		return 0, fmt.Errorf("a selector chooses among volumes that exist and can't be met by making one: remove it")
-	case spec.DataSource != nil:
-		return 0, fmt.Errorf("dataSource %s %s: podnas makes empty volumes only", spec.DataSource.Kind, spec.DataSource.Name)
-	case spec.DataSourceRef != nil:
-		return 0, fmt.Errorf("dataSourceRef %s %s: podnas makes empty volumes only", spec.DataSourceRef.Kind, spec.DataSourceRef.Name)
+		return 0, errors.New("a selector chooses among volumes that exist and can't be met by making one: remove it")
 	case len(spec.AccessModes) == 0:
-		return 0, fmt.Errorf("the claim has no access mode: add accessModes, for example [ReadWriteMany]")
+		return 0, errors.New("the claim has no access mode: add accessModes, for example [ReadWriteMany]")
 	}
 	request := spec.Resources.Requests[v1.ResourceStorage]
 	// The quantity rounds up to whole bytes.
@@ -51,4 +25,27 @@ func checkClaim(claim *v1.PersistentVolumeClaim) (int64, error) {
 		return 0, fmt.Errorf("the claim asks for %s of storage: ask for more than 0 in resources.requests.storage", request.String())
 	}
 	return request.Value(), nil
+}
+
+// sourceClaim returns the name of the claim that a claim is to be a copy of,
+// empty for an empty volume. The API server puts what stands in dataSource into
+// dataSourceRef as well.
+func sourceClaim(claim *v1.PersistentVolumeClaim) (string, error) {
+	var field, kind, name string
+	var group *string
+	switch spec := &claim.Spec; {
+	case spec.DataSource != nil:
+		field, group, kind, name = "dataSource", spec.DataSource.APIGroup, spec.DataSource.Kind, spec.DataSource.Name
+	case spec.DataSourceRef != nil:
+		field, group, kind, name = "dataSourceRef", spec.DataSourceRef.APIGroup, spec.DataSourceRef.Kind, spec.DataSourceRef.Name
+		if ns := spec.DataSourceRef.Namespace; ns != nil && *ns != "" && *ns != claim.Namespace {
+			return "", fmt.Errorf("dataSourceRef %s %s/%s: a claim can be copied within its namespace only", kind, *ns, name)
+		}
+	default:
+		return "", nil
+	}
+	if kind != "PersistentVolumeClaim" || group != nil && *group != "" {
+		return "", fmt.Errorf("%s %s %s: podnas makes copies of claims alone, use kind: PersistentVolumeClaim or remove it", field, kind, name)
+	}
+	return name, nil
 }

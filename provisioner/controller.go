@@ -7,22 +7,29 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 )
 
 // How soon a claim that failed is tried again: at first soon, since most
-// failures at a start pass within seconds (the Service does not lead here yet).
+// failures at a start pass within seconds (the Service does not lead here yet);
+// and never late, since nothing else tells that there is room again, or that a
+// copy is complete.
 const (
 	retryFirst = time.Second
-	retryMax   = 5 * time.Minute
+	retryMax   = time.Minute
 )
 
 // Timing of the Lease, client-go's own defaults.
@@ -33,7 +40,7 @@ const (
 )
 
 // ErrLostLease means that another instance has taken over.
-var ErrLostLease = errors.New("lost the leader election's Lease")
+var ErrLostLease = errors.New("lost the right to provision")
 
 // ControllerConfig says how a Controller runs. Client, Name, Provisioner and Log
 // are needed.
@@ -41,8 +48,11 @@ type ControllerConfig struct {
 	Client      kubernetes.Interface
 	Name        string // of the provisioner, as StorageClasses say it
 	Provisioner *Provisioner
-	Workers     int    // claims, and volumes, worked on at a time; at least 1
-	LeaseIn     string // namespace of the Lease; empty: no leader election
+	Workers     int         // claims, and volumes, worked on at a time; at least 1
+	LeaseIn     string      // namespace of the leader election's Lease; empty: no leader election
+	GuardIn     string      // namespace of the Lease that guards Name; empty: no guard
+	Pod         string      // name of the own pod in GuardIn, for events; empty: none
+	Reconciler  *Reconciler // gets each report; nil: they are only logged
 	Log         *slog.Logger
 }
 
@@ -57,16 +67,56 @@ func (c *ControllerConfig) Validate() error {
 	return nil
 }
 
-// RunController works on claims and volumes until ctx ends or, with leader
-// election, the Lease is lost; the error is then ErrLostLease, and the process
-// must end: the library's workers can't be stopped and started again.
+// RunController works on claims and volumes until ctx ends or the right to is
+// lost to another instance; the error is then ErrLostLease, and the process must
+// end: the library's workers can't be stopped and started again.
 func RunController(ctx context.Context, cfg ControllerConfig) error {
 	if err := cfg.Validate(); err != nil {
 		return err
 	}
-	if cfg.LeaseIn == "" {
-		return runController(ctx, cfg)
+	if cfg.Reconciler == nil {
+		cfg.Reconciler = &Reconciler{}
 	}
+	// The workers' own: it knows more than the caller's.
+	p := *cfg.Provisioner
+	p.Name = cfg.Name
+	cfg.Provisioner = &p
+	events := newEvents(ctx, cfg.Client, cfg.Name)
+	own := &pod{client: cfg.Client, name: types.NamespacedName{Namespace: cfg.GuardIn, Name: cfg.Pod}, events: events}
+	w, err := newWorkers(&cfg, events, own)
+	switch {
+	case err != nil:
+		return err
+	case cfg.LeaseIn != "":
+		return lead(ctx, &cfg, w)
+	case cfg.GuardIn != "":
+		return runGuarded(ctx, &cfg, w)
+	}
+	w.run(ctx)
+	return nil
+}
+
+// runGuarded works while the guard lets it.
+func runGuarded(ctx context.Context, cfg *ControllerConfig, w *workers) error {
+	g := &guard{
+		client: cfg.Client, namespace: cfg.GuardIn, provisioner: cfg.Name, identity: cfg.Provisioner.Store.Identity(),
+		pod: w.pod, says: cfg.Reconciler.standAside, log: cfg.Log,
+		period: guardPeriod, pause: guardPause, hold: guardDuration,
+	}
+	if g.wait(ctx) != nil {
+		return nil // ctx has ended
+	}
+	group, working := errgroup.WithContext(ctx)
+	group.Go(func() error { return g.keep(working) })
+	group.Go(func() error {
+		w.run(working)
+		return nil
+	})
+	return group.Wait()
+}
+
+// lead works while it holds the leader election's Lease.
+func lead(ctx context.Context, cfg *ControllerConfig, w *workers) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return err
@@ -90,7 +140,7 @@ func RunController(ctx context.Context, cfg ControllerConfig) error {
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				log.Info("controller: holds the lease")
-				_ = runController(ctx, cfg) // always nil
+				w.run(ctx)
 			},
 			OnStoppedLeading: func() {},
 		},
@@ -105,10 +155,28 @@ func RunController(ctx context.Context, cfg ControllerConfig) error {
 	return ErrLostLease
 }
 
-// runController runs the library's controller. The library's Run does not
-// return when ctx ends, though all its work does; it is left behind.
-func runController(ctx context.Context, cfg ControllerConfig) error {
-	c := controller.NewProvisionController(cfg.Client, cfg.Name, cfg.Provisioner,
+// workers are what works on claims and volumes: the library's controller, and on
+// the same informers the expander, the comparison and the watch on full volumes.
+type workers struct {
+	cfg     *ControllerConfig
+	factory informers.SharedInformerFactory
+	library *controller.ProvisionController
+	expand  *expander
+	compare *comparison
+	full    *fullness
+	pod     *pod
+}
+
+// newWorkers makes them. Nothing may use the client meanwhile: the library writes
+// to client-go's table of types, which every call reads.
+func newWorkers(cfg *ControllerConfig, events record.EventRecorder, own *pod) (*workers, error) {
+	p := cfg.Provisioner
+	factory := informers.NewSharedInformerFactory(cfg.Client, controller.DefaultResyncPeriod)
+	claims, volumes := factory.Core().V1().PersistentVolumeClaims(), factory.Core().V1().PersistentVolumes()
+	classes := factory.Storage().V1().StorageClasses()
+	p.Claims = clusterClaims{claims: claims.Lister(), volumes: volumes.Lister(), identity: p.Store.Identity()}
+
+	library := controller.NewProvisionController(cfg.Client, cfg.Name, p,
 		controller.LeaderElection(false), // its lock, on Endpoints, is no more
 		controller.Threadiness(cfg.Workers),
 		controller.RateLimiter(newRateLimiter()),
@@ -118,18 +186,51 @@ func runController(ctx context.Context, cfg ControllerConfig) error {
 		// some failures, though one of them may have saved it.
 		controller.CreateProvisionedPVLimiter(newRateLimiter()),
 		controller.MetricsPort(0),
+		controller.ClaimsInformer(claims.Informer()),
+		controller.VolumesInformer(volumes.Informer()),
+		controller.ClassesInformer(classes.Informer()),
 	)
-	cfg.Log.Info("controller: watching claims", "provisioner", cfg.Name, "workers", cfg.Workers)
-	go c.Run(ctx)
-	<-ctx.Done()
-	return nil
+	expand := &expander{
+		client: cfg.Client, p: p, classes: classes.Lister(), volumes: volumes.Lister(), events: events, log: cfg.Log,
+		queue: workqueue.NewTypedRateLimitingQueue(newRetries[string]()),
+	}
+	if err := expand.watch(claims.Informer()); err != nil {
+		return nil, fmt.Errorf("watch claims: %w", err)
+	}
+	return &workers{
+		cfg: cfg, factory: factory, library: library, expand: expand,
+		compare: &comparison{p: p, volumes: volumes.Lister(), events: events, pod: own, log: cfg.Log},
+		full:    newFullness(p.Store, events, cfg.Log),
+		pod:     own,
+	}, nil
 }
 
-// newRateLimiter spaces the retries of each claim or volume out, and bounds all
+// run works until ctx ends. The library's Run does not return then, though all its
+// work ends; it is left behind.
+func (w *workers) run(ctx context.Context) {
+	w.factory.Start(ctx.Done())
+	w.factory.WaitForCacheSync(ctx.Done())
+	w.cfg.Log.Info("controller: working on claims", "provisioner", w.cfg.Name, "workers", w.cfg.Workers)
+	go w.library.Run(ctx)
+	var working sync.WaitGroup
+	for range w.cfg.Workers {
+		working.Go(func() { w.expand.work(ctx) })
+	}
+	working.Go(func() { w.cfg.Reconciler.run(ctx, w.compare) })
+	working.Go(func() { w.full.run(ctx) })
+	<-ctx.Done()
+	w.expand.queue.ShutDown()
+	working.Wait()
+}
+
+// newRetries spaces the retries of each claim or volume out, and bounds all
 // retries together.
-func newRateLimiter() workqueue.RateLimiter {
-	return workqueue.NewMaxOfRateLimiter(
-		workqueue.NewItemExponentialFailureRateLimiter(retryFirst, retryMax),
-		&workqueue.BucketRateLimiter{Limiter: rate.NewLimiter(rate.Limit(50), 500)},
+func newRetries[T comparable]() workqueue.TypedRateLimiter[T] {
+	return workqueue.NewTypedMaxOfRateLimiter(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[T](retryFirst, retryMax),
+		&workqueue.TypedBucketRateLimiter[T]{Limiter: rate.NewLimiter(rate.Limit(50), 500)},
 	)
 }
+
+// newRateLimiter is newRetries for the library, which knows no types.
+func newRateLimiter() workqueue.RateLimiter { return newRetries[any]() }

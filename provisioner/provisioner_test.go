@@ -22,6 +22,7 @@ import (
 type noExports struct{}
 
 func (noExports) Export(volume.Volume) error { return nil }
+func (noExports) Check(volume.Options) error { return nil }
 func (noExports) Unexport(volume.Volume)     {}
 
 func newProvisioner(t *testing.T) (*Provisioner, string) {
@@ -129,13 +130,19 @@ func TestProvisionRefused(t *testing.T) {
 		}, []string{"selector"}},
 		{"data source", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
 			c.Spec.DataSource = &v1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}
-		}, []string{"dataSource", "other"}},
+		}, []string{"claim other can't be copied"}},
+		{"another's data source", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
+			c.Spec.DataSource = &v1.TypedLocalObjectReference{Kind: "VolumeSnapshot", Name: "other"}
+		}, []string{"dataSource", "VolumeSnapshot other"}},
+		{"no label for the path", func(_ *v1.PersistentVolumeClaim, c *storagev1.StorageClass) {
+			c.Parameters = map[string]string{"pathPattern": "${pvc.labels.team}"}
+		}, []string{"no label team"}},
 		{"too large", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
 			c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("4Ei")
 		}, []string{"4Ei", "free"}},
 		{"unknown parameter", func(_ *v1.PersistentVolumeClaim, c *storagev1.StorageClass) {
 			c.Parameters = map[string]string{"b": "1", "a": "2"}
-		}, []string{"a, b"}},
+		}, []string{"parameter a", "parameter b"}},
 		{"NFSv4", func(_ *v1.PersistentVolumeClaim, c *storagev1.StorageClass) {
 			c.MountOptions = []string{"vers=4.1"}
 		}, []string{"vers=4.1", "version 3"}},

@@ -1,45 +1,69 @@
 package provisioner
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
 	"github.com/podnas/podnas/volume"
 )
 
-func (p *Provisioner) persistentVolume(options controller.ProvisionOptions, v volume.Volume, address Address) *v1.PersistentVolume {
-	claim, class := options.PVC, options.StorageClass
-	reclaim := v1.PersistentVolumeReclaimDelete // the default of a StorageClass
-	if class.ReclaimPolicy != nil {
-		reclaim = *class.ReclaimPolicy
+// Annotations that Kubernetes and the library read on a PersistentVolume.
+const (
+	provisionedBy = "pv.kubernetes.io/provisioned-by"
+	gidAnnotation = "pv.beta.kubernetes.io/gid" // kubelet adds the group to pods
+)
+
+// PersistentVolume is the manifest of a volume, made from its record alone: for
+// volumes that were made without a claim, and for those whose cluster is gone.
+func (p *Provisioner) PersistentVolume(ctx context.Context, v volume.Volume) (*v1.PersistentVolume, error) {
+	address, err := p.Endpoint.Address(ctx)
+	if err != nil {
+		return nil, err
 	}
+	return p.persistentVolume(v, address)
+}
+
+func (p *Provisioner) persistentVolume(v volume.Volume, address Address) (*v1.PersistentVolume, error) {
+	m, err := ManifestOf(v)
+	if err != nil {
+		return nil, err
+	}
+	annotations := map[string]string{
+		InstanceAnnotation: p.Store.Identity(),
+		provisionedBy:      cmp.Or(m.Provisioner, p.Name, DefaultName),
+	}
+	maps.Copy(annotations, m.Annotations)
 	mode := v1.PersistentVolumeFilesystem
 	return &v1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        v.Name,
-			Annotations: map[string]string{InstanceAnnotation: p.Store.Identity()},
-		},
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},
+		ObjectMeta: metav1.ObjectMeta{Name: v.Name, Annotations: annotations},
 		Spec: v1.PersistentVolumeSpec{
-			PersistentVolumeReclaimPolicy: reclaim,
-			AccessModes:                   claim.Spec.AccessModes,
+			PersistentVolumeReclaimPolicy: m.ReclaimPolicy,
+			StorageClassName:              m.StorageClassName,
+			AccessModes:                   m.AccessModes,
 			VolumeMode:                    &mode,
-			Capacity: v1.ResourceList{
-				v1.ResourceStorage: claim.Spec.Resources.Requests[v1.ResourceStorage],
-			},
-			MountOptions: mountOptions(address, class.MountOptions),
+			Capacity:                      v1.ResourceList{v1.ResourceStorage: *resource.NewQuantity(v.Size, resource.BinarySI)},
+			MountOptions:                  mountOptions(address, m.MountOptions),
 			PersistentVolumeSource: v1.PersistentVolumeSource{
 				NFS: &v1.NFSVolumeSource{
-					Server: address.IP.String(), // kubelet puts an IPv6 address in brackets
-					Path:   "/" + v.Path,
+					Server:   address.IP.String(), // kubelet puts an IPv6 address in brackets
+					Path:     exportPath(v),
+					ReadOnly: v.Options.ReadOnly,
 				},
 			},
 		},
-	}
+	}, nil
 }
+
+// exportPath is what clients mount.
+func exportPath(v volume.Volume) string { return "/" + v.Path }
 
 // mountOptions makes an NFSv3 mount work with nothing but mount.nfs on the node
 // (nfs(5)): no rpcbind is asked for a port, no statd is needed for locks. The

@@ -4,19 +4,15 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
-// TestProjects needs an XFS mounted with prjquota and root: the suite in
-// test/vm runs it on one.
-func TestProjects(t *testing.T) {
-	xfs := os.Getenv("PODNAS_TEST_XFS")
-	if xfs == "" {
-		t.Skip("PODNAS_TEST_XFS does not name a directory on an XFS with prjquota; `make vm` runs this test")
-	}
-	p, err := Open(xfs)
+func TestProjects(t *testing.T) { onDisks(t, testProjects) }
+
+func testProjects(t *testing.T, disk string) {
+	p, err := Open(disk)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +22,7 @@ func TestProjects(t *testing.T) {
 		t.Fatalf("project %d is not free: %v", uint32(id), err)
 	}
 
-	dir, err := os.MkdirTemp(xfs, "projects")
+	dir, err := os.MkdirTemp(disk, "projects")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,18 +58,17 @@ func TestProjects(t *testing.T) {
 	if err := errors.Join(f.Close(), os.RemoveAll(dir), p.SetLimit(id, 0)); err != nil {
 		t.Fatal(err)
 	}
-	// XFS frees removed files in the background.
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		free, err := p.Free(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if free {
-			break
-		}
-		if time.Now().After(deadline) {
-			u, _ := p.Usage(id)
-			t.Fatalf("project %d is still in use: %+v", uint32(id), u)
-		}
+	eventually(t, func() (bool, error) { return p.Free(id) }, "the project is still in use")
+}
+
+// An ext4 that only counts is not taken for one that limits.
+func TestOpenUnenforced(t *testing.T) {
+	if os.Getenv("PODNAS_TEST_XFS") == "" {
+		t.Skip("it mounts an ext4, which is done in the machine of `make vm` alone")
+	}
+	_, err := Open(loopExt4(t, ""))
+	var unsupported *UnsupportedError
+	if !errors.As(err, &unsupported) || !strings.Contains(err.Error(), "tune2fs") {
+		t.Errorf("%v, want what would change that", err)
 	}
 }

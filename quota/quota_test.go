@@ -22,6 +22,8 @@ func TestLayout(t *testing.T) {
 		{"struct fs_quota_statv", unsafe.Sizeof(quotaState{}), 160},
 		{"fs_quota_statv.qs_flags", unsafe.Offsetof(quotaState{}.flags), 2},
 		{"struct fsxattr", unsafe.Sizeof(fileAttributes{}), 28},
+		{"struct file_attr", unsafe.Sizeof(nodeAttributes{}), 24},
+		{"file_attr.fa_projid", unsafe.Offsetof(nodeAttributes{}.project), 16},
 		{"fsxattr.fsx_projid", unsafe.Offsetof(fileAttributes{}.project), 12},
 	} {
 		if tt.got != tt.want {
@@ -31,36 +33,41 @@ func TestLayout(t *testing.T) {
 }
 
 func TestParseMode(t *testing.T) {
-	for _, s := range []string{"auto", "xfs", "off"} {
-		if m, err := ParseMode(s); err != nil || string(m) != s {
+	for s, want := range map[string]Mode{"auto": Auto, "kernel": Kernel, "xfs": Kernel, "server": Server, "off": Off} {
+		if m, err := ParseMode(s); err != nil || m != want {
 			t.Errorf("ParseMode(%q) = %q, %v", s, m, err)
 		}
 	}
-	if _, err := ParseMode("ext4"); err == nil || !strings.Contains(err.Error(), "auto, xfs or off") {
+	if _, err := ParseMode("ext4"); err == nil || !strings.Contains(err.Error(), "auto, kernel, server or off") {
 		t.Errorf("ParseMode(ext4): %v, want the modes that exist", err)
 	}
 }
 
-// /proc is never XFS: what a user sees on a disk that can't.
+// /proc has no quotas: what a user sees on a disk that can't.
 func TestSelectUnsupported(t *testing.T) {
-	choice, err := Select(Auto, "/proc")
-	if choice.Projects != nil || err != nil {
-		t.Errorf("auto: %+v, %v, want no quota and no error", choice, err)
-	}
-	for _, want := range []string{"not enforced", "not on XFS", "prjquota"} {
-		if !strings.Contains(choice.Reason, want) {
-			t.Errorf("auto's reason lacks %q: %s", want, choice.Reason)
+	for _, tt := range []struct {
+		mode   Mode
+		server bool
+		says   []string
+	}{
+		{Auto, true, []string{"by the server", "not on XFS or ext4"}},
+		{Server, true, []string{"by the server", "as asked for"}},
+		{Off, false, []string{"not enforced", "as asked for"}},
+	} {
+		choice, err := Select(tt.mode, "/proc")
+		if choice.Projects != nil || choice.Server != tt.server || err != nil {
+			t.Errorf("%s: %+v, %v", tt.mode, choice, err)
+		}
+		for _, want := range tt.says {
+			if !strings.Contains(choice.Reason, want) {
+				t.Errorf("%s: its reason lacks %q: %s", tt.mode, want, choice.Reason)
+			}
 		}
 	}
-
-	_, err = Select(XFS, "/proc")
+	_, err := Select(Kernel, "/proc")
 	var unsupported *UnsupportedError
 	if !errors.As(err, &unsupported) || !strings.Contains(err.Error(), "prjquota") {
-		t.Errorf("xfs: %v, want an UnsupportedError that names the mount option", err)
-	}
-
-	if choice, err := Select(Off, "/proc"); choice.Projects != nil || err != nil || !strings.Contains(choice.Reason, "as asked for") {
-		t.Errorf("off: %+v, %v", choice, err)
+		t.Errorf("kernel: %v, want an UnsupportedError that names the mount option", err)
 	}
 }
 

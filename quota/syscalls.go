@@ -18,6 +18,7 @@ const (
 	qXGetQuota  = 'X'<<8 + 3 // Q_XGETQUOTA
 	qXSetQLim   = 'X'<<8 + 4 // Q_XSETQLIM
 	qXGetQStatV = 'X'<<8 + 8 // Q_XGETQSTATV
+	qXGetNext   = 'X'<<8 + 9 // Q_XGETNEXTQUOTA
 
 	diskQuotaVersion = 1      // FS_DQUOT_VERSION
 	projectQuotaFlag = 2      // FS_PROJ_QUOTA
@@ -73,10 +74,17 @@ func (p *Projects) probe() error {
 	if err := unix.Fstatfs(int(p.root.Fd()), &fs); err != nil {
 		return fmt.Errorf("statfs %s: %w", p.root.Name(), err)
 	}
-	if fs.Type != unix.XFS_SUPER_MAGIC {
+	turnOn := "mount it with -o prjquota (unmount it first: a remount does not turn quotas on)"
+	switch fs.Type {
+	case unix.XFS_SUPER_MAGIC:
+		p.kind = "XFS"
+	case unix.EXT4_SUPER_MAGIC:
+		p.kind = "ext4"
+		turnOn = "unmount it, run tune2fs -O project,quota -Q prjquota on its device, and mount it with -o prjquota"
+	default:
 		return &UnsupportedError{
-			Reason: fmt.Sprintf("%s is not on XFS (file system type %#x)", p.root.Name(), fs.Type),
-			Fix:    "put it on an XFS mounted with the option prjquota",
+			Reason: fmt.Sprintf("%s is not on XFS or ext4 (file system type %#x)", p.root.Name(), fs.Type),
+			Fix:    "put it on an XFS or ext4 mounted with the option prjquota",
 		}
 	}
 	// What setting a project takes, reading it takes too; any but 0 will do.
@@ -105,8 +113,8 @@ func (p *Projects) probe() error {
 	}
 	if state.flags&projectCounted == 0 || state.flags&projectEnforced == 0 {
 		return &UnsupportedError{
-			Reason: fmt.Sprintf("the XFS at %s is mounted without enforced project quotas", p.root.Name()),
-			Fix:    "mount it with -o prjquota (unmount it first: a remount does not turn quotas on)",
+			Reason: fmt.Sprintf("the %s at %s is mounted without enforced project quotas", p.kind, p.root.Name()),
+			Fix:    turnOn,
 		}
 	}
 	return nil
@@ -132,7 +140,22 @@ func (p *Projects) usage(id uint32) (Usage, error) {
 	if err != nil {
 		return Usage{}, err
 	}
-	return Usage{Bytes: q.blocks * blockUnit, Limit: q.blocksHard * blockUnit, Inodes: q.inodes}, nil
+	return q.usage(), nil
+}
+
+// nextUsage reads the usage of the project that has the lowest number from id
+// on. found is false if there is none.
+func (p *Projects) nextUsage(id uint32) (next uint32, u Usage, found bool, err error) {
+	var q diskQuota
+	err = p.quotactl(qXGetNext, id, unsafe.Pointer(&q))
+	if errors.Is(err, unix.ENOENT) {
+		return 0, Usage{}, false, nil
+	}
+	return q.id, q.usage(), err == nil, err
+}
+
+func (q *diskQuota) usage() Usage {
+	return Usage{Bytes: q.blocks * blockUnit, Limit: q.blocksHard * blockUnit, Inodes: q.inodes}
 }
 
 // quotactl calls quotactl_fd(2), or quotactl(2) where a device is set.
@@ -150,14 +173,22 @@ func (p *Projects) quotactl(cmd uint32, id uint32, arg unsafe.Pointer) error {
 	return errnoError(errno)
 }
 
-func setProject(dir *os.File, id uint32) error {
+// setProject marks a file or directory. What is made in a directory that
+// inherits gets the project too.
+func setProject(f *os.File, id uint32, inherit bool) error {
 	var a fileAttributes
-	if err := ioctl(dir, fsIocGetXattr, &a); err != nil {
+	if err := ioctl(f, fsIocGetXattr, &a); err != nil {
 		return fmt.Errorf("FS_IOC_FSGETXATTR: %w", err)
 	}
-	a.project = id
-	a.xflags |= xflagProjInherit
-	if err := ioctl(dir, fsIocSetXattr, &a); err != nil {
+	want := a
+	want.project = id
+	if inherit {
+		want.xflags |= xflagProjInherit
+	}
+	if want == a {
+		return nil
+	}
+	if err := ioctl(f, fsIocSetXattr, &want); err != nil {
 		return fmt.Errorf("FS_IOC_FSSETXATTR: %w", err)
 	}
 	return nil

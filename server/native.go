@@ -63,10 +63,13 @@ type exports struct {
 }
 
 // Root makes the handle that a mount starts with.
-func (e exports) Root(path string, _ netip.Addr) ([]byte, mount3.Status) {
+func (e exports) Root(path string, client netip.Addr) ([]byte, mount3.Status) {
 	v, ok := e.table.ByPath(path)
-	if !ok {
+	switch {
+	case !ok:
 		return nil, mount3.ErrNoEnt
+	case !v.Options.Allows(client):
+		return nil, mount3.ErrAcces
 	}
 	handle, err := e.opener.Root(v)
 	if err != nil {

@@ -59,6 +59,20 @@ func openDescriptors(t *testing.T) int {
 // TestNativeConformance puts the native engine to the suite that every NFSv3
 // server answers. It lacks nothing, and leaves no descriptor or goroutine behind.
 func TestNativeConformance(t *testing.T) {
+	t.Run("kernel counts", func(t *testing.T) {
+		conformance(t, func(table *export.Table, dir string) error {
+			return table.Add(1, "/volume", dir, export.Options{})
+		})
+	})
+	t.Run("server counts", func(t *testing.T) {
+		conformance(t, func(table *export.Table, dir string) error {
+			return table.AddCounted(1, "/volume", dir, export.Options{}, export.NewAccount(1<<50), slog.New(slog.DiscardHandler))
+		})
+	})
+}
+
+func conformance(t *testing.T, add func(*export.Table, string) error) {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "volume")
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
@@ -67,13 +81,12 @@ func TestNativeConformance(t *testing.T) {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	cfg := config()
-	cfg.Engine = server.EngineNative
-	cfg.Root = dir
+	cfg.Engine.Engine = server.EngineNative
 	_, _ = rand.Read(cfg.HandleKey)
 	if os.Getenv("NFS_LOG") != "" {
 		cfg.Log = slog.Default()
 	}
-	if err := cfg.Exports.Add(1, "/volume", dir, export.Options{}); err != nil {
+	if err := add(cfg.Exports, dir); err != nil {
 		t.Fatal(err)
 	}
 	i := &instance{cfg: cfg, addr: "127.0.0.1:0"}
@@ -83,6 +96,7 @@ func TestNativeConformance(t *testing.T) {
 		if err := i.stop(); err != nil {
 			t.Error(err)
 		}
+		cfg.Exports.Remove(1)
 		// The runtime keeps some of its own for a moment.
 		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 			fds, gs := openDescriptors(t), runtime.NumGoroutine()
@@ -117,7 +131,7 @@ func FuzzNative(f *testing.F) {
 		f.Skipf("the native engine can't run here: %v", err)
 	}
 	cfg := config()
-	cfg.Engine, cfg.Root = server.EngineNative, dir
+	cfg.Engine.Engine = server.EngineNative
 	if err := cfg.Exports.Add(1, "/volume", dir, export.Options{AllSquash: true}); err != nil {
 		f.Fatal(err)
 	}

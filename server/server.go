@@ -31,10 +31,45 @@ const (
 	EngineGoNFS = "go-nfs"
 )
 
+// Choice is the engine that serves a disk, and why.
+type Choice struct {
+	Engine string // EngineNative or EngineGoNFS
+	Reason string // for people
+	// Fallback: it is not the best there is.
+	Fallback bool
+}
+
+// SelectEngine picks the engine for the disk at root. The native engine's needs
+// are probed there, and asked for by name it is an error if they are not met.
+func SelectEngine(name, root string) (Choice, error) {
+	switch name {
+	case EngineGoNFS:
+		return Choice{Engine: EngineGoNFS, Reason: "asked for"}, nil
+	case EngineAuto, EngineNative:
+	default:
+		return Choice{}, fmt.Errorf("engine %q is unknown: use %s, %s or %s", name, EngineAuto, EngineNative, EngineGoNFS)
+	}
+	err := export.Probe(root)
+	switch {
+	case err == nil:
+		return Choice{Engine: EngineNative, Reason: "the disk and the process's rights allow it"}, nil
+	case name == EngineNative:
+		return Choice{}, fmt.Errorf("the native engine can't run here: %w", err)
+	}
+	return Choice{Engine: EngineGoNFS, Reason: fmt.Sprintf("the native engine can't run here: %v", err), Fallback: true}, nil
+}
+
+// Check tells whether the engine can keep what a volume's options promise.
+func (c Choice) Check(o *export.Options) error {
+	if c.Engine == EngineGoNFS && (o.RootSquash || o.AllSquash || o.AnonUID != 0 || o.AnonGID != 0) {
+		return fmt.Errorf("squashing users (rootSquash, allSquash, anonUid, anonGid) takes the native engine, but this server runs %s: %s", c.Engine, c.Reason)
+	}
+	return nil
+}
+
 // Config says how to make a Server. All fields are needed.
 type Config struct {
-	Engine    string
-	Root      string // of the disk, where the native engine's needs are probed
+	Engine    Choice // of SelectEngine
 	Exports   *export.Table
 	HandleKey []byte // the secret of the disk's file handles, see export.Key
 	Log       *slog.Logger
@@ -42,13 +77,8 @@ type Config struct {
 
 // Validate says what is wrong with a Config.
 func (c *Config) Validate() error {
-	switch c.Engine {
-	case EngineAuto, EngineNative, EngineGoNFS:
-	default:
-		return fmt.Errorf("engine %q is unknown: use %s, %s or %s", c.Engine, EngineAuto, EngineNative, EngineGoNFS)
-	}
-	if c.Exports == nil || len(c.HandleKey) == 0 || c.Log == nil {
-		return errors.New("server config lacks exports, handle key or log")
+	if c.Engine.Engine == "" || c.Exports == nil || len(c.HandleKey) == 0 || c.Log == nil {
+		return errors.New("server config lacks engine, exports, handle key or log")
 	}
 	return nil
 }
@@ -71,18 +101,9 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	key := export.NewKey(cfg.HandleKey)
-	s := &Server{name: cfg.Engine, log: cfg.Log}
-	if cfg.Engine != EngineGoNFS {
-		err := export.Probe(cfg.Root)
-		switch {
-		case err == nil:
-			s.name = EngineNative
-		case cfg.Engine == EngineNative:
-			return nil, fmt.Errorf("the native engine can't run here: %w", err)
-		default:
-			s.name = EngineGoNFS
-			cfg.Log.Warn("nfs: serving through go-nfs, slower and with limits (see README): the native engine can't run here", "reason", err)
-		}
+	s := &Server{name: cfg.Engine.Engine, log: cfg.Log}
+	if cfg.Engine.Fallback {
+		cfg.Log.Warn("nfs: serving through go-nfs, slower and with limits (see README)", "reason", cfg.Engine.Reason)
 	}
 	if s.name == EngineGoNFS {
 		s.engine = gonfs.New(cfg.Exports, key, cfg.Log)

@@ -20,7 +20,7 @@ import (
 
 func config() server.Config {
 	return server.Config{
-		Engine:    server.EngineGoNFS,
+		Engine:    server.Choice{Engine: server.EngineGoNFS},
 		Exports:   &export.Table{},
 		HandleKey: make([]byte, 32),
 		Log:       slog.New(slog.DiscardHandler),
@@ -29,10 +29,10 @@ func config() server.Config {
 
 func TestNewRefuses(t *testing.T) {
 	for name, change := range map[string]func(*server.Config){
-		"unknown engine": func(c *server.Config) { c.Engine = "ganesha" },
-		"no exports":     func(c *server.Config) { c.Exports = nil },
-		"no key":         func(c *server.Config) { c.HandleKey = nil },
-		"no log":         func(c *server.Config) { c.Log = nil },
+		"no engine":  func(c *server.Config) { c.Engine = server.Choice{} },
+		"no exports": func(c *server.Config) { c.Exports = nil },
+		"no key":     func(c *server.Config) { c.HandleKey = nil },
+		"no log":     func(c *server.Config) { c.Log = nil },
 	} {
 		cfg := config()
 		change(&cfg)

@@ -13,10 +13,20 @@ import (
 const volumeMode = 0o777
 
 // Create makes a volume, or returns the one that an earlier call made from the
-// same spec. Its errors are ErrInvalid, ErrExists, *NoSpaceError, or what the
-// disk answered; after an error nothing is left of the volume.
+// same spec. Its errors are ErrInvalid, ErrExists, *NoSpaceError, ErrNotFound
+// where the source of a copy is missing, *CopyingError while it is copied, or
+// what the disk answered; after any other error nothing is left of the volume.
 func (s *Store) Create(ctx context.Context, spec Spec) (Volume, error) {
+	if spec.Path == "" {
+		spec.Path = spec.Name
+	}
+	if spec.Mode == 0 {
+		spec.Mode = volumeMode
+	}
 	if err := spec.validate(); err != nil {
+		return Volume{}, err
+	}
+	if err := s.exports.Check(spec.Options); err != nil {
 		return Volume{}, err
 	}
 	unlock, err := s.names.lock(ctx, spec.Name)
@@ -25,52 +35,145 @@ func (s *Store) Create(ctx context.Context, spec Spec) (Volume, error) {
 	}
 	defer unlock()
 
-	if v, err := s.Get(spec.Name); err == nil {
-		if v.Size != spec.Size {
-			return Volume{}, fmt.Errorf("volume %s: %w with %s, not %s", v.Name, ErrExists, FormatSize(v.Size), FormatSize(spec.Size))
-		}
-		return v, nil
+	if v, err := s.existing(&spec); v != nil || err != nil {
+		return *v, err
 	}
-	free, err := s.Free()
-	if err != nil {
+	r := newRecord(creating, &spec)
+	if err := s.reserve(r, &spec); err != nil {
 		return Volume{}, err
 	}
-	if spec.Size > free {
-		return Volume{}, &NoSpaceError{Requested: spec.Size, Free: free}
-	}
-	if _, err := s.root.Lstat(spec.Name); !errors.Is(err, os.ErrNotExist) {
-		return Volume{}, fmt.Errorf("directory %s: %w and is no volume: move it away", spec.Name, errors.Join(ErrExists, err))
-	}
-
-	r := &record{State: creating, Volume: Volume{
-		ID:      newID(),
-		Name:    spec.Name,
-		Path:    spec.Name,
-		Size:    spec.Size,
-		Claim:   spec.Claim,
-		Created: time.Now().UTC().Truncate(time.Second),
-	}}
-	s.mu.Lock()
-	r.Project, err = s.newProject()
-	s.mu.Unlock()
-	if err == nil {
-		err = s.create(r)
-	}
-	if err != nil {
+	if err := s.create(r, &spec); err != nil {
 		return Volume{}, errors.Join(fmt.Errorf("create volume %s: %w", spec.Name, err), s.undo(r))
 	}
-	s.log.Info("volume: created", "volume", r.Name, "size", FormatSize(r.Size), "project", r.Project)
+	if r.State == copyingState {
+		s.startCopy(r)
+		return Volume{}, &CopyingError{Source: r.Source}
+	}
+	s.log.Info("volume: created", "volume", r.Name, "path", r.Path, "size", FormatSize(r.Size), "project", r.Project)
 	return r.Volume, nil
 }
 
+// existing is what there is of that name already: not nil with the error, or if
+// the volume is what is asked for.
+func (s *Store) existing(spec *Spec) (*Volume, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	none := &Volume{}
+	if err := s.failed[spec.Name]; err != nil {
+		delete(s.failed, spec.Name)
+		return none, err
+	}
+	r := s.records[spec.Name]
+	switch {
+	case r == nil:
+		return nil, nil
+	case r.State == retained:
+		return none, fmt.Errorf("volume %s: %w: it was deleted and its files were kept in %s; adopt it, or move them away", r.Name, ErrExists, r.Path)
+	case r.State == copyingState:
+		if c := s.copies[r.Name]; c != nil {
+			return none, c.progress()
+		}
+		return none, fmt.Errorf("volume %s: %w: the volume %s that it was to be a copy of", r.Name, ErrNotFound, r.Source)
+	case r.State != ready:
+		return none, fmt.Errorf("volume %s: %w: it could not be brought back, see the log", r.Name, ErrBusy)
+	case r.Size < spec.Size || r.Path != spec.Path || r.Source != spec.Source:
+		return none, fmt.Errorf("volume %s: %w with %s in %s, not %s in %s", r.Name, ErrExists, FormatSize(r.Size), r.Path, FormatSize(spec.Size), spec.Path)
+	}
+	v := r.Volume
+	return &v, nil
+}
+
+func newRecord(state state, spec *Spec) *record {
+	return &record{State: state, Volume: Volume{
+		ID:       newID(),
+		Name:     spec.Name,
+		Path:     spec.Path,
+		Size:     spec.Size,
+		Options:  spec.Options,
+		OnDelete: spec.OnDelete,
+		Source:   spec.Source,
+		Claim:    spec.Claim,
+		Manifest: spec.Manifest,
+		Created:  time.Now().UTC().Truncate(time.Second),
+	}}
+}
+
+// reserve checks that there is room for a volume, and takes its name, its path, a
+// project and its size.
+func (s *Store) reserve(r *record, spec *Spec) error {
+	free, err := s.Free()
+	if err != nil {
+		return err
+	}
+	capacity, err := s.Capacity()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if spec.Source != "" {
+		source := s.records[spec.Source]
+		switch {
+		case source == nil || source.State != ready || source.deleting:
+			return fmt.Errorf("%s, to be copied: %w", spec.Source, ErrNotFound)
+		case source.Size > spec.Size:
+			return fmt.Errorf("%w: the copy of %s must have its size at least: %s, not %s", ErrInvalid, spec.Source, FormatSize(source.Size), FormatSize(spec.Size))
+		}
+	}
+	if spec.Size > free {
+		return &NoSpaceError{Requested: spec.Size, Free: free}
+	}
+	if err := s.promise(spec.Size, capacity, spec.Overcommit); err != nil {
+		return err
+	}
+	if other := s.takenBy(spec.Path); other != nil {
+		return fmt.Errorf("path %s: %w: volume %s has %s", spec.Path, ErrExists, other.Name, other.Path)
+	}
+	if _, err := s.root.Lstat(recordFile(r.Name)); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("volume %s: %w: its record can't be read, see the log", r.Name, errors.Join(ErrExists, err))
+	}
+	if r.State == creating {
+		if _, err := s.root.Lstat(spec.Path); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("directory %s: %w and is no volume: adopt it, or move it away", spec.Path, errors.Join(ErrExists, err))
+		}
+	}
+	if r.Project, err = s.newProject(); err == nil {
+		s.records[r.Name] = r
+	}
+	return err
+}
+
+// promise checks that size more bytes may be promised. The caller holds s.mu.
+func (s *Store) promise(size, capacity int64, overcommit float64) error {
+	if overcommit == 0 {
+		overcommit = s.overcommit
+	}
+	if overcommit == 0 {
+		return nil
+	}
+	promised := int64(0)
+	for _, r := range s.records {
+		promised += r.Size
+	}
+	for _, r := range s.archived {
+		promised += r.Size
+	}
+	if float64(promised)+float64(size) > overcommit*float64(capacity) {
+		return &NoSpaceError{Requested: size, Overcommit: overcommit, Promised: promised, Capacity: capacity}
+	}
+	return nil
+}
+
 // create takes the steps of the package comment.
-func (s *Store) create(r *record) error {
-	if err := writeJSON(s.root, recordFile(r.Name), r); err != nil {
+func (s *Store) create(r *record, spec *Spec) error {
+	if err := s.write(r); err != nil {
 		return err
 	}
-	if err := s.root.Mkdir(r.Path, 0o700); err != nil {
+	s.step("record is creating")
+	if err := s.makeDir(r.Path); err != nil {
 		return err
 	}
+	s.step("directory is made")
 	dir, err := s.root.Open(r.Path)
 	if err != nil {
 		return err
@@ -80,79 +183,87 @@ func (s *Store) create(r *record) error {
 		if err := s.quota.Assign(dir, r.Project); err != nil {
 			return err
 		}
+		s.step("project is assigned")
 		if err := s.quota.SetLimit(r.Project, uint64(r.Size)); err != nil {
 			return err
 		}
+		s.step("limit is set")
 	}
-	// After Mkdir, whose mode the umask narrows.
-	if err := dir.Chmod(volumeMode); err != nil {
+	if spec.UID != 0 || spec.GID != 0 {
+		if err := dir.Chown(int(spec.UID), int(spec.GID)); err != nil {
+			return err
+		}
+	}
+	// After Mkdir, whose mode the umask narrows, and Chown, which takes setgid.
+	if err := dir.Chmod(fileMode(spec.Mode)); err != nil {
 		return err
 	}
 	if err := errors.Join(dir.Sync(), syncDir(s.root, ".")); err != nil {
 		return err
 	}
-	r.State = ready
-	if err := writeJSON(s.root, recordFile(r.Name), r); err != nil {
+	state := ready
+	if r.Source != "" {
+		state = copyingState
+	}
+	return s.enter(r, state)
+}
+
+// fileMode is a mode as os has it.
+func fileMode(mode uint32) os.FileMode {
+	m := os.FileMode(mode & 0o777)
+	for bit, os := range map[uint32]os.FileMode{0o4000: os.ModeSetuid, 0o2000: os.ModeSetgid, 0o1000: os.ModeSticky} {
+		if mode&bit != 0 {
+			m |= os
+		}
+	}
+	return m
+}
+
+// enter gives a record its state on the disk and, if that is ready, exports the
+// volume.
+func (s *Store) enter(r *record, state state) error {
+	next := *r
+	next.State = state
+	if err := s.write(&next); err != nil {
 		return err
 	}
-	if err := s.exports.Export(r.Volume); err != nil {
-		return err
+	s.step("record is " + string(state))
+	if state == ready {
+		if err := s.exports.Export(next.Volume); err != nil {
+			return err
+		}
 	}
 	s.mu.Lock()
-	s.records[r.Name] = r
+	*r = next
 	s.mu.Unlock()
 	return nil
 }
+
+// write writes a record in volumes/.
+func (s *Store) write(r *record) error { return writeJSON(s.root, recordFile(r.Name), r) }
 
 // undo removes what create has made. No client has seen the volume, so its
 // directory is empty; should it not be, it is kept with its record, and the
 // error says so.
 func (s *Store) undo(r *record) error {
-	err := s.root.Remove(r.Path)
+	err := s.removeDir(r.Path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("undo the creation of volume %s: %w", r.Name, err)
 	}
+	s.step("directory is removed")
 	if r.Project != 0 && s.quota != nil {
 		if err := s.quota.SetLimit(r.Project, 0); err != nil {
 			return err
 		}
 	}
+	s.step("limit is lifted")
 	err = s.root.Remove(recordFile(r.Name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("undo the creation of volume %s: %w", r.Name, err)
 	}
-	s.releaseProject(r.Project)
+	s.mu.Lock()
+	delete(s.records, r.Name)
+	delete(s.projects, r.Project)
+	s.mu.Unlock()
 	return errors.Join(syncDir(s.root, volumesDir), syncDir(s.root, "."))
-}
-
-// releaseProject lets newProject look at a project again. The kernel may still
-// count removed files for it; newProject asks.
-func (s *Store) releaseProject(id uint32) {
-	s.mu.Lock()
-	delete(s.projects, id)
-	s.mu.Unlock()
-}
-
-// Release keeps a volume that its claim has let go: it belongs to nobody from
-// then on, and stays served until it is deleted.
-func (s *Store) Release(ctx context.Context, name string) error {
-	unlock, err := s.names.lock(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	v, err := s.Get(name)
-	if err != nil || v.Claim == nil {
-		return err
-	}
-	v.Claim = nil
-	r := &record{State: ready, Volume: v}
-	if err := writeJSON(s.root, recordFile(name), r); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.records[name] = r
-	s.mu.Unlock()
-	s.log.Info("volume: released by its claim, kept", "volume", name)
-	return nil
 }

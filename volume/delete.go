@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"time"
 )
 
@@ -13,65 +12,143 @@ import (
 // any call should.
 const unexportWarning = 10 * time.Second
 
-// Delete ends a volume: no client reaches it any more, and its files are
-// removed in the background, also after a restart. ErrNotFound where there is
-// no such volume.
+// Delete ends a volume: no client reaches it any more. What becomes of its files,
+// its OnDelete says; they are removed in the background, also after a restart.
+// ErrNotFound where there is no such volume, ErrBusy while it is being copied.
 func (s *Store) Delete(ctx context.Context, name string) error {
 	unlock, err := s.names.lock(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	v, err := s.Get(name)
+	r, err := s.deleting(name)
 	if err != nil {
 		return err
 	}
-
-	slow := time.AfterFunc(unexportWarning, func() {
-		s.log.Warn("volume: can't be deleted yet, calls of clients are under way in it", "volume", name)
-	})
-	s.exports.Unexport(v)
-	slow.Stop()
-	trashed := path.Join(trashDir, v.trashName()+".json")
-	// A call that failed halfway may have moved the record already.
-	if err := s.root.Rename(recordFile(name), trashed); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return errors.Join(fmt.Errorf("delete volume %s: %w", name, err), s.exports.Export(v))
-	}
-	if err := errors.Join(syncDir(s.root, trashDir), syncDir(s.root, volumesDir)); err != nil {
+	err = s.delete(r)
+	s.mu.Lock()
+	r.deleting = false
+	s.mu.Unlock()
+	if err != nil {
 		return fmt.Errorf("delete volume %s: %w", name, err)
 	}
-	if err := s.moveToTrash(&v); err != nil {
-		return err
-	}
-
-	s.mu.Lock()
-	delete(s.records, name)
-	s.mu.Unlock()
-	s.enqueueTrash(record{State: ready, Volume: v})
-	s.log.Info("volume: deleted, its files are removed in the background", "volume", name)
 	return nil
 }
 
-// moveToTrash moves the directory of a volume whose record is in the trash. It
-// may have been moved before, or be gone.
-func (s *Store) moveToTrash(v *Volume) error {
-	to := path.Join(trashDir, v.trashName())
-	err := s.root.Rename(v.Path, to)
-	if errors.Is(err, os.ErrPermission) {
-		// Without CAP_DAC_OVERRIDE a directory must be writable to be moved,
-		// and a client may have taken that away.
-		if info, _ := s.root.Lstat(v.Path); info != nil && info.IsDir() {
-			err = s.root.Chmod(v.Path, 0o700)
-		}
-		if err == nil {
-			err = s.root.Rename(v.Path, to)
+// deleting finds a volume that may be deleted. Nothing is copied from it from
+// then on.
+func (s *Store) deleting(name string) (*record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.failed, name)
+	r := s.records[name]
+	if r == nil || r.State != ready && r.State != copyingState {
+		return nil, fmt.Errorf("%s: %w", name, ErrNotFound)
+	}
+	for _, target := range s.records {
+		if target.Source == name && (target.State == creating || target.State == copyingState) {
+			return nil, fmt.Errorf("%w: %s is being copied to %s; it can be deleted when that is done", ErrBusy, name, target.Name)
 		}
 	}
+	r.deleting = true
+	return r, nil
+}
+
+func (s *Store) delete(r *record) error {
+	s.endCopy(r.Name)
+	slow := time.AfterFunc(unexportWarning, func() {
+		s.log.Warn("volume: can't be deleted yet, calls of clients are under way in it", "volume", r.Name)
+	})
+	s.exports.Unexport(r.Volume)
+	slow.Stop()
+	gone := *r
+	gone.Deleted = time.Now().UTC().Truncate(time.Second)
+	switch {
+	case r.State == copyingState: // not all of it is there
+		return s.trash(&gone)
+	case r.OnDelete == ArchiveFiles:
+		return s.toArchive(&gone)
+	case r.OnDelete == RetainFiles:
+		return s.retain(&gone)
+	}
+	return s.trash(&gone)
+}
+
+// trash hands a volume to the emptier, which moves its directory as well if that
+// fails here.
+func (s *Store) trash(r *record) error {
+	if err := s.write(r); err != nil { // when it was deleted
+		return errors.Join(err, s.exportAgain(r))
+	}
+	if err := s.root.Rename(recordFile(r.Name), r.keptIn(trashDir)+".json"); err != nil {
+		return errors.Join(err, s.exportAgain(r))
+	}
+	s.step("record is in the trash")
+	err := errors.Join(syncDir(s.root, trashDir), syncDir(s.root, volumesDir))
 	if err == nil {
-		err = errors.Join(syncDir(s.root, trashDir), syncDir(s.root, "."))
+		err = s.moveToTrash(r)
 	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("move volume %s to the trash: %w", v.Name, err)
+	s.step("directory is in the trash")
+	s.mu.Lock()
+	delete(s.records, r.Name)
+	s.mu.Unlock()
+	s.enqueueTrash(r)
+	if err != nil {
+		s.log.Error("volume: its directory can't be moved to the trash yet", "volume", r.Name, "err", err)
 	}
+	s.log.Info("volume: deleted, its files are removed in the background", "volume", r.Name)
 	return nil
+}
+
+// toArchive keeps a volume's files, and its path free.
+func (s *Store) toArchive(r *record) error {
+	next := *r
+	next.State = archived
+	if err := s.write(&next); err != nil {
+		return errors.Join(err, s.exportAgain(r))
+	}
+	s.step("record is archived")
+	s.mu.Lock()
+	s.records[r.Name] = &next
+	s.mu.Unlock()
+	return s.archive(&next)
+}
+
+// archive moves the directory, then the record, of a volume to the archive. The
+// next Open goes on with it.
+func (s *Store) archive(r *record) error {
+	if err := s.moveDir(r.Path, r.keptIn(archiveDir)); err != nil {
+		return err
+	}
+	s.step("directory is in the archive")
+	if err := s.root.Rename(recordFile(r.Name), r.keptIn(archiveDir)+".json"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	s.step("record is in the archive")
+	s.mu.Lock()
+	delete(s.records, r.Name)
+	s.archived = append(s.archived, r)
+	s.mu.Unlock()
+	s.log.Info("volume: archived", "volume", r.Name, "files", r.keptIn(archiveDir))
+	return errors.Join(syncDir(s.root, archiveDir), syncDir(s.root, volumesDir))
+}
+
+// retain keeps a volume's files where they are.
+func (s *Store) retain(r *record) error {
+	if err := s.enter(r, retained); err != nil {
+		return errors.Join(err, s.exportAgain(r))
+	}
+	s.mu.Lock()
+	s.records[r.Name] = r
+	s.mu.Unlock()
+	s.log.Info("volume: deleted, its files are kept", "volume", r.Name, "files", r.Path)
+	return nil
+}
+
+// exportAgain serves a volume whose deletion has come to nothing.
+func (s *Store) exportAgain(r *record) error {
+	if r.State != ready {
+		return nil
+	}
+	return s.exports.Export(r.Volume)
 }

@@ -5,25 +5,42 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path"
 	"strings"
+	"time"
 )
 
-// State of a record in volumes/. A record in trash/ has the state it had.
+// state of a record in volumes/.
 type state string
 
 const (
 	// creating: the directory may be there or not, and no client has seen it.
 	creating state = "creating"
+	// copyingState: some of the source's files may be there, and no client has
+	// seen it.
+	copyingState state = "copying"
+	// adopting: the files were there before, some may not be under the project.
+	adopting state = "adopting"
 	ready    state = "ready"
+	// retained: deleted, with its files where they were.
+	retained state = "retained"
+	// archived: deleted, on its way to the archive, or back from there.
+	archived state = "archived"
 )
 
-// record is a volume's file in volumes/ or trash/.
+// record is a volume's file in volumes/, archive/ or trash/. In the last two it
+// has the state it had.
 type record struct {
-	State state `json:"state"`
+	State   state     `json:"state"`
+	Deleted time.Time `json:"deleted,omitzero"`
+	// Boot is when the machine was started on which it is copied: what was copied
+	// before may not have come to the disk.
+	Boot string `json:"boot,omitempty"`
 	Volume
+
+	deleting bool      // guarded by Store.mu
+	retry    time.Time // when it may be emptied again; guarded by Store.mu
 }
 
 // writeJSON replaces a file so that after a crash it is either the old one or
@@ -66,12 +83,13 @@ func readJSON(dir *os.Root, name string, v any) error {
 // readRecords reads every record of a state directory. What a crash left half
 // written (*.tmp) was never a record and is removed. A record that can't be
 // read is reported and left alone: its volume is not served, all others are.
-func readRecords(dir *os.Root, name string, log *slog.Logger) ([]record, error) {
+func (s *Store) readRecords(name string) ([]*record, error) {
+	dir := s.root
 	entries, err := fs.ReadDir(dir.FS(), name)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", name, err)
 	}
-	var records []record
+	var records []*record
 	for _, e := range entries {
 		file := path.Join(name, e.Name())
 		switch {
@@ -86,10 +104,12 @@ func readRecords(dir *os.Root, name string, log *slog.Logger) ([]record, error) 
 				err = r.check(file)
 			}
 			if err != nil {
-				log.Error("volume: its record is damaged, it is not served; restore the record from a backup of the disk", "err", err)
+				f := Finding{Path: file, Problem: "the record is damaged, its volume is not served: " + err.Error(), Fix: "restore the record from a backup of the disk, or move it away and adopt the directory"}
+				s.log.Error("volume: "+f.Problem, "fix", f.Fix)
+				s.damaged = append(s.damaged, f)
 				continue
 			}
-			records = append(records, r)
+			records = append(records, &r)
 		}
 	}
 	return records, nil
@@ -98,22 +118,30 @@ func readRecords(dir *os.Root, name string, log *slog.Logger) ([]record, error) 
 // check refuses a record that was changed by hand or damaged before it can
 // point anything at the wrong directory.
 func (r *record) check(file string) error {
-	spec := Spec{Name: r.Name, Size: r.Size}
+	spec := Spec{Name: r.Name, Path: r.Path, Size: r.Size, OnDelete: r.OnDelete}
 	if err := spec.validate(); err != nil {
 		return fmt.Errorf("record %s: %w", file, err)
 	}
-	if r.ID == 0 || r.Path != r.Name || (r.State != creating && r.State != ready) {
-		return fmt.Errorf("record %s: %w: id %d, path %q, state %q", file, ErrInvalid, r.ID, r.Path, r.State)
+	switch r.State {
+	case creating, copyingState, adopting, ready, retained, archived:
+	default:
+		return fmt.Errorf("record %s: %w: state %q", file, ErrInvalid, r.State)
 	}
-	if want := path.Base(file); want != r.Name+".json" && want != r.trashName()+".json" {
+	if r.ID == 0 {
+		return fmt.Errorf("record %s: %w: no id", file, ErrInvalid)
+	}
+	if want := path.Base(file); want != r.Name+".json" && want != r.keptName()+".json" {
 		return fmt.Errorf("record %s: %w: it is the record of %s", file, ErrInvalid, r.Name)
 	}
 	return nil
 }
 
-// trashName is what the volume's files and its record are called in trash/: the
-// name may be in use again by then, the id never is.
-func (v *Volume) trashName() string { return fmt.Sprintf("%016x", v.ID) }
+// keptName is what the volume's files and its record are called in trash/ and
+// archive/: the name may be in use again by then, the id never is.
+func (v *Volume) keptName() string { return fmt.Sprintf("%016x", v.ID) }
+
+// keptIn is where its files are in one of these.
+func (v *Volume) keptIn(dir string) string { return path.Join(dir, v.keptName()) }
 
 func syncDir(root *os.Root, name string) error {
 	d, err := root.Open(name)

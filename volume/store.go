@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
@@ -27,44 +28,81 @@ const (
 	lockFile     = stateDir + "/lock"
 	probeFile    = stateDir + "/probe"
 	volumesDir   = stateDir + "/volumes"
+	archiveDir   = stateDir + "/archive"
 	trashDir     = stateDir + "/trash"
 )
 
 // Exporter makes volumes reachable for clients. When Unexport returns, no call
 // of a client is under way in the volume and none will come.
 type Exporter interface {
+	// Check tells whether a volume with these options can be exported. It is
+	// asked before anything is made.
+	Check(Options) error
 	Export(Volume) error
 	Unexport(Volume)
+}
+
+// Counter is the server, where it counts what volumes use and keeps them below
+// their sizes.
+type Counter interface {
+	// SetLimit makes the volume's size hold that it has now.
+	SetLimit(Volume)
+	// Usage tells what a volume that is exported uses.
+	Usage(Volume) quota.Usage
+}
+
+// projects is *quota.Projects.
+type projects interface {
+	Assign(dir *os.File, id uint32) error
+	AssignTree(ctx context.Context, dir *os.File, id uint32) (int, error)
+	SetLimit(id uint32, bytes uint64) error
+	Usage(id uint32) (quota.Usage, error)
+	Free(id uint32) (bool, error)
 }
 
 // Config says how to open a Store. Root, Exports and Log are needed.
 type Config struct {
 	Root    string // the directory that holds the volumes
 	Exports Exporter
-	Quota   *quota.Projects // nil: no limit is enforced
-	Log     *slog.Logger
+	Quota   *quota.Projects // nil: the kernel enforces no limit
+	Counter Counter         // nil: nor does the server
+	// Overcommit bounds what is promised: the sizes of all volumes together may
+	// be that many times the size of the disk. 0: only what is free counts.
+	Overcommit float64
+	Log        *slog.Logger
 }
 
 // Store is the volumes of one disk. Its methods may be called concurrently.
 type Store struct {
-	root     *os.Root
-	lock     *os.File
-	exports  Exporter
-	quota    *quota.Projects
-	log      *slog.Logger
-	instance instance
+	root       *os.Root
+	lock       *os.File
+	exports    Exporter
+	quota      projects
+	counter    Counter
+	overcommit float64
+	log        *slog.Logger
+	instance   instance
+	// step is told what has just been done to the disk. Tests stop there.
+	step func(done string)
 
-	names nameLocks // held while a volume of that name is made or deleted
+	names nameLocks  // held while a volume of that name is made or changed
+	tree  sync.Mutex // held while directories outside of volumes are made or removed
 
 	mu       sync.Mutex
-	records  map[string]*record // by name; what is creating or ready
-	projects map[uint32]bool    // in use by a record in volumes/ or trash/
-	lastID   uint32             // the project given last
-	trashed  []record           // still to be emptied, oldest first
+	records  map[string]*record  // by name; all of volumes/, and those being made
+	archived []*record           // what is in archive/
+	damaged  []Finding           // records that can't be read
+	copies   map[string]*copying // by name
+	failed   map[string]error    // why a copy came to nothing, for who asks next
+	projects map[uint32]bool     // in use by a record
+	lastID   uint32              // the project given last
+	trashed  []*record           // still to be emptied, oldest first
 
-	wake     chan struct{} // tells the emptier that trashed has grown
-	stop     context.CancelFunc
-	emptying sync.WaitGroup
+	wake       chan struct{} // tells the emptier that trashed has grown
+	copySlots  *semaphore.Weighted
+	background context.Context // of copying and emptying
+	stop       context.CancelFunc
+	working    sync.WaitGroup
 }
 
 // instance is instance.json.
@@ -79,6 +117,17 @@ type instance struct {
 // finishes or undoes what was interrupted, exports every volume, and goes on
 // emptying the trash.
 func Open(cfg Config) (*Store, error) {
+	s, err := newStore(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Quota != nil {
+		s.quota = cfg.Quota
+	}
+	return s.open(cfg.Root)
+}
+
+func newStore(cfg Config) (*Store, error) {
 	if err := os.MkdirAll(cfg.Root, 0o755); err != nil {
 		return nil, fmt.Errorf("make the root of the disk: %w", err)
 	}
@@ -86,29 +135,38 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the root of the disk: %w", err)
 	}
-	s := &Store{
-		root:     root,
-		exports:  cfg.Exports,
-		quota:    cfg.Quota,
-		log:      cfg.Log,
-		records:  map[string]*record{},
-		projects: map[uint32]bool{},
-		wake:     make(chan struct{}, 1),
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.stop = cancel
+	return &Store{
+		root:       root,
+		exports:    cfg.Exports,
+		counter:    cfg.Counter,
+		overcommit: cfg.Overcommit,
+		log:        cfg.Log,
+		step:       func(string) {},
+		records:    map[string]*record{},
+		copies:     map[string]*copying{},
+		failed:     map[string]error{},
+		copySlots:  semaphore.NewWeighted(copiesAtOnce),
+		projects:   map[uint32]bool{},
+		wake:       make(chan struct{}, 1),
+	}, nil
+}
+
+// open brings the disk into order and begins to work.
+func (s *Store) open(name string) (*Store, error) {
+	s.background, s.stop = context.WithCancel(context.Background())
 	if err := s.load(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open the disk %s: %w", cfg.Root, err), s.Close())
+		return nil, errors.Join(fmt.Errorf("open the disk %s: %w", name, err), s.Close())
 	}
-	s.emptying.Go(func() { s.emptyTrash(ctx) })
+	s.working.Go(func() { s.emptyTrash(s.background) })
 	return s, nil
 }
 
-// Close stops the background work and gives the disk free. What is in the trash
-// stays there for the next Open. The exports are the caller's to end.
+// Close stops the background work and gives the disk free. What is in the trash,
+// and what is being copied, stays as it is for the next Open. The exports are the
+// caller's to end.
 func (s *Store) Close() error {
 	s.stop()
-	s.emptying.Wait()
+	s.working.Wait()
 	if s.lock != nil {
 		_ = s.lock.Close() // holds no data; closing it unlocks
 	}
@@ -147,16 +205,40 @@ func (s *Store) List() []Volume {
 
 // Free is how many bytes a volume could still be given, as statfs(2) tells it.
 func (s *Store) Free() (int64, error) {
+	st, err := s.statfs()
+	return int64(st.Bavail) * st.Bsize, err
+}
+
+// Capacity is the size of the disk in bytes.
+func (s *Store) Capacity() (int64, error) {
+	st, err := s.statfs()
+	return int64(st.Blocks) * st.Bsize, err
+}
+
+func (s *Store) statfs() (st unix.Statfs_t, err error) {
 	d, err := s.root.Open(".")
 	if err != nil {
-		return 0, err
+		return st, err
 	}
 	defer d.Close()
-	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(d.Fd()), &st); err != nil {
-		return 0, fmt.Errorf("statfs: %w", err)
+		return st, fmt.Errorf("statfs: %w", err)
 	}
-	return int64(st.Bavail) * st.Bsize, nil
+	return st, nil
+}
+
+// Usage tells what a volume uses; nothing, if nobody counts.
+func (s *Store) Usage(name string) (quota.Usage, error) {
+	v, err := s.Get(name)
+	switch {
+	case err != nil:
+		return quota.Usage{}, err
+	case s.quota != nil && v.Project != 0:
+		return s.quota.Usage(v.Project)
+	case s.counter != nil:
+		return s.counter.Usage(v), nil
+	}
+	return quota.Usage{}, nil
 }
 
 // CheckWrite makes sure that the disk takes a write. A full disk is no failure:
@@ -175,7 +257,7 @@ func (s *Store) CheckWrite() error {
 
 // load brings the state directory into order and into memory.
 func (s *Store) load() error {
-	for _, dir := range []string{stateDir, volumesDir, trashDir} {
+	for _, dir := range []string{stateDir, volumesDir, archiveDir, trashDir} {
 		if err := s.root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
@@ -186,25 +268,28 @@ func (s *Store) load() error {
 	if err := s.loadInstance(); err != nil {
 		return err
 	}
-	trashed, err := readRecords(s.root, trashDir, s.log)
+	var err error
+	if s.trashed, err = s.readRecords(trashDir); err != nil {
+		return err
+	}
+	if s.archived, err = s.readRecords(archiveDir); err != nil {
+		return err
+	}
+	for _, r := range slices.Concat(s.trashed, s.archived) {
+		s.projects[r.Project] = true
+	}
+	records, err := s.readRecords(volumesDir)
 	if err != nil {
 		return err
 	}
-	s.trashed = trashed
-	for i := range trashed {
-		s.projects[trashed[i].Project] = true
-		if err := s.moveToTrash(&trashed[i].Volume); err != nil {
-			s.log.Error("volume: can't go on with its deletion", "volume", trashed[i].Name, "err", err)
-		}
+	for _, r := range records {
+		s.projects[r.Project] = true
+		s.records[r.Name] = r
 	}
-	records, err := readRecords(s.root, volumesDir, s.log)
-	if err != nil {
-		return err
-	}
-	for i := range records {
-		if err := s.resume(&records[i]); err != nil {
+	for _, r := range records {
+		if err := s.resume(r); err != nil {
 			// All others are served.
-			s.log.Error("volume: can't be brought back", "volume", records[i].Name, "err", err)
+			s.log.Error("volume: can't be brought back", "volume", r.Name, "err", err)
 		}
 	}
 	return nil
@@ -242,28 +327,53 @@ func (s *Store) loadInstance() error {
 
 // resume brings one record back to life at Open.
 func (s *Store) resume(r *record) error {
-	s.projects[r.Project] = true
 	log := s.log.With("volume", r.Name)
-	if r.State == creating {
+	switch r.State {
+	case creating:
 		log.Info("volume: its creation was interrupted, undoing it")
 		return s.undo(r)
+	case adopting:
+		log.Info("volume: its adoption was interrupted, its directory is left as it is")
+		return s.forget(r)
+	case retained:
+		return nil
+	case archived:
+		return s.archive(r)
 	}
-	s.records[r.Name] = r
-	if info, err := s.root.Lstat(r.Path); err != nil || !info.IsDir() {
+	if err := s.plainDir(r.Path); err != nil {
 		log.Error("volume: its directory is missing, it is not served; put the directory back, or delete the volume", "path", r.Path, "err", err)
 		return nil
 	}
+	if err := s.restoreLimit(r, log); err != nil {
+		return err
+	}
+	if r.State == copyingState {
+		log.Info("volume: going on with copying", "from", r.Source)
+		s.startCopy(r)
+		return nil
+	}
+	return s.exports.Export(r.Volume)
+}
+
+// restoreLimit puts the kernel's limit right.
+func (s *Store) restoreLimit(r *record, log *slog.Logger) error {
 	switch {
 	case s.quota != nil && r.Project != 0:
-		if err := s.quota.SetLimit(r.Project, uint64(r.Size)); err != nil {
+		u, err := s.quota.Usage(r.Project)
+		if err != nil {
 			return err
 		}
+		// The kernel counts in units of up to 4 KiB.
+		if drift := int64(u.Limit) - r.Size; drift < 0 || drift >= 4096 {
+			log.Warn("volume: its limit was another on the disk, it is put right", "found", FormatSize(int64(u.Limit)), "size", FormatSize(r.Size))
+		}
+		return s.quota.SetLimit(r.Project, uint64(r.Size))
 	case s.quota != nil:
 		log.Warn("volume: was made without a quota and has none")
 	case r.Project != 0:
 		log.Warn("volume: its quota can't be looked after while quotas are off", "project", r.Project)
 	}
-	return s.exports.Export(r.Volume)
+	return nil
 }
 
 // recordFile is where the record of a volume is.

@@ -36,6 +36,8 @@ func (e *exports) Export(v Volume) error {
 	return nil
 }
 
+func (e *exports) Check(Options) error { return nil }
+
 func (e *exports) Unexport(v Volume) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -246,14 +248,14 @@ func TestOpenAfterCrash(t *testing.T) {
 			mustDo(t, os.WriteFile(filepath.Join(root, volumesDir, "pvc-1.json.tmp"), []byte(`{"sta`), 0o600))
 		}, true, false},
 		{"deleted, directory not moved", func(t *testing.T, root string, v Volume) {
-			mustDo(t, os.Rename(filepath.Join(root, volumesDir, "pvc-1.json"), filepath.Join(root, trashDir, v.trashName()+".json")))
+			mustDo(t, os.Rename(filepath.Join(root, volumesDir, "pvc-1.json"), filepath.Join(root, trashDir, v.keptName()+".json")))
 		}, false, false},
 		{"deleted, directory moved", func(t *testing.T, root string, v Volume) {
-			mustDo(t, os.Rename(filepath.Join(root, volumesDir, "pvc-1.json"), filepath.Join(root, trashDir, v.trashName()+".json")))
-			mustDo(t, os.Rename(filepath.Join(root, "pvc-1"), filepath.Join(root, trashDir, v.trashName())))
+			mustDo(t, os.Rename(filepath.Join(root, volumesDir, "pvc-1.json"), filepath.Join(root, trashDir, v.keptName()+".json")))
+			mustDo(t, os.Rename(filepath.Join(root, "pvc-1"), filepath.Join(root, trashDir, v.keptName())))
 		}, false, false},
 		{"deleted, files removed", func(t *testing.T, root string, v Volume) {
-			mustDo(t, os.Rename(filepath.Join(root, volumesDir, "pvc-1.json"), filepath.Join(root, trashDir, v.trashName()+".json")))
+			mustDo(t, os.Rename(filepath.Join(root, volumesDir, "pvc-1.json"), filepath.Join(root, trashDir, v.keptName()+".json")))
 			mustDo(t, os.RemoveAll(filepath.Join(root, "pvc-1")))
 		}, false, false},
 		{"record damaged", func(t *testing.T, root string, _ Volume) {

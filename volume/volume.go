@@ -7,22 +7,37 @@
 //	ROOT/.podnas/            state, 0700, never exported
 //	    instance.json        the identity of this disk and the key of its file handles
 //	    lock                 held while a Store is open
+//	    control.sock         where commands reach it, package control
 //	    volumes/<name>.json  one record per volume
+//	    archive/<id>.json    the record of a volume that was deleted but kept ...
+//	    archive/<id>/        ... and its files
 //	    trash/<id>.json      the record of a deleted volume ...
 //	    trash/<id>/          ... and its files, until they are gone
 //
 // Records are the truth. Each is written whole to a temporary file, synced and
-// renamed, and every step of Create and Delete leaves the disk so that the next
-// Open finishes or undoes it:
+// renamed, and every step leaves the disk so that the next Open finishes or
+// undoes it:
 //
-//	Create: record "creating" -> directory, project, limit -> record "ready" -> export
-//	Delete: unexport -> record moved to trash/ -> directory moved to trash/ -> answer
-//	        -> (in the background) files removed, limit cleared, record removed
+//	Create:  record "creating" -> directory, project, limit -> record "ready" -> export
+//	a copy:  record "creating" -> directory, project, limit -> record "copying" -> answer
+//	         -> (in the background) files copied -> record "ready" -> export
+//	Adopt:   record "adopting" -> project, limit -> record "ready" -> export
+//	Resize:  record with the new size -> limit
+//	Delete:  unexport -> record moved to trash/ -> directory moved to trash/ -> answer
+//	         -> (in the background) files removed, limit cleared, record removed
+//	archive: unexport -> record moved to archive/ -> directory moved to archive/
+//	retain:  unexport -> record "retained"
+//
+// What a record names stays taken: its name, its path, its project and, where
+// sizes are promised, its size.
 package volume
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"net/netip"
 	"regexp"
 	"time"
 )
@@ -37,11 +52,19 @@ type Volume struct {
 	Path string `json:"path"`
 	// Size is the limit that was asked for, in bytes.
 	Size int64 `json:"size"`
+	// Options are what clients may do.
+	Options Options `json:"options,omitzero"`
+	// OnDelete is what becomes of the files when the volume is deleted.
+	OnDelete OnDelete `json:"onDelete,omitempty"`
+	// Source is the name of the volume that this one is a copy of.
+	Source string `json:"source,omitempty"`
 	// Project is the project that enforces the size, 0 where nothing does.
 	Project uint32 `json:"project,omitempty"`
 	// Claim is who the volume was made for, nil if nobody holds it any more.
 	Claim   *Claim    `json:"claim,omitempty"`
 	Created time.Time `json:"created"`
+	// Manifest is the maker's own, kept and not looked at.
+	Manifest json.RawMessage `json:"manifest,omitempty"`
 }
 
 // Claim names a Kubernetes PersistentVolumeClaim.
@@ -51,12 +74,60 @@ type Claim struct {
 	UID       string `json:"uid"`
 }
 
+// Options say what clients may do in a volume. The zero Options let every client
+// in, let root be root, and make each change durable before it is answered.
+type Options struct {
+	RootSquash bool   `json:"rootSquash,omitempty"` // root becomes the anonymous user
+	AllSquash  bool   `json:"allSquash,omitempty"`  // everyone does
+	AnonUID    uint32 `json:"anonUid,omitempty"`    // the anonymous user, 0 stands for 65534
+	AnonGID    uint32 `json:"anonGid,omitempty"`    // and group
+	ReadOnly   bool   `json:"readOnly,omitempty"`   // nothing can be changed
+	Async      bool   `json:"async,omitempty"`      // metadata is not synced before the reply
+	// Clients are the networks that may mount, all if empty.
+	Clients []netip.Prefix `json:"clients,omitempty"`
+}
+
+// OnDelete is what becomes of a volume's files when it is deleted.
+type OnDelete string
+
+// The values of OnDelete. The zero value is DeleteFiles.
+const (
+	DeleteFiles  OnDelete = "delete"  // they are removed
+	ArchiveFiles OnDelete = "archive" // they are moved to the archive, with the record
+	RetainFiles  OnDelete = "retain"  // they stay where they are
+)
+
 // Spec is what Create makes a volume from.
 type Spec struct {
-	Name  string
+	Name string
+	// Path is the directory below the root of the disk, Name if empty.
+	Path  string
 	Size  int64 // in bytes
 	Claim *Claim
+	// UID, GID and Mode are those of the volume's root directory. Mode 0 stands
+	// for 0777.
+	UID, GID, Mode uint32
+	Options        Options
+	OnDelete       OnDelete
+	// Source is the name of a volume to copy, empty for an empty volume.
+	Source string
+	// Overcommit, if not 0, is taken instead of Config.Overcommit.
+	Overcommit float64
+	Manifest   json.RawMessage
 }
+
+// Kept is a volume that was deleted and whose files were not.
+type Kept struct {
+	Volume
+	State string    `json:"state"` // Archived or Retained
+	Since time.Time `json:"since"` // when it was deleted
+}
+
+// The states of Kept.
+const (
+	Archived = "archived" // in the state directory
+	Retained = "retained" // where it was
+)
 
 var (
 	// ErrNotFound means that there is no volume of that name.
@@ -65,18 +136,41 @@ var (
 	ErrInvalid = errors.New("invalid volume")
 	// ErrExists means that the name or the directory is taken by something else.
 	ErrExists = errors.New("already exists")
+	// ErrShrink means that a volume can't become smaller.
+	ErrShrink = errors.New("a volume can't be made smaller")
+	// ErrBusy means that what was asked for can't be done now.
+	ErrBusy = errors.New("the volume is busy")
 	// ErrInUse means that another process holds the disk.
 	ErrInUse = errors.New("the disk is in use by another podnas")
 )
 
-// NoSpaceError refuses a volume that is larger than what is free. Both numbers
-// are bytes.
+// NoSpaceError refuses what is larger than what is free or, where sizes are
+// promised, than what is not promised to others. All numbers are bytes.
 type NoSpaceError struct {
 	Requested, Free int64
+	// If Overcommit is not 0, the sizes of all volumes together may be that many
+	// times Capacity, the disk's size, and Promised of it is taken.
+	Overcommit         float64
+	Promised, Capacity int64
 }
 
 func (e *NoSpaceError) Error() string {
+	if e.Overcommit != 0 {
+		return fmt.Sprintf("%s are asked for, but %s are promised to other volumes and the disk of %s may promise %s in all (overcommit %g)",
+			FormatSize(e.Requested), FormatSize(e.Promised), FormatSize(e.Capacity), FormatSize(int64(e.Overcommit*float64(e.Capacity))), e.Overcommit)
+	}
 	return fmt.Sprintf("%s are asked for, but only %s are free on the disk", FormatSize(e.Requested), FormatSize(e.Free))
+}
+
+// CopyingError means that a volume is being made as a copy. Create answers it
+// until the copy is complete.
+type CopyingError struct {
+	Source       string
+	Files, Bytes int64 // copied so far
+}
+
+func (e *CopyingError) Error() string {
+	return fmt.Sprintf("volume %s is being copied: %d files with %s so far", e.Source, e.Files, FormatSize(e.Bytes))
 }
 
 // FormatSize writes bytes as Kubernetes quantities are written, to three digits
@@ -99,12 +193,23 @@ func FormatSize(bytes int64) string {
 // path component that never meets the state directory.
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
-func (s Spec) validate() error {
+func (s *Spec) validate() error {
 	if len(s.Name) > 253 || !validName.MatchString(s.Name) {
 		return fmt.Errorf("%w: the name %q is not a DNS subdomain (lower case letters, digits, '-' and '.')", ErrInvalid, s.Name)
 	}
 	if s.Size <= 0 {
 		return fmt.Errorf("%w: the size is %d bytes, it must be more than 0", ErrInvalid, s.Size)
 	}
-	return nil
+	switch s.OnDelete {
+	case "", DeleteFiles, ArchiveFiles, RetainFiles:
+	default:
+		return fmt.Errorf("%w: onDelete is %q, it must be %s, %s or %s", ErrInvalid, s.OnDelete, DeleteFiles, ArchiveFiles, RetainFiles)
+	}
+	if s.Mode&^0o7777 != 0 || s.UID == math.MaxUint32 || s.GID == math.MaxUint32 {
+		return fmt.Errorf("%w: mode %#o, owner %d:%d", ErrInvalid, s.Mode, s.UID, s.GID)
+	}
+	if s.Overcommit < 0 {
+		return fmt.Errorf("%w: overcommit is %g, it must not be negative", ErrInvalid, s.Overcommit)
+	}
+	return validPath(s.Path)
 }

@@ -26,13 +26,14 @@ type clusterConfig struct {
 func (c *clusterConfig) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; default: as a pod in the cluster")
 	f.StringVar(&c.master, "master", "", "URL of the API server, instead of the one in --kubeconfig")
-	// High enough that a burst of claims is bound by the API server: each
-	// claim takes about five calls.
-	f.Float32Var(&c.qps, "kube-api-qps", 200, "calls to the API server per second")
-	f.IntVar(&c.burst, "kube-api-burst", 400, "calls to the API server at once")
-	f.IntVar(&c.workers, "workers", 10, "claims, and volumes, worked on at a time")
+	// With these a burst of claims is bound about as fast as the API server
+	// can bind it (BenchmarkBind in test/cluster): each claim takes three calls.
+	// The API server shares itself out fairly without a client's help.
+	f.Float32Var(&c.qps, "kube-api-qps", 500, "calls to the API server per second")
+	f.IntVar(&c.burst, "kube-api-burst", 1000, "calls to the API server at once")
+	f.IntVar(&c.workers, "workers", 20, "claims, and volumes, worked on at a time")
 	f.BoolVar(&c.leaderElect, "leader-elect", false, "provision only while holding a Lease named after --provisioner")
-	f.StringVar(&c.leaseNamespace, "leader-elect-namespace", "", "namespace of the Lease; default: $POD_NAMESPACE")
+	f.StringVar(&c.leaseNamespace, "leader-elect-namespace", "", "namespace of the Leases, of the election and of the guard against\ntwo podnas with one --provisioner name; default: $POD_NAMESPACE")
 }
 
 // client connects to the API server.
@@ -75,13 +76,20 @@ func (c *clusterConfig) endpoint(client kubernetes.Interface, address string, po
 	return e, nil
 }
 
+// controller sets up the work on claims. Without a namespace to put a Lease in,
+// as outside of a cluster, nothing guards the provisioner's name.
 func (c *clusterConfig) controller(client kubernetes.Interface, name string, p *provisioner.Provisioner, log *slog.Logger) (provisioner.ControllerConfig, error) {
-	cfg := provisioner.ControllerConfig{Client: client, Name: name, Provisioner: p, Workers: c.workers, Log: log}
+	p.Name = name // also where volumes are made without a claim
+	namespace := c.leaseNamespace
+	if namespace == "" {
+		namespace = os.Getenv("POD_NAMESPACE")
+	}
+	cfg := provisioner.ControllerConfig{
+		Client: client, Name: name, Provisioner: p, Workers: c.workers,
+		GuardIn: namespace, Pod: os.Getenv("POD_NAME"), Reconciler: &provisioner.Reconciler{}, Log: log,
+	}
 	if c.leaderElect {
-		if cfg.LeaseIn = c.leaseNamespace; cfg.LeaseIn == "" {
-			cfg.LeaseIn = os.Getenv("POD_NAMESPACE")
-		}
-		if cfg.LeaseIn == "" {
+		if cfg.LeaseIn = namespace; namespace == "" {
 			return cfg, errors.New("--leader-elect needs --leader-elect-namespace, or POD_NAMESPACE in the environment")
 		}
 	}

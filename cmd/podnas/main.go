@@ -11,7 +11,11 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
+
+// defaultRoot is where the disk is in a pod.
+const defaultRoot = "/export"
 
 // version is set by the linker (-X main.version=...).
 var version = "devel"
@@ -19,7 +23,7 @@ var version = "devel"
 func main() {
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "podnas:", err)
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
 }
 
@@ -40,13 +44,23 @@ exports them over NFSv3, and gives Kubernetes the PersistentVolumes to mount the
 		SilenceErrors: true, // main says them
 		SilenceUsage:  true, // an error is not a question about usage
 	}
-	root.AddCommand(newServeCommand(), &cobra.Command{
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.AddCommand(newServeCommand(), newVolumeCommand(), newDoctorCommand(), newBenchCommand(), &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Args:  exactly(),
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintf(cmd.OutOrStdout(), "podnas %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		},
 	})
 	return root
+}
+
+// addRootFlag adds the flag that says which disk is meant.
+func addRootFlag(f *pflag.FlagSet, root *string, usage string) {
+	where := defaultRoot
+	if s := os.Getenv("PODNAS_ROOT"); s != "" {
+		where = s
+	}
+	f.StringVar(root, "root", where, usage+"; default: $PODNAS_ROOT")
 }

@@ -19,6 +19,7 @@ func podnas(ctx context.Context, args ...string) (stdout, stderr string, err err
 	var out, errs bytes.Buffer
 	cmd := newCommand()
 	cmd.SetArgs(args)
+	cmd.SetIn(strings.NewReader("")) // nobody is there
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
 	err = cmd.ExecuteContext(ctx)
@@ -66,13 +67,15 @@ current-context: c
 	}{
 		{"claims without standalone", []string{"--claims=x"}, "--standalone and --claims"},
 		{"standalone without claims", []string{"--standalone"}, "--standalone and --claims"},
-		{"quota", []string{"--quota=ext4"}, "auto, xfs or off"},
+		{"quota", []string{"--quota=ext4"}, "auto, kernel, server or off"},
 		{"engine", []string{"--engine=ganesha"}, "engine"},
+		{"overcommit", []string{"--overcommit=-1"}, "how many times the disk"},
+		{"overcommit NaN", []string{"--overcommit=NaN"}, "how many times the disk"},
 		{"log level", []string{"--log-level=loud"}, "debug, info, warn or error"},
 		{"log format", []string{"--log-format=xml"}, "text or json"},
 		{"listen", []string{"--listen=" + busy.Addr().String()}, "listen for NFS"},
 		{"http", []string{"--http=" + busy.Addr().String()}, "listen for probes"},
-		{"argument", []string{"extra"}, "unknown command"},
+		{"argument", []string{"extra"}, "one argument too many"},
 		{"no cluster", nil, "--standalone"},
 		{"no address", []string{"--kubeconfig=" + kubeconfig}, "--server-address"},
 		{"bad address", []string{"--kubeconfig=" + kubeconfig, "--server-address=nas.example.com"}, "no IPv4 or IPv6 address"},

@@ -5,18 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/provisioner/standalone"
+	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
@@ -38,8 +40,10 @@ const serveExamples = `  # In a pod, as deploy/podnas.yaml runs it
 type serveConfig struct {
 	root, listen, http, engine, quota string
 	provisioner, serverAddress        string
+	image                             imageFlag
 	standalone                        bool
 	claims                            string
+	overcommit                        float64
 	cluster                           clusterConfig
 	shutdownDelay                     time.Duration
 	logFormat, logLevel               string
@@ -51,18 +55,20 @@ func newServeCommand() *cobra.Command {
 		Use:     "serve",
 		Short:   "Serve volumes over NFS and provision claims",
 		Example: serveExamples,
-		Args:    cobra.NoArgs,
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return serve(cmd.Context(), &cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&cfg.root, "root", "/export", "directory of the disk that holds the volumes")
+	addRootFlag(f, &cfg.root, "directory of the disk that holds the volumes")
+	f.Var(&cfg.image, "disk-image", "keep the volumes in an XFS with quotas in this file, made if missing, mounted\non --root, which is to be empty: /disk/podnas.img,size=20Gi")
 	f.StringVar(&cfg.listen, "listen", ":2049", "address that NFS and MOUNT are served on, TCP")
-	f.StringVar(&cfg.http, "http", ":8080", "address of the probes /healthz and /readyz")
+	f.StringVar(&cfg.http, "http", ":8080", "address of the probes /healthz and /readyz, and of /metrics for Prometheus")
 	f.StringVar(&cfg.engine, "engine", server.EngineAuto, "NFS engine: native, go-nfs (fewer rights, with limits), or auto: native where it can run")
-	f.StringVar(&cfg.quota, "quota", string(quota.Auto), "how sizes are enforced: auto, xfs (project quotas, refuse to start without) or off")
+	f.StringVar(&cfg.quota, "quota", string(quota.Auto), "how sizes are enforced: kernel (project quotas, refuse to start without), server\n(which counts what passes through it), off, or auto: kernel where it can, else server")
+	f.Float64Var(&cfg.overcommit, "overcommit", 0, "all volumes together may be promised so many times the size of the disk; 0: a new\nvolume must fit into what is free, and nothing else is looked at")
 	f.StringVar(&cfg.provisioner, "provisioner", provisioner.DefaultName, "name that StorageClasses call this provisioner by")
 	f.StringVar(&cfg.serverAddress, "server-address", "", "IP address that volumes are mounted from, where there is no Service")
 
@@ -86,6 +92,9 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	if cfg.standalone != (cfg.claims != "") {
 		return errors.New("--standalone and --claims=DIR go together")
 	}
+	if !(cfg.overcommit >= 0) { // nor is NaN
+		return fmt.Errorf("--overcommit=%g makes no sense: use 0, or how many times the disk may be promised", cfg.overcommit)
+	}
 	if cfg.root, err = filepath.Abs(cfg.root); err != nil {
 		return err
 	}
@@ -107,6 +116,12 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	defer probes.Close()
 
+	exports := &export.Table{}
+	closeImage, err := cfg.image.open(ctx, cfg.root, exports, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeImage()) }()
 	// Made here as the store makes it too: quotas are looked for on its disk.
 	if err := os.MkdirAll(cfg.root, 0o755); err != nil {
 		return fmt.Errorf("make the root of the disk: %w", err)
@@ -119,20 +134,28 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	if limits.Projects != nil {
 		defer limits.Projects.Close()
 	}
-	exports := &export.Table{}
-	store, err := volume.Open(volume.Config{
-		Root:    cfg.root,
-		Exports: exporter{exports, cfg.root},
-		Quota:   limits.Projects,
-		Log:     log,
-	})
+	engine, err := server.SelectEngine(cfg.engine, cfg.root)
+	if err != nil {
+		return err
+	}
+	exporter := exporter{table: exports, root: cfg.root, engine: engine, counts: limits.Server, log: log}
+	disk := volume.Config{
+		Root:       cfg.root,
+		Exports:    exporter,
+		Quota:      limits.Projects,
+		Overcommit: cfg.overcommit,
+		Log:        log,
+	}
+	if limits.Server {
+		disk.Counter = exporter
+	}
+	store, err := volume.Open(disk)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	nfs, err := server.New(server.Config{
-		Engine:    cfg.engine,
-		Root:      cfg.root,
+		Engine:    engine,
 		Exports:   exports,
 		HandleKey: store.HandleKey(),
 		Log:       log,
@@ -141,7 +164,8 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		return err
 	}
 	address := listener.Addr().(*net.TCPAddr)
-	provision, err := newProvisioning(cfg, address, store, limits.Reason, stdout, log)
+	p := &provisioner.Provisioner{Store: store, Name: cfg.provisioner, Log: log}
+	provision, reconciler, err := newProvisioning(cfg, address, p, limits.Reason, stdout, log)
 	if err != nil {
 		return err
 	}
@@ -164,55 +188,37 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		{Name: "disk", Run: func(context.Context) error { return store.CheckWrite() }},
 	}
 	group.Go(func() error { return nfs.Serve(serving, listener) })
-	group.Go(func() error { return serveProbes(serving, probes, checks) })
+	pages := httpPages(checks, provisioner.NewMetrics(store, reconciler, log))
+	group.Go(func() error { return serveHTTP(serving, probes, pages) })
 	group.Go(func() error { return provision(provisioning) })
+	commands := &control.Server{
+		Provisioner: p,
+		Process:     describe(cfg, address, engine, limits.Reason),
+		Reconciler:  reconciler,
+		Findings:    findings(checks[1:]), // that it is asked to end is no trouble
+		Log:         log,
+	}
+	group.Go(func() error { return serveCommands(provisioning, cfg.root, commands) })
 	return group.Wait()
 }
 
-// newProvisioning sets up what turns claims into volumes.
-func newProvisioning(cfg *serveConfig, address *net.TCPAddr, store *volume.Store, limits string, stdout io.Writer, log *slog.Logger) (func(context.Context) error, error) {
-	p := &provisioner.Provisioner{Store: store, Log: log}
-	port := uint16(address.Port)
-	if cfg.standalone {
-		ip := cfg.serverAddress
-		if ip == "" {
-			ip = local(address).IP.String()
-		}
-		endpoint, err := provisioner.ParseStaticEndpoint(ip, port)
-		if err != nil {
-			return nil, err
-		}
-		p.Endpoint = endpoint
-		runner := &standalone.Runner{
-			Claims: cfg.claims, Root: cfg.root, Name: cfg.provisioner, Limits: limits,
-			Provisioner: p, Out: stdout, Log: log,
-		}
-		return runner.Run, nil
-	}
-	client, err := cfg.cluster.client(log)
-	if err != nil {
-		return nil, err
-	}
-	if p.Endpoint, err = cfg.cluster.endpoint(client, cfg.serverAddress, port); err != nil {
-		return nil, err
-	}
-	controller, err := cfg.cluster.controller(client, cfg.provisioner, p, log)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) error { return provisioner.RunController(ctx, controller) }, nil
+// httpPages are what is served over HTTP: kubelet's probes and Prometheus's metrics.
+func httpPages(checks []server.Check, metrics prometheus.Collector) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("/", server.NewProbes(checks))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
 }
 
-// serveProbes answers kubelet until ctx ends.
-func serveProbes(ctx context.Context, l net.Listener, checks []server.Check) error {
-	s := &http.Server{
-		Handler:           server.NewProbes(checks),
-		ReadHeaderTimeout: 5 * time.Second,
-	}
+// serveHTTP answers until ctx ends.
+func serveHTTP(ctx context.Context, l net.Listener, pages http.Handler) error {
+	s := &http.Server{Handler: pages, ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // a probe cut off is made again
 	defer stop()
 	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve probes: %w", err)
+		return fmt.Errorf("serve HTTP: %w", err)
 	}
 	return nil
 }
@@ -224,15 +230,3 @@ func local(address *net.TCPAddr) *net.TCPAddr {
 	}
 	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: address.Port}
 }
-
-// exporter puts the store's volumes into the server's table.
-type exporter struct {
-	table *export.Table
-	root  string
-}
-
-func (e exporter) Export(v volume.Volume) error {
-	return e.table.Add(v.ID, "/"+v.Path, filepath.Join(e.root, v.Path), export.Options{})
-}
-
-func (e exporter) Unexport(v volume.Volume) { e.table.Remove(v.ID) }

@@ -29,7 +29,6 @@ import (
 	"github.com/google/uuid"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
@@ -39,9 +38,6 @@ import (
 
 // scanInterval is how soon a change in the folder is seen.
 const scanInterval = time.Second
-
-// provisionedBy is the annotation that the library puts on what it makes.
-const provisionedBy = "pv.kubernetes.io/provisioned-by"
 
 // Runner serves the claims of a folder. All fields are needed.
 type Runner struct {
@@ -108,18 +104,23 @@ func (r *Runner) scan(ctx context.Context) {
 func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, pvs map[string]*v1.PersistentVolume) error {
 	claim := m.claims[key]
 	delete(r.missing, key)
-	v, found := r.volumeOf(claim)
+	v, found := r.volumeOf(claim.Namespace, claim.Name)
 	if found {
 		claim.UID = types.UID(v.Claim.UID)
 		if request := claim.Spec.Resources.Requests.Storage(); r.served[key] == v.Name && pvs[v.Name] != nil && request.Value() == v.Size {
 			return nil
 		}
 	} else {
-		claim.UID = types.UID(uuid.NewString())
+		claim.UID = r.newUID(claim)
 	}
 	class, err := m.class(claim, r.Name)
 	if err != nil {
 		return err
+	}
+	if found {
+		if err := r.resize(ctx, v, claim, class); err != nil {
+			return err
+		}
 	}
 	pv, err := r.provision(ctx, claim, class)
 	if err != nil {
@@ -136,28 +137,66 @@ func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, pvs map
 // volumeOf finds the volume that an earlier scan, or an earlier run, made for a
 // claim. The records of the disk tell it, not the files in provisioned/: those
 // may be removed by hand without harm.
-func (r *Runner) volumeOf(claim *v1.PersistentVolumeClaim) (volume.Volume, bool) {
+func (r *Runner) volumeOf(namespace, name string) (volume.Volume, bool) {
 	for _, v := range r.Provisioner.Store.List() {
-		if c := v.Claim; c != nil && c.Namespace == claim.Namespace && c.Name == claim.Name {
+		if c := v.Claim; c != nil && c.Namespace == namespace && c.Name == name {
 			return v, true
 		}
 	}
 	return volume.Volume{}, false
 }
 
+// VolumeOf implements provisioner.Claims.
+func (r *Runner) VolumeOf(namespace, name string) (string, error) {
+	v, found := r.volumeOf(namespace, name)
+	if !found {
+		return "", fmt.Errorf("claim %s can't be copied: it has no volume in namespace %s", name, namespace)
+	}
+	return v.Name, nil
+}
+
+// newUID is for a claim that has no volume. That of a copy is always the same:
+// while it is copied no record that can be seen tells of it, and a second scan,
+// or a second run, must find it again by its name.
+func (r *Runner) newUID(claim *v1.PersistentVolumeClaim) types.UID {
+	if claim.Spec.DataSource == nil && claim.Spec.DataSourceRef == nil {
+		return types.UID(uuid.NewString())
+	}
+	for n := 0; ; n++ {
+		id := uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%s/%s/%s/%d", r.Provisioner.Store.Identity(), claim.Namespace, claim.Name, n)).String()
+		// An older copy of that name may have been released and kept.
+		if _, err := r.Provisioner.Store.Get(volumeName(types.UID(id))); err != nil {
+			return types.UID(id)
+		}
+	}
+}
+
+// volumeName is what the library's controller would call the volume.
+func volumeName(uid types.UID) string { return "pvc-" + string(uid) }
+
+// resize raises a volume to what its claim has come to ask for.
+func (r *Runner) resize(ctx context.Context, v volume.Volume, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
+	request := claim.Spec.Resources.Requests.Storage()
+	if request.Value() > v.Size && (class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion) {
+		return fmt.Errorf("StorageClass %s does not allow to raise it from %s to %s: set its allowVolumeExpansion to true",
+			class.Name, volume.FormatSize(v.Size), request)
+	}
+	_, err := r.Provisioner.Store.Resize(ctx, v.Name, request.Value())
+	return err
+}
+
 // provision does for a claim what the library's controller does.
 func (r *Runner) provision(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) (*v1.PersistentVolume, error) {
-	pv, _, err := r.Provisioner.Provision(ctx, controller.ProvisionOptions{
+	p := *r.Provisioner
+	p.Claims = r
+	pv, _, err := p.Provision(ctx, controller.ProvisionOptions{
 		StorageClass: class,
-		PVName:       "pvc-" + string(claim.UID),
+		PVName:       volumeName(claim.UID),
 		PVC:          claim,
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("provision a volume with StorageClass %s: %w", class.Name, err)
 	}
-	pv.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"}
-	metav1.SetMetaDataAnnotation(&pv.ObjectMeta, provisionedBy, class.Provisioner)
-	pv.Spec.StorageClassName = class.Name
 	// Without the claim's UID, which no cluster knows: applied to one, the
 	// volume waits for a claim of that name.
 	pv.Spec.ClaimRef = &v1.ObjectReference{
@@ -204,9 +243,16 @@ func (r *Runner) problem(about string, err error) {
 	if err != nil {
 		text = err.Error()
 	}
-	// The amount of free space changes all the time; that is no news.
+	// The amount of free space changes all the time, and so does what is copied;
+	// that is no news.
 	var noSpace *volume.NoSpaceError
-	if before := r.said[about]; before == text || before != "" && errors.As(err, &noSpace) {
+	var copying *volume.CopyingError
+	if before := r.said[about]; before == text || before != "" && (errors.As(err, &noSpace) || errors.As(err, &copying)) {
+		return
+	}
+	if errors.As(err, &copying) {
+		r.said[about] = text
+		r.Log.Info("standalone: "+about, "waits", err)
 		return
 	}
 	if r.said[about] = text; text == "" {

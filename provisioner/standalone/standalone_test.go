@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -19,7 +20,10 @@ import (
 type noExports struct{}
 
 func (noExports) Export(volume.Volume) error { return nil }
+func (noExports) Check(volume.Options) error { return nil }
 func (noExports) Unexport(volume.Volume)     {}
+
+const provisionedBy = "pv.kubernetes.io/provisioned-by"
 
 const classes = `
 apiVersion: storage.k8s.io/v1
@@ -27,6 +31,7 @@ kind: StorageClass
 metadata: {name: podnas, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}
 provisioner: podnas.io/nfs
 mountOptions: [hard]
+allowVolumeExpansion: true
 ---
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
@@ -287,5 +292,60 @@ func TestProblemsAreSaidOnce(t *testing.T) {
 	b.scans(1)
 	if b.pvs()["big"] == nil {
 		t.Errorf("not provisioned; log: %s", b.logs.String())
+	}
+}
+
+func TestExpand(t *testing.T) {
+	b := newBench(t)
+	b.write("data.yaml", claimYAML("data", "", "1Mi")+"---"+claimYAML("fixed", "storageClassName: keep", "1Mi"))
+	b.scans(2)
+	before := b.pvs()["data"].Name
+	b.write("data.yaml", claimYAML("data", "", "3Mi")+"---"+claimYAML("fixed", "storageClassName: keep", "3Mi"))
+	b.scans(3)
+	pv := b.pvs()["data"]
+	if pv.Name != before || pv.Spec.Capacity.Storage().String() != "3Mi" {
+		t.Errorf("PersistentVolume %s with %s, want %s with 3Mi", pv.Name, pv.Spec.Capacity.Storage(), before)
+	}
+	if v, err := b.store.Get(before); err != nil || v.Size != 3<<20 {
+		t.Errorf("volume of %d bytes, %v", v.Size, err)
+	}
+	if n := strings.Count(b.logs.String(), "allowVolumeExpansion"); n != 1 || b.pvs()["fixed"].Spec.Capacity.Storage().String() != "1Mi" {
+		t.Errorf("a class that allows nothing: said %d times, %s", n, b.pvs()["fixed"].Spec.Capacity.Storage())
+	}
+	b.write("data.yaml", claimYAML("data", "", "2Mi")+"---"+claimYAML("fixed", "storageClassName: keep", "1Mi"))
+	b.scans(3)
+	if n := strings.Count(b.logs.String(), "smaller"); n != 1 || b.pvs()["data"].Spec.Capacity.Storage().String() != "3Mi" {
+		t.Errorf("shrinking: said %d times, %s", n, b.pvs()["data"].Spec.Capacity.Storage())
+	}
+}
+
+func TestCopy(t *testing.T) {
+	b := newBench(t)
+	b.write("source.yaml", claimYAML("source", "", "1Mi"))
+	b.scans(1)
+	source := filepath.Join(b.Root, b.pvs()["source"].Name)
+	for i := range 100 {
+		if err := os.WriteFile(filepath.Join(source, fmt.Sprint(i)), []byte("data"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.write("copy.yaml", claimYAML("copy", "dataSource: {kind: PersistentVolumeClaim, name: source}", "1Mi")+"---"+
+		claimYAML("of-nothing", "dataSource: {kind: PersistentVolumeClaim, name: nobody}", "1Mi"))
+	b.scan(t.Context())
+	b.restart() // while it is copied, perhaps
+	for deadline := time.Now().Add(20 * time.Second); b.pvs()["copy"] == nil; b.scan(t.Context()) {
+		if time.Now().After(deadline) {
+			t.Fatalf("no copy; log: %s", b.logs.String())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if data, err := os.ReadFile(filepath.Join(b.Root, b.pvs()["copy"].Name, "99")); string(data) != "data" {
+		t.Errorf("the copy's file has %q, %v", data, err)
+	}
+	if n := len(b.store.List()); n != 2 {
+		t.Errorf("%d volumes, want the source and its copy", n)
+	}
+	if n := strings.Count(b.logs.String(), "claim nobody can't be copied"); n != 1 {
+		t.Errorf("a missing source is said %d times:\n%s", n, b.logs.String())
 	}
 }

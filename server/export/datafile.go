@@ -2,6 +2,7 @@ package export
 
 import (
 	"errors"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,57 +17,73 @@ type DataFile struct {
 
 // OpenData opens the data of a regular file as root; who may read or write it,
 // the caller asks Access. EISDIR or EINVAL of what is no regular file, which is
-// found out before it is opened: opening a fifo or a device has effects.
-func (o *Opener) OpenData(handle []byte, write bool) (*DataFile, error) {
-	v, id, err := o.volumeOf(handle)
+// found out before it is opened: opening a fifo or a device has effects. EROFS if
+// nothing in the volume may be changed.
+func (o *Opener) OpenData(client netip.Addr, handle []byte, write bool) (*DataFile, error) {
+	v, id, err := o.volumeOf(client, handle)
 	if err != nil {
 		return nil, err
+	}
+	if write && v.Options.ReadOnly {
+		v.calls.Done()
+		return nil, unix.EROFS
 	}
 	key := fileKey{v, id, write}
 	f := o.files.get(key)
 	if f == nil {
-		fd, err := v.openData(id, write)
+		fd, charge, err := v.openData(&id, write)
 		if err != nil {
 			v.calls.Done()
 			return nil, err
 		}
-		f = o.files.put(key, fd)
+		f = o.files.put(key, fd, charge)
 	}
-	return &DataFile{opener: o, Volume: v, file: f}, nil
+	d := o.spareData.Get().(*DataFile)
+	*d = DataFile{opener: o, Volume: v, file: f}
+	return d, nil
 }
 
-func (v *Volume) openData(id FileID, write bool) (int, error) {
+func (v *Volume) openData(id *FileID, write bool) (int, *charge, error) {
 	path, err := v.openByHandle(id, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
-		return -1, err
+		return -1, nil, err
 	}
-	attr, err := fstat(path)
+	attr, err := (*charge)(nil).fstat(path)
 	_ = unix.Close(path) // O_PATH
 	switch {
 	case err != nil:
-		return -1, err
+		return -1, nil, err
 	case attr.IsDir():
-		return -1, unix.EISDIR
+		return -1, nil, unix.EISDIR
 	case !attr.IsRegular():
-		return -1, unix.EINVAL
+		return -1, nil, unix.EINVAL
 	}
 	flags := unix.O_RDONLY
 	if write {
 		flags = unix.O_RDWR
 	}
-	return v.openByHandle(id, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	fd, err := v.openByHandle(id, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	if err != nil || v.account == nil {
+		return fd, nil, err
+	}
+	c := v.account.enter(attr.inode())
+	_, _ = c.fstat(fd) // from what it is charged; the next look meets the error
+	return fd, c, nil
 }
 
-// Close gives the file back.
+// Close gives the file back, and f: it is another one soon.
 func (f *DataFile) Close() {
-	f.opener.files.release(f.file)
-	f.Volume.calls.Done()
+	opener, volume := f.opener, f.Volume
+	opener.files.release(f.file)
+	*f = DataFile{}
+	opener.spareData.Put(f)
+	volume.calls.Done()
 }
 
 // Stat tells the attributes. ESTALE of a file that has been removed; it is not
 // kept open any longer.
 func (f *DataFile) Stat() (Attr, error) {
-	a, err := fstat(f.file.fd)
+	a, err := f.file.charge.fstat(f.file.fd)
 	if errors.Is(err, unix.ESTALE) {
 		f.opener.files.drop(f.Volume, f.file.key.id)
 	}
@@ -81,9 +98,31 @@ func (f *DataFile) ReadAt(p []byte, offset int64) (int, error) {
 	return f.full(p, offset, unix.Pread)
 }
 
-// WriteAt writes all of p, or less with an error.
+// ReadCached is ReadAt for who must not wait for the disk. EAGAIN if it would have
+// to, or if the file system can't tell; at the end of the file less is read.
+func (f *DataFile) ReadCached(p []byte, offset int64) (int, error) {
+	n, err := unix.Preadv2(f.file.fd, [][]byte{p}, offset, unix.RWF_NOWAIT)
+	if err != nil {
+		return 0, unix.EAGAIN
+	}
+	return n, nil
+}
+
+// WriteAt writes all of p, or less with an error. Where the server counts, Stat
+// must follow: it charges for what was written.
 func (f *DataFile) WriteAt(p []byte, offset int64) (int, error) {
-	return f.full(p, offset, unix.Pwrite)
+	c := f.file.charge
+	if c == nil {
+		return f.full(p, offset, unix.Pwrite)
+	}
+	fits, reserved, over := c.reserve(f.file.fd, offset, len(p))
+	n, err := f.full(p[:fits], offset, unix.Pwrite)
+	c.wrote(reserved)
+	f.file.written.Store(true)
+	if err == nil {
+		err = over
+	}
+	return n, err
 }
 
 func (f *DataFile) full(p []byte, offset int64, call func(int, []byte, int64) (int, error)) (int, error) {
@@ -103,10 +142,16 @@ func (f *DataFile) full(p []byte, offset int64, call func(int, []byte, int64) (i
 
 // Truncate sets the size.
 func (f *DataFile) Truncate(size int64) error {
+	f.file.written.Store(true)
 	for {
-		if err := unix.Ftruncate(f.file.fd, size); !errors.Is(err, unix.EINTR) {
-			return err
+		err := unix.Ftruncate(f.file.fd, size)
+		if errors.Is(err, unix.EINTR) {
+			continue
 		}
+		if f.file.charge != nil {
+			_, _ = f.Stat() // settles the charge
+		}
+		return err
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,8 +28,17 @@ func (d *Dir) Close() error {
 // ValidName tells whether a client may use a name: one component that is not
 // the directory itself and not its parent. How long it may be is the file
 // system's affair.
-func ValidName(name string) bool {
-	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
+func ValidName[T string | []byte](name T) bool {
+	switch string(name) {
+	case "", ".", "..":
+		return false
+	}
+	for i := range len(name) {
+		if name[i] == '/' || name[i] == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Attr is what fstatat(2) tells of a file.
@@ -42,6 +50,8 @@ type Attr struct {
 	Ino                 uint64
 	Major, Minor        uint32 // of a device
 	Atime, Mtime, Ctime time.Time
+
+	device uint64 // with Ino, what the server counts by
 }
 
 func attrOf(st *unix.Stat_t) Attr {
@@ -58,8 +68,12 @@ func attrOf(st *unix.Stat_t) Attr {
 		Atime: time.Unix(st.Atim.Unix()),
 		Mtime: time.Unix(st.Mtim.Unix()),
 		Ctime: time.Unix(st.Ctim.Unix()),
+
+		device: st.Dev,
 	}
 }
+
+func (a *Attr) inode() inode { return inode{a.device, a.Ino} }
 
 // IsRegular tells whether it is a regular file.
 func (a *Attr) IsRegular() bool { return a.Mode&unix.S_IFMT == unix.S_IFREG }
@@ -85,9 +99,28 @@ func (d *Dir) Identify(name string) (FileID, error) { return identify(d.File, na
 // OpenFile opens a regular file for reading or writing, and makes it where
 // flags say so. Any other kind of file is refused before it is opened: opening
 // a fifo or a device has effects.
-func (d *Dir) OpenFile(name string, flags int, mode os.FileMode) (*os.File, error) {
-	if a, err := d.Lstat(name); err == nil && !a.IsRegular() {
+func (d *Dir) OpenFile(name string, flags int, mode os.FileMode) (*DirFile, error) {
+	if flags&unix.O_CREAT == 0 {
+		return d.openFile(name, flags, mode)
+	}
+	var file *DirFile
+	err := d.changeNames(nil, func() (err error) {
+		file, err = d.openFile(name, flags, mode)
+		return err
+	})
+	return file, err
+}
+
+func (d *Dir) openFile(name string, flags int, mode os.FileMode) (*DirFile, error) {
+	a, err := d.Lstat(name)
+	if err == nil && !a.IsRegular() {
 		return nil, &os.PathError{Op: "openat", Path: name, Err: unix.EINVAL}
+	}
+	isNew := errors.Is(err, os.ErrNotExist)
+	if isNew && flags&unix.O_CREAT != 0 {
+		if err := d.volume.account.room(); err != nil {
+			return nil, &os.PathError{Op: "openat", Path: name, Err: err}
+		}
 	}
 	flags |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(d.Fd()), name, flags, uint32(mode.Perm()))
@@ -98,17 +131,21 @@ func (d *Dir) OpenFile(name string, flags int, mode os.FileMode) (*os.File, erro
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, &os.PathError{Op: "openat", Path: name, Err: errors.Join(unix.EINVAL, err, f.Close())}
 	}
-	return f, nil
+	return d.charged(f, isNew)
 }
 
 // Mkdir makes a directory.
 func (d *Dir) Mkdir(name string, mode os.FileMode) error {
-	return pathError("mkdirat", name, unix.Mkdirat(int(d.Fd()), name, uint32(mode.Perm())))
+	return pathError("mkdirat", name, d.makeName(name, func() error {
+		return unix.Mkdirat(int(d.Fd()), name, uint32(mode.Perm()))
+	}))
 }
 
 // Symlink makes a symbolic link.
 func (d *Dir) Symlink(target, name string) error {
-	return pathError("symlinkat", name, unix.Symlinkat(target, int(d.Fd()), name))
+	return pathError("symlinkat", name, d.makeName(name, func() error {
+		return unix.Symlinkat(target, int(d.Fd()), name)
+	}))
 }
 
 // Readlink tells what a symbolic link holds.
@@ -123,17 +160,21 @@ func (d *Dir) Readlink(name string) (string, error) {
 
 // Remove removes a file or an empty directory.
 func (d *Dir) Remove(name string) error {
-	err := unix.Unlinkat(int(d.Fd()), name, 0)
-	if errors.Is(err, unix.EISDIR) {
-		err = unix.Unlinkat(int(d.Fd()), name, unix.AT_REMOVEDIR)
-	}
-	return pathError("unlinkat", name, err)
+	return pathError("unlinkat", name, d.takeName(name, nil, "", func() error {
+		err := unix.Unlinkat(int(d.Fd()), name, 0)
+		if errors.Is(err, unix.EISDIR) {
+			err = unix.Unlinkat(int(d.Fd()), name, unix.AT_REMOVEDIR)
+		}
+		return err
+	}))
 }
 
 // Rename moves a file to another name, in the same directory or another of the
 // same volume, and replaces what has that name as rename(2) does.
 func (d *Dir) Rename(name string, to *Dir, newName string) error {
-	return pathError("renameat", name, unix.Renameat(int(d.Fd()), name, int(to.Fd()), newName))
+	return pathError("renameat", name, to.takeName(newName, d, name, func() error {
+		return unix.Renameat(int(d.Fd()), name, int(to.Fd()), newName)
+	}))
 }
 
 // Chmod sets the permission bits of a file. A symbolic link has none to set.
@@ -192,7 +233,7 @@ func (v *Volume) Statfs() (Statfs, error) {
 		return Statfs{}, fmt.Errorf("statfs: %w", err)
 	}
 	block := uint64(st.Bsize)
-	return Statfs{
+	room := Statfs{
 		Size:      st.Blocks * block,
 		Free:      st.Bfree * block,
 		Available: st.Bavail * block,
@@ -200,7 +241,11 @@ func (v *Volume) Statfs() (Statfs, error) {
 		FreeFiles: st.Ffree,
 		NameMax:   uint32(st.Namelen),
 		LinkMax:   linkMax(st.Type),
-	}, nil
+	}
+	if v.account != nil {
+		v.account.limitTo(&room)
+	}
+	return room, nil
 }
 
 // linkMax is how many names a file can have, which the kernel tells nobody:

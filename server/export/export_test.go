@@ -188,8 +188,8 @@ func TestIdentify(t *testing.T) {
 				t.Helper()
 				id, err := way.identify(dir, name)
 				mustDo(t, err)
-				if len(id) == 0 || len(id) > FileIDMax {
-					t.Errorf("FileID of %q has %d bytes", name, len(id))
+				if id.IsZero() {
+					t.Errorf("FileID of %q is zero", name)
 				}
 				return id
 			}
@@ -233,7 +233,7 @@ func TestIdentify(t *testing.T) {
 func TestHandle(t *testing.T) {
 	key := NewKey(bytes.Repeat([]byte{1}, 32))
 	for n := 1; n <= FileIDMax; n++ {
-		file := FileID(strings.Repeat("f", n))
+		file := NewFileID(bytes.Repeat([]byte("f"), n))
 		h := key.Handle(1<<63+5, file)
 		if len(h) > HandleMax || len(h)%4 != 0 {
 			t.Fatalf("handle of %d bytes", len(h))
@@ -246,7 +246,7 @@ func TestHandle(t *testing.T) {
 		}
 	}
 
-	h := key.Handle(5, "file")
+	h := key.Handle(5, NewFileID([]byte("file")))
 	for i := range h {
 		for bit := range 8 {
 			forged := slices.Clone(h)
@@ -268,7 +268,7 @@ func TestHandle(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	key := NewKey(make([]byte, 32))
-	f.Add(key.Handle(1, "file"))
+	f.Add(key.Handle(1, NewFileID([]byte("file"))))
 	f.Add(make([]byte, HandleMax))
 	f.Fuzz(func(t *testing.T, h []byte) {
 		v, file, err := key.Parse(h)

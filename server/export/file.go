@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,24 +19,37 @@ type File struct {
 	ID     FileID
 	Attr   Attr // when it was opened
 	fd     int
+	charge *charge // of what may change it, where the server counts
 }
 
-// Close ends the use of the file.
+// Close ends the use of the file, and of f: it is another one soon.
 func (f *File) Close() {
 	_ = unix.Close(f.fd) // nothing is written through it
-	f.Volume.calls.Done()
+	if f.charge != nil {
+		f.charge.leave(FileID{})
+	}
+	opener, volume := f.opener, f.Volume
+	*f = File{fd: -1}
+	opener.spare.Put(f)
+	volume.calls.Done()
+}
+
+// AppendHandle appends the file's handle.
+func (f *File) AppendHandle(b []byte) []byte {
+	return f.opener.key.AppendHandle(b, f.Volume.ID, f.ID)
 }
 
 // Handle makes the file's handle.
-func (f *File) Handle() []byte { return f.opener.key.Handle(f.Volume.ID, f.ID) }
+func (f *File) Handle() []byte { return f.AppendHandle(make([]byte, 0, HandleMax)) }
 
 // Stat tells the attributes. ESTALE of a file that has been removed, though it
 // may live on while somebody has it open.
-func (f *File) Stat() (Attr, error) { return fstat(f.fd) }
+func (f *File) Stat() (Attr, error) { return f.charge.fstat(f.fd) }
 
-func fstat(fd int) (Attr, error) {
+// fstat is stat for who wants the attributes of a file that is there.
+func (c *charge) fstat(fd int) (Attr, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := c.stat(fd, &st); err != nil {
 		return Attr{}, err
 	}
 	if st.Nlink == 0 {
@@ -61,7 +75,13 @@ const (
 func (f *File) Access(mode uint32) error { return access(f.fd, mode) }
 
 func access(fd int, mode uint32) error {
-	return unix.Faccessat2(fd, "", mode, unix.AT_EMPTY_PATH|unix.AT_EACCESS)
+	var empty byte // a path; x/sys would allocate one
+	const flags = unix.AT_EMPTY_PATH | unix.AT_EACCESS
+	_, _, errno := unix.Syscall6(unix.SYS_FACCESSAT2, uintptr(fd), uintptr(unsafe.Pointer(&empty)), uintptr(mode), flags, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // proc is a path to the file for system calls that take no descriptor opened
@@ -69,22 +89,29 @@ func access(fd int, mode uint32) error {
 func (f *File) proc() string { return fmt.Sprintf("/proc/self/fd/%d", f.fd) }
 
 // openAt opens what has a name in the directory, or makes it.
-func (f *File) openAt(name string, flags int, mode uint32, resolve uint64) (*File, error) {
-	fd, err := unix.Openat2(f.fd, name, &unix.OpenHow{
+func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*File, error) {
+	var path [unix.NAME_MAX + 1]byte // ends with 0
+	if copy(path[:unix.NAME_MAX], name) < len(name) {
+		return nil, unix.ENAMETOOLONG
+	}
+	how := unix.OpenHow{
 		Flags:   uint64(flags) | unix.O_CLOEXEC,
 		Mode:    uint64(mode),
 		Resolve: resolve | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return nil, err
+	}
+	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(f.fd), uintptr(unsafe.Pointer(&path)),
+		uintptr(unsafe.Pointer(&how)), unix.SizeofOpenHow, 0, 0)
+	if errno != 0 {
+		return nil, errno
 	}
 	if !f.Volume.begin() {
-		_ = unix.Close(fd) // nothing was written through it
+		_ = unix.Close(int(fd)) // nothing was written through it
 		return nil, unix.ESTALE
 	}
-	child := &File{opener: f.opener, Volume: f.Volume, fd: fd}
+	child := f.opener.newFile(f.Volume, int(fd))
+	var err error
 	if child.Attr, err = child.Stat(); err == nil {
-		child.ID, err = identifyByHandle(fd, "")
+		child.ID, err = identifyByHandle(child.fd, "")
 	}
 	if err != nil {
 		child.Close()
@@ -106,13 +133,22 @@ func component(name string) error {
 	return nil
 }
 
-// Lookup opens what has a name in the directory, "." for itself. What is mounted there is not
-// entered: EACCES.
-func (f *File) Lookup(name string) (*File, error) {
-	if name != "." && !ValidName(name) {
+// Lookup opens what has a name in the directory, "." for itself. What is mounted
+// there is not entered: EACCES.
+func (f *File) Lookup(name []byte) (*File, error) { return f.lookup(name, within) }
+
+// LookupCached is Lookup for who must not wait for the disk. EAGAIN if that could
+// be.
+func (f *File) LookupCached(name []byte) (*File, error) {
+	const resolveCached = 0x20 // RESOLVE_CACHED of linux/openat2.h, Linux 5.12
+	return f.lookup(name, within|resolveCached)
+}
+
+func (f *File) lookup(name []byte, resolve uint64) (*File, error) {
+	if string(name) != "." && !ValidName(name) {
 		return nil, unix.EINVAL
 	}
-	child, err := f.openAt(name, unix.O_PATH|unix.O_NOFOLLOW, 0, within)
+	child, err := f.openAt(name, unix.O_PATH|unix.O_NOFOLLOW, 0, resolve)
 	if errors.Is(err, unix.EXDEV) {
 		return nil, unix.EACCES
 	}
@@ -138,7 +174,35 @@ func (f *File) Create(name string, mode uint32) (*File, error) {
 	if err := component(name); err != nil {
 		return nil, err
 	}
-	return f.openAt(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, within)
+	if err := f.roomFor(name); err != nil {
+		return nil, err
+	}
+	defer lockNames(f.charge, nil)()
+	return f.made(f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, within))
+}
+
+// roomFor is EDQUOT if there is no room for something new. Where the name is
+// taken already, that is for the kernel to say.
+func (f *File) roomFor(name string) error {
+	err := f.Volume.account.room()
+	if err != nil {
+		if _, taken := identifyByHandle(f.fd, name); taken == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// made charges the volume for something new.
+func (f *File) made(child *File, err error) (*File, error) {
+	if a := f.Volume.account; a != nil && err == nil {
+		child.charge = a.enterNew(child.Attr.inode(), child.fd)
+		if child.Attr, err = child.Stat(); err != nil {
+			child.Close()
+			return nil, err
+		}
+	}
+	return child, err
 }
 
 // Mkdir makes a directory.
@@ -146,10 +210,14 @@ func (f *File) Mkdir(name string, mode uint32) (*File, error) {
 	if err := component(name); err != nil {
 		return nil, err
 	}
+	if err := f.roomFor(name); err != nil {
+		return nil, err
+	}
+	defer lockNames(f.charge, nil)()
 	if err := unix.Mkdirat(f.fd, name, mode); err != nil {
 		return nil, err
 	}
-	return f.Lookup(name)
+	return f.made(f.Lookup([]byte(name)))
 }
 
 // Symlink makes a symbolic link.
@@ -157,10 +225,14 @@ func (f *File) Symlink(target, name string) (*File, error) {
 	if err := component(name); err != nil {
 		return nil, err
 	}
+	if err := f.roomFor(name); err != nil {
+		return nil, err
+	}
+	defer lockNames(f.charge, nil)()
 	if err := unix.Symlinkat(target, f.fd, name); err != nil {
 		return nil, err
 	}
-	return f.Lookup(name)
+	return f.made(f.Lookup([]byte(name)))
 }
 
 // Types of Mknod, inode(7).
@@ -177,10 +249,14 @@ func (f *File) Mknod(name string, fileType, mode, major, minor uint32) (*File, e
 	if err := component(name); err != nil {
 		return nil, err
 	}
+	if err := f.roomFor(name); err != nil {
+		return nil, err
+	}
+	defer lockNames(f.charge, nil)()
 	if err := unix.Mknodat(f.fd, name, fileType|mode, int(unix.Mkdev(major, minor))); err != nil {
 		return nil, err
 	}
-	return f.Lookup(name)
+	return f.made(f.Lookup([]byte(name)))
 }
 
 // Link gives the file another name. EXDEV into another volume.
@@ -200,12 +276,9 @@ func (f *File) Remove(name string) error {
 	if err := component(name); err != nil {
 		return err
 	}
-	victim := f.victim(name)
-	if err := unix.Unlinkat(f.fd, name, 0); err != nil {
-		return err
-	}
-	f.opener.files.drop(f.Volume, victim)
-	return nil
+	defer lockNames(f.charge, nil)()
+	v := f.victim(name)
+	return v.taken(unix.Unlinkat(f.fd, name, 0))
 }
 
 // Rmdir removes an empty directory.
@@ -213,7 +286,9 @@ func (f *File) Rmdir(name string) error {
 	if err := component(name); err != nil {
 		return err
 	}
-	return unix.Unlinkat(f.fd, name, unix.AT_REMOVEDIR)
+	defer lockNames(f.charge, nil)()
+	v := f.victim(name)
+	return v.taken(unix.Unlinkat(f.fd, name, unix.AT_REMOVEDIR))
 }
 
 // Rename moves a name to another, and replaces what has that as rename(2) does.
@@ -225,22 +300,10 @@ func (f *File) Rename(name string, to *File, newName string) error {
 	if err := errors.Join(component(name), component(newName)); err != nil {
 		return unix.EINVAL
 	}
-	victim := to.victim(newName)
-	if err := unix.Renameat(f.fd, name, to.fd, newName); err != nil {
-		return err
-	}
-	f.opener.files.drop(f.Volume, victim)
-	return nil
-}
-
-// victim is the file that a name is about to be taken from. If it was the last
-// one, the file's space must not wait for a descriptor that is kept.
-func (f *File) victim(name string) FileID {
-	id, err := identifyByHandle(f.fd, name)
-	if err != nil {
-		return "" // nothing there, or nothing that could be open
-	}
-	return id
+	defer lockNames(f.charge, to.charge)()
+	v := to.victim(newName)
+	v.taking.renamed(f.fd, name)
+	return v.taken(unix.Renameat(f.fd, name, to.fd, newName))
 }
 
 // Chmod sets the permission bits, with setuid, setgid and sticky. EOPNOTSUPP of
@@ -260,7 +323,23 @@ func (f *File) Truncate(size uint64) error {
 	if !f.Attr.IsRegular() {
 		return unix.EINVAL // opening anything else has effects
 	}
-	return unix.Truncate(f.proc(), int64(size))
+	if err := f.hold(); err != nil {
+		return err
+	}
+	err := unix.Truncate(f.proc(), int64(size))
+	_, _ = f.Stat() // settles the charge
+	return err
+}
+
+// hold takes the charge of a file that is about to change, where the server
+// counts.
+func (f *File) hold() error {
+	if f.Volume.account == nil || f.charge != nil {
+		return nil
+	}
+	f.charge = f.Volume.account.enter(f.Attr.inode())
+	_, err := f.Stat() // from what it is charged
+	return err
 }
 
 // NoChange leaves an owner, a group or a time as it is.

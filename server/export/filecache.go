@@ -3,6 +3,7 @@ package export
 import (
 	"container/list"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,10 +24,7 @@ type fileCache struct {
 
 	mu    sync.Mutex
 	files map[fileKey]*openFile
-	idle  list.List // of *openFile that nobody uses, the longest idle first
-
-	stop chan struct{}
-	done sync.WaitGroup
+	used  list.List // of the *openFile in files, roughly the longest unused first
 }
 
 type fileKey struct {
@@ -40,19 +38,21 @@ type openFile struct {
 	key     fileKey
 	fd      int
 	users   int
-	dropped bool // to be closed by its last user
-	since   time.Time
-	elem    *list.Element // in fileCache.idle
+	dropped bool          // to be closed by its last user
+	since   time.Time     // nobody has used it, if users is 0
+	elem    *list.Element // in fileCache.used
+
+	charge  *charge // where the server counts
+	written atomic.Bool
 }
 
 func newFileCache() *fileCache {
-	c := &fileCache{limit: filesMax, files: map[fileKey]*openFile{}, stop: make(chan struct{})}
+	c := &fileCache{limit: filesMax, files: map[fileKey]*openFile{}}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
 		// The rest is for connections and for files in use.
 		c.limit = int(min(filesMax, limit.Cur/2))
 	}
-	c.done.Go(c.sweep)
 	return c
 }
 
@@ -62,35 +62,42 @@ func (c *fileCache) get(key fileKey) *openFile {
 	defer c.mu.Unlock()
 	f := c.files[key]
 	if f != nil {
-		c.use(f)
+		f.users++
 	}
 	return f
-}
-
-// use counts a user. The caller holds c.mu.
-func (c *fileCache) use(f *openFile) {
-	if f.users++; f.elem != nil {
-		c.idle.Remove(f.elem)
-		f.elem = nil
-	}
 }
 
 // put adds a file that was just opened and takes it. If another call was
 // faster, its file is taken and this one closed.
-func (c *fileCache) put(key fileKey, fd int) *openFile {
+func (c *fileCache) put(key fileKey, fd int, charge *charge) *openFile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f := c.files[key]; f != nil {
 		_ = unix.Close(fd) // nothing was written through it
-		c.use(f)
+		if charge != nil {
+			charge.leave(FileID{})
+		}
+		f.users++
 		return f
 	}
-	for len(c.files) >= c.limit && c.idle.Len() > 0 {
-		c.remove(c.idle.Front().Value.(*openFile))
+	for len(c.files) >= c.limit && c.removeUnused() {
 	}
-	f := &openFile{key: key, fd: fd, users: 1}
+	f := &openFile{key: key, fd: fd, users: 1, charge: charge}
+	f.elem = c.used.PushBack(f)
 	c.files[key] = f
 	return f
+}
+
+// removeUnused removes the file that was unused for longest. It is false if all
+// are in use. The caller holds c.mu.
+func (c *fileCache) removeUnused() bool {
+	for e := c.used.Front(); e != nil; e = e.Next() {
+		if f := e.Value.(*openFile); f.users == 0 {
+			c.remove(f)
+			return true
+		}
+	}
+	return false
 }
 
 // release gives a file back.
@@ -105,24 +112,33 @@ func (c *fileCache) release(f *openFile) {
 		return
 	}
 	f.since = time.Now()
-	f.elem = c.idle.PushBack(f)
+	c.used.MoveToBack(f.elem)
 }
 
 // remove closes a file that nobody uses. The caller holds c.mu.
 func (c *fileCache) remove(f *openFile) {
-	if f.elem != nil {
-		c.idle.Remove(f.elem)
-		f.elem = nil
+	c.forget(f)
+	_ = unix.Close(f.fd) // what a client was told is stable was synced before
+	if f.charge != nil {
+		var written FileID
+		if f.written.Load() {
+			written = f.key.id
+		}
+		f.charge.leave(written)
 	}
+}
+
+// forget takes a file out of the cache. The caller holds c.mu.
+func (c *fileCache) forget(f *openFile) {
 	if c.files[f.key] == f {
 		delete(c.files, f.key)
+		c.used.Remove(f.elem)
 	}
-	_ = unix.Close(f.fd) // what a client was told is stable was synced before
 }
 
 // drop closes a file that was removed, so that its space is given back.
 func (c *fileCache) drop(v *Volume, id FileID) {
-	if id == "" {
+	if id.IsZero() {
 		return
 	}
 	c.mu.Lock()
@@ -141,31 +157,28 @@ func (c *fileCache) dropFile(f *openFile) {
 		c.remove(f)
 	default:
 		f.dropped = true
-		delete(c.files, f.key)
+		c.forget(f)
 	}
 }
 
-// sweep closes what has been idle.
-func (c *fileCache) sweep() {
-	tick := time.NewTicker(filesIdle / 5)
-	defer tick.Stop()
-	for {
-		select {
-		case <-c.stop:
-			return
-		case <-tick.C:
+// removeIdle removes what has been idle for too long.
+func (c *fileCache) removeIdle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := c.used.Front(); e != nil; {
+		f := e.Value.(*openFile)
+		e = e.Next()
+		switch {
+		case f.users > 0:
+		case time.Since(f.since) > filesIdle:
+			c.remove(f)
+		default:
+			return // who comes after was used later
 		}
-		c.mu.Lock()
-		for c.idle.Len() > 0 && time.Since(c.idle.Front().Value.(*openFile).since) > filesIdle {
-			c.remove(c.idle.Front().Value.(*openFile))
-		}
-		c.mu.Unlock()
 	}
 }
 
 func (c *fileCache) close() {
-	close(c.stop)
-	c.done.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, f := range c.files {

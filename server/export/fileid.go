@@ -3,11 +3,33 @@ package export
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
+
+// FileID names a file within its file system for as long as it lives, wherever
+// it is moved; no later file has the same. It can be compared and used as a key.
+// The zero FileID is no file's.
+type FileID struct {
+	n     uint8
+	bytes [FileIDMax]byte
+}
+
+// NewFileID is the FileID with these bytes, the zero FileID if they are too many.
+func NewFileID(b []byte) FileID {
+	var id FileID
+	if len(b) <= FileIDMax {
+		id.n = uint8(copy(id.bytes[:], b))
+	}
+	return id
+}
+
+// IsZero tells whether it is no file's.
+func (f FileID) IsZero() bool { return f.n == 0 }
+
+// Bytes are what NewFileID was given.
+func (f FileID) Bytes() []byte { return f.bytes[:f.n] }
 
 // fileIDByInode is the first byte of a FileID made of inode number and time of
 // birth. The kernel's handle types, which are the first byte of the others, stop
@@ -38,32 +60,12 @@ func identify(dir *os.File, name string) (FileID, error) {
 	var st unix.Statx_t
 	const mask = unix.STATX_INO | unix.STATX_BTIME
 	if err := unix.Statx(int(dir.Fd()), name, flags, mask, &st); err != nil {
-		return "", &os.PathError{Op: "statx", Path: name, Err: err}
+		return FileID{}, &os.PathError{Op: "statx", Path: name, Err: err}
 	}
 	if st.Mask&unix.STATX_BTIME == 0 {
 		return identifyByHandle(int(dir.Fd()), name)
 	}
 	id := binary.BigEndian.AppendUint64([]byte{fileIDByInode}, st.Ino)
 	id = binary.BigEndian.AppendUint64(id, uint64(st.Btime.Sec))
-	return FileID(binary.BigEndian.AppendUint32(id, st.Btime.Nsec)), nil
-}
-
-// identifyByHandle names a file by its type of handle and the handle's bytes,
-// which hold the inode's number and generation.
-func identifyByHandle(dir int, name string) (FileID, error) {
-	flags := 0
-	if name == "" {
-		flags = unix.AT_EMPTY_PATH
-	}
-	handle, _, err := unix.NameToHandleAt(dir, name, flags)
-	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM) {
-		return "", fmt.Errorf("%w (name_to_handle_at: %w)", ErrNoFileID, err)
-	}
-	if err != nil {
-		return "", &os.PathError{Op: "name_to_handle_at", Path: name, Err: err}
-	}
-	if t := handle.Type(); t < 0 || t >= fileIDByInode || handle.Size() >= FileIDMax {
-		return "", fmt.Errorf("%w: handle of type %d and %d bytes", ErrNoFileID, t, handle.Size())
-	}
-	return FileID(append([]byte{byte(handle.Type())}, handle.Bytes()...)), nil
+	return NewFileID(binary.BigEndian.AppendUint32(id, st.Btime.Nsec)), nil
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"hash"
+	"sync"
 )
 
 // A file handle is, in this order:
@@ -31,47 +33,65 @@ const (
 	FileIDMax = HandleMax - handleHeader - handleMAC
 )
 
-// FileID names a file within its file system for as long as it lives, wherever
-// it is moved; no later file has the same. It can be compared and used as a key.
-type FileID string
-
 // ErrBadHandle means that a handle was not made with this key.
 var ErrBadHandle = errors.New("file handle was not made here")
 
 // Key makes and checks handles. Its methods may be called concurrently.
-type Key struct{ secret []byte }
+type Key struct {
+	macs sync.Pool // of *mac
+}
+
+// mac is a keyed hash and the memory of its sum.
+type mac struct {
+	hash.Hash
+	sum [sha256.Size]byte
+}
 
 // NewKey takes the disk's secret, which the Key owns from then on.
-func NewKey(secret []byte) *Key { return &Key{secret: secret} }
+func NewKey(secret []byte) *Key {
+	return &Key{macs: sync.Pool{New: func() any { return &mac{Hash: hmac.New(sha256.New, secret)} }}}
+}
 
 // Handle makes the handle of a file of a volume.
 func (k *Key) Handle(volume uint64, file FileID) []byte {
-	h := make([]byte, 0, HandleMax)
-	h = append(h, handleVersion, byte(len(file)))
-	h = binary.BigEndian.AppendUint64(h, volume)
-	h = append(h, file...)
-	for len(h)%4 != 0 {
-		h = append(h, 0)
+	return k.AppendHandle(make([]byte, 0, HandleMax), volume, file)
+}
+
+// AppendHandle appends the handle of a file of a volume.
+func (k *Key) AppendHandle(b []byte, volume uint64, file FileID) []byte {
+	start := len(b)
+	b = append(b, handleVersion, file.n)
+	b = binary.BigEndian.AppendUint64(b, volume)
+	b = append(b, file.bytes[:file.n]...)
+	for (len(b)-start)%4 != 0 {
+		b = append(b, 0)
 	}
-	return append(h, k.mac(h)...)
+	m := k.mac(b[start:])
+	defer k.macs.Put(m)
+	return append(b, m.sum[:handleMAC]...)
 }
 
 // Parse takes a handle apart. The error is ErrBadHandle.
 func (k *Key) Parse(handle []byte) (volume uint64, file FileID, err error) {
 	end := len(handle) - handleMAC
 	if end <= handleHeader || len(handle) > HandleMax || handle[0] != handleVersion {
-		return 0, "", ErrBadHandle
+		return 0, FileID{}, ErrBadHandle
 	}
-	if !hmac.Equal(handle[end:], k.mac(handle[:end])) {
-		return 0, "", ErrBadHandle
+	m := k.mac(handle[:end])
+	defer k.macs.Put(m)
+	if !hmac.Equal(handle[end:], m.sum[:handleMAC]) {
+		return 0, FileID{}, ErrBadHandle
 	}
-	// What has the MAC was made by Handle, so n fits.
+	// What has the MAC was made by AppendHandle, so n fits.
 	n := int(handle[1])
-	return binary.BigEndian.Uint64(handle[2:]), FileID(handle[handleHeader : handleHeader+n]), nil
+	return binary.BigEndian.Uint64(handle[2:]), NewFileID(handle[handleHeader : handleHeader+n]), nil
 }
 
-func (k *Key) mac(b []byte) []byte {
-	m := hmac.New(sha256.New, k.secret)
+// mac hashes b. The caller gives what it returns back to the pool.
+func (k *Key) mac(b []byte) *mac {
+	m := k.macs.Get().(*mac)
+	m.Reset()
 	m.Write(b)
-	return m.Sum(nil)[:handleMAC]
+	m.Sum(m.sum[:0])
+	return m
 }

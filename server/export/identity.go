@@ -67,9 +67,16 @@ type Workers struct {
 	wg   sync.WaitGroup
 }
 
+// Job is work for a thread with an identity.
+type Job interface {
+	// Run does it. The error is not nil if the thread could not take the
+	// identity; Run must then touch nothing.
+	Run(error)
+}
+
 type job struct {
 	id Identity
-	do func(error)
+	Job
 }
 
 // NewWorkers starts n threads. It sets the umask of the process to 0: a client
@@ -83,10 +90,9 @@ func NewWorkers(n int) *Workers {
 	return w
 }
 
-// Do runs a function on a thread with that identity. Its argument is not nil if
-// the thread could not take the identity; the function must then touch nothing.
-// Do waits while all threads are busy and as many calls wait.
-func (w *Workers) Do(id Identity, do func(error)) { w.jobs <- job{id, do} }
+// Do runs a job on a thread with that identity. It waits while all threads are
+// busy and as many jobs wait.
+func (w *Workers) Do(id Identity, do Job) { w.jobs <- job{id, do} }
 
 // Close ends the threads after the work that was handed to them.
 func (w *Workers) Close() {
@@ -101,17 +107,18 @@ func (w *Workers) start() { w.wg.Go(w.work) }
 func (w *Workers) work() {
 	runtime.LockOSThread()
 	dropSysResource()
-	var current *Identity
+	var current Identity // none before the first job
+	known := false
 	for j := range w.jobs {
-		if current == nil || *current != j.id {
+		if !known || current != j.id {
 			if err := become(&j.id); err != nil {
 				w.start() // in place of this thread, whose identity is not known
-				j.do(err)
+				j.Run(err)
 				return
 			}
-			current = &j.id
+			current, known = j.id, true
 		}
-		j.do(nil)
+		j.Run(nil)
 	}
 }
 
@@ -121,12 +128,8 @@ func (w *Workers) work() {
 // than 0 loses the capabilities that pass file permissions, and 0 gets them back,
 // capabilities(7).
 func become(id *Identity) error {
-	groups := make([]int, id.n)
-	for i := range groups {
-		groups[i] = int(id.groups[i])
-	}
-	if err := unix.Setgroups(groups); err != nil {
-		return fmt.Errorf("setgroups: %w", err)
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(id.n), uintptr(unsafe.Pointer(&id.groups)), 0); errno != 0 {
+		return fmt.Errorf("setgroups: %w", errno)
 	}
 	if err := setfsid(unix.SYS_SETFSGID, id.GID); err != nil {
 		return fmt.Errorf("setfsgid %d: %w", id.GID, err)

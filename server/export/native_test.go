@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -40,9 +41,9 @@ func handleOf(t *testing.T, o *Opener, root []byte, path string) []byte {
 	t.Helper()
 	h := root
 	for _, name := range strings.Split(path, "/") {
-		dir, err := o.Open(h)
+		dir, err := o.Open(netip.Addr{}, h)
 		mustDo(t, err)
-		child, err := dir.Lookup(name)
+		child, err := dir.Lookup([]byte(name))
 		dir.Close()
 		mustDo(t, err)
 		h = child.Handle()
@@ -85,6 +86,10 @@ func TestOptionsIdentity(t *testing.T) {
 	}
 }
 
+type jobFunc func(error)
+
+func (f jobFunc) Run(err error) { f(err) }
+
 // Calls of many users at once: each makes a file that must be its own.
 func TestWorkersIdentity(t *testing.T) {
 	needNative(t)
@@ -100,7 +105,7 @@ func TestWorkersIdentity(t *testing.T) {
 		uid, gid := uint32(1000+i%7), uint32(2000+i%5)
 		id := (&Options{}).Identity(uid, gid, []uint32{uint32(3000 + i%3)})
 		pending.Add(1)
-		w.Do(id, func(err error) {
+		w.Do(id, jobFunc(func(err error) {
 			defer pending.Done()
 			name := fmt.Sprint("file", i)
 			if err == nil {
@@ -116,7 +121,7 @@ func TestWorkersIdentity(t *testing.T) {
 			if err != nil || len(groups) != 1 || groups[0] != 3000+i%3 {
 				t.Errorf("groups %v, %v, want %d", groups, err, 3000+i%3)
 			}
-		})
+		}))
 	}
 	pending.Wait()
 	w.Close()
@@ -148,25 +153,25 @@ func TestHandlesLastAsLongAsFiles(t *testing.T) {
 	h := handleOf(t, o, root, "a/b/file")
 	mustDo(t, os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "c")))
 	mustDo(t, os.Rename(filepath.Join(dir, "c", "b", "file"), filepath.Join(dir, "moved")))
-	f, err := o.Open(h)
+	f, err := o.Open(netip.Addr{}, h)
 	mustDo(t, err)
 	f.Close()
 	mustDo(t, os.Remove(filepath.Join(dir, "moved")))
 	for range 20 { // an inode number may be given again at once
 		mustDo(t, os.WriteFile(filepath.Join(dir, "new"), nil, 0o644))
-		if f, err := o.Open(h); !errors.Is(err, unix.ESTALE) {
+		if f, err := o.Open(netip.Addr{}, h); !errors.Is(err, unix.ESTALE) {
 			t.Fatalf("a removed file: %+v, %v, want ESTALE", f, err)
 		}
-		if f, err := o.OpenData(h, false); !errors.Is(err, unix.ESTALE) {
+		if f, err := o.OpenData(netip.Addr{}, h, false); !errors.Is(err, unix.ESTALE) {
 			t.Fatalf("data of a removed file: %+v, %v, want ESTALE", f, err)
 		}
 		mustDo(t, os.Remove(filepath.Join(dir, "new")))
 	}
-	if _, err := o.Open(root[:len(root)-1]); !errors.Is(err, ErrBadHandle) {
+	if _, err := o.Open(netip.Addr{}, root[:len(root)-1]); !errors.Is(err, ErrBadHandle) {
 		t.Errorf("a cut handle: %v", err)
 	}
 	o.table.Remove(7)
-	if _, err := o.Open(root); !errors.Is(err, unix.ESTALE) {
+	if _, err := o.Open(netip.Addr{}, root); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("after the end of the export: %v", err)
 	}
 }
@@ -180,7 +185,7 @@ func TestParentStaysInside(t *testing.T) {
 	a, b := handleOf(t, o, root, "a"), handleOf(t, o, root, "a/b")
 	parent := func(h []byte) ([]byte, error) {
 		t.Helper()
-		f, err := o.Open(h)
+		f, err := o.Open(netip.Addr{}, h)
 		mustDo(t, err)
 		defer f.Close()
 		p, err := o.Parent(f)
@@ -211,11 +216,11 @@ func TestOpenDataOnlyRegular(t *testing.T) {
 	for name, want := range map[string]error{"dir": unix.EISDIR, "fifo": unix.EINVAL, "link": unix.EINVAL} {
 		h := handleOf(t, o, root, name)
 		for _, write := range []bool{false, true} {
-			if f, err := o.OpenData(h, write); !errors.Is(err, want) {
+			if f, err := o.OpenData(netip.Addr{}, h, write); !errors.Is(err, want) {
 				t.Errorf("OpenData(%s, %v): %v, %v, want %v", name, write, f, err, want)
 			}
 		}
-		if _, err := o.OpenDir(h); name != "dir" && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
+		if _, err := o.OpenDir(netip.Addr{}, h); name != "dir" && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
 			t.Errorf("OpenDir(%s): %v", name, err)
 		}
 	}
@@ -235,7 +240,7 @@ func TestFileCacheIsBounded(t *testing.T) {
 	before := descriptors(t)
 	for i := range 500 {
 		mustDo(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(fmt.Sprint(i)), 0o644))
-		f, err := o.OpenData(handleOf(t, o, root, fmt.Sprint(i)), i%2 == 0)
+		f, err := o.OpenData(netip.Addr{}, handleOf(t, o, root, fmt.Sprint(i)), i%2 == 0)
 		mustDo(t, err)
 		got := make([]byte, 10)
 		n, err := f.ReadAt(got, 0)
@@ -255,7 +260,7 @@ func TestFileCacheGivesBack(t *testing.T) {
 	open := func(name string) *DataFile {
 		t.Helper()
 		mustDo(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644))
-		f, err := o.OpenData(handleOf(t, o, root, name), true)
+		f, err := o.OpenData(netip.Addr{}, handleOf(t, o, root, name), true)
 		mustDo(t, err)
 		return f
 	}
@@ -267,7 +272,7 @@ func TestFileCacheGivesBack(t *testing.T) {
 	open("idle").Close()
 	removed, inUse := open("removed"), open("in use")
 	removed.Close()
-	top, err := o.OpenDir(root)
+	top, err := o.OpenDir(netip.Addr{}, root)
 	mustDo(t, err)
 	defer top.Close()
 	mustDo(t, errors.Join(top.Remove("removed"), top.Remove("in use")))
@@ -298,7 +303,7 @@ func TestFileCacheConcurrent(t *testing.T) {
 		wg.Go(func() {
 			for i := range 300 {
 				n := (g + i) % len(handles)
-				f, err := o.OpenData(handles[n], i%3 == 0)
+				f, err := o.OpenData(netip.Addr{}, handles[n], i%3 == 0)
 				if err != nil {
 					t.Error(err)
 					return
@@ -322,7 +327,7 @@ func TestListing(t *testing.T) {
 		mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
 		want[name] = true
 	}
-	top, err := o.Open(root)
+	top, err := o.Open(netip.Addr{}, root)
 	mustDo(t, err)
 	defer top.Close()
 	seen := map[string]bool{}
@@ -358,14 +363,14 @@ func TestFileTakesNamesOnly(t *testing.T) {
 	mustDo(t, os.WriteFile(bait, []byte("bait"), 0o644))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
-	top, err := o.OpenDir(root)
+	top, err := o.OpenDir(netip.Addr{}, root)
 	mustDo(t, err)
 	defer top.Close()
-	file, err := top.Lookup("file")
+	file, err := top.Lookup([]byte("file"))
 	mustDo(t, err)
 	defer file.Close()
 	for _, name := range []string{bait, outside + "/new", "sub/new", "../new", "", "..", "new\x00"} {
-		_, lookup := top.Lookup(name)
+		_, lookup := top.Lookup([]byte(name))
 		_, create := top.Create(name, 0o644)
 		_, mkdir := top.Mkdir(name, 0o755)
 		_, symlink := top.Symlink("target", name)
@@ -382,5 +387,34 @@ func TestFileTakesNamesOnly(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 1 {
 		t.Errorf("outside: %v, %v", entries, err)
+	}
+}
+
+// A client that the volume is not for gets nothing by a handle it has come by.
+func TestClients(t *testing.T) {
+	needNative(t)
+	dir := t.TempDir()
+	table := &Table{}
+	mustDo(t, table.Add(1, "/v", dir, Options{Clients: []netip.Prefix{
+		netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64"),
+	}}))
+	o := NewOpener(table, NewKey(make([]byte, 32)))
+	defer o.Close()
+	v, _ := table.ByID(1)
+	root, err := o.Root(v)
+	mustDo(t, err)
+	for client, want := range map[string]error{
+		"192.0.2.1": nil, "192.0.3.1": unix.EACCES, "2001:db8::1": nil, "2001:db8:1::1": unix.EACCES, "::ffff:192.0.2.1": unix.EACCES,
+	} {
+		f, err := o.Open(netip.MustParseAddr(client), root)
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", client, err, want)
+		}
+		if err == nil {
+			f.Close()
+		}
+	}
+	if _, err := o.Open(netip.Addr{}, root); !errors.Is(err, unix.EACCES) {
+		t.Errorf("an unknown address: %v", err)
 	}
 }

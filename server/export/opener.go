@@ -3,8 +3,11 @@ package export
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"runtime"
+	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,15 +19,48 @@ type Opener struct {
 	table *Table
 	key   *Key
 	files *fileCache
+	// What is closed is used again: the calls that are made most allocate nothing.
+	spare     sync.Pool // of *File
+	spareData sync.Pool // of *DataFile
+
+	stop     chan struct{}
+	sweeping sync.WaitGroup
 }
 
 // NewOpener makes an Opener of the volumes in a table.
 func NewOpener(table *Table, key *Key) *Opener {
-	return &Opener{table: table, key: key, files: newFileCache()}
+	o := &Opener{
+		table:     table,
+		key:       key,
+		files:     newFileCache(),
+		spare:     sync.Pool{New: func() any { return new(File) }},
+		spareData: sync.Pool{New: func() any { return new(DataFile) }},
+		stop:      make(chan struct{}),
+	}
+	o.sweeping.Go(o.sweep)
+	return o
 }
 
 // Close closes every file that was kept open.
-func (o *Opener) Close() { o.files.close() }
+func (o *Opener) Close() {
+	close(o.stop)
+	o.sweeping.Wait()
+	o.files.close()
+}
+
+// sweep closes what has been idle.
+func (o *Opener) sweep() {
+	tick := time.NewTicker(filesIdle / 5)
+	defer tick.Stop()
+	for {
+		select {
+		case <-o.stop:
+			return
+		case <-tick.C:
+			o.files.removeIdle()
+		}
+	}
+}
 
 // NeedsError says what the native engine needs here and does not have.
 type NeedsError struct {
@@ -70,31 +106,21 @@ func Probe(dir string) error {
 }
 
 // volumeOf finds the volume of a handle and starts a call in it.
-func (o *Opener) volumeOf(handle []byte) (*Volume, FileID, error) {
+func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*Volume, FileID, error) {
 	id, file, err := o.key.Parse(handle)
 	if err != nil {
-		return nil, "", err
+		return nil, file, err
 	}
 	v, ok := o.table.ByID(id)
-	if !ok || !v.begin() {
-		return nil, "", unix.ESTALE
+	switch {
+	case !ok:
+		return nil, file, unix.ESTALE
+	case !v.Options.Allows(client):
+		return nil, file, unix.EACCES
+	case !v.begin():
+		return nil, file, unix.ESTALE
 	}
 	return v, file, nil
-}
-
-// openByHandle opens a file of a volume. ESTALE if it is gone.
-func (v *Volume) openByHandle(file FileID, flags int) (int, error) {
-	if len(file) < 2 || file[0] == fileIDByInode {
-		return -1, unix.ESTALE // made by an engine that finds files otherwise
-	}
-	handle := unix.NewFileHandle(int32(file[0]), []byte(file[1:]))
-	for {
-		fd, err := unix.OpenByHandleAt(int(v.root.Fd()), handle, flags|unix.O_CLOEXEC)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		return fd, err
-	}
 }
 
 // Root makes the handle of a volume's root directory.
@@ -110,39 +136,66 @@ func (o *Opener) Root(v *Volume) ([]byte, error) {
 	return o.key.Handle(v.ID, id), nil
 }
 
+// The methods that take a handle from a client answer ErrBadHandle, ESTALE, or
+// EACCES to a client that the volume is not for.
+
 // Open opens any file so that its attributes can be read and, of a directory,
-// names be looked up. It has no effect on a fifo or a device. ErrBadHandle,
-// ESTALE.
-func (o *Opener) Open(handle []byte) (*File, error) {
-	return o.open(handle, unix.O_PATH|unix.O_NOFOLLOW)
+// names be looked up. It has no effect on a fifo or a device.
+func (o *Opener) Open(client netip.Addr, handle []byte) (*File, error) {
+	return o.open(client, handle, unix.O_PATH|unix.O_NOFOLLOW)
 }
 
 // OpenDir opens a directory so that it can be changed and synced. ENOTDIR if it
-// is none.
-func (o *Opener) OpenDir(handle []byte) (*File, error) {
-	f, err := o.open(handle, unix.O_RDONLY|unix.O_DIRECTORY)
-	if errors.Is(err, unix.ELOOP) { // a symbolic link
-		err = unix.ENOTDIR
+// is none, EROFS if nothing in the volume may be changed.
+func (o *Opener) OpenDir(client netip.Addr, handle []byte) (*File, error) {
+	f, err := o.open(client, handle, unix.O_RDONLY|unix.O_DIRECTORY)
+	switch {
+	case errors.Is(err, unix.ELOOP): // a symbolic link
+		return nil, unix.ENOTDIR
+	case err != nil:
+		return nil, err
+	case f.Volume.Options.ReadOnly:
+		f.Close()
+		return nil, unix.EROFS
 	}
-	return f, err
+	if err := f.hold(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
-func (o *Opener) open(handle []byte, flags int) (*File, error) {
-	v, id, err := o.volumeOf(handle)
+func (o *Opener) open(client netip.Addr, handle []byte, flags int) (*File, error) {
+	v, id, err := o.volumeOf(client, handle)
 	if err != nil {
 		return nil, err
 	}
-	fd, err := v.openByHandle(id, flags)
+	return o.openIn(v, id, flags)
+}
+
+// openIn opens a file of a volume in which a call has begun; Close, or an error,
+// ends that.
+func (o *Opener) openIn(v *Volume, id FileID, flags int) (*File, error) {
+	fd, err := v.openByHandle(&id, flags)
 	if err != nil {
 		v.calls.Done()
 		return nil, err
 	}
-	f := &File{opener: o, Volume: v, ID: id, fd: fd}
+	f := o.newFile(v, fd)
+	f.ID = id
 	if f.Attr, err = f.Stat(); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
+}
+
+// newFile is a File of a volume in which a call has begun. Close gives its memory
+// back.
+func (o *Opener) newFile(v *Volume, fd int) *File {
+	f := o.spare.Get().(*File)
+	*f = File{opener: o, Volume: v, fd: fd}
+	return f
 }
 
 // Parent opens the directory above one, if it lies in the volume: a directory
@@ -154,9 +207,12 @@ func (o *Opener) Parent(dir *File) (*File, error) {
 		return nil, err
 	}
 	if dir.ID == root {
-		return o.open(o.key.Handle(dir.Volume.ID, root), unix.O_PATH|unix.O_DIRECTORY)
+		if !dir.Volume.begin() {
+			return nil, unix.ESTALE
+		}
+		return o.openIn(dir.Volume, root, unix.O_PATH|unix.O_DIRECTORY)
 	}
-	parent, err := dir.openAt("..", unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_XDEV)
+	parent, err := dir.openAt([]byte(".."), unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_XDEV)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +223,7 @@ func (o *Opener) Parent(dir *File) (*File, error) {
 			}
 			return parent, nil
 		}
-		next, err := at.openAt("..", unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_XDEV)
+		next, err := at.openAt([]byte(".."), unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_XDEV)
 		same := err == nil && next.ID == at.ID // the root of the file system
 		if at != parent {
 			at.Close()

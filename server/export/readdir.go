@@ -76,7 +76,7 @@ func (l *Listing) Next() (e Entry, ok bool, err error) {
 // Describe tells the attributes and the handle of an entry, ok false if it is
 // gone, mounted over, or may not be looked at.
 func (l *Listing) Describe(e *Entry) (a Attr, handle []byte, ok bool) {
-	child, err := l.dir.Lookup(string(e.Name))
+	child, err := l.dir.Lookup(e.Name)
 	if err != nil {
 		return Attr{}, nil, false
 	}

@@ -11,7 +11,9 @@ package export
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"path"
 	"slices"
@@ -28,11 +30,12 @@ type Volume struct {
 	// Options are fixed for as long as the export lasts.
 	Options Options
 
-	root   *os.File
-	mu     sync.RWMutex
-	ended  bool           // no call may begin
-	calls  sync.WaitGroup // those under way: every Dir, File and DataFile
-	closed chan struct{}
+	root    *os.File
+	account *Account // nil: the server does not count
+	mu      sync.RWMutex
+	ended   bool           // no call may begin
+	calls   sync.WaitGroup // those under way: every Dir, File and DataFile
+	closed  chan struct{}
 }
 
 // Closed is closed when the export has ended and no call is under way in it.
@@ -55,6 +58,9 @@ func (v *Volume) OpenDir(name string) (*Dir, error) {
 	}
 	return &Dir{File: os.NewFile(uintptr(fd), name), volume: v}, nil
 }
+
+// Account is who counts what the volume uses, nil if the server does not.
+func (v *Volume) Account() *Account { return v.account }
 
 // begin starts a call in the volume, which v.calls.Done ends. It is false after
 // the end of the export.
@@ -84,7 +90,24 @@ type Options struct {
 	AllSquash  bool   // everyone does
 	AnonUID    uint32 // the anonymous user, 0 stands for 65534
 	AnonGID    uint32 // and group
+	ReadOnly   bool   // nothing can be changed
 	Async      bool   // metadata is not synced before the reply
+	// Clients are the networks that may mount, all if empty.
+	Clients []netip.Prefix
+}
+
+// Allows tells whether a client may use the volume. Of a client whose address is
+// not known, one on a Unix socket, only a volume that is for all.
+func (o *Options) Allows(client netip.Addr) bool {
+	if len(o.Clients) == 0 {
+		return true
+	}
+	for _, network := range o.Clients {
+		if network.Contains(client) {
+			return true
+		}
+	}
+	return false
 }
 
 // ErrExists means that an export with this path or number is there already.
@@ -100,22 +123,37 @@ type Table struct {
 
 // Add exports a directory under a path.
 func (t *Table) Add(id uint64, exportPath, dir string, options Options) error {
+	_, err := t.add(id, exportPath, dir, options, nil)
+	return err
+}
+
+// AddCounted exports a directory whose use is counted by the server, until Remove.
+// It then begins to count what is there.
+func (t *Table) AddCounted(id uint64, exportPath, dir string, options Options, account *Account, log *slog.Logger) error {
+	v, err := t.add(id, exportPath, dir, options, account)
+	if err == nil {
+		go v.count(log)
+	}
+	return err
+}
+
+func (t *Table) add(id uint64, exportPath, dir string, options Options, account *Account) (*Volume, error) {
 	exportPath = path.Clean("/" + exportPath)
 	root, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return fmt.Errorf("export %s: %w", exportPath, err)
+		return nil, fmt.Errorf("export %s: %w", exportPath, err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byPath[exportPath] != nil || t.byID[id] != nil {
-		return fmt.Errorf("export %s: %w", exportPath, errors.Join(ErrExists, root.Close()))
+		return nil, fmt.Errorf("export %s: %w", exportPath, errors.Join(ErrExists, root.Close()))
 	}
 	if t.byPath == nil {
 		t.byPath, t.byID = map[string]*Volume{}, map[uint64]*Volume{}
 	}
-	v := &Volume{ID: id, Path: exportPath, Options: options, root: root, closed: make(chan struct{})}
+	v := &Volume{ID: id, Path: exportPath, Options: options, root: root, account: account, closed: make(chan struct{})}
 	t.byPath[v.Path], t.byID[v.ID] = v, v
-	return nil
+	return v, nil
 }
 
 // Remove ends an export and waits for the calls in it that are under way. One

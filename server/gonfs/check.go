@@ -11,8 +11,9 @@ import (
 
 // check decides whether the library gets a call. It returns nil if so, else the
 // reply of RFC 5531 section 9 that the call deserves. What is no call at all is
-// an error, and ends the connection.
-func check(record []byte) (*oncrpc.ReplyHeader, error) {
+// an error, and ends the connection. allows tells whether the client may use the
+// volume of a handle, of which the library would not ask.
+func check(record []byte, allows func(handle []byte) bool) (*oncrpc.ReplyHeader, error) {
 	d := xdr.NewDecoder(record)
 	var call oncrpc.CallHeader
 	call.Decode(&d)
@@ -29,7 +30,15 @@ func check(record []byte) (*oncrpc.ReplyHeader, error) {
 		reply.Stat, reply.Reject, reply.Auth = oncrpc.MsgDenied, oncrpc.AuthError, auth
 		return reply, nil
 	}
+	args := d
 	reply.Accept = checkArgs(&call, d)
+	if reply.Accept == oncrpc.Success && call.Prog == nfs3.Program && call.Proc != nfs3.ProcNull {
+		var first nfs3.HandleArgs // with which the arguments of every other procedure begin
+		if first.Decode(&args); !allows(first.Object) {
+			reply.Stat, reply.Reject, reply.Auth = oncrpc.MsgDenied, oncrpc.AuthError, oncrpc.AuthTooWeak
+			return reply, nil
+		}
+	}
 	if reply.Accept == oncrpc.ProgMismatch {
 		reply.Low, reply.High = nfs3.Version, nfs3.Version // MOUNT's is the same
 	}

@@ -29,7 +29,8 @@ const (
 // listener hands the library connections that it can trust.
 type listener struct {
 	net.Listener
-	log *slog.Logger
+	log    *slog.Logger
+	allows func(client net.Conn, handle []byte) bool
 
 	mu    sync.Mutex
 	conns map[*conn]bool // open ones
@@ -140,7 +141,7 @@ func (c *conn) next() error {
 		if err != nil {
 			return err
 		}
-		reply, err := check(record[at+4:])
+		reply, err := check(record[at+4:], func(handle []byte) bool { return c.listener.allows(c.Conn, handle) })
 		if err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 
 	"github.com/go-git/go-billy/v5"
@@ -46,7 +47,7 @@ func New(table *export.Table, key *export.Key, log *slog.Logger) *Engine {
 // Serve answers clients of l until ctx ends, then closes l and every connection,
 // after the reply to the call it is at.
 func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
-	guarded := &listener{Listener: l, log: e.log}
+	guarded := &listener{Listener: l, log: e.log, allows: e.handler.allows}
 	stop := context.AfterFunc(ctx, guarded.shutdown)
 	defer stop()
 	// The library's own context must outlive ctx: it drops replies when it ends.
@@ -90,12 +91,34 @@ func (h *handler) filesystem(v *export.Volume) *filesystem {
 }
 
 // Mount answers MNT, RFC 1813 section 5.2.1.
-func (h *handler) Mount(_ context.Context, _ net.Conn, req nfs.MountRequest) (nfs.MountStatus, billy.Filesystem, []nfs.AuthFlavor) {
+func (h *handler) Mount(_ context.Context, client net.Conn, req nfs.MountRequest) (nfs.MountStatus, billy.Filesystem, []nfs.AuthFlavor) {
 	v, ok := h.table.ByPath(string(req.Dirpath))
-	if !ok {
+	switch {
+	case !ok:
 		return nfs.MountStatusErrNoEnt, nil, nil
+	case !v.Options.Allows(addressOf(client)):
+		return nfs.MountStatusErrAcces, nil, nil
 	}
 	return nfs.MountStatusOk, h.filesystem(v), []nfs.AuthFlavor{nfs.AuthFlavorUnix}
+}
+
+// allows tells whether a client may use the volume of a handle. What is wrong with
+// a handle otherwise, FromHandle says.
+func (h *handler) allows(client net.Conn, handle []byte) bool {
+	id, _, err := h.key.Parse(handle)
+	if err != nil {
+		return true
+	}
+	v, ok := h.table.ByID(id)
+	return !ok || v.Options.Allows(addressOf(client))
+}
+
+func addressOf(client net.Conn) netip.Addr {
+	a, ok := client.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return a.AddrPort().Addr().Unmap()
 }
 
 // Change gives the library what changes attributes.

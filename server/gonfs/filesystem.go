@@ -36,7 +36,7 @@ func (p *place) path() string { return path.Join(p.dirPath, p.name) }
 
 // verify fails unless the place's name is, still, the file that is meant.
 func (p *place) verify() error {
-	if p.file == "" {
+	if p.file.IsZero() {
 		return nil
 	}
 	id, err := p.Identify(p.name)
@@ -62,7 +62,7 @@ func (f *filesystem) place(s string) (*place, error) {
 	}
 	for range findRetries {
 		var p *place
-		if p, err = f.open(l); err == nil || l.file == "" {
+		if p, err = f.open(l); err == nil || l.file.IsZero() {
 			return p, err
 		}
 		var found error
@@ -104,7 +104,7 @@ func (f *filesystem) open(l location) (*place, error) {
 func (f *filesystem) identify(s string) (export.FileID, error) {
 	p, err := f.place(s)
 	if err != nil {
-		return "", err
+		return export.FileID{}, err
 	}
 	defer p.Close()
 	id, err := p.Identify(p.name)
@@ -112,6 +112,14 @@ func (f *filesystem) identify(s string) (export.FileID, error) {
 		f.tree.remember(id, p.path())
 	}
 	return id, err
+}
+
+// Capabilities are what the library asks before it changes anything.
+func (f *filesystem) Capabilities() billy.Capability {
+	if f.volume.Options.ReadOnly {
+		return billy.ReadCapability | billy.SeekCapability
+	}
+	return billy.AllCapabilities
 }
 
 // Join makes a path of elements, see location.
@@ -146,7 +154,7 @@ func (f *filesystem) ReadDir(name string) ([]os.FileInfo, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	if id, err := dir.Identify(""); err != nil || p.file != "" && id != p.file {
+	if id, err := dir.Identify(""); err != nil || !p.file.IsZero() && id != p.file {
 		return nil, errors.Join(errStale, err)
 	}
 	names, err := dir.Readdirnames(-1)
@@ -199,9 +207,9 @@ func (f *filesystem) openFile(name string, flags int, mode os.FileMode) (*file, 
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	file := &file{File: opened, place: p, write: flags&(os.O_WRONLY|os.O_RDWR) != 0}
-	id, err := export.Identify(opened)
-	if err == nil && p.file != "" && id != p.file {
+	file := &file{DirFile: opened, place: p, write: flags&(os.O_WRONLY|os.O_RDWR) != 0}
+	id, err := export.Identify(opened.File)
+	if err == nil && !p.file.IsZero() && id != p.file {
 		err = errStale // renamed over since the place was checked
 	}
 	if err == nil && flags&os.O_CREATE != 0 {
@@ -219,7 +227,7 @@ func (f *filesystem) openFile(name string, flags int, mode os.FileMode) (*file, 
 // user: as an ordinary user podnas has no right to pass modes. A client may have
 // made the file read-only and still have it open for writing, and NFS has no
 // open: the owner may always read and write.
-func (p *place) openOwn(flags int) (*os.File, error) {
+func (p *place) openOwn(flags int) (*export.DirFile, error) {
 	attr, err := p.Lstat(p.name)
 	if err != nil {
 		return nil, err
@@ -394,7 +402,7 @@ func (r *resizer) Close() error { return nil }
 // The library forgets to close a file when one of its operations fails, so a
 // file that fails closes itself.
 type file struct {
-	*os.File
+	*export.DirFile
 	place    *place
 	location string
 	write    bool
@@ -406,13 +414,13 @@ func (f *file) Name() string { return f.location }
 
 // Write writes at the position that Seek has set.
 func (f *file) Write(p []byte) (int, error) {
-	n, err := f.File.Write(p)
+	n, err := f.DirFile.Write(p)
 	return n, f.closeAfter(err)
 }
 
 // Seek sets the position.
 func (f *file) Seek(offset int64, whence int) (int64, error) {
-	n, err := f.File.Seek(offset, whence)
+	n, err := f.DirFile.Seek(offset, whence)
 	return n, f.closeAfter(err)
 }
 
@@ -434,7 +442,7 @@ func (f *file) Close() error {
 	if f.write {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.File.Close(), f.place.Close())
+	return errors.Join(err, f.DirFile.Close(), f.place.Close())
 }
 
 // Lock is not supported: NFSv3 has no locks.

@@ -24,7 +24,7 @@ import (
 // and a client's own NUL is seen as what it is.
 type location struct {
 	path string        // of the handle's file, below the volume's root, "." for the root
-	file export.FileID // the handle's file; empty if only the path is known
+	file export.FileID // the handle's file; zero if only the path is known
 	name string        // the client's name in that directory, if named
 	// named tells the second form from the first.
 	named bool
@@ -45,7 +45,7 @@ const invalid = "\x00"
 func (l location) elements() []string {
 	elems := strings.Split(l.path, "/")
 	last := len(elems) - 1
-	elems[last] += "\x00" + hex.EncodeToString([]byte(l.file))
+	elems[last] += "\x00" + hex.EncodeToString(l.file.Bytes())
 	return elems[: last+1 : last+1]
 }
 
@@ -80,7 +80,7 @@ func parseLocation(s string) (location, error) {
 	if err != nil {
 		return location{}, errBadName
 	}
-	l := location{path: parts[0], file: export.FileID(file)}
+	l := location{path: parts[0], file: export.NewFileID(file)}
 	if len(parts) == 3 {
 		l.name, l.named = parts[2], true
 	}

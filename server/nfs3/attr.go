@@ -52,80 +52,73 @@ func preOpOf(f stater) PreOpAttr {
 // getattr: RFC 1813 section 3.3.1. Whoever has a handle may ask, and nothing
 // blocks, so no worker is needed.
 func (s *service) getattr(c *oncrpc.Call) {
-	var args GetattrArgs
-	if !decode(c, &args) {
+	t := s.task(c)
+	args, res := &t.args.getattr, &t.res.getattr
+	if !decode(c, args) {
 		return
 	}
-	f, err := s.opener.Open(args.Object)
-	if err != nil {
-		reply(c, &GetattrRes{Status: statusOf(err)})
-		return
+	f, err := s.opener.Open(c.Client.Addr(), args.Object)
+	if res.Status = statusOf(err); err == nil {
+		res.Attr = fattr(f.Volume, &f.Attr)
+		f.Close()
 	}
-	res := GetattrRes{Attr: fattr(f.Volume, &f.Attr)}
-	f.Close()
-	reply(c, &res)
+	reply(c, res)
 }
 
 // access: section 3.3.4. Each bit is what the kernel says to the caller.
 func (s *service) access(c *oncrpc.Call) {
-	var args AccessArgs
-	if !decode(c, &args) {
+	t := s.task(c)
+	if !decode(c, &t.args.access) {
 		return
 	}
-	f, err := s.opener.Open(args.Object)
+	f, err := s.opener.Open(c.Client.Addr(), t.args.access.Object)
 	if err != nil {
-		reply(c, &AccessRes{Status: statusOf(err)})
+		t.res.access.Status = statusOf(err)
+		reply(c, &t.res.access)
 		return
 	}
-	s.work(c, f.Volume, func(export.Identity) result {
-		res := &AccessRes{}
-		for _, right := range rights(&f.Attr) {
-			if args.Access&right.bit != 0 && f.Access(right.mode) == nil {
-				res.Access |= right.bit
-			}
-		}
-		res.Attr = postOpOf(f.Volume, f)
-		return res
-	}, f)
+	t.file, t.id = f, identity(c, f.Volume)
+	if !t.accessDirectly() {
+		t.start(f.Volume, (*task).access, f)
+	}
 }
 
-type right struct{ bit, mode uint32 }
+func (t *task) access() result {
+	return t.accessWith(func(mode uint32) bool { return t.file.Access(mode) == nil })
+}
 
-// rights are the bits of ACCESS that a file of that type has. To change a
-// directory takes the right to search it too.
-func rights(a *export.Attr) []right {
-	const change = export.MayWrite | export.MayExec
-	if a.IsDir() {
-		return []right{
-			{AccessRead, export.MayRead},
-			{AccessLookup, export.MayExec},
-			{AccessModify, change},
-			{AccessExtend, change},
-			{AccessDelete, change},
+func (t *task) accessWith(may func(mode uint32) bool) result {
+	f, res := t.file, &t.res.access
+	// Of what may be changed, a directory's names also take the right to search
+	// it, and nothing goes in a volume that is read only.
+	read, change, execute := uint32(AccessRead), uint32(AccessModify|AccessExtend), uint32(AccessExecute)
+	mayChange := uint32(export.MayWrite)
+	if f.Attr.IsDir() {
+		change, execute = change|AccessDelete, AccessLookup
+		mayChange |= export.MayExec
+	}
+	if f.Volume.Options.ReadOnly {
+		change = 0
+	}
+	for _, right := range [...]struct{ bits, mode uint32 }{
+		{read, export.MayRead}, {change, mayChange}, {execute, export.MayExec},
+	} {
+		if asked := right.bits & t.args.access.Access; asked != 0 && may(right.mode) {
+			res.Access |= asked
 		}
 	}
-	return []right{
-		{AccessRead, export.MayRead},
-		{AccessModify, export.MayWrite},
-		{AccessExtend, export.MayWrite},
-		{AccessExecute, export.MayExec},
-	}
+	res.Attr = postOpOf(f.Volume, f)
+	return res
 }
 
 // mayUse tells whether the caller may read or write a file's data. The owner
 // always may: it had the right when it opened the file, and the server does not
 // see opens. Every server does so.
-func mayUse(f interface{ Access(uint32) error }, a *export.Attr, id *export.Identity, modes ...uint32) error {
+func mayUse(f *export.DataFile, a *export.Attr, id *export.Identity, mode uint32) error {
 	if a.UID == id.UID {
 		return nil
 	}
-	err := error(syscall.EACCES)
-	for _, mode := range modes {
-		if err = f.Access(mode); err == nil {
-			return nil
-		}
-	}
-	return err
+	return f.Access(mode)
 }
 
 // setattr: section 3.3.2.
@@ -134,7 +127,11 @@ func (s *service) setattr(c *oncrpc.Call) {
 	if !decode(c, &args) {
 		return
 	}
-	f, err := s.opener.Open(args.Object)
+	f, err := s.opener.Open(c.Client.Addr(), args.Object)
+	if err == nil && f.Volume.Options.ReadOnly {
+		f.Close()
+		err = syscall.EROFS
+	}
 	if err != nil {
 		reply(c, &SetattrRes{Status: statusOf(err)})
 		return
@@ -146,11 +143,11 @@ func (s *service) setattr(c *oncrpc.Call) {
 	switch {
 	case f.Attr.IsDir() && !args.Attr.Size.Set:
 		var dir *export.File
-		if dir, err = s.opener.OpenDir(args.Object); err == nil {
+		if dir, err = s.opener.OpenDir(c.Client.Addr(), args.Object); err == nil {
 			files, sync = append(files, dir), dir.Sync
 		}
 	case f.Attr.IsRegular() || args.Attr.Size.Set:
-		if data, err = s.opener.OpenData(args.Object, args.Attr.Size.Set); err == nil {
+		if data, err = s.opener.OpenData(c.Client.Addr(), args.Object, args.Attr.Size.Set); err == nil {
 			files, sync = append(files, data), data.Sync
 		}
 	}

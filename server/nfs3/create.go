@@ -13,7 +13,7 @@ import (
 // make answers a procedure that puts something new into a directory. f makes it
 // and gives it the attributes that the caller wants.
 func (s *service) make(c *oncrpc.Call, where DirOpArgs, f func(dir *export.File, name string, id *export.Identity) (*export.File, error)) {
-	dir, err := s.opener.OpenDir(where.Dir)
+	dir, err := s.opener.OpenDir(c.Client.Addr(), where.Dir)
 	if err != nil {
 		reply(c, &CreateRes{Status: statusOf(err)})
 		return
@@ -81,7 +81,7 @@ func (s *service) create(c *oncrpc.Call) {
 // openExisting is CREATE UNCHECKED of a name that is there. Of the attributes
 // only the size is meant for a file that exists.
 func openExisting(dir *export.File, name string, attr *Sattr) (*export.File, error) {
-	f, err := dir.Lookup(name)
+	f, err := dir.Lookup([]byte(name))
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func createExclusive(dir *export.File, name string, verf [CreateVerfSize]byte) (
 	mtime := time.Unix(int64(int32(binary.BigEndian.Uint32(verf[4:]))), 0)
 	made, err := dir.Create(name, 0)
 	if errors.Is(err, syscall.EEXIST) {
-		found, lookupErr := dir.Lookup(name)
+		found, lookupErr := dir.Lookup([]byte(name))
 		if lookupErr != nil {
 			return nil, lookupErr
 		}

@@ -21,46 +21,64 @@ const (
 
 // read: RFC 1813 section 3.3.6.
 func (s *service) read(c *oncrpc.Call) {
-	var args ReadArgs
-	if !decode(c, &args) {
+	t := s.task(c)
+	args := &t.args.read
+	if !decode(c, args) {
 		return
 	}
-	f, err := s.opener.OpenData(args.File, false)
+	f, err := s.opener.OpenData(c.Client.Addr(), args.File, false)
 	if err != nil {
-		reply(c, &ReadRes{Status: statusOf(err)})
+		t.res.read.Status = statusOf(err)
+		reply(c, &t.res.read)
 		return
 	}
-	count := int(min(args.Count, ioMax))
-	c.Reserve(readHead + count + 3)
-	s.work(c, f.Volume, func(id export.Identity) result {
-		res := &ReadRes{}
-		attr, err := f.Stat()
-		if err == nil {
-			err = mayUse(f, &attr, &id, export.MayRead, export.MayExec)
-		}
-		if err == nil && args.Offset > maxOffset {
-			err = syscall.EINVAL
-		}
-		if err == nil {
-			// The data goes where the result will have it.
-			at := len(c.Reply) + readHead
-			var n int
-			n, err = f.ReadAt(c.Reply[at:at+count:at+count], int64(min(args.Offset, maxOffset-uint64(count))))
-			res.Data = c.Reply[at : at+n]
-		}
-		if err == nil {
-			attr, err = f.Stat()
-		}
-		if res.Status = statusOf(err); err != nil {
-			res.Data = nil
-		} else {
-			res.EOF = args.Offset+uint64(len(res.Data)) >= uint64(attr.Size)
-		}
-		if attr.Nlink > 0 {
-			res.Attr = PostOpAttr{true, fattr(f.Volume, &attr)}
-		}
-		return res
-	}, f)
+	args.Count = min(args.Count, ioMax)
+	c.Reserve(readHead + int(args.Count) + 3)
+	t.data, t.id = f, identity(c, f.Volume)
+	if !t.readDirectly() {
+		t.start(f.Volume, (*task).read, f)
+	}
+}
+
+func (t *task) read() result {
+	f, args, res := t.data, &t.args.read, &t.res.read
+	attr, err := f.Stat()
+	if err == nil {
+		err = mayRead(f, &attr, &t.id)
+	}
+	if err == nil && args.Offset > maxOffset {
+		err = syscall.EINVAL
+	}
+	var data []byte
+	if err == nil {
+		// The data goes where the result will have it.
+		at, count := len(t.call.Reply)+readHead, int(args.Count)
+		data = t.call.Reply[at : at+count : at+count]
+		var n int
+		n, err = f.ReadAt(data, int64(min(args.Offset, maxOffset-uint64(count))))
+		data = data[:n]
+	}
+	if err == nil {
+		attr, err = f.Stat()
+	}
+	if res.Status = statusOf(err); err == nil {
+		res.Data = data
+		res.EOF = args.Offset+uint64(len(data)) >= uint64(attr.Size)
+	}
+	if attr.Nlink > 0 {
+		res.Attr = PostOpAttr{true, fattr(f.Volume, &attr)}
+	}
+	return res
+}
+
+// mayRead tells whether the caller may read a file, which who may execute it may
+// too: to execute is to read.
+func mayRead(f *export.DataFile, a *export.Attr, id *export.Identity) error {
+	err := mayUse(f, a, id, export.MayRead)
+	if err != nil && f.Access(export.MayExec) == nil {
+		return nil
+	}
+	return err
 }
 
 // write: section 3.3.7.
@@ -68,31 +86,36 @@ func (s *service) read(c *oncrpc.Call) {
 // The arguments' data aliases the record, which stays as it is until the reply,
 // and goes to the file from there.
 func (s *service) write(c *oncrpc.Call) {
-	var args WriteArgs
-	if !decode(c, &args) {
+	t := s.task(c)
+	if !decode(c, &t.args.write) {
 		return
 	}
-	f, err := s.opener.OpenData(args.File, true)
+	f, err := s.opener.OpenData(c.Client.Addr(), t.args.write.File, true)
 	if err != nil {
-		reply(c, &WriteRes{Status: statusOf(err)})
+		t.res.write.Status = statusOf(err)
+		reply(c, &t.res.write)
 		return
 	}
-	s.work(c, f.Volume, func(id export.Identity) result {
-		res := &WriteRes{Verf: s.writeVerf()}
-		attr, err := f.Stat()
-		if err == nil {
-			res.Wcc.Before = PreOpAttr{true, uint64(attr.Size), timeOf(attr.Mtime), timeOf(attr.Ctime)}
-			err = mayUse(f, &attr, &id, export.MayWrite)
-		}
-		if err == nil {
-			var n int
-			n, err = s.writeData(f, &args)
-			res.Count, res.Committed = uint32(n), args.Stable
-		}
-		res.Status = statusOf(err)
-		res.Wcc.After = postOpOf(f.Volume, f)
-		return res
-	}, f)
+	t.data = f
+	t.start(f.Volume, (*task).write, f)
+}
+
+func (t *task) write() result {
+	f, args, res := t.data, &t.args.write, &t.res.write
+	res.Verf = t.service.writeVerf()
+	attr, err := f.Stat()
+	if err == nil {
+		res.Wcc.Before = PreOpAttr{true, uint64(attr.Size), timeOf(attr.Mtime), timeOf(attr.Ctime)}
+		err = mayUse(f, &attr, &t.id, export.MayWrite)
+	}
+	if err == nil {
+		var n int
+		n, err = t.service.writeData(f, args)
+		res.Count, res.Committed = uint32(n), args.Stable
+	}
+	res.Status = statusOf(err)
+	res.Wcc.After = postOpOf(f.Volume, f)
+	return res
 }
 
 func (s *service) writeData(f *export.DataFile, args *WriteArgs) (int, error) {
@@ -123,7 +146,7 @@ func (s *service) commit(c *oncrpc.Call) {
 	if !decode(c, &args) {
 		return
 	}
-	f, err := s.opener.OpenData(args.File, true)
+	f, err := s.opener.OpenData(c.Client.Addr(), args.File, true)
 	if err != nil {
 		reply(c, &CommitRes{Status: statusOf(err)})
 		return

@@ -17,8 +17,8 @@
 //   - Opener.OpenData checks the handle's MAC, finds its volume, and takes the
 //     file's descriptor from the cache, or opens it by the kernel's handle. That
 //     needs root, which this goroutine is.
-//   - service.work squashes the caller as the volume says and hands the rest to
-//     a worker, a thread that has the caller's identity.
+//   - task.start squashes the caller as the volume says and hands the rest to a
+//     worker, a thread that has the caller's identity.
 //   - There, mayUse lets the owner pass and asks the kernel for everyone else.
 //     writeData writes from the record to the file, and syncs if the client
 //     wants the data to be stable. As the thread is the caller's, setuid and

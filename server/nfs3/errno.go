@@ -70,7 +70,7 @@ func checkName(name []byte) error {
 	switch {
 	case len(name) > MaxName:
 		return syscall.ENAMETOOLONG
-	case !export.ValidName(string(name)):
+	case !export.ValidName(name):
 		return syscall.EINVAL
 	}
 	return nil

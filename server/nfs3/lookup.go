@@ -9,43 +9,55 @@ import (
 
 // lookup: RFC 1813 section 3.3.3.
 func (s *service) lookup(c *oncrpc.Call) {
-	var args LookupArgs
-	if !decode(c, &args) {
+	t := s.task(c)
+	args := &t.args.lookup
+	if !decode(c, args) {
 		return
 	}
-	dir, err := s.opener.Open(args.Dir)
+	dir, err := s.opener.Open(c.Client.Addr(), args.Dir)
 	if err != nil {
-		reply(c, &LookupRes{Status: statusOf(err)})
+		t.res.lookup.Status = statusOf(err)
+		reply(c, &t.res.lookup)
 		return
 	}
 	if string(args.Name) == ".." {
 		s.lookupParent(c, dir)
 		return
 	}
-	s.work(c, dir.Volume, func(export.Identity) result {
-		res := &LookupRes{}
-		child, err := lookupIn(dir, args.Name)
-		if err == nil {
-			res.Object, res.Attr = child.Handle(), PostOpAttr{true, fattr(dir.Volume, &child.Attr)}
-			child.Close()
-		}
-		res.Status = statusOf(err)
-		res.DirAttr = postOpOf(dir.Volume, dir)
-		return res
-	}, dir)
+	t.file, t.id = dir, identity(c, dir.Volume)
+	if !t.lookupDirectly() {
+		t.start(dir.Volume, (*task).lookup, dir)
+	}
 }
 
-func lookupIn(dir *export.File, name []byte) (*export.File, error) {
+func (t *task) lookup() result {
+	return t.looked(lookupIn(t.file, t.args.lookup.Name, (*export.File).Lookup))
+}
+
+// looked is the result of a lookup.
+func (t *task) looked(child *export.File, err error) result {
+	dir, res := t.file, &t.res.lookup
+	if err == nil {
+		res.Object = child.AppendHandle(t.handle[:0])
+		res.Attr = PostOpAttr{true, fattr(dir.Volume, &child.Attr)}
+		child.Close()
+	}
+	res.Status = statusOf(err)
+	res.DirAttr = postOpOf(dir.Volume, dir)
+	return res
+}
+
+func lookupIn(dir *export.File, name []byte, lookup func(*export.File, []byte) (*export.File, error)) (*export.File, error) {
 	switch {
 	case !dir.Attr.IsDir():
 		return nil, syscall.ENOTDIR
 	case string(name) == ".":
 	case len(name) > MaxName:
 		return nil, syscall.ENAMETOOLONG
-	case !export.ValidName(string(name)):
+	case !export.ValidName(name):
 		return nil, syscall.EINVAL
 	}
-	return dir.Lookup(string(name))
+	return lookup(dir, name)
 }
 
 // lookupParent answers "..", which is looked for as root since what is above may
@@ -83,7 +95,7 @@ func (s *service) readlink(c *oncrpc.Call) {
 	if !decode(c, &args) {
 		return
 	}
-	f, err := s.opener.Open(args.Object)
+	f, err := s.opener.Open(c.Client.Addr(), args.Object)
 	if err != nil {
 		reply(c, &ReadlinkRes{Status: statusOf(err)})
 		return

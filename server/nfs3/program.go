@@ -94,33 +94,3 @@ func reply(c *oncrpc.Call, res result) {
 	c.Reply = res.Append(c.Reply)
 	c.Finish(oncrpc.Success)
 }
-
-// closer is an open file, as long as a call uses it.
-type closer interface{ Close() }
-
-// work answers a call with what f returns. f runs on a worker as the caller, and
-// the files are closed after it.
-func (s *service) work(c *oncrpc.Call, v *export.Volume, f func(export.Identity) result, files ...closer) {
-	c.Later()
-	id := v.Options.Identity(c.Cred.UID, c.Cred.GID, c.Cred.Groups())
-	s.workers.Do(id, func(err error) {
-		defer c.Recover()
-		var res result
-		func() {
-			defer func() {
-				for _, file := range files {
-					file.Close()
-				}
-			}()
-			if err == nil {
-				res = f(id)
-			}
-		}()
-		if err != nil {
-			s.log.Error("nfs: a call could not be made for its caller", "uid", id.UID, "gid", id.GID, "err", err)
-			c.Finish(oncrpc.SystemErr)
-			return
-		}
-		reply(c, res)
-	})
-}

@@ -22,6 +22,10 @@ type Call struct {
 	// Reply is where the results are appended. It is not empty at first: what
 	// stands in front of the results has its place there.
 	Reply []byte
+	// State is the handler's. It stays with the Call, which is used again for
+	// later calls of the connection, so a handler finds in it what it, or
+	// another program's, has put there.
+	State any
 
 	conn    *conn
 	proc    *Procedure
@@ -69,7 +73,7 @@ func (c *Call) fault(v any) {
 }
 
 // Finish sends the reply: the results if stat is Success, else stat alone. The
-// call must not be used after it.
+// call must not be used after it: it may be another one by then.
 func (c *Call) Finish(stat AcceptStat) {
 	if c.ended.Swap(true) {
 		return // a panic after the end

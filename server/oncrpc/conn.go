@@ -25,6 +25,8 @@ const (
 	// outMax is how much the reading goroutine lets replies add up before it
 	// writes them.
 	outMax = 256 << 10
+	// spareMax is how many Calls a connection keeps to use them again.
+	spareMax = 32
 	// lingerTimeout is how long an ended connection waits for the client to end
 	// its side.
 	lingerTimeout = 200 * time.Millisecond
@@ -43,12 +45,19 @@ type conn struct {
 	held   int64               // of the budget; guarded by it
 	wake   chan struct{}       // tells the writing goroutine that there are replies
 	done   chan struct{}       // closed when there will be none
+	mark   [4]byte             // of the fragment being read
+	inside bool                // a record is being read
+	until  time.Time           // when it must be there; zero until that has to be waited for
+	vector net.Buffers         // being written, by who has set writing
+	pieces net.Buffers         // the memory of vector
 
 	mu      sync.Mutex
 	out     []*Call // finished, to be written
 	outSize int     // bytes in out
+	written []*Call // empty: the memory for the next out
 	writing bool    // somebody is
 	broken  bool    // a write has failed, nothing more is written
+	spare   []*Call // to be used again, see call
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
@@ -70,6 +79,30 @@ func newConn(s *Server, nc net.Conn) *conn {
 func (c *conn) stopReading() {
 	_ = c.SetReadDeadline(time.Now()) // a closed connection needs none
 	_ = c.SetWriteDeadline(time.Now().Add(drainTimeout))
+}
+
+// readBy bounds a wait for the client. After shutdown, which has set the last
+// deadlines, it changes nothing; when shutdown comes in between it sets them once
+// more.
+func (c *conn) readBy(deadline time.Time) {
+	if c.server.stopping.Load() {
+		return
+	}
+	_ = c.SetReadDeadline(deadline) // a closed connection fails at its use
+	if c.server.stopping.Load() {
+		c.stopReading()
+	}
+}
+
+// writeBy is readBy for what is written.
+func (c *conn) writeBy(deadline time.Time) {
+	if c.server.stopping.Load() {
+		return
+	}
+	_ = c.SetWriteDeadline(deadline)
+	if c.server.stopping.Load() {
+		c.stopReading()
+	}
 }
 
 // serve reads calls until the client is gone or the server stops, and closes the
@@ -110,7 +143,7 @@ func (c *conn) read() error {
 			c.flush()
 			_ = c.calls.Acquire(context.Background(), 1) // never fails
 		}
-		call := &Call{conn: c, Client: c.client}
+		call := c.call()
 		if err := c.readRecord(call); err != nil {
 			c.release(call)
 			return err
@@ -125,20 +158,32 @@ func (c *conn) read() error {
 	}
 }
 
+// call takes a Call for the next record. Only this goroutine does, so a Call that
+// is written and spare is not another client's before its handler has returned.
+func (c *conn) call() *Call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last := len(c.spare) - 1; last >= 0 {
+		call := c.spare[last]
+		c.spare = c.spare[:last]
+		*call = Call{conn: c, Client: c.client, State: call.State}
+		return call
+	}
+	return &Call{conn: c, Client: c.client}
+}
+
 // readRecord reads a record and joins its fragments.
 func (c *conn) readRecord(call *Call) error {
-	if !c.server.deadline(c.SetReadDeadline, c.server.limits.idle) {
+	if c.server.stopping.Load() {
 		return io.EOF
 	}
+	c.inside, c.until = false, time.Time{}
 	for n := range maxFragments {
-		var mark [4]byte
-		if err := c.readFull(mark[:]); err != nil {
+		if err := c.readFull(c.mark[:]); err != nil {
 			return err
 		}
-		if n == 0 {
-			c.server.deadline(c.SetReadDeadline, c.server.limits.record)
-		}
-		v := binary.BigEndian.Uint32(mark[:])
+		c.inside = true
+		v := binary.BigEndian.Uint32(c.mark[:])
 		size := int(v &^ lastFragment)
 		if size > recordMax-len(call.record) {
 			return fmt.Errorf("%w: larger than %d bytes", ErrRecord, recordMax)
@@ -165,6 +210,13 @@ func (c *conn) readRecord(call *Call) error {
 func (c *conn) readFull(p []byte) error {
 	if c.in.Buffered() < len(p) {
 		c.flush()
+		switch {
+		case !c.inside:
+			c.readBy(time.Now().Add(c.server.limits.idle))
+		case c.until.IsZero():
+			c.until = time.Now().Add(c.server.limits.record)
+			c.readBy(c.until)
+		}
 	}
 	_, err := io.ReadFull(c.in, p)
 	return err
@@ -227,13 +279,14 @@ func (c *Call) authenticate(proc *Procedure) AuthStat {
 // send puts a reply out. It is written by the goroutine that reads, before that
 // waits, or if the call was answered elsewhere, by the one that writes.
 func (c *conn) send(call *Call) {
+	later := call.later // once it is out, the call may be another one
 	c.mu.Lock()
 	c.out = append(c.out, call)
 	c.outSize += len(call.Reply)
 	full := c.outSize > outMax
 	c.mu.Unlock()
 	switch {
-	case call.later:
+	case later:
 		select {
 		case c.wake <- struct{}{}:
 		default: // it is told already
@@ -266,7 +319,7 @@ func (c *conn) flush() {
 	c.writing = true
 	for len(c.out) > 0 {
 		batch := c.out
-		c.out, c.outSize = nil, 0
+		c.out, c.outSize = c.written[:0], 0
 		broken := c.broken
 		c.mu.Unlock()
 		if !broken {
@@ -276,6 +329,9 @@ func (c *conn) flush() {
 			c.release(call)
 		}
 		c.mu.Lock()
+		c.spare = append(c.spare, batch[:min(len(batch), spareMax-len(c.spare))]...)
+		clear(batch)
+		c.written = batch
 		c.broken = c.broken || broken
 	}
 	c.writing = false
@@ -283,16 +339,17 @@ func (c *conn) flush() {
 
 // write writes a batch of replies. After an error the connection is of no use.
 func (c *conn) write(batch []*Call) error {
-	c.server.deadline(c.SetWriteDeadline, c.server.limits.write)
+	c.writeBy(time.Now().Add(c.server.limits.write))
 	var err error
 	if len(batch) == 1 {
 		_, err = c.Write(batch[0].Reply)
 	} else {
-		buffers := make(net.Buffers, len(batch))
-		for i, call := range batch {
-			buffers[i] = call.Reply
+		c.pieces = c.pieces[:0]
+		for _, call := range batch {
+			c.pieces = append(c.pieces, call.Reply)
 		}
-		_, err = buffers.WriteTo(c.Conn)
+		c.vector = c.pieces // WriteTo moves its slice along and clears what it leaves
+		_, err = c.vector.WriteTo(c.Conn)
 	}
 	if err != nil {
 		_ = c.Close() // wakes the reading goroutine

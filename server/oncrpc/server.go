@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -81,9 +82,11 @@ type Server struct {
 	drained context.Context
 	drain   context.CancelFunc
 
+	// stopping is set before shutdown sets the last deadlines of the connections.
+	stopping atomic.Bool
+
 	mu    sync.Mutex
 	conns map[*conn]bool
-	down  bool
 	open  sync.WaitGroup // conns
 }
 
@@ -147,8 +150,8 @@ func (s *Server) accept(l net.Listener) error {
 func (s *Server) start(nc net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down || len(s.conns) >= s.limits.conns {
-		if !s.down {
+	if s.stopping.Load() || len(s.conns) >= s.limits.conns {
+		if !s.stopping.Load() {
 			s.log.Warn("rpc: too many connections, refused one", "limit", s.limits.conns, "client", nc.RemoteAddr())
 		}
 		_ = nc.Close() // nothing was sent
@@ -170,26 +173,13 @@ func (s *Server) shutdown(l net.Listener) {
 	_ = l.Close() // it may be closed already
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down {
+	if s.stopping.Swap(true) {
 		return
 	}
-	s.down = true
 	time.AfterFunc(drainTimeout, s.drain)
 	for c := range s.conns {
 		c.stopReading()
 	}
-}
-
-// deadline sets one of a connection's deadlines. It is false after shutdown,
-// which has set them.
-func (s *Server) deadline(set func(time.Time) error, after time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.down {
-		return false
-	}
-	_ = set(time.Now().Add(after)) // a closed connection fails at its use
-	return true
 }
 
 // procedure finds what a call is for. The procedure is nil if the reply says

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/podnas/podnas/server/nfsbench"
+)
+
+const benchLong = `bench loads an NFSv3 server from the wire, as many clients at once would, and tells how many
+operations a second it does and how long one takes. Nothing is mounted, no rights are needed
+on this machine, and the server may be any: podnas, NFS-Ganesha, the Linux kernel's, a filer.
+
+It works in a directory of its own, podnas-bench-..., in the root of the export, and removes
+it at the end, after Ctrl-C too. It compares all data that it reads with what it wrote.
+
+ops/s counts in the load's unit: calls, blocks, entries of a directory, files. p50, p99 and p999
+are what half, 99% and 99.9% of the operations took at most. With --against each load runs on
+both servers in turns, and A/B is how many times as fast the first is: the median of the
+rounds, and the lowest and highest. Where the two ends lie far apart the machine was busy with
+something else: ask again, or for longer.
+
+A server on which root is not root (root_squash) needs a directory that --uid may write to.
+MOUNT is asked for at the port of NFS. Where it is on another, rpcinfo -p HOST tells which.
+
+Exit codes: 0 all calls were answered as they should be; 1 some were not, or the bench could
+not run; 2 asked for in a way that can never be done.`
+
+const benchExamples = `  # How fast is this volume? (the server and path of its PersistentVolume: kubectl get pv -o yaml)
+  podnas bench 10.96.0.20:/default-data
+
+  # Small calls alone, one at a time: what a single program feels
+  podnas bench nas.example.com:/export --loads=getattr,lookup,read-4k-rand --connections=1 --depth=1
+
+  # Two servers, beside each other; longer, for steadier figures
+  podnas bench 10.96.0.20:/default-data --against nas.example.com:/export --duration=20s
+
+  # A server without rpcbind on ports of its own, over IPv6, as a user
+  podnas bench '[2001:db8::1]:20490:/export' --mountport=20048 --uid=1000 --gid=1000
+
+  # For a spreadsheet
+  podnas bench nas.example.com:/export --loads='read-*,write-*' --output=csv >nas.csv`
+
+// benchFlags are what the flags of bench say.
+type benchFlags struct {
+	against                     string
+	port, mountPort             uint16
+	againstPort, againstMount   uint16
+	connections, depth, entries int
+	duration                    time.Duration
+	rounds                      int
+	loads                       []string
+	fileSize                    int
+	uid, gid                    uint32
+	output                      string
+}
+
+func newBenchCommand() *cobra.Command {
+	var flags benchFlags
+	cmd := &cobra.Command{
+		Use:     "bench HOST[:PORT]:/path",
+		Short:   "Load an NFSv3 server and tell how fast it is",
+		Long:    benchLong + "\n\nLoads:\n" + benchLoads(),
+		Example: benchExamples,
+		Args:    exactly("HOST:/path"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return bench(cmd.Context(), &flags, args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&flags.against, "against", "", "HOST[:PORT]:/path of a second server to compare with")
+	f.StringSliceVar(&flags.loads, "loads", nil, "loads to run, separated by commas, with * for any letters (default all)")
+	f.DurationVar(&flags.duration, "duration", 3*time.Second, "how long each load runs on each server")
+	f.IntVar(&flags.rounds, "rounds", 0, "turns that the duration is divided into (default 1, with --against 5)")
+	f.IntVar(&flags.connections, "connections", 2, "connections to each server")
+	f.IntVar(&flags.depth, "depth", 8, "calls in flight on each connection")
+	f.IntVar(&flags.fileSize, "file-size", 64, "MiB of each of the two files that are read and written; the server needs\nroom for both, and what doesn't fit into its memory is read from its disk")
+	f.IntVar(&flags.entries, "entries", 10000, "files in the directory that readdirplus lists")
+	f.Uint32Var(&flags.uid, "uid", uint32(os.Getuid()), "user who makes the calls; default: yours")
+	f.Uint32Var(&flags.gid, "gid", uint32(os.Getgid()), "group who makes the calls; default: yours")
+	f.Uint16Var(&flags.port, "port", 0, "port of NFS (default 2049)")
+	f.Uint16Var(&flags.mountPort, "mountport", 0, "port of MOUNT (default that of NFS)")
+	f.Uint16Var(&flags.againstPort, "against-port", 0, "as --port, of the second server")
+	f.Uint16Var(&flags.againstMount, "against-mountport", 0, "as --mountport, of the second server")
+	f.StringVarP(&flags.output, "output", "o", nfsbench.FormatTable, "how to print: table, json, csv")
+	return cmd
+}
+
+// benchLoads is a list of the loads for people.
+func benchLoads() string {
+	var b strings.Builder
+	for _, l := range nfsbench.Loads() {
+		fmt.Fprintf(&b, "  %-25s %s\n", l.Name, l.About)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// config reads the flags.
+func (f *benchFlags) config(target string) (cfg nfsbench.Config, err error) {
+	cfg = nfsbench.Config{
+		Connections: f.connections, Depth: f.depth, Duration: f.duration, Rounds: f.rounds,
+		FileSize: int64(f.fileSize) << 20, Entries: f.entries, UID: f.uid, GID: f.gid,
+	}
+	if err := checkOutput(f.output, nfsbench.FormatTable, nfsbench.FormatJSON, nfsbench.FormatCSV); err != nil {
+		return cfg, err
+	}
+	first, err := nfsbench.ParseTarget(target, f.port, f.mountPort)
+	if err != nil {
+		return cfg, &usageError{err}
+	}
+	cfg.Targets = []nfsbench.Target{first}
+	switch {
+	case f.against != "":
+		second, err := nfsbench.ParseTarget(f.against, f.againstPort, f.againstMount)
+		if err != nil {
+			return cfg, &usageError{fmt.Errorf("--against: %w", err)}
+		}
+		cfg.Targets = append(cfg.Targets, second)
+	case f.againstPort != 0 || f.againstMount != 0:
+		return cfg, &usageError{errors.New("--against-port and --against-mountport go with --against")}
+	}
+	if cfg.Rounds == 0 {
+		cfg.Rounds = 1
+		if f.against != "" {
+			cfg.Rounds = 5
+		}
+	}
+	if cfg.Loads, err = nfsbench.Select(f.loads); err != nil {
+		return cfg, &usageError{fmt.Errorf("--loads: %w", err)}
+	}
+	if err := cfg.Validate(); err != nil {
+		return cfg, &usageError{err}
+	}
+	return cfg, nil
+}
+
+func bench(ctx context.Context, flags *benchFlags, target string, stdout, stderr io.Writer) error {
+	cfg, err := flags.config(target)
+	if err != nil {
+		return err
+	}
+	clearLine := func() {}
+	if isTerminal(stderr) {
+		cfg.Progress = func(p nfsbench.Progress) { fmt.Fprint(stderr, "\r\x1b[K", progressLine(&cfg, p)) }
+		clearLine = func() { fmt.Fprint(stderr, "\r\x1b[K") }
+	}
+	report, err := nfsbench.Run(ctx, cfg)
+	clearLine()
+	if report != nil && len(report.Loads) > 0 {
+		err = errors.Join(err, report.Write(stdout, flags.output))
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("interrupted, the rest was not run: %w", err)
+	}
+	if err == nil && report.Errors() > 0 {
+		return fmt.Errorf("%d operations failed", report.Errors())
+	}
+	return err
+}
+
+// progressLine is what a terminal shows while the bench runs.
+func progressLine(cfg *nfsbench.Config, p nfsbench.Progress) string {
+	if p.Load == "" {
+		return p.Doing
+	}
+	line := fmt.Sprintf("%3.0f%%  %s", 100*p.Part, p.Load)
+	if len(cfg.Targets) > 1 {
+		line += fmt.Sprintf(" on %c, round %d of %d", 'A'+p.Target, p.Round+1, cfg.Rounds)
+	}
+	return line + fmt.Sprintf(": %d done", p.Ops)
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/nfsbench"
+)
+
+func TestBench(t *testing.T) {
+	dir := t.TempDir()
+	choice, err := server.SelectEngine(server.EngineAuto, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := &export.Table{}
+	if err := table.Add(1, "/volume", dir, export.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	nfs, err := server.New(server.Config{Engine: choice, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- nfs.Serve(ctx, l) }()
+	defer func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	target := l.Addr().String() + ":/volume"
+
+	out, errs, err := podnas(t.Context(), "bench", target, "--against", target,
+		"--loads=null,smallfile", "--duration=60ms", "--rounds=3", "--file-size=1", "--output=json")
+	if err != nil || errs != "" {
+		t.Fatalf("%v; on stderr %q, which is no terminal", err, errs)
+	}
+	var report nfsbench.Report
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Loads) != 2 || report.Rounds != 3 || report.Targets[0] != target || report.Loads[0].Ratio == nil || report.Loads[1].Results[1].Ops == 0 {
+		t.Errorf("%+v", report)
+	}
+	if out, _, err := podnas(t.Context(), "bench", target, "--loads=null", "--duration=20ms"); err != nil || !strings.Contains(out, "ops/s") {
+		t.Errorf("printed %q, %v", out, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+	if _, _, err := podnas(t.Context(), "bench", l.Addr().String()+":/nowhere"); err == nil || exitCode(err) != exitFailed {
+		t.Errorf("no such export: %v", err)
+	}
+}
+
+func TestBenchRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "HOST:/path is missing"},
+		{[]string{"nas"}, "not HOST:/path"},
+		{[]string{"nas:/a", "nas:/b"}, "too many"},
+		{[]string{"nas:/a", "--against=nas"}, "--against"},
+		{[]string{"nas:/a", "--against-port=1"}, "go with --against"},
+		{[]string{"nas:/a", "--loads=reed-*"}, "no load is called"},
+		{[]string{"nas:/a", "--depth=0"}, "at least 1"},
+		{[]string{"nas:/a", "--duration=0s"}, "duration"},
+		{[]string{"nas:/a", "--duration=long"}, "duration"},
+		{[]string{"nas:/a", "--file-size=0"}, "1 MiB"},
+		{[]string{"nas:/a", "--output=yaml"}, "use -o table, json, csv"},
+	} {
+		_, _, err := podnas(t.Context(), append([]string{"bench"}, tt.args...)...)
+		if usage := (*usageError)(nil); err == nil || !strings.Contains(err.Error(), tt.want) || !errors.As(err, &usage) {
+			t.Errorf("%q: %v, want a usage error with %q", tt.args, err, tt.want)
+		}
+	}
+}
+
+func TestBenchHelp(t *testing.T) {
+	out, _, err := podnas(t.Context(), "bench", "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Examples:", "--against", "Exit codes:", "read-4k-rand", "untar"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("bench --help lacks %q", want)
+		}
+	}
+}

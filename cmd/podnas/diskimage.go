@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/volume/diskimage"
+)
+
+// imageFlag is the value of --disk-image: PATH,size=S.
+type imageFlag struct{ spec *diskimage.Spec } // nil: not given
+
+func (f *imageFlag) Type() string { return "PATH,size=S" }
+
+func (f *imageFlag) String() string {
+	if f.spec == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s,size=%d", f.spec.Path, f.spec.Size)
+}
+
+// Set reads the value. The size is as in a claim: 20Gi.
+func (f *imageFlag) Set(s string) error {
+	at := strings.LastIndex(s, ",size=") // the path may have a comma
+	if at <= 0 {
+		return errors.New("want PATH,size=S, as in /disk/podnas.img,size=20Gi")
+	}
+	size, err := resource.ParseQuantity(s[at+len(",size="):])
+	if err != nil {
+		return fmt.Errorf("size %q: %w", s[at+len(",size="):], err)
+	}
+	path, err := filepath.Abs(s[:at])
+	if err != nil {
+		return err
+	}
+	spec := diskimage.Spec{Path: path, Size: size.Value()}
+	if err := spec.Validate(); err != nil {
+		return err
+	}
+	f.spec = &spec
+	return nil
+}
+
+// open mounts the image at root, where there is to be one, and returns what
+// unmounts it, for when the server and the store are done. To be called before
+// anything else looks at root.
+func (f *imageFlag) open(ctx context.Context, root string, exports *export.Table, log *slog.Logger) (func() error, error) {
+	if f.spec == nil {
+		return func() error { return nil }, nil
+	}
+	image, err := diskimage.Open(ctx, *f.spec, root, log)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		// What is exported is open, and would keep the image mounted.
+		for _, v := range exports.Volumes() {
+			exports.Remove(v.ID)
+		}
+		return image.Close()
+	}, nil
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/podnas/podnas/provisioner/control"
+)
+
+// What podnas ends with, for scripts.
+const (
+	exitFailed     = 1
+	exitUsage      = 2
+	exitNotFound   = 3
+	exitRefused    = 4
+	exitNoSpace    = 5
+	exitNotRunning = 6
+)
+
+const exitHelp = `Exit codes: 0 done; 1 failed; 2 asked for in a way that can never be done; 3 no such
+volume; 4 refused, because the name is taken, or a claim or a copy needs the volume; 5 not
+enough room; 6 no podnas is running there.`
+
+// exitCode is what the process ends with after an error.
+func exitCode(err error) int {
+	var (
+		usage     *usageError
+		unreached *control.NotReachedError
+		said      *control.Error
+	)
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &unreached):
+		return exitNotRunning
+	case !errors.As(err, &said):
+		return exitFailed
+	}
+	switch said.Code {
+	case control.Invalid:
+		return exitUsage
+	case control.NotFound:
+		return exitNotFound
+	case control.Exists, control.Claimed, control.Busy:
+		return exitRefused
+	case control.NoSpace:
+		return exitNoSpace
+	default:
+		return exitFailed
+	}
+}
+
+// usageError is a command line that means nothing.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+
+func (e *usageError) Unwrap() error { return e.err }
+
+// exactly says which arguments a command takes, and what is wrong when others are
+// given.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return &usageError{fmt.Errorf("%s is missing: %s", names[len(args)], cmd.UseLine())}
+		case len(args) > len(names):
+			return &usageError{fmt.Errorf("%q is one argument too many: %s", args[len(names)], cmd.UseLine())}
+		}
+		return nil
+	}
+}
+
+// group makes a command that only holds others.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		text := fmt.Sprintf("there is no command %q in %q", args[0], cmd.CommandPath())
+		cmd.SuggestionsMinimumDistance = 2
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			text += fmt.Sprintf(", did you mean %q?", near[0])
+		}
+		return &usageError{errors.New(text)}
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/volume"
+)
+
+// exporter puts the store's volumes into the server's table. It is also the
+// store's volume.Counter, where the server keeps volumes below their sizes.
+type exporter struct {
+	table  *export.Table
+	root   string
+	engine server.Choice
+	counts bool // the server counts what volumes use
+	log    *slog.Logger
+}
+
+func (e exporter) Check(o volume.Options) error {
+	options := export.Options(o)
+	if err := e.engine.Check(&options); err != nil {
+		return fmt.Errorf("%w: %w", volume.ErrInvalid, err)
+	}
+	return nil
+}
+
+func (e exporter) Export(v volume.Volume) error {
+	if err := e.Check(v.Options); err != nil {
+		return err
+	}
+	path, dir, options := "/"+v.Path, filepath.Join(e.root, v.Path), export.Options(v.Options)
+	if !e.counts {
+		return e.table.Add(v.ID, path, dir, options)
+	}
+	return e.table.AddCounted(v.ID, path, dir, options, export.NewAccount(v.Size), e.log)
+}
+
+func (e exporter) Unexport(v volume.Volume) { e.table.Remove(v.ID) }
+
+// account is that of a volume which is exported and counted, else nil.
+func (e exporter) account(v volume.Volume) *export.Account {
+	if exported, ok := e.table.ByID(v.ID); ok {
+		return exported.Account()
+	}
+	return nil
+}
+
+// SetLimit implements volume.Counter.
+func (e exporter) SetLimit(v volume.Volume) {
+	if a := e.account(v); a != nil {
+		a.SetLimit(v.Size)
+	}
+}
+
+// Usage implements volume.Counter.
+func (e exporter) Usage(v volume.Volume) quota.Usage {
+	a := e.account(v)
+	if a == nil {
+		return quota.Usage{}
+	}
+	u := a.Usage()
+	return quota.Usage{Bytes: uint64(max(0, u.Bytes)), Limit: uint64(u.Limit), Inodes: uint64(max(0, u.Inodes))}
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/volume"
+)
+
+// The exporter counts what is in a volume, for as long as it is exported.
+func TestExporterCounts(t *testing.T) {
+	root := t.TempDir()
+	mustDo(t, os.Mkdir(filepath.Join(root, "scratch"), 0o755))
+	mustDo(t, os.WriteFile(filepath.Join(root, "scratch", "file"), bytes.Repeat([]byte("podnas  "), 64<<10/8), 0o600))
+	v := volume.Volume{ID: 1, Name: "scratch", Path: "scratch", Size: 1 << 20}
+	for _, counts := range []bool{true, false} {
+		e := exporter{
+			table: &export.Table{}, root: root, counts: counts,
+			engine: server.Choice{Engine: server.EngineNative}, log: slog.New(slog.DiscardHandler),
+		}
+		mustDo(t, e.Export(v))
+		deadline := time.Now().Add(10 * time.Second)
+		for counts && e.Usage(v).Inodes < 2 { // the root directory and the file
+			if time.Now().After(deadline) {
+				t.Fatalf("counted %+v, want two inodes", e.Usage(v))
+			}
+			time.Sleep(time.Millisecond)
+		}
+		larger := v
+		larger.Size = 2 << 20
+		e.SetLimit(larger)
+		u := e.Usage(v)
+		if counts && (u.Bytes < 64<<10 || u.Limit != 2<<20) || !counts && u != (quota.Usage{}) {
+			t.Errorf("counts=%v: %+v", counts, u)
+		}
+		e.Unexport(v)
+		if u := e.Usage(v); u != (quota.Usage{}) {
+			t.Errorf("not exported any more: %+v", u)
+		}
+	}
+}
+
+// What the engine can't keep can never be made.
+func TestExporterRefuses(t *testing.T) {
+	e := exporter{table: &export.Table{}, root: t.TempDir(), engine: server.Choice{Engine: server.EngineGoNFS, Reason: "asked for"}}
+	if err := e.Check(volume.Options{RootSquash: true}); !errors.Is(err, volume.ErrInvalid) {
+		t.Errorf("root squash with go-nfs: %v, want ErrInvalid", err)
+	}
+	if err := e.Check(volume.Options{ReadOnly: true}); err != nil {
+		t.Errorf("read only with go-nfs: %v", err)
+	}
+}

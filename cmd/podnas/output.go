@@ -1,0 +1,97 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+
+	"github.com/podnas/podnas/provisioner/control"
+)
+
+// The forms in which commands print.
+const (
+	outputTable = "table"
+	outputWide  = "wide"
+	outputJSON  = "json"
+	outputYAML  = "yaml"
+)
+
+// addOutputFlag adds -o. The first form is the default.
+func addOutputFlag(f *pflag.FlagSet, output *string, forms ...string) {
+	f.StringVarP(output, "output", "o", forms[0], "how to print: "+strings.Join(forms, ", "))
+}
+
+func checkOutput(output string, forms ...string) error {
+	if slices.Contains(forms, output) {
+		return nil
+	}
+	return &usageError{fmt.Errorf("there is no output %q: use -o %s", output, strings.Join(forms, ", "))}
+}
+
+// printValue prints something for programs.
+func printValue(out io.Writer, output string, value any) error {
+	data, err := json.MarshalIndent(value, "", "  ")
+	if err == nil && output == outputYAML {
+		data, err = yaml.JSONToYAML(data)
+	}
+	if err != nil {
+		return fmt.Errorf("print as %s: %w", output, err)
+	}
+	_, err = fmt.Fprintln(out, strings.TrimSpace(string(data)))
+	return err
+}
+
+// printManifests prints what kubectl apply takes: the PersistentVolumes, and with
+// claims also the claims that they belong to.
+func printManifests(out io.Writer, output string, manifests []control.Manifest, claims bool) error {
+	var objects []map[string]any
+	for _, m := range manifests {
+		volume, err := plain(m.Volume)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, volume)
+		if claims && m.Claim != nil {
+			claim, err := plain(m.Claim)
+			if err != nil {
+				return err
+			}
+			objects = append(objects, claim)
+		}
+	}
+	if output == outputJSON {
+		list := map[string]any{"apiVersion": "v1", "kind": "List", "items": append([]map[string]any{}, objects...)}
+		return printValue(out, output, list)
+	}
+	for i, object := range objects {
+		if i > 0 {
+			fmt.Fprintln(out, "---")
+		}
+		if err := printValue(out, output, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plain is an object without what only the API server says of it.
+func plain(object any) (map[string]any, error) {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("encode a manifest: %w", err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("encode a manifest: %w", err)
+	}
+	delete(fields, "status")
+	if metadata, ok := fields["metadata"].(map[string]any); ok {
+		delete(metadata, "creationTimestamp")
+	}
+	return fields, nil
+}

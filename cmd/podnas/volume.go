@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/podnas/podnas/provisioner/control"
+)
+
+const volumeLong = `Make, list, change and delete volumes.
+
+These commands talk to the podnas that serves the disk at --root; they never touch the
+disk themselves. In a cluster, run them in podnas's pod:
+
+  kubectl exec -n podnas podnas-0 -- podnas volume list
+
+`
+
+const volumeExamples = `  # What is there, and how full it is
+  podnas volume list
+
+  # A volume of 1Gi for no claim; give the cluster its PersistentVolume
+  podnas volume create scratch --size 1Gi | kubectl apply -f -
+
+  # Where there is no cluster
+  podnas volume list --root=data/root`
+
+// volumeConfig is what all commands of podnas volume share.
+type volumeConfig struct{ root string }
+
+func newVolumeCommand() *cobra.Command {
+	var cfg volumeConfig
+	cmd := group(&cobra.Command{
+		Use:     "volume",
+		Aliases: []string{"volumes", "vol"},
+		Short:   "Make, list, change and delete volumes",
+		Long:    volumeLong + exitHelp,
+		Example: volumeExamples,
+	})
+	addRootFlag(cmd.PersistentFlags(), &cfg.root, "directory of the disk that the running podnas serves")
+	cmd.AddCommand(
+		newCreateCommand(&cfg),
+		newListCommand(&cfg),
+		newShowCommand(&cfg),
+		newResizeCommand(&cfg),
+		newDeleteCommand(&cfg),
+		newAdoptCommand(&cfg),
+		newManifestsCommand(&cfg),
+	)
+	return cmd
+}
+
+// client is for the running podnas. Its disk's path is made whole, for texts
+// that name it.
+func (c *volumeConfig) client() (*control.Client, error) {
+	root, err := filepath.Abs(c.root)
+	if err != nil {
+		return nil, err
+	}
+	c.root = root
+	return control.NewClient(root), nil
+}
+
+// advise adds to an error what a person can do about it.
+func advise(err error) error {
+	var said *control.Error
+	if errors.As(err, &said) && said.Code == control.NotFound {
+		return fmt.Errorf("%w: 'podnas volume list --all' shows what there is", err)
+	}
+	return err
+}
+
+// sizeFlag takes a quantity as Kubernetes writes it.
+type sizeFlag int64
+
+func (s *sizeFlag) Set(text string) error {
+	bytes, err := parseSize(text)
+	*s = sizeFlag(bytes)
+	return err
+}
+
+func (s *sizeFlag) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return resource.NewQuantity(int64(*s), resource.BinarySI).String()
+}
+
+func (s *sizeFlag) Type() string { return "SIZE" }
+
+func parseSize(text string) (int64, error) {
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no size: use a Kubernetes quantity, for example 500Mi, 10Gi or 2T", text)
+	}
+	if q.Value() <= 0 { // it rounds up to whole bytes
+		return 0, fmt.Errorf("the size %s is not more than 0", text)
+	}
+	return q.Value(), nil
+}
+
+// age is how long ago something was, as kubectl says it.
+func age(t time.Time) string { return duration.HumanDuration(time.Since(t)) }
+
+// isTerminal tells whether a person is at the other end.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// sleep waits, and is false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

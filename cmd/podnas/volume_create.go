@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/volume"
+)
+
+const createExamples = `  # A volume that pods of every user can write to, and its PersistentVolume
+  podnas volume create scratch --size 10Gi | kubectl apply -f -
+
+  # In a cluster
+  kubectl exec -n podnas podnas-0 -- podnas volume create scratch --size 10Gi | kubectl apply -f -
+
+  # For one team: its group may write, nobody else may read, root of a node is nobody
+  podnas volume create team --size 50Gi --gid 2000 --mode 2770 --root-squash
+
+  # Only for these networks, and only to read
+  podnas volume create models --size 20Gi --read-only --allowed-clients 10.0.0.0/8,fd00::/8
+
+  # A copy of another volume
+  podnas volume create scratch-2 --size 10Gi --from scratch`
+
+const adoptExamples = `  # A folder that somebody put on the disk becomes a volume; its files stay as they are
+  podnas volume adopt photos --path old/photos --size 200Gi | kubectl apply -f -
+
+  # A volume that was deleted, and archived or retained, comes back
+  podnas volume list --all
+  podnas volume adopt pvc-3b0c6a52-1c6b-4b5e-a7d6-1f0c8d2e9a10 | kubectl apply -f -`
+
+// copyPoll is how often a copy is asked how far it is.
+const copyPoll = time.Second
+
+// parameterFlags returns the flags that are parameters of a StorageClass too,
+// and mean the same.
+func parameterFlags() map[string]string {
+	return map[string]string{
+		"uid": "uid", "gid": "gid", "mode": "mode",
+		"root-squash": "rootSquash", "all-squash": "allSquash", "anon-uid": "anonUid", "anon-gid": "anonGid",
+		"allowed-clients": "allowedClients", "read-only": "readOnly", "sync": "sync",
+		"on-delete": "onDelete", "overcommit": "overcommit",
+	}
+}
+
+// createConfig is what the flags of create and adopt say.
+type createConfig struct {
+	*volumeConfig
+	request     control.CreateRequest
+	size        sizeFlag
+	accessModes []string
+	reclaim     string
+	noWait      bool
+	output      string
+}
+
+func newCreateCommand(shared *volumeConfig) *cobra.Command {
+	cfg := &createConfig{volumeConfig: shared}
+	cmd := &cobra.Command{
+		Use:   "create NAME --size SIZE",
+		Short: "Make a volume without a claim, and print its PersistentVolume",
+		Long: `Make a volume without a claim, and print its PersistentVolume.
+
+The volume can be mounted as soon as the command is done. The PersistentVolume is for a
+cluster: apply it, and a claim with the same storageClassName and with volumeName: NAME
+gets the volume. The same command again changes nothing and prints the same.`,
+		Example: createExamples,
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cfg.size == 0 {
+				return &usageError{errors.New("--size is missing: say how large the volume may grow, for example --size 10Gi")}
+			}
+			return cfg.run(cmd, args[0], (*control.Client).Create)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	cfg.addFlags(f)
+	f.StringVar(&cfg.request.Source, "from", "", "make it a copy of this `VOLUME`")
+	f.BoolVar(&cfg.noWait, "no-wait", false, "with --from: don't wait for the copy")
+	f.String("uid", "", "owner of its root directory, a `USER` id")
+	f.String("gid", "", "group of its root directory, a `GROUP` id, which pods are given too")
+	f.String("mode", "", "`MODE` of its root directory, in octal digits (default 0777; 2771 with --gid)")
+	return cmd
+}
+
+func newAdoptCommand(shared *volumeConfig) *cobra.Command {
+	cfg := &createConfig{volumeConfig: shared}
+	cmd := &cobra.Command{
+		Use:   "adopt NAME",
+		Short: "Make a volume of what is on the disk already, and print its PersistentVolume",
+		Long: `Make a volume of what is on the disk already, and print its PersistentVolume.
+
+That is either a volume that was deleted, and then archived or retained: it comes back as
+it was. Or it is a directory on podnas's disk that is no volume: give --path if it is not
+called NAME, and --size. Files keep their owners, modes and times.`,
+		Example: adoptExamples,
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return cfg.run(cmd, args[0], (*control.Client).Adopt)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	cfg.addFlags(f)
+	return cmd
+}
+
+// addFlags adds the flags that create and adopt share.
+func (c *createConfig) addFlags(f *pflag.FlagSet) {
+	f.Var(&c.size, "size", "how large it may grow, for example 500Mi, 10Gi or 2T")
+	f.StringVar(&c.request.Path, "path", "", "its `DIRECTORY` below the root of the disk (default NAME)")
+	f.Bool("root-squash", false, "root of a client becomes the anonymous user")
+	f.Bool("all-squash", false, "every user becomes the anonymous user")
+	f.String("anon-uid", "", "`USER` id of the anonymous user (default 65534)")
+	f.String("anon-gid", "", "`GROUP` id of the anonymous user (default 65534)")
+	f.String("allowed-clients", "", "the `NETWORKS` that may mount it, with commas between them (default all)")
+	f.Bool("read-only", false, "clients can't change anything")
+	f.Bool("sync", true, "changes of names and attributes are on the disk before they are answered")
+	f.String("on-delete", "", "what becomes of the files when it is deleted, an `ACTION`: delete, archive or retain (default delete)")
+	f.String("overcommit", "", "this `FACTOR` times the size of the disk may be promised in all, instead of serve's --overcommit")
+	f.StringVar(&c.request.StorageClass, "storage-class", "", "storageClassName of the PersistentVolume, a `CLASS`")
+	f.StringSliceVar(&c.accessModes, "access-modes", nil, "access `MODES` of the PersistentVolume (default ReadWriteMany)")
+	f.StringSliceVar(&c.request.MountOptions, "mount-options", nil, "mount `OPTIONS` of the PersistentVolume, besides podnas's own")
+	f.StringVar(&c.reclaim, "reclaim-policy", "", "`POLICY` of the PersistentVolume when its claim is deleted: Delete or Retain (default Retain)")
+	addOutputFlag(f, &c.output, outputYAML, outputJSON)
+}
+
+func (c *createConfig) run(cmd *cobra.Command, name string, ask func(*control.Client, context.Context, control.CreateRequest) (control.Volume, error)) error {
+	if err := checkOutput(c.output, outputYAML, outputJSON); err != nil {
+		return err
+	}
+	r := &c.request
+	r.Name, r.Size, r.ReclaimPolicy = name, int64(c.size), v1.PersistentVolumeReclaimPolicy(c.reclaim)
+	for _, mode := range c.accessModes {
+		r.AccessModes = append(r.AccessModes, v1.PersistentVolumeAccessMode(mode))
+	}
+	parameters := parameterFlags()
+	r.Parameters = map[string]string{}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if parameter, ok := parameters[f.Name]; ok {
+			r.Parameters[parameter] = f.Value.String()
+		}
+	})
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	v, err := c.wait(cmd, func(ctx context.Context) (control.Volume, error) { return ask(client, ctx, *r) })
+	var said *control.Error
+	if errors.As(err, &said) && said.Code == control.Copying {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s\nIt goes on without this command. The same command again shows how far it is, and prints the PersistentVolume at its end.\n", said)
+		return nil
+	}
+	if err != nil {
+		return advise(err)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "volume %s is there: %s in %s\n", v.Name, volume.FormatSize(v.Size), filepath.Join(c.root, v.Path))
+	manifests, err := client.Manifests(cmd.Context(), name)
+	if err != nil {
+		return fmt.Errorf("its PersistentVolume can't be given yet, 'podnas volume manifests %s' prints it later: %w", name, err)
+	}
+	return printManifests(cmd.OutOrStdout(), c.output, manifests, false)
+}
+
+// wait asks until an answer is there that is not "under way", and meanwhile says
+// how far it is.
+func (c *createConfig) wait(cmd *cobra.Command, ask func(context.Context) (control.Volume, error)) (control.Volume, error) {
+	p := newProgress(cmd.ErrOrStderr())
+	defer p.end()
+	for {
+		v, err := ask(cmd.Context())
+		var said *control.Error
+		if c.noWait || !errors.As(err, &said) || said.Code != control.Copying {
+			return v, err
+		}
+		p.say(said.Message)
+		if !sleep(cmd.Context(), copyPoll) {
+			return v, err
+		}
+	}
+}
+
+// progress says how far something is: on a terminal in one line that changes, in
+// a log in a line now and then.
+type progress struct {
+	out      io.Writer
+	terminal bool
+	width    int // of the line on the terminal
+	last     time.Time
+}
+
+// progressInterval is how often a log is told.
+const progressInterval = 10 * time.Second
+
+func newProgress(out io.Writer) *progress { return &progress{out: out, terminal: isTerminal(out)} }
+
+func (p *progress) say(text string) {
+	switch {
+	case p.terminal:
+		fmt.Fprintf(p.out, "\r%s%s", text, strings.Repeat(" ", max(0, p.width-len(text))))
+		p.width = len(text)
+	case time.Since(p.last) >= progressInterval:
+		fmt.Fprintln(p.out, text)
+		p.last = time.Now()
+	}
+}
+
+func (p *progress) end() {
+	if p.width > 0 {
+		fmt.Fprintln(p.out)
+	}
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/volume"
+)
+
+const listExamples = `  podnas volume list
+  podnas volume list --all          # also those that were deleted and kept
+  podnas volume list -o wide        # files, age, and what clients may do
+  podnas volume list -o json | jq -r '.[] | select(.claim == null) | .name'`
+
+func newListCommand(cfg *volumeConfig) *cobra.Command {
+	var (
+		all    bool
+		output string
+	)
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List the volumes",
+		Long: `List the volumes: how large each may grow, what it uses on the disk ("-" where nothing
+counts), the claim that it belongs to, and its directory below the root of the disk.`,
+		Example: listExamples,
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output, outputTable, outputWide, outputJSON, outputYAML); err != nil {
+				return err
+			}
+			client, err := cfg.client()
+			if err != nil {
+				return err
+			}
+			volumes, err := client.List(cmd.Context(), all)
+			if err != nil {
+				return err
+			}
+			switch {
+			case output == outputJSON || output == outputYAML:
+				return printValue(cmd.OutOrStdout(), output, volumes)
+			case len(volumes) == 0:
+				fmt.Fprintf(cmd.ErrOrStderr(), "there are no volumes on %s\n", cfg.root)
+				return nil
+			}
+			return printTable(cmd.OutOrStdout(), volumes, output == outputWide)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "also volumes that were deleted, and archived or retained")
+	addOutputFlag(cmd.Flags(), &output, outputTable, outputWide, outputJSON, outputYAML)
+	return cmd
+}
+
+func printTable(out io.Writer, volumes []control.Volume, wide bool) error {
+	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	header := []string{"NAME", "SIZE", "USED", "CLAIM", "STATE", "PATH"}
+	if wide {
+		header = append(header, "FILES", "ON-DELETE", "OPTIONS", "AGE")
+	}
+	fmt.Fprintln(w, strings.Join(header, "\t"))
+	for _, v := range volumes {
+		row := []string{v.Name, volume.FormatSize(v.Size), usedBytes(v), claimName(v), v.State, v.Path}
+		if wide {
+			files := "-"
+			if v.Used != nil {
+				files = fmt.Sprint(v.Used.Files)
+			}
+			row = append(row, files, onDelete(v), cmp.Or(strings.Join(options(v.Options), ","), "-"), age(v.Created))
+		}
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	return w.Flush()
+}
+
+func newShowCommand(cfg *volumeConfig) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:     "show NAME",
+		Aliases: []string{"get", "describe"},
+		Short:   "Show all about one volume, and how to mount it",
+		Example: "  podnas volume show scratch\n  podnas volume show scratch -o yaml",
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
+				return err
+			}
+			client, err := cfg.client()
+			if err != nil {
+				return err
+			}
+			v, err := client.Get(cmd.Context(), args[0])
+			if err != nil {
+				return advise(err)
+			}
+			if output != outputTable {
+				return printValue(cmd.OutOrStdout(), output, v)
+			}
+			mount := "-"
+			if v.State == control.Ready {
+				manifests, err := client.Manifests(cmd.Context(), v.Name)
+				if mount = mountCommand(manifests); err != nil {
+					mount = "not now: " + err.Error()
+				}
+			}
+			return printVolume(cmd.OutOrStdout(), v, cfg.root, mount)
+		},
+	}
+	addOutputFlag(cmd.Flags(), &output, outputTable, outputJSON, outputYAML)
+	return cmd
+}
+
+func printVolume(out io.Writer, v control.Volume, root, mount string) error {
+	used := "not counted"
+	if v.Used != nil {
+		used = fmt.Sprintf("%s, %d files", volume.FormatSize(int64(v.Used.Bytes)), v.Used.Files)
+	}
+	clients := "all"
+	if len(v.Options.Clients) > 0 {
+		clients = strings.Trim(fmt.Sprint(v.Options.Clients), "[]")
+	}
+	state := v.State
+	if v.Since != nil {
+		state += fmt.Sprintf(" since %s (%s)", v.Since.Format(time.RFC3339), age(*v.Since))
+	}
+	directory := filepath.Join(root, v.Path)
+	if v.State == volume.Archived {
+		directory += ", but its files are in the archive"
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, line := range [][2]string{
+		{"Name:", v.Name},
+		{"State:", state},
+		{"Directory:", directory},
+		{"Size:", volume.FormatSize(v.Size)},
+		{"Used:", used},
+		{"Claim:", claimName(v)},
+		{"Clients:", clients},
+		{"Options:", cmp.Or(strings.Join(options(v.Options), ", "), "none")},
+		{"On delete:", onDelete(v)},
+		{"Copy of:", cmp.Or(v.Source, "-")},
+		{"Project:", cmp.Or(strings.TrimPrefix(fmt.Sprint(v.Project), "0"), "-")},
+		{"Created:", fmt.Sprintf("%s (%s)", v.Created.Format(time.RFC3339), age(v.Created))},
+		{"Mount:", mount},
+	} {
+		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+	}
+	return w.Flush()
+}
+
+// mountCommand mounts a volume as kubelet would.
+func mountCommand(manifests []control.Manifest) string {
+	if len(manifests) != 1 {
+		return "-"
+	}
+	spec := manifests[0].Volume.Spec
+	server := spec.NFS.Server
+	if strings.Contains(server, ":") {
+		server = "[" + server + "]"
+	}
+	return fmt.Sprintf("sudo mount -t nfs -o %s %s:%s /mnt", strings.Join(spec.MountOptions, ","), server, spec.NFS.Path)
+}
+
+func usedBytes(v control.Volume) string {
+	if v.Used == nil {
+		return "-"
+	}
+	return volume.FormatSize(int64(v.Used.Bytes))
+}
+
+func claimName(v control.Volume) string {
+	if v.Claim == nil {
+		return "-"
+	}
+	return v.Claim.Namespace + "/" + v.Claim.Name
+}
+
+func onDelete(v control.Volume) string { return cmp.Or(string(v.OnDelete), string(volume.DeleteFiles)) }
+
+// options are what of a volume's options is not as usual.
+func options(o volume.Options) []string {
+	var said []string
+	add := func(is bool, text string) {
+		if is {
+			said = append(said, text)
+		}
+	}
+	add(o.RootSquash && !o.AllSquash, "root-squash")
+	add(o.AllSquash, "all-squash")
+	add(o.AnonUID != 0, fmt.Sprintf("anon-uid=%d", o.AnonUID))
+	add(o.AnonGID != 0, fmt.Sprintf("anon-gid=%d", o.AnonGID))
+	add(o.ReadOnly, "read-only")
+	add(o.Async, "no-sync")
+	add(len(o.Clients) > 0, "allowed-clients")
+	return said
+}

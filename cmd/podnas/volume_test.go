@@ -1,0 +1,326 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/volume"
+)
+
+// serveStandalone runs a podnas on a new disk until the test ends, and returns
+// the disk and the folder of claims.
+func serveStandalone(t *testing.T) (root, claims string) {
+	t.Helper()
+	root, claims = t.TempDir(), t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		_, log, err := podnas(ctx, "serve", "--standalone", "--root="+root, "--claims="+claims, "--overcommit=2",
+			"--listen=127.0.0.1:0", "--http=127.0.0.1:0")
+		if err != nil {
+			err = fmt.Errorf("%w; log: %s", err, log)
+		}
+		ended <- err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		_, _, err := podnas(t.Context(), "volume", "list", "--root="+root)
+		if err == nil {
+			return root, claims
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("podnas does not answer: %v", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// A step is a command and what comes of it.
+type step struct {
+	name, command  string // with blanks between the arguments
+	stdout, stderr string // what is printed has this in it; "-" stands for nothing
+	code           int
+	err            string // the error has this in it
+}
+
+func (s step) run(t *testing.T) {
+	t.Helper()
+	stdout, stderr, err := podnas(t.Context(), strings.Fields(s.command)...)
+	if code := exitCode(err); code != s.code {
+		t.Errorf("exit code %d (%v), want %d", code, err, s.code)
+	}
+	if err != nil && !strings.Contains(err.Error(), s.err) {
+		t.Errorf("the error is %q, want %q in it", err, s.err)
+	}
+	for _, printed := range []struct{ where, is, want string }{{"stdout", stdout, s.stdout}, {"stderr", stderr, s.stderr}} {
+		if printed.want == "-" && printed.is != "" || printed.want != "-" && !strings.Contains(printed.is, printed.want) {
+			t.Errorf("%s is %q, want %q", printed.where, printed.is, printed.want)
+		}
+	}
+}
+
+// The life of volumes, in this order, by what a person types.
+func TestVolumeCommands(t *testing.T) {
+	root, _ := serveStandalone(t)
+	t.Setenv("PODNAS_ROOT", root)
+	for _, s := range []step{
+		{name: "empty", command: "volume list", stdout: "-", stderr: "there are no volumes on " + root},
+		{name: "empty for programs", command: "volume list -o json", stdout: "[]", stderr: "-"},
+		{name: "create", command: "volume create scratch --size 1Mi", stdout: "path: /scratch\n", stderr: "volume scratch is there: 1Mi in " + root + "/scratch"},
+		{name: "create again", command: "volume create scratch --size 1Mi", stdout: "name: scratch\n"},
+		{name: "create another size", command: "volume create scratch --size 2Mi", code: 4, err: "already exists", stdout: "-"},
+		{name: "create with options", command: "volume create team --size=2M --path=teams/one --read-only --sync=false --allowed-clients=10.0.0.0/8,fd00::/8 --on-delete=archive --storage-class=manual --access-modes=ReadWriteOnce,ReadOnlyMany --reclaim-policy=Delete --mount-options=hard", stdout: "storageClassName: manual\n"},
+		{name: "list", command: "volume list", stdout: "scratch   1Mi"},
+		{name: "list wide", command: "volume list -o wide", stdout: "read-only,no-sync,allowed-clients"},
+		{name: "show", command: "volume show team", stdout: "10.0.0.0/8 fd00::/8"},
+		{name: "show how to mount", command: "volume show scratch", stdout: "sudo mount -t nfs -o nfsvers=3,"},
+		{name: "show as YAML", command: "volume show team -o yaml", stdout: "onDelete: archive\n"},
+		{name: "resize", command: "volume resize scratch 3Mi", stdout: "may grow to 3Mi", stderr: "podnas volume manifests scratch | kubectl apply -f -"},
+		{name: "shrink", command: "volume resize scratch 1Mi", code: 2, err: "scratch"},
+		{name: "manifests", command: "volume manifests", stdout: "\n---\n"},
+		{name: "one manifest", command: "volume manifests scratch", stdout: "storage: 3Mi\n"},
+		{name: "delete unasked", command: "volume delete team", code: 2, err: "say --yes"},
+		{name: "delete", command: "volume delete team --yes", stdout: "'podnas volume adopt team' brings it back"},
+		{name: "delete again", command: "volume delete team --yes", code: 2, err: "say --kept"},
+		{name: "delete nothing", command: "volume delete none --yes", code: 3, err: "podnas volume list --all"},
+		{name: "list all", command: "volume list --all", stdout: "archived"},
+		{name: "show what is archived", command: "volume show team", stdout: "its files are in the archive"},
+		{name: "adopt", command: "volume adopt team", stdout: "storageClassName: manual\n"},
+		{name: "discard what is in use", command: "volume delete team --kept -y", code: 2, err: "leave --kept away"},
+		{name: "delete for good", command: "volume rm scratch -y", stdout: "removed in the background"},
+		{name: "create what will be retained", command: "volume create old --size=1Mi --on-delete=retain", stdout: "name: old\n"},
+		{name: "retain", command: "volume delete old -y", stdout: "its files stay in"},
+		{name: "discard", command: "volume delete old --kept -y", stdout: "removed in the background"},
+		{name: "discard again", command: "volume delete old --kept -y", code: 3, err: "old"},
+
+		{name: "no such volume", command: "volume show nothing", code: 3, err: "nothing"},
+		{name: "no room", command: "volume create huge --size=1Ei", code: 5, err: "1Ei", stdout: "-"},
+		{name: "no size", command: "volume create new", code: 2, err: "--size is missing"},
+		{name: "bad size", command: "volume create new --size=lots", code: 2, err: "for example 500Mi"},
+		{name: "size 0", command: "volume create new --size=0", code: 2, err: "not more than 0"},
+		{name: "bad new size", command: "volume resize team much", code: 2, err: "for example 500Mi"},
+		{name: "no name", command: "volume create --size=1Mi", code: 2, err: "NAME is missing"},
+		{name: "bad name", command: "volume create New_Volume --size=1Mi", code: 2, err: "New_Volume"},
+		{name: "bad path", command: "volume create new --size=1Mi --path=../new", code: 2, err: "../new"},
+		{name: "bad mode", command: "volume create new --size=1Mi --mode=rwx", code: 2, err: "octal"},
+		{name: "bad network", command: "volume create new --size=1Mi --allowed-clients=10.0.0.1/8", code: 2, err: "10.0.0.0/8"},
+		{name: "bad policy", command: "volume create new --size=1Mi --reclaim-policy=Recycle", code: 2, err: "Retain or Delete"},
+		{name: "bad output", command: "volume list -o xml", code: 2, err: "-o table, wide, json, yaml"},
+		{name: "too many arguments", command: "volume show a b", code: 2, err: `"b" is one argument too many`},
+		{name: "no such flag", command: "volume list --everything", code: 2, err: "--everything"},
+		{name: "no such command", command: "volume crate", code: 2, err: `did you mean "create"?`},
+		{name: "adopt nothing", command: "volume adopt nothing --size=1Mi", code: 3, err: "nothing"},
+	} {
+		t.Run(s.name, s.run)
+	}
+	if left, err := os.ReadDir(root); err != nil || len(left) != 2 { // .podnas, teams
+		t.Errorf("on the disk are %v, %v", left, err)
+	}
+}
+
+// What is printed is what kubectl takes: parsed, it is what was asked for.
+func TestManifestsCommand(t *testing.T) {
+	root, claims := serveStandalone(t)
+	t.Setenv("PODNAS_ROOT", root)
+	mustDo(t, os.WriteFile(filepath.Join(claims, "claim.yaml"), []byte(`
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: podnas}
+provisioner: podnas.io/nfs
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: demo}
+spec:
+  storageClassName: podnas
+  accessModes: [ReadWriteMany]
+  resources: {requests: {storage: 1Mi}}
+`), 0o600))
+	deadline := time.Now().Add(20 * time.Second)
+	var list []control.Volume
+	for len(list) == 0 {
+		out, _, err := podnas(t.Context(), "volume", "list", "-o", "json")
+		mustDo(t, errors.Join(err, json.Unmarshal([]byte(out), &list)))
+		if time.Now().After(deadline) {
+			t.Fatal("the claim gets no volume")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	out, _, err := podnas(t.Context(), "volume", "manifests", "--bind")
+	mustDo(t, err)
+	documents := strings.Split(out, "---\n")
+	if len(documents) != 2 {
+		t.Fatalf("%d documents, want a volume and its claim:\n%s", len(documents), out)
+	}
+	var pv v1.PersistentVolume
+	var claim v1.PersistentVolumeClaim
+	mustDo(t, errors.Join(yaml.UnmarshalStrict([]byte(documents[0]), &pv), yaml.UnmarshalStrict([]byte(documents[1]), &claim)))
+	if pv.Spec.StorageClassName != "podnas" || pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.Name != "data" || pv.Spec.ClaimRef.UID != "" ||
+		pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete {
+		t.Errorf("the volume is %+v", pv)
+	}
+	if claim.Namespace != "demo" || claim.Name != "data" || claim.Spec.VolumeName != pv.Name || *claim.Spec.StorageClassName != "podnas" ||
+		claim.Spec.Resources.Requests.Storage().String() != "1Mi" {
+		t.Errorf("the claim is %+v", claim)
+	}
+	if strings.Contains(out, "status") || strings.Contains(out, "creationTimestamp") {
+		t.Errorf("the manifests have what only the API server says:\n%s", out)
+	}
+
+	alone, _, err := podnas(t.Context(), "volume", "manifests", "-o", "json")
+	mustDo(t, err)
+	var items v1.List
+	mustDo(t, json.Unmarshal([]byte(alone), &items))
+	if items.Kind != "List" || len(items.Items) != 1 {
+		t.Errorf("without --bind: %s", alone)
+	}
+	step{command: "volume delete -y " + pv.Name, code: 4, err: "kubectl -n demo delete pvc data"}.run(t)
+	step{command: "volume resize " + pv.Name + " 2Mi", code: 4, err: "kubectl -n demo patch pvc data"}.run(t)
+}
+
+// A copy is waited for, or goes on alone.
+func TestCreateFrom(t *testing.T) {
+	root, _ := serveStandalone(t)
+	t.Setenv("PODNAS_ROOT", root)
+	step{command: "volume create source --size=8Mi"}.run(t)
+	mustDo(t, os.WriteFile(filepath.Join(root, "source", "file"), bytes.Repeat([]byte("podnas "), 100_000), 0o600))
+	step{command: "volume create one --size=8Mi --from=source", stdout: "name: one\n", stderr: "source"}.run(t)
+	if info, err := os.Stat(filepath.Join(root, "one", "file")); err != nil || info.Size() != 700_000 {
+		t.Errorf("the copy's file: %v, %v", info, err)
+	}
+	step{command: "volume create two --size=8Mi --from=source --no-wait", stdout: "-", stderr: "goes on without this command"}.run(t)
+	step{command: "volume create two --size=8Mi --from=source", stdout: "name: two\n"}.run(t)
+	step{command: "volume show two", stdout: "source"}.run(t)
+	step{command: "volume create three --size=8Mi --from=nothing", code: 3, err: "nothing"}.run(t)
+}
+
+func TestDoctorCommand(t *testing.T) {
+	root, _ := serveStandalone(t)
+	t.Setenv("PODNAS_ROOT", root)
+	step{command: "doctor", stdout: "Nothing is wrong."}.run(t)
+	step{command: "doctor", stdout: "up to 2 times the disk may be promised"}.run(t)
+	step{command: "volume create gone --size=1Mi"}.run(t)
+	mustDo(t, os.Remove(filepath.Join(root, "gone")))
+	step{command: "doctor", stdout: "\nvolume gone: ", code: 1, err: "1 problem found"}.run(t)
+	step{command: "doctor -o json", stdout: `"about": "volume gone"`, code: 1, err: "1 problem found"}.run(t)
+	step{command: "doctor -o wide", code: 2, err: "table, json, yaml"}.run(t)
+}
+
+func TestNotRunning(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "nowhere")
+	for _, command := range []string{
+		"volume create a --size=1Mi", "volume list", "volume show a", "volume resize a 2Mi", "volume delete a -y",
+		"volume adopt a", "volume manifests", "doctor",
+	} {
+		t.Run(command, step{
+			command: command + " --root=" + root, stdout: "-", stderr: "-",
+			code: exitNotRunning, err: "podnas serve --root=" + root,
+		}.run)
+	}
+	if _, err := os.Stat(root); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a command touched the disk: %v", err)
+	}
+}
+
+func TestVolumeHelp(t *testing.T) {
+	for _, tt := range []struct{ command, want string }{
+		{"volume --help", "Exit codes"},
+		{"volume", "kubectl exec -n podnas podnas-0 -- podnas volume list"},
+		{"volume create --help", "| kubectl apply -f -"},
+		{"volume adopt --help", "--path old/photos"},
+		{"volume manifests --help", "--bind | kubectl apply -f -"},
+		{"volume delete --help", "--yes"},
+		{"doctor --help", "kubectl exec -n podnas podnas-0 -- podnas doctor"},
+		{"serve --help", "--overcommit"},
+	} {
+		step{command: tt.command, stdout: tt.want, stderr: "-"}.run(t)
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errors.New("something"), exitFailed},
+		{&usageError{errors.New("something")}, exitUsage},
+		{fmt.Errorf("wrapped: %w", &control.NotReachedError{}), exitNotRunning},
+		{&control.Error{Code: control.Internal}, exitFailed},
+		{&control.Error{Code: control.Invalid}, exitUsage},
+		{&control.Error{Code: control.NotFound}, exitNotFound},
+		{&control.Error{Code: control.Exists}, exitRefused},
+		{fmt.Errorf("wrapped: %w", &control.Error{Code: control.Claimed}), exitRefused},
+		{&control.Error{Code: control.Busy}, exitRefused},
+		{&control.Error{Code: control.NoSpace}, exitNoSpace},
+	} {
+		if got := exitCode(tt.err); got != tt.want {
+			t.Errorf("%v: %d, want %d", tt.err, got, tt.want)
+		}
+	}
+}
+
+func TestConfirm(t *testing.T) {
+	v := control.Volume{Volume: volume.Volume{Name: "scratch", Path: "scratch", Size: 1 << 30, Claim: &volume.Claim{Namespace: "demo", Name: "data"}}}
+	question := deleteQuestion(v, fate(v, "/export"))
+	for _, want := range []string{"scratch (1Gi", "claim demo/data", "files are removed"} {
+		if !strings.Contains(question, want) {
+			t.Errorf("asked %q, want %q in it", question, want)
+		}
+	}
+	for answer, want := range map[string]string{
+		"y\n": "", "YES\n": "", "y": "",
+		"\n": `not "y"`, "n\n": `not "y"`, "yesterday\n": `not "y"`, "": "--yes",
+	} {
+		var asked bytes.Buffer
+		err := confirm(strings.NewReader(answer), &asked, question)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || asked.String() != question {
+			t.Errorf("%q answered to %q: %v, want %q", answer, asked.String(), err, want)
+		}
+	}
+}
+
+// In a log, progress is told now and then; on a terminal in one line.
+func TestProgress(t *testing.T) {
+	var out bytes.Buffer
+	p := newProgress(&out)
+	p.say("10 files")
+	p.say("20 files")
+	p.end()
+	if got := out.String(); got != "10 files\n" {
+		t.Errorf("in a log: %q", got)
+	}
+	out.Reset()
+	p = &progress{out: &out, terminal: true}
+	p.say("10 files")
+	p.say("9 files")
+	p.end()
+	if got := out.String(); got != "\r10 files\r9 files \n" {
+		t.Errorf("on a terminal: %q", got)
+	}
+}
+
+func mustDo(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,70 @@
+package provisioner
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	corelisters "k8s.io/client-go/listers/core/v1"
+
+	"github.com/podnas/podnas/volume"
+)
+
+// Claims knows the volumes of claims.
+type Claims interface {
+	// VolumeOf is the name of the volume, on this disk, that a claim is bound
+	// to. Its error is shown to the user.
+	VolumeOf(namespace, claim string) (string, error)
+}
+
+// source is the volume that a claim is to be a copy of, the zero Volume for none.
+func (p *Provisioner) source(claim *v1.PersistentVolumeClaim, size int64) (volume.Volume, error) {
+	from, err := sourceClaim(claim)
+	if err != nil || from == "" {
+		return volume.Volume{}, err
+	}
+	if p.Claims == nil {
+		return volume.Volume{}, fmt.Errorf("claim %s can't be copied: other claims are not known here", from)
+	}
+	name, err := p.Claims.VolumeOf(claim.Namespace, from)
+	if err != nil {
+		return volume.Volume{}, err
+	}
+	v, err := p.Store.Get(name)
+	if err != nil {
+		return volume.Volume{}, fmt.Errorf("claim %s can't be copied: %w", from, err)
+	}
+	if v.Size > size {
+		return volume.Volume{}, fmt.Errorf("claim %s has %s, which don't fit into %s: ask for at least as much", from, volume.FormatSize(v.Size), volume.FormatSize(size))
+	}
+	return v, nil
+}
+
+// clusterClaims are the claims of a cluster.
+type clusterClaims struct {
+	claims   corelisters.PersistentVolumeClaimLister
+	volumes  corelisters.PersistentVolumeLister
+	identity string // of this disk
+}
+
+// VolumeOf implements Claims.
+func (c clusterClaims) VolumeOf(namespace, name string) (string, error) {
+	claim, err := c.claims.PersistentVolumeClaims(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("claim %s can't be copied: there is none of that name in namespace %s", name, namespace)
+	}
+	if err != nil {
+		return "", fmt.Errorf("get claim %s/%s: %w", namespace, name, err)
+	}
+	if claim.Status.Phase != v1.ClaimBound {
+		return "", fmt.Errorf("claim %s can't be copied yet: it is not bound to a volume", name)
+	}
+	pv, err := c.volumes.Get(claim.Spec.VolumeName)
+	if err != nil {
+		return "", fmt.Errorf("get the PersistentVolume of claim %s: %w", name, err)
+	}
+	if pv.Annotations[InstanceAnnotation] != c.identity || pv.Spec.ClaimRef == nil || pv.Spec.ClaimRef.UID != claim.UID {
+		return "", fmt.Errorf("claim %s can't be copied: its volume %s is not on the disk of this podnas", name, pv.Name)
+	}
+	return pv.Name, nil
+}

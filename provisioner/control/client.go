@@ -1,0 +1,161 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+const (
+	// clientTimeout is longer than the server lets any request take.
+	clientTimeout = requestTimeout + 10*time.Second
+	// answerMax bounds an answer: a thousand bytes for each of 100,000 volumes.
+	answerMax = 100 << 20
+)
+
+// Client talks to the podnas that serves a disk. What that refuses is an
+// *Error; where there is none, the error is a *NotReachedError.
+type Client struct {
+	http http.Client
+}
+
+// NewClient makes a Client for the disk at root.
+func NewClient(root string) *Client {
+	return &Client{http.Client{
+		Timeout: clientTimeout,
+		Transport: &http.Transport{
+			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, root) },
+			DisableKeepAlives: true, // a command has few questions
+		},
+	}}
+}
+
+// List returns the volumes in the order of their names, with all also those that
+// are archived or retained.
+func (c *Client) List(ctx context.Context, all bool) ([]Volume, error) {
+	query := url.Values{}
+	if all {
+		query.Set("all", "true")
+	}
+	return ask[[]Volume](ctx, c, http.MethodGet, "/v1/volumes", query, nil)
+}
+
+// Get returns one volume, also one that is archived or retained.
+func (c *Client) Get(ctx context.Context, name string) (Volume, error) {
+	return ask[Volume](ctx, c, http.MethodGet, "/v1/volume", url.Values{"name": {name}}, nil)
+}
+
+// Create makes a volume. While it is being copied the error has code Copying,
+// and the same call again tells how far it is.
+func (c *Client) Create(ctx context.Context, r CreateRequest) (Volume, error) {
+	return ask[Volume](ctx, c, http.MethodPost, "/v1/volumes", nil, r)
+}
+
+// Adopt makes a volume of what is on the disk.
+func (c *Client) Adopt(ctx context.Context, r CreateRequest) (Volume, error) {
+	return ask[Volume](ctx, c, http.MethodPost, "/v1/adopt", nil, r)
+}
+
+// Resize raises the size of a volume. One that belongs to a claim is only
+// resized with force.
+func (c *Client) Resize(ctx context.Context, name string, size int64, force bool) (Volume, error) {
+	return ask[Volume](ctx, c, http.MethodPatch, "/v1/volume", url.Values{"name": {name}}, resizeRequest{Size: size, Force: force})
+}
+
+// Delete deletes a volume, as its OnDelete says. One that belongs to a claim is
+// only deleted with force.
+func (c *Client) Delete(ctx context.Context, name string, force bool) error {
+	query := url.Values{"name": {name}}
+	if force {
+		query.Set("force", "true")
+	}
+	_, err := ask[struct{}](ctx, c, http.MethodDelete, "/v1/volume", query, nil)
+	return err
+}
+
+// Discard removes the files of a volume that was archived or retained.
+func (c *Client) Discard(ctx context.Context, name string) error {
+	_, err := ask[struct{}](ctx, c, http.MethodDelete, "/v1/volume", url.Values{"name": {name}, "kept": {"true"}}, nil)
+	return err
+}
+
+// Manifests returns the PersistentVolumes of the named volumes, of all if none
+// is named.
+func (c *Client) Manifests(ctx context.Context, names ...string) ([]Manifest, error) {
+	return ask[[]Manifest](ctx, c, http.MethodGet, "/v1/manifests", url.Values{"name": names}, nil)
+}
+
+// Doctor has podnas look at itself and its disk.
+func (c *Client) Doctor(ctx context.Context) (Report, error) {
+	return ask[Report](ctx, c, http.MethodGet, "/v1/doctor", nil, nil)
+}
+
+// ask sends a request and reads the answer.
+func ask[Answer any](ctx context.Context, c *Client, method, path string, query url.Values, request any) (Answer, error) {
+	var answer Answer
+	data, status, err := c.do(ctx, method, path, query, request)
+	if err != nil {
+		return answer, err
+	}
+	if status == http.StatusOK {
+		if err := json.Unmarshal(data, &answer); err != nil {
+			return answer, fmt.Errorf("read podnas's answer: %w", err)
+		}
+		return answer, nil
+	}
+	said := &Error{}
+	if err := json.Unmarshal(data, said); err != nil || said.Code == "" {
+		return answer, fmt.Errorf("the running podnas can't do this, it may be another version: it answered %q (status %d)", bytes.TrimSpace(data), status)
+	}
+	return answer, said
+}
+
+// do sends a request, and returns the body and the status of the answer.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, request any) ([]byte, int, error) {
+	var body io.Reader
+	if request != nil {
+		data, err := json.Marshal(request)
+		if err != nil {
+			return nil, 0, fmt.Errorf("encode the request: %w", err)
+		}
+		body = bytes.NewReader(data)
+	}
+	target := url.URL{Scheme: "http", Host: "podnas", Path: path, RawQuery: query.Encode()}
+	r, err := http.NewRequestWithContext(ctx, method, target.String(), body)
+	if err != nil {
+		return nil, 0, err
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return nil, 0, clientError(ctx, err)
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(response.Body, answerMax))
+	if err != nil {
+		return nil, 0, clientError(ctx, err)
+	}
+	return data, response.StatusCode, nil
+}
+
+// clientError says in plain words why there was no answer.
+func clientError(ctx context.Context, err error) error {
+	var unreached *NotReachedError
+	if errors.As(err, &unreached) {
+		return unreached
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return fmt.Errorf("podnas did not answer within %s; it may still be at work, see its log", clientTimeout)
+	}
+	return fmt.Errorf("podnas ended before it answered, see its log: %w", err)
+}

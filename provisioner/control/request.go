@@ -1,0 +1,67 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/volume"
+)
+
+// CreateRequest asks for a volume without a claim.
+type CreateRequest struct {
+	Name string `json:"name"`
+	Size int64  `json:"size,omitempty"` // bytes
+	// Path is the directory below the root of the disk, Name if empty.
+	Path string `json:"path,omitempty"`
+	// Source is the name of a volume to copy.
+	Source string `json:"source,omitempty"`
+	// Parameters are those of a StorageClass.
+	Parameters map[string]string `json:"parameters,omitempty"`
+
+	// What its PersistentVolume says.
+	StorageClass  string                           `json:"storageClass,omitempty"`
+	AccessModes   []v1.PersistentVolumeAccessMode  `json:"accessModes,omitempty"`
+	MountOptions  []string                         `json:"mountOptions,omitempty"`
+	ReclaimPolicy v1.PersistentVolumeReclaimPolicy `json:"reclaimPolicy,omitempty"`
+}
+
+// spec is what the store makes the volume from.
+func (r *CreateRequest) spec() (volume.Spec, error) {
+	invalid := func(format string, args ...any) (volume.Spec, error) {
+		return volume.Spec{}, &Error{Code: Invalid, Message: fmt.Sprintf(format, args...)}
+	}
+	modes := []v1.PersistentVolumeAccessMode{v1.ReadWriteMany, v1.ReadOnlyMany, v1.ReadWriteOnce, v1.ReadWriteOncePod}
+	for _, mode := range r.AccessModes {
+		if !slices.Contains(modes, mode) {
+			return invalid("access mode %q is unknown: use %v", mode, modes)
+		}
+	}
+	class := &storagev1.StorageClass{
+		ObjectMeta:   metav1.ObjectMeta{Name: r.StorageClass},
+		Parameters:   r.Parameters,
+		MountOptions: r.MountOptions,
+	}
+	switch r.ReclaimPolicy {
+	case "":
+	case v1.PersistentVolumeReclaimRetain, v1.PersistentVolumeReclaimDelete:
+		class.ReclaimPolicy = &r.ReclaimPolicy
+	default:
+		return invalid("reclaim policy %q is unknown: use Retain or Delete", r.ReclaimPolicy)
+	}
+	spec, err := provisioner.StaticSpec(r.Name, r.Size, class, r.AccessModes)
+	if err != nil {
+		return invalid("%v", err)
+	}
+	spec.Path, spec.Source = r.Path, r.Source
+	return spec, nil
+}
+
+// saysNothing tells whether the request is silent about the PersistentVolume.
+func (r *CreateRequest) saysNothing() bool {
+	return len(r.Parameters) == 0 && r.StorageClass == "" && len(r.AccessModes) == 0 && len(r.MountOptions) == 0 && r.ReclaimPolicy == ""
+}

@@ -1,0 +1,258 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/volume"
+)
+
+const (
+	// requestMax bounds a request's body, in bytes.
+	requestMax = 64 << 10
+	// requestTimeout is how long a request may wait for a volume that something
+	// else works on. A copy takes no request's time.
+	requestTimeout = time.Minute
+	// stopTimeout is how long requests under way may take when podnas ends.
+	stopTimeout = 5 * time.Second
+)
+
+// Server answers commands. Provisioner, Process and Log are needed.
+type Server struct {
+	Provisioner *provisioner.Provisioner
+	Process     Process
+	// Reconciler knows how disk and cluster differ, nil where there is no cluster.
+	Reconciler *provisioner.Reconciler
+	// Findings, if not nil, is asked for what else is wrong.
+	Findings func(context.Context) []Finding
+	Log      *slog.Logger
+}
+
+// Serve answers commands until ctx ends, finishes those under way and removes
+// the socket.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	h := &http.Server{
+		Handler:           s.handler(),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      requestTimeout + 10*time.Second,
+		MaxHeaderBytes:    requestMax,
+		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelError),
+	}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		if h.Shutdown(timeout) != nil {
+			_ = h.Close() // a command that is cut off says so
+		}
+	})
+	err := h.Serve(l)
+	if !stop() {
+		<-stopped
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("answer commands: %w", err)
+	}
+	return nil
+}
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, answer := range map[string]func(*http.Request) (any, error){
+		"GET /v1/volumes":   s.list,
+		"POST /v1/volumes":  s.create,
+		"GET /v1/volume":    s.get,
+		"PATCH /v1/volume":  s.resize,
+		"DELETE /v1/volume": s.delete,
+		"POST /v1/adopt":    s.adopt,
+		"GET /v1/manifests": s.manifests,
+		"GET /v1/doctor":    s.doctor,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+			defer cancel()
+			r.Body = http.MaxBytesReader(w, r.Body, requestMax)
+			said, err := answer(r.WithContext(ctx))
+			s.reply(w, said, err)
+		})
+	}
+	return mux
+}
+
+// reply is the one place where answers are written.
+func (s *Server) reply(w http.ResponseWriter, answer any, err error) {
+	status := http.StatusOK
+	if err != nil {
+		e := toError(err)
+		status, answer = e.Code.status(), e
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		s.Log.Debug("control: the answer was not read", "err", err)
+	}
+}
+
+// decode reads a request. What this version does not know is refused: to pass it
+// over would do something else than was asked for.
+func decode(r *http.Request, into any) error {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return &Error{Code: Invalid, Message: fmt.Sprintf("the running podnas does not understand the request, it may be another version: %v", err)}
+	}
+	return nil
+}
+
+func (s *Server) store() *volume.Store { return s.Provisioner.Store }
+
+func (s *Server) list(r *http.Request) (any, error) {
+	volumes := []Volume{} // in JSON [], not null
+	for _, v := range s.store().List() {
+		volumes = append(volumes, s.describe(v))
+	}
+	for _, c := range s.store().Copies() {
+		volumes = append(volumes, copiedVolume(c))
+	}
+	if r.URL.Query().Get("all") == "" {
+		return volumes, nil
+	}
+	kept, err := s.store().Kept()
+	for _, k := range kept {
+		volumes = append(volumes, keptVolume(k))
+	}
+	return volumes, err
+}
+
+func (s *Server) get(r *http.Request) (any, error) {
+	name := r.URL.Query().Get("name")
+	v, err := s.store().Get(name)
+	if err == nil {
+		return s.describe(v), nil
+	}
+	for _, c := range s.store().Copies() {
+		if c.Name == name {
+			return copiedVolume(c), nil
+		}
+	}
+	kept, keptErr := s.store().Kept()
+	for _, k := range slices.Backward(kept) { // of several, the one that Adopt takes
+		if k.Name == name {
+			return keptVolume(k), nil
+		}
+	}
+	return nil, errors.Join(err, keptErr)
+}
+
+// describe adds to a volume what is not in its record. What it uses is for
+// people, and left out where it can't be read.
+func (s *Server) describe(v volume.Volume) Volume {
+	d := Volume{Volume: v, State: Ready}
+	if u, err := s.store().Usage(v.Name); err != nil {
+		s.Log.Warn("control: what the volume uses is not known", "volume", v.Name, "err", err)
+	} else if u.Limit > 0 {
+		d.Used = &Used{Bytes: u.Bytes, Files: u.Inodes}
+	}
+	return d
+}
+
+func copiedVolume(c volume.Copy) Volume {
+	return Volume{Volume: c.Volume, State: volume.Copying, Used: &Used{Bytes: uint64(c.Bytes), Files: uint64(c.Files)}}
+}
+
+func keptVolume(k volume.Kept) Volume {
+	return Volume{Volume: k.Volume, State: k.State, Since: &k.Since}
+}
+
+// readSpec reads a CreateRequest, and what the store is to make of it.
+func readSpec(r *http.Request) (request CreateRequest, spec volume.Spec, err error) {
+	if err = decode(r, &request); err == nil {
+		spec, err = request.spec()
+	}
+	return request, spec, err
+}
+
+func (s *Server) create(r *http.Request) (any, error) {
+	_, spec, err := readSpec(r)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.store().Create(r.Context(), spec)
+	if err != nil {
+		return nil, err
+	}
+	return s.describe(v), nil
+}
+
+func (s *Server) adopt(r *http.Request) (any, error) {
+	request, spec, err := readSpec(r)
+	if err != nil {
+		return nil, err
+	}
+	if request.saysNothing() {
+		spec.Manifest = nil // a volume that was kept has its own
+	}
+	v, err := s.store().Adopt(r.Context(), spec)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &Error{Code: NotFound, Message: fmt.Sprintf(
+			"no volume %s was archived or retained, and the disk has no directory %s", spec.Name, cmp.Or(spec.Path, spec.Name))}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.describe(v), nil
+}
+
+func (s *Server) resize(r *http.Request) (any, error) {
+	var request resizeRequest
+	if err := decode(r, &request); err != nil {
+		return nil, err
+	}
+	name := r.URL.Query().Get("name")
+	v, err := s.store().Get(name)
+	if err != nil {
+		return nil, err
+	}
+	if c := v.Claim; c != nil && !request.Force {
+		return nil, &Error{Code: Claimed, Message: fmt.Sprintf(
+			"volume %s belongs to the claim %s/%s: raise the claim's request, and the volume follows:\n"+
+				`  kubectl -n %[2]s patch pvc %[3]s -p '{"spec":{"resources":{"requests":{"storage":"%[4]s"}}}}'`+
+				"\nIf that can't be done, --force resizes the volume alone",
+			name, c.Namespace, c.Name, resource.NewQuantity(request.Size, resource.BinarySI))}
+	}
+	if v, err = s.store().Resize(r.Context(), name, request.Size); err != nil {
+		return nil, err
+	}
+	return s.describe(v), nil
+}
+
+func (s *Server) delete(r *http.Request) (any, error) {
+	name := r.URL.Query().Get("name")
+	if r.URL.Query().Get("kept") != "" {
+		s.Log.Info("control: asked to remove what was kept of a volume", "volume", name)
+		return struct{}{}, s.store().Discard(r.Context(), name)
+	}
+	v, _ := s.store().Get(name) // Delete tells if there is none
+	if c := v.Claim; c != nil && r.URL.Query().Get("force") == "" {
+		return nil, &Error{Code: Claimed, Message: fmt.Sprintf(
+			"volume %s belongs to the claim %s/%s: delete the claim, and the volume goes as its reclaim policy says:\n"+
+				"  kubectl -n %[2]s delete pvc %[3]s\n"+
+				"If the claim is gone already, --force deletes the volume", name, c.Namespace, c.Name)}
+	}
+	s.Log.Info("control: asked to delete a volume", "volume", name)
+	return struct{}{}, s.store().Delete(r.Context(), name)
+}

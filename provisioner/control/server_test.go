@@ -1,0 +1,361 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/volume"
+)
+
+// noExports: these tests have no clients of NFS.
+type noExports struct{}
+
+func (noExports) Check(volume.Options) error { return nil }
+func (noExports) Export(volume.Volume) error { return nil }
+func (noExports) Unexport(volume.Volume)     {}
+
+// start serves a new disk until the test ends.
+func start(t *testing.T) (*Client, *Server, string) {
+	t.Helper()
+	root := t.TempDir()
+	log := slog.New(slog.DiscardHandler)
+	store, err := volume.Open(volume.Config{Root: root, Exports: noExports{}, Log: log})
+	mustDo(t, err)
+	endpoint, err := provisioner.ParseStaticEndpoint("192.0.2.10", 2049)
+	mustDo(t, err)
+	s := &Server{
+		Provisioner: &provisioner.Provisioner{Store: store, Endpoint: endpoint, Name: provisioner.DefaultName, Log: log},
+		Process:     Process{Version: "test", Root: root, Engine: "native"},
+		Log:         log,
+	}
+	l, err := Listen(root)
+	mustDo(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-served:
+			if err != nil {
+				t.Errorf("Serve: %v", err)
+			}
+		case <-time.After(2 * stopTimeout):
+			t.Error("Serve has not returned")
+		}
+		if _, err := os.Lstat(filepath.Join(stateDir(root), socketName)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("when Serve has returned the socket is there: %v", err)
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return NewClient(root), s, root
+}
+
+// wantCode checks that an error is an Error of a code, with a text in it.
+func wantCode(t *testing.T, err error, code Code, text string) {
+	t.Helper()
+	var said *Error
+	if !errors.As(err, &said) || said.Code != code || !strings.Contains(said.Message, text) {
+		t.Errorf("%v (%T), want the code %s and %q", err, err, code, text)
+	}
+}
+
+func TestLifeOfAVolume(t *testing.T) {
+	c, _, root := start(t)
+	ctx := t.Context()
+	request := CreateRequest{
+		Name: "scratch", Size: 1 << 20, Path: "team/scratch",
+		Parameters:   map[string]string{"mode": "2770", "gid": "2000", "rootSquash": "true", "allowedClients": "10.0.0.0/8", "onDelete": "retain"},
+		AccessModes:  []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+		StorageClass: "manual", MountOptions: []string{"hard"}, ReclaimPolicy: v1.PersistentVolumeReclaimRetain,
+	}
+	if os.Getuid() != 0 {
+		delete(request.Parameters, "gid") // only root gives files away
+	}
+	v, err := c.Create(ctx, request)
+	mustDo(t, err)
+	info, err := os.Stat(filepath.Join(root, "team/scratch"))
+	mustDo(t, err)
+	if info.Mode() != fs.ModeDir|fs.ModeSetgid|0o770 {
+		t.Errorf("mode %v, want 2770", info.Mode())
+	}
+	if v.State != Ready || v.Size != 1<<20 || !v.Options.RootSquash || v.OnDelete != volume.RetainFiles ||
+		len(v.Options.Clients) != 1 || v.Options.Clients[0] != netip.MustParsePrefix("10.0.0.0/8") {
+		t.Errorf("created %+v", v)
+	}
+	again, err := c.Create(ctx, request)
+	if err != nil || again.ID != v.ID {
+		t.Errorf("created again: %+v, %v, want the same volume", again, err)
+	}
+
+	manifests, err := c.Manifests(ctx, "scratch")
+	mustDo(t, err)
+	if len(manifests) != 1 || manifests[0].Claim != nil {
+		t.Fatalf("manifests %+v, want one, without a claim", manifests)
+	}
+	pv := manifests[0].Volume
+	if pv.Kind != "PersistentVolume" || pv.Spec.NFS == nil || pv.Spec.NFS.Path != "/team/scratch" || pv.Spec.NFS.Server != "192.0.2.10" ||
+		pv.Spec.StorageClassName != "manual" || pv.Spec.AccessModes[0] != v1.ReadWriteOnce || pv.Spec.Capacity.Storage().String() != "1Mi" ||
+		pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimRetain {
+		t.Errorf("PersistentVolume %+v", pv)
+	}
+
+	if v, err = c.Resize(ctx, "scratch", 2<<20, false); err != nil || v.Size != 2<<20 {
+		t.Errorf("resized: %+v, %v", v, err)
+	}
+	_, err = c.Resize(ctx, "scratch", 1<<20, false)
+	wantCode(t, err, Invalid, "")
+
+	mustDo(t, os.WriteFile(filepath.Join(root, "team/scratch/file"), []byte("kept"), 0o600))
+	mustDo(t, c.Delete(ctx, "scratch", false))
+	if list, err := c.List(ctx, false); err != nil || list == nil || len(list) != 0 {
+		t.Errorf("after Delete: %v, %v, want an empty list", list, err)
+	}
+	list, err := c.List(ctx, true)
+	if err != nil || len(list) != 1 || list[0].State != volume.Retained || list[0].Since == nil {
+		t.Errorf("all after Delete: %+v, %v, want the retained volume", list, err)
+	}
+	if v, err = c.Get(ctx, "scratch"); err != nil || v.State != volume.Retained {
+		t.Errorf("the retained volume: %+v, %v", v, err)
+	}
+	wantCode(t, c.Delete(ctx, "scratch", false), NotFound, "scratch")
+
+	if v, err = c.Adopt(ctx, CreateRequest{Name: "scratch"}); err != nil || v.State != Ready || v.Path != "team/scratch" {
+		t.Errorf("adopted: %+v, %v", v, err)
+	}
+	if data, err := os.ReadFile(filepath.Join(root, "team/scratch/file")); string(data) != "kept" {
+		t.Errorf("the file reads %q, %v", data, err)
+	}
+}
+
+func TestVolumeOfAClaim(t *testing.T) {
+	c, s, _ := start(t)
+	ctx := t.Context()
+	_, err := s.store().Create(ctx, volume.Spec{
+		Name: "pvc-1", Size: 1 << 20, Claim: &volume.Claim{Namespace: "demo", Name: "data", UID: "1"},
+	})
+	mustDo(t, err)
+
+	_, err = c.Resize(ctx, "pvc-1", 2<<20, false)
+	wantCode(t, err, Claimed, `kubectl -n demo patch pvc data -p '{"spec":{"resources":{"requests":{"storage":"2Mi"}}}}'`)
+	wantCode(t, c.Delete(ctx, "pvc-1", false), Claimed, "kubectl -n demo delete pvc data")
+
+	manifests, err := c.Manifests(ctx)
+	mustDo(t, err)
+	if len(manifests) != 1 {
+		t.Fatalf("%d manifests, want 1", len(manifests))
+	}
+	pv, claim := manifests[0].Volume, manifests[0].Claim
+	// Without a UID: another cluster gives the claim another one.
+	if ref := pv.Spec.ClaimRef; ref == nil || ref.Namespace != "demo" || ref.Name != "data" || ref.UID != "" {
+		t.Errorf("the volume waits for %+v", ref)
+	}
+	if claim == nil || claim.Namespace != "demo" || claim.Name != "data" || claim.Spec.VolumeName != "pvc-1" {
+		t.Errorf("the claim is %+v", claim)
+	}
+
+	if v, err := c.Resize(ctx, "pvc-1", 2<<20, true); err != nil || v.Size != 2<<20 {
+		t.Errorf("resized by force: %+v, %v", v, err)
+	}
+	mustDo(t, c.Delete(ctx, "pvc-1", true))
+}
+
+func TestRefusals(t *testing.T) {
+	c, _, root := start(t)
+	ctx := t.Context()
+	_, err := c.Create(ctx, CreateRequest{Name: "there", Size: 1 << 20})
+	mustDo(t, err)
+	mustDo(t, os.Mkdir(filepath.Join(root, "folder"), 0o755))
+	for _, tt := range []struct {
+		name    string
+		request CreateRequest
+		code    Code
+		text    string
+	}{
+		{"name", CreateRequest{Name: "Not A Name", Size: 1}, Invalid, "Not A Name"},
+		{"no size", CreateRequest{Name: "new"}, Invalid, "size"},
+		{"path", CreateRequest{Name: "new", Size: 1, Path: "../out"}, Invalid, "../out"},
+		{"state directory", CreateRequest{Name: "new", Size: 1, Path: ".podnas/volumes"}, Invalid, ".podnas"},
+		{"nested", CreateRequest{Name: "new", Size: 1, Path: "there/in"}, Exists, "there"},
+		{"other size", CreateRequest{Name: "there", Size: 1 << 30}, Exists, "there"},
+		{"folder", CreateRequest{Name: "folder", Size: 1}, Exists, "folder"},
+		{"no room", CreateRequest{Name: "new", Size: 1 << 60}, NoSpace, "1Ei"},
+		{"no source", CreateRequest{Name: "new", Size: 1, Source: "nothing"}, NotFound, "nothing"},
+		{"parameter", CreateRequest{Name: "new", Size: 1, Parameters: map[string]string{"rootsquish": "1"}}, Invalid, "rootsquish"},
+		{"parameter's value", CreateRequest{Name: "new", Size: 1, Parameters: map[string]string{"mode": "rwx"}}, Invalid, "mode"},
+		{"access mode", CreateRequest{Name: "new", Size: 1, AccessModes: []v1.PersistentVolumeAccessMode{"RWX"}}, Invalid, "ReadWriteMany"},
+		{"reclaim policy", CreateRequest{Name: "new", Size: 1, ReclaimPolicy: v1.PersistentVolumeReclaimRecycle}, Invalid, "Retain or Delete"},
+		{"mount options", CreateRequest{Name: "new", Size: 1, MountOptions: []string{"nfsvers=4"}}, Invalid, "nfsvers=4"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := c.Create(ctx, tt.request)
+			wantCode(t, err, tt.code, tt.text)
+		})
+	}
+	_, err = c.Get(ctx, "nothing")
+	wantCode(t, err, NotFound, "nothing")
+	for _, odd := range []string{"", "..", "there/", "no/../there", "a?b#c"} {
+		_, err = c.Get(ctx, odd)
+		wantCode(t, err, NotFound, "")
+	}
+	_, err = c.Resize(ctx, "nothing", 1, false)
+	wantCode(t, err, NotFound, "nothing")
+	_, err = c.Manifests(ctx, "there", "nothing")
+	wantCode(t, err, NotFound, "nothing")
+	_, err = c.Adopt(ctx, CreateRequest{Name: "nothing", Size: 1})
+	wantCode(t, err, NotFound, "nothing")
+	if list, err := c.List(ctx, true); err != nil || len(list) != 1 {
+		t.Errorf("after all refusals: %+v, %v, want the one volume", list, err)
+	}
+}
+
+// A copy is under way until the same call says that it is done.
+func TestCopy(t *testing.T) {
+	c, _, root := start(t)
+	_, err := c.Create(t.Context(), CreateRequest{Name: "source", Size: 1 << 20})
+	mustDo(t, err)
+	mustDo(t, os.WriteFile(filepath.Join(root, "source/file"), []byte("hello"), 0o600))
+	request := CreateRequest{Name: "copy", Size: 1 << 20, Source: "source"}
+	deadline := time.Now().Add(20 * time.Second)
+	v, err := c.Create(t.Context(), request)
+	wantCode(t, err, Copying, "source")
+	for said := new(Error); errors.As(err, &said) && said.Code == Copying && time.Now().Before(deadline); v, err = c.Create(t.Context(), request) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil || v.Source != "source" {
+		t.Fatalf("the copy is %+v, %v", v, err)
+	}
+	if data, err := os.ReadFile(filepath.Join(root, "copy/file")); string(data) != "hello" {
+		t.Errorf("the copy reads %q, %v", data, err)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	c, s, root := start(t)
+	for _, name := range []string{"one", "two"} {
+		_, err := c.Create(t.Context(), CreateRequest{Name: name, Size: 1 << 20})
+		mustDo(t, err)
+	}
+	r, err := c.Doctor(t.Context())
+	mustDo(t, err)
+	d := r.Disk
+	if r.Process.Root != root || r.Process.Engine != "native" || d.Volumes != 2 || d.Promised != 2<<20 ||
+		d.Capacity <= d.Free || d.Free <= 0 || d.Identity != s.store().Identity() || !strings.Contains(d.FileSystem, "(") {
+		t.Errorf("report %+v", r)
+	}
+	if len(r.Findings) != 0 {
+		t.Errorf("findings on a good disk: %+v", r.Findings)
+	}
+
+	mustDo(t, os.Remove(filepath.Join(root, "two")))
+	s.Provisioner.Endpoint = brokenEndpoint{}
+	s.Findings = func(context.Context) []Finding { return []Finding{{About: "nfs", Problem: "no answer"}} }
+	r, err = c.Doctor(t.Context())
+	mustDo(t, err)
+	var about []string
+	for _, f := range r.Findings {
+		about = append(about, f.About)
+	}
+	if got := strings.Join(about, ", "); got != "address, volume two, nfs" {
+		t.Errorf("findings about %q: %+v", got, r.Findings)
+	}
+}
+
+type brokenEndpoint struct{}
+
+func (brokenEndpoint) Address(context.Context) (provisioner.Address, error) {
+	return provisioner.Address{}, errors.New("no Service")
+}
+
+// What does not come from this version of the client is bounded and refused.
+func TestForeignRequests(t *testing.T) {
+	_, _, root := start(t)
+	h := http.Client{Transport: &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, root) },
+		DisableKeepAlives: true,
+	}}
+	for _, tt := range []struct {
+		name, method, path, body string
+		status                   int
+		text                     string
+	}{
+		{"unknown field", http.MethodPost, "/v1/volumes", `{"name":"a","size":1,"compress":true}`, http.StatusBadRequest, "compress"},
+		{"no JSON", http.MethodPost, "/v1/volumes", `name: a`, http.StatusBadRequest, "another version"},
+		{"nothing", http.MethodPatch, "/v1/volume?name=a", ``, http.StatusBadRequest, "another version"},
+		{"too long", http.MethodPost, "/v1/volumes", `{"name":"` + strings.Repeat("a", requestMax) + `"}`, http.StatusBadRequest, "too large"},
+		{"unknown path", http.MethodGet, "/v2/volumes", ``, http.StatusNotFound, ""},
+		{"unknown method", http.MethodPut, "/v1/volumes", ``, http.StatusMethodNotAllowed, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(t.Context(), tt.method, "http://podnas"+tt.path, strings.NewReader(tt.body))
+			mustDo(t, err)
+			response, err := h.Do(r)
+			mustDo(t, err)
+			defer response.Body.Close()
+			data, err := io.ReadAll(response.Body)
+			if err != nil || response.StatusCode != tt.status || !bytes.Contains(data, []byte(tt.text)) {
+				t.Errorf("%s %q, %v, want status %d and %q", response.Status, data, err, tt.status, tt.text)
+			}
+		})
+	}
+}
+
+// The client says in plain words why there is no answer.
+func TestClientWithoutServer(t *testing.T) {
+	root := newRoot(t)
+	if _, err := NewClient(root).List(t.Context(), false); !errors.As(err, new(*NotReachedError)) {
+		t.Errorf("nobody listens: %v, want a NotReachedError", err)
+	}
+	if _, err := NewClient(filepath.Join(root, "nowhere")).List(t.Context(), false); !errors.As(err, new(*NotReachedError)) {
+		t.Errorf("no disk: %v, want a NotReachedError", err)
+	}
+
+	l, err := Listen(root)
+	mustDo(t, err)
+	defer l.Close()
+	go func() { // ends each connection, and itself with the listener
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1))
+			_ = conn.Close()
+		}
+	}()
+	if _, err := NewClient(root).List(t.Context(), false); err == nil || !strings.Contains(err.Error(), "ended before it answered") {
+		t.Errorf("cut off: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := NewClient(root).List(ctx, false); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+
+	odd := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Second}
+	defer odd.Close()
+	root = newRoot(t)
+	other, err := Listen(root)
+	mustDo(t, err)
+	go func() { _ = odd.Serve(other) }()
+	if _, err := NewClient(root).List(t.Context(), false); err == nil || !strings.Contains(err.Error(), "another version") {
+		t.Errorf("another program: %v", err)
+	}
+}

@@ -1,0 +1,112 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/podnas/podnas/volume"
+)
+
+// socketName is the socket's name in the state directory of the disk.
+const socketName = "control.sock"
+
+func stateDir(root string) string { return filepath.Join(root, ".podnas") }
+
+// socketPath leads to the socket in an open directory. A socket's address has
+// room for 108 bytes, and the root of a disk may have a longer path.
+func socketPath(dir *os.File) string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName)
+}
+
+// Listen makes the socket of a disk. The caller has its Store open, so a socket
+// that nobody answers on is one that a dead process left, and is replaced.
+func Listen(root string) (net.Listener, error) {
+	dir, err := os.Open(stateDir(root))
+	if err != nil {
+		return nil, fmt.Errorf("open the state of the disk: %w", err)
+	}
+	l, err := listen(dir)
+	if err != nil {
+		_ = dir.Close() // only looked at
+		return nil, fmt.Errorf("make the socket %s: %w", filepath.Join(dir.Name(), socketName), err)
+	}
+	return l, nil
+}
+
+func listen(dir *os.File) (net.Listener, error) {
+	path := socketPath(dir)
+	if conn, err := net.Dial("unix", path); err == nil {
+		_ = conn.Close() // nothing was said
+		return nil, volume.ErrInUse
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	// Until here the mode of its directory, 0700, keeps others out.
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &listener{l, dir}, nil
+}
+
+// listener keeps the directory open that its address leads through, which Close
+// removes the socket by.
+type listener struct {
+	net.Listener
+	dir *os.File
+}
+
+func (l *listener) Close() error {
+	err := l.Listener.Close()
+	_ = l.dir.Close() // only looked at
+	return err
+}
+
+// dial connects to the podnas that serves the disk at root.
+func dial(ctx context.Context, root string) (net.Conn, error) {
+	dir, err := os.Open(stateDir(root))
+	if err != nil {
+		return nil, &NotReachedError{Root: root, Err: err}
+	}
+	defer dir.Close()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", socketPath(dir))
+	if err != nil {
+		return nil, &NotReachedError{Root: root, Err: err}
+	}
+	return conn, nil
+}
+
+// NotReachedError means that there is no podnas to talk to on a disk. Its text
+// says what to do.
+type NotReachedError struct {
+	Root string
+	Err  error
+}
+
+func (e *NotReachedError) Error() string {
+	switch {
+	case errors.Is(e.Err, fs.ErrPermission):
+		return fmt.Sprintf("not allowed to talk to the podnas of %s: run this as the user who runs podnas, or as root", e.Root)
+	case errors.Is(e.Err, fs.ErrNotExist), errors.Is(e.Err, syscall.ECONNREFUSED), errors.Is(e.Err, syscall.ENOTDIR):
+		return fmt.Sprintf(`no podnas is running on %s.
+Say with --root=DIR, or $PODNAS_ROOT, where the running podnas has its disk, or start one:
+  podnas serve --root=%[1]s                              (in a cluster)
+  podnas serve --root=%[1]s --standalone --claims=DIR    (without one)
+For a podnas in a cluster, run this in its pod:
+  kubectl exec -n podnas podnas-0 -- podnas ...`, e.Root)
+	}
+	return fmt.Sprintf("talk to the podnas of %s: %v", e.Root, e.Err)
+}
+
+func (e *NotReachedError) Unwrap() error { return e.Err }

@@ -1,0 +1,113 @@
+package provisioner
+
+import (
+	"encoding/json"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podnas/podnas/volume"
+)
+
+// Manifest is what a PersistentVolume says beyond what the disk needs to know. It
+// is kept in the volume's record, so that the PersistentVolume can be written
+// again when the cluster that had it is gone. The zero Manifest is that of a
+// volume that was made without a claim.
+type Manifest struct {
+	Provisioner      string                           `json:"provisioner,omitempty"`
+	StorageClassName string                           `json:"storageClassName,omitempty"`
+	AccessModes      []v1.PersistentVolumeAccessMode  `json:"accessModes,omitempty"`   // ReadWriteMany if empty
+	ReclaimPolicy    v1.PersistentVolumeReclaimPolicy `json:"reclaimPolicy,omitempty"` // Retain if empty
+	MountOptions     []string                         `json:"mountOptions,omitempty"`  // the class's
+	Annotations      map[string]string                `json:"annotations,omitempty"`
+	// ClaimLabels are those of the claim that the volume was made for.
+	ClaimLabels map[string]string `json:"claimLabels,omitempty"`
+}
+
+// manifestOf is the Manifest of a class's volumes.
+func manifestOf(class *storagev1.StorageClass, params parameters) Manifest {
+	m := Manifest{
+		Provisioner:      class.Provisioner,
+		StorageClassName: class.Name,
+		ReclaimPolicy:    v1.PersistentVolumeReclaimDelete, // the default of a StorageClass
+		MountOptions:     params.mountOptions,
+	}
+	if class.ReclaimPolicy != nil {
+		m.ReclaimPolicy = *class.ReclaimPolicy
+	}
+	if params.gid != 0 {
+		m.Annotations = map[string]string{gidAnnotation: fmt.Sprint(params.gid)}
+	}
+	return m
+}
+
+// StaticSpec is what a volume is made from that no claim asks for: a class says
+// what it is like and what its PersistentVolume says, but not where it is.
+func StaticSpec(name string, size int64, class *storagev1.StorageClass, modes []v1.PersistentVolumeAccessMode) (volume.Spec, error) {
+	params, err := parseClass(class)
+	if err != nil {
+		return volume.Spec{}, err
+	}
+	m := manifestOf(class, params)
+	m.AccessModes = modes
+	if class.ReclaimPolicy == nil {
+		m.ReclaimPolicy = "" // nobody said that it may go with its claim
+	}
+	return params.spec(name, size, m)
+}
+
+// encode is the Manifest as a volume's record has it.
+func (m Manifest) encode() (json.RawMessage, error) {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode the manifest: %w", err)
+	}
+	return data, nil
+}
+
+// ManifestOf reads the Manifest in a volume's record.
+func ManifestOf(v volume.Volume) (Manifest, error) {
+	var m Manifest
+	if len(v.Manifest) > 0 {
+		if err := json.Unmarshal(v.Manifest, &m); err != nil {
+			return Manifest{}, fmt.Errorf("read the manifest in the record of volume %s: %w", v.Name, err)
+		}
+	}
+	if len(m.AccessModes) == 0 {
+		m.AccessModes = []v1.PersistentVolumeAccessMode{v1.ReadWriteMany}
+	}
+	if m.ReclaimPolicy == "" {
+		m.ReclaimPolicy = v1.PersistentVolumeReclaimRetain
+	}
+	return m, nil
+}
+
+// Bind makes a PersistentVolume wait for the claim that its volume belongs to,
+// and returns that claim: applied together to a cluster that knows neither, they
+// find each other. It returns nil for a volume that belongs to no claim.
+func Bind(pv *v1.PersistentVolume, v volume.Volume) (*v1.PersistentVolumeClaim, error) {
+	if v.Claim == nil {
+		return nil, nil
+	}
+	m, err := ManifestOf(v)
+	if err != nil {
+		return nil, err
+	}
+	claim := &v1.PersistentVolumeClaim{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: v.Claim.Namespace, Name: v.Claim.Name, Labels: m.ClaimLabels},
+		Spec: v1.PersistentVolumeClaimSpec{
+			AccessModes:      pv.Spec.AccessModes,
+			StorageClassName: &pv.Spec.StorageClassName,
+			VolumeName:       pv.Name,
+			Resources:        v1.VolumeResourceRequirements{Requests: pv.Spec.Capacity.DeepCopy()},
+		},
+	}
+	// Without the claim's UID: the cluster gives it a new one.
+	pv.Spec.ClaimRef = &v1.ObjectReference{
+		APIVersion: claim.APIVersion, Kind: claim.Kind, Namespace: claim.Namespace, Name: claim.Name,
+	}
+	return claim, nil
+}

@@ -1,0 +1,80 @@
+package provisioner
+
+import (
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/podnas/podnas/volume"
+)
+
+// metrics tells Prometheus of the volumes and of what is not as it should be. It
+// looks when it is asked: each look costs a system call a volume, or none.
+type metrics struct {
+	store      *volume.Store
+	reconciler *Reconciler // nil where there is no cluster
+	log        *slog.Logger
+
+	volumes, size, used, files, findings *prometheus.Desc
+}
+
+// NewMetrics makes the collector of a disk. The reconciler may be nil.
+func NewMetrics(store *volume.Store, reconciler *Reconciler, log *slog.Logger) prometheus.Collector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("podnas_"+name, help, labels, nil)
+	}
+	perVolume := []string{"volume", "namespace", "claim"}
+	return &metrics{
+		store: store, reconciler: reconciler, log: log,
+		volumes:  desc("volumes", "Volumes, by what state they are in.", "state"),
+		size:     desc("volume_size_bytes", "What a volume may use.", perVolume...),
+		used:     desc("volume_used_bytes", "What a volume uses on the disk. Missing where nothing counts.", perVolume...),
+		files:    desc("volume_files", "Files, directories and all else in a volume. Missing where nothing counts.", perVolume...),
+		findings: desc("findings", "Things that are not as they should be, as podnas doctor tells them.", "source"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.volumes, m.size, m.used, m.files, m.findings} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	served := m.store.List()
+	for _, v := range served {
+		labels := []string{v.Name, "", ""}
+		if v.Claim != nil {
+			labels = []string{v.Name, v.Claim.Namespace, v.Claim.Name}
+		}
+		gauge(m.size, float64(v.Size), labels...)
+		if u, err := m.store.Usage(v.Name); err == nil && u.Limit > 0 {
+			gauge(m.used, float64(u.Bytes), labels...)
+			gauge(m.files, float64(u.Inodes), labels...)
+		}
+	}
+	states := map[string]int{"ready": len(served), volume.Copying: len(m.store.Copies()), volume.Archived: 0, volume.Retained: 0}
+	kept, err := m.store.Kept()
+	if err != nil {
+		m.log.Warn("metrics: what is archived and retained is not known", "err", err)
+	}
+	for _, k := range kept {
+		states[k.State]++
+	}
+	for state, n := range states {
+		gauge(m.volumes, float64(n), state)
+	}
+	if findings, err := m.store.Check(); err != nil {
+		m.log.Warn("metrics: can't compare records and directories", "err", err)
+	} else {
+		gauge(m.findings, float64(len(findings)), "disk")
+	}
+	if m.reconciler != nil {
+		gauge(m.findings, float64(len(m.reconciler.Report().Findings)), "cluster")
+	}
+}

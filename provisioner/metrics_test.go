@@ -1,0 +1,54 @@
+package provisioner
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/podnas/podnas/volume"
+)
+
+func TestMetrics(t *testing.T) {
+	root, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	store, err := volume.Open(volume.Config{Root: root, Exports: noExports{}, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for _, spec := range []volume.Spec{
+		{Name: "mine", Size: 1 << 20, Claim: &volume.Claim{Namespace: "ns", Name: "c"}},
+		{Name: "kept", Size: 1 << 20, OnDelete: volume.RetainFiles},
+	} {
+		if _, err := store.Create(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.Delete(t.Context(), "kept"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(root, "stray"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	want := `
+# HELP podnas_findings Things that are not as they should be, as podnas doctor tells them.
+# TYPE podnas_findings gauge
+podnas_findings{source="cluster"} 0
+podnas_findings{source="disk"} 1
+# HELP podnas_volume_size_bytes What a volume may use.
+# TYPE podnas_volume_size_bytes gauge
+podnas_volume_size_bytes{claim="c",namespace="ns",volume="mine"} 1.048576e+06
+# HELP podnas_volumes Volumes, by what state they are in.
+# TYPE podnas_volumes gauge
+podnas_volumes{state="archived"} 0
+podnas_volumes{state="copying"} 0
+podnas_volumes{state="ready"} 1
+podnas_volumes{state="retained"} 1
+`
+	if err := testutil.CollectAndCompare(NewMetrics(store, &Reconciler{}, log), strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,292 @@
+package provisioner
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/podnas/podnas/volume"
+)
+
+// groupMode is the mode of a volume's root directory where the class names a
+// group: the group writes, and what is made inside belongs to it too. Others may
+// pass, for kubelet asks for the attributes as root, and a class may squash root.
+const groupMode = 0o2771
+
+// parameters is what a StorageClass says about its volumes.
+type parameters struct {
+	uid, gid, mode uint32 // of the root directory; mode 0 stands for 0777
+	options        volume.Options
+	onDelete       volume.OnDelete
+	path           pathPattern // nil: the volume's name
+	overcommit     float64     // 0: as the disk's
+	mountOptions   []string
+}
+
+// parameter is one that a StorageClass may have.
+type parameter struct {
+	name string
+	set  func(p *parameters, value string) error
+}
+
+// knownParameters are all there are. docs/storageclass.md explains them.
+func knownParameters() []parameter {
+	return []parameter{
+		{"allSquash", func(p *parameters, s string) error { return setBool(&p.options.AllSquash, s) }},
+		{"allowedClients", (*parameters).setClients},
+		{"anonGid", func(p *parameters, s string) error { return setID(&p.options.AnonGID, s) }},
+		{"anonUid", func(p *parameters, s string) error { return setID(&p.options.AnonUID, s) }},
+		{"gid", (*parameters).setGID},
+		{"mode", (*parameters).setMode},
+		{"mountOptions", (*parameters).setMountOptions},
+		{"onDelete", (*parameters).setOnDelete},
+		{"overcommit", (*parameters).setOvercommit},
+		{"pathPattern", (*parameters).setPathPattern},
+		{"readOnly", func(p *parameters, s string) error { return setBool(&p.options.ReadOnly, s) }},
+		{"rootSquash", func(p *parameters, s string) error { return setBool(&p.options.RootSquash, s) }},
+		{"sync", (*parameters).setSync},
+		{"uid", func(p *parameters, s string) error { return setID(&p.uid, s) }},
+	}
+}
+
+// parseClass reads a StorageClass. A wish that is not understood is refused: to
+// pass it over in silence would give the user something else than was asked for.
+// The error tells everything that is wrong.
+func parseClass(class *storagev1.StorageClass) (parameters, error) {
+	p := parameters{mountOptions: splitOptions(class.MountOptions)}
+	var problems []string
+	given, lost := map[string]bool{}, false
+	for _, name := range slices.Sorted(maps.Keys(class.Parameters)) {
+		known, ok := findParameter(name)
+		var err error
+		switch {
+		case !ok:
+			advice := adviceFor(name)
+			err = fmt.Errorf("unknown parameter %s%s", name, advice)
+			lost = lost || advice == ""
+		case given[known.name]:
+			err = fmt.Errorf("parameter %s is given twice, remove %s", known.name, name)
+		default:
+			given[known.name] = true
+			if err = known.set(&p, strings.TrimSpace(class.Parameters[name])); err != nil {
+				err = fmt.Errorf("parameter %s: %w", known.name, err)
+			}
+		}
+		if err != nil {
+			problems = append(problems, err.Error())
+		}
+	}
+	problems = append(problems, checkMountOptions(p.mountOptions)...)
+	if lost {
+		problems = append(problems, "the parameters are "+strings.Join(parameterNames(), ", "))
+	}
+	if len(problems) > 0 {
+		return parameters{}, errors.New(strings.Join(problems, "; "))
+	}
+	if p.gid != 0 && p.mode == 0 {
+		p.mode = groupMode
+	}
+	return p, nil
+}
+
+// spec is what the store is to make.
+func (p *parameters) spec(name string, size int64, m Manifest) (volume.Spec, error) {
+	manifest, err := m.encode()
+	return volume.Spec{
+		Name:       name,
+		Size:       size,
+		UID:        p.uid,
+		GID:        p.gid,
+		Mode:       p.mode,
+		Options:    p.options,
+		OnDelete:   p.onDelete,
+		Overcommit: p.overcommit,
+		Manifest:   manifest,
+	}, err
+}
+
+// findParameter finds a parameter by the name that a class gives it.
+func findParameter(name string) (parameter, bool) {
+	// Where these three come from, case does not matter.
+	ganesha := []string{"gid", "rootSquash", "mountOptions"}
+	for _, known := range knownParameters() {
+		if known.name == name || strings.EqualFold(known.name, name) && slices.Contains(ganesha, known.name) {
+			return known, true
+		}
+	}
+	return parameter{}, false
+}
+
+func parameterNames() []string {
+	var names []string
+	for _, known := range knownParameters() {
+		names = append(names, known.name)
+	}
+	return names
+}
+
+// adviceFor says what to do about a parameter that podnas does not have, if it is
+// another's or a slip.
+func adviceFor(name string) string {
+	switch {
+	case strings.HasPrefix(name, "csi.storage.k8s.io/"):
+		return ": it is for CSI drivers, remove it"
+	case name == "server" || name == "share":
+		return ": podnas serves the volumes itself, remove it"
+	case name == "archiveOnDelete":
+		return `: use onDelete, which is "delete", "archive" or "retain"`
+	case name == "subDir":
+		return ": use pathPattern"
+	case name == "mountPermissions":
+		return ": use mode"
+	}
+	if near, ok := nearest(name, parameterNames()); ok {
+		return fmt.Sprintf(": did you mean %s?", near)
+	}
+	return ""
+}
+
+func setBool(to *bool, value string) error {
+	b, err := strconv.ParseBool(value)
+	if err != nil {
+		return fmt.Errorf(`%q is neither "true" nor "false"`, value)
+	}
+	*to = b
+	return nil
+}
+
+// setID takes a user or group. 0 is refused: it stands for "not given" where it
+// goes, and nobody means to squash users to root.
+func setID(to *uint32, value string) error {
+	id, err := strconv.ParseUint(value, 10, 32)
+	if err != nil || id == 0 || id == math.MaxUint32 {
+		return fmt.Errorf("%q is no id: use a number from 1 to %d", value, uint32(math.MaxUint32-1))
+	}
+	*to = uint32(id)
+	return nil
+}
+
+func (p *parameters) setGID(value string) error {
+	if strings.EqualFold(value, "none") {
+		return nil
+	}
+	if err := setID(&p.gid, value); err != nil {
+		return fmt.Errorf(`%w, or "none"`, err)
+	}
+	return nil
+}
+
+func (p *parameters) setMode(value string) error {
+	mode, err := strconv.ParseUint(strings.TrimPrefix(value, "0o"), 8, 32)
+	if err != nil || mode == 0 || mode > 0o7777 {
+		return fmt.Errorf(`%q is no mode: use octal digits, for example "0770"`, value)
+	}
+	p.mode = uint32(mode)
+	return nil
+}
+
+// setClients takes networks and single addresses.
+func (p *parameters) setClients(value string) error {
+	var wrong []string
+	for _, s := range strings.Split(value, ",") {
+		if s = strings.TrimSpace(s); s == "" {
+			continue
+		}
+		network, err := netip.ParsePrefix(s)
+		if err != nil {
+			var address netip.Addr
+			if address, err = netip.ParseAddr(s); err == nil && address.Zone() == "" {
+				network = netip.PrefixFrom(address.Unmap(), address.Unmap().BitLen())
+			}
+		}
+		switch {
+		case err != nil || !network.IsValid():
+			wrong = append(wrong, strconv.Quote(s)+" is neither a network nor an address")
+		case network.Masked() != network:
+			wrong = append(wrong, fmt.Sprintf("%s has bits of a host: use %s for the network, or the address alone", s, network.Masked()))
+		default:
+			p.options.Clients = append(p.options.Clients, network)
+		}
+	}
+	if len(wrong) > 0 {
+		return errors.New(strings.Join(wrong, ", "))
+	}
+	if len(p.options.Clients) == 0 {
+		return errors.New(`it names no client: use networks, for example "10.0.0.0/8,fd00::/8", or remove it`)
+	}
+	return nil
+}
+
+func (p *parameters) setSync(value string) error {
+	sync := true
+	err := setBool(&sync, value)
+	p.options.Async = !sync
+	return err
+}
+
+func (p *parameters) setOnDelete(value string) error {
+	switch d := volume.OnDelete(value); d {
+	case volume.DeleteFiles, volume.ArchiveFiles, volume.RetainFiles:
+		p.onDelete = d
+		return nil
+	}
+	return fmt.Errorf(`%q is unknown: use "delete", "archive" or "retain"`, value)
+}
+
+func (p *parameters) setPathPattern(value string) (err error) {
+	p.path, err = parsePathPattern(value)
+	return err
+}
+
+func (p *parameters) setOvercommit(value string) error {
+	factor, err := strconv.ParseFloat(value, 64)
+	if err != nil || factor <= 0 || math.IsInf(factor, 0) || math.IsNaN(factor) {
+		return fmt.Errorf(`%q is no factor: use a number above 0, for example "2" for twice the size of the disk`, value)
+	}
+	p.overcommit = factor
+	return nil
+}
+
+// setMountOptions takes the parameter that StorageClasses had before they had a
+// field for it. The field wins, as it does where the parameter comes from.
+func (p *parameters) setMountOptions(value string) error {
+	if len(p.mountOptions) == 0 {
+		p.mountOptions = splitOptions([]string{value})
+	}
+	return nil
+}
+
+// splitOptions takes lists of mount options apart: kubelet joins them with
+// commas, so that one of them may be several.
+func splitOptions(lists []string) []string {
+	var options []string
+	for _, list := range lists {
+		for _, option := range strings.Split(list, ",") {
+			if option = strings.TrimSpace(option); option != "" {
+				options = append(options, option)
+			}
+		}
+	}
+	return options
+}
+
+// checkMountOptions says which options would make a mount fail.
+func checkMountOptions(options []string) []string {
+	var problems []string
+	for _, option := range options {
+		switch key, value, _ := strings.Cut(option, "="); {
+		case (key == "nfsvers" || key == "vers") && value != "3", strings.HasPrefix(key, "v4"), key == "v2", key == "minorversion":
+			problems = append(problems, fmt.Sprintf("mount option %s: podnas serves NFS version 3 only, remove it", option))
+		case (key == "proto" || key == "mountproto") && strings.HasPrefix(value, "udp"), key == "udp":
+			problems = append(problems, fmt.Sprintf("mount option %s: podnas serves TCP only, remove it", option))
+		}
+	}
+	return problems
+}

@@ -1,0 +1,238 @@
+package provisioner
+
+import (
+	"net/netip"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/podnas/podnas/volume"
+)
+
+func TestParseClass(t *testing.T) {
+	prefixes := func(networks ...string) (all []netip.Prefix) {
+		for _, n := range networks {
+			all = append(all, netip.MustParsePrefix(n))
+		}
+		return all
+	}
+	for _, tt := range []struct {
+		name       string
+		parameters map[string]string
+		field      []string // mountOptions of the class
+		want       parameters
+	}{
+		{"nothing", nil, nil, parameters{}},
+		{"a Ganesha class", map[string]string{"gid": "1001", "rootSquash": "true", "mountOptions": "hard, timeo=50"}, nil, parameters{
+			gid: 1001, mode: 0o2771, options: volume.Options{RootSquash: true}, mountOptions: []string{"hard", "timeo=50"},
+		}},
+		{"Ganesha does not mind case", map[string]string{"GID": "None", "rootsquash": "False", "mountoptions": ""}, nil, parameters{}},
+		{"the field goes before the parameter", map[string]string{"mountOptions": "soft"}, []string{"hard"}, parameters{mountOptions: []string{"hard"}}},
+		{"options in one string", nil, []string{"vers=3,hard", "nolock"}, parameters{mountOptions: []string{"vers=3", "hard", "nolock"}}},
+		{"owner", map[string]string{"uid": "1000", "gid": "4294967294", "mode": "0750"}, nil, parameters{uid: 1000, gid: 4294967294, mode: 0o750}},
+		{"mode alone", map[string]string{"mode": "01777"}, nil, parameters{mode: 0o1777}},
+		{"squash", map[string]string{"allSquash": "true", "anonUid": "99", "anonGid": "98"}, nil, parameters{
+			options: volume.Options{AllSquash: true, AnonUID: 99, AnonGID: 98},
+		}},
+		{"clients", map[string]string{"allowedClients": "10.0.0.0/8, fd00::/8,192.0.2.7,::ffff:192.0.2.8, "}, nil, parameters{
+			options: volume.Options{Clients: prefixes("10.0.0.0/8", "fd00::/8", "192.0.2.7/32", "192.0.2.8/32")},
+		}},
+		{"what clients may do", map[string]string{"readOnly": "true", "sync": "false"}, nil, parameters{
+			options: volume.Options{ReadOnly: true, Async: true},
+		}},
+		{"the defaults, said", map[string]string{"readOnly": "false", "sync": "true", "onDelete": "delete"}, nil, parameters{onDelete: volume.DeleteFiles}},
+		{"archive", map[string]string{"onDelete": "archive", "overcommit": " 1.5 "}, nil, parameters{onDelete: volume.ArchiveFiles, overcommit: 1.5}},
+		{"retain", map[string]string{"onDelete": "retain"}, nil, parameters{onDelete: volume.RetainFiles}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := class()
+			c.Parameters, c.MountOptions = tt.parameters, tt.field
+			got, err := parseClass(c)
+			if err != nil || !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("\n got %+v, %v\nwant %+v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseClassRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name, value string
+		want        []string // in the error
+	}{
+		{"gid", "staff", []string{"gid", `"staff"`, `"none"`, "4294967294"}},
+		{"gid", "0", []string{"gid", "from 1"}},
+		{"gid", "-1", []string{"gid"}},
+		{"gid", "4294967295", []string{"gid"}},
+		{"uid", "root", []string{"uid", "number"}},
+		{"uid", "", []string{"uid"}},
+		{"mode", "rwxrwx---", []string{"mode", "octal"}},
+		{"mode", "0789", []string{"mode", "octal"}},
+		{"mode", "010000", []string{"mode"}},
+		{"mode", "0", []string{"mode"}},
+		{"rootSquash", "yes", []string{"rootSquash", `"true"`, `"false"`}},
+		{"allSquash", "", []string{"allSquash"}},
+		{"anonUid", "0", []string{"anonUid", "from 1"}},
+		{"anonGid", "nobody", []string{"anonGid"}},
+		{"allowedClients", "10.0.0.0/33, fd00::/8, nas.example.com", []string{`"10.0.0.0/33"`, `"nas.example.com"`}},
+		{"allowedClients", "10.1.2.3/8", []string{"10.1.2.3/8", "use 10.0.0.0/8"}},
+		{"allowedClients", "fe80::1%eth0", []string{"fe80::1%eth0"}},
+		{"allowedClients", " , ", []string{"names no client"}},
+		{"readOnly", "2", []string{"readOnly"}},
+		{"sync", "always", []string{"sync"}},
+		{"onDelete", "Delete", []string{"onDelete", `"archive"`}},
+		{"overcommit", "0", []string{"overcommit", "above 0"}},
+		{"overcommit", "NaN", []string{"overcommit"}},
+		{"overcommit", "+Inf", []string{"overcommit"}},
+		{"overcommit", "two", []string{"overcommit"}},
+		{"pathPattern", "/volumes/${pvc.name}", []string{"pathPattern", "relative"}},
+		{"mountOptions", "vers=4.1,hard", []string{"vers=4.1", "version 3"}},
+		{"mountOptions", "hard,udp", []string{"udp", "TCP"}},
+		// Names.
+		{"rootSqash", "true", []string{"rootSqash", "did you mean rootSquash?"}},
+		{"onDelte", "retain", []string{"did you mean onDelete?"}},
+		{"readonly", "true", []string{"did you mean readOnly?"}},
+		{"ANONUID", "1", []string{"did you mean anonUid?"}},
+		{"path_pattern", "x", []string{"did you mean pathPattern?"}},
+		{"allowedClient", "10.0.0.1", []string{"did you mean allowedClients?"}},
+		{"replicas", "3", []string{"unknown parameter replicas", "the parameters are allSquash, allowedClients"}},
+		{"csi.storage.k8s.io/fstype", "xfs", []string{"csi.storage.k8s.io/fstype", "CSI"}},
+		{"archiveOnDelete", "true", []string{"use onDelete"}},
+		{"subDir", "x", []string{"use pathPattern"}},
+		{"server", "nas", []string{"remove it"}},
+	} {
+		t.Run(tt.name+"="+tt.value, func(t *testing.T) {
+			c := class()
+			c.MountOptions = nil
+			c.Parameters = map[string]string{tt.name: tt.value}
+			_, err := parseClass(c)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q lacks %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+// Everything that is wrong is told at once, and what a class gives twice too.
+func TestParseClassTellsAll(t *testing.T) {
+	c := class()
+	c.MountOptions = []string{"vers=4.2"}
+	c.Parameters = map[string]string{"gid": "x", "GID": "7", "sync": "x", "sizes": "x"}
+	_, err := parseClass(c)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"parameter gid is given twice", "parameter sync", "unknown parameter sizes", "vers=4.2"} {
+		if strings.Count(err.Error(), want) != 1 {
+			t.Errorf("%q has %q %d times, want it once", err, want, strings.Count(err.Error(), want))
+		}
+	}
+}
+
+func TestPathPattern(t *testing.T) {
+	c := claim("1Mi")
+	c.Labels = map[string]string{"app.kubernetes.io/name": "shop", "empty": ""}
+	c.Annotations = map[string]string{"podnas.io/path": "team/data", "up": "../other", "root": "/etc", "ctl": "."}
+	for _, tt := range []struct{ pattern, want, wrong string }{
+		{"${pvc.namespace}/${pvc.name}", "ns/data", ""},
+		{"volumes/${pv.name}", "volumes/pvc-1", ""},
+		{"${pvc.labels.app.kubernetes.io/name}-${pvc.name}", "shop-data", ""},
+		{"${pvc.labels['app.kubernetes.io/name']}", "shop", ""},
+		{"${pvc.annotations['podnas.io/path']}/${pvc.name}", "team/data/data", ""},
+		{"$x ${pvc.name}", "$x data", ""},
+		// As nfs-subdir-external-provisioner and csi-driver-nfs write them.
+		{"${.PVC.namespace}/${.PVC.annotations.podnas.io/path}", "ns/team/data", ""},
+		{"${pvc.metadata.namespace}/${pvc.metadata.name}/${pv.metadata.name}", "ns/data/pvc-1", ""},
+
+		{"${pvc.labels.team}", "", "the claim has no label team"},
+		{"${pvc.labels.empty}/x", "", "the claim has no label empty"},
+		{"a/${pvc.annotations.up}", "", `"a/../other"`},
+		{"${pvc.annotations.root}/x", "", "relative"},
+		{"${pvc.annotations.ctl}", "", "plain names"},
+		{"", "", "empty"},
+		{"${pvc.uid}", "", "${pvc.uid} is unknown"},
+		{"${pv.namespace}", "", "${pv.namespace} is unknown"},
+		{"${namespace}", "", "${pvc.namespace}"},
+		{"a/${pvc.name", "", "not closed"},
+		{"a//${pvc.name}", "", "plain names"},
+		{"../${pvc.name}", "", "plain names"},
+		{"${pvc.name}/", "", "plain names"},
+	} {
+		got := ""
+		p, err := parsePathPattern(tt.pattern)
+		if err == nil {
+			got, err = p.expand(c, "pvc-1")
+		}
+		switch {
+		case tt.wrong == "" && (err != nil || got != tt.want):
+			t.Errorf("%s: %q, %v, want %q", tt.pattern, got, err, tt.want)
+		case tt.wrong != "" && (err == nil || !strings.Contains(err.Error(), tt.wrong)):
+			t.Errorf("%s: %q, %v, want an error with %q", tt.pattern, got, err, tt.wrong)
+		}
+	}
+}
+
+func TestSourceClaim(t *testing.T) {
+	group, other, same := "snapshot.storage.k8s.io", "elsewhere", "ns"
+	type local = v1.TypedLocalObjectReference
+	type ref = v1.TypedObjectReference
+	for _, tt := range []struct {
+		name        string
+		local       *local
+		ref         *ref
+		want, wrong string
+	}{
+		{"none", nil, nil, "", ""},
+		{"dataSource", &local{Kind: "PersistentVolumeClaim", Name: "a"}, nil, "a", ""},
+		{"both, as the API server has it", &local{Kind: "PersistentVolumeClaim", Name: "a"}, &ref{Kind: "PersistentVolumeClaim", Name: "a"}, "a", ""},
+		{"dataSourceRef", nil, &ref{Kind: "PersistentVolumeClaim", Name: "b", Namespace: &same}, "b", ""},
+		{"another namespace", nil, &ref{Kind: "PersistentVolumeClaim", Name: "b", Namespace: &other}, "", "within its namespace only"},
+		{"snapshot", &local{APIGroup: &group, Kind: "VolumeSnapshot", Name: "s"}, nil, "", "dataSource VolumeSnapshot s"},
+		{"populator", nil, &ref{APIGroup: &group, Kind: "Populator", Name: "p"}, "", "dataSourceRef Populator p"},
+	} {
+		c := claim("1Mi")
+		c.Spec.DataSource, c.Spec.DataSourceRef = tt.local, tt.ref
+		got, err := sourceClaim(c)
+		if got != tt.want || (err == nil) != (tt.wrong == "") || err != nil && !strings.Contains(err.Error(), tt.wrong) {
+			t.Errorf("%s: %q, %v, want %q or an error with %q", tt.name, got, err, tt.want, tt.wrong)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"kitten", "sitting", 3}, {"gid", "uid", 1}, {"abc", "abc", 0}, {"ab", "ba", 2}} {
+		if got, back := distance(tt.a, tt.b), distance(tt.b, tt.a); got != tt.want || back != tt.want {
+			t.Errorf("%q and %q: %d and %d, want %d", tt.a, tt.b, got, back, tt.want)
+		}
+	}
+}
+
+// Whatever a class and a claim say, a path stays below the root of the disk.
+func FuzzPathPattern(f *testing.F) {
+	f.Add("${pvc.namespace}/${pvc.name}", "a", "b")
+	f.Add("${pvc.labels['x']}/${pvc.annotations.x}", "..", "/")
+	f.Add("${.PVC.metadata.name}${", "", "}")
+	f.Fuzz(func(t *testing.T, pattern, label, annotation string) {
+		p, err := parsePathPattern(pattern)
+		if err != nil {
+			return
+		}
+		c := claim("1Mi")
+		c.Labels, c.Annotations = map[string]string{"x": label}, map[string]string{"x": annotation}
+		made, err := p.expand(c, "pvc-1")
+		if err == nil && !filepath.IsLocal(made) {
+			t.Errorf("%q with %q and %q makes %q", pattern, label, annotation, made)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+package provisioner
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// pathPattern is where volumes of a class are on the disk, in pieces that are
+// literal text or variables.
+type pathPattern []patternPiece
+
+type patternPiece struct {
+	text string // as it stands in the class
+	// value looks the variable up, nil for literal text.
+	value func(claim *v1.PersistentVolumeClaim, volume string) (string, error)
+}
+
+// variable matches a whole variable. The dot in front, capitals and "metadata."
+// are how other provisioners of NFS volumes write them.
+var variable = regexp.MustCompile(`^\.?(pvc|PVC|pv|PV)\.(?:metadata\.)?(?:(name|namespace)|(labels|annotations)(?:\.(.+)|\['(.+)'\]))$`)
+
+// parsePathPattern reads the parameter pathPattern.
+func parsePathPattern(s string) (pathPattern, error) {
+	var pattern pathPattern
+	for rest := s; rest != ""; {
+		before, after, found := strings.Cut(rest, "${")
+		if before != "" {
+			pattern = append(pattern, patternPiece{text: before})
+		}
+		if !found {
+			break
+		}
+		name, after, closed := strings.Cut(after, "}")
+		if !closed {
+			return nil, fmt.Errorf("%q: a ${ is not closed by a }", s)
+		}
+		value, err := parseVariable(name)
+		if err != nil {
+			return nil, err
+		}
+		pattern = append(pattern, patternPiece{text: "${" + name + "}", value: value})
+		rest = after
+	}
+	if err := checkPath(pattern.sample()); err != nil {
+		return nil, fmt.Errorf("%q: %w", s, err)
+	}
+	return pattern, nil
+}
+
+func parseVariable(name string) (func(*v1.PersistentVolumeClaim, string) (string, error), error) {
+	m := variable.FindStringSubmatch(strings.TrimSpace(name))
+	if len(m) == 0 || strings.EqualFold(m[1], "pv") && m[2] != "name" {
+		return nil, fmt.Errorf("${%s} is unknown: there are ${pvc.namespace}, ${pvc.name}, ${pvc.labels.KEY}, ${pvc.annotations.KEY} and ${pv.name}", name)
+	}
+	ofVolume, field, kind, key := strings.EqualFold(m[1], "pv"), m[2], m[3], m[4]+m[5]
+	return func(claim *v1.PersistentVolumeClaim, volume string) (string, error) {
+		switch {
+		case ofVolume:
+			return volume, nil
+		case field == "name":
+			return claim.Name, nil
+		case field == "namespace":
+			return claim.Namespace, nil
+		}
+		values := claim.Labels
+		if kind == "annotations" {
+			values = claim.Annotations
+		}
+		if values[key] == "" {
+			return "", fmt.Errorf("the claim has no %s %s, which the class's pathPattern asks for: add it", strings.TrimSuffix(kind, "s"), key)
+		}
+		return values[key], nil
+	}, nil
+}
+
+// expand makes the path of one claim's volume. No pattern makes no path.
+func (p pathPattern) expand(claim *v1.PersistentVolumeClaim, volume string) (string, error) {
+	if p == nil {
+		return "", nil
+	}
+	var made strings.Builder
+	for _, piece := range p {
+		text := piece.text
+		if piece.value != nil {
+			var err error
+			if text, err = piece.value(claim, volume); err != nil {
+				return "", err
+			}
+		}
+		made.WriteString(text)
+	}
+	if err := checkPath(made.String()); err != nil {
+		return "", fmt.Errorf("the class's pathPattern gives this claim the path %q: %w", made.String(), err)
+	}
+	return made.String(), nil
+}
+
+// sample is a path that the pattern might make.
+func (p pathPattern) sample() string {
+	var made strings.Builder
+	for _, piece := range p {
+		if piece.value != nil {
+			made.WriteString("x")
+		} else {
+			made.WriteString(piece.text)
+		}
+	}
+	return made.String()
+}
+
+// checkPath refuses what is no plain path below the root of the disk. What is
+// there already only the store knows.
+func checkPath(p string) error {
+	switch {
+	case p == "":
+		return errors.New("a path can't be empty")
+	case strings.HasPrefix(p, "/"):
+		return errors.New("a path is relative to the root of the disk: remove the / in front")
+	case path.Clean(p) != p || p == "." || p == ".." || strings.HasPrefix(p, "../"):
+		return errors.New("a path is made of plain names with one / between them")
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package provisioner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/podnas/podnas/volume"
+)
+
+const (
+	reconcilePeriod = 10 * time.Minute
+	// youngVolume is how long a volume may be without a PersistentVolume: its
+	// claim may still be worked on.
+	youngVolume = 5 * time.Minute
+)
+
+// Report is what a comparison of the disk with the cluster has found.
+type Report struct {
+	Time time.Time // zero: none was made yet
+	// StandsAside says why this podnas does not work on claims, empty if it does.
+	StandsAside string
+	// Findings are those that need the cluster; volume.Store.Check has the rest.
+	Findings []volume.Finding
+}
+
+// Reconciler holds the latest Report. The zero Reconciler is ready for use.
+type Reconciler struct {
+	mu     sync.Mutex
+	latest Report
+}
+
+// Report returns the latest one.
+func (r *Reconciler) Report() Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.latest
+}
+
+func (r *Reconciler) standAside(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.latest.StandsAside = why
+}
+
+// run compares until ctx ends.
+func (r *Reconciler) run(ctx context.Context, c *comparison) {
+	for {
+		findings, err := c.compare(ctx)
+		if err != nil {
+			c.log.Error("reconcile: can't compare the disk with the cluster", "err", err)
+		} else {
+			r.mu.Lock()
+			r.latest.Time, r.latest.Findings = time.Now(), findings
+			r.mu.Unlock()
+		}
+		if sleep(ctx, reconcilePeriod) != nil {
+			return
+		}
+	}
+}
+
+// comparison compares the volumes on the disk with the PersistentVolumes of the
+// cluster. What is missing on one side is told; nothing is ever removed, for
+// nobody knows which side is wrong.
+type comparison struct {
+	p       *Provisioner
+	volumes corelisters.PersistentVolumeLister
+	events  record.EventRecorder
+	pod     *pod
+	log     *slog.Logger
+}
+
+// compare does it once.
+func (c *comparison) compare(ctx context.Context) ([]volume.Finding, error) {
+	pvs, err := c.volumes.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	onDisk, err := c.p.Store.Check()
+	if err != nil {
+		return nil, err
+	}
+	var findings []volume.Finding
+	known := map[string]bool{}
+	for _, pv := range pvs {
+		if pv.Annotations[InstanceAnnotation] != c.p.Store.Identity() {
+			continue
+		}
+		known[pv.Name] = true
+		if f := c.checkVolume(ctx, pv); f != nil {
+			findings = append(findings, *f)
+		}
+	}
+	var orphans []string
+	for _, v := range c.p.Store.List() {
+		// One that no claim had was made by hand, and may be used by hand.
+		if v.Claim != nil && !known[v.Name] && time.Since(v.Created) > youngVolume {
+			orphans = append(orphans, v.Name)
+			findings = append(findings, orphan(v))
+		}
+	}
+	for _, f := range append(onDisk, findings...) {
+		c.log.Warn("reconcile: "+f.Problem, "volume", f.Volume, "path", f.Path, "fix", f.Fix)
+	}
+	if n := len(orphans); n > 0 {
+		names := strings.Join(orphans[:min(n, 5)], ", ")
+		if n > 5 {
+			names += ", ..."
+		}
+		c.pod.warn(ctx, "VolumeWithoutPersistentVolume",
+			fmt.Sprintf("%d volumes on the disk have no PersistentVolume: %s. They are kept; podnas doctor says what to do", n, names))
+	}
+	return findings, nil
+}
+
+// checkVolume compares one PersistentVolume with its volume.
+func (c *comparison) checkVolume(ctx context.Context, pv *v1.PersistentVolume) *volume.Finding {
+	v, err := c.p.Store.Get(pv.Name)
+	if err == nil {
+		if err := checkLeadsTo(pv, v); err != nil {
+			return &volume.Finding{
+				Volume: pv.Name, Path: v.Path, Problem: err.Error(),
+				Fix: "make the PersistentVolume again, podnas volume manifests prints it",
+			}
+		}
+		c.note(ctx, pv, v)
+		return checkSize(pv, v)
+	}
+	ending := pv.DeletionTimestamp != nil || pv.Status.Phase == v1.VolumeReleased &&
+		pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete
+	if ending {
+		return nil // the volume goes first
+	}
+	f := &volume.Finding{
+		Volume:  pv.Name,
+		Problem: fmt.Sprintf("PersistentVolume %s has no volume on the disk: it can't be mounted", pv.Name),
+		Fix:     "put the volume's directory and record back from a backup, or delete the PersistentVolume and its claim",
+	}
+	if kept, err := c.p.Store.Kept(); err == nil {
+		for _, k := range kept {
+			if k.Name == pv.Name {
+				f.Path = k.Path
+				f.Problem += fmt.Sprintf("; it was deleted and is %s", k.State)
+				f.Fix = "bring it back with podnas volume adopt " + k.Name + ", or delete the PersistentVolume and its claim"
+			}
+		}
+	}
+	message := f.Problem + ". To do: " + f.Fix
+	c.events.Event(pv, v1.EventTypeWarning, "VolumeMissing", message)
+	if pv.Spec.ClaimRef != nil {
+		c.events.Event(pv.Spec.ClaimRef, v1.EventTypeWarning, "VolumeMissing", message)
+	}
+	return f
+}
+
+// checkSize finds a PersistentVolume that promises more than its volume has: a
+// record was brought back from before an expansion, or somebody wrote the
+// PersistentVolume.
+func checkSize(pv *v1.PersistentVolume, v volume.Volume) *volume.Finding {
+	capacity := pv.Spec.Capacity[v1.ResourceStorage]
+	if capacity.Value() <= v.Size {
+		return nil
+	}
+	return &volume.Finding{
+		Volume: v.Name, Path: v.Path,
+		Problem: fmt.Sprintf("its PersistentVolume says %s, the disk limits it to %s", capacity.String(), volume.FormatSize(v.Size)),
+		Fix:     fmt.Sprintf("podnas volume resize %s %s --force", v.Name, capacity.String()),
+	}
+}
+
+// note has the record say what the PersistentVolume has come to say: which claim
+// it is bound to, for one that was made without a claim or came over from another
+// cluster, and what its administrator has changed.
+func (c *comparison) note(ctx context.Context, pv *v1.PersistentVolume, v volume.Volume) {
+	ref := pv.Spec.ClaimRef
+	var err error
+	if pv.Status.Phase == v1.VolumeBound && ref != nil && (v.Claim == nil || v.Claim.UID != string(ref.UID)) {
+		_, err = c.p.Store.Claim(ctx, v.Name, &volume.Claim{Namespace: ref.Namespace, Name: ref.Name, UID: string(ref.UID)})
+	}
+	err = errors.Join(err, c.noteManifest(ctx, pv, v))
+	if err != nil {
+		c.log.Warn("reconcile: can't note in the volume's record what its PersistentVolume says", "volume", v.Name, "err", err)
+	}
+}
+
+func (c *comparison) noteManifest(ctx context.Context, pv *v1.PersistentVolume, v volume.Volume) error {
+	m, err := ManifestOf(v)
+	if err != nil {
+		return err
+	}
+	spec := &pv.Spec
+	if m.ReclaimPolicy == spec.PersistentVolumeReclaimPolicy && m.StorageClassName == spec.StorageClassName && slices.Equal(m.AccessModes, spec.AccessModes) {
+		return nil
+	}
+	m.ReclaimPolicy, m.StorageClassName, m.AccessModes = spec.PersistentVolumeReclaimPolicy, spec.StorageClassName, spec.AccessModes
+	data, err := m.encode()
+	if err == nil {
+		_, err = c.p.Store.SetManifest(ctx, v.Name, data)
+	}
+	return err
+}
+
+// orphan is the finding about a volume that no PersistentVolume leads to.
+func orphan(v volume.Volume) volume.Finding {
+	return volume.Finding{
+		Volume: v.Name, Path: v.Path,
+		Problem: fmt.Sprintf("it has no PersistentVolume, though claim %s/%s had it", v.Claim.Namespace, v.Claim.Name),
+		Fix:     "make it reachable with podnas volume manifests " + v.Name + " | kubectl apply -f -, or end it with podnas volume delete --force " + v.Name,
+	}
+}

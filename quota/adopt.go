@@ -1,0 +1,197 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/volume/tree"
+)
+
+// workName is a directory in the root of a tree while AssignTree is at it, for
+// what it makes anew. One that is left from before is emptied and used again.
+const workName = ".podnas-adopting-41c97b"
+
+// AssignTree puts a directory that has something in it under a project, with all
+// that is below, and returns how many entries are under it now. It can be called
+// again after it was interrupted, or for a tree that is under the project
+// already. Set the limit after it: past a limit nothing is put under a project.
+//
+// Before Linux 6.17 the kernel has no call that gives a project to a symbolic
+// link, fifo, socket or device, and on ext4 it has none later either. One that
+// has none can't be renamed, even in its own directory (EXDEV). So these are made
+// anew, with the same owner, mode, times and extended attributes: a program that
+// listens on a socket must be started again then, and a link that had several
+// names is several links. A fifo, socket or device with several names is left as
+// it is, and not counted.
+//
+// AssignTree follows no link, enters no mount, and opens no fifo and no device.
+// It works beside the serving of others, with pauses.
+func (p *Projects) AssignTree(ctx context.Context, dir *os.File, id uint32) (files int, err error) {
+	a := adoption{id: id}
+	before, err := timesOf(dir)
+	if err != nil {
+		return 0, err
+	}
+	if err := p.Assign(dir, id); err != nil {
+		return 0, err
+	}
+	if err := a.begin(ctx, dir); err != nil {
+		return 0, fmt.Errorf("make a place to work: %w", err)
+	}
+	err = tree.Walk(ctx, dir, func(e *tree.Entry) error {
+		if e.Path() == workName && e.Type() == unix.S_IFDIR {
+			return fs.SkipDir
+		}
+		marked, err := a.mark(e)
+		if err != nil {
+			return fmt.Errorf("mark %q with project %d: %w", e.Path(), id, err)
+		}
+		if marked {
+			files++
+		}
+		return nil
+	})
+	// Also where the walk was cut short: nothing of podnas's may stay there.
+	err = errors.Join(err, a.end(dir), setTimes(dir, before))
+	return files, err
+}
+
+// adoption is one AssignTree.
+type adoption struct {
+	id   uint32
+	work *os.File
+}
+
+func (a *adoption) begin(ctx context.Context, root *os.File) error {
+	err := unix.Mkdirat(int(root.Fd()), workName, 0o700)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	fd, err := unix.Openat(int(root.Fd()), workName, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	a.work = os.NewFile(uintptr(fd), workName)
+	// One of before can be under another project.
+	_, err = tree.Empty(ctx, a.work)
+	return errors.Join(err, setProject(a.work, a.id, true))
+}
+
+func (a *adoption) end(root *os.File) error {
+	return errors.Join(a.work.Close(), unix.Unlinkat(int(root.Fd()), workName, unix.AT_REMOVEDIR))
+}
+
+// mark puts an entry under the project, and tells whether it is.
+func (a *adoption) mark(e *tree.Entry) (bool, error) {
+	if t := e.Type(); t == unix.S_IFDIR || t == unix.S_IFREG {
+		f, err := e.Open()
+		if err != nil {
+			return false, err
+		}
+		defer f.Close()
+		return true, setProject(f, a.id, t == unix.S_IFDIR)
+	}
+	err := setNodeProject(e.FD, a.id)
+	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EPERM) {
+		return err == nil, err
+	}
+	return a.renew(e)
+}
+
+// renew makes an entry anew if it is not under the project: what is made in a
+// directory that is, is too.
+func (a *adoption) renew(e *tree.Entry) (bool, error) {
+	const name = "new"
+	dir, work := int(e.Dir.Fd()), int(a.work.Fd())
+	// The project of such an entry can't be asked for, but a name in a
+	// directory of another project it can't get.
+	err := unix.Linkat(dir, e.Name, work, name, 0)
+	switch {
+	case err == nil:
+		return true, unix.Unlinkat(work, name, 0)
+	case errors.Is(err, unix.ENOENT): // removed meanwhile
+		return false, nil
+	case !errors.Is(err, unix.EXDEV) && !errors.Is(err, unix.EMLINK):
+		return false, err
+	}
+	if e.Stat.Nlink > 1 && e.Type() != unix.S_IFLNK {
+		return false, nil
+	}
+	before, err := timesOf(e.Dir)
+	if err != nil {
+		return false, err
+	}
+	if err := e.CopyNode(a.work, name); err != nil {
+		return false, errors.Join(err, ignoreMissing(unix.Unlinkat(work, name, 0)))
+	}
+	var now unix.Stat_t
+	err = unix.Fstatat(dir, e.Name, &now, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) || err == nil && now.Ino != e.Stat.Ino {
+		// Somebody has removed it or put another thing in its place.
+		return false, unix.Unlinkat(work, name, 0)
+	}
+	if err == nil {
+		err = unix.Renameat(work, name, dir, e.Name)
+	}
+	if err != nil {
+		return false, errors.Join(err, unix.Unlinkat(work, name, 0))
+	}
+	return true, setTimes(e.Dir, before)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
+
+// nodeAttributes is struct file_attr of linux/fs.h (Linux 6.17).
+type nodeAttributes struct {
+	xflags                                uint64
+	extSize, extents, project, cowExtSize uint32
+}
+
+// setNodeProject sets the project of what can't be opened, by file_getattr(2)
+// and file_setattr(2). fd may be O_PATH.
+func setNodeProject(fd int, id uint32) error {
+	path, err := unix.BytePtrFromString(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return err
+	}
+	var a nodeAttributes
+	call := func(number uintptr) error {
+		at := unix.AT_FDCWD // a variable: the constant is negative
+		_, _, errno := unix.Syscall6(number, uintptr(at), uintptr(unsafe.Pointer(path)),
+			uintptr(unsafe.Pointer(&a)), unsafe.Sizeof(a), 0, 0)
+		return errnoError(errno)
+	}
+	if err := call(unix.SYS_FILE_GETATTR); err != nil || a.project == id {
+		return err
+	}
+	a.project = id
+	return call(unix.SYS_FILE_SETATTR)
+}
+
+// timesOf returns the access and modification time of a directory, for setTimes:
+// adopting is not a change of what is in it.
+func timesOf(dir *os.File) ([]unix.Timespec, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("stat %s: %w", dir.Name(), err)
+	}
+	return []unix.Timespec{st.Atim, st.Mtim}, nil
+}
+
+func setTimes(dir *os.File, times []unix.Timespec) error {
+	if err := unix.UtimesNanoAt(int(dir.Fd()), ".", times, 0); err != nil {
+		return fmt.Errorf("set the times of %s: %w", dir.Name(), err)
+	}
+	return nil
+}

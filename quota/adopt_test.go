@@ -1,0 +1,190 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestAssignTree(t *testing.T) { onDisks(t, testAssignTree) }
+
+func testAssignTree(t *testing.T, disk string) {
+	p, err := Open(disk)
+	must(t, err)
+	defer p.Close()
+	const id, other = 4_000_000_100, 4_000_000_200
+
+	root, err := os.MkdirTemp(disk, "adopt")
+	must(t, err)
+	defer os.RemoveAll(root)
+	nodes := makeTree(t, root)
+	before := lookAt(t, root)
+	dir, err := os.Open(root)
+	must(t, err)
+	defer dir.Close()
+
+	// Interrupted at its first pause, and with what that can leave behind.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.AssignTree(ctx, dir, id); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that is done: %v", err)
+	}
+	must(t, os.MkdirAll(filepath.Join(root, workName, "left"), 0o755))
+	before["."] = lookAt(t, root)["."]
+
+	// All but the fifo with two names.
+	want := len(before) - 1 - 2
+	for _, to := range []struct {
+		what string
+		id   uint32
+	}{{"first", id}, {"again", id}, {"to another project", other}} {
+		t.Run(to.what, func(t *testing.T) {
+			inodes := inodesOf(t, root)
+			files, err := p.AssignTree(t.Context(), dir, to.id)
+			if err != nil || files != want {
+				t.Errorf("%d files, %v, want %d", files, err, want)
+			}
+			checkProject(t, root, to.id)
+			after := lookAt(t, root)
+			for name, was := range before {
+				if after[name] != was {
+					t.Errorf("%q:\n was %s\n is  %s", name, was, after[name])
+				}
+			}
+			if len(after) != len(before) {
+				t.Errorf("%d entries, want %d", len(after), len(before))
+			}
+			if to.what == "again" {
+				for name, ino := range inodesOf(t, root) {
+					if inodes[name] != ino {
+						t.Errorf("%q was made anew", name)
+					}
+				}
+			}
+			// What a program does with what is its own: EXDEV is the kernel's
+			// word for another project.
+			for _, name := range nodes {
+				from, to := filepath.Join(root, name), filepath.Join(root, name+" moved")
+				must(t, os.Rename(from, to), os.Rename(to, from), os.Link(from, to), os.Remove(to))
+			}
+			for _, name := range nodes {
+				before[filepath.Dir(name)] = lookAt(t, root)[filepath.Dir(name)]
+			}
+		})
+	}
+
+	// The root is counted too, the file with two names once, and the fifo not.
+	u, err := p.Usage(other)
+	if err != nil || u.Inodes != uint64(want)+1-1 {
+		t.Errorf("usage %+v, %v, want %d inodes", u, err, want)
+	}
+	eventually(t, func() (bool, error) { return p.Free(id) }, "the first project is still in use")
+
+	must(t, p.SetLimit(id, 1<<30))
+	all, err := p.Usages()
+	must(t, err)
+	if all[id] != (Usage{Limit: 1 << 30}) || all[other] != u {
+		t.Errorf("all usages: %+v and %+v, want %+v", all[id], all[other], u)
+	}
+	if _, ok := all[0]; ok {
+		t.Error("project 0 is told as one")
+	}
+	must(t, p.SetLimit(id, 0))
+
+	must(t, dir.Close(), os.RemoveAll(root))
+	eventually(t, func() (bool, error) { return p.Free(other) }, "the project is still in use")
+}
+
+// makeTree makes a tree of all sorts of things, and returns those that can't be
+// opened for their project.
+func makeTree(t *testing.T, root string) (nodes []string) {
+	t.Helper()
+	for i := range 3 {
+		dir := fmt.Sprintf("dir%d/below", i)
+		at := func(name string) string { return filepath.Join(root, dir, name) }
+		must(t, os.MkdirAll(filepath.Join(root, dir), 0o755),
+			os.WriteFile(at("file"), []byte("content"), 0o644),
+			os.Chown(at("file"), 1000, 2000),
+			os.WriteFile(at("closed"), nil, 0),
+			os.Symlink(strings.Repeat("../../secret", 20), at("link")),
+			os.Lchown(at("link"), 1000, 1000),
+			unix.Mkfifo(at("fifo"), 0o640),
+			unix.Setxattr(at("fifo"), "trusted.podnas", []byte("x"), 0),
+			unix.Mknod(at("socket"), unix.S_IFSOCK|0o600, 0),
+			// There is no driver for it: to open it is an error.
+			unix.Mknod(at("device"), unix.S_IFBLK|0o660, int(unix.Mkdev(250, 7))),
+			os.Chown(at("device"), 0, 6))
+		for _, name := range []string{"link", "fifo", "socket", "device"} {
+			then := []unix.Timespec{{Sec: 1e9, Nsec: 1}, {Sec: 1.1e9, Nsec: 2}}
+			must(t, unix.UtimesNanoAt(unix.AT_FDCWD, at(name), then, unix.AT_SYMLINK_NOFOLLOW))
+			nodes = append(nodes, filepath.Join(dir, name))
+		}
+	}
+	must(t, os.Link(filepath.Join(root, "dir0/below/file"), filepath.Join(root, "file")),
+		unix.Mkfifo(filepath.Join(root, "dir0/fifo of two"), 0o600),
+		os.Link(filepath.Join(root, "dir0/fifo of two"), filepath.Join(root, "dir1/fifo of two")),
+		os.Symlink("/nowhere", filepath.Join(root, "dir0/link of two")),
+		os.Link(filepath.Join(root, "dir0/link of two"), filepath.Join(root, "dir1/link of two")))
+	return append(nodes, "dir0/link of two", "dir1/link of two")
+}
+
+// lookAt describes all that AssignTree must leave as it is.
+func lookAt(t *testing.T, root string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	must(t, filepath.Walk(root, func(path string, info os.FileInfo, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		must(t, unix.Lstat(path, &st))
+		name, err := filepath.Rel(root, path)
+		must(t, err)
+		target, _ := os.Readlink(path)
+		attr := make([]byte, 100)
+		n, _ := unix.Lgetxattr(path, "trusted.podnas", attr)
+		found[name] = fmt.Sprintf("%v %d:%d %x %v to %q, attribute %q", info.Mode(), st.Uid, st.Gid, st.Rdev, info.ModTime(), target, attr[:max(n, 0)])
+		return nil
+	}))
+	delete(found, workName)
+	delete(found, workName+"/left")
+	return found
+}
+
+func inodesOf(t *testing.T, root string) map[string]uint64 {
+	t.Helper()
+	found := map[string]uint64{}
+	must(t, filepath.Walk(root, func(path string, _ os.FileInfo, err error) error {
+		var st unix.Stat_t
+		must(t, err, unix.Lstat(path, &st))
+		found[path] = st.Ino
+		return nil
+	}))
+	return found
+}
+
+// checkProject asks the kernel about everything that it can be asked about.
+func checkProject(t *testing.T, root string, id uint32) {
+	t.Helper()
+	must(t, filepath.Walk(root, func(path string, info os.FileInfo, err error) error {
+		must(t, err)
+		if !info.IsDir() && !info.Mode().IsRegular() {
+			return nil
+		}
+		f, err := os.Open(path)
+		must(t, err)
+		defer f.Close()
+		var a fileAttributes
+		must(t, ioctl(f, fsIocGetXattr, &a))
+		if inherits := a.xflags&xflagProjInherit != 0; a.project != id || inherits != info.IsDir() {
+			t.Errorf("%s: project %d, inherits %v, want project %d", path, a.project, inherits, id)
+		}
+		return nil
+	}))
+}

@@ -1,0 +1,340 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// countedAt exports a directory whose use is counted.
+func countedAt(t *testing.T, dir string, limit int64) (*Opener, *Volume, []byte) {
+	t.Helper()
+	needNative(t)
+	table := &Table{}
+	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, NewAccount(limit), slog.New(slog.DiscardHandler)))
+	o := NewOpener(table, NewKey(make([]byte, 32)))
+	t.Cleanup(o.Close)
+	v, _ := table.ByID(1)
+	root, err := o.Root(v)
+	mustDo(t, err)
+	return o, v, root
+}
+
+// counted waits for the scan.
+func counted(t *testing.T, v *Volume) Usage {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !v.Account().Usage().Complete; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the scan does not end")
+		}
+	}
+	return v.Account().Usage()
+}
+
+// du walks a directory as du(1) does.
+func du(t *testing.T, dir string) (bytes, inodes int64) {
+	t.Helper()
+	seen := map[uint64]bool{}
+	mustDo(t, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		if !seen[st.Ino] {
+			seen[st.Ino] = true
+			bytes += st.Blocks * 512
+			inodes++
+		}
+		return nil
+	}))
+	return bytes, inodes
+}
+
+func write(t *testing.T, o *Opener, handle []byte, offset int64, n int) (int, error) {
+	t.Helper()
+	f, err := o.OpenData(netip.Addr{}, handle, true)
+	mustDo(t, err)
+	defer f.Close()
+	_, err = f.Stat()
+	mustDo(t, err)
+	wrote, err := f.WriteAt(make([]byte, n), offset)
+	_, statErr := f.Stat()
+	mustDo(t, statErr)
+	return wrote, err
+}
+
+func create(t *testing.T, o *Opener, root []byte, name string) []byte {
+	t.Helper()
+	dir, err := o.OpenDir(netip.Addr{}, root)
+	mustDo(t, err)
+	defer dir.Close()
+	f, err := dir.Create(name, 0o644)
+	mustDo(t, err)
+	defer f.Close()
+	return f.Handle()
+}
+
+func TestLimit(t *testing.T) {
+	const limit = 1 << 20
+	o, v, root := countedAt(t, t.TempDir(), limit)
+	counted(t, v)
+	file := create(t, o, root, "file")
+	n, err := write(t, o, file, 0, 2*limit)
+	if !errors.Is(err, unix.EDQUOT) || n == 0 || n > limit {
+		t.Fatalf("%d bytes of %d were written below a limit of %d: %v", n, 2*limit, limit, err)
+	}
+	if u := v.Account().Usage(); u.Bytes > limit || u.Bytes < limit-3*blockSize {
+		t.Errorf("%d bytes are used of %d", u.Bytes, limit)
+	}
+	if _, err := write(t, o, file, int64(n), 1); !errors.Is(err, unix.EDQUOT) {
+		t.Errorf("one byte more: %v", err)
+	}
+	if wrote, err := write(t, o, file, 0, n); wrote != n || err != nil {
+		t.Errorf("what is there can't be written again: %d, %v", wrote, err)
+	}
+	st, err := v.Statfs()
+	mustDo(t, err)
+	if st.Size != limit || st.Available > 3*blockSize {
+		t.Errorf("Statfs: %+v", st)
+	}
+	dir, err := o.OpenDir(netip.Addr{}, root)
+	mustDo(t, err)
+	defer dir.Close()
+	for what, make := range map[string]func() (*File, error){
+		"Create":  func() (*File, error) { return dir.Create("new", 0o644) },
+		"Mkdir":   func() (*File, error) { return dir.Mkdir("new", 0o755) },
+		"Mknod":   func() (*File, error) { return dir.Mknod("new", TypeFIFO, 0o644, 0, 0) },
+		"Symlink": func() (*File, error) { return dir.Symlink("to", "new") },
+	} {
+		if _, err := make(); !errors.Is(err, unix.EDQUOT) {
+			t.Errorf("%s past the limit: %v", what, err)
+		}
+	}
+
+	if _, err := dir.Create("file", 0o644); !errors.Is(err, unix.EEXIST) {
+		t.Errorf("Create of what is there: %v", err) // as CREATE UNCHECKED wants to hear
+	}
+
+	// A hole takes nothing, and what is taken away can be written again.
+	f, err := o.OpenData(netip.Addr{}, file, true)
+	mustDo(t, err)
+	mustDo(t, f.Truncate(1<<30))
+	mustDo(t, f.Truncate(0))
+	f.Close()
+	if wrote, err := write(t, o, file, 1<<40, 4096); wrote != 4096 || err != nil {
+		t.Errorf("after truncation: %d, %v", wrote, err)
+	}
+	// A raised limit holds at once.
+	v.Account().SetLimit(4 * limit)
+	if wrote, err := write(t, o, file, 0, 2*limit); wrote != 2*limit || err != nil {
+		t.Errorf("after a raise: %d, %v", wrote, err)
+	}
+	mustDo(t, dir.Remove("file"))
+	if u := v.Account().Usage(); u.Bytes > 2*blockSize || u.Inodes != 1 {
+		t.Errorf("after removal: %+v", u)
+	}
+}
+
+func TestTwoVolumesHaveTheirOwnLimits(t *testing.T) {
+	a, av, aRoot := countedAt(t, t.TempDir(), 1<<20)
+	b, bv, bRoot := countedAt(t, t.TempDir(), 1<<20)
+	counted(t, av)
+	before := counted(t, bv).Bytes
+	if _, err := write(t, a, create(t, a, aRoot, "file"), 0, 2<<20); !errors.Is(err, unix.EDQUOT) {
+		t.Errorf("past the limit: %v", err)
+	}
+	if u := bv.Account().Usage(); u.Bytes != before {
+		t.Errorf("the other volume uses %d bytes more", u.Bytes-before)
+	}
+	if _, err := write(t, b, create(t, b, bRoot, "file"), 0, 512<<10); err != nil {
+		t.Error(err)
+	}
+}
+
+// What the disk changes by itself after a write is found by one more look, and
+// then nothing is remembered.
+func TestLookAgain(t *testing.T) {
+	dir := t.TempDir()
+	o, v, root := countedAt(t, dir, 1<<30)
+	counted(t, v)
+	file := create(t, o, root, "file")
+	if _, err := write(t, o, file, 0, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	o.files.close() // the last use
+	mustDo(t, os.Truncate(filepath.Join(dir, "file"), 4096))
+	now := time.Now()
+	v.settleDue(now)
+	if u := v.Account().Usage(); u.Bytes < 1<<20 {
+		t.Errorf("looked at too early: %d bytes", u.Bytes)
+	}
+	v.settleDue(now.Add(lookAgain + time.Second))
+	if u, _ := du(t, dir); v.Account().Usage().Bytes != u {
+		t.Errorf("%d bytes are counted, du finds %d", v.Account().Usage().Bytes, u)
+	}
+	if n := len(v.account.charges); n != 0 {
+		t.Errorf("%d charges are kept", n)
+	}
+}
+
+// TestCountKeepsUp: the count is what du finds, after many clients have done all
+// that changes it, from before the scan's end on.
+func TestCountKeepsUp(t *testing.T) {
+	dir := t.TempDir()
+	for i := range 200 {
+		sub := filepath.Join(dir, fmt.Sprint("old", i%10), fmt.Sprint(i))
+		mustDo(t, os.MkdirAll(sub, 0o755))
+		mustDo(t, os.WriteFile(filepath.Join(sub, "file"), make([]byte, i*100), 0o644))
+		mustDo(t, os.Link(filepath.Join(sub, "file"), filepath.Join(sub, "link")))
+		mustDo(t, os.Symlink("file", filepath.Join(sub, "symlink")))
+	}
+	o, v, root := countedAt(t, dir, 1<<40)
+	var wg sync.WaitGroup
+	for client := range 8 {
+		wg.Go(func() { churn(t, o, root, rand.New(rand.NewPCG(1, uint64(client))), fmt.Sprint("c", client)) })
+	}
+	wg.Wait()
+	u := counted(t, v)
+	o.files.close() // the last use of every file
+	bytes, inodes := du(t, dir)
+	if diff := u.Bytes - bytes; diff > 1<<20 || diff < -1<<20 {
+		t.Errorf("%d bytes are counted, du finds %d", u.Bytes, bytes)
+	}
+	if u.Inodes != inodes {
+		t.Errorf("%d inodes are counted, there are %d", u.Inodes, inodes)
+	}
+	if r := v.account.reserved.Load(); r != 0 {
+		t.Errorf("%d bytes stay reserved", r)
+	}
+	// What is charged twice, or never, shows when all is gone.
+	top, err := o.OpenDir(netip.Addr{}, root)
+	mustDo(t, err)
+	removeAll(t, o, top)
+	top.Close()
+	if u := v.Account().Usage(); u.Inodes != 1 || u.Bytes > 16*blockSize || u.Bytes < 0 {
+		t.Errorf("of an empty volume: %+v", u)
+	}
+}
+
+// churn makes, writes, links, renames and removes files in a directory of its
+// own and, with all others, in the first old ones.
+func churn(t *testing.T, o *Opener, root []byte, random *rand.Rand, own string) {
+	top, err := o.OpenDir(netip.Addr{}, root)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer top.Close()
+	made, err := top.Mkdir(own, 0o755)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	handle := made.Handle()
+	made.Close()
+	old, err := top.Lookup([]byte("old1"))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	shared := old.Handle()
+	old.Close()
+	for range 400 {
+		where := handle
+		if random.IntN(3) == 0 {
+			where = shared
+		}
+		d, err := o.OpenDir(netip.Addr{}, where)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		name, other := fmt.Sprint("n", random.IntN(12)), fmt.Sprint("n", random.IntN(12))
+		var child *File
+		// Of two clients only one succeeds with a name; either is right.
+		switch random.IntN(8) {
+		case 0, 1, 2:
+			if child, err = d.Create(name, 0o644); errors.Is(err, unix.EEXIST) {
+				child, err = d.Lookup([]byte(name))
+			}
+			if err == nil && child.Attr.IsRegular() {
+				if f, err := o.OpenData(netip.Addr{}, child.Handle(), true); err == nil {
+					_, _ = f.Stat()
+					_, _ = f.WriteAt(make([]byte, random.IntN(200_000)), int64(random.IntN(1<<20)))
+					_, _ = f.Stat()
+					if random.IntN(4) == 0 {
+						_ = f.Truncate(int64(random.IntN(100_000)))
+					}
+					f.Close()
+				}
+			}
+		case 3:
+			child, _ = d.Mkdir(name, 0o755)
+		case 4:
+			_ = d.Remove(name)
+		case 5:
+			_ = d.Rmdir(name)
+		case 6:
+			_ = d.Rename(name, d, other)
+		case 7:
+			if child, err = d.Lookup([]byte(name)); err == nil {
+				_ = child.Link(d, other)
+			}
+		}
+		if child != nil {
+			child.Close()
+		}
+		_, _ = d.Stat() // as every procedure does for its reply
+		d.Close()
+	}
+}
+
+func removeAll(t *testing.T, o *Opener, dir *File) {
+	t.Helper()
+	for again := true; again; {
+		again = false
+		list, err := dir.List(0, 1<<16)
+		mustDo(t, err)
+		for {
+			e, ok, err := list.Next()
+			mustDo(t, err)
+			if !ok {
+				break
+			}
+			name := string(e.Name)
+			if name == "." || name == ".." {
+				continue
+			}
+			again = true
+			if err := dir.Remove(name); errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
+				child, err := dir.Lookup([]byte(name))
+				mustDo(t, err)
+				below, err := o.OpenDir(netip.Addr{}, child.Handle())
+				mustDo(t, err)
+				child.Close()
+				removeAll(t, o, below)
+				below.Close()
+				mustDo(t, dir.Rmdir(name))
+			} else {
+				mustDo(t, err)
+			}
+			_, _ = dir.Stat()
+		}
+		list.Close()
+	}
+}

@@ -1,0 +1,175 @@
+package export
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// changeNames does what changes the names of the directory, and of another if
+// that is not nil, and settles their charges where the server counts.
+func (d *Dir) changeNames(other *Dir, do func() error) error {
+	if d.volume.account == nil {
+		return do()
+	}
+	c, err := d.hold()
+	if err != nil {
+		return err
+	}
+	defer d.settle(c)
+	var o *charge
+	if other != nil {
+		if o, err = other.hold(); err != nil {
+			return err
+		}
+		defer other.settle(o)
+	}
+	defer lockNames(c, o)()
+	return do()
+}
+
+// hold takes the directory's charge.
+func (d *Dir) hold() (*charge, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(d.Fd()), &st); err != nil {
+		return nil, err
+	}
+	c := d.volume.account.enter(inodeOf(&st))
+	err := c.stat(int(d.Fd()), &st) // from what it is charged
+	return c, err
+}
+
+// settle gives it back.
+func (d *Dir) settle(c *charge) {
+	var st unix.Stat_t
+	_ = c.stat(int(d.Fd()), &st) // what can't be looked at stays as it was
+	c.leave(FileID{})
+}
+
+// makeName does what makes a name, and charges for what has it then.
+func (d *Dir) makeName(name string, do func() error) error {
+	a := d.volume.account
+	if err := a.room(); err != nil {
+		if _, taken := d.Lstat(name); taken != nil {
+			return err
+		}
+	}
+	return d.changeNames(nil, func() error {
+		if err := do(); err != nil || a == nil {
+			return err
+		}
+		fd, err := unix.Openat(int(d.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd) // O_PATH
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return err
+		}
+		a.enterNew(inodeOf(&st), fd).leave(FileID{})
+		return nil
+	})
+}
+
+// takeName does what takes a name away, and charges no more for what had it if
+// that was its last. from and fromName are what gets the name, if it is given to
+// something else.
+func (d *Dir) takeName(name string, from *Dir, fromName string, do func() error) error {
+	return d.changeNames(from, func() error {
+		a := d.volume.account
+		if a == nil {
+			return do()
+		}
+		fd, err := unix.Openat(int(d.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return do() // nothing has the name
+		}
+		defer unix.Close(fd) // O_PATH
+		t := a.take(fd)
+		if from != nil {
+			t.renamed(int(from.Fd()), fromName)
+		}
+		err = do()
+		t.done(err)
+		return err
+	})
+}
+
+// DirFile is a regular file that a Dir has opened. The Dir stays open longer.
+type DirFile struct {
+	*os.File
+	dir    *Dir
+	charge *charge // where the server counts
+}
+
+// charged takes the charge of a file. isNew: this call has made it.
+func (d *Dir) charged(f *os.File, isNew bool) (*DirFile, error) {
+	file := &DirFile{File: f, dir: d}
+	a := d.volume.account
+	if a == nil {
+		return file, nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if isNew {
+		file.charge = a.enterNew(inodeOf(&st), int(f.Fd()))
+	} else {
+		file.charge = a.enter(inodeOf(&st))
+	}
+	err := file.settle()
+	return file, err
+}
+
+func (f *DirFile) settle() error {
+	if f.charge == nil {
+		return nil
+	}
+	var st unix.Stat_t
+	return f.charge.stat(int(f.Fd()), &st)
+}
+
+// Write writes at the position that Seek has set.
+func (f *DirFile) Write(p []byte) (int, error) {
+	if f.charge == nil {
+		return f.File.Write(p)
+	}
+	offset, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return 0, err
+	}
+	fits, reserved, over := f.charge.reserve(int(f.Fd()), offset, len(p))
+	n, err := f.WriteAt(p[:fits], offset)
+	f.charge.wrote(reserved)
+	if err == nil {
+		err = over
+	}
+	_, seekErr := f.Seek(offset+int64(n), io.SeekStart) // reserve has moved it
+	return n, errors.Join(err, seekErr, f.settle())
+}
+
+// Truncate sets the size.
+func (f *DirFile) Truncate(size int64) error {
+	return errors.Join(f.File.Truncate(size), f.settle())
+}
+
+// Close closes the file, which makes some file systems give back what they have
+// allocated ahead.
+func (f *DirFile) Close() error {
+	err := f.File.Close()
+	if c := f.charge; c != nil {
+		f.charge = nil
+		var st unix.Stat_t
+		if found := unix.Fstatat(int(f.dir.Fd()), f.Name(), &st, unix.AT_SYMLINK_NOFOLLOW); found == nil && inodeOf(&st) == c.inode {
+			c.mu.Lock()
+			c.settle(charged(&st), false)
+			c.mu.Unlock()
+		}
+		c.leave(FileID{})
+	}
+	return err
+}

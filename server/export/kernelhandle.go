@@ -1,0 +1,79 @@
+package export
+
+import (
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// kernelHandle is struct file_handle of open_by_handle_at(2), with room for what
+// fits a FileID behind the type. x/sys allocates one for every call.
+type kernelHandle struct {
+	size  uint32
+	kind  int32
+	bytes [FileIDMax - 1]byte
+}
+
+// fileID is the type of handle and its bytes, which hold the inode's number and
+// generation. False if it does not fit.
+func (h *kernelHandle) fileID() (FileID, bool) {
+	if h.kind < 0 || h.kind >= fileIDByInode || int(h.size) > len(h.bytes) {
+		return FileID{}, false
+	}
+	id := FileID{n: uint8(1 + h.size)}
+	id.bytes[0] = byte(h.kind)
+	copy(id.bytes[1:], h.bytes[:h.size])
+	return id, true
+}
+
+// identifyByHandle names the file that is called name in dir, or dir itself if
+// name is empty, by the kernel's handle.
+func identifyByHandle(dir int, name string) (FileID, error) {
+	var empty byte
+	path, flags := &empty, unix.AT_EMPTY_PATH
+	if name != "" {
+		var err error
+		if path, err = unix.BytePtrFromString(name); err != nil {
+			return FileID{}, err
+		}
+		flags = 0
+	}
+	h := kernelHandle{}
+	h.size = uint32(len(h.bytes))
+	var mount int32
+	_, _, errno := unix.Syscall6(unix.SYS_NAME_TO_HANDLE_AT, uintptr(dir), uintptr(unsafe.Pointer(path)),
+		uintptr(unsafe.Pointer(&h)), uintptr(unsafe.Pointer(&mount)), uintptr(flags), 0)
+	switch errno {
+	case 0:
+	case unix.EOPNOTSUPP, unix.EPERM, unix.EOVERFLOW: // the last: too large for a handle of ours
+		return FileID{}, fmt.Errorf("%w (name_to_handle_at: %w)", ErrNoFileID, errno)
+	default:
+		return FileID{}, &os.PathError{Op: "name_to_handle_at", Path: name, Err: errno}
+	}
+	id, ok := h.fileID()
+	if !ok {
+		return FileID{}, fmt.Errorf("%w: handle of type %d and %d bytes", ErrNoFileID, h.kind, h.size)
+	}
+	return id, nil
+}
+
+// openByHandle opens a file of a volume. ESTALE if it is gone.
+func (v *Volume) openByHandle(file *FileID, flags int) (int, error) {
+	if file.n < 2 || file.bytes[0] == fileIDByInode {
+		return -1, unix.ESTALE // made by an engine that finds files otherwise
+	}
+	h := kernelHandle{size: uint32(file.n) - 1, kind: int32(file.bytes[0])}
+	copy(h.bytes[:], file.bytes[1:file.n])
+	for {
+		fd, _, errno := unix.Syscall(unix.SYS_OPEN_BY_HANDLE_AT, v.root.Fd(), uintptr(unsafe.Pointer(&h)), uintptr(flags|unix.O_CLOEXEC))
+		switch errno {
+		case 0:
+			return int(fd), nil
+		case unix.EINTR:
+		default:
+			return -1, errno
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package nfsbench
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+)
+
+// The forms that a report is written in.
+const (
+	FormatTable = "table"
+	FormatJSON  = "json"
+	FormatCSV   = "csv"
+)
+
+// Write writes the report in one of the forms.
+func (r *Report) Write(out io.Writer, format string) error {
+	switch format {
+	case FormatTable:
+		return r.writeTable(out)
+	case FormatJSON:
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	case FormatCSV:
+		return r.writeCSV(out)
+	default:
+		return fmt.Errorf("there is no output %q: use table, json or csv", format)
+	}
+}
+
+// writeTable writes one row for each load, or two where there are two servers:
+// the second server's is below the first's.
+func (r *Report) writeTable(out io.Writer) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	compared := len(r.Targets) == 2
+	// Names stand to the left: they are filled up to the longest.
+	load, unit := len("load"), len("unit")
+	for _, l := range r.Loads {
+		load, unit = max(load, len(l.Load)), max(unit, len(l.Unit))
+	}
+	head := fmt.Sprintf("%-*s\t%-*s\t", load, "load", unit, "unit")
+	if compared {
+		head += "server\t"
+	}
+	head += "ops/s\tMB/s\tp50\tp99\tp999\terrors\t"
+	if compared {
+		head += "A/B\tmin..max\t"
+	}
+	for i, target := range r.Targets {
+		if compared {
+			fmt.Fprintf(out, "%c: ", 'A'+i)
+		}
+		fmt.Fprintln(out, target)
+	}
+	fmt.Fprintf(out, "%d connections, %d calls in flight on each, %g s per load", r.Connections, r.Depth, r.Seconds)
+	if r.Rounds > 1 {
+		fmt.Fprintf(out, " in %d rounds", r.Rounds)
+	}
+	fmt.Fprint(out, "\n\n")
+	fmt.Fprintln(t, head)
+	for _, l := range r.Loads {
+		for i := range l.Results {
+			result := &l.Results[i]
+			if i == 0 {
+				fmt.Fprintf(t, "%-*s\t%-*s\t", load, l.Load, unit, l.Unit)
+			} else {
+				fmt.Fprint(t, "\t\t")
+			}
+			if compared {
+				fmt.Fprintf(t, "%c\t", 'A'+i)
+			}
+			fmt.Fprintf(t, "%.0f\t%s\t%s\t%s\t%s\t%d\t", result.OpsPerSecond, megabytes(result.MBPerSecond),
+				short(result.P50), short(result.P99), short(result.P999), result.Errors)
+			if ratio := l.Ratio; ratio != nil && i == 0 {
+				fmt.Fprintf(t, "%.2f\t%.2f..%.2f\t", ratio.Median, ratio.Min, ratio.Max)
+			} else if compared {
+				fmt.Fprint(t, "\t\t")
+			}
+			fmt.Fprintln(t)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if r.GeometricMean > 0 {
+		fmt.Fprintf(out, "\nA/B over all loads, geometric mean: %.2f\n", r.GeometricMean)
+	}
+	for _, load := range r.Loads {
+		for i, result := range load.Results {
+			if result.Errors > 0 {
+				fmt.Fprintf(out, "\n%s: %d errors from %s, the first: %s", load.Load, result.Errors, r.Targets[i], result.Error)
+			}
+		}
+	}
+	if r.Errors() > 0 {
+		fmt.Fprintln(out)
+	}
+	return nil
+}
+
+// writeCSV writes a row for each load and server.
+func (r *Report) writeCSV(out io.Writer) error {
+	w := csv.NewWriter(out)
+	rows := [][]string{{
+		"load", "unit", "target", "ops", "seconds", "ops_per_s", "mb_per_s", "p50_us", "p99_us", "p999_us", "max_us",
+		"errors", "error", "ratio_median", "ratio_min", "ratio_max",
+	}}
+	for _, load := range r.Loads {
+		for i, result := range load.Results {
+			row := []string{load.Load, load.Unit, r.Targets[i], strconv.FormatInt(result.Ops, 10)}
+			for _, f := range []float64{
+				result.Seconds, result.OpsPerSecond, result.MBPerSecond, result.P50, result.P99, result.P999, result.Max,
+			} {
+				row = append(row, decimal(f))
+			}
+			row = append(row, strconv.FormatInt(result.Errors, 10), result.Error)
+			if ratio := load.Ratio; ratio != nil && i == 0 {
+				row = append(row, decimal(ratio.Median), decimal(ratio.Min), decimal(ratio.Max))
+			} else {
+				row = append(row, "", "", "")
+			}
+			rows = append(rows, row)
+		}
+	}
+	if err := w.WriteAll(rows); err != nil {
+		return fmt.Errorf("write CSV: %w", err)
+	}
+	return nil
+}
+
+func decimal(f float64) string { return strconv.FormatFloat(f, 'f', 3, 64) }
+
+// megabytes leaves out what loads that carry no data don't have.
+func megabytes(mb float64) string {
+	if mb == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", mb)
+}
+
+// short is a time, given in microseconds, in three digits or so.
+func short(us float64) string {
+	if us == 0 {
+		return "-" // nothing was done
+	}
+	switch d := time.Duration(us * 1e3); {
+	case d < 100*time.Microsecond:
+		return fmt.Sprintf("%.1fus", us)
+	case d < time.Millisecond:
+		return fmt.Sprintf("%.0fus", us)
+	case d < 100*time.Millisecond:
+		return fmt.Sprintf("%.1fms", us/1e3)
+	case d < time.Second:
+		return fmt.Sprintf("%.0fms", us/1e3)
+	default:
+		return fmt.Sprintf("%.2fs", us/1e6)
+	}
+}

@@ -1,0 +1,145 @@
+package nfsbench
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Report is what a run found.
+type Report struct {
+	Targets     []string     `json:"targets"`
+	Connections int          `json:"connections"`
+	Depth       int          `json:"depth"`
+	Seconds     float64      `json:"secondsPerLoad"`
+	Rounds      int          `json:"rounds"`
+	Loads       []LoadReport `json:"loads"`
+	// GeometricMean is of the medians of all ratios, 0 where there are none.
+	GeometricMean float64 `json:"geometricMean,omitempty"`
+}
+
+// LoadReport is what one load found, on each server.
+type LoadReport struct {
+	Load    string   `json:"load"`
+	Unit    string   `json:"unit"`
+	Results []Result `json:"results"` // by the order of Report.Targets
+	Ratio   *Ratio   `json:"ratio,omitempty"`
+}
+
+// Result is one load on one server, all rounds together.
+type Result struct {
+	Ops     int64   `json:"ops"` // in LoadReport.Unit
+	Seconds float64 `json:"seconds"`
+	// OpsPerSecond and MBPerSecond (10^6 bytes) are means over all rounds.
+	OpsPerSecond float64 `json:"opsPerSecond"`
+	MBPerSecond  float64 `json:"mbPerSecond"`
+	// How long an operation took, in microseconds: of readdirplus that is a
+	// page, of smallfile and untar a file.
+	P50    float64 `json:"p50us"`
+	P99    float64 `json:"p99us"`
+	P999   float64 `json:"p999us"`
+	Max    float64 `json:"maxus"`
+	Errors int64   `json:"errors"`
+	Error  string  `json:"error,omitempty"` // the first
+}
+
+// Ratio is how many times as fast the first server is as the second, of the
+// rounds in which both did something.
+type Ratio struct {
+	Median float64   `json:"median"`
+	Min    float64   `json:"min"`
+	Max    float64   `json:"max"`
+	Rounds []float64 `json:"rounds"`
+}
+
+func newReport(cfg *Config) *Report {
+	r := &Report{Connections: cfg.Connections, Depth: cfg.Depth, Seconds: cfg.Duration.Seconds(), Rounds: cfg.Rounds}
+	for _, t := range cfg.Targets {
+		r.Targets = append(r.Targets, t.String())
+	}
+	return r
+}
+
+// Errors is how many operations failed.
+func (r *Report) Errors() (n int64) {
+	for _, l := range r.Loads {
+		for _, result := range l.Results {
+			n += result.Errors
+		}
+	}
+	return n
+}
+
+func (r *Report) add(l *Load, turns [][]*turnResult) {
+	row := LoadReport{Load: l.Name, Unit: l.Unit}
+	for _, rounds := range turns {
+		row.Results = append(row.Results, summarize(rounds))
+	}
+	if len(turns) == 2 {
+		row.Ratio = newRatio(rates(turns[0]), rates(turns[1]))
+	}
+	r.Loads = append(r.Loads, row)
+	r.GeometricMean = geometricMean(r.Loads)
+}
+
+func summarize(rounds []*turnResult) Result {
+	var all tally
+	var elapsed time.Duration
+	for _, t := range rounds {
+		all.merge(&t.tally)
+		elapsed += t.elapsed
+	}
+	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+	result := Result{
+		Ops: all.units, Seconds: elapsed.Seconds(), Errors: all.errors,
+		P50: us(all.took.quantile(0.5)), P99: us(all.took.quantile(0.99)), P999: us(all.took.quantile(0.999)), Max: us(all.took.max),
+	}
+	if elapsed > 0 {
+		result.OpsPerSecond = float64(all.units) / elapsed.Seconds()
+		result.MBPerSecond = float64(all.bytes) / 1e6 / elapsed.Seconds()
+	}
+	if all.first != nil {
+		result.Error = all.first.Error()
+	}
+	return result
+}
+
+func rates(rounds []*turnResult) []float64 {
+	var r []float64
+	for _, t := range rounds {
+		r = append(r, t.rate())
+	}
+	return r
+}
+
+// newRatio compares the rates of the rounds, nil if none can be compared.
+func newRatio(first, second []float64) *Ratio {
+	var r Ratio
+	for i := range first {
+		if first[i] > 0 && second[i] > 0 {
+			r.Rounds = append(r.Rounds, first[i]/second[i])
+		}
+	}
+	if len(r.Rounds) == 0 {
+		return nil
+	}
+	sorted := slices.Sorted(slices.Values(r.Rounds))
+	n := len(sorted)
+	r.Min, r.Max = sorted[0], sorted[n-1]
+	r.Median = (sorted[(n-1)/2] + sorted[n/2]) / 2
+	return &r
+}
+
+func geometricMean(loads []LoadReport) float64 {
+	sum, n := 0.0, 0
+	for _, l := range loads {
+		if l.Ratio != nil {
+			sum += math.Log(l.Ratio.Median)
+			n++
+		}
+	}
+	if n == 0 {
+		return 0
+	}
+	return math.Exp(sum / float64(n))
+}

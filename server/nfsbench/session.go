@@ -1,0 +1,227 @@
+package nfsbench
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/podnas/podnas/server/mount3"
+	"github.com/podnas/podnas/server/nfs3"
+	"github.com/podnas/podnas/server/oncrpc"
+)
+
+// session is what the bench holds of one server.
+type session struct {
+	cfg     *Config
+	target  Target
+	filler  *filler
+	root    nfs3.FH // of the export
+	name    string  // of the bench's own directory in it
+	home    nfs3.FH // that directory
+	conns   []*conn
+	workers []*worker
+
+	// rtmax and wtmax are the most that the server reads and writes at once.
+	rtmax, wtmax int
+
+	fixtures
+	cursor atomic.Uint64 // where a sequential load goes on; counts calls
+	seed   uint64        // of what the write load that runs writes
+}
+
+// worker is one call in flight.
+type worker struct {
+	*session
+	*lane
+	id    int
+	dir   nfs3.FH // of its own, in home
+	seq   int     // a count of its load's own
+	made  int     // entries that its load has in dir
+	rng   uint64
+	fh    []byte // a handle that outlives the call that gave it
+	tree  []byte // the handle of the directory that untar is in
+	text  []byte // a name, made anew for each call
+	last  uint64 // where it wrote last
+	wrote bool   // last is set
+	verf  [nfs3.WriteVerfSize]byte
+
+	place page // in the large directory
+	found int  // entries seen before place
+
+	turn tally
+}
+
+// open connects to a server and makes the bench's directory there.
+func open(ctx context.Context, cfg *Config, t Target) (s *session, err error) {
+	s = &session{cfg: cfg, target: t, filler: newFiller()}
+	defer func() {
+		if err != nil {
+			s.disconnect()
+		}
+	}()
+	if s.root, err = mount(ctx, cfg, t); err != nil {
+		return s, err
+	}
+	if err := s.connect(ctx); err != nil {
+		return s, err
+	}
+	l := s.workers[0].lane
+	if s.rtmax, s.wtmax, err = l.limits(s.root); err != nil {
+		return s, err
+	}
+	s.name = "podnas-bench-" + rand.Text()[:12]
+	home, err := l.mkdir(s.root, []byte(s.name))
+	if err != nil {
+		return s, fmt.Errorf("make a directory in %s as uid %d: %w", t, cfg.UID, err)
+	}
+	s.home = bytes.Clone(home)
+	return s, nil
+}
+
+// mount asks for the handle of the export.
+func mount(ctx context.Context, cfg *Config, t Target) (nfs3.FH, error) {
+	c, err := dial(ctx, t.address(t.MountPort), cfg.timeout())
+	if err != nil {
+		return nil, fmt.Errorf("connect to MOUNT (is it on another port? rpcinfo -p %s tells; then give --mountport): %w", t.Host, err)
+	}
+	defer c.close()
+	defer context.AfterFunc(ctx, func() { c.fail(ctx.Err()) })()
+	l := newLane(cfg.cred())
+	l.conn = c
+	d, err := l.call(mount3.Program, mount3.Version, mount3.ProcMnt, &mount3.PathArgs{Path: []byte(t.Path)})
+	if err != nil {
+		if rpc := (*oncrpc.RPCError)(nil); errors.As(err, &rpc) {
+			err = fmt.Errorf("%w (is MOUNT on another port? rpcinfo -p %s tells; then give --mountport)", err, t.Host)
+		}
+		return nil, fmt.Errorf("mount %s: %w", t, err)
+	}
+	var res mount3.MntRes
+	res.Decode(&d)
+	if err := d.Err(); err != nil {
+		return nil, fmt.Errorf("mount %s: decode the results: %w", t, err)
+	}
+	if res.Status != mount3.OK {
+		return nil, fmt.Errorf("mount %s: %v", t, res.Status)
+	}
+	return bytes.Clone(res.Handle), nil
+}
+
+// connect makes the connections, at the start and where they have ended, and the
+// workers.
+func (s *session) connect(ctx context.Context) error {
+	s.disconnect()
+	for range s.cfg.Connections {
+		c, err := dial(ctx, s.target.address(s.target.Port), s.cfg.timeout())
+		if err != nil {
+			return fmt.Errorf("connect to NFS (connection %d of %d): %w", len(s.conns)+1, s.cfg.Connections, err)
+		}
+		s.conns = append(s.conns, c)
+	}
+	for i := len(s.workers); i < s.cfg.Connections*s.cfg.Depth; i++ {
+		s.workers = append(s.workers, &worker{
+			session: s, lane: newLane(s.cfg.cred()),
+			id: i, rng: uint64(i)*0x9e3779b97f4a7c15 + 1,
+		})
+	}
+	// Workers with numbers that follow each other are on different connections.
+	for i, w := range s.workers {
+		w.conn = s.conns[i%len(s.conns)]
+	}
+	return nil
+}
+
+// disconnect ends the connections, and whatever calls still wait.
+func (s *session) disconnect() {
+	for _, c := range s.conns {
+		c.close()
+	}
+	s.conns = nil
+}
+
+// limits asks how much the server reads and writes at once.
+func (l *lane) limits(root nfs3.FH) (rtmax, wtmax int, err error) {
+	l.handle.Object = root
+	d, err := l.nfs(nfs3.ProcFsinfo, &l.handle)
+	if err != nil {
+		return 0, 0, err
+	}
+	var res nfs3.FsinfoRes
+	res.Decode(&d)
+	if err := decoded("FSINFO", &d, res.Status); err != nil {
+		return 0, 0, err
+	}
+	if res.RtMax == 0 || res.WtMax == 0 {
+		return 0, 0, fmt.Errorf("FSINFO: the server reads %d bytes at once and writes %d", res.RtMax, res.WtMax)
+	}
+	return int(min(res.RtMax, nfs3.MaxData)), int(min(res.WtMax, nfs3.MaxData)), nil
+}
+
+// each has all workers do something at once, until all are done or ctx ends. The
+// error is the first.
+func (s *session) each(ctx context.Context, do func(*worker) error) error {
+	var group sync.WaitGroup
+	errs := make([]error, len(s.workers))
+	for i, w := range s.workers {
+		group.Go(func() { errs[i] = do(w) })
+	}
+	defer s.hurry(ctx)()
+	group.Wait()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// share has the workers do n things, each the next that is not done yet.
+func (s *session) share(ctx context.Context, n int, do func(w *worker, i int) error) error {
+	var next atomic.Int64
+	return s.each(ctx, func(w *worker) error {
+		for ctx.Err() == nil {
+			i := int(next.Add(1)) - 1
+			if i >= n {
+				break
+			}
+			if err := do(w, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// hurry ends the connections a while after ctx has ended, if calls still wait
+// then, until the returned function is called.
+func (s *session) hurry(ctx context.Context) (stop func()) {
+	done, conns := make(chan struct{}), s.conns
+	unhook := context.AfterFunc(ctx, func() {
+		select {
+		case <-done:
+		case <-time.After(grace):
+			for _, c := range conns {
+				c.fail(ctx.Err())
+			}
+		}
+	})
+	return func() {
+		unhook()
+		close(done)
+	}
+}
+
+// random is a number below n.
+func (w *worker) random(n int) int {
+	w.rng ^= w.rng << 13
+	w.rng ^= w.rng >> 7
+	w.rng ^= w.rng << 17
+	return int(w.rng % uint64(n))
+}

@@ -1,0 +1,148 @@
+package nfsbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// tally is what a worker counts in a turn, or what all of them did.
+type tally struct {
+	done   atomic.Int64 // operations; atomic for the one who shows the progress
+	units  int64
+	bytes  int64
+	errors int64
+	first  error // of errors
+	took   histogram
+}
+
+func (t *tally) merge(other *tally) {
+	t.done.Add(other.done.Load())
+	t.units += other.units
+	t.bytes += other.bytes
+	t.errors += other.errors
+	if t.first == nil {
+		t.first = other.first
+	}
+	t.took.merge(&other.took)
+}
+
+func (t *tally) reset() {
+	t.done.Store(0)
+	t.units, t.bytes, t.errors, t.first, t.took = 0, 0, 0, nil, histogram{}
+}
+
+func (t *tally) fail(err error) {
+	t.errors++
+	if t.first == nil {
+		t.first = err
+	}
+}
+
+// turnResult is one load on one server for a while.
+type turnResult struct {
+	tally
+	elapsed time.Duration // of the phases; what is between them doesn't count
+}
+
+// rate is how many units a second were done.
+func (r *turnResult) rate() float64 {
+	if r.elapsed <= 0 {
+		return 0
+	}
+	return float64(r.units) / r.elapsed.Seconds()
+}
+
+// runTurn runs a load for d. What goes wrong on the server is in the result; the
+// error is ctx's. seed is of what is written in this turn alone.
+func (s *session) runTurn(ctx context.Context, l *Load, d time.Duration, seed uint64) (*turnResult, error) {
+	r := new(turnResult)
+	s.seed = seed
+	for _, w := range s.workers {
+		w.turn.reset()
+	}
+	for _, prepare := range l.prepare {
+		if err := prepare(ctx, s); err != nil {
+			r.fail(fmt.Errorf("prepare: %w", err))
+			return r, ctx.Err()
+		}
+	}
+	for r.elapsed < d && ctx.Err() == nil {
+		if l.refill != nil {
+			if err := s.each(ctx, l.refill); err != nil {
+				r.fail(fmt.Errorf("between phases: %w", err))
+				break
+			}
+		}
+		before := r.elapsed
+		s.phase(ctx, l, d-r.elapsed, r)
+		if r.elapsed == before || s.broken() != nil {
+			break
+		}
+	}
+	if l.finish != nil && ctx.Err() == nil && s.broken() == nil {
+		if err := s.each(ctx, l.finish); err != nil {
+			r.fail(err)
+		}
+	}
+	return r, ctx.Err()
+}
+
+// phase runs a load until d is over, or a worker has nothing left to do.
+func (s *session) phase(ctx context.Context, l *Load, d time.Duration, r *turnResult) {
+	var stop atomic.Bool
+	defer time.AfterFunc(d, func() { stop.Store(true) }).Stop()
+	defer context.AfterFunc(ctx, func() { stop.Store(true) })()
+	defer s.hurry(ctx)()
+	var group sync.WaitGroup
+	start := time.Now()
+	for _, w := range s.workers {
+		w.turn.reset()
+		group.Go(func() { w.run(l, &stop) })
+	}
+	group.Wait()
+	r.elapsed += time.Since(start)
+	for _, w := range s.workers {
+		r.merge(&w.turn)
+	}
+}
+
+// run repeats a load's operation.
+func (w *worker) run(l *Load, stop *atomic.Bool) {
+	last := time.Now()
+	for !stop.Load() {
+		units, err := l.op(w)
+		now := time.Now()
+		switch {
+		case err == nil:
+			w.turn.took.add(now.Sub(last))
+			w.turn.units += int64(units)
+			w.turn.done.Add(1)
+		case errors.Is(err, errPhase):
+			stop.Store(true)
+			return
+		default:
+			w.turn.fail(err)
+			if broken := (*connError)(nil); errors.As(err, &broken) {
+				return
+			}
+		}
+		last = now
+	}
+}
+
+// broken is why a connection has ended, nil while all are fine.
+func (s *session) broken() error {
+	for _, c := range s.conns {
+		c.mu.Lock()
+		err := c.err
+		c.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+)
+
+// Finding is something that is not as it should be. Nothing is ever removed for
+// one.
+type Finding struct {
+	Volume  string `json:"volume,omitempty"` // its name, if a record tells
+	Path    string `json:"path,omitempty"`   // below the root of the disk
+	Problem string `json:"problem"`
+	Fix     string `json:"fix"` // what a person can do
+}
+
+func (f Finding) String() string {
+	return fmt.Sprintf("%s: %s; %s", strings.TrimSpace(f.Volume+" "+f.Path), f.Problem, f.Fix)
+}
+
+// Check compares the records with what is on the disk.
+func (s *Store) Check() ([]Finding, error) {
+	// The directories first: one that is made or moved meanwhile has a record
+	// that is read later.
+	var strays []string
+	if err := s.findStrays(".", &strays); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	findings := append([]Finding(nil), s.damaged...)
+	var records []record
+	for _, r := range s.records {
+		records = append(records, *r)
+	}
+	strays = s.withoutRecord(strays)
+	s.mu.Unlock()
+	for _, p := range strays {
+		if _, err := s.root.Lstat(p); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		findings = append(findings, Finding{
+			Path:    p,
+			Problem: "a directory that is no volume's",
+			Fix:     "make it one: podnas volume adopt NAME --path=" + p + " --size=SIZE, or move it away",
+		})
+	}
+	for i := range records {
+		findings = append(findings, s.checkRecord(&records[i])...)
+	}
+	return findings, nil
+}
+
+// withoutRecord keeps the paths in which no record's lies, and that lie in none.
+// The caller holds s.mu.
+func (s *Store) withoutRecord(paths []string) []string {
+	var strays []string
+	for _, p := range paths {
+		if s.takenBy(p) == nil {
+			strays = append(strays, p)
+		}
+	}
+	return strays
+}
+
+// findStrays lists the directories that are no volume's and have none below.
+func (s *Store) findStrays(dir string, strays *[]string) error {
+	entries, err := fs.ReadDir(s.root.FS(), dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		p := path.Join(dir, e.Name())
+		if !e.IsDir() || p == stateDir || p == "lost+found" {
+			continue
+		}
+		switch isVolume, above := s.place(p); {
+		case isVolume:
+		case above:
+			if err := s.findStrays(p, strays); err != nil {
+				return err
+			}
+		default:
+			*strays = append(*strays, p)
+		}
+	}
+	return nil
+}
+
+// place tells whether a path is a volume's, or has volumes below.
+func (s *Store) place(p string) (isVolume, above bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.records {
+		isVolume = isVolume || r.Path == p
+		above = above || strings.HasPrefix(r.Path, p+"/")
+	}
+	return isVolume, above
+}
+
+// checkRecord looks at one volume.
+func (s *Store) checkRecord(r *record) []Finding {
+	var findings []Finding
+	found := func(problem, fix string) {
+		findings = append(findings, Finding{Volume: r.Name, Path: r.Path, Problem: problem, Fix: fix})
+	}
+	switch r.State {
+	case ready, retained, copyingState:
+		if err := s.plainDir(r.Path); err != nil {
+			found("its directory is missing, it is not served: "+err.Error(), "put the directory back and restart podnas, or delete the volume")
+			return findings
+		}
+	case adopting, archived:
+		found("it could not be brought back", "see the log for the reason, and restart podnas when that is mended")
+	}
+	if r.State == copyingState && s.copyOf(r.Name) == nil {
+		found("it was to be a copy of "+r.Source+", which is not there", "delete it")
+	}
+	if s.quota == nil || r.Project == 0 || r.State != ready && r.State != retained {
+		return findings
+	}
+	u, err := s.quota.Usage(r.Project)
+	switch {
+	case err != nil:
+		found("its limit can't be read: "+err.Error(), "check the disk")
+	case int64(u.Limit) < r.Size || int64(u.Limit) >= r.Size+4096:
+		found(fmt.Sprintf("its limit on the disk is %s, not %s", FormatSize(int64(u.Limit)), FormatSize(r.Size)), "restart podnas, which puts it right")
+	}
+	return findings
+}
+
+func (s *Store) copyOf(name string) *copying {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.copies[name]
+}

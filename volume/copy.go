@@ -1,0 +1,159 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/podnas/podnas/volume/tree"
+)
+
+// copiesAtOnce bounds the volumes that are copied at a time.
+const copiesAtOnce = 2
+
+// copying is a copy under way.
+type copying struct {
+	source string
+	tree   tree.Copy // how far it is
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+func (c *copying) progress() error {
+	return &CopyingError{Source: c.source, Files: c.tree.Files.Load(), Bytes: c.tree.Bytes.Load()}
+}
+
+// Copying is the state of a Copy, for people.
+const Copying = string(copyingState)
+
+// Copy is a volume that is being made as a copy.
+type Copy struct {
+	Volume
+	Files, Bytes int64 // copied so far
+}
+
+// Copies lists the copies under way, in the order of their names.
+func (s *Store) Copies() []Copy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var copies []Copy
+	for _, name := range slices.Sorted(maps.Keys(s.copies)) {
+		if r := s.records[name]; r != nil {
+			done := &s.copies[name].tree
+			copies = append(copies, Copy{r.Volume, done.Files.Load(), done.Bytes.Load()})
+		}
+	}
+	return copies
+}
+
+// startCopy copies the source's files into a volume, in the background.
+func (s *Store) startCopy(r *record) {
+	ctx, cancel := context.WithCancel(s.background)
+	c := &copying{source: r.Source, cancel: cancel}
+	s.mu.Lock()
+	s.copies[r.Name] = c
+	s.mu.Unlock()
+	c.done.Add(1)
+	s.working.Go(func() {
+		defer c.done.Done()
+		defer cancel()
+		err := s.copy(ctx, c, r)
+		if ctx.Err() != nil {
+			return // who ended it goes on from here, or the next Open
+		}
+		if err != nil {
+			err = fmt.Errorf("copy volume %s to %s: %w", r.Source, r.Name, err)
+			s.log.Error("volume: a copy came to nothing", "err", err)
+			gone := *r
+			err = errors.Join(err, s.trash(&gone))
+		}
+		s.mu.Lock()
+		delete(s.copies, r.Name)
+		if err != nil {
+			s.failed[r.Name] = err
+		}
+		s.mu.Unlock()
+	})
+}
+
+// copy copies the files, and serves the volume.
+func (s *Store) copy(ctx context.Context, c *copying, r *record) error {
+	if err := s.copySlots.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer s.copySlots.Release(1)
+	s.mu.Lock()
+	source := s.records[r.Source]
+	s.mu.Unlock()
+	if source == nil {
+		return ErrNotFound
+	}
+	from, err := s.root.Open(source.Path)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := s.root.Open(r.Path)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	if boot := bootID(); r.Boot != boot {
+		if err := s.startOver(ctx, to, r, boot); err != nil {
+			return err
+		}
+	}
+	if err := c.tree.Run(ctx, from, to); err != nil {
+		return err
+	}
+	s.step("files are copied")
+	// Create and Delete look at the volume under its name's lock.
+	unlock, err := s.names.lock(ctx, r.Name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := s.enter(r, ready); err != nil {
+		return err
+	}
+	s.log.Info("volume: copied", "volume", r.Name, "from", r.Source, "files", c.tree.Files.Load(), "bytes", FormatSize(c.tree.Bytes.Load()))
+	return nil
+}
+
+// startOver removes what an earlier boot has copied: what it had not synced may
+// be there by name alone.
+func (s *Store) startOver(ctx context.Context, to *os.File, r *record, boot string) error {
+	if _, err := tree.Empty(ctx, to); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	r.Boot = boot
+	s.mu.Unlock()
+	return s.write(r)
+}
+
+// bootID is another after every start of the machine, proc_sys_kernel(5).
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(id))
+}
+
+// endCopy stops copying to a volume, if it is copied to. What is there stays.
+func (s *Store) endCopy(name string) {
+	s.mu.Lock()
+	c := s.copies[name]
+	delete(s.copies, name)
+	s.mu.Unlock()
+	if c != nil {
+		c.cancel()
+		c.done.Wait()
+	}
+}

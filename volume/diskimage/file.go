@@ -1,0 +1,120 @@
+package diskimage
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// label is the name of the file systems that are ours.
+const label = "podnas"
+
+// sectorSize is that of new images. It suits disks of 512 bytes, too, and those
+// of 4096 take no direct IO in less.
+const sectorSize = 4096
+
+// create makes a new image. The file has no name until all of it is on the disk:
+// whenever this is cut off, nothing is left, and what has the name is whole.
+func create(ctx context.Context, dir *os.File, path string, size int64) error {
+	mkfs, err := exec.LookPath("mkfs.xfs")
+	if err != nil {
+		return fmt.Errorf("making one takes the program mkfs.xfs: install xfsprogs (in a cluster: the image of deploy/overlays/disk-image): %w", err)
+	}
+	fd, err := unix.Open(dir.Name(), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("make an unnamed file in %s: %w; a disk image wants ext4, XFS, btrfs or tmpfs below it", dir.Name(), err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	if err := f.Truncate(size); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, mkfs, "-q", "-L", label, "-s", "size="+strconv.Itoa(sectorSize), "/proc/self/fd/3")
+	cmd.ExtraFiles = []*os.File{f}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", mkfs, err, bytes.TrimSpace(out))
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	name := fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	if err := unix.Linkat(unix.AT_FDCWD, name, int(dir.Fd()), filepath.Base(path), unix.AT_SYMLINK_FOLLOW); err != nil {
+		return fmt.Errorf("name it: %w", err)
+	}
+	return dir.Sync()
+}
+
+// openImage opens the file at path and locks it for this process.
+func openImage(path string) (*os.File, error) {
+	// Opened only when it is a file: to open a device can have effects.
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("it is no regular file (%s), and is left as it is", info.Mode().Type())
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if now, err := f.Stat(); err != nil || !os.SameFile(info, now) {
+		_ = f.Close() // nothing was written
+		return nil, errors.Join(errors.New("it was replaced while it was opened"), err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close() // nothing was written
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errors.New("another podnas has it in use")
+		}
+		return nil, fmt.Errorf("lock it: %w", err)
+	}
+	return f, nil
+}
+
+// superblock is what an image says of itself.
+type superblock struct {
+	size   int64  // of the file system, in bytes
+	sector uint32 // the least that is written at once
+}
+
+// inspect tells whether a file is an image of ours, and by its error what else it
+// is. Nothing but an image that podnas made is ever written to: a file with other
+// content may be somebody's only copy of it.
+func inspect(f *os.File) (superblock, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return superblock{}, err
+	}
+	if info.Size() == 0 {
+		return superblock{}, errors.New("the file is empty, and podnas did not make it so: remove it, and an image is made")
+	}
+	// The offsets are those of struct xfs_dsb.
+	var b [512]byte
+	if _, err := f.ReadAt(b[:], 0); err != nil && !errors.Is(err, io.EOF) {
+		return superblock{}, err
+	}
+	if string(b[:4]) != "XFSB" {
+		return superblock{}, errors.New("the file holds no XFS, and is left as it is: move it away or name another file")
+	}
+	if name := string(bytes.TrimRight(b[108:120], "\x00")); name != label {
+		return superblock{}, fmt.Errorf("the file holds an XFS with the label %q, which podnas did not make, and is left as it is: move it away, or make it podnas's own: xfs_admin -L %s %s", name, label, f.Name())
+	}
+	s := superblock{
+		size:   int64(binary.BigEndian.Uint32(b[4:])) * int64(binary.BigEndian.Uint64(b[8:])),
+		sector: uint32(binary.BigEndian.Uint16(b[102:])),
+	}
+	if info.Size() < s.size {
+		return superblock{}, fmt.Errorf("the file has been cut: it has %d bytes, and the XFS in it %d; bring it back from a copy", info.Size(), s.size)
+	}
+	return s, nil
+}

@@ -1,0 +1,127 @@
+package diskimage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watchPause is how long the disk below may change unnoticed.
+const watchPause = time.Second
+
+// What is left free on the disk below: a hundredth of it, within these bounds. It
+// is for what others write there between two looks, and for the disk's own
+// records of where the image's parts are.
+const (
+	minMargin = 64 << 20
+	maxMargin = 1 << 30
+)
+
+// watch holds the free space to that of the disk below until ctx ends.
+func (i *Image) watch(ctx context.Context) {
+	ticker := time.NewTicker(watchPause)
+	defer ticker.Stop()
+	failing := false
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		err := i.hold()
+		if err != nil && !failing {
+			i.log.Error("disk image: can't hold its free space to that of the disk below it", "err", err)
+		}
+		failing = err != nil
+	}
+}
+
+// hold makes the free space of the file system no more than what the disk below
+// can still give it: XFS puts the rest into its reserve. So df tells the smaller
+// of both, and a write that could not be kept is refused by write(2), where
+// otherwise it would be lost after it was answered for. To remove files, XFS may
+// use the reserve.
+func (i *Image) hold() error {
+	s, err := i.survey()
+	if err != nil {
+		return err
+	}
+	if full := s.give() == 0; full != i.full {
+		i.full = full
+		if full {
+			i.log.Warn("disk image: the disk below it is full, nothing more can be written until there is space", "disk", i.disk.Name(), "free", s.diskFree)
+		} else {
+			i.log.Info("disk image: the disk below it has space again", "disk", i.disk.Name(), "free", s.diskFree)
+		}
+	}
+	blocks := uint64(s.reserve()) / s.block
+	if blocks == s.reserveBlocks {
+		return nil
+	}
+	if err := ioctl(i.xfs, xfsIocSetReserve, &reserve{blocks: blocks}); err != nil {
+		return fmt.Errorf("set the reserve of the XFS: %w", err)
+	}
+	return nil
+}
+
+// survey is the space of the file system and of the disk below, in bytes.
+type survey struct {
+	block         uint64 // the size of one
+	reserveBlocks uint64 // what the reserve is meant to have
+
+	size, free, reserved int64 // of the file system; reserved is not in free
+	image                int64 // what the image holds of the disk below
+	diskSize, diskFree   int64
+}
+
+func (i *Image) survey() (survey, error) {
+	var fs, disk unix.Statfs_t
+	if err := unix.Fstatfs(int(i.xfs.Fd()), &fs); err != nil {
+		return survey{}, fmt.Errorf("statfs of the image: %w", err)
+	}
+	// Of the directory: with a project quota, that tells what is left of it.
+	if err := unix.Fstatfs(int(i.disk.Fd()), &disk); err != nil {
+		return survey{}, fmt.Errorf("statfs of the disk below: %w", err)
+	}
+	// The size that statfs tells is without the log.
+	var g geometry
+	if err := ioctl(i.xfs, xfsIocGeometry, &g); err != nil {
+		return survey{}, fmt.Errorf("ask the XFS for its size: %w", err)
+	}
+	var r reserve
+	if err := ioctl(i.xfs, xfsIocGetReserve, &r); err != nil {
+		return survey{}, fmt.Errorf("ask for the reserve of the XFS: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(i.file.Fd()), &st); err != nil {
+		return survey{}, err
+	}
+	return survey{
+		block:         uint64(fs.Bsize),
+		reserveBlocks: r.blocks,
+		size:          int64(g.dataBlocks) * fs.Bsize,
+		free:          int64(fs.Bfree) * fs.Bsize,
+		reserved:      int64(r.available) * fs.Bsize,
+		image:         st.Blocks * 512,
+		diskSize:      int64(disk.Blocks) * disk.Bsize,
+		diskFree:      int64(disk.Bavail) * disk.Bsize,
+	}, nil
+}
+
+// give is how much more the disk below can give to the image: what is free but
+// for the margin, and but for what was taken in the file system and is not yet on
+// the disk.
+func (s survey) give() int64 {
+	margin := min(max(s.diskSize/100, minMargin), maxMargin)
+	taken := s.size - s.free - s.reserved
+	return max(s.diskFree-margin-max(taken-s.image, 0), 0)
+}
+
+// reserve is what must be kept back for no more to be free than can be given, and
+// at least what XFS keeps by itself.
+func (s survey) reserve() int64 {
+	own := min(s.size/20, 8192*int64(s.block))
+	return max(s.free+s.reserved-s.give(), own)
+}

@@ -1,0 +1,261 @@
+// Package diskimage keeps an XFS with project quotas in one file of a disk that
+// has none, mounted through a loop device.
+//
+// Open makes the file where there is none, attaches it to a loop device, mounts
+// that, and grows what is in it to the size asked for. From then on the image
+// watches the disk below it: see hold. Close unmounts. What a killed process left
+// mounted or attached, the next Open takes over; see loop(4) and xfs(5).
+//
+// A file that podnas did not make is never written to: see inspect.
+package diskimage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sizes are rounded down to whole steps, so that they are whole blocks and what
+// is grown by is worth an allocation group.
+const (
+	sizeStep = 1 << 20
+	minSize  = 300 << 20 // mkfs.xfs makes nothing smaller
+)
+
+// Spec is what a user asks for.
+type Spec struct {
+	Path string // of the image, absolute
+	Size int64  // in bytes
+}
+
+// Validate says what is wrong with a Spec.
+func (s Spec) Validate() error {
+	if !filepath.IsAbs(s.Path) || filepath.Clean(s.Path) != s.Path {
+		return fmt.Errorf("disk image %q: give its whole path, from the root on", s.Path)
+	}
+	if s.Size < minSize {
+		return fmt.Errorf("disk image of %d bytes is too small: an XFS takes 300Mi at least", s.Size)
+	}
+	return nil
+}
+
+// Image is an XFS in a file, mounted.
+type Image struct {
+	path       string
+	mountPoint string
+	log        *slog.Logger
+
+	file *os.File // the image; its lock keeps other podnas away
+	disk *os.File // the directory that it is in
+	loop *os.File // the loop device
+	xfs  *os.File // the root directory of the mounted file system
+
+	full     bool // of hold alone: the disk below has nothing left to give
+	stop     context.CancelFunc
+	watching sync.WaitGroup
+}
+
+// Open mounts the image at mountPoint, which it makes too if need be. ctx bounds
+// the opening alone.
+func Open(ctx context.Context, spec Spec, mountPoint string, log *slog.Logger) (*Image, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	// As the kernel tells it; the mount point itself may be a dead mount.
+	if parent, err := filepath.EvalSymlinks(filepath.Dir(mountPoint)); err == nil {
+		mountPoint = filepath.Join(parent, filepath.Base(mountPoint))
+	}
+	if inside(spec.Path, mountPoint) {
+		return nil, fmt.Errorf("disk image %s is below %s, where it is to be mounted: put it elsewhere", spec.Path, mountPoint)
+	}
+	i := &Image{path: spec.Path, mountPoint: mountPoint, log: log}
+	if err := i.open(ctx, spec.Size/sizeStep*sizeStep); err != nil {
+		return nil, errors.Join(fmt.Errorf("disk image %s: %w", spec.Path, err), i.close())
+	}
+	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
+	i.stop = stop
+	i.watching.Go(func() { i.watch(watch) })
+	return i, nil
+}
+
+func (i *Image) open(ctx context.Context, size int64) error {
+	var err error
+	if i.disk, err = os.Open(filepath.Dir(i.path)); err != nil {
+		return err
+	}
+	_, err = os.Lstat(i.path)
+	if errors.Is(err, os.ErrNotExist) {
+		i.log.Info("disk image: making it", "path", i.path, "bytes", size)
+		err = create(ctx, i.disk, i.path, size)
+	}
+	if err != nil {
+		return err
+	}
+	if i.file, err = openImage(i.path); err != nil {
+		return err
+	}
+	super, err := inspect(i.file)
+	if err != nil {
+		return err
+	}
+	if i.loop, err = attached(i.file); err != nil {
+		return err
+	}
+	if i.loop != nil {
+		i.log.Info("disk image: taking over from a process that has ended", "device", i.loop.Name())
+		if err := i.detachMounts(); err != nil {
+			return err
+		}
+	} else if i.loop, err = attach(ctx, i.file, super.sector); err != nil {
+		return err
+	}
+	if err := i.mount(ctx); err != nil {
+		return err
+	}
+	if err := i.grow(size); err != nil {
+		return err
+	}
+	if err := i.hold(); err != nil {
+		return err
+	}
+	i.log.Info("disk image: mounted", "path", i.path, "device", i.loop.Name(), "at", i.mountPoint)
+	return nil
+}
+
+// detachMounts takes away what a dead process left on the mount point. Where
+// somebody is still in it, or it is mounted in another namespace too, the file
+// system lives on, and mount joins it.
+func (i *Image) detachMounts() error {
+	for {
+		there, err := mounted(i.loop, i.mountPoint)
+		if err != nil || !there {
+			return err
+		}
+		err = unix.Unmount(i.mountPoint, 0)
+		if errors.Is(err, unix.EBUSY) {
+			err = unix.Unmount(i.mountPoint, unix.MNT_DETACH)
+		}
+		if err != nil {
+			return fmt.Errorf("unmount %s, left by a process that has ended: %w", i.mountPoint, err)
+		}
+	}
+}
+
+// mount mounts the loop device. The kernel brings the file system back to what
+// was synced, where it was not unmounted.
+func (i *Image) mount(ctx context.Context) error {
+	if err := os.MkdirAll(i.mountPoint, 0o755); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(i.mountPoint)
+	if err != nil {
+		return err
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("%s holds files, %s among them, which the image would hide: mount it on an empty directory", i.mountPoint, entries[0].Name())
+	}
+	const flags = unix.MS_NODEV | unix.MS_NOSUID // not noexec, which access(2) would tell to clients
+	mount := func() error {
+		return unix.Mount(i.loop.Name(), i.mountPoint, "xfs", flags, "prjquota,discard")
+	}
+	// Busy is what is just being unmounted.
+	if err := retryBusy(ctx, mount); err != nil {
+		return i.explainMount(err)
+	}
+	if i.xfs, err = os.Open(i.mountPoint); err != nil {
+		_ = unix.Unmount(i.mountPoint, unix.MNT_DETACH) // the error to tell is the other
+		return fmt.Errorf("%w: it is still mounted elsewhere, by a process that must end first", err)
+	}
+	return nil
+}
+
+func (i *Image) explainMount(err error) error {
+	fix := "the kernel's log (dmesg) says why"
+	switch {
+	case errors.Is(err, unix.EPERM):
+		fix = "mounting takes CAP_SYS_ADMIN, in a cluster a privileged pod (deploy/overlays/disk-image)"
+	case errors.Is(err, unix.ENODEV):
+		fix = "this kernel has no XFS: load its module (modprobe xfs)"
+	case errors.Is(err, unix.EUCLEAN), errors.Is(err, unix.EBADMSG), errors.Is(err, unix.EIO):
+		fix = fmt.Sprintf("it is damaged: copy the file away, then run xfs_repair %s while podnas is stopped", i.path)
+	case errors.Is(err, unix.EINVAL):
+		fix += ": it is mounted already, it is damaged (xfs_repair), or this kernel lacks a feature or the quotas of XFS"
+	}
+	return fmt.Errorf("mount %s: %w; %s", i.loop.Name(), err, fix)
+}
+
+// Close unmounts the image. Nothing may use what is in it any more.
+func (i *Image) Close() error {
+	i.stop()
+	i.watching.Wait()
+	if err := i.close(); err != nil {
+		return fmt.Errorf("disk image %s: %w", i.path, err)
+	}
+	i.log.Info("disk image: unmounted", "path", i.path)
+	return nil
+}
+
+// close undoes what open did, as far as it came.
+func (i *Image) close() error {
+	var errs []error
+	if i.xfs != nil {
+		_ = i.xfs.Close() // only read from; open, it would keep the mount
+		errs = append(errs, i.unmount())
+	}
+	if i.loop != nil {
+		errs = append(errs, detach(i.loop))
+	}
+	if i.file != nil {
+		errs = append(errs, i.file.Close())
+	}
+	if i.disk != nil {
+		_ = i.disk.Close() // only read from
+	}
+	return errors.Join(errs...)
+}
+
+func (i *Image) unmount() error {
+	// A call that was cut off may hold a file for a moment.
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	err := retryBusy(ctx, func() error { return unix.Unmount(i.mountPoint, 0) })
+	if errors.Is(err, unix.EBUSY) {
+		i.log.Warn("disk image: somebody has a file open in it; it is unmounted when that is closed", "at", i.mountPoint)
+		err = unix.Unmount(i.mountPoint, unix.MNT_DETACH)
+	}
+	if err != nil {
+		return fmt.Errorf("unmount %s: %w", i.mountPoint, err)
+	}
+	return nil
+}
+
+// retryBusy calls f again for as long as it says EBUSY, ten seconds at most.
+func retryBusy(ctx context.Context, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for {
+		err := f()
+		if !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// inside tells whether a path is dir or below it.
+func inside(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}

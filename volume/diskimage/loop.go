@@ -1,0 +1,153 @@
+package diskimage
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// attached finds the loop device that a file is attached to; nil: none. A process
+// that was killed leaves one where its mount outlives it.
+func attached(file *os.File) (*os.File, error) {
+	var want unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &want); err != nil {
+		return nil, err
+	}
+	// There for devices that are in use. The path in it may be of another
+	// namespace, so the file is told by its inode.
+	bound, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range bound {
+		name := strings.Split(path, "/")[3]
+		device, err := openDevice(name)
+		if errors.Is(err, unix.ENXIO) {
+			continue // it has just gone
+		}
+		if err != nil {
+			return nil, err
+		}
+		status, err := unix.IoctlLoopGetStatus64(int(device.Fd()))
+		switch {
+		case err == nil && status.Device == want.Dev && status.Inode == want.Ino:
+			if status.Offset != 0 || status.Sizelimit != 0 {
+				_ = device.Close() // nothing was written
+				return nil, fmt.Errorf("a part of it is attached to %s: detach that (losetup -d)", device.Name())
+			}
+			return device, nil
+		case err != nil && !errors.Is(err, unix.ENXIO): // ENXIO: it has just been detached
+			_ = device.Close() // nothing was written
+			return nil, fmt.Errorf("ask %s for its file: %w", device.Name(), err)
+		}
+		_ = device.Close() // nothing was written
+	}
+	return nil, nil
+}
+
+// attach gives the file a loop device, which lasts until nothing has it open or
+// mounted: it goes with a process that is killed.
+func attach(ctx context.Context, file *os.File, sector uint32) (device *os.File, err error) {
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w; loop devices take the kernel's module loop and, in a cluster, a privileged pod (deploy/overlays/disk-image)", err)
+	}
+	defer control.Close()
+	// The device keeps what it is given open. With a description of its own, the
+	// lock on file stays this process's, and ends with it.
+	own, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer own.Close()
+	config := unix.LoopConfig{
+		Fd:   uint32(own.Fd()),
+		Size: sector,
+		// Direct: one copy in the page cache instead of two. The kernel goes
+		// without where the disk below can't.
+		Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO},
+	}
+	copy(config.Info.File_name[:len(config.Info.File_name)-1], file.Name())
+	err = retryBusy(ctx, func() error { // busy: another process was given the same one
+		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return fmt.Errorf("ask for a free loop device: %w", err)
+		}
+		if device, err = openDevice("loop" + strconv.Itoa(n)); err != nil {
+			return err
+		}
+		if err := unix.IoctlLoopConfigure(int(device.Fd()), &config); err != nil {
+			_ = device.Close() // nothing was written
+			return fmt.Errorf("attach it to %s: %w", device.Name(), err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return device, nil
+}
+
+// openDevice opens a loop device. A container has the nodes of the devices that
+// there were when it started; for a later one, a node is made.
+func openDevice(name string) (*os.File, error) {
+	path := "/dev/" + name
+	device, err := os.OpenFile(path, os.O_RDWR, 0)
+	if !errors.Is(err, os.ErrNotExist) {
+		return device, err
+	}
+	text, err := os.ReadFile("/sys/block/" + name + "/dev")
+	if err != nil {
+		return nil, err
+	}
+	var major, minor uint32
+	if _, err := fmt.Sscanf(string(text), "%d:%d", &major, &minor); err != nil {
+		return nil, fmt.Errorf("read the number of %s: %w", name, err)
+	}
+	if err := unix.Mknod(path, unix.S_IFBLK|0o600, int(unix.Mkdev(major, minor))); err != nil {
+		return nil, fmt.Errorf("make %s: %w", path, err)
+	}
+	return os.OpenFile(path, os.O_RDWR, 0)
+}
+
+// detach gives the device back, as soon as nothing else has it in use.
+func detach(device *os.File) error {
+	err := unix.IoctlSetInt(int(device.Fd()), unix.LOOP_CLR_FD, 0)
+	if errors.Is(err, unix.ENXIO) {
+		err = nil // it is detached
+	}
+	if err != nil {
+		err = fmt.Errorf("detach %s: %w", device.Name(), err)
+	}
+	return errors.Join(err, device.Close())
+}
+
+// mounted tells whether a device is mounted on a directory, in proc_pid_mountinfo(5):
+// a file system that is shut down answers nothing itself.
+func mounted(device *os.File, dir string) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(device.Fd()), &st); err != nil {
+		return false, err
+	}
+	number := fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))
+	escaped := strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(dir)
+	mounts, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return false, err
+	}
+	defer mounts.Close()
+	lines := bufio.NewScanner(mounts)
+	for lines.Scan() {
+		if f := strings.Fields(lines.Text()); len(f) > 4 && f[2] == number && f[4] == escaped {
+			return true, nil
+		}
+	}
+	return false, lines.Err()
+}

@@ -1,0 +1,259 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// Kept lists the volumes that were deleted and whose files were not, the oldest
+// first.
+func (s *Store) Kept() ([]Kept, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var kept []Kept
+	for _, r := range s.archived {
+		kept = append(kept, Kept{r.Volume, Archived, r.Deleted})
+	}
+	for _, r := range s.records {
+		if r.State == retained {
+			kept = append(kept, Kept{r.Volume, Retained, r.Deleted})
+		}
+	}
+	slices.SortFunc(kept, func(a, b Kept) int { return a.Since.Compare(b.Since) })
+	return kept, nil
+}
+
+// Discard removes the files of a volume that was deleted and kept (the last one of
+// that name, of several), in the background. ErrNotFound if there is none.
+func (s *Store) Discard(ctx context.Context, name string) error {
+	unlock, err := s.names.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	r, archived := s.keptRecord(name)
+	switch {
+	case archived != nil:
+		err = s.unarchiveToTrash(archived)
+	case r != nil && r.State == retained:
+		gone := *r
+		err = s.trash(&gone)
+	default:
+		return fmt.Errorf("%s, archived or retained: %w", name, ErrNotFound)
+	}
+	if err != nil {
+		return fmt.Errorf("discard volume %s: %w", name, err)
+	}
+	return nil
+}
+
+// keptRecord is what has a name, and what had it and is archived.
+func (s *Store) keptRecord(name string) (r, archived *record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.archived {
+		if a.Name == name {
+			archived = a
+		}
+	}
+	return s.records[name], archived
+}
+
+// unarchiveToTrash hands an archived volume to the emptier, which moves its
+// directory.
+func (s *Store) unarchiveToTrash(r *record) error {
+	if err := s.moveDir(r.keptIn(archiveDir), r.keptIn(trashDir)); err != nil {
+		return err
+	}
+	s.step("directory is in the trash")
+	if err := s.root.Rename(r.keptIn(archiveDir)+".json", r.keptIn(trashDir)+".json"); err != nil {
+		return err
+	}
+	s.step("record is in the trash")
+	s.mu.Lock()
+	s.archived = slices.DeleteFunc(s.archived, func(a *record) bool { return a == r })
+	s.mu.Unlock()
+	s.enqueueTrash(r)
+	return errors.Join(syncDir(s.root, trashDir), syncDir(s.root, archiveDir))
+}
+
+// Adopt makes a volume of what is there: of a retained or archived volume of that
+// name (the last one, of several), or of the directory Spec.Path, which no record
+// knows. The files stay as they are. Of the spec only the claim and the manifest
+// are taken for a volume that was kept, and the size if it is larger.
+func (s *Store) Adopt(ctx context.Context, spec Spec) (Volume, error) {
+	if spec.Path == "" {
+		spec.Path = spec.Name
+	}
+	unlock, err := s.names.lock(ctx, spec.Name)
+	if err != nil {
+		return Volume{}, err
+	}
+	v, err := s.adoptLocked(ctx, &spec)
+	unlock()
+	if err == nil && spec.Size > v.Size {
+		return s.Resize(ctx, v.Name, spec.Size)
+	}
+	return v, err
+}
+
+// adoptLocked is Adopt for who has locked the name.
+func (s *Store) adoptLocked(ctx context.Context, spec *Spec) (Volume, error) {
+	r, archived := s.keptRecord(spec.Name)
+	switch {
+	case r != nil && r.State == retained:
+		return s.revive(r, spec)
+	case r != nil:
+		return Volume{}, fmt.Errorf("volume %s: %w: nothing is to be adopted", r.Name, ErrExists)
+	case archived != nil:
+		return s.unarchive(archived, spec)
+	}
+	if spec.Size == 0 {
+		return Volume{}, fmt.Errorf("%w: a directory that becomes a volume needs a size", ErrInvalid)
+	}
+	if err := spec.validate(); err != nil {
+		return Volume{}, err
+	}
+	if err := s.exports.Check(spec.Options); err != nil {
+		return Volume{}, err
+	}
+	if err := s.plainDir(spec.Path); err != nil {
+		return Volume{}, fmt.Errorf("adopt %s: %w", spec.Path, err)
+	}
+	r = newRecord(adopting, spec)
+	if err := s.reserve(r, spec); err != nil {
+		return Volume{}, err
+	}
+	err := s.write(r)
+	if err == nil {
+		s.step("record is adopting")
+		err = s.adopt(ctx, r)
+	}
+	if err != nil {
+		return Volume{}, errors.Join(fmt.Errorf("adopt %s: %w", spec.Path, err), s.forget(r))
+	}
+	return r.Volume, nil
+}
+
+// adopt puts the files of a volume under its project and serves it.
+func (s *Store) adopt(ctx context.Context, r *record) error {
+	if r.Project != 0 && s.quota != nil {
+		dir, err := s.root.Open(r.Path)
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		files, err := s.quota.AssignTree(ctx, dir, r.Project)
+		if err != nil {
+			return err
+		}
+		s.step("project is assigned")
+		// Only now: what is there may be more.
+		u, err := s.quota.Usage(r.Project)
+		if err != nil {
+			return err
+		}
+		if int64(u.Bytes) > r.Size {
+			return fmt.Errorf("%w: its files take %s, more than %s", ErrInvalid, FormatSize(int64(u.Bytes)), FormatSize(r.Size))
+		}
+		if err := s.quota.SetLimit(r.Project, uint64(r.Size)); err != nil {
+			return err
+		}
+		s.step("limit is set")
+		s.log.Info("volume: put under its project", "volume", r.Name, "files", files, "project", r.Project)
+	}
+	if err := s.enter(r, ready); err != nil {
+		return err
+	}
+	s.log.Info("volume: adopted", "volume", r.Name, "path", r.Path, "size", FormatSize(r.Size))
+	return nil
+}
+
+// forget takes back the adoption of a directory, which stays as it is.
+func (s *Store) forget(r *record) error {
+	if r.Project != 0 && s.quota != nil {
+		if err := s.quota.SetLimit(r.Project, 0); err != nil {
+			return err
+		}
+	}
+	if err := s.root.Remove(recordFile(r.Name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	s.mu.Lock()
+	delete(s.records, r.Name)
+	delete(s.projects, r.Project)
+	s.mu.Unlock()
+	return syncDir(s.root, volumesDir)
+}
+
+// revive serves a retained volume again.
+func (s *Store) revive(r *record, spec *Spec) (Volume, error) {
+	if err := s.plainDir(r.Path); err != nil {
+		return Volume{}, fmt.Errorf("adopt %s: %w", r.Path, err)
+	}
+	next := r.again(spec)
+	if err := s.restoreLimit(next, s.log); err != nil {
+		return Volume{}, err
+	}
+	if err := s.enter(next, ready); err != nil {
+		return Volume{}, fmt.Errorf("adopt %s: %w", r.Name, err)
+	}
+	s.mu.Lock()
+	s.records[r.Name] = next
+	s.mu.Unlock()
+	s.log.Info("volume: adopted again", "volume", r.Name)
+	return next.Volume, nil
+}
+
+// again is the record of a volume that was kept, for its new life.
+func (r *record) again(spec *Spec) *record {
+	next := *r
+	next.Deleted, next.Claim = time.Time{}, spec.Claim
+	if spec.Manifest != nil {
+		next.Manifest = spec.Manifest
+	}
+	return &next
+}
+
+// unarchive moves an archived volume back to its path and serves it.
+func (s *Store) unarchive(r *record, spec *Spec) (Volume, error) {
+	s.mu.Lock()
+	other := s.takenBy(r.Path)
+	if other == nil {
+		s.records[r.Name] = r // takes the path
+		s.archived = slices.DeleteFunc(s.archived, func(a *record) bool { return a == r })
+	}
+	s.mu.Unlock()
+	if other != nil {
+		return Volume{}, fmt.Errorf("path %s: %w: volume %s has %s", r.Path, ErrExists, other.Name, other.Path)
+	}
+	if err := s.moveBack(r); err != nil {
+		// Back to the archive, which the next Open does as well.
+		return Volume{}, errors.Join(fmt.Errorf("adopt %s: %w", r.Name, err), s.archive(r))
+	}
+	return s.revive(r, spec)
+}
+
+// moveBack puts the record and the directory of an archived volume where those of
+// a volume are. Until it has another state, the next Open archives it.
+func (s *Store) moveBack(r *record) error {
+	if _, err := s.root.Lstat(r.Path); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("directory %s: %w: move it away", r.Path, errors.Join(ErrExists, err))
+	}
+	if err := s.root.Rename(r.keptIn(archiveDir)+".json", recordFile(r.Name)); err != nil {
+		return err
+	}
+	s.step("record is back")
+	if err := errors.Join(syncDir(s.root, volumesDir), syncDir(s.root, archiveDir)); err != nil {
+		return err
+	}
+	if err := s.moveDir(r.keptIn(archiveDir), r.Path); err != nil {
+		return err
+	}
+	s.step("directory is back")
+	return nil
+}

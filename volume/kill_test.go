@@ -1,0 +1,388 @@
+package volume
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/quota"
+)
+
+// kernel stands for project quotas, which outlive a process. A project is in use
+// as long as a directory that was marked with it is there.
+type kernel struct {
+	mu     sync.Mutex
+	limits map[uint32]uint64
+	marked map[uint32][]int // descriptors
+}
+
+func newKernel(t *testing.T) *kernel {
+	k := &kernel{limits: map[uint32]uint64{}, marked: map[uint32][]int{}}
+	t.Cleanup(func() {
+		for _, fds := range k.marked {
+			for _, fd := range fds {
+				_ = unix.Close(fd)
+			}
+		}
+	})
+	return k
+}
+
+func (k *kernel) Assign(dir *os.File, id uint32) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	fd, err := unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		k.marked[id] = append(k.marked[id], fd)
+	}
+	return err
+}
+
+func (k *kernel) AssignTree(_ context.Context, dir *os.File, id uint32) (int, error) {
+	return 1, k.Assign(dir, id)
+}
+
+func (k *kernel) SetLimit(id uint32, bytes uint64) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.limits[id] = bytes; bytes == 0 {
+		delete(k.limits, id)
+	}
+	return nil
+}
+
+func (k *kernel) Usage(id uint32) (quota.Usage, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	u := quota.Usage{Limit: k.limits[id]}
+	for _, fd := range k.marked[id] {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err == nil && st.Nlink > 0 {
+			u.Bytes, u.Inodes = u.Bytes+4096, u.Inodes+1
+		}
+	}
+	return u, nil
+}
+
+func (k *kernel) Free(id uint32) (bool, error) {
+	u, err := k.Usage(id)
+	return u == quota.Usage{}, err
+}
+
+// boot opens a Store over a kernel.
+func (k *kernel) boot(t *testing.T, root string) (*Store, *exports) {
+	t.Helper()
+	e := &exports{}
+	s, err := newStore(Config{Root: root, Exports: e, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.quota = k
+	if s, err = s.open(root); err != nil {
+		t.Fatal(err)
+	}
+	return s, e
+}
+
+// scene is an operation that is killed between its steps.
+type scene struct {
+	name    string
+	prepare func(t *testing.T, s *Store, root string)
+	do      func(ctx context.Context, s *Store) error
+	// after is what must be so once do was called again to its end.
+	after func(t *testing.T, s *Store, e *exports, root string)
+}
+
+const kept = "what was written before"
+
+func writeInto(t *testing.T, root, name string) {
+	t.Helper()
+	mustDo(t, os.WriteFile(filepath.Join(root, name, "data"), []byte(kept), 0o600))
+}
+
+func isKept(t *testing.T, dir string) {
+	t.Helper()
+	if data, err := os.ReadFile(filepath.Join(dir, "data")); err != nil || string(data) != kept {
+		t.Errorf("data in %s: %q, %v", dir, data, err)
+	}
+}
+
+func makeVolume(spec Spec) func(t *testing.T, s *Store, root string) {
+	return func(t *testing.T, s *Store, root string) {
+		t.Helper()
+		v, err := s.Create(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeInto(t, root, v.Path)
+	}
+}
+
+func deleteVolume(ctx context.Context, s *Store) error {
+	err := s.Delete(ctx, "v")
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func discard(ctx context.Context, s *Store) error {
+	err := s.Discard(ctx, "v")
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func gone(t *testing.T, s *Store, e *exports, root string) {
+	t.Helper()
+	eventually(t, "the trash is empty", func() bool { return len(stateFiles(t, root)) == 1 }) // the bystander
+	if _, err := os.Lstat(filepath.Join(root, "v")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory is left: %v", err)
+	}
+	if names := e.names(); len(names) != 1 {
+		t.Errorf("exported: %v", names)
+	}
+}
+
+func scenes() []scene {
+	small := Spec{Name: "v", Size: 1 << 20}
+	with := func(change func(*Spec)) Spec {
+		spec := small
+		change(&spec)
+		return spec
+	}
+	served := func(path string) func(t *testing.T, s *Store, e *exports, root string) {
+		return func(t *testing.T, s *Store, e *exports, root string) {
+			t.Helper()
+			v, err := s.Get("v")
+			if err != nil || v.Path != path || len(e.names()) != 2 {
+				t.Errorf("%+v, %v, exported %v", v, err, e.names())
+			}
+			u, err := s.Usage("v")
+			if err != nil || int64(u.Limit) != v.Size {
+				t.Errorf("limit %d, %v, size %d", u.Limit, err, v.Size)
+			}
+		}
+	}
+	servedWithData := func(path string) func(t *testing.T, s *Store, e *exports, root string) {
+		return func(t *testing.T, s *Store, e *exports, root string) {
+			t.Helper()
+			served(path)(t, s, e, root)
+			isKept(t, filepath.Join(root, path))
+		}
+	}
+	nothing := func(*testing.T, *Store, string) {}
+	adopt := func(ctx context.Context, s *Store) error {
+		_, err := s.Adopt(ctx, small)
+		if errors.Is(err, ErrExists) {
+			if _, found := s.Get("v"); found == nil {
+				return nil
+			}
+		}
+		return err
+	}
+	return []scene{
+		{"create", nothing, func(ctx context.Context, s *Store) error {
+			_, err := s.Create(ctx, small)
+			return err
+		}, served("v")},
+		{"create below directories", nothing, func(ctx context.Context, s *Store) error {
+			_, err := s.Create(ctx, with(func(s *Spec) { s.Path = "a/b/v" }))
+			return err
+		}, served("a/b/v")},
+		{"resize", makeVolume(small), func(ctx context.Context, s *Store) error {
+			_, err := s.Resize(ctx, "v", 2<<20)
+			return err
+		}, func(t *testing.T, s *Store, e *exports, root string) {
+			servedWithData("v")(t, s, e, root)
+			if v, _ := s.Get("v"); v.Size != 2<<20 {
+				t.Errorf("size %d", v.Size)
+			}
+		}},
+		{"delete", makeVolume(small), deleteVolume, gone},
+		{"archive", makeVolume(with(func(s *Spec) { s.OnDelete = ArchiveFiles })), deleteVolume, func(t *testing.T, s *Store, _ *exports, root string) {
+			k, err := s.Kept()
+			if err != nil || len(k) != 1 || k[0].State != Archived || k[0].Since.IsZero() {
+				t.Fatalf("%+v, %v", k, err)
+			}
+			isKept(t, filepath.Join(root, k[0].keptIn(archiveDir)))
+		}},
+		{"retain", makeVolume(with(func(s *Spec) { s.OnDelete = RetainFiles })), deleteVolume, func(t *testing.T, s *Store, e *exports, root string) {
+			k, err := s.Kept()
+			if err != nil || len(k) != 1 || k[0].State != Retained || len(e.names()) != 1 {
+				t.Fatalf("%+v, %v, exported %v", k, err, e.names())
+			}
+			isKept(t, filepath.Join(root, "v"))
+		}},
+		{"discard what was archived", func(t *testing.T, s *Store, root string) {
+			makeVolume(with(func(s *Spec) { s.OnDelete = ArchiveFiles }))(t, s, root)
+			mustDo(t, s.Delete(t.Context(), "v"))
+		}, discard, gone},
+		{"discard what was retained", func(t *testing.T, s *Store, root string) {
+			makeVolume(with(func(s *Spec) { s.OnDelete = RetainFiles }))(t, s, root)
+			mustDo(t, s.Delete(t.Context(), "v"))
+		}, discard, gone},
+		{"adopt what was archived", func(t *testing.T, s *Store, root string) {
+			makeVolume(with(func(s *Spec) { s.OnDelete = ArchiveFiles }))(t, s, root)
+			mustDo(t, s.Delete(t.Context(), "v"))
+		}, adopt, servedWithData("v")},
+		{"adopt what was retained", func(t *testing.T, s *Store, root string) {
+			makeVolume(with(func(s *Spec) { s.OnDelete = RetainFiles }))(t, s, root)
+			mustDo(t, s.Delete(t.Context(), "v"))
+		}, adopt, servedWithData("v")},
+		{"adopt a directory", func(t *testing.T, _ *Store, root string) {
+			mustDo(t, os.Mkdir(filepath.Join(root, "v"), 0o755))
+			writeInto(t, root, "v")
+		}, adopt, servedWithData("v")},
+		{"copy", func(t *testing.T, s *Store, root string) {
+			makeVolume(Spec{Name: "source", Size: 1 << 20})(t, s, root)
+		}, func(ctx context.Context, s *Store) error {
+			for {
+				_, err := s.Create(ctx, with(func(s *Spec) { s.Source = "source" }))
+				var copying *CopyingError
+				if !errors.As(err, &copying) {
+					return err
+				}
+				if s.background.Err() != nil {
+					return err // killed
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}, func(t *testing.T, s *Store, e *exports, root string) {
+			isKept(t, filepath.Join(root, "v"))
+			isKept(t, filepath.Join(root, "source"))
+			if names := e.names(); len(names) != 3 {
+				t.Errorf("exported: %v", names)
+			}
+		}},
+	}
+}
+
+// TestKilledAtEveryStep: whichever step was the last, the next start leaves all
+// in order, and the operation can be done again.
+func TestKilledAtEveryStep(t *testing.T) {
+	for _, sc := range scenes() {
+		t.Run(sc.name, func(t *testing.T) {
+			for step := 1; ; step++ {
+				if last := killAt(t, sc, step); last {
+					if step < 2 {
+						t.Error("has no steps")
+					}
+					return
+				}
+				if t.Failed() {
+					t.Fatalf("killed after step %d", step)
+				}
+			}
+		})
+	}
+}
+
+// killAt kills an operation after a step. It is true if there are fewer.
+func killAt(t *testing.T, sc scene, step int) (last bool) {
+	t.Helper()
+	root, k := t.TempDir(), newKernel(t)
+	s, _ := k.boot(t, root)
+	makeVolume(Spec{Name: "bystander", Size: 1 << 20})(t, s, root)
+	sc.prepare(t, s, root)
+
+	var mu sync.Mutex
+	done, killed, name := 0, false, ""
+	s.step = func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if done++; done >= step {
+			if !killed {
+				name = what
+			}
+			killed = true
+			s.stop()
+			runtime.Goexit() // no way back: what would be undone stays
+		}
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := sc.do(context.Background(), s); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			if !killed {
+				t.Errorf("%s: %v", sc.name, err)
+			}
+		}
+	}()
+	<-ended
+	mustDo(t, s.Close())
+	s, e := k.boot(t, root)
+	defer func() { mustDo(t, s.Close()) }()
+	isKept(t, filepath.Join(root, "bystander"))
+	inOrder(t, k, s, root)
+	if err := sc.do(t.Context(), s); err != nil {
+		t.Errorf("again, after %q: %v", name, err)
+	}
+	sc.after(t, s, e, root)
+	inOrder(t, k, s, root)
+	isKept(t, filepath.Join(root, "bystander"))
+	return !killed
+}
+
+// inOrder checks what must hold at any time: a record for each directory, a
+// project for one volume alone, a limit for no project without a record.
+func inOrder(t *testing.T, k *kernel, s *Store, root string) {
+	t.Helper()
+	findings, err := s.Check()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, f := range findings {
+		// A directory that is to be adopted has no record yet.
+		if !strings.Contains(f.Fix, "adopt") || f.Path != "v" {
+			t.Errorf("found: %v", f)
+		}
+	}
+	owners := map[uint32]string{}
+	mustDo(t, filepath.WalkDir(filepath.Join(root, stateDir), func(p string, d fs.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // the trash is being emptied
+		}
+		if err != nil || !strings.HasSuffix(p, ".json") || strings.HasSuffix(p, "instance.json") {
+			return err
+		}
+		data, err := os.ReadFile(p)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		var r record
+		if err := json.Unmarshal(data, &r); err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+		if other, twice := owners[r.Project]; twice {
+			t.Errorf("%s and %s have one project, %d", other, p, r.Project)
+		}
+		owners[r.Project] = p
+		return nil
+	}))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id := range k.limits {
+		if owners[id] == "" {
+			t.Errorf("project %d is nobody's and has a limit", id)
+		}
+	}
+}

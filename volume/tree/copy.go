@@ -1,0 +1,260 @@
+// Package tree works on whole directory trees beside the serving of others:
+// Copy copies one, Walk looks at all of one, Empty removes what is in one.
+//
+// All of it goes by descriptors, follows no symbolic link, enters no mount, and
+// needs few descriptors and no long path however deep a tree is.
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// hubName is a directory in the root of an unfinished copy. It holds the files
+// with several names under one name each, from where they are linked, and what
+// was in the way. It is gone when the copy is done. An entry of this name in the
+// root of a source is not copied.
+const hubName = ".podnas-copying-6e1f4c"
+
+// Copy copies a directory tree. The fields tell how far it is, at any time: what
+// was found complete counts too. A Copy is for one Run.
+type Copy struct {
+	Files atomic.Int64 // entries of any type, the root not counted
+	Bytes atomic.Int64 // content on the disk; holes don't count
+}
+
+// Run makes the directory to a copy of the directory from: all that is below,
+// and its own owner, mode, times and extended attributes. Nothing but an earlier
+// copy that was interrupted may be in to. What is complete in it is not copied
+// again, what is not is made anew, and what is not in from any more is removed.
+//
+// Copied are owners, modes, times, ACLs, the extended attributes user, trusted
+// and security.capability, holes, hard links, symbolic links, fifos, sockets and
+// devices. Not copied are what is on other mounts, attributes as of chattr(1),
+// project ids, and security labels. An ordinary user can't copy what is for root
+// to set: the owner and root's extended attributes are passed over then, a
+// device is an error.
+//
+// from may be in use. A file that vanishes is passed over. A file that changes
+// is copied as it is read: where the disk can share blocks, as it was at one
+// moment; else its parts can be of different moments, up to the size it had at
+// the first. It has the times of before, so another Run would copy it again. The
+// tree as a whole is not of one moment.
+//
+// When Run returns nil, all is on the disk. If the machine fails before, Run can
+// be called again: an entry gets its times after all else, so one that has type,
+// size and mtime of its source is complete. Files have no name before that, where
+// the disk knows O_TMPFILE.
+//
+// The errors ENOSPC and EDQUOT mean that to is full. The error is ctx's if ctx
+// ended.
+func (c *Copy) Run(ctx context.Context, from, to *os.File) error {
+	j := job{Copy: c, ctx: ctx, linked: map[string]bool{}}
+	if err := j.to.begin(to); err != nil {
+		return err
+	}
+	defer j.to.close()
+	defer j.closeHub()
+	j.walk = walker{visit: j.entry, enter: j.enter, leave: j.leave}
+	if err := j.walk.run(ctx, from); err != nil {
+		return fmt.Errorf("copy: %w", err)
+	}
+	if err := unix.Syncfs(int(to.Fd())); err != nil {
+		return fmt.Errorf("copy: sync: %w", err)
+	}
+	return nil
+}
+
+// job is one Run.
+type job struct {
+	*Copy
+	ctx context.Context // of Run, which waits for all of this
+
+	walk walker
+	to   position   // in the copy, beside walk.at in the source
+	dirs []metadata // of the directories on the way to to
+
+	hub     *os.File        // see hubName; nil before it is needed
+	moved   int             // numbers what was moved into hub
+	linked  map[string]bool // files with several names that are in hub, by link
+	noClone bool            // the disk can't share blocks
+	noRange bool            // copy_file_range(2) does not work
+	buffer  []byte          // for when it does not
+}
+
+// enter makes a directory in the copy and goes into it, after the walk went into
+// the one in the source.
+func (j *job) enter(name string, src *os.File, st *unix.Statx_t) error {
+	m, err := readMetadata(int(src.Fd()), st)
+	if err != nil {
+		return j.failed(name, err)
+	}
+	j.dirs = append(j.dirs, m)
+	there := true // from an earlier copy; the root may be
+	if name != "." {
+		if there, err = j.makeDir(name); err != nil {
+			return j.failed(name, err)
+		}
+		j.Files.Add(1)
+	}
+	// For us alone until it is complete.
+	if err := j.to.dir.Chmod(0o700); err != nil {
+		return j.failed(name, err)
+	}
+	if there {
+		return j.prune(src)
+	}
+	return nil
+}
+
+// makeDir makes a directory in the copy, if there is none, and goes into it.
+func (j *job) makeDir(name string) (there bool, err error) {
+	at := int(j.to.dir.Fd())
+	err = unix.Mkdirat(at, name, 0o700)
+	if errors.Is(err, unix.EEXIST) {
+		var st unix.Stat_t
+		if err := unix.Fstatat(at, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return false, err
+		}
+		if there = st.Mode&unix.S_IFMT == unix.S_IFDIR; there {
+			err = unlock(j.to.dir, name)
+		} else if err = unix.Unlinkat(at, name, 0); err == nil {
+			err = unix.Mkdirat(at, name, 0o700)
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	dir, err := openDir(j.to.dir, name)
+	if err != nil {
+		return false, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		_ = dir.Close() // only read from
+		return false, err
+	}
+	j.to.down(dir, name, st.Ino)
+	return there, nil
+}
+
+// prune removes from a directory of the copy what its source does not have.
+func (j *job) prune(src *os.File) error {
+	for {
+		names, err := j.to.dir.Readdirnames(nameBatch)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return j.failed(".", err)
+		}
+		for _, name := range names {
+			var st unix.Stat_t
+			err := unix.Fstatat(int(src.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+			if errors.Is(err, unix.ENOENT) && !j.isHub(name) {
+				if err := j.discard(j.to.dir, name); err != nil {
+					return j.failed(name, err)
+				}
+			}
+			if err := j.walk.pacer.pause(j.ctx); err != nil {
+				return err
+			}
+		}
+		if len(names) == 0 {
+			return nil
+		}
+	}
+}
+
+// discard removes what is in the way. A directory goes into the hub, to be
+// emptied at the end.
+func (j *job) discard(dir *os.File, name string) error {
+	err := unix.Unlinkat(int(dir.Fd()), name, 0)
+	if !errors.Is(err, unix.EISDIR) {
+		return err
+	}
+	if err := j.openHub(); err != nil {
+		return err
+	}
+	// To change its "..", the directory itself must be writable.
+	if err := unlock(dir, name); err != nil {
+		return err
+	}
+	for ; ; j.moved++ {
+		err := unix.Renameat2(int(dir.Fd()), name, int(j.hub.Fd()), fmt.Sprintf("moved-%d", j.moved), unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+}
+
+// leave completes a directory of the copy and goes back up.
+func (j *job) leave() error {
+	last := len(j.dirs) - 1
+	if last == 0 {
+		if err := j.removeHub(); err != nil {
+			return fmt.Errorf("remove %s: %w", hubName, err)
+		}
+	}
+	if err := j.dirs[last].apply(int(j.to.dir.Fd())); err != nil {
+		return j.failed(".", err)
+	}
+	j.dirs = j.dirs[:last]
+	if last == 0 {
+		return nil
+	}
+	if err := j.to.up(); err != nil {
+		return fmt.Errorf("go back up in the copy: %w", err)
+	}
+	return nil
+}
+
+// isHub tells whether a name where the walk is now is the hub's.
+func (j *job) isHub(name string) bool { return len(j.to.way) == 1 && name == hubName }
+
+// openHub opens the hub, and makes it if there is none.
+func (j *job) openHub() error {
+	if j.hub != nil {
+		return nil
+	}
+	err := unix.Mkdirat(int(j.to.root.Fd()), hubName, 0o700)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make %s: %w", hubName, err)
+	}
+	if j.hub, err = openDir(j.to.root, hubName); err != nil {
+		return fmt.Errorf("open %s: %w", hubName, err)
+	}
+	return nil
+}
+
+func (j *job) closeHub() {
+	if j.hub != nil {
+		_ = j.hub.Close() // only read from
+		j.hub = nil
+	}
+}
+
+// removeHub removes the hub, also one of an earlier run.
+func (j *job) removeHub() error {
+	hub, err := openDir(j.to.root, hubName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = Empty(j.ctx, hub)
+	if err := errors.Join(err, hub.Close()); err != nil {
+		return err
+	}
+	return unix.Unlinkat(int(j.to.root.Fd()), hubName, unix.AT_REMOVEDIR)
+}
+
+// failed says at what it was.
+func (j *job) failed(name string, err error) error {
+	return fmt.Errorf("%q: %w", j.to.pathOf(name), err)
+}

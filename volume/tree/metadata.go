@@ -1,0 +1,157 @@
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// metadata is all of a file that is not its content: owner, mode, times, and
+// extended attributes with the ACLs among them.
+type metadata struct {
+	stat  unix.Statx_t
+	attrs []attribute // the ACLs last: they can take the right to set others
+}
+
+type attribute struct {
+	name  string
+	value []byte
+}
+
+// copied tells which extended attributes are copied. A security label like
+// SELinux's is not: the place where a file is made decides it.
+func copied(name string) bool {
+	if strings.HasPrefix(name, "trusted.SGI_ACL_") {
+		return false // XFS lists its ACLs twice
+	}
+	return strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "trusted.") ||
+		name == "security.capability" || isACL(name)
+}
+
+func isACL(name string) bool { return strings.HasPrefix(name, "system.posix_acl_") }
+
+// readMetadata reads what stat does not have yet. fd may be O_PATH.
+func readMetadata(fd int, stat *unix.Statx_t) (metadata, error) {
+	m := metadata{stat: *stat}
+	names, err := attributeNames(fd)
+	if err != nil {
+		return m, fmt.Errorf("list extended attributes: %w", err)
+	}
+	var acls []attribute
+	for _, name := range names {
+		value, err := grow(func(b []byte) (int, error) { return unix.Getxattr(procPath(fd), name, b) })
+		if errors.Is(err, unix.ENODATA) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return m, fmt.Errorf("read extended attribute %q: %w", name, err)
+		}
+		if isACL(name) {
+			acls = append(acls, attribute{name, value})
+		} else {
+			m.attrs = append(m.attrs, attribute{name, value})
+		}
+	}
+	m.attrs = append(m.attrs, acls...)
+	return m, nil
+}
+
+// attributeNames returns those of a file's extended attributes that are copied.
+func attributeNames(fd int) ([]string, error) {
+	list, err := grow(func(b []byte) (int, error) { return unix.Listxattr(procPath(fd), b) })
+	if errors.Is(err, unix.ENOTSUP) {
+		return nil, nil
+	}
+	var names []string
+	for name := range strings.SplitSeq(string(list), "\x00") {
+		if copied(name) {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// grow calls a function that fills a buffer, first to ask for the size.
+func grow(fill func([]byte) (int, error)) ([]byte, error) {
+	for {
+		n, err := fill(nil)
+		if n == 0 || err != nil {
+			return nil, err
+		}
+		b := make([]byte, n)
+		n, err = fill(b)
+		if errors.Is(err, unix.ERANGE) {
+			continue // it grew in between
+		}
+		if err != nil {
+			return nil, err
+		}
+		return b[:n], nil
+	}
+}
+
+// apply gives a file, which may be O_PATH, this metadata and none else. The
+// times come last: a file that has them is complete.
+func (m *metadata) apply(fd int) error {
+	// Changing the owner takes setuid and capabilities away, so it comes first.
+	err := unix.Fchownat(fd, "", int(m.stat.Uid), int(m.stat.Gid), unix.AT_EMPTY_PATH)
+	if err != nil && !forRoot(err) {
+		return fmt.Errorf("change the owner: %w", err)
+	}
+	if err := m.applyAttributes(fd); err != nil {
+		return err
+	}
+	if m.stat.Mode&unix.S_IFMT != unix.S_IFLNK {
+		if err := unix.Chmod(procPath(fd), uint32(m.stat.Mode)&^unix.S_IFMT); err != nil {
+			return fmt.Errorf("change the mode: %w", err)
+		}
+	}
+	var times [2]unix.Timespec
+	for i, t := range []unix.StatxTimestamp{m.stat.Atime, m.stat.Mtime} {
+		if times[i], err = unix.TimeToTimespec(time.Unix(t.Sec, int64(t.Nsec))); err != nil {
+			return fmt.Errorf("set the times: %w", err)
+		}
+	}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), times[:], 0); err != nil {
+		return fmt.Errorf("set the times: %w", err)
+	}
+	return nil
+}
+
+func (m *metadata) applyAttributes(fd int) error {
+	// What was made in a directory with a default ACL has got one.
+	has, err := attributeNames(fd)
+	if err != nil {
+		return fmt.Errorf("list extended attributes: %w", err)
+	}
+	for _, name := range has {
+		if !m.hasAttribute(name) {
+			if err := unix.Removexattr(procPath(fd), name); err != nil {
+				return fmt.Errorf("remove extended attribute %q: %w", name, err)
+			}
+		}
+	}
+	for _, a := range m.attrs {
+		if err := unix.Setxattr(procPath(fd), a.name, a.value, 0); err != nil && !forRoot(err) {
+			return fmt.Errorf("set extended attribute %q: %w", a.name, err)
+		}
+	}
+	return nil
+}
+
+func (m *metadata) hasAttribute(name string) bool {
+	for _, a := range m.attrs {
+		if a.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// forRoot tells the error of what an ordinary user may not do. Where podnas is
+// one, all it serves is its own, and what root set beside is not kept.
+func forRoot(err error) bool { return errors.Is(err, unix.EPERM) && os.Geteuid() != 0 }
