@@ -50,7 +50,8 @@ test-go: ## the Go tests alone, with the race detector where there is a C compil
 		race=; cgo=0; \
 		echo "make: no working C compiler, so the tests run without the race detector" >&2; \
 	fi; \
-	set -x; CGO_ENABLED=$$cgo go test $$race ./...
+	set -x; CGO_ENABLED=$$cgo go test $$race ./...; \
+	[ -z "$$race" ] || go test -run TestAllocations ./server/nfs3
 
 .PHONY: lint
 lint: ## golangci-lint, go vet's checks included, on all code
@@ -71,10 +72,19 @@ fuzz: ## fuzz every decoder for FUZZTIME=30s each
 vm: ## a real kernel's NFS client and XFS quotas, under User-Mode Linux (root)
 	test/vm/run.sh
 
+.PHONY: bench
+bench: ## how fast: native beside go-nfs and more, see test/bench/run.sh (root); ARGS='flags of podnas bench'
+	test/bench/run.sh $(ARGS)
+
 .PHONY: cluster
 cluster: ## a real Kubernetes control plane, built on the first run
 	test/cluster/build.sh
 	go test -tags cluster -count=1 -timeout 20m -v ./test/cluster/...
+
+.PHONY: bench-claims
+bench-claims: ## how fast 1,000 claims are bound, beside a provisioner that does nothing
+	test/cluster/build.sh
+	go test -tags cluster -run '^$$' -bench Bind -benchtime 1x -timeout 20m ./test/cluster
 
 .PHONY: e2e
 e2e: image ## a whole cluster with a real node: apply, claim, write, restart, delete (root)

@@ -314,7 +314,7 @@ func readFile(t *testing.T, p *podnas, file nfs3.FH) nfs3.ReadRes {
 	return read
 }
 
-func writeFile(t *testing.T, path, data string) {
+func writeFile(t testing.TB, path, data string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)

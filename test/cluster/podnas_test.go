@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ import (
 // podnas is one instance of the server: a disk, and a process that serves it
 // while it is started.
 type podnas struct {
-	t     *testing.T
+	t     testing.TB
 	root  string // the disk
 	port  int    // of NFS and MOUNT
 	http  string
@@ -35,11 +36,11 @@ type podnas struct {
 }
 
 // newPodnas makes an instance with a fresh disk, and does not start it.
-func newPodnas(t *testing.T, provisioner string, flags ...string) *podnas {
+func newPodnas(t testing.TB, provisioner string, flags ...string) *podnas {
 	t.Helper()
 	dir := t.TempDir()
 	p := &podnas{t: t, root: filepath.Join(dir, "disk"), port: freePort(t)}
-	p.log = filepath.Join(cluster.logs, fmt.Sprintf("%s-%d.log", t.Name(), p.port))
+	p.log = filepath.Join(cluster.logs, fmt.Sprintf("%s-%d.log", strings.ReplaceAll(t.Name(), "/", "-"), p.port))
 	if err := os.Mkdir(p.root, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +66,7 @@ func newPodnas(t *testing.T, provisioner string, flags ...string) *podnas {
 	return p
 }
 
-func freePort(t *testing.T) int {
+func freePort(t testing.TB) int {
 	t.Helper()
 	port, err := controlplane.FreePort()
 	if err != nil {

@@ -13,26 +13,37 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // tenant is what a test has of the cluster: a namespace, and a provisioner name
 // that nothing else answers to.
 type tenant struct {
-	t           *testing.T
+	t           testing.TB
 	name        string
 	provisioner string
 }
 
-func newTenant(t *testing.T) *tenant {
+func newTenant(t testing.TB) *tenant {
 	t.Helper()
-	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := cluster.client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	base := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	for i := 1; ; i++ {
+		name := base
+		if i > 1 {
+			name = fmt.Sprintf("%s-%d", base, i) // a benchmark runs again
+		}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		_, err := cluster.client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
+		if err == nil {
+			return &tenant{t: t, name: name, provisioner: "test.podnas.io/" + name}
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
 	}
-	return &tenant{t: t, name: name, provisioner: "test.podnas.io/" + name}
 }
 
 // class makes a StorageClass. Its name is the tenant's with the suffix.
@@ -182,21 +193,7 @@ func (n *tenant) countBound() int {
 // failure waits for an event that says why the claim has no volume.
 func (n *tenant) failure(claim string) string {
 	n.t.Helper()
-	var message string
-	eventually(n.t, time.Minute, "claim "+claim+" has an event ProvisioningFailed", func() bool {
-		events, err := cluster.client.CoreV1().Events(n.name).List(n.t.Context(), metav1.ListOptions{})
-		if err != nil {
-			return false
-		}
-		for _, e := range events.Items {
-			if e.InvolvedObject.Name == claim && e.Reason == "ProvisioningFailed" {
-				message = e.Message
-				return true
-			}
-		}
-		return false
-	})
-	return message
+	return n.event(n.name, claim, "ProvisioningFailed")
 }
 
 // gone waits until the PersistentVolume is deleted.
@@ -233,7 +230,7 @@ func (n *tenant) update(volume string, change func(*corev1.PersistentVolume)) {
 }
 
 // eventually polls until what is true, or fails the test.
-func eventually(t *testing.T, timeout time.Duration, what string, isTrue func() bool) {
+func eventually(t testing.TB, timeout time.Duration, what string, isTrue func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
@@ -243,5 +240,105 @@ func eventually(t *testing.T, timeout time.Duration, what string, isTrue func() 
 		case <-ctx.Done():
 			t.Fatalf("not within %s: %s", timeout, what)
 		}
+	}
+}
+
+// claimNow is a claim as it is.
+func (n *tenant) claimNow(name string) *corev1.PersistentVolumeClaim {
+	n.t.Helper()
+	claim, err := cluster.client.CoreV1().PersistentVolumeClaims(n.name).Get(n.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return claim
+}
+
+// grow has a claim ask for another size.
+func (n *tenant) grow(name, size string) {
+	n.t.Helper()
+	if err := n.tryGrow(name, size); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *tenant) tryGrow(name, size string) error {
+	patch := fmt.Sprintf(`{"spec": {"resources": {"requests": {"storage": %q}}}}`, size)
+	_, err := cluster.client.CoreV1().PersistentVolumeClaims(n.name).Patch(n.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
+
+// grown waits until a claim has a size, and checks that it says so everywhere.
+func (n *tenant) grown(name, size string) {
+	n.t.Helper()
+	want := resource.MustParse(size)
+	eventually(n.t, time.Minute, "claim "+name+" has "+size, func() bool {
+		claim, err := cluster.client.CoreV1().PersistentVolumeClaims(n.name).Get(n.t.Context(), name, metav1.GetOptions{})
+		return err == nil && claim.Status.Capacity.Storage().Cmp(want) == 0
+	})
+	claim := n.claimNow(name)
+	if len(claim.Status.Conditions) != 0 || len(claim.Status.AllocatedResourceStatuses) != 0 {
+		n.t.Errorf("claim %s has %s and still says %+v, %v", name, size, claim.Status.Conditions, claim.Status.AllocatedResourceStatuses)
+	}
+	v, err := cluster.client.CoreV1().PersistentVolumes().Get(n.t.Context(), claim.Spec.VolumeName, metav1.GetOptions{})
+	if err != nil || v.Spec.Capacity.Storage().Cmp(want) != 0 {
+		n.t.Errorf("volume %s of claim %s has %s, want %s (%v)", claim.Spec.VolumeName, name, v.Spec.Capacity.Storage(), size, err)
+	}
+}
+
+// event waits for an event with that reason on an object of that name, and
+// returns its message.
+func (n *tenant) event(namespace, name, reason string) string {
+	n.t.Helper()
+	var message string
+	eventually(n.t, time.Minute, name+" has an event "+reason, func() bool {
+		messages := n.events(namespace, name, reason)
+		if len(messages) > 0 {
+			message = messages[len(messages)-1]
+		}
+		return len(messages) > 0
+	})
+	return message
+}
+
+// events returns the messages of the events with that reason on an object.
+func (n *tenant) events(namespace, name, reason string) []string {
+	events, err := cluster.client.CoreV1().Events(namespace).List(n.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return nil
+	}
+	var messages []string
+	for _, e := range events.Items {
+		if e.InvolvedObject.Name == name && e.Reason == reason {
+			messages = append(messages, e.Message)
+		}
+	}
+	return messages
+}
+
+// apply makes a PersistentVolume, and a claim for it.
+func (n *tenant) apply(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) {
+	n.t.Helper()
+	_, err := cluster.client.CoreV1().PersistentVolumes().Create(n.t.Context(), v, metav1.CreateOptions{})
+	if err == nil && claim != nil {
+		_, err = cluster.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(n.t.Context(), claim, metav1.CreateOptions{})
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// forget has the cluster lose the tenant's claims and volumes.
+func (n *tenant) forget() {
+	n.t.Helper()
+	n.deleteClaims()
+	eventually(n.t, time.Minute, "the claims are gone", func() bool {
+		claims, ok := n.claims()
+		return ok && len(claims) == 0
+	})
+	for _, v := range n.volumes() {
+		if err := cluster.client.CoreV1().PersistentVolumes().Delete(n.t.Context(), v.Name, metav1.DeleteOptions{}); err != nil {
+			n.t.Fatal(err)
+		}
+		n.gone(v.Name)
 	}
 }

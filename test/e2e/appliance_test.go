@@ -3,12 +3,6 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -38,9 +32,13 @@ func TestAppliance(t *testing.T) {
 		{"claim", claim},
 		{"write and read", writeAndRead},
 		{"podnas is deleted while a pod writes", deletePodnas},
-		{"quota", quota},
+		{"commands", commands},
+		{"a claim with a quota", quota},
+		{"who calls", identity},
+		{"a full claim", fill},
+		{"the cluster forgets", forget},
 		{"delete the claims", deleteClaims},
-		{"native engine", native},
+		{"Pod Security baseline", baseline},
 	}
 	for _, step := range steps {
 		begin := time.Now()
@@ -56,6 +54,7 @@ func install(t *testing.T) {
 	kubectl(t, "apply", "-f", deploy+"podnas.yaml")
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
 	kubectl(t, "wait", "--for=condition=Ready", "pod/disk", "--timeout=60s")
+	servesThrough(t, "native")
 }
 
 func claim(t *testing.T) {
@@ -107,30 +106,88 @@ func deletePodnas(t *testing.T) {
 	goesOn(t)
 }
 
+// commands makes a volume without a claim by podnas's own commands.
+func commands(t *testing.T) {
+	if out := podnas(t, "volume", "list"); !regexp.MustCompile(`(?m)^pvc-\S+ +\S+ +\S+ +default/shared +ready `).MatchString(out) {
+		t.Errorf("podnas does not list the claim's volume:\n%s", out)
+	}
+	apply(t, podnas(t, "volume", "create", "scratch", "--size=16Mi"))
+	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Available", "pv/scratch", "--timeout=60s")
+	if got := diskFolders(t); !slices.Contains(got, "scratch") {
+		t.Errorf("the disk has %q, want scratch too", got)
+	}
+	if out := podnas(t, "doctor"); !strings.Contains(out, "Nothing is wrong.") {
+		t.Errorf("the doctor says\n%s", out)
+	}
+	kubectl(t, "delete", "pv", "scratch", "--timeout=60s")
+	podnas(t, "volume", "delete", "scratch", "--yes")
+	if got := diskFolders(t); slices.Contains(got, "scratch") {
+		t.Errorf("the disk still has %q", got)
+	}
+}
+
 // quota gives podnas the right to set quotas, as deploy/overlays/xfs-quota does,
-// and fills a claim.
+// and makes a claim for two users.
 func quota(t *testing.T) {
 	kubectl(t, "apply", "-k", deploy+"overlays/xfs-quota")
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
-	kubectl(t, "apply", "-f", "quota.yaml")
-	boundVolume(t, "small")
-	kubectl(t, "wait", "--for=condition=Ready", "pod/small", "--timeout=120s")
-
-	if out := kubectl(t, "exec", "small", "-c", "root", "--", "df", "-k", "/small"); !regexp.MustCompile(`\s16384\s`).MatchString(out) {
+	servesThrough(t, "native")
+	smallClaim(t)
+	if out := root(t, "df -k /small"); !regexp.MustCompile(`\s16384\s`).MatchString(out) {
 		t.Errorf("df does not show the claim's 16384 KiB:\n%s", out)
 	}
-	// An ordinary user writes too, and root reads it.
-	kubectl(t, "exec", "small", "-c", "somebody", "--", "sh", "-c", "echo hello >/small/from-somebody")
-	if got := kubectl(t, "exec", "small", "-c", "root", "--", "cat", "/small/from-somebody"); got != "hello\n" {
-		t.Errorf("root reads %q of what somebody wrote, want %q", got, "hello\n")
+}
+
+// identity: the user of a pod is who its files belong to, and reads what others
+// let that user read.
+func identity(t *testing.T) {
+	if _, err := somebody(t, "echo hello >/small/mine && ln /small/mine /small/link && sync /small/mine"); err != nil {
+		t.Fatal(err)
 	}
-	out, err := tryKubectl(t, "exec", "small", "-c", "somebody", "--", "dd", "if=/dev/zero", "of=/small/big", "bs=1M", "count=32", "conv=fsync")
+	if got := root(t, "stat -c '%u %g %h' /small/mine; cat /small/link"); got != "1000 1000 2\nhello\n" {
+		t.Errorf("somebody's file has owner, group, links and text %q, want 1000 1000 2 and hello", got)
+	}
+	root(t, "echo secret >/small/theirs && chmod 600 /small/theirs")
+	if out, err := somebody(t, "cat /small/theirs"); err == nil {
+		t.Errorf("somebody reads root's file: %q", out)
+	}
+}
+
+// fill writes more than the claim's size: that fails, for this claim alone.
+func fill(t *testing.T) {
+	out, err := somebody(t, "dd if=/dev/zero of=/small/big bs=1M count=32 conv=fsync")
 	if err == nil || !regexp.MustCompile(`No space left|quota exceeded`).MatchString(err.Error()) {
 		t.Errorf("32 MiB in a claim of 16 MiB: got %q (%v), want an error that says that it is full", out, err)
 	}
 	before := len(written(t))
 	eventually(t, time.Minute, "the other volume's writer goes on", func() bool { return len(written(t)) >= before+3 })
 	goesOn(t)
+}
+
+// forget has a cluster lose a claim and its volume while podnas is away, as one
+// does that is made anew over the old disk. podnas keeps the data, and its
+// manifests bring the claim back.
+func forget(t *testing.T) {
+	wrote := len(written(t))
+	volume := boundVolume(t, "shared").Name
+	kubectl(t, "delete", "pod", "writer", "reader", "--timeout=60s")
+	kubectl(t, "-n", "podnas", "scale", "statefulset/podnas", "--replicas=0")
+	kubectl(t, "-n", "podnas", "wait", "--for=delete", "pod/podnas-0", "--timeout=60s")
+	// The volume first, and without its finalizer: else podnas would be asked
+	// to delete it.
+	kubectl(t, "delete", "pv", volume, "--wait=false")
+	kubectl(t, "patch", "pv", volume, "-p", `{"metadata":{"finalizers":null}}`)
+	kubectl(t, "delete", "pvc", "shared", "--timeout=60s")
+	kubectl(t, "-n", "podnas", "scale", "statefulset/podnas", "--replicas=1")
+	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+
+	apply(t, podnas(t, "volume", "manifests", volume, "--bind"))
+	if got := boundVolume(t, "shared").Name; got != volume {
+		t.Fatalf("the claim got %s, want %s back", got, volume)
+	}
+	kubectl(t, "apply", "-f", deploy+"examples/writer.yaml", "-f", deploy+"examples/reader.yaml")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/writer", "pod/reader", "--timeout=120s")
+	eventually(t, time.Minute, "the writer goes on after its old lines", func() bool { return len(written(t)) >= wrote+3 })
 }
 
 func deleteClaims(t *testing.T) {
@@ -142,45 +199,50 @@ func deleteClaims(t *testing.T) {
 	nothingLeft(t)
 }
 
-// native gives podnas the rights that its own engine needs, as
-// deploy/overlays/native does: then the user of a pod is who its files belong to.
-func native(t *testing.T) {
-	kubectl(t, "apply", "-k", deploy+"overlays/native")
+// baseline takes away what is beyond Pod Security's baseline level, as
+// deploy/overlays/baseline does. The API server lets the pod in at that level, it
+// serves through go-nfs, and every user may do everything.
+func baseline(t *testing.T) {
+	kubectl(t, "apply", "-k", deploy+"overlays/baseline")
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
-	if log := kubectl(t, "-n", "podnas", "logs", "podnas-0"); !strings.Contains(log, "engine=native") {
-		t.Fatalf("podnas does not serve through the native engine:\n%s", log)
+	servesThrough(t, "go-nfs")
+	smallClaim(t)
+	if _, err := somebody(t, "echo hello >/small/from-somebody"); err != nil {
+		t.Error(err)
 	}
-	kubectl(t, "apply", "-f", "quota.yaml")
-	boundVolume(t, "small")
-	kubectl(t, "wait", "--for=condition=Ready", "pod/small", "--timeout=120s")
-	somebody := func(script string) (string, error) {
-		return tryKubectl(t, "exec", "small", "-c", "somebody", "--", "sh", "-c", script)
-	}
-	root := func(script string) string {
-		return kubectl(t, "exec", "small", "-c", "root", "--", "sh", "-c", script)
-	}
-	if _, err := somebody("echo hello >/small/mine && ln /small/mine /small/link && sync /small/mine"); err != nil {
-		t.Fatal(err)
-	}
-	if got := root("stat -c '%u %g %h' /small/mine"); got != "1000 1000 2\n" {
-		t.Errorf("somebody's file has owner, group and links %q, want 1000 1000 2", got)
-	}
-	root("echo secret >/small/theirs && chmod 600 /small/theirs")
-	if out, err := somebody("cat /small/theirs"); err == nil {
-		t.Errorf("somebody reads root's file: %q", out)
-	}
-	uid := podUID(t, "podnas", "podnas-0")
-	kubectl(t, "-n", "podnas", "delete", "pod", "podnas-0")
-	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
-	if podUID(t, "podnas", "podnas-0") == uid {
-		t.Fatal("podnas-0 is the same pod as before")
-	}
-	if got, err := somebody("cat /small/link"); err != nil || got != "hello\n" {
-		t.Errorf("after podnas was replaced: %q, %v", got, err)
+	if got := root(t, "cat /small/from-somebody"); got != "hello\n" {
+		t.Errorf("root reads %q of what somebody wrote, want %q", got, "hello\n")
 	}
 	kubectl(t, "delete", "pod", "small", "--timeout=60s")
 	kubectl(t, "delete", "pvc", "small", "--timeout=60s")
 	nothingLeft(t)
+}
+
+// servesThrough checks which engine podnas took.
+func servesThrough(t *testing.T, engine string) {
+	t.Helper()
+	if log := kubectl(t, "-n", "podnas", "logs", "podnas-0"); !strings.Contains(log, "engine="+engine) {
+		t.Fatalf("podnas does not serve through the engine %s:\n%s", engine, log)
+	}
+}
+
+// smallClaim makes the claim and the pod of small.yaml.
+func smallClaim(t *testing.T) {
+	t.Helper()
+	kubectl(t, "apply", "-f", "small.yaml")
+	boundVolume(t, "small")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/small", "--timeout=120s")
+}
+
+// somebody runs a script as uid 1000 in the pod of small.yaml.
+func somebody(t *testing.T, script string) (string, error) {
+	return tryKubectl(t, "exec", "small", "-c", "somebody", "--", "sh", "-c", script)
+}
+
+// root runs a script as root in the pod of small.yaml.
+func root(t *testing.T, script string) string {
+	t.Helper()
+	return kubectl(t, "exec", "small", "-c", "root", "--", "sh", "-c", script)
 }
 
 func nothingLeft(t *testing.T) {
@@ -262,61 +324,4 @@ func podUID(t *testing.T, namespace, name string) string {
 		t.Fatal(err)
 	}
 	return string(pod.UID)
-}
-
-// kubectl runs kubectl and returns what it prints.
-func kubectl(t *testing.T, args ...string) string {
-	t.Helper()
-	out, err := tryKubectl(t, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-func tryKubectl(t *testing.T, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	cmd := kubectlCommand(ctx, args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, stderr.Bytes())
-	}
-	return stdout.String(), nil
-}
-
-func kubectlCommand(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, filepath.Join(cluster.bin, "kubectl"), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.kubeconfig)
-	return cmd
-}
-
-// describeAll shows the state of the cluster after a failure.
-func describeAll(t *testing.T) {
-	for _, args := range [][]string{
-		{"get", "pods,pvc,pv,svc,endpointslices", "-A", "-o", "wide"},
-		{"get", "events", "-A", "--sort-by=.lastTimestamp"},
-		{"-n", "podnas", "logs", "podnas-0", "--tail=60"},
-		{"-n", "podnas", "logs", "podnas-0", "--tail=30", "--previous"},
-		{"-n", "podnas", "describe", "pod", "podnas-0"},
-		{"logs", "writer", "--tail=20"},
-		{"exec", "disk", "--", "ls", "-lanR", "/disk"},
-	} {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		out, err := kubectlCommand(ctx, args...).CombinedOutput()
-		cancel()
-		t.Logf("kubectl %s (%v)\n%s", strings.Join(args, " "), err, out)
-	}
-}
-
-func eventually(t *testing.T, timeout time.Duration, what string, isTrue func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(timeout)
-	for !isTrue() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", timeout, what)
-		}
-		time.Sleep(500 * time.Millisecond)
-	}
 }

@@ -18,6 +18,7 @@ import (
 type churn struct {
 	dir  string
 	quit chan struct{}
+	stop func() // closes quit, once
 	done chan error
 
 	mu      sync.Mutex
@@ -35,6 +36,7 @@ func startChurn(t *testing.T, dir string) *churn {
 		dir: dir, quit: make(chan struct{}), done: make(chan error, 1),
 		there: map[string]bool{}, unknown: map[string]bool{},
 	}
+	c.stop = sync.OnceFunc(func() { close(c.quit) })
 	go func() { c.done <- c.run() }()
 	return c
 }
@@ -42,19 +44,18 @@ func startChurn(t *testing.T, dir string) *churn {
 func (c *churn) run() error {
 	const lag = 20 // how long a name is left alone
 	for i := 0; ; i++ {
-		select {
-		case <-c.quit:
-			return nil
-		default:
-		}
-		if err := c.add(i); err != nil {
-			return err
-		}
-		if i < lag {
-			continue
-		}
-		if err := c.take(i - lag); err != nil {
-			return err
+		for _, do := range []func() error{
+			func() error { return c.add(i) },
+			func() error { return c.take(i - lag) },
+		} {
+			select {
+			case <-c.quit:
+				return nil
+			default:
+			}
+			if err := do(); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -76,6 +77,9 @@ func (c *churn) add(i int) error {
 }
 
 func (c *churn) take(i int) error {
+	if i < 0 {
+		return nil
+	}
 	name, other := fmt.Sprint("n-", i), fmt.Sprint("r-", i)
 	switch i % 3 {
 	case 0:
@@ -131,10 +135,11 @@ func (c *churn) grows(t *testing.T, n int) {
 	})
 }
 
-// end ends it and returns its error.
+// end ends it and returns its error. It is stopped already where the operation
+// that is under way shall be the last.
 func (c *churn) end(t *testing.T) error {
 	t.Helper()
-	close(c.quit)
+	c.stop()
 	select {
 	case err := <-c.done:
 		return err

@@ -74,7 +74,7 @@ func TestPowerCutNames(t *testing.T) {
 		if err := unix.Unmount(root, 0); err != nil {
 			t.Fatal(err)
 		}
-		mountXFS(t, dev, root, "prjquota")
+		mountDisk(t, dev, root, "xfs", "prjquota")
 		for i, c := range churns {
 			check(t, filepath.Join(a.dir(pv), filepath.Base(c.dir)), want[i])
 		}

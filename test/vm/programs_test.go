@@ -68,23 +68,11 @@ func TestGit(t *testing.T) {
 	a := serve(t)
 	pv := a.volume("git", "128Mi")
 	mnt := mount(t, pv)
-	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
-	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-	for _, who := range []string{"AUTHOR", "COMMITTER"} {
-		t.Setenv("GIT_"+who+"_NAME", "podnas")
-		t.Setenv("GIT_"+who+"_EMAIL", "podnas@example.com")
-	}
-	source, clone := filepath.Join(t.TempDir(), "source"), filepath.Join(mnt, "clone")
-	command(t, "git", "init", "-q", source)
+	files := map[string][]byte{}
 	for i := range 150 {
-		name := filepath.Join(source, fmt.Sprint("dir-", i%10), fmt.Sprint("file-", i))
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		mustWrite(t, name, data(byte(i), 1000*(i%20)))
+		files[fmt.Sprintf("dir-%d/file-%d", i%10, i)] = data(byte(i), 1000*(i%20))
 	}
-	command(t, "git", "-C", source, "add", ".")
-	command(t, "git", "-C", source, "commit", "-q", "-m", "first")
+	source, clone := repository(t, files), filepath.Join(mnt, "clone")
 	command(t, "git", "clone", "-q", "--no-local", source, clone)
 	if got := command(t, "git", "-C", clone, "status", "--porcelain"); got != "" {
 		t.Errorf("the fresh clone is changed:\n%s", got)
@@ -107,4 +95,27 @@ func TestGit(t *testing.T) {
 			holds(t, filepath.Join(clone, fmt.Sprint("dir-", i%10), fmt.Sprint("file-", i)), data(byte(i), 1000*(i%20)))
 		}
 	}
+}
+
+// repository makes a git repository of one commit, with no settings of the user's.
+func repository(t *testing.T, files map[string][]byte) string {
+	t.Helper()
+	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+	for _, who := range []string{"AUTHOR", "COMMITTER"} {
+		t.Setenv("GIT_"+who+"_NAME", "podnas")
+		t.Setenv("GIT_"+who+"_EMAIL", "podnas@example.com")
+	}
+	dir := filepath.Join(t.TempDir(), "source")
+	command(t, "git", "init", "-q", dir)
+	for name, b := range files {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		mustWrite(t, name, b)
+	}
+	command(t, "git", "-C", dir, "add", ".")
+	command(t, "git", "-C", dir, "commit", "-q", "-m", "first")
+	return dir
 }

@@ -4,8 +4,14 @@ package vm_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -115,11 +121,11 @@ func TestQuotaAuto(t *testing.T) {
 		engine            string
 		says              string
 	}{
-		{name: "XFS with prjquota", root: "", quota: "auto", says: "xfs"},
-		{name: "XFS without prjquota", root: without, quota: "auto", says: "prjquota"},
+		{name: "XFS with prjquota", root: "", quota: "auto", says: "by the kernel"},
+		{name: "XFS without prjquota", root: without, quota: "auto", says: "by the server"},
 		// An overlay has no file handles.
 		{name: "tmpfs", root: t.TempDir(), quota: "auto", engine: "auto", says: "go-nfs"},
-		{name: "off", root: "", quota: "off", says: "off"},
+		{name: "off", root: "", quota: "off", says: "not enforced"},
 	} {
 		t.Run(disk.name, func(t *testing.T) {
 			a := newAppliance(t, settings{root: disk.root, quota: disk.quota, engine: disk.engine})
@@ -131,7 +137,7 @@ func TestQuotaAuto(t *testing.T) {
 			pv := a.volume("auto", "10Mi")
 			mnt := mount(t, pv)
 			total, _ := size(t, mnt)
-			limited := disk.name == "XFS with prjquota"
+			limited := disk.quota != "off"
 			if got := total == 10<<20; got != limited {
 				t.Errorf("df shows a size of %d for a claim of 10 MiB; limited: %v, want %v", total, got, limited)
 			}
@@ -141,6 +147,172 @@ func TestQuotaAuto(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestServerCounts: where the kernel has no project quotas the server keeps the
+// sizes, and what it counts is what du finds, whatever many clients do at once,
+// and after a restart.
+func TestServerCounts(t *testing.T) {
+	const limit = 64 << 20
+	for _, fs := range []string{"xfs", "ext4", "tmpfs"} {
+		t.Run(fs, func(t *testing.T) {
+			root := t.TempDir() // the guest's own, an overlay on tmpfs
+			s := settings{quota: "server"}
+			if fs == "tmpfs" {
+				s.engine = "auto"
+			} else {
+				root, _ = loopDisk(t, fs, "")
+			}
+			s.root = root
+			a := newAppliance(t, s)
+			a.start()
+			pv, other := a.volume("counted", "64Mi"), a.volume("other", "16Mi")
+			mnt, mntOther := mount(t, pv), mount(t, other)
+			if total, _ := size(t, mnt); total != limit {
+				t.Errorf("df shows a size of %d", total)
+			}
+
+			done := make(chan error)
+			for client := range 4 {
+				go func() { done <- manyChanges(filepath.Join(mnt, string(rune('a'+client))), client) }()
+			}
+			for range 4 {
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+			agree := func(when string) {
+				t.Helper()
+				eventually(t, 90*time.Second, "df and du agree "+when, func() bool {
+					total, available := size(t, mnt)
+					used := int64(total - available)
+					found := du(t, a.dir(pv))
+					return used-found < 1<<20 && found-used < 1<<20
+				})
+			}
+			agree("after many changes")
+
+			keep := data(1, 8<<20)
+			mustWrite(t, filepath.Join(mnt, "keep"), keep)
+			if err := write(filepath.Join(mnt, "big"), data(2, limit)); !noSpace(err) {
+				t.Fatalf("64 MiB more: %v; want ENOSPC or EDQUOT", err)
+			}
+			// XFS sets more aside for a file that is open.
+			eventually(t, 20*time.Second, "the volume of 64 MiB holds no more on the disk", func() bool {
+				return du(t, a.dir(pv)) <= limit+128<<10
+			})
+			mustWrite(t, filepath.Join(mntOther, "f"), data(3, 8<<20))
+			overwrite(t, filepath.Join(mnt, "keep"), keep)
+			agree("when it is full")
+
+			a.kill()
+			a.start()
+			agree("after a restart")
+			dropCaches(t)
+			holds(t, filepath.Join(mnt, "keep"), keep)
+			if err := os.Remove(filepath.Join(mnt, "big")); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, 10*time.Second, "16 MiB can be written where as many were removed", func() bool {
+				return write(filepath.Join(mnt, "again"), data(4, 16<<20)) == nil
+			})
+			agree("at the end")
+		})
+	}
+}
+
+// TestRaisedClaim: a claim that asks for more has it while its volume is written
+// to, and df shows it, whoever keeps the sizes.
+func TestRaisedClaim(t *testing.T) {
+	nativeOnly(t, "the engine has no part in it")
+	for _, quota := range []string{"kernel", "server"} {
+		t.Run(quota, func(t *testing.T) {
+			a := newAppliance(t, settings{quota: quota})
+			a.start()
+			a.manifest("class-growing", fmt.Sprintf(class, "growing", "Delete")+"allowVolumeExpansion: true\n")
+			a.claim("raised", "growing", "16Mi")
+			mnt := mount(t, a.provisioned("raised"))
+			b := data(1, 24<<20)
+			if err := write(filepath.Join(mnt, "f"), b); !noSpace(err) {
+				t.Fatalf("24 MiB into 16 MiB: %v", err)
+			}
+			a.claim("raised", "growing", "64Mi")
+			eventually(t, 20*time.Second, "df shows the new size", func() bool {
+				total, _ := size(t, mnt)
+				return total == 64<<20
+			})
+			mustWrite(t, filepath.Join(mnt, "f"), b)
+			holds(t, filepath.Join(mnt, "f"), b)
+		})
+	}
+}
+
+// manyChanges makes, grows, cuts, links, renames and removes files.
+func manyChanges(dir string, seed int) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	r := rand.New(rand.NewPCG(uint64(seed), 1))
+	for i := range 200 {
+		name := filepath.Join(dir, strconv.Itoa(r.IntN(20)))
+		other := filepath.Join(dir, strconv.Itoa(r.IntN(20)))
+		var err error
+		switch r.IntN(6) {
+		case 0, 1:
+			err = os.WriteFile(name, make([]byte, r.IntN(300_000)), 0o644)
+		case 2:
+			err = os.Truncate(name, int64(r.IntN(200_000)))
+		case 3:
+			_ = os.Link(name, other) // go-nfs has none
+		case 4:
+			err = os.Rename(name, other)
+		case 5:
+			err = os.Remove(name)
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("change %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// overwrite writes a file again, in place.
+func overwrite(t *testing.T, name string, b []byte) {
+	t.Helper()
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt(b, 0)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		t.Errorf("write again what is there: %v", err)
+	}
+}
+
+// du is what du(1) finds in a directory, in bytes.
+func du(t *testing.T, dir string) int64 {
+	t.Helper()
+	seen := map[uint64]bool{}
+	total := int64(0)
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		if !seen[st.Ino] {
+			seen[st.Ino] = true
+			total += st.Blocks * 512
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return total
 }
 
 // TestOneDiskTwoAppliances: project ids belong to the file system, so two

@@ -119,7 +119,7 @@ func TestPowerCut(t *testing.T) {
 	if err := unix.Unmount(root, 0); err != nil {
 		t.Fatal(err)
 	}
-	mountXFS(t, dev, root, "prjquota")
+	mountDisk(t, dev, root, "xfs", "prjquota")
 	checkLog(t, filepath.Join(a.dir(pv), "log"), acked)
 	a.start()
 

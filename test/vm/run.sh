@@ -3,7 +3,8 @@
 # real XFS, both in a User-Mode Linux guest ('make vm').
 #
 #   ENGINE=NAME  one engine, native or go-nfs; without it all of the suite is for
-#                native, and what an engine can get wrong for go-nfs too
+#                native, and what an engine can get wrong for go-nfs too. Or ganesha:
+#                NFS-Ganesha before the conformance suite, as a check on that
 #   RUN=REGEX    only the tests that match, as go test -run takes it
 #   KEEP=1       keep the guest's job folder with the kernel's console.log
 set -euo pipefail
@@ -16,26 +17,49 @@ trap 'rm -rf "$bin"' EXIT
 chmod 755 "$bin" # one test runs podnas as an ordinary user
 export CGO_ENABLED=0
 go build -o "$bin/podnas" ./cmd/podnas
+wanted() { # $1: a test, by its name as RUN has it
+	[[ $1 =~ ${RUN:-.} ]]
+}
 # go test builds the test binary as 'go test -c' does and hands it, with its
-# flags, to vm.sh: one long process in the guest.
-suite() { # $1: the engine, then packages
-	local engine=$1
-	shift
+# flags, to the command of -exec: one long process in a guest.
+suite() { # $1: the engine, $2: the command, then flags and packages
+	local engine=$1 command=$2
+	shift 2
 	echo "=== engine $engine"
-	go test -tags vm -count 1 -p 1 -v -timeout 14m -run "${RUN:-.}" \
-		-exec "'$here/vm.sh' ${KEEP:+-k} -m 2048 -t 900 -x 4G -e 'PODNAS=$bin/podnas' -e ENGINE=$engine -e PODNAS_TEST_XFS=/xfs" "$@"
+	go test -tags vm -count 1 -p 1 -v -timeout 14m -exec "$command" "$@"
+}
+alone='TestGuestPowerCut|TestGanesha' # these have guests of their own
+guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t 900 -x 4G -e 'PODNAS=$bin/podnas' -e PODNAS_TEST_XFS=/xfs"
+native() {
+	# Not in a guest: what one is too slow for.
+	echo "=== engine native, on this machine"
+	go test -tags vm -count 1 -v -run "${RUN:-.}" ./test/vm/large || status=1
+	# These packages have tests of their own that need this disk.
+	suite native "$guest -e ENGINE=native" -run "${RUN:-.}" -skip "$alone" ./test/vm ./quota ./volume/tree || status=1
+	if wanted TestGuestPowerCut; then
+		suite native "'$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
+	fi
+}
+gonfs() {
+	suite go-nfs "$guest -e ENGINE=go-nfs" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
+}
+ganesha() {
+	wanted TestGanesha || return 0
+	go test -c -o "$bin/nfstest" ./server/nfstest
+	suite ganesha "$guest -e ENGINE=ganesha -e 'NFSTEST=$bin/nfstest'" -run TestGanesha ./test/vm || status=1
 }
 status=0
 case ${ENGINE:-} in
-go-nfs) suite go-nfs ./test/vm || status=1 ;;
-# The quota package has a test of its own that needs this disk.
-native) suite native ./test/vm ./quota || status=1 ;;
+native) native ;;
+go-nfs) gonfs ;;
+ganesha) ganesha ;;
 '')
-	suite native ./test/vm ./quota || status=1
-	suite go-nfs ./test/vm || status=1
+	native
+	gonfs
+	ganesha
 	;;
 *)
-	echo "test/vm/run.sh: there is no engine '$ENGINE': native or go-nfs" >&2
+	echo "test/vm/run.sh: there is no engine '$ENGINE': native, go-nfs or ganesha" >&2
 	exit 2
 	;;
 esac

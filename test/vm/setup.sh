@@ -21,6 +21,7 @@ for tool in mount unshare ip; do
 done
 
 # The program each package is wanted for, or a file of it.
+fsal=usr/lib/x86_64-linux-gnu/ganesha/libfsalvfs.so
 missing=()
 need() { [ -e "$2" ] || command -v "$1" >/dev/null || missing+=("$3"); }
 look() { # $1: a root to look in besides this machine's own
@@ -31,6 +32,12 @@ look() { # $1: a root to look in besides this machine's own
 	need busybox "$1/usr/bin/busybox" busybox-static
 	need sqlite3 "$1/usr/bin/sqlite3" sqlite3
 	need git "$1/usr/bin/git" git
+	need gcc "$1/usr/bin/gcc" gcc
+	need make "$1/usr/bin/make" make
+	[ -e /usr/include/stdio.h ] || [ -e "$1/usr/include/stdio.h" ] || missing+=(libc6-dev)
+	need ganesha.nfsd "$1/usr/bin/ganesha.nfsd" nfs-ganesha
+	need rpcbind "$1/usr/sbin/rpcbind" rpcbind
+	[ -e "/$fsal" ] || [ -e "$1/$fsal" ] || missing+=(nfs-ganesha-vfs)
 	# mount.nfs can't tell tcp from udp without /etc/protocols.
 	[ -e /etc/protocols ] || [ -e "$1/etc/protocols" ] || missing+=(netbase)
 }

@@ -10,8 +10,11 @@
 #   -t SEC    kill the guest after SEC seconds (default 300; exit status 124)
 #   -x SIZE   attach a fresh XFS of SIZE (512M, 4G, ...), mounted with prjquota
 #             on /xfs; its block device is $XFS_DEV
+#   -i FILE   with -x: the disk is this file, which outlives the guest; what is on
+#             it already is mounted as it is
 #   -n        network: tap0 of the enclosing network namespace; the guest is
 #             10.9.0.2/24 on vec0, its gateway 10.9.0.1. Without -n: loopback only
+#   -N N      the same for another guest: tapN, 10.9.N.2/24 and 10.9.N.1
 #   -s DIR    share this machine's DIR read-write, at the same path (repeatable)
 #   -e K=V    pass an environment variable (repeatable)
 #   -k        keep the job folder, with the kernel's console.log, and name it
@@ -29,6 +32,8 @@
 #   overlay  A first init lays two things over that: the packages that setup.sh
 #            unpacked, and a tmpfs that takes all writes. Nothing the guest
 #            writes reaches this machine, -s folders and $JOB apart.
+#   seal     Should it try, the guest's kernel itself runs in a mount namespace
+#            where all of this machine's disks but these folders are read-only.
 #   pivot    It then makes the overlay the root and starts the second init there,
 #            which mounts the rest, runs the commands and leaves their status.
 #   ubd      The XFS is a sparse file in $JOB, which the guest sees as the block
@@ -44,13 +49,14 @@ set -euo pipefail
 cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}
 layer=$cache/uml
 PATH=$PATH:/usr/sbin:/sbin
-mem=1024 limit=300 xfs='' net='' keep=''
+mem=1024 limit=300 xfs='' image='' net='' keep=''
 shares=() envs=()
 usage() { sed -n '2,/^set -e/p' "$0" | grep '^#' | cut -c3- >&2; exit 2; }
 cannot() { echo "test/vm/vm.sh: $*" >&2; exit 2; }
-while getopts m:t:x:ns:e:k o; do
+while getopts m:t:x:i:nN:s:e:k o; do
 	case $o in
-	m) mem=$OPTARG ;; t) limit=$OPTARG ;; x) xfs=$OPTARG ;; n) net=1 ;;
+	m) mem=$OPTARG ;; t) limit=$OPTARG ;; x) xfs=$OPTARG ;; i) image=$(realpath "$OPTARG") ;;
+	n) net=0 ;; N) net=$OPTARG ;;
 	s) shares+=("$(realpath "$OPTARG")") ;; e) envs+=("$OPTARG") ;; k) keep=1 ;;
 	*) usage ;;
 	esac
@@ -58,7 +64,7 @@ done
 shift $((OPTIND - 1))
 [ $# -gt 0 ] || usage
 [ "$(id -u)" = 0 ] || cannot "needs root (for the guest to read all of this machine's files, and for unshare)"
-unshare --pid --fork true || cannot "unshare --pid is not allowed here (a container needs CAP_SYS_ADMIN for it)"
+unshare --pid --mount --fork true || cannot "unshare --pid --mount is not allowed here (a container needs CAP_SYS_ADMIN for it)"
 if [ -x "$layer/usr/bin/linux.uml" ]; then
 	uml=$layer/usr/bin/linux.uml modules=$layer/usr/lib/uml/modules
 else
@@ -80,10 +86,11 @@ printf '%s\n' "${shares[@]}" >"$job/shares"
 
 args=()
 if [ -n "$xfs" ]; then
-	truncate -s "$xfs" "$job/xfs.img"
-	args+=("ubd0=$job/xfs.img")
+	: "${image:=$job/xfs.img}"
+	truncate -s "$xfs" "$image"
+	args+=("ubd0=$image")
 fi
-[ -z "$net" ] || args+=("vec0:transport=tap,ifname=tap0,depth=128,gro=1")
+[ -z "$net" ] || args+=("vec0:transport=tap,ifname=tap$net,depth=128,gro=1")
 
 cat >"$job/init" <<'INIT'
 #!/bin/bash
@@ -138,13 +145,14 @@ ip link set lo up
 busybox hostname vm
 echo "127.0.0.1 localhost vm" >>/etc/hosts
 if [ -n "$net" ]; then
-	ip addr add 10.9.0.2/24 dev vec0
+	ip addr add "10.9.$net.2/24" dev vec0
 	ip link set vec0 up
-	ip route add default via 10.9.0.1
+	ip route add default via "10.9.$net.1"
 fi
 if [ -n "$xfs" ]; then
 	mkdir -p /xfs
-	mkfs.xfs -q "$XFS_DEV" && mount -t xfs -o prjquota "$XFS_DEV" /xfs || exit 1
+	[ "$(head -c 4 "$XFS_DEV" | tr -d '\0')" = XFSB ] || mkfs.xfs -q "$XFS_DEV" || exit 1
+	mount -t xfs -o prjquota "$XFS_DEV" /xfs || exit 1
 fi
 cd "$cwd" 2>/dev/null || cd /
 bash "$job/commands"
@@ -157,10 +165,38 @@ exec busybox poweroff -f
 INIT
 chmod +x "$job/init"
 
+cat >"$job/seal" <<'SEAL'
+#!/bin/bash
+# seal DIR... -- COMMAND...: run it with all disks read-only but for these folders.
+set -e
+writable=()
+while [ "$1" != -- ]; do
+	mount --rbind "$1" "$1"
+	writable+=("$1")
+	shift
+done
+shift
+while read -r _ _ _ _ at _; do
+	case $at in /proc* | /sys* | /dev* | /run*) continue ;; esac
+	for dir in "${writable[@]}"; do
+		case $at/ in "$dir"/*) continue 2 ;; esac
+	done
+	mount -o remount,bind,ro "$at" || [ "$at" != / ]
+done < <(tac /proc/self/mountinfo)
+exec "$@"
+SEAL
+chmod +x "$job/seal"
+writable=("$job" "${shares[@]}")
+[ -z "$image" ] || writable+=("$image")
+# Where the guest's memory is: a file that has no name.
+memory=$job
+[ "$(stat -f -c %T /dev/shm)" != tmpfs ] || memory=/dev/shm
+
 # In a pid namespace of its own: whatever the guest kernel starts on this
 # machine ends with it. In the foreground, so that Ctrl-C reaches it.
 host=0
-unshare --pid --fork --kill-child timeout --foreground -k 5 "$limit" "$uml" mem="${mem}M" umid=vm uml_dir="$job/" \
+TMPDIR=$memory unshare --pid --mount --fork --kill-child "$job/seal" "${writable[@]}" -- \
+	timeout --foreground -k 5 "$limit" "$uml" mem="${mem}M" umid=vm uml_dir="$job/" \
 	root=/dev/root rootfstype=hostfs rootflags=/ ro init="$job/init" \
 	con=null con0=null,fd:3 con1=null,fd:1 quiet "${args[@]}" \
 	</dev/null 3>"$job/console.log" 2>>"$job/console.log" || host=$?

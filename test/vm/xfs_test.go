@@ -77,8 +77,14 @@ func limitAndUse(t *testing.T, id uint32) (limit, use uint64) {
 }
 
 // loopXFS makes another XFS, on a file in memory, and mounts it until the test
-// ends. mountXFS mounts dev again.
+// ends. mountDisk mounts dev again.
 func loopXFS(t *testing.T, options string) (target, dev string) {
+	t.Helper()
+	return loopDisk(t, "xfs", options)
+}
+
+// loopDisk makes a file system of its own, and mounts it.
+func loopDisk(t *testing.T, fs, options string) (target, dev string) {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
@@ -87,19 +93,19 @@ func loopXFS(t *testing.T, options string) (target, dev string) {
 	if err := os.Truncate(image, 300<<20); err != nil { // the least that mkfs.xfs takes
 		t.Fatal(err)
 	}
-	command(t, "mkfs.xfs", "-q", image)
+	command(t, "mkfs."+fs, "-q", image)
 	command(t, "modprobe", "loop")
 	dev = strings.TrimSpace(command(t, "losetup", "--find", "--show", image))
 	t.Cleanup(func() { command(t, "losetup", "--detach", dev) })
 	target = t.TempDir()
-	mountXFS(t, dev, target, options)
+	mountDisk(t, dev, target, fs, options)
 	t.Cleanup(func() { unmount(t, target) })
 	return target, dev
 }
 
-func mountXFS(t *testing.T, dev, target, options string) {
+func mountDisk(t *testing.T, dev, target, fs, options string) {
 	t.Helper()
-	if err := unix.Mount(dev, target, "xfs", 0, options); err != nil {
+	if err := unix.Mount(dev, target, fs, 0, options); err != nil {
 		t.Fatalf("mount %s with %s: %v", dev, options, err)
 	}
 }

@@ -66,8 +66,8 @@ func (c *ControlPlane) controllerManagerArgs() []string {
 		"--flex-volume-plugin-dir=" + filepath.Join(c.cfg.Dir, "flex"),
 		// The defaults (20 and 30) would bind 20 claims a second, and hide
 		// how fast the provisioner is.
-		"--kube-api-qps=200",
-		"--kube-api-burst=400",
+		"--kube-api-qps=2000",
+		"--kube-api-burst=4000",
 	}
 	if c.cfg.Node != "" {
 		args = append(args, "--allocate-node-cidrs=true", "--cluster-cidr="+podCIDR)

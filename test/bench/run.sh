@@ -1,0 +1,74 @@
+#!/bin/bash
+# run.sh: podnas's engines beside each other and beside other servers ('make bench').
+#
+# usage: test/bench/run.sh [FLAGS of podnas bench]
+#   WITH=LIST    what native is compared with, of: go-nfs durable ceiling ganesha
+#                (default: go-nfs durable ceiling)
+#                  go-nfs   the other engine; both sync each change, as go-nfs does
+#                           whatever the class says
+#                  durable  native with sync: "false" beside native that syncs
+#                  ceiling  a server that answers at once, from memory
+#                  ganesha  NFS-Ganesha and native in a User-Mode Linux guest, on the
+#                           guest's XFS; with sync: "false", as Ganesha does it. A
+#                           system call costs much more there than outside
+#   LOADS=LIST   as --loads; without it all that both servers know
+#   BENCH_DIR=DIR  an existing directory on the disk to measure (default: TMPDIR)
+#
+# All data is in a temporary directory, and all servers are on 127.0.0.1. Native
+# needs root, as it does elsewhere.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+cd "$here/../.."
+with=${WITH:-go-nfs durable ceiling}
+for one in $with; do
+	case $one in go-nfs | durable | ceiling | ganesha) ;; *)
+		echo "test/bench/run.sh: WITH=$one: there are go-nfs, durable, ceiling and ganesha" >&2
+		exit 2
+		;;
+	esac
+done
+
+work=$(mktemp -d "${BENCH_DIR:-${TMPDIR:-/tmp}}/podnas-bench.XXXXXX")
+servers=()
+finish() {
+	for pid in "${servers[@]}"; do kill "$pid" 2>/dev/null || true; done
+	wait
+	rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+export CGO_ENABLED=0
+go build -o "$work/podnas" ./cmd/podnas
+go build -o "$work/ceiling" ./test/bench/ceiling
+podnas=$work/podnas
+source "$here/servers.sh"
+loads=(${LOADS:+"--loads=$LOADS"})
+
+echo "$(nproc) processors, load $(cut -d' ' -f1-3 /proc/loadavg), Linux $(uname -r), $(stat -f -c %T "$work"), $(git describe --always --dirty)"
+local=${with/ganesha/}
+[ -z "${local// /}" ] || serve native
+status=0
+for one in $with; do
+	echo
+	echo "=== native beside $one"
+	case $one in
+	go-nfs)
+		serve go-nfs
+		"$podnas" bench "$(target native safe)" --against "$(target go-nfs safe)" "${loads[@]}" "$@" || status=1
+		;;
+	durable) "$podnas" bench "$(target native fast)" --against "$(target native safe)" "${loads[@]}" "$@" || status=1 ;;
+	ceiling)
+		"$work/ceiling" -listen 127.0.0.1:0 >"$work/ceiling.out" &
+		servers+=($!)
+		until [ -s "$work/ceiling.out" ]; do sleep 0.1; done
+		"$podnas" bench "$(target native fast)" --against "$(<"$work/ceiling.out"):/memory" \
+			--loads="${LOADS:-null,getattr,access,lookup,read-*,write-*-unstable}" "$@" || status=1
+		;;
+	ganesha)
+		test/vm/setup.sh
+		chmod 755 "$work"
+		test/vm/vm.sh -m 2048 -t 3600 -x 8G "$here/guest.sh" "$podnas" "${loads[@]}" "$@" || status=1
+		;;
+	esac
+done
+exit $status

@@ -1,0 +1,91 @@
+#!/bin/bash
+# cut.sh: run TestGuestPowerCut, for which two guests are needed: one serves, from
+# a disk that outlives it, and its power is cut; in the other is the client.
+#
+# usage: test/vm/cut.sh PODNAS ENGINE TEST-BINARY ARG...   (go test -exec)
+#
+# The test writes its orders into a folder that all share: "cut" kills the serving
+# guest as it is, "boot" starts the next one on its disk. The order is carried out
+# when its file is gone. What a killed guest had not yet given to its disk, page
+# cache and all, is lost; what it had is in the page cache of this machine.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+if [ -z "${CUT_DIR:-}" ]; then
+	[ -c /dev/net/tun ] || { echo "test/vm/cut.sh: no /dev/net/tun here, and the guests' network are taps" >&2; exit 2; }
+	CUT_DIR=$(mktemp -d "${TMPDIR:-/tmp}/podnas-cut.XXXXXX")
+	export CUT_DIR
+	trap 'rm -rf "$CUT_DIR"' EXIT
+	status=0
+	# Nothing in a network namespace of its own can reach any other network. In the
+	# background, so that a signal ends it: with unshare dies all that it started.
+	unshare --net --pid --fork --kill-child "$0" "$@" &
+	inner=$!
+	trap 'kill -KILL $inner; exit 1' INT TERM
+	wait $inner || status=$?
+	exit $status
+fi
+podnas=$1 engine=$2
+shift 2
+PATH=$PATH:/usr/sbin:/sbin
+ip link set lo up
+for n in 0 1; do
+	ip tuntap add "tap$n" mode tap
+	ip addr add "10.9.$n.1/24" dev "tap$n"
+	ip link set "tap$n" up
+done
+echo 1 >/proc/sys/net/ipv4/ip_forward
+
+shared=$CUT_DIR/shared
+mkdir -p "$shared/claims"
+touch "$CUT_DIR/disk"
+cat >"$shared/claims/cut.yaml" <<'YAML'
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata:
+  name: standard
+provisioner: podnas.io/nfs
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: cut
+  namespace: default
+spec:
+  storageClassName: standard
+  accessModes: [ReadWriteMany]
+  resources:
+    requests:
+      storage: 1Gi
+YAML
+boot() { # in a session of its own, to be killed as one
+	TMPDIR=$CUT_DIR setsid "$here/vm.sh" -n -t 900 -x 2G -i "$CUT_DIR/disk" -s "$shared" "
+		mkdir -p /xfs/root
+		exec $podnas serve --standalone --root /xfs/root --claims $shared/claims \
+			--listen 10.9.0.2:20490 --http 127.0.0.1:20491 --engine $engine" </dev/null >>"$CUT_DIR/log" 2>&1 &
+	server=$!
+}
+boot
+"$here/vm.sh" -N 1 -m 1024 -t 900 -s "$shared" -e "PODNAS=$podnas" -e "ENGINE=$engine" -e "SERVING_GUEST=$shared" "$@" &
+client=$!
+order=$shared/order
+while kill -0 "$client" 2>/dev/null; do
+	case $(cat "$order" 2>/dev/null) in
+	cut)
+		kill -KILL -- "-$server"
+		{ wait "$server"; } 2>/dev/null || true # it says that it was killed
+		rm "$order"
+		;;
+	boot)
+		boot
+		rm "$order"
+		;;
+	esac
+	sleep 0.05
+done
+status=0
+wait "$client" || status=$?
+if [ $status != 0 ]; then
+	echo "the serving guests said:"
+	cat "$CUT_DIR/log"
+fi
+exit $status

@@ -1,0 +1,147 @@
+//go:build vm
+
+package vm_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestGuestPowerCut cuts the power of the guest that serves, at random moments
+// under load, and boots another on its disk. The client here, in a guest of its
+// own, meets no error and goes on by itself; what it was told is stable is there,
+// and so are the names, as it was told they are.
+func TestGuestPowerCut(t *testing.T) {
+	const cuts, synced, names, files = 3, 100, 100, 5
+	shared := os.Getenv("SERVING_GUEST")
+	if shared == "" {
+		t.Fatal("no SERVING_GUEST in the environment: this test is run by test/vm/cut.sh")
+	}
+	guests := &appliance{t: t, claims: filepath.Join(shared, "claims")}
+	var pv persistentVolume
+	eventually(t, 60*time.Second, "the serving guest has made the volume", func() (ok bool) {
+		pv, ok = guests.find("cut")
+		return ok
+	})
+	mnt := mount(t, pv)
+	log := startLog(t, filepath.Join(mnt, "log"))
+	large := startFiles(filepath.Join(mnt, "file-"))
+	for cut := range cuts {
+		churns := []*churn{startChurn(t, filepath.Join(mnt, fmt.Sprint(cut, "-0"))), startChurn(t, filepath.Join(mnt, fmt.Sprint(cut, "-1")))}
+		log.grows(t, synced+rand.Int64N(20))
+		for _, c := range churns {
+			c.grows(t, names/2+rand.IntN(20))
+		}
+		large.grows(t, files)
+		order(t, shared, "cut")
+		// Nothing answers now.
+		records, written, steps := log.acked.Load(), large.acked.Load(), 0
+		var want []map[string]bool
+		for _, c := range churns {
+			c.stop() // the operation under way is done by the next server
+			want = append(want, c.expect())
+			steps += len(want[len(want)-1])
+		}
+		order(t, shared, "boot")
+		begin := time.Now()
+		log.grows(t, 1)
+		t.Logf("cut %d: the client goes on after %.0f s; %d records, %d files, %d names are checked", cut, time.Since(begin).Seconds(), records, written, steps)
+		for _, c := range churns {
+			if err := c.end(t); err != nil {
+				t.Error(err)
+			}
+		}
+		dropCaches(t)
+		checkLog(t, filepath.Join(mnt, "log"), records)
+		large.check(t, written)
+		for i, c := range churns {
+			check(t, c.dir, want[i])
+		}
+	}
+	checkLog(t, filepath.Join(mnt, "log"), log.stop(t))
+	large.check(t, large.stop(t))
+}
+
+// order has cut.sh do something with the serving guest, and waits until it is
+// done.
+func order(t *testing.T, shared, what string) {
+	t.Helper()
+	name := filepath.Join(shared, "order")
+	if err := errors.Join(os.WriteFile(name+".new", []byte(what), 0o644), os.Rename(name+".new", name)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "the order to "+what+" is carried out", func() bool {
+		_, err := os.Stat(name)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+}
+
+// largeFiles are files of more than one WRITE, so that a COMMIT makes them stable,
+// made one after the other.
+type largeFiles struct {
+	prefix string
+	acked  atomic.Int64 // files that fsync has answered for
+	quit   chan struct{}
+	ended  chan error
+}
+
+func largeFile(n int64) []byte { return data(byte(n), 1_200_000+int(n*7919%1_000_000)) }
+
+func startFiles(prefix string) *largeFiles {
+	l := &largeFiles{prefix: prefix, quit: make(chan struct{}), ended: make(chan error, 1)}
+	go func() {
+		l.ended <- func() error {
+			for n := int64(0); ; n++ {
+				select {
+				case <-l.quit:
+					return nil
+				default:
+				}
+				if err := write(fmt.Sprint(prefix, n), largeFile(n)); err != nil {
+					return err
+				}
+				l.acked.Add(1)
+				time.Sleep(200 * time.Millisecond) // or they fill the volume
+			}
+		}()
+	}()
+	return l
+}
+
+// grows waits until there are n more files.
+func (l *largeFiles) grows(t *testing.T, n int64) {
+	t.Helper()
+	n += l.acked.Load()
+	eventually(t, 60*time.Second, "files are written", func() bool { return l.acked.Load() >= n })
+}
+
+// stop ends the writer, which must have met no error, and returns the number of
+// files.
+func (l *largeFiles) stop(t *testing.T) int64 {
+	t.Helper()
+	close(l.quit)
+	select {
+	case err := <-l.ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(60 * time.Second):
+		t.Fatal("the writer of large files hangs")
+	}
+	return l.acked.Load()
+}
+
+// check checks that the first n files hold what was written.
+func (l *largeFiles) check(t *testing.T, n int64) {
+	t.Helper()
+	for i := range n {
+		holds(t, fmt.Sprint(l.prefix, i), largeFile(i))
+	}
+}
