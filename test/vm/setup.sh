@@ -9,6 +9,7 @@
 # Where the packages are installed already, those are used.
 # Idempotent; with everything there it only looks.
 set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}
 layer=$cache/uml
 PATH=$PATH:/usr/sbin:/sbin
@@ -87,4 +88,13 @@ if [ ${#missing[@]} -gt 0 ]; then
 	mv "$work/root" "$layer"
 	look "$layer"
 	[ ${#missing[@]} = 0 ] || cannot "fetched, but there is still nothing of ${missing[*]} in $layer"
+fi
+
+# xstate.c says why. Where the processor has no AMX nothing is to be done.
+if grep -qw amx_tile /proc/cpuinfo && [ "$here/xstate/xstate.c" -nt "$cache/xstate.so" ]; then
+	command -v cc >/dev/null ||
+		cannot "User-Mode Linux needs a helper on this processor, and there is no C compiler: install gcc and libc6-dev"
+	mkdir -p "$cache"
+	cc -O2 -Wall -Werror -shared -fPIC -o "$cache/xstate.so.new" "$here/xstate/xstate.c" -ldl
+	mv "$cache/xstate.so.new" "$cache/xstate.so"
 fi

@@ -71,6 +71,8 @@ else
 	uml=$(command -v linux.uml) || cannot "no User-Mode Linux kernel: run test/vm/setup.sh first"
 	modules=/usr/lib/uml/modules
 fi
+preload=
+[ ! -e "$cache/xstate.so" ] || preload=$cache/xstate.so # xstate/xstate.c says why
 
 job=$(mktemp -d "${TMPDIR:-/tmp}/podnas-vm.XXXXXX")
 if [ -n "$keep" ]; then trap 'echo "vm.sh: kept $job" >&2' EXIT; else trap 'rm -rf "$job"' EXIT; fi
@@ -196,7 +198,7 @@ memory=$job
 # machine ends with it. In the foreground, so that Ctrl-C reaches it.
 host=0
 TMPDIR=$memory unshare --pid --mount --fork --kill-child "$job/seal" "${writable[@]}" -- \
-	timeout --foreground -k 5 "$limit" "$uml" mem="${mem}M" umid=vm uml_dir="$job/" \
+	timeout --foreground -k 5 "$limit" env ${preload:+"LD_PRELOAD=$preload"} "$uml" mem="${mem}M" umid=vm uml_dir="$job/" \
 	root=/dev/root rootfstype=hostfs rootflags=/ ro init="$job/init" \
 	con=null con0=null,fd:3 con1=null,fd:1 quiet "${args[@]}" \
 	</dev/null 3>"$job/console.log" 2>>"$job/console.log" || host=$?
