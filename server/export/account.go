@@ -19,7 +19,7 @@ import (
 // their own:
 //
 //   - A hole takes no blocks. A write is let in by the room its range could take
-//     (reserve), and charged by what it took.
+//     (charge.write), and charged by what it took.
 //   - An inode is charged once, whatever names it has, and no more when the last
 //     is gone, though somebody may have it open.
 //   - ext4 and btrfs count delayed allocation in st_blocks at once. What comes
@@ -27,7 +27,8 @@ import (
 //     time after the last write.
 //   - XFS allocates ahead of a file that grows, past its end, and takes that back
 //     when the file is closed or some minutes later. What is more than aheadMax
-//     past the end is not charged: it is not the user's data.
+//     past the end is not charged: it is not the user's data. It becomes that when
+//     something is written behind it.
 //   - Copy on write allocates new blocks before it frees the old ones; both are
 //     the one file's, so a look after the write sees the sum as it stays.
 //     Extents that files share are charged to each.
@@ -35,7 +36,11 @@ type Account struct {
 	limit    atomic.Int64 // bytes
 	used     atomic.Int64 // bytes
 	inodes   atomic.Int64
-	reserved atomic.Int64 // by writes that are not settled yet, bytes
+	reserved atomic.Int64 // by writes under way, bytes
+
+	// writing is held by each write until it is charged, shared; alone by who
+	// finds no room, so that nothing is refused for what others have reserved.
+	writing sync.RWMutex
 
 	mu      sync.Mutex
 	charges map[inode]*charge // in use, or to be looked at once more
@@ -100,7 +105,7 @@ type charge struct {
 	known bool  // bytes is what used has of the inode
 	gone  bool  // its last name is
 	bytes int64 // 0 if gone
-	done  int64 // reserved by writes that are done
+	size  int64 // of a file, at the last look
 	// assumed: at first sight the inode was taken for counted, with first bytes.
 	// Who made it knows better.
 	assumed bool
@@ -226,6 +231,7 @@ func (c *charge) stat(fd int, st *unix.Stat_t) error {
 		return err
 	}
 	c.settle(charged(st), st.Nlink == 0)
+	c.size = st.Size
 	return nil
 }
 
@@ -256,10 +262,6 @@ func (c *charge) settle(bytes int64, gone bool) {
 		a.used.Add(bytes - c.bytes)
 		c.bytes, c.changed = bytes, true
 	}
-	if c.done != 0 {
-		a.reserved.Add(-c.done)
-		c.done = 0
-	}
 }
 
 // end says that an inode is gone of which no attributes can tell: directories of
@@ -280,47 +282,6 @@ func charged(st *unix.Stat_t) int64 {
 }
 
 func roundUp(bytes int64) int64 { return (bytes + blockSize - 1) &^ (blockSize - 1) }
-
-// reserve takes room for a write of n bytes at an offset, and returns how many of
-// them may be written, with EDQUOT if not all. wrote gives the room back. Where
-// there is none, what has blocks already may be written all the same.
-func (c *charge) reserve(fd int, offset int64, n int) (int, int64, error) {
-	a := c.account
-	start := offset &^ (blockSize - 1)
-	want := roundUp(offset+int64(n)) - start
-	over := a.used.Load() + a.reserved.Add(want) - a.limit.Load()
-	if over <= 0 || hasBlocks(fd, offset, n) {
-		return n, want, nil
-	}
-	fits := max(want-roundUp(over), 0)
-	a.reserved.Add(fits - want)
-	// What fits ends with a block.
-	return max(int(start+fits-offset), 0), fits, unix.EDQUOT
-}
-
-// wrote says that a write is done. What was reserved stays so until the next
-// settling, which counts it.
-func (c *charge) wrote(reserved int64) {
-	c.mu.Lock()
-	c.done += reserved
-	c.mu.Unlock()
-}
-
-// hasBlocks tells whether a range of a file has no hole. It moves the offset of
-// the descriptor, which nobody else uses.
-func hasBlocks(fd int, offset int64, n int) bool {
-	hole, err := unix.Seek(fd, offset, unix.SEEK_HOLE)
-	return err == nil && hole >= offset+int64(n)
-}
-
-// room is EDQUOT if nothing more can be made: an inode and its name take a block
-// each at most, as a rule.
-func (a *Account) room() error {
-	if a == nil || a.used.Load()+a.reserved.Load()+2*blockSize <= a.limit.Load() {
-		return nil
-	}
-	return unix.EDQUOT
-}
 
 // limitTo makes of the room on the disk the room in the volume: the smaller of
 // both is free.

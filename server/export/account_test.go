@@ -70,11 +70,7 @@ func write(t *testing.T, o *Opener, handle []byte, offset int64, n int) (int, er
 	f, err := o.OpenData(netip.Addr{}, handle, true)
 	mustDo(t, err)
 	defer f.Close()
-	_, err = f.Stat()
-	mustDo(t, err)
-	wrote, err := f.WriteAt(make([]byte, n), offset)
-	_, statErr := f.Stat()
-	mustDo(t, statErr)
+	wrote, _, err := f.WriteAt(make([]byte, n), offset)
 	return wrote, err
 }
 
@@ -148,6 +144,56 @@ func TestLimit(t *testing.T) {
 	if u := v.Account().Usage(); u.Bytes > 2*blockSize || u.Inodes != 1 {
 		t.Errorf("after removal: %+v", u)
 	}
+}
+
+// Nothing is refused for what others write meanwhile where they need no room.
+func TestNoFalseRefusal(t *testing.T) {
+	const limit, piece = 4 << 20, 256 << 10
+	o, v, root := countedAt(t, t.TempDir(), limit)
+	counted(t, v)
+	old, next := create(t, o, root, "old"), create(t, o, root, "next")
+	if _, err := write(t, o, old, 0, limit/2); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range int64(8) {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := write(t, o, old, i*piece, piece); err != nil {
+					t.Errorf("over what is there: %v", err)
+				}
+			}
+		})
+	}
+	dir, err := o.OpenDir(netip.Addr{}, root)
+	mustDo(t, err)
+	defer dir.Close()
+	for range 100 {
+		if n, err := write(t, o, next, 0, limit/2-64<<10); err != nil {
+			t.Fatalf("%d bytes, then: %v", n, err)
+		}
+		if _, err := dir.Create("next", 0o644); !errors.Is(err, unix.EEXIST) {
+			t.Errorf("Create: %v", err)
+		}
+		made, err := dir.Create("small", 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made.Close()
+		mustDo(t, dir.Remove("small"))
+		f, err := o.OpenData(netip.Addr{}, next, true)
+		mustDo(t, err)
+		mustDo(t, f.Truncate(0))
+		f.Close()
+	}
+	close(stop)
+	wg.Wait()
 }
 
 func TestTwoVolumesHaveTheirOwnLimits(t *testing.T) {
@@ -274,9 +320,7 @@ func churn(t *testing.T, o *Opener, root []byte, random *rand.Rand, own string) 
 			}
 			if err == nil && child.Attr.IsRegular() {
 				if f, err := o.OpenData(netip.Addr{}, child.Handle(), true); err == nil {
-					_, _ = f.Stat()
-					_, _ = f.WriteAt(make([]byte, random.IntN(200_000)), int64(random.IntN(1<<20)))
-					_, _ = f.Stat()
+					_, _, _ = f.WriteAt(make([]byte, random.IntN(200_000)), int64(random.IntN(1<<20)))
 					if random.IntN(4) == 0 {
 						_ = f.Truncate(int64(random.IntN(100_000)))
 					}

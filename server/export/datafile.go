@@ -95,7 +95,7 @@ func (f *DataFile) Access(mode uint32) error { return access(f.file.fd, mode) }
 
 // ReadAt reads until p is full or the file ends.
 func (f *DataFile) ReadAt(p []byte, offset int64) (int, error) {
-	return f.full(p, offset, unix.Pread)
+	return pread(f.file.fd, p, offset)
 }
 
 // ReadCached is ReadAt for who must not wait for the disk. EAGAIN if it would have
@@ -108,36 +108,16 @@ func (f *DataFile) ReadCached(p []byte, offset int64) (int, error) {
 	return n, nil
 }
 
-// WriteAt writes all of p, or less with an error. Where the server counts, Stat
-// must follow: it charges for what was written.
-func (f *DataFile) WriteAt(p []byte, offset int64) (int, error) {
-	c := f.file.charge
-	if c == nil {
-		return f.full(p, offset, unix.Pwrite)
-	}
-	fits, reserved, over := c.reserve(f.file.fd, offset, len(p))
-	n, err := f.full(p[:fits], offset, unix.Pwrite)
-	c.wrote(reserved)
+// WriteAt writes all of p, or less with an error. It tells the attributes after
+// it, which are zero if the file has been removed.
+func (f *DataFile) WriteAt(p []byte, offset int64) (int, Attr, error) {
 	f.file.written.Store(true)
-	if err == nil {
-		err = over
+	var st unix.Stat_t
+	n, err := f.file.charge.write(f.file.fd, p, offset, &st)
+	if st.Nlink == 0 {
+		return n, Attr{}, err
 	}
-	return n, err
-}
-
-func (f *DataFile) full(p []byte, offset int64, call func(int, []byte, int64) (int, error)) (int, error) {
-	done := 0
-	for done < len(p) {
-		n, err := call(f.file.fd, p[done:], offset+int64(done))
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if n <= 0 || err != nil {
-			return done, err
-		}
-		done += n
-	}
-	return done, nil
+	return n, attrOf(&st), err
 }
 
 // Truncate sets the size.

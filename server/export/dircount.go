@@ -142,14 +142,10 @@ func (f *DirFile) Write(p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	fits, reserved, over := f.charge.reserve(int(f.Fd()), offset, len(p))
-	n, err := f.WriteAt(p[:fits], offset)
-	f.charge.wrote(reserved)
-	if err == nil {
-		err = over
-	}
-	_, seekErr := f.Seek(offset+int64(n), io.SeekStart) // reserve has moved it
-	return n, errors.Join(err, seekErr, f.settle())
+	var st unix.Stat_t
+	n, err := f.charge.write(int(f.Fd()), p, offset, &st)
+	_, seekErr := f.Seek(offset+int64(n), io.SeekStart)
+	return n, errors.Join(err, seekErr)
 }
 
 // Truncate sets the size.

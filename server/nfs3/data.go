@@ -110,34 +110,38 @@ func (t *task) write() result {
 	}
 	if err == nil {
 		var n int
-		n, err = t.service.writeData(f, args)
+		n, attr, err = t.service.writeData(f, args, attr)
 		res.Count, res.Committed = uint32(n), args.Stable
 	}
 	res.Status = statusOf(err)
-	res.Wcc.After = postOpOf(f.Volume, f)
+	if attr.Nlink > 0 {
+		res.Wcc.After = PostOpAttr{true, fattr(f.Volume, &attr)}
+	}
 	return res
 }
 
-func (s *service) writeData(f *export.DataFile, args *WriteArgs) (int, error) {
+// writeData writes to a file that has attributes attr, and returns those it has
+// then.
+func (s *service) writeData(f *export.DataFile, args *WriteArgs, attr export.Attr) (int, export.Attr, error) {
 	switch {
 	case int(args.Count) > len(args.Data):
-		return 0, syscall.EINVAL
+		return 0, attr, syscall.EINVAL
 	case args.Offset > maxOffset-uint64(args.Count):
-		return 0, syscall.EFBIG
+		return 0, attr, syscall.EFBIG
 	}
-	n, err := f.WriteAt(args.Data[:args.Count], int64(args.Offset))
+	n, attr, err := f.WriteAt(args.Data[:args.Count], int64(args.Offset))
 	if n == 0 && err != nil {
-		return 0, err
+		return 0, attr, err
 	}
 	// What is written before an error counts; the client meets the error when
 	// it writes the rest.
 	switch args.Stable {
 	case DataSync:
-		return n, s.synced(f.DataSync())
+		return n, attr, s.synced(f.DataSync())
 	case FileSync:
-		return n, s.synced(f.Sync())
+		return n, attr, s.synced(f.Sync())
 	}
-	return n, nil
+	return n, attr, nil
 }
 
 // commit: section 3.3.21. The whole file is synced, whatever the range.
