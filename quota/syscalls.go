@@ -93,6 +93,12 @@ func (p *Projects) probe() error {
 		if p.device, err = deviceOf(p.root); err != nil {
 			return err
 		}
+		if _, err := os.Stat(p.device); err != nil { // the quota call would take it for no quota
+			return &UnsupportedError{
+				Reason: fmt.Sprintf("this kernel sets quotas by the disk's device only, and %s can't be reached: %v", p.device, err),
+				Fix:    "give the container the device, or use Linux 5.14 or later",
+			}
+		}
 		_, err = p.usage(1)
 	}
 	if errors.Is(err, unix.EPERM) { // a container's seccomp filter says so too

@@ -2,15 +2,16 @@
 # run.sh: podnas's engines beside each other and beside other servers ('make bench').
 #
 # usage: test/bench/run.sh [FLAGS of podnas bench]
-#   WITH=LIST    what native is compared with, of: go-nfs durable ceiling ganesha
-#                (default: go-nfs durable ceiling)
+#   WITH=LIST    what native is compared with, of: go-nfs durable ceiling
+#                ganesha guest (default: go-nfs durable ceiling)
 #                  go-nfs   the other engine; both sync each change, as go-nfs does
 #                           whatever the class says
 #                  durable  native with sync: "false" beside native that syncs
 #                  ceiling  a server that answers at once, from memory
-#                  ganesha  NFS-Ganesha and native in a User-Mode Linux guest, on the
-#                           guest's XFS; with sync: "false", as Ganesha does it. A
-#                           system call costs much more there than outside
+#                  ganesha  native with sync: "false" beside NFS-Ganesha, which syncs
+#                           no names either; on an XFS in a file, in a box (box.sh)
+#                  guest    the same in a User-Mode Linux guest. A system call costs
+#                           much more there than outside
 #   LOADS=LIST   as --loads; without it all that both servers know
 #   BENCH_DIR=DIR  an existing directory on the disk to measure (default: TMPDIR)
 #
@@ -21,8 +22,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 with=${WITH:-go-nfs durable ceiling}
 for one in $with; do
-	case $one in go-nfs | durable | ceiling | ganesha) ;; *)
-		echo "test/bench/run.sh: WITH=$one: there are go-nfs, durable, ceiling and ganesha" >&2
+	case $one in go-nfs | durable | ceiling | ganesha | guest) ;; *)
+		echo "test/bench/run.sh: WITH=$one: there are go-nfs, durable, ceiling, ganesha and guest" >&2
 		exit 2
 		;;
 	esac
@@ -45,8 +46,7 @@ source "$here/servers.sh"
 loads=(${LOADS:+"--loads=$LOADS"})
 
 echo "$(nproc) processors, load $(cut -d' ' -f1-3 /proc/loadavg), Linux $(uname -r), $(stat -f -c %T "$work"), $(git describe --always --dirty)"
-local=${with/ganesha/}
-[ -z "${local// /}" ] || serve native
+case " $with " in *" go-nfs "* | *" durable "* | *" ceiling "*) serve native ;; esac
 status=0
 for one in $with; do
 	echo
@@ -66,8 +66,12 @@ for one in $with; do
 		;;
 	ganesha)
 		test/vm/setup.sh
+		"$here/box.sh" "$work" "$here/ganesha.sh" "$podnas" "${loads[@]}" "$@" || status=1
+		;;
+	guest)
+		test/vm/setup.sh
 		chmod 755 "$work"
-		test/vm/vm.sh -m 2048 -t 3600 -x 8G "$here/guest.sh" "$podnas" "${loads[@]}" "$@" || status=1
+		test/vm/vm.sh -m 2048 -t 3600 -x 8G "$here/ganesha.sh" "$podnas" "${loads[@]}" "$@" || status=1
 		;;
 	esac
 done

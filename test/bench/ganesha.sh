@@ -1,11 +1,11 @@
 #!/bin/bash
-# guest.sh PODNAS [FLAGS]: native beside NFS-Ganesha on the guest's XFS. run.sh
-# starts it in the guest, which is the only place for Ganesha: it lets clients out
-# of what it exports, as root.
+# ganesha.sh PODNAS [FLAGS]: native beside NFS-Ganesha on the XFS at /xfs. run.sh
+# starts it in a box or a guest, which are the only places for Ganesha: it lets
+# clients out of what it exports, as root.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-grep -q 'User Mode Linux' /proc/cpuinfo || {
-	echo "test/bench/guest.sh: runs in the guest of test/vm alone, use WITH=ganesha make bench" >&2
+[ -e /.sealed ] || grep -q 'User Mode Linux' /proc/cpuinfo || {
+	echo "test/bench/ganesha.sh: runs in a box or a guest alone, use WITH=ganesha make bench" >&2
 	exit 2
 }
 podnas=$1
