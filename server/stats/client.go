@@ -118,7 +118,7 @@ func (c *clients) remembered(now time.Duration) []*Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := make([]*Client, 0, len(c.byAddr)+1)
-	for _, client := range c.byPlace {
+	for _, client := range &c.byPlace {
 		if client == nil {
 			continue
 		}

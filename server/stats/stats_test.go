@@ -211,7 +211,9 @@ func TestQuantile(t *testing.T) {
 		part     float64
 		min, max time.Duration
 	}{
-		{0, 0, 25 * time.Microsecond}, {0.5, 10 * time.Microsecond, 25 * time.Microsecond}, {0.95, time.Millisecond, 2500 * time.Microsecond},
+		{0, 0, 25 * time.Microsecond},
+		{0.5, 10 * time.Microsecond, 25 * time.Microsecond},
+		{0.95, time.Millisecond, 2500 * time.Microsecond},
 		{0.999, 10 * time.Second, 10 * time.Second},
 	} {
 		if q := s.Quantile(tt.part); q < tt.min || q > tt.max {
