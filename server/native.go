@@ -11,6 +11,7 @@ import (
 	"github.com/podnas/podnas/server/mount3"
 	"github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/stats"
 )
 
 // workers is how many calls act on the disk at a time. More than there are
@@ -27,7 +28,7 @@ type native struct {
 	workers *export.Workers
 }
 
-func newNative(table *export.Table, key *export.Key, log *slog.Logger) (*native, error) {
+func newNative(table *export.Table, key *export.Key, slow *stats.SlowLog, log *slog.Logger) (*native, error) {
 	n := &native{opener: export.NewOpener(table, key), workers: export.NewWorkers(workers)}
 	var err error
 	n.rpc, err = oncrpc.NewServer(oncrpc.ServerConfig{
@@ -35,10 +36,14 @@ func newNative(table *export.Table, key *export.Key, log *slog.Logger) (*native,
 			nfs3.NewProgram(nfs3.Config{Opener: n.opener, Workers: n.workers, Log: log}),
 			mount3.NewProgram(exports{table, n.opener}, log),
 		},
-		Log: log,
+		SlowLog: slow,
+		Log:     log,
 	})
 	return n, err
 }
+
+// Stats are what the engine has served.
+func (n *native) Stats() *stats.Server { return n.rpc.Stats() }
 
 // Serve answers the clients of l until ctx ends. It can be called once.
 func (n *native) Serve(ctx context.Context, l net.Listener) error {

@@ -12,11 +12,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
+	"time"
 
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
 	"github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/stats"
 )
 
 // The engines.
@@ -67,12 +70,15 @@ func (c Choice) Check(o *export.Options) error {
 	return nil
 }
 
-// Config says how to make a Server. All fields are needed.
+// Config says how to make a Server. All fields but SlowCall are needed.
 type Config struct {
 	Engine    Choice // of SelectEngine
 	Exports   *export.Table
 	HandleKey []byte // the secret of the disk's file handles, see export.Key
 	Log       *slog.Logger
+
+	// SlowCall is from how long on a call is told in the log; 0: none is.
+	SlowCall time.Duration
 }
 
 // Validate says what is wrong with a Config.
@@ -86,6 +92,7 @@ func (c *Config) Validate() error {
 // engine answers the clients of a listener until ctx ends.
 type engine interface {
 	Serve(ctx context.Context, l net.Listener) error
+	Stats() *stats.Server
 }
 
 // Server answers NFS clients.
@@ -105,13 +112,45 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Engine.Fallback {
 		cfg.Log.Warn("nfs: serving through go-nfs, slower and with limits (see README)", "reason", cfg.Engine.Reason)
 	}
+	slow := stats.NewSlowLog(cfg.SlowCall, StatusName, cfg.Log)
 	if s.name == EngineGoNFS {
-		s.engine = gonfs.New(cfg.Exports, key, cfg.Log)
+		s.engine = gonfs.New(cfg.Exports, key, slow, cfg.Log)
 		return s, nil
 	}
 	var err error
-	s.engine, err = newNative(cfg.Exports, key, cfg.Log)
+	s.engine, err = newNative(cfg.Exports, key, slow, cfg.Log)
 	return s, err
+}
+
+// Stats are what the server has served.
+func (s *Server) Stats() *stats.Server { return s.engine.Stats() }
+
+// Files counts the files that are kept open between calls. ok is false where none
+// are, with go-nfs.
+func (s *Server) Files() (counts export.FileCounts, ok bool) {
+	n, ok := s.engine.(*native)
+	if !ok {
+		return counts, false
+	}
+	return n.opener.Files(), true
+}
+
+// StatusName is what people call a status: the RFC's name of it, without the
+// protocol's. MOUNT's statuses are NFS's.
+func StatusName(s stats.Status) string {
+	switch s {
+	case stats.Other:
+		return "other"
+	case stats.RPCError + stats.Status(oncrpc.GarbageArgs):
+		return "GARBAGE_ARGS"
+	case stats.RPCError + stats.Status(oncrpc.SystemErr):
+		return "SYSTEM_ERR"
+	}
+	if s >= stats.RPCError {
+		return fmt.Sprintf("rpc(%d)", s-stats.RPCError)
+	}
+	name := nfs3.Status(s).String()
+	return strings.TrimPrefix(strings.TrimPrefix(name, "NFS3ERR_"), "NFS3_")
 }
 
 // Serve answers the clients of l until ctx ends, then finishes the calls under

@@ -8,15 +8,24 @@ import (
 // Resize makes a volume larger, while it is in use. ErrShrink, ErrNotFound,
 // *NoSpaceError if what it would get more does not fit.
 func (s *Store) Resize(ctx context.Context, name string, size int64) (Volume, error) {
+	v, raised, err := s.resize(ctx, name, size)
+	if raised || err != nil {
+		s.activity.resize.count(err)
+	}
+	return v, err
+}
+
+// resize is Resize. It tells whether this call has made the volume larger.
+func (s *Store) resize(ctx context.Context, name string, size int64) (v Volume, raised bool, err error) {
 	free, err := s.Free()
 	if err != nil {
-		return Volume{}, err
+		return Volume{}, false, err
 	}
 	capacity, err := s.Capacity()
 	if err != nil {
-		return Volume{}, err
+		return Volume{}, false, err
 	}
-	v, err := s.change(ctx, name, func(v *Volume) error {
+	v, err = s.change(ctx, name, func(v *Volume) error {
 		more := size - v.Size
 		switch {
 		case more < 0:
@@ -24,25 +33,25 @@ func (s *Store) Resize(ctx context.Context, name string, size int64) (Volume, er
 		case more > free:
 			return &NoSpaceError{Requested: more, Free: free}
 		}
-		v.Size = size
+		v.Size, raised = size, more > 0
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.promise(more, capacity, 0)
 	})
 	if err != nil {
-		return Volume{}, err
+		return Volume{}, false, err
 	}
 	// After the record, whose size the next Open makes hold. Also when nothing
 	// was changed: an earlier call may have come as far as the record.
 	if s.quota != nil && v.Project != 0 {
 		if err := s.quota.SetLimit(v.Project, uint64(v.Size)); err != nil {
-			return Volume{}, err
+			return Volume{}, false, err
 		}
 	}
 	if s.counter != nil {
 		s.counter.SetLimit(v)
 	}
-	return v, nil
+	return v, raised, nil
 }
 
 // Claim makes a volume belong to a claim from then on.

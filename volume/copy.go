@@ -66,6 +66,7 @@ func (s *Store) startCopy(r *record) {
 		if ctx.Err() != nil {
 			return // who ended it goes on from here, or the next Open
 		}
+		s.activity.copy.count(err)
 		if err != nil {
 			err = fmt.Errorf("copy volume %s to %s: %w", r.Source, r.Name, err)
 			s.log.Error("volume: a copy came to nothing", "err", err)

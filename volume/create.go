@@ -17,6 +17,15 @@ const volumeMode = 0o777
 // where the source of a copy is missing, *CopyingError while it is copied, or
 // what the disk answered; after any other error nothing is left of the volume.
 func (s *Store) Create(ctx context.Context, spec Spec) (Volume, error) {
+	v, made, err := s.createOrFind(ctx, spec)
+	if made || err != nil {
+		s.activity.create.count(err)
+	}
+	return v, err
+}
+
+// createOrFind is Create. It tells whether this call has made the volume.
+func (s *Store) createOrFind(ctx context.Context, spec Spec) (v Volume, made bool, err error) {
 	if spec.Path == "" {
 		spec.Path = spec.Name
 	}
@@ -24,33 +33,33 @@ func (s *Store) Create(ctx context.Context, spec Spec) (Volume, error) {
 		spec.Mode = volumeMode
 	}
 	if err := spec.validate(); err != nil {
-		return Volume{}, err
+		return Volume{}, false, err
 	}
 	if err := s.exports.Check(spec.Options); err != nil {
-		return Volume{}, err
+		return Volume{}, false, err
 	}
 	unlock, err := s.names.lock(ctx, spec.Name)
 	if err != nil {
-		return Volume{}, err
+		return Volume{}, false, err
 	}
 	defer unlock()
 
 	if v, err := s.existing(&spec); v != nil || err != nil {
-		return *v, err
+		return *v, false, err
 	}
 	r := newRecord(creating, &spec)
 	if err := s.reserve(r, &spec); err != nil {
-		return Volume{}, err
+		return Volume{}, false, err
 	}
 	if err := s.create(r, &spec); err != nil {
-		return Volume{}, errors.Join(fmt.Errorf("create volume %s: %w", spec.Name, err), s.undo(r))
+		return Volume{}, false, errors.Join(fmt.Errorf("create volume %s: %w", spec.Name, err), s.undo(r))
 	}
 	if r.State == copyingState {
 		s.startCopy(r)
-		return Volume{}, &CopyingError{Source: r.Source}
+		return Volume{}, false, &CopyingError{Source: r.Source}
 	}
 	s.log.Info("volume: created", "volume", r.Name, "path", r.Path, "size", FormatSize(r.Size), "project", r.Project)
-	return r.Volume, nil
+	return r.Volume, true, nil
 }
 
 // existing is what there is of that name already: not nil with the error, or if
@@ -143,6 +152,18 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 	return err
 }
 
+// promised is the sum of all sizes. The caller holds s.mu.
+func (s *Store) promised() int64 {
+	sum := int64(0)
+	for _, r := range s.records {
+		sum += r.Size
+	}
+	for _, r := range s.archived {
+		sum += r.Size
+	}
+	return sum
+}
+
 // promise checks that size more bytes may be promised. The caller holds s.mu.
 func (s *Store) promise(size, capacity int64, overcommit float64) error {
 	if overcommit == 0 {
@@ -151,13 +172,7 @@ func (s *Store) promise(size, capacity int64, overcommit float64) error {
 	if overcommit == 0 {
 		return nil
 	}
-	promised := int64(0)
-	for _, r := range s.records {
-		promised += r.Size
-	}
-	for _, r := range s.archived {
-		promised += r.Size
-	}
+	promised := s.promised()
 	if float64(promised)+float64(size) > overcommit*float64(capacity) {
 		return &NoSpaceError{Requested: size, Overcommit: overcommit, Promised: promised, Capacity: capacity}
 	}

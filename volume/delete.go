@@ -26,6 +26,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 		return err
 	}
 	err = s.delete(r)
+	s.activity.remove.count(err)
 	s.mu.Lock()
 	r.deleting = false
 	s.mu.Unlock()

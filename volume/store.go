@@ -98,6 +98,7 @@ type Store struct {
 	lastID   uint32              // the project given last
 	trashed  []*record           // still to be emptied, oldest first
 
+	activity   activity
 	wake       chan struct{} // tells the emptier that trashed has grown
 	copySlots  *semaphore.Weighted
 	background context.Context // of copying and emptying
@@ -213,6 +214,30 @@ func (s *Store) Free() (int64, error) {
 func (s *Store) Capacity() (int64, error) {
 	st, err := s.statfs()
 	return int64(st.Blocks) * st.Bsize, err
+}
+
+// Space is how full a disk is. Sizes are bytes.
+type Space struct {
+	Size, Free int64
+	Promised   int64 // the sizes of all volumes together, kept ones' too
+	// How many files there is room for, and how many more; 0 without a bound.
+	Inodes, InodesFree uint64
+}
+
+// Space tells how full the disk is.
+func (s *Store) Space() (Space, error) {
+	st, err := s.statfs()
+	if err != nil {
+		return Space{}, err
+	}
+	space := Space{
+		Size: int64(st.Blocks) * st.Bsize, Free: int64(st.Bavail) * st.Bsize,
+		Inodes: st.Files, InodesFree: st.Ffree,
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	space.Promised = s.promised()
+	return space, nil
 }
 
 func (s *Store) statfs() (st unix.Statfs_t, err error) {

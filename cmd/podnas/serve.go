@@ -9,10 +9,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -23,6 +23,7 @@ import (
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
+	"github.com/podnas/podnas/server/metrics"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -46,6 +47,7 @@ type serveConfig struct {
 	overcommit                        float64
 	cluster                           clusterConfig
 	shutdownDelay                     time.Duration
+	slowCall                          time.Duration
 	logFormat, logLevel               string
 }
 
@@ -78,6 +80,7 @@ func newServeCommand() *cobra.Command {
 	cfg.cluster.addFlags(f)
 
 	f.DurationVar(&cfg.shutdownDelay, "shutdown-delay", 0, "how long to go on serving, but not ready, when asked to end: in a pod, until\nno node sends new connections to it")
+	f.DurationVar(&cfg.slowCall, "slow-call", time.Second, "say in the log which calls of clients take as long as that, ten a minute at most;\n0: say nothing")
 	f.StringVar(&cfg.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&cfg.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
@@ -158,6 +161,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		Engine:    engine,
 		Exports:   exports,
 		HandleKey: store.HandleKey(),
+		SlowCall:  cfg.slowCall,
 		Log:       log,
 	})
 	if err != nil {
@@ -188,7 +192,12 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		{Name: "disk", Run: func(context.Context) error { return store.CheckWrite() }},
 	}
 	group.Go(func() error { return nfs.Serve(serving, listener) })
-	pages := httpPages(checks, provisioner.NewMetrics(store, reconciler, log))
+	collectors := slices.Concat(processInfo(engine, limits), provisioner.LibraryMetrics(), []prometheus.Collector{
+		provisioner.NewMetrics(store, reconciler, log),
+		provisioner.NewDiskMetrics(store, reconciler, log),
+		metrics.New(metrics.Config{Server: nfs, Exports: exports, Names: namesOf(store)}),
+	})
+	pages := httpPages(checks, newRegistry(collectors...))
 	group.Go(func() error { return serveHTTP(serving, probes, pages) })
 	group.Go(func() error { return provision(provisioning) })
 	commands := &control.Server{
@@ -203,12 +212,10 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 }
 
 // httpPages are what is served over HTTP: kubelet's probes and Prometheus's metrics.
-func httpPages(checks []server.Check, metrics prometheus.Collector) http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+func httpPages(checks []server.Check, metrics prometheus.Gatherer) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", server.NewProbes(checks))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	return mux
 }
 

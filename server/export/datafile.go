@@ -134,9 +134,3 @@ func (f *DataFile) Truncate(size int64) error {
 		return err
 	}
 }
-
-// Sync brings data and metadata to the disk.
-func (f *DataFile) Sync() error { return unix.Fsync(f.file.fd) }
-
-// DataSync brings to the disk what is needed to read the data back.
-func (f *DataFile) DataSync() error { return unix.Fdatasync(f.file.fd) }

@@ -376,13 +376,3 @@ func (f *File) Chtimes(atime, mtime SetTime) error {
 	}
 	return unix.UtimesNanoAt(unix.AT_FDCWD, f.proc(), ts, 0)
 }
-
-// Sync brings the file's metadata, and a directory's names, to the disk. Only
-// what OpenDir and Create have opened can be synced; nothing else needs to be.
-func (f *File) Sync() error {
-	err := unix.Fsync(f.fd)
-	if errors.Is(err, unix.EBADF) { // O_PATH
-		return nil
-	}
-	return err
-}

@@ -25,6 +25,7 @@ type fileCache struct {
 	mu    sync.Mutex
 	files map[fileKey]*openFile
 	used  list.List // of the *openFile in files, roughly the longest unused first
+	count FileCounts
 }
 
 type fileKey struct {
@@ -56,6 +57,20 @@ func newFileCache() *fileCache {
 	return c
 }
 
+// FileCounts are of the files that an Opener keeps open between calls.
+type FileCounts struct {
+	Open, Limit           int
+	Hits, Misses, Evicted uint64 // Evicted: closed to make room, though they were used lately
+}
+
+func (c *fileCache) counts() FileCounts {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.count
+	n.Open, n.Limit = len(c.files), c.limit
+	return n
+}
+
 // get takes a file, nil if it is not there.
 func (c *fileCache) get(key fileKey) *openFile {
 	c.mu.Lock()
@@ -63,6 +78,9 @@ func (c *fileCache) get(key fileKey) *openFile {
 	f := c.files[key]
 	if f != nil {
 		f.users++
+		c.count.Hits++
+	} else {
+		c.count.Misses++
 	}
 	return f
 }
@@ -81,6 +99,7 @@ func (c *fileCache) put(key fileKey, fd int, charge *charge) *openFile {
 		return f
 	}
 	for len(c.files) >= c.limit && c.removeUnused() {
+		c.count.Evicted++
 	}
 	f := &openFile{key: key, fd: fd, users: 1, charge: charge}
 	f.elem = c.used.PushBack(f)

@@ -48,6 +48,9 @@ func (o *Opener) Close() {
 	o.files.close()
 }
 
+// Files counts the files that are kept open.
+func (o *Opener) Files() FileCounts { return o.files.counts() }
+
 // sweep closes what has been idle.
 func (o *Opener) sweep() {
 	tick := time.NewTicker(filesIdle / 5)

@@ -20,6 +20,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/stats"
 )
 
 // Volume is an exported directory.
@@ -29,7 +31,9 @@ type Volume struct {
 
 	// Options are fixed for as long as the export lasts.
 	Options Options
+	Served  stats.Volume
 
+	syncs   *stats.Syncs // of the table
 	root    *os.File
 	account *Account // nil: the server does not count
 	mu      sync.RWMutex
@@ -116,6 +120,8 @@ var ErrExists = errors.New("is exported already")
 // Table is the exported volumes. The zero Table is empty and ready; its methods
 // may be called concurrently.
 type Table struct {
+	Syncs stats.Syncs // of all its volumes, those too that are gone
+
 	mu     sync.RWMutex
 	byPath map[string]*Volume
 	byID   map[uint64]*Volume
@@ -152,6 +158,7 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 		t.byPath, t.byID = map[string]*Volume{}, map[uint64]*Volume{}
 	}
 	v := &Volume{ID: id, Path: exportPath, Options: options, root: root, account: account, closed: make(chan struct{})}
+	v.Served.Name, v.syncs = v.Path, &t.Syncs
 	t.byPath[v.Path], t.byID[v.ID] = v, v
 	return v, nil
 }

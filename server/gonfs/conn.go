@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/stats"
 )
 
 const (
@@ -31,6 +32,8 @@ type listener struct {
 	net.Listener
 	log    *slog.Logger
 	allows func(client net.Conn, handle []byte) bool
+	volume func(handle []byte) *stats.Volume // whose calls are counted
+	stats  *stats.Server
 
 	mu    sync.Mutex
 	conns map[*conn]bool // open ones
@@ -44,11 +47,12 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: nc, listener: l}
+	c := &conn{Conn: nc, listener: l, served: served{Conn: l.stats.Connect(addressOf(nc))}}
 	c.written = sync.NewCond(&c.mu)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
+		c.served.Close()
 		return nil, errors.Join(net.ErrClosed, nc.Close())
 	}
 	if l.conns == nil {
@@ -109,6 +113,7 @@ type conn struct {
 	broken  bool       // a write has failed
 	mark    []byte     // of the reply being written, as far as it is
 	left    uint32     // bytes of the reply after its mark
+	served  served
 }
 
 // Read gives the bytes of one record at most, since the library takes a short
@@ -150,9 +155,11 @@ func (c *conn) next() error {
 			c.rest = record
 			c.mu.Lock()
 			c.pending = true
+			c.served.begin(record[at+4:], c.listener.volume)
 			c.mu.Unlock()
 			return nil
 		}
+		c.listener.stats.Rejected.Add(1)
 		b, at := oncrpc.BeginRecord(nil)
 		b = reply.Append(b)
 		oncrpc.EndRecord(b, at)
@@ -203,10 +210,12 @@ func (c *conn) follow(p []byte) {
 		}
 		n := min(c.left, uint32(len(p)))
 		c.left -= n
+		c.served.add(p[:n])
 		p = p[n:]
 		if c.left == 0 {
 			c.mark = c.mark[:0]
 			c.pending = false
+			c.served.end()
 			c.written.Signal()
 		}
 	}
@@ -220,6 +229,7 @@ func (c *conn) Close() (err error) {
 		c.written.Signal()
 		c.mu.Unlock()
 		c.listener.forget(c)
+		c.served.Close()
 		err = c.Conn.Close()
 		c.listener.open.Done()
 	})

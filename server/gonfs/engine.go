@@ -28,26 +28,33 @@ import (
 	nfs "github.com/willscott/go-nfs"
 
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/stats"
 )
 
 // Engine serves the volumes of a table.
 type Engine struct {
 	handler *handler
+	stats   *stats.Server
 	log     *slog.Logger
 }
 
-// New makes an engine. The table may change while it serves.
-func New(table *export.Table, key *export.Key, log *slog.Logger) *Engine {
+// New makes an engine. The table may change while it serves. Calls that take long
+// are told by slow, which may be nil.
+func New(table *export.Table, key *export.Key, slow *stats.SlowLog, log *slog.Logger) *Engine {
 	return &Engine{
 		handler: &handler{table: table, key: key, volumes: map[*export.Volume]*filesystem{}},
+		stats:   stats.New(procedureNames(), slow),
 		log:     log,
 	}
 }
 
+// Stats are what the engine has served.
+func (e *Engine) Stats() *stats.Server { return e.stats }
+
 // Serve answers clients of l until ctx ends, then closes l and every connection,
 // after the reply to the call it is at.
 func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
-	guarded := &listener{Listener: l, log: e.log, allows: e.handler.allows}
+	guarded := &listener{Listener: l, log: e.log, allows: e.handler.allows, volume: e.handler.served, stats: e.stats}
 	stop := context.AfterFunc(ctx, guarded.shutdown)
 	defer stop()
 	// The library's own context must outlive ctx: it drops replies when it ends.
@@ -111,6 +118,19 @@ func (h *handler) allows(client net.Conn, handle []byte) bool {
 	}
 	v, ok := h.table.ByID(id)
 	return !ok || v.Options.Allows(addressOf(client))
+}
+
+// served is where the calls with a handle are counted, nil if it is no volume's.
+func (h *handler) served(handle []byte) *stats.Volume {
+	id, _, err := h.key.Parse(handle)
+	if err != nil {
+		return nil
+	}
+	v, ok := h.table.ByID(id)
+	if !ok {
+		return nil
+	}
+	return &v.Served
 }
 
 func addressOf(client net.Conn) netip.Addr {

@@ -39,7 +39,7 @@ func (i *instance) start(t *testing.T) {
 	i.addr = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
-	engine := gonfs.New(i.table, export.NewKey(i.key), slog.New(slog.DiscardHandler))
+	engine := gonfs.New(i.table, export.NewKey(i.key), nil, slog.New(slog.DiscardHandler))
 	go func() { served <- engine.Serve(ctx, l) }()
 	i.stop = func() {
 		cancel()

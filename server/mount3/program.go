@@ -42,10 +42,10 @@ func NewProgram(exports Exports, log *slog.Logger) oncrpc.Program {
 		Procedures: []oncrpc.Procedure{
 			ProcNull:    {Name: "MOUNT NULL", Handle: func(c *oncrpc.Call) { c.Finish(oncrpc.Success) }, AnyAuth: true},
 			ProcMnt:     {Name: "MNT", Handle: s.mnt, AnyAuth: true},
-			ProcDump:    {Name: "DUMP", Handle: s.dump, AnyAuth: true},
+			ProcDump:    {Name: "DUMP", Handle: s.dump, AnyAuth: true, NoStatus: true},
 			ProcUmnt:    {Name: "UMNT", Handle: s.umnt, AnyAuth: true},
 			ProcUmntAll: {Name: "UMNTALL", Handle: s.umntAll, AnyAuth: true},
-			ProcExport:  {Name: "EXPORT", Handle: s.export, AnyAuth: true},
+			ProcExport:  {Name: "EXPORT", Handle: s.export, AnyAuth: true, NoStatus: true},
 		},
 	}
 }

@@ -57,7 +57,7 @@ func (s *service) getattr(c *oncrpc.Call) {
 	if !decode(c, args) {
 		return
 	}
-	f, err := s.opener.Open(c.Client.Addr(), args.Object)
+	f, err := s.open(c, args.Object)
 	if res.Status = statusOf(err); err == nil {
 		res.Attr = fattr(f.Volume, &f.Attr)
 		f.Close()
@@ -71,7 +71,7 @@ func (s *service) access(c *oncrpc.Call) {
 	if !decode(c, &t.args.access) {
 		return
 	}
-	f, err := s.opener.Open(c.Client.Addr(), t.args.access.Object)
+	f, err := s.open(c, t.args.access.Object)
 	if err != nil {
 		t.res.access.Status = statusOf(err)
 		reply(c, &t.res.access)
@@ -127,7 +127,7 @@ func (s *service) setattr(c *oncrpc.Call) {
 	if !decode(c, &args) {
 		return
 	}
-	f, err := s.opener.Open(c.Client.Addr(), args.Object)
+	f, err := s.open(c, args.Object)
 	if err == nil && f.Volume.Options.ReadOnly {
 		f.Close()
 		err = syscall.EROFS
@@ -143,11 +143,11 @@ func (s *service) setattr(c *oncrpc.Call) {
 	switch {
 	case f.Attr.IsDir() && !args.Attr.Size.Set:
 		var dir *export.File
-		if dir, err = s.opener.OpenDir(c.Client.Addr(), args.Object); err == nil {
+		if dir, err = s.openDir(c, args.Object); err == nil {
 			files, sync = append(files, dir), dir.Sync
 		}
 	case f.Attr.IsRegular() || args.Attr.Size.Set:
-		if data, err = s.opener.OpenData(c.Client.Addr(), args.Object, args.Attr.Size.Set); err == nil {
+		if data, err = s.openData(c, args.Object, args.Attr.Size.Set); err == nil {
 			files, sync = append(files, data), data.Sync
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // make answers a procedure that puts something new into a directory. f makes it
 // and gives it the attributes that the caller wants.
 func (s *service) make(c *oncrpc.Call, where DirOpArgs, f func(dir *export.File, name string, id *export.Identity) (*export.File, error)) {
-	dir, err := s.opener.OpenDir(c.Client.Addr(), where.Dir)
+	dir, err := s.openDir(c, where.Dir)
 	if err != nil {
 		reply(c, &CreateRes{Status: statusOf(err)})
 		return

@@ -26,7 +26,7 @@ func (s *service) read(c *oncrpc.Call) {
 	if !decode(c, args) {
 		return
 	}
-	f, err := s.opener.OpenData(c.Client.Addr(), args.File, false)
+	f, err := s.openData(c, args.File, false)
 	if err != nil {
 		t.res.read.Status = statusOf(err)
 		reply(c, &t.res.read)
@@ -62,6 +62,7 @@ func (t *task) read() result {
 		attr, err = f.Stat()
 	}
 	if res.Status = statusOf(err); err == nil {
+		t.call.Served.Read = len(data)
 		res.Data = data
 		res.EOF = args.Offset+uint64(len(data)) >= uint64(attr.Size)
 	}
@@ -90,7 +91,7 @@ func (s *service) write(c *oncrpc.Call) {
 	if !decode(c, &t.args.write) {
 		return
 	}
-	f, err := s.opener.OpenData(c.Client.Addr(), t.args.write.File, true)
+	f, err := s.openData(c, t.args.write.File, true)
 	if err != nil {
 		t.res.write.Status = statusOf(err)
 		reply(c, &t.res.write)
@@ -112,6 +113,7 @@ func (t *task) write() result {
 		var n int
 		n, attr, err = t.service.writeData(f, args, attr)
 		res.Count, res.Committed = uint32(n), args.Stable
+		t.call.Served.Written = n
 	}
 	res.Status = statusOf(err)
 	if attr.Nlink > 0 {
@@ -150,7 +152,7 @@ func (s *service) commit(c *oncrpc.Call) {
 	if !decode(c, &args) {
 		return
 	}
-	f, err := s.opener.OpenData(c.Client.Addr(), args.File, true)
+	f, err := s.openData(c, args.File, true)
 	if err != nil {
 		reply(c, &CommitRes{Status: statusOf(err)})
 		return

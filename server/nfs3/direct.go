@@ -82,6 +82,7 @@ func (t *task) readDirectly() bool {
 	case n < len(data) && end < uint64(attr.Size): // only so much was in the cache
 		return false
 	}
+	t.call.Served.Read = n
 	res.Data, res.EOF = data[:n], end >= uint64(attr.Size)
 	res.Attr = PostOpAttr{true, fattr(f.Volume, &attr)}
 	f.Close()

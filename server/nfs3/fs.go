@@ -65,7 +65,7 @@ func (s *service) about(c *oncrpc.Call, f func(*export.File, error) result) {
 	if !decode(c, &args) {
 		return
 	}
-	file, err := s.opener.Open(c.Client.Addr(), args.Object)
+	file, err := s.open(c, args.Object)
 	res := f(file, err)
 	if err == nil {
 		file.Close()

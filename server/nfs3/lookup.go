@@ -14,7 +14,7 @@ func (s *service) lookup(c *oncrpc.Call) {
 	if !decode(c, args) {
 		return
 	}
-	dir, err := s.opener.Open(c.Client.Addr(), args.Dir)
+	dir, err := s.open(c, args.Dir)
 	if err != nil {
 		t.res.lookup.Status = statusOf(err)
 		reply(c, &t.res.lookup)
@@ -95,7 +95,7 @@ func (s *service) readlink(c *oncrpc.Call) {
 	if !decode(c, &args) {
 		return
 	}
-	f, err := s.opener.Open(c.Client.Addr(), args.Object)
+	f, err := s.open(c, args.Object)
 	if err != nil {
 		reply(c, &ReadlinkRes{Status: statusOf(err)})
 		return

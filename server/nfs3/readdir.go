@@ -114,7 +114,7 @@ func (s *service) readdirplus(c *oncrpc.Call) {
 }
 
 func (s *service) list(c *oncrpc.Call, handle FH, cookie uint64, dirCount, maxCount uint32, plus func(*export.File, *export.Listing, *EntryPlus)) {
-	dir, err := s.opener.Open(c.Client.Addr(), handle)
+	dir, err := s.open(c, handle)
 	if err != nil {
 		reply(c, &ReaddirRes{Status: statusOf(err)})
 		return

@@ -24,7 +24,7 @@ func (s *service) take(c *oncrpc.Call, remove func(*export.File, string) error) 
 	if !decode(c, &args) {
 		return
 	}
-	dir, err := s.opener.OpenDir(c.Client.Addr(), args.Dir)
+	dir, err := s.openDir(c, args.Dir)
 	if err != nil {
 		reply(c, &RemoveRes{Status: statusOf(err)})
 		return
@@ -51,12 +51,12 @@ func (s *service) rename(c *oncrpc.Call) {
 	if !decode(c, &args) {
 		return
 	}
-	from, err := s.opener.OpenDir(c.Client.Addr(), args.From.Dir)
+	from, err := s.openDir(c, args.From.Dir)
 	if err != nil {
 		reply(c, &RenameRes{Status: statusOf(err)})
 		return
 	}
-	to, err := s.opener.OpenDir(c.Client.Addr(), args.To.Dir)
+	to, err := s.openDir(c, args.To.Dir)
 	if err != nil {
 		from.Close()
 		reply(c, &RenameRes{Status: statusOf(err)})
@@ -89,12 +89,12 @@ func (s *service) link(c *oncrpc.Call) {
 	if !decode(c, &args) {
 		return
 	}
-	f, err := s.opener.Open(c.Client.Addr(), args.File)
+	f, err := s.open(c, args.File)
 	if err != nil {
 		reply(c, &LinkRes{Status: statusOf(err)})
 		return
 	}
-	dir, err := s.opener.OpenDir(c.Client.Addr(), args.Link.Dir)
+	dir, err := s.openDir(c, args.Link.Dir)
 	if err != nil {
 		f.Close()
 		reply(c, &LinkRes{Status: statusOf(err)})

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
+	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/server/xdr"
 )
 
@@ -26,6 +27,8 @@ type Call struct {
 	// later calls of the connection, so a handler finds in it what it, or
 	// another program's, has put there.
 	State any
+	// Served is what the handler notes of the call before Finish.
+	Served stats.Call
 
 	conn    *conn
 	proc    *Procedure
@@ -78,6 +81,7 @@ func (c *Call) Finish(stat AcceptStat) {
 	if c.ended.Swap(true) {
 		return // a panic after the end
 	}
+	c.conn.served.End(&c.Served, c.status(stat), c.Header.XID)
 	if c.replay != nil {
 		var results []byte
 		if stat == Success {
@@ -86,6 +90,17 @@ func (c *Call) Finish(stat AcceptStat) {
 		c.conn.server.replays.finish(c.replay, stat, results)
 	}
 	c.send(stat)
+}
+
+// status is how the call ends, as it is counted.
+func (c *Call) status(stat AcceptStat) stats.Status {
+	if stat != Success {
+		return stats.RPCError + stats.Status(stat)
+	}
+	if results := c.Reply[replyHead:]; len(results) >= 4 && !c.proc.NoStatus {
+		return stats.Status(binary.BigEndian.Uint32(results))
+	}
+	return 0
 }
 
 // send sends the reply.
@@ -102,6 +117,7 @@ func (c *Call) send(stat AcceptStat) {
 
 // reject sends a reply without results.
 func (c *Call) reject(h *ReplyHeader) {
+	c.conn.server.stats.Rejected.Add(1)
 	h.XID = c.Header.XID
 	b, at := BeginRecord(c.Reply[:0])
 	c.Reply = h.Append(b)
@@ -113,6 +129,7 @@ func (c *Call) reject(h *ReplyHeader) {
 // none. It runs on the connection's goroutine.
 func (c *conn) charge(call *Call, n int64) {
 	if !c.server.budget.tryTake(&c.held, n) {
+		c.server.stats.MemoryWaits.Add(1)
 		c.flush() // what waits for this goroutine must not wait for more
 		c.server.budget.take(&c.held, n)
 	}

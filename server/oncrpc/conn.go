@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/server/xdr"
 )
 
@@ -40,6 +41,7 @@ type conn struct {
 	net.Conn
 	server *Server
 	client netip.AddrPort
+	served *stats.Conn
 	in     *bufio.Reader
 	calls  *semaphore.Weighted // in flight
 	held   int64               // of the budget; guarded by it
@@ -72,6 +74,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 		c.client = netip.AddrPortFrom(a.AddrPort().Addr().Unmap(), uint16(a.Port))
 	}
+	c.served = s.stats.Connect(c.client.Addr())
 	return c
 }
 
@@ -140,6 +143,7 @@ func (c *conn) end() {
 func (c *conn) read() error {
 	for {
 		if !c.calls.TryAcquire(1) {
+			c.server.stats.CallWaits.Add(1)
 			c.flush()
 			_ = c.calls.Acquire(context.Background(), 1) // never fails
 		}
@@ -254,6 +258,7 @@ func (c *conn) dispatch(call *Call) error {
 			call.fault(v)
 		}
 	}()
+	c.served.Begin(&call.Served, proc.number)
 	proc.Handle(call)
 	return nil
 }

@@ -79,6 +79,9 @@ func (r *replays) begin(call *Call) bool {
 		seen.waiting = append(seen.waiting, call)
 	}
 	r.mu.Unlock()
+	if ok {
+		call.conn.server.stats.Replayed.Add(1)
+	}
 	if answered {
 		call.repeat(seen)
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/podnas/podnas/server/stats"
 )
 
 const (
@@ -62,17 +64,23 @@ type Procedure struct {
 	Replay bool
 	// AnyAuth: answered without AUTH_SYS credentials too.
 	AnyAuth bool
+	// NoStatus: results, if there are any, don't begin with a status.
+	NoStatus bool
+
+	number int // among all procedures, in stats
 }
 
-// ServerConfig says how to make a Server. All fields are needed.
+// ServerConfig says how to make a Server. Programs and Log are needed.
 type ServerConfig struct {
 	Programs []Program
+	SlowLog  *stats.SlowLog // of calls that take long; nil: they are not told
 	Log      *slog.Logger
 }
 
 // Server answers the calls of RPC clients over TCP.
 type Server struct {
 	programs []Program
+	stats    *stats.Server
 	log      *slog.Logger
 	limits   limits
 	budget   *budget
@@ -100,8 +108,10 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 
 func newServer(cfg ServerConfig, limits limits) *Server {
 	drained, drain := context.WithCancel(context.Background())
+	programs, names := numbered(cfg.Programs)
 	return &Server{
-		programs: slices.Clone(cfg.Programs),
+		programs: programs,
+		stats:    stats.New(names, cfg.SlowLog),
 		log:      cfg.Log,
 		limits:   limits,
 		drained:  drained,
@@ -112,6 +122,24 @@ func newServer(cfg ServerConfig, limits limits) *Server {
 		conns:    map[*conn]bool{},
 	}
 }
+
+// numbered numbers the procedures of some programs, and tells their names by number.
+func numbered(programs []Program) (numbered []Program, names []string) {
+	for _, p := range programs {
+		p.Procedures = slices.Clone(p.Procedures)
+		for i := range p.Procedures {
+			if proc := &p.Procedures[i]; proc.Handle != nil {
+				proc.number = len(names)
+				names = append(names, proc.Name)
+			}
+		}
+		numbered = append(numbered, p)
+	}
+	return numbered, names
+}
+
+// Stats are what the server has served.
+func (s *Server) Stats() *stats.Server { return s.stats }
 
 // Serve answers the clients of l until ctx ends. Then it stops accepting and
 // reading, lets the calls under way finish, and closes every connection.
@@ -152,6 +180,7 @@ func (s *Server) start(nc net.Conn) {
 	defer s.mu.Unlock()
 	if s.stopping.Load() || len(s.conns) >= s.limits.conns {
 		if !s.stopping.Load() {
+			s.stats.Refused.Add(1)
 			s.log.Warn("rpc: too many connections, refused one", "limit", s.limits.conns, "client", nc.RemoteAddr())
 		}
 		_ = nc.Close() // nothing was sent
@@ -161,6 +190,7 @@ func (s *Server) start(nc net.Conn) {
 	s.conns[c] = true
 	s.open.Go(func() {
 		c.serve()
+		c.served.Close()
 		s.mu.Lock()
 		delete(s.conns, c)
 		s.mu.Unlock()

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/metrics"
+	"github.com/podnas/podnas/volume"
+)
+
+// newRegistry makes what /metrics tells: the parts' own, and what this process is.
+func newRegistry(parts ...prometheus.Collector) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(parts...)
+	return registry
+}
+
+// processInfo tells what was built, and how it serves.
+func processInfo(engine server.Choice, limits quota.Choice) []prometheus.Collector {
+	info := func(name, help string, labels prometheus.Labels) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return 1 })
+	}
+	enforced := "off"
+	switch {
+	case limits.Projects != nil:
+		enforced = "kernel"
+	case limits.Server:
+		enforced = "server"
+	}
+	return []prometheus.Collector{
+		info("podnas_build_info", "What was built. Always 1.", prometheus.Labels{
+			"version": version, "goversion": runtime.Version(), "goos": runtime.GOOS, "goarch": runtime.GOARCH,
+		}),
+		info("podnas_serving_info", "The NFS engine, and who enforces sizes: kernel, server, or off. Always 1.", prometheus.Labels{
+			"engine": engine.Engine, "quota": enforced,
+		}),
+	}
+}
+
+// namesOf tells what people call the volumes of a store.
+func namesOf(store *volume.Store) func() map[uint64]metrics.Volume {
+	return func() map[uint64]metrics.Volume {
+		names := map[uint64]metrics.Volume{}
+		for _, v := range store.List() {
+			name := metrics.Volume{Name: v.Name}
+			if v.Claim != nil {
+				name.Namespace, name.Claim = v.Claim.Namespace, v.Claim.Name
+			}
+			names[v.ID] = name
+		}
+		return names
+	}
+}

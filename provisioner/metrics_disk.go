@@ -1,0 +1,112 @@
+package provisioner
+
+import (
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	library "sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller/metrics"
+
+	"github.com/podnas/podnas/volume"
+)
+
+// LibraryMetrics are what the library's controller counts. It keeps them for the
+// whole process.
+func LibraryMetrics() []prometheus.Collector {
+	m := library.M
+	return []prometheus.Collector{
+		m.PersistentVolumeClaimProvisionTotal,
+		m.PersistentVolumeClaimProvisionFailedTotal,
+		m.PersistentVolumeClaimProvisionDurationSeconds,
+		m.PersistentVolumeDeleteTotal,
+		m.PersistentVolumeDeleteFailedTotal,
+		m.PersistentVolumeDeleteDurationSeconds,
+	}
+}
+
+// diskMetrics tells Prometheus of the disk, and of what is done on it.
+type diskMetrics struct {
+	store      *volume.Store
+	reconciler *Reconciler // nil where there is no cluster
+	log        *slog.Logger
+
+	size, free, promised, inodes, inodesFree *prometheus.Desc
+	operations, failures, copied             *prometheus.Desc
+	trash, trashBytes                        *prometheus.Desc
+	reconciled, aside                        *prometheus.Desc
+}
+
+// NewDiskMetrics makes the collector of a disk. The reconciler may be nil.
+func NewDiskMetrics(store *volume.Store, reconciler *Reconciler, log *slog.Logger) prometheus.Collector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("podnas_"+name, help, labels, nil)
+	}
+	return &diskMetrics{
+		store: store, reconciler: reconciler, log: log,
+		size:       desc("disk_size_bytes", "Size of the disk."),
+		free:       desc("disk_free_bytes", "What is free on the disk."),
+		promised:   desc("disk_promised_bytes", "The sizes of all volumes together, kept ones' too."),
+		inodes:     desc("disk_inodes", "How many files the disk has room for. Missing where there is no bound."),
+		inodesFree: desc("disk_inodes_free", "How many more files the disk has room for."),
+		operations: desc("volume_operations_total", "What was done with volumes: create, resize, copy, delete, and empty: the files of a deleted one were removed.", "operation"),
+		failures:   desc("volume_operation_failures_total", "What failed. Most of it is tried again, and counted each time.", "operation"),
+		copied:     desc("volume_copied_bytes", "How much of a copy under way is done.", "volume"),
+		trash:      desc("trash_volumes", "Deleted volumes whose files are still to be removed."),
+		trashBytes: desc("trash_bytes", "What their files use. Missing where the kernel does not count."),
+		reconciled: desc("reconcile_last_success_timestamp_seconds", "When the disk was last compared with the cluster."),
+		aside:      desc("stands_aside", "1 if this podnas works on no claims: another one has its provisioner name."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *diskMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		m.size, m.free, m.promised, m.inodes, m.inodesFree, m.operations, m.failures, m.copied, m.trash, m.trashBytes, m.reconciled, m.aside,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *diskMetrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	space, err := m.store.Space()
+	if err != nil {
+		m.log.Warn("metrics: the disk's size is not known", "err", err)
+	} else {
+		gauge(m.size, float64(space.Size))
+		gauge(m.free, float64(space.Free))
+		gauge(m.promised, float64(space.Promised))
+		if space.Inodes > 0 {
+			gauge(m.inodes, float64(space.Inodes))
+			gauge(m.inodesFree, float64(space.InodesFree))
+		}
+	}
+	for _, a := range m.store.Activities() {
+		ch <- prometheus.MustNewConstMetric(m.operations, prometheus.CounterValue, float64(a.Done), a.Operation)
+		ch <- prometheus.MustNewConstMetric(m.failures, prometheus.CounterValue, float64(a.Failed), a.Operation)
+	}
+	for _, c := range m.store.Copies() {
+		gauge(m.copied, float64(c.Bytes), c.Name)
+	}
+	trash, err := m.store.Trash()
+	gauge(m.trash, float64(trash.Volumes))
+	switch {
+	case err != nil:
+		m.log.Warn("metrics: what the trash uses is not known", "err", err)
+	case trash.Counted:
+		gauge(m.trashBytes, float64(trash.Bytes))
+	}
+	if m.reconciler == nil {
+		return
+	}
+	report, aside := m.reconciler.Report(), 0.0
+	if report.StandsAside != "" {
+		aside = 1
+	}
+	gauge(m.aside, aside)
+	if !report.Time.IsZero() {
+		gauge(m.reconciled, float64(report.Time.Unix()))
+	}
+}

@@ -1,0 +1,139 @@
+// Package metrics tells Prometheus what a server has served. What is counted, and
+// how, package stats says; here it gets its names.
+//
+// The labels are bounded: procedures and statuses are the RFC's, clients those that
+// stats remembers, volumes those that are exported.
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/stats"
+)
+
+// Volume is what people call a volume.
+type Volume struct{ Name, Namespace, Claim string }
+
+// Config says what to tell of. All fields are needed.
+type Config struct {
+	Server  *server.Server
+	Exports *export.Table
+	// Names are what people call the exported volumes, by their numbers.
+	Names func() map[uint64]Volume
+}
+
+// New makes the collector of a server.
+func New(cfg Config) prometheus.Collector { return &collector{cfg} }
+
+type collector struct{ cfg Config }
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range [...]*prometheus.Desc{
+		calls, duration, inFlight, read, written, connections, connectionsTotal, connectionsRefused,
+		rejected, replayed, throttled, syncDuration, syncFailures,
+		openFiles, openFilesLimit, openFilesHits, openFilesMisses, openFilesEvictions,
+		volumeCalls, volumeRead, volumeWritten, volumeClients,
+		clientCalls, clientRead, clientWritten, clientConnections, clientSeen,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	served := c.cfg.Server.Stats()
+	snap := served.Snapshot()
+	o := out(ch)
+	for i := range snap.Procedures {
+		p := &snap.Procedures[i]
+		for _, s := range p.Statuses {
+			o.count(calls, s.Count, p.Name, server.StatusName(s.Status))
+		}
+		if p.Durations.Count > 0 {
+			o.histogram(duration, &p.Durations, p.Name)
+		}
+	}
+	o.gauge(inFlight, float64(snap.InFlight))
+	o.gauge(connections, float64(snap.Connections.Open))
+	o.count(connectionsTotal, snap.Connections.Accepted)
+	o.count(connectionsRefused, snap.Connections.Refused)
+	o.count(rejected, snap.Rejected)
+	o.count(replayed, snap.Replayed)
+	o.count(throttled, snap.MemoryWaits, "memory")
+	o.count(throttled, snap.CallWaits, "calls")
+	o.clients(snap.Clients)
+	o.volumes(c.cfg.Exports.Volumes(), c.cfg.Names(), served)
+
+	syncs := c.cfg.Exports.Syncs.Durations.Snapshot()
+	o.histogram(syncDuration, &syncs)
+	o.count(syncFailures, c.cfg.Exports.Syncs.Failed.Load())
+	if files, ok := c.cfg.Server.Files(); ok {
+		o.gauge(openFiles, float64(files.Open))
+		o.gauge(openFilesLimit, float64(files.Limit))
+		o.count(openFilesHits, files.Hits)
+		o.count(openFilesMisses, files.Misses)
+		o.count(openFilesEvictions, files.Evicted)
+	}
+}
+
+// out is where metrics go.
+type out chan<- prometheus.Metric
+
+func (o out) gauge(d *prometheus.Desc, value float64, labels ...string) {
+	o <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+func (o out) count(d *prometheus.Desc, n uint64, labels ...string) {
+	o <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+func (o out) histogram(d *prometheus.Desc, s *stats.Distribution, labels ...string) {
+	buckets, below := map[float64]uint64{}, uint64(0)
+	for i, bound := range stats.Bounds() {
+		below += s.Buckets[i]
+		buckets[bound.Seconds()] = below
+	}
+	o <- prometheus.MustNewConstHistogram(d, s.Count, s.Sum.Seconds(), buckets, labels...)
+}
+
+// clients tells of the clients, and of all together: what was read and written is
+// counted for each, and the one without an address has the rest.
+func (o out) clients(clients []stats.ClientTraffic) {
+	var all stats.Traffic
+	for i := range clients {
+		c := &clients[i]
+		all.Read += c.Read
+		all.Written += c.Written
+		name := "other"
+		if c.Address.IsValid() {
+			name = c.Address.String()
+		}
+		o.count(clientCalls, c.Calls, name)
+		o.count(clientRead, c.Read, name)
+		o.count(clientWritten, c.Written, name)
+		o.gauge(clientConnections, float64(c.Connections), name)
+		if !c.Seen.IsZero() {
+			o.gauge(clientSeen, float64(c.Seen.UnixMilli())/1e3, name)
+		}
+	}
+	o.count(read, all.Read)
+	o.count(written, all.Written)
+}
+
+func (o out) volumes(volumes []*export.Volume, names map[uint64]Volume, served *stats.Server) {
+	for _, v := range volumes {
+		name, ok := names[v.ID]
+		if !ok {
+			continue // it is being made or deleted
+		}
+		labels := []string{name.Name, name.Namespace, name.Claim}
+		t := v.Served.Traffic()
+		o.count(volumeCalls, t.Calls, labels...)
+		o.count(volumeRead, t.Read, labels...)
+		o.count(volumeWritten, t.Written, labels...)
+		o.gauge(volumeClients, float64(len(served.ClientsOf(&v.Served))), labels...)
+	}
+}

@@ -1,0 +1,247 @@
+package metrics_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/metrics"
+	"github.com/podnas/podnas/server/mount3"
+	"github.com/podnas/podnas/server/nfs3"
+	"github.com/podnas/podnas/server/nfstest"
+	"github.com/podnas/podnas/server/oncrpc"
+)
+
+// start serves one volume until the test ends.
+func start(t *testing.T, engine string) (prometheus.Collector, *nfstest.Client, string) {
+	t.Helper()
+	dir := t.TempDir()
+	if engine == server.EngineNative {
+		if err := export.Probe(dir); err != nil {
+			t.Skipf("the native engine can't run here: %v", err)
+		}
+	}
+	table := &export.Table{}
+	mustDo(t, table.Add(7, "/volume", dir, export.Options{}))
+	s, err := server.New(server.Config{
+		Engine: server.Choice{Engine: engine}, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler),
+	})
+	mustDo(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	mustDo(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	client, err := nfstest.Dial(t.Context(), l.Addr().String(), l.Addr().String())
+	mustDo(t, err)
+	t.Cleanup(func() {
+		client.Close()
+		cancel()
+		mustDo(t, <-served)
+		table.Remove(7)
+	})
+	return metrics.New(metrics.Config{Server: s, Exports: table, Names: func() map[uint64]metrics.Volume {
+		return map[uint64]metrics.Volume{7: {Name: "pvc-7", Namespace: "ns", Claim: "mine"}}
+	}}), client, l.Addr().String()
+}
+
+// TestServed makes calls of which it is known what they must be counted as.
+func TestServed(t *testing.T) {
+	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
+		t.Run(engine, func(t *testing.T) {
+			collector, client, _ := start(t, engine)
+			ctx := t.Context()
+			mnt, err := client.Mount(ctx, "/volume")
+			mustDo(t, err)
+			if res, err := client.Mount(ctx, "/none"); err != nil || res.Status != mount3.ErrNoEnt {
+				t.Fatalf("mount of what is not there: %v, %v", res.Status, err)
+			}
+			made, err := client.Create(ctx, nfs3.CreateArgs{Where: nfs3.DirOpArgs{Dir: mnt.Handle, Name: []byte("file")}})
+			mustDo(t, err)
+			file := made.Object
+			for range 3 {
+				res, err := client.Write(ctx, file, 0, nfs3.FileSync, make([]byte, 1000))
+				if err != nil || res.Status != nfs3.OK {
+					t.Fatal(res.Status, err)
+				}
+			}
+			for range 2 {
+				res, err := client.Read(ctx, file, 400, 4096)
+				if err != nil || len(res.Data) != 600 {
+					t.Fatal(res.Status, err)
+				}
+			}
+			if res, err := client.Lookup(ctx, mnt.Handle, "none"); err != nil || res.Status != nfs3.ErrNoEnt {
+				t.Fatal(res.Status, err)
+			}
+			const mounts, calls = 2, 1 + 3 + 2 + 1
+			want := fmt.Sprintf(`
+# HELP podnas_nfs_calls_total Calls of NFS and MOUNT, by procedure and by the status they were answered with.
+# TYPE podnas_nfs_calls_total counter
+podnas_nfs_calls_total{procedure="CREATE",status="OK"} 1
+podnas_nfs_calls_total{procedure="LOOKUP",status="NOENT"} 1
+podnas_nfs_calls_total{procedure="MNT",status="NOENT"} 1
+podnas_nfs_calls_total{procedure="MNT",status="OK"} 1
+podnas_nfs_calls_total{procedure="READ",status="OK"} 2
+podnas_nfs_calls_total{procedure="WRITE",status="OK"} 3
+# HELP podnas_nfs_calls_in_flight Calls that are being answered.
+# TYPE podnas_nfs_calls_in_flight gauge
+podnas_nfs_calls_in_flight 0
+# HELP podnas_nfs_read_bytes_total Bytes of files that READ gave to clients.
+# TYPE podnas_nfs_read_bytes_total counter
+podnas_nfs_read_bytes_total 1200
+# HELP podnas_nfs_written_bytes_total Bytes that WRITE took from clients.
+# TYPE podnas_nfs_written_bytes_total counter
+podnas_nfs_written_bytes_total 3000
+# HELP podnas_nfs_connections Open connections of clients.
+# TYPE podnas_nfs_connections gauge
+podnas_nfs_connections 2
+# HELP podnas_nfs_connections_total Connections that were taken.
+# TYPE podnas_nfs_connections_total counter
+podnas_nfs_connections_total 2
+# HELP podnas_volume_calls_total Calls on files of a volume, since it was exported.
+# TYPE podnas_volume_calls_total counter
+podnas_volume_calls_total{claim="mine",namespace="ns",volume="pvc-7"} %[1]d
+# HELP podnas_volume_read_bytes_total Bytes that clients read from a volume.
+# TYPE podnas_volume_read_bytes_total counter
+podnas_volume_read_bytes_total{claim="mine",namespace="ns",volume="pvc-7"} 1200
+# HELP podnas_volume_written_bytes_total Bytes that clients wrote to a volume.
+# TYPE podnas_volume_written_bytes_total counter
+podnas_volume_written_bytes_total{claim="mine",namespace="ns",volume="pvc-7"} 3000
+# HELP podnas_volume_clients Clients with calls in a volume that are connected, or were within the last hour.
+# TYPE podnas_volume_clients gauge
+podnas_volume_clients{claim="mine",namespace="ns",volume="pvc-7"} 1
+# HELP podnas_client_calls_total Calls of a client, by its IP address. Who is away for an hour is counted with "other", and so are those beyond 128.
+# TYPE podnas_client_calls_total counter
+podnas_client_calls_total{client="127.0.0.1"} %[2]d
+podnas_client_calls_total{client="other"} 0
+# HELP podnas_client_connections Open connections of a client.
+# TYPE podnas_client_connections gauge
+podnas_client_connections{client="127.0.0.1"} 2
+podnas_client_connections{client="other"} 0
+`, calls, calls+mounts)
+			names := []string{
+				"podnas_nfs_calls_total", "podnas_nfs_calls_in_flight", "podnas_nfs_read_bytes_total", "podnas_nfs_written_bytes_total",
+				"podnas_nfs_connections", "podnas_nfs_connections_total", "podnas_volume_calls_total", "podnas_volume_read_bytes_total",
+				"podnas_volume_written_bytes_total", "podnas_volume_clients", "podnas_client_calls_total", "podnas_client_connections",
+			}
+			// A client has its reply a moment before go-nfs's call is over.
+			var differs error
+			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+				if differs = testutil.CollectAndCompare(collector, strings.NewReader(want), names...); differs == nil {
+					break
+				}
+			}
+			if differs != nil {
+				t.Error(differs)
+			}
+			checkTimes(t, collector, engine)
+		})
+	}
+}
+
+// checkTimes looks at what has no exact value.
+func checkTimes(t *testing.T, collector prometheus.Collector, engine string) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(collector)
+	families, err := registry.Gather()
+	mustDo(t, err)
+	found := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			name := f.GetName()
+			for _, l := range m.Label {
+				name += " " + l.GetValue()
+			}
+			switch {
+			case m.Histogram != nil:
+				found[name] = float64(m.Histogram.GetSampleCount())
+				if sum := m.Histogram.GetSampleSum(); sum <= 0 || sum > 60 {
+					t.Errorf("%s took %g s in all", name, sum)
+				}
+			case m.Gauge != nil:
+				found[name] = m.Gauge.GetValue()
+			case m.Counter != nil:
+				found[name] = m.Counter.GetValue()
+			}
+		}
+	}
+	if n := found["podnas_nfs_call_duration_seconds WRITE"]; n != 3 {
+		t.Errorf("%g durations of 3 WRITEs", n)
+	}
+	if n := found["podnas_nfs_sync_duration_seconds"]; n < 4 { // CREATE's, too
+		t.Errorf("%g syncs", n)
+	}
+	if seen := found["podnas_client_last_seen_timestamp_seconds 127.0.0.1"]; time.Since(time.Unix(int64(seen), 0)) > time.Minute {
+		t.Errorf("last seen at %g", seen)
+	}
+	hits, kept := found["podnas_nfs_open_files_hits_total"]
+	if want := engine == server.EngineNative; kept != want || kept && hits < 3 {
+		t.Errorf("%g hits of open files, told: %v", hits, kept)
+	}
+}
+
+// TestRejectedAndReplayed makes a call that can't be understood, one twice, and one
+// whose results begin with no status.
+func TestRejectedAndReplayed(t *testing.T) {
+	collector, client, addr := start(t, server.EngineNative)
+	ctx := t.Context()
+	mnt, err := client.Mount(ctx, "/volume")
+	mustDo(t, err)
+	if _, err := client.Dump(ctx); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := oncrpc.Dial(ctx, addr)
+	mustDo(t, err)
+	defer raw.Close()
+	if _, err := raw.Call(ctx, nfs3.Program, 4, nfs3.ProcNull, nil); err == nil {
+		t.Fatal("NFS version 4 is answered")
+	}
+	conn, err := net.Dial("tcp", addr)
+	mustDo(t, err)
+	defer conn.Close()
+	cred := oncrpc.SysCred{}
+	record, at := oncrpc.BeginRecord(nil)
+	head := oncrpc.CallHeader{XID: 1, RPCVersion: oncrpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: nfs3.ProcRemove, Cred: cred.Auth()}
+	record = (&nfs3.DirOpArgs{Dir: mnt.Handle, Name: []byte("none")}).Append(head.Append(record))
+	oncrpc.EndRecord(record, at)
+	for range 2 {
+		_, err := conn.Write(record)
+		mustDo(t, err)
+		_, err = oncrpc.ReadRecord(conn, nil, 1<<10)
+		mustDo(t, err)
+	}
+	want := `
+# HELP podnas_nfs_calls_total Calls of NFS and MOUNT, by procedure and by the status they were answered with.
+# TYPE podnas_nfs_calls_total counter
+podnas_nfs_calls_total{procedure="DUMP",status="OK"} 1
+podnas_nfs_calls_total{procedure="MNT",status="OK"} 1
+podnas_nfs_calls_total{procedure="REMOVE",status="NOENT"} 1
+# HELP podnas_nfs_rejected_calls_total Calls that got an RPC error and no result: not understood, or without a credential.
+# TYPE podnas_nfs_rejected_calls_total counter
+podnas_nfs_rejected_calls_total 1
+# HELP podnas_nfs_replayed_calls_total Calls that a client made again, and that got the first reply once more.
+# TYPE podnas_nfs_replayed_calls_total counter
+podnas_nfs_replayed_calls_total 1
+`
+	if err := testutil.CollectAndCompare(collector, strings.NewReader(want), "podnas_nfs_calls_total", "podnas_nfs_rejected_calls_total", "podnas_nfs_replayed_calls_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+func mustDo(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,132 @@
+package stats
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// clientsMax bounds the clients that are counted each by itself: more than the
+	// nodes of any cluster that one pod serves. Those beyond are counted together.
+	clientsMax = 128
+	// clientForget is how long one that has no connection is remembered.
+	clientForget = time.Hour
+)
+
+// Client is what was served to one address.
+type Client struct {
+	addr  netip.Addr
+	place int           // in clients.byPlace and Volume.seen
+	since time.Duration // when it took that place
+	conns int           // open; guarded by clients.mu
+
+	calls, read, written atomic.Uint64
+	seen                 atomic.Int64
+}
+
+func (c *Client) count(call *Call, now time.Duration) {
+	c.calls.Add(1)
+	if call.Read > 0 {
+		c.read.Add(uint64(call.Read))
+	}
+	if call.Written > 0 {
+		c.written.Add(uint64(call.Written))
+	}
+	note(&c.seen, now)
+}
+
+func (c *Client) traffic() Traffic {
+	return Traffic{Calls: c.calls.Load(), Read: c.read.Load(), Written: c.written.Load()}
+}
+
+// clients are those that are remembered. Place 0 is for all who are not.
+type clients struct {
+	mu      sync.Mutex
+	byAddr  map[netip.Addr]*Client
+	byPlace [clientsMax + 1]*Client
+}
+
+func (c *clients) init() {
+	c.byAddr = map[netip.Addr]*Client{}
+	c.byPlace[0] = &Client{}
+}
+
+// enter finds the client of a new connection.
+func (c *clients) enter(addr netip.Addr, now time.Duration) *Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	client := c.byAddr[addr]
+	if client == nil {
+		client = c.take(addr, now)
+	}
+	client.conns++
+	return client
+}
+
+// take gives a client a place: a free one, or that of who has been away for
+// longest. While all are connected it is place 0. The caller holds c.mu.
+func (c *clients) take(addr netip.Addr, now time.Duration) *Client {
+	place := 0
+	for i := 1; i < len(c.byPlace); i++ {
+		switch old := c.byPlace[i]; {
+		case old == nil:
+			place = i
+		case old.conns > 0:
+			continue
+		case place == 0 || old.seen.Load() < c.byPlace[place].seen.Load():
+			place = i
+		}
+		if c.byPlace[i] == nil {
+			break
+		}
+	}
+	if place == 0 || !addr.IsValid() {
+		return c.byPlace[0]
+	}
+	if old := c.byPlace[place]; old != nil {
+		c.forget(old)
+	}
+	client := &Client{addr: addr, place: place, since: now}
+	client.seen.Store(int64(now))
+	c.byAddr[addr], c.byPlace[place] = client, client
+	return client
+}
+
+func (c *clients) leave(client *Client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	client.conns--
+}
+
+// forget counts a client with the others from now on. The caller holds c.mu.
+func (c *clients) forget(old *Client) {
+	delete(c.byAddr, old.addr)
+	c.byPlace[old.place] = nil
+	others := c.byPlace[0]
+	t := old.traffic()
+	others.calls.Add(t.Calls)
+	others.read.Add(t.Read)
+	others.written.Add(t.Written)
+	others.seen.Store(max(others.seen.Load(), old.seen.Load()))
+}
+
+// remembered are the clients, those beyond clientsMax and those that were
+// forgotten first.
+func (c *clients) remembered(now time.Duration) []*Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]*Client, 0, len(c.byAddr)+1)
+	for _, client := range &c.byPlace {
+		if client == nil {
+			continue
+		}
+		if client.place > 0 && client.conns == 0 && now-time.Duration(client.seen.Load()) > clientForget {
+			c.forget(client)
+			continue
+		}
+		list = append(list, client)
+	}
+	return list
+}

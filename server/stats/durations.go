@@ -1,0 +1,110 @@
+package stats
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// buckets is how many Bounds there are, and one for what is longer than all.
+const buckets = 19 + 1
+
+// bounds are the longest times that each bucket counts; the last one has no bound.
+// The first are where calls that the kernel's cache answers are, the last where a
+// disk hangs.
+var bounds = [buckets - 1]time.Duration{ //nolint:gochecknoglobals // a constant, if Go had such
+	10 * time.Microsecond, 25 * time.Microsecond, 50 * time.Microsecond,
+	100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
+	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
+	10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond,
+	time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
+}
+
+// Bounds are the upper bounds of a Distribution's buckets but the last, which has
+// none.
+func Bounds() []time.Duration { return slices.Clone(bounds[:]) }
+
+// Durations counts how long things took. The zero Durations is ready for use.
+type Durations struct {
+	sum     atomic.Int64
+	buckets [buckets]atomic.Uint64
+}
+
+// Add counts one.
+func (d *Durations) Add(took time.Duration) {
+	d.sum.Add(int64(took))
+	d.buckets[bucket(took)].Add(1)
+}
+
+// bucket is that of a time. Most are found after a compare or three.
+func bucket(took time.Duration) int {
+	for i := range bounds {
+		if took <= bounds[i] {
+			return i
+		}
+	}
+	return buckets - 1
+}
+
+// Snapshot is what was counted until now.
+func (d *Durations) Snapshot() Distribution {
+	var s Distribution
+	s.add(d)
+	return s
+}
+
+// Distribution is how long things took.
+type Distribution struct {
+	Count   uint64
+	Sum     time.Duration
+	Buckets [buckets]uint64 // how many in each; not those below it
+}
+
+func (s *Distribution) add(d *Durations) {
+	s.Sum += time.Duration(d.sum.Load())
+	for i := range d.buckets {
+		n := d.buckets[i].Load()
+		s.Buckets[i] += n
+		s.Count += n
+	}
+}
+
+// Add adds what another has counted.
+func (s *Distribution) Add(other *Distribution) {
+	s.Count += other.Count
+	s.Sum += other.Sum
+	for i, n := range other.Buckets {
+		s.Buckets[i] += n
+	}
+}
+
+// Sub takes away what had been counted before.
+func (s *Distribution) Sub(before *Distribution) {
+	s.Count -= before.Count
+	s.Sum -= before.Sum
+	for i, n := range before.Buckets {
+		s.Buckets[i] -= n
+	}
+}
+
+// Quantile is the time that a part of them, 0.99 of them for example, took at most,
+// as far as the buckets tell. 0 if there is none.
+func (s *Distribution) Quantile(part float64) time.Duration {
+	left := part * float64(s.Count)
+	for i, n := range s.Buckets {
+		if n == 0 || float64(n) < left {
+			left -= float64(n)
+			continue
+		}
+		if i == len(bounds) {
+			return bounds[len(bounds)-1] // or longer
+		}
+		low := time.Duration(0)
+		if i > 0 {
+			low = bounds[i-1]
+		}
+		return low + time.Duration(left/float64(n)*float64(bounds[i]-low))
+	}
+	return 0
+}

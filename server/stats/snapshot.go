@@ -1,0 +1,114 @@
+package stats
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// Snapshot is what was served until a moment.
+type Snapshot struct {
+	Connections struct{ Open, Accepted, Refused uint64 }
+	InFlight    uint64 // calls that have begun and not ended
+
+	Rejected, Replayed, MemoryWaits, CallWaits uint64
+
+	Procedures []Procedure // in the order of New's
+	Clients    []ClientTraffic
+}
+
+// Procedure is what was served of a procedure.
+type Procedure struct {
+	Name      string
+	Statuses  []StatusCount // of the statuses there were
+	Durations Distribution
+}
+
+// StatusCount is how many calls ended with a status.
+type StatusCount struct {
+	Status Status
+	Count  uint64
+}
+
+// ClientTraffic is what was served to a client. The one without an address stands
+// for all that are not counted by themselves; it is always there, and first.
+type ClientTraffic struct {
+	Traffic
+
+	Address     netip.Addr
+	Connections int
+	Seen        time.Time // its last call, or its first connection; zero: never
+}
+
+// Snapshot tells what was served until now.
+func (s *Server) Snapshot() Snapshot {
+	var snap Snapshot
+	snap.Connections.Open = uint64(max(0, s.open.Load()))
+	snap.Connections.Accepted = s.accepted.Load()
+	snap.Connections.Refused = s.Refused.Load()
+	snap.Rejected, snap.Replayed = s.Rejected.Load(), s.Replayed.Load()
+	snap.MemoryWaits, snap.CallWaits = s.MemoryWaits.Load(), s.CallWaits.Load()
+
+	var ended, begun uint64
+	for n, name := range s.procedures {
+		p := Procedure{Name: name}
+		for slot := range slots {
+			count := uint64(0)
+			for i := range s.shards {
+				count += s.shards[i].calls[n].status[slot].Load()
+			}
+			if count > 0 {
+				p.Statuses = append(p.Statuses, StatusCount{statusOf(slot), count})
+				ended += count
+			}
+		}
+		for i := range s.shards {
+			p.Durations.add(&s.shards[i].calls[n].durations)
+		}
+		snap.Procedures = append(snap.Procedures, p)
+	}
+	for i := range s.shards { // after the ends: none ends that has not begun
+		begun += s.shards[i].begun.Load()
+	}
+	snap.InFlight = begun - ended
+
+	for _, c := range s.clients.remembered(s.now()) {
+		snap.Clients = append(snap.Clients, s.clientTraffic(c))
+	}
+	return snap
+}
+
+func (s *Server) clientTraffic(c *Client) ClientTraffic {
+	t := ClientTraffic{Address: c.addr, Traffic: c.traffic(), Seen: s.timeOf(c.seen.Load())}
+	s.clients.mu.Lock()
+	t.Connections = c.conns
+	s.clients.mu.Unlock()
+	return t
+}
+
+func (s *Server) timeOf(seen int64) time.Time {
+	if seen == 0 {
+		return time.Time{}
+	}
+	return s.start.Add(time.Duration(seen))
+}
+
+// Seen is when a client last made a call.
+type Seen struct {
+	Address netip.Addr
+	Last    time.Time
+}
+
+// ClientsOf tells which clients have made calls in a volume, the latest first. The
+// one without an address stands for all that are not counted by themselves.
+func (s *Server) ClientsOf(v *Volume) []Seen {
+	var list []Seen
+	for _, c := range s.clients.remembered(s.now()) {
+		// What another client has left at its place is from before its time.
+		if seen := v.seen[c.place].Load(); seen > 0 && seen >= int64(c.since) {
+			list = append(list, Seen{c.addr, s.timeOf(seen)})
+		}
+	}
+	slices.SortFunc(list, func(a, b Seen) int { return b.Last.Compare(a.Last) })
+	return list
+}

@@ -1,0 +1,249 @@
+package stats
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func address(n int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, byte(n >> 8), byte(n)}) }
+
+func serve(c *Conn, v *Volume, status Status, took time.Duration, read, written int) {
+	var call Call
+	c.Begin(&call, 1)
+	time.Sleep(took)
+	call.Volume, call.Read, call.Written = v, read, written
+	c.End(&call, status, 7)
+}
+
+func TestWhatIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New([]string{"NULL", "READ"}, nil)
+		var v, other Volume
+		a, b := s.Connect(address(1)), s.Connect(address(2))
+		serve(a, &v, 0, 20*time.Microsecond, 4096, 0)
+		serve(a, &v, 70, 3*time.Second, 0, 0)
+		serve(b, &v, 0, 20*time.Second, 0, 100)
+		serve(b, &other, 10001, 0, 0, 0)
+		serve(b, nil, RPCError+4, 0, 0, 0)
+		serve(b, nil, 4711, 0, 0, 0)
+		var open Call
+		a.Begin(&open, 0)
+		b.Close()
+
+		snap := s.Snapshot()
+		if c := snap.Connections; c.Open != 1 || c.Accepted != 2 || snap.InFlight != 1 {
+			t.Errorf("connections %+v, %d calls in flight", c, snap.InFlight)
+		}
+		read := snap.Procedures[1]
+		if read.Name != "READ" || fmt.Sprint(read.Statuses) != fmt.Sprint([]StatusCount{{0, 2}, {70, 1}, {10001, 1}, {RPCError + 4, 1}, {Other, 1}}) {
+			t.Errorf("%s: %v", read.Name, read.Statuses)
+		}
+		d := read.Durations
+		if d.Count != 6 || d.Sum != 23*time.Second+20*time.Microsecond || d.Buckets[0] != 3 || d.Buckets[1] != 1 || d.Buckets[17] != 1 || d.Buckets[buckets-1] != 1 {
+			t.Errorf("durations %+v", d)
+		}
+		if null := snap.Procedures[0]; len(null.Statuses) != 0 || null.Durations.Count != 0 {
+			t.Errorf("a call that has not ended is counted: %+v", null)
+		}
+		if got := v.Traffic(); got != (Traffic{3, 4096, 100}) {
+			t.Errorf("volume: %+v", got)
+		}
+		if got := other.Traffic(); got != (Traffic{1, 0, 0}) {
+			t.Errorf("other volume: %+v", got)
+		}
+		var clients []string
+		for _, c := range snap.Clients {
+			clients = append(clients, fmt.Sprint(c.Address, c.Connections, c.Traffic, c.Seen.IsZero()))
+		}
+		want := []string{"invalid IP0 {0 0 0} true", "192.0.0.1 1 {2 4096 0} false", "192.0.0.2 0 {4 0 100} false"}
+		if len(clients) != 3 || strings.ReplaceAll(fmt.Sprint(clients), " ", "") != strings.ReplaceAll(fmt.Sprint(want), " ", "") {
+			t.Errorf("clients %q, want %q", clients, want)
+		}
+		seen := s.ClientsOf(&v)
+		if len(seen) != 2 || seen[0].Address != address(2) || time.Since(seen[0].Last) > seenEvery {
+			t.Errorf("clients of the volume: %v", seen)
+		}
+		if seen := s.ClientsOf(&other); len(seen) != 1 || seen[0].Address != address(2) {
+			t.Errorf("clients of the other: %v", seen)
+		}
+	})
+}
+
+// However many clients there are, the numbers of those remembered are bounded, and
+// nothing is lost of the sum.
+func TestClientsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New([]string{"NULL", "READ"}, nil)
+		var v Volume
+		total := func() (calls uint64, named int) {
+			for _, c := range s.Snapshot().Clients {
+				calls += c.Calls
+				if c.Address.IsValid() {
+					named++
+				}
+			}
+			return calls, named
+		}
+		const many = 3 * clientsMax
+		var open []*Conn
+		for n := range many {
+			c := s.Connect(address(n))
+			serve(c, &v, 0, time.Millisecond, 0, 0)
+			open = append(open, c)
+		}
+		if calls, named := total(); calls != many || named != clientsMax {
+			t.Errorf("all connected: %d calls, %d clients", calls, named)
+		}
+		for _, c := range open {
+			c.Close()
+		}
+		time.Sleep(time.Minute)
+		latecomer := s.Connect(address(many))
+		serve(latecomer, &v, 0, 0, 0, 0)
+		if calls, named := total(); calls != many+1 || named != clientsMax {
+			t.Errorf("one more: %d calls, %d clients", calls, named)
+		}
+		if seen := s.ClientsOf(&v); seen[0].Address != address(many) {
+			t.Errorf("the latest in the volume is %v", seen[0])
+		}
+		time.Sleep(clientForget)
+		if calls, named := total(); calls != many+1 || named != 1 {
+			t.Errorf("an hour later: %d calls, %d clients", calls, named)
+		}
+		// Who takes the place of one that was forgotten has not been in its volumes.
+		var places int
+		for n := range clientsMax - 1 {
+			s.Connect(address(1000 + n))
+			places++
+		}
+		for _, seen := range s.ClientsOf(&v) {
+			if seen.Address.IsValid() && seen.Address != address(many) {
+				t.Errorf("%v was never in the volume", seen.Address)
+			}
+		}
+	})
+}
+
+func TestManyAtOnce(t *testing.T) {
+	s := New([]string{"NULL", "READ"}, nil)
+	var v Volume
+	const conns, calls = 16, 1000
+	var wg sync.WaitGroup
+	for n := range conns {
+		wg.Go(func() {
+			c := s.Connect(address(n % 4))
+			defer c.Close()
+			for range calls {
+				serve(c, &v, 0, 0, 1, 2)
+			}
+		})
+	}
+	for range 10 {
+		if snap := s.Snapshot(); snap.InFlight > conns {
+			t.Errorf("%d calls in flight", snap.InFlight)
+		}
+	}
+	wg.Wait()
+	if got := v.Traffic(); got != (Traffic{conns * calls, conns * calls, 2 * conns * calls}) {
+		t.Errorf("volume: %+v", got)
+	}
+	if snap := s.Snapshot(); snap.InFlight != 0 || snap.Connections.Open != 0 || snap.Procedures[1].Durations.Count != conns*calls {
+		t.Errorf("%+v", snap)
+	}
+}
+
+func TestSlowLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		names := func(s Status) string { return fmt.Sprint("status-", uint32(s)) }
+		s := New([]string{"NULL", "READ"}, NewSlowLog(time.Second, names, slog.New(slog.NewTextHandler(&out, nil))))
+		v := Volume{Name: "/volume"}
+		c := s.Connect(address(1))
+		serve(c, &v, 5, time.Second-1, 0, 0)
+		if out.Len() > 0 {
+			t.Errorf("of a fast call: %s", &out)
+		}
+		serve(c, &v, 5, time.Second, 0, 0)
+		for _, want := range []string{"level=WARN", "procedure=READ", "volume=/volume", "client=192.0.0.1", "xid=7", "duration=1s", "status=status-5"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("no %s in %s", want, &out)
+			}
+		}
+		out.Reset()
+		var wg sync.WaitGroup
+		for range 1000 {
+			wg.Go(func() { serve(c, &v, 5, time.Minute, 0, 0) })
+		}
+		wg.Wait()
+		if n := strings.Count(out.String(), "\n"); n != slowBurst {
+			t.Errorf("%d lines of 1000 slow calls", n)
+		}
+		time.Sleep(time.Minute)
+		out.Reset()
+		serve(c, &v, 5, time.Minute, 0, 0)
+		if !strings.Contains(out.String(), "withheld=990") {
+			t.Errorf("what was withheld is not told: %s", &out)
+		}
+	})
+	if NewSlowLog(0, nil, nil) != nil {
+		t.Error("a limit of 0 tells of calls")
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	var d Durations
+	for range 90 {
+		d.Add(20 * time.Microsecond)
+	}
+	for range 9 {
+		d.Add(2 * time.Millisecond)
+	}
+	d.Add(time.Minute)
+	s := d.Snapshot()
+	for _, tt := range []struct {
+		part     float64
+		min, max time.Duration
+	}{
+		{0, 0, 25 * time.Microsecond},
+		{0.5, 10 * time.Microsecond, 25 * time.Microsecond},
+		{0.95, time.Millisecond, 2500 * time.Microsecond},
+		{0.999, 10 * time.Second, 10 * time.Second},
+	} {
+		if q := s.Quantile(tt.part); q < tt.min || q > tt.max {
+			t.Errorf("quantile %g is %v", tt.part, q)
+		}
+	}
+	later := s
+	later.Sub(&s)
+	if q := later.Quantile(0.99); q != 0 || later.Count != 0 || later.Sum != 0 {
+		t.Errorf("nothing since: %v, %+v", q, later)
+	}
+}
+
+// Every status is counted at a place of its own, or with the others.
+func TestStatusPlaces(t *testing.T) {
+	for slot := range slots {
+		if got := statusOf(slot).slot(); got != slot {
+			t.Errorf("place %d is of status %d, which is at %d", slot, statusOf(slot), got)
+		}
+	}
+}
+
+func BenchmarkCall(b *testing.B) {
+	s := New([]string{"NULL", "READ"}, nil)
+	c := s.Connect(address(1))
+	var v Volume
+	b.ReportAllocs()
+	for b.Loop() {
+		call := Call{Volume: &v, Read: 4096}
+		c.Begin(&call, 1)
+		c.End(&call, 0, 1)
+	}
+}

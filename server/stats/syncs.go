@@ -1,0 +1,20 @@
+package stats
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Syncs counts syncs of the disk. The zero Syncs is ready for use.
+type Syncs struct {
+	Durations Durations // of all, also of those that failed
+	Failed    atomic.Uint64
+}
+
+// Add counts one.
+func (s *Syncs) Add(took time.Duration, err error) {
+	s.Durations.Add(took)
+	if err != nil {
+		s.Failed.Add(1)
+	}
+}

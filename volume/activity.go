@@ -1,0 +1,71 @@
+package volume
+
+import (
+	"errors"
+	"sync/atomic"
+)
+
+// activity counts what a store has done since it was opened.
+type activity struct{ create, resize, copy, remove, empty outcome }
+
+type outcome struct{ done, failed atomic.Uint64 }
+
+// count counts an operation that is over.
+func (o *outcome) count(err error) {
+	var copying *CopyingError
+	switch {
+	case err == nil:
+		o.done.Add(1)
+	case errors.Is(err, ErrNotFound) || errors.As(err, &copying):
+		// Deleted already, or not done yet: who asks, asks again.
+	default:
+		o.failed.Add(1)
+	}
+}
+
+// Activity is how often something was done, and failed.
+type Activity struct {
+	Operation    string // create, resize, copy, delete, or empty: of the trash
+	Done, Failed uint64
+}
+
+// Activities tells what the store has done since Open.
+func (s *Store) Activities() []Activity {
+	tell := func(operation string, o *outcome) Activity {
+		return Activity{operation, o.done.Load(), o.failed.Load()}
+	}
+	a := &s.activity
+	return []Activity{
+		tell("create", &a.create), tell("resize", &a.resize), tell("copy", &a.copy),
+		tell("delete", &a.remove), tell("empty", &a.empty),
+	}
+}
+
+// Trash is what waits to be removed.
+type Trash struct {
+	Volumes int
+	Bytes   int64
+	Counted bool // else nobody knows the bytes
+}
+
+// Trash tells what waits to be removed.
+func (s *Store) Trash() (Trash, error) {
+	s.mu.Lock()
+	var projects []uint32
+	for _, r := range s.trashed {
+		projects = append(projects, r.Project)
+	}
+	s.mu.Unlock()
+	t := Trash{Volumes: len(projects), Counted: s.quota != nil}
+	for _, id := range projects {
+		if s.quota == nil || id == 0 {
+			continue
+		}
+		u, err := s.quota.Usage(id)
+		if err != nil {
+			return t, err
+		}
+		t.Bytes += int64(u.Bytes)
+	}
+	return t, nil
+}
