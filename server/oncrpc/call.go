@@ -31,6 +31,7 @@ type Call struct {
 	Served stats.Call
 
 	conn    *conn
+	turn    *turn // in which it was read
 	proc    *Procedure
 	record  []byte // from the free list
 	memory  []byte // of Reply, from the free list

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -52,6 +53,12 @@ type conn struct {
 	until  time.Time           // when it must be there; zero until that has to be waited for
 	vector net.Buffers         // being written, by who has set writing
 	pieces net.Buffers         // the memory of vector
+	ended  chan error          // how reading ended
+
+	turn    atomic.Pointer[turn] // of who reads
+	watched atomic.Bool          // look is set
+	look    *time.Timer
+	looked  uint64 // the number of the call that waited at the last look; the timer's
 
 	mu      sync.Mutex
 	out     []*Call // finished, to be written
@@ -70,7 +77,10 @@ func newConn(s *Server, nc net.Conn) *conn {
 		calls:  semaphore.NewWeighted(s.limits.connCalls),
 		wake:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
+		ended:  make(chan error, 1),
 	}
+	c.look = time.AfterFunc(time.Hour, c.lookAt)
+	c.look.Stop() // until a call may wait
 	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 		c.client = netip.AddrPortFrom(a.AddrPort().Addr().Unmap(), uint16(a.Port))
 	}
@@ -113,7 +123,10 @@ func (c *conn) writeBy(deadline time.Time) {
 func (c *conn) serve() {
 	go c.writeLater()
 	defer close(c.done)
-	err := c.read()
+	first := &turn{}
+	c.turn.Store(first)
+	c.readOn(first)
+	err := <-c.ended
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		c.server.log.Info("rpc: connection ended", "client", c.client, "err", err)
 	}
@@ -139,15 +152,22 @@ func (c *conn) end() {
 	_ = c.Close() // all is written
 }
 
+// readOn reads until the turn is taken or there are no more calls.
+func (c *conn) readOn(t *turn) {
+	if err := c.read(t); !errors.Is(err, errTurnTaken) {
+		c.ended <- err
+	}
+}
+
 // read answers calls until there is an error.
-func (c *conn) read() error {
+func (c *conn) read(t *turn) error {
 	for {
 		if !c.calls.TryAcquire(1) {
 			c.server.stats.CallWaits.Add(1)
 			c.flush()
 			_ = c.calls.Acquire(context.Background(), 1) // never fails
 		}
-		call := c.call()
+		call := c.call(t)
 		if err := c.readRecord(call); err != nil {
 			c.release(call)
 			return err
@@ -159,21 +179,24 @@ func (c *conn) read() error {
 			c.release(call)
 			return err
 		}
+		if !t.answered() {
+			c.writeSoon()
+			return errTurnTaken
+		}
 	}
 }
 
-// call takes a Call for the next record. Only this goroutine does, so a Call that
-// is written and spare is not another client's before its handler has returned.
-func (c *conn) call() *Call {
+// call takes a Call for the next record. Only who reads does.
+func (c *conn) call(t *turn) *Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if last := len(c.spare) - 1; last >= 0 {
 		call := c.spare[last]
 		c.spare = c.spare[:last]
-		*call = Call{conn: c, Client: c.client, State: call.State}
+		*call = Call{conn: c, turn: t, Client: c.client, State: call.State}
 		return call
 	}
-	return &Call{conn: c, Client: c.client}
+	return &Call{conn: c, turn: t, Client: c.client}
 }
 
 // readRecord reads a record and joins its fragments.
@@ -292,12 +315,17 @@ func (c *conn) send(call *Call) {
 	c.mu.Unlock()
 	switch {
 	case later:
-		select {
-		case c.wake <- struct{}{}:
-		default: // it is told already
-		}
+		c.writeSoon()
 	case full:
 		c.flush()
+	}
+}
+
+// writeSoon has the replies that are put out written by the other goroutine.
+func (c *conn) writeSoon() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // it is told already
 	}
 }
 

@@ -30,6 +30,7 @@ const (
 	procLater = 5 // panics on another goroutine
 	procLarge = 6 // 1 MiB of results
 	procNone  = 7 // has no handler
+	procWait  = 8 // as procBlock, but on the connection's goroutine; then as procEcho
 )
 
 type testServer struct {
@@ -109,6 +110,12 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 			go c.Finish(Success)
 		}},
 		procNone: {Name: "NONE"},
+		procWait: {Name: "WAIT", AnyAuth: true, Handle: func(c *Call) {
+			c.MayWait()
+			s.waiting.Add(1)
+			<-s.blocked
+			echo(c)
+		}},
 	}}
 	limits := defaultLimits()
 	if change != nil {

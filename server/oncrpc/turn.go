@@ -1,0 +1,74 @@
+package oncrpc
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// The goroutine that reads a connection's calls answers most of them itself: to
+// hand one to another goroutine takes longer than the call. A call that turns out
+// to wait for the disk must not hold up those behind it. So the connection is
+// looked at while calls that may wait are made, and when the same one is still
+// there at the next look, another goroutine takes the turn and reads on. The first
+// ends when its call is answered.
+
+// lookEvery is how often a connection is looked at. A call holds up others for
+// twice as long at most.
+const lookEvery = time.Millisecond
+
+// errTurnTaken ends a goroutine whose turn was taken.
+var errTurnTaken = errors.New("another goroutine reads the connection")
+
+// turn is one goroutine's time of reading the connection.
+type turn struct {
+	// waiting is the number of the call that may wait, 0 if there is none, or
+	// turnTaken for good.
+	waiting atomic.Uint64
+	numbers uint64 // given so far; the reading goroutine's
+}
+
+const turnTaken = 1<<64 - 1
+
+// MayWait says that answering the call may have to wait, so that the connection's
+// other calls are not held up. The handler calls it on the goroutine that it was
+// called on, and touches nothing of the call after Finish.
+func (c *Call) MayWait() {
+	conn := c.conn
+	t := conn.turn.Load()
+	t.numbers++
+	t.waiting.Store(t.numbers)
+	if !conn.watched.Load() && conn.watched.CompareAndSwap(false, true) {
+		conn.look.Reset(lookEvery)
+	}
+}
+
+// answered says that the call is, and is false if the turn was taken meanwhile.
+func (t *turn) answered() bool {
+	n := t.waiting.Load()
+	return n == 0 || n != turnTaken && t.waiting.CompareAndSwap(n, 0)
+}
+
+// lookAt takes the turn from a goroutine that waits, and goes on reading. The
+// timer calls it, once at a time.
+func (c *conn) lookAt() {
+	t := c.turn.Load()
+	n := t.waiting.Load()
+	switch {
+	case n == 0:
+		c.watched.Store(false)
+		if t.waiting.Load() == 0 || !c.watched.CompareAndSwap(false, true) {
+			return // who waits next, or just began to, has the connection watched
+		}
+	case n == c.looked && t.waiting.CompareAndSwap(n, turnTaken):
+		next := &turn{}
+		c.turn.Store(next)
+		c.looked = 0
+		c.look.Reset(lookEvery)
+		c.flush() // what was answered before the call that waits
+		c.readOn(next)
+		return
+	}
+	c.looked = n
+	c.look.Reset(lookEvery)
+}

@@ -1,0 +1,95 @@
+package oncrpc
+
+import (
+	"bytes"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Calls that wait on the connection's own goroutine hold up none of its others,
+// and all are answered, each as itself.
+func TestWaitHoldsUpNobody(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	const waits = 20
+	var answers sync.WaitGroup
+	for i := range uint32(waits) {
+		answers.Go(func() {
+			got, err := c.Call(t.Context(), testProg, testVers, procWait, words{i})
+			if err != nil || !bytes.Equal(got, words{i}.Append(nil)) {
+				t.Errorf("WAIT %d: %v", i, err)
+			}
+		})
+	}
+	eventually(t, "all wait", func() bool { return s.waiting.Load() == waits })
+	for i := range uint32(100) {
+		got, err := c.Call(t.Context(), testProg, testVers, procEcho, words{i})
+		if err != nil || !bytes.Equal(got, words{i}.Append(nil)) {
+			t.Fatalf("ECHO %d: %v", i, err)
+		}
+	}
+	for range waits {
+		s.blocked <- struct{}{}
+	}
+	answers.Wait()
+}
+
+// Turns that are taken just when their call is answered lose none.
+func TestTurnsChange(t *testing.T) {
+	s := startServer(t, nil)
+	stop := make(chan struct{})
+	var open sync.WaitGroup
+	open.Go(func() { // lets each wait for about as long as it takes to be found waiting
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			case s.blocked <- struct{}{}:
+				time.Sleep(time.Duration(n%30) * 100 * time.Microsecond)
+			}
+		}
+	})
+	var clients sync.WaitGroup
+	for range 4 {
+		c := s.dial()
+		for range 3 {
+			clients.Go(func() {
+				for i := range uint32(200) {
+					proc := uint32(procEcho)
+					if i%3 == 0 {
+						proc = procWait
+					}
+					got, err := c.Call(t.Context(), testProg, testVers, proc, words{i})
+					if err != nil || !bytes.Equal(got, words{i}.Append(nil)) {
+						t.Errorf("call %d: %v", i, err)
+						return
+					}
+				}
+			})
+		}
+	}
+	clients.Wait()
+	close(stop)
+	open.Wait()
+}
+
+// A server that stops waits for them as for all others.
+func TestStopWhileCallsWait(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	answered := make(chan error, 1)
+	go func() {
+		_, err := c.Call(t.Context(), testProg, testVers, procWait, words{1})
+		answered <- err
+	}()
+	eventually(t, "it waits", func() bool { return s.waiting.Load() == 1 })
+	stopped := make(chan struct{})
+	go func() { s.stop(); close(stopped) }()
+	time.Sleep(5 * lookEvery)
+	s.blocked <- struct{}{}
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	<-stopped
+}
