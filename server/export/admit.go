@@ -80,6 +80,25 @@ func (a *Account) room() error {
 	return unix.EDQUOT
 }
 
+// HasRoom tells whether the disk has room for n bytes for who is not root: ext4
+// keeps the last blocks from others. It may be wrong by what is written by the side
+// of a sixteenth of the room.
+func (v *Volume) HasRoom(n int) bool {
+	if v.credit.Add(-int64(n)) >= 0 {
+		return true
+	}
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(v.root.Fd()), &st); err != nil {
+		return false
+	}
+	credit := int64(st.Bavail) * st.Bsize / 16
+	if credit < 4<<20 { // near the end the kernel is to say
+		return false
+	}
+	v.credit.Store(credit)
+	return true
+}
+
 // pwrite writes all of p, or less with an error.
 func pwrite(fd int, p []byte, offset int64) (int, error) { return full(unix.Pwrite, fd, p, offset) }
 

@@ -135,20 +135,11 @@ func component(name string) error {
 
 // Lookup opens what has a name in the directory, "." for itself. What is mounted
 // there is not entered: EACCES.
-func (f *File) Lookup(name []byte) (*File, error) { return f.lookup(name, within) }
-
-// LookupCached is Lookup for who must not wait for the disk. EAGAIN if that could
-// be.
-func (f *File) LookupCached(name []byte) (*File, error) {
-	const resolveCached = 0x20 // RESOLVE_CACHED of linux/openat2.h, Linux 5.12
-	return f.lookup(name, within|resolveCached)
-}
-
-func (f *File) lookup(name []byte, resolve uint64) (*File, error) {
+func (f *File) Lookup(name []byte) (*File, error) {
 	if string(name) != "." && !ValidName(name) {
 		return nil, unix.EINVAL
 	}
-	child, err := f.openAt(name, unix.O_PATH|unix.O_NOFOLLOW, 0, resolve)
+	child, err := f.openAt(name, unix.O_PATH|unix.O_NOFOLLOW, 0, within)
 	if errors.Is(err, unix.EXDEV) {
 		return nil, unix.EACCES
 	}

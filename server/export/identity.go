@@ -65,6 +65,7 @@ func (o *Options) Identity(uid, gid uint32, groups []uint32) Identity {
 type Workers struct {
 	jobs chan job
 	wg   sync.WaitGroup
+	root bool // so is all of the process, and no group matters
 }
 
 // Job is work for a thread with an identity.
@@ -83,7 +84,7 @@ type job struct {
 // has applied its own, and default ACLs are the kernel's affair.
 func NewWorkers(n int) *Workers {
 	unix.Umask(0)
-	w := &Workers{jobs: make(chan job, n)}
+	w := &Workers{jobs: make(chan job, n), root: isRoot()}
 	for range n {
 		w.start()
 	}
@@ -93,6 +94,19 @@ func NewWorkers(n int) *Workers {
 // Do runs a job on a thread with that identity. It waits while all threads are
 // busy and as many jobs wait.
 func (w *Workers) Do(id Identity, do Job) { w.jobs <- job{id, do} }
+
+// Spare tells whether any goroutine can do what is to be done with an identity: it
+// is root's.
+func (w *Workers) Spare(id *Identity) bool { return w.root && id.UID == 0 && id.GID == 0 }
+
+// isRoot tells whether the process is root with the capabilities that pass the
+// permissions of files, so that its groups don't matter.
+func isRoot() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	const passing = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
+	return unix.Geteuid() == 0 && unix.Getegid() == 0 && unix.Capget(&header, &data[0]) == nil && data[0].Effective&passing == passing
+}
 
 // Close ends the threads after the work that was handed to them.
 func (w *Workers) Close() {

@@ -16,9 +16,10 @@ import (
 // path, and only for a process with CAP_DAC_READ_SEARCH, open_by_handle_at(2).
 // Its methods run as root, on threads that no Workers use.
 type Opener struct {
-	table *Table
-	key   *Key
-	files *fileCache
+	table   *Table
+	key     *Key
+	files   *fileCache
+	handles handles
 	// What is closed is used again: the calls that are made most allocate nothing.
 	spare     sync.Pool // of *File
 	spareData sync.Pool // of *DataFile
@@ -51,16 +52,20 @@ func (o *Opener) Close() {
 // Files counts the files that are kept open.
 func (o *Opener) Files() FileCounts { return o.files.counts() }
 
-// sweep closes what has been idle.
+// sweep gives up what has been idle.
 func (o *Opener) sweep() {
 	tick := time.NewTicker(filesIdle / 5)
 	defer tick.Stop()
+	age := time.NewTicker(handlesKept)
+	defer age.Stop()
 	for {
 		select {
 		case <-o.stop:
 			return
 		case <-tick.C:
 			o.files.removeIdle()
+		case <-age.C:
+			o.handles.forget()
 		}
 	}
 }

@@ -19,7 +19,6 @@ type Entry struct {
 
 // Listing reads a directory.
 type Listing struct {
-	dir *File
 	fd  int
 	buf []byte // what getdents64(2) gave and Next has not yet
 	mem []byte
@@ -35,7 +34,7 @@ func (f *File) List(cookie uint64, size int) (*Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listing{dir: f, fd: fd, mem: make([]byte, max(size, 4096))}
+	l := &Listing{fd: fd, mem: make([]byte, max(size, 4096))}
 	if cookie != 0 {
 		if _, err := unix.Seek(fd, int64(cookie), 0); err != nil {
 			l.Close()
@@ -71,15 +70,4 @@ func (l *Listing) Next() (e Entry, ok bool, err error) {
 	}
 	l.buf = b[size:]
 	return e, true, nil
-}
-
-// Describe tells the attributes and the handle of an entry, ok false if it is
-// gone, mounted over, or may not be looked at.
-func (l *Listing) Describe(e *Entry) (a Attr, handle []byte, ok bool) {
-	child, err := l.dir.Lookup(e.Name)
-	if err != nil {
-		return Attr{}, nil, false
-	}
-	defer child.Close()
-	return child.Attr, child.Handle(), true
 }

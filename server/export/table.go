@@ -18,6 +18,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -35,11 +36,13 @@ type Volume struct {
 
 	syncs   *stats.Syncs // of the table
 	root    *os.File
+	mount   uint64   // the root's, and so of all that is opened by handle
 	account *Account // nil: the server does not count
 	mu      sync.RWMutex
 	ended   bool           // no call may begin
 	calls   sync.WaitGroup // those under way: every Dir, File and DataFile
 	closed  chan struct{}
+	credit  atomic.Int64 // what HasRoom lets in before it looks again, bytes
 }
 
 // Closed is closed when the export has ended and no call is under way in it.
@@ -157,7 +160,7 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 	if t.byPath == nil {
 		t.byPath, t.byID = map[string]*Volume{}, map[uint64]*Volume{}
 	}
-	v := &Volume{ID: id, Path: exportPath, Options: options, root: root, account: account, closed: make(chan struct{})}
+	v := &Volume{ID: id, Path: exportPath, Options: options, root: root, mount: mountOf(int(root.Fd())), account: account, closed: make(chan struct{})}
 	v.Served.Name, v.syncs = v.Path, &t.Syncs
 	t.byPath[v.Path], t.byID[v.ID] = v, v
 	return v, nil

@@ -79,7 +79,7 @@ func (s *service) access(c *oncrpc.Call) {
 	}
 	t.file, t.id = f, identity(c, f.Volume)
 	if !t.accessDirectly() {
-		t.start(f.Volume, (*task).access, f)
+		t.answer(f.Volume, (*task).access, f)
 	}
 }
 
@@ -151,7 +151,7 @@ func (s *service) setattr(c *oncrpc.Call) {
 			files, sync = append(files, data), data.Sync
 		}
 	}
-	s.work(c, f.Volume, func(id export.Identity) result {
+	s.change(c, f.Volume, func(id export.Identity) result {
 		res := &SetattrRes{}
 		res.Wcc.Before = preOpOf(f)
 		failed := err

@@ -18,7 +18,7 @@ func (s *service) make(c *oncrpc.Call, where DirOpArgs, f func(dir *export.File,
 		reply(c, &CreateRes{Status: statusOf(err)})
 		return
 	}
-	s.work(c, dir.Volume, func(id export.Identity) result {
+	s.change(c, dir.Volume, func(id export.Identity) result {
 		res := &CreateRes{}
 		res.DirWcc.Before = preOpOf(dir)
 		err := checkMade(where.Name)

@@ -97,8 +97,10 @@ func (s *service) write(c *oncrpc.Call) {
 		reply(c, &t.res.write)
 		return
 	}
-	t.data = f
-	t.start(f.Volume, (*task).write, f)
+	t.data, t.id = f, identity(c, f.Volume)
+	if !t.writeDirectly() {
+		t.start(f.Volume, (*task).write, f)
+	}
 }
 
 func (t *task) write() result {
@@ -157,13 +159,13 @@ func (s *service) commit(c *oncrpc.Call) {
 		reply(c, &CommitRes{Status: statusOf(err)})
 		return
 	}
-	s.work(c, f.Volume, func(id export.Identity) result {
+	s.task(c).start(f.Volume, func(t *task) result {
 		// Before the sync: what is written meanwhile may not be covered by it.
 		res := &CommitRes{Verf: s.writeVerf()}
 		attr, err := f.Stat()
 		if err == nil {
 			res.Wcc.Before = PreOpAttr{true, uint64(attr.Size), timeOf(attr.Mtime), timeOf(attr.Ctime)}
-			err = mayUse(f, &attr, &id, export.MayWrite)
+			err = mayUse(f, &attr, &t.id, export.MayWrite)
 		}
 		if err == nil {
 			err = s.synced(f.Sync())

@@ -26,38 +26,31 @@ func (s *service) lookup(c *oncrpc.Call) {
 	}
 	t.file, t.id = dir, identity(c, dir.Volume)
 	if !t.lookupDirectly() {
-		t.start(dir.Volume, (*task).lookup, dir)
+		t.answer(dir.Volume, (*task).lookup, dir)
 	}
 }
 
 func (t *task) lookup() result {
-	return t.looked(lookupIn(t.file, t.args.lookup.Name, (*export.File).Lookup))
-}
-
-// looked is the result of a lookup.
-func (t *task) looked(child *export.File, err error) result {
 	dir, res := t.file, &t.res.lookup
-	if err == nil {
-		res.Object = child.AppendHandle(t.handle[:0])
-		res.Attr = PostOpAttr{true, fattr(dir.Volume, &child.Attr)}
-		child.Close()
+	attr, object, err := describe(dir, t.args.lookup.Name, t.handle[:0])
+	if res.Status = statusOf(err); err == nil {
+		res.Object, res.Attr = object, PostOpAttr{true, fattr(dir.Volume, &attr)}
 	}
-	res.Status = statusOf(err)
 	res.DirAttr = postOpOf(dir.Volume, dir)
 	return res
 }
 
-func lookupIn(dir *export.File, name []byte, lookup func(*export.File, []byte) (*export.File, error)) (*export.File, error) {
+func describe(dir *export.File, name, handle []byte) (export.Attr, []byte, error) {
 	switch {
 	case !dir.Attr.IsDir():
-		return nil, syscall.ENOTDIR
+		return export.Attr{}, nil, syscall.ENOTDIR
 	case string(name) == ".":
 	case len(name) > MaxName:
-		return nil, syscall.ENAMETOOLONG
+		return export.Attr{}, nil, syscall.ENAMETOOLONG
 	case !export.ValidName(name):
-		return nil, syscall.EINVAL
+		return export.Attr{}, nil, syscall.EINVAL
 	}
-	return lookup(dir, name)
+	return dir.Describe(name, handle)
 }
 
 // lookupParent answers "..", which is looked for as root since what is above may

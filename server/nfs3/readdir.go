@@ -30,7 +30,7 @@ type listing struct {
 
 // fill lists a directory from a cookie on. plus tells more of an entry, nil for
 // READDIR. ErrTooSmall, as errTooSmall, if there is an entry and none fits.
-func (l *listing) fill(dir *export.File, cookie uint64, plus func(*export.Listing, *EntryPlus)) error {
+func (l *listing) fill(dir *export.File, cookie uint64, plus func(*EntryPlus)) error {
 	// Names take most of getdents64(2)'s buffer; what was read and does not fit
 	// is read again by the next call.
 	list, err := dir.List(cookie, min(l.dirMax, 64<<10))
@@ -58,7 +58,7 @@ func (l *listing) fill(dir *export.File, cookie uint64, plus func(*export.Listin
 		if plus == nil {
 			l.b = entry.Entry.Append(l.b)
 		} else {
-			plus(list, &entry)
+			plus(&entry)
 			l.b = entry.Append(l.b)
 		}
 		l.dirMax -= 8 + 4 + len(e.Name) + 8
@@ -98,22 +98,23 @@ func (s *service) readdirplus(c *oncrpc.Call) {
 	if !decode(c, &args) {
 		return
 	}
-	s.list(c, args.Dir, args.Cookie, args.DirCount, args.MaxCount, func(dir *export.File, list *export.Listing, e *EntryPlus) {
+	var handle [FHSize]byte
+	s.list(c, args.Dir, args.Cookie, args.DirCount, args.MaxCount, func(dir *export.File, e *EntryPlus) {
 		switch string(e.Name) {
 		case ".":
 			e.Attr, e.Object = postOpOf(dir.Volume, dir), dir.Handle()
 		case "..": // LOOKUP says whether it is in the volume
 		default:
-			name := export.Entry{Name: e.Name}
-			if a, handle, ok := list.Describe(&name); ok {
-				e.Attr, e.Object = PostOpAttr{true, fattr(dir.Volume, &a)}, handle
+			// What is gone, mounted over, or may not be looked at, has neither.
+			if a, object, err := dir.Describe(e.Name, handle[:0]); err == nil {
+				e.Attr, e.Object = PostOpAttr{true, fattr(dir.Volume, &a)}, object
 				e.FileID = a.Ino
 			}
 		}
 	})
 }
 
-func (s *service) list(c *oncrpc.Call, handle FH, cookie uint64, dirCount, maxCount uint32, plus func(*export.File, *export.Listing, *EntryPlus)) {
+func (s *service) list(c *oncrpc.Call, handle FH, cookie uint64, dirCount, maxCount uint32, plus func(*export.File, *EntryPlus)) {
 	dir, err := s.open(c, handle)
 	if err != nil {
 		reply(c, &ReaddirRes{Status: statusOf(err)})
@@ -128,9 +129,9 @@ func (s *service) list(c *oncrpc.Call, handle FH, cookie uint64, dirCount, maxCo
 		// which go again.
 		b := res.Append(c.Reply)
 		l := listing{b: b[:len(b)-listTail], max: start + size, dirMax: int(min(dirCount, ioMax))}
-		var describe func(*export.Listing, *EntryPlus)
+		var describe func(*EntryPlus)
 		if plus != nil {
-			describe = func(list *export.Listing, e *EntryPlus) { plus(dir, list, e) }
+			describe = func(e *EntryPlus) { plus(dir, e) }
 		}
 		if err := l.fill(dir, cookie, describe); err != nil {
 			res.Status = statusOf(err)

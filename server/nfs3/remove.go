@@ -29,7 +29,7 @@ func (s *service) take(c *oncrpc.Call, remove func(*export.File, string) error) 
 		reply(c, &RemoveRes{Status: statusOf(err)})
 		return
 	}
-	s.work(c, dir.Volume, func(export.Identity) result {
+	s.change(c, dir.Volume, func(export.Identity) result {
 		res := &RemoveRes{}
 		res.Wcc.Before = preOpOf(dir)
 		err := checkName(args.Name)
@@ -62,7 +62,7 @@ func (s *service) rename(c *oncrpc.Call) {
 		reply(c, &RenameRes{Status: statusOf(err)})
 		return
 	}
-	s.work(c, from.Volume, func(export.Identity) result {
+	s.change(c, from.Volume, func(export.Identity) result {
 		res := &RenameRes{}
 		res.FromWcc.Before, res.ToWcc.Before = preOpOf(from), preOpOf(to)
 		err := checkName(args.From.Name)
@@ -100,7 +100,7 @@ func (s *service) link(c *oncrpc.Call) {
 		reply(c, &LinkRes{Status: statusOf(err)})
 		return
 	}
-	s.work(c, dir.Volume, func(export.Identity) result {
+	s.change(c, dir.Volume, func(export.Identity) result {
 		res := &LinkRes{}
 		res.LinkWcc.Before = preOpOf(dir)
 		err := checkMade(args.Link.Name)

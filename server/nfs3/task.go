@@ -50,12 +50,26 @@ func (s *service) task(c *oncrpc.Call) *task {
 // start answers the call with what do returns. It runs on a worker as the caller,
 // and the files are closed after it.
 func (t *task) start(v *export.Volume, do func(*task) result, files ...closer) {
-	c := t.call
-	c.Later()
-	t.id = identity(c, v)
+	t.call.Later()
+	t.begin(v, do, files)
+	t.service.workers.Do(t.id, t)
+}
+
+// answer is start for what does not sync. For root it runs here.
+func (t *task) answer(v *export.Volume, do func(*task) result, files ...closer) {
+	if id := identity(t.call, v); !t.service.workers.Spare(&id) {
+		t.start(v, do, files...)
+		return
+	}
+	t.call.MayWait()
+	t.begin(v, do, files)
+	reply(t.call, t.result(nil))
+}
+
+func (t *task) begin(v *export.Volume, do func(*task) result, files []closer) {
+	t.id = identity(t.call, v)
 	t.do = do
 	copy(t.files[:], files)
-	t.service.workers.Do(t.id, t)
 }
 
 // Run is the worker's part.
@@ -86,8 +100,17 @@ func (t *task) result(err error) result {
 	return t.do(t)
 }
 
-// work is start for calls that are made less often: f has what it needs from
-// where it stands.
+// work is answer for calls that are made less often: f has what it needs from where
+// it stands. change is for those that change names or attributes, which are synced
+// unless the volume says otherwise.
 func (s *service) work(c *oncrpc.Call, v *export.Volume, f func(export.Identity) result, files ...closer) {
+	s.task(c).answer(v, func(t *task) result { return f(t.id) }, files...)
+}
+
+func (s *service) change(c *oncrpc.Call, v *export.Volume, f func(export.Identity) result, files ...closer) {
+	if v.Options.Async {
+		s.work(c, v, f, files...)
+		return
+	}
 	s.task(c).start(v, func(t *task) result { return f(t.id) }, files...)
 }
