@@ -21,8 +21,9 @@ type Opener struct {
 	files   *fileCache
 	handles handles
 	// What is closed is used again: the calls that are made most allocate nothing.
-	spare     sync.Pool // of *File
-	spareData sync.Pool // of *DataFile
+	spare        sync.Pool // of *File
+	spareData    sync.Pool // of *DataFile
+	spareListing sync.Pool // of *Listing
 
 	stop     chan struct{}
 	sweeping sync.WaitGroup
@@ -31,12 +32,13 @@ type Opener struct {
 // NewOpener makes an Opener of the volumes in a table.
 func NewOpener(table *Table, key *Key) *Opener {
 	o := &Opener{
-		table:     table,
-		key:       key,
-		files:     newFileCache(),
-		spare:     sync.Pool{New: func() any { return new(File) }},
-		spareData: sync.Pool{New: func() any { return new(DataFile) }},
-		stop:      make(chan struct{}),
+		table:        table,
+		key:          key,
+		files:        newFileCache(),
+		spare:        sync.Pool{New: func() any { return new(File) }},
+		spareData:    sync.Pool{New: func() any { return new(DataFile) }},
+		spareListing: sync.Pool{New: func() any { return new(Listing) }},
+		stop:         make(chan struct{}),
 	}
 	o.sweeping.Go(o.sweep)
 	return o

@@ -3,6 +3,7 @@ package export
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,22 +20,25 @@ type Entry struct {
 
 // Listing reads a directory.
 type Listing struct {
+	opener *Opener
 	fd  int
 	buf []byte // what getdents64(2) gave and Next has not yet
 	mem []byte
 }
 
 // List opens the directory for reading, which takes the right to read it, from a
-// cookie on; 0 is the start.
+// cookie on; 0 is the start. It is read in pieces of size bytes, 4 KiB at least.
 func (f *File) List(cookie uint64, size int) (*Listing, error) {
 	if !f.Attr.IsDir() {
 		return nil, unix.ENOTDIR
 	}
+	size = max(size, 4096)
 	fd, err := unix.Open(f.proc(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	l := &Listing{fd: fd, mem: make([]byte, max(size, 4096))}
+	l := f.opener.spareListing.Get().(*Listing)
+	*l = Listing{opener: f.opener, fd: fd, mem: slices.Grow(l.mem[:0], size)[:size]}
 	if cookie != 0 {
 		if _, err := unix.Seek(fd, int64(cookie), 0); err != nil {
 			l.Close()
@@ -44,8 +48,11 @@ func (f *File) List(cookie uint64, size int) (*Listing, error) {
 	return l, nil
 }
 
-// Close ends the listing.
-func (l *Listing) Close() { _ = unix.Close(l.fd) }
+// Close ends the listing, and l: it is another one soon.
+func (l *Listing) Close() {
+	_ = unix.Close(l.fd)
+	l.opener.spareListing.Put(l)
+}
 
 // Next returns the next entry, ok false at the end.
 func (l *Listing) Next() (e Entry, ok bool, err error) {

@@ -31,9 +31,13 @@ type listing struct {
 // fill lists a directory from a cookie on. plus tells more of an entry, nil for
 // READDIR. ErrTooSmall, as errTooSmall, if there is an entry and none fits.
 func (l *listing) fill(dir *export.File, cookie uint64, plus func(*EntryPlus)) error {
-	// Names take most of getdents64(2)'s buffer; what was read and does not fit
-	// is read again by the next call.
-	list, err := dir.List(cookie, min(l.dirMax, 64<<10))
+	// What was read and does not fit is read again by the next call. Of an entry,
+	// READDIRPLUS tells about five times as much as getdents64(2).
+	size := l.dirMax
+	if plus != nil {
+		size = min(size, (l.max-len(l.b))/5)
+	}
+	list, err := dir.List(cookie, min(size, 64<<10))
 	if errors.Is(err, syscall.EINVAL) && cookie != 0 {
 		return errBadCookie
 	}
