@@ -28,10 +28,13 @@ func (o *Opener) OpenData(client netip.Addr, handle []byte, write bool) (*DataFi
 		v.calls.Done()
 		return nil, unix.EROFS
 	}
-	key := fileKey{v, id, write}
+	key := fileKey{v, id, useRead}
+	if write {
+		key.use = useWrite
+	}
 	f := o.files.get(key)
 	if f == nil {
-		fd, charge, err := v.openData(&id, write)
+		fd, charge, err := v.openData(&id, key.use)
 		if err != nil {
 			v.calls.Done()
 			return nil, err
@@ -43,8 +46,8 @@ func (o *Opener) OpenData(client netip.Addr, handle []byte, write bool) (*DataFi
 	return d, nil
 }
 
-func (v *Volume) openData(id *FileID, write bool) (int, *charge, error) {
-	path, err := v.openByHandle(id, unix.O_PATH|unix.O_NOFOLLOW)
+func (v *Volume) openData(id *FileID, use use) (int, *charge, error) {
+	path, err := v.openByHandle(id, useAttr.flags())
 	if err != nil {
 		return -1, nil, err
 	}
@@ -58,11 +61,7 @@ func (v *Volume) openData(id *FileID, write bool) (int, *charge, error) {
 	case !attr.IsRegular():
 		return -1, nil, unix.EINVAL
 	}
-	flags := unix.O_RDONLY
-	if write {
-		flags = unix.O_RDWR
-	}
-	fd, err := v.openByHandle(id, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	fd, err := v.openByHandle(id, use.flags())
 	if err != nil || v.account == nil {
 		return fd, nil, err
 	}

@@ -19,12 +19,17 @@ type File struct {
 	ID     FileID
 	Attr   Attr // when it was opened
 	fd     int
-	charge *charge // of what may change it, where the server counts
+	kept   *openFile // whose descriptor fd is, nil: it is the File's own
+	charge *charge   // of what may change it, where the server counts
 }
 
 // Close ends the use of the file, and of f: it is another one soon.
 func (f *File) Close() {
-	_ = unix.Close(f.fd) // nothing is written through it
+	if f.kept != nil {
+		f.opener.files.release(f.kept)
+	} else {
+		_ = unix.Close(f.fd) // nothing is written through it
+	}
 	if f.charge != nil {
 		f.charge.leave(FileID{})
 	}

@@ -18,7 +18,7 @@ const (
 	filesIdle = 5 * time.Second
 )
 
-// fileCache keeps regular files open between calls.
+// fileCache keeps files open between calls.
 type fileCache struct {
 	limit int
 
@@ -31,7 +31,28 @@ type fileCache struct {
 type fileKey struct {
 	volume *Volume
 	id     FileID
-	write  bool
+	use    use
+}
+
+// use is what a descriptor was opened for.
+type use uint8
+
+const (
+	useAttr  use = iota // with O_PATH: attributes, and names to look up
+	useNames            // a directory's names, to change and sync them
+	useRead             // a regular file's data
+	useWrite
+	uses // how many there are
+)
+
+// flags are those of open(2).
+func (u use) flags() int {
+	return [uses]int{
+		useAttr:  unix.O_PATH | unix.O_NOFOLLOW,
+		useNames: unix.O_RDONLY | unix.O_DIRECTORY,
+		useRead:  unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK,
+		useWrite: unix.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK,
+	}[u]
 }
 
 // openFile is a descriptor. It is in use, idle and in the cache, or closed.
@@ -88,55 +109,62 @@ func (c *fileCache) get(key fileKey) *openFile {
 // put adds a file that was just opened and takes it. If another call was
 // faster, its file is taken and this one closed.
 func (c *fileCache) put(key fileKey, fd int, charge *charge) *openFile {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if f := c.files[key]; f != nil {
-		_ = unix.Close(fd) // nothing was written through it
-		if charge != nil {
-			charge.leave(FileID{})
-		}
-		f.users++
-		return f
-	}
-	for len(c.files) >= c.limit && c.removeUnused() {
-		c.count.Evicted++
-	}
 	f := &openFile{key: key, fd: fd, users: 1, charge: charge}
+	c.mu.Lock()
+	if first := c.files[key]; first != nil {
+		first.users++
+		c.mu.Unlock()
+		f.close() // nothing was written through it
+		return first
+	}
+	var evicted *openFile
+	if len(c.files) >= c.limit {
+		evicted = c.longestUnused()
+	}
 	f.elem = c.used.PushBack(f)
 	c.files[key] = f
+	c.mu.Unlock()
+	evicted.close()
 	return f
 }
 
-// removeUnused removes the file that was unused for longest. It is false if all
-// are in use. The caller holds c.mu.
-func (c *fileCache) removeUnused() bool {
+// longestUnused takes the file that was unused for longest out, nil if all are in
+// use. The caller holds c.mu.
+func (c *fileCache) longestUnused() *openFile {
 	for e := c.used.Front(); e != nil; e = e.Next() {
 		if f := e.Value.(*openFile); f.users == 0 {
-			c.remove(f)
-			return true
+			c.count.Evicted++
+			c.forget(f)
+			return f
 		}
 	}
-	return false
+	return nil
 }
 
 // release gives a file back.
 func (c *fileCache) release(f *openFile) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if f.users--; f.users > 0 {
-		return
+	f.users--
+	last := f.users == 0 && (f.dropped || len(c.files) > c.limit)
+	switch {
+	case last:
+		c.forget(f)
+	case f.users == 0:
+		f.since = time.Now()
+		c.used.MoveToBack(f.elem)
 	}
-	if f.dropped || len(c.files) > c.limit {
-		c.remove(f)
-		return
+	c.mu.Unlock()
+	if last {
+		f.close()
 	}
-	f.since = time.Now()
-	c.used.MoveToBack(f.elem)
 }
 
-// remove closes a file that nobody uses. The caller holds c.mu.
-func (c *fileCache) remove(f *openFile) {
-	c.forget(f)
+// close closes a file that is out of the cache and that nobody uses. That can take
+// its time, so nobody holds the cache meanwhile.
+func (f *openFile) close() {
+	if f == nil {
+		return
+	}
 	_ = unix.Close(f.fd) // what a client was told is stable was synced before
 	if f.charge != nil {
 		var written FileID
@@ -160,47 +188,61 @@ func (c *fileCache) drop(v *Volume, id FileID) {
 	if id.IsZero() {
 		return
 	}
+	var unused [uses]*openFile
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, write := range []bool{false, true} {
-		c.dropFile(c.files[fileKey{v, id, write}])
+	for u := range uses {
+		unused[u] = c.dropFile(c.files[fileKey{v, id, u}])
+	}
+	c.mu.Unlock()
+	for _, f := range unused {
+		f.close()
 	}
 }
 
-// dropFile closes a file now, or when its last user is done. The caller holds
-// c.mu.
-func (c *fileCache) dropFile(f *openFile) {
-	switch {
-	case f == nil:
-	case f.users == 0:
-		c.remove(f)
-	default:
-		f.dropped = true
-		c.forget(f)
+// dropFile takes a file out, to be closed by the caller, or if there is a user by
+// the last one: then it is nil. The caller holds c.mu.
+func (c *fileCache) dropFile(f *openFile) *openFile {
+	if f == nil {
+		return nil
 	}
+	c.forget(f)
+	f.dropped = true
+	if f.users > 0 {
+		return nil
+	}
+	return f
 }
 
-// removeIdle removes what has been idle for too long.
+// removeIdle closes what has been idle for too long.
 func (c *fileCache) removeIdle() {
+	var idle []*openFile
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	for e := c.used.Front(); e != nil; {
 		f := e.Value.(*openFile)
 		e = e.Next()
-		switch {
-		case f.users > 0:
-		case time.Since(f.since) > filesIdle:
-			c.remove(f)
-		default:
-			return // who comes after was used later
+		if f.users > 0 {
+			continue
 		}
+		if time.Since(f.since) <= filesIdle {
+			break // who comes after was used later
+		}
+		c.forget(f)
+		idle = append(idle, f)
+	}
+	c.mu.Unlock()
+	for _, f := range idle {
+		f.close()
 	}
 }
 
 func (c *fileCache) close() {
+	var unused []*openFile
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	for _, f := range c.files {
-		c.dropFile(f)
+		unused = append(unused, c.dropFile(f))
+	}
+	c.mu.Unlock()
+	for _, f := range unused {
+		f.close()
 	}
 }

@@ -264,10 +264,15 @@ func TestFileCacheGivesBack(t *testing.T) {
 		mustDo(t, err)
 		return f
 	}
-	kept := func() int {
+	kept := func() (n int) {
 		o.files.mu.Lock()
 		defer o.files.mu.Unlock()
-		return len(o.files.files)
+		for key := range o.files.files {
+			if key.use >= useRead { // the directory is kept too
+				n++
+			}
+		}
+		return n
 	}
 	open("idle").Close()
 	removed, inUse := open("removed"), open("in use")
@@ -416,5 +421,40 @@ func TestClients(t *testing.T) {
 	}
 	if _, err := o.Open(netip.Addr{}, root); !errors.Is(err, unix.EACCES) {
 		t.Errorf("an unknown address: %v", err)
+	}
+}
+
+// A descriptor that is kept for attributes and names does not outlive the file, and
+// holds no space.
+func TestKeptAttributesEnd(t *testing.T) {
+	o, root, dir := openerAt(t)
+	top, err := o.OpenDir(netip.Addr{}, root)
+	mustDo(t, err)
+	defer top.Close()
+	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
+	mustDo(t, os.Mkdir(filepath.Join(dir, "below"), 0o755))
+	mustDo(t, os.Mkdir(filepath.Join(dir, "here"), 0o755))
+	for name, remove := range map[string]func() error{
+		"file":  func() error { return top.Remove("file") },
+		"below": func() error { return top.Rmdir("below") },
+		"here":  func() error { return os.Remove(filepath.Join(dir, "here")) }, // by the side
+	} {
+		handle := handleOf(t, o, root, name)
+		for range 2 {
+			f, err := o.Open(netip.Addr{}, handle)
+			mustDo(t, err)
+			f.Close()
+		}
+		mustDo(t, remove())
+		if f, err := o.Open(netip.Addr{}, handle); !errors.Is(err, unix.ESTALE) {
+			t.Errorf("%s, which is removed: %v, %v", name, f, err)
+		}
+		o.files.mu.Lock()
+		for key := range o.files.files {
+			if bytes.Equal(o.key.Handle(key.volume.ID, key.id), handle) {
+				t.Errorf("%s is removed and kept", name)
+			}
+		}
+		o.files.mu.Unlock()
 	}
 }

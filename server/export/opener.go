@@ -152,13 +152,13 @@ func (o *Opener) Root(v *Volume) ([]byte, error) {
 // Open opens any file so that its attributes can be read and, of a directory,
 // names be looked up. It has no effect on a fifo or a device.
 func (o *Opener) Open(client netip.Addr, handle []byte) (*File, error) {
-	return o.open(client, handle, unix.O_PATH|unix.O_NOFOLLOW)
+	return o.open(client, handle, useAttr)
 }
 
 // OpenDir opens a directory so that it can be changed and synced. ENOTDIR if it
 // is none, EROFS if nothing in the volume may be changed.
 func (o *Opener) OpenDir(client netip.Addr, handle []byte) (*File, error) {
-	f, err := o.open(client, handle, unix.O_RDONLY|unix.O_DIRECTORY)
+	f, err := o.open(client, handle, useNames)
 	switch {
 	case errors.Is(err, unix.ELOOP): // a symbolic link
 		return nil, unix.ENOTDIR
@@ -175,18 +175,31 @@ func (o *Opener) OpenDir(client netip.Addr, handle []byte) (*File, error) {
 	return f, nil
 }
 
-func (o *Opener) open(client netip.Addr, handle []byte, flags int) (*File, error) {
+func (o *Opener) open(client netip.Addr, handle []byte, use use) (*File, error) {
 	v, id, err := o.volumeOf(client, handle)
 	if err != nil {
 		return nil, err
 	}
-	return o.openIn(v, id, flags)
+	return o.openIn(v, id, use)
 }
 
 // openIn opens a file of a volume in which a call has begun; Close, or an error,
-// ends that.
-func (o *Opener) openIn(v *Volume, id FileID, flags int) (*File, error) {
-	fd, err := v.openByHandle(&id, flags)
+// ends that. The descriptor is kept.
+func (o *Opener) openIn(v *Volume, id FileID, use use) (*File, error) {
+	key := fileKey{v, id, use}
+	if kept := o.files.get(key); kept != nil {
+		f := o.newFile(v, kept.fd)
+		f.ID, f.kept = id, kept
+		var err error
+		if f.Attr, err = f.Stat(); err == nil && countsLinks(&f.Attr) {
+			return f, nil
+		}
+		// Removed on the disk itself, or who knows.
+		o.files.drop(v, id)
+		o.files.release(kept)
+		o.spare.Put(f)
+	}
+	fd, err := v.openByHandle(&id, use.flags())
 	if err != nil {
 		v.calls.Done()
 		return nil, err
@@ -197,8 +210,16 @@ func (o *Opener) openIn(v *Volume, id FileID, flags int) (*File, error) {
 		f.Close()
 		return nil, err
 	}
+	if countsLinks(&f.Attr) {
+		f.kept = o.files.put(key, fd, nil)
+		f.fd = f.kept.fd
+	}
 	return f, nil
 }
+
+// countsLinks tells whether the attributes of an open file show when it is
+// removed. btrfs does not count the links of directories.
+func countsLinks(a *Attr) bool { return !a.IsDir() || a.Nlink > 1 }
 
 // newFile is a File of a volume in which a call has begun. Close gives its memory
 // back.
@@ -220,7 +241,7 @@ func (o *Opener) Parent(dir *File) (*File, error) {
 		if !dir.Volume.begin() {
 			return nil, unix.ESTALE
 		}
-		return o.openIn(dir.Volume, root, unix.O_PATH|unix.O_DIRECTORY)
+		return o.openIn(dir.Volume, root, useAttr)
 	}
 	parent, err := dir.openAt([]byte(".."), unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_XDEV)
 	if err != nil {

@@ -21,9 +21,9 @@ type Entry struct {
 // Listing reads a directory.
 type Listing struct {
 	opener *Opener
-	fd  int
-	buf []byte // what getdents64(2) gave and Next has not yet
-	mem []byte
+	fd     int
+	buf    []byte // what getdents64(2) gave and Next has not yet
+	mem    []byte
 }
 
 // List opens the directory for reading, which takes the right to read it, from a
