@@ -23,7 +23,7 @@ import (
 
 const (
 	// readAhead is how much is read at once: a batch of small calls.
-	readAhead = 64 << 10
+	readAhead = 32 << 10
 	// outMax is how much the reading goroutine lets replies add up before it
 	// writes them.
 	outMax = 256 << 10

@@ -20,9 +20,14 @@ func AppendBool(b []byte, v bool) []byte {
 	return append(b, 0, 0, 0, 0)
 }
 
-// AppendFixed appends opaque data whose length both sides know.
+// AppendFixed appends opaque data whose length both sides know. Data that was
+// read to where it goes is not copied.
 func AppendFixed(b, data []byte) []byte {
-	b = append(b, data...)
+	if n := len(b) + len(data); len(data) > 0 && cap(b) >= n && &b[:n][len(b)] == &data[0] {
+		b = b[:n]
+	} else {
+		b = append(b, data...)
+	}
 	return appendPad(b, len(data))
 }
 
