@@ -16,6 +16,8 @@ const (
 	// filesIdle is how long one is kept that nobody uses: as long as a client
 	// takes between two calls of one reading or writing program.
 	filesIdle = 5 * time.Second
+	// filesSweep is how often it is looked for those.
+	filesSweep = time.Second
 )
 
 // fileCache keeps files open between calls.
@@ -26,6 +28,7 @@ type fileCache struct {
 	files map[fileKey]*openFile
 	used  list.List // of the *openFile in files, roughly the longest unused first
 	count FileCounts
+	sweep int // how often it was looked for idle files
 }
 
 type fileKey struct {
@@ -61,7 +64,7 @@ type openFile struct {
 	fd      int
 	users   int
 	dropped bool          // to be closed by its last user
-	since   time.Time     // nobody has used it, if users is 0
+	since   int           // the sweep after which nobody has used it, if users is 0
 	elem    *list.Element // in fileCache.used
 
 	charge  *charge // where the server counts
@@ -150,7 +153,7 @@ func (c *fileCache) release(f *openFile) {
 	case last:
 		c.forget(f)
 	case f.users == 0:
-		f.since = time.Now()
+		f.since = c.sweep
 		c.used.MoveToBack(f.elem)
 	}
 	c.mu.Unlock()
@@ -213,17 +216,18 @@ func (c *fileCache) dropFile(f *openFile) *openFile {
 	return f
 }
 
-// removeIdle closes what has been idle for too long.
+// removeIdle closes what has been idle for too long. It is called every filesSweep.
 func (c *fileCache) removeIdle() {
 	var idle []*openFile
 	c.mu.Lock()
+	c.sweep++
 	for e := c.used.Front(); e != nil; {
 		f := e.Value.(*openFile)
 		e = e.Next()
 		if f.users > 0 {
 			continue
 		}
-		if time.Since(f.since) <= filesIdle {
+		if c.sweep-f.since <= int(filesIdle/filesSweep) {
 			break // who comes after was used later
 		}
 		c.forget(f)

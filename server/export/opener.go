@@ -56,7 +56,7 @@ func (o *Opener) Files() FileCounts { return o.files.counts() }
 
 // sweep gives up what has been idle.
 func (o *Opener) sweep() {
-	tick := time.NewTicker(filesIdle / 5)
+	tick := time.NewTicker(filesSweep)
 	defer tick.Stop()
 	age := time.NewTicker(handlesKept)
 	defer age.Stop()
