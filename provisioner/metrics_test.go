@@ -9,12 +9,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 )
 
 func TestMetrics(t *testing.T) {
 	root, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	store, err := volume.Open(volume.Config{Root: root, Exports: noExports{}, Log: log})
+	store, err := volume.Open(volume.Config{
+		Root: root, Exports: noExports{}, Log: log,
+		Quota: quota.Choice{Server: true}, Counter: counter{"mine": {Bytes: 4096, Limit: 1 << 20, Inodes: 3}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,9 +42,15 @@ func TestMetrics(t *testing.T) {
 # TYPE podnas_findings gauge
 podnas_findings{source="cluster"} 0
 podnas_findings{source="disk"} 1
+# HELP podnas_volume_files Files, directories and all else in a volume. Missing where nothing counts.
+# TYPE podnas_volume_files gauge
+podnas_volume_files{claim="c",namespace="ns",volume="mine"} 3
 # HELP podnas_volume_size_bytes What a volume may use.
 # TYPE podnas_volume_size_bytes gauge
 podnas_volume_size_bytes{claim="c",namespace="ns",volume="mine"} 1.048576e+06
+# HELP podnas_volume_used_bytes What a volume uses on the disk. Missing where nothing counts.
+# TYPE podnas_volume_used_bytes gauge
+podnas_volume_used_bytes{claim="c",namespace="ns",volume="mine"} 4096
 # HELP podnas_volumes Volumes, by what state they are in.
 # TYPE podnas_volumes gauge
 podnas_volumes{state="archived"} 0

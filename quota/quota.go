@@ -67,6 +67,17 @@ type Choice struct {
 	Reason   string    // for people
 }
 
+// Mode is who keeps the limits: Kernel, Server or Off.
+func (c *Choice) Mode() Mode {
+	switch {
+	case c.Projects != nil:
+		return Kernel
+	case c.Server:
+		return Server
+	}
+	return Off
+}
+
 // Select picks the way limits are enforced on the disk that holds root. The
 // error of mode Kernel on a disk that can't is an *UnsupportedError.
 func Select(mode Mode, root string) (Choice, error) {
@@ -172,11 +183,4 @@ func (p *Projects) Usages() (map[uint32]Usage, error) {
 		id = next
 	}
 	return usages, nil
-}
-
-// Free tells whether nothing uses a project and nothing limits it, so that it
-// can be given to a new volume.
-func (p *Projects) Free(id uint32) (bool, error) {
-	u, err := p.Usage(id)
-	return err == nil && u == Usage{}, err
 }

@@ -148,15 +148,15 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	if err != nil {
 		return err
 	}
-	exporter := exporter{table: exports, root: cfg.root, engine: engine, counts: limits.Server, log: log}
+	exporter := exporter{table: exports, root: cfg.root, engine: engine, limits: limits, log: log}
 	disk := volume.Config{
 		Root:       cfg.root,
 		Exports:    exporter,
-		Quota:      limits.Projects,
+		Quota:      limits,
 		Overcommit: cfg.overcommit,
 		Log:        log,
 	}
-	if limits.Server {
+	if limits.Mode() != quota.Off {
 		disk.Counter = exporter
 	}
 	store, err := volume.Open(disk)
