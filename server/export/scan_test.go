@@ -151,7 +151,11 @@ func TestMovedWhileCounted(t *testing.T) {
 		return d
 	}
 	from, to := open(others[0]), open(done)
+	before := v.account.Usage().Inodes
 	mustDo(t, from.Rename(others[0]+"-file", to, "moved-file"))
+	if n := v.account.Usage().Inodes; n != before+1 {
+		t.Errorf("%d inodes are counted after a file was moved, %d before", n, before)
+	}
 	if v.account.again.Load() {
 		t.Error("for a file all is counted once more")
 	}
