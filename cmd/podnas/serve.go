@@ -196,7 +196,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	checks := []server.Check{
 		{Name: "shutdown", Run: func(context.Context) error { return context.Cause(ctx) }},
 		{Name: "nfs", Run: func(ctx context.Context) error { return server.Ping(ctx, local(address).String()) }},
-		{Name: "disk", Run: func(context.Context) error { return store.CheckWrite() }},
+		{Name: "disk", Run: func(context.Context) error { return cfg.image.explain(store.CheckWrite()) }},
 	}
 	group.Go(func() error { return nfs.Serve(serving, listener) })
 	collectors := slices.Concat(processInfo(engine, limits), provisioner.LibraryMetrics(), []prometheus.Collector{
