@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/tools/record"
 
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
@@ -61,4 +63,38 @@ podnas_volumes{state="retained"} 1
 	if err := testutil.CollectAndCompare(NewMetrics(store, &Reconciler{}, log), strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
+}
+
+// BenchmarkThousandVolumes is what Prometheus's question, and a look at how full
+// volumes are, cost with a thousand volumes, but for the kernel's part: quota's
+// TestThousandProjects has that.
+func BenchmarkThousandVolumes(b *testing.B) {
+	log, counts := slog.New(slog.DiscardHandler), counter{}
+	for i := range 1000 {
+		counts[fmt.Sprint("v", i)] = quota.Usage{Bytes: 1, Limit: 100, Inodes: 1}
+	}
+	store, err := volume.Open(volume.Config{Root: b.TempDir(), Exports: noExports{}, Log: log, Quota: quota.Choice{Server: true}, Counter: counts})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer store.Close()
+	for name := range counts {
+		if _, err := store.Create(b.Context(), volume.Spec{Name: name, Size: 100}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	m := NewMetrics(store, nil, log)
+	b.Run("metrics", func(b *testing.B) {
+		for b.Loop() {
+			if n := testutil.CollectAndCount(m); n < 3*1000 {
+				b.Fatal(n)
+			}
+		}
+	})
+	b.Run("fullness", func(b *testing.B) {
+		f := newFullness(store, record.NewFakeRecorder(1), log)
+		for b.Loop() {
+			f.look()
+		}
+	})
 }

@@ -183,6 +183,33 @@ func TestMovedWhileCounted(t *testing.T) {
 	wantCounted(t, v, dir)
 }
 
+// The portable engine moves by names.
+func TestMovedByNameWhileCounted(t *testing.T) {
+	dir := t.TempDir()
+	mustDo(t, os.MkdirAll(filepath.Join(dir, "from", "sub"), 0o755))
+	mustDo(t, os.Mkdir(filepath.Join(dir, "to"), 0o755))
+	mustDo(t, os.WriteFile(filepath.Join(dir, "from", "file"), make([]byte, 5000), 0o600))
+	_, v, _ := uncounted(t, dir)
+	from, err := v.OpenDir("from")
+	mustDo(t, err)
+	defer from.Close()
+	to, err := v.OpenDir("to")
+	mustDo(t, err)
+	defer to.Close()
+	mustDo(t, from.Rename("file", to, "file"))
+	known := v.account.Usage().Inodes
+	if known != 4 { // the root, which was opened to be changed, both directories, and the file
+		t.Errorf("%d inodes are counted, want 4", known)
+	}
+	if v.account.again.Load() {
+		t.Error("for a file all is counted once more")
+	}
+	mustDo(t, from.Rename("sub", to, "sub"))
+	if !v.account.again.Load() {
+		t.Error("a directory was moved, and nothing would look for it")
+	}
+}
+
 // A scan ends with its export, which waits for it.
 func TestScanEndsWithExport(t *testing.T) {
 	dir := t.TempDir()
@@ -198,6 +225,32 @@ func TestScanEndsWithExport(t *testing.T) {
 		t.Errorf("%v, want the end", err)
 	}
 	v.ending = make(chan struct{}) // the clean-up closes it
+}
+
+// Volumes take turns to be counted; one that waits can be removed.
+func TestScansTakeTurns(t *testing.T) {
+	table, log := &Table{}, slog.New(slog.DiscardHandler)
+	add := func(id uint64) *Volume {
+		mustDo(t, table.AddCounted(id, fmt.Sprint("/", id), t.TempDir(), Options{}, NewAccount(1<<30), log))
+		t.Cleanup(func() { table.Remove(id) })
+		v, _ := table.ByID(id)
+		return v
+	}
+	counted(t, add(1))
+	for range scansAtOnce {
+		table.scans <- struct{}{}
+	}
+	waits, removed := add(2), add(3)
+	table.Remove(3)
+	time.Sleep(50 * time.Millisecond)
+	if waits.Account().Usage().Complete {
+		t.Error("it was counted while as many as may be were")
+	}
+	<-table.scans
+	counted(t, waits)
+	if removed.Account().Usage().Complete {
+		t.Error("a volume that was removed was counted")
+	}
 }
 
 // Numbers of inodes are kept 64 to an entry.
