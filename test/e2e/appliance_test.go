@@ -223,6 +223,10 @@ func baseline(t *testing.T) {
 // deploy/overlays/disk-image does, with the variant of the image that makes file
 // systems: a claim gets its size by the kernel, and the next pod finds all again.
 func diskImage(t *testing.T) {
+	// On another disk it is another podnas, which would wait a minute for the one
+	// that had its name.
+	kubectl(t, "-n", "podnas", "delete", "statefulset", "podnas", "--cascade=foreground", "--timeout=60s")
+	kubectl(t, "-n", "podnas", "delete", "leases", "--all")
 	kubectl(t, "apply", "-k", deploy+"overlays/disk-image")
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
 	servesThrough(t, "native")
