@@ -4,6 +4,8 @@ package vm_test
 
 import (
 	"errors"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,11 +23,14 @@ func TestDiskImageDamaged(t *testing.T) {
 	keep := data(1, 4<<20)
 	mustWrite(t, filepath.Join(a.dir(pv), "keep"), keep)
 
-	// An XFS that has shut itself down, as one does whose disk fails: the doctor says
-	// so, and a restart mounts it again and replays its log.
+	// An XFS that has shut itself down, as one does whose disk fails: the probe and
+	// the doctor say so, and a restart mounts it again and replays its log.
 	cutPower(t, a.root)
+	if said := notReady(t); !strings.Contains(said, "restart podnas") || !strings.Contains(said, a.image) {
+		t.Errorf("of an XFS that is shut down the probe says\n%s", said)
+	}
 	out, err := exec.Command(os.Getenv("PODNAS"), "doctor", "--root", a.root).CombinedOutput()
-	if exit := (&exec.ExitError{}); !errors.As(err, &exit) || !strings.Contains(string(out), "restart podnas") || !strings.Contains(string(out), a.image) {
+	if exit := (&exec.ExitError{}); !errors.As(err, &exit) || !strings.Contains(string(out), "restart podnas") {
 		t.Errorf("of an XFS that is shut down the doctor says (%v)\n%s", err, out)
 	}
 	a.kill()
@@ -54,6 +59,21 @@ func TestDiskImageDamaged(t *testing.T) {
 	holds(t, filepath.Join(a.dir(pv), "keep"), keep)
 	a.stop()
 	a.gone()
+}
+
+// notReady is what the readiness probe says is wrong.
+func notReady(t *testing.T) string {
+	t.Helper()
+	resp, err := http.Get("http://" + probes + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("the probe answers %s, %v", resp.Status, err)
+	}
+	return string(body)
 }
 
 func overwriteAt(t *testing.T, name string, offset int64, b []byte) {
