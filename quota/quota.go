@@ -58,6 +58,8 @@ type Usage struct {
 	Bytes  uint64 // used, in bytes of disk blocks
 	Limit  uint64 // hard limit in bytes, 0: none
 	Inodes uint64 // files, directories and all else
+	// Partial: what was there before is still being counted, by the server.
+	Partial bool
 }
 
 // Choice is how limits are enforced on a disk, and why.

@@ -70,5 +70,5 @@ func (e exporter) Usage(v volume.Volume) quota.Usage {
 		return quota.Usage{}
 	}
 	u := a.Usage()
-	return quota.Usage{Bytes: uint64(max(0, u.Bytes)), Limit: uint64(u.Limit), Inodes: uint64(max(0, u.Inodes))}
+	return quota.Usage{Bytes: uint64(max(0, u.Bytes)), Limit: uint64(u.Limit), Inodes: uint64(max(0, u.Inodes)), Partial: !u.Complete}
 }

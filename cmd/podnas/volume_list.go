@@ -31,8 +31,9 @@ func newListCommand(cfg *volumeConfig) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the volumes",
 		Long: `List the volumes: how large each may grow, what it uses on the disk ("-" where nothing
-counts), the claim that it belongs to, who keeps it below its size (kernel, server, or off:
-nobody), and its directory below the root of the disk. Below the table: why that is who.`,
+counts, and "+" behind it while the server still counts what was there), the claim that it
+belongs to, who keeps it below its size (kernel, server, or off: nobody), and its directory
+below the root of the disk. Below the table: why that is who.`,
 		Example: listExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -148,6 +149,9 @@ func printVolume(out io.Writer, v control.Volume, root, mount string) error {
 	used := "not counted"
 	if v.Used != nil {
 		used = fmt.Sprintf("%s, %d files", volume.FormatSize(int64(v.Used.Bytes)), v.Used.Files)
+		if v.Used.Partial {
+			used += " so far: the server still counts what was there when it started"
+		}
 	}
 	limited := quotaOf(v)
 	if v.Quota != nil {
@@ -204,7 +208,11 @@ func usedBytes(v control.Volume) string {
 	if v.Used == nil {
 		return "-"
 	}
-	return volume.FormatSize(int64(v.Used.Bytes))
+	used := volume.FormatSize(int64(v.Used.Bytes))
+	if v.Used.Partial {
+		used += "+"
+	}
+	return used
 }
 
 func claimName(v control.Volume) string {

@@ -330,3 +330,18 @@ func mustDo(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// What is still being counted is told as such.
+func TestPartialCount(t *testing.T) {
+	v := control.Volume{Volume: volume.Volume{Name: "v", Size: 1 << 30}, State: control.Ready, Used: &control.Used{Bytes: 5 << 20, Files: 7, Partial: true}}
+	var table, one bytes.Buffer
+	mustDo(t, printTable(&table, []control.Volume{v}, false))
+	mustDo(t, printVolume(&one, v, "/disk", "-"))
+	if !strings.Contains(table.String(), " 5Mi+ ") || !strings.Contains(one.String(), "5Mi, 7 files so far") {
+		t.Errorf("%s\n%s", &table, &one)
+	}
+	v.Used.Partial = false
+	if got := usedBytes(v); got != "5Mi" {
+		t.Errorf("all is counted: %q", got)
+	}
+}

@@ -44,6 +44,8 @@ type Quota struct {
 type Used struct {
 	Bytes uint64 `json:"bytes"` // on the disk
 	Files uint64 `json:"files"` // and directories and all else
+	// Partial: the server still counts what was there when it started.
+	Partial bool `json:"partial,omitempty"`
 }
 
 type resizeRequest struct {

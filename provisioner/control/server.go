@@ -178,7 +178,7 @@ func (s *Server) served(v volume.Volume, u quota.Usage) Volume {
 	by, reason := s.store().Quota(&v)
 	d := Volume{Volume: v, State: Ready, Quota: &Quota{By: by, Reason: reason}}
 	if u.Limit > 0 {
-		d.Used = &Used{Bytes: u.Bytes, Files: u.Inodes}
+		d.Used = &Used{Bytes: u.Bytes, Files: u.Inodes, Partial: u.Partial}
 	}
 	return d
 }
