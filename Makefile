@@ -10,6 +10,7 @@ SHELL := bash
 IMAGE := $(shell sed -n 's/^ *image: *//p' deploy/base/statefulset.yaml)
 TAG := $(lastword $(subst :, ,$(IMAGE)))
 ARCHIVE := dist/podnas-$(TAG).tar
+XFS_ARCHIVE := dist/podnas-xfs-$(TAG).tar
 ARCHITECTURES := amd64 arm64
 
 # What podnas version prints.
@@ -87,8 +88,8 @@ bench-claims: ## how fast 1,000 claims are bound, beside a provisioner that does
 	go test -tags cluster -run '^$$' -bench Bind -benchtime 1x -timeout 20m ./test/cluster
 
 .PHONY: e2e
-e2e: image ## a whole cluster with a real node: apply, claim, write, restart, delete (root)
-	PODNAS_IMAGE='$(CURDIR)/$(ARCHIVE)' test/e2e/run.sh
+e2e: image image-xfs ## a whole cluster with a real node: apply, claim, write, restart, delete (root)
+	PODNAS_IMAGE='$(CURDIR)/$(ARCHIVE)' PODNAS_XFS_IMAGE='$(CURDIR)/$(XFS_ARCHIVE)' test/e2e/run.sh
 
 .PHONY: image
 image: ## container images as archives in dist/, without a container engine
@@ -99,6 +100,12 @@ image: ## container images as archives in dist/, without a container engine
 	done
 	go run ./deploy/image -ref '$(IMAGE)' -version '$(VERSION)' -out dist \
 		$(foreach arch,$(ARCHITECTURES),$(arch)=dist/bin/$(arch)/podnas)
+
+.PHONY: image-xfs
+image-xfs: image ## the image of deploy/overlays/disk-image, which makes XFS, for amd64 (Debian on amd64)
+	deploy/image/xfsprogs.sh dist/xfsprogs
+	go run ./deploy/image -ref '$(subst /podnas:,/podnas-xfs:,$(IMAGE))' -version '$(VERSION)' -out dist \
+		-add amd64=dist/xfsprogs amd64=dist/bin/amd64/podnas
 
 .PHONY: manifests
 manifests: ## write deploy/podnas.yaml from deploy/base

@@ -33,8 +33,7 @@ func newFullness(store *volume.Store, events record.EventRecorder, log *slog.Log
 	return &fullness{store: store, events: events, log: log, told: map[string]int{}}
 }
 
-// run looks at all volumes until ctx ends. Each look costs a system call a volume,
-// or none.
+// run looks at all volumes until ctx ends.
 func (f *fullness) run(ctx context.Context) {
 	for {
 		f.look()
@@ -45,14 +44,17 @@ func (f *fullness) run(ctx context.Context) {
 }
 
 func (f *fullness) look() {
+	usages, err := f.store.Usages()
+	if err != nil {
+		f.log.Warn("volume: what volumes use is not known", "err", err)
+		return
+	}
 	there := map[string]bool{}
 	for _, v := range f.store.List() {
 		there[v.Name] = true
-		u, err := f.store.Usage(v.Name)
-		if err != nil || u.Limit == 0 {
-			continue // deleted meanwhile, or nobody counts
+		if u, counted := usages[v.Name]; counted {
+			f.tell(&v, int64(u.Bytes), int64(u.Limit))
 		}
-		f.tell(&v, int64(u.Bytes), int64(u.Limit))
 	}
 	for name := range f.told {
 		if !there[name] {

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/client-go/tools/record"
 
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -49,6 +50,46 @@ func TestFullness(t *testing.T) {
 		}
 	}
 }
+
+// A look is one pass over all volumes, and forgets those that are gone.
+func TestFullnessLook(t *testing.T) {
+	counts := counter{"half": {Bytes: 50, Limit: 100}, "full": {Bytes: 99, Limit: 100}}
+	store, err := volume.Open(volume.Config{
+		Root: t.TempDir(), Exports: noExports{}, Log: slog.New(slog.DiscardHandler),
+		Quota: quota.Choice{Server: true}, Counter: counts,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for _, name := range []string{"full", "half", "not-counted"} {
+		if _, err := store.Create(t.Context(), volume.Spec{Name: name, Size: 100, Claim: &volume.Claim{Namespace: "ns", Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	events := record.NewFakeRecorder(10)
+	f := newFullness(store, events, slog.New(slog.DiscardHandler))
+	f.look()
+	f.look()
+	if len(events.Events) != 1 {
+		t.Fatalf("%d events, want one", len(events.Events))
+	}
+	if got := <-events.Events; !strings.HasPrefix(got, "Warning VolumeFillingUp Volume full is 99% full") {
+		t.Error(got)
+	}
+	if err := store.Delete(t.Context(), "full"); err != nil {
+		t.Fatal(err)
+	}
+	if f.look(); len(f.told) != 0 || len(events.Events) != 0 {
+		t.Errorf("of a volume that is gone is kept: %v", f.told)
+	}
+}
+
+// counter has what volumes use, by name.
+type counter map[string]quota.Usage
+
+func (c counter) SetLimit(volume.Volume)            {}
+func (c counter) Usage(v volume.Volume) quota.Usage { return c[v.Name] }
 
 // A volume that nobody has claimed is no reason for an event, or a panic.
 func TestFullnessWithoutClaim(t *testing.T) {

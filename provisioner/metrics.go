@@ -9,7 +9,7 @@ import (
 )
 
 // metrics tells Prometheus of the volumes and of what is not as it should be. It
-// looks when it is asked: each look costs a system call a volume, or none.
+// looks when it is asked, in one pass over all volumes.
 type metrics struct {
 	store      *volume.Store
 	reconciler *Reconciler // nil where there is no cluster
@@ -47,13 +47,17 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
 	served := m.store.List()
+	usages, err := m.store.Usages()
+	if err != nil {
+		m.log.Warn("metrics: what volumes use is not known", "err", err)
+	}
 	for _, v := range served {
 		labels := []string{v.Name, "", ""}
 		if v.Claim != nil {
 			labels = []string{v.Name, v.Claim.Namespace, v.Claim.Name}
 		}
 		gauge(m.size, float64(v.Size), labels...)
-		if u, err := m.store.Usage(v.Name); err == nil && u.Limit > 0 {
+		if u, counted := usages[v.Name]; counted {
 			gauge(m.used, float64(u.Bytes), labels...)
 			gauge(m.files, float64(u.Inodes), labels...)
 		}

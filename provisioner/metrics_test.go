@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -8,13 +9,18 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/tools/record"
 
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 )
 
 func TestMetrics(t *testing.T) {
 	root, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	store, err := volume.Open(volume.Config{Root: root, Exports: noExports{}, Log: log})
+	store, err := volume.Open(volume.Config{
+		Root: root, Exports: noExports{}, Log: log,
+		Quota: quota.Choice{Server: true}, Counter: counter{"mine": {Bytes: 4096, Limit: 1 << 20, Inodes: 3}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,9 +44,15 @@ func TestMetrics(t *testing.T) {
 # TYPE podnas_findings gauge
 podnas_findings{source="cluster"} 0
 podnas_findings{source="disk"} 1
+# HELP podnas_volume_files Files, directories and all else in a volume. Missing where nothing counts.
+# TYPE podnas_volume_files gauge
+podnas_volume_files{claim="c",namespace="ns",volume="mine"} 3
 # HELP podnas_volume_size_bytes What a volume may use.
 # TYPE podnas_volume_size_bytes gauge
 podnas_volume_size_bytes{claim="c",namespace="ns",volume="mine"} 1.048576e+06
+# HELP podnas_volume_used_bytes What a volume uses on the disk. Missing where nothing counts.
+# TYPE podnas_volume_used_bytes gauge
+podnas_volume_used_bytes{claim="c",namespace="ns",volume="mine"} 4096
 # HELP podnas_volumes Volumes, by what state they are in.
 # TYPE podnas_volumes gauge
 podnas_volumes{state="archived"} 0
@@ -51,4 +63,38 @@ podnas_volumes{state="retained"} 1
 	if err := testutil.CollectAndCompare(NewMetrics(store, &Reconciler{}, log), strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
+}
+
+// BenchmarkThousandVolumes is what Prometheus's question, and a look at how full
+// volumes are, cost with a thousand volumes, but for the kernel's part: quota's
+// TestThousandProjects has that.
+func BenchmarkThousandVolumes(b *testing.B) {
+	log, counts := slog.New(slog.DiscardHandler), counter{}
+	for i := range 1000 {
+		counts[fmt.Sprint("v", i)] = quota.Usage{Bytes: 1, Limit: 100, Inodes: 1}
+	}
+	store, err := volume.Open(volume.Config{Root: b.TempDir(), Exports: noExports{}, Log: log, Quota: quota.Choice{Server: true}, Counter: counts})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer store.Close()
+	for name := range counts {
+		if _, err := store.Create(b.Context(), volume.Spec{Name: name, Size: 100}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	m := NewMetrics(store, nil, log)
+	b.Run("metrics", func(b *testing.B) {
+		for b.Loop() {
+			if n := testutil.CollectAndCount(m); n < 3*1000 {
+				b.Fatal(n)
+			}
+		}
+	})
+	b.Run("fullness", func(b *testing.B) {
+		f := newFullness(store, record.NewFakeRecorder(1), log)
+		for b.Loop() {
+			f.look()
+		}
+	})
 }

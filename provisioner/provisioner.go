@@ -33,6 +33,14 @@ const DefaultName = "podnas.io/nfs"
 // disk that has the volume.
 const InstanceAnnotation = "podnas.io/instance"
 
+// Annotations of every PersistentVolume that tell who keeps its volume below its
+// size (kernel, server or off) and why, as it was when the PersistentVolume was
+// made.
+const (
+	QuotaAnnotation       = "podnas.io/quota"
+	QuotaReasonAnnotation = "podnas.io/quota-reason"
+)
+
 // Provisioner makes and deletes volumes for the library's controller. Its
 // methods may be called concurrently.
 type Provisioner struct {

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -28,7 +29,10 @@ func (noExports) Unexport(volume.Volume)     {}
 func newProvisioner(t *testing.T) (*Provisioner, string) {
 	t.Helper()
 	root := t.TempDir()
-	store, err := volume.Open(volume.Config{Root: root, Exports: noExports{}, Log: slog.New(slog.DiscardHandler)})
+	store, err := volume.Open(volume.Config{
+		Root: root, Exports: noExports{}, Log: slog.New(slog.DiscardHandler),
+		Quota: quota.Choice{Server: true, Reason: "this test counts"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +80,9 @@ func TestProvision(t *testing.T) {
 	}
 	if pv.Name != "pvc-1234" || pv.Annotations[InstanceAnnotation] != p.Store.Identity() || p.Store.Identity() == "" {
 		t.Errorf("metadata: %+v", pv.ObjectMeta)
+	}
+	if pv.Annotations[QuotaAnnotation] != "server" || pv.Annotations[QuotaReasonAnnotation] != "this test counts" {
+		t.Errorf("who keeps the size: %v", pv.Annotations)
 	}
 	spec := pv.Spec
 	if spec.NFS == nil || spec.NFS.Server != "10.96.0.9" || spec.NFS.Path != "/pvc-1234" || spec.NFS.ReadOnly {

@@ -39,8 +39,13 @@ func (p *Provisioner) persistentVolume(v volume.Volume, address Address) (*v1.Pe
 		InstanceAnnotation: p.Store.Identity(),
 		provisionedBy:      cmp.Or(m.Provisioner, p.Name, DefaultName),
 	}
+	mode, reason := p.Store.Quota(&v)
+	annotations[QuotaAnnotation] = string(mode)
+	if reason != "" {
+		annotations[QuotaReasonAnnotation] = reason
+	}
 	maps.Copy(annotations, m.Annotations)
-	mode := v1.PersistentVolumeFilesystem
+	filesystem := v1.PersistentVolumeFilesystem
 	return &v1.PersistentVolume{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolume"},
 		ObjectMeta: metav1.ObjectMeta{Name: v.Name, Annotations: annotations},
@@ -48,7 +53,7 @@ func (p *Provisioner) persistentVolume(v volume.Volume, address Address) (*v1.Pe
 			PersistentVolumeReclaimPolicy: m.ReclaimPolicy,
 			StorageClassName:              m.StorageClassName,
 			AccessModes:                   m.AccessModes,
-			VolumeMode:                    &mode,
+			VolumeMode:                    &filesystem,
 			Capacity:                      v1.ResourceList{v1.ResourceStorage: *resource.NewQuantity(v.Size, resource.BinarySI)},
 			MountOptions:                  mountOptions(address, m.MountOptions),
 			PersistentVolumeSource: v1.PersistentVolumeSource{

@@ -84,7 +84,7 @@ func testAssignTree(t *testing.T, disk string) {
 	if err != nil || u.Inodes != uint64(want)+1-1 {
 		t.Errorf("usage %+v, %v, want %d inodes", u, err, want)
 	}
-	eventually(t, func() (bool, error) { return p.Free(id) }, "the first project is still in use")
+	eventually(t, func() (bool, error) { return free(p, id) }, "the first project is still in use")
 
 	must(t, p.SetLimit(id, 1<<30))
 	all, err := p.Usages()
@@ -98,7 +98,7 @@ func testAssignTree(t *testing.T, disk string) {
 	must(t, p.SetLimit(id, 0))
 
 	must(t, dir.Close(), os.RemoveAll(root))
-	eventually(t, func() (bool, error) { return p.Free(other) }, "the project is still in use")
+	eventually(t, func() (bool, error) { return free(p, other) }, "the project is still in use")
 }
 
 // makeTree makes a tree of all sorts of things, and returns those that can't be

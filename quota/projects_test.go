@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func TestProjects(t *testing.T) { onDisks(t, testProjects) }
@@ -18,7 +19,7 @@ func testProjects(t *testing.T, disk string) {
 	}
 	defer p.Close()
 	const id, limit = 4_000_000_000, 10 << 20 // above 2^31: ids are unsigned
-	if free, err := p.Free(id); !free || err != nil {
+	if free, err := free(p, id); !free || err != nil {
 		t.Fatalf("project %d is not free: %v", uint32(id), err)
 	}
 
@@ -58,7 +59,46 @@ func testProjects(t *testing.T, disk string) {
 	if err := errors.Join(f.Close(), os.RemoveAll(dir), p.SetLimit(id, 0)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() (bool, error) { return p.Free(id) }, "the project is still in use")
+	eventually(t, func() (bool, error) { return free(p, id) }, "the project is still in use")
+}
+
+// free tells whether nothing uses a project and nothing limits it.
+func free(p *Projects, id uint32) (bool, error) {
+	u, err := p.Usage(id)
+	return u == Usage{}, err
+}
+
+// What a thousand projects use is read in one pass, and is what each says alone.
+func TestThousandProjects(t *testing.T) { onDisks(t, testThousandProjects) }
+
+func testThousandProjects(t *testing.T, disk string) {
+	p, err := Open(disk)
+	must(t, err)
+	defer p.Close()
+	const first, projects = 3_000_000_000, 1000
+	for i := range uint32(projects) {
+		must(t, p.SetLimit(first+i, uint64(i+1)<<20))
+	}
+	defer func() {
+		for i := range uint32(projects) {
+			must(t, p.SetLimit(first+i, 0))
+		}
+	}()
+	for range 3 {
+		begin := time.Now()
+		all, err := p.Usages()
+		pass := time.Since(begin)
+		must(t, err)
+		begin = time.Now()
+		for i := range uint32(projects) {
+			u, err := p.Usage(first + i)
+			must(t, err)
+			if want := uint64(i+1) << 20; u.Limit != want || all[first+i] != u {
+				t.Fatalf("project %d: alone %+v, in the pass %+v, want the limit %d", first+i, u, all[first+i], want)
+			}
+		}
+		t.Logf("%d projects: one pass over all on the disk %v, %d calls %v", len(all), pass, projects, time.Since(begin))
+	}
 }
 
 // An ext4 that only counts is not taken for one that limits.

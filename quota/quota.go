@@ -58,6 +58,8 @@ type Usage struct {
 	Bytes  uint64 // used, in bytes of disk blocks
 	Limit  uint64 // hard limit in bytes, 0: none
 	Inodes uint64 // files, directories and all else
+	// Partial: what was there before is still being counted, by the server.
+	Partial bool
 }
 
 // Choice is how limits are enforced on a disk, and why.
@@ -65,6 +67,17 @@ type Choice struct {
 	Projects *Projects // not nil: by the kernel
 	Server   bool      // by the server's accounting
 	Reason   string    // for people
+}
+
+// Mode is who keeps the limits: Kernel, Server or Off.
+func (c *Choice) Mode() Mode {
+	switch {
+	case c.Projects != nil:
+		return Kernel
+	case c.Server:
+		return Server
+	}
+	return Off
 }
 
 // Select picks the way limits are enforced on the disk that holds root. The
@@ -172,11 +185,4 @@ func (p *Projects) Usages() (map[uint32]Usage, error) {
 		id = next
 	}
 	return usages, nil
-}
-
-// Free tells whether nothing uses a project and nothing limits it, so that it
-// can be given to a new volume.
-func (p *Projects) Free(id uint32) (bool, error) {
-	u, err := p.Usage(id)
-	return err == nil && u == Usage{}, err
 }

@@ -27,7 +27,7 @@ func (s *Store) Check() ([]Finding, error) {
 	// The directories first: one that is made or moved meanwhile has a record
 	// that is read later.
 	var strays []string
-	if err := s.findStrays(".", &strays); err != nil {
+	if err := s.findStrays(".", s.places(), &strays); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -48,8 +48,16 @@ func (s *Store) Check() ([]Finding, error) {
 			Fix:     "make it one: podnas volume adopt NAME --path=" + p + " --size=SIZE, or move it away",
 		})
 	}
+	limits, err := s.projectUsages()
+	if err != nil {
+		findings = append(findings, Finding{Problem: "the limits of volumes can't be read: " + err.Error(), Fix: "check the disk"})
+	}
 	for i := range records {
-		findings = append(findings, s.checkRecord(&records[i])...)
+		r := &records[i]
+		findings = append(findings, s.checkRecord(r)...)
+		if s.quota != nil && err == nil {
+			findings = append(findings, checkLimit(r, int64(limits[r.Project].Limit))...)
+		}
 	}
 	return findings, nil
 }
@@ -67,7 +75,7 @@ func (s *Store) withoutRecord(paths []string) []string {
 }
 
 // findStrays lists the directories that are no volume's and have none below.
-func (s *Store) findStrays(dir string, strays *[]string) error {
+func (s *Store) findStrays(dir string, known places, strays *[]string) error {
 	entries, err := fs.ReadDir(s.root.FS(), dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -80,10 +88,10 @@ func (s *Store) findStrays(dir string, strays *[]string) error {
 		if !e.IsDir() || p == stateDir || p == "lost+found" {
 			continue
 		}
-		switch isVolume, above := s.place(p); {
-		case isVolume:
-		case above:
-			if err := s.findStrays(p, strays); err != nil {
+		switch {
+		case known.volumes[p]:
+		case known.above[p]:
+			if err := s.findStrays(p, known, strays); err != nil {
 				return err
 			}
 		default:
@@ -93,15 +101,20 @@ func (s *Store) findStrays(dir string, strays *[]string) error {
 	return nil
 }
 
-// place tells whether a path is a volume's, or has volumes below.
-func (s *Store) place(p string) (isVolume, above bool) {
+// places are the paths of volumes, and of all directories above them.
+type places struct{ volumes, above map[string]bool }
+
+func (s *Store) places() places {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	known := places{map[string]bool{}, map[string]bool{}}
 	for _, r := range s.records {
-		isVolume = isVolume || r.Path == p
-		above = above || strings.HasPrefix(r.Path, p+"/")
+		known.volumes[r.Path] = true
+		for p := path.Dir(r.Path); p != "." && !known.above[p]; p = path.Dir(p) {
+			known.above[p] = true
+		}
 	}
-	return isVolume, above
+	return known
 }
 
 // checkRecord looks at one volume.
@@ -122,17 +135,20 @@ func (s *Store) checkRecord(r *record) []Finding {
 	if r.State == copyingState && s.copyOf(r.Name) == nil {
 		found("it was to be a copy of "+r.Source+", which is not there", "delete it")
 	}
-	if s.quota == nil || r.Project == 0 || r.State != ready && r.State != retained {
-		return findings
-	}
-	u, err := s.quota.Usage(r.Project)
-	switch {
-	case err != nil:
-		found("its limit can't be read: "+err.Error(), "check the disk")
-	case int64(u.Limit) < r.Size || int64(u.Limit) >= r.Size+4096:
-		found(fmt.Sprintf("its limit on the disk is %s, not %s", FormatSize(int64(u.Limit)), FormatSize(r.Size)), "restart podnas, which puts it right")
-	}
 	return findings
+}
+
+// checkLimit compares the limit that the kernel has with the record.
+func checkLimit(r *record, limit int64) []Finding {
+	if r.Project == 0 || r.State != ready && r.State != retained || limit >= r.Size && limit < r.Size+4096 {
+		return nil
+	}
+	return []Finding{{
+		Volume:  r.Name,
+		Path:    r.Path,
+		Problem: fmt.Sprintf("its limit on the disk is %s, not %s", FormatSize(limit), FormatSize(r.Size)),
+		Fix:     "restart podnas, which puts it right",
+	}}
 }
 
 func (s *Store) copyOf(name string) *copying {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/podnas/podnas/quota"
 )
 
 // Kept lists the volumes that were deleted and whose files were not, the oldest
@@ -196,7 +198,14 @@ func (s *Store) revive(r *record, spec *Spec) (Volume, error) {
 		return Volume{}, fmt.Errorf("adopt %s: %w", r.Path, err)
 	}
 	next := r.again(spec)
-	if err := s.restoreLimit(next, s.log); err != nil {
+	var u quota.Usage
+	if s.quota != nil && next.Project != 0 {
+		var err error
+		if u, err = s.quota.Usage(next.Project); err != nil {
+			return Volume{}, err
+		}
+	}
+	if err := s.restoreLimit(next, u, s.log); err != nil {
 		return Volume{}, err
 	}
 	if err := s.enter(next, ready); err != nil {

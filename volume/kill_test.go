@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,9 +78,20 @@ func (k *kernel) Usage(id uint32) (quota.Usage, error) {
 	return u, nil
 }
 
-func (k *kernel) Free(id uint32) (bool, error) {
-	u, err := k.Usage(id)
-	return u == quota.Usage{}, err
+func (k *kernel) Usages() (map[uint32]quota.Usage, error) {
+	k.mu.Lock()
+	ids := slices.Collect(maps.Keys(k.limits))
+	ids = slices.AppendSeq(ids, maps.Keys(k.marked))
+	k.mu.Unlock()
+	usages := map[uint32]quota.Usage{}
+	for _, id := range ids {
+		u, err := k.Usage(id)
+		if err != nil {
+			return nil, err
+		}
+		usages[id] = u
+	}
+	return usages, nil
 }
 
 // boot opens a Store over a kernel.

@@ -57,15 +57,15 @@ type projects interface {
 	AssignTree(ctx context.Context, dir *os.File, id uint32) (int, error)
 	SetLimit(id uint32, bytes uint64) error
 	Usage(id uint32) (quota.Usage, error)
-	Free(id uint32) (bool, error)
+	Usages() (map[uint32]quota.Usage, error)
 }
 
 // Config says how to open a Store. Root, Exports and Log are needed.
 type Config struct {
 	Root    string // the directory that holds the volumes
 	Exports Exporter
-	Quota   *quota.Projects // nil: the kernel enforces no limit
-	Counter Counter         // nil: nor does the server
+	Quota   quota.Choice // who keeps volumes below their sizes; the zero Choice: nobody
+	Counter Counter      // nil: the server counts nothing
 	// Overcommit bounds what is promised: the sizes of all volumes together may
 	// be that many times the size of the disk. 0: only what is free counts.
 	Overcommit float64
@@ -77,7 +77,8 @@ type Store struct {
 	root       *os.Root
 	lock       *os.File
 	exports    Exporter
-	quota      projects
+	choice     quota.Choice
+	quota      projects // nil: the kernel enforces no limit
 	counter    Counter
 	overcommit float64
 	log        *slog.Logger
@@ -122,8 +123,8 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Quota != nil {
-		s.quota = cfg.Quota
+	if cfg.Quota.Projects != nil {
+		s.quota = cfg.Quota.Projects
 	}
 	return s.open(cfg.Root)
 }
@@ -139,6 +140,7 @@ func newStore(cfg Config) (*Store, error) {
 	return &Store{
 		root:       root,
 		exports:    cfg.Exports,
+		choice:     cfg.Quota,
 		counter:    cfg.Counter,
 		overcommit: cfg.Overcommit,
 		log:        cfg.Log,
@@ -252,20 +254,6 @@ func (s *Store) statfs() (st unix.Statfs_t, err error) {
 	return st, nil
 }
 
-// Usage tells what a volume uses; nothing, if nobody counts.
-func (s *Store) Usage(name string) (quota.Usage, error) {
-	v, err := s.Get(name)
-	switch {
-	case err != nil:
-		return quota.Usage{}, err
-	case s.quota != nil && v.Project != 0:
-		return s.quota.Usage(v.Project)
-	case s.counter != nil:
-		return s.counter.Usage(v), nil
-	}
-	return quota.Usage{}, nil
-}
-
 // CheckWrite makes sure that the disk takes a write. A full disk is no failure:
 // clients must be able to read, and to delete.
 func (s *Store) CheckWrite() error {
@@ -311,8 +299,12 @@ func (s *Store) load() error {
 		s.projects[r.Project] = true
 		s.records[r.Name] = r
 	}
+	limits, err := s.projectUsages()
+	if err != nil {
+		return err
+	}
 	for _, r := range records {
-		if err := s.resume(r); err != nil {
+		if err := s.resume(r, limits[r.Project]); err != nil {
 			// All others are served.
 			s.log.Error("volume: can't be brought back", "volume", r.Name, "err", err)
 		}
@@ -350,8 +342,9 @@ func (s *Store) loadInstance() error {
 	return err
 }
 
-// resume brings one record back to life at Open.
-func (s *Store) resume(r *record) error {
+// resume brings one record back to life at Open. u is what the kernel has of its
+// project.
+func (s *Store) resume(r *record, u quota.Usage) error {
 	log := s.log.With("volume", r.Name)
 	switch r.State {
 	case creating:
@@ -369,7 +362,7 @@ func (s *Store) resume(r *record) error {
 		log.Error("volume: its directory is missing, it is not served; put the directory back, or delete the volume", "path", r.Path, "err", err)
 		return nil
 	}
-	if err := s.restoreLimit(r, log); err != nil {
+	if err := s.restoreLimit(r, u, log); err != nil {
 		return err
 	}
 	if r.State == copyingState {
@@ -380,21 +373,20 @@ func (s *Store) resume(r *record) error {
 	return s.exports.Export(r.Volume)
 }
 
-// restoreLimit puts the kernel's limit right.
-func (s *Store) restoreLimit(r *record, log *slog.Logger) error {
+// restoreLimit puts the kernel's limit right, which is another than the record's
+// if u says so.
+func (s *Store) restoreLimit(r *record, u quota.Usage, log *slog.Logger) error {
 	switch {
 	case s.quota != nil && r.Project != 0:
-		u, err := s.quota.Usage(r.Project)
-		if err != nil {
-			return err
-		}
 		// The kernel counts in units of up to 4 KiB.
 		if drift := int64(u.Limit) - r.Size; drift < 0 || drift >= 4096 {
 			log.Warn("volume: its limit was another on the disk, it is put right", "found", FormatSize(int64(u.Limit)), "size", FormatSize(r.Size))
 		}
 		return s.quota.SetLimit(r.Project, uint64(r.Size))
+	case s.quota != nil && s.counter != nil:
+		log.Info("volume: was made without a project, so the server keeps its size")
 	case s.quota != nil:
-		log.Warn("volume: was made without a quota and has none")
+		log.Warn("volume: was made without a project and has no limit")
 	case r.Project != 0:
 		log.Warn("volume: its quota can't be looked after while quotas are off", "project", r.Project)
 	}
@@ -435,11 +427,11 @@ func (s *Store) newProject() (uint32, error) {
 		if s.projects[s.lastID] {
 			continue
 		}
-		free, err := s.quota.Free(s.lastID)
+		u, err := s.quota.Usage(s.lastID)
 		if err != nil {
 			return 0, err
 		}
-		if free {
+		if u == (quota.Usage{}) {
 			s.projects[s.lastID] = true
 			return s.lastID, nil
 		}

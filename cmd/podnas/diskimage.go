@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -46,6 +47,15 @@ func (f *imageFlag) Set(s string) error {
 	}
 	f.spec = &spec
 	return nil
+}
+
+// explain adds to what a look at the disk came to what it means of an image.
+func (f *imageFlag) explain(err error) error {
+	if f.spec == nil || !errors.Is(err, syscall.EIO) {
+		return err
+	}
+	return fmt.Errorf("%w: the XFS in %s has shut itself down, because the disk below it failed or because it found damage (the kernel's log says which); "+
+		"restart podnas, which mounts it again, or says what to run if that can't be", err, f.spec.Path)
 }
 
 // open mounts the image at root, where there is to be one, and returns what

@@ -17,7 +17,7 @@ type exporter struct {
 	table  *export.Table
 	root   string
 	engine server.Choice
-	counts bool // the server counts what volumes use
+	limits quota.Choice
 	log    *slog.Logger
 }
 
@@ -34,10 +34,16 @@ func (e exporter) Export(v volume.Volume) error {
 		return err
 	}
 	path, dir, options := "/"+v.Path, filepath.Join(e.root, v.Path), export.Options(v.Options)
-	if !e.counts {
+	if !e.counts(v) {
 		return e.table.Add(v.ID, path, dir, options)
 	}
 	return e.table.AddCounted(v.ID, path, dir, options, export.NewAccount(v.Size), e.log)
+}
+
+// counts tells whether the server keeps a volume below its size: also where the
+// kernel does so for others, and this one has no project.
+func (e exporter) counts(v volume.Volume) bool {
+	return e.limits.Server || e.limits.Projects != nil && v.Project == 0
 }
 
 func (e exporter) Unexport(v volume.Volume) { e.table.Remove(v.ID) }
@@ -64,5 +70,5 @@ func (e exporter) Usage(v volume.Volume) quota.Usage {
 		return quota.Usage{}
 	}
 	u := a.Usage()
-	return quota.Usage{Bytes: uint64(max(0, u.Bytes)), Limit: uint64(u.Limit), Inodes: uint64(max(0, u.Inodes))}
+	return quota.Usage{Bytes: uint64(max(0, u.Bytes)), Limit: uint64(u.Limit), Inodes: uint64(max(0, u.Inodes)), Partial: !u.Complete}
 }

@@ -23,14 +23,14 @@ func TestExporterCounts(t *testing.T) {
 	v := volume.Volume{ID: 1, Name: "scratch", Path: "scratch", Size: 1 << 20}
 	for _, counts := range []bool{true, false} {
 		e := exporter{
-			table: &export.Table{}, root: root, counts: counts,
+			table: &export.Table{}, root: root, limits: quota.Choice{Server: counts},
 			engine: server.Choice{Engine: server.EngineNative}, log: slog.New(slog.DiscardHandler),
 		}
 		mustDo(t, e.Export(v))
 		deadline := time.Now().Add(10 * time.Second)
-		for counts && e.Usage(v).Inodes < 2 { // the root directory and the file
+		for counts && e.Usage(v).Partial {
 			if time.Now().After(deadline) {
-				t.Fatalf("counted %+v, want two inodes", e.Usage(v))
+				t.Fatalf("counted %+v, want all", e.Usage(v))
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -38,13 +38,43 @@ func TestExporterCounts(t *testing.T) {
 		larger.Size = 2 << 20
 		e.SetLimit(larger)
 		u := e.Usage(v)
-		if counts && (u.Bytes < 64<<10 || u.Limit != 2<<20) || !counts && u != (quota.Usage{}) {
+		if counts && (u.Inodes != 2 || u.Bytes < 64<<10 || u.Limit != 2<<20) || !counts && u != (quota.Usage{}) {
 			t.Errorf("counts=%v: %+v", counts, u)
 		}
 		e.Unexport(v)
 		if u := e.Usage(v); u != (quota.Usage{}) {
 			t.Errorf("not exported any more: %+v", u)
 		}
+	}
+}
+
+// Where the kernel keeps the sizes, the server keeps those of volumes that have no
+// project: they were made before.
+func TestExporterCountsBesideTheKernel(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		limits  quota.Choice
+		project uint32
+		counts  bool
+	}{
+		{"kernel, with a project", quota.Choice{Projects: &quota.Projects{}}, 1, false},
+		{"kernel, without one", quota.Choice{Projects: &quota.Projects{}}, 0, true},
+		{"server", quota.Choice{Server: true}, 0, true},
+		{"server, with the project of a kernel that kept it once", quota.Choice{Server: true}, 1, true},
+		{"nobody", quota.Choice{}, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := exporter{
+				table: &export.Table{}, root: t.TempDir(), limits: tt.limits,
+				engine: server.Choice{Engine: server.EngineNative}, log: slog.New(slog.DiscardHandler),
+			}
+			v := volume.Volume{ID: 1, Name: "v", Path: ".", Size: 1 << 20, Project: tt.project}
+			mustDo(t, e.Export(v))
+			defer e.Unexport(v)
+			if counts := e.Usage(v).Limit == 1<<20; counts != tt.counts {
+				t.Errorf("the server counts: %v, want %v", counts, tt.counts)
+			}
+		})
 	}
 }
 

@@ -148,15 +148,15 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	if err != nil {
 		return err
 	}
-	exporter := exporter{table: exports, root: cfg.root, engine: engine, counts: limits.Server, log: log}
+	exporter := exporter{table: exports, root: cfg.root, engine: engine, limits: limits, log: log}
 	disk := volume.Config{
 		Root:       cfg.root,
 		Exports:    exporter,
-		Quota:      limits.Projects,
+		Quota:      limits,
 		Overcommit: cfg.overcommit,
 		Log:        log,
 	}
-	if limits.Server {
+	if limits.Mode() != quota.Off {
 		disk.Counter = exporter
 	}
 	store, err := volume.Open(disk)
@@ -196,7 +196,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	checks := []server.Check{
 		{Name: "shutdown", Run: func(context.Context) error { return context.Cause(ctx) }},
 		{Name: "nfs", Run: func(ctx context.Context) error { return server.Ping(ctx, local(address).String()) }},
-		{Name: "disk", Run: func(context.Context) error { return store.CheckWrite() }},
+		{Name: "disk", Run: func(context.Context) error { return cfg.image.explain(store.CheckWrite()) }},
 	}
 	group.Go(func() error { return nfs.Serve(serving, listener) })
 	collectors := slices.Concat(processInfo(engine, limits), provisioner.LibraryMetrics(), []prometheus.Collector{

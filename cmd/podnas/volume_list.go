@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -30,7 +31,9 @@ func newListCommand(cfg *volumeConfig) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the volumes",
 		Long: `List the volumes: how large each may grow, what it uses on the disk ("-" where nothing
-counts), the claim that it belongs to, and its directory below the root of the disk.`,
+counts, and "+" behind it while the server still counts what was there), the claim that it
+belongs to, who keeps it below its size (kernel, server, or off: nobody), and its directory
+below the root of the disk. Below the table: why that is who.`,
 		Example: listExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,13 +65,13 @@ counts), the claim that it belongs to, and its directory below the root of the d
 
 func printTable(out io.Writer, volumes []control.Volume, wide bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	header := []string{"NAME", "SIZE", "USED", "CLAIM", "STATE", "PATH"}
+	header := []string{"NAME", "SIZE", "USED", "CLAIM", "STATE", "QUOTA", "PATH"}
 	if wide {
 		header = append(header, "FILES", "ON-DELETE", "OPTIONS", "AGE")
 	}
 	fmt.Fprintln(w, strings.Join(header, "\t"))
 	for _, v := range volumes {
-		row := []string{v.Name, volume.FormatSize(v.Size), usedBytes(v), claimName(v), v.State, v.Path}
+		row := []string{v.Name, volume.FormatSize(v.Size), usedBytes(v), claimName(v), v.State, quotaOf(v), v.Path}
 		if wide {
 			files := "-"
 			if v.Used != nil {
@@ -78,7 +81,31 @@ func printTable(out io.Writer, volumes []control.Volume, wide bool) error {
 		}
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, q := range reasons(volumes) {
+		fmt.Fprintf(out, "\nQUOTA %s: %s\n", q.By, q.Reason)
+	}
+	return nil
+}
+
+// reasons are the ways in which volumes are kept below their sizes, once each.
+func reasons(volumes []control.Volume) []control.Quota {
+	var said []control.Quota
+	for _, v := range volumes {
+		if v.Quota != nil && !slices.Contains(said, *v.Quota) {
+			said = append(said, *v.Quota)
+		}
+	}
+	return said
+}
+
+func quotaOf(v control.Volume) string {
+	if v.Quota == nil {
+		return "-"
+	}
+	return string(v.Quota.By)
 }
 
 func newShowCommand(cfg *volumeConfig) *cobra.Command {
@@ -122,6 +149,13 @@ func printVolume(out io.Writer, v control.Volume, root, mount string) error {
 	used := "not counted"
 	if v.Used != nil {
 		used = fmt.Sprintf("%s, %d files", volume.FormatSize(int64(v.Used.Bytes)), v.Used.Files)
+		if v.Used.Partial {
+			used += " so far: the server still counts what was there when it started"
+		}
+	}
+	limited := quotaOf(v)
+	if v.Quota != nil {
+		limited += ": " + v.Quota.Reason
 	}
 	clients := "all"
 	if len(v.Options.Clients) > 0 {
@@ -142,6 +176,7 @@ func printVolume(out io.Writer, v control.Volume, root, mount string) error {
 		{"Directory:", directory},
 		{"Size:", volume.FormatSize(v.Size)},
 		{"Used:", used},
+		{"Quota:", limited},
 		{"Claim:", claimName(v)},
 		{"Clients:", clients},
 		{"Options:", cmp.Or(strings.Join(options(v.Options), ", "), "none")},
@@ -173,7 +208,11 @@ func usedBytes(v control.Volume) string {
 	if v.Used == nil {
 		return "-"
 	}
-	return volume.FormatSize(int64(v.Used.Bytes))
+	used := volume.FormatSize(int64(v.Used.Bytes))
+	if v.Used.Partial {
+		used += "+"
+	}
+	return used
 }
 
 func claimName(v control.Volume) string {

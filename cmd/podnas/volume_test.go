@@ -27,7 +27,7 @@ func serveStandalone(t *testing.T) (root, claims string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		_, log, err := podnas(ctx, "serve", "--standalone", "--root="+root, "--claims="+claims, "--overcommit=2",
+		_, log, err := podnas(ctx, "serve", "--standalone", "--root="+root, "--claims="+claims, "--overcommit=2", "--quota=server",
 			"--listen=127.0.0.1:0", "--http=127.0.0.1:0")
 		if err != nil {
 			err = fmt.Errorf("%w; log: %s", err, log)
@@ -89,14 +89,20 @@ func TestVolumeCommands(t *testing.T) {
 		{name: "create another size", command: "volume create scratch --size 2Mi", code: 4, err: "already exists", stdout: "-"},
 		{name: "create with options", command: "volume create team --size=2M --path=teams/one --read-only --sync=false --allowed-clients=10.0.0.0/8,fd00::/8 --on-delete=archive --storage-class=manual --access-modes=ReadWriteOnce,ReadOnlyMany --reclaim-policy=Delete --mount-options=hard", stdout: "storageClassName: manual\n"},
 		{name: "list", command: "volume list", stdout: "scratch   1Mi"},
+		{name: "list who keeps the sizes", command: "volume list", stdout: "ready   server   scratch\n"},
+		{name: "list why", command: "volume list", stdout: "\nQUOTA server: sizes are enforced by the server, which counts what passes through it, as asked for\n"},
+		{name: "list for programs", command: "volume list -o json", stdout: `"by": "server"`},
 		{name: "list wide", command: "volume list -o wide", stdout: "read-only,no-sync,allowed-clients"},
 		{name: "show", command: "volume show team", stdout: "10.0.0.0/8 fd00::/8"},
+		{name: "show who keeps the size", command: "volume show scratch", stdout: "server: sizes are enforced by the server"},
 		{name: "show how to mount", command: "volume show scratch", stdout: "sudo mount -t nfs -o nfsvers=3,"},
 		{name: "show as YAML", command: "volume show team -o yaml", stdout: "onDelete: archive\n"},
 		{name: "resize", command: "volume resize scratch 3Mi", stdout: "may grow to 3Mi", stderr: "podnas volume manifests scratch | kubectl apply -f -"},
 		{name: "shrink", command: "volume resize scratch 1Mi", code: 2, err: "scratch"},
 		{name: "manifests", command: "volume manifests", stdout: "\n---\n"},
 		{name: "one manifest", command: "volume manifests scratch", stdout: "storage: 3Mi\n"},
+		{name: "a manifest with its quota", command: "volume manifests scratch", stdout: "podnas.io/quota: server\n"},
+		{name: "a manifest with the reason", command: "volume manifests scratch", stdout: "podnas.io/quota-reason: sizes are enforced by the server"},
 		{name: "delete unasked", command: "volume delete team", code: 2, err: "say --yes"},
 		{name: "delete", command: "volume delete team --yes", stdout: "'podnas volume adopt team' brings it back"},
 		{name: "delete again", command: "volume delete team --yes", code: 2, err: "say --kept"},
@@ -322,5 +328,20 @@ func mustDo(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What is still being counted is told as such.
+func TestPartialCount(t *testing.T) {
+	v := control.Volume{Volume: volume.Volume{Name: "v", Size: 1 << 30}, State: control.Ready, Used: &control.Used{Bytes: 5 << 20, Files: 7, Partial: true}}
+	var table, one bytes.Buffer
+	mustDo(t, printTable(&table, []control.Volume{v}, false))
+	mustDo(t, printVolume(&one, v, "/disk", "-"))
+	if !strings.Contains(table.String(), " 5Mi+ ") || !strings.Contains(one.String(), "5Mi, 7 files so far") {
+		t.Errorf("%s\n%s", &table, &one)
+	}
+	v.Used.Partial = false
+	if got := usedBytes(v); got != "5Mi" {
+		t.Errorf("all is counted: %q", got)
 	}
 }

@@ -17,7 +17,7 @@ type platformImage struct {
 
 // newImage makes an image of one layer. It runs podnas as root, which acts on
 // files of many owners; a pod takes away what root needs not.
-func newImage(layer v1.Layer, arch, version string, created time.Time) (v1.Image, error) {
+func newImage(layer v1.Layer, arch, version, path string, created time.Time) (v1.Image, error) {
 	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
 	img = mutate.ConfigMediaType(img, types.OCIConfigJSON)
 	img, err := mutate.Append(img, mutate.Addendum{
@@ -37,7 +37,7 @@ func newImage(layer v1.Layer, arch, version string, created time.Time) (v1.Image
 	config.Created = v1.Time{Time: created}
 	config.Config = v1.Config{
 		User:         "0:0",
-		Env:          []string{"PATH=/usr/bin"},
+		Env:          []string{"PATH=" + path},
 		Entrypoint:   []string{"/usr/bin/podnas"},
 		ExposedPorts: map[string]struct{}{"2049/tcp": {}, "8080/tcp": {}},
 		Labels: map[string]string{

@@ -224,6 +224,51 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
+// The files of a folder that is added are in the image, with their rights, and what
+// is in its usr/sbin can be run by name.
+func TestAddedFiles(t *testing.T) {
+	in, out := t.TempDir(), t.TempDir()
+	for name, mode := range map[string]os.FileMode{"added/usr/sbin/mkfs.xfs": 0o755, "added/lib/libc.so.6": 0o644, "podnas": 0o600, "license": 0o600} {
+		if err := errors.Join(os.MkdirAll(filepath.Join(in, filepath.Dir(name)), 0o700), os.WriteFile(filepath.Join(in, name), []byte(name), mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{
+		"-ref", "ghcr.io/podnas/podnas-xfs:v1", "-out", out, "-license", filepath.Join(in, "license"),
+		"-add", "amd64=" + filepath.Join(in, "added"), "amd64=" + filepath.Join(in, "podnas"),
+	}
+	if err := run(args, ""); err != nil {
+		t.Fatal(err)
+	}
+	files := readTarFile(t, filepath.Join(out, "podnas-xfs-v1-amd64.tar"))
+	entries := decode[[]struct {
+		Config string
+		Layers []string
+	}](t, files["manifest.json"])
+	if env := decode[config](t, files[entries[0].Config]).Config.Env; !slices.Equal(env, []string{"PATH=/usr/bin:/usr/sbin"}) {
+		t.Errorf("environment %q", env)
+	}
+	layer, err := gzip.NewReader(bytes.NewReader(files[entries[0].Layers[0]]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, headers := readTar(t, layer)
+	for name, mode := range map[string]int64{"usr/sbin/mkfs.xfs": 0o755, "usr/sbin/": 0o755, "lib/libc.so.6": 0o644, "usr/bin/podnas": 0o755} {
+		if h := headers[name]; h == nil || h.Mode != mode || h.Uid != 0 || h.ModTime.Unix() != 0 {
+			t.Errorf("%s: %+v", name, h)
+		}
+	}
+	if got := string(data["usr/sbin/mkfs.xfs"]); got != "added/usr/sbin/mkfs.xfs" {
+		t.Errorf("mkfs.xfs is %q", got)
+	}
+	if err := os.Symlink("mkfs.xfs", filepath.Join(in, "added/usr/sbin/link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(args, ""); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Errorf("a symbolic link: %v", err)
+	}
+}
+
 func TestBadArguments(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -238,6 +283,8 @@ func TestBadArguments(t *testing.T) {
 		{"no binaries", "", good, "no binaries"},
 		{"no tag", "", []string{"-ref", "ghcr.io/podnas/podnas", "amd64=" + file}, "read -ref"},
 		{"no path", "", append(slices.Clone(good), "amd64"), "is not ARCH=PATH"},
+		{"no folder to add", "", append(slices.Clone(good), "-add", "amd64", "amd64="+file), "is not ARCH=FOLDER"},
+		{"no such folder", "", append(slices.Clone(good), "-add", "amd64="+file+".gone", "amd64="+file), "layer of amd64"},
 		{"no such binary", "", append(slices.Clone(good), "amd64="+file+".gone"), "layer of amd64"},
 		{"bad time", "yesterday", append(slices.Clone(good), "amd64="+file), "read SOURCE_DATE_EPOCH"},
 	} {

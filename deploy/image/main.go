@@ -9,6 +9,10 @@
 //	podnas-v1-amd64.tar  the same image of one architecture in docker's format,
 //	                     for docker load and minikube image load
 //
+// With -add ARCH=FOLDER what is in a folder goes into the image too, and what is in
+// its usr/sbin can be run by name: see xfsprogs.sh, for the variant that makes disk
+// images. The archives are named for the last part of -ref.
+//
 // The same binaries give the same bytes: files carry no times, and the image's
 // creation time is SOURCE_DATE_EPOCH's, or 1970.
 //
@@ -21,6 +25,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -42,6 +47,14 @@ func run(args []string, epoch string) error {
 	version := flags.String("version", "", "version to label the image with")
 	license := flags.String("license", "LICENSE", "license file to put into the image")
 	out := flags.String("out", "dist", "folder to write the archives to")
+	added := map[string]string{}
+	flags.Func("add", "ARCH=FOLDER whose files go into the image too", func(s string) error {
+		arch, folder, ok := strings.Cut(s, "=")
+		if added[arch] = folder; !ok {
+			return fmt.Errorf("%q is not ARCH=FOLDER", s)
+		}
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -60,18 +73,22 @@ func run(args []string, epoch string) error {
 		return err
 	}
 
-	base := filepath.Join(*out, "podnas-"+tag.TagStr())
+	base := filepath.Join(*out, path.Base(tag.RepositoryStr())+"-"+tag.TagStr())
 	var images []platformImage
 	for _, arg := range flags.Args() {
-		arch, path, ok := strings.Cut(arg, "=")
+		arch, binary, ok := strings.Cut(arg, "=")
 		if !ok {
 			return fmt.Errorf("%q is not ARCH=PATH", arg)
 		}
-		layer, err := rootfs(path, *license)
+		files, err := rootfs(binary, *license, added[arch])
 		if err != nil {
 			return fmt.Errorf("layer of %s: %w", arch, err)
 		}
-		img, err := newImage(layer, arch, *version, created)
+		layer, err := files.layer()
+		if err != nil {
+			return fmt.Errorf("layer of %s: %w", arch, err)
+		}
+		img, err := newImage(layer, arch, *version, files.path(), created)
 		if err != nil {
 			return fmt.Errorf("image of %s: %w", arch, err)
 		}

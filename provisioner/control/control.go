@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -29,12 +30,22 @@ type Volume struct {
 	Since *time.Time `json:"since,omitempty"`
 	// Used is nil where nothing counts.
 	Used *Used `json:"used,omitempty"`
+	// Quota is of a volume that clients can mount.
+	Quota *Quota `json:"quota,omitempty"`
+}
+
+// Quota is how a volume is kept below its size.
+type Quota struct {
+	By     quota.Mode `json:"by"` // kernel, server or off
+	Reason string     `json:"reason"`
 }
 
 // Used is what is in a volume.
 type Used struct {
 	Bytes uint64 `json:"bytes"` // on the disk
 	Files uint64 `json:"files"` // and directories and all else
+	// Partial: the server still counts what was there when it started.
+	Partial bool `json:"partial,omitempty"`
 }
 
 type resizeRequest struct {

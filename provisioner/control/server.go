@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -122,8 +123,12 @@ func (s *Server) store() *volume.Store { return s.Provisioner.Store }
 
 func (s *Server) list(r *http.Request) (any, error) {
 	volumes := []Volume{} // in JSON [], not null
+	usages, err := s.store().Usages()
+	if err != nil {
+		s.Log.Warn("control: what volumes use is not known", "err", err)
+	}
 	for _, v := range s.store().List() {
-		volumes = append(volumes, s.describe(v))
+		volumes = append(volumes, s.served(v, usages[v.Name]))
 	}
 	for _, c := range s.store().Copies() {
 		volumes = append(volumes, copiedVolume(c))
@@ -161,11 +166,19 @@ func (s *Server) get(r *http.Request) (any, error) {
 // describe adds to a volume what is not in its record. What it uses is for
 // people, and left out where it can't be read.
 func (s *Server) describe(v volume.Volume) Volume {
-	d := Volume{Volume: v, State: Ready}
-	if u, err := s.store().Usage(v.Name); err != nil {
+	u, err := s.store().Usage(v.Name)
+	if err != nil {
 		s.Log.Warn("control: what the volume uses is not known", "volume", v.Name, "err", err)
-	} else if u.Limit > 0 {
-		d.Used = &Used{Bytes: u.Bytes, Files: u.Inodes}
+	}
+	return s.served(v, u)
+}
+
+// served is a volume that clients can mount, with what it uses, if that is known.
+func (s *Server) served(v volume.Volume, u quota.Usage) Volume {
+	by, reason := s.store().Quota(&v)
+	d := Volume{Volume: v, State: Ready, Quota: &Quota{By: by, Reason: reason}}
+	if u.Limit > 0 {
+		d.Used = &Used{Bytes: u.Bytes, Files: u.Inodes, Partial: u.Partial}
 	}
 	return d
 }

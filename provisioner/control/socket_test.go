@@ -90,6 +90,7 @@ func TestNotReachedSaysWhatToDo(t *testing.T) {
 		{fs.ErrNotExist, "podnas serve --root=/disk"},
 		{syscall.ECONNREFUSED, "kubectl exec -n podnas podnas-0"},
 		{fs.ErrPermission, "as the user who runs podnas"},
+		{syscall.EIO, "restart podnas"},
 		{syscall.EMFILE, syscall.EMFILE.Error()},
 	} {
 		if err := error(&NotReachedError{Root: "/disk", Err: tt.err}); !strings.Contains(err.Error(), tt.want) || !errors.Is(err, tt.err) {

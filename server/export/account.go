@@ -46,7 +46,8 @@ type Account struct {
 	charges map[inode]*charge // in use, or to be looked at once more
 	// counted is the inodes that are in used, while the scan at the start goes
 	// on; after it, nil: all are.
-	counted map[inode]struct{}
+	counted inodeSet
+	again   atomic.Bool // the scan has to look at all once more
 }
 
 // inode tells a file from all others of its volume. On an overlay the number
@@ -70,7 +71,7 @@ const (
 // NewAccount makes the account of a volume that is about to be exported. The limit
 // is in bytes.
 func NewAccount(limit int64) *Account {
-	a := &Account{charges: map[inode]*charge{}, counted: map[inode]struct{}{}}
+	a := &Account{charges: map[inode]*charge{}, counted: inodeSet{}}
 	a.limit.Store(limit)
 	return a
 }
@@ -179,10 +180,9 @@ func (a *Account) count(i inode) counting {
 	if a.counted == nil {
 		return scanned
 	}
-	if _, counted := a.counted[i]; counted {
+	if !a.counted.add(i) {
 		return countedBefore
 	}
-	a.counted[i] = struct{}{}
 	return countedNow
 }
 
@@ -254,7 +254,7 @@ func (c *charge) settle(bytes int64, gone bool) {
 			c.gone, c.changed = true, true
 			a.inodes.Add(-1)
 			a.mu.Lock()
-			delete(a.counted, c.inode) // the number may be used again
+			a.counted.remove(c.inode) // the number may be used again
 			a.mu.Unlock()
 		}
 	}

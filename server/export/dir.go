@@ -173,7 +173,11 @@ func (d *Dir) Remove(name string) error {
 // same volume, and replaces what has that name as rename(2) does.
 func (d *Dir) Rename(name string, to *Dir, newName string) error {
 	return pathError("renameat", name, to.takeName(newName, d, name, func() error {
-		return unix.Renameat(int(d.Fd()), name, int(to.Fd()), newName)
+		err := unix.Renameat(int(d.Fd()), name, int(to.Fd()), newName)
+		if err == nil {
+			d.volume.account.moved(int(to.Fd()), newName)
+		}
+		return err
 	}))
 }
 

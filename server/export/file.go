@@ -299,7 +299,11 @@ func (f *File) Rename(name string, to *File, newName string) error {
 	defer lockNames(f.charge, to.charge)()
 	v := to.victim(newName)
 	v.taking.renamed(f.fd, name)
-	return v.taken(unix.Renameat(f.fd, name, to.fd, newName))
+	err := v.taken(unix.Renameat(f.fd, name, to.fd, newName))
+	if err == nil {
+		f.Volume.account.moved(to.fd, newName)
+	}
+	return err
 }
 
 // Chmod sets the permission bits, with setuid, setgid and sticky. EOPNOTSUPP of

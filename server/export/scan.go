@@ -2,33 +2,41 @@ package export
 
 import (
 	"errors"
-	"io"
 	"log/slog"
-	"os"
-	"path"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// The pace of a scan: what is served meanwhile comes first. Warm, it leaves about
-// 100,000 files a second; a disk that has to seek is slower by itself.
 const (
+	// The pace of a scan: what is served meanwhile comes first. Warm, it leaves
+	// about 50,000 files a second; a disk that has to seek is slower by itself.
 	scanBatch = 500
 	scanPause = 5 * time.Millisecond
+	// scansAtOnce is how many volumes are scanned at a time.
+	scansAtOnce = 4
 	// scanReport is how often a long scan says how far it is.
-	scanReport = 30 * time.Second
+	scanReport = 10 * time.Second
+	// scanPasses is how often a scan begins anew at most, where directories are
+	// moved meanwhile. What is not counted then was moved in each of them, from
+	// where the scan had not been to where it had.
+	scanPasses = 3
 )
 
 // count counts what the volume uses, and then looks after what was changed, until
-// the export ends.
-func (v *Volume) count(log *slog.Logger) {
-	v.scan(log)
+// the export ends. Each scan takes a place in slots.
+func (v *Volume) count(slots chan struct{}, log *slog.Logger) {
+	select {
+	case slots <- struct{}{}:
+		v.scan(log.With("volume", v.Path))
+		<-slots
+	case <-v.ending:
+	}
 	tick := time.NewTicker(lookAgain / 8)
 	defer tick.Stop()
 	for {
 		select {
-		case <-v.closed:
+		case <-v.ending:
 			return
 		case now := <-tick.C:
 			v.settleDue(now)
@@ -36,74 +44,38 @@ func (v *Volume) count(log *slog.Logger) {
 	}
 }
 
-// scan counts what the volume uses. Calls go on meanwhile: what they touch they
-// count themselves, account.count tells who was first. It ends early with the
+// scan counts what the volume uses. Calls go on meanwhile: what they change or move
+// they count themselves, account.count tells who was first. It ends early with the
 // export.
 func (v *Volume) scan(log *slog.Logger) {
+	if !v.begin() {
+		return
+	}
+	defer v.calls.Done()
 	a := v.account
-	started, said := time.Now(), time.Now()
-	dirs := []string{"."}
-	seen := 0
-	for len(dirs) > 0 {
-		dir := dirs[len(dirs)-1]
-		dirs = dirs[:len(dirs)-1]
-		below, n, err := v.scanDir(dir)
-		if errors.Is(err, os.ErrClosed) {
+	started := time.Now()
+	for pass := 1; ; pass++ {
+		a.again.Store(false)
+		s := scanner{volume: v, log: log, reported: time.Now()}
+		if err := s.run(); err != nil {
+			if !errors.Is(err, errEnding) {
+				log.Error("accounting: can't count what a volume uses", "err", err)
+			}
 			return
 		}
-		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.EXDEV) { // gone, or mounted there
-			log.Warn("accounting: can't look into a directory, what is in it is not counted", "volume", v.Path, "directory", dir, "err", err)
+		if !a.again.Load() {
+			break
 		}
-		dirs = append(dirs, below...)
-		if seen += n; time.Since(said) > scanReport {
-			said = time.Now()
-			log.Info("accounting: counting what a volume uses", "volume", v.Path, "files", seen, "bytes", a.used.Load())
+		if pass == scanPasses {
+			log.Warn("accounting: directories were moved all the time while they were counted, some may be missing", "passes", pass)
+			break
 		}
+		log.Info("accounting: directories were moved while they were counted, going over them once more", "pass", pass)
 	}
 	a.mu.Lock()
 	a.counted = nil
 	a.mu.Unlock()
-	log.Info("accounting: counted what a volume uses", "volume", v.Path, "files", a.inodes.Load(), "bytes", a.used.Load(), "took", time.Since(started).Round(time.Millisecond))
-}
-
-// scanDir counts a directory and what has its name there, and returns the
-// directories in it.
-func (v *Volume) scanDir(name string) (dirs []string, seen int, err error) {
-	d, err := v.OpenDir(name)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer d.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(d.Fd()), &st); err != nil {
-		return nil, 0, err
-	}
-	c := v.account.enter(inodeOf(&st))
-	err = c.stat(int(d.Fd()), &st)
-	if c.leave(FileID{}); err != nil {
-		return nil, 0, err
-	}
-	for {
-		names, err := d.Readdirnames(scanBatch)
-		for _, n := range names {
-			if err := unix.Fstatat(int(d.Fd()), n, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-				continue // removed meanwhile
-			}
-			seen++
-			if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-				dirs = append(dirs, path.Join(name, n))
-				continue
-			}
-			v.account.found(int(d.Fd()), n, inodeOf(&st))
-		}
-		if errors.Is(err, io.EOF) {
-			return dirs, seen, nil
-		}
-		if err != nil {
-			return dirs, seen, err
-		}
-		time.Sleep(scanPause)
-	}
+	log.Info("accounting: counted what a volume uses", "files", a.inodes.Load(), "bytes", a.used.Load(), "took", time.Since(started).Round(time.Millisecond))
 }
 
 // found counts an inode that the scan came by, unless it is counted already.
@@ -116,4 +88,28 @@ func (a *Account) found(dir int, name string, i inode) {
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && inodeOf(&st) == i {
 		c.settle(charged(&st), false)
 	}
+}
+
+// moved says that something was given this name for the one it had. While the scan
+// goes on, that may be from where it has not been to where it will not be again: a
+// file is counted here, and for a directory the scan looks at all once more.
+func (a *Account) moved(dir int, name string) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	scanning := a.counted != nil
+	a.mu.Unlock()
+	if !scanning {
+		return
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return // moved on, and whoever did so says where to
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		a.again.Store(true)
+		return
+	}
+	a.found(dir, name, inodeOf(&st))
 }

@@ -40,7 +40,8 @@ type Volume struct {
 	account *Account // nil: the server does not count
 	mu      sync.RWMutex
 	ended   bool           // no call may begin
-	calls   sync.WaitGroup // those under way: every Dir, File and DataFile
+	calls   sync.WaitGroup // those under way: every Dir, File and DataFile, and a scan
+	ending  chan struct{}
 	closed  chan struct{}
 	credit  atomic.Int64 // what HasRoom lets in before it looks again, bytes
 }
@@ -85,6 +86,7 @@ func (v *Volume) end() {
 	v.mu.Lock()
 	v.ended = true
 	v.mu.Unlock()
+	close(v.ending)
 	v.calls.Wait()
 	_ = v.root.Close() // a directory, nothing to lose
 	close(v.closed)
@@ -128,6 +130,7 @@ type Table struct {
 	mu     sync.RWMutex
 	byPath map[string]*Volume
 	byID   map[uint64]*Volume
+	scans  chan struct{} // has room for those that go on at a time
 }
 
 // Add exports a directory under a path.
@@ -141,7 +144,7 @@ func (t *Table) Add(id uint64, exportPath, dir string, options Options) error {
 func (t *Table) AddCounted(id uint64, exportPath, dir string, options Options, account *Account, log *slog.Logger) error {
 	v, err := t.add(id, exportPath, dir, options, account)
 	if err == nil {
-		go v.count(log)
+		go v.count(t.scans, log)
 	}
 	return err
 }
@@ -159,8 +162,12 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 	}
 	if t.byPath == nil {
 		t.byPath, t.byID = map[string]*Volume{}, map[uint64]*Volume{}
+		t.scans = make(chan struct{}, scansAtOnce)
 	}
-	v := &Volume{ID: id, Path: exportPath, Options: options, root: root, mount: mountOf(int(root.Fd())), account: account, closed: make(chan struct{})}
+	v := &Volume{
+		ID: id, Path: exportPath, Options: options, root: root, mount: mountOf(int(root.Fd())), account: account,
+		ending: make(chan struct{}), closed: make(chan struct{}),
+	}
 	v.Served.Name, v.syncs = v.Path, &t.Syncs
 	t.byPath[v.Path], t.byID[v.ID] = v, v
 	return v, nil

@@ -68,6 +68,9 @@ func TestPersistentVolume(t *testing.T) {
 	if v.Annotations["pv.kubernetes.io/provisioned-by"] != n.provisioner {
 		t.Errorf("provisioned by %q, want %q", v.Annotations["pv.kubernetes.io/provisioned-by"], n.provisioner)
 	}
+	if by := v.Annotations["podnas.io/quota"]; by != "kernel" && by != "server" || v.Annotations["podnas.io/quota-reason"] == "" {
+		t.Errorf("who keeps the size is not told: %v", v.Annotations)
+	}
 	if v.Annotations["podnas.io/instance"] == "" {
 		t.Error("no annotation podnas.io/instance")
 	}

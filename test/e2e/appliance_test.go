@@ -39,6 +39,7 @@ func TestAppliance(t *testing.T) {
 		{"the cluster forgets", forget},
 		{"delete the claims", deleteClaims},
 		{"Pod Security baseline", baseline},
+		{"a disk image", diskImage},
 	}
 	for _, step := range steps {
 		begin := time.Now()
@@ -216,6 +217,52 @@ func baseline(t *testing.T) {
 	kubectl(t, "delete", "pod", "small", "--timeout=60s")
 	kubectl(t, "delete", "pvc", "small", "--timeout=60s")
 	nothingLeft(t)
+}
+
+// diskImage lets podnas keep its volumes in an XFS of its own on that disk, as
+// deploy/overlays/disk-image does, with the variant of the image that makes file
+// systems: a claim gets its size by the kernel, and the next pod finds all again.
+func diskImage(t *testing.T) {
+	// On another disk it is another podnas, which would wait a minute for the one
+	// that had its name.
+	kubectl(t, "-n", "podnas", "delete", "statefulset", "podnas", "--cascade=foreground", "--timeout=60s")
+	kubectl(t, "-n", "podnas", "delete", "leases", "--all")
+	kubectl(t, "apply", "-k", deploy+"overlays/disk-image")
+	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+	servesThrough(t, "native")
+	if !slices.Contains(diskFolders(t), "podnas.img") {
+		t.Fatalf("the disk has %q, want podnas.img", diskFolders(t))
+	}
+	smallClaim(t)
+	if by := boundVolume(t, "small").Annotations["podnas.io/quota"]; by != "kernel" {
+		t.Errorf("the size is kept by %q, want the kernel", by)
+	}
+	if out := root(t, "df -k /small"); !regexp.MustCompile(`\s16384\s`).MatchString(out) {
+		t.Errorf("df does not show the claim's 16384 KiB:\n%s", out)
+	}
+	if out, err := somebody(t, "dd if=/dev/zero of=/small/big bs=1M count=32 conv=fsync"); err == nil || !strings.Contains(err.Error(), "No space left") {
+		t.Errorf("32 MiB in a claim of 16 MiB: got %q (%v), want ENOSPC", out, err)
+	}
+	if _, err := somebody(t, "rm /small/big && echo kept >/small/file && sync /small/file"); err != nil {
+		t.Error(err)
+	}
+
+	// The image is unmounted well, and what can mend one can be run.
+	kubectl(t, "-n", "podnas", "scale", "statefulset/podnas", "--replicas=0")
+	kubectl(t, "-n", "podnas", "wait", "--for=delete", "pod/podnas-0", "--timeout=60s")
+	kubectl(t, "apply", "-f", deploy+"examples/repair-image.yaml")
+	kubectl(t, "-n", "podnas", "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/repair-image", "--timeout=60s")
+	kubectl(t, "-n", "podnas", "delete", "pod", "repair-image")
+	kubectl(t, "-n", "podnas", "scale", "statefulset/podnas", "--replicas=1")
+	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+	if got := root(t, "cat /small/file"); got != "kept\n" {
+		t.Errorf("after a start the file has %q", got)
+	}
+	if out := podnas(t, "doctor"); !strings.Contains(out, "Nothing is wrong.") {
+		t.Errorf("the doctor says\n%s", out)
+	}
+	kubectl(t, "delete", "pod", "small", "--timeout=60s")
+	kubectl(t, "delete", "pvc", "small", "--timeout=60s")
 }
 
 // servesThrough checks which engine podnas took.

@@ -6,6 +6,8 @@
 #
 # Environment: PODNAS_IMAGE  the image archive to test (default: the one that
 #                            "make image" leaves in dist/)
+#              PODNAS_XFS_IMAGE  that of its variant with mkfs.xfs (default: the
+#                            one that "make image-xfs" leaves there)
 #              PODNAS_LOGS   an absolute path of a folder for all logs (default:
 #                            a temporary one, kept only if the test fails)
 #
@@ -26,12 +28,14 @@ if [ -z "${PODNAS_IMAGE:-}" ]; then
 	# Beside the archive of all architectures lie some of one each.
 	images=()
 	for archive in "$here"/../../dist/podnas-*.tar; do
-		case $archive in *-amd64.tar | *-arm64.tar | *'*'*) ;; *) images+=("$archive") ;; esac
+		case $archive in *-amd64.tar | *-arm64.tar | */podnas-xfs-* | *'*'*) ;; *) images+=("$archive") ;; esac
 	done
 	[ ${#images[@]} = 1 ] || cannot "want one image archive in dist/, found ${#images[@]}: run 'make image' first, or set PODNAS_IMAGE"
 	PODNAS_IMAGE=${images[0]}
 fi
 [ -f "$PODNAS_IMAGE" ] || cannot "no image archive $PODNAS_IMAGE"
+xfs_image=${PODNAS_XFS_IMAGE:-${PODNAS_IMAGE/podnas-/podnas-xfs-}}
+[ -f "$xfs_image" ] || cannot "no image archive $xfs_image: run 'make image-xfs' first, or set PODNAS_XFS_IMAGE"
 
 step "the node's kernel and programs"
 "$here/../vm/setup.sh"
@@ -46,7 +50,7 @@ trap 'rm -rf "$work"' EXIT
 logs=${PODNAS_LOGS:-$work/logs}
 mkdir -p "$logs" "$work/run"
 cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}
-export E2E_BIN=$bin E2E_NODE=$cache/node E2E_IMAGE=$PODNAS_IMAGE E2E_RUN=$work/run E2E_LOGS=$logs
+export E2E_BIN=$bin E2E_NODE=$cache/node E2E_IMAGE=$PODNAS_IMAGE E2E_XFS_IMAGE=$xfs_image E2E_RUN=$work/run E2E_LOGS=$logs
 # In the background, so that a signal ends it: with unshare dies all it started.
 # shellcheck disable=SC2016 # the inner shell expands it
 unshare --net --mount --pid --fork --kill-child --mount-proc bash -euc '

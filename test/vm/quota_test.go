@@ -10,6 +10,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -146,6 +148,36 @@ func TestQuotaAuto(t *testing.T) {
 				t.Errorf("12 MiB written: %v", err)
 			}
 		})
+	}
+}
+
+// TestQuotaTurnedOn: a volume that was made when the kernel did not keep sizes has
+// no project, and keeps its size by the server when the kernel does so for others.
+func TestQuotaTurnedOn(t *testing.T) {
+	nativeOnly(t, "the engine has no part in it")
+	a := newAppliance(t, settings{quota: "server"})
+	a.start()
+	before := a.volume("before", "16Mi")
+	keep := data(1, 4<<20)
+	mustWrite(t, filepath.Join(a.dir(before), "keep"), keep)
+	a.stop()
+	a.args[slices.Index(a.args, "server")] = "kernel"
+	a.start()
+	after := a.volume("after", "16Mi")
+	for claim, mnt := range map[string]string{"before": mount(t, before), "after": mount(t, after)} {
+		if total, _ := size(t, mnt); total != 16<<20 {
+			t.Errorf("%s: df shows a size of %d", claim, total)
+		}
+		if err := write(filepath.Join(mnt, "big"), data(2, 24<<20)); !noSpace(err) {
+			t.Errorf("%s: 24 MiB into 16 MiB: %v", claim, err)
+		}
+	}
+	holds(t, filepath.Join(a.dir(before), "keep"), keep)
+	list := command(t, os.Getenv("PODNAS"), "volume", "list", "--root", a.root)
+	for _, want := range []string{`default/before +ready +server `, `default/after +ready +kernel `, `QUOTA kernel: .*XFS project quotas`, `QUOTA server: .*no project`} {
+		if !regexp.MustCompile(want).MatchString(list) {
+			t.Errorf("podnas volume list does not have %q:\n%s", want, list)
+		}
 	}
 }
 

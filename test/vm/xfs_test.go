@@ -83,8 +83,9 @@ func loopXFS(t *testing.T, options string) (target, dev string) {
 	return loopDisk(t, "xfs", options)
 }
 
-// loopDisk makes a file system of its own, and mounts it.
-func loopDisk(t *testing.T, fs, options string) (target, dev string) {
+// loopDisk makes a file system of its own, and mounts it. mkfs is what its mkfs is
+// told besides.
+func loopDisk(t *testing.T, fs, options string, mkfs ...string) (target, dev string) {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
@@ -93,7 +94,7 @@ func loopDisk(t *testing.T, fs, options string) (target, dev string) {
 	if err := os.Truncate(image, 300<<20); err != nil { // the least that mkfs.xfs takes
 		t.Fatal(err)
 	}
-	command(t, "mkfs."+fs, "-q", image)
+	command(t, "mkfs."+fs, append(mkfs, "-q", image)...)
 	command(t, "modprobe", "loop")
 	dev = strings.TrimSpace(command(t, "losetup", "--find", "--show", image))
 	t.Cleanup(func() { command(t, "losetup", "--detach", dev) })

@@ -20,14 +20,21 @@ import (
 // these tests would then measure.
 func serve(t *testing.T, dir string) (addr string, stop func()) {
 	t.Helper()
+	exports := &export.Table{}
+	if err := exports.Add(1, "/volume", dir, export.Options{Async: true}); err != nil {
+		t.Fatal(err)
+	}
+	return serveTable(t, exports)
+}
+
+// serveTable serves the volume 1 of a table.
+func serveTable(t *testing.T, exports *export.Table) (addr string, stop func()) {
+	t.Helper()
 	cfg := server.Config{
-		Engine: server.Choice{Engine: server.EngineNative}, Exports: &export.Table{}, HandleKey: make([]byte, 32),
+		Engine: server.Choice{Engine: server.EngineNative}, Exports: exports, HandleKey: make([]byte, 32),
 		Log: slog.New(slog.DiscardHandler),
 	}
 	_, _ = rand.Read(cfg.HandleKey)
-	if err := cfg.Exports.Add(1, "/volume", dir, export.Options{Async: true}); err != nil {
-		t.Fatal(err)
-	}
 	s, err := server.New(cfg)
 	if err != nil {
 		t.Fatal(err)
