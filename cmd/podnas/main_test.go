@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 )
 
@@ -156,7 +158,9 @@ func TestKlogIsDetail(t *testing.T) {
 	}
 	klog.Info("a step of the library")
 	klog.Error("trouble")
-	if strings.Contains(out.String(), "a step") || !strings.Contains(out.String(), "trouble") {
+	runtime.HandleError(errors.New(`error syncing claim "1": failed to provision volume: volume a is being copied`))
+	klog.Error(`delete "pvc-1": volume deletion failed: busy`)
+	if strings.Contains(out.String(), "a step") || strings.Contains(out.String(), "copied") || strings.Contains(out.String(), "busy") || !strings.Contains(out.String(), "trouble") {
 		t.Errorf("at level info: %s", out.String())
 	}
 	out.Reset()
@@ -164,7 +168,8 @@ func TestKlogIsDetail(t *testing.T) {
 		t.Fatal(err)
 	}
 	klog.Info("a step of the library")
-	if !strings.Contains(out.String(), "level=DEBUG") {
+	runtime.HandleError(errors.New(`error syncing claim "1": failed to provision volume: volume a is being copied`))
+	if strings.Count(out.String(), "level=DEBUG") != 2 || !strings.Contains(out.String(), "copied") {
 		t.Errorf("at level debug: %s", out.String())
 	}
 	if _, err := newLogger(io.Discard, "text", "info"); err != nil {
