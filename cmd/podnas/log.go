@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	"k8s.io/klog/v2"
+
+	"github.com/podnas/podnas/status"
 )
 
 // newLogger makes the log, and has client-go and the provisioning library, which
-// log through klog, write to it too.
-func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+// log through klog, write to it too. What matters of both is among the events.
+func newLogger(w io.Writer, format, level string, events *status.Events) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("log level %q is unknown: use debug, info, warn or error", level)
@@ -27,6 +29,7 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	default:
 		return nil, fmt.Errorf("log format %q is unknown: use text or json", format)
 	}
+	handler = events.Handler(handler)
 	klog.SetSlogLogger(slog.New(klogHandler{handler}))
 	return slog.New(handler), nil
 }

@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
+
+	"github.com/podnas/podnas/status"
 )
 
 // podnas runs a command and returns what it prints.
@@ -153,7 +155,7 @@ spec:
 
 func TestKlogIsDetail(t *testing.T) {
 	var out bytes.Buffer
-	if _, err := newLogger(&out, "text", "info"); err != nil {
+	if _, err := newLogger(&out, "text", "info", &status.Events{}); err != nil {
 		t.Fatal(err)
 	}
 	klog.Info("a step of the library")
@@ -164,7 +166,7 @@ func TestKlogIsDetail(t *testing.T) {
 		t.Errorf("at level info: %s", out.String())
 	}
 	out.Reset()
-	if _, err := newLogger(&out, "text", "debug"); err != nil {
+	if _, err := newLogger(&out, "text", "debug", &status.Events{}); err != nil {
 		t.Fatal(err)
 	}
 	klog.Info("a step of the library")
@@ -172,7 +174,7 @@ func TestKlogIsDetail(t *testing.T) {
 	if strings.Count(out.String(), "level=DEBUG") != 2 || !strings.Contains(out.String(), "copied") {
 		t.Errorf("at level debug: %s", out.String())
 	}
-	if _, err := newLogger(io.Discard, "text", "info"); err != nil {
+	if _, err := newLogger(io.Discard, "text", "info", &status.Events{}); err != nil {
 		t.Fatal(err)
 	}
 }
