@@ -95,10 +95,10 @@ func (c *chart) Path(l line) string {
 		}
 		x, y := chartWidth-(len(l.values)-1-i), chartHeight*(1-v/scale) // the latest is at the right
 		if !drawing {
-			fmt.Fprintf(&b, "M%d %.1f", x, y)
+			fmt.Fprintf(&b, "M%d %.1f", max(0, x-1), y) // it stands for the time before x
 			drawing = true
 		}
-		fmt.Fprintf(&b, "L%d %.1f", x, y) // one value alone is a dot
+		fmt.Fprintf(&b, "L%d %.1f", x, y)
 	}
 	return b.String()
 }

@@ -333,7 +333,7 @@ func TestChart(t *testing.T) {
 	if c.Max != "5.0 MiB" || c.Label() != "Data: read 1.0 MiB now" {
 		t.Errorf("%s, %s", c.Max, c.Label())
 	}
-	if got, want := c.Path(c.Lines[0]), "M56 40.0L56 40.0L57 16.0M59 32.0L59 32.0"; got != want {
+	if got, want := c.Path(c.Lines[0]), "M55 40.0L56 40.0L57 16.0M58 32.0L59 32.0"; got != want {
 		t.Errorf("path %q, want %q", got, want)
 	}
 	empty := newChart("Nothing", 0, formatSeconds, line{values: nil})
