@@ -8,10 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -21,7 +19,6 @@ import (
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
-	"github.com/podnas/podnas/server/metrics"
 	"github.com/podnas/podnas/status"
 	"github.com/podnas/podnas/volume"
 )
@@ -192,11 +189,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		{Name: "disk", Run: func(context.Context) error { return store.CheckWrite() }},
 	}
 	group.Go(func() error { return nfs.Serve(serving, listener) })
-	collectors := slices.Concat(processInfo(engine, limits), provisioner.LibraryMetrics(), []prometheus.Collector{
-		provisioner.NewMetrics(store, reconciler, log),
-		provisioner.NewDiskMetrics(store, reconciler, log),
-		metrics.New(metrics.Config{Server: nfs, Exports: exports, Names: namesOf(store)}),
-	})
+	collectors := newCollectors(engine, limits, nfs, exports, store, reconciler, log)
 	overview, err := status.New(status.Config{
 		Process: aboutProcess(cfg, address, engine, limits),
 		Store:   store, Served: nfs.Stats(), Exports: exports, Reconciler: reconciler, Checks: checks, Events: events, Log: log,
