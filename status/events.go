@@ -49,9 +49,25 @@ func (e *Events) add(event Event) {
 	}
 	event.Times = 1
 	if len(e.ring) == eventsMax {
-		e.ring = slices.Delete(e.ring, 0, 1)
+		oldest := e.oldest()
+		e.ring = slices.Delete(e.ring, oldest, oldest+1)
 	}
 	e.ring = append(e.ring, event)
+}
+
+// oldest is the event that gives way to the next: the oldest of those for
+// information or of the others, of which there are more. So mounts don't push out
+// what went wrong. The caller holds e.mu.
+func (e *Events) oldest() int {
+	isInfo := func(event Event) bool { return event.Level < slog.LevelWarn }
+	infos := 0
+	for i := range e.ring {
+		if isInfo(e.ring[i]) {
+			infos++
+		}
+	}
+	most := infos > eventsMax/2
+	return slices.IndexFunc(e.ring, func(event Event) bool { return isInfo(event) == most })
 }
 
 // Handler is a log's handler that keeps what passes through it to another. What is

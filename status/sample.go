@@ -67,21 +67,24 @@ func (s *samples) recent() span {
 	if n == 0 {
 		return span{}
 	}
-	return between(&s.ring[max(0, n-1-recently)], &s.ring[n-1])
+	from, to := &s.ring[max(0, n-1-recently)], &s.ring[n-1]
+	recent := between(from, to)
+	recent.add(from, to)
+	return recent
 }
 
 // span is what was served in some time.
 type span struct {
-	end        time.Time
 	seconds    float64
 	durations  stats.Distribution // of all calls
 	procedures []procedureSpan    // that were called
-	errors     uint64             // calls that did not end well, see isError
-	clients    map[string]stats.Traffic
-	volumes    map[uint64]stats.Traffic
+	errors     uint64             // calls that did not end well, see errorsOf
 	all        stats.Traffic
 	syncs      stats.Distribution
-	inFlight   uint64 // at its end
+
+	// Of recent alone:
+	clients map[string]stats.Traffic
+	volumes map[uint64]stats.Traffic
 }
 
 type procedureSpan struct {
@@ -90,10 +93,7 @@ type procedureSpan struct {
 }
 
 func between(from, to *sample) span {
-	s := span{
-		end: to.at, seconds: to.at.Sub(from.at).Seconds(), inFlight: to.served.InFlight, syncs: to.syncs,
-		clients: map[string]stats.Traffic{}, volumes: map[uint64]stats.Traffic{},
-	}
+	s := span{seconds: to.at.Sub(from.at).Seconds(), syncs: to.syncs}
 	s.syncs.Sub(&from.syncs)
 	for i := range to.served.Procedures {
 		p, before := &to.served.Procedures[i], &from.served.Procedures[i]
@@ -105,20 +105,27 @@ func between(from, to *sample) span {
 		}
 		s.errors += errorsOf(p) - errorsOf(before)
 	}
+	// Not each client's: who is forgotten is counted with the others from then on.
+	s.all = since(total(to.served.Clients), total(from.served.Clients))
+	return s
+}
+
+// add adds each client's part, and each volume's.
+func (s *span) add(from, to *sample) {
+	s.clients, s.volumes = map[string]stats.Traffic{}, map[uint64]stats.Traffic{}
 	before := map[string]stats.Traffic{}
-	for _, c := range from.served.Clients {
+	for i := range from.served.Clients {
+		c := &from.served.Clients[i]
 		before[c.Address.String()] = c.Traffic
 	}
-	for _, c := range to.served.Clients {
+	for i := range to.served.Clients {
+		c := &to.served.Clients[i]
 		name := c.Address.String()
 		s.clients[name] = since(c.Traffic, before[name])
 	}
-	// Not the sum of these: who is forgotten is counted with the others from then on.
-	s.all = since(total(to.served.Clients), total(from.served.Clients))
 	for id, t := range to.volumes {
 		s.volumes[id] = since(t, from.volumes[id])
 	}
-	return s
 }
 
 func total(clients []stats.ClientTraffic) stats.Traffic {

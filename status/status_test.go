@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -296,6 +297,15 @@ func TestEvents(t *testing.T) {
 		log.Info("n", "i", i, "long", strings.Repeat("x", 10*detailMax))
 	}
 	recent = events.Recent()
+	if last := recent[len(recent)-1]; last.Message != "again" {
+		t.Errorf("the warning was pushed out by what is for information: the oldest is %+v", last)
+	}
+	for i := range eventsMax {
+		log.Warn("w", "i", i)
+	}
+	if n := len(slices.DeleteFunc(events.Recent(), func(e Event) bool { return e.Message != "n" })); n != eventsMax/2 {
+		t.Errorf("%d of what is for information are left beside warnings", n)
+	}
 	if len(recent) != eventsMax || len(recent[0].Details) > 2*detailMax || !strings.HasPrefix(recent[0].Details, "i=299 ") {
 		t.Errorf("%d events, the latest %q", len(recent), recent[0].Details)
 	}
