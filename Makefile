@@ -77,6 +77,11 @@ vm: ## a real kernel's NFS client and XFS quotas, under User-Mode Linux (root)
 bench: ## how fast: native beside go-nfs and more, see test/bench/run.sh (root); ARGS='flags of podnas bench'
 	test/bench/run.sh $(ARGS)
 
+.PHONY: page
+page: ## the status page in a headless Chromium; PAGE_PICTURES=DIR keeps the pictures
+	@chromium=$$(test/page/setup.sh); set -x; \
+	CHROMIUM=$$chromium PAGE_PICTURES='$(if $(PAGE_PICTURES),$(abspath $(PAGE_PICTURES)))' go test -tags page -count=1 -timeout 10m -v ./test/page
+
 .PHONY: cluster
 cluster: ## a real Kubernetes control plane, built on the first run
 	test/cluster/build.sh
@@ -116,9 +121,10 @@ manifests-check: ## fail when deploy/podnas.yaml is stale
 	deploy/manifests.sh --check
 
 .PHONY: check
-check: ## what CI runs: test, a short fuzz, vm, cluster, e2e
+check: ## what CI runs: test, a short fuzz, page, vm, cluster, e2e
 	$(MAKE) test
 	$(MAKE) fuzz FUZZTIME=20000x
+	$(MAKE) page
 	$(MAKE) vm
 	$(MAKE) cluster
 	$(MAKE) e2e

@@ -37,7 +37,7 @@ if ! diff -u "$work/from-base" "$work/from-file"; then
 	echo 'deploy/podnas.yaml is not what kustomize makes of deploy/base (above): set it in the files, not in kustomization.yaml' >&2
 	exit 1
 fi
-for overlay in deploy/overlays/*/; do
+for overlay in deploy/overlays/*/ deploy/monitoring; do
 	kustomize build "$overlay" >/dev/null || { echo "$overlay does not build" >&2; exit 1; }
 done
 # Nothing else builds the components that no overlay uses.

@@ -176,7 +176,7 @@ func newWorkers(cfg *ControllerConfig, events record.EventRecorder, own *pod) (*
 	classes := factory.Storage().V1().StorageClasses()
 	p.Claims = clusterClaims{claims: claims.Lister(), volumes: volumes.Lister(), identity: p.Store.Identity()}
 
-	library := controller.NewProvisionController(cfg.Client, cfg.Name, p,
+	library := controller.NewProvisionController(cfg.Client, cfg.Name, &teller{Provisioner: p},
 		controller.LeaderElection(false), // its lock, on Endpoints, is no more
 		controller.Threadiness(cfg.Workers),
 		controller.RateLimiter(newRateLimiter()),

@@ -39,6 +39,7 @@ type expander struct {
 	events  record.EventRecorder
 	queue   workqueue.TypedRateLimitingInterface[string] // of keys of claims
 	log     *slog.Logger
+	told    news
 }
 
 // watch has claims that come to ask for more than they have put into the queue.
@@ -85,8 +86,11 @@ func (e *expander) work(ctx context.Context) {
 		if down {
 			return
 		}
-		if err := e.sync(ctx, key); err != nil && ctx.Err() == nil {
+		err := e.sync(ctx, key)
+		if e.told.isNew(key, err) && ctx.Err() == nil {
 			e.log.Warn("volume: can't be expanded yet, it is tried again", "claim", key, "err", err)
+		}
+		if err != nil && ctx.Err() == nil {
 			e.queue.AddRateLimited(key)
 		} else {
 			e.queue.Forget(key)

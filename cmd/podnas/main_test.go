@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -11,7 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
+
+	"github.com/podnas/podnas/status"
 )
 
 // podnas runs a command and returns what it prints.
@@ -151,23 +155,26 @@ spec:
 
 func TestKlogIsDetail(t *testing.T) {
 	var out bytes.Buffer
-	if _, err := newLogger(&out, "text", "info"); err != nil {
+	if _, err := newLogger(&out, "text", "info", &status.Events{}); err != nil {
 		t.Fatal(err)
 	}
 	klog.Info("a step of the library")
 	klog.Error("trouble")
-	if strings.Contains(out.String(), "a step") || !strings.Contains(out.String(), "trouble") {
+	runtime.HandleError(errors.New(`error syncing claim "1": failed to provision volume: volume a is being copied`))
+	klog.Error(`delete "pvc-1": volume deletion failed: busy`)
+	if strings.Contains(out.String(), "a step") || strings.Contains(out.String(), "copied") || strings.Contains(out.String(), "busy") || !strings.Contains(out.String(), "trouble") {
 		t.Errorf("at level info: %s", out.String())
 	}
 	out.Reset()
-	if _, err := newLogger(&out, "text", "debug"); err != nil {
+	if _, err := newLogger(&out, "text", "debug", &status.Events{}); err != nil {
 		t.Fatal(err)
 	}
 	klog.Info("a step of the library")
-	if !strings.Contains(out.String(), "level=DEBUG") {
+	runtime.HandleError(errors.New(`error syncing claim "1": failed to provision volume: volume a is being copied`))
+	if strings.Count(out.String(), "level=DEBUG") != 2 || !strings.Contains(out.String(), "copied") {
 		t.Errorf("at level debug: %s", out.String())
 	}
-	if _, err := newLogger(io.Discard, "text", "info"); err != nil {
+	if _, err := newLogger(io.Discard, "text", "info", &status.Events{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,18 +1,32 @@
 package main
 
 import (
+	"log/slog"
 	"runtime"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/metrics"
 	"github.com/podnas/podnas/volume"
 )
 
-// newRegistry makes what /metrics tells: the parts' own, and what this process is.
+// newCollectors makes podnas's own metrics. The reconciler is nil where there is no
+// cluster.
+func newCollectors(engine server.Choice, limits quota.Choice, nfs *server.Server, exports *export.Table, store *volume.Store, reconciler *provisioner.Reconciler, log *slog.Logger) []prometheus.Collector {
+	return slices.Concat(processInfo(engine, limits), provisioner.LibraryMetrics(), []prometheus.Collector{
+		provisioner.NewMetrics(store, reconciler, log),
+		provisioner.NewDiskMetrics(store, reconciler, log),
+		metrics.New(metrics.Config{Server: nfs, Exports: exports, Names: namesOf(store)}),
+	})
+}
+
+// newRegistry makes what /metrics tells: podnas's own, and what every Go process does.
 func newRegistry(parts ...prometheus.Collector) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

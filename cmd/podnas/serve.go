@@ -6,15 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
@@ -24,7 +20,7 @@ import (
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
-	"github.com/podnas/podnas/server/metrics"
+	"github.com/podnas/podnas/status"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -68,7 +64,7 @@ func newServeCommand() *cobra.Command {
 	addRootFlag(f, &cfg.root, "directory of the disk that holds the volumes")
 	f.Var(&cfg.image, "disk-image", "keep the volumes in an XFS with quotas in this file, made if missing, mounted\non --root, which is to be empty: /disk/podnas.img,size=20Gi")
 	f.StringVar(&cfg.listen, "listen", ":2049", "address that NFS and MOUNT are served on, TCP")
-	f.StringVar(&cfg.http, "http", ":8080", "address of the probes /healthz and /readyz, and of /metrics for Prometheus")
+	f.StringVar(&cfg.http, "http", ":8080", "address of the status page /, of the probes /healthz and /readyz, and of /metrics\nfor Prometheus")
 	f.StringVar(&cfg.engine, "engine", server.EngineAuto, "NFS engine: native, go-nfs (fewer rights, with limits), or auto: native where it can run")
 	f.StringVar(&cfg.quota, "quota", string(quota.Auto), "how sizes are enforced: kernel (project quotas, refuse to start without), server\n(which counts what passes through it), off, or auto: kernel where it can, else server")
 	f.Float64Var(&cfg.overcommit, "overcommit", 0, "all volumes together may be promised so many times the size of the disk; 0: a new\nvolume must fit into what is free, and nothing else is looked at")
@@ -89,7 +85,8 @@ func newServeCommand() *cobra.Command {
 
 // serve wires the parts together and runs them until ctx ends or one fails.
 func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err error) {
-	log, err := newLogger(stderr, cfg.logFormat, cfg.logLevel)
+	events := &status.Events{}
+	log, err := newLogger(stderr, cfg.logFormat, cfg.logLevel, events)
 	if err != nil {
 		return err
 	}
@@ -199,13 +196,21 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		{Name: "disk", Run: func(context.Context) error { return cfg.image.explain(store.CheckWrite()) }},
 	}
 	group.Go(func() error { return nfs.Serve(serving, listener) })
-	collectors := slices.Concat(processInfo(engine, limits), provisioner.LibraryMetrics(), []prometheus.Collector{
-		provisioner.NewMetrics(store, reconciler, log),
-		provisioner.NewDiskMetrics(store, reconciler, log),
-		metrics.New(metrics.Config{Server: nfs, Exports: exports, Names: namesOf(store)}),
+	collectors := newCollectors(engine, limits, nfs, exports, store, reconciler, log)
+	overview, err := status.New(status.Config{
+		Process: aboutProcess(cfg, address, engine, limits),
+		Store:   store, Served: nfs.Stats(), Exports: exports, Reconciler: reconciler, Checks: checks, Events: events, Log: log,
 	})
-	pages := httpPages(checks, newRegistry(collectors...))
+	if err != nil {
+		return err
+	}
+	tellPage(cfg, probes.Addr().(*net.TCPAddr), stdout, log)
+	pages := httpPages(checks, newRegistry(collectors...), overview.Handler())
 	group.Go(func() error { return serveHTTP(serving, probes, pages) })
+	group.Go(func() error {
+		overview.Run(serving)
+		return nil
+	})
 	group.Go(func() error { return provision(provisioning) })
 	commands := &control.Server{
 		Provisioner: p,
@@ -216,25 +221,6 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	group.Go(func() error { return serveCommands(provisioning, cfg.root, commands) })
 	return group.Wait()
-}
-
-// httpPages are what is served over HTTP: kubelet's probes and Prometheus's metrics.
-func httpPages(checks []server.Check, metrics prometheus.Gatherer) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/", server.NewProbes(checks))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	return mux
-}
-
-// serveHTTP answers until ctx ends.
-func serveHTTP(ctx context.Context, l net.Listener, pages http.Handler) error {
-	s := &http.Server{Handler: pages, ReadHeaderTimeout: 5 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // a probe cut off is made again
-	defer stop()
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve HTTP: %w", err)
-	}
-	return nil
 }
 
 // local is an address that reaches a listener from this machine.

@@ -78,7 +78,7 @@ func (t *task) Run(err error) {
 	defer c.Recover()
 	res := t.result(err)
 	if err != nil {
-		t.service.log.Error("nfs: a call could not be made for its caller", "uid", t.id.UID, "gid", t.id.GID, "err", err)
+		t.service.log.Error("nfs: a call could not be made for its caller", "client", c.Client, "xid", c.Header.XID, "uid", t.id.UID, "gid", t.id.GID, "err", err)
 		c.Finish(oncrpc.SystemErr)
 		return
 	}

@@ -72,7 +72,7 @@ func (c *Call) fault(v any) {
 	if c.proc != nil {
 		name = c.proc.Name
 	}
-	c.conn.server.log.Error("rpc: a call ended in a panic", "procedure", name, "client", c.Client, "panic", v, "stack", string(debug.Stack()))
+	c.conn.server.log.Error("rpc: a call ended in a panic", "procedure", name, "client", c.Client, "xid", c.Header.XID, "panic", v, "stack", string(debug.Stack()))
 	c.Finish(SystemErr)
 }
 

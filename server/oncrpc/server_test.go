@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/server/xdr"
 )
 
@@ -41,6 +42,7 @@ type testServer struct {
 	waiting atomic.Int32  // procBlocks that wait
 	stop    func()
 	logs    bytes.Buffer
+	stats   *stats.Server
 }
 
 type words []uint32
@@ -122,6 +124,7 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 		change(&limits)
 	}
 	server := newServer(ServerConfig{Programs: []Program{program}, Log: slog.New(slog.NewTextHandler(&s.logs, nil))}, limits)
+	s.stats = server.Stats()
 	s.addr = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -344,6 +347,9 @@ func TestServerStuckClients(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Error("stuck clients are never let go")
 	}
+	if s.stats.MemoryWaits.Load() == 0 {
+		t.Error("nobody is counted who had to wait for memory")
+	}
 }
 
 // Past the calls that one connection may have in flight, the server stops
@@ -368,6 +374,9 @@ func TestServerBoundsCalls(t *testing.T) {
 	for range 10 {
 		replyTo(t, conn)
 	}
+	if s.stats.CallWaits.Load() == 0 {
+		t.Error("it is not counted that the connection had to wait")
+	}
 }
 
 func TestServerBoundsConnections(t *testing.T) {
@@ -380,6 +389,9 @@ func TestServerBoundsConnections(t *testing.T) {
 	}
 	if _, err := s.dial().Call(t.Context(), testProg, testVers, procNull, nil); err == nil {
 		t.Error("a third connection is served")
+	}
+	if n := s.stats.Refused.Load(); n != 1 {
+		t.Errorf("%d connections are counted as refused", n)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
@@ -454,6 +466,9 @@ func TestServerReplays(t *testing.T) {
 	}
 	if n := s.counted.Load(); n != 4 {
 		t.Errorf("done %d times, want 4", n)
+	}
+	if n := s.stats.Replayed.Load(); n != 5 {
+		t.Errorf("%d calls are counted as made again, want 5", n)
 	}
 }
 

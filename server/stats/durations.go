@@ -7,13 +7,13 @@ import (
 )
 
 // buckets is how many Bounds there are, and one for what is longer than all.
-const buckets = 19 + 1
+const buckets = 21 + 1
 
 // bounds are the longest times that each bucket counts; the last one has no bound.
 // The first are where calls that the kernel's cache answers are, the last where a
 // disk hangs.
 var bounds = [buckets - 1]time.Duration{ //nolint:gochecknoglobals // a constant, if Go had such
-	10 * time.Microsecond, 25 * time.Microsecond, 50 * time.Microsecond,
+	2500 * time.Nanosecond, 5 * time.Microsecond, 10 * time.Microsecond, 25 * time.Microsecond, 50 * time.Microsecond,
 	100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
 	time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
 	10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond,

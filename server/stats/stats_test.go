@@ -46,7 +46,7 @@ func TestWhatIsCounted(t *testing.T) {
 			t.Errorf("%s: %v", read.Name, read.Statuses)
 		}
 		d := read.Durations
-		if d.Count != 6 || d.Sum != 23*time.Second+20*time.Microsecond || d.Buckets[0] != 3 || d.Buckets[1] != 1 || d.Buckets[17] != 1 || d.Buckets[buckets-1] != 1 {
+		if d.Count != 6 || d.Sum != 23*time.Second+20*time.Microsecond || d.Buckets[0] != 3 || d.Buckets[3] != 1 || d.Buckets[19] != 1 || d.Buckets[buckets-1] != 1 {
 			t.Errorf("durations %+v", d)
 		}
 		if null := snap.Procedures[0]; len(null.Statuses) != 0 || null.Durations.Count != 0 {

@@ -1,0 +1,72 @@
+package provisioner
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
+
+	"github.com/podnas/podnas/volume"
+)
+
+func TestNews(t *testing.T) {
+	var n news
+	for i, tt := range []struct {
+		about string
+		err   error
+		want  bool
+	}{
+		{"a", nil, false},
+		{"a", errors.New("one"), true},
+		{"a", errors.New("one"), false},
+		{"b", errors.New("one"), true},
+		{"a", errors.New("two"), true},
+		{"a", nil, false},
+		{"a", errors.New("two"), true},
+		{"a", &volume.NoSpaceError{Requested: 2, Free: 1}, true},
+		{"a", fmt.Errorf("again: %w", &volume.NoSpaceError{Requested: 2, Free: 0}), false},
+		{"a", &volume.CopyingError{Files: 1}, true},
+		{"a", &volume.CopyingError{Files: 2}, false},
+	} {
+		if got := n.isNew(tt.about, tt.err); got != tt.want {
+			t.Errorf("%d: %s, %v: %v", i, tt.about, tt.err, got)
+		}
+	}
+	for i := range 3 * newsMax {
+		n.isNew(fmt.Sprint(i), errors.New("one"))
+	}
+	if len(n.said) > newsMax {
+		t.Errorf("%d are remembered", len(n.said))
+	}
+}
+
+// The library tries again and again; the log has each reason once.
+func TestTellerSaysEachReasonOnce(t *testing.T) {
+	var out bytes.Buffer
+	p, _ := newProvisioner(t)
+	p.Log = slog.New(slog.NewTextHandler(&out, nil))
+	teller := &teller{Provisioner: p}
+	options := controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: claim("1Ei")}
+	for range 3 {
+		if _, _, err := teller.Provision(t.Context(), options); err == nil {
+			t.Fatal("1Ei was provisioned")
+		}
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != 1 || !strings.Contains(out.String(), "level=WARN") || !strings.Contains(out.String(), "claim=ns/data") {
+		t.Errorf("%d lines: %s", lines, &out)
+	}
+	out.Reset()
+	// Another instance's volume is none of ours, and nothing to tell.
+	if err := teller.Delete(t.Context(), &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}}); err == nil {
+		t.Error("deleted another's volume")
+	}
+	if out.Len() > 0 {
+		t.Errorf("told: %s", &out)
+	}
+}

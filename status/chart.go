@@ -1,0 +1,189 @@
+package status
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/podnas/podnas/server/stats"
+)
+
+// chart is a small picture of numbers over the last minutes, and what they are now.
+type chart struct {
+	Title string
+	Lines []line
+	Max   string  // of the scale
+	base  float64 // of the units, if it is not 10
+}
+
+// line is the numbers of one kind, the oldest first.
+type line struct {
+	Name   string // empty if there is one line
+	Now    string
+	Class  string    // for its color
+	values []float64 // NaN: there is none
+}
+
+// The picture's own units. It is stretched to the width there is.
+const (
+	chartWidth  = samplesMax - 1
+	chartHeight = 40
+)
+
+func newChart(title string, base float64, format func(float64) string, lines ...line) chart {
+	c := chart{Title: title, Lines: lines, base: base}
+	for i := range c.Lines {
+		l := &c.Lines[i]
+		l.Class = fmt.Sprintf("line%d", i)
+		l.Now = format(0)
+		if n := len(l.values); n > 0 && math.IsNaN(l.values[n-1]) {
+			l.Now = "none"
+		} else if n > 0 {
+			l.Now = format(l.values[n-1])
+		}
+	}
+	c.Max = format(c.scale())
+	return c
+}
+
+// scale is what the picture's height stands for: a round number, so that it does not
+// jump with each sample.
+func (c *chart) scale() float64 {
+	top := 0.0
+	for _, l := range c.Lines {
+		for _, v := range l.values {
+			if v > top { // nor is NaN
+				top = v
+			}
+		}
+	}
+	if top <= 0 {
+		return 1
+	}
+	unit := 1.0
+	for c.base > 1 && top/unit >= c.base {
+		unit *= c.base // of bytes round numbers are those of a KiB, a MiB, ...
+	}
+	power := unit * math.Pow(10, math.Floor(math.Log10(top/unit)))
+	for _, step := range []float64{1, 2, 5} {
+		if top <= step*power {
+			return step * power
+		}
+	}
+	return 10 * power
+}
+
+// Label says in words what the picture shows.
+func (c *chart) Label() string {
+	var parts []string
+	for _, l := range c.Lines {
+		parts = append(parts, strings.TrimSpace(l.Name+" "+l.Now))
+	}
+	return c.Title + ": " + strings.Join(parts, ", ") + " now"
+}
+
+// Path is the shape of a line, as SVG has it. Where there is no value is a gap.
+func (c *chart) Path(l line) string {
+	var b strings.Builder
+	scale := c.scale()
+	drawing := false
+	for i, v := range l.values {
+		if math.IsNaN(v) {
+			drawing = false
+			continue
+		}
+		x, y := chartWidth-(len(l.values)-1-i), chartHeight*(1-v/scale) // the latest is at the right
+		if !drawing {
+			fmt.Fprintf(&b, "M%d %.1f", max(0, x-1), y) // it stands for the time before x
+			drawing = true
+		}
+		fmt.Fprintf(&b, "L%d %.1f", x, y)
+	}
+	return b.String()
+}
+
+// charts are what has happened of late.
+func charts(spans []span) []chart {
+	collect := func(f func(*span) float64) []float64 {
+		var values []float64
+		for i := range spans {
+			values = append(values, f(&spans[i]))
+		}
+		return values
+	}
+	quantile := func(part float64, of func(*span) *stats.Distribution) []float64 {
+		return collect(func(s *span) float64 {
+			if of(s).Count == 0 {
+				return math.NaN()
+			}
+			return of(s).Quantile(part).Seconds()
+		})
+	}
+	calls := func(s *span) *stats.Distribution { return &s.durations }
+	syncs := func(s *span) *stats.Distribution { return &s.syncs }
+	return []chart{
+		newChart("Calls per second", 0, formatRate,
+			line{Name: "all", values: collect(func(s *span) float64 { return s.perSecond(s.durations.Count) })},
+			line{Name: "failed", values: collect(func(s *span) float64 { return s.perSecond(s.errors) })}),
+		newChart("Data per second", 1024, formatBytes,
+			line{Name: "read", values: collect(func(s *span) float64 { return s.perSecond(s.all.Read) })},
+			line{Name: "written", values: collect(func(s *span) float64 { return s.perSecond(s.all.Written) })}),
+		newChart("How long calls take", 0, formatSeconds,
+			line{Name: "half below", values: quantile(0.5, calls)},
+			line{Name: "99% below", values: quantile(0.99, calls)}),
+		newChart("How long syncs take", 0, formatSeconds,
+			line{Name: "half below", values: quantile(0.5, syncs)},
+			line{Name: "99% below", values: quantile(0.99, syncs)}),
+	}
+}
+
+// formatRate writes a number of things per second.
+func formatRate(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case v < 0.05:
+		return "<0.1"
+	case v < 10:
+		return fmt.Sprintf("%.1f", v)
+	case v < 10000:
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.0fk", v/1000)
+}
+
+// formatBytes writes bytes, or bytes per second, to three digits.
+func formatBytes(v float64) string {
+	for _, unit := range []string{"B", "KiB", "MiB", "GiB", "TiB"} {
+		switch {
+		case v < 10 && unit != "B" && v > 0:
+			return fmt.Sprintf("%.1f %s", v, unit)
+		case v < 1000:
+			return fmt.Sprintf("%.0f %s", v, unit)
+		}
+		v /= 1024
+	}
+	return fmt.Sprintf("%.1f PiB", v)
+}
+
+// formatSeconds writes a time to two digits.
+func formatSeconds(v float64) string {
+	d := time.Duration(v * float64(time.Second))
+	switch {
+	case d == 0:
+		return "0"
+	case d < time.Millisecond:
+		return twoDigits(float64(d)/1e3) + " µs"
+	case d < time.Second:
+		return twoDigits(float64(d)/1e6) + " ms"
+	}
+	return twoDigits(d.Seconds()) + " s"
+}
+
+func twoDigits(v float64) string {
+	if v < 9.95 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}

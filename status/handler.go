@@ -1,0 +1,46 @@
+package status
+
+import (
+	"bytes"
+	"embed"
+	"html/template"
+	"net/http"
+	"time"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// policy lets the page use its own files, and ask for itself, and nothing else.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// Handler serves the page at / and what belongs to it. It reads and never changes
+// anything: all but GET and HEAD is refused.
+func (s *Status) Handler() http.Handler {
+	templates := template.Must(template.ParseFS(assets, "assets/page.html")) // embedded, so it is right or no test passes
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		var b bytes.Buffer
+		if err := templates.Execute(&b, s.view(time.Now())); err != nil {
+			s.cfg.Log.Error("status: can't make the page", "err", err)
+			http.Error(w, "the page can't be made, see podnas's log", http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = w.Write(b.Bytes()) // who asked may be gone
+	})
+	for _, name := range []string{"page.css", "page.js", "icon.svg"} {
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
+			http.ServeFileFS(w, r, assets, "assets/"+name)
+		})
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		mux.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,172 @@
+package status
+
+import (
+	"sync"
+	"time"
+
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/stats"
+)
+
+const (
+	// samplePeriod and samplesMax are 5 minutes in all.
+	samplePeriod = 5 * time.Second
+	samplesMax   = 60
+	// recently is what "now" stands for in tables, in samples: a minute.
+	recently = 12
+)
+
+// sample is what was served until a moment.
+type sample struct {
+	at      time.Time
+	served  stats.Snapshot
+	volumes map[uint64]stats.Traffic // by number
+	syncs   stats.Distribution
+}
+
+// samples are the latest, the oldest first. The zero samples is ready for use.
+type samples struct {
+	mu   sync.Mutex
+	ring []sample
+}
+
+func take(at time.Time, served *stats.Server, exports *export.Table) sample {
+	s := sample{at: at, served: served.Snapshot(), volumes: map[uint64]stats.Traffic{}, syncs: exports.Syncs.Durations.Snapshot()}
+	for _, v := range exports.Volumes() {
+		s.volumes[v.ID] = v.Served.Traffic()
+	}
+	return s
+}
+
+func (s *samples) add(latest sample) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ring) > samplesMax { // one more: between 61 are 60 spans
+		copy(s.ring, s.ring[1:])
+		s.ring = s.ring[:samplesMax]
+	}
+	s.ring = append(s.ring, latest)
+}
+
+// spans are what was served between one sample and the next, the oldest first.
+func (s *samples) spans() []span {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var spans []span
+	for i := 1; i < len(s.ring); i++ {
+		spans = append(spans, between(&s.ring[i-1], &s.ring[i]))
+	}
+	return spans
+}
+
+// recent is what was served within the last minute, or since the first sample.
+func (s *samples) recent() span {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.ring)
+	if n == 0 {
+		return span{}
+	}
+	from, to := &s.ring[max(0, n-1-recently)], &s.ring[n-1]
+	recent := between(from, to)
+	recent.add(from, to)
+	return recent
+}
+
+// span is what was served in some time.
+type span struct {
+	seconds    float64
+	durations  stats.Distribution // of all calls
+	procedures []procedureSpan    // that were called
+	errors     uint64             // calls that did not end well, see errorsOf
+	all        stats.Traffic
+	syncs      stats.Distribution
+
+	// Of recent alone:
+	clients map[string]stats.Traffic
+	volumes map[uint64]stats.Traffic
+}
+
+type procedureSpan struct {
+	name      string
+	durations stats.Distribution
+}
+
+func between(from, to *sample) span {
+	s := span{seconds: to.at.Sub(from.at).Seconds(), syncs: to.syncs}
+	s.syncs.Sub(&from.syncs)
+	for i := range to.served.Procedures {
+		p, before := &to.served.Procedures[i], &from.served.Procedures[i]
+		d := p.Durations
+		d.Sub(&before.Durations)
+		if d.Count > 0 {
+			s.procedures = append(s.procedures, procedureSpan{p.Name, d})
+			s.durations.Add(&d)
+		}
+		s.errors += errorsOf(p) - errorsOf(before)
+	}
+	// Not each client's: who is forgotten is counted with the others from then on.
+	s.all = since(total(to.served.Clients), total(from.served.Clients))
+	return s
+}
+
+// add adds each client's part, and each volume's.
+func (s *span) add(from, to *sample) {
+	s.clients, s.volumes = map[string]stats.Traffic{}, map[uint64]stats.Traffic{}
+	before := map[string]stats.Traffic{}
+	for i := range from.served.Clients {
+		c := &from.served.Clients[i]
+		before[c.Address.String()] = c.Traffic
+	}
+	for i := range to.served.Clients {
+		c := &to.served.Clients[i]
+		name := c.Address.String()
+		s.clients[name] = since(c.Traffic, before[name])
+	}
+	for id, t := range to.volumes {
+		s.volumes[id] = since(t, from.volumes[id])
+	}
+}
+
+func total(clients []stats.ClientTraffic) stats.Traffic {
+	var sum stats.Traffic
+	for i := range clients {
+		sum.Calls += clients[i].Calls
+		sum.Read += clients[i].Read
+		sum.Written += clients[i].Written
+	}
+	return sum
+}
+
+// since is what was added. A client that was forgotten, or a volume that was made
+// again, begins at 0.
+func since(now, before stats.Traffic) stats.Traffic {
+	if now.Calls < before.Calls {
+		return now
+	}
+	return stats.Traffic{Calls: now.Calls - before.Calls, Read: now.Read - before.Read, Written: now.Written - before.Written}
+}
+
+// errorsOf counts the calls that tell of trouble on the server's side: not that a
+// file is missing, or there, or not the caller's.
+func errorsOf(p *stats.Procedure) uint64 {
+	n := uint64(0)
+	for _, s := range p.Statuses {
+		switch s.Status {
+		case 5, 28, 69, 10006: // IO, NOSPC, DQUOT, SERVERFAULT
+			n += s.Count
+		default:
+			if s.Status >= stats.RPCError {
+				n += s.Count
+			}
+		}
+	}
+	return n
+}
+
+func (s *span) perSecond(n uint64) float64 {
+	if s.seconds <= 0 {
+		return 0
+	}
+	return float64(n) / s.seconds
+}

@@ -1,0 +1,85 @@
+// Package status is podnas's status page: what an operator wants to see first, made
+// on the server, readable without scripts, and read-only.
+//
+// A Status takes a sample of what was served every few seconds, and keeps the last
+// minutes of them for the charts (sample.go, chart.go). Beside that it makes the
+// checks of the readiness probe and compares the disk with its records (health.go),
+// and keeps what podnas has said in its log (events.go). A request only puts
+// together what is known (view.go), so the page is there when the disk hangs.
+package status
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/stats"
+	"github.com/podnas/podnas/volume"
+)
+
+// Process is what the running process is, for people.
+type Process struct {
+	Version     string
+	Mode        string // cluster or standalone
+	Provisioner string // what StorageClasses call it
+	Root        string
+	Listen      string // the address of NFS
+	Started     time.Time
+	Engine      server.Choice
+	Limits      string // how sizes are enforced
+	Enforced    bool   // they are
+}
+
+// Config says what to tell of. All but the Reconciler is needed.
+type Config struct {
+	Process    Process
+	Store      *volume.Store
+	Served     *stats.Server
+	Exports    *export.Table
+	Reconciler *provisioner.Reconciler // nil where there is no cluster
+	Checks     []server.Check
+	Events     *Events
+	Log        *slog.Logger
+}
+
+// Validate says what is wrong with a Config.
+func (c *Config) Validate() error {
+	if c.Store == nil || c.Served == nil || c.Exports == nil || c.Events == nil || c.Log == nil {
+		return errors.New("status config lacks store, served, exports, events or log")
+	}
+	return nil
+}
+
+// Status serves the page, see Handler.
+type Status struct {
+	cfg     Config
+	samples samples
+	health  health
+}
+
+// New makes a Status. What it shows is as of Run.
+func New(cfg Config) (*Status, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Status{cfg: cfg}, nil
+}
+
+// Run takes samples and makes checks until ctx ends.
+func (s *Status) Run(ctx context.Context) {
+	go s.health.run(ctx, &s.cfg)
+	tick := time.NewTicker(samplePeriod)
+	defer tick.Stop()
+	for {
+		s.samples.add(take(time.Now(), s.cfg.Served, s.cfg.Exports))
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

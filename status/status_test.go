@@ -1,0 +1,386 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/stats"
+	"github.com/podnas/podnas/volume"
+)
+
+// exporter exports volumes without an engine, and says what each uses.
+type exporter struct {
+	table *export.Table
+	root  string
+	used  map[string]uint64 // in percent of the size
+}
+
+func (e exporter) Check(volume.Options) error { return nil }
+func (e exporter) Export(v volume.Volume) error {
+	return e.table.Add(v.ID, v.Path, filepath.Join(e.root, v.Path), export.Options{})
+}
+func (e exporter) Unexport(v volume.Volume) { e.table.Remove(v.ID) }
+func (e exporter) SetLimit(volume.Volume)   {}
+func (e exporter) Usage(v volume.Volume) quota.Usage {
+	return quota.Usage{Bytes: (e.used[v.Name]*uint64(v.Size) + 99) / 100, Limit: uint64(v.Size)}
+}
+
+// newStatus makes a Status of volumes with these claims, by their names.
+func newStatus(t *testing.T, specs []volume.Spec, change func(*Config, exporter)) *Status {
+	t.Helper()
+	e := exporter{table: &export.Table{}, root: t.TempDir(), used: map[string]uint64{}}
+	store, err := volume.Open(volume.Config{Root: e.root, Exports: e, Counter: e, Log: slog.New(slog.DiscardHandler)})
+	mustDo(t, err)
+	t.Cleanup(func() { mustDo(t, store.Close()) })
+	for _, spec := range specs {
+		_, err := store.Create(t.Context(), spec)
+		mustDo(t, err)
+	}
+	cfg := Config{
+		Process: Process{Version: "v1.2.3", Mode: "cluster", Started: time.Now().Add(-3 * time.Hour), Engine: server.Choice{Engine: "native"}, Enforced: true},
+		Store:   store, Served: stats.New([]string{"NULL", "READ"}, nil), Exports: e.table, Events: &Events{}, Log: slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&cfg, e)
+	}
+	s, err := New(cfg)
+	mustDo(t, err)
+	s.health.look(t.Context(), &s.cfg)
+	return s
+}
+
+func get(t *testing.T, s *Status, method, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
+	return w
+}
+
+func body(t *testing.T, s *Status) string {
+	t.Helper()
+	w := get(t, s, http.MethodGet, "/")
+	if w.Code != http.StatusOK {
+		t.Fatalf("status %d: %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+func wants(t *testing.T, page string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+}
+
+func TestOnlyReads(t *testing.T) {
+	s := newStatus(t, nil, nil)
+	for _, tt := range []struct {
+		method, path string
+		code         int
+		kind         string
+	}{
+		{"GET", "/", 200, "text/html; charset=utf-8"},
+		{"HEAD", "/", 200, "text/html; charset=utf-8"},
+		{"GET", "/page.css", 200, "text/css; charset=utf-8"},
+		{"GET", "/page.js", 200, "text/javascript; charset=utf-8"},
+		{"GET", "/icon.svg", 200, "image/svg+xml"},
+		{"GET", "/other", 404, ""},
+		{"GET", "/page.html", 404, ""},
+		{"GET", "/assets/page.html", 404, ""},
+		{"POST", "/", 405, ""},
+		{"PUT", "/", 405, ""},
+		{"DELETE", "/page.css", 405, ""},
+		{"OPTIONS", "/", 405, ""},
+	} {
+		w := get(t, s, tt.method, tt.path)
+		if w.Code != tt.code || tt.kind != "" && w.Header().Get("Content-Type") != tt.kind {
+			t.Errorf("%s %s: %d, %s", tt.method, tt.path, w.Code, w.Header().Get("Content-Type"))
+		}
+		if p := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(p, "default-src 'none';") || strings.Contains(p, "unsafe") {
+			t.Errorf("%s %s: policy %q", tt.method, tt.path, p)
+		}
+	}
+	// What the policy forbids is not there, or the page would not look as it should.
+	if found := regexp.MustCompile(`(?i)<style|\sstyle=|<script[^>]*>[^<]|\son[a-z]+=`).FindString(body(t, s)); found != "" {
+		t.Errorf("the page has %q, which its policy forbids", found)
+	}
+}
+
+// Whoever names a claim or a directory must not be able to write on the page.
+func TestEscapes(t *testing.T) {
+	const evil = `<img src=x onerror=alert(1)>"'&`
+	s := newStatus(t, []volume.Spec{
+		{Name: "a", Path: evil, Size: 1 << 20, Claim: &volume.Claim{Namespace: evil, Name: "</td><script>alert(2)</script>"}},
+	}, func(cfg *Config, e exporter) {
+		e.used["a"] = 99
+		log := slog.New(cfg.Events.Handler(slog.DiscardHandler)).With("by", evil)
+		log.Warn(evil, "key", evil)
+		cfg.Process.Limits, cfg.Process.Enforced = evil, false
+		cfg.Process.Engine = server.Choice{Fallback: true, Reason: evil}
+		cfg.Checks = []server.Check{{Name: evil, Run: func(context.Context) error { return errors.New(evil) }}}
+	})
+	page := body(t, s)
+	if strings.Contains(page, "<img src=x") || strings.Contains(page, "<script>") {
+		t.Error("what others have named is taken for HTML")
+	}
+	if n := strings.Count(page, "&lt;img src=x onerror=alert(1)&gt;"); n < 8 {
+		t.Errorf("it is there %d times as text, want at least 8", n)
+	}
+	wants(t, page, "&lt;/td&gt;&lt;script&gt;alert(2)&lt;/script&gt;")
+}
+
+func TestVolumes(t *testing.T) {
+	manifest := []byte(`{"storageClassName": "fast"}`)
+	s := newStatus(t, []volume.Spec{
+		{Name: "pvc-1", Size: 1 << 30, Claim: &volume.Claim{Namespace: "team", Name: "full"}, Manifest: manifest},
+		{Name: "pvc-2", Size: 1 << 30, Claim: &volume.Claim{Namespace: "team", Name: "half"}},
+		{Name: "kept", Size: 1 << 30, OnDelete: volume.RetainFiles},
+	}, func(cfg *Config, e exporter) {
+		e.used["pvc-1"], e.used["pvc-2"] = 97, 50
+		mustDo(t, cfg.Store.Delete(t.Context(), "kept"))
+	})
+	v, err := s.cfg.Store.Get("pvc-1")
+	mustDo(t, err)
+	exported, _ := s.cfg.Exports.ByID(v.ID)
+	s.samples.add(take(time.Now().Add(-10*time.Second), s.cfg.Served, s.cfg.Exports))
+	conn := s.cfg.Served.Connect(netip.MustParseAddr("192.0.2.7"))
+	for range 100 {
+		call := stats.Call{Volume: &exported.Served, Read: 1 << 20}
+		conn.Begin(&call, 1)
+		conn.End(&call, 0, 1)
+	}
+	s.samples.add(take(time.Now(), s.cfg.Served, s.cfg.Exports))
+
+	view := s.view(time.Now())
+	if len(view.Volumes) != 3 {
+		t.Fatalf("%d volumes", len(view.Volumes))
+	}
+	full, half, kept := view.Volumes[0], view.Volumes[1], view.Volumes[2]
+	if full.Claim != "team/full" || full.Class != "fast" || full.Use.Percent != 97 || full.Use.Class != "full" || full.State != "ready" ||
+		full.Use.Size != "1Gi" || len(full.Clients) != 1 || full.Clients[0].Address != "192.0.2.7" || !full.Clients[0].Here ||
+		full.Calls != "10" && full.Calls != "10.0" || full.Read != "10 MiB" && full.Read != "10.0 MiB" {
+		t.Errorf("%+v", full)
+	}
+	if half.Claim != "team/half" || half.Use.Percent != 50 || half.Use.Class != "" || len(half.Clients) != 0 || half.Calls != "0" {
+		t.Errorf("%+v", half)
+	}
+	if !strings.HasPrefix(kept.State, "retained") {
+		t.Errorf("%+v", kept)
+	}
+	if len(view.Clients) != 1 || view.Clients[0].AllRead != "100 MiB" || view.Clients[0].Connections != 1 {
+		t.Errorf("clients: %+v", view.Clients)
+	}
+	if len(view.Procedures) != 1 || view.Procedures[0].Name != "READ" {
+		t.Errorf("procedures: %+v", view.Procedures)
+	}
+	wants(t, body(t, s), "team/full", `<rect class="part" width="97%"`, `<svg class="bar full"`, "192.0.2.7", "Something is wrong", "raise the request of claim team/full", "up for 3 h")
+}
+
+func TestHealth(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*Config, exporter)
+		wants  []string
+	}{
+		{"well", nil, []string{"All is well."}},
+		{"not ready", func(c *Config, _ exporter) {
+			c.Checks = []server.Check{{Name: "nfs", Run: func(context.Context) error { return errors.New("no answer") }}}
+		}, []string{"Something is wrong.", "<strong>nfs</strong>: podnas is not ready: no answer", "<title>Trouble: podnas"}},
+		{"a stray directory", func(_ *Config, e exporter) {
+			mustDo(t, os.Mkdir(filepath.Join(e.root, "stray"), 0o755))
+		}, []string{"All works.", "a directory that is no volume&#39;s", "To do:"}},
+		{"quota off", func(c *Config, _ exporter) {
+			c.Process.Enforced, c.Process.Limits = false, "quotas are off"
+		}, []string{"All works.", "sizes are not enforced: quotas are off"}},
+		{"go-nfs", func(c *Config, _ exporter) {
+			c.Process.Engine = server.Choice{Engine: "go-nfs", Fallback: true, Reason: "no CAP_DAC_READ_SEARCH"}
+		}, []string{"All works.", "go-nfs, slower and with limits: no CAP_DAC_READ_SEARCH"}},
+		{"a sync failed", func(c *Config, _ exporter) {
+			c.Exports.Syncs.Add(time.Second, errors.New("input/output error"))
+		}, []string{"Something is wrong.", "1 syncs have failed"}},
+		{"a cluster", func(c *Config, _ exporter) { c.Reconciler = &provisioner.Reconciler{} }, []string{"All is well."}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			wants(t, body(t, newStatus(t, nil, tt.change)), tt.wants...)
+		})
+	}
+}
+
+// A disk that is full is said, by bytes and by files.
+func TestFullDisk(t *testing.T) {
+	s := newStatus(t, nil, nil)
+	for _, tt := range []struct {
+		space volume.Space
+		want  []string
+		bad   bool
+	}{
+		{volume.Space{Size: 100, Free: 11, Inodes: 100, InodesFree: 50}, nil, false},
+		{volume.Space{Size: 100, Free: 9}, []string{"the disk is 91% full"}, false},
+		{volume.Space{Size: 100, Free: 4}, []string{"the disk is 96% full"}, true},
+		{volume.Space{Size: 100, Free: 50, Inodes: 100, InodesFree: 1}, []string{"99% of the files that the disk has room for are there"}, true},
+	} {
+		problems := s.diskProblems(tt.space)
+		if len(problems) != len(tt.want) {
+			t.Errorf("%+v: %+v", tt.space, problems)
+			continue
+		}
+		for i, p := range problems {
+			if p.Text != tt.want[i] || p.Bad != tt.bad {
+				t.Errorf("%+v: %+v", tt.space, p)
+			}
+		}
+	}
+}
+
+// A check that hangs is said, and the page is there all the same.
+func TestHangingCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		s := newStatus(t, nil, nil)
+		s.cfg.Checks = []server.Check{{Name: "disk", Run: func(context.Context) error {
+			<-hang
+			return nil
+		}}}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			s.health.run(ctx, &s.cfg)
+			close(done)
+		}()
+		time.Sleep(healthLate + time.Second)
+		wants(t, body(t, s), "the checks have not come back for 31s")
+		close(hang)
+		time.Sleep(time.Second)
+		wants(t, body(t, s), "All is well.")
+		cancel()
+		<-done
+	})
+}
+
+func TestEvents(t *testing.T) {
+	var events Events
+	var out strings.Builder
+	log := slog.New(events.Handler(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	log.Debug("detail")
+	log.With("a", 1).WithGroup("g").Info("made", "b", 2)
+	for range 3 {
+		log.Warn("again", "err", errors.New("no space"))
+	}
+	recent := events.Recent()
+	if len(recent) != 2 || recent[0].Message != "again" || recent[0].Times != 3 || recent[0].Details != "err=no space" || recent[1].Details != "a=1 g.b=2" {
+		t.Errorf("%+v", recent)
+	}
+	if s := out.String(); strings.Contains(s, "made") || strings.Count(s, "again") != 3 {
+		t.Errorf("the log has %q", s)
+	}
+	for i := range 3 * eventsMax {
+		log.Info("n", "i", i, "long", strings.Repeat("x", 10*detailMax))
+	}
+	recent = events.Recent()
+	if last := recent[len(recent)-1]; last.Message != "again" {
+		t.Errorf("the warning was pushed out by what is for information: the oldest is %+v", last)
+	}
+	for i := range eventsMax {
+		log.Warn("w", "i", i)
+	}
+	if n := len(slices.DeleteFunc(events.Recent(), func(e Event) bool { return e.Message != "n" })); n != eventsMax/2 {
+		t.Errorf("%d of what is for information are left beside warnings", n)
+	}
+	if len(recent) != eventsMax || len(recent[0].Details) > 2*detailMax || !strings.HasPrefix(recent[0].Details, "i=299 ") {
+		t.Errorf("%d events, the latest %q", len(recent), recent[0].Details)
+	}
+}
+
+// The samples are bounded, and the charts have their last values at the right.
+func TestSamples(t *testing.T) {
+	served, table := stats.New([]string{"NULL", "READ"}, nil), &export.Table{}
+	conn := served.Connect(netip.MustParseAddr("192.0.2.7"))
+	var s samples
+	if spans := s.spans(); len(spans) != 0 || s.recent().seconds != 0 {
+		t.Errorf("of nothing: %v", spans)
+	}
+	begin := time.Now()
+	for n := range 2 * samplesMax {
+		for range n {
+			var call stats.Call
+			conn.Begin(&call, 1)
+			conn.End(&call, 5, 1)
+		}
+		s.add(take(begin.Add(time.Duration(n)*time.Second), served, table))
+	}
+	spans := s.spans()
+	last := spans[len(spans)-1]
+	if len(spans) != samplesMax || last.perSecond(last.durations.Count) != 2*samplesMax-1 || last.errors != 2*samplesMax-1 {
+		t.Errorf("%d spans, the last %+v", len(spans), last)
+	}
+	if r := s.recent(); r.seconds != recently {
+		t.Errorf("of late is %g s", r.seconds)
+	}
+}
+
+func TestChart(t *testing.T) {
+	c := newChart("Data", 1024, formatBytes, line{Name: "read", values: []float64{0, 3 << 20, math.NaN(), 1 << 20}})
+	if c.Max != "5.0 MiB" || c.Label() != "Data: read 1.0 MiB now" {
+		t.Errorf("%s, %s", c.Max, c.Label())
+	}
+	if got, want := c.Path(c.Lines[0]), "M55 40.0L56 40.0L57 16.0M58 32.0L59 32.0"; got != want {
+		t.Errorf("path %q, want %q", got, want)
+	}
+	empty := newChart("Nothing", 0, formatSeconds, line{values: nil})
+	if got := empty.Path(empty.Lines[0]); got != "" || empty.Lines[0].Now != "0" {
+		t.Errorf("of nothing: %q, %q", got, empty.Lines[0].Now)
+	}
+}
+
+func TestFormats(t *testing.T) {
+	for want, got := range map[string]string{
+		"0": formatRate(0), "<0.1": formatRate(0.01), "0.5": formatRate(0.5), "1234": formatRate(1234), "57k": formatRate(56789),
+		"0 B": formatBytes(0), "999 B": formatBytes(999), "1.0 KiB": formatBytes(1024), "64 KiB": formatBytes(65536), "1.0 GiB": formatBytes(1 << 30),
+		"8.5 µs": formatSeconds(8.5e-6), "120 µs": formatSeconds(120e-6), "3.5 ms": formatSeconds(3.5e-3), "12 s": formatSeconds(12),
+		"now": ago(0), "59 s": ago(59 * time.Second), "2 min": ago(125 * time.Second), "47 h": ago(47 * time.Hour), "3 days": ago(80 * time.Hour),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// However many volumes there are, the page has an end.
+func TestManyVolumes(t *testing.T) {
+	var specs []volume.Spec
+	for i := range volumesMax + 5 {
+		specs = append(specs, volume.Spec{Name: fmt.Sprint("v", i), Size: 1 << 20})
+	}
+	page := body(t, newStatus(t, specs, nil))
+	if n := strings.Count(page, "<i>no claim</i>"); n != volumesMax {
+		t.Errorf("%d volumes are listed", n)
+	}
+	wants(t, page, "and 5 more")
+}
+
+func mustDo(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,258 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/server/stats"
+	"github.com/podnas/podnas/volume"
+)
+
+const (
+	// volumesMax and clientsMax bound what is listed.
+	volumesMax = 300
+	clientsMax = 30
+	// hereFor is how long after its last call a client counts as here.
+	hereFor = 30 * time.Second
+)
+
+// page is what the template shows.
+type page struct {
+	Process  Process
+	Now      time.Time
+	Uptime   string
+	Checked  bool // at least once
+	Problems []Problem
+	Bad      bool // one of them is
+	Disk     bar
+	Inodes   bar
+	Promised string
+
+	Volumes []volumeView
+	More    int // volumes that are not listed
+	Charts  []chart
+	Spans   bool // there is something in the charts
+
+	Connections, InFlight uint64
+	Procedures            []procedureView
+	Clients               []clientView
+	MoreClients           int
+	Events                []eventView
+}
+
+// bar is how much of something is taken.
+type bar struct {
+	Known      bool
+	Percent    int
+	Used, Size string
+	Class      string // full, filling, or empty
+}
+
+type volumeView struct {
+	Use                             bar
+	Name, Claim, Class, State, Path string
+	Source                          string // of a copy
+	Clients                         []seenView
+	Calls, Read, Written            string // per second
+
+	sort int
+}
+
+type seenView struct {
+	Address, Ago string
+	Here         bool
+}
+
+type procedureView struct {
+	Name, Rate, Half, Most string
+	count                  uint64
+}
+
+type clientView struct {
+	Address, Ago                  string
+	Here                          bool
+	Connections                   int
+	Rate, Read, Written, AllCalls string
+	AllRead, AllWritten           string
+	calls                         uint64
+}
+
+type eventView struct {
+	Event
+
+	Ago   string
+	Class string
+}
+
+// view puts together what is known.
+func (s *Status) view(now time.Time) *page {
+	st := s.health.known(now)
+	recent, spans := s.samples.recent(), s.samples.spans()
+	served := s.cfg.Served.Snapshot()
+	p := &page{
+		Process: s.cfg.Process, Now: now, Uptime: ago(now.Sub(s.cfg.Process.Started)),
+		Checked: st.checked, Charts: charts(spans), Spans: len(spans) > 1,
+		Connections: served.Connections.Open, InFlight: served.InFlight,
+		Disk:     newBar(st.space.Size-st.space.Free, st.space.Size, diskFullPercent, diskFullestPercent),
+		Inodes:   newBar(int64(st.space.Inodes-st.space.InodesFree), int64(st.space.Inodes), diskFullPercent, diskFullestPercent),
+		Promised: volume.FormatSize(st.space.Promised),
+	}
+	p.Volumes = s.volumes(now, &recent)
+	p.Problems = s.problems(&st, p.Volumes)
+	p.Bad = len(p.Problems) > 0 && p.Problems[0].Bad
+	if more := len(p.Volumes) - volumesMax; more > 0 {
+		p.Volumes, p.More = p.Volumes[:volumesMax], more
+	}
+	p.Procedures = procedures(&recent)
+	p.Clients, p.MoreClients = clients(now, served.Clients, &recent)
+	for _, e := range s.cfg.Events.Recent() {
+		p.Events = append(p.Events, eventOf(now, e))
+	}
+	return p
+}
+
+func newBar(used, size int64, full, fullest int) bar {
+	b := bar{Known: size > 0, Percent: percentOf(used, size), Used: volume.FormatSize(used), Size: volume.FormatSize(size)}
+	switch {
+	case b.Percent >= fullest:
+		b.Class = "full"
+	case b.Percent >= full:
+		b.Class = "filling"
+	}
+	return b
+}
+
+// volumes are all there are: the fullest first, kept ones last.
+func (s *Status) volumes(now time.Time, recent *span) []volumeView {
+	var views []volumeView
+	exported := map[uint64]*stats.Volume{}
+	for _, v := range s.cfg.Exports.Volumes() {
+		exported[v.ID] = &v.Served
+	}
+	for _, v := range s.cfg.Store.List() {
+		view := describe(v, "ready")
+		if u, err := s.cfg.Store.Usage(v.Name); err == nil && u.Limit > 0 {
+			view.Use = newBar(int64(u.Bytes), int64(u.Limit), fullPercent, fullestPercent)
+			view.sort = view.Use.Percent
+		}
+		if served := exported[v.ID]; served != nil {
+			for _, seen := range s.cfg.Served.ClientsOf(served) {
+				view.Clients = append(view.Clients, seenView{nameOf(seen.Address), ago(now.Sub(seen.Last)), now.Sub(seen.Last) < hereFor})
+			}
+		} else {
+			view.State = "not served"
+		}
+		t := recent.volumes[v.ID]
+		view.Calls = formatRate(recent.perSecond(t.Calls))
+		view.Read, view.Written = formatBytes(recent.perSecond(t.Read)), formatBytes(recent.perSecond(t.Written))
+		views = append(views, view)
+	}
+	for _, c := range s.cfg.Store.Copies() {
+		view := describe(c.Volume, fmt.Sprintf("being copied: %s so far", volume.FormatSize(c.Bytes)))
+		view.Source, view.sort = c.Source, 101
+		views = append(views, view)
+	}
+	kept, err := s.cfg.Store.Kept()
+	if err != nil {
+		s.cfg.Log.Warn("status: what is archived and retained is not known", "err", err)
+	}
+	for _, k := range kept {
+		view := describe(k.Volume, fmt.Sprintf("%s %s ago", k.State, ago(now.Sub(k.Since))))
+		view.sort = -1
+		views = append(views, view)
+	}
+	slices.SortStableFunc(views, func(a, b volumeView) int {
+		return cmp.Or(cmp.Compare(b.sort, a.sort), cmp.Compare(a.Claim, b.Claim))
+	})
+	return views
+}
+
+// describe is what its record tells of a volume.
+func describe(v volume.Volume, state string) volumeView {
+	view := volumeView{Name: v.Name, Path: v.Path, State: state, Use: bar{Size: volume.FormatSize(v.Size)}, Calls: "0", Read: "0 B", Written: "0 B"}
+	if v.Claim != nil {
+		view.Claim = v.Claim.Namespace + "/" + v.Claim.Name
+	}
+	if m, err := provisioner.ManifestOf(v); err == nil {
+		view.Class = m.StorageClassName
+	}
+	return view
+}
+
+// nameOf is what a client is called. The readiness probe is one too, on this machine.
+func nameOf(address netip.Addr) string {
+	switch {
+	case !address.IsValid():
+		return "others"
+	case address.IsLoopback():
+		return address.String() + " (here)"
+	}
+	return address.String()
+}
+
+// procedures are those called of late, the most frequent first.
+func procedures(recent *span) []procedureView {
+	var views []procedureView
+	for i := range recent.procedures {
+		p := &recent.procedures[i]
+		views = append(views, procedureView{
+			Name: p.name, Rate: formatRate(recent.perSecond(p.durations.Count)), count: p.durations.Count,
+			Half: formatSeconds(p.durations.Quantile(0.5).Seconds()), Most: formatSeconds(p.durations.Quantile(0.99).Seconds()),
+		})
+	}
+	slices.SortStableFunc(views, func(a, b procedureView) int { return cmp.Compare(b.count, a.count) })
+	return views
+}
+
+// clients are those that are remembered, the busiest first.
+func clients(now time.Time, served []stats.ClientTraffic, recent *span) (views []clientView, more int) {
+	for i := range served {
+		c := &served[i]
+		if !c.Address.IsValid() && c.Connections == 0 {
+			continue // who was forgotten
+		}
+		t := recent.clients[c.Address.String()]
+		views = append(views, clientView{
+			Address: nameOf(c.Address), Ago: ago(now.Sub(c.Seen)), Here: now.Sub(c.Seen) < hereFor,
+			Connections: c.Connections, calls: t.Calls,
+			Rate: formatRate(recent.perSecond(t.Calls)), Read: formatBytes(recent.perSecond(t.Read)), Written: formatBytes(recent.perSecond(t.Written)),
+			AllCalls: fmt.Sprint(c.Calls), AllRead: formatBytes(float64(c.Traffic.Read)), AllWritten: formatBytes(float64(c.Traffic.Written)),
+		})
+	}
+	slices.SortStableFunc(views, func(a, b clientView) int { return cmp.Compare(b.calls, a.calls) })
+	if more = len(views) - clientsMax; more > 0 {
+		return views[:clientsMax], more
+	}
+	return views, 0
+}
+
+func eventOf(now time.Time, e Event) eventView {
+	view := eventView{Event: e, Ago: ago(now.Sub(e.Time)), Class: "info"}
+	switch {
+	case e.Level >= slog.LevelError:
+		view.Class = "error"
+	case e.Level >= slog.LevelWarn:
+		view.Class = "warn"
+	}
+	return view
+}
+
+// ago writes how long something is ago.
+func ago(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return "now"
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}

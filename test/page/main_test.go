@@ -1,0 +1,185 @@
+//go:build page
+
+// Package page_test looks at the status page in a browser. See README.md.
+package page_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// podnas is a running one, and a proxy before its page that keeps what it answers.
+type podnas struct {
+	page string // its address, past the proxy
+	nfs  string
+	root string
+
+	proxy *httptest.Server
+	mu    sync.Mutex
+	pages []string // what was answered to GET /
+	gone  bool     // answer nothing any more
+	after int      // be gone after so many pages, 0: never
+}
+
+// start serves the claims of a manifest.
+func start(t *testing.T, claims string) *podnas {
+	t.Helper()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "podnas")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/podnas")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	p := &podnas{root: filepath.Join(dir, "root")}
+	mustDo(t, os.Mkdir(p.root, 0o755))
+	mustDo(t, os.Mkdir(filepath.Join(dir, "claims"), 0o755))
+	mustDo(t, os.WriteFile(filepath.Join(dir, "claims", "claims.yaml"), []byte(claims), 0o600))
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, binary, "serve", "--standalone", "--root="+p.root, "--claims="+filepath.Join(dir, "claims"),
+		"--listen=127.0.0.1:0", "--http=127.0.0.1:0", "--quota=server")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	out, in := io.Pipe()
+	var log bytes.Buffer
+	var logged sync.Mutex
+	cmd.Stdout, cmd.Stderr = in, in
+	mustDo(t, cmd.Start())
+	found := make(chan bool, 1)
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			logged.Lock()
+			fmt.Fprintln(&log, lines.Text())
+			logged.Unlock()
+			if _, url, ok := strings.Cut(lines.Text(), "status page at "); ok {
+				p.page = url
+			}
+			if _, address, ok := strings.Cut(lines.Text(), `msg="nfs: serving NFSv3 and MOUNT" address=`); ok {
+				p.nfs, _, _ = strings.Cut(address, " ")
+			}
+			if p.page != "" && p.nfs != "" {
+				select {
+				case found <- true:
+				default:
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := cmd.Wait(); err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+		in.Close()
+		<-read
+		if t.Failed() {
+			t.Logf("podnas says:\n%s", &log)
+		}
+	})
+	select {
+	case <-found:
+	case <-time.After(30 * time.Second):
+		logged.Lock()
+		defer logged.Unlock()
+		t.Fatalf("podnas does not start:\n%s", &log)
+	}
+	p.startProxy(t)
+	return p
+}
+
+// startProxy puts a proxy before the page.
+func (p *podnas) startProxy(t *testing.T) {
+	t.Helper()
+	to, err := url.Parse(p.page)
+	mustDo(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.ModifyResponse = func(r *http.Response) error {
+		if r.Request.URL.Path != "/" {
+			return nil
+		}
+		page, err := io.ReadAll(r.Body)
+		if err != nil {
+			return err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(page))
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.pages = append(p.pages, string(page))
+		p.gone = p.gone || len(p.pages) == p.after
+		return nil
+	}
+	p.proxy = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		gone := p.gone && r.URL.Path == "/"
+		p.mu.Unlock()
+		if gone {
+			http.Error(w, "gone", http.StatusBadGateway)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(p.proxy.Close)
+}
+
+// reset forgets what was answered, and has the proxy be gone after some pages.
+func (p *podnas) reset(after int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pages, p.gone, p.after = nil, false, after
+}
+
+func (p *podnas) answered() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pages
+}
+
+// chromium runs the browser and returns what it prints and what its pages have
+// complained of.
+func chromium(t *testing.T, args ...string) (dom, console string) {
+	t.Helper()
+	binary := os.Getenv("CHROMIUM")
+	if binary == "" {
+		t.Fatal("no CHROMIUM in the environment: run this with make page")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, append([]string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
+		"--user-data-dir=" + t.TempDir(),
+	}, args...)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s", binary, err, &errs)
+	}
+	for line := range strings.Lines(errs.String()) {
+		if strings.Contains(line, "CONSOLE") {
+			console += line
+		}
+	}
+	return out.String(), console
+}
+
+func mustDo(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
