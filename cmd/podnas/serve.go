@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -176,7 +177,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	address := listener.Addr().(*net.TCPAddr)
 	p := &provisioner.Provisioner{Store: store, Name: cfg.provisioner, Log: log}
-	provision, reconciler, err := newProvisioning(cfg, address, p, limits.Reason, stdout, log)
+	claims, err := newProvisioning(cfg, address, p, limits.Reason, stdout, log)
 	if err != nil {
 		return err
 	}
@@ -200,19 +201,24 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	group.Go(func() error { return nfs.Serve(serving, listener) })
 	collectors := slices.Concat(processInfo(engine, limits), provisioner.LibraryMetrics(), []prometheus.Collector{
-		provisioner.NewMetrics(store, reconciler, log),
-		provisioner.NewDiskMetrics(store, reconciler, log),
+		provisioner.NewMetrics(store, claims.reconciler, log),
+		provisioner.NewDiskMetrics(store, claims.reconciler, log),
 		metrics.New(metrics.Config{Server: nfs, Exports: exports, Names: namesOf(store)}),
 	})
 	pages := httpPages(checks, newRegistry(collectors...))
 	group.Go(func() error { return serveHTTP(serving, probes, pages) })
-	group.Go(func() error { return provision(provisioning) })
+	group.Go(func() error { return claims.run(provisioning) })
 	commands := &control.Server{
 		Provisioner: p,
 		Process:     describe(cfg, address, engine, limits.Reason),
-		Reconciler:  reconciler,
-		Findings:    findings(checks[1:]), // that it is asked to end is no trouble
+		Checks:      doctorChecks(cfg, claims, p, exporter, limits, local(address).String()),
+		Clients:     func() []netip.Addr { return connected(nfs.Stats()) },
 		Log:         log,
+	}
+	if claims.client != nil {
+		commands.Users = func(ctx context.Context) ([]provisioner.User, error) {
+			return provisioner.Users(ctx, claims.client, store.Identity())
+		}
 	}
 	group.Go(func() error { return serveCommands(provisioning, cfg.root, commands) })
 	return group.Wait()
