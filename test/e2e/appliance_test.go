@@ -33,6 +33,7 @@ func TestAppliance(t *testing.T) {
 		{"write and read", writeAndRead},
 		{"podnas is deleted while a pod writes", deletePodnas},
 		{"commands", commands},
+		{"a node without mount.nfs", noHelper},
 		{"a claim with a quota", quota},
 		{"who calls", identity},
 		{"a full claim", fill},
@@ -116,14 +117,45 @@ func commands(t *testing.T) {
 	if got := diskFolders(t); !slices.Contains(got, "scratch") {
 		t.Errorf("the disk has %q, want scratch too", got)
 	}
-	if out := podnas(t, "doctor"); !strings.Contains(out, "Nothing is wrong.") {
-		t.Errorf("the doctor says\n%s", out)
+	out, err := tryKubectl(t, "-n", "podnas", "exec", "podnas-0", "--", "podnas", "doctor")
+	if err != nil || !strings.Contains(out, "Nothing is wrong.") {
+		t.Errorf("the doctor says\n%s%v", out, err)
 	}
 	kubectl(t, "delete", "pv", "scratch", "--timeout=60s")
 	podnas(t, "volume", "delete", "scratch", "--yes")
 	if got := diskFolders(t); slices.Contains(got, "scratch") {
 		t.Errorf("the disk still has %q", got)
 	}
+}
+
+// noHelper takes mount.nfs from the node: the pod that waits says so in the words of
+// mount(8), and its claim in podnas's, with what to do. When that is done, the pod
+// goes on by itself.
+func noHelper(t *testing.T) {
+	kubectl(t, "apply", "-f", "node.yaml")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/node", "--timeout=60s")
+	helper := func(from, to string) {
+		kubectl(t, "exec", "node", "--", "mv", "/node/usr/sbin/"+from, "/node/usr/sbin/"+to)
+	}
+	helper("mount.nfs", "mount.nfs.away")
+	kubectl(t, "apply", "-f", "small.yaml")
+	var message string
+	eventually(t, 2*time.Minute, "the claim is told why its pod waits", func() bool {
+		message = kubectl(t, "get", "events", "--field-selector=involvedObject.kind=PersistentVolumeClaim,involvedObject.name=small,reason=NodeWithoutMountNFS", "-o", "jsonpath={.items[*].message}")
+		return message != ""
+	})
+	for _, want := range []string{"Pod small", "on node node", "nfs-common"} {
+		if !strings.Contains(message, want) {
+			t.Errorf("the claim's event is %q, want %q in it", message, want)
+		}
+	}
+	helper("mount.nfs.away", "mount.nfs")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/small", "--timeout=180s")
+	if out, err := tryKubectl(t, "-n", "podnas", "exec", "podnas-0", "--", "podnas", "drain", "--timeout=0"); err == nil || !strings.Contains(out, "small") || !strings.Contains(out, "writer") {
+		t.Errorf("podnas drain says %q (%v), want the pods small and writer", out, err)
+	}
+	kubectl(t, "delete", "pod", "small", "node", "--timeout=60s")
+	kubectl(t, "delete", "pvc", "small", "--timeout=60s")
 }
 
 // quota gives podnas the right to set quotas, as deploy/overlays/xfs-quota does,
