@@ -53,6 +53,8 @@ type ControllerConfig struct {
 	GuardIn     string      // namespace of the Lease that guards Name; empty: no guard
 	Pod         string      // name of the own pod in GuardIn, for events; empty: none
 	Reconciler  *Reconciler // gets each report; nil: they are only logged
+	// Made, if not nil, is called when others may use the Client too, see newWorkers.
+	Made func()
 	Log         *slog.Logger
 }
 
@@ -84,9 +86,13 @@ func RunController(ctx context.Context, cfg ControllerConfig) error {
 	events := newEvents(ctx, cfg.Client, cfg.Name)
 	own := &pod{client: cfg.Client, name: types.NamespacedName{Namespace: cfg.GuardIn, Name: cfg.Pod}, events: events}
 	w, err := newWorkers(&cfg, events, own)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	if cfg.Made != nil {
+		cfg.Made()
+	}
+	switch {
 	case cfg.LeaseIn != "":
 		return lead(ctx, &cfg, w)
 	case cfg.GuardIn != "":

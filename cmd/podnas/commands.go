@@ -18,9 +18,14 @@ import (
 	"github.com/podnas/podnas/server/stats"
 )
 
-// serveCommands answers podnas's own commands until ctx ends. On a disk that
-// takes no socket there are none; the clients of NFS need none.
-func serveCommands(ctx context.Context, root string, s *control.Server) error {
+// serveCommands answers podnas's own commands, from when they may be, until ctx
+// ends. On a disk that takes no socket there are none; the clients of NFS need none.
+func serveCommands(ctx context.Context, from <-chan struct{}, root string, s *control.Server) error {
+	select {
+	case <-from:
+	case <-ctx.Done():
+		return nil
+	}
 	l, err := control.Listen(root)
 	if err != nil {
 		s.Log.Error("control: 'podnas volume' and 'podnas doctor' can't reach this process", "err", err)

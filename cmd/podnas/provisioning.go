@@ -15,6 +15,8 @@ import (
 // provisioning is what turns claims into volumes.
 type provisioning struct {
 	run func(context.Context) error
+	// made is closed when others may use the client too.
+	made chan struct{}
 	// What there is in a cluster alone, else nil.
 	client     kubernetes.Interface
 	reconciler *provisioner.Reconciler // compares the disk with the cluster
@@ -37,7 +39,9 @@ func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Prov
 			Claims: cfg.claims, Root: cfg.root, Name: cfg.provisioner, Limits: limits,
 			Provisioner: p, Out: stdout, Log: log,
 		}
-		return &provisioning{run: runner.Run}, nil
+		made := make(chan struct{})
+		close(made)
+		return &provisioning{run: runner.Run, made: made}, nil
 	}
 	client, err := cfg.cluster.client(log)
 	if err != nil {
@@ -50,6 +54,8 @@ func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Prov
 	if err != nil {
 		return nil, err
 	}
+	made := make(chan struct{})
+	controller.Made = func() { close(made) }
 	run := func(ctx context.Context) error { return provisioner.RunController(ctx, controller) }
-	return &provisioning{run: run, client: client, reconciler: controller.Reconciler}, nil
+	return &provisioning{run: run, made: made, client: client, reconciler: controller.Reconciler}, nil
 }

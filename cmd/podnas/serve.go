@@ -220,7 +220,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 			return provisioner.Users(ctx, claims.client, store.Identity())
 		}
 	}
-	group.Go(func() error { return serveCommands(provisioning, cfg.root, commands) })
+	group.Go(func() error { return serveCommands(provisioning, claims.made, cfg.root, commands) })
 	return group.Wait()
 }
 
