@@ -55,7 +55,7 @@ type ControllerConfig struct {
 	Reconciler  *Reconciler // gets each report; nil: they are only logged
 	// Made, if not nil, is called when others may use the Client too, see newWorkers.
 	Made func()
-	Log         *slog.Logger
+	Log  *slog.Logger
 }
 
 // Validate says what is wrong with a ControllerConfig.

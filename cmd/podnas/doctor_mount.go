@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,9 @@ Exit codes: 0 all steps worked; 1 one did not; 2 asked for in a way that can nev
 const doctorMountExamples = `  # On a node: would kubelet's mount of this volume work?
   podnas doctor mount 10.96.0.20:/default-data
 
+  # The same with nothing copied to the node; then kubectl logs of the pod that is named
+  kubectl debug node/NODE --image=ghcr.io/podnas/podnas:v0.1.0-dev -- podnas doctor mount 10.96.0.20:/default-data --node-root=/host
+
   # With the mount options of its PersistentVolume, ports among them
   podnas doctor mount 10.96.0.20:/default-data --options=nfsvers=3,port=20490,mountport=20490,nolock
 
@@ -45,8 +49,7 @@ const doctorMountExamples = `  # On a node: would kubelet's mount of this volume
   podnas doctor mount /mnt/data -o json`
 
 func newDoctorMountCommand() *cobra.Command {
-	var options []string
-	var uid, gid uint32
+	var try mountFlags
 	var output string
 	cmd := &cobra.Command{
 		Use:     "mount HOST:/path|/directory",
@@ -58,7 +61,7 @@ func newDoctorMountCommand() *cobra.Command {
 			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
 				return err
 			}
-			results, err := tryMount(cmd.Context(), args[0], options, uid, gid)
+			results, err := try.run(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -72,15 +75,23 @@ func newDoctorMountCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringSliceVar(&options, "options", nil, "mount options, as in the PersistentVolume: ports, nolock")
-	f.Uint32Var(&uid, "uid", uint32(os.Geteuid()), "user who writes; default: yours")
-	f.Uint32Var(&gid, "gid", uint32(os.Getegid()), "group who writes; default: yours")
+	f.StringSliceVar(&try.options, "options", nil, "mount options, as in the PersistentVolume: ports, nolock")
+	f.Uint32Var(&try.uid, "uid", uint32(os.Geteuid()), "user who writes; default: yours")
+	f.Uint32Var(&try.gid, "gid", uint32(os.Getegid()), "group who writes; default: yours")
+	f.StringVar(&try.nodeRoot, "node-root", "", "where the node's root directory is, for a pod that has it (default /)")
 	addOutputFlag(f, &output, outputTable, outputJSON, outputYAML)
 	return cmd
 }
 
-// tryMount makes the steps.
-func tryMount(ctx context.Context, where string, options []string, uid, gid uint32) ([]doctor.Result, error) {
+// mountFlags are what the flags say of a mount that is tried.
+type mountFlags struct {
+	options  []string
+	uid, gid uint32
+	nodeRoot string
+}
+
+// run makes the steps.
+func (f *mountFlags) run(ctx context.Context, where string) ([]doctor.Result, error) {
 	if strings.HasPrefix(where, "/") {
 		return doctor.Steps(ctx, nfscheck.Mountpoint(filepath.Clean(where))), nil
 	}
@@ -88,15 +99,15 @@ func tryMount(ctx context.Context, where string, options []string, uid, gid uint
 	if err != nil {
 		return nil, &usageError{err}
 	}
-	m, err := nfscheck.NewMount(target.Host, target.Path, target.Port, target.MountPort, options)
+	m, err := nfscheck.NewMount(target.Host, target.Path, target.Port, target.MountPort, f.options)
 	if err != nil {
 		return nil, &usageError{err}
 	}
-	m.UID, m.GID = uid, gid
+	m.UID, m.GID = f.uid, f.gid
 	if m.Machine, err = os.Hostname(); err != nil {
 		return nil, err
 	}
-	if int(uid) == os.Geteuid() && int(gid) == os.Getegid() { // another's groups are not known
+	if int(f.uid) == os.Geteuid() && int(f.gid) == os.Getegid() { // another's groups are not known
 		groups, err := os.Getgroups()
 		if err != nil {
 			return nil, fmt.Errorf("find out the groups of this user: %w", err)
@@ -106,7 +117,7 @@ func tryMount(ctx context.Context, where string, options []string, uid, gid uint
 		}
 	}
 	// What the machine lacks does not keep the wire from being tried.
-	node := nfscheck.Node{Root: "/", InPod: os.Getenv("KUBERNETES_SERVICE_HOST") != ""}
+	node := nfscheck.Node{Root: cmp.Or(f.nodeRoot, "/"), InPod: f.nodeRoot == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != ""}
 	results := doctor.Run(ctx, node.Checks())
 	steps, closeAll := m.Steps()
 	defer closeAll()

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -119,6 +121,13 @@ func TestDoctorMountCommand(t *testing.T) {
 	step{command: "doctor mount " + host + ":" + port + ":/data -o json", stdout: `"check": "remove"`}.run(t)
 	step{command: "doctor mount " + host + ":/gone" + options, stdout: "FAILED  mount", code: exitFailed, err: "1 problem found"}.run(t)
 	step{command: "doctor mount " + host + ":/data --options=soft,nolock,port=" + port, stdout: "WARNING  options", code: exitWarnings, err: "1 warning"}.run(t)
+	node := t.TempDir() // without mount.nfs
+	step{command: "doctor mount " + host + ":/data" + options + " --node-root=" + node, stdout: "FAILED   mount.nfs", code: exitFailed}.run(t)
+	mustDo(t, os.Mkdir(filepath.Join(node, "sbin"), 0o755))
+	mustDo(t, os.WriteFile(filepath.Join(node, "sbin/mount.nfs"), nil, 0o755))
+	mustDo(t, os.Mkdir(filepath.Join(node, "proc"), 0o755))
+	mustDo(t, os.WriteFile(filepath.Join(node, "proc/filesystems"), []byte("nodev\tnfs\n"), 0o600))
+	step{command: "doctor mount " + host + ":/data" + options + " --node-root=" + node, stdout: node + "/sbin/mount.nfs is there"}.run(t)
 	step{command: "doctor mount " + root, stdout: "is on no NFS", code: exitFailed}.run(t)
 	step{command: "doctor mount nothing", code: exitUsage, err: "HOST:/path"}.run(t)
 	step{command: "doctor mount a:/b --options=port=many", code: exitUsage, err: "is no port"}.run(t)

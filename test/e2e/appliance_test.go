@@ -149,13 +149,38 @@ func noHelper(t *testing.T) {
 			t.Errorf("the claim's event is %q, want %q in it", message, want)
 		}
 	}
+	if out := doctorOnNode(t, "shared"); !strings.Contains(out, "FAILED  mount.nfs") || !strings.Contains(out, "the file was removed") {
+		t.Errorf("podnas doctor mount on the node says\n%s", out)
+	}
 	helper("mount.nfs.away", "mount.nfs")
+	if out := doctorOnNode(t, "shared"); !strings.Contains(out, "Nothing is wrong.") {
+		t.Errorf("podnas doctor mount on the node says\n%s", out)
+	}
 	kubectl(t, "wait", "--for=condition=Ready", "pod/small", "--timeout=180s")
 	if out, err := tryKubectl(t, "-n", "podnas", "exec", "podnas-0", "--", "podnas", "drain", "--timeout=0"); err == nil || !strings.Contains(out, "small") || !strings.Contains(out, "writer") {
 		t.Errorf("podnas drain says %q (%v), want the pods small and writer", out, err)
 	}
 	kubectl(t, "delete", "pod", "small", "node", "--timeout=60s")
 	kubectl(t, "delete", "pvc", "small", "--timeout=60s")
+}
+
+// doctorOnNode tries the mount of a claim's volume on the node, with the image alone.
+func doctorOnNode(t *testing.T, claim string) string {
+	t.Helper()
+	v := boundVolume(t, claim)
+	image := strings.TrimSpace(kubectl(t, "-n", "podnas", "get", "pod", "podnas-0", "-o", "jsonpath={.spec.containers[0].image}"))
+	out := kubectl(t, "debug", "node/"+nodeName, "--image="+image, "--", "podnas", "doctor", "mount",
+		v.Spec.NFS.Server+":"+v.Spec.NFS.Path, "--options="+strings.Join(v.Spec.MountOptions, ","), "--node-root=/host")
+	pod := regexp.MustCompile(`node-debugger-\S+`).FindString(out)
+	if pod == "" {
+		t.Fatalf("kubectl debug names no pod: %q", out)
+	}
+	eventually(t, time.Minute, "the pod on the node has ended", func() bool {
+		phase := kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.phase}")
+		return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
+	})
+	defer kubectl(t, "delete", "pod", pod)
+	return kubectl(t, "logs", pod)
 }
 
 // quota gives podnas the right to set quotas, as deploy/overlays/xfs-quota does,
