@@ -16,9 +16,11 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 ARG TARGETARCH
 ARG VERSION=unknown
+ARG COMMIT=
+ARG DATE=
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=linux GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
-    -ldflags "-s -w -X main.version=$VERSION" -o /rootfs/usr/bin/podnas ./cmd/podnas
+    -ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT -X main.date=$DATE" -o /rootfs/usr/bin/podnas ./cmd/podnas
 RUN install -D -m 0644 LICENSE /rootfs/usr/share/doc/podnas/LICENSE \
     && mkdir /rootfs/etc \
     && printf 'root:x:0:0:root:/:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n' >/rootfs/etc/passwd \

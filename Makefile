@@ -19,7 +19,9 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo $(TA
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
-STAMP := -X main.version=$(VERSION)
+COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
+DATE = $(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y-%m-%dT%H:%M:%SZ)
+STAMP = -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 GOLANGCI_LINT := go tool -modfile=test/tools/go.mod golangci-lint
 
 FUZZTIME := 30s

@@ -53,7 +53,9 @@ type ControllerConfig struct {
 	GuardIn     string      // namespace of the Lease that guards Name; empty: no guard
 	Pod         string      // name of the own pod in GuardIn, for events; empty: none
 	Reconciler  *Reconciler // gets each report; nil: they are only logged
-	Log         *slog.Logger
+	// Made, if not nil, is called when others may use the Client too, see newWorkers.
+	Made func()
+	Log  *slog.Logger
 }
 
 // Validate says what is wrong with a ControllerConfig.
@@ -84,9 +86,13 @@ func RunController(ctx context.Context, cfg ControllerConfig) error {
 	events := newEvents(ctx, cfg.Client, cfg.Name)
 	own := &pod{client: cfg.Client, name: types.NamespacedName{Namespace: cfg.GuardIn, Name: cfg.Pod}, events: events}
 	w, err := newWorkers(&cfg, events, own)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	if cfg.Made != nil {
+		cfg.Made()
+	}
+	switch {
 	case cfg.LeaseIn != "":
 		return lead(ctx, &cfg, w)
 	case cfg.GuardIn != "":
@@ -156,14 +162,17 @@ func lead(ctx context.Context, cfg *ControllerConfig, w *workers) error {
 }
 
 // workers are what works on claims and volumes: the library's controller, and on
-// the same informers the expander, the comparison and the watch on full volumes.
+// the same informers the expander, the comparison, the watches on full volumes and on
+// mounts that fail, and what says which volumes are in use.
 type workers struct {
 	cfg     *ControllerConfig
 	factory informers.SharedInformerFactory
+	mounts  informers.SharedInformerFactory // of failed mounts
 	library *controller.ProvisionController
 	expand  *expander
 	compare *comparison
 	full    *fullness
+	use     *inUse
 	pod     *pod
 }
 
@@ -197,8 +206,20 @@ func newWorkers(cfg *ControllerConfig, events record.EventRecorder, own *pod) (*
 	if err := expand.watch(claims.Informer()); err != nil {
 		return nil, fmt.Errorf("watch claims: %w", err)
 	}
+	mounts := newMountFailureEvents(cfg.Client)
+	failures := &mountFailures{
+		volumes: volumes.Lister(), identity: p.Store.Identity(), events: events,
+		started: time.Now(), log: cfg.Log, told: map[mountFailure]time.Time{},
+	}
+	if err := failures.watch(mounts.Core().V1().Events().Informer()); err != nil {
+		return nil, fmt.Errorf("watch events: %w", err)
+	}
+	use := newInUse(cfg.Client, cfg.GuardIn, p.Store.Identity(), volumes.Lister(), cfg.Log)
+	if err := use.watch(volumes.Informer()); err != nil {
+		return nil, fmt.Errorf("watch volumes: %w", err)
+	}
 	return &workers{
-		cfg: cfg, factory: factory, library: library, expand: expand,
+		cfg: cfg, factory: factory, mounts: mounts, library: library, expand: expand, use: use,
 		compare: &comparison{p: p, volumes: volumes.Lister(), events: events, pod: own, log: cfg.Log},
 		full:    newFullness(p.Store, events, cfg.Log),
 		pod:     own,
@@ -210,6 +231,9 @@ func newWorkers(cfg *ControllerConfig, events record.EventRecorder, own *pod) (*
 func (w *workers) run(ctx context.Context) {
 	w.factory.Start(ctx.Done())
 	w.factory.WaitForCacheSync(ctx.Done())
+	// Later, and not waited for: a failed mount is told with the volume at hand,
+	// and an older deploy/ does not let podnas see events.
+	w.mounts.Start(ctx.Done())
 	w.cfg.Log.Info("controller: working on claims", "provisioner", w.cfg.Name, "workers", w.cfg.Workers)
 	go w.library.Run(ctx)
 	var working sync.WaitGroup
@@ -218,6 +242,7 @@ func (w *workers) run(ctx context.Context) {
 	}
 	working.Go(func() { w.cfg.Reconciler.run(ctx, w.compare) })
 	working.Go(func() { w.full.run(ctx) })
+	working.Go(func() { w.use.run(ctx) })
 	<-ctx.Done()
 	w.expand.queue.ShutDown()
 	working.Wait()

@@ -290,3 +290,19 @@ func checkMountOptions(options []string) []string {
 	}
 	return problems
 }
+
+// ClassOptions is what a StorageClass promises of its volumes to clients. The
+// error says why no claim of it gets a volume.
+func ClassOptions(class *storagev1.StorageClass) (volume.Options, error) {
+	p, err := parseClass(class)
+	return p.options, err
+}
+
+// ClassMountOptions are the mount options of a StorageClass, one by one.
+func ClassMountOptions(class *storagev1.StorageClass) []string {
+	p, err := parseClass(class)
+	if err != nil {
+		return nil
+	}
+	return p.mountOptions
+}

@@ -1,18 +1,31 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"net"
+	"net/netip"
 	"os"
 	"time"
 
+	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/checkup"
 	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/nfscheck"
+	"github.com/podnas/podnas/server/stats"
 )
 
-// serveCommands answers podnas's own commands until ctx ends. On a disk that
-// takes no socket there are none; the clients of NFS need none.
-func serveCommands(ctx context.Context, root string, s *control.Server) error {
+// serveCommands answers podnas's own commands, from when they may be, until ctx
+// ends. On a disk that takes no socket there are none; the clients of NFS need none.
+func serveCommands(ctx context.Context, from <-chan struct{}, root string, s *control.Server) error {
+	select {
+	case <-from:
+	case <-ctx.Done():
+		return nil
+	}
 	l, err := control.Listen(root)
 	if err != nil {
 		s.Log.Error("control: 'podnas volume' and 'podnas doctor' can't reach this process", "err", err)
@@ -44,19 +57,55 @@ func describe(cfg *serveConfig, address *net.TCPAddr, engine server.Choice, limi
 	return p
 }
 
-// findings has podnas doctor make the checks of the readiness probe.
-func findings(checks []server.Check) func(context.Context) []control.Finding {
-	return func(ctx context.Context) []control.Finding {
-		var found []control.Finding
-		for _, check := range checks {
-			if err := check.Run(ctx); err != nil {
-				found = append(found, control.Finding{
-					About:   check.Name,
-					Problem: err.Error(),
-					Fix:     "see podnas's log; a restart is tried by the liveness probe",
-				})
-			}
-		}
-		return found
+// doctorChecks are what podnas doctor looks at in the running process.
+func doctorChecks(cfg *serveConfig, claims *provisioning, p *provisioner.Provisioner, e exporter, limits quota.Choice, address string) []doctor.Check {
+	checks := checkup.DiskChecks(p.Store, cfg.root)
+	checks = append(checks, checkup.RecordChecks(p.Store)...)
+	checks = append(checks, checkup.ProcessChecks(checkup.Process{
+		Native:    e.engine.Engine == server.EngineNative,
+		Engine:    e.engine.Engine + ": " + e.engine.Reason,
+		Fallback:  e.engine.Fallback,
+		Quota:     limits.Reason,
+		Kernel:    limits.Projects != nil,
+		DiskImage: cfg.image.spec != nil,
+	})...)
+	checks = append(checks, doctor.One("ports", func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, address) }))
+	if claims.client == nil {
+		return append(checks, doctor.One("address", func(ctx context.Context) doctor.Result { return checkup.Address(ctx, p.Endpoint) }))
 	}
+	checks = append(checks, checkup.ClusterChecks(&checkup.Cluster{
+		Client: claims.client, Provisioner: p, Reconciler: claims.reconciler,
+		Namespace: cmp.Or(cfg.cluster.leaseNamespace, os.Getenv("POD_NAMESPACE")), Service: os.Getenv("SERVICE_NAME"),
+		Check: e.Check,
+	})...)
+	return append(checks, doctor.One("way in", func(ctx context.Context) doctor.Result { return wayIn(ctx, p.Endpoint) }))
+}
+
+// connected are the addresses of the clients that are connected. One that is not
+// valid stands for those that are not counted by themselves.
+func connected(s *stats.Server) []netip.Addr {
+	var clients []netip.Addr
+	for _, c := range s.Snapshot().Clients {
+		if c.Connections > 0 {
+			clients = append(clients, c.Address)
+		}
+	}
+	return clients
+}
+
+// wayIn goes the way that clients go.
+func wayIn(ctx context.Context, e provisioner.Endpoint) doctor.Result {
+	a, err := e.Address(ctx)
+	if err != nil {
+		return doctor.Good("not tried: where clients mount from is not known")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	r := nfscheck.Ports(ctx, netip.AddrPortFrom(a.IP, a.Port).String())
+	if r.Status == doctor.Failed {
+		// Some networks don't lead a pod to itself through its Service.
+		r.Status = doctor.Warning
+		r.Fix = "try it from a node, which counts: podnas doctor mount. If that fails too: " + r.Fix
+	}
+	return r
 }

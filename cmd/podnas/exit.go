@@ -17,6 +17,7 @@ const (
 	exitRefused    = 4
 	exitNoSpace    = 5
 	exitNotRunning = 6
+	exitWarnings   = 7
 )
 
 const exitHelp = `Exit codes: 0 done; 1 failed; 2 asked for in a way that can never be done; 3 no such
@@ -29,6 +30,8 @@ func exitCode(err error) int {
 		usage     *usageError
 		unreached *control.NotReachedError
 		said      *control.Error
+		warnings  *warningsError
+		inUse     *inUseError
 	)
 	switch {
 	case err == nil:
@@ -37,6 +40,10 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &unreached):
 		return exitNotRunning
+	case errors.As(err, &warnings):
+		return exitWarnings
+	case errors.As(err, &inUse):
+		return exitRefused
 	case !errors.As(err, &said):
 		return exitFailed
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -17,8 +16,13 @@ import (
 // defaultRoot is where the disk is in a pod.
 const defaultRoot = "/export"
 
-// version is set by the linker (-X main.version=...).
-var version = "devel"
+const rootExamples = `  # Without a cluster: serve the claims of a folder
+  podnas serve --standalone --root=data/disk --claims=data/claims --listen=127.0.0.1:20490 --http=127.0.0.1:20491
+
+  # In a cluster's pod: what is there, what is wrong, who uses it
+  kubectl exec -n podnas podnas-0 -- podnas volume list
+  kubectl exec -n podnas podnas-0 -- podnas doctor
+  kubectl exec -n podnas podnas-0 -- podnas drain --timeout=0`
 
 func main() {
 	if err := run(); err != nil {
@@ -40,19 +44,19 @@ func newCommand() *cobra.Command {
 		Use:   "podnas",
 		Short: "Shared storage in one pod: an NFSv3 server and a Kubernetes provisioner over one disk",
 		Long: `podnas turns PersistentVolumeClaims into directories with a quota on one disk,
-exports them over NFSv3, and gives Kubernetes the PersistentVolumes to mount them.`,
+exports them over NFSv3, and gives Kubernetes the PersistentVolumes to mount them.
+
+Each command's --help has examples. 'podnas completion --help' says how a shell completes
+commands, flags and the names of volumes.`,
+		Example:       rootExamples,
 		SilenceErrors: true, // main says them
 		SilenceUsage:  true, // an error is not a question about usage
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newServeCommand(), newVolumeCommand(), newDoctorCommand(), newBenchCommand(), &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-		Args:  exactly(),
-		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "podnas %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-		},
-	})
+	root.AddCommand(newServeCommand(), newVolumeCommand(), newDoctorCommand(), newDrainCommand(), newBenchCommand(), newVersionCommand())
+	if err := completeFlags(root); err != nil {
+		panic(err) // only a flag that is there twice gives one
+	}
 	return root
 }
 

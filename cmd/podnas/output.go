@@ -24,6 +24,7 @@ const (
 // addOutputFlag adds -o. The first form is the default.
 func addOutputFlag(f *pflag.FlagSet, output *string, forms ...string) {
 	f.StringVarP(output, "output", "o", forms[0], "how to print: "+strings.Join(forms, ", "))
+	f.Lookup("output").Annotations = map[string][]string{formsAnnotation: forms}
 }
 
 func checkOutput(output string, forms ...string) error {

@@ -6,13 +6,24 @@ import (
 	"log/slog"
 	"net"
 
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/standalone"
 )
 
-// newProvisioning sets up what turns claims into volumes, and in a cluster what
-// compares the disk with it.
-func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Provisioner, limits string, stdout io.Writer, log *slog.Logger) (func(context.Context) error, *provisioner.Reconciler, error) {
+// provisioning is what turns claims into volumes.
+type provisioning struct {
+	run func(context.Context) error
+	// made is closed when others may use the client too.
+	made chan struct{}
+	// What there is in a cluster alone, else nil.
+	client     kubernetes.Interface
+	reconciler *provisioner.Reconciler // compares the disk with the cluster
+}
+
+// newProvisioning sets it up, in a cluster or for a folder.
+func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Provisioner, limits string, stdout io.Writer, log *slog.Logger) (*provisioning, error) {
 	port := uint16(address.Port)
 	if cfg.standalone {
 		ip := cfg.serverAddress
@@ -21,26 +32,30 @@ func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Prov
 		}
 		endpoint, err := provisioner.ParseStaticEndpoint(ip, port)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		p.Endpoint = endpoint
 		runner := &standalone.Runner{
 			Claims: cfg.claims, Root: cfg.root, Name: cfg.provisioner, Limits: limits,
 			Provisioner: p, Out: stdout, Log: log,
 		}
-		return runner.Run, nil, nil
+		made := make(chan struct{})
+		close(made)
+		return &provisioning{run: runner.Run, made: made}, nil
 	}
 	client, err := cfg.cluster.client(log)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if p.Endpoint, err = cfg.cluster.endpoint(client, cfg.serverAddress, port); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	controller, err := cfg.cluster.controller(client, cfg.provisioner, p, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	made := make(chan struct{})
+	controller.Made = func() { close(made) }
 	run := func(ctx context.Context) error { return provisioner.RunController(ctx, controller) }
-	return run, controller.Reconciler, nil
+	return &provisioning{run: run, made: made, client: client, reconciler: controller.Reconciler}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -173,7 +174,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	address := listener.Addr().(*net.TCPAddr)
 	p := &provisioner.Provisioner{Store: store, Name: cfg.provisioner, Log: log}
-	provision, reconciler, err := newProvisioning(cfg, address, p, limits.Reason, stdout, log)
+	claims, err := newProvisioning(cfg, address, p, limits.Reason, stdout, log)
 	if err != nil {
 		return err
 	}
@@ -196,10 +197,10 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		{Name: "disk", Run: func(context.Context) error { return cfg.image.explain(store.CheckWrite()) }},
 	}
 	group.Go(func() error { return nfs.Serve(serving, listener) })
-	collectors := newCollectors(engine, limits, nfs, exports, store, reconciler, log)
+	collectors := newCollectors(engine, limits, nfs, exports, store, claims.reconciler, log)
 	overview, err := status.New(status.Config{
 		Process: aboutProcess(cfg, address, engine, limits),
-		Store:   store, Served: nfs.Stats(), Exports: exports, Reconciler: reconciler, Checks: checks, Events: events, Log: log,
+		Store:   store, Served: nfs.Stats(), Exports: exports, Reconciler: claims.reconciler, Checks: checks, Events: events, Log: log,
 	})
 	if err != nil {
 		return err
@@ -211,15 +212,20 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		overview.Run(serving)
 		return nil
 	})
-	group.Go(func() error { return provision(provisioning) })
+	group.Go(func() error { return claims.run(provisioning) })
 	commands := &control.Server{
 		Provisioner: p,
 		Process:     describe(cfg, address, engine, limits.Reason),
-		Reconciler:  reconciler,
-		Findings:    findings(checks[1:]), // that it is asked to end is no trouble
+		Checks:      doctorChecks(cfg, claims, p, exporter, limits, local(address).String()),
+		Clients:     func() []netip.Addr { return connected(nfs.Stats()) },
 		Log:         log,
 	}
-	group.Go(func() error { return serveCommands(provisioning, cfg.root, commands) })
+	if claims.client != nil {
+		commands.Users = func(ctx context.Context) ([]provisioner.User, error) {
+			return provisioner.Users(ctx, claims.client, store.Identity())
+		}
+	}
+	group.Go(func() error { return serveCommands(provisioning, claims.made, cfg.root, commands) })
 	return group.Wait()
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/volume"
 )
 
 const volumeLong = `Make, list, change and delete volumes.
@@ -46,15 +48,23 @@ func newVolumeCommand() *cobra.Command {
 		Example: volumeExamples,
 	})
 	addRootFlag(cmd.PersistentFlags(), &cfg.root, "directory of the disk that the running podnas serves")
-	cmd.AddCommand(
-		newCreateCommand(&cfg),
-		newListCommand(&cfg),
-		newShowCommand(&cfg),
-		newResizeCommand(&cfg),
-		newDeleteCommand(&cfg),
-		newAdoptCommand(&cfg),
-		newManifestsCommand(&cfg),
-	)
+	served, kept := []string{control.Ready}, []string{volume.Archived, volume.Retained}
+	all := append(slices.Concat(served, kept), volume.Copying)
+	for _, sub := range []struct {
+		command  *cobra.Command
+		complete cobra.CompletionFunc
+	}{
+		{newCreateCommand(&cfg), cobra.NoFileCompletions},
+		{newListCommand(&cfg), cobra.NoFileCompletions},
+		{newShowCommand(&cfg), cfg.completeVolumes(false, all...)},
+		{newResizeCommand(&cfg), cfg.completeVolumes(false, served...)},
+		{newDeleteCommand(&cfg), cfg.completeVolumes(false, all...)},
+		{newAdoptCommand(&cfg), cfg.completeVolumes(false, kept...)},
+		{newManifestsCommand(&cfg), cfg.completeVolumes(true, served...)},
+	} {
+		sub.command.ValidArgsFunction = sub.complete
+		cmd.AddCommand(sub.command)
+	}
 	return cmd
 }
 

@@ -23,7 +23,7 @@ func newResizeCommand(cfg *volumeConfig) *cobra.Command {
 
 A volume that belongs to a claim is refused: raise the claim's request, and the volume
 follows.`,
-		Example: "  podnas volume resize scratch 20Gi",
+		Example: "  # Room for more; pods see it at once\n  podnas volume resize scratch 20Gi",
 		Args:    exactly("NAME", "SIZE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			size, err := parseSize(args[1])

@@ -114,8 +114,9 @@ func newShowCommand(cfg *volumeConfig) *cobra.Command {
 		Use:     "show NAME",
 		Aliases: []string{"get", "describe"},
 		Short:   "Show all about one volume, and how to mount it",
-		Example: "  podnas volume show scratch\n  podnas volume show scratch -o yaml",
-		Args:    exactly("NAME"),
+		Example: "  # Its options, who has it, and the command that mounts it\n  podnas volume show scratch\n\n" +
+			"  # Its record, for programs\n  podnas volume show scratch -o yaml",
+		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
 				return err

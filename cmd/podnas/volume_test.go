@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/volume"
 )
@@ -226,7 +227,10 @@ func TestDoctorCommand(t *testing.T) {
 	step{command: "volume create gone --size=1Mi"}.run(t)
 	mustDo(t, os.Remove(filepath.Join(root, "gone")))
 	step{command: "doctor", stdout: "\nvolume gone: ", code: 1, err: "1 problem found"}.run(t)
-	step{command: "doctor -o json", stdout: `"about": "volume gone"`, code: 1, err: "1 problem found"}.run(t)
+	step{command: "doctor -o json", stdout: `"check": "volume gone"`, code: 1, err: "1 problem found"}.run(t)
+	mustDo(t, os.Mkdir(filepath.Join(root, "gone"), 0o755))
+	mustDo(t, os.Chmod(filepath.Join(root, ".podnas"), 0o755))
+	step{command: "doctor", stdout: "WARNING  secrets", code: 7, err: "1 warning"}.run(t)
 	step{command: "doctor -o wide", code: 2, err: "table, json, yaml"}.run(t)
 }
 
@@ -234,7 +238,7 @@ func TestNotRunning(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "nowhere")
 	for _, command := range []string{
 		"volume create a --size=1Mi", "volume list", "volume show a", "volume resize a 2Mi", "volume delete a -y",
-		"volume adopt a", "volume manifests", "doctor",
+		"volume adopt a", "volume manifests", "doctor", "drain",
 	} {
 		t.Run(command, step{
 			command: command + " --root=" + root, stdout: "-", stderr: "-",
@@ -277,6 +281,10 @@ func TestExitCode(t *testing.T) {
 		{fmt.Errorf("wrapped: %w", &control.Error{Code: control.Claimed}), exitRefused},
 		{&control.Error{Code: control.Busy}, exitRefused},
 		{&control.Error{Code: control.NoSpace}, exitNoSpace},
+		{errors.Join(errors.New("something"), verdict([]doctor.Result{{Status: doctor.Failed}, {Status: doctor.Warning}})), exitFailed},
+		{verdict([]doctor.Result{{Status: doctor.OK}, {Status: doctor.Warning}}), exitWarnings},
+		{verdict([]doctor.Result{{Status: doctor.OK}}), 0},
+		{&inUseError{}, exitRefused},
 	} {
 		if got := exitCode(tt.err); got != tt.want {
 			t.Errorf("%v: %d, want %d", tt.err, got, tt.want)

@@ -97,6 +97,11 @@ func (c *Client) Doctor(ctx context.Context) (Report, error) {
 	return ask[Report](ctx, c, http.MethodGet, "/v1/doctor", nil, nil)
 }
 
+// Usage asks who uses the volumes.
+func (c *Client) Usage(ctx context.Context) (Usage, error) {
+	return ask[Usage](ctx, c, http.MethodGet, "/v1/usage", nil, nil)
+}
+
 // ask sends a request and reads the answer.
 func ask[Answer any](ctx context.Context, c *Client, method, path string, query url.Values, request any) (Answer, error) {
 	var answer Answer

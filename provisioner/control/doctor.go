@@ -1,14 +1,10 @@
 package control
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -16,8 +12,8 @@ import (
 type Report struct {
 	Process Process `json:"process"`
 	Disk    Disk    `json:"disk"`
-	// Findings are what is wrong, empty if all is well.
-	Findings []Finding `json:"findings"`
+	// Checks are what was looked at, and how it is.
+	Checks []doctor.Result `json:"checks"`
 }
 
 // Process is what the running process is, as it was started.
@@ -49,100 +45,36 @@ type Disk struct {
 	Retained   int    `json:"retained"`
 }
 
-// Finding is something wrong.
-type Finding struct {
-	About   string `json:"about"` // a volume, or a part of podnas
-	Problem string `json:"problem"`
-	Fix     string `json:"fix,omitempty"` // what to do
-}
-
 func (s *Server) doctor(r *http.Request) (any, error) {
-	report := Report{Process: s.Process, Findings: []Finding{}}
-	add := func(about string, err error, fix string) {
-		if err != nil {
-			report.Findings = append(report.Findings, Finding{About: about, Problem: err.Error(), Fix: fix})
-		}
-	}
+	report := Report{Process: s.Process, Checks: doctor.Run(r.Context(), s.Checks)}
 	store := s.store()
-
 	d := &report.Disk
 	d.Identity = store.Identity()
 	for _, v := range store.List() {
 		d.Volumes++
 		d.Promised += v.Size
 	}
-	kept, err := store.Kept()
-	add("disk", err, "see that podnas may read its folder .podnas on the disk")
-	for _, k := range kept {
-		d.Promised += k.Size // it may come back
-		switch k.State {
-		case volume.Archived:
-			d.Archived++
-		case volume.Retained:
-			d.Retained++
+	// What can't be read here is a finding of the checks, and no reason to hold
+	// back the rest.
+	if kept, err := store.Kept(); err == nil {
+		for _, k := range kept {
+			d.Promised += k.Size // it may come back
+			switch k.State {
+			case volume.Archived:
+				d.Archived++
+			case volume.Retained:
+				d.Retained++
+			}
 		}
 	}
-	d.Capacity, err = store.Capacity()
-	add("disk", err, "")
-	d.Free, err = store.Free()
-	add("disk", err, "")
-	d.FileSystem, err = fileSystem(s.Process.Root)
-	add("disk", err, "")
-
-	_, err = s.Provisioner.Endpoint.Address(r.Context())
-	add("address", err, "until then no volume is made: nodes could not mount it")
-
-	problems, err := store.Check()
-	add("disk", err, "see that podnas may read its disk")
-	if s.Reconciler != nil {
-		compared := s.Reconciler.Report()
-		if compared.StandsAside != "" {
-			add("provisioner", errors.New(compared.StandsAside), "")
-		}
-		problems = append(problems, compared.Findings...)
+	if capacity, err := store.Capacity(); err == nil {
+		d.Capacity = capacity
 	}
-	for _, p := range problems {
-		report.Findings = append(report.Findings, Finding{About: about(p), Problem: p.Problem, Fix: p.Fix})
+	if free, err := store.Free(); err == nil {
+		d.Free = free
 	}
-	if s.Findings != nil {
-		report.Findings = append(report.Findings, s.Findings(r.Context())...)
+	if mount, err := doctor.FindMount(s.Process.Root); err == nil {
+		d.FileSystem = mount.String()
 	}
 	return report, nil
-}
-
-// about names what a finding of the store is about.
-func about(f volume.Finding) string {
-	if f.Volume == "" {
-		return f.Path
-	}
-	return "volume " + f.Volume
-}
-
-// fileSystem tells the type and the options of the file system that holds a
-// directory, see proc_pid_mountinfo(5).
-func fileSystem(root string) (string, error) {
-	root, err := filepath.EvalSymlinks(root)
-	if err != nil {
-		return "", err
-	}
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return "", err
-	}
-	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
-	found, longest := "", -1
-	for line := range strings.Lines(string(data)) {
-		mount, device, ok := strings.Cut(strings.TrimSpace(line), " - ")
-		m, d := strings.Fields(mount), strings.Fields(device)
-		if !ok || len(m) < 5 || len(d) < 3 {
-			continue
-		}
-		point := unescape.Replace(m[4])
-		inside := root == point || strings.HasPrefix(root, strings.TrimSuffix(point, "/")+"/")
-		// Of two on one another the later one is on top.
-		if inside && len(point) >= longest {
-			found, longest = fmt.Sprintf("%s (%s)", d[0], d[2]), len(point)
-		}
-	}
-	return found, nil
 }

@@ -10,11 +10,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
@@ -34,11 +36,14 @@ const (
 type Server struct {
 	Provisioner *provisioner.Provisioner
 	Process     Process
-	// Reconciler knows how disk and cluster differ, nil where there is no cluster.
-	Reconciler *provisioner.Reconciler
-	// Findings, if not nil, is asked for what else is wrong.
-	Findings func(context.Context) []Finding
-	Log      *slog.Logger
+	// Checks are what podnas doctor makes.
+	Checks []doctor.Check
+	// Users, if not nil, tells which pods have what mounted. Without a cluster
+	// nobody knows.
+	Users func(context.Context) ([]provisioner.User, error)
+	// Clients, if not nil, tells who is connected.
+	Clients func() []netip.Addr
+	Log     *slog.Logger
 }
 
 // Serve answers commands until ctx ends, finishes those under way and removes
@@ -82,6 +87,7 @@ func (s *Server) handler() http.Handler {
 		"POST /v1/adopt":    s.adopt,
 		"GET /v1/manifests": s.manifests,
 		"GET /v1/doctor":    s.doctor,
+		"GET /v1/usage":     s.usage,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)

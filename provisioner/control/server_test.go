@@ -12,12 +12,14 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/volume"
 )
@@ -260,28 +262,44 @@ func TestDoctor(t *testing.T) {
 		d.Capacity <= d.Free || d.Free <= 0 || d.Identity != s.store().Identity() || !strings.Contains(d.FileSystem, "(") {
 		t.Errorf("report %+v", r)
 	}
-	if len(r.Findings) != 0 {
-		t.Errorf("findings on a good disk: %+v", r.Findings)
+	if len(r.Checks) != 0 {
+		t.Errorf("checks that nobody gave: %+v", r.Checks)
 	}
 
-	mustDo(t, os.Remove(filepath.Join(root, "two")))
-	s.Provisioner.Endpoint = brokenEndpoint{}
-	s.Findings = func(context.Context) []Finding { return []Finding{{About: "nfs", Problem: "no answer"}} }
+	s.Checks = []doctor.Check{
+		doctor.One("good", func(context.Context) doctor.Result { return doctor.Good("fine") }),
+		doctor.One("nfs", func(context.Context) doctor.Result { return doctor.Fail("restart it", "no answer") }),
+	}
 	r, err = c.Doctor(t.Context())
 	mustDo(t, err)
-	var about []string
-	for _, f := range r.Findings {
-		about = append(about, f.About)
-	}
-	if got := strings.Join(about, ", "); got != "address, volume two, nfs" {
-		t.Errorf("findings about %q: %+v", got, r.Findings)
+	want := []doctor.Result{{Check: "good", Status: doctor.OK, Says: "fine"}, {Check: "nfs", Status: doctor.Failed, Says: "no answer", Fix: "restart it"}}
+	if !slices.Equal(r.Checks, want) {
+		t.Errorf("checks %+v, want %+v", r.Checks, want)
 	}
 }
 
-type brokenEndpoint struct{}
-
-func (brokenEndpoint) Address(context.Context) (provisioner.Address, error) {
-	return provisioner.Address{}, errors.New("no Service")
+// Who uses the volumes: the pods where there is a cluster, and who is connected,
+// each once.
+func TestUsage(t *testing.T) {
+	c, s, _ := start(t)
+	u, err := c.Usage(t.Context())
+	if err != nil || u.Cluster || len(u.Users)+len(u.Clients) != 0 {
+		t.Errorf("nobody: %+v, %v", u, err)
+	}
+	s.Clients = func() []netip.Addr {
+		return []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}
+	}
+	pod := provisioner.User{Namespace: "ns", Pod: "p", Node: "n", Claim: "c", Volume: "v"}
+	s.Users = func(context.Context) ([]provisioner.User, error) { return []provisioner.User{pod}, nil }
+	u, err = c.Usage(t.Context())
+	if err != nil || !u.Cluster || !slices.Equal(u.Users, []provisioner.User{pod}) ||
+		!slices.Equal(u.Clients, []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}) {
+		t.Errorf("%+v, %v", u, err)
+	}
+	s.Users = func(context.Context) ([]provisioner.User, error) { return nil, errors.New("forbidden") }
+	if _, err = c.Usage(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
+		t.Errorf("the API server refuses: %v", err)
+	}
 }
 
 // What does not come from this version of the client is bounded and refused.

@@ -33,6 +33,7 @@ func TestAppliance(t *testing.T) {
 		{"write and read", writeAndRead},
 		{"podnas is deleted while a pod writes", deletePodnas},
 		{"commands", commands},
+		{"a node without mount.nfs", noHelper},
 		{"a claim with a quota", quota},
 		{"who calls", identity},
 		{"a full claim", fill},
@@ -117,14 +118,70 @@ func commands(t *testing.T) {
 	if got := diskFolders(t); !slices.Contains(got, "scratch") {
 		t.Errorf("the disk has %q, want scratch too", got)
 	}
-	if out := podnas(t, "doctor"); !strings.Contains(out, "Nothing is wrong.") {
-		t.Errorf("the doctor says\n%s", out)
+	out, err := tryKubectl(t, "-n", "podnas", "exec", "podnas-0", "--", "podnas", "doctor")
+	if err != nil || !strings.Contains(out, "Nothing is wrong.") {
+		t.Errorf("the doctor says\n%s%v", out, err)
 	}
 	kubectl(t, "delete", "pv", "scratch", "--timeout=60s")
 	podnas(t, "volume", "delete", "scratch", "--yes")
 	if got := diskFolders(t); slices.Contains(got, "scratch") {
 		t.Errorf("the disk still has %q", got)
 	}
+}
+
+// noHelper takes mount.nfs from the node: the pod that waits says so in the words of
+// mount(8), and its claim in podnas's, with what to do. When that is done, the pod
+// goes on by itself.
+func noHelper(t *testing.T) {
+	kubectl(t, "apply", "-f", "node.yaml")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/node", "--timeout=60s")
+	helper := func(from, to string) {
+		kubectl(t, "exec", "node", "--", "mv", "/node/usr/sbin/"+from, "/node/usr/sbin/"+to)
+	}
+	helper("mount.nfs", "mount.nfs.away")
+	kubectl(t, "apply", "-f", "small.yaml")
+	var message string
+	eventually(t, 2*time.Minute, "the claim is told why its pod waits", func() bool {
+		message = kubectl(t, "get", "events", "--field-selector=involvedObject.kind=PersistentVolumeClaim,involvedObject.name=small,reason=NodeWithoutMountNFS", "-o", "jsonpath={.items[*].message}")
+		return message != ""
+	})
+	for _, want := range []string{"Pod small", "on node node", "nfs-common"} {
+		if !strings.Contains(message, want) {
+			t.Errorf("the claim's event is %q, want %q in it", message, want)
+		}
+	}
+	if out := doctorOnNode(t, "shared"); !strings.Contains(out, "FAILED  mount.nfs") || !strings.Contains(out, "the file was removed") {
+		t.Errorf("podnas doctor mount on the node says\n%s", out)
+	}
+	helper("mount.nfs.away", "mount.nfs")
+	if out := doctorOnNode(t, "shared"); !strings.Contains(out, "Nothing is wrong.") {
+		t.Errorf("podnas doctor mount on the node says\n%s", out)
+	}
+	kubectl(t, "wait", "--for=condition=Ready", "pod/small", "--timeout=180s")
+	if out, err := tryKubectl(t, "-n", "podnas", "exec", "podnas-0", "--", "podnas", "drain", "--timeout=0"); err == nil || !strings.Contains(out, "small") || !strings.Contains(out, "writer") {
+		t.Errorf("podnas drain says %q (%v), want the pods small and writer", out, err)
+	}
+	kubectl(t, "delete", "pod", "small", "node", "--timeout=60s")
+	kubectl(t, "delete", "pvc", "small", "--timeout=60s")
+}
+
+// doctorOnNode tries the mount of a claim's volume on the node, with the image alone.
+func doctorOnNode(t *testing.T, claim string) string {
+	t.Helper()
+	v := boundVolume(t, claim)
+	image := strings.TrimSpace(kubectl(t, "-n", "podnas", "get", "pod", "podnas-0", "-o", "jsonpath={.spec.containers[0].image}"))
+	out := kubectl(t, "debug", "node/"+nodeName, "--image="+image, "--", "podnas", "doctor", "mount",
+		v.Spec.NFS.Server+":"+v.Spec.NFS.Path, "--options="+strings.Join(v.Spec.MountOptions, ","), "--node-root=/host")
+	pod := regexp.MustCompile(`node-debugger-\S+`).FindString(out)
+	if pod == "" {
+		t.Fatalf("kubectl debug names no pod: %q", out)
+	}
+	eventually(t, time.Minute, "the pod on the node has ended", func() bool {
+		phase := kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.phase}")
+		return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
+	})
+	defer kubectl(t, "delete", "pod", pod)
+	return kubectl(t, "logs", pod)
 }
 
 // quota gives podnas the right to set quotas, as deploy/overlays/xfs-quota does,

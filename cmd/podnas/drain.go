@@ -1,0 +1,174 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/podnas/podnas/provisioner/control"
+)
+
+// drainPeriod is the time between two looks.
+const drainPeriod = 2 * time.Second
+
+const drainLong = `Tell which pods have volumes of this podnas mounted, and wait until none has: what to do
+before podnas, its namespace or its disk is removed. A node whose server is gone waits for it,
+and pods that can't end keep the node from being drained or shut down.
+
+Nothing is evicted and nothing is changed; delete or scale down what is named. In a cluster,
+run it in podnas's pod:
+
+  kubectl exec -n podnas podnas-0 -- podnas drain
+
+The pods are those that the API server knows to use claims of this podnas. Without a cluster,
+or for what was mounted by hand, only connections are known, and a mount that nobody has
+used for some minutes has none: see to those yourself.
+
+Exit codes: 0 nothing is mounted; 1 failed; 4 something still was when --timeout was over; 6 no
+podnas is running there.`
+
+const drainExamples = `  # Who has what mounted?
+  kubectl exec -n podnas podnas-0 -- podnas drain --timeout=0
+
+  # Wait up to ten minutes, then remove podnas
+  kubectl exec -n podnas podnas-0 -- podnas drain --timeout=10m && kubectl delete -f deploy/podnas.yaml
+
+  # Without a cluster: until nobody is connected
+  podnas drain --root=data/root`
+
+// inUseError ends a drain whose time was over.
+type inUseError struct{ usage control.Usage }
+
+func (e *inUseError) Error() string {
+	return "still in use: " + summary(e.usage)
+}
+
+func newDrainCommand() *cobra.Command {
+	var root, output string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:     "drain",
+		Short:   "Tell which pods have what mounted, and wait for them",
+		Long:    drainLong,
+		Example: drainExamples,
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
+				return err
+			}
+			whole, err := filepath.Abs(root)
+			if err != nil {
+				return err
+			}
+			d := &drain{ask: control.NewClient(whole).Usage, period: drainPeriod, timeout: timeout, out: cmd.OutOrStdout()}
+			if output != outputTable {
+				d.out = io.Discard
+			}
+			usage, err := d.wait(cmd.Context())
+			var inUse *inUseError
+			if output != outputTable && (err == nil || errors.As(err, &inUse)) {
+				err = errors.Join(printValue(cmd.OutOrStdout(), output, usage), err)
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	addRootFlag(f, &root, "directory of the disk that the running podnas serves")
+	f.DurationVar(&timeout, "timeout", -1, "how long to wait; 0: only tell, below 0: for ever")
+	addOutputFlag(f, &output, outputTable, outputJSON, outputYAML)
+	f.Lookup("timeout").DefValue = "for ever"
+	return cmd
+}
+
+// drain waits until nobody uses a podnas.
+type drain struct {
+	ask     func(context.Context) (control.Usage, error)
+	period  time.Duration
+	timeout time.Duration // below 0: none
+	out     io.Writer
+}
+
+// wait returns what there was at the last look.
+func (d *drain) wait(ctx context.Context) (control.Usage, error) {
+	begin := time.Now()
+	said := ""
+	for {
+		usage, err := d.ask(ctx)
+		if err != nil {
+			return usage, err
+		}
+		if !inUse(usage) {
+			fmt.Fprintln(d.out, "Nothing is mounted.")
+			return usage, nil
+		}
+		if table := usageTable(usage); table != said {
+			said = table
+			fmt.Fprintf(d.out, "%s:\n%s", summary(usage), table)
+		}
+		if d.timeout >= 0 && time.Since(begin) >= d.timeout {
+			return usage, &inUseError{usage}
+		}
+		if !sleep(ctx, d.period) {
+			return usage, ctx.Err()
+		}
+	}
+}
+
+// inUse tells whether something is mounted. Where the pods are known they count:
+// kubelet keeps what it has mounted for them connected or not, and what else is
+// connected may be a node that has nothing mounted any more.
+func inUse(u control.Usage) bool {
+	if u.Cluster {
+		return len(u.Users) > 0
+	}
+	return len(u.Clients) > 0
+}
+
+func summary(u control.Usage) string {
+	if !u.Cluster {
+		return fmt.Sprintf("%d client%s connected", len(u.Clients), map[bool]string{true: " is", false: "s are"}[len(u.Clients) == 1])
+	}
+	pods, volumes := map[string]bool{}, map[string]bool{}
+	for _, user := range u.Users {
+		pods[user.Namespace+"/"+user.Pod] = true
+		volumes[user.Volume] = true
+	}
+	return fmt.Sprintf("%d pod%s with %d volume%s, %d client%s connected",
+		len(pods), plural(len(pods)), len(volumes), plural(len(volumes)), len(u.Clients), plural(len(u.Clients)))
+}
+
+func usageTable(u control.Usage) string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
+	if u.Cluster {
+		fmt.Fprintln(w, "  NAMESPACE\tPOD\tNODE\tCLAIM\tVOLUME\t")
+		for _, user := range u.Users {
+			ending := ""
+			if user.Ending {
+				ending = "ending"
+			}
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\n", user.Namespace, user.Pod, cmp.Or(user.Node, "-"), user.Claim, user.Volume, ending)
+		}
+	} else {
+		fmt.Fprintln(w, "  CLIENT")
+		for _, c := range slices.SortedFunc(slices.Values(u.Clients), netip.Addr.Compare) {
+			if c.IsValid() {
+				fmt.Fprintf(w, "  %s\n", c)
+			} else {
+				fmt.Fprintln(w, "  and more")
+			}
+		}
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+	return text.String()
+}

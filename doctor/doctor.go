@@ -1,0 +1,140 @@
+// Package doctor is what podnas doctor is made of: checks as values, each of which
+// looks at one thing and says in plain words how it is, and what to do where it is
+// not well. It knows neither NFS nor Kubernetes; who has something to look at makes
+// the checks (provisioner/checkup, server/nfscheck), and Run makes them.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// Timeout is how long one check may take. A disk or a server that hangs is a
+// finding, and must not keep the others from being told.
+const Timeout = 10 * time.Second
+
+// Status is how well something is.
+type Status string
+
+// The statuses.
+const (
+	OK      Status = "ok"
+	Warning Status = "warning" // it works, and may not for long, or not for all
+	Failed  Status = "failed"
+)
+
+// Result is what a check has found.
+type Result struct {
+	Check  string `json:"check"` // what was looked at
+	Status Status `json:"status"`
+	Says   string `json:"says"`
+	Fix    string `json:"fix,omitempty"` // what to do, unless all is well
+}
+
+// Check looks at one thing.
+type Check struct {
+	Name string
+	// Run returns what it finds, one Result or several. Where a Result names no
+	// Check it gets the Name.
+	Run func(context.Context) []Result
+}
+
+// Good is a Result of what is as it should be.
+func Good(format string, args ...any) Result {
+	return Result{Status: OK, Says: fmt.Sprintf(format, args...)}
+}
+
+// Warn is a Result of what may become trouble.
+func Warn(fix, format string, args ...any) Result {
+	return Result{Status: Warning, Says: fmt.Sprintf(format, args...), Fix: fix}
+}
+
+// Fail is a Result of what does not work.
+func Fail(fix, format string, args ...any) Result {
+	return Result{Status: Failed, Says: fmt.Sprintf(format, args...), Fix: fix}
+}
+
+// One makes a Check that has one Result.
+func One(name string, run func(context.Context) Result) Check {
+	return Check{Name: name, Run: func(ctx context.Context) []Result { return []Result{run(ctx)} }}
+}
+
+// Run makes the checks, all at once, and returns what they find in their order. A
+// check that does not return in time is told to have failed, and left behind.
+func Run(ctx context.Context, checks []Check) []Result {
+	return run(ctx, checks, Timeout)
+}
+
+func run(ctx context.Context, checks []Check, timeout time.Duration) []Result {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	found := make([][]Result, len(checks))
+	var running sync.WaitGroup
+	for i, check := range checks {
+		running.Go(func() { found[i] = check.within(ctx, timeout) })
+	}
+	running.Wait()
+	results := []Result{} // in JSON [], not null
+	for _, r := range found {
+		results = append(results, r...)
+	}
+	return results
+}
+
+// within makes a check until ctx ends.
+func (c Check) within(ctx context.Context, timeout time.Duration) []Result {
+	done := make(chan []Result, 1)
+	go func() {
+		defer func() {
+			if v := recover(); v != nil {
+				done <- []Result{Fail("tell podnas's developers", "the check itself broke: %v\n%s", v, debug.Stack())}
+			}
+		}()
+		done <- c.Run(ctx)
+	}()
+	var results []Result
+	select {
+	case results = <-done:
+	case <-ctx.Done():
+		// One that minds its context may be about to say more.
+		select {
+		case results = <-done:
+		case <-time.After(timeout / 10):
+			results = []Result{Fail("", "no answer within %s", timeout)}
+		}
+	}
+	for i := range results {
+		if results[i].Check == "" {
+			results[i].Check = c.Name
+		}
+	}
+	return results
+}
+
+// Count returns how many results have a status.
+func Count(results []Result, s Status) int {
+	n := 0
+	for _, r := range results {
+		if r.Status == s {
+			n++
+		}
+	}
+	return n
+}
+
+// Steps makes checks one after the other, each on top of those before it, until one
+// has failed.
+func Steps(ctx context.Context, steps []Check) []Result {
+	results := []Result{}
+	for _, step := range steps {
+		found := Run(ctx, []Check{step})
+		results = append(results, found...)
+		if Count(found, Failed) > 0 {
+			break
+		}
+	}
+	return results
+}

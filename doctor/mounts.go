@@ -1,0 +1,86 @@
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Mount is a mounted file system, see proc_pid_mountinfo(5).
+type Mount struct {
+	Point   string
+	Type    string // ext4, nfs, ...
+	Source  string // HOST:/path of an NFS
+	Options []string
+}
+
+// Has tells whether a mount has an option, "ro" or "timeo=600".
+func (m Mount) Has(option string) bool { return slices.Contains(m.Options, option) }
+
+// Value returns the value of an option like timeo=600, empty if it is not there.
+func (m Mount) Value(key string) string {
+	for _, o := range m.Options {
+		if value, ok := strings.CutPrefix(o, key+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// String is the type and the options of the file system, for people.
+func (m Mount) String() string { return fmt.Sprintf("%s (%s)", m.Type, strings.Join(m.Options, ",")) }
+
+// FindMount finds the mount that holds a path.
+func FindMount(path string) (Mount, error) {
+	path, err := filepath.Abs(path)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return Mount{}, err
+	}
+	return MountOf(path)
+}
+
+// MountOf is FindMount for a path without symbolic links. It asks the path itself
+// nothing: an NFS that hangs hangs whoever does.
+func MountOf(path string) (Mount, error) {
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return Mount{}, err
+	}
+	m, ok := parseMounts(string(data), path)
+	if !ok {
+		return Mount{}, fmt.Errorf("nothing in /proc/self/mountinfo holds %s", path)
+	}
+	return m, nil
+}
+
+// parseMounts finds, in the text of mountinfo, the mount that holds a path.
+func parseMounts(mountinfo, path string) (found Mount, ok bool) {
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	for line := range strings.Lines(mountinfo) {
+		mount, device, split := strings.Cut(strings.TrimSpace(line), " - ")
+		m, d := strings.Fields(mount), strings.Fields(device)
+		if !split || len(m) < 6 || len(d) < 3 {
+			continue
+		}
+		point := unescape.Replace(m[4])
+		inside := path == point || strings.HasPrefix(path, strings.TrimSuffix(point, "/")+"/")
+		// Of two on one another the later one is on top.
+		if !inside || ok && len(point) < len(found.Point) {
+			continue
+		}
+		// The mount's own options, and those of the file system behind it.
+		options := strings.Split(m[5], ",")
+		for o := range strings.SplitSeq(d[2], ",") {
+			if !slices.Contains(options, o) {
+				options = append(options, o)
+			}
+		}
+		found, ok = Mount{Point: point, Type: d[0], Source: unescape.Replace(d[1]), Options: options}, true
+	}
+	return found, ok
+}

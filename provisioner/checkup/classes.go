@@ -1,0 +1,80 @@
+package checkup
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/provisioner"
+)
+
+// classes looks at the StorageClasses that name this provisioner.
+func (c *Cluster) classes(ctx context.Context) []doctor.Result {
+	list, err := c.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return []doctor.Result{doctor.Fail("see the check of the rights", "can't list StorageClasses: %v", err)}
+	}
+	var results []doctor.Result
+	for i := range list.Items {
+		class := &list.Items[i]
+		if class.Provisioner != c.Provisioner.Name {
+			continue
+		}
+		for _, r := range c.class(class) {
+			r.Check = "class " + class.Name
+			results = append(results, r)
+		}
+	}
+	if len(results) == 0 {
+		return []doctor.Result{doctor.Warn("make one: deploy/base/storageclass.yaml, docs/storageclass.md has what it can say",
+			"no StorageClass names the provisioner %s, so no claim comes here", c.Provisioner.Name)}
+	}
+	return results
+}
+
+// class judges one.
+func (c *Cluster) class(class *storagev1.StorageClass) []doctor.Result {
+	const again = "a StorageClass can't be changed: delete it and make it again as it should be, volumes keep what they have (docs/storageclass.md)"
+	options, err := provisioner.ClassOptions(class)
+	if err == nil && c.Check != nil {
+		err = c.Check(options)
+	}
+	if err != nil {
+		return []doctor.Result{doctor.Fail(again, "no claim of it gets a volume: %v", err)}
+	}
+	var results []doctor.Result
+	for _, option := range provisioner.ClassMountOptions(class) {
+		key, _, _ := strings.Cut(option, "=")
+		switch key {
+		case "soft", "softerr":
+			results = append(results, doctor.Warn(again,
+				"mount option %s: while podnas's pod is replaced, programs get I/O errors and writes are lost. Leave it out, so that they wait (hard)", key))
+		case "lock":
+			results = append(results, doctor.Warn(again,
+				"mount option lock: podnas does not serve NFS's lock protocol, so that mounts, or the first lock of a program, fail. Leave it out"))
+		}
+	}
+	if len(results) > 0 {
+		return results
+	}
+	says := []string{"its parameters are valid"}
+	if class.ReclaimPolicy != nil && *class.ReclaimPolicy == v1.PersistentVolumeReclaimRetain {
+		says = append(says, "volumes stay when their claims are deleted")
+	} else {
+		says = append(says, "volumes go with their claims")
+	}
+	if class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion {
+		says = append(says, "claims can't be expanded")
+	}
+	return []doctor.Result{doctor.Good("%s", strings.Join(slices.Compact(says), ", "))}
+}
+
+func splitResource(resource string) (name, sub string) {
+	name, sub, _ = strings.Cut(resource, "/")
+	return name, sub
+}

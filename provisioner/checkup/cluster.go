@@ -1,0 +1,117 @@
+package checkup
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/volume"
+)
+
+// Cluster is what podnas has in a cluster. Client, Provisioner and Reconciler are
+// needed.
+type Cluster struct {
+	Client      kubernetes.Interface
+	Provisioner *provisioner.Provisioner
+	Reconciler  *provisioner.Reconciler
+	// Namespace is podnas's own, Service the name of its Service; empty outside of
+	// the cluster.
+	Namespace, Service string
+	// Check tells whether the engine can keep what volumes promise.
+	Check func(volume.Options) error
+}
+
+// ClusterChecks look at what podnas needs in the cluster.
+func ClusterChecks(c *Cluster) []doctor.Check {
+	return []doctor.Check{
+		doctor.One("service", func(ctx context.Context) doctor.Result { return Address(ctx, c.Provisioner.Endpoint) }),
+		{Name: "rights", Run: c.rights},
+		{Name: "classes", Run: c.classes},
+		doctor.One("clock", c.clock),
+		{Name: "cluster", Run: c.compared},
+	}
+}
+
+// Address asks where clients reach the server.
+func Address(ctx context.Context, e provisioner.Endpoint) doctor.Result {
+	a, err := e.Address(ctx)
+	if err != nil {
+		return doctor.Fail("as it says; until then no volume is made, for nodes could not mount it", "%v", err)
+	}
+	return doctor.Good("clients mount from %s, port %d", a.IP, a.Port)
+}
+
+// compared tells what the comparison of the disk with the cluster has found.
+func (c *Cluster) compared(context.Context) []doctor.Result {
+	r := c.Reconciler.Report()
+	switch {
+	case r.StandsAside != "":
+		return []doctor.Result{doctor.Fail("two disks under one name would both answer every claim", "%s", r.StandsAside)}
+	case r.Time.IsZero():
+		return []doctor.Result{doctor.Warn("ask again in a minute; if it stays so, podnas's log says why it does not work on claims",
+			"the disk was not compared with the cluster yet")}
+	case len(r.Findings) == 0:
+		return []doctor.Result{doctor.Good("volumes and PersistentVolumes agree, as of %s", r.Time.UTC().Format("15:04:05 UTC"))}
+	}
+	return findings(r.Findings)
+}
+
+// rights asks the API server whether podnas may do all that it does.
+func (c *Cluster) rights(ctx context.Context) []doctor.Result {
+	asked := 0
+	var results []doctor.Result
+	for _, right := range provisioner.Rights() {
+		if right.Own && c.Namespace == "" {
+			continue // outside of the cluster it has no namespace, and does not need it
+		}
+		for _, verb := range right.Verbs {
+			allowed, err := c.may(ctx, right, verb)
+			if err != nil {
+				return append(results, doctor.Fail("see that the API server can be reached from podnas's pod", "can't ask what podnas may do: %v", err))
+			}
+			asked++
+			if !allowed {
+				results = append(results, doctor.Fail("kubectl apply the ClusterRole and the Role of this version: deploy/base/rbac.yaml",
+					"podnas may not %s %s: %s", verb, describe(right, c.Namespace), right.Without))
+			}
+		}
+	}
+	if len(results) == 0 {
+		return []doctor.Result{doctor.Good("podnas may do all that it does: %d rights", asked)}
+	}
+	return results
+}
+
+func describe(r provisioner.Right, namespace string) string {
+	name := r.Resource
+	if r.Group != "" {
+		name += "." + r.Group
+	}
+	if r.Own {
+		return name + " in namespace " + namespace
+	}
+	return name
+}
+
+func (c *Cluster) may(ctx context.Context, r provisioner.Right, verb string) (bool, error) {
+	resource, sub := splitResource(r.Resource)
+	attributes := &authorizationv1.ResourceAttributes{Group: r.Group, Resource: resource, Subresource: sub, Verb: verb}
+	if r.Own {
+		attributes.Namespace = c.Namespace
+		if resource == "services" {
+			attributes.Name = c.Service
+		}
+	}
+	review, err := c.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("SelfSubjectAccessReview: %w", err)
+	}
+	return review.Status.Allowed, nil
+}

@@ -1,0 +1,167 @@
+// Package checkup has the checks that podnas doctor makes in the running process: of
+// the disk (disk.go), of the process and its rights on the machine (process.go), and
+// of what it needs in the cluster (service.go, rights.go, classes.go, clock.go,
+// compare.go). Each file has checks as values, made from what they look at.
+package checkup
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/volume"
+)
+
+// Disk is what can be asked of a disk; a *volume.Store.
+type Disk interface {
+	Capacity() (int64, error)
+	Free() (int64, error)
+	Inodes() (total, free uint64, err error)
+	CheckWrite() error
+}
+
+const (
+	// scarce is the part of a disk, in percent, below which space and inodes are
+	// told to run out.
+	scarce = 5
+	// none is as much free space as nobody can work with.
+	none = 16 << 20
+)
+
+// DiskChecks look at the disk at root.
+func DiskChecks(d Disk, root string) []doctor.Check {
+	return []doctor.Check{
+		doctor.One("file system", func(context.Context) doctor.Result { return fileSystem(root) }),
+		doctor.One("disk", func(context.Context) doctor.Result { return writable(d) }),
+		doctor.One("space", func(context.Context) doctor.Result { return space(d) }),
+		doctor.One("inodes", func(context.Context) doctor.Result { return inodes(d) }),
+		doctor.One("secrets", func(context.Context) doctor.Result { return secrets(root) }),
+	}
+}
+
+func fileSystem(root string) doctor.Result {
+	m, err := doctor.FindMount(root)
+	if err != nil {
+		return doctor.Fail("see that podnas may read its disk", "can't find out which file system %s is on: %v", root, err)
+	}
+	return judgeFileSystem(m)
+}
+
+func judgeFileSystem(m doctor.Mount) doctor.Result {
+	switch {
+	case m.Has("ro"):
+		return doctor.Fail("see the kernel's log (dmesg) of podnas's node: a file system with errors is made read-only. Check and mount it again; where it is mounted so on purpose, mount it writable",
+			"%s is mounted read-only: nothing can be written", m)
+	case m.Type == "tmpfs" || m.Type == "ramfs":
+		return doctor.Warn("give podnas a disk: a claim or a folder of its node", "%s is in memory: all data is lost when it is unmounted", m)
+	case m.Type == "overlay":
+		return doctor.Warn("give podnas a disk: a claim or a folder of its node, mounted where --root says",
+			"%s is the container's own: all data is lost with the container", m)
+	case m.Type == "nfs" || m.Type == "nfs4" || m.Type == "cifs" || m.Type == "9p" || m.Type == "ceph" || m.Type == "fuse" || len(m.Type) > 5 && m.Type[:5] == "fuse.":
+		return doctor.Warn("use a block device with ext4 or XFS, or mount the other server in the pods without podnas",
+			"%s is served by something else: what that promises is all that podnas can, and it is slow", m)
+	}
+	return doctor.Good("%s", m)
+}
+
+func writable(d Disk) doctor.Result {
+	if err := d.CheckWrite(); err != nil {
+		return doctor.Fail("see the kernel's log (dmesg) of podnas's node, and the backing disk. The pod is not ready until writing works again",
+			"it can't be written to: %v", err)
+	}
+	return doctor.Good("it can be written to")
+}
+
+func space(d Disk) doctor.Result {
+	free, err := d.Free()
+	if err != nil {
+		return doctor.Fail("see the kernel's log (dmesg) of podnas's node", "%v", err)
+	}
+	capacity, err := d.Capacity()
+	if err != nil {
+		return doctor.Fail("see the kernel's log (dmesg) of podnas's node", "%v", err)
+	}
+	return judgeSpace(free, capacity)
+}
+
+func judgeSpace(free, capacity int64) doctor.Result {
+	const fix = "remove files (podnas volume list shows who has how many), delete what is archived or retained (podnas volume list --all; podnas volume delete NAME --kept), or make the disk larger"
+	says := fmt.Sprintf("%s of %s are free", volume.FormatSize(free), volume.FormatSize(capacity))
+	switch {
+	case free < none:
+		return doctor.Fail(fix, "the disk is full, writes fail in every volume: %s", says)
+	case free < capacity/100*scarce:
+		return doctor.Warn(fix, "less than %d%% of the disk: %s", scarce, says)
+	}
+	return doctor.Good("%s", says)
+}
+
+func inodes(d Disk) doctor.Result {
+	total, free, err := d.Inodes()
+	if err != nil {
+		return doctor.Fail("see the kernel's log (dmesg) of podnas's node", "%v", err)
+	}
+	return judgeInodes(free, total)
+}
+
+func judgeInodes(free, total uint64) doctor.Result {
+	const fix = "remove small files (podnas volume list -o wide counts them). An ext4 has its number of inodes for good; XFS makes them as long as there is space"
+	switch {
+	case total == 0:
+		return doctor.Good("the file system has as many as there is space for")
+	case free == 0:
+		return doctor.Fail(fix, "all %d are used: no file can be made, though there may be space", total)
+	case free < total/100*scarce:
+		return doctor.Warn(fix, "%d of %d are free, less than %d%%", free, total, scarce)
+	}
+	return doctor.Good("%d of %d are free", free, total)
+}
+
+// secrets looks whether others on the machine can read the key of the file handles:
+// who has it can make handles of every file.
+func secrets(root string) doctor.Result {
+	for _, path := range []string{filepath.Join(root, ".podnas"), filepath.Join(root, ".podnas", "instance.json")} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return doctor.Fail("put it back from a backup: without it what is mounted becomes stale", "%v", err)
+		}
+		if open := info.Mode() & fs.ModePerm & 0o077; open != 0 {
+			return doctor.Warn(fmt.Sprintf("chmod go= %s", path),
+				"%s has mode %04o: others on this machine can read the key of the file handles", path, info.Mode()&fs.ModePerm)
+		}
+	}
+	return doctor.Good("the key of the file handles is podnas's alone")
+}
+
+// RecordChecks compare the records of a disk with its directories.
+func RecordChecks(store *volume.Store) []doctor.Check {
+	return []doctor.Check{{Name: "records", Run: func(context.Context) []doctor.Result {
+		found, err := store.Check()
+		if err == nil {
+			_, err = store.Kept()
+		}
+		if err != nil {
+			return []doctor.Result{doctor.Fail("see that podnas may read its disk", "%v", err)}
+		}
+		if len(found) == 0 {
+			return []doctor.Result{doctor.Good("records and directories agree")}
+		}
+		return findings(found)
+	}}}
+}
+
+// findings are results, each about its volume.
+func findings(found []volume.Finding) []doctor.Result {
+	var results []doctor.Result
+	for _, f := range found {
+		r := doctor.Fail(f.Fix, "%s", f.Problem)
+		if r.Check = f.Path; f.Volume != "" {
+			r.Check = "volume " + f.Volume
+		}
+		results = append(results, r)
+	}
+	return results
+}

@@ -1,0 +1,191 @@
+package checkup
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/volume"
+)
+
+type noExports struct{}
+
+func (noExports) Check(volume.Options) error { return nil }
+func (noExports) Export(volume.Volume) error { return nil }
+func (noExports) Unexport(volume.Volume)     {}
+
+// newStore opens a disk in a temporary directory, with the volumes one and two.
+func newStore(t *testing.T) (store *volume.Store, root string) {
+	t.Helper()
+	root = t.TempDir()
+	store, err := volume.Open(volume.Config{Root: root, Exports: noExports{}, Log: slog.New(slog.DiscardHandler)})
+	mustDo(t, err)
+	t.Cleanup(func() { mustDo(t, store.Close()) })
+	for _, name := range []string{"one", "two"} {
+		_, err := store.Create(t.Context(), volume.Spec{Name: name, Size: 1 << 20})
+		mustDo(t, err)
+	}
+	return store, root
+}
+
+func mustDo(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// want checks the one result of a check, or the one about the thing with that name.
+func want(t *testing.T, results []doctor.Result, check string, status doctor.Status, says, fix string) {
+	t.Helper()
+	for _, r := range results {
+		if r.Check != check {
+			continue
+		}
+		if r.Status != status || !strings.Contains(r.Says, says) || !strings.Contains(r.Fix, fix) {
+			t.Errorf("%s: %s %q, to do %q; want %s with %q, to do %q", check, r.Status, r.Says, r.Fix, status, says, fix)
+		}
+		if r.Status != doctor.OK && r.Fix == "" {
+			t.Errorf("%s: it is not said what to do about %q", check, r.Says)
+		}
+		return
+	}
+	t.Errorf("no check %q in %+v", check, results)
+}
+
+// A real disk, broken in each of the ways that can be made here.
+func TestDisk(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		hurt   func(root string) error
+		check  string
+		status doctor.Status
+		says   string
+		fix    string
+	}{
+		{"good", nil, "disk", doctor.OK, "written", ""},
+		{"good records", nil, "records", doctor.OK, "agree", ""},
+		{"good secrets", nil, "secrets", doctor.OK, "podnas's alone", ""},
+		{"good space", nil, "space", doctor.OK, "are free", ""},
+		{"a directory is gone", func(root string) error { return os.Remove(filepath.Join(root, "two")) }, "volume two", doctor.Failed, "missing", "put the directory back"},
+		{"a file is in its place", func(root string) error {
+			return errors.Join(os.Remove(filepath.Join(root, "two")), os.WriteFile(filepath.Join(root, "two"), nil, 0o600))
+		}, "volume two", doctor.Failed, "two", ""},
+		{"a stray directory", func(root string) error { return os.Mkdir(filepath.Join(root, "stray"), 0o755) }, "stray", doctor.Failed, "no volume's", "podnas volume adopt"},
+		{"the key is open", func(root string) error { return os.Chmod(filepath.Join(root, ".podnas/instance.json"), 0o644) }, "secrets", doctor.Warning, "0644", "chmod go= "},
+		{"the state is open", func(root string) error { return os.Chmod(filepath.Join(root, ".podnas"), 0o755) }, "secrets", doctor.Warning, "0755", "chmod go= "},
+		{"the key is gone", func(root string) error { return os.Remove(filepath.Join(root, ".podnas/instance.json")) }, "secrets", doctor.Failed, "no such file", "backup"},
+		{"writing fails", func(root string) error { // a directory stands where the probe writes
+			return errors.Join(os.RemoveAll(filepath.Join(root, ".podnas/probe")), os.Mkdir(filepath.Join(root, ".podnas/probe"), 0o700))
+		}, "disk", doctor.Failed, "can't be written", "dmesg"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			store, root := newStore(t)
+			mustDo(t, store.CheckWrite())
+			if tt.hurt != nil {
+				mustDo(t, tt.hurt(root))
+			}
+			results := doctor.Run(t.Context(), append(DiskChecks(store, root), RecordChecks(store)...))
+			want(t, results, tt.check, tt.status, tt.says, tt.fix)
+			if tt.hurt == nil && doctor.Count(results, doctor.Failed) > 0 {
+				t.Errorf("a good disk: %+v", results)
+			}
+		})
+	}
+}
+
+// brokenDisk answers nothing, as one that is gone.
+type brokenDisk struct{}
+
+var errGone = errors.New("input/output error")
+
+func (brokenDisk) Capacity() (int64, error)         { return 0, errGone }
+func (brokenDisk) Free() (int64, error)             { return 0, errGone }
+func (brokenDisk) Inodes() (_, _ uint64, err error) { return 0, 0, errGone }
+func (brokenDisk) CheckWrite() error                { return errGone }
+
+func TestBrokenDisk(t *testing.T) {
+	results := doctor.Run(t.Context(), DiskChecks(brokenDisk{}, filepath.Join(t.TempDir(), "nothing")))
+	for _, check := range []string{"disk", "space", "inodes"} {
+		want(t, results, check, doctor.Failed, "input/output error", "dmesg")
+	}
+	want(t, results, "file system", doctor.Failed, "no such file", "read its disk")
+}
+
+// What can't be made here: judged by what the kernel would say.
+func TestJudgeDisk(t *testing.T) {
+	mount := func(kind string, options ...string) doctor.Result {
+		return judgeFileSystem(doctor.Mount{Point: "/export", Type: kind, Options: options})
+	}
+	const gib = 1 << 30
+	for _, tt := range []struct {
+		name   string
+		r      doctor.Result
+		status doctor.Status
+		says   string
+	}{
+		{"XFS", mount("xfs", "rw", "prjquota"), doctor.OK, "xfs (rw,prjquota)"},
+		{"ext4", mount("ext4", "rw"), doctor.OK, "ext4"},
+		{"read-only", mount("ext4", "rw", "ro"), doctor.Failed, "read-only"},
+		{"in memory", mount("tmpfs", "rw"), doctor.Warning, "in memory"},
+		{"of the container", mount("overlay", "rw"), doctor.Warning, "lost with the container"},
+		{"over NFS", mount("nfs4", "rw"), doctor.Warning, "something else"},
+		{"FUSE", mount("fuse.sshfs", "rw"), doctor.Warning, "something else"},
+		{"room", judgeSpace(50*gib, 100*gib), doctor.OK, "50Gi of 100Gi"},
+		{"nearly full", judgeSpace(4*gib, 100*gib), doctor.Warning, "less than 5%"},
+		{"full", judgeSpace(1<<20, 100*gib), doctor.Failed, "writes fail"},
+		{"inodes", judgeInodes(500, 1000), doctor.OK, "500 of 1000"},
+		{"few inodes", judgeInodes(40, 1000), doctor.Warning, "less than 5%"},
+		{"no inodes", judgeInodes(0, 1000), doctor.Failed, "no file can be made"},
+		{"btrfs has no number", judgeInodes(0, 0), doctor.OK, "as many as"},
+	} {
+		if tt.r.Status != tt.status || !strings.Contains(tt.r.Says, tt.says) || (tt.r.Fix == "") != (tt.status == doctor.OK) {
+			t.Errorf("%s: %+v, want %s with %q", tt.name, tt.r, tt.status, tt.says)
+		}
+	}
+}
+
+func TestProcess(t *testing.T) {
+	status := func(effective string) string {
+		return "Name:\tpodnas\nCapPrm:\t000001ffffffffff\nCapEff:\t" + effective + "\nCapBnd:\t000001ffffffffff\n"
+	}
+	// What deploy/ gives: CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID,
+	// SETGID, SETUID, MKNOD.
+	const deployed, baseline = "00000000080000df", "000000000000000b"
+	for _, tt := range []struct {
+		name      string
+		p         Process
+		effective string
+		status    doctor.Status
+		says, fix string
+	}{
+		{"as deployed", Process{Native: true}, deployed, doctor.OK, "CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, MKNOD", ""},
+		{"all", Process{Native: true, Kernel: true}, "000001ffffffffff", doctor.OK, "SYS_ADMIN", ""},
+		{"baseline", Process{}, baseline, doctor.OK, "CHOWN, DAC_OVERRIDE, FOWNER", ""},
+		{"native without MKNOD", Process{Native: true}, "00000000000000df", doctor.Warning, "device nodes", "add MKNOD to"},
+		{"kernel quotas without SYS_ADMIN", Process{Native: true, Kernel: true}, deployed, doctor.Warning, "quotas can't be set", "add SYS_ADMIN to"},
+		{"disk image without SYS_ADMIN", Process{Native: true, DiskImage: true}, deployed, doctor.Warning, "SYS_ADMIN", "add SYS_ADMIN to"},
+		{"an ordinary user", Process{}, "0000000000000000", doctor.Warning, "other owners", "run podnas as root"},
+		{"garbage", Process{}, "many", doctor.Warning, "not known", ""},
+	} {
+		r := judgeCapabilities(tt.p, status(tt.effective))
+		if r.Status != tt.status || !strings.Contains(r.Says, tt.says) || !strings.Contains(r.Fix, tt.fix) {
+			t.Errorf("%s: %+v, want %s with %q, to do %q", tt.name, r, tt.status, tt.says, tt.fix)
+		}
+	}
+	if r := judgeDescriptors(1024); r.Status != doctor.Warning || !strings.Contains(r.Says, "1024") {
+		t.Errorf("few descriptors: %+v", r)
+	}
+	if r := judgeDescriptors(1 << 20); r.Status != doctor.OK {
+		t.Errorf("many descriptors: %+v", r)
+	}
+	results := doctor.Run(t.Context(), ProcessChecks(Process{Engine: "go-nfs: no right", Fallback: true, Quota: "by the server"}))
+	want(t, results, "engine", doctor.Warning, "no right", "docs/nfs.md")
+	want(t, results, "quota", doctor.OK, "by the server", "")
+	results = doctor.Run(t.Context(), ProcessChecks(Process{Engine: "go-nfs: asked for"}))
+	want(t, results, "engine", doctor.OK, "asked for", "")
+}

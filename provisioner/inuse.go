@@ -1,0 +1,150 @@
+package provisioner
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	// InUseLabel is on the Lease that says whether volumes of a disk are bound,
+	// "true" or "false"; the annotation of that name says which.
+	InUseLabel = "podnas.io/volumes-in-use"
+
+	inUsePause = time.Second      // after a change, for others that come with it
+	inUseCheck = 10 * time.Minute // in case somebody has removed the Lease
+)
+
+// inUse keeps a Lease in podnas's namespace that says which volumes of the disk are
+// bound to claims. deploy/components/guard has the API server refuse, while there
+// are any, to delete what they need: CEL can look at one object besides the one that
+// is deleted, and this is it. The Lease outlives the pod: while podnas is away, what
+// its volumes need is needed all the same.
+type inUse struct {
+	client    kubernetes.Interface
+	namespace string
+	identity  string // of the disk
+	volumes   corelisters.PersistentVolumeLister
+	changed   chan struct{}
+	log       *slog.Logger
+}
+
+func newInUse(client kubernetes.Interface, namespace, identity string, volumes corelisters.PersistentVolumeLister, log *slog.Logger) *inUse {
+	return &inUse{client: client, namespace: namespace, identity: identity, volumes: volumes, changed: make(chan struct{}, 1), log: log}
+}
+
+// watch has changes of PersistentVolumes looked at.
+func (u *inUse) watch(volumes cache.SharedIndexInformer) error {
+	wake := func() {
+		select {
+		case u.changed <- struct{}{}:
+		default: // it is awake
+		}
+	}
+	_, err := volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { wake() },
+		UpdateFunc: func(any, any) { wake() },
+		DeleteFunc: func(any) { wake() },
+	})
+	return err
+}
+
+// run keeps the Lease until ctx ends.
+func (u *inUse) run(ctx context.Context) {
+	if u.namespace == "" {
+		return // outside of the cluster: nothing there to be deleted
+	}
+	said, check := "-", time.NewTicker(inUseCheck)
+	defer check.Stop()
+	for {
+		text, err := u.describe()
+		if err == nil && text != said {
+			if err = u.write(ctx, text); err == nil {
+				said = text
+			}
+		}
+		var again <-chan time.Time
+		switch {
+		case apierrors.IsForbidden(err):
+			u.log.Warn("guard: not allowed to say which volumes are in use, apply the Role of this version", "err", err)
+			again = time.After(inUseCheck)
+		case err != nil && ctx.Err() == nil:
+			u.log.Warn("guard: can't say which volumes are in use yet", "err", err)
+			again = time.After(guardPeriod)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-u.changed:
+			if sleep(ctx, inUsePause) != nil {
+				return
+			}
+		case <-check.C:
+			said = "-"
+		case <-again:
+		}
+	}
+}
+
+// describe names the claims that have volumes of the disk; it is empty if none has.
+func (u *inUse) describe() (string, error) {
+	all, err := u.volumes.List(labels.Everything())
+	if err != nil {
+		return "", err
+	}
+	var claims []string
+	for _, pv := range all {
+		if pv.Annotations[InstanceAnnotation] == u.identity && pv.Status.Phase == v1.VolumeBound && pv.Spec.ClaimRef != nil {
+			claims = append(claims, pv.Spec.ClaimRef.Namespace+"/"+pv.Spec.ClaimRef.Name)
+		}
+	}
+	const named = 5
+	slices.Sort(claims)
+	switch n := len(claims); {
+	case n == 0:
+		return "", nil
+	case n == 1:
+		return "the claim " + claims[0], nil
+	case n <= named:
+		return fmt.Sprintf("%d claims (%s)", n, strings.Join(claims, ", ")), nil
+	default:
+		return fmt.Sprintf("%d claims (%s, ...)", n, strings.Join(claims[:named], ", ")), nil
+	}
+}
+
+// write makes the Lease say so.
+func (u *inUse) write(ctx context.Context, text string) error {
+	leases := u.client.CoordinationV1().Leases(u.namespace)
+	lease, err := leases.Get(ctx, u.leaseName(), metav1.GetOptions{})
+	missing := apierrors.IsNotFound(err)
+	if missing {
+		lease, err = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: u.namespace, Name: u.leaseName()}}, nil
+	}
+	if err != nil {
+		return err
+	}
+	holder := u.identity
+	lease.Spec.HolderIdentity = &holder
+	metav1.SetMetaDataLabel(&lease.ObjectMeta, InUseLabel, fmt.Sprint(text != ""))
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, InUseLabel, text)
+	if missing {
+		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+	} else {
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+func (u *inUse) leaseName() string { return "podnas-" + u.identity + "-volumes" }

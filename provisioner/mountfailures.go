@@ -1,0 +1,191 @@
+package provisioner
+
+import (
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+)
+
+const (
+	// mountFailureAgain is when a failure that goes on is told again. kubelet
+	// tells it every two minutes.
+	mountFailureAgain = 30 * time.Minute
+	// mountFailureOld is from when on a failure is no news: it stands in the
+	// cluster from before podnas was started.
+	mountFailureOld = 10 * time.Minute
+)
+
+// mountFailures tells a claim, by one plain event, why a pod can't mount its volume:
+// kubelet says so on the pod, in the words of mount(8), and not what to do.
+type mountFailures struct {
+	volumes  corelisters.PersistentVolumeLister
+	identity string // of the disk
+	events   record.EventRecorder
+	started  time.Time
+	log      *slog.Logger
+
+	mu   sync.Mutex
+	told map[mountFailure]time.Time
+}
+
+// mountFailure is what is told once.
+type mountFailure struct {
+	claim        types.UID
+	node, reason string
+}
+
+// newMountFailureEvents makes the informer of the events that kubelet puts on pods
+// whose volumes can't be mounted. They are few, and gone after an hour.
+func newMountFailureEvents(client kubernetes.Interface) informers.SharedInformerFactory {
+	return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.SelectorFromSet(fields.Set{"involvedObject.kind": "Pod", "reason": "FailedMount"}).String()
+	}))
+}
+
+// watch has each such event looked at.
+func (m *mountFailures) watch(events cache.SharedIndexInformer) error {
+	look := func(object any) {
+		if event, ok := object.(*v1.Event); ok {
+			m.look(event, time.Now())
+		}
+	}
+	_, err := events.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: look,
+		UpdateFunc: func(before, after any) {
+			old, isOld := before.(*v1.Event)
+			event, ok := after.(*v1.Event)
+			if ok && isOld && old.ResourceVersion != event.ResourceVersion {
+				look(after)
+			}
+		},
+	})
+	return err
+}
+
+// failedVolume finds the PersistentVolume in kubelet's message.
+var failedVolume = regexp.MustCompile(`for volume "([^"]+)"`)
+
+// look tells the claim of a volume of this disk what is wrong.
+func (m *mountFailures) look(event *v1.Event, now time.Time) {
+	seen := event.LastTimestamp.Time
+	if seen.IsZero() {
+		seen = event.EventTime.Time
+	}
+	found := failedVolume.FindStringSubmatch(event.Message)
+	if found == nil || now.Sub(seen) > mountFailureOld {
+		return
+	}
+	pv, err := m.volumes.Get(found[1])
+	if err != nil || pv.Annotations[InstanceAnnotation] != m.identity {
+		return // not ours
+	}
+	claim := pv.Spec.ClaimRef
+	// Who may write events in one namespace must not reach a claim in another.
+	if claim == nil || claim.Namespace != event.InvolvedObject.Namespace {
+		return
+	}
+	cause, ok := mountCause(event.Message, seen.Before(m.started))
+	if !ok {
+		return
+	}
+	node := event.Source.Host
+	if node == "" {
+		node = event.ReportingInstance
+	}
+	if !m.first(mountFailure{claim: claim.UID, node: node, reason: cause.reason}, now) {
+		return
+	}
+	message := fmt.Sprintf("Pod %s can't mount volume %s on node %s: %s", event.InvolvedObject.Name, pv.Name, node, cause.says)
+	m.log.Warn("mount: "+cause.reason, "volume", pv.Name, "claim", claim.Namespace+"/"+claim.Name, "pod", event.InvolvedObject.Name, "node", node)
+	m.events.Event(&v1.ObjectReference{
+		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
+	}, v1.EventTypeWarning, cause.reason, message)
+}
+
+// first tells whether a failure was not told lately, and notes that it is now.
+func (m *mountFailures) first(f mountFailure, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if told, ok := m.told[f]; ok && now.Sub(told) < mountFailureAgain {
+		return false
+	}
+	for old, told := range m.told {
+		if now.Sub(told) >= mountFailureAgain {
+			delete(m.told, old)
+		}
+	}
+	m.told[f] = now
+	return true
+}
+
+// cause is why a mount failed.
+type cause struct {
+	reason string // of the event
+	says   string // what is wrong, and what to do
+	signs  []string
+}
+
+// mountCauses are those that mount.nfs and the kernel have words for. The first
+// that has a sign in the message counts.
+func mountCauses() []cause {
+	return []cause{
+		{
+			"NodeWithoutMountNFS", "the node has no mount.nfs. Install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, RHEL, SUSE, Alpine) on it; kubelet then goes on by itself",
+			[]string{"need a /sbin/mount.<type> helper program", "mount.nfs: not found", `"mount.nfs": executable file not found`, "need a /sbin/mount.nfs helper"},
+		},
+		{
+			"NodeWithoutNFS", "the node's kernel has no NFS. Run modprobe nfs nfsv3 on it, or install the kernel's package with all modules",
+			[]string{"unknown filesystem type 'nfs'", "No such device"},
+		},
+		{
+			"MountRefused", "the server does not let the node mount it. The allowedClients of the volume's class must have the node's address",
+			[]string{"access denied by server", "Permission denied"},
+		},
+		{
+			"MountOptionsWrong", "a mount option is wrong, or asks for other than NFS version 3 over TCP. See mountOptions of the PersistentVolume, which come from its StorageClass",
+			[]string{"Protocol not supported", "requested NFS version or transport protocol is not supported", "an incorrect mount option was specified", "rpc.statd is not running", "Invalid argument"},
+		},
+		{
+			"VolumeGone", "the server has no such volume. Run podnas doctor in podnas's pod: it says what became of it",
+			[]string{"No such file or directory", "Stale file handle"},
+		},
+		{
+			"ServerRefusedMount", "nothing answered at the Service's address. Run podnas doctor in podnas's pod, and see that kube-proxy, or what stands for it, runs on the node",
+			[]string{"Connection refused", "No route to host", "Network is unreachable"},
+		},
+		{
+			"ServerNotReached", "podnas runs, but the node got no answer. Let the node's address in: a NetworkPolicy in podnas's namespace, or a firewall between the nodes, drops its packets",
+			[]string{"Connection timed out", "mount.nfs: timed out", "timed out", "DeadlineExceeded", "Host is down"},
+		},
+	}
+}
+
+// mountCause finds the cause in kubelet's message. What the node saw before podnas
+// was started needs nothing done.
+func mountCause(message string, before bool) (cause, bool) {
+	for _, c := range mountCauses() {
+		for _, sign := range c.signs {
+			if !strings.Contains(message, sign) {
+				continue
+			}
+			if before && (c.reason == "ServerRefusedMount" || c.reason == "ServerNotReached") {
+				return cause{reason: "ServerWasAway", says: "podnas did not run then. It does now, and kubelet goes on by itself"}, true
+			}
+			return c, true
+		}
+	}
+	return cause{}, false
+}
