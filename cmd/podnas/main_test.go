@@ -8,11 +8,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 
 	"github.com/podnas/podnas/status"
@@ -151,6 +152,10 @@ spec:
 	if volumes, _ := filepath.Glob(root + "/pvc-*"); len(volumes) != 1 {
 		t.Errorf("after a restart: volumes %v", volumes)
 	}
+	// Each start takes its places from the default, not from what the last left.
+	if n, most := runtime.GOMAXPROCS(0), max(4*runtime.NumCPU(), 8); n > most {
+		t.Errorf("after two starts Go runs %d goroutines at once, want %d at most", n, most)
+	}
 }
 
 func TestKlogIsDetail(t *testing.T) {
@@ -160,7 +165,7 @@ func TestKlogIsDetail(t *testing.T) {
 	}
 	klog.Info("a step of the library")
 	klog.Error("trouble")
-	runtime.HandleError(errors.New(`error syncing claim "1": failed to provision volume: volume a is being copied`))
+	utilruntime.HandleError(errors.New(`error syncing claim "1": failed to provision volume: volume a is being copied`))
 	klog.Error(`delete "pvc-1": volume deletion failed: busy`)
 	if strings.Contains(out.String(), "a step") || strings.Contains(out.String(), "copied") || strings.Contains(out.String(), "busy") || !strings.Contains(out.String(), "trouble") {
 		t.Errorf("at level info: %s", out.String())
@@ -170,7 +175,7 @@ func TestKlogIsDetail(t *testing.T) {
 		t.Fatal(err)
 	}
 	klog.Info("a step of the library")
-	runtime.HandleError(errors.New(`error syncing claim "1": failed to provision volume: volume a is being copied`))
+	utilruntime.HandleError(errors.New(`error syncing claim "1": failed to provision volume: volume a is being copied`))
 	if strings.Count(out.String(), "level=DEBUG") != 2 || !strings.Contains(out.String(), "copied") {
 		t.Errorf("at level debug: %s", out.String())
 	}

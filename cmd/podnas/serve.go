@@ -104,7 +104,9 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	if os.Getenv("GOMAXPROCS") == "" {
 		// A thread that waits for the disk keeps its place among those that may run
 		// until Go's scheduler finds out, so there are more places than processors:
-		// twice as many synced writes a second on two of them.
+		// twice as many synced writes a second on two of them. From the default, for a
+		// process that serves more than once.
+		runtime.SetDefaultGOMAXPROCS()
 		runtime.GOMAXPROCS(max(4*runtime.GOMAXPROCS(0), 8))
 	}
 	log.Info("podnas: starting", "version", version, "root", cfg.root)
