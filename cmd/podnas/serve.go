@@ -105,6 +105,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		// A thread that waits for the disk keeps its place among those that may run
 		// until Go's scheduler finds out, so there are more places than processors:
 		// twice as many synced writes a second on two of them.
+		runtime.SetDefaultGOMAXPROCS() // in tests an earlier podnas has raised it
 		runtime.GOMAXPROCS(max(4*runtime.GOMAXPROCS(0), 8))
 	}
 	log.Info("podnas: starting", "version", version, "root", cfg.root)
