@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +25,7 @@ const serviceCheckInterval = 10 * time.Second
 type ServiceEndpoint struct {
 	Client          kubernetes.Interface
 	Namespace, Name string // of the Service
-	PodIP           string // of this pod
+	PodIP           string // of this pod; where it has several, all of them with commas
 	Port            uint16 // that this pod serves NFS on
 
 	mu      sync.Mutex
@@ -66,13 +68,13 @@ func (e *ServiceEndpoint) check(ctx context.Context) (Address, error) {
 	if err != nil {
 		return Address{}, fmt.Errorf("Service %s: %w", name, err)
 	}
-	slices, err := e.Client.DiscoveryV1().EndpointSlices(e.Namespace).List(ctx, metav1.ListOptions{
+	found, err := e.Client.DiscoveryV1().EndpointSlices(e.Namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: discoveryv1.LabelServiceName + "=" + e.Name,
 	})
 	if err != nil {
 		return Address{}, fmt.Errorf("list the EndpointSlices of Service %s: %w", name, err)
 	}
-	port, err := e.port(service, slices.Items)
+	port, err := e.port(service, found.Items)
 	if err != nil {
 		return Address{}, fmt.Errorf("Service %s %w", name, err)
 	}
@@ -81,10 +83,10 @@ func (e *ServiceEndpoint) check(ctx context.Context) (Address, error) {
 
 // port finds the port of the Service that leads to this pod's NFS port. Only
 // the EndpointSlices tell: a targetPort may be a name.
-func (e *ServiceEndpoint) port(service *v1.Service, slices []discoveryv1.EndpointSlice) (uint16, error) {
+func (e *ServiceEndpoint) port(service *v1.Service, found []discoveryv1.EndpointSlice) (uint16, error) {
 	ready, listed := false, false
-	for i := range slices {
-		slice := &slices[i]
+	for i := range found {
+		slice := &found[i]
 		for j := range slice.Endpoints {
 			if !e.isPod(&slice.Endpoints[j]) {
 				continue
@@ -110,12 +112,9 @@ func (e *ServiceEndpoint) port(service *v1.Service, slices []discoveryv1.Endpoin
 }
 
 func (e *ServiceEndpoint) isPod(endpoint *discoveryv1.Endpoint) bool {
-	for _, address := range endpoint.Addresses {
-		if address == e.PodIP {
-			return true
-		}
-	}
-	return false
+	// An EndpointSlice has the addresses of one family, which need not be the pod's first.
+	own := strings.Split(e.PodIP, ",")
+	return slices.ContainsFunc(endpoint.Addresses, func(address string) bool { return slices.Contains(own, address) })
 }
 
 // servicePort finds, by its name, the Service's side of the slice's port for NFS.

@@ -43,7 +43,9 @@ func TestServiceEndpoint(t *testing.T) {
 		want   string // in the error; none: it is right
 	}{
 		{"right", func(*v1.Service, *discoveryv1.EndpointSlice) {}, ""},
-		{"IPv6", func(s *v1.Service, _ *discoveryv1.EndpointSlice) { s.Spec.ClusterIP = "fd00::9" }, ""},
+		{"IPv6", func(s *v1.Service, e *discoveryv1.EndpointSlice) {
+			s.Spec.ClusterIP, e.Endpoints[0].Addresses[0] = "fd00::9", "fd00::5"
+		}, ""},
 		{"missing", func(s *v1.Service, _ *discoveryv1.EndpointSlice) { s.Name = "other" }, "podnas/podnas is missing"},
 		{"headless", func(s *v1.Service, _ *discoveryv1.EndpointSlice) { s.Spec.ClusterIP = v1.ClusterIPNone }, "has no ClusterIP"},
 		{"external", func(s *v1.Service, _ *discoveryv1.EndpointSlice) {
@@ -61,7 +63,7 @@ func TestServiceEndpoint(t *testing.T) {
 			tt.change(service, slice)
 			e := &ServiceEndpoint{
 				Client:    fake.NewClientset(service, slice),
-				Namespace: "podnas", Name: "podnas", PodIP: "10.1.0.5", Port: 20490,
+				Namespace: "podnas", Name: "podnas", PodIP: "10.1.0.5,fd00::5", Port: 20490,
 			}
 			address, err := e.Address(t.Context())
 			if tt.want == "" {

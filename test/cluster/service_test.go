@@ -77,7 +77,7 @@ func TestService(t *testing.T) {
 
 	six := setService(t, &corev1.ServiceSpec{Ports: []corev1.ServicePort{nfs}, IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol}}, "fd00:10:244::7", p.port)
 	p.stop()
-	p.env[len(p.env)-1] = "POD_IP=fd00:10:244::7"
+	p.env[len(p.env)-1] = "POD_IP=" + podIP + ",fd00:10:244::7"
 	p.start()
 	n.claim("six", class, "1Mi", nil)
 	v := n.bound("six")
