@@ -43,7 +43,7 @@ run: build ## serve the example claims on 127.0.0.1, without a cluster; ARGS='mo
 		--listen 127.0.0.1:20490 --http 127.0.0.1:20491 $(ARGS)
 
 .PHONY: test
-test: lint manifests-check test-go ## linters, unit tests and conformance suite
+test: lint manifests-check chart-check test-go ## linters, unit tests and conformance suite
 
 .PHONY: test-go
 test-go: ## the Go tests alone, with the race detector where there is a C compiler
@@ -121,6 +121,10 @@ manifests: ## write deploy/podnas.yaml from deploy/base
 .PHONY: manifests-check
 manifests-check: ## fail when deploy/podnas.yaml is stale
 	deploy/manifests.sh --check
+
+.PHONY: chart-check
+chart-check: ## fail when the Helm chart makes other objects than kubectl apply
+	go test -tags chart -count=1 ./test/chart
 
 .PHONY: check
 check: ## what CI runs: test, a short fuzz, page, vm, cluster, e2e

@@ -1,0 +1,19 @@
+{{/* The name of everything: the release's, with "podnas" in it. */}}
+{{- define "podnas.name" -}}
+{{- if contains "podnas" .Release.Name -}}
+{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-podnas" .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "podnas.selector" -}}
+app.kubernetes.io/name: {{ include "podnas.name" . }}
+{{- end -}}
+
+{{/* Of objects alone, not of the pod: a new version of the chart starts nothing anew. */}}
+{{- define "podnas.labels" -}}
+{{ include "podnas.selector" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}

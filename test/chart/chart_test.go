@@ -1,0 +1,265 @@
+//go:build chart
+
+// Package chart_test holds the Helm chart to the manifests that kubectl applies:
+// for each overlay there are values that make the same objects of the chart, so that
+// neither can be changed alone.
+package chart_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	deploy = "../../deploy/"
+	chart  = deploy + "helm/podnas"
+)
+
+type object map[string]any
+
+func TestSameAsManifests(t *testing.T) {
+	for _, tt := range []struct {
+		kustomization string
+		values        string
+	}{
+		{"base", `{}`},
+		{"overlays/kind", `{"image": {"pullPolicy": "Never"}, "disk": {"storageClassName": "standard"}}`},
+		{"overlays/minikube", `{
+			"image": {"pullPolicy": "Never"}, "disk": {"storageClassName": "standard"},
+			"nodeSelector": {"minikube.k8s.io/primary": "true"}
+		}`},
+		{"overlays/k3s", `{"disk": {"storageClassName": "local-path"}}`},
+		{"overlays/longhorn", `{"disk": {"storageClassName": "longhorn"}}`},
+		{"overlays/ceph-rbd", `{"disk": {"storageClassName": "rook-ceph-block"}}`},
+		{"overlays/hostpath", `{"disk": {"hostPath": "/var/lib/podnas"}, "nodeSelector": {"podnas.io/disk": "true"}}`},
+		{"overlays/xfs-quota", `{"quota": "kernel"}`},
+		{"overlays/baseline", `{"podSecurity": "baseline"}`},
+		{"overlays/ipv6", `{"service": {"ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack"}}`},
+		{"overlays/networkpolicy", `{"networkPolicy": {"enabled": true, "nodes": ["172.18.0.0/16"]}}`},
+	} {
+		t.Run(tt.kustomization, func(t *testing.T) {
+			want := objects(t, tool(t, kustomize, "build", deploy+tt.kustomization))
+			// helm install --create-namespace makes it; NOTES.txt says how to label it.
+			delete(want, "Namespace podnas")
+			got := objects(t, render(t, "podnas", "podnas", tt.values))
+			if diff := difference(t, want, got); diff != "" {
+				t.Errorf("the chart with %s does not make what deploy/%s does (-), but (+):\n%s", tt.values, tt.kustomization, diff)
+			}
+		})
+	}
+}
+
+// What is refused is refused before anything is installed.
+func TestSchema(t *testing.T) {
+	for _, tt := range []struct{ name, values, want string }{
+		{"a slip", `{"disk": {"sise": "10Gi"}}`, "sise"},
+		{"no size", `{"disk": {"size": "lots"}}`, "/disk/size"},
+		{"two disks", `{"disk": {"existingClaim": "a", "hostPath": "/b"}}`, "/disk"},
+		{"a folder of no node", `{"disk": {"hostPath": "/srv"}}`, "/nodeSelector"},
+		{"kernel quotas need more than baseline", `{"podSecurity": "baseline", "quota": "kernel"}`, "/quota"},
+		{"a folder needs more than baseline", `{"podSecurity": "baseline", "disk": {"hostPath": "/srv"}, "nodeSelector": {"a": "b"}}`, "/disk/hostPath"},
+		{"a parameter that is no string", `{"storageClass": {"parameters": {"gid": 1001}}}`, "/storageClass/parameters/gid"},
+		{"a provisioner without a domain", `{"provisioner": "podnas"}`, "/provisioner"},
+		{"a NetworkPolicy that lets no node in", `{"networkPolicy": {"enabled": true}}`, "/networkPolicy/nodes"},
+		{"a node that is no network", `{"networkPolicy": {"enabled": true, "nodes": ["10.0.0.1"]}}`, "/networkPolicy/nodes/0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			out, err := tryRender("podnas", "podnas", tt.values)
+			if err == nil {
+				t.Fatalf("taken:\n%s", out)
+			}
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v\nwant an error with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// Every value does something: it changes what is rendered.
+func TestValues(t *testing.T) {
+	plain := string(render(t, "podnas", "podnas", `{}`))
+	for want, values := range map[string]string{
+		"image: \"example.com/nas:v2\"":     `{"image": {"repository": "example.com/nas", "tag": "v2"}}`,
+		"- name: secret":                    `{"imagePullSecrets": [{"name": "secret"}]}`,
+		"- --provisioner=example.com/nas":   `{"provisioner": "example.com/nas"}`,
+		"storage: 1Ti":                      `{"disk": {"size": "1Ti"}}`,
+		"claimName: old":                    `{"disk": {"existingClaim": "old"}}`,
+		"- --overcommit=1.5":                `{"overcommit": 1.5}`,
+		"- --log-level=debug":               `{"log": {"level": "debug"}}`,
+		"- --log-format=json":               `{"log": {"format": "json"}}`,
+		"- --workers=5":                     `{"extraArgs": ["--workers=5"]}`,
+		"- --shutdown-delay=1s":             `{"shutdownDelay": "1s"}`,
+		"terminationGracePeriodSeconds: 90": `{"terminationGracePeriodSeconds": 90}`,
+		"memory: 1Gi":                       `{"resources": {"requests": {"memory": "1Gi"}}}`,
+		"- key: disk":                       `{"tolerations": [{"key": "disk"}]}`,
+		"nodeAffinity: {}":                  `{"affinity": {"nodeAffinity": {}}}`,
+		"priorityClassName: high":           `{"priorityClassName": "high"}`,
+		"annotations:\n        note: x":     `{"podAnnotations": {"note": "x"}}`,
+		"clusterIP: \"10.96.7.7\"":          `{"service": {"clusterIP": "10.96.7.7"}}`,
+		"\n    note: x":                     `{"service": {"annotations": {"note": "x"}}}`,
+		"name: team":                        `{"storageClass": {"name": "team"}}`,
+		"is-default-class: \"true\"":        `{"storageClass": {"default": true}}`,
+		"reclaimPolicy: Retain":             `{"storageClass": {"reclaimPolicy": "Retain"}}`,
+		"WaitForFirstConsumer":              `{"storageClass": {"volumeBindingMode": "WaitForFirstConsumer"}}`,
+		"allowVolumeExpansion: false":       `{"storageClass": {"allowVolumeExpansion": false}}`,
+		"parameters:\n  gid: \"1001\"":      `{"storageClass": {"parameters": {"gid": "1001"}}}`,
+		"mountOptions:\n  - hard":           `{"storageClass": {"mountOptions": ["hard"]}}`,
+		"namespaceSelector: {}\n      ports:\n        - port: http": `{"networkPolicy": {"enabled": true, "nodes": ["fd00::/8"], "http": [{"namespaceSelector": {}}]}}`,
+	} {
+		if strings.Contains(plain, want) {
+			t.Errorf("%q is there without %s: this tests nothing", want, values)
+		}
+		if got := string(render(t, "podnas", "podnas", values)); !strings.Contains(got, want) {
+			t.Errorf("with %s there is no %q in\n%s", values, want, got)
+		}
+	}
+	if got := string(render(t, "podnas", "podnas", `{"storageClass": {"create": false}}`)); strings.Contains(got, "kind: StorageClass") {
+		t.Error("a StorageClass is made, though none is wanted")
+	}
+}
+
+// Two releases in one cluster share nothing.
+func TestTwoReleases(t *testing.T) {
+	second := render(t, "team", "team", `{"provisioner": "podnas.io/team", "storageClass": {"name": "team"}}`)
+	first := objects(t, render(t, "podnas", "podnas", `{}`))
+	for key := range objects(t, second) {
+		if _, shared := first[key]; shared {
+			t.Errorf("both make %s", key)
+		}
+	}
+	// Whatever is called podnas alone is the first one's; the container is nobody's.
+	for line := range strings.Lines(strings.ReplaceAll(string(second), "- name: podnas\n", "")) {
+		if f := strings.Fields(line); len(f) > 0 && f[len(f)-1] == "podnas" {
+			t.Errorf("the second release has the first one's name: %s", line)
+		}
+	}
+}
+
+func TestLint(t *testing.T) {
+	t.Log(string(tool(t, helm, "lint", "--strict", chart)))
+}
+
+// objects takes YAML documents apart, without what is Helm's own.
+func objects(t *testing.T, rendered []byte) map[string]object {
+	t.Helper()
+	all := map[string]object{}
+	for _, doc := range bytes.Split(append([]byte("\n"), rendered...), []byte("\n---\n")) {
+		var o object
+		if err := yaml.Unmarshal(doc, &o); err != nil {
+			t.Fatalf("%v in\n%s", err, doc)
+		}
+		if len(o) == 0 {
+			continue
+		}
+		metadata, ok := o["metadata"].(map[string]any)
+		if !ok {
+			t.Fatalf("no metadata in\n%s", doc)
+		}
+		for field, owned := range map[string][]string{
+			"labels":      {"app.kubernetes.io/managed-by", "helm.sh/chart"},
+			"annotations": {"helm.sh/resource-policy"},
+		} {
+			if m, ok := metadata[field].(map[string]any); ok {
+				maps.DeleteFunc(m, func(key string, _ any) bool { return slices.Contains(owned, key) })
+				if len(m) == 0 {
+					delete(metadata, field)
+				}
+			}
+		}
+		key := fmt.Sprintf("%s %s", o["kind"], metadata["name"])
+		if _, twice := all[key]; twice {
+			t.Fatalf("%s is there twice", key)
+		}
+		all[key] = o
+	}
+	return all
+}
+
+// difference says how two sets of objects differ, as diff does.
+func difference(t *testing.T, want, got map[string]object) string {
+	t.Helper()
+	files := [2]string{filepath.Join(t.TempDir(), "deploy"), filepath.Join(t.TempDir(), "chart")}
+	for i, set := range []map[string]object{want, got} {
+		text, err := yaml.Marshal(set) // ordered by key
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(files[i], text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	diff, err := exec.Command("diff", "-U5", files[0], files[1]).Output()
+	if exit := (*exec.ExitError)(nil); err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1) {
+		t.Fatal(err)
+	}
+	return string(diff)
+}
+
+func render(t *testing.T, release, namespace, values string) []byte {
+	t.Helper()
+	out, err := tryRender(release, namespace, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func tryRender(release, namespace, values string) ([]byte, error) {
+	if !json.Valid([]byte(values)) {
+		return nil, fmt.Errorf("the test's own values are no JSON: %s", values)
+	}
+	return run(strings.NewReader(values), helm, "template", release, chart, "--namespace", namespace, "--values", "-")
+}
+
+func tool(t *testing.T, program func() (string, error), args ...string) []byte {
+	t.Helper()
+	out, err := run(strings.NewReader(""), program, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func run(stdin io.Reader, program func() (string, error), args ...string) ([]byte, error) {
+	path, err := program()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(path, args...)
+	cmd.Stdin = stdin
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return nil, fmt.Errorf("%s: %w\n%s", strings.Join(args, " "), err, exit.Stderr)
+	}
+	return out, err
+}
+
+// The programs, which go builds when they are first asked for: that takes minutes.
+var (
+	kustomize = sync.OnceValues(func() (string, error) { return build("../tools/go.mod", "kustomize") })
+	helm      = sync.OnceValues(func() (string, error) { return build("../tools/helm/go.mod", "helm") })
+)
+
+// build returns where a tool's program is.
+func build(module, name string) (string, error) {
+	cmd := exec.Command("go", "tool", "-modfile="+module, "-n", name)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("build %s of test/%s: %w", name, module, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
