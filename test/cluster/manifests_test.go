@@ -3,39 +3,139 @@
 package cluster_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
+
+// prometheusOperator is where the definitions of ServiceMonitor and its like are
+// taken from, as its users install them.
+const prometheusOperator = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 
 // The API server takes everything in deploy/ that a user applies: every field
 // is known to it, and every object valid.
 func TestManifests(t *testing.T) {
+	installMonitoring(t)
 	for _, path := range files(t, "../../deploy/podnas.yaml", "../../deploy/examples/*.yaml") {
-		t.Run(filepath.Base(path), func(t *testing.T) { dryRun(t, "-f", path) })
+		t.Run(filepath.Base(path), func(t *testing.T) { dryRun(t, nil, "-f", path) })
 	}
-	for _, path := range files(t, "../../deploy/overlays/*") {
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			// A dry run doesn't change the Namespace, whose label says what
-			// its pods may ask for.
-			if err := applyRBAC(t.Context(), path); err != nil {
+	for _, path := range kustomizations(t, "../../deploy") {
+		t.Run(strings.TrimPrefix(path, "../../deploy/"), func(t *testing.T) {
+			if strings.Contains(path, "/overlays/") {
+				// A dry run doesn't change the Namespace, whose label says what
+				// its pods may ask for.
+				if err := applyRBAC(t.Context(), path); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					if err := applyRBAC(context.Background(), "../../deploy/base"); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			dryRun(t, nil, "-k", path)
+		})
+	}
+}
+
+// It takes what the Helm chart makes too. That the chart makes what the overlays do is
+// test/chart's to check; here is what only the chart has.
+func TestChart(t *testing.T) {
+	for name, values := range map[string]string{
+		"default": `{}`,
+		"most of it": `{
+			"imagePullSecrets": [{"name": "secret"}],
+			"provisioner": "example.com/nas",
+			"disk": {"existingClaim": "old"},
+			"overcommit": 1.5,
+			"log": {"level": "debug", "format": "json"},
+			"extraArgs": ["--workers=5"],
+			"nodeSelector": {"disk": "large"},
+			"tolerations": [{"key": "disk", "operator": "Exists", "effect": "NoSchedule"}],
+			"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+				{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "busy"}}}
+			]}},
+			"priorityClassName": "system-cluster-critical",
+			"podAnnotations": {"note": "x"},
+			"service": {"clusterIP": "fd00:10:96::77", "ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack", "annotations": {"note": "x"}},
+			"storageClass": {
+				"name": "team", "default": true, "reclaimPolicy": "Retain", "volumeBindingMode": "WaitForFirstConsumer",
+				"parameters": {"gid": "1001"}, "mountOptions": ["hard"]
+			},
+			"networkPolicy": {"enabled": true, "nodes": ["172.18.0.0/16", "fd00::/8"], "http": [{"namespaceSelector": {"matchLabels": {"app": "prometheus"}}}]}
+		}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "values.yaml") // JSON is YAML
+			if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() {
-				if err := applyRBAC(context.Background(), "../../deploy/base"); err != nil {
-					t.Error(err)
-				}
-			})
-			dryRun(t, "-k", path)
+			rendered, err := output("go", "tool", "-modfile=../tools/helm/go.mod", "helm", "template", "podnas", "../../deploy/helm/podnas",
+				"--namespace", podnasNamespace, "--values", file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dryRun(t, []byte(rendered), "-f", "-")
 		})
+	}
+}
+
+// kustomizations returns the folders below dir that are for kubectl apply -k.
+func kustomizations(t *testing.T, dir string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Base(path) != "kustomization.yaml" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if bytes.Contains(text, []byte("\nkind: Kustomization\n")) {
+			found = append(found, filepath.Dir(path))
+		}
+		return err
+	})
+	if err != nil || !slices.Contains(found, dir+"/base") || !slices.Contains(found, dir+"/overlays/kind") {
+		t.Fatalf("%v: found %q", err, found)
+	}
+	return found
+}
+
+// installMonitoring makes the kinds of the Prometheus operator known to the API
+// server, which then checks theirs too.
+func installMonitoring(t *testing.T) {
+	t.Helper()
+	answer, err := output("go", "mod", "download", "-json", prometheusOperator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal([]byte(answer), &module); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"servicemonitors", "podmonitors", "prometheusrules"} {
+		name := "monitoring.coreos.com_" + kind
+		// Not by kubectl apply alone, which keeps a copy in an annotation: too large for one.
+		file := filepath.Join(module.Dir, "example/prometheus-operator-crd", name+".yaml")
+		if _, err := kubectl(t.Context(), nil, "apply", "--server-side", "-f", file); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kubectl(t.Context(), nil, "wait", "--for=condition=Established", "--timeout=30s", "crd/"+kind+".monitoring.coreos.com"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
 // dryRun has the API server do all of an apply but keep it. kubectl fails here
 // on a warning too.
-func dryRun(t *testing.T, flag, path string) {
+func dryRun(t *testing.T, stdin []byte, flag, path string) {
 	t.Helper()
-	out, err := kubectl(t.Context(), nil, "apply", "--dry-run=server", flag, path)
+	out, err := kubectl(t.Context(), stdin, "apply", "--dry-run=server", flag, path)
 	if err != nil {
 		t.Fatal(err)
 	}
