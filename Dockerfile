@@ -4,6 +4,8 @@
 #
 #   docker buildx build --platform linux/amd64,linux/arm64 --build-arg VERSION=v1 -t NAME:TAG .
 #
+# It has no list of what it is made of, as make image's has: add --sbom=true for one.
+#
 # The variant of deploy/overlays/disk-image, which makes file systems:
 #
 #   docker buildx build --target xfs --build-arg VERSION=v1 -t ghcr.io/podnas/podnas-xfs:TAG .

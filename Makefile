@@ -114,6 +114,10 @@ image-xfs: image ## the image of deploy/overlays/disk-image, which makes XFS, fo
 	go run ./deploy/image -ref '$(subst /podnas:,/podnas-xfs:,$(IMAGE))' -version '$(VERSION)' -out dist \
 		-add amd64=dist/xfsprogs amd64=dist/bin/amd64/podnas
 
+.PHONY: reproducible
+reproducible: ## build the images twice and fail if a byte differs; ARGS=--fresh with an empty build cache
+	deploy/reproducible.sh $(ARGS)
+
 .PHONY: manifests
 manifests: ## write deploy/podnas.yaml from deploy/base
 	deploy/manifests.sh
@@ -127,12 +131,13 @@ chart-check: ## fail when the Helm chart makes other objects than kubectl apply
 	go test -tags chart -count=1 ./test/chart
 
 .PHONY: check
-check: ## what CI runs: test, a short fuzz, page, vm, cluster, e2e
+check: ## what CI runs: test, a short fuzz, page, vm, cluster, reproducible, e2e
 	$(MAKE) test
 	$(MAKE) fuzz FUZZTIME=20000x
 	$(MAKE) page
 	$(MAKE) vm
 	$(MAKE) cluster
+	$(MAKE) reproducible
 	$(MAKE) e2e
 
 .PHONY: clean

@@ -45,6 +45,7 @@ func newImage(layer v1.Layer, arch, version, path string, created time.Time) (v1
 			"org.opencontainers.image.source":   "https://github.com/podnas/podnas",
 			"org.opencontainers.image.licenses": "Apache-2.0",
 			"org.opencontainers.image.version":  version,
+			"io.podnas.sbom":                    "/" + sbomPath,
 		},
 	}
 	return mutate.ConfigFile(img, config)

@@ -16,26 +16,40 @@ import (
 
 const testRef = "ghcr.io/podnas/podnas:v1.2.3"
 
-// pack runs the command on two made-up binaries and returns its output folder.
+// pack runs the command on two binaries and returns its output folder. They are this
+// test's own program, with something to tell them apart by at the end.
 func pack(t *testing.T) string {
 	t.Helper()
 	in, out := t.TempDir(), t.TempDir()
-	write := func(name, text string) string {
+	write := func(name string, data []byte) string {
 		path := filepath.Join(in, name)
 		// Not executable here: the mode in the image is the packer's to set.
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
 	args := []string{
-		"-ref", testRef, "-version", "v1.2.3", "-out", out, "-license", write("license", "do as you like"),
-		"amd64=" + write("amd", "an amd64 binary"), "arm64=" + write("arm", "an arm64 binary"),
+		"-ref", testRef, "-version", "v1.2.3", "-out", out, "-license", write("license", []byte("do as you like")),
+		"amd64=" + write("amd", testBinary(t, "amd64")), "arm64=" + write("arm", testBinary(t, "arm64")),
 	}
 	if err := run(args, "1700000000"); err != nil {
 		t.Fatal(err)
 	}
 	return out
+}
+
+func testBinary(t *testing.T, arch string) []byte {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(data, "an "+arch+" binary"...)
 }
 
 // readTar returns the contents and the headers of an archive by name.
@@ -144,7 +158,7 @@ func TestOCIArchive(t *testing.T) {
 			if len(m.Layers) != 1 || m.Layers[0].MediaType != "application/vnd.oci.image.layer.v1.tar+gzip" {
 				t.Fatalf("layers %+v", m.Layers)
 			}
-			checkLayer(t, blob(m.Layers[0]), "an "+arch+" binary")
+			checkLayer(t, blob(m.Layers[0]), arch)
 		})
 	}
 }
@@ -163,7 +177,7 @@ func TestDockerArchive(t *testing.T) {
 				t.Fatalf("manifest.json: %+v", entries)
 			}
 			checkConfig(t, decode[config](t, files[entries[0].Config]), arch)
-			checkLayer(t, files[entries[0].Layers[0]], "an "+arch+" binary")
+			checkLayer(t, files[entries[0].Layers[0]], arch)
 		})
 	}
 }
@@ -180,12 +194,15 @@ func checkConfig(t *testing.T, c config, arch string) {
 		!slices.Equal(c.Config.Env, []string{"PATH=/usr/bin"}) {
 		t.Errorf("configuration %+v", c.Config)
 	}
+	if got := c.Config.Labels["io.podnas.sbom"]; got != "/usr/share/doc/podnas/sbom.cdx.json" {
+		t.Errorf("the SBOM is said to be at %q", got)
+	}
 	if got := c.Config.Labels["org.opencontainers.image.version"]; got != "v1.2.3" {
 		t.Errorf("version label %q", got)
 	}
 }
 
-func checkLayer(t *testing.T, compressed []byte, binary string) {
+func checkLayer(t *testing.T, compressed []byte, arch string) {
 	t.Helper()
 	layer, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {
@@ -194,7 +211,7 @@ func checkLayer(t *testing.T, compressed []byte, binary string) {
 	data, headers := readTar(t, layer)
 	for path, mode := range map[string]int64{
 		"usr/bin/podnas": 0o755, "usr/bin/": 0o755, "etc/passwd": 0o644, "etc/group": 0o644,
-		"usr/share/doc/podnas/LICENSE": 0o644,
+		"usr/share/doc/podnas/LICENSE": 0o644, "usr/share/doc/podnas/sbom.cdx.json": 0o644,
 	} {
 		header := headers[path]
 		if header == nil {
@@ -205,14 +222,14 @@ func checkLayer(t *testing.T, compressed []byte, binary string) {
 			t.Errorf("%s: mode %o, owner %d:%d, time %v", path, header.Mode, header.Uid, header.Gid, header.ModTime)
 		}
 	}
-	if got := string(data["usr/bin/podnas"]); got != binary {
-		t.Errorf("podnas is %q, want %q", got, binary)
+	if !bytes.Equal(data["usr/bin/podnas"], testBinary(t, arch)) {
+		t.Errorf("podnas is not the binary for %s", arch)
 	}
 }
 
 func TestReproducible(t *testing.T) {
 	first, second := pack(t), pack(t)
-	for _, name := range []string{"podnas-v1.2.3.tar", "podnas-v1.2.3-amd64.tar", "podnas-v1.2.3-arm64.tar"} {
+	for _, name := range []string{"podnas-v1.2.3.tar", "podnas-v1.2.3-amd64.tar", "podnas-v1.2.3-arm64.tar", "podnas-v1.2.3-arm64.cdx.json"} {
 		a, errA := os.ReadFile(filepath.Join(first, name))
 		b, errB := os.ReadFile(filepath.Join(second, name))
 		if err := errors.Join(errA, errB); err != nil {
@@ -228,10 +245,13 @@ func TestReproducible(t *testing.T) {
 // is in its usr/sbin can be run by name.
 func TestAddedFiles(t *testing.T) {
 	in, out := t.TempDir(), t.TempDir()
-	for name, mode := range map[string]os.FileMode{"added/usr/sbin/mkfs.xfs": 0o755, "added/lib/libc.so.6": 0o644, "podnas": 0o600, "license": 0o600} {
+	for name, mode := range map[string]os.FileMode{"added/usr/sbin/mkfs.xfs": 0o755, "added/lib/libc.so.6": 0o644, "license": 0o600} {
 		if err := errors.Join(os.MkdirAll(filepath.Join(in, filepath.Dir(name)), 0o700), os.WriteFile(filepath.Join(in, name), []byte(name), mode)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(in, "podnas"), testBinary(t, "amd64"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	args := []string{
 		"-ref", "ghcr.io/podnas/podnas-xfs:v1", "-out", out, "-license", filepath.Join(in, "license"),
@@ -286,6 +306,7 @@ func TestBadArguments(t *testing.T) {
 		{"no folder to add", "", append(slices.Clone(good), "-add", "amd64", "amd64="+file), "is not ARCH=FOLDER"},
 		{"no such folder", "", append(slices.Clone(good), "-add", "amd64="+file+".gone", "amd64="+file), "layer of amd64"},
 		{"no such binary", "", append(slices.Clone(good), "amd64="+file+".gone"), "layer of amd64"},
+		{"no Go binary", "", append(slices.Clone(good), "amd64="+file), "read what the binary was built from"},
 		{"bad time", "yesterday", append(slices.Clone(good), "amd64="+file), "read SOURCE_DATE_EPOCH"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

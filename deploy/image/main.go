@@ -8,6 +8,9 @@
 //	                     for kind load image-archive and ctr images import
 //	podnas-v1-amd64.tar  the same image of one architecture in docker's format,
 //	                     for docker load and minikube image load
+//	podnas-v1-amd64.cdx.json
+//	                     what the binary is made of, as a CycloneDX SBOM; the image
+//	                     has it too, and names it in the label io.podnas.sbom
 //
 // With -add ARCH=FOLDER what is in a folder goes into the image too, and what is in
 // its usr/sbin can be run by name: see xfsprogs.sh, for the variant that makes disk
@@ -16,7 +19,7 @@
 // The same binaries give the same bytes: files carry no times, and the image's
 // creation time is SOURCE_DATE_EPOCH's, or 1970.
 //
-// A binary goes through rootfs (the layer) and newImage (configuration and
+// A binary goes through newSBOM, rootfs (the layer) and newImage (configuration and
 // manifest) into writeDocker, and with the others' into writeOCI.
 package main
 
@@ -84,6 +87,11 @@ func run(args []string, epoch string) error {
 		if err != nil {
 			return fmt.Errorf("layer of %s: %w", arch, err)
 		}
+		sbom, err := writeSBOM(base+"-"+arch+".cdx.json", files, *version, created)
+		if err != nil {
+			return fmt.Errorf("SBOM of %s: %w", arch, err)
+		}
+		files[sbomPath] = file{0o644, sbom}
 		layer, err := files.layer()
 		if err != nil {
 			return fmt.Errorf("layer of %s: %w", arch, err)
