@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -32,6 +33,7 @@ func TestAppliance(t *testing.T) {
 		{"claim", claim},
 		{"write and read", writeAndRead},
 		{"podnas is deleted while a pod writes", deletePodnas},
+		{"podnas is upgraded while a pod writes", upgrade},
 		{"commands", commands},
 		{"a node without mount.nfs", noHelper},
 		{"a claim with a quota", quota},
@@ -103,6 +105,32 @@ func deletePodnas(t *testing.T) {
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
 	if podUID(t, "podnas", "podnas-0") == uid {
 		t.Fatal("podnas-0 is the same pod as before")
+	}
+	eventually(t, time.Minute, "the writer has written 10 more lines", func() bool { return len(written(t)) >= before+10 })
+	goesOn(t)
+}
+
+// upgrade applies the manifest of another version, as a user does: the StatefulSet
+// replaces the pod, what is mounted stays mounted, and nothing is lost. There is no
+// earlier release yet, so it is the same code with another version in it. The step with
+// a quota goes back.
+func upgrade(t *testing.T) {
+	before, uid := len(written(t)), podUID(t, "podnas", "podnas-0")
+	manifests, err := os.ReadFile(deploy + "podnas.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := regexp.MustCompile(`(image: ghcr\.io/podnas/podnas):\S+`)
+	if n := len(image.FindAll(manifests, -1)); n != 1 {
+		t.Fatalf("the manifest has %d images of podnas, want 1", n)
+	}
+	apply(t, image.ReplaceAllString(string(manifests), "$1:next"))
+	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+	if podUID(t, "podnas", "podnas-0") == uid {
+		t.Fatal("podnas-0 is the same pod as before")
+	}
+	if out := podnas(t, "version"); !strings.Contains(out, " next ") {
+		t.Fatalf("the new pod says that it is %q, want version next", out)
 	}
 	eventually(t, time.Minute, "the writer has written 10 more lines", func() bool { return len(written(t)) >= before+10 })
 	goesOn(t)

@@ -46,11 +46,19 @@ step "the test"
 work=$(mktemp -d "${TMPDIR:-/tmp}/podnas-e2e.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 (cd "$here" && go test -c -tags e2e -o "$work/e2e.test" .)
+# The same code under another tag, and with another version in it, to upgrade to.
+mkdir "$work/next"
+(
+	cd "$here/../.."
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=next' -o "$work/next/podnas" ./cmd/podnas
+	go run ./deploy/image -ref ghcr.io/podnas/podnas:next -version next -out "$work/next" "$(go env GOARCH)=$work/next/podnas" >&2
+)
 
 logs=${PODNAS_LOGS:-$work/logs}
 mkdir -p "$logs" "$work/run"
 cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}
-export E2E_BIN=$bin E2E_NODE=$cache/node E2E_IMAGE=$PODNAS_IMAGE E2E_XFS_IMAGE=$xfs_image E2E_RUN=$work/run E2E_LOGS=$logs
+export E2E_BIN=$bin E2E_NODE=$cache/node E2E_IMAGE=$PODNAS_IMAGE E2E_XFS_IMAGE=$xfs_image E2E_NEXT=$work/next/podnas-next.tar
+export E2E_RUN=$work/run E2E_LOGS=$logs
 # In the background, so that a signal ends it: with unshare dies all it started.
 # shellcheck disable=SC2016 # the inner shell expands it
 unshare --net --mount --pid --fork --kill-child --mount-proc bash -euc '
