@@ -129,8 +129,11 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 			return fmt.Errorf("%w: the copy of %s must have its size at least: %s, not %s", ErrInvalid, spec.Source, FormatSize(source.Size), FormatSize(spec.Size))
 		}
 	}
-	if spec.Size > free {
+	switch adopts := r.State == adopting; {
+	case !adopts && spec.Size > free:
 		return &NoSpaceError{Requested: spec.Size, Free: free}
+	case adopts && spec.Size > capacity: // its files have taken their space already
+		return fmt.Errorf("%w: %s are asked for, and the whole disk has %s", ErrInvalid, FormatSize(spec.Size), FormatSize(capacity))
 	}
 	if err := s.promise(spec.Size, capacity, spec.Overcommit); err != nil {
 		return err

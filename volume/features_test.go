@@ -209,6 +209,28 @@ func TestAdoptRefuses(t *testing.T) {
 	}
 }
 
+// A directory has taken its space already: it may be adopted with a size that is not
+// free any more, but not with one that the disk can't have.
+func TestAdoptOnAFullDisk(t *testing.T) {
+	root := t.TempDir()
+	s, _ := open(t, root)
+	defer func() { mustDo(t, s.Close()) }()
+	mustDo(t, os.Mkdir(filepath.Join(root, "dir"), 0o755))
+	free, err := s.Free()
+	mustDo(t, err)
+	capacity, err := s.Capacity()
+	mustDo(t, err)
+	if capacity-free < 2<<20 {
+		t.Skipf("all of the disk is free: %d of %d bytes", free, capacity)
+	}
+	if _, err := s.Adopt(t.Context(), Spec{Name: "dir", Size: capacity + 1}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("larger than the disk: %v", err)
+	}
+	if _, err := s.Adopt(t.Context(), Spec{Name: "dir", Size: capacity}); err != nil {
+		t.Errorf("as large as the disk: %v", err)
+	}
+}
+
 // What is kept takes its name and path until it is adopted or moved away.
 func TestKeptVolumes(t *testing.T) {
 	root := t.TempDir()
