@@ -126,6 +126,15 @@ manifests: ## write deploy/podnas.yaml from deploy/base
 manifests-check: ## fail when deploy/podnas.yaml is stale
 	deploy/manifests.sh --check
 
+.PHONY: docs
+docs: ## write docs/reference.md from the flags and parameters
+	go test ./cmd/podnas -run '^TestReference$$' -count=1 -update
+
+.PHONY: docs-check
+docs-check: ## the docs alone, which test-go checks too: reference, links, commands
+	go test ./cmd/podnas -run '^TestReference' -count=1
+	go test ./test/docs -count=1
+
 .PHONY: chart-check
 chart-check: ## fail when the Helm chart makes other objects than kubectl apply
 	go test -tags chart -count=1 ./test/chart

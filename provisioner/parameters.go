@@ -30,32 +30,6 @@ type parameters struct {
 	mountOptions   []string
 }
 
-// parameter is one that a StorageClass may have.
-type parameter struct {
-	name string
-	set  func(p *parameters, value string) error
-}
-
-// knownParameters are all there are. docs/storageclass.md explains them.
-func knownParameters() []parameter {
-	return []parameter{
-		{"allSquash", func(p *parameters, s string) error { return setBool(&p.options.AllSquash, s) }},
-		{"allowedClients", (*parameters).setClients},
-		{"anonGid", func(p *parameters, s string) error { return setID(&p.options.AnonGID, s) }},
-		{"anonUid", func(p *parameters, s string) error { return setID(&p.options.AnonUID, s) }},
-		{"gid", (*parameters).setGID},
-		{"mode", (*parameters).setMode},
-		{"mountOptions", (*parameters).setMountOptions},
-		{"onDelete", (*parameters).setOnDelete},
-		{"overcommit", (*parameters).setOvercommit},
-		{"pathPattern", (*parameters).setPathPattern},
-		{"readOnly", func(p *parameters, s string) error { return setBool(&p.options.ReadOnly, s) }},
-		{"rootSquash", func(p *parameters, s string) error { return setBool(&p.options.RootSquash, s) }},
-		{"sync", (*parameters).setSync},
-		{"uid", func(p *parameters, s string) error { return setID(&p.uid, s) }},
-	}
-}
-
 // parseClass reads a StorageClass. A wish that is not understood is refused: to
 // pass it over in silence would give the user something else than was asked for.
 // The error tells everything that is wrong.
@@ -71,12 +45,12 @@ func parseClass(class *storagev1.StorageClass) (parameters, error) {
 			advice := adviceFor(name)
 			err = fmt.Errorf("unknown parameter %s%s", name, advice)
 			lost = lost || advice == ""
-		case given[known.name]:
-			err = fmt.Errorf("parameter %s is given twice, remove %s", known.name, name)
+		case given[known.Name]:
+			err = fmt.Errorf("parameter %s is given twice, remove %s", known.Name, name)
 		default:
-			given[known.name] = true
+			given[known.Name] = true
 			if err = known.set(&p, strings.TrimSpace(class.Parameters[name])); err != nil {
-				err = fmt.Errorf("parameter %s: %w", known.name, err)
+				err = fmt.Errorf("parameter %s: %w", known.Name, err)
 			}
 		}
 		if err != nil {
@@ -113,21 +87,21 @@ func (p *parameters) spec(name string, size int64, m Manifest) (volume.Spec, err
 }
 
 // findParameter finds a parameter by the name that a class gives it.
-func findParameter(name string) (parameter, bool) {
+func findParameter(name string) (Parameter, bool) {
 	// Where these three come from, case does not matter.
 	ganesha := []string{"gid", "rootSquash", "mountOptions"}
-	for _, known := range knownParameters() {
-		if known.name == name || strings.EqualFold(known.name, name) && slices.Contains(ganesha, known.name) {
+	for _, known := range Parameters() {
+		if known.Name == name || strings.EqualFold(known.Name, name) && slices.Contains(ganesha, known.Name) {
 			return known, true
 		}
 	}
-	return parameter{}, false
+	return Parameter{}, false
 }
 
 func parameterNames() []string {
 	var names []string
-	for _, known := range knownParameters() {
-		names = append(names, known.name)
+	for _, known := range Parameters() {
+		names = append(names, known.Name)
 	}
 	return names
 }

@@ -202,7 +202,7 @@ func difference(t *testing.T, want, got map[string]object) string {
 		}
 	}
 	diff, err := exec.Command("diff", "-U5", files[0], files[1]).Output()
-	if exit := (*exec.ExitError)(nil); err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 1) {
+	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
 		t.Fatal(err)
 	}
 	return string(diff)
