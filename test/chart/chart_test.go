@@ -48,7 +48,7 @@ func TestSameAsManifests(t *testing.T) {
 		{"overlays/xfs-quota", `{"quota": "kernel"}`},
 		{"overlays/baseline", `{"podSecurity": "baseline"}`},
 		{"overlays/ipv6", `{"service": {"ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack"}}`},
-		{"overlays/networkpolicy", `{"networkPolicy": {"enabled": true, "nodes": ["172.18.0.0/16"]}}`},
+		{"overlays/networkpolicy-nfs", `{"networkPolicy": {"enabled": true, "nodes": ["172.18.0.0/16"]}}`},
 	} {
 		t.Run(tt.kustomization, func(t *testing.T) {
 			want := objects(t, tool(t, kustomize, "build", deploy+tt.kustomization))
@@ -144,6 +144,17 @@ func TestTwoReleases(t *testing.T) {
 	for line := range strings.Lines(strings.ReplaceAll(string(second), "- name: podnas\n", "")) {
 		if f := strings.Fields(line); len(f) > 0 && f[len(f)-1] == "podnas" {
 			t.Errorf("the second release has the first one's name: %s", line)
+		}
+	}
+}
+
+// What helm install says at the end names what was installed.
+func TestNotes(t *testing.T) {
+	notes := string(tool(t, helm, "install", "team", chart, "--namespace", "storage", "--dry-run=client",
+		"--set", "storageClass.name=shared", "--set", "provisioner=podnas.io/team"))
+	for _, want := range []string{"team-podnas-0 -- podnas doctor", "-n storage", "storageClassName: shared", "label namespace storage"} {
+		if !strings.Contains(notes[strings.Index(notes, "NOTES:"):], want) {
+			t.Errorf("no %q in\n%s", want, notes)
 		}
 	}
 }
