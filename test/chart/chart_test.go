@@ -46,6 +46,7 @@ func TestSameAsManifests(t *testing.T) {
 		{"overlays/ceph-rbd", `{"disk": {"storageClassName": "rook-ceph-block"}}`},
 		{"overlays/hostpath", `{"disk": {"hostPath": "/var/lib/podnas"}, "nodeSelector": {"podnas.io/disk": "true"}}`},
 		{"overlays/xfs-quota", `{"quota": "kernel"}`},
+		{"overlays/disk-image", `{"diskImage": {"size": "9Gi"}}`},
 		{"overlays/baseline", `{"podSecurity": "baseline"}`},
 		{"overlays/ipv6", `{"service": {"ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack"}}`},
 		{"overlays/networkpolicy-nfs", `{"networkPolicy": {"enabled": true, "nodes": ["172.18.0.0/16"]}}`},
@@ -71,6 +72,8 @@ func TestSchema(t *testing.T) {
 		{"a folder of no node", `{"disk": {"hostPath": "/srv"}}`, "/nodeSelector"},
 		{"kernel quotas need more than baseline", `{"podSecurity": "baseline", "quota": "kernel"}`, "/quota"},
 		{"a folder needs more than baseline", `{"podSecurity": "baseline", "disk": {"hostPath": "/srv"}, "nodeSelector": {"a": "b"}}`, "/disk/hostPath"},
+		{"a disk image needs more than baseline", `{"podSecurity": "baseline", "diskImage": {"size": "9Gi"}}`, "/podSecurity"},
+		{"a disk image whose quotas nobody uses", `{"quota": "server", "diskImage": {"size": "9Gi"}}`, "/quota"},
 		{"a parameter that is no string", `{"storageClass": {"parameters": {"gid": 1001}}}`, "/storageClass/parameters/gid"},
 		{"a provisioner without a domain", `{"provisioner": "podnas"}`, "/provisioner"},
 		{"a NetworkPolicy that lets no node in", `{"networkPolicy": {"enabled": true}}`, "/networkPolicy/nodes"},
@@ -126,6 +129,12 @@ func TestValues(t *testing.T) {
 			t.Errorf("with %s there is no %q in\n%s", values, want, got)
 		}
 	}
+	folder := string(render(t, "podnas", "podnas", `{"disk": {"hostPath": "/srv"}, "nodeSelector": {"a": "b"}, "diskImage": {"size": "9Gi"}}`))
+	for _, want := range []string{"path: /srv", "emptyDir: {}", "mountPath: /disk"} {
+		if !strings.Contains(folder, want) {
+			t.Errorf("with a disk image in a folder there is no %q in\n%s", want, folder)
+		}
+	}
 	if got := string(render(t, "podnas", "podnas", `{"storageClass": {"create": false}}`)); strings.Contains(got, "kind: StorageClass") {
 		t.Error("a StorageClass is made, though none is wanted")
 	}
@@ -150,10 +159,14 @@ func TestTwoReleases(t *testing.T) {
 
 // What helm install says at the end names what was installed.
 func TestNotes(t *testing.T) {
-	notes := string(tool(t, helm, "install", "team", chart, "--namespace", "storage", "--dry-run=client",
+	out := string(tool(t, helm, "install", "team", chart, "--namespace", "storage", "--dry-run=client",
 		"--set", "storageClass.name=shared", "--set", "provisioner=podnas.io/team"))
+	_, notes, found := strings.Cut(out, "NOTES:")
+	if !found {
+		t.Fatalf("no notes in\n%s", out)
+	}
 	for _, want := range []string{"team-podnas-0 -- podnas doctor", "-n storage", "storageClassName: shared", "label namespace storage"} {
-		if !strings.Contains(notes[strings.Index(notes, "NOTES:"):], want) {
+		if !strings.Contains(notes, want) {
 			t.Errorf("no %q in\n%s", want, notes)
 		}
 	}

@@ -48,7 +48,8 @@ func TestManifests(t *testing.T) {
 // test/chart's to check; here is what only the chart has.
 func TestChart(t *testing.T) {
 	for name, values := range map[string]string{
-		"default": `{}`,
+		"default":    `{}`,
+		"disk image": `{"disk": {"hostPath": "/srv"}, "nodeSelector": {"disk": "large"}, "diskImage": {"size": "9Gi"}}`,
 		"most of it": `{
 			"imagePullSecrets": [{"name": "secret"}],
 			"provisioner": "example.com/nas",
