@@ -41,6 +41,10 @@ type Account struct {
 	// writing is held by each write until it is charged, shared; alone by who
 	// finds no room, so that nothing is refused for what others have reserved.
 	writing sync.RWMutex
+	// naming is held by who makes and takes names until what is behind them is
+	// charged, shared; alone by the scan at its end: what it has seen being made must
+	// not be taken for something newer.
+	naming sync.RWMutex
 
 	mu      sync.Mutex
 	charges map[inode]*charge // in use, or to be looked at once more
@@ -128,16 +132,22 @@ func lockNames(c, other *charge) (unlock func()) {
 	case c == nil:
 		return func() {}
 	case other == nil:
+		c.account.naming.RLock()
 		c.names.Lock()
-		return c.names.Unlock
+		return func() {
+			c.names.Unlock()
+			c.account.naming.RUnlock()
+		}
 	case c.inode.number > other.inode.number || c.inode.number == other.inode.number && c.inode.device > other.inode.device:
 		c, other = other, c
 	}
+	c.account.naming.RLock()
 	c.names.Lock()
 	other.names.Lock()
 	return func() {
 		other.names.Unlock()
 		c.names.Unlock()
+		c.account.naming.RUnlock()
 	}
 }
 

@@ -72,9 +72,11 @@ func (v *Volume) scan(log *slog.Logger) {
 		}
 		log.Info("accounting: directories were moved while they were counted, going over them once more", "pass", pass)
 	}
+	a.naming.Lock()
 	a.mu.Lock()
 	a.counted = nil
 	a.mu.Unlock()
+	a.naming.Unlock()
 	log.Info("accounting: counted what a volume uses", "files", a.inodes.Load(), "bytes", a.used.Load(), "took", time.Since(started).Round(time.Millisecond))
 }
 
