@@ -49,7 +49,6 @@ func (s *Server) Snapshot() Snapshot {
 	snap.Rejected, snap.Replayed = s.Rejected.Load(), s.Replayed.Load()
 	snap.MemoryWaits, snap.CallWaits = s.MemoryWaits.Load(), s.CallWaits.Load()
 
-	var ended, begun uint64
 	for n, name := range s.procedures {
 		p := Procedure{Name: name}
 		for slot := range slots {
@@ -59,7 +58,6 @@ func (s *Server) Snapshot() Snapshot {
 			}
 			if count > 0 {
 				p.Statuses = append(p.Statuses, StatusCount{statusOf(slot), count})
-				ended += count
 			}
 		}
 		for i := range s.shards {
@@ -67,10 +65,9 @@ func (s *Server) Snapshot() Snapshot {
 		}
 		snap.Procedures = append(snap.Procedures, p)
 	}
-	for i := range s.shards { // after the ends: none ends that has not begun
-		begun += s.shards[i].begun.Load()
+	for i := range s.shards {
+		snap.InFlight += uint64(s.shards[i].inFlight.Load())
 	}
-	snap.InFlight = begun - ended
 
 	for _, c := range s.clients.remembered(s.now()) {
 		snap.Clients = append(snap.Clients, s.clientTraffic(c))

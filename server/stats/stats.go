@@ -45,9 +45,9 @@ const shards = 8
 
 // shard is the numbers of some of the connections.
 type shard struct {
-	begun atomic.Uint64
-	calls []procedure // by number
-	_     [64]byte    // the next shard is on another cache line
+	inFlight atomic.Int64
+	calls    []procedure // by number
+	_        [64]byte    // the next shard is on another cache line
 }
 
 // procedure is the numbers of one procedure.
@@ -102,7 +102,7 @@ type Call struct {
 
 // Begin notes the beginning of a call.
 func (c *Conn) Begin(call *Call, procedure int) {
-	c.server.shards[c.shard].begun.Add(1)
+	c.server.shards[c.shard].inFlight.Add(1)
 	call.procedure, call.began = procedure, c.server.now()
 }
 
@@ -110,7 +110,9 @@ func (c *Conn) Begin(call *Call, procedure int) {
 func (c *Conn) End(call *Call, status Status, xid uint32) {
 	now := c.server.now()
 	took := now - call.began
-	p := &c.server.shards[c.shard].calls[call.procedure]
+	shard := &c.server.shards[c.shard]
+	shard.inFlight.Add(-1)
+	p := &shard.calls[call.procedure]
 	p.status[status.slot()].Add(1)
 	p.durations.Add(took)
 	c.client.count(call, now)
