@@ -5,11 +5,12 @@ import (
 	"github.com/podnas/podnas/server/oncrpc"
 )
 
-// What needs neither the disk nor a thread with the caller's identity is answered
-// at once, on the connection's goroutine, which is root. Whether the caller may is
-// known there in two cases: the caller is root as well; or it owns the file, and
-// then the mode's bits for the owner decide, whatever ACL there is (acl(5), "ACCESS
-// CHECK ALGORITHM"). Everybody else is for a worker, as is what could block.
+// To hand a call to a worker takes longer than most calls. So what needs no thread
+// with the caller's identity is answered at once, on the connection's goroutine,
+// which is root: what root asks for, and what it is known of whether the caller may.
+// That is known of who owns the file: the mode's bits for the owner decide, whatever
+// ACL there is (acl(5), "ACCESS CHECK ALGORITHM"). Everybody else is for a worker, as
+// is what always waits for the disk: syncs, and data that is not in memory.
 
 // knows tells whether the goroutine can say what the caller may do with a file.
 func knows(id *export.Identity, a *export.Attr) bool { return id.UID == 0 || id.UID == a.UID }
@@ -36,7 +37,6 @@ func (t *task) lookupDirectly() bool {
 	if !dir.Attr.IsDir() || !t.service.workers.Spare(&t.id) && (!knows(&t.id, &dir.Attr) || !may(dir, &t.id, export.MayExec)) {
 		return false
 	}
-	t.call.MayWait()
 	res := t.lookup()
 	dir.Close()
 	reply(t.call, res)
@@ -99,7 +99,6 @@ func (t *task) writeDirectly() bool {
 			return false
 		}
 	}
-	t.call.MayWait()
 	res := t.write()
 	f.Close()
 	reply(t.call, res)

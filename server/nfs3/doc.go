@@ -17,8 +17,11 @@
 //   - Opener.OpenData checks the handle's MAC, finds its volume, and takes the
 //     file's descriptor from the cache, or opens it by the kernel's handle. That
 //     needs root, which this goroutine is.
-//   - task.start squashes the caller as the volume says and hands the rest to a
-//     worker, a thread that has the caller's identity.
+//   - An UNSTABLE write of the file's owner, or of root, is made right there
+//     (writeDirectly). Should it have to wait, another goroutine reads the
+//     connection's next call. For all else task.start squashes the caller as the
+//     volume says and hands the rest to a worker, a thread that has the caller's
+//     identity.
 //   - There, mayUse lets the owner pass and asks the kernel for everyone else.
 //     writeData writes from the record to the file, and syncs if the client
 //     wants the data to be stable. As the thread is the caller's, setuid and

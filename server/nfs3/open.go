@@ -6,9 +6,12 @@ import (
 )
 
 // The files of a call's handles are opened here, where it turns out whose call it
-// is: the volume's, which it is counted for.
+// is: the volume's, which it is counted for. From here on it may wait: for an inode
+// that is not in memory, and for whatever else is done for it on the connection's
+// goroutine.
 
 func (s *service) open(c *oncrpc.Call, handle FH) (*export.File, error) {
+	c.MayWait()
 	f, err := s.opener.Open(c.Client.Addr(), handle)
 	if err == nil {
 		c.Served.Volume = &f.Volume.Served
@@ -17,6 +20,7 @@ func (s *service) open(c *oncrpc.Call, handle FH) (*export.File, error) {
 }
 
 func (s *service) openDir(c *oncrpc.Call, handle FH) (*export.File, error) {
+	c.MayWait()
 	f, err := s.opener.OpenDir(c.Client.Addr(), handle)
 	if err == nil {
 		c.Served.Volume = &f.Volume.Served
@@ -25,6 +29,7 @@ func (s *service) openDir(c *oncrpc.Call, handle FH) (*export.File, error) {
 }
 
 func (s *service) openData(c *oncrpc.Call, handle FH, write bool) (*export.DataFile, error) {
+	c.MayWait()
 	f, err := s.opener.OpenData(c.Client.Addr(), handle, write)
 	if err == nil {
 		c.Served.Volume = &f.Volume.Served

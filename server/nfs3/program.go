@@ -20,7 +20,8 @@ type Config struct {
 
 // service answers the procedures. A call runs in two parts: its handler decodes
 // it and opens the files of its handles on the connection's goroutine, as root;
-// what acts for the caller runs on a worker with the caller's identity.
+// what acts for the caller runs on a worker with the caller's identity, unless that
+// is root's, or it needs none.
 type service struct {
 	opener  *export.Opener
 	workers *export.Workers

@@ -61,7 +61,6 @@ func (t *task) answer(v *export.Volume, do func(*task) result, files ...closer) 
 		t.start(v, do, files...)
 		return
 	}
-	t.call.MayWait()
 	t.begin(v, do, files)
 	reply(t.call, t.result(nil))
 }
