@@ -116,6 +116,7 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 			c.MayWait()
 			s.waiting.Add(1)
 			<-s.blocked
+			c.MayWait() // by now another may read the connection
 			echo(c)
 		}},
 	}}

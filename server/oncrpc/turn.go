@@ -34,10 +34,11 @@ const turnTaken = 1<<64 - 1
 // other calls are not held up. The handler calls it on the goroutine that it was
 // called on, and touches nothing of the call after Finish.
 func (c *Call) MayWait() {
-	conn := c.conn
-	t := conn.turn.Load()
+	conn, t := c.conn, c.turn
 	t.numbers++
-	t.waiting.Store(t.numbers)
+	if !t.waiting.CompareAndSwap(0, t.numbers) {
+		return // it was said before
+	}
 	if !conn.watched.Load() && conn.watched.CompareAndSwap(false, true) {
 		conn.look.Reset(lookEvery)
 	}
