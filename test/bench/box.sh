@@ -28,7 +28,7 @@ for device in null zero full random urandom; do
 done
 ln -s /proc/self/fd dev/fd
 mkdir dev/shm
-: >.sealed # ganesha.sh asks for it
+: >.sealed # peers.sh asks for it
 : >disk
 mount --bind "$dir/disk" disk
 chroot . mkfs.xfs -q -f /disk

@@ -1,9 +1,9 @@
 #!/bin/bash
 # run.sh: podnas's engines beside each other and beside other servers ('make bench').
 #
-# usage: test/bench/run.sh [FLAGS of podnas bench]
+# usage: test/bench/run.sh [FLAGS]   (of podnas bench, and of client with WITH=client)
 #   WITH=LIST    what native is compared with, of: go-nfs durable ceiling
-#                ganesha guest (default: go-nfs durable ceiling)
+#                ganesha guest client (default: go-nfs durable ceiling)
 #                  go-nfs   the other engine; both sync each change, as go-nfs does
 #                           whatever the class says
 #                  durable  native with sync: "false" beside native that syncs
@@ -12,6 +12,9 @@
 #                           no names either; on an XFS in a file, in a box (box.sh)
 #                  guest    the same in a User-Mode Linux guest. A system call costs
 #                           much more there than outside
+#                  client   native with sync: "false", NFS-Ganesha and the kernel's own
+#                           server in one such guest, and the kernel's own client:
+#                           flags and loads are those of test/bench/client
 #   LOADS=LIST   as --loads; without it all that both servers know
 #   BENCH_DIR=DIR  an existing directory on the disk to measure (default: TMPDIR)
 #
@@ -22,8 +25,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 with=${WITH:-go-nfs durable ceiling}
 for one in $with; do
-	case $one in go-nfs | durable | ceiling | ganesha | guest) ;; *)
-		echo "test/bench/run.sh: WITH=$one: there are go-nfs, durable, ceiling, ganesha and guest" >&2
+	case $one in go-nfs | durable | ceiling | ganesha | guest | client) ;; *)
+		echo "test/bench/run.sh: WITH=$one: there are go-nfs, durable, ceiling, ganesha, guest and client" >&2
 		exit 2
 		;;
 	esac
@@ -72,6 +75,12 @@ for one in $with; do
 		test/vm/setup.sh
 		chmod 755 "$work"
 		test/vm/vm.sh -m 2048 -t 3600 -x 8G "$here/ganesha.sh" "$podnas" "${loads[@]}" "$@" || status=1
+		;;
+	client)
+		test/vm/setup.sh
+		go build -o "$work/client" ./test/bench/client
+		git archive --format=tar -o "$work/tree.tar" HEAD
+		test/vm/vm.sh -m 2048 -t 1800 -x 8G "$here/client.sh" "$podnas" "$work/client" "$work/tree.tar" "${loads[@]}" "$@" || status=1
 		;;
 	esac
 done

@@ -38,6 +38,7 @@ look() { # $1: a root to look in besides this machine's own
 	[ -e /usr/include/stdio.h ] || [ -e "$1/usr/include/stdio.h" ] || missing+=(libc6-dev)
 	need ganesha.nfsd "$1/usr/bin/ganesha.nfsd" nfs-ganesha
 	need rpcbind "$1/usr/sbin/rpcbind" rpcbind
+	need rpc.nfsd "$1/usr/sbin/rpc.nfsd" nfs-kernel-server
 	[ -e "/$fsal" ] || [ -e "$1/$fsal" ] || missing+=(nfs-ganesha-vfs)
 	# mount.nfs can't tell tcp from udp without /etc/protocols.
 	[ -e /etc/protocols ] || [ -e "$1/etc/protocols" ] || missing+=(netbase)

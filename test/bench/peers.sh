@@ -1,0 +1,71 @@
+# peers.sh: other NFS servers for a bench, on the XFS at /xfs. Sourced, in a box or a
+# guest, which are the only places for them: they let clients out of what they
+# export, as root.
+[ -e /.sealed ] || grep -q 'User Mode Linux' /proc/cpuinfo || {
+	echo "$0: runs in a box or a guest alone, use WITH=ganesha or WITH=client make bench" >&2
+	exit 2
+}
+
+# answers PORT...: waits for a server on these ports.
+answers() {
+	local port i
+	for port in "$@"; do
+		for ((i = 0; ; i++)); do
+			(: </dev/tcp/127.0.0.1/$port) 2>/dev/null && break
+			[ $i -lt 60 ] || return 1
+			sleep 0.5
+		done
+	done
+}
+
+# register: rpcbind, where these servers want to be known. It goes to the background
+# when it is ready.
+register() {
+	echo '_rpc:x:118:65534::/run/rpcbind:/usr/sbin/nologin' >>/etc/passwd
+	rpcbind
+}
+
+# ganesha DIR: NFS-Ganesha exports DIR, NFS on port 20490 and MOUNT on 20048.
+ganesha() {
+	mkdir -p "$1" /run/ganesha /var/lib/nfs/ganesha
+	chmod 777 "$1"
+	cat >/run/ganesha/conf <<-CONF
+		NFS_CORE_PARAM {
+			Protocols = 3;
+			NFS_Port = 20490;
+			MNT_Port = 20048;
+			Enable_NLM = false;
+			Enable_RQUOTA = false;
+			Enable_UDP = false;
+		}
+		NFS_KRB5 { Active_krb5 = false; }
+		NFSV4 { Graceless = true; } # or the first SETATTR waits for 90 s
+		LOG { Default_Log_Level = EVENT; }
+		EXPORT_DEFAULTS { Squash = No_Root_Squash; SecType = sys; Transports = TCP; Protocols = 3; }
+		EXPORT {
+			Export_Id = 1;
+			Path = $1;
+			Pseudo = $1;
+			Access_Type = RW;
+			FSAL { Name = VFS; }
+		}
+	CONF
+	ganesha.nfsd -F -f /run/ganesha/conf -L /run/ganesha/log -p /run/ganesha/pid &
+	answers 20490 20048 || { tail -n 20 /run/ganesha/log >&2; exit 1; }
+}
+
+# knfsd DIR: the guest's own kernel exports DIR, NFS on port 2049 and MOUNT on 20049.
+# It need not sync anything (async), which makes it as fast as it can be.
+knfsd() {
+	mkdir -p "$1"
+	chmod 777 "$1"
+	mount -t tmpfs nfs /var/lib/nfs
+	mkdir -p /var/lib/nfs/v4recovery
+	touch /etc/exports /var/lib/nfs/etab /var/lib/nfs/rmtab
+	modprobe nfsd
+	mount -t nfsd nfsd /proc/fs/nfsd
+	exportfs -o rw,async,no_root_squash,no_subtree_check,insecure,fsid=1 "127.0.0.1:$1"
+	rpc.mountd -N 4 --port 20049
+	rpc.nfsd -V 3 -N 4 --no-udp 8
+	answers 2049 20049 || { echo "the kernel's server does not answer" >&2; exit 1; }
+}
