@@ -153,7 +153,7 @@ spec:
 		t.Errorf("after a restart: volumes %v", volumes)
 	}
 	// Each start takes its places from the default, not from what the last left.
-	if n, most := runtime.GOMAXPROCS(0), max(4*runtime.NumCPU(), 8); n > most {
+	if n, most := runtime.GOMAXPROCS(0), 4*runtime.NumCPU(); n > most {
 		t.Errorf("after two starts Go runs %d goroutines at once, want %d at most", n, most)
 	}
 }

@@ -107,7 +107,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		// twice as many synced writes a second on two of them. From the default, for a
 		// process that serves more than once.
 		runtime.SetDefaultGOMAXPROCS()
-		runtime.GOMAXPROCS(max(4*runtime.GOMAXPROCS(0), 8))
+		runtime.GOMAXPROCS(4 * runtime.GOMAXPROCS(0))
 	}
 	log.Info("podnas: starting", "version", version, "root", cfg.root)
 

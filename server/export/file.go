@@ -14,17 +14,22 @@ import (
 // methods act as the thread that calls them, so they are for Workers; names are
 // one component (ValidName). The errors are errnos.
 type File struct {
-	opener *Opener
-	Volume *Volume
-	ID     FileID
-	Attr   Attr // when it was opened
-	fd     int
-	kept   *openFile // whose descriptor fd is, nil: it is the File's own
-	charge *charge   // of what may change it, where the server counts
+	opener  *Opener
+	Volume  *Volume
+	ID      FileID
+	Attr    Attr // when it was opened
+	fd      int
+	kept    *openFile // whose descriptor fd is, nil: it is the File's own
+	created bool      // with a descriptor to write to it
+	charge  *charge   // of what may change it, where the server counts
 }
 
 // Close ends the use of the file, and of f: it is another one soon.
 func (f *File) Close() {
+	if f.created { // whoever made it writes to it next
+		f.kept = f.opener.files.put(fileKey{f.Volume, f.ID, useWrite}, f.fd, f.charge)
+		f.charge = nil // it is the kept one's
+	}
 	if f.kept != nil {
 		f.opener.files.release(f.kept)
 	} else {
@@ -174,7 +179,11 @@ func (f *File) Create(name string, mode uint32) (*File, error) {
 		return nil, err
 	}
 	defer lockNames(f.charge, nil)()
-	return f.made(f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, within))
+	made, err := f.made(f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, within))
+	if err == nil {
+		made.created = true
+	}
+	return made, err
 }
 
 // roomFor is EDQUOT if there is no room for something new. Where the name is

@@ -100,6 +100,11 @@ func (c *fileCache) get(key fileKey) *openFile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.files[key]
+	if f == nil && key.use == useAttr { // any will do
+		if f = c.files[fileKey{key.volume, key.id, useWrite}]; f == nil {
+			f = c.files[fileKey{key.volume, key.id, useRead}]
+		}
+	}
 	if f != nil {
 		f.users++
 		c.count.Hits++

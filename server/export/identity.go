@@ -66,6 +66,9 @@ type Workers struct {
 	jobs chan job
 	wg   sync.WaitGroup
 	root bool // so is all of the process, and no group matters
+	// spare has a place for each job of root that is under way on an ordinary
+	// goroutine: to wake a thread that keeps an identity takes longer.
+	spare chan struct{}
 }
 
 // Job is work for a thread with an identity.
@@ -84,16 +87,33 @@ type job struct {
 // has applied its own, and default ACLs are the kernel's affair.
 func NewWorkers(n int) *Workers {
 	unix.Umask(0)
-	w := &Workers{jobs: make(chan job, n), root: isRoot()}
+	w := &Workers{jobs: make(chan job, n), root: isRoot(), spare: make(chan struct{}, n)}
 	for range n {
 		w.start()
 	}
 	return w
 }
 
-// Do runs a job on a thread with that identity. It waits while all threads are
-// busy and as many jobs wait.
-func (w *Workers) Do(id Identity, do Job) { w.jobs <- job{id, do} }
+// Do runs a job as somebody: on a thread with that identity, or for root on any. It
+// waits while all threads are busy and as many jobs wait.
+func (w *Workers) Do(id Identity, do Job) {
+	if w.Spare(&id) {
+		select {
+		case w.spare <- struct{}{}:
+			w.wg.Add(1)
+			go w.run(do)
+			return
+		default:
+		}
+	}
+	w.jobs <- job{id, do}
+}
+
+func (w *Workers) run(do Job) {
+	defer w.wg.Done()
+	defer func() { <-w.spare }()
+	do.Run(nil)
+}
 
 // Spare tells whether any goroutine can do what is to be done with an identity: it
 // is root's.

@@ -141,6 +141,7 @@ func (s *service) setattr(c *oncrpc.Call) {
 	var data *export.DataFile
 	var sync func() error
 	switch {
+	case f.Volume.Options.Async && !args.Attr.Size.Set: // nothing is synced
 	case f.Attr.IsDir() && !args.Attr.Size.Set:
 		var dir *export.File
 		if dir, err = s.openDir(c, args.Object); err == nil {

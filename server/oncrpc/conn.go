@@ -50,15 +50,19 @@ type conn struct {
 	done   chan struct{}       // closed when there will be none
 	mark   [4]byte             // of the fragment being read
 	inside bool                // a record is being read
-	until  time.Time           // when it must be there; zero until that has to be waited for
+	waited bool                // for a part of it
 	vector net.Buffers         // being written, by who has set writing
 	pieces net.Buffers         // the memory of vector
 	ended  chan error          // how reading ended
+
+	reading deadline // of who reads
+	sending deadline // of who has set writing
 
 	turn    atomic.Pointer[turn] // of who reads
 	watched atomic.Bool          // look is set
 	look    *time.Timer
 	looked  uint64 // the number of the call that waited at the last look; the timer's
+	idle    int    // looks in a row at which none waited; the timer's
 
 	mu      sync.Mutex
 	out     []*Call // finished, to be written
@@ -94,28 +98,42 @@ func (c *conn) stopReading() {
 	_ = c.SetWriteDeadline(time.Now().Add(drainTimeout))
 }
 
-// readBy bounds a wait for the client. After shutdown, which has set the last
-// deadlines, it changes nothing; when shutdown comes in between it sets them once
-// more.
-func (c *conn) readBy(deadline time.Time) {
-	if c.server.stopping.Load() {
+// readBy bounds a wait for the client to a time from now. After shutdown, which has
+// set the last deadlines, it changes nothing; when shutdown comes in between it sets
+// them once more.
+func (c *conn) readBy(limit time.Duration) {
+	if c.server.stopping.Load() || !c.reading.moves(limit) {
 		return
 	}
-	_ = c.SetReadDeadline(deadline) // a closed connection fails at its use
+	_ = c.SetReadDeadline(c.reading.at) // a closed connection fails at its use
 	if c.server.stopping.Load() {
 		c.stopReading()
 	}
 }
 
 // writeBy is readBy for what is written.
-func (c *conn) writeBy(deadline time.Time) {
-	if c.server.stopping.Load() {
+func (c *conn) writeBy(limit time.Duration) {
+	if c.server.stopping.Load() || !c.sending.moves(limit) {
 		return
 	}
-	_ = c.SetWriteDeadline(deadline)
+	_ = c.SetWriteDeadline(c.sending.at)
 	if c.server.stopping.Load() {
 		c.stopReading()
 	}
+}
+
+// deadline is one that is set. To set it for each call takes longer than some calls.
+type deadline struct{ at time.Time }
+
+// moves sets it to a time from now, and is false if it is about there already: not
+// more than a sixteenth of that time earlier.
+func (d *deadline) moves(limit time.Duration) bool {
+	at := time.Now().Add(limit)
+	if more := at.Sub(d.at); more >= 0 && more < limit/16 {
+		return false
+	}
+	d.at = at
+	return true
 }
 
 // serve reads calls until the client is gone or the server stops, and closes the
@@ -204,7 +222,7 @@ func (c *conn) readRecord(call *Call) error {
 	if c.server.stopping.Load() {
 		return io.EOF
 	}
-	c.inside, c.until = false, time.Time{}
+	c.inside, c.waited = false, false
 	for n := range maxFragments {
 		if err := c.readFull(c.mark[:]); err != nil {
 			return err
@@ -239,10 +257,10 @@ func (c *conn) readFull(p []byte) error {
 		c.flush()
 		switch {
 		case !c.inside:
-			c.readBy(time.Now().Add(c.server.limits.idle))
-		case c.until.IsZero():
-			c.until = time.Now().Add(c.server.limits.record)
-			c.readBy(c.until)
+			c.readBy(c.server.limits.idle)
+		case !c.waited:
+			c.waited = true
+			c.readBy(c.server.limits.record)
 		}
 	}
 	_, err := io.ReadFull(c.in, p)
@@ -372,7 +390,7 @@ func (c *conn) flush() {
 
 // write writes a batch of replies. After an error the connection is of no use.
 func (c *conn) write(batch []*Call) error {
-	c.writeBy(time.Now().Add(c.server.limits.write))
+	c.writeBy(c.server.limits.write)
 	var err error
 	if len(batch) == 1 {
 		_, err = c.Write(batch[0].Reply)

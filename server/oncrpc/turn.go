@@ -13,9 +13,14 @@ import (
 // there at the next look, another goroutine takes the turn and reads on. The first
 // ends when its call is answered.
 
-// lookEvery is how often a connection is looked at. A call holds up others for
-// twice as long at most.
-const lookEvery = time.Millisecond
+const (
+	// lookEvery is how often a connection is looked at. A call holds up others for
+	// twice as long at most.
+	lookEvery = time.Millisecond
+	// idleLooks is after how many looks at nothing it is not looked at any more. To
+	// begin anew wakes a thread.
+	idleLooks = 10
+)
 
 // errTurnTaken ends a goroutine whose turn was taken.
 var errTurnTaken = errors.New("another goroutine reads the connection")
@@ -57,6 +62,10 @@ func (c *conn) lookAt() {
 	n := t.waiting.Load()
 	switch {
 	case n == 0:
+		if c.idle++; c.idle < idleLooks {
+			break
+		}
+		c.idle = 0
 		c.watched.Store(false)
 		if t.waiting.Load() == 0 || !c.watched.CompareAndSwap(false, true) {
 			return // who waits next, or just began to, has the connection watched
@@ -64,11 +73,14 @@ func (c *conn) lookAt() {
 	case n == c.looked && t.waiting.CompareAndSwap(n, turnTaken):
 		next := &turn{}
 		c.turn.Store(next)
-		c.looked = 0
+		c.looked, c.idle = 0, 0
 		c.look.Reset(lookEvery)
 		c.flush() // what was answered before the call that waits
 		c.readOn(next)
 		return
+	}
+	if n != 0 {
+		c.idle = 0
 	}
 	c.looked = n
 	c.look.Reset(lookEvery)
