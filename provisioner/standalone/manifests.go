@@ -40,7 +40,7 @@ type manifests struct {
 }
 
 // readManifests reads every *.yaml, *.yml and *.json file of a folder.
-func readManifests(dir string) (*manifests, error) {
+func readManifests(dir string, files *parsed[[]any]) (*manifests, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read the folder of claims: %w", err)
@@ -50,69 +50,86 @@ func readManifests(dir string) (*manifests, error) {
 		classes: map[string]*storagev1.StorageClass{},
 		sources: map[claimKey]string{},
 	}
+	there := map[string]bool{}
 	for _, e := range entries {
 		ext := filepath.Ext(e.Name())
 		// Editors keep drafts in hidden files.
 		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || !slices.Contains([]string{".yaml", ".yml", ".json"}, ext) {
 			continue
 		}
-		if err := m.readFile(filepath.Join(dir, e.Name())); err != nil {
+		name := filepath.Join(dir, e.Name())
+		there[name] = true
+		// What stands before a broken document counts.
+		documents, err := files.parse(name, parseManifests)
+		for i, document := range documents {
+			if err := m.add(document, e.Name()); err != nil {
+				m.broken = append(m.broken, fmt.Errorf("%s: document %d: %w", e.Name(), i+1, err))
+			}
+		}
+		if err != nil {
 			m.broken = append(m.broken, fmt.Errorf("%s: %w", e.Name(), err))
 		}
 	}
+	files.forget(func(name string) bool { return there[name] })
 	return m, nil
 }
 
-func (m *manifests) readFile(name string) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+// parseManifests returns what each document of a file is: a StorageClass, a
+// PersistentVolumeClaim, or nil.
+func parseManifests(f *os.File) (documents []any, err error) {
 	data, err := io.ReadAll(io.LimitReader(f, manifestMax+1))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(data) > manifestMax {
-		return fmt.Errorf("larger than %d bytes", manifestMax)
+		return nil, fmt.Errorf("larger than %d bytes", manifestMax)
 	}
-	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	for n := 1; ; n++ {
-		document, err := documents.Read()
+		text, err := r.Read()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return documents, nil
 		}
+		var document any
 		if err == nil {
-			err = m.add(document, filepath.Base(name))
+			document, err = parseManifest(text)
 		}
 		if err != nil {
-			return fmt.Errorf("document %d: %w", n, err)
+			return documents, fmt.Errorf("document %d: %w", n, err)
 		}
+		documents = append(documents, document)
 	}
 }
 
-// add takes one document. Kinds that podnas has nothing to do with are passed
-// over, so that a file can hold a whole application.
-func (m *manifests) add(document []byte, source string) error {
+// parseManifest returns nil for kinds that podnas has nothing to do with, so that a
+// file can hold a whole application.
+func parseManifest(text []byte) (any, error) {
 	var kind metav1.TypeMeta
-	if err := yaml.Unmarshal(document, &kind); err != nil {
-		return err
+	if err := yaml.Unmarshal(text, &kind); err != nil {
+		return nil, err
 	}
 	switch kind.APIVersion + " " + kind.Kind {
 	case "storage.k8s.io/v1 StorageClass":
 		class := &storagev1.StorageClass{}
-		if err := yaml.UnmarshalStrict(document, class); err != nil {
-			return err
-		}
+		return class, yaml.UnmarshalStrict(text, class)
+	case "v1 PersistentVolumeClaim":
+		claim := &v1.PersistentVolumeClaim{}
+		return claim, yaml.UnmarshalStrict(text, claim)
+	}
+	return nil, nil
+}
+
+// add takes one document, of which it keeps a copy.
+func (m *manifests) add(document any, source string) error {
+	switch document := document.(type) {
+	case *storagev1.StorageClass:
+		class := document.DeepCopy()
 		if _, twice := m.classes[class.Name]; twice || class.Name == "" {
 			return fmt.Errorf("StorageClass %q has no name, or stands here twice", class.Name)
 		}
 		m.classes[class.Name] = class
-	case "v1 PersistentVolumeClaim":
-		claim := &v1.PersistentVolumeClaim{}
-		if err := yaml.UnmarshalStrict(document, claim); err != nil {
-			return err
-		}
+	case *v1.PersistentVolumeClaim:
+		claim := document.DeepCopy()
 		if claim.Namespace == "" {
 			claim.Namespace = metav1.NamespaceDefault
 		}

@@ -52,6 +52,9 @@ type Runner struct {
 	said    map[string]string   // the last problem said, by what it is about
 	missing map[claimKey]int    // how many scans in a row a claim was not seen
 	served  map[claimKey]string // the PersistentVolume that was printed
+
+	manifests parsed[[]any]
+	pvFiles   parsed[*v1.PersistentVolume]
 }
 
 // Run looks after the folder until ctx ends.
@@ -73,7 +76,7 @@ func (r *Runner) Run(ctx context.Context) error {
 
 // scan brings the volumes into line with the folder once.
 func (r *Runner) scan(ctx context.Context) {
-	m, err := readManifests(r.Claims)
+	m, err := readManifests(r.Claims, &r.manifests)
 	if err != nil {
 		r.problem("folder", err)
 		return
@@ -85,8 +88,9 @@ func (r *Runner) scan(ctx context.Context) {
 	}
 	r.problem("folder", errors.Join(m.broken...))
 
+	volumes := r.volumes()
 	for _, key := range slices.Sorted(maps.Keys(m.claims)) {
-		err := r.ensure(ctx, m, key, pvs)
+		err := r.ensure(ctx, m, key, volumes, pvs)
 		if errors.Is(err, errNotOurs) {
 			r.Log.Debug("standalone: claim passed over", "claim", key, "reason", err)
 			err = nil
@@ -101,10 +105,13 @@ func (r *Runner) scan(ctx context.Context) {
 }
 
 // ensure makes sure that a claim has its volume and its PersistentVolume.
-func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, pvs map[string]*v1.PersistentVolume) error {
+func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes map[claimKey]volume.Volume, pvs map[string]*v1.PersistentVolume) error {
 	claim := m.claims[key]
 	delete(r.missing, key)
-	v, found := r.volumeOf(claim.Namespace, claim.Name)
+	v, found := volumes[key]
+	if !found { // it may have been adopted since
+		v, found = r.volumes()[key]
+	}
 	if found {
 		claim.UID = types.UID(v.Claim.UID)
 		if request := claim.Spec.Resources.Requests.Storage(); r.served[key] == v.Name && pvs[v.Name] != nil && request.Value() == v.Size {
@@ -134,21 +141,25 @@ func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, pvs map
 	return nil
 }
 
-// volumeOf finds the volume that an earlier scan, or an earlier run, made for a
-// claim. The records of the disk tell it, not the files in provisioned/: those
-// may be removed by hand without harm.
-func (r *Runner) volumeOf(namespace, name string) (volume.Volume, bool) {
+// volumes are those that earlier scans, or earlier runs, made for claims. The records
+// of the disk tell it, not the files in provisioned/: those may be removed by hand
+// without harm.
+func (r *Runner) volumes() map[claimKey]volume.Volume {
+	volumes := map[claimKey]volume.Volume{}
 	for _, v := range r.Provisioner.Store.List() {
-		if c := v.Claim; c != nil && c.Namespace == namespace && c.Name == name {
-			return v, true
+		if c := v.Claim; c != nil {
+			key := keyOf(c.Namespace, c.Name)
+			if _, found := volumes[key]; !found { // of two, the first
+				volumes[key] = v
+			}
 		}
 	}
-	return volume.Volume{}, false
+	return volumes
 }
 
 // VolumeOf implements provisioner.Claims.
 func (r *Runner) VolumeOf(namespace, name string) (string, error) {
-	v, found := r.volumeOf(namespace, name)
+	v, found := r.volumes()[keyOf(namespace, name)]
 	if !found {
 		return "", fmt.Errorf("claim %s can't be copied: it has no volume in namespace %s", name, namespace)
 	}

@@ -3,6 +3,7 @@ package standalone
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -55,18 +56,16 @@ func (r *Runner) readPVs() (map[string]*v1.PersistentVolume, error) {
 	if err != nil {
 		return nil, err
 	}
-	pvs := map[string]*v1.PersistentVolume{}
+	pvs, there := map[string]*v1.PersistentVolume{}, map[string]bool{}
 	for _, e := range entries {
 		if filepath.Ext(e.Name()) != ".yaml" || e.Name()[0] == '.' {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		name := filepath.Join(dir, e.Name())
+		there[name] = true
+		pv, err := r.pvFiles.parse(name, parsePV)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since it was listed
-		}
-		pv := &v1.PersistentVolume{}
-		if err == nil {
-			err = yaml.UnmarshalStrict(data, pv)
 		}
 		if err == nil && (pv.Name+".yaml" != e.Name() || pv.Spec.ClaimRef == nil) {
 			err = errors.New("it is not the PersistentVolume that podnas wrote")
@@ -74,7 +73,17 @@ func (r *Runner) readPVs() (map[string]*v1.PersistentVolume, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s/%s: %w; remove the file, it is written again", provisionedDir, e.Name(), err)
 		}
-		pvs[pv.Name] = pv
+		pvs[pv.Name] = pv.DeepCopy()
 	}
+	r.pvFiles.forget(func(name string) bool { return there[name] })
 	return pvs, nil
+}
+
+func parsePV(f *os.File) (*v1.PersistentVolume, error) {
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return nil, err
+	}
+	pv := &v1.PersistentVolume{}
+	return pv, yaml.UnmarshalStrict(data, pv)
 }
