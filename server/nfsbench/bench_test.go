@@ -106,7 +106,7 @@ func TestLoads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Loads) != len(nfsbench.Loads()) || len(report.Loads) < 28 {
+	if len(report.Loads) != len(nfsbench.Loads()) || len(report.Loads) < 29 {
 		t.Errorf("%d loads in the report", len(report.Loads))
 	}
 	for _, l := range report.Loads {
@@ -117,7 +117,7 @@ func TestLoads(t *testing.T) {
 		if r.Ops < 6 || r.Seconds <= 0 || r.OpsPerSecond < 1 || r.P50 <= 0 || r.P50 > r.P99 || r.P99 > r.P999 || r.P999 > r.Max || r.Max > 1e6*r.Seconds {
 			t.Errorf("%s: %+v", l.Load, r)
 		}
-		carries := strings.HasPrefix(l.Load, "read-") || strings.HasPrefix(l.Load, "write-") || l.Load == "smallfile" || l.Load == "untar"
+		carries := strings.HasPrefix(l.Load, "read-") || strings.HasPrefix(l.Load, "write-") || l.Load == "smallfile" || l.Load == "untar" || l.Load == "getattr-beside-syncs"
 		if carries != (r.MBPerSecond > 0) {
 			t.Errorf("%s: %v MB/s", l.Load, r.MBPerSecond)
 		}
@@ -199,6 +199,13 @@ func TestWrongServers(t *testing.T) {
 			}
 			return true
 		}, "GETATTR: NFS3ERR_IO"},
+		{"an error of what goes on beside", "getattr-beside-syncs", func(b []byte) bool {
+			const stable = 24 + 4 + 28 + 88 + 4 + 3 // of WRITE's results, its last byte
+			if len(b) == 24+4+28+88+16 && b[stable] == 2 {
+				binary.BigEndian.PutUint32(b[24:], 28)
+			}
+			return true
+		}, "WRITE: NFS3ERR_NOSPC"},
 		{"another xid", "getattr", func(b []byte) bool {
 			if len(b) == 24+4+84 {
 				b[0] ^= 0x80

@@ -14,7 +14,7 @@ import (
 func (s *session) close(ctx context.Context) error {
 	cfg := *s.cfg
 	cfg.Connections = min(cfg.Connections, 4)
-	s.cfg, s.workers = &cfg, nil
+	s.cfg, s.workers, s.beside = &cfg, nil, nil
 	err := s.connect(ctx)
 	if err == nil {
 		err = s.removeAll(ctx, s.root, []byte(s.name))

@@ -73,6 +73,17 @@ func needWriteFile(ctx context.Context, s *session) (err error) {
 	return err
 }
 
+// needBeside adds the workers that do something else meanwhile.
+func needBeside(_ context.Context, s *session) error {
+	if s.beside == nil {
+		for i := range s.workers {
+			s.beside = append(s.beside, s.newWorker(len(s.workers)+i))
+		}
+		s.spread(s.beside)
+	}
+	return nil
+}
+
 // data makes a file of Config.FileSize.
 func (s *session) data(ctx context.Context, name string, seed uint64) (nfs3.FH, error) {
 	fh, err := s.workers[0].create(s.home, []byte(name))

@@ -25,6 +25,9 @@ type Load struct {
 	refill func(*worker) error
 	// op is the operation. It tells how many units it did.
 	op func(*worker) (int, error)
+	// beside is what as many workers again do meanwhile, on the same connections.
+	// What they move and what fails is counted, and not what they do.
+	beside func(*worker) (int, error)
 	// finish comes after a turn, and its time doesn't count.
 	finish func(*worker) error
 	// writes: the load writes Config.FileSize with a seed of its own each turn.
@@ -41,6 +44,7 @@ func Loads() []Load {
 	loads := []Load{
 		{Name: "null", About: "NULL: the way there and back", Unit: "calls", op: opNull},
 		{Name: "getattr", About: "GETATTR of one of 256 files", Unit: "calls", prepare: needs{needFiles}, op: opGetattr},
+		{Name: "getattr-beside-syncs", About: "GETATTR while as many calls again are stable WRITEs of 4k on the same connections (the MB/s)", Unit: "calls", prepare: needs{needFiles, needWriteFile, needBeside}, op: opGetattr, beside: opWrite(4<<10, true, nfs3.FileSync)},
 		{Name: "access", About: "ACCESS to one of 256 files", Unit: "calls", prepare: needs{needFiles}, op: opAccess},
 		{Name: "lookup", About: "LOOKUP of one of 256 files", Unit: "calls", prepare: needs{needFiles}, op: opLookup},
 	}

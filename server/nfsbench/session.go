@@ -8,12 +8,18 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/podnas/podnas/server/mount3"
 	"github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/oncrpc"
 )
+
+// dialsAtOnce is how many connections are made at a time.
+const dialsAtOnce = 32
 
 // session is what the bench holds of one server.
 type session struct {
@@ -25,6 +31,7 @@ type session struct {
 	home    nfs3.FH // that directory
 	conns   []*conn
 	workers []*worker
+	beside  []*worker // of the loads that have some; nil until one does
 
 	// rtmax and wtmax are the most that the server reads and writes at once.
 	rtmax, wtmax int
@@ -115,24 +122,60 @@ func mount(ctx context.Context, cfg *Config, t Target) (nfs3.FH, error) {
 // workers.
 func (s *session) connect(ctx context.Context) error {
 	s.disconnect()
-	for range s.cfg.Connections {
-		c, err := dial(ctx, s.target.address(s.target.Port), s.cfg.timeout())
-		if err != nil {
-			return fmt.Errorf("connect to NFS (connection %d of %d): %w", len(s.conns)+1, s.cfg.Connections, err)
-		}
-		s.conns = append(s.conns, c)
+	if err := s.dialAll(ctx); err != nil {
+		return err
 	}
 	for i := len(s.workers); i < s.cfg.Connections*s.cfg.Depth; i++ {
-		s.workers = append(s.workers, &worker{
-			session: s, lane: newLane(s.cfg.cred()),
-			id: i, rng: uint64(i)*0x9e3779b97f4a7c15 + 1,
+		s.workers = append(s.workers, s.newWorker(i))
+	}
+	s.spread(s.workers)
+	s.spread(s.beside)
+	return nil
+}
+
+// dialAll makes the connections, a few at a time: a thousand at once might not
+// fit into the queue of those that the server has yet to accept.
+func (s *session) dialAll(ctx context.Context) error {
+	conns := make([]*conn, s.cfg.Connections)
+	group, dialing := errgroup.WithContext(ctx)
+	group.SetLimit(dialsAtOnce)
+	for i := range conns {
+		group.Go(func() (err error) {
+			conns[i], err = dial(dialing, s.target.address(s.target.Port), s.cfg.timeout())
+			if err == nil || dialing.Err() != nil {
+				return err // the first error has ended the rest
+			}
+			if errors.Is(err, syscall.EMFILE) {
+				err = fmt.Errorf("%w (ulimit -n tells how many one program may have)", err)
+			}
+			return fmt.Errorf("connect to NFS (connection %d of %d): %w", i+1, len(conns), err)
 		})
 	}
-	// Workers with numbers that follow each other are on different connections.
-	for i, w := range s.workers {
+	err := group.Wait()
+	for _, c := range conns {
+		if c != nil {
+			s.conns = append(s.conns, c)
+		}
+	}
+	if err != nil {
+		s.disconnect()
+	}
+	return err
+}
+
+func (s *session) newWorker(id int) *worker {
+	return &worker{
+		session: s, lane: newLane(s.cfg.cred()),
+		id: id, rng: uint64(id)*0x9e3779b97f4a7c15 + 1,
+	}
+}
+
+// spread gives workers their connections: those with numbers that follow each
+// other are on different ones.
+func (s *session) spread(workers []*worker) {
+	for i, w := range workers {
 		w.conn = s.conns[i%len(s.conns)]
 	}
-	return nil
 }
 
 // disconnect ends the connections, and whatever calls still wait.

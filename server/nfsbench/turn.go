@@ -97,24 +97,42 @@ func (s *session) phase(ctx context.Context, l *Load, d time.Duration, r *turnRe
 	defer time.AfterFunc(d, func() { stop.Store(true) }).Stop()
 	defer context.AfterFunc(ctx, func() { stop.Store(true) })()
 	defer s.hurry(ctx)()
-	var group sync.WaitGroup
+	var group, beside sync.WaitGroup
 	start := time.Now()
+	if l.beside != nil {
+		for _, w := range s.beside {
+			w.turn.reset()
+			beside.Go(func() { w.run(l.beside, &stop) })
+		}
+	}
 	for _, w := range s.workers {
 		w.turn.reset()
-		group.Go(func() { w.run(l, &stop) })
+		group.Go(func() { w.run(l.op, &stop) })
 	}
 	group.Wait()
 	r.elapsed += time.Since(start)
 	for _, w := range s.workers {
 		r.merge(&w.turn)
 	}
+	if l.beside == nil {
+		return
+	}
+	stop.Store(true) // where all of the others have ended early
+	beside.Wait()
+	for _, w := range s.beside {
+		r.bytes += w.turn.bytes
+		r.errors += w.turn.errors
+		if r.first == nil {
+			r.first = w.turn.first
+		}
+	}
 }
 
-// run repeats a load's operation.
-func (w *worker) run(l *Load, stop *atomic.Bool) {
+// run repeats an operation.
+func (w *worker) run(op func(*worker) (int, error), stop *atomic.Bool) {
 	last := time.Now()
 	for !stop.Load() {
-		units, err := l.op(w)
+		units, err := op(w)
 		now := time.Now()
 		switch {
 		case err == nil:
