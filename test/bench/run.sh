@@ -1,13 +1,17 @@
 #!/bin/bash
 # run.sh: podnas's engines beside each other and beside other servers ('make bench').
 #
-# usage: test/bench/run.sh [FLAGS]   (of podnas bench, and of client with WITH=client)
-#   WITH=LIST    what native is compared with, of: go-nfs durable ceiling
+# usage: test/bench/run.sh [FLAGS]   (of podnas bench, and of client or local)
+#   WITH=LIST    what native is compared with, of: go-nfs durable ceiling local
 #                ganesha guest client (default: go-nfs durable ceiling)
 #                  go-nfs   the other engine; both sync each change, as go-nfs does
 #                           whatever the class says
 #                  durable  native with sync: "false" beside native that syncs
 #                  ceiling  a server that answers at once, from memory
+#                  local    native that syncs beside the disk itself: as many threads
+#                           make the same system calls and syncs. In BENCH_DIR if
+#                           that is given, else on an XFS in a file, in a box. Takes
+#                           flags of test/bench/local, and its loads alone
 #                  ganesha  native with sync: "false" beside NFS-Ganesha, which syncs
 #                           no names either; on an XFS in a file, in a box (box.sh)
 #                  guest    the same in a User-Mode Linux guest. A system call costs
@@ -25,8 +29,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 with=${WITH:-go-nfs durable ceiling}
 for one in $with; do
-	case $one in go-nfs | durable | ceiling | ganesha | guest | client) ;; *)
-		echo "test/bench/run.sh: WITH=$one: there are go-nfs, durable, ceiling, ganesha, guest and client" >&2
+	case $one in go-nfs | durable | ceiling | local | ganesha | guest | client) ;; *)
+		echo "test/bench/run.sh: WITH=$one: there are go-nfs, durable, ceiling, local, ganesha, guest and client" >&2
 		exit 2
 		;;
 	esac
@@ -44,6 +48,7 @@ trap 'exit 130' INT TERM
 export CGO_ENABLED=0
 go build -o "$work/podnas" ./cmd/podnas
 go build -o "$work/ceiling" ./test/bench/ceiling
+go build -o "$work/local" ./test/bench/local
 podnas=$work/podnas
 source "$here/servers.sh"
 loads=(${LOADS:+"--loads=$LOADS"})
@@ -66,6 +71,14 @@ for one in $with; do
 		until [ -s "$work/ceiling.out" ]; do sleep 0.1; done
 		"$podnas" bench "$(target native fast)" --against "$(<"$work/ceiling.out"):/memory" \
 			--loads="${LOADS:-null,getattr,access,lookup,read-*,write-*-unstable}" "$@" || status=1
+		;;
+	local)
+		if [ "${BENCH_DIR:-}" ]; then
+			bash "$here/local.sh" "$podnas" "$work/local" "$work" "${loads[@]}" "$@" || status=1
+		else
+			test/vm/setup.sh
+			"$here/box.sh" "$work" "$here/local.sh" "$podnas" "$work/local" /xfs "${loads[@]}" "$@" || status=1
+		fi
 		;;
 	ganesha)
 		test/vm/setup.sh
