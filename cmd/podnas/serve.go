@@ -214,10 +214,6 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		overview.Run(serving)
 		return nil
 	})
-	group.Go(func() error {
-		giveBack(serving, nfs.Stats(), log)
-		return nil
-	})
 	group.Go(func() error { return claims.run(provisioning) })
 	commands := &control.Server{
 		Provisioner: p,
