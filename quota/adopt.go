@@ -31,46 +31,48 @@ const workName = ".podnas-adopting-41c97b"
 // it is, and not counted.
 //
 // AssignTree follows no link, enters no mount, and opens no fifo and no device.
-// It works beside the serving of others, with pauses.
+//
+// It works beside programs that use the tree, with pauses, and goes through it
+// until it finds nothing more to mark: a directory that was moved meanwhile can be
+// missed once. A directory is marked when its turn comes, not before, since what is
+// not marked can't be renamed in one that is (EXDEV, and mv copies it then). So that
+// is so for a moment for files, and for a directory until its turn. A link, fifo or
+// socket that is replaced in the very moment it is made anew may come back as it was.
 func (p *Projects) AssignTree(ctx context.Context, dir *os.File, id uint32) (files int, err error) {
 	a := adoption{id: id}
-	before, err := timesOf(dir)
-	if err != nil {
-		return 0, err
-	}
 	if err := p.Assign(dir, id); err != nil {
 		return 0, err
 	}
 	if err := a.begin(ctx, dir); err != nil {
 		return 0, fmt.Errorf("make a place to work: %w", err)
 	}
-	err = tree.Walk(ctx, dir, func(e *tree.Entry) error {
-		if e.Path() == workName && e.Type() == unix.S_IFDIR {
-			return fs.SkipDir
-		}
-		marked, err := a.mark(e)
-		if err != nil {
-			return fmt.Errorf("mark %q with project %d: %w", e.Path(), id, err)
-		}
-		if marked {
-			files++
-		}
-		return nil
-	})
+	for a.changed = true; a.changed && err == nil; {
+		a.changed, a.files = false, 0
+		err = a.pass(ctx, dir)
+	}
 	// Also where the walk was cut short: nothing of podnas's may stay there.
-	err = errors.Join(err, a.end(dir), setTimes(dir, before))
-	return files, err
+	return a.files, errors.Join(err, a.end(dir))
 }
 
 // adoption is one AssignTree.
 type adoption struct {
 	id   uint32
 	work *os.File
+	// Of this pass:
+	files   int
+	changed bool // something was not under the project
 }
 
 func (a *adoption) begin(ctx context.Context, root *os.File) error {
-	err := unix.Mkdirat(int(root.Fd()), workName, 0o700)
+	before, err := timesOf(root)
+	if err != nil {
+		return err
+	}
+	err = unix.Mkdirat(int(root.Fd()), workName, 0o700)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	if err := setTimes(root, before); err != nil {
 		return err
 	}
 	fd, err := unix.Openat(int(root.Fd()), workName, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -80,25 +82,65 @@ func (a *adoption) begin(ctx context.Context, root *os.File) error {
 	a.work = os.NewFile(uintptr(fd), workName)
 	// One of before can be under another project.
 	_, err = tree.Empty(ctx, a.work)
-	return errors.Join(err, setProject(a.work, a.id, true))
+	_, markErr := setProject(a.work, a.id, true)
+	return errors.Join(err, markErr)
 }
 
 func (a *adoption) end(root *os.File) error {
-	return errors.Join(a.work.Close(), unix.Unlinkat(int(root.Fd()), workName, unix.AT_REMOVEDIR))
+	before, err := timesOf(root)
+	if err != nil {
+		return errors.Join(err, a.work.Close())
+	}
+	return errors.Join(a.work.Close(), unix.Unlinkat(int(root.Fd()), workName, unix.AT_REMOVEDIR), setTimes(root, before))
 }
 
-// mark puts an entry under the project, and tells whether it is.
+// pass goes through the tree once.
+func (a *adoption) pass(ctx context.Context, root *os.File) error {
+	dirs := -1 // root is not counted
+	enter := func(dir *os.File) error {
+		dirs++
+		changed, err := setProject(dir, a.id, true)
+		a.changed = a.changed || changed
+		if err != nil {
+			return fmt.Errorf("mark directory %q with project %d: %w", dir.Name(), a.id, err)
+		}
+		return nil
+	}
+	err := tree.Walk(ctx, root, enter, func(e *tree.Entry) error {
+		if e.Type() == unix.S_IFDIR {
+			if e.Path() == workName {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		marked, err := a.mark(e)
+		if err != nil {
+			return fmt.Errorf("mark %q with project %d: %w", e.Path(), a.id, err)
+		}
+		if marked {
+			a.files++
+		}
+		return nil
+	})
+	a.files += max(dirs, 0)
+	return err
+}
+
+// mark puts what is no directory under the project, and tells whether it is.
 func (a *adoption) mark(e *tree.Entry) (bool, error) {
-	if t := e.Type(); t == unix.S_IFDIR || t == unix.S_IFREG {
+	if e.Type() == unix.S_IFREG {
 		f, err := e.Open()
 		if err != nil {
 			return false, err
 		}
 		defer f.Close()
-		return true, setProject(f, a.id, t == unix.S_IFDIR)
+		changed, err := setProject(f, a.id, false)
+		a.changed = a.changed || changed
+		return true, err
 	}
-	err := setNodeProject(e.FD, a.id)
+	changed, err := setNodeProject(e.FD, a.id)
 	if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EPERM) {
+		a.changed = a.changed || changed
 		return err == nil, err
 	}
 	return a.renew(e)
@@ -123,6 +165,7 @@ func (a *adoption) renew(e *tree.Entry) (bool, error) {
 	if e.Stat.Nlink > 1 && e.Type() != unix.S_IFLNK {
 		return false, nil
 	}
+	a.changed = true
 	before, err := timesOf(e.Dir)
 	if err != nil {
 		return false, err
@@ -159,11 +202,11 @@ type nodeAttributes struct {
 }
 
 // setNodeProject sets the project of what can't be opened, by file_getattr(2)
-// and file_setattr(2). fd may be O_PATH.
-func setNodeProject(fd int, id uint32) error {
+// and file_setattr(2), and tells whether it had another. fd may be O_PATH.
+func setNodeProject(fd int, id uint32) (changed bool, err error) {
 	path, err := unix.BytePtrFromString(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
-		return err
+		return false, err
 	}
 	var a nodeAttributes
 	call := func(number uintptr) error {
@@ -173,10 +216,10 @@ func setNodeProject(fd int, id uint32) error {
 		return errnoError(errno)
 	}
 	if err := call(unix.SYS_FILE_GETATTR); err != nil || a.project == id {
-		return err
+		return false, err
 	}
 	a.project = id
-	return call(unix.SYS_FILE_SETATTR)
+	return true, call(unix.SYS_FILE_SETATTR)
 }
 
 // timesOf returns the access and modification time of a directory, for setTimes:

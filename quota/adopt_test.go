@@ -101,6 +101,73 @@ func testAssignTree(t *testing.T, disk string) {
 	eventually(t, func() (bool, error) { return free(p, other) }, "the project is still in use")
 }
 
+// A directory that is moved while AssignTree is in it is not missed, with all that
+// is below.
+func TestAssignTreeOfMoved(t *testing.T) { onDisks(t, testAssignTreeOfMoved) }
+
+func testAssignTreeOfMoved(t *testing.T, disk string) {
+	p, err := Open(disk)
+	must(t, err)
+	defer p.Close()
+	const id = 4_000_000_300
+	root, err := os.MkdirTemp(disk, "moving")
+	must(t, err)
+	defer os.RemoveAll(root)
+	at := func(above string, i int) string { return filepath.Join(root, above, fmt.Sprint(i)) }
+	for _, above := range []string{"one", "two"} {
+		for i := range 10 {
+			must(t, os.MkdirAll(filepath.Join(at(above, i), "last"), 0o755),
+				os.WriteFile(filepath.Join(at(above, i), "last/file"), nil, 0o644))
+		}
+	}
+	// in lists the directories of above that were entered to their end.
+	in := func(above string) (entered []string) {
+		for i := range 10 {
+			dir, err := os.Open(filepath.Join(at(above, i), "last"))
+			must(t, err)
+			is, err := assigned(dir, id)
+			must(t, err, dir.Close())
+			if is {
+				entered = append(entered, at(above, i))
+			}
+		}
+		return entered
+	}
+	moved := false
+	ctx := stepping{t.Context(), func() {
+		for first, second := range map[string]string{"one": "two", "two": "one"} {
+			if moved || len(in(first)) < 10 {
+				continue
+			}
+			// It has left the first and is in the second: nobody comes by again.
+			if dirs := in(second); len(dirs) > 0 {
+				moved = true
+				must(t, os.Rename(dirs[0], filepath.Join(root, first, "moved")),
+					os.Rename(filepath.Join(root, second), filepath.Join(root, first, second)))
+			}
+		}
+	}}
+	dir, err := os.Open(root)
+	must(t, err)
+	defer dir.Close()
+	files, err := p.AssignTree(ctx, dir, id)
+	if err != nil || files != 2+3*20 || !moved {
+		t.Errorf("%d files, %v, moved: %v", files, err, moved)
+	}
+	checkProject(t, root, id)
+}
+
+// stepping is a context that does something each time it is asked.
+type stepping struct {
+	context.Context
+	do func()
+}
+
+func (s stepping) Err() error {
+	s.do()
+	return s.Context.Err()
+}
+
 // makeTree makes a tree of all sorts of things, and returns those that can't be
 // opened for their project.
 func makeTree(t *testing.T, root string) (nodes []string) {

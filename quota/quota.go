@@ -142,10 +142,20 @@ func (p *Projects) Assign(dir *os.File, id uint32) error {
 	if id == 0 {
 		return errors.New("project 0 is everything that has no project; it can't be assigned")
 	}
-	if err := setProject(dir, id, true); err != nil {
+	if _, err := setProject(dir, id, true); err != nil {
 		return fmt.Errorf("mark %s with project %d: %w", dir.Name(), id, err)
 	}
 	return nil
+}
+
+// Assigned tells whether a directory is under a project and new files in it
+// inherit that. It says nothing of what is in it.
+func (p *Projects) Assigned(dir *os.File, id uint32) (bool, error) {
+	is, err := assigned(dir, id)
+	if err != nil {
+		return false, fmt.Errorf("ask for the project of %s: %w", dir.Name(), err)
+	}
+	return is, nil
 }
 
 // SetLimit sets the hard limit of a project, in bytes, rounded up to the

@@ -179,12 +179,22 @@ func (p *Projects) quotactl(cmd uint32, id uint32, arg unsafe.Pointer) error {
 	return errnoError(errno)
 }
 
-// setProject marks a file or directory. What is made in a directory that
-// inherits gets the project too.
-func setProject(f *os.File, id uint32, inherit bool) error {
+// assigned tells whether a directory is under the project, and what is made in it
+// will be.
+func assigned(dir *os.File, id uint32) (bool, error) {
+	var a fileAttributes
+	if err := ioctl(dir, fsIocGetXattr, &a); err != nil {
+		return false, fmt.Errorf("FS_IOC_FSGETXATTR: %w", err)
+	}
+	return a.project == id && a.xflags&xflagProjInherit != 0, nil
+}
+
+// setProject marks a file or directory, and tells whether it was not marked. What
+// is made in a directory that inherits gets the project too.
+func setProject(f *os.File, id uint32, inherit bool) (changed bool, err error) {
 	var a fileAttributes
 	if err := ioctl(f, fsIocGetXattr, &a); err != nil {
-		return fmt.Errorf("FS_IOC_FSGETXATTR: %w", err)
+		return false, fmt.Errorf("FS_IOC_FSGETXATTR: %w", err)
 	}
 	want := a
 	want.project = id
@@ -192,12 +202,12 @@ func setProject(f *os.File, id uint32, inherit bool) error {
 		want.xflags |= xflagProjInherit
 	}
 	if want == a {
-		return nil
+		return false, nil
 	}
 	if err := ioctl(f, fsIocSetXattr, &want); err != nil {
-		return fmt.Errorf("FS_IOC_FSSETXATTR: %w", err)
+		return false, fmt.Errorf("FS_IOC_FSSETXATTR: %w", err)
 	}
-	return nil
+	return true, nil
 }
 
 func ioctl(f *os.File, request uintptr, a *fileAttributes) error {

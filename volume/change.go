@@ -42,8 +42,9 @@ func (s *Store) resize(ctx context.Context, name string, size int64) (v Volume, 
 		return Volume{}, false, err
 	}
 	// After the record, whose size the next Open makes hold. Also when nothing
-	// was changed: an earlier call may have come as far as the record.
-	if s.quota != nil && v.Project != 0 {
+	// was changed: an earlier call may have come as far as the record. Where the
+	// files are still to be put under the project, the limit is set after that.
+	if s.quota != nil && v.Project != 0 && !s.beingMarked(name) {
 		if err := s.quota.SetLimit(v.Project, uint64(v.Size)); err != nil {
 			return Volume{}, false, err
 		}

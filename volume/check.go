@@ -7,6 +7,8 @@ import (
 	"os"
 	"path"
 	"strings"
+
+	"github.com/podnas/podnas/quota"
 )
 
 // Finding is something that is not as it should be. Nothing is ever removed for
@@ -37,6 +39,10 @@ func (s *Store) Check() ([]Finding, error) {
 		records = append(records, *r)
 	}
 	strays = s.withoutRecord(strays)
+	marked := map[string]error{} // those that are gone through, and what went wrong
+	for name, m := range s.markings {
+		marked[name] = m.err
+	}
 	s.mu.Unlock()
 	for _, p := range strays {
 		if _, err := s.root.Lstat(p); errors.Is(err, os.ErrNotExist) {
@@ -56,7 +62,7 @@ func (s *Store) Check() ([]Finding, error) {
 		r := &records[i]
 		findings = append(findings, s.checkRecord(r)...)
 		if s.quota != nil && err == nil {
-			findings = append(findings, checkLimit(r, int64(limits[r.Project].Limit))...)
+			findings = append(findings, checkLimit(r, limits[r.Project], marked)...)
 		}
 	}
 	return findings, nil
@@ -138,17 +144,26 @@ func (s *Store) checkRecord(r *record) []Finding {
 	return findings
 }
 
-// checkLimit compares the limit that the kernel has with the record.
-func checkLimit(r *record, limit int64) []Finding {
-	if r.Project == 0 || r.State != ready && r.State != retained || limit >= r.Size && limit < r.Size+4096 {
+// checkLimit compares what the kernel has of a volume's project with the record.
+// That of a retained volume is looked after when it is adopted.
+func checkLimit(r *record, u quota.Usage, marked map[string]error) []Finding {
+	limit := int64(u.Limit)
+	if r.Project == 0 || r.State != ready || limit >= r.Size && limit < r.Size+4096 {
 		return nil
 	}
-	return []Finding{{
-		Volume:  r.Name,
-		Path:    r.Path,
-		Problem: fmt.Sprintf("its limit on the disk is %s, not %s", FormatSize(limit), FormatSize(r.Size)),
-		Fix:     "restart podnas, which puts it right",
-	}}
+	f := Finding{Volume: r.Name, Path: r.Path}
+	switch err, marking := marked[r.Name]; {
+	case err != nil:
+		f.Problem = "its files can't be put under its project, so nobody keeps its size: " + err.Error()
+		f.Fix = "mend that; podnas tries again every minute"
+	case marking:
+		f.Problem = fmt.Sprintf("its files are being put under its project, %d so far, and until all are, nobody keeps its size", u.Inodes)
+		f.Fix = "wait; the log tells when it is done"
+	default:
+		f.Problem = fmt.Sprintf("its limit on the disk is %s, not %s", FormatSize(limit), FormatSize(r.Size))
+		f.Fix = "restart podnas, which puts it right"
+	}
+	return []Finding{f}
 }
 
 func (s *Store) copyOf(name string) *copying {

@@ -84,6 +84,10 @@ func (s *Store) startCopy(r *record) {
 
 // copy copies the files, and serves the volume.
 func (s *Store) copy(ctx context.Context, c *copying, r *record) error {
+	// AssignTree has a directory of its own there, which is nobody's to copy.
+	if err := s.awaitMarking(ctx, r.Source); err != nil {
+		return err
+	}
 	if err := s.copySlots.Acquire(ctx, 1); err != nil {
 		return err
 	}

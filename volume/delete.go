@@ -57,6 +57,13 @@ func (s *Store) deleting(name string) (*record, error) {
 
 func (s *Store) delete(r *record) error {
 	s.endCopy(r.Name)
+	if s.endMarking(r.Name) {
+		defer func() {
+			if v, err := s.Get(r.Name); err == nil { // its deletion has come to nothing
+				s.startMarking(v)
+			}
+		}()
+	}
 	slow := time.AfterFunc(unexportWarning, func() {
 		s.log.Warn("volume: can't be deleted yet, calls of clients are under way in it", "volume", r.Name)
 	})

@@ -205,7 +205,8 @@ func (s *Store) revive(r *record, spec *Spec) (Volume, error) {
 			return Volume{}, err
 		}
 	}
-	if err := s.restoreLimit(next, u, s.log); err != nil {
+	marked, err := s.restoreLimit(next, u, s.log.With("volume", r.Name))
+	if err != nil {
 		return Volume{}, err
 	}
 	if err := s.enter(next, ready); err != nil {
@@ -214,6 +215,9 @@ func (s *Store) revive(r *record, spec *Spec) (Volume, error) {
 	s.mu.Lock()
 	s.records[r.Name] = next
 	s.mu.Unlock()
+	if !marked {
+		s.startMarking(next.Volume)
+	}
 	s.log.Info("volume: adopted again", "volume", r.Name)
 	return next.Volume, nil
 }

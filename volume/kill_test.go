@@ -28,6 +28,9 @@ type kernel struct {
 	mu     sync.Mutex
 	limits map[uint32]uint64
 	marked map[uint32][]int // descriptors
+	// below is called, if set, when AssignTree has marked the directory and nothing
+	// in it.
+	below func(context.Context) error
 }
 
 func newKernel(t *testing.T) *kernel {
@@ -45,6 +48,15 @@ func newKernel(t *testing.T) *kernel {
 func (k *kernel) Assign(dir *os.File, id uint32) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	for other, fds := range k.marked {
+		k.marked[other] = slices.DeleteFunc(fds, func(fd int) bool {
+			if !sameFile(fd, int(dir.Fd())) {
+				return false
+			}
+			_ = unix.Close(fd)
+			return true
+		})
+	}
 	fd, err := unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err == nil {
 		k.marked[id] = append(k.marked[id], fd)
@@ -52,8 +64,48 @@ func (k *kernel) Assign(dir *os.File, id uint32) error {
 	return err
 }
 
-func (k *kernel) AssignTree(_ context.Context, dir *os.File, id uint32) (int, error) {
-	return 1, k.Assign(dir, id)
+func (k *kernel) Assigned(dir *os.File, id uint32) (bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.ContainsFunc(k.marked[id], func(fd int) bool { return sameFile(fd, int(dir.Fd())) }), nil
+}
+
+func sameFile(a, b int) bool {
+	var x, y unix.Stat_t
+	return unix.Fstat(a, &x) == nil && unix.Fstat(b, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino
+}
+
+// AssignTree marks the directory and the files in it, as far as below allows.
+func (k *kernel) AssignTree(ctx context.Context, dir *os.File, id uint32) (int, error) {
+	if err := k.Assign(dir, id); err != nil {
+		return 0, err
+	}
+	if k.below != nil {
+		if err := k.below(ctx); err != nil {
+			return 0, err
+		}
+	}
+	names, err := os.ReadDir(dir.Name())
+	if err != nil {
+		return 0, err
+	}
+	for i, e := range names {
+		f, err := os.Open(filepath.Join(dir.Name(), e.Name()))
+		if err != nil {
+			return i, err
+		}
+		u, err := k.Usage(id)
+		if err == nil && u.Limit > 0 && u.Bytes >= u.Limit {
+			err = unix.ENOSPC
+		}
+		if err == nil {
+			err = k.Assign(f, id)
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return i, err
+		}
+	}
+	return len(names), nil
 }
 
 func (k *kernel) SetLimit(id uint32, bytes uint64) error {

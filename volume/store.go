@@ -54,6 +54,7 @@ type Counter interface {
 // projects is *quota.Projects.
 type projects interface {
 	Assign(dir *os.File, id uint32) error
+	Assigned(dir *os.File, id uint32) (bool, error)
 	AssignTree(ctx context.Context, dir *os.File, id uint32) (int, error)
 	SetLimit(id uint32, bytes uint64) error
 	Usage(id uint32) (quota.Usage, error)
@@ -95,6 +96,7 @@ type Store struct {
 	damaged  []Finding           // records that can't be read
 	copies   map[string]*copying // by name
 	failed   map[string]error    // why a copy came to nothing, for who asks next
+	markings map[string]*marking // by name
 	projects map[uint32]bool     // in use by a record
 	lastID   uint32              // the project given last
 	trashed  []*record           // still to be emptied, oldest first
@@ -102,7 +104,8 @@ type Store struct {
 	activity   activity
 	wake       chan struct{} // tells the emptier that trashed has grown
 	copySlots  *semaphore.Weighted
-	background context.Context // of copying and emptying
+	markSlot   *semaphore.Weighted
+	background context.Context // of copying, marking and emptying
 	stop       context.CancelFunc
 	working    sync.WaitGroup
 }
@@ -148,7 +151,9 @@ func newStore(cfg Config) (*Store, error) {
 		records:    map[string]*record{},
 		copies:     map[string]*copying{},
 		failed:     map[string]error{},
+		markings:   map[string]*marking{},
 		copySlots:  semaphore.NewWeighted(copiesAtOnce),
+		markSlot:   semaphore.NewWeighted(1),
 		projects:   map[uint32]bool{},
 		wake:       make(chan struct{}, 1),
 	}, nil
@@ -303,7 +308,16 @@ func (s *Store) load() error {
 	if err != nil {
 		return err
 	}
+	// Copies last: they wait for what is to be done to their sources first.
+	var others, copies []*record
 	for _, r := range records {
+		if r.State == copyingState {
+			copies = append(copies, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	for _, r := range append(others, copies...) {
 		if err := s.resume(r, limits[r.Project]); err != nil {
 			// All others are served.
 			s.log.Error("volume: can't be brought back", "volume", r.Name, "err", err)
@@ -362,7 +376,8 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 		log.Error("volume: its directory is missing, it is not served; put the directory back, or delete the volume", "path", r.Path, "err", err)
 		return nil
 	}
-	if err := s.restoreLimit(r, u, log); err != nil {
+	marked, err := s.restoreLimit(r, u, log)
+	if err != nil {
 		return err
 	}
 	if r.State == copyingState {
@@ -370,25 +385,11 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 		s.startCopy(r)
 		return nil
 	}
-	return s.exports.Export(r.Volume)
-}
-
-// restoreLimit puts the kernel's limit right, which is another than the record's
-// if u says so.
-func (s *Store) restoreLimit(r *record, u quota.Usage, log *slog.Logger) error {
-	switch {
-	case s.quota != nil && r.Project != 0:
-		// The kernel counts in units of up to 4 KiB.
-		if drift := int64(u.Limit) - r.Size; drift < 0 || drift >= 4096 {
-			log.Warn("volume: its limit was another on the disk, it is put right", "found", FormatSize(int64(u.Limit)), "size", FormatSize(r.Size))
-		}
-		return s.quota.SetLimit(r.Project, uint64(r.Size))
-	case s.quota != nil && s.counter != nil:
-		log.Info("volume: was made without a project, so the server keeps its size")
-	case s.quota != nil:
-		log.Warn("volume: was made without a project and has no limit")
-	case r.Project != 0:
-		log.Warn("volume: its quota can't be looked after while quotas are off", "project", r.Project)
+	if err := s.exports.Export(r.Volume); err != nil {
+		return err
+	}
+	if !marked {
+		s.startMarking(r.Volume)
 	}
 	return nil
 }

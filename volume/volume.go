@@ -27,6 +27,8 @@
 //	         -> (in the background) files removed, limit cleared, record removed
 //	archive: unexport -> record moved to archive/ -> directory moved to archive/
 //	retain:  unexport -> record "retained"
+//	a copy of the disk, file by file, has lost the projects (mark.go):
+//	         export -> (in the background) limit lifted -> project -> limit
 //
 // What a record names stays taken: its name, its path, its project and, where
 // sizes are promised, its size.

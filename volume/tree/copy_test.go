@@ -121,7 +121,7 @@ func TestCopyDeep(t *testing.T) {
 		t.Errorf("%d entries, want %d", c.Files.Load(), levels+1)
 	}
 	depth, bottom := 0, false
-	must(t, Walk(t.Context(), open(t, to), func(e *Entry) error {
+	must(t, Walk(t.Context(), open(t, to), func(*os.File) error { return nil }, func(e *Entry) error {
 		depth++
 		bottom = bottom || e.Name == "bottom"
 		return nil

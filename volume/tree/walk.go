@@ -31,16 +31,17 @@ func (e *Entry) Path() string { return e.at.pathOf(e.Name) }
 // Type is the file's type, one of unix.S_IFREG and so on.
 func (e *Entry) Type() uint32 { return uint32(e.Stat.Mode) & unix.S_IFMT }
 
-// Walk calls visit for everything below root, a directory before what is in it.
-// Where visit returns fs.SkipDir for a directory, it is not entered. The tree may
-// be in use: what vanishes is passed over, what is made meanwhile may be missed.
+// Walk calls visit for everything below root, a directory before what is in it,
+// and enter for every directory just before its names are read, root too. Where
+// visit returns fs.SkipDir for a directory, it is not entered. The tree may be in
+// use: what vanishes is passed over, what is made or moved meanwhile may be missed.
 //
 // Walk follows no symbolic link and enters no mount. It reads directories only,
 // and pauses often, so that others can work.
-func Walk(ctx context.Context, root *os.File, visit func(*Entry) error) error {
+func Walk(ctx context.Context, root *os.File, enter func(dir *os.File) error, visit func(*Entry) error) error {
 	w := walker{
 		visit: visit,
-		enter: func(string, *os.File, *unix.Statx_t) error { return nil },
+		enter: func(_ string, dir *os.File, _ *unix.Statx_t) error { return enter(dir) },
 		leave: func() error { return nil },
 	}
 	return w.run(ctx, root)

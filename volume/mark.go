@@ -1,0 +1,217 @@
+package volume
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/podnas/podnas/quota"
+)
+
+// A disk that was copied file by file (tar, rsync, cp -a) has lost which file is
+// under which project: the kernel keeps no size there, and says nothing. So each
+// volume's directory is asked about when the volume is brought back. Where it is
+// not under its project the volume is served all the same, and its files are put
+// there meanwhile.
+//
+// The limit tells how far that is, also to the next Open. It is lifted before the
+// directory is marked, and set when everything below it is: what has no limit is
+// to be gone through, as is what is not marked.
+
+// markRetry is how long a volume that could not be marked is left alone.
+const markRetry = time.Minute
+
+// marking is a volume whose files are being put under its project.
+type marking struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when nothing goes through it any more
+	err    error         // of the last try; guarded by Store.mu
+}
+
+// restoreLimit puts the kernel's limit right, which is another than the record's
+// if u says so. marked is false where it can't be set yet: call startMarking then,
+// when the volume is served.
+func (s *Store) restoreLimit(r *record, u quota.Usage, log *slog.Logger) (marked bool, err error) {
+	switch {
+	case s.quota != nil && r.Project != 0:
+		assigned, err := s.assigned(r)
+		if err != nil {
+			return false, err
+		}
+		if !assigned || u.Limit == 0 {
+			return s.beginMarking(r, !assigned && u.Inodes > 0, log)
+		}
+		// The kernel counts in units of up to 4 KiB.
+		if drift := int64(u.Limit) - r.Size; drift < 0 || drift >= 4096 {
+			log.Warn("volume: its limit was another on the disk, it is put right", "found", FormatSize(int64(u.Limit)), "size", FormatSize(r.Size))
+		}
+		return true, s.quota.SetLimit(r.Project, uint64(r.Size))
+	case s.quota != nil && s.counter != nil:
+		log.Info("volume: was made without a project, so the server keeps its size")
+	case s.quota != nil:
+		log.Warn("volume: was made without a project and has no limit")
+	case r.Project != 0:
+		log.Warn("volume: its quota can't be looked after while quotas are off", "project", r.Project)
+	}
+	return true, nil
+}
+
+// assigned tells whether the volume's directory is under its project.
+func (s *Store) assigned(r *record) (bool, error) {
+	dir, err := s.root.Open(r.Path)
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
+	return s.quota.Assigned(dir, r.Project)
+}
+
+// beginMarking prepares a volume for startMarking, if it needs that. taken: there
+// are files under its project that are elsewhere, such as the directory that this
+// one replaces. They keep it, and its limit, and the volume gets another.
+func (s *Store) beginMarking(r *record, taken bool, log *slog.Logger) (marked bool, err error) {
+	if taken {
+		s.mu.Lock()
+		r.Project, err = s.newProject()
+		s.mu.Unlock()
+		if err == nil {
+			err = s.write(r)
+		}
+		if err != nil {
+			return false, err
+		}
+		s.step("record has another project")
+	}
+	if r.State == copyingState {
+		log.Warn("volume: what is copied of it is not under its project, as after a copy of the disk by tar or rsync; it is copied anew")
+		return true, s.copyAnew(r)
+	}
+	log.Warn("volume: its files are not all under its project, as after a copy of the disk by tar or rsync; they are put there now, and until then nobody keeps its size", "project", r.Project)
+	return false, nil
+}
+
+// copyAnew has a copy begin with an empty directory that is under its project.
+func (s *Store) copyAnew(r *record) error {
+	r.Boot = "" // see copy
+	if err := s.write(r); err != nil {
+		return err
+	}
+	dir, err := s.root.Open(r.Path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := s.quota.Assign(dir, r.Project); err != nil {
+		return err
+	}
+	return s.quota.SetLimit(r.Project, uint64(r.Size))
+}
+
+// startMarking puts a volume's files under its project and sets its limit, in the
+// background.
+func (s *Store) startMarking(v Volume) {
+	ctx, cancel := context.WithCancel(s.background)
+	m := &marking{cancel: cancel, done: make(chan struct{})}
+	s.mu.Lock()
+	s.markings[v.Name] = m
+	s.mu.Unlock()
+	s.working.Go(func() {
+		defer close(m.done)
+		defer cancel()
+		for {
+			err := s.mark(ctx, v)
+			if err == nil || ctx.Err() != nil {
+				return // it is done, or who ended it goes on from here, or the next Open
+			}
+			s.log.Error("volume: its files can't be put under its project, will try again", "volume", v.Name, "in", markRetry, "err", err)
+			s.mu.Lock()
+			m.err = err
+			s.mu.Unlock()
+			select {
+			case <-time.After(markRetry):
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// mark is one try of startMarking. One volume is gone through at a time.
+func (s *Store) mark(ctx context.Context, v Volume) error {
+	if err := s.markSlot.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer s.markSlot.Release(1)
+	dir, err := s.root.Open(v.Path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	// Past a limit nothing can be put under a project.
+	if err := s.quota.SetLimit(v.Project, 0); err != nil {
+		return err
+	}
+	s.step("limit is lifted")
+	files, err := s.quota.AssignTree(ctx, dir, v.Project)
+	if err != nil {
+		return err
+	}
+	s.step("project is assigned")
+	// Under the lock that Delete and Resize take: a limit must not outlive its
+	// volume, and its size may be another by now.
+	unlock, err := s.names.lock(ctx, v.Name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if v, err = s.Get(v.Name); err != nil {
+		return err
+	}
+	if err := s.quota.SetLimit(v.Project, uint64(v.Size)); err != nil {
+		return err
+	}
+	s.step("limit is set")
+	s.mu.Lock()
+	delete(s.markings, v.Name)
+	s.mu.Unlock()
+	s.log.Info("volume: all its files are under its project, and its size is kept", "volume", v.Name, "files", files, "size", FormatSize(v.Size))
+	return nil
+}
+
+// endMarking stops going through a volume, and tells whether it was gone through.
+// The caller has locked its name.
+func (s *Store) endMarking(name string) bool {
+	s.mu.Lock()
+	m := s.markings[name]
+	delete(s.markings, name)
+	s.mu.Unlock()
+	if m == nil {
+		return false
+	}
+	m.cancel()
+	<-m.done
+	return true
+}
+
+// awaitMarking waits until a volume's files are under its project.
+func (s *Store) awaitMarking(ctx context.Context, name string) error {
+	s.mu.Lock()
+	m := s.markings[name]
+	s.mu.Unlock()
+	if m == nil {
+		return nil
+	}
+	select {
+	case <-m.done:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// beingMarked tells whether a volume is gone through.
+func (s *Store) beingMarked(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.markings[name] != nil
+}
