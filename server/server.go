@@ -125,14 +125,13 @@ func New(cfg Config) (*Server, error) {
 // Stats are what the server has served.
 func (s *Server) Stats() *stats.Server { return s.engine.Stats() }
 
-// Files counts the files that are kept open between calls. ok is false where none
-// are, with go-nfs.
-func (s *Server) Files() (counts export.FileCounts, ok bool) {
+// Kept counts what is kept between calls. ok is false where nothing is, with go-nfs.
+func (s *Server) Kept() (kept export.Kept, ok bool) {
 	n, ok := s.engine.(*native)
 	if !ok {
-		return counts, false
+		return kept, false
 	}
-	return n.opener.Files(), true
+	return n.opener.Kept(), true
 }
 
 // StatusName is what people call a status: the RFC's name of it, without the

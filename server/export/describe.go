@@ -25,6 +25,21 @@ type handles struct {
 	// What is in young was used since old was: old is given up when young is full,
 	// or after a while.
 	young, old map[described]rememberedHandle
+	count      HandleCounts
+}
+
+// HandleCounts are of the handles that are remembered.
+type HandleCounts struct {
+	Remembered   int
+	Hits, Misses uint64
+}
+
+func (h *handles) counts() HandleCounts {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.count
+	n.Remembered = len(h.young) + len(h.old) // one that is in both counts twice
+	return n
 }
 
 type rememberedHandle struct {
@@ -50,10 +65,12 @@ func (h *handles) append(b []byte, d described) (_ []byte, ok bool) {
 	r, ok := h.young[d]
 	if !ok {
 		if r, ok = h.old[d]; !ok {
+			h.count.Misses++
 			return b, false
 		}
 		h.put(d, r)
 	}
+	h.count.Hits++
 	return append(b, r.bytes[:r.n]...), true
 }
 

@@ -81,7 +81,13 @@ func newFileCache() *fileCache {
 	return c
 }
 
-// FileCounts are of the files that an Opener keeps open between calls.
+// Kept counts what an Opener keeps between calls.
+type Kept struct {
+	Files   FileCounts
+	Handles HandleCounts
+}
+
+// FileCounts are of the files that are kept open.
 type FileCounts struct {
 	Open, Limit           int
 	Hits, Misses, Evicted uint64 // Evicted: closed to make room, though they were used lately

@@ -51,8 +51,8 @@ func (o *Opener) Close() {
 	o.files.close()
 }
 
-// Files counts the files that are kept open.
-func (o *Opener) Files() FileCounts { return o.files.counts() }
+// Kept counts what is kept between calls.
+func (o *Opener) Kept() Kept { return Kept{o.files.counts(), o.handles.counts()} }
 
 // sweep gives up what has been idle.
 func (o *Opener) sweep() {

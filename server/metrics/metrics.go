@@ -35,6 +35,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		calls, duration, inFlight, read, written, connections, connectionsTotal, connectionsRefused,
 		rejected, replayed, throttled, syncDuration, syncFailures,
 		openFiles, openFilesLimit, openFilesHits, openFilesMisses, openFilesEvictions,
+		keptHandles, keptHandlesHits, keptHandlesMisses,
 		volumeCalls, volumeRead, volumeWritten, volumeClients,
 		clientCalls, clientRead, clientWritten, clientConnections, clientSeen,
 	} {
@@ -70,12 +71,16 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	syncs := c.cfg.Exports.Syncs.Durations.Snapshot()
 	o.histogram(syncDuration, &syncs)
 	o.count(syncFailures, c.cfg.Exports.Syncs.Failed.Load())
-	if files, ok := c.cfg.Server.Files(); ok {
+	if kept, ok := c.cfg.Server.Kept(); ok {
+		files, handles := kept.Files, kept.Handles
 		o.gauge(openFiles, float64(files.Open))
 		o.gauge(openFilesLimit, float64(files.Limit))
 		o.count(openFilesHits, files.Hits)
 		o.count(openFilesMisses, files.Misses)
 		o.count(openFilesEvictions, files.Evicted)
+		o.gauge(keptHandles, float64(handles.Remembered))
+		o.count(keptHandlesHits, handles.Hits)
+		o.count(keptHandlesMisses, handles.Misses)
 	}
 }
 

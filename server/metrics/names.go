@@ -32,6 +32,10 @@ var (
 	openFilesMisses    = desc("nfs_open_files_misses_total", "Calls that had to open their file.")
 	openFilesEvictions = desc("nfs_open_files_evictions_total", "Files that were closed to make room for others.")
 
+	keptHandles       = desc("nfs_kept_handles", "Handles that are remembered of names, so that they are not asked for again. Missing with go-nfs.")
+	keptHandlesHits   = desc("nfs_kept_handles_hits_total", "Names whose handle was remembered, when they were looked up or listed.")
+	keptHandlesMisses = desc("nfs_kept_handles_misses_total", "Names whose handle had to be asked for.")
+
 	volumeCalls   = desc("volume_calls_total", "Calls on files of a volume, since it was exported.", "volume", "namespace", "claim")
 	volumeRead    = desc("volume_read_bytes_total", "Bytes that clients read from a volume.", "volume", "namespace", "claim")
 	volumeWritten = desc("volume_written_bytes_total", "Bytes that clients wrote to a volume.", "volume", "namespace", "claim")
