@@ -81,8 +81,8 @@ func (a *Account) room() error {
 }
 
 // HasRoom tells whether the disk has room for n bytes for who is not root: ext4
-// keeps the last blocks from others. It may be wrong by what is written by the side
-// of a sixteenth of the room.
+// keeps the last blocks from others. The disk is asked anew when a sixteenth of the
+// room has been used, so it can be wrong by what others have written meanwhile.
 func (v *Volume) HasRoom(n int) bool {
 	if v.credit.Add(-int64(n)) >= 0 {
 		return true
