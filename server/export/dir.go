@@ -194,7 +194,7 @@ func (d *Dir) Chmod(name string, mode os.FileMode) error {
 	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeSymlink != 0 {
 		return err
 	}
-	return pathError("chmod", name, unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), uint32(mode.Perm())))
+	return pathError("chmod", name, unix.Chmod(procPath(fd), uint32(mode.Perm())))
 }
 
 // Lchown sets the owner and the group of a file.

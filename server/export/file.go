@@ -95,8 +95,11 @@ func access(fd int, mode uint32) error {
 }
 
 // proc is a path to the file for system calls that take no descriptor opened
-// with O_PATH. A process may always follow its own.
-func (f *File) proc() string { return fmt.Sprintf("/proc/self/fd/%d", f.fd) }
+// with O_PATH.
+func (f *File) proc() string { return procPath(f.fd) }
+
+// procPath is a path to what is open. A process may always follow its own.
+func procPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
 // openAt opens what has a name in the directory, or makes it.
 func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*File, error) {

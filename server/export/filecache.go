@@ -69,6 +69,7 @@ type openFile struct {
 
 	charge  *charge // where the server counts
 	written atomic.Bool
+	syncs   syncs
 }
 
 func newFileCache() *fileCache {

@@ -25,6 +25,8 @@ type Opener struct {
 	spareData    sync.Pool // of *DataFile
 	spareListing sync.Pool // of *Listing
 
+	syncing chan struct{} // has a place for each sync
+
 	stop     chan struct{}
 	sweeping sync.WaitGroup
 }
@@ -38,6 +40,7 @@ func NewOpener(table *Table, key *Key) *Opener {
 		spare:        sync.Pool{New: func() any { return new(File) }},
 		spareData:    sync.Pool{New: func() any { return new(DataFile) }},
 		spareListing: sync.Pool{New: func() any { return new(Listing) }},
+		syncing:      make(chan struct{}, syncsMax),
 		stop:         make(chan struct{}),
 	}
 	o.sweeping.Go(o.sweep)

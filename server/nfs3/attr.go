@@ -136,23 +136,14 @@ func (s *service) setattr(c *oncrpc.Call) {
 		reply(c, &SetattrRes{Status: statusOf(err)})
 		return
 	}
-	files := []closer{f}
-	// What syncs the change, and for a new size makes it.
-	var data *export.DataFile
-	var sync func() error
-	switch {
-	case f.Volume.Options.Async && !args.Attr.Size.Set: // nothing is synced
-	case f.Attr.IsDir() && !args.Attr.Size.Set:
-		var dir *export.File
-		if dir, err = s.openDir(c, args.Object); err == nil {
-			files, sync = append(files, dir), dir.Sync
-		}
-	case f.Attr.IsRegular() || args.Attr.Size.Set:
-		if data, err = s.openData(c, args.Object, args.Attr.Size.Set); err == nil {
-			files, sync = append(files, data), data.Sync
+	files, sync := []closer{f}, syncer(f)
+	var data *export.DataFile // for a new size
+	if args.Attr.Size.Set {
+		if data, err = s.openData(c, args.Object, true); err == nil {
+			files, sync = append(files, data), data
 		}
 	}
-	s.change(c, f.Volume, func(id export.Identity) result {
+	s.work(c, f.Volume, func(t *task) result {
 		res := &SetattrRes{}
 		res.Wcc.Before = preOpOf(f)
 		failed := err
@@ -160,10 +151,10 @@ func (s *service) setattr(c *oncrpc.Call) {
 			res.Status = ErrNotSync
 		} else {
 			if failed == nil {
-				failed = setAttributes(f, data, &args.Attr, &id)
+				failed = setAttributes(f, data, &args.Attr, &t.id)
 			}
-			if failed == nil && sync != nil && !f.Volume.Options.Async {
-				failed = s.synced(sync())
+			if failed == nil && !f.Volume.Options.Async {
+				t.sync(&res.Status, sync)
 			}
 			res.Status = statusOf(failed)
 		}

@@ -18,22 +18,20 @@ func (s *service) make(c *oncrpc.Call, where DirOpArgs, f func(dir *export.File,
 		reply(c, &CreateRes{Status: statusOf(err)})
 		return
 	}
-	s.change(c, dir.Volume, func(id export.Identity) result {
+	s.work(c, dir.Volume, func(t *task) result {
 		res := &CreateRes{}
 		res.DirWcc.Before = preOpOf(dir)
 		err := checkMade(where.Name)
 		var made *export.File
 		if err == nil {
-			made, err = f(dir, string(where.Name), &id)
-		}
-		if err == nil && !dir.Volume.Options.Async {
-			err = s.synced(errors.Join(made.Sync(), dir.Sync()))
+			made, err = f(dir, string(where.Name), &t.id)
 		}
 		if err == nil {
+			t.files[1] = made
 			res.Object, res.Attr = made.Handle(), postOpOf(dir.Volume, made)
-		}
-		if made != nil {
-			made.Close()
+			if !dir.Volume.Options.Async {
+				t.sync(&res.Status, made, dir)
+			}
 		}
 		res.Status = statusOf(err)
 		res.DirWcc.After = postOpOf(dir.Volume, dir)

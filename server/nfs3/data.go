@@ -113,9 +113,17 @@ func (t *task) write() result {
 	}
 	if err == nil {
 		var n int
-		n, attr, err = t.service.writeData(f, args, attr)
+		n, attr, err = writeData(f, args, attr)
 		res.Count, res.Committed = uint32(n), args.Stable
 		t.call.Served.Written = n
+	}
+	if err == nil {
+		switch args.Stable {
+		case DataSync:
+			t.sync(&res.Status, dataOnly{f})
+		case FileSync:
+			t.sync(&res.Status, f)
+		}
 	}
 	res.Status = statusOf(err)
 	if attr.Nlink > 0 {
@@ -126,7 +134,7 @@ func (t *task) write() result {
 
 // writeData writes to a file that has attributes attr, and returns those it has
 // then.
-func (s *service) writeData(f *export.DataFile, args *WriteArgs, attr export.Attr) (int, export.Attr, error) {
+func writeData(f *export.DataFile, args *WriteArgs, attr export.Attr) (int, export.Attr, error) {
 	switch {
 	case int(args.Count) > len(args.Data):
 		return 0, attr, syscall.EINVAL
@@ -139,14 +147,13 @@ func (s *service) writeData(f *export.DataFile, args *WriteArgs, attr export.Att
 	}
 	// What is written before an error counts; the client meets the error when
 	// it writes the rest.
-	switch args.Stable {
-	case DataSync:
-		return n, attr, s.synced(f.DataSync())
-	case FileSync:
-		return n, attr, s.synced(f.Sync())
-	}
 	return n, attr, nil
 }
+
+// dataOnly is a file that is synced as far as it takes to read the data back.
+type dataOnly struct{ *export.DataFile }
+
+func (f dataOnly) SyncThen(w export.Waiter) { f.DataSyncThen(w) }
 
 // commit: section 3.3.21. The whole file is synced, whatever the range.
 func (s *service) commit(c *oncrpc.Call) {
@@ -159,19 +166,26 @@ func (s *service) commit(c *oncrpc.Call) {
 		reply(c, &CommitRes{Status: statusOf(err)})
 		return
 	}
-	s.task(c).start(f.Volume, func(t *task) result {
-		// Before the sync: what is written meanwhile may not be covered by it.
-		res := &CommitRes{Verf: s.writeVerf()}
-		attr, err := f.Stat()
-		if err == nil {
-			res.Wcc.Before = PreOpAttr{true, uint64(attr.Size), timeOf(attr.Mtime), timeOf(attr.Ctime)}
-			err = mayUse(f, &attr, &t.id, export.MayWrite)
-		}
-		if err == nil {
-			err = s.synced(f.Sync())
-		}
-		res.Status = statusOf(err)
-		res.Wcc.After = postOpOf(f.Volume, f)
-		return res
-	}, f)
+	t := s.task(c)
+	t.data, t.id = f, identity(c, f.Volume)
+	if !t.commitDirectly() {
+		t.start(f.Volume, (*task).commit, f)
+	}
+}
+
+func (t *task) commit() result {
+	f := t.data
+	// Before the sync: what is written meanwhile may not be covered by it.
+	res := &CommitRes{Verf: t.service.writeVerf()}
+	attr, err := f.Stat()
+	if err == nil {
+		res.Wcc.Before = PreOpAttr{true, uint64(attr.Size), timeOf(attr.Mtime), timeOf(attr.Ctime)}
+		res.Wcc.After = PostOpAttr{true, fattr(f.Volume, &attr)}
+		err = mayUse(f, &attr, &t.id, export.MayWrite)
+	}
+	if err == nil {
+		t.sync(&res.Status, f)
+	}
+	res.Status = statusOf(err)
+	return res
 }

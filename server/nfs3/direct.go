@@ -10,7 +10,7 @@ import (
 // which is root: what root asks for, and what it is known of whether the caller may.
 // That is known of who owns the file: the mode's bits for the owner decide, whatever
 // ACL there is (acl(5), "ACCESS CHECK ALGORITHM"). Everybody else is for a worker, as
-// is what always waits for the disk: syncs, and data that is not in memory.
+// is to read data that is not in memory.
 
 // knows tells whether the goroutine can say what the caller may do with a file.
 func knows(id *export.Identity, a *export.Attr) bool { return id.UID == 0 || id.UID == a.UID }
@@ -84,23 +84,31 @@ func (t *task) readDirectly() bool {
 	return true
 }
 
-// writeDirectly answers a WRITE that need not be on the disk before the reply. A
+// writeDirectly answers a WRITE, when its data is synced if it has to be. A
 // file that would lose its setuid and setgid bits keeps them from root, so another
 // writes as itself, and while the disk is nearly full too: ext4 keeps the last
 // blocks for root.
 func (t *task) writeDirectly() bool {
 	f, args := t.data, &t.args.write
-	if args.Stable != Unstable {
-		return false
-	}
 	if !t.service.workers.Spare(&t.id) {
 		attr, err := f.Stat()
 		if err != nil || attr.UID != t.id.UID || attr.Mode&(ModeSetUID|ModeSetGID) != 0 || !f.Volume.HasRoom(len(args.Data)) {
 			return false
 		}
 	}
-	res := t.write()
-	f.Close()
-	reply(t.call, res)
+	t.files[0] = f
+	t.end(t.write())
+	return true
+}
+
+// commitDirectly answers COMMIT, if the caller may.
+func (t *task) commitDirectly() bool {
+	if !t.service.workers.Spare(&t.id) {
+		if attr, err := t.data.Stat(); err != nil || attr.UID != t.id.UID {
+			return false
+		}
+	}
+	t.files[0] = t.data
+	t.end(t.commit())
 	return true
 }

@@ -68,7 +68,7 @@ func (s *service) lookupParent(c *oncrpc.Call, dir *export.File) {
 	if err == nil {
 		files = append(files, parent)
 	}
-	s.work(c, dir.Volume, func(export.Identity) result {
+	s.work(c, dir.Volume, func(*task) result {
 		res := &LookupRes{}
 		failed := err
 		if failed == nil {
@@ -93,7 +93,7 @@ func (s *service) readlink(c *oncrpc.Call) {
 		reply(c, &ReadlinkRes{Status: statusOf(err)})
 		return
 	}
-	s.work(c, f.Volume, func(export.Identity) result {
+	s.work(c, f.Volume, func(*task) result {
 		path, err := f.Readlink()
 		return &ReadlinkRes{Status: statusOf(err), Attr: postOpOf(f.Volume, f), Path: path}
 	}, f)

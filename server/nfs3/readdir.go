@@ -126,7 +126,7 @@ func (s *service) list(c *oncrpc.Call, handle FH, cookie uint64, dirCount, maxCo
 	}
 	size := int(min(maxCount, ioMax))
 	c.Reserve(size + entrySize) // the entry that turns out to be too much
-	s.work(c, dir.Volume, func(export.Identity) result {
+	s.work(c, dir.Volume, func(*task) result {
 		start := len(c.Reply)
 		res := ReaddirRes{DirAttr: postOpOf(dir.Volume, dir)}
 		// The head, whose status is OK, and the two booleans of an empty list,

@@ -1,7 +1,6 @@
 package nfs3
 
 import (
-	"errors"
 	"syscall"
 
 	"github.com/podnas/podnas/server/export"
@@ -29,7 +28,7 @@ func (s *service) take(c *oncrpc.Call, remove func(*export.File, string) error) 
 		reply(c, &RemoveRes{Status: statusOf(err)})
 		return
 	}
-	s.change(c, dir.Volume, func(export.Identity) result {
+	s.work(c, dir.Volume, func(t *task) result {
 		res := &RemoveRes{}
 		res.Wcc.Before = preOpOf(dir)
 		err := checkName(args.Name)
@@ -37,7 +36,7 @@ func (s *service) take(c *oncrpc.Call, remove func(*export.File, string) error) 
 			err = remove(dir, string(args.Name))
 		}
 		if err == nil && !dir.Volume.Options.Async {
-			err = s.synced(dir.Sync())
+			t.sync(&res.Status, dir)
 		}
 		res.Status = statusOf(err)
 		res.Wcc.After = postOpOf(dir.Volume, dir)
@@ -62,7 +61,7 @@ func (s *service) rename(c *oncrpc.Call) {
 		reply(c, &RenameRes{Status: statusOf(err)})
 		return
 	}
-	s.change(c, from.Volume, func(export.Identity) result {
+	s.work(c, from.Volume, func(t *task) result {
 		res := &RenameRes{}
 		res.FromWcc.Before, res.ToWcc.Before = preOpOf(from), preOpOf(to)
 		err := checkName(args.From.Name)
@@ -75,7 +74,7 @@ func (s *service) rename(c *oncrpc.Call) {
 		if err == nil && !from.Volume.Options.Async {
 			// The new name first: after a power cut it is there twice rather
 			// than not at all.
-			err = s.synced(errors.Join(to.Sync(), from.Sync()))
+			t.sync(&res.Status, to, from)
 		}
 		res.Status = statusOf(err)
 		res.FromWcc.After, res.ToWcc.After = postOpOf(from.Volume, from), postOpOf(to.Volume, to)
@@ -100,7 +99,7 @@ func (s *service) link(c *oncrpc.Call) {
 		reply(c, &LinkRes{Status: statusOf(err)})
 		return
 	}
-	s.change(c, dir.Volume, func(export.Identity) result {
+	s.work(c, dir.Volume, func(t *task) result {
 		res := &LinkRes{}
 		res.LinkWcc.Before = preOpOf(dir)
 		err := checkMade(args.Link.Name)
@@ -112,7 +111,7 @@ func (s *service) link(c *oncrpc.Call) {
 			err = f.Link(dir, string(args.Link.Name))
 		}
 		if err == nil && !dir.Volume.Options.Async {
-			err = s.synced(dir.Sync())
+			t.sync(&res.Status, dir)
 		}
 		res.Status = statusOf(err)
 		res.Attr = postOpOf(f.Volume, f)

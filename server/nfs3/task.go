@@ -14,6 +14,9 @@ type task struct {
 	id      export.Identity    // whom the volume takes the caller for
 	do      func(*task) result // runs on a worker as the caller
 	files   [2]closer          // closed after it; nil or open
+	syncs   [2]syncer          // synced before the reply, in this order; nil: no more
+	status  *Status            // of the result that waits for them
+	waiting result             // that one
 	file    *export.File       // of GETATTR, ACCESS and LOOKUP
 	data    *export.DataFile   // of READ and WRITE
 	handle  [FHSize]byte       // of LOOKUP's result
@@ -36,6 +39,9 @@ type task struct {
 // closer is an open file, as long as a call uses it.
 type closer interface{ Close() }
 
+// syncer is an open file that can be synced.
+type syncer interface{ SyncThen(export.Waiter) }
+
 // task begins the answer to a call.
 func (s *service) task(c *oncrpc.Call) *task {
 	t, ok := c.State.(*task)
@@ -55,14 +61,15 @@ func (t *task) start(v *export.Volume, do func(*task) result, files ...closer) {
 	t.service.workers.Do(t.id, t)
 }
 
-// answer is start for what does not sync. For root it runs here.
+// answer is start for what does not wait for the disk as a rule. For root it runs
+// here.
 func (t *task) answer(v *export.Volume, do func(*task) result, files ...closer) {
 	if id := identity(t.call, v); !t.service.workers.Spare(&id) {
 		t.start(v, do, files...)
 		return
 	}
 	t.begin(v, do, files)
-	reply(t.call, t.result(nil))
+	t.end(t.result())
 }
 
 func (t *task) begin(v *export.Volume, do func(*task) result, files []closer) {
@@ -71,45 +78,84 @@ func (t *task) begin(v *export.Volume, do func(*task) result, files []closer) {
 	copy(t.files[:], files)
 }
 
+// work is answer for calls that are made less often: f has what it needs from where
+// it stands.
+func (s *service) work(c *oncrpc.Call, v *export.Volume, f func(*task) result, files ...closer) {
+	s.task(c).answer(v, f, files...)
+}
+
 // Run is the worker's part.
 func (t *task) Run(err error) {
 	c := t.call
 	defer c.Recover()
-	res := t.result(err)
 	if err != nil {
+		t.close()
 		t.service.log.Error("nfs: a call could not be made for its caller", "client", c.Client, "xid", c.Header.XID, "uid", t.id.UID, "gid", t.id.GID, "err", err)
 		c.Finish(oncrpc.SystemErr)
 		return
 	}
-	reply(c, res)
+	t.end(t.result())
 }
 
-// result is what the call is answered with, nil if the thread is not the caller.
-func (t *task) result(err error) result {
+// result is what the call is answered with, when what it says to sync is synced.
+func (t *task) result() result {
+	ended := false
 	defer func() {
-		for _, file := range t.files {
-			if file != nil {
-				file.Close()
-			}
+		if !ended { // a panic
+			t.close()
 		}
 	}()
-	if err != nil {
-		return nil
-	}
-	return t.do(t)
+	res := t.do(t)
+	ended = true
+	return res
 }
 
-// work is answer for calls that are made less often: f has what it needs from where
-// it stands. change is for those that change names or attributes, which are synced
-// unless the volume says otherwise.
-func (s *service) work(c *oncrpc.Call, v *export.Volume, f func(export.Identity) result, files ...closer) {
-	s.task(c).answer(v, func(t *task) result { return f(t.id) }, files...)
+// sync has files synced before the reply, in their order. If one can't be, the
+// result's status says so.
+func (t *task) sync(status *Status, files ...syncer) {
+	t.status = status
+	copy(t.syncs[:], files)
 }
 
-func (s *service) change(c *oncrpc.Call, v *export.Volume, f func(export.Identity) result, files ...closer) {
-	if v.Options.Async {
-		s.work(c, v, f, files...)
+// end answers the call.
+func (t *task) end(res result) {
+	if t.syncs[0] != nil {
+		t.waiting = res
+		t.call.Later()
+		t.syncNext()
 		return
 	}
-	s.task(c).start(v, func(t *task) result { return f(t.id) }, files...)
+	t.close()
+	reply(t.call, res)
+}
+
+// syncNext has the next file synced. The task may be another call's when it returns.
+func (t *task) syncNext() {
+	next := t.syncs[0]
+	t.syncs[0], t.syncs[1] = t.syncs[1], nil
+	next.SyncThen(t)
+}
+
+// Synced goes on when a file is synced.
+func (t *task) Synced(err error) {
+	defer t.call.Recover()
+	switch {
+	case err != nil:
+		*t.status = statusOf(t.service.synced(err))
+	case t.syncs[0] != nil:
+		t.syncNext()
+		return
+	}
+	t.close()
+	reply(t.call, t.waiting)
+}
+
+// close ends the use of the call's files.
+func (t *task) close() {
+	for i, file := range t.files {
+		if file != nil {
+			t.files[i] = nil
+			file.Close()
+		}
+	}
 }

@@ -192,7 +192,7 @@ func (t *thread) create() error {
 		return err
 	}
 	t.made++
-	return errors.Join(syscall.Fsync(fd), syscall.Fsync(t.fd), syscall.Close(fd))
+	return errors.Join(stat(fd), syscall.Fsync(fd), syscall.Fsync(t.fd), syscall.Close(fd), stat(t.fd))
 }
 
 // empty removes what create has made.
@@ -206,6 +206,14 @@ func (t *thread) empty() error {
 	return syscall.Fsync(t.fd)
 }
 
+// stat asks for the attributes, which every reply has. It matters: when the times were
+// looked at, Linux (since 6.13) makes the next change move them, and a sync has to
+// bring that to the disk too.
+func stat(fd int) error {
+	var st syscall.Stat_t
+	return syscall.Fstat(fd, &st)
+}
+
 // write writes 4 KiB over what is somewhere in the file, and syncs it.
 func (t *thread) write() error {
 	t.rng ^= t.rng << 13
@@ -215,5 +223,5 @@ func (t *thread) write() error {
 	if n, err := syscall.Pwrite(t.fd, t.data, at); err != nil || n < len(t.data) {
 		return fmt.Errorf("wrote %d bytes: %w", n, err)
 	}
-	return syscall.Fsync(t.fd)
+	return errors.Join(stat(t.fd), syscall.Fsync(t.fd))
 }

@@ -1,0 +1,105 @@
+package export
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+type waiterFunc func(error)
+
+func (f waiterFunc) Synced(err error) { f(err) }
+
+// Calls that come while a file is synced share its next sync, and each is told once.
+func TestSyncsAreShared(t *testing.T) {
+	o, root, dir := openerAt(t)
+	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
+	f, err := o.OpenData(netip.Addr{}, handleOf(t, o, root, "file"), true)
+	mustDo(t, err)
+	defer f.Close()
+
+	inFirst, goOn := make(chan struct{}), make(chan struct{})
+	f.SyncThen(waiterFunc(func(err error) {
+		mustBeNil(t, err)
+		close(inFirst)
+		<-goOn
+	}))
+	<-inFirst
+	var told sync.WaitGroup
+	for i := range 20 {
+		told.Add(1)
+		w := waiterFunc(func(err error) {
+			mustBeNil(t, err)
+			told.Done()
+		})
+		if i%2 == 0 {
+			f.DataSyncThen(w)
+		} else {
+			f.SyncThen(w)
+		}
+	}
+	f.file.syncs.mu.Lock()
+	if waiting, data := len(f.file.syncs.waiting), f.file.syncs.data; waiting != 20 || data {
+		t.Errorf("%d wait, of the data alone: %v; want 20 that wait for all", waiting, data)
+	}
+	f.file.syncs.mu.Unlock()
+	close(goOn)
+	told.Wait()
+	if n := f.Volume.syncs.Durations.Snapshot().Count; n != 2 {
+		t.Errorf("%d syncs, want one of the first and one of all others", n)
+	}
+}
+
+// Every file and directory can be synced, however it was opened, and for who has no
+// rights to it; what has only a name, at once.
+func TestSyncThen(t *testing.T) {
+	o, root, dir := openerAt(t)
+	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0))
+	mustDo(t, os.Mkdir(filepath.Join(dir, "dir"), 0))
+	mustDo(t, os.Symlink("/nowhere", filepath.Join(dir, "link")))
+	mustDo(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0))
+	for name, syncs := range map[string]uint64{"file": 1, "dir": 1, "link": 0, "fifo": 0} {
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name))
+		mustDo(t, err)
+		before := f.Volume.syncs.Durations.Snapshot().Count
+		done := make(chan error, 1)
+		f.SyncThen(waiterFunc(func(err error) { done <- err }))
+		mustDo(t, <-done)
+		if n := f.Volume.syncs.Durations.Snapshot().Count - before; n != syncs {
+			t.Errorf("%s: %d syncs, want %d", name, n, syncs)
+		}
+		f.Close()
+	}
+}
+
+// All who wait for a sync are told that it failed.
+func TestSyncFails(t *testing.T) {
+	o, root, _ := openerAt(t)
+	f, err := o.Open(netip.Addr{}, root)
+	mustDo(t, err)
+	defer f.Close()
+	gone, failed := &openFile{fd: -1}, make(chan error, 3)
+	for range 3 {
+		o.sync(f.Volume, gone, waiterFunc(func(err error) { failed <- err }), false)
+	}
+	for range 3 {
+		if err := <-failed; !errors.Is(err, unix.ENOENT) {
+			t.Errorf("told %v, want %v", err, unix.ENOENT)
+		}
+	}
+	if f.Volume.syncs.Failed.Load() == 0 {
+		t.Error("no failed sync was counted")
+	}
+}
+
+func mustBeNil(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}

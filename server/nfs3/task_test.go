@@ -1,0 +1,117 @@
+package nfs3
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"reflect"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/xdr"
+)
+
+// disk tells of syncs as a file does.
+type disk struct {
+	fail   string // whose sync fails
+	synced []string
+}
+
+type diskFile struct {
+	name string
+	disk *disk
+}
+
+func (f diskFile) SyncThen(w export.Waiter) {
+	f.disk.synced = append(f.disk.synced, f.name)
+	if f.name == f.disk.fail {
+		go w.Synced(syscall.EIO)
+		return
+	}
+	go w.Synced(nil)
+}
+
+// closed counts how often a file is closed.
+type closed struct{ sync.WaitGroup }
+
+func (c *closed) Close() { c.Done() }
+
+// The reply comes when all is synced, in order; one that can't be makes the call fail,
+// and tells clients to send again what is not committed.
+func TestSyncBeforeReply(t *testing.T) {
+	for _, tt := range []struct {
+		fail    string
+		synced  []string
+		status  Status
+		newVerf bool
+	}{
+		{"", []string{"first", "second"}, OK, false},
+		{"first", []string{"first"}, ErrIO, true},
+		{"second", []string{"first", "second"}, ErrIO, true},
+	} {
+		t.Run("fail="+tt.fail, func(t *testing.T) {
+			d, file := &disk{fail: tt.fail}, &closed{}
+			file.Add(1)
+			s := &service{log: slog.New(slog.DiscardHandler)}
+			before := s.writeVerf()
+			results := serveOnce(t, func(c *oncrpc.Call) {
+				task := s.task(c)
+				task.files[0] = file
+				res := &WccRes{}
+				task.sync(&res.Status, diskFile{"first", d}, diskFile{"second", d})
+				task.end(res)
+			})
+			file.Wait()
+			var res WccRes
+			decoder := xdr.NewDecoder(results)
+			res.Decode(&decoder)
+			if res.Status != tt.status || decoder.Finish() != nil {
+				t.Errorf("the reply is %v, want status %v", res, tt.status)
+			}
+			if !reflect.DeepEqual(d.synced, tt.synced) {
+				t.Errorf("synced %q, want %q", d.synced, tt.synced)
+			}
+			if got := s.writeVerf() != before; got != tt.newVerf {
+				t.Errorf("a new verifier: %v, want %v", got, tt.newVerf)
+			}
+		})
+	}
+}
+
+// serveOnce has a call answered by a handler, and returns the results.
+func serveOnce(t *testing.T, handle func(*oncrpc.Call)) []byte {
+	t.Helper()
+	server, err := oncrpc.NewServer(oncrpc.ServerConfig{
+		Programs: []oncrpc.Program{{Number: Program, Version: Version, Procedures: []oncrpc.Procedure{{Name: "TEST", Handle: handle, AnyAuth: true}}}},
+		Log:      slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ctx, l) }()
+	defer func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}()
+	client, err := oncrpc.Dial(ctx, l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	results, err := client.Call(ctx, Program, Version, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
