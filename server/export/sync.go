@@ -32,7 +32,6 @@ type syncs struct {
 	waiting []Waiter // for the next
 	data    bool     // to read the data back is enough for all who wait
 	running bool     // a goroutine syncs until none waits
-	synced  []Waiter // empty: the memory for the next waiting
 }
 
 // SyncThen brings data and metadata to the disk, and tells w.
@@ -45,74 +44,99 @@ func (f *DataFile) DataSyncThen(w Waiter) { f.opener.sync(f.Volume, f.file, w, t
 // tells w. Only regular files and directories can be synced; what else is made is on
 // the disk with its directory.
 func (f *File) SyncThen(w Waiter) {
-	if !f.Attr.IsDir() && !f.Attr.IsRegular() {
+	if !f.canSync() {
 		w.Synced(nil)
 		return
 	}
-	file := f.kept
-	if file == nil {
-		file = &openFile{fd: f.fd}
+	f.opener.sync(f.Volume, f.openFile(), w, false)
+}
+
+// SyncMadeThen is SyncThen of what was just made in a directory, and then of the
+// directory. That finds little to do as a rule, so it has no goroutine of its own.
+func (f *File) SyncMadeThen(dir *File, w Waiter) {
+	if !f.canSync() {
+		dir.SyncThen(w)
+		return
 	}
-	f.opener.sync(f.Volume, file, w, false)
+	go func() {
+		if err := f.opener.fsync(f.Volume, f.fd, false); err != nil {
+			w.Synced(err)
+			return
+		}
+		if d := dir.openFile(); d.syncs.wait(w, false) {
+			f.opener.syncFile(dir.Volume, d)
+		}
+	}()
+}
+
+func (f *File) canSync() bool { return f.Attr.IsDir() || f.Attr.IsRegular() }
+
+// openFile is the descriptor, with the calls that wait for it.
+func (f *File) openFile() *openFile {
+	if f.kept != nil {
+		return f.kept
+	}
+	return &openFile{fd: f.fd} // nobody else has it
 }
 
 // sync has a file synced, which is open until w is told.
 func (o *Opener) sync(v *Volume, file *openFile, w Waiter, data bool) {
-	s := &file.syncs
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.data = data && (s.data || len(s.waiting) == 0)
-	s.waiting = append(s.waiting, w)
-	if !s.running {
-		s.running = true
+	if file.syncs.wait(w, data) {
 		go o.syncFile(v, file)
 	}
 }
 
+// wait has w wait for the next sync. It is true if nobody syncs the file: the caller
+// has to.
+func (s *syncs) wait(w Waiter, data bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.data = data && (s.data || len(s.waiting) == 0)
+	s.waiting = append(s.waiting, w)
+	first := !s.running
+	s.running = true
+	return first
+}
+
+// next takes all who wait. If there are none, nobody syncs the file any longer. What
+// was taken last is used again.
+func (s *syncs) next(last []Waiter) (waiting []Waiter, data bool) {
+	clear(last)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waiting, data = s.waiting, s.data
+	s.waiting, s.data = last[:0], false
+	s.running = len(waiting) > 0
+	return waiting, data
+}
+
 // syncFile syncs a file until nobody waits for it.
 func (o *Opener) syncFile(v *Volume, file *openFile) {
-	s := &file.syncs
-	for {
-		o.syncing <- struct{}{}
-		s.mu.Lock()
-		if len(s.waiting) == 0 {
-			s.running = false
-			s.mu.Unlock()
-			<-o.syncing
-			return
-		}
-		waiting, data := s.waiting, s.data
-		s.waiting, s.data = s.synced[:0], false
-		s.mu.Unlock()
-		began := time.Now()
-		err := fsync(file.fd, data)
-		<-o.syncing
-		v.syncs.Add(time.Since(began), err)
+	for waiting, data := file.syncs.next(nil); len(waiting) > 0; waiting, data = file.syncs.next(waiting) {
+		err := o.fsync(v, file.fd, data)
 		for _, w := range waiting {
 			w.Synced(err)
 		}
-		clear(waiting)
-		s.synced = waiting
 	}
 }
 
 // fsync is fsync(2), or fdatasync(2), of a file that may be open with O_PATH.
-func fsync(fd int, data bool) error {
+func (o *Opener) fsync(v *Volume, fd int, data bool) error {
+	o.syncing <- struct{}{}
+	defer func() { <-o.syncing }()
 	sync := unix.Fsync
 	if data {
 		sync = unix.Fdatasync
 	}
+	began := time.Now()
 	err := sync(fd)
-	if !errors.Is(err, unix.EBADF) {
-		return err
+	if errors.Is(err, unix.EBADF) {
+		if fd, err = unix.Open(procPath(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+			err = sync(fd)
+			_ = unix.Close(fd) // nothing was written through it
+		}
 	}
-	open, err := unix.Open(procPath(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	err = sync(open)
-	_ = unix.Close(open) // nothing was written through it
-	return err
+	return v.synced(began, err)
 }
 
 // synced counts a sync.

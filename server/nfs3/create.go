@@ -30,7 +30,7 @@ func (s *service) make(c *oncrpc.Call, where DirOpArgs, f func(dir *export.File,
 			t.files[1] = made
 			res.Object, res.Attr = made.Handle(), postOpOf(dir.Volume, made)
 			if !dir.Volume.Options.Async {
-				t.sync(&res.Status, made, dir)
+				t.sync(&res.Status, newName{made, dir})
 			}
 		}
 		res.Status = statusOf(err)
@@ -38,6 +38,11 @@ func (s *service) make(c *oncrpc.Call, where DirOpArgs, f func(dir *export.File,
 		return res
 	}, dir)
 }
+
+// newName is what was just made, and the directory that it was made in.
+type newName struct{ made, dir *export.File }
+
+func (n newName) SyncThen(w export.Waiter) { n.made.SyncMadeThen(n.dir, w) }
 
 // checkMade tells what is wrong with the name of something new. "." and ".." are
 // there already.

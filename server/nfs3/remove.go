@@ -74,7 +74,10 @@ func (s *service) rename(c *oncrpc.Call) {
 		if err == nil && !from.Volume.Options.Async {
 			// The new name first: after a power cut it is there twice rather
 			// than not at all.
-			t.sync(&res.Status, to, from)
+			t.sync(&res.Status, to)
+			if from.ID != to.ID {
+				t.sync(&res.Status, to, from)
+			}
 		}
 		res.Status = statusOf(err)
 		res.FromWcc.After, res.ToWcc.After = postOpOf(from.Volume, from), postOpOf(to.Volume, to)
