@@ -70,6 +70,7 @@ type openFile struct {
 	charge  *charge // where the server counts
 	written atomic.Bool
 	syncs   syncs
+	names   sync.Mutex // of a directory, see LockNames
 }
 
 func newFileCache() *fileCache {

@@ -77,6 +77,7 @@ var lacks = map[nfstest.Feature]string{
 	nfstest.FeatureTimes:           "go-nfs sends the mtime for all three times",
 	nfstest.FeatureSpaceUsed:       "go-nfs sends the size for the space used",
 	nfstest.FeatureWcc:             "go-nfs leaves out what it does not have at hand",
+	nfstest.FeatureOwnChanges:      "go-nfs leaves out what it does not have at hand",
 	nfstest.FeatureErrorCodes:      "go-nfs makes one status of many errors",
 	nfstest.FeatureRemoveByType:    "go-nfs answers REMOVE and RMDIR with one handler",
 	nfstest.FeatureMountLists:      "go-nfs has no EXPORT, DUMP and UMNTALL",

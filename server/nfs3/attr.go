@@ -41,7 +41,12 @@ func postOpOf(v *export.Volume, f stater) PostOpAttr {
 	return PostOpAttr{Present: true, Attr: fattr(v, &a)}
 }
 
-func preOpOf(f stater) PreOpAttr {
+// preOpOf is for who keeps others from changing the file until postOpOf, or there
+// are none: a client takes all that differs for its own change.
+func preOpOf(f stater, alone bool) PreOpAttr {
+	if !alone {
+		return PreOpAttr{}
+	}
 	a, err := f.Stat()
 	if err != nil {
 		return PreOpAttr{}
@@ -145,9 +150,12 @@ func (s *service) setattr(c *oncrpc.Call) {
 	}
 	s.work(c, f.Volume, func(t *task) result {
 		res := &SetattrRes{}
-		res.Wcc.Before = preOpOf(f)
+		before := preOpOf(f, true)
+		if !f.Attr.IsDir() { // whose names may change meanwhile
+			res.Wcc.Before = before
+		}
 		failed := err
-		if args.Guarded && failed == nil && res.Wcc.Before.Ctime != args.Guard {
+		if args.Guarded && failed == nil && before.Ctime != args.Guard {
 			res.Status = ErrNotSync
 		} else {
 			if failed == nil {

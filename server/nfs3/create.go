@@ -20,7 +20,9 @@ func (s *service) make(c *oncrpc.Call, where DirOpArgs, f func(dir *export.File,
 	}
 	s.work(c, dir.Volume, func(t *task) result {
 		res := &CreateRes{}
-		res.DirWcc.Before = preOpOf(dir)
+		names, alone := export.LockNames(dir, dir)
+		defer names.Unlock()
+		res.DirWcc.Before = preOpOf(dir, alone)
 		err := checkMade(where.Name)
 		var made *export.File
 		if err == nil {

@@ -45,6 +45,7 @@ func (l *listing) fill(dir *export.File, cookie uint64, plus func(*EntryPlus)) e
 		return err
 	}
 	defer list.Close()
+	var entry EntryPlus // out of the loop: plus makes it escape
 	for first := true; ; first = false {
 		e, ok, err := list.Next()
 		if err != nil {
@@ -54,7 +55,7 @@ func (l *listing) fill(dir *export.File, cookie uint64, plus func(*EntryPlus)) e
 			l.eof = true
 			return nil
 		}
-		entry := EntryPlus{Entry: Entry{FileID: e.Ino, Name: e.Name, Cookie: e.Cookie}}
+		entry = EntryPlus{Entry: Entry{FileID: e.Ino, Name: e.Name, Cookie: e.Cookie}}
 		if string(e.Name) == ".." && dir.IsRoot() {
 			entry.FileID = dir.Attr.Ino // what is above the volume is nobody's affair
 		}

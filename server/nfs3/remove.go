@@ -30,7 +30,9 @@ func (s *service) take(c *oncrpc.Call, remove func(*export.File, string) error) 
 	}
 	s.work(c, dir.Volume, func(t *task) result {
 		res := &RemoveRes{}
-		res.Wcc.Before = preOpOf(dir)
+		names, alone := export.LockNames(dir, dir)
+		defer names.Unlock()
+		res.Wcc.Before = preOpOf(dir, alone)
 		err := checkName(args.Name)
 		if err == nil {
 			err = remove(dir, string(args.Name))
@@ -63,7 +65,13 @@ func (s *service) rename(c *oncrpc.Call) {
 	}
 	s.work(c, from.Volume, func(t *task) result {
 		res := &RenameRes{}
-		res.FromWcc.Before, res.ToWcc.Before = preOpOf(from), preOpOf(to)
+		names, alone := export.LockNames(from, to)
+		defer names.Unlock()
+		res.FromWcc.Before = preOpOf(from, alone)
+		res.ToWcc.Before = res.FromWcc.Before
+		if from.ID != to.ID {
+			res.ToWcc.Before = preOpOf(to, alone)
+		}
 		err := checkName(args.From.Name)
 		if err == nil {
 			err = checkName(args.To.Name)
@@ -80,7 +88,11 @@ func (s *service) rename(c *oncrpc.Call) {
 			}
 		}
 		res.Status = statusOf(err)
-		res.FromWcc.After, res.ToWcc.After = postOpOf(from.Volume, from), postOpOf(to.Volume, to)
+		res.FromWcc.After = postOpOf(from.Volume, from)
+		res.ToWcc.After = res.FromWcc.After
+		if from.ID != to.ID {
+			res.ToWcc.After = postOpOf(to.Volume, to)
+		}
 		return res
 	}, from, to)
 }
@@ -104,7 +116,9 @@ func (s *service) link(c *oncrpc.Call) {
 	}
 	s.work(c, dir.Volume, func(t *task) result {
 		res := &LinkRes{}
-		res.LinkWcc.Before = preOpOf(dir)
+		names, alone := export.LockNames(dir, dir)
+		defer names.Unlock()
+		res.LinkWcc.Before = preOpOf(dir, alone)
 		err := checkMade(args.Link.Name)
 		switch {
 		case err != nil:

@@ -2,6 +2,7 @@ package nfstest
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,6 +15,7 @@ var concurrencyTests = []test{
 	{"one file", testOneFile},
 	{"one directory", testOneDirectory},
 	{"one name", testOneName},
+	{"own changes", testOwnChanges},
 }
 
 const clients = 6
@@ -171,4 +173,38 @@ func testOneName(e *env) {
 			e.Errorf("%d clients have made %s", won, name)
 		}
 	}
+}
+
+// A client whose cache was right before its change takes it for right afterwards. So
+// what the directory was before and after must frame no other client's change, or else
+// not be told.
+func testOwnChanges(e *env) {
+	e.need(FeatureOwnChanges)
+	const rounds = 40
+	var mu sync.Mutex
+	var all []nfs3.WccData
+	e.inParallel(func(i int, c *Client) error {
+		for r := range rounds {
+			made, err := c.Create(e.Context(), nfs3.CreateArgs{Where: *where(e.dir, fmt.Sprintf("%d-%d", i, r)), Mode: nfs3.Guarded})
+			if err != nil || made.Status != nfs3.OK {
+				return fmt.Errorf("CREATE: %v, %w", made.Status, err)
+			}
+			mu.Lock()
+			all = append(all, made.DirWcc)
+			mu.Unlock()
+		}
+		return nil
+	})
+	for _, own := range all {
+		for _, other := range all {
+			if own.Before.Present && own.After.Present && other.After.Present &&
+				earlier(own.Before.Ctime, other.After.Attr.Ctime) && earlier(other.After.Attr.Ctime, own.After.Attr.Ctime) {
+				e.Fatalf("from %+v to %+v there was another's change at %+v", own.Before.Ctime, own.After.Attr.Ctime, other.After.Attr.Ctime)
+			}
+		}
+	}
+}
+
+func earlier(a, b nfs3.Time) bool {
+	return cmp.Or(cmp.Compare(a.Sec, b.Sec), cmp.Compare(a.Nsec, b.Nsec)) < 0
 }

@@ -39,6 +39,7 @@ const (
 	FeatureTimes            Feature = "three times"        // atime, mtime and ctime are told apart
 	FeatureSpaceUsed        Feature = "space used"         // used is the space on the disk, not the size
 	FeatureWcc              Feature = "wcc data"           // complete weak cache consistency data
+	FeatureOwnChanges       Feature = "own changes"        // wcc data frames the call's own change, and no other's
 	FeatureErrorCodes       Feature = "error codes"        // the status that the RFC names, not just any
 	FeatureRemoveByType     Feature = "remove by type"     // REMOVE leaves directories, RMDIR files
 	FeatureHandleProof      Feature = "unforgeable handle" // a handle with any byte changed is refused
