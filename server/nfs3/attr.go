@@ -112,7 +112,7 @@ func (t *task) accessWith(may func(mode uint32) bool) result {
 			res.Access |= asked
 		}
 	}
-	res.Attr = postOpOf(f.Volume, f)
+	res.Attr = PostOpAttr{true, fattr(f.Volume, &f.Attr)}
 	return res
 }
 

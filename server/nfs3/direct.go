@@ -16,13 +16,18 @@ import (
 func knows(id *export.Identity, a *export.Attr) bool { return id.UID == 0 || id.UID == a.UID }
 
 // may tells whether a caller of whom that is known may use a file in a way.
-// Nobody may write what is immutable or on a disk that is read only, so root is
-// asked for that too.
-func may(f *export.File, id *export.Identity, mode uint32) bool {
-	if id.UID == 0 {
+// Nobody may write what is immutable or on a disk that is read only, so the kernel is
+// asked for that whoever it is; root may do all else, but execute what nobody may.
+func (t *task) may(f *export.File, mode uint32) bool {
+	switch {
+	case mode&export.MayWrite != 0 && f.Access(export.MayWrite) != nil:
+		return false
+	case t.service.workers.Spare(&t.id):
+		return mode&export.MayExec == 0 || f.Attr.IsDir() || f.Attr.Mode&0o111 != 0
+	case t.id.UID == 0:
 		return f.Access(mode) == nil
 	}
-	return f.Attr.Mode>>6&mode == mode && (mode&export.MayWrite == 0 || f.Access(export.MayWrite) == nil)
+	return f.Attr.Mode>>6&mode == mode
 }
 
 // identity is whom the volume takes a call's caller for.
@@ -34,7 +39,7 @@ func identity(c *oncrpc.Call, v *export.Volume) export.Identity {
 // false if a worker must.
 func (t *task) lookupDirectly() bool {
 	dir := t.file
-	if !dir.Attr.IsDir() || !t.service.workers.Spare(&t.id) && (!knows(&t.id, &dir.Attr) || !may(dir, &t.id, export.MayExec)) {
+	if !dir.Attr.IsDir() || !t.service.workers.Spare(&t.id) && (!knows(&t.id, &dir.Attr) || !t.may(dir, export.MayExec)) {
 		return false
 	}
 	res := t.lookup()
@@ -49,7 +54,7 @@ func (t *task) accessDirectly() bool {
 	if !knows(&t.id, &f.Attr) {
 		return false
 	}
-	res := t.accessWith(func(mode uint32) bool { return may(f, &t.id, mode) })
+	res := t.accessWith(func(mode uint32) bool { return t.may(f, mode) })
 	f.Close()
 	reply(t.call, res)
 	return true

@@ -32,11 +32,13 @@ func (s *service) lookup(c *oncrpc.Call) {
 
 func (t *task) lookup() result {
 	dir, res := t.file, &t.res.lookup
+	// From before it is looked: with later ones a client would keep what is found
+	// here, or that there is nothing, though the directory has changed since.
+	res.DirAttr = PostOpAttr{true, fattr(dir.Volume, &dir.Attr)}
 	attr, object, err := describe(dir, t.args.lookup.Name, t.handle[:0])
 	if res.Status = statusOf(err); err == nil {
 		res.Object, res.Attr = object, PostOpAttr{true, fattr(dir.Volume, &attr)}
 	}
-	res.DirAttr = postOpOf(dir.Volume, dir)
 	return res
 }
 
@@ -69,7 +71,7 @@ func (s *service) lookupParent(c *oncrpc.Call, dir *export.File) {
 		files = append(files, parent)
 	}
 	s.work(c, dir.Volume, func(*task) result {
-		res := &LookupRes{}
+		res := &LookupRes{DirAttr: PostOpAttr{true, fattr(dir.Volume, &dir.Attr)}}
 		failed := err
 		if failed == nil {
 			failed = dir.Access(export.MayExec)
@@ -77,7 +79,6 @@ func (s *service) lookupParent(c *oncrpc.Call, dir *export.File) {
 		if res.Status = statusOf(failed); failed == nil {
 			res.Object, res.Attr = parent.Handle(), PostOpAttr{true, fattr(dir.Volume, &parent.Attr)}
 		}
-		res.DirAttr = postOpOf(dir.Volume, dir)
 		return res
 	}, files...)
 }

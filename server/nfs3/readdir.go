@@ -129,7 +129,7 @@ func (s *service) list(c *oncrpc.Call, handle FH, cookie uint64, dirCount, maxCo
 	c.Reserve(size + entrySize) // the entry that turns out to be too much
 	s.work(c, dir.Volume, func(*task) result {
 		start := len(c.Reply)
-		res := ReaddirRes{DirAttr: postOpOf(dir.Volume, dir)}
+		res := ReaddirRes{DirAttr: PostOpAttr{true, fattr(dir.Volume, &dir.Attr)}}
 		// The head, whose status is OK, and the two booleans of an empty list,
 		// which go again.
 		b := res.Append(c.Reply)
