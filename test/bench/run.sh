@@ -2,12 +2,14 @@
 # run.sh: podnas's engines beside each other and beside other servers ('make bench').
 #
 # usage: test/bench/run.sh [FLAGS]   (of podnas bench, and of client or local)
-#   WITH=LIST    what native is compared with, of: go-nfs durable ceiling local
+#   WITH=LIST    what native is compared with, of: go-nfs durable ceiling copy local
 #                ganesha guest client (default: go-nfs durable ceiling)
 #                  go-nfs   the other engine; both sync each change, as go-nfs does
 #                           whatever the class says
 #                  durable  native with sync: "false" beside native that syncs
 #                  ceiling  a server that answers at once, from memory
+#                  copy     the same, with its data in files: each call copies it once
+#                           more, as every server has to
 #                  local    native that syncs beside the disk itself: as many threads
 #                           make the same system calls and syncs. In BENCH_DIR if
 #                           that is given, else on an XFS in a file, in a box. Takes
@@ -29,8 +31,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 with=${WITH:-go-nfs durable ceiling}
 for one in $with; do
-	case $one in go-nfs | durable | ceiling | local | ganesha | guest | client) ;; *)
-		echo "test/bench/run.sh: WITH=$one: there are go-nfs, durable, ceiling, local, ganesha, guest and client" >&2
+	case $one in go-nfs | durable | ceiling | copy | local | ganesha | guest | client) ;; *)
+		echo "test/bench/run.sh: WITH=$one: there are go-nfs, durable, ceiling, copy, local, ganesha, guest and client" >&2
 		exit 2
 		;;
 	esac
@@ -54,7 +56,7 @@ source "$here/servers.sh"
 loads=(${LOADS:+"--loads=$LOADS"})
 
 echo "$(nproc) processors, load $(cut -d' ' -f1-3 /proc/loadavg), Linux $(uname -r), $(stat -f -c %T "$work"), $(git describe --always --dirty)"
-case " $with " in *" go-nfs "* | *" durable "* | *" ceiling "*) serve native ;; esac
+case " $with " in *" go-nfs "* | *" durable "* | *" ceiling "* | *" copy "*) serve native ;; esac
 status=0
 for one in $with; do
 	echo
@@ -65,11 +67,13 @@ for one in $with; do
 		"$podnas" bench "$(target native safe)" --against "$(target go-nfs safe)" "${loads[@]}" "$@" || status=1
 		;;
 	durable) "$podnas" bench "$(target native fast)" --against "$(target native safe)" "${loads[@]}" "$@" || status=1 ;;
-	ceiling)
-		"$work/ceiling" -listen 127.0.0.1:0 >"$work/ceiling.out" &
+	ceiling | copy)
+		disk=
+		[ $one = ceiling ] || { mkdir "$work/copy"; disk=$work/copy; }
+		"$work/ceiling" -listen 127.0.0.1:0 -dir "$disk" >"$work/$one.out" &
 		servers+=($!)
-		until [ -s "$work/ceiling.out" ]; do sleep 0.1; done
-		"$podnas" bench "$(target native fast)" --against "$(<"$work/ceiling.out"):/memory" \
+		until [ -s "$work/$one.out" ]; do sleep 0.1; done
+		"$podnas" bench "$(target native fast)" --against "$(<"$work/$one.out"):/memory" \
 			--loads="${LOADS:-null,getattr,access,lookup,read-*,write-*-unstable}" "$@" || status=1
 		;;
 	local)

@@ -2,6 +2,10 @@
 // and the same answer to everything else. What podnas bench reaches with it is
 // what the client, the loopback and the protocol leave for any server.
 //
+// With -dir the two files are on a disk, or rather in the kernel's cache of it: data is
+// copied once more, by one pread(2) or pwrite(2) for a call, which no server of files can
+// do without.
+//
 // It knows as much of NFS as the loads null, getattr, access, lookup, read-* and
 // write-* need, and keeps what is written, since the bench looks.
 package main
@@ -12,6 +16,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 
 	"github.com/podnas/podnas/server/mount3"
 	"github.com/podnas/podnas/server/nfs3"
@@ -34,14 +39,21 @@ const large = 16 << 10
 func main() {
 	listen := flag.String("listen", "127.0.0.1:20499", "address to serve on")
 	size := flag.Int("file-size", 64, "MiB of each file, as of podnas bench")
+	disk := flag.String("dir", "", "directory to have the files in (default: in memory)")
 	flag.Parse()
 	l, err := net.Listen("tcp", *listen)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "ceiling: listen:", err)
 		os.Exit(1)
 	}
-	fmt.Println(l.Addr()) // for scripts
 	s := &server{files: [4][]byte{readFile: make([]byte, *size<<20), writeFile: make([]byte, *size<<20)}}
+	if *disk != "" {
+		if err := s.moveTo(*disk); err != nil {
+			fmt.Fprintln(os.Stderr, "ceiling:", err)
+			os.Exit(1)
+		}
+	}
+	fmt.Println(l.Addr()) // for scripts
 	for {
 		conn, err := l.Accept()
 		if err != nil {
@@ -54,6 +66,22 @@ func main() {
 
 type server struct {
 	files [4][]byte
+	disk  [4]*os.File // with what is in files, nil: it is in memory alone
+}
+
+// moveTo has what is in files read from and written to a directory.
+func (s *server) moveTo(dir string) error {
+	for _, i := range []int{readFile, writeFile} {
+		f, err := os.Create(filepath.Join(dir, fmt.Sprint("file-", i)))
+		if err != nil {
+			return err
+		}
+		if _, err := f.Write(s.files[i]); err != nil {
+			return err
+		}
+		s.disk[i] = f
+	}
+	return nil
 }
 
 // serve answers a connection, as many calls in one write as have come together.
@@ -61,6 +89,7 @@ func (s *server) serve(conn net.Conn) {
 	defer conn.Close()
 	r := bufio.NewReaderSize(conn, 128<<10)
 	var record, out []byte
+	block := make([]byte, nfs3.MaxData)
 	for {
 		var err error
 		if record, err = oncrpc.ReadRecord(r, record[:0], nfs3.MaxData+4096); err != nil {
@@ -74,7 +103,7 @@ func (s *server) serve(conn net.Conn) {
 		reply := oncrpc.ReplyHeader{XID: h.XID}
 		out = reply.Append(out)
 		var data []byte
-		if out, data = s.answer(&h, &d, out); data != nil {
+		if out, data = s.answer(&h, &d, out, block); data != nil {
 			xdr.Patch(out, at, 1<<31|uint32(len(out)-at-4+len(data)))
 			both := net.Buffers{out, data}
 			if _, err := both.WriteTo(conn); err != nil {
@@ -93,8 +122,8 @@ func (s *server) serve(conn net.Conn) {
 	}
 }
 
-// answer appends a call's results. Data is what follows them.
-func (s *server) answer(h *oncrpc.CallHeader, d *xdr.Decoder, out []byte) (results, data []byte) {
+// answer appends a call's results. Data is what follows them, from memory or in block.
+func (s *server) answer(h *oncrpc.CallHeader, d *xdr.Decoder, out, block []byte) (results, data []byte) {
 	if h.Prog == mount3.Program {
 		res := mount3.MntRes{Handle: handle(dir), Flavors: []oncrpc.AuthFlavor{oncrpc.AuthSys}}
 		return res.Append(out), nil
@@ -117,11 +146,17 @@ func (s *server) answer(h *oncrpc.CallHeader, d *xdr.Decoder, out []byte) (resul
 		res := nfs3.LookupRes{Object: fh, Attr: s.attrAfter(fh), DirAttr: s.attrAfter(args.Dir)}
 		out = res.Append(out)
 	case nfs3.ProcRead:
-		return s.read(d, out)
+		return s.read(d, out, block)
 	case nfs3.ProcWrite:
 		var args nfs3.WriteArgs
 		args.Decode(d)
-		copy(s.files[args.File[0]][args.Offset:], args.Data)
+		if f := s.disk[args.File[0]]; f != nil {
+			if _, err := f.WriteAt(args.Data, int64(args.Offset)); err != nil {
+				return (&nfs3.WriteRes{Status: nfs3.ErrIO}).Append(out), nil
+			}
+		} else {
+			copy(s.files[args.File[0]][args.Offset:], args.Data)
+		}
 		res := nfs3.WriteRes{Count: args.Count, Committed: args.Stable, Wcc: nfs3.WccData{After: s.attrAfter(args.File)}}
 		out = res.Append(out)
 	case nfs3.ProcCommit:
@@ -142,10 +177,17 @@ func (s *server) answer(h *oncrpc.CallHeader, d *xdr.Decoder, out []byte) (resul
 	return out, nil
 }
 
-func (s *server) read(d *xdr.Decoder, out []byte) (results, data []byte) {
+func (s *server) read(d *xdr.Decoder, out, block []byte) (results, data []byte) {
 	var args nfs3.ReadArgs
 	args.Decode(d)
-	data = s.files[args.File[0]][args.Offset : args.Offset+uint64(args.Count)]
+	if f := s.disk[args.File[0]]; f != nil {
+		data = block[:args.Count]
+		if _, err := f.ReadAt(data, int64(args.Offset)); err != nil {
+			return (&nfs3.ReadRes{Status: nfs3.ErrIO}).Append(out), nil
+		}
+	} else {
+		data = s.files[args.File[0]][args.Offset : args.Offset+uint64(args.Count)]
+	}
 	res := nfs3.ReadRes{Attr: s.attrAfter(args.File), Data: data}
 	if len(data) < large {
 		return res.Append(out), nil
