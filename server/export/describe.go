@@ -1,6 +1,7 @@
 package export
 
 import (
+	"errors"
 	"sync"
 	"time"
 	"unsafe"
@@ -118,8 +119,9 @@ func mountOf(fd int) uint64 {
 // Describe tells the attributes of what has a name in the directory, and appends
 // its handle, as Lookup would.
 func (f *File) Describe(name, handle []byte) (Attr, []byte, error) {
-	if a, handle, ok := f.remembered(name, handle); ok {
-		return a, handle, nil
+	a, handle, err := f.remembered(name, handle)
+	if !errors.Is(err, errNotRemembered) {
+		return a, handle, err
 	}
 	child, err := f.Lookup(name)
 	if err != nil {
@@ -136,18 +138,27 @@ func (f *File) Describe(name, handle []byte) (Attr, []byte, error) {
 	return child.Attr, handle, nil
 }
 
-// remembered is Describe of a file whose handle is remembered.
-func (f *File) remembered(name, handle []byte) (Attr, []byte, bool) {
+// errNotRemembered says that it takes more to find out.
+var errNotRemembered = errors.New("not remembered")
+
+// remembered is Describe of a file whose handle is remembered, or that is not there.
+func (f *File) remembered(name, handle []byte) (Attr, []byte, error) {
 	var path [unix.NAME_MAX + 1]byte // ends with 0
 	if f.Volume.mount == 0 || !ValidName(name) || copy(path[:unix.NAME_MAX], name) < len(name) {
-		return Attr{}, handle, false
+		return Attr{}, handle, errNotRemembered
 	}
 	var st unix.Statx_t
-	if err := statx(f.fd, &path[0], unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, describing, &st); err != nil || st.Mnt_id != f.Volume.mount {
-		return Attr{}, handle, false
+	err := statx(f.fd, &path[0], unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, describing, &st)
+	if errors.Is(err, unix.ENOENT) {
+		return Attr{}, handle, unix.ENOENT
 	}
-	handle, ok := f.opener.handles.append(handle, f.described(&st))
-	return attrOfStatx(&st), handle, ok
+	if err == nil && st.Mnt_id == f.Volume.mount {
+		var ok bool
+		if handle, ok = f.opener.handles.append(handle, f.described(&st)); ok {
+			return attrOfStatx(&st), handle, nil
+		}
+	}
+	return Attr{}, handle, errNotRemembered
 }
 
 // describing is what statx(2) is asked for.
