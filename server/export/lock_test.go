@@ -17,7 +17,7 @@ func TestLockNames(t *testing.T) {
 		mustDo(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 		f, err := o.OpenDir(netip.Addr{}, handleOf(t, o, root, name))
 		mustDo(t, err)
-		defer f.Close()
+		t.Cleanup(f.Close)
 		open = append(open, f)
 	}
 	a, b := open[0], open[1]
