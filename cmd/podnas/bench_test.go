@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
 	"strings"
 	"testing"
@@ -13,6 +11,7 @@ import (
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/nfsbench"
+	"github.com/podnas/podnas/server/nfstest"
 )
 
 func TestBench(t *testing.T) {
@@ -29,20 +28,8 @@ func TestBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- nfs.Serve(ctx, l) }()
-	defer func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	}()
-	target := l.Addr().String() + ":/volume"
+	address := nfstest.Serve(t, nfs).String()
+	target := address + ":/volume"
 
 	out, errs, err := podnas(t.Context(), "bench", target, "--against", target,
 		"--loads=null,smallfile", "--duration=60ms", "--rounds=3", "--file-size=1", "--output=json")
@@ -62,7 +49,7 @@ func TestBench(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("left behind: %v, %v", entries, err)
 	}
-	if _, _, err := podnas(t.Context(), "bench", l.Addr().String()+":/nowhere"); err == nil || exitCode(err) != exitFailed {
+	if _, _, err := podnas(t.Context(), "bench", address+":/nowhere"); err == nil || exitCode(err) != exitFailed {
 		t.Errorf("no such export: %v", err)
 	}
 }

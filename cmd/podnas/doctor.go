@@ -24,7 +24,8 @@ It looks at the disk (file system, space, inodes, records), the process (engine,
 capabilities), its ports, and in a cluster at the Service, podnas's rights, the
 StorageClasses, the clock, and what differs between the disk and the cluster.
 
-Whether a node or a pod can mount a volume, 'podnas doctor mount' tells there.
+Whether a node or a pod can mount a volume, 'podnas doctor mount' tells there. Where podnas does
+not run, there is nothing to ask: 'podnas doctor pod' says why, on your own machine.
 `
 
 const doctorExit = `
@@ -41,7 +42,10 @@ const doctorExamples = `  # In podnas's pod: what is wrong, and what to do
   podnas doctor -o json | jq -r '.checks[] | select(.status == "failed") | .check + ": " + .says'
 
   # On a node: would this volume mount?
-  podnas doctor mount 10.96.0.20:/default-data`
+  podnas doctor mount 10.96.0.20:/default-data
+
+  # On your own machine: why does its pod not run?
+  podnas doctor pod`
 
 func newDoctorCommand() *cobra.Command {
 	var root, output string
@@ -73,7 +77,7 @@ func newDoctorCommand() *cobra.Command {
 	}
 	addRootFlag(cmd.Flags(), &root, "directory of the disk that the running podnas serves")
 	addOutputFlag(cmd.Flags(), &output, outputTable, outputJSON, outputYAML)
-	cmd.AddCommand(newDoctorMountCommand())
+	cmd.AddCommand(newDoctorMountCommand(), newDoctorPodCommand())
 	return cmd
 }
 

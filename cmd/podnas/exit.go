@@ -29,6 +29,7 @@ func exitCode(err error) int {
 	var (
 		usage     *usageError
 		unreached *control.NotReachedError
+		down      *downError
 		said      *control.Error
 		warnings  *warningsError
 		inUse     *inUseError
@@ -38,7 +39,7 @@ func exitCode(err error) int {
 		return 0
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.As(err, &unreached):
+	case errors.As(err, &unreached), errors.As(err, &down):
 		return exitNotRunning
 	case errors.As(err, &warnings):
 		return exitWarnings

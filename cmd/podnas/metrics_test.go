@@ -84,7 +84,7 @@ func TestMonitoringAsksForWhatThereIs(t *testing.T) {
 			}
 		}
 	}
-	mustDo(t, yaml.Unmarshal([]byte(read(t, "../../deploy/monitoring/rules.yaml")), &rules))
+	mustDo(t, yaml.Unmarshal([]byte(read(t, "../../deploy/helm/podnas/monitoring/rules.yaml")), &rules))
 	var exprs []string
 	doc := read(t, "../../docs/monitoring.md")
 	for _, group := range rules.Spec.Groups {
@@ -105,7 +105,7 @@ func TestMonitoringAsksForWhatThereIs(t *testing.T) {
 		}
 		Templating struct{ List []struct{ Definition string } }
 	}
-	mustDo(t, json.Unmarshal([]byte(read(t, "../../deploy/monitoring/dashboard.json")), &dashboard))
+	mustDo(t, json.Unmarshal([]byte(read(t, "../../deploy/helm/podnas/monitoring/dashboard.json")), &dashboard))
 	for _, p := range dashboard.Panels {
 		if len(p.Targets) == 0 {
 			t.Errorf("panel %q asks for nothing", p.Title)

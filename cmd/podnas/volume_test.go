@@ -231,6 +231,8 @@ func TestDoctorCommand(t *testing.T) {
 	mustDo(t, os.Mkdir(filepath.Join(root, "gone"), 0o755))
 	mustDo(t, os.Chmod(filepath.Join(root, ".podnas"), 0o755))
 	step{command: "doctor", stdout: "WARNING  secrets", code: 7, err: "1 warning"}.run(t)
+	step{command: "doctor pod -o wide", code: 2, err: "table, json, yaml"}.run(t)
+	step{command: "doctor pod --kubeconfig=" + filepath.Join(root, "none"), code: 1, err: "--kubeconfig"}.run(t)
 	step{command: "doctor -o wide", code: 2, err: "table, json, yaml"}.run(t)
 }
 
@@ -274,6 +276,7 @@ func TestExitCode(t *testing.T) {
 		{errors.New("something"), exitFailed},
 		{&usageError{errors.New("something")}, exitUsage},
 		{fmt.Errorf("wrapped: %w", &control.NotReachedError{}), exitNotRunning},
+		{errors.Join(&downError{verdict([]doctor.Result{{Status: doctor.Warning}})}), exitNotRunning},
 		{&control.Error{Code: control.Internal}, exitFailed},
 		{&control.Error{Code: control.Invalid}, exitUsage},
 		{&control.Error{Code: control.NotFound}, exitNotFound},

@@ -9,12 +9,14 @@
 //	podnas-v1-amd64.tar  the same image of one architecture in docker's format,
 //	                     for docker load and minikube image load
 //	podnas-v1-amd64.cdx.json
-//	                     what the binary is made of, as a CycloneDX SBOM; the image
-//	                     has it too, and names it in the label io.podnas.sbom
+//	                     what the binary is made of, and what is beside it, as a
+//	                     CycloneDX SBOM; the image has it too, and names it in the
+//	                     label io.podnas.sbom
 //
 // With -add ARCH=FOLDER what is in a folder goes into the image too, and what is in
 // its usr/sbin can be run by name: see xfsprogs.sh, for the variant that makes disk
-// images. The archives are named for the last part of -ref.
+// images. The folder says which packages its files are of (packages.go). The archives
+// are named for the last part of -ref.
 //
 // The same binaries give the same bytes: files carry no times, and the image's
 // creation time is SOURCE_DATE_EPOCH's, or 1970.
@@ -83,11 +85,11 @@ func run(args []string, epoch string) error {
 		if !ok {
 			return fmt.Errorf("%q is not ARCH=PATH", arg)
 		}
-		files, err := rootfs(binary, *license, added[arch])
+		files, packages, err := rootfs(binary, *license, added[arch])
 		if err != nil {
 			return fmt.Errorf("layer of %s: %w", arch, err)
 		}
-		sbom, err := writeSBOM(base+"-"+arch+".cdx.json", files, *version, created)
+		sbom, err := writeSBOM(base+"-"+arch+".cdx.json", files["usr/bin/podnas"].data, packages, *version, created)
 		if err != nil {
 			return fmt.Errorf("SBOM of %s: %w", arch, err)
 		}

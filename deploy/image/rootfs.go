@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 
+	cdx "github.com/CycloneDX/cyclonedx-go"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -32,22 +33,25 @@ type file struct {
 }
 
 // rootfs is what is in the image: podnas in the PATH, its license, and nothing to
-// run beside it, unless a folder is given. No certificates: the API server's come
-// with the service account, and podnas talks to no one else.
-func rootfs(binary, license, folder string) (root, error) {
-	files := root{}
+// run beside it, unless a folder is given, whose packages it returns. No certificates:
+// the API server's come with the service account, and podnas talks to no one else.
+func rootfs(binary, license, folder string) (files root, packages []cdx.Component, err error) {
+	files = root{}
 	if folder != "" {
 		if err := files.add(os.DirFS(folder)); err != nil {
-			return nil, fmt.Errorf("add %s: %w", folder, err)
+			return nil, nil, fmt.Errorf("add %s: %w", folder, err)
+		}
+		if packages, err = files.packages(); err != nil {
+			return nil, nil, fmt.Errorf("add %s: %w", folder, err)
 		}
 	}
 	podnas, err := os.ReadFile(binary)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	text, err := os.ReadFile(license)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	maps.Copy(files, root{
 		"etc/group":                    {0o644, []byte(group)},
@@ -55,7 +59,7 @@ func rootfs(binary, license, folder string) (root, error) {
 		"usr/bin/podnas":               {0o755, podnas},
 		"usr/share/doc/podnas/LICENSE": {0o644, text},
 	})
-	return files, nil
+	return files, packages, nil
 }
 
 // add takes over the regular files of a folder. It has no others: what is packed is

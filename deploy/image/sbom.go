@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -19,9 +18,9 @@ import (
 // sbomPath is where the list is in the image.
 const sbomPath = "usr/share/doc/podnas/sbom.cdx.json"
 
-// writeSBOM writes the list of an image's podnas to a file, and returns it.
-func writeSBOM(name string, files root, version string, created time.Time) ([]byte, error) {
-	sbom, err := newSBOM(files["usr/bin/podnas"].data, version, created)
+// writeSBOM writes the list of what an image is made of to a file, and returns it.
+func writeSBOM(name string, binary []byte, beside []cdx.Component, version string, created time.Time) ([]byte, error) {
+	sbom, err := newSBOM(binary, beside, version, created)
 	if err != nil {
 		return nil, err
 	}
@@ -31,9 +30,9 @@ func writeSBOM(name string, files root, version string, created time.Time) ([]by
 
 // newSBOM lists what a binary is made of, in CycloneDX's JSON: the modules and the Go
 // release that the linker noted in it. So it says what is there, and not what some
-// go.mod asked for. Licenses of modules are not noted, so they are not told. What is
-// packed beside podnas (-add) is not in it.
-func newSBOM(binary []byte, version string, created time.Time) ([]byte, error) {
+// go.mod asked for. Licenses of modules are not noted, so they are not told. After them
+// it has what is packed beside the binary.
+func newSBOM(binary []byte, beside []cdx.Component, version string, created time.Time) ([]byte, error) {
 	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {
 		return nil, fmt.Errorf("read what the binary was built from: %w", err)
@@ -60,14 +59,19 @@ func newSBOM(binary []byte, version string, created time.Time) ([]byte, error) {
 		}
 		components = append(components, component(dep.Path, dep.Version, dep.Sum))
 	}
+	components = append(components, beside...)
 	refs := make([]string, len(components))
 	for i := range components {
 		refs[i] = components[i].BOMRef
 	}
 
 	bom := cdx.NewBOM()
-	// The same binary is the same list.
-	bom.SerialNumber = uuid.NewSHA1(uuid.NameSpaceURL, sum[:]).URN()
+	// The same binary beside the same packages is the same list.
+	identity := sum[:]
+	for i := range beside {
+		identity = append(identity, beside[i].BOMRef...)
+	}
+	bom.SerialNumber = uuid.NewSHA1(uuid.NameSpaceURL, identity).URN()
 	bom.Metadata = &cdx.Metadata{Timestamp: created.Format(time.RFC3339), Component: &main}
 	bom.Components = &components
 	// Which module needs which is not noted either.
@@ -97,5 +101,5 @@ func component(path, version, sum string) cdx.Component {
 
 // purl names a module as https://github.com/package-url/purl-spec does.
 func purl(path, version string) string {
-	return "pkg:golang/" + path + "@" + strings.ReplaceAll(url.PathEscape(version), "+", "%2B")
+	return "pkg:golang/" + path + "@" + escapeVersion(version)
 }

@@ -30,6 +30,9 @@ type (
 		Ref                       string `json:"bom-ref"`
 		Type, Name, Version, Purl string
 		Hashes                    []struct{ Alg, Content string }
+		Licenses                  []struct{ License struct{ Name string } }
+		ExternalReferences        []struct{ URL string }
+		Supplier                  struct{ Name string }
 	}
 )
 

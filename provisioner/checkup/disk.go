@@ -1,7 +1,8 @@
 // Package checkup has the checks that podnas doctor makes in the running process: of
 // the disk (disk.go), of the process and its rights on the machine (process.go), and
-// of what it needs in the cluster (service.go, rights.go, classes.go, clock.go,
-// compare.go). Each file has checks as values, made from what they look at.
+// of what it needs in the cluster (cluster.go, classes.go, clock.go); and those that
+// podnas doctor pod makes from outside, when there is no such process (outside.go,
+// pod.go, claim.go). Each file has checks as values, made from what they look at.
 package checkup
 
 import (

@@ -103,8 +103,9 @@ func (e *NotReachedError) Error() string {
 Say with --root=DIR, or $PODNAS_ROOT, where the running podnas has its disk, or start one:
   podnas serve --root=%[1]s                              (in a cluster)
   podnas serve --root=%[1]s --standalone --claims=DIR    (without one)
-For a podnas in a cluster, run this in its pod:
-  kubectl exec -n podnas podnas-0 -- podnas ...`, e.Root)
+For a podnas in a cluster, run this in its pod; why that does not run, the second one tells:
+  kubectl exec -n podnas podnas-0 -- podnas ...
+  podnas doctor pod`, e.Root)
 	case errors.Is(e.Err, syscall.EIO):
 		return fmt.Sprintf("the disk at %s answers with errors, and so does podnas: it has failed, or its file system has shut itself down (the kernel's log says which); restart podnas, and see its log", e.Root)
 	}

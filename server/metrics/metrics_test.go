@@ -1,7 +1,6 @@
 package metrics_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -36,22 +35,14 @@ func start(t *testing.T, engine string) (prometheus.Collector, *nfstest.Client, 
 		Engine: server.Choice{Engine: engine}, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler),
 	})
 	mustDo(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Cleanup(func() { table.Remove(7) })
+	address := nfstest.Serve(t, s).String()
+	client, err := nfstest.Dial(t.Context(), address, address)
 	mustDo(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, l) }()
-	client, err := nfstest.Dial(t.Context(), l.Addr().String(), l.Addr().String())
-	mustDo(t, err)
-	t.Cleanup(func() {
-		client.Close()
-		cancel()
-		mustDo(t, <-served)
-		table.Remove(7)
-	})
+	t.Cleanup(func() { client.Close() })
 	return metrics.New(metrics.Config{Server: s, Exports: table, Names: func() map[uint64]metrics.Volume {
 		return map[uint64]metrics.Volume{7: {Name: "pvc-7", Namespace: "ns", Claim: "mine"}}
-	}}), client, l.Addr().String()
+	}}), client, address
 }
 
 // TestServed makes calls of which it is known what they must be counted as.

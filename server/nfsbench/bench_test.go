@@ -17,6 +17,7 @@ import (
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/nfsbench"
+	"github.com/podnas/podnas/server/nfstest"
 	"github.com/podnas/podnas/server/oncrpc"
 )
 
@@ -40,27 +41,7 @@ func serve(t testing.TB) (address, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := listen(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return l.Addr().String(), dir
-}
-
-func listen(t testing.TB) net.Listener {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
+	return nfstest.Serve(t, s).String(), dir
 }
 
 // config is a short run of some loads against servers.
@@ -261,7 +242,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	address, dir := serve(t)
-	closed := listen(t)
+	closed := nfstest.Listen(t)
 	closed.Close()
 	for name, tt := range map[string]struct {
 		change func(*nfsbench.Config)
@@ -294,7 +275,7 @@ func TestRefused(t *testing.T) {
 
 // relay passes calls to a server, and its replies, which may be changed, back.
 func relay(t testing.TB, address string, change func(reply []byte) bool) string {
-	l := listen(t)
+	l := nfstest.Listen(t)
 	var group sync.WaitGroup
 	t.Cleanup(func() {
 		l.Close()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/server/nfs3"
+	"github.com/podnas/podnas/server/nfstest"
 	"github.com/podnas/podnas/server/oncrpc"
 )
 
@@ -15,11 +16,7 @@ import (
 // that have come together in one write.
 func atOnce(t testing.TB, results []byte) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
+	l := nfstest.Listen(t)
 	go func() {
 		for {
 			conn, err := l.Accept()

@@ -19,6 +19,7 @@ import (
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/nfscheck"
+	"github.com/podnas/podnas/server/nfstest"
 	"github.com/podnas/podnas/server/oncrpc"
 )
 
@@ -69,27 +70,7 @@ func serve(t *testing.T, engine string) (port uint16, dirs map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := listen(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return portOf(l), dirs
-}
-
-func listen(t *testing.T) net.Listener {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	return l
+	return uint16(nfstest.Serve(t, s).Port), dirs
 }
 
 func portOf(l net.Listener) uint16 { return uint16(l.Addr().(*net.TCPAddr).Port) }
@@ -97,7 +78,7 @@ func portOf(l net.Listener) uint16 { return uint16(l.Addr().(*net.TCPAddr).Port)
 // closedPort is one where nothing listens.
 func closedPort(t *testing.T) uint16 {
 	t.Helper()
-	l := listen(t)
+	l := nfstest.Listen(t)
 	l.Close()
 	return portOf(l)
 }
@@ -203,8 +184,8 @@ func TestMount(t *testing.T) {
 
 // Services that are broken before a volume is asked for.
 func TestBrokenService(t *testing.T) {
-	silent := listen(t) // accepts, in the kernel, and does not answer
-	web := listen(t)
+	silent := nfstest.Listen(t) // accepts, in the kernel, and does not answer
+	web := nfstest.Listen(t)
 	h := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Second}
 	go func() { _ = h.Serve(web) }()
 	t.Cleanup(func() { h.Close() })
@@ -217,9 +198,7 @@ func TestBrokenService(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := listen(t)
-		go func() { _ = s.Serve(t.Context(), l) }()
-		return portOf(l)
+		return uint16(nfstest.Serve(t, s).Port)
 	}
 	for _, tt := range []struct {
 		name      string

@@ -1,6 +1,6 @@
-# peers.sh: other NFS servers for a bench, on the XFS at /xfs. Sourced, in a box or a
-# guest, which are the only places for them: they let clients out of what they
-# export, as root.
+# peers.sh: other NFS servers, for a bench and for test/vm, on the XFS at /xfs. Sourced,
+# in a box or a guest, which are the only places for them: they let clients out of what
+# they export, as root.
 [ -e /.sealed ] || grep -q 'User Mode Linux' /proc/cpuinfo || {
 	echo "$0: runs in a box or a guest alone, use WITH=ganesha or WITH=client make bench" >&2
 	exit 2

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -50,9 +51,14 @@ func TestSameAsManifests(t *testing.T) {
 		{"overlays/baseline", `{"podSecurity": "baseline"}`},
 		{"overlays/ipv6", `{"service": {"ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack"}}`},
 		{"overlays/networkpolicy-nfs", `{"networkPolicy": {"enabled": true, "nodes": ["172.18.0.0/16"]}}`},
+		{"overlays/guard", `{"guard": {"enabled": true}}`},
+		{"monitoring", `{"monitoring": {"podMonitor": true, "rules": true, "dashboard": true}}`},
 	} {
 		t.Run(tt.kustomization, func(t *testing.T) {
 			want := objects(t, tool(t, kustomize, "build", deploy+tt.kustomization))
+			if tt.kustomization == "monitoring" { // goes beside the base
+				maps.Copy(want, objects(t, tool(t, kustomize, "build", deploy+"base")))
+			}
 			// helm install --create-namespace makes it; NOTES.txt says how to label it.
 			delete(want, "Namespace podnas")
 			got := objects(t, render(t, "podnas", "podnas", tt.values))
@@ -77,6 +83,8 @@ func TestSchema(t *testing.T) {
 		{"a parameter that is no string", `{"storageClass": {"parameters": {"gid": 1001}}}`, "/storageClass/parameters/gid"},
 		{"a provisioner without a domain", `{"provisioner": "podnas"}`, "/provisioner"},
 		{"a NetworkPolicy that lets no node in", `{"networkPolicy": {"enabled": true}}`, "/networkPolicy/nodes"},
+		{"a guard that is no switch", `{"guard": true}`, "/guard"},
+		{"a slip in the monitoring", `{"monitoring": {"serviceMonitor": true}}`, "serviceMonitor"},
 		{"a node that is no network", `{"networkPolicy": {"enabled": true, "nodes": ["10.0.0.1"]}}`, "/networkPolicy/nodes/0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -95,31 +103,37 @@ func TestSchema(t *testing.T) {
 func TestValues(t *testing.T) {
 	plain := string(render(t, "podnas", "podnas", `{}`))
 	for want, values := range map[string]string{
-		"image: \"example.com/nas:v2\"":     `{"image": {"repository": "example.com/nas", "tag": "v2"}}`,
-		"- name: secret":                    `{"imagePullSecrets": [{"name": "secret"}]}`,
-		"- --provisioner=example.com/nas":   `{"provisioner": "example.com/nas"}`,
-		"storage: 1Ti":                      `{"disk": {"size": "1Ti"}}`,
-		"claimName: old":                    `{"disk": {"existingClaim": "old"}}`,
-		"- --overcommit=1.5":                `{"overcommit": 1.5}`,
-		"- --log-level=debug":               `{"log": {"level": "debug"}}`,
-		"- --log-format=json":               `{"log": {"format": "json"}}`,
-		"- --workers=5":                     `{"extraArgs": ["--workers=5"]}`,
-		"- --shutdown-delay=1s":             `{"shutdownDelay": "1s"}`,
-		"terminationGracePeriodSeconds: 90": `{"terminationGracePeriodSeconds": 90}`,
-		"memory: 1Gi":                       `{"resources": {"requests": {"memory": "1Gi"}}}`,
-		"- key: disk":                       `{"tolerations": [{"key": "disk"}]}`,
-		"nodeAffinity: {}":                  `{"affinity": {"nodeAffinity": {}}}`,
-		"priorityClassName: high":           `{"priorityClassName": "high"}`,
-		"annotations:\n        note: x":     `{"podAnnotations": {"note": "x"}}`,
-		"clusterIP: \"10.96.7.7\"":          `{"service": {"clusterIP": "10.96.7.7"}}`,
-		"\n    note: x":                     `{"service": {"annotations": {"note": "x"}}}`,
-		"name: team":                        `{"storageClass": {"name": "team"}}`,
-		"is-default-class: \"true\"":        `{"storageClass": {"default": true}}`,
-		"reclaimPolicy: Retain":             `{"storageClass": {"reclaimPolicy": "Retain"}}`,
-		"WaitForFirstConsumer":              `{"storageClass": {"volumeBindingMode": "WaitForFirstConsumer"}}`,
-		"allowVolumeExpansion: false":       `{"storageClass": {"allowVolumeExpansion": false}}`,
-		"parameters:\n  gid: \"1001\"":      `{"storageClass": {"parameters": {"gid": "1001"}}}`,
-		"mountOptions:\n  - hard":           `{"storageClass": {"mountOptions": ["hard"]}}`,
+		"image: \"example.com/nas:v2\"":       `{"image": {"repository": "example.com/nas", "tag": "v2"}}`,
+		"- name: secret":                      `{"imagePullSecrets": [{"name": "secret"}]}`,
+		"- --provisioner=example.com/nas":     `{"provisioner": "example.com/nas"}`,
+		"storage: 1Ti":                        `{"disk": {"size": "1Ti"}}`,
+		"claimName: old":                      `{"disk": {"existingClaim": "old"}}`,
+		"- --overcommit=1.5":                  `{"overcommit": 1.5}`,
+		"- --log-level=debug":                 `{"log": {"level": "debug"}}`,
+		"- --log-format=json":                 `{"log": {"format": "json"}}`,
+		"- --workers=5":                       `{"extraArgs": ["--workers=5"]}`,
+		"- --shutdown-delay=1s":               `{"shutdownDelay": "1s"}`,
+		"terminationGracePeriodSeconds: 90":   `{"terminationGracePeriodSeconds": 90}`,
+		"memory: 1Gi":                         `{"resources": {"requests": {"memory": "1Gi"}}}`,
+		"- key: disk":                         `{"tolerations": [{"key": "disk"}]}`,
+		"nodeAffinity: {}":                    `{"affinity": {"nodeAffinity": {}}}`,
+		"priorityClassName: high":             `{"priorityClassName": "high"}`,
+		"annotations:\n        note: x":       `{"podAnnotations": {"note": "x"}}`,
+		"clusterIP: \"10.96.7.7\"":            `{"service": {"clusterIP": "10.96.7.7"}}`,
+		"\n    note: x":                       `{"service": {"annotations": {"note": "x"}}}`,
+		"name: team":                          `{"storageClass": {"name": "team"}}`,
+		"is-default-class: \"true\"":          `{"storageClass": {"default": true}}`,
+		"reclaimPolicy: Retain":               `{"storageClass": {"reclaimPolicy": "Retain"}}`,
+		"WaitForFirstConsumer":                `{"storageClass": {"volumeBindingMode": "WaitForFirstConsumer"}}`,
+		"allowVolumeExpansion: false":         `{"storageClass": {"allowVolumeExpansion": false}}`,
+		"parameters:\n  gid: \"1001\"":        `{"storageClass": {"parameters": {"gid": "1001"}}}`,
+		"mountOptions:\n  - hard":             `{"storageClass": {"mountOptions": ["hard"]}}`,
+		"oldObject.metadata.name == 'old' ||": `{"guard": {"enabled": true}, "disk": {"existingClaim": "old"}}`,
+		"kind: PodMonitor":                    `{"monitoring": {"podMonitor": true}}`,
+		"kind: PrometheusRule":                `{"monitoring": {"rules": true}}`,
+		"kind: ConfigMap":                     `{"monitoring": {"dashboard": true}}`,
+		"    release: prometheus\nspec":       `{"monitoring": {"podMonitor": true, "labels": {"release": "prometheus"}}}`,
+		"    release: prometheus\n# The":      `{"monitoring": {"rules": true, "labels": {"release": "prometheus"}}}`,
 		"namespaceSelector: {}\n      ports:\n        - port: http": `{"networkPolicy": {"enabled": true, "nodes": ["fd00::/8"], "http": [{"namespaceSelector": {}}]}}`,
 	} {
 		if strings.Contains(plain, want) {
@@ -142,16 +156,19 @@ func TestValues(t *testing.T) {
 
 // Two releases in one cluster share nothing.
 func TestTwoReleases(t *testing.T) {
-	second := render(t, "team", "team", `{"provisioner": "podnas.io/team", "storageClass": {"name": "team"}}`)
-	first := objects(t, render(t, "podnas", "podnas", `{}`))
+	const all = `"guard": {"enabled": true}, "monitoring": {"podMonitor": true, "rules": true}`
+	second := render(t, "team", "team", `{"provisioner": "podnas.io/team", "storageClass": {"name": "team"}, `+all+`}`)
+	first := objects(t, render(t, "podnas", "podnas", `{`+all+`}`))
 	for key := range objects(t, second) {
 		if _, shared := first[key]; shared {
 			t.Errorf("both make %s", key)
 		}
 	}
 	// Whatever is called podnas alone is the first one's; the container is nobody's.
+	others := regexp.MustCompile(`(^|[^-])\bpodnas-(0\.?\s|volumes)|'podnas'\s|-n podnas`)
 	for line := range strings.Lines(strings.ReplaceAll(string(second), "- name: podnas\n", "")) {
-		if f := strings.Fields(line); len(f) > 0 && f[len(f)-1] == "podnas" {
+		f := strings.Fields(line)
+		if len(f) > 0 && f[len(f)-1] == "podnas" || others.MatchString(line) {
 			t.Errorf("the second release has the first one's name: %s", line)
 		}
 	}

@@ -84,9 +84,40 @@ func TestVolumesInUse(t *testing.T) {
 	eventually(t, time.Minute, "the volumes are gone", func() bool { return len(n.volumes()) == 0 })
 }
 
+// leasesWatched is a binding that matches nothing.
+const leasesWatched = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: leases-watched}
+spec:
+  paramKind: {apiVersion: coordination.k8s.io/v1, kind: Lease}
+  matchConstraints:
+    resourceRules: [{apiGroups: [nobodys], apiVersions: [v1], operations: [DELETE], resources: [nothings]}]
+  validations: [{expression: "true"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: leases-watched}
+spec:
+  policyName: leases-watched
+  validationActions: [Deny]
+  paramRef: {namespace: default, name: none, parameterNotFoundAction: Allow}
+`
+
+// watchLeases keeps the API server watching Leases for its policies. It stops when the
+// last binding that looks at one is deleted, and does not begin again (seen with 1.36):
+// one test's guard would leave the next test's blind.
+func watchLeases(t *testing.T) {
+	t.Helper()
+	if _, err := kubectl(t.Context(), []byte(leasesWatched), "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // applyGuard applies what deploy/overlays/guard adds.
 func applyGuard(t *testing.T) {
 	t.Helper()
+	watchLeases(t)
 	rendered, err := kubectl(t.Context(), nil, "kustomize", "../../deploy/overlays/guard")
 	if err != nil {
 		t.Fatal(err)
@@ -130,9 +161,13 @@ func makeDeployed(t *testing.T) map[string]func(string) error {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/name": "podnas"}}
 	}
-	core, apps := cluster.client.CoreV1(), cluster.client.AppsV1()
+	core, apps, rbac := cluster.client.CoreV1(), cluster.client.AppsV1(), cluster.client.RbacV1()
 	claims, services, sets := core.PersistentVolumeClaims(podnasNamespace), core.Services(podnasNamespace), apps.StatefulSets(podnasNamespace)
 	nobody := "nobody"
+	// As helm install --create-namespace makes it.
+	if _, err := kubectl(ctx, nil, "label", "namespace", podnasNamespace, "app.kubernetes.io/name-"); err != nil {
+		t.Fatal(err)
+	}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app.kubernetes.io/name": "podnas"}}
 	_, err := claims.Create(ctx, &corev1.PersistentVolumeClaim{ObjectMeta: meta("export-podnas-0"), Spec: claimSpec(nobody)}, metav1.CreateOptions{})
 	if err == nil {
@@ -148,6 +183,9 @@ func makeDeployed(t *testing.T) map[string]func(string) error {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // after the guard's: that is gone
+		if err := applyRBAC(ctx, "../../deploy/base"); err != nil {
+			t.Error(err)
+		}
 		for what, err := range map[string]error{
 			"claim":        claims.Delete(ctx, "export-podnas-0", metav1.DeleteOptions{}),
 			"service":      services.Delete(ctx, "guarded", metav1.DeleteOptions{}),
@@ -164,6 +202,9 @@ func makeDeployed(t *testing.T) map[string]func(string) error {
 		"claim":        func(string) error { return claims.Delete(ctx, "export-podnas-0", trial) },
 		"service":      func(string) error { return services.Delete(ctx, "guarded", trial) },
 		"stateful set": func(string) error { return sets.Delete(ctx, "guarded", trial) },
+		"account":      func(string) error { return core.ServiceAccounts(podnasNamespace).Delete(ctx, podnasName, trial) },
+		"role":         func(string) error { return rbac.Roles(podnasNamespace).Delete(ctx, podnasName, trial) },
+		"cluster role": func(string) error { return rbac.ClusterRoles().Delete(ctx, podnasName, trial) },
 	}
 }
 

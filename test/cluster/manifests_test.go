@@ -47,6 +47,7 @@ func TestManifests(t *testing.T) {
 // It takes what the Helm chart makes too. That the chart makes what the overlays do is
 // test/chart's to check; here is what only the chart has.
 func TestChart(t *testing.T) {
+	installMonitoring(t)
 	for name, values := range map[string]string{
 		"default":    `{}`,
 		"disk image": `{"disk": {"hostPath": "/srv"}, "nodeSelector": {"disk": "large"}, "diskImage": {"size": "9Gi"}}`,
@@ -69,7 +70,9 @@ func TestChart(t *testing.T) {
 				"name": "team", "default": true, "reclaimPolicy": "Retain", "volumeBindingMode": "WaitForFirstConsumer",
 				"parameters": {"gid": "1001"}, "mountOptions": ["hard"]
 			},
-			"networkPolicy": {"enabled": true, "nodes": ["172.18.0.0/16", "fd00::/8"], "http": [{"namespaceSelector": {"matchLabels": {"app": "prometheus"}}}]}
+			"networkPolicy": {"enabled": true, "nodes": ["172.18.0.0/16", "fd00::/8"], "http": [{"namespaceSelector": {"matchLabels": {"app": "prometheus"}}}]},
+			"guard": {"enabled": true},
+			"monitoring": {"podMonitor": true, "rules": true, "dashboard": true, "labels": {"release": "prometheus"}}
 		}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,14 +80,19 @@ func TestChart(t *testing.T) {
 			if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			rendered, err := output("go", "tool", "-modfile=../tools/helm/go.mod", "helm", "template", "podnas", "../../deploy/helm/podnas",
-				"--namespace", podnasNamespace, "--values", file)
+			rendered, err := helm("template", "podnas", "../../deploy/helm/podnas", "--namespace", podnasNamespace, "--values", file)
 			if err != nil {
 				t.Fatal(err)
 			}
 			dryRun(t, []byte(rendered), "-f", "-")
 		})
 	}
+}
+
+// helm runs Helm as the administrator and returns what it prints.
+func helm(args ...string) (string, error) {
+	args = append([]string{"tool", "-modfile=../tools/helm/go.mod", "helm", "--kubeconfig=" + cluster.plane.Kubeconfig()}, args...)
+	return output("go", args...)
 }
 
 // kustomizations returns the folders below dir that are for kubectl apply -k.

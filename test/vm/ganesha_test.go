@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -128,57 +128,26 @@ func tail(out []byte, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
+// As test/bench/peers.sh has them.
 const (
 	ganeshaNFS   = "127.0.0.1:20490"
 	ganeshaMount = "127.0.0.1:20048"
-	ganeshaConf  = `
-NFS_CORE_PARAM {
-	Protocols = 3;
-	NFS_Port = 20490;
-	MNT_Port = 20048;
-	Enable_NLM = false;
-	Enable_RQUOTA = false;
-	Enable_UDP = false;
-}
-NFS_KRB5 { Active_krb5 = false; }
-NFSV4 { Graceless = true; } # or the first SETATTR waits for 90 s
-LOG { Default_Log_Level = EVENT; }
-EXPORT_DEFAULTS { Squash = No_Root_Squash; SecType = sys; Transports = TCP; Protocols = 3; }
-EXPORT {
-	Export_Id = 1;
-	Path = %[1]s;
-	Pseudo = %[1]s;
-	Access_Type = RW;
-	FSAL { Name = VFS; }
-}
-`
+	ganeshaLog   = "/run/ganesha/log"
 )
 
 // ganesha is NFS-Ganesha in the guest, which is the only place to run it: it lets
 // clients out of what it exports, as root.
 type ganesha struct {
 	version string
-	log     string
 	exited  chan error
 }
 
 func startGanesha(t *testing.T, export string) *ganesha {
 	t.Helper()
-	// It registers with an rpcbind, which wants a user of its own.
-	passwd, err := os.OpenFile("/etc/passwd", os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = passwd.WriteString("_rpc:x:118:65534::/run/rpcbind:/usr/sbin/nologin\n")
-	if err := errors.Join(err, passwd.Close(), os.MkdirAll("/run/ganesha", 0o755), os.MkdirAll("/var/lib/nfs/ganesha", 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	command(t, "rpcbind") // goes to the background when it is ready
-
-	g := &ganesha{log: filepath.Join(t.TempDir(), "log"), exited: make(chan error, 1)}
-	conf := filepath.Join(t.TempDir(), "conf")
-	mustWrite(t, conf, fmt.Appendf(nil, ganeshaConf, export))
-	cmd := exec.Command("ganesha.nfsd", "-F", "-f", conf, "-L", g.log, "-p", "/run/ganesha/pid")
+	g := &ganesha{exited: make(chan error, 1)}
+	cmd := exec.Command("bash", "-euc", `source ../bench/peers.sh; register; ganesha "$1"; wait $!`, "peers", export)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +157,7 @@ func startGanesha(t *testing.T, export string) *ganesha {
 		close(ended)
 	}()
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended
 		<-ended
 	})
 	eventually(t, 30*time.Second, "Ganesha listens", func() bool {
@@ -209,7 +178,7 @@ func startGanesha(t *testing.T, export string) *ganesha {
 
 func (g *ganesha) output(t *testing.T) []byte {
 	t.Helper()
-	b, err := os.ReadFile(g.log)
+	b, err := os.ReadFile(ganeshaLog)
 	if err != nil {
 		t.Error(err)
 	}

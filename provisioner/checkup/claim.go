@@ -1,0 +1,113 @@
+package checkup
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/provisioner"
+)
+
+// defaultClass is the annotation of the class that claims get which name none.
+const defaultClass = "storageclass.kubernetes.io/is-default-class"
+
+// claim judges a claim that podnas's own disk is of.
+func (o *Outside) claim(ctx context.Context, name string, set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
+	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{r} }
+	claim, err := o.Client.CoreV1().PersistentVolumeClaims(o.Namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) && pod == nil:
+		return nil // it is made before the pod
+	case apierrors.IsNotFound(err):
+		return one(doctor.Fail("if it is the StatefulSet's own, its data went with it: delete the pod, and it is made anew, empty. One that you have named (disk.existingClaim of the chart) make, or put its name right",
+			"it is not there"))
+	case err != nil:
+		return one(o.denied("", "get persistentvolumeclaims", err, doctor.Failed))
+	case claim.DeletionTimestamp != nil:
+		return one(doctor.Fail("before its pod ends, see that its data stays: kubectl patch pv "+claim.Spec.VolumeName+
+			` -p '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}' (docs/backup.md)`,
+			"it is being deleted, and waits for its pod to end"))
+	}
+	switch claim.Status.Phase {
+	case v1.ClaimBound:
+		size := claim.Status.Capacity[v1.ResourceStorage]
+		return one(doctor.Good("it is bound to %s, %s", claim.Spec.VolumeName, size.String()))
+	case v1.ClaimLost:
+		return one(doctor.Fail("find out who has deleted it, and whether its data is still there; make a PersistentVolume of that name for what is left, or restore a backup (docs/backup.md)",
+			"its PersistentVolume %s is gone", claim.Spec.VolumeName))
+	}
+	return one(o.unbound(ctx, claim, set))
+}
+
+// unbound says why a claim has no disk.
+func (o *Outside) unbound(ctx context.Context, claim *v1.PersistentVolumeClaim, set *appsv1.StatefulSet) doctor.Result {
+	why := o.warned(claim.UID)
+	classes, err := o.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		// They are cluster-wide, and most roles of a namespace don't have them.
+		return doctor.Fail("as it says. StorageClasses you may not list, so whether there is a default one, and whether the named one exists, ask who may: kubectl get storageclass",
+			"it has no disk: %s", cmp.Or(why, "nobody says why"))
+	}
+	wanted := ""
+	if claim.Spec.StorageClassName != nil {
+		wanted = *claim.Spec.StorageClassName
+		if wanted == "" {
+			return doctor.Fail("make a PersistentVolume that it fits, or delete the claim and name a class", "it names no class on purpose, and no PersistentVolume fits it. %s", why)
+		}
+	}
+	var class *storagev1.StorageClass
+	var names []string
+	for i := range classes.Items {
+		c := &classes.Items[i]
+		names = append(names, c.Name)
+		if c.Name == wanted || wanted == "" && c.Annotations[defaultClass] == "true" {
+			class = c
+		}
+	}
+	there := "there is none in the cluster"
+	if len(names) > 0 {
+		there = "there are " + strings.Join(names, ", ")
+	}
+	// What a StatefulSet says of its claims can't be changed.
+	choose := fmt.Sprintf("choose a class that can (disk.storageClassName of the chart, an overlay) and apply anew, after kubectl -n %s delete statefulset/%s pvc/%s, which hold nothing yet",
+		o.Namespace, o.Name, claim.Name)
+	switch {
+	case class == nil && wanted == "":
+		return doctor.Fail(`make one the default: kubectl patch storageclass NAME -p '{"metadata":{"annotations":{"`+defaultClass+`":"true"}}}'; the claim takes it. `+
+			"Or "+choose+". Or have no claim: deploy/overlays/hostpath",
+			"it names no StorageClass, and the cluster has no default one: %s", there)
+	case class == nil:
+		return doctor.Fail("make that class, or "+choose, "its StorageClass %s is not there: %s", wanted, there)
+	case class.Provisioner == provisionerOf(set):
+		return doctor.Fail(choose, "its StorageClass %s is podnas's own, which needs this disk before it can make any", class.Name)
+	case why != "":
+		return doctor.Fail("as it says: "+class.Provisioner+", which makes the disks of class "+class.Name+", tries again by itself, and its log says more",
+			"it has no disk: %s", why)
+	case class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer && claim.Annotations["volume.kubernetes.io/selected-node"] == "":
+		return doctor.Warn("see the pod", "its class %s makes the disk when the pod has a node", class.Name)
+	}
+	return doctor.Fail("see whether "+class.Provisioner+" runs, which makes the disks of class "+class.Name+": kubectl get pods -A, kubectl get csidrivers",
+		"it has no disk, and %s says nothing of why", class.Provisioner)
+}
+
+// provisionerOf is the name that a podnas works under.
+func provisionerOf(set *appsv1.StatefulSet) string {
+	if set != nil {
+		for i := range set.Spec.Template.Spec.Containers {
+			for _, arg := range set.Spec.Template.Spec.Containers[i].Args {
+				if name, ok := strings.CutPrefix(arg, "--provisioner="); ok {
+					return name
+				}
+			}
+		}
+	}
+	return provisioner.DefaultName
+}

@@ -1,0 +1,189 @@
+package checkup
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/podnas/podnas/doctor"
+)
+
+// young is how long something may take to begin before it is told to be stuck.
+const young = time.Minute
+
+// Outside looks at a podnas by what the API server knows of its pod, for when podnas
+// does not run and so can't be asked itself. It has the rights of the person who asks.
+type Outside struct {
+	Client          kubernetes.Interface
+	Namespace, Name string // of the StatefulSet
+
+	events []v1.Event // of the namespace, the last first
+}
+
+// Look returns what it finds, and whether podnas is known not to run.
+func (o *Outside) Look(ctx context.Context) (results []doctor.Result, down bool) {
+	ctx, cancel := context.WithTimeout(ctx, doctor.Timeout)
+	defer cancel()
+	events, err := o.Client.CoreV1().Events(o.Namespace).List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		results = append(results, o.denied("rights", "list events", err, doctor.Warning))
+	case err != nil:
+		return []doctor.Result{named("API server", doctor.Fail("see that kubectl reaches it: kubectl version", "can't be asked: %v", err))}, false
+	default:
+		o.events = events.Items
+		slices.SortFunc(o.events, func(a, b v1.Event) int { return seen(&b).Compare(seen(&a)) })
+	}
+
+	set, err := o.Client.AppsV1().StatefulSets(o.Namespace).Get(ctx, o.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return append(results, named("statefulset", doctor.Fail(
+			"if it was never installed: kubectl apply -f deploy/podnas.yaml. If it has another name, or is elsewhere: --namespace, --name; kubectl get statefulsets -A -l app.kubernetes.io/name=podnas finds it",
+			"there is no StatefulSet %s in namespace %s", o.Name, o.Namespace))), true
+	case err != nil:
+		results = append(results, o.denied("statefulset", "get statefulsets", err, doctor.Failed))
+		set = nil
+	}
+	pod, err := o.Client.CoreV1().Pods(o.Namespace).Get(ctx, o.podName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		pod, down = nil, true
+	case err != nil:
+		return append(results, o.denied("pod "+o.podName(), "get pods", err, doctor.Failed)), false
+	default:
+		down = !runs(pod)
+	}
+	results = append(results, o.set(set, pod)...)
+	if pod != nil {
+		for _, r := range o.pod(pod) {
+			results = append(results, named("pod "+pod.Name, r))
+		}
+	}
+	for _, claim := range claimsOf(set, pod, o.podName()) {
+		for _, r := range o.claim(ctx, claim, set, pod) {
+			results = append(results, named("claim "+claim, r))
+		}
+	}
+	return results, down
+}
+
+func (o *Outside) podName() string { return o.Name + "-0" }
+
+func named(check string, r doctor.Result) doctor.Result {
+	r.Check = check
+	return r
+}
+
+// denied says what the person who asks may not ask, or what the API server did not answer.
+func (o *Outside) denied(check, what string, err error, s doctor.Status) doctor.Result {
+	if !apierrors.IsForbidden(err) {
+		return named(check, doctor.Fail("try again; see that kubectl reaches the API server", "can't %s: %v", what, err))
+	}
+	r := doctor.Fail(fmt.Sprintf("have the ClusterRole view given to you: kubectl -n %s create rolebinding NAME --clusterrole=view --user=YOU", o.Namespace),
+		"you may not %s in namespace %s, so what they would tell is missing here: %v", what, o.Namespace, err)
+	r.Status = s
+	return named(check, r)
+}
+
+// set judges the StatefulSet, and why it has no pod.
+func (o *Outside) set(set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
+	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{named("statefulset", r)} }
+	if set == nil {
+		if pod == nil {
+			return one(doctor.Fail("get the right to look at it, or ask whoever has", "there is no pod %s, and why is not known", o.podName()))
+		}
+		return nil
+	}
+	if set.DeletionTimestamp != nil {
+		return one(doctor.Fail("apply it again when it is gone; its claim is kept (kubectl get pvc)", "it is being deleted"))
+	}
+	if set.Spec.Replicas != nil && *set.Spec.Replicas == 0 {
+		return one(doctor.Fail(fmt.Sprintf("kubectl -n %s scale statefulset %s --replicas=1", o.Namespace, o.Name), "it is scaled to no pod"))
+	}
+	if pod == nil {
+		if why := o.warned(set.UID); why != "" {
+			return one(doctor.Fail(o.uncreated(why), "its pod can't be made: %s", why))
+		}
+		if time.Since(set.CreationTimestamp.Time) < young {
+			return one(doctor.Warn("ask again in a minute", "its pod is not made yet"))
+		}
+		return one(doctor.Fail("see whether kube-controller-manager works: other StatefulSets have no pods either",
+			"its pod is not made, and nobody says why"))
+	}
+	// Kubernetes waits for a pod to be ready before it replaces it by one of a changed
+	// template, which a pod that can't be never is.
+	if was, is := pod.Labels[appsv1.ControllerRevisionHashLabelKey], set.Status.UpdateRevision; was != "" && is != "" && was != is && !ready(pod) {
+		return one(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s: the next one is of the new template. Nothing is lost", o.Namespace, pod.Name),
+			"it was changed, and its pod is still the one of before: Kubernetes does not replace a pod that is not ready"))
+	}
+	return one(doctor.Good("it is there, and has its pod"))
+}
+
+// uncreated says what to do where the API server refuses a pod.
+func (o *Outside) uncreated(why string) string {
+	switch {
+	case strings.Contains(why, "PodSecurity"):
+		return fmt.Sprintf("kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged; where that can't be: deploy/overlays/baseline", o.Namespace)
+	case strings.Contains(why, "exceeded quota"):
+		return "raise the ResourceQuota of the namespace, or take it away"
+	case strings.Contains(why, "serviceaccount"):
+		return "apply all of deploy/podnas.yaml, which has the ServiceAccount"
+	}
+	return "as it says; the StatefulSet tries again by itself"
+}
+
+// claimsOf are the claims that the pod has mounted, or would have.
+func claimsOf(set *appsv1.StatefulSet, pod *v1.Pod, podName string) []string {
+	var volumes []v1.Volume
+	var claims []string
+	switch {
+	case pod != nil:
+		volumes = pod.Spec.Volumes
+	case set != nil:
+		volumes = set.Spec.Template.Spec.Volumes
+		for i := range set.Spec.VolumeClaimTemplates {
+			claims = append(claims, set.Spec.VolumeClaimTemplates[i].Name+"-"+podName)
+		}
+	}
+	for i := range volumes {
+		if c := volumes[i].PersistentVolumeClaim; c != nil {
+			claims = append(claims, c.ClaimName)
+		}
+	}
+	return claims
+}
+
+// warned is the last warning about an object, for one of the reasons if there are some.
+// An object has the name of the one before it, but not its UID.
+func (o *Outside) warned(uid types.UID, reasons ...string) string {
+	for i := range o.events {
+		e := &o.events[i]
+		if e.InvolvedObject.UID != uid || e.Type != v1.EventTypeWarning || len(reasons) > 0 && !slices.Contains(reasons, e.Reason) {
+			continue
+		}
+		// kubelet says so what the container's state says too: Error: ImagePullBackOff.
+		if !strings.HasPrefix(e.Message, "Error: ") {
+			return strings.TrimSpace(e.Message)
+		}
+	}
+	return ""
+}
+
+// seen is when an event was given last.
+func seen(e *v1.Event) time.Time {
+	if e.Series != nil {
+		return e.Series.LastObservedTime.Time
+	}
+	return cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
+}

@@ -1,0 +1,234 @@
+package checkup
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/podnas/podnas/doctor"
+)
+
+// container is what deploy/ calls podnas's own; others are put beside it by admission.
+const container = "podnas"
+
+// runs tells whether podnas's process runs.
+func runs(p *v1.Pod) bool {
+	for i := range p.Status.ContainerStatuses {
+		if s := &p.Status.ContainerStatuses[i]; s.Name == container {
+			return s.State.Running != nil
+		}
+	}
+	return false
+}
+
+func ready(p *v1.Pod) bool {
+	c := condition(p, v1.PodReady)
+	return c != nil && c.Status == v1.ConditionTrue
+}
+
+func condition(p *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
+	for i := range p.Status.Conditions {
+		if p.Status.Conditions[i].Type == kind {
+			return &p.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// pod judges podnas's pod: how far it has come, and what keeps it there.
+func (o *Outside) pod(p *v1.Pod) []doctor.Result {
+	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{r} }
+	if d := p.DeletionTimestamp; d != nil {
+		if time.Since(d.Time) < young { // the time by which it has ended
+			return one(doctor.Warn("ask again in a minute", "it is being ended; another follows"))
+		}
+		return one(doctor.Fail(fmt.Sprintf("see how the node is: kubectl get node %s. Only if it is switched off, or gone for good: kubectl -n %s delete pod %s --force. "+
+			"While the old pod may still run, that would have two podnas write to one disk", p.Spec.NodeName, o.Namespace, p.Name),
+			"it should have ended at %s, and its node %s does not say that it has", d.UTC().Format(time.RFC3339), p.Spec.NodeName))
+	}
+	if p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded {
+		return one(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s makes a new one. An eviction is for want of memory or disk on the node, and takes pods with a priorityClassName last", o.Namespace, p.Name),
+			"it has ended: %s", words(p.Status.Reason, p.Status.Message)))
+	}
+	if p.Spec.NodeName == "" {
+		return one(o.unscheduled(p))
+	}
+	var results []doctor.Result
+	statuses := append(append([]v1.ContainerStatus{}, p.Status.InitContainerStatuses...), p.Status.ContainerStatuses...)
+	for i := range statuses {
+		s := &statuses[i]
+		if t := s.State.Terminated; t != nil && t.ExitCode == 0 && i < len(p.Status.InitContainerStatuses) {
+			continue // done
+		}
+		for _, r := range o.container(p, s) {
+			if s.Name != container {
+				r.Says = "container " + s.Name + ": " + r.Says
+			}
+			results = append(results, r)
+		}
+	}
+	if len(results) == 0 {
+		return one(o.beginning(p))
+	}
+	return results
+}
+
+// unscheduled says why a pod has no node.
+func (o *Outside) unscheduled(p *v1.Pod) doctor.Result {
+	c := condition(p, v1.PodScheduled)
+	if c == nil || c.Status == v1.ConditionTrue {
+		if time.Since(p.CreationTimestamp.Time) < young {
+			return doctor.Warn("ask again in a minute", "it waits for a node")
+		}
+		return doctor.Fail("see whether kube-scheduler works: other new pods have no node either", "no scheduler has looked for a node for it")
+	}
+	var fixes []string
+	for _, known := range []struct{ says, fix string }{
+		{"ersistent", "the disk's claim is told below"}, // PersistentVolumeClaims, persistentvolumeclaim "..." not found
+		{"volume node affinity conflict", "the disk is on a node, or in a zone, that has gone or takes no pods: kubectl get nodes; kubectl get pv -o wide, and nodeAffinity in its PersistentVolume"},
+		{"node affinity/selector", "label the node that is meant, as the nodeSelector says: for deploy/overlays/hostpath kubectl label node NODE podnas.io/disk=true"},
+		{"untolerated taint", "a node that is not ready has a taint too: kubectl get nodes. Otherwise take the taint off, or give the StatefulSet a toleration (tolerations in the chart)"},
+		{"Insufficient", "make room on a node, or ask for less (resources.requests)"},
+		{"Too many pods", "make room on a node"},
+	} {
+		if strings.Contains(c.Message, known.says) {
+			fixes = append(fixes, known.fix)
+		}
+	}
+	return doctor.Fail(cmp.Or(strings.Join(fixes, ". "), "as the scheduler says; it tries again by itself"), "no node takes it: %s", words(c.Reason, c.Message))
+}
+
+// beginning judges a pod that has a node, whose containers are not there yet.
+func (o *Outside) beginning(p *v1.Pod) doctor.Result {
+	why := o.warned(p.UID, "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady", "FailedCreatePodContainer")
+	switch {
+	case strings.Contains(why, "Multi-Attach"):
+		return doctor.Fail("the disk is still attached to another node, whose pod has not ended or which is gone: kubectl get volumeattachments; Kubernetes takes it away after six minutes, or at once when the node has the taint node.kubernetes.io/out-of-service",
+			"node %s does not get its disk: %s", p.Spec.NodeName, why)
+	case why != "":
+		return doctor.Fail(fmt.Sprintf("as it says; the storage below podnas is not podnas's own. All of it: kubectl -n %s describe pod %s", o.Namespace, p.Name),
+			"node %s can't begin with it: %s", p.Spec.NodeName, why)
+	case time.Since(p.CreationTimestamp.Time) < young:
+		return doctor.Warn("ask again in a minute", "node %s begins with it", p.Spec.NodeName)
+	}
+	return doctor.Fail(fmt.Sprintf("see whether the node is ready: kubectl get node %s; then its kubelet's log", p.Spec.NodeName),
+		"node %s has not begun with it, and does not say why", p.Spec.NodeName)
+}
+
+// container judges one that is there.
+func (o *Outside) container(p *v1.Pod, s *v1.ContainerStatus) []doctor.Result {
+	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{r} }
+	if s.State.Waiting != nil {
+		return one(o.waiting(p, s))
+	}
+	if t := s.State.Terminated; t != nil {
+		return one(o.ended(p, s, t, "it has ended, and is about to be started again"))
+	}
+	if s.State.Running == nil {
+		return one(o.beginning(p))
+	}
+	var results []doctor.Result
+	since := time.Since(s.State.Running.StartedAt.Time)
+	why := o.warned(p.UID, "Unhealthy")
+	switch {
+	case s.Ready:
+		results = append(results, doctor.Good("it runs on node %s, for %s, and is ready", p.Spec.NodeName, since.Round(time.Second)))
+	case since < young:
+		results = append(results, doctor.Warn("ask again in a minute", "it is starting: %s", cmp.Or(why, "it runs, and is not ready yet")))
+	default:
+		results = append(results, doctor.Fail(fmt.Sprintf("it can be asked itself: kubectl -n %s exec %s -- podnas doctor", o.Namespace, p.Name),
+			"it runs, and is not ready: %s", cmp.Or(why, "what its probe says is not known")))
+	}
+	if t := s.LastTerminationState.Terminated; t != nil && time.Since(t.FinishedAt.Time) < time.Hour {
+		r := o.ended(p, s, t, fmt.Sprintf("it was started again %d time%s, the last time at %s",
+			s.RestartCount, map[bool]string{true: "", false: "s"}[s.RestartCount == 1], t.FinishedAt.UTC().Format(time.RFC3339)))
+		r.Status = doctor.Warning // it runs
+		results = append(results, r)
+	}
+	return results
+}
+
+// waiting says what a container waits for.
+func (o *Outside) waiting(p *v1.Pod, s *v1.ContainerStatus) doctor.Result {
+	w := s.State.Waiting
+	switch w.Reason {
+	case "ContainerCreating", "PodInitializing", "":
+		return o.beginning(p)
+	case "CrashLoopBackOff":
+		says := fmt.Sprintf("it ends again and again, %d times now", s.RestartCount)
+		if t := s.LastTerminationState.Terminated; t != nil {
+			return o.ended(p, s, t, says)
+		}
+		return doctor.Fail(o.log(p, s), "%s: %s", says, w.Message)
+	case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "RegistryUnavailable", "ImageInspectError":
+		fix := "see that the name and the tag are right, that the node reaches the registry, and, if it is private, that imagePullSecrets is set. " +
+			"An image of make image goes to the nodes by kind load image-archive, minikube image load or ctr images import"
+		if w.Reason == "ErrImageNeverPull" {
+			fix = "imagePullPolicy is Never, so the image must be on the node already: kind load image-archive, minikube image load or ctr images import"
+		}
+		// Back-off says only that it waits; what it waits for the last try has said.
+		why := w.Message
+		if w.Reason == "ImagePullBackOff" {
+			why = cmp.Or(o.warned(p.UID, "Failed"), why)
+		}
+		return doctor.Fail(fix, "node %s does not get the image %s: %s", p.Spec.NodeName, s.Image, words(w.Reason, why))
+	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+		return doctor.Fail("as it says: what the StatefulSet asks for, this node can't give. If you have changed nothing there, its runtime's log says more",
+			"node %s can't start it: %s", p.Spec.NodeName, words(w.Reason, w.Message))
+	}
+	return doctor.Fail(fmt.Sprintf("as it says; kubectl -n %s describe pod %s", o.Namespace, p.Name), "it waits: %s", words(w.Reason, w.Message))
+}
+
+// ended says how a container has ended, and with which last words: the end of its log,
+// by terminationMessagePolicy, for which no right to read logs is needed.
+func (o *Outside) ended(p *v1.Pod, s *v1.ContainerStatus, t *v1.ContainerStateTerminated, says string) doctor.Result {
+	fix := o.log(p, s)
+	switch {
+	case t.Reason == "OOMKilled":
+		says += ". It was killed for want of memory"
+		fix = "take the limit of its memory away, as deploy/base has none, or raise it: the cache of the files served counts too. Without a limit the node itself has too little"
+	case t.ExitCode == 0:
+		says += ". It was told to end, and did"
+		fix = fmt.Sprintf("who told it is among the events: kubectl -n %s describe pod %s", o.Namespace, p.Name)
+	case t.ExitCode == 137:
+		says += ". It was killed (137)"
+		if why := o.warned(p.UID, "Unhealthy"); why != "" {
+			says += ", because it did not answer its probe: " + why
+			fix = "a disk that hangs is the most common cause: the kernel log of node " + p.Spec.NodeName + ". " + fix
+		}
+	case t.ExitCode == 2 && s.Name == container:
+		says += ". Its command line can't be (exit code 2)"
+		fix = "set the arguments in the StatefulSet right, docs/reference.md has all flags. " + fix
+	default:
+		says += fmt.Sprintf(". It ended with exit code %d", t.ExitCode)
+		if t.Reason != "" && t.Reason != "Error" {
+			says += ", " + t.Reason
+		}
+		if s.Name == container {
+			fix = "do what its last words say. " + fix
+		}
+	}
+	if message := strings.TrimSpace(t.Message); message != "" {
+		says += ". Its last words:\n    " + strings.ReplaceAll(message, "\n", "\n    ")
+	}
+	return doctor.Fail(fix, "%s", says)
+}
+
+// log says how the log of a container that has ended is read.
+func (o *Outside) log(p *v1.Pod, s *v1.ContainerStatus) string {
+	return fmt.Sprintf("Its whole log: kubectl -n %s logs %s -c %s --previous", o.Namespace, p.Name, s.Name)
+}
+
+// words joins a reason, as programs give it, and a message, of which one may be missing.
+func words(reason, message string) string {
+	switch {
+	case message == "":
+		return cmp.Or(reason, "no reason is given")
+	case reason == "" || strings.Contains(message, reason):
+		return message
+	}
+	return message + " (" + reason + ")"
+}
