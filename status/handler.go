@@ -3,7 +3,6 @@ package status
 import (
 	"bytes"
 	"embed"
-	"html/template"
 	"net/http"
 	"time"
 )
@@ -17,15 +16,10 @@ const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src
 // Handler serves the page at / and what belongs to it. It reads and never changes
 // anything: all but GET and HEAD is refused.
 func (s *Status) Handler() http.Handler {
-	templates := template.Must(template.ParseFS(assets, "assets/page.html")) // embedded, so it is right or no test passes
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		var b bytes.Buffer
-		if err := templates.Execute(&b, s.view(time.Now())); err != nil {
-			s.cfg.Log.Error("status: can't make the page", "err", err)
-			http.Error(w, "the page can't be made, see podnas's log", http.StatusInternalServerError)
-			return
-		}
+		_ = document(s.view(time.Now())).Render(&b) // a buffer takes all
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = w.Write(b.Bytes()) // who asked may be gone
 	})

@@ -5,7 +5,8 @@
 // minutes of them for the charts (sample.go, chart.go). Beside that it makes the
 // checks of the readiness probe and compares the disk with its records (health.go),
 // and keeps what podnas has said in its log (events.go). A request only puts
-// together what is known (view.go), so the page is there when the disk hangs.
+// together what is known (view.go) and makes HTML of it (page.go, tables.go), so the
+// page is there when the disk hangs.
 package status
 
 import (

@@ -21,7 +21,7 @@ const (
 	hereFor = 30 * time.Second
 )
 
-// page is what the template shows.
+// page is what the page shows.
 type page struct {
 	Process  Process
 	Now      time.Time

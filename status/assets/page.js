@@ -1,5 +1,5 @@
 // The page brings itself up to date: it asks for itself and takes the new main part.
-// Without this file the page reloads, see page.html.
+// Without this file the page reloads, see page.go.
 "use strict";
 const period = 5000;
 

@@ -1,0 +1,153 @@
+package status
+
+import (
+	"strconv"
+	"strings"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+)
+
+// column is one of a table. On a narrow screen a row is a card, and each cell of it
+// has its column's name.
+type column struct {
+	name  string
+	class string // of its cells: n for numbers
+}
+
+// table is a table whose rows have a cell for each column.
+func table(class string, columns []column, rows g.Node) g.Node {
+	return h.Table(
+		g.If(class != "", h.Class(class)),
+		h.THead(h.Tr(g.Map(columns, func(c column) g.Node {
+			return h.Th(g.If(c.class == "n", h.Class("n")), g.Text(c.name))
+		}))),
+		h.TBody(rows),
+	)
+}
+
+// row is a row of cards: the first cell is its name.
+func row(columns []column, cells ...g.Node) g.Node {
+	name := h.Td(h.Class("name"), cells[0])
+	rest := make(g.Group, 0, len(cells))
+	for i, cell := range cells[1:] {
+		c := columns[i+1]
+		rest = append(rest, h.Td(h.Data("label", c.name), g.If(c.class != "", h.Class(c.class)), cell))
+	}
+	return h.Tr(name, rest)
+}
+
+func volumesSection(p *page) g.Node {
+	const title = "Volumes"
+	if len(p.Volumes) == 0 {
+		return section("volumes", title, none("There is none yet."))
+	}
+	columns := []column{{"Claim", ""}, {"Used", "used"}, {"Class", ""}, {"State", ""}, {"Clients", ""}, {"Calls/s", "n"}, {"Read/s", "n"}, {"Written/s", "n"}}
+	return section(
+		"volumes", title,
+		table("cards", columns, g.Map(p.Volumes, func(v volumeView) g.Node {
+			class := v.Class
+			if class == "" {
+				class = "none"
+			}
+			return row(columns, volumeName(&v), volumeUse(&v.Use), g.Text(class), g.Text(v.State), seenBy(v.Clients), g.Text(v.Calls), g.Text(v.Read), g.Text(v.Written))
+		})),
+		g.If(p.More > 0, none("and "+strconv.Itoa(p.More)+" more: podnas volume list has all")),
+	)
+}
+
+func volumeName(v *volumeView) g.Node {
+	claim := h.I(g.Text("no claim"))
+	if v.Claim != "" {
+		claim = h.B(g.Text(v.Claim))
+	}
+	var b strings.Builder
+	b.WriteString(v.Name)
+	if v.Path != v.Name {
+		b.WriteString(" in " + v.Path)
+	}
+	if v.Source != "" {
+		b.WriteString(", a copy of " + v.Source)
+	}
+	return g.Group{claim, h.Small(g.Text(b.String()))}
+}
+
+func volumeUse(use *bar) g.Node {
+	if !use.Known {
+		return g.Textf("of %s, not counted", use.Size)
+	}
+	return useBar(use)
+}
+
+// seenBy are the clients of a volume.
+func seenBy(clients []seenView) g.Node {
+	if len(clients) == 0 {
+		return h.Span(h.Class("none"), g.Text("nobody"))
+	}
+	return g.Map(clients, func(c seenView) g.Node {
+		return g.Group{clientName(c.Address, c.Here, g.If(!c.Here, g.Group{g.Text(" "), h.Small(g.Text(c.Ago + " ago"))})), g.Text(" ")}
+	})
+}
+
+func clientName(address string, here bool, after g.Node) g.Node {
+	class := "client"
+	if here {
+		class = "client here"
+	}
+	return h.Span(h.Class(class), g.Text(address), after)
+}
+
+func clientsSection(p *page) g.Node {
+	const title = "Clients"
+	if len(p.Clients) == 0 {
+		return section("clients", title, none("Nobody was here within the last hour."))
+	}
+	columns := []column{{"Address", ""}, {"Last call", ""}, {"Connections", "n"}, {"Calls/s", "n"}, {"Read/s", "n"}, {"Written/s", "n"}, {"Calls in all", "n"}, {"Read", "n"}, {"Written", "n"}}
+	return section(
+		"clients", title,
+		table("cards", columns, g.Map(p.Clients, func(c clientView) g.Node {
+			return row(columns, clientName(c.Address, c.Here, nil), g.Text(agoWords(c.Ago)), g.Text(strconv.Itoa(c.Connections)), g.Text(c.Rate), g.Text(c.Read), g.Text(c.Written),
+				g.Text(c.AllCalls), g.Text(c.AllRead), g.Text(c.AllWritten))
+		})),
+		g.If(p.MoreClients > 0, none("and "+strconv.Itoa(p.MoreClients)+" more")),
+	)
+}
+
+// agoWords makes words of what ago has written.
+func agoWords(ago string) string {
+	if ago == "now" {
+		return ago
+	}
+	return ago + " ago"
+}
+
+func proceduresSection(p *page) g.Node {
+	const title = "Calls of the last minute"
+	if len(p.Procedures) == 0 {
+		return section("procedures", title, none("There was none."))
+	}
+	columns := []column{{"Procedure", ""}, {"Per second", "n"}, {"Half take up to", "n"}, {"99% up to", "n"}}
+	number := func(text string) g.Node { return h.Td(h.Class("n"), g.Text(text)) }
+	return section("procedures", title, table("", columns, g.Map(p.Procedures, func(v procedureView) g.Node {
+		return h.Tr(h.Td(g.Text(v.Name)), number(v.Rate), number(v.Half), number(v.Most))
+	})))
+}
+
+func eventsSection(p *page) g.Node {
+	const title = "What happened"
+	if len(p.Events) == 0 {
+		return section("events", title, none("Nothing yet."))
+	}
+	return section("events", title, h.Ol(h.Class("events"), g.Map(p.Events, func(e eventView) g.Node {
+		return h.Li(
+			h.Class(e.Class),
+			h.Time(h.DateTime(e.Time.UTC().Format(timeFormat)), g.Text(agoWords(e.Ago))),
+			h.P(
+				g.If(e.Class != "info", g.Group{h.B(g.Text(e.Level.String())), g.Text(" ")}),
+				g.Text(e.Message),
+				g.If(e.Times > 1, g.Group{g.Text(" "), h.B(g.Textf("(%d times)", e.Times))}),
+				g.Text(" "), h.Small(g.Text(e.Details)),
+			),
+		)
+	})))
+}
