@@ -23,8 +23,8 @@ const (
 	scanPasses = 3
 )
 
-// count counts what the volume uses, and then looks after what was changed, until
-// the export ends. Each scan takes a place in slots.
+// count counts what the volume uses, and has what is changed looked after from then
+// on, until the export ends. Each scan takes a place in slots.
 func (v *Volume) count(slots chan struct{}, log *slog.Logger) {
 	select {
 	case slots <- struct{}{}:
@@ -32,15 +32,18 @@ func (v *Volume) count(slots chan struct{}, log *slog.Logger) {
 		<-slots
 	case <-v.ending:
 	}
-	tick := time.NewTicker(lookAgain / 8)
-	defer tick.Stop()
-	for {
-		select {
-		case <-v.ending:
-			return
-		case now := <-tick.C:
-			v.settleDue(now)
-		}
+	v.again = time.AfterFunc(time.Hour, v.lookAfter)
+	v.again.Reset(lookAgain / 8)
+}
+
+// lookAfter settles what is due, again and again. A timer calls it: a goroutine would
+// have a stack for each volume.
+func (v *Volume) lookAfter() {
+	select {
+	case <-v.ending:
+	default:
+		v.settleDue(time.Now())
+		v.again.Reset(lookAgain / 8)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,8 +37,9 @@ type Volume struct {
 
 	syncs   *stats.Syncs // of the table
 	root    *os.File
-	mount   uint64   // the root's, and so of all that is opened by handle
-	account *Account // nil: the server does not count
+	mount   uint64      // the root's, and so of all that is opened by handle
+	account *Account    // nil: the server does not count
+	again   *time.Timer // calls lookAfter
 	mu      sync.RWMutex
 	ended   bool           // no call may begin
 	calls   sync.WaitGroup // those under way: every Dir, File and DataFile, and a scan
