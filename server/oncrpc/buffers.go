@@ -54,5 +54,23 @@ func (b *buffers) put(buf []byte) {
 	}
 }
 
+// letGo leaves half of the buffers that nobody uses to the garbage collector, and tells
+// how many bytes these are, and how many are left. Called again and again, it lets go
+// of all when a busy time is over; in one, few are unused, and to make some anew takes
+// less than to count which are needed.
+func (b *buffers) letGo() (gone, left int) {
+	for class, list := range b.lists {
+		for range (len(list) + 1) / 2 {
+			select {
+			case <-list:
+				gone += bufferSizes[class]
+			default: // somebody took it
+			}
+		}
+		left += len(list) * bufferSizes[class]
+	}
+	return gone, left
+}
+
 // taken is how much memory get takes for size bytes.
 func taken(size int) int64 { return int64(max(size, bufferSizes[class(size)])) }

@@ -146,6 +146,9 @@ func (s *Server) Stats() *stats.Server { return s.stats }
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { s.shutdown(l) })
 	defer stop()
+	serving, end := context.WithCancel(ctx)
+	defer end()
+	go s.giveBack(serving)
 	err := s.accept(l)
 	s.shutdown(l)
 	s.open.Wait()
