@@ -82,7 +82,7 @@ func (s *service) null(c *oncrpc.Call) { c.Finish(oncrpc.Success) }
 func decode(c *oncrpc.Call, args interface{ Decode(*xdr.Decoder) }) bool {
 	args.Decode(&c.Args)
 	if c.Args.Finish() != nil {
-		c.Finish(oncrpc.GarbageArgs)
+		finishCall(c, oncrpc.GarbageArgs)
 		return false
 	}
 	return true
@@ -93,5 +93,14 @@ type result interface{ Append([]byte) []byte }
 
 func reply(c *oncrpc.Call, res result) {
 	c.Reply = res.Append(c.Reply)
-	c.Finish(oncrpc.Success)
+	finishCall(c, oncrpc.Success)
+}
+
+// finishCall sends the reply. The task stays with the Call and must not hold on to buffers
+// that arguments and results were in.
+func finishCall(c *oncrpc.Call, stat oncrpc.AcceptStat) {
+	if t, ok := c.State.(*task); ok {
+		*t = task{}
+	}
+	c.Finish(stat)
 }

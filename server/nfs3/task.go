@@ -91,7 +91,7 @@ func (t *task) Run(err error) {
 	if err != nil {
 		t.close()
 		t.service.log.Error("nfs: a call could not be made for its caller", "client", c.Client, "xid", c.Header.XID, "uid", t.id.UID, "gid", t.id.GID, "err", err)
-		c.Finish(oncrpc.SystemErr)
+		finishCall(c, oncrpc.SystemErr)
 		return
 	}
 	t.end(t.result())

@@ -137,10 +137,12 @@ func (c *conn) charge(call *Call, n int64) {
 	call.charged += n
 }
 
-// release gives back what a call has taken, after its reply is written.
+// release gives back what a call has taken, after its reply is written. A Call that
+// is kept holds on to nothing of it: the budget would not know.
 func (c *conn) release(call *Call) {
 	c.server.budget.give(&c.held, call.charged)
 	c.server.buffers.put(call.record)
 	c.server.buffers.put(call.memory)
+	*call = Call{State: call.State}
 	c.calls.Release(1)
 }

@@ -211,7 +211,7 @@ func (c *conn) call(t *turn) *Call {
 	if last := len(c.spare) - 1; last >= 0 {
 		call := c.spare[last]
 		c.spare = c.spare[:last]
-		*call = Call{conn: c, turn: t, Client: c.client, State: call.State}
+		call.conn, call.turn, call.Client = c, t, c.client
 		return call
 	}
 	return &Call{conn: c, turn: t, Client: c.client}
