@@ -1,0 +1,231 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/podnas/podnas/server/nfs3"
+	"github.com/podnas/podnas/server/nfstest"
+	"github.com/podnas/podnas/server/oncrpc"
+)
+
+const (
+	burstConns = 1000
+	burstData  = 1 << 20 // of each call
+	burstFile  = 16      // times burstData
+	mebi       = 1 << 20
+)
+
+// A burst of a thousand clients, all with large calls in flight, takes a bounded number
+// of threads, and the memory that it took is given back soon after.
+func TestMemoryAfterBurst(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, for the native engine")
+	}
+	s := startProcess(t)
+	client, err := nfstest.Dial(t.Context(), s.nfs, s.nfs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	file := s.makeFile(client)
+	before := s.status("RssAnon")
+
+	conns := make([]net.Conn, burstConns)
+	for i := range conns {
+		if conns[i], err = net.Dial("tcp", s.nfs); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conns[i].Close() })
+	}
+	read := &nfs3.ReadArgs{File: file, Count: burstData}
+	write := &nfs3.WriteArgs{File: file, Count: burstData, Data: make([]byte, burstData)}
+	for _, call := range [][]byte{
+		callOf(nfs3.ProcWrite, write), callOf(nfs3.ProcRead, read),
+		callOf(nfs3.ProcWrite, write), callOf(nfs3.ProcRead, read),
+	} {
+		var clients sync.WaitGroup
+		for _, conn := range conns {
+			clients.Go(func() {
+				if err := exchange(conn, call); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		clients.Wait()
+	}
+	most := s.status("VmHWM")
+	s.settles("with the connections idle", before+100*mebi)
+	for _, conn := range conns {
+		conn.Close()
+	}
+	after := s.settles("without connections", before+32*mebi)
+	threads := s.status("Threads")
+	t.Logf("%d MiB before, %d at most (with %d of the binary), %d after; %d threads",
+		before/mebi, most/mebi, s.status("RssFile")/mebi, after/mebi, threads)
+	if threads > 400 { // 128 that wait, 3 times 64 that write as somebody, as root, and sync; and Go's own
+		t.Errorf("%d threads", threads)
+	}
+}
+
+// process is a podnas that serves a claim without a cluster.
+type process struct {
+	t   *testing.T
+	pid int
+	nfs string // its address
+}
+
+// startProcess builds podnas and starts it. The test's own process is another one: it
+// is the client, and may have the race detector's memory.
+func startProcess(t *testing.T) *process {
+	t.Helper()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "podnas")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build podnas: %v\n%s", err, out)
+	}
+	claims := filepath.Join(dir, "claims")
+	mustDo(t, os.Mkdir(claims, 0o755))
+	mustDo(t, os.WriteFile(filepath.Join(claims, "claim.yaml"), []byte(`
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: podnas}
+provisioner: podnas.io/nfs
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: burst, namespace: default}
+spec:
+  storageClassName: podnas
+  accessModes: [ReadWriteMany]
+  resources: {requests: {storage: 64Mi}}
+`), 0o600))
+	s := &process{t: t, nfs: freeAddress(t)}
+	probes := freeAddress(t)
+	var log syncBuffer
+	cmd := exec.Command(binary, "serve", "--standalone", "--engine=native", "--root="+filepath.Join(dir, "disk"), "--claims="+claims, "--listen="+s.nfs, "--http="+probes)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	mustDo(t, cmd.Start())
+	s.pid = cmd.Process.Pid
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil || t.Failed() {
+			t.Logf("podnas ended: %v\n%s", err, log.String())
+		}
+	})
+	s.eventually("podnas is ready", func() bool {
+		resp, err := http.Get("http://" + probes + "/readyz")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	})
+	return s
+}
+
+// makeFile makes a file with data in the volume, when it is there.
+func (s *process) makeFile(client *nfstest.Client) nfs3.FH {
+	ctx := s.t.Context()
+	var path string
+	s.eventually("there is a volume", func() bool {
+		res, err := client.Exports(ctx)
+		if err != nil || len(res.Exports) == 0 {
+			return false
+		}
+		path = string(res.Exports[0].Directory)
+		return true
+	})
+	root, err := client.Mount(ctx, path)
+	mustDo(s.t, err)
+	made, err := client.Create(ctx, nfs3.CreateArgs{Where: nfs3.DirOpArgs{Dir: nfs3.FH(root.Handle), Name: []byte("burst")}})
+	if err != nil || made.Status != nfs3.OK {
+		s.t.Fatalf("CREATE: %v, %v", made.Status, err)
+	}
+	file := slices.Clone(made.Object)
+	for i := range uint64(burstFile) {
+		if res, err := client.Write(ctx, file, i*burstData, nfs3.Unstable, make([]byte, burstData)); err != nil || res.Status != nfs3.OK {
+			s.t.Fatalf("WRITE: %v, %v", res.Status, err)
+		}
+	}
+	return file
+}
+
+// status is a number of the process that the kernel tells, sizes in bytes.
+func (s *process) status(field string) int {
+	s.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.pid))
+	mustDo(s.t, err)
+	var n int
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, field+": %d kB", &n); err == nil {
+			return n << 10
+		}
+		if _, err := fmt.Sscanf(line, field+": %d", &n); err == nil && n > 0 {
+			return n
+		}
+	}
+	s.t.Fatalf("the kernel tells no %s", field)
+	return 0
+}
+
+// settles waits until the process has allocated no more than so much, and tells how
+// much it is.
+func (s *process) settles(when string, most int) int {
+	s.t.Helper()
+	now := 0
+	s.eventually(fmt.Sprintf("%s at most %d MiB are allocated", when, most/mebi), func() bool {
+		now = s.status("RssAnon")
+		return now <= most
+	})
+	return now
+}
+
+func (s *process) eventually(what string, ok func() bool) {
+	s.t.Helper()
+	for deadline := time.Now().Add(90 * time.Second); !ok(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("not within 90 s: %s", what)
+		}
+	}
+}
+
+// callOf is the record of a call.
+func callOf(proc uint32, args oncrpc.Args) []byte {
+	cred := oncrpc.SysCred{MachineName: []byte("burst")}
+	h := oncrpc.CallHeader{XID: 1, RPCVersion: oncrpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, Cred: cred.Auth()}
+	b, at := oncrpc.BeginRecord(nil)
+	b = args.Append(h.Append(b))
+	oncrpc.EndRecord(b, at)
+	return b
+}
+
+// exchange makes a call, and takes its reply without keeping it.
+func exchange(conn net.Conn, call []byte) error {
+	if _, err := conn.Write(call); err != nil {
+		return err
+	}
+	const head = 4 + 6*4 + 4 // mark, header of a success, status
+	var reply [head]byte
+	if _, err := io.ReadFull(conn, reply[:]); err != nil {
+		return err
+	}
+	if status := binary.BigEndian.Uint32(reply[head-4:]); status != 0 {
+		return fmt.Errorf("a call ended with status %d", status)
+	}
+	size := int64(binary.BigEndian.Uint32(reply[:]) &^ (1 << 31))
+	_, err := io.CopyN(io.Discard, conn, size-(head-4))
+	return err
+}
