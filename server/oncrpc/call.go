@@ -36,13 +36,17 @@ type Call struct {
 	record  []byte // from the free list
 	memory  []byte // of Reply, from the free list
 	charged int64  // bytes taken from the budget
+	place   place  // among the calls that may wait, see MayWait
 	later   bool
 	ended   atomic.Bool
 	replay  *replay // to be told the results, nil: nobody asks
 }
 
 // Later says that Finish will be called from another goroutine.
-func (c *Call) Later() { c.later = true }
+func (c *Call) Later() {
+	c.leave()
+	c.later = true
+}
 
 // Reserve makes room for n bytes of results. The handler calls it before
 // anything is appended, on the connection's goroutine, which waits while too
@@ -82,6 +86,7 @@ func (c *Call) Finish(stat AcceptStat) {
 	if c.ended.Swap(true) {
 		return // a panic after the end
 	}
+	c.leave() // a client that does not read its reply must not keep the place
 	c.conn.served.End(&c.Served, c.status(stat), c.Header.XID)
 	if c.replay != nil {
 		var results []byte
@@ -132,7 +137,11 @@ func (c *conn) charge(call *Call, n int64) {
 	if !c.server.budget.tryTake(&c.held, n) {
 		c.server.stats.MemoryWaits.Add(1)
 		c.flush() // what waits for this goroutine must not wait for more
+		again := call.leave()
 		c.server.budget.take(&c.held, n)
+		if again {
+			call.enter()
+		}
 	}
 	call.charged += n
 }

@@ -41,6 +41,7 @@ const (
 type conn struct {
 	net.Conn
 	server *Server
+	near   uint32 // which group of places is
 	client netip.AddrPort
 	served *stats.Conn
 	in     *bufio.Reader
@@ -77,6 +78,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{
 		Conn:   nc,
 		server: s,
+		near:   s.places.conns.Add(1),
 		in:     bufio.NewReaderSize(nc, readAhead),
 		calls:  semaphore.NewWeighted(s.limits.connCalls),
 		wake:   make(chan struct{}, 1),

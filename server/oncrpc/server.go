@@ -86,6 +86,7 @@ type Server struct {
 	budget   *budget
 	buffers  *buffers
 	replays  *replays
+	places   *places
 	// drained ends when the calls under way have had their time after shutdown.
 	drained context.Context
 	drain   context.CancelFunc
@@ -119,6 +120,7 @@ func newServer(cfg ServerConfig, limits limits) *Server {
 		budget:   newBudget(limits.totalBytes, limits.connBytes),
 		buffers:  newBuffers(),
 		replays:  newReplays(),
+		places:   newPlaces(),
 		conns:    map[*conn]bool{},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ const (
 	procLarge = 6 // 1 MiB of results
 	procNone  = 7 // has no handler
 	procWait  = 8 // as procBlock, but on the connection's goroutine; then as procEcho
+	procDisk  = 9 // as procWait, but in a system call
 )
 
 type testServer struct {
@@ -39,6 +41,7 @@ type testServer struct {
 	addr    string
 	counted atomic.Uint32
 	blocked chan struct{} // a receiver for each procBlock that goes on
+	disk    int           // a descriptor that each procDisk reads a byte from
 	waiting atomic.Int32  // procBlocks that wait
 	stop    func()
 	logs    bytes.Buffer
@@ -117,6 +120,14 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 			s.waiting.Add(1)
 			<-s.blocked
 			c.MayWait() // by now another may read the connection
+			echo(c)
+		}},
+		procDisk: {Name: "DISK", AnyAuth: true, Handle: func(c *Call) {
+			c.MayWait()
+			s.waiting.Add(1)
+			if _, err := syscall.Read(s.disk, make([]byte, 1)); err != nil {
+				panic(err)
+			}
 			echo(c)
 		}},
 	}}

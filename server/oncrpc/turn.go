@@ -37,8 +37,10 @@ const turnTaken = 1<<64 - 1
 
 // MayWait says that answering the call may have to wait, so that the connection's
 // other calls are not held up. The handler calls it on the goroutine that it was
-// called on, and touches nothing of the call after Finish.
+// called on, and touches nothing of the call after Finish. While too many calls wait
+// already, it waits for one of them to end.
 func (c *Call) MayWait() {
+	c.enter()
 	conn, t := c.conn, c.turn
 	t.numbers++
 	if !t.waiting.CompareAndSwap(0, t.numbers) {
