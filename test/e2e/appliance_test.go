@@ -335,7 +335,7 @@ func diskImage(t *testing.T) {
 	// The image is unmounted well, and what can mend one can be run.
 	kubectl(t, "-n", "podnas", "scale", "statefulset/podnas", "--replicas=0")
 	kubectl(t, "-n", "podnas", "wait", "--for=delete", "pod/podnas-0", "--timeout=60s")
-	kubectl(t, "apply", "-f", deploy+"examples/repair-image.yaml")
+	kubectl(t, "apply", "-f", deploy+"components/disk-image/repair.yaml")
 	kubectl(t, "-n", "podnas", "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/repair-image", "--timeout=60s")
 	kubectl(t, "-n", "podnas", "delete", "pod", "repair-image")
 	kubectl(t, "-n", "podnas", "scale", "statefulset/podnas", "--replicas=1")
