@@ -95,7 +95,7 @@ bench-claims: ## how fast 1,000 claims are bound, beside a provisioner that does
 	go test -tags cluster -run '^$$' -bench Bind -benchtime 1x -timeout 20m ./test/cluster
 
 .PHONY: e2e
-e2e: image image-xfs ## a whole cluster with a real node: apply, claim, write, restart, delete (root)
+e2e: image image-xfs ## a whole cluster with a real node: apply, claim, write, upgrade, restart, delete (root)
 	PODNAS_IMAGE='$(CURDIR)/$(ARCHIVE)' PODNAS_XFS_IMAGE='$(CURDIR)/$(XFS_ARCHIVE)' test/e2e/run.sh
 
 .PHONY: image

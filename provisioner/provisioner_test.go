@@ -88,7 +88,7 @@ func TestProvision(t *testing.T) {
 	if spec.NFS == nil || spec.NFS.Server != "10.96.0.9" || spec.NFS.Path != "/pvc-1234" || spec.NFS.ReadOnly {
 		t.Errorf("source: %+v", spec.NFS)
 	}
-	want := []string{"nfsvers=3", "proto=tcp", "port=2049", "mountport=2049", "mountproto=tcp", "nolock", "hard", "actimeo=1"}
+	want := []string{"nfsvers=3", "proto=tcp", "port=2049", "mountport=2049", "mountproto=tcp", "mountvers=3", "nolock", "hard", "actimeo=1"}
 	if !slices.Equal(spec.MountOptions, want) {
 		t.Errorf("mount options %v, want %v", spec.MountOptions, want)
 	}
@@ -211,10 +211,10 @@ func TestMountOptions(t *testing.T) {
 		class   []string
 		want    string
 	}{
-		{v4, nil, "nfsvers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,nolock"},
-		{v6, nil, "nfsvers=3,proto=tcp6,port=20490,mountport=20490,mountproto=tcp6,nolock"},
-		{v4, []string{"lock", "soft"}, "nfsvers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,lock,soft"},
-		{v4, []string{"vers=3", "port=30049"}, "proto=tcp,mountport=2049,mountproto=tcp,nolock,vers=3,port=30049"},
+		{v4, nil, "nfsvers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,mountvers=3,nolock"},
+		{v6, nil, "nfsvers=3,proto=tcp6,port=20490,mountport=20490,mountproto=tcp6,mountvers=3,nolock"},
+		{v4, []string{"lock", "soft"}, "nfsvers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,mountvers=3,lock,soft"},
+		{v4, []string{"vers=3", "port=30049"}, "proto=tcp,mountport=2049,mountproto=tcp,mountvers=3,nolock,vers=3,port=30049"},
 	} {
 		if got := strings.Join(mountOptions(tt.address, tt.class), ","); got != tt.want {
 			t.Errorf("%v with %v:\n got %s\nwant %s", tt.address, tt.class, got, tt.want)

@@ -92,7 +92,7 @@ func judgeOptions(options []string) doctor.Result {
 	if len(options) > 0 && !slices.Contains(options, "nolock") {
 		return doctor.Warn("mount with nolock", "without the mount option nolock, mount.nfs wants rpc.statd on the node, and every lock of a program fails")
 	}
-	return doctor.Good("nothing against a mount with nfsvers=3,proto=tcp,port=N,mountport=N,mountproto=tcp,nolock")
+	return doctor.Good("nothing against a mount with nfsvers=3,proto=tcp,port=N,mountport=N,mountproto=tcp,mountvers=3,nolock")
 }
 
 // session is what the steps have reached. They run one after the other.

@@ -49,7 +49,7 @@ func TestPersistentVolume(t *testing.T) {
 		t.Errorf("NFS source %+v, want 127.0.0.1:/%s", *v.Spec.NFS, v.Name)
 	}
 	port := fmt.Sprintf("port=%d", p.port)
-	want := []string{"nfsvers=3", "proto=tcp", port, "mount" + port, "mountproto=tcp", "nolock", "hard", "timeo=50"}
+	want := []string{"nfsvers=3", "proto=tcp", port, "mount" + port, "mountproto=tcp", "mountvers=3", "nolock", "hard", "timeo=50"}
 	if !slices.Equal(v.Spec.MountOptions, want) {
 		t.Errorf("mount options %q, want %q", v.Spec.MountOptions, want)
 	}

@@ -8,7 +8,8 @@
 //	podnas volume list
 //	```
 //
-// What stands after "run" is the block's kind; each test says which it knows.
+// What stands after "run" is the block's kind: how test/docs runs it, "in cluster" for
+// test/cluster, or "on a node: NAME" for test/e2e.
 package docs
 
 import (
@@ -16,6 +17,12 @@ import (
 	"os"
 	"regexp"
 	"strings"
+)
+
+// InCluster and OnANode begin the kinds of the blocks that are not for test/docs.
+const (
+	InCluster = "in cluster"
+	OnANode   = "on a node: "
 )
 
 // Block is some lines of shell.

@@ -3,7 +3,7 @@
 package e2e
 
 import (
-	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,7 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-const deploy = "../../deploy/"
+const (
+	top    = "../.."
+	deploy = top + "/deploy/"
+)
 
 // TestAppliance does what a user does, in this order, in one cluster. Each step
 // builds on the one before.
@@ -25,6 +28,7 @@ func TestAppliance(t *testing.T) {
 			describeAll(t)
 		}
 	})
+	w := loadWalkthrough(t)
 	steps := []struct {
 		name string
 		do   func(*testing.T)
@@ -32,10 +36,12 @@ func TestAppliance(t *testing.T) {
 		{"install", install},
 		{"claim", claim},
 		{"write and read", writeAndRead},
-		{"podnas is deleted while a pod writes", deletePodnas},
-		{"podnas is upgraded while a pod writes", upgrade},
-		{"commands", commands},
+		{"podnas is upgraded while pods write", w.upgrade},
+		{"the quick start", w.quickStart},
+		{"the status page", w.statusPage},
+		{"commands", w.commands},
 		{"a node without mount.nfs", noHelper},
+		{"podnas is downgraded while pods write", downgrade},
 		{"a claim with a quota", quota},
 		{"who calls", identity},
 		{"a full claim", fill},
@@ -43,6 +49,7 @@ func TestAppliance(t *testing.T) {
 		{"delete the claims", deleteClaims},
 		{"Pod Security baseline", baseline},
 		{"a disk image", diskImage},
+		{"remove all of it", w.remove},
 	}
 	for _, step := range steps {
 		begin := time.Now()
@@ -51,11 +58,13 @@ func TestAppliance(t *testing.T) {
 		}
 		progress("%s: %s", step.name, time.Since(begin).Round(time.Second))
 	}
+	w.allRun(t)
 }
 
+// install is the previous version, which the upgrade finds.
 func install(t *testing.T) {
 	kubectl(t, "apply", "-f", "disk.yaml")
-	kubectl(t, "apply", "-f", deploy+"podnas.yaml")
+	kubectl(t, "apply", "-f", filepath.Join(previous(), "podnas.yaml"))
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
 	kubectl(t, "wait", "--for=condition=Ready", "pod/disk", "--timeout=60s")
 	servesThrough(t, "native")
@@ -99,56 +108,14 @@ func writeAndRead(t *testing.T) {
 	}
 }
 
-func deletePodnas(t *testing.T) {
-	before, uid := len(written(t)), podUID(t, "podnas", "podnas-0")
-	kubectl(t, "-n", "podnas", "delete", "pod", "podnas-0")
-	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
-	if podUID(t, "podnas", "podnas-0") == uid {
-		t.Fatal("podnas-0 is the same pod as before")
+// commands makes a volume without a claim by podnas's own commands, as README.md does.
+func (w walkthrough) commands(t *testing.T) {
+	if out := w.run(t, "README.md", "commands"); !strings.Contains(out, "Nothing is wrong.") || !strings.Contains(out, "persistentvolume/scratch created") {
+		t.Errorf("the commands say\n%s", out)
 	}
-	eventually(t, time.Minute, "the writer has written 10 more lines", func() bool { return len(written(t)) >= before+10 })
-	goesOn(t)
-}
-
-// upgrade applies the manifest of another version, as a user does: the StatefulSet
-// replaces the pod, what is mounted stays mounted, and nothing is lost. There is no
-// earlier release yet, so it is the same code with another version in it. The step with
-// a quota goes back.
-func upgrade(t *testing.T) {
-	before, uid := len(written(t)), podUID(t, "podnas", "podnas-0")
-	manifests, err := os.ReadFile(deploy + "podnas.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	image := regexp.MustCompile(`(image: ghcr\.io/podnas/podnas):\S+`)
-	if n := len(image.FindAll(manifests, -1)); n != 1 {
-		t.Fatalf("the manifest has %d images of podnas, want 1", n)
-	}
-	apply(t, image.ReplaceAllString(string(manifests), "$1:next"))
-	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
-	if podUID(t, "podnas", "podnas-0") == uid {
-		t.Fatal("podnas-0 is the same pod as before")
-	}
-	if out := podnas(t, "version"); !strings.Contains(out, " next ") {
-		t.Fatalf("the new pod says that it is %q, want version next", out)
-	}
-	eventually(t, time.Minute, "the writer has written 10 more lines", func() bool { return len(written(t)) >= before+10 })
-	goesOn(t)
-}
-
-// commands makes a volume without a claim by podnas's own commands.
-func commands(t *testing.T) {
-	if out := podnas(t, "volume", "list"); !regexp.MustCompile(`(?m)^pvc-\S+ +\S+ +\S+ +default/shared +ready `).MatchString(out) {
-		t.Errorf("podnas does not list the claim's volume:\n%s", out)
-	}
-	apply(t, podnas(t, "volume", "create", "scratch", "--size=16Mi"))
 	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Available", "pv/scratch", "--timeout=60s")
 	if got := diskFolders(t); !slices.Contains(got, "scratch") {
 		t.Errorf("the disk has %q, want scratch too", got)
-	}
-	out, err := tryKubectl(t, "-n", "podnas", "exec", "podnas-0", "--", "podnas", "doctor")
-	if err != nil || !strings.Contains(out, "Nothing is wrong.") {
-		t.Errorf("the doctor says\n%s%v", out, err)
 	}
 	kubectl(t, "delete", "pv", "scratch", "--timeout=60s")
 	podnas(t, "volume", "delete", "scratch", "--yes")
@@ -189,8 +156,8 @@ func noHelper(t *testing.T) {
 	if out, err := tryKubectl(t, "-n", "podnas", "exec", "podnas-0", "--", "podnas", "drain", "--timeout=0"); err == nil || !strings.Contains(out, "small") || !strings.Contains(out, "writer") {
 		t.Errorf("podnas drain says %q (%v), want the pods small and writer", out, err)
 	}
-	kubectl(t, "delete", "pod", "small", "node", "--timeout=60s")
-	kubectl(t, "delete", "pvc", "small", "--timeout=60s")
+	root(t, "echo new >/small/file && sync /small/file")
+	kubectl(t, "delete", "pod", "node", "--timeout=60s")
 }
 
 // doctorOnNode tries the mount of a claim's volume on the node, with the image alone.
@@ -212,12 +179,13 @@ func doctorOnNode(t *testing.T, claim string) string {
 	return kubectl(t, "logs", pod)
 }
 
-// quota gives podnas the right to set quotas, as deploy/overlays/xfs-quota does,
-// and makes a claim for two users.
+// quota gives podnas the right to set quotas, as deploy/overlays/xfs-quota does, over the
+// previous version, and makes a claim for two users.
 func quota(t *testing.T) {
-	kubectl(t, "apply", "-k", deploy+"overlays/xfs-quota")
-	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
-	servesThrough(t, "native")
+	replacePodnas(t, func() { kubectl(t, "apply", "-k", deploy+"overlays/xfs-quota") })
+	keptIsWhole(t)
+	kubectl(t, "delete", "pod", "kept", "--timeout=60s")
+	kubectl(t, "delete", "pvc", "kept", "--timeout=60s")
 	smallClaim(t)
 	if out := root(t, "df -k /small"); !regexp.MustCompile(`\s16384\s`).MatchString(out) {
 		t.Errorf("df does not show the claim's 16384 KiB:\n%s", out)
@@ -239,10 +207,13 @@ func identity(t *testing.T) {
 	}
 }
 
+// isFull is what programs say of ENOSPC and EDQUOT.
+var isFull = regexp.MustCompile(`No space left|quota exceeded`)
+
 // fill writes more than the claim's size: that fails, for this claim alone.
 func fill(t *testing.T) {
 	out, err := somebody(t, "dd if=/dev/zero of=/small/big bs=1M count=32 conv=fsync")
-	if err == nil || !regexp.MustCompile(`No space left|quota exceeded`).MatchString(err.Error()) {
+	if err == nil || !isFull.MatchString(err.Error()) {
 		t.Errorf("32 MiB in a claim of 16 MiB: got %q (%v), want an error that says that it is full", out, err)
 	}
 	before := len(written(t))
@@ -335,7 +306,7 @@ func diskImage(t *testing.T) {
 	// The image is unmounted well, and what can mend one can be run.
 	kubectl(t, "-n", "podnas", "scale", "statefulset/podnas", "--replicas=0")
 	kubectl(t, "-n", "podnas", "wait", "--for=delete", "pod/podnas-0", "--timeout=60s")
-	kubectl(t, "apply", "-f", deploy+"examples/repair-image.yaml")
+	kubectl(t, "apply", "-f", deploy+"components/disk-image/repair.yaml")
 	kubectl(t, "-n", "podnas", "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/repair-image", "--timeout=60s")
 	kubectl(t, "-n", "podnas", "delete", "pod", "repair-image")
 	kubectl(t, "-n", "podnas", "scale", "statefulset/podnas", "--replicas=1")
@@ -388,20 +359,34 @@ func nothingLeft(t *testing.T) {
 	})
 }
 
-// goesOn checks that the writer runs since its start and that its file has every
-// line, once.
+// goesOn checks that the writer runs since its start, that no call of it failed, and
+// that its file has every line, once.
 func goesOn(t *testing.T) {
 	t.Helper()
-	pod, err := cluster.client.CoreV1().Pods("default").Get(t.Context(), "writer", metav1.GetOptions{})
+	neverRestarted(t, "writer")
+	if log := kubectl(t, "logs", "writer"); log != "" {
+		t.Errorf("the writer had errors:\n%s", log)
+	}
+	inSequence(t, "the writer's file", written(t))
+}
+
+func neverRestarted(t *testing.T, name string) {
+	t.Helper()
+	pod, err := cluster.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := pod.Status.ContainerStatuses[0].RestartCount; n != 0 {
-		t.Errorf("the writer was restarted %d times", n)
+		t.Errorf("the container of pod %s was restarted %d times", name, n)
 	}
-	for i, n := range written(t) {
+}
+
+// inSequence checks that numbers are 0, 1, 2 and so on.
+func inSequence(t *testing.T, what string, numbers []int) {
+	t.Helper()
+	for i, n := range numbers {
 		if n != i {
-			t.Fatalf("line %d of the writer's file has number %d", i, n)
+			t.Fatalf("line %d of %s has number %d", i, what, n)
 		}
 	}
 }
@@ -417,10 +402,10 @@ func sequence(t *testing.T, text string) []int {
 	t.Helper()
 	var numbers []int
 	for line := range strings.Lines(text) {
-		first, _, _ := strings.Cut(line, " ")
+		first, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		n, err := strconv.Atoi(first)
 		if err != nil {
-			t.Fatalf("a line of the writer's file is %q", line)
+			t.Fatalf("a line begins with no number: %q", line)
 		}
 		numbers = append(numbers, n)
 	}

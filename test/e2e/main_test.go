@@ -122,7 +122,7 @@ func startNode() (*node, error) {
 		filepath.Join(programs, "images", "busybox.tar"),
 		os.Getenv("E2E_IMAGE"),
 		os.Getenv("E2E_XFS_IMAGE"),
-		os.Getenv("E2E_NEXT"),
+		filepath.Join(previous(), "podnas-previous.tar"),
 	}
 	out, err := os.Create(filepath.Join(cluster.logs, "node.log"))
 	if err != nil {

@@ -8,6 +8,8 @@
 #                            "make image" leaves in dist/)
 #              PODNAS_XFS_IMAGE  that of its variant with mkfs.xfs (default: the
 #                            one that "make image-xfs" leaves there)
+#              PODNAS_PREVIOUS  the commit to upgrade from (default: see previous.sh)
+#              PODNAS_PAGE   a file to save the status page in, as it is in the pod
 #              PODNAS_LOGS   an absolute path of a folder for all logs (default:
 #                            a temporary one, kept only if the test fails)
 #
@@ -46,18 +48,14 @@ step "the test"
 work=$(mktemp -d "${TMPDIR:-/tmp}/podnas-e2e.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 (cd "$here" && go test -c -tags e2e -o "$work/e2e.test" .)
-# The same code under another tag, and with another version in it, to upgrade to.
-mkdir "$work/next"
-(
-	cd "$here/../.."
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=next' -o "$work/next/podnas" ./cmd/podnas
-	go run ./deploy/image -ref ghcr.io/podnas/podnas:next -version next -out "$work/next" "$(go env GOARCH)=$work/next/podnas" >&2
-)
+step "the version to upgrade from"
+mkdir "$work/previous"
+"$here/previous.sh" "$work/previous"
 
 logs=${PODNAS_LOGS:-$work/logs}
 mkdir -p "$logs" "$work/run"
 cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}
-export E2E_BIN=$bin E2E_NODE=$cache/node E2E_IMAGE=$PODNAS_IMAGE E2E_XFS_IMAGE=$xfs_image E2E_NEXT=$work/next/podnas-next.tar
+export E2E_BIN=$bin E2E_NODE=$cache/node E2E_IMAGE=$PODNAS_IMAGE E2E_XFS_IMAGE=$xfs_image E2E_PREVIOUS=$work/previous
 export E2E_RUN=$work/run E2E_LOGS=$logs
 # In the background, so that a signal ends it: with unshare dies all it started.
 # shellcheck disable=SC2016 # the inner shell expands it

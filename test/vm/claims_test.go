@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -60,7 +62,7 @@ func TestMountOptions(t *testing.T) {
 	a.class("tuned", "Delete", "noatime", "rsize=65536")
 	a.claim("tuned", "tuned", "16Mi")
 	pv := a.provisioned("tuned")
-	want := []string{"nfsvers=3", "proto=tcp", "port=20490", "mountport=20490", "mountproto=tcp", "nolock", "noatime", "rsize=65536"}
+	want := []string{"nfsvers=3", "proto=tcp", "port=20490", "mountport=20490", "mountproto=tcp", "mountvers=3", "nolock", "noatime", "rsize=65536"}
 	for _, option := range want {
 		if !slices.Contains(pv.Spec.MountOptions, option) {
 			t.Errorf("mount options %q have no %s", pv.Spec.MountOptions, option)
@@ -82,6 +84,37 @@ func TestMountOptions(t *testing.T) {
 		}
 	}
 	t.Errorf("%s is not in /proc/mounts", mnt)
+}
+
+// TestNoRpcbind: neither mount.nfs nor umount.nfs asks rpcbind for a port. In a cluster nobody
+// answers there, and each pod would take ten seconds more to end.
+func TestNoRpcbind(t *testing.T) {
+	nativeOnly(t, "the engine has no part in it")
+	rpcbind, err := net.Listen("tcp", "127.0.0.1:111")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan error, 1)
+	go func() {
+		c, err := rpcbind.Accept()
+		if err == nil {
+			err = errors.Join(errors.New("it was asked"), c.Close())
+		}
+		asked <- err
+	}()
+	a := serve(t)
+	target := t.TempDir()
+	for _, cmd := range []*exec.Cmd{mountCommand(t.Context(), a.volume("v", "16Mi"), target), exec.Command("umount", target)} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", cmd, err, out)
+		}
+	}
+	if err := rpcbind.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-asked; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("rpcbind: %v", err)
+	}
 }
 
 // TestIPv6: a volume of a server with an IPv6 address mounts with the volume's

@@ -185,7 +185,7 @@ func (i *Image) explainMount(err error) error {
 	case errors.Is(err, unix.ENODEV):
 		fix = "this kernel has no XFS: load its module (modprobe xfs)"
 	case errors.Is(err, unix.EUCLEAN), errors.Is(err, unix.EBADMSG), errors.Is(err, unix.EIO):
-		fix = fmt.Sprintf("it is damaged: copy the file away, then run xfs_repair %s while podnas is stopped (in a cluster: deploy/examples/repair-image.yaml)", i.path)
+		fix = fmt.Sprintf("it is damaged: copy the file away, then run xfs_repair %s while podnas is stopped (in a cluster: deploy/components/disk-image/repair.yaml)", i.path)
 	case errors.Is(err, unix.EINVAL):
 		fix += ": it is mounted already, it is damaged (xfs_repair), or this kernel lacks a feature or the quotas of XFS"
 	}

@@ -1,0 +1,125 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// previous is the folder with the version to upgrade from: previous.sh.
+func previous() string { return os.Getenv("E2E_PREVIOUS") }
+
+// upgrade applies the present manifest over the previous version's, as a user does: the
+// StatefulSet replaces the pod, what is mounted stays mounted, nothing is lost, and the
+// volumes are what they were.
+func (w walkthrough) upgrade(t *testing.T) {
+	kubectl(t, "apply", "-f", "kept.yaml")
+	kept := boundVolume(t, "kept")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/kept", "--timeout=120s")
+	inKept(t, "dd if=/dev/urandom of=/kept/file bs=1M count=10 conv=fsync 2>/dev/null && cd /kept && sha256sum file >sum && sync sum")
+	onDisk := records(t)
+
+	replacePodnas(t, func() { w.run(t, "README.md", "install") })
+	if got := imageOf(t); strings.HasSuffix(got, ":previous") {
+		t.Fatalf("podnas still has the image %s", got)
+	}
+	if got := records(t); got != onDisk {
+		t.Errorf("identity and records on the disk were\n%s\nand are\n%s", onDisk, got)
+	}
+	if got := boundVolume(t, "kept"); got.UID != kept.UID || !equality.Semantic.DeepEqual(got.Spec, kept.Spec) {
+		t.Errorf("the volume was\n%+v\nand is\n%+v", kept.Spec, got.Spec)
+	}
+	keptIsWhole(t)
+	w.watch(t, "README.md", "watch", showsLine(len(shown(t))+1))
+}
+
+// downgrade goes back to the previous version. It serves what the present one has made, and
+// makes and deletes volumes. The step with a quota goes forth again.
+func downgrade(t *testing.T) {
+	replacePodnas(t, func() { kubectl(t, "apply", "-f", filepath.Join(previous(), "podnas.yaml")) })
+	if got := imageOf(t); !strings.HasSuffix(got, ":previous") {
+		t.Fatalf("podnas has the image %s, want the previous one", got)
+	}
+	keptIsWhole(t)
+	if got := root(t, "cat /small/file"); got != "new\n" {
+		t.Errorf("the file in the claim that was made before has %q", got)
+	}
+	kubectl(t, "delete", "pod", "small", "--timeout=60s")
+	kubectl(t, "delete", "pvc", "small", "--timeout=60s")
+	apply(t, podnas(t, "volume", "create", "older", "--size=16Mi"))
+	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Available", "pv/older", "--timeout=60s")
+	kubectl(t, "delete", "pv", "older", "--timeout=60s")
+	podnas(t, "volume", "delete", "older", "--yes")
+}
+
+// replacePodnas has another pod take podnas's place, and checks that the pods that use its
+// volumes do not notice but by waiting.
+func replacePodnas(t *testing.T, replace func()) {
+	t.Helper()
+	uid := podUID(t, "podnas", "podnas-0")
+	replace()
+	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+	if podUID(t, "podnas", "podnas-0") == uid {
+		t.Fatal("podnas-0 is the same pod as before")
+	}
+	servesThrough(t, "native")
+	lines, numbers := len(written(t)), len(held(t))
+	eventually(t, time.Minute, "both files that are written to grow", func() bool {
+		return len(written(t)) >= lines+3 && len(held(t)) > numbers
+	})
+	goesOn(t)
+	inSequence(t, "the file that is held open", held(t))
+	// A reader whose file had become another one would have begun anew.
+	inSequence(t, "what the reader shows", shown(t))
+	neverRestarted(t, "kept") // it ends when it can't write
+}
+
+// keptIsWhole checks the volume of kept.yaml: its files, its size, and who acts there.
+func keptIsWhole(t *testing.T) {
+	t.Helper()
+	out := inKept(t, `cd /kept && sha256sum -c sum && df -k . && rm -f owner && echo >owner && stat -c 'owner %u:%g' owner
+		dd if=/dev/zero of=more bs=1M count=10 conv=fsync 2>&1 || echo "10 MiB more: $?"
+		rm more`)
+	if !regexp.MustCompile(`(?s)^file: OK\n.*\s16384\s.*\nowner 1234:1234\n`).MatchString(out) || !isFull.MatchString(out) || !strings.HasSuffix(out, "10 MiB more: 1\n") {
+		t.Errorf("in a claim of 16384 KiB that has a file of 10 MiB, where all act as 1234:\n%s", out)
+	}
+}
+
+// inKept runs a script in the pod of kept.yaml.
+func inKept(t *testing.T, script string) string {
+	t.Helper()
+	return kubectl(t, "exec", "kept", "--", "sh", "-c", script)
+}
+
+// held returns the numbers in the file that the pod of kept.yaml holds open.
+func held(t *testing.T) []int {
+	t.Helper()
+	return sequence(t, inKept(t, "cat /shared/held"))
+}
+
+// shown returns the numbers of the lines that the reader has shown.
+func shown(t *testing.T) []int {
+	t.Helper()
+	// tail may also say that there is no file yet.
+	lines := regexp.MustCompile(`(?m)^\d+ .*$`).FindAllString(kubectl(t, "logs", "reader"), -1)
+	return sequence(t, strings.Join(lines, "\n"))
+}
+
+// imageOf returns the image that podnas's pod runs.
+func imageOf(t *testing.T) string {
+	t.Helper()
+	return kubectl(t, "-n", "podnas", "get", "pod", "podnas-0", "-o", "jsonpath={.spec.containers[0].image}")
+}
+
+// records returns the identity and the records of the volumes on podnas's disk.
+func records(t *testing.T) string {
+	t.Helper()
+	return kubectl(t, "exec", "disk", "--", "sh", "-c", "cd /disk/.podnas && cat instance.json volumes/*.json")
+}
