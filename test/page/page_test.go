@@ -60,7 +60,7 @@ func TestPage(t *testing.T) {
 		p.reset(0)
 		dom, console := chromium(t, "--dump-dom", p.proxy.URL)
 		noComplaints(t, console)
-		full := section(t, dom, "<tr>\n<td class=\"name\"><b>team/documents</b>", "</tr>")
+		full := section(t, dom, "<tr><td class=\"name\"><b>team/documents</b>", "</tr>")
 		for _, want := range []string{
 			documents, "shared", "ready", "127.0.0.1", `<svg class="bar full"`, `aria-label="97% used"`, "of 10Mi",
 		} {
@@ -68,7 +68,7 @@ func TestPage(t *testing.T) {
 				t.Errorf("the full volume's row lacks %q:\n%s", want, full)
 			}
 		}
-		half := section(t, dom, "<tr>\n<td class=\"name\"><b>team/scratch</b>", "</tr>")
+		half := section(t, dom, "<tr><td class=\"name\"><b>team/scratch</b>", "</tr>")
 		for _, want := range []string{scratch, `aria-label="25% used"`, "5Mi of 20Mi", `<svg class="bar "`} {
 			if !strings.Contains(half, want) {
 				t.Errorf("the other's row lacks %q:\n%s", want, half)
