@@ -3,6 +3,7 @@ package export
 import (
 	"fmt"
 	"os"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -66,12 +67,17 @@ func (v *Volume) openByHandle(file *FileID, flags int) (int, error) {
 	}
 	h := kernelHandle{size: uint32(file.n) - 1, kind: int32(file.bytes[0])}
 	copy(h.bytes[:], file.bytes[1:file.n])
-	for {
+	for tries := 0; ; {
 		fd, _, errno := unix.Syscall(unix.SYS_OPEN_BY_HANDLE_AT, v.root.Fd(), uintptr(unsafe.Pointer(&h)), uintptr(flags|unix.O_CLOEXEC))
-		switch errno {
-		case 0:
+		switch {
+		case errno == 0:
 			return int(fd), nil
-		case unix.EINTR:
+		case errno == unix.EINTR:
+		case errno == unix.ENOMEM && tries < 5:
+			// ext4 says so, too, while the number of a removed file is given to
+			// a new one.
+			tries++
+			time.Sleep(time.Millisecond)
 		default:
 			return -1, errno
 		}

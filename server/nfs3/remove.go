@@ -82,8 +82,9 @@ func (s *service) rename(c *oncrpc.Call) {
 		if err == nil && !from.Volume.Options.Async {
 			// The new name first: after a power cut it is there twice rather
 			// than not at all.
-			t.sync(&res.Status, to)
-			if from.ID != to.ID {
+			if from.ID == to.ID {
+				t.sync(&res.Status, to)
+			} else {
 				t.sync(&res.Status, to, from)
 			}
 		}
