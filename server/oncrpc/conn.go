@@ -51,13 +51,12 @@ type conn struct {
 	done   chan struct{}       // closed when there will be none
 	mark   [4]byte             // of the fragment being read
 	inside bool                // a record is being read
-	waited bool                // for a part of it
 	vector net.Buffers         // being written, by who has set writing
 	pieces net.Buffers         // the memory of vector
 	ended  chan error          // how reading ended
 
-	reading deadline // of who reads
-	sending deadline // of who has set writing
+	reads  waits // of who reads
+	writes waits // of who has set writing
 
 	turn    atomic.Pointer[turn] // of who reads
 	watched atomic.Bool          // look is set
@@ -98,44 +97,6 @@ func newConn(s *Server, nc net.Conn) *conn {
 func (c *conn) stopReading() {
 	_ = c.SetReadDeadline(time.Now()) // a closed connection needs none
 	_ = c.SetWriteDeadline(time.Now().Add(drainTimeout))
-}
-
-// readBy bounds a wait for the client to a time from now. After shutdown, which has
-// set the last deadlines, it changes nothing; when shutdown comes in between it sets
-// them once more.
-func (c *conn) readBy(limit time.Duration) {
-	if c.server.stopping.Load() || !c.reading.moves(limit) {
-		return
-	}
-	_ = c.SetReadDeadline(c.reading.at) // a closed connection fails at its use
-	if c.server.stopping.Load() {
-		c.stopReading()
-	}
-}
-
-// writeBy is readBy for what is written.
-func (c *conn) writeBy(limit time.Duration) {
-	if c.server.stopping.Load() || !c.sending.moves(limit) {
-		return
-	}
-	_ = c.SetWriteDeadline(c.sending.at)
-	if c.server.stopping.Load() {
-		c.stopReading()
-	}
-}
-
-// deadline is one that is set. To set it for each call takes longer than some calls.
-type deadline struct{ at time.Time }
-
-// moves sets it to a time from now, and is false if it is about there already: not
-// more than a sixteenth of that time earlier.
-func (d *deadline) moves(limit time.Duration) bool {
-	at := time.Now().Add(limit)
-	if more := at.Sub(d.at); more >= 0 && more < limit/16 {
-		return false
-	}
-	d.at = at
-	return true
 }
 
 // serve reads calls until the client is gone or the server stops, and closes the
@@ -224,7 +185,8 @@ func (c *conn) readRecord(call *Call) error {
 	if c.server.stopping.Load() {
 		return io.EOF
 	}
-	c.inside, c.waited = false, false
+	c.inside = false
+	defer c.reads.end()
 	for n := range maxFragments {
 		if err := c.readFull(c.mark[:]); err != nil {
 			return err
@@ -253,16 +215,16 @@ func (c *conn) readRecord(call *Call) error {
 	return fmt.Errorf("%w: more than %d fragments", ErrRecord, maxFragments)
 }
 
-// readFull fills p. If it has to wait for the client, replies go out first.
+// readFull fills p. If it has to wait for the client, replies go out first. All waits
+// for the rest of a record are one.
 func (c *conn) readFull(p []byte) error {
 	if c.in.Buffered() < len(p) {
 		c.flush()
 		switch {
 		case !c.inside:
-			c.readBy(c.server.limits.idle)
-		case !c.waited:
-			c.waited = true
-			c.readBy(c.server.limits.record)
+			c.reads.begin(waitCall)
+		case !c.reads.in(waitRecord):
+			c.reads.begin(waitRecord)
 		}
 	}
 	_, err := io.ReadFull(c.in, p)
@@ -392,7 +354,8 @@ func (c *conn) flush() {
 
 // write writes a batch of replies. After an error the connection is of no use.
 func (c *conn) write(batch []*Call) error {
-	c.writeBy(c.server.limits.write)
+	c.writes.begin(waitTake)
+	defer c.writes.end()
 	var err error
 	if len(batch) == 1 {
 		_, err = c.Write(batch[0].Reply)

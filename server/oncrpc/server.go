@@ -91,7 +91,7 @@ type Server struct {
 	drained context.Context
 	drain   context.CancelFunc
 
-	// stopping is set before shutdown sets the last deadlines of the connections.
+	// stopping is set, with mu, when shutdown sets the last deadlines of the connections.
 	stopping atomic.Bool
 
 	mu    sync.Mutex
@@ -151,6 +151,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	serving, end := context.WithCancel(ctx)
 	defer end()
 	go s.giveBack(serving)
+	go s.losePatience(serving)
 	err := s.accept(l)
 	s.shutdown(l)
 	s.open.Wait()
