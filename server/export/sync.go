@@ -14,7 +14,8 @@ import (
 // A sync brings to the disk all that was done before it began. So of the calls that
 // wait for the same file, those that come while it is being synced wait together for
 // its next sync. Files are synced side by side, which lets the file system's journal
-// take them together.
+// take them together. A goroutine of its own syncs a file, but for a client that waits
+// for nothing else: SyncHere saves that the way there and back.
 
 // Waiter waits for a sync.
 type Waiter interface {
@@ -34,11 +35,42 @@ type syncs struct {
 	running bool     // a goroutine syncs until none waits
 }
 
+// SyncHere brings data and metadata to the disk. It is not ok, and nothing is done, if
+// another goroutine syncs the file already.
+func (f *DataFile) SyncHere() (ok bool, err error) {
+	return f.opener.syncHere(f.Volume, f.file, false)
+}
+
+// DataSyncHere is DataSyncThen, as SyncHere is SyncThen.
+func (f *DataFile) DataSyncHere() (ok bool, err error) {
+	return f.opener.syncHere(f.Volume, f.file, true)
+}
+
 // SyncThen brings data and metadata to the disk, and tells w.
 func (f *DataFile) SyncThen(w Waiter) { f.opener.sync(f.Volume, f.file, w, false) }
 
 // DataSyncThen brings to the disk what is needed to read the data back, and tells w.
 func (f *DataFile) DataSyncThen(w Waiter) { f.opener.sync(f.Volume, f.file, w, true) }
+
+// SyncHere is SyncThen on this goroutine. It is not ok if another syncs the file
+// already.
+func (f *File) SyncHere() (ok bool, err error) {
+	if !f.canSync() {
+		return true, nil
+	}
+	return f.opener.syncHere(f.Volume, f.openFile(), false)
+}
+
+// SyncMadeHere is SyncMadeThen on this goroutine. It is not ok if another syncs the
+// directory already.
+func (f *File) SyncMadeHere(dir *File) (ok bool, err error) {
+	if f.canSync() {
+		if err := f.opener.fsync(f.Volume, f.fd, false); err != nil {
+			return true, err
+		}
+	}
+	return dir.SyncHere()
+}
 
 // SyncThen brings the file's metadata, and a directory's names, to the disk, and
 // tells w. Only regular files and directories can be synced; what else is made is on
@@ -79,6 +111,19 @@ func (f *File) openFile() *openFile {
 	return &openFile{fd: f.fd} // nobody else has it
 }
 
+// syncHere syncs a file, unless a goroutine does. Those who wait for it by then are for
+// another.
+func (o *Opener) syncHere(v *Volume, file *openFile, data bool) (ok bool, err error) {
+	if !file.syncs.begin() {
+		return false, nil
+	}
+	err = o.fsync(v, file.fd, data)
+	if file.syncs.more() {
+		go o.syncFile(v, file)
+	}
+	return true, err
+}
+
 // sync has a file synced, which is open until w is told.
 func (o *Opener) sync(v *Volume, file *openFile, w Waiter, data bool) {
 	if file.syncs.wait(w, data) {
@@ -96,6 +141,23 @@ func (s *syncs) wait(w Waiter, data bool) bool {
 	first := !s.running
 	s.running = true
 	return first
+}
+
+// begin is true if nobody syncs the file: the caller does, until more.
+func (s *syncs) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := !s.running
+	s.running = true
+	return first
+}
+
+// more tells whether there are any who wait. If not, nobody syncs the file any longer.
+func (s *syncs) more() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = len(s.waiting) > 0
+	return s.running
 }
 
 // next takes all who wait. If there are none, nobody syncs the file any longer. What

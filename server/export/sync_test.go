@@ -55,6 +55,50 @@ func TestSyncsAreShared(t *testing.T) {
 	}
 }
 
+// Who syncs a file itself does so unless another does, and syncs for no others.
+func TestSyncHere(t *testing.T) {
+	o, root, dir := openerAt(t)
+	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
+	f, err := o.OpenData(netip.Addr{}, handleOf(t, o, root, "file"), true)
+	mustDo(t, err)
+	defer f.Close()
+	syncs := func() uint64 { return f.Volume.syncs.Durations.Snapshot().Count }
+
+	for n, sync := range []func() (bool, error){f.SyncHere, f.DataSyncHere} {
+		if ok, err := sync(); !ok || err != nil || syncs() != uint64(n)+1 {
+			t.Errorf("nobody syncs the file: %v, %v, after %d syncs", ok, err, syncs())
+		}
+	}
+	before := syncs()
+	inSync, goOn := make(chan struct{}), make(chan struct{})
+	f.SyncThen(waiterFunc(func(err error) {
+		mustBeNil(t, err)
+		close(inSync)
+		<-goOn
+	}))
+	<-inSync
+	if ok, err := f.SyncHere(); ok || err != nil || syncs() != before+1 {
+		t.Errorf("another syncs the file: %v, %v, after %d syncs", ok, err, syncs()-before)
+	}
+	close(goOn)
+
+	// Who comes while it is synced here has it synced once more.
+	file := &openFile{fd: f.file.fd}
+	if !file.syncs.begin() {
+		t.Fatal("a file that nobody has is synced")
+	}
+	told := make(chan error, 1)
+	o.sync(f.Volume, file, waiterFunc(func(err error) { told <- err }), false)
+	if !file.syncs.more() {
+		t.Fatal("nobody waits")
+	}
+	o.syncFile(f.Volume, file)
+	mustDo(t, <-told)
+	if !file.syncs.begin() {
+		t.Error("the file is still synced")
+	}
+}
+
 // Every file and directory can be synced, however it was opened, and for who has no
 // rights to it; what has only a name, at once.
 func TestSyncThen(t *testing.T) {

@@ -44,6 +44,8 @@ func (s *service) make(c *oncrpc.Call, where DirOpArgs, f func(dir *export.File,
 // newName is what was just made, and the directory that it was made in.
 type newName struct{ made, dir *export.File }
 
+func (n newName) SyncHere() (bool, error) { return n.made.SyncMadeHere(n.dir) }
+
 func (n newName) SyncThen(w export.Waiter) { n.made.SyncMadeThen(n.dir, w) }
 
 // checkMade tells what is wrong with the name of something new. "." and ".." are

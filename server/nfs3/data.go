@@ -153,6 +153,8 @@ func writeData(f *export.DataFile, args *WriteArgs, attr export.Attr) (int, expo
 // dataOnly is a file that is synced as far as it takes to read the data back.
 type dataOnly struct{ *export.DataFile }
 
+func (f dataOnly) SyncHere() (bool, error) { return f.DataSyncHere() }
+
 func (f dataOnly) SyncThen(w export.Waiter) { f.DataSyncThen(w) }
 
 // commit: section 3.3.21. The whole file is synced, whatever the range.

@@ -40,7 +40,11 @@ type task struct {
 type closer interface{ Close() }
 
 // syncer is an open file that can be synced.
-type syncer interface{ SyncThen(export.Waiter) }
+type syncer interface {
+	// SyncHere syncs it on this goroutine, unless another does already.
+	SyncHere() (ok bool, err error)
+	SyncThen(export.Waiter)
+}
 
 // task begins the answer to a call.
 func (s *service) task(c *oncrpc.Call) *task {
@@ -119,6 +123,8 @@ func (t *task) sync(status *Status, files ...syncer) {
 
 // end answers the call.
 func (t *task) end(res result) {
+	for t.syncs[0] != nil && t.call.Alone() && t.syncHere() {
+	}
 	if t.syncs[0] != nil {
 		t.waiting = res
 		t.call.Later()
@@ -127,6 +133,19 @@ func (t *task) end(res result) {
 	}
 	t.close()
 	reply(t.call, res)
+}
+
+// syncHere syncs the next file, unless another goroutine does.
+func (t *task) syncHere() bool {
+	ok, err := t.syncs[0].SyncHere()
+	if !ok {
+		return false
+	}
+	t.syncs[0], t.syncs[1] = t.syncs[1], nil
+	if err != nil {
+		*t.status, t.syncs[0] = statusOf(t.service.synced(err)), nil
+	}
+	return true
 }
 
 // syncNext has the next file synced. The task may be another call's when it returns.

@@ -17,12 +17,24 @@ import (
 // disk tells of syncs as a file does.
 type disk struct {
 	fail   string // whose sync fails
+	busy   string // who is synced by another goroutine
 	synced []string
 }
 
 type diskFile struct {
 	name string
 	disk *disk
+}
+
+func (f diskFile) SyncHere() (ok bool, err error) {
+	if f.name == f.disk.busy {
+		return false, nil
+	}
+	f.disk.synced = append(f.disk.synced, f.name+" here")
+	if f.name == f.disk.fail {
+		return true, syscall.EIO
+	}
+	return true, nil
 }
 
 func (f diskFile) SyncThen(w export.Waiter) {
@@ -43,17 +55,22 @@ func (c *closed) Close() { c.Done() }
 // and tells clients to send again what is not committed.
 func TestSyncBeforeReply(t *testing.T) {
 	for _, tt := range []struct {
-		fail    string
-		synced  []string
-		status  Status
-		newVerf bool
+		fail, busy string
+		synced     []string
+		status     Status
+		newVerf    bool
 	}{
-		{"", []string{"first", "second"}, OK, false},
-		{"first", []string{"first"}, ErrIO, true},
-		{"second", []string{"first", "second"}, ErrIO, true},
+		{"", "first", []string{"first", "second"}, OK, false},
+		{"first", "first", []string{"first"}, ErrIO, true},
+		{"second", "first", []string{"first", "second"}, ErrIO, true},
+		{"", "", []string{"first here", "second here"}, OK, false},
+		{"first", "", []string{"first here"}, ErrIO, true},
+		{"second", "", []string{"first here", "second here"}, ErrIO, true},
+		{"", "second", []string{"first here", "second"}, OK, false},
+		{"second", "second", []string{"first here", "second"}, ErrIO, true},
 	} {
-		t.Run("fail="+tt.fail, func(t *testing.T) {
-			d, file := &disk{fail: tt.fail}, &closed{}
+		t.Run("fail="+tt.fail+",busy="+tt.busy, func(t *testing.T) {
+			d, file := &disk{fail: tt.fail, busy: tt.busy}, &closed{}
 			file.Add(1)
 			s := &service{log: slog.New(slog.DiscardHandler)}
 			before := s.writeVerf()

@@ -153,6 +153,7 @@ func (c *conn) read(t *turn) error {
 			c.release(call)
 			return err
 		}
+		call.last = c.in.Buffered() == 0
 		c.charge(call, taken(replyHead))
 		call.memory = c.server.buffers.get(replyHead)
 		call.Reply = call.memory[:replyHead]

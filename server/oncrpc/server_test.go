@@ -29,11 +29,12 @@ const (
 	procCount = 2 // how often it was called; Replay
 	procBlock = 3 // answers when the test lets it
 	procPanic = 4
-	procLater = 5 // panics on another goroutine
-	procLarge = 6 // 1 MiB of results
-	procNone  = 7 // has no handler
-	procWait  = 8 // as procBlock, but on the connection's goroutine; then as procEcho
-	procDisk  = 9 // as procWait, but in a system call
+	procLater = 5  // panics on another goroutine
+	procLarge = 6  // 1 MiB of results
+	procNone  = 7  // has no handler
+	procWait  = 8  // as procBlock, but on the connection's goroutine; then as procEcho
+	procDisk  = 9  // as procWait, but in a system call
+	procAlone = 10 // whether it is alone
 )
 
 type testServer struct {
@@ -121,6 +122,10 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 			<-s.blocked
 			c.MayWait() // by now another may read the connection
 			echo(c)
+		}},
+		procAlone: {Name: "ALONE", AnyAuth: true, Handle: func(c *Call) {
+			c.Reply = xdr.AppendBool(c.Reply, c.Alone())
+			c.Finish(Success)
 		}},
 		procDisk: {Name: "DISK", AnyAuth: true, Handle: func(c *Call) {
 			c.MayWait()

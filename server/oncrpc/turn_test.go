@@ -1,10 +1,14 @@
 package oncrpc
 
 import (
+	"bufio"
 	"bytes"
+	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/xdr"
 )
 
 // Calls that wait on the connection's own goroutine hold up none of its others,
@@ -92,4 +96,55 @@ func TestStopWhileCallsWait(t *testing.T) {
 		t.Error(err)
 	}
 	<-stopped
+}
+
+// A call is alone when no other of its connection has come that is not answered.
+func TestAlone(t *testing.T) {
+	s := startServer(t, nil)
+	c, other := s.dial(), s.dial()
+	alone := func(want bool) {
+		t.Helper()
+		got, err := c.Call(t.Context(), testProg, testVers, procAlone, nil)
+		if err != nil || !bytes.Equal(got, xdr.AppendBool(nil, want)) {
+			t.Errorf("alone: %x, %v, want %v", got, err, want)
+		}
+	}
+	alone(true)
+	for _, busy := range []struct {
+		client *Client
+		proc   uint32
+		alone  bool
+	}{
+		{c, procBlock, false},
+		{c, procWait, false},
+		{other, procBlock, true},
+	} {
+		waiting := s.waiting.Load()
+		answered := make(chan error, 1)
+		go func() {
+			_, err := busy.client.Call(t.Context(), testProg, testVers, busy.proc, nil)
+			answered <- err
+		}()
+		eventually(t, "the other call waits", func() bool { return s.waiting.Load() > waiting })
+		alone(busy.alone)
+		s.blocked <- struct{}{}
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	}
+
+	conn := s.connect()
+	if _, err := conn.Write(slices.Concat(record(1, procAlone), record(2, procAlone))); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	for i := range 2 {
+		reply, err := ReadRecord(in, nil, recordMax)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reply[len(reply)-1] != 0 { // the first is not yet sent when the second is made
+			t.Errorf("call %d of two that came together is alone", i)
+		}
+	}
 }
