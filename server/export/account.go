@@ -207,10 +207,11 @@ const (
 
 // leave gives the charge back. If the inode's data was written through the file
 // that is given, it is looked at once more. One that has changed stays for that
-// time: who made the inode may not have been here yet.
+// time: who made the inode may not have been here yet. Nobody comes for one that is
+// gone: who made it has held the directory's names until then.
 func (c *charge) leave(written FileID) {
 	c.mu.Lock()
-	changed := c.changed
+	stays := c.changed && !c.gone
 	c.mu.Unlock()
 	a := c.account
 	a.mu.Lock()
@@ -221,7 +222,7 @@ func (c *charge) leave(written FileID) {
 	}
 	switch {
 	case c.users > 0:
-	case changed:
+	case stays:
 		c.due = time.Now().Add(lookAgain)
 	default:
 		delete(a.charges, c.inode)
@@ -255,6 +256,10 @@ func (c *charge) settle(bytes int64, gone bool) {
 			a.used.Add(bytes)
 			a.inodes.Add(1)
 		case scanned:
+			if gone { // who took its last name has charged for that, and left
+				c.gone, c.bytes = true, 0
+				break
+			}
 			c.assumed, c.first = true, bytes
 		}
 	}
@@ -339,7 +344,11 @@ func (a *Account) due(now time.Time) map[*charge]FileID {
 func (a *Account) forget(c *charge) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c.users--; c.users == 0 {
-		delete(a.charges, c.inode)
+	if c.users--; c.users > 0 {
+		return
+	}
+	delete(a.charges, c.inode)
+	if len(a.charges) == 0 {
+		a.charges = map[inode]*charge{} // a map keeps the memory of its largest size
 	}
 }

@@ -382,3 +382,63 @@ func removeAll(t *testing.T, o *Opener, dir *File) {
 		list.Close()
 	}
 }
+
+// What is removed is forgotten at once, however fast files come and go.
+func TestRemovedIsForgotten(t *testing.T) {
+	o, v, root := countedAt(t, t.TempDir(), 1<<30)
+	before := counted(t, v)
+	dir, err := o.Open(netip.Addr{}, root)
+	mustDo(t, err)
+	names := make([]string, 100)
+	for i := range names {
+		names[i] = fmt.Sprint("file-", i)
+		if _, err := write(t, o, create(t, o, root, names[i]), 0, 8192); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range names {
+		mustDo(t, dir.Remove(name))
+	}
+	dir.Close()
+	o.files.close()
+	if n := len(v.account.charges); n > 1 { // the directory's
+		t.Errorf("%d charges are kept", n)
+	}
+	if after := v.Account().Usage(); after.Inodes != before.Inodes {
+		t.Errorf("%d inodes are counted, there are %d", after.Inodes, before.Inodes)
+	}
+}
+
+// A file that somebody still looks at after its charge is forgotten is not charged
+// for, or given back, again.
+func TestLookAtWhatIsGone(t *testing.T) {
+	dir := t.TempDir()
+	o, v, root := countedAt(t, dir, 1<<30)
+	counted(t, v)
+	file := create(t, o, root, "file")
+	if _, err := write(t, o, file, 0, 8192); err != nil {
+		t.Fatal(err)
+	}
+	open, err := os.Open(filepath.Join(dir, "file"))
+	mustDo(t, err)
+	defer open.Close()
+	f, err := o.Open(netip.Addr{}, root)
+	mustDo(t, err)
+	mustDo(t, f.Remove("file"))
+	f.Close()
+	o.files.close()
+	want := v.Account().Usage()
+	var st unix.Stat_t
+	mustDo(t, unix.Fstat(int(open.Fd()), &st))
+	for range 2 {
+		c := v.account.enter(inodeOf(&st))
+		mustDo(t, c.stat(int(open.Fd()), &st))
+		c.leave(FileID{})
+	}
+	if got := v.Account().Usage(); got != want {
+		t.Errorf("the volume uses %+v, want %+v", got, want)
+	}
+	if u, n := du(t, dir); want.Bytes != u || want.Inodes != n {
+		t.Errorf("%+v, du finds %d bytes in %d inodes", want, u, n)
+	}
+}

@@ -246,6 +246,9 @@ func (c *fileCache) removeIdle() {
 		c.forget(f)
 		idle = append(idle, f)
 	}
+	if len(idle) > 0 && len(c.files) == 0 {
+		c.files = map[fileKey]*openFile{} // a map keeps the memory of its largest size
+	}
 	c.mu.Unlock()
 	for _, f := range idle {
 		f.close()

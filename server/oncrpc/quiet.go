@@ -13,6 +13,9 @@ const (
 	// quietBytes is how much must have been let go for the system to be given memory
 	// back at once, and how little may be left.
 	quietBytes = 1 << 20
+	// restAfter is how long after that the rest is given back: what others remember
+	// of a busy time (handles, what files are charged for) is forgotten by then.
+	restAfter = 3 * time.Minute
 )
 
 // giveBack lets go of the buffers that nobody uses any more, until ctx ends. When a
@@ -23,11 +26,13 @@ func (s *Server) giveBack(ctx context.Context) {
 	tick := time.NewTicker(letGoEvery)
 	defer tick.Stop()
 	gone, conns := 0, 0
+	var rest time.Time // zero: there is none
 	for {
+		var at time.Time
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case at = <-tick.C:
 		}
 		before := conns
 		s.mu.Lock()
@@ -35,8 +40,14 @@ func (s *Server) giveBack(ctx context.Context) {
 		s.mu.Unlock()
 		gone += max(0, before-conns) * readAhead // each had that to itself
 		now, left := s.buffers.letGo()
-		if gone += now; gone >= quietBytes && left < quietBytes {
-			gone = 0
+		gone += now
+		switch {
+		case left >= quietBytes: // it is busy
+		case gone >= quietBytes:
+			gone, rest = 0, at.Add(restAfter)
+			debug.FreeOSMemory()
+		case !rest.IsZero() && at.After(rest):
+			rest = time.Time{}
 			debug.FreeOSMemory()
 		}
 	}
