@@ -165,22 +165,27 @@ func (a *Account) enter(i inode) *charge {
 }
 
 // enterNew takes the charge of an inode that the caller has just made. Another
-// call may have found it before: it has taken it for counted.
-func (a *Account) enterNew(i inode, fd int) *charge {
+// call may have found it before: it has taken it for counted. ESTALE if it is gone
+// again.
+func (a *Account) enterNew(i inode, fd int) (*charge, Attr, error) {
 	c := a.enter(i)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return c
+		return c, Attr{}, err
 	}
 	c.settle(charged(&st), st.Nlink == 0)
+	c.size = st.Size
 	if c.assumed {
 		c.assumed = false
 		a.used.Add(c.first)
 		a.inodes.Add(1)
 	}
-	return c
+	if st.Nlink == 0 {
+		return c, Attr{}, unix.ESTALE
+	}
+	return c, attrOf(&st), nil
 }
 
 // count notes that an inode is counted from now on.

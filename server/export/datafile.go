@@ -28,18 +28,18 @@ func (o *Opener) OpenData(client netip.Addr, handle []byte, write bool) (*DataFi
 		v.calls.Done()
 		return nil, unix.EROFS
 	}
-	key := fileKey{v, id, useRead}
+	key, use := fileKey{v, id}, useRead
 	if write {
-		key.use = useWrite
+		use = useWrite
 	}
-	f := o.files.get(key)
+	f := o.files.get(key, use)
 	if f == nil {
-		fd, charge, err := v.openData(&id, key.use)
+		fd, charge, err := v.openData(&id, use)
 		if err != nil {
 			v.calls.Done()
 			return nil, err
 		}
-		f = o.files.put(key, fd, charge)
+		f = o.files.put(key, use, fd, charge)
 	}
 	d := o.spareData.Get().(*DataFile)
 	*d = DataFile{opener: o, Volume: v, file: f}

@@ -69,8 +69,9 @@ func (d *Dir) makeName(name string, do func() error) error {
 		if err := unix.Fstat(fd, &st); err != nil {
 			return err
 		}
-		a.enterNew(inodeOf(&st), fd).leave(FileID{})
-		return nil
+		c, _, err := a.enterNew(inodeOf(&st), fd)
+		c.leave(FileID{})
+		return err
 	})
 }
 
@@ -117,7 +118,10 @@ func (d *Dir) charged(f *os.File, isNew bool) (*DirFile, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	if isNew {
-		file.charge = a.enterNew(inodeOf(&st), int(f.Fd()))
+		var err error
+		if file.charge, _, err = a.enterNew(inodeOf(&st), int(f.Fd())); err != nil {
+			return file, err
+		}
 	} else {
 		file.charge = a.enter(inodeOf(&st))
 	}

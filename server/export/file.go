@@ -22,20 +22,24 @@ type File struct {
 	kept    *openFile // whose descriptor fd is, nil: it is the File's own
 	created bool      // with a descriptor to write to it
 	charge  *charge   // of what may change it, where the server counts
+	changes uint64    // of the names of what is kept, before Attr
+	changed bool      // by a method, since Attr
 }
 
 // Close ends the use of the file, and of f: it is another one soon.
 func (f *File) Close() {
 	if f.created { // whoever made it writes to it next
-		f.kept = f.opener.files.put(fileKey{f.Volume, f.ID, useWrite}, f.fd, f.charge)
+		f.kept = f.opener.files.put(fileKey{f.Volume, f.ID}, useWrite, f.fd, f.charge)
 		f.charge = nil // it is the kept one's
 	}
+	own := f.charge != nil
 	if f.kept != nil {
+		own = own && f.charge != f.kept.charge
 		f.opener.files.release(f.kept)
 	} else {
 		_ = unix.Close(f.fd) // nothing is written through it
 	}
-	if f.charge != nil {
+	if own {
 		f.charge.leave(FileID{})
 	}
 	opener, volume := f.opener, f.Volume
@@ -55,6 +59,14 @@ func (f *File) Handle() []byte { return f.AppendHandle(make([]byte, 0, HandleMax
 // Stat tells the attributes. ESTALE of a file that has been removed, though it
 // may live on while somebody has it open.
 func (f *File) Stat() (Attr, error) { return f.charge.fstat(f.fd) }
+
+// Latest is Attr, or what became of it by the methods that change the file.
+func (f *File) Latest() (Attr, error) {
+	if f.changed {
+		return f.Stat()
+	}
+	return f.Attr, nil
+}
 
 // fstat is stat for who wants the attributes of a file that is there.
 func (c *charge) fstat(fd int) (Attr, error) {
@@ -204,8 +216,8 @@ func (f *File) roomFor(name string) error {
 // made charges the volume for something new.
 func (f *File) made(child *File, err error) (*File, error) {
 	if a := f.Volume.account; a != nil && err == nil {
-		child.charge = a.enterNew(child.Attr.inode(), child.fd)
-		if child.Attr, err = child.Stat(); err != nil {
+		child.charge, child.Attr, err = a.enterNew(child.Attr.inode(), child.fd)
+		if err != nil {
 			child.Close()
 			return nil, err
 		}
@@ -324,6 +336,7 @@ func (f *File) Chmod(mode uint32) error {
 	if f.Attr.IsSymlink() {
 		return unix.EOPNOTSUPP
 	}
+	f.changed = true
 	return unix.Chmod(f.proc(), mode)
 }
 
@@ -338,6 +351,7 @@ func (f *File) Truncate(size uint64) error {
 	if err := f.hold(); err != nil {
 		return err
 	}
+	f.changed = true
 	err := unix.Truncate(f.proc(), int64(size))
 	_, _ = f.Stat() // settles the charge
 	return err
@@ -359,6 +373,7 @@ const NoChange = -1
 
 // Chown sets the owner and the group.
 func (f *File) Chown(uid, gid int) error {
+	f.changed = true
 	return unix.Fchownat(f.fd, "", uid, gid, unix.AT_EMPTY_PATH)
 }
 
@@ -382,6 +397,7 @@ func (t SetTime) timespec() unix.Timespec {
 // Chtimes sets the times. Setting them to now takes no more than the right to
 // write.
 func (f *File) Chtimes(atime, mtime SetTime) error {
+	f.changed = true
 	ts := []unix.Timespec{atime.timespec(), mtime.timespec()}
 	if f.Attr.IsSymlink() {
 		return unix.UtimesNanoAt(f.fd, "", ts, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)

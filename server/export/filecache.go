@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"container/list"
 	"sync"
 	"sync/atomic"
@@ -25,8 +26,9 @@ type fileCache struct {
 	limit int
 
 	mu    sync.Mutex
-	files map[fileKey]*openFile
-	used  list.List // of the *openFile in files, roughly the longest unused first
+	files map[fileKey][uses]*openFile // nil: not open for that
+	open  int                         // in files
+	used  list.List                   // of the *openFile in files, roughly the longest unused first
 	count FileCounts
 	sweep int // how often it was looked for idle files
 }
@@ -34,7 +36,6 @@ type fileCache struct {
 type fileKey struct {
 	volume *Volume
 	id     FileID
-	use    use
 }
 
 // use is what a descriptor was opened for.
@@ -61,6 +62,7 @@ func (u use) flags() int {
 // openFile is a descriptor. It is in use, idle and in the cache, or closed.
 type openFile struct {
 	key     fileKey
+	use     use
 	fd      int
 	users   int
 	dropped bool          // to be closed by its last user
@@ -70,11 +72,12 @@ type openFile struct {
 	charge  *charge // where the server counts
 	written atomic.Bool
 	syncs   syncs
-	names   sync.Mutex // of a directory, see LockNames
+	names   sync.Mutex    // of a directory, see LockNames
+	changes atomic.Uint64 // of its names, so far
 }
 
 func newFileCache() *fileCache {
-	c := &fileCache{limit: filesMax, files: map[fileKey]*openFile{}}
+	c := &fileCache{limit: filesMax, files: map[fileKey][uses]*openFile{}}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
 		// The rest is for connections and for files in use.
@@ -99,19 +102,18 @@ func (c *fileCache) counts() FileCounts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.count
-	n.Open, n.Limit = len(c.files), c.limit
+	n.Open, n.Limit = c.open, c.limit
 	return n
 }
 
 // get takes a file, nil if it is not there.
-func (c *fileCache) get(key fileKey) *openFile {
+func (c *fileCache) get(key fileKey, use use) *openFile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f := c.files[key]
-	if f == nil && key.use == useAttr { // any will do
-		if f = c.files[fileKey{key.volume, key.id, useWrite}]; f == nil {
-			f = c.files[fileKey{key.volume, key.id, useRead}]
-		}
+	files := c.files[key]
+	f := files[use]
+	if f == nil && (use == useAttr || use == useRead) { // what is open for more will do
+		f = cmp.Or(files[useWrite], files[useRead])
 	}
 	if f != nil {
 		f.users++
@@ -124,21 +126,23 @@ func (c *fileCache) get(key fileKey) *openFile {
 
 // put adds a file that was just opened and takes it. If another call was
 // faster, its file is taken and this one closed.
-func (c *fileCache) put(key fileKey, fd int, charge *charge) *openFile {
-	f := &openFile{key: key, fd: fd, users: 1, charge: charge}
+func (c *fileCache) put(key fileKey, use use, fd int, charge *charge) *openFile {
+	f := &openFile{key: key, use: use, fd: fd, users: 1, charge: charge}
 	c.mu.Lock()
-	if first := c.files[key]; first != nil {
+	files := c.files[key]
+	if first := files[use]; first != nil {
 		first.users++
 		c.mu.Unlock()
 		f.close() // nothing was written through it
 		return first
 	}
 	var evicted *openFile
-	if len(c.files) >= c.limit {
+	files[use] = f
+	c.files[key] = files
+	if c.open++; c.open > c.limit {
 		evicted = c.longestUnused()
 	}
 	f.elem = c.used.PushBack(f)
-	c.files[key] = f
 	c.mu.Unlock()
 	evicted.close()
 	return f
@@ -161,7 +165,7 @@ func (c *fileCache) longestUnused() *openFile {
 func (c *fileCache) release(f *openFile) {
 	c.mu.Lock()
 	f.users--
-	last := f.users == 0 && (f.dropped || len(c.files) > c.limit)
+	last := f.users == 0 && (f.dropped || c.open > c.limit)
 	switch {
 	case last:
 		c.forget(f)
@@ -193,10 +197,16 @@ func (f *openFile) close() {
 
 // forget takes a file out of the cache. The caller holds c.mu.
 func (c *fileCache) forget(f *openFile) {
-	if c.files[f.key] == f {
-		delete(c.files, f.key)
-		c.used.Remove(f.elem)
+	files := c.files[f.key]
+	if files[f.use] != f {
+		return
 	}
+	files[f.use] = nil
+	if c.files[f.key] = files; files == ([uses]*openFile{}) {
+		delete(c.files, f.key)
+	}
+	c.open--
+	c.used.Remove(f.elem)
 }
 
 // drop closes a file that was removed, so that its space is given back.
@@ -206,8 +216,8 @@ func (c *fileCache) drop(v *Volume, id FileID) {
 	}
 	var unused [uses]*openFile
 	c.mu.Lock()
-	for u := range uses {
-		unused[u] = c.dropFile(c.files[fileKey{v, id, u}])
+	for use, f := range c.files[fileKey{v, id}] {
+		unused[use] = c.dropFile(f)
 	}
 	c.mu.Unlock()
 	for _, f := range unused {
@@ -247,7 +257,7 @@ func (c *fileCache) removeIdle() {
 		idle = append(idle, f)
 	}
 	if len(idle) > 0 && len(c.files) == 0 {
-		c.files = map[fileKey]*openFile{} // a map keeps the memory of its largest size
+		c.files = map[fileKey][uses]*openFile{} // a map keeps the memory of its largest size
 	}
 	c.mu.Unlock()
 	for _, f := range idle {
@@ -258,8 +268,10 @@ func (c *fileCache) removeIdle() {
 func (c *fileCache) close() {
 	var unused []*openFile
 	c.mu.Lock()
-	for _, f := range c.files {
-		unused = append(unused, c.dropFile(f))
+	for _, files := range c.files {
+		for _, f := range files {
+			unused = append(unused, c.dropFile(f))
+		}
 	}
 	c.mu.Unlock()
 	for _, f := range unused {

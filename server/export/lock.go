@@ -29,12 +29,21 @@ func LockNames(a, b *File) (locked LockedNames, ok bool) {
 	return locked, true
 }
 
-// Unlock ends it.
+// Unlock ends it, after a change.
 func (l LockedNames) Unlock() {
-	if l.second != nil {
-		l.second.names.Unlock()
+	for _, f := range []*openFile{l.second, l.first} {
+		if f != nil {
+			f.changes.Add(1)
+			f.names.Unlock()
+		}
 	}
-	if l.first != nil {
-		l.first.names.Unlock()
+}
+
+// StatLocked is Stat for who has locked the directory's names: what OpenDir has seen
+// will do if nobody has locked them in between.
+func (f *File) StatLocked() (Attr, error) {
+	if f.kept.changes.Load() == f.changes {
+		return f.Attr, nil
 	}
+	return f.Stat()
 }

@@ -49,3 +49,32 @@ func TestLockNames(t *testing.T) {
 		t.Errorf("counted %d and %d under the locks, want %d", inA, inB, 3*rounds)
 	}
 }
+
+// Who locks a directory after another has changed it is told what it is by then.
+func TestStatLocked(t *testing.T) {
+	o, root, _ := openerAt(t)
+	open := func() *File {
+		f, err := o.OpenDir(netip.Addr{}, root)
+		mustDo(t, err)
+		t.Cleanup(f.Close)
+		return f
+	}
+	first, second := open(), open()
+	if first.kept == nil {
+		t.Skip("the descriptors of directories are not kept on this disk")
+	}
+	for i, f := range []*File{first, second} {
+		locked, _ := LockNames(f, f)
+		got, err := f.StatLocked()
+		mustDo(t, err)
+		want, err := f.Stat()
+		mustDo(t, err)
+		if got.Nlink != want.Nlink || !got.Mtime.Equal(want.Mtime) {
+			t.Errorf("directory %d: %+v, is %+v", i, got, want)
+		}
+		made, err := f.Mkdir([]string{"a", "b"}[i], 0o755)
+		mustDo(t, err)
+		made.Close()
+		locked.Unlock()
+	}
+}

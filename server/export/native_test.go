@@ -267,9 +267,11 @@ func TestFileCacheGivesBack(t *testing.T) {
 	kept := func() (n int) {
 		o.files.mu.Lock()
 		defer o.files.mu.Unlock()
-		for key := range o.files.files {
-			if key.use >= useRead { // the directory is kept too
-				n++
+		for _, files := range o.files.files {
+			for _, f := range files {
+				if f != nil && f.use >= useRead { // the directory is kept too
+					n++
+				}
 			}
 		}
 		return n
@@ -456,5 +458,60 @@ func TestKeptAttributesEnd(t *testing.T) {
 			}
 		}
 		o.files.mu.Unlock()
+	}
+}
+
+// The attributes of what was just made are known, until it is changed.
+func TestLatest(t *testing.T) {
+	o, root, _ := openerAt(t)
+	dir, err := o.OpenDir(netip.Addr{}, root)
+	mustDo(t, err)
+	defer dir.Close()
+	for name, change := range map[string]func(*File) error{
+		"nothing":  func(*File) error { return nil },
+		"Chmod":    func(f *File) error { return f.Chmod(0o600) },
+		"Chown":    func(f *File) error { return f.Chown(1, 1) },
+		"Chtimes":  func(f *File) error { return f.Chtimes(SetTime{}, SetTime{Set: true, Time: time.Unix(1, 0)}) },
+		"Truncate": func(f *File) error { return f.Truncate(100) },
+	} {
+		f, err := dir.Create(name, 0o644)
+		mustDo(t, err)
+		mustDo(t, change(f))
+		got, err := f.Latest()
+		mustDo(t, err)
+		want, err := f.Stat()
+		mustDo(t, err)
+		if got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+		f.Close()
+	}
+}
+
+// A file that is open for writing is not opened again to be read.
+func TestReadThroughWriter(t *testing.T) {
+	o, root, _ := openerAt(t)
+	dir, err := o.OpenDir(netip.Addr{}, root)
+	mustDo(t, err)
+	defer dir.Close()
+	made, err := dir.Create("file", 0o644)
+	mustDo(t, err)
+	handle := made.Handle()
+	made.Close()
+	w, err := o.OpenData(netip.Addr{}, handle, true)
+	mustDo(t, err)
+	defer w.Close()
+	_, _, err = w.WriteAt([]byte("data"), 0)
+	mustDo(t, err)
+	before := o.Kept().Files.Open
+	r, err := o.OpenData(netip.Addr{}, handle, false)
+	mustDo(t, err)
+	defer r.Close()
+	got := make([]byte, 4)
+	if n, err := r.ReadAt(got, 0); n != 4 || err != nil || string(got) != "data" {
+		t.Errorf("read %q, %v", got[:n], err)
+	}
+	if after := o.Kept().Files.Open; after != before {
+		t.Errorf("%d files are open, were %d", after, before)
 	}
 }

@@ -189,10 +189,11 @@ func (o *Opener) open(client netip.Addr, handle []byte, use use) (*File, error) 
 // openIn opens a file of a volume in which a call has begun; Close, or an error,
 // ends that. The descriptor is kept.
 func (o *Opener) openIn(v *Volume, id FileID, use use) (*File, error) {
-	key := fileKey{v, id, use}
-	if kept := o.files.get(key); kept != nil {
+	key := fileKey{v, id}
+	if kept := o.files.get(key, use); kept != nil {
 		f := o.newFile(v, kept.fd)
-		f.ID, f.kept = id, kept
+		f.ID = id
+		f.keptAs(kept)
 		var err error
 		if f.Attr, err = f.Stat(); err == nil && countsLinks(&f.Attr) {
 			return f, nil
@@ -213,11 +214,31 @@ func (o *Opener) openIn(v *Volume, id FileID, use use) (*File, error) {
 		f.Close()
 		return nil, err
 	}
-	if countsLinks(&f.Attr) {
-		f.kept = o.files.put(key, fd, nil)
-		f.fd = f.kept.fd
+	if !countsLinks(&f.Attr) {
+		return f, nil
+	}
+	var c *charge
+	if use == useNames && v.account != nil {
+		c = v.account.enter(f.Attr.inode())
+	}
+	f.keptAs(o.files.put(key, use, fd, c))
+	if f.charge != nil {
+		if f.Attr, err = f.Stat(); err != nil { // from what it is charged
+			f.Close()
+			return nil, err
+		}
 	}
 	return f, nil
+}
+
+// keptAs says that the file is the descriptor that is kept. Who may change a
+// directory's names has its charge with it.
+func (f *File) keptAs(kept *openFile) {
+	f.kept, f.fd = kept, kept.fd
+	if kept.use == useNames {
+		f.charge = kept.charge
+		f.changes = kept.changes.Load()
+	}
 }
 
 // countsLinks tells whether the attributes of an open file show when it is

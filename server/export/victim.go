@@ -7,8 +7,9 @@ import "golang.org/x/sys/unix"
 // charged no more.
 type victim struct {
 	dir    *File
-	id     FileID // zero: nothing there, or nothing that could be open
-	fd     int
+	id     FileID    // zero: nothing there, or nothing that could be open
+	kept   *openFile // of the file, nil: none
+	fd     int       // -1, or opened to look at it
 	taking taking
 }
 
@@ -19,7 +20,13 @@ func (f *File) victim(name string) victim {
 		return v
 	}
 	v.id = id
-	if a := f.Volume.account; a != nil {
+	a := f.Volume.account
+	if a == nil {
+		return v
+	}
+	if v.kept = f.opener.files.get(fileKey{f.Volume, id}, useAttr); v.kept != nil && v.kept.charge != nil {
+		v.taking = taking{charge: v.kept.charge, fd: v.kept.fd, kept: true}
+	} else {
 		v.fd, err = unix.Openat(f.fd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err == nil {
 			v.taking = a.take(v.fd)
@@ -30,12 +37,16 @@ func (f *File) victim(name string) victim {
 
 // taken ends it. err is what came of taking the name.
 func (v *victim) taken(err error) error {
+	files := v.dir.opener.files
+	v.taking.done(err)
 	if v.fd >= 0 {
-		v.taking.done(err)
 		_ = unix.Close(v.fd) // O_PATH
 	}
 	if err == nil {
-		v.dir.opener.files.drop(v.dir.Volume, v.id)
+		files.drop(v.dir.Volume, v.id)
+	}
+	if v.kept != nil {
+		files.release(v.kept)
 	}
 	return err
 }
@@ -45,6 +56,7 @@ type taking struct {
 	charge *charge // nil: it can't be looked at, and stays charged as it is
 	fd     int
 	isDir  bool
+	kept   bool // the charge is a kept file's
 }
 
 // take begins it. fd stays the caller's, and open until done.
@@ -79,5 +91,7 @@ func (t *taking) done(err error) {
 		var st unix.Stat_t
 		_ = c.stat(t.fd, &st) // what can't be looked at stays as it was
 	}
-	c.leave(FileID{})
+	if !t.kept {
+		c.leave(FileID{})
+	}
 }

@@ -54,6 +54,16 @@ func preOpOf(f stater, alone bool) PreOpAttr {
 	return PreOpAttr{Present: true, Size: uint64(a.Size), Mtime: timeOf(a.Mtime), Ctime: timeOf(a.Ctime)}
 }
 
+// lockedDir is a directory whose names are locked, before they are changed.
+type lockedDir struct{ *export.File }
+
+func (d lockedDir) Stat() (export.Attr, error) { return d.StatLocked() }
+
+// madeFile is a file that the call has made.
+type madeFile struct{ *export.File }
+
+func (m madeFile) Stat() (export.Attr, error) { return m.Latest() }
+
 // getattr: RFC 1813 section 3.3.1. Whoever has a handle may ask, and nothing
 // blocks, so no worker is needed.
 func (s *service) getattr(c *oncrpc.Call) {

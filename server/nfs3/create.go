@@ -22,7 +22,7 @@ func (s *service) make(c *oncrpc.Call, where DirOpArgs, f func(dir *export.File,
 		res := &CreateRes{}
 		names, alone := export.LockNames(dir, dir)
 		defer names.Unlock()
-		res.DirWcc.Before = preOpOf(dir, alone)
+		res.DirWcc.Before = preOpOf(lockedDir{dir}, alone)
 		err := checkMade(where.Name)
 		var made *export.File
 		if err == nil {
@@ -30,7 +30,7 @@ func (s *service) make(c *oncrpc.Call, where DirOpArgs, f func(dir *export.File,
 		}
 		if err == nil {
 			t.files[1] = made
-			res.Object, res.Attr = made.Handle(), postOpOf(dir.Volume, made)
+			res.Object, res.Attr = made.Handle(), postOpOf(dir.Volume, madeFile{made})
 			if !dir.Volume.Options.Async {
 				t.sync(&res.Status, newName{made, dir})
 			}

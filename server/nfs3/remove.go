@@ -1,6 +1,7 @@
 package nfs3
 
 import (
+	"bytes"
 	"syscall"
 
 	"github.com/podnas/podnas/server/export"
@@ -32,7 +33,7 @@ func (s *service) take(c *oncrpc.Call, remove func(*export.File, string) error) 
 		res := &RemoveRes{}
 		names, alone := export.LockNames(dir, dir)
 		defer names.Unlock()
-		res.Wcc.Before = preOpOf(dir, alone)
+		res.Wcc.Before = preOpOf(lockedDir{dir}, alone)
 		err := checkName(args.Name)
 		if err == nil {
 			err = remove(dir, string(args.Name))
@@ -57,20 +58,23 @@ func (s *service) rename(c *oncrpc.Call) {
 		reply(c, &RenameRes{Status: statusOf(err)})
 		return
 	}
-	to, err := s.openDir(c, args.To.Dir)
-	if err != nil {
-		from.Close()
-		reply(c, &RenameRes{Status: statusOf(err)})
-		return
+	to, files := from, []closer{from}
+	if !bytes.Equal(args.From.Dir, args.To.Dir) {
+		if to, err = s.openDir(c, args.To.Dir); err != nil {
+			from.Close()
+			reply(c, &RenameRes{Status: statusOf(err)})
+			return
+		}
+		files = append(files, to)
 	}
 	s.work(c, from.Volume, func(t *task) result {
 		res := &RenameRes{}
 		names, alone := export.LockNames(from, to)
 		defer names.Unlock()
-		res.FromWcc.Before = preOpOf(from, alone)
+		res.FromWcc.Before = preOpOf(lockedDir{from}, alone)
 		res.ToWcc.Before = res.FromWcc.Before
 		if from.ID != to.ID {
-			res.ToWcc.Before = preOpOf(to, alone)
+			res.ToWcc.Before = preOpOf(lockedDir{to}, alone)
 		}
 		err := checkName(args.From.Name)
 		if err == nil {
@@ -95,7 +99,7 @@ func (s *service) rename(c *oncrpc.Call) {
 			res.ToWcc.After = postOpOf(to.Volume, to)
 		}
 		return res
-	}, from, to)
+	}, files...)
 }
 
 // link: section 3.3.15.
@@ -119,7 +123,7 @@ func (s *service) link(c *oncrpc.Call) {
 		res := &LinkRes{}
 		names, alone := export.LockNames(dir, dir)
 		defer names.Unlock()
-		res.LinkWcc.Before = preOpOf(dir, alone)
+		res.LinkWcc.Before = preOpOf(lockedDir{dir}, alone)
 		err := checkMade(args.Link.Name)
 		switch {
 		case err != nil:

@@ -2,14 +2,14 @@
 # run.sh: podnas's engines beside each other and beside other servers ('make bench').
 #
 # usage: test/bench/run.sh [FLAGS]   (of podnas bench, and of client or local)
-#   WITH=LIST    what native is compared with, of: go-nfs durable ceiling copy local
+#   WITH=LIST    what native is compared with, of: go-nfs durable ceiling least local
 #                ganesha guest client (default: go-nfs durable ceiling)
 #                  go-nfs   the other engine; both sync each change, as go-nfs does
 #                           whatever the class says
 #                  durable  native with sync: "false" beside native that syncs
 #                  ceiling  a server that answers at once, from memory
-#                  copy     the same, with its data in files: each call copies it once
-#                           more, as every server has to
+#                  least    a server that makes the system calls that no server of files
+#                           can do without, and checks nothing; where ganesha is
 #                  local    native that syncs beside the disk itself: as many threads
 #                           make the same system calls and syncs. In BENCH_DIR if
 #                           that is given, else on an XFS in a file, in a box. Takes
@@ -31,8 +31,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 with=${WITH:-go-nfs durable ceiling}
 for one in $with; do
-	case $one in go-nfs | durable | ceiling | copy | local | ganesha | guest | client) ;; *)
-		echo "test/bench/run.sh: WITH=$one: there are go-nfs, durable, ceiling, copy, local, ganesha, guest and client" >&2
+	case $one in go-nfs | durable | ceiling | least | local | ganesha | guest | client) ;; *)
+		echo "test/bench/run.sh: WITH=$one: there are go-nfs, durable, ceiling, least, local, ganesha, guest and client" >&2
 		exit 2
 		;;
 	esac
@@ -56,7 +56,7 @@ source "$here/servers.sh"
 loads=(${LOADS:+"--loads=$LOADS"})
 
 echo "$(nproc) processors, load $(cut -d' ' -f1-3 /proc/loadavg), Linux $(uname -r), $(stat -f -c %T "$work"), $(git describe --always --dirty)"
-case " $with " in *" go-nfs "* | *" durable "* | *" ceiling "* | *" copy "*) serve native ;; esac
+case " $with " in *" go-nfs "* | *" durable "* | *" ceiling "*) serve native ;; esac
 status=0
 for one in $with; do
 	echo
@@ -67,14 +67,16 @@ for one in $with; do
 		"$podnas" bench "$(target native safe)" --against "$(target go-nfs safe)" "${loads[@]}" "$@" || status=1
 		;;
 	durable) "$podnas" bench "$(target native fast)" --against "$(target native safe)" "${loads[@]}" "$@" || status=1 ;;
-	ceiling | copy)
-		disk=
-		[ $one = ceiling ] || { mkdir "$work/copy"; disk=$work/copy; }
-		"$work/ceiling" -listen 127.0.0.1:0 -dir "$disk" >"$work/$one.out" &
+	ceiling)
+		"$work/ceiling" -listen 127.0.0.1:0 >"$work/$one.out" &
 		servers+=($!)
 		until [ -s "$work/$one.out" ]; do sleep 0.1; done
 		"$podnas" bench "$(target native fast)" --against "$(<"$work/$one.out"):/memory" \
 			--loads="${LOADS:-null,getattr,access,lookup,read-*,write-*-unstable}" "$@" || status=1
+		;;
+	least)
+		test/vm/setup.sh
+		"$here/box.sh" "$work" "$here/least.sh" "$podnas" "$work/ceiling" "${loads[@]}" "$@" || status=1
 		;;
 	local)
 		if [ "${BENCH_DIR:-}" ]; then
