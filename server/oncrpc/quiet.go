@@ -26,7 +26,7 @@ func (s *Server) giveBack(ctx context.Context) {
 	tick := time.NewTicker(letGoEvery)
 	defer tick.Stop()
 	gone, conns := 0, 0
-	var rest time.Time // zero: there is none
+	rest := time.Now().Add(restAfter) // the start is a busy time too; zero: there is none
 	for {
 		var at time.Time
 		select {
