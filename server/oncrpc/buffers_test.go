@@ -4,7 +4,7 @@ import "testing"
 
 // Unused buffers are let go, step by step; those in use are not touched.
 func TestBuffersAreLetGo(t *testing.T) {
-	b := newBuffers()
+	b := &buffers{}
 	used := b.get(100)
 	var taken [][]byte
 	for _, size := range bufferSizes {

@@ -84,7 +84,7 @@ type Server struct {
 	log      *slog.Logger
 	limits   limits
 	budget   *budget
-	buffers  *buffers
+	buffers  buffers
 	replays  *replays
 	places   *places
 	// drained ends when the calls under way have had their time after shutdown.
@@ -118,7 +118,6 @@ func newServer(cfg ServerConfig, limits limits) *Server {
 		drained:  drained,
 		drain:    drain,
 		budget:   newBudget(limits.totalBytes, limits.connBytes),
-		buffers:  newBuffers(),
 		replays:  newReplays(),
 		places:   newPlaces(),
 		conns:    map[*conn]bool{},
