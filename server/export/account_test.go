@@ -442,3 +442,49 @@ func TestLookAtWhatIsGone(t *testing.T) {
 		t.Errorf("%+v, du finds %d bytes in %d inodes", want, u, n)
 	}
 }
+
+// A charge that a file's descriptor is kept with is given back once, however the file
+// is opened meanwhile.
+func TestChargeIsGivenBack(t *testing.T) {
+	o, v, root := countedAt(t, t.TempDir(), 1<<30)
+	counted(t, v)
+	file := create(t, o, root, "file") // is kept, open for writing
+	users := func(handle []byte) int {
+		f, err := o.Open(netip.Addr{}, handle)
+		mustDo(t, err)
+		defer f.Close()
+		v.account.mu.Lock()
+		defer v.account.mu.Unlock()
+		if c := v.account.charges[f.Attr.inode()]; c != nil {
+			return c.users
+		}
+		return 0
+	}
+	for _, test := range []struct {
+		handle []byte
+		use    func() error
+	}{
+		{file, func() error { // SETATTR of the size
+			f, err := o.Open(netip.Addr{}, file)
+			mustDo(t, err)
+			defer f.Close()
+			return f.Truncate(4096)
+		}},
+		{root, func() error {
+			dir, err := o.OpenDir(netip.Addr{}, root)
+			mustDo(t, err)
+			defer dir.Close()
+			return dir.Remove("nothing")
+		}},
+	} {
+		before := users(test.handle)
+		for range 3 {
+			if err := test.use(); err != nil && !errors.Is(err, unix.ENOENT) {
+				t.Error(err)
+			}
+		}
+		if after := users(test.handle); after != before || after != 1 {
+			t.Errorf("%d users of the charge, were %d, want that of the descriptor", after, before)
+		}
+	}
+}

@@ -22,6 +22,7 @@ type File struct {
 	kept    *openFile // whose descriptor fd is, nil: it is the File's own
 	created bool      // with a descriptor to write to it
 	charge  *charge   // of what may change it, where the server counts
+	held    bool      // the charge is f's to give back, not that of what is kept
 	changes uint64    // of the names of what is kept, before Attr
 	changed bool      // by a method, since Attr
 }
@@ -30,16 +31,14 @@ type File struct {
 func (f *File) Close() {
 	if f.created { // whoever made it writes to it next
 		f.kept = f.opener.files.put(fileKey{f.Volume, f.ID}, useWrite, f.fd, f.charge)
-		f.charge = nil // it is the kept one's
+		f.held = false // the charge is the kept one's
 	}
-	own := f.charge != nil
 	if f.kept != nil {
-		own = own && f.charge != f.kept.charge
 		f.opener.files.release(f.kept)
 	} else {
 		_ = unix.Close(f.fd) // nothing is written through it
 	}
-	if own {
+	if f.held {
 		f.charge.leave(FileID{})
 	}
 	opener, volume := f.opener, f.Volume
@@ -216,6 +215,7 @@ func (f *File) roomFor(name string) error {
 // made charges the volume for something new.
 func (f *File) made(child *File, err error) (*File, error) {
 	if a := f.Volume.account; a != nil && err == nil {
+		child.held = true
 		child.charge, child.Attr, err = a.enterNew(child.Attr.inode(), child.fd)
 		if err != nil {
 			child.Close()
@@ -363,7 +363,7 @@ func (f *File) hold() error {
 	if f.Volume.account == nil || f.charge != nil {
 		return nil
 	}
-	f.charge = f.Volume.account.enter(f.Attr.inode())
+	f.charge, f.held = f.Volume.account.enter(f.Attr.inode()), true
 	_, err := f.Stat() // from what it is charged
 	return err
 }
