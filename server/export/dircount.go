@@ -120,7 +120,7 @@ func (d *Dir) charged(f *os.File, isNew bool) (*DirFile, error) {
 	if isNew {
 		var err error
 		if file.charge, _, err = a.enterNew(inodeOf(&st), int(f.Fd())); err != nil {
-			return file, err
+			return nil, errors.Join(err, file.Close())
 		}
 	} else {
 		file.charge = a.enter(inodeOf(&st))

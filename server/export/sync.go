@@ -15,7 +15,7 @@ import (
 // wait for the same file, those that come while it is being synced wait together for
 // its next sync. Files are synced side by side, which lets the file system's journal
 // take them together. A goroutine of its own syncs a file, but for a client that waits
-// for nothing else: SyncHere saves that the way there and back.
+// for nothing else: SyncHere saves it the way there and back.
 
 // Waiter waits for a sync.
 type Waiter interface {
@@ -138,15 +138,18 @@ func (s *syncs) wait(w Waiter, data bool) bool {
 	defer s.mu.Unlock()
 	s.data = data && (s.data || len(s.waiting) == 0)
 	s.waiting = append(s.waiting, w)
-	first := !s.running
-	s.running = true
-	return first
+	return s.start()
 }
 
 // begin is true if nobody syncs the file: the caller does, until more.
 func (s *syncs) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.start()
+}
+
+// start is true if nobody syncs the file. The caller holds s.mu.
+func (s *syncs) start() bool {
 	first := !s.running
 	s.running = true
 	return first

@@ -15,13 +15,12 @@ import (
 // looksPerLimit is how many times the server looks during the shortest limit.
 const looksPerLimit = 8
 
-// What a connection waits for its client to do.
+// What a connection waits for its client to do; 0: it does not.
 const (
-	waitNone   = iota
-	waitCall   // make a call
-	waitRecord // send the rest of it
-	waitTake   // take replies
-	waitKinds  = 4
+	waitCall   = 1 + iota // make a call
+	waitRecord            // send the rest of it
+	waitTake              // take replies
+	waitKinds
 )
 
 // waits are the waits of the goroutine that reads a connection, or that writes to it.
