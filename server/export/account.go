@@ -236,14 +236,17 @@ func (c *charge) leave(written FileID) {
 
 // stat tells the attributes of the inode and settles its charge. Nobody counts
 // if c is nil.
-func (c *charge) stat(fd int, st *unix.Stat_t) error {
+func (c *charge) stat(fd int, st *unix.Stat_t) error { return c.look(fd, st, false) }
+
+// look is stat. quick: to look does not wait, see Volume.quick.
+func (c *charge) look(fd int, st *unix.Stat_t, quick bool) error {
 	if c == nil {
-		return unix.Fstat(fd, st)
+		return fstat(fd, st, quick)
 	}
 	// The look and the sum are one step, or of two the older could win.
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := unix.Fstat(fd, st); err != nil {
+	if err := fstat(fd, st, quick); err != nil {
 		return err
 	}
 	c.settle(charged(st), st.Nlink == 0)

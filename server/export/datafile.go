@@ -34,6 +34,7 @@ func (o *Opener) OpenData(client netip.Addr, handle []byte, write bool) (*DataFi
 	}
 	f := o.files.get(key, use)
 	if f == nil {
+		o.files.missed()
 		fd, charge, err := v.openData(&id, use)
 		if err != nil {
 			v.calls.Done()
@@ -41,9 +42,29 @@ func (o *Opener) OpenData(client netip.Addr, handle []byte, write bool) (*DataFi
 		}
 		f = o.files.put(key, use, fd, charge)
 	}
-	d := o.spareData.Get().(*DataFile)
-	*d = DataFile{opener: o, Volume: v, file: f}
-	return d, nil
+	return o.newDataFile(v, f), nil
+}
+
+// OpenDataAtOnce is OpenData to read for who must not wait. It is nil, without an
+// error, if it would have to.
+func (o *Opener) OpenDataAtOnce(client netip.Addr, handle []byte) (*DataFile, error) {
+	v, id, err := o.volumeOf(client, handle)
+	if err != nil {
+		return nil, err
+	}
+	if v.quick {
+		if f := o.files.get(fileKey{v, id}, useRead); f != nil {
+			return o.newDataFile(v, f), nil
+		}
+	}
+	v.calls.Done()
+	return nil, nil
+}
+
+func (o *Opener) newDataFile(v *Volume, file *openFile) *DataFile {
+	f := o.spareData.Get().(*DataFile)
+	*f = DataFile{opener: o, Volume: v, file: file}
+	return f
 }
 
 func (v *Volume) openData(id *FileID, use use) (int, *charge, error) {
@@ -51,7 +72,7 @@ func (v *Volume) openData(id *FileID, use use) (int, *charge, error) {
 	if err != nil {
 		return -1, nil, err
 	}
-	attr, err := (*charge)(nil).fstat(path)
+	attr, err := v.stat(path, nil)
 	_ = unix.Close(path) // O_PATH
 	switch {
 	case err != nil:
@@ -66,7 +87,7 @@ func (v *Volume) openData(id *FileID, use use) (int, *charge, error) {
 		return fd, nil, err
 	}
 	c := v.account.enter(attr.inode())
-	_, _ = c.fstat(fd) // from what it is charged; the next look meets the error
+	_, _ = v.stat(fd, c) // from what it is charged; the next look meets the error
 	return fd, c, nil
 }
 
@@ -82,7 +103,7 @@ func (f *DataFile) Close() {
 // Stat tells the attributes. ESTALE of a file that has been removed; it is not
 // kept open any longer.
 func (f *DataFile) Stat() (Attr, error) {
-	a, err := f.file.charge.fstat(f.file.fd)
+	a, err := f.Volume.stat(f.file.fd, f.file.charge)
 	if errors.Is(err, unix.ESTALE) {
 		f.opener.files.drop(f.Volume, f.file.key.id)
 	}
@@ -100,7 +121,7 @@ func (f *DataFile) ReadAt(p []byte, offset int64) (int, error) {
 // ReadCached is ReadAt for who must not wait for the disk. EAGAIN if it would have
 // to, or if the file system can't tell; at the end of the file less is read.
 func (f *DataFile) ReadCached(p []byte, offset int64) (int, error) {
-	n, err := unix.Preadv2(f.file.fd, [][]byte{p}, offset, unix.RWF_NOWAIT)
+	n, err := preadNow(f.file.fd, p, offset)
 	if err != nil {
 		return 0, unix.EAGAIN
 	}

@@ -57,7 +57,7 @@ func (f *File) Handle() []byte { return f.AppendHandle(make([]byte, 0, HandleMax
 
 // Stat tells the attributes. ESTALE of a file that has been removed, though it
 // may live on while somebody has it open.
-func (f *File) Stat() (Attr, error) { return f.charge.fstat(f.fd) }
+func (f *File) Stat() (Attr, error) { return f.Volume.stat(f.fd, f.charge) }
 
 // Latest is Attr, or what became of it by the methods that change the file.
 func (f *File) Latest() (Attr, error) {
@@ -67,10 +67,11 @@ func (f *File) Latest() (Attr, error) {
 	return f.Attr, nil
 }
 
-// fstat is stat for who wants the attributes of a file that is there.
-func (c *charge) fstat(fd int) (Attr, error) {
+// stat tells the attributes of an open file that is there, and settles its charge
+// if there is one.
+func (v *Volume) stat(fd int, c *charge) (Attr, error) {
 	var st unix.Stat_t
-	if err := c.stat(fd, &st); err != nil {
+	if err := c.look(fd, &st, v.quick); err != nil {
 		return Attr{}, err
 	}
 	if st.Nlink == 0 {

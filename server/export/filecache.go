@@ -118,10 +118,15 @@ func (c *fileCache) get(key fileKey, use use) *openFile {
 	if f != nil {
 		f.users++
 		c.count.Hits++
-	} else {
-		c.count.Misses++
 	}
 	return f
+}
+
+// missed notes that a file was not there, and has to be opened.
+func (c *fileCache) missed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count.Misses++
 }
 
 // put adds a file that was just opened and takes it. If another call was

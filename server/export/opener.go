@@ -158,6 +158,22 @@ func (o *Opener) Open(client netip.Addr, handle []byte) (*File, error) {
 	return o.open(client, handle, useAttr)
 }
 
+// OpenAtOnce is Open for who must not wait. It is nil, without an error, if it would
+// have to.
+func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte) (*File, error) {
+	v, id, err := o.volumeOf(client, handle)
+	if err != nil {
+		return nil, err
+	}
+	if v.quick {
+		if f := o.openKept(v, id, useAttr); f != nil {
+			return f, nil
+		}
+	}
+	v.calls.Done()
+	return nil, nil
+}
+
 // OpenDir opens a directory so that it can be changed and synced. ENOTDIR if it
 // is none, EROFS if nothing in the volume may be changed.
 func (o *Opener) OpenDir(client netip.Addr, handle []byte) (*File, error) {
@@ -189,20 +205,10 @@ func (o *Opener) open(client netip.Addr, handle []byte, use use) (*File, error) 
 // openIn opens a file of a volume in which a call has begun; Close, or an error,
 // ends that. The descriptor is kept.
 func (o *Opener) openIn(v *Volume, id FileID, use use) (*File, error) {
-	key := fileKey{v, id}
-	if kept := o.files.get(key, use); kept != nil {
-		f := o.newFile(v, kept.fd)
-		f.ID = id
-		f.keptAs(kept)
-		var err error
-		if f.Attr, err = f.Stat(); err == nil && countsLinks(&f.Attr) {
-			return f, nil
-		}
-		// Removed on the disk itself, or who knows.
-		o.files.drop(v, id)
-		o.files.release(kept)
-		o.spare.Put(f)
+	if f := o.openKept(v, id, use); f != nil {
+		return f, nil
 	}
+	o.files.missed()
 	fd, err := v.openByHandle(&id, use.flags())
 	if err != nil {
 		v.calls.Done()
@@ -221,7 +227,7 @@ func (o *Opener) openIn(v *Volume, id FileID, use use) (*File, error) {
 	if use == useNames && v.account != nil {
 		c = v.account.enter(f.Attr.inode())
 	}
-	f.keptAs(o.files.put(key, use, fd, c))
+	f.keptAs(o.files.put(fileKey{v, id}, use, fd, c))
 	if f.charge != nil {
 		if f.Attr, err = f.Stat(); err != nil { // from what it is charged
 			f.Close()
@@ -229,6 +235,26 @@ func (o *Opener) openIn(v *Volume, id FileID, use use) (*File, error) {
 		}
 	}
 	return f, nil
+}
+
+// openKept is openIn of what is kept open, nil if it is not.
+func (o *Opener) openKept(v *Volume, id FileID, use use) *File {
+	kept := o.files.get(fileKey{v, id}, use)
+	if kept == nil {
+		return nil
+	}
+	f := o.newFile(v, kept.fd)
+	f.ID = id
+	f.keptAs(kept)
+	var err error
+	if f.Attr, err = f.Stat(); err == nil && countsLinks(&f.Attr) {
+		return f
+	}
+	// Removed on the disk itself, or who knows.
+	o.files.drop(v, id)
+	o.files.release(kept)
+	o.spare.Put(f)
+	return nil
 }
 
 // keptAs says that the file is the descriptor that is kept. Who may change a

@@ -72,7 +72,7 @@ func (s *service) getattr(c *oncrpc.Call) {
 	if !decode(c, args) {
 		return
 	}
-	f, err := s.open(c, args.Object)
+	f, err := s.look(c, args.Object)
 	if res.Status = statusOf(err); err == nil {
 		res.Attr = fattr(f.Volume, &f.Attr)
 		f.Close()
@@ -154,7 +154,7 @@ func (s *service) setattr(c *oncrpc.Call) {
 	files, sync := []closer{f}, syncer(f)
 	var data *export.DataFile // for a new size
 	if args.Attr.Size.Set {
-		if data, err = s.openData(c, args.Object, true); err == nil {
+		if data, err = s.openToWrite(c, args.Object); err == nil {
 			files, sync = append(files, data), data
 		}
 	}

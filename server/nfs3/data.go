@@ -26,7 +26,7 @@ func (s *service) read(c *oncrpc.Call) {
 	if !decode(c, args) {
 		return
 	}
-	f, err := s.openData(c, args.File, false)
+	f, err := s.openToRead(c, args.File)
 	if err != nil {
 		t.res.read.Status = statusOf(err)
 		reply(c, &t.res.read)
@@ -91,7 +91,7 @@ func (s *service) write(c *oncrpc.Call) {
 	if !decode(c, &t.args.write) {
 		return
 	}
-	f, err := s.openData(c, t.args.write.File, true)
+	f, err := s.openToWrite(c, t.args.write.File)
 	if err != nil {
 		t.res.write.Status = statusOf(err)
 		reply(c, &t.res.write)
@@ -163,7 +163,7 @@ func (s *service) commit(c *oncrpc.Call) {
 	if !decode(c, &args) {
 		return
 	}
-	f, err := s.openData(c, args.File, true)
+	f, err := s.openToWrite(c, args.File)
 	if err != nil {
 		reply(c, &CommitRes{Status: statusOf(err)})
 		return

@@ -19,6 +19,19 @@ func (s *service) open(c *oncrpc.Call, handle FH) (*export.File, error) {
 	return f, err
 }
 
+// look is open of a file of which nothing but the attributes are wanted: if it is
+// kept open, the call does not wait.
+func (s *service) look(c *oncrpc.Call, handle FH) (*export.File, error) {
+	f, err := s.opener.OpenAtOnce(c.Client.Addr(), handle)
+	if f == nil && err == nil {
+		return s.open(c, handle)
+	}
+	if err == nil {
+		c.Served.Volume = &f.Volume.Served
+	}
+	return f, err
+}
+
 func (s *service) openDir(c *oncrpc.Call, handle FH) (*export.File, error) {
 	c.MayWait()
 	f, err := s.opener.OpenDir(c.Client.Addr(), handle)
@@ -28,9 +41,22 @@ func (s *service) openDir(c *oncrpc.Call, handle FH) (*export.File, error) {
 	return f, err
 }
 
-func (s *service) openData(c *oncrpc.Call, handle FH, write bool) (*export.DataFile, error) {
+// openToRead opens a file's data for readDirectly, which does not wait.
+func (s *service) openToRead(c *oncrpc.Call, handle FH) (*export.DataFile, error) {
+	f, err := s.opener.OpenDataAtOnce(c.Client.Addr(), handle)
+	if f == nil && err == nil {
+		c.MayWait()
+		f, err = s.opener.OpenData(c.Client.Addr(), handle, false)
+	}
+	if err == nil {
+		c.Served.Volume = &f.Volume.Served
+	}
+	return f, err
+}
+
+func (s *service) openToWrite(c *oncrpc.Call, handle FH) (*export.DataFile, error) {
 	c.MayWait()
-	f, err := s.opener.OpenData(c.Client.Addr(), handle, write)
+	f, err := s.opener.OpenData(c.Client.Addr(), handle, true)
 	if err == nil {
 		c.Served.Volume = &f.Volume.Served
 	}

@@ -28,7 +28,7 @@ var errClosed = errors.New("the connection was closed")
 
 // conn is a connection that the calls of many lanes share.
 type conn struct {
-	nc      net.Conn
+	nc      *oncrpc.Socket
 	patient patient
 	ended   sync.WaitGroup // the two goroutines
 	wake    chan struct{}  // there is something in queue
@@ -51,8 +51,12 @@ func dial(ctx context.Context, address string, wait time.Duration) (*conn, error
 	if err != nil {
 		return nil, err
 	}
+	socket, err := oncrpc.NewSocket(nc)
+	if err != nil {
+		return nil, errors.Join(err, nc.Close())
+	}
 	c := &conn{
-		nc:   nc,
+		nc:   socket,
 		wake: make(chan struct{}, 1),
 		// A server that remembers replies knows a call by its address and xid,
 		// and a new connection may have an old one's port.
@@ -138,7 +142,6 @@ func (c *conn) start(l *lane) error {
 func (c *conn) write() {
 	defer c.ended.Done()
 	var batch [][]byte
-	var rest net.Buffers // of the batch; here, so that it is allocated once
 	for range c.wake {
 		// Replies come in batches, and each wakes a worker that has a call to make
 		// at once. They go first: one write for all is three times the rate.
@@ -146,8 +149,7 @@ func (c *conn) write() {
 		c.mu.Lock()
 		batch, c.queue = c.queue, batch[:0]
 		c.mu.Unlock()
-		rest = batch
-		if _, err := rest.WriteTo(c.nc); err != nil {
+		if err := c.nc.WriteAll(batch); err != nil {
 			c.fail(fmt.Errorf("send a call: %w", err))
 			return
 		}

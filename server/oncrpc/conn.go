@@ -40,7 +40,7 @@ const (
 // in one write. Another writes the replies to calls that were answered elsewhere,
 // so that a client who does not read its replies blocks nobody else.
 type conn struct {
-	net.Conn
+	*Socket
 	server *Server
 	near   uint32 // which group of places is
 	client netip.AddrPort
@@ -52,8 +52,7 @@ type conn struct {
 	done   chan struct{}       // closed when there will be none
 	mark   [4]byte             // of the fragment being read
 	inside bool                // a record is being read
-	vector net.Buffers         // being written, by who has set writing
-	pieces net.Buffers         // the memory of vector
+	pieces [][]byte            // being written, by who has set writing
 	ended  chan error          // how reading ended
 
 	reads  waits // of who reads
@@ -74,12 +73,12 @@ type conn struct {
 	spare   []*Call // to be used again, see call
 }
 
-func newConn(s *Server, nc net.Conn) *conn {
+func newConn(s *Server, socket *Socket) *conn {
 	c := &conn{
-		Conn:   nc,
+		Socket: socket,
 		server: s,
 		near:   s.places.conns.Add(1),
-		in:     bufio.NewReaderSize(nc, readAhead),
+		in:     bufio.NewReaderSize(socket, readAhead),
 		calls:  semaphore.NewWeighted(s.limits.connCalls),
 		wake:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
@@ -87,7 +86,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	}
 	c.look = time.AfterFunc(time.Hour, c.lookAt)
 	c.look.Stop() // until a call may wait
-	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+	if a, ok := socket.RemoteAddr().(*net.TCPAddr); ok {
 		c.client = netip.AddrPortFrom(a.AddrPort().Addr().Unmap(), uint16(a.Port))
 	}
 	c.served = s.stats.Connect(c.client.Addr())
@@ -358,17 +357,11 @@ func (c *conn) flush() {
 func (c *conn) write(batch []*Call) error {
 	c.writes.begin(waitTake)
 	defer c.writes.end()
-	var err error
-	if len(batch) == 1 {
-		_, err = c.Write(batch[0].Reply)
-	} else {
-		c.pieces = c.pieces[:0]
-		for _, call := range batch {
-			c.pieces = append(c.pieces, call.Reply)
-		}
-		c.vector = c.pieces // WriteTo moves its slice along and clears what it leaves
-		_, err = c.vector.WriteTo(c.Conn)
+	c.pieces = c.pieces[:0]
+	for _, call := range batch {
+		c.pieces = append(c.pieces, call.Reply)
 	}
+	err := c.WriteAll(c.pieces)
 	if err != nil {
 		_ = c.Close() // wakes the reading goroutine
 	}

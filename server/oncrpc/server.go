@@ -191,7 +191,13 @@ func (s *Server) start(nc net.Conn) {
 		_ = nc.Close() // nothing was sent
 		return
 	}
-	c := newConn(s, nc)
+	socket, err := NewSocket(nc)
+	if err != nil {
+		s.log.Warn("rpc: no socket", "client", nc.RemoteAddr(), "err", err)
+		_ = nc.Close() // nothing was sent
+		return
+	}
+	c := newConn(s, socket)
 	s.conns[c] = true
 	s.open.Go(func() {
 		c.serve()
