@@ -238,7 +238,7 @@ func (c *charge) leave(written FileID) {
 // if c is nil.
 func (c *charge) stat(fd int, st *unix.Stat_t) error { return c.look(fd, st, false) }
 
-// look is stat. quick: to look does not wait, see Volume.quick.
+// look is stat. quick: to look does not wait, see disk.
 func (c *charge) look(fd int, st *unix.Stat_t, quick bool) error {
 	if c == nil {
 		return fstat(fd, st, quick)

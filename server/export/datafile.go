@@ -52,7 +52,7 @@ func (o *Opener) OpenDataAtOnce(client netip.Addr, handle []byte) (*DataFile, er
 	if err != nil {
 		return nil, err
 	}
-	if v.quick {
+	if v.disk.quick {
 		if f := o.files.get(fileKey{v, id}, useRead); f != nil {
 			return o.newDataFile(v, f), nil
 		}

@@ -20,6 +20,7 @@ type File struct {
 	Attr    Attr // when it was opened
 	fd      int
 	kept    *openFile // whose descriptor fd is, nil: it is the File's own
+	isNew   bool      // made by this call
 	created bool      // with a descriptor to write to it
 	charge  *charge   // of what may change it, where the server counts
 	held    bool      // the charge is f's to give back, not that of what is kept
@@ -71,7 +72,7 @@ func (f *File) Latest() (Attr, error) {
 // if there is one.
 func (v *Volume) stat(fd int, c *charge) (Attr, error) {
 	var st unix.Stat_t
-	if err := c.look(fd, &st, v.quick); err != nil {
+	if err := c.look(fd, &st, v.disk.quick); err != nil {
 		return Attr{}, err
 	}
 	if st.Nlink == 0 {
@@ -215,15 +216,20 @@ func (f *File) roomFor(name string) error {
 
 // made charges the volume for something new.
 func (f *File) made(child *File, err error) (*File, error) {
-	if a := f.Volume.account; a != nil && err == nil {
-		child.held = true
-		child.charge, child.Attr, err = a.enterNew(child.Attr.inode(), child.fd)
-		if err != nil {
-			child.Close()
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
-	return child, err
+	child.isNew = true
+	a := f.Volume.account
+	if a == nil {
+		return child, nil
+	}
+	child.held = true
+	if child.charge, child.Attr, err = a.enterNew(child.Attr.inode(), child.fd); err != nil {
+		child.Close()
+		return nil, err
+	}
+	return child, nil
 }
 
 // Mkdir makes a directory.

@@ -12,21 +12,7 @@ import (
 // Here are the system calls that never block: the scheduler is not told. One that blocked
 // all the same would stop all goroutines at the next garbage collection.
 
-// quick tells whether what is open has its attributes in the kernel's memory, so that
-// fstat(2) never waits: not where a server or a process has to be asked.
-func quick(fd int) bool {
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(fd, &st); err != nil {
-		return false
-	}
-	switch int64(st.Type) {
-	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC:
-		return true
-	}
-	return false
-}
-
-// fstat is fstat(2).
+// fstat is fstat(2). quick: what is open has its attributes in memory, see disk.
 func fstat(fd int, st *unix.Stat_t, quick bool) error {
 	if !quick {
 		return unix.Fstat(fd, st)
@@ -42,8 +28,9 @@ func fstat(fd int, st *unix.Stat_t, quick bool) error {
 func preadNow(fd int, p []byte, offset int64) (int, error) {
 	iovec := unix.Iovec{Base: unsafe.SliceData(p)}
 	iovec.SetLen(len(p))
-	// The offset is in two halves, of which the first has all bits where there are 64.
-	n, _, errno := unix.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&iovec)), 1, uintptr(offset), 0, unix.RWF_NOWAIT)
+	// The offset is in two halves; where the first has all of it, the kernel leaves out
+	// the second.
+	n, _, errno := unix.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&iovec)), 1, uintptr(offset), uintptr(offset>>32), unix.RWF_NOWAIT)
 	if errno != 0 {
 		return 0, errno
 	}

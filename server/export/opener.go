@@ -165,7 +165,7 @@ func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v.quick {
+	if v.disk.quick {
 		if f := o.openKept(v, id, useAttr); f != nil {
 			return f, nil
 		}

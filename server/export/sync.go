@@ -64,7 +64,7 @@ func (f *File) SyncHere() (ok bool, err error) {
 // SyncMadeHere is SyncMadeThen on this goroutine. It is not ok if another syncs the
 // directory already.
 func (f *File) SyncMadeHere(dir *File) (ok bool, err error) {
-	if f.canSync() {
+	if !f.comesWithName() {
 		if err := f.opener.fsync(f.Volume, f.fd, false); err != nil {
 			return true, err
 		}
@@ -86,7 +86,7 @@ func (f *File) SyncThen(w Waiter) {
 // SyncMadeThen is SyncThen of what was just made in a directory, and then of the
 // directory. That finds little to do as a rule, so it has no goroutine of its own.
 func (f *File) SyncMadeThen(dir *File, w Waiter) {
-	if !f.canSync() {
+	if f.comesWithName() {
 		dir.SyncThen(w)
 		return
 	}
@@ -99,6 +99,20 @@ func (f *File) SyncMadeThen(dir *File, w Waiter) {
 			f.opener.syncFile(dir.Volume, d)
 		}
 	}()
+}
+
+// comesWithName tells whether what was made is on the disk when its name is. What was
+// set after that, like times, or an ACL that the directory has for what is made in it,
+// may be in another transaction.
+func (f *File) comesWithName() bool {
+	switch {
+	case !f.canSync():
+		return true
+	case !f.isNew || f.changed || !f.Volume.disk.journal:
+		return false
+	}
+	attributes, err := unix.Listxattr(f.proc(), nil)
+	return err == nil && attributes == 0
 }
 
 func (f *File) canSync() bool { return f.Attr.IsDir() || f.Attr.IsRegular() }

@@ -37,8 +37,8 @@ type Volume struct {
 
 	syncs   *stats.Syncs // of the table
 	root    *os.File
-	mount   uint64      // the root's, and so of all that is opened by handle
-	quick   bool        // the disk has the attributes of what is open in memory
+	mount   uint64 // the root's, and so of all that is opened by handle
+	disk    disk
 	account *Account    // nil: the server does not count
 	again   *time.Timer // calls lookAfter
 	mu      sync.RWMutex
@@ -168,7 +168,7 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 		t.scans = make(chan struct{}, scansAtOnce)
 	}
 	v := &Volume{
-		ID: id, Path: exportPath, Options: options, root: root, mount: mountOf(int(root.Fd())), quick: quick(int(root.Fd())), account: account,
+		ID: id, Path: exportPath, Options: options, root: root, mount: mountOf(int(root.Fd())), disk: diskOf(root), account: account,
 		ending: make(chan struct{}), closed: make(chan struct{}),
 	}
 	v.Served.Name, v.syncs = v.Path, &t.Syncs

@@ -75,7 +75,7 @@ func (s *service) create(c *oncrpc.Call) {
 			return nil, err
 		}
 		return finish(made, func() error {
-			if args.Attr.Size.Set {
+			if args.Attr.Size.Set && args.Attr.Size.Value != 0 {
 				if err := made.Truncate(args.Attr.Size.Value); err != nil {
 					return err
 				}

@@ -21,7 +21,8 @@ const phaseFiles = 256
 
 // load is one of podnas bench's, done on the disk.
 type load struct {
-	name string
+	name  string
+	bench string // its name in podnas bench
 	// start makes what a thread needs, in a directory of its own or in the file that
 	// all share.
 	start func(t *thread) error
@@ -35,8 +36,9 @@ var errPhase = errors.New("the phase is over")
 
 func loads() []load {
 	return []load{
-		{name: "create", start: (*thread).makeDir, op: (*thread).create, refill: (*thread).empty},
-		{name: "write-4k-rand-stable", start: (*thread).openFile, op: (*thread).write},
+		{name: "create", bench: "create", start: (*thread).makeDir, op: (*thread).create, refill: (*thread).empty},
+		{name: "create-one-sync", bench: "create", start: (*thread).makeDir, op: (*thread).createOneSync, refill: (*thread).empty},
+		{name: "write-4k-rand-stable", bench: "write-4k-rand-stable", start: (*thread).openFile, op: (*thread).write},
 	}
 }
 
@@ -182,8 +184,17 @@ func (t *thread) openFile() (err error) {
 	return err
 }
 
-// create makes an empty file that is there after a crash, and so is its name.
-func (t *thread) create() error {
+// create makes an empty file that is there after a crash, and so is its name, on any
+// file system: a program that has to know does it so.
+func (t *thread) create() error { return t.makeName(syscall.Fsync) }
+
+// createOneSync is create for who knows that the file is on the disk with its name, as
+// it is on XFS.
+func (t *thread) createOneSync() error {
+	return t.makeName(func(int) error { return nil })
+}
+
+func (t *thread) makeName(sync func(fd int) error) error {
 	if t.made == phaseFiles {
 		return errPhase
 	}
@@ -192,7 +203,7 @@ func (t *thread) create() error {
 		return err
 	}
 	t.made++
-	return errors.Join(stat(fd), syscall.Fsync(fd), syscall.Fsync(t.fd), syscall.Close(fd), stat(t.fd))
+	return errors.Join(stat(fd), sync(fd), syscall.Fsync(t.fd), syscall.Close(fd), stat(t.fd))
 }
 
 // empty removes what create has made.

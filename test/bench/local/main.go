@@ -63,7 +63,7 @@ func run() error {
 		for round := range *rounds {
 			sides := []func() error{
 				func() error {
-					rate, err := serverRate(ctx, cfg, l.name)
+					rate, err := serverRate(ctx, cfg, l.bench)
 					served = append(served, rate)
 					return err
 				},
