@@ -63,16 +63,21 @@ func run(listen, dir string, size int) error {
 		if err != nil {
 			return err
 		}
-		go serve(conn, f)
+		socket, err := oncrpc.NewSocket(conn)
+		if err != nil {
+			return err
+		}
+		go serve(socket, f)
 	}
 }
 
 // serve answers a connection, as many calls in one write as have come together.
-func serve(conn net.Conn, f files) {
+func serve(conn *oncrpc.Socket, f files) {
 	defer conn.Close()
 	r := bufio.NewReaderSize(conn, 32<<10)
 	var record, out []byte
 	block := make([]byte, nfs3.MaxData)
+	pieces := make([][]byte, 2)
 	for {
 		var err error
 		if record, err = oncrpc.ReadRecord(r, record[:0], nfs3.MaxData+4096); err != nil {
@@ -98,12 +103,7 @@ func serve(conn net.Conn, f files) {
 		if data == nil && r.Buffered() > 0 && len(out) < 64<<10 {
 			continue
 		}
-		if data == nil {
-			_, err = conn.Write(out)
-		} else {
-			_, err = (&net.Buffers{out, data}).WriteTo(conn)
-		}
-		if err != nil {
+		if err := conn.WriteAll(append(pieces[:0], out, data)); err != nil {
 			return
 		}
 		out = out[:0]
