@@ -121,6 +121,75 @@ func TestSyncThen(t *testing.T) {
 	}
 }
 
+// What is made is synced with its directory where that is enough, and by itself too
+// where it is not.
+func TestSyncMade(t *testing.T) {
+	o, root, _ := openerAt(t)
+	dir, err := o.OpenDir(netip.Addr{}, root)
+	mustDo(t, err)
+	defer dir.Close()
+	file := func(name string) (*File, error) { return dir.Create(name, 0o644) }
+	for name, test := range map[string]struct {
+		journal bool
+		make    func(name string) (*File, error)
+		change  func(*File) error
+		syncs   uint64
+	}{
+		"a file":             {true, file, nil, 1},
+		"without a journal":  {false, file, nil, 2},
+		"a directory":        {true, func(name string) (*File, error) { return dir.Mkdir(name, 0o755) }, nil, 1},
+		"a symbolic link":    {false, func(name string) (*File, error) { return dir.Symlink("to", name) }, nil, 1},
+		"with another mode":  {true, file, func(f *File) error { return f.Chmod(0o600) }, 2},
+		"with other times":   {true, file, func(f *File) error { return f.Chtimes(SetTime{Set: true}, SetTime{}) }, 2},
+		"with another owner": {true, file, func(f *File) error { return f.Chown(1, 1) }, 2},
+		"with an attribute":  {true, file, func(f *File) error { return unix.Setxattr(f.proc(), "user.a", nil, 0) }, 2},
+		"that was there": {true, func(name string) (*File, error) {
+			f, err := dir.Create(name, 0o644)
+			mustDo(t, err)
+			f.Close()
+			return dir.Lookup([]byte(name))
+		}, nil, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir.Volume.disk.journal = test.journal
+			for _, sync := range []func(*File) error{
+				func(f *File) error {
+					_, err := f.SyncMadeHere(dir)
+					return err
+				},
+				func(f *File) error {
+					done := make(chan error, 1)
+					f.SyncMadeThen(dir, waiterFunc(func(err error) { done <- err }))
+					return <-done
+				},
+			} {
+				f, err := test.make(name)
+				mustDo(t, err)
+				if test.change != nil {
+					mustDo(t, test.change(f))
+				}
+				before := f.Volume.syncs.Durations.Snapshot().Count
+				mustDo(t, sync(f))
+				if n := f.Volume.syncs.Durations.Snapshot().Count - before; n != test.syncs {
+					t.Errorf("%d syncs, want %d", n, test.syncs)
+				}
+				f.Close()
+				mustDo(t, unix.Unlinkat(dir.fd, name, map[bool]int{true: unix.AT_REMOVEDIR}[name == "a directory"]))
+			}
+		})
+	}
+}
+
+// What is not known of a file system is not taken for granted.
+func TestDiskOf(t *testing.T) {
+	f, err := os.Open("/proc")
+	mustDo(t, err)
+	defer f.Close()
+	if got := diskOf(f); got != (disk{}) {
+		t.Errorf("/proc: %+v", got)
+	}
+}
+
 // All who wait for a sync are told that it failed.
 func TestSyncFails(t *testing.T) {
 	o, root, _ := openerAt(t)
