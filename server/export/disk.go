@@ -25,7 +25,7 @@ func diskOf(root *os.File) disk {
 	if err := unix.Fstatfs(int(root.Fd()), &fs); err != nil {
 		return disk{}
 	}
-	switch int64(fs.Type) {
+	switch fs.Type {
 	case unix.XFS_SUPER_MAGIC:
 		return disk{quick: true, journal: true}
 	case unix.EXT4_SUPER_MAGIC:

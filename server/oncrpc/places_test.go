@@ -26,7 +26,7 @@ func TestThreadsAreBounded(t *testing.T) {
 		return len(tasks)
 	}
 	s := startServer(t, nil)
-	s.disk = pipe[0]
+	s.disk.Store(int64(pipe[0]))
 	const calls = 4 * waitsMax
 	before := threads()
 	var answers sync.WaitGroup

@@ -42,7 +42,7 @@ type testServer struct {
 	addr    string
 	counted atomic.Uint32
 	blocked chan struct{} // a receiver for each procBlock that goes on
-	disk    int           // a descriptor that each procDisk reads a byte from
+	disk    atomic.Int64  // a descriptor that each procDisk reads a byte from
 	waiting atomic.Int32  // procBlocks that wait
 	stop    func()
 	logs    bytes.Buffer
@@ -130,7 +130,7 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 		procDisk: {Name: "DISK", AnyAuth: true, Handle: func(c *Call) {
 			c.MayWait()
 			s.waiting.Add(1)
-			if _, err := syscall.Read(s.disk, make([]byte, 1)); err != nil {
+			if _, err := syscall.Read(int(s.disk.Load()), make([]byte, 1)); err != nil {
 				panic(err)
 			}
 			echo(c)
