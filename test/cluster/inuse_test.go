@@ -43,7 +43,7 @@ func TestVolumesInUse(t *testing.T) {
 	n.bound("data")
 	for what, remove := range deletions {
 		var err error
-		eventually(t, 20*time.Second, "deleting "+what+" is refused", func() bool {
+		eventually(t, time.Minute, "deleting "+what+" is refused", func() bool {
 			err = remove(what)
 			return apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 		})
