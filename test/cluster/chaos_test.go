@@ -109,13 +109,16 @@ func (n *tenant) act(random *rand.Rand) int {
 	return done
 }
 
-// deleteHopeless deletes the claims that can't be bound: copies of what is gone,
-// or has grown past them.
+// deleteHopeless deletes the claims that can't be bound: copies of what is gone, or is
+// about to go, or has grown past them.
 func (n *tenant) deleteHopeless() {
 	n.t.Helper()
 	for again := true; again; {
 		again = false
-		claims, _ := n.claims()
+		claims, ok := n.claims()
+		if !ok {
+			n.t.Fatal("the claims can't be listed")
+		}
 		byName := map[string]*corev1.PersistentVolumeClaim{}
 		for i := range claims {
 			byName[claims[i].Name] = &claims[i]
@@ -124,7 +127,8 @@ func (n *tenant) deleteHopeless() {
 			if c.Status.Phase == corev1.ClaimBound || c.Spec.DataSource == nil || c.DeletionTimestamp != nil {
 				continue
 			}
-			if source := byName[c.Spec.DataSource.Name]; source == nil || wants(source) > wants(&c) {
+			source := byName[c.Spec.DataSource.Name]
+			if source == nil || source.DeletionTimestamp != nil || wants(source) > wants(&c) {
 				n.deleteClaim(c.Name)
 				again = true
 			}
