@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -168,6 +169,9 @@ func TestSyncMade(t *testing.T) {
 				if test.change != nil {
 					mustDo(t, test.change(f))
 				}
+				for syncing(dir) { // for the one before, who was told already
+					time.Sleep(time.Millisecond)
+				}
 				before := f.Volume.syncs.Durations.Snapshot().Count
 				mustDo(t, sync(f))
 				if n := f.Volume.syncs.Durations.Snapshot().Count - before; n != test.syncs {
@@ -178,6 +182,14 @@ func TestSyncMade(t *testing.T) {
 			}
 		})
 	}
+}
+
+// syncing tells whether a goroutine syncs the file.
+func syncing(f *File) bool {
+	s := &f.openFile().syncs
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running
 }
 
 // What is not known of a file system is not taken for granted.
