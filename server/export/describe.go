@@ -20,7 +20,7 @@ type described struct {
 }
 
 // handles remembers handles: to list a directory, or look up a name, one system
-// call is enough then in place of three.
+// call is enough then in place of two or more.
 type handles struct {
 	mu sync.Mutex
 	// What is in young was used since old was: old is given up when young is full,
@@ -119,8 +119,8 @@ func mountOf(fd int) uint64 {
 // Describe tells the attributes of what has a name in the directory, and appends
 // its handle, as Lookup would.
 func (f *File) Describe(name, handle []byte) (Attr, []byte, error) {
-	a, handle, err := f.remembered(name, handle)
-	if !errors.Is(err, errNotRemembered) {
+	a, handle, err := f.describe(name, handle)
+	if !errors.Is(err, errLookUp) {
 		return a, handle, err
 	}
 	child, err := f.Lookup(name)
@@ -138,27 +138,44 @@ func (f *File) Describe(name, handle []byte) (Attr, []byte, error) {
 	return child.Attr, handle, nil
 }
 
-// errNotRemembered says that it takes more to find out.
-var errNotRemembered = errors.New("not remembered")
+// errLookUp says that it takes more to find out.
+var errLookUp = errors.New("to be looked up")
 
-// remembered is Describe of a file whose handle is remembered, or that is not there.
-func (f *File) remembered(name, handle []byte) (Attr, []byte, error) {
+// describe is Describe of a file whose handle is remembered, or can be had by the
+// file's name, or that is not there.
+func (f *File) describe(name, handle []byte) (Attr, []byte, error) {
 	var path [unix.NAME_MAX + 1]byte // ends with 0
 	if f.Volume.mount == 0 || !ValidName(name) || copy(path[:unix.NAME_MAX], name) < len(name) {
-		return Attr{}, handle, errNotRemembered
+		return Attr{}, handle, errLookUp
 	}
 	var st unix.Statx_t
 	err := statx(f.fd, &path[0], unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, describing, &st)
 	if errors.Is(err, unix.ENOENT) {
 		return Attr{}, handle, unix.ENOENT
 	}
-	if err == nil && st.Mnt_id == f.Volume.mount {
-		var ok bool
-		if handle, ok = f.opener.handles.append(handle, f.described(&st)); ok {
-			return attrOfStatx(&st), handle, nil
+	if err != nil || st.Mnt_id != f.Volume.mount {
+		return Attr{}, handle, errLookUp
+	}
+	at := len(handle)
+	handle, ok := f.opener.handles.append(handle, f.described(&st))
+	switch {
+	case ok:
+	case f.Volume.disk.fs == 0:
+		return Attr{}, handle, errLookUp
+	default:
+		// The name may be another file's by now. Where only its number is the same, that
+		// has taken the place of the file, and its handle is as good: nobody is described
+		// as what is gone was.
+		id, err := nameToHandle(f.fd, &path[0], 0)
+		if err != nil || f.Volume.disk.numberIn(&id) != st.Ino {
+			return Attr{}, handle, errLookUp
+		}
+		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, id)
+		if lasting(&st) {
+			f.opener.handles.remember(f.described(&st), handle[at:])
 		}
 	}
-	return Attr{}, handle, errNotRemembered
+	return attrOfStatx(&st), handle, nil
 }
 
 // describing is what statx(2) is asked for.

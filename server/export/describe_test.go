@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -78,5 +79,81 @@ func TestDescribe(t *testing.T) {
 	}
 	if _, _, err := top.Describe(bytes.Repeat([]byte("n"), 256), nil); !errors.Is(err, unix.ENAMETOOLONG) {
 		t.Errorf("256 bytes: %v", err)
+	}
+}
+
+// The attributes and the handle are one file's, though the name goes from one to
+// another meanwhile.
+func TestDescribeRenamed(t *testing.T) {
+	o, root, dir := openerAt(t)
+	top, err := o.Open(netip.Addr{}, root)
+	mustDo(t, err)
+	defer top.Close()
+	handles := map[uint64][]byte{} // by the inode's number
+	for _, name := range []string{"a", "b"} {
+		mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		child, err := top.Lookup([]byte(name))
+		mustDo(t, err)
+		handles[child.Attr.Ino] = child.Handle()
+		if disk := top.Volume.disk; disk.fs != 0 && disk.numberIn(&child.ID) != child.Attr.Ino {
+			t.Errorf("%s: number %d in %x", name, child.Attr.Ino, child.ID.Bytes())
+		}
+		child.Close()
+	}
+	ended, end := make(chan error), make(chan struct{})
+	go func() {
+		var err error
+		for done := false; !done && err == nil; {
+			err = unix.Renameat2(top.fd, "a", top.fd, "b", unix.RENAME_EXCHANGE)
+			select {
+			case <-end:
+				done = true
+			default:
+			}
+		}
+		ended <- err
+	}()
+	for range 5000 {
+		a, handle, err := top.Describe([]byte("a"), nil)
+		mustDo(t, err)
+		if !bytes.Equal(handle, handles[a.Ino]) {
+			t.Fatalf("inode %d is described with handle %x, not %x", a.Ino, handle, handles[a.Ino])
+		}
+		o.handles.forget()
+		o.handles.forget()
+	}
+	close(end)
+	mustDo(t, <-ended)
+}
+
+// A number is read where it is known to be.
+func TestNumberIn(t *testing.T) {
+	xfs, ext4, btrfs := disk{fs: unix.XFS_SUPER_MAGIC}, disk{fs: unix.EXT4_SUPER_MAGIC}, disk{fs: unix.BTRFS_SUPER_MAGIC}
+	handle := func(kind byte, numbers ...uint32) FileID {
+		b := []byte{kind}
+		for _, n := range numbers {
+			b = binary.NativeEndian.AppendUint32(b, n)
+		}
+		return NewFileID(b)
+	}
+	for _, test := range []struct {
+		name string
+		disk disk
+		id   FileID
+		want uint64
+	}{
+		{"ext4", ext4, handle(1, 12, 7), 12},
+		{"XFS, 32 bits", xfs, handle(1, 131, 7), 131},
+		{"XFS, 64 bits", xfs, handle(0x81, 131, 0, 7), 131},
+		{"btrfs", btrfs, handle(0x4d, 257, 0, 5, 0, 7), 257},
+		{"of another disk", ext4, handle(0x81, 131, 0, 7), 0},
+		{"of a disk that is not known", disk{}, handle(1, 12, 7), 0},
+		{"with the parent's", ext4, handle(2, 12, 7, 2, 0), 0},
+		{"too short", ext4, handle(1, 12), 0},
+		{"none", xfs, FileID{}, 0},
+	} {
+		if got := test.disk.numberIn(&test.id); got != test.want {
+			t.Errorf("%s: %d, not %d", test.name, got, test.want)
+		}
 	}
 }

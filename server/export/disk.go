@@ -12,6 +12,9 @@ import (
 // disk is what is known of the file system that a volume is on. Of one that is not
 // known here, nothing.
 type disk struct {
+	// fs is its magic number, statfs(2), if it is one whose handles have the inode's
+	// number in a place that is known, see numberIn.
+	fs int64
 	// quick: what is open has its attributes in the kernel's memory, so that fstat(2)
 	// never waits; elsewhere a server or a process may have to be asked.
 	quick bool
@@ -27,10 +30,12 @@ func diskOf(root *os.File) disk {
 	}
 	switch fs.Type {
 	case unix.XFS_SUPER_MAGIC:
-		return disk{quick: true, journal: true}
+		return disk{fs: fs.Type, quick: true, journal: true}
 	case unix.EXT4_SUPER_MAGIC:
-		return disk{quick: true, journal: ext4Journal(root)}
-	case unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC:
+		return disk{fs: fs.Type, quick: true, journal: ext4Journal(root)}
+	case unix.BTRFS_SUPER_MAGIC:
+		return disk{fs: fs.Type, quick: true}
+	case unix.TMPFS_MAGIC:
 		return disk{quick: true}
 	}
 	return disk{}

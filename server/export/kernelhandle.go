@@ -1,6 +1,7 @@
 package export
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"time"
@@ -33,14 +34,22 @@ func (h *kernelHandle) fileID() (FileID, bool) {
 // name is empty, by the kernel's handle.
 func identifyByHandle(dir int, name string) (FileID, error) {
 	var empty byte
-	path, flags := &empty, unix.AT_EMPTY_PATH
-	if name != "" {
-		var err error
-		if path, err = unix.BytePtrFromString(name); err != nil {
-			return FileID{}, err
-		}
-		flags = 0
+	if name == "" {
+		return nameToHandle(dir, &empty, unix.AT_EMPTY_PATH)
 	}
+	path, err := unix.BytePtrFromString(name)
+	if err != nil {
+		return FileID{}, err
+	}
+	id, err := nameToHandle(dir, path, 0)
+	if err != nil {
+		return FileID{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return id, nil
+}
+
+// nameToHandle is name_to_handle_at(2). The path ends with 0.
+func nameToHandle(dir int, path *byte, flags int) (FileID, error) {
 	h := kernelHandle{}
 	h.size = uint32(len(h.bytes))
 	var mount int32
@@ -51,13 +60,37 @@ func identifyByHandle(dir int, name string) (FileID, error) {
 	case unix.EOPNOTSUPP, unix.EPERM, unix.EOVERFLOW: // the last: too large for a handle of ours
 		return FileID{}, fmt.Errorf("%w (name_to_handle_at: %w)", ErrNoFileID, errno)
 	default:
-		return FileID{}, &os.PathError{Op: "name_to_handle_at", Path: name, Err: errno}
+		return FileID{}, os.NewSyscallError("name_to_handle_at", errno)
 	}
 	id, ok := h.fileID()
 	if !ok {
 		return FileID{}, fmt.Errorf("%w: handle of type %d and %d bytes", ErrNoFileID, h.kind, h.size)
 	}
 	return id, nil
+}
+
+// Types of handles, enum fid_type in the kernel. XFS adds a bit to
+// those that have 64 bits of number.
+const (
+	fidIno32Gen = 1
+	fidXFS64    = fidIno32Gen | 0x80
+	fidBtrfs    = 0x4d
+)
+
+// numberIn is the number of the inode that a handle of the disk has in it, 0 if it is
+// not known where.
+func (d *disk) numberIn(id *FileID) uint64 {
+	if id.n < 1+8 {
+		return 0
+	}
+	number := binary.NativeEndian.Uint64(id.bytes[1:])
+	switch {
+	case d.fs == unix.XFS_SUPER_MAGIC && id.bytes[0] == fidXFS64, d.fs == unix.BTRFS_SUPER_MAGIC && id.bytes[0] == fidBtrfs:
+		return number
+	case (d.fs == unix.XFS_SUPER_MAGIC || d.fs == unix.EXT4_SUPER_MAGIC) && id.bytes[0] == fidIno32Gen:
+		return uint64(binary.NativeEndian.Uint32(id.bytes[1:]))
+	}
+	return 0
 }
 
 // openByHandle opens a file of a volume. ESTALE if it is gone.
