@@ -99,7 +99,7 @@ for one in $with; do
 		test/vm/setup.sh
 		go build -o "$work/client" ./test/bench/client
 		git archive --format=tar -o "$work/tree.tar" HEAD
-		test/vm/vm.sh -m 2048 -t 1800 -x 8G "$here/client.sh" "$podnas" "$work/client" "$work/tree.tar" "${loads[@]}" "$@" || status=1
+		test/vm/vm.sh -m 2048 -t 1800 -x 8G "$here/client.sh" "$podnas" "$work/client" "$work/ceiling" "$work/tree.tar" "${loads[@]}" "$@" || status=1
 		;;
 	esac
 done

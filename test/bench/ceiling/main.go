@@ -6,9 +6,10 @@
 //
 // With -dir it serves a directory (disk.go): for a call it makes the system calls that no
 // server of files can do without, and nothing else. What it leaves out is most of what
-// makes a server: it checks no rights and no handles, tells what changed to nobody, loses
-// names that others rename, and lets anybody out of the directory. Nothing but the bench
-// may use it.
+// makes a server: it checks no rights and no handles, remembers no calls, counts nothing,
+// lets two clients change a directory between the looks at its times, loses files that are
+// renamed while they are open, and lets anybody out of the directory. Nothing but the
+// bench may use it.
 package main
 
 import (
@@ -17,6 +18,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync/atomic"
 
 	"github.com/podnas/podnas/server/mount3"
 	"github.com/podnas/podnas/server/nfs3"
@@ -78,6 +80,7 @@ func serve(conn *oncrpc.Socket, f files) {
 	var record, out []byte
 	block := make([]byte, nfs3.MaxData)
 	pieces := make([][]byte, 2)
+	var waiting atomic.Int32 // calls answered by other goroutines
 	for {
 		var err error
 		if record, err = oncrpc.ReadRecord(r, record[:0], nfs3.MaxData+4096); err != nil {
@@ -87,11 +90,14 @@ func serve(conn *oncrpc.Socket, f files) {
 		var h oncrpc.CallHeader
 		h.Decode(&d)
 		var data []byte
-		if h.Prog == nfs3.Program && f.waits(h.Proc, d) {
+		alone := r.Buffered() == 0 && len(out) == 0 && waiting.Load() == 0
+		if h.Prog == nfs3.Program && f.waits(h.Proc, d) && !alone {
 			record = nil // it is the other goroutine's
+			waiting.Add(1)
 			go func() {
 				out, _ := reply(f, &h, &d, nil, nil) // without data: it is no READ
-				_, _ = conn.Write(out)               // the reader meets the error
+				waiting.Add(-1)
+				_, _ = conn.Write(out) // the reader meets the error
 			}()
 		} else {
 			at := len(out)
@@ -112,12 +118,17 @@ func serve(conn *oncrpc.Socket, f files) {
 
 // reply appends the reply to a call, without the data that follows it.
 func reply(f files, h *oncrpc.CallHeader, d *xdr.Decoder, out, block []byte) (record, data []byte) {
+	head := oncrpc.ReplyHeader{XID: h.XID}
+	if h.Prog != mount3.Program && h.Prog != nfs3.Program { // NFS_ACL, of Linux
+		head.Accept = oncrpc.ProgUnavail
+	}
 	out, at := oncrpc.BeginRecord(out)
-	out = (&oncrpc.ReplyHeader{XID: h.XID}).Append(out)
-	if h.Prog == mount3.Program {
+	out = head.Append(out)
+	switch h.Prog {
+	case mount3.Program:
 		res := mount3.MntRes{Handle: f.root(), Flavors: []oncrpc.AuthFlavor{oncrpc.AuthSys}}
 		out = res.Append(out)
-	} else {
+	case nfs3.Program:
 		out, data = f.answer(h.Proc, d, out, block)
 	}
 	oncrpc.EndRecord(out, at)

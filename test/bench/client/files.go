@@ -20,7 +20,7 @@ import (
 
 const (
 	manyFiles  = "many"
-	repository = "repository"
+	repository = "repo" // short, for the paths in it are handles of the server that does least
 )
 
 func fileLoads(cfg *config, tree []treeFile) []load {
