@@ -18,9 +18,9 @@
 #                           no names either; on an XFS in a file, in a box (box.sh)
 #                  guest    the same in a User-Mode Linux guest. A system call costs
 #                           much more there than outside
-#                  client   native with sync: "false", NFS-Ganesha and the kernel's own
-#                           server in one such guest, and the kernel's own client:
-#                           flags and loads are those of test/bench/client
+#                  client   native with sync: "false", NFS-Ganesha, the server of least
+#                           and the kernel's own in one such guest, and the kernel's own
+#                           client: flags and loads are those of test/bench/client
 #   LOADS=LIST   as --loads; without it all that both servers know
 #   BENCH_DIR=DIR  an existing directory on the disk to measure (default: TMPDIR)
 #
