@@ -163,9 +163,10 @@ func (f *File) describe(name, handle []byte) (Attr, []byte, error) {
 	case f.Volume.disk.fs == 0:
 		return Attr{}, handle, errLookUp
 	default:
-		// The name may be another file's by now. Where only its number is the same, that
-		// has taken the place of the file, and its handle is as good: nobody is described
-		// as what is gone was.
+		// The name may be another file's by now, which has another number, as long as the
+		// one that was looked at is there. If not, it may have its number: then the reply
+		// tells of both, a moment apart, and what is remembered is found by the time of
+		// birth of the one that is gone, so never.
 		id, err := nameToHandle(f.fd, &path[0], 0)
 		if err != nil || f.Volume.disk.numberIn(&id) != st.Ino {
 			return Attr{}, handle, errLookUp

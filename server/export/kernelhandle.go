@@ -69,8 +69,8 @@ func nameToHandle(dir int, path *byte, flags int) (FileID, error) {
 	return id, nil
 }
 
-// Types of handles, enum fid_type in the kernel. XFS adds a bit to
-// those that have 64 bits of number.
+// Types of handles, enum fid_type in the kernel. XFS adds a bit to those that have 64
+// bits of number.
 const (
 	fidIno32Gen = 1
 	fidXFS64    = fidIno32Gen | 0x80

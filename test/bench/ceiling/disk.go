@@ -205,8 +205,6 @@ func status(err error) nfs3.Status {
 		return nfs3.ErrNotEmpty
 	case errors.Is(err, unix.ESTALE):
 		return nfs3.ErrStale
-	case errors.Is(err, unix.ENOTSUP):
-		return nfs3.ErrNotSupp
 	}
 	return nfs3.ErrIO
 }
