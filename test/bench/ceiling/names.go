@@ -43,12 +43,16 @@ func (s *disk) names(proc uint32, d *xdr.Decoder, out, block []byte) []byte {
 		args.Decode(d)
 		s.forget(in(args.From.Dir, args.From.Name))
 		s.forget(in(args.To.Dir, args.To.Name))
+		rename := func(from, to int) error {
+			return unix.Renameat(from, string(args.From.Name), to, string(args.To.Name))
+		}
+		if bytes.Equal(args.From.Dir, args.To.Dir) {
+			wcc, err := s.change(args.From.Dir, func(dir int) error { return rename(dir, dir) })
+			return (&nfs3.RenameRes{Status: status(err), FromWcc: wcc, ToWcc: wcc}).Append(out)
+		}
 		var to nfs3.WccData
-		from, err := s.change(args.From.Dir, func(from int) (err error) {
-			rename := func(to int) error {
-				return unix.Renameat(from, string(args.From.Name), to, string(args.To.Name))
-			}
-			to, err = s.change(args.To.Dir, rename)
+		from, err := s.change(args.From.Dir, func(fromDir int) (err error) {
+			to, err = s.change(args.To.Dir, func(toDir int) error { return rename(fromDir, toDir) })
 			return err
 		})
 		return (&nfs3.RenameRes{Status: status(err), FromWcc: from, ToWcc: to}).Append(out)
