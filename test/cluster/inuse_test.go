@@ -10,6 +10,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -35,7 +36,7 @@ func TestVolumesInUse(t *testing.T) {
 	allowed := func(when string) {
 		t.Helper()
 		for what, remove := range deletions {
-			eventually(t, 20*time.Second, when+" "+what+" can be deleted", func() bool { return remove(what) == nil })
+			eventually(t, time.Minute, when+" "+what+" can be deleted", func() bool { return remove(what) == nil })
 		}
 	}
 	allowed("before")
@@ -43,9 +44,9 @@ func TestVolumesInUse(t *testing.T) {
 	n.bound("data")
 	for what, remove := range deletions {
 		var err error
-		eventually(t, time.Minute, "deleting "+what+" is refused", func() bool {
+		eventually(t, 2*time.Minute, "deleting "+what+" is refused", func() bool {
 			err = remove(what)
-			return apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+			return refused(err)
 		})
 		for _, want := range []string{"the claim " + n.name + "/data", "podnas drain", "kubectl delete validatingadmissionpolicybinding podnas-volumes-in-use"} {
 			if !strings.Contains(err.Error(), want) {
@@ -75,13 +76,31 @@ func TestVolumesInUse(t *testing.T) {
 
 	n.claim("again", class, "1Mi", nil)
 	n.bound("again")
-	eventually(t, 20*time.Second, "it is refused again", func() bool { return deletions["namespace"]("namespace") != nil })
+	eventually(t, time.Minute, "it is refused again", func() bool { return deletions["namespace"]("namespace") != nil })
 	if _, err := kubectl(t.Context(), nil, "delete", "validatingadmissionpolicybinding", "podnas-volumes-in-use"); err != nil {
 		t.Fatal(err)
 	}
 	allowed("without the binding")
 	n.deleteClaims()
 	eventually(t, time.Minute, "the volumes are gone", func() bool { return len(n.volumes()) == 0 })
+}
+
+// tellGuard logs, of a test that has failed, what the guard had to go by: the Leases, and
+// how the API server has fared with the policy.
+func tellGuard(t *testing.T) {
+	t.Helper()
+	if !t.Failed() {
+		return
+	}
+	leases, err := kubectl(context.Background(), nil, "get", "leases", "--namespace="+podnasNamespace, "--show-labels")
+	t.Logf("%s%v", leases, err)
+	metrics, err := kubectl(context.Background(), nil, "get", "--raw", "/metrics")
+	for line := range strings.Lines(string(metrics)) {
+		if strings.HasPrefix(line, "apiserver_validating_admission_policy_check_total") {
+			t.Log(line)
+		}
+	}
+	t.Log(err)
 }
 
 // leasesWatched is a binding that matches nothing.
@@ -114,7 +133,10 @@ func watchLeases(t *testing.T) {
 	}
 }
 
-// applyGuard applies what deploy/overlays/guard adds.
+// refused tells whether an error is a policy's.
+func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
+
+// applyGuard applies what deploy/overlays/guard adds, and waits until it works.
 func applyGuard(t *testing.T) {
 	t.Helper()
 	watchLeases(t)
@@ -151,6 +173,35 @@ func applyGuard(t *testing.T) {
 		}
 		return true
 	})
+	waitForGuard(t)
+}
+
+// waitForGuard waits until the API server goes by Leases, as a probe shows. One that had
+// just begun to watch them was seen to go by none for a minute; it is started anew then.
+func waitForGuard(t *testing.T) {
+	t.Helper()
+	t.Cleanup(func() { tellGuard(t) })
+	leases := cluster.client.CoordinationV1().Leases(podnasNamespace)
+	probe := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Name: "probe", Labels: map[string]string{inUseLabel: "true"}, Annotations: map[string]string{inUseLabel: "a probe"},
+	}}
+	if _, err := leases.Create(t.Context(), probe, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	begun, again := time.Now(), false
+	eventually(t, 3*time.Minute, "the guard stands", func() bool {
+		if !again && time.Since(begun) > time.Minute {
+			again = true
+			t.Log("the API server has heard of no Lease for a minute: started anew")
+			if err := cluster.plane.RestartAPIServer(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return refused(cluster.client.CoreV1().ServiceAccounts(podnasNamespace).Delete(t.Context(), podnasName, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}))
+	})
+	if err := leases.Delete(t.Context(), "probe", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // makeDeployed makes what deploy/base has, as far as the guard looks at it, and
