@@ -196,7 +196,7 @@ func newWorkers(cfg *ControllerConfig, events record.EventRecorder, own *pod) (*
 		controller.CreateProvisionedPVLimiter(newRateLimiter()),
 		controller.MetricsPort(0),
 		controller.ClaimsInformer(claims.Informer()),
-		controller.VolumesInformer(volumes.Informer()),
+		controller.VolumesInformer(newSavedVolumes(volumes.Informer())),
 		controller.ClassesInformer(classes.Informer()),
 	)
 	expand := &expander{

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -44,7 +43,7 @@ func TestVolumesInUse(t *testing.T) {
 	n.bound("data")
 	for what, remove := range deletions {
 		var err error
-		eventually(t, 2*time.Minute, "deleting "+what+" is refused", func() bool {
+		eventually(t, time.Minute, "deleting "+what+" is refused", func() bool {
 			err = remove(what)
 			return refused(err)
 		})
@@ -85,24 +84,6 @@ func TestVolumesInUse(t *testing.T) {
 	eventually(t, time.Minute, "the volumes are gone", func() bool { return len(n.volumes()) == 0 })
 }
 
-// tellGuard logs, of a test that has failed, what the guard had to go by: the Leases, and
-// how the API server has fared with the policy.
-func tellGuard(t *testing.T) {
-	t.Helper()
-	if !t.Failed() {
-		return
-	}
-	leases, err := kubectl(context.Background(), nil, "get", "leases", "--namespace="+podnasNamespace, "--show-labels")
-	t.Logf("%s%v", leases, err)
-	metrics, err := kubectl(context.Background(), nil, "get", "--raw", "/metrics")
-	for line := range strings.Lines(string(metrics)) {
-		if strings.HasPrefix(line, "apiserver_validating_admission_policy_check_total") {
-			t.Log(line)
-		}
-	}
-	t.Log(err)
-}
-
 // leasesWatched is a binding that matches nothing.
 const leasesWatched = `
 apiVersion: admissionregistration.k8s.io/v1
@@ -136,7 +117,7 @@ func watchLeases(t *testing.T) {
 // refused tells whether an error is a policy's.
 func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
 
-// applyGuard applies what deploy/overlays/guard adds, and waits until it works.
+// applyGuard applies what deploy/overlays/guard adds.
 func applyGuard(t *testing.T) {
 	t.Helper()
 	watchLeases(t)
@@ -173,35 +154,6 @@ func applyGuard(t *testing.T) {
 		}
 		return true
 	})
-	waitForGuard(t)
-}
-
-// waitForGuard waits until the API server goes by Leases, as a probe shows. One that had
-// just begun to watch them was seen to go by none for a minute; it is started anew then.
-func waitForGuard(t *testing.T) {
-	t.Helper()
-	t.Cleanup(func() { tellGuard(t) })
-	leases := cluster.client.CoordinationV1().Leases(podnasNamespace)
-	probe := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Name: "probe", Labels: map[string]string{inUseLabel: "true"}, Annotations: map[string]string{inUseLabel: "a probe"},
-	}}
-	if _, err := leases.Create(t.Context(), probe, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	begun, again := time.Now(), false
-	eventually(t, 3*time.Minute, "the guard stands", func() bool {
-		if !again && time.Since(begun) > time.Minute {
-			again = true
-			t.Log("the API server has heard of no Lease for a minute: started anew")
-			if err := cluster.plane.RestartAPIServer(t.Context(), 0); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return refused(cluster.client.CoreV1().ServiceAccounts(podnasNamespace).Delete(t.Context(), podnasName, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}))
-	})
-	if err := leases.Delete(t.Context(), "probe", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // makeDeployed makes what deploy/base has, as far as the guard looks at it, and
