@@ -6,28 +6,19 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // holding passes requests on to the API server, and holds the answer back to each that
 // makes a PersistentVolume. It returns the API server's address by that way.
 func holding(t *testing.T, delay time.Duration) string {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", cluster.kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := url.Parse(config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config, server := apiServer(t)
 	transport, err := rest.TransportFor(config) // with the credentials of podnas, which sends none in the clear
 	if err != nil {
 		t.Fatal(err)

@@ -12,12 +12,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// slowly relays connections to the API server and holds back all that passes for
-// a time, each way. It returns the API server's address by that way.
-func slowly(t *testing.T, delay time.Duration) string {
+// apiServer is how podnas reaches the API server, and where that is.
+func apiServer(t *testing.T) (*rest.Config, *url.URL) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", cluster.kubeconfig)
 	if err != nil {
@@ -27,6 +27,14 @@ func slowly(t *testing.T, delay time.Duration) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return config, server
+}
+
+// slowly relays connections to the API server and holds back all that passes for
+// a time, each way. It returns the API server's address by that way.
+func slowly(t *testing.T, delay time.Duration) string {
+	t.Helper()
+	_, server := apiServer(t)
 	l, err := net.Listen("tcp", net.JoinHostPort(server.Hostname(), "0"))
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"math"
 	"sync"
@@ -13,8 +12,8 @@ import (
 )
 
 // disk serves a directory. A handle is a path in it, which is why there is nothing to
-// look up, or to remember but the descriptors, and why paths longer than a handle
-// can't be told. Attributes are in all replies that RFC 1813 has them in: what a server
+// look up, or to remember but the descriptors, and why a name whose path is longer than
+// a handle is too long. Attributes are in all replies that RFC 1813 has them in: what a server
 // leaves out, clients ask for by themselves, or take what they have for out of date.
 type disk struct {
 	dir string
@@ -176,11 +175,13 @@ func timespec(t nfs3.SetTime) unix.Timespec {
 }
 
 // in is the handle of a name in a directory.
-func in(dir nfs3.FH, name []byte) nfs3.FH {
-	if len(dir) == 1 {
-		return nfs3.FH(bytes.Clone(name))
+func in(dir nfs3.FH, name []byte) nfs3.FH { return appendIn(nil, dir, name) }
+
+func appendIn(b, dir nfs3.FH, name []byte) nfs3.FH {
+	if string(dir) != "." {
+		b = append(append(b, dir...), '/')
 	}
-	return append(append(bytes.Clone(dir), '/'), name...)
+	return append(b, name...)
 }
 
 // stale is the error of what has a handle and is not there any more.
@@ -201,6 +202,8 @@ func status(err error) nfs3.Status {
 		return nfs3.ErrExist
 	case errors.Is(err, unix.EISDIR):
 		return nfs3.ErrIsDir
+	case errors.Is(err, unix.ENAMETOOLONG):
+		return nfs3.ErrNameTooLong
 	case errors.Is(err, unix.ENOTEMPTY):
 		return nfs3.ErrNotEmpty
 	case errors.Is(err, unix.ESTALE):

@@ -22,6 +22,9 @@ func (s *disk) names(proc uint32, d *xdr.Decoder, out, block []byte) []byte {
 		dir, _ := s.attr(args.Dir)
 		var st unix.Stat_t
 		fd, err := s.fd(args.Dir)
+		if len(object) > nfs3.FHSize {
+			err = unix.ENAMETOOLONG
+		}
 		if err == nil {
 			err = unix.Fstatat(fd, string(args.Name), &st, unix.AT_SYMLINK_NOFOLLOW)
 		}
@@ -79,6 +82,10 @@ func (s *disk) make(proc uint32, d *xdr.Decoder, out []byte) []byte {
 		m.Decode(d)
 		args.Where, args.Attr = m.Where, m.Attr
 	}
+	object := in(args.Where.Dir, args.Where.Name)
+	if len(object) > nfs3.FHSize {
+		return (&nfs3.CreateRes{Status: nfs3.ErrNameTooLong}).Append(out)
+	}
 	name, mode := string(args.Where.Name), args.Attr.Mode.Value
 	var st unix.Stat_t
 	wcc, err := s.change(args.Where.Dir, func(dir int) error {
@@ -104,7 +111,7 @@ func (s *disk) make(proc uint32, d *xdr.Decoder, out []byte) []byte {
 		return unix.Fstat(fd, &st)
 	})
 	return (&nfs3.CreateRes{
-		Status: status(err), Object: in(args.Where.Dir, args.Where.Name),
+		Status: status(err), Object: object,
 		Attr: nfs3.PostOpAttr{Present: true, Attr: fattr(&st)}, DirWcc: wcc,
 	}).Append(out)
 }
@@ -146,12 +153,10 @@ func (s *disk) list(h nfs3.FH, cookie uint64, limit int, plus bool, out, block [
 				// As fstatat(2), without a copy of the name.
 				_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(&name[0])), unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS, uintptr(unsafe.Pointer(&stx)), 0)
 				if errno == 0 && string(e.Name) != "." && string(e.Name) != ".." {
-					path = path[:0]
-					if len(h) > 1 {
-						path = append(append(path, h...), '/')
+					path = appendIn(path[:0], h, e.Name)
+					if e.Attr = (nfs3.PostOpAttr{Present: true, Attr: fattrOf(&stx)}); len(path) <= nfs3.FHSize {
+						e.Object = path
 					}
-					path = append(path, e.Name...)
-					e.Attr, e.Object = nfs3.PostOpAttr{Present: true, Attr: fattrOf(&stx)}, path
 				}
 				out = e.Append(out)
 			}
