@@ -2,108 +2,11 @@ package export
 
 import (
 	"errors"
-	"sync"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
-
-// described is a file by which its handle is remembered: a number that is used
-// again comes with another time of birth.
-type described struct {
-	volume uint64 // its ID
-	device uint64 // a snapshot on btrfs has the same numbers and times
-	ino    uint64
-	sec    int64 // of birth
-	nsec   uint32
-}
-
-// handles remembers handles: to list a directory, or look up a name, one system
-// call is enough then in place of two or more.
-type handles struct {
-	mu sync.Mutex
-	// What is in young was used since old was: old is given up when young is full,
-	// or after a while.
-	young, old map[described]rememberedHandle
-	count      HandleCounts
-}
-
-// HandleCounts are of the handles that are remembered.
-type HandleCounts struct {
-	Remembered   int
-	Hits, Misses uint64
-}
-
-func (h *handles) counts() HandleCounts {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	n := h.count
-	n.Remembered = len(h.young) + len(h.old) // one that is in both counts twice
-	return n
-}
-
-type rememberedHandle struct {
-	n     uint8
-	bytes [HandleMax]byte
-}
-
-const (
-	// handlesMax is how many handles each of young and old has, about 120 bytes
-	// each.
-	handlesMax = 32 << 10
-	// handlesKept is how long young is kept, and then old, at least.
-	handlesKept = time.Minute
-	// bornBefore is how long ago a file must have been made: files made within a
-	// tick of the kernel's clock have the same time of birth.
-	bornBefore = 100 * time.Millisecond
-)
-
-// append appends the handle of a file, ok false if it is not remembered.
-func (h *handles) append(b []byte, d described) (_ []byte, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r, ok := h.young[d]
-	if !ok {
-		if r, ok = h.old[d]; !ok {
-			h.count.Misses++
-			return b, false
-		}
-		h.put(d, r)
-	}
-	h.count.Hits++
-	return append(b, r.bytes[:r.n]...), true
-}
-
-// remember keeps a handle.
-func (h *handles) remember(d described, handle []byte) {
-	r := rememberedHandle{n: uint8(len(handle))}
-	copy(r.bytes[:], handle)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.put(d, r)
-}
-
-// put is for who holds h.mu.
-func (h *handles) put(d described, r rememberedHandle) {
-	if len(h.young) >= handlesMax {
-		h.age()
-	}
-	if h.young == nil {
-		h.young = map[described]rememberedHandle{}
-	}
-	h.young[d] = r
-}
-
-// age is for who holds h.mu.
-func (h *handles) age() { h.old, h.young = h.young, nil }
-
-// forget gives up what was not used for a while. It is called every handlesKept.
-func (h *handles) forget() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.age()
-}
 
 // mountOf tells which mount an open file is in, 0 if the kernel does not say (before
 // Linux 5.8).
@@ -133,7 +36,8 @@ func (f *File) Describe(name, handle []byte) (Attr, []byte, error) {
 	var empty byte
 	var st unix.Statx_t
 	if err := statx(child.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
-		f.opener.handles.remember(f.described(&st), handle[at:])
+		d := f.described(&st)
+		f.opener.handles.remember(&d, handle[at:])
 	}
 	return child.Attr, handle, nil
 }
@@ -157,7 +61,8 @@ func (f *File) describe(name, handle []byte) (Attr, []byte, error) {
 		return Attr{}, handle, errLookUp
 	}
 	at := len(handle)
-	handle, ok := f.opener.handles.append(handle, f.described(&st))
+	d := f.described(&st)
+	handle, ok := f.opener.handles.append(handle, &d)
 	switch {
 	case ok:
 	case f.Volume.disk.fs == 0:
@@ -173,7 +78,7 @@ func (f *File) describe(name, handle []byte) (Attr, []byte, error) {
 		}
 		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, id)
 		if lasting(&st) {
-			f.opener.handles.remember(f.described(&st), handle[at:])
+			f.opener.handles.remember(&d, handle[at:])
 		}
 	}
 	return attrOfStatx(&st), handle, nil
