@@ -2,8 +2,6 @@ package export
 
 import (
 	"fmt"
-	"runtime"
-	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -56,104 +54,6 @@ func (o *Options) Identity(uid, gid uint32, groups []uint32) Identity {
 		id.n++
 	}
 	return id
-}
-
-// Workers are threads that act as whoever a call is made for, so that mode bits,
-// ACLs, sticky and setgid directories are the kernel's work. Each keeps its
-// identity until a call has another, since switching costs as much as a system
-// call or two.
-type Workers struct {
-	jobs chan job
-	wg   sync.WaitGroup
-	root bool // so is all of the process, and no group matters
-	// spare has a place for each job of root that is under way on an ordinary
-	// goroutine: to wake a thread that keeps an identity takes longer.
-	spare chan struct{}
-}
-
-// Job is work for a thread with an identity.
-type Job interface {
-	// Run does it. The error is not nil if the thread could not take the
-	// identity; Run must then touch nothing.
-	Run(error)
-}
-
-type job struct {
-	id Identity
-	Job
-}
-
-// NewWorkers starts n threads. It sets the umask of the process to 0: a client
-// has applied its own, and default ACLs are the kernel's affair.
-func NewWorkers(n int) *Workers {
-	unix.Umask(0)
-	w := &Workers{jobs: make(chan job, n), root: isRoot(), spare: make(chan struct{}, n)}
-	for range n {
-		w.start()
-	}
-	return w
-}
-
-// Do runs a job as somebody: on a thread with that identity, or for root on any. It
-// waits while all threads are busy and as many jobs wait.
-func (w *Workers) Do(id Identity, do Job) {
-	if w.Spare(&id) {
-		select {
-		case w.spare <- struct{}{}:
-			w.wg.Add(1)
-			go w.run(do)
-			return
-		default:
-		}
-	}
-	w.jobs <- job{id, do}
-}
-
-func (w *Workers) run(do Job) {
-	defer w.wg.Done()
-	defer func() { <-w.spare }()
-	do.Run(nil)
-}
-
-// Spare tells whether any goroutine can do what is to be done with an identity: it
-// is root's.
-func (w *Workers) Spare(id *Identity) bool { return w.root && id.UID == 0 && id.GID == 0 }
-
-// isRoot tells whether the process is root with the capabilities that pass the
-// permissions of files, so that its groups don't matter.
-func isRoot() bool {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	const passing = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
-	return unix.Geteuid() == 0 && unix.Getegid() == 0 && unix.Capget(&header, &data[0]) == nil && data[0].Effective&passing == passing
-}
-
-// Close ends the threads after the work that was handed to them.
-func (w *Workers) Close() {
-	close(w.jobs)
-	w.wg.Wait()
-}
-
-func (w *Workers) start() { w.wg.Go(w.work) }
-
-// work is one thread. It never unlocks the thread: when the goroutine ends, the
-// Go runtime ends the thread, and no other code ever runs with its identity.
-func (w *Workers) work() {
-	runtime.LockOSThread()
-	dropSysResource()
-	var current Identity // none before the first job
-	known := false
-	for j := range w.jobs {
-		if !known || current != j.id {
-			if err := become(&j.id); err != nil {
-				w.start() // in place of this thread, whose identity is not known
-				j.Run(err)
-				return
-			}
-			current, known = j.id, true
-		}
-		j.Run(nil)
-	}
 }
 
 // become changes the identity of the calling thread alone: x/sys calls for the

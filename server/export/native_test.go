@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -83,66 +82,6 @@ func TestOptionsIdentity(t *testing.T) {
 		if got := fmt.Sprint(id.UID, id.GID, id.groups[:id.n]); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
-	}
-}
-
-type jobFunc func(error)
-
-func (f jobFunc) Run(err error) { f(err) }
-
-// Calls of many users at once: each makes a file that must be its own.
-func TestWorkersIdentity(t *testing.T) {
-	needNative(t)
-	dir := t.TempDir()
-	mustDo(t, os.Chmod(dir, 0o777))
-	// The parents of a test's directory are closed to others.
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
-	mustDo(t, err)
-	defer unix.Close(fd)
-	w := NewWorkers(4)
-	var pending sync.WaitGroup
-	for i := range 400 {
-		uid, gid := uint32(1000+i%7), uint32(2000+i%5)
-		id := (&Options{}).Identity(uid, gid, []uint32{uint32(3000 + i%3)})
-		pending.Add(1)
-		w.Do(id, jobFunc(func(err error) {
-			defer pending.Done()
-			name := fmt.Sprint("file", i)
-			if err == nil {
-				var file int
-				if file, err = unix.Openat(fd, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o600); err == nil {
-					err = unix.Close(file)
-				}
-			}
-			if err != nil {
-				t.Errorf("uid %d: %v", uid, err)
-			}
-			groups, err := unix.Getgroups()
-			if err != nil || len(groups) != 1 || groups[0] != 3000+i%3 {
-				t.Errorf("groups %v, %v, want %d", groups, err, 3000+i%3)
-			}
-		}))
-	}
-	pending.Wait()
-	w.Close()
-	for i := range 400 {
-		var st unix.Stat_t
-		mustDo(t, unix.Fstatat(fd, fmt.Sprint("file", i), &st, 0))
-		if st.Uid != uint32(1000+i%7) || st.Gid != uint32(2000+i%5) {
-			t.Fatalf("file %d belongs to %d:%d", i, st.Uid, st.Gid)
-		}
-	}
-	// No other thread of the process has changed.
-	for range 100 {
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			if uid, err := unix.SetfsuidRetUid(-1); err != nil || uid != 0 {
-				t.Errorf("a thread of the process runs as %d, %v", uid, err)
-			}
-		})
-		wg.Wait()
 	}
 }
 
