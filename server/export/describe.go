@@ -87,6 +87,10 @@ func (f *File) describe(name, handle []byte) (Attr, []byte, error) {
 // describing is what statx(2) is asked for.
 const describing = unix.STATX_BASIC_STATS | unix.STATX_BTIME | unix.STATX_MNT_ID
 
+// bornBefore is how long ago a file must have been made for its handle to be remembered:
+// files made within a tick of the kernel's clock have the same time of birth.
+const bornBefore = 100 * time.Millisecond
+
 // lasting tells whether no other file can have the same described, now or later.
 func lasting(st *unix.Statx_t) bool {
 	return st.Mask&unix.STATX_BTIME != 0 && time.Since(time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))) > bornBefore

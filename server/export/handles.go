@@ -47,7 +47,8 @@ type HandleCounts struct {
 	Hits, Misses uint64
 }
 
-// There are places for 65,536 handles, of about 120 bytes each.
+// There are places for 65,536 handles of about 120 bytes each; the places themselves take half
+// a megabyte.
 const (
 	placeRun  = 64 // of numbers in a row
 	runBits   = 8
@@ -55,13 +56,8 @@ const (
 	placeWays = 4
 )
 
-const (
-	// handlesKept is how long a handle is kept that nobody asks for, at least.
-	handlesKept = time.Minute
-	// bornBefore is how long ago a file must have been made: files made within a
-	// tick of the kernel's clock have the same time of birth.
-	bornBefore = 100 * time.Millisecond
-)
+// handlesKept is how long a handle is kept that nobody asks for, at least.
+const handlesKept = time.Minute
 
 // place is the number of the places that can be the file's.
 func (d *described) place() int {
