@@ -70,6 +70,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 	if ! fetch; then
 		# Lists that are some weeks old name packages that the mirror no longer has.
 		[ "$(id -u)" = 0 ] || cannot "cannot fetch: run 'apt-get update' as root, then this again"
+		echo "cannot fetch with the lists of packages that are here: updating them" >&2
 		apt_get update
 		fetch
 	fi
