@@ -21,6 +21,9 @@ type disk struct {
 	// journal: what a system call changes in a directory, and the inode that it makes,
 	// are one transaction, which is on the disk when the directory is synced.
 	journal bool
+	// settled: to sync a directory is a system call and no more when its changes are on
+	// the disk already. ext4 flushes the disk's cache then.
+	settled bool
 }
 
 func diskOf(root *os.File) disk {
@@ -30,7 +33,7 @@ func diskOf(root *os.File) disk {
 	}
 	switch fs.Type {
 	case unix.XFS_SUPER_MAGIC:
-		return disk{fs: fs.Type, quick: true, journal: true}
+		return disk{fs: fs.Type, quick: true, journal: true, settled: true}
 	case unix.EXT4_SUPER_MAGIC:
 		return disk{fs: fs.Type, quick: true, journal: ext4Journal(root)}
 	case unix.BTRFS_SUPER_MAGIC:

@@ -26,6 +26,7 @@ type Opener struct {
 	spareListing sync.Pool // of *Listing
 
 	syncing chan struct{} // has a place for each sync
+	names   syncs         // of directories that are synced together
 
 	stop     chan struct{}
 	sweeping sync.WaitGroup
@@ -41,6 +42,7 @@ func NewOpener(table *Table, key *Key) *Opener {
 		spareData:    sync.Pool{New: func() any { return new(DataFile) }},
 		spareListing: sync.Pool{New: func() any { return new(Listing) }},
 		syncing:      make(chan struct{}, syncsMax),
+		names:        syncs{aside: true},
 		stop:         make(chan struct{}),
 	}
 	o.sweeping.Go(o.sweep)

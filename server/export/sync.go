@@ -2,6 +2,7 @@ package export
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,8 +15,16 @@ import (
 // A sync brings to the disk all that was done before it began. So of the calls that
 // wait for the same file, those that come while it is being synced wait together for
 // its next sync. Files are synced side by side, which lets the file system's journal
-// take them together. A goroutine of its own syncs a file, but for a client that waits
-// for nothing else: SyncHere saves it the way there and back.
+// take them together.
+//
+// On XFS all directories wait together: what brings one of them to the disk brings all
+// that stands before it in the journal. One goroutine syncs one after the other, and
+// the first waits for the disk; the others find nothing to do, and no thread of theirs
+// has to wake. Each is synced nevertheless: if that is not so, it takes longer, and
+// nothing is lost.
+//
+// A goroutine of its own syncs, but for a client that waits for nothing else: SyncHere
+// saves it the way there and back.
 
 // Waiter waits for a sync.
 type Waiter interface {
@@ -27,30 +36,43 @@ type Waiter interface {
 // syncsMax is how many files are synced at a time: each takes a thread.
 const syncsMax = 64
 
-// syncs are the calls that wait for one file's syncs.
+// syncs are the calls that wait for one file to be synced, or for any directory of those
+// that are synced together. Who are synced at once are a round.
 type syncs struct {
+	// aside: rounds go on beside each other. One begins when as many calls wait as
+	// are in rounds, so that none waits for long on a disk that is slow, and they are
+	// few on one that is quick.
+	aside bool
+
 	mu      sync.Mutex
-	waiting []Waiter // for the next
-	data    bool     // to read the data back is enough for all who wait
-	running bool     // a goroutine syncs until none waits
+	waiting []waiting // for the next round
+	data    bool      // to read the data back is enough for all who wait
+	rounds  int
+	inRound int // calls in all rounds
+}
+
+// waiting is a call that waits.
+type waiting struct {
+	file *openFile
+	who  Waiter
 }
 
 // SyncHere brings data and metadata to the disk. It is not ok, and nothing is done, if
 // another goroutine syncs the file already.
 func (f *DataFile) SyncHere() (ok bool, err error) {
-	return f.opener.syncHere(f.Volume, f.file, false)
+	return f.opener.syncHere(f.file, false)
 }
 
 // DataSyncHere is DataSyncThen, as SyncHere is SyncThen.
 func (f *DataFile) DataSyncHere() (ok bool, err error) {
-	return f.opener.syncHere(f.Volume, f.file, true)
+	return f.opener.syncHere(f.file, true)
 }
 
 // SyncThen brings data and metadata to the disk, and tells w.
-func (f *DataFile) SyncThen(w Waiter) { f.opener.sync(f.Volume, f.file, w, false) }
+func (f *DataFile) SyncThen(w Waiter) { f.opener.sync(f.file, w, false) }
 
 // DataSyncThen brings to the disk what is needed to read the data back, and tells w.
-func (f *DataFile) DataSyncThen(w Waiter) { f.opener.sync(f.Volume, f.file, w, true) }
+func (f *DataFile) DataSyncThen(w Waiter) { f.opener.sync(f.file, w, true) }
 
 // SyncHere is SyncThen on this goroutine. It is not ok if another syncs the file
 // already.
@@ -58,14 +80,14 @@ func (f *File) SyncHere() (ok bool, err error) {
 	if !f.canSync() {
 		return true, nil
 	}
-	return f.opener.syncHere(f.Volume, f.openFile(), false)
+	return f.opener.syncHere(f.openFile(), false)
 }
 
 // SyncMadeHere is SyncMadeThen on this goroutine. It is not ok if another syncs the
 // directory already.
 func (f *File) SyncMadeHere(dir *File) (ok bool, err error) {
 	if !f.comesWithName() {
-		if err := f.opener.fsync(f.Volume, f.fd, false); err != nil {
+		if err := f.opener.fsync(f.openFile(), false); err != nil {
 			return true, err
 		}
 	}
@@ -80,24 +102,22 @@ func (f *File) SyncThen(w Waiter) {
 		w.Synced(nil)
 		return
 	}
-	f.opener.sync(f.Volume, f.openFile(), w, false)
+	f.opener.sync(f.openFile(), w, false)
 }
 
 // SyncMadeThen is SyncThen of what was just made in a directory, and then of the
-// directory. That finds little to do as a rule, so it has no goroutine of its own.
+// directory.
 func (f *File) SyncMadeThen(dir *File, w Waiter) {
 	if f.comesWithName() {
 		dir.SyncThen(w)
 		return
 	}
 	go func() {
-		if err := f.opener.fsync(f.Volume, f.fd, false); err != nil {
+		if err := f.opener.fsync(f.openFile(), false); err != nil {
 			w.Synced(err)
 			return
 		}
-		if d := dir.openFile(); d.syncs.wait(w, false) {
-			f.opener.syncFile(dir.Volume, d)
-		}
+		dir.SyncThen(w)
 	}()
 }
 
@@ -111,7 +131,13 @@ func (f *File) comesWithName() bool {
 	case !f.isNew || f.changed || !f.Volume.disk.journal:
 		return false
 	}
-	attributes, err := unix.Listxattr(f.proc(), nil)
+	var attributes int
+	var err error
+	if f.created {
+		attributes, err = unix.Flistxattr(f.fd, nil)
+	} else { // it is open with O_PATH
+		attributes, err = unix.Listxattr(f.proc(), nil)
+	}
 	return err == nil && attributes == 0
 }
 
@@ -122,85 +148,109 @@ func (f *File) openFile() *openFile {
 	if f.kept != nil {
 		return f.kept
 	}
-	return &openFile{fd: f.fd} // nobody else has it
+	return &openFile{key: fileKey{f.Volume, f.ID}, fd: f.fd} // nobody else has it
+}
+
+// syncsOf are the calls that wait with those for a file.
+func (o *Opener) syncsOf(file *openFile) *syncs {
+	if file.use == useNames && file.key.volume.disk.settled {
+		return &o.names
+	}
+	return &file.syncs
 }
 
 // syncHere syncs a file, unless a goroutine does. Those who wait for it by then are for
 // another.
-func (o *Opener) syncHere(v *Volume, file *openFile, data bool) (ok bool, err error) {
-	if !file.syncs.begin() {
+func (o *Opener) syncHere(file *openFile, data bool) (ok bool, err error) {
+	s := o.syncsOf(file)
+	if !s.begin() {
 		return false, nil
 	}
-	err = o.fsync(v, file.fd, data)
-	if file.syncs.more() {
-		go o.syncFile(v, file)
+	err = o.fsync(file, data)
+	if s.more() {
+		go o.syncRounds(s)
 	}
 	return true, err
 }
 
 // sync has a file synced, which is open until w is told.
-func (o *Opener) sync(v *Volume, file *openFile, w Waiter, data bool) {
-	if file.syncs.wait(w, data) {
-		go o.syncFile(v, file)
+func (o *Opener) sync(file *openFile, w Waiter, data bool) {
+	if s := o.syncsOf(file); s.wait(waiting{file, w}, data) {
+		go o.syncRounds(s)
 	}
 }
 
-// wait has w wait for the next sync. It is true if nobody syncs the file: the caller
-// has to.
-func (s *syncs) wait(w Waiter, data bool) bool {
+// wait has a call wait for the next round. If it is true, that begins now: the caller
+// has to see to it.
+func (s *syncs) wait(w waiting, data bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.data = data && (s.data || len(s.waiting) == 0)
 	s.waiting = append(s.waiting, w)
-	return s.start()
+	if s.rounds > 0 && !(s.aside && len(s.waiting) >= s.inRound) {
+		return false
+	}
+	s.rounds++
+	return true
 }
 
-// begin is true if nobody syncs the file: the caller does, until more.
+// begin is true if nobody syncs: the caller is a round of its own, until more.
 func (s *syncs) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.start()
+	if s.rounds > 0 {
+		return false
+	}
+	s.rounds, s.inRound = 1, 1
+	return true
 }
 
-// start is true if nobody syncs the file. The caller holds s.mu.
-func (s *syncs) start() bool {
-	first := !s.running
-	s.running = true
-	return first
-}
-
-// more tells whether there are any who wait. If not, nobody syncs the file any longer.
+// more tells whether there are any who wait. If not, the round was the last.
 func (s *syncs) more() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running = len(s.waiting) > 0
-	return s.running
+	s.inRound--
+	if len(s.waiting) == 0 {
+		s.rounds--
+		return false
+	}
+	return true
 }
 
-// next takes all who wait. If there are none, nobody syncs the file any longer. What
-// was taken last is used again.
-func (s *syncs) next(last []Waiter) (waiting []Waiter, data bool) {
+// next makes a round of all who wait, in place of the last. If there are none, that was
+// the last. Its memory is used again.
+func (s *syncs) next(last []waiting) (round []waiting, data bool) {
 	clear(last)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	waiting, data = s.waiting, s.data
+	round, data = s.waiting, s.data
 	s.waiting, s.data = last[:0], false
-	s.running = len(waiting) > 0
-	return waiting, data
+	s.inRound += len(round) - len(last)
+	if len(round) == 0 {
+		s.rounds--
+	}
+	return round, data
 }
 
-// syncFile syncs a file until nobody waits for it.
-func (o *Opener) syncFile(v *Volume, file *openFile) {
-	for waiting, data := file.syncs.next(nil); len(waiting) > 0; waiting, data = file.syncs.next(waiting) {
-		err := o.fsync(v, file.fd, data)
-		for _, w := range waiting {
-			w.Synced(err)
+// syncRounds syncs until nobody waits.
+func (o *Opener) syncRounds(s *syncs) {
+	errs := map[*openFile]error{} // of a round
+	for round, data := s.next(nil); len(round) > 0; round, data = s.next(round) {
+		// What changed last is likely to be the last in the journal.
+		for _, w := range slices.Backward(round) {
+			if _, done := errs[w.file]; !done {
+				errs[w.file] = o.fsync(w.file, data)
+			}
 		}
+		for _, w := range round {
+			w.who.Synced(errs[w.file])
+		}
+		clear(errs)
 	}
 }
 
 // fsync is fsync(2), or fdatasync(2), of a file that may be open with O_PATH.
-func (o *Opener) fsync(v *Volume, fd int, data bool) error {
+func (o *Opener) fsync(file *openFile, data bool) error {
 	o.syncing <- struct{}{}
 	defer func() { <-o.syncing }()
 	sync := unix.Fsync
@@ -208,14 +258,15 @@ func (o *Opener) fsync(v *Volume, fd int, data bool) error {
 		sync = unix.Fdatasync
 	}
 	began := time.Now()
-	err := sync(fd)
+	err := sync(file.fd)
 	if errors.Is(err, unix.EBADF) {
-		if fd, err = unix.Open(procPath(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+		var fd int
+		if fd, err = unix.Open(procPath(file.fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
 			err = sync(fd)
 			_ = unix.Close(fd) // nothing was written through it
 		}
 	}
-	return v.synced(began, err)
+	return file.key.volume.synced(began, err)
 }
 
 // synced counts a sync.

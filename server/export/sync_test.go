@@ -56,6 +56,80 @@ func TestSyncsAreShared(t *testing.T) {
 	}
 }
 
+// On disks that are known for it, directories are synced together: each once in a round, and
+// each call is told what became of its own. Rounds begin beside each other when as many
+// calls wait as are in rounds.
+func TestDirectoriesAreSyncedTogether(t *testing.T) {
+	o, root, dir := openerAt(t)
+	open := func(name string) *File {
+		mustDo(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+		f, err := o.OpenDir(netip.Addr{}, handleOf(t, o, root, name))
+		mustDo(t, err)
+		t.Cleanup(f.Close)
+		f.Volume.disk.settled = true
+		return f
+	}
+	a, b := open("a"), open("b")
+	bad := &openFile{key: a.openFile().key, use: useNames, fd: -1}
+	state := func() [3]int {
+		o.names.mu.Lock()
+		defer o.names.mu.Unlock()
+		return [3]int{len(o.names.waiting), o.names.rounds, o.names.inRound}
+	}
+	goOn := make(chan struct{})
+	hold := func(f *File) { // a round of one call that goes on
+		in := make(chan struct{})
+		f.SyncThen(waiterFunc(func(err error) {
+			mustBeNil(t, err)
+			close(in)
+			<-goOn
+		}))
+		<-in
+	}
+	hold(a)
+	if ok, err := b.SyncHere(); ok || err != nil {
+		t.Errorf("a round goes on: %v, %v", ok, err)
+	}
+	hold(b)
+	syncs := func() uint64 { return a.Volume.syncs.Durations.Snapshot().Count }
+	before := syncs()
+	told := make(chan error, 5)
+	wait := func(file *openFile) {
+		o.sync(file, waiterFunc(func(err error) {
+			if (err != nil) != (file == bad) {
+				t.Errorf("fd %d: %v", file.fd, err)
+			}
+			told <- err
+			<-goOn
+		}), false)
+	}
+	wait(a.openFile())
+	if got := state(); got != [3]int{1, 2, 2} {
+		t.Errorf("%v wait, rounds, and in rounds; want one that waits beside two rounds of one", got)
+	}
+	wait(b.openFile()) // as many as in rounds
+	<-told
+	if got := state(); got != [3]int{0, 3, 4} {
+		t.Errorf("%v wait, rounds, and in rounds; want a third round, of two", got)
+	}
+	for _, file := range []*openFile{a.openFile(), bad, a.openFile()} {
+		wait(file)
+	}
+	if n := syncs() - before; n != 2 {
+		t.Errorf("%d syncs of two directories", n)
+	}
+	close(goOn)
+	for range 4 {
+		<-told
+	}
+	for state() != [3]int{} {
+		time.Sleep(time.Millisecond)
+	}
+	if n := syncs() - before; n != 4 {
+		t.Errorf("%d syncs, want two more: two calls wait for one of them", n)
+	}
+}
+
 // Who syncs a file itself does so unless another does, and syncs for no others.
 func TestSyncHere(t *testing.T) {
 	o, root, dir := openerAt(t)
@@ -84,16 +158,16 @@ func TestSyncHere(t *testing.T) {
 	close(goOn)
 
 	// Who comes while it is synced here has it synced once more.
-	file := &openFile{fd: f.file.fd}
+	file := &openFile{key: f.file.key, fd: f.file.fd}
 	if !file.syncs.begin() {
 		t.Fatal("a file that nobody has is synced")
 	}
 	told := make(chan error, 1)
-	o.sync(f.Volume, file, waiterFunc(func(err error) { told <- err }), false)
+	o.sync(file, waiterFunc(func(err error) { told <- err }), false)
 	if !file.syncs.more() {
 		t.Fatal("nobody waits")
 	}
-	o.syncFile(f.Volume, file)
+	o.syncRounds(&file.syncs)
 	mustDo(t, <-told)
 	if !file.syncs.begin() {
 		t.Error("the file is still synced")
@@ -186,10 +260,10 @@ func TestSyncMade(t *testing.T) {
 
 // syncing tells whether a goroutine syncs the file.
 func syncing(f *File) bool {
-	s := &f.openFile().syncs
+	s := f.opener.syncsOf(f.openFile())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.running
+	return s.rounds > 0
 }
 
 // What is not known of a file system is not taken for granted.
@@ -208,9 +282,9 @@ func TestSyncFails(t *testing.T) {
 	f, err := o.Open(netip.Addr{}, root)
 	mustDo(t, err)
 	defer f.Close()
-	gone, failed := &openFile{fd: -1}, make(chan error, 3)
+	gone, failed := &openFile{key: fileKey{volume: f.Volume}, fd: -1}, make(chan error, 3)
 	for range 3 {
-		o.sync(f.Volume, gone, waiterFunc(func(err error) { failed <- err }), false)
+		o.sync(gone, waiterFunc(func(err error) { failed <- err }), false)
 	}
 	for range 3 {
 		if err := <-failed; !errors.Is(err, unix.ENOENT) {
