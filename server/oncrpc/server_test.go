@@ -200,7 +200,7 @@ func record(xid, proc uint32, args ...uint32) []byte {
 }
 
 // replyTo reads one reply and returns its xid and results.
-func replyTo(t *testing.T, conn net.Conn) (uint32, []byte) {
+func replyTo(t testing.TB, conn net.Conn) (uint32, []byte) {
 	t.Helper()
 	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
@@ -435,19 +435,6 @@ func TestServerIdle(t *testing.T) {
 func TestServerReplays(t *testing.T) {
 	s := startServer(t, nil)
 	first, other := s.connect(), s.connect()
-	ask := func(conn net.Conn, xid uint32, args ...uint32) uint32 {
-		t.Helper()
-		if _, err := conn.Write(record(xid, procCount, args...)); err != nil {
-			t.Fatal(err)
-		}
-		got, results := replyTo(t, conn)
-		d := xdr.NewDecoder(results)
-		if n := d.Uint32(); got == xid && d.Finish() == nil {
-			return n
-		}
-		t.Fatalf("reply to %d: xid %d, %x", xid, got, results)
-		return 0
-	}
 	for _, tt := range []struct {
 		name string
 		conn net.Conn
@@ -462,7 +449,7 @@ func TestServerReplays(t *testing.T) {
 		{"other arguments", first, 1, []uint32{7}, 3},
 		{"the first again", other, 1, nil, 1},
 	} {
-		if got := ask(tt.conn, tt.xid, tt.args...); got != tt.want {
+		if got := s.count(tt.conn, tt.xid, tt.args...); got != tt.want {
 			t.Errorf("%s: call number %d, want %d", tt.name, got, tt.want)
 		}
 	}
@@ -489,16 +476,39 @@ func TestServerReplays(t *testing.T) {
 	}
 }
 
+// count calls procCount, which tells how often it was called.
+func (s *testServer) count(conn net.Conn, xid uint32, args ...uint32) uint32 {
+	s.t.Helper()
+	if _, err := conn.Write(record(xid, procCount, args...)); err != nil {
+		s.t.Fatal(err)
+	}
+	got, results := replyTo(s.t, conn)
+	d := xdr.NewDecoder(results)
+	if n := d.Uint32(); got == xid && d.Finish() == nil {
+		return n
+	}
+	s.t.Fatalf("reply to %d: xid %d, %x", xid, got, results)
+	return 0
+}
+
+// So many calls are remembered, and each with its own reply, though memory is used
+// again.
 func TestReplaysAreBounded(t *testing.T) {
 	s := startServer(t, nil)
-	c := s.dial()
-	for range replaysPerClient + 100 {
-		if _, err := c.Call(t.Context(), testProg, testVers, procCount, nil); err != nil {
-			t.Fatal(err)
+	conn := s.connect()
+	const calls = 2*replaysPerClient + 100
+	for xid := uint32(1); xid <= calls; xid++ {
+		if got := s.count(conn, xid); got != xid {
+			t.Fatalf("call %d is number %d", xid, got)
 		}
 	}
-	if n := s.counted.Load(); n != replaysPerClient+100 {
-		t.Errorf("%d calls were done", n)
+	for xid := uint32(calls - replaysPerClient + 1); xid <= calls; xid++ {
+		if got := s.count(conn, xid); got != xid {
+			t.Errorf("call %d again: the reply to %d", xid, got)
+		}
+	}
+	if got := s.count(conn, calls-replaysPerClient); got != calls+1 {
+		t.Errorf("a call that is forgotten is number %d, want %d", got, calls+1)
 	}
 }
 
