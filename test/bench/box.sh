@@ -1,7 +1,7 @@
 #!/bin/bash
 # box.sh DIR COMMAND...: runs a command as root where it can do no harm: this
-# machine's root under an overlay whose writes are lost, no disks but a new XFS of
-# 8 GiB on /xfs, whose image is in DIR, no network but a loopback, and its own
+# machine's root under an overlay whose writes are lost, DIR, no disks but a new XFS
+# of 8 GiB on /xfs, whose image is in DIR, no network but a loopback, and its own
 # processes. The packages that test/vm/setup.sh has unpacked are there.
 set -euo pipefail
 layer=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}/uml
@@ -31,6 +31,8 @@ mkdir dev/shm
 : >.sealed # peers.sh asks for it
 : >disk
 mount --bind "$dir/disk" disk
+mkdir -p ".$dir" # which may be on another file system than the root, as /tmp often is
+mount --bind "$dir" ".$dir"
 chroot . mkfs.xfs -q -f /disk
 mount -o loop disk xfs
 umount -l disk # the loop device has it open
