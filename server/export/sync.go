@@ -87,7 +87,7 @@ func (f *File) SyncHere() (ok bool, err error) {
 // directory already.
 func (f *File) SyncMadeHere(dir *File) (ok bool, err error) {
 	if !f.comesWithName() {
-		if err := f.opener.fsync(f.openFile(), false); err != nil {
+		if err := f.opener.fsync(f.openFile(), false, time.Now()); err != nil {
 			return true, err
 		}
 	}
@@ -113,7 +113,7 @@ func (f *File) SyncMadeThen(dir *File, w Waiter) {
 		return
 	}
 	go func() {
-		if err := f.opener.fsync(f.openFile(), false); err != nil {
+		if err := f.opener.fsync(f.openFile(), false, time.Now()); err != nil {
 			w.Synced(err)
 			return
 		}
@@ -166,7 +166,7 @@ func (o *Opener) syncHere(file *openFile, data bool) (ok bool, err error) {
 	if !s.begin() {
 		return false, nil
 	}
-	err = o.fsync(file, data)
+	err = o.fsync(file, data, time.Now())
 	if s.more() {
 		go o.syncRounds(s)
 	}
@@ -236,10 +236,11 @@ func (s *syncs) next(last []waiting) (round []waiting, data bool) {
 func (o *Opener) syncRounds(s *syncs) {
 	errs := map[*openFile]error{} // of a round
 	for round, data := s.next(nil); len(round) > 0; round, data = s.next(round) {
+		began := time.Now()
 		// What changed last is likely to be the last in the journal.
 		for _, w := range slices.Backward(round) {
 			if _, done := errs[w.file]; !done {
-				errs[w.file] = o.fsync(w.file, data)
+				errs[w.file] = o.fsync(w.file, data, began)
 			}
 		}
 		for _, w := range round {
@@ -249,15 +250,15 @@ func (o *Opener) syncRounds(s *syncs) {
 	}
 }
 
-// fsync is fsync(2), or fdatasync(2), of a file that may be open with O_PATH.
-func (o *Opener) fsync(file *openFile, data bool) error {
+// fsync is fsync(2), or fdatasync(2), of a file that may be open with O_PATH. Its
+// clients have waited since it began.
+func (o *Opener) fsync(file *openFile, data bool, began time.Time) error {
 	o.syncing <- struct{}{}
 	defer func() { <-o.syncing }()
 	sync := unix.Fsync
 	if data {
 		sync = unix.Fdatasync
 	}
-	began := time.Now()
 	err := sync(file.fd)
 	if errors.Is(err, unix.EBADF) {
 		var fd int
