@@ -19,7 +19,8 @@ import (
 // own, meets no error and goes on by itself; what it was told is stable is there,
 // and so are the names, as it was told they are.
 func TestGuestPowerCut(t *testing.T) {
-	const cuts, synced, names, files = 3, 100, 100, 5
+	// In so many directories that they are synced together.
+	const cuts, synced, dirs, names, files = 3, 100, 5, 100, 5
 	shared := os.Getenv("SERVING_GUEST")
 	if shared == "" {
 		t.Fatal("no SERVING_GUEST in the environment: this test is run by test/vm/cut.sh")
@@ -34,10 +35,13 @@ func TestGuestPowerCut(t *testing.T) {
 	log := startLog(t, filepath.Join(mnt, "log"))
 	large := startFiles(filepath.Join(mnt, "file-"))
 	for cut := range cuts {
-		churns := []*churn{startChurn(t, filepath.Join(mnt, fmt.Sprint(cut, "-0"))), startChurn(t, filepath.Join(mnt, fmt.Sprint(cut, "-1")))}
+		var churns []*churn
+		for dir := range dirs {
+			churns = append(churns, startChurn(t, filepath.Join(mnt, fmt.Sprint(cut, "-", dir))))
+		}
 		log.grows(t, synced+rand.Int64N(20))
 		for _, c := range churns {
-			c.grows(t, names/2+rand.IntN(20))
+			c.grows(t, names/dirs+rand.IntN(20))
 		}
 		large.grows(t, files)
 		order(t, shared, "cut")
