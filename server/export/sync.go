@@ -47,8 +47,9 @@ type syncs struct {
 	mu      sync.Mutex
 	waiting []waiting // for the next round
 	data    bool      // to read the data back is enough for all who wait
-	rounds  int
-	inRound int // calls in all rounds
+	begun   bool      // the next round: a goroutine is on its way
+	rounds  int       // with that one
+	inRound int       // calls in all rounds
 }
 
 // waiting is a call that waits.
@@ -187,9 +188,10 @@ func (s *syncs) wait(w waiting, data bool) bool {
 	defer s.mu.Unlock()
 	s.data = data && (s.data || len(s.waiting) == 0)
 	s.waiting = append(s.waiting, w)
-	if s.rounds > 0 && !(s.aside && len(s.waiting) >= s.inRound) {
+	if s.begun || s.rounds > 0 && !(s.aside && len(s.waiting) >= s.inRound) {
 		return false
 	}
+	s.begun = true
 	s.rounds++
 	return true
 }
@@ -210,11 +212,11 @@ func (s *syncs) more() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inRound--
-	if len(s.waiting) == 0 {
+	s.begun = len(s.waiting) > 0
+	if !s.begun {
 		s.rounds--
-		return false
 	}
-	return true
+	return s.begun
 }
 
 // next makes a round of all who wait, in place of the last. If there are none, that was
@@ -224,7 +226,7 @@ func (s *syncs) next(last []waiting) (round []waiting, data bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	round, data = s.waiting, s.data
-	s.waiting, s.data = last[:0], false
+	s.waiting, s.data, s.begun = last[:0], false, false
 	s.inRound += len(round) - len(last)
 	if len(round) == 0 {
 		s.rounds--
