@@ -188,7 +188,8 @@ func (s *syncs) wait(w waiting, data bool) bool {
 	defer s.mu.Unlock()
 	s.data = data && (s.data || len(s.waiting) == 0)
 	s.waiting = append(s.waiting, w)
-	if s.begun || s.rounds > 0 && !(s.aside && len(s.waiting) >= s.inRound) {
+	due := s.rounds == 0 || s.aside && len(s.waiting) >= s.inRound
+	if s.begun || !due {
 		return false
 	}
 	s.begun = true
