@@ -29,7 +29,7 @@ import (
 // Waiter waits for a sync.
 type Waiter interface {
 	// Synced tells that what was done before is on the disk, or why it may not be. It
-	// is called once, as root, and holds up others that wait for the file.
+	// is called once, as root, and holds up others that wait.
 	Synced(error)
 }
 
@@ -237,7 +237,7 @@ func (s *syncs) next(last []waiting) (round []waiting, data bool) {
 
 // syncRounds syncs until nobody waits.
 func (o *Opener) syncRounds(s *syncs) {
-	errs := map[*openFile]error{} // of a round
+	errs := map[*openFile]error{} // of the round
 	for round, data := s.next(nil); len(round) > 0; round, data = s.next(round) {
 		began := time.Now()
 		// What changed last is likely to be the last in the journal.

@@ -491,8 +491,7 @@ func (s *testServer) count(conn net.Conn, xid uint32, args ...uint32) uint32 {
 	return 0
 }
 
-// So many calls are remembered, and each with its own reply, though memory is used
-// again.
+// So many calls are remembered, each with its own reply.
 func TestReplaysAreBounded(t *testing.T) {
 	s := startServer(t, nil)
 	conn := s.connect()
