@@ -14,7 +14,7 @@ shift 2
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 mount --make-rprivate /
 truncate -s 8G "$dir/disk"
-mkdir "$dir/box"
+mkdir -p "$dir/box" # there is one if there was a box before
 mount -t tmpfs -o mode=755 box "$dir/box"
 cd "$dir/box"
 mkdir upper work root
