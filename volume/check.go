@@ -33,7 +33,10 @@ func (s *Store) Check() ([]Finding, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	findings := append([]Finding(nil), s.damaged...)
+	var findings []Finding
+	for _, d := range s.stillDamaged() {
+		findings = append(findings, Finding{Path: d.file, Problem: damagedRecord + ": " + d.err.Error(), Fix: damagedFix})
+	}
 	var records []record
 	for _, r := range s.records {
 		records = append(records, *r)

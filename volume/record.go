@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -56,7 +57,7 @@ func writeJSON(dir *os.Root, name string, v any) error {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	_, err = f.Write(append(data, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
+	err = errors.Join(err, own(dir, f), f.Sync(), f.Close())
 	if err == nil {
 		err = dir.Rename(temporary, name)
 	}
@@ -82,7 +83,8 @@ func readJSON(dir *os.Root, name string, v any) error {
 
 // readRecords reads every record of a state directory. What a crash left half
 // written (*.tmp) was never a record and is removed. A record that can't be
-// read is reported and left alone: its volume is not served, all others are.
+// understood is reported and left alone: its volume is not served, all others are.
+// One that may not be read is an error: nothing is wrong with it.
 func (s *Store) readRecords(name string) ([]*record, error) {
 	dir := s.root
 	entries, err := fs.ReadDir(dir.FS(), name)
@@ -100,19 +102,55 @@ func (s *Store) readRecords(name string) ([]*record, error) {
 		case strings.HasSuffix(file, ".json"):
 			var r record
 			err := readJSON(dir, file, &r)
+			if errors.Is(err, fs.ErrPermission) {
+				return nil, err
+			}
 			if err == nil {
 				err = r.check(file)
 			}
 			if err != nil {
-				f := Finding{Path: file, Problem: "the record is damaged, its volume is not served: " + err.Error(), Fix: "restore the record from a backup of the disk, or move it away and adopt the directory"}
-				s.log.Error("volume: "+f.Problem, "fix", f.Fix)
-				s.damaged = append(s.damaged, f)
+				s.log.Error("volume: "+damagedRecord, "record", file, "err", err, "fix", damagedFix)
+				s.damaged = append(s.damaged, damaged{file: file, err: err})
 				continue
 			}
 			records = append(records, &r)
 		}
 	}
 	return records, nil
+}
+
+// damaged is a record that can't be understood.
+type damaged struct {
+	file string // below the root of the disk
+	err  error
+}
+
+const (
+	damagedRecord = "the record is damaged, its volume is not served"
+	damagedFix    = "restore the record from a backup of the disk, or move it away and adopt the directory"
+)
+
+// Damaged are the names of the volumes whose records can't be understood. Which claims
+// they are for is not known.
+func (s *Store) Damaged() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, d := range s.stillDamaged() {
+		if dir, file := path.Split(d.file); path.Clean(dir) == volumesDir {
+			names = append(names, strings.TrimSuffix(file, ".json"))
+		}
+	}
+	return names
+}
+
+// stillDamaged are the damaged records that nobody has moved away. The caller holds s.mu.
+func (s *Store) stillDamaged() []damaged {
+	s.damaged = slices.DeleteFunc(s.damaged, func(d damaged) bool {
+		_, err := s.root.Lstat(d.file)
+		return errors.Is(err, os.ErrNotExist)
+	})
+	return s.damaged
 }
 
 // check refuses a record that was changed by hand or damaged before it can

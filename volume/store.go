@@ -93,7 +93,7 @@ type Store struct {
 	mu       sync.Mutex
 	records  map[string]*record  // by name; all of volumes/, and those being made
 	archived []*record           // what is in archive/
-	damaged  []Finding           // records that can't be read
+	damaged  []damaged           // records that can't be understood
 	copies   map[string]*copying // by name
 	failed   map[string]error    // why a copy came to nothing, for who asks next
 	markings map[string]*marking // by name
@@ -133,12 +133,9 @@ func Open(cfg Config) (*Store, error) {
 }
 
 func newStore(cfg Config) (*Store, error) {
-	if err := os.MkdirAll(cfg.Root, 0o755); err != nil {
-		return nil, fmt.Errorf("make the root of the disk: %w", err)
-	}
-	root, err := os.OpenRoot(cfg.Root)
+	root, err := openRoot(cfg.Root)
 	if err != nil {
-		return nil, fmt.Errorf("open the root of the disk: %w", err)
+		return nil, err
 	}
 	return &Store{
 		root:       root,
@@ -159,10 +156,39 @@ func newStore(cfg Config) (*Store, error) {
 	}, nil
 }
 
+// openRoot opens the directory that holds the volumes. It is not made: one that is
+// missing is a slip, or a disk that is not mounted.
+func openRoot(name string) (*os.Root, error) {
+	root, err := os.OpenRoot(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("the root of the disk, %s, does not exist: mount the disk, or make the directory", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the root of the disk: %w", err)
+	}
+	return root, nil
+}
+
+// IdentityOf tells the identity of the disk at root, empty if it is new. Nothing is
+// changed.
+func IdentityOf(name string) (string, error) {
+	root, err := openRoot(name)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	i, err := readInstance(root)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	return i.Identity, err
+}
+
 // open brings the disk into order and begins to work.
 func (s *Store) open(name string) (*Store, error) {
 	s.background, s.stop = context.WithCancel(context.Background())
 	if err := s.load(); err != nil {
+		err = explainDenied(s.root, err)
 		return nil, errors.Join(fmt.Errorf("open the disk %s: %w", name, err), s.Close())
 	}
 	s.working.Go(func() { s.emptyTrash(s.background) })
@@ -265,7 +291,7 @@ func (s *Store) CheckWrite() error {
 	f, err := s.root.OpenFile(probeFile, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err == nil {
 		_, err = f.WriteAt([]byte("podnas\n"), 0)
-		err = errors.Join(err, f.Sync(), f.Close())
+		err = errors.Join(err, own(s.root, f), f.Sync(), f.Close())
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return nil
@@ -332,6 +358,9 @@ func (s *Store) takeLock() error {
 		return err
 	}
 	s.lock = lock
+	if err := own(s.root, lock); err != nil {
+		return fmt.Errorf("lock %s: %w", lockFile, err)
+	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return ErrInUse
@@ -342,7 +371,8 @@ func (s *Store) takeLock() error {
 }
 
 func (s *Store) loadInstance() error {
-	err := readJSON(s.root, instanceFile, &s.instance)
+	var err error
+	s.instance, err = readInstance(s.root)
 	if errors.Is(err, os.ErrNotExist) {
 		key := make([]byte, 32)
 		_, _ = rand.Read(key) // never fails, see crypto/rand
@@ -350,10 +380,22 @@ func (s *Store) loadInstance() error {
 		s.log.Info("disk: new, given an identity", "identity", s.instance.Identity)
 		return writeJSON(s.root, instanceFile, s.instance)
 	}
-	if err == nil && (s.instance.Identity == "" || len(s.instance.HandleKey) != 32) {
-		return fmt.Errorf("%s is damaged: restore it from a backup of the disk; without it no mounted file handle is valid", instanceFile)
-	}
 	return err
+}
+
+func readInstance(root *os.Root) (instance, error) {
+	var i instance
+	err := readJSON(root, instanceFile, &i)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+		return instance{}, err
+	}
+	if err == nil && (i.Identity == "" || len(i.HandleKey) != 32) {
+		err = errors.New("its identity or its key is missing")
+	}
+	if err != nil {
+		return instance{}, fmt.Errorf("%s is damaged: restore it from a backup of the disk; without it no mounted file handle is valid: %w", instanceFile, err)
+	}
+	return i, nil
 }
 
 // resume brings one record back to life at Open. u is what the kernel has of its

@@ -1,0 +1,52 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// own gives a file that was just made in the state directory to the owner of that
+// directory. So a podnas that runs as root once, on the disk of an ordinary user,
+// leaves nothing that this user's podnas can't read afterwards. Where the process
+// may not give files away, they stay its own.
+func own(root *os.Root, f *os.File) error {
+	dir, err := root.Stat(stateDir)
+	if err != nil {
+		return err
+	}
+	file, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	want, has := dir.Sys().(*syscall.Stat_t), file.Sys().(*syscall.Stat_t)
+	if want.Uid == has.Uid {
+		return nil
+	}
+	if err := f.Chown(int(want.Uid), int(want.Gid)); err != nil && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	return nil
+}
+
+// explainDenied adds to an error what to do where the process may not read or write
+// the disk's state. It is not damaged then, and must not be taken for that.
+func explainDenied(root *os.Root, err error) error {
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	var path *fs.PathError
+	if !errors.As(err, &path) {
+		return err
+	}
+	owner := "another user"
+	for _, name := range []string{stateDir, path.Path} { // which may not even be looked at
+		if info, statErr := root.Lstat(name); statErr == nil {
+			owner = fmt.Sprintf("user %d", info.Sys().(*syscall.Stat_t).Uid)
+		}
+	}
+	return fmt.Errorf("%w: it belongs to %s, and podnas runs as user %d: run it as root or as the owner of the disk, or give that user all of the state directory: chown -R %d %s/%s",
+		err, owner, os.Geteuid(), os.Geteuid(), root.Name(), stateDir)
+}
