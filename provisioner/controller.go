@@ -183,6 +183,7 @@ func newWorkers(cfg *ControllerConfig, events record.EventRecorder, own *pod) (*
 	factory := informers.NewSharedInformerFactoryWithOptions(cfg.Client, controller.DefaultResyncPeriod, informers.WithTransform(withoutManagers))
 	claims, volumes := factory.Core().V1().PersistentVolumeClaims(), factory.Core().V1().PersistentVolumes()
 	classes := factory.Storage().V1().StorageClasses()
+	p.Volumes = volumes.Lister()
 	p.Claims = clusterClaims{claims: claims.Lister(), volumes: volumes.Lister(), identity: p.Store.Identity()}
 
 	library := controller.NewProvisionController(cfg.Client, cfg.Name, &teller{Provisioner: p},

@@ -39,7 +39,7 @@ type expander struct {
 	events  record.EventRecorder
 	queue   workqueue.TypedRateLimitingInterface[string] // of keys of claims
 	log     *slog.Logger
-	told    news
+	told    News
 }
 
 // watch has claims that come to ask for more than they have put into the queue.
@@ -87,7 +87,7 @@ func (e *expander) work(ctx context.Context) {
 			return
 		}
 		err := e.sync(ctx, key)
-		if e.told.isNew(key, err) && ctx.Err() == nil {
+		if e.told.Tell(key, err) == IsNew && ctx.Err() == nil {
 			e.log.Warn("volume: can't be expanded yet, it is tried again", "claim", key, "err", err)
 		}
 		if err != nil && ctx.Err() == nil {

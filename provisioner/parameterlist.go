@@ -7,6 +7,9 @@ type Parameter struct {
 	set func(p *parameters, value string) error
 }
 
+// OnDeleteParameter is the parameter that says what becomes of a volume's files.
+const OnDeleteParameter = "onDelete"
+
 // Parameters are all there are, ordered by name.
 func Parameters() []Parameter {
 	return []Parameter{
@@ -39,7 +42,7 @@ func Parameters() []Parameter {
 			(*parameters).setMountOptions,
 		},
 		{
-			"onDelete", "delete", `What becomes of the files when the volume is deleted (with reclaimPolicy Delete, after its claim): "delete" removes them, "archive" moves them away from where they are served, "retain" leaves them in their place. 'podnas volume adopt' brings an archived or retained volume back.`,
+			OnDeleteParameter, "delete", `What becomes of the files when the volume is deleted (with reclaimPolicy Delete, after its claim): "delete" removes them, "archive" moves them away from where they are served, "retain" leaves them in their place. 'podnas volume adopt' brings an archived or retained volume back.`,
 			(*parameters).setOnDelete,
 		},
 		{

@@ -21,6 +21,7 @@ import (
 	"log/slog"
 
 	v1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
 	"github.com/podnas/podnas/volume"
@@ -52,7 +53,11 @@ type Provisioner struct {
 	// Claims tells which volume holds the data of a claim that is to be copied.
 	// Where it is nil, none can be.
 	Claims Claims
-	Log    *slog.Logger
+	// Volumes are the PersistentVolumes of the cluster, nil where there is none.
+	Volumes corelisters.PersistentVolumeLister
+	// NewDisk: volumes are made though PersistentVolumes of another disk lead here.
+	NewDisk bool
+	Log     *slog.Logger
 }
 
 // Provision makes the volume of a claim and returns its PersistentVolume. It is
@@ -84,6 +89,9 @@ func (p *Provisioner) provision(ctx context.Context, options controller.Provisio
 		return nil, err
 	}
 	if spec.Name != "" {
+		if err := p.checkDisk(address); err != nil {
+			return nil, err
+		}
 		if v, err = p.Store.Create(ctx, spec); err != nil {
 			return nil, err
 		}

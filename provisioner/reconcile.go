@@ -110,6 +110,12 @@ func (c *comparison) compare(ctx context.Context) ([]volume.Finding, error) {
 			findings = append(findings, orphan(v))
 		}
 	}
+	if address, err := c.p.Endpoint.Address(ctx); err == nil { // else claims are told
+		if err := c.p.checkDisk(address); err != nil {
+			findings = append(findings, wrongDisk(err))
+			c.pod.warn(ctx, "AnotherDisk", err.Error())
+		}
+	}
 	for _, f := range append(onDisk, findings...) {
 		c.log.Warn("reconcile: "+f.Problem, "volume", f.Volume, "path", f.Path, "fix", f.Fix)
 	}

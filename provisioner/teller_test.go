@@ -2,8 +2,6 @@ package provisioner
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -11,40 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
-
-	"github.com/podnas/podnas/volume"
 )
-
-func TestNews(t *testing.T) {
-	var n news
-	for i, tt := range []struct {
-		about string
-		err   error
-		want  bool
-	}{
-		{"a", nil, false},
-		{"a", errors.New("one"), true},
-		{"a", errors.New("one"), false},
-		{"b", errors.New("one"), true},
-		{"a", errors.New("two"), true},
-		{"a", nil, false},
-		{"a", errors.New("two"), true},
-		{"a", &volume.NoSpaceError{Requested: 2, Free: 1}, true},
-		{"a", fmt.Errorf("again: %w", &volume.NoSpaceError{Requested: 2, Free: 0}), false},
-		{"a", &volume.CopyingError{Files: 1}, true},
-		{"a", &volume.CopyingError{Files: 2}, false},
-	} {
-		if got := n.isNew(tt.about, tt.err); got != tt.want {
-			t.Errorf("%d: %s, %v: %v", i, tt.about, tt.err, got)
-		}
-	}
-	for i := range 3 * newsMax {
-		n.isNew(fmt.Sprint(i), errors.New("one"))
-	}
-	if len(n.said) > newsMax {
-		t.Errorf("%d are remembered", len(n.said))
-	}
-}
 
 // The library tries again and again; the log has each reason once.
 func TestTellerSaysEachReasonOnce(t *testing.T) {

@@ -98,6 +98,7 @@ func startProcess(t *testing.T) *process {
 	}
 	claims := filepath.Join(dir, "claims")
 	mustDo(t, os.Mkdir(claims, 0o755))
+	mustDo(t, os.Mkdir(filepath.Join(dir, "disk"), 0o755))
 	mustDo(t, os.WriteFile(filepath.Join(claims, "claim.yaml"), []byte(`
 apiVersion: storage.k8s.io/v1
 kind: StorageClass

@@ -37,7 +37,7 @@ func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Prov
 		p.Endpoint = endpoint
 		runner := &standalone.Runner{
 			Claims: cfg.claims, Root: cfg.root, Name: cfg.provisioner, Limits: limits,
-			Provisioner: p, Out: stdout, Log: log,
+			Grace: cfg.claimGrace, NewDisk: cfg.newDisk, Provisioner: p, Out: stdout, Log: log,
 		}
 		made := make(chan struct{})
 		close(made)

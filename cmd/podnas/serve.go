@@ -17,6 +17,7 @@ import (
 
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/provisioner/standalone"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
@@ -42,6 +43,8 @@ type serveConfig struct {
 	image                             imageFlag
 	standalone                        bool
 	claims                            string
+	claimGrace                        time.Duration
+	newDisk                           bool
 	overcommit                        float64
 	cluster                           clusterConfig
 	shutdownDelay                     time.Duration
@@ -69,11 +72,13 @@ func newServeCommand() *cobra.Command {
 	f.StringVar(&cfg.engine, "engine", server.EngineAuto, "NFS engine: native, go-nfs (fewer rights, with limits), or auto: native where it can run")
 	f.StringVar(&cfg.quota, "quota", string(quota.Auto), "how sizes are enforced: kernel (project quotas, refuse to start without), server\n(which counts what passes through it), off, or auto: kernel where it can, else server")
 	f.Float64Var(&cfg.overcommit, "overcommit", 0, "all volumes together may be promised so many times the size of the disk; 0: a new\nvolume must fit into what is free, and nothing else is looked at")
+	f.BoolVar(&cfg.newDisk, "new-disk", false, "make volumes though there are PersistentVolumes of another disk, which this one takes\nthe place of")
 	f.StringVar(&cfg.provisioner, "provisioner", provisioner.DefaultName, "name that StorageClasses call this provisioner by")
 	f.StringVar(&cfg.serverAddress, "server-address", "", "IP address that volumes are mounted from, where there is no Service")
 
 	f.BoolVar(&cfg.standalone, "standalone", false, "serve claims of a folder instead of a cluster")
 	f.StringVar(&cfg.claims, "claims", "", "with --standalone: folder of StorageClass and PersistentVolumeClaim YAML;\nPersistentVolumes are written to its folder provisioned/")
+	f.DurationVar(&cfg.claimGrace, "claim-grace", time.Minute, "with --standalone: how long a claim must be gone from the folder until its volume\nends, as its class says")
 
 	cfg.cluster.addFlags(f)
 
@@ -93,6 +98,9 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	if cfg.standalone != (cfg.claims != "") {
 		return errors.New("--standalone and --claims=DIR go together")
+	}
+	if cfg.claimGrace < 0 {
+		return fmt.Errorf("--claim-grace=%s makes no sense: use 0 or more", cfg.claimGrace)
 	}
 	if !(cfg.overcommit >= 0) { // nor is NaN
 		return fmt.Errorf("--overcommit=%g makes no sense: use 0, or how many times the disk may be promised", cfg.overcommit)
@@ -132,9 +140,12 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, closeImage()) }()
-	// Made here as the store makes it too: quotas are looked for on its disk.
-	if err := os.MkdirAll(cfg.root, 0o755); err != nil {
-		return fmt.Errorf("make the root of the disk: %w", err)
+	if cfg.standalone && !cfg.newDisk {
+		if err := standalone.CheckDisk(cfg.claims, cfg.root); err != nil {
+			return err
+		}
+	} else if _, err := volume.IdentityOf(cfg.root); err != nil {
+		return err
 	}
 	limits, err := quota.Select(mode, cfg.root)
 	if err != nil {
@@ -175,7 +186,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		return err
 	}
 	address := listener.Addr().(*net.TCPAddr)
-	p := &provisioner.Provisioner{Store: store, Name: cfg.provisioner, Log: log}
+	p := &provisioner.Provisioner{Store: store, Name: cfg.provisioner, NewDisk: cfg.newDisk, Log: log}
 	claims, err := newProvisioning(cfg, address, p, limits.Reason, stdout, log)
 	if err != nil {
 		return err

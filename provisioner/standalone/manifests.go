@@ -34,9 +34,10 @@ type manifests struct {
 	claims  map[claimKey]*v1.PersistentVolumeClaim
 	classes map[string]*storagev1.StorageClass
 	sources map[claimKey]string // which file a claim stands in
-	// broken is what is wrong with files. While any is, it can't be known which
-	// claims are meant to be there.
-	broken []error
+	names   []string            // of all files
+	// broken is what is wrong with files, by their names. While anything is, it can't
+	// be known which claims are meant to be there.
+	broken map[string]error
 }
 
 // readManifests reads every *.yaml, *.yml and *.json file of a folder.
@@ -49,6 +50,7 @@ func readManifests(dir string, files *parsed[[]any]) (*manifests, error) {
 		claims:  map[claimKey]*v1.PersistentVolumeClaim{},
 		classes: map[string]*storagev1.StorageClass{},
 		sources: map[claimKey]string{},
+		broken:  map[string]error{},
 	}
 	there := map[string]bool{}
 	for _, e := range entries {
@@ -59,15 +61,16 @@ func readManifests(dir string, files *parsed[[]any]) (*manifests, error) {
 		}
 		name := filepath.Join(dir, e.Name())
 		there[name] = true
+		m.names = append(m.names, e.Name())
 		// What stands before a broken document counts.
 		documents, err := files.parse(name, parseManifests)
 		for i, document := range documents {
-			if err := m.add(document, e.Name()); err != nil {
-				m.broken = append(m.broken, fmt.Errorf("%s: document %d: %w", e.Name(), i+1, err))
+			if wrong := m.add(document, e.Name()); wrong != nil && err == nil {
+				err = fmt.Errorf("document %d: %w", i+1, wrong)
 			}
 		}
 		if err != nil {
-			m.broken = append(m.broken, fmt.Errorf("%s: %w", e.Name(), err))
+			m.broken[e.Name()] = err
 		}
 	}
 	files.forget(func(name string) bool { return there[name] })
@@ -85,62 +88,85 @@ func parseManifests(f *os.File) (documents []any, err error) {
 		return nil, fmt.Errorf("larger than %d bytes", manifestMax)
 	}
 	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	empty := true
 	for n := 1; ; n++ {
 		text, err := r.Read()
 		if errors.Is(err, io.EOF) {
+			if empty {
+				return nil, errors.New("the file is empty: remove it, if its claims are meant to go")
+			}
 			return documents, nil
 		}
 		var document any
 		if err == nil {
 			document, err = parseManifest(text)
 		}
-		if err != nil {
+		switch {
+		case errors.Is(err, errNothing): // between two lines of ---
+		case err != nil && !errors.Is(err, errOtherKind):
 			return documents, fmt.Errorf("document %d: %w", n, err)
+		default:
+			empty = false
 		}
 		documents = append(documents, document)
 	}
 }
 
-// parseManifest returns nil for kinds that podnas has nothing to do with, so that a
-// file can hold a whole application.
+// errNothing is told of a document that holds nothing but comments.
+var errNothing = errors.New("nothing")
+
+// parseManifest reads one document. What it returns has a name, and what else a cluster
+// asks for.
 func parseManifest(text []byte) (any, error) {
+	var anything any
+	if err := yaml.Unmarshal(text, &anything); err != nil {
+		return nil, err
+	}
+	if anything == nil {
+		return nil, errNothing
+	}
 	var kind metav1.TypeMeta
 	if err := yaml.Unmarshal(text, &kind); err != nil {
 		return nil, err
 	}
-	switch kind.APIVersion + " " + kind.Kind {
-	case "storage.k8s.io/v1 StorageClass":
+	switch gvk := kind.GroupVersionKind(); gvk {
+	case storagev1.SchemeGroupVersion.WithKind("StorageClass"):
 		class := &storagev1.StorageClass{}
-		return class, yaml.UnmarshalStrict(text, class)
-	case "v1 PersistentVolumeClaim":
+		if err := yaml.UnmarshalStrict(text, class); err != nil {
+			return nil, err
+		}
+		return class, validateClass(class)
+	case v1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"):
 		claim := &v1.PersistentVolumeClaim{}
-		return claim, yaml.UnmarshalStrict(text, claim)
+		if err := yaml.UnmarshalStrict(text, claim); err != nil {
+			return nil, err
+		}
+		if claim.Namespace == "" {
+			claim.Namespace = metav1.NamespaceDefault
+		}
+		if err := validateClaim(claim); err != nil {
+			return nil, fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
+		}
+		return claim, nil
+	default:
+		return nil, checkKind(gvk)
 	}
-	return nil, nil
 }
 
 // add takes one document, of which it keeps a copy.
 func (m *manifests) add(document any, source string) error {
 	switch document := document.(type) {
 	case *storagev1.StorageClass:
-		class := document.DeepCopy()
-		if _, twice := m.classes[class.Name]; twice || class.Name == "" {
-			return fmt.Errorf("StorageClass %q has no name, or stands here twice", class.Name)
+		if _, twice := m.classes[document.Name]; twice {
+			return fmt.Errorf("StorageClass %s stands here, or in another file, too: remove one of them", document.Name)
 		}
-		m.classes[class.Name] = class
+		m.classes[document.Name] = document.DeepCopy()
 	case *v1.PersistentVolumeClaim:
-		claim := document.DeepCopy()
-		if claim.Namespace == "" {
-			claim.Namespace = metav1.NamespaceDefault
-		}
-		key := keyOf(claim.Namespace, claim.Name)
+		key := keyOf(document.Namespace, document.Name)
 		if other, twice := m.sources[key]; twice {
-			return fmt.Errorf("claim %s stands in %s too", key, other)
+			return fmt.Errorf("claim %s stands in %s too: remove one of them", key, other)
 		}
-		if claim.Name == "" {
-			return errors.New("a claim has no name")
-		}
-		m.claims[key], m.sources[key] = claim, source
+		m.claims[key], m.sources[key] = document.DeepCopy(), source
 	}
 	return nil
 }

@@ -6,11 +6,8 @@
 // cluster, and the PersistentVolume is written to provisioned/<name>.yaml. A
 // claim that is taken out of the folder ends its volume by the reclaim policy.
 //
-// A volume with data must never go by mistake. So nothing is deleted while any
-// file can't be read, a claim must be missing twice in a row (editors replace
-// files), and only a volume whose PersistentVolume stands in this folder's
-// provisioned/ is touched: another folder, or an empty one mounted in its place,
-// deletes nothing.
+// A volume with data must never go by mistake (reclaim.go), and a claim that has a
+// volume never gets another one (known.go).
 package standalone
 
 import (
@@ -39,19 +36,22 @@ import (
 // scanInterval is how soon a change in the folder is seen.
 const scanInterval = time.Second
 
-// Runner serves the claims of a folder. All fields are needed.
+// Runner serves the claims of a folder. All fields but NewDisk are needed.
 type Runner struct {
-	Claims      string // the folder
-	Root        string // of the disk, to tell people where a volume is
-	Name        string // of the provisioner, as StorageClasses say it
-	Limits      string // how limits are enforced, for people
+	Claims string // the folder
+	Root   string // of the disk, to tell people where a volume is
+	Name   string // of the provisioner, as StorageClasses say it
+	Limits string // how limits are enforced, for people
+	// Grace is how long a claim must be gone from the folder until its volume ends.
+	Grace       time.Duration
+	NewDisk     bool // claims get new volumes though theirs are on another disk
 	Provisioner *provisioner.Provisioner
 	Out         io.Writer // what was done, for people
 	Log         *slog.Logger
 
-	said    map[string]string   // the last problem said, by what it is about
-	missing map[claimKey]int    // how many scans in a row a claim was not seen
-	served  map[claimKey]string // the PersistentVolume that was printed
+	told   provisioner.News    // what is wrong, by what it is about
+	gone   map[claimKey]gone   // claims that are not in the folder any more
+	served map[claimKey]string // the PersistentVolume that was printed
 
 	manifests parsed[[]any]
 	pvFiles   parsed[*v1.PersistentVolume]
@@ -62,7 +62,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err := os.MkdirAll(r.Claims, 0o755); err != nil {
 		return fmt.Errorf("make the folder of claims: %w", err)
 	}
-	r.said, r.missing, r.served = map[string]string{}, map[claimKey]int{}, map[claimKey]string{}
+	r.gone, r.served = map[claimKey]gone{}, map[claimKey]string{}
 	r.printf("podnas: claims in %s get volumes in %s\npodnas: %s\n", r.Claims, r.Root, r.Limits)
 	for {
 		r.scan(ctx)
@@ -77,37 +77,34 @@ func (r *Runner) Run(ctx context.Context) error {
 // scan brings the volumes into line with the folder once.
 func (r *Runner) scan(ctx context.Context) {
 	m, err := readManifests(r.Claims, &r.manifests)
-	if err != nil {
-		r.problem("folder", err)
+	var pvs map[string]*v1.PersistentVolume
+	if err == nil {
+		pvs, err = r.readPVs()
+	}
+	if r.problem("folder "+r.Claims, err); err != nil {
 		return
 	}
-	pvs, err := r.readPVs()
-	if err != nil {
-		r.problem("folder", err)
-		return
+	for file, err := range m.broken {
+		r.problem("file "+file, err)
 	}
-	r.problem("folder", errors.Join(m.broken...))
-
 	volumes := r.volumes()
+	r.checkDoubles(volumes)
 	for _, key := range slices.Sorted(maps.Keys(m.claims)) {
 		err := r.ensure(ctx, m, key, volumes, pvs)
 		if errors.Is(err, errNotOurs) {
 			r.Log.Debug("standalone: claim passed over", "claim", key, "reason", err)
 			err = nil
 		}
-		r.problem("claim "+string(key), err)
+		r.problem("claim "+string(key), err, "file", m.sources[key])
 	}
-	if len(m.broken) == 0 {
-		for _, name := range slices.Sorted(maps.Keys(pvs)) {
-			r.problem("volume "+name, r.reclaim(ctx, m, pvs[name]))
-		}
-	}
+	r.reclaimAll(ctx, m, pvs)
+	r.solved(m, pvs)
 }
 
 // ensure makes sure that a claim has its volume and its PersistentVolume.
 func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes map[claimKey]volume.Volume, pvs map[string]*v1.PersistentVolume) error {
 	claim := m.claims[key]
-	delete(r.missing, key)
+	r.isBack(key)
 	v, found := volumes[key]
 	if !found { // it may have been adopted since
 		v, found = r.volumes()[key]
@@ -118,6 +115,9 @@ func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes
 			return nil
 		}
 	} else {
+		if err := r.checkUnknown(key, pvs); err != nil {
+			return err
+		}
 		claim.UID = r.newUID(claim)
 	}
 	class, err := m.class(claim, r.Name)
@@ -139,22 +139,6 @@ func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes
 	r.served[key] = pv.Name
 	r.print(claim, pv)
 	return nil
-}
-
-// volumes are those that earlier scans, or earlier runs, made for claims. The records
-// of the disk tell it, not the files in provisioned/: those may be removed by hand
-// without harm.
-func (r *Runner) volumes() map[claimKey]volume.Volume {
-	volumes := map[claimKey]volume.Volume{}
-	for _, v := range r.Provisioner.Store.List() {
-		if c := v.Claim; c != nil {
-			key := keyOf(c.Namespace, c.Name)
-			if _, found := volumes[key]; !found { // of two, the first
-				volumes[key] = v
-			}
-		}
-	}
-	return volumes
 }
 
 // VolumeOf implements provisioner.Claims.
@@ -200,6 +184,7 @@ func (r *Runner) resize(ctx context.Context, v volume.Volume, claim *v1.Persiste
 func (r *Runner) provision(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) (*v1.PersistentVolume, error) {
 	p := *r.Provisioner
 	p.Claims = r
+	class = keepByDefault(class)
 	pv, _, err := p.Provision(ctx, controller.ProvisionOptions{
 		StorageClass: class,
 		PVName:       volumeName(claim.UID),
@@ -216,61 +201,43 @@ func (r *Runner) provision(ctx context.Context, claim *v1.PersistentVolumeClaim,
 	return pv, nil
 }
 
-// reclaim ends a volume whose claim has left the folder.
-func (r *Runner) reclaim(ctx context.Context, m *manifests, pv *v1.PersistentVolume) error {
-	key := keyOf(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
-	if _, there := m.claims[key]; there || pv.Status.Phase == v1.VolumeReleased {
-		return nil
+// problem tells what is wrong, once, and when that is over. More is for the log.
+func (r *Runner) problem(about string, err error, more ...any) {
+	switch r.told.Tell(about, err) {
+	case provisioner.NoNews:
+	case provisioner.IsSolved:
+		r.Log.Info("standalone: "+about+": the problem is solved", more...)
+	case provisioner.IsNew:
+		var copying *volume.CopyingError
+		if errors.As(err, &copying) {
+			r.Log.Info("standalone: "+about+" waits for its copy", append(more, "reason", err)...)
+			return
+		}
+		reason := strings.ReplaceAll(err.Error(), "\n", "; ")
+		r.Log.Error("standalone: "+about+" has a problem", append(more, "reason", reason)...)
 	}
-	if r.missing[key]++; r.missing[key] < 2 {
-		return nil
-	}
-	if pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete {
-		if err := r.Provisioner.Store.Release(ctx, pv.Name); err != nil && !errors.Is(err, volume.ErrNotFound) {
-			return err
-		}
-		pv.Status.Phase = v1.VolumeReleased
-		if err := r.writePV(pv); err != nil {
-			return err
-		}
-		r.printf("\nvolume %s is released: claim %s is gone, its reclaim policy keeps the data\n", pv.Name, key)
-	} else {
-		if err := r.Provisioner.Delete(ctx, pv); err != nil {
-			return err
-		}
-		if err := os.Remove(r.pvFile(pv.Name)); err != nil {
-			return err
-		}
-		r.printf("\nvolume %s is deleted: claim %s is gone\n", pv.Name, key)
-	}
-	delete(r.served, key)
-	delete(r.missing, key)
-	return nil
 }
 
-// problem says what is wrong once, and when it is over.
-func (r *Runner) problem(about string, err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
+// solved tells which files are not broken any more, and forgets what is about files,
+// claims and volumes that are gone.
+func (r *Runner) solved(m *manifests, pvs map[string]*v1.PersistentVolume) {
+	for _, file := range m.names {
+		if m.broken[file] == nil {
+			r.problem("file "+file, nil)
+		}
 	}
-	// The amount of free space changes all the time, and so does what is copied;
-	// that is no news.
-	var noSpace *volume.NoSpaceError
-	var copying *volume.CopyingError
-	if before := r.said[about]; before == text || before != "" && (errors.As(err, &noSpace) || errors.As(err, &copying)) {
-		return
-	}
-	if errors.As(err, &copying) {
-		r.said[about] = text
-		r.Log.Info("standalone: "+about, "waits", err)
-		return
-	}
-	if r.said[about] = text; text == "" {
-		delete(r.said, about)
-		return
-	}
-	r.Log.Error("standalone: "+about, "err", err)
+	r.told.Keep(func(about string) bool {
+		kind, name, _ := strings.Cut(about, " ")
+		switch kind {
+		case "file":
+			return slices.Contains(m.names, name)
+		case "claim":
+			return m.claims[claimKey(name)] != nil
+		case "volume":
+			return pvs[name] != nil
+		}
+		return true
+	})
 }
 
 // print tells people about a volume.

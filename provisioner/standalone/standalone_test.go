@@ -97,7 +97,7 @@ func (b *bench) restart() {
 			Store: store, Log: log,
 			Endpoint: provisioner.StaticEndpoint{IP: netip.MustParseAddr("127.0.0.1"), Port: 20490},
 		},
-		said: map[string]string{}, missing: map[claimKey]int{}, served: map[claimKey]string{},
+		gone: map[claimKey]gone{}, served: map[claimKey]string{},
 	}
 }
 
@@ -222,7 +222,7 @@ func TestRetainPolicy(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(b.Root, old)); err != nil {
 		t.Error(err)
 	}
-	if n := strings.Count(b.out.String(), "released"); n != 1 {
+	if n := strings.Count(b.out.String(), "is released"); n != 1 {
 		t.Errorf("said %d times", n)
 	}
 	// The old data is nobody's; a new claim gets a new volume.
@@ -252,6 +252,30 @@ func TestMistakesDeleteNothing(t *testing.T) {
 		{"the claim twice", func(b *bench) { b.write("twice.yaml", claimYAML("data", "", "1Mi")) }, "stands in"},
 		{"another folder", func(b *bench) { b.Claims = b.t.TempDir() }, ""},
 		{"no folder", func(b *bench) { b.Claims += "/missing" }, "folder"},
+		{"a slip in the kind", func(b *bench) {
+			b.write("data.yaml", strings.Replace(claimYAML("data", "", "1Mi"), "PersistentVolumeClaim", "PersistentVolumeClaims", 1))
+		}, "PersistentVolumeClaims"},
+		{"a kind of another version", func(b *bench) {
+			b.write("data.yaml", strings.Replace(claimYAML("data", "", "1Mi"), "apiVersion: v1", "apiVersion: apps/v1", 1))
+		}, "apps/v1"},
+		{"a version that is none", func(b *bench) {
+			b.write("data.yaml", strings.Replace(claimYAML("data", "", "1Mi"), "apiVersion: v1", "apiVersion: v11", 1))
+		}, "v11"},
+		{"no kind", func(b *bench) { b.write("data.yaml", "metadata: {name: data}") }, "kind is missing"},
+		{"an emptied file", func(b *bench) { b.write("data.yaml", "") }, "empty"},
+		{"a file of comments", func(b *bench) {
+			b.write("data.yaml", "# "+strings.ReplaceAll(claimYAML("data", "", "1Mi"), "\n", "\n# "))
+		}, "empty"},
+		{"a list", func(b *bench) { b.write("data.yaml", "apiVersion: v1\nkind: List\nitems: []") }, "kind List"},
+		{"a list of claims", func(b *bench) { b.write("data.yaml", "apiVersion: v1\nkind: PersistentVolumeClaimList\nitems: []") }, "PersistentVolumeClaimList"},
+		{"no manifest at all", func(b *bench) { b.remove("data.yaml"); b.remove("classes.yaml") }, "no manifest"},
+		{"all files renamed", func(b *bench) {
+			for _, name := range []string{"data.yaml", "classes.yaml"} {
+				if err := os.Rename(filepath.Join(b.Claims, name), filepath.Join(b.Claims, name+".bak")); err != nil {
+					b.t.Fatal(err)
+				}
+			}
+		}, "no manifest"},
 		{"a damaged PersistentVolume", func(b *bench) {
 			b.remove("data.yaml")
 			b.write(provisionedDir+"/"+b.pvs()["data"].Name+".yaml", "kind: Pod")
@@ -270,8 +294,22 @@ func TestMistakesDeleteNothing(t *testing.T) {
 			if tt.want != "" && strings.Count(b.logs.String(), tt.want) == 0 {
 				t.Errorf("%q is not in the log:\n%s", tt.want, b.logs.String())
 			}
-			if strings.Count(b.logs.String(), "level=ERROR") > 1 {
+			if strings.Count(b.logs.String(), "level=ERROR") > 1 || strings.Count(b.logs.String(), "level=WARN") > 1 {
 				t.Errorf("said more than once:\n%s", b.logs.String())
+			}
+			// It is mended, and that is said too.
+			if tt.want == "" || tt.name == "no folder" || strings.HasPrefix(tt.name, "a damaged") {
+				return
+			}
+			for _, name := range []string{"other.yaml", "twice.yaml"} {
+				_ = os.Remove(filepath.Join(b.Claims, name)) // if it is there
+			}
+			b.logs.Reset()
+			b.write("data.yaml", claimYAML("data", "", "1Mi"))
+			b.write("classes.yaml", classes)
+			b.scans(2)
+			if strings.Contains(b.logs.String(), "level=ERROR") || len(b.pvs()) != 1 || len(b.store.List()) != 1 {
+				t.Errorf("when it is mended: %v, log:\n%s", b.pvs(), b.logs.String())
 			}
 		})
 	}

@@ -5,7 +5,7 @@
 # $work/ENGINE.
 serve() {
 	local dir=$work/$1
-	mkdir -p "$dir/claims"
+	mkdir -p "$dir/claims" "$dir/root"
 	for volume in fast safe; do
 		[ $volume = safe ] && sync=true || sync=false
 		cat >"$dir/claims/$volume.yaml" <<-YAML

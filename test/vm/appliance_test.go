@@ -73,7 +73,7 @@ func newAppliance(t *testing.T, s settings) *appliance {
 		log:    filepath.Join(scratch, "podnas.log"),
 	}
 	a.args = []string{
-		"serve", "--standalone", "--root", a.root, "--claims", a.claims,
+		"serve", "--standalone", "--root", a.root, "--claims", a.claims, "--claim-grace", "0s",
 		"--listen", s.listen, "--http", probes, "--quota", s.quota, "--engine", s.engine,
 	}
 	if err := os.Mkdir(a.claims, 0o755); err != nil {

@@ -1,0 +1,60 @@
+package provisioner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/podnas/podnas/volume"
+)
+
+// Where another disk stands in the place of the one that clients have mounted, because
+// that one is not mounted, or lost, podnas makes nothing: volumes on the wrong disk would
+// be gone when the right one is back.
+
+// checkDisk refuses to make a volume while PersistentVolumes that lead to this server
+// are of another disk.
+func (p *Provisioner) checkDisk(address Address) error {
+	if p.Volumes == nil || p.NewDisk {
+		return nil
+	}
+	pvs, err := p.Volumes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	var others []string
+	disk := ""
+	for _, pv := range pvs {
+		if owner := pv.Annotations[InstanceAnnotation]; owner != "" && owner != p.Store.Identity() && leadsTo(pv, address) {
+			others, disk = append(others, pv.Name), owner
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	slices.Sort(others)
+	names := strings.Join(others[:min(len(others), 5)], ", ")
+	if len(others) > 5 {
+		names += ", ..."
+	}
+	return fmt.Errorf("%d PersistentVolumes lead to this podnas and are on another disk (%s): %s. The disk that is mounted here is %s, with %d volumes. Mount the right disk; or, if it is lost, delete these PersistentVolumes and their claims, or start podnas with --new-disk",
+		len(others), disk, names, p.Store.Identity(), len(p.Store.List()))
+}
+
+// leadsTo tells whether a PersistentVolume is, or may yet be, mounted from an address.
+func leadsTo(pv *v1.PersistentVolume, address Address) bool {
+	return pv.Spec.NFS != nil && pv.Spec.NFS.Server == address.IP.String() &&
+		slices.Contains(pv.Spec.MountOptions, fmt.Sprintf("port=%d", address.Port)) &&
+		pv.DeletionTimestamp == nil && pv.Status.Phase != v1.VolumeReleased
+}
+
+// wrongDisk is the finding that checkDisk has made.
+func wrongDisk(err error) volume.Finding {
+	return volume.Finding{
+		Problem: "no volume is made: " + err.Error(),
+		Fix:     "mount the right disk, or tell podnas that this one takes its place",
+	}
+}

@@ -1,0 +1,125 @@
+package standalone
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/volume"
+)
+
+// Which volume a claim has, the records of the disk tell. Where they don't, the
+// PersistentVolumes in provisioned/ may: then the disk is another one, or its record is
+// damaged or gone, and to make a new, empty volume would be the worst answer.
+
+// volumes are those that earlier scans, or earlier runs, made for claims. Where a claim
+// has several, it is the oldest.
+func (r *Runner) volumes() map[claimKey]volume.Volume {
+	volumes := map[claimKey]volume.Volume{}
+	for _, v := range r.Provisioner.Store.List() {
+		if v.Claim == nil {
+			continue
+		}
+		key := keyOf(v.Claim.Namespace, v.Claim.Name)
+		if other, found := volumes[key]; !found || v.Created.Before(other.Created) {
+			volumes[key] = v
+		}
+	}
+	return volumes
+}
+
+// checkDoubles tells of claims that have several volumes.
+func (r *Runner) checkDoubles(volumes map[claimKey]volume.Volume) {
+	for _, v := range r.Provisioner.Store.List() {
+		if v.Claim == nil {
+			continue
+		}
+		key := keyOf(v.Claim.Namespace, v.Claim.Name)
+		if first := volumes[key].Name; first != "" && first != v.Name {
+			r.problem("second volume "+v.Name, fmt.Errorf("claim %s has an older one, %s, which is served as its own: look into this one, and end it with podnas volume delete --force %s", key, first, v.Name))
+		}
+	}
+}
+
+// checkUnknown refuses a claim that has no volume on the disk, but is known to have
+// one.
+func (r *Runner) checkUnknown(key claimKey, pvs map[string]*v1.PersistentVolume) error {
+	store := r.Provisioner.Store
+	damaged := store.Damaged()
+	for _, name := range slices.Sorted(maps.Keys(pvs)) {
+		pv := pvs[name]
+		if claimOf(pv) != key || pv.Status.Phase == v1.VolumeReleased {
+			continue
+		}
+		anew := fmt.Sprintf("to begin anew with an empty volume, remove %s", r.pvFile(name))
+		owner := pv.Annotations[provisioner.InstanceAnnotation]
+		switch {
+		case owner != store.Identity() && r.NewDisk:
+		case owner != store.Identity():
+			return fmt.Errorf("its volume %s is on the disk %s, and the one at %s is %s: mount the right disk; %s, or give --new-disk for all claims", name, owner, r.Root, store.Identity(), anew)
+		case slices.Contains(damaged, name):
+			return fmt.Errorf("its volume %s is on the disk, but its record is damaged: restore .podnas/volumes/%s.json from a backup, or move it away and bring the volume back with podnas volume adopt %s; %s too", name, name, name, anew)
+		default:
+			return fmt.Errorf("its volume %s has no record on the disk%s: bring it back with podnas volume adopt %s; %s", name, r.keptState(name), name, anew)
+		}
+	}
+	for _, name := range damaged {
+		if pvs[name] == nil { // else it is another claim's
+			return fmt.Errorf("the record .podnas/volumes/%s.json is damaged, and may be that of this claim: restore it from a backup, or move it away", name)
+		}
+	}
+	return nil
+}
+
+func (r *Runner) keptState(name string) string {
+	kept, _ := r.Provisioner.Store.Kept() // what can't be read is not told
+	for _, k := range kept {
+		if k.Name == name {
+			return ", it was deleted and is " + k.State
+		}
+	}
+	return ""
+}
+
+// CheckDisk refuses a disk that is not the one that the volumes in provisioned/ are on,
+// before anything is made there: the empty mount point of a disk that is not mounted, for
+// example.
+func CheckDisk(claims, root string) error {
+	identity, err := volume.IdentityOf(root)
+	if err != nil {
+		return err
+	}
+	r := Runner{Claims: claims}
+	pvs, err := r.readPVs()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the PersistentVolumes in %s: %w", claims, err)
+	}
+	var others []string
+	for _, name := range slices.Sorted(maps.Keys(pvs)) {
+		if owner := pvs[name].Annotations[provisioner.InstanceAnnotation]; owner != identity && pvs[name].Status.Phase != v1.VolumeReleased {
+			others = append(others, name+" (disk "+owner+")")
+		}
+	}
+	if len(others) == 0 || len(others) < len(pvs) { // some of them are here: the claims of the others are told
+		return nil
+	}
+	is := "is the disk " + identity
+	if identity == "" {
+		is = "is empty: no podnas has served it"
+	}
+	n := len(others)
+	if n > 5 {
+		others = append(others[:5], "...")
+	}
+	return fmt.Errorf("%s is not the disk of these claims: %d PersistentVolumes in %s/%s are on another one, %s, and %s %s. Mount the right disk there; or, to begin anew with empty volumes, remove %s/%s or give --new-disk",
+		root, n, claims, provisionedDir, strings.Join(others, ", "), root, is, claims, provisionedDir)
+}

@@ -1,0 +1,156 @@
+package standalone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/volume"
+)
+
+// A volume ends when somebody has taken its claim out of the folder, and by nothing that
+// may be a slip:
+//
+//   - While any file can't be read, is empty, or holds what could be meant as a claim and
+//     is none, or the folder has no manifest at all, nothing ends.
+//   - A claim must be gone for a time, Runner.Grace. That is told beforehand, and who puts
+//     the claim back keeps the volume.
+//   - Only a volume whose PersistentVolume stands in this folder's provisioned/ ends:
+//     another folder, or an empty one mounted in its place, ends nothing.
+//   - Its files go to the archive, unless its class says in so many words what is to
+//     become of them.
+
+// gone is a claim that is not in the folder any more.
+type gone struct {
+	since time.Time
+	scans int
+}
+
+// keepByDefault has the files of a class's volumes go to the archive with their claim,
+// if the class says nothing. (In a cluster they are removed then: Kubernetes's default.)
+func keepByDefault(class *storagev1.StorageClass) *storagev1.StorageClass {
+	if class.ReclaimPolicy != nil || class.Parameters[provisioner.OnDeleteParameter] != "" {
+		return class
+	}
+	class = class.DeepCopy()
+	if class.Parameters == nil {
+		class.Parameters = map[string]string{}
+	}
+	class.Parameters[provisioner.OnDeleteParameter] = string(volume.ArchiveFiles)
+	return class
+}
+
+// reclaimAll ends the volumes whose claims have left the folder.
+func (r *Runner) reclaimAll(ctx context.Context, m *manifests, pvs map[string]*v1.PersistentVolume) {
+	var without []*v1.PersistentVolume
+	for _, name := range slices.Sorted(maps.Keys(pvs)) {
+		if pv := pvs[name]; m.claims[claimOf(pv)] == nil && pv.Status.Phase != v1.VolumeReleased {
+			without = append(without, pv)
+		}
+	}
+	err := r.paused(m, len(without))
+	switch r.told.Tell("paused", err) {
+	case provisioner.NoNews:
+	case provisioner.IsNew:
+		r.Log.Warn("standalone: no volume ends for now", "reason", err)
+	case provisioner.IsSolved:
+		r.Log.Info("standalone: volumes end again with their claims")
+	}
+	if err != nil {
+		clear(r.gone)
+		return
+	}
+	for _, pv := range without {
+		r.problem("volume "+pv.Name, r.reclaim(ctx, pv))
+	}
+}
+
+// paused says why no volume ends now, though so many have no claim.
+func (r *Runner) paused(m *manifests, without int) error {
+	switch {
+	case without == 0:
+		return nil
+	case len(m.broken) > 0:
+		return fmt.Errorf("it can't be known which claims are meant to be there: mend or remove %s", strings.Join(slices.Sorted(maps.Keys(m.broken)), ", "))
+	case len(m.names) == 0:
+		return errors.New("the folder has no manifest at all: put the files back, or at least the StorageClass")
+	}
+	return nil
+}
+
+func claimOf(pv *v1.PersistentVolume) claimKey {
+	return keyOf(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
+}
+
+// reclaim ends a volume whose claim has left the folder, when it has been gone for long
+// enough.
+func (r *Runner) reclaim(ctx context.Context, pv *v1.PersistentVolume) error {
+	key := claimOf(pv)
+	g, told := r.gone[key]
+	if !told {
+		g.since = time.Now()
+		r.printf("\nclaim %s is gone from %s: in %s its volume %s %s. Put the claim back to keep it\n",
+			key, r.Claims, r.Grace, pv.Name, r.fate(pv).next)
+	}
+	g.scans++
+	r.gone[key] = g
+	if g.scans < 2 || time.Since(g.since) < r.Grace { // twice: editors replace files
+		return nil
+	}
+	fate := r.fate(pv)
+	if pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete {
+		if err := r.Provisioner.Store.Release(ctx, pv.Name); err != nil && !errors.Is(err, volume.ErrNotFound) {
+			return err
+		}
+		pv.Status.Phase = v1.VolumeReleased
+		if err := r.writePV(pv); err != nil {
+			return err
+		}
+	} else {
+		if err := r.Provisioner.Delete(ctx, pv); err != nil {
+			return err
+		}
+		if err := os.Remove(r.pvFile(pv.Name)); err != nil {
+			return err
+		}
+	}
+	r.printf("\nvolume %s is %s: claim %s is gone\n", pv.Name, fate.done, key)
+	delete(r.served, key)
+	delete(r.gone, key)
+	return nil
+}
+
+// fate is what becomes of a volume without its claim, for people.
+type fate struct{ next, done string }
+
+func (r *Runner) fate(pv *v1.PersistentVolume) fate {
+	if pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete {
+		return fate{"loses its claim, and its files are kept, as its class says", "released, its reclaim policy keeps the data"}
+	}
+	v, _ := r.Provisioner.Store.Get(pv.Name) // one that is gone has no files to lose
+	switch v.OnDelete {
+	case volume.ArchiveFiles:
+		back := "podnas volume adopt " + pv.Name + " brings it back"
+		return fate{"goes to the archive; " + back, "archived, " + back}
+	case volume.RetainFiles:
+		return fate{"is deleted, and its files stay where they are", "deleted, its files are kept in " + v.Path}
+	}
+	return fate{"is deleted with all its files, as its class says", "deleted"}
+}
+
+// isBack notes that a claim is in the folder.
+func (r *Runner) isBack(key claimKey) {
+	if _, was := r.gone[key]; was {
+		delete(r.gone, key)
+		r.printf("\nclaim %s is back: its volume stays\n", key)
+	}
+}
