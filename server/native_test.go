@@ -66,7 +66,7 @@ func TestNativeConformance(t *testing.T) {
 	})
 	t.Run("server counts", func(t *testing.T) {
 		conformance(t, func(table *export.Table, dir string) error {
-			return table.AddCounted(1, "/volume", dir, export.Options{}, export.NewAccount(1<<50), slog.New(slog.DiscardHandler))
+			return table.AddCounted(1, "/volume", dir, export.Options{}, export.NewAccount(export.Limit{Bytes: 1 << 50}), slog.New(slog.DiscardHandler))
 		})
 	})
 }

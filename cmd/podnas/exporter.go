@@ -37,8 +37,10 @@ func (e exporter) Export(v volume.Volume) error {
 	if !e.counts(v) {
 		return e.table.Add(v.ID, path, dir, options)
 	}
-	return e.table.AddCounted(v.ID, path, dir, options, export.NewAccount(v.Size), e.log)
+	return e.table.AddCounted(v.ID, path, dir, options, export.NewAccount(limitOf(v)), e.log)
 }
+
+func limitOf(v volume.Volume) export.Limit { return export.Limit{Bytes: v.Size} }
 
 // counts tells whether the server keeps a volume below its size: also where the
 // kernel does so for others, and this one has no project.
@@ -59,7 +61,7 @@ func (e exporter) account(v volume.Volume) *export.Account {
 // SetLimit implements volume.Counter.
 func (e exporter) SetLimit(v volume.Volume) {
 	if a := e.account(v); a != nil {
-		a.SetLimit(v.Size)
+		a.SetLimit(limitOf(v))
 	}
 }
 
@@ -70,5 +72,5 @@ func (e exporter) Usage(v volume.Volume) quota.Usage {
 		return quota.Usage{}
 	}
 	u := a.Usage()
-	return quota.Usage{Bytes: uint64(max(0, u.Bytes)), Limit: uint64(u.Limit), Inodes: uint64(max(0, u.Inodes)), Partial: !u.Complete}
+	return quota.Usage{Bytes: uint64(max(0, u.Bytes)), Limit: uint64(u.Limit.Bytes), Inodes: uint64(max(0, u.Inodes)), Partial: !u.Complete}
 }

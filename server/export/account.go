@@ -33,10 +33,11 @@ import (
 //     the one file's, so a look after the write sees the sum as it stays.
 //     Extents that files share are charged to each.
 type Account struct {
-	limit    atomic.Int64 // bytes
-	used     atomic.Int64 // bytes
-	inodes   atomic.Int64
-	reserved atomic.Int64 // by writes under way, bytes
+	limit      atomic.Int64 // bytes
+	inodeLimit atomic.Int64 // 0: none
+	used       atomic.Int64 // bytes
+	inodes     atomic.Int64
+	reserved   atomic.Int64 // by writes under way, bytes
 
 	// writing is held by each write until it is charged, shared; alone by who
 	// finds no room, so that nothing is refused for what others have reserved.
@@ -72,22 +73,30 @@ const (
 	lookAgain = 40 * time.Second
 )
 
-// NewAccount makes the account of a volume that is about to be exported. The limit
-// is in bytes.
-func NewAccount(limit int64) *Account {
+// Limit is what a volume may use.
+type Limit struct {
+	Bytes  int64
+	Inodes int64 // 0: as many as there is room for
+}
+
+// NewAccount makes the account of a volume that is about to be exported.
+func NewAccount(limit Limit) *Account {
 	a := &Account{charges: map[inode]*charge{}, counted: inodeSet{}}
-	a.limit.Store(limit)
+	a.SetLimit(limit)
 	return a
 }
 
-// SetLimit sets the limit, in bytes. Below what is used it lets nothing more in.
-func (a *Account) SetLimit(bytes int64) { a.limit.Store(bytes) }
+// SetLimit sets the limit. Below what is used it lets nothing more in.
+func (a *Account) SetLimit(limit Limit) {
+	a.limit.Store(max(limit.Bytes, 0))
+	a.inodeLimit.Store(max(limit.Inodes, 0))
+}
 
 // Usage is what a volume uses.
 type Usage struct {
-	Bytes, Limit int64
-	Inodes       int64
-	Complete     bool // else the count of what was there before goes on
+	Bytes, Inodes int64
+	Limit         Limit
+	Complete      bool // else the count of what was there before goes on
 }
 
 // Usage tells what the volume uses.
@@ -95,7 +104,12 @@ func (a *Account) Usage() Usage {
 	a.mu.Lock()
 	complete := a.counted == nil
 	a.mu.Unlock()
-	return Usage{Bytes: a.used.Load(), Limit: a.limit.Load(), Inodes: a.inodes.Load(), Complete: complete}
+	return Usage{
+		Bytes:    a.used.Load(),
+		Inodes:   a.inodes.Load(),
+		Limit:    Limit{Bytes: a.limit.Load(), Inodes: a.inodeLimit.Load()},
+		Complete: complete,
+	}
 }
 
 // charge is what the account has of an inode.
@@ -310,10 +324,16 @@ func roundUp(bytes int64) int64 { return (bytes + blockSize - 1) &^ (blockSize -
 // both is free.
 func (a *Account) limitTo(room *Statfs) {
 	u := a.Usage()
-	free := uint64(max(u.Limit-u.Bytes, 0))
-	room.Size = uint64(u.Limit)
+	free := uint64(max(u.Limit.Bytes-max(u.Bytes, 0), 0))
+	room.Size = uint64(u.Limit.Bytes)
 	room.Free, room.Available = min(room.Free, free), min(room.Available, free)
-	room.Files = uint64(max(u.Inodes, 0)) + room.FreeFiles
+	used := uint64(max(u.Inodes, 0))
+	if u.Limit.Inodes == 0 {
+		room.Files = used + room.FreeFiles
+		return
+	}
+	room.Files = uint64(u.Limit.Inodes)
+	room.FreeFiles = min(room.FreeFiles, room.Files-min(used, room.Files))
 }
 
 // settleDue looks once more at files that were written some time ago, where they

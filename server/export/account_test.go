@@ -22,7 +22,7 @@ func countedAt(t *testing.T, dir string, limit int64) (*Opener, *Volume, []byte)
 	t.Helper()
 	needNative(t)
 	table := &Table{}
-	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, NewAccount(limit), slog.New(slog.DiscardHandler)))
+	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, NewAccount(Limit{Bytes: limit}), slog.New(slog.DiscardHandler)))
 	o := NewOpener(table, NewKey(make([]byte, 32)))
 	t.Cleanup(o.Close)
 	v, _ := table.ByID(1)
@@ -136,7 +136,7 @@ func TestLimit(t *testing.T) {
 		t.Errorf("after truncation: %d, %v", wrote, err)
 	}
 	// A raised limit holds at once.
-	v.Account().SetLimit(4 * limit)
+	v.Account().SetLimit(Limit{Bytes: 4 * limit})
 	if wrote, err := write(t, o, file, 0, 2*limit); wrote != 2*limit || err != nil {
 		t.Errorf("after a raise: %d, %v", wrote, err)
 	}
@@ -485,6 +485,33 @@ func TestChargeIsGivenBack(t *testing.T) {
 		}
 		if after := users(test.handle); after != before || after != 1 {
 			t.Errorf("%d users of the charge, were %d, want that of the descriptor", after, before)
+		}
+	}
+}
+
+// The limits are what a client is told.
+func TestLimitIsTold(t *testing.T) {
+	disk := Statfs{Size: 1 << 40, Free: 1 << 29, Available: 1 << 29, Files: 1 << 20, FreeFiles: 1000}
+	for _, test := range []struct {
+		name                         string
+		limit                        Limit
+		used, inodes                 int64
+		size, free, files, freeFiles uint64
+	}{
+		{"room in the volume", Limit{1 << 20, 100}, 1 << 19, 40, 1 << 20, 1 << 19, 100, 60},
+		{"no limit of inodes", Limit{1 << 20, 0}, 1 << 19, 40, 1 << 20, 1 << 19, 1040, 1000},
+		{"room on the disk", Limit{1 << 50, 5000}, 1 << 19, 40, 1 << 50, 1 << 29, 5000, 1000},
+		{"past the limit", Limit{1 << 20, 30}, 1 << 21, 40, 1 << 20, 0, 30, 0},
+		{"below nothing", Limit{1 << 20, 30}, -1, -1, 1 << 20, 1 << 20, 30, 30},
+		{"no room at all", Limit{-1, -1}, 1, 1, 0, 0, 1001, 1000},
+	} {
+		a, room := NewAccount(test.limit), disk
+		a.used.Store(test.used)
+		a.inodes.Store(test.inodes)
+		a.limitTo(&room)
+		want := Statfs{Size: test.size, Free: test.free, Available: test.free, Files: test.files, FreeFiles: test.freeFiles}
+		if room != want {
+			t.Errorf("%s: %+v, want %+v", test.name, room, want)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func uncounted(t *testing.T, dir string) (*Opener, *Volume, *File) {
 	t.Helper()
 	needNative(t)
 	table := &Table{}
-	v, err := table.add(1, "/v", dir, Options{}, NewAccount(1<<40))
+	v, err := table.add(1, "/v", dir, Options{}, NewAccount(Limit{Bytes: 1 << 40}))
 	mustDo(t, err)
 	o := NewOpener(table, NewKey(make([]byte, 32)))
 	handle, err := o.Root(v)
@@ -231,7 +231,7 @@ func TestScanEndsWithExport(t *testing.T) {
 func TestScansTakeTurns(t *testing.T) {
 	table, log := &Table{}, slog.New(slog.DiscardHandler)
 	add := func(id uint64) *Volume {
-		mustDo(t, table.AddCounted(id, fmt.Sprint("/", id), t.TempDir(), Options{}, NewAccount(1<<30), log))
+		mustDo(t, table.AddCounted(id, fmt.Sprint("/", id), t.TempDir(), Options{}, NewAccount(Limit{Bytes: 1 << 30}), log))
 		t.Cleanup(func() { table.Remove(id) })
 		v, _ := table.ByID(id)
 		return v

@@ -57,7 +57,7 @@ func newInstance(t *testing.T) (*instance, string) {
 	}
 	i := &instance{table: &export.Table{}, key: make([]byte, 32), addr: "127.0.0.1:0"}
 	_, _ = rand.Read(i.key)
-	if err := i.table.AddCounted(1, "/volume", dir, export.Options{}, export.NewAccount(1<<50), slog.New(slog.DiscardHandler)); err != nil {
+	if err := i.table.AddCounted(1, "/volume", dir, export.Options{}, export.NewAccount(export.Limit{Bytes: 1 << 50}), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	i.start(t)

@@ -47,7 +47,7 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	log := slog.New(slog.DiscardHandler)
 	table := &export.Table{}
 	if counted {
-		mustDo(t, table.AddCounted(1, "/volume", dir, export.Options{}, export.NewAccount(1<<40), log))
+		mustDo(t, table.AddCounted(1, "/volume", dir, export.Options{}, export.NewAccount(export.Limit{Bytes: 1 << 40}), log))
 	} else {
 		mustDo(t, table.Add(1, "/volume", dir, export.Options{}))
 	}

@@ -44,7 +44,7 @@ func TestMillionFiles(t *testing.T) {
 	limit := holds + 64<<20
 
 	said := &lines{}
-	exports, account := &export.Table{}, export.NewAccount(limit)
+	exports, account := &export.Table{}, export.NewAccount(export.Limit{Bytes: limit})
 	before := heap()
 	begin = time.Now()
 	if err := exports.AddCounted(1, "/volume", dir, export.Options{Async: true}, account, slog.New(slog.NewTextHandler(said, nil))); err != nil {
