@@ -184,7 +184,7 @@ func (e *expander) raise(ctx context.Context, pv *v1.PersistentVolume, request r
 	// It may be larger: the claim has asked for more before, and took some back.
 	// Also where the size is right already: an earlier call may have come as far
 	// as the record, and not to the limit.
-	if v, err = e.p.Store.Resize(ctx, v.Name, max(v.Size, request.Value())); err != nil {
+	if v, err = e.p.Store.Resize(ctx, v.Name, max(v.Size, request.Value()), 0); err != nil {
 		return volume.Volume{}, fmt.Errorf("volume %s can't be raised to %s: %w", pv.Name, request.String(), err)
 	}
 	return v, nil

@@ -20,17 +20,23 @@ const (
 	fullnessSlack = 5
 )
 
-// fullness tells a claim, by an event, when its volume fills up past a mark, and
-// when there is room again: once each way.
+// fullness tells a claim, by an event, when its volume fills up past a mark, in
+// bytes or inodes, and when there is room again: once each way.
 type fullness struct {
 	store  *volume.Store
 	events record.EventRecorder
 	log    *slog.Logger
-	told   map[string]int // by volume: the mark that was told last, in percent
+	told   map[filling]int // the mark that was told last, in percent
+}
+
+// filling is one of the two ways in which a volume can be full.
+type filling struct {
+	volume string // its name
+	inodes bool   // else bytes
 }
 
 func newFullness(store *volume.Store, events record.EventRecorder, log *slog.Logger) *fullness {
-	return &fullness{store: store, events: events, log: log, told: map[string]int{}}
+	return &fullness{store: store, events: events, log: log, told: map[filling]int{}}
 }
 
 // run looks at all volumes until ctx ends.
@@ -53,18 +59,22 @@ func (f *fullness) look() {
 	for _, v := range f.store.List() {
 		there[v.Name] = true
 		if u, counted := usages[v.Name]; counted {
-			f.tell(&v, int64(u.Bytes), int64(u.Limit))
+			f.tell(&v, false, int64(u.Bytes), int64(u.Limit.Bytes))
+			if u.Limit.Inodes > 0 {
+				f.tell(&v, true, int64(u.Inodes), int64(u.Limit.Inodes))
+			}
 		}
 	}
-	for name := range f.told {
-		if !there[name] {
-			delete(f.told, name)
+	for way := range f.told {
+		if !there[way.volume] {
+			delete(f.told, way)
 		}
 	}
 }
 
-// tell compares what a volume uses with what was told.
-func (f *fullness) tell(v *volume.Volume, used, limit int64) {
+// tell compares what a volume uses, of inodes or bytes, with what was told.
+func (f *fullness) tell(v *volume.Volume, inodes bool, used, limit int64) {
+	way := filling{v.Name, inodes}
 	percent := int(100 * float64(used) / float64(limit))
 	mark := 0
 	for _, m := range [...]int{85, 95} {
@@ -72,19 +82,23 @@ func (f *fullness) tell(v *volume.Volume, used, limit int64) {
 			mark = m
 		}
 	}
-	told := f.told[v.Name]
+	told := f.told[way]
+	is, uses := fmt.Sprintf("%d%% full", percent), fmt.Sprintf("%s of %s are used", volume.FormatSize(used), volume.FormatSize(limit))
+	if inodes {
+		is, uses = fmt.Sprintf("at %d%% of its inodes", percent), fmt.Sprintf("%d of %d are used", used, limit)
+	}
 	kind, reason := v1.EventTypeWarning, "VolumeFillingUp"
-	text := fmt.Sprintf("Volume %s is %d%% full: %s of %s are used. Remove files, or raise the claim's request", v.Name, percent, volume.FormatSize(used), volume.FormatSize(limit))
+	text := fmt.Sprintf("Volume %s is %s: %s. Remove files, or raise the claim's request", v.Name, is, uses)
 	switch {
 	case mark > told:
 	case mark < told && percent < told-fullnessSlack:
 		kind, reason = v1.EventTypeNormal, "VolumeHasRoom"
-		text = fmt.Sprintf("Volume %s is %d%% full again: %s of %s are used", v.Name, percent, volume.FormatSize(used), volume.FormatSize(limit))
+		text = fmt.Sprintf("Volume %s is %s again: %s", v.Name, is, uses)
 	default:
 		return
 	}
-	f.told[v.Name] = mark
-	f.log.Info("volume: "+reason, "volume", v.Name, "used", volume.FormatSize(used), "size", volume.FormatSize(limit))
+	f.told[way] = mark
+	f.log.Info("volume: "+reason, "volume", v.Name, "is", is, "uses", uses)
 	if c := v.Claim; c != nil {
 		f.events.Event(&v1.ObjectReference{
 			APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name, UID: types.UID(c.UID),

@@ -20,26 +20,34 @@ func TestFullness(t *testing.T) {
 	for _, tt := range []struct {
 		percent int64
 		want    string
+		inodes  bool
 	}{
-		{0, ""},
-		{84, ""},
-		{85, "Warning VolumeFillingUp Volume v is 85% full: 85Gi of 100Gi"},
-		{86, ""},
-		{83, ""},
-		{85, ""},
-		{81, ""},
-		{90, ""},
-		{95, "Warning VolumeFillingUp Volume v is 95% full"},
-		{91, ""},
-		{96, ""},
-		{100, ""},
-		{89, "Normal VolumeHasRoom Volume v is 89% full again"},
-		{90, ""},
-		{40, "Normal VolumeHasRoom"},
-		{97, "Warning VolumeFillingUp Volume v is 97% full"},
-		{10, "Normal VolumeHasRoom"},
+		{0, "", false},
+		{84, "", false},
+		{85, "Warning VolumeFillingUp Volume v is 85% full: 85Gi of 100Gi", false},
+		{86, "", false},
+		{83, "", false},
+		{85, "", false},
+		{81, "", false},
+		{90, "", false},
+		{86, "Warning VolumeFillingUp Volume v is at 86% of its inodes: 86 of 100 are used. Remove files, or raise", true},
+		{90, "", true},
+		{95, "Warning VolumeFillingUp Volume v is 95% full", false},
+		{91, "", false},
+		{40, "Normal VolumeHasRoom Volume v is at 40% of its inodes again: 40 of 100", true},
+		{96, "", false},
+		{100, "", false},
+		{89, "Normal VolumeHasRoom Volume v is 89% full again", false},
+		{90, "", false},
+		{40, "Normal VolumeHasRoom", false},
+		{97, "Warning VolumeFillingUp Volume v is 97% full", false},
+		{10, "Normal VolumeHasRoom", false},
 	} {
-		f.tell(v, tt.percent<<30, 100<<30)
+		unit := int64(1 << 30)
+		if tt.inodes {
+			unit = 1
+		}
+		f.tell(v, tt.inodes, tt.percent*unit, 100*unit)
 		got := ""
 		select {
 		case got = <-events.Events:
@@ -53,7 +61,8 @@ func TestFullness(t *testing.T) {
 
 // A look is one pass over all volumes, and forgets those that are gone.
 func TestFullnessLook(t *testing.T) {
-	counts := counter{"half": {Bytes: 50, Limit: 100}, "full": {Bytes: 99, Limit: 100}}
+	hundred := quota.Limit{Bytes: 100, Inodes: 100}
+	counts := counter{"half": {Bytes: 50, Limit: hundred}, "full": {Bytes: 99, Inodes: 98, Limit: hundred}}
 	store, err := volume.Open(volume.Config{
 		Root: t.TempDir(), Exports: noExports{}, Log: slog.New(slog.DiscardHandler),
 		Quota: quota.Choice{Server: true}, Counter: counts,
@@ -71,11 +80,13 @@ func TestFullnessLook(t *testing.T) {
 	f := newFullness(store, events, slog.New(slog.DiscardHandler))
 	f.look()
 	f.look()
-	if len(events.Events) != 1 {
-		t.Fatalf("%d events, want one", len(events.Events))
+	if len(events.Events) != 2 {
+		t.Fatalf("%d events, want one for bytes and one for inodes", len(events.Events))
 	}
-	if got := <-events.Events; !strings.HasPrefix(got, "Warning VolumeFillingUp Volume full is 99% full") {
-		t.Error(got)
+	for _, want := range []string{"Volume full is 99% full", "Volume full is at 98% of its inodes"} {
+		if got := <-events.Events; !strings.HasPrefix(got, "Warning VolumeFillingUp "+want) {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 	if err := store.Delete(t.Context(), "full"); err != nil {
 		t.Fatal(err)
@@ -94,7 +105,7 @@ func (c counter) Usage(v volume.Volume) quota.Usage { return c[v.Name] }
 // A volume that nobody has claimed is no reason for an event, or a panic.
 func TestFullnessWithoutClaim(t *testing.T) {
 	events := record.NewFakeRecorder(1)
-	newFullness(nil, events, slog.New(slog.DiscardHandler)).tell(&volume.Volume{Name: "v"}, 99, 100)
+	newFullness(nil, events, slog.New(slog.DiscardHandler)).tell(&volume.Volume{Name: "v"}, false, 99, 100)
 	if len(events.Events) != 0 {
 		t.Error(<-events.Events)
 	}

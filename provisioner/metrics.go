@@ -15,7 +15,7 @@ type metrics struct {
 	reconciler *Reconciler // nil where there is no cluster
 	log        *slog.Logger
 
-	volumes, size, used, files, findings *prometheus.Desc
+	volumes, size, used, files, filesLimit, findings *prometheus.Desc
 }
 
 // NewMetrics makes the collector of a disk. The reconciler may be nil.
@@ -26,17 +26,18 @@ func NewMetrics(store *volume.Store, reconciler *Reconciler, log *slog.Logger) p
 	perVolume := []string{"volume", "namespace", "claim"}
 	return &metrics{
 		store: store, reconciler: reconciler, log: log,
-		volumes:  desc("volumes", "Volumes, by what state they are in.", "state"),
-		size:     desc("volume_size_bytes", "What a volume may use.", perVolume...),
-		used:     desc("volume_used_bytes", "What a volume uses on the disk. Missing where nothing counts.", perVolume...),
-		files:    desc("volume_files", "Files, directories and all else in a volume. Missing where nothing counts.", perVolume...),
-		findings: desc("findings", "Things that are not as they should be, as podnas doctor tells them.", "source"),
+		volumes:    desc("volumes", "Volumes, by what state they are in.", "state"),
+		size:       desc("volume_size_bytes", "What a volume may use.", perVolume...),
+		used:       desc("volume_used_bytes", "What a volume uses on the disk. Missing where nothing counts.", perVolume...),
+		files:      desc("volume_files", "Files, directories and all else in a volume. Missing where nothing counts.", perVolume...),
+		filesLimit: desc("volume_files_limit", "How many files a volume may have. Missing where nothing keeps it.", perVolume...),
+		findings:   desc("findings", "Things that are not as they should be, as podnas doctor tells them.", "source"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.volumes, m.size, m.used, m.files, m.findings} {
+	for _, d := range []*prometheus.Desc{m.volumes, m.size, m.used, m.files, m.filesLimit, m.findings} {
 		ch <- d
 	}
 }
@@ -60,6 +61,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		if u, counted := usages[v.Name]; counted {
 			gauge(m.used, float64(u.Bytes), labels...)
 			gauge(m.files, float64(u.Inodes), labels...)
+			if u.Limit.Inodes > 0 {
+				gauge(m.filesLimit, float64(u.Limit.Inodes), labels...)
+			}
 		}
 	}
 	states := map[string]int{"ready": len(served), volume.Copying: len(m.store.Copies()), volume.Archived: 0, volume.Retained: 0}

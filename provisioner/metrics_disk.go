@@ -29,10 +29,11 @@ type diskMetrics struct {
 	reconciler *Reconciler // nil where there is no cluster
 	log        *slog.Logger
 
-	size, free, promised, inodes, inodesFree *prometheus.Desc
-	operations, failures, copied             *prometheus.Desc
-	trash, trashBytes                        *prometheus.Desc
-	reconciled, aside                        *prometheus.Desc
+	size, free, promised               *prometheus.Desc
+	inodes, inodesFree, inodesPromised *prometheus.Desc
+	operations, failures, copied       *prometheus.Desc
+	trash, trashBytes                  *prometheus.Desc
+	reconciled, aside                  *prometheus.Desc
 }
 
 // NewDiskMetrics makes the collector of a disk. The reconciler may be nil.
@@ -42,25 +43,26 @@ func NewDiskMetrics(store *volume.Store, reconciler *Reconciler, log *slog.Logge
 	}
 	return &diskMetrics{
 		store: store, reconciler: reconciler, log: log,
-		size:       desc("disk_size_bytes", "Size of the disk."),
-		free:       desc("disk_free_bytes", "What is free on the disk."),
-		promised:   desc("disk_promised_bytes", "The sizes of all volumes together, kept ones' too."),
-		inodes:     desc("disk_inodes", "How many files the disk has room for. Missing where there is no bound."),
-		inodesFree: desc("disk_inodes_free", "How many more files the disk has room for."),
-		operations: desc("volume_operations_total", "What was done with volumes: create, resize, copy, delete, and empty: the files of a deleted one were removed.", "operation"),
-		failures:   desc("volume_operation_failures_total", "What failed. Most of it is tried again, and counted each time.", "operation"),
-		copied:     desc("volume_copied_bytes", "How much of a copy under way is done.", "volume"),
-		trash:      desc("trash_volumes", "Deleted volumes whose files are still to be removed."),
-		trashBytes: desc("trash_bytes", "What their files use. Missing where the kernel does not count."),
-		reconciled: desc("reconcile_last_success_timestamp_seconds", "When the disk was last compared with the cluster."),
-		aside:      desc("stands_aside", "1 if this podnas works on no claims: another one has its provisioner name."),
+		size:           desc("disk_size_bytes", "Size of the disk."),
+		free:           desc("disk_free_bytes", "What is free on the disk."),
+		promised:       desc("disk_promised_bytes", "The sizes of all volumes together, kept ones' too."),
+		inodes:         desc("disk_inodes", "How many files the disk has room for. Missing where there is no bound."),
+		inodesFree:     desc("disk_inodes_free", "How many more files the disk has room for."),
+		inodesPromised: desc("disk_promised_inodes", "How many files all volumes together may have, kept ones' too."),
+		operations:     desc("volume_operations_total", "What was done with volumes: create, resize, copy, delete, and empty: the files of a deleted one were removed.", "operation"),
+		failures:       desc("volume_operation_failures_total", "What failed. Most of it is tried again, and counted each time.", "operation"),
+		copied:         desc("volume_copied_bytes", "How much of a copy under way is done.", "volume"),
+		trash:          desc("trash_volumes", "Deleted volumes whose files are still to be removed."),
+		trashBytes:     desc("trash_bytes", "What their files use. Missing where the kernel does not count."),
+		reconciled:     desc("reconcile_last_success_timestamp_seconds", "When the disk was last compared with the cluster."),
+		aside:          desc("stands_aside", "1 if this podnas works on no claims: another one has its provisioner name."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *diskMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.size, m.free, m.promised, m.inodes, m.inodesFree, m.operations, m.failures, m.copied, m.trash, m.trashBytes, m.reconciled, m.aside,
+		m.size, m.free, m.promised, m.inodes, m.inodesFree, m.inodesPromised, m.operations, m.failures, m.copied, m.trash, m.trashBytes, m.reconciled, m.aside,
 	} {
 		ch <- d
 	}
@@ -78,6 +80,7 @@ func (m *diskMetrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.size, float64(space.Size))
 		gauge(m.free, float64(space.Free))
 		gauge(m.promised, float64(space.Promised))
+		gauge(m.inodesPromised, float64(space.InodesPromised))
 		if space.Inodes > 0 {
 			gauge(m.inodes, float64(space.Inodes))
 			gauge(m.inodesFree, float64(space.InodesFree))

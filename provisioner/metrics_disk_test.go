@@ -30,7 +30,7 @@ func TestDiskMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, size := range []int64{2 << 20, 2 << 20, 1 << 20} { // raised, nothing to do, refused
-		if _, err := store.Resize(ctx, "a", size); (err != nil) != (size == 1<<20) {
+		if _, err := store.Resize(ctx, "a", size, 0); (err != nil) != (size == 1<<20) {
 			t.Fatal(err)
 		}
 	}

@@ -19,7 +19,7 @@ func TestMetrics(t *testing.T) {
 	root, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	store, err := volume.Open(volume.Config{
 		Root: root, Exports: noExports{}, Log: log,
-		Quota: quota.Choice{Server: true}, Counter: counter{"mine": {Bytes: 4096, Limit: 1 << 20, Inodes: 3}},
+		Quota: quota.Choice{Server: true}, Counter: counter{"mine": {Bytes: 4096, Inodes: 3, Limit: quota.Limit{Bytes: 1 << 20, Inodes: 1024}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +47,9 @@ podnas_findings{source="disk"} 1
 # HELP podnas_volume_files Files, directories and all else in a volume. Missing where nothing counts.
 # TYPE podnas_volume_files gauge
 podnas_volume_files{claim="c",namespace="ns",volume="mine"} 3
+# HELP podnas_volume_files_limit How many files a volume may have. Missing where nothing keeps it.
+# TYPE podnas_volume_files_limit gauge
+podnas_volume_files_limit{claim="c",namespace="ns",volume="mine"} 1024
 # HELP podnas_volume_size_bytes What a volume may use.
 # TYPE podnas_volume_size_bytes gauge
 podnas_volume_size_bytes{claim="c",namespace="ns",volume="mine"} 1.048576e+06
@@ -71,7 +74,7 @@ podnas_volumes{state="retained"} 1
 func BenchmarkThousandVolumes(b *testing.B) {
 	log, counts := slog.New(slog.DiscardHandler), counter{}
 	for i := range 1000 {
-		counts[fmt.Sprint("v", i)] = quota.Usage{Bytes: 1, Limit: 100, Inodes: 1}
+		counts[fmt.Sprint("v", i)] = quota.Usage{Bytes: 1, Inodes: 1, Limit: quota.Limit{Bytes: 100, Inodes: 100}}
 	}
 	store, err := volume.Open(volume.Config{Root: b.TempDir(), Exports: noExports{}, Log: log, Quota: quota.Choice{Server: true}, Counter: counts})
 	if err != nil {

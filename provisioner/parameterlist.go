@@ -30,6 +30,10 @@ func Parameters() []Parameter {
 			func(p *parameters, s string) error { return setID(&p.options.AnonUID, s) },
 		},
 		{
+			"bytesPerInode", "4Ki, see volumes.md", `How many files a volume may have (directories, links and all else too): one for each so many bytes of its size, 1024 at least. A quantity, 256 or more: "16Ki" allows a volume of 1Gi 65536 files. When a claim is raised, so is this.`,
+			(*parameters).setBytesPerInode,
+		},
+		{
 			"gid", "none", `The group of the volume's root directory. Members may write there, others may only pass, and what is made inside belongs to the group too. kubelet adds the group to every pod that uses the volume (annotation pv.beta.kubernetes.io/gid), so that pods that are not root need no fsGroup. A number from 1.`,
 			(*parameters).setGID,
 		},

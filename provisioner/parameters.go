@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/podnas/podnas/volume"
 )
@@ -23,6 +24,7 @@ const groupMode = 0o2771
 // parameters is what a StorageClass says about its volumes.
 type parameters struct {
 	uid, gid, mode uint32 // of the root directory; mode 0 stands for 0777
+	bytesPerInode  int64  // 0: the store's default
 	options        volume.Options
 	onDelete       volume.OnDelete
 	path           pathPattern // nil: the volume's name
@@ -74,15 +76,16 @@ func parseClass(class *storagev1.StorageClass) (parameters, error) {
 func (p *parameters) spec(name string, size int64, m Manifest) (volume.Spec, error) {
 	manifest, err := m.encode()
 	return volume.Spec{
-		Name:       name,
-		Size:       size,
-		UID:        p.uid,
-		GID:        p.gid,
-		Mode:       p.mode,
-		Options:    p.options,
-		OnDelete:   p.onDelete,
-		Overcommit: p.overcommit,
-		Manifest:   manifest,
+		Name:          name,
+		Size:          size,
+		BytesPerInode: p.bytesPerInode,
+		UID:           p.uid,
+		GID:           p.gid,
+		Mode:          p.mode,
+		Options:       p.options,
+		OnDelete:      p.onDelete,
+		Overcommit:    p.overcommit,
+		Manifest:      manifest,
 	}, err
 }
 
@@ -154,6 +157,15 @@ func (p *parameters) setGID(value string) error {
 	if err := setID(&p.gid, value); err != nil {
 		return fmt.Errorf(`%w, or "none"`, err)
 	}
+	return nil
+}
+
+func (p *parameters) setBytesPerInode(value string) error {
+	q, err := resource.ParseQuantity(value)
+	if err != nil || q.Value() < volume.MinBytesPerInode {
+		return fmt.Errorf(`%q is no size, or too small: use a quantity of %d or more, for example "16Ki" for one inode for each 16 KiB of a volume`, value, volume.MinBytesPerInode)
+	}
+	p.bytesPerInode = q.Value()
 	return nil
 }
 

@@ -45,6 +45,8 @@ func TestParseClass(t *testing.T) {
 		}},
 		{"the defaults, said", map[string]string{"readOnly": "false", "sync": "true", "onDelete": "delete"}, nil, parameters{onDelete: volume.DeleteFiles}},
 		{"archive", map[string]string{"onDelete": "archive", "overcommit": " 1.5 "}, nil, parameters{onDelete: volume.ArchiveFiles, overcommit: 1.5}},
+		{"inodes", map[string]string{"bytesPerInode": "16Ki"}, nil, parameters{bytesPerInode: 16384}},
+		{"inodes, the most", map[string]string{"bytesPerInode": "256"}, nil, parameters{bytesPerInode: 256}},
 		{"retain", map[string]string{"onDelete": "retain"}, nil, parameters{onDelete: volume.RetainFiles}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -84,6 +86,10 @@ func TestParseClassRefused(t *testing.T) {
 		{"readOnly", "2", []string{"readOnly"}},
 		{"sync", "always", []string{"sync"}},
 		{"onDelete", "Delete", []string{"onDelete", `"archive"`}},
+		{"bytesPerInode", "255", []string{`parameter bytesPerInode: "255" is no size, or too small`, "256 or more", "16Ki"}},
+		{"bytesPerInode", "16", []string{"bytesPerInode", "256 or more"}},
+		{"bytesPerInode", "-4Ki", []string{"bytesPerInode"}},
+		{"bytesPerInode", "none", []string{"bytesPerInode"}},
 		{"overcommit", "0", []string{"overcommit", "above 0"}},
 		{"overcommit", "NaN", []string{"overcommit"}},
 		{"overcommit", "+Inf", []string{"overcommit"}},

@@ -86,16 +86,16 @@ func testAssignTree(t *testing.T, disk string) {
 	}
 	eventually(t, func() (bool, error) { return free(p, id) }, "the first project is still in use")
 
-	must(t, p.SetLimit(id, 1<<30))
+	must(t, p.SetLimit(id, Limit{Bytes: 1 << 30}))
 	all, err := p.Usages()
 	must(t, err)
-	if all[id] != (Usage{Limit: 1 << 30}) || all[other] != u {
+	if all[id] != (Usage{Limit: Limit{Bytes: 1 << 30}}) || all[other] != u {
 		t.Errorf("all usages: %+v and %+v, want %+v", all[id], all[other], u)
 	}
 	if _, ok := all[0]; ok {
 		t.Error("project 0 is told as one")
 	}
-	must(t, p.SetLimit(id, 0))
+	must(t, p.SetLimit(id, Limit{}))
 
 	must(t, dir.Close(), os.RemoveAll(root))
 	eventually(t, func() (bool, error) { return free(p, other) }, "the project is still in use")

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +19,7 @@ func testProjects(t *testing.T, disk string) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	const id, limit = 4_000_000_000, 10 << 20 // above 2^31: ids are unsigned
+	const id, limit, inodes = 4_000_000_000, 10 << 20, 100 // above 2^31: ids are unsigned
 	if free, err := free(p, id); !free || err != nil {
 		t.Fatalf("project %d is not free: %v", uint32(id), err)
 	}
@@ -32,7 +33,7 @@ func testProjects(t *testing.T, disk string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := errors.Join(p.Assign(f, id), p.SetLimit(id, limit)); err != nil {
+	if err := errors.Join(p.Assign(f, id), p.SetLimit(id, Limit{limit, inodes})); err != nil {
 		t.Fatal(err)
 	}
 
@@ -43,6 +44,9 @@ func testProjects(t *testing.T, disk string) {
 	if size := st.Blocks * uint64(st.Bsize); size != limit {
 		t.Errorf("statfs tells %d bytes, want the limit %d", size, limit)
 	}
+	if st.Files != inodes || st.Ffree != inodes-1 {
+		t.Errorf("statfs tells %d inodes, %d free, want the limit %d, and all free but that of the directory", st.Files, st.Ffree, inodes)
+	}
 	big := filepath.Join(dir, "sub", "big")
 	if err := os.Mkdir(filepath.Dir(big), 0o755); err != nil {
 		t.Fatal(err)
@@ -52,11 +56,21 @@ func testProjects(t *testing.T, disk string) {
 		t.Errorf("writing past the limit: %v, want ENOSPC or EDQUOT", err)
 	}
 	u, err := p.Usage(id)
-	if err != nil || u.Limit != limit || u.Bytes == 0 || u.Bytes > limit {
+	if err != nil || u.Limit != (Limit{limit, inodes}) || u.Bytes == 0 || u.Bytes > limit || u.Inodes != 3 {
 		t.Errorf("usage %+v, %v", u, err)
 	}
+	must(t, os.Truncate(big, 0)) // room for the directories of ext4, whose names take blocks
+	made := 3                    // the directory, sub, and big
+	for ; made < 2*inodes; made++ {
+		if err = os.Mkdir(filepath.Join(dir, fmt.Sprint(made)), 0o755); err != nil {
+			break
+		}
+	}
+	if made != inodes || !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		t.Errorf("after %d inodes: %v, want ENOSPC or EDQUOT after %d", made, err, inodes)
+	}
 
-	if err := errors.Join(f.Close(), os.RemoveAll(dir), p.SetLimit(id, 0)); err != nil {
+	if err := errors.Join(f.Close(), os.RemoveAll(dir), p.SetLimit(id, Limit{})); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() (bool, error) { return free(p, id) }, "the project is still in use")
@@ -77,11 +91,11 @@ func testThousandProjects(t *testing.T, disk string) {
 	defer p.Close()
 	const first, projects = 3_000_000_000, 1000
 	for i := range uint32(projects) {
-		must(t, p.SetLimit(first+i, uint64(i+1)<<20))
+		must(t, p.SetLimit(first+i, Limit{uint64(i+1) << 20, uint64(i + 1)}))
 	}
 	defer func() {
 		for i := range uint32(projects) {
-			must(t, p.SetLimit(first+i, 0))
+			must(t, p.SetLimit(first+i, Limit{}))
 		}
 	}()
 	for range 3 {
@@ -93,8 +107,8 @@ func testThousandProjects(t *testing.T, disk string) {
 		for i := range uint32(projects) {
 			u, err := p.Usage(first + i)
 			must(t, err)
-			if want := uint64(i+1) << 20; u.Limit != want || all[first+i] != u {
-				t.Fatalf("project %d: alone %+v, in the pass %+v, want the limit %d", first+i, u, all[first+i], want)
+			if want := (Limit{uint64(i+1) << 20, uint64(i + 1)}); u.Limit != want || all[first+i] != u {
+				t.Fatalf("project %d: alone %+v, in the pass %+v, want the limit %+v", first+i, u, all[first+i], want)
 			}
 		}
 		t.Logf("%d projects: one pass over all on the disk %v, %d calls %v", len(all), pass, projects, time.Since(begin))

@@ -3,10 +3,10 @@
 //
 // A project is a 32-bit number. Assign marks a directory with it so that
 // everything made below inherits the number; SetLimit bounds what all files of
-// the project may use together; Clear lifts the limit. The kernel enforces it on
-// every write, whoever writes, and statfs(2) on the marked directory reports the
-// limit as the size of the file system. See xfs_quota(8), "PROJECT QUOTA", and
-// quotactl(2).
+// the project may use together, and how many there may be; the zero Limit lifts
+// that. The kernel enforces it on every write and on everything that is made,
+// whoever does it, and statfs(2) on the marked directory reports the limit as the
+// size of the file system. See xfs_quota(8), "PROJECT QUOTA", and quotactl(2).
 package quota
 
 import (
@@ -52,12 +52,18 @@ type UnsupportedError struct {
 
 func (e *UnsupportedError) Error() string { return e.Reason + "; " + e.Fix }
 
+// Limit is what a project may use, 0: as much as there is.
+type Limit struct {
+	Bytes  uint64
+	Inodes uint64 // files, directories and all else
+}
+
 // Usage is what a project uses and may use. All zero for a project that the
 // kernel does not know.
 type Usage struct {
 	Bytes  uint64 // used, in bytes of disk blocks
-	Limit  uint64 // hard limit in bytes, 0: none
-	Inodes uint64 // files, directories and all else
+	Inodes uint64 // used: files, directories and all else
+	Limit  Limit  // hard
 	// Partial: what was there before is still being counted, by the server.
 	Partial bool
 }
@@ -158,10 +164,10 @@ func (p *Projects) Assigned(dir *os.File, id uint32) (bool, error) {
 	return is, nil
 }
 
-// SetLimit sets the hard limit of a project, in bytes, rounded up to the
-// units of the kernel: 512 bytes on XFS, 1,024 on ext4. 0 lifts the limit.
-func (p *Projects) SetLimit(id uint32, bytes uint64) error {
-	if err := p.setLimit(id, bytes); err != nil {
+// SetLimit sets the hard limit of a project. Bytes are rounded up to the units of
+// the kernel: 512 bytes on XFS, 1,024 on ext4.
+func (p *Projects) SetLimit(id uint32, limit Limit) error {
+	if err := p.setLimit(id, limit); err != nil {
 		return fmt.Errorf("set the limit of project %d: %w", id, err)
 	}
 	return nil

@@ -22,6 +22,7 @@ const (
 
 	diskQuotaVersion = 1      // FS_DQUOT_VERSION
 	projectQuotaFlag = 2      // FS_PROJ_QUOTA
+	limitInodesHard  = 1 << 1 // FS_DQ_IHARD
 	limitBlocksHard  = 1 << 3 // FS_DQ_BHARD
 	blockUnit        = 512    // limits and use are counted in these
 
@@ -126,13 +127,14 @@ func (p *Projects) probe() error {
 	return nil
 }
 
-func (p *Projects) setLimit(id uint32, bytes uint64) error {
+func (p *Projects) setLimit(id uint32, limit Limit) error {
 	q := diskQuota{
 		version:    diskQuotaVersion,
 		flags:      projectQuotaFlag,
-		fieldMask:  limitBlocksHard,
+		fieldMask:  limitBlocksHard | limitInodesHard,
 		id:         id,
-		blocksHard: (bytes + blockUnit - 1) / blockUnit,
+		blocksHard: (limit.Bytes + blockUnit - 1) / blockUnit,
+		inodesHard: limit.Inodes,
 	}
 	return p.quotactl(qXSetQLim, id, unsafe.Pointer(&q))
 }
@@ -161,7 +163,7 @@ func (p *Projects) nextUsage(id uint32) (next uint32, u Usage, found bool, err e
 }
 
 func (q *diskQuota) usage() Usage {
-	return Usage{Bytes: q.blocks * blockUnit, Limit: q.blocksHard * blockUnit, Inodes: q.inodes}
+	return Usage{Bytes: q.blocks * blockUnit, Inodes: q.inodes, Limit: Limit{Bytes: q.blocksHard * blockUnit, Inodes: q.inodesHard}}
 }
 
 // quotactl calls quotactl_fd(2), or quotactl(2) where a device is set.

@@ -136,8 +136,14 @@ func (s *Status) problems(st *state, volumes []volumeView) []Problem {
 		add(p)
 	}
 	for i := range volumes {
-		if v := &volumes[i]; v.Use.Percent >= fullPercent {
-			add(Problem{Bad: v.Use.Percent >= fullestPercent, About: "volume " + v.Name, Text: fmt.Sprintf("%d%% full", v.Use.Percent), Fix: "remove files, or raise the request of claim " + v.Claim})
+		v := &volumes[i]
+		for _, full := range []struct {
+			percent int
+			text    string
+		}{{v.Use.Percent, "%d%% full"}, {v.Inodes.Percent, "%d%% of its inodes are used"}} {
+			if full.percent >= fullPercent {
+				add(Problem{Bad: full.percent >= fullestPercent, About: "volume " + v.Name, Text: fmt.Sprintf(full.text, full.percent), Fix: "remove files, or raise the request of claim " + v.Claim})
+			}
 		}
 	}
 	if !s.cfg.Process.Enforced {

@@ -30,7 +30,7 @@ import (
 type exporter struct {
 	table *export.Table
 	root  string
-	used  map[string]uint64 // in percent of the size
+	used  map[string]uint64 // in percent of the size, and of a hundred inodes
 }
 
 func (e exporter) Check(volume.Options) error { return nil }
@@ -40,7 +40,8 @@ func (e exporter) Export(v volume.Volume) error {
 func (e exporter) Unexport(v volume.Volume) { e.table.Remove(v.ID) }
 func (e exporter) SetLimit(volume.Volume)   {}
 func (e exporter) Usage(v volume.Volume) quota.Usage {
-	return quota.Usage{Bytes: (e.used[v.Name]*uint64(v.Size) + 99) / 100, Limit: uint64(v.Size)}
+	used := e.used[v.Name]
+	return quota.Usage{Bytes: (used*uint64(v.Size) + 99) / 100, Inodes: used, Limit: quota.Limit{Bytes: uint64(v.Size), Inodes: 100}}
 }
 
 // newStatus makes a Status of volumes with these claims, by their names.
@@ -193,7 +194,8 @@ func TestVolumes(t *testing.T) {
 	if len(view.Procedures) != 1 || view.Procedures[0].Name != "READ" {
 		t.Errorf("procedures: %+v", view.Procedures)
 	}
-	wants(t, body(t, s), "team/full", `<rect class="part" width="97%"`, `<svg class="bar full"`, "192.0.2.7", "Something is wrong", "raise the request of claim team/full", "up for 3 h")
+	wants(t, body(t, s), "team/full", `<rect class="part" width="97%"`, `<svg class="bar full"`, "192.0.2.7", "Something is wrong", "raise the request of claim team/full", "up for 3 h",
+		"97 of 100 files", "97% of its inodes are used")
 }
 
 func TestHealth(t *testing.T) {

@@ -50,7 +50,7 @@ func volumesSection(p *page) g.Node {
 			if class == "" {
 				class = "none"
 			}
-			return row(columns, volumeName(&v), volumeUse(&v.Use), g.Text(class), g.Text(v.State), seenBy(v.Clients), g.Text(v.Calls), g.Text(v.Read), g.Text(v.Written))
+			return row(columns, volumeName(&v), volumeUse(&v), g.Text(class), g.Text(v.State), seenBy(v.Clients), g.Text(v.Calls), g.Text(v.Read), g.Text(v.Written))
 		})),
 		g.If(p.More > 0, none("and "+strconv.Itoa(p.More)+" more: podnas volume list has all")),
 	)
@@ -72,11 +72,11 @@ func volumeName(v *volumeView) g.Node {
 	return g.Group{claim, h.Small(g.Text(b.String()))}
 }
 
-func volumeUse(use *bar) g.Node {
-	if !use.Known {
-		return g.Textf("of %s, not counted", use.Size)
+func volumeUse(v *volumeView) g.Node {
+	if !v.Use.Known {
+		return g.Textf("of %s, not counted", v.Use.Size)
 	}
-	return useBar(use)
+	return g.Group{useBar(&v.Use), g.If(v.Inodes.Known, h.Small(g.Textf("%s of %s files", v.Inodes.Used, v.Inodes.Size)))}
 }
 
 // seenBy are the clients of a volume.

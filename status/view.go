@@ -54,7 +54,7 @@ type bar struct {
 }
 
 type volumeView struct {
-	Use                             bar
+	Use, Inodes                     bar
 	Name, Claim, Class, State, Path string
 	Source                          string // of a copy
 	Clients                         []seenView
@@ -136,9 +136,11 @@ func (s *Status) volumes(now time.Time, recent *span) []volumeView {
 	}
 	for _, v := range s.cfg.Store.List() {
 		view := describe(v, "ready")
-		if u, err := s.cfg.Store.Usage(v.Name); err == nil && u.Limit > 0 {
-			view.Use = newBar(int64(u.Bytes), int64(u.Limit), fullPercent, fullestPercent)
-			view.sort = view.Use.Percent
+		if u, err := s.cfg.Store.Usage(v.Name); err == nil && u.Limit.Bytes > 0 {
+			view.Use = newBar(int64(u.Bytes), int64(u.Limit.Bytes), fullPercent, fullestPercent)
+			view.Inodes = newBar(int64(u.Inodes), int64(u.Limit.Inodes), fullPercent, fullestPercent)
+			view.Inodes.Used, view.Inodes.Size = fmt.Sprint(u.Inodes), fmt.Sprint(u.Limit.Inodes)
+			view.sort = max(view.Use.Percent, view.Inodes.Percent)
 		}
 		if served := exported[v.ID]; served != nil {
 			for _, seen := range s.cfg.Served.ClientsOf(served) {

@@ -1,14 +1,16 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 )
 
-// Resize makes a volume larger, while it is in use. ErrShrink, ErrNotFound,
-// *NoSpaceError if what it would get more does not fit.
-func (s *Store) Resize(ctx context.Context, name string, size int64) (Volume, error) {
-	v, raised, err := s.resize(ctx, name, size)
+// Resize makes a volume larger, while it is in use, and its inode limit with it.
+// bytesPerInode, if not 0, is what the volume has from then on. ErrShrink,
+// ErrNotFound, *NoSpaceError if what it would get more does not fit.
+func (s *Store) Resize(ctx context.Context, name string, size, bytesPerInode int64) (Volume, error) {
+	v, raised, err := s.resize(ctx, name, size, bytesPerInode)
 	if raised || err != nil {
 		s.activity.resize.count(err)
 	}
@@ -16,12 +18,11 @@ func (s *Store) Resize(ctx context.Context, name string, size int64) (Volume, er
 }
 
 // resize is Resize. It tells whether this call has made the volume larger.
-func (s *Store) resize(ctx context.Context, name string, size int64) (v Volume, raised bool, err error) {
-	free, err := s.Free()
-	if err != nil {
+func (s *Store) resize(ctx context.Context, name string, size, bytesPerInode int64) (v Volume, raised bool, err error) {
+	if err := checkBytesPerInode(bytesPerInode); err != nil {
 		return Volume{}, false, err
 	}
-	capacity, err := s.Capacity()
+	space, err := s.Space()
 	if err != nil {
 		return Volume{}, false, err
 	}
@@ -30,13 +31,22 @@ func (s *Store) resize(ctx context.Context, name string, size int64) (v Volume, 
 		switch {
 		case more < 0:
 			return fmt.Errorf("%w: volume %s has %s, %s are asked for", ErrShrink, name, FormatSize(v.Size), FormatSize(size))
-		case more > free:
-			return &NoSpaceError{Requested: more, Free: free}
+		case more > space.Free:
+			return &NoSpaceError{Requested: more, Free: space.Free}
 		}
-		v.Size, raised = size, more > 0
+		v.Size, v.BytesPerInode = size, cmp.Or(bytesPerInode, v.BytesPerInode)
+		if v.Inodes != 0 { // else they are still to be counted
+			inodes := space.inodesFor(size, v.BytesPerInode, s.overcommit)
+			if bytesPerInode != 0 && inodes < v.Inodes {
+				return fmt.Errorf("%w: volume %s may have %d inodes, one for each %s would be %d", ErrShrink, name, v.Inodes, FormatSize(bytesPerInode), inodes)
+			}
+			raised = inodes > v.Inodes
+			v.Inodes = max(v.Inodes, inodes)
+		}
+		raised = raised || more > 0
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.promise(more, capacity, 0)
+		return s.promise(more, space.Size, s.overcommit)
 	})
 	if err != nil {
 		return Volume{}, false, err
@@ -45,7 +55,7 @@ func (s *Store) resize(ctx context.Context, name string, size int64) (v Volume, 
 	// was changed: an earlier call may have come as far as the record. Where the
 	// files are still to be put under the project, the limit is set after that.
 	if s.quota != nil && v.Project != 0 && !s.beingMarked(name) {
-		if err := s.quota.SetLimit(v.Project, uint64(v.Size)); err != nil {
+		if err := s.quota.SetLimit(v.Project, v.limit()); err != nil {
 			return Volume{}, false, err
 		}
 	}
@@ -85,6 +95,11 @@ func (s *Store) change(ctx context.Context, name string, f func(*Volume) error) 
 		return Volume{}, err
 	}
 	defer unlock()
+	return s.changeLocked(name, f)
+}
+
+// changeLocked is change for who has locked the name.
+func (s *Store) changeLocked(name string, f func(*Volume) error) (Volume, error) {
 	v, err := s.Get(name)
 	if err != nil {
 		return Volume{}, err

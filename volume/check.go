@@ -150,8 +150,9 @@ func (s *Store) checkRecord(r *record) []Finding {
 // checkLimit compares what the kernel has of a volume's project with the record.
 // That of a retained volume is looked after when it is adopted.
 func checkLimit(r *record, u quota.Usage, marked map[string]error) []Finding {
-	limit := int64(u.Limit)
-	if r.Project == 0 || r.State != ready || limit >= r.Size && limit < r.Size+4096 {
+	limit := int64(u.Limit.Bytes)
+	rightSize, rightInodes := limit >= r.Size && limit < r.Size+4096, int64(u.Limit.Inodes) == r.Inodes
+	if r.Project == 0 || r.State != ready || rightSize && rightInodes {
 		return nil
 	}
 	f := Finding{Volume: r.Name, Path: r.Path}
@@ -162,8 +163,11 @@ func checkLimit(r *record, u quota.Usage, marked map[string]error) []Finding {
 	case marking:
 		f.Problem = fmt.Sprintf("its files are being put under its project, %d so far, and until all are, nobody keeps its size", u.Inodes)
 		f.Fix = "wait; the log tells when it is done"
-	default:
+	case !rightSize:
 		f.Problem = fmt.Sprintf("its limit on the disk is %s, not %s", FormatSize(limit), FormatSize(r.Size))
+		f.Fix = "restart podnas, which puts it right"
+	default:
+		f.Problem = fmt.Sprintf("its inode limit on the disk is %d, not %d", u.Limit.Inodes, r.Inodes)
 		f.Fix = "restart podnas, which puts it right"
 	}
 	return []Finding{f}

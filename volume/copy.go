@@ -123,11 +123,29 @@ func (s *Store) copy(ctx context.Context, c *copying, r *record) error {
 		return err
 	}
 	defer unlock()
+	if err := s.limitCopied(r); err != nil {
+		return err
+	}
 	if err := s.enter(r, ready); err != nil {
 		return err
 	}
 	s.log.Info("volume: copied", "volume", r.Name, "from", r.Source, "files", c.tree.Files.Load(), "bytes", FormatSize(c.tree.Bytes.Load()))
 	return nil
+}
+
+// limitCopied gives a copy its inode limit, if the kernel has counted its inodes.
+func (s *Store) limitCopied(r *record) error {
+	if s.quota == nil || r.Project == 0 {
+		return nil
+	}
+	u, err := s.quota.Usage(r.Project)
+	if err != nil {
+		return err
+	}
+	if err := s.limitInodes(&r.Volume, u.Inodes, s.log.With("volume", r.Name)); err != nil {
+		return err
+	}
+	return s.quota.SetLimit(r.Project, r.limit())
 }
 
 // startOver removes what an earlier boot has copied: what it had not synced may

@@ -1,11 +1,14 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/podnas/podnas/quota"
 )
 
 // volumeMode lets pods of every user write, as their claims promise. The sticky
@@ -58,7 +61,7 @@ func (s *Store) createOrFind(ctx context.Context, spec Spec) (v Volume, made boo
 		s.startCopy(r)
 		return Volume{}, false, &CopyingError{Source: r.Source}
 	}
-	s.log.Info("volume: created", "volume", r.Name, "path", r.Path, "size", FormatSize(r.Size), "project", r.Project)
+	s.log.Info("volume: created", "volume", r.Name, "path", r.Path, "size", FormatSize(r.Size), "inodes", r.Inodes, "project", r.Project)
 	return r.Volume, true, nil
 }
 
@@ -94,27 +97,24 @@ func (s *Store) existing(spec *Spec) (*Volume, error) {
 
 func newRecord(state state, spec *Spec) *record {
 	return &record{State: state, Volume: Volume{
-		ID:       newID(),
-		Name:     spec.Name,
-		Path:     spec.Path,
-		Size:     spec.Size,
-		Options:  spec.Options,
-		OnDelete: spec.OnDelete,
-		Source:   spec.Source,
-		Claim:    spec.Claim,
-		Manifest: spec.Manifest,
-		Created:  time.Now().UTC().Truncate(time.Second),
+		ID:            newID(),
+		Name:          spec.Name,
+		Path:          spec.Path,
+		Size:          spec.Size,
+		BytesPerInode: spec.BytesPerInode,
+		Options:       spec.Options,
+		OnDelete:      spec.OnDelete,
+		Source:        spec.Source,
+		Claim:         spec.Claim,
+		Manifest:      spec.Manifest,
+		Created:       time.Now().UTC().Truncate(time.Second),
 	}}
 }
 
 // reserve checks that there is room for a volume, and takes its name, its path, a
 // project and its size.
 func (s *Store) reserve(r *record, spec *Spec) error {
-	free, err := s.Free()
-	if err != nil {
-		return err
-	}
-	capacity, err := s.Capacity()
+	space, err := s.Space()
 	if err != nil {
 		return err
 	}
@@ -130,12 +130,13 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 		}
 	}
 	switch adopts := r.State == adopting; {
-	case !adopts && spec.Size > free:
-		return &NoSpaceError{Requested: spec.Size, Free: free}
-	case adopts && spec.Size > capacity: // its files have taken their space already
-		return fmt.Errorf("%w: %s are asked for, and the whole disk has %s", ErrInvalid, FormatSize(spec.Size), FormatSize(capacity))
+	case !adopts && spec.Size > space.Free:
+		return &NoSpaceError{Requested: spec.Size, Free: space.Free}
+	case adopts && spec.Size > space.Size: // its files have taken their space already
+		return fmt.Errorf("%w: %s are asked for, and the whole disk has %s", ErrInvalid, FormatSize(spec.Size), FormatSize(space.Size))
 	}
-	if err := s.promise(spec.Size, capacity, spec.Overcommit); err != nil {
+	overcommit := cmp.Or(spec.Overcommit, s.overcommit)
+	if err := s.promise(spec.Size, space.Size, overcommit); err != nil {
 		return err
 	}
 	if other := s.takenBy(spec.Path); other != nil {
@@ -148,6 +149,9 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 		if _, err := s.root.Lstat(spec.Path); !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("directory %s: %w and is no volume: adopt it, or move it away", spec.Path, errors.Join(ErrExists, err))
 		}
+	}
+	if r.State == creating && spec.Source == "" {
+		r.Inodes = space.inodesFor(r.Size, r.BytesPerInode, overcommit)
 	}
 	if r.Project, err = s.newProject(); err == nil {
 		s.records[r.Name] = r
@@ -167,11 +171,20 @@ func (s *Store) promised() int64 {
 	return sum
 }
 
+// promisedInodes is the sum of all inode limits. The caller holds s.mu.
+func (s *Store) promisedInodes() int64 {
+	sum := int64(0)
+	for _, r := range s.records {
+		sum += r.Inodes
+	}
+	for _, r := range s.archived {
+		sum += r.Inodes
+	}
+	return sum
+}
+
 // promise checks that size more bytes may be promised. The caller holds s.mu.
 func (s *Store) promise(size, capacity int64, overcommit float64) error {
-	if overcommit == 0 {
-		overcommit = s.overcommit
-	}
 	if overcommit == 0 {
 		return nil
 	}
@@ -202,7 +215,7 @@ func (s *Store) create(r *record, spec *Spec) error {
 			return err
 		}
 		s.step("project is assigned")
-		if err := s.quota.SetLimit(r.Project, uint64(r.Size)); err != nil {
+		if err := s.quota.SetLimit(r.Project, r.limit()); err != nil {
 			return err
 		}
 		s.step("limit is set")
@@ -250,6 +263,7 @@ func (s *Store) enter(r *record, state state) error {
 		if err := s.exports.Export(next.Volume); err != nil {
 			return err
 		}
+		s.limitWhenCounted(next.Volume)
 	}
 	s.mu.Lock()
 	*r = next
@@ -270,7 +284,7 @@ func (s *Store) undo(r *record) error {
 	}
 	s.step("directory is removed")
 	if r.Project != 0 && s.quota != nil {
-		if err := s.quota.SetLimit(r.Project, 0); err != nil {
+		if err := s.quota.SetLimit(r.Project, quota.Limit{}); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/podnas/podnas/quota"
 )
 
 func TestPaths(t *testing.T) {
@@ -132,7 +134,7 @@ func TestOvercommit(t *testing.T) {
 	if _, err := s.Create(t.Context(), Spec{Name: "more", Size: size, Overcommit: 10}); err != nil {
 		t.Errorf("with an overcommit of its own: %v", err)
 	}
-	if _, err := s.Resize(t.Context(), "v0", size+1<<20); !errors.As(err, &noSpace) {
+	if _, err := s.Resize(t.Context(), "v0", size+1<<20, 0); !errors.As(err, &noSpace) {
 		t.Errorf("a raise past what may be promised: %v", err)
 	}
 }
@@ -153,25 +155,25 @@ func TestResize(t *testing.T) {
 		{2 << 20, func(err error) bool { return errors.Is(err, ErrShrink) }},
 		{1 << 60, func(err error) bool { return errors.As(err, &noSpace) }},
 	} {
-		if _, err := s.Resize(t.Context(), "v", tt.size); !tt.ok(err) {
+		if _, err := s.Resize(t.Context(), "v", tt.size, 0); !tt.ok(err) {
 			t.Errorf("%d: %v", tt.size, err)
 		}
 	}
-	if got, _ := s.Get("v"); got.Size != 3<<20 || k.limits[v.Project] != 3<<20 {
+	if got, _ := s.Get("v"); got.Size != 3<<20 || k.limits[v.Project].Bytes != 3<<20 {
 		t.Errorf("size %d, limit %d", got.Size, k.limits[v.Project])
 	}
-	if _, err := s.Resize(t.Context(), "none", 1); !errors.Is(err, ErrNotFound) {
+	if _, err := s.Resize(t.Context(), "none", 1, 0); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
 	// A limit that another hand has changed is found, and put right at the next
 	// start.
-	mustDo(t, k.SetLimit(v.Project, 5<<20))
+	mustDo(t, k.SetLimit(v.Project, quota.Limit{Bytes: 5 << 20}))
 	if f, err := s.Check(); err != nil || len(f) != 1 || f[0].Volume != "v" {
 		t.Errorf("findings %v, %v", f, err)
 	}
 	mustDo(t, s.Close())
 	s, _ = k.boot(t, root)
-	if k.limits[v.Project] != 3<<20 {
+	if k.limits[v.Project].Bytes != 3<<20 {
 		t.Errorf("the limit is %d after a restart", k.limits[v.Project])
 	}
 }

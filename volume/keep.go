@@ -98,7 +98,7 @@ func (s *Store) Adopt(ctx context.Context, spec Spec) (Volume, error) {
 	v, err := s.adoptLocked(ctx, &spec)
 	unlock()
 	if err == nil && spec.Size > v.Size {
-		return s.Resize(ctx, v.Name, spec.Size)
+		return s.Resize(ctx, v.Name, spec.Size, 0)
 	}
 	return v, err
 }
@@ -162,7 +162,10 @@ func (s *Store) adopt(ctx context.Context, r *record) error {
 		if int64(u.Bytes) > r.Size {
 			return fmt.Errorf("%w: its files take %s, more than %s", ErrInvalid, FormatSize(int64(u.Bytes)), FormatSize(r.Size))
 		}
-		if err := s.quota.SetLimit(r.Project, uint64(r.Size)); err != nil {
+		if err := s.limitInodes(&r.Volume, u.Inodes, s.log.With("volume", r.Name)); err != nil {
+			return err
+		}
+		if err := s.quota.SetLimit(r.Project, r.limit()); err != nil {
 			return err
 		}
 		s.step("limit is set")
@@ -178,7 +181,7 @@ func (s *Store) adopt(ctx context.Context, r *record) error {
 // forget takes back the adoption of a directory, which stays as it is.
 func (s *Store) forget(r *record) error {
 	if r.Project != 0 && s.quota != nil {
-		if err := s.quota.SetLimit(r.Project, 0); err != nil {
+		if err := s.quota.SetLimit(r.Project, quota.Limit{}); err != nil {
 			return err
 		}
 	}

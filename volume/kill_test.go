@@ -26,15 +26,16 @@ import (
 // as long as a directory that was marked with it is there.
 type kernel struct {
 	mu     sync.Mutex
-	limits map[uint32]uint64
-	marked map[uint32][]int // descriptors
+	limits map[uint32]quota.Limit
+	marked map[uint32][]int  // descriptors
+	more   map[uint32]uint64 // inodes of a project besides those
 	// below is called, if set, when AssignTree has marked the directory and nothing
 	// in it.
 	below func(context.Context) error
 }
 
 func newKernel(t *testing.T) *kernel {
-	k := &kernel{limits: map[uint32]uint64{}, marked: map[uint32][]int{}}
+	k := &kernel{limits: map[uint32]quota.Limit{}, marked: map[uint32][]int{}, more: map[uint32]uint64{}}
 	t.Cleanup(func() {
 		for _, fds := range k.marked {
 			for _, fd := range fds {
@@ -95,7 +96,7 @@ func (k *kernel) AssignTree(ctx context.Context, dir *os.File, id uint32) (int, 
 			return i, err
 		}
 		u, err := k.Usage(id)
-		if err == nil && u.Limit > 0 && u.Bytes >= u.Limit {
+		if err == nil && (u.Limit.Bytes > 0 && u.Bytes >= u.Limit.Bytes || u.Limit.Inodes > 0 && u.Inodes >= u.Limit.Inodes) {
 			err = unix.ENOSPC
 		}
 		if err == nil {
@@ -108,10 +109,10 @@ func (k *kernel) AssignTree(ctx context.Context, dir *os.File, id uint32) (int, 
 	return len(names), nil
 }
 
-func (k *kernel) SetLimit(id uint32, bytes uint64) error {
+func (k *kernel) SetLimit(id uint32, limit quota.Limit) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.limits[id] = bytes; bytes == 0 {
+	if k.limits[id] = limit; limit == (quota.Limit{}) {
 		delete(k.limits, id)
 	}
 	return nil
@@ -120,7 +121,7 @@ func (k *kernel) SetLimit(id uint32, bytes uint64) error {
 func (k *kernel) Usage(id uint32) (quota.Usage, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	u := quota.Usage{Limit: k.limits[id]}
+	u := quota.Usage{Limit: k.limits[id], Inodes: k.more[id]}
 	for _, fd := range k.marked[id] {
 		var st unix.Stat_t
 		if err := unix.Fstat(fd, &st); err == nil && st.Nlink > 0 {
@@ -237,8 +238,8 @@ func scenes() []scene {
 				t.Errorf("%+v, %v, exported %v", v, err, e.names())
 			}
 			u, err := s.Usage("v")
-			if err != nil || int64(u.Limit) != v.Size {
-				t.Errorf("limit %d, %v, size %d", u.Limit, err, v.Size)
+			if err != nil || u.Limit != v.limit() || v.Inodes == 0 {
+				t.Errorf("limit %+v, %v, want %+v", u.Limit, err, v.limit())
 			}
 		}
 	}
@@ -269,12 +270,12 @@ func scenes() []scene {
 			return err
 		}, served("a/b/v")},
 		{"resize", makeVolume(small), func(ctx context.Context, s *Store) error {
-			_, err := s.Resize(ctx, "v", 2<<20)
+			_, err := s.Resize(ctx, "v", 64<<20, 0)
 			return err
 		}, func(t *testing.T, s *Store, e *exports, root string) {
 			servedWithData("v")(t, s, e, root)
-			if v, _ := s.Get("v"); v.Size != 2<<20 {
-				t.Errorf("size %d", v.Size)
+			if v, _ := s.Get("v"); v.Size != 64<<20 || v.Inodes <= 1024 {
+				t.Errorf("%+v", v)
 			}
 		}},
 		{"delete", makeVolume(small), deleteVolume, gone},

@@ -38,14 +38,26 @@ func (s *Store) restoreLimit(r *record, u quota.Usage, log *slog.Logger) (marked
 		if err != nil {
 			return false, err
 		}
-		if !assigned || u.Limit == 0 {
+		if !assigned || u.Limit.Bytes == 0 {
 			return s.beginMarking(r, !assigned && u.Inodes > 0, log)
 		}
 		// The kernel counts in units of up to 4 KiB.
-		if drift := int64(u.Limit) - r.Size; drift < 0 || drift >= 4096 {
-			log.Warn("volume: its limit was another on the disk, it is put right", "found", FormatSize(int64(u.Limit)), "size", FormatSize(r.Size))
+		if drift := int64(u.Limit.Bytes) - r.Size; drift < 0 || drift >= 4096 {
+			log.Warn("volume: its limit was another on the disk, it is put right", "found", FormatSize(int64(u.Limit.Bytes)), "size", FormatSize(r.Size))
 		}
-		return true, s.quota.SetLimit(r.Project, uint64(r.Size))
+		if r.Inodes != 0 && u.Limit.Inodes != uint64(r.Inodes) {
+			log.Warn("volume: its inode limit was another on the disk, it is put right", "found", u.Limit.Inodes, "limit", r.Inodes)
+		}
+		if r.Inodes == 0 && r.State != copyingState {
+			if err := s.limitInodes(&r.Volume, u.Inodes, log); err != nil {
+				return false, err
+			}
+			if err := s.write(r); err != nil {
+				return false, err
+			}
+			s.step("record has an inode limit")
+		}
+		return true, s.quota.SetLimit(r.Project, r.limit())
 	case s.quota != nil && s.counter != nil:
 		log.Info("volume: was made without a project, so the server keeps its size")
 	case s.quota != nil:
@@ -104,7 +116,7 @@ func (s *Store) copyAnew(r *record) error {
 	if err := s.quota.Assign(dir, r.Project); err != nil {
 		return err
 	}
-	return s.quota.SetLimit(r.Project, uint64(r.Size))
+	return s.quota.SetLimit(r.Project, r.limit())
 }
 
 // startMarking puts a volume's files under its project and sets its limit, in the
@@ -148,7 +160,7 @@ func (s *Store) mark(ctx context.Context, v Volume) error {
 	}
 	defer dir.Close()
 	// Past a limit nothing can be put under a project.
-	if err := s.quota.SetLimit(v.Project, 0); err != nil {
+	if err := s.quota.SetLimit(v.Project, quota.Limit{}); err != nil {
 		return err
 	}
 	s.step("limit is lifted")
@@ -164,10 +176,10 @@ func (s *Store) mark(ctx context.Context, v Volume) error {
 		return err
 	}
 	defer unlock()
-	if v, err = s.Get(v.Name); err != nil {
+	if v, err = s.limitMarked(v.Name); err != nil {
 		return err
 	}
-	if err := s.quota.SetLimit(v.Project, uint64(v.Size)); err != nil {
+	if err := s.quota.SetLimit(v.Project, v.limit()); err != nil {
 		return err
 	}
 	s.step("limit is set")
@@ -176,6 +188,22 @@ func (s *Store) mark(ctx context.Context, v Volume) error {
 	s.mu.Unlock()
 	s.log.Info("volume: all its files are under its project, and its size is kept", "volume", v.Name, "files", files, "size", FormatSize(v.Size))
 	return nil
+}
+
+// limitMarked is the volume, with an inode limit, now that the kernel has counted
+// what it has. The caller has locked its name.
+func (s *Store) limitMarked(name string) (Volume, error) {
+	v, err := s.Get(name)
+	if err != nil || v.Inodes != 0 {
+		return v, err
+	}
+	u, err := s.quota.Usage(v.Project)
+	if err != nil {
+		return v, err
+	}
+	return s.changeLocked(name, func(v *Volume) error {
+		return s.limitInodes(v, u.Inodes, s.log.With("volume", name))
+	})
 }
 
 // endMarking stops going through a volume, and tells whether it was gone through.

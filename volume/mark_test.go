@@ -42,9 +42,9 @@ func mustAssign(t *testing.T, k *kernel, root string, v Volume) {
 	t.Helper()
 	dir, err := os.Open(filepath.Join(root, v.Path))
 	mustDo(t, err)
-	mustDo(t, k.SetLimit(v.Project, 0))
+	mustDo(t, k.SetLimit(v.Project, quota.Limit{}))
 	_, err = k.AssignTree(t.Context(), dir, v.Project)
-	mustDo(t, errors.Join(err, dir.Close(), k.SetLimit(v.Project, uint64(v.Size))))
+	mustDo(t, errors.Join(err, dir.Close(), k.SetLimit(v.Project, v.limit())))
 }
 
 // held keeps AssignTree between the directory and what is in it, until it is let
@@ -71,7 +71,7 @@ func allMarked(t *testing.T, k *kernel, s *Store, name string) Volume {
 	mustDo(t, err)
 	eventually(t, "the volume has its limit", func() bool {
 		u, err := k.Usage(v.Project)
-		return err == nil && u.Limit == uint64(v.Size)
+		return err == nil && u.Limit == v.limit()
 	})
 	if u, err := k.Usage(v.Project); err != nil || u.Inodes != 3 {
 		t.Errorf("under the project: %+v, %v, want the directory and 2 files", u, err)
@@ -102,7 +102,7 @@ func TestRestoredWithoutProjects(t *testing.T) {
 			return k
 		}, true},
 		{"nothing, but its limit is gone", func(t *testing.T, k *kernel, _ string) *kernel {
-			k.limits = map[uint32]uint64{}
+			k.limits = map[uint32]quota.Limit{}
 			return k
 		}, false},
 	} {
@@ -122,15 +122,15 @@ func TestRestoredWithoutProjects(t *testing.T) {
 			if err != nil || len(findings) != 1 || !strings.Contains(findings[0].Problem, "being put under its project") {
 				t.Errorf("found %v, %v", findings, err)
 			}
-			if _, err := s.Resize(t.Context(), "v", 1<<20); err != nil {
+			if _, err := s.Resize(t.Context(), "v", 1<<20, 0); err != nil {
 				t.Error(err)
 			}
-			if u, err := k.Usage(v.Project); err != nil || u.Limit != 0 {
+			if u, err := k.Usage(v.Project); err != nil || u.Limit != (quota.Limit{}) {
 				t.Errorf("raised while its files are marked: %+v, %v, want no limit yet", u, err)
 			}
 			letGo()
 			if allMarked(t, k, s, "v"); tt.another {
-				if u, err := k.Usage(before.Project); err != nil || u.Limit != 8192 || u.Inodes != 3 {
+				if u, err := k.Usage(before.Project); err != nil || u.Limit.Bytes != 8192 || u.Inodes != 3 {
 					t.Errorf("what it replaces: %+v, %v, want it as it was", u, err)
 				}
 			}
@@ -139,7 +139,7 @@ func TestRestoredWithoutProjects(t *testing.T) {
 				findings, err := s.Check()
 				return err == nil && len(findings) == 0
 			})
-			if _, err := s.Resize(t.Context(), "v", 2<<20); err != nil {
+			if _, err := s.Resize(t.Context(), "v", 2<<20, 0); err != nil {
 				t.Error(err)
 			}
 			allMarked(t, k, s, "v")
@@ -303,7 +303,7 @@ func TestCopyRestoredWithoutProjects(t *testing.T) {
 	isKept(t, dir)
 	assigned, err := s.assigned(&record{Volume: v})
 	u, usageErr := k.Usage(v.Project)
-	if mustDo(t, errors.Join(err, usageErr)); !assigned || u != (quota.Usage{Bytes: 4096, Inodes: 1, Limit: 1 << 20}) {
+	if mustDo(t, errors.Join(err, usageErr)); !assigned || u != (quota.Usage{Bytes: 4096, Inodes: 1, Limit: v.limit()}) {
 		t.Errorf("its directory is under its project: %v, with %+v; want what was there gone", assigned, u)
 	}
 }

@@ -70,7 +70,7 @@ func TestStateKeepsItsOwner(t *testing.T) {
 	if _, err := s.Create(t.Context(), Spec{Name: "new", Size: 1 << 20}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Resize(t.Context(), "old", 2<<20); err != nil {
+	if _, err := s.Resize(t.Context(), "old", 2<<20, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.CheckWrite(); err != nil {

@@ -156,7 +156,7 @@ func (s *Store) stillDamaged() []damaged {
 // check refuses a record that was changed by hand or damaged before it can
 // point anything at the wrong directory.
 func (r *record) check(file string) error {
-	spec := Spec{Name: r.Name, Path: r.Path, Size: r.Size, OnDelete: r.OnDelete}
+	spec := Spec{Name: r.Name, Path: r.Path, Size: r.Size, BytesPerInode: r.BytesPerInode, OnDelete: r.OnDelete}
 	if err := spec.validate(); err != nil {
 		return fmt.Errorf("record %s: %w", file, err)
 	}
@@ -164,6 +164,9 @@ func (r *record) check(file string) error {
 	case creating, copyingState, adopting, ready, retained, archived:
 	default:
 		return fmt.Errorf("record %s: %w: state %q", file, ErrInvalid, r.State)
+	}
+	if r.Inodes < 0 {
+		return fmt.Errorf("record %s: %w: a limit of %d inodes", file, ErrInvalid, r.Inodes)
 	}
 	if r.ID == 0 {
 		return fmt.Errorf("record %s: %w: no id", file, ErrInvalid)

@@ -45,7 +45,7 @@ type Exporter interface {
 // Counter is the server, where it counts what volumes use and keeps them below
 // their sizes.
 type Counter interface {
-	// SetLimit makes the volume's size hold that it has now.
+	// SetLimit makes the volume's size and its inode limit hold that it has now.
 	SetLimit(Volume)
 	// Usage tells what a volume that is exported uses.
 	Usage(Volume) quota.Usage
@@ -56,7 +56,7 @@ type projects interface {
 	Assign(dir *os.File, id uint32) error
 	Assigned(dir *os.File, id uint32) (bool, error)
 	AssignTree(ctx context.Context, dir *os.File, id uint32) (int, error)
-	SetLimit(id uint32, bytes uint64) error
+	SetLimit(id uint32, limit quota.Limit) error
 	Usage(id uint32) (quota.Usage, error)
 	Usages() (map[uint32]quota.Usage, error)
 }
@@ -253,8 +253,11 @@ func (s *Store) Capacity() (int64, error) {
 type Space struct {
 	Size, Free int64
 	Promised   int64 // the sizes of all volumes together, kept ones' too
-	// How many files there is room for, and how many more; 0 without a bound.
+	// How many files there is room for, and how many more; 0 without a bound (btrfs).
 	Inodes, InodesFree uint64
+	InodesPromised     int64 // the inode limits of all volumes together, kept ones' too
+	// Overcommit bounds what is promised of the size, if it is not 0, see Config.
+	Overcommit float64
 }
 
 // Space tells how full the disk is.
@@ -269,7 +272,7 @@ func (s *Store) Space() (Space, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	space.Promised = s.promised()
+	space.Promised, space.InodesPromised, space.Overcommit = s.promised(), s.promisedInodes(), s.overcommit
 	return space, nil
 }
 
@@ -430,6 +433,7 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 	if err := s.exports.Export(r.Volume); err != nil {
 		return err
 	}
+	s.limitWhenCounted(r.Volume)
 	if !marked {
 		s.startMarking(r.Volume)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume/tree"
 )
 
@@ -83,7 +84,7 @@ func (s *Store) destroy(ctx context.Context, r *record) error {
 		return fmt.Errorf("remove the files of volume %s: %w", r.Name, err)
 	}
 	if r.Project != 0 && s.quota != nil {
-		if err := s.quota.SetLimit(r.Project, 0); err != nil {
+		if err := s.quota.SetLimit(r.Project, quota.Limit{}); err != nil {
 			return err
 		}
 	}

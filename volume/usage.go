@@ -45,7 +45,7 @@ func (s *Store) Usages() (map[string]quota.Usage, error) {
 		case s.counter != nil:
 			u = s.counter.Usage(v)
 		}
-		if u.Limit > 0 {
+		if u.Limit.Bytes > 0 {
 			usages[v.Name] = u
 		}
 	}

@@ -65,7 +65,7 @@ func TestUsagesInOnePass(t *testing.T) {
 			usages, err := s.Usages()
 			mustDo(t, err)
 			for i := range volumes {
-				if u := usages[fmt.Sprint("v", i)]; u != (quota.Usage{Bytes: 4096, Limit: 1 << 20, Inodes: 1}) {
+				if u := usages[fmt.Sprint("v", i)]; u != (quota.Usage{Bytes: 4096, Inodes: 1, Limit: quota.Limit{Bytes: 1 << 20, Inodes: 1024}}) {
 					t.Errorf("volume %d uses %+v", i, u)
 				}
 			}
@@ -95,7 +95,7 @@ func TestDriftedLimit(t *testing.T) {
 	s := openOver(t, root, k, quota.Choice{}, nil)
 	v, err := s.Create(t.Context(), Spec{Name: "v", Size: 1 << 20})
 	mustDo(t, err)
-	mustDo(t, k.SetLimit(v.Project, 5<<20))
+	mustDo(t, k.SetLimit(v.Project, quota.Limit{Bytes: 5 << 20, Inodes: 1024}))
 	findings, err := s.Check()
 	mustDo(t, err)
 	if len(findings) != 1 || findings[0].Problem != "its limit on the disk is 5Mi, not 1Mi" {
@@ -104,7 +104,7 @@ func TestDriftedLimit(t *testing.T) {
 	mustDo(t, s.Close())
 	s = openOver(t, root, k, quota.Choice{}, nil)
 	defer s.Close()
-	if u, err := k.Usage(v.Project); err != nil || u.Limit != 1<<20 {
+	if u, err := k.Usage(v.Project); err != nil || u.Limit != v.limit() {
 		t.Errorf("after a start: %+v, %v", u, err)
 	}
 }
@@ -146,13 +146,13 @@ func TestUsagesOfBoth(t *testing.T) {
 	_, err := old.Create(t.Context(), Spec{Name: "old", Size: 1 << 20})
 	mustDo(t, err)
 	mustDo(t, old.Close())
-	s := openOver(t, root, k, quota.Choice{Projects: &quota.Projects{}}, counted{"old": {Bytes: 8192, Limit: 1 << 20, Inodes: 2}})
+	s := openOver(t, root, k, quota.Choice{Projects: &quota.Projects{}}, counted{"old": {Bytes: 8192, Limit: quota.Limit{Bytes: 1 << 20}, Inodes: 2}})
 	defer s.Close()
 	_, err = s.Create(t.Context(), Spec{Name: "new", Size: 2 << 20})
 	mustDo(t, err)
 	usages, err := s.Usages()
 	mustDo(t, err)
-	if len(usages) != 2 || usages["old"].Bytes != 8192 || usages["new"].Limit != 2<<20 {
+	if len(usages) != 2 || usages["old"].Bytes != 8192 || usages["new"].Limit.Bytes != 2<<20 {
 		t.Errorf("usages: %+v", usages)
 	}
 	for name, want := range usages {

@@ -18,11 +18,11 @@
 // renamed, and every step leaves the disk so that the next Open finishes or
 // undoes it:
 //
-//	Create:  record "creating" -> directory, project, limit -> record "ready" -> export
+//	Create:  record "creating" -> directory, project, limits -> record "ready" -> export
 //	a copy:  record "creating" -> directory, project, limit -> record "copying" -> answer
-//	         -> (in the background) files copied -> record "ready" -> export
-//	Adopt:   record "adopting" -> project, limit -> record "ready" -> export
-//	Resize:  record with the new size -> limit
+//	         -> (in the background) files copied -> limit of inodes -> record "ready" -> export
+//	Adopt:   record "adopting" -> project, limits -> record "ready" -> export
+//	Resize:  record with the new size -> limits
 //	Delete:  unexport -> record moved to trash/ -> directory moved to trash/ -> answer
 //	         -> (in the background) files removed, limit cleared, record removed
 //	archive: unexport -> record moved to archive/ -> directory moved to archive/
@@ -54,6 +54,12 @@ type Volume struct {
 	Path string `json:"path"`
 	// Size is the limit that was asked for, in bytes.
 	Size int64 `json:"size"`
+	// Inodes is the limit of files, directories and all else, see inodes.go. 0: none
+	// yet, what is there has still to be counted.
+	Inodes int64 `json:"inodes,omitempty"`
+	// BytesPerInode, if not 0, is what was asked for: so much of the size allows one
+	// inode.
+	BytesPerInode int64 `json:"bytesPerInode,omitempty"`
 	// Options are what clients may do.
 	Options Options `json:"options,omitzero"`
 	// OnDelete is what becomes of the files when the volume is deleted.
@@ -103,9 +109,11 @@ const (
 type Spec struct {
 	Name string
 	// Path is the directory below the root of the disk, Name if empty.
-	Path  string
-	Size  int64 // in bytes
-	Claim *Claim
+	Path string
+	Size int64 // in bytes
+	// BytesPerInode is how much of the size allows one inode; 0: the default.
+	BytesPerInode int64
+	Claim         *Claim
 	// UID, GID and Mode are those of the volume's root directory. Mode 0 stands
 	// for 0777.
 	UID, GID, Mode uint32
@@ -209,6 +217,9 @@ func (s *Spec) validate() error {
 	}
 	if s.Mode&^0o7777 != 0 || s.UID == math.MaxUint32 || s.GID == math.MaxUint32 {
 		return fmt.Errorf("%w: mode %#o, owner %d:%d", ErrInvalid, s.Mode, s.UID, s.GID)
+	}
+	if err := checkBytesPerInode(s.BytesPerInode); err != nil {
+		return err
 	}
 	if s.Overcommit < 0 {
 		return fmt.Errorf("%w: overcommit is %g, it must not be negative", ErrInvalid, s.Overcommit)

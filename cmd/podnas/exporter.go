@@ -40,7 +40,7 @@ func (e exporter) Export(v volume.Volume) error {
 	return e.table.AddCounted(v.ID, path, dir, options, export.NewAccount(limitOf(v)), e.log)
 }
 
-func limitOf(v volume.Volume) export.Limit { return export.Limit{Bytes: v.Size} }
+func limitOf(v volume.Volume) export.Limit { return export.Limit{Bytes: v.Size, Inodes: v.Inodes} }
 
 // counts tells whether the server keeps a volume below its size: also where the
 // kernel does so for others, and this one has no project.
@@ -72,5 +72,8 @@ func (e exporter) Usage(v volume.Volume) quota.Usage {
 		return quota.Usage{}
 	}
 	u := a.Usage()
-	return quota.Usage{Bytes: uint64(max(0, u.Bytes)), Limit: uint64(u.Limit.Bytes), Inodes: uint64(max(0, u.Inodes)), Partial: !u.Complete}
+	return quota.Usage{
+		Bytes: uint64(max(0, u.Bytes)), Inodes: uint64(max(0, u.Inodes)), Partial: !u.Complete,
+		Limit: quota.Limit{Bytes: uint64(u.Limit.Bytes), Inodes: uint64(u.Limit.Inodes)},
+	}
 }

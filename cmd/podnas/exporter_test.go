@@ -35,10 +35,10 @@ func TestExporterCounts(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		larger := v
-		larger.Size = 2 << 20
+		larger.Size, larger.Inodes = 2<<20, 2048
 		e.SetLimit(larger)
 		u := e.Usage(v)
-		if counts && (u.Inodes != 2 || u.Bytes < 64<<10 || u.Limit != 2<<20) || !counts && u != (quota.Usage{}) {
+		if counts && (u.Inodes != 2 || u.Bytes < 64<<10 || u.Limit != (quota.Limit{Bytes: 2 << 20, Inodes: 2048})) || !counts && u != (quota.Usage{}) {
 			t.Errorf("counts=%v: %+v", counts, u)
 		}
 		e.Unexport(v)
@@ -71,7 +71,7 @@ func TestExporterCountsBesideTheKernel(t *testing.T) {
 			v := volume.Volume{ID: 1, Name: "v", Path: ".", Size: 1 << 20, Project: tt.project}
 			mustDo(t, e.Export(v))
 			defer e.Unexport(v)
-			if counts := e.Usage(v).Limit == 1<<20; counts != tt.counts {
+			if counts := e.Usage(v).Limit.Bytes == 1<<20; counts != tt.counts {
 				t.Errorf("the server counts: %v, want %v", counts, tt.counts)
 			}
 		})

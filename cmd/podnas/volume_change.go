@@ -15,16 +15,21 @@ import (
 )
 
 func newResizeCommand(cfg *volumeConfig) *cobra.Command {
-	var force bool
+	var (
+		force         bool
+		bytesPerInode sizeFlag
+	)
 	cmd := &cobra.Command{
 		Use:   "resize NAME SIZE",
 		Short: "Raise the size of a volume, while it is in use",
-		Long: `Raise the size of a volume, while it is in use. A size can't be lowered.
+		Long: `Raise the size of a volume, while it is in use, and with it how many files it may have. A
+size can't be lowered.
 
 A volume that belongs to a claim is refused: raise the claim's request, and the volume
 follows.`,
-		Example: "  # Room for more; pods see it at once\n  podnas volume resize scratch 20Gi",
-		Args:    exactly("NAME", "SIZE"),
+		Example: "  # Room for more; pods see it at once\n  podnas volume resize scratch 20Gi\n\n" +
+			"  # Its size is right, but it is to have more small files\n  podnas volume resize scratch 20Gi --bytes-per-inode 1Ki",
+		Args: exactly("NAME", "SIZE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			size, err := parseSize(args[1])
 			if err != nil {
@@ -34,7 +39,7 @@ follows.`,
 			if err != nil {
 				return err
 			}
-			v, err := client.Resize(cmd.Context(), args[0], size, force)
+			v, err := client.Resize(cmd.Context(), args[0], size, int64(bytesPerInode), force)
 			if err != nil {
 				return advise(err)
 			}
@@ -43,6 +48,7 @@ follows.`,
 			return nil
 		},
 	}
+	cmd.Flags().Var(&bytesPerInode, "bytes-per-inode", "one file (directory, link, and all else too) for each so many bytes from now on")
 	cmd.Flags().BoolVar(&force, "force", false, "also a volume that belongs to a claim; the claim is not changed")
 	return cmd
 }

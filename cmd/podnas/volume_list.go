@@ -75,7 +75,7 @@ func printTable(out io.Writer, volumes []control.Volume, wide bool) error {
 		if wide {
 			files := "-"
 			if v.Used != nil {
-				files = fmt.Sprint(v.Used.Files)
+				files = usedFiles(v, "/")
 			}
 			row = append(row, files, onDelete(v), cmp.Or(strings.Join(options(v.Options), ","), "-"), age(v.Created))
 		}
@@ -149,7 +149,7 @@ func newShowCommand(cfg *volumeConfig) *cobra.Command {
 func printVolume(out io.Writer, v control.Volume, root, mount string) error {
 	used := "not counted"
 	if v.Used != nil {
-		used = fmt.Sprintf("%s, %d files", volume.FormatSize(int64(v.Used.Bytes)), v.Used.Files)
+		used = fmt.Sprintf("%s, %s files", volume.FormatSize(int64(v.Used.Bytes)), usedFiles(v, " of "))
 		if v.Used.Partial {
 			used += " so far: the server still counts what was there when it started"
 		}
@@ -214,6 +214,15 @@ func usedBytes(v control.Volume) string {
 		used += "+"
 	}
 	return used
+}
+
+// usedFiles is how many files a volume has, and may have.
+func usedFiles(v control.Volume, of string) string {
+	files := fmt.Sprint(v.Used.Files)
+	if v.Inodes > 0 {
+		files += of + fmt.Sprint(v.Inodes)
+	}
+	return files
 }
 
 func claimName(v control.Volume) string {

@@ -20,7 +20,7 @@ import (
 type Disk interface {
 	Capacity() (int64, error)
 	Free() (int64, error)
-	Inodes() (total, free uint64, err error)
+	Space() (volume.Space, error)
 	CheckWrite() error
 }
 
@@ -101,14 +101,15 @@ func judgeSpace(free, capacity int64) doctor.Result {
 }
 
 func inodes(d Disk) doctor.Result {
-	total, free, err := d.Inodes()
+	space, err := d.Space()
 	if err != nil {
 		return doctor.Fail("see the kernel's log (dmesg) of podnas's node", "%v", err)
 	}
-	return judgeInodes(free, total)
+	return judgeInodes(&space)
 }
 
-func judgeInodes(free, total uint64) doctor.Result {
+func judgeInodes(space *volume.Space) doctor.Result {
+	free, total := space.InodesFree, space.Inodes
 	const fix = "remove small files (podnas volume list -o wide counts them). An ext4 has its number of inodes for good; XFS makes them as long as there is space"
 	switch {
 	case total == 0:
@@ -117,8 +118,11 @@ func judgeInodes(free, total uint64) doctor.Result {
 		return doctor.Fail(fix, "all %d are used: no file can be made, though there may be space", total)
 	case free < total/100*scarce:
 		return doctor.Warn(fix, "%d of %d are free, less than %d%%", free, total, scarce)
+	case space.Overcommit != 0 && float64(space.InodesPromised) > space.Overcommit*float64(total):
+		return doctor.Warn("delete volumes, or make new ones with a larger bytesPerInode; a disk with more inodes is made by mkfs.ext4 -i, or is an XFS",
+			"%d of %d are free, but the volumes together may have %d, which is more than --overcommit=%g", free, total, space.InodesPromised, space.Overcommit)
 	}
-	return doctor.Good("%d of %d are free", free, total)
+	return doctor.Good("%d of %d are free; the volumes together may have %d", free, total, space.InodesPromised)
 }
 
 // secrets looks whether others on the machine can read the key of the file handles:

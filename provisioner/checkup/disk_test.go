@@ -103,10 +103,10 @@ type brokenDisk struct{}
 
 var errGone = errors.New("input/output error")
 
-func (brokenDisk) Capacity() (int64, error)         { return 0, errGone }
-func (brokenDisk) Free() (int64, error)             { return 0, errGone }
-func (brokenDisk) Inodes() (_, _ uint64, err error) { return 0, 0, errGone }
-func (brokenDisk) CheckWrite() error                { return errGone }
+func (brokenDisk) Capacity() (int64, error)     { return 0, errGone }
+func (brokenDisk) Free() (int64, error)         { return 0, errGone }
+func (brokenDisk) Space() (volume.Space, error) { return volume.Space{}, errGone }
+func (brokenDisk) CheckWrite() error            { return errGone }
 
 func TestBrokenDisk(t *testing.T) {
 	results := doctor.Run(t.Context(), DiskChecks(brokenDisk{}, filepath.Join(t.TempDir(), "nothing")))
@@ -138,10 +138,13 @@ func TestJudgeDisk(t *testing.T) {
 		{"room", judgeSpace(50*gib, 100*gib), doctor.OK, "50Gi of 100Gi"},
 		{"nearly full", judgeSpace(4*gib, 100*gib), doctor.Warning, "less than 5%"},
 		{"full", judgeSpace(1<<20, 100*gib), doctor.Failed, "writes fail"},
-		{"inodes", judgeInodes(500, 1000), doctor.OK, "500 of 1000"},
-		{"few inodes", judgeInodes(40, 1000), doctor.Warning, "less than 5%"},
-		{"no inodes", judgeInodes(0, 1000), doctor.Failed, "no file can be made"},
-		{"btrfs has no number", judgeInodes(0, 0), doctor.OK, "as many as"},
+		{"inodes", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000}), doctor.OK, "500 of 1000"},
+		{"few inodes", judgeInodes(&volume.Space{InodesFree: 40, Inodes: 1000}), doctor.Warning, "less than 5%"},
+		{"no inodes", judgeInodes(&volume.Space{Inodes: 1000}), doctor.Failed, "no file can be made"},
+		{"inodes promised", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000, InodesPromised: 3000}), doctor.OK, "may have 3000"},
+		{"inodes promised in earnest", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000, InodesPromised: 1000, Overcommit: 1}), doctor.OK, "may have 1000"},
+		{"more inodes promised than allowed", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000, InodesPromised: 2001, Overcommit: 2}), doctor.Warning, "may have 2001, which is more than --overcommit=2"},
+		{"btrfs has no number", judgeInodes(&volume.Space{}), doctor.OK, "as many as"},
 	} {
 		if tt.r.Status != tt.status || !strings.Contains(tt.r.Says, tt.says) || (tt.r.Fix == "") != (tt.status == doctor.OK) {
 			t.Errorf("%s: %+v, want %s with %q", tt.name, tt.r, tt.status, tt.says)

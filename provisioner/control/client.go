@@ -63,10 +63,11 @@ func (c *Client) Adopt(ctx context.Context, r CreateRequest) (Volume, error) {
 	return ask[Volume](ctx, c, http.MethodPost, "/v1/adopt", nil, r)
 }
 
-// Resize raises the size of a volume. One that belongs to a claim is only
-// resized with force.
-func (c *Client) Resize(ctx context.Context, name string, size int64, force bool) (Volume, error) {
-	return ask[Volume](ctx, c, http.MethodPatch, "/v1/volume", url.Values{"name": {name}}, resizeRequest{Size: size, Force: force})
+// Resize raises the size of a volume, and how many inodes it may have: with one for
+// each bytesPerInode, or if that is 0, for each so many bytes as before. A volume
+// that belongs to a claim is only resized with force.
+func (c *Client) Resize(ctx context.Context, name string, size, bytesPerInode int64, force bool) (Volume, error) {
+	return ask[Volume](ctx, c, http.MethodPatch, "/v1/volume", url.Values{"name": {name}}, resizeRequest{Size: size, BytesPerInode: bytesPerInode, Force: force})
 }
 
 // Delete deletes a volume, as its OnDelete says. One that belongs to a claim is

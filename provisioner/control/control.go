@@ -49,8 +49,9 @@ type Used struct {
 }
 
 type resizeRequest struct {
-	Size  int64 `json:"size"`
-	Force bool  `json:"force,omitempty"`
+	Size          int64 `json:"size"`
+	BytesPerInode int64 `json:"bytesPerInode,omitempty"` // 0: as it is
+	Force         bool  `json:"force,omitempty"`
 }
 
 // Manifest is what a cluster needs to use a volume.

@@ -183,7 +183,7 @@ func (s *Server) describe(v volume.Volume) Volume {
 func (s *Server) served(v volume.Volume, u quota.Usage) Volume {
 	by, reason := s.store().Quota(&v)
 	d := Volume{Volume: v, State: Ready, Quota: &Quota{By: by, Reason: reason}}
-	if u.Limit > 0 {
+	if u.Limit.Bytes > 0 {
 		d.Used = &Used{Bytes: u.Bytes, Files: u.Inodes, Partial: u.Partial}
 	}
 	return d
@@ -253,7 +253,7 @@ func (s *Server) resize(r *http.Request) (any, error) {
 				"\nIf that can't be done, --force resizes the volume alone",
 			name, c.Namespace, c.Name, resource.NewQuantity(request.Size, resource.BinarySI))}
 	}
-	if v, err = s.store().Resize(r.Context(), name, request.Size); err != nil {
+	if v, err = s.store().Resize(r.Context(), name, request.Size, request.BytesPerInode); err != nil {
 		return nil, err
 	}
 	return s.describe(v), nil

@@ -119,10 +119,15 @@ func TestLifeOfAVolume(t *testing.T) {
 		t.Errorf("PersistentVolume %+v", pv)
 	}
 
-	if v, err = c.Resize(ctx, "scratch", 2<<20, false); err != nil || v.Size != 2<<20 {
+	if v, err = c.Resize(ctx, "scratch", 2<<20, 0, false); err != nil || v.Size != 2<<20 {
 		t.Errorf("resized: %+v, %v", v, err)
 	}
-	_, err = c.Resize(ctx, "scratch", 1<<20, false)
+	if v, err = c.Resize(ctx, "scratch", 2<<20, 512, false); err != nil || v.Inodes != 4096 || v.BytesPerInode != 512 {
+		t.Errorf("given more inodes: %+v, %v", v, err)
+	}
+	_, err = c.Resize(ctx, "scratch", 2<<20, 8, false)
+	wantCode(t, err, Invalid, "one inode for each 8 bytes")
+	_, err = c.Resize(ctx, "scratch", 1<<20, 0, false)
 	wantCode(t, err, Invalid, "")
 
 	mustDo(t, os.WriteFile(filepath.Join(root, "team/scratch/file"), []byte("kept"), 0o600))
@@ -155,7 +160,7 @@ func TestVolumeOfAClaim(t *testing.T) {
 	})
 	mustDo(t, err)
 
-	_, err = c.Resize(ctx, "pvc-1", 2<<20, false)
+	_, err = c.Resize(ctx, "pvc-1", 2<<20, 0, false)
 	wantCode(t, err, Claimed, `kubectl -n demo patch pvc data -p '{"spec":{"resources":{"requests":{"storage":"2Mi"}}}}'`)
 	wantCode(t, c.Delete(ctx, "pvc-1", false), Claimed, "kubectl -n demo delete pvc data")
 
@@ -173,7 +178,7 @@ func TestVolumeOfAClaim(t *testing.T) {
 		t.Errorf("the claim is %+v", claim)
 	}
 
-	if v, err := c.Resize(ctx, "pvc-1", 2<<20, true); err != nil || v.Size != 2<<20 {
+	if v, err := c.Resize(ctx, "pvc-1", 2<<20, 0, true); err != nil || v.Size != 2<<20 {
 		t.Errorf("resized by force: %+v, %v", v, err)
 	}
 	mustDo(t, c.Delete(ctx, "pvc-1", true))
@@ -217,7 +222,7 @@ func TestRefusals(t *testing.T) {
 		_, err = c.Get(ctx, odd)
 		wantCode(t, err, NotFound, "")
 	}
-	_, err = c.Resize(ctx, "nothing", 1, false)
+	_, err = c.Resize(ctx, "nothing", 1, 0, false)
 	wantCode(t, err, NotFound, "nothing")
 	_, err = c.Manifests(ctx, "there", "nothing")
 	wantCode(t, err, NotFound, "nothing")

@@ -176,7 +176,7 @@ func (r *Runner) resize(ctx context.Context, v volume.Volume, claim *v1.Persiste
 		return fmt.Errorf("StorageClass %s does not allow to raise it from %s to %s: set its allowVolumeExpansion to true",
 			class.Name, volume.FormatSize(v.Size), request)
 	}
-	_, err := r.Provisioner.Store.Resize(ctx, v.Name, request.Value())
+	_, err := r.Provisioner.Store.Resize(ctx, v.Name, request.Value(), 0)
 	return err
 }
 

@@ -52,7 +52,7 @@ func TestCopyFull(t *testing.T) {
 			defer dst.Close()
 			err = errors.Join(os.WriteFile(filepath.Join(from, "big"), data, 0o644),
 				os.Link(filepath.Join(from, "big"), filepath.Join(from, "other")),
-				projects.Assign(dst, id), projects.SetLimit(id, 32<<20))
+				projects.Assign(dst, id), projects.SetLimit(id, quota.Limit{Bytes: 32 << 20}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestCopyFull(t *testing.T) {
 			}
 
 			var again tree.Copy
-			if err := errors.Join(projects.SetLimit(id, 256<<20), again.Run(t.Context(), src, dst)); err != nil {
+			if err := errors.Join(projects.SetLimit(id, quota.Limit{Bytes: 256 << 20}), again.Run(t.Context(), src, dst)); err != nil {
 				t.Fatal(err)
 			}
 			got, err := os.ReadFile(filepath.Join(to, "other"))
@@ -79,7 +79,7 @@ func TestCopyFull(t *testing.T) {
 			if err != nil || u.Bytes < uint64(len(data)) || u.Inodes != 2 {
 				t.Errorf("the copy is counted as %+v, %v", u, err)
 			}
-			if err := projects.SetLimit(id, 0); err != nil {
+			if err := projects.SetLimit(id, quota.Limit{}); err != nil {
 				t.Fatal(err)
 			}
 		})
