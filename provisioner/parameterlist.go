@@ -30,7 +30,7 @@ func Parameters() []Parameter {
 			func(p *parameters, s string) error { return setID(&p.options.AnonUID, s) },
 		},
 		{
-			"bytesPerInode", "4Ki, see volumes.md", `How many files a volume may have (directories, links and all else too): one for each so many bytes of its size, 1024 at least. A quantity, 256 or more: "16Ki" allows a volume of 1Gi 65536 files. When a claim is raised, so is this.`,
+			"bytesPerInode", "4Ki, see volumes.md", `How many files a volume may have (directories, symbolic links and all else too): one for each so many bytes of its size, 1024 at least. A quantity, 256 or more: "16Ki" allows a volume of 1Gi 65536 files. When a claim is raised, so is this.`,
 			(*parameters).setBytesPerInode,
 		},
 		{

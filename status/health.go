@@ -156,8 +156,9 @@ func (s *Status) problems(st *state, volumes []volumeView) []Problem {
 }
 
 const (
-	fullPercent, fullestPercent         = 85, 95
-	diskFullPercent, diskFullestPercent = 90, 95
+	fullPercent     = 85 // of a volume
+	diskFullPercent = 90
+	fullestPercent  = 95 // of either
 )
 
 func (s *Status) diskProblems(space volume.Space) []Problem {
@@ -177,7 +178,7 @@ func (s *Status) diskProblems(space volume.Space) []Problem {
 	} {
 		if what.percent >= diskFullPercent {
 			problems = append(problems, Problem{
-				Bad: what.percent >= diskFullestPercent, About: "disk", Text: fmt.Sprintf(what.text, what.percent),
+				Bad: what.percent >= fullestPercent, About: "disk", Text: fmt.Sprintf(what.text, what.percent),
 				Fix: "delete volumes or files, or make the disk larger",
 			})
 		}

@@ -98,8 +98,8 @@ func (s *Status) view(now time.Time) *page {
 		Process: s.cfg.Process, Now: now, Uptime: ago(now.Sub(s.cfg.Process.Started)),
 		Checked: st.checked, Charts: charts(spans), Spans: len(spans) > 1,
 		Connections: served.Connections.Open, InFlight: served.InFlight,
-		Disk:     newBar(st.space.Size-st.space.Free, st.space.Size, diskFullPercent, diskFullestPercent),
-		Inodes:   newBar(int64(st.space.Inodes-st.space.InodesFree), int64(st.space.Inodes), diskFullPercent, diskFullestPercent),
+		Disk:     newBar(st.space.Size-st.space.Free, st.space.Size, diskFullPercent),
+		Inodes:   newBar(int64(st.space.Inodes-st.space.InodesFree), int64(st.space.Inodes), diskFullPercent),
 		Promised: volume.FormatSize(st.space.Promised),
 	}
 	p.Volumes = s.volumes(now, &recent)
@@ -116,10 +116,10 @@ func (s *Status) view(now time.Time) *page {
 	return p
 }
 
-func newBar(used, size int64, full, fullest int) bar {
+func newBar(used, size int64, full int) bar {
 	b := bar{Known: size > 0, Percent: percentOf(used, size), Used: volume.FormatSize(used), Size: volume.FormatSize(size)}
 	switch {
-	case b.Percent >= fullest:
+	case b.Percent >= fullestPercent:
 		b.Class = "full"
 	case b.Percent >= full:
 		b.Class = "filling"
@@ -137,8 +137,8 @@ func (s *Status) volumes(now time.Time, recent *span) []volumeView {
 	for _, v := range s.cfg.Store.List() {
 		view := describe(v, "ready")
 		if u, err := s.cfg.Store.Usage(v.Name); err == nil && u.Limit.Bytes > 0 {
-			view.Use = newBar(int64(u.Bytes), int64(u.Limit.Bytes), fullPercent, fullestPercent)
-			view.Inodes = newBar(int64(u.Inodes), int64(u.Limit.Inodes), fullPercent, fullestPercent)
+			view.Use = newBar(int64(u.Bytes), int64(u.Limit.Bytes), fullPercent)
+			view.Inodes = newBar(int64(u.Inodes), int64(u.Limit.Inodes), fullPercent)
 			view.Inodes.Used, view.Inodes.Size = fmt.Sprint(u.Inodes), fmt.Sprint(u.Limit.Inodes)
 			view.sort = max(view.Use.Percent, view.Inodes.Percent)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // A volume has a limit of inodes as it has one of bytes. Without it, files that
-// take no blocks (empty ones, links, and on XFS small directories) would cost a
+// take no blocks (empty ones, symbolic links, and on XFS small directories) would cost a
 // volume nothing, and one volume could take all that an ext4 has.
 //
 // The limit is a share of the size, so it grows with the volume. A volume whose

@@ -43,12 +43,16 @@ follows.`,
 			if err != nil {
 				return advise(err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "volume %s may grow to %s\n", v.Name, volume.FormatSize(v.Size))
+			files := ""
+			if v.Inodes > 0 {
+				files = fmt.Sprintf(" and %d files", v.Inodes)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "volume %s may grow to %s%s\n", v.Name, volume.FormatSize(v.Size), files)
 			fmt.Fprintf(cmd.ErrOrStderr(), "A cluster that has its PersistentVolume learns it by:\n  podnas volume manifests %s | kubectl apply -f -\n", v.Name)
 			return nil
 		},
 	}
-	cmd.Flags().Var(&bytesPerInode, "bytes-per-inode", "one file (directory, link, and all else too) for each so many bytes from now on")
+	cmd.Flags().Var(&bytesPerInode, "bytes-per-inode", "it may have one file (directory, symbolic link, and all else too) for each so many\nbytes from now on")
 	cmd.Flags().BoolVar(&force, "force", false, "also a volume that belongs to a claim; the claim is not changed")
 	return cmd
 }

@@ -119,7 +119,7 @@ called NAME, and --size. Files keep their owners, modes and times.`,
 // addFlags adds the flags that create and adopt share.
 func (c *createConfig) addFlags(f *pflag.FlagSet) {
 	f.Var(&c.size, "size", "how large it may grow, for example 500Mi, 10Gi or 2T")
-	f.String("bytes-per-inode", "", "it may have one file (directory, link, and all else too) for each so many `BYTES` of its\nsize, 1024 at least (default 4Ki, or more on an ext4)")
+	f.String("bytes-per-inode", "", "it may have one file (directory, symbolic link, and all else too) for each so many\n`BYTES` of its size, 1024 at least (default 4Ki, or more on an ext4)")
 	f.StringVar(&c.request.Path, "path", "", "its `DIRECTORY` below the root of the disk (default NAME)")
 	f.Bool("root-squash", false, "root of a client becomes the anonymous user")
 	f.Bool("all-squash", false, "every user becomes the anonymous user")
