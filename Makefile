@@ -32,6 +32,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/podnas (the default)
+	@[ -x bin/podnas ] || echo 'make: building bin/podnas. The first build fetches Go modules and compiles them, which takes a few minutes.'
 	$(GO_BUILD) -ldflags '$(STAMP)' -o bin/podnas ./cmd/podnas
 
 .PHONY: run
@@ -43,10 +44,8 @@ run: build ## serve the example claims on 127.0.0.1, without a cluster; ARGS='mo
 		--listen 127.0.0.1:20490 --http 127.0.0.1:20491 $(ARGS)
 
 .PHONY: test
-test: lint manifests-check chart-check test-go ## linters, unit tests and conformance suite
-
-.PHONY: test-go
-test-go: ## the Go tests alone, with the race detector where there is a C compiler
+test: ## unit tests and the conformance suite, with the race detector where there is a C compiler
+	@echo 'make: testing. The first time this fetches Go modules and compiles them, which takes a few minutes.'
 	@race=-race; cgo=1; \
 	if ! printf '#include <pthread.h>\nint main(void) { return 0; }\n' | \
 		$$(go env CC) -x c -o /dev/null - 2>/dev/null; then \
@@ -57,7 +56,7 @@ test-go: ## the Go tests alone, with the race detector where there is a C compil
 	[ -z "$$race" ] || go test -run TestAllocations ./server/nfs3
 
 .PHONY: lint
-lint: ## golangci-lint, go vet's checks included, on all code
+lint: manifests-check ## golangci-lint, go vet's checks included, on all code (built on first use, 2 minutes)
 	$(GOLANGCI_LINT) run
 
 .PHONY: fmt
@@ -131,17 +130,19 @@ docs: ## write docs/reference.md from the flags and parameters
 	go test ./cmd/podnas -run '^TestReference$$' -count=1 -update
 
 .PHONY: docs-check
-docs-check: ## the docs alone, which test-go checks too: reference, links, commands
+docs-check: ## the docs alone, which test checks too: reference, links, commands
 	go test ./cmd/podnas -run '^TestReference' -count=1
 	go test ./test/docs -count=1
 
 .PHONY: chart-check
-chart-check: ## fail when the Helm chart makes other objects than kubectl apply
+chart-check: ## fail when the Helm chart makes other objects than kubectl apply (Helm is built on first use, 2 minutes)
 	go test -tags chart -count=1 ./test/chart
 
 .PHONY: check
-check: ## what CI runs: test, a short fuzz, page, vm, cluster, reproducible, e2e
+check: ## what CI runs: test, lint, chart-check, a short fuzz, page, vm, cluster, reproducible, e2e
 	$(MAKE) test
+	$(MAKE) lint
+	$(MAKE) chart-check
 	$(MAKE) fuzz FUZZTIME=20000x
 	$(MAKE) page
 	$(MAKE) vm
