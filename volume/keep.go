@@ -114,6 +114,12 @@ func (s *Store) adoptLocked(ctx context.Context, spec *Spec) (Volume, error) {
 	case archived != nil:
 		return s.unarchive(archived, spec)
 	}
+	if err := validPath(spec.Path); err != nil {
+		return Volume{}, err
+	}
+	if err := s.plainDir(spec.Path); err != nil {
+		return Volume{}, fmt.Errorf("%s: %w: it is neither archived nor retained, and there is no directory %s to make it of: %w", spec.Name, ErrNotFound, spec.Path, err)
+	}
 	if spec.Size == 0 {
 		return Volume{}, fmt.Errorf("%w: a directory that becomes a volume needs a size", ErrInvalid)
 	}

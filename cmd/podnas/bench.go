@@ -29,7 +29,8 @@ rounds, and the lowest and highest. Where the two ends lie far apart the machine
 something else: ask again, or for longer.
 
 A server on which root is not root (root_squash) needs a directory that --uid may write to.
-MOUNT is asked for at the port of NFS. Where it is on another, rpcinfo -p HOST tells which.
+NFS is looked for at port 2049, and MOUNT at the port of NFS, unless HOST:PORT or --mountport
+says otherwise. Servers other than podnas often have MOUNT elsewhere: rpcinfo -p HOST tells.
 
 Exit codes: 0 all calls were answered as they should be; 1 some were not, or the bench could
 not run; 2 asked for in a way that can never be done.`
@@ -83,7 +84,7 @@ func newBenchCommand() *cobra.Command {
 	f.IntVar(&flags.rounds, "rounds", 0, "turns that the duration is divided into (default 1, with --against 5)")
 	f.IntVar(&flags.connections, "connections", 2, "connections to each server")
 	f.IntVar(&flags.depth, "depth", 8, "calls in flight on each connection")
-	f.IntVar(&flags.fileSize, "file-size", 64, "MiB of each of the two files that are read and written; the server needs\nroom for both, and what doesn't fit into its memory is read from its disk")
+	f.IntVar(&flags.fileSize, "file-size", 0, "MiB of each of the two files that are read and written; what doesn't fit into the\nserver's memory is read from its disk (default 64, or what the volume has room for)")
 	f.IntVar(&flags.entries, "entries", 10000, "files in the directory that readdirplus lists")
 	f.Uint32Var(&flags.uid, "uid", uint32(os.Getuid()), "user who makes the calls; default: yours")
 	f.Uint32Var(&flags.gid, "gid", uint32(os.Getgid()), "group who makes the calls; default: yours")
@@ -93,6 +94,14 @@ func newBenchCommand() *cobra.Command {
 	f.Uint16Var(&flags.againstMount, "against-mountport", 0, "as --mountport, of the second server")
 	f.StringVarP(&flags.output, "output", "o", nfsbench.FormatTable, "how to print: table, json, csv")
 	return cmd
+}
+
+func benchLoadNames() []string {
+	var names []string
+	for _, l := range nfsbench.Loads() {
+		names = append(names, l.Name)
+	}
+	return names
 }
 
 // benchLoads is a list of the loads for people.

@@ -68,7 +68,7 @@ func TestBenchRefuses(t *testing.T) {
 		{[]string{"nas:/a", "--depth=0"}, "at least 1"},
 		{[]string{"nas:/a", "--duration=0s"}, "duration"},
 		{[]string{"nas:/a", "--duration=long"}, "duration"},
-		{[]string{"nas:/a", "--file-size=0"}, "1 MiB"},
+		{[]string{"nas:/a", "--file-size=-1"}, "1 MiB"},
 		{[]string{"nas:/a", "--output=yaml"}, "use -o table, json, csv"},
 	} {
 		_, _, err := podnas(t.Context(), append([]string{"bench"}, tt.args...)...)

@@ -28,6 +28,7 @@ func completeFlags(cmd *cobra.Command) error {
 		"quota":      {string(quota.Auto), string(quota.Kernel), string(quota.Server), string(quota.Off)},
 		"log-format": {"text", "json"},
 		"log-level":  {"debug", "info", "warn", "error"},
+		"loads":      benchLoadNames(),
 		"on-delete":  {string(volume.DeleteFiles), string(volume.ArchiveFiles), string(volume.RetainFiles)},
 	}
 	var err error

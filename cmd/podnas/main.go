@@ -54,6 +54,7 @@ commands, flags and the names of volumes.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.AddCommand(newServeCommand(), newVolumeCommand(), newDoctorCommand(), newDrainCommand(), newBenchCommand(), newVersionCommand())
+	root.SetHelpCommand(newHelpCommand())
 	if err := completeFlags(root); err != nil {
 		panic(err) // only a flag that is there twice gives one
 	}

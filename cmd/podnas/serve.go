@@ -10,6 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,7 +74,7 @@ func newServeCommand() *cobra.Command {
 	f.StringVar(&cfg.http, "http", ":8080", "address of the status page /, of the probes /healthz and /readyz, and of /metrics\nfor Prometheus")
 	f.StringVar(&cfg.engine, "engine", server.EngineAuto, "NFS engine: native, go-nfs (fewer rights, with limits), or auto: native where it can run")
 	f.StringVar(&cfg.quota, "quota", string(quota.Auto), "how sizes are enforced: kernel (project quotas, refuse to start without), server\n(which counts what passes through it), off, or auto: kernel where it can, else server")
-	f.Float64Var(&cfg.overcommit, "overcommit", 0, "all volumes together may be promised so many times the size of the disk; 0: a new\nvolume must fit into what is free, and nothing else is looked at")
+	f.Float64Var(&cfg.overcommit, "overcommit", 0, "the sizes of all volumes together may be so many times the size of the disk: with 1, no\nvolume can be in want of what it was promised; 0: a new one must fit into what is free\nat that time, and volumes that fill up later may find the disk full")
 	f.BoolVar(&cfg.newDisk, "new-disk", false, "make volumes though there are PersistentVolumes of another disk, which this one takes\nthe place of")
 	f.StringVar(&cfg.provisioner, "provisioner", provisioner.DefaultName, "name that StorageClasses call this provisioner by")
 	f.StringVar(&cfg.serverAddress, "server-address", "", "IP address that volumes are mounted from, where there is no Service")
@@ -96,14 +99,9 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	if err != nil {
 		return err
 	}
-	if cfg.standalone != (cfg.claims != "") {
-		return errors.New("--standalone and --claims=DIR go together")
-	}
-	if cfg.claimGrace < 0 {
-		return fmt.Errorf("--claim-grace=%s makes no sense: use 0 or more", cfg.claimGrace)
-	}
-	if !(cfg.overcommit >= 0) { // nor is NaN
-		return fmt.Errorf("--overcommit=%g makes no sense: use 0, or how many times the disk may be promised", cfg.overcommit)
+	mode, err := cfg.validate()
+	if err != nil {
+		return &usageError{err}
 	}
 	if cfg.root, err = filepath.Abs(cfg.root); err != nil {
 		return err
@@ -119,18 +117,14 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	log.Info("podnas: starting", "version", version, "root", cfg.root)
 
-	mode, err := quota.ParseMode(cfg.quota)
+	listener, err := listen("--listen", cfg.listen)
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", cfg.listen)
-	if err != nil {
-		return fmt.Errorf("listen for NFS: %w", err)
-	}
 	defer listener.Close() // closed twice on most ways, which does no harm
-	probes, err := net.Listen("tcp", cfg.http)
+	probes, err := listen("--http", cfg.http)
 	if err != nil {
-		return fmt.Errorf("listen for probes: %w", err)
+		return err
 	}
 	defer probes.Close()
 
@@ -240,6 +234,38 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	group.Go(func() error { return serveCommands(provisioning, claims.made, cfg.root, commands) })
 	return group.Wait()
+}
+
+// validate refuses flags that mean nothing.
+func (c *serveConfig) validate() (quota.Mode, error) {
+	engines := []string{server.EngineAuto, server.EngineNative, server.EngineGoNFS}
+	switch {
+	case c.standalone != (c.claims != ""):
+		return "", errors.New("--standalone and --claims=DIR go together")
+	case c.claimGrace < 0:
+		return "", fmt.Errorf("--claim-grace=%s makes no sense: use 0 or more", c.claimGrace)
+	case !(c.overcommit >= 0): // nor is NaN
+		return "", fmt.Errorf("--overcommit=%g makes no sense: use 0, or how many times the disk may be promised", c.overcommit)
+	case !slices.Contains(engines, c.engine):
+		return "", fmt.Errorf("--engine=%s is unknown: use one of %s", c.engine, strings.Join(engines, ", "))
+	}
+	mode, err := quota.ParseMode(c.quota)
+	if err != nil {
+		return "", fmt.Errorf("--quota: %w", err)
+	}
+	return mode, nil
+}
+
+// listen opens the port that a flag names.
+func listen(flag, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s=%s: another program has this port: give another one, or end that (ss -ltnp shows which it is): %w", flag, address, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s=%s: %w", flag, address, err)
+	}
+	return l, nil
 }
 
 // local is an address that reaches a listener from this machine.

@@ -55,6 +55,7 @@ func newVolumeCommand() *cobra.Command {
 		complete cobra.CompletionFunc
 	}{
 		{newCreateCommand(&cfg), cobra.NoFileCompletions},
+		{newCopyCommand(&cfg), cfg.completeVolumes(false, served...)},
 		{newListCommand(&cfg), cobra.NoFileCompletions},
 		{newShowCommand(&cfg), cfg.completeVolumes(false, all...)},
 		{newResizeCommand(&cfg), cfg.completeVolumes(false, served...)},
@@ -63,6 +64,11 @@ func newVolumeCommand() *cobra.Command {
 		{newManifestsCommand(&cfg), cfg.completeVolumes(true, served...)},
 	} {
 		sub.command.ValidArgsFunction = sub.complete
+		if sub.command.Flags().Lookup("from") != nil {
+			if err := sub.command.RegisterFlagCompletionFunc("from", cfg.completeVolumes(true, served...)); err != nil {
+				panic(err) // only a flag that is not there gives one
+			}
+		}
 		cmd.AddCommand(sub.command)
 	}
 	return cmd

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/podnas/podnas/server/oncrpc"
@@ -19,8 +20,11 @@ const (
 	patience = 30 * time.Second
 )
 
-// Config says what to run. Targets, Loads, Connections, Depth, Duration, Rounds,
-// FileSize and Entries are needed.
+// fileSize is that of the files, in bytes, where nothing is said and there is room.
+const fileSize = 64 << 20
+
+// Config says what to run. Targets, Loads, Connections, Depth, Duration, Rounds and
+// Entries are needed.
 type Config struct {
 	Targets     []Target // one, or two to compare
 	Loads       []Load
@@ -28,7 +32,7 @@ type Config struct {
 	Depth       int           // calls in flight on each connection
 	Duration    time.Duration // of each load on each server, all rounds together
 	Rounds      int           // turns that Duration is divided into
-	FileSize    int64         // of the files that are read and written
+	FileSize    int64         // of the files that are read and written; 0: what there is room for, 64 MiB at most
 	Entries     int           // of the large directory
 	UID, GID    uint32        // who makes the calls
 	Patience    time.Duration // 0: 30 s, see there
@@ -58,7 +62,7 @@ func (c *Config) Validate() error {
 		return errors.New("connections and depth must be at least 1")
 	case c.Duration <= 0 || c.Rounds < 1:
 		return errors.New("the duration must be more than 0, and rounds at least 1")
-	case c.FileSize < mebibyte || c.FileSize%mebibyte != 0:
+	case c.FileSize < 0 || c.FileSize%mebibyte != 0:
 		return errors.New("the size of the files must be a multiple of 1 MiB")
 	case c.Entries < 1:
 		return errors.New("the large directory must have at least 1 entry")
@@ -109,6 +113,9 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 		}
 		sessions = append(sessions, s)
 	}
+	if err := fit(&cfg, sessions); err != nil {
+		return nil, err
+	}
 	report = newReport(&cfg)
 	for i := range cfg.Loads {
 		turns, err := alternate(ctx, &cfg, sessions, i)
@@ -118,6 +125,29 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 		report.add(&cfg.Loads[i], turns)
 	}
 	return report, nil
+}
+
+// fit chooses the size of the files by what the servers have room for, or refuses the
+// one that was chosen.
+func fit(cfg *Config, sessions []*session) error {
+	room := int64(math.MaxInt64)
+	for _, s := range sessions {
+		available, err := s.workers[0].lane.room(s.root)
+		if err != nil {
+			return err
+		}
+		// Two files, and as much as one again for all else that the loads make.
+		room = min(room, available/3&^(mebibyte-1))
+	}
+	switch {
+	case cfg.FileSize > room, room == 0:
+		return fmt.Errorf("the bench needs two files, of %d MiB each, and half as much for the rest, but there is room for files of %d MiB: choose less with --file-size, or raise the volume",
+			max(cfg.FileSize, mebibyte)/mebibyte, room/mebibyte)
+	case cfg.FileSize == 0:
+		cfg.FileSize = min(fileSize, room)
+		cfg.say(Progress{Doing: fmt.Sprintf("files of %d MiB are read and written", cfg.FileSize/mebibyte)})
+	}
+	return nil
 }
 
 // alternate runs a load on the servers turn by turn, and returns the turns of

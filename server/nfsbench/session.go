@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -94,7 +95,7 @@ func open(ctx context.Context, cfg *Config, t Target) (s *session, err error) {
 func mount(ctx context.Context, cfg *Config, t Target) (nfs3.FH, error) {
 	c, err := dial(ctx, t.address(t.MountPort), cfg.timeout())
 	if err != nil {
-		return nil, fmt.Errorf("connect to MOUNT (is it on another port? rpcinfo -p %s tells; then give --mountport): %w", t.Host, err)
+		return nil, fmt.Errorf("connect to MOUNT at port %d: %w: write HOST:PORT:/path if the server has another port (podnas volume show tells it), and --mountport if MOUNT has one of its own", t.MountPort, err)
 	}
 	defer c.close()
 	defer context.AfterFunc(ctx, func() { c.fail(ctx.Err()) })()
@@ -103,7 +104,7 @@ func mount(ctx context.Context, cfg *Config, t Target) (nfs3.FH, error) {
 	d, err := l.call(mount3.Program, mount3.Version, mount3.ProcMnt, &mount3.PathArgs{Path: []byte(t.Path)})
 	if err != nil {
 		if rpc := (*oncrpc.RPCError)(nil); errors.As(err, &rpc) {
-			err = fmt.Errorf("%w (is MOUNT on another port? rpcinfo -p %s tells; then give --mountport)", err, t.Host)
+			err = fmt.Errorf("%w (is MOUNT on another port than %d? rpcinfo -p %s tells; then give --mountport)", err, t.MountPort, t.Host)
 		}
 		return nil, fmt.Errorf("mount %s: %w", t, err)
 	}
@@ -202,6 +203,18 @@ func (l *lane) limits(root nfs3.FH) (rtmax, wtmax int, err error) {
 		return 0, 0, fmt.Errorf("FSINFO: the server reads %d bytes at once and writes %d", res.RtMax, res.WtMax)
 	}
 	return int(min(res.RtMax, nfs3.MaxData)), int(min(res.WtMax, nfs3.MaxData)), nil
+}
+
+// room asks how many bytes the caller may still write.
+func (l *lane) room(root nfs3.FH) (int64, error) {
+	l.handle.Object = root
+	d, err := l.nfs(nfs3.ProcFsstat, &l.handle)
+	if err != nil {
+		return 0, err
+	}
+	var res nfs3.FsstatRes
+	res.Decode(&d)
+	return int64(min(res.ABytes, math.MaxInt64)), decoded("FSSTAT", &d, res.Status)
 }
 
 // each has all workers do something at once, until all are done or ctx ends. The

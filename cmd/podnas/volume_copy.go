@@ -1,0 +1,43 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/podnas/podnas/provisioner/control"
+)
+
+func newCopyCommand(shared *volumeConfig) *cobra.Command {
+	cfg := &createConfig{volumeConfig: shared}
+	cmd := &cobra.Command{
+		Use:     "copy SOURCE NAME",
+		Aliases: []string{"cp", "clone"},
+		Short:   "Make a volume that is a copy of another, and print its PersistentVolume",
+		Long: `Make a volume that is a copy of another, and print its PersistentVolume.
+
+It is 'podnas volume create NAME --from SOURCE', as large as the source unless --size says more. Where
+the disk can (XFS, btrfs), files share their blocks until one of them is written. The source
+may be written to meanwhile; the copy is then of no single moment.`,
+		Example: "  podnas volume copy scratch scratch-2\n\n  # With room to grow\n  podnas volume copy scratch scratch-2 --size 20Gi",
+		Args:    exactly("SOURCE", "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := cfg.client()
+			if err != nil {
+				return err
+			}
+			source, err := client.Get(cmd.Context(), args[0])
+			if err != nil {
+				return advise(err)
+			}
+			if cfg.size == 0 {
+				cfg.size = sizeFlag(source.Size)
+			}
+			cfg.request.Source = source.Name
+			return cfg.run(cmd, args[1], (*control.Client).Create)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	cfg.addFlags(f)
+	f.BoolVar(&cfg.noWait, "no-wait", false, "don't wait for the copy")
+	return cmd
+}
