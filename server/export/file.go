@@ -82,10 +82,7 @@ func (v *Volume) stat(fd int, c *charge) (Attr, error) {
 }
 
 // IsRoot tells whether the file is the volume's root directory.
-func (f *File) IsRoot() bool {
-	root, err := identifyByHandle(int(f.Volume.root.Fd()), "")
-	return err == nil && root == f.ID
-}
+func (f *File) IsRoot() bool { return f.ID == f.Volume.rootID }
 
 // Permission bits for Access, access(2).
 const (

@@ -3,6 +3,7 @@ package export
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"net/netip"
 	"os"
 	"runtime"
@@ -20,6 +21,7 @@ type Opener struct {
 	key     *Key
 	files   *fileCache
 	handles handles
+	inside  inside
 	// What is closed is used again: the calls that are made most allocate nothing.
 	spare        sync.Pool // of *File
 	spareData    sync.Pool // of *DataFile
@@ -45,7 +47,9 @@ func NewOpener(table *Table, key *Key) *Opener {
 		names:        syncs{aside: true},
 		stop:         make(chan struct{}),
 	}
+	o.inside.seed = maphash.MakeSeed()
 	o.sweeping.Go(o.sweep)
+	o.sweeping.Go(func() { o.inside.age(o.stop) })
 	return o
 }
 
@@ -140,19 +144,15 @@ func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*Volume, FileID, er
 
 // Root makes the handle of a volume's root directory.
 func (o *Opener) Root(v *Volume) ([]byte, error) {
-	if !v.begin() {
-		return nil, unix.ESTALE
+	if v.rootID.IsZero() {
+		return nil, ErrNoFileID
 	}
-	defer v.calls.Done()
-	id, err := identifyByHandle(int(v.root.Fd()), "")
-	if err != nil {
-		return nil, err
-	}
-	return o.key.Handle(v.ID, id), nil
+	return o.key.Handle(v.ID, v.rootID), nil
 }
 
-// The methods that take a handle from a client answer ErrBadHandle, ESTALE, or
-// EACCES to a client that the volume is not for.
+// The methods that take a handle from a client answer ErrBadHandle, ESTALE (of a
+// directory also if it does not lie in the volume), or EACCES to a client that the
+// volume is not for.
 
 // Open opens any file so that its attributes can be read and, of a directory,
 // names be looked up. It has no effect on a fifo or a device.
@@ -169,7 +169,11 @@ func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte) (*File, error) {
 	}
 	if v.disk.quick {
 		if f := o.openKept(v, id, useAttr); f != nil {
-			return f, nil
+			if o.isInside(f) {
+				return f, nil
+			}
+			f.Close()
+			return nil, nil
 		}
 	}
 	v.calls.Done()
@@ -208,7 +212,7 @@ func (o *Opener) open(client netip.Addr, handle []byte, use use) (*File, error) 
 // ends that. The descriptor is kept.
 func (o *Opener) openIn(v *Volume, id FileID, use use) (*File, error) {
 	if f := o.openKept(v, id, use); f != nil {
-		return f, nil
+		return o.mustBeInside(f)
 	}
 	o.files.missed()
 	fd, err := v.openByHandle(&id, use.flags())
@@ -222,8 +226,8 @@ func (o *Opener) openIn(v *Volume, id FileID, use use) (*File, error) {
 		f.Close()
 		return nil, err
 	}
-	if !countsLinks(&f.Attr) {
-		return f, nil
+	if f, err = o.mustBeInside(f); err != nil || !countsLinks(&f.Attr) {
+		return f, err
 	}
 	var c *charge
 	if use == useNames && v.account != nil {
@@ -281,43 +285,21 @@ func (o *Opener) newFile(v *Volume, fd int) *File {
 	return f
 }
 
-// Parent opens the directory above one, if it lies in the volume: a directory
-// that was moved out on the disk still has a valid handle, and must lead nowhere
-// else. The root's parent is the root.
+// Parent opens the directory above one, ESTALE if that does not lie in the volume. The
+// root's parent is the root.
 func (o *Opener) Parent(dir *File) (*File, error) {
-	root, err := identifyByHandle(int(dir.Volume.root.Fd()), "")
-	if err != nil {
-		return nil, err
-	}
-	if dir.ID == root {
+	if dir.IsRoot() {
 		if !dir.Volume.begin() {
 			return nil, unix.ESTALE
 		}
-		return o.openIn(dir.Volume, root, useAttr)
+		return o.openIn(dir.Volume, dir.ID, useAttr)
 	}
 	parent, err := dir.openAt([]byte(".."), unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_XDEV)
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOENT): // past what is mounted
+		return nil, unix.ESTALE
+	case err != nil:
 		return nil, err
 	}
-	for at := parent; ; {
-		if at.ID == root {
-			if at != parent {
-				at.Close()
-			}
-			return parent, nil
-		}
-		next, err := at.openAt([]byte(".."), unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_XDEV)
-		same := err == nil && next.ID == at.ID // the root of the file system
-		if at != parent {
-			at.Close()
-		}
-		if err != nil || same {
-			if next != nil {
-				next.Close()
-			}
-			parent.Close()
-			return nil, errors.Join(unix.ENOENT, err)
-		}
-		at = next
-	}
+	return o.mustBeInside(parent)
 }

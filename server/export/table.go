@@ -35,18 +35,22 @@ type Volume struct {
 	Options Options
 	Served  stats.Volume
 
-	syncs   *stats.Syncs // of the table
-	root    *os.File
-	mount   uint64 // the root's, and so of all that is opened by handle
-	disk    disk
-	account *Account    // nil: the server does not count
-	again   *time.Timer // calls lookAfter
-	mu      sync.RWMutex
-	ended   bool           // no call may begin
-	calls   sync.WaitGroup // those under way: every Dir, File and DataFile, and a scan
-	ending  chan struct{}
-	closed  chan struct{}
-	credit  atomic.Int64 // what HasRoom lets in before it looks again, bytes
+	syncs  *stats.Syncs // of the table
+	root   *os.File
+	rootID FileID // by the kernel's handle; zero where that can't be had
+	over   atomic.Pointer[above]
+	// climbing is held while a long way up is gone, see findInside.
+	climbing sync.Mutex
+	mount    uint64 // the root's, and so of all that is opened by handle
+	disk     disk
+	account  *Account    // nil: the server does not count
+	again    *time.Timer // calls lookAfter
+	mu       sync.RWMutex
+	ended    bool           // no call may begin
+	calls    sync.WaitGroup // those under way: every Dir, File and DataFile, and a scan
+	ending   chan struct{}
+	closed   chan struct{}
+	credit   atomic.Int64 // what HasRoom lets in before it looks again, bytes
 }
 
 // Closed is closed when the export has ended and no call is under way in it.
@@ -171,6 +175,7 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 		ID: id, Path: exportPath, Options: options, root: root, mount: mountOf(int(root.Fd())), disk: diskOf(root), account: account,
 		ending: make(chan struct{}), closed: make(chan struct{}),
 	}
+	v.rootID, _ = identifyByHandle(int(root.Fd()), "") // not for go-nfs
 	v.Served.Name, v.syncs = v.Path, &t.Syncs
 	t.byPath[v.Path], t.byID[v.ID] = v, v
 	return v, nil

@@ -1,0 +1,253 @@
+package export
+
+import (
+	"errors"
+	"hash/maphash"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A directory that somebody moved out of its volume, on the disk itself, still has a
+// valid handle. It must not lead to what is around its new place, so whoever opens a
+// directory by its handle is shown first that the way up from it leads to the volume's
+// root. Nothing that clients do takes a directory out of its volume, so that is
+// remembered for a moment: a directory that is in use costs no more system calls than
+// without it, but once a second.
+
+const (
+	// insideAge is half of the time for which it is remembered at most.
+	insideAge = time.Second
+	// insideMax is how many directories are remembered, a power of 2.
+	insideMax = 4096
+	// leapMax is how many levels the kernel goes up in one system call: as many as fit
+	// into a path, PATH_MAX, and a power of 2.
+	leapMax = 1024
+	// leapsMax bounds the system calls of one look. With it, directories may be nested
+	// 200,000 deep.
+	leapsMax = 256
+	// leapsFew are those that are made at any time. Of longer ways, each volume has one
+	// gone at a time: the kernel takes some 0.2 µs for a level.
+	leapsFew = 12
+)
+
+// inside remembers directories that were found to lie in their volumes.
+type inside struct {
+	seed  maphash.Seed
+	now   atomic.Uint32 // ages since the start
+	found [insideMax]atomic.Pointer[insideDir]
+}
+
+type insideDir struct {
+	key fileKey
+	at  atomic.Uint32 // when the way up was seen
+}
+
+func (i *inside) slot(key *fileKey) *atomic.Pointer[insideDir] {
+	sum := maphash.Bytes(i.seed, key.id.bytes[:key.id.n]) + key.volume.ID
+	return &i.found[sum%insideMax]
+}
+
+// get tells when a directory was found to lie in its volume, if that still holds.
+func (i *inside) get(v *Volume, id *FileID) (at uint32, ok bool) {
+	key := fileKey{v, *id}
+	d := i.slot(&key).Load()
+	if d == nil || d.key != key {
+		return 0, false
+	}
+	at = d.at.Load()
+	return at, i.now.Load()-at <= 1
+}
+
+func (i *inside) put(v *Volume, id *FileID, at uint32) {
+	key := fileKey{v, *id}
+	slot := i.slot(&key)
+	if d := slot.Load(); d != nil && d.key == key {
+		d.at.Store(at)
+		return
+	}
+	d := &insideDir{key: key}
+	d.at.Store(at)
+	slot.Store(d)
+}
+
+// age lets what is remembered grow older, until stop.
+func (i *inside) age(stop <-chan struct{}) {
+	tick := time.NewTicker(insideAge)
+	defer tick.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-tick.C:
+			now := i.now.Add(1)
+			for n := range i.found {
+				if d := i.found[n].Load(); d != nil && now-d.at.Load() > 1 {
+					i.found[n].CompareAndSwap(d, nil) // or it was found again
+				}
+			}
+		}
+	}
+}
+
+// isInside tells whether it is known that a file, if it is a directory, lies in its
+// volume.
+func (o *Opener) isInside(f *File) bool {
+	if !f.Attr.IsDir() || f.IsRoot() {
+		return true
+	}
+	_, ok := o.inside.get(f.Volume, &f.ID)
+	return ok
+}
+
+// mustBeInside is f, unless it is a directory that does not lie in its volume: then it
+// is closed and ESTALE. It may wait for the disk.
+func (o *Opener) mustBeInside(f *File) (*File, error) {
+	if o.isInside(f) {
+		return f, nil
+	}
+	if err := o.findInside(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// findInside goes up from a directory until it meets the volume's root, or a directory
+// of which it is known that it lies in the volume. What is found through that is as
+// old as what is known of it.
+//
+// It leaps: the first leap is a level, each further one twice as long, until one ends
+// above the root; from there on they get shorter. So it takes some ten system calls
+// where directories are not nested deeply, and a few more for each thousand levels.
+func (o *Opener) findInside(f *File) error {
+	v := f.Volume
+	now := o.inside.now.Load()
+	above, err := v.above(now)
+	if err != nil {
+		return err
+	}
+	if above.has(&f.ID) {
+		return unix.ESTALE
+	}
+	at, last := f.fd, f.ID
+	defer func() {
+		if at != f.fd {
+			_ = unix.Close(at) // O_PATH
+		}
+	}()
+	far := false // a leap was too far
+	levels := 1
+	for n := range leapsMax {
+		if n == leapsFew {
+			v.climbing.Lock()
+			defer v.climbing.Unlock()
+			if _, known := o.inside.get(v, &f.ID); known { // whoever was waited for has found it
+				return nil
+			}
+		}
+		next, id, err := ancestor(at, levels)
+		if err == nil {
+			seen, known := o.inside.get(v, &id)
+			if id == v.rootID {
+				seen, known = now, true
+			}
+			if known {
+				_ = unix.Close(next) // O_PATH
+				o.inside.put(v, &f.ID, seen)
+				return nil
+			}
+		}
+		// Past a mount's root: EXDEV, or ENOENT from what is not below it.
+		tooFar := errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ENOENT)
+		if err == nil && (above.has(&id) || id == last) {
+			_ = unix.Close(next) // O_PATH
+			tooFar = true
+		}
+		switch {
+		case tooFar && levels == 1:
+			return unix.ESTALE
+		case tooFar:
+			far = true
+			levels /= 2
+		case err != nil:
+			return err
+		default:
+			if at != f.fd {
+				_ = unix.Close(at) // O_PATH
+			}
+			at, last = next, id
+			if !far {
+				levels = min(2*levels, leapMax)
+			}
+		}
+	}
+	return unix.ENAMETOOLONG
+}
+
+// ancestor opens the directory that is some levels above one, on the same mount.
+func ancestor(dir, levels int) (int, FileID, error) {
+	var path [3*leapMax + 1]byte // ends with 0
+	for i := range levels {
+		copy(path[3*i:], "../")
+	}
+	how := unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	r, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dir), uintptr(unsafe.Pointer(&path)),
+		uintptr(unsafe.Pointer(&how)), unix.SizeofOpenHow, 0, 0)
+	if errno != 0 {
+		return -1, FileID{}, errno
+	}
+	fd := int(r)
+	id, err := identifyByHandle(fd, "")
+	if err != nil {
+		_ = unix.Close(fd) // O_PATH
+		return -1, FileID{}, err
+	}
+	return fd, id, nil
+}
+
+// above are the directories above a volume's root, on its mount.
+type above struct {
+	at  uint32
+	ids []FileID
+}
+
+func (a *above) has(id *FileID) bool { return slices.Contains(a.ids, *id) }
+
+// above finds the directories above the root. They are looked for again when they are
+// as old as what is remembered of others.
+func (v *Volume) above(now uint32) (*above, error) {
+	if a := v.over.Load(); a != nil && a.at == now {
+		return a, nil
+	}
+	a := &above{at: now}
+	at, last := int(v.root.Fd()), v.rootID
+	for len(a.ids) < leapsMax {
+		next, id, err := ancestor(at, 1)
+		if at != int(v.root.Fd()) {
+			_ = unix.Close(at) // O_PATH
+		}
+		if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ENOENT) {
+			v.over.Store(a)
+			return a, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if id == last { // "/"
+			_ = unix.Close(next) // O_PATH
+			v.over.Store(a)
+			return a, nil
+		}
+		a.ids = append(a.ids, id)
+		at, last = next, id
+	}
+	_ = unix.Close(at) // O_PATH
+	return nil, unix.ENAMETOOLONG
+}
