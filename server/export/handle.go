@@ -119,3 +119,12 @@ func (k *Key) mac(b []byte) *mac {
 	m.Sum(m.sum[:0])
 	return m
 }
+
+// VolumeIn is the volume's number in a handle, which need not be one: it says whose share
+// of the server a call takes until the handle is looked at.
+func VolumeIn(handle []byte) uint64 {
+	if len(handle) < handleHeader {
+		return 0
+	}
+	return binary.BigEndian.Uint64(handle[2:])
+}

@@ -6,27 +6,29 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/shares"
 )
 
 // Workers are threads that act as whoever a call is made for, so that mode bits,
 // ACLs, sticky and setgid directories are the kernel's work. Each keeps its
 // identity until a call has another, since switching costs as much as a system
 // call or two. A thread is started when there is none for a job, and ends when it
-// was not needed for a while.
+// was not needed for a while. Threads are shared out between volumes and clients.
 type Workers struct {
 	// jobs has room for as many as there may be threads. One without a Job ends the
 	// thread that takes it.
 	jobs chan job
-	wg   sync.WaitGroup
-	root bool // so is all of the process, and no group matters
-	// spare has a place for each job of root that is under way on an ordinary
-	// goroutine: to wake a thread that keeps an identity takes longer.
-	spare chan struct{}
+	wg   sync.WaitGroup // of threads
+	root bool           // so is all of the process, and no group matters
 
 	stop   chan struct{}
 	ending sync.WaitGroup // of endIdle
+	begun  sync.WaitGroup // jobs
 
 	mu      sync.Mutex
+	acting  *shares.Semaphore[job] // jobs that threads do
+	spare   *shares.Semaphore[job] // jobs of root, on ordinary goroutines: to wake a thread that keeps an identity takes longer
 	threads int
 	idle    int // threads that wait for a job, and none was sent for them
 	backlog int // jobs that were sent, and no thread waits for them
@@ -44,33 +46,43 @@ type Job interface {
 }
 
 type job struct {
-	id Identity
+	id    Identity
+	owner shares.Owner
 	Job
 }
 
-// NewWorkers has up to n threads. It sets the umask of the process to 0: a client
+// NewWorkers has up to n threads, and does up to n jobs of root beside them. It sets the umask of the process to 0: a client
 // has applied its own, and default ACLs are the kernel's affair.
 func NewWorkers(n int) *Workers {
 	unix.Umask(0)
-	w := &Workers{jobs: make(chan job, n), root: isRoot(), spare: make(chan struct{}, n), stop: make(chan struct{})}
+	w := &Workers{jobs: make(chan job, n), root: isRoot(), stop: make(chan struct{}), acting: shares.New[job](n), spare: shares.New[job](n)}
 	w.ending.Go(w.endIdle)
 	return w
 }
 
-// Do runs a job as somebody: on a thread with that identity, or for root on any. It
-// waits while all threads are busy and as many jobs wait.
-func (w *Workers) Do(id Identity, do Job) {
-	if w.Spare(&id) {
-		select {
-		case w.spare <- struct{}{}:
-			w.wg.Add(1)
-			go w.run(do)
-			return
-		default:
-		}
-	}
-	j := job{id, do}
+// Do runs a job as somebody: on a thread with that identity, or for root on any. It does
+// not wait: while the owner may have no more threads, the job does.
+func (w *Workers) Do(id Identity, owner shares.Owner, do Job) {
+	j := job{id, owner, do}
+	w.begun.Add(1)
 	w.mu.Lock()
+	if w.Spare(&id) {
+		entered := w.spare.Enter(owner, j)
+		w.mu.Unlock()
+		if entered {
+			go w.run(j)
+		}
+		return
+	}
+	if !w.acting.Enter(owner, j) {
+		w.mu.Unlock()
+		return
+	}
+	w.hand(j)
+}
+
+// hand gives a job to a thread. The caller holds w.mu, which it gives back.
+func (w *Workers) hand(j job) {
 	isNew := w.idle == 0 && w.threads < cap(w.jobs)
 	switch {
 	case isNew:
@@ -89,10 +101,34 @@ func (w *Workers) Do(id Identity, do Job) {
 	w.jobs <- j
 }
 
-func (w *Workers) run(do Job) {
-	defer w.wg.Done()
-	defer func() { <-w.spare }()
-	do.Run(nil)
+// run does a job of root, and those that waited for its end.
+func (w *Workers) run(j job) {
+	for ok := true; ok; {
+		j.Run(nil)
+		w.mu.Lock()
+		w.spare.Leave(j.owner)
+		j, ok = w.spare.Next()
+		for other, ok := w.spare.Next(); ok; other, ok = w.spare.Next() {
+			go w.run(other)
+		}
+		w.mu.Unlock()
+		w.begun.Done()
+	}
+}
+
+// ended ends a thread's job, and tells which it does next. Should more have waited for
+// that, other threads do them.
+func (w *Workers) ended(j *job) (next job, ok bool) {
+	w.mu.Lock()
+	w.acting.Leave(j.owner)
+	next, ok = w.acting.Next()
+	for other, ok := w.acting.Next(); ok; other, ok = w.acting.Next() {
+		w.hand(other)
+		w.mu.Lock()
+	}
+	w.mu.Unlock()
+	w.begun.Done()
+	return next, ok
 }
 
 // Spare tells whether any goroutine can do what is to be done with an identity: it
@@ -112,6 +148,7 @@ func isRoot() bool {
 func (w *Workers) Close() {
 	close(w.stop)
 	w.ending.Wait()
+	w.begun.Wait()
 	close(w.jobs)
 	w.wg.Wait()
 }
@@ -125,18 +162,19 @@ func (w *Workers) work(j job) {
 	var current Identity // none before the first job
 	known := false
 	for ok := true; ok; j, ok = w.next() {
-		if j.Job == nil {
-			continue
-		}
-		if !known || current != j.id {
-			if err := become(&j.id); err != nil {
-				w.wg.Go(func() { w.work(job{}) }) // who this thread is now is not known
-				j.Run(err)
-				return
+		for more := j.Job != nil; more; j, more = w.ended(&j) {
+			if !known || current != j.id {
+				if err := become(&j.id); err != nil {
+					j.Run(err)
+					// Who this thread is now is not known: another takes its place.
+					other, _ := w.ended(&j)
+					w.wg.Go(func() { w.work(other) })
+					return
+				}
+				current, known = j.id, true
 			}
-			current, known = j.id, true
+			j.Run(nil)
 		}
-		j.Run(nil)
 	}
 }
 

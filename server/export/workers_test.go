@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/shares"
 )
 
 type jobFunc func(error)
@@ -30,7 +32,7 @@ func TestWorkersIdentity(t *testing.T) {
 		uid, gid := uint32(1000+i%7), uint32(2000+i%5)
 		id := (&Options{}).Identity(uid, gid, []uint32{uint32(3000 + i%3)})
 		pending.Add(1)
-		w.Do(id, jobFunc(func(err error) {
+		w.Do(id, shares.Owner{Volume: uint64(i % 3)}, jobFunc(func(err error) {
 			defer pending.Done()
 			name := fmt.Sprint("file", i)
 			if err == nil {
@@ -93,7 +95,7 @@ func TestWorkersComeAndGo(t *testing.T) {
 		var pending sync.WaitGroup
 		for i := range calls {
 			pending.Add(1)
-			w.Do((&Options{}).Identity(uint32(1000+i), 1000, nil), jobFunc(func(err error) {
+			w.Do((&Options{}).Identity(uint32(1000+i), 1000, nil), shares.Owner{Volume: uint64(i)}, jobFunc(func(err error) {
 				defer pending.Done()
 				if err != nil {
 					t.Error(err)
@@ -143,6 +145,43 @@ func TestWorkersComeAndGo(t *testing.T) {
 	threads(0)
 	together(most, most)
 	threads(most)
+}
+
+// Calls of one volume that never end leave threads for those of others, and what they
+// made wait is done when they end.
+func TestWorkersAreShared(t *testing.T) {
+	needNative(t)
+	w := NewWorkers(8)
+	for name, uid := range map[string]uint32{"root": 0, "a user": 1000} {
+		t.Run(name, func(t *testing.T) {
+			id := (&Options{}).Identity(uid, uid, nil)
+			end := make(chan struct{})
+			var pending sync.WaitGroup
+			const calls = 100
+			pending.Add(calls)
+			for range calls {
+				w.Do(id, shares.Owner{Volume: 1}, jobFunc(func(err error) {
+					defer pending.Done()
+					<-end
+					if err != nil {
+						t.Error(err)
+					}
+				}))
+			}
+			for volume := range uint64(20) {
+				done := make(chan struct{})
+				w.Do(id, shares.Owner{Volume: 2 + volume}, jobFunc(func(error) { close(done) }))
+				select {
+				case <-done:
+				case <-time.After(20 * time.Second):
+					t.Fatalf("volume %d waits for the calls of volume 1", 2+volume)
+				}
+			}
+			close(end)
+			pending.Wait()
+		})
+	}
+	w.Close()
 }
 
 // comesTrue waits for what happens soon.

@@ -12,6 +12,7 @@ var (
 	errBadType   = errors.New("not a type that can be made")
 	errBadCookie = errors.New("not a position in the directory")
 	errTooSmall  = errors.New("too small for an entry")
+	errGone      = errors.New("the client has gone") // and is told nothing
 )
 
 // statusOf is the one place where an error becomes a status.

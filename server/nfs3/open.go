@@ -11,7 +11,9 @@ import (
 // goroutine.
 
 func (s *service) open(c *oncrpc.Call, handle FH) (*export.File, error) {
-	c.MayWait()
+	if !c.MayWait(export.VolumeIn(handle)) {
+		return nil, errGone
+	}
 	f, err := s.opener.Open(c.Client.Addr(), handle)
 	if err == nil {
 		c.Served.Volume = &f.Volume.Served
@@ -33,7 +35,9 @@ func (s *service) look(c *oncrpc.Call, handle FH) (*export.File, error) {
 }
 
 func (s *service) openDir(c *oncrpc.Call, handle FH) (*export.File, error) {
-	c.MayWait()
+	if !c.MayWait(export.VolumeIn(handle)) {
+		return nil, errGone
+	}
 	f, err := s.opener.OpenDir(c.Client.Addr(), handle)
 	if err == nil {
 		c.Served.Volume = &f.Volume.Served
@@ -45,7 +49,9 @@ func (s *service) openDir(c *oncrpc.Call, handle FH) (*export.File, error) {
 func (s *service) openToRead(c *oncrpc.Call, handle FH) (*export.DataFile, error) {
 	f, err := s.opener.OpenDataAtOnce(c.Client.Addr(), handle)
 	if f == nil && err == nil {
-		c.MayWait()
+		if !c.MayWait(export.VolumeIn(handle)) {
+			return nil, errGone
+		}
 		f, err = s.opener.OpenData(c.Client.Addr(), handle, false)
 	}
 	if err == nil {
@@ -55,7 +61,9 @@ func (s *service) openToRead(c *oncrpc.Call, handle FH) (*export.DataFile, error
 }
 
 func (s *service) openToWrite(c *oncrpc.Call, handle FH) (*export.DataFile, error) {
-	c.MayWait()
+	if !c.MayWait(export.VolumeIn(handle)) {
+		return nil, errGone
+	}
 	f, err := s.opener.OpenData(c.Client.Addr(), handle, true)
 	if err == nil {
 		c.Served.Volume = &f.Volume.Served

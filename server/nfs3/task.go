@@ -3,6 +3,7 @@ package nfs3
 import (
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/shares"
 )
 
 // task is the answer to a call in the making, and the memory it takes. It is the
@@ -62,7 +63,7 @@ func (s *service) task(c *oncrpc.Call) *task {
 func (t *task) start(v *export.Volume, do func(*task) result, files ...closer) {
 	t.call.Later()
 	t.begin(v, do, files)
-	t.service.workers.Do(t.id, t)
+	t.service.workers.Do(t.id, shares.Owner{Volume: v.ID, Client: t.call.Client.Addr()}, t)
 }
 
 // answer is start for what does not wait for the disk as a rule. For root it runs
@@ -96,6 +97,11 @@ func (t *task) Run(err error) {
 		t.close()
 		t.service.log.Error("nfs: a call could not be made for its caller", "client", c.Client, "xid", c.Header.XID, "uid", t.id.UID, "gid", t.id.GID, "err", err)
 		finishCall(c, oncrpc.SystemErr)
+		return
+	}
+	if c.Abandoned() {
+		t.close()
+		finishCall(c, oncrpc.SystemErr) // nobody is told
 		return
 	}
 	t.end(t.result())

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
+	"github.com/podnas/podnas/server/shares"
 	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/server/xdr"
 )
@@ -37,7 +38,8 @@ type Call struct {
 	memory  []byte // of Reply, from the free list
 	charged int64  // bytes taken from the budget
 	place   place  // among the calls that may wait, see MayWait
-	last    bool   // of those that had come when it was read
+	owner   shares.Owner
+	last    bool // of those that had come when it was read
 	later   bool
 	ended   atomic.Bool
 	replay  *replay // to be told the results, nil: nobody asks
@@ -47,6 +49,13 @@ type Call struct {
 func (c *Call) Later() {
 	c.leave()
 	c.later = true
+}
+
+// Abandoned tells whether the client has gone, and nobody wants the call to be done. It is
+// for who has not begun to do it, and ends it with Finish then: what was not begun is as
+// good as never received.
+func (c *Call) Abandoned() bool {
+	return c.conn.gone.Load() && (c.replay == nil || c.conn.server.replays.forget(c))
 }
 
 // Alone tells whether no other call of the connection is known that is not answered

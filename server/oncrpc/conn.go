@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -59,6 +60,8 @@ type conn struct {
 	reads  waits // of who reads
 	writes waits // of who has set writing
 
+	gone    atomic.Bool          // the client takes no more replies
+	ahead   atomic.Int32         // goroutines that wait for a place
 	turn    atomic.Pointer[turn] // of who reads
 	watched atomic.Bool          // look is set
 	look    *time.Timer
@@ -137,6 +140,9 @@ func (c *conn) end() {
 // readOn reads until the turn is taken or there are no more calls.
 func (c *conn) readOn(t *turn) {
 	if err := c.read(t); !errors.Is(err, errTurnTaken) {
+		if errors.Is(err, syscall.ECONNRESET) {
+			c.gone.Store(true)
+		}
 		c.ended <- err
 	}
 }
@@ -144,6 +150,9 @@ func (c *conn) readOn(t *turn) {
 // read answers calls until there is an error.
 func (c *conn) read(t *turn) error {
 	for {
+		if c.gone.Load() { // though calls of it were received
+			return net.ErrClosed
+		}
 		if !c.calls.TryAcquire(1) {
 			c.server.stats.CallWaits.Add(1)
 			c.flush()
@@ -364,6 +373,7 @@ func (c *conn) write(batch []*Call) error {
 	}
 	err := c.WriteAll(c.pieces)
 	if err != nil {
+		c.gone.Store(true)
 		_ = c.Close() // wakes the reading goroutine
 	}
 	return err

@@ -132,6 +132,21 @@ func (r *replays) finish(seen *replay, stat AcceptStat, results []byte) {
 	}
 }
 
+// forget drops a call that is not begun, unless the client has sent it again and waits
+// for its reply.
+func (r *replays) forget(call *Call) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen := call.replay
+	if len(seen.waiting) > 0 {
+		return false
+	}
+	delete(seen.client.calls, seen.key)
+	seen.client.open--
+	call.replay = nil
+	return true
+}
+
 // repeat answers a call as it was answered before.
 func (c *Call) repeat(seen *replay) {
 	c.Reply = append(c.Reply, seen.results...)

@@ -47,6 +47,7 @@ type testServer struct {
 	stop    func()
 	logs    bytes.Buffer
 	stats   *stats.Server
+	server  *Server
 }
 
 type words []uint32
@@ -56,6 +57,12 @@ func (w words) Append(b []byte) []byte {
 		b = xdr.AppendUint32(b, v)
 	}
 	return b
+}
+
+// volumeIn is whose call a test's is: the first word of its arguments.
+func volumeIn(c *Call) uint64 {
+	args := c.Args
+	return uint64(args.Uint32())
 }
 
 // startServer serves until the end of the test.
@@ -117,10 +124,13 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 		}},
 		procNone: {Name: "NONE"},
 		procWait: {Name: "WAIT", AnyAuth: true, Handle: func(c *Call) {
-			c.MayWait()
+			if !c.MayWait(volumeIn(c)) {
+				c.Finish(SystemErr)
+				return
+			}
 			s.waiting.Add(1)
 			<-s.blocked
-			c.MayWait() // by now another may read the connection
+			c.MayWait(volumeIn(c)) // by now another may read the connection
 			echo(c)
 		}},
 		procAlone: {Name: "ALONE", AnyAuth: true, Handle: func(c *Call) {
@@ -128,7 +138,7 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 			c.Finish(Success)
 		}},
 		procDisk: {Name: "DISK", AnyAuth: true, Handle: func(c *Call) {
-			c.MayWait()
+			c.MayWait(volumeIn(c))
 			s.waiting.Add(1)
 			if _, err := syscall.Read(int(s.disk.Load()), make([]byte, 1)); err != nil {
 				panic(err)
@@ -141,7 +151,7 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 		change(&limits)
 	}
 	server := newServer(ServerConfig{Programs: []Program{program}, Log: slog.New(slog.NewTextHandler(&s.logs, nil))}, limits)
-	s.stats = server.Stats()
+	s.server, s.stats = server, server.Stats()
 	s.addr = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -167,6 +177,19 @@ func (s *testServer) dial() *Client {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// dialFrom is dial of another client, with an address of the loopback interface.
+func (s *testServer) dialFrom(address string) *Client {
+	s.t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	conn, err := d.DialContext(s.t.Context(), "tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	c := NewClient(conn)
 	s.t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/podnas/podnas/server/shares"
 )
 
 // The goroutine that reads a connection's calls answers most of them itself: to
@@ -35,12 +37,25 @@ type turn struct {
 
 const turnTaken = 1<<64 - 1
 
-// MayWait says that answering the call may have to wait, so that the connection's
-// other calls are not held up. The handler calls it on the goroutine that it was
-// called on, and touches nothing of the call after Finish. While too many calls wait
-// already, it waits for one of them to end.
-func (c *Call) MayWait() {
-	c.enter()
+// MayWait says that answering the call, which is for a volume, may have to wait, so that
+// the connection's other calls are not held up. The handler calls it on the goroutine
+// that it was called on, and touches nothing of the call after Finish. While too many
+// calls wait already, it waits for one of them to end. It is false if the client has gone
+// meanwhile: the call is not to be begun then.
+func (c *Call) MayWait(volume uint64) bool {
+	if c.place == 0 {
+		c.owner = shares.Owner{Volume: volume, Client: c.Client.Addr()}
+		c.enter()
+	}
+	if c.Abandoned() {
+		return false
+	}
+	c.watch()
+	return true
+}
+
+// watch has the connection looked at, whether the call holds it up.
+func (c *Call) watch() {
 	conn, t := c.conn, c.turn
 	t.numbers++
 	if !t.waiting.CompareAndSwap(0, t.numbers) {
