@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/shares"
 )
 
 // Opener opens files by their handles, which only the kernel can do without a
@@ -27,8 +29,7 @@ type Opener struct {
 	spareData    sync.Pool // of *DataFile
 	spareListing sync.Pool // of *Listing
 
-	syncing chan struct{} // has a place for each sync
-	names   syncs         // of directories that are synced together
+	syncing syncSlots
 
 	stop     chan struct{}
 	sweeping sync.WaitGroup
@@ -43,8 +44,7 @@ func NewOpener(table *Table, key *Key) *Opener {
 		spare:        sync.Pool{New: func() any { return new(File) }},
 		spareData:    sync.Pool{New: func() any { return new(DataFile) }},
 		spareListing: sync.Pool{New: func() any { return new(Listing) }},
-		syncing:      make(chan struct{}, syncsMax),
-		names:        syncs{aside: true},
+		syncing:      syncSlots{slots: shares.New[chan struct{}](syncsMax)},
 		stop:         make(chan struct{}),
 	}
 	o.inside.seed = maphash.MakeSeed()

@@ -17,7 +17,7 @@ import (
 // its next sync. Files are synced side by side, which lets the file system's journal
 // take them together.
 //
-// On XFS all directories wait together: what brings one of them to the disk brings all
+// On XFS all directories of a volume wait together: what brings one of them to the disk brings all
 // that stands before it in the journal. One goroutine syncs one after the other, and
 // the first waits for the disk; the others find nothing to do, and no thread of theirs
 // has to wake. Each is synced nevertheless: if that is not so, it takes longer, and
@@ -36,8 +36,8 @@ type Waiter interface {
 // syncsMax is how many files are synced at a time: each takes a thread.
 const syncsMax = 64
 
-// syncs are the calls that wait for one file to be synced, or for any directory of those
-// that are synced together. Who are synced at once are a round.
+// syncs are the calls that wait for one file to be synced, or for any of a volume's
+// directories, where those are synced together. Who are synced at once are a round.
 type syncs struct {
 	// aside: rounds go on beside each other. One begins when as many calls wait as
 	// are in rounds, so that none waits for long on a disk that is slow, and they are
@@ -153,9 +153,9 @@ func (f *File) openFile() *openFile {
 }
 
 // syncsOf are the calls that wait with those for a file.
-func (o *Opener) syncsOf(file *openFile) *syncs {
+func syncsOf(file *openFile) *syncs {
 	if file.use == useNames && file.key.volume.disk.settled {
-		return &o.names
+		return &file.key.volume.names
 	}
 	return &file.syncs
 }
@@ -163,7 +163,7 @@ func (o *Opener) syncsOf(file *openFile) *syncs {
 // syncHere syncs a file, unless a goroutine does. Those who wait for it by then are for
 // another.
 func (o *Opener) syncHere(file *openFile, data bool) (ok bool, err error) {
-	s := o.syncsOf(file)
+	s := syncsOf(file)
 	if !s.begin() {
 		return false, nil
 	}
@@ -176,7 +176,7 @@ func (o *Opener) syncHere(file *openFile, data bool) (ok bool, err error) {
 
 // sync has a file synced, which is open until w is told.
 func (o *Opener) sync(file *openFile, w Waiter, data bool) {
-	if s := o.syncsOf(file); s.wait(waiting{file, w}, data) {
+	if s := syncsOf(file); s.wait(waiting{file, w}, data) {
 		go o.syncRounds(s)
 	}
 }
@@ -256,8 +256,8 @@ func (o *Opener) syncRounds(s *syncs) {
 // fsync is fsync(2), or fdatasync(2), of a file that may be open with O_PATH. Its
 // clients have waited since it began.
 func (o *Opener) fsync(file *openFile, data bool, began time.Time) error {
-	o.syncing <- struct{}{}
-	defer func() { <-o.syncing }()
+	o.syncing.take(file.key.volume)
+	defer o.syncing.give(file.key.volume)
 	sync := unix.Fsync
 	if data {
 		sync = unix.Fdatasync

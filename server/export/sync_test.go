@@ -72,9 +72,10 @@ func TestDirectoriesAreSyncedTogether(t *testing.T) {
 	a, b := open("a"), open("b")
 	bad := &openFile{key: a.openFile().key, use: useNames, fd: -1}
 	state := func() [3]int {
-		o.names.mu.Lock()
-		defer o.names.mu.Unlock()
-		return [3]int{len(o.names.waiting), o.names.rounds, o.names.inRound}
+		names := &a.Volume.names
+		names.mu.Lock()
+		defer names.mu.Unlock()
+		return [3]int{len(names.waiting), names.rounds, names.inRound}
 	}
 	goOn := make(chan struct{})
 	hold := func(f *File) { // a round of one call that goes on
@@ -260,7 +261,7 @@ func TestSyncMade(t *testing.T) {
 
 // syncing tells whether a goroutine syncs the file.
 func syncing(f *File) bool {
-	s := f.opener.syncsOf(f.openFile())
+	s := syncsOf(f.openFile())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rounds > 0

@@ -36,6 +36,7 @@ type Volume struct {
 	Served  stats.Volume
 
 	syncs  *stats.Syncs // of the table
+	names  syncs        // of directories, where they are synced together
 	root   *os.File
 	rootID FileID // by the kernel's handle; zero where that can't be had
 	over   atomic.Pointer[above]
@@ -175,6 +176,7 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 		ID: id, Path: exportPath, Options: options, root: root, mount: mountOf(int(root.Fd())), disk: diskOf(root), account: account,
 		ending: make(chan struct{}), closed: make(chan struct{}),
 	}
+	v.names.aside = true
 	v.rootID, _ = identifyByHandle(int(root.Fd()), "") // not for go-nfs
 	v.Served.Name, v.syncs = v.Path, &t.Syncs
 	t.byPath[v.Path], t.byID[v.ID] = v, v
