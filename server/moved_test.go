@@ -142,7 +142,7 @@ func TestHeldHandleOfMovedDirectory(t *testing.T) {
 				if err := cfg.Exports.Add(uint64(id+1), "/"+name, dir, export.Options{}); err != nil {
 					t.Fatal(err)
 				}
-				defer cfg.Exports.Remove(uint64(id + 1))
+				t.Cleanup(func() { cfg.Exports.Remove(uint64(id + 1)) })
 			}
 			if err := os.WriteFile(filepath.Join(disk, "one", "d", "file"), []byte("data"), 0o666); err != nil {
 				t.Fatal(err)

@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -147,9 +149,6 @@ func TestVictims(t *testing.T) {
 // the attacked volume is on a disk of its own, which is frozen.
 func TestVictimsOfAFrozenDisk(t *testing.T) {
 	testdisk.Ext4(t, func(t *testing.T, disk string) {
-		if _, err := exec.LookPath("fsfreeze"); err != nil {
-			t.Skip(err)
-		}
 		address, root, victim := attacked(t, disk, t.TempDir(), func(t *testing.T, dir string) {
 			must(t, os.Chmod(dir, 0o777))
 			for i := range 100 {
@@ -161,13 +160,7 @@ func TestVictimsOfAFrozenDisk(t *testing.T) {
 		for i := range 100 {
 			files = append(files, c.find(root, fmt.Sprint("file", i)))
 		}
-		freeze := func(how string) {
-			if out, err := exec.Command("fsfreeze", how, disk).CombinedOutput(); err != nil {
-				t.Errorf("fsfreeze %s: %v\n%s", how, err, out)
-			}
-		}
-		thaw := sync.OnceFunc(func() { freeze("--unfreeze") })
-		freeze("--freeze")
+		thaw := freeze(t, disk)
 		defer thaw()
 		var attackers sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
@@ -200,6 +193,31 @@ func TestVictimsOfAFrozenDisk(t *testing.T) {
 		}
 		thaw()
 		attackers.Wait()
+	})
+}
+
+// freeze has a disk take no more changes until thaw, for a minute at most.
+func freeze(t *testing.T, disk string) (thaw func()) {
+	t.Helper()
+	if _, err := exec.LookPath("fsfreeze"); err != nil {
+		t.Skip(err)
+	}
+	// It thaws when its input ends, and after a minute at the latest: a process that is
+	// killed keeps its files open while calls of it hang.
+	watch := exec.Command("sh", "-c", `fsfreeze --freeze "$1" && echo frozen; timeout 60 cat >/dev/null; exec fsfreeze --unfreeze "$1"`, "sh", disk)
+	watch.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // nobody ends it with the test
+	in, err := watch.StdinPipe()
+	must(t, err)
+	out, err := watch.StdoutPipe()
+	must(t, err)
+	must(t, watch.Start())
+	if said, err := bufio.NewReader(out).ReadString('\n'); err != nil || said != "frozen\n" {
+		t.Fatalf("fsfreeze: %q, %v", said, err)
+	}
+	return sync.OnceFunc(func() {
+		if err := errors.Join(in.Close(), watch.Wait()); err != nil {
+			t.Errorf("thaw %s: %v", disk, err)
+		}
 	})
 }
 

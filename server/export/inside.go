@@ -30,7 +30,7 @@ const (
 	// 200,000 deep.
 	leapsMax = 256
 	// leapsFew are those that are made at any time. Of longer ways, each volume has one
-	// gone at a time: the kernel takes some 0.2 µs for a level.
+	// gone at a time: the kernel takes half a microsecond for a level.
 	leapsFew = 12
 )
 
@@ -141,10 +141,16 @@ func (o *Opener) findInside(f *File) error {
 	}()
 	far := false // a leap was too far
 	levels := 1
+	climbing := false
+	defer func() {
+		if climbing {
+			v.climbing.Unlock()
+		}
+	}()
 	for n := range leapsMax {
 		if n == leapsFew {
 			v.climbing.Lock()
-			defer v.climbing.Unlock()
+			climbing = true
 			if _, known := o.inside.get(v, &f.ID); known { // whoever was waited for has found it
 				return nil
 			}

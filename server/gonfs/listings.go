@@ -11,6 +11,10 @@ import (
 // reading them.
 const listingsMax = 32
 
+// entriesMax bounds the entries of all of them, some 300 bytes each; the largest listing
+// may have more.
+const entriesMax = 1 << 18
+
 // listings keeps the directories that clients are in the middle of listing: the
 // library's cookies count the entries of a listing, so a client must be given
 // the one it began with, whatever is made or removed meanwhile. The verifier is
@@ -43,6 +47,14 @@ func (l *listings) VerifierFor(path string, entries []fs.FileInfo) uint64 {
 		l.recent = append(l.recent[:0], l.recent[1:]...)
 	}
 	l.recent = append(l.recent, listing{path, verifier, entries})
+	all := 0
+	for i := len(l.recent) - 1; i >= 0; i-- {
+		if all += len(l.recent[i].entries); all > entriesMax {
+			keep := max(1, len(l.recent)-1-i) // the latest
+			l.recent = append([]listing(nil), l.recent[len(l.recent)-keep:]...)
+			break
+		}
+	}
 	return verifier
 }
 
