@@ -142,7 +142,7 @@ func (s *Status) problems(st *state, volumes []volumeView) []Problem {
 			text    string
 		}{{v.Use.Percent, "%d%% full"}, {v.Inodes.Percent, "%d%% of its inodes are used"}} {
 			if full.percent >= fullPercent {
-				add(Problem{Bad: full.percent >= fullestPercent, About: "volume " + v.Name, Text: fmt.Sprintf(full.text, full.percent), Fix: "remove files, or raise the request of claim " + v.Claim})
+				add(Problem{Bad: full.percent >= fullestPercent, About: "volume " + v.Name, Text: fmt.Sprintf(full.text, full.percent), Fix: adviceWhenFull(v)})
 			}
 		}
 	}
@@ -153,6 +153,13 @@ func (s *Status) problems(st *state, volumes []volumeView) []Problem {
 		add(Problem{About: "engine", Text: "files are served by go-nfs, slower and with limits: " + s.cfg.Process.Engine.Reason})
 	}
 	return append(bad, notice...)
+}
+
+func adviceWhenFull(v *volumeView) string {
+	if v.Claim == "" {
+		return "remove files, or raise it: podnas volume resize " + v.Name + " SIZE"
+	}
+	return "remove files, or raise the request of claim " + v.Claim
 }
 
 const (

@@ -41,6 +41,8 @@ import (
 	"math"
 	"net/netip"
 	"regexp"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -180,7 +182,7 @@ type CopyingError struct {
 }
 
 func (e *CopyingError) Error() string {
-	return fmt.Sprintf("volume %s is being copied: %d files with %s so far", e.Source, e.Files, FormatSize(e.Bytes))
+	return fmt.Sprintf("volume %s is being copied: %s with %s so far", e.Source, FormatCount(e.Files, "file"), FormatSize(e.Bytes))
 }
 
 // FormatSize writes bytes as Kubernetes quantities are written, to three digits
@@ -196,6 +198,18 @@ func FormatSize(bytes int64) string {
 		return fmt.Sprintf("%.0f%s", value, units[unit])
 	}
 	return fmt.Sprintf("%.3g%s", value, units[unit])
+}
+
+// FormatCount writes how many there are of something, for people: 1 file, 12,345 files.
+func FormatCount[N int | int64 | uint64](n N, thing string) string {
+	digits := strconv.FormatUint(uint64(n), 10)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	if thing != "" && n != 1 {
+		thing += "s"
+	}
+	return strings.TrimSpace(digits + " " + thing)
 }
 
 // validName is a DNS subdomain (RFC 1123), as every name of a Kubernetes object

@@ -45,7 +45,7 @@ follows.`,
 			}
 			files := ""
 			if v.Inodes > 0 {
-				files = fmt.Sprintf(" and %d files", v.Inodes)
+				files = " and " + volume.FormatCount(v.Inodes, "file")
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "volume %s may grow to %s%s\n", v.Name, volume.FormatSize(v.Size), files)
 			fmt.Fprintf(cmd.ErrOrStderr(), "A cluster that has its PersistentVolume learns it by:\n  podnas volume manifests %s | kubectl apply -f -\n", v.Name)
@@ -139,7 +139,7 @@ func fate(v control.Volume, root string) string {
 func deleteQuestion(v control.Volume, fate string) string {
 	what := volume.FormatSize(v.Size)
 	if v.Used != nil {
-		what += fmt.Sprintf(", %s used in %d files", volume.FormatSize(int64(v.Used.Bytes)), v.Used.Files)
+		what += fmt.Sprintf(", %s used in %s", volume.FormatSize(int64(v.Used.Bytes)), volume.FormatCount(v.Used.Files, "file"))
 	}
 	if v.Claim != nil {
 		what += ", of the claim " + claimName(v)

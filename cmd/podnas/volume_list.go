@@ -32,8 +32,8 @@ func newListCommand(cfg *volumeConfig) *cobra.Command {
 		Short:   "List the volumes",
 		Long: `List the volumes: how large each may grow, what it uses on the disk ("-" where nothing
 counts, and "+" behind it while the server still counts what was there), the claim that it
-belongs to, who keeps it below its size (kernel, server, or off: nobody), and its directory
-below the root of the disk. Below the table: why that is who.`,
+belongs to, who keeps it below its size (kernel, server, or off: nobody), and, if it is not called what the
+volume is, its directory below the root of the disk. Below the table: why that is who.`,
 		Example: listExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,17 +65,25 @@ below the root of the disk. Below the table: why that is who.`,
 
 func printTable(out io.Writer, volumes []control.Volume, wide bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	header := []string{"NAME", "SIZE", "USED", "CLAIM", "STATE", "QUOTA", "PATH"}
+	header := []string{"NAME", "SIZE", "USED", "CLAIM", "STATE", "QUOTA"}
+	// Most directories are called what their volumes are.
+	paths := wide || slices.ContainsFunc(volumes, func(v control.Volume) bool { return v.Path != v.Name })
+	if paths {
+		header = append(header, "PATH")
+	}
 	if wide {
 		header = append(header, "FILES", "ON-DELETE", "OPTIONS", "AGE")
 	}
 	fmt.Fprintln(w, strings.Join(header, "\t"))
 	for _, v := range volumes {
-		row := []string{v.Name, volume.FormatSize(v.Size), usedBytes(v), claimName(v), v.State, quotaOf(v), v.Path}
+		row := []string{v.Name, volume.FormatSize(v.Size), usedBytes(v), claimName(v), v.State, quotaOf(v)}
+		if paths {
+			row = append(row, v.Path)
+		}
 		if wide {
 			files := "-"
 			if v.Used != nil {
-				files = usedFiles(v, "/")
+				files = usedFiles(v, "", "/")
 			}
 			row = append(row, files, onDelete(v), cmp.Or(strings.Join(options(v.Options), ","), "-"), age(v.Created))
 		}
@@ -129,27 +137,38 @@ func newShowCommand(cfg *volumeConfig) *cobra.Command {
 			if err != nil {
 				return advise(err)
 			}
-			if output != outputTable {
-				return printValue(cmd.OutOrStdout(), output, v)
-			}
-			mount := "-"
+			s := shown{Volume: v, Directory: filepath.Join(cfg.root, v.Path)}
+			var notNow error
 			if v.State == control.Ready {
-				manifests, err := client.Manifests(cmd.Context(), v.Name)
-				if mount = mountCommand(manifests); err != nil {
-					mount = "not now: " + err.Error()
-				}
+				var manifests []control.Manifest
+				manifests, notNow = client.Manifests(cmd.Context(), v.Name)
+				s.Mount = mountCommand(manifests)
 			}
-			return printVolume(cmd.OutOrStdout(), v, cfg.root, mount)
+			if output != outputTable {
+				return printValue(cmd.OutOrStdout(), output, s)
+			}
+			if s.Mount = cmp.Or(s.Mount, "-"); notNow != nil {
+				s.Mount = "not now: " + notNow.Error()
+			}
+			return printVolume(cmd.OutOrStdout(), s)
 		},
 	}
 	addOutputFlag(cmd.Flags(), &output, outputTable, outputJSON, outputYAML)
 	return cmd
 }
 
-func printVolume(out io.Writer, v control.Volume, root, mount string) error {
+// shown is what is told of a volume.
+type shown struct {
+	control.Volume
+	Directory string `json:"directory"`       // of its files, on podnas's machine or in its pod
+	Mount     string `json:"mount,omitempty"` // the command
+}
+
+func printVolume(out io.Writer, s shown) error {
+	v := s.Volume
 	used := "not counted"
 	if v.Used != nil {
-		used = fmt.Sprintf("%s, %s files", volume.FormatSize(int64(v.Used.Bytes)), usedFiles(v, " of "))
+		used = volume.FormatSize(int64(v.Used.Bytes)) + ", " + usedFiles(v, "file", " of ")
 		if v.Used.Partial {
 			used += " so far: the server still counts what was there when it started"
 		}
@@ -166,7 +185,7 @@ func printVolume(out io.Writer, v control.Volume, root, mount string) error {
 	if v.Since != nil {
 		state += fmt.Sprintf(" since %s (%s)", v.Since.Format(time.RFC3339), age(*v.Since))
 	}
-	directory := filepath.Join(root, v.Path)
+	directory := s.Directory
 	if v.State == volume.Archived {
 		directory += ", but its files are in the archive"
 	}
@@ -185,7 +204,7 @@ func printVolume(out io.Writer, v control.Volume, root, mount string) error {
 		{"Copy of:", cmp.Or(v.Source, "-")},
 		{"Project:", cmp.Or(strings.TrimPrefix(fmt.Sprint(v.Project), "0"), "-")},
 		{"Created:", fmt.Sprintf("%s (%s)", v.Created.Format(time.RFC3339), age(v.Created))},
-		{"Mount:", mount},
+		{"Mount:", s.Mount},
 	} {
 		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
 	}
@@ -195,7 +214,7 @@ func printVolume(out io.Writer, v control.Volume, root, mount string) error {
 // mountCommand mounts a volume as kubelet would.
 func mountCommand(manifests []control.Manifest) string {
 	if len(manifests) != 1 {
-		return "-"
+		return ""
 	}
 	spec := manifests[0].Volume.Spec
 	server := spec.NFS.Server
@@ -217,10 +236,10 @@ func usedBytes(v control.Volume) string {
 }
 
 // usedFiles is how many files a volume has, and may have.
-func usedFiles(v control.Volume, of string) string {
-	files := fmt.Sprint(v.Used.Files)
+func usedFiles(v control.Volume, thing, of string) string {
+	files := volume.FormatCount(v.Used.Files, thing)
 	if v.Inodes > 0 {
-		files += of + fmt.Sprint(v.Inodes)
+		files += of + volume.FormatCount(v.Inodes, "")
 	}
 	return files
 }

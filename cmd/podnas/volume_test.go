@@ -98,15 +98,15 @@ func TestVolumeCommands(t *testing.T) {
 		{name: "show who keeps the size", command: "volume show scratch", stdout: "server: sizes are enforced by the server"},
 		{name: "show how to mount", command: "volume show scratch", stdout: "sudo mount -t nfs -o nfsvers=3,"},
 		{name: "show as YAML", command: "volume show team -o yaml", stdout: "onDelete: archive\n"},
-		{name: "resize", command: "volume resize scratch 3Mi", stdout: "volume scratch may grow to 3Mi and 1024 files\n", stderr: "podnas volume manifests scratch | kubectl apply -f -"},
-		{name: "resize for more files", command: "volume resize scratch 3Mi --bytes-per-inode 1Ki", stdout: "may grow to 3Mi and 3072 files\n"},
+		{name: "resize", command: "volume resize scratch 3Mi", stdout: "volume scratch may grow to 3Mi and 1,024 files\n", stderr: "podnas volume manifests scratch | kubectl apply -f -"},
+		{name: "resize for more files", command: "volume resize scratch 3Mi --bytes-per-inode 1Ki", stdout: "may grow to 3Mi and 3,072 files\n"},
 		{name: "resize for fewer files", command: "volume resize scratch 3Mi --bytes-per-inode 2Ki", code: 2, err: "volume scratch may have 3072 inodes, one for each 2Ki would be 1536"},
 		{name: "resize for no files", command: "volume resize scratch 3Mi --bytes-per-inode 1", code: 2, err: "256 bytes or more"},
-		{name: "list how many files", command: "volume list -o wide", stdout: "/3072 "},
-		{name: "show how many files", command: "volume show scratch", stdout: " of 3072 files"},
+		{name: "list how many files", command: "volume list -o wide", stdout: "/3,072 "},
+		{name: "show how many files", command: "volume show scratch", stdout: " of 3,072"},
 		{name: "show how many files, for programs", command: "volume show scratch -o json", stdout: `"inodes": 3072`},
 		{name: "create for many files", command: "volume create small --size 1Mi --bytes-per-inode 512", stdout: "name: small\n"},
-		{name: "show many files", command: "volume show small", stdout: " of 2048 files"},
+		{name: "show many files", command: "volume show small", stdout: " of 2,048"},
 		{name: "delete many files", command: "volume delete small --yes", stdout: "removed in the background"},
 		{name: "shrink", command: "volume resize scratch 1Mi", code: 2, err: "scratch"},
 		{name: "manifests", command: "volume manifests", stdout: "\n---\n"},
@@ -357,12 +357,20 @@ func TestPartialCount(t *testing.T) {
 	v := control.Volume{Volume: volume.Volume{Name: "v", Size: 1 << 30}, State: control.Ready, Used: &control.Used{Bytes: 5 << 20, Files: 7, Partial: true}}
 	var table, one bytes.Buffer
 	mustDo(t, printTable(&table, []control.Volume{v}, false))
-	mustDo(t, printVolume(&one, v, "/disk", "-"))
+	mustDo(t, printVolume(&one, shown{Volume: v, Directory: "/disk/v", Mount: "-"}))
 	if !strings.Contains(table.String(), " 5Mi+ ") || !strings.Contains(one.String(), "5Mi, 7 files so far") {
 		t.Errorf("%s\n%s", &table, &one)
 	}
 	v.Used.Partial = false
 	if got := usedBytes(v); got != "5Mi" {
 		t.Errorf("all is counted: %q", got)
+	}
+}
+
+func TestFormatCount(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0 files", 1: "1 file", 2: "2 files", 999: "999 files", 1000: "1,000 files", 12345678: "12,345,678 files"} {
+		if got := volume.FormatCount(n, "file"); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
 	}
 }
