@@ -128,12 +128,15 @@ func (s *Store) limitCounted(ctx context.Context, v *Volume, log *slog.Logger) e
 			return errNotCounted
 		}
 		used = u.Inodes
-		return s.limitInodes(now, used, log)
+		if err := s.limitInodes(now, used, log); err != nil {
+			return err
+		}
+		s.counter.SetLimit(*now) // before anybody can raise it
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	s.counter.SetLimit(now)
 	log.Info("volume: its inodes are counted, and limited from now on", "used", used, "limit", now.Inodes)
 	return nil
 }

@@ -52,8 +52,8 @@ func (s *Store) restoreLimit(r *record, u quota.Usage, log *slog.Logger) (marked
 			if err := s.limitInodes(&r.Volume, u.Inodes, log); err != nil {
 				return false, err
 			}
-			if err := s.write(r); err != nil {
-				return false, err
+			if err := s.write(r); err != nil { // a full disk is no reason not to serve it
+				log.Warn("volume: its inode limit can't be written down, it is found anew at the next start", "err", err)
 			}
 			s.step("record has an inode limit")
 		}
