@@ -29,7 +29,7 @@ type native struct {
 }
 
 func newNative(table *export.Table, key *export.Key, slow *stats.SlowLog, log *slog.Logger) (*native, error) {
-	n := &native{opener: export.NewOpener(table, key), workers: export.NewWorkers(workers)}
+	n := &native{opener: export.NewOpener(table, key, log), workers: export.NewWorkers(workers)}
 	var err error
 	n.rpc, err = oncrpc.NewServer(oncrpc.ServerConfig{
 		Programs: []oncrpc.Program{

@@ -333,10 +333,3 @@ func dialRawFrom(t *testing.T, address, from string, uid uint32) *raw {
 	cred := oncrpc.SysCred{UID: uid, GID: uid}
 	return &raw{t, client, cred.Auth()}
 }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -23,7 +23,7 @@ func countedAt(t *testing.T, dir string, limit int64) (*Opener, *Volume, []byte)
 	needNative(t)
 	table := &Table{}
 	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, NewAccount(Limit{Bytes: limit}), slog.New(slog.DiscardHandler)))
-	o := NewOpener(table, NewKey(make([]byte, 32)))
+	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	t.Cleanup(o.Close)
 	v, _ := table.ByID(1)
 	root, err := o.Root(v)

@@ -13,6 +13,7 @@ type DataFile struct {
 	opener *Opener
 	Volume *Volume
 	file   *openFile
+	since  uint64 // the sample of its errSeq
 }
 
 // OpenData opens the data of a regular file as root; who may read or write it,
@@ -40,7 +41,14 @@ func (o *Opener) OpenData(client netip.Addr, handle []byte, write bool) (*DataFi
 			v.calls.Done()
 			return nil, err
 		}
-		f = o.files.put(key, use, fd, charge)
+		var unsynced *openFile
+		if f, unsynced = o.files.put(key, use, fd, charge); unsynced != nil {
+			// Whoever writes waits, or files would be written faster than synced, and
+			// there would be more of them than descriptors.
+			synced := make(chan struct{})
+			o.syncUnused(unsynced, synced)
+			<-synced
+		}
 	}
 	return o.newDataFile(v, f), nil
 }
@@ -63,7 +71,7 @@ func (o *Opener) OpenDataAtOnce(client netip.Addr, handle []byte) (*DataFile, er
 
 func (o *Opener) newDataFile(v *Volume, file *openFile) *DataFile {
 	f := o.spareData.Get().(*DataFile)
-	*f = DataFile{opener: o, Volume: v, file: file}
+	*f = DataFile{opener: o, Volume: v, file: file, since: file.state.errs.sample()}
 	return f
 }
 
@@ -134,6 +142,7 @@ func (f *DataFile) WriteAt(p []byte, offset int64) (int, Attr, error) {
 	f.file.written.Store(true)
 	var st unix.Stat_t
 	n, err := f.file.charge.write(f.file.fd, p, offset, &st)
+	f.file.changed()
 	if st.Nlink == 0 {
 		return n, Attr{}, err
 	}
@@ -151,6 +160,7 @@ func (f *DataFile) Truncate(size int64) error {
 		if f.file.charge != nil {
 			_, _ = f.Stat() // settles the charge
 		}
+		f.file.changed()
 		return err
 	}
 }

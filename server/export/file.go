@@ -20,6 +20,7 @@ type File struct {
 	Attr    Attr // when it was opened
 	fd      int
 	kept    *openFile // whose descriptor fd is, nil: it is the File's own
+	since   uint64    // the sample of its errSeq
 	isNew   bool      // made by this call
 	created bool      // with a descriptor to write to it
 	charge  *charge   // of what may change it, where the server counts
@@ -31,7 +32,7 @@ type File struct {
 // Close ends the use of the file, and of f: it is another one soon.
 func (f *File) Close() {
 	if f.created { // whoever made it writes to it next
-		f.kept = f.opener.files.put(fileKey{f.Volume, f.ID}, useWrite, f.fd, f.charge)
+		f.kept = f.opener.keep(fileKey{f.Volume, f.ID}, useWrite, f.fd, f.charge)
 		f.held = false // the charge is the kept one's
 	}
 	if f.kept != nil {

@@ -69,11 +69,12 @@ type openFile struct {
 	since   int           // the sweep after which nobody has used it, if users is 0
 	elem    *list.Element // in fileCache.used
 
-	charge  *charge // where the server counts
-	written atomic.Bool
-	syncs   syncs
-	names   sync.Mutex    // of a directory, see LockNames
-	changes atomic.Uint64 // of its names, so far
+	charge   *charge // where the server counts
+	written  atomic.Bool
+	unsynced atomic.Bool   // it was written and not synced since; it stays open until it is
+	state    *syncState    // shared with what the file is open for otherwise
+	names    sync.Mutex    // of a directory, see LockNames
+	changes  atomic.Uint64 // of its names, so far
 }
 
 func newFileCache() *fileCache {
@@ -130,47 +131,63 @@ func (c *fileCache) missed() {
 }
 
 // put adds a file that was just opened and takes it. If another call was
-// faster, its file is taken and this one closed.
-func (c *fileCache) put(key fileKey, use use, fd int, charge *charge) *openFile {
-	f := &openFile{key: key, use: use, fd: fd, users: 1, charge: charge}
+// faster, its file is taken and this one closed. To make room, another file is closed.
+// If there are only such that have to be synced before, one of them is taken too, for the
+// caller to sync and release it.
+func (c *fileCache) put(key fileKey, use use, fd int, charge *charge) (f, unsynced *openFile) {
+	f = &openFile{key: key, use: use, fd: fd, users: 1, charge: charge, state: &syncState{}}
 	c.mu.Lock()
 	files := c.files[key]
 	if first := files[use]; first != nil {
 		first.users++
 		c.mu.Unlock()
 		f.close() // nothing was written through it
-		return first
+		return first, nil
 	}
-	var evicted *openFile
+	for _, other := range files {
+		if other != nil {
+			f.state = other.state
+		}
+	}
 	files[use] = f
 	c.files[key] = files
+	var evicted *openFile
 	if c.open++; c.open > c.limit {
-		evicted = c.longestUnused()
+		evicted, unsynced = c.longestUnused()
 	}
 	f.elem = c.used.PushBack(f)
 	c.mu.Unlock()
 	evicted.close()
-	return f
+	return f, unsynced
 }
 
-// longestUnused takes the file that was unused for longest out, nil if all are in
+// longestUnused takes the file that was unused for longest out, of those that can be
+// closed. If there is none it takes the first to be synced. Both are nil if all are in
 // use. The caller holds c.mu.
-func (c *fileCache) longestUnused() *openFile {
+func (c *fileCache) longestUnused() (evicted, unsynced *openFile) {
 	for e := c.used.Front(); e != nil; e = e.Next() {
-		if f := e.Value.(*openFile); f.users == 0 {
+		f := e.Value.(*openFile)
+		switch {
+		case f.users > 0:
+		case !f.unsynced.Load():
 			c.count.Evicted++
 			c.forget(f)
-			return f
+			return f, nil
+		case unsynced == nil:
+			unsynced = f
 		}
 	}
-	return nil
+	if unsynced != nil {
+		unsynced.users++
+	}
+	return nil, unsynced
 }
 
 // release gives a file back.
 func (c *fileCache) release(f *openFile) {
 	c.mu.Lock()
 	f.users--
-	last := f.users == 0 && (f.dropped || c.open > c.limit)
+	last := f.users == 0 && (f.dropped || c.open > c.limit && !f.unsynced.Load())
 	switch {
 	case last:
 		c.forget(f)
@@ -190,7 +207,7 @@ func (f *openFile) close() {
 	if f == nil {
 		return
 	}
-	_ = unix.Close(f.fd) // what a client was told is stable was synced before
+	_ = unix.Close(f.fd) // what was written was synced, or the file has been removed
 	if f.charge != nil {
 		var written FileID
 		if f.written.Load() {
@@ -244,8 +261,9 @@ func (c *fileCache) dropFile(f *openFile) *openFile {
 	return f
 }
 
-// removeIdle closes what has been idle for too long. It is called every filesSweep.
-func (c *fileCache) removeIdle() {
+// removeIdle closes what has been idle for too long. It is called every filesSweep. What
+// has to be synced before is taken, for the caller to sync and release it.
+func (c *fileCache) removeIdle() (unsynced []*openFile) {
 	var idle []*openFile
 	c.mu.Lock()
 	c.sweep++
@@ -258,6 +276,11 @@ func (c *fileCache) removeIdle() {
 		if c.sweep-f.since <= int(filesIdle/filesSweep) {
 			break // who comes after was used later
 		}
+		if f.unsynced.Load() && !f.key.volume.hasEnded() {
+			f.users++
+			unsynced = append(unsynced, f)
+			continue
+		}
 		c.forget(f)
 		idle = append(idle, f)
 	}
@@ -267,6 +290,14 @@ func (c *fileCache) removeIdle() {
 	c.mu.Unlock()
 	for _, f := range idle {
 		f.close()
+	}
+	return unsynced
+}
+
+// changed notes that the file was written.
+func (f *openFile) changed() {
+	if !f.unsynced.Load() { // most often it is, and then this is all that a WRITE pays
+		f.unsynced.Store(true)
 	}
 }
 

@@ -2,6 +2,7 @@ package export
 
 import (
 	"errors"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -19,7 +20,7 @@ func twoVolumes(t *testing.T, disk string) (o *Opener, roots [2][]byte, dirs [2]
 	t.Helper()
 	needNative(t)
 	table := &Table{}
-	o = NewOpener(table, NewKey(make([]byte, 32)))
+	o = NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	for i, name := range []string{"one", "two"} {
 		dirs[i] = filepath.Join(disk, name)
 		mustDo(t, os.Mkdir(dirs[i], 0o755))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -28,7 +29,7 @@ func openerAt(t *testing.T) (o *Opener, root []byte, dir string) {
 	t.Helper()
 	needNative(t)
 	table, v, dir := volumeAt(t)
-	o = NewOpener(table, NewKey(make([]byte, 32)))
+	o = NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	t.Cleanup(o.Close)
 	root, err := o.Root(v)
 	mustDo(t, err)
@@ -349,7 +350,7 @@ func TestClients(t *testing.T) {
 	mustDo(t, table.Add(1, "/v", dir, Options{Clients: []netip.Prefix{
 		netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64"),
 	}}))
-	o := NewOpener(table, NewKey(make([]byte, 32)))
+	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	defer o.Close()
 	v, _ := table.ByID(1)
 	root, err := o.Root(v)

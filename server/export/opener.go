@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"log/slog"
 	"net/netip"
 	"os"
 	"runtime"
@@ -21,6 +22,7 @@ import (
 type Opener struct {
 	table   *Table
 	key     *Key
+	log     *slog.Logger
 	files   *fileCache
 	handles handles
 	inside  inside
@@ -36,10 +38,11 @@ type Opener struct {
 }
 
 // NewOpener makes an Opener of the volumes in a table.
-func NewOpener(table *Table, key *Key) *Opener {
+func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 	o := &Opener{
 		table:        table,
 		key:          key,
+		log:          log,
 		files:        newFileCache(),
 		spare:        sync.Pool{New: func() any { return new(File) }},
 		spareData:    sync.Pool{New: func() any { return new(DataFile) }},
@@ -74,7 +77,9 @@ func (o *Opener) sweep() {
 		case <-o.stop:
 			return
 		case <-tick.C:
-			o.files.removeIdle()
+			for _, f := range o.files.removeIdle() {
+				o.syncUnused(f, nil)
+			}
 		case <-age.C:
 			o.handles.forget()
 		}
@@ -233,7 +238,7 @@ func (o *Opener) openIn(v *Volume, id FileID, use use) (*File, error) {
 	if use == useNames && v.account != nil {
 		c = v.account.enter(f.Attr.inode())
 	}
-	f.keptAs(o.files.put(fileKey{v, id}, use, fd, c))
+	f.keptAs(o.keep(fileKey{v, id}, use, fd, c))
 	if f.charge != nil {
 		if f.Attr, err = f.Stat(); err != nil { // from what it is charged
 			f.Close()
@@ -256,8 +261,9 @@ func (o *Opener) openKept(v *Volume, id FileID, use use) *File {
 	if f.Attr, err = f.Stat(); err == nil && countsLinks(&f.Attr) {
 		return f
 	}
-	// Removed on the disk itself, or who knows.
-	o.files.drop(v, id)
+	if err == nil || errors.Is(err, unix.ESTALE) { // removed on the disk itself
+		o.files.drop(v, id)
+	}
 	o.files.release(kept)
 	o.spare.Put(f)
 	return nil
@@ -266,7 +272,7 @@ func (o *Opener) openKept(v *Volume, id FileID, use use) *File {
 // keptAs says that the file is the descriptor that is kept. Who may change a
 // directory's names has its charge with it.
 func (f *File) keptAs(kept *openFile) {
-	f.kept, f.fd = kept, kept.fd
+	f.kept, f.fd, f.since = kept, kept.fd, kept.state.errs.sample()
 	if kept.use == useNames {
 		f.charge = kept.charge
 		f.changes = kept.changes.Load()

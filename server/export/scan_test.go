@@ -21,7 +21,7 @@ func uncounted(t *testing.T, dir string) (*Opener, *Volume, *File) {
 	table := &Table{}
 	v, err := table.add(1, "/v", dir, Options{}, NewAccount(Limit{Bytes: 1 << 40}))
 	mustDo(t, err)
-	o := NewOpener(table, NewKey(make([]byte, 32)))
+	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	handle, err := o.Root(v)
 	mustDo(t, err)
 	root, err := o.OpenDir(netip.Addr{}, handle)

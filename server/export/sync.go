@@ -1,7 +1,7 @@
 package export
 
 import (
-	"errors"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -54,26 +54,34 @@ type syncs struct {
 
 // waiting is a call that waits.
 type waiting struct {
-	file *openFile
-	who  Waiter
+	file  *openFile
+	since uint64 // of the file's errSeq
+	who   Waiter
+}
+
+// syncState is what the descriptors of one file share, so that its syncs come one after
+// the other.
+type syncState struct {
+	syncs syncs
+	errs  errSeq
 }
 
 // SyncHere brings data and metadata to the disk. It is not ok, and nothing is done, if
 // another goroutine syncs the file already.
 func (f *DataFile) SyncHere() (ok bool, err error) {
-	return f.opener.syncHere(f.file, false)
+	return f.opener.syncHere(f.file, f.since, false)
 }
 
 // DataSyncHere is DataSyncThen, as SyncHere is SyncThen.
 func (f *DataFile) DataSyncHere() (ok bool, err error) {
-	return f.opener.syncHere(f.file, true)
+	return f.opener.syncHere(f.file, f.since, true)
 }
 
 // SyncThen brings data and metadata to the disk, and tells w.
-func (f *DataFile) SyncThen(w Waiter) { f.opener.sync(f.file, w, false) }
+func (f *DataFile) SyncThen(w Waiter) { f.opener.sync(waiting{f.file, f.since, w}, false) }
 
 // DataSyncThen brings to the disk what is needed to read the data back, and tells w.
-func (f *DataFile) DataSyncThen(w Waiter) { f.opener.sync(f.file, w, true) }
+func (f *DataFile) DataSyncThen(w Waiter) { f.opener.sync(waiting{f.file, f.since, w}, true) }
 
 // SyncHere is SyncThen on this goroutine. It is not ok if another syncs the file
 // already.
@@ -81,15 +89,15 @@ func (f *File) SyncHere() (ok bool, err error) {
 	if !f.canSync() {
 		return true, nil
 	}
-	return f.opener.syncHere(f.openFile(), false)
+	return f.opener.syncHere(f.openFile(), f.since, false)
 }
 
 // SyncMadeHere is SyncMadeThen on this goroutine. It is not ok if another syncs the
 // directory already.
 func (f *File) SyncMadeHere(dir *File) (ok bool, err error) {
 	if !f.comesWithName() {
-		if err := f.opener.fsync(f.openFile(), false, time.Now()); err != nil {
-			return true, err
+		if ok, err := f.SyncHere(); !ok || err != nil {
+			return ok, err
 		}
 	}
 	return dir.SyncHere()
@@ -103,7 +111,7 @@ func (f *File) SyncThen(w Waiter) {
 		w.Synced(nil)
 		return
 	}
-	f.opener.sync(f.openFile(), w, false)
+	f.opener.sync(waiting{f.openFile(), f.since, w}, false)
 }
 
 // SyncMadeThen is SyncThen of what was just made in a directory, and then of the
@@ -113,13 +121,22 @@ func (f *File) SyncMadeThen(dir *File, w Waiter) {
 		dir.SyncThen(w)
 		return
 	}
-	go func() {
-		if err := f.opener.fsync(f.openFile(), false, time.Now()); err != nil {
-			w.Synced(err)
-			return
-		}
-		dir.SyncThen(w)
-	}()
+	f.SyncThen(thenDir{dir, w})
+}
+
+// thenDir waits for what was made in a directory.
+type thenDir struct {
+	dir *File
+	who Waiter
+}
+
+// Synced has the directory synced.
+func (t thenDir) Synced(err error) {
+	if err != nil {
+		t.who.Synced(err)
+		return
+	}
+	t.dir.SyncThen(t.who)
 }
 
 // comesWithName tells whether what was made is on the disk when its name is. What was
@@ -149,7 +166,7 @@ func (f *File) openFile() *openFile {
 	if f.kept != nil {
 		return f.kept
 	}
-	return &openFile{key: fileKey{f.Volume, f.ID}, fd: f.fd} // nobody else has it
+	return &openFile{key: fileKey{f.Volume, f.ID}, fd: f.fd, state: &syncState{}} // nobody else has it
 }
 
 // syncsOf are the calls that wait with those for a file.
@@ -157,17 +174,18 @@ func syncsOf(file *openFile) *syncs {
 	if file.use == useNames && file.key.volume.disk.settled {
 		return &file.key.volume.names
 	}
-	return &file.syncs
+	return &file.state.syncs
 }
 
 // syncHere syncs a file, unless a goroutine does. Those who wait for it by then are for
 // another.
-func (o *Opener) syncHere(file *openFile, data bool) (ok bool, err error) {
+func (o *Opener) syncHere(file *openFile, since uint64, data bool) (ok bool, err error) {
 	s := syncsOf(file)
 	if !s.begin() {
 		return false, nil
 	}
-	err = o.fsync(file, data, time.Now())
+	o.fsync(file, data, time.Now())
+	err = file.state.errs.since(since)
 	if s.more() {
 		go o.syncRounds(s)
 	}
@@ -175,9 +193,39 @@ func (o *Opener) syncHere(file *openFile, data bool) (ok bool, err error) {
 }
 
 // sync has a file synced, which is open until w is told.
-func (o *Opener) sync(file *openFile, w Waiter, data bool) {
-	if s := syncsOf(file); s.wait(waiting{file, w}, data) {
+func (o *Opener) sync(w waiting, data bool) {
+	if s := syncsOf(w.file); s.wait(w, data) {
 		go o.syncRounds(s)
+	}
+}
+
+// keep is fileCache.put.
+func (o *Opener) keep(key fileKey, use use, fd int, charge *charge) *openFile {
+	f, unsynced := o.files.put(key, use, fd, charge)
+	if unsynced != nil {
+		o.syncUnused(unsynced, nil)
+	}
+	return f
+}
+
+// syncUnused syncs a file that the cache wants to close, and gives it back. If that fails,
+// the write verifier tells the clients. done is closed then, if it is not nil.
+func (o *Opener) syncUnused(file *openFile, done chan struct{}) {
+	o.sync(waiting{file, 0, unused{o, file, done}}, false)
+}
+
+// unused waits for the sync of a file that nobody uses.
+type unused struct {
+	opener *Opener
+	file   *openFile
+	done   chan struct{}
+}
+
+// Synced gives the file back.
+func (u unused) Synced(error) {
+	u.opener.files.release(u.file)
+	if u.done != nil {
+		close(u.done)
 	}
 }
 
@@ -237,40 +285,36 @@ func (s *syncs) next(last []waiting) (round []waiting, data bool) {
 
 // syncRounds syncs until nobody waits.
 func (o *Opener) syncRounds(s *syncs) {
-	errs := map[*openFile]error{} // of the round
+	done := map[*openFile]bool{} // of the round
 	for round, data := s.next(nil); len(round) > 0; round, data = s.next(round) {
 		began := time.Now()
 		// What changed last is likely to be the last in the journal.
 		for _, w := range slices.Backward(round) {
-			if _, done := errs[w.file]; !done {
-				errs[w.file] = o.fsync(w.file, data, began)
+			if !done[w.file] {
+				done[w.file] = true
+				o.fsync(w.file, data, began)
 			}
 		}
 		for _, w := range round {
-			w.who.Synced(errs[w.file])
+			w.who.Synced(w.file.state.errs.since(w.since))
 		}
-		clear(errs)
+		clear(done)
 	}
 }
 
-// fsync is fsync(2), or fdatasync(2), of a file that may be open with O_PATH. Its
-// clients have waited since it began.
-func (o *Opener) fsync(file *openFile, data bool, began time.Time) error {
+// fsync syncs a file, and notes it if that fails. Its clients have waited since it began.
+func (o *Opener) fsync(file *openFile, data bool, began time.Time) {
 	o.syncing.take(file.key.volume)
 	defer o.syncing.give(file.key.volume)
-	sync := unix.Fsync
-	if data {
-		sync = unix.Fdatasync
+	if file.unsynced.Load() { // what is written from here on may not be covered
+		file.unsynced.Store(false)
 	}
-	err := sync(file.fd)
-	if errors.Is(err, unix.EBADF) {
-		var fd int
-		if fd, err = unix.Open(procPath(file.fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
-			err = sync(fd)
-			_ = unix.Close(fd) // nothing was written through it
-		}
+	v := file.key.volume
+	if err := v.synced(began, v.disk.sync(file.fd, data)); err != nil {
+		v.newVerifier() // before anybody can be told anything
+		file.state.errs.failed(err)
+		o.log.Error("nfs: a sync failed; clients are told to send again what is not committed", "volume", v.Path, "err", err)
 	}
-	return file.key.volume.synced(began, err)
 }
 
 // synced counts a sync.
@@ -280,7 +324,12 @@ func (v *Volume) synced(began time.Time, err error) error {
 }
 
 // Sync brings the directory's names to the disk.
-func (d *Dir) Sync() error { return d.volume.synced(time.Now(), d.File.Sync()) }
+func (d *Dir) Sync() error { return d.volume.syncFile(d.File) }
 
 // Sync brings data and metadata to the disk.
-func (f *DirFile) Sync() error { return f.dir.volume.synced(time.Now(), f.File.Sync()) }
+func (f *DirFile) Sync() error { return f.dir.volume.syncFile(f.File) }
+
+func (v *Volume) syncFile(f *os.File) error {
+	began := time.Now()
+	return v.synced(began, v.disk.sync(int(f.Fd()), false))
+}

@@ -44,11 +44,11 @@ func TestSyncsAreShared(t *testing.T) {
 			f.SyncThen(w)
 		}
 	}
-	f.file.syncs.mu.Lock()
-	if waiting, data := len(f.file.syncs.waiting), f.file.syncs.data; waiting != 20 || data {
+	f.file.state.syncs.mu.Lock()
+	if waiting, data := len(f.file.state.syncs.waiting), f.file.state.syncs.data; waiting != 20 || data {
 		t.Errorf("%d wait, of the data alone: %v; want 20 that wait for all", waiting, data)
 	}
-	f.file.syncs.mu.Unlock()
+	f.file.state.syncs.mu.Unlock()
 	close(goOn)
 	told.Wait()
 	if n := f.Volume.syncs.Durations.Snapshot().Count; n != 2 {
@@ -70,7 +70,7 @@ func TestDirectoriesAreSyncedTogether(t *testing.T) {
 		return f
 	}
 	a, b := open("a"), open("b")
-	bad := &openFile{key: a.openFile().key, use: useNames, fd: -1}
+	bad := &openFile{key: a.openFile().key, use: useNames, fd: -1, state: &syncState{}}
 	state := func() [3]int {
 		names := &a.Volume.names
 		names.mu.Lock()
@@ -96,13 +96,13 @@ func TestDirectoriesAreSyncedTogether(t *testing.T) {
 	before := syncs()
 	told := make(chan struct{}, 5)
 	wait := func(file *openFile) {
-		o.sync(file, waiterFunc(func(err error) {
+		o.sync(waiting{file, file.state.errs.sample(), waiterFunc(func(err error) {
 			if (err != nil) != (file == bad) {
 				t.Errorf("fd %d: %v", file.fd, err)
 			}
 			told <- struct{}{}
 			<-goOn
-		}), false)
+		})}, false)
 	}
 	wait(a.openFile())
 	if got := state(); got != [3]int{1, 2, 2} {
@@ -159,18 +159,18 @@ func TestSyncHere(t *testing.T) {
 	close(goOn)
 
 	// Who comes while it is synced here has it synced once more.
-	file := &openFile{key: f.file.key, fd: f.file.fd}
-	if !file.syncs.begin() {
+	file := &openFile{key: f.file.key, fd: f.file.fd, state: &syncState{}}
+	if !file.state.syncs.begin() {
 		t.Fatal("a file that nobody has is synced")
 	}
 	told := make(chan error, 1)
-	o.sync(file, waiterFunc(func(err error) { told <- err }), false)
-	if !file.syncs.more() {
+	o.sync(waiting{file, 0, waiterFunc(func(err error) { told <- err })}, false)
+	if !file.state.syncs.more() {
 		t.Fatal("nobody waits")
 	}
-	o.syncRounds(&file.syncs)
+	o.syncRounds(&file.state.syncs)
 	mustDo(t, <-told)
-	if !file.syncs.begin() {
+	if !file.state.syncs.begin() {
 		t.Error("the file is still synced")
 	}
 }
@@ -283,9 +283,9 @@ func TestSyncFails(t *testing.T) {
 	f, err := o.Open(netip.Addr{}, root)
 	mustDo(t, err)
 	defer f.Close()
-	gone, failed := &openFile{key: fileKey{volume: f.Volume}, fd: -1}, make(chan error, 3)
+	gone, failed := &openFile{key: fileKey{volume: f.Volume}, fd: -1, state: &syncState{}}, make(chan error, 3)
 	for range 3 {
-		o.sync(gone, waiterFunc(func(err error) { failed <- err }), false)
+		o.sync(waiting{gone, 0, waiterFunc(func(err error) { failed <- err })}, false)
 	}
 	for range 3 {
 		if err := <-failed; !errors.Is(err, unix.ENOENT) {

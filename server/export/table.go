@@ -35,11 +35,12 @@ type Volume struct {
 	Options Options
 	Served  stats.Volume
 
-	syncs  *stats.Syncs // of the table
-	names  syncs        // of directories, where they are synced together
-	root   *os.File
-	rootID FileID // by the kernel's handle; zero where that can't be had
-	over   atomic.Pointer[above]
+	syncs    *stats.Syncs // of the table
+	names    syncs        // of directories, where they are synced together
+	verifier atomic.Uint64
+	root     *os.File
+	rootID   FileID // by the kernel's handle; zero where that can't be had
+	over     atomic.Pointer[above]
 	// climbing is held while a long way up is gone, see findInside.
 	climbing sync.Mutex
 	mount    uint64 // the root's, and so of all that is opened by handle
@@ -88,6 +89,12 @@ func (v *Volume) begin() bool {
 	}
 	v.calls.Add(1)
 	return true
+}
+
+func (v *Volume) hasEnded() bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.ended
 }
 
 func (v *Volume) end() {
@@ -179,6 +186,7 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 	v.names.aside = true
 	v.rootID, _ = identifyByHandle(int(root.Fd()), "") // not for go-nfs
 	v.Served.Name, v.syncs = v.Path, &t.Syncs
+	v.newVerifier()
 	t.byPath[v.Path], t.byID[v.ID] = v, v
 	return v, nil
 }

@@ -125,18 +125,22 @@ func (f *filesystem) Capabilities() billy.Capability {
 // Join makes a path of elements, see location.
 func (f *filesystem) Join(elems ...string) string { return join(elems) }
 
-// Lstat tells the attributes of a file.
+// Lstat tells the attributes of a file. The library answers a SETATTR whose Lstat has an
+// error that it does not know as if it were done; it knows permission.
 func (f *filesystem) Lstat(name string) (os.FileInfo, error) {
-	p, err := f.place(name)
+	info := &fileInfo{}
+	err := f.inPlace(name, func(p *place) (err error) {
+		info.name = p.name
+		info.attr, err = p.Lstat(p.name)
+		return err
+	})
+	if errors.Is(err, syscall.EIO) {
+		err = errors.Join(fs.ErrPermission, err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer p.Close()
-	attr, err := p.Lstat(p.name)
-	if err != nil {
-		return nil, err
-	}
-	return &fileInfo{name: p.name, attr: attr}, nil
+	return info, nil
 }
 
 // Stat is Lstat: symbolic links are for the client to follow.

@@ -248,13 +248,3 @@ func setTimes(f *export.File, attr *Sattr) error {
 	}
 	return f.Chtimes(set(attr.Atime), set(attr.Mtime))
 }
-
-// synced passes the error of a sync on. After one nobody knows what is on the
-// disk, so the verifier changes and clients send again what is not committed.
-func (s *service) synced(err error) error {
-	if err != nil {
-		s.log.Error("nfs: a sync failed; clients are told to send again what is not committed", "err", err)
-		s.newVerf()
-	}
-	return err
-}

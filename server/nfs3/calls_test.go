@@ -51,7 +51,7 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	} else {
 		mustDo(t, table.Add(1, "/volume", dir, export.Options{}))
 	}
-	opener, workers := export.NewOpener(table, export.NewKey(make([]byte, 32))), export.NewWorkers(2)
+	opener, workers := export.NewOpener(table, export.NewKey(make([]byte, 32)), log), export.NewWorkers(2)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{
 		Programs: []oncrpc.Program{nfs3.NewProgram(nfs3.Config{Opener: opener, Workers: workers, Log: log})},
 		Log:      log,

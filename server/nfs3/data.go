@@ -105,7 +105,7 @@ func (s *service) write(c *oncrpc.Call) {
 
 func (t *task) write() result {
 	f, args, res := t.data, &t.args.write, &t.res.write
-	res.Verf = t.service.writeVerf()
+	res.Verf = writeVerf(f.Volume) // before the data is accepted: a sync that fails with it changes it
 	attr, err := f.Stat()
 	if err == nil {
 		res.Wcc.Before = PreOpAttr{true, uint64(attr.Size), timeOf(attr.Mtime), timeOf(attr.Ctime)}
@@ -177,8 +177,7 @@ func (s *service) commit(c *oncrpc.Call) {
 
 func (t *task) commit() result {
 	f := t.data
-	// Before the sync: what is written meanwhile may not be covered by it.
-	res := &CommitRes{Verf: t.service.writeVerf()}
+	res := &CommitRes{}
 	attr, err := f.Stat()
 	if err == nil {
 		res.Wcc.Before = PreOpAttr{true, uint64(attr.Size), timeOf(attr.Mtime), timeOf(attr.Ctime)}
@@ -187,6 +186,7 @@ func (t *task) commit() result {
 	}
 	if err == nil {
 		t.sync(&res.Status, f)
+		t.verf = &res.Verf
 	}
 	res.Status = statusOf(err)
 	return res

@@ -32,6 +32,6 @@
 //   - When it is sent, the record and the reply go back to the free list.
 //
 // An UNSTABLE write stays in the page cache until COMMIT syncs the file. Should a
-// sync fail, or the server start anew, the write verifier is another one, and
-// clients send again what was not committed.
+// sync of the volume fail, or the server start anew, the write verifier is another
+// one, and clients send again what was not committed.
 package nfs3

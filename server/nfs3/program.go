@@ -1,10 +1,8 @@
 package nfs3
 
 import (
-	"crypto/rand"
 	"encoding/binary"
 	"log/slog"
-	"sync/atomic"
 
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
@@ -26,15 +24,11 @@ type service struct {
 	opener  *export.Opener
 	workers *export.Workers
 	log     *slog.Logger
-	// verf is the write verifier: a client that sees it change sends again what
-	// was not committed.
-	verf atomic.Uint64
 }
 
 // NewProgram makes the server's side of NFS version 3.
 func NewProgram(cfg Config) oncrpc.Program {
 	s := &service{opener: cfg.Opener, workers: cfg.Workers, log: cfg.Log}
-	s.newVerf()
 	return oncrpc.Program{
 		Number:  Program,
 		Version: Version,
@@ -65,14 +59,10 @@ func NewProgram(cfg Config) oncrpc.Program {
 	}
 }
 
-func (s *service) newVerf() {
-	var b [WriteVerfSize]byte
-	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
-	s.verf.Store(binary.BigEndian.Uint64(b[:]))
-}
-
-func (s *service) writeVerf() (verf [WriteVerfSize]byte) {
-	binary.BigEndian.PutUint64(verf[:], s.verf.Load())
+// writeVerf is the write verifier: a client that sees it change sends again what was not
+// committed.
+func writeVerf(v *export.Volume) (verf [WriteVerfSize]byte) {
+	binary.BigEndian.PutUint64(verf[:], v.WriteVerifier())
 	return verf
 }
 

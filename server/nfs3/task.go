@@ -12,15 +12,16 @@ import (
 type task struct {
 	service *service
 	call    *oncrpc.Call
-	id      export.Identity    // whom the volume takes the caller for
-	do      func(*task) result // runs on a worker as the caller
-	files   [2]closer          // closed after it; nil or open
-	syncs   [2]syncer          // synced before the reply, in this order; nil: no more
-	status  *Status            // of the result that waits for them
-	waiting result             // that one
-	file    *export.File       // of GETATTR, ACCESS and LOOKUP
-	data    *export.DataFile   // of READ and WRITE
-	handle  [FHSize]byte       // of LOOKUP's result
+	id      export.Identity      // whom the volume takes the caller for
+	do      func(*task) result   // runs on a worker as the caller
+	files   [2]closer            // closed after it; nil or open
+	syncs   [2]syncer            // synced before the reply, in this order; nil: no more
+	status  *Status              // of the result that waits for them
+	waiting result               // that one
+	verf    *[WriteVerfSize]byte // of COMMIT's result, which is from after the sync
+	file    *export.File         // of GETATTR, ACCESS and LOOKUP
+	data    *export.DataFile     // of READ, WRITE and COMMIT
+	handle  [FHSize]byte         // of LOOKUP's result
 	args    struct {
 		getattr GetattrArgs
 		lookup  LookupArgs
@@ -137,6 +138,14 @@ func (t *task) end(res result) {
 		t.syncNext()
 		return
 	}
+	t.finish(res)
+}
+
+// finish sends the reply, when all is synced.
+func (t *task) finish(res result) {
+	if t.verf != nil {
+		*t.verf = writeVerf(t.data.Volume)
+	}
 	t.close()
 	reply(t.call, res)
 }
@@ -149,7 +158,7 @@ func (t *task) syncHere() bool {
 	}
 	t.syncs[0], t.syncs[1] = t.syncs[1], nil
 	if err != nil {
-		*t.status, t.syncs[0] = statusOf(t.service.synced(err)), nil
+		*t.status, t.syncs[0] = statusOf(err), nil
 	}
 	return true
 }
@@ -166,13 +175,12 @@ func (t *task) Synced(err error) {
 	defer t.call.Recover()
 	switch {
 	case err != nil:
-		*t.status = statusOf(t.service.synced(err))
+		*t.status = statusOf(err)
 	case t.syncs[0] != nil:
 		t.syncNext()
 		return
 	}
-	t.close()
-	reply(t.call, t.waiting)
+	t.finish(t.waiting)
 }
 
 // close ends the use of the call's files.

@@ -1,0 +1,207 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/test/faultydisk"
+)
+
+func TestErrSeq(t *testing.T) {
+	var e errSeq
+	before := e.sample()
+	if err := e.since(before); err != nil {
+		t.Errorf("nothing has failed: %v", err)
+	}
+	e.failed(fmt.Errorf("sync: %w", unix.ENOSPC))
+	after := e.sample()
+	for sample, want := range map[uint64]error{before: unix.ENOSPC, after: nil} {
+		if err := e.since(sample); !errors.Is(err, want) {
+			t.Errorf("since %x: %v, want %v", sample, err, want)
+		}
+	}
+	e.failed(unix.ENOSPC) // the same once more is another failure
+	if err := e.since(after); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("after a second failure: %v", err)
+	}
+	e.failed(errors.New("no errno"))
+	if err := e.since(after); !errors.Is(err, unix.EIO) {
+		t.Errorf("a failure without an errno: %v", err)
+	}
+}
+
+// A sync that fails takes the kernel's error with it. Whoever had changed the file by then
+// is told, though the sync that was for them went well; and whoever changes it after that
+// is not. The verifier has changed when the first of them is told.
+func TestFailedSyncIsToldToAll(t *testing.T) {
+	o, root, dir := openerAt(t)
+	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
+	handle := handleOf(t, o, root, "file")
+	open := func() *DataFile {
+		f, err := o.OpenData(netip.Addr{}, handle, true)
+		mustDo(t, err)
+		t.Cleanup(f.Close)
+		return f
+	}
+	first, second, here := open(), open(), open()
+	verifier := first.Volume.WriteVerifier()
+
+	good := first.file.fd
+	first.file.fd = -1
+	inRound, goOn := make(chan error), make(chan struct{})
+	first.SyncThen(waiterFunc(func(err error) {
+		if first.Volume.WriteVerifier() == verifier {
+			t.Error("a failure is told, and the write verifier is the one from before")
+		}
+		inRound <- err
+		<-goOn
+	}))
+	if err := <-inRound; err == nil {
+		t.Error("in the round that fails: no error")
+	}
+	first.file.fd = good // and from here on the kernel says that all is well
+	late := open()
+	told := make(chan error, 2)
+	for _, f := range []*DataFile{second, late} {
+		f.SyncThen(waiterFunc(func(err error) { told <- err }))
+	}
+	close(goOn)
+	if err := <-told; err == nil {
+		t.Error("open since before the failure, and in the round after it: no error")
+	}
+	if err := <-told; err != nil {
+		t.Errorf("opened after the failure: %v", err)
+	}
+	for ok := false; !ok; {
+		var err error
+		if ok, err = here.SyncHere(); ok && err == nil {
+			t.Error("open since before the failure, and synced here: no error")
+		}
+	}
+	if again := open(); again.file.state != first.file.state {
+		t.Error("what one descriptor has of failures, another has not")
+	}
+}
+
+// What was written and not synced is synced before it is closed, as the kernel might have
+// told its error to that descriptor alone.
+func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
+	o, root, dir := openerAt(t)
+	write := func(name string) *openFile {
+		mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+		f, err := o.OpenData(netip.Addr{}, handleOf(t, o, root, name), true)
+		mustDo(t, err)
+		defer f.Close()
+		if f.file.unsynced.Load() {
+			t.Error("nothing is written, and it has to be synced")
+		}
+		_, _, err = f.WriteAt([]byte("data"), 0)
+		mustDo(t, err)
+		return f.file
+	}
+	file := write("file")
+	v := file.key.volume
+	syncs := func() uint64 { return v.syncs.Durations.Snapshot().Count }
+	idle := func() {
+		makeIdle(o)
+		for _, f := range o.files.removeIdle() {
+			done := make(chan struct{})
+			o.syncUnused(f, done)
+			<-done
+		}
+	}
+	before := syncs()
+	idle()
+	if !isKept(o, file) || file.unsynced.Load() || syncs() != before+1 {
+		t.Errorf("idle and written: open %v, to be synced %v, after %d syncs; want it synced and open", isKept(o, file), file.unsynced.Load(), syncs()-before)
+	}
+	idle()
+	if isKept(o, file) || syncs() != before+1 {
+		t.Errorf("idle and synced: open %v, after %d syncs; want it closed", isKept(o, file), syncs()-before)
+	}
+
+	o.files.mu.Lock()
+	o.files.limit = 4
+	o.files.mu.Unlock()
+	before = syncs()
+	for i := range 20 {
+		write(fmt.Sprint("file", i))
+		if n := o.files.counts().Open; n > 5 {
+			t.Fatalf("%d files are open, of 4", n)
+		}
+	}
+	if n := syncs() - before; n < 10 {
+		t.Errorf("20 files were written, and %d synced to make room", n)
+	}
+}
+
+// The kernel writes back in the background, and that fails; somebody else who syncs the
+// file is told first. The clients learn it by the verifier, however long they wait with
+// COMMIT.
+func TestFailureInTheBackground(t *testing.T) {
+	if faultydisk.OwnMounts(t) {
+		return
+	}
+	for _, kind := range faultydisk.Kinds() {
+		t.Run(kind.Name, func(t *testing.T) {
+			disk := faultydisk.NewThin(t, kind)
+			table := &Table{}
+			mustDo(t, table.Add(1, "/volume", disk.Dir, Options{}))
+			t.Cleanup(func() { table.Remove(1) })
+			v, _ := table.ByID(1)
+			o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+			t.Cleanup(o.Close)
+			root, err := o.Root(v)
+			mustDo(t, err)
+			mustDo(t, os.WriteFile(filepath.Join(disk.Dir, "file"), nil, 0o644))
+			f, err := o.OpenData(netip.Addr{}, handleOf(t, o, root, "file"), true)
+			mustDo(t, err)
+			file := f.file
+			verifier := v.WriteVerifier()
+			disk.Fail()
+			for block := range int64(1000) { // more than is held by what mkfs has laid out
+				_, _, err = f.WriteAt(fmt.Appendf(nil, "block %d", block), block*blockSize)
+				mustDo(t, err)
+			}
+			f.Close()
+			other, err := os.OpenFile(filepath.Join(disk.Dir, "file"), os.O_WRONLY, 0)
+			mustDo(t, err)
+			if err := other.Sync(); err == nil {
+				t.Error("the disk has taken it")
+			}
+			mustDo(t, other.Close())
+			disk.Mend()
+			for deadline := time.Now().Add(30 * time.Second); isKept(o, file); time.Sleep(10 * time.Millisecond) {
+				makeIdle(o)
+				if time.Now().After(deadline) {
+					t.Fatal("the file is not closed")
+				}
+			}
+			if v.WriteVerifier() == verifier {
+				t.Error("what was written is lost, and COMMIT would say that it is on the disk")
+			}
+		})
+	}
+}
+
+// makeIdle has what is unused be so for long.
+func makeIdle(o *Opener) {
+	o.files.mu.Lock()
+	defer o.files.mu.Unlock()
+	o.files.sweep += int(filesIdle / filesSweep)
+}
+
+// isKept tells whether a descriptor is in the cache.
+func isKept(o *Opener, f *openFile) bool {
+	o.files.mu.Lock()
+	defer o.files.mu.Unlock()
+	return o.files.files[f.key][f.use] == f
+}
