@@ -12,6 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 
 "$here/setup.sh"
+layer=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}/uml
 bin=$(mktemp -d "${TMPDIR:-/tmp}/podnas-bin.XXXXXX")
 trap 'rm -rf "$bin"' EXIT
 chmod 755 "$bin" # one test runs podnas as an ordinary user
@@ -28,14 +29,22 @@ suite() { # $1: the engine, $2: the command, then flags and packages
 	echo "=== engine $engine"
 	go test -tags vm -count 1 -p 1 -v -timeout 14m -exec "$command" "$@"
 }
-alone='TestGuestPowerCut|TestGanesha' # these have guests of their own
+alone='TestGuestPowerCut|TestGanesha|TestFaultyDisk' # these have guests of their own
 guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t 900 -x 4G -e 'PODNAS=$bin/podnas' -e PODNAS_TEST_XFS=/xfs"
 native() {
 	# Not in a guest: what one is too slow for.
 	echo "=== engine native, on this machine"
 	go test -tags vm -count 1 -v -run "${RUN:-.}" ./test/vm/large || status=1
+	# Disks that fail, of this machine's own kernel, with the programs that setup.sh has unpacked.
+	if wanted TestSyncFails; then
+		PATH=$PATH:/usr/sbin:/sbin:$layer/usr/sbin LD_LIBRARY_PATH=$layer/usr/lib/x86_64-linux-gnu \
+			go test -count 1 -v -run 'TestSyncFails|TestFailureInTheBackground|TestAfterFailedSync' ./server ./server/export ./test/faultydisk || status=1
+	fi
 	# These packages have tests of their own that need this disk.
 	suite native "$guest -e ENGINE=native" -run "${RUN:-.}" -skip "$alone" ./test/vm ./quota ./volume/tree || status=1
+	if wanted TestFaultyDisk; then
+		suite native "$guest -e ENGINE=native" -run 'TestFaultyDisk|TestAfterFailedSync' ./test/vm ./test/faultydisk || status=1
+	fi
 	if wanted TestGuestPowerCut; then
 		suite native "'$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
 	fi

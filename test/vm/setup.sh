@@ -30,6 +30,8 @@ look() { # $1: a root to look in besides this machine's own
 	need linux.uml "$1/usr/bin/linux.uml" user-mode-linux
 	need mount.nfs "$1/usr/sbin/mount.nfs" nfs-common
 	need mkfs.xfs "$1/usr/sbin/mkfs.xfs" xfsprogs
+	need mkfs.btrfs "$1/usr/sbin/mkfs.btrfs" btrfs-progs
+	need dmsetup "$1/usr/sbin/dmsetup" dmsetup
 	need busybox "$1/usr/bin/busybox" busybox-static
 	need sqlite3 "$1/usr/bin/sqlite3" sqlite3
 	need git "$1/usr/bin/git" git

@@ -1,0 +1,158 @@
+//go:build vm
+
+package vm_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/podnas/podnas/test/faultydisk"
+)
+
+// TestFaultyDisk: what a program on the mount was told is on the disk, by fsync, by a
+// write to a file with O_SYNC or by rename, is there, though the disk failed meanwhile.
+func TestFaultyDisk(t *testing.T) {
+	for _, module := range []string{"loop", "dm-flakey"} {
+		if out, err := exec.Command("modprobe", module).CombinedOutput(); err != nil {
+			t.Fatalf("modprobe %s: %v\n%s", module, err, out)
+		}
+	}
+	for _, kind := range faultydisk.Kinds() {
+		if !strings.Contains(kind.Name, " and its ") { // which fails there anyway
+			t.Run("flakey "+kind.Name, func(t *testing.T) { faultyDisk(t, faultydisk.NewFlakey(t, kind)) })
+		}
+		t.Run("thin "+kind.Name, func(t *testing.T) { faultyDisk(t, faultydisk.NewThin(t, kind)) })
+	}
+}
+
+// faultyLoad is programs that write.
+type faultyLoad struct {
+	dir        string
+	next       atomic.Int64
+	ok, failed atomic.Int64
+
+	mu   sync.Mutex
+	told []func(dir string) error // to be on the disk
+}
+
+func faultyDisk(t *testing.T, disk *faultydisk.Disk) {
+	t.Helper()
+	a := newAppliance(t, settings{root: disk.Dir})
+	a.start()
+	pv := a.volume("faulty", "32Mi")
+	l := &faultyLoad{}
+	t.Run("programs", func(t *testing.T) { l.runAll(t, disk, mount(t, pv)) })
+	a.kill()
+	disk.Cut()
+	for _, check := range l.told {
+		if err := check(a.dir(pv)); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("%d were told that it failed, %d that it is on the disk", l.failed.Load(), len(l.told))
+}
+
+// runAll runs programs on a mount, while the disk fails and works again.
+func (l *faultyLoad) runAll(t *testing.T, disk *faultydisk.Disk, mnt string) {
+	t.Helper()
+	l.dir = mnt
+	stop := make(chan struct{})
+	var programs sync.WaitGroup
+	for n := range 6 {
+		programs.Go(func() {
+			for range 300 {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				l.run(n % 3)
+			}
+		})
+	}
+	for range 2 {
+		ok := l.ok.Load()
+		withinLimit(5*time.Second, func() bool { return l.ok.Load() >= ok+15 })
+		disk.Fail()
+		failed := l.failed.Load()
+		withinLimit(5*time.Second, func() bool { return l.failed.Load() >= failed+10 })
+		disk.Mend()
+	}
+	close(stop)
+	programs.Wait()
+}
+
+// withinLimit waits for something that may not come: a disk that failed may be of no use until
+// it is mounted again.
+func withinLimit(limit time.Duration, done func() bool) {
+	for deadline := time.Now().Add(limit); !done() && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// run is a program that makes something be on the disk.
+func (l *faultyLoad) run(kind int) {
+	n := l.next.Add(1)
+	name, offset, flags := fmt.Sprint("file-", n), int64(0), os.O_CREATE|os.O_WRONLY
+	switch kind {
+	case 1: // one file of many programs
+		name, offset = "shared", n*contentSize
+	case 2:
+		flags |= os.O_SYNC
+	}
+	err := l.write(name, offset, flags, n)
+	if kind == 2 && err == nil {
+		err = os.Rename(filepath.Join(l.dir, name), filepath.Join(l.dir, "moved-"+name))
+		if err == nil {
+			name = "moved-" + name
+		}
+	}
+	if err != nil {
+		l.failed.Add(1)
+		time.Sleep(10 * time.Millisecond)
+		return
+	}
+	l.ok.Add(1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told = append(l.told, func(dir string) error {
+		f, err := os.Open(filepath.Join(dir, name))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		got := make([]byte, contentSize)
+		if _, err := f.ReadAt(got, offset); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if !bytes.Equal(got, contentOf(n)) {
+			return fmt.Errorf("%s at %d is not what was written", name, offset)
+		}
+		return nil
+	})
+}
+
+func (l *faultyLoad) write(name string, offset int64, flags int, n int64) error {
+	f, err := os.OpenFile(filepath.Join(l.dir, name), flags, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(contentOf(n), offset)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+const contentSize = 20 << 10
+
+func contentOf(n int64) []byte {
+	return bytes.Repeat(fmt.Appendf(nil, "%15d\n", n), contentSize/16)
+}
