@@ -26,7 +26,13 @@ func (s *Store) resize(ctx context.Context, name string, size, bytesPerInode int
 	if err != nil {
 		return Volume{}, false, err
 	}
-	v, err = s.change(ctx, name, func(v *Volume) error {
+	// Until the limits are set: another Resize must not set its own before.
+	unlock, err := s.names.lock(ctx, name)
+	if err != nil {
+		return Volume{}, false, err
+	}
+	defer unlock()
+	v, err = s.changeLocked(name, func(v *Volume) error {
 		more := size - v.Size
 		switch {
 		case more < 0:

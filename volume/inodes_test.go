@@ -202,9 +202,13 @@ type scanning struct {
 	mu     sync.Mutex
 	usage  quota.Usage
 	limits []quota.Limit // that were set
+	onSet  func(Volume)  // is called before, if set
 }
 
 func (c *scanning) SetLimit(v Volume) {
+	if c.onSet != nil {
+		c.onSet(v)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limits = append(c.limits, v.limit())
@@ -275,6 +279,55 @@ func TestInodesWhenCounted(t *testing.T) {
 				return err == nil && v.limit() == want && slices.Contains(c.limits, want)
 			})
 		})
+	}
+}
+
+// Limits are set in the order of the record's changes: whoever sets one has the
+// volume's name, so of two the older can't be the last.
+func TestLimitsAreSetInOrder(t *testing.T) {
+	c := &scanning{usage: quota.Usage{Limit: quota.Limit{Bytes: 1 << 20}, Partial: true}}
+	root := t.TempDir()
+	s := openOver(t, root, nil, quota.Choice{Server: true}, c)
+	defer s.Close()
+	c.onSet = func(v Volume) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if unlock, err := s.names.lock(ctx, v.Name); err == nil {
+			unlock()
+			t.Errorf("the limits %+v are set while anybody can change the volume", v.limit())
+		}
+	}
+	mustDo(t, os.Mkdir(filepath.Join(root, "v"), 0o755))
+	_, err := s.Adopt(t.Context(), Spec{Name: "v", Size: 1 << 20})
+	mustDo(t, err)
+	_, err = s.Create(t.Context(), Spec{Name: "w", Size: 1 << 20})
+	mustDo(t, err)
+	for _, name := range []string{"v", "w"} {
+		_, err = s.Resize(t.Context(), name, 2<<20, 0)
+		mustDo(t, err)
+	}
+	c.end(8000)
+	eventually(t, "it is limited when it is counted", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return slices.Contains(c.limits, quota.Limit{Bytes: 2 << 20, Inodes: 10_000})
+	})
+}
+
+// A limit that can't be written down, on a full disk, holds all the same.
+func TestInodesOnAFullDisk(t *testing.T) {
+	root, k := t.TempDir(), newKernel(t)
+	s, _ := k.boot(t, root)
+	defer func() { mustDo(t, s.Close()) }()
+	v, err := s.Create(t.Context(), Spec{Name: "v", Size: 1 << 20})
+	mustDo(t, err)
+	u, err := k.Usage(v.Project)
+	mustDo(t, err)
+	mustDo(t, os.Mkdir(filepath.Join(root, recordFile("v")+".tmp"), 0o700)) // where it would be written
+	old := &record{State: ready, Volume: v}
+	old.Inodes = 0
+	if marked, err := s.restoreLimit(old, u, s.log); !marked || err != nil || old.Inodes != 1024 {
+		t.Errorf("%v, %v, with a limit of %d inodes; want it served, with 1024", marked, err, old.Inodes)
 	}
 }
 
