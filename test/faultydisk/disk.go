@@ -102,6 +102,7 @@ func NewThin(t testing.TB, kind Kind) *Disk {
 // can be written. It lasts until the test ends.
 func NewFlakey(t testing.TB, kind Kind) *Disk {
 	t.Helper()
+	load(t, "dm-flakey")
 	if misc, err := os.ReadFile("/proc/misc"); err != nil || !strings.Contains(string(misc), "device-mapper") {
 		t.Skip("this kernel has no device mapper")
 	}
@@ -119,17 +120,25 @@ func NewFlakey(t testing.TB, kind Kind) *Disk {
 	// One command: while the disk is suspended, who has a file open there over NFS can
 	// start none, since that closes the file.
 	const reload = `dmsetup suspend --nolockfs --noflush "$0" && dmsetup load "$0" --table "$1" && dmsetup resume "$0"`
-	load := func(table string) { d.run("sh", "-c", reload, name, table) }
-	d.fail = func() { load(table(0, 1)) }
-	d.mend = func() { load(table(1, 0)) }
+	d.fail = func() { d.run("sh", "-c", reload, name, table(0, 1)) }
+	d.mend = func() { d.run("sh", "-c", reload, name, table(1, 0)) }
 	d.mount()
 	t.Cleanup(d.unmount)
 	return d
 }
 
+// load loads a module of the kernel, if it is one.
+func load(t testing.TB, module string) {
+	t.Helper()
+	if out, err := exec.Command("modprobe", module).CombinedOutput(); err != nil {
+		t.Logf("modprobe %s: %v, so it has to be built in\n%s", module, err, out)
+	}
+}
+
 // newDisk makes the file that the disk is in, in a tmpfs.
 func newDisk(t testing.TB, kind Kind) (d *Disk, store, image string) {
 	t.Helper()
+	load(t, "loop")
 	for _, program := range []string{kind.mkfs[0], "losetup"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("no disk of this kind: %v", err)

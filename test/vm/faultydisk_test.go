@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,11 +21,6 @@ import (
 // TestFaultyDisk: what a program on the mount was told is on the disk, by fsync, by a
 // write to a file with O_SYNC or by rename, is there, though the disk failed meanwhile.
 func TestFaultyDisk(t *testing.T) {
-	for _, module := range []string{"loop", "dm-flakey"} {
-		if out, err := exec.Command("modprobe", module).CombinedOutput(); err != nil {
-			t.Fatalf("modprobe %s: %v\n%s", module, err, out)
-		}
-	}
 	for _, kind := range faultydisk.Kinds() {
 		if !strings.Contains(kind.Name, " and its ") { // which fails there anyway
 			t.Run("flakey "+kind.Name, func(t *testing.T) { faultyDisk(t, faultydisk.NewFlakey(t, kind)) })
