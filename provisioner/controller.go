@@ -12,8 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
@@ -51,7 +52,7 @@ type ControllerConfig struct {
 	Workers     int         // claims, and volumes, worked on at a time; at least 1
 	LeaseIn     string      // namespace of the leader election's Lease; empty: no leader election
 	GuardIn     string      // namespace of the Lease that guards Name; empty: no guard
-	Pod         string      // name of the own pod in GuardIn, for events; empty: none
+	Pod, PodUID string      // the own pod in GuardIn, for events; empty: none
 	Reconciler  *Reconciler // gets each report; nil: they are only logged
 	// Made, if not nil, is called when others may use the Client too, see newWorkers.
 	Made func()
@@ -84,7 +85,7 @@ func RunController(ctx context.Context, cfg ControllerConfig) error {
 	p.Name = cfg.Name
 	cfg.Provisioner = &p
 	events := newEvents(ctx, cfg.Client, cfg.Name)
-	own := &pod{client: cfg.Client, name: types.NamespacedName{Namespace: cfg.GuardIn, Name: cfg.Pod}, events: events}
+	own := ownPod(cfg.GuardIn, cfg.Pod, cfg.PodUID, events)
 	w, err := newWorkers(&cfg, events, own)
 	if err != nil {
 		return err
@@ -186,7 +187,7 @@ func newWorkers(cfg *ControllerConfig, events record.EventRecorder, own *pod) (*
 	p.Volumes = volumes.Lister()
 	p.Claims = clusterClaims{claims: claims.Lister(), volumes: volumes.Lister(), identity: p.Store.Identity()}
 
-	library := controller.NewProvisionController(cfg.Client, cfg.Name, &teller{Provisioner: p},
+	library := controller.NewProvisionController(cfg.Client, cfg.Name, &teller{Provisioner: p, permission: &permission{client: cfg.Client, name: cfg.Name}},
 		controller.LeaderElection(false), // its lock, on Endpoints, is no more
 		controller.Threadiness(cfg.Workers),
 		controller.RateLimiter(newRateLimiter()),
@@ -199,6 +200,7 @@ func newWorkers(cfg *ControllerConfig, events record.EventRecorder, own *pod) (*
 		controller.ClaimsInformer(claims.Informer()),
 		controller.VolumesInformer(newSavedVolumes(volumes.Informer())),
 		controller.ClassesInformer(classes.Informer()),
+		controller.NodesLister(anyNode{}),
 	)
 	expand := &expander{
 		client: cfg.Client, p: p, classes: classes.Lister(), volumes: volumes.Lister(), events: events, log: cfg.Log,
@@ -225,6 +227,19 @@ func newWorkers(cfg *ControllerConfig, events record.EventRecorder, own *pod) (*
 		full:    newFullness(p.Store, events, cfg.Log),
 		pod:     own,
 	}, nil
+}
+
+// anyNode is what the library asks for the node that a claim's first consumer goes to.
+// Volumes are for every node, so that one may be gone, and podnas need not see nodes. Else
+// the library would also change the claim of a node that is gone, to have another chosen.
+type anyNode struct{}
+
+// List is not called.
+func (anyNode) List(labels.Selector) ([]*v1.Node, error) { return nil, nil }
+
+// Get answers with a node of that name.
+func (anyNode) Get(name string) (*v1.Node, error) {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
 }
 
 // withoutManagers takes from an object, before it is cached, who manages which of its

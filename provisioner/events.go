@@ -2,7 +2,6 @@ package provisioner
 
 import (
 	"context"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,30 +20,25 @@ func newEvents(ctx context.Context, client kubernetes.Interface, name string) re
 	return broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: name})
 }
 
-// pod is the one that podnas runs in, to tell its administrator something. The
-// zero pod, outside of a cluster, tells nobody: the log has it too.
+// pod is the one that podnas runs in, to tell its administrator something. One without
+// a name, outside of a cluster, tells nobody: the log has it too.
 type pod struct {
-	client kubernetes.Interface
-	name   types.NamespacedName
-	events record.EventRecorder
+	reference v1.ObjectReference
+	events    record.EventRecorder
+}
 
-	mu    sync.Mutex
-	found *v1.Pod
+// ownPod takes the pod's name and UID from its environment: nothing else of it is asked
+// for, so podnas needs no right to see pods.
+func ownPod(namespace, name, uid string, events record.EventRecorder) *pod {
+	return &pod{
+		reference: v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: types.UID(uid)},
+		events:    events,
+	}
 }
 
 // warn puts an event on the pod.
-func (p *pod) warn(ctx context.Context, reason, message string) {
-	if p.name.Name == "" || p.name.Namespace == "" {
-		return
+func (p *pod) warn(reason, message string) {
+	if p.reference.Name != "" && p.reference.Namespace != "" {
+		p.events.Event(&p.reference, v1.EventTypeWarning, reason, message)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.found == nil {
-		found, err := p.client.CoreV1().Pods(p.name.Namespace).Get(ctx, p.name.Name, metav1.GetOptions{})
-		if err != nil {
-			return // the log has what was to be said
-		}
-		p.found = found
-	}
-	p.events.Event(p.found, v1.EventTypeWarning, reason, message)
 }

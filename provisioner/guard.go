@@ -73,7 +73,7 @@ func (g *guard) wait(ctx context.Context) error {
 			if problem := g.describe(rival); problem != said {
 				said = problem
 				g.log.Error("controller: this podnas stands aside, it makes and deletes no volumes", "reason", problem)
-				g.pod.warn(ctx, "StandsAside", problem)
+				g.pod.warn("StandsAside", problem)
 				g.says(problem)
 			}
 		}
@@ -93,7 +93,7 @@ func (g *guard) keep(ctx context.Context) error {
 		}
 		if rival != nil {
 			problem := g.describe(rival)
-			g.pod.warn(ctx, "StandsAside", problem)
+			g.pod.warn("StandsAside", problem)
 			return fmt.Errorf("%w: %s", ErrLostLease, problem)
 		}
 	}

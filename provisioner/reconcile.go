@@ -113,7 +113,7 @@ func (c *comparison) compare(ctx context.Context) ([]volume.Finding, error) {
 	if address, err := c.p.Endpoint.Address(ctx); err == nil { // else claims are told
 		if err := c.p.checkDisk(address); err != nil {
 			findings = append(findings, wrongDisk(err))
-			c.pod.warn(ctx, "AnotherDisk", err.Error())
+			c.pod.warn("AnotherDisk", err.Error())
 		}
 	}
 	for _, f := range append(onDisk, findings...) {
@@ -124,7 +124,7 @@ func (c *comparison) compare(ctx context.Context) ([]volume.Finding, error) {
 		if n > 5 {
 			names += ", ..."
 		}
-		c.pod.warn(ctx, "VolumeWithoutPersistentVolume",
+		c.pod.warn("VolumeWithoutPersistentVolume",
 			fmt.Sprintf("%d volumes on the disk have no PersistentVolume: %s. They are kept; podnas doctor says what to do", n, names))
 	}
 	return findings, nil

@@ -16,12 +16,19 @@ import (
 // its retries; main lets that pass for detail.
 type teller struct {
 	*Provisioner
-	told News
+	permission *permission
+	told       News
 }
 
-// Provision makes the volume of a claim.
+// Provision makes the volume of a claim. The library would say of one whose
+// PersistentVolume it may not save in the log alone, so that is found out before.
 func (t *teller) Provision(ctx context.Context, options controller.ProvisionOptions) (*v1.PersistentVolume, controller.ProvisioningState, error) {
-	pv, state, err := t.Provisioner.Provision(ctx, options)
+	var pv *v1.PersistentVolume
+	state := controller.ProvisioningFinished
+	err := t.permission.check(ctx)
+	if err == nil {
+		pv, state, err = t.Provisioner.Provision(ctx, options)
+	}
 	if t.told.Tell(options.PVName, err) == IsNew {
 		level, message := slog.LevelWarn, "claim: gets no volume yet"
 		var copying *volume.CopyingError

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 )
 
@@ -16,7 +17,7 @@ func TestTellerSaysEachReasonOnce(t *testing.T) {
 	var out bytes.Buffer
 	p, _ := newProvisioner(t)
 	p.Log = slog.New(slog.NewTextHandler(&out, nil))
-	teller := &teller{Provisioner: p}
+	teller := &teller{Provisioner: p, permission: &permission{client: fake.NewClientset()}}
 	options := controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: claim("1Ei")}
 	for range 3 {
 		if _, _, err := teller.Provision(t.Context(), options); err == nil {

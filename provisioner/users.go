@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -41,6 +42,9 @@ func Users(ctx context.Context, client kubernetes.Interface, identity string) ([
 	var users []User
 	for namespace := range namespaces {
 		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("podnas may not list pods, so which of them have volumes mounted is not known. Let it while you drain, by kubectl apply -f deploy/components/drain/rbac.yaml (Helm: --set drain.enabled=true), and delete that after: %w", err)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("list pods in namespace %s: %w", namespace, err)
 		}

@@ -86,7 +86,7 @@ func (c *clusterConfig) controller(client kubernetes.Interface, name string, p *
 	}
 	cfg := provisioner.ControllerConfig{
 		Client: client, Name: name, Provisioner: p, Workers: c.workers,
-		GuardIn: namespace, Pod: os.Getenv("POD_NAME"), Reconciler: &provisioner.Reconciler{}, Log: log,
+		GuardIn: namespace, Pod: os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID"), Reconciler: &provisioner.Reconciler{}, Log: log,
 	}
 	if c.leaderElect {
 		if cfg.LeaseIn = namespace; namespace == "" {

@@ -28,9 +28,11 @@ and pods that can't end keep the node from being drained or shut down.
 Nothing is evicted and nothing is changed; delete or scale down what is named. In a cluster,
 run it in podnas's pod:
 
+  kubectl apply -f deploy/components/drain/rbac.yaml
   kubectl exec -n podnas podnas-0 -- podnas drain
+  kubectl delete -f deploy/components/drain/rbac.yaml
 
-The pods are those that the API server knows to use claims of this podnas. Without a cluster,
+The first lets podnas list pods, which it may not otherwise. The pods are those that the API server knows to use claims of this podnas. Without a cluster,
 or for what was mounted by hand, only connections are known, and a mount that nobody has
 used for some minutes has none: see to those yourself.
 

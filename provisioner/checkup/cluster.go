@@ -31,6 +31,7 @@ func ClusterChecks(c *Cluster) []doctor.Check {
 	return []doctor.Check{
 		doctor.One("service", func(ctx context.Context) doctor.Result { return Address(ctx, c.Provisioner.Endpoint) }),
 		{Name: "rights", Run: c.rights},
+		doctor.One("policy", c.policy),
 		{Name: "classes", Run: c.classes},
 		doctor.One("clock", c.clock),
 		{Name: "cluster", Run: c.compared},
@@ -85,6 +86,22 @@ func (c *Cluster) rights(ctx context.Context) []doctor.Result {
 		return []doctor.Result{doctor.Good("podnas may do all that it does: %d rights", asked)}
 	}
 	return results
+}
+
+// policy asks whether the rights are narrowed as deploy/base/policy.yaml does it.
+func (c *Cluster) policy(ctx context.Context) doctor.Result {
+	name := c.Provisioner.Name
+	if err := provisioner.MayProvision(ctx, c.Client, name); err != nil {
+		return doctor.Fail("kubectl apply deploy/base/policy.yaml of this version, with the provisioner that --provisioner names", "%v", err)
+	}
+	switch wide, err := provisioner.MayMakeAny(ctx, c.Client, name); {
+	case err != nil:
+		return doctor.Warn("ask again; see that the API server can be reached from podnas's pod", "whether a policy narrows what podnas may make can't be found out: %v", err)
+	case wide:
+		return doctor.Warn("kubectl apply deploy/base/policy.yaml, with the name of podnas's ServiceAccount in it (Kubernetes 1.30 or later)",
+			"podnas may make PersistentVolumes of any kind, hostPath too: who takes it over has the nodes")
+	}
+	return doctor.Good("podnas may make NFS volumes of %s alone", name)
 }
 
 func describe(r provisioner.Right, namespace string) string {

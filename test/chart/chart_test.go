@@ -51,6 +51,7 @@ func TestSameAsManifests(t *testing.T) {
 		{"overlays/baseline", `{"podSecurity": "baseline"}`},
 		{"overlays/ipv6", `{"service": {"ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack"}}`},
 		{"overlays/networkpolicy-nfs", `{"networkPolicy": {"enabled": true, "nodes": ["172.18.0.0/16"]}}`},
+		{"overlays/drain", `{"drain": {"enabled": true}}`},
 		{"overlays/guard", `{"guard": {"enabled": true}}`},
 		{"monitoring", `{"monitoring": {"podMonitor": true, "rules": true, "dashboard": true}}`},
 	} {
@@ -83,6 +84,8 @@ func TestSchema(t *testing.T) {
 		{"a parameter that is no string", `{"storageClass": {"parameters": {"gid": 1001}}}`, "/storageClass/parameters/gid"},
 		{"a provisioner without a domain", `{"provisioner": "podnas"}`, "/provisioner"},
 		{"a NetworkPolicy that lets no node in", `{"networkPolicy": {"enabled": true}}`, "/networkPolicy/nodes"},
+		{"a policy that is no switch", `{"policy": true}`, "/policy"},
+		{"a right that is no switch", `{"drain": {"enable": true}}`, "enable"},
 		{"a guard that is no switch", `{"guard": true}`, "/guard"},
 		{"a slip in the monitoring", `{"monitoring": {"serviceMonitor": true}}`, "serviceMonitor"},
 		{"a node that is no network", `{"networkPolicy": {"enabled": true, "nodes": ["10.0.0.1"]}}`, "/networkPolicy/nodes/0"},
@@ -106,6 +109,8 @@ func TestValues(t *testing.T) {
 		"image: \"example.com/nas:v2\"":       `{"image": {"repository": "example.com/nas", "tag": "v2"}}`,
 		"- name: secret":                      `{"imagePullSecrets": [{"name": "secret"}]}`,
 		"- --provisioner=example.com/nas":     `{"provisioner": "example.com/nas"}`,
+		"orValue('') == 'example.com/nas'":    `{"provisioner": "example.com/nas"}`,
+		"name: podnas-drain":                  `{"drain": {"enabled": true}}`,
 		"storage: 1Ti":                        `{"disk": {"size": "1Ti"}}`,
 		"claimName: old":                      `{"disk": {"existingClaim": "old"}}`,
 		"- --overcommit=1.5":                  `{"overcommit": 1.5}`,
@@ -151,6 +156,27 @@ func TestValues(t *testing.T) {
 	}
 	if got := string(render(t, "podnas", "podnas", `{"storageClass": {"create": false}}`)); strings.Contains(got, "kind: StorageClass") {
 		t.Error("a StorageClass is made, though none is wanted")
+	}
+}
+
+// A cluster without policies gets none, and so does who wants none.
+func TestWithoutPolicy(t *testing.T) {
+	const policy = "kind: ValidatingAdmissionPolicy"
+	for _, tt := range []struct {
+		values, version string
+		want            bool
+	}{
+		{`{}`, "v1.29.9", false},
+		{`{}`, "v1.30.0-eks-1234567", true},
+		{`{"policy": {"enabled": false}}`, "v1.36.0", false},
+	} {
+		out, err := run(strings.NewReader(tt.values), helm, "template", "podnas", chart, "--kube-version", tt.version, "--values", "-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(out), policy) != tt.want {
+			t.Errorf("%s on Kubernetes %s: a policy is %v", tt.values, tt.version, !tt.want)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ package cluster_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os/exec"
@@ -90,7 +91,7 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("all is well, and the exit code is %d of %+v", code, results)
 	}
 	for check, says := range map[string]string{
-		"service": "port 2049", "rights": "podnas may do all", "clock": "agree", "ports": "NFS and MOUNT answer", "class " + class: "parameters are valid",
+		"service": "port 2049", "rights": "podnas may do all", "policy": "NFS volumes of " + n.provisioner + " alone", "clock": "agree", "ports": "NFS and MOUNT answer", "class " + class: "parameters are valid",
 	} {
 		if !found(results, check, doctor.OK, says) {
 			t.Errorf("%s is not well in %+v", check, results)
@@ -188,7 +189,7 @@ func TestDoctorRights(t *testing.T) {
 	// One alone.
 	var without []rbacv1.PolicyRule
 	for _, rule := range clusterRole.Rules {
-		if len(rule.Resources) == 1 && rule.Resources[0] == "nodes" {
+		if len(rule.Resources) == 1 && rule.Resources[0] == "leases" {
 			continue
 		}
 		without = append(without, rule)
@@ -196,7 +197,7 @@ func TestDoctorRights(t *testing.T) {
 	set(without, role.Rules)
 	eventually(t, time.Minute, "one right is missed", func() bool {
 		results, _ = p.doctor()
-		return doctor.Count(results, doctor.Failed) == 1 && found(results, "rights", doctor.Failed, "may not get nodes: claims that wait for their first consumer")
+		return doctor.Count(results, doctor.Failed) == 1 && found(results, "rights", doctor.Failed, "may not list leases.coordination.k8s.io: another podnas")
 	})
 }
 
@@ -233,6 +234,22 @@ func TestDrain(t *testing.T) {
 	pod("writer", "node-b", "data")
 	pod("waits", "", "data")
 	pod("another", "node-a", "other")
+	if _, errs, code := p.run("drain", "--timeout=0"); code != 1 || !strings.Contains(errs, "kubectl apply -f deploy/components/drain/rbac.yaml") {
+		t.Errorf("without the right: %d, %q, want it to say what to apply", code, errs)
+	}
+	const right = "../../deploy/components/drain/rbac.yaml"
+	if _, err := kubectl(t.Context(), nil, "apply", "-f", right); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := kubectl(context.Background(), nil, "delete", "-f", right); err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, time.Minute, "podnas may list pods", func() bool {
+		_, _, code := p.run("drain", "--timeout=0")
+		return code == 4
+	})
 	out, errs, code := p.run("drain", "--timeout=0")
 	t.Logf("%s%s", out, errs)
 	if code != 4 || !strings.Contains(errs, "2 pods with 1 volume") {

@@ -127,7 +127,7 @@ func applyGuard(t *testing.T) {
 	}
 	var guard [][]byte
 	for _, doc := range bytes.Split(rendered, []byte("\n---\n")) {
-		if bytes.Contains(doc, []byte("\nkind: ValidatingAdmissionPolicy")) {
+		if bytes.Contains(doc, []byte("\nkind: ValidatingAdmissionPolicy")) && bytes.Contains(doc, []byte("\n  name: podnas-volumes-in-use\n")) {
 			guard = append(guard, doc)
 		}
 	}

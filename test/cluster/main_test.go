@@ -35,6 +35,7 @@ import (
 const (
 	podnasNamespace = "podnas"
 	podnasName      = "podnas" // of the ServiceAccount, the Roles and the Service
+	policyName      = "podnas-persistentvolumes"
 )
 
 // suite is what all tests share. It is set by TestMain and only read after.
@@ -108,7 +109,8 @@ func runSuite(m *testing.M) (code int, err error) {
 }
 
 // applyRBAC applies the Namespace, the ServiceAccount and the rights of a
-// kustomization of deploy/, and nothing else of it.
+// kustomization of deploy/, and nothing else of it. Its policy is made to know the
+// provisioners of all tests, see tenant.
 func applyRBAC(ctx context.Context, kustomization string) error {
 	rendered, err := kubectl(ctx, nil, "kustomize", kustomization)
 	if err != nil {
@@ -116,16 +118,25 @@ func applyRBAC(ctx context.Context, kustomization string) error {
 	}
 	var wanted [][]byte
 	for _, doc := range bytes.Split(rendered, []byte("\n---\n")) {
-		for _, kind := range []string{"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
+		for _, kind := range []string{
+			"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+		} {
 			if bytes.Contains(append([]byte("\n"), doc...), []byte("\nkind: "+kind+"\n")) {
 				wanted = append(wanted, doc)
 			}
 		}
 	}
-	if len(wanted) < 6 {
-		return fmt.Errorf("found only %d of the 6 objects that give podnas its rights in %s", len(wanted), kustomization)
+	if len(wanted) < 8 {
+		return fmt.Errorf("found only %d of the 8 objects that give podnas its rights in %s", len(wanted), kustomization)
 	}
-	_, err = kubectl(ctx, bytes.Join(wanted, []byte("\n---\n")), "apply", "-f", "-")
+	all := bytes.Join(wanted, []byte("\n---\n"))
+	if known := []byte(" == 'podnas.io/nfs'"); bytes.Count(all, known) == 2 {
+		all = bytes.ReplaceAll(all, known, []byte(".startsWith('"+testProvisioners+"')"))
+	} else {
+		return fmt.Errorf("the policy does not compare the provisioner twice with %s", known)
+	}
+	_, err = kubectl(ctx, all, "apply", "-f", "-")
 	return err
 }
 

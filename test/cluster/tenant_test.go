@@ -27,6 +27,9 @@ type tenant struct {
 	provisioner string
 }
 
+// testProvisioners is what the names of all tenants' provisioners begin with.
+const testProvisioners = "test.podnas.io/"
+
 func newTenant(t testing.TB) *tenant {
 	t.Helper()
 	base := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
@@ -38,7 +41,7 @@ func newTenant(t testing.TB) *tenant {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		_, err := cluster.client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{})
 		if err == nil {
-			return &tenant{t: t, name: name, provisioner: "test.podnas.io/" + name}
+			return &tenant{t: t, name: name, provisioner: testProvisioners + name}
 		}
 		if !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)

@@ -14,6 +14,16 @@ app.kubernetes.io/name: {{ include "podnas.name" . }}
 {{/* Of objects alone, not of the pod: a new version of the chart starts nothing anew. */}}
 {{- define "podnas.labels" -}}
 {{ include "podnas.selector" . }}
+{{ include "podnas.chartLabels" . }}
+{{- end -}}
+
+{{/* Of what the guard lets go. */}}
+{{- define "podnas.partLabels" -}}
+app.kubernetes.io/part-of: {{ include "podnas.name" . }}
+{{ include "podnas.chartLabels" . }}
+{{- end -}}
+
+{{- define "podnas.chartLabels" -}}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
