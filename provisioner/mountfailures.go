@@ -151,7 +151,7 @@ func mountCauses() []cause {
 			[]string{"unknown filesystem type 'nfs'", "No such device"},
 		},
 		{
-			"MountRefused", "the server does not let the node mount it. The allowedClients of the volume's class must have the node's address",
+			"MountRefused", "the server does not let the node mount it. The allowedClients of the volume's class must have the node's address; with privilegedPorts, the default, nodes must mount without noresvport, and nothing on the way may give them another port: podnas's log says whether it is that",
 			[]string{"access denied by server", "Permission denied"},
 		},
 		{

@@ -58,6 +58,10 @@ func Parameters() []Parameter {
 			(*parameters).setPathPattern,
 		},
 		{
+			"privilegedPorts", "true for claims in a cluster", `Who calls from a port from 1024 on, which any user may have, is refused: the "secure" of knfsd, PrivilegedPort of Ganesha. Mounts by the kernel have a port below, unless the mount option noresvport is given, with which the default is "false".`,
+			(*parameters).setPrivilegedPorts,
+		},
+		{
 			"readOnly", "false", `Nothing can be changed, and pods mount read-only. For copies of other claims.`,
 			func(p *parameters, s string) error { return setBool(&p.options.ReadOnly, s) },
 		},

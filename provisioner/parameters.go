@@ -21,6 +21,9 @@ import (
 // pass, for kubelet asks for the attributes as root, and a class may squash root.
 const groupMode = 0o2771
 
+// noResvport is the mount option that has the kernel call from any port (nfs(5)).
+const noResvport = "noresvport"
+
 // parameters is what a StorageClass says about its volumes.
 type parameters struct {
 	uid, gid, mode uint32 // of the root directory; mode 0 stands for 0777
@@ -30,6 +33,7 @@ type parameters struct {
 	path           pathPattern // nil: the volume's name
 	overcommit     float64     // 0: as the disk's
 	mountOptions   []string
+	saysPorts      bool // the class has privilegedPorts
 }
 
 // parseClass reads a StorageClass. A wish that is not understood is refused: to
@@ -60,6 +64,9 @@ func parseClass(class *storagev1.StorageClass) (parameters, error) {
 		}
 	}
 	problems = append(problems, checkMountOptions(p.mountOptions)...)
+	if p.options.PrivilegedPorts && slices.Contains(p.mountOptions, noResvport) {
+		problems = append(problems, "mount option "+noResvport+": with it privilegedPorts refuses every mount, remove one of them")
+	}
 	if lost {
 		problems = append(problems, "the parameters are "+strings.Join(parameterNames(), ", "))
 	}
@@ -119,6 +126,8 @@ func adviceFor(name string) string {
 		return ": podnas serves the volumes itself, remove it"
 	case name == "archiveOnDelete":
 		return `: use onDelete, which is "delete", "archive" or "retain"`
+	case name == "secure" || name == "insecure" || strings.EqualFold(name, "privilegedPort"):
+		return ": use privilegedPorts"
 	case name == "subDir":
 		return ": use pathPattern"
 	case name == "mountPermissions":
@@ -208,6 +217,19 @@ func (p *parameters) setClients(value string) error {
 		return errors.New(`it names no client: use networks, for example "10.0.0.0/8,fd00::/8", or remove it`)
 	}
 	return nil
+}
+
+func (p *parameters) setPrivilegedPorts(value string) error {
+	p.saysPorts = true
+	return setBool(&p.options.PrivilegedPorts, value)
+}
+
+// defaultPorts decides where the class says nothing: kubelet's mounts, by the kernel,
+// have privileged ports. Outside of a cluster other programs mount too.
+func (p *parameters) defaultPorts(inCluster bool) {
+	if !p.saysPorts {
+		p.options.PrivilegedPorts = inCluster && !slices.Contains(p.mountOptions, noResvport)
+	}
 }
 
 func (p *parameters) setSync(value string) error {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
 	"github.com/podnas/podnas/volume"
 )
@@ -43,6 +44,8 @@ func TestParseClass(t *testing.T) {
 		{"what clients may do", map[string]string{"readOnly": "true", "sync": "false"}, nil, parameters{
 			options: volume.Options{ReadOnly: true, Async: true},
 		}},
+		{"ports", map[string]string{"privilegedPorts": "true"}, nil, parameters{options: volume.Options{PrivilegedPorts: true}, saysPorts: true}},
+		{"any ports", map[string]string{"privilegedPorts": "false"}, []string{"noresvport"}, parameters{mountOptions: []string{"noresvport"}, saysPorts: true}},
 		{"the defaults, said", map[string]string{"readOnly": "false", "sync": "true", "onDelete": "delete"}, nil, parameters{onDelete: volume.DeleteFiles}},
 		{"archive", map[string]string{"onDelete": "archive", "overcommit": " 1.5 "}, nil, parameters{onDelete: volume.ArchiveFiles, overcommit: 1.5}},
 		{"inodes", map[string]string{"bytesPerInode": "16Ki"}, nil, parameters{bytesPerInode: 16384}},
@@ -108,6 +111,8 @@ func TestParseClassRefused(t *testing.T) {
 		{"csi.storage.k8s.io/fstype", "xfs", []string{"csi.storage.k8s.io/fstype", "CSI"}},
 		{"archiveOnDelete", "true", []string{"use onDelete"}},
 		{"subDir", "x", []string{"use pathPattern"}},
+		{"privilegedPorts", "secure", []string{"privilegedPorts", `"true"`}},
+		{"secure", "true", []string{"use privilegedPorts"}},
 		{"server", "nas", []string{"remove it"}},
 	} {
 		t.Run(tt.name+"="+tt.value, func(t *testing.T) {
@@ -124,6 +129,43 @@ func TestParseClassRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Kubelet mounts from privileged ports, so in a cluster no other is taken, unless the
+// class has it mount otherwise, or says it.
+func TestDefaultPorts(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		inCluster  bool
+		parameters map[string]string
+		options    []string
+		want       bool
+	}{
+		{"in a cluster", true, nil, nil, true},
+		{"without", false, nil, nil, false},
+		{"said", true, map[string]string{"privilegedPorts": "false"}, nil, false},
+		{"said without a cluster", false, map[string]string{"privilegedPorts": "true"}, nil, true},
+		{"mounts from any port", true, nil, []string{"hard,noresvport"}, false},
+		{"the parameter has the mount options", true, map[string]string{"mountOptions": "noresvport"}, nil, false},
+	} {
+		c := class()
+		c.Parameters, c.MountOptions = tt.parameters, tt.options
+		p, _ := newProvisioner(t)
+		p.InCluster = tt.inCluster
+		_, _, err := p.Provision(t.Context(), controller.ProvisionOptions{StorageClass: c, PVName: "pvc-1", PVC: claim("1Mi")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := p.Store.Get("pvc-1")
+		if err != nil || v.Options.PrivilegedPorts != tt.want {
+			t.Errorf("%s: %v, %v", tt.name, v.Options.PrivilegedPorts, err)
+		}
+	}
+	c := class()
+	c.Parameters, c.MountOptions = map[string]string{"privilegedPorts": "true"}, []string{"noresvport"}
+	if _, err := parseClass(c); err == nil || !strings.Contains(err.Error(), "remove one of them") {
+		t.Errorf("what contradicts itself: %v", err)
 	}
 }
 

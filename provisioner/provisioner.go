@@ -50,6 +50,8 @@ type Provisioner struct {
 	// Name is what StorageClasses call it, DefaultName if empty. Volumes that
 	// were made without a class carry it.
 	Name string
+	// InCluster: it is kubelet that mounts the volumes.
+	InCluster bool
 	// Claims tells which volume holds the data of a claim that is to be copied.
 	// Where it is nil, none can be.
 	Claims Claims
@@ -114,6 +116,7 @@ func (p *Provisioner) spec(options controller.ProvisionOptions) (volume.Spec, er
 	if err != nil {
 		return volume.Spec{}, err
 	}
+	params.defaultPorts(p.InCluster)
 	size, err := checkClaim(claim)
 	if err != nil {
 		return volume.Spec{}, err

@@ -68,12 +68,12 @@ type exports struct {
 }
 
 // Root makes the handle that a mount starts with.
-func (e exports) Root(path string, client netip.Addr) ([]byte, mount3.Status) {
+func (e exports) Root(path string, client netip.AddrPort) ([]byte, mount3.Status) {
 	v, ok := e.table.ByPath(path)
 	switch {
 	case !ok:
 		return nil, mount3.ErrNoEnt
-	case !v.Options.Allows(client):
+	case !v.Options.Allows(client.Addr()), !v.AllowsPort(client):
 		return nil, mount3.ErrAcces
 	}
 	handle, err := e.opener.Root(v)

@@ -185,6 +185,21 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
+// rootOf is the handle of a volume's root directory, as go-nfs makes it. To the native
+// engine it is one that says of which volume it is.
+func rootOf(t *testing.T, key []byte, id uint64, dir string) nfs3.FH {
+	t.Helper()
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := export.Identify(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return export.NewKey(key).Handle(id, file)
+}
+
 // TestClients: who is not among a volume's clients can't mount it, and has no
 // use of a handle either.
 func TestClients(t *testing.T) {
@@ -205,15 +220,7 @@ func TestClients(t *testing.T) {
 				if err := cfg.Exports.Add(uint64(i+1), path, dir, options); err != nil {
 					t.Fatal(err)
 				}
-				f, err := os.Open(dir)
-				if err != nil {
-					t.Fatal(err)
-				}
-				id, err := export.Identify(f)
-				if err = errors.Join(err, f.Close()); err != nil {
-					t.Fatal(err)
-				}
-				roots[path] = export.NewKey(cfg.HandleKey).Handle(uint64(i+1), id)
+				roots[path] = rootOf(t, cfg.HandleKey, uint64(i+1), dir)
 			}
 			address, stop := serve(t, cfg)
 			defer func() {

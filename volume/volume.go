@@ -93,6 +93,8 @@ type Options struct {
 	AnonGID    uint32 `json:"anonGid,omitempty"`    // and group
 	ReadOnly   bool   `json:"readOnly,omitempty"`   // nothing can be changed
 	Async      bool   `json:"async,omitempty"`      // metadata is not synced before the reply
+	// PrivilegedPorts: who calls from a port that any user may have is refused.
+	PrivilegedPorts bool `json:"privilegedPorts,omitempty"`
 	// Clients are the networks that may mount, all if empty.
 	Clients []netip.Prefix `json:"clients,omitempty"`
 }

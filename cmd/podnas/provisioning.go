@@ -43,6 +43,7 @@ func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Prov
 		close(made)
 		return &provisioning{run: runner.Run, made: made}, nil
 	}
+	p.InCluster = true
 	client, err := cfg.cluster.client(log)
 	if err != nil {
 		return nil, err

@@ -128,7 +128,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	defer probes.Close()
 
-	exports := &export.Table{}
+	exports := &export.Table{Log: log}
 	closeImage, err := cfg.image.open(ctx, cfg.root, exports, log)
 	if err != nil {
 		return err

@@ -267,6 +267,7 @@ func options(o volume.Options) []string {
 	add(o.AnonGID != 0, fmt.Sprintf("anon-gid=%d", o.AnonGID))
 	add(o.ReadOnly, "read-only")
 	add(o.Async, "no-sync")
+	add(o.PrivilegedPorts, "privileged-ports")
 	add(len(o.Clients) > 0, "allowed-clients")
 	return said
 }

@@ -35,6 +35,7 @@ type Volume struct {
 	Options Options
 	Served  stats.Volume
 
+	table    *Table
 	syncs    *stats.Syncs // of the table
 	names    syncs        // of directories, where they are synced together
 	verifier atomic.Uint64
@@ -116,6 +117,8 @@ type Options struct {
 	AnonGID    uint32 // and group
 	ReadOnly   bool   // nothing can be changed
 	Async      bool   // metadata is not synced before the reply
+	// PrivilegedPorts: calls from a port that any user may have are refused.
+	PrivilegedPorts bool
 	// Clients are the networks that may mount, all if empty.
 	Clients []netip.Prefix
 }
@@ -140,12 +143,14 @@ var ErrExists = errors.New("is exported already")
 // Table is the exported volumes. The zero Table is empty and ready; its methods
 // may be called concurrently.
 type Table struct {
-	Syncs stats.Syncs // of all its volumes, those too that are gone
+	Syncs stats.Syncs  // of all its volumes, those too that are gone
+	Log   *slog.Logger // of clients that are refused; nil: they are not told
 
-	mu     sync.RWMutex
-	byPath map[string]*Volume
-	byID   map[uint64]*Volume
-	scans  chan struct{} // has room for those that go on at a time
+	refused refused
+	mu      sync.RWMutex
+	byPath  map[string]*Volume
+	byID    map[uint64]*Volume
+	scans   chan struct{} // has room for those that go on at a time
 }
 
 // Add exports a directory under a path.
@@ -185,7 +190,7 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 	}
 	v.names.aside = true
 	v.rootID, _ = identifyByHandle(int(root.Fd()), "") // not for go-nfs
-	v.Served.Name, v.syncs = v.Path, &t.Syncs
+	v.Served.Name, v.table, v.syncs = v.Path, t, &t.Syncs
 	v.newVerifier()
 	t.byPath[v.Path], t.byID[v.ID] = v, v
 	return v, nil

@@ -47,7 +47,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{Conn: nc, listener: l, served: served{Conn: l.stats.Connect(addressOf(nc))}}
+	c := &conn{Conn: nc, listener: l, served: served{Conn: l.stats.Connect(addressOf(nc).Addr())}}
 	c.written = sync.NewCond(&c.mu)
 	l.mu.Lock()
 	defer l.mu.Unlock()

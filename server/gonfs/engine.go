@@ -103,7 +103,7 @@ func (h *handler) Mount(_ context.Context, client net.Conn, req nfs.MountRequest
 	switch {
 	case !ok:
 		return nfs.MountStatusErrNoEnt, nil, nil
-	case !v.Options.Allows(addressOf(client)):
+	case !allows(v, client):
 		return nfs.MountStatusErrAcces, nil, nil
 	}
 	return nfs.MountStatusOk, h.filesystem(v), []nfs.AuthFlavor{nfs.AuthFlavorUnix}
@@ -117,7 +117,12 @@ func (h *handler) allows(client net.Conn, handle []byte) bool {
 		return true
 	}
 	v, ok := h.table.ByID(id)
-	return !ok || v.Options.Allows(addressOf(client))
+	return !ok || allows(v, client)
+}
+
+func allows(v *export.Volume, client net.Conn) bool {
+	address := addressOf(client)
+	return v.Options.Allows(address.Addr()) && v.AllowsPort(address)
 }
 
 // served is where the calls with a handle are counted, nil if it is no volume's.
@@ -133,12 +138,12 @@ func (h *handler) served(handle []byte) *stats.Volume {
 	return &v.Served
 }
 
-func addressOf(client net.Conn) netip.Addr {
+func addressOf(client net.Conn) netip.AddrPort {
 	a, ok := client.RemoteAddr().(*net.TCPAddr)
 	if !ok {
-		return netip.Addr{}
+		return netip.AddrPort{}
 	}
-	return a.AddrPort().Addr().Unmap()
+	return netip.AddrPortFrom(a.AddrPort().Addr().Unmap(), uint16(a.Port))
 }
 
 // Change gives the library what changes attributes.

@@ -14,7 +14,7 @@ const mountsMax = 1000
 // Exports is what MOUNT needs to know of the exported volumes.
 type Exports interface {
 	// Root makes the handle that a mount of a path starts with.
-	Root(path string, client netip.Addr) (fh []byte, status Status)
+	Root(path string, client netip.AddrPort) (fh []byte, status Status)
 	// List tells the paths that can be mounted, sorted.
 	List() []string
 }
@@ -68,7 +68,7 @@ func (s *service) mnt(c *oncrpc.Call) {
 		return
 	}
 	client := c.Client.Addr().Unmap()
-	fh, status := s.exports.Root(name, client)
+	fh, status := s.exports.Root(name, netip.AddrPortFrom(client, c.Client.Port()))
 	res := MntRes{Status: status}
 	if status == OK {
 		res.Handle, res.Flavors = fh, []oncrpc.AuthFlavor{oncrpc.AuthSys}

@@ -1,6 +1,8 @@
 package nfs3
 
 import (
+	"syscall"
+
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
 )
@@ -10,13 +12,23 @@ import (
 // that is not in memory, and for whatever else is done for it on the connection's
 // goroutine.
 
+// admit has the call count for its volume, unless that refuses the caller's port.
+func admit(c *oncrpc.Call, v *export.Volume, f closer) error {
+	if !v.AllowsPort(c.Client) {
+		f.Close()
+		return syscall.EACCES
+	}
+	c.Served.Volume = &v.Served
+	return nil
+}
+
 func (s *service) open(c *oncrpc.Call, handle FH) (*export.File, error) {
 	if !c.MayWait(export.VolumeIn(handle)) {
 		return nil, errGone
 	}
 	f, err := s.opener.Open(c.Client.Addr(), handle)
 	if err == nil {
-		c.Served.Volume = &f.Volume.Served
+		err = admit(c, f.Volume, f)
 	}
 	return f, err
 }
@@ -29,7 +41,7 @@ func (s *service) look(c *oncrpc.Call, handle FH) (*export.File, error) {
 		return s.open(c, handle)
 	}
 	if err == nil {
-		c.Served.Volume = &f.Volume.Served
+		err = admit(c, f.Volume, f)
 	}
 	return f, err
 }
@@ -40,7 +52,7 @@ func (s *service) openDir(c *oncrpc.Call, handle FH) (*export.File, error) {
 	}
 	f, err := s.opener.OpenDir(c.Client.Addr(), handle)
 	if err == nil {
-		c.Served.Volume = &f.Volume.Served
+		err = admit(c, f.Volume, f)
 	}
 	return f, err
 }
@@ -55,7 +67,7 @@ func (s *service) openToRead(c *oncrpc.Call, handle FH) (*export.DataFile, error
 		f, err = s.opener.OpenData(c.Client.Addr(), handle, false)
 	}
 	if err == nil {
-		c.Served.Volume = &f.Volume.Served
+		err = admit(c, f.Volume, f)
 	}
 	return f, err
 }
@@ -66,7 +78,7 @@ func (s *service) openToWrite(c *oncrpc.Call, handle FH) (*export.DataFile, erro
 	}
 	f, err := s.opener.OpenData(c.Client.Addr(), handle, true)
 	if err == nil {
-		c.Served.Volume = &f.Volume.Served
+		err = admit(c, f.Volume, f)
 	}
 	return f, err
 }

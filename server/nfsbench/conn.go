@@ -12,7 +12,6 @@ import (
 	"os"
 	"runtime"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/podnas/podnas/server/nfs3"
@@ -47,7 +46,7 @@ type patient struct {
 }
 
 func dial(ctx context.Context, address string, wait time.Duration) (*conn, error) {
-	nc, err := dialReserved(ctx, address)
+	nc, err := oncrpc.DialReserved(ctx, net.Dialer{Timeout: connectTimeout}, address)
 	if err != nil {
 		return nil, err
 	}
@@ -68,29 +67,6 @@ func dial(ctx context.Context, address string, wait time.Duration) (*conn, error
 	go c.write()
 	go c.read()
 	return c, nil
-}
-
-// dialReserved connects from a port that only root can have, as mount(8) does,
-// where that is possible: many servers answer no other.
-func dialReserved(ctx context.Context, address string) (net.Conn, error) {
-	const low, n, tries = 512, 512, 32
-	d := net.Dialer{Timeout: connectTimeout}
-	if os.Geteuid() == 0 {
-		first := rand.IntN(n)
-		for i := range tries {
-			d.LocalAddr = &net.TCPAddr{Port: low + (first+i)%n}
-			nc, err := d.DialContext(ctx, "tcp", address)
-			if taken := errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL); taken {
-				continue
-			}
-			if !errors.Is(err, syscall.EACCES) {
-				return nc, err
-			}
-			break // root without the right to such ports
-		}
-	}
-	d.LocalAddr = nil
-	return d.DialContext(ctx, "tcp", address)
 }
 
 // close ends the connection and its goroutines. Calls that wait end with an error.

@@ -85,6 +85,8 @@ func judgeOptions(options []string) doctor.Result {
 			return doctor.Fail("use proto=tcp,mountproto=tcp", "mount option %s: podnas serves TCP only", option)
 		case key == "lock":
 			return doctor.Warn("mount with nolock", "mount option lock: without rpc.statd on the node the mount fails, and with it every lock does, for podnas does not serve NFS's lock protocol")
+		case key == "noresvport":
+			return doctor.Warn("mount without noresvport", "mount option noresvport: volumes with privilegedPorts, the default in a cluster, refuse such mounts")
 		case key == "soft" || key == "softerr":
 			return doctor.Warn("mount with hard, which is the default", "mount option %s: while podnas's pod is replaced, programs get I/O errors and writes are lost", key)
 		}
@@ -134,8 +136,17 @@ func (s *session) resolve(ctx context.Context) doctor.Result {
 	return doctor.Good("%s is %s", host, strings.Join(addresses, ", "))
 }
 
+// dial connects as the kernel does, from a privileged port, where this user may.
+func dial(ctx context.Context, address string) (*oncrpc.Client, error) {
+	conn, err := oncrpc.DialReserved(ctx, net.Dialer{}, address)
+	if err != nil {
+		return nil, err
+	}
+	return oncrpc.NewClient(conn), nil
+}
+
 func (s *session) connect(ctx context.Context) doctor.Result {
-	client, err := oncrpc.Dial(ctx, s.address(s.mount.Port))
+	client, err := dial(ctx, s.address(s.mount.Port))
 	if err != nil {
 		return doctor.Fail(connectFix(err), "no TCP connection to %s: %v", s.address(s.mount.Port), reason(err))
 	}
@@ -144,7 +155,7 @@ func (s *session) connect(ctx context.Context) doctor.Result {
 }
 
 func (s *session) connectMount(ctx context.Context) doctor.Result {
-	client, err := oncrpc.Dial(ctx, s.address(s.mount.MountPort))
+	client, err := dial(ctx, s.address(s.mount.MountPort))
 	if err != nil {
 		return doctor.Fail("give MOUNT's port, --options=mountport=N: podnas has it on the port of NFS. "+connectFix(err),
 			"no TCP connection to %s: %v", s.address(s.mount.MountPort), reason(err))
@@ -179,7 +190,7 @@ func (s *session) mnt(ctx context.Context) doctor.Result {
 		return doctor.Fail("see which there are: podnas volume list, in podnas's pod. The path of a PersistentVolume is its .spec.nfs.path; if that is gone from the disk, podnas doctor there says more",
 			"the server has no volume at %s", s.mount.Path)
 	case mount3.ErrAcces, mount3.ErrPerm:
-		return doctor.Fail("the volume's allowedClients (podnas volume show NAME) must have the address that this machine connects from: a node's, not a pod's",
+		return doctor.Fail("the volume's allowedClients (podnas volume show NAME) must have the address that this machine connects from: a node's, not a pod's. Volumes with privilegedPorts, the default in a cluster, are for callers from ports below 1024: run this as root",
 			"the server does not let this machine mount %s", s.mount.Path)
 	default:
 		return doctor.Fail("podnas's log says more", "the server answers %s to the mount of %s", res.Status, s.mount.Path)

@@ -39,6 +39,7 @@ func serve(t *testing.T, engine string) (port uint16, dirs map[string]string) {
 		{"good", export.Options{}},
 		{"read-only", export.Options{ReadOnly: true}},
 		{"others", export.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}},
+		{"privileged", export.Options{PrivilegedPorts: true}},
 		{"squash", export.Options{AllSquash: true, AnonUID: 65534, AnonGID: 65534}},
 		{"private", export.Options{}},
 	} {
@@ -121,6 +122,12 @@ func TestMount(t *testing.T) {
 		t.Log("the native engine needs root: go-nfs alone")
 		engines = engines[:1]
 	}
+	conn, err := oncrpc.DialReserved(t.Context(), net.Dialer{}, "127.0.0.1:"+strconv.Itoa(int(portOf(nfstest.Listen(t)))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	anyPort := conn.LocalAddr().(*net.TCPAddr).Port >= 1024 // this user may have no other
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
 			port, dirs := serve(t, engine)
@@ -136,6 +143,7 @@ func TestMount(t *testing.T) {
 				{"/good", nil, false, "remove", doctor.OK, "removed", ""},
 				{"/nothing", nil, false, "mount", doctor.Failed, "no volume at /nothing", "podnas volume list"},
 				{"/others", nil, false, "mount", doctor.Failed, "does not let this machine", "allowedClients"},
+				{"/privileged", nil, false, "remove", doctor.OK, "removed", ""},
 				{"/read-only", nil, false, "create", doctor.Failed, "nothing can be written", "read-only"},
 				{"/full", nil, true, "create", doctor.Failed, "is full", "raise the claim's request"},
 				{
@@ -147,6 +155,9 @@ func TestMount(t *testing.T) {
 			} {
 				if tt.native && engine != server.EngineNative {
 					continue
+				}
+				if tt.path == "/privileged" && anyPort {
+					tt.step, tt.status, tt.says, tt.fix = "mount", doctor.Failed, "does not let this machine", "run this as root"
 				}
 				t.Run(tt.path+" "+tt.step, func(t *testing.T) {
 					m := mountOf(port, tt.path)

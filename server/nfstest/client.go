@@ -40,8 +40,13 @@ func Dial(ctx context.Context, addr, mountAddr string) (*Client, error) {
 		nfs.Close()
 		return nil, fmt.Errorf("connect to MOUNT: %w", err)
 	}
+	return NewClient(nfs, mount), nil
+}
+
+// NewClient is Dial for connections that are there, which may be one.
+func NewClient(nfs, mount *oncrpc.Client) *Client {
 	c := &Client{nfs: nfs, mount: mount}
-	return c.As(0, 0), nil
+	return c.As(0, 0)
 }
 
 // As is the same client with another identity. It shares the connections.

@@ -62,6 +62,12 @@ func (n *tenant) class(suffix string, change func(*storagev1.StorageClass)) stri
 	if change != nil {
 		change(class)
 	}
+	if class.Parameters == nil {
+		class.Parameters = map[string]string{}
+	}
+	if class.Parameters["privilegedPorts"] == "" {
+		class.Parameters["privilegedPorts"] = "false" // the tests call as whatever user runs them
+	}
 	if _, err := cluster.client.StorageV1().StorageClasses().Create(n.t.Context(), class, metav1.CreateOptions{}); err != nil {
 		n.t.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -159,7 +160,31 @@ func noHelper(t *testing.T) {
 	}
 	kubectl(t, "delete", "-f", deploy+"components/drain/rbac.yaml")
 	root(t, "echo new >/small/file && sync /small/file")
+	privilegedPorts(t)
 	kubectl(t, "delete", "pod", "node", "--timeout=60s")
+}
+
+// privilegedPorts: a claim's volume refuses calls from ports that any user may have, which
+// kubelet's mount of it, through kube-proxy, was not; an ordinary user of a pod is.
+func privilegedPorts(t *testing.T) {
+	t.Helper()
+	v := boundVolume(t, "small")
+	if out := podnas(t, "volume", "show", v.Name); !strings.Contains(out, "privileged-ports") {
+		t.Errorf("the volume of a claim is\n%s", out)
+	}
+	image := strings.TrimSpace(kubectl(t, "-n", "podnas", "get", "pod", "podnas-0", "-o", "jsonpath={.spec.containers[0].image}"))
+	apply(t, fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "intruder"}, "spec": {
+		"restartPolicy": "Never", "securityContext": {"runAsUser": 1000},
+		"containers": [{"name": "intruder", "image": %q, "args": ["doctor", "mount", "%s:%s", "--options=%s"]}]}}`,
+		image, v.Spec.NFS.Server, v.Spec.NFS.Path, strings.Join(v.Spec.MountOptions, ",")))
+	defer kubectl(t, "delete", "pod", "intruder")
+	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Failed", "pod/intruder", "--timeout=60s")
+	if out := kubectl(t, "logs", "intruder"); !strings.Contains(out, "does not let this machine mount") {
+		t.Errorf("a pod of an ordinary user gets\n%s", out)
+	}
+	if out := kubectl(t, "-n", "podnas", "logs", "podnas-0"); !strings.Contains(out, "refused a client for its port") {
+		t.Error("podnas's log does not tell of it")
+	}
 }
 
 // doctorOnNode tries the mount of a claim's volume on the node, with the image alone.

@@ -14,7 +14,7 @@ cannot() { echo "test/e2e/setup.sh: $*" >&2; exit 2; }
 # The libraries are those that this machine may lack; each is unpacked even where
 # it is installed, so that the result doesn't depend on the machine.
 packages=(containerd runc containernetworking-plugins iptables conntrack busybox-static
-	libseccomp2 libxtables12 libip4tc2 libip6tc2 libmnl0 libnfnetlink0 libnetfilter-conntrack3)
+	libseccomp2 libxtables12 libnftnl11 libip4tc2 libip6tc2 libmnl0 libnfnetlink0 libnetfilter-conntrack3)
 [ "$(cat "$node/packages" 2>/dev/null)" != "${packages[*]}" ] || exit 0
 for tool in apt-get dpkg-deb; do
 	command -v $tool >/dev/null || cannot "no $tool here to fetch Debian's ${packages[*]} with"

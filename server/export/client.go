@@ -1,0 +1,56 @@
+package export
+
+import (
+	"log/slog"
+	"net/netip"
+	"sync"
+)
+
+// privilegedEnd is the first port that any user may have (bind(2), RFC 6335 section 6).
+const privilegedEnd = 1024
+
+// AllowsPort tells whether a client's port is one from which the volume may be used, and
+// tells the log of one that is not. That of a client without an address, on a Unix socket,
+// is none.
+func (v *Volume) AllowsPort(client netip.AddrPort) bool {
+	if !v.Options.PrivilegedPorts || client.IsValid() && client.Port() < privilegedEnd {
+		return true
+	}
+	v.table.refused.tell(v, client, v.table.Log)
+	return false
+}
+
+// refusedMax bounds who is remembered; who is forgotten is told of once more.
+const refusedMax = 1000
+
+// refused tells which clients have called from ports that any user may have: each client
+// of each volume once. The zero refused is ready for use.
+type refused struct {
+	mu   sync.Mutex
+	told map[refusal]bool
+}
+
+type refusal struct {
+	volume uint64
+	client netip.Addr
+}
+
+func (r *refused) tell(v *Volume, client netip.AddrPort, log *slog.Logger) {
+	if log == nil {
+		return
+	}
+	who := refusal{v.ID, client.Addr()}
+	r.mu.Lock()
+	told := r.told[who]
+	if !told {
+		if r.told == nil || len(r.told) >= refusedMax {
+			r.told = map[refusal]bool{}
+		}
+		r.told[who] = true
+	}
+	r.mu.Unlock()
+	if !told {
+		log.Warn("nfs: refused a client for its port, which any user may have. If it is a node that mounts: take noresvport from its mount options, or make the volume of a class with privilegedPorts \"false\"",
+			"volume", v.Path, "client", client)
+	}
+}
