@@ -43,7 +43,8 @@ func Dial(ctx context.Context, addr, mountAddr string) (*Client, error) {
 	return NewClient(nfs, mount), nil
 }
 
-// NewClient is Dial for connections that are there, which may be one.
+// NewClient is Dial for connections that are there, which may be one. They are the
+// client's own from then on.
 func NewClient(nfs, mount *oncrpc.Client) *Client {
 	c := &Client{nfs: nfs, mount: mount}
 	return c.As(0, 0)

@@ -1,0 +1,157 @@
+//go:build attack
+
+package attack_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/nfs3"
+	"github.com/podnas/podnas/server/nfstest"
+)
+
+var killAttacks = []attack{
+	{
+		name:  "killed under load",
+		does:  "6 connections write, cut, link, rename and remove at random in a volume that is nearly full; the server is killed in the middle of it and started again, twice",
+		holds: "what the server says is used is what is on the disk; nothing that was synced is lost; handles stay",
+		on:    func(s setup) bool { return s.engine == "native" },
+		run: func(a *assault) {
+			a.volume("prey", "64Mi")
+			_, root := a.client("prey")
+			k := &killed{assault: a, synced: map[string][]byte{}}
+			for round := range 3 * a.factor {
+				var wg sync.WaitGroup
+				stop := make(chan struct{})
+				for i := range 6 {
+					rng := rand.New(rand.NewPCG(a.rng.Uint64(), 2))
+					wg.Go(func() { k.load(i, rng, root, stop) })
+				}
+				time.Sleep(a.window / 2)
+				if round == 1 { // without a kill, for once
+					close(stop)
+					wg.Wait()
+					k.settled("after the load", root)
+					continue
+				}
+				a.server.kill()
+				close(stop)
+				wg.Wait()
+				a.server.serve()
+				k.settled("after a kill", root)
+			}
+			lost := 0
+			for name, want := range k.synced {
+				got, err := os.ReadFile(a.path("prey", name))
+				if err != nil || !bytes.Equal(got, want) {
+					lost++
+					a.Errorf("%s was synced with %d bytes, and holds %d (%v)", name, len(want), len(got), err)
+				}
+			}
+			a.note("%d calls, %d files synced, %d lost, off by %v at most", k.calls.Load(), len(k.synced), lost, mib(k.drift))
+		},
+	},
+}
+
+// killed is the load and what it has been promised.
+type killed struct {
+	*assault
+	calls atomic.Int64
+	drift int64
+
+	mu     sync.Mutex
+	synced map[string][]byte
+}
+
+// load does random things until stop is closed or the server is gone.
+func (k *killed) load(i int, rng *rand.Rand, root nfs3.FH, stop chan struct{}) {
+	c, _, err := mountFrom(k.ctx, mallory(i), "prey")
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	file := func() string { return fmt.Sprintf("f-%d-%d", i, rng.IntN(20)) }
+	for n := 0; ; n++ {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		k.calls.Add(1)
+		var err error
+		switch name := file(); rng.IntN(7) {
+		case 0, 1, 2:
+			var res nfs3.CreateRes
+			if res, err = c.Create(k.ctx, nfs3.CreateArgs{Where: where(root, name), Attr: mode(0o666)}); err == nil && res.Status == nfs3.OK {
+				data := pattern(n, 1+rng.IntN(256<<10))
+				_, err = c.Write(k.ctx, res.Object, rng.Uint64N(1<<20), nfs3.StableHow(rng.IntN(3)), data)
+			}
+		case 3:
+			var res nfs3.LookupRes
+			if res, err = c.Lookup(k.ctx, root, name); err == nil && res.Status == nfs3.OK {
+				_, err = c.Setattr(k.ctx, nfs3.SetattrArgs{Object: res.Object, Attr: size(rng.Uint64N(2 << 20))})
+				_, _ = c.Link(k.ctx, res.Object, root, file())
+			}
+		case 4:
+			_, err = c.Rename(k.ctx, root, name, root, file())
+		case 5:
+			_, err = c.Remove(k.ctx, root, name)
+		case 6:
+			err = k.promise(c, root, fmt.Sprintf("synced-%d-%d-%d", i, n, rng.Uint32()), pattern(n, 1+rng.IntN(8<<10)))
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// promise has a file written and synced, and notes it once the server has said so.
+func (k *killed) promise(c *nfstest.Client, root nfs3.FH, name string, data []byte) error {
+	made, err := c.Create(k.ctx, nfs3.CreateArgs{Where: where(root, name), Attr: mode(0o666)})
+	if err != nil || made.Status != nfs3.OK {
+		return err
+	}
+	res, err := c.Write(k.ctx, made.Object, 0, nfs3.FileSync, data)
+	if err == nil && res.Status == nfs3.OK && int(res.Count) == len(data) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.synced[name] = data
+	}
+	return err
+}
+
+// settled compares what the server says is used with what is on the disk, once both
+// stand still.
+func (k *killed) settled(when string, root nfs3.FH) {
+	k.Helper()
+	c, again := k.client("prey")
+	if !bytes.Equal(root, again) {
+		k.Errorf("%s the volume's root has another handle", when)
+	}
+	var said, has int64
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		unix.Sync()
+		res, err := c.Fsstat(k.ctx, root)
+		ok(k, "FSSTAT", res.Status, err)
+		said = int64(res.TBytes - res.FBytes)
+		has, _ = holds(k, k.path("prey"))
+		if said-has < 1<<20 && has-said < 1<<20 {
+			break
+		}
+	}
+	off := max(said-has, has-said)
+	k.drift = max(k.drift, off)
+	if off >= 1<<20 {
+		k.Errorf("%s the server says that %v are used, and the disk has %v", when, mib(said), mib(has))
+	}
+	if has > 64<<20+spaceSlack {
+		k.Errorf("%s a volume of 64 MiB has %v", when, mib(has))
+	}
+}

@@ -1,0 +1,124 @@
+//go:build attack
+
+// Package attack_test is a hostile client before podnas, in a box. See README.md.
+package attack_test
+
+import (
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var (
+	podnas     = flag.String("podnas", "", "the server, a binary")
+	podnasRace = flag.String("podnas-race", "", "the same with the race detector; none: that pass is left out")
+	workDir    = flag.String("dir", "", "where images of disks can be made")
+	attackTime = flag.Duration("attacktime", 0, "go over the table, with all that there is time for, again and again for so long; 0: once, in minutes")
+	seedFlag   = flag.Uint64("seed", 0, "of all that is random; 0: another in each run")
+	onlySetups = flag.String("setups", "", "a regular expression: the setups to run, by their names")
+	beVictim   = flag.Bool("victim", false, "measure, and tell it on standard output (the test starts this itself)")
+)
+
+// setup is a server and its disk.
+type setup struct {
+	fs     string
+	engine string
+	quota  string
+	race   bool
+}
+
+func (s setup) String() string {
+	name := fmt.Sprintf("%s-%s-%s", s.fs, s.engine, s.quota)
+	if s.race {
+		name += "-race"
+	}
+	return name
+}
+
+// setups are those that the table is run on. The kernel's quotas come in where the
+// kernel has them: in the guest of run.sh.
+func setups() []setup {
+	if os.Getenv("ATTACK_KERNEL_QUOTA") != "" {
+		return []setup{{fs: "xfs", engine: "native", quota: "kernel"}, {fs: "ext4", engine: "native", quota: "kernel"}}
+	}
+	all := []setup{
+		{fs: "ext4", engine: "native", quota: "server"},
+		{fs: "xfs", engine: "native", quota: "server"},
+		{fs: "ext4", engine: "go-nfs", quota: "server"},
+	}
+	if *podnasRace != "" {
+		all = append(all, setup{fs: "xfs", engine: "native", quota: "server", race: true})
+	}
+	return all
+}
+
+// pace is how much of everything there is in a run.
+type pace struct {
+	window time.Duration // of an attack that could go on for ever
+	full   bool          // as many connections and files as an attacker would take
+	factor int           // of what is counted
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *beVictim {
+		os.Exit(victimMain())
+	}
+	if os.Getenv("ATTACK_BOX") == "" {
+		fmt.Fprintln(os.Stderr, "test/attack: run this with make attack, which makes a box for it")
+		os.Exit(2)
+	}
+	if *seedFlag == 0 {
+		*seedFlag = rand.Uint64()
+	}
+	fmt.Printf("seed %d: repeat a run with ARGS=-seed=%[1]d\n", *seedFlag)
+	// The server's processor time is not what the attacker wants to use up.
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, 5); err != nil {
+		fmt.Fprintln(os.Stderr, "test/attack: setpriority:", err)
+	}
+	signal.Ignore(syscall.SIGPIPE)
+	status := m.Run()
+	summary.print(os.Stdout)
+	os.Exit(status)
+}
+
+// TestAttacks goes over the table.
+func TestAttacks(t *testing.T) {
+	p := pace{window: 1500 * time.Millisecond, factor: 1}
+	if *attackTime > 0 {
+		p = pace{window: 20 * time.Second, full: true, factor: 4}
+	}
+	only := regexp.MustCompile(*onlySetups)
+	begin := time.Now()
+	for round := 0; round == 0 || time.Since(begin) < *attackTime && !t.Failed(); round++ {
+		for _, s := range setups() {
+			if !only.MatchString(s.String()) {
+				continue
+			}
+			t.Run(s.String(), func(t *testing.T) {
+				for _, atk := range attacks() {
+					if atk.on != nil && !atk.on(s) {
+						continue
+					}
+					t.Run(strings.ReplaceAll(atk.name, " ", "-"), func(t *testing.T) { stage(t, s, p, atk, round) })
+				}
+			})
+		}
+	}
+}
+
+// randomFor makes an attack's own source of random numbers, so that one alone does
+// what it did among others.
+func randomFor(name string, round int) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprint(h, name, round)
+	return rand.New(rand.NewPCG(*seedFlag, h.Sum64()))
+}

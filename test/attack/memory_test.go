@@ -1,0 +1,220 @@
+//go:build attack
+
+package attack_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/podnas/podnas/server/nfs3"
+	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/xdr"
+)
+
+// Ways to have the server hold memory. That it holds no more than its bound is checked
+// after every attack.
+
+// memoryPatience is for a write to a server that reads no more.
+const memoryPatience = 300 * time.Millisecond
+
+var memoryAttacks = []attack{
+	{
+		name:  "records in small fragments",
+		does:  "hundreds of connections send a record in fragments of 270 bytes, and never the last one",
+		holds: "memory stays within its bound, others are served",
+		run: func(a *assault) {
+			a.beside(func() {
+				raw := slices.Repeat(append(xdr.AppendUint32(nil, 270), pattern(1, 270)...), 3800)
+				a.hold(a.many(300, 3200), 64, func(int) []byte { return raw })
+			})
+		},
+	},
+	{
+		name:  "half records",
+		does:  "675 connections announce a record of 1 MiB and send half of it; 64 for each address",
+		holds: "memory stays within its bound, others are served",
+		run: func(a *assault) {
+			a.beside(func() {
+				raw := append(xdr.AppendUint32(nil, 1<<31|1<<20), pattern(2, 512<<10)...)
+				a.hold(a.many(675, 2000), 64, func(int) []byte { return raw })
+			})
+		},
+	},
+	{
+		name:  "half records of one address",
+		does:  "the same from one address, of some bytes each, which cost the attacker nothing",
+		holds: "others are served",
+		run: func(a *assault) {
+			a.beside(func() {
+				raw := append(xdr.AppendUint32(nil, 1<<31|1<<20), pattern(2, 100)...)
+				a.hold(500, 500, func(int) []byte { return raw })
+			})
+		},
+	},
+	{
+		name:  "replies that nobody reads",
+		does:  "200 connections ask for 1 MiB, 64 times each, and read nothing",
+		holds: "memory stays within its bound, others are served",
+		run: func(a *assault) {
+			a.volume("prey", "64Mi")
+			c, root := a.client("prey")
+			file := a.create(c, root, "read", nfs3.Sattr{})
+			res, err := c.Write(a.ctx, file, 0, nfs3.Unstable, pattern(3, 1<<20))
+			ok(a, "WRITE", res.Status, err)
+			var raw []byte
+			for i := range 64 {
+				raw = appendCall(raw, uint32(i), caller(0, 0), nfs3.ProcRead, &nfs3.ReadArgs{File: file, Count: 1 << 20})
+			}
+			a.beside(func() { a.hold(a.many(200, 1000), 64, func(int) []byte { return raw }) })
+		},
+	},
+	{
+		name:  "replies to be remembered",
+		does:  "hundreds of addresses make 1,024 calls each that the server remembers the replies to",
+		holds: "memory stays within its bound, others are served",
+		on:    func(s setup) bool { return s.engine == "native" },
+		run: func(a *assault) {
+			a.volume("prey", "64Mi")
+			_, root := a.client("prey")
+			addresses := a.many(200, 1100)
+			var answered atomic.Int64
+			a.beside(func() {
+				var wg sync.WaitGroup
+				next := newSemaphore(16)
+				for i := range addresses {
+					<-next
+					wg.Go(func() {
+						defer next.give()
+						conn, err := dialFrom(a.ctx, mallory(1000+i), nfsAddress)
+						if err != nil {
+							return
+						}
+						defer conn.Close()
+						args := &nfs3.RenameArgs{From: where(root, "not there"), To: where(root, "nor there")}
+						_ = flood(conn, 128, func(i int) (oncrpc.Auth, uint32, oncrpc.Args, bool) {
+							return caller(0, 0), nfs3.ProcRename, args, i < 1024
+						}, func(int, nfs3.Status) { answered.Add(1) })
+					})
+				}
+				wg.Wait()
+			})
+			a.note("%d replies", answered.Load())
+		},
+	},
+	{
+		name:  "a burst on every connection",
+		does:  "thousands of connections have 64 calls in flight once, and then stay",
+		holds: "memory stays within its bound, others are served",
+		run: func(a *assault) {
+			a.volume("prey", "64Mi")
+			_, root := a.client("prey")
+			var raw []byte
+			for i := range 64 {
+				raw = appendCall(raw, uint32(i), caller(0, 0), nfs3.ProcGetattr, &nfs3.GetattrArgs{Object: root})
+			}
+			a.beside(func() { a.hold(a.many(1500, 4000), 250, func(int) []byte { return raw }) })
+		},
+	},
+	{
+		name:  "large calls on every connection",
+		does:  "hundreds of connections send 16 stable WRITEs of 1 MiB each at once",
+		holds: "memory stays within its bound, others are served",
+		run: func(a *assault) {
+			a.volume("prey", "64Mi")
+			c, root := a.client("prey")
+			file := a.create(c, root, "written", nfs3.Sattr{})
+			args := &nfs3.WriteArgs{File: file, Data: pattern(5, 1<<20), Count: 1 << 20, Stable: nfs3.FileSync}
+			var raw []byte
+			for i := range 16 {
+				raw = appendCall(raw, uint32(i), caller(0, 0), nfs3.ProcWrite, args)
+			}
+			a.beside(func() { a.hold(a.many(200, 1000), 64, func(int) []byte { return raw }) })
+		},
+	},
+	{
+		name:  "idle connections",
+		does:  "as many connections as there may be, from 9 addresses, that send nothing",
+		holds: "a new client can mount, and probes are answered",
+		run: func(a *assault) {
+			a.beside(func() { a.hold(4200, 500, nil) })
+		},
+	},
+	{
+		name:  "connections that come and go",
+		does:  "connects, sends a few bytes or none, and closes or resets, as fast as it goes",
+		holds: "others are served, nothing is left",
+		run: func(a *assault) {
+			a.beside(func() {
+				until := time.Now().Add(2 * a.window)
+				var wg sync.WaitGroup
+				var n atomic.Int64
+				for i := range 8 {
+					rng := rand.New(rand.NewPCG(a.rng.Uint64(), 0))
+					wg.Go(func() {
+						for time.Now().Before(until) {
+							conn, err := dialFrom(a.ctx, mallory(i), nfsAddress)
+							if err != nil {
+								continue
+							}
+							n.Add(1)
+							if k := rng.IntN(60); k > 10 {
+								_, _ = conn.Write(pattern(k, k)) // the server may have closed it
+							}
+							conn.Close()
+						}
+					})
+				}
+				wg.Wait()
+				a.note("%d connections", n.Load())
+			})
+		},
+	},
+}
+
+// many is how many there are in a short run, or a long one.
+func (a *assault) many(short, long int) int {
+	if a.full {
+		return long
+	}
+	return short
+}
+
+// hold makes connections, sends on each what raw says and then keeps them for a while.
+//.
+func (a *assault) hold(n, perAddress int, raw func(i int) []byte) {
+	a.Helper()
+	conns := a.conns(n, perAddress)
+	if raw != nil {
+		sendAll(conns, memoryPatience, raw)
+	}
+	time.Sleep(2 * a.window)
+	open := 0
+	for _, conn := range conns {
+		if !ended(conn) {
+			open++
+		}
+	}
+	note := fmt.Sprintf("%d connections, %d left", len(conns), open)
+	a.note("%s", note)
+	for _, conn := range conns {
+		conn.Close()
+	}
+}
+
+// ended tells whether the server has closed a connection. What it has sent is read away.
+func ended(conn net.Conn) bool {
+	b := make([]byte, 64<<10)
+	for {
+		_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+		if _, err := conn.Read(b); err != nil {
+			var timeout net.Error
+			return !errors.As(err, &timeout) || !timeout.Timeout()
+		}
+	}
+}

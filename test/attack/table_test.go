@@ -1,0 +1,10 @@
+//go:build attack
+
+package attack_test
+
+import "slices"
+
+// attacks is the table.
+func attacks() []attack {
+	return slices.Concat(spaceAttacks, memoryAttacks, httpAttacks, timeAttacks, nameAttacks, handleAttacks, permissionAttacks, identityAttacks, fuzzAttacks, killAttacks)
+}

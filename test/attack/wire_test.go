@@ -1,0 +1,272 @@
+//go:build attack
+
+package attack_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/mount3"
+	"github.com/podnas/podnas/server/nfs3"
+	"github.com/podnas/podnas/server/nfstest"
+	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/xdr"
+)
+
+// dialFrom connects from one of the box's addresses, and from a port that only root
+// may have, as kubelet's mounts do. What is left at its close is no port that waits.
+func dialFrom(ctx context.Context, from, to string) (net.Conn, error) {
+	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		controlled := raw.Control(func(fd uintptr) { err = bindReserved(int(fd), from) })
+		return errors.Join(controlled, err)
+	}}
+	conn, err := dialer.DialContext(ctx, "tcp", to)
+	if err != nil {
+		return nil, err
+	}
+	return conn, conn.(*net.TCPConn).SetLinger(0)
+}
+
+// bindReserved binds a socket to a free port below 1024, if there is one.
+func bindReserved(fd int, from string) error {
+	address := unix.SockaddrInet4{Addr: [4]byte(net.ParseIP(from).To4())}
+	for port := 1023; port >= 512; port-- {
+		address.Port = port
+		if err := unix.Bind(fd, &address); !errors.Is(err, unix.EADDRINUSE) {
+			return err
+		}
+	}
+	return fmt.Errorf("no port below 1024 is left on %s", from)
+}
+
+// mountFrom connects and mounts.
+func mountFrom(ctx context.Context, from, volume string) (*nfstest.Client, nfs3.FH, error) {
+	var conns [2]*oncrpc.Client
+	for i := range conns {
+		conn, err := dialFrom(ctx, from, nfsAddress)
+		if err != nil {
+			if i > 0 {
+				conns[0].Close()
+			}
+			return nil, nil, err
+		}
+		conns[i] = oncrpc.NewClient(conn)
+	}
+	c := nfstest.NewClient(conns[0], conns[1])
+	res, err := c.Mount(ctx, "/"+volume)
+	if err == nil && res.Status != mount3.OK {
+		err = fmt.Errorf("MNT /%s: %v", volume, res.Status)
+	}
+	if err != nil {
+		c.Close()
+		return nil, nil, err
+	}
+	return c, nfs3.FH(res.Handle), nil
+}
+
+// caller is a credential.
+func caller(uid, gid uint32, groups ...uint32) oncrpc.Auth {
+	cred := oncrpc.SysCred{MachineName: []byte("mallory"), UID: uid, GID: gid}
+	cred.SetGroups(groups...)
+	return cred.Auth()
+}
+
+// call is one as it goes over the wire, in one fragment.
+func call(xid uint32, cred oncrpc.Auth, proc uint32, args oncrpc.Args) []byte {
+	return appendCall(nil, xid, cred, proc, args)
+}
+
+func appendCall(b []byte, xid uint32, cred oncrpc.Auth, proc uint32, args oncrpc.Args) []byte {
+	b, at := oncrpc.BeginRecord(b)
+	h := oncrpc.CallHeader{XID: xid, RPCVersion: oncrpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, Cred: cred}
+	b = h.Append(b)
+	if args != nil {
+		b = args.Append(b)
+	}
+	oncrpc.EndRecord(b, at)
+	return b
+}
+
+func where(dir nfs3.FH, name string) nfs3.DirOpArgs {
+	return nfs3.DirOpArgs{Dir: dir, Name: []byte(name)}
+}
+
+func mode(m uint32) nfs3.Sattr { return nfs3.Sattr{Mode: nfs3.SetUint32{Set: true, Value: m}} }
+
+func size(n uint64) nfs3.Sattr { return nfs3.Sattr{Size: nfs3.SetUint64{Set: true, Value: n}} }
+
+// flood makes calls over one connection, with many under way at once, until make says
+// that there are no more, and hands the status of each to answered. It ends with the
+// error of the connection, which an attacker may well get.
+func flood(conn net.Conn, inFlight int, make func(i int) (cred oncrpc.Auth, proc uint32, args oncrpc.Args, more bool), answered func(i int, status nfs3.Status)) error {
+	free := newSemaphore(inFlight)
+	base := uint32(time.Now().UnixNano())
+	sent := newCount()
+	failed := newCount()
+	go func() {
+		out := bufio.NewWriterSize(conn, 64<<10)
+		var b []byte
+		for i := 0; ; i++ {
+			cred, proc, args, more := make(i)
+			if !more {
+				_ = out.Flush() // the reader learns of what is wrong
+				sent.set(i)
+				return
+			}
+			if !free.try() {
+				if out.Flush() != nil || !free.take(failed.ready) {
+					sent.set(i)
+					return
+				}
+			}
+			b = appendCall(b[:0], base+uint32(i), cred, proc, args)
+			if _, err := out.Write(b); err != nil {
+				sent.set(i)
+				return
+			}
+		}
+	}()
+	defer failed.set(0)
+	in := bufio.NewReaderSize(conn, 64<<10)
+	var rec []byte
+	for done := 0; ; done++ {
+		if n, known := sent.get(); known && done == n {
+			return nil
+		}
+		// The last call's reply may come before its sender has said that it was the last.
+		if err := conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+			return err
+		}
+		var err error
+		for tries := 0; tries < 300; tries++ {
+			if _, err = in.Peek(4); err == nil {
+				break
+			}
+			var timeout net.Error
+			if n, known := sent.get(); known && done == n {
+				return nil
+			} else if !errors.As(err, &timeout) || !timeout.Timeout() {
+				return err
+			}
+			if err := conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("no reply in 30 s: %w", err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			return err
+		}
+		if rec, err = oncrpc.ReadRecord(in, rec[:0], 4<<20); err != nil {
+			return err
+		}
+		d := xdr.NewDecoder(rec)
+		var h oncrpc.ReplyHeader
+		h.Decode(&d)
+		status := nfs3.Status(0xffff) // no results: an RPC error
+		if h.Err() == nil {
+			status = nfs3.Status(d.Uint32())
+		}
+		free.give()
+		answered(int(h.XID-base), status)
+	}
+}
+
+// semaphore is a count that can be waited for.
+type semaphore chan struct{}
+
+func newSemaphore(n int) semaphore {
+	s := make(semaphore, n)
+	for range n {
+		s <- struct{}{}
+	}
+	return s
+}
+
+func (s semaphore) try() bool {
+	select {
+	case <-s:
+		return true
+	default:
+		return false
+	}
+}
+
+// take waits until one is free, false if ended is closed before.
+func (s semaphore) take(ended <-chan struct{}) bool {
+	select {
+	case <-s:
+		return true
+	case <-ended:
+		return false
+	}
+}
+
+func (s semaphore) give() { s <- struct{}{} }
+
+// count is a number that is known from some time on.
+type count struct {
+	n     int
+	ready chan struct{}
+}
+
+func newCount() *count { return &count{ready: make(chan struct{})} }
+
+func (c *count) set(n int) {
+	c.n = n
+	close(c.ready)
+}
+
+func (c *count) get() (int, bool) {
+	select {
+	case <-c.ready:
+		return c.n, true
+	default:
+		return 0, false
+	}
+}
+
+// pattern is n bytes that differ by seed.
+func pattern(seed, n int) []byte {
+	b := make([]byte, n)
+	x := uint32(seed)*2654435761 + 1
+	for i := range b {
+		x = x*1664525 + 1013904223
+		b[i] = byte(x >> 24)
+	}
+	return b
+}
+
+// setPriority has a process not be behind others, as the attacker is.
+func setPriority(pid int) error { return syscall.Setpriority(syscall.PRIO_PROCESS, pid, 0) }
+
+// ok ends the test unless a call succeeded.
+func ok(t testing.TB, what string, status nfs3.Status, err error) {
+	t.Helper()
+	if err := said(status, err); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// readStatus reads a reply and tells the status that its results begin with.
+func readStatus(t testing.TB, conn net.Conn) nfs3.Status {
+	t.Helper()
+	must(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
+	rec, err := oncrpc.ReadRecord(conn, nil, 4<<20)
+	must(t, err)
+	d := xdr.NewDecoder(rec)
+	var h oncrpc.ReplyHeader
+	h.Decode(&d)
+	must(t, h.Err())
+	return nfs3.Status(d.Uint32())
+}
