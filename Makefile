@@ -74,6 +74,10 @@ fuzz: ## fuzz every decoder for FUZZTIME=30s each
 vm: ## a real kernel's NFS client and XFS quotas, under User-Mode Linux (root)
 	test/vm/run.sh
 
+.PHONY: attack
+attack: ## a hostile client before a server in a box (root), in minutes; ATTACKTIME=1h for longer
+	test/attack/run.sh $(ARGS)
+
 .PHONY: bench
 bench: ## how fast: native beside go-nfs and more, see test/bench/run.sh (root); ARGS='flags of podnas bench'
 	test/bench/run.sh $(ARGS)
@@ -139,12 +143,13 @@ chart-check: ## fail when the Helm chart makes other objects than kubectl apply 
 	go test -tags chart -count=1 ./test/chart
 
 .PHONY: check
-check: ## what CI runs: test, lint, chart-check, a short fuzz, page, vm, cluster, reproducible, e2e
+check: ## what CI runs: test, lint, chart-check, a short fuzz, page, attack, vm, cluster, reproducible, e2e
 	$(MAKE) test
 	$(MAKE) lint
 	$(MAKE) chart-check
 	$(MAKE) fuzz FUZZTIME=20000x
 	$(MAKE) page
+	$(MAKE) attack
 	$(MAKE) vm
 	$(MAKE) cluster
 	$(MAKE) reproducible

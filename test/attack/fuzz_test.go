@@ -22,6 +22,7 @@ var fuzzAttacks = []attack{
 		name:  "calls at random",
 		does:  "every call of NFS and MOUNT with bits flipped, numbers replaced, pieces left out, put in and repeated, also in the headers and record marks; and bytes that are no call",
 		holds: "no panic, others are served, nothing outside of the volume changes",
+		also:  kinds{gonfs, race},
 		run: func(a *assault) {
 			a.volume("prey", "64Mi", "--sync=false")
 			must(a, os.WriteFile(a.path(victimVolume, "secret"), []byte("the victim's secret"), 0o600))

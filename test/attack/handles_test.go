@@ -22,6 +22,7 @@ var handleAttacks = []attack{
 		name:  "handles that nobody was given",
 		does:  "handles with every bit flipped, cut, made longer, put together of two, and random ones, in every call",
 		holds: "none is taken",
+		also:  kinds{gonfs, race},
 		run: func(a *assault) {
 			a.volume("prey", "64Mi")
 			a.volume("other", "64Mi")
@@ -197,6 +198,7 @@ var handleAttacks = []attack{
 		does:  "a call that is refused is sent again with the same xid and the groups that allow it",
 		holds: "it is done, and the answer is not that to the other caller",
 		on:    func(s setup) bool { return s.engine == "native" },
+		also:  kinds{race},
 		run: func(a *assault) {
 			a.volume("prey", "64Mi")
 			c, root := a.client("prey")

@@ -5,6 +5,7 @@ package attack_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -56,6 +57,7 @@ var httpAttacks = []attack{
 		name:  "the page, as fast as it goes",
 		does:  "asks for the status page and the metrics over 32 connections",
 		holds: "others are served",
+		also:  kinds{race},
 		run: func(a *assault) {
 			a.beside(func() {
 				until := time.Now().Add(2 * a.window)
@@ -174,13 +176,10 @@ var httpAttacks = []attack{
 }
 
 // httpConns are connections to the HTTP port, as many of them as there may be.
-func (a *assault) httpConns(n int) (got []net.Conn) {
-	for i := range n {
-		dialer := net.Dialer{Timeout: 2 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(mallory(i / 500))}}
-		if conn, err := dialer.DialContext(a.ctx, "tcp", httpAddress); err == nil {
-			got = append(got, conn)
-			a.Cleanup(func() { conn.Close() })
-		}
-	}
-	return got
+func (a *assault) httpConns(n int) []net.Conn {
+	a.Helper()
+	return a.dialMany(n, func(ctx context.Context, i int) (net.Conn, error) {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(mallory(i / 500))}}
+		return dialer.DialContext(ctx, "tcp", httpAddress)
+	})
 }

@@ -21,6 +21,7 @@ var identityAttacks = []attack{
 		does:  "on each of 4 connections calls of 50 users follow each other, 128 under way: each makes files and uses those of others",
 		holds: "each file has the owner and group that asked for it, and nobody uses another's",
 		on:    func(s setup) bool { return s.engine == "native" },
+		also:  kinds{race},
 		run: func(a *assault) {
 			const users = 50
 			a.volume("prey", "256Mi", "--sync=false")

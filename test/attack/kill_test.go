@@ -23,6 +23,7 @@ var killAttacks = []attack{
 		does:  "6 connections write, cut, link, rename and remove at random in a volume that is nearly full; the server is killed in the middle of it and started again, twice",
 		holds: "what the server says is used is what is on the disk; nothing that was synced is lost; handles stay",
 		on:    func(s setup) bool { return s.engine == "native" },
+		also:  kinds{xfs, race},
 		run: func(a *assault) {
 			a.volume("prey", "64Mi")
 			_, root := a.client("prey")

@@ -21,6 +21,7 @@ var nameAttacks = []attack{
 		name:  "names that lead elsewhere",
 		does:  "every call that takes a name, with '/', NUL, '.', '..', none, 255 to 4,096 bytes, invalid UTF-8 and mixtures of them",
 		holds: "nothing outside of the volume changes, and no name becomes another",
+		also:  kinds{gonfs, race},
 		run: func(a *assault) {
 			a.volume("prey", "64Mi")
 			c, root := a.client("prey")
@@ -65,6 +66,7 @@ var nameAttacks = []attack{
 		name:  "symbolic links that lead elsewhere",
 		does:  "links to the victim's volume, to podnas's own state and to the root, used as directories and files, while their names change between link and directory",
 		holds: "nothing outside of the volume is read or changed",
+		also:  kinds{gonfs},
 		run: func(a *assault) {
 			a.volume("prey", "64Mi")
 			must(a, os.WriteFile(a.path(victimVolume, "secret"), []byte("the victim's secret"), 0o600))

@@ -33,6 +33,7 @@ var permissionAttacks = []attack{
 		does:  "random users do random things to files and directories of random owners, modes and ACLs, over NFS and locally",
 		holds: "nothing is allowed that a local user may not do, nor refused that one may; but owners may read and write",
 		on:    func(s setup) bool { return s.engine == "native" },
+		also:  kinds{xfs, race},
 		run: func(a *assault) {
 			a.volume("prey", "64Mi")
 			c, root := a.client("prey")
@@ -315,12 +316,12 @@ func (p *permissionCase) locally(a *assault, at string) bool {
 		target = open("dir/sub")
 		defer unix.Close(target)
 	}
-	uid := p.uid
-	if uid == 0xffffffff {
-		uid = 65534 // the anonymous user
+	uid, gid, groups := p.uid, p.gid, p.groups
+	if uid == 0xffffffff { // the anonymous user
+		uid, gid, groups = 65534, 65534, nil
 	}
 	var err error
-	actAs(a.T, uid, p.gid, p.groups, func() { err = p.act(dir, other, target) })
+	actAs(a.T, uid, gid, groups, func() { err = p.act(dir, other, target) })
 	return err == nil
 }
 

@@ -20,17 +20,16 @@ import (
 
 // attack is a line of the table.
 type attack struct {
-	name  string
+	name  string // of the subtest
 	does  string
-	holds string                  // what must hold, besides what does for all
-	on    func(s setup) bool      // where it makes sense; nil: everywhere
-	disk  int64                   // bytes, 0: diskSize
-	inode int                     // of an ext4, 0: what mkfs makes
-	run   func(a *assault)        // sets up, attacks, checks
-	flags []string                // of the server, besides its own
-	keep  func(s setup, p *pace)  // changes the pace
+	holds string             // what must hold, besides what does for all
+	on    func(s setup) bool // where it makes sense; nil: everywhere
+	also  kinds              // a run of minutes has it on ext4 with the native engine, and on these
+	inode int                // inodes of an ext4, 0: what mkfs makes
+	run   func(a *assault)   // sets up, attacks, checks
 }
 
+// diskSize is of a sparse file, in which little is written.
 const diskSize = 2 << 30
 
 // What holds for all attacks. The figures of the server's are in docs/nfs.md.
@@ -70,22 +69,14 @@ func stage(t *testing.T, s setup, p pace, atk attack, round int) {
 	dir, err := os.MkdirTemp(*workDir, "attack-")
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	size := atk.disk
-	if size == 0 {
-		size = diskSize
-	}
 	a := &assault{T: t, setup: s, pace: p, rng: randomFor(atk.name, round), ctx: t.Context(), row: summary.row(s, atk)}
-	if atk.keep != nil {
-		atk.keep(s, &a.pace)
-	}
 	begin := time.Now()
 	defer func() {
 		a.row.took = time.Since(begin)
 		a.row.failed = t.Failed()
 	}()
-	a.disk = newDisk(t, s, dir, size, atk.inode)
+	a.disk = newDisk(t, s, dir, diskSize, atk.inode)
 	a.server = newProcess(t, s, dir, a.disk.root)
-	a.server.flags = append(a.server.flags, atk.flags...)
 	defer func() {
 		if a.server.cmd != nil {
 			a.server.kill()
@@ -133,15 +124,32 @@ func (a *assault) conn(n int) net.Conn {
 
 // conns are as many connections as there may be, spread over addresses so that each has
 // no more than perAddress. The server may refuse some.
-func (a *assault) conns(n, perAddress int) (got []net.Conn) {
+func (a *assault) conns(n, perAddress int) []net.Conn {
+	return a.dialMany(n, func(ctx context.Context, i int) (net.Conn, error) {
+		return dialFrom(ctx, mallory(i/perAddress), nfsAddress)
+	})
+}
+
+func (a *assault) dialMany(n int, dial func(ctx context.Context, i int) (net.Conn, error)) (got []net.Conn) {
 	a.Helper()
+	conns := make(chan net.Conn, n)
+	next := newSemaphore(16)
 	for i := range n {
-		ctx, cancel := context.WithTimeout(a.ctx, 2*time.Second)
-		conn, err := dialFrom(ctx, mallory(i/perAddress), nfsAddress)
-		cancel()
-		if err != nil {
-			continue
-		}
+		<-next
+		go func() {
+			defer next.give()
+			ctx, cancel := context.WithTimeout(a.ctx, 2*time.Second)
+			defer cancel()
+			if conn, err := dial(ctx, i); err == nil {
+				conns <- conn
+			}
+		}()
+	}
+	for range cap(next) {
+		<-next
+	}
+	close(conns)
+	for conn := range conns {
 		got = append(got, conn)
 		a.Cleanup(func() { conn.Close() })
 	}

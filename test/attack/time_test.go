@@ -109,6 +109,7 @@ var timeAttacks = []attack{
 		name:  "changes of one directory",
 		does:  "creates, renames and removes in one directory, many at once as different users",
 		holds: "others are served",
+		also:  kinds{race},
 		run: func(a *assault) {
 			a.volume("prey", "256Mi")
 			_, root := a.client("prey")
@@ -132,7 +133,7 @@ var timeAttacks = []attack{
 		run: func(a *assault) {
 			a.volume("prey", "1Gi")
 			c, root := a.client("prey")
-			pieces := a.many(20_000, 100_000)
+			pieces := a.many(8_000, 100_000)
 			var files []nfs3.FH
 			for i := range 4 {
 				name := fmt.Sprint("pieces-", i)

@@ -39,12 +39,12 @@ const (
 
 // latency is of one kind of call.
 type latency struct {
-	N        int           `json:"n"`
-	P50      time.Duration `json:"p50"`
-	P99      time.Duration `json:"p99"`
-	Max      time.Duration `json:"max"`
-	Refused  int           `json:"refused"`
-	Why      string        `json:"why,omitempty"` // the first refusal
+	N       int           `json:"n"`
+	P50     time.Duration `json:"p50"`
+	P99     time.Duration `json:"p99"`
+	Max     time.Duration `json:"max"`
+	Refused int           `json:"refused"`
+	Why     string        `json:"why,omitempty"` // the first refusal
 }
 
 type latencies map[string]*latency

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"syscall"
 	"testing"
@@ -36,11 +37,14 @@ func dialFrom(ctx context.Context, from, to string) (net.Conn, error) {
 	return conn, conn.(*net.TCPConn).SetLinger(0)
 }
 
-// bindReserved binds a socket to a free port below 1024, if there is one.
+// bindReserved binds a socket to a free port below 1024, if there is one. Where it looks
+// first is random, since most are taken when an attacker has many.
 func bindReserved(fd int, from string) error {
+	const lowest, n = 512, 512
 	address := unix.SockaddrInet4{Addr: [4]byte(net.ParseIP(from).To4())}
-	for port := 1023; port >= 512; port-- {
-		address.Port = port
+	first := rand.IntN(n)
+	for i := range n {
+		address.Port = lowest + (first+i)%n
 		if err := unix.Bind(fd, &address); !errors.Is(err, unix.EADDRINUSE) {
 			return err
 		}
