@@ -338,7 +338,13 @@ func (p *permissionCase) act(dir, other, target int) error {
 	}
 	switch p.op {
 	case "read":
-		return use(unix.O_RDONLY, func(fd int) error { _, err := unix.Read(fd, make([]byte, 10)); return err })
+		err := use(unix.O_RDONLY, func(fd int) error { _, err := unix.Read(fd, make([]byte, 10)); return err })
+		if errors.Is(err, unix.EACCES) {
+			// A client reads what it runs, so who may run a file may read it: RFC 1813
+			// section 4.4.
+			err = unix.Faccessat2(target, "", unix.X_OK, unix.AT_EMPTY_PATH|unix.AT_EACCESS)
+		}
+		return err
 	case "write":
 		return use(unix.O_WRONLY, func(fd int) error { _, err := unix.Write(fd, []byte("other")); return err })
 	case "truncate":
@@ -399,6 +405,8 @@ func (p *permissionCase) act(dir, other, target int) error {
 		how := []uint32{unix.R_OK, unix.W_OK, unix.X_OK, unix.X_OK}[p.arg%4]
 		if dir := p.target == "sub"; p.arg%4 == 2 && dir || p.arg%4 == 3 && !dir {
 			return unix.EACCES
+		} else if dir && how == unix.W_OK {
+			how |= unix.X_OK // nothing can be changed in a directory that can't be passed
 		}
 		return unix.Faccessat2(target, "", how, unix.AT_EMPTY_PATH|unix.AT_EACCESS)
 	}
