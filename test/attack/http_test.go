@@ -10,6 +10,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -121,7 +123,14 @@ var httpAttacks = []attack{
 			for _, conn := range conns {
 				conn.Close()
 			}
-			a.note("%d threads", a.server.usage().threads)
+			ctx, cancel := context.WithTimeout(a.ctx, 20*time.Second)
+			defer cancel()
+			begin = time.Now()
+			out, err := exec.CommandContext(ctx, *podnas, "doctor", "--root="+a.server.root).CombinedOutput()
+			if ctx.Err() != nil || err == nil || !strings.Contains(string(out), "disk") {
+				a.Errorf("podnas doctor while the disk hangs: %v\n%s", err, out)
+			}
+			a.note("doctor took %s, %d threads", short(time.Since(begin)), a.server.usage().threads)
 			thaw()
 			frozen = false
 			eventually(a, 30*time.Second, "not ready again", func() bool { return ready(time.Second) == nil })

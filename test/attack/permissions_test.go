@@ -132,7 +132,7 @@ func newCase(rng *rand.Rand) *permissionCase {
 	random := func(dir bool) object {
 		o := object{mode: rng.Uint32N(0o10000), uid: id(), gid: id()}
 		if rng.IntN(3) == 0 {
-			o.mode |= 0o777 &^ (rng.Uint32N(0o10))
+			o.mode |= 0o770
 		}
 		acl := func() []aclEntry {
 			perm := func() uint16 { return uint16(rng.UintN(8)) }
@@ -266,9 +266,10 @@ func (p *permissionCase) overNFS(a *assault, c *nfstest.Client, root nfs3.FH) bo
 		status = res.Status
 	case "rename", "rename over", "rename out":
 		to, name := dir, "renamed"
-		if p.op == "rename over" {
+		switch p.op {
+		case "rename over":
 			name = "over"
-		} else if p.op == "rename out" {
+		case "rename out":
 			to = other
 		}
 		var res nfs3.RenameRes

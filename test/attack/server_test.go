@@ -69,7 +69,7 @@ func (p *process) start() {
 	defer log.Close()
 	p.cmd = exec.Command(p.binary, p.flags...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 exitcode=66", "GOTRACEBACK=all")
+	p.cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 exitcode=66", "GOTRACEBACK=all", "GOMEMLIMIT="+goMemLimit)
 	p.done, p.watch = make(chan struct{}), make(chan struct{})
 	must(p.t, p.cmd.Start())
 	// The attacker's own place behind others is not the server's.

@@ -40,9 +40,9 @@ func (a *assault) within(volume string, size, before int64) {
 	}
 }
 
-// fill writes 1 MiB blocks to new files until the volume has refused some, or max bytes
+// fill writes 1 MiB blocks to new files until the volume has refused some, or most bytes
 // were taken, and tells how many were.
-func (a *assault) fill(volume string, max int64) (written int64) {
+func (a *assault) fill(volume string, most int64) (written int64) {
 	a.Helper()
 	var taken atomic.Int64
 	var wg sync.WaitGroup
@@ -54,7 +54,7 @@ func (a *assault) fill(volume string, max int64) (written int64) {
 			if said(res.Status, err) != nil {
 				return // it is full
 			}
-			for offset := uint64(0); taken.Load() < max; {
+			for offset := uint64(0); taken.Load() < most; {
 				res, err := c.Write(a.ctx, res.Object, offset, nfs3.Unstable, data)
 				if said(res.Status, err) != nil || res.Count == 0 {
 					return

@@ -34,8 +34,10 @@ const diskSize = 2 << 30
 
 // What holds for all attacks. The figures of the server's are in docs/nfs.md.
 const (
-	// rssMax is the memory that the whole process may take.
-	rssMax = 512 << 20
+	// rssMax is the memory that the whole process may take, with the GOMEMLIMIT that the
+	// manifest sets.
+	rssMax     = 600 << 20
+	goMemLimit = "512MiB"
 	// raceFactor is how much more the race detector takes.
 	raceFactor = 8
 	// threadsMax: the workers, the calls that wait on their connections, and Go's own.
@@ -172,7 +174,7 @@ func sendAll(conns []net.Conn, patience time.Duration, raw func(i int) []byte) {
 	}
 }
 
-// make makes an empty file.
+// create makes an empty file.
 func (a *assault) create(c *nfstest.Client, dir nfs3.FH, name string, attr nfs3.Sattr) nfs3.FH {
 	a.Helper()
 	res, err := c.Create(a.ctx, nfs3.CreateArgs{Where: where(dir, name), Attr: attr})
@@ -266,8 +268,9 @@ func (a *assault) checkServer() {
 		return
 	}
 	defer c.Close()
-	if res, err := c.Getattr(ctx, root); said(res.Status, err) != nil {
-		a.Errorf("GETATTR after the attack: %v, %v", res.Status, err)
+	res, err := c.Getattr(ctx, root)
+	if err := said(res.Status, err); err != nil {
+		a.Errorf("GETATTR after the attack: %v", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -108,83 +109,67 @@ func mode(m uint32) nfs3.Sattr { return nfs3.Sattr{Mode: nfs3.SetUint32{Set: tru
 
 func size(n uint64) nfs3.Sattr { return nfs3.Sattr{Size: nfs3.SetUint64{Set: true, Value: n}} }
 
-// flood makes calls over one connection, with many under way at once, until make says
-// that there are no more, and hands the status of each to answered. It ends with the
-// error of the connection, which an attacker may well get.
-func flood(conn net.Conn, inFlight int, make func(i int) (cred oncrpc.Auth, proc uint32, args oncrpc.Args, more bool), answered func(i int, status nfs3.Status)) error {
+// flood makes calls over one connection, with many under way at once, until next says
+// that there are no more, and hands the status of each to answered. Its error is that of
+// the connection, which an attacker may well lose.
+func flood(conn net.Conn, inFlight int, next func(i int) (cred oncrpc.Auth, proc uint32, args oncrpc.Args, more bool), answered func(i int, status nfs3.Status)) error {
 	free := newSemaphore(inFlight)
-	base := uint32(time.Now().UnixNano())
-	sent := newCount()
-	failed := newCount()
+	base := rand.Uint32()
+	var total atomic.Int64 // calls, once it is known; the last is a NULL, whose reply comes after that
+	ended := make(chan struct{})
+	defer close(ended)
 	go func() {
 		out := bufio.NewWriterSize(conn, 64<<10)
+		defer func() { _ = out.Flush() }() // what is wrong with the connection, its reader learns too
 		var b []byte
-		for i := 0; ; i++ {
-			cred, proc, args, more := make(i)
-			if !more {
-				_ = out.Flush() // the reader learns of what is wrong
-				sent.set(i)
-				return
+		for i, more := 0, true; more; i++ {
+			var cred oncrpc.Auth
+			var proc uint32
+			var args oncrpc.Args
+			if cred, proc, args, more = next(i); !more {
+				proc, args = nfs3.ProcNull, nil
+				total.Store(int64(i) + 1)
 			}
-			if !free.try() {
-				if out.Flush() != nil || !free.take(failed.ready) {
-					sent.set(i)
-					return
-				}
+			if !free.try() && (out.Flush() != nil || !free.take(ended)) {
+				return
 			}
 			b = appendCall(b[:0], base+uint32(i), cred, proc, args)
 			if _, err := out.Write(b); err != nil {
-				sent.set(i)
 				return
 			}
 		}
 	}()
-	defer failed.set(0)
 	in := bufio.NewReaderSize(conn, 64<<10)
 	var rec []byte
-	for done := 0; ; done++ {
-		if n, known := sent.get(); known && done == n {
-			return nil
-		}
-		// The last call's reply may come before its sender has said that it was the last.
-		if err := conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-			return err
-		}
-		var err error
-		for tries := 0; tries < 300; tries++ {
-			if _, err = in.Peek(4); err == nil {
-				break
-			}
-			var timeout net.Error
-			if n, known := sent.get(); known && done == n {
-				return nil
-			} else if !errors.As(err, &timeout) || !timeout.Timeout() {
-				return err
-			}
-			if err := conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-				return err
-			}
+	for done := int64(1); ; done++ {
+		err := conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+		if err == nil {
+			rec, err = oncrpc.ReadRecord(in, rec[:0], 4<<20)
 		}
 		if err != nil {
-			return fmt.Errorf("no reply in 30 s: %w", err)
-		}
-		if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-			return err
-		}
-		if rec, err = oncrpc.ReadRecord(in, rec[:0], 4<<20); err != nil {
 			return err
 		}
 		d := xdr.NewDecoder(rec)
 		var h oncrpc.ReplyHeader
 		h.Decode(&d)
-		status := nfs3.Status(0xffff) // no results: an RPC error
-		if h.Err() == nil {
-			status = nfs3.Status(d.Uint32())
-		}
 		free.give()
-		answered(int(h.XID-base), status)
+		i := h.XID - base
+		n := total.Load()
+		if n == 0 || int64(i) != n-1 {
+			status := noResults
+			if h.Err() == nil {
+				status = nfs3.Status(d.Uint32())
+			}
+			answered(int(i), status)
+		}
+		if done == n {
+			return nil
+		}
 	}
 }
+
+// noResults stands for the status of a reply that has none: an error of RPC's.
+const noResults nfs3.Status = 0xffff
 
 // semaphore is a count that can be waited for.
 type semaphore chan struct{}
@@ -217,28 +202,6 @@ func (s semaphore) take(ended <-chan struct{}) bool {
 }
 
 func (s semaphore) give() { s <- struct{}{} }
-
-// count is a number that is known from some time on.
-type count struct {
-	n     int
-	ready chan struct{}
-}
-
-func newCount() *count { return &count{ready: make(chan struct{})} }
-
-func (c *count) set(n int) {
-	c.n = n
-	close(c.ready)
-}
-
-func (c *count) get() (int, bool) {
-	select {
-	case <-c.ready:
-		return c.n, true
-	default:
-		return 0, false
-	}
-}
 
 // pattern is n bytes that differ by seed.
 func pattern(seed, n int) []byte {
