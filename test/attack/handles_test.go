@@ -17,6 +17,9 @@ import (
 	"github.com/podnas/podnas/server/oncrpc"
 )
 
+// movedNoticed is when docs/nfs.md says that a directory that was moved away is stale.
+const movedNoticed = 2500 * time.Millisecond
+
 var handleAttacks = []attack{
 	{
 		name:  "handles that nobody was given",
@@ -162,6 +165,7 @@ var handleAttacks = []attack{
 			sub := a.mkdir(c, dir, "sub")
 			a.create(c, sub, "file", mode(0o666))
 			must(a, os.Rename(a.path("prey", "dir"), a.path(victimVolume, "dir")))
+			time.Sleep(movedNoticed)
 			for name, fh := range map[string]nfs3.FH{"the directory": dir, "one in it": sub} {
 				for _, inside := range []string{"sub", "file", ".."} {
 					found, err := c.Lookup(a.ctx, fh, inside)

@@ -44,13 +44,13 @@ const (
 	threadsMax = 512
 	// handlesMax: connections, kept files, and what is opened for a call.
 	handlesMax = 4096 + 4096 + 1024
-	// victimMax is the longest that a victim may wait for an answer. It is much more than
-	// what the server promises, since other programs run on the machines of tests.
+	// victimMax is the longest that 99 of 100 calls of a victim may take, or all where
+	// there are fewer.
 	victimMax = 5 * time.Second
-	// victimP99 is the same for 99 of 100, and victimSlower how many times as long as
-	// without the attack it may be, where that is more.
-	victimP99    = 1 * time.Second
+	// victimSlower is how many times as long as without the attack they may take, if that
+	// is more than victimFast. It is much, since others use the machines of tests too.
 	victimSlower = 50
+	victimFast   = 2 * time.Second
 )
 
 // assault is an attack under way.
@@ -224,15 +224,12 @@ func (a *assault) spared(op string, before, during *latency) {
 	case during.Refused > 0:
 		a.Errorf("victims: %d of %d %s refused: %s", during.Refused, during.N, op, during.Why)
 	}
-	limit, p99 := victimMax, max(victimP99, victimSlower*before.P99)
+	limit := min(victimMax, max(victimFast, victimSlower*before.P99))
 	if a.race {
-		limit, p99 = 4*limit, 4*p99
+		limit *= 4
 	}
-	if during.Max > limit {
-		a.Errorf("victims: %s took up to %v, %v at most without the attack", op, short(during.Max), short(before.Max))
-	}
-	if during.N >= 100 && during.P99 > p99 {
-		a.Errorf("victims: p99 of %s is %v, %v without the attack", op, short(during.P99), short(before.P99))
+	if during.P99 > limit {
+		a.Errorf("victims: p99 of %s is %v, and %v without the attack", op, short(during.P99), short(before.P99))
 	}
 }
 
