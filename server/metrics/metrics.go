@@ -32,7 +32,7 @@ type collector struct{ cfg Config }
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range [...]*prometheus.Desc{
-		calls, duration, inFlight, read, written, connections, connectionsTotal, connectionsRefused,
+		calls, duration, inFlight, read, written, connections, connectionsTotal, connectionsRefused, connectionsClosed,
 		rejected, replayed, throttled, syncDuration, syncFailures,
 		openFiles, openFilesLimit, openFilesHits, openFilesMisses, openFilesEvictions,
 		keptHandles, keptHandlesHits, keptHandlesMisses,
@@ -61,6 +61,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	o.gauge(connections, float64(snap.Connections.Open))
 	o.count(connectionsTotal, snap.Connections.Accepted)
 	o.count(connectionsRefused, snap.Connections.Refused)
+	o.count(connectionsClosed, snap.Connections.Closed)
 	o.count(rejected, snap.Rejected)
 	o.count(replayed, snap.Replayed)
 	o.count(throttled, snap.MemoryWaits, "memory")

@@ -19,6 +19,7 @@ var (
 	connections        = desc("nfs_connections", "Open connections of clients.")
 	connectionsTotal   = desc("nfs_connections_total", "Connections that were taken.")
 	connectionsRefused = desc("nfs_connections_refused_total", "Connections that were closed at once: there were too many.")
+	connectionsClosed  = desc("nfs_connections_closed_total", "Connections that did nothing and were closed to make room for others.")
 	rejected           = desc("nfs_rejected_calls_total", "Calls that got an RPC error and no result: not understood, or without a credential.")
 	replayed           = desc("nfs_replayed_calls_total", "Calls that a client made again, and that got the first reply once more.")
 	throttled          = desc("nfs_throttled_total", "Times that a connection was not read for a while: its calls held too much memory, or were too many.", "reason")

@@ -123,33 +123,38 @@ func (s *service) umntAll(c *oncrpc.Call) {
 }
 
 func (s *service) dump(c *oncrpc.Call) {
-	var res DumpRes
-	s.mu.Lock()
-	for _, m := range s.mounts {
-		res.Mounts = append(res.Mounts, Mount{Hostname: []byte(m.client.String()), Directory: []byte(m.path)})
-	}
-	s.mu.Unlock()
-	reply(c, res.Append(nil))
+	reply(c, func(b []byte) []byte {
+		var res DumpRes
+		s.mu.Lock()
+		for _, m := range s.mounts {
+			res.Mounts = append(res.Mounts, Mount{Hostname: []byte(m.client.String()), Directory: []byte(m.path)})
+		}
+		s.mu.Unlock()
+		return res.Append(b)
+	})
 }
 
 func (s *service) export(c *oncrpc.Call) {
-	var res ExportRes
-	for _, name := range s.exports.List() {
-		res.Exports = append(res.Exports, Export{Directory: []byte(name)})
-	}
-	reply(c, res.Append(nil))
+	reply(c, func(b []byte) []byte {
+		var res ExportRes
+		for _, name := range s.exports.List() {
+			res.Exports = append(res.Exports, Export{Directory: []byte(name)})
+		}
+		return res.Append(b)
+	})
 }
 
 // listMax is the longest list that is sent, in bytes: a record of 1 MiB holds it.
 const listMax = 1 << 20
 
-// reply sends a list.
-func reply(c *oncrpc.Call, results []byte) {
-	if len(results) > listMax {
+// reply sends a list. It is made twice: a call that has to wait for memory must not
+// have one.
+func reply(c *oncrpc.Call, list func([]byte) []byte) {
+	size := len(list(nil))
+	if size > listMax || !c.Reserve(size) {
 		c.Finish(oncrpc.SystemErr) // some ten thousand volumes; nobody needs the list to mount
 		return
 	}
-	c.Reserve(len(results))
-	c.Reply = append(c.Reply, results...)
+	c.Reply = list(c.Reply)
 	c.Finish(oncrpc.Success)
 }

@@ -26,14 +26,17 @@ func (s *service) read(c *oncrpc.Call) {
 	if !decode(c, args) {
 		return
 	}
+	args.Count = min(args.Count, ioMax)
+	if !c.Reserve(readHead + int(args.Count) + 3) {
+		finishCall(c, oncrpc.SystemErr)
+		return
+	}
 	f, err := s.openToRead(c, args.File)
 	if err != nil {
 		t.res.read.Status = statusOf(err)
 		reply(c, &t.res.read)
 		return
 	}
-	args.Count = min(args.Count, ioMax)
-	c.Reserve(readHead + int(args.Count) + 3)
 	t.data, t.id = f, identity(c, f.Volume)
 	if !t.readDirectly() {
 		t.start(f.Volume, (*task).read, f)

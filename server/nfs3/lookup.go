@@ -83,10 +83,17 @@ func (s *service) lookupParent(c *oncrpc.Call, dir *export.File) {
 	}, files...)
 }
 
+// readlinkMax is the most that READLINK's result takes, in bytes.
+const readlinkMax = 4 + 4 + 84 + 4 + MaxPath
+
 // readlink: section 3.3.5. A symbolic link can be read by everyone.
 func (s *service) readlink(c *oncrpc.Call) {
 	var args ReadlinkArgs
 	if !decode(c, &args) {
+		return
+	}
+	if !c.Reserve(readlinkMax) {
+		finishCall(c, oncrpc.SystemErr)
 		return
 	}
 	f, err := s.open(c, args.Object)

@@ -137,13 +137,16 @@ func (s *service) readdirplus(c *oncrpc.Call) {
 }
 
 func (s *service) list(c *oncrpc.Call, handle FH, cookie uint64, dirCount, maxCount uint32, plus func(*export.File, *EntryPlus)) {
+	size := int(min(maxCount, listMax))
+	if !c.Reserve(size + entrySize) { // the entry that turns out to be too much
+		finishCall(c, oncrpc.SystemErr)
+		return
+	}
 	dir, err := s.open(c, handle)
 	if err != nil {
 		reply(c, &ReaddirRes{Status: statusOf(err)})
 		return
 	}
-	size := int(min(maxCount, listMax))
-	c.Reserve(size + entrySize) // the entry that turns out to be too much
 	s.work(c, dir.Volume, func(*task) result {
 		start := len(c.Reply)
 		res := ReaddirRes{DirAttr: PostOpAttr{true, fattr(dir.Volume, &dir.Attr)}}

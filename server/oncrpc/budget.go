@@ -1,58 +1,237 @@
 package oncrpc
 
-import "sync"
+import (
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+)
 
-// budget is the memory that calls in flight, and the replies they have reserved,
-// may take together. A connection may hold an eighth of what is free: so however
-// many clients are stuck, there is something left for the small calls of the
-// next, and no single one can take it all.
-type budget struct {
-	mu   sync.Mutex
-	more *sync.Cond // signals that memory was given back
-	free int64
-	conn int64 // the most that one connection may hold
+// Budget is the memory that calls in flight, and the replies they have reserved,
+// may take together. Nobody can take all of it:
+//
+//   - the first call of each connection, if it is small, is not counted: there is
+//     memory for one of every connection, so a small call never waits for others;
+//   - a quarter of all is for addresses that have not more than one call of the largest
+//     size;
+//   - of the rest an address may hold as much as it leaves free, half if it is alone, and
+//     a connection an eighth of what is free;
+//   - what is given back goes to the address that holds least among those that wait.
+type Budget struct {
+	conn    int64 // the most that one connection may hold
+	reserve int64 // for addresses that have little
+
+	mu      sync.Mutex
+	free    int64
+	waiting list.List    // of *waiter
+	waiters atomic.Int32 // in the list; written with mu
+	// short has a value when somebody has begun to wait.
+	short chan struct{}
 }
 
-// share is the part of what is free that one connection may hold.
-const share = 8
+const (
+	// callCost is what a Call takes: itself, a small record, a small reply, and the
+	// handler's State.
+	callCost = 4 << 10
+	// largest is what the largest call takes.
+	largest = callCost + recordMax + replyHead
+	// connShare and peerShare are the parts of what is free that one connection and
+	// one address may hold.
+	connShare = 8
+	peerShare = 2
+	// reservePart is the part of all that is for addresses that have little.
+	reservePart = 4
+	// budgetTotal and budgetConn are those of every server but a test's.
+	budgetTotal = 256 << 20
+	budgetConn  = 16 << 20 // a client's usual depth of 1 MiB writes
+)
 
-func newBudget(total, conn int64) *budget {
-	b := &budget{free: total, conn: conn}
-	b.more = sync.NewCond(&b.mu)
-	return b
+// Holding is what one connection holds of a budget.
+type Holding struct {
+	peer    *Peer
+	own     atomic.Bool  // the small call that is not counted is taken
+	waiting atomic.Int32 // waiters of this connection; written with Budget.mu
+	bytes   int64        // guarded by Budget.mu
 }
 
-// tryTake takes n bytes for a connection that holds some, if it may.
-func (b *budget) tryTake(held *int64, n int64) bool {
+// waiter waits for memory.
+type waiter struct {
+	holding *Holding
+	n       int64
+	small   bool // any memory will do: that of the small call too
+	own     bool // it is that of the small call; read after ready
+	ready   chan struct{}
+}
+
+// errNoMemory says that the connection ended while it waited for memory.
+var errNoMemory = errors.New("oncrpc: ended while it waited for memory")
+
+// NewBudget makes the budget of a server.
+func NewBudget() *Budget { return newBudget(budgetTotal, budgetConn) }
+
+func newBudget(total, conn int64) *Budget {
+	return &Budget{free: total, reserve: total / reservePart, conn: conn, short: make(chan struct{}, 1)}
+}
+
+// NewHolding makes the holding of a connection, which has nothing yet.
+func NewHolding(peer *Peer) *Holding { return &Holding{peer: peer} }
+
+// TryTake takes n bytes if the connection may.
+func (b *Budget) TryTake(h *Holding, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.takeLocked(held, n)
-}
-
-// take waits until it may.
-func (b *budget) take(held *int64, n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for !b.takeLocked(held, n) {
-		b.more.Wait()
-	}
-}
-
-// takeLocked is tryTake for who holds b.mu, which also guards *held.
-func (b *budget) takeLocked(held *int64, n int64) bool {
-	if *held+n > min(b.conn, (b.free+*held)/share) {
+	if !b.may(h, n) {
 		return false
 	}
-	*held += n
-	b.free -= n
+	b.account(h, n)
 	return true
 }
 
-// give gives n bytes back.
-func (b *budget) give(held *int64, n int64) {
+// Take waits until the connection may take n bytes, or ctx or the connection ends.
+func (b *Budget) Take(ctx context.Context, h *Holding, n int64, gone <-chan struct{}) error {
+	_, err := b.wait(ctx, &waiter{holding: h, n: n}, gone)
+	return err
+}
+
+// tryTakeCall takes the memory of a Call. own tells whether it is that of the
+// connection's small call.
+func (b *Budget) tryTakeCall(h *Holding) (own, ok bool) {
+	if h.own.CompareAndSwap(false, true) {
+		return true, true
+	}
+	return false, b.TryTake(h, callCost)
+}
+
+// takeCall is tryTakeCall that waits.
+func (b *Budget) takeCall(ctx context.Context, h *Holding, gone <-chan struct{}) (own bool, err error) {
+	return b.wait(ctx, &waiter{holding: h, n: callCost, small: true}, gone)
+}
+
+// giveCall gives the memory of a Call back.
+func (b *Budget) giveCall(h *Holding, own bool) {
+	if !own {
+		b.Give(h, callCost)
+		return
+	}
+	h.own.Store(false)
+	if h.waiting.Load() > 0 { // who has begun to wait since then, has looked at own after it
+		b.mu.Lock()
+		b.grant()
+		b.mu.Unlock()
+	}
+}
+
+// Give gives n bytes back.
+func (b *Budget) Give(h *Holding, n int64) {
 	b.mu.Lock()
-	*held -= n
+	defer b.mu.Unlock()
+	h.bytes -= n
+	h.peer.bytes -= n
 	b.free += n
+	if b.waiters.Load() > 0 {
+		b.grant()
+	}
+}
+
+// force takes n bytes that are used already.
+func (b *Budget) force(h *Holding, n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.account(h, n)
+}
+
+// account notes that the connection has n bytes more. The caller holds b.mu.
+func (b *Budget) account(h *Holding, n int64) {
+	h.bytes += n
+	h.peer.bytes += n
+	b.free -= n
+}
+
+// may tells whether the connection may take n bytes more. The caller holds b.mu.
+func (b *Budget) may(h *Holding, n int64) bool {
+	if h.peer.bytes+n <= largest {
+		return n <= b.free
+	}
+	free := b.free - b.reserve
+	return n <= free && h.bytes+n <= min(b.conn, (free+h.bytes)/connShare) && h.peer.bytes+n <= (free+h.peer.bytes)/peerShare
+}
+
+// wait waits until there is memory for w.
+func (b *Budget) wait(ctx context.Context, w *waiter, gone <-chan struct{}) (own bool, err error) {
+	w.ready = make(chan struct{})
+	b.mu.Lock()
+	b.waiters.Add(1)
+	w.holding.waiting.Add(1)
+	at := b.waiting.PushBack(w)
+	b.grant() // it may have come back since it was tried
 	b.mu.Unlock()
-	b.more.Broadcast()
+	select {
+	case b.short <- struct{}{}:
+	default: // it has a value
+	}
+	select {
+	case <-w.ready:
+		return w.own, nil
+	case <-ctx.Done():
+	case <-gone:
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-w.ready: // just now
+		return w.own, nil
+	default:
+	}
+	b.remove(at)
+	return false, errNoMemory
+}
+
+// remove ends a wait. The caller holds b.mu.
+func (b *Budget) remove(at *list.Element) {
+	b.waiters.Add(-1)
+	b.waiting.Remove(at).(*waiter).holding.waiting.Add(-1)
+}
+
+// grant gives memory to those that wait for it. The caller holds b.mu.
+func (b *Budget) grant() {
+	for {
+		var best *list.Element
+		for e := b.waiting.Front(); e != nil; e = e.Next() {
+			w := e.Value.(*waiter)
+			if w.small && w.holding.own.CompareAndSwap(false, true) {
+				w.own = true
+				best = e
+				break
+			}
+			if best != nil && best.Value.(*waiter).holding.peer.bytes <= w.holding.peer.bytes {
+				continue
+			}
+			if b.may(w.holding, w.n) {
+				best = e
+			}
+		}
+		if best == nil {
+			return
+		}
+		w := best.Value.(*waiter)
+		if !w.own {
+			b.account(w.holding, w.n)
+		}
+		b.remove(best)
+		close(w.ready)
+	}
+}
+
+// Scarce tells whether somebody waits for memory while the address of a connection
+// that has some holds much of it: more than one large call, and a third of what others
+// could have. When even the reserve is used, all hold much.
+func (b *Budget) Scarce(h *Holding) bool {
+	if b.waiters.Load() == 0 {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held := h.peer.bytes
+	return h.bytes > 0 && (b.free < largest || held > largest && 3*held > b.free-b.reserve)
 }

@@ -5,25 +5,25 @@ import (
 	"sync"
 )
 
-// bufferSizes are the classes of buffers: a call or reply without data, and with
-// 4 KiB, 64 KiB, 256 KiB and 1 MiB of it, and what stands around the data.
-var bufferSizes = [...]int{1 << 10, 5 << 10, 66 << 10, 260 << 10, recordMax + replyHead} //nolint:gochecknoglobals // a constant, if Go had such
+// bufferSizes are the classes of buffers: a call or reply with 4 KiB, 64 KiB, 256 KiB
+// and 1 MiB of data, and what stands around that. Smaller ones are in the Call.
+var bufferSizes = [...]int{5 << 10, 66 << 10, 260 << 10, recordMax + replyHead} //nolint:gochecknoglobals // a constant, if Go had such
 
 // buffers is a bounded free list. A sync.Pool would hand large buffers to the
 // garbage collector just when there is much to do.
 type buffers struct {
-	classes [len(bufferSizes)]freeList
+	classes [len(bufferSizes)]freeList[[]byte]
 }
 
-// freeList is the buffers of a class. What was put last goes first: it is still in the
+// freeList is what can be used again. What was put last goes first: it is still in the
 // processor's cache.
-type freeList struct {
+type freeList[T any] struct {
 	mu   sync.Mutex
-	free [][]byte
-	_    [32]byte // the next class is on another cache line
+	free []T
+	_    [32]byte // the next list is on another cache line
 }
 
-// keptBytes is how much memory each class keeps.
+// keptBytes is how much memory each list keeps.
 const keptBytes = 8 << 20
 
 // class finds the smallest class that has room for size bytes.
@@ -39,38 +39,17 @@ func class(size int) int {
 // get returns a buffer for up to size bytes.
 func (b *buffers) get(size int) []byte {
 	class := class(size)
-	if buf := b.classes[class].take(); buf != nil {
+	if buf, ok := b.classes[class].take(); ok {
 		return buf[:0]
 	}
 	return make([]byte, 0, max(size, bufferSizes[class]))
 }
 
-// take takes the buffer that was put last, nil if there is none.
-func (l *freeList) take() []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	last := len(l.free) - 1
-	if last < 0 {
-		return nil
-	}
-	buf := l.free[last]
-	l.free[last] = nil
-	l.free = l.free[:last]
-	return buf
-}
-
-// put takes a buffer back. One that was grown to another size is let go.
+// put takes a buffer back.
 func (b *buffers) put(buf []byte) {
 	class := class(cap(buf))
-	size := bufferSizes[class]
-	if cap(buf) != size {
-		return
-	}
-	l := &b.classes[class]
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.free) < keptBytes/size {
-		l.free = append(l.free, buf)
+	if size := bufferSizes[class]; cap(buf) == size {
+		b.classes[class].put(buf, keptBytes/size)
 	}
 }
 
@@ -79,15 +58,37 @@ func (b *buffers) put(buf []byte) {
 // of all when a busy time is over; in one, few are unused, and to make some anew takes
 // less than to count which are needed.
 func (b *buffers) letGo() (gone, left int) {
-	for class := range b.classes {
+	for class, size := range bufferSizes {
 		n, kept := b.classes[class].halve()
-		gone += n * bufferSizes[class]
-		left += kept * bufferSizes[class]
+		gone += n * size
+		left += kept * size
 	}
 	return gone, left
 }
 
-func (l *freeList) halve() (gone, left int) {
+// take takes what was put last. ok is false if there is nothing.
+func (l *freeList[T]) take() (v T, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := len(l.free) - 1
+	if last < 0 {
+		return v, false
+	}
+	v, l.free[last] = l.free[last], v
+	l.free = l.free[:last]
+	return v, true
+}
+
+// put takes something back, unless there are so many.
+func (l *freeList[T]) put(v T, most int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.free) < most {
+		l.free = append(l.free, v)
+	}
+}
+
+func (l *freeList[T]) halve() (gone, left int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	left = len(l.free) / 2

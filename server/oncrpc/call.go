@@ -11,8 +11,14 @@ import (
 	"github.com/podnas/podnas/server/xdr"
 )
 
-// replyHead is the size of a record mark and of the header of a success.
-const replyHead = 4 + 6*4
+const (
+	// replyHead is the size of a record mark and of the header of a success.
+	replyHead = 4 + 6*4
+	// smallRecord and smallReply are what a call without data takes, with the largest
+	// credentials and handles there are, and its reply.
+	smallRecord = 1 << 10
+	smallReply  = 1 << 10
+)
 
 // Call is a call that is being answered.
 type Call struct {
@@ -34,9 +40,11 @@ type Call struct {
 	conn    *conn
 	turn    *turn // in which it was read
 	proc    *Procedure
-	record  []byte // from the free list
-	memory  []byte // of Reply, from the free list
-	charged int64  // bytes taken from the budget
+	small   []byte // memory for a small record, and behind it for a small reply
+	record  []byte // the call, in small or from the free list
+	memory  []byte // of Reply, from the free list; nil: small
+	own     bool   // its own memory is that of the connection's small call
+	charged int64  // bytes taken from the budget beside that
 	place   place  // among the calls that may wait, see MayWait
 	owner   shares.Owner
 	last    bool // of those that had come when it was read
@@ -70,19 +78,22 @@ func (c *Call) Alone() bool {
 	return true
 }
 
-// Reserve makes room for n bytes of results. The handler calls it before
-// anything is appended, on the connection's goroutine, which waits while too
-// much is in flight.
-func (c *Call) Reserve(n int) {
+// Reserve makes room for n bytes of results. The handler calls it before MayWait and
+// before anything is appended, on the connection's goroutine, which waits while too
+// much is in flight. It is false if the connection ended meanwhile: any answer will do.
+func (c *Call) Reserve(n int) bool {
 	need := replyHead + n
 	if cap(c.Reply) >= need {
-		return
+		return true
 	}
 	need = min(need, bufferSizes[len(bufferSizes)-1])
-	c.conn.charge(c, taken(need))
+	if c.conn.charge(c, taken(need)) != nil {
+		return false
+	}
 	c.conn.server.buffers.put(c.memory)
 	c.memory = c.conn.server.buffers.get(need)
 	c.Reply = c.memory[:replyHead]
+	return true
 }
 
 // Recover is deferred where a call is answered on another goroutine: a panic
@@ -109,6 +120,7 @@ func (c *Call) Finish(stat AcceptStat) {
 		return // a panic after the end
 	}
 	c.leave() // a client that does not read its reply must not keep the place
+	c.grown()
 	c.conn.served.End(&c.Served, c.status(stat), c.Header.XID)
 	if c.replay != nil {
 		var results []byte
@@ -118,6 +130,14 @@ func (c *Call) Finish(stat AcceptStat) {
 		c.conn.server.replays.finish(c.replay, stat, results)
 	}
 	c.send(stat)
+}
+
+// grown charges for a reply that has outgrown what was reserved for it.
+func (c *Call) grown() {
+	if more := cap(c.Reply) - max(smallReply, cap(c.memory)); more > 0 {
+		c.conn.server.budget.force(c.conn.holding, int64(more))
+		c.charged += int64(more)
+	}
 }
 
 // status is how the call ends, as it is counted.
@@ -153,27 +173,85 @@ func (c *Call) reject(h *ReplyHeader) {
 	c.conn.send(c)
 }
 
+// newCall takes a Call for the next record, and waits while there is no memory for
+// one.
+func (c *conn) newCall(t *turn) (*Call, error) {
+	own, ok := c.server.budget.tryTakeCall(c.holding)
+	if !ok {
+		err := c.waitForMemory(func() (err error) {
+			own, err = c.server.budget.takeCall(c.server.drained, c.holding, c.closed)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	call, ok := c.server.calls.take()
+	if !ok {
+		call = &Call{small: make([]byte, smallRecord+smallReply)}
+	}
+	call.conn, call.turn, call.Client, call.own = c, t, c.client, own
+	call.record = call.small[:0:smallRecord]
+	call.Reply = call.small[smallRecord:][:replyHead]
+	return call, nil
+}
+
 // charge takes n bytes for a call from the budget, and waits while there are
-// none. It runs on the connection's goroutine.
-func (c *conn) charge(call *Call, n int64) {
-	if !c.server.budget.tryTake(&c.held, n) {
-		c.server.stats.MemoryWaits.Add(1)
-		c.flush() // what waits for this goroutine must not wait for more
-		again := call.leave()
-		c.server.budget.take(&c.held, n)
-		if again {
-			call.enter()
+// none. It runs on the goroutine that reads the connection.
+func (c *conn) charge(call *Call, n int64) error {
+	if !c.server.budget.TryTake(c.holding, n) {
+		err := c.waitForMemory(func() error {
+			return c.server.budget.Take(c.server.drained, c.holding, n, c.closed)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	call.charged += n
+	return nil
+}
+
+// waitForMemory waits on the goroutine that reads the connection.
+func (c *conn) waitForMemory(take func() error) error {
+	c.server.stats.MemoryWaits.Add(1)
+	c.flush() // what waits for this goroutine must not wait for more
+	c.reads.begin(waitMemory)
+	defer c.reads.end()
+	return take()
+}
+
+// Grow makes room in a call's record. How long one of several fragments gets is not
+// known: past a small one it has the largest buffer at once, since those that hold some
+// memory and wait for more could all wait for each other.
+func (c *Call) Grow(record []byte, size int, more bool) ([]byte, error) {
+	need := len(record) + size
+	if need <= cap(record) {
+		return record, nil
+	}
+	if more || len(record) > 0 {
+		need = recordMax + replyHead
+	}
+	if err := c.conn.charge(c, taken(need)); err != nil {
+		return record, err
+	}
+	return append(c.conn.server.buffers.get(need), record...), nil
 }
 
 // release gives back what a call has taken, after its reply is written. A Call that
 // is kept holds on to nothing of it: the budget would not know.
 func (c *conn) release(call *Call) {
-	c.server.budget.give(&c.held, call.charged)
-	c.server.buffers.put(call.record)
-	c.server.buffers.put(call.memory)
-	*call = Call{State: call.State}
+	if cap(call.record) > smallRecord {
+		c.server.buffers.put(call.record)
+	}
+	if call.memory != nil {
+		c.server.buffers.put(call.memory)
+	}
+	own, charged := call.own, call.charged
+	*call = Call{State: call.State, small: call.small}
+	c.server.calls.put(call, keptBytes/callCost)
+	if charged > 0 {
+		c.server.budget.Give(c.holding, charged)
+	}
+	c.server.budget.giveCall(c.holding, own)
 	c.calls.Release(1)
 }

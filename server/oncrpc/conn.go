@@ -1,7 +1,6 @@
 package oncrpc
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -23,15 +21,11 @@ import (
 )
 
 const (
-	// readAhead is how much is read at once: a batch of small calls.
-	readAhead = 32 << 10
 	// outMax is how much the reading goroutine lets replies add up before it writes
 	// them, in bytes, or two of them if those are more: four of 128 KiB at once are
 	// faster than each by itself, and than eight, which are not in the processor's
 	// cache any more.
 	outMax = 512 << 10
-	// spareMax is how many Calls a connection keeps to use them again.
-	spareMax = 32
 	// lingerTimeout is how long an ended connection waits for the client to end
 	// its side.
 	lingerTimeout = 200 * time.Millisecond
@@ -47,18 +41,22 @@ type conn struct {
 	near   uint32 // which group of places is
 	client netip.AddrPort
 	served *stats.Conn
-	in     *bufio.Reader
+	in     *input
 	calls  *semaphore.Weighted // in flight
-	held   int64               // of the budget; guarded by it
-	wake   chan struct{}       // tells the writing goroutine that there are replies
-	done   chan struct{}       // closed when there will be none
-	mark   [4]byte             // of the fragment being read
-	inside bool                // a record is being read
-	pieces [][]byte            // being written, by who has set writing
-	ended  chan error          // how reading ended
+	// holding is what its calls hold of the budget.
+	holding *Holding
+	wake    chan struct{} // tells the writing goroutine that there are replies
+	done    chan struct{} // closed when there will be none
+	mark    [4]byte       // of the record being read
+	inside  bool          // a record is being read
+	pieces  [][]byte      // being written, by who has set writing
+	ended   chan error    // how reading ended
+	closed  chan struct{} // closed by Close
+	close   sync.Once
 
-	reads  waits // of who reads
-	writes waits // of who has set writing
+	looks  sync.Mutex // held for a look at the waits
+	reads  waits      // of who reads
+	writes waits      // of who has set writing
 
 	gone    atomic.Bool          // the client takes no more replies
 	ahead   atomic.Int32         // goroutines that wait for a place
@@ -74,7 +72,6 @@ type conn struct {
 	written []*Call // empty: the memory for the next out
 	writing bool    // somebody is
 	broken  bool    // a write has failed, nothing more is written
-	spare   []*Call // to be used again, see call
 }
 
 func newConn(s *Server, socket *Socket) *conn {
@@ -82,19 +79,25 @@ func newConn(s *Server, socket *Socket) *conn {
 		Socket: socket,
 		server: s,
 		near:   s.places.conns.Add(1),
-		in:     bufio.NewReaderSize(socket, readAhead),
 		calls:  semaphore.NewWeighted(s.limits.connCalls),
 		wake:   make(chan struct{}, 1),
 		done:   make(chan struct{}),
 		ended:  make(chan error, 1),
+		closed: make(chan struct{}),
 	}
+	c.in = newInput(socket, &s.inputs, c.beforeRead)
 	c.look = time.AfterFunc(time.Hour, c.lookAt)
 	c.look.Stop() // until a call may wait
 	if a, ok := socket.RemoteAddr().(*net.TCPAddr); ok {
-		c.client = netip.AddrPortFrom(a.AddrPort().Addr().Unmap(), uint16(a.Port))
+		c.client = netip.AddrPortFrom(AddrOf(a), uint16(a.Port))
 	}
-	c.served = s.stats.Connect(c.client.Addr())
 	return c
+}
+
+// Close ends the connection at once.
+func (c *conn) Close() error {
+	c.close.Do(func() { close(c.closed) })
+	return c.Socket.Close()
 }
 
 // stopReading ends the connection after the calls under way.
@@ -112,7 +115,7 @@ func (c *conn) serve() {
 	c.turn.Store(first)
 	c.readOn(first)
 	err := <-c.ended
-	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, errNoMemory) {
 		c.server.log.Info("rpc: connection ended", "client", c.client, "err", err)
 	}
 	c.flush()
@@ -153,22 +156,14 @@ func (c *conn) read(t *turn) error {
 		if c.gone.Load() { // though calls of it were received
 			return net.ErrClosed
 		}
-		if !c.calls.TryAcquire(1) {
-			c.server.stats.CallWaits.Add(1)
-			c.flush()
-			_ = c.calls.Acquire(context.Background(), 1) // never fails
+		call, err := c.next(t)
+		if err == nil {
+			err = c.dispatch(call)
 		}
-		call := c.call(t)
-		if err := c.readRecord(call); err != nil {
-			c.release(call)
-			return err
-		}
-		call.last = c.in.Buffered() == 0
-		c.charge(call, taken(replyHead))
-		call.memory = c.server.buffers.get(replyHead)
-		call.Reply = call.memory[:replyHead]
-		if err := c.dispatch(call); err != nil {
-			c.release(call)
+		if err != nil {
+			if call != nil {
+				c.release(call)
+			}
 			return err
 		}
 		if !t.answered() {
@@ -178,68 +173,43 @@ func (c *conn) read(t *turn) error {
 	}
 }
 
-// call takes a Call for the next record. Only who reads does.
-func (c *conn) call(t *turn) *Call {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if last := len(c.spare) - 1; last >= 0 {
-		call := c.spare[last]
-		c.spare = c.spare[:last]
-		call.conn, call.turn, call.Client = c, t, c.client
-		return call
-	}
-	return &Call{conn: c, turn: t, Client: c.client}
-}
-
-// readRecord reads a record and joins its fragments.
-func (c *conn) readRecord(call *Call) error {
+// next reads a call. A connection has memory for it only when it has begun.
+func (c *conn) next(t *turn) (*Call, error) {
 	if c.server.stopping.Load() {
-		return io.EOF
+		return nil, io.EOF
 	}
-	c.inside = false
 	defer c.reads.end()
-	for n := range maxFragments {
-		if err := c.readFull(c.mark[:]); err != nil {
-			return err
-		}
-		c.inside = true
-		v := binary.BigEndian.Uint32(c.mark[:])
-		size := int(v &^ lastFragment)
-		if size > recordMax-len(call.record) {
-			return fmt.Errorf("%w: larger than %d bytes", ErrRecord, recordMax)
-		}
-		if n == 0 {
-			c.charge(call, taken(size))
-			call.record = c.server.buffers.get(size)
-		} else if more := len(call.record) + size - cap(call.record); more > 0 {
-			c.charge(call, int64(more))
-		}
-		at := len(call.record)
-		call.record = slices.Grow(call.record, size)[:at+size]
-		if err := c.readFull(call.record[at:]); err != nil {
-			return err
-		}
-		if v&lastFragment != 0 {
-			return nil
-		}
+	c.inside = false
+	if _, err := io.ReadFull(c.in, c.mark[:]); err != nil {
+		return nil, err
 	}
-	return fmt.Errorf("%w: more than %d fragments", ErrRecord, maxFragments)
+	c.inside = true
+	if !c.calls.TryAcquire(1) {
+		c.server.stats.CallWaits.Add(1)
+		c.reads.end()
+		c.flush()
+		_ = c.calls.Acquire(context.Background(), 1) // never fails
+	}
+	call, err := c.newCall(t)
+	if err != nil {
+		c.calls.Release(1)
+		return nil, err
+	}
+	call.record, err = JoinRecord(c.in, binary.BigEndian.Uint32(c.mark[:]), call.record, recordMax, call)
+	call.last = c.in.buffered() == 0
+	return call, err
 }
 
-// readFull fills p. If it has to wait for the client, replies go out first. All waits
-// for the rest of a record are one.
-func (c *conn) readFull(p []byte) error {
-	if c.in.Buffered() < len(p) {
-		c.flush()
-		switch {
-		case !c.inside:
-			c.reads.begin(waitCall)
-		case !c.reads.in(waitRecord):
-			c.reads.begin(waitRecord)
-		}
+// beforeRead is called before the connection waits for the client: replies go out
+// first. All waits for the rest of a record are one.
+func (c *conn) beforeRead() {
+	c.flush()
+	switch {
+	case !c.inside:
+		c.reads.begin(waitCall)
+	case !c.reads.in(waitRecord):
+		c.reads.begin(waitRecord)
 	}
-	_, err := io.ReadFull(c.in, p)
-	return err
 }
 
 // dispatch decodes a call and hands it to its procedure. Its error means that
@@ -355,7 +325,6 @@ func (c *conn) flush() {
 			c.release(call)
 		}
 		c.mu.Lock()
-		c.spare = append(c.spare, batch[:min(len(batch), spareMax-len(c.spare))]...)
 		clear(batch)
 		c.written = batch
 		c.broken = c.broken || broken

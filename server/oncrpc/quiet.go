@@ -19,6 +19,11 @@ const (
 	// restPart is at most how much of a processor's time a server at rest takes, one part
 	// of so many.
 	restPart = 100
+	// connCost is about what a connection takes, without a call.
+	connCost = 16 << 10
+	// fewPieces is how many replies at once leave nothing behind that is worth to be
+	// taken.
+	fewPieces = 8
 )
 
 // giveBack lets go of the buffers that nobody uses any more, until ctx ends. When a
@@ -37,16 +42,44 @@ func (s *Server) giveBack(ctx context.Context) {
 			return
 		case at = <-tick.C:
 		}
+		s.replays.expire(at.Add(-replayAge))
 		before := conns
-		s.mu.Lock()
-		conns = len(s.conns)
-		s.mu.Unlock()
-		gone, left := s.buffers.letGo()
-		gone += max(0, before-conns) * readAhead // each had that to itself
+		conns = s.slimDown()
+		gone, left := s.letGo()
+		gone += max(0, before-conns) * connCost
 		if q.begins(at, gone, left, processorTime()) {
 			freeMemory()
 		}
 	}
+}
+
+// letGo is that of all memory that is used again.
+func (s *Server) letGo() (gone, left int) {
+	gone, left = s.buffers.letGo()
+	n, kept := s.calls.halve()
+	gone, left = gone+n*callCost, left+kept*callCost
+	n, kept = s.inputs.free.halve()
+	return gone + n*readAhead, left + kept*readAhead
+}
+
+// slimDown takes from the connections what a busy time has left to them, and tells how
+// many there are.
+func (s *Server) slimDown() (conns int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.slimDown()
+	}
+	return len(s.conns)
+}
+
+func (c *conn) slimDown() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cap(c.pieces) <= fewPieces || c.writing || len(c.out) > 0 {
+		return
+	}
+	c.out, c.written, c.pieces, c.Socket.out.iovecs = nil, nil, nil, nil
 }
 
 // quiet finds out when memory is to be given back.

@@ -43,34 +43,58 @@ func EndRecord(b []byte, at int) {
 // The error is io.EOF if the stream ends before the record, ErrRecord if the
 // record is larger than limit, else the reader's.
 func ReadRecord(r io.Reader, buf []byte, limit int) ([]byte, error) {
+	// The mark is read into the place of the data that follows it: a variable of
+	// its own would be allocated for every record.
+	buf = slices.Grow(buf, 4)
+	mark := buf[len(buf) : len(buf)+4]
+	if _, err := io.ReadFull(r, mark); err != nil {
+		return buf, err
+	}
+	return JoinRecord(r, binary.BigEndian.Uint32(mark), buf, limit, heap{})
+}
+
+// Grower makes room for records.
+type Grower interface {
+	// Grow returns buf with room for size bytes more. more tells whether further
+	// fragments follow these.
+	Grow(buf []byte, size int, more bool) ([]byte, error)
+}
+
+// heap is where a record's memory comes from if nobody counts it.
+type heap struct{}
+
+func (heap) Grow(buf []byte, size int, _ bool) ([]byte, error) { return slices.Grow(buf, size), nil }
+
+// JoinRecord is the rest of ReadRecord, after a record's first mark was read. memory
+// makes the room for it.
+func JoinRecord(r io.Reader, mark uint32, buf []byte, limit int, memory Grower) (_ []byte, err error) {
 	start := len(buf)
-	for n := range maxFragments {
-		// The mark is read into the place of the data that follows it: a
-		// variable of its own would be allocated for every record.
-		end := len(buf)
-		buf = slices.Grow(buf, 4)
-		mark := buf[end : end+4]
-		if _, err := io.ReadFull(r, mark); err != nil {
-			if n > 0 && errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
-			return buf, err
-		}
-		v := binary.BigEndian.Uint32(mark)
-		size := v &^ lastFragment
-		if uint64(size) > uint64(limit-(end-start)) {
+	for n := 1; ; n++ {
+		size, more := int(mark&^lastFragment), mark&lastFragment == 0 // section 11 of RFC 5531
+		if size > limit-(len(buf)-start) {
 			return buf, fmt.Errorf("%w: larger than %d bytes", ErrRecord, limit)
 		}
-		buf = slices.Grow(buf, int(size))[:end+int(size)]
-		if _, err := io.ReadFull(r, buf[end:]); err != nil {
+		if more && n == maxFragments {
+			return buf, fmt.Errorf("%w: more than %d fragments", ErrRecord, maxFragments)
+		}
+		room := size
+		if more {
+			room += 4 // the next mark has its place behind the data until it is looked at
+		}
+		if buf, err = memory.Grow(buf, room, more); err != nil {
+			return buf, err
+		}
+		end := len(buf) + size
+		if _, err := io.ReadFull(r, buf[len(buf):len(buf)+room]); err != nil {
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
 			return buf, err
 		}
-		if v&lastFragment != 0 {
-			return buf, nil
+		if !more {
+			return buf[:end], nil
 		}
+		mark = binary.BigEndian.Uint32(buf[end : end+4])
+		buf = buf[:end]
 	}
-	return buf, fmt.Errorf("%w: more than %d fragments", ErrRecord, maxFragments)
 }

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"net/netip"
 	"sync"
+	"time"
 )
 
 const (
@@ -16,17 +17,26 @@ const (
 	replayClients = 1024
 	// replayMax bounds one reply, in bytes; those that count are smaller.
 	replayMax = 1 << 10
+	// replayBytes is how much memory the replies of all clients take, and replayCost
+	// what is around one.
+	replayBytes = 32 << 20
+	replayCost  = 256
+	// replayAge is for how long a reply is remembered. Linux repeats a call after
+	// 10 minutes at the latest (nfs(5), timeo), and tries for a connection every 5 at
+	// least.
+	replayAge = 15 * time.Minute
 )
 
 // replays remembers replies to calls that must not be done twice. A client is
 // known by its address (not its port: it comes again over a new connection), and
-// a call by its xid, procedure, caller, and a checksum of its arguments.
+// a call by its xid, procedure, and checksums of its caller and its arguments.
 type replays struct {
 	seed maphash.Seed
 
 	mu      sync.Mutex
 	clients map[netip.Addr]*clientReplays
 	used    list.List // of *clientReplays, the longest unused first
+	bytes   int       // of all replies
 }
 
 type clientReplays struct {
@@ -35,23 +45,34 @@ type clientReplays struct {
 	calls map[replayKey]*replay
 	done  list.List // of *replay that are answered, the oldest first
 	open  int       // those that are not
+	bytes int       // of those in done
 }
 
 type replayKey struct {
 	xid, prog, proc uint32
-	uid, gid        uint32
-	sum             uint64
+	caller, args    uint64 // checksums
+}
+
+// caller is who makes a call: all that decides what it may do. Not the stamp: a client
+// may make a new one when it repeats the call.
+type caller struct {
+	flavor   AuthFlavor
+	uid, gid uint32
+	ngroups  int
+	groups   [MaxGroups]uint32
 }
 
 // replay is a call that was seen, and its reply once there is one.
 type replay struct {
 	key     replayKey
 	client  *clientReplays
-	done    bool
+	done    time.Time // zero: it is not
 	stat    AcceptStat
 	results []byte
 	waiting []*Call // the same call again, before the first is answered
 }
+
+func (r *replay) cost() int { return replayCost + cap(r.results) }
 
 func newReplays() *replays {
 	return &replays{seed: maphash.MakeSeed(), clients: map[netip.Addr]*clientReplays{}}
@@ -62,13 +83,15 @@ func newReplays() *replays {
 func (r *replays) begin(call *Call) bool {
 	key := replayKey{
 		xid: call.Header.XID, prog: call.Header.Prog, proc: call.Header.Proc,
-		uid: call.Cred.UID, gid: call.Cred.GID,
-		sum: maphash.Bytes(r.seed, call.record[len(call.record)-call.Args.Len():]),
+		caller: maphash.Comparable(r.seed, caller{
+			call.Header.Cred.Flavor, call.Cred.UID, call.Cred.GID, call.Cred.ngroups, call.Cred.groups,
+		}),
+		args: maphash.Bytes(r.seed, call.record[len(call.record)-call.Args.Len():]),
 	}
 	r.mu.Lock()
 	client := r.client(call.Client.Addr())
 	seen, ok := client.calls[key]
-	answered := ok && seen.done
+	answered := ok && !seen.done.IsZero()
 	switch {
 	case !ok:
 		call.replay = &replay{key: key, client: client}
@@ -98,8 +121,7 @@ func (r *replays) client(addr netip.Addr) *clientReplays {
 	if len(r.clients) >= replayClients {
 		for e := r.used.Front(); e != nil; e = e.Next() {
 			if old := e.Value.(*clientReplays); old.open == 0 {
-				r.used.Remove(e)
-				delete(r.clients, old.addr)
+				r.drop(old, old.done.Len())
 				break
 			}
 		}
@@ -112,19 +134,32 @@ func (r *replays) client(addr netip.Addr) *clientReplays {
 
 // finish keeps the reply and answers who waits for it.
 func (r *replays) finish(seen *replay, stat AcceptStat, results []byte) {
+	now := time.Now()
 	r.mu.Lock()
 	c := seen.client
 	c.open--
 	waiting := seen.waiting
 	seen.waiting = nil
-	seen.done, seen.stat, seen.results = true, stat, append([]byte(nil), results...)
+	seen.done, seen.stat, seen.results = now, stat, append([]byte(nil), results...)
 	if len(results) > replayMax {
 		delete(c.calls, seen.key)
+		r.drop(c, 0)
 	} else {
 		c.done.PushBack(seen)
+		c.bytes += seen.cost()
+		r.bytes += seen.cost()
 	}
-	for c.done.Len() > replaysPerClient {
-		delete(c.calls, c.done.Remove(c.done.Front()).(*replay).key)
+	if c.done.Len() > replaysPerClient {
+		r.drop(c, 1)
+	}
+	for r.bytes > replayBytes {
+		most := c
+		for _, other := range r.clients {
+			if other.bytes > most.bytes {
+				most = other
+			}
+		}
+		r.drop(most, (most.done.Len()+1)/2) // so that not every call has to look for one
 	}
 	r.mu.Unlock()
 	for _, call := range waiting {
@@ -144,7 +179,36 @@ func (r *replays) forget(call *Call) bool {
 	delete(seen.client.calls, seen.key)
 	seen.client.open--
 	call.replay = nil
+	r.drop(seen.client, 0)
 	return true
+}
+
+// drop forgets the oldest n replies to a client, and the client with its last. The
+// caller holds r.mu.
+func (r *replays) drop(c *clientReplays, n int) {
+	for range n {
+		old := c.done.Remove(c.done.Front()).(*replay)
+		delete(c.calls, old.key)
+		c.bytes -= old.cost()
+		r.bytes -= old.cost()
+	}
+	if c.open == 0 && c.done.Len() == 0 {
+		r.used.Remove(c.elem)
+		delete(r.clients, c.addr)
+	}
+}
+
+// expire forgets replies from before a time.
+func (r *replays) expire(before time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.clients {
+		n := 0
+		for e := c.done.Front(); e != nil && e.Value.(*replay).done.Before(before); e = e.Next() {
+			n++
+		}
+		r.drop(c, n)
+	}
 }
 
 // repeat answers a call as it was answered before.

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/podnas/podnas/server/stats"
 )
 
@@ -25,9 +27,10 @@ const (
 // connection; it does not die.
 type limits struct {
 	conns      int           // connections
+	peerConns  int           // of one address
 	connCalls  int64         // calls of one connection in flight
 	connBytes  int64         // of its calls and reserved replies in flight
-	totalBytes int64         // of all connections', see budget
+	totalBytes int64         // of all connections', see Budget
 	idle       time.Duration // without a call
 	record     time.Duration // from the start of a call to its end
 	write      time.Duration // of replies
@@ -36,10 +39,11 @@ type limits struct {
 // defaultLimits are those of every server but a test's.
 func defaultLimits() limits {
 	return limits{
-		conns:      4096,             // more than the nodes of any cluster that one pod serves
-		connCalls:  256,              // Linux clients have up to 128 by themselves
-		connBytes:  16 << 20,         // a client's usual depth of 1 MiB writes
-		totalBytes: 256 << 20,        // two such clients at full depth, many at less
+		conns:      connsMax,
+		peerConns:  connsPerPeer,
+		connCalls:  256, // Linux clients have up to 128 by themselves
+		connBytes:  budgetConn,
+		totalBytes: budgetTotal,
 		idle:       10 * time.Minute, // a client connects again by itself
 		record:     30 * time.Second, // half a record, then nothing: that client is gone
 		write:      30 * time.Second, // a client that does not read its replies
@@ -83,16 +87,21 @@ type Server struct {
 	stats    *stats.Server
 	log      *slog.Logger
 	limits   limits
-	budget   *budget
+	budget   *Budget
 	buffers  buffers
+	calls    freeList[*Call]
+	inputs   inputBuffers
 	replays  *replays
 	places   *places
+	peers    *Peers
 	// drained ends when the calls under way have had their time after shutdown.
 	drained context.Context
 	drain   context.CancelFunc
 
 	// stopping is set, with mu, when shutdown sets the last deadlines of the connections.
 	stopping atomic.Bool
+
+	full rate.Sometimes // there are too many connections
 
 	mu    sync.Mutex
 	conns map[*conn]bool
@@ -120,6 +129,8 @@ func newServer(cfg ServerConfig, limits limits) *Server {
 		budget:   newBudget(limits.totalBytes, limits.connBytes),
 		replays:  newReplays(),
 		places:   newPlaces(),
+		peers:    newPeers(limits.conns, limits.peerConns),
+		full:     rate.Sometimes{Interval: 10 * time.Second},
 		conns:    map[*conn]bool{},
 	}
 }
@@ -181,16 +192,6 @@ func (s *Server) accept(l net.Listener) error {
 }
 
 func (s *Server) start(nc net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopping.Load() || len(s.conns) >= s.limits.conns {
-		if !s.stopping.Load() {
-			s.stats.Refused.Add(1)
-			s.log.Warn("rpc: too many connections, refused one", "limit", s.limits.conns, "client", nc.RemoteAddr())
-		}
-		_ = nc.Close() // nothing was sent
-		return
-	}
 	socket, err := NewSocket(nc)
 	if err != nil {
 		s.log.Warn("rpc: no socket", "client", nc.RemoteAddr(), "err", err)
@@ -198,10 +199,34 @@ func (s *Server) start(nc net.Conn) {
 		return
 	}
 	c := newConn(s, socket)
+	peer, closed := s.peers.Admit(c)
+	s.stats.Closed.Add(uint64(closed))
+	if peer == nil {
+		s.stats.Refused.Add(1)
+	}
+	if peer == nil || closed > 0 {
+		s.full.Do(func() {
+			s.log.Warn("rpc: too many connections, idle ones are closed", "limit", s.limits.conns, "limit of an address", s.limits.peerConns, "client", c.client)
+		})
+	}
+	if peer == nil {
+		_ = c.Close() // nothing was sent
+		return
+	}
+	c.holding = NewHolding(peer)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping.Load() {
+		s.peers.Leave(peer, c)
+		_ = c.Close() // nothing was sent
+		return
+	}
+	c.served = s.stats.Connect(c.client.Addr())
 	s.conns[c] = true
 	s.open.Go(func() {
 		c.serve()
 		c.served.Close()
+		s.peers.Leave(peer, c)
 		s.mu.Lock()
 		delete(s.conns, c)
 		s.mu.Unlock()

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -169,6 +171,14 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 	})
 	t.Cleanup(s.stop)
 	return s
+}
+
+// held is what is taken: bytes of the budget, and buffers to read into.
+func (s *testServer) held() string {
+	b := s.server.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fmt.Sprint(s.server.limits.totalBytes-b.free, " ", s.server.inputs.lent.Load())
 }
 
 func (s *testServer) dial() *Client {
@@ -419,28 +429,85 @@ func TestServerBoundsCalls(t *testing.T) {
 	}
 }
 
+// A connection too many has an idle one closed. One that is in use is not, and then
+// the new one is refused, but for the server's own.
 func TestServerBoundsConnections(t *testing.T) {
-	s := startServer(t, func(l *limits) { l.conns = 2 })
-	first, second := s.dial(), s.dial()
-	for _, c := range []*Client{first, second} {
-		if _, err := c.Call(t.Context(), testProg, testVers, procNull, nil); err != nil {
+	s := startServer(t, func(l *limits) { l.conns, l.peerConns = 3, 2 })
+	closed := func(conn net.Conn) bool {
+		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := conn.Read(make([]byte, 1))
+		return !errors.Is(err, os.ErrDeadlineExceeded)
+	}
+	var idle []net.Conn
+	for n := range 3 { // two of one address
+		conn := s.connectFrom(net.IPv4(127, 0, 1, byte(n/2)))
+		s.count(conn, 1)
+		idle = append(idle, conn)
+	}
+	var busy []net.Conn
+	for n := range int32(3) {
+		conn := s.connectFrom(net.IPv4(127, 0, 2, byte(n/2)))
+		if _, err := conn.Write(record(1, procBlock)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it is served", func() bool { return s.waiting.Load() == n+1 })
+		busy = append(busy, conn)
+		if n == 0 && (!closed(idle[0]) || closed(idle[1]) || closed(idle[2])) {
+			t.Error("the first to be closed is not the longest idle of the address that has most")
+		}
+	}
+	for n, conn := range idle {
+		if !closed(conn) {
+			t.Errorf("idle connection %d is there beside as many busy ones as may be", n)
+		}
+	}
+	if other := s.connectFrom(net.IPv4(127, 0, 3, 1)); !closed(other) {
+		t.Error("one too many is not refused")
+	}
+	if n := s.stats.Refused.Load(); n != 1 {
+		t.Errorf("%d connections are counted as refused, want 1", n)
+	}
+	if n := s.stats.Closed.Load(); n != 3 {
+		t.Errorf("%d connections are counted as closed, want 3", n)
+	}
+	if _, err := s.dial().Call(t.Context(), testProg, testVers, procNull, nil); err != nil {
+		t.Errorf("from the server's own address: %v", err)
+	}
+	for _, conn := range busy {
+		s.blocked <- struct{}{}
+		replyTo(t, conn)
+	}
+}
+
+// Half a record makes room for a connection from an address that has fewer.
+func TestStuckConnectionsMakeRoom(t *testing.T) {
+	s := startServer(t, func(l *limits) { l.conns, l.peerConns = 8, 6 })
+	for n := range 40 {
+		conn := s.connectFrom(net.IPv4(127, 0, 4, byte(n%2)))
+		if _, err := conn.Write([]byte{0x80, 0, 0, 100, 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.dial().Call(t.Context(), testProg, testVers, procNull, nil); err == nil {
-		t.Error("a third connection is served")
+	time.Sleep(50 * time.Millisecond) // until all are read
+	for n := range 10 {
+		conn := s.connectFrom(net.IPv4(127, 0, 5, 1))
+		if got := s.count(conn, uint32(n)+1); got != uint32(n)+1 {
+			t.Errorf("call number %d, want %d", got, n+1)
+		}
 	}
-	if n := s.stats.Refused.Load(); n != 1 {
-		t.Errorf("%d connections are counted as refused", n)
+}
+
+// connectFrom connects from an address of this machine that is not the server's.
+func (s *testServer) connectFrom(ip net.IP) net.Conn {
+	s.t.Helper()
+	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: ip}}).DialContext(s.t.Context(), "tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "a place is free", func() bool {
-		c := s.dial()
-		_, err := c.Call(t.Context(), testProg, testVers, procNull, nil)
-		return err == nil
-	})
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 func TestServerIdle(t *testing.T) {

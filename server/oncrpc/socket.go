@@ -71,10 +71,17 @@ func (s *Socket) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	s.in.p = p
+	n, err := s.readBy(s.readOnce)
+	s.in.p = nil
+	return n, err
+}
+
+// readBy is Read with a readOnce of the caller's, which chooses where to.
+func (s *Socket) readBy(once func(fd uintptr) bool) (int, error) {
 	t := &s.in
-	t.p, t.n, t.err = p, 0, nil
-	err := s.raw.Read(s.readOnce)
-	t.p = nil
+	t.n, t.err = 0, nil
+	err := s.raw.Read(once)
 	t.ended()
 	switch {
 	case err != nil: // closed, or a deadline

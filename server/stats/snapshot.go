@@ -8,7 +8,7 @@ import (
 
 // Snapshot is what was served until a moment.
 type Snapshot struct {
-	Connections struct{ Open, Accepted, Refused uint64 }
+	Connections struct{ Open, Accepted, Refused, Closed uint64 }
 	InFlight    uint64 // calls that have begun and not ended
 
 	Rejected, Replayed, MemoryWaits, CallWaits uint64
@@ -45,7 +45,7 @@ func (s *Server) Snapshot() Snapshot {
 	var snap Snapshot
 	snap.Connections.Open = uint64(max(0, s.open.Load()))
 	snap.Connections.Accepted = s.accepted.Load()
-	snap.Connections.Refused = s.Refused.Load()
+	snap.Connections.Refused, snap.Connections.Closed = s.Refused.Load(), s.Closed.Load()
 	snap.Rejected, snap.Replayed = s.Rejected.Load(), s.Replayed.Load()
 	snap.MemoryWaits, snap.CallWaits = s.MemoryWaits.Load(), s.CallWaits.Load()
 

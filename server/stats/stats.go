@@ -23,6 +23,8 @@ import (
 type Server struct {
 	// Refused connections: there were too many.
 	Refused atomic.Uint64
+	// Closed connections: they made room for others.
+	Closed atomic.Uint64
 	// Rejected calls got an RPC error and no result.
 	Rejected atomic.Uint64
 	// Replayed calls got the reply again that they had got before.

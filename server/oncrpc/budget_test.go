@@ -1,0 +1,288 @@
+package oncrpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/podnas/podnas/server/xdr"
+)
+
+// Many connections take and wait and give back at once: never is more taken than there
+// is, nobody waits for ever, and in the end all is there again.
+func TestBudget(t *testing.T) {
+	const total = 4 * largest
+	b := newBudget(total, largest)
+	peers := []*Peer{{}, {}, {}}
+	var users sync.WaitGroup
+	for n := range 60 {
+		h := NewHolding(peers[n%len(peers)])
+		random := rand.New(rand.NewPCG(1, uint64(n)))
+		users.Go(func() {
+			for range 300 {
+				own, ok := b.tryTakeCall(h)
+				if !ok {
+					var err error
+					if own, err = b.takeCall(t.Context(), h, nil); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				size := taken(1 + random.IntN(recordMax))
+				if !b.TryTake(h, size) {
+					if err := b.Take(t.Context(), h, size, nil); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				b.mu.Lock()
+				if b.free < 0 {
+					t.Errorf("%d bytes are free", b.free)
+				}
+				b.mu.Unlock()
+				b.Give(h, size)
+				b.giveCall(h, own)
+			}
+		})
+	}
+	users.Wait()
+	if b.free != total || b.waiters.Load() != 0 || b.waiting.Len() != 0 {
+		t.Errorf("%d of %d bytes are free in the end, %d wait", b.free, total, b.waiters.Load())
+	}
+	for _, p := range peers {
+		if p.bytes != 0 {
+			t.Errorf("an address holds %d bytes in the end", p.bytes)
+		}
+	}
+}
+
+// Whatever others hold, a connection has a small call; and an address that holds nothing
+// a large one, unless there are more addresses than the reserve has large calls.
+func TestBudgetReserves(t *testing.T) {
+	b := NewBudget()
+	var held int64
+	for n := range 40 { // addresses
+		peer := &Peer{}
+		for range 50 { // connections
+			h := NewHolding(peer)
+			for own, ok := b.tryTakeCall(h); ok; own, ok = b.tryTakeCall(h) {
+				if !own {
+					held += callCost
+				}
+				if b.TryTake(h, largest-callCost) {
+					held += largest - callCost
+				}
+			}
+		}
+		if n == 0 && held > budgetTotal/peerShare+largest {
+			t.Errorf("one address holds %d bytes", held)
+		}
+	}
+	if held+b.free != budgetTotal {
+		t.Fatalf("%d bytes held and %d free", held, b.free)
+	}
+	h := NewHolding(&Peer{})
+	if own, ok := b.tryTakeCall(h); !own || !ok {
+		t.Error("there is no small call")
+	}
+	if !b.TryTake(h, largest-callCost) {
+		t.Errorf("there is no large call for another address, with %d bytes free", b.free)
+	}
+}
+
+// Who waits is woken by its own small call, and by the end of its connection.
+func TestBudgetWait(t *testing.T) {
+	b := newBudget(0, largest)
+	h := NewHolding(&Peer{})
+	own, _ := b.tryTakeCall(h)
+	taken := make(chan bool)
+	go func() {
+		own, err := b.takeCall(t.Context(), h, nil)
+		taken <- own && err == nil
+	}()
+	eventually(t, "it waits", func() bool { return b.waiters.Load() == 1 })
+	b.giveCall(h, own)
+	if !<-taken {
+		t.Error("the connection's own call is not given to who waits for it")
+	}
+	gone := make(chan struct{})
+	close(gone)
+	if err := b.Take(t.Context(), h, 1, gone); !errors.Is(err, errNoMemory) {
+		t.Errorf("of an ended connection: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.Take(ctx, h, 1, nil); !errors.Is(err, errNoMemory) {
+		t.Errorf("of an ended server: %v", err)
+	}
+	if b.waiters.Load() != 0 || h.waiting.Load() != 0 {
+		t.Error("somebody waits in the end")
+	}
+}
+
+// What a record has allocated is charged, in whatever fragments it comes.
+func TestRecordsAreCharged(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		var stream []byte
+		size := 0
+		for more := true; more; {
+			n := random.IntN(1 << random.IntN(19))
+			n = min(n, recordMax-size)
+			size += n
+			more = random.IntN(1+random.IntN(200)) != 0
+			mark := uint32(n)
+			if !more {
+				mark |= lastFragment
+			}
+			stream = append(xdr.AppendUint32(stream, mark), make([]byte, n)...)
+		}
+		server := newServer(ServerConfig{}, defaultLimits())
+		c := &conn{server: server, holding: NewHolding(&Peer{}), closed: make(chan struct{})}
+		call, err := c.newCall(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := bytes.NewReader(stream[4:])
+		call.record, err = JoinRecord(r, xdrMark(stream), call.record, recordMax, call)
+		if err != nil || len(call.record) != size || r.Len() != 0 {
+			t.Fatalf("a record of %d bytes, want %d: %v", len(call.record), size, err)
+		}
+		if cap(call.record) > smallRecord && int64(cap(call.record)) > call.charged {
+			t.Fatalf("%d bytes are allocated for %d, and %d charged", cap(call.record), size, call.charged)
+		}
+		if c.holding.bytes != call.charged {
+			t.Fatalf("the connection holds %d bytes and its call %d", c.holding.bytes, call.charged)
+		}
+	}
+}
+
+func xdrMark(stream []byte) uint32 {
+	d := xdr.NewDecoder(stream)
+	return d.Uint32()
+}
+
+// A reply that outgrows what was reserved for it is charged all the same.
+func TestOutgrownRepliesAreCharged(t *testing.T) {
+	server := newServer(ServerConfig{}, defaultLimits())
+	c := &conn{server: server, holding: NewHolding(&Peer{}), closed: make(chan struct{})}
+	call, err := c.newCall(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call.Reply = append(call.Reply, make([]byte, 100<<10)...)
+	call.grown()
+	if call.charged < 99<<10 {
+		t.Errorf("%d bytes are charged for 100 KiB", call.charged)
+	}
+}
+
+// A reply belongs to a call of the same caller, with the same groups.
+func TestReplaysOfOthers(t *testing.T) {
+	s := startServer(t, nil)
+	conn := s.connect()
+	count := func(cred *SysCred) uint32 {
+		b, at := BeginRecord(nil)
+		h := CallHeader{XID: 1, RPCVersion: Version, Prog: testProg, Vers: testVers, Proc: procCount}
+		if cred != nil {
+			h.Cred = cred.Auth()
+		}
+		b = h.Append(b)
+		EndRecord(b, at)
+		if _, err := conn.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		_, results := replyTo(t, conn)
+		return xdrMark(results)
+	}
+	as := func(stamp, uid, gid uint32, groups ...uint32) *SysCred {
+		cred := &SysCred{Stamp: stamp, UID: uid, GID: gid}
+		cred.SetGroups(groups...)
+		return cred
+	}
+	callers := []*SysCred{nil, as(1, 0, 0), as(1, 1, 0), as(1, 0, 1), as(1, 0, 0, 0), as(1, 0, 0, 1), as(1, 0, 0, 1, 2), as(1, 0, 0, 2, 1)}
+	for round := range 2 {
+		for n, cred := range callers {
+			if got := count(cred); got != uint32(n)+1 {
+				t.Errorf("round %d, caller %d: call number %d, want %d", round, n, got, n+1)
+			}
+		}
+	}
+	if got := count(as(2, 0, 0)); got != 2 {
+		t.Errorf("with another stamp: call number %d, want 2", got)
+	}
+}
+
+// The replies that are remembered take so much memory and no more, of whoever has most.
+// After their time they are forgotten, and so are clients.
+func TestReplaysTakeBoundedMemory(t *testing.T) {
+	server := newServer(ServerConfig{Programs: []Program{{}}}, defaultLimits())
+	r := server.replays
+	finish := func(client int, xid uint32) {
+		call := &Call{conn: &conn{server: server}, Header: CallHeader{XID: xid}, Client: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(client >> 8), byte(client)}), 1)}
+		if !r.begin(call) {
+			t.Fatalf("client %d, call %d is remembered", client, xid)
+		}
+		r.finish(call.replay, Success, make([]byte, replayMax))
+	}
+	few := uint32(20)
+	for xid := range few {
+		finish(0, xid)
+	}
+	for client := 1; client <= 100; client++ {
+		for xid := range uint32(replaysPerClient) {
+			finish(client, xid)
+		}
+	}
+	if r.bytes > replayBytes || r.bytes < replayBytes/2 {
+		t.Errorf("%d bytes are remembered", r.bytes)
+	}
+	sum := 0
+	for _, c := range r.clients {
+		sum += c.bytes
+		if len(c.calls) != c.done.Len() {
+			t.Errorf("%d calls and %d replies of a client", len(c.calls), c.done.Len())
+		}
+	}
+	if sum != r.bytes {
+		t.Errorf("the clients' replies take %d bytes, all together %d", sum, r.bytes)
+	}
+	if c := r.clients[netip.MustParseAddr("10.0.0.0")]; c == nil || c.done.Len() != int(few) {
+		t.Error("a client that has little lost it to those that have much")
+	}
+	r.expire(time.Now().Add(-time.Minute))
+	if r.bytes < replayBytes/2 {
+		t.Error("what is young is forgotten")
+	}
+	r.expire(time.Now())
+	if len(r.clients) != 0 || r.bytes != 0 || r.used.Len() != 0 {
+		t.Errorf("%d clients with %d bytes are remembered for ever", len(r.clients), r.bytes)
+	}
+}
+
+// An idle connection holds no memory for calls.
+func TestIdleConnectionsHoldNothing(t *testing.T) {
+	s := startServer(t, nil)
+	conn := s.connect()
+	for range 3 {
+		for xid := range uint32(100) {
+			if _, err := conn.Write(record(xid, procEcho, xid)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 100 {
+			replyTo(t, conn)
+		}
+		eventually(t, "nothing is held", func() bool { return s.held() == "0 0" })
+	}
+	if _, err := conn.Write([]byte{0x80, 0x10, 0, 0}); err != nil { // 1 MiB follow
+		t.Fatal(err)
+	}
+	eventually(t, "what has begun is charged", func() bool { return s.held() == fmt.Sprint(taken(1<<20), " ", 0) })
+}

@@ -1,0 +1,186 @@
+package oncrpc
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// connsMax is how many connections a server has: more than the nodes of any
+	// cluster that one pod serves.
+	connsMax = 4096
+	// connsPerPeer is how many of them one address may have. A node's kernel has one
+	// connection to a server for all its mounts, or nconnect, 16 at most; a quarter of
+	// all leaves room for many clients behind one address, and for others beside it.
+	connsPerPeer = connsMax / 4
+	// connsOwn is how many more there may be from the server's own address: the
+	// readiness check is one.
+	connsOwn = 16
+	// idleLong is for how long a connection has had no call if it is not in use, as
+	// far as anybody knows.
+	idleLong = 10 * time.Second
+	// closeAtOnce is which part of all connections is closed when one is too many.
+	closeAtOnce = 128
+)
+
+// Activity is what a connection does.
+type Activity int
+
+// What a connection does, in the order in which they are closed to make room.
+const (
+	Idle    Activity = iota // no call is in flight
+	Stuck                   // it waits for the client, or for memory, in the middle of a call
+	Working                 // its calls are worked on
+)
+
+// Connection is a connection as [Peers] know it.
+type Connection interface {
+	net.Conn
+	// Activity tells what it does, and since when.
+	Activity() (Activity, time.Time)
+}
+
+// Peers are the connections of a server, by the address they come from. When there
+// are too many, the ones that do nothing are closed first: NFS clients connect again
+// by themselves when they need to.
+type Peers struct {
+	conns, perPeer int // limits
+
+	mu    sync.Mutex
+	peers map[netip.Addr]*Peer
+	open  int
+}
+
+// Peer is an address that clients connect from.
+type Peer struct {
+	addr  netip.Addr
+	conns map[Connection]bool // guarded by Peers.mu
+	bytes int64               // held of a budget, whose mu guards it
+}
+
+// NewPeers makes the Peers of a server.
+func NewPeers() *Peers { return newPeers(connsMax, connsPerPeer) }
+
+func newPeers(conns, perPeer int) *Peers {
+	return &Peers{conns: conns, perPeer: perPeer, peers: map[netip.Addr]*Peer{}}
+}
+
+// Admit takes a connection among the others, and is nil if there is no place for it.
+// Those that have to make room for it are closed.
+func (p *Peers) Admit(c Connection) (_ *Peer, closed int) {
+	peer, old := p.admit(c)
+	for _, candidate := range old {
+		_ = candidate.conn.Close() // its own goroutine ends then
+	}
+	return peer, len(old)
+}
+
+func (p *Peers) admit(c Connection) (_ *Peer, old []candidate) {
+	addr := AddrOf(c.RemoteAddr())
+	own := addr.IsValid() && addr == AddrOf(c.LocalAddr())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	peer := p.peers[addr]
+	if peer == nil {
+		peer = &Peer{addr: addr, conns: map[Connection]bool{}}
+	}
+	if p.open >= p.conns || len(peer.conns) >= p.perPeer {
+		old = p.leastNeeded(peer)
+		for _, candidate := range old {
+			p.remove(candidate.peer, candidate.conn)
+		}
+	}
+	conns, perPeer := p.conns, p.perPeer
+	if own {
+		conns, perPeer = conns+connsOwn, perPeer+connsOwn
+	}
+	if p.open >= conns || len(peer.conns) >= perPeer {
+		return nil, old
+	}
+	p.peers[addr] = peer
+	peer.conns[c] = true
+	p.open++
+	return peer, old
+}
+
+// Leave takes a connection out again.
+func (p *Peers) Leave(peer *Peer, c Connection) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.remove(peer, c)
+}
+
+// remove takes a connection out, unless it is. The caller holds p.mu.
+func (p *Peers) remove(peer *Peer, c Connection) {
+	if !peer.conns[c] {
+		return
+	}
+	delete(peer.conns, c)
+	p.open--
+	if len(peer.conns) == 0 {
+		delete(p.peers, peer.addr)
+	}
+}
+
+// candidate is a connection that could be closed.
+type candidate struct {
+	peer  *Peer
+	conn  Connection
+	rank  int
+	since time.Time
+}
+
+// leastNeeded finds connections to close so that one of a peer can be taken: those that
+// have been idle for long, else those of addresses that have more, else one that has no
+// call just now. It finds some at once, so that not every new connection has to look
+// for one. The caller holds p.mu.
+func (p *Peers) leastNeeded(newcomer *Peer) []candidate {
+	var list []candidate
+	now := time.Now()
+	for _, peer := range p.peers {
+		switch {
+		case len(newcomer.conns) < p.perPeer: // any may go
+		case peer != newcomer:
+			continue
+		}
+		for c := range peer.conns {
+			at := candidate{peer: peer, conn: c}
+			var activity Activity
+			activity, at.since = c.Activity()
+			switch {
+			case activity == Working:
+				continue
+			case activity == Idle && now.Sub(at.since) >= idleLong:
+				at.rank = 0
+			case peer == newcomer || len(peer.conns) > len(newcomer.conns)+1:
+				at.rank = 1
+			case activity == Idle:
+				at.rank = 2 // in use, by who has no more than the newcomer
+			default:
+				continue
+			}
+			list = append(list, at)
+		}
+	}
+	slices.SortFunc(list, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(len(b.peer.conns), len(a.peer.conns)), a.since.Compare(b.since))
+	})
+	n := min(len(list), 1)
+	for n < min(len(list), p.conns/closeAtOnce) && list[n].rank == list[0].rank && list[n].rank < 2 {
+		n++
+	}
+	return list[:n]
+}
+
+// AddrOf is the address of a client without its port, not valid if it has none.
+func AddrOf(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap()
+}
