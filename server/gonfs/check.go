@@ -1,6 +1,7 @@
 package gonfs
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/podnas/podnas/server/mount3"
@@ -46,6 +47,29 @@ func check(record []byte, allows func(handle []byte) bool) (*oncrpc.ReplyHeader,
 		return nil, nil
 	}
 	return reply, nil
+}
+
+// bound bounds the reply that a checked call asks for, which the library allocates, and
+// tells how long it gets: a client may get less than it asked for.
+func bound(record []byte) (size int) {
+	d := xdr.NewDecoder(record)
+	var call oncrpc.CallHeader
+	call.Decode(&d)
+	if call.Prog != nfs3.Program {
+		return 0
+	}
+	counts := 0 // at the end of the arguments
+	switch call.Proc {
+	case nfs3.ProcRead, nfs3.ProcReaddir:
+		counts = 1
+	case nfs3.ProcReaddirplus:
+		counts = 2
+	}
+	for at := len(record) - 4*counts; at < len(record); at += 4 {
+		size = int(min(binary.BigEndian.Uint32(record[at:]), replyMax))
+		xdr.Patch(record, at, uint32(size))
+	}
+	return size
 }
 
 // checkCred refuses a credential that can't be read, and calls of NFS without

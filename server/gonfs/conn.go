@@ -1,6 +1,8 @@
 package gonfs
 
 import (
+	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -10,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
 )
@@ -18,13 +22,24 @@ const (
 	// recordMax bounds a call, in bytes. Clients write at most 1 MiB at once,
 	// whatever FSINFO offers (the library offers 1 GiB); twice that leaves room.
 	recordMax = 2 << 20
+	// replyMax bounds what READ and listings get at once.
+	replyMax = 1 << 20
 	// idleTimeout ends a connection without calls. A client that is mounted but
 	// idle connects again by itself.
 	idleTimeout = 10 * time.Minute
+	// recordTimeout ends one that has sent half a call.
+	recordTimeout = 30 * time.Second
 	// writeTimeout ends a connection whose client does not read its replies.
 	writeTimeout = time.Minute
 	// drainTimeout is that at shutdown.
 	drainTimeout = 2 * time.Second
+	// smallMax is a call or reply, in bytes, whose memory is that of the connection.
+	smallMax = 1 << 10
+	// readLittle is how much is read at once: the marks of small fragments.
+	readLittle = 512
+	// callCopies and replyCopies are how often the library has a call, with the record
+	// that it came in, and a reply in memory.
+	callCopies, replyCopies = 3, 4
 )
 
 // listener hands the library connections that it can trust.
@@ -34,6 +49,9 @@ type listener struct {
 	allows func(client net.Conn, handle []byte) bool
 	volume func(handle []byte) *stats.Volume // whose calls are counted
 	stats  *stats.Server
+	peers  *oncrpc.Peers
+	budget *oncrpc.Budget
+	full   rate.Sometimes // there are too many connections
 
 	mu    sync.Mutex
 	conns map[*conn]bool // open ones
@@ -43,24 +61,68 @@ type listener struct {
 
 // Accept waits for a client.
 func (l *listener) Accept() (net.Conn, error) {
-	nc, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := &conn{Conn: nc, listener: l, activity: oncrpc.Working, in: bufio.NewReaderSize(nc, readLittle), ended: make(chan struct{})}
+		c.written = sync.NewCond(&c.mu)
+		peer, closed := l.peers.Admit(c)
+		l.stats.Closed.Add(uint64(closed))
+		if peer == nil {
+			l.stats.Refused.Add(1)
+		}
+		if peer == nil || closed > 0 {
+			l.full.Do(func() { l.log.Warn("nfs: too many connections, idle ones are closed", "client", nc.RemoteAddr()) })
+		}
+		if peer == nil {
+			_ = nc.Close() // nothing was sent
+			continue
+		}
+		c.peer, c.holding = peer, oncrpc.NewHolding(peer)
+		return c, l.enter(c)
 	}
-	c := &conn{Conn: nc, listener: l, served: served{Conn: l.stats.Connect(addressOf(nc).Addr())}}
-	c.written = sync.NewCond(&c.mu)
+}
+
+// enter takes a connection among the open ones.
+func (l *listener) enter(c *conn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
-		c.served.Close()
-		return nil, errors.Join(net.ErrClosed, nc.Close())
+		l.peers.Leave(c.peer, c)
+		return errors.Join(net.ErrClosed, c.Conn.Close())
 	}
 	if l.conns == nil {
 		l.conns = map[*conn]bool{}
 	}
+	c.served.Conn = l.stats.Connect(addressOf(c.Conn).Addr())
 	l.conns[c] = true
 	l.open.Add(1)
-	return c, nil
+	c.become(oncrpc.Idle)
+	return nil
+}
+
+// hurry ends connections that hold much memory while others wait for some, and do
+// nothing with it, until ctx ends.
+func (l *listener) hurry(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			l.mu.Lock()
+			for c := range l.conns {
+				activity, since := c.Activity()
+				if activity == oncrpc.Stuck && now.Sub(since) > recordTimeout/oncrpc.Hurry && l.budget.Scarce(c.holding) {
+					_ = c.SetDeadline(now) // a closed connection needs none
+				}
+			}
+			l.mu.Unlock()
+		}
+	}
 }
 
 // shutdown stops accepting and reading.
@@ -103,8 +165,12 @@ func (l *listener) forget(c *conn) {
 type conn struct {
 	net.Conn
 	listener *listener
-	record   []byte // the call being handed out; its buffer is used again
-	rest     []byte // what of it the library has still to read
+	peer     *oncrpc.Peer
+	holding  *oncrpc.Holding
+	in       *bufio.Reader  // of little size, for the marks of fragments
+	small    [smallMax]byte // memory of a small record
+	rest     []byte         // what of the call the library has still to read
+	ended    chan struct{}  // closed by Close
 	once     sync.Once
 
 	mu      sync.Mutex
@@ -114,6 +180,23 @@ type conn struct {
 	mark    []byte     // of the reply being written, as far as it is
 	left    uint32     // bytes of the reply after its mark
 	served  served
+	charged int64 // of the budget, for the call being handed out
+
+	activity oncrpc.Activity
+	since    time.Time // of the activity
+}
+
+// Activity tells what the connection does, and since when.
+func (c *conn) Activity() (oncrpc.Activity, time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.activity, c.since
+}
+
+func (c *conn) become(a oncrpc.Activity) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.activity, c.since = a, time.Now()
 }
 
 // Read gives the bytes of one record at most, since the library takes a short
@@ -139,23 +222,27 @@ func (c *conn) next() error {
 		if !c.answered() {
 			return net.ErrClosed
 		}
-		c.listener.deadline(c.SetReadDeadline, idleTimeout)
-		record, at := oncrpc.BeginRecord(c.record[:0])
-		record, err := oncrpc.ReadRecord(c.Conn, record, recordMax)
-		c.record = record
+		c.giveBack()
+		record, err := c.read()
 		if err != nil {
 			return err
 		}
-		reply, err := check(record[at+4:], func(handle []byte) bool { return c.listener.allows(c.Conn, handle) })
+		reply, err := check(record[4:], func(handle []byte) bool { return c.listener.allows(c.Conn, handle) })
 		if err != nil {
 			return err
 		}
 		if reply == nil {
-			oncrpc.EndRecord(record, at)
+			if size := bound(record[4:]); size > smallMax {
+				if err := c.charge(replyCopies * size); err != nil {
+					return err
+				}
+			}
+			c.become(oncrpc.Working)
+			oncrpc.EndRecord(record, 0)
 			c.rest = record
 			c.mu.Lock()
 			c.pending = true
-			c.served.begin(record[at+4:], c.listener.volume)
+			c.served.begin(record[4:], c.listener.volume)
 			c.mu.Unlock()
 			return nil
 		}
@@ -166,6 +253,61 @@ func (c *conn) next() error {
 		if _, err := c.Conn.Write(b); err != nil {
 			return err
 		}
+	}
+}
+
+// read reads a record. There is room for its mark in front of it.
+func (c *conn) read() ([]byte, error) {
+	c.become(oncrpc.Idle)
+	c.listener.deadline(c.SetReadDeadline, idleTimeout)
+	record, at := oncrpc.BeginRecord(c.small[:0])
+	if _, err := io.ReadFull(c.in, record[at:]); err != nil {
+		return nil, err
+	}
+	c.become(oncrpc.Stuck)
+	c.listener.deadline(c.SetReadDeadline, recordTimeout)
+	return oncrpc.JoinRecord(c.in, binary.BigEndian.Uint32(record[at:]), record, recordMax, c)
+}
+
+// Grow makes room in a record, and for what the library makes of it. One of several
+// fragments has room for the largest at once, as in the native engine.
+func (c *conn) Grow(record []byte, size int, more bool) ([]byte, error) {
+	need := len(record) + size
+	if need <= cap(record) {
+		return record, nil
+	}
+	if more || len(record) > 4 {
+		need = 4 + recordMax + 4 // the next mark is read with a fragment
+	}
+	if err := c.charge(callCopies * need); err != nil {
+		return record, err
+	}
+	c.listener.deadline(c.SetReadDeadline, recordTimeout)
+	return append(make([]byte, 0, need), record...), nil
+}
+
+// charge takes memory for the call being handed out, and waits while there is none.
+func (c *conn) charge(n int) error {
+	if !c.listener.budget.TryTake(c.holding, int64(n)) {
+		c.listener.stats.MemoryWaits.Add(1)
+		if err := c.listener.budget.Take(context.Background(), c.holding, int64(n), c.ended); err != nil {
+			return net.ErrClosed
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.charged += int64(n)
+	return nil
+}
+
+// giveBack gives back what the last call has taken.
+func (c *conn) giveBack() {
+	c.mu.Lock()
+	n := c.charged
+	c.charged = 0
+	c.mu.Unlock()
+	if n > 0 {
+		c.listener.budget.Give(c.holding, n)
 	}
 }
 
@@ -183,6 +325,7 @@ func (c *conn) answered() bool {
 // Write sends a piece of a reply. The library calls it from a goroutine of its
 // own.
 func (c *conn) Write(p []byte) (int, error) {
+	c.become(oncrpc.Stuck) // if the client does not take it
 	c.listener.deadline(c.SetWriteDeadline, writeTimeout)
 	n, err := c.Conn.Write(p)
 	c.mu.Lock()
@@ -228,10 +371,13 @@ func (c *conn) Close() (err error) {
 		c.broken = true
 		c.written.Signal()
 		c.mu.Unlock()
+		close(c.ended)
 		c.listener.forget(c)
 		c.served.Close()
 		err = c.Conn.Close()
+		c.listener.peers.Leave(c.peer, c)
 		c.listener.open.Done()
 	})
+	c.giveBack() // each time: a call may have been read meanwhile
 	return err
 }

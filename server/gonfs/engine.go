@@ -23,11 +23,14 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/go-git/go-billy/v5"
 	nfs "github.com/willscott/go-nfs"
+	"golang.org/x/time/rate"
 
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
 )
 
@@ -54,7 +57,11 @@ func (e *Engine) Stats() *stats.Server { return e.stats }
 // Serve answers clients of l until ctx ends, then closes l and every connection,
 // after the reply to the call it is at.
 func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
-	guarded := &listener{Listener: l, log: e.log, allows: e.handler.allows, volume: e.handler.served, stats: e.stats}
+	guarded := &listener{
+		Listener: l, log: e.log, allows: e.handler.allows, volume: e.handler.served, stats: e.stats,
+		peers: oncrpc.NewPeers(), budget: oncrpc.NewBudget(), full: rate.Sometimes{Interval: 10 * time.Second},
+	}
+	go guarded.hurry(ctx)
 	stop := context.AfterFunc(ctx, guarded.shutdown)
 	defer stop()
 	// The library's own context must outlive ctx: it drops replies when it ends.
