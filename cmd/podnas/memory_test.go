@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/server/mount3"
 	"github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/nfstest"
 	"github.com/podnas/podnas/server/oncrpc"
@@ -34,7 +35,7 @@ func TestMemoryAfterBurst(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, for the native engine")
 	}
-	s := startProcess(t)
+	s := startProcess(t, "native")
 	client, err := nfstest.Dial(t.Context(), s.nfs, s.nfs)
 	if err != nil {
 		t.Fatal(err)
@@ -82,14 +83,16 @@ func TestMemoryAfterBurst(t *testing.T) {
 
 // process is a podnas that serves a claim without a cluster.
 type process struct {
-	t   *testing.T
-	pid int
-	nfs string // its address
+	t    *testing.T
+	pid  int
+	nfs  string // its address
+	http string // that of the probes
+	disk string
 }
 
 // startProcess builds podnas and starts it. The test's own process is another one: it
 // is the client, and may have the race detector's memory.
-func startProcess(t *testing.T) *process {
+func startProcess(t *testing.T, engine string) *process {
 	t.Helper()
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "podnas")
@@ -113,10 +116,9 @@ spec:
   accessModes: [ReadWriteMany]
   resources: {requests: {storage: 64Mi}}
 `), 0o600))
-	s := &process{t: t, nfs: freeAddress(t)}
-	probes := freeAddress(t)
+	s := &process{t: t, nfs: freeAddress(t), http: freeAddress(t), disk: filepath.Join(dir, "disk")}
 	var log syncBuffer
-	cmd := exec.Command(binary, "serve", "--standalone", "--engine=native", "--root="+filepath.Join(dir, "disk"), "--claims="+claims, "--listen="+s.nfs, "--http="+probes)
+	cmd := exec.Command(binary, "serve", "--standalone", "--engine="+engine, "--root="+s.disk, "--claims="+claims, "--listen="+s.nfs, "--http="+s.http)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	mustDo(t, cmd.Start())
 	s.pid = cmd.Process.Pid
@@ -126,32 +128,42 @@ spec:
 			t.Logf("podnas ended: %v\n%s", err, log.String())
 		}
 	})
-	s.eventually("podnas is ready", func() bool {
-		resp, err := http.Get("http://" + probes + "/readyz")
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	})
+	s.eventually("podnas is ready", s.ready)
 	return s
 }
 
-// makeFile makes a file with data in the volume, when it is there.
-func (s *process) makeFile(client *nfstest.Client) nfs3.FH {
-	ctx := s.t.Context()
-	var path string
+func (s *process) ready() bool {
+	resp, err := http.Get("http://" + s.http + "/readyz")
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// mount mounts the volume, when it is there.
+func (s *process) mount(client *nfstest.Client) nfs3.FH {
+	s.t.Helper()
+	var root nfs3.FH
 	s.eventually("there is a volume", func() bool {
-		res, err := client.Exports(ctx)
-		if err != nil || len(res.Exports) == 0 {
+		volumes, err := filepath.Glob(filepath.Join(s.disk, "pvc-*"))
+		mustDo(s.t, err)
+		if len(volumes) == 0 {
 			return false
 		}
-		path = string(res.Exports[0].Directory)
-		return true
+		res, err := client.Mount(s.t.Context(), "/"+filepath.Base(volumes[0]))
+		mustDo(s.t, err)
+		root = slices.Clone(res.Handle)
+		return res.Status == mount3.OK
 	})
-	root, err := client.Mount(ctx, path)
-	mustDo(s.t, err)
-	made, err := client.Create(ctx, nfs3.CreateArgs{Where: nfs3.DirOpArgs{Dir: nfs3.FH(root.Handle), Name: []byte("burst")}})
+	return root
+}
+
+// makeFile makes a file with data in the volume.
+func (s *process) makeFile(client *nfstest.Client) nfs3.FH {
+	ctx := s.t.Context()
+	root := s.mount(client)
+	made, err := client.Create(ctx, nfs3.CreateArgs{Where: nfs3.DirOpArgs{Dir: root, Name: []byte("burst")}})
 	if err != nil || made.Status != nfs3.OK {
 		s.t.Fatalf("CREATE: %v, %v", made.Status, err)
 	}
@@ -205,8 +217,11 @@ func (s *process) eventually(what string, ok func() bool) {
 
 // callOf is the record of a call.
 func callOf(proc uint32, args oncrpc.Args) []byte {
-	cred := oncrpc.SysCred{MachineName: []byte("burst")}
-	h := oncrpc.CallHeader{XID: 1, RPCVersion: oncrpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, Cred: cred.Auth()}
+	return callAs(1, oncrpc.SysCred{MachineName: []byte("burst")}, proc, args)
+}
+
+func callAs(xid uint32, cred oncrpc.SysCred, proc uint32, args oncrpc.Args) []byte {
+	h := oncrpc.CallHeader{XID: xid, RPCVersion: oncrpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, Cred: cred.Auth()}
 	b, at := oncrpc.BeginRecord(nil)
 	b = args.Append(h.Append(b))
 	oncrpc.EndRecord(b, at)
