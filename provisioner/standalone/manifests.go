@@ -18,9 +18,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifestMax bounds a manifest file, in bytes; etcd's own limit for an object.
-const manifestMax = 1536 << 10
-
 // defaultClass marks the StorageClass of claims that name none.
 const defaultClass = "storageclass.kubernetes.io/is-default-class"
 
@@ -79,14 +76,7 @@ func readManifests(dir string, files *parsed[[]any]) (*manifests, error) {
 
 // parseManifests returns what each document of a file is: a StorageClass, a
 // PersistentVolumeClaim, or nil.
-func parseManifests(f *os.File) (documents []any, err error) {
-	data, err := io.ReadAll(io.LimitReader(f, manifestMax+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > manifestMax {
-		return nil, fmt.Errorf("larger than %d bytes", manifestMax)
-	}
+func parseManifests(data []byte) (documents []any, err error) {
 	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	empty := true
 	for n := 1; ; n++ {

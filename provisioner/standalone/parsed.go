@@ -1,11 +1,17 @@
 package standalone
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"syscall"
 	"time"
 )
+
+// fileMax bounds a file, in bytes; etcd's own limit for an object.
+const fileMax = 1536 << 10
 
 // settled is how old a change must be for the next one to have another time: file
 // systems note times no finer than the kernel's tick, some to the second.
@@ -41,7 +47,7 @@ func stampOf(info fs.FileInfo) (stamp, bool) {
 
 // parse returns what a file says, by parsing it if it has changed. What is returned
 // is shared with later calls. A file with an error is parsed again each time.
-func (p *parsed[T]) parse(name string, parse func(*os.File) (T, error)) (T, error) {
+func (p *parsed[T]) parse(name string, parse func([]byte) (T, error)) (T, error) {
 	if known, ok := p.files[name]; ok {
 		if info, err := os.Stat(name); err == nil {
 			if now, ok := stampOf(info); ok && now == known.stamp {
@@ -51,16 +57,11 @@ func (p *parsed[T]) parse(name string, parse func(*os.File) (T, error)) (T, erro
 		delete(p.files, name)
 	}
 	var none T
-	f, err := os.Open(name)
+	data, info, err := read(name)
 	if err != nil {
 		return none, err
 	}
-	defer f.Close()
-	info, err := f.Stat() // before it is read: a later change shows
-	if err != nil {
-		return none, err
-	}
-	says, err := parse(f)
+	says, err := parse(data)
 	if err != nil {
 		return says, err
 	}
@@ -71,6 +72,39 @@ func (p *parsed[T]) parse(name string, parse func(*os.File) (T, error)) (T, erro
 		p.files[name] = parsedFile[T]{now, says}
 	}
 	return says, nil
+}
+
+// errIrregular is said of a fifo, a socket, a device or a directory.
+var errIrregular = errors.New("not a regular file")
+
+// read returns what is in a regular file, and what the kernel told of it before. To
+// open a fifo waits for a writer, and a device may do anything, so the file is looked
+// at first, and what has taken the file's place meanwhile is opened without waiting. A
+// symbolic link is followed: the files of a mounted ConfigMap are links.
+func read(name string) ([]byte, fs.FileInfo, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, errIrregular
+	}
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	if info, err = f.Stat(); err != nil { // before it is read: a later change shows
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, errIrregular
+	}
+	data, err := io.ReadAll(io.LimitReader(f, fileMax+1))
+	if err == nil && len(data) > fileMax {
+		err = fmt.Errorf("larger than %d bytes", fileMax)
+	}
+	return data, info, err
 }
 
 // forget lets go of the files that are not there any more.

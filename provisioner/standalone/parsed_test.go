@@ -3,7 +3,6 @@ package standalone
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,10 +23,9 @@ func TestParsed(t *testing.T) {
 	parses := 0
 	look := func(want string) {
 		t.Helper()
-		got, err := p.parse(name, func(f *os.File) (string, error) {
+		got, err := p.parse(name, func(data []byte) (string, error) {
 			parses++
-			data, err := io.ReadAll(f)
-			return string(data), err
+			return string(data), nil
 		})
 		if err != nil || got != want {
 			t.Fatalf("%q, %v, want %q", got, err, want)
@@ -86,7 +84,7 @@ func TestParsed(t *testing.T) {
 	write(name, "broken")
 	broken := errors.New("broken")
 	for range 2 {
-		if got, err := p.parse(name, func(*os.File) (string, error) { return "half", broken }); got != "half" || !errors.Is(err, broken) || len(p.files) != 0 {
+		if got, err := p.parse(name, func([]byte) (string, error) { return "half", broken }); got != "half" || !errors.Is(err, broken) || len(p.files) != 0 {
 			t.Errorf("%q, %v, %d remembered", got, err, len(p.files))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,6 +112,21 @@ func (b *bench) write(name, content string) {
 func (b *bench) remove(name string) {
 	b.t.Helper()
 	if err := os.Remove(filepath.Join(b.Claims, name)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) fifo(name string) {
+	b.t.Helper()
+	if err := syscall.Mkfifo(filepath.Join(b.Claims, name), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// link makes a symbolic link.
+func (b *bench) link(to, name string) {
+	b.t.Helper()
+	if err := os.Symlink(to, filepath.Join(b.Claims, name)); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -280,6 +296,22 @@ func TestMistakesDeleteNothing(t *testing.T) {
 			b.remove("data.yaml")
 			b.write(provisionedDir+"/"+b.pvs()["data"].Name+".yaml", "kind: Pod")
 		}, "remove the file"},
+		{"a fifo in the claim's place", func(b *bench) { b.remove("data.yaml"); b.fifo("data.yaml") }, "data.yaml: not a regular file"},
+		{"a fifo beside it", func(b *bench) { b.remove("data.yaml"); b.fifo("other.json") }, "other.json: not a regular file"},
+		{"a link to a fifo", func(b *bench) { b.fifo("fifo"); b.remove("data.yaml"); b.link("fifo", "data.yaml") }, "data.yaml: not a regular file"},
+		{"a link to a device", func(b *bench) { b.remove("data.yaml"); b.link("/dev/zero", "data.yaml") }, "data.yaml: not a regular file"},
+		{"a link to a directory", func(b *bench) { b.remove("data.yaml"); b.link("/", "data.yaml") }, "data.yaml: not a regular file"},
+		{"a file without an end", func(b *bench) { b.write("data.yaml", strings.Repeat("#", fileMax+1)) }, "data.yaml: larger than"},
+		{"a PersistentVolume that is a fifo", func(b *bench) {
+			b.remove("data.yaml")
+			name := provisionedDir + "/" + b.pvs()["data"].Name + ".yaml"
+			b.remove(name)
+			b.fifo(name)
+		}, "not a regular file; remove the file"},
+		{"a PersistentVolume without an end", func(b *bench) {
+			b.remove("data.yaml")
+			b.write(provisionedDir+"/"+b.pvs()["data"].Name+".yaml", strings.Repeat("#", fileMax+1))
+		}, "larger than"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t)
@@ -287,7 +319,13 @@ func TestMistakesDeleteNothing(t *testing.T) {
 			b.scans(1)
 			dir := filepath.Join(b.Root, b.pvs()["data"].Name)
 			tt.change(b)
-			b.scans(4)
+			done := make(chan struct{})
+			go func() { defer close(done); b.scans(4) }()
+			select {
+			case <-done:
+			case <-time.After(30 * time.Second):
+				t.Fatal("it hangs")
+			}
 			if _, err := os.Stat(dir); err != nil {
 				t.Errorf("the volume: %v", err)
 			}
@@ -385,5 +423,16 @@ func TestCopy(t *testing.T) {
 	}
 	if n := strings.Count(b.logs.String(), "claim nobody can't be copied"); n != 1 {
 		t.Errorf("a missing source is said %d times:\n%s", n, b.logs.String())
+	}
+}
+
+// The files of a mounted ConfigMap are symbolic links.
+func TestLinkedClaim(t *testing.T) {
+	b := newBench(t)
+	b.write("..data", claimYAML("data", "", "1Mi"))
+	b.link("..data", "data.yaml")
+	b.scans(1)
+	if b.pvs()["data"] == nil {
+		t.Errorf("not provisioned; log: %s", b.logs.String())
 	}
 }

@@ -3,7 +3,6 @@ package standalone
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -79,11 +78,7 @@ func (r *Runner) readPVs() (map[string]*v1.PersistentVolume, error) {
 	return pvs, nil
 }
 
-func parsePV(f *os.File) (*v1.PersistentVolume, error) {
-	data, err := io.ReadAll(f)
-	if err != nil {
-		return nil, err
-	}
+func parsePV(data []byte) (*v1.PersistentVolume, error) {
 	pv := &v1.PersistentVolume{}
 	return pv, yaml.UnmarshalStrict(data, pv)
 }
