@@ -6,10 +6,14 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/podnas/podnas/latest"
 )
 
 // Timeout is how long one check may take. A disk or a server that hangs is a
@@ -106,12 +110,32 @@ func (c Check) within(ctx context.Context, timeout time.Duration) []Result {
 			results = []Result{Fail("", "no answer within %s", timeout)}
 		}
 	}
+	results = slices.Clone(results) // they may be shared
 	for i := range results {
 		if results[i].Check == "" {
 			results[i].Check = c.Name
 		}
 	}
 	return results
+}
+
+// Shared makes checks that can be made again while one of them hangs: that one is not
+// begun again, and it is told since when there is no answer.
+func Shared(checks []Check) []Check {
+	shared := make([]Check, 0, len(checks))
+	for _, c := range checks {
+		found := latest.New(Timeout, func(ctx context.Context) ([]Result, error) { return c.Run(ctx), nil })
+		shared = append(shared, Check{Name: c.Name, Run: func(ctx context.Context) []Result {
+			results, err := found.Get(ctx, 0)
+			if pending := (*latest.PendingError)(nil); errors.As(err, &pending) {
+				results = []Result{Fail("if it is about the disk, see the kernel's log (dmesg) of podnas's node, and the backing disk", "%v", err)}
+			} else if err != nil {
+				results = []Result{Fail("tell podnas's developers", "the check itself broke: %v", err)}
+			}
+			return results
+		}})
+	}
+	return shared
 }
 
 // Count returns how many results have a status.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -93,5 +94,31 @@ func TestParseMounts(t *testing.T) {
 	}
 	if _, err := FindMount(t.TempDir() + "/nothing"); err == nil {
 		t.Error("found the mount of what is not there")
+	}
+}
+
+// A check that hangs is made once, however often podnas doctor is run, and the others
+// are made each time.
+func TestShared(t *testing.T) {
+	hang := make(chan struct{})
+	var hangs, fine, breaks atomic.Int64
+	checks := Shared([]Check{
+		One("hangs", func(context.Context) Result { hangs.Add(1); <-hang; return Good("back") }),
+		One("fine", func(context.Context) Result { fine.Add(1); return Good("fine") }),
+		One("breaks", func(context.Context) Result { breaks.Add(1); panic("oops") }),
+	})
+	for n := range int64(5) {
+		r := run(t.Context(), checks, 100*time.Millisecond)
+		if len(r) != 3 || r[0].Check != "hangs" || r[0].Status != Failed || !strings.HasPrefix(r[0].Says, "no answer for ") ||
+			r[1].Says != "fine" || r[2].Status != Failed || !strings.Contains(r[2].Says, "oops") {
+			t.Fatalf("%+v", r)
+		}
+		if hangs.Load() != 1 || fine.Load() != n+1 || breaks.Load() != n+1 {
+			t.Errorf("after %d runs: %d, %d and %d", n+1, hangs.Load(), fine.Load(), breaks.Load())
+		}
+	}
+	close(hang)
+	if r := run(t.Context(), checks, 10*time.Second); r[0].Says != "back" {
+		t.Errorf("%+v", r)
 	}
 }

@@ -1,10 +1,11 @@
 package status
 
 import (
-	"bytes"
 	"embed"
 	"net/http"
 	"time"
+
+	"github.com/podnas/podnas/web"
 )
 
 //go:embed assets
@@ -17,12 +18,10 @@ const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src
 // anything: all but GET and HEAD is refused.
 func (s *Status) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		var b bytes.Buffer
-		_ = document(s.view(time.Now())).Render(&b) // a buffer takes all
+	mux.Handle("GET /{$}", web.Cached(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_, _ = w.Write(b.Bytes()) // who asked may be gone
-	})
+		_ = document(s.view(time.Now())).Render(w) // it is written to memory
+	})))
 	for _, name := range []string{"page.css", "page.js", "icon.svg"} {
 		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
 			http.ServeFileFS(w, r, assets, "assets/"+name)

@@ -62,6 +62,9 @@ func (h *health) look(ctx context.Context, cfg *Config) {
 		}
 		cancel()
 	}
+	h.mu.Lock()
+	h.failed = failed // what follows may hang
+	h.mu.Unlock()
 	space, err := cfg.Store.Space()
 	if err != nil {
 		failed = append(failed, Problem{Bad: true, About: "disk", Text: "its size can't be read: " + err.Error()})

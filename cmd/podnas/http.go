@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,29 +16,66 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/status"
+	"github.com/podnas/podnas/web"
 )
 
-// httpPages are what is served over HTTP: the status page, kubelet's probes and
-// Prometheus's metrics.
-func httpPages(checks []server.Check, metrics prometheus.Gatherer, page http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	probes := server.NewProbes(checks)
-	mux.Handle("/healthz", probes)
-	mux.Handle("/readyz", probes)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.Handle("/", page)
-	return mux
+const (
+	// headerMax has room for the cookies that a browser keeps for all of localhost.
+	headerMax = 16 << 10
+	// httpWrite is longer than anything here takes, for slow readers.
+	httpWrite = 30 * time.Second
+	// httpConns and httpClientConns are many more than kubelet, Prometheus and a few
+	// people with browsers have.
+	httpConns, httpClientConns = 512, 64
+)
+
+// pages are what is served over HTTP: the status page, kubelet's probes and Prometheus's
+// metrics. Until start they are only that podnas is alive and not ready, since to open a
+// disk can take long, and kubelet is not to end what has only begun.
+type pages struct {
+	handler atomic.Pointer[http.Handler]
+	hosts   []string
 }
 
-// serveHTTP answers until ctx ends.
-func serveHTTP(ctx context.Context, l net.Listener, pages http.Handler) error {
-	s := &http.Server{Handler: pages, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
-	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // a probe cut off is made again
-	defer stop()
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve HTTP: %w", err)
+func newPages(root string, hosts []string) *pages {
+	p, began := &pages{hosts: hosts}, time.Now()
+	opening := func() error {
+		return fmt.Errorf("the disk %s is being opened, for %s", root, time.Since(began).Round(time.Second))
 	}
-	return nil
+	later := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "podnas starts: "+opening().Error(), http.StatusServiceUnavailable)
+	})
+	p.set([]server.Check{{Name: "start", Run: func(context.Context) error { return opening() }}}, later, later)
+	return p
+}
+
+// start is told when there is something to serve.
+func (p *pages) start(checks []server.Check, metrics prometheus.Gatherer, page http.Handler) {
+	p.set(checks, web.Cached(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{DisableCompression: true})), page)
+}
+
+func (p *pages) set(checks []server.Check, metrics, page http.Handler) {
+	probes, named, mux := server.NewProbes(checks), http.NewServeMux(), http.NewServeMux()
+	named.Handle("/metrics", metrics)
+	named.Handle("/", page)
+	mux.Handle("/healthz", probes)
+	mux.Handle("/readyz", probes)
+	mux.Handle("/", web.Hosts(named, p.hosts))
+	handler := web.ReadOnly(mux)
+	p.handler.Store(&handler)
+}
+
+// ServeHTTP implements http.Handler.
+func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*p.handler.Load()).ServeHTTP(w, r)
+}
+
+// serveHTTP answers until ctx ends; a probe cut off then is made again.
+func serveHTTP(ctx context.Context, l net.Listener, pages http.Handler, log *slog.Logger) error {
+	s := &web.Server{
+		Handler: pages, HeaderMax: headerMax, Write: httpWrite, Conns: httpConns, ClientConns: httpClientConns, Log: log,
+	}
+	return s.Serve(ctx, l)
 }
 
 // tellPage says where the status page is.

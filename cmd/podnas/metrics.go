@@ -20,8 +20,7 @@ import (
 // cluster.
 func newCollectors(engine server.Choice, limits quota.Choice, nfs *server.Server, exports *export.Table, store *volume.Store, reconciler *provisioner.Reconciler, log *slog.Logger) []prometheus.Collector {
 	return slices.Concat(processInfo(engine, limits), provisioner.LibraryMetrics(), []prometheus.Collector{
-		provisioner.NewMetrics(store, reconciler, log),
-		provisioner.NewDiskMetrics(store, reconciler, log),
+		provisioner.NewPatientMetrics(log, provisioner.NewMetrics(store, reconciler, log), provisioner.NewDiskMetrics(store, reconciler, log)),
 		metrics.New(metrics.Config{Server: nfs, Exports: exports, Names: namesOf(store)}),
 	})
 }

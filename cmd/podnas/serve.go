@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/provisioner/standalone"
@@ -42,6 +43,7 @@ const serveExamples = `  # In a pod, as deploy/podnas.yaml runs it
 // serveConfig is what the flags and the environment say.
 type serveConfig struct {
 	root, listen, http, engine, quota string
+	hosts                             []string
 	provisioner, serverAddress        string
 	image                             imageFlag
 	standalone                        bool
@@ -72,6 +74,7 @@ func newServeCommand() *cobra.Command {
 	f.Var(&cfg.image, "disk-image", "keep the volumes in an XFS with quotas in this file, made if missing, mounted\non --root, which is to be empty: /disk/podnas.img,size=20Gi")
 	f.StringVar(&cfg.listen, "listen", ":2049", "address that NFS and MOUNT are served on, TCP")
 	f.StringVar(&cfg.http, "http", ":8080", "address of the status page /, of the probes /healthz and /readyz, and of /metrics\nfor Prometheus")
+	f.StringSliceVar(&cfg.hosts, "http-host", nil, "further `name` that the page and the metrics are asked for by, as that of an Ingress;\nknown are addresses, localhost, names without a dot, and those of cluster.local")
 	f.StringVar(&cfg.engine, "engine", server.EngineAuto, "NFS engine: native, go-nfs (fewer rights, with limits), or auto: native where it can run")
 	f.StringVar(&cfg.quota, "quota", string(quota.Auto), "how sizes are enforced: kernel (project quotas, refuse to start without), server\n(which counts what passes through it), off, or auto: kernel where it can, else server")
 	f.Float64Var(&cfg.overcommit, "overcommit", 0, "the sizes of all volumes together may be so many times the size of the disk: with 1, no\nvolume can be in want of what it was promised; 0: a new one must fit into what is free\nat that time, and volumes that fill up later may find the disk full")
@@ -127,6 +130,11 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		return err
 	}
 	defer probes.Close()
+	pages := newPages(cfg.root, cfg.hosts)
+	answering, stopAnswering := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopAnswering()
+	answered := make(chan error, 1)
+	go func() { answered <- serveHTTP(answering, probes, pages, log) }()
 
 	exports := &export.Table{Log: log}
 	closeImage, err := cfg.image.open(ctx, cfg.root, exports, log)
@@ -200,8 +208,8 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	})
 	checks := []server.Check{
 		{Name: "shutdown", Run: func(context.Context) error { return context.Cause(ctx) }},
-		{Name: "nfs", Run: func(ctx context.Context) error { return server.Ping(ctx, local(address).String()) }},
-		{Name: "disk", Run: func(context.Context) error { return cfg.image.explain(store.CheckWrite()) }},
+		server.Shared("nfs", func(ctx context.Context) error { return server.Ping(ctx, local(address).String()) }),
+		server.Shared("disk", func(context.Context) error { return cfg.image.explain(store.CheckWrite()) }),
 	}
 	group.Go(func() error { return nfs.Serve(serving, listener) })
 	collectors := newCollectors(engine, limits, nfs, exports, store, claims.reconciler, log)
@@ -213,8 +221,11 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		return err
 	}
 	tellPage(cfg, probes.Addr().(*net.TCPAddr), stdout, log)
-	pages := httpPages(checks, newRegistry(collectors...), overview.Handler())
-	group.Go(func() error { return serveHTTP(serving, probes, pages) })
+	pages.start(checks, newRegistry(collectors...), overview.Handler())
+	group.Go(func() error {
+		context.AfterFunc(serving, stopAnswering)
+		return <-answered
+	})
 	group.Go(func() error {
 		overview.Run(serving)
 		return nil
@@ -223,7 +234,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	commands := &control.Server{
 		Provisioner: p,
 		Process:     describe(cfg, address, engine, limits.Reason),
-		Checks:      doctorChecks(cfg, claims, p, exporter, limits, local(address).String()),
+		Checks:      doctor.Shared(doctorChecks(cfg, claims, p, exporter, limits, local(address).String())),
 		Clients:     func() []netip.Addr { return connected(nfs.Stats()) },
 		Log:         log,
 	}

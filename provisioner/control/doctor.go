@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -47,15 +48,20 @@ type Disk struct {
 
 func (s *Server) doctor(r *http.Request) (any, error) {
 	report := Report{Process: s.Process, Checks: doctor.Run(r.Context(), s.Checks)}
+	// What can't be read here is a finding of the checks, and no reason to hold
+	// back the rest.
+	report.Disk, _ = s.disk.Get(r.Context(), 0)
+	report.Disk.Identity = s.store().Identity()
+	return report, nil
+}
+
+// lookAtDisk tells the state of the disk, as far as it can be read.
+func (s *Server) lookAtDisk(context.Context) (d Disk, err error) {
 	store := s.store()
-	d := &report.Disk
-	d.Identity = store.Identity()
 	for _, v := range store.List() {
 		d.Volumes++
 		d.Promised += v.Size
 	}
-	// What can't be read here is a finding of the checks, and no reason to hold
-	// back the rest.
 	if kept, err := store.Kept(); err == nil {
 		for _, k := range kept {
 			d.Promised += k.Size // it may come back
@@ -76,5 +82,5 @@ func (s *Server) doctor(r *http.Request) (any, error) {
 	if mount, err := doctor.FindMount(s.Process.Root); err == nil {
 		d.FileSystem = mount.String()
 	}
-	return report, nil
+	return d, nil
 }

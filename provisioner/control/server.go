@@ -17,9 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/latest"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/web"
 )
 
 const (
@@ -30,6 +32,12 @@ const (
 	requestTimeout = time.Minute
 	// stopTimeout is how long requests under way may take when podnas ends.
 	stopTimeout = 5 * time.Second
+	// diskLate is when a request that only tells something does without what the
+	// disk has not answered.
+	diskLate = 5 * time.Second
+	// connsMax bounds connections, and changesMax those of them that change
+	// something: each of these may hold a thread while the disk hangs.
+	connsMax, changesMax = 64, 32
 )
 
 // Server answers commands. Provisioner, Process and Log are needed.
@@ -44,39 +52,26 @@ type Server struct {
 	// Clients, if not nil, tells who is connected.
 	Clients func() []netip.Addr
 	Log     *slog.Logger
+
+	// What asks the disk and may hang, made by handler.
+	disk   *latest.Value[Disk]
+	usages *latest.Value[map[string]quota.Usage]
 }
 
 // Serve answers commands until ctx ends, finishes those under way and removes
 // the socket.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	h := &http.Server{
-		Handler:           s.handler(),
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      requestTimeout + 10*time.Second,
-		MaxHeaderBytes:    requestMax,
-		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelError),
+	h := web.Server{
+		Handler: s.handler(), HeaderMax: requestMax, Write: requestTimeout + 10*time.Second,
+		Conns: connsMax, ClientConns: connsMax, Stop: stopTimeout, Log: s.Log,
 	}
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(stopped)
-		timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-		defer cancel()
-		if h.Shutdown(timeout) != nil {
-			_ = h.Close() // a command that is cut off says so
-		}
-	})
-	err := h.Serve(l)
-	if !stop() {
-		<-stopped
-	}
-	if !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("answer commands: %w", err)
-	}
-	return nil
+	return h.Serve(ctx, l)
 }
 
 func (s *Server) handler() http.Handler {
+	s.disk = latest.New(diskLate, s.lookAtDisk)
+	s.usages = latest.New(diskLate, func(context.Context) (map[string]quota.Usage, error) { return s.store().Usages() })
+	var changes changes
 	mux := http.NewServeMux()
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
 		"GET /v1/volumes":   s.list,
@@ -93,6 +88,14 @@ func (s *Server) handler() http.Handler {
 			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 			defer cancel()
 			r.Body = http.MaxBytesReader(w, r.Body, requestMax)
+			if r.Method != http.MethodGet {
+				end, err := changes.begin(pattern)
+				if err != nil {
+					s.reply(w, nil, err)
+					return
+				}
+				defer end()
+			}
 			said, err := answer(r.WithContext(ctx))
 			s.reply(w, said, err)
 		})
@@ -129,7 +132,7 @@ func (s *Server) store() *volume.Store { return s.Provisioner.Store }
 
 func (s *Server) list(r *http.Request) (any, error) {
 	volumes := []Volume{} // in JSON [], not null
-	usages, err := s.store().Usages()
+	usages, err := s.usages.Get(r.Context(), 0)
 	if err != nil {
 		s.Log.Warn("control: what volumes use is not known", "err", err)
 	}
@@ -153,7 +156,7 @@ func (s *Server) get(r *http.Request) (any, error) {
 	name := r.URL.Query().Get("name")
 	v, err := s.store().Get(name)
 	if err == nil {
-		return s.describe(v), nil
+		return s.describe(r.Context(), v), nil
 	}
 	for _, c := range s.store().Copies() {
 		if c.Name == name {
@@ -171,12 +174,12 @@ func (s *Server) get(r *http.Request) (any, error) {
 
 // describe adds to a volume what is not in its record. What it uses is for
 // people, and left out where it can't be read.
-func (s *Server) describe(v volume.Volume) Volume {
-	u, err := s.store().Usage(v.Name)
+func (s *Server) describe(ctx context.Context, v volume.Volume) Volume {
+	usages, err := s.usages.Get(ctx, 0)
 	if err != nil {
 		s.Log.Warn("control: what the volume uses is not known", "volume", v.Name, "err", err)
 	}
-	return s.served(v, u)
+	return s.served(v, usages[v.Name])
 }
 
 // served is a volume that clients can mount, with what it uses, if that is known.
@@ -214,7 +217,7 @@ func (s *Server) create(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.describe(v), nil
+	return s.describe(r.Context(), v), nil
 }
 
 func (s *Server) adopt(r *http.Request) (any, error) {
@@ -233,7 +236,7 @@ func (s *Server) adopt(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.describe(v), nil
+	return s.describe(r.Context(), v), nil
 }
 
 func (s *Server) resize(r *http.Request) (any, error) {
@@ -256,7 +259,7 @@ func (s *Server) resize(r *http.Request) (any, error) {
 	if v, err = s.store().Resize(r.Context(), name, request.Size, request.BytesPerInode); err != nil {
 		return nil, err
 	}
-	return s.describe(v), nil
+	return s.describe(r.Context(), v), nil
 }
 
 func (s *Server) delete(r *http.Request) (any, error) {

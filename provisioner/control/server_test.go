@@ -382,3 +382,25 @@ func TestClientWithoutServer(t *testing.T) {
 		t.Errorf("another program: %v", err)
 	}
 }
+
+// Commands that hang on the disk are so many and no more.
+func TestManyChanges(t *testing.T) {
+	var changes changes
+	var ends []func()
+	for range changesMax {
+		end, err := changes.begin("POST /v1/volumes")
+		mustDo(t, err)
+		ends = append(ends, end)
+	}
+	_, err := changes.begin("PATCH /v1/volume")
+	wantCode(t, err, Busy, "the oldest of them (POST /v1/volumes) for 0s")
+	ends[3]()
+	end, err := changes.begin("PATCH /v1/volume")
+	mustDo(t, err)
+	for _, end := range append(ends, end) {
+		end()
+	}
+	if len(changes.all) != 0 {
+		t.Errorf("%d are left", len(changes.all))
+	}
+}

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/provisioner/control"
+)
+
+// onDisk starts podnas on an ext4 of its own, mounted where it alone sees it. When the
+// test is gone, however it went, the disk is thawed and podnas ended.
+const onDisk = `
+mount -o loop "$1" "$2" || exit 77
+(
+	while kill -0 "$3" && kill -0 $$; do sleep 1; done
+	fsfreeze --unfreeze "$2"
+	kill $$
+) </dev/null >/dev/null 2>&1 &
+shift 3
+exec "$@"`
+
+// webProcess is a podnas whose HTTP port is asked.
+type webProcess struct {
+	*process
+	http string // its address
+	root string // of its disk, as this process reaches it
+	log  *syncBuffer
+}
+
+// startWeb builds podnas and starts it, on a disk that can be frozen or not.
+func startWeb(t *testing.T, freezable bool) *webProcess {
+	t.Helper()
+	dir := t.TempDir()
+	binary, root := filepath.Join(dir, "podnas"), filepath.Join(dir, "disk")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build podnas: %v\n%s", err, out)
+	}
+	mustDo(t, os.Mkdir(root, 0o755))
+	s := &webProcess{http: freeAddress(t), root: root, log: &syncBuffer{}}
+	nfs := freeAddress(t)
+	args := []string{binary, "serve", "--standalone", "--root=" + root, "--claims=" + filepath.Join(dir, "claims"), "--listen=" + nfs, "--http=" + s.http}
+	if freezable {
+		image := filepath.Join(dir, "image")
+		mustDo(t, os.WriteFile(image, nil, 0o600))
+		mustDo(t, os.Truncate(image, 64<<20))
+		if out, err := exec.Command("mkfs.ext4", "-q", image).CombinedOutput(); err != nil {
+			t.Fatalf("mkfs.ext4: %v\n%s", err, out)
+		}
+		args = append([]string{"unshare", "--mount", "sh", "-c", onDisk, "sh", image, root, fmt.Sprint(os.Getpid())}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = s.log, s.log
+	mustDo(t, cmd.Start())
+	s.process = &process{t: t, pid: cmd.Process.Pid, nfs: nfs}
+	if freezable {
+		s.root = fmt.Sprintf("/proc/%d/root%s", s.pid, root)
+	}
+	t.Cleanup(func() {
+		if freezable {
+			_ = s.freeze("--unfreeze") // it may be thawed
+		}
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil || t.Failed() {
+			t.Logf("podnas ended: %v\n%s", err, s.log.String())
+		}
+	})
+	s.eventually("podnas is ready", func() bool {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d/exe", s.pid)); err != nil {
+			t.Skipf("no ext4 can be mounted here: %s", s.log.String())
+		}
+		return s.get("127.0.0.1", "/readyz").code == http.StatusOK
+	})
+	return s
+}
+
+func (s *webProcess) freeze(how string) error {
+	out, err := exec.Command("fsfreeze", how, s.root).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("fsfreeze %s: %w: %s", how, err, out)
+	}
+	return nil
+}
+
+// reply is what somebody gets, with code 0 if they get nothing.
+type reply struct {
+	code int
+	body string
+	took time.Duration
+}
+
+// get asks from an address of this machine.
+func (s *webProcess) get(from, path string) reply {
+	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		DialContext:       (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext,
+		DisableKeepAlives: true,
+	}}
+	begin := time.Now()
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.http+path, http.NoBody)
+	if err != nil {
+		return reply{body: err.Error()}
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return reply{body: err.Error(), took: time.Since(begin)}
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return reply{body: err.Error(), took: time.Since(begin)}
+	}
+	return reply{response.StatusCode, string(body), time.Since(begin)}
+}
+
+// threadsOfCommands is how many commands that change something are at work at a time.
+const threadsOfCommands = 32
+
+// While the disk hangs everything that is asked is answered in time, says so, and takes
+// a bounded number of threads; when the disk is back all is well.
+func TestFrozenDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount a disk and freeze it")
+	}
+	for _, program := range []string{"mkfs.ext4", "fsfreeze", "unshare"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	s := startWeb(t, true)
+	commands := control.NewClient(s.root)
+	_, err := commands.Doctor(t.Context())
+	mustDo(t, err)
+	before := s.status("Threads")
+	mustDo(t, s.freeze("--freeze"))
+	time.Sleep(time.Second) // so old may a result be
+
+	// Eight clients: of one alone no more than 64 are served at a time.
+	const clients, inTurn = 8, 15
+	want := map[string]func(reply) bool{
+		"/readyz": func(r reply) bool {
+			return r.code == http.StatusServiceUnavailable && strings.HasPrefix(r.body, "disk: no answer for ")
+		},
+		"/healthz": func(r reply) bool { return r.code == http.StatusOK },
+		"/":        func(r reply) bool { return r.code == http.StatusOK },
+		"/metrics": func(r reply) bool {
+			return r.code == http.StatusOK && strings.Contains(r.body, "\npodnas_nfs_connections ")
+		},
+	}
+	var asking sync.WaitGroup
+	for client := range clients {
+		for path, ok := range want {
+			for range 5 {
+				asking.Go(func() {
+					for n := 0; n < inTurn && !t.Failed(); n++ {
+						r := s.get(fmt.Sprintf("127.0.1.%d", 1+client), path)
+						if !ok(r) || r.took > 20*time.Second {
+							t.Errorf("%s: %d after %s: %.200q", path, r.code, r.took, r.body)
+						}
+					}
+				})
+			}
+		}
+	}
+	hung, letGo := context.WithCancel(t.Context())
+	defer letGo()
+	var changing sync.WaitGroup
+	for i := range 2 * threadsOfCommands {
+		changing.Go(func() { // it comes to nothing, or to a volume when the disk is back
+			_, _ = commands.Create(hung, control.CreateRequest{Name: fmt.Sprint("hung-", i), Size: 1 << 10})
+		})
+	}
+	for range 20 {
+		asking.Go(func() {
+			if _, err := commands.List(t.Context(), true); err != nil {
+				t.Errorf("podnas volume list: %v", err)
+			}
+			report, err := commands.Doctor(t.Context())
+			if err != nil || !told(report.Checks, "disk", doctor.Failed, "no answer for ") {
+				t.Errorf("podnas doctor: %+v, %v", report.Checks, err)
+			}
+		})
+	}
+	most := 0
+	done := make(chan struct{})
+	go func() { asking.Wait(); close(done) }()
+	for asked := false; !asked; {
+		select {
+		case <-done:
+			asked = true
+		case <-time.After(50 * time.Millisecond):
+		}
+		most = max(most, s.status("Threads"))
+	}
+	t.Logf("%d threads before, %d at most while %d requests met a frozen disk", before, most, clients*inTurn*5*len(want))
+	if most > before+threadsOfCommands+30 {
+		t.Errorf("%d threads, %d before", most, before)
+	}
+	if r := s.get("127.0.0.1", "/readyz"); !want["/readyz"](r) || r.took > 2*time.Second {
+		t.Errorf("that the disk hangs is told after %s: %d, %q", r.took, r.code, r.body)
+	}
+	if r := s.get("127.0.0.1", "/"); !strings.Contains(r.body, "no answer for ") {
+		s.eventually("the page says that the disk hangs", func() bool {
+			return strings.Contains(s.get("127.0.0.1", "/").body, "podnas is not ready: no answer for ")
+		})
+	}
+
+	letGo()
+	changing.Wait()
+	mustDo(t, s.freeze("--unfreeze"))
+	s.eventually("podnas is ready", func() bool { return s.get("127.0.0.1", "/readyz").code == http.StatusOK })
+	report, err := commands.Doctor(t.Context())
+	if err != nil || !told(report.Checks, "disk", doctor.OK, "written to") {
+		t.Errorf("podnas doctor, later: %+v, %v", report.Checks, err)
+	}
+	s.eventually("the metrics are all there", func() bool {
+		body := s.get("127.0.0.1", "/metrics").body
+		return strings.Contains(body, "\npodnas_disk_unanswered_seconds 0\n") && strings.Contains(body, "\npodnas_disk_size_bytes ")
+	})
+}
+
+func told(results []doctor.Result, check string, status doctor.Status, text string) bool {
+	for _, r := range results {
+		if r.Check == check {
+			return r.Status == status && strings.Contains(r.Says, text)
+		}
+	}
+	return false
+}

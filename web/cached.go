@@ -1,0 +1,87 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/podnas/podnas/latest"
+)
+
+const (
+	// cacheAge is how old an answer may be.
+	cacheAge = time.Second
+	// answerLate is when it is told that an answer can't be made. Prometheus asks for
+	// 10 seconds.
+	answerLate = 8 * time.Second
+)
+
+// Cached answers everybody with one answer of h, which is made when somebody asks and
+// the last one is a second old. h is given a plain GET. Who reads slowly holds no copy
+// of their own, and where h hangs, it does so once.
+func Cached(h http.Handler) http.Handler {
+	answers := latest.New(answerLate, func(ctx context.Context) (*answer, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
+		if err != nil {
+			return nil, err
+		}
+		a := &answer{header: http.Header{}, status: http.StatusOK}
+		h.ServeHTTP(a, r)
+		if err := a.pack(); err != nil {
+			return nil, err
+		}
+		return a, nil
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a, err := answers.Get(r.Context(), cacheAge)
+		if err != nil {
+			http.Error(w, "this can't be put together: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		body := a.body.Bytes()
+		maps.Copy(w.Header(), a.header)
+		w.Header().Set("Vary", "Accept-Encoding")
+		if takesGzip(r) {
+			w.Header().Set("Content-Encoding", "gzip")
+			body = a.packed.Bytes()
+		}
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		w.WriteHeader(a.status)
+		_, _ = w.Write(body) // who asked may be gone
+	})
+}
+
+// answer is what a handler has written.
+type answer struct {
+	header       http.Header
+	status       int
+	body, packed bytes.Buffer
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(status int)      { a.status = status }
+func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
+
+func (a *answer) pack() error {
+	z := gzip.NewWriter(&a.packed)
+	if _, err := z.Write(a.body.Bytes()); err != nil {
+		return err
+	}
+	return z.Close()
+}
+
+// takesGzip reads Accept-Encoding, RFC 9110 section 12.5.3. Who gives it a quality of
+// any kind may want none, and gets the plain answer.
+func takesGzip(r *http.Request) bool {
+	for encoding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		if strings.TrimSpace(encoding) == "gzip" {
+			return true
+		}
+	}
+	return false
+}

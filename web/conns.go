@@ -1,0 +1,155 @@
+package web
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// sendBuffer bounds what the kernel holds of an answer that is not read, in bytes. By
+// itself it would take up to 4 MiB for each connection, see tcp_wmem in tcp(7).
+const sendBuffer = 64 << 10
+
+// listener lets connections in. Past a bound it does not wait for one to end, as
+// netutil.LimitListener does, since then whoever holds them all keeps everybody else
+// out, and the next to come is kubelet's probe. A newcomer always gets in. Who goes is
+// of the client with the most connections, and one that waits for its client rather
+// than one that is being answered, and of those the oldest. A probe sends its request
+// at once and is answered within milliseconds.
+type listener struct {
+	net.Listener
+	max, clientMax int
+
+	mu      sync.Mutex
+	open    int
+	number  uint64 // of the latest connection
+	clients map[netip.Addr][]*conn
+}
+
+func newListener(l net.Listener, most, clientMost int) *listener {
+	return &listener{Listener: l, max: most, clientMax: clientMost, clients: map[netip.Addr][]*conn{}}
+}
+
+// conn is an open connection of a client.
+type conn struct {
+	net.Conn
+	listener  *listener
+	client    netip.Addr
+	number    uint64      // in the order of their coming
+	answering atomic.Bool // the whole header was there
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := accepted.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(sendBuffer) // else it has the kernel's own
+	}
+	c := &conn{Conn: accepted, listener: l, client: clientOf(accepted.RemoteAddr())}
+	if gone := l.enter(c); gone != nil {
+		_ = gone.Conn.Close() // nothing of it is kept
+	}
+	return c, nil
+}
+
+// Close is called more than once.
+func (c *conn) Close() error {
+	l := c.listener
+	l.mu.Lock()
+	l.leave(c)
+	l.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// enter makes room for a connection, and returns the one that has to go for it.
+func (l *listener) enter(c *conn) (gone *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if own := l.clients[c.client]; len(own) >= l.clientMax {
+		gone = dispensable(own)
+	} else if l.open >= l.max {
+		gone = dispensable(l.most())
+	}
+	if gone != nil {
+		l.leave(gone)
+	}
+	l.number++
+	c.number = l.number
+	l.clients[c.client] = append(l.clients[c.client], c)
+	l.open++
+	return gone
+}
+
+// leave forgets a connection, if it is there. The caller holds mu.
+func (l *listener) leave(c *conn) {
+	conns := l.clients[c.client]
+	at := slices.Index(conns, c)
+	if at < 0 {
+		return
+	}
+	l.open--
+	if len(conns) == 1 {
+		delete(l.clients, c.client)
+		return
+	}
+	l.clients[c.client] = slices.Delete(conns, at, at+1)
+}
+
+// most are the connections of the client with the most, of several with as many those
+// of the one that has had one for longest. The caller holds mu.
+func (l *listener) most() (most []*conn) {
+	for _, conns := range l.clients {
+		if len(conns) > len(most) || len(conns) == len(most) && conns[0].number < most[0].number {
+			most = conns
+		}
+	}
+	return most
+}
+
+// dispensable is the oldest that waits for its client, else the oldest.
+func dispensable(conns []*conn) *conn {
+	for _, c := range conns {
+		if !c.answering.Load() {
+			return c
+		}
+	}
+	return conns[0]
+}
+
+// clientOf is whom a connection counts for: its address, and of IPv6 the network, for a
+// machine has as many addresses there as it likes. Of a Unix socket there is one client.
+func clientOf(address net.Addr) netip.Addr {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	client := tcp.AddrPort().Addr().Unmap().WithZone("")
+	if client.Is6() {
+		network, _ := client.Prefix(64) // 64 is no error
+		return network.Addr()
+	}
+	return client
+}
+
+type connKey struct{}
+
+func withConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+// answering marks a request's connection while h answers it.
+func answering(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+			c.answering.Store(true)
+			defer c.answering.Store(false)
+		}
+		h.ServeHTTP(w, r)
+	})
+}

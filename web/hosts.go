@@ -1,0 +1,49 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Hosts refuses requests for a host that podnas is not known by, so that no web site
+// can have its own name lead to podnas's address (DNS rebinding) and read there, in the
+// browser of somebody who reaches podnas, what the site itself does not reach. A browser
+// always says which name it has looked up, and the pages of a site have its name.
+//
+// No site is an IP address, localhost, a name without a dot, or a name of a cluster's
+// own DNS, and all of these are how podnas is reached: by kubelet and Prometheus, through
+// kubectl port-forward, a Service. Others, as that of an Ingress, are in further.
+func Hosts(h http.Handler, further []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name := hostName(r.Host); !known(name, further) {
+			http.Error(w, fmt.Sprintf("podnas is not known as %q, and answers requests for a host that it knows, for the sake of browsers. "+
+				"If this is its name, start podnas with --http-host=%[1]s", name), http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func known(name string, further []string) bool {
+	if name == "" || !strings.Contains(name, ".") && !strings.Contains(name, ":") {
+		return true // HTTP/1.0 names none
+	}
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return strings.HasSuffix(name, ".localhost") || strings.HasSuffix(name, ".svc") || strings.HasSuffix(name, ".cluster.local") ||
+		slices.ContainsFunc(further, func(f string) bool { return strings.EqualFold(strings.TrimSuffix(f, "."), name) })
+}
+
+// hostName takes the port from a Host header (RFC 9110 section 7.2), the brackets from
+// an IPv6 address, and the dot from the end of a name.
+func hostName(host string) string {
+	if at := strings.LastIndexByte(host, ':'); at >= 0 && !strings.HasSuffix(host, "]") {
+		host = host[:at]
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}

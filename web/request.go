@@ -1,0 +1,21 @@
+package web
+
+import "net/http"
+
+// ReadOnly refuses what would change something, and bodies, which would be read for
+// nothing.
+func ReadOnly(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			w.Header().Set("Connection", "close")
+			http.Error(w, "this can only be read: use GET", http.StatusMethodNotAllowed)
+		case r.ContentLength != 0:
+			w.Header().Set("Connection", "close")
+			http.Error(w, "a request here has no body", http.StatusRequestEntityTooLarge)
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
+}

@@ -1,0 +1,72 @@
+// Package web is how podnas answers HTTP: on the port of the page, the probes and the
+// metrics, and on the control socket. Whoever connects, and whatever they send or do
+// not send, takes a bounded part of memory, threads and time, and those who behave are
+// answered meanwhile.
+//
+// A request's way: the listener lets its connection in (conns.go), net/http reads its
+// header within the limits of a Server (server.go), ReadOnly and Hosts refuse what is
+// not for podnas (request.go, hosts.go), and what takes work to answer is made once for
+// all who ask (cached.go).
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// headerTimeout is how long a request's header may take, and readTimeout a whole
+	// request.
+	headerTimeout = 5 * time.Second
+	readTimeout   = 10 * time.Second
+	// idleTimeout is longer than Prometheus's usual intervals.
+	idleTimeout = 2 * time.Minute
+)
+
+// Server answers HTTP within limits. All fields but Stop are needed.
+type Server struct {
+	Handler   http.Handler
+	HeaderMax int           // bytes of a request's header
+	Write     time.Duration // from the end of a request to the end of its answer
+	// Conns is how many connections there may be, and ClientConns how many of one
+	// client. Past a bound the newest one is let in and an old one closed.
+	Conns, ClientConns int
+	Stop               time.Duration // what answers under way have at the end
+	Log                *slog.Logger
+}
+
+// Serve answers until ctx ends.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	h := &http.Server{
+		Handler:           answering(s.Handler),
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      s.Write,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    s.HeaderMax,
+		ConnContext:       withConn,
+		ErrorLog:          slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
+	}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Stop)
+		defer cancel()
+		if h.Shutdown(timeout) != nil {
+			_ = h.Close() // who is cut off notices
+		}
+	})
+	err := h.Serve(newListener(l, s.Conns, s.ClientConns))
+	if !stop() {
+		<-stopped
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve HTTP: %w", err)
+	}
+	return nil
+}
