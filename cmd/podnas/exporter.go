@@ -11,6 +11,10 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
+// marksDir is where the table keeps what counted volumes use, relative to the root of
+// the disk, in the store's own directory.
+const marksDir = ".podnas/usage"
+
 // exporter puts the store's volumes into the server's table. It is also the
 // store's volume.Counter, where the server keeps volumes below their sizes.
 type exporter struct {
@@ -35,6 +39,7 @@ func (e exporter) Export(v volume.Volume) error {
 	}
 	path, dir, options := "/"+v.Path, filepath.Join(e.root, v.Path), export.Options(v.Options)
 	if !e.counts(v) {
+		e.forgetMark(v) // of a time when it was counted
 		return e.table.Add(v.ID, path, dir, options)
 	}
 	return e.table.AddCounted(v.ID, path, dir, options, export.NewAccount(limitOf(v)), e.log)
@@ -48,7 +53,16 @@ func (e exporter) counts(v volume.Volume) bool {
 	return e.limits.Server || e.limits.Projects != nil && v.Project == 0
 }
 
-func (e exporter) Unexport(v volume.Volume) { e.table.Remove(v.ID) }
+func (e exporter) Unexport(v volume.Volume) {
+	e.table.Remove(v.ID)
+	e.forgetMark(v)
+}
+
+func (e exporter) forgetMark(v volume.Volume) {
+	if err := e.table.ForgetMark(v.ID); err != nil {
+		e.log.Warn("accounting: can't forget what a volume used", "volume", v.Name, "err", err)
+	}
+}
 
 // account is that of a volume which is exported and counted, else nil.
 func (e exporter) account(v volume.Volume) *export.Account {

@@ -161,6 +161,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	if err != nil {
 		return err
 	}
+	exports.KeepMarks(filepath.Join(cfg.root, marksDir))
 	exporter := exporter{table: exports, root: cfg.root, engine: engine, limits: limits, log: log}
 	disk := volume.Config{
 		Root:       cfg.root,
@@ -177,6 +178,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	defer exports.LastMarks()
 	nfs, err := server.New(server.Config{
 		Engine:    engine,
 		Exports:   exports,

@@ -1,9 +1,9 @@
 package export
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,12 +11,12 @@ import (
 // Account counts what a volume uses and keeps it below a limit, where the disk has
 // no project quotas to do so: every byte passes through the server.
 //
-// It holds the sum of what each inode of the volume takes on the disk,
-// st_blocks of stat(2). Whoever changes an inode holds its charge meanwhile, and
-// each look at the attributes settles the charge: what the inode takes now,
-// against what it took when last looked at. So nothing is computed from what a
-// call meant to do, and holes, hard links and files that shrink need no rules of
-// their own:
+// It holds the sum of what each inode of the volume takes on the disk: st_blocks of
+// stat(2), and the inode itself (prices). Whoever changes an inode holds its charge
+// meanwhile, and each look at the attributes settles the charge: what the inode
+// takes now, against what it took when last looked at. So nothing is computed from
+// what a call meant to do, and holes, hard links and files that shrink need no rules
+// of their own:
 //
 //   - A hole takes no blocks. A write is let in by the room its range could take
 //     (charge.write), and charged by what it took.
@@ -25,53 +25,49 @@ import (
 //   - ext4 and btrfs count delayed allocation in st_blocks at once. What comes
 //     later (the blocks that hold a file's map) is found by one more look, some
 //     time after the last write.
-//   - XFS allocates ahead of a file that grows, past its end, and takes that back
-//     when the file is closed or some minutes later. What is more than aheadMax
-//     past the end is not charged: it is not the user's data. It becomes that when
-//     something is written behind it.
+//   - XFS allocates ahead of a file that grows, past its end: twice as much again, at
+//     most. What is more than aheadMax past the end is not charged: it is not the user's
+//     data, and XFS takes it back when the file is closed, some minutes later, or when
+//     the disk is full. It becomes the user's when something is written behind it.
+//     Nobody else can take it back: how a file is cut past its end by descriptor could
+//     cut what another writer has just put there.
 //   - Copy on write allocates new blocks before it frees the old ones; both are
 //     the one file's, so a look after the write sees the sum as it stays.
 //     Extents that files share are charged to each.
+//
+// What is about to take room reserves it first (reserve.go), so that many together
+// let in no more than one would.
 type Account struct {
-	limit      atomic.Int64 // bytes
-	inodeLimit atomic.Int64 // 0: none
-	used       atomic.Int64 // bytes
-	inodes     atomic.Int64
-	reserved   atomic.Int64 // by writes under way, bytes
+	limit amounts // inodes 0: none
+	used  amounts // by all inodes that are in counted
+	// taken is used, what is reserved, and unseen: what a reservation is held against,
+	// in one number, so that nothing can change between the look and the taking.
+	taken amounts
+	// ceiling is how far taken may go before somebody has to look more closely: the
+	// limit, or the mark where that is lower.
+	ceiling amounts
+	mark    mark
 
-	// writing is held by each write until it is charged, shared; alone by who
-	// finds no room, so that nothing is refused for what others have reserved.
+	// writing is held by each reservation until what it was for is charged, shared;
+	// alone by who finds no room, so that nothing is refused for what others have
+	// reserved.
 	writing sync.RWMutex
-	// naming is held by who makes and takes names until what is behind them is
-	// charged, shared; alone by the scan at its end: what it has seen being made must
-	// not be taken for something newer.
-	naming sync.RWMutex
+	// overdrawn is how much directories have grown by renames past the limit, bytes.
+	overdrawn atomic.Int64
+
+	prices  prices        // set before the volume is exported
+	scanned chan struct{} // closed when all that was there is counted
+	again   atomic.Bool   // the scan has to look at all once more
 
 	mu      sync.Mutex
 	charges map[inode]*charge // in use, or to be looked at once more
-	// counted is the inodes that are in used, while the scan at the start goes
-	// on; after it, nil: all are.
+	// counted is the inodes that are in used. What somebody puts on the disk by hand
+	// comes into it when a client first uses it.
 	counted inodeSet
-	again   atomic.Bool // the scan has to look at all once more
+	// unseen is what was there at the start, as far as it is known, less what of that
+	// is in used; nothing after the scan.
+	unseen amount
 }
-
-// inode tells a file from all others of its volume. On an overlay the number
-// alone does not: files and directories have devices of their own.
-type inode struct{ device, number uint64 }
-
-func inodeOf(st *unix.Stat_t) inode { return inode{st.Dev, st.Ino} }
-
-const (
-	// aheadMax is how much past its end a file is charged for, in bytes: the
-	// blocks that hold its map and its attributes are less.
-	aheadMax = 128 << 10
-	// blockSize is what space is allocated in, in bytes, on every file system
-	// that matters here.
-	blockSize = 4096
-	// lookAgain is how long after the last use a file that was written is looked
-	// at once more. The kernel writes back after 30 seconds at the latest.
-	lookAgain = 40 * time.Second
-)
 
 // Limit is what a volume may use.
 type Limit struct {
@@ -79,17 +75,60 @@ type Limit struct {
 	Inodes int64 // 0: as many as there is room for
 }
 
+// amount is how much of a disk.
+type amount struct{ bytes, inodes int64 }
+
+// amounts is an amount that many change at once.
+type amounts struct{ bytes, inodes atomic.Int64 }
+
+func (a *amounts) add(n amount) {
+	a.bytes.Add(n.bytes)
+	if n.inodes != 0 {
+		a.inodes.Add(n.inodes)
+	}
+}
+
+func (a *amounts) store(n amount) {
+	a.bytes.Store(n.bytes)
+	a.inodes.Store(n.inodes)
+}
+
+func (a *amounts) load() amount { return amount{a.bytes.Load(), a.inodes.Load()} }
+
+func (n amount) minus(m amount) amount { return amount{n.bytes - m.bytes, n.inodes - m.inodes} }
+
 // NewAccount makes the account of a volume that is about to be exported.
 func NewAccount(limit Limit) *Account {
-	a := &Account{charges: map[inode]*charge{}, counted: inodeSet{}}
+	a := &Account{charges: map[inode]*charge{}, counted: inodeSet{}, scanned: make(chan struct{})}
+	a.mark.store(unlimited())
 	a.SetLimit(limit)
 	return a
 }
 
+// unlimited is more than any disk has.
+func unlimited() amount { return amount{math.MaxInt64, math.MaxInt64} }
+
 // SetLimit sets the limit. Below what is used it lets nothing more in.
 func (a *Account) SetLimit(limit Limit) {
-	a.limit.Store(max(limit.Bytes, 0))
-	a.inodeLimit.Store(max(limit.Inodes, 0))
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	a.limit.store(amount{max(limit.Bytes, 0), max(limit.Inodes, 0)})
+	a.setCeiling()
+}
+
+// most is the limit, with none of inodes as one that is never met.
+func (a *Account) most() amount {
+	most := a.limit.load()
+	if most.inodes == 0 {
+		most.inodes = math.MaxInt64
+	}
+	return most
+}
+
+// setCeiling follows the limit and the mark. The caller holds a.writing alone.
+func (a *Account) setCeiling() {
+	most, mark := a.most(), a.mark.load()
+	a.ceiling.store(amount{min(most.bytes, mark.bytes), min(most.inodes, mark.inodes)})
 }
 
 // Usage is what a volume uses.
@@ -101,282 +140,96 @@ type Usage struct {
 
 // Usage tells what the volume uses.
 func (a *Account) Usage() Usage {
-	a.mu.Lock()
-	complete := a.counted == nil
-	a.mu.Unlock()
+	used, limit := a.used.load(), a.limit.load()
 	return Usage{
-		Bytes:    a.used.Load(),
-		Inodes:   a.inodes.Load(),
-		Limit:    Limit{Bytes: a.limit.Load(), Inodes: a.inodeLimit.Load()},
-		Complete: complete,
+		Bytes:    used.bytes,
+		Inodes:   used.inodes,
+		Limit:    Limit{Bytes: limit.bytes, Inodes: limit.inodes},
+		Complete: !a.scanning(),
 	}
 }
 
-// charge is what the account has of an inode.
-type charge struct {
-	account *Account
-	inode   inode
-	users   int       // guarded by account.mu
-	file    FileID    // to look at it once more, if its data was written; guarded by account.mu
-	due     time.Time // when, if nobody uses it; guarded by account.mu
-
-	mu    sync.Mutex
-	known bool  // bytes is what used has of the inode
-	gone  bool  // its last name is
-	bytes int64 // 0 if gone
-	size  int64 // of a file, at the last look
-	// assumed: at first sight the inode was taken for counted, with first bytes.
-	// Who made it knows better.
-	assumed bool
-	first   int64
-	changed bool // used was, after the first sight
-
-	// names is held, of a directory, while a name in it is made or taken: what
-	// has the name must not be another before it is looked at.
-	names sync.Mutex
-}
-
-// lockNames locks the names of one directory, or of two in the order of their
-// numbers. What it returns unlocks them. Either may be nil.
-func lockNames(c, other *charge) (unlock func()) {
-	if c == other || c == nil {
-		c, other = other, nil
-	}
-	switch {
-	case c == nil:
-		return func() {}
-	case other == nil:
-		c.account.naming.RLock()
-		c.names.Lock()
-		return func() {
-			c.names.Unlock()
-			c.account.naming.RUnlock()
-		}
-	case c.inode.number > other.inode.number || c.inode.number == other.inode.number && c.inode.device > other.inode.device:
-		c, other = other, c
-	}
-	c.account.naming.RLock()
-	c.names.Lock()
-	other.names.Lock()
-	return func() {
-		other.names.Unlock()
-		c.names.Unlock()
-		c.account.naming.RUnlock()
-	}
-}
-
-// enter takes the charge of an inode.
-func (a *Account) enter(i inode) *charge {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	c := a.charges[i]
-	if c == nil {
-		c = &charge{account: a, inode: i}
-		a.charges[i] = c
-	}
-	c.users++
-	return c
-}
-
-// enterNew takes the charge of an inode that the caller has just made. Another
-// call may have found it before: it has taken it for counted. ESTALE if it is gone
-// again.
-func (a *Account) enterNew(i inode, fd int) (*charge, Attr, error) {
-	c := a.enter(i)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return c, Attr{}, err
-	}
-	c.settle(charged(&st), st.Nlink == 0)
-	c.size = st.Size
-	if c.assumed {
-		c.assumed = false
-		a.used.Add(c.first)
-		a.inodes.Add(1)
-	}
-	if st.Nlink == 0 {
-		return c, Attr{}, unix.ESTALE
-	}
-	return c, attrOf(&st), nil
-}
-
-// count notes that an inode is counted from now on.
-func (a *Account) count(i inode) counting {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.counted == nil {
-		return scanned
-	}
-	if !a.counted.add(i) {
-		return countedBefore
-	}
-	return countedNow
-}
-
-// counting is how an inode comes to be in the account.
-type counting int
-
-const (
-	scanned       counting = iota // at the latest by the scan, which has ended; but it may be new
-	countedBefore                 // while the scan goes on
-	countedNow                    // it was not yet
-)
-
-// leave gives the charge back. If the inode's data was written through the file
-// that is given, it is looked at once more. One that has changed stays for that
-// time: who made the inode may not have been here yet. Nobody comes for one that is
-// gone: who made it has held the directory's names until then.
-func (c *charge) leave(written FileID) {
-	c.mu.Lock()
-	stays := c.changed && !c.gone
-	c.mu.Unlock()
-	a := c.account
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	c.users--
-	if !written.IsZero() {
-		c.file = written
-	}
-	switch {
-	case c.users > 0:
-	case stays:
-		c.due = time.Now().Add(lookAgain)
+// scanning tells whether the scan at the start goes on.
+func (a *Account) scanning() bool {
+	select {
+	case <-a.scanned:
+		return false
 	default:
-		delete(a.charges, c.inode)
+		return true
 	}
 }
-
-// stat tells the attributes of the inode and settles its charge. Nobody counts
-// if c is nil.
-func (c *charge) stat(fd int, st *unix.Stat_t) error { return c.look(fd, st, false) }
-
-// look is stat. quick: to look does not wait, see disk.
-func (c *charge) look(fd int, st *unix.Stat_t, quick bool) error {
-	if c == nil {
-		return fstat(fd, st, quick)
-	}
-	// The look and the sum are one step, or of two the older could win.
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err := fstat(fd, st, quick); err != nil {
-		return err
-	}
-	c.settle(charged(st), st.Nlink == 0)
-	c.size = st.Size
-	return nil
-}
-
-// settle charges what the inode takes now. The caller holds c.mu.
-func (c *charge) settle(bytes int64, gone bool) {
-	a := c.account
-	if !c.known || c.gone && !gone { // at first sight, or the number is used again
-		c.known, c.gone, c.assumed, c.bytes = true, false, false, bytes
-		switch a.count(c.inode) {
-		case countedNow:
-			a.used.Add(bytes)
-			a.inodes.Add(1)
-		case scanned:
-			if gone { // who took its last name has charged for that, and left
-				c.gone, c.bytes = true, 0
-				break
-			}
-			c.assumed, c.first = true, bytes
-		}
-	}
-	if gone {
-		bytes = 0
-		if !c.gone {
-			c.gone, c.changed = true, true
-			a.inodes.Add(-1)
-			a.mu.Lock()
-			a.counted.remove(c.inode) // the number may be used again
-			a.mu.Unlock()
-		}
-	}
-	if bytes != c.bytes {
-		a.used.Add(bytes - c.bytes)
-		c.bytes, c.changed = bytes, true
-	}
-}
-
-// end says that an inode is gone of which no attributes can tell: directories of
-// some file systems keep their link.
-func (c *charge) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.settle(0, true)
-}
-
-// charged is what an inode is charged for, in bytes.
-func charged(st *unix.Stat_t) int64 {
-	bytes := st.Blocks * 512
-	if st.Mode&unix.S_IFMT == unix.S_IFREG {
-		bytes = min(bytes, roundUp(st.Size)+aheadMax)
-	}
-	return bytes
-}
-
-func roundUp(bytes int64) int64 { return (bytes + blockSize - 1) &^ (blockSize - 1) }
 
 // limitTo makes of the room on the disk the room in the volume: the smaller of
 // both is free.
 func (a *Account) limitTo(room *Statfs) {
-	u := a.Usage()
-	free := uint64(max(u.Limit.Bytes-max(u.Bytes, 0), 0))
-	room.Size = uint64(u.Limit.Bytes)
+	a.mu.Lock()
+	unseen := a.unseen
+	a.mu.Unlock()
+	limit := a.limit.load()
+	bytes := max(addSizes(a.used.bytes.Load(), unseen.bytes), 0)
+	inodes := uint64(max(addSizes(a.used.inodes.Load(), unseen.inodes), 0))
+	free := uint64(max(limit.bytes-bytes, 0))
+	room.Size = uint64(limit.bytes)
 	room.Free, room.Available = min(room.Free, free), min(room.Available, free)
-	used := uint64(max(u.Inodes, 0))
-	if u.Limit.Inodes == 0 {
-		room.Files = used + room.FreeFiles
+	if limit.inodes == 0 {
+		room.Files = inodes + room.FreeFiles
 		return
 	}
-	room.Files = uint64(u.Limit.Inodes)
-	room.FreeFiles = min(room.FreeFiles, room.Files-min(used, room.Files))
+	room.Files = uint64(limit.inodes)
+	room.FreeFiles = min(room.FreeFiles, room.Files-min(inodes, room.Files))
 }
 
-// settleDue looks once more at files that were written some time ago, where they
-// can be opened by handle, and forgets what was changed then.
-func (v *Volume) settleDue(now time.Time) {
-	a := v.account
-	if a == nil || !v.begin() {
-		return
-	}
-	defer v.calls.Done()
-	for c, file := range a.due(now) {
-		if fd, err := v.openByHandle(&file, unix.O_PATH|unix.O_NOFOLLOW); err == nil {
-			var st unix.Stat_t
-			_ = c.stat(fd, &st) // what can't be looked at stays as it was
-			_ = unix.Close(fd)  // O_PATH
-		}
-		a.forget(c)
-	}
-}
+// inode tells a file from all others of its volume. On an overlay the number
+// alone does not: files and directories have devices of their own.
+type inode struct{ device, number uint64 }
 
-// due takes the charges that are to be looked at once more.
-func (a *Account) due(now time.Time) map[*charge]FileID {
+func inodeOf(st *unix.Stat_t) inode { return inode{st.Dev, st.Ino} }
+
+// count adds an inode that was come by, unless it is counted. isNew: it was not there
+// at the start.
+func (a *Account) count(i inode, bytes int64, isNew bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	due := map[*charge]FileID{}
-	for _, c := range a.charges {
-		if c.users == 0 && now.After(c.due) {
-			c.users++
-			due[c] = c.file
-		}
-	}
-	return due
-}
-
-// forget gives back a charge that due has taken.
-func (a *Account) forget(c *charge) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if c.users--; c.users > 0 {
+	if !a.counted.add(i) {
 		return
 	}
-	delete(a.charges, c.inode)
-	if len(a.charges) == 0 {
-		a.charges = map[inode]*charge{} // a map keeps the memory of its largest size
+	n := amount{bytes, 1}
+	a.used.add(n)
+	var known amount
+	if !isNew {
+		known = amount{min(n.bytes, a.unseen.bytes), min(n.inodes, a.unseen.inodes)}
+		a.unseen = a.unseen.minus(known)
 	}
+	a.taken.add(n.minus(known))
+}
+
+// uncount takes an inode off that is gone. Its number may be used again.
+func (a *Account) uncount(i inode, bytes int64) {
+	a.change(amount{-bytes, -1})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.counted.remove(i)
+}
+
+// change changes what is used.
+func (a *Account) change(n amount) {
+	a.used.add(n)
+	a.taken.add(n)
+}
+
+// expect says what is on the disk, before it is counted.
+func (a *Account) expect(n amount) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unseen = n
+	a.taken.add(n)
+}
+
+// complete says that all is counted.
+func (a *Account) complete() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.taken.add(amount{}.minus(a.unseen))
+	a.unseen = amount{}
+	close(a.scanned)
 }

@@ -17,13 +17,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+var discard = slog.New(slog.DiscardHandler)
+
 // countedAt exports a directory whose use is counted.
 func countedAt(t *testing.T, dir string, limit int64) (*Opener, *Volume, []byte) {
 	t.Helper()
+	return countedTo(t, dir, Limit{Bytes: limit})
+}
+
+func countedTo(t *testing.T, dir string, limit Limit) (*Opener, *Volume, []byte) {
+	t.Helper()
 	needNative(t)
 	table := &Table{}
-	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, NewAccount(Limit{Bytes: limit}), slog.New(slog.DiscardHandler)))
-	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, NewAccount(limit), discard))
+	o := NewOpener(table, NewKey(make([]byte, 32)), discard)
 	t.Cleanup(o.Close)
 	v, _ := table.ByID(1)
 	root, err := o.Root(v)
@@ -42,9 +49,10 @@ func counted(t *testing.T, v *Volume) Usage {
 	return v.Account().Usage()
 }
 
-// du walks a directory as du(1) does.
+// du walks a directory as du(1) does, and adds what the inodes themselves take.
 func du(t *testing.T, dir string) (bytes, inodes int64) {
 	t.Helper()
+	price := priceIn(t, dir)
 	seen := map[uint64]bool{}
 	mustDo(t, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -57,12 +65,24 @@ func du(t *testing.T, dir string) (bytes, inodes int64) {
 		st := info.Sys().(*syscall.Stat_t)
 		if !seen[st.Ino] {
 			seen[st.Ino] = true
-			bytes += st.Blocks * 512
+			bytes += st.Blocks*512 + price.inode
+			if price.perName && !d.IsDir() {
+				bytes += int64(st.Nlink-1) * price.inode
+			}
 			inodes++
 		}
 		return nil
 	}))
 	return bytes, inodes
+}
+
+// priceIn is what an inode takes on the disk of a directory.
+func priceIn(t *testing.T, dir string) prices {
+	t.Helper()
+	d, err := os.Open(dir)
+	mustDo(t, err)
+	defer d.Close()
+	return pricesOf(d)
 }
 
 func write(t *testing.T, o *Opener, handle []byte, offset int64, n int) (int, error) {
@@ -264,8 +284,8 @@ func TestCountKeepsUp(t *testing.T) {
 	if u.Inodes != inodes {
 		t.Errorf("%d inodes are counted, there are %d", u.Inodes, inodes)
 	}
-	if r := v.account.reserved.Load(); r != 0 {
-		t.Errorf("%d bytes stay reserved", r)
+	if used, taken := v.account.used.load(), v.account.taken.load(); used != taken {
+		t.Errorf("%+v are taken, and %+v used", taken, used)
 	}
 	// What is charged twice, or never, shows when all is gone.
 	top, err := o.OpenDir(netip.Addr{}, root)
@@ -506,8 +526,7 @@ func TestLimitIsTold(t *testing.T) {
 		{"no room at all", Limit{-1, -1}, 1, 1, 0, 0, 1001, 1000},
 	} {
 		a, room := NewAccount(test.limit), disk
-		a.used.Store(test.used)
-		a.inodes.Store(test.inodes)
+		a.used.store(amount{test.used, test.inodes})
 		a.limitTo(&room)
 		want := Statfs{Size: test.size, Free: test.free, Available: test.free, Files: test.files, FreeFiles: test.freeFiles}
 		if room != want {

@@ -2,82 +2,146 @@ package export
 
 import (
 	"errors"
+	"math"
 
 	"golang.org/x/sys/unix"
 )
 
 // write writes to the file of the charge: all of p, or what there is room for, with
-// EDQUOT. What has blocks already may be written whatever the room. It tells the
-// attributes after it, which settle the charge.
+// EDQUOT, or EAGAIN while that is not known. What has blocks already may be written
+// whatever the room. It tells the attributes after it, which settle the charge.
 func (c *charge) write(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
-	if c == nil {
-		n, err := pwrite(fd, p, offset)
-		return n, errors.Join(err, unix.Fstat(fd, st))
+	if err := checkRange(offset, len(p)); err != nil {
+		return 0, errors.Join(err, c.stat(fd, st))
+	}
+	if c == nil || len(p) == 0 {
+		return c.put(fd, p, offset, st)
 	}
 	a := c.account
 	start := offset &^ (blockSize - 1)
-	need := roundUp(offset+int64(len(p))) - start
+	// All blocks of the range, and of what lies between the end of the file and it:
+	// XFS may have allocated them ahead, and writes can come in any order.
+	reserved := amount{bytes: addSizes(blocksOf(offset, len(p)), c.gap(start))}
 	a.writing.RLock()
-	reserved := need + c.gap(start)
-	if a.used.Load()+a.reserved.Add(reserved) <= a.limit.Load() || hasBlocks(fd, offset, len(p)) {
-		n, err := pwrite(fd, p, offset)
-		err = errors.Join(err, c.stat(fd, st))
-		a.reserved.Add(-reserved)
+	if a.claim(reserved) {
+		n, err := c.put(fd, p, offset, st)
+		a.taken.add(amount{}.minus(reserved))
 		a.writing.RUnlock()
 		return n, err
 	}
-	a.reserved.Add(-reserved)
+	n, has, err := c.overwrite(fd, p, offset, st)
 	a.writing.RUnlock()
+	if has {
+		return n, err
+	}
+	return c.writeAlone(fd, p, offset, st)
+}
 
-	// Alone, and exactly.
+// writeAlone is write of what may have no room, when nobody else has reserved any.
+func (c *charge) writeAlone(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
+	a := c.account
 	a.writing.Lock()
 	defer a.writing.Unlock()
+	if n, has, err := c.overwrite(fd, p, offset, st); has {
+		return n, err
+	}
 	if err := c.stat(fd, st); err != nil {
 		return 0, err
 	}
-	ahead := st.Blocks*512 - charged(st)
-	room := a.limit.Load() - a.used.Load() - min(c.gap(start), ahead)
+	start := offset &^ (blockSize - 1)
+	need := blocksOf(offset, len(p))
+	between := c.between(st, start)
+	wanted := amount{bytes: addSizes(need, between)}
+	room := a.room(wanted).bytes - between
 	var over error
-	if room < need && !hasBlocks(fd, offset, len(p)) {
-		over = unix.EDQUOT
+	if room < need {
+		over = a.full(wanted)
 		fits := max(room, 0) &^ (blockSize - 1) // what fits ends with a block
-		p = p[:max(start+fits-offset, 0)]
+		p = p[:max(start-offset+fits, 0)]
 	}
-	n, err := pwrite(fd, p, offset)
-	return n, errors.Join(err, over, c.stat(fd, st))
+	n, err := c.put(fd, p, offset, st)
+	return n, errors.Join(err, over)
 }
 
-// gap is how much lies between the end of the file and a write behind it, in bytes.
-// It is charged for with the write as far as it has blocks: XFS may have allocated
-// them ahead, and writes can come in any order.
+// put writes and settles.
+func (c *charge) put(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
+	n, err := pwrite(fd, p, offset)
+	return n, errors.Join(err, c.stat(fd, st))
+}
+
+// overwrite writes where the file has blocks for all of p; else it is not done. The
+// blocks stay meanwhile.
+func (c *charge) overwrite(fd int, p []byte, offset int64, st *unix.Stat_t) (n int, done bool, err error) {
+	c.blocks.RLock()
+	defer c.blocks.RUnlock()
+	if !hasBlocks(fd, offset, len(p)) {
+		return 0, false, nil
+	}
+	n, err = c.put(fd, p, offset, st)
+	return n, true, err
+}
+
+// resize does what sets the size of the file, and settles. A larger size takes the room
+// that was allocated ahead.
+func (c *charge) resize(fd int, size int64, do func() error) error {
+	if c == nil {
+		return do()
+	}
+	var st unix.Stat_t
+	if err := c.stat(fd, &st); err != nil {
+		return err
+	}
+	if ahead := c.between(&st, size); ahead > 0 {
+		room, err := c.account.reserve(amount{bytes: ahead})
+		if err != nil {
+			return err
+		}
+		defer room.release()
+	}
+	c.blocks.Lock()
+	defer c.blocks.Unlock()
+	err := do()
+	_ = c.stat(fd, &st) // what can't be looked at stays as it was
+	return err
+}
+
+// gap is how much lies between the end of the file, as it was at the last look, and a
+// write behind it, in bytes.
 func (c *charge) gap(start int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return max(start-roundUp(c.size), 0)
 }
 
+// between is how much of that is allocated and not charged.
+func (c *charge) between(st *unix.Stat_t, start int64) int64 {
+	_, ahead := c.account.prices.of(st)
+	return min(max(start-roundUp(st.Size), 0), ahead)
+}
+
+// checkRange is EFBIG for what would end past the largest size that a file can have,
+// and EINVAL for what would begin before the file.
+func checkRange(offset int64, n int) error {
+	switch {
+	case offset < 0:
+		return unix.EINVAL
+	case offset > math.MaxInt64-int64(n):
+		return unix.EFBIG
+	}
+	return nil
+}
+
+// blocksOf is how much the blocks of a range have, in bytes. A range is short, whatever
+// its offset.
+func blocksOf(offset int64, n int) int64 {
+	return roundUp(offset&(blockSize-1) + int64(n))
+}
+
 // hasBlocks tells whether a range of a file has no hole. It moves the offset of
 // the descriptor, which nobody else uses.
 func hasBlocks(fd int, offset int64, n int) bool {
 	hole, err := unix.Seek(fd, offset, unix.SEEK_HOLE)
-	return err == nil && hole >= offset+int64(n)
-}
-
-// room is EDQUOT if nothing more can be made: an inode and its name take a block
-// each at most, as a rule.
-func (a *Account) room() error {
-	if a == nil {
-		return nil
-	}
-	if a.used.Load()+a.reserved.Load()+2*blockSize <= a.limit.Load() {
-		return nil
-	}
-	a.writing.Lock()
-	defer a.writing.Unlock()
-	if a.used.Load()+2*blockSize <= a.limit.Load() {
-		return nil
-	}
-	return unix.EDQUOT
+	return err == nil && hole-offset >= int64(n)
 }
 
 // HasRoom tells whether the disk has room for n bytes for who is not root: ext4
@@ -91,7 +155,7 @@ func (v *Volume) HasRoom(n int) bool {
 	if err := unix.Fstatfs(int(v.root.Fd()), &st); err != nil {
 		return false
 	}
-	credit := int64(st.Bavail) * st.Bsize / 16
+	credit := bytesOf(st.Bavail, st.Bsize) / 16
 	if credit < 4<<20 { // near the end the kernel is to say
 		return false
 	}

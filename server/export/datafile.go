@@ -152,15 +152,13 @@ func (f *DataFile) WriteAt(p []byte, offset int64) (int, Attr, error) {
 // Truncate sets the size.
 func (f *DataFile) Truncate(size int64) error {
 	f.file.written.Store(true)
-	for {
-		err := unix.Ftruncate(f.file.fd, size)
-		if errors.Is(err, unix.EINTR) {
-			continue
+	err := f.file.charge.resize(f.file.fd, size, func() error {
+		for {
+			if err := unix.Ftruncate(f.file.fd, size); !errors.Is(err, unix.EINTR) {
+				return err
+			}
 		}
-		if f.file.charge != nil {
-			_, _ = f.Stat() // settles the charge
-		}
-		f.file.changed()
-		return err
-	}
+	})
+	f.file.changed()
+	return err
 }

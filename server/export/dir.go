@@ -104,7 +104,7 @@ func (d *Dir) OpenFile(name string, flags int, mode os.FileMode) (*DirFile, erro
 		return d.openFile(name, flags, mode)
 	}
 	var file *DirFile
-	err := d.changeNames(nil, func() (err error) {
+	err := d.changeNames(nil, func(*charge) (err error) {
 		file, err = d.openFile(name, flags, mode)
 		return err
 	})
@@ -118,9 +118,11 @@ func (d *Dir) openFile(name string, flags int, mode os.FileMode) (*DirFile, erro
 	}
 	isNew := errors.Is(err, os.ErrNotExist)
 	if isNew && flags&unix.O_CREAT != 0 {
-		if err := d.volume.account.room(); err != nil {
+		room, err := d.reserve(d.volume.account.forNew())
+		if err != nil {
 			return nil, &os.PathError{Op: "openat", Path: name, Err: err}
 		}
+		defer room.release()
 	}
 	flags |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(d.Fd()), name, flags, uint32(mode.Perm()))
@@ -160,7 +162,7 @@ func (d *Dir) Readlink(name string) (string, error) {
 
 // Remove removes a file or an empty directory.
 func (d *Dir) Remove(name string) error {
-	return pathError("unlinkat", name, d.takeName(name, nil, "", func() error {
+	return pathError("unlinkat", name, d.takeName(name, func() error {
 		err := unix.Unlinkat(int(d.Fd()), name, 0)
 		if errors.Is(err, unix.EISDIR) {
 			err = unix.Unlinkat(int(d.Fd()), name, unix.AT_REMOVEDIR)
@@ -172,7 +174,7 @@ func (d *Dir) Remove(name string) error {
 // Rename moves a file to another name, in the same directory or another of the
 // same volume, and replaces what has that name as rename(2) does.
 func (d *Dir) Rename(name string, to *Dir, newName string) error {
-	return pathError("renameat", name, to.takeName(newName, d, name, func() error {
+	return pathError("renameat", name, to.giveName(newName, d, name, func() error {
 		err := unix.Renameat(int(d.Fd()), name, int(to.Fd()), newName)
 		if err == nil {
 			d.volume.account.moved(int(to.Fd()), newName)
@@ -236,11 +238,10 @@ func (v *Volume) Statfs() (Statfs, error) {
 	if err := unix.Fstatfs(int(v.root.Fd()), &st); err != nil {
 		return Statfs{}, fmt.Errorf("statfs: %w", err)
 	}
-	block := uint64(st.Bsize)
 	room := Statfs{
-		Size:      st.Blocks * block,
-		Free:      st.Bfree * block,
-		Available: st.Bavail * block,
+		Size:      uint64(bytesOf(st.Blocks, st.Bsize)),
+		Free:      uint64(bytesOf(st.Bfree, st.Bsize)),
+		Available: uint64(bytesOf(st.Bavail, st.Bsize)),
 		Files:     st.Files,
 		FreeFiles: st.Ffree,
 		NameMax:   uint32(st.Namelen),

@@ -9,10 +9,11 @@ import (
 )
 
 // changeNames does what changes the names of the directory, and of another if
-// that is not nil, and settles their charges where the server counts.
-func (d *Dir) changeNames(other *Dir, do func() error) error {
+// that is not nil, and settles their charges where the server counts. do is given that
+// of the directory.
+func (d *Dir) changeNames(other *Dir, do func(*charge) error) error {
 	if d.volume.account == nil {
-		return do()
+		return do(nil)
 	}
 	c, err := d.hold()
 	if err != nil {
@@ -27,7 +28,7 @@ func (d *Dir) changeNames(other *Dir, do func() error) error {
 		defer other.settle(o)
 	}
 	defer lockNames(c, o)()
-	return do()
+	return do(c)
 }
 
 // hold takes the directory's charge.
@@ -43,20 +44,38 @@ func (d *Dir) hold() (*charge, error) {
 
 // settle gives it back.
 func (d *Dir) settle(c *charge) {
+	d.look(c)
+	c.leave(FileID{})
+}
+
+// look settles it.
+func (d *Dir) look(c *charge) {
 	var st unix.Stat_t
 	_ = c.stat(int(d.Fd()), &st) // what can't be looked at stays as it was
-	c.leave(FileID{})
+}
+
+// reserve is Account.reserve. The library that this is for can't tell a client to come
+// again, so the client waits.
+func (d *Dir) reserve(n amount) (reservation, error) {
+	for {
+		room, err := d.volume.account.reserve(n)
+		if err == nil || !d.volume.await(err) {
+			return room, err
+		}
+	}
 }
 
 // makeName does what makes a name, and charges for what has it then.
 func (d *Dir) makeName(name string, do func() error) error {
 	a := d.volume.account
-	if err := a.room(); err != nil {
-		if _, taken := d.Lstat(name); taken != nil {
-			return err
+	return d.changeNames(nil, func(*charge) error {
+		room, err := d.reserve(a.forNew())
+		if err != nil {
+			if _, taken := d.Lstat(name); taken != nil {
+				return err
+			}
 		}
-	}
-	return d.changeNames(nil, func() error {
+		defer room.release()
 		if err := do(); err != nil || a == nil {
 			return err
 		}
@@ -76,27 +95,51 @@ func (d *Dir) makeName(name string, do func() error) error {
 }
 
 // takeName does what takes a name away, and charges no more for what had it if
-// that was its last. from and fromName are what gets the name, if it is given to
-// something else.
-func (d *Dir) takeName(name string, from *Dir, fromName string, do func() error) error {
-	return d.changeNames(from, func() error {
-		a := d.volume.account
+// that was its last.
+func (d *Dir) takeName(name string, do func() error) error {
+	return d.changeNames(nil, func(*charge) error {
+		return d.taking(name, nil, "", do)
+	})
+}
+
+// giveName does what gives a name to something that is called fromName in another
+// directory, and charges no more for what had the name.
+func (d *Dir) giveName(name string, from *Dir, fromName string, do func() error) error {
+	a := d.volume.account
+	return d.changeNames(from, func(c *charge) error {
 		if a == nil {
 			return do()
 		}
-		fd, err := unix.Openat(int(d.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return do() // nothing has the name
+		_, notThere := d.Lstat(name)
+		replace := func() error { return d.taking(name, from, fromName, do) }
+		for {
+			err := a.rename(c, notThere == nil, func() { d.look(c) }, replace)
+			if !d.volume.await(err) {
+				return err
+			}
 		}
-		defer unix.Close(fd) // O_PATH
-		t := a.take(fd)
-		if from != nil {
-			t.renamed(int(from.Fd()), fromName)
-		}
-		err = do()
-		t.done(err)
-		return err
 	})
+}
+
+// taking does what takes a name away, from what has it. from and fromName are what gets
+// the name, if it is given to something else.
+func (d *Dir) taking(name string, from *Dir, fromName string, do func() error) error {
+	a := d.volume.account
+	if a == nil {
+		return do()
+	}
+	fd, err := unix.Openat(int(d.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return do() // nothing has the name
+	}
+	defer unix.Close(fd) // O_PATH
+	t := a.take(fd)
+	if from != nil {
+		t.renamed(int(from.Fd()), fromName)
+	}
+	err = do()
+	t.done(err)
+	return err
 }
 
 // DirFile is a regular file that a Dir has opened. The Dir stays open longer.
@@ -146,15 +189,25 @@ func (f *DirFile) Write(p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	var st unix.Stat_t
-	n, err := f.charge.write(int(f.Fd()), p, offset, &st)
-	_, seekErr := f.Seek(offset+int64(n), io.SeekStart)
-	return n, errors.Join(err, seekErr)
+	done := 0
+	for {
+		var st unix.Stat_t
+		n, err := f.charge.write(int(f.Fd()), p[done:], offset+int64(done), &st)
+		if done += n; !f.dir.volume.await(err) { // no client is told to come again, see Dir.reserve
+			_, seekErr := f.Seek(offset+int64(done), io.SeekStart)
+			return done, errors.Join(err, seekErr)
+		}
+	}
 }
 
 // Truncate sets the size.
 func (f *DirFile) Truncate(size int64) error {
-	return errors.Join(f.File.Truncate(size), f.settle())
+	for {
+		err := f.charge.resize(int(f.Fd()), size, func() error { return f.File.Truncate(size) })
+		if !f.dir.volume.await(err) {
+			return err
+		}
+	}
 }
 
 // Close closes the file, which makes some file systems give back what they have
@@ -166,7 +219,7 @@ func (f *DirFile) Close() error {
 		var st unix.Stat_t
 		if found := unix.Fstatat(int(f.dir.Fd()), f.Name(), &st, unix.AT_SYMLINK_NOFOLLOW); found == nil && inodeOf(&st) == c.inode {
 			c.mu.Lock()
-			c.settle(charged(&st), false)
+			c.settle(&st, false)
 			c.mu.Unlock()
 		}
 		c.leave(FileID{})

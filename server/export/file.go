@@ -189,10 +189,12 @@ func (f *File) Create(name string, mode uint32) (*File, error) {
 	if err := component(name); err != nil {
 		return nil, err
 	}
-	if err := f.roomFor(name); err != nil {
+	defer lockNames(f.charge, nil)()
+	room, err := f.roomFor(name, f.Volume.account.forNew())
+	if err != nil {
 		return nil, err
 	}
-	defer lockNames(f.charge, nil)()
+	defer room.release()
 	made, err := f.made(f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, within))
 	if err == nil {
 		made.created = true
@@ -200,16 +202,17 @@ func (f *File) Create(name string, mode uint32) (*File, error) {
 	return made, err
 }
 
-// roomFor is EDQUOT if there is no room for something new. Where the name is
-// taken already, that is for the kernel to say.
-func (f *File) roomFor(name string) error {
-	err := f.Volume.account.room()
+// roomFor reserves room for something that is to have a name. Where the name is taken
+// already, none is needed: that is for the kernel to say. The caller has locked the
+// names.
+func (f *File) roomFor(name string, n amount) (reservation, error) {
+	room, err := f.Volume.account.reserve(n)
 	if err != nil {
 		if _, taken := identifyByHandle(f.fd, name); taken == nil {
-			return nil
+			return reservation{}, nil
 		}
 	}
-	return err
+	return room, err
 }
 
 // made charges the volume for something new.
@@ -235,10 +238,12 @@ func (f *File) Mkdir(name string, mode uint32) (*File, error) {
 	if err := component(name); err != nil {
 		return nil, err
 	}
-	if err := f.roomFor(name); err != nil {
+	defer lockNames(f.charge, nil)()
+	room, err := f.roomFor(name, f.Volume.account.forNew())
+	if err != nil {
 		return nil, err
 	}
-	defer lockNames(f.charge, nil)()
+	defer room.release()
 	if err := unix.Mkdirat(f.fd, name, mode); err != nil {
 		return nil, err
 	}
@@ -250,10 +255,12 @@ func (f *File) Symlink(target, name string) (*File, error) {
 	if err := component(name); err != nil {
 		return nil, err
 	}
-	if err := f.roomFor(name); err != nil {
+	defer lockNames(f.charge, nil)()
+	room, err := f.roomFor(name, f.Volume.account.forNew())
+	if err != nil {
 		return nil, err
 	}
-	defer lockNames(f.charge, nil)()
+	defer room.release()
 	if err := unix.Symlinkat(target, f.fd, name); err != nil {
 		return nil, err
 	}
@@ -274,10 +281,12 @@ func (f *File) Mknod(name string, fileType, mode, major, minor uint32) (*File, e
 	if err := component(name); err != nil {
 		return nil, err
 	}
-	if err := f.roomFor(name); err != nil {
+	defer lockNames(f.charge, nil)()
+	room, err := f.roomFor(name, f.Volume.account.forNew())
+	if err != nil {
 		return nil, err
 	}
-	defer lockNames(f.charge, nil)()
+	defer room.release()
 	if err := unix.Mknodat(f.fd, name, fileType|mode, int(unix.Mkdev(major, minor))); err != nil {
 		return nil, err
 	}
@@ -292,8 +301,24 @@ func (f *File) Link(dir *File, name string) error {
 	if f.Volume != dir.Volume {
 		return unix.EXDEV
 	}
+	if err := f.hold(); err != nil {
+		return err
+	}
+	defer lockNames(dir.charge, nil)()
+	room, err := dir.roomFor(name, forName())
+	if err != nil {
+		return err
+	}
+	defer room.release()
 	// By descriptor alone it takes CAP_DAC_READ_SEARCH, linkat(2).
 	return unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW)
+}
+
+// settle charges for what the file takes now, where the server counts.
+func (f *File) settle() {
+	if f.charge != nil {
+		_, _ = f.Stat() // what can't be looked at stays as it was
+	}
 }
 
 // Remove removes a name that is no directory.
@@ -328,7 +353,9 @@ func (f *File) Rename(name string, to *File, newName string) error {
 	defer lockNames(f.charge, to.charge)()
 	v := to.victim(newName)
 	v.taking.renamed(f.fd, name)
-	err := v.taken(unix.Renameat(f.fd, name, to.fd, newName))
+	err := v.taken(f.Volume.account.rename(to.charge, !v.id.IsZero(), to.settle, func() error {
+		return unix.Renameat(f.fd, name, to.fd, newName)
+	}))
 	if err == nil {
 		f.Volume.account.moved(to.fd, newName)
 	}
@@ -357,9 +384,7 @@ func (f *File) Truncate(size uint64) error {
 		return err
 	}
 	f.changed = true
-	err := unix.Truncate(f.proc(), int64(size))
-	_, _ = f.Stat() // settles the charge
-	return err
+	return f.charge.resize(f.fd, int64(size), func() error { return unix.Truncate(f.proc(), int64(size)) })
 }
 
 // hold takes the charge of a file that is about to change, where the server

@@ -2,6 +2,7 @@ package export
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"time"
 
@@ -23,14 +24,27 @@ const (
 	scanPasses = 3
 )
 
-// count counts what the volume uses, and has what is changed looked after from then
-// on, until the export ends. Each scan takes a place in slots.
+// isEmpty tells whether there is nothing in the volume.
+func (v *Volume) isEmpty() bool {
+	root, err := openDirAt(int(v.root.Fd()), ".")
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	_, err = root.Readdirnames(1)
+	return errors.Is(err, io.EOF)
+}
+
+// count counts what the volume uses, if that is not done, and has what is changed looked
+// after from then on, until the export ends. Each scan takes a place in slots.
 func (v *Volume) count(slots chan struct{}, log *slog.Logger) {
-	select {
-	case slots <- struct{}{}:
-		v.scan(log.With("volume", v.Path))
-		<-slots
-	case <-v.ending:
+	if v.account.scanning() {
+		select {
+		case slots <- struct{}{}:
+			v.scan(log)
+			<-slots
+		case <-v.ending:
+		}
 	}
 	v.again = time.AfterFunc(time.Hour, v.lookAfter)
 	v.again.Reset(lookAgain / 8)
@@ -43,12 +57,14 @@ func (v *Volume) lookAfter() {
 	case <-v.ending:
 	default:
 		v.settleDue(time.Now())
+		v.account.followMark()
 		v.again.Reset(lookAgain / 8)
 	}
 }
 
 // scan counts what the volume uses. Calls go on meanwhile: what they change or move
-// they count themselves, account.count tells who was first. It ends early with the
+// they count themselves, account.count tells who was first; and no more is let in than
+// there is room for beside what was there at the last end (mark). It ends early with the
 // export.
 func (v *Volume) scan(log *slog.Logger) {
 	if !v.begin() {
@@ -75,12 +91,10 @@ func (v *Volume) scan(log *slog.Logger) {
 		}
 		log.Info("accounting: directories were moved while they were counted, going over them once more", "pass", pass)
 	}
-	a.naming.Lock()
-	a.mu.Lock()
-	a.counted = nil
-	a.mu.Unlock()
-	a.naming.Unlock()
-	log.Info("accounting: counted what a volume uses", "files", a.inodes.Load(), "bytes", a.used.Load(), "took", time.Since(started).Round(time.Millisecond))
+	a.complete()
+	a.startMark()
+	u := a.Usage()
+	log.Info("accounting: counted what a volume uses", "files", u.Inodes, "bytes", u.Bytes, "took", time.Since(started).Round(time.Millisecond))
 }
 
 // found counts an inode that the scan came by, unless it is counted already.
@@ -91,7 +105,7 @@ func (a *Account) found(dir int, name string, i inode) {
 	defer c.mu.Unlock()
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && inodeOf(&st) == i {
-		c.settle(charged(&st), false)
+		c.settle(&st, false)
 	}
 }
 
@@ -99,13 +113,7 @@ func (a *Account) found(dir int, name string, i inode) {
 // goes on, that may be from where it has not been to where it will not be again: a
 // file is counted here, and for a directory the scan looks at all once more.
 func (a *Account) moved(dir int, name string) {
-	if a == nil {
-		return
-	}
-	a.mu.Lock()
-	scanning := a.counted != nil
-	a.mu.Unlock()
-	if !scanning {
+	if a == nil || !a.scanning() {
 		return
 	}
 	var st unix.Stat_t

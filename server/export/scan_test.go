@@ -91,6 +91,7 @@ func TestScanDeep(t *testing.T) {
 // duDeep is du without paths.
 func duDeep(t *testing.T, dir string) (bytes, inodes int64) {
 	t.Helper()
+	price := priceIn(t, dir).inode
 	root, err := os.Open(dir)
 	mustDo(t, err)
 	var walk func(d *os.File)
@@ -98,13 +99,13 @@ func duDeep(t *testing.T, dir string) (bytes, inodes int64) {
 		defer d.Close()
 		var st unix.Stat_t
 		mustDo(t, unix.Fstat(int(d.Fd()), &st))
-		bytes, inodes = bytes+st.Blocks*512, inodes+1
+		bytes, inodes = bytes+st.Blocks*512+price, inodes+1
 		names, err := d.Readdirnames(-1)
 		mustDo(t, err)
 		for _, name := range names {
 			mustDo(t, unix.Fstatat(int(d.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW))
 			if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-				bytes, inodes = bytes+st.Blocks*512, inodes+1
+				bytes, inodes = bytes+st.Blocks*512+price, inodes+1
 				continue
 			}
 			fd, err := unix.Openat(int(d.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -231,7 +232,9 @@ func TestScanEndsWithExport(t *testing.T) {
 func TestScansTakeTurns(t *testing.T) {
 	table, log := &Table{}, slog.New(slog.DiscardHandler)
 	add := func(id uint64) *Volume {
-		mustDo(t, table.AddCounted(id, fmt.Sprint("/", id), t.TempDir(), Options{}, NewAccount(Limit{Bytes: 1 << 30}), log))
+		dir := t.TempDir()
+		mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)) // an empty volume does not wait
+		mustDo(t, table.AddCounted(id, fmt.Sprint("/", id), dir, Options{}, NewAccount(Limit{Bytes: 1 << 30}), log))
 		t.Cleanup(func() { table.Remove(id) })
 		v, _ := table.ByID(id)
 		return v

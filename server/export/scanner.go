@@ -155,7 +155,7 @@ func (s *scanner) pause(names int) error {
 	}
 	if time.Since(s.reported) > scanReport {
 		s.reported = time.Now()
-		s.log.Info("accounting: counting what a volume uses", "files", s.seen, "bytes", s.volume.account.used.Load())
+		s.log.Info("accounting: counting what a volume uses", "files", s.seen, "bytes", s.volume.account.used.bytes.Load())
 	}
 	select {
 	case <-s.volume.ending:

@@ -104,6 +104,9 @@ func (v *Volume) end() {
 	v.mu.Unlock()
 	close(v.ending)
 	v.calls.Wait()
+	if v.account != nil {
+		v.account.lastMark()
+	}
 	_ = v.root.Close() // a directory, nothing to lose
 	close(v.closed)
 }
@@ -151,6 +154,7 @@ type Table struct {
 	byPath  map[string]*Volume
 	byID    map[uint64]*Volume
 	scans   chan struct{} // has room for those that go on at a time
+	marks   string        // where what counted volumes use is kept, see KeepMarks
 }
 
 // Add exports a directory under a path.
@@ -162,11 +166,17 @@ func (t *Table) Add(id uint64, exportPath, dir string, options Options) error {
 // AddCounted exports a directory whose use is counted by the server, until Remove.
 // It then begins to count what is there.
 func (t *Table) AddCounted(id uint64, exportPath, dir string, options Options, account *Account, log *slog.Logger) error {
+	log = log.With("volume", path.Clean("/"+exportPath))
+	account.keepMark(t.markFile(id), log)
 	v, err := t.add(id, exportPath, dir, options, account)
-	if err == nil {
-		go v.count(t.scans, log)
+	if err != nil {
+		return err
 	}
-	return err
+	if v.isEmpty() {
+		v.scan(log) // it need not wait for its turn, and neither need who writes to it
+	}
+	go v.count(t.scans, log)
+	return nil
 }
 
 func (t *Table) add(id uint64, exportPath, dir string, options Options, account *Account) (*Volume, error) {
@@ -187,6 +197,9 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 	v := &Volume{
 		ID: id, Path: exportPath, Options: options, root: root, mount: mountOf(int(root.Fd())), disk: diskOf(root), account: account,
 		ending: make(chan struct{}), closed: make(chan struct{}),
+	}
+	if account != nil {
+		account.prices = pricesOf(root)
 	}
 	v.names.aside = true
 	v.rootID, _ = identifyByHandle(int(root.Fd()), "") // not for go-nfs

@@ -305,7 +305,13 @@ func (f *filesystem) Rename(from, to string) error {
 				return err
 			}
 			replaced, replacedErr := q.Identify(q.name)
-			if err := p.Dir.Rename(p.name, q.Dir, q.name); err != nil {
+			err = p.Dir.Rename(p.name, q.Dir, q.name)
+			if errors.Is(err, syscall.EDQUOT) {
+				// The library says EIO for it, which is for a disk that fails; of a new name
+				// it says that this is not permitted.
+				return fs.ErrPermission
+			}
+			if err != nil {
 				return err
 			}
 			if replacedErr == nil && replaced != id {
@@ -410,6 +416,7 @@ type file struct {
 	place    *place
 	location string
 	write    bool
+	past     bool // the position is one that no file can have
 	closed   bool
 }
 
@@ -418,13 +425,20 @@ func (f *file) Name() string { return f.location }
 
 // Write writes at the position that Seek has set.
 func (f *file) Write(p []byte) (int, error) {
+	if f.past {
+		return 0, f.closeAfter(syscall.EFBIG)
+	}
 	n, err := f.DirFile.Write(p)
 	return n, f.closeAfter(err)
 }
 
-// Seek sets the position.
+// Seek sets the position. The library passes a client's 64 bits on as they are; what is
+// wrong with an offset that no file can have is for Write to say.
 func (f *file) Seek(offset int64, whence int) (int64, error) {
 	n, err := f.DirFile.Seek(offset, whence)
+	if f.past = f.write && errors.Is(err, syscall.EINVAL); f.past {
+		return 0, nil
+	}
 	return n, f.closeAfter(err)
 }
 

@@ -64,6 +64,9 @@ func (s *service) create(c *oncrpc.Call) {
 		return
 	}
 	s.make(c, args.Where, func(dir *export.File, name string, _ *export.Identity) (*export.File, error) {
+		if args.Attr.Size.Set && args.Attr.Size.Value > maxOffset {
+			return nil, syscall.EFBIG // before there is a file
+		}
 		if args.Mode == Exclusive {
 			return createExclusive(dir, name, args.Verf)
 		}

@@ -50,7 +50,8 @@ func mount(t *testing.T, size int64, mkfs ...string) (target string) {
 		t.Skipf("no loop device can be mounted here: %v\n%s", err, out)
 	}
 	t.Cleanup(func() {
-		if out, err := exec.Command("umount", target).CombinedOutput(); err != nil {
+		// Lazy: what a test that has failed still has open must not keep the disk.
+		if out, err := exec.Command("umount", "--lazy", target).CombinedOutput(); err != nil {
 			t.Errorf("umount: %v\n%s", err, out)
 		}
 	})

@@ -1,0 +1,325 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// restarted exports a directory whose count can't begin before begin is called, as at a
+// start with many volumes.
+func restarted(t *testing.T, dir, marks string, limit Limit) (o *Opener, v *Volume, root []byte, begin func()) {
+	t.Helper()
+	needNative(t)
+	table := &Table{}
+	table.KeepMarks(marks)
+	mustDo(t, table.AddCounted(9, "/other", t.TempDir(), Options{}, NewAccount(limit), discard))
+	for range scansAtOnce {
+		table.scans <- struct{}{}
+	}
+	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, NewAccount(limit), discard))
+	o = NewOpener(table, NewKey(make([]byte, 32)), discard)
+	v, _ = table.ByID(1)
+	root, err := o.Root(v)
+	mustDo(t, err)
+	begun := false
+	begin = func() {
+		begun = true
+		for range scansAtOnce {
+			<-table.scans
+		}
+	}
+	t.Cleanup(func() {
+		if !begun {
+			begin()
+		}
+		o.Close()
+		table.Remove(1)
+	})
+	return o, v, root, begin
+}
+
+// fill writes to new files until an error that is not the kernel's, and tells how much.
+func fill(t *testing.T, o *Opener, root []byte, prefix string) (int64, error) {
+	t.Helper()
+	dir, err := o.OpenDir(netip.Addr{}, root)
+	mustDo(t, err)
+	defer dir.Close()
+	total := int64(0)
+	for i := 0; ; i++ {
+		f, err := dir.Create(fmt.Sprint(prefix, i), 0o644)
+		_, _ = dir.Stat()
+		if err != nil {
+			return total, err
+		}
+		handle := f.Handle()
+		f.Close()
+		n, err := write(t, o, handle, 0, 100_000)
+		total += int64(n)
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// TestLimitHoldsWhileCounted: what was there at the last end is known before it is
+// counted, so the limit holds from the start on, and what is free can be written.
+func TestLimitHoldsWhileCounted(t *testing.T) {
+	const limit = 32 << 20
+	onEachDisk(t, func(t *testing.T, dir string) {
+		marks := filepath.Join(t.TempDir(), "marks")
+		first, v, root, begin := restarted(t, dir, marks, Limit{Bytes: limit, Inodes: 2000})
+		begin()
+		counted(t, v)
+		big := create(t, first, root, "big")
+		_, err := write(t, first, big, 0, limit/2)
+		mustDo(t, err)
+		o := first
+		for _, end := range []string{"an orderly end", "a kill"} {
+			o.files.close()
+			if end == "an orderly end" {
+				v.account.lastMark()
+			}
+			used, _ := du(t, dir)
+			o, v, root, begin = restarted(t, dir, marks, Limit{Bytes: limit, Inodes: 2000})
+			if st, err := v.Statfs(); err != nil || st.Free > uint64(limit-used) || st.Free < uint64(limit-used)/2 {
+				t.Errorf("after %s: %d bytes are told to be free of %d, of which %d are used: %v", end, st.Free, limit, used, err)
+			}
+			wrote, err := fill(t, o, root, end)
+			if !errors.Is(err, unix.EAGAIN) {
+				t.Errorf("after %s: %v while the volume is counted, and not known to be full", end, err)
+			}
+			if wrote < limit/4 && end == "an orderly end" || wrote > limit-used {
+				t.Errorf("after %s: %d bytes were written where %d are free", end, wrote, limit-used)
+			}
+			below(t, dir, limit, 1<<20)
+			// What is removed makes room, though nobody has counted it.
+			top, err := o.OpenDir(netip.Addr{}, root)
+			mustDo(t, err)
+			if end == "an orderly end" {
+				mustDo(t, top.Remove("big"))
+			}
+			top.Close()
+			again, err := fill(t, o, root, end+" again ")
+			if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EDQUOT) || end == "an orderly end" && again < limit/4 {
+				t.Errorf("after %s: %d bytes more, then %v", end, again, err)
+			}
+			below(t, dir, limit, 1<<20)
+			begin()
+			counted(t, v)
+			if _, err := fill(t, o, root, end+" at last "); !errors.Is(err, unix.EDQUOT) {
+				t.Errorf("after %s: %v of a volume that is known to be full", end, err)
+			}
+			sound(t, v, dir, "after "+end)
+			below(t, dir, limit, 1<<20)
+			names, err := filepath.Glob(filepath.Join(dir, end+"*"))
+			mustDo(t, err)
+			top, err = o.OpenDir(netip.Addr{}, root)
+			mustDo(t, err)
+			for _, name := range names[:len(names)/2] {
+				mustDo(t, top.Remove(filepath.Base(name)))
+			}
+			_, _ = top.Stat()
+			top.Close()
+			v.account.followMark()
+		}
+	})
+}
+
+// TestInodeLimitHoldsWhileCounted is the same of inodes.
+func TestInodeLimitHoldsWhileCounted(t *testing.T) {
+	const most = 500
+	dir, marks := t.TempDir(), filepath.Join(t.TempDir(), "marks")
+	o, v, root, begin := restarted(t, dir, marks, Limit{Bytes: 1 << 30, Inodes: most})
+	begin()
+	counted(t, v)
+	for i := range most / 2 {
+		create(t, o, root, fmt.Sprint(i))
+	}
+	v.account.lastMark()
+	_, v, root, begin = restarted(t, dir, marks, Limit{Bytes: 1 << 30, Inodes: most})
+	made, err := makeMany(t, v)
+	if !errors.Is(err, unix.EAGAIN) || made != most/2-1 {
+		t.Errorf("%d files were made beside %d while there may be %d: %v", made, most/2+1, most, err)
+	}
+	begin()
+	counted(t, v)
+	if made, err := makeMany(t, v); !errors.Is(err, unix.EDQUOT) || made != 0 {
+		t.Errorf("%d more: %v", made, err)
+	}
+	_ = root
+}
+
+// makeMany makes directories by path, without waiting.
+func makeMany(t *testing.T, v *Volume) (int, error) {
+	t.Helper()
+	for made := 0; ; made++ {
+		room, err := v.account.reserve(v.account.forNew())
+		if err != nil {
+			return made, err
+		}
+		room.release()
+		dir, err := v.OpenDir(".")
+		mustDo(t, err)
+		mustDo(t, errors.Join(dir.Mkdir(fmt.Sprintf("m%d-%d", time.Now().UnixNano(), made), 0o755), dir.Close()))
+	}
+}
+
+// TestUnknownUse: where nothing is known of a volume, as at the first start, an eighth of
+// its size is let in until it is counted; who is served by path waits for that.
+func TestUnknownUse(t *testing.T) {
+	const limit = 16 << 20
+	for name, damage := range map[string]func(marks string){
+		"no mark":        func(string) {},
+		"nothing kept":   nil,
+		"a damaged mark": func(marks string) { mustDo(t, os.WriteFile(filepath.Join(marks, "1"), []byte("12 twelve\n"), 0o600)) },
+		"too much": func(marks string) {
+			mustDo(t, os.WriteFile(filepath.Join(marks, "1"), []byte("9223372036854775807 9223372036854775807\n"), 0o600))
+		},
+		"a negative mark": func(marks string) { mustDo(t, os.WriteFile(filepath.Join(marks, "1"), []byte("-5 1\n"), 0o600)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, marks := t.TempDir(), ""
+			if damage != nil {
+				marks = t.TempDir()
+				damage(marks)
+			}
+			mustDo(t, os.WriteFile(filepath.Join(dir, "before"), make([]byte, limit/2), 0o600))
+			o, v, root, begin := restarted(t, dir, marks, Limit{Bytes: limit})
+			if wrote, err := fill(t, o, root, "new"); !errors.Is(err, unix.EAGAIN) || wrote > limit/8 || wrote < limit/16 {
+				t.Errorf("%d bytes are let in: %v", wrote, err)
+			}
+			byPath, err := v.OpenDir(".")
+			mustDo(t, err)
+			defer byPath.Close()
+			done := make(chan error)
+			go func() {
+				f, err := byPath.OpenFile("waits", unix.O_CREAT|unix.O_RDWR, 0o644)
+				if err == nil {
+					_, err = f.Write(make([]byte, limit/8))
+					err = errors.Join(err, f.Close(), byPath.Mkdir("directory", 0o755), byPath.Rename("waits", byPath, "waited"))
+				}
+				done <- err
+			}()
+			select {
+			case err := <-done:
+				t.Errorf("before the volume is counted: %v", err)
+			case <-time.After(50 * time.Millisecond):
+			}
+			begin()
+			mustDo(t, <-done)
+			counted(t, v)
+			sound(t, v, dir, "when it is counted")
+			if marks != "" {
+				eventually(t, func() bool {
+					kept, err := readMark(filepath.Join(marks, "1"))
+					return err == nil && kept.bytes >= v.Account().Usage().Bytes
+				}, "the use is kept")
+			}
+		})
+	}
+}
+
+// A mark is never less than what is used, nor much more, whatever comes and goes.
+func TestMarkFollows(t *testing.T) {
+	const limit = 64 << 20
+	dir, marks := t.TempDir(), filepath.Join(t.TempDir(), "marks")
+	o, v, root, begin := restarted(t, dir, marks, Limit{Bytes: limit})
+	begin()
+	counted(t, v)
+	file := create(t, o, root, "file")
+	check := func(when string) {
+		t.Helper()
+		used := v.Account().Usage()
+		kept, err := readMark(filepath.Join(marks, "1"))
+		mustDo(t, err)
+		if over := kept.bytes - used.Bytes; over < 0 || over > 3*limit/16 || kept.inodes < used.Inodes {
+			t.Errorf("%s: the mark is %+v, used are %+v", when, kept, used)
+		}
+	}
+	for i := range int64(60) {
+		_, err := write(t, o, file, i<<20, 1<<20)
+		mustDo(t, err)
+		check("while it grows")
+	}
+	f, err := o.OpenData(netip.Addr{}, file, true)
+	mustDo(t, err)
+	mustDo(t, f.Truncate(1<<20))
+	f.Close()
+	v.account.followMark()
+	check("after it was cut")
+	v.account.lastMark()
+	if kept, err := readMark(filepath.Join(marks, "1")); err != nil || kept != v.account.used.load() {
+		t.Errorf("at the end the mark is %+v, used are %+v: %v", kept, v.account.used.load(), err)
+	}
+	// Where it can't be kept, nothing is refused for that.
+	mustDo(t, os.RemoveAll(marks))
+	mustDo(t, os.WriteFile(marks, nil, 0o600))
+	if n, err := write(t, o, file, 0, 40<<20); err != nil {
+		t.Errorf("%d bytes, then: %v", n, err)
+	}
+	if _, err := write(t, o, file, 40<<20, limit); !errors.Is(err, unix.EDQUOT) {
+		t.Errorf("past the limit: %v", err)
+	}
+}
+
+// TestNotCredited: what somebody puts on the disk by hand is not in the count, so nobody
+// is credited with it when it goes; when a client uses it, it is counted.
+func TestNotCredited(t *testing.T) {
+	const limit = 8 << 20
+	onEachDisk(t, func(t *testing.T, dir string) {
+		o, v, root := countedAt(t, dir, limit)
+		before := counted(t, v)
+		put := func(name string) {
+			mustDo(t, os.WriteFile(filepath.Join(dir, name), make([]byte, 4<<20), 0o644))
+		}
+		top, err := o.OpenDir(netip.Addr{}, root)
+		mustDo(t, err)
+		defer top.Close()
+		for i := range 4 {
+			put("removed")
+			mustDo(t, top.Remove("removed"))
+			put("over")
+			create(t, o, root, fmt.Sprint("new", i))
+			mustDo(t, top.Rename(fmt.Sprint("new", i), top, "over"))
+			mustDo(t, top.Remove("over"))
+			mustDo(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
+			mustDo(t, top.Rmdir("d"))
+			byPath, err := v.OpenDir(".")
+			mustDo(t, err)
+			put("by path")
+			mustDo(t, errors.Join(byPath.Remove("by path"), byPath.Close()))
+			_, _ = top.Stat()
+		}
+		if u := v.Account().Usage(); u.Inodes != before.Inodes || u.Bytes < before.Bytes || u.Bytes > before.Bytes+2*blockSize {
+			t.Errorf("%+v, and before files were put there and removed %+v", u, before)
+		}
+		sound(t, v, dir, "after all")
+		put("used")
+		f, err := top.Lookup([]byte("used"))
+		mustDo(t, err)
+		defer f.Close()
+		if _, err := write(t, o, f.Handle(), 4<<20, 4096); err != nil {
+			t.Error(err)
+		}
+		sound(t, v, dir, "when a client has used it")
+		if _, err := write(t, o, f.Handle(), 5<<20, 4<<20); !errors.Is(err, unix.EDQUOT) {
+			t.Errorf("past the limit: %v", err)
+		}
+	})
+}
+
+func eventually(t *testing.T, done func() bool, what string) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not so after 30 s: %s", what)
+		}
+	}
+}
