@@ -8,6 +8,7 @@ package latest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -46,7 +47,8 @@ func New[T any](late time.Duration, find func(context.Context) (T, error)) *Valu
 }
 
 // Get returns what a call has found that began no longer than age ago. It waits for
-// that call until ctx ends or the call is late, and returns a *PendingError then.
+// that call until it is late or ctx ends, and returns a *PendingError then, unless ctx
+// was canceled.
 func (v *Value[T]) Get(ctx context.Context, age time.Duration) (T, error) {
 	oldest := time.Now().Add(-age)
 	for {
@@ -105,6 +107,9 @@ func (c *call[T]) wait(ctx context.Context, late time.Duration) error {
 	case <-c.done: // just now
 		return nil
 	default:
-		return &PendingError{Since: c.began}
 	}
+	if errors.Is(ctx.Err(), context.Canceled) { // who asked has gone
+		return ctx.Err()
+	}
+	return &PendingError{Since: c.began}
 }

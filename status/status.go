@@ -6,7 +6,7 @@
 // checks of the readiness probe and compares the disk with its records (health.go),
 // and keeps what podnas has said in its log (events.go). A request only puts
 // together what is known (view.go) and makes HTML of it (page.go, tables.go), so the
-// page is there when the disk hangs.
+// page is there when the disk hangs. However many ask, it is made once a second.
 package status
 
 import (

@@ -74,7 +74,7 @@ func newServeCommand() *cobra.Command {
 	f.Var(&cfg.image, "disk-image", "keep the volumes in an XFS with quotas in this file, made if missing, mounted\non --root, which is to be empty: /disk/podnas.img,size=20Gi")
 	f.StringVar(&cfg.listen, "listen", ":2049", "address that NFS and MOUNT are served on, TCP")
 	f.StringVar(&cfg.http, "http", ":8080", "address of the status page /, of the probes /healthz and /readyz, and of /metrics\nfor Prometheus")
-	f.StringSliceVar(&cfg.hosts, "http-host", nil, "further `name` that the page and the metrics are asked for by, as that of an Ingress;\nknown are addresses, localhost, names without a dot, and those of cluster.local")
+	f.StringSliceVar(&cfg.hosts, "http-host", nil, "further `names`, by commas, that the page and the metrics are asked for by, as that of\nan Ingress; known are addresses, localhost, names without a dot, and those of cluster.local")
 	f.StringVar(&cfg.engine, "engine", server.EngineAuto, "NFS engine: native, go-nfs (fewer rights, with limits), or auto: native where it can run")
 	f.StringVar(&cfg.quota, "quota", string(quota.Auto), "how sizes are enforced: kernel (project quotas, refuse to start without), server\n(which counts what passes through it), off, or auto: kernel where it can, else server")
 	f.Float64Var(&cfg.overcommit, "overcommit", 0, "the sizes of all volumes together may be so many times the size of the disk: with 1, no\nvolume can be in want of what it was promised; 0: a new one must fit into what is free\nat that time, and volumes that fill up later may find the disk full")
