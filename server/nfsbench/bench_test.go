@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"strings"
@@ -35,6 +36,9 @@ func serve(t testing.TB) (address, dir string) {
 	table := &export.Table{}
 	// The disk's syncs are not what is tested here.
 	if err := table.Add(1, "/volume", dir, export.Options{Async: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Add(2, "/others", t.TempDir(), export.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := server.New(server.Config{Engine: choice, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler)})
@@ -256,6 +260,7 @@ func TestRefused(t *testing.T) {
 			c.Targets[0].MountPort = uint16(closed.Addr().(*net.TCPAddr).Port)
 		}, "--mountport"},
 		"no such export": {func(c *nfsbench.Config) { c.Targets[0].Path = "/nowhere" }, "MNT3ERR_"},
+		"for others":     {func(c *nfsbench.Config) { c.Targets[0].Path = "/others" }, "run this as root"},
 		"no right":       {func(c *nfsbench.Config) { c.UID, c.GID = 4242, 4242 }, "as uid 4242: MKDIR: NFS3ERR_ACCES"},
 		"no loads":       {func(c *nfsbench.Config) { c.Loads = nil }, "no loads"},
 		"no depth":       {func(c *nfsbench.Config) { c.Depth = 0 }, "at least 1"},

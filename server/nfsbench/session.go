@@ -113,7 +113,11 @@ func mount(ctx context.Context, cfg *Config, t Target) (nfs3.FH, error) {
 	if err := d.Err(); err != nil {
 		return nil, fmt.Errorf("mount %s: decode the results: %w", t, err)
 	}
-	if res.Status != mount3.OK {
+	switch res.Status {
+	case mount3.OK:
+	case mount3.ErrAcces, mount3.ErrPerm:
+		return nil, fmt.Errorf("mount %s: %v: the server does not let this machine in, or lets in callers from ports below 1024 alone (privilegedPorts of podnas, secure of knfsd): then run this as root", t, res.Status)
+	default:
 		return nil, fmt.Errorf("mount %s: %v", t, res.Status)
 	}
 	return bytes.Clone(res.Handle), nil
