@@ -32,9 +32,10 @@ run it in podnas's pod:
   kubectl exec -n podnas podnas-0 -- podnas drain
   kubectl delete -f deploy/components/drain/rbac.yaml
 
-The first lets podnas list pods, which it may not otherwise. The pods are those that the API server knows to use claims of this podnas. Without a cluster,
-or for what was mounted by hand, only connections are known, and a mount that nobody has
-used for some minutes has none: see to those yourself.
+The first lets podnas list pods, which it may not otherwise. The pods are those that the API
+server knows to use claims of this podnas. Without a cluster, or for what was mounted by hand,
+only connections are known, and a mount that nobody has used for some minutes has none: see to
+those yourself.
 
 Exit codes: 0 nothing is mounted; 1 failed; 4 something still was when --timeout was over; 6 no
 podnas is running there.`

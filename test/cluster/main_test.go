@@ -131,11 +131,11 @@ func applyRBAC(ctx context.Context, kustomization string) error {
 		return fmt.Errorf("found only %d of the 8 objects that give podnas its rights in %s", len(wanted), kustomization)
 	}
 	all := bytes.Join(wanted, []byte("\n---\n"))
-	if known := []byte(" == 'podnas.io/nfs'"); bytes.Count(all, known) == 2 {
-		all = bytes.ReplaceAll(all, known, []byte(".startsWith('"+testProvisioners+"')"))
-	} else {
-		return fmt.Errorf("the policy does not compare the provisioner twice with %s", known)
+	known := []byte(" == 'podnas.io/nfs'")
+	if bytes.Count(all, known) != 2 {
+		return fmt.Errorf("the policy of %s does not have%s twice", kustomization, known)
 	}
+	all = bytes.ReplaceAll(all, known, []byte(".startsWith('"+testProvisioners+"')"))
 	_, err = kubectl(ctx, all, "apply", "-f", "-")
 	return err
 }
