@@ -235,7 +235,7 @@ var spaceAttacks = []attack{
 	},
 	{
 		name:  "writes while the server counts",
-		does:  "restarts the server on a volume with 160 MiB and 40,000 files, and writes from the first moment on",
+		does:  "restarts the server on a volume with 160 MiB and 20,000 files, and writes from the first moment on",
 		holds: "the volume takes no more of the disk than its size",
 		on:    func(s setup) bool { return s.quota == "server" },
 		also:  kinds{xfs},
@@ -243,7 +243,7 @@ var spaceAttacks = []attack{
 			a.volume("prey", "256Mi", "--sync=false")
 			before, _ := a.disk.spent()
 			a.fill("prey", 160<<20)
-			a.makeMany("prey", 8*a.window, 40_000, 4, "file")
+			a.makeMany("prey", 8*a.window, 20_000, 4, "file")
 			a.server.stop()
 			a.server.start()
 			eventually(a, 30*time.Second, "podnas does not serve", func() bool {
