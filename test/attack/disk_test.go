@@ -16,16 +16,18 @@ import (
 
 // disk is a file system of an attack's own, in a file.
 type disk struct {
-	t    *testing.T
-	at   string
-	root string // podnas's
+	t       *testing.T
+	image   string
+	options string
+	at      string
+	root    string // podnas's
 }
 
 // newDisk makes and mounts one. Its image and its mount point are in dir.
 func newDisk(t *testing.T, s setup, dir string, size int64, inodes int) *disk {
 	t.Helper()
 	image := filepath.Join(dir, "image")
-	d := &disk{t: t, at: filepath.Join(dir, "disk")}
+	d := &disk{t: t, image: image, options: "loop", at: filepath.Join(dir, "disk")}
 	d.root = filepath.Join(d.at, "root")
 	must(t, os.WriteFile(image, nil, 0o600))
 	must(t, os.Truncate(image, size))
@@ -44,11 +46,10 @@ func newDisk(t *testing.T, s setup, dir string, size int64, inodes int) *disk {
 		}
 	}
 	run(t, command...)
-	options := "loop"
 	if s.quota == "kernel" {
-		options += ",prjquota"
+		d.options += ",prjquota"
 	}
-	run(t, "mount", "-o", options, image, d.at)
+	run(t, "mount", "-o", d.options, image, d.at)
 	t.Cleanup(func() {
 		if err := unix.Unmount(d.at, 0); err != nil {
 			t.Errorf("unmount the disk: %v", err)
@@ -73,6 +74,13 @@ func (d *disk) spent() (bytes, inodes int64) {
 	var st unix.Statfs_t
 	must(d.t, unix.Statfs(d.at, &st))
 	return int64(st.Blocks-st.Bfree) * st.Bsize, int64(st.Files - st.Ffree)
+}
+
+// remount unmounts the disk and mounts it again, so that nothing of it is in memory.
+func (d *disk) remount() {
+	d.t.Helper()
+	must(d.t, unix.Unmount(d.at, 0))
+	run(d.t, "mount", "-o", d.options, d.image, d.at)
 }
 
 // freeze has every write wait, as a disk does that hangs. What is returned ends it.

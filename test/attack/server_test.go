@@ -225,7 +225,22 @@ func (p *process) checkLog() {
 // volume makes one, and waits until it is served.
 func (p *process) volume(name, size string, flags ...string) {
 	p.t.Helper()
-	args := append([]string{"volume", "create", name, "--size=" + size, "--root=" + p.root}, flags...)
+	p.command(append([]string{"create", name, "--size=" + size}, flags...)...)
+}
+
+// adopt makes one of a directory, and waits until the server has counted what is in it.
+func (p *process) adopt(name, size string) {
+	p.t.Helper()
+	p.command("adopt", name, "--size="+size)
+	eventually(p.t, time.Minute, "what is in the volume is not counted", func() bool {
+		return strings.Contains(p.log(), "accounting: counted what a volume uses\" volume=/"+name+" ")
+	})
+}
+
+// command is one of podnas volume.
+func (p *process) command(args ...string) {
+	p.t.Helper()
+	args = append([]string{"volume"}, append(args, "--root="+p.root)...)
 	out, err := exec.Command(*podnas, args...).CombinedOutput()
 	if err != nil {
 		p.t.Fatalf("podnas %s: %v\n%s", strings.Join(args, " "), err, bytes.TrimSpace(out))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +18,9 @@ import (
 // spaceSlack is how much more than its size a volume may take on the disk: the blocks of
 // directories and of files' maps, which are counted when they are there.
 const spaceSlack = 2 << 20
+
+// allocatedAhead is how many times a volume's size XFS may take while files are open.
+const allocatedAhead = 3
 
 // spend has a volume attacked, and looks at what it has taken of the disk.
 func (a *assault) spend(volume string, size int64, attack func()) {
@@ -35,11 +39,17 @@ func (a *assault) within(volume string, size, before int64) {
 	a.Helper()
 	after, _ := a.disk.spent()
 	a.note("%s took %s", mib(size), mib(after-before))
-	if a.setup.fs == "xfs" && after-before <= 3*size+spaceSlack {
-		eventually(a, time.Minute, "XFS does not give back what it has allocated ahead", func() bool {
-			after, _ = a.disk.spent()
-			return after-before <= size+spaceSlack
-		})
+	if a.fs == "xfs" && a.quota == "server" && after-before > size+spaceSlack {
+		// XFS allocates ahead of files that grow; docs/nfs.md says how much. The file
+		// system gives that back when nothing is open.
+		if after-before > allocatedAhead*size {
+			a.Errorf("%s, a volume of %s, took %s of the disk with what is allocated ahead", volume, mib(size), mib(after-before))
+		}
+		a.server.stop()
+		a.disk.remount()
+		a.server.serve()
+		after, _ = a.disk.spent()
+		a.note("%s once nothing is open", mib(after-before))
 	}
 	if after-before > size+spaceSlack {
 		a.Errorf("%s, a volume of %s, took %s of the disk", volume, mib(size), mib(after-before))
@@ -235,16 +245,15 @@ var spaceAttacks = []attack{
 	},
 	{
 		name:  "writes while the server counts",
-		does:  "restarts the server on a volume with 160 MiB and 20,000 files, and writes from the first moment on",
+		does:  "kills and starts the server on a volume with 40,000 files, and writes from the first moment on",
 		holds: "the volume takes no more of the disk than its size",
 		on:    func(s setup) bool { return s.quota == "server" },
 		also:  kinds{xfs},
 		run: func(a *assault) {
-			a.volume("prey", "256Mi", "--sync=false")
 			before, _ := a.disk.spent()
-			a.fill("prey", 160<<20)
-			a.makeMany("prey", 8*a.window, 20_000, 4, "file")
-			a.server.stop()
+			a.plant("prey", 40_000, 4<<10)
+			a.server.adopt("prey", "256Mi")
+			a.server.kill()
 			a.server.start()
 			eventually(a, 30*time.Second, "podnas does not serve", func() bool {
 				c, _, err := mountFrom(a.ctx, mallory(0), "prey")
@@ -282,8 +291,8 @@ var spaceAttacks = []attack{
 	},
 	{
 		name:  "what a file system takes ahead",
-		does:  "appends to 64 files in turns, so that XFS preallocates for each, until the volume is full",
-		holds: "the volume takes no more than three times its size, and no more than its size when XFS has given back what it took ahead",
+		does:  "appends to 64 files in turns, so that XFS allocates ahead of each, until the volume is full",
+		holds: "the volume takes no more than three times its size, and no more than its size when nothing is open",
 		on:    func(s setup) bool { return s.quota == "server" && s.fs == "xfs" },
 		also:  kinds{xfs},
 		run: func(a *assault) {
@@ -348,4 +357,18 @@ func (a *assault) makeMany(volume string, within time.Duration, n, connections i
 	}
 	wg.Wait()
 	a.note("%d made, %d refused", made.Load(), refused.Load())
+}
+
+// plant puts files on the disk that are to become a volume.
+func (a *assault) plant(volume string, files int, size int) {
+	a.Helper()
+	data := pattern(4, size)
+	must(a, os.Mkdir(a.path(volume), 0o777))
+	for i := range files {
+		dir := a.path(volume, fmt.Sprint("planted-", i/1000))
+		if i%1000 == 0 {
+			must(a, os.Mkdir(dir, 0o777))
+		}
+		must(a, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), data, 0o666))
+	}
 }
