@@ -5,15 +5,16 @@ package attack_test
 import (
 	"encoding/binary"
 	"errors"
+	"net"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/server/mount3"
 	"github.com/podnas/podnas/server/nfs3"
+	"github.com/podnas/podnas/server/nfstest"
 	"github.com/podnas/podnas/server/oncrpc"
 )
 
@@ -225,6 +226,43 @@ var handleAttacks = []attack{
 		},
 	},
 	{
+		name:  "calls from ports that any user may have",
+		does:  "mounts a volume of a class with privilegedPorts, and uses a handle of it, from ports above 1023",
+		holds: "both are refused; from ports below they are not",
+		also:  kinds{gonfs},
+		run: func(a *assault) {
+			a.server.claim("fenced", map[string]string{"privilegedPorts": "true", "pathPattern": "${pvc.name}"})
+			var c *nfstest.Client
+			var root nfs3.FH
+			eventually(a, 20*time.Second, "the claim gets no volume", func() (made bool) {
+				var err error
+				c, root, err = mountFrom(a.ctx, mallory(0), "fenced")
+				return err == nil
+			})
+			defer c.Close()
+			res, err := c.Getattr(a.ctx, root)
+			ok(a, "GETATTR from a port below 1024", res.Status, err)
+			var conns [2]*oncrpc.Client
+			for i := range conns {
+				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(mallory(0))}}
+				conn, err := dialer.DialContext(a.ctx, "tcp", nfsAddress)
+				must(a, err)
+				conns[i] = oncrpc.NewClient(conn)
+			}
+			anybody := nfstest.NewClient(conns[0], conns[1])
+			defer anybody.Close()
+			// An RPC error is a refusal too.
+			mnt, err := anybody.Mount(a.ctx, "/fenced")
+			if err == nil && mnt.Status == mount3.OK {
+				a.Error("MNT from a port that any user may have succeeded")
+			}
+			res, err = anybody.Getattr(a.ctx, root)
+			if err == nil && res.Status == nfs3.OK {
+				a.Error("GETATTR from a port that any user may have succeeded")
+			}
+		},
+	},
+	{
 		name:  "a pipe among the claims",
 		does:  "a fifo with the name of a manifest is in the folder of claims, beside one that is added later",
 		holds: "claims go on being served, and the server ends when it is asked to",
@@ -232,20 +270,7 @@ var handleAttacks = []attack{
 		run: func(a *assault) {
 			must(a, unix.Mkfifo(a.server.claims+"/pipe.yaml", 0o600))
 			time.Sleep(1500 * time.Millisecond) // it is seen
-			must(a, os.WriteFile(a.server.claims+"/claim.yaml", []byte(strings.TrimSpace(`
-apiVersion: storage.k8s.io/v1
-kind: StorageClass
-metadata: {name: late}
-provisioner: podnas.io/nfs
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: late}
-spec:
-  storageClassName: late
-  accessModes: [ReadWriteMany]
-  resources: {requests: {storage: 16Mi}}
-`)), 0o600))
+			a.server.claim("late", nil)
 			eventually(a, 20*time.Second, "a claim beside a fifo gets no volume", func() bool {
 				made, err := os.ReadDir(a.server.claims + "/provisioned")
 				return err == nil && len(made) > 0 || err != nil && !errors.Is(err, os.ErrNotExist)

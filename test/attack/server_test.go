@@ -237,6 +237,18 @@ func (p *process) adopt(name, size string) {
 	})
 }
 
+// claim adds a class and a claim of it to the folder that the server watches.
+func (p *process) claim(name string, parameters map[string]string) {
+	p.t.Helper()
+	text := fmt.Sprintf("apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: %s}\nprovisioner: podnas.io/nfs\nparameters:\n", name)
+	for parameter, value := range parameters {
+		text += fmt.Sprintf("  %s: %q\n", parameter, value)
+	}
+	text += fmt.Sprintf("---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: %s}\nspec:\n"+
+		"  storageClassName: %[1]s\n  accessModes: [ReadWriteMany]\n  resources: {requests: {storage: 16Mi}}\n", name)
+	must(p.t, os.WriteFile(filepath.Join(p.claims, name+".yaml"), []byte(text), 0o600))
+}
+
 // command is one of podnas volume.
 func (p *process) command(args ...string) {
 	p.t.Helper()
