@@ -76,6 +76,7 @@ vm: ## a real kernel's NFS client and XFS quotas, under User-Mode Linux (root)
 
 .PHONY: attack
 attack: ## a hostile client before a server in a box (root), in minutes; ATTACKTIME=1h for longer
+	go test -tags attack -count=1 -timeout 30m -run TestHostileClients ./cmd/podnas
 	test/attack/run.sh $(ARGS)
 
 .PHONY: bench
