@@ -141,12 +141,10 @@ func (c *Call) enter() {
 	c.place = taken
 }
 
-// leave gives a call's place back, and tells whether it had one.
-func (c *Call) leave() bool {
-	had := c.place != 0
-	if had {
+// leave gives a call's place back, if it has one.
+func (c *Call) leave() {
+	if c.place != 0 {
 		c.conn.server.places.give(c.place, c.owner)
 		c.place = 0
 	}
-	return had
 }
