@@ -207,14 +207,14 @@ func (s *process) hostile(ctx context.Context, h *hostility, v *victimFiles, n i
 		}
 		stop := context.AfterFunc(ctx, func() { conn.Close() })
 		ended := make(chan struct{})
-		go func() {
+		go func(moved *traffic) {
 			defer close(ended)
 			if h.deaf {
 				<-ctx.Done()
 				return
 			}
 			_, _ = io.Copy(moved, conn) // until the server ends it
-		}()
+		}(moved)
 		moved.Add(1)
 		for range max(1, h.times) {
 			if _, err = io.Copy(io.MultiWriter(conn, moved), bytes.NewReader(sent)); err != nil {

@@ -50,6 +50,9 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 		syncing:      syncSlots{slots: shares.New[chan struct{}](syncsMax)},
 		stop:         make(chan struct{}),
 	}
+	for _, v := range table.Volumes() { // a server's start is told, RFC 1813 section 3.3.7
+		v.newVerifier()
+	}
 	o.inside.seed = maphash.MakeSeed()
 	o.sweeping.Go(o.sweep)
 	o.sweeping.Go(func() { o.inside.age(o.stop) })

@@ -76,7 +76,7 @@ func (s *Server) slimDown() (conns int) {
 func (c *conn) slimDown() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cap(c.pieces) <= fewPieces || c.writing || len(c.out) > 0 {
+	if c.writing || len(c.out) > 0 || cap(c.pieces) <= fewPieces { // whoever writes has the pieces
 		return
 	}
 	c.out, c.written, c.pieces, c.Socket.out.iovecs = nil, nil, nil, nil
