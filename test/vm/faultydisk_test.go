@@ -29,6 +29,59 @@ func TestFaultyDisk(t *testing.T) {
 	}
 }
 
+// TestFaultyDiskUnseen: the kernel fails to write back what a client has written and not
+// committed, somebody on the server's side sees the error, and long after that the client's
+// program asks for it to be on the disk.
+func TestFaultyDiskUnseen(t *testing.T) {
+	for _, kind := range faultydisk.Kinds() {
+		if strings.Contains(kind.Name, " and its ") {
+			continue
+		}
+		t.Run(kind.Name, func(t *testing.T) {
+			disk := faultydisk.NewThin(t, kind)
+			a := newAppliance(t, settings{root: disk.Dir})
+			a.start()
+			// So the client writes, and sends no COMMIT until it is asked to.
+			a.class("eager", "Delete", "write=eager")
+			a.claim("unseen", "eager", "32Mi")
+			pv := a.provisioned("unseen")
+			name, content := filepath.Join(a.dir(pv), "file"), contentOf(1)
+			synced := false
+			t.Run("program", func(t *testing.T) {
+				f, err := os.Create(filepath.Join(mount(t, pv), "file"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				disk.Fail()
+				if _, err := f.Write(content); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, 20*time.Second, "the data at the server", func() bool {
+					info, err := os.Stat(name)
+					return err == nil && info.Size() == contentSize
+				})
+				other, err := os.OpenFile(name, os.O_WRONLY, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := errors.Join(other.Sync(), other.Close()); err == nil {
+					t.Error("the disk did not fail")
+				}
+				disk.Mend()
+				time.Sleep(10 * time.Second) // longer than a server keeps an idle file open
+				synced = f.Sync() == nil
+			})
+			a.kill()
+			disk.Cut()
+			if got, err := os.ReadFile(name); synced && !bytes.Equal(got, content) {
+				t.Errorf("fsync said that it is on the disk, where there are %d bytes of something else: %v", len(got), err)
+			}
+			t.Logf("fsync went well: %v", synced)
+		})
+	}
+}
+
 // faultyLoad is programs that write.
 type faultyLoad struct {
 	dir        string
