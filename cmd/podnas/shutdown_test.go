@@ -76,12 +76,14 @@ func TestShutdown(t *testing.T) {
 				t.Fatal(err)
 			}
 			mustDo(t, server.Ping(t.Context(), address))
-			if !probe(pages) {
-				t.Errorf("it is not ready; log: %s", log)
+			for started := time.Now(); !probe(pages); time.Sleep(10 * time.Millisecond) {
+				if time.Since(started) > 20*time.Second {
+					t.Fatalf("it is not ready; log: %s", log)
+				}
 			}
 
+			begin := time.Now() // the delay begins within cancel
 			cancel()
-			begin := time.Now()
 			for probe(pages) && time.Since(begin) < delay/2 {
 				time.Sleep(10 * time.Millisecond)
 			}
