@@ -32,7 +32,7 @@ var fuzzAttacks = []attack{
 			calls := everyCall(root, dir, file)
 			var sent, ended atomic.Int64
 			a.beside(func() {
-				until := time.Now().Add(4 * a.window)
+				until := time.Now().Add(2 * a.window)
 				var wg sync.WaitGroup
 				for i := range 6 {
 					rng := rand.New(rand.NewPCG(a.rng.Uint64(), 1))

@@ -47,7 +47,7 @@ var httpAttacks = []attack{
 					}
 					return bytes.Repeat([]byte("GET / HTTP/1.1\r\nHost: 10.77.0.1:8080\r\n\r\n"), 100)
 				})
-				time.Sleep(2 * a.window)
+				time.Sleep(a.window)
 				a.note("%d connections", len(conns))
 				for _, conn := range conns {
 					conn.Close()
@@ -62,7 +62,7 @@ var httpAttacks = []attack{
 		also:  kinds{race},
 		run: func(a *assault) {
 			a.beside(func() {
-				until := time.Now().Add(2 * a.window)
+				until := time.Now().Add(a.window)
 				var wg sync.WaitGroup
 				var n atomic.Int64
 				for i := range 32 {

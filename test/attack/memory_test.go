@@ -84,7 +84,7 @@ var memoryAttacks = []attack{
 		run: func(a *assault) {
 			a.volume("prey", "64Mi")
 			_, root := a.client("prey")
-			addresses := a.many(200, 1100)
+			addresses := a.many(128, 1100)
 			var answered atomic.Int64
 			a.beside(func() {
 				var wg sync.WaitGroup
@@ -155,7 +155,7 @@ var memoryAttacks = []attack{
 		also:  kinds{gonfs, race},
 		run: func(a *assault) {
 			a.beside(func() {
-				until := time.Now().Add(2 * a.window)
+				until := time.Now().Add(a.window)
 				var wg sync.WaitGroup
 				var n atomic.Int64
 				for i := range 8 {
@@ -197,7 +197,7 @@ func (a *assault) hold(n, perAddress int, raw func(i int) []byte) {
 	if raw != nil {
 		sendAll(conns, memoryPatience, raw)
 	}
-	time.Sleep(2 * a.window)
+	time.Sleep(a.window)
 	open := 0
 	for _, conn := range conns {
 		if !ended(conn) {

@@ -38,7 +38,7 @@ var permissionAttacks = []attack{
 			a.volume("prey", "64Mi")
 			c, root := a.client("prey")
 			granted, refused := 0, 0
-			until := time.Now().Add(4 * a.window)
+			until := time.Now().Add(2 * a.window)
 			for i := 0; i < 1500*a.factor*a.factor && time.Now().Before(until); i++ {
 				p := newCase(a.rng)
 				for _, twin := range []string{"nfs", "local"} {

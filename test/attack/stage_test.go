@@ -47,10 +47,10 @@ const (
 	// victimMax is the longest that 99 of 100 calls of a victim may take, or all where
 	// there are fewer.
 	victimMax = 5 * time.Second
-	// victimSlower is how many times as long as without the attack they may take, if that
-	// is more than victimFast. It is much, since others use the machines of tests too.
+	// victimSlower is how many times as long as without the attack the median may take, if
+	// that is more than victimFast. It is much, since others use the machines of tests too.
 	victimSlower = 50
-	victimFast   = 2 * time.Second
+	victimFast   = 500 * time.Millisecond
 )
 
 // assault is an attack under way.
@@ -224,12 +224,15 @@ func (a *assault) spared(op string, before, during *latency) {
 	case during.Refused > 0:
 		a.Errorf("victims: %d of %d %s refused: %s", during.Refused, during.N, op, during.Why)
 	}
-	limit := min(victimMax, max(victimFast, victimSlower*before.P99))
+	limit, median := victimMax, max(victimFast, victimSlower*before.P50)
 	if a.race {
-		limit *= 4
+		limit, median = 4*limit, 4*median
 	}
 	if during.P99 > limit {
-		a.Errorf("victims: p99 of %s is %v, and %v without the attack", op, short(during.P99), short(before.P99))
+		a.Errorf("victims: 99 in 100 %s took %v, and %v without the attack", op, short(during.P99), short(before.P99))
+	}
+	if during.N >= 20 && during.P50 > median {
+		a.Errorf("victims: the median %s took %v, and %v without the attack", op, short(during.P50), short(before.P50))
 	}
 }
 

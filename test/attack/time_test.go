@@ -166,8 +166,8 @@ var timeAttacks = []attack{
 func (a *assault) storm(what func(i int) (uint32, oncrpc.Args)) {
 	a.Helper()
 	a.beside(func() {
-		until := time.Now().Add(2 * a.window)
-		ctx, cancel := context.WithTimeout(a.ctx, 4*a.window+10*time.Second)
+		until := time.Now().Add(a.window)
+		ctx, cancel := context.WithTimeout(a.ctx, 3*a.window+10*time.Second)
 		defer cancel()
 		var wg sync.WaitGroup
 		var answered atomic.Int64
