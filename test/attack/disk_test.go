@@ -96,6 +96,10 @@ func (d *disk) freeze() (thaw func()) {
 	}
 }
 
+// inodePrice is what podnas charges for an inode beside its blocks: what it takes on that
+// disk.
+var inodePrice = map[string]int64{"ext4": 256, "xfs": 512}
+
 // holds is what a folder takes on the disk, each inode counted once.
 func holds(t testing.TB, dir string) (bytes, inodes int64) {
 	t.Helper()
