@@ -121,5 +121,6 @@ func imageOf(t *testing.T) string {
 // records returns the identity and the records of the volumes on podnas's disk.
 func records(t *testing.T) string {
 	t.Helper()
-	return kubectl(t, "exec", "disk", "--", "sh", "-c", "cd /disk/.podnas && cat instance.json volumes/*.json")
+	// A volume from before there were limits of inodes gets one.
+	return kubectl(t, "exec", "disk", "--", "sh", "-c", `cd /disk/.podnas && cat instance.json volumes/*.json | grep -v '"inodes":'`)
 }
