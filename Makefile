@@ -144,12 +144,13 @@ chart-check: ## fail when the Helm chart makes other objects than kubectl apply 
 	go test -tags chart -count=1 ./test/chart
 
 .PHONY: check
-check: ## what CI runs: test, lint, chart-check, a short fuzz, page, vm, cluster, reproducible, e2e
+check: ## what CI runs: test, lint, chart-check, a short fuzz, page, attack, vm, cluster, reproducible, e2e
 	$(MAKE) test
 	$(MAKE) lint
 	$(MAKE) chart-check
 	$(MAKE) fuzz FUZZTIME=20000x
 	$(MAKE) page
+	$(MAKE) attack
 	$(MAKE) vm
 	$(MAKE) cluster
 	$(MAKE) reproducible
