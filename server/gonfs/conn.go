@@ -80,6 +80,9 @@ func (l *listener) Accept() (net.Conn, error) {
 			_ = nc.Close() // nothing was sent
 			continue
 		}
+		if err := l.peers.LimitSocket(peer, nc); err != nil {
+			l.log.Debug("nfs: limit a socket's memory", "client", nc.RemoteAddr(), "err", err) // it may be closed already
+		}
 		c.peer, c.holding = peer, oncrpc.NewHolding(peer)
 		return c, l.enter(c)
 	}

@@ -213,6 +213,9 @@ func (s *Server) start(nc net.Conn) {
 		_ = c.Close() // nothing was sent
 		return
 	}
+	if err := s.peers.LimitSocket(peer, nc); err != nil {
+		s.log.Debug("rpc: limit a socket's memory", "client", c.client, "err", err) // it may be closed already
+	}
 	c.holding = NewHolding(peer)
 	s.mu.Lock()
 	defer s.mu.Unlock()

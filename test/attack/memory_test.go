@@ -61,7 +61,7 @@ var memoryAttacks = []attack{
 	},
 	{
 		name:  "replies that nobody reads",
-		does:  "200 connections ask for 1 MiB, 64 times each, and read nothing",
+		does:  "300 connections, or 4,000, ask for 1 MiB, 64 times each, and read nothing",
 		holds: "memory stays within its bound, others are served",
 		run: func(a *assault) {
 			a.volume("prey", "64Mi")
@@ -73,7 +73,7 @@ var memoryAttacks = []attack{
 			for i := range 64 {
 				raw = appendCall(raw, uint32(i), caller(0, 0), nfs3.ProcRead, &nfs3.ReadArgs{File: file, Count: 1 << 20})
 			}
-			a.beside(func() { a.hold(a.many(200, 1000), 64, func(int) []byte { return raw }) })
+			a.beside(func() { a.hold(a.many(300, 4000), 250, func(int) []byte { return raw }) })
 		},
 	},
 	{
@@ -136,7 +136,7 @@ var memoryAttacks = []attack{
 			for i := range 16 {
 				raw = appendCall(raw, uint32(i), caller(0, 0), nfs3.ProcWrite, args)
 			}
-			a.beside(func() { a.hold(a.many(200, 1000), 64, func(int) []byte { return raw }) })
+			a.beside(func() { a.hold(a.many(300, 4000), 250, func(int) []byte { return raw }) })
 		},
 	},
 	{

@@ -33,6 +33,7 @@ type process struct {
 	claims string
 	flags  []string
 	logged string // a file
+	cgroup cgroup
 
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -45,6 +46,7 @@ type process struct {
 // usage is the most that a process has had.
 type usage struct {
 	rss              int64 // the kernel's own mark, VmHWM: nothing is between two samples
+	kernel           int64 // see cgroup
 	threads, handles int
 }
 
@@ -52,6 +54,8 @@ func newProcess(t *testing.T, s setup, dir, root string) *process {
 	p := &process{t: t, binary: *podnas, root: root, claims: filepath.Join(dir, "claims"), logged: filepath.Join(dir, "log")}
 	if s.race {
 		p.binary = *podnasRace
+	} else {
+		p.cgroup = newCgroup(t)
 	}
 	p.flags = []string{
 		"serve", "--standalone", "--root=" + root, "--claims=" + p.claims, "--engine=" + s.engine, "--quota=" + s.quota,
@@ -72,6 +76,7 @@ func (p *process) start() {
 	p.cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 exitcode=66", "GOTRACEBACK=all", "GOMEMLIMIT="+goMemLimit)
 	p.done, p.watch = make(chan struct{}), make(chan struct{})
 	must(p.t, p.cmd.Start())
+	must(p.t, p.cgroup.add(p.cmd.Process.Pid))
 	// The attacker's own place behind others is not the server's.
 	_ = setPriority(p.cmd.Process.Pid)
 	go func(cmd *exec.Cmd, done chan struct{}) {
@@ -134,7 +139,7 @@ func (p *process) look(pid int) {
 	if err != nil {
 		return // it has ended
 	}
-	var now usage
+	now := usage{kernel: p.cgroup.kernel()}
 	for line := range strings.Lines(string(status)) {
 		switch name, value, _ := strings.Cut(line, ":"); name {
 		case "VmHWM":
@@ -155,6 +160,7 @@ func (p *process) look(pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used.rss = max(p.used.rss, now.rss)
+	p.used.kernel = max(p.used.kernel, now.kernel)
 	p.used.threads = max(p.used.threads, now.threads)
 	p.used.handles = max(p.used.handles, now.handles)
 }

@@ -38,6 +38,8 @@ const (
 	// manifest sets.
 	rssMax     = 600 << 20
 	goMemLimit = "512MiB"
+	// kernelMax is what the kernel may hold for it besides, of the manifest's memoryLimit.
+	kernelMax = 640 << 20
 	// raceFactor is how much more the race detector takes.
 	raceFactor = 8
 	// threadsMax: the workers, the calls that wait on their connections, and Go's own.
@@ -251,6 +253,9 @@ func (a *assault) checkServer() {
 	if a.row.used.rss > rss {
 		a.Errorf("podnas had %v of memory, %v at most is allowed", mib(a.row.used.rss), mib(rss))
 	}
+	if a.row.used.kernel > kernelMax {
+		a.Errorf("the kernel held %v for podnas, %v at most is allowed", mib(a.row.used.kernel), mib(kernelMax))
+	}
 	if a.row.used.threads > threadsMax {
 		a.Errorf("podnas had %d threads, %d at most are allowed", a.row.used.threads, threadsMax)
 	}
@@ -311,8 +316,8 @@ func (s *table) print(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "\nVictims: the worst p99 of GETATTR, WRITE and CREATE, then of a new mount, then /readyz at its slowest;\neach without the attack > beside it.\n\n")
-	fmt.Fprintf(w, "%-6s %-24s %-26s %6s  %-17s %-17s %-17s %7s %9s %7s %6s\n",
-		"", "setup", "attack", "took", "calls p99", "mount p99", "readyz max", "refused", "memory", "threads", "files")
+	fmt.Fprintf(w, "%-6s %-24s %-26s %6s  %-17s %-17s %-17s %7s %9s %9s %7s %6s\n",
+		"", "setup", "attack", "took", "calls p99", "mount p99", "readyz max", "refused", "memory", "kernel's", "threads", "files")
 	for _, r := range s.rows {
 		verdict := "ok"
 		if r.failed {
@@ -330,9 +335,9 @@ func (s *table) print(w io.Writer) {
 		}
 		p99 := func(l *latency) time.Duration { return l.P99 }
 		longest := func(l *latency) time.Duration { return l.Max }
-		fmt.Fprintf(w, "%-6s %-24s %-26s %6s  %-17s %-17s %-17s %7d %9s %7d %6d  %s\n", verdict, r.setup, r.name, short(r.took),
+		fmt.Fprintf(w, "%-6s %-24s %-26s %6s  %-17s %-17s %-17s %7d %9s %9s %7d %6d  %s\n", verdict, r.setup, r.name, short(r.took),
 			pair(p99, "getattr", "write", "create"), pair(p99, "connect"), pair(longest, "ready"),
-			refused, mib(r.used.rss), r.used.threads, r.used.handles, strings.Join(r.notes, "; "))
+			refused, mib(r.used.rss), mib(r.used.kernel), r.used.threads, r.used.handles, strings.Join(r.notes, "; "))
 	}
 }
 

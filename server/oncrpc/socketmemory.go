@@ -1,0 +1,53 @@
+package oncrpc
+
+import (
+	"net"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// What is received and not read yet, and what is written and not sent, is in the kernel's
+// memory, which counts in a container's limit. Linux lets it grow to tcp_rmem and tcp_wmem
+// of tcp(7), up to 32 MiB and 4 MiB for a connection: good for a few, too much for
+// thousands whose clients send and don't read.
+const (
+	// wideConns and widePerPeer are how many connections may have as much as Linux gives
+	// them, in all and of one address: those of a node with nconnect=16.
+	wideConns, widePerPeer = 64, 16
+	// narrow is what any other may have in each direction, in bytes, apart from the
+	// kernel's own overhead. At a round trip of 1 ms it lets 128 MB pass in a second.
+	narrow = 128 << 10
+)
+
+// LimitSocket bounds the kernel's memory of a connection of a peer, TCP's only, unless
+// there are few.
+func (p *Peers) LimitSocket(peer *Peer, nc net.Conn) error {
+	p.mu.Lock()
+	few := p.open <= wideConns && len(peer.conns) <= widePerPeer
+	p.mu.Unlock()
+	tcp, ok := nc.(*net.TCPConn)
+	if few || !ok {
+		return nil
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return limitSocket(raw)
+}
+
+func limitSocket(raw syscall.RawConn) error {
+	var err error
+	ended := raw.Control(func(fd uintptr) {
+		// What is sent and not acknowledged is bounded by the client's own window.
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, narrow)
+		if err == nil {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, narrow)
+		}
+	})
+	if ended != nil {
+		return ended
+	}
+	return err
+}
