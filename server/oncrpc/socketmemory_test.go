@@ -22,12 +22,12 @@ func TestLimitSocket(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer client.Close()
+		t.Cleanup(func() { client.Close() })
 		nc, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer nc.Close()
+		t.Cleanup(func() { nc.Close() })
 		before := received(t, nc)
 		peer, _ := p.Admit(used{nc})
 		if err := p.LimitSocket(peer, nc); err != nil {
