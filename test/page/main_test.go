@@ -131,6 +131,7 @@ func (p *podnas) startProxy(t *testing.T) {
 			http.Error(w, "gone", http.StatusBadGateway)
 			return
 		}
+		r.Header.Set("Accept-Encoding", "identity") // pages can be read here
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(p.proxy.Close)

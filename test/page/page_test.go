@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,8 +106,10 @@ func TestPage(t *testing.T) {
 		if len(pages) < 3 {
 			t.Fatalf("the page was asked for %d times", len(pages))
 		}
-		if shown, latest := timeOf(t, dom), timeOf(t, pages[len(pages)-1]); shown != latest {
-			t.Errorf("it shows %s, the latest is of %s", shown, latest)
+		// Not the last one for certain: the browser may end while that is on its way.
+		shown := timeOf(t, dom)
+		if !slices.ContainsFunc(pages[2:], func(page string) bool { return strings.Contains(page, `<time datetime="`+shown+`"`) }) {
+			t.Errorf("it shows a page of %s, which is not the third or a later one", shown)
 		}
 		if !strings.Contains(dom, `id="late" class="problem bad" hidden`) {
 			t.Error("it says that podnas does not answer")
