@@ -11,6 +11,12 @@ import (
 // more. The kernel writes back after 30 seconds at the latest.
 const lookAgain = 40 * time.Second
 
+// lookLate is how long after that look a file is looked at again that had blocks past
+// its end: XFS takes them back within 5 minutes (speculative_prealloc_lifetime in
+// Documentation/admin-guide/xfs.rst). A charge that was forgotten before would leave
+// them in the sum.
+const lookLate = 6 * time.Minute
+
 // charge is what the account has of an inode that is in use.
 type charge struct {
 	account *Account
@@ -18,12 +24,14 @@ type charge struct {
 	users   int       // guarded by account.mu
 	file    FileID    // to look at it once more, if its data was written; guarded by account.mu
 	due     time.Time // when, if nobody uses it; guarded by account.mu
+	late    int64     // bytes at the last look, if it was made to find them less; guarded by account.mu
 
 	mu    sync.Mutex
 	known bool  // bytes is what used has of the inode
 	gone  bool  // its last name is
 	bytes int64 // 0 if gone
 	size  int64 // of a file, at the last look
+	ahead bool  // it had blocks then that it may lose by itself
 
 	// names is held, of a directory, while a name in it is made or taken: what
 	// has the name must not be another before it is looked at.
@@ -140,7 +148,7 @@ func (c *charge) look(fd int, st *unix.Stat_t, quick bool) error {
 func (c *charge) settle(st *unix.Stat_t, isNew bool) {
 	a, gone := c.account, st.Nlink == 0
 	bytes, _ := a.prices.of(st)
-	c.size = st.Size
+	c.size, c.ahead = st.Size, a.prices.mayShrink(st)
 	switch {
 	case gone:
 		c.setGone()
@@ -193,7 +201,7 @@ func (v *Volume) settleDue(now time.Time) {
 			_ = c.stat(fd, &st) // what can't be looked at stays as it was
 			_ = unix.Close(fd)  // O_PATH
 		}
-		a.looked(c)
+		a.looked(c, now)
 	}
 }
 
@@ -211,11 +219,19 @@ func (a *Account) due(now time.Time) map[*charge]FileID {
 	return due
 }
 
-// looked gives back a charge that due has taken.
-func (a *Account) looked(c *charge) {
+// looked gives back a charge that due has taken. It is kept while the file still has
+// blocks that it may lose, and has not had as many at the last such look.
+func (a *Account) looked(c *charge, now time.Time) {
+	c.mu.Lock()
+	ahead, bytes := c.ahead && !c.gone, c.bytes
+	c.mu.Unlock()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c.users--; c.users == 0 {
+	switch c.users--; {
+	case c.users > 0:
+	case ahead && c.late != bytes:
+		c.late, c.due = bytes, now.Add(lookLate)
+	default:
 		a.drop(c)
 	}
 }

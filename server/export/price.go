@@ -15,6 +15,8 @@ const aheadMax = 128 << 10
 // prices are what an inode is charged for beside its blocks.
 type prices struct {
 	inode int64 // bytes
+	// ahead: what a file has past its end may be taken back by the file system, later.
+	ahead bool
 	// perName: directories have no blocks that grow with their names, so each name of
 	// a file costs as much as an inode.
 	perName bool
@@ -42,7 +44,7 @@ func pricesOf(root *os.File) prices {
 	}
 	switch fs.Type {
 	case unix.XFS_SUPER_MAGIC:
-		return prices{inode: xfsInode(root)}
+		return prices{inode: xfsInode(root), ahead: true}
 	case unix.EXT4_SUPER_MAGIC:
 		return prices{inode: ext4Inode}
 	case unix.BTRFS_SUPER_MAGIC:
@@ -79,4 +81,9 @@ func (p prices) of(st *unix.Stat_t) (bytes, ahead int64) {
 		names = max(uint64(st.Nlink), 1) //nolint:unconvert // 32 bits on arm64
 	}
 	return addSizes(bytes, bytesOf(names, p.inode)), ahead
+}
+
+// mayShrink tells whether a file has blocks past its end that it may lose by itself.
+func (p prices) mayShrink(st *unix.Stat_t) bool {
+	return p.ahead && st.Mode&unix.S_IFMT == unix.S_IFREG && bytesOf(uint64(st.Blocks), 512) > roundUp(st.Size)
 }

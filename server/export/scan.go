@@ -100,13 +100,23 @@ func (v *Volume) scan(log *slog.Logger) {
 // found counts an inode that the scan came by, unless it is counted already.
 func (a *Account) found(dir int, name string, i inode) {
 	c := a.enter(i)
-	defer c.leave(FileID{})
+	var again FileID
+	if c.foundAt(dir, name) {
+		again, _ = identifyByHandle(dir, name) // else it stays as it is
+	}
+	c.leave(again)
+}
+
+// foundAt settles the charge of what has a name, and tells whether it may become less by
+// itself.
+func (c *charge) foundAt(dir int, name string) (mayShrink bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && inodeOf(&st) == i {
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && inodeOf(&st) == c.inode {
 		c.settle(&st, false)
 	}
+	return c.ahead
 }
 
 // moved says that something was given this name for the one it had. While the scan

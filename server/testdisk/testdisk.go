@@ -15,7 +15,7 @@ func Each(t *testing.T, test func(t *testing.T, disk string)) {
 	t.Helper()
 	t.Run("here", func(t *testing.T) { test(t, t.TempDir()) })
 	Ext4(t, test)
-	t.Run("XFS", func(t *testing.T) { test(t, mount(t, 512<<20, "mkfs.xfs", "-q")) })
+	XFS(t, test)
 	t.Run("btrfs", func(t *testing.T) { test(t, mount(t, 256<<20, "mkfs.btrfs", "-q")) })
 }
 
@@ -23,6 +23,12 @@ func Each(t *testing.T, test func(t *testing.T, disk string)) {
 func Ext4(t *testing.T, test func(t *testing.T, disk string)) {
 	t.Helper()
 	t.Run("ext4", func(t *testing.T) { test(t, mount(t, 256<<20, "mkfs.ext4", "-q", "-F", "-N", "65536")) })
+}
+
+// XFS runs a test on an XFS.
+func XFS(t *testing.T, test func(t *testing.T, disk string)) {
+	t.Helper()
+	t.Run("XFS", func(t *testing.T) { test(t, mount(t, 512<<20, "mkfs.xfs", "-q")) })
 }
 
 // mount makes a file system in a file of so many bytes by a command, and mounts it

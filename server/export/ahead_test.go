@@ -1,0 +1,80 @@
+package export
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/testdisk"
+)
+
+// What XFS has allocated ahead and takes back later does not stay in the count: neither
+// of files that were there at the start nor of files that are written now and then.
+func TestTakenBack(t *testing.T) {
+	testdisk.XFS(t, func(t *testing.T, disk string) {
+		needNative(t)
+		dir := filepath.Join(disk, "volume")
+		mustDo(t, os.Mkdir(dir, 0o777))
+		for i := range 20 { // a file that is closed again and again keeps what it has
+			for round := range int64(8) {
+				f, err := os.OpenFile(filepath.Join(dir, fmt.Sprint("old", i)), os.O_CREATE|os.O_RDWR, 0o666)
+				mustDo(t, err)
+				_, err = f.WriteAt(make([]byte, 20<<10), round*20<<10)
+				mustDo(t, err)
+				mustDo(t, f.Close())
+			}
+		}
+		o, v, root := countedAt(t, dir, 1<<30)
+		counted(t, v)
+		logFile := create(t, o, root, "log")
+		ahead := int64(0)
+		for round := range int64(5) {
+			for i := range int64(4) {
+				if _, err := write(t, o, logFile, (4*round+i)*20<<10, 20<<10); err != nil {
+					t.Fatal(err)
+				}
+				o.files.close()
+			}
+			now := time.Now()
+			v.settleDue(now.Add(lookAgain + time.Second))
+			before, _ := du(t, dir)
+			takeBack(t, disk)
+			after, _ := du(t, dir)
+			ahead += before - after
+			v.settleDue(now.Add(lookAgain + lookLate + 2*time.Second))
+			v.settleDue(now.Add(lookAgain + 2*lookLate + 3*time.Second)) // those that had nothing ahead to lose
+			if used := v.Account().Usage().Bytes; used != after {
+				t.Errorf("round %d: %d bytes are counted, du finds %d", round, used, after)
+			}
+		}
+		if ahead < 20*32<<10 {
+			t.Errorf("XFS has taken back %d bytes: that shows nothing", ahead)
+		}
+		if n := len(v.account.charges); n != 0 {
+			t.Errorf("%d charges are kept", n)
+		}
+	})
+}
+
+// takeBack has XFS free all that it has allocated ahead, as it does by itself every 5
+// minutes.
+func takeBack(t *testing.T, disk string) {
+	t.Helper()
+	f, err := os.Open(disk)
+	mustDo(t, err)
+	defer f.Close()
+	// XFS_IOC_FREE_EOFBLOCKS and struct xfs_fs_eofblocks, xfs_fs.h: version 1, wait.
+	const ioctl, sync = 0x8080583a, 1
+	var how [128]byte
+	binary.NativeEndian.PutUint32(how[0:], 1)
+	binary.NativeEndian.PutUint32(how[4:], sync)
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctl, uintptr(unsafe.Pointer(&how))); errno != 0 {
+		t.Fatalf("XFS_IOC_FREE_EOFBLOCKS: %v", errno)
+	}
+}
