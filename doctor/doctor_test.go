@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -99,7 +100,9 @@ func TestParseMounts(t *testing.T) {
 
 // A check that hangs is made once, however often podnas doctor is run, and the others
 // are made each time.
-func TestShared(t *testing.T) {
+func TestShared(t *testing.T) { synctest.Test(t, testShared) }
+
+func testShared(t *testing.T) {
 	hang := make(chan struct{})
 	var hangs, fine, breaks atomic.Int64
 	checks := Shared([]Check{
