@@ -22,6 +22,8 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
 DATE = $(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y-%m-%dT%H:%M:%SZ)
 STAMP = -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
+# Runs a suite, and says which of its tests did not run. With CI set that is an error.
+SUITE := go run ./test/skips
 GOLANGCI_LINT := go tool -modfile=test/tools/go.mod golangci-lint
 
 FUZZTIME := 30s
@@ -51,9 +53,10 @@ test: ## unit tests and the conformance suite, with the race detector where ther
 		$$(go env CC) -x c -o /dev/null - 2>/dev/null; then \
 		race=; cgo=0; \
 		echo "make: no working C compiler, so the tests run without the race detector" >&2; \
+		[ -z "$${CI:-}" ] || { echo "make: CI is set, where they must run with it" >&2; exit 1; }; \
 	fi; \
-	set -x; CGO_ENABLED=$$cgo go test $$race ./...; \
-	[ -z "$$race" ] || go test -run TestAllocations ./server/nfs3
+	set -x; [ -z "$$race" ] || $(SUITE) go test -json -run TestAllocations ./server/nfs3; \
+	CGO_ENABLED=$$cgo $(SUITE) go test -json $$race ./...
 
 .PHONY: lint
 lint: manifests-check ## golangci-lint, go vet's checks included, on all code (built on first use, 2 minutes)
@@ -67,17 +70,17 @@ fmt: ## format all Go code
 fuzz: ## fuzz every decoder for FUZZTIME=30s each
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' provisioner quota server volume | while IFS=: read -r file func; do \
 		echo "$${file%/*} $${func#func }"; \
-		go test -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "./$${file%/*}" </dev/null; \
+		$(SUITE) go test -v -run '^$$' -fuzz "^$${func#func }$$" -fuzztime $(FUZZTIME) "./$${file%/*}" </dev/null; \
 	done
 
 .PHONY: vm
 vm: ## a real kernel's NFS client and XFS quotas, under User-Mode Linux (root)
-	test/vm/run.sh
+	$(SUITE) test/vm/run.sh
 
 .PHONY: attack
 attack: ## a hostile client before a server in a box (root), in minutes; ATTACKTIME=1h for longer
-	go test -tags attack -count=1 -timeout 30m -run TestHostileClients ./cmd/podnas
-	test/attack/run.sh $(ARGS)
+	$(SUITE) go test -json -tags attack -count=1 -timeout 30m -run TestHostileClients ./cmd/podnas
+	$(SUITE) test/attack/run.sh $(ARGS)
 
 .PHONY: bench
 bench: ## how fast: native beside go-nfs and more, see test/bench/run.sh (root); ARGS='flags of podnas bench'
@@ -86,12 +89,12 @@ bench: ## how fast: native beside go-nfs and more, see test/bench/run.sh (root);
 .PHONY: page
 page: ## the status page in a headless Chromium; PAGE_PICTURES=DIR keeps the pictures
 	@chromium=$$(test/page/setup.sh); set -x; \
-	CHROMIUM=$$chromium PAGE_PICTURES='$(if $(PAGE_PICTURES),$(abspath $(PAGE_PICTURES)))' go test -tags page -count=1 -timeout 10m -v ./test/page
+	CHROMIUM=$$chromium PAGE_PICTURES='$(if $(PAGE_PICTURES),$(abspath $(PAGE_PICTURES)))' $(SUITE) go test -tags page -count=1 -timeout 10m -v ./test/page
 
 .PHONY: cluster
 cluster: ## a real Kubernetes control plane, built on the first run
 	test/cluster/build.sh
-	go test -tags cluster -count=1 -timeout 20m -v ./test/cluster/...
+	$(SUITE) go test -tags cluster -count=1 -timeout 20m -v ./test/cluster/...
 
 .PHONY: bench-claims
 bench-claims: ## how fast 1,000 claims are bound, beside a provisioner that does nothing
@@ -100,7 +103,7 @@ bench-claims: ## how fast 1,000 claims are bound, beside a provisioner that does
 
 .PHONY: e2e
 e2e: image image-xfs ## a whole cluster with a real node: apply, claim, write, upgrade, restart, delete (root)
-	PODNAS_IMAGE='$(CURDIR)/$(ARCHIVE)' PODNAS_XFS_IMAGE='$(CURDIR)/$(XFS_ARCHIVE)' test/e2e/run.sh
+	PODNAS_IMAGE='$(CURDIR)/$(ARCHIVE)' PODNAS_XFS_IMAGE='$(CURDIR)/$(XFS_ARCHIVE)' $(SUITE) test/e2e/run.sh
 
 .PHONY: image
 image: ## container images as archives in dist/, without a container engine
@@ -141,7 +144,7 @@ docs-check: ## the docs alone, which test checks too: reference, links, commands
 
 .PHONY: chart-check
 chart-check: ## fail when the Helm chart makes other objects than kubectl apply (Helm is built on first use, 2 minutes)
-	go test -tags chart -count=1 ./test/chart
+	$(SUITE) go test -json -tags chart -count=1 ./test/chart
 
 .PHONY: check
 check: ## what CI runs: test, lint, chart-check, a short fuzz, page, attack, vm, cluster, reproducible, e2e

@@ -118,7 +118,7 @@ func testThousandProjects(t *testing.T, disk string) {
 // An ext4 that only counts is not taken for one that limits.
 func TestOpenUnenforced(t *testing.T) {
 	if os.Getenv("PODNAS_TEST_XFS") == "" {
-		t.Skip("it mounts an ext4, which is done in the machine of `make vm` alone")
+		t.Skip("it mounts an ext4, which is done in a guest alone; `make vm` runs this test")
 	}
 	_, err := Open(loopExt4(t, ""))
 	var unsupported *UnsupportedError

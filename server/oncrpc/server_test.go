@@ -668,7 +668,7 @@ func FuzzServer(f *testing.F) {
 		}
 		defer conn.Close()
 		if _, err := conn.Write(sent); err != nil {
-			t.Skip("the server was faster")
+			return // the server was faster
 		}
 		other, err := net.Dial("unix", s.addr)
 		if err != nil {

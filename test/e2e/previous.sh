@@ -8,6 +8,7 @@
 #
 # A clone without history, or a tree without git, lacks the commit. Then the present code
 # takes its place, which is said on standard error: a weaker test, of the replacing alone.
+# Where the variable CI is set that is an error.
 set -euo pipefail
 # The oldest commit that counts as a version until there is a release: the native engine by
 # default, StorageClass parameters, quotas on any disk, and the docs that promise them to users.
@@ -25,6 +26,7 @@ if git -C "$top" archive --output="$work/tree.tar" "$commit" 2>"$work/why"; then
 else
 	tree=$top
 	echo "previous.sh: no commit $commit here, so THE UPGRADE IS FROM THE PRESENT CODE, under another tag: $(cat "$work/why")" >&2
+	[ -z "${CI:-}" ] || { echo "previous.sh: CI is set, where the upgrade must be from an earlier version: clone with history" >&2; exit 1; }
 fi
 arch=$(go env GOARCH)
 (cd "$tree" && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=previous' -o "$work/podnas" ./cmd/podnas)

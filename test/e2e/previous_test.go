@@ -13,14 +13,19 @@ import (
 )
 
 // Where the history is not there, as in a shallow clone, the upgrade is from the present
-// code, and previous.sh says so.
+// code, and previous.sh says so. In CI that is an error.
 func TestPreviousWithoutHistory(t *testing.T) {
 	repository, out := t.TempDir(), t.TempDir()
 	if text, err := exec.Command("git", "init", "--quiet", "--bare", repository).CombinedOutput(); err != nil {
 		t.Fatalf("git init: %v\n%s", err, text)
 	}
 	cmd := exec.Command("./previous.sh", out)
-	cmd.Env = append(os.Environ(), "GIT_DIR="+repository)
+	cmd.Env = append(os.Environ(), "GIT_DIR="+repository, "CI=true")
+	if text, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(text), "clone with history") {
+		t.Errorf("previous.sh in CI: %v\n%s", err, text)
+	}
+	cmd = exec.Command("./previous.sh", out)
+	cmd.Env = append(os.Environ(), "GIT_DIR="+repository, "CI=")
 	text, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("previous.sh: %v\n%s", err, text)

@@ -83,11 +83,10 @@ func fullByEachCall(t *testing.T, mnt string) {
 
 	// A name takes room only when its directory grows: that is soon, with long
 	// ones. On XFS and where the server counts, it is at once.
-	if os.Getenv("ENGINE") == "go-nfs" {
-		t.Log("not tried: mkdir and open, whose every error the library answers as one of permissions")
-	} else {
+	t.Run("names", func(t *testing.T) {
+		nativeOnly(t, "the library answers every error of mkdir and open as one of permissions")
 		namesRefused(t, mnt)
-	}
+	})
 	overwrite(t, filepath.Join(mnt, "keep"), keep)
 	if err := f.Close(); err != nil && !noSpace(err) {
 		t.Errorf("close: %v", err)

@@ -59,6 +59,8 @@ func TestGanesha(t *testing.T) {
 			t.Logf("known: %s: %s", name, why)
 		case results[name].outcome == "FAIL":
 			t.Errorf("Ganesha %s differs in %s, which is new: find out who is wrong, it or the suite\n%s", g.version, name, results[name].said)
+		case results[name].outcome == "SKIP": // as go test -v says it, for test/skips
+			t.Logf("\n=== RUN   TestExternal/%[1]s\n%[2]s--- SKIP: TestExternal/%[1]s (0.00s)", name, results[name].said)
 		case known:
 			t.Logf("Ganesha %s no longer differs in %s: %s", g.version, name, why)
 		}

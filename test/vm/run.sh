@@ -42,7 +42,7 @@ native() {
 	fi
 	# What the server counts, on an XFS too: make test has none where mkfs.xfs is not installed.
 	PATH=$PATH:/usr/sbin:/sbin:$layer/usr/sbin LD_LIBRARY_PATH=$layer/usr/lib/x86_64-linux-gnu \
-		go test -count 1 -run "${RUN:-.}" ./server/export || status=1
+		go test -count 1 -v -run "${RUN:-.}" ./server/export || status=1
 	# These packages have tests of their own that need this disk.
 	suite native "$guest -e ENGINE=native" -run "${RUN:-.}" -skip "$alone" ./test/vm ./quota ./volume/tree || status=1
 	if wanted TestFaultyDisk; then

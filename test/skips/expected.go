@@ -1,0 +1,22 @@
+package main
+
+// expectation is a kind of tests that need not run where CI is set.
+type expectation struct {
+	test string // a regular expression of their names
+	says string // and of the reason that they give
+}
+
+// expected is short: a test that can't run where CI runs has no use. What is here runs
+// elsewhere in CI, or can't be right for what it is run against.
+func expected() []expectation {
+	return []expectation{
+		// For a server that runs already, which a person names.
+		{`^TestExternal$`, `^named skip: external: `},
+		// The engine can't do it, and its table of what it lacks says so.
+		{`^TestConformance/`, `^named skip: .*\bgo-nfs\b`},
+		// For a disk or a kernel that the guest of make vm has, where they fail without it.
+		{``, "`make vm` runs this test$"},
+		// make vm has a run for each engine.
+		{``, `^not for (go-nfs|native): `},
+	}
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// skip is a test that did not run, and what it said about it.
+type skip struct{ pkg, test, said string }
+
+// unexpected are the skips that expected.go does not have, by what the tests said and then
+// by their names.
+func (s *suite) unexpected() []skip {
+	return slices.SortedFunc(func(yield func(skip) bool) {
+		for found := range maps.Keys(s.skips) {
+			if !expects(found) && !yield(found) {
+				return
+			}
+		}
+	}, func(a, b skip) int {
+		return cmp.Or(cmp.Compare(a.said, b.said), cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.test, b.test))
+	})
+}
+
+func expects(found skip) bool {
+	return slices.ContainsFunc(expected(), func(e expectation) bool {
+		return regexp.MustCompile(e.test).MatchString(found.test) && regexp.MustCompile(e.says).MatchString(found.said)
+	})
+}
+
+// report prints what did not run. That is an error where all must.
+func (s *suite) report(must bool) error {
+	found := s.unexpected()
+	var text strings.Builder
+	if len(found) > 0 {
+		fmt.Fprintf(&text, "\nDid not run: %d tests, because\n", len(found))
+	}
+	for i, f := range found {
+		if i == 0 || found[i-1].said != f.said {
+			fmt.Fprintf(&text, "  %s\n", cmp.Or(f.said, "(no reason was given)"))
+		}
+		fmt.Fprintf(&text, "      %s\n", strings.TrimSpace(f.test+"  "+strings.TrimPrefix(f.pkg, "github.com/podnas/podnas/")))
+	}
+	if known := len(s.skips) - len(found); known > 0 {
+		fmt.Fprintf(&text, "Expected not to run: %d tests (test/skips/expected.go says why)\n", known)
+	}
+	fmt.Fprint(s.out, text.String())
+	var errs []error
+	if must && len(found) > 0 {
+		errs = append(errs, fmt.Errorf("%d tests did not run (above). CI is set, where all must that test/skips/expected.go does not except", len(found)))
+	}
+	if must && len(s.empty) > 0 {
+		errs = append(errs, fmt.Errorf("no test to run in %s. CI is set, where each run of a test binary must have one", strings.Join(s.empty, ", ")))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// results is what a package's tests have printed. Tests that were printed as lines, not as
+// events, are one package without a name.
+type results struct {
+	name   string
+	order  []string          // the tests, as they began
+	output map[string]string // of those that have not passed; "" is the package's own
+
+	line    string            // its beginning, while the rest has not come
+	running string            // the test that printed last
+	said    map[string]string // the last line each test logged
+}
+
+// print keeps what a test printed until it is known how the test ends.
+func (r *results) print(test, text string) {
+	if _, ok := r.output[test]; !ok {
+		r.order = append(r.order, test)
+	}
+	r.output[test] += text
+}
+
+// finish prints what go test without -v does: a line for a package that passes, and for one
+// that fails all that its failed tests printed.
+func (r *results) finish(out io.Writer, failed bool) {
+	if failed {
+		for _, test := range r.order {
+			if test != "" {
+				fmt.Fprint(out, r.output[test])
+			}
+		}
+		fmt.Fprint(out, r.output[""])
+		return
+	}
+	for line := range strings.Lines(r.output[""]) {
+		if strings.HasPrefix(line, "ok ") || strings.HasPrefix(line, "? ") {
+			fmt.Fprint(out, line)
+		}
+	}
+}
+
+var (
+	begins = regexp.MustCompile(`^=== (?:RUN|CONT|NAME) +(\S+)`)
+	logs   = regexp.MustCompile(`^[^ :]+\.go:\d+: (.*)`)
+	skips  = regexp.MustCompile(`^--- SKIP: (\S+) \(`)
+)
+
+// scan looks for tests that skip, at any depth: a test that logs the output of others
+// indents it.
+func (r *results) scan(s *suite, text string) {
+	r.line += text
+	for {
+		line, rest, ok := strings.Cut(r.line, "\n")
+		if !ok {
+			return
+		}
+		r.line = rest
+		line = strings.TrimSpace(line)
+		if m := begins.FindStringSubmatch(line); m != nil {
+			r.running = m[1]
+		} else if m := skips.FindStringSubmatch(line); m != nil {
+			s.skips[skip{r.name, m[1], r.said[m[1]]}] = true
+		} else if m := logs.FindStringSubmatch(line); m != nil {
+			r.said[r.running] = m[1]
+		} else if line == "testing: warning: no tests to run" {
+			s.empty = append(s.empty, r.name)
+		}
+	}
+}
