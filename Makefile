@@ -25,6 +25,12 @@ STAMP = -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
 # Runs a suite, and says which of its tests did not run. With CI set that is an error.
 SUITE := go run ./test/skips
 GOLANGCI_LINT := go tool -modfile=test/tools/go.mod golangci-lint
+ACTIONLINT := go tool -modfile=test/tools/actionlint/go.mod actionlint
+CRANE := go tool -modfile=test/tools/go.mod crane
+HELM := go tool -modfile=test/tools/helm/go.mod helm
+
+# Where make push pushes to.
+REGISTRY ?= $(patsubst %/,%,$(dir $(IMAGE)))
 
 FUZZTIME := 30s
 
@@ -59,8 +65,13 @@ test: ## unit tests and the conformance suite, with the race detector where ther
 	CGO_ENABLED=$$cgo $(SUITE) go test -json $$race ./...
 
 .PHONY: lint
-lint: manifests-check ## golangci-lint, go vet's checks included, on all code (built on first use, 2 minutes)
+lint: manifests-check ## golangci-lint, go vet's checks included, and actionlint (built on first use, 2 minutes)
 	$(GOLANGCI_LINT) run
+	$(ACTIONLINT) -shellcheck= -pyflakes= .github/workflows/*.yml
+
+.PHONY: vuln
+vuln: ## known vulnerabilities in what podnas is built from (asks vuln.go.dev)
+	go tool -modfile=test/tools/go.mod govulncheck ./...
 
 .PHONY: fmt
 fmt: ## format all Go code
@@ -121,6 +132,34 @@ image-xfs: image ## the image of deploy/overlays/disk-image, which makes XFS, fo
 .PHONY: reproducible
 reproducible: image ## build the images twice and fail if a byte differs; ARGS=--fresh with an empty build cache
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' deploy/reproducible.sh $(ARGS)
+
+.PHONY: chart
+chart: ## the Helm chart as an archive in dist/
+	mkdir -p dist
+	$(HELM) package deploy/helm/podnas --destination dist
+
+.PHONY: release-check
+release-check: ## fail unless this commit has the tag that its manifest names
+	@[ "$$(git describe --tags --exact-match)" = '$(TAG)' ] || { echo 'make: this commit is not tagged $(TAG)' >&2; exit 1; }
+	@[ -z "$$(git status --porcelain)" ] || { echo 'make: there are changes that are not committed' >&2; exit 1; }
+
+.PHONY: login
+login: ## log in to the registry of make push, as USERNAME; the password is read from standard input
+	@password=$$(cat); host='$(REGISTRY)'; host=$${host%%/*}; \
+	$(CRANE) auth login "$$host" --username '$(USERNAME)' --password-stdin <<<"$$password"; \
+	$(HELM) registry login "$$host" --username '$(USERNAME)' --password-stdin <<<"$$password"
+
+.PHONY: push
+push: ## push what make image-xfs chart left in dist/ to REGISTRY, as OCI artefacts
+	deploy/push.sh '$(REGISTRY)' '$(TAG)'
+
+.PHONY: sign
+sign: ## sign what make push has pushed, and attach the SBOMs, with cosign
+	while read -r ref; do cosign sign --yes "$$ref" </dev/null; done <dist/pushed
+	for sbom in dist/*-'$(TAG)'-*.cdx.json; do \
+		name=$${sbom#dist/}; name=$${name%%-$(TAG)-*}; \
+		cosign attest --yes --type cyclonedx --predicate "$$sbom" "$$(grep "^$(REGISTRY)/$$name@" dist/pushed)"; \
+	done
 
 .PHONY: manifests
 manifests: ## write deploy/podnas.yaml from deploy/base
