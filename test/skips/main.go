@@ -77,7 +77,7 @@ type suite struct {
 	out      io.Writer
 	packages map[string]*results
 	skips    map[skip]bool
-	empty    []string // test binaries that found no test to run
+	empty    int // how many test binaries found no test to run
 }
 
 func newSuite(out io.Writer) *suite {

@@ -161,7 +161,7 @@ func testOutput(t *testing.T) {
 // A test binary that finds nothing to run passes, but not in CI.
 func testNothingToRun(t *testing.T) {
 	for _, flag := range []string{"-json", "-v"} {
-		if text, err := goTest(true, flag, "-run", "TestOfAnOldName", "./good"); err == nil || !strings.Contains(err.Error(), "no test to run") {
+		if text, err := goTest(true, flag, "-run", "TestOfAnOldName", "./good"); err == nil || !strings.Contains(err.Error(), "1 test binaries had no test to run") {
 			t.Errorf("in CI with %s: %v, printed\n%s", flag, err, text)
 		}
 		if text, err := goTest(false, flag, "-run", "TestOfAnOldName", "./good"); err != nil {

@@ -54,8 +54,8 @@ func (s *suite) report(must bool) error {
 	if must && len(found) > 0 {
 		errs = append(errs, fmt.Errorf("%d tests did not run (above). CI is set, where all must that test/skips/expected.go does not except", len(found)))
 	}
-	if must && len(s.empty) > 0 {
-		errs = append(errs, fmt.Errorf("no test to run in %s. CI is set, where each run of a test binary must have one", strings.Join(s.empty, ", ")))
+	if must && s.empty > 0 {
+		errs = append(errs, fmt.Errorf("%d test binaries had no test to run (above). CI is set, where each must have one", s.empty))
 	}
 	return errors.Join(errs...)
 }

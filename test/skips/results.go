@@ -70,7 +70,7 @@ func (r *results) scan(s *suite, text string) {
 		} else if m := logs.FindStringSubmatch(line); m != nil {
 			r.said[r.running] = m[1]
 		} else if line == "testing: warning: no tests to run" {
-			s.empty = append(s.empty, r.name)
+			s.empty++
 		}
 	}
 }
