@@ -37,7 +37,7 @@ func TestGanesha(t *testing.T) {
 	for name := range ganeshaNot {
 		skip = append(skip, "^TestExternal$/^"+strings.ReplaceAll(name, "/", "$/^")+"$")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, program, "-test.v", "-test.run", "^TestExternal$", "-test.skip", strings.Join(skip, "|"),
 		"-nfs", ganeshaNFS, "-mount", ganeshaMount, "-export", export, "-dir", export).CombinedOutput()
