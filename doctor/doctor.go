@@ -94,7 +94,7 @@ func (c Check) within(ctx context.Context, timeout time.Duration) []Result {
 	go func() {
 		defer func() {
 			if v := recover(); v != nil {
-				done <- []Result{Fail("tell podnas's developers", "the check itself broke: %v\n%s", v, debug.Stack())}
+				done <- []Result{Fail("report this to podnas's developers", "the check itself failed: %v\n%s", v, debug.Stack())}
 			}
 		}()
 		done <- c.Run(ctx)
@@ -128,9 +128,9 @@ func Shared(checks []Check) []Check {
 		shared = append(shared, Check{Name: c.Name, Run: func(ctx context.Context) []Result {
 			results, err := found.Get(ctx, 0)
 			if pending := (*latest.PendingError)(nil); errors.As(err, &pending) {
-				results = []Result{Fail("if it is about the disk, see the kernel's log (dmesg) of podnas's node, and the backing disk", "%v", err)}
+				results = []Result{Fail("if this concerns the disk, check the kernel's log (dmesg) of podnas's node, and the backing disk", "%v", err)}
 			} else if err != nil {
-				results = []Result{Fail("tell podnas's developers", "the check itself broke: %v", err)}
+				results = []Result{Fail("report this to podnas's developers", "the check itself failed: %v", err)}
 			}
 			return results
 		}})

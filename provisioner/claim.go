@@ -15,14 +15,14 @@ func checkClaim(claim *v1.PersistentVolumeClaim) (int64, error) {
 	case spec.VolumeMode != nil && *spec.VolumeMode != v1.PersistentVolumeFilesystem:
 		return 0, fmt.Errorf("volumeMode %s: an NFS volume is a file system, use volumeMode: Filesystem", *spec.VolumeMode)
 	case spec.Selector != nil:
-		return 0, errors.New("a selector chooses among volumes that exist and can't be met by making one: remove it")
+		return 0, errors.New("a selector chooses among existing volumes and can't be used for provisioning: remove it")
 	case len(spec.AccessModes) == 0:
 		return 0, errors.New("the claim has no access mode: add accessModes, for example [ReadWriteMany]")
 	}
 	request := spec.Resources.Requests[v1.ResourceStorage]
 	// The quantity rounds up to whole bytes.
 	if request.Value() <= 0 {
-		return 0, fmt.Errorf("the claim asks for %s of storage: ask for more than 0 in resources.requests.storage", request.String())
+		return 0, fmt.Errorf("the claim requests %s of storage: set resources.requests.storage to more than 0", request.String())
 	}
 	return request.Value(), nil
 }
@@ -39,13 +39,13 @@ func sourceClaim(claim *v1.PersistentVolumeClaim) (string, error) {
 	case spec.DataSourceRef != nil:
 		field, group, kind, name = "dataSourceRef", spec.DataSourceRef.APIGroup, spec.DataSourceRef.Kind, spec.DataSourceRef.Name
 		if ns := spec.DataSourceRef.Namespace; ns != nil && *ns != "" && *ns != claim.Namespace {
-			return "", fmt.Errorf("dataSourceRef %s %s/%s: a claim can be copied within its namespace only", kind, *ns, name)
+			return "", fmt.Errorf("dataSourceRef %s %s/%s: a claim can only be copied within its namespace", kind, *ns, name)
 		}
 	default:
 		return "", nil
 	}
 	if kind != "PersistentVolumeClaim" || group != nil && *group != "" {
-		return "", fmt.Errorf("%s %s %s: podnas makes copies of claims alone, use kind: PersistentVolumeClaim or remove it", field, kind, name)
+		return "", fmt.Errorf("%s %s %s: podnas can only copy claims: use kind: PersistentVolumeClaim, or remove it", field, kind, name)
 	}
 	return name, nil
 }

@@ -24,7 +24,7 @@ func (p *Provisioner) source(claim *v1.PersistentVolumeClaim, size int64) (volum
 		return volume.Volume{}, err
 	}
 	if p.Claims == nil {
-		return volume.Volume{}, fmt.Errorf("claim %s can't be copied: other claims are not known here", from)
+		return volume.Volume{}, fmt.Errorf("claim %s can't be copied: podnas does not know other claims here", from)
 	}
 	name, err := p.Claims.VolumeOf(claim.Namespace, from)
 	if err != nil {
@@ -35,7 +35,7 @@ func (p *Provisioner) source(claim *v1.PersistentVolumeClaim, size int64) (volum
 		return volume.Volume{}, fmt.Errorf("claim %s can't be copied: %w", from, err)
 	}
 	if v.Size > size {
-		return volume.Volume{}, fmt.Errorf("claim %s has %s, which don't fit into %s: ask for at least as much", from, volume.FormatSize(v.Size), volume.FormatSize(size))
+		return volume.Volume{}, fmt.Errorf("claim %s has a size of %s, which does not fit into %s: request at least that size", from, volume.FormatSize(v.Size), volume.FormatSize(size))
 	}
 	return v, nil
 }
@@ -51,7 +51,7 @@ type clusterClaims struct {
 func (c clusterClaims) VolumeOf(namespace, name string) (string, error) {
 	claim, err := c.claims.PersistentVolumeClaims(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
-		return "", fmt.Errorf("claim %s can't be copied: there is none of that name in namespace %s", name, namespace)
+		return "", fmt.Errorf("claim %s can't be copied: it does not exist in namespace %s", name, namespace)
 	}
 	if err != nil {
 		return "", fmt.Errorf("get claim %s/%s: %w", namespace, name, err)

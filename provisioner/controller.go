@@ -62,7 +62,7 @@ type ControllerConfig struct {
 // Validate says what is wrong with a ControllerConfig.
 func (c *ControllerConfig) Validate() error {
 	if c.Workers < 1 {
-		return fmt.Errorf("%d workers: at least 1 is needed", c.Workers)
+		return fmt.Errorf("%d workers: use at least 1", c.Workers)
 	}
 	if !strings.Contains(c.Name, "/") {
 		return fmt.Errorf("provisioner name %q is not qualified: use DOMAIN/NAME, for example %s", c.Name, DefaultName)
@@ -130,7 +130,7 @@ func lead(ctx context.Context, cfg *ControllerConfig, w *workers) error {
 	}
 	lease := strings.ReplaceAll(cfg.Name, "/", "-")
 	log := cfg.Log.With("lease", cfg.LeaseIn+"/"+lease)
-	log.Info("controller: waiting for the lease")
+	log.Info("controller: waiting for the Lease")
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta: metav1.ObjectMeta{Namespace: cfg.LeaseIn, Name: lease},
@@ -146,7 +146,7 @@ func lead(ctx context.Context, cfg *ControllerConfig, w *workers) error {
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
-				log.Info("controller: holds the lease")
+				log.Info("controller: acquired the Lease")
 				w.run(ctx)
 			},
 			OnStoppedLeading: func() {},
@@ -260,7 +260,7 @@ func (w *workers) run(ctx context.Context) {
 	// Later, and not waited for: a failed mount is told with the volume at hand,
 	// and an older deploy/ does not let podnas see events.
 	w.mounts.Start(ctx.Done())
-	w.cfg.Log.Info("controller: working on claims", "provisioner", w.cfg.Name, "workers", w.cfg.Workers)
+	w.cfg.Log.Info("controller: provisioning claims", "provisioner", w.cfg.Name, "workers", w.cfg.Workers)
 	go w.library.Run(ctx)
 	var working sync.WaitGroup
 	for range w.cfg.Workers {

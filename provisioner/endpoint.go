@@ -26,7 +26,7 @@ type StaticEndpoint Address
 func ParseStaticEndpoint(ip string, port uint16) (StaticEndpoint, error) {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {
-		return StaticEndpoint{}, fmt.Errorf("server address %q is no IPv4 or IPv6 address: nodes can't be counted on to resolve names", ip)
+		return StaticEndpoint{}, fmt.Errorf("server address %q is not an IPv4 or IPv6 address: use an address, because nodes may be unable to resolve names", ip)
 	}
 	return StaticEndpoint{IP: addr.Unmap(), Port: port}, nil
 }

@@ -88,7 +88,7 @@ func (e *expander) work(ctx context.Context) {
 		}
 		err := e.sync(ctx, key)
 		if e.told.Tell(key, err) == IsNew && ctx.Err() == nil {
-			e.log.Warn("volume: can't be expanded yet, it is tried again", "claim", key, "err", err)
+			e.log.Warn("volume: can't be expanded yet, will try again", "claim", key, "err", err)
 		}
 		if err != nil && ctx.Err() == nil {
 			e.queue.AddRateLimited(key)
@@ -138,7 +138,7 @@ func (e *expander) ours(pv *v1.PersistentVolume) bool {
 func (e *expander) expand(ctx context.Context, claim *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) error {
 	request, old := requestOf(claim), pv.Spec.Capacity[v1.ResourceStorage]
 	if allocated := claim.Status.AllocatedResources[v1.ResourceStorage]; allocated.Cmp(request) != 0 {
-		e.events.Eventf(claim, v1.EventTypeNormal, "Resizing", "Raising volume %s from %s to %s", pv.Name, old.String(), request.String())
+		e.events.Eventf(claim, v1.EventTypeNormal, "Resizing", "Expanding volume %s from %s to %s", pv.Name, old.String(), request.String())
 		if err := e.patchStatus(ctx, claim, started(request)); err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (e *expander) expand(ctx context.Context, claim *v1.PersistentVolumeClaim, 
 	if err := e.patchStatus(ctx, claim, finished(capacity)); err != nil {
 		return err
 	}
-	e.events.Eventf(claim, v1.EventTypeNormal, "VolumeResizeSuccessful", "Volume %s has %s, pods see it at once", pv.Name, capacity.String())
+	e.events.Eventf(claim, v1.EventTypeNormal, "VolumeResizeSuccessful", "Volume %s has been expanded to %s; pods see the new size at once", pv.Name, capacity.String())
 	e.log.Info("volume: expanded", "volume", pv.Name, "size", capacity.String())
 	return nil
 }
@@ -185,7 +185,7 @@ func (e *expander) raise(ctx context.Context, pv *v1.PersistentVolume, request r
 	// Also where the size is right already: an earlier call may have come as far
 	// as the record, and not to the limit.
 	if v, err = e.p.Store.Resize(ctx, v.Name, max(v.Size, request.Value()), 0); err != nil {
-		return volume.Volume{}, fmt.Errorf("volume %s can't be raised to %s: %w", pv.Name, request.String(), err)
+		return volume.Volume{}, fmt.Errorf("volume %s can't be expanded to %s: %w", pv.Name, request.String(), err)
 	}
 	return v, nil
 }
@@ -194,13 +194,13 @@ func (e *expander) raise(ctx context.Context, pv *v1.PersistentVolume, request r
 func (e *expander) checkAllowed(pv *v1.PersistentVolume) error {
 	class, err := e.classes.Get(pv.Spec.StorageClassName)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("StorageClass %s, which would have to allow it, is gone", pv.Spec.StorageClassName)
+		return fmt.Errorf("its StorageClass %s, which would have to allow this, does not exist any more", pv.Spec.StorageClassName)
 	}
 	if err != nil {
 		return fmt.Errorf("get StorageClass %s: %w", pv.Spec.StorageClassName, err)
 	}
 	if class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion {
-		return fmt.Errorf("StorageClass %s does not allow it: set its allowVolumeExpansion to true", class.Name)
+		return fmt.Errorf("StorageClass %s does not allow expansion: set its allowVolumeExpansion to true", class.Name)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (f *fullness) run(ctx context.Context) {
 func (f *fullness) look() {
 	usages, err := f.store.Usages()
 	if err != nil {
-		f.log.Warn("volume: what volumes use is not known", "err", err)
+		f.log.Warn("volume: can't read the usage of volumes", "err", err)
 		return
 	}
 	there := map[string]bool{}

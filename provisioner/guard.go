@@ -62,17 +62,17 @@ func (g *guard) wait(ctx context.Context) error {
 			return ctx.Err()
 		case apierrors.IsForbidden(err):
 			// An older deploy/; a guard against mistakes must not stop the work.
-			g.log.Warn("controller: not allowed to find out whether another podnas has the same provisioner name, apply the ClusterRole of this version", "err", err)
+			g.log.Warn("controller: no permission to check whether another podnas has the same provisioner name; apply the ClusterRole of this version", "err", err)
 			return nil
 		case err != nil:
-			g.log.Warn("controller: can't find out whether another podnas has the same provisioner name", "err", err)
+			g.log.Warn("controller: can't check whether another podnas has the same provisioner name", "err", err)
 		case rival == nil:
 			g.says("")
 			return nil
 		default:
 			if problem := g.describe(rival); problem != said {
 				said = problem
-				g.log.Error("controller: this podnas stands aside, it makes and deletes no volumes", "reason", problem)
+				g.log.Error("controller: this podnas stands aside: it creates and deletes no volumes", "reason", problem)
 				g.pod.warn("StandsAside", problem)
 				g.says(problem)
 			}
@@ -89,7 +89,7 @@ func (g *guard) keep(ctx context.Context) error {
 	for sleep(ctx, g.period) == nil {
 		rival, _, err := g.renew(ctx)
 		if err != nil && ctx.Err() == nil {
-			g.log.Warn("controller: can't renew the lease on the provisioner name", "err", err)
+			g.log.Warn("controller: can't renew the Lease for the provisioner name", "err", err)
 		}
 		if rival != nil {
 			problem := g.describe(rival)
@@ -102,7 +102,7 @@ func (g *guard) keep(ctx context.Context) error {
 
 // describe says what is wrong and what to do.
 func (g *guard) describe(rival *coordinationv1.Lease) string {
-	return fmt.Sprintf("another podnas, with the disk %s, in namespace %s (Lease %s), has the provisioner name %s: give one of them another name with --provisioner, or remove it",
+	return fmt.Sprintf("another podnas, with the disk %s, in namespace %s (Lease %s), has the same provisioner name %s: give one of them another name with --provisioner, or remove it",
 		rival.Labels[InstanceAnnotation], rival.Namespace, rival.Name, g.provisioner)
 }
 

@@ -78,10 +78,10 @@ func (u *inUse) run(ctx context.Context) {
 		var again <-chan time.Time
 		switch {
 		case apierrors.IsForbidden(err):
-			u.log.Warn("guard: not allowed to say which volumes are in use, apply the Role of this version", "err", err)
+			u.log.Warn("guard: no permission to record which volumes are in use; apply the Role of this version", "err", err)
 			again = time.After(inUseCheck)
 		case err != nil && ctx.Err() == nil:
-			u.log.Warn("guard: can't say which volumes are in use yet", "err", err)
+			u.log.Warn("guard: can't record which volumes are in use yet", "err", err)
 			again = time.After(guardPeriod)
 		}
 		select {

@@ -143,31 +143,31 @@ type cause struct {
 func mountCauses() []cause {
 	return []cause{
 		{
-			"NodeWithoutMountNFS", "the node has no mount.nfs. Install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, RHEL, SUSE, Alpine) on it; kubelet then goes on by itself",
+			"NodeWithoutMountNFS", "the node has no mount.nfs. Install nfs-common (Debian, Ubuntu), nfs-utils (Fedora, RHEL, Alpine) or nfs-client (SUSE) on it; kubelet then retries by itself",
 			[]string{"need a /sbin/mount.<type> helper program", "mount.nfs: not found", `"mount.nfs": executable file not found`, "need a /sbin/mount.nfs helper"},
 		},
 		{
-			"NodeWithoutNFS", "the node's kernel has no NFS. Run modprobe nfs nfsv3 on it, or install the kernel's package with all modules",
+			"NodeWithoutNFS", "the node's kernel does not support NFS. Run modprobe -a nfs nfsv3 on it, or install the kernel package with all modules",
 			[]string{"unknown filesystem type 'nfs'", "No such device"},
 		},
 		{
-			"MountRefused", "the server does not let the node mount it. The allowedClients of the volume's class must have the node's address; with privilegedPorts, the default, nodes must mount without noresvport, and nothing on the way may give them another port: podnas's log says whether it is that",
+			"MountRefused", "the server refuses the node. The allowedClients of the volume's class must contain the node's address. With privilegedPorts, the default, nodes must mount without noresvport, and no proxy may change their source port; podnas's log says whether this is the cause",
 			[]string{"access denied by server", "Permission denied"},
 		},
 		{
-			"MountOptionsWrong", "a mount option is wrong, or asks for other than NFS version 3 over TCP. See mountOptions of the PersistentVolume, which come from its StorageClass",
+			"MountOptionsWrong", "a mount option is invalid, or not for NFS version 3 over TCP. Check mountOptions of the PersistentVolume, which come from its StorageClass",
 			[]string{"Protocol not supported", "requested NFS version or transport protocol is not supported", "an incorrect mount option was specified", "rpc.statd is not running", "Invalid argument"},
 		},
 		{
-			"VolumeGone", "the server has no such volume. Run podnas doctor in podnas's pod: it says what became of it",
+			"VolumeGone", "the server has no such volume. Run podnas doctor in podnas's pod to find out why",
 			[]string{"No such file or directory", "Stale file handle"},
 		},
 		{
-			"ServerRefusedMount", "nothing answered at the Service's address. Run podnas doctor in podnas's pod, and see that kube-proxy, or what stands for it, runs on the node",
+			"ServerRefusedMount", "nothing answers at the Service's address. Run podnas doctor in podnas's pod, and check that kube-proxy or its replacement runs on the node",
 			[]string{"Connection refused", "No route to host", "Network is unreachable"},
 		},
 		{
-			"ServerNotReached", "podnas runs, but the node got no answer. Let the node's address in: a NetworkPolicy in podnas's namespace, or a firewall between the nodes, drops its packets",
+			"ServerNotReached", "podnas runs, but the node got no answer. A NetworkPolicy in podnas's namespace, or a firewall between the nodes, drops the node's packets: allow its address",
 			[]string{"Connection timed out", "mount.nfs: timed out", "timed out", "DeadlineExceeded", "Host is down"},
 		},
 	}
@@ -182,7 +182,7 @@ func mountCause(message string, before bool) (cause, bool) {
 				continue
 			}
 			if before && (c.reason == "ServerRefusedMount" || c.reason == "ServerNotReached") {
-				return cause{reason: "ServerWasAway", says: "podnas did not run then. It does now, and kubelet goes on by itself"}, true
+				return cause{reason: "ServerWasAway", says: "podnas was not running then. It is now, and kubelet retries by itself"}, true
 			}
 			return c, true
 		}

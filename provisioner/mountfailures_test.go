@@ -47,7 +47,7 @@ func TestMountCauses(t *testing.T) {
 		}
 	}
 	for _, says := range []string{"mount.nfs: Connection refused", "mount.nfs: Connection timed out"} {
-		if c, ok := mountCause(kubeletSays("v", says), true); !ok || c.reason != "ServerWasAway" || !strings.Contains(c.says, "goes on by itself") {
+		if c, ok := mountCause(kubeletSays("v", says), true); !ok || c.reason != "ServerWasAway" || !strings.Contains(c.says, "retries by itself") {
 			t.Errorf("before podnas was started, %q: %+v", says, c)
 		}
 	}

@@ -40,7 +40,7 @@ func (p *Provisioner) checkDisk(address Address) error {
 	if len(others) > 5 {
 		names += ", ..."
 	}
-	return fmt.Errorf("%d PersistentVolumes lead to this podnas and are on another disk (%s): %s. The disk that is mounted here is %s, with %d volumes. Mount the right disk; or, if it is lost, delete these PersistentVolumes and their claims, or start podnas with --new-disk",
+	return fmt.Errorf("%d PersistentVolumes lead to this podnas and are on another disk (%s): %s. The disk mounted here is %s, with %d volumes. Mount the right disk. If it is lost, delete these PersistentVolumes and their claims, or start podnas with --new-disk",
 		len(others), disk, names, p.Store.Identity(), len(p.Store.List()))
 }
 
@@ -54,7 +54,7 @@ func leadsTo(pv *v1.PersistentVolume, address Address) bool {
 // wrongDisk is the finding that checkDisk has made.
 func wrongDisk(err error) volume.Finding {
 	return volume.Finding{
-		Problem: "no volume is made: " + err.Error(),
-		Fix:     "mount the right disk, or tell podnas that this one takes its place",
+		Problem: "no volume is created: " + err.Error(),
+		Fix:     "mount the right disk, or tell podnas with --new-disk that this one replaces it",
 	}
 }

@@ -14,27 +14,27 @@ const OnDeleteParameter = "onDelete"
 func Parameters() []Parameter {
 	return []Parameter{
 		{
-			"allSquash", "false", `Every user of a client is the anonymous user.`,
+			"allSquash", "false", `Every user of a client becomes the anonymous user.`,
 			func(p *parameters, s string) error { return setBool(&p.options.AllSquash, s) },
 		},
 		{
-			"allowedClients", "everybody", `Who may mount: networks and addresses, IPv4 and IPv6, with commas: "10.0.0.0/8, fd00::/8, 192.0.2.7". These are the addresses that connections come from, those of nodes and not of pods; a Service with a load balancer in between hides them.`,
+			"allowedClients", "everybody", `Who may mount: networks and addresses, IPv4 and IPv6, separated by commas: "10.0.0.0/8, fd00::/8, 192.0.2.7". They must match the source addresses of connections, which are those of nodes, not of pods; a load balancer in between hides them.`,
 			(*parameters).setClients,
 		},
 		{
-			"anonGid", "65534", `The group of the anonymous user. A number from 1.`,
+			"anonGid", "65534", `The group id of the anonymous user, at least 1.`,
 			func(p *parameters, s string) error { return setID(&p.options.AnonGID, s) },
 		},
 		{
-			"anonUid", "65534", `The anonymous user. A number from 1.`,
+			"anonUid", "65534", `The user id of the anonymous user, at least 1.`,
 			func(p *parameters, s string) error { return setID(&p.options.AnonUID, s) },
 		},
 		{
-			"bytesPerInode", "4Ki, see volumes.md", `How many files a volume may have (directories, symbolic links and all else too): one for each so many bytes of its size, 1024 at least. A quantity, 256 or more: "16Ki" allows a volume of 1Gi 65536 files. When a claim is raised, so is this.`,
+			"bytesPerInode", "4Ki, see volumes.md", `The limit of files in a volume (including directories, symbolic links and so on): one for this many bytes of its size, and at least 1024. A quantity, 256 or more: with "16Ki" a volume of 1Gi may have 65536 files. The limit grows with the claim.`,
 			(*parameters).setBytesPerInode,
 		},
 		{
-			"gid", "none", `The group of the volume's root directory. Members may write there, others may only pass, and what is made inside belongs to the group too. kubelet adds the group to every pod that uses the volume (annotation pv.beta.kubernetes.io/gid), so that pods that are not root need no fsGroup. A number from 1.`,
+			"gid", "none", `The group id of the volume's root directory, at least 1. Members may write there, others may only traverse it, and new files inherit the group. kubelet adds the group to every pod that uses the volume (annotation pv.beta.kubernetes.io/gid), so non-root pods need no fsGroup.`,
 			(*parameters).setGID,
 		},
 		{
@@ -42,39 +42,39 @@ func Parameters() []Parameter {
 			(*parameters).setMode,
 		},
 		{
-			"mountOptions", "", `The class's own field mountOptions as one string with commas, as older provisioners had it. The field goes before.`,
+			"mountOptions", "", `Mount options as one string with commas, for classes of older provisioners. The class's field mountOptions takes precedence.`,
 			(*parameters).setMountOptions,
 		},
 		{
-			OnDeleteParameter, "delete", `What becomes of the files when the volume is deleted (with reclaimPolicy Delete, after its claim): "delete" removes them, "archive" moves them away from where they are served, "retain" leaves them in their place. 'podnas volume adopt' brings an archived or retained volume back.`,
+			OnDeleteParameter, "delete", `What happens to the files when the volume is deleted (with reclaimPolicy Delete, after its claim): "delete" removes them, "archive" moves them to the archive, "retain" keeps them in their directory. 'podnas volume adopt' restores an archived or retained volume.`,
 			(*parameters).setOnDelete,
 		},
 		{
-			"overcommit", "what --overcommit says", `How many times the size of the disk all volumes together may be promised for one more of this class to be made: "1" promises no more than there is, "2" twice as much. Without it, and without --overcommit, a volume is made if its size is free now.`,
+			"overcommit", "what --overcommit says", `A volume of this class is created only if the sum of all volumes' sizes stays within this multiple of the disk's size: "1" is the disk's size, "2" twice as much. Without it, and without --overcommit, the volume's size must only be free at that time.`,
 			(*parameters).setOvercommit,
 		},
 		{
-			"pathPattern", "the volume's name", `Where the volume is on the disk, made of what its claim has: "${pvc.namespace}/${pvc.name}".`,
+			"pathPattern", "the volume's name", `The volume's directory on the disk, from values of its claim: "${pvc.namespace}/${pvc.name}".`,
 			(*parameters).setPathPattern,
 		},
 		{
-			"privilegedPorts", "true for claims in a cluster", `Who calls from a port from 1024 on, which any user may have, is refused: the "secure" of knfsd, PrivilegedPort of Ganesha. Mounts by the kernel have a port below, unless the mount option noresvport is given, with which the default is "false".`,
+			"privilegedPorts", "true for claims in a cluster", `Refuse calls from source ports of 1024 and above, which any user may bind, like "secure" of knfsd and PrivilegedPort of Ganesha. The kernel mounts from a port below 1024, except with the mount option noresvport, which makes the default "false".`,
 			(*parameters).setPrivilegedPorts,
 		},
 		{
-			"readOnly", "false", `Nothing can be changed, and pods mount read-only. For copies of other claims.`,
+			"readOnly", "false", `Clients can't change anything, and pods mount read-only. Use it for copies of other claims.`,
 			func(p *parameters, s string) error { return setBool(&p.options.ReadOnly, s) },
 		},
 		{
-			"rootSquash", "false", `root of a client is the anonymous user. Its volumes' root directory should then be writable for that user: keep the default mode, or set gid or anonGid.`,
+			"rootSquash", "false", `root of a client becomes the anonymous user. Make the volumes' root directory writable for that user: keep the default mode, or set gid or anonGid.`,
 			func(p *parameters, s string) error { return setBool(&p.options.RootSquash, s) },
 		},
 		{
-			"sync", "true", `Each change of names and attributes is on the disk before it is answered. "false" answers before: much faster with many small files, and what was changed in the last seconds is lost if the machine dies. Data that was synced is safe either way.`,
+			"sync", "true", `podnas answers a change of names or attributes when it is on the disk. "false" answers earlier: much faster with many small files, but changes of the last seconds are lost if the machine crashes. Synced data is safe either way.`,
 			(*parameters).setSync,
 		},
 		{
-			"uid", "root", `The owner of the root directory. A number from 1.`,
+			"uid", "root", `The user id of the root directory's owner, at least 1.`,
 			func(p *parameters, s string) error { return setID(&p.uid, s) },
 		},
 	}

@@ -52,7 +52,7 @@ func parseClass(class *storagev1.StorageClass) (parameters, error) {
 			err = fmt.Errorf("unknown parameter %s%s", name, advice)
 			lost = lost || advice == ""
 		case given[known.Name]:
-			err = fmt.Errorf("parameter %s is given twice, remove %s", known.Name, name)
+			err = fmt.Errorf("parameter %s is set twice: remove %s", known.Name, name)
 		default:
 			given[known.Name] = true
 			if err = known.set(&p, strings.TrimSpace(class.Parameters[name])); err != nil {
@@ -65,7 +65,7 @@ func parseClass(class *storagev1.StorageClass) (parameters, error) {
 	}
 	problems = append(problems, checkMountOptions(p.mountOptions)...)
 	if p.options.PrivilegedPorts && slices.Contains(p.mountOptions, noResvport) {
-		problems = append(problems, "mount option "+noResvport+": with it privilegedPorts refuses every mount, remove one of them")
+		problems = append(problems, "mount option "+noResvport+": with it, privilegedPorts refuses every mount; remove one of them")
 	}
 	if lost {
 		problems = append(problems, "the parameters are "+strings.Join(parameterNames(), ", "))
@@ -121,9 +121,9 @@ func parameterNames() []string {
 func adviceFor(name string) string {
 	switch {
 	case strings.HasPrefix(name, "csi.storage.k8s.io/"):
-		return ": it is for CSI drivers, remove it"
+		return ": it is for CSI drivers; remove it"
 	case name == "server" || name == "share":
-		return ": podnas serves the volumes itself, remove it"
+		return ": podnas serves the volumes itself; remove it"
 	case name == "archiveOnDelete":
 		return `: use onDelete, which is "delete", "archive" or "retain"`
 	case name == "secure" || name == "insecure" || strings.EqualFold(name, "privilegedPort"):
@@ -153,7 +153,7 @@ func setBool(to *bool, value string) error {
 func setID(to *uint32, value string) error {
 	id, err := strconv.ParseUint(value, 10, 32)
 	if err != nil || id == 0 || id == math.MaxUint32 {
-		return fmt.Errorf("%q is no id: use a number from 1 to %d", value, uint32(math.MaxUint32-1))
+		return fmt.Errorf("%q is not an id: use a number from 1 to %d", value, uint32(math.MaxUint32-1))
 	}
 	*to = uint32(id)
 	return nil
@@ -172,7 +172,7 @@ func (p *parameters) setGID(value string) error {
 func (p *parameters) setBytesPerInode(value string) error {
 	q, err := resource.ParseQuantity(value)
 	if err != nil || q.Value() < volume.MinBytesPerInode {
-		return fmt.Errorf(`%q is no size, or too small: use a quantity of %d or more, for example "16Ki" for one inode for each 16 KiB of a volume`, value, volume.MinBytesPerInode)
+		return fmt.Errorf(`%q is not a size, or too small: use a quantity of %d or more, for example "16Ki" for one inode for each 16 KiB of a volume`, value, volume.MinBytesPerInode)
 	}
 	p.bytesPerInode = q.Value()
 	return nil
@@ -181,7 +181,7 @@ func (p *parameters) setBytesPerInode(value string) error {
 func (p *parameters) setMode(value string) error {
 	mode, err := strconv.ParseUint(strings.TrimPrefix(value, "0o"), 8, 32)
 	if err != nil || mode == 0 || mode > 0o7777 {
-		return fmt.Errorf(`%q is no mode: use octal digits, for example "0770"`, value)
+		return fmt.Errorf(`%q is not a mode: use octal digits, for example "0770"`, value)
 	}
 	p.mode = uint32(mode)
 	return nil
@@ -205,7 +205,7 @@ func (p *parameters) setClients(value string) error {
 		case err != nil || !network.IsValid():
 			wrong = append(wrong, strconv.Quote(s)+" is neither a network nor an address")
 		case network.Masked() != network:
-			wrong = append(wrong, fmt.Sprintf("%s has bits of a host: use %s for the network, or the address alone", s, network.Masked()))
+			wrong = append(wrong, fmt.Sprintf("%s has host bits: use %s for the network, or only the address", s, network.Masked()))
 		default:
 			p.options.Clients = append(p.options.Clients, network)
 		}
@@ -214,7 +214,7 @@ func (p *parameters) setClients(value string) error {
 		return errors.New(strings.Join(wrong, ", "))
 	}
 	if len(p.options.Clients) == 0 {
-		return errors.New(`it names no client: use networks, for example "10.0.0.0/8,fd00::/8", or remove it`)
+		return errors.New(`it is empty: use networks, for example "10.0.0.0/8,fd00::/8", or remove it`)
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (p *parameters) setPathPattern(value string) (err error) {
 func (p *parameters) setOvercommit(value string) error {
 	factor, err := strconv.ParseFloat(value, 64)
 	if err != nil || factor <= 0 || math.IsInf(factor, 0) || math.IsNaN(factor) {
-		return fmt.Errorf(`%q is no factor: use a number above 0, for example "2" for twice the size of the disk`, value)
+		return fmt.Errorf(`%q is not a factor: use a number above 0, for example "2" for twice the size of the disk`, value)
 	}
 	p.overcommit = factor
 	return nil
@@ -291,9 +291,9 @@ func checkMountOptions(options []string) []string {
 	for _, option := range options {
 		switch key, value, _ := strings.Cut(option, "="); {
 		case (key == "nfsvers" || key == "vers") && value != "3", strings.HasPrefix(key, "v4"), key == "v2", key == "minorversion":
-			problems = append(problems, fmt.Sprintf("mount option %s: podnas serves NFS version 3 only, remove it", option))
+			problems = append(problems, fmt.Sprintf("mount option %s: podnas serves only NFS version 3; remove it", option))
 		case (key == "proto" || key == "mountproto") && strings.HasPrefix(value, "udp"), key == "udp":
-			problems = append(problems, fmt.Sprintf("mount option %s: podnas serves TCP only, remove it", option))
+			problems = append(problems, fmt.Sprintf("mount option %s: podnas serves only TCP; remove it", option))
 		}
 	}
 	return problems

@@ -85,11 +85,11 @@ func TestParseClassRefused(t *testing.T) {
 		{"allowedClients", "10.0.0.0/33, fd00::/8, nas.example.com", []string{`"10.0.0.0/33"`, `"nas.example.com"`}},
 		{"allowedClients", "10.1.2.3/8", []string{"10.1.2.3/8", "use 10.0.0.0/8"}},
 		{"allowedClients", "fe80::1%eth0", []string{"fe80::1%eth0"}},
-		{"allowedClients", " , ", []string{"names no client"}},
+		{"allowedClients", " , ", []string{"it is empty"}},
 		{"readOnly", "2", []string{"readOnly"}},
 		{"sync", "always", []string{"sync"}},
 		{"onDelete", "Delete", []string{"onDelete", `"archive"`}},
-		{"bytesPerInode", "255", []string{`parameter bytesPerInode: "255" is no size, or too small`, "256 or more", "16Ki"}},
+		{"bytesPerInode", "255", []string{`parameter bytesPerInode: "255" is not a size, or too small`, "256 or more", "16Ki"}},
 		{"bytesPerInode", "16", []string{"bytesPerInode", "256 or more"}},
 		{"bytesPerInode", "-4Ki", []string{"bytesPerInode"}},
 		{"bytesPerInode", "none", []string{"bytesPerInode"}},
@@ -178,7 +178,7 @@ func TestParseClassTellsAll(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"parameter gid is given twice", "parameter sync", "unknown parameter sizes", "vers=4.2"} {
+	for _, want := range []string{"parameter gid is set twice", "parameter sync", "unknown parameter sizes", "vers=4.2"} {
 		if strings.Count(err.Error(), want) != 1 {
 			t.Errorf("%q has %q %d times, want it once", err, want, strings.Count(err.Error(), want))
 		}
@@ -206,10 +206,10 @@ func TestPathPattern(t *testing.T) {
 		{"${pvc.annotations.root}/x", "", "relative"},
 		{"${pvc.annotations.ctl}", "", "plain names"},
 		{"", "", "empty"},
-		{"${pvc.uid}", "", "${pvc.uid} is unknown"},
-		{"${pv.namespace}", "", "${pv.namespace} is unknown"},
+		{"${pvc.uid}", "", "unknown ${pvc.uid}"},
+		{"${pv.namespace}", "", "unknown ${pv.namespace}"},
 		{"${namespace}", "", "${pvc.namespace}"},
-		{"a/${pvc.name", "", "not closed"},
+		{"a/${pvc.name", "", "no closing }"},
 		{"a//${pvc.name}", "", "plain names"},
 		{"../${pvc.name}", "", "plain names"},
 		{"${pvc.name}/", "", "plain names"},
@@ -242,7 +242,7 @@ func TestSourceClaim(t *testing.T) {
 		{"dataSource", &local{Kind: "PersistentVolumeClaim", Name: "a"}, nil, "a", ""},
 		{"both, as the API server has it", &local{Kind: "PersistentVolumeClaim", Name: "a"}, &ref{Kind: "PersistentVolumeClaim", Name: "a"}, "a", ""},
 		{"dataSourceRef", nil, &ref{Kind: "PersistentVolumeClaim", Name: "b", Namespace: &same}, "b", ""},
-		{"another namespace", nil, &ref{Kind: "PersistentVolumeClaim", Name: "b", Namespace: &other}, "", "within its namespace only"},
+		{"another namespace", nil, &ref{Kind: "PersistentVolumeClaim", Name: "b", Namespace: &other}, "", "only be copied within its namespace"},
 		{"snapshot", &local{APIGroup: &group, Kind: "VolumeSnapshot", Name: "s"}, nil, "", "dataSource VolumeSnapshot s"},
 		{"populator", nil, &ref{APIGroup: &group, Kind: "Populator", Name: "p"}, "", "dataSourceRef Populator p"},
 	} {

@@ -37,7 +37,7 @@ func parsePathPattern(s string) (pathPattern, error) {
 		}
 		name, after, closed := strings.Cut(after, "}")
 		if !closed {
-			return nil, fmt.Errorf("%q: a ${ is not closed by a }", s)
+			return nil, fmt.Errorf("%q: a ${ has no closing }", s)
 		}
 		value, err := parseVariable(name)
 		if err != nil {
@@ -55,7 +55,7 @@ func parsePathPattern(s string) (pathPattern, error) {
 func parseVariable(name string) (func(*v1.PersistentVolumeClaim, string) (string, error), error) {
 	m := variable.FindStringSubmatch(strings.TrimSpace(name))
 	if len(m) == 0 || strings.EqualFold(m[1], "pv") && m[2] != "name" {
-		return nil, fmt.Errorf("${%s} is unknown: there are ${pvc.namespace}, ${pvc.name}, ${pvc.labels.KEY}, ${pvc.annotations.KEY} and ${pv.name}", name)
+		return nil, fmt.Errorf("unknown ${%s}: use ${pvc.namespace}, ${pvc.name}, ${pvc.labels.KEY}, ${pvc.annotations.KEY} and ${pv.name}", name)
 	}
 	ofVolume, field, kind, key := strings.EqualFold(m[1], "pv"), m[2], m[3], m[4]+m[5]
 	return func(claim *v1.PersistentVolumeClaim, volume string) (string, error) {
@@ -72,7 +72,7 @@ func parseVariable(name string) (func(*v1.PersistentVolumeClaim, string) (string
 			values = claim.Annotations
 		}
 		if values[key] == "" {
-			return "", fmt.Errorf("the claim has no %s %s, which the class's pathPattern asks for: add it", strings.TrimSuffix(kind, "s"), key)
+			return "", fmt.Errorf("the claim has no %s %s, which the class's pathPattern needs: add it", strings.TrimSuffix(kind, "s"), key)
 		}
 		return values[key], nil
 	}, nil
@@ -122,7 +122,7 @@ func checkPath(p string) error {
 	case strings.HasPrefix(p, "/"):
 		return errors.New("a path is relative to the root of the disk: remove the / in front")
 	case path.Clean(p) != p || p == "." || p == ".." || strings.HasPrefix(p, "../"):
-		return errors.New("a path is made of plain names with one / between them")
+		return errors.New("a path consists of plain names, separated by one /")
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func MayProvision(ctx context.Context, client kubernetes.Interface, name string)
 	if !isRefused(err) {
 		return nil
 	}
-	return fmt.Errorf("podnas is not allowed to make PersistentVolumes of provisioner %s: let it by the ClusterRole and the ValidatingAdmissionPolicy of this version, and have that name the same provisioner as --provisioner: %w", name, err)
+	return fmt.Errorf("podnas is not allowed to create PersistentVolumes of provisioner %s: apply the ClusterRole and the ValidatingAdmissionPolicy of this version, and use the provisioner name of --provisioner in the policy: %w", name, err)
 }
 
 // MayMakeAny tells whether the API server would let podnas make a volume of any kind.

@@ -156,7 +156,7 @@ func (p *Provisioner) SupportsBlock(context.Context) bool { return true }
 func (p *Provisioner) Delete(ctx context.Context, pv *v1.PersistentVolume) error {
 	if owner := pv.Annotations[InstanceAnnotation]; owner != p.Store.Identity() {
 		return &controller.IgnoredError{
-			Reason: fmt.Sprintf("volume %s is of podnas instance %q, this is %q", pv.Name, owner, p.Store.Identity()),
+			Reason: fmt.Sprintf("volume %s belongs to podnas instance %q, this is %q", pv.Name, owner, p.Store.Identity()),
 		}
 	}
 	v, err := p.Store.Get(pv.Name)
@@ -166,7 +166,7 @@ func (p *Provisioner) Delete(ctx context.Context, pv *v1.PersistentVolume) error
 		}
 	}
 	if errors.Is(err, volume.ErrNotFound) {
-		p.Log.Info("volume: deleted already", "volume", pv.Name)
+		p.Log.Info("volume: already deleted", "volume", pv.Name)
 		return nil
 	}
 	return err
@@ -176,7 +176,7 @@ func (p *Provisioner) Delete(ctx context.Context, pv *v1.PersistentVolume) error
 // may write PersistentVolumes must not be able to end one by the name of another.
 func checkLeadsTo(pv *v1.PersistentVolume, v volume.Volume) error {
 	if pv.Spec.NFS == nil || pv.Spec.NFS.Path != exportPath(v) {
-		return fmt.Errorf("PersistentVolume %s does not lead to the volume of that name, which is at %s: it is left alone", pv.Name, exportPath(v))
+		return fmt.Errorf("PersistentVolume %s does not lead to the volume of that name, which is at %s: podnas does not change it", pv.Name, exportPath(v))
 	}
 	return nil
 }

@@ -16,15 +16,15 @@ type Right struct {
 // beyond, deploy/components/drain grants while it is there.)
 func Rights() []Right {
 	return []Right{
-		{"", "persistentvolumes", []string{"get", "list", "watch", "create", "update", "patch", "delete"}, false, "no volume is made, expanded or deleted"},
-		{"", "persistentvolumeclaims", []string{"get", "list", "watch"}, false, "claims are not seen, or not expanded"},
-		{"", "persistentvolumeclaims/status", []string{"patch"}, false, "a claim that was expanded does not say so"},
-		{"storage.k8s.io", "storageclasses", []string{"list", "watch"}, false, "no volume is made"},
-		{"", "events", []string{"create", "patch"}, false, "what is wrong with a claim is not said on it"},
-		{"", "events", []string{"list", "watch"}, false, "why a pod can't mount a volume is not said on its claim"},
+		{"", "persistentvolumes", []string{"get", "list", "watch", "create", "update", "patch", "delete"}, false, "no volume is created, expanded or deleted"},
+		{"", "persistentvolumeclaims", []string{"get", "list", "watch"}, false, "podnas does not see or expand claims"},
+		{"", "persistentvolumeclaims/status", []string{"patch"}, false, "the status of an expanded claim is not updated"},
+		{"storage.k8s.io", "storageclasses", []string{"list", "watch"}, false, "no volume is created"},
+		{"", "events", []string{"create", "patch"}, false, "claims get no events about problems"},
+		{"", "events", []string{"list", "watch"}, false, "claims get no events about failed mounts"},
 		{"coordination.k8s.io", "leases", []string{"list"}, false, "another podnas with the same provisioner name goes unnoticed"},
-		{"coordination.k8s.io", "leases", []string{"get", "create", "update"}, true, "another podnas with the same provisioner name goes unnoticed, and nothing guards the volumes in use"},
-		{"", "services", []string{"get"}, true, "where nodes mount from is not known, and no volume is made"},
-		{"discovery.k8s.io", "endpointslices", []string{"list"}, true, "where nodes mount from is not known, and no volume is made"},
+		{"coordination.k8s.io", "leases", []string{"get", "create", "update"}, true, "another podnas with the same provisioner name goes unnoticed, and volumes in use are not guarded"},
+		{"", "services", []string{"get"}, true, "the address that nodes mount from is unknown, and no volume is created"},
+		{"discovery.k8s.io", "endpointslices", []string{"list"}, true, "the address that nodes mount from is unknown, and no volume is created"},
 	}
 }

@@ -43,7 +43,7 @@ func (e *ServiceEndpoint) Address(ctx context.Context) (Address, error) {
 	}
 	address, err := e.check(ctx)
 	if err != nil {
-		return Address{}, fmt.Errorf("volumes can't be reached, so none is made: %w", err)
+		return Address{}, fmt.Errorf("volumes can't be reached, so none is created: %w", err)
 	}
 	e.checked, e.address = time.Now(), address
 	return address, nil
@@ -59,10 +59,10 @@ func (e *ServiceEndpoint) check(ctx context.Context) (Address, error) {
 	}
 	name := e.Namespace + "/" + e.Name
 	if service.Spec.Type == v1.ServiceTypeExternalName {
-		return Address{}, fmt.Errorf("Service %s is of type ExternalName: make it one of type ClusterIP, nodes need a fixed address to mount from", name)
+		return Address{}, fmt.Errorf("Service %s has type ExternalName: change it to type ClusterIP, because nodes need a fixed address to mount from", name)
 	}
 	if service.Spec.ClusterIP == "" || service.Spec.ClusterIP == v1.ClusterIPNone {
-		return Address{}, fmt.Errorf("Service %s has no ClusterIP: remove clusterIP: None, nodes need a fixed address to mount from", name)
+		return Address{}, fmt.Errorf("Service %s has no ClusterIP: remove clusterIP: None, because nodes need a fixed address to mount from", name)
 	}
 	ip, err := netip.ParseAddr(service.Spec.ClusterIP)
 	if err != nil {
@@ -105,7 +105,7 @@ func (e *ServiceEndpoint) port(service *v1.Service, found []discoveryv1.Endpoint
 	case ready:
 		return 0, fmt.Errorf("has no TCP port that leads to port %d of this pod: add one with targetPort: %d", e.Port, e.Port)
 	case listed:
-		return 0, fmt.Errorf("does not send to this pod (%s) while it is not ready: its readiness probe says why", e.PodIP)
+		return 0, fmt.Errorf("does not lead to this pod (%s), because it is not ready: its readiness probe says why", e.PodIP)
 	default:
 		return 0, fmt.Errorf("does not lead to this pod (%s): make its selector match the pod's labels", e.PodIP)
 	}

@@ -30,10 +30,10 @@ func (t *teller) Provision(ctx context.Context, options controller.ProvisionOpti
 		pv, state, err = t.Provisioner.Provision(ctx, options)
 	}
 	if t.told.Tell(options.PVName, err) == IsNew {
-		level, message := slog.LevelWarn, "claim: gets no volume yet"
+		level, message := slog.LevelWarn, "claim: can't get a volume yet"
 		var copying *volume.CopyingError
 		if errors.As(err, &copying) {
-			level, message = slog.LevelInfo, "claim: waits for its copy"
+			level, message = slog.LevelInfo, "claim: waiting for its copy"
 		}
 		t.Log.Log(ctx, level, message, "claim", options.PVC.Namespace+"/"+options.PVC.Name, "volume", options.PVName, "reason", err)
 	}

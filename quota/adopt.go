@@ -44,7 +44,7 @@ func (p *Projects) AssignTree(ctx context.Context, dir *os.File, id uint32) (fil
 		return 0, err
 	}
 	if err := a.begin(ctx, dir); err != nil {
-		return 0, fmt.Errorf("make a place to work: %w", err)
+		return 0, fmt.Errorf("create a work directory: %w", err)
 	}
 	for a.changed = true; a.changed && err == nil; {
 		a.changed, a.files = false, 0

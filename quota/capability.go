@@ -29,7 +29,7 @@ func dropResource() error {
 	runtime.KeepAlive(&data)
 	if errors.Is(errno, syscall.ENOTSUP) {
 		return &UnsupportedError{
-			Reason: "ext4 has no limits for a process with the capability CAP_SYS_RESOURCE, and a program built with cgo can't take it from its threads",
+			Reason: "ext4 does not limit processes with the capability CAP_SYS_RESOURCE, and a program built with cgo can't drop it from its threads",
 			Fix:    "start it without this capability, or build it with CGO_ENABLED=0",
 		}
 	}

@@ -40,7 +40,7 @@ func ParseMode(s string) (Mode, error) {
 	case "xfs": // as it was called when there was no other
 		return Kernel, nil
 	}
-	return "", fmt.Errorf("quota mode %q is unknown: use auto, kernel, server or off", s)
+	return "", fmt.Errorf("unknown quota mode %q: use auto, kernel, server or off", s)
 }
 
 // UnsupportedError says why a disk can't have project quotas and what would
@@ -91,17 +91,17 @@ func (c *Choice) Mode() Mode {
 func Select(mode Mode, root string) (Choice, error) {
 	switch mode {
 	case Off:
-		return Choice{Reason: "sizes are not enforced, as asked for: a volume can grow to the whole disk"}, nil
+		return Choice{Reason: "sizes are not enforced, as requested: a volume can fill the whole disk"}, nil
 	case Server:
-		return Choice{Server: true, Reason: "sizes are enforced by the server, which counts what passes through it, as asked for"}, nil
+		return Choice{Server: true, Reason: "the server enforces sizes by counting what clients write, as requested"}, nil
 	}
 	p, err := Open(root)
 	if err == nil {
-		return Choice{Projects: p, Reason: "sizes are enforced by the kernel: " + p.kind + " project quotas"}, nil
+		return Choice{Projects: p, Reason: "the kernel enforces sizes: " + p.kind + " project quotas"}, nil
 	}
 	var unsupported *UnsupportedError
 	if mode == Auto && errors.As(err, &unsupported) {
-		return Choice{Server: true, Reason: "sizes are enforced by the server, which counts what passes through it; the kernel can't: " + unsupported.Reason}, nil
+		return Choice{Server: true, Reason: "the server enforces sizes by counting what clients write; the kernel can't: " + unsupported.Reason}, nil
 	}
 	return Choice{}, fmt.Errorf("quota on %s: %w", root, err)
 }
@@ -146,7 +146,7 @@ func (p *Projects) Close() error { return p.root.Close() }
 // It must be empty: what is already in it is not marked, see AssignTree for that.
 func (p *Projects) Assign(dir *os.File, id uint32) error {
 	if id == 0 {
-		return errors.New("project 0 is everything that has no project; it can't be assigned")
+		return errors.New("project 0 stands for files without a project and can't be assigned")
 	}
 	if _, err := setProject(dir, id, true); err != nil {
 		return fmt.Errorf("mark %s with project %d: %w", dir.Name(), id, err)
@@ -159,7 +159,7 @@ func (p *Projects) Assign(dir *os.File, id uint32) error {
 func (p *Projects) Assigned(dir *os.File, id uint32) (bool, error) {
 	is, err := assigned(dir, id)
 	if err != nil {
-		return false, fmt.Errorf("ask for the project of %s: %w", dir.Name(), err)
+		return false, fmt.Errorf("read the project of %s: %w", dir.Name(), err)
 	}
 	return is, nil
 }

@@ -50,9 +50,9 @@ func TestSelectUnsupported(t *testing.T) {
 		server bool
 		says   []string
 	}{
-		{Auto, true, []string{"by the server", "not on XFS or ext4"}},
-		{Server, true, []string{"by the server", "as asked for"}},
-		{Off, false, []string{"not enforced", "as asked for"}},
+		{Auto, true, []string{"the server enforces sizes", "not on XFS or ext4"}},
+		{Server, true, []string{"the server enforces sizes", "as requested"}},
+		{Off, false, []string{"not enforced", "as requested"}},
 	} {
 		choice, err := Select(tt.mode, "/proc")
 		if choice.Projects != nil || choice.Server != tt.server || err != nil {

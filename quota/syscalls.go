@@ -96,8 +96,8 @@ func (p *Projects) probe() error {
 		}
 		if _, err := os.Stat(p.device); err != nil { // the quota call would take it for no quota
 			return &UnsupportedError{
-				Reason: fmt.Sprintf("this kernel sets quotas by the disk's device only, and %s can't be reached: %v", p.device, err),
-				Fix:    "give the container the device, or use Linux 5.14 or later",
+				Reason: fmt.Sprintf("this kernel can only set quotas through the disk's device, and %s can't be opened: %v", p.device, err),
+				Fix:    "make the device available in the container, or use Linux 5.14 or later",
 			}
 		}
 		_, err = p.usage(1)
@@ -115,7 +115,7 @@ func (p *Projects) probe() error {
 	state := quotaState{version: statVersion}
 	if err == nil {
 		if err := p.quotactl(qXGetQStatV, 0, unsafe.Pointer(&state)); err != nil {
-			return fmt.Errorf("ask for the quota state: %w", err)
+			return fmt.Errorf("read the quota state: %w", err)
 		}
 	}
 	if state.flags&projectCounted == 0 || state.flags&projectEnforced == 0 {

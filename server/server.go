@@ -47,15 +47,15 @@ type Choice struct {
 func SelectEngine(name, root string) (Choice, error) {
 	switch name {
 	case EngineGoNFS:
-		return Choice{Engine: EngineGoNFS, Reason: "asked for"}, nil
+		return Choice{Engine: EngineGoNFS, Reason: "as requested"}, nil
 	case EngineAuto, EngineNative:
 	default:
-		return Choice{}, fmt.Errorf("engine %q is unknown: use %s, %s or %s", name, EngineAuto, EngineNative, EngineGoNFS)
+		return Choice{}, fmt.Errorf("unknown engine %q: use %s, %s or %s", name, EngineAuto, EngineNative, EngineGoNFS)
 	}
 	err := export.Probe(root)
 	switch {
 	case err == nil:
-		return Choice{Engine: EngineNative, Reason: "the disk and the process's rights allow it"}, nil
+		return Choice{Engine: EngineNative, Reason: "the disk and the process's capabilities allow it"}, nil
 	case name == EngineNative:
 		return Choice{}, fmt.Errorf("the native engine can't run here: %w", err)
 	}
@@ -65,7 +65,7 @@ func SelectEngine(name, root string) (Choice, error) {
 // Check tells whether the engine can keep what a volume's options promise.
 func (c Choice) Check(o *export.Options) error {
 	if c.Engine == EngineGoNFS && (o.RootSquash || o.AllSquash || o.AnonUID != 0 || o.AnonGID != 0) {
-		return fmt.Errorf("squashing users (rootSquash, allSquash, anonUid, anonGid) takes the native engine, but this server runs %s: %s", c.Engine, c.Reason)
+		return fmt.Errorf("squashing users (rootSquash, allSquash, anonUid, anonGid) needs the native engine, but this server runs %s: %s", c.Engine, c.Reason)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func New(cfg Config) (*Server, error) {
 	key := export.NewKey(cfg.HandleKey)
 	s := &Server{name: cfg.Engine.Engine, log: cfg.Log}
 	if cfg.Engine.Fallback {
-		cfg.Log.Warn("nfs: serving through go-nfs, slower and with limits (see README)", "reason", cfg.Engine.Reason)
+		cfg.Log.Warn("nfs: serving with go-nfs, which is slower and has limits (see docs/nfs.md)", "reason", cfg.Engine.Reason)
 	}
 	slow := stats.NewSlowLog(cfg.SlowCall, StatusName, cfg.Log)
 	if s.name == EngineGoNFS {

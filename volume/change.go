@@ -36,7 +36,7 @@ func (s *Store) resize(ctx context.Context, name string, size, bytesPerInode int
 		more := size - v.Size
 		switch {
 		case more < 0:
-			return fmt.Errorf("%w: volume %s has %s, %s are asked for", ErrShrink, name, FormatSize(v.Size), FormatSize(size))
+			return fmt.Errorf("%w: volume %s has %s, and %s is requested", ErrShrink, name, FormatSize(v.Size), FormatSize(size))
 		case more > space.Free:
 			return &NoSpaceError{Requested: more, Free: space.Free}
 		}
@@ -44,7 +44,7 @@ func (s *Store) resize(ctx context.Context, name string, size, bytesPerInode int
 		if v.Inodes != 0 { // else they are still to be counted
 			inodes := space.inodesFor(size, v.BytesPerInode, s.overcommit)
 			if bytesPerInode != 0 && inodes < v.Inodes {
-				return fmt.Errorf("%w: volume %s may have %d inodes, one for each %s would be %d", ErrShrink, name, v.Inodes, FormatSize(bytesPerInode), inodes)
+				return fmt.Errorf("%w: volume %s may have %d inodes, and one for each %s would be %d", ErrShrink, name, v.Inodes, FormatSize(bytesPerInode), inodes)
 			}
 			raised = inodes > v.Inodes
 			v.Inodes = max(v.Inodes, inodes)

@@ -53,8 +53,8 @@ func (s *Store) Check() ([]Finding, error) {
 		}
 		findings = append(findings, Finding{
 			Path:    p,
-			Problem: "a directory that is no volume's",
-			Fix:     "make it one: podnas volume adopt NAME --path=" + p + " --size=SIZE, or move it away",
+			Problem: "a directory that belongs to no volume",
+			Fix:     "turn it into a volume: podnas volume adopt NAME --path=" + p + " --size=SIZE, or move it away",
 		})
 	}
 	limits, err := s.projectUsages()
@@ -135,14 +135,14 @@ func (s *Store) checkRecord(r *record) []Finding {
 	switch r.State {
 	case ready, retained, copyingState:
 		if err := s.plainDir(r.Path); err != nil {
-			found("its directory is missing, it is not served: "+err.Error(), "put the directory back and restart podnas, or delete the volume")
+			found("its directory is missing, so it is not served: "+err.Error(), "put the directory back and restart podnas, or delete the volume")
 			return findings
 		}
 	case adopting, archived:
-		found("it could not be brought back", "see the log for the reason, and restart podnas when that is mended")
+		found("it could not be loaded at the start", "see the log for the reason, correct it, and restart podnas")
 	}
 	if r.State == copyingState && s.copyOf(r.Name) == nil {
-		found("it was to be a copy of "+r.Source+", which is not there", "delete it")
+		found("it should be a copy of "+r.Source+", which does not exist", "delete it")
 	}
 	return findings
 }
@@ -158,17 +158,17 @@ func checkLimit(r *record, u quota.Usage, marked map[string]error) []Finding {
 	f := Finding{Volume: r.Name, Path: r.Path}
 	switch err, marking := marked[r.Name]; {
 	case err != nil:
-		f.Problem = "its files can't be put under its project, so nobody keeps its size: " + err.Error()
-		f.Fix = "mend that; podnas tries again every minute"
+		f.Problem = "its files can't be assigned to its project, so its size is not enforced: " + err.Error()
+		f.Fix = "correct that; podnas tries again every minute"
 	case marking:
-		f.Problem = fmt.Sprintf("its files are being put under its project, %d so far, and until all are, nobody keeps its size", u.Inodes)
-		f.Fix = "wait; the log tells when it is done"
+		f.Problem = fmt.Sprintf("its files are being assigned to its project, %d so far; its size is not enforced until this is done", u.Inodes)
+		f.Fix = "wait; the log says when it is done"
 	case !rightSize:
 		f.Problem = fmt.Sprintf("its limit on the disk is %s, not %s", FormatSize(limit), FormatSize(r.Size))
-		f.Fix = "restart podnas, which puts it right"
+		f.Fix = "restart podnas, which corrects it"
 	default:
 		f.Problem = fmt.Sprintf("its inode limit on the disk is %d, not %d", u.Limit.Inodes, r.Inodes)
-		f.Fix = "restart podnas, which puts it right"
+		f.Fix = "restart podnas, which corrects it"
 	}
 	return []Finding{f}
 }

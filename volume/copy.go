@@ -69,7 +69,7 @@ func (s *Store) startCopy(r *record) {
 		s.activity.copy.count(err)
 		if err != nil {
 			err = fmt.Errorf("copy volume %s to %s: %w", r.Source, r.Name, err)
-			s.log.Error("volume: a copy came to nothing", "err", err)
+			s.log.Error("volume: copy failed", "err", err)
 			gone := *r
 			err = errors.Join(err, s.trash(&gone))
 		}

@@ -80,14 +80,14 @@ func (s *Store) existing(spec *Spec) (*Volume, error) {
 	case r == nil:
 		return nil, nil
 	case r.State == retained:
-		return none, fmt.Errorf("volume %s: %w: it was deleted and its files were kept in %s; adopt it, or move them away", r.Name, ErrExists, r.Path)
+		return none, fmt.Errorf("volume %s: %w: it was deleted, and its files were kept in %s; adopt it, or move the files away", r.Name, ErrExists, r.Path)
 	case r.State == copyingState:
 		if c := s.copies[r.Name]; c != nil {
 			return none, c.progress()
 		}
-		return none, fmt.Errorf("volume %s: %w: the volume %s that it was to be a copy of", r.Name, ErrNotFound, r.Source)
+		return none, fmt.Errorf("volume %s: %w: the volume %s, of which it should be a copy", r.Name, ErrNotFound, r.Source)
 	case r.State != ready:
-		return none, fmt.Errorf("volume %s: %w: it could not be brought back, see the log", r.Name, ErrBusy)
+		return none, fmt.Errorf("volume %s: %w: it could not be loaded at the start, see the log", r.Name, ErrBusy)
 	case r.Size < spec.Size || r.Path != spec.Path || r.Source != spec.Source:
 		return none, fmt.Errorf("volume %s: %w with %s in %s, not %s in %s", r.Name, ErrExists, FormatSize(r.Size), r.Path, FormatSize(spec.Size), spec.Path)
 	}
@@ -126,14 +126,14 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 		case source == nil || source.State != ready || source.deleting:
 			return fmt.Errorf("%s, to be copied: %w", spec.Source, ErrNotFound)
 		case source.Size > spec.Size:
-			return fmt.Errorf("%w: the copy of %s must have its size at least: %s, not %s", ErrInvalid, spec.Source, FormatSize(source.Size), FormatSize(spec.Size))
+			return fmt.Errorf("%w: a copy of %s needs at least its size: %s, not %s", ErrInvalid, spec.Source, FormatSize(source.Size), FormatSize(spec.Size))
 		}
 	}
 	switch adopts := r.State == adopting; {
 	case !adopts && spec.Size > space.Free:
 		return &NoSpaceError{Requested: spec.Size, Free: space.Free}
 	case adopts && spec.Size > space.Size: // its files have taken their space already
-		return fmt.Errorf("%w: %s are asked for, and the whole disk has %s", ErrInvalid, FormatSize(spec.Size), FormatSize(space.Size))
+		return fmt.Errorf("%w: %s is requested, and the whole disk has %s", ErrInvalid, FormatSize(spec.Size), FormatSize(space.Size))
 	}
 	overcommit := cmp.Or(spec.Overcommit, s.overcommit)
 	if err := s.promise(spec.Size, space.Size, overcommit); err != nil {
@@ -147,7 +147,7 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 	}
 	if r.State == creating {
 		if _, err := s.root.Lstat(spec.Path); !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("directory %s: %w and is no volume: adopt it, or move it away", spec.Path, errors.Join(ErrExists, err))
+			return fmt.Errorf("directory %s: %w and is not a volume: adopt it, or move it away", spec.Path, errors.Join(ErrExists, err))
 		}
 	}
 	if r.State == creating && spec.Source == "" {

@@ -48,7 +48,7 @@ func (s *Store) deleting(name string) (*record, error) {
 	}
 	for _, target := range s.records {
 		if target.Source == name && (target.State == creating || target.State == copyingState) {
-			return nil, fmt.Errorf("%w: %s is being copied to %s; it can be deleted when that is done", ErrBusy, name, target.Name)
+			return nil, fmt.Errorf("%w: %s is being copied to %s; delete it after that", ErrBusy, name, target.Name)
 		}
 	}
 	r.deleting = true
@@ -65,7 +65,7 @@ func (s *Store) delete(r *record) error {
 		}()
 	}
 	slow := time.AfterFunc(unexportWarning, func() {
-		s.log.Warn("volume: can't be deleted yet, calls of clients are under way in it", "volume", r.Name)
+		s.log.Warn("volume: can't be deleted yet, clients' calls are in progress", "volume", r.Name)
 	})
 	s.exports.Unexport(r.Volume)
 	slow.Stop()
@@ -102,9 +102,9 @@ func (s *Store) trash(r *record) error {
 	s.mu.Unlock()
 	s.enqueueTrash(r)
 	if err != nil {
-		s.log.Error("volume: its directory can't be moved to the trash yet", "volume", r.Name, "err", err)
+		s.log.Error("volume: its directory can't be moved to the trash, will try again", "volume", r.Name, "err", err)
 	}
-	s.log.Info("volume: deleted, its files are removed in the background", "volume", r.Name)
+	s.log.Info("volume: deleted, removing its files in the background", "volume", r.Name)
 	return nil
 }
 
@@ -149,7 +149,7 @@ func (s *Store) retain(r *record) error {
 	s.mu.Lock()
 	s.records[r.Name] = r
 	s.mu.Unlock()
-	s.log.Info("volume: deleted, its files are kept", "volume", r.Name, "files", r.Path)
+	s.log.Info("volume: deleted, keeping its files", "volume", r.Name, "files", r.Path)
 	return nil
 }
 

@@ -35,7 +35,7 @@ const (
 
 func checkBytesPerInode(n int64) error {
 	if n != 0 && n < MinBytesPerInode {
-		return fmt.Errorf("%w: one inode for each %d bytes, it must be %d bytes or more", ErrInvalid, n, MinBytesPerInode)
+		return fmt.Errorf("%w: one inode for each %d bytes; it must be %d bytes or more", ErrInvalid, n, MinBytesPerInode)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (s *Store) limitInodes(v *Volume, used uint64, log *slog.Logger) error {
 	}
 	inodes := space.inodesFor(v.Size, v.BytesPerInode, s.overcommit)
 	if more := int64(used + used/4); more > inodes {
-		log.Warn("volume: it has more inodes than its size gives it, or nearly, so its inode limit is a quarter above what it has", "used", used, "bySize", inodes, "limit", more)
+		log.Warn("volume: uses nearly all inodes of its size's limit, or more; setting its limit a quarter above its usage", "used", used, "bySize", inodes, "limit", more)
 		inodes = more
 	}
 	s.mu.Lock()
@@ -102,7 +102,7 @@ func (s *Store) limitWhenCounted(v Volume) {
 			case err == nil || errors.Is(err, ErrNotFound) || s.background.Err() != nil:
 				return
 			case !errors.Is(err, errNotCounted):
-				log.Error("volume: its inodes can't be limited, will try again", "err", err)
+				log.Error("volume: can't set its inode limit, will try again", "err", err)
 			}
 			select {
 			case <-s.background.Done():
@@ -137,6 +137,6 @@ func (s *Store) limitCounted(ctx context.Context, v *Volume, log *slog.Logger) e
 	if err != nil {
 		return err
 	}
-	log.Info("volume: its inodes are counted, and limited from now on", "used", used, "limit", now.Inodes)
+	log.Info("volume: counted its inodes, and set its inode limit", "used", used, "limit", now.Inodes)
 	return nil
 }

@@ -167,7 +167,7 @@ func TestInodesOfAnOlderPodnas(t *testing.T) {
 			if u, err := k.Usage(v.Project); err != nil || v.Inodes != tt.want || u.Limit != v.limit() {
 				t.Errorf("%+v with the limit %+v, %v; want %d inodes", v, u.Limit, err, tt.want)
 			}
-			if warned := strings.Contains(said.String(), "more inodes than its size gives it"); warned != (tt.want > 1024) {
+			if warned := strings.Contains(said.String(), "uses nearly all inodes of its size's limit"); warned != (tt.want > 1024) {
 				t.Errorf("the log says %q", said.String())
 			}
 			var r record
@@ -352,7 +352,7 @@ func TestInodesOfADeletedVolume(t *testing.T) {
 	mustDo(t, s.Close())
 }
 
-// A directory with more inodes than its size gives it is adopted with its limit
+// A directory with uses nearly all inodes of its size's limit is adopted with its limit
 // above that. A copy has its limit when all is copied.
 func TestInodesOfAdoptedAndCopied(t *testing.T) {
 	root, k := t.TempDir(), newKernel(t)

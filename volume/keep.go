@@ -110,7 +110,7 @@ func (s *Store) adoptLocked(ctx context.Context, spec *Spec) (Volume, error) {
 	case r != nil && r.State == retained:
 		return s.revive(r, spec)
 	case r != nil:
-		return Volume{}, fmt.Errorf("volume %s: %w: nothing is to be adopted", r.Name, ErrExists)
+		return Volume{}, fmt.Errorf("volume %s: %w: there is nothing to adopt", r.Name, ErrExists)
 	case archived != nil:
 		return s.unarchive(archived, spec)
 	}
@@ -118,10 +118,10 @@ func (s *Store) adoptLocked(ctx context.Context, spec *Spec) (Volume, error) {
 		return Volume{}, err
 	}
 	if err := s.plainDir(spec.Path); err != nil {
-		return Volume{}, fmt.Errorf("%s: %w: it is neither archived nor retained, and there is no directory %s to make it of: %w", spec.Name, ErrNotFound, spec.Path, err)
+		return Volume{}, fmt.Errorf("%s: %w: it is neither archived nor retained, and there is no directory %s to adopt: %w", spec.Name, ErrNotFound, spec.Path, err)
 	}
 	if spec.Size == 0 {
-		return Volume{}, fmt.Errorf("%w: a directory that becomes a volume needs a size", ErrInvalid)
+		return Volume{}, fmt.Errorf("%w: an adopted directory needs a size", ErrInvalid)
 	}
 	if err := spec.validate(); err != nil {
 		return Volume{}, err
@@ -175,7 +175,7 @@ func (s *Store) adopt(ctx context.Context, r *record) error {
 			return err
 		}
 		s.step("limit is set")
-		s.log.Info("volume: put under its project", "volume", r.Name, "files", files, "project", r.Project)
+		s.log.Info("volume: files assigned to its project", "volume", r.Name, "files", files, "project", r.Project)
 	}
 	if err := s.enter(r, ready); err != nil {
 		return err
@@ -227,7 +227,7 @@ func (s *Store) revive(r *record, spec *Spec) (Volume, error) {
 	if !marked {
 		s.startMarking(next.Volume)
 	}
-	s.log.Info("volume: adopted again", "volume", r.Name)
+	s.log.Info("volume: restored", "volume", r.Name)
 	return next.Volume, nil
 }
 

@@ -43,27 +43,27 @@ func (s *Store) restoreLimit(r *record, u quota.Usage, log *slog.Logger) (marked
 		}
 		// The kernel counts in units of up to 4 KiB.
 		if drift := int64(u.Limit.Bytes) - r.Size; drift < 0 || drift >= 4096 {
-			log.Warn("volume: its limit was another on the disk, it is put right", "found", FormatSize(int64(u.Limit.Bytes)), "size", FormatSize(r.Size))
+			log.Warn("volume: wrong limit on the disk, correcting it", "found", FormatSize(int64(u.Limit.Bytes)), "size", FormatSize(r.Size))
 		}
 		if r.Inodes != 0 && u.Limit.Inodes != uint64(r.Inodes) {
-			log.Warn("volume: its inode limit was another on the disk, it is put right", "found", u.Limit.Inodes, "limit", r.Inodes)
+			log.Warn("volume: wrong inode limit on the disk, correcting it", "found", u.Limit.Inodes, "limit", r.Inodes)
 		}
 		if r.Inodes == 0 && r.State != copyingState {
 			if err := s.limitInodes(&r.Volume, u.Inodes, log); err != nil {
 				return false, err
 			}
 			if err := s.write(r); err != nil { // a full disk is no reason not to serve it
-				log.Warn("volume: its inode limit can't be written down, it is found anew at the next start", "err", err)
+				log.Warn("volume: can't record its inode limit, the next start computes it again", "err", err)
 			}
 			s.step("record has an inode limit")
 		}
 		return true, s.quota.SetLimit(r.Project, r.limit())
 	case s.quota != nil && s.counter != nil:
-		log.Info("volume: was made without a project, so the server keeps its size")
+		log.Info("volume: created without a project, so the server enforces its size")
 	case s.quota != nil:
-		log.Warn("volume: was made without a project and has no limit")
+		log.Warn("volume: created without a project, so it has no limit")
 	case r.Project != 0:
-		log.Warn("volume: its quota can't be looked after while quotas are off", "project", r.Project)
+		log.Warn("volume: can't check its quota while quotas are off", "project", r.Project)
 	}
 	return true, nil
 }
@@ -95,10 +95,10 @@ func (s *Store) beginMarking(r *record, taken bool, log *slog.Logger) (marked bo
 		s.step("record has another project")
 	}
 	if r.State == copyingState {
-		log.Warn("volume: what is copied of it is not under its project, as after a copy of the disk by tar or rsync; it is copied anew")
+		log.Warn("volume: the files of its incomplete copy are not assigned to its project, as after a copy of the disk by tar or rsync; copying it again")
 		return true, s.copyAnew(r)
 	}
-	log.Warn("volume: its files are not all under its project, as after a copy of the disk by tar or rsync; they are put there now, and until then nobody keeps its size", "project", r.Project)
+	log.Warn("volume: not all files are assigned to its project, as after a copy of the disk by tar or rsync; assigning them now, and its size is not enforced until then", "project", r.Project)
 	return false, nil
 }
 
@@ -135,7 +135,7 @@ func (s *Store) startMarking(v Volume) {
 			if err == nil || ctx.Err() != nil {
 				return // it is done, or who ended it goes on from here, or the next Open
 			}
-			s.log.Error("volume: its files can't be put under its project, will try again", "volume", v.Name, "in", markRetry, "err", err)
+			s.log.Error("volume: can't assign its files to its project, will try again", "volume", v.Name, "in", markRetry, "err", err)
 			s.mu.Lock()
 			m.err = err
 			s.mu.Unlock()
@@ -186,7 +186,7 @@ func (s *Store) mark(ctx context.Context, v Volume) error {
 	s.mu.Lock()
 	delete(s.markings, v.Name)
 	s.mu.Unlock()
-	s.log.Info("volume: all its files are under its project, and its size is kept", "volume", v.Name, "files", files, "size", FormatSize(v.Size))
+	s.log.Info("volume: all files are assigned to its project, and its size is enforced", "volume", v.Name, "files", files, "size", FormatSize(v.Size))
 	return nil
 }
 

@@ -119,7 +119,7 @@ func TestRestoredWithoutProjects(t *testing.T) {
 				t.Errorf("while its files are marked: %+v, %v, exported %v, had project %d", v, err, e.names(), before.Project)
 			}
 			findings, err := s.Check()
-			if err != nil || len(findings) != 1 || !strings.Contains(findings[0].Problem, "being put under its project") {
+			if err != nil || len(findings) != 1 || !strings.Contains(findings[0].Problem, "being assigned to its project") {
 				t.Errorf("found %v, %v", findings, err)
 			}
 			if _, err := s.Resize(t.Context(), "v", 1<<20, 0); err != nil {

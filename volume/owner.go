@@ -47,6 +47,6 @@ func explainDenied(root *os.Root, err error) error {
 			owner = fmt.Sprintf("user %d", info.Sys().(*syscall.Stat_t).Uid)
 		}
 	}
-	return fmt.Errorf("%w: it belongs to %s, and podnas runs as user %d: run it as root or as the owner of the disk, or give that user all of the state directory: chown -R %d %s/%s",
+	return fmt.Errorf("%w: it belongs to %s, and podnas runs as user %d: run podnas as root or as the owner of the disk, or give that user the whole state directory: chown -R %d %s/%s",
 		err, owner, os.Geteuid(), os.Geteuid(), root.Name(), stateDir)
 }

@@ -24,16 +24,16 @@ func validPath(p string) error {
 	case p == "" || path.IsAbs(p) || path.Clean(p) != p:
 		return fmt.Errorf("%w: the path %q must be relative and plain, like namespace/name", ErrInvalid, p)
 	case len(p) > pathMax:
-		return fmt.Errorf("%w: the path has %d bytes, at most %d are possible", ErrInvalid, len(p), pathMax)
+		return fmt.Errorf("%w: the path has %d bytes, and the maximum is %d", ErrInvalid, len(p), pathMax)
 	case !utf8.ValidString(p) || strings.ContainsFunc(p, unprintable):
-		return fmt.Errorf("%w: the path %q has characters that can't be printed", ErrInvalid, p)
+		return fmt.Errorf("%w: the path %q has unprintable characters", ErrInvalid, p)
 	}
 	for _, component := range strings.Split(p, "/") {
 		switch {
 		case strings.HasPrefix(component, "."): // .., and the state directory
 			return fmt.Errorf("%w: the path %q has a part that begins with a dot", ErrInvalid, p)
 		case len(component) > 255:
-			return fmt.Errorf("%w: a part of the path has %d bytes, at most 255 are possible", ErrInvalid, len(component))
+			return fmt.Errorf("%w: a part of the path has %d bytes, and the maximum is 255", ErrInvalid, len(component))
 		}
 	}
 	return nil
@@ -109,7 +109,7 @@ func (s *Store) plainDir(p string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s on the disk: %w and is no directory: move it away", p, ErrExists)
+		return fmt.Errorf("%s on the disk: %w and is not a directory: move it away", p, ErrExists)
 	}
 	return nil
 }

@@ -126,7 +126,7 @@ type damaged struct {
 }
 
 const (
-	damagedRecord = "the record is damaged, its volume is not served"
+	damagedRecord = "the record is damaged, so its volume is not served"
 	damagedFix    = "restore the record from a backup of the disk, or move it away and adopt the directory"
 )
 

@@ -161,7 +161,7 @@ func newStore(cfg Config) (*Store, error) {
 func openRoot(name string) (*os.Root, error) {
 	root, err := os.OpenRoot(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("the root of the disk, %s, does not exist: mount the disk, or make the directory", name)
+		return nil, fmt.Errorf("the root of the disk, %s, does not exist: mount the disk, or create the directory", name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the root of the disk: %w", err)
@@ -349,7 +349,7 @@ func (s *Store) load() error {
 	for _, r := range append(others, copies...) {
 		if err := s.resume(r, limits[r.Project]); err != nil {
 			// All others are served.
-			s.log.Error("volume: can't be brought back", "volume", r.Name, "err", err)
+			s.log.Error("volume: can't be loaded", "volume", r.Name, "err", err)
 		}
 	}
 	return nil
@@ -380,7 +380,7 @@ func (s *Store) loadInstance() error {
 		key := make([]byte, 32)
 		_, _ = rand.Read(key) // never fails, see crypto/rand
 		s.instance = instance{Identity: uuid.NewString(), HandleKey: key}
-		s.log.Info("disk: new, given an identity", "identity", s.instance.Identity)
+		s.log.Info("disk: new disk, created its identity", "identity", s.instance.Identity)
 		return writeJSON(s.root, instanceFile, s.instance)
 	}
 	return err
@@ -396,7 +396,7 @@ func readInstance(root *os.Root) (instance, error) {
 		err = errors.New("its identity or its key is missing")
 	}
 	if err != nil {
-		return instance{}, fmt.Errorf("%s is damaged: restore it from a backup of the disk; without it no mounted file handle is valid: %w", instanceFile, err)
+		return instance{}, fmt.Errorf("%s is damaged: restore it from a backup of the disk; without it no file handle is valid: %w", instanceFile, err)
 	}
 	return i, nil
 }
@@ -407,10 +407,10 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 	log := s.log.With("volume", r.Name)
 	switch r.State {
 	case creating:
-		log.Info("volume: its creation was interrupted, undoing it")
+		log.Info("volume: creation was interrupted, undoing it")
 		return s.undo(r)
 	case adopting:
-		log.Info("volume: its adoption was interrupted, its directory is left as it is")
+		log.Info("volume: adoption was interrupted, leaving the directory unchanged")
 		return s.forget(r)
 	case retained:
 		return nil
@@ -418,7 +418,7 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 		return s.archive(r)
 	}
 	if err := s.plainDir(r.Path); err != nil {
-		log.Error("volume: its directory is missing, it is not served; put the directory back, or delete the volume", "path", r.Path, "err", err)
+		log.Error("volume: its directory is missing, so it is not served; put the directory back, or delete the volume", "path", r.Path, "err", err)
 		return nil
 	}
 	marked, err := s.restoreLimit(r, u, log)
@@ -426,7 +426,7 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 		return err
 	}
 	if r.State == copyingState {
-		log.Info("volume: going on with copying", "from", r.Source)
+		log.Info("volume: continuing the copy", "from", r.Source)
 		s.startCopy(r)
 		return nil
 	}
@@ -483,7 +483,7 @@ func (s *Store) newProject() (uint32, error) {
 			return s.lastID, nil
 		}
 	}
-	return 0, errors.New("found no free project id")
+	return 0, errors.New("there is no free project id")
 }
 
 // nameLocks lets one caller at a time work on a name.

@@ -95,7 +95,7 @@ func (s *Store) destroy(ctx context.Context, r *record) error {
 	s.mu.Lock()
 	delete(s.projects, r.Project)
 	s.mu.Unlock()
-	s.log.Info("volume: its files are removed", "volume", r.Name, "files", removed)
+	s.log.Info("volume: removed its files", "volume", r.Name, "files", removed)
 	return syncDir(s.root, trashDir)
 }
 

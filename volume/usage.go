@@ -9,9 +9,9 @@ func (s *Store) Quota(v *Volume) (quota.Mode, string) {
 	case s.choice.Mode() != quota.Kernel || v.Project != 0:
 		return s.choice.Mode(), s.choice.Reason
 	case s.counter != nil:
-		return quota.Server, "its size is enforced by the server, which counts what passes through it: it was made when the kernel could not, and has no project"
+		return quota.Server, "the server enforces its size by counting what clients write: it was created when the kernel could not, and has no project"
 	}
-	return quota.Off, "its size is not enforced: it was made when the kernel could not, and has no project"
+	return quota.Off, "its size is not enforced: it was created when the kernel could not, and has no project"
 }
 
 // Usage tells what a volume uses; nothing, if nobody counts.

@@ -113,7 +113,7 @@ func TestDriftedLimit(t *testing.T) {
 func TestQuotaOfAVolume(t *testing.T) {
 	kernel := quota.Choice{Projects: &quota.Projects{}, Reason: "by the kernel"}
 	server := quota.Choice{Server: true, Reason: "by the server"}
-	off := quota.Choice{Reason: "as asked for"}
+	off := quota.Choice{Reason: "as requested"}
 	for _, tt := range []struct {
 		name    string
 		choice  quota.Choice

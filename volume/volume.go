@@ -170,10 +170,10 @@ type NoSpaceError struct {
 
 func (e *NoSpaceError) Error() string {
 	if e.Overcommit != 0 {
-		return fmt.Sprintf("%s are asked for, but %s are promised to other volumes and the disk of %s may promise %s in all (overcommit %g)",
+		return fmt.Sprintf("%s is requested, but %s is promised to other volumes, and the limit for the disk of %s is %s in all (overcommit %g)",
 			FormatSize(e.Requested), FormatSize(e.Promised), FormatSize(e.Capacity), FormatSize(int64(e.Overcommit*float64(e.Capacity))), e.Overcommit)
 	}
-	return fmt.Sprintf("%s are asked for, but only %s are free on the disk", FormatSize(e.Requested), FormatSize(e.Free))
+	return fmt.Sprintf("%s is requested, but only %s is free on the disk", FormatSize(e.Requested), FormatSize(e.Free))
 }
 
 // CopyingError means that a volume is being made as a copy. Create answers it
@@ -224,12 +224,12 @@ func (s *Spec) validate() error {
 		return fmt.Errorf("%w: the name %q is not a DNS subdomain (lower case letters, digits, '-' and '.')", ErrInvalid, s.Name)
 	}
 	if s.Size <= 0 {
-		return fmt.Errorf("%w: the size is %d bytes, it must be more than 0", ErrInvalid, s.Size)
+		return fmt.Errorf("%w: the size is %d bytes; it must be more than 0", ErrInvalid, s.Size)
 	}
 	switch s.OnDelete {
 	case "", DeleteFiles, ArchiveFiles, RetainFiles:
 	default:
-		return fmt.Errorf("%w: onDelete is %q, it must be %s, %s or %s", ErrInvalid, s.OnDelete, DeleteFiles, ArchiveFiles, RetainFiles)
+		return fmt.Errorf("%w: onDelete is %q; it must be %s, %s or %s", ErrInvalid, s.OnDelete, DeleteFiles, ArchiveFiles, RetainFiles)
 	}
 	if s.Mode&^0o7777 != 0 || s.UID == math.MaxUint32 || s.GID == math.MaxUint32 {
 		return fmt.Errorf("%w: mode %#o, owner %d:%d", ErrInvalid, s.Mode, s.UID, s.GID)
@@ -238,7 +238,7 @@ func (s *Spec) validate() error {
 		return err
 	}
 	if s.Overcommit < 0 {
-		return fmt.Errorf("%w: overcommit is %g, it must not be negative", ErrInvalid, s.Overcommit)
+		return fmt.Errorf("%w: overcommit is %g; it must not be negative", ErrInvalid, s.Overcommit)
 	}
 	return validPath(s.Path)
 }

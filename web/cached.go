@@ -40,7 +40,7 @@ func Cached(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, err := answers.Get(r.Context(), cacheAge)
 		if err != nil {
-			http.Error(w, "this can't be put together: "+err.Error(), http.StatusServiceUnavailable)
+			http.Error(w, "this page can't be generated: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		body := a.body.Bytes()

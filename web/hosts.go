@@ -19,8 +19,8 @@ import (
 func Hosts(h http.Handler, further []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name := hostName(r.Host); !known(name, further) {
-			http.Error(w, fmt.Sprintf("podnas is not known as %q, and answers requests for a host that it knows, for the sake of browsers. "+
-				"If this is its name, start podnas with --http-host=%[1]s", name), http.StatusMisdirectedRequest)
+			http.Error(w, fmt.Sprintf("podnas does not know the host %q, and refuses requests for unknown hosts to protect browsers. "+
+				"If this is podnas's name, start it with --http-host=%[1]s", name), http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -10,10 +10,10 @@ func ReadOnly(h http.Handler) http.Handler {
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			w.Header().Set("Allow", "GET, HEAD")
 			w.Header().Set("Connection", "close")
-			http.Error(w, "this can only be read: use GET", http.StatusMethodNotAllowed)
+			http.Error(w, "this is read-only: use GET", http.StatusMethodNotAllowed)
 		case r.ContentLength != 0:
 			w.Header().Set("Connection", "close")
-			http.Error(w, "a request here has no body", http.StatusRequestEntityTooLarge)
+			http.Error(w, "a request must not have a body", http.StatusRequestEntityTooLarge)
 		default:
 			h.ServeHTTP(w, r)
 		}

@@ -15,36 +15,36 @@ import (
 	"github.com/podnas/podnas/server/nfsbench"
 )
 
-const benchLong = `bench loads an NFSv3 server from the wire, as many clients at once would, and tells how many
-operations a second it does and how long one takes. Nothing is mounted, no rights are needed
-on this machine, and the server may be any: podnas, NFS-Ganesha, the Linux kernel's, a filer.
+const benchLong = `bench sends NFSv3 calls to a server, like many concurrent clients, and measures its operations
+per second and their latency. It mounts nothing and needs no rights on this machine. It works
+with any NFSv3 server: podnas, NFS-Ganesha, the Linux kernel's server, or an appliance.
 
-It works in a directory of its own, podnas-bench-..., in the root of the export, and removes
-it at the end, after Ctrl-C too. It compares all data that it reads with what it wrote.
+It works in its own directory podnas-bench-... in the root of the export, and removes it at the
+end and after Ctrl-C. It verifies all data that it reads.
 
-ops/s counts in the load's unit: calls, blocks, entries of a directory, files. p50, p99 and p999
-are what half, 99% and 99.9% of the operations took at most. With --against each load runs on
-both servers in turns, and A/B is how many times as fast the first is: the median of the
-rounds, and the lowest and highest. Where the two ends lie far apart the machine was busy with
-something else: ask again, or for longer.
+ops/s counts the load's unit: calls, blocks, directory entries, or files. p50, p99 and p999 are
+the latencies that 50%, 99% and 99.9% of the operations did not exceed. With --against each load
+runs alternately on both servers, and A/B is the ratio of the first server's rate to the
+second's: the median of the rounds, the lowest, and the highest. If these are far apart, other
+programs disturbed the measurement: repeat it, or use a longer --duration.
 
-A server on which root is not root (root_squash) needs a directory that --uid may write to.
-NFS is looked for at port 2049, and MOUNT at the port of NFS, unless HOST:PORT or --mountport
-says otherwise. Servers other than podnas often have MOUNT elsewhere: rpcinfo -p HOST tells.
+A server with root_squash needs a directory that --uid may write to. The default port of NFS is
+2049, and MOUNT is expected on the port of NFS; use HOST:PORT and --mountport to change them.
+Other servers often have MOUNT on another port: rpcinfo -p HOST shows it.
 
-Exit codes: 0 all calls were answered as they should be; 1 some were not, or the bench could
-not run; 2 asked for in a way that can never be done.`
+Exit codes: 0 all calls succeeded; 1 some failed, or the benchmark could not run; 2 invalid
+request.`
 
 const benchExamples = `  # How fast is this volume? (the server and path of its PersistentVolume: kubectl get pv -o yaml)
   podnas bench 10.96.0.20:/default-data
 
-  # Small calls alone, one at a time: what a single program feels
+  # Only small calls, one at a time, like a single program
   podnas bench nas.example.com:/export --loads=getattr,lookup,read-4k-rand --connections=1 --depth=1
 
-  # Two servers, beside each other; longer, for steadier figures
+  # Compare two servers; longer, for more stable results
   podnas bench 10.96.0.20:/default-data --against nas.example.com:/export --duration=20s
 
-  # A server without rpcbind on ports of its own, over IPv6, as a user
+  # A server on other ports, over IPv6, as a user
   podnas bench '[2001:db8::1]:20490:/export' --mountport=20048 --uid=1000 --gid=1000
 
   # For a spreadsheet
@@ -68,7 +68,7 @@ func newBenchCommand() *cobra.Command {
 	var flags benchFlags
 	cmd := &cobra.Command{
 		Use:     "bench HOST[:PORT]:/path",
-		Short:   "Load an NFSv3 server and tell how fast it is",
+		Short:   "Measure the speed of an NFSv3 server",
 		Long:    benchLong + "\n\nLoads:\n" + benchLoads(),
 		Example: benchExamples,
 		Args:    exactly("HOST:/path"),
@@ -79,20 +79,20 @@ func newBenchCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&flags.against, "against", "", "HOST[:PORT]:/path of a second server to compare with")
-	f.StringSliceVar(&flags.loads, "loads", nil, "loads to run, separated by commas, with * for any letters (default all)")
+	f.StringSliceVar(&flags.loads, "loads", nil, "loads to run, separated by commas, with * as a wildcard (default all)")
 	f.DurationVar(&flags.duration, "duration", 3*time.Second, "how long each load runs on each server")
-	f.IntVar(&flags.rounds, "rounds", 0, "turns that the duration is divided into (default 1, with --against 5)")
+	f.IntVar(&flags.rounds, "rounds", 0, "number of rounds that the duration is divided into (default 1, with --against 5)")
 	f.IntVar(&flags.connections, "connections", 2, "connections to each server")
 	f.IntVar(&flags.depth, "depth", 8, "calls in flight on each connection")
-	f.IntVar(&flags.fileSize, "file-size", 0, "MiB of each of the two files that are read and written; what doesn't fit into the\nserver's memory is read from its disk (default 64, or what the volume has room for)")
-	f.IntVar(&flags.entries, "entries", 10000, "files in the directory that readdirplus lists")
-	f.Uint32Var(&flags.uid, "uid", uint32(os.Getuid()), "user who makes the calls; default: yours")
-	f.Uint32Var(&flags.gid, "gid", uint32(os.Getgid()), "group who makes the calls; default: yours")
+	f.IntVar(&flags.fileSize, "file-size", 0, "size in MiB of each of the two files that are read and written; data that does not\nfit into the server's memory is read from its disk (default 64, or what fits into\nthe volume)")
+	f.IntVar(&flags.entries, "entries", 10000, "number of files in the directory that readdirplus lists")
+	f.Uint32Var(&flags.uid, "uid", uint32(os.Getuid()), "user id of the calls; default: yours")
+	f.Uint32Var(&flags.gid, "gid", uint32(os.Getgid()), "group id of the calls; default: yours")
 	f.Uint16Var(&flags.port, "port", 0, "port of NFS (default 2049)")
 	f.Uint16Var(&flags.mountPort, "mountport", 0, "port of MOUNT (default that of NFS)")
-	f.Uint16Var(&flags.againstPort, "against-port", 0, "as --port, of the second server")
-	f.Uint16Var(&flags.againstMount, "against-mountport", 0, "as --mountport, of the second server")
-	f.StringVarP(&flags.output, "output", "o", nfsbench.FormatTable, "how to print: table, json, csv")
+	f.Uint16Var(&flags.againstPort, "against-port", 0, "like --port, for the second server")
+	f.Uint16Var(&flags.againstMount, "against-mountport", 0, "like --mountport, for the second server")
+	f.StringVarP(&flags.output, "output", "o", nfsbench.FormatTable, "output format: table, json, csv")
 	return cmd
 }
 
@@ -135,7 +135,7 @@ func (f *benchFlags) config(target string) (cfg nfsbench.Config, err error) {
 		}
 		cfg.Targets = append(cfg.Targets, second)
 	case f.againstPort != 0 || f.againstMount != 0:
-		return cfg, &usageError{errors.New("--against-port and --against-mountport go with --against")}
+		return cfg, &usageError{errors.New("--against-port and --against-mountport need --against")}
 	}
 	if cfg.Rounds == 0 {
 		cfg.Rounds = 1
@@ -174,7 +174,7 @@ func bench(ctx context.Context, flags *benchFlags, target string, stdout, stderr
 		err = errors.Join(err, report.Write(stdout, flags.output))
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("interrupted, the rest was not run: %w", err)
+		return fmt.Errorf("interrupted; the remaining loads did not run: %w", err)
 	}
 	if err == nil && report.Errors() > 0 {
 		return fmt.Errorf("%d operations failed", report.Errors())

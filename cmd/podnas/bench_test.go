@@ -61,9 +61,9 @@ func TestBenchRefuses(t *testing.T) {
 	}{
 		{nil, "HOST:/path is missing"},
 		{[]string{"nas"}, "not HOST:/path"},
-		{[]string{"nas:/a", "nas:/b"}, "too many"},
+		{[]string{"nas:/a", "nas:/b"}, "unexpected argument"},
 		{[]string{"nas:/a", "--against=nas"}, "--against"},
-		{[]string{"nas:/a", "--against-port=1"}, "go with --against"},
+		{[]string{"nas:/a", "--against-port=1"}, "need --against"},
 		{[]string{"nas:/a", "--loads=reed-*"}, "no load is called"},
 		{[]string{"nas:/a", "--depth=0"}, "at least 1"},
 		{[]string{"nas:/a", "--duration=0s"}, "duration"},

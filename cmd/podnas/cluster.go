@@ -24,16 +24,16 @@ type clusterConfig struct {
 }
 
 func (c *clusterConfig) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&c.kubeconfig, "kubeconfig", "", "file that says how to reach the API server; default: as a pod in the cluster")
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file for the API server; default: the ServiceAccount of the pod")
 	f.StringVar(&c.master, "master", "", "URL of the API server, instead of the one in --kubeconfig")
 	// With these a burst of claims is bound about as fast as the API server
 	// can bind it (BenchmarkBind in test/cluster): each claim takes three calls.
 	// The API server shares itself out fairly without a client's help.
 	f.Float32Var(&c.qps, "kube-api-qps", 500, "calls to the API server per second")
-	f.IntVar(&c.burst, "kube-api-burst", 1000, "calls to the API server at once")
-	f.IntVar(&c.workers, "workers", 20, "claims, and volumes, worked on at a time")
+	f.IntVar(&c.burst, "kube-api-burst", 1000, "burst of calls to the API server")
+	f.IntVar(&c.workers, "workers", 20, "number of claims and of volumes that are processed concurrently")
 	f.BoolVar(&c.leaderElect, "leader-elect", false, "provision only while holding a Lease named after --provisioner")
-	f.StringVar(&c.leaseNamespace, "leader-elect-namespace", "", "namespace of the Leases, of the election and of the guard against\ntwo podnas with one --provisioner name; default: $POD_NAMESPACE")
+	f.StringVar(&c.leaseNamespace, "leader-elect-namespace", "", "namespace of the Leases for leader election and for the guard against\ntwo podnas with the same --provisioner name; default: $POD_NAMESPACE")
 }
 
 // client connects to the API server.
@@ -43,7 +43,7 @@ func (c *clusterConfig) client(log *slog.Logger) (kubernetes.Interface, error) {
 	if c.kubeconfig == "" && c.master == "" {
 		config, err = rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
-			return nil, errors.New("this is no pod in a cluster: give --kubeconfig=FILE, or serve a folder with --standalone --claims=DIR")
+			return nil, errors.New("not running in a pod of a cluster: set --kubeconfig=FILE, or serve a folder with --standalone --claims=DIR")
 		}
 	} else {
 		config, err = clientcmd.BuildConfigFromFlags(c.master, c.kubeconfig)
@@ -71,7 +71,7 @@ func (c *clusterConfig) endpoint(client kubernetes.Interface, address string, po
 		Port:      port,
 	}
 	if e.Namespace == "" || e.Name == "" || e.PodIP == "" {
-		return nil, errors.New("where nodes mount from is not known: set SERVICE_NAME, POD_NAMESPACE and POD_IP in the pod's environment, or give --server-address=IP")
+		return nil, errors.New("the address that nodes mount from is unknown: set SERVICE_NAME, POD_NAMESPACE and POD_IP in the pod's environment, or set --server-address=IP")
 	}
 	return e, nil
 }

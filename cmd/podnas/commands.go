@@ -41,7 +41,7 @@ func describe(cfg *serveConfig, address *net.TCPAddr, engine server.Choice, limi
 		Version:     version,
 		PID:         os.Getpid(),
 		Started:     time.Now(),
-		Mode:        "cluster",
+		Mode:        control.InCluster,
 		Provisioner: cfg.provisioner,
 		Root:        cfg.root,
 		Listen:      address.String(),
@@ -52,7 +52,7 @@ func describe(cfg *serveConfig, address *net.TCPAddr, engine server.Choice, limi
 		Overcommit:  cfg.overcommit,
 	}
 	if cfg.standalone {
-		p.Mode = "standalone"
+		p.Mode = control.Standalone
 	}
 	return p
 }
@@ -97,7 +97,7 @@ func connected(s *stats.Server) []netip.Addr {
 func wayIn(ctx context.Context, e provisioner.Endpoint) doctor.Result {
 	a, err := e.Address(ctx)
 	if err != nil {
-		return doctor.Good("not tried: where clients mount from is not known")
+		return doctor.Good("not tested: the address that clients mount from is unknown")
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -105,7 +105,7 @@ func wayIn(ctx context.Context, e provisioner.Endpoint) doctor.Result {
 	if r.Status == doctor.Failed {
 		// Some networks don't lead a pod to itself through its Service.
 		r.Status = doctor.Warning
-		r.Fix = "try it from a node, which counts: podnas doctor mount. If that fails too: " + r.Fix
+		r.Fix = "test it from a node, because only nodes mount volumes: podnas doctor mount. If that fails too: " + r.Fix
 	}
 	return r
 }

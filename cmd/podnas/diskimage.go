@@ -31,7 +31,7 @@ func (f *imageFlag) String() string {
 func (f *imageFlag) Set(s string) error {
 	at := strings.LastIndex(s, ",size=") // the path may have a comma
 	if at <= 0 {
-		return errors.New("want PATH,size=S, as in /disk/podnas.img,size=20Gi")
+		return errors.New("want PATH,size=S, for example /disk/podnas.img,size=20Gi")
 	}
 	size, err := resource.ParseQuantity(s[at+len(",size="):])
 	if err != nil {
@@ -54,8 +54,8 @@ func (f *imageFlag) explain(err error) error {
 	if f.spec == nil || !errors.Is(err, syscall.EIO) {
 		return err
 	}
-	return fmt.Errorf("%w: the XFS in %s has shut itself down, because the disk below it failed or because it found damage (the kernel's log says which); "+
-		"restart podnas, which mounts it again, or says what to run if that can't be", err, f.spec.Path)
+	return fmt.Errorf("%w: the XFS in %s has shut down, because its disk failed or because it found damage (the kernel's log says which); "+
+		"restart podnas to mount it again; if that fails, podnas says what to run", err, f.spec.Path)
 }
 
 // open mounts the image at root, where there is to be one, and returns what

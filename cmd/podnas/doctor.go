@@ -15,33 +15,33 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-const doctorLong = `Ask the running podnas what it is, how its disk is, and what is wrong, and say what to do
-about each. Nothing is changed. In a cluster, run it in podnas's pod:
+const doctorLong = `Check the running podnas and its disk, and say what is wrong and what to do about it. This
+changes nothing. In a cluster, run it in podnas's pod:
 
   kubectl exec -n podnas podnas-0 -- podnas doctor
 
-It looks at the disk (file system, space, inodes, records), the process (engine, quota,
-capabilities), its ports, and in a cluster at the Service, podnas's rights, the
-StorageClasses, the clock, and what differs between the disk and the cluster.
+It checks the disk (file system, space, inodes, records), the process (engine, quota,
+capabilities), its ports, and in a cluster the Service, podnas's rights, the
+StorageClasses, the clock, and differences between the disk and the cluster.
 
-Whether a node or a pod can mount a volume, 'podnas doctor mount' tells there. Where podnas does
-not run, there is nothing to ask: 'podnas doctor pod' says why, on your own machine.
+'podnas doctor mount', on a node or in a pod, tests whether a volume can be mounted there. If
+podnas does not run, 'podnas doctor pod' says why; run it on your own machine.
 `
 
 const doctorExit = `
-Exit codes: 0 all is well; 1 something does not work; 6 no podnas is running there; 7 all
-works, and there are warnings.`
+Exit codes: 0 no problems; 1 a check failed; 6 podnas is not running; 7 warnings, but no
+failures.`
 
 const doctorExamples = `  # In podnas's pod: what is wrong, and what to do
   kubectl exec -n podnas podnas-0 -- podnas doctor
 
-  # Without a cluster, also what is well, for programs
+  # Without a cluster; all checks, for programs
   podnas doctor --root=data/root -o json
 
-  # Only what has failed, in a script
+  # Only failed checks, in a script
   podnas doctor -o json | jq -r '.checks[] | select(.status == "failed") | .check + ": " + .says'
 
-  # On a node: would this volume mount?
+  # On a node: can it mount this volume?
   podnas doctor mount 10.96.0.20:/default-data
 
   # On your own machine: why does its pod not run?
@@ -104,9 +104,9 @@ func verdict(results []doctor.Result) error {
 
 func printReport(out io.Writer, r control.Report) error {
 	p, d := &r.Process, &r.Disk
-	promised := "only free space is looked at"
+	promised := "only free space is checked"
 	if p.Overcommit > 0 {
-		promised = fmt.Sprintf("up to %g times the disk may be promised", p.Overcommit)
+		promised = fmt.Sprintf("at most %g times the disk may be promised", p.Overcommit)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, line := range [][2]string{

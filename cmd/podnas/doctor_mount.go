@@ -16,36 +16,36 @@ import (
 	"github.com/podnas/podnas/server/nfscheck"
 )
 
-const doctorMountLong = `Try on this machine, step by step, whether a volume can be mounted and used, and say at the
-step that fails what to do.
+const doctorMountLong = `Test step by step whether this machine can mount and use a volume, and say what to do about the
+first step that fails.
 
-HOST:/path is tried from the wire, as mount.nfs and the kernel would do it; nothing is
-mounted, and no rights are needed: whether mount.nfs is here and the kernel has NFS, a TCP
-connection, NULL calls to NFS and MOUNT, MNT of the path, FSINFO, locks, free space, then a
-file is made, written, synced, read back and removed as the calling user. Host, path and
-ports are those of the PersistentVolume:
+HOST:/path is tested with NFS calls like those of mount.nfs and the kernel. Nothing is
+mounted, and no rights are needed. The steps: mount.nfs and NFS in the kernel, a TCP
+connection, NULL calls to NFS and MOUNT, MNT of the path, FSINFO, locks, free space, and
+creating, writing, syncing, reading and removing a file as the calling user. Take host, path and
+ports from the PersistentVolume:
 
   kubectl get pv NAME -o jsonpath='{.spec.nfs.server}:{.spec.nfs.path} {.spec.mountOptions}'
 
-/directory is one where a volume is mounted, in a pod or on a node: its options, whether it
-answers within 10 seconds, a file as above, and locks by flock and fcntl.
+/directory is the mount point of a volume, in a pod or on a node. The steps: its mount options, an
+answer within 10 seconds, a file as above, and locks by flock and fcntl.
 
-Exit codes: 0 all steps worked; 1 one did not; 2 asked for in a way that can never be done;
-7 all worked, and there are warnings.`
+Exit codes: 0 all steps succeeded; 1 a step failed; 2 invalid request; 7 warnings, but no
+failures.`
 
-const doctorMountExamples = `  # On a node: would kubelet's mount of this volume work?
+const doctorMountExamples = `  # On a node: can kubelet mount this volume?
   podnas doctor mount 10.96.0.20:/default-data
 
-  # The same with nothing copied to the node; then kubectl logs of the pod that is named
+  # The same without copying anything to the node; then read the logs of the pod that kubectl names
   kubectl debug node/NODE --image=ghcr.io/podnas/podnas:v0.1.0-dev -- podnas doctor mount 10.96.0.20:/default-data --node-root=/host
 
-  # With the mount options of its PersistentVolume, ports among them
+  # With the mount options of its PersistentVolume, including ports
   podnas doctor mount 10.96.0.20:/default-data --options=nfsvers=3,port=20490,mountport=20490,nolock
 
-  # May the pod's user, uid 1000 of group 2000, write there?
+  # Can a pod's user, uid 1000 and gid 2000, write there?
   podnas doctor mount 10.96.0.20:/default-data --uid=1000 --gid=2000
 
-  # Does what is mounted here work?
+  # Does this mount work?
   podnas doctor mount /mnt/data -o json`
 
 func newDoctorMountCommand() *cobra.Command {
@@ -53,7 +53,7 @@ func newDoctorMountCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:     "mount HOST:/path|/directory",
-		Short:   "Say on a node or in a pod whether a mount works, step by step",
+		Short:   "Test step by step whether a mount works on a node or in a pod",
 		Long:    doctorMountLong,
 		Example: doctorMountExamples,
 		Args:    exactly("HOST:/path or /directory"),
@@ -75,10 +75,10 @@ func newDoctorMountCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringSliceVar(&try.options, "options", nil, "mount options, as in the PersistentVolume: ports, nolock")
-	f.Uint32Var(&try.uid, "uid", uint32(os.Geteuid()), "user who writes; default: yours")
-	f.Uint32Var(&try.gid, "gid", uint32(os.Getegid()), "group who writes; default: yours")
-	f.StringVar(&try.nodeRoot, "node-root", "", "where the node's root directory is, for a pod that has it (default /)")
+	f.StringSliceVar(&try.options, "options", nil, "mount options of the PersistentVolume, for example ports and nolock")
+	f.Uint32Var(&try.uid, "uid", uint32(os.Geteuid()), "user id for writing; default: yours")
+	f.Uint32Var(&try.gid, "gid", uint32(os.Getegid()), "group id for writing; default: yours")
+	f.StringVar(&try.nodeRoot, "node-root", "", "mount point of the node's root directory, in a pod that has it (default /)")
 	addOutputFlag(f, &output, outputTable, outputJSON, outputYAML)
 	return cmd
 }
@@ -110,7 +110,7 @@ func (f *mountFlags) run(ctx context.Context, where string) ([]doctor.Result, er
 	if int(f.uid) == os.Geteuid() && int(f.gid) == os.Getegid() { // another's groups are not known
 		groups, err := os.Getgroups()
 		if err != nil {
-			return nil, fmt.Errorf("find out the groups of this user: %w", err)
+			return nil, fmt.Errorf("find the groups of this user: %w", err)
 		}
 		for _, g := range groups {
 			m.Groups = append(m.Groups, uint32(g))

@@ -11,24 +11,24 @@ import (
 	"github.com/podnas/podnas/provisioner/checkup"
 )
 
-const doctorPodLong = `Say why podnas's pod does not run or is not ready, and what to do: for when there is no podnas
-to ask by 'kubectl exec'. Nothing is changed.
+const doctorPodLong = `Say why podnas's pod does not run or is not ready, and what to do, when you can't use 'kubectl
+exec'. This changes nothing.
 
-It asks the API server for the StatefulSet, its pod, the claims of its disk, the StorageClasses
-and the events of the namespace, as the user of your kubeconfig: the ClusterRole view is
-enough, but for StorageClasses, which are cluster-wide. What you may not look at is told. No
-right to read logs is needed: the last lines of a podnas that has ended are in the pod's status.
+It reads the StatefulSet, its pod, the claims of its disk, the StorageClasses and the events of
+the namespace from the API server, as the user of your kubeconfig. The ClusterRole view is
+enough, except for StorageClasses, which are cluster-wide; missing rights are reported. You need
+no right to read logs: the pod's status contains the last lines of a podnas that has ended.
 
-Exit codes: 0 it runs and is ready; 1 something does not work, or can't be looked at; 6 podnas
-does not run; 7 it runs, and there are warnings.`
+Exit codes: 0 it runs and is ready; 1 a check failed, or you lack a right; 6 podnas is not
+running; 7 it runs, with warnings.`
 
-const doctorPodExamples = `  # Why does podnas not come up?
+const doctorPodExamples = `  # Why does podnas not start?
   podnas doctor pod
 
-  # In another cluster, namespace and release of the chart
+  # In another cluster and namespace, with another release name
   podnas doctor pod --context=edge --namespace=storage --name=team-podnas
 
-  # With nothing installed but Docker
+  # With only Docker installed
   docker run --rm --network=host -v ~/.kube:/root/.kube:ro -e KUBECONFIG=/root/.kube/config \
     ghcr.io/podnas/podnas:v0.1.0-dev doctor pod`
 
@@ -39,7 +39,7 @@ func newDoctorPodCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:     "pod",
-		Short:   "Say why podnas's pod does not run, from what the API server knows",
+		Short:   "Say why podnas's pod does not run, with data from the API server",
 		Long:    doctorPodLong,
 		Example: doctorPodExamples,
 		Args:    exactly(),
@@ -70,10 +70,10 @@ func newDoctorPodCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&outside.Namespace, "namespace", "n", "podnas", "where podnas is")
-	f.StringVar(&outside.Name, "name", "podnas", "its StatefulSet; of the chart: the release, if podnas is in its name,\nelse RELEASE-podnas")
-	f.StringVar(&rules.ExplicitPath, "kubeconfig", "", "file that says how to reach the API server; default: $KUBECONFIG,\n~/.kube/config, else as a pod in the cluster")
-	f.StringVar(&overrides.CurrentContext, "context", "", "context of that file; default: its current one")
+	f.StringVarP(&outside.Namespace, "namespace", "n", "podnas", "namespace of podnas")
+	f.StringVar(&outside.Name, "name", "podnas", "name of its StatefulSet; with the chart, the release name if that contains podnas,\nelse RELEASE-podnas")
+	f.StringVar(&rules.ExplicitPath, "kubeconfig", "", "kubeconfig file for the API server; default: $KUBECONFIG,\n~/.kube/config, else the ServiceAccount of the pod")
+	f.StringVar(&overrides.CurrentContext, "context", "", "context in that file; default: the current one")
 	addOutputFlag(f, &output, outputTable, outputJSON, outputYAML)
 	return cmd
 }

@@ -21,32 +21,32 @@ import (
 // drainPeriod is the time between two looks.
 const drainPeriod = 2 * time.Second
 
-const drainLong = `Tell which pods have volumes of this podnas mounted, and wait until none has: what to do
-before podnas, its namespace or its disk is removed. A node whose server is gone waits for it,
-and pods that can't end keep the node from being drained or shut down.
+const drainLong = `List the pods that have volumes of this podnas mounted, and wait until there are none. Do this
+before you remove podnas, its namespace or its disk. Otherwise nodes wait for a server that is
+gone, and pods that can't end prevent the node from being drained or shut down.
 
-Nothing is evicted and nothing is changed; delete or scale down what is named. In a cluster,
+This evicts and changes nothing; delete or scale down the listed pods yourself. In a cluster,
 run it in podnas's pod:
 
   kubectl apply -f deploy/components/drain/rbac.yaml
   kubectl exec -n podnas podnas-0 -- podnas drain
   kubectl delete -f deploy/components/drain/rbac.yaml
 
-The first lets podnas list pods, which it may not otherwise. The pods are those that the API
-server knows to use claims of this podnas. Without a cluster, or for what was mounted by hand,
-only connections are known, and a mount that nobody has used for some minutes has none: see to
-those yourself.
+The first command lets podnas list pods, which it otherwise may not. It lists the pods that use
+claims of this podnas, according to the API server. Without a cluster, and for volumes mounted by
+hand, it only knows open connections. A mount that nobody has used for some minutes has no
+connection: check for those yourself.
 
-Exit codes: 0 nothing is mounted; 1 failed; 4 something still was when --timeout was over; 6 no
-podnas is running there.`
+Exit codes: 0 nothing is mounted; 1 failed; 4 volumes were still mounted at the --timeout; 6
+podnas is not running.`
 
-const drainExamples = `  # Who has what mounted?
+const drainExamples = `  # Which pods have volumes mounted?
   kubectl exec -n podnas podnas-0 -- podnas drain --timeout=0
 
   # Wait up to ten minutes, then remove podnas
   kubectl exec -n podnas podnas-0 -- podnas drain --timeout=10m && kubectl delete -f deploy/podnas.yaml
 
-  # Without a cluster: until nobody is connected
+  # Without a cluster: wait until no client is connected
   podnas drain --root=data/root`
 
 // inUseError ends a drain whose time was over.
@@ -61,7 +61,7 @@ func newDrainCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:     "drain",
-		Short:   "Tell which pods have what mounted, and wait for them",
+		Short:   "List the pods that have volumes mounted, and wait for them",
 		Long:    drainLong,
 		Example: drainExamples,
 		Args:    exactly(),
@@ -87,9 +87,9 @@ func newDrainCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	addRootFlag(f, &root, "directory of the disk that the running podnas serves")
-	f.DurationVar(&timeout, "timeout", -1, "how long to wait; 0: only tell, below 0: for ever")
+	f.DurationVar(&timeout, "timeout", -1, "how long to wait; 0: only list, below 0: forever")
 	addOutputFlag(f, &output, outputTable, outputJSON, outputYAML)
-	f.Lookup("timeout").DefValue = "for ever"
+	f.Lookup("timeout").DefValue = "forever"
 	return cmd
 }
 

@@ -131,6 +131,6 @@ func TestDoctorMountCommand(t *testing.T) {
 	step{command: "doctor mount " + root, stdout: "is on no NFS", code: exitFailed}.run(t)
 	step{command: "doctor mount nothing", code: exitUsage, err: "HOST:/path"}.run(t)
 	step{command: "doctor mount a:/b --options=port=many", code: exitUsage, err: "is no port"}.run(t)
-	step{command: "doctor mount a:/b -o port=1", code: exitUsage, err: "there is no output"}.run(t)
+	step{command: "doctor mount a:/b -o port=1", code: exitUsage, err: "unknown output format"}.run(t)
 	step{command: "doctor mount", code: exitUsage, err: "is missing"}.run(t)
 }

@@ -20,9 +20,9 @@ const (
 	exitWarnings   = 7
 )
 
-const exitHelp = `Exit codes: 0 done; 1 failed; 2 asked for in a way that can never be done; 3 no such
-volume; 4 refused, because the name is taken, or a claim or a copy needs the volume; 5 not
-enough room; 6 no podnas is running there.`
+const exitHelp = `Exit codes: 0 success; 1 failed; 2 invalid request; 3 no such
+volume; 4 conflict: the name is taken, or a claim or a copy needs the volume; 5 not enough
+space; 6 podnas is not running.`
 
 // exitCode is what the process ends with after an error.
 func exitCode(err error) int {
@@ -77,7 +77,7 @@ func exactly(names ...string) cobra.PositionalArgs {
 		case len(args) < len(names):
 			return &usageError{fmt.Errorf("%s is missing: %s", names[len(args)], cmd.UseLine())}
 		case len(args) > len(names):
-			return &usageError{fmt.Errorf("%q is one argument too many: %s", args[len(names)], cmd.UseLine())}
+			return &usageError{fmt.Errorf("unexpected argument %q: %s", args[len(names)], cmd.UseLine())}
 		}
 		return nil
 	}
@@ -89,7 +89,7 @@ func group(cmd *cobra.Command) *cobra.Command {
 		if len(args) == 0 {
 			return nil
 		}
-		text := fmt.Sprintf("there is no command %q in %q", args[0], cmd.CommandPath())
+		text := fmt.Sprintf("%[2]q has no command %[1]q", args[0], cmd.CommandPath())
 		cmd.SuggestionsMinimumDistance = 2
 		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 			text += fmt.Sprintf(", did you mean %q?", near[0])

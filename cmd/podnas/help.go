@@ -29,7 +29,7 @@ func newHelpCommand() *cobra.Command {
 			about, rest, err := cmd.Root().Find(args)
 			switch {
 			case err != nil:
-				return &usageError{fmt.Errorf("there is no command %q: podnas --help lists them", args[0])}
+				return &usageError{fmt.Errorf("there is no command %q; see podnas --help", args[0])}
 			case len(rest) > 0 && about.HasSubCommands():
 				return about.Args(about, rest) // says that there is none, and which is near
 			}

@@ -43,7 +43,7 @@ func newPages(root string, hosts []string) *pages {
 		return fmt.Errorf("the disk %s is being opened, for %s", root, time.Since(began).Round(time.Second))
 	}
 	later := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "podnas starts: "+opening().Error(), http.StatusServiceUnavailable)
+		http.Error(w, "podnas is starting: "+opening().Error(), http.StatusServiceUnavailable)
 	})
 	p.set([]server.Check{{Name: "start", Run: func(context.Context) error { return opening() }}}, later, later)
 	return p

@@ -17,7 +17,7 @@ import (
 func newLogger(w io.Writer, format, level string, events *status.Events) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("log level %q is unknown: use debug, info, warn or error", level)
+		return nil, fmt.Errorf("unknown log level %q: use debug, info, warn or error", level)
 	}
 	options := &slog.HandlerOptions{Level: l}
 	var handler slog.Handler
@@ -27,7 +27,7 @@ func newLogger(w io.Writer, format, level string, events *status.Events) (*slog.
 	case "json":
 		handler = slog.NewJSONHandler(w, options)
 	default:
-		return nil, fmt.Errorf("log format %q is unknown: use text or json", format)
+		return nil, fmt.Errorf("unknown log format %q: use text or json", format)
 	}
 	handler = events.Handler(handler)
 	klog.SetSlogLogger(slog.New(klogHandler{handler}))

@@ -16,10 +16,10 @@ import (
 // defaultRoot is where the disk is in a pod.
 const defaultRoot = "/export"
 
-const rootExamples = `  # Without a cluster: serve the claims of a folder
+const rootExamples = `  # Without a cluster: serve the claims in a folder
   podnas serve --standalone --root=data/disk --claims=data/claims --listen=127.0.0.1:20490 --http=127.0.0.1:20491
 
-  # In a cluster's pod: what is there, what is wrong, who uses it
+  # In podnas's pod in a cluster: volumes, problems, users
   kubectl exec -n podnas podnas-0 -- podnas volume list
   kubectl exec -n podnas podnas-0 -- podnas doctor
   kubectl exec -n podnas podnas-0 -- podnas drain --timeout=0`
@@ -44,9 +44,9 @@ func newCommand() *cobra.Command {
 		Use:   "podnas",
 		Short: "Shared storage in one pod: an NFSv3 server and a Kubernetes provisioner over one disk",
 		Long: `podnas turns PersistentVolumeClaims into directories with a quota on one disk,
-exports them over NFSv3, and gives Kubernetes the PersistentVolumes to mount them.
+exports them over NFSv3, and creates the PersistentVolumes by which Kubernetes mounts them.
 
-Each command's --help has examples. 'podnas completion --help' says how a shell completes
+Each command's --help has examples. 'podnas completion --help' explains shell completion of
 commands, flags and the names of volumes.`,
 		Example:       rootExamples,
 		SilenceErrors: true, // main says them

@@ -46,10 +46,10 @@ func processInfo(engine server.Choice, limits quota.Choice) []prometheus.Collect
 		enforced = "server"
 	}
 	return []prometheus.Collector{
-		info("podnas_build_info", "What was built. Always 1.", prometheus.Labels{
+		info("podnas_build_info", "Version and platform of the binary. Always 1.", prometheus.Labels{
 			"version": version, "goversion": runtime.Version(), "goos": runtime.GOOS, "goarch": runtime.GOARCH,
 		}),
-		info("podnas_serving_info", "The NFS engine, and who enforces sizes: kernel, server, or off. Always 1.", prometheus.Labels{
+		info("podnas_serving_info", "The NFS engine, and what enforces sizes: kernel, server, or off. Always 1.", prometheus.Labels{
 			"engine": engine.Engine, "quota": enforced,
 		}),
 	}

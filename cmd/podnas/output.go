@@ -23,7 +23,7 @@ const (
 
 // addOutputFlag adds -o. The first form is the default.
 func addOutputFlag(f *pflag.FlagSet, output *string, forms ...string) {
-	f.StringVarP(output, "output", "o", forms[0], "how to print: "+strings.Join(forms, ", "))
+	f.StringVarP(output, "output", "o", forms[0], "output format: "+strings.Join(forms, ", "))
 	f.Lookup("output").Annotations = map[string][]string{formsAnnotation: forms}
 }
 
@@ -31,7 +31,7 @@ func checkOutput(output string, forms ...string) error {
 	if slices.Contains(forms, output) {
 		return nil
 	}
-	return &usageError{fmt.Errorf("there is no output %q: use -o %s", output, strings.Join(forms, ", "))}
+	return &usageError{fmt.Errorf("unknown output format %q: use -o %s", output, strings.Join(forms, ", "))}
 }
 
 // printValue prints something for programs.

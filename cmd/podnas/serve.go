@@ -70,26 +70,26 @@ func newServeCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	addRootFlag(f, &cfg.root, "directory of the disk that holds the volumes")
-	f.Var(&cfg.image, "disk-image", "keep the volumes in an XFS with quotas in this file, made if missing, mounted\non --root, which is to be empty: /disk/podnas.img,size=20Gi")
-	f.StringVar(&cfg.listen, "listen", ":2049", "address that NFS and MOUNT are served on, TCP")
-	f.StringVar(&cfg.http, "http", ":8080", "address of the status page /, of the probes /healthz and /readyz, and of /metrics\nfor Prometheus")
-	f.StringSliceVar(&cfg.hosts, "http-host", nil, "further `names`, by commas, that the page and the metrics are asked for by, as that of\nan Ingress; known are addresses, localhost, names without a dot, and those of cluster.local")
-	f.StringVar(&cfg.engine, "engine", server.EngineAuto, "NFS engine: native, go-nfs (fewer rights, with limits), or auto: native where it can run")
-	f.StringVar(&cfg.quota, "quota", string(quota.Auto), "how sizes are enforced: kernel (project quotas, refuse to start without), server\n(which counts what passes through it), off, or auto: kernel where it can, else server")
-	f.Float64Var(&cfg.overcommit, "overcommit", 0, "the sizes of all volumes together may be so many times the size of the disk: with 1, no\nvolume can be in want of what it was promised; 0: a new one must fit into what is free\nat that time, and volumes that fill up later may find the disk full")
-	f.BoolVar(&cfg.newDisk, "new-disk", false, "make volumes though there are PersistentVolumes of another disk, which this one takes\nthe place of")
-	f.StringVar(&cfg.provisioner, "provisioner", provisioner.DefaultName, "name that StorageClasses call this provisioner by")
-	f.StringVar(&cfg.serverAddress, "server-address", "", "IP address that volumes are mounted from, where there is no Service")
+	addRootFlag(f, &cfg.root, "mount point of the disk that holds the volumes")
+	f.Var(&cfg.image, "disk-image", "keep the volumes in an XFS with quotas in this file, which is created if missing,\nand mounted on --root, an empty directory: /disk/podnas.img,size=20Gi")
+	f.StringVar(&cfg.listen, "listen", ":2049", "TCP address of NFS and MOUNT")
+	f.StringVar(&cfg.http, "http", ":8080", "address of the status page (/), the probes (/healthz, /readyz), and the metrics\nfor Prometheus (/metrics)")
+	f.StringSliceVar(&cfg.hosts, "http-host", nil, "further host `names` for the page and the metrics, separated by commas, such as that of\nan Ingress; always accepted: addresses, localhost, names without a dot, and names below\n.localhost, .svc and .cluster.local")
+	f.StringVar(&cfg.engine, "engine", server.EngineAuto, "NFS engine: native, go-nfs (needs fewer rights, has limits), or auto: native where it\ncan run")
+	f.StringVar(&cfg.quota, "quota", string(quota.Auto), "what enforces sizes: kernel (project quotas; podnas refuses to start without them),\nserver (which counts what clients write), off, or auto: kernel if possible, else server")
+	f.Float64Var(&cfg.overcommit, "overcommit", 0, "limit of the sum of all volumes' sizes, as a multiple of the disk's size: with 1, each\nvolume can always reach its size; 0: no limit, but a new volume must fit into the space\nthat is free at that time, and volumes that fill up later may find the disk full")
+	f.BoolVar(&cfg.newDisk, "new-disk", false, "create volumes although there are PersistentVolumes of another disk, which this disk\nreplaces")
+	f.StringVar(&cfg.provisioner, "provisioner", provisioner.DefaultName, "name of this provisioner in StorageClasses")
+	f.StringVar(&cfg.serverAddress, "server-address", "", "IP address that volumes are mounted from, if there is no Service")
 
-	f.BoolVar(&cfg.standalone, "standalone", false, "serve claims of a folder instead of a cluster")
-	f.StringVar(&cfg.claims, "claims", "", "with --standalone: folder of StorageClass and PersistentVolumeClaim YAML;\nPersistentVolumes are written to its folder provisioned/")
-	f.DurationVar(&cfg.claimGrace, "claim-grace", time.Minute, "with --standalone: how long a claim must be gone from the folder until its volume\nends, as its class says")
+	f.BoolVar(&cfg.standalone, "standalone", false, "serve the claims in a folder instead of a cluster")
+	f.StringVar(&cfg.claims, "claims", "", "with --standalone: folder with the YAML files of StorageClasses and\nPersistentVolumeClaims; podnas writes PersistentVolumes to provisioned/ in it")
+	f.DurationVar(&cfg.claimGrace, "claim-grace", time.Minute, "with --standalone: time from the removal of a claim's file until podnas deletes or\narchives its volume")
 
 	cfg.cluster.addFlags(f)
 
-	f.DurationVar(&cfg.shutdownDelay, "shutdown-delay", 0, "how long to go on serving, but not ready, when asked to end: in a pod, until\nno node sends new connections to it")
-	f.DurationVar(&cfg.slowCall, "slow-call", time.Second, "say in the log which calls of clients take as long as that, ten a minute at most;\n0: say nothing")
+	f.DurationVar(&cfg.shutdownDelay, "shutdown-delay", 0, "on SIGTERM, how long to continue to serve while not ready: in a pod, until no node\nsends new connections to it")
+	f.DurationVar(&cfg.slowCall, "slow-call", time.Second, "log calls of clients that take this long or longer, at most ten a minute; 0: never")
 	f.StringVar(&cfg.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&cfg.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
@@ -254,13 +254,13 @@ func (c *serveConfig) validate() (quota.Mode, error) {
 	engines := []string{server.EngineAuto, server.EngineNative, server.EngineGoNFS}
 	switch {
 	case c.standalone != (c.claims != ""):
-		return "", errors.New("--standalone and --claims=DIR go together")
+		return "", errors.New("--standalone and --claims=DIR must be used together")
 	case c.claimGrace < 0:
-		return "", fmt.Errorf("--claim-grace=%s makes no sense: use 0 or more", c.claimGrace)
+		return "", fmt.Errorf("invalid --claim-grace=%s: use 0 or more", c.claimGrace)
 	case !(c.overcommit >= 0): // nor is NaN
-		return "", fmt.Errorf("--overcommit=%g makes no sense: use 0, or how many times the disk may be promised", c.overcommit)
+		return "", fmt.Errorf("invalid --overcommit=%g: use 0, or a multiple of the size of the disk", c.overcommit)
 	case !slices.Contains(engines, c.engine):
-		return "", fmt.Errorf("--engine=%s is unknown: use one of %s", c.engine, strings.Join(engines, ", "))
+		return "", fmt.Errorf("unknown --engine=%s: use one of %s", c.engine, strings.Join(engines, ", "))
 	}
 	mode, err := quota.ParseMode(c.quota)
 	if err != nil {
@@ -273,7 +273,7 @@ func (c *serveConfig) validate() (quota.Mode, error) {
 func listen(flag, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s=%s: another program has this port: give another one, or end that (ss -ltnp shows which it is): %w", flag, address, err)
+		return nil, fmt.Errorf("%s=%s: another program uses this port: choose another one, or end that program (ss -ltnp shows it): %w", flag, address, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s=%s: %w", flag, address, err)

@@ -25,10 +25,10 @@ var (
 const versionExamples = `  # Version, commit, Go and platform
   podnas version
 
-  # What runs in the cluster, for programs
+  # The version in the cluster, for programs
   kubectl exec -n podnas podnas-0 -- podnas version -o json
 
-  # The version of one module that it is built of
+  # The version of one module
   podnas version -o json | jq -r '.modules["k8s.io/client-go"]'`
 
 // buildFacts are what a binary is made of.
@@ -45,7 +45,7 @@ func newVersionCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Print the version, and what the binary is built of",
+		Short:   "Print the version and the modules of the binary",
 		Example: versionExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -97,7 +97,7 @@ func printVersion(out io.Writer, f *buildFacts) error {
 	fmt.Fprintf(w, "podnas %s %s %s\n", f.Version, f.Go, f.Platform)
 	for _, line := range [][2]string{
 		{"commit", strings.TrimSpace(f.Commit + " " + f.Date)},
-		{"modules", fmt.Sprintf("%d, -o json names them", len(f.Modules))},
+		{"modules", fmt.Sprintf("%d, listed by -o json", len(f.Modules))},
 	} {
 		if line[1] != "" {
 			fmt.Fprintf(w, "  %s\t%s\n", line[0], line[1])

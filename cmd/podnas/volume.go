@@ -17,22 +17,22 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-const volumeLong = `Make, list, change and delete volumes.
+const volumeLong = `Create, list, change and delete volumes.
 
-These commands talk to the podnas that serves the disk at --root; they never touch the
+These commands connect to the podnas that serves the disk at --root; they never access the
 disk themselves. In a cluster, run them in podnas's pod:
 
   kubectl exec -n podnas podnas-0 -- podnas volume list
 
 `
 
-const volumeExamples = `  # What is there, and how full it is
+const volumeExamples = `  # All volumes and their usage
   podnas volume list
 
-  # A volume of 1Gi for no claim; give the cluster its PersistentVolume
+  # A volume of 1Gi without a claim; apply its PersistentVolume to the cluster
   podnas volume create scratch --size 1Gi | kubectl apply -f -
 
-  # Where there is no cluster
+  # Without a cluster
   podnas volume list --root=data/root`
 
 // volumeConfig is what all commands of podnas volume share.
@@ -43,7 +43,7 @@ func newVolumeCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:     "volume",
 		Aliases: []string{"volumes", "vol"},
-		Short:   "Make, list, change and delete volumes",
+		Short:   "Create, list, change and delete volumes",
 		Long:    volumeLong + exitHelp,
 		Example: volumeExamples,
 	})
@@ -89,7 +89,7 @@ func (c *volumeConfig) client() (*control.Client, error) {
 func advise(err error) error {
 	var said *control.Error
 	if errors.As(err, &said) && said.Code == control.NotFound {
-		return fmt.Errorf("%w: 'podnas volume list --all' shows what there is", err)
+		return fmt.Errorf("%w: see 'podnas volume list --all'", err)
 	}
 	return err
 }
@@ -115,10 +115,10 @@ func (s *sizeFlag) Type() string { return "SIZE" }
 func parseSize(text string) (int64, error) {
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no size: use a Kubernetes quantity, for example 500Mi, 10Gi or 2T", text)
+		return 0, fmt.Errorf("invalid size %q: use a Kubernetes quantity, for example 500Mi, 10Gi or 2T", text)
 	}
 	if q.Value() <= 0 { // it rounds up to whole bytes
-		return 0, fmt.Errorf("the size %s is not more than 0", text)
+		return 0, fmt.Errorf("invalid size %s: it must be greater than 0", text)
 	}
 	return q.Value(), nil
 }

@@ -21,14 +21,14 @@ func newResizeCommand(cfg *volumeConfig) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "resize NAME SIZE",
-		Short: "Raise the size of a volume, while it is in use",
-		Long: `Raise the size of a volume, while it is in use, and with it how many files it may have. A
-size can't be lowered.
+		Short: "Raise the size of a volume while it is in use",
+		Long: `Raise the size of a volume and its limit of files, while it is in use. A size can't be
+lowered.
 
-A volume that belongs to a claim is refused: raise the claim's request, and the volume
-follows.`,
-		Example: "  # Room for more; pods see it at once\n  podnas volume resize scratch 20Gi\n\n" +
-			"  # Its size is right, but it is to have more small files\n  podnas volume resize scratch 20Gi --bytes-per-inode 1Ki",
+For a volume that belongs to a claim, raise the claim's request instead; podnas then resizes
+the volume.`,
+		Example: "  # Raise the size; pods see it at once\n  podnas volume resize scratch 20Gi\n\n" +
+			"  # Keep the size, but allow more small files\n  podnas volume resize scratch 20Gi --bytes-per-inode 1Ki",
 		Args: exactly("NAME", "SIZE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			size, err := parseSize(args[1])
@@ -47,13 +47,13 @@ follows.`,
 			if v.Inodes > 0 {
 				files = " and " + volume.FormatCount(v.Inodes, "file")
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "volume %s may grow to %s%s\n", v.Name, volume.FormatSize(v.Size), files)
-			fmt.Fprintf(cmd.ErrOrStderr(), "A cluster that has its PersistentVolume learns it by:\n  podnas volume manifests %s | kubectl apply -f -\n", v.Name)
+			fmt.Fprintf(cmd.OutOrStdout(), "volume %s now has a limit of %s%s\n", v.Name, volume.FormatSize(v.Size), files)
+			fmt.Fprintf(cmd.ErrOrStderr(), "If a cluster uses this volume, apply its new PersistentVolume there, which this prints:\n  podnas volume manifests %s\n", v.Name)
 			return nil
 		},
 	}
-	cmd.Flags().Var(&bytesPerInode, "bytes-per-inode", "it may have one file (directory, symbolic link, and all else too) for each so many\nbytes from now on")
-	cmd.Flags().BoolVar(&force, "force", false, "also a volume that belongs to a claim; the claim is not changed")
+	cmd.Flags().Var(&bytesPerInode, "bytes-per-inode", "from now on, allow one file (directory, symbolic link and so on) for this many\nbytes of its size")
+	cmd.Flags().BoolVar(&force, "force", false, "resize even a volume that belongs to a claim; the claim is not changed")
 	return cmd
 }
 
@@ -62,15 +62,15 @@ func newDeleteCommand(cfg *volumeConfig) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "delete NAME",
 		Aliases: []string{"rm", "remove"},
-		Short:   "Delete a volume: its files too, or as its --on-delete says",
+		Short:   "Delete a volume, and its files as --on-delete says",
 		Long: `Delete a volume. Clients that have it mounted get errors from then on. Its files are
-removed in the background, moved to the archive, or stay where they are, as the volume's
---on-delete says; 'podnas volume show NAME' tells.
+removed in the background, moved to the archive, or kept in their directory, as set by the
+volume's --on-delete; 'podnas volume show NAME' shows it.
 
-A volume that belongs to a claim is refused: delete the claim. A copy that is under way is
-ended.
+For a volume that belongs to a claim, delete the claim instead. Deleting a volume that is being
+copied cancels the copy.
 
-With --kept, the files go of a volume that was deleted before, and archived or retained.`,
+--kept removes the files of a volume that was deleted before, and archived or retained.`,
 		Example: "  podnas volume delete scratch\n  podnas volume delete scratch --yes    # in a script\n" +
 			"  podnas volume delete old --kept       # what 'podnas volume list --all' shows as archived",
 		Args: exactly("NAME"),
@@ -92,7 +92,7 @@ With --kept, the files go of a volume that was deleted before, and archived or r
 			}
 			if !yes {
 				if !isTerminal(cmd.InOrStdin()) {
-					return &usageError{fmt.Errorf("volume %s is not deleted: nobody is here to ask, so say --yes", v.Name)}
+					return &usageError{fmt.Errorf("volume %s is not deleted: there is no terminal for the question; use --yes", v.Name)}
 				}
 				if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), deleteQuestion(v, what)); err != nil {
 					return fmt.Errorf("volume %s is not deleted: %w", v.Name, err)
@@ -111,26 +111,26 @@ With --kept, the files go of a volume that was deleted before, and archived or r
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
-	cmd.Flags().BoolVar(&force, "force", false, "also a volume that belongs to a claim")
-	cmd.Flags().BoolVar(&kept, "kept", false, "remove what was kept of a volume that was deleted before")
+	cmd.Flags().BoolVar(&force, "force", false, "delete even a volume that belongs to a claim")
+	cmd.Flags().BoolVar(&kept, "kept", false, "remove the files of a volume that was deleted before, and archived or retained")
 	return cmd
 }
 
 // keptError says that a volume is not what --kept, or its absence, asks for.
 func keptError(v control.Volume, isKept bool) error {
 	if isKept {
-		return &usageError{fmt.Errorf("volume %s is deleted already, and its files are %s; to remove them too, say --kept", v.Name, v.State)}
+		return &usageError{fmt.Errorf("volume %s is already deleted, and its files are %s; use --kept to remove them too", v.Name, v.State)}
 	}
-	return &usageError{fmt.Errorf("volume %s is in use, it was not archived or retained: leave --kept away", v.Name)}
+	return &usageError{fmt.Errorf("volume %s is not archived or retained, but in use: don't use --kept", v.Name)}
 }
 
 // fate is what becomes of the files of a volume that is deleted.
 func fate(v control.Volume, root string) string {
 	switch v.OnDelete {
 	case volume.ArchiveFiles:
-		return "its files are in the archive, 'podnas volume adopt " + v.Name + "' brings it back"
+		return "its files are in the archive, 'podnas volume adopt " + v.Name + "' restores it"
 	case volume.RetainFiles:
-		return "its files stay in " + filepath.Join(root, v.Path) + ", 'podnas volume adopt " + v.Name + "' brings it back"
+		return "its files stay in " + filepath.Join(root, v.Path) + ", 'podnas volume adopt " + v.Name + "' restores it"
 	default:
 		return "its files are removed in the background"
 	}
@@ -159,7 +159,7 @@ func confirm(in io.Reader, out io.Writer, question string) error {
 		return nil
 	case "":
 		if err != nil {
-			return errors.New("nobody answered; in a script say --yes")
+			return errors.New("no answer; in a script use --yes")
 		}
 	}
 	return errors.New(`the answer was not "y"`)
@@ -168,8 +168,8 @@ func confirm(in io.Reader, out io.Writer, question string) error {
 const manifestsExamples = `  # The PersistentVolume of one volume
   podnas volume manifests scratch
 
-  # After the cluster was made anew, with this podnas over the old disk: give it the
-  # volumes, and the claims that had them
+  # In a new cluster, with this podnas on the old disk: restore the volumes and their
+  # claims
   kubectl exec -n podnas podnas-0 -- podnas volume manifests --bind | kubectl apply -f -`
 
 func newManifestsCommand(cfg *volumeConfig) *cobra.Command {
@@ -180,11 +180,11 @@ func newManifestsCommand(cfg *volumeConfig) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "manifests [NAME...]",
 		Short: "Print the PersistentVolumes of volumes, with --bind also their claims",
-		Long: `Print the PersistentVolumes of the named volumes, or of all, as they are to be applied to
-a cluster: with the address that this podnas has now.
+		Long: `Print the PersistentVolumes of the named volumes, or of all, for use with kubectl apply. They
+have the present address of this podnas.
 
-A volume that belongs to a claim is kept for the claim of that namespace and name. With
---bind these claims are printed too; their namespaces must be there.`,
+The PersistentVolume of a volume with a claim is reserved for the claim of that namespace and
+name. --bind prints these claims too; their namespaces must exist.`,
 		Example: manifestsExamples,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkOutput(output, outputYAML, outputJSON); err != nil {
@@ -201,7 +201,7 @@ A volume that belongs to a claim is kept for the claim of that namespace and nam
 			return printManifests(cmd.OutOrStdout(), output, manifests, bind)
 		},
 	}
-	cmd.Flags().BoolVar(&bind, "bind", false, "also the claims that the volumes belong to")
+	cmd.Flags().BoolVar(&bind, "bind", false, "also print the claims that the volumes belong to")
 	addOutputFlag(cmd.Flags(), &output, outputYAML, outputJSON)
 	return cmd
 }

@@ -11,13 +11,13 @@ func newCopyCommand(shared *volumeConfig) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "copy SOURCE NAME",
 		Aliases: []string{"cp", "clone"},
-		Short:   "Make a volume that is a copy of another, and print its PersistentVolume",
-		Long: `Make a volume that is a copy of another, and print its PersistentVolume.
+		Short:   "Copy a volume, and print the PersistentVolume of the copy",
+		Long: `Copy a volume, and print the PersistentVolume of the copy.
 
-It is 'podnas volume create NAME --from SOURCE', as large as the source unless --size says more. Where
-the disk can (XFS, btrfs), files share their blocks until one of them is written. The source
-may be written to meanwhile; the copy is then of no single moment.`,
-		Example: "  podnas volume copy scratch scratch-2\n\n  # With room to grow\n  podnas volume copy scratch scratch-2 --size 20Gi",
+This is 'podnas volume create NAME --from SOURCE', with the size of the source unless --size sets a
+larger one. On XFS and btrfs, files share their blocks until one of them is written. If the source
+is written to meanwhile, the copy is not consistent.`,
+		Example: "  podnas volume copy scratch scratch-2\n\n  # With a larger size\n  podnas volume copy scratch scratch-2 --size 20Gi",
 		Args:    exactly("SOURCE", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := cfg.client()

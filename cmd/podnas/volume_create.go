@@ -17,25 +17,25 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-const createExamples = `  # A volume that pods of every user can write to, and its PersistentVolume
+const createExamples = `  # A volume that every user can write to, and its PersistentVolume
   podnas volume create scratch --size 10Gi | kubectl apply -f -
 
   # In a cluster
   kubectl exec -n podnas podnas-0 -- podnas volume create scratch --size 10Gi | kubectl apply -f -
 
-  # For one team: its group may write, nobody else may read, root of a node is nobody
+  # For one team: only its group may read and write, root of a node is anonymous
   podnas volume create team --size 50Gi --gid 2000 --mode 2770 --root-squash
 
-  # Only for these networks, and only to read
+  # Read-only, and only for these networks
   podnas volume create models --size 20Gi --read-only --allowed-clients 10.0.0.0/8,fd00::/8
 
   # A copy of another volume
   podnas volume create scratch-2 --size 10Gi --from scratch`
 
-const adoptExamples = `  # A folder that somebody put on the disk becomes a volume; its files stay as they are
+const adoptExamples = `  # Turn an existing folder on the disk into a volume; its files do not change
   podnas volume adopt photos --path old/photos --size 200Gi | kubectl apply -f -
 
-  # A volume that was deleted, and archived or retained, comes back
+  # Restore a deleted volume that was archived or retained
   podnas volume list --all
   podnas volume adopt pvc-3b0c6a52-1c6b-4b5e-a7d6-1f0c8d2e9a10 | kubectl apply -f -`
 
@@ -68,17 +68,17 @@ func newCreateCommand(shared *volumeConfig) *cobra.Command {
 	cfg := &createConfig{volumeConfig: shared}
 	cmd := &cobra.Command{
 		Use:   "create NAME --size SIZE",
-		Short: "Make a volume without a claim, and print its PersistentVolume",
-		Long: `Make a volume without a claim, and print its PersistentVolume.
+		Short: "Create a volume without a claim, and print its PersistentVolume",
+		Long: `Create a volume without a claim, and print its PersistentVolume.
 
-The volume can be mounted as soon as the command is done. The PersistentVolume is for a
-cluster: apply it, and a claim with the same storageClassName and with volumeName: NAME
-gets the volume. The same command again changes nothing and prints the same.`,
+When the command ends, the volume can be mounted. To use it in a cluster, apply the
+PersistentVolume; a claim with the same storageClassName and with volumeName: NAME then
+binds to it. If you repeat the command, it changes nothing and prints the same.`,
 		Example: createExamples,
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cfg.size == 0 {
-				return &usageError{errors.New("--size is missing: say how large the volume may grow, for example --size 10Gi")}
+				return &usageError{errors.New("--size is missing: set the size of the volume, for example --size 10Gi")}
 			}
 			return cfg.run(cmd, args[0], (*control.Client).Create)
 		},
@@ -86,10 +86,10 @@ gets the volume. The same command again changes nothing and prints the same.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	cfg.addFlags(f)
-	f.StringVar(&cfg.request.Source, "from", "", "make it a copy of this `VOLUME`")
+	f.StringVar(&cfg.request.Source, "from", "", "copy this `VOLUME`")
 	f.BoolVar(&cfg.noWait, "no-wait", false, "with --from: don't wait for the copy")
 	f.String("uid", "", "owner of its root directory, a `USER` id")
-	f.String("gid", "", "group of its root directory, a `GROUP` id, which pods are given too")
+	f.String("gid", "", "group of its root directory, a `GROUP` id, which kubelet also adds to pods")
 	f.String("mode", "", "`MODE` of its root directory, in octal digits (default 0777; 2771 with --gid)")
 	return cmd
 }
@@ -98,12 +98,12 @@ func newAdoptCommand(shared *volumeConfig) *cobra.Command {
 	cfg := &createConfig{volumeConfig: shared}
 	cmd := &cobra.Command{
 		Use:   "adopt NAME",
-		Short: "Make a volume of what is on the disk already, and print its PersistentVolume",
-		Long: `Make a volume of what is on the disk already, and print its PersistentVolume.
+		Short: "Restore a volume or adopt a directory, and print its PersistentVolume",
+		Long: `Restore a volume or adopt a directory, and print its PersistentVolume.
 
-That is either a volume that was deleted, and then archived or retained: it comes back as
-it was. Or it is a directory on podnas's disk that is no volume: give --path if it is not
-called NAME, and --size. Files keep their owners, modes and times.`,
+NAME is a deleted volume that was archived or retained, which is restored unchanged. Or it is a
+directory on podnas's disk that is not a volume: set its --size, and its --path if the directory
+has another name. Files keep their owners, modes and times.`,
 		Example: adoptExamples,
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -118,21 +118,21 @@ called NAME, and --size. Files keep their owners, modes and times.`,
 
 // addFlags adds the flags that create and adopt share.
 func (c *createConfig) addFlags(f *pflag.FlagSet) {
-	f.Var(&c.size, "size", "how large it may grow, for example 500Mi, 10Gi or 2T")
-	f.String("bytes-per-inode", "", "it may have one file (directory, symbolic link, and all else too) for each so many\n`BYTES` of its size, 1024 at least (default 4Ki, or more on an ext4)")
-	f.StringVar(&c.request.Path, "path", "", "its `DIRECTORY` below the root of the disk (default NAME)")
+	f.Var(&c.size, "size", "`SIZE` of the volume, for example 500Mi, 10Gi or 2T")
+	f.String("bytes-per-inode", "", "allow one file (directory, symbolic link and so on) for this many `BYTES` of its\nsize, and at least 1024 (default 4Ki, or more on ext4)")
+	f.StringVar(&c.request.Path, "path", "", "its `DIRECTORY`, relative to the root of the disk (default NAME)")
 	f.Bool("root-squash", false, "root of a client becomes the anonymous user")
 	f.Bool("all-squash", false, "every user becomes the anonymous user")
 	f.String("anon-uid", "", "`USER` id of the anonymous user (default 65534)")
 	f.String("anon-gid", "", "`GROUP` id of the anonymous user (default 65534)")
-	f.String("allowed-clients", "", "the `NETWORKS` that may mount it, with commas between them (default all)")
+	f.String("allowed-clients", "", "the `NETWORKS` that may mount it, separated by commas (default all)")
 	f.Bool("read-only", false, "clients can't change anything")
 	f.Bool("sync", true, "changes of names and attributes are on the disk before they are answered")
-	f.String("on-delete", "", "what becomes of the files when it is deleted, an `ACTION`: delete, archive or retain (default delete)")
-	f.String("overcommit", "", "this `FACTOR` times the size of the disk may be promised in all, instead of serve's --overcommit")
+	f.String("on-delete", "", "what happens to the files when it is deleted, an `ACTION`: delete, archive or retain (default delete)")
+	f.String("overcommit", "", "limit of the sum of all sizes, a `FACTOR` of the disk's size, instead of serve's --overcommit")
 	f.StringVar(&c.request.StorageClass, "storage-class", "", "storageClassName of the PersistentVolume, a `CLASS`")
 	f.StringSliceVar(&c.accessModes, "access-modes", nil, "access `MODES` of the PersistentVolume (default ReadWriteMany)")
-	f.StringSliceVar(&c.request.MountOptions, "mount-options", nil, "mount `OPTIONS` of the PersistentVolume, besides podnas's own")
+	f.StringSliceVar(&c.request.MountOptions, "mount-options", nil, "mount `OPTIONS` of the PersistentVolume, in addition to podnas's own")
 	f.StringVar(&c.reclaim, "reclaim-policy", "", "`POLICY` of the PersistentVolume when its claim is deleted: Delete or Retain (default Retain)")
 	addOutputFlag(f, &c.output, outputYAML, outputJSON)
 }
@@ -160,16 +160,16 @@ func (c *createConfig) run(cmd *cobra.Command, name string, ask func(*control.Cl
 	v, err := c.wait(cmd, func(ctx context.Context) (control.Volume, error) { return ask(client, ctx, *r) })
 	var said *control.Error
 	if errors.As(err, &said) && said.Code == control.Copying {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s\nIt goes on without this command. The same command again shows how far it is, and prints the PersistentVolume at its end.\n", said)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s\nThe copy continues in the background. Repeat the command to see its progress, and at the end the PersistentVolume.\n", said)
 		return nil
 	}
 	if err != nil {
 		return advise(err)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "volume %s is there: %s in %s\n", v.Name, volume.FormatSize(v.Size), filepath.Join(c.root, v.Path))
+	fmt.Fprintf(cmd.ErrOrStderr(), "volume %s is ready: %s in %s\n", v.Name, volume.FormatSize(v.Size), filepath.Join(c.root, v.Path))
 	manifests, err := client.Manifests(cmd.Context(), name)
 	if err != nil {
-		return fmt.Errorf("its PersistentVolume can't be given yet, 'podnas volume manifests %s' prints it later: %w", name, err)
+		return fmt.Errorf("its PersistentVolume is not available yet; print it later with 'podnas volume manifests %s': %w", name, err)
 	}
 	return printManifests(cmd.OutOrStdout(), c.output, manifests, false)
 }

@@ -30,10 +30,10 @@ func newListCommand(cfg *volumeConfig) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the volumes",
-		Long: `List the volumes: how large each may grow, what it uses on the disk ("-" where nothing
-counts, and "+" behind it while the server still counts what was there), the claim that it
-belongs to, who keeps it below its size (kernel, server, or off: nobody), and, if it is not called what the
-volume is, its directory below the root of the disk. Below the table: why that is who.`,
+		Long: `List the volumes: their size, their usage on the disk ("-" if it is not counted, and with a
+"+" while the server still counts existing files), their claim, and what enforces the size
+(kernel, server, or off: nothing). If a volume's directory differs from its name, the list shows
+it, relative to the root of the disk. Below the table is the reason for the kind of quota.`,
 		Example: listExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,7 +58,7 @@ volume is, its directory below the root of the disk. Below the table: why that i
 			return printTable(cmd.OutOrStdout(), volumes, output == outputWide)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "also volumes that were deleted, and archived or retained")
+	cmd.Flags().BoolVar(&all, "all", false, "also list deleted volumes that were archived or retained")
 	addOutputFlag(cmd.Flags(), &output, outputTable, outputWide, outputJSON, outputYAML)
 	return cmd
 }
@@ -121,8 +121,8 @@ func newShowCommand(cfg *volumeConfig) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show NAME",
 		Aliases: []string{"get", "describe"},
-		Short:   "Show all about one volume, and how to mount it",
-		Example: "  # Its options, who has it, and the command that mounts it\n  podnas volume show scratch\n\n" +
+		Short:   "Show all details of one volume, and how to mount it",
+		Example: "  # Its options, its claim, and the command that mounts it\n  podnas volume show scratch\n\n" +
 			"  # Its record, for programs\n  podnas volume show scratch -o yaml",
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -170,7 +170,7 @@ func printVolume(out io.Writer, s shown) error {
 	if v.Used != nil {
 		used = volume.FormatSize(int64(v.Used.Bytes)) + ", " + usedFiles(v, "file", " of ")
 		if v.Used.Partial {
-			used += " so far: the server still counts what was there when it started"
+			used += " so far: the server is still counting the files that existed when it started"
 		}
 	}
 	limited := quotaOf(v)

@@ -75,7 +75,7 @@ func TestDisk(t *testing.T) {
 		{"a file is in its place", func(root string) error {
 			return errors.Join(os.Remove(filepath.Join(root, "two")), os.WriteFile(filepath.Join(root, "two"), nil, 0o600))
 		}, "volume two", doctor.Failed, "two", ""},
-		{"a stray directory", func(root string) error { return os.Mkdir(filepath.Join(root, "stray"), 0o755) }, "stray", doctor.Failed, "no volume's", "podnas volume adopt"},
+		{"a stray directory", func(root string) error { return os.Mkdir(filepath.Join(root, "stray"), 0o755) }, "stray", doctor.Failed, "belongs to no volume", "podnas volume adopt"},
 		{"the key is open", func(root string) error { return os.Chmod(filepath.Join(root, ".podnas/instance.json"), 0o644) }, "secrets", doctor.Warning, "0644", "chmod go= "},
 		{"the state is open", func(root string) error { return os.Chmod(filepath.Join(root, ".podnas"), 0o755) }, "secrets", doctor.Warning, "0755", "chmod go= "},
 		{"the key is gone", func(root string) error { return os.Remove(filepath.Join(root, ".podnas/instance.json")) }, "secrets", doctor.Failed, "no such file", "backup"},

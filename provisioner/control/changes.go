@@ -26,7 +26,7 @@ func (c *changes) begin(what string) (end func(), err error) {
 	if len(c.all) >= changesMax {
 		oldest := c.all[0]
 		return nil, &Error{Code: Busy, Message: fmt.Sprintf(
-			"podnas has %d changes to make already, the oldest of them (%s) for %s: if its disk hangs, see the kernel's log (dmesg) of podnas's node",
+			"podnas is already making %d changes, the oldest (%s) for %s: if its disk hangs, check the kernel's log (dmesg) of podnas's node",
 			changesMax, oldest.what, time.Since(oldest.began).Round(time.Second))}
 	}
 	one := &change{what, time.Now()}

@@ -118,7 +118,7 @@ func ask[Answer any](ctx context.Context, c *Client, method, path string, query 
 	}
 	said := &Error{}
 	if err := json.Unmarshal(data, said); err != nil || said.Code == "" {
-		return answer, fmt.Errorf("the running podnas can't do this, it may be another version: it answered %q (status %d)", bytes.TrimSpace(data), status)
+		return answer, fmt.Errorf("the running podnas does not support this, it may be another version: it answered %q (status %d)", bytes.TrimSpace(data), status)
 	}
 	return answer, said
 }
@@ -161,7 +161,7 @@ func clientError(ctx context.Context, err error) error {
 	}
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return fmt.Errorf("podnas did not answer within %s; it may still be at work, see its log", clientTimeout)
+		return fmt.Errorf("podnas did not answer within %s; it may still be working on this, see its log", clientTimeout)
 	}
 	return fmt.Errorf("podnas ended before it answered, see its log: %w", err)
 }

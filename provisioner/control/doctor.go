@@ -17,21 +17,26 @@ type Report struct {
 	Checks []doctor.Result `json:"checks"`
 }
 
+// Values of Process.Mode.
+const (
+	InCluster  = "cluster"
+	Standalone = "standalone"
+)
+
 // Process is what the running process is, as it was started.
 type Process struct {
-	Version string    `json:"version"`
-	PID     int       `json:"pid"`
-	Started time.Time `json:"started"`
-	// Mode is "cluster" or "standalone".
-	Mode        string  `json:"mode"`
-	Provisioner string  `json:"provisioner"`
-	Root        string  `json:"root"`
-	Listen      string  `json:"listen"` // the address of NFS
-	Engine      string  `json:"engine"`
-	EngineWhy   string  `json:"engineWhy"`
-	QuotaMode   string  `json:"quotaMode"`            // as asked for
-	Quota       string  `json:"quota"`                // how sizes are enforced
-	Overcommit  float64 `json:"overcommit,omitempty"` // 0: only free space is looked at
+	Version     string    `json:"version"`
+	PID         int       `json:"pid"`
+	Started     time.Time `json:"started"`
+	Mode        string    `json:"mode"`
+	Provisioner string    `json:"provisioner"`
+	Root        string    `json:"root"`
+	Listen      string    `json:"listen"` // the address of NFS
+	Engine      string    `json:"engine"`
+	EngineWhy   string    `json:"engineWhy"`
+	QuotaMode   string    `json:"quotaMode"`            // as asked for
+	Quota       string    `json:"quota"`                // how sizes are enforced
+	Overcommit  float64   `json:"overcommit,omitempty"` // 0: only free space is looked at
 }
 
 // Disk is the state of the disk. Sizes are bytes.

@@ -38,7 +38,7 @@ func (r *CreateRequest) spec() (volume.Spec, error) {
 	modes := []v1.PersistentVolumeAccessMode{v1.ReadWriteMany, v1.ReadOnlyMany, v1.ReadWriteOnce, v1.ReadWriteOncePod}
 	for _, mode := range r.AccessModes {
 		if !slices.Contains(modes, mode) {
-			return invalid("access mode %q is unknown: use %v", mode, modes)
+			return invalid("unknown access mode %q: use %v", mode, modes)
 		}
 	}
 	class := &storagev1.StorageClass{
@@ -51,7 +51,7 @@ func (r *CreateRequest) spec() (volume.Spec, error) {
 	case v1.PersistentVolumeReclaimRetain, v1.PersistentVolumeReclaimDelete:
 		class.ReclaimPolicy = &r.ReclaimPolicy
 	default:
-		return invalid("reclaim policy %q is unknown: use Retain or Delete", r.ReclaimPolicy)
+		return invalid("unknown reclaim policy %q: use Retain or Delete", r.ReclaimPolicy)
 	}
 	spec, err := provisioner.StaticSpec(r.Name, r.Size, class, r.AccessModes)
 	if err != nil {

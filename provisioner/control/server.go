@@ -134,7 +134,7 @@ func (s *Server) list(r *http.Request) (any, error) {
 	volumes := []Volume{} // in JSON [], not null
 	usages, err := s.usages.Get(r.Context(), 0)
 	if err != nil {
-		s.Log.Warn("control: what volumes use is not known", "err", err)
+		s.Log.Warn("control: can't read the usage of volumes", "err", err)
 	}
 	for _, v := range s.store().List() {
 		volumes = append(volumes, s.served(v, usages[v.Name]))
@@ -177,7 +177,7 @@ func (s *Server) get(r *http.Request) (any, error) {
 func (s *Server) describe(ctx context.Context, v volume.Volume) Volume {
 	usages, err := s.usages.Get(ctx, 0)
 	if err != nil {
-		s.Log.Warn("control: what the volume uses is not known", "volume", v.Name, "err", err)
+		s.Log.Warn("control: can't read the usage of a volume", "volume", v.Name, "err", err)
 	}
 	return s.served(v, usages[v.Name])
 }
@@ -231,7 +231,7 @@ func (s *Server) adopt(r *http.Request) (any, error) {
 	v, err := s.store().Adopt(r.Context(), spec)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &Error{Code: NotFound, Message: fmt.Sprintf(
-			"no volume %s was archived or retained, and the disk has no directory %s", spec.Name, cmp.Or(spec.Path, spec.Name))}
+			"there is no archived or retained volume %s, and the disk has no directory %s", spec.Name, cmp.Or(spec.Path, spec.Name))}
 	}
 	if err != nil {
 		return nil, err
@@ -250,10 +250,13 @@ func (s *Server) resize(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if c := v.Claim; c != nil && !request.Force {
-		return nil, &Error{Code: Claimed, Message: fmt.Sprintf(
-			"volume %s belongs to the claim %s/%s: raise the claim's request, and the volume follows:\n"+
-				`  kubectl -n %[2]s patch pvc %[3]s -p '{"spec":{"resources":{"requests":{"storage":"%[4]s"}}}}'`+
-				"\nIf that can't be done, --force resizes the volume alone",
+		advice := `raise the claim's request, and podnas resizes the volume:
+  kubectl -n %[2]s patch pvc %[3]s -p '{"spec":{"resources":{"requests":{"storage":"%[4]s"}}}}'
+If you can't, use --force to resize only the volume`
+		if s.Process.Mode == Standalone {
+			advice = "set spec.resources.requests.storage to %[4]s in the claim's file, and podnas resizes the volume. If you can't, use --force to resize only the volume"
+		}
+		return nil, &Error{Code: Claimed, Message: fmt.Sprintf("volume %s belongs to the claim %s/%s: "+advice,
 			name, c.Namespace, c.Name, resource.NewQuantity(request.Size, resource.BinarySI))}
 	}
 	if v, err = s.store().Resize(r.Context(), name, request.Size, request.BytesPerInode); err != nil {
@@ -265,16 +268,19 @@ func (s *Server) resize(r *http.Request) (any, error) {
 func (s *Server) delete(r *http.Request) (any, error) {
 	name := r.URL.Query().Get("name")
 	if r.URL.Query().Get("kept") != "" {
-		s.Log.Info("control: asked to remove what was kept of a volume", "volume", name)
+		s.Log.Info("control: request to remove an archived or retained volume", "volume", name)
 		return struct{}{}, s.store().Discard(r.Context(), name)
 	}
 	v, _ := s.store().Get(name) // Delete tells if there is none
 	if c := v.Claim; c != nil && r.URL.Query().Get("force") == "" {
-		return nil, &Error{Code: Claimed, Message: fmt.Sprintf(
-			"volume %s belongs to the claim %s/%s: delete the claim, and the volume goes as its reclaim policy says:\n"+
-				"  kubectl -n %[2]s delete pvc %[3]s\n"+
-				"If the claim is gone already, --force deletes the volume", name, c.Namespace, c.Name)}
+		advice := `delete the claim, and podnas applies the reclaim policy to the volume:
+  kubectl -n %[2]s delete pvc %[3]s
+If the claim does not exist any more, use --force to delete the volume`
+		if s.Process.Mode == Standalone {
+			advice = "remove the claim's file from the folder of claims, and podnas applies the reclaim policy to the volume. If the claim does not exist any more, use --force to delete the volume"
+		}
+		return nil, &Error{Code: Claimed, Message: fmt.Sprintf("volume %s belongs to the claim %s/%s: "+advice, name, c.Namespace, c.Name)}
 	}
-	s.Log.Info("control: asked to delete a volume", "volume", name)
+	s.Log.Info("control: request to delete a volume", "volume", name)
 	return struct{}{}, s.store().Delete(r.Context(), name)
 }

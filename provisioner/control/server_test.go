@@ -163,6 +163,19 @@ func TestVolumeOfAClaim(t *testing.T) {
 	_, err = c.Resize(ctx, "pvc-1", 2<<20, 0, false)
 	wantCode(t, err, Claimed, `kubectl -n demo patch pvc data -p '{"spec":{"resources":{"requests":{"storage":"2Mi"}}}}'`)
 	wantCode(t, c.Delete(ctx, "pvc-1", false), Claimed, "kubectl -n demo delete pvc data")
+	wantNoKubectl := func(err error) {
+		t.Helper()
+		if strings.Contains(err.Error(), "kubectl") {
+			t.Errorf("without a cluster: %v", err)
+		}
+	}
+	s.Process.Mode = Standalone
+	_, err = c.Resize(ctx, "pvc-1", 2<<20, 0, false)
+	wantCode(t, err, Claimed, "set spec.resources.requests.storage to 2Mi in the claim's file")
+	wantNoKubectl(err)
+	err = c.Delete(ctx, "pvc-1", false)
+	wantCode(t, err, Claimed, "remove the claim's file")
+	wantNoKubectl(err)
 
 	manifests, err := c.Manifests(ctx)
 	mustDo(t, err)
@@ -393,7 +406,7 @@ func TestManyChanges(t *testing.T) {
 		ends = append(ends, end)
 	}
 	_, err := changes.begin("PATCH /v1/volume")
-	wantCode(t, err, Busy, "the oldest of them (POST /v1/volumes) for 0s")
+	wantCode(t, err, Busy, "the oldest (POST /v1/volumes) for 0s")
 	ends[3]()
 	end, err := changes.begin("PATCH /v1/volume")
 	mustDo(t, err)

@@ -97,19 +97,19 @@ type NotReachedError struct {
 func (e *NotReachedError) Error() string {
 	switch {
 	case errors.Is(e.Err, fs.ErrPermission):
-		return fmt.Sprintf("not allowed to talk to the podnas of %s: run this as the user who runs podnas, or as root", e.Root)
+		return fmt.Sprintf("no permission to connect to the podnas of %s: run this as root, or as the user that runs podnas", e.Root)
 	case errors.Is(e.Err, fs.ErrNotExist), errors.Is(e.Err, syscall.ECONNREFUSED), errors.Is(e.Err, syscall.ENOTDIR):
 		return fmt.Sprintf(`no podnas is running on %s.
-Say with --root=DIR, or $PODNAS_ROOT, where the running podnas has its disk, or start one:
+Set --root=DIR or $PODNAS_ROOT to the disk of the running podnas, or start one:
   podnas serve --root=%[1]s                              (in a cluster)
   podnas serve --root=%[1]s --standalone --claims=DIR    (without one)
-For a podnas in a cluster, run this in its pod; why that does not run, the second one tells:
+If podnas is in a cluster, run this command in its pod, or find out why the pod does not run:
   kubectl exec -n podnas podnas-0 -- podnas ...
   podnas doctor pod`, e.Root)
 	case errors.Is(e.Err, syscall.EIO):
-		return fmt.Sprintf("the disk at %s answers with errors, and so does podnas: it has failed, or its file system has shut itself down (the kernel's log says which); restart podnas, and see its log", e.Root)
+		return fmt.Sprintf("the disk at %s returns errors, and so does podnas: the disk has failed, or its file system has shut down (the kernel's log says which); restart podnas, and read its log", e.Root)
 	}
-	return fmt.Sprintf("talk to the podnas of %s: %v", e.Root, e.Err)
+	return fmt.Sprintf("connect to the podnas of %s: %v", e.Root, e.Err)
 }
 
 func (e *NotReachedError) Unwrap() error { return e.Err }

@@ -89,7 +89,7 @@ func TestNotReachedSaysWhatToDo(t *testing.T) {
 	}{
 		{fs.ErrNotExist, "podnas serve --root=/disk"},
 		{syscall.ECONNREFUSED, "kubectl exec -n podnas podnas-0"},
-		{fs.ErrPermission, "as the user who runs podnas"},
+		{fs.ErrPermission, "as the user that runs podnas"},
 		{syscall.EIO, "restart podnas"},
 		{syscall.EMFILE, syscall.EMFILE.Error()},
 	} {

@@ -42,7 +42,7 @@ func (r *Runner) checkDoubles(volumes map[claimKey]volume.Volume) {
 		}
 		key := keyOf(v.Claim.Namespace, v.Claim.Name)
 		if first := volumes[key].Name; first != "" && first != v.Name {
-			r.problem("second volume "+v.Name, fmt.Errorf("claim %s has an older one, %s, which is served as its own: look into this one, and end it with podnas volume delete --force %s", key, first, v.Name))
+			r.problem("second volume "+v.Name, fmt.Errorf("claim %s has an older volume, %s, which is in use: check this one, and delete it with podnas volume delete --force %s", key, first, v.Name))
 		}
 	}
 }
@@ -57,21 +57,21 @@ func (r *Runner) checkUnknown(key claimKey, pvs map[string]*v1.PersistentVolume)
 		if claimOf(pv) != key || pv.Status.Phase == v1.VolumeReleased {
 			continue
 		}
-		anew := fmt.Sprintf("to begin anew with an empty volume, remove %s", r.pvFile(name))
+		anew := fmt.Sprintf("to start with a new, empty volume, remove %s", r.pvFile(name))
 		owner := pv.Annotations[provisioner.InstanceAnnotation]
 		switch {
 		case owner != store.Identity() && r.NewDisk:
 		case owner != store.Identity():
-			return fmt.Errorf("its volume %s is on the disk %s, and the one at %s is %s: mount the right disk; %s, or give --new-disk for all claims", name, owner, r.Root, store.Identity(), anew)
+			return fmt.Errorf("its volume %s is on the disk %s, and the one at %s is %s: mount the right disk; %s, or use --new-disk for all claims", name, owner, r.Root, store.Identity(), anew)
 		case slices.Contains(damaged, name):
-			return fmt.Errorf("its volume %s is on the disk, but its record is damaged: restore .podnas/volumes/%s.json from a backup, or move it away and bring the volume back with podnas volume adopt %s; %s too", name, name, name, anew)
+			return fmt.Errorf("its volume %s is on the disk, but its record is damaged: restore .podnas/volumes/%s.json from a backup, or move it away and restore the volume with podnas volume adopt %s; %s too", name, name, name, anew)
 		default:
-			return fmt.Errorf("its volume %s has no record on the disk%s: bring it back with podnas volume adopt %s; %s", name, r.keptState(name), name, anew)
+			return fmt.Errorf("its volume %s has no record on the disk%s: restore it with podnas volume adopt %s; %s", name, r.keptState(name), name, anew)
 		}
 	}
 	for _, name := range damaged {
 		if pvs[name] == nil { // else it is another claim's
-			return fmt.Errorf("the record .podnas/volumes/%s.json is damaged, and may be that of this claim: restore it from a backup, or move it away", name)
+			return fmt.Errorf("the record .podnas/volumes/%s.json is damaged, and may belong to this claim: restore it from a backup, or move it away", name)
 		}
 	}
 	return nil
@@ -114,12 +114,12 @@ func CheckDisk(claims, root string) error {
 	}
 	is := "is the disk " + identity
 	if identity == "" {
-		is = "is empty: no podnas has served it"
+		is = "is empty: podnas has never served it"
 	}
 	n := len(others)
 	if n > 5 {
 		others = append(others[:5], "...")
 	}
-	return fmt.Errorf("%s is not the disk of these claims: %d PersistentVolumes in %s/%s are on another one, %s, and %s %s. Mount the right disk there; or, to begin anew with empty volumes, remove %s/%s or give --new-disk",
+	return fmt.Errorf("%s is not the disk of these claims: %d PersistentVolumes in %s/%s are on another one, %s, and %s %s. Mount the right disk there. To start with new, empty volumes instead, remove %s/%s or use --new-disk",
 		root, n, claims, provisionedDir, strings.Join(others, ", "), root, is, claims, provisionedDir)
 }

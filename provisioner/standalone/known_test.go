@@ -21,7 +21,7 @@ func TestKnownVolume(t *testing.T) {
 		{"a truncated record, and no PersistentVolume", func(b *bench, volume string) {
 			b.truncate(b.record(volume))
 			b.removeAll(filepath.Join(b.Claims, provisionedDir))
-		}, "may be that of this claim"},
+		}, "may belong to this claim"},
 		{"no record", func(b *bench, volume string) { b.removeAll(b.record(volume)) }, "has no record"},
 		{"another disk", func(b *bench, _ string) { b.Root = b.t.TempDir() }, "mount the right disk"},
 		{"an empty disk", func(b *bench, _ string) { b.removeAll(filepath.Join(b.Root, ".podnas")) }, "mount the right disk"},

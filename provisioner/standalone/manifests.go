@@ -83,7 +83,7 @@ func parseManifests(data []byte) (documents []any, err error) {
 		text, err := r.Read()
 		if errors.Is(err, io.EOF) {
 			if empty {
-				return nil, errors.New("the file is empty: remove it, if its claims are meant to go")
+				return nil, errors.New("the file is empty: remove it if you want to remove its claims")
 			}
 			return documents, nil
 		}
@@ -148,13 +148,13 @@ func (m *manifests) add(document any, source string) error {
 	switch document := document.(type) {
 	case *storagev1.StorageClass:
 		if _, twice := m.classes[document.Name]; twice {
-			return fmt.Errorf("StorageClass %s stands here, or in another file, too: remove one of them", document.Name)
+			return fmt.Errorf("StorageClass %s is defined twice, here or in another file: remove one of them", document.Name)
 		}
 		m.classes[document.Name] = document.DeepCopy()
 	case *v1.PersistentVolumeClaim:
 		key := keyOf(document.Namespace, document.Name)
 		if other, twice := m.sources[key]; twice {
-			return fmt.Errorf("claim %s stands in %s too: remove one of them", key, other)
+			return fmt.Errorf("claim %s is also in %s: remove one of them", key, other)
 		}
 		m.claims[key], m.sources[key] = document.DeepCopy(), source
 	}
@@ -173,7 +173,7 @@ func (m *manifests) class(claim *v1.PersistentVolumeClaim, provisioner string) (
 		}
 		class, ok := m.classes[*name]
 		if !ok {
-			return nil, fmt.Errorf("StorageClass %s is in no file of the folder: add it", *name)
+			return nil, fmt.Errorf("no file in the folder has the StorageClass %s: add it", *name)
 		}
 		return m.ours(class, provisioner)
 	}
@@ -182,7 +182,7 @@ func (m *manifests) class(claim *v1.PersistentVolumeClaim, provisioner string) (
 			return m.ours(class, provisioner)
 		}
 	}
-	return nil, fmt.Errorf("the claim names no storageClassName, and no StorageClass of the folder is the default (annotation %s)", defaultClass)
+	return nil, fmt.Errorf("the claim has no storageClassName, and no StorageClass in the folder is the default (annotation %s)", defaultClass)
 }
 
 func (m *manifests) ours(class *storagev1.StorageClass, provisioner string) (*storagev1.StorageClass, error) {

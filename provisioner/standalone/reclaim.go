@@ -61,9 +61,9 @@ func (r *Runner) reclaimAll(ctx context.Context, m *manifests, pvs map[string]*v
 	switch r.told.Tell("paused", err) {
 	case provisioner.NoNews:
 	case provisioner.IsNew:
-		r.Log.Warn("standalone: no volume ends for now", "reason", err)
+		r.Log.Warn("standalone: deleting no volumes for now", "reason", err)
 	case provisioner.IsSolved:
-		r.Log.Info("standalone: volumes end again with their claims")
+		r.Log.Info("standalone: deleting volumes again when their claims are removed")
 	}
 	if err != nil {
 		clear(r.gone)
@@ -80,9 +80,9 @@ func (r *Runner) paused(m *manifests, without int) error {
 	case without == 0:
 		return nil
 	case len(m.broken) > 0:
-		return fmt.Errorf("it can't be known which claims are meant to be there: mend or remove %s", strings.Join(slices.Sorted(maps.Keys(m.broken)), ", "))
+		return fmt.Errorf("podnas can't read all claims: correct or remove %s", strings.Join(slices.Sorted(maps.Keys(m.broken)), ", "))
 	case len(m.names) == 0:
-		return errors.New("the folder has no manifest at all: put the files back, or at least the StorageClass")
+		return errors.New("the folder has no manifests: put the files back, or at least the StorageClass")
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (r *Runner) reclaim(ctx context.Context, pv *v1.PersistentVolume) error {
 	g, told := r.gone[key]
 	if !told {
 		g.since = time.Now()
-		r.printf("\nclaim %s is gone from %s: in %s its volume %s %s. Put the claim back to keep it\n",
+		r.printf("\nclaim %s is gone from %s: in %s its volume %s %s. Put the claim back to keep the volume\n",
 			key, r.Claims, r.Grace, pv.Name, r.fate(pv).next)
 	}
 	g.scans++
@@ -134,15 +134,15 @@ type fate struct{ next, done string }
 
 func (r *Runner) fate(pv *v1.PersistentVolume) fate {
 	if pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete {
-		return fate{"loses its claim, and its files are kept, as its class says", "released, its reclaim policy keeps the data"}
+		return fate{"loses its claim and keeps its files, as its class says", "released, its reclaim policy keeps the data"}
 	}
 	v, _ := r.Provisioner.Store.Get(pv.Name) // one that is gone has no files to lose
 	switch v.OnDelete {
 	case volume.ArchiveFiles:
-		back := "podnas volume adopt " + pv.Name + " brings it back"
-		return fate{"goes to the archive; " + back, "archived, " + back}
+		back := "podnas volume adopt " + pv.Name + " restores it"
+		return fate{"is moved to the archive; " + back, "archived, " + back}
 	case volume.RetainFiles:
-		return fate{"is deleted, and its files stay where they are", "deleted, its files are kept in " + v.Path}
+		return fate{"is deleted, and its files stay in their directory", "deleted, its files are kept in " + v.Path}
 	}
 	return fate{"is deleted with all its files, as its class says", "deleted"}
 }
@@ -151,6 +151,6 @@ func (r *Runner) fate(pv *v1.PersistentVolume) fate {
 func (r *Runner) isBack(key claimKey) {
 	if _, was := r.gone[key]; was {
 		delete(r.gone, key)
-		r.printf("\nclaim %s is back: its volume stays\n", key)
+		r.printf("\nclaim %s is back: podnas keeps its volume\n", key)
 	}
 }

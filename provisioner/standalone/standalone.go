@@ -63,7 +63,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		return fmt.Errorf("make the folder of claims: %w", err)
 	}
 	r.gone, r.served = map[claimKey]gone{}, map[claimKey]string{}
-	r.printf("podnas: claims in %s get volumes in %s\npodnas: %s\n", r.Claims, r.Root, r.Limits)
+	r.printf("podnas: serving claims of %s from volumes in %s\npodnas: %s\n", r.Claims, r.Root, r.Limits)
 	for {
 		r.scan(ctx)
 		select {
@@ -173,7 +173,7 @@ func volumeName(uid types.UID) string { return "pvc-" + string(uid) }
 func (r *Runner) resize(ctx context.Context, v volume.Volume, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
 	request := claim.Spec.Resources.Requests.Storage()
 	if request.Value() > v.Size && (class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion) {
-		return fmt.Errorf("StorageClass %s does not allow to raise it from %s to %s: set its allowVolumeExpansion to true",
+		return fmt.Errorf("StorageClass %s does not allow expansion from %s to %s: set its allowVolumeExpansion to true",
 			class.Name, volume.FormatSize(v.Size), request)
 	}
 	_, err := r.Provisioner.Store.Resize(ctx, v.Name, request.Value(), 0)
@@ -252,7 +252,7 @@ volume %s
   size   %s
   path   %s
   mount  sudo mount -t nfs -o %s %s:%s /mnt
-  apply  kubectl apply -f %s
+  PV     %s
 `, pv.Name, claim.Namespace, claim.Name,
 		claim.Spec.Resources.Requests.Storage(),
 		filepath.Join(r.Root, strings.TrimPrefix(pv.Spec.NFS.Path, "/")),

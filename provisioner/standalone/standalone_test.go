@@ -174,6 +174,9 @@ func TestProvisionAndPrint(t *testing.T) {
 	if n := strings.Count(b.out.String(), mount); n != 1 {
 		t.Errorf("printed %d times", n)
 	}
+	if strings.Contains(b.out.String(), "kubectl") {
+		t.Errorf("kubectl is advised without a cluster:\n%s", b.out.String())
+	}
 	if b.logs.Len() > 0 && strings.Contains(b.logs.String(), "ERROR") {
 		t.Errorf("log: %s", b.logs.String())
 	}
@@ -265,7 +268,7 @@ func TestMistakesDeleteNothing(t *testing.T) {
 		{"an unknown field", func(b *bench) {
 			b.write("data.yaml", strings.Replace(claimYAML("data", "", "1Mi"), "accessModes", "accesModes", 1))
 		}, "accesModes"},
-		{"the claim twice", func(b *bench) { b.write("twice.yaml", claimYAML("data", "", "1Mi")) }, "stands in"},
+		{"the claim twice", func(b *bench) { b.write("twice.yaml", claimYAML("data", "", "1Mi")) }, "is also in"},
 		{"another folder", func(b *bench) { b.Claims = b.t.TempDir() }, ""},
 		{"no folder", func(b *bench) { b.Claims += "/missing" }, "folder"},
 		{"a slip in the kind", func(b *bench) {
@@ -277,14 +280,14 @@ func TestMistakesDeleteNothing(t *testing.T) {
 		{"a version that is none", func(b *bench) {
 			b.write("data.yaml", strings.Replace(claimYAML("data", "", "1Mi"), "apiVersion: v1", "apiVersion: v11", 1))
 		}, "v11"},
-		{"no kind", func(b *bench) { b.write("data.yaml", "metadata: {name: data}") }, "kind is missing"},
+		{"unknown kind", func(b *bench) { b.write("data.yaml", "metadata: {name: data}") }, "kind is missing"},
 		{"an emptied file", func(b *bench) { b.write("data.yaml", "") }, "empty"},
 		{"a file of comments", func(b *bench) {
 			b.write("data.yaml", "# "+strings.ReplaceAll(claimYAML("data", "", "1Mi"), "\n", "\n# "))
 		}, "empty"},
 		{"a list", func(b *bench) { b.write("data.yaml", "apiVersion: v1\nkind: List\nitems: []") }, "kind List"},
 		{"a list of claims", func(b *bench) { b.write("data.yaml", "apiVersion: v1\nkind: PersistentVolumeClaimList\nitems: []") }, "PersistentVolumeClaimList"},
-		{"no manifest at all", func(b *bench) { b.remove("data.yaml"); b.remove("classes.yaml") }, "no manifest"},
+		{"no manifests", func(b *bench) { b.remove("data.yaml"); b.remove("classes.yaml") }, "no manifest"},
 		{"all files renamed", func(b *bench) {
 			for _, name := range []string{"data.yaml", "classes.yaml"} {
 				if err := os.Rename(filepath.Join(b.Claims, name), filepath.Join(b.Claims, name+".bak")); err != nil {

@@ -32,7 +32,7 @@ func validateClaim(claim *v1.PersistentVolumeClaim) error {
 		}
 	}
 	if len(modes) > 1 && slices.Contains(modes, v1.ReadWriteOncePod) {
-		errs = append(errs, field.Forbidden(spec.Child("accessModes"), "ReadWriteOncePod can't be with others"))
+		errs = append(errs, field.Forbidden(spec.Child("accessModes"), "ReadWriteOncePod can't be combined with other modes"))
 	}
 	if mode := claim.Spec.VolumeMode; mode != nil && *mode != v1.PersistentVolumeFilesystem && *mode != v1.PersistentVolumeBlock {
 		errs = append(errs, field.NotSupported(spec.Child("volumeMode"), *mode, []v1.PersistentVolumeMode{v1.PersistentVolumeFilesystem, v1.PersistentVolumeBlock}))
@@ -86,9 +86,9 @@ func checkKind(gvk schema.GroupVersionKind) error {
 	case gvk.Kind == "" || gvk.Version == "":
 		return errors.New("apiVersion or kind is missing")
 	case gvk.Kind == "List" || wanted(strings.TrimSuffix(gvk.Kind, "List")) && strings.HasSuffix(gvk.Kind, "List"):
-		return fmt.Errorf("kind %s is not read: put its items into the file one by one, with a line --- between them", gvk.Kind)
+		return fmt.Errorf("kind %s is not supported: put its items into the file one by one, separated by lines ---", gvk.Kind)
 	case wanted(gvk.Kind), scheme.Scheme.IsGroupRegistered(gvk.Group) && !scheme.Scheme.Recognizes(gvk):
-		return fmt.Errorf("apiVersion %s has no kind %s that is known here: a claim is v1 PersistentVolumeClaim, a class storage.k8s.io/v1 StorageClass",
+		return fmt.Errorf("unknown kind %[2]s in apiVersion %[1]s: a claim is v1 PersistentVolumeClaim, a class storage.k8s.io/v1 StorageClass",
 			gvk.GroupVersion(), gvk.Kind)
 	}
 	return errOtherKind

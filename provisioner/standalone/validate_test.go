@@ -53,7 +53,7 @@ func TestNoSpaceAfterAnotherProblem(t *testing.T) {
 	b.scans(2)
 	b.write("data.yaml", claimYAML("data", "", "4Ei"))
 	b.scans(3)
-	if n := strings.Count(b.logs.String(), "are free on the disk"); n != 1 {
+	if n := strings.Count(b.logs.String(), "is free on the disk"); n != 1 {
 		t.Errorf("told %d times:\n%s", n, &b.logs)
 	}
 	b.write("data.yaml", claimYAML("data", "", "1Mi"))

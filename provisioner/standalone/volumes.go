@@ -70,7 +70,7 @@ func (r *Runner) readPVs() (map[string]*v1.PersistentVolume, error) {
 			err = errors.New("it is not the PersistentVolume that podnas wrote")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s/%s: %w; remove the file, it is written again", provisionedDir, e.Name(), err)
+			return nil, fmt.Errorf("%s/%s: %w; remove the file, and podnas writes it again", provisionedDir, e.Name(), err)
 		}
 		pvs[pv.Name] = pv.DeepCopy()
 	}

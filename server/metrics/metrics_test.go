@@ -76,7 +76,7 @@ func TestServed(t *testing.T) {
 			}
 			const mounts, calls = 2, 1 + 3 + 2 + 1
 			want := fmt.Sprintf(`
-# HELP podnas_nfs_calls_total Calls of NFS and MOUNT, by procedure and by the status they were answered with.
+# HELP podnas_nfs_calls_total NFS and MOUNT calls, by procedure and status.
 # TYPE podnas_nfs_calls_total counter
 podnas_nfs_calls_total{procedure="CREATE",status="OK"} 1
 podnas_nfs_calls_total{procedure="LOOKUP",status="NOENT"} 1
@@ -84,22 +84,22 @@ podnas_nfs_calls_total{procedure="MNT",status="NOENT"} 1
 podnas_nfs_calls_total{procedure="MNT",status="OK"} 1
 podnas_nfs_calls_total{procedure="READ",status="OK"} 2
 podnas_nfs_calls_total{procedure="WRITE",status="OK"} 3
-# HELP podnas_nfs_calls_in_flight Calls that are being answered.
+# HELP podnas_nfs_calls_in_flight Calls in flight.
 # TYPE podnas_nfs_calls_in_flight gauge
 podnas_nfs_calls_in_flight 0
-# HELP podnas_nfs_read_bytes_total Bytes of files that READ gave to clients.
+# HELP podnas_nfs_read_bytes_total Bytes of file data returned by READ.
 # TYPE podnas_nfs_read_bytes_total counter
 podnas_nfs_read_bytes_total 1200
-# HELP podnas_nfs_written_bytes_total Bytes that WRITE took from clients.
+# HELP podnas_nfs_written_bytes_total Bytes of file data accepted by WRITE.
 # TYPE podnas_nfs_written_bytes_total counter
 podnas_nfs_written_bytes_total 3000
-# HELP podnas_nfs_connections Open connections of clients.
+# HELP podnas_nfs_connections Open client connections.
 # TYPE podnas_nfs_connections gauge
 podnas_nfs_connections 2
-# HELP podnas_nfs_connections_total Connections that were taken.
+# HELP podnas_nfs_connections_total Accepted connections.
 # TYPE podnas_nfs_connections_total counter
 podnas_nfs_connections_total 2
-# HELP podnas_volume_calls_total Calls on files of a volume, since it was exported.
+# HELP podnas_volume_calls_total Calls on files of a volume since it was exported.
 # TYPE podnas_volume_calls_total counter
 podnas_volume_calls_total{claim="mine",namespace="ns",volume="pvc-7"} %[1]d
 # HELP podnas_volume_read_bytes_total Bytes that clients read from a volume.
@@ -108,10 +108,10 @@ podnas_volume_read_bytes_total{claim="mine",namespace="ns",volume="pvc-7"} 1200
 # HELP podnas_volume_written_bytes_total Bytes that clients wrote to a volume.
 # TYPE podnas_volume_written_bytes_total counter
 podnas_volume_written_bytes_total{claim="mine",namespace="ns",volume="pvc-7"} 3000
-# HELP podnas_volume_clients Clients with calls in a volume that are connected, or were within the last hour.
+# HELP podnas_volume_clients Clients that use a volume, or used it within the last hour.
 # TYPE podnas_volume_clients gauge
 podnas_volume_clients{claim="mine",namespace="ns",volume="pvc-7"} 1
-# HELP podnas_client_calls_total Calls of a client, by its IP address. Who is away for an hour is counted with "other", and so are those beyond 128.
+# HELP podnas_client_calls_total Calls of a client, by its IP address. Clients beyond 128, and clients without a call for an hour, are counted as "other".
 # TYPE podnas_client_calls_total counter
 podnas_client_calls_total{client="127.0.0.1"} %[2]d
 podnas_client_calls_total{client="other"} 0
@@ -213,15 +213,15 @@ func TestRejectedAndReplayed(t *testing.T) {
 		mustDo(t, err)
 	}
 	want := `
-# HELP podnas_nfs_calls_total Calls of NFS and MOUNT, by procedure and by the status they were answered with.
+# HELP podnas_nfs_calls_total NFS and MOUNT calls, by procedure and status.
 # TYPE podnas_nfs_calls_total counter
 podnas_nfs_calls_total{procedure="DUMP",status="OK"} 1
 podnas_nfs_calls_total{procedure="MNT",status="OK"} 1
 podnas_nfs_calls_total{procedure="REMOVE",status="NOENT"} 1
-# HELP podnas_nfs_rejected_calls_total Calls that got an RPC error and no result: not understood, or without a credential.
+# HELP podnas_nfs_rejected_calls_total Calls answered with an RPC error: malformed, or without a credential.
 # TYPE podnas_nfs_rejected_calls_total counter
 podnas_nfs_rejected_calls_total 1
-# HELP podnas_nfs_replayed_calls_total Calls that a client made again, and that got the first reply once more.
+# HELP podnas_nfs_replayed_calls_total Retransmitted calls, answered from the replay cache.
 # TYPE podnas_nfs_replayed_calls_total counter
 podnas_nfs_replayed_calls_total 1
 `

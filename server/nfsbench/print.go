@@ -29,7 +29,7 @@ func (r *Report) Write(out io.Writer, format string) error {
 	case FormatCSV:
 		return r.writeCSV(out)
 	default:
-		return fmt.Errorf("there is no output %q: use table, json or csv", format)
+		return fmt.Errorf("unknown output format %q: use table, json or csv", format)
 	}
 }
 

@@ -27,7 +27,7 @@ func Ports(ctx context.Context, address string) doctor.Result {
 	defer client.Close()
 	for _, p := range programs() {
 		if _, err := client.Call(ctx, p.number, p.version, 0, nil); err != nil {
-			return doctor.Fail("see podnas's log; the liveness probe restarts a podnas that hangs", "%s does not answer on %s: %v", p.name, address, reason(err))
+			return doctor.Fail("read podnas's log; in a cluster the liveness probe restarts a podnas that hangs", "%s does not answer on %s: %v", p.name, address, reason(err))
 		}
 	}
 	return doctor.Good("NFS and MOUNT answer on %s", address)
@@ -60,13 +60,13 @@ func connectFix(err error) string {
 	var timeout net.Error
 	switch {
 	case errors.As(err, &dns):
-		return "use the IP address: that of the PersistentVolume (kubectl get pv NAME -o jsonpath='{.spec.nfs.server}'); nodes can't resolve names of Services"
+		return "use the IP address; in a cluster take it from the PersistentVolume (kubectl get pv NAME -o jsonpath='{.spec.nfs.server}'), because nodes can't resolve names of Services"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "nothing listens there: see that podnas's pod is ready (kubectl -n podnas get pods,endpointslices), and that the port is right (--options=port=N, from the PersistentVolume's mountOptions)"
+		return "nothing listens there: check that podnas is running (in a cluster: kubectl -n podnas get pods,endpointslices), and that the port is right (--options=port=N, from the PersistentVolume's mountOptions)"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return "there is no way to this address from here: a ClusterIP is known on the nodes and in the pods of its cluster alone; on a node see that kube-proxy, or what stands for it, runs"
+		return "this address is unreachable from here. A ClusterIP is reachable only from the nodes and pods of its cluster; on a node, check that kube-proxy or its replacement is running"
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return "something on the way drops packets: a NetworkPolicy in podnas's namespace that does not let the nodes in (their addresses, not those of pods, are what mounts come from), or a firewall between nodes; or podnas's node is down"
+		return "packets are dropped: by a NetworkPolicy in podnas's namespace that does not allow the nodes (mounts come from their addresses, not from those of pods), by a firewall between nodes, or because podnas's machine is down"
 	}
-	return "see that podnas's pod is ready (kubectl -n podnas get pods,endpointslices) and can be reached from here"
+	return "check that podnas is running (in a cluster: kubectl -n podnas get pods,endpointslices) and reachable from here"
 }

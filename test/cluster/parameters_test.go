@@ -114,7 +114,7 @@ func TestRefused(t *testing.T) {
 		}, []string{"VolumeSnapshot s", "kind: PersistentVolumeClaim"}},
 		{"missing-source", plain, func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "nobody"}
-		}, []string{"claim nobody", "there is none of that name"}},
+		}, []string{"claim nobody", "does not exist in namespace"}},
 		{
 			"unknown-parameters", n.class("-unknown", with(map[string]string{"rootSqash": "true", "gid": "wheel"})), nil,
 			[]string{"unknown parameter rootSqash", "rootSquash?", "gid", `"wheel"`},

@@ -144,7 +144,7 @@ func TestDiskImage(t *testing.T) {
 	a.kill()
 	a.start()
 	check("kill -9 and a smaller size", 800<<20)
-	if !bytes.Contains(a.output(), []byte("larger than asked for")) {
+	if !bytes.Contains(a.output(), []byte("larger than requested")) {
 		t.Error("podnas did not say that the image stays as large as it is")
 	}
 
@@ -233,7 +233,7 @@ func TestDiskImageInAPod(t *testing.T) {
 	log.grows(t, 20)
 
 	second := podnasFails(t, podnas, t.TempDir(), a.args[len(a.args)-1])
-	if !strings.Contains(second, "another podnas has it in use") {
+	if !strings.Contains(second, "in use by another podnas") {
 		t.Errorf("a second podnas with the image said:\n%s", second)
 	}
 	for range 3 {
@@ -316,14 +316,14 @@ func TestDiskImageForeign(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ path, want string }{
-		{text, "holds no XFS"},
-		{ext4, "holds no XFS"},
+		{text, "contains no XFS"},
+		{ext4, "contains no XFS"},
 		{file("empty", 0), "the file is empty"},
-		{file("zeros", 320<<20), "holds no XFS"},
+		{file("zeros", 320<<20), "contains no XFS"},
 		{other, `label "other"`},
-		{cut, "has been cut"},
-		{link, "no regular file"},
-		{os.Getenv("XFS_DEV"), "no regular file"},
+		{cut, "is truncated"},
+		{link, "not a regular file"},
+		{os.Getenv("XFS_DEV"), "not a regular file"},
 	} {
 		t.Run(filepath.Base(c.path), func(t *testing.T) {
 			var before [sha256.Size]byte
@@ -412,7 +412,7 @@ func TestDiskImageSpace(t *testing.T) {
 		}
 	}
 	eventually(t, 60*time.Second, "the disk below has its space back", func() bool { return a.onDisk() < full-(55<<20) })
-	for _, want := range []string{"the disk below it is full", "has space again"} {
+	for _, want := range []string{"the backing disk is full", "has free space again"} {
 		if !bytes.Contains(a.output(), []byte(want)) {
 			t.Errorf("podnas did not say %q", want)
 		}

@@ -150,7 +150,7 @@ func TestInodesTakenOver(t *testing.T) {
 			total, _ := inodes(t, mnt)
 			return total == limit
 		})
-		if !bytes.Contains(a.output(), []byte("more inodes than its size gives it")) {
+		if !bytes.Contains(a.output(), []byte("uses nearly all inodes of its size's limit")) {
 			t.Error("the log says nothing of it")
 		}
 		if n := until(t, limit, func(i int) error { return makeEmpty(mnt)(made + i) }); n == 0 || n >= limit-made {

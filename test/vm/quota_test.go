@@ -123,8 +123,8 @@ func TestQuotaAuto(t *testing.T) {
 		engine            string
 		says              string
 	}{
-		{name: "XFS with prjquota", root: "", quota: "auto", says: "by the kernel"},
-		{name: "XFS without prjquota", root: without, quota: "auto", says: "by the server"},
+		{name: "XFS with prjquota", root: "", quota: "auto", says: "the kernel enforces sizes"},
+		{name: "XFS without prjquota", root: without, quota: "auto", says: "the server enforces sizes"},
 		// An overlay has no file handles.
 		{name: "tmpfs", root: t.TempDir(), quota: "auto", engine: "auto", says: "go-nfs"},
 		{name: "off", root: "", quota: "off", says: "not enforced"},

@@ -63,7 +63,7 @@ func TestRestoredWithoutProjects(t *testing.T) {
 				used := total - available
 				return total == limit && used >= 9<<20 && used <= 11<<20
 			})
-			if said := b.output(); !bytes.Contains(said, []byte("not all under its project")) {
+			if said := b.output(); !bytes.Contains(said, []byte("not all files are assigned to its project")) {
 				t.Errorf("the log says nothing of it:\n%s", said)
 			}
 			under(t, b.dir(pv))
@@ -87,7 +87,7 @@ func TestRestoredWithoutProjects(t *testing.T) {
 				t.Errorf("left are %v, %v", left, err)
 			}
 			out, _ := run(t, "doctor", "--root="+b.root)
-			if bytes.Contains([]byte(out), []byte("under its project")) {
+			if bytes.Contains([]byte(out), []byte("assigned to its project")) {
 				t.Errorf("podnas doctor still tells of it:\n%s", out)
 			}
 
@@ -95,7 +95,7 @@ func TestRestoredWithoutProjects(t *testing.T) {
 			b.stop()
 			before := len(b.output())
 			b.start()
-			if said := b.output()[before:]; bytes.Contains(said, []byte("project")) && bytes.Contains(said, []byte("not all under")) {
+			if said := b.output()[before:]; bytes.Contains(said, []byte("project")) && bytes.Contains(said, []byte("not all files are assigned")) {
 				t.Errorf("once more:\n%s", said)
 			}
 			if total, _ := size(t, mnt); total != limit {

@@ -27,11 +27,11 @@ const sectorSize = 4096
 func create(ctx context.Context, dir *os.File, path string, size int64) error {
 	mkfs, err := exec.LookPath("mkfs.xfs")
 	if err != nil {
-		return fmt.Errorf("making one takes the program mkfs.xfs: install xfsprogs (in a cluster: the image of deploy/overlays/disk-image): %w", err)
+		return fmt.Errorf("creating it needs the program mkfs.xfs: install xfsprogs (in a cluster: the image of deploy/overlays/disk-image): %w", err)
 	}
 	fd, err := unix.Open(dir.Name(), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		return fmt.Errorf("make an unnamed file in %s: %w; a disk image wants ext4, XFS, btrfs or tmpfs below it", dir.Name(), err)
+		return fmt.Errorf("make an unnamed file in %s: %w; a disk image must be on ext4, XFS, btrfs or tmpfs", dir.Name(), err)
 	}
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
@@ -61,7 +61,7 @@ func openImage(path string) (*os.File, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("it is no regular file (%s), and is left as it is", info.Mode().Type())
+		return nil, fmt.Errorf("it is not a regular file (%s); podnas does not change it", info.Mode().Type())
 	}
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -69,12 +69,12 @@ func openImage(path string) (*os.File, error) {
 	}
 	if now, err := f.Stat(); err != nil || !os.SameFile(info, now) {
 		_ = f.Close() // nothing was written
-		return nil, errors.Join(errors.New("it was replaced while it was opened"), err)
+		return nil, errors.Join(errors.New("it was replaced while podnas opened it"), err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close() // nothing was written
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errors.New("another podnas has it in use")
+			return nil, errors.New("it is in use by another podnas")
 		}
 		return nil, fmt.Errorf("lock it: %w", err)
 	}
@@ -96,7 +96,7 @@ func inspect(f *os.File) (superblock, error) {
 		return superblock{}, err
 	}
 	if info.Size() == 0 {
-		return superblock{}, errors.New("the file is empty, and podnas did not make it so: remove it, and an image is made")
+		return superblock{}, errors.New("the file is empty, and not from podnas: remove it, and podnas creates an image")
 	}
 	// The offsets are those of struct xfs_dsb.
 	var b [512]byte
@@ -104,17 +104,17 @@ func inspect(f *os.File) (superblock, error) {
 		return superblock{}, err
 	}
 	if string(b[:4]) != "XFSB" {
-		return superblock{}, errors.New("the file holds no XFS, and is left as it is: move it away or name another file")
+		return superblock{}, errors.New("the file contains no XFS; podnas does not change it: move it away, or use another file")
 	}
 	if name := string(bytes.TrimRight(b[108:120], "\x00")); name != label {
-		return superblock{}, fmt.Errorf("the file holds an XFS with the label %q, which podnas did not make, and is left as it is: move it away, or make it podnas's own: xfs_admin -L %s %s", name, label, f.Name())
+		return superblock{}, fmt.Errorf("the file contains an XFS with the label %q, which is not from podnas; podnas does not change it: move it away, or let podnas use it: xfs_admin -L %s %s", name, label, f.Name())
 	}
 	s := superblock{
 		size:   int64(binary.BigEndian.Uint32(b[4:])) * int64(binary.BigEndian.Uint64(b[8:])),
 		sector: uint32(binary.BigEndian.Uint16(b[102:])),
 	}
 	if info.Size() < s.size {
-		return superblock{}, fmt.Errorf("the file has been cut: it has %d bytes, and the XFS in it %d; bring it back from a copy", info.Size(), s.size)
+		return superblock{}, fmt.Errorf("the file is truncated: it has %d bytes, and the XFS in it %d; restore it from a copy", info.Size(), s.size)
 	}
 	return s, nil
 }

@@ -29,7 +29,7 @@ func TestInspect(t *testing.T) {
 	}{
 		{"ours", super("podnas", 100), 409600, ""},
 		{"ours, about to grow", super("podnas", 100), 819200, ""},
-		{"cut", super("podnas", 100), 409599, "has been cut"},
+		{"cut", super("podnas", 100), 409599, "is truncated"},
 		{"another's", super("", 100), 409600, `label ""`},
 		{"a longer label", super("podnasx", 100), 409600, `label "podnasx"`},
 		{"the longest label", super("podnas-other", 100), 409600, `label "podnas-other"`},
@@ -76,7 +76,7 @@ func TestOpenImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, other := range []string{link, dir, "/dev/null"} {
-		if f, err := openImage(other); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		if f, err := openImage(other); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("openImage(%s): %v, %v", other, f, err)
 		}
 	}
@@ -103,9 +103,9 @@ func TestValidate(t *testing.T) {
 		{Spec{"/disk/podnas.img", 300 << 20}, ""},
 		{Spec{"/disk/podnas.img", 300<<20 - 1}, "too small"},
 		{Spec{"/disk/podnas.img", -1}, "too small"},
-		{Spec{"podnas.img", 1 << 30}, "whole path"},
-		{Spec{"/disk/../podnas.img", 1 << 30}, "whole path"},
-		{Spec{"", 1 << 30}, "whole path"},
+		{Spec{"podnas.img", 1 << 30}, "absolute path"},
+		{Spec{"/disk/../podnas.img", 1 << 30}, "absolute path"},
+		{Spec{"", 1 << 30}, "absolute path"},
 	} {
 		err := c.spec.Validate()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

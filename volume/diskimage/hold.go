@@ -32,7 +32,7 @@ func (i *Image) watch(ctx context.Context) {
 		}
 		err := i.hold()
 		if err != nil && !failing {
-			i.log.Error("disk image: can't hold its free space to that of the disk below it", "err", err)
+			i.log.Error("disk image: can't limit its free space to that of the backing disk", "err", err)
 		}
 		failing = err != nil
 	}
@@ -51,9 +51,9 @@ func (i *Image) hold() error {
 	if full := s.give() == 0; full != i.full {
 		i.full = full
 		if full {
-			i.log.Warn("disk image: the disk below it is full, nothing more can be written until there is space", "disk", i.disk.Name(), "free", s.diskFree)
+			i.log.Warn("disk image: the backing disk is full, nothing can be written until there is space", "disk", i.disk.Name(), "free", s.diskFree)
 		} else {
-			i.log.Info("disk image: the disk below it has space again", "disk", i.disk.Name(), "free", s.diskFree)
+			i.log.Info("disk image: the backing disk has free space again", "disk", i.disk.Name(), "free", s.diskFree)
 		}
 	}
 	blocks := uint64(s.reserve()) / s.block
@@ -83,16 +83,16 @@ func (i *Image) survey() (survey, error) {
 	}
 	// Of the directory: with a project quota, that tells what is left of it.
 	if err := unix.Fstatfs(int(i.disk.Fd()), &disk); err != nil {
-		return survey{}, fmt.Errorf("statfs of the disk below: %w", err)
+		return survey{}, fmt.Errorf("statfs of the backing disk: %w", err)
 	}
 	// The size that statfs tells is without the log.
 	var g geometry
 	if err := ioctl(i.xfs, xfsIocGeometry, &g); err != nil {
-		return survey{}, fmt.Errorf("ask the XFS for its size: %w", err)
+		return survey{}, fmt.Errorf("read the size of the XFS: %w", err)
 	}
 	var r reserve
 	if err := ioctl(i.xfs, xfsIocGetReserve, &r); err != nil {
-		return survey{}, fmt.Errorf("ask for the reserve of the XFS: %w", err)
+		return survey{}, fmt.Errorf("read the reserve of the XFS: %w", err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(i.file.Fd()), &st); err != nil {

@@ -39,10 +39,10 @@ type Spec struct {
 // Validate says what is wrong with a Spec.
 func (s Spec) Validate() error {
 	if !filepath.IsAbs(s.Path) || filepath.Clean(s.Path) != s.Path {
-		return fmt.Errorf("disk image %q: give its whole path, from the root on", s.Path)
+		return fmt.Errorf("disk image %q: use an absolute path", s.Path)
 	}
 	if s.Size < minSize {
-		return fmt.Errorf("disk image of %d bytes is too small: an XFS takes 300Mi at least", s.Size)
+		return fmt.Errorf("disk image of %d bytes is too small: an XFS needs at least 300Mi", s.Size)
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func Open(ctx context.Context, spec Spec, mountPoint string, log *slog.Logger) (
 		mountPoint = filepath.Join(parent, filepath.Base(mountPoint))
 	}
 	if inside(spec.Path, mountPoint) {
-		return nil, fmt.Errorf("disk image %s is below %s, where it is to be mounted: put it elsewhere", spec.Path, mountPoint)
+		return nil, fmt.Errorf("disk image %s is inside its mount point %s: put it elsewhere", spec.Path, mountPoint)
 	}
 	i := &Image{path: spec.Path, mountPoint: mountPoint, log: log}
 	if err := i.open(ctx, spec.Size/sizeStep*sizeStep); err != nil {
@@ -93,7 +93,7 @@ func (i *Image) open(ctx context.Context, size int64) error {
 	}
 	_, err = os.Lstat(i.path)
 	if errors.Is(err, os.ErrNotExist) {
-		i.log.Info("disk image: making it", "path", i.path, "bytes", size)
+		i.log.Info("disk image: creating it", "path", i.path, "bytes", size)
 		err = create(ctx, i.disk, i.path, size)
 	}
 	if err != nil {
@@ -110,7 +110,7 @@ func (i *Image) open(ctx context.Context, size int64) error {
 		return err
 	}
 	if i.loop != nil {
-		i.log.Info("disk image: taking over from a process that has ended", "device", i.loop.Name())
+		i.log.Info("disk image: reusing the loop device of a process that has ended", "device", i.loop.Name())
 		if err := i.detachMounts(); err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (i *Image) mount(ctx context.Context) error {
 		return err
 	}
 	if len(entries) > 0 {
-		return fmt.Errorf("%s holds files, %s among them, which the image would hide: mount it on an empty directory", i.mountPoint, entries[0].Name())
+		return fmt.Errorf("%s contains files, such as %s, which the image would hide: use an empty directory", i.mountPoint, entries[0].Name())
 	}
 	const flags = unix.MS_NODEV | unix.MS_NOSUID // not noexec, which access(2) would tell to clients
 	mount := func() error {
@@ -172,7 +172,7 @@ func (i *Image) mount(ctx context.Context) error {
 	}
 	if i.xfs, err = os.Open(i.mountPoint); err != nil {
 		_ = unix.Unmount(i.mountPoint, unix.MNT_DETACH) // the error to tell is the other
-		return fmt.Errorf("%w: it is still mounted elsewhere, by a process that must end first", err)
+		return fmt.Errorf("%w: it is still mounted elsewhere by a process, which must end first", err)
 	}
 	return nil
 }
@@ -181,13 +181,13 @@ func (i *Image) explainMount(err error) error {
 	fix := "the kernel's log (dmesg) says why"
 	switch {
 	case errors.Is(err, unix.EPERM):
-		fix = "mounting takes CAP_SYS_ADMIN, in a cluster a privileged pod (deploy/overlays/disk-image)"
+		fix = "mounting needs CAP_SYS_ADMIN, in a cluster a privileged pod (deploy/overlays/disk-image)"
 	case errors.Is(err, unix.ENODEV):
 		fix = "this kernel has no XFS: load its module (modprobe xfs)"
 	case errors.Is(err, unix.EUCLEAN), errors.Is(err, unix.EBADMSG), errors.Is(err, unix.EIO):
 		fix = fmt.Sprintf("it is damaged: copy the file away, then run xfs_repair %s while podnas is stopped (in a cluster: deploy/components/disk-image/repair.yaml)", i.path)
 	case errors.Is(err, unix.EINVAL):
-		fix += ": it is mounted already, it is damaged (xfs_repair), or this kernel lacks a feature or the quotas of XFS"
+		fix += ": it is already mounted, it is damaged (xfs_repair), or this kernel lacks a feature or the quotas of XFS"
 	}
 	return fmt.Errorf("mount %s: %w; %s", i.loop.Name(), err, fix)
 }
@@ -228,7 +228,7 @@ func (i *Image) unmount() error {
 	defer cancel()
 	err := retryBusy(ctx, func() error { return unix.Unmount(i.mountPoint, 0) })
 	if errors.Is(err, unix.EBUSY) {
-		i.log.Warn("disk image: somebody has a file open in it; it is unmounted when that is closed", "at", i.mountPoint)
+		i.log.Warn("disk image: a process has a file open in it; it is unmounted when the file is closed", "at", i.mountPoint)
 		err = unix.Unmount(i.mountPoint, unix.MNT_DETACH)
 	}
 	if err != nil {

@@ -40,12 +40,12 @@ func attached(file *os.File) (*os.File, error) {
 		case err == nil && status.Device == want.Dev && status.Inode == want.Ino:
 			if status.Offset != 0 || status.Sizelimit != 0 {
 				_ = device.Close() // nothing was written
-				return nil, fmt.Errorf("a part of it is attached to %s: detach that (losetup -d)", device.Name())
+				return nil, fmt.Errorf("part of it is attached to %s: detach that (losetup -d)", device.Name())
 			}
 			return device, nil
 		case err != nil && !errors.Is(err, unix.ENXIO): // ENXIO: it has just been detached
 			_ = device.Close() // nothing was written
-			return nil, fmt.Errorf("ask %s for its file: %w", device.Name(), err)
+			return nil, fmt.Errorf("read the file of %s: %w", device.Name(), err)
 		}
 		_ = device.Close() // nothing was written
 	}
@@ -57,7 +57,7 @@ func attached(file *os.File) (*os.File, error) {
 func attach(ctx context.Context, file *os.File, sector uint32) (device *os.File, err error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%w; loop devices take the kernel's module loop and, in a cluster, a privileged pod (deploy/overlays/disk-image)", err)
+		return nil, fmt.Errorf("%w; loop devices need the kernel module loop and, in a cluster, a privileged pod (deploy/overlays/disk-image)", err)
 	}
 	defer control.Close()
 	// The device keeps what it is given open. With a description of its own, the
@@ -78,7 +78,7 @@ func attach(ctx context.Context, file *os.File, sector uint32) (device *os.File,
 	err = retryBusy(ctx, func() error { // busy: another process was given the same one
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
-			return fmt.Errorf("ask for a free loop device: %w", err)
+			return fmt.Errorf("find a free loop device: %w", err)
 		}
 		if device, err = openDevice("loop" + strconv.Itoa(n)); err != nil {
 			return err

@@ -53,7 +53,7 @@ func (i *Image) grow(size int64) error {
 		return err
 	}
 	if has := info.Size(); has > size {
-		i.log.Warn("disk image: it is larger than asked for and stays so, an XFS can't be made smaller", "bytes", has, "asked", size)
+		i.log.Warn("disk image: larger than requested, keeping its size because an XFS can't shrink", "bytes", has, "asked", size)
 		size = has
 	} else if has < size {
 		if err := i.file.Truncate(size); err != nil {
@@ -64,11 +64,11 @@ func (i *Image) grow(size int64) error {
 		}
 	}
 	if err := unix.IoctlSetInt(int(i.loop.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
-		return fmt.Errorf("tell %s the size: %w", i.loop.Name(), err)
+		return fmt.Errorf("set the size of %s: %w", i.loop.Name(), err)
 	}
 	var g geometry
 	if err := ioctl(i.xfs, xfsIocGeometry, &g); err != nil {
-		return fmt.Errorf("ask the XFS for its size: %w", err)
+		return fmt.Errorf("read the size of the XFS: %w", err)
 	}
 	want := uint64(size) / uint64(g.blockSize)
 	if want < g.dataBlocks+sizeStep/uint64(g.blockSize) {
@@ -77,6 +77,6 @@ func (i *Image) grow(size int64) error {
 	if err := ioctl(i.xfs, xfsIocGrow, &growth{blocks: want, inodesMax: g.inodesMax}); err != nil {
 		return fmt.Errorf("make the XFS larger: %w", err)
 	}
-	i.log.Info("disk image: it has grown", "from", g.dataBlocks*uint64(g.blockSize), "bytes", size)
+	i.log.Info("disk image: grown", "from", g.dataBlocks*uint64(g.blockSize), "bytes", size)
 	return nil
 }
