@@ -34,7 +34,7 @@ func (n Node) helper() doctor.Result {
 			return doctor.Good("%s is there", path)
 		}
 	}
-	return doctor.Fail("install nfs-common (Debian, Ubuntu) or nfs-utils (Fedora, RHEL, SUSE, Alpine, Arch). Nothing has to be started: no rpcbind, no statd",
+	return doctor.Fail("install nfs-common (Debian, Ubuntu), nfs-utils (Fedora, RHEL, Alpine, Arch) or nfs-client (SUSE). You need not start anything: no rpcbind, no statd",
 		"this machine has no mount.nfs: mount says \"bad option; ... you might need a /sbin/mount.<type> helper program\"")
 }
 
@@ -60,6 +60,6 @@ func (n Node) kernel() doctor.Result {
 	if n.InPod {
 		return doctor.Good("NFS is not loaded; whether the node has the module can't be seen from a pod")
 	}
-	return doctor.Fail("modprobe nfs nfsv3; where there is no such module, install the kernel's package with all modules, or another kernel",
+	return doctor.Fail("modprobe -a nfs nfsv3; where there is no such module, install the kernel's package with all modules, or another kernel",
 		"the kernel knows no NFS, and %s has no module for it", modules)
 }
