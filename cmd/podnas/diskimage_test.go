@@ -49,7 +49,7 @@ func TestImageExplains(t *testing.T) {
 		err  error
 		says string // empty: the error is as it was
 	}{
-		{"an image that is shut down", with, broken, "the XFS in /disk/podnas.img has shut itself down"},
+		{"an image that is shut down", with, broken, "the XFS in /disk/podnas.img has shut down"},
 		{"no image", without, broken, ""},
 		{"another error", with, syscall.EACCES, ""},
 		{"no error", with, nil, ""},

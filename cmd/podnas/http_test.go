@@ -30,7 +30,7 @@ func TestHTTPPages(t *testing.T) {
 		pages.ServeHTTP(w, r)
 		return w
 	}
-	for path, want := range map[string]string{"/healthz": "200 ok", "/readyz": "503 start: the disk /disk is being opened", "/": "503 podnas starts", "/metrics": "503 podnas starts"} {
+	for path, want := range map[string]string{"/healthz": "200 ok", "/readyz": "503 start: the disk /disk is being opened", "/": "503 podnas is starting", "/metrics": "503 podnas is starting"} {
 		if w := ask(http.MethodGet, "10.0.0.1:8080", path, ""); !strings.HasPrefix(fmt.Sprint(w.Code, " ", w.Body), want) {
 			t.Errorf("before the start %s: %d, %q, want %q", path, w.Code, w.Body, want)
 		}
@@ -102,7 +102,7 @@ func TestAliveBeforeTheDisk(t *testing.T) {
 	}
 	says("/healthz", "200 ok")
 	says("/readyz", "503 start: the disk "+root+" is being opened")
-	says("/", "503 podnas starts")
+	says("/", "503 podnas is starting")
 	reader, err := os.OpenFile(lock, os.O_RDONLY, 0)
 	mustDo(t, err)
 	defer reader.Close()
