@@ -1,7 +1,8 @@
 // Package doctor is what podnas doctor is made of: checks as values, each of which
 // looks at one thing and says in plain words how it is, and what to do where it is
 // not well. It knows neither NFS nor Kubernetes; who has something to look at makes
-// the checks (provisioner/checkup, server/nfscheck), and Run makes them.
+// the checks (provisioner/checkup, server/nfscheck), and Run makes them. A List makes
+// them again and again, for the status page and the metrics (list.go).
 package doctor
 
 import (
@@ -30,17 +31,24 @@ const (
 	Failed  Status = "failed"
 )
 
-// Result is what a check has found.
+// Result is what a check has found. One that is not OK is a finding.
 type Result struct {
-	Check  string `json:"check"` // what was looked at
+	Check  string `json:"check"` // what was looked at: a volume, a claim, the disk
 	Status Status `json:"status"`
 	Says   string `json:"says"`
-	Fix    string `json:"fix,omitempty"` // what to do, unless all is well
+	Fix    string `json:"fix,omitempty"`    // what to do, unless all is well
+	Source string `json:"source,omitempty"` // the part of podnas that it is about, as Check.Source
 }
 
 // Check looks at one thing.
 type Check struct {
 	Name string
+	// Source is the part of podnas that it looks at, by which findings are counted:
+	// disk, volumes, claims, cluster or process.
+	Source string
+	// Every is how often a List makes it; 0: every 10 seconds. For what costs others
+	// something, as calls of the API server.
+	Every time.Duration
 	// Run returns what it finds, one Result or several. Where a Result names no
 	// Check it gets the Name.
 	Run func(context.Context) []Result
@@ -115,6 +123,7 @@ func (c Check) within(ctx context.Context, timeout time.Duration) []Result {
 		if results[i].Check == "" {
 			results[i].Check = c.Name
 		}
+		results[i].Source = c.Source
 	}
 	return results
 }
@@ -125,7 +134,7 @@ func Shared(checks []Check) []Check {
 	shared := make([]Check, 0, len(checks))
 	for _, c := range checks {
 		found := latest.New(Timeout, func(ctx context.Context) ([]Result, error) { return c.Run(ctx), nil })
-		shared = append(shared, Check{Name: c.Name, Run: func(ctx context.Context) []Result {
+		shared = append(shared, Check{Name: c.Name, Source: c.Source, Every: c.Every, Run: func(ctx context.Context) []Result {
 			results, err := found.Get(ctx, 0)
 			if pending := (*latest.PendingError)(nil); errors.As(err, &pending) {
 				results = []Result{Fail("if this concerns the disk, check the kernel's log (dmesg) of podnas's node, and the backing disk", "%v", err)}
@@ -136,6 +145,15 @@ func Shared(checks []Check) []Check {
 		}})
 	}
 	return shared
+}
+
+// Of gives checks their source.
+func Of(source string, checks ...Check) []Check {
+	checks = slices.Clone(checks)
+	for i := range checks {
+		checks[i].Source = source
+	}
+	return checks
 }
 
 // Count returns how many results have a status.

@@ -36,12 +36,12 @@ func TestRun(t *testing.T) {
 	}
 	results[3] = Result{}
 	want := []Result{
-		{"good", OK, "all 3 are there", ""},
-		{"hangs", Failed, "no answer within 200ms", ""},
-		{"minds its context", Failed, "cut off", "wait"},
+		{"good", OK, "all 3 are there", "", ""},
+		{"hangs", Failed, "no answer within 200ms", "", ""},
+		{"minds its context", Failed, "cut off", "wait", ""},
 		{},
-		{"several", Warning, "soon", "do this"},
-		{"volume a", Failed, "gone", "do that"},
+		{"several", Warning, "soon", "do this", ""},
+		{"volume a", Failed, "gone", "do that", ""},
 	}
 	if !reflect.DeepEqual(results, want) {
 		t.Errorf("got  %+v\nwant %+v", results, want)

@@ -187,7 +187,8 @@ func newWorkers(cfg *ControllerConfig, events record.EventRecorder, own *pod) (*
 	p.Volumes = volumes.Lister()
 	p.Claims = clusterClaims{claims: claims.Lister(), volumes: volumes.Lister(), identity: p.Store.Identity()}
 
-	library := controller.NewProvisionController(cfg.Client, cfg.Name, &teller{Provisioner: p, permission: &permission{client: cfg.Client, name: cfg.Name}},
+	tells := &teller{Provisioner: p, permission: &permission{client: cfg.Client, name: cfg.Name}}
+	library := controller.NewProvisionController(cfg.Client, cfg.Name, tells,
 		controller.LeaderElection(false), // its lock, on Endpoints, is no more
 		controller.Threadiness(cfg.Workers),
 		controller.RateLimiter(newRateLimiter()),
@@ -209,6 +210,9 @@ func newWorkers(cfg *ControllerConfig, events record.EventRecorder, own *pod) (*
 	if err := expand.watch(claims.Informer()); err != nil {
 		return nil, fmt.Errorf("watch claims: %w", err)
 	}
+	cfg.Reconciler.lookAt(&unfulfilled{
+		name: p.Name, claims: claims.Lister(), classes: classes.Lister(), volumes: volumes.Lister(), made: &tells.told, raised: &expand.told,
+	})
 	mounts := newMountFailureEvents(cfg.Client)
 	failures := &mountFailures{
 		volumes: volumes.Lister(), identity: p.Store.Identity(), events: events,

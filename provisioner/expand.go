@@ -49,7 +49,7 @@ func (e *expander) watch(claims cache.SharedIndexInformer) error {
 	e.claims = claims.GetIndexer()
 	add := func(claim *v1.PersistentVolumeClaim) {
 		if wantsMore(claim) {
-			e.queue.Add(claim.Namespace + "/" + claim.Name)
+			e.queue.Add(claimKey(claim))
 		}
 	}
 	_, err := claims.AddEventHandler(cache.ResourceEventHandlerFuncs{

@@ -75,9 +75,9 @@ func (f *fullness) look() {
 // tell compares what a volume uses, of inodes or bytes, with what was told.
 func (f *fullness) tell(v *volume.Volume, inodes bool, used, limit int64) {
 	way := filling{v.Name, inodes}
-	percent := int(100 * float64(used) / float64(limit))
+	percent := volume.Percent(used, limit)
 	mark := 0
-	for _, m := range [...]int{85, 95} {
+	for _, m := range [...]int{volume.FillingPercent, volume.FullPercent} {
 		if percent >= m {
 			mark = m
 		}

@@ -8,36 +8,34 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// metrics tells Prometheus of the volumes and of what is not as it should be. It
-// looks when it is asked, in one pass over all volumes.
+// metrics tells Prometheus of the volumes. It looks when it is asked, in one pass over all
+// of them.
 type metrics struct {
-	store      *volume.Store
-	reconciler *Reconciler // nil where there is no cluster
-	log        *slog.Logger
+	store *volume.Store
+	log   *slog.Logger
 
-	volumes, size, used, files, filesLimit, findings *prometheus.Desc
+	volumes, size, used, files, filesLimit *prometheus.Desc
 }
 
-// NewMetrics makes the collector of a disk. The reconciler may be nil.
-func NewMetrics(store *volume.Store, reconciler *Reconciler, log *slog.Logger) prometheus.Collector {
+// NewMetrics makes the collector of the volumes of a disk.
+func NewMetrics(store *volume.Store, log *slog.Logger) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("podnas_"+name, help, labels, nil)
 	}
 	perVolume := []string{"volume", "namespace", "claim"}
 	return &metrics{
-		store: store, reconciler: reconciler, log: log,
+		store: store, log: log,
 		volumes:    desc("volumes", "Volumes, by what state they are in.", "state"),
 		size:       desc("volume_size_bytes", "What a volume may use.", perVolume...),
 		used:       desc("volume_used_bytes", "What a volume uses on the disk. Missing where nothing counts.", perVolume...),
 		files:      desc("volume_files", "Files, directories and all else in a volume. Missing where nothing counts.", perVolume...),
 		filesLimit: desc("volume_files_limit", "How many files a volume may have. Missing where nothing keeps it.", perVolume...),
-		findings:   desc("findings", "Things that are not as they should be, as podnas doctor tells them.", "source"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.volumes, m.size, m.used, m.files, m.filesLimit, m.findings} {
+	for _, d := range []*prometheus.Desc{m.volumes, m.size, m.used, m.files, m.filesLimit} {
 		ch <- d
 	}
 }
@@ -76,13 +74,5 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for state, n := range states {
 		gauge(m.volumes, float64(n), state)
-	}
-	if findings, err := m.store.Check(); err != nil {
-		m.log.Warn("metrics: can't compare records and directories", "err", err)
-	} else {
-		gauge(m.findings, float64(len(findings)), "disk")
-	}
-	if m.reconciler != nil {
-		gauge(m.findings, float64(len(m.reconciler.Report().Findings)), "cluster")
 	}
 }

@@ -1,24 +1,27 @@
 package provisioner
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 )
 
 func TestMetrics(t *testing.T) {
-	root, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	log := slog.New(slog.DiscardHandler)
 	store, err := volume.Open(volume.Config{
-		Root: root, Exports: noExports{}, Log: log,
+		Root: t.TempDir(), Exports: noExports{}, Log: log,
 		Quota: quota.Choice{Server: true}, Counter: counter{"mine": {Bytes: 4096, Inodes: 3, Limit: quota.Limit{Bytes: 1 << 20, Inodes: 1024}}},
 	})
 	if err != nil {
@@ -36,14 +39,7 @@ func TestMetrics(t *testing.T) {
 	if err := store.Delete(t.Context(), "kept"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(root, "stray"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	want := `
-# HELP podnas_findings Things that are not as they should be, as podnas doctor tells them.
-# TYPE podnas_findings gauge
-podnas_findings{source="cluster"} 0
-podnas_findings{source="disk"} 1
 # HELP podnas_volume_files Files, directories and all else in a volume. Missing where nothing counts.
 # TYPE podnas_volume_files gauge
 podnas_volume_files{claim="c",namespace="ns",volume="mine"} 3
@@ -63,9 +59,48 @@ podnas_volumes{state="copying"} 0
 podnas_volumes{state="ready"} 1
 podnas_volumes{state="retained"} 1
 `
-	if err := testutil.CollectAndCompare(NewMetrics(store, &Reconciler{}, log), strings.NewReader(want)); err != nil {
+	if err := testutil.CollectAndCompare(NewMetrics(store, log), strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
+}
+
+// Each source of findings is there with both severities, and a check that hangs is one of
+// them.
+func TestFindingsMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		list := doctor.NewList(slices.Concat(
+			doctor.Of("disk",
+				doctor.One("disk", func(context.Context) doctor.Result { <-hang; return doctor.Good("") }),
+				doctor.One("space", func(context.Context) doctor.Result { return doctor.Warn("", "filling") })),
+			doctor.Of("claims", doctor.One("claims", func(context.Context) doctor.Result { return doctor.Good("") })),
+		))
+		ctx, stop := context.WithCancel(t.Context())
+		go list.Watch(ctx)
+		want := func(failed int) {
+			t.Helper()
+			text := fmt.Sprintf(`
+# HELP podnas_findings What is not as it should be, as podnas doctor tells it.
+# TYPE podnas_findings gauge
+podnas_findings{severity="failed",source="claims"} 0
+podnas_findings{severity="failed",source="disk"} %d
+podnas_findings{severity="warning",source="claims"} 0
+podnas_findings{severity="warning",source="disk"} 1
+`, failed)
+			if err := testutil.CollectAndCompare(NewFindingsMetrics(list), strings.NewReader(text)); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Second)
+		want(0)
+		time.Sleep(doctor.Timeout)
+		want(1)
+		close(hang)
+		time.Sleep(doctor.Timeout * 2)
+		want(0)
+		stop()
+		synctest.Wait()
+	})
 }
 
 // BenchmarkThousandVolumes is what Prometheus's question, and a look at how full
@@ -86,7 +121,7 @@ func BenchmarkThousandVolumes(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	m := NewMetrics(store, nil, log)
+	m := NewMetrics(store, log)
 	b.Run("metrics", func(b *testing.B) {
 		for b.Loop() {
 			if n := testutil.CollectAndCount(m); n < 3*1000 {

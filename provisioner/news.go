@@ -7,14 +7,18 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// newsMax bounds what is remembered; what is forgotten is told once more.
-const newsMax = 1000
-
-// News remembers what was told, so that what goes on is told once. The zero News is
-// ready for use.
+// News remembers what was told, so that what goes on is told once, and that it goes on
+// can be looked up. Whoever tells of things that come and go forgets them by Keep. The
+// zero News is ready for use.
 type News struct {
 	mu   sync.Mutex
-	told map[string]string // by what it is about
+	told map[string]trouble // by what it is about
+}
+
+// trouble is what is wrong with something.
+type trouble struct {
+	text string // what was told
+	err  error  // as it is now
 }
 
 // Change is how something differs from the last time that it was looked at.
@@ -39,8 +43,8 @@ func (n *News) Tell(about string, err error) Change {
 		}
 		return NoNews
 	}
-	if n.told == nil || len(n.told) >= newsMax {
-		n.told = map[string]string{}
+	if n.told == nil {
+		n.told = map[string]trouble{}
 	}
 	text := err.Error()
 	// How much is free changes all the time, and so does what is copied.
@@ -52,11 +56,25 @@ func (n *News) Tell(about string, err error) Change {
 	case errors.As(err, &copying):
 		text = "copying"
 	}
-	if known && before == text {
+	n.told[about] = trouble{text, err}
+	if known && before.text == text {
 		return NoNews
 	}
-	n.told[about] = text
 	return IsNew
+}
+
+// Wrong returns what is wrong now, by what it is about. A claim that waits for its copy is
+// as it should be.
+func (n *News) Wrong() map[string]error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	wrong := map[string]error{}
+	for about, t := range n.told {
+		if copying := (*volume.CopyingError)(nil); !errors.As(t.err, &copying) {
+			wrong[about] = t.err
+		}
+	}
+	return wrong
 }
 
 // Keep forgets what is about anything else. What is forgotten is not told to be solved.

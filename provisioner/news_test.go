@@ -35,10 +35,13 @@ func TestNews(t *testing.T) {
 	if got := n.Tell("a", nil); got != NoNews {
 		t.Errorf("what is forgotten: %v", got)
 	}
-	for i := range 3 * newsMax {
-		n.Tell(fmt.Sprint(i), errors.New("one"))
+	n.Tell("c", &volume.CopyingError{Files: 1})
+	n.Tell("b", errors.New("three"))
+	if wrong := n.Wrong(); len(wrong) != 1 || wrong["b"].Error() != "three" {
+		t.Errorf("wrong is %v", wrong)
 	}
-	if len(n.told) > newsMax {
-		t.Errorf("%d are remembered", len(n.told))
+	n.Tell("b", nil)
+	if wrong := n.Wrong(); len(wrong) != 0 {
+		t.Errorf("wrong is %v, though it is solved", wrong)
 	}
 }

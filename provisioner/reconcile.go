@@ -15,11 +15,14 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/volume"
 )
 
 const (
 	reconcilePeriod = 10 * time.Minute
+	// mendedPeriod is how soon it is seen that what was found is mended.
+	mendedPeriod = time.Minute
 	// youngVolume is how long a volume may be without a PersistentVolume: its
 	// claim may still be worked on.
 	youngVolume = 5 * time.Minute
@@ -34,10 +37,12 @@ type Report struct {
 	Findings []volume.Finding
 }
 
-// Reconciler holds the latest Report. The zero Reconciler is ready for use.
+// Reconciler holds the latest Report, and knows which claims wait. The zero Reconciler is
+// ready for use.
 type Reconciler struct {
-	mu     sync.Mutex
-	latest Report
+	mu          sync.Mutex
+	latest      Report
+	unfulfilled *unfulfilled // nil: nobody works on claims yet
 }
 
 // Report returns the latest one.
@@ -45,6 +50,23 @@ func (r *Reconciler) Report() Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.latest
+}
+
+// Claims tells which claims have not what they ask for, and which volumes can't be deleted.
+func (r *Reconciler) Claims() []doctor.Result {
+	r.mu.Lock()
+	u := r.unfulfilled
+	r.mu.Unlock()
+	if u == nil {
+		return []doctor.Result{doctor.Good("podnas does not work on claims yet")}
+	}
+	return u.look()
+}
+
+func (r *Reconciler) lookAt(u *unfulfilled) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unfulfilled = u
 }
 
 func (r *Reconciler) standAside(why string) {
@@ -55,7 +77,11 @@ func (r *Reconciler) standAside(why string) {
 
 // run compares until ctx ends.
 func (r *Reconciler) run(ctx context.Context, c *comparison) {
+	var told time.Time
 	for {
+		if c.quiet = time.Since(told) < reconcilePeriod; !c.quiet {
+			told = time.Now()
+		}
 		findings, err := c.compare(ctx)
 		if err != nil {
 			c.log.Error("reconcile: can't compare the disk with the cluster", "err", err)
@@ -64,7 +90,11 @@ func (r *Reconciler) run(ctx context.Context, c *comparison) {
 			r.latest.Time, r.latest.Findings = time.Now(), findings
 			r.mu.Unlock()
 		}
-		if sleep(ctx, reconcilePeriod) != nil {
+		period := reconcilePeriod
+		if len(findings) > 0 {
+			period = mendedPeriod
+		}
+		if sleep(ctx, period) != nil {
 			return
 		}
 	}
@@ -79,6 +109,7 @@ type comparison struct {
 	events  record.EventRecorder
 	pod     *pod
 	log     *slog.Logger
+	quiet   bool // it was told a short time ago, and only looks whether something is mended
 }
 
 // compare does it once.
@@ -113,8 +144,13 @@ func (c *comparison) compare(ctx context.Context) ([]volume.Finding, error) {
 	if address, err := c.p.Endpoint.Address(ctx); err == nil { // else claims are told
 		if err := c.p.checkDisk(address); err != nil {
 			findings = append(findings, wrongDisk(err))
-			c.pod.warn("AnotherDisk", err.Error())
+			if !c.quiet {
+				c.pod.warn("AnotherDisk", err.Error())
+			}
 		}
+	}
+	if c.quiet {
+		return findings, nil
 	}
 	for _, f := range append(onDisk, findings...) {
 		c.log.Warn("reconcile: "+f.Problem, "volume", f.Volume, "path", f.Path, "fix", f.Fix)
@@ -161,6 +197,9 @@ func (c *comparison) checkVolume(ctx context.Context, pv *v1.PersistentVolume) *
 				f.Fix = "bring it back with podnas volume adopt " + k.Name + ", or delete the PersistentVolume and its claim"
 			}
 		}
+	}
+	if c.quiet {
+		return f
 	}
 	message := f.Problem + ". To do: " + f.Fix
 	c.events.Event(pv, v1.EventTypeWarning, "VolumeMissing", message)
@@ -222,6 +261,7 @@ func orphan(v volume.Volume) volume.Finding {
 	return volume.Finding{
 		Volume: v.Name, Path: v.Path,
 		Problem: fmt.Sprintf("it has no PersistentVolume, though claim %s/%s had it", v.Claim.Namespace, v.Claim.Name),
+		Notice:  true,
 		Fix:     "make it reachable with podnas volume manifests " + v.Name + " | kubectl apply -f -, or end it with podnas volume delete --force " + v.Name,
 	}
 }

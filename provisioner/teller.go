@@ -17,8 +17,11 @@ import (
 type teller struct {
 	*Provisioner
 	permission *permission
-	told       News
+	told       News // by claimKey, and of volumes that can't be deleted by their names
 }
+
+// claimKey is how a claim is told about. No name of a volume has a slash.
+func claimKey(claim *v1.PersistentVolumeClaim) string { return claim.Namespace + "/" + claim.Name }
 
 // Provision makes the volume of a claim. The library would say of one whose
 // PersistentVolume it may not save in the log alone, so that is found out before.
@@ -29,13 +32,13 @@ func (t *teller) Provision(ctx context.Context, options controller.ProvisionOpti
 	if err == nil {
 		pv, state, err = t.Provisioner.Provision(ctx, options)
 	}
-	if t.told.Tell(options.PVName, err) == IsNew {
+	if t.told.Tell(claimKey(options.PVC), err) == IsNew {
 		level, message := slog.LevelWarn, "claim: can't get a volume yet"
 		var copying *volume.CopyingError
 		if errors.As(err, &copying) {
 			level, message = slog.LevelInfo, "claim: waiting for its copy"
 		}
-		t.Log.Log(ctx, level, message, "claim", options.PVC.Namespace+"/"+options.PVC.Name, "volume", options.PVName, "reason", err)
+		t.Log.Log(ctx, level, message, "claim", claimKey(options.PVC), "volume", options.PVName, "reason", err)
 	}
 	return pv, state, err
 }
@@ -43,8 +46,11 @@ func (t *teller) Provision(ctx context.Context, options controller.ProvisionOpti
 // Delete deletes the volume of a PersistentVolume.
 func (t *teller) Delete(ctx context.Context, pv *v1.PersistentVolume) error {
 	err := t.Provisioner.Delete(ctx, pv)
-	var ignored *controller.IgnoredError
-	if t.told.Tell(pv.Name, err) == IsNew && !errors.As(err, &ignored) {
+	wrong := err
+	if ignored := (*controller.IgnoredError)(nil); errors.As(err, &ignored) {
+		wrong = nil // another podnas's
+	}
+	if t.told.Tell(pv.Name, wrong) == IsNew {
 		t.Log.Warn("volume: can't be deleted yet", "volume", pv.Name, "reason", err)
 	}
 	return err

@@ -5,6 +5,8 @@ import (
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
+
+	"github.com/podnas/podnas/doctor"
 )
 
 // The page is made by functions and not from a template of html/template: that one
@@ -74,16 +76,17 @@ func healthSection(p *page) g.Node {
 	return h.Section(
 		h.ID("health"), h.Aria("label", "Health"),
 		h.P(h.Class(class), g.Text(text)),
-		g.Map(p.Problems, func(problem Problem) g.Node {
+		g.Map(p.Problems, func(problem doctor.Result) g.Node {
 			class := "problem notice"
-			if problem.Bad {
+			if problem.Status == doctor.Failed {
 				class = "problem bad"
 			}
 			return h.Div(
-				h.Class(class), h.Strong(g.Text(problem.About)), g.Text(": "+problem.Text),
+				h.Class(class), h.Strong(g.Text(problem.Check)), g.Text(": "+problem.Says),
 				g.If(problem.Fix != "", g.Group{g.Text(" "), h.Span(h.Class("fix"), g.Text("To do: "+problem.Fix))}),
 			)
 		}),
+		g.If(p.MoreProblems > 0, h.P(g.Textf("and %d more, podnas doctor has them all", p.MoreProblems))),
 	)
 }
 

@@ -2,9 +2,9 @@
 // on the server, readable without scripts, and read-only.
 //
 // A Status takes a sample of what was served every few seconds, and keeps the last
-// minutes of them for the charts (sample.go, chart.go). Beside that it makes the
-// checks of the readiness probe and compares the disk with its records (health.go),
-// and keeps what podnas has said in its log (events.go). A request only puts
+// minutes of them for the charts (sample.go, chart.go). Beside that it looks how full the
+// disk is (health.go), and keeps what podnas has said in its log (events.go). What is wrong
+// it has from the list that podnas doctor tells, too. A request only puts
 // together what is known (view.go) and makes HTML of it (page.go, tables.go), so the
 // page is there when the disk hangs. However many ask, it is made once a second.
 package status
@@ -15,7 +15,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/stats"
@@ -32,25 +32,23 @@ type Process struct {
 	Started     time.Time
 	Engine      server.Choice
 	Limits      string // how sizes are enforced
-	Enforced    bool   // they are
 }
 
-// Config says what to tell of. All but the Reconciler is needed.
+// Config says what to tell of. All is needed.
 type Config struct {
-	Process    Process
-	Store      *volume.Store
-	Served     *stats.Server
-	Exports    *export.Table
-	Reconciler *provisioner.Reconciler // nil where there is no cluster
-	Checks     []server.Check
-	Events     *Events
-	Log        *slog.Logger
+	Process  Process
+	Store    *volume.Store
+	Served   *stats.Server
+	Exports  *export.Table
+	Findings *doctor.List
+	Events   *Events
+	Log      *slog.Logger
 }
 
 // Validate says what is wrong with a Config.
 func (c *Config) Validate() error {
-	if c.Store == nil || c.Served == nil || c.Exports == nil || c.Events == nil || c.Log == nil {
-		return errors.New("status config lacks store, served, exports, events or log")
+	if c.Store == nil || c.Served == nil || c.Exports == nil || c.Findings == nil || c.Events == nil || c.Log == nil {
+		return errors.New("status config lacks store, served, exports, findings, events or log")
 	}
 	return nil
 }
@@ -59,7 +57,7 @@ func (c *Config) Validate() error {
 type Status struct {
 	cfg     Config
 	samples samples
-	health  health
+	disk    disk
 }
 
 // New makes a Status. What it shows is as of Run.
@@ -70,9 +68,9 @@ func New(cfg Config) (*Status, error) {
 	return &Status{cfg: cfg}, nil
 }
 
-// Run takes samples and makes checks until ctx ends.
+// Run takes samples, and looks at the disk, until ctx ends.
 func (s *Status) Run(ctx context.Context) {
-	go s.health.run(ctx, &s.cfg)
+	go s.disk.run(ctx, &s.cfg)
 	tick := time.NewTicker(samplePeriod)
 	defer tick.Stop()
 	for {

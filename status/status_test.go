@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,7 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
@@ -56,16 +55,22 @@ func newStatus(t *testing.T, specs []volume.Spec, change func(*Config, exporter)
 		mustDo(t, err)
 	}
 	cfg := Config{
-		Process: Process{Version: "v1.2.3", Mode: "cluster", Started: time.Now().Add(-3 * time.Hour), Engine: server.Choice{Engine: "native"}, Enforced: true},
-		Store:   store, Served: stats.New([]string{"NULL", "READ"}, nil), Exports: e.table, Events: &Events{}, Log: slog.New(slog.DiscardHandler),
+		Process: Process{Version: "v1.2.3", Mode: "cluster", Started: time.Now().Add(-3 * time.Hour), Engine: server.Choice{Engine: "native"}},
+		Store:   store, Served: stats.New([]string{"NULL", "READ"}, nil), Exports: e.table, Findings: found(), Events: &Events{}, Log: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
 		change(&cfg, e)
 	}
 	s, err := New(cfg)
 	mustDo(t, err)
-	s.health.look(t.Context(), &s.cfg)
+	s.disk.look(&s.cfg)
+	s.cfg.Findings.Look(t.Context())
 	return s
+}
+
+// found is a list that finds this.
+func found(results ...doctor.Result) *doctor.List {
+	return doctor.NewList([]doctor.Check{{Name: "check", Run: func(context.Context) []doctor.Result { return results }}})
 }
 
 func get(t *testing.T, s *Status, method, path string) *httptest.ResponseRecorder {
@@ -136,9 +141,8 @@ func TestEscapes(t *testing.T) {
 		e.used["a"] = 99
 		log := slog.New(cfg.Events.Handler(slog.DiscardHandler)).With("by", evil)
 		log.Warn(evil, "key", evil)
-		cfg.Process.Limits, cfg.Process.Enforced = evil, false
-		cfg.Process.Engine = server.Choice{Fallback: true, Reason: evil}
-		cfg.Checks = []server.Check{{Name: evil, Run: func(context.Context) error { return errors.New(evil) }}}
+		cfg.Process.Limits = evil
+		cfg.Findings = found(doctor.Result{Check: evil, Status: doctor.Failed, Says: evil, Fix: evil})
 	})
 	page := body(t, s)
 	if strings.Contains(page, "<img src=x") || strings.Contains(page, "<script>") {
@@ -194,63 +198,29 @@ func TestVolumes(t *testing.T) {
 	if len(view.Procedures) != 1 || view.Procedures[0].Name != "READ" {
 		t.Errorf("procedures: %+v", view.Procedures)
 	}
-	wants(t, body(t, s), "team/full", `<rect class="part" width="97%"`, `<svg class="bar full"`, "192.0.2.7", "Something is wrong", "raise the request of claim team/full", "up for 3 h",
-		"97 of 100 files", "97% of its inodes are used")
+	wants(t, body(t, s), "team/full", `<rect class="part" width="97%"`, `<svg class="bar full"`, "192.0.2.7", "up for 3 h", "97 of 100 files")
 }
 
 func TestHealth(t *testing.T) {
+	good, notice := doctor.Good("fine"), doctor.Warn("make it larger", "almost full")
+	bad := doctor.Result{Check: "volume <v>", Status: doctor.Failed, Says: "it is gone", Fix: "put it back"}
+	many := []doctor.Result{notice}
+	for range problemsMax + 3 {
+		many = append(many, bad)
+	}
 	for _, tt := range []struct {
-		name   string
-		change func(*Config, exporter)
-		wants  []string
+		name  string
+		found []doctor.Result
+		wants []string
 	}{
-		{"well", nil, []string{"All is well."}},
-		{"not ready", func(c *Config, _ exporter) {
-			c.Checks = []server.Check{{Name: "nfs", Run: func(context.Context) error { return errors.New("no answer") }}}
-		}, []string{"Something is wrong.", "<strong>nfs</strong>: podnas is not ready: no answer", "<title>Trouble: podnas"}},
-		{"a stray directory", func(_ *Config, e exporter) {
-			mustDo(t, os.Mkdir(filepath.Join(e.root, "stray"), 0o755))
-		}, []string{"All works.", "a directory that is no volume&#39;s", "To do:"}},
-		{"quota off", func(c *Config, _ exporter) {
-			c.Process.Enforced, c.Process.Limits = false, "quotas are off"
-		}, []string{"All works.", "sizes are not enforced: quotas are off"}},
-		{"go-nfs", func(c *Config, _ exporter) {
-			c.Process.Engine = server.Choice{Engine: "go-nfs", Fallback: true, Reason: "no CAP_DAC_READ_SEARCH"}
-		}, []string{"All works.", "go-nfs, slower and with limits: no CAP_DAC_READ_SEARCH"}},
-		{"a sync failed", func(c *Config, _ exporter) {
-			c.Exports.Syncs.Add(time.Second, errors.New("input/output error"))
-		}, []string{"Something is wrong.", "1 syncs have failed"}},
-		{"a cluster", func(c *Config, _ exporter) { c.Reconciler = &provisioner.Reconciler{} }, []string{"All is well."}},
+		{"well", []doctor.Result{good}, []string{"All is well."}},
+		{"a warning", []doctor.Result{good, notice}, []string{"All works. There is something to know.", "<strong>check</strong>: almost full", "To do: make it larger", "<title>podnas"}},
+		{"a failure comes first", []doctor.Result{notice, bad}, []string{"Something is wrong.", `it is gone <span class="fix">To do: put it back</span></div><div class="problem notice"><strong>check`, "volume &lt;v&gt;", "<title>Trouble: podnas"}},
+		{"more than is listed", many, []string{"Something is wrong.", "and 4 more, podnas doctor has them all"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			wants(t, body(t, newStatus(t, nil, tt.change)), tt.wants...)
+			wants(t, body(t, newStatus(t, nil, func(c *Config, _ exporter) { c.Findings = found(tt.found...) })), tt.wants...)
 		})
-	}
-}
-
-// A disk that is full is said, by bytes and by files.
-func TestFullDisk(t *testing.T) {
-	s := newStatus(t, nil, nil)
-	for _, tt := range []struct {
-		space volume.Space
-		want  []string
-		bad   bool
-	}{
-		{volume.Space{Size: 100, Free: 11, Inodes: 100, InodesFree: 50}, nil, false},
-		{volume.Space{Size: 100, Free: 9}, []string{"the disk is 91% full"}, false},
-		{volume.Space{Size: 100, Free: 4}, []string{"the disk is 96% full"}, true},
-		{volume.Space{Size: 100, Free: 50, Inodes: 100, InodesFree: 1}, []string{"99% of the files that the disk has room for are there"}, true},
-	} {
-		problems := s.diskProblems(tt.space)
-		if len(problems) != len(tt.want) {
-			t.Errorf("%+v: %+v", tt.space, problems)
-			continue
-		}
-		for i, p := range problems {
-			if p.Text != tt.want[i] || p.Bad != tt.bad {
-				t.Errorf("%+v: %+v", tt.space, p)
-			}
-		}
 	}
 }
 
@@ -259,20 +229,22 @@ func TestHangingCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
 		s := newStatus(t, nil, nil)
-		s.cfg.Checks = []server.Check{{Name: "disk", Run: func(context.Context) error {
+		s.cfg.Findings = doctor.NewList([]doctor.Check{doctor.One("disk", func(context.Context) doctor.Result {
 			<-hang
-			return nil
-		}}}
+			return doctor.Good("fine")
+		})})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
-			s.health.run(ctx, &s.cfg)
+			s.cfg.Findings.Watch(ctx)
 			close(done)
 		}()
-		time.Sleep(healthLate + time.Second)
-		wants(t, body(t, s), "the checks have not come back for 31s")
-		close(hang)
 		time.Sleep(time.Second)
+		wants(t, body(t, s), "The first checks are under way.")
+		time.Sleep(doctor.Timeout)
+		wants(t, body(t, s), "Something is wrong.", "<strong>disk</strong>: no answer for 10s")
+		close(hang)
+		time.Sleep(time.Minute)
 		wants(t, body(t, s), "All is well.")
 		cancel()
 		<-done

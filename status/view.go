@@ -8,30 +8,33 @@ import (
 	"slices"
 	"time"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/volume"
 )
 
 const (
-	// volumesMax and clientsMax bound what is listed.
-	volumesMax = 300
-	clientsMax = 30
+	// volumesMax, clientsMax and problemsMax bound what is listed.
+	volumesMax  = 300
+	clientsMax  = 30
+	problemsMax = 100
 	// hereFor is how long after its last call a client counts as here.
 	hereFor = 30 * time.Second
 )
 
 // page is what the page shows.
 type page struct {
-	Process  Process
-	Now      time.Time
-	Uptime   string
-	Checked  bool // at least once
-	Problems []Problem
-	Bad      bool // one of them is
-	Disk     bar
-	Inodes   bar
-	Promised string
+	Process      Process
+	Now          time.Time
+	Uptime       string
+	Checked      bool            // at least once
+	Problems     []doctor.Result // the worst first
+	MoreProblems int             // that are not listed
+	Bad          bool            // one of them is
+	Disk         bar
+	Inodes       bar
+	Promised     string
 
 	Volumes []volumeView
 	More    int // volumes that are not listed
@@ -91,20 +94,23 @@ type eventView struct {
 
 // view puts together what is known.
 func (s *Status) view(now time.Time) *page {
-	st := s.health.known(now)
+	space := s.disk.known()
 	recent, spans := s.samples.recent(), s.samples.spans()
 	served := s.cfg.Served.Snapshot()
 	p := &page{
 		Process: s.cfg.Process, Now: now, Uptime: ago(now.Sub(s.cfg.Process.Started)),
-		Checked: st.checked, Charts: charts(spans), Spans: len(spans) > 1,
+		Charts: charts(spans), Spans: len(spans) > 1,
 		Connections: served.Connections.Open, InFlight: served.InFlight,
-		Disk:     newBar(st.space.Size-st.space.Free, st.space.Size, diskFullPercent),
-		Inodes:   newBar(int64(st.space.Inodes-st.space.InodesFree), int64(st.space.Inodes), diskFullPercent),
-		Promised: volume.FormatSize(st.space.Promised),
+		Disk:     newBar(space.Size-space.Free, space.Size, diskFullPercent),
+		Inodes:   newBar(int64(space.Inodes-space.InodesFree), int64(space.Inodes), diskFullPercent),
+		Promised: volume.FormatSize(space.Promised),
 	}
 	p.Volumes = s.volumes(now, &recent)
-	p.Problems = s.problems(&st, p.Volumes)
-	p.Bad = len(p.Problems) > 0 && p.Problems[0].Bad
+	p.Problems, p.Checked = s.problems()
+	p.Bad = len(p.Problems) > 0 && p.Problems[0].Status == doctor.Failed
+	if more := len(p.Problems) - problemsMax; more > 0 {
+		p.Problems, p.MoreProblems = p.Problems[:problemsMax], more
+	}
 	if more := len(p.Volumes) - volumesMax; more > 0 {
 		p.Volumes, p.More = p.Volumes[:volumesMax], more
 	}

@@ -17,7 +17,8 @@ type Finding struct {
 	Volume  string `json:"volume,omitempty"` // its name, if a record tells
 	Path    string `json:"path,omitempty"`   // below the root of the disk
 	Problem string `json:"problem"`
-	Fix     string `json:"fix"` // what a person can do
+	Fix     string `json:"fix"`              // what a person can do
+	Notice  bool   `json:"notice,omitempty"` // nothing fails for it
 }
 
 func (f Finding) String() string {
@@ -55,6 +56,7 @@ func (s *Store) Check() ([]Finding, error) {
 			Path:    p,
 			Problem: "a directory that belongs to no volume",
 			Fix:     "turn it into a volume: podnas volume adopt NAME --path=" + p + " --size=SIZE, or move it away",
+			Notice:  true,
 		})
 	}
 	limits, err := s.projectUsages()
@@ -155,7 +157,7 @@ func checkLimit(r *record, u quota.Usage, marked map[string]error) []Finding {
 	if r.Project == 0 || r.State != ready || rightSize && rightInodes {
 		return nil
 	}
-	f := Finding{Volume: r.Name, Path: r.Path}
+	f := Finding{Volume: r.Name, Path: r.Path, Notice: true}
 	switch err, marking := marked[r.Name]; {
 	case err != nil:
 		f.Problem = "its files can't be assigned to its project, so its size is not enforced: " + err.Error()

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/podnas/podnas/doctor"
@@ -57,28 +58,58 @@ func describe(cfg *serveConfig, address *net.TCPAddr, engine server.Choice, limi
 	return p
 }
 
-// doctorChecks are what podnas doctor looks at in the running process.
-func doctorChecks(cfg *serveConfig, claims *provisioning, p *provisioner.Provisioner, e exporter, limits quota.Choice, address string) []doctor.Check {
-	checks := checkup.DiskChecks(p.Store, cfg.root)
-	checks = append(checks, checkup.RecordChecks(p.Store)...)
-	checks = append(checks, checkup.ProcessChecks(checkup.Process{
-		Native:    e.engine.Engine == server.EngineNative,
-		Engine:    e.engine.Engine + ": " + e.engine.Reason,
-		Fallback:  e.engine.Fallback,
-		Quota:     limits.Reason,
-		Kernel:    limits.Projects != nil,
-		DiskImage: cfg.image.spec != nil,
-	})...)
-	checks = append(checks, doctor.One("ports", func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, address) }))
+// findings has all that podnas looks at in the running process, for podnas doctor, the
+// status page and the metrics. What asks the API server is looked at more rarely.
+func findings(ctx context.Context, cfg *serveConfig, claims *provisioning, p *provisioner.Provisioner, e exporter, limits quota.Choice, address string) *doctor.List {
+	checks := slices.Concat(
+		doctor.Of("disk", checkup.DiskChecks(imageDisk{p.Store, &cfg.image}, cfg.root)...),
+		doctor.Of("disk", checkup.RecordChecks(p.Store)...),
+		doctor.Of("disk", doctor.One("syncs", func(context.Context) doctor.Result { return checkup.Syncs(e.table.Syncs.Failed.Load()) })),
+		doctor.Of("volumes", checkup.VolumeChecks(p.Store)...),
+		doctor.Of("claims", doctor.Check{Name: "claims", Run: func(context.Context) []doctor.Result { return claims.findings() }}),
+		doctor.Of("process", checkup.ProcessChecks(checkup.Process{
+			Native:    e.engine.Engine == server.EngineNative,
+			Engine:    e.engine.Engine + ": " + e.engine.Reason,
+			Fallback:  e.engine.Fallback,
+			Quota:     limits.Reason,
+			Enforced:  limits.Mode() != quota.Off,
+			Kernel:    limits.Projects != nil,
+			DiskImage: cfg.image.spec != nil,
+		})...),
+		doctor.Of("process",
+			doctor.One("ports", func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, address) }),
+			doctor.Check{Name: "end", Run: func(context.Context) []doctor.Result { return ending(ctx) }}),
+	)
 	if claims.client == nil {
-		return append(checks, doctor.One("address", func(ctx context.Context) doctor.Result { return checkup.Address(ctx, p.Endpoint) }))
+		return doctor.NewList(append(checks, doctor.Of("process", doctor.One("address", func(ctx context.Context) doctor.Result { return checkup.Address(ctx, p.Endpoint) }))...))
 	}
-	checks = append(checks, checkup.ClusterChecks(&checkup.Cluster{
+	cluster := checkup.ClusterChecks(&checkup.Cluster{
 		Client: claims.client, Provisioner: p, Reconciler: claims.reconciler,
 		Namespace: cmp.Or(cfg.cluster.leaseNamespace, os.Getenv("POD_NAMESPACE")), Service: os.Getenv("SERVICE_NAME"),
 		Check: e.Check,
-	})...)
-	return append(checks, doctor.One("way in", func(ctx context.Context) doctor.Result { return wayIn(ctx, p.Endpoint) }))
+	})
+	way := doctor.One("way in", func(ctx context.Context) doctor.Result { return wayIn(ctx, p.Endpoint) })
+	way.Every = checkup.ClusterPeriod
+	return doctor.NewList(slices.Concat(checks, doctor.Of("cluster", cluster...), doctor.Of("cluster", way)))
+}
+
+// watch has the list look from when it may use the client of the API server, until ctx
+// ends.
+func watch(ctx context.Context, from <-chan struct{}, found *doctor.List) error {
+	select {
+	case <-from:
+		found.Watch(ctx)
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// ending tells that the process was asked to end, by its context.
+func ending(ctx context.Context) []doctor.Result {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return []doctor.Result{doctor.Warn("nothing, if that was meant", "podnas was asked to end, and serves for --shutdown-delay")}
 }
 
 // connected are the addresses of the clients that are connected. One that is not

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/volume"
 	"github.com/podnas/podnas/volume/diskimage"
 )
 
@@ -57,6 +58,15 @@ func (f *imageFlag) explain(err error) error {
 	return fmt.Errorf("%w: the XFS in %s has shut down, because its disk failed or because it found damage (the kernel's log says which); "+
 		"restart podnas to mount it again; if that fails, podnas says what to run", err, f.spec.Path)
 }
+
+// imageDisk is a disk in an image, if there is one.
+type imageDisk struct {
+	*volume.Store
+	image *imageFlag
+}
+
+// CheckWrite says what went wrong, and what that means of an image.
+func (d imageDisk) CheckWrite() error { return d.image.explain(d.Store.CheckWrite()) }
 
 // open mounts the image at root, where there is to be one, and returns what
 // unmounts it, for when the server and the store are done. To be called before

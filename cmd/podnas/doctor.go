@@ -20,9 +20,10 @@ changes nothing. In a cluster, run it in podnas's pod:
 
   kubectl exec -n podnas podnas-0 -- podnas doctor
 
-It checks the disk (file system, space, inodes, records), the process (engine, quota,
-capabilities), its ports, and in a cluster the Service, podnas's rights, the
-StorageClasses, the clock, and differences between the disk and the cluster.
+It checks the disk (file system, space, inodes, records), the volumes (how full they are), the
+claims (which get no volume), the process (engine, quota, capabilities), its ports, and in a
+cluster the Service, podnas's rights, the StorageClasses, the clock, and differences between the
+disk and the cluster. The status page and podnas_findings report the same.
 
 'podnas doctor mount', on a node or in a pod, tests whether a volume can be mounted there. If
 podnas does not run, 'podnas doctor pod' says why; run it on your own machine.

@@ -211,7 +211,7 @@ func TestFrozenDisk(t *testing.T) {
 	}
 	if r := s.get("127.0.0.1", "/"); !strings.Contains(r.body, "no answer for ") {
 		s.eventually("the page says that the disk hangs", func() bool {
-			return strings.Contains(s.get("127.0.0.1", "/").body, "podnas is not ready: no answer for ")
+			return strings.Contains(s.get("127.0.0.1", "/").body, "no answer for ")
 		})
 	}
 

@@ -91,7 +91,7 @@ func tellPage(cfg *serveConfig, address *net.TCPAddr, stdout io.Writer, log *slo
 func aboutProcess(cfg *serveConfig, address *net.TCPAddr, engine server.Choice, limits quota.Choice) status.Process {
 	p := status.Process{
 		Version: version, Mode: "cluster", Provisioner: cfg.provisioner, Root: cfg.root, Listen: address.String(),
-		Started: time.Now(), Engine: engine, Limits: limits.Reason, Enforced: limits.Projects != nil || limits.Server,
+		Started: time.Now(), Engine: engine, Limits: limits.Reason,
 	}
 	if cfg.standalone {
 		p.Mode = "standalone"

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
@@ -18,9 +19,10 @@ import (
 
 // newCollectors makes podnas's own metrics. The reconciler is nil where there is no
 // cluster.
-func newCollectors(engine server.Choice, limits quota.Choice, nfs *server.Server, exports *export.Table, store *volume.Store, reconciler *provisioner.Reconciler, log *slog.Logger) []prometheus.Collector {
+func newCollectors(engine server.Choice, limits quota.Choice, nfs *server.Server, exports *export.Table, store *volume.Store, reconciler *provisioner.Reconciler, findings *doctor.List, log *slog.Logger) []prometheus.Collector {
 	return slices.Concat(processInfo(engine, limits), provisioner.LibraryMetrics(), []prometheus.Collector{
-		provisioner.NewPatientMetrics(log, provisioner.NewMetrics(store, reconciler, log), provisioner.NewDiskMetrics(store, reconciler, log)),
+		provisioner.NewPatientMetrics(log, provisioner.NewMetrics(store, log), provisioner.NewDiskMetrics(store, reconciler, log)),
+		provisioner.NewFindingsMetrics(findings),
 		metrics.New(metrics.Config{Server: nfs, Exports: exports, Names: namesOf(store)}),
 	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/yaml"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
@@ -32,7 +34,7 @@ func newTestCollectors(t *testing.T) []prometheus.Collector {
 	t.Cleanup(func() { mustDo(t, store.Close()) })
 	nfs, err := server.New(server.Config{Engine: e.engine, Exports: table, HandleKey: store.HandleKey(), Log: log})
 	mustDo(t, err)
-	return newCollectors(e.engine, quota.Choice{}, nfs, table, store, &provisioner.Reconciler{}, log)
+	return newCollectors(e.engine, quota.Choice{}, nfs, table, store, &provisioner.Reconciler{}, doctor.NewList(nil), log)
 }
 
 // metricNames are the names of all that is told, also of what there is nothing of
@@ -85,6 +87,7 @@ func TestMonitoringAsksForWhatThereIs(t *testing.T) {
 		}
 	}
 	mustDo(t, yaml.Unmarshal([]byte(read(t, "../../deploy/helm/podnas/monitoring/rules.yaml")), &rules))
+	marks := map[string]int{"PodnasDiskAlmostFull": volume.DiskFillingPercent, "PodnasVolumeAlmostFull": volume.FullPercent}
 	var exprs []string
 	doc := read(t, "../../docs/monitoring.md")
 	for _, group := range rules.Spec.Groups {
@@ -92,6 +95,9 @@ func TestMonitoringAsksForWhatThereIs(t *testing.T) {
 			exprs = append(exprs, rule.Expr)
 			if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" || rule.Labels["severity"] == "" {
 				t.Errorf("alert %s does not say what it is", rule.Alert)
+			}
+			if mark, has := marks[rule.Alert]; has && strings.Count(rule.Expr, fmt.Sprintf(">= 0.%d", mark)) != 2 {
+				t.Errorf("%s is not at the %d%% that podnas doctor tells at: %s", rule.Alert, mark, rule.Expr)
 			}
 			if !strings.Contains(doc, "### "+rule.Alert+"\n") {
 				t.Errorf("docs/monitoring.md does not explain %s", rule.Alert)

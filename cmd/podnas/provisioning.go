@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/standalone"
 )
@@ -17,6 +18,8 @@ type provisioning struct {
 	run func(context.Context) error
 	// made is closed when others may use the client too.
 	made chan struct{}
+	// findings tells which claims can't be fulfilled.
+	findings func() []doctor.Result
 	// What there is in a cluster alone, else nil.
 	client     kubernetes.Interface
 	reconciler *provisioner.Reconciler // compares the disk with the cluster
@@ -41,7 +44,7 @@ func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Prov
 		}
 		made := make(chan struct{})
 		close(made)
-		return &provisioning{run: runner.Run, made: made}, nil
+		return &provisioning{run: runner.Run, made: made, findings: runner.Findings}, nil
 	}
 	p.InCluster = true
 	client, err := cfg.cluster.client(log)
@@ -58,5 +61,6 @@ func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Prov
 	made := make(chan struct{})
 	controller.Made = func() { close(made) }
 	run := func(ctx context.Context) error { return provisioner.RunController(ctx, controller) }
-	return &provisioning{run: run, made: made, client: client, reconciler: controller.Reconciler}, nil
+	reconciler := controller.Reconciler
+	return &provisioning{run: run, made: made, findings: reconciler.Claims, client: client, reconciler: reconciler}, nil
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/provisioner/standalone"
@@ -211,13 +210,15 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	checks := []server.Check{
 		{Name: "shutdown", Run: func(context.Context) error { return context.Cause(ctx) }},
 		server.Shared("nfs", func(ctx context.Context) error { return server.Ping(ctx, local(address).String()) }),
-		server.Shared("disk", func(context.Context) error { return cfg.image.explain(store.CheckWrite()) }),
+		server.Shared("disk", func(context.Context) error { return imageDisk{store, &cfg.image}.CheckWrite() }),
 	}
 	group.Go(func() error { return nfs.Serve(serving, listener) })
-	collectors := newCollectors(engine, limits, nfs, exports, store, claims.reconciler, log)
+	found := findings(ctx, cfg, claims, p, exporter, limits, local(address).String())
+	group.Go(func() error { return watch(serving, claims.made, found) })
+	collectors := newCollectors(engine, limits, nfs, exports, store, claims.reconciler, found, log)
 	overview, err := status.New(status.Config{
 		Process: aboutProcess(cfg, address, engine, limits),
-		Store:   store, Served: nfs.Stats(), Exports: exports, Reconciler: claims.reconciler, Checks: checks, Events: events, Log: log,
+		Store:   store, Served: nfs.Stats(), Exports: exports, Findings: found, Events: events, Log: log,
 	})
 	if err != nil {
 		return err
@@ -236,7 +237,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	commands := &control.Server{
 		Provisioner: p,
 		Process:     describe(cfg, address, engine, limits.Reason),
-		Checks:      doctor.Shared(doctorChecks(cfg, claims, p, exporter, limits, local(address).String())),
+		Findings:    found,
 		Clients:     func() []netip.Addr { return connected(nfs.Stats()) },
 		Log:         log,
 	}

@@ -24,13 +24,8 @@ type Disk interface {
 	CheckWrite() error
 }
 
-const (
-	// scarce is the part of a disk, in percent, below which space and inodes are
-	// told to run out.
-	scarce = 5
-	// none is as much free space as nobody can work with.
-	none = 16 << 20
-)
+// none is as much free space as nobody can work with.
+const none = 16 << 20
 
 // DiskChecks look at the disk at root.
 func DiskChecks(d Disk, root string) []doctor.Check {
@@ -91,11 +86,14 @@ func space(d Disk) doctor.Result {
 func judgeSpace(free, capacity int64) doctor.Result {
 	const fix = "remove files (podnas volume list shows who has how many), delete what is archived or retained (podnas volume list --all; podnas volume delete NAME --kept), or make the disk larger"
 	says := fmt.Sprintf("%s of %s are free", volume.FormatSize(free), volume.FormatSize(capacity))
+	percent := volume.Percent(capacity-free, capacity)
 	switch {
 	case free < none:
 		return doctor.Fail(fix, "the disk is full, writes fail in every volume: %s", says)
-	case free < capacity/100*scarce:
-		return doctor.Warn(fix, "less than %d%% of the disk: %s", scarce, says)
+	case percent >= volume.FullPercent:
+		return doctor.Fail(fix, "the disk is %d%% full, and writes fail in every volume when nothing is left: %s", percent, says)
+	case percent >= volume.DiskFillingPercent:
+		return doctor.Warn(fix, "the disk is %d%% full: %s", percent, says)
 	}
 	return doctor.Good("%s", says)
 }
@@ -110,14 +108,17 @@ func inodes(d Disk) doctor.Result {
 
 func judgeInodes(space *volume.Space) doctor.Result {
 	free, total := space.InodesFree, space.Inodes
+	percent := volume.Percent(int64(total-free), int64(total))
 	const fix = "remove small files (podnas volume list -o wide counts them). An ext4 has its number of inodes for good; XFS makes them as long as there is space"
 	switch {
 	case total == 0:
 		return doctor.Good("the file system has as many as there is space for")
 	case free == 0:
 		return doctor.Fail(fix, "all %d are used: no file can be made, though there may be space", total)
-	case free < total/100*scarce:
-		return doctor.Warn(fix, "%d of %d are free, less than %d%%", free, total, scarce)
+	case percent >= volume.FullPercent:
+		return doctor.Fail(fix, "%d%% of them are used: %d of %d are free", percent, free, total)
+	case percent >= volume.DiskFillingPercent:
+		return doctor.Warn(fix, "%d%% of them are used: %d of %d are free", percent, free, total)
 	case space.Overcommit != 0 && float64(space.InodesPromised) > space.Overcommit*float64(total):
 		return doctor.Warn("delete volumes, or make new ones with a larger bytesPerInode; a disk with more inodes is made by mkfs.ext4 -i, or is an XFS",
 			"%d of %d are free, but the volumes together may have %d, which is more than --overcommit=%g", free, total, space.InodesPromised, space.Overcommit)
@@ -155,11 +156,23 @@ func RecordChecks(store *volume.Store) []doctor.Check {
 	}}}
 }
 
+// Syncs tells of syncs of the disk that failed since podnas was started.
+func Syncs(failed uint64) doctor.Result {
+	if failed > 0 {
+		return doctor.Fail("look at the kernel's log (dmesg) of podnas's node: the disk may be broken, or full below podnas. Restart podnas when that is mended",
+			"%d syncs have failed since podnas was started: what clients wrote may be lost", failed)
+	}
+	return doctor.Good("none has failed since podnas was started")
+}
+
 // findings are results, each about its volume.
 func findings(found []volume.Finding) []doctor.Result {
 	var results []doctor.Result
 	for _, f := range found {
 		r := doctor.Fail(f.Fix, "%s", f.Problem)
+		if f.Notice {
+			r.Status = doctor.Warning
+		}
 		if r.Check = f.Path; f.Volume != "" {
 			r.Check = "volume " + f.Volume
 		}

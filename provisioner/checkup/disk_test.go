@@ -75,7 +75,7 @@ func TestDisk(t *testing.T) {
 		{"a file is in its place", func(root string) error {
 			return errors.Join(os.Remove(filepath.Join(root, "two")), os.WriteFile(filepath.Join(root, "two"), nil, 0o600))
 		}, "volume two", doctor.Failed, "two", ""},
-		{"a stray directory", func(root string) error { return os.Mkdir(filepath.Join(root, "stray"), 0o755) }, "stray", doctor.Failed, "belongs to no volume", "podnas volume adopt"},
+		{"a stray directory", func(root string) error { return os.Mkdir(filepath.Join(root, "stray"), 0o755) }, "stray", doctor.Warning, "belongs to no volume", "podnas volume adopt"},
 		{"the key is open", func(root string) error { return os.Chmod(filepath.Join(root, ".podnas/instance.json"), 0o644) }, "secrets", doctor.Warning, "0644", "chmod go= "},
 		{"the state is open", func(root string) error { return os.Chmod(filepath.Join(root, ".podnas"), 0o755) }, "secrets", doctor.Warning, "0755", "chmod go= "},
 		{"the key is gone", func(root string) error { return os.Remove(filepath.Join(root, ".podnas/instance.json")) }, "secrets", doctor.Failed, "no such file", "backup"},
@@ -136,14 +136,19 @@ func TestJudgeDisk(t *testing.T) {
 		{"over NFS", mount("nfs4", "rw"), doctor.Warning, "something else"},
 		{"FUSE", mount("fuse.sshfs", "rw"), doctor.Warning, "something else"},
 		{"room", judgeSpace(50*gib, 100*gib), doctor.OK, "50Gi of 100Gi"},
-		{"nearly full", judgeSpace(4*gib, 100*gib), doctor.Warning, "less than 5%"},
+		{"room yet", judgeSpace(10*gib+1, 100*gib), doctor.OK, "of 100Gi"},
+		{"filling", judgeSpace(10*gib, 100*gib), doctor.Warning, "the disk is 90% full"},
+		{"nearly full", judgeSpace(5*gib, 100*gib), doctor.Failed, "the disk is 95% full"},
 		{"full", judgeSpace(1<<20, 100*gib), doctor.Failed, "writes fail"},
 		{"inodes", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000}), doctor.OK, "500 of 1000"},
-		{"few inodes", judgeInodes(&volume.Space{InodesFree: 40, Inodes: 1000}), doctor.Warning, "less than 5%"},
+		{"few inodes", judgeInodes(&volume.Space{InodesFree: 100, Inodes: 1000}), doctor.Warning, "90% of them are used"},
+		{"fewer inodes", judgeInodes(&volume.Space{InodesFree: 40, Inodes: 1000}), doctor.Failed, "96% of them are used"},
 		{"no inodes", judgeInodes(&volume.Space{Inodes: 1000}), doctor.Failed, "no file can be made"},
 		{"inodes promised", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000, InodesPromised: 3000}), doctor.OK, "may have 3000"},
 		{"inodes promised in earnest", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000, InodesPromised: 1000, Overcommit: 1}), doctor.OK, "may have 1000"},
 		{"more inodes promised than allowed", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000, InodesPromised: 2001, Overcommit: 2}), doctor.Warning, "may have 2001, which is more than --overcommit=2"},
+		{"no sync failed", Syncs(0), doctor.OK, "none"},
+		{"a sync failed", Syncs(1), doctor.Failed, "1 syncs have failed"},
 		{"btrfs has no number", judgeInodes(&volume.Space{}), doctor.OK, "as many as"},
 	} {
 		if tt.r.Status != tt.status || !strings.Contains(tt.r.Says, tt.says) || (tt.r.Fix == "") != (tt.status == doctor.OK) {
@@ -186,9 +191,10 @@ func TestProcess(t *testing.T) {
 	if r := judgeDescriptors(1 << 20); r.Status != doctor.OK {
 		t.Errorf("many descriptors: %+v", r)
 	}
-	results := doctor.Run(t.Context(), ProcessChecks(Process{Engine: "go-nfs: no right", Fallback: true, Quota: "by the server"}))
+	results := doctor.Run(t.Context(), ProcessChecks(Process{Engine: "go-nfs: no right", Fallback: true, Quota: "by the server", Enforced: true}))
 	want(t, results, "engine", doctor.Warning, "no right", "docs/nfs.md")
 	want(t, results, "quota", doctor.OK, "by the server", "")
 	results = doctor.Run(t.Context(), ProcessChecks(Process{Engine: "go-nfs: asked for"}))
 	want(t, results, "engine", doctor.OK, "asked for", "")
+	want(t, results, "quota", doctor.Warning, "not enforced", "--quota=auto")
 }

@@ -21,6 +21,7 @@ type Process struct {
 	Engine    string // and why, for people
 	Fallback  bool   // not the best engine there is
 	Quota     string // how sizes are enforced, for people
+	Enforced  bool   // they are
 	Kernel    bool   // by the kernel's quotas
 	DiskImage bool
 }
@@ -29,7 +30,7 @@ type Process struct {
 func ProcessChecks(p Process) []doctor.Check {
 	return []doctor.Check{
 		doctor.One("engine", func(context.Context) doctor.Result { return engine(p) }),
-		doctor.One("quota", func(context.Context) doctor.Result { return doctor.Good("%s", p.Quota) }),
+		doctor.One("quota", func(context.Context) doctor.Result { return limits(p) }),
 		doctor.One("capabilities", func(context.Context) doctor.Result {
 			// Of this thread: others act as callers, and have fewer.
 			status, err := os.ReadFile("/proc/thread-self/status")
@@ -54,6 +55,13 @@ func engine(p Process) doctor.Result {
 			"%s. Who calls is not checked, and it is slower", p.Engine)
 	}
 	return doctor.Good("%s", p.Engine)
+}
+
+func limits(p Process) doctor.Result {
+	if !p.Enforced {
+		return doctor.Warn("start podnas with --quota=auto, which takes the best that this disk can", "sizes are not enforced, so any volume can fill the disk: %s", p.Quota)
+	}
+	return doctor.Good("%s", p.Quota)
 }
 
 // capability is a right of a process, see capabilities(7).

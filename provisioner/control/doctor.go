@@ -52,7 +52,7 @@ type Disk struct {
 }
 
 func (s *Server) doctor(r *http.Request) (any, error) {
-	report := Report{Process: s.Process, Checks: doctor.Run(r.Context(), s.Checks)}
+	report := Report{Process: s.Process, Checks: s.Findings.Look(r.Context())}
 	// What can't be read here is a finding of the checks, and no reason to hold
 	// back the rest.
 	report.Disk, _ = s.disk.Get(r.Context(), 0)

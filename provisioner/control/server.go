@@ -40,12 +40,12 @@ const (
 	connsMax, changesMax = 64, 32
 )
 
-// Server answers commands. Provisioner, Process and Log are needed.
+// Server answers commands. Provisioner, Process, Findings and Log are needed.
 type Server struct {
 	Provisioner *provisioner.Provisioner
 	Process     Process
-	// Checks are what podnas doctor makes.
-	Checks []doctor.Check
+	// Findings are what podnas doctor tells.
+	Findings *doctor.List
 	// Users, if not nil, tells which pods have what mounted. Without a cluster
 	// nobody knows.
 	Users func(context.Context) ([]provisioner.User, error)

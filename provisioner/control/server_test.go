@@ -41,6 +41,7 @@ func start(t *testing.T) (*Client, *Server, string) {
 	endpoint, err := provisioner.ParseStaticEndpoint("192.0.2.10", 2049)
 	mustDo(t, err)
 	s := &Server{
+		Findings:    doctor.NewList(nil),
 		Provisioner: &provisioner.Provisioner{Store: store, Endpoint: endpoint, Name: provisioner.DefaultName, Log: log},
 		Process:     Process{Version: "test", Root: root, Engine: "native"},
 		Log:         log,
@@ -284,10 +285,10 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("checks that nobody gave: %+v", r.Checks)
 	}
 
-	s.Checks = []doctor.Check{
+	s.Findings = doctor.NewList([]doctor.Check{
 		doctor.One("good", func(context.Context) doctor.Result { return doctor.Good("fine") }),
 		doctor.One("nfs", func(context.Context) doctor.Result { return doctor.Fail("restart it", "no answer") }),
-	}
+	})
 	r, err = c.Doctor(t.Context())
 	mustDo(t, err)
 	want := []doctor.Result{{Check: "good", Status: doctor.OK, Says: "fine"}, {Check: "nfs", Status: doctor.Failed, Says: "no answer", Fix: "restart it"}}

@@ -36,15 +36,19 @@ func (r *Runner) volumes() map[claimKey]volume.Volume {
 
 // checkDoubles tells of claims that have several volumes.
 func (r *Runner) checkDoubles(volumes map[claimKey]volume.Volume) {
+	doubles := map[string]bool{}
 	for _, v := range r.Provisioner.Store.List() {
 		if v.Claim == nil {
 			continue
 		}
 		key := keyOf(v.Claim.Namespace, v.Claim.Name)
 		if first := volumes[key].Name; first != "" && first != v.Name {
-			r.problem("second volume "+v.Name, fmt.Errorf("claim %s has an older volume, %s, which is in use: check this one, and delete it with podnas volume delete --force %s", key, first, v.Name))
+			about := "second volume " + v.Name
+			doubles[about] = true
+			r.problem(about, fmt.Errorf("claim %s has an older volume, %s, which is in use: check this one, and delete it with podnas volume delete --force %s", key, first, v.Name))
 		}
 	}
+	r.told.Keep(func(about string) bool { return doubles[about] || !strings.HasPrefix(about, "second ") })
 }
 
 // checkUnknown refuses a claim that has no volume on the disk, but is known to have

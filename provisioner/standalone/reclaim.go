@@ -29,6 +29,9 @@ import (
 //   - Its files go to the archive, unless its class says in so many words what is to
 //     become of them.
 
+// pausedKey is what is told under that no volume ends.
+const pausedKey = "paused"
+
 // gone is a claim that is not in the folder any more.
 type gone struct {
 	since time.Time
@@ -58,7 +61,7 @@ func (r *Runner) reclaimAll(ctx context.Context, m *manifests, pvs map[string]*v
 		}
 	}
 	err := r.paused(m, len(without))
-	switch r.told.Tell("paused", err) {
+	switch r.told.Tell(pausedKey, err) {
 	case provisioner.NoNews:
 	case provisioner.IsNew:
 		r.Log.Warn("standalone: deleting no volumes for now", "reason", err)

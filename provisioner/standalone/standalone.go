@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/volume"
 )
@@ -49,7 +51,8 @@ type Runner struct {
 	Out         io.Writer // what was done, for people
 	Log         *slog.Logger
 
-	told   provisioner.News    // what is wrong, by what it is about
+	told   provisioner.News // what is wrong, by what it is about
+	found  atomic.Pointer[[]doctor.Result]
 	gone   map[claimKey]gone   // claims that are not in the folder any more
 	served map[claimKey]string // the PersistentVolume that was printed
 
@@ -82,6 +85,7 @@ func (r *Runner) scan(ctx context.Context) {
 		pvs, err = r.readPVs()
 	}
 	if r.problem("folder "+r.Claims, err); err != nil {
+		r.find(nil)
 		return
 	}
 	for file, err := range m.broken {
@@ -99,6 +103,7 @@ func (r *Runner) scan(ctx context.Context) {
 	}
 	r.reclaimAll(ctx, m, pvs)
 	r.solved(m, pvs)
+	r.find(m)
 }
 
 // ensure makes sure that a claim has its volume and its PersistentVolume.

@@ -1,0 +1,49 @@
+package checkup
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/volume"
+)
+
+// VolumeChecks look at how full the volumes are.
+func VolumeChecks(store *volume.Store) []doctor.Check {
+	return []doctor.Check{{Name: "volumes", Run: func(context.Context) []doctor.Result {
+		usages, err := store.Usages()
+		if err != nil {
+			return []doctor.Result{doctor.Fail("check the disk", "what they use is not known: %v", err)}
+		}
+		volumes := store.List()
+		var results []doctor.Result
+		for i := range volumes {
+			v := &volumes[i]
+			u := usages[v.Name]
+			results = append(results, judgeFullness(v, int64(u.Bytes), int64(u.Limit.Bytes), "%d%% full: %s of %s are used", volume.FormatSize)...)
+			results = append(results, judgeFullness(v, int64(u.Inodes), int64(u.Limit.Inodes), "%d%% of its inodes are used: %s of %s", func(n int64) string { return fmt.Sprint(n) })...)
+		}
+		if len(results) == 0 {
+			return []doctor.Result{doctor.Good("%d are served, each less than %d%% full", len(volumes), volume.FillingPercent)}
+		}
+		return results
+	}}}
+}
+
+// judgeFullness tells of a volume that fills up.
+func judgeFullness(v *volume.Volume, used, limit int64, says string, format func(int64) string) []doctor.Result {
+	percent := volume.Percent(used, limit)
+	if percent < volume.FillingPercent {
+		return nil
+	}
+	fix := "remove files, or raise it: podnas volume resize " + v.Name + " SIZE"
+	if v.Claim != nil {
+		fix = fmt.Sprintf("remove files, or raise the request of claim %s/%s", v.Claim.Namespace, v.Claim.Name)
+	}
+	r := doctor.Warn(fix, says, percent, format(used), format(limit))
+	if percent >= volume.FullPercent {
+		r.Status = doctor.Failed
+	}
+	r.Check = "volume " + v.Name
+	return []doctor.Result{r}
+}

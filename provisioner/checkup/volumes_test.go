@@ -1,0 +1,56 @@
+package checkup
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/volume"
+)
+
+// counter says what volumes use, by their names.
+type counter map[string]quota.Usage
+
+func (c counter) Usage(v volume.Volume) quota.Usage { return c[v.Name] }
+func (counter) SetLimit(volume.Volume)              {}
+
+func TestVolumes(t *testing.T) {
+	counts := counter{}
+	store, err := volume.Open(volume.Config{
+		Root: t.TempDir(), Exports: noExports{}, Log: slog.New(slog.DiscardHandler), Quota: quota.Choice{Server: true}, Counter: counts,
+	})
+	mustDo(t, err)
+	t.Cleanup(func() { mustDo(t, store.Close()) })
+	for _, spec := range []volume.Spec{
+		{Name: "hand", Size: 1000}, {Name: "claimed", Size: 1000, Claim: &volume.Claim{Namespace: "team", Name: "data"}},
+	} {
+		_, err := store.Create(t.Context(), spec)
+		mustDo(t, err)
+	}
+	for _, tt := range []struct {
+		volume        string
+		bytes, inodes uint64
+		check         string
+		status        doctor.Status
+		says, fix     string
+	}{
+		{"hand", 849, 84, "volumes", doctor.OK, "2 are served", ""},
+		{"hand", 850, 84, "volume hand", doctor.Warning, "85% full: 850 of 1000 are used", "podnas volume resize hand SIZE"},
+		{"claimed", 949, 0, "volume claimed", doctor.Warning, "94% full", "raise the request of claim team/data"},
+		{"claimed", 950, 0, "volume claimed", doctor.Failed, "95% full", "raise the request of claim team/data"},
+		{"hand", 1000, 0, "volume hand", doctor.Failed, "100% full", "podnas volume resize"},
+		{"hand", 0, 85, "volume hand", doctor.Warning, "85% of its inodes are used: 85 of 100", "podnas volume resize"},
+		{"claimed", 0, 100, "volume claimed", doctor.Failed, "100% of its inodes", "claim team/data"},
+	} {
+		clear(counts)
+		counts[tt.volume] = quota.Usage{Bytes: tt.bytes, Inodes: tt.inodes, Limit: quota.Limit{Bytes: 1000, Inodes: 100}}
+		results := doctor.Run(t.Context(), VolumeChecks(store))
+		want(t, results, tt.check, tt.status, tt.says, tt.fix)
+		if len(results) != 1 {
+			t.Errorf("%+v: %+v", tt, results)
+		}
+	}
+	clear(counts) // nobody counts
+	want(t, doctor.Run(t.Context(), VolumeChecks(store)), "volumes", doctor.OK, "2 are served", "")
+}

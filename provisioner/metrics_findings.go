@@ -1,0 +1,43 @@
+package provisioner
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/podnas/podnas/doctor"
+)
+
+// findingsMetrics counts what a list has found.
+type findingsMetrics struct {
+	list     *doctor.List
+	findings *prometheus.Desc
+}
+
+// NewFindingsMetrics makes the collector of a list. It asks nobody, and so does not wait
+// for a disk that hangs.
+func NewFindingsMetrics(list *doctor.List) prometheus.Collector {
+	return &findingsMetrics{
+		list:     list,
+		findings: prometheus.NewDesc("podnas_findings", "What is not as it should be, as podnas doctor tells it.", []string{"source", "severity"}, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *findingsMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.findings }
+
+// Collect implements prometheus.Collector. Where nothing is wrong, that is told: 0.
+func (m *findingsMetrics) Collect(ch chan<- prometheus.Metric) {
+	found, _ := m.list.Known()
+	counts := map[string]map[doctor.Status]int{}
+	for i := range found {
+		r := &found[i]
+		if counts[r.Source] == nil {
+			counts[r.Source] = map[doctor.Status]int{}
+		}
+		counts[r.Source][r.Status]++
+	}
+	for source, count := range counts {
+		for _, severity := range []doctor.Status{doctor.Failed, doctor.Warning} {
+			ch <- prometheus.MustNewConstMetric(m.findings, prometheus.GaugeValue, float64(count[severity]), source, string(severity))
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package standalone
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/podnas/podnas/doctor"
+)
+
+// Findings tell what is wrong with the folder, as the last scan has found it. They may be
+// asked for at any time.
+func (r *Runner) Findings() []doctor.Result {
+	if found := r.found.Load(); found != nil {
+		return *found
+	}
+	return []doctor.Result{doctor.Good("the folder %s was not read yet", r.Claims)}
+}
+
+// find makes the findings of a scan. Without manifests the folder can't be read.
+func (r *Runner) find(m *manifests) {
+	wrong := r.told.Wrong()
+	found := []doctor.Result{}
+	for _, about := range slices.Sorted(maps.Keys(wrong)) {
+		result := doctor.Fail("mend that; podnas reads the folder every second", "%v", wrong[about])
+		result.Check = about
+		switch kind, name, _ := strings.Cut(about, " "); {
+		case kind == "claim" && m != nil:
+			result.Fix = "change it in " + m.sources[claimKey(name)] + ", or mend what is told; podnas tries again every second"
+		case kind == "file":
+			result.Fix = "mend or remove it; podnas reads the folder every second"
+		case kind == "second": // volume: the claim has the other one
+			result.Status = doctor.Warning
+			result.Fix = "delete the one that holds nothing of use"
+		case about == pausedKey:
+			result = doctor.Warn("mend the files, or put them back", "no volume ends for now: %v", wrong[about])
+			result.Check = "folder " + r.Claims
+		}
+		found = append(found, result)
+	}
+	if len(found) == 0 {
+		found = append(found, doctor.Good("no claim in %s is refused", r.Claims))
+	}
+	r.found.Store(&found)
+}
