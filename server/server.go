@@ -164,10 +164,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
+// Dial connects a probe of this process to the server, at an address of this machine.
+// Stats leave it out.
+func (s *Server) Dial(ctx context.Context, address string) (*oncrpc.Client, error) {
+	return oncrpc.DialOwn(ctx, address, s.Stats())
+}
+
 // Ping makes an NFS NULL call to a server, as `rpcinfo -t` would: it answers
-// only if it is reading calls.
-func Ping(ctx context.Context, address string) error {
-	client, err := oncrpc.Dial(ctx, address)
+// only if it is reading calls. Dial connects to it.
+func Ping(ctx context.Context, dial func(context.Context, string) (*oncrpc.Client, error), address string) error {
+	client, err := dial(ctx, address)
 	if err != nil {
 		return fmt.Errorf("connect to NFS: %w", err)
 	}

@@ -168,7 +168,7 @@ func TestVolumes(t *testing.T) {
 	mustDo(t, err)
 	exported, _ := s.cfg.Exports.ByID(v.ID)
 	s.samples.add(take(time.Now().Add(-10*time.Second), s.cfg.Served, s.cfg.Exports))
-	conn := s.cfg.Served.Connect(netip.MustParseAddr("192.0.2.7"))
+	conn := s.cfg.Served.Connect(netip.MustParseAddrPort("192.0.2.7:1000"))
 	for range 100 {
 		call := stats.Call{Volume: &exported.Served, Read: 1 << 20}
 		conn.Begin(&call, 1)
@@ -288,7 +288,7 @@ func TestEvents(t *testing.T) {
 // The samples are bounded, and the charts have their last values at the right.
 func TestSamples(t *testing.T) {
 	served, table := stats.New([]string{"NULL", "READ"}, nil), &export.Table{}
-	conn := served.Connect(netip.MustParseAddr("192.0.2.7"))
+	conn := served.Connect(netip.MustParseAddrPort("192.0.2.7:1000"))
 	var s samples
 	if spans := s.spans(); len(spans) != 0 || s.recent().seconds != 0 {
 		t.Errorf("of nothing: %v", spans)

@@ -192,7 +192,7 @@ func describe(v volume.Volume, state string) volumeView {
 	return view
 }
 
-// nameOf is what a client is called. The readiness probe is one too, on this machine.
+// nameOf is what a client is called.
 func nameOf(address netip.Addr) string {
 	switch {
 	case !address.IsValid():

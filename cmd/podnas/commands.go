@@ -16,6 +16,7 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/nfscheck"
+	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
 )
 
@@ -60,7 +61,7 @@ func describe(cfg *serveConfig, address *net.TCPAddr, engine server.Choice, limi
 
 // findings has all that podnas looks at in the running process, for podnas doctor, the
 // status page and the metrics. What asks the API server is looked at more rarely.
-func findings(ctx context.Context, cfg *serveConfig, claims *provisioning, p *provisioner.Provisioner, e exporter, limits quota.Choice, address string) *doctor.List {
+func findings(ctx context.Context, cfg *serveConfig, claims *provisioning, p *provisioner.Provisioner, e exporter, limits quota.Choice, nfs *server.Server, address string) *doctor.List {
 	checks := slices.Concat(
 		doctor.Of("disk", checkup.DiskChecks(imageDisk{p.Store, &cfg.image}, cfg.root)...),
 		doctor.Of("disk", checkup.RecordChecks(p.Store)...),
@@ -77,7 +78,7 @@ func findings(ctx context.Context, cfg *serveConfig, claims *provisioning, p *pr
 			DiskImage: cfg.image.spec != nil,
 		})...),
 		doctor.Of("process",
-			doctor.One("ports", func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, address) }),
+			doctor.One("ports", func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, nfs.Dial, address) }),
 			doctor.Check{Name: "end", Run: func(context.Context) []doctor.Result { return ending(ctx) }}),
 	)
 	if claims.client == nil {
@@ -132,7 +133,7 @@ func wayIn(ctx context.Context, e provisioner.Endpoint) doctor.Result {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	r := nfscheck.Ports(ctx, netip.AddrPortFrom(a.IP, a.Port).String())
+	r := nfscheck.Ports(ctx, oncrpc.Dial, netip.AddrPortFrom(a.IP, a.Port).String())
 	if r.Status == doctor.Failed {
 		// Some networks don't lead a pod to itself through its Service.
 		r.Status = doctor.Warning

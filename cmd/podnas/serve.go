@@ -209,11 +209,11 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	})
 	checks := []server.Check{
 		{Name: "shutdown", Run: func(context.Context) error { return context.Cause(ctx) }},
-		server.Shared("nfs", func(ctx context.Context) error { return server.Ping(ctx, local(address).String()) }),
+		server.Shared("nfs", func(ctx context.Context) error { return server.Ping(ctx, nfs.Dial, local(address).String()) }),
 		server.Shared("disk", func(context.Context) error { return imageDisk{store, &cfg.image}.CheckWrite() }),
 	}
 	group.Go(func() error { return nfs.Serve(serving, listener) })
-	found := findings(ctx, cfg, claims, p, exporter, limits, local(address).String())
+	found := findings(ctx, cfg, claims, p, exporter, limits, nfs, local(address).String())
 	group.Go(func() error { return watch(serving, claims.made, found) })
 	collectors := newCollectors(engine, limits, nfs, exports, store, claims.reconciler, found, log)
 	overview, err := status.New(status.Config{

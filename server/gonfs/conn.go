@@ -99,7 +99,7 @@ func (l *listener) enter(c *conn) error {
 	if l.conns == nil {
 		l.conns = map[*conn]bool{}
 	}
-	c.served.Conn = l.stats.Connect(addressOf(c.Conn).Addr())
+	c.served.Conn = l.stats.Connect(addressOf(c.Conn))
 	l.conns[c] = true
 	l.open.Add(1)
 	c.become(oncrpc.Idle)
@@ -249,7 +249,7 @@ func (c *conn) next() error {
 			c.mu.Unlock()
 			return nil
 		}
-		c.listener.stats.Rejected.Add(1)
+		c.served.Reject()
 		b, at := oncrpc.BeginRecord(nil)
 		b = reply.Append(b)
 		oncrpc.EndRecord(b, at)

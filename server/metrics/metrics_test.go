@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -11,11 +12,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/metrics"
 	"github.com/podnas/podnas/server/mount3"
 	"github.com/podnas/podnas/server/nfs3"
+	"github.com/podnas/podnas/server/nfscheck"
 	"github.com/podnas/podnas/server/nfstest"
 	"github.com/podnas/podnas/server/oncrpc"
 )
@@ -227,6 +230,67 @@ podnas_nfs_replayed_calls_total 1
 `
 	if err := testutil.CollectAndCompare(collector, strings.NewReader(want), "podnas_nfs_calls_total", "podnas_nfs_rejected_calls_total", "podnas_nfs_replayed_calls_total"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOwnProbes probes a server as the readiness check and podnas doctor do, on what it
+// may listen on: nothing is counted. A client beside it, from this machine too, is.
+func TestOwnProbes(t *testing.T) {
+	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
+		for _, listen := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
+			t.Run(engine+" "+listen, func(t *testing.T) {
+				if err := export.Probe(t.TempDir()); engine == server.EngineNative && err != nil {
+					t.Skipf("the native engine can't run here: %v", err)
+				}
+				l, err := net.Listen("tcp", listen)
+				if err != nil {
+					t.Skip(err) // no IPv6
+				}
+				table := &export.Table{}
+				s, err := server.New(server.Config{
+					Engine: server.Choice{Engine: engine}, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler),
+				})
+				mustDo(t, err)
+				ctx, cancel := context.WithCancel(t.Context())
+				served := make(chan error, 1)
+				go func() { served <- s.Serve(ctx, l) }()
+				defer func() {
+					cancel()
+					mustDo(t, <-served)
+				}()
+				address := l.Addr().String()
+				if listen == "[::]:0" {
+					address = strings.Replace(address, "[::]", "127.0.0.1", 1)
+				}
+				for range 3 {
+					mustDo(t, server.Ping(ctx, s.Dial, address))
+					if r := nfscheck.Ports(ctx, s.Dial, address); r.Status != doctor.OK {
+						t.Fatal(r)
+					}
+				}
+				snap := s.Stats().Snapshot()
+				if c := snap.Connections; c.Accepted != 0 || len(snap.Clients) != 1 {
+					t.Errorf("connections %+v, clients %+v", c, snap.Clients)
+				}
+				for _, p := range snap.Procedures {
+					if p.Durations.Count > 0 {
+						t.Errorf("%d calls of %s", p.Durations.Count, p.Name)
+					}
+				}
+				mustDo(t, server.Ping(ctx, oncrpc.Dial, address))
+				counted := func() bool {
+					snap := s.Stats().Snapshot()
+					return snap.Connections.Accepted == 1 && len(snap.Clients) == 2 && snap.Clients[1].Calls == 1
+				}
+				// A client has its reply a moment before go-nfs's call is over.
+				for deadline := time.Now().Add(10 * time.Second); !counted() && time.Now().Before(deadline); {
+					time.Sleep(time.Millisecond)
+				}
+				if !counted() {
+					t.Errorf("a client is not counted: %+v", s.Stats().Snapshot())
+				}
+			})
+		}
 	}
 }
 

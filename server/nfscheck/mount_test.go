@@ -183,7 +183,7 @@ func TestMount(t *testing.T) {
 					t.Errorf("in %s is left %v, %v", name, left, err)
 				}
 			}
-			r := nfscheck.Ports(t.Context(), net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
+			r := nfscheck.Ports(t.Context(), oncrpc.Dial, net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
 			if r.Status != doctor.OK {
 				t.Errorf("its ports: %+v", r)
 			}
@@ -238,13 +238,13 @@ func TestBrokenService(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if r := nfscheck.Ports(ctx, silent.Addr().String()); r.Status != doctor.Failed || !strings.Contains(r.Says, "NFS does not answer") {
+	if r := nfscheck.Ports(ctx, oncrpc.Dial, silent.Addr().String()); r.Status != doctor.Failed || !strings.Contains(r.Says, "NFS does not answer") {
 		t.Errorf("ports of a server that hangs: %+v", r)
 	}
-	if r := nfscheck.Ports(t.Context(), "127.0.0.1:"+strconv.Itoa(int(closedPort(t)))); r.Status != doctor.Failed || !strings.Contains(r.Says, "can't connect") {
+	if r := nfscheck.Ports(t.Context(), oncrpc.Dial, "127.0.0.1:"+strconv.Itoa(int(closedPort(t)))); r.Status != doctor.Failed || !strings.Contains(r.Says, "can't connect") {
 		t.Errorf("ports that are closed: %+v", r)
 	}
-	if r := nfscheck.Ports(t.Context(), "127.0.0.1:"+strconv.Itoa(int(program(3)))); r.Status != doctor.Failed || !strings.Contains(r.Says, "MOUNT does not answer") {
+	if r := nfscheck.Ports(t.Context(), oncrpc.Dial, "127.0.0.1:"+strconv.Itoa(int(program(3)))); r.Status != doctor.Failed || !strings.Contains(r.Says, "MOUNT does not answer") {
 		t.Errorf("no MOUNT: %+v", r)
 	}
 }

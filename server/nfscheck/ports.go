@@ -18,9 +18,9 @@ import (
 	"github.com/podnas/podnas/server/oncrpc"
 )
 
-// Ports asks a server of podnas, on its one port, for NFS and MOUNT.
-func Ports(ctx context.Context, address string) doctor.Result {
-	client, err := oncrpc.Dial(ctx, address)
+// Ports asks a server of podnas, on its one port, for NFS and MOUNT. Dial connects to it.
+func Ports(ctx context.Context, dial func(context.Context, string) (*oncrpc.Client, error), address string) doctor.Result {
+	client, err := dial(ctx, address)
 	if err != nil {
 		return doctor.Fail(connectFix(err), "can't connect to %s: %v", address, reason(err))
 	}

@@ -165,7 +165,7 @@ func (c *Call) send(stat AcceptStat) {
 
 // reject sends a reply without results.
 func (c *Call) reject(h *ReplyHeader) {
-	c.conn.server.stats.Rejected.Add(1)
+	c.conn.served.Reject()
 	h.XID = c.Header.XID
 	b, at := BeginRecord(c.Reply[:0])
 	c.Reply = h.Append(b)

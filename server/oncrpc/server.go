@@ -224,7 +224,7 @@ func (s *Server) start(nc net.Conn) {
 		_ = c.Close() // nothing was sent
 		return
 	}
-	c.served = s.stats.Connect(c.client.Addr())
+	c.served = s.stats.Connect(c.client)
 	s.conns[c] = true
 	s.open.Go(func() {
 		c.serve()

@@ -13,6 +13,9 @@ const (
 	clientsMax = 128
 	// clientForget is how long one that has no connection is remembered.
 	clientForget = time.Hour
+	// clientShown is how long one must be connected to be told of before its first
+	// call: a load balancer's probe of the port has gone by then, and is no client.
+	clientShown = time.Second
 )
 
 // Client is what was served to one address.
@@ -98,6 +101,9 @@ func (c *clients) leave(client *Client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	client.conns--
+	if client.place > 0 && client.conns == 0 && client.calls.Load() == 0 {
+		c.forget(client)
+	}
 }
 
 // forget counts a client with the others from now on. The caller holds c.mu.
@@ -112,7 +118,7 @@ func (c *clients) forget(old *Client) {
 	others.seen.Store(max(others.seen.Load(), old.seen.Load()))
 }
 
-// remembered are the clients, those beyond clientsMax and those that were
+// remembered are the clients with a call, or connected for a while, those beyond clientsMax and those that were
 // forgotten first.
 func (c *clients) remembered(now time.Duration) []*Client {
 	c.mu.Lock()
@@ -124,6 +130,9 @@ func (c *clients) remembered(now time.Duration) []*Client {
 		}
 		if client.place > 0 && client.conns == 0 && now-time.Duration(client.seen.Load()) > clientForget {
 			c.forget(client)
+			continue
+		}
+		if client.place > 0 && client.calls.Load() == 0 && now-client.since < clientShown {
 			continue
 		}
 		list = append(list, client)

@@ -46,7 +46,7 @@ func (s *Server) Snapshot() Snapshot {
 	snap.Connections.Open = uint64(max(0, s.open.Load()))
 	snap.Connections.Accepted = s.accepted.Load()
 	snap.Connections.Refused, snap.Connections.Closed = s.Refused.Load(), s.Closed.Load()
-	snap.Rejected, snap.Replayed = s.Rejected.Load(), s.Replayed.Load()
+	snap.Rejected, snap.Replayed = s.rejected.Load(), s.Replayed.Load()
 	snap.MemoryWaits, snap.CallWaits = s.MemoryWaits.Load(), s.CallWaits.Load()
 
 	for n, name := range s.procedures {

@@ -25,8 +25,6 @@ type Server struct {
 	Refused atomic.Uint64
 	// Closed connections: they made room for others.
 	Closed atomic.Uint64
-	// Rejected calls got an RPC error and no result.
-	Rejected atomic.Uint64
 	// Replayed calls got the reply again that they had got before.
 	Replayed atomic.Uint64
 	// Waits for memory, and for calls of the same connection to end, during which
@@ -36,10 +34,12 @@ type Server struct {
 	procedures []string
 	start      time.Time // of the time that calls are measured in
 	slow       *SlowLog
+	rejected   atomic.Uint64
 	accepted   atomic.Uint64
 	open       atomic.Int64
 	shards     [shards]shard
 	clients    clients
+	own        own
 }
 
 // shards is how many sets of numbers there are.
@@ -73,19 +73,27 @@ func New(procedures []string, slow *SlowLog) *Server {
 type Conn struct {
 	server *Server
 	addr   netip.Addr
-	client *Client
+	client *Client // nil: one of the server's own probes, which is not counted
 	shard  int
 }
 
-// Connect counts a connection, until Close.
-func (s *Server) Connect(client netip.Addr) *Conn {
+// Connect counts a connection, until Close, unless it is the server's own.
+func (s *Server) Connect(client netip.AddrPort) *Conn {
+	c := &Conn{server: s, addr: client.Addr()}
+	if s.own.has(client) {
+		return c
+	}
 	s.open.Add(1)
-	n := s.accepted.Add(1)
-	return &Conn{server: s, addr: client, client: s.clients.enter(client, s.now()), shard: int(n % shards)}
+	c.shard = int(s.accepted.Add(1) % shards)
+	c.client = s.clients.enter(c.addr, s.now())
+	return c
 }
 
 // Close ends the connection.
 func (c *Conn) Close() {
+	if c.client == nil {
+		return
+	}
 	c.server.open.Add(-1)
 	c.server.clients.leave(c.client)
 }
@@ -104,12 +112,27 @@ type Call struct {
 
 // Begin notes the beginning of a call.
 func (c *Conn) Begin(call *Call, procedure int) {
+	if c.client == nil {
+		return
+	}
 	c.server.shards[c.shard].inFlight.Add(1)
 	call.procedure, call.began = procedure, c.server.now()
 }
 
+// Reject counts a call that got an RPC error and no result, and did not begin.
+func (c *Conn) Reject() {
+	if c.client == nil {
+		return
+	}
+	c.server.rejected.Add(1)
+	c.client.count(&Call{}, c.server.now())
+}
+
 // End counts a call. xid is for the slow log.
 func (c *Conn) End(call *Call, status Status, xid uint32) {
+	if c.client == nil {
+		return
+	}
 	now := c.server.now()
 	took := now - call.began
 	shard := &c.server.shards[c.shard]

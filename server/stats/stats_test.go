@@ -14,6 +14,8 @@ import (
 
 func address(n int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, byte(n >> 8), byte(n)}) }
 
+func client(n int) netip.AddrPort { return netip.AddrPortFrom(address(n), 1000) }
+
 func serve(c *Conn, v *Volume, status Status, took time.Duration, read, written int) {
 	var call Call
 	c.Begin(&call, 1)
@@ -26,7 +28,7 @@ func TestWhatIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New([]string{"NULL", "READ"}, nil)
 		var v, other Volume
-		a, b := s.Connect(address(1)), s.Connect(address(2))
+		a, b := s.Connect(client(1)), s.Connect(client(2))
 		serve(a, &v, 0, 20*time.Microsecond, 4096, 0)
 		serve(a, &v, 70, 3*time.Second, 0, 0)
 		serve(b, &v, 0, 20*time.Second, 0, 100)
@@ -94,7 +96,7 @@ func TestClientsAreBounded(t *testing.T) {
 		const many = 3 * clientsMax
 		var open []*Conn
 		for n := range many {
-			c := s.Connect(address(n))
+			c := s.Connect(client(n))
 			serve(c, &v, 0, time.Millisecond, 0, 0)
 			open = append(open, c)
 		}
@@ -105,7 +107,7 @@ func TestClientsAreBounded(t *testing.T) {
 			c.Close()
 		}
 		time.Sleep(time.Minute)
-		latecomer := s.Connect(address(many))
+		latecomer := s.Connect(client(many))
 		serve(latecomer, &v, 0, 0, 0, 0)
 		if calls, named := total(); calls != many+1 || named != clientsMax {
 			t.Errorf("one more: %d calls, %d clients", calls, named)
@@ -120,7 +122,7 @@ func TestClientsAreBounded(t *testing.T) {
 		// Who takes the place of one that was forgotten has not been in its volumes.
 		var places int
 		for n := range clientsMax - 1 {
-			s.Connect(address(1000 + n))
+			s.Connect(client(1000 + n))
 			places++
 		}
 		for _, seen := range s.ClientsOf(&v) {
@@ -138,7 +140,7 @@ func TestManyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for n := range conns {
 		wg.Go(func() {
-			c := s.Connect(address(n % 4))
+			c := s.Connect(client(n % 4))
 			defer c.Close()
 			for range calls {
 				serve(c, &v, 0, 0, 1, 2)
@@ -165,7 +167,7 @@ func TestSlowLog(t *testing.T) {
 		names := func(s Status) string { return fmt.Sprint("status-", uint32(s)) }
 		s := New([]string{"NULL", "READ"}, NewSlowLog(time.Second, names, slog.New(slog.NewTextHandler(&out, nil))))
 		v := Volume{Name: "/volume"}
-		c := s.Connect(address(1))
+		c := s.Connect(client(1))
 		serve(c, &v, 5, time.Second-1, 0, 0)
 		if out.Len() > 0 {
 			t.Errorf("of a fast call: %s", &out)
@@ -238,7 +240,7 @@ func TestStatusPlaces(t *testing.T) {
 
 func BenchmarkCall(b *testing.B) {
 	s := New([]string{"NULL", "READ"}, nil)
-	c := s.Connect(address(1))
+	c := s.Connect(client(1))
 	var v Volume
 	b.ReportAllocs()
 	for b.Loop() {
@@ -246,4 +248,70 @@ func BenchmarkCall(b *testing.B) {
 		c.Begin(&call, 1)
 		c.End(&call, 0, 1)
 	}
+}
+
+// The server's own probes are in no number, and only who has bound an address beforehand
+// is taken for one.
+func TestOwnProbes(t *testing.T) {
+	s := New([]string{"NULL", "READ"}, NewSlowLog(time.Millisecond, func(Status) string { return "" }, slog.New(slog.DiscardHandler)))
+	forget := s.Own(client(1))
+	probe := s.Connect(client(1))
+	forget()
+	serve(probe, nil, 0, 0, 0, 0)
+	probe.Reject()
+	var open Call
+	probe.Begin(&open, 0)
+	snap := s.Snapshot()
+	if c := snap.Connections; c.Open != 0 || c.Accepted != 0 || snap.InFlight != 0 || snap.Rejected != 0 || len(snap.Clients) != 1 {
+		t.Errorf("%+v", snap)
+	}
+	for _, p := range snap.Procedures {
+		if p.Durations.Count != 0 || len(p.Statuses) != 0 {
+			t.Errorf("%+v", p)
+		}
+	}
+	probe.End(&open, 0, 1)
+	probe.Close()
+	if snap := s.Snapshot(); snap.Connections.Open != 0 || snap.Procedures[0].Durations.Count != 0 {
+		t.Errorf("%+v", snap)
+	}
+	// The address is anybody's from now on, and its neighbor has always been.
+	defer s.Own(client(2))()
+	for _, from := range []netip.AddrPort{client(1), netip.AddrPortFrom(address(2), 1001)} {
+		c := s.Connect(from)
+		serve(c, nil, 0, 0, 0, 0)
+	}
+	if snap := s.Snapshot(); snap.Connections.Open != 2 || len(snap.Clients) != 3 {
+		t.Errorf("%+v", snap)
+	}
+}
+
+// A probe of the port, which makes no call, is no client. Whoever holds a connection is,
+// and so is who makes calls that are not understood.
+func TestConnectionWithoutCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New([]string{"NULL", "READ"}, nil)
+		listed := func() (n int) { return len(s.Snapshot().Clients) - 1 }
+		probe := s.Connect(client(1))
+		if listed() != 0 {
+			t.Error("a probe is listed while it is there")
+		}
+		time.Sleep(clientShown / 2)
+		probe.Close()
+		if listed() != 0 {
+			t.Error("a probe is listed when it has gone")
+		}
+		idle := s.Connect(client(2))
+		time.Sleep(clientShown)
+		if listed() != 1 {
+			t.Error("an idle connection's client is not listed")
+		}
+		idle.Close()
+		garbage := s.Connect(client(3))
+		garbage.Reject()
+		garbage.Close()
+		if listed() != 1 || s.Snapshot().Clients[1].Calls != 1 {
+			t.Error("who makes calls that are not understood is not listed")
+		}
+	})
 }
