@@ -2,15 +2,53 @@ package volume
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 )
 
 // activity counts what a store has done since it was opened.
 type activity struct{ create, resize, copy, remove, empty outcome }
 
-type outcome struct{ done, failed atomic.Uint64 }
+type outcome struct {
+	done, failed atomic.Uint64
 
-// count counts an operation that is over.
+	mu   sync.Mutex
+	last map[string]string // why it failed the last time, by volume; see Config.CountOnce
+}
+
+// lastMax bounds what is remembered; what is forgotten is counted once more.
+const lastMax = 1000
+
+// count counts an operation on a volume that is over.
+func (s *Store) count(o *outcome, name string, err error) {
+	if !s.countOnce || !o.again(name, err) {
+		o.count(err)
+	}
+}
+
+// again tells whether the operation has failed for the same reason the last time.
+func (o *outcome) again(name string, err error) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err == nil {
+		delete(o.last, name)
+		return false
+	}
+	reason := err.Error()
+	if noSpace := (*NoSpaceError)(nil); errors.As(err, &noSpace) {
+		reason = "no space" // how much is free changes all the time
+	}
+	before, failed := o.last[name]
+	if failed && before == reason {
+		return true
+	}
+	if o.last == nil || len(o.last) >= lastMax {
+		o.last = map[string]string{}
+	}
+	o.last[name] = reason
+	return false
+}
+
 func (o *outcome) count(err error) {
 	var copying *CopyingError
 	switch {

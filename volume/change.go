@@ -12,7 +12,7 @@ import (
 func (s *Store) Resize(ctx context.Context, name string, size, bytesPerInode int64) (Volume, error) {
 	v, raised, err := s.resize(ctx, name, size, bytesPerInode)
 	if raised || err != nil {
-		s.activity.resize.count(err)
+		s.count(&s.activity.resize, name, err)
 	}
 	return v, err
 }

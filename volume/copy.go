@@ -66,7 +66,7 @@ func (s *Store) startCopy(r *record) {
 		if ctx.Err() != nil {
 			return // who ended it goes on from here, or the next Open
 		}
-		s.activity.copy.count(err)
+		s.count(&s.activity.copy, r.Name, err)
 		if err != nil {
 			err = fmt.Errorf("copy volume %s to %s: %w", r.Source, r.Name, err)
 			s.log.Error("volume: copy failed", "err", err)

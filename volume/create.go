@@ -22,7 +22,7 @@ const volumeMode = 0o777
 func (s *Store) Create(ctx context.Context, spec Spec) (Volume, error) {
 	v, made, err := s.createOrFind(ctx, spec)
 	if made || err != nil {
-		s.activity.create.count(err)
+		s.count(&s.activity.create, spec.Name, err)
 	}
 	return v, err
 }

@@ -26,7 +26,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 		return err
 	}
 	err = s.delete(r)
-	s.activity.remove.count(err)
+	s.count(&s.activity.remove, name, err)
 	s.mu.Lock()
 	r.deleting = false
 	s.mu.Unlock()

@@ -70,7 +70,10 @@ type Config struct {
 	// Overcommit bounds what is promised: the sizes of all volumes together may
 	// be that many times the size of the disk. 0: only what is free counts.
 	Overcommit float64
-	Log        *slog.Logger
+	// CountOnce: what fails again for the same reason is counted once. It is for a
+	// caller that tries every second.
+	CountOnce bool
+	Log       *slog.Logger
 }
 
 // Store is the volumes of one disk. Its methods may be called concurrently.
@@ -82,6 +85,7 @@ type Store struct {
 	quota      projects // nil: the kernel enforces no limit
 	counter    Counter
 	overcommit float64
+	countOnce  bool
 	log        *slog.Logger
 	instance   instance
 	// step is told what has just been done to the disk. Tests stop there.
@@ -143,6 +147,7 @@ func newStore(cfg Config) (*Store, error) {
 		choice:     cfg.Quota,
 		counter:    cfg.Counter,
 		overcommit: cfg.Overcommit,
+		countOnce:  cfg.CountOnce,
 		log:        cfg.Log,
 		step:       func(string) {},
 		records:    map[string]*record{},

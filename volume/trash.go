@@ -31,7 +31,7 @@ func (s *Store) emptyTrash(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.activity.empty.count(err)
+		s.count(&s.activity.empty, next.Name, err)
 		s.mu.Lock()
 		if err == nil {
 			s.trashed = slices.DeleteFunc(s.trashed, func(r *record) bool { return r == next })

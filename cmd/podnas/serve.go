@@ -167,6 +167,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		Exports:    exporter,
 		Quota:      limits,
 		Overcommit: cfg.overcommit,
+		CountOnce:  cfg.standalone,
 		Log:        log,
 	}
 	if limits.Mode() != quota.Off {

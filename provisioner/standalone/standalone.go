@@ -55,6 +55,9 @@ type Runner struct {
 	found  atomic.Pointer[[]doctor.Result]
 	gone   map[claimKey]gone   // claims that are not in the folder any more
 	served map[claimKey]string // the PersistentVolume that was printed
+	// asked has the UIDs of claims that have no volume yet: it is the same claim at
+	// each try, and what is wrong with it the same problem.
+	asked map[claimKey]types.UID
 
 	manifests parsed[[]any]
 	pvFiles   parsed[*v1.PersistentVolume]
@@ -65,7 +68,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err := os.MkdirAll(r.Claims, 0o755); err != nil {
 		return fmt.Errorf("make the folder of claims: %w", err)
 	}
-	r.gone, r.served = map[claimKey]gone{}, map[claimKey]string{}
+	r.gone, r.served, r.asked = map[claimKey]gone{}, map[claimKey]string{}, map[claimKey]types.UID{}
 	r.printf("podnas: serving claims of %s from volumes in %s\npodnas: %s\n", r.Claims, r.Root, r.Limits)
 	for {
 		r.scan(ctx)
@@ -101,6 +104,7 @@ func (r *Runner) scan(ctx context.Context) {
 		}
 		r.problem("claim "+string(key), err, "file", m.sources[key])
 	}
+	maps.DeleteFunc(r.asked, func(key claimKey, _ types.UID) bool { return m.claims[key] == nil })
 	r.reclaimAll(ctx, m, pvs)
 	r.solved(m, pvs)
 	r.find(m)
@@ -116,6 +120,7 @@ func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes
 	}
 	if found {
 		claim.UID = types.UID(v.Claim.UID)
+		delete(r.asked, key)
 		if request := claim.Spec.Resources.Requests.Storage(); r.served[key] == v.Name && pvs[v.Name] != nil && request.Value() == v.Size {
 			return nil
 		}
@@ -123,7 +128,10 @@ func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes
 		if err := r.checkUnknown(key, pvs); err != nil {
 			return err
 		}
-		claim.UID = r.newUID(claim)
+		if r.asked[key] == "" {
+			r.asked[key] = r.newUID(claim)
+		}
+		claim.UID = r.asked[key]
 	}
 	class, err := m.class(claim, r.Name)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/volume"
@@ -23,6 +24,19 @@ type noExports struct{}
 func (noExports) Export(volume.Volume) error { return nil }
 func (noExports) Check(volume.Options) error { return nil }
 func (noExports) Unexport(volume.Volume)     {}
+
+// mayRefuse exports nothing if there is a reason.
+type mayRefuse struct {
+	noExports
+	refuse *string
+}
+
+func (e mayRefuse) Export(v volume.Volume) error {
+	if *e.refuse != "" {
+		return fmt.Errorf("export %s: %s", v.Name, *e.refuse)
+	}
+	return nil
+}
 
 const provisionedBy = "pv.kubernetes.io/provisioned-by"
 
@@ -64,6 +78,7 @@ type bench struct {
 	t         *testing.T
 	out, logs bytes.Buffer
 	store     *volume.Store
+	refuse    string // why no volume can be exported
 }
 
 func newBench(t *testing.T) *bench {
@@ -87,7 +102,7 @@ func (b *bench) restart() {
 	b.out.Reset()
 	b.logs.Reset()
 	log := slog.New(slog.NewTextHandler(&b.logs, nil))
-	store, err := volume.Open(volume.Config{Root: b.Root, Exports: noExports{}, Log: log})
+	store, err := volume.Open(volume.Config{Root: b.Root, Exports: mayRefuse{refuse: &b.refuse}, CountOnce: true, Log: log})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -98,7 +113,7 @@ func (b *bench) restart() {
 			Store: store, Log: log,
 			Endpoint: provisioner.StaticEndpoint{IP: netip.MustParseAddr("127.0.0.1"), Port: 20490},
 		},
-		gone: map[claimKey]gone{}, served: map[claimKey]string{},
+		gone: map[claimKey]gone{}, served: map[claimKey]string{}, asked: map[claimKey]types.UID{},
 	}
 }
 
@@ -372,6 +387,39 @@ func TestProblemsAreSaidOnce(t *testing.T) {
 	if b.pvs()["big"] == nil {
 		t.Errorf("not provisioned; log: %s", b.logs.String())
 	}
+}
+
+// A claim that can't be fulfilled is tried every second. It is one failure, and one
+// line, until the reason is another.
+func TestTriesAreOneFailure(t *testing.T) {
+	b := newBench(t)
+	create := func() (done, failed uint64) {
+		a := b.store.Activities()[0]
+		return a.Done, a.Failed
+	}
+	check := func(wantDone, wantFailed, wantLines int) {
+		t.Helper()
+		b.scans(5)
+		done, failed := create()
+		lines := strings.Count(b.logs.String(), "claim default/big has a problem")
+		if done != uint64(wantDone) || failed != uint64(wantFailed) || lines != wantLines {
+			t.Errorf("%d made, %d failures, %d lines; want %d, %d, %d:\n%s", done, failed, lines, wantDone, wantFailed, wantLines, b.logs.String())
+		}
+	}
+	b.write("big.yaml", claimYAML("big", "", "4Ei"))
+	check(0, 1, 1)
+	b.refuse = "no thread is left"
+	b.write("big.yaml", claimYAML("big", "", "1Mi"))
+	check(0, 2, 2)
+	b.refuse = "no memory is left"
+	check(0, 3, 3)
+	b.refuse = ""
+	check(1, 3, 3)
+	// The same reason again, for a claim that was fulfilled in between, is another one.
+	b.remove("big.yaml")
+	b.scans(3)
+	b.write("big.yaml", claimYAML("big", "", "4Ei"))
+	check(1, 4, 4)
 }
 
 func TestExpand(t *testing.T) {
