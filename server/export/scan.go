@@ -1,6 +1,7 @@
 package export
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -89,12 +90,16 @@ func (v *Volume) scan(log *slog.Logger) {
 			log.Warn("accounting: directories were moved all the time while they were counted, some may be missing", "passes", pass)
 			break
 		}
-		log.Info("accounting: directories were moved while they were counted, going over them once more", "pass", pass)
+		log.Debug("accounting: directories were moved while they were counted, going over them once more", "pass", pass)
 	}
 	a.complete()
 	a.startMark()
 	u := a.Usage()
-	log.Info("accounting: counted what a volume uses", "files", u.Inodes, "bytes", u.Bytes, "took", time.Since(started).Round(time.Millisecond))
+	took, level := time.Since(started), slog.LevelDebug
+	if took > scanReport { // it was told that it goes on
+		level = slog.LevelInfo
+	}
+	log.Log(context.Background(), level, "accounting: counted what a volume uses", "files", u.Inodes, "bytes", u.Bytes, "took", took.Round(time.Millisecond))
 }
 
 // found counts an inode that the scan came by, unless it is counted already.

@@ -239,7 +239,7 @@ func (p *process) adopt(name, size string) {
 	p.t.Helper()
 	p.command("adopt", name, "--size="+size)
 	eventually(p.t, time.Minute, "what is in the volume is not counted", func() bool {
-		return strings.Contains(p.log(), "accounting: counted what a volume uses\" volume=/"+name+" ")
+		return !strings.Contains(p.command("show", name, "--output=json"), `"partial"`)
 	})
 }
 
@@ -256,13 +256,14 @@ func (p *process) claim(name string, parameters map[string]string) {
 }
 
 // command is one of podnas volume.
-func (p *process) command(args ...string) {
+func (p *process) command(args ...string) string {
 	p.t.Helper()
 	args = append([]string{"volume"}, append(args, "--root="+p.root)...)
 	out, err := exec.Command(*podnas, args...).CombinedOutput()
 	if err != nil {
 		p.t.Fatalf("podnas %s: %v\n%s", strings.Join(args, " "), err, bytes.TrimSpace(out))
 	}
+	return string(out)
 }
 
 func must(t testing.TB, err error) {

@@ -52,7 +52,7 @@ func TestMillionFiles(t *testing.T) {
 	}
 	before := heap()
 	begin = time.Now()
-	if err := exports.AddCounted(1, "/volume", dir, export.Options{Async: true}, account, slog.New(slog.NewTextHandler(said, nil))); err != nil {
+	if err := exports.AddCounted(1, "/volume", dir, export.Options{Async: true}, account, slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))); err != nil {
 		t.Fatal(err)
 	}
 	addr, stop := serveTable(t, exports)
