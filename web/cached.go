@@ -30,7 +30,7 @@ func Cached(h http.Handler) http.Handler {
 		if err != nil {
 			return nil, err
 		}
-		a := &answer{header: http.Header{}, status: http.StatusOK}
+		a := newAnswer()
 		h.ServeHTTP(a, r)
 		if err := a.pack(); err != nil {
 			return nil, err
@@ -43,16 +43,7 @@ func Cached(h http.Handler) http.Handler {
 			http.Error(w, "this page can't be generated: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		body := a.body.Bytes()
-		maps.Copy(w.Header(), a.header)
-		w.Header().Set("Vary", "Accept-Encoding")
-		if takesGzip(r) {
-			w.Header().Set("Content-Encoding", "gzip")
-			body = a.packed.Bytes()
-		}
-		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		w.WriteHeader(a.status)
-		_, _ = w.Write(body) // who asked may be gone
+		a.send(w, r)
 	})
 }
 
@@ -62,6 +53,8 @@ type answer struct {
 	status       int
 	body, packed bytes.Buffer
 }
+
+func newAnswer() *answer { return &answer{header: http.Header{}, status: http.StatusOK} }
 
 func (a *answer) Header() http.Header         { return a.header }
 func (a *answer) WriteHeader(status int)      { a.status = status }
@@ -73,6 +66,20 @@ func (a *answer) pack() error {
 		return err
 	}
 	return z.Close()
+}
+
+// send gives the answer to who asks.
+func (a *answer) send(w http.ResponseWriter, r *http.Request) {
+	body := a.body.Bytes()
+	maps.Copy(w.Header(), a.header)
+	w.Header().Set("Vary", "Accept-Encoding")
+	if takesGzip(r) {
+		w.Header().Set("Content-Encoding", "gzip")
+		body = a.packed.Bytes()
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(a.status)
+	_, _ = w.Write(body) // who asked may be gone
 }
 
 // takesGzip reads Accept-Encoding, RFC 9110 section 12.5.3. Who gives it a quality of
