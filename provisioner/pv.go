@@ -67,6 +67,15 @@ func (p *Provisioner) persistentVolume(v volume.Volume, address Address) (*v1.Pe
 	}, nil
 }
 
+// MountCommand mounts a PersistentVolume by hand, as kubelet would.
+func MountCommand(pv *v1.PersistentVolume) string {
+	server := pv.Spec.NFS.Server
+	if strings.Contains(server, ":") {
+		server = "[" + server + "]"
+	}
+	return fmt.Sprintf("sudo mount -t nfs -o %s %s:%s /mnt", strings.Join(pv.Spec.MountOptions, ","), server, pv.Spec.NFS.Path)
+}
+
 // exportPath is what clients mount.
 func exportPath(v volume.Volume) string { return "/" + v.Path }
 

@@ -14,6 +14,8 @@ type chart struct {
 	Title string
 	Lines []line
 	Max   string  // of the scale
+	Half  string  // of it, empty if it would read like 0
+	Zero  string  // its begin
 	base  float64 // of the units, if it is not 10
 }
 
@@ -25,10 +27,11 @@ type line struct {
 	values []float64 // NaN: there is none
 }
 
-// The picture's own units. It is stretched to the width there is.
+// The picture's own units: one for each sample. It is stretched to the width there is.
 const (
-	chartWidth  = samplesMax - 1
+	chartWidth  = samplesMax
 	chartHeight = 40
+	minute      = int(time.Minute / samplePeriod) // in these units
 )
 
 func newChart(title string, base float64, format func(float64) string, lines ...line) chart {
@@ -43,7 +46,10 @@ func newChart(title string, base float64, format func(float64) string, lines ...
 			l.Now = format(l.values[n-1])
 		}
 	}
-	c.Max = format(c.scale())
+	c.Max, c.Half, c.Zero = format(c.scale()), format(c.scale()/2), format(0)
+	if c.Half == c.Zero || c.Half == c.Max {
+		c.Half = ""
+	}
 	return c
 }
 
@@ -101,6 +107,34 @@ func (c *chart) Path(l line) string {
 		fmt.Fprintf(&b, "L%d %.1f", x, y)
 	}
 	return b.String()
+}
+
+// grid is a line for each minute, and at the middle and the ends of the scale.
+func grid() string {
+	var b strings.Builder
+	for x := 0; x <= chartWidth; x += minute {
+		fmt.Fprintf(&b, "M%d 0V%d", x, chartHeight)
+	}
+	for y := 0; y <= chartHeight; y += chartHeight / 2 {
+		fmt.Fprintf(&b, "M0 %dH%d", y, chartWidth)
+	}
+	return b.String()
+}
+
+// tick is a label of the time axis.
+type tick struct {
+	Text    string
+	Percent float64 // of the width
+	Anchor  string  // of the text, as SVG has it
+}
+
+// ticks are the minutes, from the left.
+func ticks() []tick {
+	list := []tick{{fmt.Sprintf("-%dm", chartWidth/minute), 0, "start"}}
+	for n := chartWidth/minute - 1; n > 0; n-- {
+		list = append(list, tick{fmt.Sprintf("-%dm", n), 100 * float64(chartWidth-n*minute) / chartWidth, "middle"})
+	}
+	return append(list, tick{"now", 100, "end"})
 }
 
 // charts are what has happened of late.

@@ -19,6 +19,8 @@ type Event struct {
 	Message string
 	Details string // what is said besides, as "key=value key=value"
 	Times   int    // how often it was said in a row
+
+	about []string // the volumes, paths and claims that it names
 }
 
 // Events keeps the latest of what podnas says: its log has a line for each thing
@@ -79,6 +81,7 @@ type handler struct {
 	events *Events
 	prefix string // of keys
 	attrs  string // of With
+	about  []string
 }
 
 // Enabled implements slog.Handler. What the log leaves out is kept all the same.
@@ -91,16 +94,28 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelInfo {
 		var b strings.Builder
 		b.WriteString(h.attrs)
+		about := h.about
 		r.Attrs(func(a slog.Attr) bool {
 			h.write(&b, a)
+			about = appendAbout(about, a)
 			return true
 		})
-		h.events.add(Event{Time: r.Time, Level: r.Level, Message: r.Message, Details: b.String()})
+		h.events.add(Event{Time: r.Time, Level: r.Level, Message: r.Message, Details: b.String(), about: about})
 	}
 	if !h.next.Enabled(ctx, r.Level) {
 		return nil
 	}
 	return h.next.Handle(ctx, r)
+}
+
+// appendAbout notes what an attribute names, without the slash that clients put before
+// a path. The slice that is given is not written to.
+func appendAbout(about []string, a slog.Attr) []string {
+	switch a.Key {
+	case "volume", "path", "claim":
+		return append(slices.Clip(about), strings.TrimPrefix(a.Value.Resolve().String(), "/"))
+	}
+	return about
 }
 
 // detailMax bounds one value: a stack, for example, is for the log.
@@ -125,6 +140,7 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	b.WriteString(h.attrs)
 	for _, a := range attrs {
 		h.write(&b, a)
+		with.about = appendAbout(with.about, a)
 	}
 	with.attrs = b.String()
 	return &with

@@ -1,10 +1,14 @@
 package status
 
 import (
+	"context"
 	"embed"
 	"net/http"
 	"time"
 
+	g "maragu.dev/gomponents"
+
+	"github.com/podnas/podnas/latest"
 	"github.com/podnas/podnas/web"
 )
 
@@ -12,16 +16,47 @@ import (
 var assets embed.FS
 
 // policy lets the page use its own files, and ask for itself, and nothing else.
-const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// Handler serves the page at / and what belongs to it. It reads and never changes
-// anything: all but GET and HEAD is refused.
+const (
+	// viewAge is how old what is shown may be, and viewLate when it is told that it
+	// can't be put together.
+	viewAge  = time.Second
+	viewLate = 8 * time.Second
+	// eachMax is how many answers there are at a time that are not the same for all.
+	eachMax = 16
+)
+
+// Handler serves the page at /, that of a volume at /volume/NAME, and what belongs to
+// them. It reads and never changes anything: all but GET and HEAD is refused. What is
+// shown is put together once a second for all of them.
 func (s *Status) Handler() http.Handler {
+	views := latest.New(viewLate, func(context.Context) (*page, error) { return s.view(time.Now()), nil })
+	answer := func(build func(*http.Request, *page) (int, g.Node)) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			p, err := views.Get(r.Context(), viewAge)
+			if err != nil {
+				http.Error(w, "the page can't be put together: "+err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			status, document := build(r, p)
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			w.WriteHeader(status)
+			_ = document.Render(w) // it is written to memory
+		})
+	}
+	overview := answer(func(r *http.Request, p *page) (int, g.Node) { return http.StatusOK, overviewPage(p, filterOf(r)) })
+	volume := answer(func(r *http.Request, p *page) (int, g.Node) { return s.volumePage(r.Context(), p, r.PathValue("name")) })
+	same, filtered := web.Cached(overview), web.Each(eachMax, overview)
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", web.Cached(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_ = document(s.view(time.Now())).Render(w) // it is written to memory
-	})))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if filterOf(r) == "" {
+			same.ServeHTTP(w, r)
+			return
+		}
+		filtered.ServeHTTP(w, r)
+	})
+	mux.Handle("GET /volume/{name}", web.Each(eachMax, volume))
 	for _, name := range []string{"page.css", "page.js", "icon.svg"} {
 		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
 			http.ServeFileFS(w, r, assets, "assets/"+name)

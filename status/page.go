@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"strconv"
 
 	g "maragu.dev/gomponents"
@@ -13,12 +14,21 @@ import (
 // finds methods by their names, so the linker, which can't tell which, would keep
 // every exported method of every type. Those are 20 MB of client-go that nobody calls.
 
-// document is the whole page.
-func document(p *page) g.Node {
+// overviewPage is the page of all volumes, or of those that fit a filter.
+func overviewPage(p *page, filter string) g.Node {
 	title := "podnas"
 	if p.Bad {
 		title = "Trouble: podnas"
 	}
+	return document(
+		title,
+		heading(p), healthSection(p), diskSection(p), chartsOf(p.Charts, p.Spans), volumesSection(listOf(p.Volumes, filter)),
+		clientsSection(p), proceduresSection(p), eventsSection(p.Events, "Nothing yet."), footer(p),
+	)
+}
+
+// document is a whole page.
+func document(title string, main ...g.Node) g.Node {
 	return h.Doctype(h.HTML(
 		h.Lang("en"),
 		h.Head(
@@ -33,10 +43,7 @@ func document(p *page) g.Node {
 		),
 		h.Body(
 			h.P(h.ID("late"), h.Class("problem bad"), g.Attr("hidden"), g.Text("podnas does not answer. What is below is old.")),
-			h.Main(
-				heading(p), healthSection(p), diskSection(p), chartsSection(p), volumesSection(p),
-				clientsSection(p), proceduresSection(p), eventsSection(p), footer(p),
-			),
+			h.Main(main...),
 		),
 	))
 }
@@ -44,7 +51,7 @@ func document(p *page) g.Node {
 func heading(p *page) g.Node {
 	now := p.Now.UTC()
 	return h.Header(
-		h.H1(h.Img(h.Src("/icon.svg"), h.Alt(""), h.Width("28"), h.Height("28")), g.Text(" podnas")),
+		h.H1(h.A(h.Href("/"), h.Img(h.Src("/icon.svg"), h.Alt(""), h.Width("28"), h.Height("28")), g.Text(" podnas"))),
 		h.P(
 			g.Textf("%s, %s, up for %s · ", p.Process.Version, p.Process.Mode, p.Uptime),
 			h.Time(h.DateTime(now.Format(timeFormat)), g.Text(now.Format("15:04:05")+" UTC")),
@@ -76,24 +83,29 @@ func healthSection(p *page) g.Node {
 	return h.Section(
 		h.ID("health"), h.Aria("label", "Health"),
 		h.P(h.Class(class), g.Text(text)),
-		g.Map(p.Problems, func(problem doctor.Result) g.Node {
-			class := "problem notice"
-			if problem.Status == doctor.Failed {
-				class = "problem bad"
-			}
-			return h.Div(
-				h.Class(class), h.Strong(g.Text(problem.Check)), g.Text(": "+problem.Says),
-				g.If(problem.Fix != "", g.Group{g.Text(" "), h.Span(h.Class("fix"), g.Text("To do: "+problem.Fix))}),
-			)
-		}),
-		g.If(p.MoreProblems > 0, h.P(g.Textf("and %d more, podnas doctor has them all", p.MoreProblems))),
+		g.Map(p.Problems[:min(len(p.Problems), problemsMax)], problemNode),
+		g.If(len(p.Problems) > problemsMax, h.P(g.Textf("and %d more, podnas doctor has them all", len(p.Problems)-problemsMax))),
+	)
+}
+
+func problemNode(problem doctor.Result) g.Node {
+	class := "problem notice"
+	if problem.Status == doctor.Failed {
+		class = "problem bad"
+	}
+	return h.Div(
+		h.Class(class), h.Strong(g.Text(problem.Check)), g.Text(": "+problem.Says),
+		g.If(problem.Fix != "", g.Group{g.Text(" "), h.Span(h.Class("fix"), g.Text("To do: "+problem.Fix))}),
 	)
 }
 
 func diskSection(p *page) g.Node {
 	return h.Section(
 		h.ID("disk"), h.Aria("label", "Disk"), h.Class("facts"),
-		h.Div(h.H3(g.Text("Disk")), useBar(&p.Disk), h.P(g.Text(p.Promised+" promised to volumes"))),
+		h.Div(
+			h.H3(g.Text("Disk")), sharesBar(p.Shares), h.P(h.Class("of"), h.Span(h.Class("percent "+p.Disk.Class), g.Textf("%d%%", p.Disk.Percent)),
+				g.Textf(" of %s is used, %s is promised to volumes", p.Disk.Size, p.Promised)),
+		),
 		g.If(p.Inodes.Known, h.Div(h.H3(g.Text("Files")), shareBar(&p.Inodes), h.P(g.Text("of those the disk has room for")))),
 		h.Div(
 			h.H3(g.Text("Serving")),
@@ -122,32 +134,40 @@ func shareBar(b *bar) g.Node {
 	}
 }
 
-func chartsSection(p *page) g.Node {
-	if !p.Spans {
-		return section("charts", "The last five minutes", none("Nothing yet: a sample is taken every 5 seconds."))
+// chartsOf are the charts, if there is something in them.
+func chartsOf(charts []chart, something bool) g.Node {
+	const title = "The last five minutes"
+	if !something {
+		return section("charts", title, none("Nothing yet: a sample is taken every 5 seconds."))
 	}
-	return section("charts", "The last five minutes", h.Div(h.Class("charts"), g.Map(p.Charts, picture)))
+	return section("charts", title, h.Div(h.Class("charts"), g.Map(charts, picture)))
 }
 
-// picture is a chart as SVG, with its legend.
+// picture is a chart as SVG, with its scale, its time axis and its legend.
 func picture(c chart) g.Node {
 	path := func(class, shape string) g.Node { return g.El("path", h.Class(class), g.Attr("d", shape)) }
 	return h.Figure(
 		h.FigCaption(g.Text(c.Title)),
 		h.Div(
 			h.Class("plot"),
+			h.Div(h.Class("scale"), h.Span(g.Text(c.Max)), h.Span(g.Text(c.Half)), h.Span(g.Text(c.Zero))),
 			h.SVG(
-				g.Attr("viewBox", "0 0 59 40"), g.Attr("preserveAspectRatio", "none"), h.Role("img"), h.Aria("label", c.Label()),
-				path("grid", "M0 0H59M0 20H59M0 40H59"),
+				g.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)), g.Attr("preserveAspectRatio", "none"), h.Role("img"), h.Aria("label", c.Label()),
+				path("grid", grid()),
 				g.Map(c.Lines, func(l line) g.Node { return path(l.Class, c.Path(l)) }),
 			),
-			h.Span(h.Class("max"), g.Text(c.Max)),
+			h.SVG(h.Class("axis"), h.Aria("hidden", "true"), g.Map(ticks(), func(t tick) g.Node {
+				return g.El("text", g.Attr("x", percentText(t.Percent)), g.Attr("y", "12"), g.Attr("text-anchor", t.Anchor), g.Text(t.Text))
+			})),
 		),
 		h.P(h.Class("legend"), g.Map(c.Lines, func(l line) g.Node {
 			return g.Group{h.Span(h.Class(l.Class), g.Text(l.Name+" "), h.B(g.Text(l.Now))), g.Text(" ")}
 		})),
 	)
 }
+
+// percentText is a percentage as SVG and HTML have it.
+func percentText(percent float64) string { return strconv.FormatFloat(percent, 'f', 2, 64) + "%" }
 
 func footer(p *page) g.Node {
 	return h.Footer(h.P(

@@ -59,6 +59,26 @@ func (s *samples) spans() []span {
 	return spans
 }
 
+// trafficSpan is what was served of one volume in some time.
+type trafficSpan struct {
+	stats.Traffic
+
+	seconds float64
+}
+
+// history is what was served of a volume between one sample and the next, the oldest
+// first.
+func (s *samples) history(id uint64) []trafficSpan {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var spans []trafficSpan
+	for i := 1; i < len(s.ring); i++ {
+		from, to := &s.ring[i-1], &s.ring[i]
+		spans = append(spans, trafficSpan{since(to.volumes[id], from.volumes[id]), to.at.Sub(from.at).Seconds()})
+	}
+	return spans
+}
+
 // recent is what was served within the last minute, or since the first sample.
 func (s *samples) recent() span {
 	s.mu.Lock()

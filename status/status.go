@@ -6,7 +6,9 @@
 // disk is (health.go), and keeps what podnas has said in its log (events.go). What is wrong
 // it has from the list that podnas doctor tells, too. A request only puts
 // together what is known (view.go) and makes HTML of it (page.go, tables.go), so the
-// page is there when the disk hangs. However many ask, it is made once a second.
+// page is there when the disk hangs. However many ask, what is known is put together
+// once a second; the page of all is made as often, and those that are not the same for
+// all, with a filter (list.go) or of one volume (volume.go), one at a time.
 package status
 
 import (
@@ -16,6 +18,8 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/latest"
+	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/stats"
@@ -34,15 +38,17 @@ type Process struct {
 	Limits      string // how sizes are enforced
 }
 
-// Config says what to tell of. All is needed.
+// Config says what to tell of. All but the Provisioner is needed.
 type Config struct {
 	Process  Process
 	Store    *volume.Store
 	Served   *stats.Server
 	Exports  *export.Table
 	Findings *doctor.List
-	Events   *Events
-	Log      *slog.Logger
+	// Provisioner tells how volumes are mounted; nil: nobody does.
+	Provisioner *provisioner.Provisioner
+	Events      *Events
+	Log         *slog.Logger
 }
 
 // Validate says what is wrong with a Config.
@@ -58,14 +64,20 @@ type Status struct {
 	cfg     Config
 	samples samples
 	disk    disk
+	address *latest.Value[provisioner.Address] // that volumes are mounted from
 }
+
+// addressLate is when it is told that the address is not known now.
+const addressLate = 2 * time.Second
 
 // New makes a Status. What it shows is as of Run.
 func New(cfg Config) (*Status, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Status{cfg: cfg}, nil
+	s := &Status{cfg: cfg}
+	s.address = latest.New(addressLate, func(ctx context.Context) (provisioner.Address, error) { return cfg.Provisioner.Endpoint.Address(ctx) })
+	return s, nil
 }
 
 // Run takes samples, and looks at the disk, until ctx ends.

@@ -1,11 +1,14 @@
 package status
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
+
+	"github.com/podnas/podnas/volume"
 )
 
 // column is one of a table. On a narrow screen a row is a card, and each cell of it
@@ -37,23 +40,48 @@ func row(columns []column, cells ...g.Node) g.Node {
 	return h.Tr(name, rest)
 }
 
-func volumesSection(p *page) g.Node {
+func volumesSection(l list) g.Node {
 	const title = "Volumes"
-	if len(p.Volumes) == 0 {
+	if l.There == 0 {
 		return section("volumes", title, none("There is none yet."))
 	}
-	columns := []column{{"Claim", ""}, {"Used", "used"}, {"Class", ""}, {"State", ""}, {"Clients", ""}, {"Calls/s", "n"}, {"Read/s", "n"}, {"Written/s", "n"}}
 	return section(
 		"volumes", title,
-		table("cards", columns, g.Map(p.Volumes, func(v volumeView) g.Node {
-			class := v.Class
-			if class == "" {
-				class = "none"
-			}
-			return row(columns, volumeName(&v), volumeUse(&v), g.Text(class), g.Text(v.State), seenBy(v.Clients), g.Text(v.Calls), g.Text(v.Read), g.Text(v.Written))
-		})),
-		g.If(p.More > 0, none("and "+strconv.Itoa(p.More)+" more: podnas volume list has all")),
+		g.If(l.There > filterFrom || l.Filter != "", filterForm(&l)),
+		g.If(len(l.Shown) > 0, volumesTable(l.Shown)),
+		g.If(len(l.Folded) > 0, h.Details(
+			h.ID("folded"), h.Summary(g.Textf("%d more; above are the fullest, the busiest, and those with a problem", l.Matching-len(l.Shown))),
+			volumesTable(l.Folded),
+		)),
+		g.If(l.Matching > volumesMax, none(fmt.Sprintf("and %d more: filter for them; podnas volume list has all", l.Matching-volumesMax))),
 	)
+}
+
+// filterForm works without scripts; with them, the page follows what is typed.
+func filterForm(l *list) g.Node {
+	says := volume.FormatCount(l.There, "volume")
+	if l.Filter != "" {
+		says = fmt.Sprintf("%s of %s", volume.FormatCount(l.Matching, ""), says)
+	}
+	return h.Form(
+		h.Class("filter"), h.Method("get"), h.Action("/"), h.Role("search"),
+		h.Input(h.Type("search"), h.ID("filter"), h.Name("filter"), h.Value(l.Filter), h.MaxLength(strconv.Itoa(filterMax)), h.AutoComplete("off"),
+			h.Placeholder("claim, namespace, class, state or client"), h.Aria("label", "Filter the volumes")),
+		h.Button(h.Type("submit"), g.Text("Filter")),
+		h.Span(h.Class("none"), g.Text(says)),
+		g.If(l.Filter != "", h.A(h.Href("/"), g.Text("show all"))),
+	)
+}
+
+func volumesTable(volumes []volumeView) g.Node {
+	columns := []column{{"Claim", ""}, {"Used", "used"}, {"Class", ""}, {"State", ""}, {"Clients", ""}, {"Calls/s", "n"}, {"Read/s", "n"}, {"Written/s", "n"}}
+	return table("cards", columns, g.Map(volumes, func(v volumeView) g.Node {
+		class := v.Class
+		if class == "" {
+			class = "none"
+		}
+		return row(columns, volumeName(&v), volumeUse(&v), g.Text(class), g.Text(v.State), seenBy(v.Clients), g.Text(v.Calls), g.Text(v.Read), g.Text(v.Written))
+	}))
 }
 
 func volumeName(v *volumeView) g.Node {
@@ -69,14 +97,21 @@ func volumeName(v *volumeView) g.Node {
 	if v.Source != "" {
 		b.WriteString(", a copy of " + v.Source)
 	}
-	return g.Group{claim, h.Small(g.Text(b.String()))}
+	return g.Group{h.A(volumeHref(v.Name), claim), h.Small(g.Text(b.String()))}
 }
 
 func volumeUse(v *volumeView) g.Node {
 	if !v.Use.Known {
 		return g.Textf("of %s, not counted", v.Use.Size)
 	}
-	return g.Group{useBar(&v.Use), g.If(v.Inodes.Known, h.Small(g.Textf("%s of %s files", v.Inodes.Used, v.Inodes.Size)))}
+	files := ""
+	if v.Inodes.Known {
+		files = fmt.Sprintf("%s of %s files", v.Inodes.Used, v.Inodes.Size)
+	}
+	if v.Partial {
+		files = "being counted"
+	}
+	return g.Group{useBar(&v.Use), g.If(files != "", h.Small(g.Text(files)))}
 }
 
 // seenBy are the clients of a volume.
@@ -133,12 +168,12 @@ func proceduresSection(p *page) g.Node {
 	})))
 }
 
-func eventsSection(p *page) g.Node {
+func eventsSection(events []eventView, otherwise string) g.Node {
 	const title = "What happened"
-	if len(p.Events) == 0 {
-		return section("events", title, none("Nothing yet."))
+	if len(events) == 0 {
+		return section("events", title, none(otherwise))
 	}
-	return section("events", title, h.Ol(h.Class("events"), g.Map(p.Events, func(e eventView) g.Node {
+	return section("events", title, h.Ol(h.Class("events"), g.Map(events, func(e eventView) g.Node {
 		return h.Li(
 			h.Class(e.Class),
 			h.Time(h.DateTime(e.Time.UTC().Format(timeFormat)), g.Text(agoWords(e.Ago))),

@@ -10,13 +10,13 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/volume"
 )
 
 const (
-	// volumesMax, clientsMax and problemsMax bound what is listed.
-	volumesMax  = 300
+	// clientsMax and problemsMax bound what is listed.
 	clientsMax  = 30
 	problemsMax = 100
 	// hereFor is how long after its last call a client counts as here.
@@ -25,19 +25,18 @@ const (
 
 // page is what the page shows.
 type page struct {
-	Process      Process
-	Now          time.Time
-	Uptime       string
-	Checked      bool            // at least once
-	Problems     []doctor.Result // the worst first
-	MoreProblems int             // that are not listed
-	Bad          bool            // one of them is
-	Disk         bar
-	Inodes       bar
-	Promised     string
+	Process  Process
+	Now      time.Time
+	Uptime   string
+	Checked  bool            // at least once
+	Problems []doctor.Result // the worst first
+	Bad      bool            // one of them is
+	Disk     bar
+	Shares   []share // of the disk
+	Inodes   bar
+	Promised string
 
-	Volumes []volumeView
-	More    int // volumes that are not listed
+	Volumes []volumeView // all
 	Charts  []chart
 	Spans   bool // there is something in the charts
 
@@ -62,8 +61,13 @@ type volumeView struct {
 	Source                          string // of a copy
 	Clients                         []seenView
 	Calls, Read, Written            string // per second
+	Partial                         bool   // it is still being counted
 
-	sort int
+	record volume.Volume
+	served bool // clients can reach it
+	sort   int
+	calls  uint64 // of late
+	bad    bool   // something is wrong with it
 }
 
 type seenView struct {
@@ -105,14 +109,14 @@ func (s *Status) view(now time.Time) *page {
 		Inodes:   newBar(int64(space.Inodes-space.InodesFree), int64(space.Inodes), diskFullPercent),
 		Promised: volume.FormatSize(space.Promised),
 	}
-	p.Volumes = s.volumes(now, &recent)
+	use := diskUse{}
+	p.Volumes = s.volumes(now, &recent, &use)
+	p.Shares = use.shares(space)
 	p.Problems, p.Checked = s.problems()
 	p.Bad = len(p.Problems) > 0 && p.Problems[0].Status == doctor.Failed
-	if more := len(p.Problems) - problemsMax; more > 0 {
-		p.Problems, p.MoreProblems = p.Problems[:problemsMax], more
-	}
-	if more := len(p.Volumes) - volumesMax; more > 0 {
-		p.Volumes, p.More = p.Volumes[:volumesMax], more
+	for i := range p.Volumes {
+		v := &p.Volumes[i]
+		v.bad = !v.served && v.sort >= 0 || len(problemsOf(v, p.Problems)) > 0
 	}
 	p.Procedures = procedures(&recent)
 	p.Clients, p.MoreClients = clients(now, served.Clients, &recent)
@@ -133,8 +137,8 @@ func newBar(used, size int64, full int) bar {
 	return b
 }
 
-// volumes are all there are: the fullest first, kept ones last.
-func (s *Status) volumes(now time.Time, recent *span) []volumeView {
+// volumes are all there are: the fullest first, kept ones last. What they use is added up.
+func (s *Status) volumes(now time.Time, recent *span, use *diskUse) []volumeView {
 	var views []volumeView
 	exported := map[uint64]*stats.Volume{}
 	for _, v := range s.cfg.Exports.Volumes() {
@@ -143,12 +147,15 @@ func (s *Status) volumes(now time.Time, recent *span) []volumeView {
 	for _, v := range s.cfg.Store.List() {
 		view := describe(v, "ready")
 		if u, err := s.cfg.Store.Usage(v.Name); err == nil && u.Limit.Bytes > 0 {
-			view.Use = newBar(int64(u.Bytes), int64(u.Limit.Bytes), fullPercent)
-			view.Inodes = newBar(int64(u.Inodes), int64(u.Limit.Inodes), fullPercent)
-			view.Inodes.Used, view.Inodes.Size = fmt.Sprint(u.Inodes), fmt.Sprint(u.Limit.Inodes)
+			view.count(&u)
 			view.sort = max(view.Use.Percent, view.Inodes.Percent)
+			use.volumes += int64(u.Bytes)
+			use.partial = use.partial || u.Partial
+		} else {
+			use.uncounted = true
 		}
 		if served := exported[v.ID]; served != nil {
+			view.served = true
 			for _, seen := range s.cfg.Served.ClientsOf(served) {
 				view.Clients = append(view.Clients, seenView{nameOf(seen.Address), ago(now.Sub(seen.Last)), now.Sub(seen.Last) < hereFor})
 			}
@@ -156,33 +163,61 @@ func (s *Status) volumes(now time.Time, recent *span) []volumeView {
 			view.State = "not served"
 		}
 		t := recent.volumes[v.ID]
+		view.calls = t.Calls
 		view.Calls = formatRate(recent.perSecond(t.Calls))
 		view.Read, view.Written = formatBytes(recent.perSecond(t.Read)), formatBytes(recent.perSecond(t.Written))
 		views = append(views, view)
 	}
 	for _, c := range s.cfg.Store.Copies() {
 		view := describe(c.Volume, fmt.Sprintf("being copied: %s so far", volume.FormatSize(c.Bytes)))
-		view.Source, view.sort = c.Source, 101
+		view.Source, view.sort, view.served = c.Source, 101, true
+		use.volumes += c.Bytes
 		views = append(views, view)
 	}
-	kept, err := s.cfg.Store.Kept()
-	if err != nil {
-		s.cfg.Log.Warn("status: what is archived and retained is not known", "err", err)
-	}
-	for _, k := range kept {
-		view := describe(k.Volume, fmt.Sprintf("%s %s ago", k.State, ago(now.Sub(k.Since))))
-		view.sort = -1
-		views = append(views, view)
-	}
+	views = append(views, s.kept(now, use)...)
 	slices.SortStableFunc(views, func(a, b volumeView) int {
 		return cmp.Or(cmp.Compare(b.sort, a.sort), cmp.Compare(a.Claim, b.Claim))
 	})
 	return views
 }
 
+// kept are the volumes that were deleted and whose files were not.
+func (s *Status) kept(now time.Time, use *diskUse) []volumeView {
+	trash, err := s.cfg.Store.Trash()
+	use.kept += trash.Bytes
+	use.keptUnknown = err != nil || trash.Volumes > 0 && !trash.Counted
+	kept, err := s.cfg.Store.Kept()
+	if err != nil {
+		s.cfg.Log.Warn("status: what is archived and retained is not known", "err", err)
+	}
+	var views []volumeView
+	for i := range kept {
+		k := &kept[i]
+		view := describe(k.Volume, fmt.Sprintf("%s %s ago", k.State, ago(now.Sub(k.Since))))
+		view.sort = -1
+		if u, ok, err := s.cfg.Store.KeptUsage(k); ok && err == nil {
+			use.kept += int64(u.Bytes)
+			u.Limit = quota.Limit{Bytes: uint64(k.Size), Inodes: uint64(k.Inodes)} // it has none any more
+			view.count(&u)
+		} else {
+			use.keptUnknown = true
+		}
+		views = append(views, view)
+	}
+	return views
+}
+
+// count notes what the volume uses.
+func (v *volumeView) count(u *quota.Usage) {
+	v.Use = newBar(int64(u.Bytes), int64(u.Limit.Bytes), fullPercent)
+	v.Inodes = newBar(int64(u.Inodes), int64(u.Limit.Inodes), fullPercent)
+	v.Inodes.Used, v.Inodes.Size = volume.FormatCount(u.Inodes, ""), volume.FormatCount(u.Limit.Inodes, "")
+	v.Partial = u.Partial
+}
+
 // describe is what its record tells of a volume.
 func describe(v volume.Volume, state string) volumeView {
-	view := volumeView{Name: v.Name, Path: v.Path, State: state, Use: bar{Size: volume.FormatSize(v.Size)}, Calls: "0", Read: "0 B", Written: "0 B"}
+	view := volumeView{record: v, Name: v.Name, Path: v.Path, State: state, Use: bar{Size: volume.FormatSize(v.Size)}, Calls: "0", Read: "0 B", Written: "0 B"}
 	if v.Claim != nil {
 		view.Claim = v.Claim.Namespace + "/" + v.Claim.Name
 	}

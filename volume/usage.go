@@ -52,6 +52,16 @@ func (s *Store) Usages() (map[string]quota.Usage, error) {
 	return usages, nil
 }
 
+// KeptUsage tells what the files of a volume use that was deleted and kept. ok is false
+// where nobody knows: the server counts what it serves.
+func (s *Store) KeptUsage(k *Kept) (usage quota.Usage, ok bool, err error) {
+	if s.quota == nil || k.Project == 0 {
+		return quota.Usage{}, false, nil
+	}
+	usage, err = s.quota.Usage(k.Project)
+	return usage, err == nil, err
+}
+
 // projectUsages is what the kernel has of all projects; nothing, if it enforces no
 // limit.
 func (s *Store) projectUsages() (map[uint32]quota.Usage, error) {

@@ -145,6 +145,11 @@ func TestFrozenDisk(t *testing.T) {
 	mustDo(t, s.freeze("--freeze"))
 	time.Sleep(time.Second) // so old may a result be
 
+	each := func(code int) func(reply) bool {
+		return func(r reply) bool {
+			return r.code == code || r.code == http.StatusServiceUnavailable && strings.HasPrefix(r.body, "too many ask at a time")
+		}
+	}
 	// Eight clients: of one alone no more than 64 are served at a time.
 	const clients, inTurn = 8, 15
 	want := map[string]func(reply) bool{
@@ -153,6 +158,9 @@ func TestFrozenDisk(t *testing.T) {
 		},
 		"/healthz": func(r reply) bool { return r.code == http.StatusOK },
 		"/":        func(r reply) bool { return r.code == http.StatusOK },
+
+		"/?filter=ready": each(http.StatusOK),
+		"/volume/none":   each(http.StatusNotFound),
 		"/metrics": func(r reply) bool {
 			return r.code == http.StatusOK && strings.Contains(r.body, "\npodnas_nfs_connections ")
 		},

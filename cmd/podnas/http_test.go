@@ -62,7 +62,7 @@ func TestHTTPPages(t *testing.T) {
 		t.Errorf("a body: %d, %q", w.Code, w.Body)
 	}
 	for host, code := range map[string]int{"evil.example.com": 421, "nas.example.com": 200, "localhost:8080": 200} {
-		for path, always := range map[string]int{"/": 0, "/metrics": 0, "/healthz": 200, "/readyz": 503} {
+		for path, always := range map[string]int{"/": 0, "/volume/a": 0, "/?filter=a": 0, "/metrics": 0, "/healthz": 200, "/readyz": 503} {
 			if w := ask(http.MethodGet, host, path, ""); w.Code != cmp.Or(always, code) {
 				t.Errorf("%s at %s: %d, %q", path, host, w.Code, w.Body)
 			}

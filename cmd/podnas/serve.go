@@ -219,7 +219,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	collectors := newCollectors(engine, limits, nfs, exports, store, claims.reconciler, found, log)
 	overview, err := status.New(status.Config{
 		Process: aboutProcess(cfg, address, engine, limits),
-		Store:   store, Served: nfs.Stats(), Exports: exports, Findings: found, Events: events, Log: log,
+		Store:   store, Served: nfs.Stats(), Exports: exports, Findings: found, Provisioner: p, Events: events, Log: log,
 	})
 	if err != nil {
 		return err

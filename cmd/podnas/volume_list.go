@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/volume"
 )
@@ -142,7 +143,9 @@ func newShowCommand(cfg *volumeConfig) *cobra.Command {
 			if v.State == control.Ready {
 				var manifests []control.Manifest
 				manifests, notNow = client.Manifests(cmd.Context(), v.Name)
-				s.Mount = mountCommand(manifests)
+				if len(manifests) == 1 {
+					s.Mount = provisioner.MountCommand(manifests[0].Volume)
+				}
 			}
 			if output != outputTable {
 				return printValue(cmd.OutOrStdout(), output, s)
@@ -209,19 +212,6 @@ func printVolume(out io.Writer, s shown) error {
 		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
 	}
 	return w.Flush()
-}
-
-// mountCommand mounts a volume as kubelet would.
-func mountCommand(manifests []control.Manifest) string {
-	if len(manifests) != 1 {
-		return ""
-	}
-	spec := manifests[0].Volume.Spec
-	server := spec.NFS.Server
-	if strings.Contains(server, ":") {
-		server = "[" + server + "]"
-	}
-	return fmt.Sprintf("sudo mount -t nfs -o %s %s:%s /mnt", strings.Join(spec.MountOptions, ","), server, spec.NFS.Path)
 }
 
 func usedBytes(v control.Volume) string {

@@ -102,7 +102,7 @@ func (r *Runner) scan(ctx context.Context) {
 			r.Log.Debug("standalone: claim passed over", "claim", key, "reason", err)
 			err = nil
 		}
-		r.problem("claim "+string(key), err, "file", m.sources[key])
+		r.problem("claim "+string(key), err, "claim", key, "file", m.sources[key])
 	}
 	maps.DeleteFunc(r.asked, func(key claimKey, _ types.UID) bool { return m.claims[key] == nil })
 	r.reclaimAll(ctx, m, pvs)
@@ -255,21 +255,17 @@ func (r *Runner) solved(m *manifests, pvs map[string]*v1.PersistentVolume) {
 
 // print tells people about a volume.
 func (r *Runner) print(claim *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) {
-	server := pv.Spec.NFS.Server
-	if strings.Contains(server, ":") {
-		server = "[" + server + "]"
-	}
 	r.printf(`
 volume %s
   claim  %s/%s
   size   %s
   path   %s
-  mount  sudo mount -t nfs -o %s %s:%s /mnt
+  mount  %s
   PV     %s
 `, pv.Name, claim.Namespace, claim.Name,
 		claim.Spec.Resources.Requests.Storage(),
 		filepath.Join(r.Root, strings.TrimPrefix(pv.Spec.NFS.Path, "/")),
-		strings.Join(pv.Spec.MountOptions, ","), server, pv.Spec.NFS.Path,
+		provisioner.MountCommand(pv),
 		r.pvFile(pv.Name))
 }
 

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,7 +71,7 @@ var httpAttacks = []attack{
 						client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}
 						defer client.CloseIdleConnections()
 						for time.Now().Before(until) {
-							path := []string{"/", "/metrics", "/readyz", "/healthz"}[i%4]
+							path := []string{"/", "/metrics", "/readyz", "/healthz", "/?filter=" + strconv.FormatInt(n.Load(), 10), "/volume/prey"}[i%6]
 							if resp, err := client.Get("http://" + httpAddress + path); err == nil {
 								_, _ = io.Copy(io.Discard, resp.Body)
 								resp.Body.Close()

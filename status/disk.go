@@ -1,0 +1,73 @@
+package status
+
+import (
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/podnas/podnas/volume"
+)
+
+// diskUse is whose the bytes on the disk are, as far as that is counted.
+type diskUse struct {
+	volumes int64 // what volumes use, and copies under way
+	kept    int64 // what is archived, retained, or waits to be removed
+	// uncounted: there is a volume of which it is not known what it uses, and partial:
+	// one that is still being counted.
+	uncounted, partial bool
+	keptUnknown        bool // there is something kept of which it is not known
+}
+
+// share is a part of the disk.
+type share struct {
+	Class   string // for its color
+	Name    string
+	Bytes   int64
+	Percent float64
+}
+
+// shares are the parts of a disk: together they are all of it.
+func (u *diskUse) shares(space volume.Space) []share {
+	used := space.Size - space.Free
+	free := share{Class: "free", Name: "free", Bytes: space.Free}
+	parts := []share{{Class: "others", Name: "used: who uses it is not counted", Bytes: used}, free}
+	if !u.uncounted {
+		// What a volume uses is told by bytes that are about to be written, too.
+		volumes := min(u.volumes, used)
+		kept := min(u.kept, used-volumes)
+		parts = []share{{Class: "volumes", Name: "volumes", Bytes: volumes}}
+		if u.partial {
+			parts[0].Name = "volumes, which are being counted"
+		}
+		if kept > 0 {
+			parts = append(parts, share{Class: "kept", Name: "of deleted volumes", Bytes: kept})
+		}
+		others := share{Class: "others", Name: "others", Bytes: used - volumes - kept}
+		if u.keptUnknown {
+			others.Name = "others, and what is kept of deleted volumes"
+		}
+		parts = append(parts, others, free)
+	}
+	for i := range parts {
+		parts[i].Percent = 100 * float64(parts[i].Bytes) / float64(max(1, space.Size))
+	}
+	return parts
+}
+
+// sharesBar is one bar of several parts, with a legend below it.
+func sharesBar(parts []share) g.Node {
+	var rects, legend g.Group
+	at, label := 0.0, "the disk"
+	for _, p := range parts {
+		size := formatBytes(float64(p.Bytes))
+		label += ", " + p.Name + " " + size
+		legend = append(legend, h.Span(h.Class(p.Class), g.Text(p.Name+" "), h.B(g.Text(size))), g.Text(" "))
+		if p.Class != "free" {
+			rects = append(rects, g.El("rect", h.Class(p.Class), g.Attr("x", percentText(at)), h.Width(percentText(p.Percent)), h.Height("100%")))
+		}
+		at += p.Percent
+	}
+	return g.Group{
+		h.SVG(h.Class("bar shares"), h.Role("img"), h.Aria("label", label), g.El("rect", h.Class("whole"), h.Width("100%"), h.Height("100%")), rects),
+		h.P(h.Class("legend"), legend),
+	}
+}

@@ -1,0 +1,154 @@
+package status
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/provisioner"
+)
+
+// addressAge is how old the address may be that volumes are mounted from.
+const addressAge = time.Minute
+
+// volumeHref is where the page of a volume is.
+func volumeHref(name string) g.Node { return h.Href("/volume/" + url.PathEscape(name)) }
+
+// volumePage is the page of one volume.
+func (s *Status) volumePage(ctx context.Context, p *page, name string) (int, g.Node) {
+	at := slices.IndexFunc(p.Volumes, func(v volumeView) bool { return v.Name == name })
+	if at < 0 {
+		return http.StatusNotFound, document("No such volume: podnas", heading(p), back(),
+			h.P(h.Class("state"), g.Textf("There is no volume %s.", name)),
+			none("It may have been deleted; a claim's volume is found by its claim's name in the list."))
+	}
+	v := &p.Volumes[at]
+	spans := s.samples.history(v.record.ID)
+	title := v.Name
+	if v.Claim != "" {
+		title = v.Claim
+	}
+	problems := problemsOf(v, p.Problems)
+	bad := slices.ContainsFunc(problems, func(r doctor.Result) bool { return r.Status == doctor.Failed })
+	mark := ""
+	if bad {
+		mark = "Trouble: "
+	}
+	return http.StatusOK, document(
+		mark+title+": podnas", heading(p), back(), h.H2(h.Class("title"), g.Text(title)),
+		h.Section(h.ID("health"), h.Aria("label", "Health"), g.Map(problems, problemNode)),
+		volumeFacts(v, s.mountCommand(ctx, v)),
+		chartsOf(volumeCharts(spans), len(spans) > 1),
+		section("clients", "Clients", volumeClients(v)),
+		eventsSection(eventsOf(v, p.Events), "Nothing since podnas was started."),
+		footer(p),
+	)
+}
+
+func back() g.Node { return h.Nav(h.A(h.Href("/"), g.Text("← all volumes"))) }
+
+// mountCommand says how the volume is mounted by hand, or why that is not known.
+func (s *Status) mountCommand(ctx context.Context, v *volumeView) g.Node {
+	if s.cfg.Provisioner == nil || !v.served || v.Source != "" {
+		return g.Text("it is not served")
+	}
+	address, err := s.address.Get(ctx, addressAge)
+	if err != nil {
+		return g.Text("not known now: " + err.Error())
+	}
+	p := *s.cfg.Provisioner
+	p.Endpoint = provisioner.StaticEndpoint(address)
+	pv, err := p.PersistentVolume(ctx, v.record)
+	if err != nil {
+		return g.Text("not known now: " + err.Error())
+	}
+	return h.Code(g.Text(provisioner.MountCommand(pv)))
+}
+
+// volumeFacts is what is known of a volume.
+func volumeFacts(v *volumeView, mount g.Node) g.Node {
+	use := g.Group{h.P(g.Textf("%s, not counted", v.Use.Size))}
+	if v.Use.Known {
+		use = g.Group{useBar(&v.Use), g.If(v.Partial, h.P(g.Text("so far: it is still being counted")))}
+	}
+	line := func(name string, value g.Node) g.Node { return g.Group{h.Dt(g.Text(name)), h.Dd(value)} }
+	text := func(name, value string) g.Node {
+		if value == "" {
+			return g.Group{}
+		}
+		return line(name, g.Text(value))
+	}
+	return g.Group{
+		h.Section(
+			h.ID("volume"), h.Aria("label", "Use"), h.Class("facts"),
+			h.Div(h.H3(g.Text("Size")), use),
+			g.If(v.Inodes.Known, h.Div(h.H3(g.Text("Files")), shareBar(&v.Inodes), h.P(g.Textf("%s of %s", v.Inodes.Used, v.Inodes.Size)))),
+			h.Div(h.H3(g.Text("Of the last minute")), h.P(
+				h.B(g.Text(v.Calls)), g.Text(" calls, "), h.B(g.Text(v.Read)), g.Text(" read, "), h.B(g.Text(v.Written)), g.Text(" written per second"),
+			)),
+		),
+		h.Dl(
+			h.Class("about"),
+			text("Volume", v.Name), text("Claim", v.Claim), text("Class", v.Class), text("State", v.State),
+			text("A copy of", v.Source), text("Directory", v.Path), text("Made", v.record.Created.UTC().Format("2006-01-02 15:04 UTC")),
+			line("Mount", mount),
+		),
+	}
+}
+
+// volumeClients are the clients of a volume, the latest first.
+func volumeClients(v *volumeView) g.Node {
+	if len(v.Clients) == 0 {
+		return none("Nobody was here within the last hour.")
+	}
+	columns := []column{{"Address", ""}, {"Last call", ""}}
+	return table("", columns, g.Map(v.Clients, func(c seenView) g.Node {
+		return h.Tr(h.Td(clientName(c.Address, c.Here, nil)), h.Td(g.Text(agoWords(c.Ago))))
+	}))
+}
+
+// volumeCharts are what clients have done in a volume of late.
+func volumeCharts(spans []trafficSpan) []chart {
+	collect := func(f func(*trafficSpan) uint64) []float64 {
+		var values []float64
+		for i := range spans {
+			values = append(values, float64(f(&spans[i]))/max(spans[i].seconds, 1e-3))
+		}
+		return values
+	}
+	return []chart{
+		newChart("Calls per second", 0, formatRate, line{Name: "all", values: collect(func(s *trafficSpan) uint64 { return s.Calls })}),
+		newChart("Data per second", 1024, formatBytes,
+			line{Name: "read", values: collect(func(s *trafficSpan) uint64 { return s.Read })},
+			line{Name: "written", values: collect(func(s *trafficSpan) uint64 { return s.Written })}),
+	}
+}
+
+// problemsOf are those that name a volume, its directory or its claim.
+func problemsOf(v *volumeView, problems []doctor.Result) []doctor.Result {
+	var its []doctor.Result
+	for _, p := range problems {
+		switch p.Check {
+		case "volume " + v.Name, "claim " + v.Claim, v.Path:
+			its = append(its, p)
+		}
+	}
+	return its
+}
+
+// eventsOf are those that name a volume, its directory or its claim.
+func eventsOf(v *volumeView, events []eventView) []eventView {
+	names := []string{v.Name, v.Path}
+	if v.Claim != "" {
+		names = append(names, v.Claim)
+	}
+	return slices.DeleteFunc(slices.Clone(events), func(e eventView) bool {
+		return !slices.ContainsFunc(e.about, func(name string) bool { return slices.Contains(names, name) })
+	})
+}
