@@ -99,6 +99,10 @@ page: ## the status page in a headless Chromium; PAGE_PICTURES=DIR keeps the pic
 	@chromium=$$(test/page/setup.sh); set -x; \
 	CHROMIUM=$$chromium PAGE_PICTURES='$(if $(PAGE_PICTURES),$(abspath $(PAGE_PICTURES)))' $(SUITE) go test -tags page -count=1 -timeout 10m -v ./test/page
 
+.PHONY: page-picture
+page-picture: ## takes docs/page.png, the picture in README.md (root, six minutes)
+	test/page/picture.sh
+
 .PHONY: cluster
 cluster: ## a real Kubernetes control plane, built on the first run
 	test/cluster/build.sh

@@ -30,6 +30,7 @@ type podnas struct {
 
 	proxy *httptest.Server
 	mu    sync.Mutex
+	typed string   // into the filter, by a script of the test's own
 	pages []string // what was answered to GET /
 	gone  bool     // answer nothing any more
 	after int      // be gone after so many pages, 0: never
@@ -102,6 +103,16 @@ func start(t *testing.T, claims string) *podnas {
 	return p
 }
 
+// typeLater types into the filter.
+const typeLater = `
+setTimeout(() => {
+  const field = document.getElementById("filter");
+  field.focus();
+  field.value = %q;
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}, 1000);
+`
+
 // startProxy puts a proxy before the page.
 func (p *podnas) startProxy(t *testing.T) {
 	t.Helper()
@@ -109,6 +120,16 @@ func (p *podnas) startProxy(t *testing.T) {
 	mustDo(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	proxy.ModifyResponse = func(r *http.Response) error {
+		p.mu.Lock()
+		typed := p.typed
+		p.mu.Unlock()
+		if r.Request.URL.Path == "/page.js" && typed != "" {
+			script, err := io.ReadAll(r.Body)
+			script = fmt.Appendf(script, typeLater, typed)
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(script)), int64(len(script))
+			r.Header.Set("Content-Length", fmt.Sprint(len(script)))
+			return err
+		}
 		if r.Request.URL.Path != "/" {
 			return nil
 		}

@@ -61,7 +61,7 @@ func TestPage(t *testing.T) {
 		p.reset(0)
 		dom, console := chromium(t, "--dump-dom", p.proxy.URL)
 		noComplaints(t, console)
-		full := section(t, dom, "<tr><td class=\"name\"><b>team/documents</b>", "</tr>")
+		full := section(t, dom, "<b>team/documents</b></a>", "</tr>")
 		for _, want := range []string{
 			documents, "shared", "ready", "127.0.0.1", `<svg class="bar full"`, `aria-label="97% used"`, "of 10Mi",
 		} {
@@ -69,7 +69,7 @@ func TestPage(t *testing.T) {
 				t.Errorf("the full volume's row lacks %q:\n%s", want, full)
 			}
 		}
-		half := section(t, dom, "<tr><td class=\"name\"><b>team/scratch</b>", "</tr>")
+		half := section(t, dom, "<b>team/scratch</b></a>", "</tr>")
 		for _, want := range []string{scratch, `aria-label="25% used"`, "5Mi of 20Mi", `<svg class="bar "`} {
 			if !strings.Contains(half, want) {
 				t.Errorf("the other's row lacks %q:\n%s", want, half)
@@ -137,6 +137,48 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page was loaded %d times, want again and again", n)
 		}
 	})
+	t.Run("a filter", func(t *testing.T) {
+		p.reset(0)
+		// The first is without scripts. Then the page has brought itself up to date.
+		for _, args := range [][]string{{noScripts(t)}, {"--virtual-time-budget=12000"}} {
+			dom, console := chromium(t, append(args, "--dump-dom", p.proxy.URL+"/?filter=documents")...)
+			noComplaints(t, console)
+			if volumes := section(t, dom, `<section id="volumes"`, "</section>"); !strings.Contains(volumes, "team/documents") || strings.Contains(volumes, "team/scratch") {
+				t.Errorf("%s: %s", args, volumes)
+			}
+		}
+	})
+	t.Run("typing filters", func(t *testing.T) {
+		p.reset(0)
+		p.types("scratch")
+		defer p.types("")
+		dom, console := chromium(t, "--dump-dom", "--virtual-time-budget=12000", p.proxy.URL+"/?filter=documents")
+		noComplaints(t, console)
+		if volumes := section(t, dom, `<section id="volumes"`, "</section>"); strings.Contains(volumes, "team/documents") || !strings.Contains(volumes, "team/scratch") {
+			t.Errorf("%s", volumes)
+		}
+	})
+	t.Run("a volume", func(t *testing.T) {
+		for _, args := range [][]string{{noScripts(t)}, {"--virtual-time-budget=12000"}} {
+			dom, console := chromium(t, append(args, "--dump-dom", p.proxy.URL+"/volume/"+documents)...)
+			noComplaints(t, console)
+			for _, want := range []string{
+				"<title>Trouble: team/documents: podnas</title>", documents, "97% full", `aria-label="97% used"`, "sudo mount -t nfs -o nfsvers=3",
+				"127.0.0.1:/" + documents, "volume: created", "mount: mounted", `id="late" class="problem bad" hidden`,
+			} {
+				if !strings.Contains(dom, want) {
+					t.Errorf("%s: it lacks %q", args, want)
+				}
+			}
+			if strings.Contains(dom, scratch) || strings.Contains(dom, "team/scratch") {
+				t.Error("it has what is about another")
+			}
+		}
+		dom, _ := chromium(t, "--dump-dom", "--virtual-time-budget=12000", p.proxy.URL+"/volume/none")
+		if !strings.Contains(dom, "There is no volume none.") || !strings.Contains(dom, `id="late" class="problem bad" hidden`) {
+			t.Errorf("of a volume that is not there: %s", dom)
+		}
+	})
 	for _, look := range []struct {
 		name string
 		dark bool
@@ -146,18 +188,27 @@ func TestPage(t *testing.T) {
 		{"dark", true, []string{"--force-dark-mode", "--blink-settings=preferredColorScheme=0"}},
 	} {
 		for _, width := range []int{1280, 390} {
-			t.Run(fmt.Sprint("picture ", look.name, " ", width), func(t *testing.T) {
-				p.reset(0)
-				checkPicture(t, p.picture(t, look.name, width, look.args), width, look.dark)
-			})
+			for name, path := range map[string]string{"page": "/", "volume": "/volume/" + documents} {
+				t.Run(fmt.Sprint("picture ", name, " ", look.name, " ", width), func(t *testing.T) {
+					p.reset(0)
+					checkPicture(t, p.picture(t, name+"-"+look.name, path, width, look.args), width, look.dark)
+				})
+			}
 		}
 	}
+}
+
+// types has the next pages type into their filter.
+func (p *podnas) types(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.typed = text
 }
 
 // volume waits for the volume of a claim.
 func (p *podnas) volume(t *testing.T, claim string) string {
 	t.Helper()
-	row := regexp.MustCompile(`<b>` + claim + `</b><small>(pvc-[-0-9a-f]+)`)
+	row := regexp.MustCompile(`<b>` + claim + `</b></a><small>(pvc-[-0-9a-f]+)`)
 	return row.FindStringSubmatch(p.waitFor(t, "<b>"+claim+"</b>"))[1]
 }
 
@@ -250,10 +301,10 @@ func timeOf(t *testing.T, page string) string {
 }
 
 // picture takes a picture of the page.
-func (p *podnas) picture(t *testing.T, name string, width int, args []string) image.Image {
+func (p *podnas) picture(t *testing.T, name, path string, width int, args []string) image.Image {
 	t.Helper()
-	file := filepath.Join(cmp.Or(os.Getenv("PAGE_PICTURES"), t.TempDir()), fmt.Sprintf("page-%s-%d.png", name, width))
-	_, console := chromium(t, append(args, "--screenshot="+file, fmt.Sprintf("--window-size=%d,3600", width), p.proxy.URL)...)
+	file := filepath.Join(cmp.Or(os.Getenv("PAGE_PICTURES"), t.TempDir()), fmt.Sprintf("%s-%d.png", name, width))
+	_, console := chromium(t, append(args, "--screenshot="+file, fmt.Sprintf("--window-size=%d,3600", width), p.proxy.URL+path)...)
 	noComplaints(t, console)
 	f, err := os.Open(file)
 	mustDo(t, err)
