@@ -161,3 +161,24 @@ func TestUsagesOfBoth(t *testing.T) {
 		}
 	}
 }
+
+// What is kept of a deleted volume still counts under its project, where the kernel counts.
+func TestKeptUsage(t *testing.T) {
+	choice := quota.Choice{Projects: &quota.Projects{}, Reason: "this test's kernel"}
+	for _, counts := range []bool{true, false} {
+		var k projects
+		if counts {
+			k = newKernel(t)
+		}
+		s := openOver(t, t.TempDir(), k, choice, nil)
+		t.Cleanup(func() { mustDo(t, s.Close()) })
+		_, err := s.Create(t.Context(), Spec{Name: "v", Size: 1 << 20, OnDelete: RetainFiles})
+		mustDo(t, err)
+		mustDo(t, s.Delete(t.Context(), "v"))
+		kept, err := s.Kept()
+		mustDo(t, err)
+		if u, ok, err := s.KeptUsage(&kept[0]); err != nil || ok != counts || counts && u.Bytes == 0 {
+			t.Errorf("counts: %v: %+v, %v, %v", counts, u, ok, err)
+		}
+	}
+}
