@@ -34,7 +34,7 @@ func TestList(t *testing.T) {
 		}
 		hung := func(says string) Result {
 			r := is("disk", "hangs", Failed, says)
-			r.Fix = "if it is about the disk, see the kernel's log (dmesg) of podnas's node, and the backing disk"
+			r.Fix = "if this concerns the disk, check the kernel's log (dmesg) of podnas's node, and the backing disk"
 			return r
 		}
 		want(false)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/volume"
@@ -24,6 +25,10 @@ func TestVolumePage(t *testing.T) {
 	}, func(cfg *Config, e exporter) {
 		e.used["pvc-1"], e.used["pvc-2"] = 90, 97
 		cfg.Provisioner = &provisioner.Provisioner{Store: cfg.Store, Endpoint: provisioner.StaticEndpoint{IP: netip.MustParseAddr("192.0.2.1"), Port: 2049}}
+		cfg.Findings = found(
+			doctor.Result{Check: "volume pvc-1", Status: doctor.Warning, Says: "90% full"},
+			doctor.Result{Check: "volume pvc-2", Status: doctor.Failed, Says: "97% full"},
+		)
 		log := slog.New(cfg.Events.Handler(slog.DiscardHandler))
 		log.Info("by its name", "volume", "pvc-1")
 		log.With("volume", "pvc-1").Info("by its logger")

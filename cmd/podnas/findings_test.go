@@ -220,7 +220,7 @@ func TestFindings(t *testing.T) {
 		{"a claim without a class", func(a *appliance) func() {
 			a.write("data.yaml", claimText("podnas", "1Mi"))
 			return func() { a.write("classes.yaml", classText) }
-		}, "claims", "claim default/data", doctor.Failed, "StorageClass podnas is in no file"},
+		}, "claims", "claim default/data", doctor.Failed, "no file in the folder has the StorageClass podnas"},
 		{"a class that means nothing", func(a *appliance) func() {
 			a.write("classes.yaml", classText+"parameters: {rootSquish: 'true'}\n")
 			a.write("data.yaml", claimText("podnas", "1Mi"))
@@ -235,7 +235,7 @@ func TestFindings(t *testing.T) {
 			a.claim("1Mi")
 			a.write("data.yaml", claimText("podnas", "1Pi"))
 			return func() { a.write("data.yaml", claimText("podnas", "2Mi")) }
-		}, "claims", "claim default/data", doctor.Failed, "are free on the disk"},
+		}, "claims", "claim default/data", doctor.Failed, "is free on the disk"},
 		{"a claim that is none", func(a *appliance) func() {
 			a.write("classes.yaml", classText)
 			a.write("data.yaml", claimText("podnas", "lots"))
@@ -292,7 +292,7 @@ func TestFindings(t *testing.T) {
 		{"a stray directory", func(a *appliance) func() {
 			mustDo(a.t, os.Mkdir(filepath.Join(a.root, "stray"), 0o755))
 			return func() { mustDo(a.t, os.Remove(filepath.Join(a.root, "stray"))) }
-		}, "disk", "stray", doctor.Warning, "no volume's"},
+		}, "disk", "stray", doctor.Warning, "belongs to no volume"},
 		{"a disk that takes no write", func(a *appliance) func() {
 			probe := filepath.Join(a.root, ".podnas/probe")
 			mustDo(a.t, os.RemoveAll(probe))
