@@ -172,6 +172,11 @@ func TestFrozenDisk(t *testing.T) {
 				asking.Go(func() {
 					for n := 0; n < inTurn && !t.Failed(); n++ {
 						r := s.get(fmt.Sprintf("127.0.1.%d", 1+client), path)
+						for range 3 { // who sends no header for 5 s is turned away, as on a busy machine
+							if r.code == 0 {
+								r = s.get(fmt.Sprintf("127.0.1.%d", 1+client), path)
+							}
+						}
 						if !ok(r) || r.took > 20*time.Second {
 							t.Errorf("%s: %d after %s: %.200q", path, r.code, r.took, r.body)
 						}

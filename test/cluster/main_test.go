@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ const (
 	policyName      = "podnas-persistentvolumes"
 )
 
-// suite is what all tests share. It is set by TestMain and only read after.
+// suite is what all tests share. It is set by TestMain and, but for ports, only read after.
 type suite struct {
 	plane      *controlplane.ControlPlane
 	client     *kubernetes.Clientset // the administrator's
@@ -46,6 +47,7 @@ type suite struct {
 	podnas     string                // the binary under test
 	kubeconfig string                // podnas's, with its ServiceAccount's rights
 	logs       string                // folder
+	ports      sync.Map              // that tests have had, by number
 }
 
 var cluster suite

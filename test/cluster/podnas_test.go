@@ -66,13 +66,19 @@ func newPodnas(t testing.TB, provisioner string, flags ...string) *podnas {
 	return p
 }
 
+// freePort is a port that no test has had: what another has left in the cluster would lead
+// to this one's podnas.
 func freePort(t testing.TB) int {
 	t.Helper()
-	port, err := controlplane.FreePort()
-	if err != nil {
-		t.Fatal(err)
+	for {
+		port, err := controlplane.FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, taken := cluster.ports.LoadOrStore(port, t.Name()); !taken {
+			return port
+		}
 	}
-	return port
 }
 
 // start starts the process and waits until it says that it is ready.

@@ -47,7 +47,8 @@ func TestAfterFailedSync(t *testing.T) {
 				if first == nil {
 					t.Error("the disk did not fail")
 				}
-				if second != nil {
+				// Of btrfs a transaction may have met the failure, too, and then it has ended.
+				if second != nil && kind.Name != "btrfs" {
 					t.Error("it is no longer as docs/nfs.md and server/export/syncerror.go say: the second is 0")
 				}
 				must(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
