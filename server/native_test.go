@@ -40,7 +40,10 @@ func (i *instance) start(t *testing.T) {
 	i.addr = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- s.Serve(ctx, l) }()
+	go func() {
+		served <- s.Serve(ctx, l)
+		close(served) // who stops once more does not wait
+	}()
 	i.stop = func() error {
 		cancel()
 		return <-served
@@ -89,7 +92,7 @@ func conformance(t *testing.T, add func(*export.Table, string) error) {
 	if err := add(cfg.Exports, dir); err != nil {
 		t.Fatal(err)
 	}
-	i := &instance{cfg: cfg, addr: "127.0.0.1:0"}
+	i := &instance{cfg: cfg, addr: nfstest.OwnAddress()}
 	descriptors, goroutines := openDescriptors(t), runtime.NumGoroutine()
 	i.start(t)
 	defer func() {

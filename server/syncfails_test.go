@@ -93,7 +93,7 @@ func syncFails(t *testing.T, engine string, disk *faultydisk.Disk, call func(*ca
 	cfg.Engine.Engine = engine
 	_, _ = rand.Read(cfg.HandleKey)
 	must(t, cfg.Exports.Add(1, "/volume", volume, export.Options{}))
-	i := &instance{cfg: cfg, addr: "127.0.0.1:0"}
+	i := &instance{cfg: cfg, addr: nfstest.OwnAddress()}
 	i.start(t)
 	l := &load{}
 	var ended sync.WaitGroup

@@ -40,7 +40,10 @@ func (i *instance) start(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
 	engine := gonfs.New(i.table, export.NewKey(i.key), nil, slog.New(slog.DiscardHandler))
-	go func() { served <- engine.Serve(ctx, l) }()
+	go func() {
+		served <- engine.Serve(ctx, l)
+		close(served) // who stops once more does not wait
+	}()
 	i.stop = func() {
 		cancel()
 		if err := <-served; err != nil {
@@ -55,7 +58,7 @@ func newInstance(t *testing.T) (*instance, string) {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	i := &instance{table: &export.Table{}, key: make([]byte, 32), addr: "127.0.0.1:0"}
+	i := &instance{table: &export.Table{}, key: make([]byte, 32), addr: nfstest.OwnAddress()}
 	_, _ = rand.Read(i.key)
 	if err := i.table.AddCounted(1, "/volume", dir, export.Options{}, export.NewAccount(export.Limit{Bytes: 1 << 50}), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,8 @@
 package nfstest
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -21,6 +23,13 @@ type Target struct {
 	// Restart stops the server and starts it again at the same address with
 	// the same state. Tests of restarts are skipped if it is nil.
 	Restart func(t *testing.T)
+}
+
+// OwnAddress is an address to listen on whose port stays free while the server is
+// restarted: the outgoing connections of this machine have their ports on 127.0.0.1.
+func OwnAddress() string {
+	n := rand.Uint32()
+	return fmt.Sprintf("127.%d.%d.%d:0", 1+n%254, n>>8&0xff, 1+n>>16%254)
 }
 
 // Feature is something that a server may lack.
