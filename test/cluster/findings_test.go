@@ -93,7 +93,7 @@ func TestFindings(t *testing.T) {
 	n.claim("nobodys", n.name+"-none", "1Pi", nil)
 
 	n.claim("too-large", class, "1Pi", nil)
-	p.tells("claims", "claim "+n.name+"/too-large", "are free on the disk")
+	p.tells("claims", "claim "+n.name+"/too-large", "is free on the disk")
 	n.deleteClaim("too-large")
 	p.tellsNothing("claims", "claim "+n.name+"/too-large")
 
@@ -112,7 +112,7 @@ func TestFindings(t *testing.T) {
 	p.tellsNothing("claims", "claim "+n.name+"/data")
 
 	n.claim("orphan", class, "1Pi", nil)
-	p.tells("claims", "claim "+n.name+"/orphan", "are free on the disk")
+	p.tells("claims", "claim "+n.name+"/orphan", "is free on the disk")
 	if err := cluster.client.StorageV1().StorageClasses().Delete(t.Context(), class, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
