@@ -277,7 +277,7 @@ func TestTooLarge(t *testing.T) {
 	a := serve(t)
 	a.class("standard", "Delete")
 	a.claim("huge", "standard", "500Gi")
-	why := regexp.MustCompile(`500Gi [^\n]*\b[0-9.]+Gi are free`)
+	why := regexp.MustCompile(`500Gi [^\n]*\b[0-9.]+Gi is free`)
 	eventually(t, 10*time.Second, "podnas says why", func() bool { return why.Match(a.output()) })
 	if pv, found := a.find("huge"); found {
 		t.Errorf("there is a volume %s of 500Gi", pv.Metadata.Name)
