@@ -11,9 +11,11 @@ import (
 const (
 	// watchPeriod is how often a List makes a check that says nothing else.
 	watchPeriod = 10 * time.Second
-	// wrongPeriod is how often it makes one that is made more rarely, while that has
-	// found something: what is mended is to be seen soon.
+	// wrongPeriod is how often at least it makes one that is made more rarely, while that
+	// has found something: what is mended is to be seen soon.
 	wrongPeriod = time.Minute
+	// wrongPart is how much more often it makes one then, but no more often than others.
+	wrongPart = 6
 )
 
 // List is the one list of what is wrong: the latest results of a set of checks. The status
@@ -108,7 +110,7 @@ func (w *watched) period() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if slices.ContainsFunc(w.results, func(r Result) bool { return r.Status != OK }) {
-		return min(w.check.Every, wrongPeriod)
+		return min(w.check.Every, max(watchPeriod, min(w.check.Every/wrongPart, wrongPeriod)))
 	}
 	return w.check.Every
 }

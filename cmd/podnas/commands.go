@@ -90,7 +90,7 @@ func findings(ctx context.Context, cfg *serveConfig, claims *provisioning, p *pr
 		Check: e.Check,
 	})
 	way := doctor.One("way in", func(ctx context.Context) doctor.Result { return wayIn(ctx, p.Endpoint) })
-	way.Every = checkup.ClusterPeriod
+	way.Every = time.Minute
 	return doctor.NewList(slices.Concat(checks, doctor.Of("cluster", cluster...), doctor.Of("cluster", way)))
 }
 

@@ -27,9 +27,9 @@ type Cluster struct {
 	Check func(volume.Options) error
 }
 
-// ClusterPeriod is how often checks are made that cost calls of others, unless somebody
+// clusterPeriod is how often checks are made that cost calls of others, unless somebody
 // asks.
-const ClusterPeriod = 10 * time.Minute
+const clusterPeriod = 10 * time.Minute
 
 // ClusterChecks look at what podnas needs in the cluster.
 func ClusterChecks(c *Cluster) []doctor.Check {
@@ -41,7 +41,7 @@ func ClusterChecks(c *Cluster) []doctor.Check {
 		doctor.One("clock", c.clock),
 	}
 	for i := range checks {
-		checks[i].Every = ClusterPeriod
+		checks[i].Every = clusterPeriod
 	}
 	checks[0].Every = time.Minute                                         // two calls, and claims depend on it
 	return append(checks, doctor.Check{Name: "cluster", Run: c.compared}) // it was made already

@@ -29,8 +29,10 @@ func (w walkthrough) statusPage(t *testing.T) {
 			return false
 		}
 		page = get(t, "/")
-		// What is used, and by whom, is gathered every few seconds.
-		if found := row.FindString(page); !shows.MatchString(found) && time.Now().Before(deadline) {
+		// What is used, by whom, and what is wrong is gathered every few seconds; a pod that
+		// has just become ready was not when it was looked at.
+		wrong := strings.Contains(page, "Something is wrong")
+		if found := row.FindString(page); (wrong || !shows.MatchString(found)) && time.Now().Before(deadline) {
 			return false
 		}
 		metrics, probes = get(t, "/metrics"), get(t, "/healthz")+get(t, "/readyz")
