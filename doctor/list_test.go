@@ -85,3 +85,25 @@ func TestList(t *testing.T) {
 		}
 	})
 }
+
+// What is wrong is looked at more often than what is well.
+func TestListPeriod(t *testing.T) {
+	wrong := []Result{Fail("wait", "not ready")}
+	for _, tt := range []struct {
+		every   time.Duration
+		results []Result
+		want    time.Duration
+	}{
+		{0, nil, watchPeriod},
+		{0, wrong, watchPeriod},
+		{time.Minute, nil, time.Minute},
+		{time.Minute, wrong, 10 * time.Second},
+		{10 * time.Minute, wrong, time.Minute},
+		{5 * time.Second, wrong, 5 * time.Second},
+	} {
+		w := &watched{check: Check{Every: tt.every}, results: tt.results}
+		if got := w.period(); got != tt.want {
+			t.Errorf("every %s, with %v: the next one is in %s, want %s", tt.every, tt.results, got, tt.want)
+		}
+	}
+}
