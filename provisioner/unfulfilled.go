@@ -54,7 +54,7 @@ func (u *unfulfilled) look() []doctor.Result {
 		}
 	}
 	for about, err := range u.raised.Wrong() {
-		wrong[about] = fmt.Sprintf("its volume can't be raised: %v", err)
+		wrong[about] = fmt.Sprintf("its volume can't be expanded: %v", err)
 	}
 	// The library asks nobody about a claim whose class was deleted.
 	claims, err := u.claims.List(labels.Everything())

@@ -77,7 +77,7 @@ func TestUnfulfilled(t *testing.T) {
 	raised.Tell("ns/enough", errors.New("no room"))
 	add(volumes, &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-stuck"}})
 	made.Tell("pvc-stuck", errors.New("busy"))
-	const gets, raises = ": it gets no volume: no room", ": its volume can't be raised: no room"
+	const gets, raises = ": it gets no volume: no room", ": its volume can't be expanded: no room"
 	want("all", "claim ns/bound"+gets, "claim ns/deleted"+gets, "claim ns/enough"+raises, "claim ns/mended"+gets, "claim ns/raised"+raises,
 		"claim ns/renamed"+gets, "claim ns/theirs"+gets, "volume pvc-stuck: it can't be deleted: busy")
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/mount3"
 	"github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/nfstest"
 )
@@ -33,22 +32,8 @@ func countedWith(t *testing.T, engine string, limit export.Limit) (*nfstest.Clie
 			t.Fatal("the volume is not counted")
 		}
 	}
-	address, stop := serve(t, cfg)
-	t.Cleanup(func() {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	c, err := nfstest.Dial(t.Context(), address, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	res, err := c.Mount(t.Context(), "/volume")
-	if err != nil || res.Status != mount3.OK {
-		t.Fatalf("MNT: %v, %v", res.Status, err)
-	}
-	return c, res.Handle, account
+	c, root := mounted(t, cfg)
+	return c, root, account
 }
 
 // wire are calls whose outcome is a status.

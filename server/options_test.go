@@ -38,6 +38,12 @@ func volumeWith(t *testing.T, engine string, options export.Options) (*nfstest.C
 	if err := cfg.Exports.Add(1, "/volume", dir, options); err != nil {
 		t.Fatal(err)
 	}
+	return mounted(t, cfg)
+}
+
+// mounted serves until the test ends, and is a client of /volume and the volume's root.
+func mounted(t *testing.T, cfg server.Config) (*nfstest.Client, nfs3.FH) {
+	t.Helper()
 	address, stop := serve(t, cfg)
 	t.Cleanup(func() {
 		if err := stop(); err != nil {

@@ -107,7 +107,7 @@ func TestFindings(t *testing.T) {
 		}
 	}
 	raise("1Pi")
-	p.tells("claims", "claim "+n.name+"/data", "can't be raised")
+	p.tells("claims", "claim "+n.name+"/data", "can't be expanded")
 	raise("2Mi")
 	p.tellsNothing("claims", "claim "+n.name+"/data")
 
