@@ -95,7 +95,7 @@ func (c *Client) Manifests(ctx context.Context, names ...string) ([]Manifest, er
 
 // Doctor has podnas look at itself and its disk.
 func (c *Client) Doctor(ctx context.Context) (Report, error) {
-	return ask[Report](ctx, c, http.MethodGet, "/v1/doctor", nil, nil)
+	return ask[Report](ctx, c, http.MethodGet, doctorPath, nil, nil)
 }
 
 // Usage asks who uses the volumes.
@@ -163,5 +163,5 @@ func clientError(ctx context.Context, err error) error {
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		return fmt.Errorf("podnas did not answer within %s; it may still be working on this, see its log", clientTimeout)
 	}
-	return fmt.Errorf("podnas ended before it answered, see its log: %w", err)
+	return fmt.Errorf("podnas closed the connection before it answered: it has ended, or more than %d commands wait for it; see its log: %w", connsMax, err)
 }

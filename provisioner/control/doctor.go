@@ -9,6 +9,8 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
+const doctorPath = "/v1/doctor"
+
 // Report is what a podnas says of itself and its disk.
 type Report struct {
 	Process Process `json:"process"`

@@ -35,9 +35,11 @@ const (
 	// diskLate is when a request that only tells something does without what the
 	// disk has not answered.
 	diskLate = 5 * time.Second
-	// connsMax bounds connections, and changesMax those of them that change
-	// something: each of these may hold a thread while the disk hangs.
-	connsMax, changesMax = 64, 32
+	// requestsMax bounds the requests of each kind that are being answered.
+	requestsMax = 32
+	// connsMax bounds connections. It is far more than all requests, so that those past
+	// requestsMax are told so, rather than cut off.
+	connsMax = 512
 )
 
 // Server answers commands. Provisioner, Process, Findings and Log are needed.
@@ -71,7 +73,19 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) handler() http.Handler {
 	s.disk = latest.New(diskLate, s.lookAtDisk)
 	s.usages = latest.New(diskLate, func(context.Context) (map[string]quota.Usage, error) { return s.store().Usages() })
-	var changes changes
+	// What changes something, or only asks, can't keep podnas doctor from saying why it hangs.
+	changes := &underWay{max: requestsMax, kind: "changes"}
+	questions := &underWay{max: requestsMax, kind: "questions"}
+	doctors := &underWay{max: requestsMax, kind: "questions of podnas doctor"}
+	kind := func(r *http.Request) *underWay {
+		switch {
+		case r.Method != http.MethodGet:
+			return changes
+		case r.URL.Path == doctorPath:
+			return doctors
+		}
+		return questions
+	}
 	mux := http.NewServeMux()
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
 		"GET /v1/volumes":   s.list,
@@ -81,21 +95,19 @@ func (s *Server) handler() http.Handler {
 		"DELETE /v1/volume": s.delete,
 		"POST /v1/adopt":    s.adopt,
 		"GET /v1/manifests": s.manifests,
-		"GET /v1/doctor":    s.doctor,
+		"GET " + doctorPath: s.doctor,
 		"GET /v1/usage":     s.usage,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 			defer cancel()
 			r.Body = http.MaxBytesReader(w, r.Body, requestMax)
-			if r.Method != http.MethodGet {
-				end, err := changes.begin(pattern)
-				if err != nil {
-					s.reply(w, nil, err)
-					return
-				}
-				defer end()
+			end, err := kind(r).begin(pattern)
+			if err != nil {
+				s.reply(w, nil, err)
+				return
 			}
+			defer end()
 			said, err := answer(r.WithContext(ctx))
 			s.reply(w, said, err)
 		})

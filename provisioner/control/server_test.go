@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -377,7 +378,7 @@ func TestClientWithoutServer(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	if _, err := NewClient(root).List(t.Context(), false); err == nil || !strings.Contains(err.Error(), "ended before it answered") {
+	if _, err := NewClient(root).List(t.Context(), false); err == nil || !strings.Contains(err.Error(), "closed the connection before it answered") {
 		t.Errorf("cut off: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -397,24 +398,37 @@ func TestClientWithoutServer(t *testing.T) {
 	}
 }
 
-// Commands that hang on the disk are so many and no more.
-func TestManyChanges(t *testing.T) {
-	var changes changes
-	var ends []func()
-	for range changesMax {
-		end, err := changes.begin("POST /v1/volumes")
-		mustDo(t, err)
-		ends = append(ends, end)
+// Commands that hang are so many and no more, and podnas doctor is answered beside them.
+func TestManyRequests(t *testing.T) {
+	c, s, _ := start(t)
+	hung, letGo := make(chan struct{}, requestsMax), make(chan struct{})
+	s.Users = func(context.Context) ([]provisioner.User, error) {
+		hung <- struct{}{}
+		<-letGo
+		return nil, nil
 	}
-	_, err := changes.begin("PATCH /v1/volume")
-	wantCode(t, err, Busy, "the oldest (POST /v1/volumes) for 0s")
-	ends[3]()
-	end, err := changes.begin("PATCH /v1/volume")
-	mustDo(t, err)
-	for _, end := range append(ends, end) {
-		end()
+	var asking sync.WaitGroup
+	for range requestsMax {
+		asking.Go(func() {
+			if _, err := c.Usage(t.Context()); err != nil {
+				t.Errorf("one of %d: %v", requestsMax, err)
+			}
+		})
 	}
-	if len(changes.all) != 0 {
-		t.Errorf("%d are left", len(changes.all))
+	for range requestsMax {
+		<-hung
+	}
+	_, err := c.List(t.Context(), true)
+	wantCode(t, err, Busy, "at work on 32 questions, the oldest (GET /v1/usage) for ")
+	if _, err := c.Doctor(t.Context()); err != nil {
+		t.Errorf("podnas doctor: %v", err)
+	}
+	if _, err := c.Create(t.Context(), CreateRequest{Name: "made", Size: 1 << 20}); err != nil {
+		t.Errorf("podnas volume create: %v", err)
+	}
+	close(letGo)
+	asking.Wait()
+	if _, err := c.List(t.Context(), true); err != nil {
+		t.Errorf("when all are answered: %v", err)
 	}
 }
