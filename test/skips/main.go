@@ -1,5 +1,5 @@
 // Command skips runs a suite of Go tests and says at its end which tests did not run, and
-// why not:
+// why not, and which failed:
 //
 //	go run ./test/skips go test -json ./...
 //
@@ -77,6 +77,7 @@ type suite struct {
 	out      io.Writer
 	packages map[string]*results
 	skips    map[skip]bool
+	failed   []failure
 	empty    int // how many test binaries found no test to run
 }
 
@@ -127,7 +128,9 @@ func (s *suite) add(e *event) {
 		p.finish(s.out, false)
 		delete(s.packages, e.Package)
 	case "fail":
-		if e.Test == "" {
+		if e.Test != "" {
+			s.failed = append(s.failed, failure{pkg: e.Package, test: e.Test})
+		} else {
 			p.finish(s.out, true)
 			delete(s.packages, e.Package)
 		}

@@ -66,7 +66,10 @@ import "testing"
 
 func TestPasses(t *testing.T) { t.Log("not of interest") }
 
-func TestFails(t *testing.T) { t.Error("this is wrong") }
+func TestFails(t *testing.T) {
+	t.Run("not", func(t *testing.T) {})
+	t.Run("here", func(t *testing.T) { t.Error("this is wrong") })
+}
 `,
 }
 
@@ -96,6 +99,7 @@ func TestSuite(t *testing.T) {
 	enterSuite(t)
 	t.Run("skips", testSkips)
 	t.Run("output", testOutput)
+	t.Run("failed", testFailed)
 	t.Run("nothing to run", testNothingToRun)
 }
 
@@ -155,6 +159,19 @@ func testOutput(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(text)
+	}
+}
+
+// What failed is said once more at the end.
+func testFailed(t *testing.T) {
+	for flag, want := range map[string]string{
+		"-json": "      TestFails  example.com/suite/bad\n",
+		"-v":    "    bad_test.go:9: this is wrong\n",
+	} {
+		text, err := goTest(false, flag, "./bad", "./good", "-run", "TestFails|TestPasses|TestRuns")
+		if err == nil || !strings.Contains(text, "\nFailed: ") || !strings.HasSuffix(text, want) {
+			t.Errorf("%v, printed\n%s\nwant at its end%s", err, text, want)
+		}
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 // skip is a test that did not run, and what it said about it.
 type skip struct{ pkg, test, said string }
 
+// failure is a test that failed. What it printed is kept where the suite printed lines.
+type failure struct{ pkg, test, printed string }
+
 // unexpected are the skips that expected.go does not have, by what the tests said and then
 // by their names.
 func (s *suite) unexpected() []skip {
@@ -33,7 +36,7 @@ func expects(found skip) bool {
 	})
 }
 
-// report prints what did not run. That is an error where all must.
+// report prints what did not run, and what failed. That is an error where all must.
 func (s *suite) report(must bool) error {
 	found := s.unexpected()
 	var text strings.Builder
@@ -48,6 +51,12 @@ func (s *suite) report(must bool) error {
 	}
 	if known := len(s.skips) - len(found); known > 0 {
 		fmt.Fprintf(&text, "Expected not to run: %d tests (test/skips/expected.go says why)\n", known)
+	}
+	if len(s.failed) > 0 {
+		fmt.Fprintf(&text, "\nFailed: %d tests\n", len(s.failed))
+	}
+	for _, f := range s.failed {
+		fmt.Fprintf(&text, "      %s\n%s", strings.TrimSpace(f.test+"  "+strings.TrimPrefix(f.pkg, "github.com/podnas/podnas/")), f.printed)
 	}
 	fmt.Fprint(s.out, text.String())
 	var errs []error

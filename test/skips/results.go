@@ -47,10 +47,31 @@ func (r *results) finish(out io.Writer, failed bool) {
 }
 
 var (
+	ended  = regexp.MustCompile(`^--- (PASS|FAIL|SKIP): (\S+) \(`)
 	begins = regexp.MustCompile(`^=== (?:RUN|CONT|NAME) +(\S+)`)
 	logs   = regexp.MustCompile(`^[^ :]+\.go:\d+: (.*)`)
 	skips  = regexp.MustCompile(`^--- SKIP: (\S+) \(`)
 )
+
+// end looks for a test that has ended, in lines that are printed already, and keeps what one
+// that failed has printed: it may be far from the end of a long output.
+func (r *results) end(s *suite, line string) {
+	m := ended.FindStringSubmatch(line)
+	if m == nil {
+		r.print(r.running, line+"\n")
+		return
+	}
+	var printed strings.Builder
+	for _, test := range r.order {
+		if test == m[2] || strings.HasPrefix(test, m[2]+"/") {
+			printed.WriteString(r.output[test])
+		}
+	}
+	if m[1] == "FAIL" {
+		s.failed = append(s.failed, failure{test: m[2], printed: printed.String()})
+	}
+	r.order, r.output = nil, make(map[string]string) // one test runs at a time in such a suite
+}
 
 // scan looks for tests that skip, at any depth: a test that logs the output of others
 // indents it.
@@ -62,6 +83,9 @@ func (r *results) scan(s *suite, text string) {
 			return
 		}
 		r.line = rest
+		if r.name == "" {
+			r.end(s, line)
+		}
 		line = strings.TrimSpace(line)
 		if m := begins.FindStringSubmatch(line); m != nil {
 			r.running = m[1]

@@ -35,14 +35,12 @@ func TestDoctorMount(t *testing.T) {
 	options := "--options=" + strings.Join(pv.Spec.MountOptions, ",")
 
 	out, code := run(t, "doctor", "mount", address, options)
-	t.Log(out)
 	if code != 0 || !strings.Contains(out, "mount.nfs is there") || !strings.Contains(out, "the file was removed") {
-		t.Errorf("from the wire: %d", code)
+		t.Errorf("from the wire: %d\n%s", code, out)
 	}
 	out, code = run(t, "doctor", "mount", mnt)
-	t.Log(out)
 	if code != 0 || !strings.Contains(out, "flock works") || !strings.Contains(out, "fcntl works") {
-		t.Errorf("what is mounted: %d", code)
+		t.Errorf("what is mounted: %d\n%s", code, out)
 	}
 	for _, dir := range []string{mnt, a.dir(pv)} {
 		if left, err := filepath.Glob(filepath.Join(dir, ".podnas-doctor*")); err != nil || len(left) > 0 {
@@ -60,9 +58,8 @@ func TestDoctorMount(t *testing.T) {
 	a.stop()
 	begin := time.Now()
 	out, code = run(t, "doctor", "mount", mnt)
-	t.Logf("after %s\n%s", time.Since(begin), out)
 	if code != 1 || !strings.Contains(out, "no answer within 10s") {
-		t.Errorf("while the server is away: %d", code)
+		t.Errorf("while the server is away: %d after %s\n%s", code, time.Since(begin), out)
 	}
 	a.start()
 	if out, code = run(t, "doctor", "mount", mnt); code != 0 {
