@@ -1,7 +1,7 @@
 // Package doctor is what podnas doctor is made of: checks as values, each of which
 // looks at one thing and says in plain words how it is, and what to do where it is
 // not well. It knows neither NFS nor Kubernetes; who has something to look at makes
-// the checks (provisioner/checkup, server/nfscheck), and Run makes them. A List makes
+// the checks (provisioner/checkup, nfs/nfscheck), and Run makes them. A List makes
 // them again and again, for the status page and the metrics (list.go).
 package doctor
 

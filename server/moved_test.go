@@ -10,39 +10,39 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/mount3"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/testdisk"
-	"github.com/podnas/podnas/server/xdr"
 )
 
 // raw is a client that sends any arguments.
 type raw struct {
 	testing.TB
-	*oncrpc.Client
-	cred oncrpc.Auth
+	*rpc.Client
+	cred rpc.Auth
 }
 
 func dialRaw(t testing.TB, address string, uid uint32) *raw {
 	t.Helper()
-	client, err := oncrpc.Dial(t.Context(), address)
+	client, err := rpc.Dial(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	cred := oncrpc.SysCred{UID: uid, GID: uid}
+	cred := rpc.SysCred{UID: uid, GID: uid}
 	return &raw{t, client, cred.Auth()}
 }
 
-func (r *raw) do(ctx context.Context, prog, proc uint32, args oncrpc.Args) ([]byte, error) {
-	return r.Do(ctx, oncrpc.CallHeader{RPCVersion: oncrpc.Version, Prog: prog, Vers: 3, Proc: proc, Cred: r.cred}, args)
+func (r *raw) do(ctx context.Context, prog, proc uint32, args rpc.Args) ([]byte, error) {
+	return r.Do(ctx, rpc.CallHeader{RPCVersion: rpc.Version, Prog: prog, Vers: 3, Proc: proc, Cred: r.cred}, args)
 }
 
 // status makes a call of NFS and tells its status.
-func (r *raw) status(proc uint32, args oncrpc.Args) nfs3.Status {
+func (r *raw) status(proc uint32, args rpc.Args) nfs3.Status {
 	r.Helper()
 	results, err := r.do(r.Context(), nfs3.Program, proc, args)
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *raw) status(proc uint32, args oncrpc.Args) nfs3.Status {
 }
 
 // decode makes a call that must be answered with results.
-func (r *raw) decode(prog, proc uint32, args oncrpc.Args, res interface{ Decode(*xdr.Decoder) }) {
+func (r *raw) decode(prog, proc uint32, args rpc.Args, res interface{ Decode(*xdr.Decoder) }) {
 	r.Helper()
 	results, err := r.do(r.Context(), prog, proc, args)
 	if err != nil {
@@ -163,7 +163,7 @@ func TestHeldHandleOfMovedDirectory(t *testing.T) {
 			for what, held := range map[string]nfs3.FH{"the directory": d, "one below it": sub} {
 				in := func(name string) nfs3.DirOpArgs { return nfs3.DirOpArgs{Dir: held, Name: []byte(name)} }
 				inRoot := nfs3.DirOpArgs{Dir: root, Name: []byte("new")}
-				calls := map[uint32]oncrpc.Args{
+				calls := map[uint32]rpc.Args{
 					nfs3.ProcGetattr:     &nfs3.HandleArgs{Object: held},
 					nfs3.ProcSetattr:     &nfs3.SetattrArgs{Object: held, Attr: nfs3.Sattr{Mode: nfs3.SetUint32{Set: true, Value: 0o700}}},
 					nfs3.ProcLookup:      &nfs3.DirOpArgs{Dir: held, Name: []byte("..")},
@@ -181,7 +181,7 @@ func TestHeldHandleOfMovedDirectory(t *testing.T) {
 					nfs3.ProcPathconf:    &nfs3.HandleArgs{Object: held},
 				}
 				if engine == server.EngineNative {
-					maps.Copy(calls, map[uint32]oncrpc.Args{
+					maps.Copy(calls, map[uint32]rpc.Args{
 						nfs3.ProcReadlink: &nfs3.HandleArgs{Object: held},
 						nfs3.ProcMknod:    &nfs3.MknodArgs{Where: in("new"), Type: nfs3.TypeFIFO},
 						nfs3.ProcLink:     &nfs3.LinkArgs{File: file, Link: in("new")},
@@ -196,7 +196,7 @@ func TestHeldHandleOfMovedDirectory(t *testing.T) {
 						t.Errorf("%s, procedure %d: %v, want %v", what, proc, status, nfs3.ErrStale)
 					}
 				}
-				for proc, args := range map[uint32]oncrpc.Args{ // they are for data
+				for proc, args := range map[uint32]rpc.Args{ // they are for data
 					nfs3.ProcRead:   &nfs3.ReadArgs{File: held, Count: 10},
 					nfs3.ProcWrite:  &nfs3.WriteArgs{File: held, Count: 4, Data: []byte("data")},
 					nfs3.ProcCommit: &nfs3.CommitArgs{File: held},

@@ -7,8 +7,9 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/podnas/podnas/nfs/mount3"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/mount3"
+	mountd "github.com/podnas/podnas/server/mount3"
 	"github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
@@ -34,7 +35,7 @@ func newNative(table *export.Table, key *export.Key, slow *stats.SlowLog, log *s
 	n.rpc, err = oncrpc.NewServer(oncrpc.ServerConfig{
 		Programs: []oncrpc.Program{
 			nfs3.NewProgram(nfs3.Config{Opener: n.opener, Workers: n.workers, Log: log}),
-			mount3.NewProgram(exports{table, n.opener}, log),
+			mountd.NewProgram(exports{table, n.opener}, log),
 		},
 		SlowLog: slow,
 		Log:     log,

@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/mount3"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfstest"
-	"github.com/podnas/podnas/server/oncrpc"
-	"github.com/podnas/podnas/server/xdr"
 )
 
 // instance is a server that can be stopped and started again on its port.
@@ -162,19 +162,19 @@ func FuzzNative(f *testing.F) {
 		}
 		return conn
 	}
-	for _, record := range goodCalls(f, oncrpc.NewClient(dial(f))) {
+	for _, record := range goodCalls(f, rpc.NewClient(dial(f))) {
 		f.Add(record)
 	}
 	f.Fuzz(func(t *testing.T, record []byte) {
 		conn := dial(t)
 		defer conn.Close()
-		sent, at := oncrpc.BeginRecord(nil)
+		sent, at := rpc.BeginRecord(nil)
 		sent = append(sent, record...)
-		oncrpc.EndRecord(sent, at)
+		rpc.EndRecord(sent, at)
 		if _, err := conn.Write(sent); err != nil {
 			t.Fatal(err)
 		}
-		c := oncrpc.NewClient(dial(t))
+		c := rpc.NewClient(dial(t))
 		defer c.Close()
 		if _, err := c.Call(t.Context(), nfs3.Program, nfs3.Version, nfs3.ProcNull, nil); err != nil {
 			t.Errorf("after %x: %v", record, err)
@@ -183,7 +183,7 @@ func FuzzNative(f *testing.F) {
 }
 
 // goodCalls are records of calls on the volume's root.
-func goodCalls(f *testing.F, c *oncrpc.Client) [][]byte {
+func goodCalls(f *testing.F, c *rpc.Client) [][]byte {
 	f.Helper()
 	defer c.Close()
 	results, err := c.Call(f.Context(), mount3.Program, mount3.Version, mount3.ProcMnt, &mount3.PathArgs{Path: []byte("/volume")})
@@ -197,9 +197,9 @@ func goodCalls(f *testing.F, c *oncrpc.Client) [][]byte {
 	}
 	root := nfs3.FH(mounted.Handle)
 	where := nfs3.DirOpArgs{Dir: root, Name: []byte("name")}
-	var cred oncrpc.SysCred
+	var cred rpc.SysCred
 	var records [][]byte
-	for proc, args := range map[uint32]oncrpc.Args{
+	for proc, args := range map[uint32]rpc.Args{
 		nfs3.ProcGetattr:     &nfs3.HandleArgs{Object: root},
 		nfs3.ProcSetattr:     &nfs3.SetattrArgs{Object: root},
 		nfs3.ProcLookup:      &where,
@@ -218,7 +218,7 @@ func goodCalls(f *testing.F, c *oncrpc.Client) [][]byte {
 		nfs3.ProcFsstat:      &nfs3.HandleArgs{Object: root},
 		nfs3.ProcCommit:      &nfs3.CommitArgs{File: root},
 	} {
-		h := oncrpc.CallHeader{XID: proc, RPCVersion: oncrpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, Cred: cred.Auth()}
+		h := rpc.CallHeader{XID: proc, RPCVersion: rpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, Cred: cred.Auth()}
 		records = append(records, args.Append(h.Append(nil)))
 	}
 	return records

@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/mount3"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfstest"
-	"github.com/podnas/podnas/server/oncrpc"
 )
 
 // What a volume's options promise, seen from the wire.
@@ -246,7 +246,7 @@ func TestClients(t *testing.T) {
 				t.Errorf("MNT of what is for others: %v, %v", res.Status, err)
 			}
 			res, err := c.Getattr(t.Context(), roots["/others"])
-			var denied *oncrpc.RPCError
+			var denied *rpc.RPCError
 			if !errors.As(err, &denied) && res.Status != nfs3.ErrAcces {
 				t.Errorf("GETATTR of what is for others: %v, %v", res.Status, err)
 			}

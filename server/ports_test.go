@@ -10,12 +10,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/mount3"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfstest"
-	"github.com/podnas/podnas/server/oncrpc"
 )
 
 // lockedBuffer is a log that is read while it is written.
@@ -63,11 +63,11 @@ func TestPrivilegedPorts(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			nc, err := oncrpc.DialReserved(t.Context(), net.Dialer{}, address)
+			nc, err := rpc.DialReserved(t.Context(), net.Dialer{}, address)
 			if err != nil {
 				t.Fatal(err)
 			}
-			conn := oncrpc.NewClient(nc)
+			conn := rpc.NewClient(nc)
 			privileged := nfstest.NewClient(conn, conn)
 			defer privileged.Close()
 			root := rootOf(t, cfg.HandleKey, 2, dir)
@@ -95,7 +95,7 @@ func TestPrivilegedPorts(t *testing.T) {
 				}
 				refused := func(what string, status nfs3.Status, err error) {
 					t.Helper()
-					var denied *oncrpc.RPCError // go-nfs's way
+					var denied *rpc.RPCError // go-nfs's way
 					if !errors.As(err, &denied) && (err != nil || status != nfs3.ErrAcces) {
 						t.Errorf("%s: %v, %v", what, status, err)
 					}

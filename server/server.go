@@ -15,9 +15,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
-	"github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
 )
@@ -140,9 +141,9 @@ func StatusName(s stats.Status) string {
 	switch s {
 	case stats.Other:
 		return "other"
-	case stats.RPCError + stats.Status(oncrpc.GarbageArgs):
+	case stats.RPCError + stats.Status(rpc.GarbageArgs):
 		return "GARBAGE_ARGS"
-	case stats.RPCError + stats.Status(oncrpc.SystemErr):
+	case stats.RPCError + stats.Status(rpc.SystemErr):
 		return "SYSTEM_ERR"
 	}
 	if s >= stats.RPCError {
@@ -166,13 +167,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // Dial connects a probe of this process to the server, at an address of this machine.
 // Stats leave it out.
-func (s *Server) Dial(ctx context.Context, address string) (*oncrpc.Client, error) {
+func (s *Server) Dial(ctx context.Context, address string) (*rpc.Client, error) {
 	return oncrpc.DialOwn(ctx, address, s.Stats())
 }
 
 // Ping makes an NFS NULL call to a server, as `rpcinfo -t` would: it answers
 // only if it is reading calls. Dial connects to it.
-func Ping(ctx context.Context, dial func(context.Context, string) (*oncrpc.Client, error), address string) error {
+func Ping(ctx context.Context, dial func(context.Context, string) (*rpc.Client, error), address string) error {
 	client, err := dial(ctx, address)
 	if err != nil {
 		return fmt.Errorf("connect to NFS: %w", err)

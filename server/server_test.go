@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfstest"
-	"github.com/podnas/podnas/server/oncrpc"
 )
 
 func config() server.Config {
@@ -70,13 +70,13 @@ func serve(t *testing.T, cfg server.Config) (address string, stop func() error) 
 
 func TestPing(t *testing.T) {
 	address, stop := serve(t, config())
-	if err := server.Ping(t.Context(), oncrpc.Dial, address); err != nil {
+	if err := server.Ping(t.Context(), rpc.Dial, address); err != nil {
 		t.Error(err)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if err := server.Ping(t.Context(), oncrpc.Dial, address); err == nil {
+	if err := server.Ping(t.Context(), rpc.Dial, address); err == nil {
 		t.Error("a stopped server answers")
 	}
 
@@ -88,7 +88,7 @@ func TestPing(t *testing.T) {
 	defer dead.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := server.Ping(ctx, oncrpc.Dial, dead.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
+	if err := server.Ping(ctx, rpc.Dial, dead.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a server that does not answer: %v", err)
 	}
 }

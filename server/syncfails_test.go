@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/mount3"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfstest"
-	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/test/faultydisk"
 )
 
@@ -195,7 +195,7 @@ func create(dir nfs3.FH, name string, mode uint32) nfs3.CreateArgs {
 // done tells whether a call was answered OK. The server answers them all: some that fail,
 // go-nfs answers with an error of RPC.
 func (c *caller) done(status nfs3.Status, err error) bool {
-	var rpcErr *oncrpc.RPCError
+	var rpcErr *rpc.RPCError
 	switch {
 	case err != nil && !errors.As(err, &rpcErr):
 		c.t.Error(err)

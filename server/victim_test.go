@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/testdisk"
 )
 
@@ -34,7 +34,7 @@ type attack struct {
 	// prepare makes what is needed at the volume's directory.
 	prepare func(t *testing.T, dir string)
 	// call is the nth call.
-	call func(root, target nfs3.FH, n int) (proc uint32, args oncrpc.Args)
+	call func(root, target nfs3.FH, n int) (proc uint32, args rpc.Args)
 	// target is a name in the root, "" for the root.
 	target string
 }
@@ -44,7 +44,7 @@ func attacks() []attack {
 	return []attack{
 		{
 			name: "MKDIR in one directory",
-			call: func(root, _ nfs3.FH, n int) (uint32, oncrpc.Args) {
+			call: func(root, _ nfs3.FH, n int) (uint32, rpc.Args) {
 				return nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: nfs3.DirOpArgs{Dir: root, Name: name("made", n)}}
 			},
 		},
@@ -57,7 +57,7 @@ func attacks() []attack {
 					must(t, os.WriteFile(filepath.Join(dir, "large", string(name("file", i))), nil, 0o600))
 				}
 			},
-			call: func(_, target nfs3.FH, _ int) (uint32, oncrpc.Args) {
+			call: func(_, target nfs3.FH, _ int) (uint32, rpc.Args) {
 				return nfs3.ProcReaddirplus, &nfs3.ReaddirplusArgs{Dir: target, DirCount: 1 << 20, MaxCount: 1 << 20}
 			},
 		},
@@ -77,7 +77,7 @@ func attacks() []attack {
 				}
 				must(t, syscall.Close(at))
 			},
-			call: func(_, target nfs3.FH, _ int) (uint32, oncrpc.Args) {
+			call: func(_, target nfs3.FH, _ int) (uint32, rpc.Args) {
 				return nfs3.ProcLookup, &nfs3.DirOpArgs{Dir: target, Name: []byte("..")}
 			},
 		},
@@ -87,7 +87,7 @@ func attacks() []attack {
 			prepare: func(t *testing.T, dir string) {
 				must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o666))
 			},
-			call: func(_, target nfs3.FH, n int) (uint32, oncrpc.Args) {
+			call: func(_, target nfs3.FH, n int) (uint32, rpc.Args) {
 				data := make([]byte, 4096)
 				return nfs3.ProcWrite, &nfs3.WriteArgs{File: target, Offset: uint64(n%1000) * 4096, Count: 4096, Stable: nfs3.FileSync, Data: data}
 			},
@@ -301,7 +301,7 @@ func (v *victim) measure(rounds int) (took []time.Duration) {
 			f()
 			took = append(took, time.Since(began))
 		}
-		ok := func(proc uint32, args oncrpc.Args) {
+		ok := func(proc uint32, args rpc.Args) {
 			c.Helper()
 			timed(func() {
 				if status := c.status(proc, args); status != nfs3.OK {
@@ -328,8 +328,8 @@ func dialRawFrom(t *testing.T, address, from string, uid uint32) *raw {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	conn, err := d.DialContext(t.Context(), "tcp", address)
 	must(t, err)
-	client := oncrpc.NewClient(conn)
+	client := rpc.NewClient(conn)
 	t.Cleanup(func() { client.Close() })
-	cred := oncrpc.SysCred{UID: uid, GID: uid}
+	cred := rpc.SysCred{UID: uid, GID: uid}
 	return &raw{t, client, cred.Auth()}
 }

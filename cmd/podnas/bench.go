@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/podnas/podnas/server/nfsbench"
+	"github.com/podnas/podnas/nfs/nfsbench"
 )
 
 const benchLong = `bench sends NFSv3 calls to a server, like many concurrent clients, and measures its operations

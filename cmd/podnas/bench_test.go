@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/nfsbench"
+	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/nfsbench"
-	"github.com/podnas/podnas/server/nfstest"
 )
 
 func TestBench(t *testing.T) {

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/nfs/nfscheck"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/checkup"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/nfscheck"
-	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
 )
 
@@ -133,7 +133,7 @@ func wayIn(ctx context.Context, e provisioner.Endpoint) doctor.Result {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	r := nfscheck.Ports(ctx, oncrpc.Dial, netip.AddrPortFrom(a.IP, a.Port).String())
+	r := nfscheck.Ports(ctx, rpc.Dial, netip.AddrPortFrom(a.IP, a.Port).String())
 	if r.Status == doctor.Failed {
 		// Some networks don't lead a pod to itself through its Service.
 		r.Status = doctor.Warning

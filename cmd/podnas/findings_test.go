@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/provisioner/control"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfstest"
 )
 
 // appliance is a podnas on a folder, in this process, that can be stopped and started.

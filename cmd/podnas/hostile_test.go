@@ -18,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfstest"
-	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/nfs/rpc"
 )
 
 const (
@@ -71,10 +71,10 @@ func hostilities() []hostility {
 	halves := func(_ *victimFiles, n int) []byte {
 		return half([...]int{1 << 20, 256 << 10, 64 << 10, 4 << 10, 900}[n%5])(nil, n)
 	}
-	call := func(proc uint32, args func(*victimFiles) oncrpc.Args) func(*victimFiles, int) []byte {
+	call := func(proc uint32, args func(*victimFiles) rpc.Args) func(*victimFiles, int) []byte {
 		return func(v *victimFiles, _ int) []byte { return callOf(proc, args(v)) }
 	}
-	getattr := func(v *victimFiles) oncrpc.Args { return &nfs3.GetattrArgs{Object: v.file} }
+	getattr := func(v *victimFiles) rpc.Args { return &nfs3.GetattrArgs{Object: v.file} }
 	return []hostility{
 		{name: "tiny fragments", conns: 1000, attack: fragments(270, 3800)},
 		{name: "small fragments, many connections", conns: 3200, attack: fragments(270, 300)},
@@ -89,27 +89,27 @@ func hostilities() []hostility {
 		{name: "a burst, then idle", conns: 4096, load: true, times: 20, attack: call(nfs3.ProcGetattr, getattr)},
 		{name: "GETATTR, not read", conns: 400, deaf: true, load: true, times: 1100, attack: call(nfs3.ProcGetattr, getattr)},
 		{name: "large credentials, not read", conns: 400, deaf: true, load: true, times: 1100, attack: func(v *victimFiles, _ int) []byte {
-			cred := oncrpc.SysCred{MachineName: make([]byte, oncrpc.MaxMachineName), UID: 1000}
-			cred.SetGroups(make([]uint32, oncrpc.MaxGroups)...)
+			cred := rpc.SysCred{MachineName: make([]byte, rpc.MaxMachineName), UID: 1000}
+			cred.SetGroups(make([]uint32, rpc.MaxGroups)...)
 			return callAs(1, cred, nfs3.ProcGetattr, getattr(v))
 		}},
-		{name: "READ, not read", conns: 600, deaf: true, load: true, times: 20, attack: call(nfs3.ProcRead, func(v *victimFiles) oncrpc.Args {
+		{name: "READ, not read", conns: 600, deaf: true, load: true, times: 20, attack: call(nfs3.ProcRead, func(v *victimFiles) rpc.Args {
 			return &nfs3.ReadArgs{File: v.file, Count: 1 << 20}
 		})},
-		{name: "READDIR, not read", conns: 400, deaf: true, load: true, times: 20, attack: call(nfs3.ProcReaddir, func(v *victimFiles) oncrpc.Args {
+		{name: "READDIR, not read", conns: 400, deaf: true, load: true, times: 20, attack: call(nfs3.ProcReaddir, func(v *victimFiles) rpc.Args {
 			return &nfs3.ReaddirArgs{Dir: v.dir, Count: 1 << 20}
 		})},
-		{name: "READDIRPLUS, not read", conns: 400, deaf: true, load: true, times: 20, attack: call(nfs3.ProcReaddirplus, func(v *victimFiles) oncrpc.Args {
+		{name: "READDIRPLUS, not read", conns: 400, deaf: true, load: true, times: 20, attack: call(nfs3.ProcReaddirplus, func(v *victimFiles) rpc.Args {
 			return &nfs3.ReaddirplusArgs{Dir: v.dir, DirCount: 1 << 20, MaxCount: 1 << 20}
 		})},
-		{name: "READLINK, not read", conns: 600, deaf: true, load: true, times: 300, attack: call(nfs3.ProcReadlink, func(v *victimFiles) oncrpc.Args {
+		{name: "READLINK, not read", conns: 600, deaf: true, load: true, times: 300, attack: call(nfs3.ProcReadlink, func(v *victimFiles) rpc.Args {
 			return &nfs3.ReadlinkArgs{Object: v.link}
 		})},
 		{name: "remembered replies", conns: 300, addresses: 300, load: true, attack: func(v *victimFiles, n int) []byte {
 			var calls []byte
 			for xid := range uint32(1024) {
 				args := nfs3.DirOpArgs{Dir: v.root, Name: fmt.Appendf(nil, "none-%d", n)}
-				calls = append(calls, callAs(xid, oncrpc.SysCred{}, nfs3.ProcRemove, &args)...)
+				calls = append(calls, callAs(xid, rpc.SysCred{}, nfs3.ProcRemove, &args)...)
 			}
 			return calls
 		}},

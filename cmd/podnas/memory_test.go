@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/server/mount3"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfstest"
-	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/nfs/rpc"
 )
 
 const (
@@ -216,15 +216,15 @@ func (s *process) eventually(what string, ok func() bool) {
 }
 
 // callOf is the record of a call.
-func callOf(proc uint32, args oncrpc.Args) []byte {
-	return callAs(1, oncrpc.SysCred{MachineName: []byte("burst")}, proc, args)
+func callOf(proc uint32, args rpc.Args) []byte {
+	return callAs(1, rpc.SysCred{MachineName: []byte("burst")}, proc, args)
 }
 
-func callAs(xid uint32, cred oncrpc.SysCred, proc uint32, args oncrpc.Args) []byte {
-	h := oncrpc.CallHeader{XID: xid, RPCVersion: oncrpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, Cred: cred.Auth()}
-	b, at := oncrpc.BeginRecord(nil)
+func callAs(xid uint32, cred rpc.SysCred, proc uint32, args rpc.Args) []byte {
+	h := rpc.CallHeader{XID: xid, RPCVersion: rpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, Cred: cred.Auth()}
+	b, at := rpc.BeginRecord(nil)
 	b = args.Append(h.Append(b))
-	oncrpc.EndRecord(b, at)
+	rpc.EndRecord(b, at)
 	return b
 }
 

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/oncrpc"
 )
 
 // syncBuffer is a log that is read while it is written.
@@ -74,7 +74,7 @@ func TestShutdown(t *testing.T) {
 			if _, err := half.Write([]byte{0x80, 0, 0, 100, 1, 2, 3}); err != nil {
 				t.Fatal(err)
 			}
-			mustDo(t, server.Ping(t.Context(), oncrpc.Dial, address))
+			mustDo(t, server.Ping(t.Context(), rpc.Dial, address))
 			for started := time.Now(); !probe(pages); time.Sleep(10 * time.Millisecond) {
 				if time.Since(started) > 20*time.Second {
 					t.Fatalf("it is not ready; log: %s", log)
@@ -89,7 +89,7 @@ func TestShutdown(t *testing.T) {
 			if probe(pages) {
 				t.Error("it says that it is ready while it ends")
 			}
-			if err := server.Ping(t.Context(), oncrpc.Dial, address); err != nil {
+			if err := server.Ping(t.Context(), rpc.Dial, address); err != nil {
 				t.Errorf("a new client within the delay: %v", err)
 			}
 			for name, c := range map[string]*net.TCPConn{"idle": idle, "in the middle of a call": half} {

@@ -4,46 +4,46 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"github.com/podnas/podnas/server/mount3"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/oncrpc"
-	"github.com/podnas/podnas/server/xdr"
+	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
 )
 
 // check decides whether the library gets a call. It returns nil if so, else the
 // reply of RFC 5531 section 9 that the call deserves. What is no call at all is
 // an error, and ends the connection. allows tells whether the client may use the
 // volume of a handle, of which the library would not ask.
-func check(record []byte, allows func(handle []byte) bool) (*oncrpc.ReplyHeader, error) {
+func check(record []byte, allows func(handle []byte) bool) (*rpc.ReplyHeader, error) {
 	d := xdr.NewDecoder(record)
-	var call oncrpc.CallHeader
+	var call rpc.CallHeader
 	call.Decode(&d)
 	if err := d.Err(); err != nil {
 		return nil, fmt.Errorf("decode a call: %w", err)
 	}
-	reply := &oncrpc.ReplyHeader{XID: call.XID}
-	if call.RPCVersion != oncrpc.Version {
-		reply.Stat, reply.Reject = oncrpc.MsgDenied, oncrpc.RPCMismatch
-		reply.Low, reply.High = oncrpc.Version, oncrpc.Version
+	reply := &rpc.ReplyHeader{XID: call.XID}
+	if call.RPCVersion != rpc.Version {
+		reply.Stat, reply.Reject = rpc.MsgDenied, rpc.RPCMismatch
+		reply.Low, reply.High = rpc.Version, rpc.Version
 		return reply, nil
 	}
-	if auth := checkCred(&call); auth != oncrpc.AuthOK {
-		reply.Stat, reply.Reject, reply.Auth = oncrpc.MsgDenied, oncrpc.AuthError, auth
+	if auth := checkCred(&call); auth != rpc.AuthOK {
+		reply.Stat, reply.Reject, reply.Auth = rpc.MsgDenied, rpc.AuthError, auth
 		return reply, nil
 	}
 	args := d
 	reply.Accept = checkArgs(&call, d)
-	if reply.Accept == oncrpc.Success && call.Prog == nfs3.Program && call.Proc != nfs3.ProcNull {
+	if reply.Accept == rpc.Success && call.Prog == nfs3.Program && call.Proc != nfs3.ProcNull {
 		var first nfs3.HandleArgs // with which the arguments of every other procedure begin
 		if first.Decode(&args); !allows(first.Object) {
-			reply.Stat, reply.Reject, reply.Auth = oncrpc.MsgDenied, oncrpc.AuthError, oncrpc.AuthTooWeak
+			reply.Stat, reply.Reject, reply.Auth = rpc.MsgDenied, rpc.AuthError, rpc.AuthTooWeak
 			return reply, nil
 		}
 	}
-	if reply.Accept == oncrpc.ProgMismatch {
+	if reply.Accept == rpc.ProgMismatch {
 		reply.Low, reply.High = nfs3.Version, nfs3.Version // MOUNT's is the same
 	}
-	if reply.Accept == oncrpc.Success {
+	if reply.Accept == rpc.Success {
 		return nil, nil
 	}
 	return reply, nil
@@ -53,7 +53,7 @@ func check(record []byte, allows func(handle []byte) bool) (*oncrpc.ReplyHeader,
 // tells how long it gets: a client may get less than it asked for.
 func bound(record []byte) (size int) {
 	d := xdr.NewDecoder(record)
-	var call oncrpc.CallHeader
+	var call rpc.CallHeader
 	call.Decode(&d)
 	if call.Prog != nfs3.Program {
 		return 0
@@ -74,27 +74,27 @@ func bound(record []byte) (size int) {
 
 // checkCred refuses a credential that can't be read, and calls of NFS without
 // one, which RFC 1813 section 2.6 allows for NULL alone.
-func checkCred(call *oncrpc.CallHeader) oncrpc.AuthStat {
+func checkCred(call *rpc.CallHeader) rpc.AuthStat {
 	switch call.Cred.Flavor {
-	case oncrpc.AuthSys:
+	case rpc.AuthSys:
 		d := xdr.NewDecoder(call.Cred.Body)
-		var cred oncrpc.SysCred
+		var cred rpc.SysCred
 		if cred.Decode(&d); d.Finish() != nil {
-			return oncrpc.AuthBadCred
+			return rpc.AuthBadCred
 		}
-	case oncrpc.AuthNone:
+	case rpc.AuthNone:
 		if call.Prog == nfs3.Program && call.Proc != nfs3.ProcNull {
-			return oncrpc.AuthTooWeak
+			return rpc.AuthTooWeak
 		}
 	default:
-		return oncrpc.AuthRejectedCred
+		return rpc.AuthRejectedCred
 	}
-	return oncrpc.AuthOK
+	return rpc.AuthOK
 }
 
 // checkArgs is Success for a call that the library can do, with arguments that
 // it can decode.
-func checkArgs(call *oncrpc.CallHeader, args xdr.Decoder) oncrpc.AcceptStat {
+func checkArgs(call *rpc.CallHeader, args xdr.Decoder) rpc.AcceptStat {
 	var decode func(*xdr.Decoder)
 	var ok bool
 	switch call.Prog {
@@ -103,21 +103,21 @@ func checkArgs(call *oncrpc.CallHeader, args xdr.Decoder) oncrpc.AcceptStat {
 	case nfs3.Program:
 		decode, ok = nfsArgs(call.Proc)
 	default:
-		return oncrpc.ProgUnavail
+		return rpc.ProgUnavail
 	}
 	switch {
 	case call.Vers != nfs3.Version: // MOUNT's is the same
-		return oncrpc.ProgMismatch
+		return rpc.ProgMismatch
 	case !ok:
-		return oncrpc.ProcUnavail
+		return rpc.ProcUnavail
 	}
 	if decode != nil {
 		decode(&args)
 	}
 	if args.Finish() != nil {
-		return oncrpc.GarbageArgs
+		return rpc.GarbageArgs
 	}
-	return oncrpc.Success
+	return rpc.Success
 }
 
 // mountArgs decodes the arguments of a MOUNT procedure that the library has.

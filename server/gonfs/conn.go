@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
 )
@@ -241,7 +242,7 @@ func (c *conn) next() error {
 				}
 			}
 			c.become(oncrpc.Working)
-			oncrpc.EndRecord(record, 0)
+			rpc.EndRecord(record, 0)
 			c.rest = record
 			c.mu.Lock()
 			c.pending = true
@@ -250,9 +251,9 @@ func (c *conn) next() error {
 			return nil
 		}
 		c.served.Reject()
-		b, at := oncrpc.BeginRecord(nil)
+		b, at := rpc.BeginRecord(nil)
 		b = reply.Append(b)
-		oncrpc.EndRecord(b, at)
+		rpc.EndRecord(b, at)
 		if _, err := c.Conn.Write(b); err != nil {
 			return err
 		}
@@ -263,13 +264,13 @@ func (c *conn) next() error {
 func (c *conn) read() ([]byte, error) {
 	c.become(oncrpc.Idle)
 	c.listener.deadline(c.SetReadDeadline, idleTimeout)
-	record, at := oncrpc.BeginRecord(c.small[:0])
+	record, at := rpc.BeginRecord(c.small[:0])
 	if _, err := io.ReadFull(c.in, record[at:]); err != nil {
 		return nil, err
 	}
 	c.become(oncrpc.Stuck)
 	c.listener.deadline(c.SetReadDeadline, recordTimeout)
-	return oncrpc.JoinRecord(c.in, binary.BigEndian.Uint32(record[at:]), record, recordMax, c)
+	return rpc.JoinRecord(c.in, binary.BigEndian.Uint32(record[at:]), record, recordMax, c)
 }
 
 // Grow makes room in a record, and for what the library makes of it. One of several

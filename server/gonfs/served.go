@@ -3,11 +3,11 @@ package gonfs
 import (
 	"encoding/binary"
 
-	"github.com/podnas/podnas/server/mount3"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server/stats"
-	"github.com/podnas/podnas/server/xdr"
 )
 
 // procedureNames are the procedures that are counted: NFS's by their numbers, then
@@ -22,7 +22,7 @@ func procedureNames() []string {
 
 // procedureOf is the place of a call's procedure among the names. The call is one
 // that the library does.
-func procedureOf(h *oncrpc.CallHeader) int {
+func procedureOf(h *rpc.CallHeader) int {
 	if h.Prog == mount3.Program {
 		return nfs3.ProcCommit + 1 + int(h.Proc)
 	}
@@ -35,9 +35,9 @@ type served struct {
 	*stats.Conn
 
 	call   stats.Call
-	header oncrpc.CallHeader // aliases the record
-	write  uint32            // the bytes that WRITE is to write
-	reply  []byte            // as much as there is of it, replyHead at most
+	header rpc.CallHeader // aliases the record
+	write  uint32         // the bytes that WRITE is to write
+	reply  []byte         // as much as there is of it, replyHead at most
 }
 
 // replyHead is how much of a reply is looked at: the header and READ's result up to
@@ -47,7 +47,7 @@ const replyHead = 6*4 + 4 + 4 + 84 + 4
 // begin notes a call that the library gets.
 func (s *served) begin(record []byte, volume func(handle []byte) *stats.Volume) {
 	d := xdr.NewDecoder(record)
-	s.header = oncrpc.CallHeader{}
+	s.header = rpc.CallHeader{}
 	s.header.Decode(&d)
 	s.call, s.write, s.reply = stats.Call{}, 0, s.reply[:0]
 	if s.header.Prog == nfs3.Program && s.header.Proc != nfs3.ProcNull {
@@ -72,14 +72,14 @@ func (s *served) add(p []byte) {
 // end counts the call when its reply is written.
 func (s *served) end() {
 	d := xdr.NewDecoder(s.reply)
-	var h oncrpc.ReplyHeader
+	var h rpc.ReplyHeader
 	h.Decode(&d)
 	results := s.reply[len(s.reply)-d.Len():]
 	status := stats.Status(0)
 	switch {
-	case d.Err() != nil || h.Stat != oncrpc.MsgAccepted:
+	case d.Err() != nil || h.Stat != rpc.MsgAccepted:
 		status = stats.Other
-	case h.Accept != oncrpc.Success:
+	case h.Accept != rpc.Success:
 		status = stats.RPCError + stats.Status(h.Accept)
 	case len(results) >= 4:
 		status = stats.Status(binary.BigEndian.Uint32(results))

@@ -13,14 +13,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfscheck"
+	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/metrics"
-	"github.com/podnas/podnas/server/mount3"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfscheck"
-	"github.com/podnas/podnas/server/nfstest"
-	"github.com/podnas/podnas/server/oncrpc"
 )
 
 // start serves one volume until the test ends.
@@ -195,7 +195,7 @@ func TestRejectedAndReplayed(t *testing.T) {
 	if _, err := client.Dump(ctx); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := oncrpc.Dial(ctx, addr)
+	raw, err := rpc.Dial(ctx, addr)
 	mustDo(t, err)
 	defer raw.Close()
 	if _, err := raw.Call(ctx, nfs3.Program, 4, nfs3.ProcNull, nil); err == nil {
@@ -204,15 +204,15 @@ func TestRejectedAndReplayed(t *testing.T) {
 	conn, err := net.Dial("tcp", addr)
 	mustDo(t, err)
 	defer conn.Close()
-	cred := oncrpc.SysCred{}
-	record, at := oncrpc.BeginRecord(nil)
-	head := oncrpc.CallHeader{XID: 1, RPCVersion: oncrpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: nfs3.ProcRemove, Cred: cred.Auth()}
+	cred := rpc.SysCred{}
+	record, at := rpc.BeginRecord(nil)
+	head := rpc.CallHeader{XID: 1, RPCVersion: rpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: nfs3.ProcRemove, Cred: cred.Auth()}
 	record = (&nfs3.DirOpArgs{Dir: mnt.Handle, Name: []byte("none")}).Append(head.Append(record))
-	oncrpc.EndRecord(record, at)
+	rpc.EndRecord(record, at)
 	for range 2 {
 		_, err := conn.Write(record)
 		mustDo(t, err)
-		_, err = oncrpc.ReadRecord(conn, nil, 1<<10)
+		_, err = rpc.ReadRecord(conn, nil, 1<<10)
 		mustDo(t, err)
 	}
 	want := `
@@ -277,7 +277,7 @@ func TestOwnProbes(t *testing.T) {
 						t.Errorf("%d calls of %s", p.Durations.Count, p.Name)
 					}
 				}
-				mustDo(t, server.Ping(ctx, oncrpc.Dial, address))
+				mustDo(t, server.Ping(ctx, rpc.Dial, address))
 				counted := func() bool {
 					snap := s.Stats().Snapshot()
 					return snap.Connections.Accepted == 1 && len(snap.Clients) == 2 && snap.Clients[1].Calls == 1

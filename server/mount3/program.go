@@ -1,3 +1,5 @@
+// Package mount3 is the native engine's MOUNT version 3 (RFC 1813 appendix I), by which a
+// client gets the file handle of an export's root.
 package mount3
 
 import (
@@ -5,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/oncrpc"
 )
 
@@ -14,7 +18,7 @@ const mountsMax = 1000
 // Exports is what MOUNT needs to know of the exported volumes.
 type Exports interface {
 	// Root makes the handle that a mount of a path starts with.
-	Root(path string, client netip.AddrPort) (fh []byte, status Status)
+	Root(path string, client netip.AddrPort) (fh []byte, status mount3.Status)
 	// List tells the paths that can be mounted, sorted.
 	List() []string
 }
@@ -37,15 +41,15 @@ type mount struct {
 func NewProgram(exports Exports, log *slog.Logger) oncrpc.Program {
 	s := &service{exports: exports, log: log}
 	return oncrpc.Program{
-		Number:  Program,
-		Version: Version,
+		Number:  mount3.Program,
+		Version: mount3.Version,
 		Procedures: []oncrpc.Procedure{
-			ProcNull:    {Name: "MOUNT NULL", Handle: func(c *oncrpc.Call) { c.Finish(oncrpc.Success) }, AnyAuth: true},
-			ProcMnt:     {Name: "MNT", Handle: s.mnt, AnyAuth: true},
-			ProcDump:    {Name: "DUMP", Handle: s.dump, AnyAuth: true, NoStatus: true},
-			ProcUmnt:    {Name: "UMNT", Handle: s.umnt, AnyAuth: true},
-			ProcUmntAll: {Name: "UMNTALL", Handle: s.umntAll, AnyAuth: true},
-			ProcExport:  {Name: "EXPORT", Handle: s.export, AnyAuth: true, NoStatus: true},
+			mount3.ProcNull:    {Name: "MOUNT NULL", Handle: func(c *oncrpc.Call) { c.Finish(rpc.Success) }, AnyAuth: true},
+			mount3.ProcMnt:     {Name: "MNT", Handle: s.mnt, AnyAuth: true},
+			mount3.ProcDump:    {Name: "DUMP", Handle: s.dump, AnyAuth: true, NoStatus: true},
+			mount3.ProcUmnt:    {Name: "UMNT", Handle: s.umnt, AnyAuth: true},
+			mount3.ProcUmntAll: {Name: "UMNTALL", Handle: s.umntAll, AnyAuth: true},
+			mount3.ProcExport:  {Name: "EXPORT", Handle: s.export, AnyAuth: true, NoStatus: true},
 		},
 	}
 }
@@ -53,10 +57,10 @@ func NewProgram(exports Exports, log *slog.Logger) oncrpc.Program {
 // path decodes the one argument that procedures have, and answers a call in
 // which it can't be.
 func path(c *oncrpc.Call) (string, bool) {
-	var args PathArgs
+	var args mount3.PathArgs
 	args.Decode(&c.Args)
 	if c.Args.Finish() != nil {
-		c.Finish(oncrpc.GarbageArgs)
+		c.Finish(rpc.GarbageArgs)
 		return "", false
 	}
 	return string(args.Path), true
@@ -69,16 +73,16 @@ func (s *service) mnt(c *oncrpc.Call) {
 	}
 	client := c.Client.Addr().Unmap()
 	fh, status := s.exports.Root(name, netip.AddrPortFrom(client, c.Client.Port()))
-	res := MntRes{Status: status}
-	if status == OK {
-		res.Handle, res.Flavors = fh, []oncrpc.AuthFlavor{oncrpc.AuthSys}
+	res := mount3.MntRes{Status: status}
+	if status == mount3.OK {
+		res.Handle, res.Flavors = fh, []rpc.AuthFlavor{rpc.AuthSys}
 		s.add(mount{client, name})
 		s.log.Info("mount: mounted", "path", name, "client", client)
 	} else {
 		s.log.Info("mount: refused", "path", name, "client", client, "status", status)
 	}
 	c.Reply = res.Append(c.Reply)
-	c.Finish(oncrpc.Success)
+	c.Finish(rpc.Success)
 }
 
 func (s *service) add(m mount) {
@@ -111,7 +115,7 @@ func (s *service) umnt(c *oncrpc.Call) {
 	s.mu.Lock()
 	s.drop(func(have mount) bool { return have == gone })
 	s.mu.Unlock()
-	c.Finish(oncrpc.Success)
+	c.Finish(rpc.Success)
 }
 
 func (s *service) umntAll(c *oncrpc.Call) {
@@ -119,15 +123,15 @@ func (s *service) umntAll(c *oncrpc.Call) {
 	s.mu.Lock()
 	s.drop(func(have mount) bool { return have.client == client })
 	s.mu.Unlock()
-	c.Finish(oncrpc.Success)
+	c.Finish(rpc.Success)
 }
 
 func (s *service) dump(c *oncrpc.Call) {
 	reply(c, func(b []byte) []byte {
-		var res DumpRes
+		var res mount3.DumpRes
 		s.mu.Lock()
 		for _, m := range s.mounts {
-			res.Mounts = append(res.Mounts, Mount{Hostname: []byte(m.client.String()), Directory: []byte(m.path)})
+			res.Mounts = append(res.Mounts, mount3.Mount{Hostname: []byte(m.client.String()), Directory: []byte(m.path)})
 		}
 		s.mu.Unlock()
 		return res.Append(b)
@@ -136,9 +140,9 @@ func (s *service) dump(c *oncrpc.Call) {
 
 func (s *service) export(c *oncrpc.Call) {
 	reply(c, func(b []byte) []byte {
-		var res ExportRes
+		var res mount3.ExportRes
 		for _, name := range s.exports.List() {
-			res.Exports = append(res.Exports, Export{Directory: []byte(name)})
+			res.Exports = append(res.Exports, mount3.Export{Directory: []byte(name)})
 		}
 		return res.Append(b)
 	})
@@ -152,9 +156,9 @@ const listMax = 1 << 20
 func reply(c *oncrpc.Call, list func([]byte) []byte) {
 	size := len(list(nil))
 	if size > listMax || !c.Reserve(size) {
-		c.Finish(oncrpc.SystemErr) // some ten thousand volumes; nobody needs the list to mount
+		c.Finish(rpc.SystemErr) // some ten thousand volumes; nobody needs the list to mount
 		return
 	}
 	c.Reply = list(c.Reply)
-	c.Finish(oncrpc.Success)
+	c.Finish(rpc.Success)
 }

@@ -4,13 +4,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
 )
 
-func fattr(v *export.Volume, a *export.Attr) Fattr {
-	types := [...]FType{0o01: TypeFIFO, 0o02: TypeChr, 0o04: TypeDir, 0o06: TypeBlk, 0o10: TypeReg, 0o12: TypeLnk, 0o14: TypeSock, 0o17: 0}
-	return Fattr{
+func fattr(v *export.Volume, a *export.Attr) nfs3.Fattr {
+	types := [...]nfs3.FType{0o01: nfs3.TypeFIFO, 0o02: nfs3.TypeChr, 0o04: nfs3.TypeDir, 0o06: nfs3.TypeBlk, 0o10: nfs3.TypeReg, 0o12: nfs3.TypeLnk, 0o14: nfs3.TypeSock, 0o17: 0}
+	return nfs3.Fattr{
 		Type:   types[a.Mode>>12],
 		Mode:   a.Mode & 0o7777,
 		Nlink:  a.Nlink,
@@ -18,7 +19,7 @@ func fattr(v *export.Volume, a *export.Attr) Fattr {
 		GID:    a.GID,
 		Size:   uint64(a.Size),
 		Used:   a.Used,
-		Rdev:   SpecData{a.Major, a.Minor},
+		Rdev:   nfs3.SpecData{Major: a.Major, Minor: a.Minor},
 		FSID:   v.ID,
 		FileID: a.Ino,
 		Atime:  timeOf(a.Atime),
@@ -28,30 +29,32 @@ func fattr(v *export.Volume, a *export.Attr) Fattr {
 }
 
 // timeOf cuts a time to the RFC's 32 bits of seconds, as clients expect.
-func timeOf(t time.Time) Time { return Time{uint32(t.Unix()), uint32(t.Nanosecond())} }
+func timeOf(t time.Time) nfs3.Time {
+	return nfs3.Time{Sec: uint32(t.Unix()), Nsec: uint32(t.Nanosecond())}
+}
 
 // stater is an open file whose attributes can be read.
 type stater interface{ Stat() (export.Attr, error) }
 
-func postOpOf(v *export.Volume, f stater) PostOpAttr {
+func postOpOf(v *export.Volume, f stater) nfs3.PostOpAttr {
 	a, err := f.Stat()
 	if err != nil {
-		return PostOpAttr{}
+		return nfs3.PostOpAttr{}
 	}
-	return PostOpAttr{Present: true, Attr: fattr(v, &a)}
+	return nfs3.PostOpAttr{Present: true, Attr: fattr(v, &a)}
 }
 
 // preOpOf is for who keeps others from changing the file until postOpOf, or there
 // are none: a client takes all that differs for its own change.
-func preOpOf(f stater, alone bool) PreOpAttr {
+func preOpOf(f stater, alone bool) nfs3.PreOpAttr {
 	if !alone {
-		return PreOpAttr{}
+		return nfs3.PreOpAttr{}
 	}
 	a, err := f.Stat()
 	if err != nil {
-		return PreOpAttr{}
+		return nfs3.PreOpAttr{}
 	}
-	return PreOpAttr{Present: true, Size: uint64(a.Size), Mtime: timeOf(a.Mtime), Ctime: timeOf(a.Ctime)}
+	return nfs3.PreOpAttr{Present: true, Size: uint64(a.Size), Mtime: timeOf(a.Mtime), Ctime: timeOf(a.Ctime)}
 }
 
 // lockedDir is a directory whose names are locked, before they are changed.
@@ -106,10 +109,10 @@ func (t *task) accessWith(may func(mode uint32) bool) result {
 	f, res := t.file, &t.res.access
 	// Of what may be changed, a directory's names also take the right to search
 	// it, and nothing goes in a volume that is read only.
-	read, change, execute := uint32(AccessRead), uint32(AccessModify|AccessExtend), uint32(AccessExecute)
+	read, change, execute := uint32(nfs3.AccessRead), uint32(nfs3.AccessModify|nfs3.AccessExtend), uint32(nfs3.AccessExecute)
 	mayChange := uint32(export.MayWrite)
 	if f.Attr.IsDir() {
-		change, execute = change|AccessDelete, AccessLookup
+		change, execute = change|nfs3.AccessDelete, nfs3.AccessLookup
 		mayChange |= export.MayExec
 	}
 	if f.Volume.Options.ReadOnly {
@@ -122,7 +125,7 @@ func (t *task) accessWith(may func(mode uint32) bool) result {
 			res.Access |= asked
 		}
 	}
-	res.Attr = PostOpAttr{true, fattr(f.Volume, &f.Attr)}
+	res.Attr = nfs3.PostOpAttr{Present: true, Attr: fattr(f.Volume, &f.Attr)}
 	return res
 }
 
@@ -138,7 +141,7 @@ func mayUse(f *export.DataFile, a *export.Attr, id *export.Identity, mode uint32
 
 // setattr: section 3.3.2.
 func (s *service) setattr(c *oncrpc.Call) {
-	var args SetattrArgs
+	var args nfs3.SetattrArgs
 	if !decode(c, &args) {
 		return
 	}
@@ -148,7 +151,7 @@ func (s *service) setattr(c *oncrpc.Call) {
 		err = syscall.EROFS
 	}
 	if err != nil {
-		reply(c, &SetattrRes{Status: statusOf(err)})
+		reply(c, &nfs3.SetattrRes{Status: statusOf(err)})
 		return
 	}
 	files, sync := []closer{f}, syncer(f)
@@ -159,14 +162,14 @@ func (s *service) setattr(c *oncrpc.Call) {
 		}
 	}
 	s.work(c, f.Volume, func(t *task) result {
-		res := &SetattrRes{}
+		res := &nfs3.SetattrRes{}
 		before := preOpOf(f, true)
 		if !f.Attr.IsDir() { // whose names may change meanwhile
 			res.Wcc.Before = before
 		}
 		failed := err
 		if args.Guarded && failed == nil && before.Ctime != args.Guard {
-			res.Status = ErrNotSync
+			res.Status = nfs3.ErrNotSync
 		} else {
 			if failed == nil {
 				failed = setAttributes(f, data, &args.Attr, &t.id)
@@ -183,7 +186,7 @@ func (s *service) setattr(c *oncrpc.Call) {
 
 // setAttributes sets what an sattr3 names: first the owner, as that takes setuid
 // away, and last the times, as all else moves them. data is needed for a size.
-func setAttributes(f *export.File, data *export.DataFile, attr *Sattr, id *export.Identity) error {
+func setAttributes(f *export.File, data *export.DataFile, attr *nfs3.Sattr, id *export.Identity) error {
 	if err := setOwner(f, attr); err != nil {
 		return err
 	}
@@ -204,18 +207,18 @@ func setAttributes(f *export.File, data *export.DataFile, attr *Sattr, id *expor
 		}
 		// open(2) with O_TRUNC by who may write but does not own the file: the
 		// client asks for the size and this time, and the size has set it.
-		if attr.Atime.How == DontChange && attr.Mtime.How == SetToServerTime {
+		if attr.Atime.How == nfs3.DontChange && attr.Mtime.How == nfs3.SetToServerTime {
 			return nil
 		}
 	}
 	return setTimes(f, attr)
 }
 
-func setOwner(f *export.File, attr *Sattr) error {
+func setOwner(f *export.File, attr *nfs3.Sattr) error {
 	if !attr.UID.Set && !attr.GID.Set {
 		return nil
 	}
-	owner := func(s SetUint32) (int, error) {
+	owner := func(s nfs3.SetUint32) (int, error) {
 		switch {
 		case !s.Set:
 			return export.NoChange, nil
@@ -235,14 +238,14 @@ func setOwner(f *export.File, attr *Sattr) error {
 	return f.Chown(uid, gid)
 }
 
-func setTimes(f *export.File, attr *Sattr) error {
-	if attr.Atime.How == DontChange && attr.Mtime.How == DontChange {
+func setTimes(f *export.File, attr *nfs3.Sattr) error {
+	if attr.Atime.How == nfs3.DontChange && attr.Mtime.How == nfs3.DontChange {
 		return nil
 	}
-	set := func(t SetTime) export.SetTime {
+	set := func(t nfs3.SetTime) export.SetTime {
 		return export.SetTime{
-			Set:  t.How != DontChange,
-			Now:  t.How == SetToServerTime,
+			Set:  t.How != nfs3.DontChange,
+			Now:  t.How == nfs3.SetToServerTime,
 			Time: time.Unix(int64(t.Time.Sec), int64(t.Time.Nsec)),
 		}
 	}

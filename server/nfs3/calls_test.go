@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/nfs3"
+	server "github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/oncrpc"
 )
 
@@ -53,7 +55,7 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	}
 	opener, workers := export.NewOpener(table, export.NewKey(make([]byte, 32)), log), export.NewWorkers(2)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{
-		Programs: []oncrpc.Program{nfs3.NewProgram(nfs3.Config{Opener: opener, Workers: workers, Log: log})},
+		Programs: []oncrpc.Program{server.NewProgram(server.Config{Opener: opener, Workers: workers, Log: log})},
 		Log:      log,
 	})
 	mustDo(t, err)
@@ -78,13 +80,13 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	volume, _ := table.ByID(1)
 	root, err := opener.Root(volume)
 	mustDo(t, err)
-	cred := oncrpc.SysCred{UID: user, GID: user}
+	cred := rpc.SysCred{UID: user, GID: user}
 	cred.SetGroups(1, 2, 3)
-	add := func(name string, proc uint32, args oncrpc.Args) {
-		b, at := oncrpc.BeginRecord(nil)
-		h := oncrpc.CallHeader{XID: proc, RPCVersion: oncrpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, Cred: cred.Auth()}
+	add := func(name string, proc uint32, args rpc.Args) {
+		b, at := rpc.BeginRecord(nil)
+		h := rpc.CallHeader{XID: proc, RPCVersion: rpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, Cred: cred.Auth()}
 		b = args.Append(h.Append(b))
-		oncrpc.EndRecord(b, at)
+		rpc.EndRecord(b, at)
 		c.calls = append(c.calls, call{name, b})
 	}
 	add("LOOKUP", nfs3.ProcLookup, &nfs3.DirOpArgs{Dir: root, Name: []byte("file")})

@@ -6,20 +6,21 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
 )
 
 // make answers a procedure that puts something new into a directory. f makes it
 // and gives it the attributes that the caller wants.
-func (s *service) make(c *oncrpc.Call, where DirOpArgs, f func(dir *export.File, name string, id *export.Identity) (*export.File, error)) {
+func (s *service) make(c *oncrpc.Call, where nfs3.DirOpArgs, f func(dir *export.File, name string, id *export.Identity) (*export.File, error)) {
 	dir, err := s.openDir(c, where.Dir)
 	if err != nil {
-		reply(c, &CreateRes{Status: statusOf(err)})
+		reply(c, &nfs3.CreateRes{Status: statusOf(err)})
 		return
 	}
 	s.work(c, dir.Volume, func(t *task) result {
-		res := &CreateRes{}
+		res := &nfs3.CreateRes{}
 		names, alone := export.LockNames(dir, dir)
 		defer names.Unlock()
 		res.DirWcc.Before = preOpOf(lockedDir{dir}, alone)
@@ -59,7 +60,7 @@ func checkMade(name []byte) error {
 
 // create: RFC 1813 section 3.3.8.
 func (s *service) create(c *oncrpc.Call) {
-	var args CreateArgs
+	var args nfs3.CreateArgs
 	if !decode(c, &args) {
 		return
 	}
@@ -67,11 +68,11 @@ func (s *service) create(c *oncrpc.Call) {
 		if args.Attr.Size.Set && args.Attr.Size.Value > maxOffset {
 			return nil, syscall.EFBIG // before there is a file
 		}
-		if args.Mode == Exclusive {
+		if args.Mode == nfs3.Exclusive {
 			return createExclusive(dir, name, args.Verf)
 		}
 		made, err := dir.Create(name, args.Attr.Mode.Value&0o7777)
-		if args.Mode == Unchecked && errors.Is(err, syscall.EEXIST) {
+		if args.Mode == nfs3.Unchecked && errors.Is(err, syscall.EEXIST) {
 			return openExisting(dir, name, &args.Attr)
 		}
 		if err != nil {
@@ -90,7 +91,7 @@ func (s *service) create(c *oncrpc.Call) {
 
 // openExisting is CREATE UNCHECKED of a name that is there. Of the attributes
 // only the size is meant for a file that exists.
-func openExisting(dir *export.File, name string, attr *Sattr) (*export.File, error) {
+func openExisting(dir *export.File, name string, attr *nfs3.Sattr) (*export.File, error) {
 	f, err := dir.Lookup([]byte(name))
 	if err != nil {
 		return nil, err
@@ -108,7 +109,7 @@ func openExisting(dir *export.File, name string, attr *Sattr) (*export.File, err
 
 // createExclusive keeps the verifier in the new file's times, where a repeated
 // call finds it. The client sets the attributes next.
-func createExclusive(dir *export.File, name string, verf [CreateVerfSize]byte) (*export.File, error) {
+func createExclusive(dir *export.File, name string, verf [nfs3.CreateVerfSize]byte) (*export.File, error) {
 	// As signed numbers and without nanoseconds: every disk keeps those.
 	atime := time.Unix(int64(int32(binary.BigEndian.Uint32(verf[:4]))), 0)
 	mtime := time.Unix(int64(int32(binary.BigEndian.Uint32(verf[4:]))), 0)
@@ -144,21 +145,21 @@ func finish(f *export.File, set func() error) (*export.File, error) {
 
 // mkdir: section 3.3.9.
 func (s *service) mkdir(c *oncrpc.Call) {
-	var args MkdirArgs
+	var args nfs3.MkdirArgs
 	if !decode(c, &args) {
 		return
 	}
 	s.make(c, args.Where, func(dir *export.File, name string, _ *export.Identity) (*export.File, error) {
 		mode := args.Attr.Mode.Value & 0o7777
-		made, err := dir.Mkdir(name, mode&(ModePerm|ModeSticky))
+		made, err := dir.Mkdir(name, mode&(nfs3.ModePerm|nfs3.ModeSticky))
 		if err != nil {
 			return nil, err
 		}
 		return finish(made, func() error {
 			// mkdir(2) takes no setuid and setgid, but the directory may have
 			// inherited setgid.
-			if special := mode & (ModeSetUID | ModeSetGID); special != 0 {
-				if err := made.Chmod(mode | made.Attr.Mode&ModeSetGID); err != nil {
+			if special := mode & (nfs3.ModeSetUID | nfs3.ModeSetGID); special != 0 {
+				if err := made.Chmod(mode | made.Attr.Mode&nfs3.ModeSetGID); err != nil {
 					return err
 				}
 			}
@@ -169,7 +170,7 @@ func (s *service) mkdir(c *oncrpc.Call) {
 
 // symlink: section 3.3.10. A symbolic link has no mode.
 func (s *service) symlink(c *oncrpc.Call) {
-	var args SymlinkArgs
+	var args nfs3.SymlinkArgs
 	if !decode(c, &args) {
 		return
 	}
@@ -187,17 +188,17 @@ func (s *service) symlink(c *oncrpc.Call) {
 // mknod: section 3.3.11. Devices are for root; the kernel would let it make one
 // only with CAP_MKNOD.
 func (s *service) mknod(c *oncrpc.Call) {
-	var args MknodArgs
+	var args nfs3.MknodArgs
 	if !decode(c, &args) {
 		return
 	}
 	s.make(c, args.Where, func(dir *export.File, name string, id *export.Identity) (*export.File, error) {
-		types := map[FType]uint32{TypeFIFO: export.TypeFIFO, TypeSock: export.TypeSocket, TypeChr: export.TypeChar, TypeBlk: export.TypeBlock}
+		types := map[nfs3.FType]uint32{nfs3.TypeFIFO: export.TypeFIFO, nfs3.TypeSock: export.TypeSocket, nfs3.TypeChr: export.TypeChar, nfs3.TypeBlk: export.TypeBlock}
 		fileType, ok := types[args.Type]
 		if !ok {
 			return nil, errBadType
 		}
-		if isDevice := args.Type == TypeChr || args.Type == TypeBlk; isDevice && id.UID != 0 {
+		if isDevice := args.Type == nfs3.TypeChr || args.Type == nfs3.TypeBlk; isDevice && id.UID != 0 {
 			return nil, syscall.EPERM
 		}
 		made, err := dir.Mknod(name, fileType, args.Attr.Mode.Value&0o7777, args.Spec.Major, args.Spec.Minor)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"syscall"
 
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
 )
@@ -28,7 +30,7 @@ func (s *service) read(c *oncrpc.Call) {
 	}
 	args.Count = min(args.Count, ioMax)
 	if !c.Reserve(readHead + int(args.Count) + 3) {
-		finishCall(c, oncrpc.SystemErr)
+		finishCall(c, rpc.SystemErr)
 		return
 	}
 	f, err := s.openToRead(c, args.File)
@@ -70,7 +72,7 @@ func (t *task) read() result {
 		res.EOF = args.Offset+uint64(len(data)) >= uint64(attr.Size)
 	}
 	if attr.Nlink > 0 {
-		res.Attr = PostOpAttr{true, fattr(f.Volume, &attr)}
+		res.Attr = nfs3.PostOpAttr{Present: true, Attr: fattr(f.Volume, &attr)}
 	}
 	return res
 }
@@ -111,7 +113,7 @@ func (t *task) write() result {
 	res.Verf = writeVerf(f.Volume) // before the data is accepted: a sync that fails with it changes it
 	attr, err := f.Stat()
 	if err == nil {
-		res.Wcc.Before = PreOpAttr{true, uint64(attr.Size), timeOf(attr.Mtime), timeOf(attr.Ctime)}
+		res.Wcc.Before = nfs3.PreOpAttr{Present: true, Size: uint64(attr.Size), Mtime: timeOf(attr.Mtime), Ctime: timeOf(attr.Ctime)}
 		err = mayUse(f, &attr, &t.id, export.MayWrite)
 	}
 	if err == nil {
@@ -122,22 +124,22 @@ func (t *task) write() result {
 	}
 	if err == nil {
 		switch args.Stable {
-		case DataSync:
+		case nfs3.DataSync:
 			t.sync(&res.Status, dataOnly{f})
-		case FileSync:
+		case nfs3.FileSync:
 			t.sync(&res.Status, f)
 		}
 	}
 	res.Status = statusOf(err)
 	if attr.Nlink > 0 {
-		res.Wcc.After = PostOpAttr{true, fattr(f.Volume, &attr)}
+		res.Wcc.After = nfs3.PostOpAttr{Present: true, Attr: fattr(f.Volume, &attr)}
 	}
 	return res
 }
 
 // writeData writes to a file that has attributes attr, and returns those it has
 // then.
-func writeData(f *export.DataFile, args *WriteArgs, attr export.Attr) (int, export.Attr, error) {
+func writeData(f *export.DataFile, args *nfs3.WriteArgs, attr export.Attr) (int, export.Attr, error) {
 	switch {
 	case int(args.Count) > len(args.Data):
 		return 0, attr, syscall.EINVAL
@@ -162,13 +164,13 @@ func (f dataOnly) SyncThen(w export.Waiter) { f.DataSyncThen(w) }
 
 // commit: section 3.3.21. The whole file is synced, whatever the range.
 func (s *service) commit(c *oncrpc.Call) {
-	var args CommitArgs
+	var args nfs3.CommitArgs
 	if !decode(c, &args) {
 		return
 	}
 	f, err := s.openToWrite(c, args.File)
 	if err != nil {
-		reply(c, &CommitRes{Status: statusOf(err)})
+		reply(c, &nfs3.CommitRes{Status: statusOf(err)})
 		return
 	}
 	t := s.task(c)
@@ -180,11 +182,11 @@ func (s *service) commit(c *oncrpc.Call) {
 
 func (t *task) commit() result {
 	f := t.data
-	res := &CommitRes{}
+	res := &nfs3.CommitRes{}
 	attr, err := f.Stat()
 	if err == nil {
-		res.Wcc.Before = PreOpAttr{true, uint64(attr.Size), timeOf(attr.Mtime), timeOf(attr.Ctime)}
-		res.Wcc.After = PostOpAttr{true, fattr(f.Volume, &attr)}
+		res.Wcc.Before = nfs3.PreOpAttr{Present: true, Size: uint64(attr.Size), Mtime: timeOf(attr.Mtime), Ctime: timeOf(attr.Ctime)}
+		res.Wcc.After = nfs3.PostOpAttr{Present: true, Attr: fattr(f.Volume, &attr)}
 		err = mayUse(f, &attr, &t.id, export.MayWrite)
 	}
 	if err == nil {

@@ -1,6 +1,7 @@
 package nfs3
 
 import (
+	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
 )
@@ -83,7 +84,7 @@ func (t *task) readDirectly() bool {
 	}
 	t.call.Served.Read = n
 	res.Data, res.EOF = data[:n], end >= uint64(attr.Size)
-	res.Attr = PostOpAttr{true, fattr(f.Volume, &attr)}
+	res.Attr = nfs3.PostOpAttr{Present: true, Attr: fattr(f.Volume, &attr)}
 	f.Close()
 	reply(t.call, res)
 	return true
@@ -97,7 +98,7 @@ func (t *task) writeDirectly() bool {
 	f, args := t.data, &t.args.write
 	if !t.service.workers.Spare(&t.id) {
 		attr, err := f.Stat()
-		if err != nil || attr.UID != t.id.UID || attr.Mode&(ModeSetUID|ModeSetGID) != 0 || !f.Volume.HasRoom(len(args.Data)) {
+		if err != nil || attr.UID != t.id.UID || attr.Mode&(nfs3.ModeSetUID|nfs3.ModeSetGID) != 0 || !f.Volume.HasRoom(len(args.Data)) {
 			return false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"syscall"
 
+	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server/export"
 )
 
@@ -16,60 +17,60 @@ var (
 )
 
 // statusOf is the one place where an error becomes a status.
-func statusOf(err error) Status {
+func statusOf(err error) nfs3.Status {
 	if err == nil {
-		return OK
+		return nfs3.OK
 	}
 	switch {
 	case errors.Is(err, export.ErrBadHandle):
-		return ErrBadHandle
+		return nfs3.ErrBadHandle
 	case errors.Is(err, errBadType):
-		return ErrBadType
+		return nfs3.ErrBadType
 	case errors.Is(err, errBadCookie):
-		return ErrBadCookie
+		return nfs3.ErrBadCookie
 	case errors.Is(err, errTooSmall):
-		return ErrTooSmall
+		return nfs3.ErrTooSmall
 	}
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		return statusOfErrno(errno)
 	}
-	return ErrServerFault
+	return nfs3.ErrServerFault
 }
 
-func statusOfErrno(errno syscall.Errno) Status {
+func statusOfErrno(errno syscall.Errno) nfs3.Status {
 	switch errno {
 	case syscall.EPERM, syscall.ENOENT, syscall.EIO, syscall.ENXIO, syscall.EACCES, syscall.EEXIST,
 		syscall.EXDEV, syscall.ENODEV, syscall.ENOTDIR, syscall.EISDIR, syscall.EINVAL, syscall.EFBIG,
 		syscall.ENOSPC, syscall.EROFS, syscall.EMLINK:
-		return Status(errno) // the RFC took these numbers from Unix
+		return nfs3.Status(errno) // the RFC took these numbers from Unix
 	case syscall.EOVERFLOW:
-		return ErrFBig
+		return nfs3.ErrFBig
 	case syscall.ENAMETOOLONG:
-		return ErrNameTooLong
+		return nfs3.ErrNameTooLong
 	case syscall.ENOTEMPTY:
-		return ErrNotEmpty
+		return nfs3.ErrNotEmpty
 	case syscall.EDQUOT:
-		return ErrDQuot
+		return nfs3.ErrDQuot
 	case syscall.ESTALE:
-		return ErrStale
+		return nfs3.ErrStale
 	case syscall.EOPNOTSUPP:
-		return ErrNotSupp
+		return nfs3.ErrNotSupp
 	case syscall.ETXTBSY:
-		return ErrAcces
+		return nfs3.ErrAcces
 	case syscall.ELOOP: // a symbolic link in the place of something else
-		return ErrInval
+		return nfs3.ErrInval
 	case syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN:
-		return ErrJukebox // the client tries again later
+		return nfs3.ErrJukebox // the client tries again later
 	}
-	return ErrIO
+	return nfs3.ErrIO
 }
 
 // checkName tells what is wrong with a name that is to be made, removed or
 // renamed.
 func checkName(name []byte) error {
 	switch {
-	case len(name) > MaxName:
+	case len(name) > nfs3.MaxName:
 		return syscall.ENAMETOOLONG
 	case !export.ValidName(name):
 		return syscall.EINVAL

@@ -8,47 +8,48 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server/export"
 )
 
 func TestStatusOf(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
-		want Status
+		want nfs3.Status
 	}{
-		{nil, OK},
-		{syscall.EPERM, ErrPerm},
-		{syscall.ENOENT, ErrNoEnt},
-		{syscall.EIO, ErrIO},
-		{syscall.ENXIO, ErrNXIO},
-		{syscall.EACCES, ErrAcces},
-		{syscall.EEXIST, ErrExist},
-		{syscall.EXDEV, ErrXDev},
-		{syscall.ENODEV, ErrNoDev},
-		{syscall.ENOTDIR, ErrNotDir},
-		{syscall.EISDIR, ErrIsDir},
-		{syscall.EINVAL, ErrInval},
-		{syscall.EFBIG, ErrFBig},
-		{syscall.ENOSPC, ErrNoSpc},
-		{syscall.EROFS, ErrROFS},
-		{syscall.EMLINK, ErrMLink},
-		{syscall.ENAMETOOLONG, ErrNameTooLong},
-		{syscall.ENOTEMPTY, ErrNotEmpty},
-		{syscall.EDQUOT, ErrDQuot},
-		{syscall.ESTALE, ErrStale},
-		{syscall.EOPNOTSUPP, ErrNotSupp},
-		{syscall.EMFILE, ErrJukebox},
-		{syscall.EOVERFLOW, ErrFBig},
-		{syscall.ETXTBSY, ErrAcces},
-		{syscall.ELOOP, ErrInval},
-		{syscall.EBADMSG, ErrIO},
-		{&os.PathError{Op: "open", Path: "x", Err: syscall.ENOSPC}, ErrNoSpc},
-		{fmt.Errorf("sync: %w", syscall.EIO), ErrIO},
-		{export.ErrBadHandle, ErrBadHandle},
-		{errBadType, ErrBadType},
-		{errBadCookie, ErrBadCookie},
-		{errTooSmall, ErrTooSmall},
-		{errors.New("anything else"), ErrServerFault},
+		{nil, nfs3.OK},
+		{syscall.EPERM, nfs3.ErrPerm},
+		{syscall.ENOENT, nfs3.ErrNoEnt},
+		{syscall.EIO, nfs3.ErrIO},
+		{syscall.ENXIO, nfs3.ErrNXIO},
+		{syscall.EACCES, nfs3.ErrAcces},
+		{syscall.EEXIST, nfs3.ErrExist},
+		{syscall.EXDEV, nfs3.ErrXDev},
+		{syscall.ENODEV, nfs3.ErrNoDev},
+		{syscall.ENOTDIR, nfs3.ErrNotDir},
+		{syscall.EISDIR, nfs3.ErrIsDir},
+		{syscall.EINVAL, nfs3.ErrInval},
+		{syscall.EFBIG, nfs3.ErrFBig},
+		{syscall.ENOSPC, nfs3.ErrNoSpc},
+		{syscall.EROFS, nfs3.ErrROFS},
+		{syscall.EMLINK, nfs3.ErrMLink},
+		{syscall.ENAMETOOLONG, nfs3.ErrNameTooLong},
+		{syscall.ENOTEMPTY, nfs3.ErrNotEmpty},
+		{syscall.EDQUOT, nfs3.ErrDQuot},
+		{syscall.ESTALE, nfs3.ErrStale},
+		{syscall.EOPNOTSUPP, nfs3.ErrNotSupp},
+		{syscall.EMFILE, nfs3.ErrJukebox},
+		{syscall.EOVERFLOW, nfs3.ErrFBig},
+		{syscall.ETXTBSY, nfs3.ErrAcces},
+		{syscall.ELOOP, nfs3.ErrInval},
+		{syscall.EBADMSG, nfs3.ErrIO},
+		{&os.PathError{Op: "open", Path: "x", Err: syscall.ENOSPC}, nfs3.ErrNoSpc},
+		{fmt.Errorf("sync: %w", syscall.EIO), nfs3.ErrIO},
+		{export.ErrBadHandle, nfs3.ErrBadHandle},
+		{errBadType, nfs3.ErrBadType},
+		{errBadCookie, nfs3.ErrBadCookie},
+		{errTooSmall, nfs3.ErrTooSmall},
+		{errors.New("anything else"), nfs3.ErrServerFault},
 	} {
 		if got := statusOf(tt.err); got != tt.want {
 			t.Errorf("statusOf(%v) = %v, want %v", tt.err, got, tt.want)

@@ -1,6 +1,7 @@
 package nfs3
 
 import (
+	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
 )
@@ -9,11 +10,11 @@ import (
 // is asked.
 func (s *service) fsstat(c *oncrpc.Call) {
 	s.about(c, func(f *export.File, err error) result {
-		res := &FsstatRes{Status: statusOf(err)}
+		res := &nfs3.FsstatRes{Status: statusOf(err)}
 		if err != nil {
 			return res
 		}
-		res.Attr = PostOpAttr{true, fattr(f.Volume, &f.Attr)}
+		res.Attr = nfs3.PostOpAttr{Present: true, Attr: fattr(f.Volume, &f.Attr)}
 		st, err := f.Volume.Statfs()
 		if res.Status = statusOf(err); err == nil {
 			res.TBytes, res.FBytes, res.ABytes = st.Size, st.Free, st.Available
@@ -27,17 +28,17 @@ func (s *service) fsstat(c *oncrpc.Call) {
 func (s *service) fsinfo(c *oncrpc.Call) {
 	s.about(c, func(f *export.File, err error) result {
 		if err != nil {
-			return &FsinfoRes{Status: statusOf(err)}
+			return &nfs3.FsinfoRes{Status: statusOf(err)}
 		}
 		const block = 4096 // pages: nothing smaller is read or written
-		return &FsinfoRes{
-			Attr:  PostOpAttr{true, fattr(f.Volume, &f.Attr)},
+		return &nfs3.FsinfoRes{
+			Attr:  nfs3.PostOpAttr{Present: true, Attr: fattr(f.Volume, &f.Attr)},
 			RtMax: ioMax, RtPref: ioMax, RtMult: block,
 			WtMax: ioMax, WtPref: ioMax, WtMult: block,
 			DtPref:      64 << 10,
 			MaxFileSize: maxOffset,
-			TimeDelta:   Time{Nsec: 1},
-			Properties:  FSFLink | FSFSymlink | FSFHomogeneous | FSFCanSetTime,
+			TimeDelta:   nfs3.Time{Nsec: 1},
+			Properties:  nfs3.FSFLink | nfs3.FSFSymlink | nfs3.FSFHomogeneous | nfs3.FSFCanSetTime,
 		}
 	})
 }
@@ -45,11 +46,11 @@ func (s *service) fsinfo(c *oncrpc.Call) {
 // pathconf: section 3.3.20.
 func (s *service) pathconf(c *oncrpc.Call) {
 	s.about(c, func(f *export.File, err error) result {
-		res := &PathconfRes{Status: statusOf(err)}
+		res := &nfs3.PathconfRes{Status: statusOf(err)}
 		if err != nil {
 			return res
 		}
-		res.Attr = PostOpAttr{true, fattr(f.Volume, &f.Attr)}
+		res.Attr = nfs3.PostOpAttr{Present: true, Attr: fattr(f.Volume, &f.Attr)}
 		st, err := f.Volume.Statfs()
 		if res.Status = statusOf(err); err == nil {
 			res.LinkMax, res.NameMax = st.LinkMax, st.NameMax
@@ -61,7 +62,7 @@ func (s *service) pathconf(c *oncrpc.Call) {
 
 // about answers a question about the file system that a file is in.
 func (s *service) about(c *oncrpc.Call, f func(*export.File, error) result) {
-	var args HandleArgs
+	var args nfs3.HandleArgs
 	if !decode(c, &args) {
 		return
 	}

@@ -3,6 +3,8 @@ package nfs3
 import (
 	"syscall"
 
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
 )
@@ -34,10 +36,10 @@ func (t *task) lookup() result {
 	dir, res := t.file, &t.res.lookup
 	// From before it is looked: with later ones a client would keep what is found
 	// here, or that there is nothing, though the directory has changed since.
-	res.DirAttr = PostOpAttr{true, fattr(dir.Volume, &dir.Attr)}
+	res.DirAttr = nfs3.PostOpAttr{Present: true, Attr: fattr(dir.Volume, &dir.Attr)}
 	attr, object, err := describe(dir, t.args.lookup.Name, t.handle[:0])
 	if res.Status = statusOf(err); err == nil {
-		res.Object, res.Attr = object, PostOpAttr{true, fattr(dir.Volume, &attr)}
+		res.Object, res.Attr = object, nfs3.PostOpAttr{Present: true, Attr: fattr(dir.Volume, &attr)}
 	}
 	return res
 }
@@ -47,7 +49,7 @@ func describe(dir *export.File, name, handle []byte) (export.Attr, []byte, error
 	case !dir.Attr.IsDir():
 		return export.Attr{}, nil, syscall.ENOTDIR
 	case string(name) == ".":
-	case len(name) > MaxName:
+	case len(name) > nfs3.MaxName:
 		return export.Attr{}, nil, syscall.ENAMETOOLONG
 	case !export.ValidName(name):
 		return export.Attr{}, nil, syscall.EINVAL
@@ -60,7 +62,7 @@ func describe(dir *export.File, name, handle []byte) (export.Attr, []byte, error
 // after.
 func (s *service) lookupParent(c *oncrpc.Call, dir *export.File) {
 	if !dir.Attr.IsDir() {
-		res := LookupRes{Status: ErrNotDir, DirAttr: PostOpAttr{true, fattr(dir.Volume, &dir.Attr)}}
+		res := nfs3.LookupRes{Status: nfs3.ErrNotDir, DirAttr: nfs3.PostOpAttr{Present: true, Attr: fattr(dir.Volume, &dir.Attr)}}
 		dir.Close()
 		reply(c, &res)
 		return
@@ -71,38 +73,38 @@ func (s *service) lookupParent(c *oncrpc.Call, dir *export.File) {
 		files = append(files, parent)
 	}
 	s.work(c, dir.Volume, func(*task) result {
-		res := &LookupRes{DirAttr: PostOpAttr{true, fattr(dir.Volume, &dir.Attr)}}
+		res := &nfs3.LookupRes{DirAttr: nfs3.PostOpAttr{Present: true, Attr: fattr(dir.Volume, &dir.Attr)}}
 		failed := err
 		if failed == nil {
 			failed = dir.Access(export.MayExec)
 		}
 		if res.Status = statusOf(failed); failed == nil {
-			res.Object, res.Attr = parent.Handle(), PostOpAttr{true, fattr(dir.Volume, &parent.Attr)}
+			res.Object, res.Attr = parent.Handle(), nfs3.PostOpAttr{Present: true, Attr: fattr(dir.Volume, &parent.Attr)}
 		}
 		return res
 	}, files...)
 }
 
 // readlinkMax is the most that READLINK's result takes, in bytes.
-const readlinkMax = 4 + 4 + 84 + 4 + MaxPath
+const readlinkMax = 4 + 4 + 84 + 4 + nfs3.MaxPath
 
 // readlink: section 3.3.5. A symbolic link can be read by everyone.
 func (s *service) readlink(c *oncrpc.Call) {
-	var args ReadlinkArgs
+	var args nfs3.ReadlinkArgs
 	if !decode(c, &args) {
 		return
 	}
 	if !c.Reserve(readlinkMax) {
-		finishCall(c, oncrpc.SystemErr)
+		finishCall(c, rpc.SystemErr)
 		return
 	}
 	f, err := s.open(c, args.Object)
 	if err != nil {
-		reply(c, &ReadlinkRes{Status: statusOf(err)})
+		reply(c, &nfs3.ReadlinkRes{Status: statusOf(err)})
 		return
 	}
 	s.work(c, f.Volume, func(*task) result {
 		path, err := f.Readlink()
-		return &ReadlinkRes{Status: statusOf(err), Attr: postOpOf(f.Volume, f), Path: path}
+		return &nfs3.ReadlinkRes{Status: statusOf(err), Attr: postOpOf(f.Volume, f), Path: path}
 	}, f)
 }

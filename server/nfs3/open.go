@@ -3,6 +3,7 @@ package nfs3
 import (
 	"syscall"
 
+	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
 )
@@ -22,7 +23,7 @@ func admit(c *oncrpc.Call, v *export.Volume, f closer) error {
 	return nil
 }
 
-func (s *service) open(c *oncrpc.Call, handle FH) (*export.File, error) {
+func (s *service) open(c *oncrpc.Call, handle nfs3.FH) (*export.File, error) {
 	if !c.MayWait(export.VolumeIn(handle)) {
 		return nil, errGone
 	}
@@ -35,7 +36,7 @@ func (s *service) open(c *oncrpc.Call, handle FH) (*export.File, error) {
 
 // look is open of a file of which nothing but the attributes are wanted: if it is
 // kept open, the call does not wait.
-func (s *service) look(c *oncrpc.Call, handle FH) (*export.File, error) {
+func (s *service) look(c *oncrpc.Call, handle nfs3.FH) (*export.File, error) {
 	f, err := s.opener.OpenAtOnce(c.Client.Addr(), handle)
 	if f == nil && err == nil {
 		return s.open(c, handle)
@@ -46,7 +47,7 @@ func (s *service) look(c *oncrpc.Call, handle FH) (*export.File, error) {
 	return f, err
 }
 
-func (s *service) openDir(c *oncrpc.Call, handle FH) (*export.File, error) {
+func (s *service) openDir(c *oncrpc.Call, handle nfs3.FH) (*export.File, error) {
 	if !c.MayWait(export.VolumeIn(handle)) {
 		return nil, errGone
 	}
@@ -58,7 +59,7 @@ func (s *service) openDir(c *oncrpc.Call, handle FH) (*export.File, error) {
 }
 
 // openToRead opens a file's data for readDirectly, which does not wait.
-func (s *service) openToRead(c *oncrpc.Call, handle FH) (*export.DataFile, error) {
+func (s *service) openToRead(c *oncrpc.Call, handle nfs3.FH) (*export.DataFile, error) {
 	f, err := s.opener.OpenDataAtOnce(c.Client.Addr(), handle)
 	if f == nil && err == nil {
 		if !c.MayWait(export.VolumeIn(handle)) {
@@ -72,7 +73,7 @@ func (s *service) openToRead(c *oncrpc.Call, handle FH) (*export.DataFile, error
 	return f, err
 }
 
-func (s *service) openToWrite(c *oncrpc.Call, handle FH) (*export.DataFile, error) {
+func (s *service) openToWrite(c *oncrpc.Call, handle nfs3.FH) (*export.DataFile, error) {
 	if !c.MayWait(export.VolumeIn(handle)) {
 		return nil, errGone
 	}

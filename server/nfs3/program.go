@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"log/slog"
 
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
-	"github.com/podnas/podnas/server/xdr"
 )
 
 // Config says how to make the program. All fields are needed.
@@ -30,49 +32,49 @@ type service struct {
 func NewProgram(cfg Config) oncrpc.Program {
 	s := &service{opener: cfg.Opener, workers: cfg.Workers, log: cfg.Log}
 	return oncrpc.Program{
-		Number:  Program,
-		Version: Version,
+		Number:  nfs3.Program,
+		Version: nfs3.Version,
 		Procedures: []oncrpc.Procedure{
-			ProcNull:        {Name: "NULL", Handle: s.null, AnyAuth: true},
-			ProcGetattr:     {Name: "GETATTR", Handle: s.getattr},
-			ProcSetattr:     {Name: "SETATTR", Handle: s.setattr, Replay: true},
-			ProcLookup:      {Name: "LOOKUP", Handle: s.lookup},
-			ProcAccess:      {Name: "ACCESS", Handle: s.access},
-			ProcReadlink:    {Name: "READLINK", Handle: s.readlink},
-			ProcRead:        {Name: "READ", Handle: s.read},
-			ProcWrite:       {Name: "WRITE", Handle: s.write},
-			ProcCreate:      {Name: "CREATE", Handle: s.create, Replay: true},
-			ProcMkdir:       {Name: "MKDIR", Handle: s.mkdir, Replay: true},
-			ProcSymlink:     {Name: "SYMLINK", Handle: s.symlink, Replay: true},
-			ProcMknod:       {Name: "MKNOD", Handle: s.mknod, Replay: true},
-			ProcRemove:      {Name: "REMOVE", Handle: s.remove, Replay: true},
-			ProcRmdir:       {Name: "RMDIR", Handle: s.rmdir, Replay: true},
-			ProcRename:      {Name: "RENAME", Handle: s.rename, Replay: true},
-			ProcLink:        {Name: "LINK", Handle: s.link, Replay: true},
-			ProcReaddir:     {Name: "READDIR", Handle: s.readdir},
-			ProcReaddirplus: {Name: "READDIRPLUS", Handle: s.readdirplus},
-			ProcFsstat:      {Name: "FSSTAT", Handle: s.fsstat},
-			ProcFsinfo:      {Name: "FSINFO", Handle: s.fsinfo},
-			ProcPathconf:    {Name: "PATHCONF", Handle: s.pathconf},
-			ProcCommit:      {Name: "COMMIT", Handle: s.commit},
+			nfs3.ProcNull:        {Name: "NULL", Handle: s.null, AnyAuth: true},
+			nfs3.ProcGetattr:     {Name: "GETATTR", Handle: s.getattr},
+			nfs3.ProcSetattr:     {Name: "SETATTR", Handle: s.setattr, Replay: true},
+			nfs3.ProcLookup:      {Name: "LOOKUP", Handle: s.lookup},
+			nfs3.ProcAccess:      {Name: "ACCESS", Handle: s.access},
+			nfs3.ProcReadlink:    {Name: "READLINK", Handle: s.readlink},
+			nfs3.ProcRead:        {Name: "READ", Handle: s.read},
+			nfs3.ProcWrite:       {Name: "WRITE", Handle: s.write},
+			nfs3.ProcCreate:      {Name: "CREATE", Handle: s.create, Replay: true},
+			nfs3.ProcMkdir:       {Name: "MKDIR", Handle: s.mkdir, Replay: true},
+			nfs3.ProcSymlink:     {Name: "SYMLINK", Handle: s.symlink, Replay: true},
+			nfs3.ProcMknod:       {Name: "MKNOD", Handle: s.mknod, Replay: true},
+			nfs3.ProcRemove:      {Name: "REMOVE", Handle: s.remove, Replay: true},
+			nfs3.ProcRmdir:       {Name: "RMDIR", Handle: s.rmdir, Replay: true},
+			nfs3.ProcRename:      {Name: "RENAME", Handle: s.rename, Replay: true},
+			nfs3.ProcLink:        {Name: "LINK", Handle: s.link, Replay: true},
+			nfs3.ProcReaddir:     {Name: "READDIR", Handle: s.readdir},
+			nfs3.ProcReaddirplus: {Name: "READDIRPLUS", Handle: s.readdirplus},
+			nfs3.ProcFsstat:      {Name: "FSSTAT", Handle: s.fsstat},
+			nfs3.ProcFsinfo:      {Name: "FSINFO", Handle: s.fsinfo},
+			nfs3.ProcPathconf:    {Name: "PATHCONF", Handle: s.pathconf},
+			nfs3.ProcCommit:      {Name: "COMMIT", Handle: s.commit},
 		},
 	}
 }
 
 // writeVerf is the write verifier: a client that sees it change sends again what was not
 // committed.
-func writeVerf(v *export.Volume) (verf [WriteVerfSize]byte) {
+func writeVerf(v *export.Volume) (verf [nfs3.WriteVerfSize]byte) {
 	binary.BigEndian.PutUint64(verf[:], v.WriteVerifier())
 	return verf
 }
 
-func (s *service) null(c *oncrpc.Call) { c.Finish(oncrpc.Success) }
+func (s *service) null(c *oncrpc.Call) { c.Finish(rpc.Success) }
 
 // decode takes a call's arguments apart, and answers it if they can't be.
 func decode(c *oncrpc.Call, args interface{ Decode(*xdr.Decoder) }) bool {
 	args.Decode(&c.Args)
 	if c.Args.Finish() != nil {
-		finishCall(c, oncrpc.GarbageArgs)
+		finishCall(c, rpc.GarbageArgs)
 		return false
 	}
 	return true
@@ -83,12 +85,12 @@ type result interface{ Append([]byte) []byte }
 
 func reply(c *oncrpc.Call, res result) {
 	c.Reply = res.Append(c.Reply)
-	finishCall(c, oncrpc.Success)
+	finishCall(c, rpc.Success)
 }
 
 // finishCall sends the reply. The task stays with the Call and must not hold on to buffers
 // that arguments and results were in.
-func finishCall(c *oncrpc.Call, stat oncrpc.AcceptStat) {
+func finishCall(c *oncrpc.Call, stat rpc.AcceptStat) {
 	if t, ok := c.State.(*task); ok {
 		*t = task{}
 	}

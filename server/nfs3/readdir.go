@@ -6,9 +6,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
-	"github.com/podnas/podnas/server/xdr"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 	// takes as long as a hundred small calls.
 	yieldEvery = 32
 	// entrySize is the most that an entry of READDIRPLUS takes, in bytes.
-	entrySize = 4 + 8 + 4 + MaxName + 1 + 8 + 4 + 84 + 4 + 4 + FHSize
+	entrySize = 4 + 8 + 4 + nfs3.MaxName + 1 + 8 + 4 + 84 + 4 + 4 + nfs3.FHSize
 )
 
 // The cookie verifier is always 0: a cookie is the kernel's own position, which
@@ -40,7 +42,7 @@ type listing struct {
 
 // fill lists a directory from a cookie on. plus tells more of an entry, nil for
 // READDIR. ErrTooSmall, as errTooSmall, if there is an entry and none fits.
-func (l *listing) fill(dir *export.File, cookie uint64, plus func(*EntryPlus)) error {
+func (l *listing) fill(dir *export.File, cookie uint64, plus func(*nfs3.EntryPlus)) error {
 	// What was read and does not fit is read again by the next call. Of an entry,
 	// READDIRPLUS tells about five times as much as getdents64(2).
 	size := l.dirMax
@@ -55,7 +57,7 @@ func (l *listing) fill(dir *export.File, cookie uint64, plus func(*EntryPlus)) e
 		return err
 	}
 	defer list.Close()
-	var entry EntryPlus // out of the loop: plus makes it escape
+	var entry nfs3.EntryPlus // out of the loop: plus makes it escape
 	began := time.Now()
 	for n := 0; ; n++ {
 		if n%yieldEvery == yieldEvery-1 {
@@ -72,7 +74,7 @@ func (l *listing) fill(dir *export.File, cookie uint64, plus func(*EntryPlus)) e
 			l.eof = true
 			return nil
 		}
-		entry = EntryPlus{Entry: Entry{FileID: e.Ino, Name: e.Name, Cookie: e.Cookie}}
+		entry = nfs3.EntryPlus{Entry: nfs3.Entry{FileID: e.Ino, Name: e.Name, Cookie: e.Cookie}}
 		if string(e.Name) == ".." && dir.IsRoot() {
 			entry.FileID = dir.Attr.Ino // what is above the volume is nobody's affair
 		}
@@ -107,7 +109,7 @@ func (e encoded) Append([]byte) []byte { return e }
 
 // readdir: section 3.3.16.
 func (s *service) readdir(c *oncrpc.Call) {
-	var args ReaddirArgs
+	var args nfs3.ReaddirArgs
 	if !decode(c, &args) {
 		return
 	}
@@ -116,12 +118,12 @@ func (s *service) readdir(c *oncrpc.Call) {
 
 // readdirplus: section 3.3.17.
 func (s *service) readdirplus(c *oncrpc.Call) {
-	var args ReaddirplusArgs
+	var args nfs3.ReaddirplusArgs
 	if !decode(c, &args) {
 		return
 	}
-	var handle [FHSize]byte
-	s.list(c, args.Dir, args.Cookie, args.DirCount, args.MaxCount, func(dir *export.File, e *EntryPlus) {
+	var handle [nfs3.FHSize]byte
+	s.list(c, args.Dir, args.Cookie, args.DirCount, args.MaxCount, func(dir *export.File, e *nfs3.EntryPlus) {
 		switch string(e.Name) {
 		case ".":
 			e.Attr, e.Object = postOpOf(dir.Volume, dir), dir.Handle()
@@ -129,34 +131,34 @@ func (s *service) readdirplus(c *oncrpc.Call) {
 		default:
 			// What is gone, mounted over, or may not be looked at, has neither.
 			if a, object, err := dir.Describe(e.Name, handle[:0]); err == nil {
-				e.Attr, e.Object = PostOpAttr{true, fattr(dir.Volume, &a)}, object
+				e.Attr, e.Object = nfs3.PostOpAttr{Present: true, Attr: fattr(dir.Volume, &a)}, object
 				e.FileID = a.Ino
 			}
 		}
 	})
 }
 
-func (s *service) list(c *oncrpc.Call, handle FH, cookie uint64, dirCount, maxCount uint32, plus func(*export.File, *EntryPlus)) {
+func (s *service) list(c *oncrpc.Call, handle nfs3.FH, cookie uint64, dirCount, maxCount uint32, plus func(*export.File, *nfs3.EntryPlus)) {
 	size := int(min(maxCount, listMax))
 	if !c.Reserve(size + entrySize) { // the entry that turns out to be too much
-		finishCall(c, oncrpc.SystemErr)
+		finishCall(c, rpc.SystemErr)
 		return
 	}
 	dir, err := s.open(c, handle)
 	if err != nil {
-		reply(c, &ReaddirRes{Status: statusOf(err)})
+		reply(c, &nfs3.ReaddirRes{Status: statusOf(err)})
 		return
 	}
 	s.work(c, dir.Volume, func(*task) result {
 		start := len(c.Reply)
-		res := ReaddirRes{DirAttr: PostOpAttr{true, fattr(dir.Volume, &dir.Attr)}}
+		res := nfs3.ReaddirRes{DirAttr: nfs3.PostOpAttr{Present: true, Attr: fattr(dir.Volume, &dir.Attr)}}
 		// The head, whose status is OK, and the two booleans of an empty list,
 		// which go again.
 		b := res.Append(c.Reply)
 		l := listing{b: b[:len(b)-listTail], max: start + size, dirMax: int(min(dirCount, listMax))}
-		var describe func(*EntryPlus)
+		var describe func(*nfs3.EntryPlus)
 		if plus != nil {
-			describe = func(e *EntryPlus) { plus(dir, e) }
+			describe = func(e *nfs3.EntryPlus) { plus(dir, e) }
 		}
 		if err := l.fill(dir, cookie, describe); err != nil {
 			res.Status = statusOf(err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"syscall"
 
+	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
 )
@@ -20,17 +21,17 @@ func (s *service) rmdir(c *oncrpc.Call) {
 
 // take answers a procedure that takes a name from a directory.
 func (s *service) take(c *oncrpc.Call, remove func(*export.File, string) error) {
-	var args RemoveArgs
+	var args nfs3.RemoveArgs
 	if !decode(c, &args) {
 		return
 	}
 	dir, err := s.openDir(c, args.Dir)
 	if err != nil {
-		reply(c, &RemoveRes{Status: statusOf(err)})
+		reply(c, &nfs3.RemoveRes{Status: statusOf(err)})
 		return
 	}
 	s.work(c, dir.Volume, func(t *task) result {
-		res := &RemoveRes{}
+		res := &nfs3.RemoveRes{}
 		names, alone := export.LockNames(dir, dir)
 		defer names.Unlock()
 		res.Wcc.Before = preOpOf(lockedDir{dir}, alone)
@@ -49,26 +50,26 @@ func (s *service) take(c *oncrpc.Call, remove func(*export.File, string) error) 
 
 // rename: section 3.3.14.
 func (s *service) rename(c *oncrpc.Call) {
-	var args RenameArgs
+	var args nfs3.RenameArgs
 	if !decode(c, &args) {
 		return
 	}
 	from, err := s.openDir(c, args.From.Dir)
 	if err != nil {
-		reply(c, &RenameRes{Status: statusOf(err)})
+		reply(c, &nfs3.RenameRes{Status: statusOf(err)})
 		return
 	}
 	to, files := from, []closer{from}
 	if !bytes.Equal(args.From.Dir, args.To.Dir) {
 		if to, err = s.openDir(c, args.To.Dir); err != nil {
 			from.Close()
-			reply(c, &RenameRes{Status: statusOf(err)})
+			reply(c, &nfs3.RenameRes{Status: statusOf(err)})
 			return
 		}
 		files = append(files, to)
 	}
 	s.work(c, from.Volume, func(t *task) result {
-		res := &RenameRes{}
+		res := &nfs3.RenameRes{}
 		names, alone := export.LockNames(from, to)
 		defer names.Unlock()
 		res.FromWcc.Before = preOpOf(lockedDir{from}, alone)
@@ -104,23 +105,23 @@ func (s *service) rename(c *oncrpc.Call) {
 
 // link: section 3.3.15.
 func (s *service) link(c *oncrpc.Call) {
-	var args LinkArgs
+	var args nfs3.LinkArgs
 	if !decode(c, &args) {
 		return
 	}
 	f, err := s.open(c, args.File)
 	if err != nil {
-		reply(c, &LinkRes{Status: statusOf(err)})
+		reply(c, &nfs3.LinkRes{Status: statusOf(err)})
 		return
 	}
 	dir, err := s.openDir(c, args.Link.Dir)
 	if err != nil {
 		f.Close()
-		reply(c, &LinkRes{Status: statusOf(err)})
+		reply(c, &nfs3.LinkRes{Status: statusOf(err)})
 		return
 	}
 	s.work(c, dir.Volume, func(t *task) result {
-		res := &LinkRes{}
+		res := &nfs3.LinkRes{}
 		names, alone := export.LockNames(dir, dir)
 		defer names.Unlock()
 		res.LinkWcc.Before = preOpOf(lockedDir{dir}, alone)

@@ -1,6 +1,8 @@
 package nfs3
 
 import (
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/shares"
@@ -12,29 +14,29 @@ import (
 type task struct {
 	service *service
 	call    *oncrpc.Call
-	id      export.Identity      // whom the volume takes the caller for
-	do      func(*task) result   // runs on a worker as the caller
-	files   [2]closer            // closed after it; nil or open
-	syncs   [2]syncer            // synced before the reply, in this order; nil: no more
-	status  *Status              // of the result that waits for them
-	waiting result               // that one
-	verf    *[WriteVerfSize]byte // of COMMIT's result, which is from after the sync
-	file    *export.File         // of GETATTR, ACCESS and LOOKUP
-	data    *export.DataFile     // of READ, WRITE and COMMIT
-	handle  [FHSize]byte         // of LOOKUP's result
+	id      export.Identity           // whom the volume takes the caller for
+	do      func(*task) result        // runs on a worker as the caller
+	files   [2]closer                 // closed after it; nil or open
+	syncs   [2]syncer                 // synced before the reply, in this order; nil: no more
+	status  *nfs3.Status              // of the result that waits for them
+	waiting result                    // that one
+	verf    *[nfs3.WriteVerfSize]byte // of COMMIT's result, which is from after the sync
+	file    *export.File              // of GETATTR, ACCESS and LOOKUP
+	data    *export.DataFile          // of READ, WRITE and COMMIT
+	handle  [nfs3.FHSize]byte         // of LOOKUP's result
 	args    struct {
-		getattr GetattrArgs
-		lookup  LookupArgs
-		access  AccessArgs
-		read    ReadArgs
-		write   WriteArgs
+		getattr nfs3.GetattrArgs
+		lookup  nfs3.LookupArgs
+		access  nfs3.AccessArgs
+		read    nfs3.ReadArgs
+		write   nfs3.WriteArgs
 	}
 	res struct {
-		getattr GetattrRes
-		lookup  LookupRes
-		access  AccessRes
-		read    ReadRes
-		write   WriteRes
+		getattr nfs3.GetattrRes
+		lookup  nfs3.LookupRes
+		access  nfs3.AccessRes
+		read    nfs3.ReadRes
+		write   nfs3.WriteRes
 	}
 }
 
@@ -97,12 +99,12 @@ func (t *task) Run(err error) {
 	if err != nil {
 		t.close()
 		t.service.log.Error("nfs: a call could not be made for its caller", "client", c.Client, "xid", c.Header.XID, "uid", t.id.UID, "gid", t.id.GID, "err", err)
-		finishCall(c, oncrpc.SystemErr)
+		finishCall(c, rpc.SystemErr)
 		return
 	}
 	if c.Abandoned() {
 		t.close()
-		finishCall(c, oncrpc.SystemErr) // nobody is told
+		finishCall(c, rpc.SystemErr) // nobody is told
 		return
 	}
 	t.end(t.result())
@@ -123,7 +125,7 @@ func (t *task) result() result {
 
 // sync has files synced before the reply, in their order. If one can't be, the
 // result's status says so.
-func (t *task) sync(status *Status, files ...syncer) {
+func (t *task) sync(status *nfs3.Status, files ...syncer) {
 	t.status = status
 	copy(t.syncs[:], files)
 }

@@ -9,9 +9,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
-	"github.com/podnas/podnas/server/xdr"
 )
 
 // disk tells of syncs as a file does.
@@ -56,16 +58,16 @@ func TestSyncBeforeReply(t *testing.T) {
 	for _, tt := range []struct {
 		fail, busy string
 		synced     []string
-		status     Status
+		status     nfs3.Status
 	}{
-		{"", "first", []string{"first", "second"}, OK},
-		{"first", "first", []string{"first"}, ErrIO},
-		{"second", "first", []string{"first", "second"}, ErrIO},
-		{"", "", []string{"first here", "second here"}, OK},
-		{"first", "", []string{"first here"}, ErrIO},
-		{"second", "", []string{"first here", "second here"}, ErrIO},
-		{"", "second", []string{"first here", "second"}, OK},
-		{"second", "second", []string{"first here", "second"}, ErrIO},
+		{"", "first", []string{"first", "second"}, nfs3.OK},
+		{"first", "first", []string{"first"}, nfs3.ErrIO},
+		{"second", "first", []string{"first", "second"}, nfs3.ErrIO},
+		{"", "", []string{"first here", "second here"}, nfs3.OK},
+		{"first", "", []string{"first here"}, nfs3.ErrIO},
+		{"second", "", []string{"first here", "second here"}, nfs3.ErrIO},
+		{"", "second", []string{"first here", "second"}, nfs3.OK},
+		{"second", "second", []string{"first here", "second"}, nfs3.ErrIO},
 	} {
 		t.Run("fail="+tt.fail+",busy="+tt.busy, func(t *testing.T) {
 			d, file := &disk{fail: tt.fail, busy: tt.busy}, &closed{}
@@ -74,12 +76,12 @@ func TestSyncBeforeReply(t *testing.T) {
 			results := serveOnce(t, func(c *oncrpc.Call) {
 				task := s.task(c)
 				task.files[0] = file
-				res := &WccRes{}
+				res := &nfs3.WccRes{}
 				task.sync(&res.Status, diskFile{"first", d}, diskFile{"second", d})
 				task.end(res)
 			})
 			file.Wait()
-			var res WccRes
+			var res nfs3.WccRes
 			decoder := xdr.NewDecoder(results)
 			res.Decode(&decoder)
 			if res.Status != tt.status || decoder.Finish() != nil {
@@ -96,7 +98,7 @@ func TestSyncBeforeReply(t *testing.T) {
 func serveOnce(t *testing.T, handle func(*oncrpc.Call)) []byte {
 	t.Helper()
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{
-		Programs: []oncrpc.Program{{Number: Program, Version: Version, Procedures: []oncrpc.Procedure{{Name: "TEST", Handle: handle, AnyAuth: true}}}},
+		Programs: []oncrpc.Program{{Number: nfs3.Program, Version: nfs3.Version, Procedures: []oncrpc.Procedure{{Name: "TEST", Handle: handle, AnyAuth: true}}}},
 		Log:      slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -115,12 +117,12 @@ func serveOnce(t *testing.T, handle func(*oncrpc.Call)) []byte {
 			t.Error(err)
 		}
 	}()
-	client, err := oncrpc.Dial(ctx, l.Addr().String())
+	client, err := rpc.Dial(ctx, l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	results, err := client.Call(ctx, Program, Version, 0, nil)
+	results, err := client.Call(ctx, nfs3.Program, nfs3.Version, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/server/xdr"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
 )
 
 // Many connections take and wait and give back at once: never is more taken than there
@@ -140,7 +141,7 @@ func TestRecordsAreCharged(t *testing.T) {
 			more = random.IntN(1+random.IntN(200)) != 0
 			mark := uint32(n)
 			if !more {
-				mark |= lastFragment
+				mark |= 1 << 31
 			}
 			stream = append(xdr.AppendUint32(stream, mark), make([]byte, n)...)
 		}
@@ -150,7 +151,7 @@ func TestRecordsAreCharged(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := bytes.NewReader(stream[4:])
-		call.record, err = JoinRecord(r, xdrMark(stream), call.record, recordMax, call)
+		call.record, err = rpc.JoinRecord(r, xdrMark(stream), call.record, recordMax, call)
 		if err != nil || len(call.record) != size || r.Len() != 0 {
 			t.Fatalf("a record of %d bytes, want %d: %v", len(call.record), size, err)
 		}
@@ -188,26 +189,26 @@ func TestOutgrownRepliesAreCharged(t *testing.T) {
 func TestReplaysOfOthers(t *testing.T) {
 	s := startServer(t, nil)
 	conn := s.connect()
-	count := func(cred *SysCred) uint32 {
-		b, at := BeginRecord(nil)
-		h := CallHeader{XID: 1, RPCVersion: Version, Prog: testProg, Vers: testVers, Proc: procCount}
+	count := func(cred *rpc.SysCred) uint32 {
+		b, at := rpc.BeginRecord(nil)
+		h := rpc.CallHeader{XID: 1, RPCVersion: rpc.Version, Prog: testProg, Vers: testVers, Proc: procCount}
 		if cred != nil {
 			h.Cred = cred.Auth()
 		}
 		b = h.Append(b)
-		EndRecord(b, at)
+		rpc.EndRecord(b, at)
 		if _, err := conn.Write(b); err != nil {
 			t.Fatal(err)
 		}
 		_, results := replyTo(t, conn)
 		return xdrMark(results)
 	}
-	as := func(stamp, uid, gid uint32, groups ...uint32) *SysCred {
-		cred := &SysCred{Stamp: stamp, UID: uid, GID: gid}
+	as := func(stamp, uid, gid uint32, groups ...uint32) *rpc.SysCred {
+		cred := &rpc.SysCred{Stamp: stamp, UID: uid, GID: gid}
 		cred.SetGroups(groups...)
 		return cred
 	}
-	callers := []*SysCred{nil, as(1, 0, 0), as(1, 1, 0), as(1, 0, 1), as(1, 0, 0, 0), as(1, 0, 0, 1), as(1, 0, 0, 1, 2), as(1, 0, 0, 2, 1)}
+	callers := []*rpc.SysCred{nil, as(1, 0, 0), as(1, 1, 0), as(1, 0, 1), as(1, 0, 0, 0), as(1, 0, 0, 1), as(1, 0, 0, 1, 2), as(1, 0, 0, 2, 1)}
 	for round := range 2 {
 		for n, cred := range callers {
 			if got := count(cred); got != uint32(n)+1 {
@@ -226,11 +227,11 @@ func TestReplaysTakeBoundedMemory(t *testing.T) {
 	server := newServer(ServerConfig{Programs: []Program{{}}}, defaultLimits())
 	r := server.replays
 	finish := func(client int, xid uint32) {
-		call := &Call{conn: &conn{server: server}, Header: CallHeader{XID: xid}, Client: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(client >> 8), byte(client)}), 1)}
+		call := &Call{conn: &conn{server: server}, Header: rpc.CallHeader{XID: xid}, Client: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(client >> 8), byte(client)}), 1)}
 		if !r.begin(call) {
 			t.Fatalf("client %d, call %d is remembered", client, xid)
 		}
-		r.finish(call.replay, Success, make([]byte, replayMax))
+		r.finish(call.replay, rpc.Success, make([]byte, replayMax))
 	}
 	few := uint32(20)
 	for xid := range few {

@@ -6,9 +6,10 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server/shares"
 	"github.com/podnas/podnas/server/stats"
-	"github.com/podnas/podnas/server/xdr"
 )
 
 const (
@@ -22,8 +23,8 @@ const (
 
 // Call is a call that is being answered.
 type Call struct {
-	Header CallHeader // aliases the record
-	Cred   SysCred    // if Header.Cred.Flavor is AuthSys
+	Header rpc.CallHeader // aliases the record
+	Cred   rpc.SysCred    // if Header.Cred.Flavor is AuthSys
 	Client netip.AddrPort
 	// Args aliases the record, which stays until Finish.
 	Args xdr.Decoder
@@ -110,12 +111,12 @@ func (c *Call) fault(v any) {
 		name = c.proc.Name
 	}
 	c.conn.server.log.Error("rpc: a call ended in a panic", "procedure", name, "client", c.Client, "xid", c.Header.XID, "panic", v, "stack", string(debug.Stack()))
-	c.Finish(SystemErr)
+	c.Finish(rpc.SystemErr)
 }
 
 // Finish sends the reply: the results if stat is Success, else stat alone. The
 // call must not be used after it: it may be another one by then.
-func (c *Call) Finish(stat AcceptStat) {
+func (c *Call) Finish(stat rpc.AcceptStat) {
 	if c.ended.Swap(true) {
 		return // a panic after the end
 	}
@@ -124,7 +125,7 @@ func (c *Call) Finish(stat AcceptStat) {
 	c.conn.served.End(&c.Served, c.status(stat), c.Header.XID)
 	if c.replay != nil {
 		var results []byte
-		if stat == Success {
+		if stat == rpc.Success {
 			results = c.Reply[replyHead:]
 		}
 		c.conn.server.replays.finish(c.replay, stat, results)
@@ -141,8 +142,8 @@ func (c *Call) grown() {
 }
 
 // status is how the call ends, as it is counted.
-func (c *Call) status(stat AcceptStat) stats.Status {
-	if stat != Success {
+func (c *Call) status(stat rpc.AcceptStat) stats.Status {
+	if stat != rpc.Success {
 		return stats.RPCError + stats.Status(stat)
 	}
 	if results := c.Reply[replyHead:]; len(results) >= 4 && !c.proc.NoStatus {
@@ -152,24 +153,24 @@ func (c *Call) status(stat AcceptStat) stats.Status {
 }
 
 // send sends the reply.
-func (c *Call) send(stat AcceptStat) {
-	if stat != Success {
-		c.reject(&ReplyHeader{Accept: stat})
+func (c *Call) send(stat rpc.AcceptStat) {
+	if stat != rpc.Success {
+		c.reject(&rpc.ReplyHeader{Accept: stat})
 		return
 	}
-	head := ReplyHeader{XID: c.Header.XID}
+	head := rpc.ReplyHeader{XID: c.Header.XID}
 	head.Append(c.Reply[:4:replyHead]) // writes in place: it has just this room
-	binary.BigEndian.PutUint32(c.Reply, lastFragment|uint32(len(c.Reply)-4))
+	rpc.EndRecord(c.Reply, 0)
 	c.conn.send(c)
 }
 
 // reject sends a reply without results.
-func (c *Call) reject(h *ReplyHeader) {
+func (c *Call) reject(h *rpc.ReplyHeader) {
 	c.conn.served.Reject()
 	h.XID = c.Header.XID
-	b, at := BeginRecord(c.Reply[:0])
+	b, at := rpc.BeginRecord(c.Reply[:0])
 	c.Reply = h.Append(b)
-	EndRecord(c.Reply, at)
+	rpc.EndRecord(c.Reply, at)
 	c.conn.send(c)
 }
 

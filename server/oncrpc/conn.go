@@ -16,8 +16,10 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/socket"
+	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server/stats"
-	"github.com/podnas/podnas/server/xdr"
 )
 
 const (
@@ -36,7 +38,7 @@ const (
 // in one write. Another writes the replies to calls that were answered elsewhere,
 // so that a client who does not read its replies blocks nobody else.
 type conn struct {
-	*Socket
+	*socket.Conn
 	server *Server
 	near   uint32 // which group of places is
 	client netip.AddrPort
@@ -74,9 +76,9 @@ type conn struct {
 	broken  bool    // a write has failed, nothing more is written
 }
 
-func newConn(s *Server, socket *Socket) *conn {
+func newConn(s *Server, on *socket.Conn) *conn {
 	c := &conn{
-		Socket: socket,
+		Conn:   on,
 		server: s,
 		near:   s.places.conns.Add(1),
 		calls:  semaphore.NewWeighted(s.limits.connCalls),
@@ -85,10 +87,10 @@ func newConn(s *Server, socket *Socket) *conn {
 		ended:  make(chan error, 1),
 		closed: make(chan struct{}),
 	}
-	c.in = newInput(socket, &s.inputs, c.beforeRead)
+	c.in = newInput(on, &s.inputs, c.beforeRead)
 	c.look = time.AfterFunc(time.Hour, c.lookAt)
 	c.look.Stop() // until a call may wait
-	if a, ok := socket.RemoteAddr().(*net.TCPAddr); ok {
+	if a, ok := on.RemoteAddr().(*net.TCPAddr); ok {
 		c.client = netip.AddrPortFrom(AddrOf(a), uint16(a.Port))
 	}
 	return c
@@ -97,7 +99,7 @@ func newConn(s *Server, socket *Socket) *conn {
 // Close ends the connection at once.
 func (c *conn) Close() error {
 	c.close.Do(func() { close(c.closed) })
-	return c.Socket.Close()
+	return c.Conn.Close()
 }
 
 // stopReading ends the connection after the calls under way.
@@ -133,7 +135,7 @@ func (c *conn) serve() {
 // and nobody has read would turn the close into a reset, and cost it the last
 // replies.
 func (c *conn) end() {
-	if tcp, ok := c.Conn.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
+	if tcp, ok := c.Conn.Conn.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
 		_ = tcp.SetReadDeadline(time.Now().Add(lingerTimeout))
 		_, _ = io.Copy(io.Discard, tcp) // until the client closes its side
 	}
@@ -195,7 +197,7 @@ func (c *conn) next(t *turn) (*Call, error) {
 		c.calls.Release(1)
 		return nil, err
 	}
-	call.record, err = JoinRecord(c.in, binary.BigEndian.Uint32(c.mark[:]), call.record, recordMax, call)
+	call.record, err = rpc.JoinRecord(c.in, binary.BigEndian.Uint32(c.mark[:]), call.record, recordMax, call)
 	call.last = c.in.buffered() == 0
 	return call, err
 }
@@ -221,9 +223,9 @@ func (c *conn) dispatch(call *Call) error {
 	if err := call.Args.Err(); err != nil {
 		return fmt.Errorf("decode a call: %w", err)
 	}
-	var reply ReplyHeader
-	if h.RPCVersion != Version {
-		call.reject(&ReplyHeader{Stat: MsgDenied, Reject: RPCMismatch, Low: Version, High: Version})
+	var reply rpc.ReplyHeader
+	if h.RPCVersion != rpc.Version {
+		call.reject(&rpc.ReplyHeader{Stat: rpc.MsgDenied, Reject: rpc.RPCMismatch, Low: rpc.Version, High: rpc.Version})
 		return nil
 	}
 	proc := c.server.procedure(h, &reply)
@@ -231,8 +233,8 @@ func (c *conn) dispatch(call *Call) error {
 		call.reject(&reply)
 		return nil
 	}
-	if stat := call.authenticate(proc); stat != AuthOK {
-		call.reject(&ReplyHeader{Stat: MsgDenied, Reject: AuthError, Auth: stat})
+	if stat := call.authenticate(proc); stat != rpc.AuthOK {
+		call.reject(&rpc.ReplyHeader{Stat: rpc.MsgDenied, Reject: rpc.AuthError, Auth: stat})
 		return nil
 	}
 	call.proc = proc
@@ -250,21 +252,21 @@ func (c *conn) dispatch(call *Call) error {
 }
 
 // authenticate decodes the credential. AUTH_SYS is believed, as RFC 1813 has it.
-func (c *Call) authenticate(proc *Procedure) AuthStat {
+func (c *Call) authenticate(proc *Procedure) rpc.AuthStat {
 	switch c.Header.Cred.Flavor {
-	case AuthSys:
+	case rpc.AuthSys:
 		d := xdr.NewDecoder(c.Header.Cred.Body)
 		if c.Cred.Decode(&d); d.Finish() != nil {
-			return AuthBadCred
+			return rpc.AuthBadCred
 		}
-	case AuthNone:
+	case rpc.AuthNone:
 		if !proc.AnyAuth {
-			return AuthTooWeak
+			return rpc.AuthTooWeak
 		}
 	default:
-		return AuthRejectedCred
+		return rpc.AuthRejectedCred
 	}
-	return AuthOK
+	return rpc.AuthOK
 }
 
 // send puts a reply out. It is written by the goroutine that reads, before that

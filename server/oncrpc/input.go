@@ -1,6 +1,10 @@
 package oncrpc
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/podnas/podnas/nfs/socket"
+)
 
 const (
 	// readAhead is how much is read at once: a batch of small calls.
@@ -17,21 +21,16 @@ const (
 //
 // One goroutine may read.
 type input struct {
-	socket *Socket
+	socket *socket.Conn
 	memory *inputBuffers
 	wait   func()           // before it waits for the client
 	buf    []byte           // what was read and nobody has taken
 	lent   []byte           // memory of buf, nil: little, or nothing was read
 	little [readLittle]byte // if there is none
-
-	// A method as a value, which would be allocated for each call.
-	once func(fd uintptr) bool
 }
 
-func newInput(socket *Socket, memory *inputBuffers, wait func()) *input {
-	in := &input{socket: socket, memory: memory, wait: wait}
-	in.once = in.readOnce
-	return in
+func newInput(s *socket.Conn, memory *inputBuffers, wait func()) *input {
+	return &input{socket: s, memory: memory, wait: wait}
 }
 
 // Read is that of io.Reader.
@@ -39,16 +38,15 @@ func (in *input) Read(p []byte) (int, error) {
 	if len(in.buf) == 0 {
 		in.wait()
 		if len(p) >= readAhead {
-			in.giveBack()
+			in.GiveBack()
 			return in.socket.Read(p)
 		}
-		n, err := in.socket.readBy(in.once)
+		read, err := in.socket.ReadLent(in)
 		if err != nil {
-			in.giveBack()
+			in.GiveBack()
 			return 0, err
 		}
-		in.buf = in.socket.in.p[:n]
-		in.socket.in.p = nil
+		in.buf = read
 	}
 	n := copy(p, in.buf)
 	in.buf = in.buf[n:]
@@ -58,23 +56,19 @@ func (in *input) Read(p []byte) (int, error) {
 // buffered is how much was read and not taken.
 func (in *input) buffered() int { return len(in.buf) }
 
-// readOnce is false if there is nothing to read yet.
-func (in *input) readOnce(fd uintptr) (done bool) {
+// Lend is that of socket.Lender.
+func (in *input) Lend() []byte {
 	if in.lent == nil {
 		in.lent = in.memory.take()
 	}
-	t := &in.socket.in
-	if t.p = in.lent; t.p == nil {
-		t.p = in.little[:]
+	if in.lent == nil {
+		return in.little[:]
 	}
-	if done = t.readOnce(fd); !done {
-		in.giveBack()
-	}
-	return done
+	return in.lent
 }
 
-// giveBack gives the memory back, in which nothing is left.
-func (in *input) giveBack() {
+// GiveBack gives the memory back, in which nothing is left.
+func (in *input) GiveBack() {
 	if in.lent != nil {
 		in.memory.put(in.lent)
 		in.lent = nil

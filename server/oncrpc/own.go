@@ -9,12 +9,13 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/stats"
 )
 
 // DialOwn connects a probe of this process to its own server at an address of this
 // machine, which is an IP address and a port. The server's stats leave it out.
-func DialOwn(ctx context.Context, address string, served *stats.Server) (*Client, error) {
+func DialOwn(ctx context.Context, address string, served *stats.Server) (*rpc.Client, error) {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("address of this server: %w", err)
@@ -36,7 +37,7 @@ func DialOwn(ctx context.Context, address string, served *stats.Server) (*Client
 		forget()
 		return nil, err
 	}
-	return NewClient(&ownConn{Conn: conn, forget: forget}), nil
+	return rpc.NewClient(&ownConn{Conn: conn, forget: forget}), nil
 }
 
 // bind takes a port at an address of this machine. A connection to that address comes

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/shares"
 )
 
@@ -90,7 +91,7 @@ func TestSlowVolumeHoldsUpNoOther(t *testing.T) {
 			s := startServer(t, nil)
 			const calls = 160
 			var answers sync.WaitGroup
-			clients := make([]*Client, conns)
+			clients := make([]*rpc.Client, conns)
 			for i := range clients {
 				clients[i] = s.dial()
 			}
@@ -102,7 +103,7 @@ func TestSlowVolumeHoldsUpNoOther(t *testing.T) {
 				})
 			}
 			eventually(t, "a volume's calls wait", func() bool { return s.waiting.Load() == ofOneVolume })
-			for n, c := range []*Client{clients[0], s.dial()} {
+			for n, c := range []*rpc.Client{clients[0], s.dial()} {
 				answers.Go(func() {
 					if _, err := c.Call(t.Context(), testProg, testVers, procWait, words{2}); err != nil {
 						t.Errorf("WAIT of another volume: %v", err)

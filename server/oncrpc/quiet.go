@@ -79,7 +79,8 @@ func (c *conn) slimDown() {
 	if c.writing || len(c.out) > 0 || cap(c.pieces) <= fewPieces { // whoever writes has the pieces
 		return
 	}
-	c.out, c.written, c.pieces, c.Socket.out.iovecs = nil, nil, nil, nil
+	c.out, c.written, c.pieces = nil, nil, nil
+	c.Conn.SlimDown()
 }
 
 // quiet finds out when memory is to be given back.

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/podnas/podnas/nfs/rpc"
 )
 
 const (
@@ -56,10 +58,10 @@ type replayKey struct {
 // caller is who makes a call: all that decides what it may do. Not the stamp: a client
 // may make a new one when it repeats the call.
 type caller struct {
-	flavor   AuthFlavor
+	flavor   rpc.AuthFlavor
 	uid, gid uint32
 	ngroups  int
-	groups   [MaxGroups]uint32
+	groups   [rpc.MaxGroups]uint32
 }
 
 // replay is a call that was seen, and its reply once there is one.
@@ -67,7 +69,7 @@ type replay struct {
 	key     replayKey
 	client  *clientReplays
 	done    time.Time // zero: it is not
-	stat    AcceptStat
+	stat    rpc.AcceptStat
 	results []byte
 	waiting []*Call // the same call again, before the first is answered
 }
@@ -81,12 +83,12 @@ func newReplays() *replays {
 // begin looks a call up. It is true if the call is to be done; else it was
 // answered, or will be when the first is.
 func (r *replays) begin(call *Call) bool {
+	by := caller{flavor: call.Header.Cred.Flavor, uid: call.Cred.UID, gid: call.Cred.GID}
+	by.ngroups = copy(by.groups[:], call.Cred.Groups())
 	key := replayKey{
 		xid: call.Header.XID, prog: call.Header.Prog, proc: call.Header.Proc,
-		caller: maphash.Comparable(r.seed, caller{
-			call.Header.Cred.Flavor, call.Cred.UID, call.Cred.GID, call.Cred.ngroups, call.Cred.groups,
-		}),
-		args: maphash.Bytes(r.seed, call.record[len(call.record)-call.Args.Len():]),
+		caller: maphash.Comparable(r.seed, by),
+		args:   maphash.Bytes(r.seed, call.record[len(call.record)-call.Args.Len():]),
 	}
 	r.mu.Lock()
 	client := r.client(call.Client.Addr())
@@ -133,7 +135,7 @@ func (r *replays) client(addr netip.Addr) *clientReplays {
 }
 
 // finish keeps the reply and answers who waits for it.
-func (r *replays) finish(seen *replay, stat AcceptStat, results []byte) {
+func (r *replays) finish(seen *replay, stat rpc.AcceptStat, results []byte) {
 	now := time.Now()
 	r.mu.Lock()
 	c := seen.client

@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/socket"
 	"github.com/podnas/podnas/server/stats"
 )
 
@@ -192,13 +194,13 @@ func (s *Server) accept(l net.Listener) error {
 }
 
 func (s *Server) start(nc net.Conn) {
-	socket, err := NewSocket(nc)
+	on, err := socket.New(nc)
 	if err != nil {
 		s.log.Warn("rpc: no socket", "client", nc.RemoteAddr(), "err", err)
 		_ = nc.Close() // nothing was sent
 		return
 	}
-	c := newConn(s, socket)
+	c := newConn(s, on)
 	peer, closed := s.peers.Admit(c)
 	s.stats.Closed.Add(uint64(closed))
 	if peer == nil {
@@ -253,26 +255,26 @@ func (s *Server) shutdown(l net.Listener) {
 
 // procedure finds what a call is for. The procedure is nil if the reply says
 // what is wrong.
-func (s *Server) procedure(h *CallHeader, reply *ReplyHeader) *Procedure {
-	reply.Accept = ProgUnavail
+func (s *Server) procedure(h *rpc.CallHeader, reply *rpc.ReplyHeader) *Procedure {
+	reply.Accept = rpc.ProgUnavail
 	for i := range s.programs {
 		p := &s.programs[i]
 		if p.Number != h.Prog {
 			continue
 		}
 		if p.Version != h.Vers {
-			if reply.Accept != ProgMismatch {
+			if reply.Accept != rpc.ProgMismatch {
 				reply.Low, reply.High = p.Version, p.Version
 			}
-			reply.Accept = ProgMismatch
+			reply.Accept = rpc.ProgMismatch
 			reply.Low, reply.High = min(reply.Low, p.Version), max(reply.High, p.Version)
 			continue
 		}
 		if h.Proc >= uint32(len(p.Procedures)) || p.Procedures[h.Proc].Handle == nil {
-			reply.Accept = ProcUnavail
+			reply.Accept = rpc.ProcUnavail
 			return nil
 		}
-		reply.Accept = Success
+		reply.Accept = rpc.Success
 		return &p.Procedures[h.Proc]
 	}
 	return nil

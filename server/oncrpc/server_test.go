@@ -18,8 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server/stats"
-	"github.com/podnas/podnas/server/xdr"
 )
 
 // The program of these tests.
@@ -83,10 +84,10 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 	s := &testServer{t: t, blocked: make(chan struct{})}
 	echo := func(c *Call) {
 		c.Reply = append(c.Reply, c.Args.Rest()...)
-		c.Finish(Success)
+		c.Finish(rpc.Success)
 	}
 	program := Program{Number: testProg, Version: testVers, Procedures: []Procedure{
-		procNull: {Name: "NULL", Handle: func(c *Call) { c.Finish(Success) }, AnyAuth: true},
+		procNull: {Name: "NULL", Handle: func(c *Call) { c.Finish(rpc.Success) }, AnyAuth: true},
 		procEcho: {Name: "ECHO", Handle: echo, AnyAuth: true},
 		procCount: {Name: "COUNT", AnyAuth: true, Replay: true, Handle: func(c *Call) {
 			wait := c.Args.Len() > 0 && c.Args.Uint32() == 1
@@ -98,7 +99,7 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 					<-s.blocked
 				}
 				c.Reply = xdr.AppendUint32(c.Reply, s.counted.Add(1))
-				c.Finish(Success)
+				c.Finish(rpc.Success)
 			}()
 		}},
 		procBlock: {Name: "BLOCK", AnyAuth: true, Handle: func(c *Call) {
@@ -107,7 +108,7 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 				defer c.Recover()
 				s.waiting.Add(1)
 				<-s.blocked
-				c.Finish(Success)
+				c.Finish(rpc.Success)
 			}()
 		}},
 		procPanic: {Name: "PANIC", AnyAuth: true, Handle: func(*Call) { panic("at once") }},
@@ -123,12 +124,12 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 			c.Reserve(size)
 			c.Reply = c.Reply[:len(c.Reply)+size]
 			c.Later()
-			go c.Finish(Success)
+			go c.Finish(rpc.Success)
 		}},
 		procNone: {Name: "NONE"},
 		procWait: {Name: "WAIT", AnyAuth: true, Handle: func(c *Call) {
 			if !c.MayWait(volumeIn(c)) {
-				c.Finish(SystemErr)
+				c.Finish(rpc.SystemErr)
 				return
 			}
 			s.waiting.Add(1)
@@ -138,7 +139,7 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 		}},
 		procAlone: {Name: "ALONE", AnyAuth: true, Handle: func(c *Call) {
 			c.Reply = xdr.AppendBool(c.Reply, c.Alone())
-			c.Finish(Success)
+			c.Finish(rpc.Success)
 		}},
 		procDisk: {Name: "DISK", AnyAuth: true, Handle: func(c *Call) {
 			c.MayWait(volumeIn(c))
@@ -182,9 +183,9 @@ func (s *testServer) held() string {
 	return fmt.Sprint(s.server.limits.totalBytes-b.free, " ", s.server.inputs.lent.Load())
 }
 
-func (s *testServer) dial() *Client {
+func (s *testServer) dial() *rpc.Client {
 	s.t.Helper()
-	c, err := Dial(s.t.Context(), s.addr)
+	c, err := rpc.Dial(s.t.Context(), s.addr)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -193,14 +194,14 @@ func (s *testServer) dial() *Client {
 }
 
 // dialFrom is dial of another client, with an address of the loopback interface.
-func (s *testServer) dialFrom(address string) *Client {
+func (s *testServer) dialFrom(address string) *rpc.Client {
 	s.t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 	conn, err := d.DialContext(s.t.Context(), "tcp", s.addr)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	c := NewClient(conn)
+	c := rpc.NewClient(conn)
 	s.t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -226,10 +227,10 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 // record is a call as it stands on the wire.
 func record(xid, proc uint32, args ...uint32) []byte {
-	b, at := BeginRecord(nil)
-	h := CallHeader{XID: xid, RPCVersion: Version, Prog: testProg, Vers: testVers, Proc: proc}
+	b, at := rpc.BeginRecord(nil)
+	h := rpc.CallHeader{XID: xid, RPCVersion: rpc.Version, Prog: testProg, Vers: testVers, Proc: proc}
 	b = words(args).Append(h.Append(b))
-	EndRecord(b, at)
+	rpc.EndRecord(b, at)
 	return b
 }
 
@@ -239,12 +240,12 @@ func replyTo(t testing.TB, conn net.Conn) (uint32, []byte) {
 	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	b, err := ReadRecord(conn, nil, 2<<20)
+	b, err := rpc.ReadRecord(conn, nil, 2<<20)
 	if err != nil {
 		t.Fatalf("read a reply: %v", err)
 	}
 	d := xdr.NewDecoder(b)
-	var h ReplyHeader
+	var h rpc.ReplyHeader
 	h.Decode(&d)
 	if err := errors.Join(d.Err(), h.Err()); err != nil {
 		t.Fatalf("reply: %v", err)
@@ -262,17 +263,17 @@ func TestServerAnswers(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
 		prog, vers, proc uint32
-		want             RPCError
+		want             rpc.RPCError
 	}{
-		{"program", 1, testVers, 0, RPCError{Accept: ProgUnavail}},
-		{"version", testProg, 4, 0, RPCError{Accept: ProgMismatch, Low: testVers, High: testVers}},
-		{"procedure", testProg, testVers, 99, RPCError{Accept: ProcUnavail}},
-		{"no handler", testProg, testVers, procNone, RPCError{Accept: ProcUnavail}},
-		{"panic", testProg, testVers, procPanic, RPCError{Accept: SystemErr}},
-		{"panic later", testProg, testVers, procLater, RPCError{Accept: SystemErr}},
+		{"program", 1, testVers, 0, rpc.RPCError{Accept: rpc.ProgUnavail}},
+		{"version", testProg, 4, 0, rpc.RPCError{Accept: rpc.ProgMismatch, Low: testVers, High: testVers}},
+		{"procedure", testProg, testVers, 99, rpc.RPCError{Accept: rpc.ProcUnavail}},
+		{"no handler", testProg, testVers, procNone, rpc.RPCError{Accept: rpc.ProcUnavail}},
+		{"panic", testProg, testVers, procPanic, rpc.RPCError{Accept: rpc.SystemErr}},
+		{"panic later", testProg, testVers, procLater, rpc.RPCError{Accept: rpc.SystemErr}},
 	} {
 		_, err := c.Call(t.Context(), tt.prog, tt.vers, tt.proc, nil)
-		var got *RPCError
+		var got *rpc.RPCError
 		if !errors.As(err, &got) || *got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, err, &tt.want)
 		}
@@ -316,7 +317,7 @@ func TestServerPipeline(t *testing.T) {
 	for i, b := range whole {
 		mark := uint32(1)
 		if i == len(whole)-1 {
-			mark |= lastFragment
+			mark |= 1 << 31
 		}
 		fragments = append(xdr.AppendUint32(fragments, mark), b)
 	}
@@ -337,7 +338,7 @@ func TestServerEndsBadConnections(t *testing.T) {
 		"short":          {0x80, 0, 0, 4, 0, 0, 0, 1},
 		"empty":          {0x80, 0, 0, 0},
 		"long flavor":    append([]byte{0x80, 0, 0, 36}, bytes.Repeat([]byte{0xff}, 36)...),
-		"only fragments": bytes.Repeat([]byte{0, 0, 0, 0}, maxFragments+1),
+		"only fragments": bytes.Repeat([]byte{0, 0, 0, 0}, 1<<16),
 	} {
 		conn := s.connect()
 		if _, err := conn.Write(sent); err != nil {
@@ -674,7 +675,7 @@ func FuzzServer(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := NewClient(other)
+		c := rpc.NewClient(other)
 		defer c.Close()
 		if _, err := c.Call(t.Context(), testProg, testVers, procNull, nil); err != nil {
 			t.Errorf("after %x: %v", sent, err)

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/server/xdr"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
 )
 
 // Calls that wait on the connection's own goroutine hold up none of its others,
@@ -111,7 +112,7 @@ func TestAlone(t *testing.T) {
 	}
 	alone(true)
 	for _, busy := range []struct {
-		client *Client
+		client *rpc.Client
 		proc   uint32
 		alone  bool
 	}{
@@ -139,7 +140,7 @@ func TestAlone(t *testing.T) {
 	}
 	in := bufio.NewReader(conn)
 	for i := range 2 {
-		reply, err := ReadRecord(in, nil, recordMax)
+		reply, err := rpc.ReadRecord(in, nil, recordMax)
 		if err != nil {
 			t.Fatal(err)
 		}

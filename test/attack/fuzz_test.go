@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/podnas/podnas/server/mount3"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/oncrpc"
-	"github.com/podnas/podnas/server/xdr"
+	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
 )
 
 var fuzzAttacks = []attack{
@@ -63,7 +63,7 @@ func everyCall(root, dir, file nfs3.FH) (calls [][]byte) {
 		Mode: nfs3.SetUint32{Set: true, Value: 0o644}, UID: nfs3.SetUint32{Set: true, Value: 1000}, GID: nfs3.SetUint32{Set: true, Value: 1000},
 		Size: nfs3.SetUint64{Set: true, Value: 4096}, Mtime: nfs3.SetTime{How: nfs3.SetToClientTime, Time: nfs3.Time{Sec: 1}},
 	}
-	for proc, args := range map[uint32][]oncrpc.Args{
+	for proc, args := range map[uint32][]rpc.Args{
 		nfs3.ProcNull:        {nil},
 		nfs3.ProcGetattr:     {&nfs3.GetattrArgs{Object: file}},
 		nfs3.ProcSetattr:     {&nfs3.SetattrArgs{Object: file, Attr: some, Guarded: true}, &nfs3.SetattrArgs{Object: dir, Attr: mode(0o777)}},
@@ -92,10 +92,10 @@ func everyCall(root, dir, file nfs3.FH) (calls [][]byte) {
 		}
 	}
 	for proc := range uint32(6) {
-		b, at := oncrpc.BeginRecord(nil)
-		h := oncrpc.CallHeader{RPCVersion: oncrpc.Version, Prog: mount3.Program, Vers: mount3.Version, Proc: proc, Cred: caller(0, 0)}
+		b, at := rpc.BeginRecord(nil)
+		h := rpc.CallHeader{RPCVersion: rpc.Version, Prog: mount3.Program, Vers: mount3.Version, Proc: proc, Cred: caller(0, 0)}
 		b = (&mount3.PathArgs{Path: []byte("/prey")}).Append(h.Append(b))
-		oncrpc.EndRecord(b, at)
+		rpc.EndRecord(b, at)
 		calls = append(calls, b)
 	}
 	return calls

@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/server/mount3"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfstest"
-	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/nfs/rpc"
 )
 
 // movedNoticed is when docs/nfs.md says that a directory that was moved away is stale.
@@ -69,9 +69,9 @@ var handleAttacks = []attack{
 			}
 			taken := 0
 			conn := a.conn(0)
-			err := flood(conn, 64, func(i int) (oncrpc.Auth, uint32, oncrpc.Args, bool) {
+			err := flood(conn, 64, func(i int) (rpc.Auth, uint32, rpc.Args, bool) {
 				if i >= 3*len(guesses) {
-					return oncrpc.Auth{}, 0, nil, false
+					return rpc.Auth{}, 0, nil, false
 				}
 				fh := guesses[i/3]
 				switch i % 3 {
@@ -214,7 +214,7 @@ var handleAttacks = []attack{
 			ok(a, "SETATTR", set.Status, err)
 			conn := a.conn(0)
 			for _, tt := range []struct {
-				cred oncrpc.Auth
+				cred rpc.Auth
 				want nfs3.Status
 			}{{caller(1000, 1000), nfs3.ErrAcces}, {caller(1000, 1000, 2000), nfs3.OK}} {
 				_, err := conn.Write(call(77, tt.cred, nfs3.ProcCreate, &nfs3.CreateArgs{Where: where(dir, "file")}))
@@ -242,12 +242,12 @@ var handleAttacks = []attack{
 			defer c.Close()
 			res, err := c.Getattr(a.ctx, root)
 			ok(a, "GETATTR from a port below 1024", res.Status, err)
-			var conns [2]*oncrpc.Client
+			var conns [2]*rpc.Client
 			for i := range conns {
 				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(mallory(0))}}
 				conn, err := dialer.DialContext(a.ctx, "tcp", nfsAddress)
 				must(a, err)
-				conns[i] = oncrpc.NewClient(conn)
+				conns[i] = rpc.NewClient(conn)
 			}
 			anybody := nfstest.NewClient(conns[0], conns[1])
 			defer anybody.Close()

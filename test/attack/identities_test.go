@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
 )
 
 var identityAttacks = []attack{
@@ -27,7 +27,7 @@ var identityAttacks = []attack{
 			a.volume("prey", "256Mi", "--sync=false")
 			must(a, os.Chmod(a.path("prey"), 0o1777|os.ModeSticky))
 			c, root := a.client("prey")
-			cred := func(user int) oncrpc.Auth {
+			cred := func(user int) rpc.Auth {
 				return caller(uint32(1000+user), uint32(2000+user), uint32(3000+user))
 			}
 			var private, shared [users]nfs3.FH // a file of the user's, and one of his group's
@@ -57,7 +57,7 @@ var identityAttacks = []attack{
 						return user, what, whose
 					}
 					wg.Go(func() {
-						_ = flood(conn, 128, func(j int) (oncrpc.Auth, uint32, oncrpc.Args, bool) {
+						_ = flood(conn, 128, func(j int) (rpc.Auth, uint32, rpc.Args, bool) {
 							user, what, whose := choose(j)
 							more := time.Now().Before(until)
 							switch what {

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/oncrpc"
-	"github.com/podnas/podnas/server/xdr"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
 )
 
 // Ways to have the server hold memory. That it holds no more than its bound is checked
@@ -99,7 +99,7 @@ var memoryAttacks = []attack{
 						}
 						defer conn.Close()
 						args := &nfs3.RenameArgs{From: where(root, "not there"), To: where(root, "nor there")}
-						_ = flood(conn, 128, func(i int) (oncrpc.Auth, uint32, oncrpc.Args, bool) {
+						_ = flood(conn, 128, func(i int) (rpc.Auth, uint32, rpc.Args, bool) {
 							return caller(0, 0), nfs3.ProcRename, args, i < 1024
 						}, func(int, nfs3.Status) { answered.Add(1) })
 					})

@@ -19,8 +19,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfstest"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
 )
 
 // The server has the kernel decide who may do what. Here a random user does a random

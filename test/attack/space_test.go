@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
 )
 
 // spaceSlack is how much more than its size a volume may take on the disk: the blocks of
@@ -140,7 +140,7 @@ var spaceAttacks = []attack{
 				for i := range 8 {
 					conn, rng := a.conn(i), randomFor(fmt.Sprint(a.rng.Uint64()), i)
 					wg.Go(func() {
-						_ = flood(conn, 64, func(i int) (oncrpc.Auth, uint32, oncrpc.Args, bool) {
+						_ = flood(conn, 64, func(i int) (rpc.Auth, uint32, rpc.Args, bool) {
 							args := &nfs3.WriteArgs{File: files[rng.IntN(4)], Offset: rng.Uint64N(1 << 40), Data: data, Count: uint32(len(data))}
 							return caller(0, 0), nfs3.ProcWrite, args, time.Now().Before(until) && taken.Load() < 1<<30
 						}, func(_ int, status nfs3.Status) {
@@ -220,7 +220,7 @@ var spaceAttacks = []attack{
 			const files = 20_000
 			made, renamed, refused := 0, 0, 0
 			before, _ := a.disk.spent()
-			must(a, flood(a.conn(0), 128, func(i int) (oncrpc.Auth, uint32, oncrpc.Args, bool) {
+			must(a, flood(a.conn(0), 128, func(i int) (rpc.Auth, uint32, rpc.Args, bool) {
 				return caller(0, 0), nfs3.ProcCreate, &nfs3.CreateArgs{Where: where(dir, fmt.Sprint(i))}, i < files
 			}, func(_ int, status nfs3.Status) {
 				if status == nfs3.OK {
@@ -229,7 +229,7 @@ var spaceAttacks = []attack{
 			}))
 			a.beside(func() {
 				a.fill("prey", 512<<20)
-				must(a, flood(a.conn(0), 128, func(i int) (oncrpc.Auth, uint32, oncrpc.Args, bool) {
+				must(a, flood(a.conn(0), 128, func(i int) (rpc.Auth, uint32, rpc.Args, bool) {
 					return caller(0, 0), nfs3.ProcRename, &nfs3.RenameArgs{From: where(dir, fmt.Sprint(i)), To: where(dir, fmt.Sprintf("%0250d", i))}, i < made
 				}, func(_ int, status nfs3.Status) {
 					if status == nfs3.OK {
@@ -335,7 +335,7 @@ func (a *assault) makeMany(volume string, within time.Duration, n, connections i
 		}
 		conn := a.conn(i)
 		wg.Go(func() {
-			_ = flood(conn, 128, func(j int) (oncrpc.Auth, uint32, oncrpc.Args, bool) {
+			_ = flood(conn, 128, func(j int) (rpc.Auth, uint32, rpc.Args, bool) {
 				name := fmt.Sprintf("%d-%08d", i, j)
 				more := made.Load() < int64(n) && refused.Load() < 2000 && time.Now().Before(until)
 				switch kind {

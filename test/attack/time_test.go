@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
 )
 
 // Calls that take long. What must hold is what the victims feel.
@@ -64,7 +64,7 @@ var timeAttacks = []attack{
 				files = append(files, a.create(c, root, fmt.Sprint("s-", i), nfs3.Sattr{}))
 			}
 			data := pattern(6, 4<<10)
-			a.storm(func(i int) (uint32, oncrpc.Args) {
+			a.storm(func(i int) (uint32, rpc.Args) {
 				file := files[i%len(files)]
 				if i%8 == 7 {
 					return nfs3.ProcCommit, &nfs3.CommitArgs{File: file}
@@ -82,7 +82,7 @@ var timeAttacks = []attack{
 			c, root := a.client("prey")
 			file := a.create(c, root, "large", nfs3.Sattr{})
 			data := pattern(6, 1<<20)
-			a.storm(func(i int) (uint32, oncrpc.Args) {
+			a.storm(func(i int) (uint32, rpc.Args) {
 				return nfs3.ProcWrite, &nfs3.WriteArgs{File: file, Offset: uint64(i%200) << 20, Data: data, Count: uint32(len(data))}
 			})
 		},
@@ -99,7 +99,7 @@ var timeAttacks = []attack{
 				f.Close()
 			}
 			_, root := a.client("prey")
-			a.storm(func(i int) (uint32, oncrpc.Args) {
+			a.storm(func(i int) (uint32, rpc.Args) {
 				counts := []uint32{4 << 20, 1 << 20, 1, 300, 64 << 10}
 				return nfs3.ProcReaddirplus, &nfs3.ReaddirplusArgs{Dir: root, Cookie: uint64(i*i) % (1 << (i % 63)), DirCount: counts[i%5], MaxCount: counts[i%5]}
 			})
@@ -113,7 +113,7 @@ var timeAttacks = []attack{
 		run: func(a *assault) {
 			a.volume("prey", "256Mi")
 			_, root := a.client("prey")
-			a.storm(func(i int) (uint32, oncrpc.Args) {
+			a.storm(func(i int) (uint32, rpc.Args) {
 				name := fmt.Sprint("c-", i%500)
 				switch i % 3 {
 				case 0:
@@ -163,7 +163,7 @@ var timeAttacks = []attack{
 
 // storm makes calls over 8 connections from as many addresses, with 128 under way on
 // each, by users of their own.
-func (a *assault) storm(what func(i int) (uint32, oncrpc.Args)) {
+func (a *assault) storm(what func(i int) (uint32, rpc.Args)) {
 	a.Helper()
 	a.beside(func() {
 		until := time.Now().Add(a.window)
@@ -175,7 +175,7 @@ func (a *assault) storm(what func(i int) (uint32, oncrpc.Args)) {
 			conn := a.conn(i)
 			context.AfterFunc(ctx, func() { conn.Close() })
 			wg.Go(func() {
-				_ = flood(conn, 128, func(j int) (oncrpc.Auth, uint32, oncrpc.Args, bool) {
+				_ = flood(conn, 128, func(j int) (rpc.Auth, uint32, rpc.Args, bool) {
 					proc, args := what(8*j + i)
 					return caller(uint32(1000*(j%3)), 0), proc, args, time.Now().Before(until)
 				}, func(int, nfs3.Status) { answered.Add(1) })

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfstest"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
 )
 
 // The victims are a process of their own, so that what is measured is the server and

@@ -16,11 +16,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/server/mount3"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfstest"
-	"github.com/podnas/podnas/server/oncrpc"
-	"github.com/podnas/podnas/server/xdr"
+	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
 )
 
 // dialFrom connects from one of the box's addresses, and from a port that only root
@@ -55,7 +55,7 @@ func bindReserved(fd int, from string) error {
 
 // mountFrom connects and mounts.
 func mountFrom(ctx context.Context, from, volume string) (*nfstest.Client, nfs3.FH, error) {
-	var conns [2]*oncrpc.Client
+	var conns [2]*rpc.Client
 	for i := range conns {
 		conn, err := dialFrom(ctx, from, nfsAddress)
 		if err != nil {
@@ -64,7 +64,7 @@ func mountFrom(ctx context.Context, from, volume string) (*nfstest.Client, nfs3.
 			}
 			return nil, nil, err
 		}
-		conns[i] = oncrpc.NewClient(conn)
+		conns[i] = rpc.NewClient(conn)
 	}
 	c := nfstest.NewClient(conns[0], conns[1])
 	res, err := c.Mount(ctx, "/"+volume)
@@ -79,25 +79,25 @@ func mountFrom(ctx context.Context, from, volume string) (*nfstest.Client, nfs3.
 }
 
 // caller is a credential.
-func caller(uid, gid uint32, groups ...uint32) oncrpc.Auth {
-	cred := oncrpc.SysCred{MachineName: []byte("mallory"), UID: uid, GID: gid}
+func caller(uid, gid uint32, groups ...uint32) rpc.Auth {
+	cred := rpc.SysCred{MachineName: []byte("mallory"), UID: uid, GID: gid}
 	cred.SetGroups(groups...)
 	return cred.Auth()
 }
 
 // call is one as it goes over the wire, in one fragment.
-func call(xid uint32, cred oncrpc.Auth, proc uint32, args oncrpc.Args) []byte {
+func call(xid uint32, cred rpc.Auth, proc uint32, args rpc.Args) []byte {
 	return appendCall(nil, xid, cred, proc, args)
 }
 
-func appendCall(b []byte, xid uint32, cred oncrpc.Auth, proc uint32, args oncrpc.Args) []byte {
-	b, at := oncrpc.BeginRecord(b)
-	h := oncrpc.CallHeader{XID: xid, RPCVersion: oncrpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, Cred: cred}
+func appendCall(b []byte, xid uint32, cred rpc.Auth, proc uint32, args rpc.Args) []byte {
+	b, at := rpc.BeginRecord(b)
+	h := rpc.CallHeader{XID: xid, RPCVersion: rpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, Cred: cred}
 	b = h.Append(b)
 	if args != nil {
 		b = args.Append(b)
 	}
-	oncrpc.EndRecord(b, at)
+	rpc.EndRecord(b, at)
 	return b
 }
 
@@ -112,7 +112,7 @@ func size(n uint64) nfs3.Sattr { return nfs3.Sattr{Size: nfs3.SetUint64{Set: tru
 // flood makes calls over one connection, with many under way at once, until next says
 // that there are no more, and hands the status of each to answered. Its error is that of
 // the connection, which an attacker may well lose.
-func flood(conn net.Conn, inFlight int, next func(i int) (cred oncrpc.Auth, proc uint32, args oncrpc.Args, more bool), answered func(i int, status nfs3.Status)) error {
+func flood(conn net.Conn, inFlight int, next func(i int) (cred rpc.Auth, proc uint32, args rpc.Args, more bool), answered func(i int, status nfs3.Status)) error {
 	free := newSemaphore(inFlight)
 	base := rand.Uint32()
 	var total atomic.Int64 // calls, once it is known; the last is a NULL, whose reply comes after that
@@ -123,9 +123,9 @@ func flood(conn net.Conn, inFlight int, next func(i int) (cred oncrpc.Auth, proc
 		defer func() { _ = out.Flush() }() // what is wrong with the connection, its reader learns too
 		var b []byte
 		for i, more := 0, true; more; i++ {
-			var cred oncrpc.Auth
+			var cred rpc.Auth
 			var proc uint32
-			var args oncrpc.Args
+			var args rpc.Args
 			if cred, proc, args, more = next(i); !more {
 				proc, args = nfs3.ProcNull, nil
 				total.Store(int64(i) + 1)
@@ -144,13 +144,13 @@ func flood(conn net.Conn, inFlight int, next func(i int) (cred oncrpc.Auth, proc
 	for done := int64(1); ; done++ {
 		err := conn.SetReadDeadline(time.Now().Add(30 * time.Second))
 		if err == nil {
-			rec, err = oncrpc.ReadRecord(in, rec[:0], 4<<20)
+			rec, err = rpc.ReadRecord(in, rec[:0], 4<<20)
 		}
 		if err != nil {
 			return err
 		}
 		d := xdr.NewDecoder(rec)
-		var h oncrpc.ReplyHeader
+		var h rpc.ReplyHeader
 		h.Decode(&d)
 		free.give()
 		i := h.XID - base
@@ -229,10 +229,10 @@ func ok(t testing.TB, what string, status nfs3.Status, err error) {
 func readStatus(t testing.TB, conn net.Conn) nfs3.Status {
 	t.Helper()
 	must(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
-	rec, err := oncrpc.ReadRecord(conn, nil, 4<<20)
+	rec, err := rpc.ReadRecord(conn, nil, 4<<20)
 	must(t, err)
 	d := xdr.NewDecoder(rec)
-	var h oncrpc.ReplyHeader
+	var h rpc.ReplyHeader
 	h.Decode(&d)
 	must(t, h.Err())
 	return nfs3.Status(d.Uint32())

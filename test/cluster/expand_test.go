@@ -15,7 +15,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/podnas/podnas/server/nfs3"
+	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/volume"
 )
 

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/server/nfstest"
+	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/test/cluster/controlplane"
 )
 

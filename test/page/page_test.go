@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfstest"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
 )
 
 const claims = `

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// TestGanesha puts NFS-Ganesha to the conformance suite of server/nfstest. It is
+// TestGanesha puts NFS-Ganesha to the conformance suite of nfs/nfstest. It is
 // a check on the suite: what another server does otherwise is either its fault,
 // or the suite asks for what it may not ask for.
 func TestGanesha(t *testing.T) {

@@ -62,7 +62,7 @@ gonfs() {
 }
 ganesha() {
 	wanted TestGanesha || return 0
-	go test -c -o "$bin/nfstest" ./server/nfstest
+	go test -c -o "$bin/nfstest" ./nfs/nfstest
 	suite ganesha "$guest -e ENGINE=ganesha -e 'NFSTEST=$bin/nfstest'" -run TestGanesha ./test/vm || status=1
 }
 # A guest has one processor, and each of the two halves of the suite takes about as long: side

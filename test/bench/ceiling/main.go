@@ -20,10 +20,11 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/podnas/podnas/server/mount3"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/oncrpc"
-	"github.com/podnas/podnas/server/xdr"
+	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/socket"
+	"github.com/podnas/podnas/nfs/xdr"
 )
 
 // large is how much data a READ must ask for to be worth a write of its own,
@@ -65,16 +66,16 @@ func run(listen, dir string, size int) error {
 		if err != nil {
 			return err
 		}
-		socket, err := oncrpc.NewSocket(conn)
+		on, err := socket.New(conn)
 		if err != nil {
 			return err
 		}
-		go serve(socket, f)
+		go serve(on, f)
 	}
 }
 
 // serve answers a connection, as many calls in one write as have come together.
-func serve(conn *oncrpc.Socket, f files) {
+func serve(conn *socket.Conn, f files) {
 	defer conn.Close()
 	r := bufio.NewReaderSize(conn, 32<<10)
 	var record, out []byte
@@ -83,11 +84,11 @@ func serve(conn *oncrpc.Socket, f files) {
 	var waiting atomic.Int32 // calls answered by other goroutines
 	for {
 		var err error
-		if record, err = oncrpc.ReadRecord(r, record[:0], nfs3.MaxData+4096); err != nil {
+		if record, err = rpc.ReadRecord(r, record[:0], nfs3.MaxData+4096); err != nil {
 			return
 		}
 		d := xdr.NewDecoder(record)
-		var h oncrpc.CallHeader
+		var h rpc.CallHeader
 		h.Decode(&d)
 		var data []byte
 		alone := r.Buffered() == 0 && len(out) == 0 && waiting.Load() == 0
@@ -117,21 +118,21 @@ func serve(conn *oncrpc.Socket, f files) {
 }
 
 // reply appends the reply to a call, without the data that follows it.
-func reply(f files, h *oncrpc.CallHeader, d *xdr.Decoder, out, block []byte) (record, data []byte) {
-	head := oncrpc.ReplyHeader{XID: h.XID}
+func reply(f files, h *rpc.CallHeader, d *xdr.Decoder, out, block []byte) (record, data []byte) {
+	head := rpc.ReplyHeader{XID: h.XID}
 	if h.Prog != mount3.Program && h.Prog != nfs3.Program { // NFS_ACL, of Linux
-		head.Accept = oncrpc.ProgUnavail
+		head.Accept = rpc.ProgUnavail
 	}
-	out, at := oncrpc.BeginRecord(out)
+	out, at := rpc.BeginRecord(out)
 	out = head.Append(out)
 	switch h.Prog {
 	case mount3.Program:
-		res := mount3.MntRes{Handle: f.root(), Flavors: []oncrpc.AuthFlavor{oncrpc.AuthSys}}
+		res := mount3.MntRes{Handle: f.root(), Flavors: []rpc.AuthFlavor{rpc.AuthSys}}
 		out = res.Append(out)
 	case nfs3.Program:
 		out, data = f.answer(h.Proc, d, out, block)
 	}
-	oncrpc.EndRecord(out, at)
+	rpc.EndRecord(out, at)
 	return out, data
 }
 

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/xdr"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/xdr"
 )
 
 // memory knows as much of NFS as the loads null, getattr, access, lookup, read-* and

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/xdr"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/xdr"
 )
 
 // names answers the calls of directories.

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/podnas/podnas/server/nfsbench"
+	"github.com/podnas/podnas/nfs/nfsbench"
 )
 
 func main() {

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/server/nfs3"
+	"github.com/podnas/podnas/nfs/nfs3"
 )
 
 const (

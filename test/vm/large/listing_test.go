@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/server/nfs3"
+	"github.com/podnas/podnas/nfs/nfs3"
 )
 
 // page reads a page of a directory: its names, where to go on, and whether it is

@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/nfs3"
 )
 
 const (

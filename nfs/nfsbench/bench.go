@@ -1,0 +1,213 @@
+package nfsbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/podnas/podnas/nfs/rpc"
+)
+
+const (
+	// grace is how long calls in flight have when the bench is interrupted.
+	grace = 3 * time.Second
+	// cleanTimeout is how long the end may take. Many servers sync each removal.
+	cleanTimeout = 10 * time.Minute
+	// patience is how long a server may leave all calls of a connection
+	// unanswered.
+	patience = 30 * time.Second
+)
+
+// fileSize is that of the files, in bytes, where nothing is said and there is room.
+const fileSize = 64 << 20
+
+// Config says what to run. Targets, Loads, Connections, Depth, Duration, Rounds and
+// Entries are needed.
+type Config struct {
+	Targets     []Target // one, or two to compare
+	Loads       []Load
+	Connections int           // to each server
+	Depth       int           // calls in flight on each connection
+	Duration    time.Duration // of each load on each server, all rounds together
+	Rounds      int           // turns that Duration is divided into
+	FileSize    int64         // of the files that are read and written; 0: what there is room for, 64 MiB at most
+	Entries     int           // of the large directory
+	UID, GID    uint32        // who makes the calls
+	Patience    time.Duration // 0: 30 s, see there
+
+	// Progress is told now and then what is being done. Nil: nobody asks.
+	Progress func(Progress)
+}
+
+// Progress is what the bench is doing.
+type Progress struct {
+	Doing  string // for people
+	Load   string // the load that runs, "" for none
+	Target int    // where, by its place in Config.Targets
+	Round  int    // which, from 0
+	Part   float64
+	Ops    int64 // done in this turn
+}
+
+// Validate says what is wrong with a Config.
+func (c *Config) Validate() error {
+	switch {
+	case len(c.Targets) != 1 && len(c.Targets) != 2:
+		return fmt.Errorf("%d servers, want one or two", len(c.Targets))
+	case len(c.Loads) == 0:
+		return errors.New("no loads")
+	case c.Connections < 1 || c.Depth < 1:
+		return errors.New("connections and depth must be at least 1")
+	case c.Duration <= 0 || c.Rounds < 1:
+		return errors.New("the duration must be more than 0, and rounds at least 1")
+	case c.FileSize < 0 || c.FileSize%mebibyte != 0:
+		return errors.New("the size of the files must be a multiple of 1 MiB")
+	case c.Entries < 1:
+		return errors.New("the large directory must have at least 1 entry")
+	}
+	return nil
+}
+
+func (c *Config) timeout() time.Duration {
+	if c.Patience > 0 {
+		return c.Patience
+	}
+	return patience
+}
+
+func (c *Config) cred() rpc.Auth {
+	cred := rpc.SysCred{MachineName: []byte("podnas-bench"), UID: c.UID, GID: c.GID}
+	return cred.Auth()
+}
+
+func (c *Config) say(p Progress) {
+	if c.Progress != nil {
+		c.Progress(p)
+	}
+}
+
+// Run runs the loads, and removes from the servers what it made there, also when
+// ctx ends. There is a report whenever there are results, even with an error.
+// Calls that failed are no error: the report counts them.
+func Run(ctx context.Context, cfg Config) (report *Report, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	var sessions []*session
+	defer func() {
+		// Whoever interrupts the bench still wants its files gone.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
+		defer cancel()
+		cfg.say(Progress{Doing: "removing what was made"})
+		for _, s := range sessions {
+			err = errors.Join(err, s.close(ctx))
+		}
+	}()
+	for _, t := range cfg.Targets {
+		cfg.say(Progress{Doing: "connecting to " + t.String()})
+		s, err := open(ctx, &cfg, t)
+		if err != nil {
+			return nil, err
+		}
+		sessions = append(sessions, s)
+	}
+	if err := fit(&cfg, sessions); err != nil {
+		return nil, err
+	}
+	report = newReport(&cfg)
+	for i := range cfg.Loads {
+		turns, err := alternate(ctx, &cfg, sessions, i)
+		if err != nil {
+			return report, err
+		}
+		report.add(&cfg.Loads[i], turns)
+	}
+	return report, nil
+}
+
+// fit chooses the size of the files by what the servers have room for, or refuses the
+// one that was chosen.
+func fit(cfg *Config, sessions []*session) error {
+	room := int64(math.MaxInt64)
+	for _, s := range sessions {
+		available, err := s.workers[0].lane.room(s.root)
+		if err != nil {
+			return err
+		}
+		// Two files, and as much as one again for all else that the loads make.
+		room = min(room, available/3&^(mebibyte-1))
+	}
+	switch {
+	case cfg.FileSize > room, room == 0:
+		return fmt.Errorf("the bench needs two files, of %d MiB each, and half as much for the rest, but there is room for files of %d MiB: choose less with --file-size, or raise the volume",
+			max(cfg.FileSize, mebibyte)/mebibyte, room/mebibyte)
+	case cfg.FileSize == 0:
+		cfg.FileSize = min(fileSize, room)
+		cfg.say(Progress{Doing: fmt.Sprintf("files of %d MiB are read and written", cfg.FileSize/mebibyte)})
+	}
+	return nil
+}
+
+// alternate runs a load on the servers turn by turn, and returns the turns of
+// each. Who begins changes with each round, so that nobody always has the
+// caches, or the noise, that the other leaves.
+func alternate(ctx context.Context, cfg *Config, sessions []*session, load int) ([][]*turnResult, error) {
+	turns := make([][]*turnResult, len(sessions))
+	for round := range cfg.Rounds {
+		for i := range sessions {
+			if round%2 == 1 {
+				i = len(sessions) - 1 - i
+			}
+			s := sessions[i]
+			if err := s.broken(); err != nil {
+				// The last turn has counted this; the next begins afresh.
+				if err := s.connect(ctx); err != nil {
+					return nil, err
+				}
+			}
+			done := watch(cfg, s, Progress{
+				Load: cfg.Loads[load].Name, Target: i, Round: round,
+				Part: (float64(load) + float64(round)/float64(cfg.Rounds)) / float64(len(cfg.Loads)),
+			})
+			seed := uint64(load+1)<<32 + uint64(round+1)
+			r, err := s.runTurn(ctx, &cfg.Loads[load], cfg.Duration/time.Duration(cfg.Rounds), seed)
+			done()
+			if err != nil {
+				return nil, err
+			}
+			turns[i] = append(turns[i], r)
+		}
+	}
+	return turns, nil
+}
+
+// watch tells the progress of a turn until the returned function is called.
+func watch(cfg *Config, s *session, p Progress) (stop func()) {
+	if cfg.Progress == nil {
+		return func() {}
+	}
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(250 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			p.Ops = 0
+			for _, w := range s.workers {
+				p.Ops += w.turn.done.Load()
+			}
+			cfg.Progress(p)
+			select {
+			case <-quit:
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-ended
+	}
+}

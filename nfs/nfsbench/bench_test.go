@@ -1,0 +1,331 @@
+package nfsbench_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/podnas/podnas/nfs/nfsbench"
+	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/export"
+)
+
+// serve runs the best engine that can run here on a directory, which it returns.
+func serve(t testing.TB) (address, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	choice, err := server.SelectEngine(server.EngineAuto, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := &export.Table{}
+	// The disk's syncs are not what is tested here.
+	if err := table.Add(1, "/volume", dir, export.Options{Async: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Add(2, "/others", t.TempDir(), export.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.New(server.Config{Engine: choice, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nfstest.Serve(t, s).String(), dir
+}
+
+// config is a short run of some loads against servers.
+func config(t testing.TB, loads string, addresses ...string) nfsbench.Config {
+	t.Helper()
+	cfg := nfsbench.Config{
+		Connections: 2, Depth: 3, Duration: 50 * time.Millisecond, Rounds: 1, FileSize: 4 << 20, Entries: 1500,
+		UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Patience: 5 * time.Second,
+	}
+	for _, a := range addresses {
+		target, err := nfsbench.ParseTarget(a+":/volume", 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Targets = append(cfg.Targets, target)
+	}
+	var err error
+	if cfg.Loads, err = nfsbench.Select(strings.Split(loads, ",")); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// left are the names that a bench has left in a directory.
+func left(t testing.TB, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// Every load runs, does something, finds nothing wrong, and leaves nothing: no
+// file on the server, no goroutine here.
+func TestLoads(t *testing.T) {
+	address, dir := serve(t)
+	// The server has its own from its first call on.
+	if _, err := nfsbench.Run(t.Context(), config(t, "null", address)); err != nil {
+		t.Fatal(err)
+	}
+	goroutines := runtime.NumGoroutine()
+	report, err := nfsbench.Run(t.Context(), config(t, "*", address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Loads) != len(nfsbench.Loads()) || len(report.Loads) < 29 {
+		t.Errorf("%d loads in the report", len(report.Loads))
+	}
+	for _, l := range report.Loads {
+		r := l.Results[0]
+		if r.Errors != 0 || r.Error != "" {
+			t.Errorf("%s: %d errors: %s", l.Load, r.Errors, r.Error)
+		}
+		if r.Ops < 1 || r.Seconds <= 0 || r.OpsPerSecond < 1 || r.P50 <= 0 || r.P50 > r.P99 || r.P99 > r.P999 || r.P999 > r.Max || r.Max > 1e6*r.Seconds {
+			t.Errorf("%s: %+v", l.Load, r)
+		}
+		carries := strings.HasPrefix(l.Load, "read-") || strings.HasPrefix(l.Load, "write-") || l.Load == "smallfile" || l.Load == "untar" || l.Load == "getattr-beside-syncs"
+		if carries != (r.MBPerSecond > 0) {
+			t.Errorf("%s: %v MB/s", l.Load, r.MBPerSecond)
+		}
+		if strings.Contains(l.Load, "-128k-") {
+			if perOp := r.MBPerSecond * 1e6 / r.OpsPerSecond; perOp < 131071 || perOp > 131073 {
+				t.Errorf("%s: %v bytes per block", l.Load, perOp)
+			}
+		}
+		if l.Ratio != nil {
+			t.Errorf("%s: a ratio to no other server", l.Load)
+		}
+	}
+	if names := left(t, dir); len(names) > 0 {
+		t.Errorf("left behind: %v", names)
+	}
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines are left", runtime.NumGoroutine()-goroutines)
+		}
+	}
+}
+
+// Two servers take turns, and a slow one is seen to be slow.
+func TestAgainst(t *testing.T) {
+	address, dir := serve(t)
+	slow := relay(t, address, func([]byte) bool { time.Sleep(2 * time.Millisecond); return true })
+	cfg := config(t, "null,getattr", address, slow)
+	cfg.Rounds, cfg.Duration = 3, 150*time.Millisecond
+	report, err := nfsbench.Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.Errors() > 0 || len(report.Loads) != 2 || len(report.Targets) != 2 {
+		t.Fatalf("%+v", report)
+	}
+	for _, l := range report.Loads {
+		r := l.Ratio
+		if r == nil || len(r.Rounds) != 3 || r.Min > r.Median || r.Median > r.Max || r.Median < 1.5 {
+			t.Errorf("%s: %+v", l.Load, r)
+		}
+	}
+	if report.GeometricMean < 1.5 {
+		t.Errorf("geometric mean %v", report.GeometricMean)
+	}
+	if names := left(t, dir); len(names) > 0 {
+		t.Errorf("left behind: %v", names)
+	}
+}
+
+// What a server does wrong is counted and said.
+func TestWrongServers(t *testing.T) {
+	address, dir := serve(t)
+	for _, tt := range []struct {
+		name, load string
+		change     func(reply []byte) bool // false: the reply is lost
+		want       string
+	}{
+		{"one bit of what is read", "read-4k-rand", func(b []byte) bool {
+			if len(b) > 4096 {
+				b[len(b)-100] ^= 4
+			}
+			return true
+		}, "wrong data"},
+		{"one bit of what was written", "write-4k-seq-unstable", func(b []byte) bool {
+			if len(b) > 4096 {
+				b[len(b)-4000] ^= 1
+			}
+			return true
+		}, "read back what was written: wrong data"},
+		{"a size", "smallfile", func(b []byte) bool {
+			if len(b) == 24+4+84 { // GETATTR's results
+				b[24+4+20+7]++
+			}
+			return true
+		}, "the file has"},
+		{"an error", "getattr", func(b []byte) bool {
+			if len(b) == 24+4+84 {
+				binary.BigEndian.PutUint32(b[24:], 5)
+			}
+			return true
+		}, "GETATTR: NFS3ERR_IO"},
+		{"an error of what goes on beside", "getattr-beside-syncs", func(b []byte) bool {
+			const stable = 24 + 4 + 28 + 88 + 4 + 3 // of WRITE's results, its last byte
+			if len(b) == 24+4+28+88+16 && b[stable] == 2 {
+				binary.BigEndian.PutUint32(b[24:], 28)
+			}
+			return true
+		}, "WRITE: NFS3ERR_NOSPC"},
+		{"another xid", "getattr", func(b []byte) bool {
+			if len(b) == 24+4+84 {
+				b[0] ^= 0x80
+			}
+			return true
+		}, "a call that wasn't made"},
+		{"no answer", "getattr", func(b []byte) bool { return len(b) != 24+4+84 }, "no answer to"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg := config(t, tt.load, relay(t, address, tt.change))
+			cfg.Patience = 200 * time.Millisecond
+			report, err := nfsbench.Run(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r := report.Loads[0].Results[0]; r.Errors == 0 || !strings.Contains(r.Error, tt.want) {
+				t.Errorf("%d errors, the first %q, want one with %q", r.Errors, r.Error, tt.want)
+			}
+			if names := left(t, dir); len(names) > 0 {
+				t.Errorf("left behind: %v", names)
+			}
+		})
+	}
+}
+
+// A run that is interrupted removes what it made.
+func TestInterrupted(t *testing.T) {
+	address, dir := serve(t)
+	for _, load := range []string{"read-1m-rand", "untar", "readdirplus"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cfg := config(t, load, address)
+		cfg.Duration = time.Minute
+		seen := false
+		cfg.Progress = func(p nfsbench.Progress) {
+			if p.Ops > 0 {
+				seen = len(left(t, dir)) > 0
+				cancel()
+			}
+		}
+		start := time.Now()
+		if _, err := nfsbench.Run(ctx, cfg); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", load, err)
+		}
+		cancel()
+		if !seen || time.Since(start) > 20*time.Second {
+			t.Errorf("%s: seen at work: %t; ended after %v", load, seen, time.Since(start))
+		}
+		if names := left(t, dir); len(names) > 0 {
+			t.Errorf("%s: left behind: %v", load, names)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	address, dir := serve(t)
+	closed := nfstest.Listen(t)
+	closed.Close()
+	for name, tt := range map[string]struct {
+		change func(*nfsbench.Config)
+		want   string
+	}{
+		"nobody listens": {func(c *nfsbench.Config) {
+			c.Targets[0].MountPort = uint16(closed.Addr().(*net.TCPAddr).Port)
+		}, "--mountport"},
+		"no such export": {func(c *nfsbench.Config) { c.Targets[0].Path = "/nowhere" }, "MNT3ERR_"},
+		"for others":     {func(c *nfsbench.Config) { c.Targets[0].Path = "/others" }, "run this as root"},
+		"no right":       {func(c *nfsbench.Config) { c.UID, c.GID = 4242, 4242 }, "as uid 4242: MKDIR: NFS3ERR_ACCES"},
+		"no loads":       {func(c *nfsbench.Config) { c.Loads = nil }, "no loads"},
+		"no depth":       {func(c *nfsbench.Config) { c.Depth = 0 }, "at least 1"},
+		"odd size":       {func(c *nfsbench.Config) { c.FileSize = 4096 }, "multiple of 1 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "no right" {
+				if os.Getuid() != 0 {
+					t.Skip("needs root, for the server to act as another user")
+				}
+				if err := os.Chmod(dir, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cfg := config(t, "null", address)
+			tt.change(&cfg)
+			if _, err := nfsbench.Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want an error with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// relay passes calls to a server, and its replies, which may be changed, back.
+func relay(t testing.TB, address string, change func(reply []byte) bool) string {
+	l := nfstest.Listen(t)
+	var group sync.WaitGroup
+	t.Cleanup(func() {
+		l.Close()
+		group.Wait()
+	})
+	group.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			upstream, err := net.Dial("tcp", address)
+			if err != nil {
+				client.Close()
+				return
+			}
+			group.Go(func() {
+				_, _ = io.Copy(upstream, client) // ends with the client
+				upstream.Close()
+			})
+			group.Go(func() {
+				defer client.Close()
+				for {
+					record, err := rpc.ReadRecord(upstream, nil, 8<<20)
+					if err != nil {
+						return
+					}
+					if !change(record) {
+						continue
+					}
+					out, at := rpc.BeginRecord(nil)
+					out = append(out, record...)
+					rpc.EndRecord(out, at)
+					if _, err := client.Write(out); err != nil {
+						return
+					}
+				}
+			})
+		}
+	})
+	return l.Addr().String()
+}

@@ -1,0 +1,74 @@
+package nfsbench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/podnas/podnas/nfs/nfs3"
+)
+
+// close removes what the bench made on the server and ends the session. It uses
+// connections of its own, as those of the loads may have failed.
+func (s *session) close(ctx context.Context) error {
+	cfg := *s.cfg
+	cfg.Connections = min(cfg.Connections, 4)
+	s.cfg, s.workers, s.beside = &cfg, nil, nil
+	err := s.connect(ctx)
+	if err == nil {
+		err = s.removeAll(ctx, s.root, []byte(s.name))
+	}
+	s.disconnect()
+	if err != nil {
+		return fmt.Errorf("%s is left in %s, remove it by hand: %w", s.name, s.target, err)
+	}
+	return nil
+}
+
+// removeAll removes a directory and all in it.
+func (s *session) removeAll(ctx context.Context, parent nfs3.FH, name []byte) error {
+	l := s.workers[0].lane
+	dir, err := l.lookup(parent, name)
+	if err != nil {
+		return err
+	}
+	dir = bytes.Clone(dir)
+	// After a removal cookies may be worth nothing, so each page is the first,
+	// until there is none with a name to remove.
+	for {
+		var files, dirs [][]byte
+		_, err := l.readdirplus(dir, page{}, func(name []byte, fileType nfs3.FType) {
+			if fileType == nfs3.TypeDir {
+				dirs = append(dirs, bytes.Clone(name))
+			} else {
+				files = append(files, bytes.Clone(name))
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if len(files)+len(dirs) == 0 {
+			break
+		}
+		err = s.share(ctx, len(files), func(w *worker, i int) error {
+			err := w.remove(dir, files[i])
+			if status := (*statusError)(nil); errors.As(err, &status) {
+				// A server that gave no attributes gave no type either.
+				if status.status == nfs3.ErrIsDir || status.status == nfs3.ErrPerm || status.status == nfs3.ErrInval {
+					return w.rmdir(dir, files[i])
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, name := range dirs {
+			if err := s.removeAll(ctx, dir, name); err != nil {
+				return err
+			}
+		}
+	}
+	return l.rmdir(parent, name)
+}

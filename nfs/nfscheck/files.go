@@ -1,0 +1,164 @@
+package nfscheck
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
+)
+
+// content is what the file gets.
+const content = "podnas doctor was here\n"
+
+func (s *session) do(ctx context.Context, proc uint32, args rpc.Args, res result) (doctor.Result, bool) {
+	return s.call(ctx, s.nfs, nfs3.Program, nfs3.Version, proc, args, res)
+}
+
+// who is the user who writes, for people.
+func (s *session) who() string {
+	return fmt.Sprintf("uid %d, gid %d, groups %v", s.mount.UID, s.mount.GID, s.mount.Groups)
+}
+
+// refused explains a status.
+func (s *session) refused(doing string, status nfs3.Status) doctor.Result {
+	says := fmt.Sprintf("%s: %s", doing, status)
+	switch status {
+	case nfs3.ErrAcces, nfs3.ErrPerm:
+		if s.attr.Present {
+			a := &s.attr.Attr
+			says += fmt.Sprintf("; the volume's root directory belongs to %d:%d and has mode %04o, the caller is %s", a.UID, a.GID, a.Mode&0o7777, s.who())
+		}
+		return doctor.Fail("run the pod as a user who may (securityContext.runAsUser, or supplementalGroups with the directory's group), or have a root user chmod or chgrp it; for new volumes the class's gid or mode says who may write. With rootSquash root is nobody in particular: use --uid",
+			"%s", says)
+	case nfs3.ErrNoSpc, nfs3.ErrDQuot:
+		return doctor.Fail("remove files, or raise the claim's request (the class needs allowVolumeExpansion)", "%s: the volume, or the whole disk, is full", says)
+	case nfs3.ErrROFS:
+		return doctor.Fail("the volume is read-only by its class (readOnly), or podnas's disk is: podnas doctor in podnas's pod tells", "%s: nothing can be written", says)
+	case nfs3.ErrStale, nfs3.ErrBadHandle:
+		return doctor.Fail("podnas volume list, in podnas's pod, shows whether the volume is still there", "%s: the volume went away meanwhile", says)
+	case nfs3.ErrIO:
+		return doctor.Fail("see podnas's log and the kernel's log of its node: the disk has errors", "%s", says)
+	}
+	return doctor.Fail("podnas's log says more", "%s", says)
+}
+
+func (s *session) fsinfo(ctx context.Context) doctor.Result {
+	var res nfs3.FsinfoRes
+	if r, ok := s.do(ctx, nfs3.ProcFsinfo, &nfs3.FsinfoArgs{Object: s.root}, &res); !ok {
+		return r
+	}
+	if res.Status != nfs3.OK {
+		return s.refused("FSINFO of the root directory", res.Status)
+	}
+	var attr nfs3.GetattrRes
+	if r, ok := s.do(ctx, nfs3.ProcGetattr, &nfs3.GetattrArgs{Object: s.root}, &attr); !ok {
+		return r
+	}
+	if attr.Status != nfs3.OK {
+		return s.refused("GETATTR of the root directory", attr.Status)
+	}
+	s.attr = nfs3.PostOpAttr{Present: true, Attr: attr.Attr}
+	return doctor.Good("the root directory belongs to %d:%d and has mode %04o; up to %d KiB are read and %d written at once",
+		attr.Attr.UID, attr.Attr.GID, attr.Attr.Mode&0o7777, res.RtMax>>10, res.WtMax>>10)
+}
+
+func (s *session) fsstat(ctx context.Context) doctor.Result {
+	var res nfs3.FsstatRes
+	if r, ok := s.do(ctx, nfs3.ProcFsstat, &nfs3.FsstatArgs{Object: s.root}, &res); !ok {
+		return r
+	}
+	if res.Status != nfs3.OK {
+		return s.refused("FSSTAT", res.Status)
+	}
+	return judgeSpace(res.ABytes, res.TBytes)
+}
+
+func judgeSpace(free, total uint64) doctor.Result {
+	says := fmt.Sprintf("%d of %d MiB are free", free>>20, total>>20)
+	if free < total/20 {
+		return doctor.Warn("remove files, or raise the claim's request (the class needs allowVolumeExpansion)", "the volume is nearly full: %s", says)
+	}
+	return doctor.Good("%s", says)
+}
+
+func (s *session) create(ctx context.Context) doctor.Result {
+	name := []byte(".podnas-doctor-" + rand.Text()[:12])
+	where := nfs3.DirOpArgs{Dir: s.root, Name: name}
+	args := nfs3.CreateArgs{Where: where, Mode: nfs3.Guarded}
+	args.Attr.Mode = nfs3.SetUint32{Set: true, Value: 0o600}
+	var res nfs3.CreateRes
+	if r, ok := s.do(ctx, nfs3.ProcCreate, &args, &res); !ok {
+		return r
+	}
+	if res.Status != nfs3.OK {
+		return s.refused("a new file as "+s.who(), res.Status)
+	}
+	s.name = name
+	if s.file = bytes.Clone(res.Object); s.file == nil {
+		var found nfs3.LookupRes
+		if r, ok := s.do(ctx, nfs3.ProcLookup, &where, &found); !ok {
+			return r
+		}
+		s.file = bytes.Clone(found.Object)
+	}
+	if a := res.Attr; a.Present && (a.Attr.UID != s.mount.UID) {
+		return doctor.Good("a file was made as %s; it belongs to %d:%d, for the volume squashes users, or the engine is go-nfs", s.who(), a.Attr.UID, a.Attr.GID)
+	}
+	return doctor.Good("a file was made as %s", s.who())
+}
+
+// write writes as the kernel does: to memory, then COMMIT.
+func (s *session) write(ctx context.Context) doctor.Result {
+	var res nfs3.WriteRes
+	args := nfs3.WriteArgs{File: s.file, Count: uint32(len(content)), Stable: nfs3.Unstable, Data: []byte(content)}
+	r, ok := s.do(ctx, nfs3.ProcWrite, &args, &res)
+	if ok && res.Status != nfs3.OK {
+		r, ok = s.refused("a write", res.Status), false
+	}
+	var commit nfs3.CommitRes
+	if ok {
+		r, ok = s.do(ctx, nfs3.ProcCommit, &nfs3.CommitArgs{File: s.file}, &commit)
+	}
+	switch {
+	case !ok:
+		s.remove(ctx)
+		return r
+	case commit.Status != nfs3.OK:
+		s.remove(ctx)
+		return s.refused("a sync", commit.Status)
+	case commit.Verf != res.Verf:
+		return doctor.Warn("see podnas's log; the kernel writes again what may be lost, nothing is to be done", "the server was restarted, or a sync failed, in between")
+	}
+	return doctor.Good("%d bytes were written and synced", res.Count)
+}
+
+func (s *session) read(ctx context.Context) doctor.Result {
+	var res nfs3.ReadRes
+	r, ok := s.do(ctx, nfs3.ProcRead, &nfs3.ReadArgs{File: s.file, Count: 2 * uint32(len(content))}, &res)
+	switch {
+	case !ok:
+	case res.Status != nfs3.OK:
+		r = s.refused("a read", res.Status)
+	case string(res.Data) != content:
+		r = doctor.Fail("stop what writes there and check podnas's disk", "what was read is not what was written")
+	default:
+		return doctor.Good("they were read back")
+	}
+	s.remove(ctx)
+	return r
+}
+
+func (s *session) remove(ctx context.Context) doctor.Result {
+	var res nfs3.WccRes
+	if r, ok := s.do(ctx, nfs3.ProcRemove, &nfs3.DirOpArgs{Dir: s.root, Name: s.name}, &res); !ok {
+		return r
+	}
+	if res.Status != nfs3.OK {
+		return s.refused(fmt.Sprintf("removing %s", s.name), res.Status)
+	}
+	return doctor.Good("the file was removed")
+}

@@ -1,0 +1,252 @@
+package rpc
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/podnas/podnas/nfs/xdr"
+)
+
+// ErrClosed is the error of a call on a client that was closed.
+var ErrClosed = errors.New("rpc: client closed")
+
+// errGivenUp is what other calls on the connection get when one was cancelled
+// in the middle of its record.
+var errGivenUp = errors.New("rpc: connection ended, a call was given up while it was being sent")
+
+// maxReply bounds what a server can make the client allocate. The largest
+// replies are those to READ and READDIRPLUS; clients of this package ask for no
+// more than 4 MiB.
+const maxReply = 4<<20 + 64<<10
+
+// Args are the arguments of a call.
+type Args interface {
+	Append(b []byte) []byte
+}
+
+// Client calls the programs of one server over one TCP connection. Calls may be
+// made by many goroutines at once: each is written when its turn comes, and the
+// replies may come in any order. One goroutine reads; it ends with the
+// connection.
+type Client struct {
+	conn net.Conn
+	done chan struct{} // closed when the reading goroutine has ended
+
+	// writing holds the one buffer that calls are built in. Whoever takes it
+	// may write to conn. It is a channel so that waiting for it can be given up.
+	writing chan []byte
+
+	mu      sync.Mutex
+	xid     uint32                 // of the last call; guarded by mu
+	pending map[uint32]chan []byte // whole replies by xid; guarded by mu
+	err     error                  // why no more calls can be made; guarded by mu
+}
+
+// Dial connects to a server.
+func Dial(ctx context.Context, addr string) (*Client, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return NewClient(conn), nil
+}
+
+// NewClient makes a client of a connection, which it owns from then on.
+func NewClient(conn net.Conn) *Client {
+	c := &Client{
+		conn:    conn,
+		done:    make(chan struct{}),
+		writing: make(chan []byte, 1),
+		// A server that remembers replies knows a call by its address and xid,
+		// and a new connection may get an old one's port.
+		xid:     uint32(time.Now().UnixNano()),
+		pending: make(map[uint32]chan []byte),
+	}
+	c.writing <- nil
+	go c.read()
+	return c
+}
+
+// Close ends the connection and waits until the reading goroutine is gone.
+// Calls that wait for a reply return ErrClosed.
+func (c *Client) Close() error {
+	c.fail(ErrClosed)
+	<-c.done
+	return nil
+}
+
+// Call calls a procedure without credentials and returns the encoded results,
+// which are the caller's.
+func (c *Client) Call(ctx context.Context, prog, vers, proc uint32, args Args) ([]byte, error) {
+	return c.Do(ctx, CallHeader{RPCVersion: Version, Prog: prog, Vers: vers, Proc: proc}, args)
+}
+
+// Do makes a call with a header of the caller's own, in which it sets the XID.
+// Args may be nil. If the server answers without results the error is an
+// *RPCError.
+//
+// A call that is given up while it waits for the reply leaves the connection as
+// it is. One that is given up while it is being written ends it, as nothing can
+// be written after half a record.
+func (c *Client) Do(ctx context.Context, h CallHeader, args Args) ([]byte, error) {
+	reply := make(chan []byte, 1)
+	if err := c.register(&h, reply); err != nil {
+		return nil, err
+	}
+	if err := c.send(ctx, &h, args); err != nil {
+		c.forget(h.XID)
+		return nil, err
+	}
+	select {
+	case rec, ok := <-reply:
+		if !ok {
+			return nil, c.closeErr()
+		}
+		return results(rec)
+	case <-ctx.Done():
+		c.forget(h.XID)
+		return nil, ctx.Err()
+	}
+}
+
+// results splits a reply into its header, which must be that of a success, and
+// the results.
+func results(rec []byte) ([]byte, error) {
+	d := xdr.NewDecoder(rec)
+	var h ReplyHeader
+	h.Decode(&d)
+	if err := d.Err(); err != nil {
+		return nil, fmt.Errorf("decode the reply's header: %w", err)
+	}
+	if err := h.Err(); err != nil {
+		return nil, err
+	}
+	return d.Rest(), nil
+}
+
+// register gives the call an XID of its own and awaits its reply.
+func (c *Client) register(h *CallHeader, reply chan []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	c.xid++
+	for c.pending[c.xid] != nil {
+		c.xid++
+	}
+	h.XID = c.xid
+	c.pending[h.XID] = reply
+	return nil
+}
+
+func (c *Client) forget(xid uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pending, xid)
+}
+
+func (c *Client) closeErr() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *Client) send(ctx context.Context, h *CallHeader, args Args) error {
+	var buf []byte
+	select {
+	case buf = <-c.writing:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.done:
+		return c.closeErr()
+	}
+	defer func() { c.writing <- buf }()
+
+	rec, at := BeginRecord(buf[:0])
+	rec = h.Append(rec)
+	if args != nil {
+		rec = args.Append(rec)
+	}
+	EndRecord(rec, at)
+	buf = rec
+
+	// A deadline in the past ends the write, if it is not done yet.
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.conn.SetWriteDeadline(time.Unix(1, 0)) // a closed connection ends it too
+		close(interrupted)
+	})
+	_, err := c.conn.Write(rec)
+	if !stop() {
+		<-interrupted
+		if err == nil {
+			return c.conn.SetWriteDeadline(time.Time{})
+		}
+		c.fail(errGivenUp) // half a record is out
+		return ctx.Err()
+	}
+	if err != nil {
+		err = fmt.Errorf("send a call: %w", err)
+		c.fail(err)
+	}
+	return err
+}
+
+// fail ends the connection. The first reason is the one that calls return; the
+// reading goroutine wakes those that wait.
+func (c *Client) fail(err error) {
+	c.mu.Lock()
+	if c.err == nil {
+		c.err = err
+	}
+	c.mu.Unlock()
+	_ = c.conn.Close() // what there is to say is in err
+}
+
+// read takes replies until the connection ends, and then wakes all who wait.
+func (c *Client) read() {
+	defer close(c.done)
+	r := bufio.NewReaderSize(c.conn, 64<<10)
+	for {
+		// Most replies are small; a larger one grows once, to its size.
+		rec, err := ReadRecord(r, make([]byte, 0, 256), maxReply)
+		if err == nil && len(rec) < 4 {
+			err = fmt.Errorf("%w: a reply of %d bytes", ErrRecord, len(rec))
+		}
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			c.fail(fmt.Errorf("read a reply: %w", err))
+			break
+		}
+		c.deliver(rec)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for xid, reply := range c.pending {
+		delete(c.pending, xid)
+		close(reply)
+	}
+}
+
+// deliver hands a reply to its caller. One that nobody waits for is dropped:
+// its caller has given up.
+func (c *Client) deliver(rec []byte) {
+	xid := binary.BigEndian.Uint32(rec)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if reply, ok := c.pending[xid]; ok {
+		delete(c.pending, xid)
+		reply <- rec
+	}
+}
