@@ -128,9 +128,9 @@ func TestDoctorMountCommand(t *testing.T) {
 	mustDo(t, os.Mkdir(filepath.Join(node, "proc"), 0o755))
 	mustDo(t, os.WriteFile(filepath.Join(node, "proc/filesystems"), []byte("nodev\tnfs\n"), 0o600))
 	step{command: "doctor mount " + host + ":/data" + options + " --node-root=" + node, stdout: node + "/sbin/mount.nfs is there"}.run(t)
-	step{command: "doctor mount " + root, stdout: "is on no NFS", code: exitFailed}.run(t)
+	step{command: "doctor mount " + root, stdout: "is not on NFS", code: exitFailed}.run(t)
 	step{command: "doctor mount nothing", code: exitUsage, err: "HOST:/path"}.run(t)
-	step{command: "doctor mount a:/b --options=port=many", code: exitUsage, err: "is no port"}.run(t)
+	step{command: "doctor mount a:/b --options=port=many", code: exitUsage, err: "is not a port"}.run(t)
 	step{command: "doctor mount a:/b -o port=1", code: exitUsage, err: "unknown output format"}.run(t)
 	step{command: "doctor mount", code: exitUsage, err: "is missing"}.run(t)
 }

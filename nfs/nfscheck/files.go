@@ -11,14 +11,14 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 )
 
-// content is what the file gets.
+// content is the content of the test file.
 const content = "podnas doctor was here\n"
 
 func (s *session) do(ctx context.Context, proc uint32, args rpc.Args, res result) (doctor.Result, bool) {
 	return s.call(ctx, s.nfs, nfs3.Program, nfs3.Version, proc, args, res)
 }
 
-// who is the user who writes, for people.
+// who describes the user that writes.
 func (s *session) who() string {
 	return fmt.Sprintf("uid %d, gid %d, groups %v", s.mount.UID, s.mount.GID, s.mount.Groups)
 }
@@ -32,16 +32,16 @@ func (s *session) refused(doing string, status nfs3.Status) doctor.Result {
 			a := &s.attr.Attr
 			says += fmt.Sprintf("; the volume's root directory belongs to %d:%d and has mode %04o, the caller is %s", a.UID, a.GID, a.Mode&0o7777, s.who())
 		}
-		return doctor.Fail("run the pod as a user who may (securityContext.runAsUser, or supplementalGroups with the directory's group), or have a root user chmod or chgrp it; for new volumes the class's gid or mode says who may write. With rootSquash root is nobody in particular: use --uid",
+		return doctor.Fail("run the pod as a user that may write (securityContext.runAsUser, or supplementalGroups with the directory's group), or chmod or chgrp the directory as root; for new volumes set the class's gid or mode. With rootSquash, root is the anonymous user: use --uid",
 			"%s", says)
 	case nfs3.ErrNoSpc, nfs3.ErrDQuot:
-		return doctor.Fail("remove files, or raise the claim's request (the class needs allowVolumeExpansion)", "%s: the volume, or the whole disk, is full", says)
+		return doctor.Fail("remove files, or raise the claim's request (its class needs allowVolumeExpansion)", "%s: the volume, or the whole disk, is full", says)
 	case nfs3.ErrROFS:
-		return doctor.Fail("the volume is read-only by its class (readOnly), or podnas's disk is: podnas doctor in podnas's pod tells", "%s: nothing can be written", says)
+		return doctor.Fail("either the volume's class sets readOnly, or podnas's disk is read-only: run podnas doctor in podnas's pod", "%s: nothing can be written", says)
 	case nfs3.ErrStale, nfs3.ErrBadHandle:
-		return doctor.Fail("podnas volume list, in podnas's pod, shows whether the volume is still there", "%s: the volume went away meanwhile", says)
+		return doctor.Fail("check with podnas volume list, in podnas's pod, whether the volume still exists", "%s: the volume disappeared during the test", says)
 	case nfs3.ErrIO:
-		return doctor.Fail("see podnas's log and the kernel's log of its node: the disk has errors", "%s", says)
+		return doctor.Fail("the disk has errors: see podnas's log and the kernel's log of its node", "%s", says)
 	}
 	return doctor.Fail("podnas's log says more", "%s", says)
 }
@@ -62,7 +62,7 @@ func (s *session) fsinfo(ctx context.Context) doctor.Result {
 		return s.refused("GETATTR of the root directory", attr.Status)
 	}
 	s.attr = nfs3.PostOpAttr{Present: true, Attr: attr.Attr}
-	return doctor.Good("the root directory belongs to %d:%d and has mode %04o; up to %d KiB are read and %d written at once",
+	return doctor.Good("the root directory belongs to %d:%d and has mode %04o; one call reads up to %d KiB or writes up to %d",
 		attr.Attr.UID, attr.Attr.GID, attr.Attr.Mode&0o7777, res.RtMax>>10, res.WtMax>>10)
 }
 
@@ -80,7 +80,7 @@ func (s *session) fsstat(ctx context.Context) doctor.Result {
 func judgeSpace(free, total uint64) doctor.Result {
 	says := fmt.Sprintf("%d of %d MiB are free", free>>20, total>>20)
 	if free < total/20 {
-		return doctor.Warn("remove files, or raise the claim's request (the class needs allowVolumeExpansion)", "the volume is nearly full: %s", says)
+		return doctor.Warn("remove files, or raise the claim's request (its class needs allowVolumeExpansion)", "the volume is nearly full: %s", says)
 	}
 	return doctor.Good("%s", says)
 }
@@ -95,7 +95,7 @@ func (s *session) create(ctx context.Context) doctor.Result {
 		return r
 	}
 	if res.Status != nfs3.OK {
-		return s.refused("a new file as "+s.who(), res.Status)
+		return s.refused("creating a file as "+s.who(), res.Status)
 	}
 	s.name = name
 	if s.file = bytes.Clone(res.Object); s.file == nil {
@@ -106,18 +106,18 @@ func (s *session) create(ctx context.Context) doctor.Result {
 		s.file = bytes.Clone(found.Object)
 	}
 	if a := res.Attr; a.Present && (a.Attr.UID != s.mount.UID) {
-		return doctor.Good("a file was made as %s; it belongs to %d:%d, for the volume squashes users, or the engine is go-nfs", s.who(), a.Attr.UID, a.Attr.GID)
+		return doctor.Good("a file was created as %s; it belongs to %d:%d, because the volume squashes users, or the engine is go-nfs", s.who(), a.Attr.UID, a.Attr.GID)
 	}
-	return doctor.Good("a file was made as %s", s.who())
+	return doctor.Good("a file was created as %s", s.who())
 }
 
-// write writes as the kernel does: to memory, then COMMIT.
+// write writes like the kernel: unstable, then COMMIT.
 func (s *session) write(ctx context.Context) doctor.Result {
 	var res nfs3.WriteRes
 	args := nfs3.WriteArgs{File: s.file, Count: uint32(len(content)), Stable: nfs3.Unstable, Data: []byte(content)}
 	r, ok := s.do(ctx, nfs3.ProcWrite, &args, &res)
 	if ok && res.Status != nfs3.OK {
-		r, ok = s.refused("a write", res.Status), false
+		r, ok = s.refused("writing", res.Status), false
 	}
 	var commit nfs3.CommitRes
 	if ok {
@@ -129,9 +129,9 @@ func (s *session) write(ctx context.Context) doctor.Result {
 		return r
 	case commit.Status != nfs3.OK:
 		s.remove(ctx)
-		return s.refused("a sync", commit.Status)
+		return s.refused("syncing", commit.Status)
 	case commit.Verf != res.Verf:
-		return doctor.Warn("see podnas's log; the kernel writes again what may be lost, nothing is to be done", "the server was restarted, or a sync failed, in between")
+		return doctor.Warn("see podnas's log. You need not do anything: the kernel writes again what may be lost", "the server was restarted, or a sync failed, between write and sync")
 	}
 	return doctor.Good("%d bytes were written and synced", res.Count)
 }
@@ -142,11 +142,11 @@ func (s *session) read(ctx context.Context) doctor.Result {
 	switch {
 	case !ok:
 	case res.Status != nfs3.OK:
-		r = s.refused("a read", res.Status)
+		r = s.refused("reading", res.Status)
 	case string(res.Data) != content:
-		r = doctor.Fail("stop what writes there and check podnas's disk", "what was read is not what was written")
+		r = doctor.Fail("stop all programs that write to the volume, and check podnas's disk", "the data read differs from the data written")
 	default:
-		return doctor.Good("they were read back")
+		return doctor.Good("the data was read back")
 	}
 	s.remove(ctx)
 	return r

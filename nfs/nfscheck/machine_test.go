@@ -39,13 +39,13 @@ func TestNode(t *testing.T) {
 		says           string
 	}{
 		{"a node", map[string]string{"sbin/mount.nfs": "", "proc/filesystems": withNFS}, false, doctor.OK, doctor.OK, "/sbin/mount.nfs is there"},
-		{"merged /usr", map[string]string{"usr/sbin/mount.nfs": "", "proc/filesystems": withNFS}, false, doctor.OK, doctor.OK, "the kernel knows NFS"},
+		{"merged /usr", map[string]string{"usr/sbin/mount.nfs": "", "proc/filesystems": withNFS}, false, doctor.OK, doctor.OK, "the kernel supports NFS"},
 		{"no mount.nfs", map[string]string{"proc/filesystems": withNFS}, false, doctor.Failed, doctor.OK, "no mount.nfs"},
 		{"a module", map[string]string{"sbin/mount.nfs": "", "proc/filesystems": plain, release: "6.1.0\n", modules: "kernel/fs/nfs/nfsv3.ko.xz: kernel/fs/nfs/nfs.ko.xz\n"}, false, doctor.OK, doctor.OK, "as a module"},
 		{"no module", map[string]string{"sbin/mount.nfs": "", "proc/filesystems": plain, release: "6.1.0\n", modules: "kernel/fs/ext4/ext4.ko:\n"}, false, doctor.OK, doctor.Failed, "no module for it"},
 		{"no modules at all", map[string]string{"sbin/mount.nfs": "", "proc/filesystems": plain, release: "6.1.0\n"}, false, doctor.OK, doctor.Failed, "no module for it"},
-		{"no proc", map[string]string{"sbin/mount.nfs": ""}, false, doctor.OK, doctor.Warning, "not known"},
-		{"a pod", map[string]string{"proc/filesystems": plain, release: "6.1.0\n"}, true, doctor.OK, doctor.OK, "it is the node that mounts"},
+		{"no proc", map[string]string{"sbin/mount.nfs": ""}, false, doctor.OK, doctor.Warning, "can't tell which file systems"},
+		{"a pod", map[string]string{"proc/filesystems": plain, release: "6.1.0\n"}, true, doctor.OK, doctor.OK, "its node mounts"},
 	} {
 		n := Node{Root: newMachine(t, tt.files), InPod: tt.pod}
 		results := doctor.Run(t.Context(), n.Checks())
@@ -66,7 +66,7 @@ func TestJudgeMounted(t *testing.T) {
 		says   string
 	}{
 		{"good", mount("nfs", "rw,vers=3,hard,nolock,local_lock=all"), doctor.OK, "10.0.0.1:/v on /data"},
-		{"no NFS", mount("ext4", "rw"), doctor.Failed, "is on no NFS"},
+		{"no NFS", mount("ext4", "rw"), doctor.Failed, "is not on NFS"},
 		{"version 4", mount("nfs4", "rw,vers=4.2"), doctor.Failed, "version 3 only"},
 		{"version 2", mount("nfs", "rw,vers=2"), doctor.Failed, "version 3 only"},
 		{"soft", mount("nfs", "rw,vers=3,soft,nolock"), doctor.Warning, "writes are lost"},

@@ -18,21 +18,21 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 )
 
-// Mount is a mount that is to be tried from the wire: as mount.nfs and the kernel
-// do it, but nothing is mounted, and no rights are needed.
+// Mount is a mount to test with the NFS calls of mount.nfs and the kernel. Nothing is
+// mounted, and no rights are needed.
 type Mount struct {
 	Host, Path      string
 	Port, MountPort uint16   // of NFS and MOUNT
-	Options         []string // of the mount, as a PersistentVolume has them
-	UID, GID        uint32   // who writes
+	Options         []string // mount options, as in a PersistentVolume
+	UID, GID        uint32   // the user that writes
 	Groups          []uint32
-	Machine         string // name of this one, for the server
+	Machine         string // this machine's name, sent to the server
 }
 
-// NewMount makes a Mount. The options decide about the ports.
+// NewMount returns a Mount. The options port and mountport override the ports.
 func NewMount(host, path string, port, mountPort uint16, options []string) (Mount, error) {
 	m := Mount{Host: host, Path: path, Port: port, MountPort: mountPort, Options: options}
-	var given uint16 // the port of MOUNT
+	var given uint16 // by mountport
 	for _, option := range options {
 		key, value, _ := strings.Cut(option, "=")
 		if key != "port" && key != "mountport" {
@@ -40,7 +40,7 @@ func NewMount(host, path string, port, mountPort uint16, options []string) (Moun
 		}
 		n, err := strconv.ParseUint(value, 10, 16)
 		if err != nil || n == 0 {
-			return m, fmt.Errorf("mount option %s: %q is no port", option, value)
+			return m, fmt.Errorf("mount option %s: %q is not a port", option, value)
 		}
 		if key == "mountport" {
 			given = uint16(n)
@@ -54,8 +54,8 @@ func NewMount(host, path string, port, mountPort uint16, options []string) (Moun
 	return m, nil
 }
 
-// Steps are the steps of the mount, for doctor.Steps. close gives back what they
-// hold.
+// Steps returns the steps of the mount, for doctor.Steps. closeAll closes their
+// connections.
 func (m Mount) Steps() (steps []doctor.Check, closeAll func()) {
 	s := &session{mount: m}
 	return []doctor.Check{
@@ -75,7 +75,7 @@ func (m Mount) Steps() (steps []doctor.Check, closeAll func()) {
 	}, s.close
 }
 
-// judgeOptions finds what makes mounts of podnas fail.
+// judgeOptions finds options with which mounts of podnas fail.
 func judgeOptions(options []string) doctor.Result {
 	for _, option := range options {
 		switch key, value, _ := strings.Cut(option, "="); {
@@ -84,7 +84,7 @@ func judgeOptions(options []string) doctor.Result {
 		case (key == "proto" || key == "mountproto") && strings.HasPrefix(value, "udp"), key == "udp":
 			return doctor.Fail("use proto=tcp,mountproto=tcp", "mount option %s: podnas serves TCP only", option)
 		case key == "lock":
-			return doctor.Warn("mount with nolock", "mount option lock: without rpc.statd on the node the mount fails, and with it every lock does, for podnas does not serve NFS's lock protocol")
+			return doctor.Warn("mount with nolock", "mount option lock: without rpc.statd on the node the mount fails; with it every lock fails, because podnas does not serve NFS's lock protocol")
 		case key == "noresvport":
 			return doctor.Warn("mount without noresvport", "mount option noresvport: volumes with privilegedPorts, the default in a cluster, refuse such mounts")
 		case key == "soft" || key == "softerr":
@@ -92,19 +92,19 @@ func judgeOptions(options []string) doctor.Result {
 		}
 	}
 	if len(options) > 0 && !slices.Contains(options, "nolock") {
-		return doctor.Warn("mount with nolock", "without the mount option nolock, mount.nfs wants rpc.statd on the node, and every lock of a program fails")
+		return doctor.Warn("mount with nolock", "without the mount option nolock, mount.nfs needs rpc.statd on the node, and every lock of a program fails")
 	}
-	return doctor.Good("nothing against a mount with nfsvers=3,proto=tcp,port=N,mountport=N,mountproto=tcp,mountvers=3,nolock")
+	return doctor.Good("no conflicting option; recommended: nfsvers=3,proto=tcp,port=N,mountport=N,mountproto=tcp,mountvers=3,nolock")
 }
 
-// session is what the steps have reached. They run one after the other.
+// session is the state of the steps, which run one after the other.
 type session struct {
 	mount  Mount
 	nfs    *rpc.Client
 	mountd *rpc.Client
 	root   nfs3.FH
 	attr   nfs3.PostOpAttr // of the root
-	name   []byte          // of the file that was made
+	name   []byte          // of the created file
 	file   nfs3.FH
 }
 
@@ -131,12 +131,12 @@ func (s *session) resolve(ctx context.Context) doctor.Result {
 	}
 	if strings.HasSuffix(host, ".svc") || strings.HasSuffix(host, ".cluster.local") || !strings.Contains(host, ".") && host != "localhost" {
 		return doctor.Warn("use the Service's ClusterIP, "+addresses[0]+"; podnas's PersistentVolumes do",
-			"%s is known here, but kubelet mounts with the node's own DNS, which does not know Services", host)
+			"%s resolves here, but kubelet mounts with the node's own DNS, which can't resolve Services", host)
 	}
 	return doctor.Good("%s is %s", host, strings.Join(addresses, ", "))
 }
 
-// dial connects as the kernel does, from a privileged port, where this user may.
+// dial connects from a privileged port, as the kernel does, if this user may.
 func dial(ctx context.Context, address string) (*rpc.Client, error) {
 	conn, err := rpc.DialReserved(ctx, net.Dialer{}, address)
 	if err != nil {
@@ -157,24 +157,24 @@ func (s *session) connect(ctx context.Context) doctor.Result {
 func (s *session) connectMount(ctx context.Context) doctor.Result {
 	client, err := dial(ctx, s.address(s.mount.MountPort))
 	if err != nil {
-		return doctor.Fail("give MOUNT's port, --options=mountport=N: podnas has it on the port of NFS. "+connectFix(err),
+		return doctor.Fail("set MOUNT's port with --options=mountport=N; podnas serves it on the port of NFS. "+connectFix(err),
 			"no TCP connection to %s: %v", s.address(s.mount.MountPort), reason(err))
 	}
 	s.mountd = client
 	return s.null(ctx, client, programs()[1])
 }
 
-// null makes the call that does nothing: it is answered if the server reads calls.
+// null calls NULL, which does nothing: an answer shows that the server reads calls.
 func (s *session) null(ctx context.Context, client *rpc.Client, p program) doctor.Result {
 	_, err := client.Call(ctx, p.number, p.version, 0, nil)
 	var refused *rpc.RPCError
 	switch {
 	case errors.As(err, &refused) && refused.Accept == rpc.ProgMismatch:
-		return doctor.Fail("this is another server than podnas, or another version of it", "no %s version %d: %v", p.name, p.version, err)
+		return doctor.Fail("this is not podnas, or another version of it", "no %s version %d: %v", p.name, p.version, err)
 	case errors.As(err, &refused):
-		return doctor.Fail("another program is on this port: give the right one, --options=port=N,mountport=N, from the PersistentVolume's mountOptions", "no %s: %v", p.name, err)
+		return doctor.Fail("another program listens on this port: set the ports with --options=port=N,mountport=N, from the PersistentVolume's mountOptions", "no %s: %v", p.name, err)
 	case err != nil:
-		return doctor.Fail("something else than podnas is on this port, or podnas hangs: podnas doctor in its pod tells", "%s does not answer: %v", p.name, reason(err))
+		return doctor.Fail("another program listens on this port, or podnas hangs: run podnas doctor in its pod", "%s does not answer: %v", p.name, reason(err))
 	}
 	return doctor.Good("%s version %d answers", p.name, p.version)
 }
@@ -187,16 +187,16 @@ func (s *session) mnt(ctx context.Context) doctor.Result {
 	switch res.Status {
 	case mount3.OK:
 	case mount3.ErrNoEnt:
-		return doctor.Fail("see which there are: podnas volume list, in podnas's pod. The path of a PersistentVolume is its .spec.nfs.path; if that is gone from the disk, podnas doctor there says more",
+		return doctor.Fail("list the volumes with podnas volume list, in podnas's pod. The path of a PersistentVolume is its .spec.nfs.path; if that is missing on the disk, podnas doctor there says more",
 			"the server has no volume at %s", s.mount.Path)
 	case mount3.ErrAcces, mount3.ErrPerm:
-		return doctor.Fail("the volume's allowedClients (podnas volume show NAME) must have the address that this machine connects from: a node's, not a pod's. Volumes with privilegedPorts, the default in a cluster, are for callers from ports below 1024: run this as root",
+		return doctor.Fail("the volume's allowedClients (podnas volume show NAME) must include the address that this machine connects from: a node's, not a pod's. Volumes with privilegedPorts, the default in a cluster, accept only calls from ports below 1024: run this as root",
 			"the server does not let this machine mount %s", s.mount.Path)
 	default:
 		return doctor.Fail("podnas's log says more", "the server answers %s to the mount of %s", res.Status, s.mount.Path)
 	}
 	if !slices.Contains(res.Flavors, rpc.AuthSys) {
-		return doctor.Fail("this is another server than podnas: have it allow sec=sys", "the server does not take AUTH_SYS, which mounts use")
+		return doctor.Fail("this is not podnas: configure the server to allow sec=sys", "the server does not accept AUTH_SYS, which mounts use")
 	}
 	s.root = bytes.Clone(res.Handle)
 	return doctor.Good("the server has %s and lets this machine mount it", s.mount.Path)
@@ -209,30 +209,30 @@ func (s *session) locks(ctx context.Context) doctor.Result {
 	if _, err := s.nfs.Call(ctx, lockManager, lockVersion, 0, nil); err == nil {
 		return doctor.Good("the server serves NLM, NFS's lock protocol; with nolock it is not used")
 	}
-	return doctor.Good("locks (flock, fcntl) work between programs of one node, by nolock; between nodes there are none, for the server has no NLM. A database opened from two nodes at once needs other storage")
+	return doctor.Good("with nolock, locks (flock, fcntl) work between programs of one node, but not between nodes, because the server has no NLM. A database opened from two nodes at once needs other storage")
 }
 
-// credential is that of who writes.
+// credential is that of the user that writes.
 func (s *session) credential() rpc.Auth {
 	cred := rpc.SysCred{MachineName: []byte(s.mount.Machine), UID: s.mount.UID, GID: s.mount.GID}
 	cred.SetGroups(s.mount.Groups...)
 	return cred.Auth()
 }
 
-// result is what a call returns.
+// result is the result of a call.
 type result interface{ Decode(*xdr.Decoder) }
 
-// call makes a call and reads what it returns. Where that is not to be had, the
-// Result says so.
+// call makes a call and decodes its result into res. If that fails, it returns false
+// and a Result that says so.
 func (s *session) call(ctx context.Context, client *rpc.Client, prog, vers, proc uint32, args rpc.Args, res result) (doctor.Result, bool) {
 	data, err := client.Do(ctx, rpc.CallHeader{RPCVersion: rpc.Version, Prog: prog, Vers: vers, Proc: proc, Cred: s.credential()}, args)
 	if err == nil {
 		d := xdr.NewDecoder(data)
 		res.Decode(&d)
-		err = d.Err() // go-nfs sends more than there is to say; the kernel minds as little
+		err = d.Err() // surplus bytes are no error: go-nfs sends them, and the kernel ignores them
 	}
 	if err != nil {
-		return doctor.Fail("podnas's log says more", "the call was not answered as it should be: %v", reason(err)), false
+		return doctor.Fail("podnas's log says more", "the call got no valid answer: %v", reason(err)), false
 	}
 	return doctor.Result{}, true
 }

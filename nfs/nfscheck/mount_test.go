@@ -218,9 +218,9 @@ func TestBrokenService(t *testing.T) {
 	}{
 		{"nothing listens", mountOf(closedPort(t), "/good"), "connect", "connection refused", "kubectl -n podnas get pods,endpointslices"},
 		{"it does not answer", mountOf(portOf(silent), "/good"), "NFS", "no answer in time", "podnas hangs"},
-		{"another program", mountOf(portOf(web), "/good"), "NFS", "does not answer", "something else than podnas"},
-		{"another version", mountOf(program(4), "/good"), "NFS", "no NFS version 3", "another server"},
-		{"no MOUNT", mountOf(program(3), "/good"), "MOUNT", "no such program", "the right one"},
+		{"another program", mountOf(portOf(web), "/good"), "NFS", "does not answer", "another program"},
+		{"another version", mountOf(program(4), "/good"), "NFS", "no NFS version 3", "not podnas"},
+		{"no MOUNT", mountOf(program(3), "/good"), "MOUNT", "no such program", "another program"},
 		{"no such name", nfscheck.Mount{Host: "nothing.invalid", Path: "/good", Port: 1, MountPort: 1}, "address", "nothing.invalid", "use the IP address"},
 		{"version 4 asked for", nfscheck.Mount{Options: []string{"vers=4.2"}}, "options", "vers=4.2", "nfsvers=3"},
 		{"UDP asked for", nfscheck.Mount{Options: []string{"proto=udp"}}, "options", "TCP only", "proto=tcp"},

@@ -14,8 +14,8 @@ import (
 	"github.com/podnas/podnas/doctor"
 )
 
-// Mountpoint are the steps that use a mount that is there, for doctor.Steps: a
-// directory in a pod, or on a node.
+// Mountpoint returns the steps that test an existing mount, for doctor.Steps. path is
+// a directory in a pod or on a node.
 func Mountpoint(path string) []doctor.Check {
 	p := &mountpoint{path: filepath.Clean(path)}
 	return []doctor.Check{
@@ -31,7 +31,7 @@ type mountpoint struct {
 	path, file string
 }
 
-// mounted looks at the mount without touching it: one that hangs hangs whoever does.
+// mounted reads the mount table only: any access to a mount that hangs would hang too.
 func (p *mountpoint) mounted() doctor.Result {
 	m, err := doctor.MountOf(p.path)
 	if err != nil {
@@ -44,13 +44,13 @@ func judgeMounted(path string, m doctor.Mount) doctor.Result {
 	where := fmt.Sprintf("%s on %s: %s", m.Source, m.Point, m)
 	switch {
 	case m.Type != "nfs" && m.Type != "nfs4":
-		return doctor.Fail("give the directory where the volume is mounted (mount -t nfs lists them; in a pod it is a mountPath)", "%s is on no NFS, but on %s", path, m)
+		return doctor.Fail("use the directory where the volume is mounted (mount -t nfs lists them; in a pod it is a mountPath)", "%s is not on NFS, but on %s", path, m)
 	case m.Type == "nfs4" || !m.Has("vers=3"):
-		return doctor.Fail("mount with nfsvers=3", "%s: podnas serves NFS version 3 only, this is of another server", where)
+		return doctor.Fail("mount with nfsvers=3", "%s: podnas serves NFS version 3 only, so this is another server's", where)
 	case m.Has("soft") || m.Has("softerr"):
 		return doctor.Warn("mount with hard, which is the default", "%s. While podnas's pod is replaced, programs get I/O errors and writes are lost", where)
 	case !m.Has("nolock") && !m.Has("local_lock=all"):
-		return doctor.Warn("mount with nolock", "%s. Without nolock every lock fails, for podnas does not serve NFS's lock protocol", where)
+		return doctor.Warn("mount with nolock", "%s. Without nolock every lock fails, because podnas does not serve NFS's lock protocol", where)
 	}
 	return doctor.Good("%s", where)
 }
@@ -58,7 +58,7 @@ func judgeMounted(path string, m doctor.Mount) doctor.Result {
 func (p *mountpoint) answer() doctor.Result {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(p.path, &st); err != nil {
-		return p.failed("asking for the space", err)
+		return p.failed("reading the free space", err)
 	}
 	return judgeSpace(st.Bavail*uint64(st.Bsize), st.Blocks*uint64(st.Bsize))
 }
@@ -67,7 +67,7 @@ func (p *mountpoint) write() doctor.Result {
 	file := filepath.Join(p.path, ".podnas-doctor-"+rand.Text()[:12])
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return p.failed("a new file", err)
+		return p.failed("creating a file", err)
 	}
 	p.file = file
 	_, err = f.WriteString(content)
@@ -75,14 +75,14 @@ func (p *mountpoint) write() doctor.Result {
 	if err == nil {
 		var data []byte
 		if data, err = os.ReadFile(file); err == nil && string(data) != content {
-			err = errors.New("what was read is not what was written")
+			err = errors.New("the data read differs from the data written")
 		}
 	}
 	if err != nil {
-		_ = os.Remove(file) // what there is to say is said
-		return p.failed("a write", err)
+		_ = os.Remove(file) // the error that counts is err
+		return p.failed("writing", err)
 	}
-	return doctor.Good("a file was made, written, synced and read back as uid %d, gid %d", os.Geteuid(), os.Getegid())
+	return doctor.Good("a file was created, written, synced and read back as uid %d, gid %d", os.Geteuid(), os.Getegid())
 }
 
 func (p *mountpoint) locks() []doctor.Result {
@@ -93,7 +93,7 @@ func (p *mountpoint) locks() []doctor.Result {
 		}),
 	}
 	if doctor.Count(results, doctor.Failed) > 0 {
-		_ = os.Remove(p.file) // no step follows
+		_ = os.Remove(p.file) // the step remove will not run
 	}
 	return results
 }
@@ -105,7 +105,7 @@ func (p *mountpoint) lock(name string, take func(*os.File) error) doctor.Result 
 		err = take(f)
 	}
 	if err != nil {
-		return doctor.Fail("mount with nolock: then locks are the node's own, between the programs of one node", "%s: %v", name, err)
+		return doctor.Fail("mount with nolock: locks then work between the programs of one node", "%s: %v", name, err)
 	}
 	return doctor.Good("%s works, between programs of this node", name)
 }
@@ -122,18 +122,18 @@ func (p *mountpoint) failed(doing string, err error) doctor.Result {
 	says := fmt.Sprintf("%s: %v", doing, err)
 	switch {
 	case errors.Is(err, syscall.ESTALE):
-		return doctor.Fail("the volume, or its podnas, is not the one that was mounted: delete the pod, so that it is mounted again. podnas doctor in podnas's pod says whether the volume is there", "%s", says)
+		return doctor.Fail("the mounted volume, or its podnas, was removed or replaced: delete the pod, so that the volume is mounted again. podnas doctor in podnas's pod says whether the volume exists", "%s", says)
 	case errors.Is(err, fs.ErrPermission):
 		if info, statErr := os.Stat(p.path); statErr == nil {
 			if st, ok := info.Sys().(*syscall.Stat_t); ok {
 				says += fmt.Sprintf("; the directory belongs to %d:%d and has mode %04o, you are uid %d, gid %d", st.Uid, st.Gid, st.Mode&0o7777, os.Geteuid(), os.Getegid())
 			}
 		}
-		return doctor.Fail("run the pod as a user who may (securityContext.runAsUser, supplementalGroups), or have root chmod it; for new volumes the class's gid or mode says who may write", "%s", says)
+		return doctor.Fail("run the pod as a user that may write (securityContext.runAsUser, supplementalGroups), or chmod the directory as root; for new volumes set the class's gid or mode", "%s", says)
 	case errors.Is(err, syscall.EROFS):
-		return doctor.Fail("the mount has ro, the PersistentVolume or the pod's volume readOnly, or the volume's class readOnly", "%s", says)
+		return doctor.Fail("remove ro from the mount options, or readOnly from the PersistentVolume, the pod's volume or, for new volumes, the class", "%s", says)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return doctor.Fail("remove files, or raise the claim's request (the class needs allowVolumeExpansion)", "%s: the volume, or the whole disk, is full", says)
+		return doctor.Fail("remove files, or raise the claim's request (its class needs allowVolumeExpansion)", "%s: the volume, or the whole disk, is full", says)
 	}
 	return doctor.Fail("podnas doctor in podnas's pod, and the kernel's log (dmesg) here, may say why", "%s", strings.TrimSpace(says))
 }

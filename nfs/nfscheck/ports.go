@@ -1,7 +1,7 @@
-// Package nfscheck has the checks of podnas doctor that speak NFS: whether a server
-// answers on its ports (ports.go), whether a mount of a volume would work, from the
-// wire (mount.go, files.go) and on this machine (node.go), and whether one that is
-// there does (mountpoint.go).
+// Package nfscheck has the checks of podnas doctor that are about NFS: whether a server
+// answers on its ports (ports.go); whether a volume can be mounted, tested by NFS calls
+// (mount.go, files.go); whether this machine can mount NFS (node.go); and whether an
+// existing mount works (mountpoint.go).
 package nfscheck
 
 import (
@@ -18,7 +18,8 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 )
 
-// Ports asks a server of podnas, on its one port, for NFS and MOUNT. Dial connects to it.
+// Ports checks whether podnas's server answers NFS and MOUNT calls on its port. dial
+// connects to it.
 func Ports(ctx context.Context, dial func(context.Context, string) (*rpc.Client, error), address string) doctor.Result {
 	client, err := dial(ctx, address)
 	if err != nil {
@@ -42,7 +43,7 @@ func programs() []program {
 	return []program{{"NFS", nfs3.Program, nfs3.Version}, {"MOUNT", mount3.Program, mount3.Version}}
 }
 
-// reason is an error in a few words: the address is said already.
+// reason shortens an error, whose address the message already contains.
 func reason(err error) error {
 	var op *net.OpError
 	switch {
@@ -54,7 +55,7 @@ func reason(err error) error {
 	return err
 }
 
-// connectFix says what to do where no connection is made.
+// connectFix says what to do about a failed connection.
 func connectFix(err error) string {
 	var dns *net.DNSError
 	var timeout net.Error
