@@ -27,9 +27,8 @@ func checkClaim(claim *v1.PersistentVolumeClaim) (int64, error) {
 	return request.Value(), nil
 }
 
-// sourceClaim returns the name of the claim that a claim is to be a copy of,
-// empty for an empty volume. The API server puts what stands in dataSource into
-// dataSourceRef as well.
+// sourceClaim returns the name of the claim to clone, or "" for an empty volume.
+// The API server also copies dataSource to dataSourceRef.
 func sourceClaim(claim *v1.PersistentVolumeClaim) (string, error) {
 	var field, kind, name string
 	var group *string

@@ -12,12 +12,12 @@ import (
 
 // Claims knows the volumes of claims.
 type Claims interface {
-	// VolumeOf is the name of the volume, on this disk, that a claim is bound
-	// to. Its error is shown to the user.
+	// VolumeOf returns the name of the volume on this disk that a claim is bound to.
+	// Its error is shown to the user.
 	VolumeOf(namespace, claim string) (string, error)
 }
 
-// source is the volume that a claim is to be a copy of, the zero Volume for none.
+// source returns the volume that a claim clones, or the zero Volume.
 func (p *Provisioner) source(claim *v1.PersistentVolumeClaim, size int64) (volume.Volume, error) {
 	from, err := sourceClaim(claim)
 	if err != nil || from == "" {

@@ -24,10 +24,10 @@ import (
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 )
 
-// How soon a claim that failed is tried again: at first soon, since most
-// failures at a start pass within seconds (the Service does not lead here yet);
-// and never late, since nothing else tells that there is room again, or that a
-// copy is complete.
+// The delays before a failed claim is retried. The first is short, because most
+// failures at start pass within seconds (the Service has no endpoint yet). The
+// longest is short too, because only a retry finds that space is free again, or
+// that a copy is complete.
 const (
 	retryFirst = time.Second
 	retryMax   = time.Minute
@@ -40,26 +40,27 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// ErrLostLease means that another instance has taken over.
+// ErrLostLease means that another instance took over.
 var ErrLostLease = errors.New("lost the right to provision")
 
 // ControllerConfig says how a Controller runs. Client, Name, Provisioner and Log
 // are needed.
 type ControllerConfig struct {
 	Client      kubernetes.Interface
-	Name        string // of the provisioner, as StorageClasses say it
+	Name        string // the provisioner's name in StorageClasses
 	Provisioner *Provisioner
-	Workers     int         // claims, and volumes, worked on at a time; at least 1
+	Workers     int         // number of claims, and of volumes, processed concurrently; at least 1
 	LeaseIn     string      // namespace of the leader election's Lease; empty: no leader election
 	GuardIn     string      // namespace of the Lease that guards Name; empty: no guard
-	Pod, PodUID string      // the own pod in GuardIn, for events; empty: none
+	Pod, PodUID string      // this pod, in GuardIn, for events; empty: none
 	Reconciler  *Reconciler // gets each report; nil: they are only logged
-	// Made, if not nil, is called when others may use the Client too, see newWorkers.
+	// Made, if not nil, is called when others may start to use the Client, see
+	// newWorkers.
 	Made func()
 	Log  *slog.Logger
 }
 
-// Validate says what is wrong with a ControllerConfig.
+// Validate returns what is wrong with a ControllerConfig.
 func (c *ControllerConfig) Validate() error {
 	if c.Workers < 1 {
 		return fmt.Errorf("%d workers: use at least 1", c.Workers)
@@ -70,9 +71,9 @@ func (c *ControllerConfig) Validate() error {
 	return nil
 }
 
-// RunController works on claims and volumes until ctx ends or the right to is
-// lost to another instance; the error is then ErrLostLease, and the process must
-// end: the library's workers can't be stopped and started again.
+// RunController processes claims and volumes until ctx ends. If another instance
+// takes over, it returns ErrLostLease, and the process must end, because the
+// library's workers can't be restarted.
 func RunController(ctx context.Context, cfg ControllerConfig) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -80,7 +81,7 @@ func RunController(ctx context.Context, cfg ControllerConfig) error {
 	if cfg.Reconciler == nil {
 		cfg.Reconciler = &Reconciler{}
 	}
-	// The workers' own: it knows more than the caller's.
+	// A copy for the workers, with more fields set than the caller's.
 	p := *cfg.Provisioner
 	p.Name = cfg.Name
 	cfg.Provisioner = &p
@@ -103,7 +104,7 @@ func RunController(ctx context.Context, cfg ControllerConfig) error {
 	return nil
 }
 
-// runGuarded works while the guard lets it.
+// runGuarded runs the workers while the guard allows it.
 func runGuarded(ctx context.Context, cfg *ControllerConfig, w *workers) error {
 	g := &guard{
 		client: cfg.Client, namespace: cfg.GuardIn, provisioner: cfg.Name, identity: cfg.Provisioner.Store.Identity(),
@@ -122,7 +123,7 @@ func runGuarded(ctx context.Context, cfg *ControllerConfig, w *workers) error {
 	return group.Wait()
 }
 
-// lead works while it holds the leader election's Lease.
+// lead runs the workers while it holds the leader election's Lease.
 func lead(ctx context.Context, cfg *ControllerConfig, w *workers) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -136,7 +137,7 @@ func lead(ctx context.Context, cfg *ControllerConfig, w *workers) error {
 			LeaseMeta: metav1.ObjectMeta{Namespace: cfg.LeaseIn, Name: lease},
 			Client:    cfg.Client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{
-				// The disk's identity tells two pods of one name apart.
+				// The disk's identity distinguishes two pods of the same name.
 				Identity: host + "_" + cfg.Provisioner.Store.Identity(),
 			},
 		},
@@ -162,9 +163,9 @@ func lead(ctx context.Context, cfg *ControllerConfig, w *workers) error {
 	return ErrLostLease
 }
 
-// workers are what works on claims and volumes: the library's controller, and on
-// the same informers the expander, the comparison, the watches on full volumes and on
-// mounts that fail, and what says which volumes are in use.
+// workers has everything that processes claims and volumes: the library's controller,
+// and on the same informers the expander, the comparison, the watches for full
+// volumes and for failed mounts, and the list of volumes in use.
 type workers struct {
 	cfg     *ControllerConfig
 	factory informers.SharedInformerFactory
@@ -177,8 +178,9 @@ type workers struct {
 	pod     *pod
 }
 
-// newWorkers makes them. Nothing may use the client meanwhile: the library writes
-// to client-go's table of types, which every call reads.
+// newWorkers returns the workers. Nothing else may use the client while it runs,
+// because the library writes to client-go's table of types, which every call
+// reads.
 func newWorkers(cfg *ControllerConfig, events record.EventRecorder, own *pod) (*workers, error) {
 	p := cfg.Provisioner
 	factory := informers.NewSharedInformerFactoryWithOptions(cfg.Client, controller.DefaultResyncPeriod, informers.WithTransform(withoutManagers))
@@ -189,13 +191,14 @@ func newWorkers(cfg *ControllerConfig, events record.EventRecorder, own *pod) (*
 
 	tells := &teller{Provisioner: p, permission: &permission{client: cfg.Client, name: cfg.Name}}
 	library := controller.NewProvisionController(cfg.Client, cfg.Name, tells,
-		controller.LeaderElection(false), // its lock, on Endpoints, is no more
+		controller.LeaderElection(false), // it uses a lock on Endpoints, which no longer exists
 		controller.Threadiness(cfg.Workers),
 		controller.RateLimiter(newRateLimiter()),
-		controller.FailedProvisionThreshold(0), // try for ever: giving up leaks the volume
+		controller.FailedProvisionThreshold(0), // retry forever: giving up leaks the volume
 		controller.FailedDeleteThreshold(0),
-		// Saved from a queue, for ever: the other way deletes the volume after
-		// some failures, though one of them may have saved it.
+		// Save from a queue, and retry forever. Without the queue the library deletes the
+		// volume after some failed attempts, although one of them may have saved the
+		// PersistentVolume.
 		controller.CreateProvisionedPVLimiter(newRateLimiter()),
 		controller.MetricsPort(0),
 		controller.ClaimsInformer(claims.Informer()),
@@ -233,22 +236,22 @@ func newWorkers(cfg *ControllerConfig, events record.EventRecorder, own *pod) (*
 	}, nil
 }
 
-// anyNode is what the library asks for the node that a claim's first consumer goes to.
-// Volumes are for every node, so that one may be gone, and podnas need not see nodes. Else
-// the library would also change the claim of a node that is gone, to have another chosen.
+// anyNode gives the library the node of a claim's first consumer. Any node will do,
+// because volumes are available on every node: so podnas needs no right to see nodes, and
+// the library does not change a claim whose node is gone in order to get another one.
 type anyNode struct{}
 
-// List is not called.
+// List is never called.
 func (anyNode) List(labels.Selector) ([]*v1.Node, error) { return nil, nil }
 
-// Get answers with a node of that name.
+// Get returns a node of that name.
 func (anyNode) Get(name string) (*v1.Node, error) {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
 }
 
-// withoutManagers takes from an object, before it is cached, who manages which of its
-// fields: a fifth of its memory, which nobody here reads. Who writes the object back
-// changes nothing of them: the API server takes none for those it has.
+// withoutManagers removes managedFields from an object before it is cached: a fifth
+// of its memory, which nothing here reads. Writing the object back without them does
+// not change them in the API server.
 func withoutManagers(object any) (any, error) {
 	if o, ok := object.(metav1.Object); ok {
 		o.SetManagedFields(nil)
@@ -256,13 +259,13 @@ func withoutManagers(object any) (any, error) {
 	return object, nil
 }
 
-// run works until ctx ends. The library's Run does not return then, though all its
-// work ends; it is left behind.
+// run works until ctx ends. The library's Run does not return then, although its
+// work ends: its goroutine is abandoned.
 func (w *workers) run(ctx context.Context) {
 	w.factory.Start(ctx.Done())
 	w.factory.WaitForCacheSync(ctx.Done())
-	// Later, and not waited for: a failed mount is told with the volume at hand,
-	// and an older deploy/ does not let podnas see events.
+	// Started last, because reports of a failed mount need its volume, and not waited
+	// for, because an older deploy/ does not let podnas see events.
 	w.mounts.Start(ctx.Done())
 	w.cfg.Log.Info("controller: provisioning claims", "provisioner", w.cfg.Name, "workers", w.cfg.Workers)
 	go w.library.Run(ctx)
@@ -278,8 +281,8 @@ func (w *workers) run(ctx context.Context) {
 	working.Wait()
 }
 
-// newRetries spaces the retries of each claim or volume out, and bounds all
-// retries together.
+// newRetries backs off exponentially for each claim or volume, and limits the rate
+// of all retries.
 func newRetries[T comparable]() workqueue.TypedRateLimiter[T] {
 	return workqueue.NewTypedMaxOfRateLimiter(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[T](retryFirst, retryMax),
@@ -287,5 +290,5 @@ func newRetries[T comparable]() workqueue.TypedRateLimiter[T] {
 	)
 }
 
-// newRateLimiter is newRetries for the library, which knows no types.
+// newRateLimiter is newRetries for the library, which has no type parameters.
 func newRateLimiter() workqueue.RateLimiter { return newRetries[any]() }

@@ -6,20 +6,20 @@ import (
 	"net/netip"
 )
 
-// Address is where clients reach the server. A node mounts before any cluster
-// DNS would help it, so it is an IP address and not a name.
+// Address is where clients connect to the server. It is an IP address and not a
+// name, because nodes do not use the cluster's DNS.
 type Address struct {
 	IP   netip.Addr
 	Port uint16 // NFS and MOUNT
 }
 
-// Endpoint knows where clients reach the server.
+// Endpoint returns where clients connect to the server.
 type Endpoint interface {
-	// Address is asked for each new volume. Its error is shown to the user.
+	// Address is called for each new volume. Its error is shown to the user.
 	Address(context.Context) (Address, error)
 }
 
-// StaticEndpoint is an address that was given by hand.
+// StaticEndpoint is a configured address.
 type StaticEndpoint Address
 
 // ParseStaticEndpoint reads an IPv4 or IPv6 address.

@@ -12,23 +12,23 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// newEvents starts what writes events, until ctx ends. It bounds itself: what is
-// said again is counted, and who says too much is cut short.
+// newEvents starts an event recorder, until ctx ends. It limits itself: it counts
+// repeated events, and drops events of an object that has too many.
 func newEvents(ctx context.Context, client kubernetes.Interface, name string) record.EventRecorder {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	broadcaster.StartRecordingToSink(&typedcore.EventSinkImpl{Interface: client.CoreV1().Events(metav1.NamespaceAll)})
 	return broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: name})
 }
 
-// pod is the one that podnas runs in, to tell its administrator something. One without
-// a name, outside of a cluster, tells nobody: the log has it too.
+// pod is podnas's own pod. Events on it inform its administrator. Outside of a cluster
+// it has no name and gets no events; the log has the same messages.
 type pod struct {
 	reference v1.ObjectReference
 	events    record.EventRecorder
 }
 
-// ownPod takes the pod's name and UID from its environment: nothing else of it is asked
-// for, so podnas needs no right to see pods.
+// ownPod gets the pod's name and UID from the environment, so podnas needs no right to
+// see pods.
 func ownPod(namespace, name, uid string, events record.EventRecorder) *pod {
 	return &pod{
 		reference: v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: types.UID(uid)},

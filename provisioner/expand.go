@@ -23,13 +23,13 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// expander raises volumes to what their claims have come to ask for: the limit on
-// the disk, then the PersistentVolume's capacity, then the claim's status, which
-// says that it is done. Each step may be done again, so a step whose outcome
-// nobody learned is, and so is what a crash interrupted.
+// expander expands volumes whose claims request more: first the limit on the disk,
+// then the PersistentVolume's capacity, then the claim's status, which completes
+// the expansion. Each step is idempotent, so it is repeated after a crash or if
+// its result is unknown.
 //
-// Kubernetes' own expand controller knows no way to expand an NFS volume. It
-// says so in an event, ExternalExpanding, and leaves the claim to us.
+// Kubernetes' own expand controller can't expand an NFS volume. It says so in an
+// event, ExternalExpanding, and leaves the claim to us.
 type expander struct {
 	client  kubernetes.Interface
 	p       *Provisioner
@@ -42,9 +42,9 @@ type expander struct {
 	told    News
 }
 
-// watch has claims that come to ask for more than they have put into the queue.
-// Other changes of such a claim are passed over: the expander makes some itself,
-// and would never wait before it tries again.
+// watch queues claims whose request was raised above their capacity. It ignores
+// other changes of such a claim, because the expander makes some itself, and would
+// retry without backoff.
 func (e *expander) watch(claims cache.SharedIndexInformer) error {
 	e.claims = claims.GetIndexer()
 	add := func(claim *v1.PersistentVolumeClaim) {
@@ -73,7 +73,7 @@ func requestOf(claim *v1.PersistentVolumeClaim) resource.Quantity {
 	return claim.Spec.Resources.Requests[v1.ResourceStorage]
 }
 
-// wantsMore tells whether a claim asks for more than it has.
+// wantsMore reports whether a claim requests more than it has.
 func wantsMore(claim *v1.PersistentVolumeClaim) bool {
 	request, have := requestOf(claim), claim.Status.Capacity[v1.ResourceStorage]
 	return claim.Status.Phase == v1.ClaimBound && claim.DeletionTimestamp == nil && request.Cmp(have) > 0
@@ -99,7 +99,7 @@ func (e *expander) work(ctx context.Context) {
 	}
 }
 
-// sync expands the volume of one claim, if it is one of ours that wants more.
+// sync expands the volume of a claim, if it is ours and the claim requests more.
 func (e *expander) sync(ctx context.Context, key string) error {
 	object, exists, err := e.claims.GetByKey(key)
 	if err != nil || !exists {
@@ -113,8 +113,8 @@ func (e *expander) sync(ctx context.Context, key string) error {
 	if err != nil || !e.ours(pv) {
 		return err
 	}
-	// Both as they are now: what is cached may be from before the last
-	// expansion, and the library writes into its cache itself.
+	// Read both from the API server: the cached ones may be older than the last
+	// expansion, and the library itself writes to its cache.
 	pv, err = e.client.CoreV1().PersistentVolumes().Get(ctx, cached.Spec.VolumeName, metav1.GetOptions{})
 	if err != nil {
 		return ignoreNotFound(err)
@@ -129,7 +129,7 @@ func (e *expander) sync(ctx context.Context, key string) error {
 	return e.expand(ctx, claim, pv)
 }
 
-// ours tells whether a volume is on this disk and for this provisioner to manage.
+// ours reports whether a volume is on this disk and managed by this provisioner.
 func (e *expander) ours(pv *v1.PersistentVolume) bool {
 	return pv.Annotations[provisionedBy] == e.p.Name && pv.Annotations[InstanceAnnotation] == e.p.Store.Identity()
 }
@@ -169,7 +169,7 @@ func (e *expander) expand(ctx context.Context, claim *v1.PersistentVolumeClaim, 
 	return nil
 }
 
-// raise raises the volume on the disk, and returns it.
+// raise expands the volume on the disk, and returns it.
 func (e *expander) raise(ctx context.Context, pv *v1.PersistentVolume, request resource.Quantity) (volume.Volume, error) {
 	if err := e.checkAllowed(pv); err != nil {
 		return volume.Volume{}, err
@@ -181,16 +181,17 @@ func (e *expander) raise(ctx context.Context, pv *v1.PersistentVolume, request r
 	if err != nil {
 		return volume.Volume{}, err
 	}
-	// It may be larger: the claim has asked for more before, and took some back.
-	// Also where the size is right already: an earlier call may have come as far
-	// as the record, and not to the limit.
+	// The volume may be larger, if the claim requested more before and then less.
+	// Resize even if the size is right already: an earlier call may have written the
+	// record but not the limit.
 	if v, err = e.p.Store.Resize(ctx, v.Name, max(v.Size, request.Value()), 0); err != nil {
 		return volume.Volume{}, fmt.Errorf("volume %s can't be expanded to %s: %w", pv.Name, request.String(), err)
 	}
 	return v, nil
 }
 
-// checkAllowed asks the class, as the API server did when the request was raised.
+// checkAllowed checks the class, as the API server did when the request was
+// raised.
 func (e *expander) checkAllowed(pv *v1.PersistentVolume) error {
 	class, err := e.classes.Get(pv.Spec.StorageClassName)
 	if apierrors.IsNotFound(err) {
@@ -205,8 +206,8 @@ func (e *expander) checkAllowed(pv *v1.PersistentVolume) error {
 	return nil
 }
 
-// tellFailure puts what went wrong into the claim's conditions. It is for failures
-// before the claim's status says that all is done, which takes the condition away.
+// tellFailure reports an error in the claim's conditions. It is for failures
+// before the last step, which removes the condition.
 func (e *expander) tellFailure(ctx context.Context, claim *v1.PersistentVolumeClaim, reason error) error {
 	for _, c := range claim.Status.Conditions {
 		if c.Type == v1.PersistentVolumeClaimControllerResizeError && c.Message == reason.Error() {
@@ -223,7 +224,7 @@ func (e *expander) tellFailure(ctx context.Context, claim *v1.PersistentVolumeCl
 	})
 }
 
-// started is the status of a claim whose volume is being raised.
+// started is the status of a claim whose volume is being expanded.
 func started(size resource.Quantity) map[string]any {
 	return map[string]any{
 		"allocatedResources":        v1.ResourceList{v1.ResourceStorage: size},
@@ -236,7 +237,7 @@ func started(size resource.Quantity) map[string]any {
 	}
 }
 
-// finished is the status of a claim whose volume has been raised.
+// finished is the status of a claim whose volume was expanded.
 func finished(size resource.Quantity) map[string]any {
 	remove := func(condition v1.PersistentVolumeClaimConditionType) map[string]any {
 		return map[string]any{"$patch": "delete", "type": condition}
@@ -262,9 +263,9 @@ func (e *expander) patchStatus(ctx context.Context, claim *v1.PersistentVolumeCl
 	return nil
 }
 
-// patchOf makes a patch that the API server refuses, as a conflict, where another
-// object has taken the name. It touches nothing that others write, so nothing of
-// theirs is lost, whatever they did meanwhile.
+// patchOf returns a patch that the API server refuses with a conflict if the name
+// now belongs to another object. It changes no field that others write, so
+// concurrent changes by others are kept.
 func patchOf(uid types.UID, change map[string]any) ([]byte, error) {
 	change["metadata"] = map[string]any{"uid": uid}
 	return json.Marshal(change)

@@ -15,21 +15,21 @@ import (
 
 const (
 	fullnessPeriod = 30 * time.Second
-	// fullnessSlack is how far below a mark use must fall before that is told, in
-	// percent: who is about to cross it does so many times.
+	// fullnessSlack is how many percent usage must fall below a mark before an event
+	// says so: usage near a mark crosses it many times.
 	fullnessSlack = 5
 )
 
-// fullness tells a claim, by an event, when its volume fills up past a mark, in
-// bytes or inodes, and when there is room again: once each way.
+// fullness puts one event on a claim when its volume's usage exceeds a mark, in
+// bytes or inodes, and one when it falls below it again.
 type fullness struct {
 	store  *volume.Store
 	events record.EventRecorder
 	log    *slog.Logger
-	told   map[filling]int // the mark that was told last, in percent
+	told   map[filling]int // the mark of the last event, in percent
 }
 
-// filling is one of the two ways in which a volume can be full.
+// filling is one of the two resources of a volume that can be used up.
 type filling struct {
 	volume string // its name
 	inodes bool   // else bytes
@@ -39,7 +39,7 @@ func newFullness(store *volume.Store, events record.EventRecorder, log *slog.Log
 	return &fullness{store: store, events: events, log: log, told: map[filling]int{}}
 }
 
-// run looks at all volumes until ctx ends.
+// run checks all volumes until ctx ends.
 func (f *fullness) run(ctx context.Context) {
 	for {
 		f.look()
@@ -72,7 +72,8 @@ func (f *fullness) look() {
 	}
 }
 
-// tell compares what a volume uses, of inodes or bytes, with what was told.
+// tell compares a volume's usage, of inodes or bytes, with the mark of the last
+// event.
 func (f *fullness) tell(v *volume.Volume, inodes bool, used, limit int64) {
 	way := filling{v.Name, inodes}
 	percent := volume.Percent(used, limit)

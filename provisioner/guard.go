@@ -17,30 +17,30 @@ import (
 const (
 	guardDuration = 60 * time.Second // from the last renewal to the name being free
 	guardPeriod   = 10 * time.Second
-	// guardPause is between writing the Lease and looking once more: longer than
-	// the way of another's first Lease to the API server takes.
+	// guardPause is the time between writing the Lease and listing the others again:
+	// longer than another podnas's first Lease needs to reach the API server.
 	guardPause = time.Second
 )
 
-// guard sees to it that of several podnas with one provisioner name only one
-// works, wherever in the cluster they are. It is for mistakes: two disks under
-// one name would both answer every claim. (Two that are meant to take turns use
+// guard lets only one of several podnas with the same provisioner name provision
+// claims, wherever in the cluster they run. It is for mistakes: two disks under
+// one name would both answer every claim. (Two that share a name on purpose use
 // leader election.)
 //
-// Who works has a Lease, in its own namespace, that names the provisioner and
-// the disk. Before it works, and while it does, it lists the Leases of all
-// namespaces; whoever holds the name longest keeps it. A restart on the same disk
-// finds its own Lease and goes on at once. One that has not been renewed for
-// guardDuration counts no more.
+// The active podnas holds a Lease in its own namespace that names the provisioner
+// and the disk. Before it starts to work, and regularly afterwards, it lists the
+// Leases of all namespaces; the oldest holder keeps the name. After a restart on
+// the same disk, podnas finds its own Lease and continues at once. A Lease that
+// was not renewed for guardDuration has expired.
 type guard struct {
 	client              kubernetes.Interface
 	namespace           string // of this Lease
 	provisioner         string
 	identity            string // of the disk
 	pod                 *pod
-	says                func(problem string) // tells that this one stands aside, "" when no more
+	says                func(problem string) // reports why this podnas stands aside, "" when it no longer does
 	log                 *slog.Logger
-	period, pause, hold time.Duration // guardPeriod, guardPause, guardDuration but in tests
+	period, pause, hold time.Duration // guardPeriod, guardPause and guardDuration, except in tests
 }
 
 // provisionerAnnotation is on the guard's Leases; a label can't hold a slash.
@@ -52,7 +52,7 @@ func (g *guard) wait(ctx context.Context) error {
 	for {
 		rival, fresh, err := g.renew(ctx)
 		if err == nil && rival == nil && fresh {
-			// Another may have looked before this Lease was there.
+			// Another podnas may have listed the Leases before this one existed.
 			if err = sleep(ctx, g.pause); err == nil {
 				rival, _, err = g.renew(ctx)
 			}
@@ -61,7 +61,7 @@ func (g *guard) wait(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case apierrors.IsForbidden(err):
-			// An older deploy/; a guard against mistakes must not stop the work.
+			// An older deploy/ lacks the right. A guard against mistakes must not stop podnas.
 			g.log.Warn("controller: no permission to check whether another podnas has the same provisioner name; apply the ClusterRole of this version", "err", err)
 			return nil
 		case err != nil:
@@ -83,8 +83,8 @@ func (g *guard) wait(ctx context.Context) error {
 	}
 }
 
-// keep renews the Lease until ctx ends or another turns out to have the name for
-// longer; the error is then ErrLostLease.
+// keep renews the Lease until ctx ends. If another podnas has held the name
+// longer, it returns ErrLostLease.
 func (g *guard) keep(ctx context.Context) error {
 	for sleep(ctx, g.period) == nil {
 		rival, _, err := g.renew(ctx)
@@ -106,8 +106,8 @@ func (g *guard) describe(rival *coordinationv1.Lease) string {
 		rival.Labels[InstanceAnnotation], rival.Namespace, rival.Name, g.provisioner)
 }
 
-// renew renews this podnas's Lease, unless another's is in force that goes
-// before; that one is then returned. It tells whether the Lease is a new one.
+// renew renews this podnas's Lease, unless a valid Lease of another podnas is
+// older: then it returns that one. fresh is whether this podnas's Lease is new.
 func (g *guard) renew(ctx context.Context) (rival *coordinationv1.Lease, fresh bool, err error) {
 	list, err := g.client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: InstanceAnnotation})
 	if err != nil {
@@ -133,14 +133,15 @@ func (g *guard) renew(ctx context.Context) (rival *coordinationv1.Lease, fresh b
 	return nil, fresh, g.write(ctx, mine, fresh, now)
 }
 
-// inForce tells whether a Lease holds the provisioner's name. The clocks of the
-// nodes must agree to well within guardDuration, as a cluster's do.
+// inForce reports whether a Lease is valid and for this provisioner's name. The
+// clocks of the nodes must differ by much less than guardDuration, as in every
+// cluster.
 func (g *guard) inForce(lease *coordinationv1.Lease, now metav1.MicroTime) bool {
 	return lease.Annotations[provisionerAnnotation] == g.provisioner && lease.Spec.AcquireTime != nil &&
 		lease.Spec.RenewTime != nil && now.Sub(lease.Spec.RenewTime.Time) < g.hold
 }
 
-// before tells whether a has held the name longer than b.
+// before reports whether a has held the name longer than b.
 func before(a, b *coordinationv1.Lease) bool {
 	if !a.Spec.AcquireTime.Equal(b.Spec.AcquireTime) {
 		return a.Spec.AcquireTime.Before(b.Spec.AcquireTime)
@@ -150,7 +151,7 @@ func before(a, b *coordinationv1.Lease) bool {
 
 func (g *guard) leaseName() string { return "podnas-" + g.identity }
 
-// write makes the Lease, or renews the one there is.
+// write creates or renews the Lease.
 func (g *guard) write(ctx context.Context, mine *coordinationv1.Lease, fresh bool, now metav1.MicroTime) error {
 	leases := g.client.CoordinationV1().Leases(g.namespace)
 	first := mine == nil
@@ -182,7 +183,7 @@ func (g *guard) write(ctx context.Context, mine *coordinationv1.Lease, fresh boo
 	return nil
 }
 
-// sleep waits, unless ctx ends before.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// InUseLabel is on the Lease that says whether volumes of a disk are bound,
-	// "true" or "false"; the annotation of that name says which.
+	// InUseLabel is a label of the Lease: "true" if volumes of the disk are bound, or
+	// "false". The annotation of the same name lists them.
 	InUseLabel = "podnas.io/volumes-in-use"
 
-	inUsePause = time.Second      // after a change, for others that come with it
-	inUseCheck = 10 * time.Minute // in case somebody has removed the Lease
+	inUsePause = time.Second      // to combine changes that come together
+	inUseCheck = 10 * time.Minute // in case the Lease was removed
 )
 
-// inUse keeps a Lease in podnas's namespace that says which volumes of the disk are
-// bound to claims. deploy/components/guard has the API server refuse, while there
-// are any, to delete what they need: CEL can look at one object besides the one that
-// is deleted, and this is it. The Lease outlives the pod: while podnas is away, what
-// its volumes need is needed all the same.
+// inUse maintains a Lease in podnas's namespace that says which volumes of the disk
+// are bound to claims. While there are any, deploy/components/guard makes the API
+// server refuse to delete what they need. It is one Lease, because CEL can read only
+// one object besides the deleted one. The Lease outlives the pod, so the protection
+// holds while podnas does not run.
 type inUse struct {
 	client    kubernetes.Interface
 	namespace string
@@ -45,12 +45,12 @@ func newInUse(client kubernetes.Interface, namespace, identity string, volumes c
 	return &inUse{client: client, namespace: namespace, identity: identity, volumes: volumes, changed: make(chan struct{}, 1), log: log}
 }
 
-// watch has changes of PersistentVolumes looked at.
+// watch wakes run after changes of PersistentVolumes.
 func (u *inUse) watch(volumes cache.SharedIndexInformer) error {
 	wake := func() {
 		select {
 		case u.changed <- struct{}{}:
-		default: // it is awake
+		default: // it is awake already
 		}
 	}
 	_, err := volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -61,10 +61,10 @@ func (u *inUse) watch(volumes cache.SharedIndexInformer) error {
 	return err
 }
 
-// run keeps the Lease until ctx ends.
+// run updates the Lease until ctx ends.
 func (u *inUse) run(ctx context.Context) {
 	if u.namespace == "" {
-		return // outside of the cluster: nothing there to be deleted
+		return // outside of a cluster nothing can be deleted there
 	}
 	said, check := "-", time.NewTicker(inUseCheck)
 	defer check.Stop()
@@ -98,7 +98,7 @@ func (u *inUse) run(ctx context.Context) {
 	}
 }
 
-// describe names the claims that have volumes of the disk; it is empty if none has.
+// describe names the claims bound to volumes of the disk, "" if there are none.
 func (u *inUse) describe() (string, error) {
 	all, err := u.volumes.List(labels.Everything())
 	if err != nil {
@@ -124,7 +124,7 @@ func (u *inUse) describe() (string, error) {
 	}
 }
 
-// write makes the Lease say so.
+// write writes the text into the Lease.
 func (u *inUse) write(ctx context.Context, text string) error {
 	leases := u.client.CoordinationV1().Leases(u.namespace)
 	lease, err := leases.Get(ctx, u.leaseName(), metav1.GetOptions{})

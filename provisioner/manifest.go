@@ -11,10 +11,9 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// Manifest is what a PersistentVolume says beyond what the disk needs to know. It
-// is kept in the volume's record, so that the PersistentVolume can be written
-// again when the cluster that had it is gone. The zero Manifest is that of a
-// volume that was made without a claim.
+// Manifest has the fields of a PersistentVolume that the disk does not need. It is
+// kept in the volume's record, so that the PersistentVolume can be written again
+// if its cluster is lost. A volume created without a claim has the zero Manifest.
 type Manifest struct {
 	Provisioner      string                           `json:"provisioner,omitempty"`
 	StorageClassName string                           `json:"storageClassName,omitempty"`
@@ -22,11 +21,11 @@ type Manifest struct {
 	ReclaimPolicy    v1.PersistentVolumeReclaimPolicy `json:"reclaimPolicy,omitempty"` // Retain if empty
 	MountOptions     []string                         `json:"mountOptions,omitempty"`  // the class's
 	Annotations      map[string]string                `json:"annotations,omitempty"`
-	// ClaimLabels are those of the claim that the volume was made for.
+	// ClaimLabels are the labels of the volume's claim.
 	ClaimLabels map[string]string `json:"claimLabels,omitempty"`
 }
 
-// manifestOf is the Manifest of a class's volumes.
+// manifestOf returns the Manifest of a class's volumes.
 func manifestOf(class *storagev1.StorageClass, params parameters) Manifest {
 	m := Manifest{
 		Provisioner:      class.Provisioner,
@@ -43,8 +42,8 @@ func manifestOf(class *storagev1.StorageClass, params parameters) Manifest {
 	return m
 }
 
-// StaticSpec is what a volume is made from that no claim asks for: a class says
-// what it is like and what its PersistentVolume says, but not where it is.
+// StaticSpec returns the Spec of a volume without a claim. The class determines
+// its options and its PersistentVolume, but not its path.
 func StaticSpec(name string, size int64, class *storagev1.StorageClass, modes []v1.PersistentVolumeAccessMode) (volume.Spec, error) {
 	params, err := parseClass(class)
 	if err != nil {
@@ -53,12 +52,12 @@ func StaticSpec(name string, size int64, class *storagev1.StorageClass, modes []
 	m := manifestOf(class, params)
 	m.AccessModes = modes
 	if class.ReclaimPolicy == nil {
-		m.ReclaimPolicy = "" // nobody said that it may go with its claim
+		m.ReclaimPolicy = "" // nothing allows to delete it with its claim
 	}
 	return params.spec(name, size, m)
 }
 
-// encode is the Manifest as a volume's record has it.
+// encode returns the Manifest as it is stored in a volume's record.
 func (m Manifest) encode() (json.RawMessage, error) {
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -67,7 +66,7 @@ func (m Manifest) encode() (json.RawMessage, error) {
 	return data, nil
 }
 
-// ManifestOf reads the Manifest in a volume's record.
+// ManifestOf decodes the Manifest in a volume's record.
 func ManifestOf(v volume.Volume) (Manifest, error) {
 	var m Manifest
 	if len(v.Manifest) > 0 {
@@ -84,9 +83,9 @@ func ManifestOf(v volume.Volume) (Manifest, error) {
 	return m, nil
 }
 
-// Bind makes a PersistentVolume wait for the claim that its volume belongs to,
-// and returns that claim: applied together to a cluster that knows neither, they
-// find each other. It returns nil for a volume that belongs to no claim.
+// Bind reserves a PersistentVolume for the claim of its volume, and returns that
+// claim: applied together to a cluster that has neither, they bind to each other.
+// It returns nil for a volume without a claim.
 func Bind(pv *v1.PersistentVolume, v volume.Volume) (*v1.PersistentVolumeClaim, error) {
 	if v.Claim == nil {
 		return nil, nil

@@ -8,8 +8,7 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// metrics tells Prometheus of the volumes. It looks when it is asked, in one pass over all
-// of them.
+// metrics collects the volumes' metrics, at each scrape in one pass over all volumes.
 type metrics struct {
 	store *volume.Store
 	log   *slog.Logger
@@ -17,7 +16,7 @@ type metrics struct {
 	volumes, size, used, files, filesLimit *prometheus.Desc
 }
 
-// NewMetrics makes the collector of the volumes of a disk.
+// NewMetrics returns the collector of the volumes of a disk.
 func NewMetrics(store *volume.Store, log *slog.Logger) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("podnas_"+name, help, labels, nil)

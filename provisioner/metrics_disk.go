@@ -9,8 +9,8 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// LibraryMetrics are what the library's controller counts. It keeps them for the
-// whole process.
+// LibraryMetrics returns the metrics of the library's controller, which are global
+// in the process.
 func LibraryMetrics() []prometheus.Collector {
 	m := library.M
 	return []prometheus.Collector{
@@ -23,10 +23,10 @@ func LibraryMetrics() []prometheus.Collector {
 	}
 }
 
-// diskMetrics tells Prometheus of the disk, and of what is done on it.
+// diskMetrics collects metrics of the disk and of operations on it.
 type diskMetrics struct {
 	store      *volume.Store
-	reconciler *Reconciler // nil where there is no cluster
+	reconciler *Reconciler // nil without a cluster
 	log        *slog.Logger
 
 	size, free, promised               *prometheus.Desc
@@ -36,7 +36,7 @@ type diskMetrics struct {
 	reconciled, aside                  *prometheus.Desc
 }
 
-// NewDiskMetrics makes the collector of a disk. The reconciler may be nil.
+// NewDiskMetrics returns the collector of a disk. The reconciler may be nil.
 func NewDiskMetrics(store *volume.Store, reconciler *Reconciler, log *slog.Logger) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("podnas_"+name, help, labels, nil)

@@ -6,14 +6,14 @@ import (
 	"github.com/podnas/podnas/doctor"
 )
 
-// findingsMetrics counts what a list has found.
+// findingsMetrics counts the findings of a list.
 type findingsMetrics struct {
 	list     *doctor.List
 	findings *prometheus.Desc
 }
 
-// NewFindingsMetrics makes the collector of a list. It asks nobody, and so does not wait
-// for a disk that hangs.
+// NewFindingsMetrics returns the collector of a list. It runs no checks, so it does not
+// wait for a disk that hangs.
 func NewFindingsMetrics(list *doctor.List) prometheus.Collector {
 	return &findingsMetrics{
 		list:     list,
@@ -24,7 +24,7 @@ func NewFindingsMetrics(list *doctor.List) prometheus.Collector {
 // Describe implements prometheus.Collector.
 func (m *findingsMetrics) Describe(ch chan<- *prometheus.Desc) { ch <- m.findings }
 
-// Collect implements prometheus.Collector. Where nothing is wrong, that is told: 0.
+// Collect implements prometheus.Collector. Without findings it reports 0.
 func (m *findingsMetrics) Collect(ch chan<- prometheus.Metric) {
 	found, _ := m.list.Known()
 	counts := map[string]map[doctor.Status]int{}

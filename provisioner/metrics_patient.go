@@ -14,8 +14,8 @@ import (
 // metricsLate is how long a scrape waits for the disk. Prometheus waits for 10 seconds.
 const metricsLate = 4 * time.Second
 
-// patientMetrics are what collectors tell that ask the disk. While the disk does not
-// answer they are missing, and that is told.
+// patientMetrics combines collectors that read the disk. While the disk does not
+// answer, their metrics are missing, and a metric says so.
 type patientMetrics struct {
 	parts []prometheus.Collector
 	found *latest.Value[[]prometheus.Metric]
@@ -24,8 +24,8 @@ type patientMetrics struct {
 	waiting *prometheus.Desc
 }
 
-// NewPatientMetrics makes one collector of several that may hang together with the disk.
-// However often it is asked, they collect once at a time.
+// NewPatientMetrics combines collectors that hang when the disk hangs. Concurrent
+// scrapes share one collection.
 func NewPatientMetrics(log *slog.Logger, parts ...prometheus.Collector) prometheus.Collector {
 	m := &patientMetrics{
 		parts: parts, log: log,
@@ -58,7 +58,7 @@ func (m *patientMetrics) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(m.waiting, prometheus.GaugeValue, waits.Seconds())
 }
 
-// collect has the parts collect, one after the other: each waits for the disk.
+// collect collects from one part after the other, because each waits for the disk.
 func (m *patientMetrics) collect() (found []prometheus.Metric) {
 	ch := make(chan prometheus.Metric)
 	go func() {

@@ -20,16 +20,17 @@ import (
 )
 
 const (
-	// mountFailureAgain is when a failure that goes on is told again. kubelet
-	// tells it every two minutes.
+	// mountFailureAgain is when a persistent failure is reported again. kubelet
+	// reports it every two minutes.
 	mountFailureAgain = 30 * time.Minute
-	// mountFailureOld is from when on a failure is no news: it stands in the
-	// cluster from before podnas was started.
+	// mountFailureOld is the age from which a failure is ignored: its event is from
+	// before podnas was started.
 	mountFailureOld = 10 * time.Minute
 )
 
-// mountFailures tells a claim, by one plain event, why a pod can't mount its volume:
-// kubelet says so on the pod, in the words of mount(8), and not what to do.
+// mountFailures puts an event on a claim that says why a pod can't mount its volume,
+// and what to do. kubelet's own event is on the pod, in the words of mount(8),
+// without advice.
 type mountFailures struct {
 	volumes  corelisters.PersistentVolumeLister
 	identity string // of the disk
@@ -41,21 +42,21 @@ type mountFailures struct {
 	told map[mountFailure]time.Time
 }
 
-// mountFailure is what is told once.
+// mountFailure identifies a failure, which is reported once.
 type mountFailure struct {
 	claim        types.UID
 	node, reason string
 }
 
-// newMountFailureEvents makes the informer of the events that kubelet puts on pods
-// whose volumes can't be mounted. They are few, and gone after an hour.
+// newMountFailureEvents returns an informer of kubelet's events on pods whose
+// volumes can't be mounted. They are few, and expire after an hour.
 func newMountFailureEvents(client kubernetes.Interface) informers.SharedInformerFactory {
 	return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.SelectorFromSet(fields.Set{"involvedObject.kind": "Pod", "reason": "FailedMount"}).String()
 	}))
 }
 
-// watch has each such event looked at.
+// watch calls look for each of these events.
 func (m *mountFailures) watch(events cache.SharedIndexInformer) error {
 	look := func(object any) {
 		if event, ok := object.(*v1.Event); ok {
@@ -78,7 +79,7 @@ func (m *mountFailures) watch(events cache.SharedIndexInformer) error {
 // failedVolume finds the PersistentVolume in kubelet's message.
 var failedVolume = regexp.MustCompile(`for volume "([^"]+)"`)
 
-// look tells the claim of a volume of this disk what is wrong.
+// look reports the failure on the claim, if its volume is on this disk.
 func (m *mountFailures) look(event *v1.Event, now time.Time) {
 	seen := event.LastTimestamp.Time
 	if seen.IsZero() {
@@ -93,7 +94,8 @@ func (m *mountFailures) look(event *v1.Event, now time.Time) {
 		return // not ours
 	}
 	claim := pv.Spec.ClaimRef
-	// Who may write events in one namespace must not reach a claim in another.
+	// Somebody who may write events in one namespace must not cause events on claims
+	// in another.
 	if claim == nil || claim.Namespace != event.InvolvedObject.Namespace {
 		return
 	}
@@ -115,7 +117,8 @@ func (m *mountFailures) look(event *v1.Event, now time.Time) {
 	}, v1.EventTypeWarning, cause.reason, message)
 }
 
-// first tells whether a failure was not told lately, and notes that it is now.
+// first reports whether a failure was not reported recently, and remembers that it
+// now is.
 func (m *mountFailures) first(f mountFailure, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -131,15 +134,15 @@ func (m *mountFailures) first(f mountFailure, now time.Time) bool {
 	return true
 }
 
-// cause is why a mount failed.
+// cause is the reason why a mount failed.
 type cause struct {
 	reason string // of the event
 	says   string // what is wrong, and what to do
 	signs  []string
 }
 
-// mountCauses are those that mount.nfs and the kernel have words for. The first
-// that has a sign in the message counts.
+// mountCauses returns the causes that messages of mount.nfs and the kernel show.
+// The first with a matching sign applies.
 func mountCauses() []cause {
 	return []cause{
 		{
@@ -173,8 +176,8 @@ func mountCauses() []cause {
 	}
 }
 
-// mountCause finds the cause in kubelet's message. What the node saw before podnas
-// was started needs nothing done.
+// mountCause finds the cause in kubelet's message. If the failure was before
+// podnas was started, nothing needs to be done.
 func mountCause(message string, before bool) (cause, bool) {
 	for _, c := range mountCauses() {
 		for _, sign := range c.signs {

@@ -2,8 +2,7 @@ package provisioner
 
 import "strings"
 
-// nearest finds the word that was most likely meant: the one that is fewest
-// changes away, where those are few.
+// nearest returns the word with the smallest edit distance, if that is small.
 func nearest(meant string, words []string) (string, bool) {
 	meant = strings.ToLower(meant)
 	best, fewest := "", max(2, len(meant)/3)+1
@@ -15,8 +14,7 @@ func nearest(meant string, words []string) (string, bool) {
 	return best, best != ""
 }
 
-// distance is how many bytes must be put in, taken out or replaced to make one
-// word of the other (Levenshtein).
+// distance is the Levenshtein distance of two words, in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1) // of the table: distances of a[:i] to each b[:j]
 	for j := range row {

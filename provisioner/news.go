@@ -7,9 +7,9 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// News remembers what was told, so that what goes on is told once, and that it goes on
-// can be looked up. Whoever tells of things that come and go forgets them by Keep. The
-// zero News is ready for use.
+// News remembers reported problems, so that each is reported once and can be looked up
+// while it persists. Callers whose objects come and go remove them with Keep. The zero
+// News is ready for use.
 type News struct {
 	mu   sync.Mutex
 	told map[string]trouble // by what it is about
@@ -21,17 +21,18 @@ type trouble struct {
 	err  error  // as it is now
 }
 
-// Change is how something differs from the last time that it was looked at.
+// Change says how a problem differs from the last call of Tell.
 type Change int
 
 // The values of Change.
 const (
-	NoNews   Change = iota // told already, or nothing is wrong and nothing was
+	NoNews   Change = iota // reported already, or nothing is and nothing was wrong
 	IsNew                  // a problem, or another one than before
 	IsSolved               // nothing is wrong any more
 )
 
-// Tell tells whether what is wrong with something is to be told.
+// Tell reports whether the problem of a subject, or its solution, is news. err is
+// nil if nothing is wrong.
 func (n *News) Tell(about string, err error) Change {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -47,7 +48,7 @@ func (n *News) Tell(about string, err error) Change {
 		n.told = map[string]trouble{}
 	}
 	text := err.Error()
-	// How much is free changes all the time, and so does what is copied.
+	// The free space and a copy's progress change all the time.
 	var noSpace *volume.NoSpaceError
 	var copying *volume.CopyingError
 	switch {
@@ -63,8 +64,8 @@ func (n *News) Tell(about string, err error) Change {
 	return IsNew
 }
 
-// Wrong returns what is wrong now, by what it is about. A claim that waits for its copy is
-// as it should be.
+// Wrong returns the current problems, by subject. A claim that waits for its copy is not a
+// problem.
 func (n *News) Wrong() map[string]error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,7 +78,7 @@ func (n *News) Wrong() map[string]error {
 	return wrong
 }
 
-// Keep forgets what is about anything else. What is forgotten is not told to be solved.
+// Keep forgets all subjects for which about is false, without reporting them as solved.
 func (n *News) Keep(about func(string) bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

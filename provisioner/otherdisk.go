@@ -11,11 +11,11 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// Where another disk stands in the place of the one that clients have mounted, because
-// that one is not mounted, or lost, podnas makes nothing: volumes on the wrong disk would
-// be gone when the right one is back.
+// If the disk is not the one whose volumes clients have mounted, because that one is not
+// mounted or lost, podnas creates no volumes: volumes on the wrong disk would disappear
+// when the right one is back.
 
-// checkDisk refuses to make a volume while PersistentVolumes that lead to this server
+// checkDisk refuses new volumes while PersistentVolumes with this server's address
 // are of another disk.
 func (p *Provisioner) checkDisk(address Address) error {
 	if p.Volumes == nil || p.NewDisk {
@@ -44,14 +44,15 @@ func (p *Provisioner) checkDisk(address Address) error {
 		len(others), disk, names, p.Store.Identity(), len(p.Store.List()))
 }
 
-// leadsTo tells whether a PersistentVolume is, or may yet be, mounted from an address.
+// leadsTo reports whether a PersistentVolume is, or may yet be, mounted from an
+// address.
 func leadsTo(pv *v1.PersistentVolume, address Address) bool {
 	return pv.Spec.NFS != nil && pv.Spec.NFS.Server == address.IP.String() &&
 		slices.Contains(pv.Spec.MountOptions, fmt.Sprintf("port=%d", address.Port)) &&
 		pv.DeletionTimestamp == nil && pv.Status.Phase != v1.VolumeReleased
 }
 
-// wrongDisk is the finding that checkDisk has made.
+// wrongDisk turns an error of checkDisk into a finding.
 func wrongDisk(err error) volume.Finding {
 	return volume.Finding{
 		Problem: "no volume is created: " + err.Error(),

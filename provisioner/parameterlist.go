@@ -1,16 +1,17 @@
 package provisioner
 
-// Parameter is one that a StorageClass may have, as docs/reference.md tells it.
+// Parameter is a StorageClass parameter, as docs/reference.md describes it.
 type Parameter struct {
 	Name, Default, Usage string
 
 	set func(p *parameters, value string) error
 }
 
-// OnDeleteParameter is the parameter that says what becomes of a volume's files.
+// OnDeleteParameter is the parameter that determines what happens to the files of
+// a deleted volume.
 const OnDeleteParameter = "onDelete"
 
-// Parameters are all there are, ordered by name.
+// Parameters returns all parameters, sorted by name.
 func Parameters() []Parameter {
 	return []Parameter{
 		{

@@ -16,12 +16,12 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// groupMode is the mode of a volume's root directory where the class names a
-// group: the group writes, and what is made inside belongs to it too. Others may
-// pass, for kubelet asks for the attributes as root, and a class may squash root.
+// groupMode is the mode of a volume's root directory if the class sets a group:
+// the group may write, and new files inherit it. Others may search the directory,
+// because kubelet reads its attributes as root, and a class may squash root.
 const groupMode = 0o2771
 
-// noResvport is the mount option that has the kernel call from any port (nfs(5)).
+// noResvport is the mount option that lets the kernel call from any port (nfs(5)).
 const noResvport = "noresvport"
 
 // parameters is what a StorageClass says about its volumes.
@@ -31,14 +31,14 @@ type parameters struct {
 	options        volume.Options
 	onDelete       volume.OnDelete
 	path           pathPattern // nil: the volume's name
-	overcommit     float64     // 0: as the disk's
+	overcommit     float64     // 0: the disk's
 	mountOptions   []string
 	saysPorts      bool // the class has privilegedPorts
 }
 
-// parseClass reads a StorageClass. A wish that is not understood is refused: to
-// pass it over in silence would give the user something else than was asked for.
-// The error tells everything that is wrong.
+// parseClass parses a StorageClass. It refuses what it does not understand,
+// because ignoring it would give the user something else than requested. The error
+// lists everything that is wrong.
 func parseClass(class *storagev1.StorageClass) (parameters, error) {
 	p := parameters{mountOptions: splitOptions(class.MountOptions)}
 	var problems []string
@@ -79,7 +79,7 @@ func parseClass(class *storagev1.StorageClass) (parameters, error) {
 	return p, nil
 }
 
-// spec is what the store is to make.
+// spec returns the Spec of a volume.
 func (p *parameters) spec(name string, size int64, m Manifest) (volume.Spec, error) {
 	manifest, err := m.encode()
 	return volume.Spec{
@@ -96,9 +96,9 @@ func (p *parameters) spec(name string, size int64, m Manifest) (volume.Spec, err
 	}, err
 }
 
-// findParameter finds a parameter by the name that a class gives it.
+// findParameter finds a parameter by its name in a class.
 func findParameter(name string) (Parameter, bool) {
-	// Where these three come from, case does not matter.
+	// The Ganesha provisioner ignores the case of these three.
 	ganesha := []string{"gid", "rootSquash", "mountOptions"}
 	for _, known := range Parameters() {
 		if known.Name == name || strings.EqualFold(known.Name, name) && slices.Contains(ganesha, known.Name) {
@@ -116,8 +116,8 @@ func parameterNames() []string {
 	return names
 }
 
-// adviceFor says what to do about a parameter that podnas does not have, if it is
-// another's or a slip.
+// adviceFor says what to do about an unknown parameter, if it is another
+// provisioner's or misspelled.
 func adviceFor(name string) string {
 	switch {
 	case strings.HasPrefix(name, "csi.storage.k8s.io/"):
@@ -148,8 +148,8 @@ func setBool(to *bool, value string) error {
 	return nil
 }
 
-// setID takes a user or group. 0 is refused: it stands for "not given" where it
-// goes, and nobody means to squash users to root.
+// setID sets a user or group id. It refuses 0, which means "not set" in the target
+// field; nobody wants to squash users to root.
 func setID(to *uint32, value string) error {
 	id, err := strconv.ParseUint(value, 10, 32)
 	if err != nil || id == 0 || id == math.MaxUint32 {
@@ -187,7 +187,7 @@ func (p *parameters) setMode(value string) error {
 	return nil
 }
 
-// setClients takes networks and single addresses.
+// setClients parses networks and single addresses.
 func (p *parameters) setClients(value string) error {
 	var wrong []string
 	for _, s := range strings.Split(value, ",") {
@@ -224,8 +224,9 @@ func (p *parameters) setPrivilegedPorts(value string) error {
 	return setBool(&p.options.PrivilegedPorts, value)
 }
 
-// defaultPorts decides where the class says nothing: kubelet's mounts, by the kernel,
-// have privileged ports. Outside of a cluster other programs mount too.
+// defaultPorts sets the default of privilegedPorts: true in a cluster, where kubelet
+// mounts by the kernel, from privileged ports. Outside of a cluster other programs
+// mount too.
 func (p *parameters) defaultPorts(inCluster bool) {
 	if !p.saysPorts {
 		p.options.PrivilegedPorts = inCluster && !slices.Contains(p.mountOptions, noResvport)
@@ -262,8 +263,8 @@ func (p *parameters) setOvercommit(value string) error {
 	return nil
 }
 
-// setMountOptions takes the parameter that StorageClasses had before they had a
-// field for it. The field wins, as it does where the parameter comes from.
+// setMountOptions parses the parameter that StorageClasses had before their field
+// mountOptions. The field takes precedence, as in the Ganesha provisioner.
 func (p *parameters) setMountOptions(value string) error {
 	if len(p.mountOptions) == 0 {
 		p.mountOptions = splitOptions([]string{value})
@@ -271,8 +272,8 @@ func (p *parameters) setMountOptions(value string) error {
 	return nil
 }
 
-// splitOptions takes lists of mount options apart: kubelet joins them with
-// commas, so that one of them may be several.
+// splitOptions splits mount options at commas: kubelet joins them with commas, so
+// one entry may contain several.
 func splitOptions(lists []string) []string {
 	var options []string
 	for _, list := range lists {
@@ -285,7 +286,7 @@ func splitOptions(lists []string) []string {
 	return options
 }
 
-// checkMountOptions says which options would make a mount fail.
+// checkMountOptions returns the options that would make a mount fail.
 func checkMountOptions(options []string) []string {
 	var problems []string
 	for _, option := range options {
@@ -299,14 +300,14 @@ func checkMountOptions(options []string) []string {
 	return problems
 }
 
-// ClassOptions is what a StorageClass promises of its volumes to clients. The
-// error says why no claim of it gets a volume.
+// ClassOptions returns the export options of a StorageClass's volumes. The error
+// says why no claim of it gets a volume.
 func ClassOptions(class *storagev1.StorageClass) (volume.Options, error) {
 	p, err := parseClass(class)
 	return p.options, err
 }
 
-// ClassMountOptions are the mount options of a StorageClass, one by one.
+// ClassMountOptions returns the mount options of a StorageClass, one per element.
 func ClassMountOptions(class *storagev1.StorageClass) []string {
 	p, err := parseClass(class)
 	if err != nil {

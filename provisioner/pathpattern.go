@@ -10,21 +10,21 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// pathPattern is where volumes of a class are on the disk, in pieces that are
-// literal text or variables.
+// pathPattern is the path pattern of a class's volumes: pieces that are literal
+// text or variables.
 type pathPattern []patternPiece
 
 type patternPiece struct {
-	text string // as it stands in the class
-	// value looks the variable up, nil for literal text.
+	text string // as written in the class
+	// value returns the variable's value; nil for literal text.
 	value func(claim *v1.PersistentVolumeClaim, volume string) (string, error)
 }
 
-// variable matches a whole variable. The dot in front, capitals and "metadata."
-// are how other provisioners of NFS volumes write them.
+// variable matches a whole variable, also in the forms of other NFS provisioners:
+// with a leading dot, in capitals, or with "metadata.".
 var variable = regexp.MustCompile(`^\.?(pvc|PVC|pv|PV)\.(?:metadata\.)?(?:(name|namespace)|(labels|annotations)(?:\.(.+)|\['(.+)'\]))$`)
 
-// parsePathPattern reads the parameter pathPattern.
+// parsePathPattern parses the parameter pathPattern.
 func parsePathPattern(s string) (pathPattern, error) {
 	var pattern pathPattern
 	for rest := s; rest != ""; {
@@ -78,7 +78,7 @@ func parseVariable(name string) (func(*v1.PersistentVolumeClaim, string) (string
 	}, nil
 }
 
-// expand makes the path of one claim's volume. No pattern makes no path.
+// expand returns the path of a claim's volume, "" without a pattern.
 func (p pathPattern) expand(claim *v1.PersistentVolumeClaim, volume string) (string, error) {
 	if p == nil {
 		return "", nil
@@ -100,7 +100,7 @@ func (p pathPattern) expand(claim *v1.PersistentVolumeClaim, volume string) (str
 	return made.String(), nil
 }
 
-// sample is a path that the pattern might make.
+// sample returns a path that the pattern might produce.
 func (p pathPattern) sample() string {
 	var made strings.Builder
 	for _, piece := range p {
@@ -113,8 +113,8 @@ func (p pathPattern) sample() string {
 	return made.String()
 }
 
-// checkPath refuses what is no plain path below the root of the disk. What is
-// there already only the store knows.
+// checkPath refuses anything but a plain path below the root of the disk. Only the
+// store knows whether the path is in use.
 func checkPath(p string) error {
 	switch {
 	case p == "":

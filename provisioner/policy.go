@@ -12,12 +12,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// deploy/base/policy.yaml narrows what podnas may do with PersistentVolumes. It knows the
-// account and the provisioner by their names, which can be changed without it; so whether
-// it fits is tried, by dry runs.
+// deploy/base/policy.yaml restricts what podnas may do with PersistentVolumes. It
+// contains the names of the account and the provisioner, which can be changed elsewhere;
+// so podnas tests with dry runs whether the policy still fits.
 
-// MayProvision tells why the API server would not let podnas make the volumes of a
-// provisioner, nil if it would, or if that can't be found out.
+// MayProvision returns why the API server would refuse podnas's PersistentVolumes
+// of a provisioner, or nil if it would not, or if that can't be determined.
 func MayProvision(ctx context.Context, client kubernetes.Interface, name string) error {
 	err := tryVolume(ctx, client, name, v1.PersistentVolumeSource{NFS: &v1.NFSVolumeSource{Server: "192.0.2.1", Path: "/"}})
 	if !isRefused(err) {
@@ -26,7 +26,8 @@ func MayProvision(ctx context.Context, client kubernetes.Interface, name string)
 	return fmt.Errorf("podnas is not allowed to create PersistentVolumes of provisioner %s: apply the ClusterRole and the ValidatingAdmissionPolicy of this version, and use the provisioner name of --provisioner in the policy: %w", name, err)
 }
 
-// MayMakeAny tells whether the API server would let podnas make a volume of any kind.
+// MayMakeAny reports whether the API server would let podnas create any kind of
+// PersistentVolume.
 func MayMakeAny(ctx context.Context, client kubernetes.Interface, name string) (bool, error) {
 	err := tryVolume(ctx, client, name, v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/"}})
 	if isRefused(err) {
@@ -35,7 +36,7 @@ func MayMakeAny(ctx context.Context, client kubernetes.Interface, name string) (
 	return err == nil, err
 }
 
-// tryVolume asks for a PersistentVolume that is not kept.
+// tryVolume creates a PersistentVolume in a dry run.
 func tryVolume(ctx context.Context, client kubernetes.Interface, name string, source v1.PersistentVolumeSource) error {
 	_, err := client.CoreV1().PersistentVolumes().Create(ctx, &v1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "podnas-trial-", Annotations: map[string]string{provisionedBy: name}},
@@ -48,12 +49,12 @@ func tryVolume(ctx context.Context, client kubernetes.Interface, name string, so
 	return err
 }
 
-// isRefused tells whether it is for RBAC or a policy that the API server does not do it.
-// A policy that gives no reason answers Invalid.
+// isRefused reports whether RBAC or a policy is the reason of an error. A policy without
+// a reason answers Invalid.
 func isRefused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
 
-// permission is MayProvision for who asks before each volume: what was allowed once is not
-// asked again.
+// permission caches a positive result of MayProvision, for callers that check before each
+// volume.
 type permission struct {
 	client  kubernetes.Interface
 	name    string // of the provisioner

@@ -1,17 +1,17 @@
 // Package provisioner turns PersistentVolumeClaims into volumes and
 // PersistentVolumes: Kubernetes on one side, the volume store on the other.
 //
-// A claim's way: the library's controller (controller.go), or a manifest in a
-// folder (package standalone), calls Provisioner.Provision; that reads the
-// StorageClass (parameters.go), checks the claim (claim.go), finds what it is a
-// copy of (clone.go), asks an Endpoint where clients reach the server
-// (endpoint.go, service.go), has the volume.Store make the volume, and returns
-// the PersistentVolume (pv.go).
+// A claim's path through it: the library's controller (controller.go), or a Runner
+// (package standalone), calls Provisioner.Provision. That parses the StorageClass
+// (parameters.go), checks the claim (claim.go), finds the volume to clone
+// (clone.go), gets the server's address from an Endpoint (endpoint.go,
+// service.go), creates the volume in the volume.Store, and returns the
+// PersistentVolume (pv.go).
 //
-// Beside the library's controller run, on the same informers, the Expander
-// (expand.go), which the library has not, and the Reconciler (reconcile.go),
-// which compares the disk with the cluster. The guard (guard.go) keeps all of
-// them from working while another podnas works under the same name.
+// The expander (expand.go) and the Reconciler (reconcile.go), which compares the
+// disk with the cluster, run beside the library's controller on the same
+// informers. The guard (guard.go) stops all of them while another podnas works
+// under the same name.
 package provisioner
 
 import (
@@ -27,44 +27,44 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// DefaultName is what a StorageClass calls podnas in its field provisioner.
+// DefaultName is the default provisioner name in StorageClasses.
 const DefaultName = "podnas.io/nfs"
 
-// InstanceAnnotation is on every PersistentVolume and holds the identity of the
-// disk that has the volume.
+// InstanceAnnotation is on every PersistentVolume and contains the identity of the
+// volume's disk.
 const InstanceAnnotation = "podnas.io/instance"
 
-// Annotations of every PersistentVolume that tell who keeps its volume below its
-// size (kernel, server or off) and why, as it was when the PersistentVolume was
-// made.
+// Annotations of every PersistentVolume that say what enforces the volume's size
+// (kernel, server or off) and why, at the time the PersistentVolume was created.
 const (
 	QuotaAnnotation       = "podnas.io/quota"
 	QuotaReasonAnnotation = "podnas.io/quota-reason"
 )
 
-// Provisioner makes and deletes volumes for the library's controller. Its
+// Provisioner creates and deletes volumes for the library's controller. Its
 // methods may be called concurrently.
 type Provisioner struct {
 	Store    *volume.Store
 	Endpoint Endpoint
-	// Name is what StorageClasses call it, DefaultName if empty. Volumes that
-	// were made without a class carry it.
+	// Name is the provisioner name in StorageClasses, DefaultName if empty. Volumes
+	// without a class have it too.
 	Name string
-	// InCluster: it is kubelet that mounts the volumes.
+	// InCluster is whether kubelet mounts the volumes.
 	InCluster bool
-	// Claims tells which volume holds the data of a claim that is to be copied.
-	// Where it is nil, none can be.
+	// Claims finds the volume of a claim to clone. If it is nil, claims can't be
+	// cloned.
 	Claims Claims
-	// Volumes are the PersistentVolumes of the cluster, nil where there is none.
+	// Volumes lists the PersistentVolumes of the cluster; nil without a cluster.
 	Volumes corelisters.PersistentVolumeLister
-	// NewDisk: volumes are made though PersistentVolumes of another disk lead here.
+	// NewDisk allows new volumes although PersistentVolumes of another disk have this
+	// server's address.
 	NewDisk bool
 	Log     *slog.Logger
 }
 
-// Provision makes the volume of a claim and returns its PersistentVolume. It is
-// idempotent by options.PVName. Its errors are shown to the user as events on
-// the claim.
+// Provision creates the volume of a claim and returns its PersistentVolume. It is
+// idempotent by options.PVName. Its errors are shown to the user as events on the
+// claim.
 func (p *Provisioner) Provision(ctx context.Context, options controller.ProvisionOptions) (*v1.PersistentVolume, controller.ProvisioningState, error) {
 	pv, err := p.provision(ctx, options)
 	var copying *volume.CopyingError
@@ -75,8 +75,8 @@ func (p *Provisioner) Provision(ctx context.Context, options controller.Provisio
 }
 
 func (p *Provisioner) provision(ctx context.Context, options controller.ProvisionOptions) (*v1.PersistentVolume, error) {
-	// What an earlier call has made is as its record says, whatever became of
-	// the class and the source since.
+	// If an earlier call created the volume, its record counts, even if the class or
+	// the source has changed since.
 	v, err := p.Store.Get(options.PVName)
 	var spec volume.Spec
 	if err != nil {
@@ -84,8 +84,8 @@ func (p *Provisioner) provision(ctx context.Context, options controller.Provisio
 			return nil, err
 		}
 	}
-	// Before anything is made: a PersistentVolume that nobody can mount helps
-	// nobody, and its address can't be changed later.
+	// Get the address first: a PersistentVolume that can't be mounted is useless, and
+	// its address can't be changed later.
 	address, err := p.Endpoint.Address(ctx)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (p *Provisioner) provision(ctx context.Context, options controller.Provisio
 	return pv, nil
 }
 
-// spec is what the store is to make for a claim, if it can be made.
+// spec returns the Spec of a claim's volume, or why it can't be created.
 func (p *Provisioner) spec(options controller.ProvisionOptions) (volume.Spec, error) {
 	claim := options.PVC
 	params, err := parseClass(options.StorageClass)
@@ -132,7 +132,7 @@ func (p *Provisioner) spec(options controller.ProvisionOptions) (volume.Spec, er
 	m := manifestOf(options.StorageClass, params)
 	m.AccessModes, m.ClaimLabels = claim.Spec.AccessModes, claim.Labels
 	if source.Name != "" {
-		// The directory's group is that of the source, whatever the class says.
+		// The directory's group is copied from the source, whatever the class says.
 		from, err := ManifestOf(source)
 		if err != nil {
 			return volume.Spec{}, err
@@ -145,14 +145,13 @@ func (p *Provisioner) spec(options controller.ProvisionOptions) (volume.Spec, er
 	return spec, err
 }
 
-// SupportsBlock tells the library to ask for block volumes as for others. They
-// are refused like the rest of what can't be made: by an error that says what to
-// change.
+// SupportsBlock makes the library call Provision for block volumes too, which
+// refuses them with an error that says what to change.
 func (p *Provisioner) SupportsBlock(context.Context) bool { return true }
 
-// Delete deletes the volume of a PersistentVolume, as its class said: OnDelete.
-// One of another disk is left alone with a *controller.IgnoredError; one that is
-// gone is no error.
+// Delete deletes the volume of a PersistentVolume, according to its class's
+// onDelete. It ignores a volume of another disk, with a *controller.IgnoredError.
+// A missing volume is no error.
 func (p *Provisioner) Delete(ctx context.Context, pv *v1.PersistentVolume) error {
 	if owner := pv.Annotations[InstanceAnnotation]; owner != p.Store.Identity() {
 		return &controller.IgnoredError{
@@ -172,8 +171,9 @@ func (p *Provisioner) Delete(ctx context.Context, pv *v1.PersistentVolume) error
 	return err
 }
 
-// checkLeadsTo makes sure that a PersistentVolume is that of a volume: whoever
-// may write PersistentVolumes must not be able to end one by the name of another.
+// checkLeadsTo makes sure that a PersistentVolume belongs to a volume: somebody
+// who may write PersistentVolumes must not be able to delete a volume through one
+// with the name of another.
 func checkLeadsTo(pv *v1.PersistentVolume, v volume.Volume) error {
 	if pv.Spec.NFS == nil || pv.Spec.NFS.Path != exportPath(v) {
 		return fmt.Errorf("PersistentVolume %s does not lead to the volume of that name, which is at %s: podnas does not change it", pv.Name, exportPath(v))

@@ -20,8 +20,8 @@ const (
 	gidAnnotation = "pv.beta.kubernetes.io/gid" // kubelet adds the group to pods
 )
 
-// PersistentVolume is the manifest of a volume, made from its record alone: for
-// volumes that were made without a claim, and for those whose cluster is gone.
+// PersistentVolume returns the PersistentVolume of a volume, made from its record
+// alone: for volumes without a claim, and for those whose cluster is lost.
 func (p *Provisioner) PersistentVolume(ctx context.Context, v volume.Volume) (*v1.PersistentVolume, error) {
 	address, err := p.Endpoint.Address(ctx)
 	if err != nil {
@@ -67,7 +67,7 @@ func (p *Provisioner) persistentVolume(v volume.Volume, address Address) (*v1.Pe
 	}, nil
 }
 
-// MountCommand mounts a PersistentVolume by hand, as kubelet would.
+// MountCommand returns the command that mounts a PersistentVolume like kubelet.
 func MountCommand(pv *v1.PersistentVolume) string {
 	server := pv.Spec.NFS.Server
 	if strings.Contains(server, ":") {
@@ -76,14 +76,13 @@ func MountCommand(pv *v1.PersistentVolume) string {
 	return fmt.Sprintf("sudo mount -t nfs -o %s %s:%s /mnt", strings.Join(pv.Spec.MountOptions, ","), server, pv.Spec.NFS.Path)
 }
 
-// exportPath is what clients mount.
+// exportPath is the path that clients mount.
 func exportPath(v volume.Volume) string { return "/" + v.Path }
 
-// mountOptions makes an NFSv3 mount work with nothing but mount.nfs on the node
-// (nfs(5)): no rpcbind is asked for a port, no statd is needed for locks. The
-// class's own options follow; one of them that says the same thing takes the
-// place of ours, for kubelet sorts the options, so that the order would not
-// decide.
+// mountOptions returns options with which an NFSv3 mount needs only mount.nfs on
+// the node (nfs(5)): no rpcbind for ports, and no statd for locks. The class's own
+// options follow. An option of the class replaces ours of the same subject,
+// because kubelet sorts the options, so their order has no meaning.
 func mountOptions(address Address, class []string) []string {
 	proto := "tcp"
 	if address.IP.Is6() {
@@ -95,8 +94,8 @@ func mountOptions(address Address, class []string) []string {
 		fmt.Sprintf("port=%d", address.Port),
 		fmt.Sprintf("mountport=%d", address.Port),
 		"mountproto=" + proto,
-		// Without it umount.nfs asks rpcbind, too, at an address where nothing answers
-		// that port: each pod took ten seconds more to end.
+		// Without it umount.nfs queries rpcbind, at an address where nothing answers that
+		// port: each pod took ten seconds longer to end.
 		"mountvers=3",
 		"nolock",
 	}
@@ -113,8 +112,8 @@ func mountOptions(address Address, class []string) []string {
 	return append(options, class...)
 }
 
-// optionSubject is what a mount option is about: two options with one subject
-// contradict or repeat each other.
+// optionSubject is the subject of a mount option: two options with the same
+// subject contradict or repeat each other.
 func optionSubject(option string) string {
 	key, _, _ := strings.Cut(option, "=")
 	switch key {

@@ -21,38 +21,40 @@ import (
 
 const (
 	reconcilePeriod = 10 * time.Minute
-	// mendedPeriod is how soon it is seen that what was found is mended.
+	// mendedPeriod is how often the comparison runs while it has findings, to see that
+	// they are solved.
 	mendedPeriod = time.Minute
-	// youngVolume is how long a volume may be without a PersistentVolume: its
-	// claim may still be worked on.
+	// youngVolume is how long a volume may lack a PersistentVolume: its claim may
+	// still be in progress.
 	youngVolume = 5 * time.Minute
 )
 
-// Report is what a comparison of the disk with the cluster has found.
+// Report is the result of a comparison of the disk with the cluster.
 type Report struct {
-	Time time.Time // zero: none was made yet
-	// StandsAside says why this podnas does not work on claims, empty if it does.
+	Time time.Time // zero: not compared yet
+	// StandsAside says why this podnas provisions no claims; empty if it does.
 	StandsAside string
-	// Findings are those that need the cluster; volume.Store.Check has the rest.
+	// Findings are the findings that need the cluster; volume.Store.Check returns the
+	// others.
 	Findings []volume.Finding
 }
 
-// Reconciler holds the latest Report, and knows which claims wait. The zero Reconciler is
-// ready for use.
+// Reconciler holds the latest Report and the waiting claims. The zero Reconciler is ready
+// for use.
 type Reconciler struct {
 	mu          sync.Mutex
 	latest      Report
-	unfulfilled *unfulfilled // nil: nobody works on claims yet
+	unfulfilled *unfulfilled // nil: claims are not processed yet
 }
 
-// Report returns the latest one.
+// Report returns the latest Report.
 func (r *Reconciler) Report() Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.latest
 }
 
-// Claims tells which claims have not what they ask for, and which volumes can't be deleted.
+// Claims returns findings for unfulfilled claims and for volumes that can't be deleted.
 func (r *Reconciler) Claims() []doctor.Result {
 	r.mu.Lock()
 	u := r.unfulfilled
@@ -101,18 +103,18 @@ func (r *Reconciler) run(ctx context.Context, c *comparison) {
 }
 
 // comparison compares the volumes on the disk with the PersistentVolumes of the
-// cluster. What is missing on one side is told; nothing is ever removed, for
-// nobody knows which side is wrong.
+// cluster. It reports what is missing on one side, and never removes anything,
+// because it can't know which side is wrong.
 type comparison struct {
 	p       *Provisioner
 	volumes corelisters.PersistentVolumeLister
 	events  record.EventRecorder
 	pod     *pod
 	log     *slog.Logger
-	quiet   bool // it was told a short time ago, and only looks whether something is mended
+	quiet   bool // the findings were reported recently: only check whether they are solved
 }
 
-// compare does it once.
+// compare compares once.
 func (c *comparison) compare(ctx context.Context) ([]volume.Finding, error) {
 	pvs, err := c.volumes.List(labels.Everything())
 	if err != nil {
@@ -135,13 +137,13 @@ func (c *comparison) compare(ctx context.Context) ([]volume.Finding, error) {
 	}
 	var orphans []string
 	for _, v := range c.p.Store.List() {
-		// One that no claim had was made by hand, and may be used by hand.
+		// A volume without a claim was created by hand, and may be mounted by hand.
 		if v.Claim != nil && !known[v.Name] && time.Since(v.Created) > youngVolume {
 			orphans = append(orphans, v.Name)
 			findings = append(findings, orphan(v))
 		}
 	}
-	if address, err := c.p.Endpoint.Address(ctx); err == nil { // else claims are told
+	if address, err := c.p.Endpoint.Address(ctx); err == nil { // otherwise claims get the error
 		if err := c.p.checkDisk(address); err != nil {
 			findings = append(findings, wrongDisk(err))
 			if !c.quiet {
@@ -182,7 +184,7 @@ func (c *comparison) checkVolume(ctx context.Context, pv *v1.PersistentVolume) *
 	ending := pv.DeletionTimestamp != nil || pv.Status.Phase == v1.VolumeReleased &&
 		pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete
 	if ending {
-		return nil // the volume goes first
+		return nil // the volume is deleted first
 	}
 	f := &volume.Finding{
 		Volume:  pv.Name,
@@ -209,8 +211,8 @@ func (c *comparison) checkVolume(ctx context.Context, pv *v1.PersistentVolume) *
 	return f
 }
 
-// checkSize finds a PersistentVolume that promises more than its volume has: a
-// record was brought back from before an expansion, or somebody wrote the
+// checkSize finds a PersistentVolume with more capacity than its volume: its
+// record was restored from before an expansion, or somebody edited the
 // PersistentVolume.
 func checkSize(pv *v1.PersistentVolume, v volume.Volume) *volume.Finding {
 	capacity := pv.Spec.Capacity[v1.ResourceStorage]
@@ -224,9 +226,9 @@ func checkSize(pv *v1.PersistentVolume, v volume.Volume) *volume.Finding {
 	}
 }
 
-// note has the record say what the PersistentVolume has come to say: which claim
-// it is bound to, for one that was made without a claim or came over from another
-// cluster, and what its administrator has changed.
+// note updates the record from the PersistentVolume: the claim it is bound to, if
+// it was created without a claim or moved from another cluster, and changes by an
+// administrator.
 func (c *comparison) note(ctx context.Context, pv *v1.PersistentVolume, v volume.Volume) {
 	ref := pv.Spec.ClaimRef
 	var err error
@@ -256,7 +258,7 @@ func (c *comparison) noteManifest(ctx context.Context, pv *v1.PersistentVolume, 
 	return err
 }
 
-// orphan is the finding about a volume that no PersistentVolume leads to.
+// orphan is the finding about a volume without a PersistentVolume.
 func orphan(v volume.Volume) volume.Finding {
 	return volume.Finding{
 		Volume: v.Name, Path: v.Path,

@@ -1,19 +1,19 @@
 package provisioner
 
-// Right is something that podnas does in the cluster.
+// Right is something that podnas may do in the cluster.
 type Right struct {
-	Group    string // of the API, empty for the core
+	Group    string // API group, empty for the core
 	Resource string // with its subresource: persistentvolumeclaims/status
 	Verbs    []string
-	// Own: in podnas's own namespace, not in all.
+	// Own limits it to podnas's own namespace.
 	Own bool
 	// Without says what does not work without it.
 	Without string
 }
 
-// Rights are all that podnas does in the cluster, the library's controller
-// included. deploy/base/rbac.yaml grants these and no others. (What podnas drain needs
-// beyond, deploy/components/drain grants while it is there.)
+// Rights are all rights that podnas needs in the cluster, including the library's
+// controller. deploy/base/rbac.yaml grants these and no others. (podnas drain needs
+// one more, which deploy/components/drain grants.)
 func Rights() []Right {
 	return []Right{
 		{"", "persistentvolumes", []string{"get", "list", "watch", "create", "update", "patch", "delete"}, false, "no volume is created, expanded or deleted"},

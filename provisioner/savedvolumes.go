@@ -6,14 +6,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// savedVolumes is the informer of PersistentVolumes as the library gets it.
+// savedVolumes is the library's view of the informer of PersistentVolumes.
 //
-// When the library has saved a PersistentVolume it puts its own object into the
-// informer's store, so that it does not provision the claim again before the watch
-// brings it. But the watch may have brought it by then, and that it is bound: then the
-// store would have what was sent, without a phase, until something else of the volume
-// changes. So what the library adds is kept apart, for the library alone, until the
-// watch has brought it.
+// After saving a PersistentVolume, the library adds its own object to the informer's
+// store, so that it does not provision the claim again before the watch delivers it.
+// But the watch may already have delivered a newer one, which is bound: then the store
+// would have the object as sent, without a phase, until the volume changes again. So
+// objects that the library adds are kept separately, for the library alone, until the
+// watch has delivered them.
 type savedVolumes struct {
 	cache.SharedIndexInformer
 	store *savedStore
@@ -23,18 +23,18 @@ func newSavedVolumes(informer cache.SharedIndexInformer) *savedVolumes {
 	return &savedVolumes{informer, &savedStore{Store: informer.GetStore(), saved: map[string]any{}}}
 }
 
-// GetStore is what the library looks volumes up in.
+// GetStore returns the store in which the library looks up volumes.
 func (v *savedVolumes) GetStore() cache.Store { return v.store }
 
-// savedStore is the informer's store, and what the library has saved.
+// savedStore is the informer's store plus the objects that the library has saved.
 type savedStore struct {
 	cache.Store
 
 	mu    sync.Mutex
-	saved map[string]any // by key: not brought by the watch yet, when last looked
+	saved map[string]any // by key: not yet delivered by the watch when last checked
 }
 
-// Add keeps what the library has saved.
+// Add keeps an object that the library has saved.
 func (s *savedStore) Add(object any) error {
 	key, err := cache.MetaNamespaceKeyFunc(object)
 	if err != nil {
@@ -51,7 +51,8 @@ func (s *savedStore) Add(object any) error {
 	return nil
 }
 
-// GetByKey tells what the watch has brought, else what the library has saved.
+// GetByKey returns the object from the watch, or else the one that the library has
+// saved.
 func (s *savedStore) GetByKey(key string) (object any, exists bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +64,7 @@ func (s *savedStore) GetByKey(key string) (object any, exists bool, err error) {
 	return object, exists, nil
 }
 
-// Delete forgets what the library has deleted.
+// Delete removes an object that the library has deleted.
 func (s *savedStore) Delete(object any) error {
 	key, err := cache.MetaNamespaceKeyFunc(object)
 	if err != nil {

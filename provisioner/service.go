@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// serviceCheckInterval is how long a Service that was found right is trusted: a
-// burst of claims asks once.
+// serviceCheckInterval is how long a successful check of the Service is cached: a
+// burst of claims checks once.
 const serviceCheckInterval = 10 * time.Second
 
 // ServiceEndpoint is the pod's own Service. Volumes point at its ClusterIP,
@@ -25,16 +25,16 @@ const serviceCheckInterval = 10 * time.Second
 type ServiceEndpoint struct {
 	Client          kubernetes.Interface
 	Namespace, Name string // of the Service
-	PodIP           string // of this pod; where it has several, all of them with commas
-	Port            uint16 // that this pod serves NFS on
+	PodIP           string // of this pod; if it has several, separated by commas
+	Port            uint16 // this pod's NFS port
 
 	mu      sync.Mutex
-	checked time.Time // when address was found right
+	checked time.Time // time of the last successful check
 	address Address
 }
 
-// Address checks that clients who connect to the Service reach this pod, and
-// returns where they connect. The error says what is wrong with the Service.
+// Address checks that the Service leads to this pod, and returns its address. The
+// error says what is wrong with the Service.
 func (e *ServiceEndpoint) Address(ctx context.Context) (Address, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,8 +81,8 @@ func (e *ServiceEndpoint) check(ctx context.Context) (Address, error) {
 	return Address{IP: ip, Port: port}, nil
 }
 
-// port finds the port of the Service that leads to this pod's NFS port. Only
-// the EndpointSlices tell: a targetPort may be a name.
+// port finds the Service's port that leads to this pod's NFS port. It uses the
+// EndpointSlices, because a targetPort may be a name.
 func (e *ServiceEndpoint) port(service *v1.Service, found []discoveryv1.EndpointSlice) (uint16, error) {
 	ready, listed := false, false
 	for i := range found {
@@ -117,7 +117,7 @@ func (e *ServiceEndpoint) isPod(endpoint *discoveryv1.Endpoint) bool {
 	return slices.ContainsFunc(endpoint.Addresses, func(address string) bool { return slices.Contains(own, address) })
 }
 
-// servicePort finds, by its name, the Service's side of the slice's port for NFS.
+// servicePort finds the Service's port with the name of the slice's NFS port.
 func (e *ServiceEndpoint) servicePort(service *v1.Service, ports []discoveryv1.EndpointPort) (uint16, bool) {
 	for _, p := range ports {
 		if p.Port == nil || *p.Port != int32(e.Port) || (p.Protocol != nil && *p.Protocol != v1.ProtocolTCP) {
