@@ -11,20 +11,21 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// teller is the Provisioner as the library's controller has it. It says in the log
-// what can't be done and why. The library would say it too, as an error at each of
-// its retries; main lets that pass for detail.
+// teller is the Provisioner that the library's controller calls. It logs what
+// can't be done and why, once. The library logs it as an error at each retry; main
+// logs that as debug.
 type teller struct {
 	*Provisioner
 	permission *permission
-	told       News // by claimKey, and of volumes that can't be deleted by their names
+	told       News // by claimKey; for volumes that can't be deleted by their names
 }
 
-// claimKey is how a claim is told about. No name of a volume has a slash.
+// claimKey is the key of a claim in News. Names of volumes contain no slash.
 func claimKey(claim *v1.PersistentVolumeClaim) string { return claim.Namespace + "/" + claim.Name }
 
-// Provision makes the volume of a claim. The library would say of one whose
-// PersistentVolume it may not save in the log alone, so that is found out before.
+// Provision creates the volume of a claim. If podnas may not save
+// PersistentVolumes, the library would only log that, so Provision checks it
+// first.
 func (t *teller) Provision(ctx context.Context, options controller.ProvisionOptions) (*v1.PersistentVolume, controller.ProvisioningState, error) {
 	var pv *v1.PersistentVolume
 	state := controller.ProvisioningFinished

@@ -15,14 +15,14 @@ import (
 	"github.com/podnas/podnas/doctor"
 )
 
-// By these annotations Kubernetes leaves a claim to a provisioner.
+// With these annotations Kubernetes assigns a claim to a provisioner.
 const (
 	storageProvisioner     = "volume.kubernetes.io/storage-provisioner"
 	storageProvisionerBeta = "volume.beta.kubernetes.io/storage-provisioner"
 )
 
-// unfulfilled finds the claims that have not what they ask for: from what was told when
-// they were last tried, as far as the claims are still there and wait.
+// unfulfilled finds the claims without the requested volume or size: those whose last
+// attempt failed, if they still exist and wait.
 type unfulfilled struct {
 	name    string // of the provisioner
 	claims  corelisters.PersistentVolumeClaimLister
@@ -56,7 +56,7 @@ func (u *unfulfilled) look() []doctor.Result {
 	for about, err := range u.raised.Wrong() {
 		wrong[about] = fmt.Sprintf("its volume can't be expanded: %v", err)
 	}
-	// The library asks nobody about a claim whose class was deleted.
+	// The library calls nothing for a claim whose class was deleted.
 	claims, err := u.claims.List(labels.Everything())
 	if err != nil {
 		return []doctor.Result{doctor.Fail("see podnas's log", "claims can't be listed: %v", err)}
@@ -94,13 +94,13 @@ func (u *unfulfilled) claim(key string) *v1.PersistentVolumeClaim {
 	return claim
 }
 
-// waits tells whether a claim is for this provisioner to fulfil, and has no volume.
+// waits reports whether a claim is this provisioner's, and has no volume.
 func (u *unfulfilled) waits(claim *v1.PersistentVolumeClaim) bool {
 	ours := claim.Annotations[storageProvisioner] == u.name || claim.Annotations[storageProvisionerBeta] == u.name
 	return ours && claim.Spec.VolumeName == "" && claim.DeletionTimestamp == nil
 }
 
-// withoutClass tells whether the class of a claim that waits is gone.
+// withoutClass reports whether the class of a waiting claim was deleted.
 func (u *unfulfilled) withoutClass(claim *v1.PersistentVolumeClaim) (class string, gone bool) {
 	if !u.waits(claim) || claim.Spec.StorageClassName == nil {
 		return "", false

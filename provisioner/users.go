@@ -19,18 +19,18 @@ type User struct {
 	Node      string `json:"node"`
 	Claim     string `json:"claim"`
 	Volume    string `json:"volume"`
-	// Ending: the pod is being deleted.
+	// Ending is whether the pod is being deleted.
 	Ending bool `json:"ending,omitempty"`
 }
 
-// Users asks the API server which pods use claims that are bound to volumes of the
-// disk with that identity, in the order of their names.
+// Users lists the pods that use claims bound to volumes of the disk with that
+// identity, sorted by name.
 func Users(ctx context.Context, client kubernetes.Interface, identity string) ([]User, error) {
 	volumes, err := client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list PersistentVolumes: %w", err)
 	}
-	bound := map[[2]string]string{} // by namespace and name of the claim: the volume
+	bound := map[[2]string]string{} // volumes, by namespace and name of their claims
 	namespaces := map[string]bool{}
 	for i := range volumes.Items {
 		pv := &volumes.Items[i]
@@ -58,8 +58,8 @@ func Users(ctx context.Context, client kubernetes.Interface, identity string) ([
 	return users, nil
 }
 
-// usersOf are the volumes that a pod has mounted. One that no node has yet, or that
-// has run to its end, has none.
+// usersOf returns the volumes that a pod has mounted. A pod that is not scheduled,
+// or has ended, has none.
 func usersOf(pod *v1.Pod, bound map[[2]string]string) []User {
 	if pod.Spec.NodeName == "" || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed {
 		return nil

@@ -6,27 +6,27 @@ import (
 	"sync/atomic"
 )
 
-// activity counts what a store has done since it was opened.
+// activity counts a store's operations since it was opened.
 type activity struct{ create, resize, copy, remove, empty outcome }
 
 type outcome struct {
 	done, failed atomic.Uint64
 
 	mu   sync.Mutex
-	last map[string]string // why it failed the last time, by volume; see Config.CountOnce
+	last map[string]string // the last error, by volume; see Config.CountOnce
 }
 
-// lastMax bounds what is remembered; what is forgotten is counted once more.
+// lastMax limits the remembered errors; a forgotten one is counted again.
 const lastMax = 1000
 
-// count counts an operation on a volume that is over.
+// count counts a completed operation on a volume.
 func (s *Store) count(o *outcome, name string, err error) {
 	if !s.countOnce || !o.again(name, err) {
 		o.count(err)
 	}
 }
 
-// again tells whether the operation has failed for the same reason the last time.
+// again reports whether the operation failed for the same reason last time.
 func (o *outcome) again(name string, err error) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -36,7 +36,7 @@ func (o *outcome) again(name string, err error) bool {
 	}
 	reason := err.Error()
 	if noSpace := (*NoSpaceError)(nil); errors.As(err, &noSpace) {
-		reason = "no space" // how much is free changes all the time
+		reason = "no space" // the free space changes all the time
 	}
 	before, failed := o.last[name]
 	if failed && before == reason {
@@ -55,19 +55,19 @@ func (o *outcome) count(err error) {
 	case err == nil:
 		o.done.Add(1)
 	case errors.Is(err, ErrNotFound) || errors.As(err, &copying):
-		// Deleted already, or not done yet: who asks, asks again.
+		// Already deleted, or in progress: the caller will retry.
 	default:
 		o.failed.Add(1)
 	}
 }
 
-// Activity is how often something was done, and failed.
+// Activity counts how often an operation was done, and how often it failed.
 type Activity struct {
 	Operation    string // create, resize, copy, delete, or empty: of the trash
 	Done, Failed uint64
 }
 
-// Activities tells what the store has done since Open.
+// Activities returns the store's operations since Open.
 func (s *Store) Activities() []Activity {
 	tell := func(operation string, o *outcome) Activity {
 		return Activity{operation, o.done.Load(), o.failed.Load()}
@@ -79,14 +79,14 @@ func (s *Store) Activities() []Activity {
 	}
 }
 
-// Trash is what waits to be removed.
+// Trash describes the deleted volumes whose files are not removed yet.
 type Trash struct {
 	Volumes int
 	Bytes   int64
-	Counted bool // else nobody knows the bytes
+	Counted bool // otherwise the bytes are unknown
 }
 
-// Trash tells what waits to be removed.
+// Trash returns the state of the trash.
 func (s *Store) Trash() (Trash, error) {
 	s.mu.Lock()
 	var projects []uint32

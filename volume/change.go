@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// Resize makes a volume larger, while it is in use, and its inode limit with it.
-// bytesPerInode, if not 0, is what the volume has from then on. ErrShrink,
-// ErrNotFound, *NoSpaceError if what it would get more does not fit.
+// Resize increases the size of a volume, which may be in use, and its inode limit.
+// bytesPerInode, if not 0, replaces the volume's. Its errors are ErrShrink,
+// ErrNotFound, and *NoSpaceError if there is too little space for the increase.
 func (s *Store) Resize(ctx context.Context, name string, size, bytesPerInode int64) (Volume, error) {
 	v, raised, err := s.resize(ctx, name, size, bytesPerInode)
 	if raised || err != nil {
@@ -17,7 +17,7 @@ func (s *Store) Resize(ctx context.Context, name string, size, bytesPerInode int
 	return v, err
 }
 
-// resize is Resize. It tells whether this call has made the volume larger.
+// resize is Resize. raised is whether this call increased the size.
 func (s *Store) resize(ctx context.Context, name string, size, bytesPerInode int64) (v Volume, raised bool, err error) {
 	if err := checkBytesPerInode(bytesPerInode); err != nil {
 		return Volume{}, false, err
@@ -26,7 +26,8 @@ func (s *Store) resize(ctx context.Context, name string, size, bytesPerInode int
 	if err != nil {
 		return Volume{}, false, err
 	}
-	// Until the limits are set: another Resize must not set its own before.
+	// Held until the limits are set: another Resize must not set its limits in
+	// between.
 	unlock, err := s.names.lock(ctx, name)
 	if err != nil {
 		return Volume{}, false, err
@@ -41,7 +42,7 @@ func (s *Store) resize(ctx context.Context, name string, size, bytesPerInode int
 			return &NoSpaceError{Requested: more, Free: space.Free}
 		}
 		v.Size, v.BytesPerInode = size, cmp.Or(bytesPerInode, v.BytesPerInode)
-		if v.Inodes != 0 { // else they are still to be counted
+		if v.Inodes != 0 { // otherwise they are still being counted
 			inodes := space.inodesFor(size, v.BytesPerInode, s.overcommit)
 			if bytesPerInode != 0 && inodes < v.Inodes {
 				return fmt.Errorf("%w: volume %s may have %d inodes, and one for each %s would be %d", ErrShrink, name, v.Inodes, FormatSize(bytesPerInode), inodes)
@@ -57,9 +58,9 @@ func (s *Store) resize(ctx context.Context, name string, size, bytesPerInode int
 	if err != nil {
 		return Volume{}, false, err
 	}
-	// After the record, whose size the next Open makes hold. Also when nothing
-	// was changed: an earlier call may have come as far as the record. Where the
-	// files are still to be put under the project, the limit is set after that.
+	// Set the limits after the record, whose size the next Open enforces; even if
+	// nothing changed, because an earlier call may have written the record only. While
+	// the files are still being assigned to the project, the limit is set after that.
 	if s.quota != nil && v.Project != 0 && !s.beingMarked(name) {
 		if err := s.quota.SetLimit(v.Project, v.limit()); err != nil {
 			return Volume{}, false, err
@@ -71,7 +72,7 @@ func (s *Store) resize(ctx context.Context, name string, size, bytesPerInode int
 	return v, raised, nil
 }
 
-// Claim makes a volume belong to a claim from then on.
+// Claim assigns a volume to a claim.
 func (s *Store) Claim(ctx context.Context, name string, claim *Claim) (Volume, error) {
 	return s.change(ctx, name, func(v *Volume) error {
 		v.Claim = claim
@@ -79,14 +80,14 @@ func (s *Store) Claim(ctx context.Context, name string, claim *Claim) (Volume, e
 	})
 }
 
-// Release keeps a volume that its claim has let go: it belongs to nobody from
-// then on, and stays served until it is deleted.
+// Release removes a volume's claim: the volume is served without a claim until it
+// is deleted.
 func (s *Store) Release(ctx context.Context, name string) error {
 	_, err := s.Claim(ctx, name, nil)
 	return err
 }
 
-// SetManifest keeps what the volume's maker wants to know of it.
+// SetManifest sets the manifest in the volume's record.
 func (s *Store) SetManifest(ctx context.Context, name string, manifest []byte) (Volume, error) {
 	return s.change(ctx, name, func(v *Volume) error {
 		v.Manifest = manifest
@@ -94,7 +95,7 @@ func (s *Store) SetManifest(ctx context.Context, name string, manifest []byte) (
 	})
 }
 
-// change changes the record of a volume that is served.
+// change changes the record of a served volume.
 func (s *Store) change(ctx context.Context, name string, f func(*Volume) error) (Volume, error) {
 	unlock, err := s.names.lock(ctx, name)
 	if err != nil {
@@ -104,7 +105,7 @@ func (s *Store) change(ctx context.Context, name string, f func(*Volume) error) 
 	return s.changeLocked(name, f)
 }
 
-// changeLocked is change for who has locked the name.
+// changeLocked is change for callers that hold the name's lock.
 func (s *Store) changeLocked(name string, f func(*Volume) error) (Volume, error) {
 	v, err := s.Get(name)
 	if err != nil {

@@ -11,24 +11,23 @@ import (
 	"github.com/podnas/podnas/quota"
 )
 
-// Finding is something that is not as it should be. Nothing is ever removed for
-// one.
+// Finding is a problem on the disk. podnas never removes anything because of one.
 type Finding struct {
-	Volume  string `json:"volume,omitempty"` // its name, if a record tells
+	Volume  string `json:"volume,omitempty"` // its name, if known
 	Path    string `json:"path,omitempty"`   // below the root of the disk
 	Problem string `json:"problem"`
-	Fix     string `json:"fix"`              // what a person can do
-	Notice  bool   `json:"notice,omitempty"` // nothing fails for it
+	Fix     string `json:"fix"`              // what the administrator can do
+	Notice  bool   `json:"notice,omitempty"` // a warning, not a failure
 }
 
 func (f Finding) String() string {
 	return fmt.Sprintf("%s: %s; %s", strings.TrimSpace(f.Volume+" "+f.Path), f.Problem, f.Fix)
 }
 
-// Check compares the records with what is on the disk.
+// Check compares the records with the directories on the disk.
 func (s *Store) Check() ([]Finding, error) {
-	// The directories first: one that is made or moved meanwhile has a record
-	// that is read later.
+	// List the directories first: if one is created or moved meanwhile, its record is
+	// read afterwards.
 	var strays []string
 	if err := s.findStrays(".", s.places(), &strays); err != nil {
 		return nil, err
@@ -43,7 +42,7 @@ func (s *Store) Check() ([]Finding, error) {
 		records = append(records, *r)
 	}
 	strays = s.withoutRecord(strays)
-	marked := map[string]error{} // those that are gone through, and what went wrong
+	marked := map[string]error{} // volumes being marked, and errors of that
 	for name, m := range s.markings {
 		marked[name] = m.err
 	}
@@ -73,8 +72,8 @@ func (s *Store) Check() ([]Finding, error) {
 	return findings, nil
 }
 
-// withoutRecord keeps the paths in which no record's lies, and that lie in none.
-// The caller holds s.mu.
+// withoutRecord returns the paths that neither contain a record's path nor are
+// inside one. The caller holds s.mu.
 func (s *Store) withoutRecord(paths []string) []string {
 	var strays []string
 	for _, p := range paths {
@@ -85,7 +84,7 @@ func (s *Store) withoutRecord(paths []string) []string {
 	return strays
 }
 
-// findStrays lists the directories that are no volume's and have none below.
+// findStrays lists the directories that are not in a volume and contain none.
 func (s *Store) findStrays(dir string, known places, strays *[]string) error {
 	entries, err := fs.ReadDir(s.root.FS(), dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -112,7 +111,7 @@ func (s *Store) findStrays(dir string, known places, strays *[]string) error {
 	return nil
 }
 
-// places are the paths of volumes, and of all directories above them.
+// places has the paths of volumes, and of all their parent directories.
 type places struct{ volumes, above map[string]bool }
 
 func (s *Store) places() places {
@@ -128,7 +127,7 @@ func (s *Store) places() places {
 	return known
 }
 
-// checkRecord looks at one volume.
+// checkRecord checks one volume.
 func (s *Store) checkRecord(r *record) []Finding {
 	var findings []Finding
 	found := func(problem, fix string) {
@@ -149,8 +148,8 @@ func (s *Store) checkRecord(r *record) []Finding {
 	return findings
 }
 
-// checkLimit compares what the kernel has of a volume's project with the record.
-// That of a retained volume is looked after when it is adopted.
+// checkLimit compares the kernel's limit of a volume's project with the record. A
+// retained volume is not checked: its limit is set when it is adopted.
 func checkLimit(r *record, u quota.Usage, marked map[string]error) []Finding {
 	limit := int64(u.Limit.Bytes)
 	rightSize, rightInodes := limit >= r.Size && limit < r.Size+4096, int64(u.Limit.Inodes) == r.Inodes

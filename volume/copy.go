@@ -13,13 +13,13 @@ import (
 	"github.com/podnas/podnas/volume/tree"
 )
 
-// copiesAtOnce bounds the volumes that are copied at a time.
+// copiesAtOnce limits concurrent copies.
 const copiesAtOnce = 2
 
-// copying is a copy under way.
+// copying is a running copy.
 type copying struct {
 	source string
-	tree   tree.Copy // how far it is
+	tree   tree.Copy // its progress
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
@@ -28,16 +28,16 @@ func (c *copying) progress() error {
 	return &CopyingError{Source: c.source, Files: c.tree.Files.Load(), Bytes: c.tree.Bytes.Load()}
 }
 
-// Copying is the state of a Copy, for people.
+// Copying is the state of a Copy, as text.
 const Copying = string(copyingState)
 
-// Copy is a volume that is being made as a copy.
+// Copy is a volume whose files are being copied from another.
 type Copy struct {
 	Volume
 	Files, Bytes int64 // copied so far
 }
 
-// Copies lists the copies under way, in the order of their names.
+// Copies lists the running copies, sorted by name.
 func (s *Store) Copies() []Copy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *Store) startCopy(r *record) {
 		defer cancel()
 		err := s.copy(ctx, c, r)
 		if ctx.Err() != nil {
-			return // who ended it goes on from here, or the next Open
+			return // whoever stopped it continues, or the next Open does
 		}
 		s.count(&s.activity.copy, r.Name, err)
 		if err != nil {
@@ -82,9 +82,10 @@ func (s *Store) startCopy(r *record) {
 	})
 }
 
-// copy copies the files, and serves the volume.
+// copy copies the files, and then serves the volume.
 func (s *Store) copy(ctx context.Context, c *copying, r *record) error {
-	// AssignTree has a directory of its own there, which is nobody's to copy.
+	// AssignTree creates a temporary directory in the source, which must not be
+	// copied.
 	if err := s.awaitMarking(ctx, r.Source); err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (s *Store) copy(ctx context.Context, c *copying, r *record) error {
 		return err
 	}
 	s.step("files are copied")
-	// Create and Delete look at the volume under its name's lock.
+	// Create and Delete read the volume under its name's lock.
 	unlock, err := s.names.lock(ctx, r.Name)
 	if err != nil {
 		return err
@@ -133,7 +134,7 @@ func (s *Store) copy(ctx context.Context, c *copying, r *record) error {
 	return nil
 }
 
-// limitCopied gives a copy its inode limit, if the kernel has counted its inodes.
+// limitCopied sets the inode limit of a copy, if the kernel counted its inodes.
 func (s *Store) limitCopied(r *record) error {
 	if s.quota == nil || r.Project == 0 {
 		return nil
@@ -148,8 +149,8 @@ func (s *Store) limitCopied(r *record) error {
 	return s.quota.SetLimit(r.Project, r.limit())
 }
 
-// startOver removes what an earlier boot has copied: what it had not synced may
-// be there by name alone.
+// startOver removes files copied before the machine was restarted: those that were
+// not synced may be empty.
 func (s *Store) startOver(ctx context.Context, to *os.File, r *record, boot string) error {
 	if _, err := tree.Empty(ctx, to); err != nil {
 		return err
@@ -160,7 +161,7 @@ func (s *Store) startOver(ctx context.Context, to *os.File, r *record, boot stri
 	return s.write(r)
 }
 
-// bootID is another after every start of the machine, proc_sys_kernel(5).
+// bootID is different after every start of the machine, proc_sys_kernel(5).
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -169,7 +170,7 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// endCopy stops copying to a volume, if it is copied to. What is there stays.
+// endCopy stops a running copy to a volume. Files copied so far stay.
 func (s *Store) endCopy(name string) {
 	s.mu.Lock()
 	c := s.copies[name]

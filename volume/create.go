@@ -11,14 +11,15 @@ import (
 	"github.com/podnas/podnas/quota"
 )
 
-// volumeMode lets pods of every user write, as their claims promise. The sticky
-// bit is not set: whoever can reach the volume owns it.
+// volumeMode lets pods of every user write. The sticky bit is not set, because
+// everybody who can access the volume owns it.
 const volumeMode = 0o777
 
-// Create makes a volume, or returns the one that an earlier call made from the
-// same spec. Its errors are ErrInvalid, ErrExists, *NoSpaceError, ErrNotFound
-// where the source of a copy is missing, *CopyingError while it is copied, or
-// what the disk answered; after any other error nothing is left of the volume.
+// Create creates a volume, or returns the one that an earlier call created from
+// the same spec. Its errors are ErrInvalid, ErrExists, *NoSpaceError, ErrNotFound
+// if the source of a copy is missing, *CopyingError while the copy is running, or
+// an error of the disk. Except with *CopyingError, a failed Create leaves nothing
+// behind.
 func (s *Store) Create(ctx context.Context, spec Spec) (Volume, error) {
 	v, made, err := s.createOrFind(ctx, spec)
 	if made || err != nil {
@@ -27,7 +28,7 @@ func (s *Store) Create(ctx context.Context, spec Spec) (Volume, error) {
 	return v, err
 }
 
-// createOrFind is Create. It tells whether this call has made the volume.
+// createOrFind is Create. made is whether this call created the volume.
 func (s *Store) createOrFind(ctx context.Context, spec Spec) (v Volume, made bool, err error) {
 	if spec.Path == "" {
 		spec.Path = spec.Name
@@ -65,8 +66,8 @@ func (s *Store) createOrFind(ctx context.Context, spec Spec) (v Volume, made boo
 	return r.Volume, true, nil
 }
 
-// existing is what there is of that name already: not nil with the error, or if
-// the volume is what is asked for.
+// existing returns the volume of that name if it satisfies spec, nil if there is
+// none, or an error and an empty Volume.
 func (s *Store) existing(spec *Spec) (*Volume, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +112,8 @@ func newRecord(state state, spec *Spec) *record {
 	}}
 }
 
-// reserve checks that there is room for a volume, and takes its name, its path, a
-// project and its size.
+// reserve checks that there is space for a volume, and reserves its name, path,
+// project and size.
 func (s *Store) reserve(r *record, spec *Spec) error {
 	space, err := s.Space()
 	if err != nil {
@@ -132,7 +133,7 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 	switch adopts := r.State == adopting; {
 	case !adopts && spec.Size > space.Free:
 		return &NoSpaceError{Requested: spec.Size, Free: space.Free}
-	case adopts && spec.Size > space.Size: // its files have taken their space already
+	case adopts && spec.Size > space.Size: // its files already use their space
 		return fmt.Errorf("%w: %s is requested, and the whole disk has %s", ErrInvalid, FormatSize(spec.Size), FormatSize(space.Size))
 	}
 	overcommit := cmp.Or(spec.Overcommit, s.overcommit)
@@ -183,7 +184,7 @@ func (s *Store) promisedInodes() int64 {
 	return sum
 }
 
-// promise checks that size more bytes may be promised. The caller holds s.mu.
+// promise checks whether size more bytes may be promised. The caller holds s.mu.
 func (s *Store) promise(size, capacity int64, overcommit float64) error {
 	if overcommit == 0 {
 		return nil
@@ -195,7 +196,7 @@ func (s *Store) promise(size, capacity int64, overcommit float64) error {
 	return nil
 }
 
-// create takes the steps of the package comment.
+// create does the steps in the package comment.
 func (s *Store) create(r *record, spec *Spec) error {
 	if err := s.write(r); err != nil {
 		return err
@@ -225,7 +226,7 @@ func (s *Store) create(r *record, spec *Spec) error {
 			return err
 		}
 	}
-	// After Mkdir, whose mode the umask narrows, and Chown, which takes setgid.
+	// After Mkdir, whose mode the umask restricts, and Chown, which clears setgid.
 	if err := dir.Chmod(fileMode(spec.Mode)); err != nil {
 		return err
 	}
@@ -239,7 +240,7 @@ func (s *Store) create(r *record, spec *Spec) error {
 	return s.enter(r, state)
 }
 
-// fileMode is a mode as os has it.
+// fileMode converts a mode to that of package os.
 func fileMode(mode uint32) os.FileMode {
 	m := os.FileMode(mode & 0o777)
 	for bit, os := range map[uint32]os.FileMode{0o4000: os.ModeSetuid, 0o2000: os.ModeSetgid, 0o1000: os.ModeSticky} {
@@ -250,8 +251,7 @@ func fileMode(mode uint32) os.FileMode {
 	return m
 }
 
-// enter gives a record its state on the disk and, if that is ready, exports the
-// volume.
+// enter writes a record with the state and, if that is ready, exports the volume.
 func (s *Store) enter(r *record, state state) error {
 	next := *r
 	next.State = state
@@ -274,8 +274,8 @@ func (s *Store) enter(r *record, state state) error {
 // write writes a record in volumes/.
 func (s *Store) write(r *record) error { return writeJSON(s.root, recordFile(r.Name), r) }
 
-// undo removes what create has made. No client has seen the volume, so its
-// directory is empty; should it not be, it is kept with its record, and the
+// undo removes what create has created. No client has seen the volume, so its
+// directory is empty. If it is not empty, it is kept with its record, and the
 // error says so.
 func (s *Store) undo(r *record) error {
 	err := s.removeDir(r.Path)

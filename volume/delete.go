@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// unexportWarning is how long ending an export may take unnoticed: longer than
-// any call should.
+// unexportWarning is how long ending an export may take before a warning: longer
+// than a call should take.
 const unexportWarning = 10 * time.Second
 
-// Delete ends a volume: no client reaches it any more. What becomes of its files,
-// its OnDelete says; they are removed in the background, also after a restart.
-// ErrNotFound where there is no such volume, ErrBusy while it is being copied.
+// Delete deletes a volume: afterwards no client can access it. OnDelete determines
+// what happens to its files; they are removed in the background, also after a
+// restart. Its errors are ErrNotFound if there is no such volume, and ErrBusy
+// while it is being copied.
 func (s *Store) Delete(ctx context.Context, name string) error {
 	unlock, err := s.names.lock(ctx, name)
 	if err != nil {
@@ -36,8 +37,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// deleting finds a volume that may be deleted. Nothing is copied from it from
-// then on.
+// deleting finds a volume that may be deleted. From then on it can't be copied.
 func (s *Store) deleting(name string) (*record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *Store) delete(r *record) error {
 	s.endCopy(r.Name)
 	if s.endMarking(r.Name) {
 		defer func() {
-			if v, err := s.Get(r.Name); err == nil { // its deletion has come to nothing
+			if v, err := s.Get(r.Name); err == nil { // its deletion failed
 				s.startMarking(v)
 			}
 		}()
@@ -72,7 +72,7 @@ func (s *Store) delete(r *record) error {
 	gone := *r
 	gone.Deleted = time.Now().UTC().Truncate(time.Second)
 	switch {
-	case r.State == copyingState: // not all of it is there
+	case r.State == copyingState: // it is incomplete
 		return s.trash(&gone)
 	case r.OnDelete == ArchiveFiles:
 		return s.toArchive(&gone)
@@ -82,7 +82,7 @@ func (s *Store) delete(r *record) error {
 	return s.trash(&gone)
 }
 
-// trash hands a volume to the emptier, which moves its directory as well if that
+// trash hands a volume to the emptier, which also moves its directory if that
 // fails here.
 func (s *Store) trash(r *record) error {
 	if err := s.write(r); err != nil { // when it was deleted
@@ -108,7 +108,7 @@ func (s *Store) trash(r *record) error {
 	return nil
 }
 
-// toArchive keeps a volume's files, and its path free.
+// toArchive archives a volume's files, which frees its path.
 func (s *Store) toArchive(r *record) error {
 	next := *r
 	next.State = archived
@@ -122,8 +122,8 @@ func (s *Store) toArchive(r *record) error {
 	return s.archive(&next)
 }
 
-// archive moves the directory, then the record, of a volume to the archive. The
-// next Open goes on with it.
+// archive moves the directory, then the record, of a volume to the archive. If it
+// is interrupted, the next Open continues.
 func (s *Store) archive(r *record) error {
 	if err := s.moveDir(r.Path, r.keptIn(archiveDir)); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (s *Store) retain(r *record) error {
 	return nil
 }
 
-// exportAgain serves a volume whose deletion has come to nothing.
+// exportAgain serves a volume whose deletion failed.
 func (s *Store) exportAgain(r *record) error {
 	if r.State != ready {
 		return nil

@@ -1,14 +1,14 @@
 package volume
 
-// How full something is, in percent, when that is told: in podnas's findings, by events on
-// claims and by alerts.
+// The usage in percent from which podnas's findings, events on claims and alerts report
+// something as filling up or full.
 const (
 	FillingPercent     = 85 // of a volume's size or inodes
 	DiskFillingPercent = 90
-	FullPercent        = 95 // of either: what fails soon, if nobody does anything
+	FullPercent        = 95 // of either: it will fail soon
 )
 
-// Percent is how much of something is used, 0 of nothing.
+// Percent returns the used part of whole in percent, 0 if whole is 0.
 func Percent(used, whole int64) int {
 	if whole <= 0 {
 		return 0

@@ -10,26 +10,25 @@ import (
 	"github.com/podnas/podnas/quota"
 )
 
-// A volume has a limit of inodes as it has one of bytes. Without it, files that
-// take no blocks (empty ones, symbolic links, and on XFS small directories) would cost a
-// volume nothing, and one volume could take all that an ext4 has.
+// A volume has a limit of inodes as well as of bytes. Without it, files without blocks
+// (empty ones, symbolic links, and on XFS small directories) would cost a volume
+// nothing, and one volume could use all inodes of an ext4.
 //
-// The limit is a share of the size, so it grows with the volume. A volume whose
-// inodes nobody has counted yet has none: an adopted directory, a copy, and what an
-// older podnas has made, which kept no count. It gets one when they are counted,
-// and never less than it uses.
+// The limit is proportional to the size, so it grows with the volume. A volume has
+// no limit until its inodes are counted: an adopted directory, a copy, and a volume
+// of an older podnas, which did not count. It is never below the volume's usage
+// then.
 
 const (
-	// defaultBytesPerInode is the block of every file system that matters here. A
-	// file with any data takes a block, so a volume of such files is full before it
-	// is out of inodes.
+	// defaultBytesPerInode is the usual block size of file systems. A file with data
+	// uses at least a block, so a volume of such files is full before it is out of
+	// inodes.
 	defaultBytesPerInode = 4 << 10
-	// MinBytesPerInode is what an inode takes by itself on ext4; on XFS it is twice
-	// that.
+	// MinBytesPerInode is the size of an inode on ext4; on XFS it is twice that.
 	MinBytesPerInode = 256
-	// minInodes is for volumes that are small.
+	// minInodes is the limit of small volumes.
 	minInodes = 1024
-	// countPoll is how often the server is asked whether it has counted a volume.
+	// countPoll is how often to check whether the server has counted a volume.
 	countPoll = time.Second
 )
 
@@ -40,10 +39,10 @@ func checkBytesPerInode(n int64) error {
 	return nil
 }
 
-// inodesFor is the inode limit of a volume of a size, with one inode for each
-// bytesPerInode of it. 0 stands for the default. By that no volume gets more than
-// twice its share of what the disk has (ext4 has one inode for each 16 KiB, as a
-// rule), and just its share where sizes are promised.
+// inodesFor returns the inode limit of a volume: one inode per bytesPerInode of
+// its size. With the default, 0, no volume gets more than twice its share of the
+// disk's inodes (ext4 usually has one inode per 16 KiB), or exactly its share if
+// sizes are promised.
 func (d *Space) inodesFor(size, bytesPerInode int64, overcommit float64) int64 {
 	if bytesPerInode == 0 {
 		bytesPerInode = defaultBytesPerInode
@@ -62,13 +61,13 @@ func (d *Space) inodesFor(size, bytesPerInode int64, overcommit float64) int64 {
 	return max(inodes, minInodes)
 }
 
-// limit is what the record says that a volume may use.
+// limit returns a volume's limit according to its record.
 func (v *Volume) limit() quota.Limit {
 	return quota.Limit{Bytes: uint64(v.Size), Inodes: uint64(v.Inodes)}
 }
 
-// limitInodes gives a volume whose inodes were counted its limit, if it has none
-// yet. One that uses more already, or nearly, gets a quarter more than it uses.
+// limitInodes sets the inode limit of a counted volume that has none yet. If the
+// volume already uses that many, or nearly, it gets a quarter more than it uses.
 func (s *Store) limitInodes(v *Volume, used uint64, log *slog.Logger) error {
 	if v.Inodes != 0 {
 		return nil
@@ -88,8 +87,8 @@ func (s *Store) limitInodes(v *Volume, used uint64, log *slog.Logger) error {
 	return nil
 }
 
-// limitWhenCounted gives a volume that was just served its inode limit when the
-// server, if it is to count it, has done so.
+// limitWhenCounted sets the inode limit of a newly served volume as soon as the
+// server has counted it.
 func (s *Store) limitWhenCounted(v Volume) {
 	if v.Inodes != 0 || s.counter == nil || s.quota != nil && v.Project != 0 {
 		return
@@ -113,15 +112,15 @@ func (s *Store) limitWhenCounted(v Volume) {
 	})
 }
 
-// errNotCounted means that the server still counts.
+// errNotCounted means that the server is still counting.
 var errNotCounted = errors.New("it is not counted yet")
 
-// limitCounted is one try of limitWhenCounted.
+// limitCounted is one attempt of limitWhenCounted.
 func (s *Store) limitCounted(ctx context.Context, v *Volume, log *slog.Logger) error {
 	used := uint64(0)
 	now, err := s.change(ctx, v.Name, func(now *Volume) error {
 		if now.ID != v.ID {
-			return ErrNotFound // another has its name
+			return ErrNotFound // another volume has its name
 		}
 		u := s.counter.Usage(*now)
 		if u.Limit.Bytes == 0 || u.Partial {
@@ -131,7 +130,7 @@ func (s *Store) limitCounted(ctx context.Context, v *Volume, log *slog.Logger) e
 		if err := s.limitInodes(now, used, log); err != nil {
 			return err
 		}
-		s.counter.SetLimit(*now) // before anybody can raise it
+		s.counter.SetLimit(*now) // before a Resize can raise it
 		return nil
 	})
 	if err != nil {

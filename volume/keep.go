@@ -11,8 +11,7 @@ import (
 	"github.com/podnas/podnas/quota"
 )
 
-// Kept lists the volumes that were deleted and whose files were not, the oldest
-// first.
+// Kept lists the deleted volumes whose files were kept, oldest first.
 func (s *Store) Kept() ([]Kept, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -29,8 +28,8 @@ func (s *Store) Kept() ([]Kept, error) {
 	return kept, nil
 }
 
-// Discard removes the files of a volume that was deleted and kept (the last one of
-// that name, of several), in the background. ErrNotFound if there is none.
+// Discard removes the files of an archived or retained volume (the latest of that
+// name) in the background. The error is ErrNotFound if there is none.
 func (s *Store) Discard(ctx context.Context, name string) error {
 	unlock, err := s.names.lock(ctx, name)
 	if err != nil {
@@ -53,7 +52,7 @@ func (s *Store) Discard(ctx context.Context, name string) error {
 	return nil
 }
 
-// keptRecord is what has a name, and what had it and is archived.
+// keptRecord returns the record with a name, and the latest archived one with it.
 func (s *Store) keptRecord(name string) (r, archived *record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,10 +82,10 @@ func (s *Store) unarchiveToTrash(r *record) error {
 	return errors.Join(syncDir(s.root, trashDir), syncDir(s.root, archiveDir))
 }
 
-// Adopt makes a volume of what is there: of a retained or archived volume of that
-// name (the last one, of several), or of the directory Spec.Path, which no record
-// knows. The files stay as they are. Of the spec only the claim and the manifest
-// are taken for a volume that was kept, and the size if it is larger.
+// Adopt makes a volume from existing files: a retained or archived volume of that
+// name (the latest one), or the directory Spec.Path, if it has no record. The
+// files do not change. For a kept volume only the spec's claim and manifest are
+// used, and its size if that is larger.
 func (s *Store) Adopt(ctx context.Context, spec Spec) (Volume, error) {
 	if spec.Path == "" {
 		spec.Path = spec.Name
@@ -103,7 +102,7 @@ func (s *Store) Adopt(ctx context.Context, spec Spec) (Volume, error) {
 	return v, err
 }
 
-// adoptLocked is Adopt for who has locked the name.
+// adoptLocked is Adopt for callers that hold the name's lock.
 func (s *Store) adoptLocked(ctx context.Context, spec *Spec) (Volume, error) {
 	r, archived := s.keptRecord(spec.Name)
 	switch {
@@ -147,7 +146,7 @@ func (s *Store) adoptLocked(ctx context.Context, spec *Spec) (Volume, error) {
 	return r.Volume, nil
 }
 
-// adopt puts the files of a volume under its project and serves it.
+// adopt assigns the files of a volume to its project and serves it.
 func (s *Store) adopt(ctx context.Context, r *record) error {
 	if r.Project != 0 && s.quota != nil {
 		dir, err := s.root.Open(r.Path)
@@ -160,7 +159,7 @@ func (s *Store) adopt(ctx context.Context, r *record) error {
 			return err
 		}
 		s.step("project is assigned")
-		// Only now: what is there may be more.
+		// Only now, because the existing files may exceed it.
 		u, err := s.quota.Usage(r.Project)
 		if err != nil {
 			return err
@@ -184,7 +183,7 @@ func (s *Store) adopt(ctx context.Context, r *record) error {
 	return nil
 }
 
-// forget takes back the adoption of a directory, which stays as it is.
+// forget undoes the adoption of a directory, which does not change.
 func (s *Store) forget(r *record) error {
 	if r.Project != 0 && s.quota != nil {
 		if err := s.quota.SetLimit(r.Project, quota.Limit{}); err != nil {
@@ -231,7 +230,7 @@ func (s *Store) revive(r *record, spec *Spec) (Volume, error) {
 	return next.Volume, nil
 }
 
-// again is the record of a volume that was kept, for its new life.
+// again returns the new record of a kept volume that is adopted.
 func (r *record) again(spec *Spec) *record {
 	next := *r
 	next.Deleted, next.Claim = time.Time{}, spec.Claim
@@ -246,7 +245,7 @@ func (s *Store) unarchive(r *record, spec *Spec) (Volume, error) {
 	s.mu.Lock()
 	other := s.takenBy(r.Path)
 	if other == nil {
-		s.records[r.Name] = r // takes the path
+		s.records[r.Name] = r // reserves the path
 		s.archived = slices.DeleteFunc(s.archived, func(a *record) bool { return a == r })
 	}
 	s.mu.Unlock()
@@ -254,14 +253,14 @@ func (s *Store) unarchive(r *record, spec *Spec) (Volume, error) {
 		return Volume{}, fmt.Errorf("path %s: %w: volume %s has %s", r.Path, ErrExists, other.Name, other.Path)
 	}
 	if err := s.moveBack(r); err != nil {
-		// Back to the archive, which the next Open does as well.
+		// Move it back to the archive; the next Open would do that too.
 		return Volume{}, errors.Join(fmt.Errorf("adopt %s: %w", r.Name, err), s.archive(r))
 	}
 	return s.revive(r, spec)
 }
 
-// moveBack puts the record and the directory of an archived volume where those of
-// a volume are. Until it has another state, the next Open archives it.
+// moveBack moves the record and the directory of an archived volume to those of
+// served volumes. Until its state changes, the next Open archives it again.
 func (s *Store) moveBack(r *record) error {
 	if _, err := s.root.Lstat(r.Path); !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("directory %s: %w: move it away", r.Path, errors.Join(ErrExists, err))

@@ -8,29 +8,28 @@ import (
 	"github.com/podnas/podnas/quota"
 )
 
-// A disk that was copied file by file (tar, rsync, cp -a) has lost which file is
-// under which project: the kernel keeps no size there, and says nothing. So each
-// volume's directory is asked about when the volume is brought back. Where it is
-// not under its project the volume is served all the same, and its files are put
-// there meanwhile.
+// A disk that was copied file by file (tar, rsync, cp -a) has lost the project of
+// each file: the kernel then silently enforces no size. So Open checks the project
+// of each volume's directory. If it is wrong, the volume is served all the same,
+// and its files are assigned to the project in the background.
 //
-// The limit tells how far that is, also to the next Open. It is lifted before the
-// directory is marked, and set when everything below it is: what has no limit is
-// to be gone through, as is what is not marked.
+// The limit records the progress, also for the next Open. It is removed before the
+// directory is assigned, and set when everything below it is: so a volume without
+// a limit, or with an unassigned directory, still needs to be marked.
 
-// markRetry is how long a volume that could not be marked is left alone.
+// markRetry is the pause before marking a volume is retried.
 const markRetry = time.Minute
 
-// marking is a volume whose files are being put under its project.
+// marking is a volume whose files are being assigned to its project.
 type marking struct {
 	cancel context.CancelFunc
-	done   chan struct{} // closed when nothing goes through it any more
-	err    error         // of the last try; guarded by Store.mu
+	done   chan struct{} // closed when marking has stopped
+	err    error         // of the last attempt; guarded by Store.mu
 }
 
-// restoreLimit puts the kernel's limit right, which is another than the record's
-// if u says so. marked is false where it can't be set yet: call startMarking then,
-// when the volume is served.
+// restoreLimit sets the kernel's limit to the record's, if u shows that it
+// differs. If it can't be set yet, marked is false: then call startMarking when
+// the volume is served.
 func (s *Store) restoreLimit(r *record, u quota.Usage, log *slog.Logger) (marked bool, err error) {
 	switch {
 	case s.quota != nil && r.Project != 0:
@@ -52,7 +51,7 @@ func (s *Store) restoreLimit(r *record, u quota.Usage, log *slog.Logger) (marked
 			if err := s.limitInodes(&r.Volume, u.Inodes, log); err != nil {
 				return false, err
 			}
-			if err := s.write(r); err != nil { // a full disk is no reason not to serve it
+			if err := s.write(r); err != nil { // serve it even if the disk is full
 				log.Warn("volume: can't record its inode limit, the next start computes it again", "err", err)
 			}
 			s.step("record has an inode limit")
@@ -68,7 +67,7 @@ func (s *Store) restoreLimit(r *record, u quota.Usage, log *slog.Logger) (marked
 	return true, nil
 }
 
-// assigned tells whether the volume's directory is under its project.
+// assigned reports whether the volume's directory has its project.
 func (s *Store) assigned(r *record) (bool, error) {
 	dir, err := s.root.Open(r.Path)
 	if err != nil {
@@ -78,9 +77,9 @@ func (s *Store) assigned(r *record) (bool, error) {
 	return s.quota.Assigned(dir, r.Project)
 }
 
-// beginMarking prepares a volume for startMarking, if it needs that. taken: there
-// are files under its project that are elsewhere, such as the directory that this
-// one replaces. They keep it, and its limit, and the volume gets another.
+// beginMarking prepares a volume for startMarking, if necessary. taken is whether
+// files elsewhere have its project, such as the directory that this one replaces.
+// They keep the project and its limit, and the volume gets a new one.
 func (s *Store) beginMarking(r *record, taken bool, log *slog.Logger) (marked bool, err error) {
 	if taken {
 		s.mu.Lock()
@@ -102,7 +101,7 @@ func (s *Store) beginMarking(r *record, taken bool, log *slog.Logger) (marked bo
 	return false, nil
 }
 
-// copyAnew has a copy begin with an empty directory that is under its project.
+// copyAnew restarts a copy with an empty directory that has its project.
 func (s *Store) copyAnew(r *record) error {
 	r.Boot = "" // see copy
 	if err := s.write(r); err != nil {
@@ -119,8 +118,8 @@ func (s *Store) copyAnew(r *record) error {
 	return s.quota.SetLimit(r.Project, r.limit())
 }
 
-// startMarking puts a volume's files under its project and sets its limit, in the
-// background.
+// startMarking assigns a volume's files to its project and then sets its limit, in
+// the background.
 func (s *Store) startMarking(v Volume) {
 	ctx, cancel := context.WithCancel(s.background)
 	m := &marking{cancel: cancel, done: make(chan struct{})}
@@ -133,7 +132,7 @@ func (s *Store) startMarking(v Volume) {
 		for {
 			err := s.mark(ctx, v)
 			if err == nil || ctx.Err() != nil {
-				return // it is done, or who ended it goes on from here, or the next Open
+				return // it is done, or whoever stopped it continues, or the next Open does
 			}
 			s.log.Error("volume: can't assign its files to its project, will try again", "volume", v.Name, "in", markRetry, "err", err)
 			s.mu.Lock()
@@ -148,7 +147,7 @@ func (s *Store) startMarking(v Volume) {
 	})
 }
 
-// mark is one try of startMarking. One volume is gone through at a time.
+// mark is one attempt of startMarking. It marks one volume at a time.
 func (s *Store) mark(ctx context.Context, v Volume) error {
 	if err := s.markSlot.Acquire(ctx, 1); err != nil {
 		return err
@@ -159,7 +158,7 @@ func (s *Store) mark(ctx context.Context, v Volume) error {
 		return err
 	}
 	defer dir.Close()
-	// Past a limit nothing can be put under a project.
+	// Files can't be assigned to a project beyond its limit.
 	if err := s.quota.SetLimit(v.Project, quota.Limit{}); err != nil {
 		return err
 	}
@@ -169,8 +168,8 @@ func (s *Store) mark(ctx context.Context, v Volume) error {
 		return err
 	}
 	s.step("project is assigned")
-	// Under the lock that Delete and Resize take: a limit must not outlive its
-	// volume, and its size may be another by now.
+	// With the lock of Delete and Resize: a limit must not outlive its volume, and the
+	// size may have changed.
 	unlock, err := s.names.lock(ctx, v.Name)
 	if err != nil {
 		return err
@@ -190,8 +189,8 @@ func (s *Store) mark(ctx context.Context, v Volume) error {
 	return nil
 }
 
-// limitMarked is the volume, with an inode limit, now that the kernel has counted
-// what it has. The caller has locked its name.
+// limitMarked sets the volume's inode limit, because the kernel has now counted
+// its inodes, and returns the volume. The caller has locked its name.
 func (s *Store) limitMarked(name string) (Volume, error) {
 	v, err := s.Get(name)
 	if err != nil || v.Inodes != 0 {
@@ -206,8 +205,8 @@ func (s *Store) limitMarked(name string) (Volume, error) {
 	})
 }
 
-// endMarking stops going through a volume, and tells whether it was gone through.
-// The caller has locked its name.
+// endMarking stops marking a volume, and reports whether it was being marked. The
+// caller has locked its name.
 func (s *Store) endMarking(name string) bool {
 	s.mu.Lock()
 	m := s.markings[name]
@@ -221,7 +220,7 @@ func (s *Store) endMarking(name string) bool {
 	return true
 }
 
-// awaitMarking waits until a volume's files are under its project.
+// awaitMarking waits until a volume's files are assigned to its project.
 func (s *Store) awaitMarking(ctx context.Context, name string) error {
 	s.mu.Lock()
 	m := s.markings[name]
@@ -237,7 +236,7 @@ func (s *Store) awaitMarking(ctx context.Context, name string) error {
 	}
 }
 
-// beingMarked tells whether a volume is gone through.
+// beingMarked reports whether a volume is being marked.
 func (s *Store) beingMarked(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// own gives a file that was just made in the state directory to the owner of that
-// directory. So a podnas that runs as root once, on the disk of an ordinary user,
-// leaves nothing that this user's podnas can't read afterwards. Where the process
-// may not give files away, they stay its own.
+// own gives a new file in the state directory to the owner of that directory. So a
+// podnas that runs as root once, on the disk of an ordinary user, leaves no files
+// that this user's podnas can't read. If the process may not change owners, the
+// file stays its own.
 func own(root *os.Root, f *os.File) error {
 	dir, err := root.Stat(stateDir)
 	if err != nil {
@@ -31,8 +31,8 @@ func own(root *os.Root, f *os.File) error {
 	return nil
 }
 
-// explainDenied adds to an error what to do where the process may not read or write
-// the disk's state. It is not damaged then, and must not be taken for that.
+// explainDenied adds advice to an error if the process may not read or write the
+// disk's state, so that nobody mistakes it for damage.
 func explainDenied(root *os.Root, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err

@@ -12,12 +12,12 @@ import (
 	"github.com/podnas/podnas/volume/tree"
 )
 
-// pathMax bounds a volume's path, in bytes: it is mounted by it, and MOUNT takes
-// 1024.
+// pathMax limits a volume's path, in bytes: clients mount it, and MOUNT accepts at
+// most 1024.
 const pathMax = 1000
 
-// validPath refuses a path that is not one of directories below the root of the
-// disk, or that people could not read.
+// validPath refuses a path that is not a plain path below the root of the disk, or
+// has unprintable characters.
 func validPath(p string) error {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	switch {
@@ -39,15 +39,15 @@ func validPath(p string) error {
 	return nil
 }
 
-// takenBy finds the record whose path is p, or lies in it, or in which p lies.
-// The caller holds s.mu.
+// takenBy finds a record whose path is p, inside p, or above p. The caller holds
+// s.mu.
 func (s *Store) takenBy(p string) *record {
 	for _, r := range s.records {
 		if nests(r.Path, p) {
 			return r
 		}
 	}
-	// The directory of a deleted volume that could not be moved is in its place.
+	// The directory of a deleted volume may not be moved yet.
 	for _, r := range s.trashed {
 		if !nests(r.Path, p) {
 			continue
@@ -61,13 +61,13 @@ func (s *Store) takenBy(p string) *record {
 	return nil
 }
 
-// nests tells whether two paths are the same, or one lies in the other.
+// nests reports whether two paths are equal, or one is inside the other.
 func nests(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
 
-// makeDir makes the directory of a volume, and those above it. None of these may
-// be a symbolic link: it could lead into another volume.
+// makeDir creates the directory of a volume and its parents. None of them may be a
+// symbolic link, which could lead into another volume.
 func (s *Store) makeDir(p string) error {
 	s.tree.Lock()
 	defer s.tree.Unlock()
@@ -77,7 +77,7 @@ func (s *Store) makeDir(p string) error {
 	return s.root.Mkdir(p, 0o700)
 }
 
-// makeParents makes the directories above a path. The caller holds s.tree.
+// makeParents creates the parents of a path. The caller holds s.tree.
 func (s *Store) makeParents(p string) error {
 	parent := path.Dir(p)
 	if parent == "." {
@@ -96,8 +96,8 @@ func (s *Store) makeParents(p string) error {
 	return s.plainDir(parent)
 }
 
-// plainDir makes sure that a path of the disk is a directory, and that neither it
-// nor what is above it is a link to one.
+// plainDir makes sure that a path on the disk is a directory, and that neither it
+// nor a parent is a symbolic link.
 func (s *Store) plainDir(p string) error {
 	if parent := path.Dir(p); parent != "." {
 		if err := s.plainDir(parent); err != nil {
@@ -114,8 +114,8 @@ func (s *Store) plainDir(p string) error {
 	return nil
 }
 
-// moveDir moves the directory of a volume to a place in the state directory, or
-// back from there. It may have been moved before, or be gone.
+// moveDir moves the directory of a volume into the state directory, or back. It is
+// no error if it is already moved, or gone.
 func (s *Store) moveDir(from, to string) error {
 	s.tree.Lock()
 	defer s.tree.Unlock()
@@ -123,9 +123,9 @@ func (s *Store) moveDir(from, to string) error {
 }
 
 // moveToTrash moves the directory of a volume whose record is in the trash, if it
-// is still where it was. By now it may be gone, and its path another volume's.
+// is not moved yet. Otherwise the path may belong to another volume by now.
 func (s *Store) moveToTrash(r *record) error {
-	s.tree.Lock() // before which no other makes its directory
+	s.tree.Lock() // before another volume can create its directory
 	defer s.tree.Unlock()
 	trashed := r.keptIn(trashDir)
 	if _, err := s.root.Lstat(trashed); !errors.Is(err, os.ErrNotExist) {
@@ -143,7 +143,7 @@ func (s *Store) moveToTrash(r *record) error {
 	return s.moveDirLocked(r.Path, trashed)
 }
 
-// moveDirLocked is moveDir for who holds s.tree.
+// moveDirLocked is moveDir for callers that hold s.tree.
 func (s *Store) moveDirLocked(from, to string) error {
 	if err := s.makeParents(to); err != nil {
 		return err
@@ -156,8 +156,8 @@ func (s *Store) moveDirLocked(from, to string) error {
 	}
 	err := s.root.Rename(from, to)
 	if errors.Is(err, os.ErrPermission) {
-		// Without CAP_DAC_OVERRIDE a directory must be writable to be moved,
-		// and a client may have taken that away; nor may it be immutable.
+		// A directory can be moved only if it is writable, or with CAP_DAC_OVERRIDE, and
+		// if it is not immutable; a client may have changed either.
 		if info, _ := s.root.Lstat(from); info != nil && info.IsDir() {
 			err = errors.Join(s.makeMutable(from), s.root.Chmod(from, info.Mode().Perm()|0o700))
 			if err == nil {
@@ -184,19 +184,19 @@ func (s *Store) removeDir(p string) error {
 	return err
 }
 
-// removeParents removes the directories above a path that are empty now. The
-// caller holds s.tree.
+// removeParents removes the parents of a path that are now empty. The caller holds
+// s.tree.
 func (s *Store) removeParents(p string) {
 	for parent := path.Dir(p); parent != "." && parent != trashDir && parent != archiveDir; parent = path.Dir(parent) {
 		if s.root.Remove(parent) != nil {
 			return // something else is in it
 		}
 	}
-	// What is left behind after a crash is an empty directory.
+	// A crash may leave an empty directory.
 	_ = syncDir(s.root, ".")
 }
 
-// makeMutable takes from a directory the flags that keep it from being moved.
+// makeMutable clears the flags of a directory that prevent moving it.
 func (s *Store) makeMutable(dir string) error {
 	d, err := s.root.Open(dir)
 	if err != nil {

@@ -16,36 +16,37 @@ import (
 type state string
 
 const (
-	// creating: the directory may be there or not, and no client has seen it.
+	// creating: the directory may exist, and no client has seen it.
 	creating state = "creating"
-	// copyingState: some of the source's files may be there, and no client has
-	// seen it.
+	// copyingState: some of the source's files may be copied, and no client has seen
+	// it.
 	copyingState state = "copying"
-	// adopting: the files were there before, some may not be under the project.
+	// adopting: the files existed before, and some may not be assigned to the project
+	// yet.
 	adopting state = "adopting"
 	ready    state = "ready"
-	// retained: deleted, with its files where they were.
+	// retained: deleted, but the files are unchanged.
 	retained state = "retained"
-	// archived: deleted, on its way to the archive, or back from there.
+	// archived: deleted, and being moved to the archive, or back.
 	archived state = "archived"
 )
 
 // record is a volume's file in volumes/, archive/ or trash/. In the last two it
-// has the state it had.
+// keeps its last state.
 type record struct {
 	State   state     `json:"state"`
 	Deleted time.Time `json:"deleted,omitzero"`
-	// Boot is when the machine was started on which it is copied: what was copied
-	// before may not have come to the disk.
+	// Boot identifies the machine's start in which it is copied: files copied before
+	// that may not be on the disk.
 	Boot string `json:"boot,omitempty"`
 	Volume
 
 	deleting bool      // guarded by Store.mu
-	retry    time.Time // when it may be emptied again; guarded by Store.mu
+	retry    time.Time // when emptying may be retried; guarded by Store.mu
 }
 
-// writeJSON replaces a file so that after a crash it is either the old one or
-// the new one, and is on the disk when writeJSON returns.
+// writeJSON replaces a file atomically, even in a crash, and syncs it before it
+// returns.
 func writeJSON(dir *os.Root, name string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -81,10 +82,10 @@ func readJSON(dir *os.Root, name string, v any) error {
 	return nil
 }
 
-// readRecords reads every record of a state directory. What a crash left half
-// written (*.tmp) was never a record and is removed. A record that can't be
-// understood is reported and left alone: its volume is not served, all others are.
-// One that may not be read is an error: nothing is wrong with it.
+// readRecords reads the records of a state directory. It removes incomplete files
+// left by a crash (*.tmp), which never were records. It reports a damaged record
+// and keeps its file: its volume is not served, all others are. A record that
+// podnas may not read is an error, because it is not damaged.
 func (s *Store) readRecords(name string) ([]*record, error) {
 	dir := s.root
 	entries, err := fs.ReadDir(dir.FS(), name)
@@ -119,7 +120,7 @@ func (s *Store) readRecords(name string) ([]*record, error) {
 	return records, nil
 }
 
-// damaged is a record that can't be understood.
+// damaged is a record that can't be parsed.
 type damaged struct {
 	file string // below the root of the disk
 	err  error
@@ -130,8 +131,8 @@ const (
 	damagedFix    = "restore the record from a backup of the disk, or move it away and adopt the directory"
 )
 
-// Damaged are the names of the volumes whose records can't be understood. Which claims
-// they are for is not known.
+// Damaged returns the names of the volumes whose records are damaged. Their claims are
+// unknown.
 func (s *Store) Damaged() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +145,8 @@ func (s *Store) Damaged() []string {
 	return names
 }
 
-// stillDamaged are the damaged records that nobody has moved away. The caller holds s.mu.
+// stillDamaged returns the damaged records whose files still exist. The caller holds
+// s.mu.
 func (s *Store) stillDamaged() []damaged {
 	s.damaged = slices.DeleteFunc(s.damaged, func(d damaged) bool {
 		_, err := s.root.Lstat(d.file)
@@ -153,8 +155,8 @@ func (s *Store) stillDamaged() []damaged {
 	return s.damaged
 }
 
-// check refuses a record that was changed by hand or damaged before it can
-// point anything at the wrong directory.
+// check refuses a record that was edited or damaged, so that it can't refer to a
+// wrong directory.
 func (r *record) check(file string) error {
 	spec := Spec{Name: r.Name, Path: r.Path, Size: r.Size, BytesPerInode: r.BytesPerInode, OnDelete: r.OnDelete}
 	if err := spec.validate(); err != nil {
@@ -177,11 +179,11 @@ func (r *record) check(file string) error {
 	return nil
 }
 
-// keptName is what the volume's files and its record are called in trash/ and
-// archive/: the name may be in use again by then, the id never is.
+// keptName is the name of the volume's files and record in trash/ and archive/. It
+// is the id, because a new volume may have the old name.
 func (v *Volume) keptName() string { return fmt.Sprintf("%016x", v.ID) }
 
-// keptIn is where its files are in one of these.
+// keptIn is the path of its files in one of these.
 func (v *Volume) keptIn(dir string) string { return path.Join(dir, v.keptName()) }
 
 func syncDir(root *os.Root, name string) error {

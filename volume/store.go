@@ -21,7 +21,7 @@ import (
 	"github.com/podnas/podnas/quota"
 )
 
-// The state directory and what is in it, relative to the root of the disk.
+// The state directory and its contents, relative to the root of the disk.
 const (
 	stateDir     = ".podnas"
 	instanceFile = stateDir + "/instance.json"
@@ -32,22 +32,22 @@ const (
 	trashDir     = stateDir + "/trash"
 )
 
-// Exporter makes volumes reachable for clients. When Unexport returns, no call
-// of a client is under way in the volume and none will come.
+// Exporter makes volumes accessible to clients. When Unexport returns, no client's
+// call is running in the volume, and none will.
 type Exporter interface {
-	// Check tells whether a volume with these options can be exported. It is
-	// asked before anything is made.
+	// Check returns an error if a volume with these options can't be exported. It is
+	// called before the volume is created.
 	Check(Options) error
 	Export(Volume) error
 	Unexport(Volume)
 }
 
-// Counter is the server, where it counts what volumes use and keeps them below
-// their sizes.
+// Counter is the server, if it counts the usage of volumes and enforces their
+// limits.
 type Counter interface {
-	// SetLimit makes the volume's size and its inode limit hold that it has now.
+	// SetLimit enforces the volume's current size and inode limit.
 	SetLimit(Volume)
-	// Usage tells what a volume that is exported uses.
+	// Usage returns the usage of an exported volume.
 	Usage(Volume) quota.Usage
 }
 
@@ -65,18 +65,18 @@ type projects interface {
 type Config struct {
 	Root    string // the directory that holds the volumes
 	Exports Exporter
-	Quota   quota.Choice // who keeps volumes below their sizes; the zero Choice: nobody
+	Quota   quota.Choice // what enforces sizes; the zero Choice: nothing
 	Counter Counter      // nil: the server counts nothing
-	// Overcommit bounds what is promised: the sizes of all volumes together may
-	// be that many times the size of the disk. 0: only what is free counts.
+	// Overcommit limits the sum of all volumes' sizes to that many times the size of
+	// the disk. 0: a volume must only fit into the free space.
 	Overcommit float64
-	// CountOnce: what fails again for the same reason is counted once. It is for a
-	// caller that tries every second.
+	// CountOnce counts repeated failures with the same reason once. It is for a caller
+	// that retries every second.
 	CountOnce bool
 	Log       *slog.Logger
 }
 
-// Store is the volumes of one disk. Its methods may be called concurrently.
+// Store manages the volumes of one disk. Its methods may be called concurrently.
 type Store struct {
 	root       *os.Root
 	lock       *os.File
@@ -88,25 +88,25 @@ type Store struct {
 	countOnce  bool
 	log        *slog.Logger
 	instance   instance
-	// step is told what has just been done to the disk. Tests stop there.
+	// step is called after each change of the disk. Tests stop there.
 	step func(done string)
 
-	names nameLocks  // held while a volume of that name is made or changed
-	tree  sync.Mutex // held while directories outside of volumes are made or removed
+	names nameLocks  // held while a volume of that name is created or changed
+	tree  sync.Mutex // held while directories outside of volumes are created or removed
 
 	mu       sync.Mutex
-	records  map[string]*record  // by name; all of volumes/, and those being made
+	records  map[string]*record  // by name; all of volumes/, and those being created
 	archived []*record           // what is in archive/
-	damaged  []damaged           // records that can't be understood
+	damaged  []damaged           // damaged records
 	copies   map[string]*copying // by name
-	failed   map[string]error    // why a copy came to nothing, for who asks next
+	failed   map[string]error    // why a copy failed, for the next Create
 	markings map[string]*marking // by name
 	projects map[uint32]bool     // in use by a record
-	lastID   uint32              // the project given last
+	lastID   uint32              // the project assigned last
 	trashed  []*record           // still to be emptied, oldest first
 
 	activity   activity
-	wake       chan struct{} // tells the emptier that trashed has grown
+	wake       chan struct{} // wakes the emptier when trashed has grown
 	copySlots  *semaphore.Weighted
 	markSlot   *semaphore.Weighted
 	background context.Context // of copying, marking and emptying
@@ -116,15 +116,14 @@ type Store struct {
 
 // instance is instance.json.
 type instance struct {
-	// Identity tells this disk from every other.
+	// Identity is unique to this disk.
 	Identity string `json:"identity"`
-	// HandleKey signs file handles. Whoever has it can make handles of any file.
+	// HandleKey signs file handles. With it anybody could forge handles of any file.
 	HandleKey []byte `json:"handleKey"`
 }
 
-// Open takes possession of a disk, makes its state directory if it is new,
-// finishes or undoes what was interrupted, exports every volume, and goes on
-// emptying the trash.
+// Open locks a disk, creates its state directory if it is new, finishes or undoes
+// interrupted operations, exports every volume, and continues to empty the trash.
 func Open(cfg Config) (*Store, error) {
 	s, err := newStore(cfg)
 	if err != nil {
@@ -161,8 +160,8 @@ func newStore(cfg Config) (*Store, error) {
 	}, nil
 }
 
-// openRoot opens the directory that holds the volumes. It is not made: one that is
-// missing is a slip, or a disk that is not mounted.
+// openRoot opens the directory of the volumes. It does not create it: if it is
+// missing, the path is wrong, or the disk is not mounted.
 func openRoot(name string) (*os.Root, error) {
 	root, err := os.OpenRoot(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -174,8 +173,8 @@ func openRoot(name string) (*os.Root, error) {
 	return root, nil
 }
 
-// IdentityOf tells the identity of the disk at root, empty if it is new. Nothing is
-// changed.
+// IdentityOf returns the identity of the disk at root, or "" if it is new. It
+// changes nothing.
 func IdentityOf(name string) (string, error) {
 	root, err := openRoot(name)
 	if err != nil {
@@ -189,7 +188,7 @@ func IdentityOf(name string) (string, error) {
 	return i.Identity, err
 }
 
-// open brings the disk into order and begins to work.
+// open loads the disk and starts the background work.
 func (s *Store) open(name string) (*Store, error) {
 	s.background, s.stop = context.WithCancel(context.Background())
 	if err := s.load(); err != nil {
@@ -200,9 +199,8 @@ func (s *Store) open(name string) (*Store, error) {
 	return s, nil
 }
 
-// Close stops the background work and gives the disk free. What is in the trash,
-// and what is being copied, stays as it is for the next Open. The exports are the
-// caller's to end.
+// Close stops the background work and unlocks the disk. The next Open continues
+// with the trash and the copies. The caller must end the exports.
 func (s *Store) Close() error {
 	s.stop()
 	s.working.Wait()
@@ -212,13 +210,13 @@ func (s *Store) Close() error {
 	return s.root.Close()
 }
 
-// Identity tells this disk from every other, for as long as it lives.
+// Identity returns the disk's identity, which is unique and never changes.
 func (s *Store) Identity() string { return s.instance.Identity }
 
-// HandleKey is the secret that file handles of this disk are signed with.
+// HandleKey returns the secret that signs the file handles of this disk.
 func (s *Store) HandleKey() []byte { return s.instance.HandleKey }
 
-// Get finds a volume by its name.
+// Get returns the volume of a name.
 func (s *Store) Get(name string) (Volume, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +227,7 @@ func (s *Store) Get(name string) (Volume, error) {
 	return r.Volume, nil
 }
 
-// List returns all volumes in the order of their names.
+// List returns all volumes, sorted by name.
 func (s *Store) List() []Volume {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +240,7 @@ func (s *Store) List() []Volume {
 	return volumes
 }
 
-// Free is how many bytes a volume could still be given, as statfs(2) tells it.
+// Free returns the free space of the disk in bytes, from statfs(2).
 func (s *Store) Free() (int64, error) {
 	st, err := s.statfs()
 	return int64(st.Bavail) * st.Bsize, err
@@ -254,18 +252,18 @@ func (s *Store) Capacity() (int64, error) {
 	return int64(st.Blocks) * st.Bsize, err
 }
 
-// Space is how full a disk is. Sizes are bytes.
+// Space is the usage of a disk. Sizes are bytes.
 type Space struct {
 	Size, Free int64
-	Promised   int64 // the sizes of all volumes together, kept ones' too
-	// How many files there is room for, and how many more; 0 without a bound (btrfs).
+	Promised   int64 // the sum of all volumes' sizes, including kept ones
+	// Total and free inodes; 0 if there is no limit (btrfs).
 	Inodes, InodesFree uint64
-	InodesPromised     int64 // the inode limits of all volumes together, kept ones' too
-	// Overcommit bounds what is promised of the size, if it is not 0, see Config.
+	InodesPromised     int64 // the sum of all volumes' inode limits, including kept ones
+	// Overcommit limits Promised if it is not 0, see Config.
 	Overcommit float64
 }
 
-// Space tells how full the disk is.
+// Space returns the usage of the disk.
 func (s *Store) Space() (Space, error) {
 	st, err := s.statfs()
 	if err != nil {
@@ -293,8 +291,8 @@ func (s *Store) statfs() (st unix.Statfs_t, err error) {
 	return st, nil
 }
 
-// CheckWrite makes sure that the disk takes a write. A full disk is no failure:
-// clients must be able to read, and to delete.
+// CheckWrite makes sure that the disk is writable. A full disk is no error,
+// because clients must be able to read and to delete.
 func (s *Store) CheckWrite() error {
 	f, err := s.root.OpenFile(probeFile, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err == nil {
@@ -307,7 +305,7 @@ func (s *Store) CheckWrite() error {
 	return err
 }
 
-// load brings the state directory into order and into memory.
+// load repairs the state directory after a crash, and loads it.
 func (s *Store) load() error {
 	for _, dir := range []string{stateDir, volumesDir, archiveDir, trashDir} {
 		if err := s.root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -342,7 +340,7 @@ func (s *Store) load() error {
 	if err != nil {
 		return err
 	}
-	// Copies last: they wait for what is to be done to their sources first.
+	// Load copies last, because they wait for their sources.
 	var others, copies []*record
 	for _, r := range records {
 		if r.State == copyingState {
@@ -406,8 +404,8 @@ func readInstance(root *os.Root) (instance, error) {
 	return i, nil
 }
 
-// resume brings one record back to life at Open. u is what the kernel has of its
-// project.
+// resume continues with one record at Open. u is the kernel's usage and limit of
+// its project.
 func (s *Store) resume(r *record, u quota.Usage) error {
 	log := s.log.With("volume", r.Name)
 	switch r.State {
@@ -445,10 +443,10 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 	return nil
 }
 
-// recordFile is where the record of a volume is.
+// recordFile is the path of a volume's record.
 func recordFile(name string) string { return path.Join(volumesDir, name+".json") }
 
-// newID makes a volume's number.
+// newID returns the ID of a new volume.
 func newID() uint64 {
 	var b [8]byte
 	for {
@@ -459,20 +457,20 @@ func newID() uint64 {
 	}
 }
 
-// newProject reserves a project that no record and nothing else on the disk
-// uses. The caller holds s.mu.
+// newProject reserves a project that neither a record nor anything else on the
+// disk uses. The caller holds s.mu.
 func (s *Store) newProject() (uint32, error) {
 	if s.quota == nil {
 		return 0, nil
 	}
-	const firstProject = 0x10000 // below are those that people give by hand
+	const firstProject = 0x10000 // lower ones are for administrators
 	if s.lastID == 0 {
 		s.lastID = firstProject - 1
 		for id := range s.projects {
 			s.lastID = max(s.lastID, id)
 		}
 	}
-	for range len(s.projects) + 1000 { // more in a row are never in use by others
+	for range len(s.projects) + 1000 { // others never use more in a row
 		if s.lastID++; s.lastID < firstProject {
 			s.lastID = firstProject // went past 2^32-1
 		}
@@ -491,13 +489,13 @@ func (s *Store) newProject() (uint32, error) {
 	return 0, errors.New("there is no free project id")
 }
 
-// nameLocks lets one caller at a time work on a name.
+// nameLocks has a lock per name.
 type nameLocks struct {
 	mu   sync.Mutex
-	held map[string]chan struct{} // closed when the name is given free
+	held map[string]chan struct{} // closed when the name is unlocked
 }
 
-// lock waits for the name and returns what gives it free.
+// lock locks the name and returns a function that unlocks it.
 func (l *nameLocks) lock(ctx context.Context, name string) (func(), error) {
 	for {
 		l.mu.Lock()

@@ -12,11 +12,11 @@ import (
 	"github.com/podnas/podnas/volume/tree"
 )
 
-// trashRetry is how long a volume that could not be emptied is left alone.
+// trashRetry is the pause before emptying a volume is retried.
 const trashRetry = time.Minute
 
-// emptyTrash removes what is in s.trashed, one volume after the other, until
-// ctx ends.
+// emptyTrash removes the volumes in s.trashed, one after the other, until ctx
+// ends.
 func (s *Store) emptyTrash(ctx context.Context) {
 	for ctx.Err() == nil {
 		next := s.nextTrashed()
@@ -46,7 +46,7 @@ func (s *Store) emptyTrash(ctx context.Context) {
 	}
 }
 
-// nextTrashed is the oldest that may be tried, nil if there is none.
+// nextTrashed returns the oldest volume that may be tried now, or nil.
 func (s *Store) nextTrashed() *record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,11 +69,11 @@ func (s *Store) enqueueTrash(r *record) {
 func (s *Store) wakeEmptier() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is told already
+	default: // it is awake already
 	}
 }
 
-// destroy removes a volume's files, its limit, and at last its record.
+// destroy removes a volume's files, its limit, and finally its record.
 func (s *Store) destroy(ctx context.Context, r *record) error {
 	dir := r.keptIn(trashDir)
 	if err := s.moveToTrash(r); err != nil {
@@ -99,10 +99,10 @@ func (s *Store) destroy(ctx context.Context, r *record) error {
 	return syncDir(s.root, trashDir)
 }
 
-// destroyTree removes a directory of the trash and everything below it, and
-// returns how many files that was.
+// destroyTree removes a directory in the trash and everything below it, and
+// returns the number of files.
 func (s *Store) destroyTree(ctx context.Context, dir string) (int, error) {
-	// Whatever a person put in the place of the directory, only that goes.
+	// If somebody replaced the directory by something else, only that is removed.
 	if info, err := s.root.Lstat(dir); err != nil || !info.IsDir() {
 		return 0, errors.Join(err, s.root.Remove(dir))
 	}

@@ -2,7 +2,7 @@ package volume
 
 import "github.com/podnas/podnas/quota"
 
-// Quota tells who keeps a volume below its size (quota.Kernel, quota.Server or
+// Quota returns what enforces a volume's size (quota.Kernel, quota.Server or
 // quota.Off), and why.
 func (s *Store) Quota(v *Volume) (quota.Mode, string) {
 	switch {
@@ -14,7 +14,7 @@ func (s *Store) Quota(v *Volume) (quota.Mode, string) {
 	return quota.Off, "its size is not enforced: it was created when the kernel could not, and has no project"
 }
 
-// Usage tells what a volume uses; nothing, if nobody counts.
+// Usage returns a volume's usage; zero, if nothing counts it.
 func (s *Store) Usage(name string) (quota.Usage, error) {
 	v, err := s.Get(name)
 	switch {
@@ -28,9 +28,8 @@ func (s *Store) Usage(name string) (quota.Usage, error) {
 	return quota.Usage{}, nil
 }
 
-// Usages tells what all volumes use, by name, without those that nobody counts
-// for. It takes one pass over the disk's records of quotas, and nothing of the disk
-// where the server counts.
+// Usages returns the usage of all counted volumes, by name. It reads the kernel's
+// quota records once, or nothing from the disk if the server counts.
 func (s *Store) Usages() (map[string]quota.Usage, error) {
 	projects, err := s.projectUsages()
 	if err != nil {
@@ -52,8 +51,8 @@ func (s *Store) Usages() (map[string]quota.Usage, error) {
 	return usages, nil
 }
 
-// KeptUsage tells what the files of a volume use that was deleted and kept. ok is false
-// where nobody knows: the server counts what it serves.
+// KeptUsage returns the usage of an archived or retained volume. ok is false if it is
+// unknown: the server counts only volumes that it serves.
 func (s *Store) KeptUsage(k *Kept) (usage quota.Usage, ok bool, err error) {
 	if s.quota == nil || k.Project == 0 {
 		return quota.Usage{}, false, nil
@@ -62,8 +61,8 @@ func (s *Store) KeptUsage(k *Kept) (usage quota.Usage, ok bool, err error) {
 	return usage, err == nil, err
 }
 
-// projectUsages is what the kernel has of all projects; nothing, if it enforces no
-// limit.
+// projectUsages returns the kernel's usage of all projects; nothing, if the kernel
+// enforces no limits.
 func (s *Store) projectUsages() (map[uint32]quota.Usage, error) {
 	if s.quota == nil {
 		return nil, nil

@@ -1,5 +1,5 @@
-// Package volume keeps volumes on a disk: directories with a quota, and the
-// records that say what they are. It knows nothing of NFS or Kubernetes.
+// Package volume manages the volumes on a disk: directories with a quota, and
+// records that describe them. It is independent of NFS and Kubernetes.
 //
 // The disk belongs to one Store at a time:
 //
@@ -14,9 +14,9 @@
 //	    trash/<id>.json      the record of a deleted volume ...
 //	    trash/<id>/          ... and its files, until they are gone
 //
-// Records are the truth. Each is written whole to a temporary file, synced and
-// renamed, and every step leaves the disk so that the next Open finishes or
-// undoes it:
+// The records decide. Each is written to a temporary file, synced and renamed.
+// After a crash between any two steps, the next Open finishes or undoes the
+// operation:
 //
 //	Create:  record "creating" -> directory, project, limits -> record "ready" -> export
 //	a copy:  record "creating" -> directory, project, limit -> record "copying" -> answer
@@ -30,8 +30,8 @@
 //	a copy of the disk, file by file, has lost the projects (mark.go):
 //	         export -> (in the background) limit lifted -> project -> limit
 //
-// What a record names stays taken: its name, its path, its project and, where
-// sizes are promised, its size.
+// A record reserves its name, its path, its project and, if sizes are promised,
+// its size.
 package volume
 
 import (
@@ -46,34 +46,33 @@ import (
 	"time"
 )
 
-// Volume is what a record says of a volume.
+// Volume is a volume's record.
 type Volume struct {
-	// ID is random, never 0 and never given again. File handles carry it.
+	// ID is random, never 0 and never reused. File handles contain it.
 	ID uint64 `json:"id,string"`
 	// Name is unique on the disk: in Kubernetes the PersistentVolume's name.
 	Name string `json:"name"`
 	// Path is the directory, relative to the root of the disk.
 	Path string `json:"path"`
-	// Size is the limit that was asked for, in bytes.
+	// Size is the requested limit, in bytes.
 	Size int64 `json:"size"`
-	// Inodes is the limit of files, directories and all else, see inodes.go. 0: none
-	// yet, what is there has still to be counted.
+	// Inodes is the limit of files, directories and everything else, see inodes.go. 0:
+	// none yet, because they are not counted yet.
 	Inodes int64 `json:"inodes,omitempty"`
-	// BytesPerInode, if not 0, is what was asked for: so much of the size allows one
-	// inode.
+	// BytesPerInode, if not 0, is the requested number of bytes of the size per inode.
 	BytesPerInode int64 `json:"bytesPerInode,omitempty"`
-	// Options are what clients may do.
+	// Options determine what clients may do.
 	Options Options `json:"options,omitzero"`
-	// OnDelete is what becomes of the files when the volume is deleted.
+	// OnDelete is what happens to the files when the volume is deleted.
 	OnDelete OnDelete `json:"onDelete,omitempty"`
-	// Source is the name of the volume that this one is a copy of.
+	// Source is the name of the volume that this one was copied from.
 	Source string `json:"source,omitempty"`
-	// Project is the project that enforces the size, 0 where nothing does.
+	// Project is the kernel's project that enforces the size, 0 if there is none.
 	Project uint32 `json:"project,omitempty"`
-	// Claim is who the volume was made for, nil if nobody holds it any more.
+	// Claim is the volume's claim, nil if it has none or was released.
 	Claim   *Claim    `json:"claim,omitempty"`
 	Created time.Time `json:"created"`
-	// Manifest is the maker's own, kept and not looked at.
+	// Manifest belongs to the creator; Store keeps it without reading it.
 	Manifest json.RawMessage `json:"manifest,omitempty"`
 }
 
@@ -84,8 +83,9 @@ type Claim struct {
 	UID       string `json:"uid"`
 }
 
-// Options say what clients may do in a volume. The zero Options let every client
-// in, let root be root, and make each change durable before it is answered.
+// Options determine what clients may do in a volume. With the zero Options, every
+// client may mount it, root is not squashed, and each change is durable before its
+// reply.
 type Options struct {
 	RootSquash bool   `json:"rootSquash,omitempty"` // root becomes the anonymous user
 	AllSquash  bool   `json:"allSquash,omitempty"`  // everyone does
@@ -93,13 +93,13 @@ type Options struct {
 	AnonGID    uint32 `json:"anonGid,omitempty"`    // and group
 	ReadOnly   bool   `json:"readOnly,omitempty"`   // nothing can be changed
 	Async      bool   `json:"async,omitempty"`      // metadata is not synced before the reply
-	// PrivilegedPorts: who calls from a port that any user may have is refused.
+	// PrivilegedPorts refuses calls from ports that any user may bind.
 	PrivilegedPorts bool `json:"privilegedPorts,omitempty"`
 	// Clients are the networks that may mount, all if empty.
 	Clients []netip.Prefix `json:"clients,omitempty"`
 }
 
-// OnDelete is what becomes of a volume's files when it is deleted.
+// OnDelete is what happens to a volume's files when it is deleted.
 type OnDelete string
 
 // The values of OnDelete. The zero value is DeleteFiles.
@@ -109,28 +109,27 @@ const (
 	RetainFiles  OnDelete = "retain"  // they stay where they are
 )
 
-// Spec is what Create makes a volume from.
+// Spec describes a volume for Create.
 type Spec struct {
 	Name string
 	// Path is the directory below the root of the disk, Name if empty.
 	Path string
 	Size int64 // in bytes
-	// BytesPerInode is how much of the size allows one inode; 0: the default.
+	// BytesPerInode is the number of bytes of the size per inode; 0: the default.
 	BytesPerInode int64
 	Claim         *Claim
-	// UID, GID and Mode are those of the volume's root directory. Mode 0 stands
-	// for 0777.
+	// UID, GID and Mode of the volume's root directory. Mode 0 means 0777.
 	UID, GID, Mode uint32
 	Options        Options
 	OnDelete       OnDelete
 	// Source is the name of a volume to copy, empty for an empty volume.
 	Source string
-	// Overcommit, if not 0, is taken instead of Config.Overcommit.
+	// Overcommit, if not 0, replaces Config.Overcommit.
 	Overcommit float64
 	Manifest   json.RawMessage
 }
 
-// Kept is a volume that was deleted and whose files were not.
+// Kept is a deleted volume whose files were kept.
 type Kept struct {
 	Volume
 	State string    `json:"state"` // Archived or Retained
@@ -146,24 +145,24 @@ const (
 var (
 	// ErrNotFound means that there is no volume of that name.
 	ErrNotFound = errors.New("no such volume")
-	// ErrInvalid means that what was asked for can never be made.
+	// ErrInvalid means that the request can never succeed.
 	ErrInvalid = errors.New("invalid volume")
-	// ErrExists means that the name or the directory is taken by something else.
+	// ErrExists means that the name or the directory is in use by something else.
 	ErrExists = errors.New("already exists")
 	// ErrShrink means that a volume can't become smaller.
 	ErrShrink = errors.New("a volume can't be made smaller")
-	// ErrBusy means that what was asked for can't be done now.
+	// ErrBusy means that the request can't be executed now.
 	ErrBusy = errors.New("the volume is busy")
 	// ErrInUse means that another process holds the disk.
 	ErrInUse = errors.New("the disk is in use by another podnas")
 )
 
-// NoSpaceError refuses what is larger than what is free or, where sizes are
-// promised, than what is not promised to others. All numbers are bytes.
+// NoSpaceError means that a size exceeds the free space or, if sizes are promised,
+// the space that is not promised yet. All numbers are bytes.
 type NoSpaceError struct {
 	Requested, Free int64
-	// If Overcommit is not 0, the sizes of all volumes together may be that many
-	// times Capacity, the disk's size, and Promised of it is taken.
+	// If Overcommit is not 0, the sum of all volumes' sizes may be that many times
+	// Capacity, the disk's size, and Promised is the current sum.
 	Overcommit         float64
 	Promised, Capacity int64
 }
@@ -176,8 +175,8 @@ func (e *NoSpaceError) Error() string {
 	return fmt.Sprintf("%s is requested, but only %s is free on the disk", FormatSize(e.Requested), FormatSize(e.Free))
 }
 
-// CopyingError means that a volume is being made as a copy. Create answers it
-// until the copy is complete.
+// CopyingError means that a volume is still being copied. Create returns it until
+// the copy is complete.
 type CopyingError struct {
 	Source       string
 	Files, Bytes int64 // copied so far
@@ -187,8 +186,8 @@ func (e *CopyingError) Error() string {
 	return fmt.Sprintf("volume %s is being copied: %s with %s so far", e.Source, FormatCount(e.Files, "file"), FormatSize(e.Bytes))
 }
 
-// FormatSize writes bytes as Kubernetes quantities are written, to three digits
-// at most where the number is not whole: 10Gi, 1.5Gi, 79.3Gi.
+// FormatSize formats bytes as a Kubernetes quantity, with at most three digits if
+// the number is not whole: 10Gi, 1.5Gi, 79.3Gi.
 func FormatSize(bytes int64) string {
 	units := []string{"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
 	value, unit := float64(bytes), 0
@@ -202,7 +201,7 @@ func FormatSize(bytes int64) string {
 	return fmt.Sprintf("%.3g%s", value, units[unit])
 }
 
-// FormatCount writes how many there are of something, for people: 1 file, 12,345 files.
+// FormatCount formats a number of things for people: 1 file, 12,345 files.
 func FormatCount[N int | int64 | uint64](n N, thing string) string {
 	digits := strconv.FormatUint(uint64(n), 10)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -214,9 +213,9 @@ func FormatCount[N int | int64 | uint64](n N, thing string) string {
 	return strings.TrimSpace(digits + " " + thing)
 }
 
-// validName is a DNS subdomain (RFC 1123), as every name of a Kubernetes object
-// is. It holds no slash, does not start with a dot, and so is always one plain
-// path component that never meets the state directory.
+// validName matches a DNS subdomain (RFC 1123), like every name of a Kubernetes
+// object. It contains no slash and no leading dot, so it is one plain path
+// component and never the state directory.
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
 func (s *Spec) validate() error {

@@ -16,10 +16,10 @@ import (
 	"github.com/podnas/podnas/provisioner"
 )
 
-// defaultClass is the annotation of the class that claims get which name none.
+// defaultClass is the annotation of the class for claims without a class.
 const defaultClass = "storageclass.kubernetes.io/is-default-class"
 
-// claim judges a claim that podnas's own disk is of.
+// claim checks the claim of podnas's own disk.
 func (o *Outside) claim(ctx context.Context, name string, set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
 	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{r} }
 	claim, err := o.Client.CoreV1().PersistentVolumeClaims(o.Namespace).Get(ctx, name, metav1.GetOptions{})
@@ -52,7 +52,7 @@ func (o *Outside) unbound(ctx context.Context, claim *v1.PersistentVolumeClaim, 
 	why := o.warned(claim.UID)
 	classes, err := o.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		// They are cluster-wide, and most roles of a namespace don't have them.
+		// They are cluster-wide, and most roles in a namespace do not grant them.
 		return doctor.Fail("as it says. StorageClasses you may not list, so whether there is a default one, and whether the named one exists, ask who may: kubectl get storageclass",
 			"it has no disk: %s", cmp.Or(why, "nobody says why"))
 	}
@@ -76,7 +76,7 @@ func (o *Outside) unbound(ctx context.Context, claim *v1.PersistentVolumeClaim, 
 	if len(names) > 0 {
 		there = "there are " + strings.Join(names, ", ")
 	}
-	// What a StatefulSet says of its claims can't be changed.
+	// A StatefulSet's claim templates can't be changed.
 	choose := fmt.Sprintf("choose a class that can (disk.storageClassName of the chart, an overlay) and apply anew, after kubectl -n %s delete statefulset/%s pvc/%s, which hold nothing yet",
 		o.Namespace, o.Name, claim.Name)
 	switch {
@@ -98,7 +98,7 @@ func (o *Outside) unbound(ctx context.Context, claim *v1.PersistentVolumeClaim, 
 		"it has no disk, and %s says nothing of why", class.Provisioner)
 }
 
-// provisionerOf is the name that a podnas works under.
+// provisionerOf returns the provisioner name of a podnas.
 func provisionerOf(set *appsv1.StatefulSet) string {
 	if set != nil {
 		for i := range set.Spec.Template.Spec.Containers {

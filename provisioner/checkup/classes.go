@@ -13,7 +13,7 @@ import (
 	"github.com/podnas/podnas/provisioner"
 )
 
-// classes looks at the StorageClasses that name this provisioner.
+// classes checks the StorageClasses of this provisioner.
 func (c *Cluster) classes(ctx context.Context) []doctor.Result {
 	list, err := c.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *Cluster) classes(ctx context.Context) []doctor.Result {
 	return results
 }
 
-// class judges one.
+// class checks one StorageClass.
 func (c *Cluster) class(class *storagev1.StorageClass) []doctor.Result {
 	const again = "a StorageClass can't be changed: delete it and make it again as it should be, volumes keep what they have (docs/storageclass.md)"
 	options, err := provisioner.ClassOptions(class)

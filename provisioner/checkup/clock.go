@@ -19,11 +19,11 @@ func (c *Cluster) clock(ctx context.Context) doctor.Result {
 	if err != nil {
 		return doctor.Fail("see that the API server can be reached from podnas's pod", "can't ask the API server: %v", err)
 	}
-	// The answer was dated somewhere between, by whole seconds.
+	// The Date is from some time in between, in whole seconds.
 	return judgeClock(before.Add(took/2).Sub(date.Add(500*time.Millisecond)), took)
 }
 
-// apiTime is the Date of an answer of the API server.
+// apiTime returns the Date of a reply of the API server.
 func (c *Cluster) apiTime(ctx context.Context) (time.Time, error) {
 	client, ok := c.Client.Discovery().RESTClient().(*rest.RESTClient)
 	if !ok || client == nil || client.Client == nil {
@@ -45,8 +45,8 @@ func (c *Cluster) apiTime(ctx context.Context) (time.Time, error) {
 	return date, nil
 }
 
-// judgeClock judges how far ahead the node's clock is, known to within the time
-// that the question took.
+// judgeClock judges how far ahead the node's clock is; took, the duration of the
+// request, is the precision.
 func judgeClock(ahead, took time.Duration) doctor.Result {
 	const fix = "have the clocks of all nodes set by NTP (chrony, systemd-timesyncd). podnas's Lease, by which two podnas with one name know of each other, counts for a minute; and make and the like compare the times of files"
 	off := max(ahead.Abs()-took/2-time.Second, 0)

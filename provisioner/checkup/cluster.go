@@ -14,8 +14,8 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// Cluster is what podnas has in a cluster. Client, Provisioner and Reconciler are
-// needed.
+// Cluster has what the checks in a cluster need. Client, Provisioner and
+// Reconciler are required.
 type Cluster struct {
 	Client      kubernetes.Interface
 	Provisioner *provisioner.Provisioner
@@ -23,15 +23,15 @@ type Cluster struct {
 	// Namespace is podnas's own, Service the name of its Service; empty outside of
 	// the cluster.
 	Namespace, Service string
-	// Check tells whether the engine can keep what volumes promise.
+	// Check returns an error if the engine does not support a volume's options.
 	Check func(volume.Options) error
 }
 
-// clusterPeriod is how often checks are made that cost calls of others, unless somebody
-// asks.
+// clusterPeriod is how often checks that call the API server run, unless somebody runs
+// podnas doctor.
 const clusterPeriod = 10 * time.Minute
 
-// ClusterChecks look at what podnas needs in the cluster.
+// ClusterChecks returns checks for what podnas needs in the cluster.
 func ClusterChecks(c *Cluster) []doctor.Check {
 	checks := []doctor.Check{
 		doctor.One("service", func(ctx context.Context) doctor.Result { return Address(ctx, c.Provisioner.Endpoint) }),
@@ -44,10 +44,10 @@ func ClusterChecks(c *Cluster) []doctor.Check {
 		checks[i].Every = clusterPeriod
 	}
 	checks[0].Every = time.Minute                                         // two calls, and claims depend on it
-	return append(checks, doctor.Check{Name: "cluster", Run: c.compared}) // it was made already
+	return append(checks, doctor.Check{Name: "cluster", Run: c.compared}) // the comparison ran already
 }
 
-// Address asks where clients reach the server.
+// Address checks the address that clients mount from.
 func Address(ctx context.Context, e provisioner.Endpoint) doctor.Result {
 	a, err := e.Address(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func Address(ctx context.Context, e provisioner.Endpoint) doctor.Result {
 	return doctor.Good("clients mount from %s, port %d", a.IP, a.Port)
 }
 
-// compared tells what the comparison of the disk with the cluster has found.
+// compared returns the findings of the comparison of the disk with the cluster.
 func (c *Cluster) compared(context.Context) []doctor.Result {
 	r := c.Reconciler.Report()
 	switch {
@@ -71,13 +71,13 @@ func (c *Cluster) compared(context.Context) []doctor.Result {
 	return findings(r.Findings)
 }
 
-// rights asks the API server whether podnas may do all that it does.
+// rights checks with the API server whether podnas has all the rights it needs.
 func (c *Cluster) rights(ctx context.Context) []doctor.Result {
 	asked := 0
 	var results []doctor.Result
 	for _, right := range provisioner.Rights() {
 		if right.Own && c.Namespace == "" {
-			continue // outside of the cluster it has no namespace, and does not need it
+			continue // outside of the cluster podnas has no namespace, and needs no rights in it
 		}
 		for _, verb := range right.Verbs {
 			allowed, err := c.may(ctx, right, verb)
@@ -97,7 +97,7 @@ func (c *Cluster) rights(ctx context.Context) []doctor.Result {
 	return results
 }
 
-// policy asks whether the rights are narrowed as deploy/base/policy.yaml does it.
+// policy checks whether the policy of deploy/base/policy.yaml is in force.
 func (c *Cluster) policy(ctx context.Context) doctor.Result {
 	name := c.Provisioner.Name
 	if err := provisioner.MayProvision(ctx, c.Client, name); err != nil {

@@ -1,8 +1,8 @@
-// Package checkup has the checks that podnas doctor makes in the running process: of
-// the disk (disk.go), of the process and its rights on the machine (process.go), and
-// of what it needs in the cluster (cluster.go, classes.go, clock.go); and those that
-// podnas doctor pod makes from outside, when there is no such process (outside.go,
-// pod.go, claim.go). Each file has checks as values, made from what they look at.
+// Package checkup has the checks of podnas doctor. It runs these in the running
+// process: for the disk (disk.go), for the process and its rights on the machine
+// (process.go), and for what it needs in the cluster (cluster.go, classes.go,
+// clock.go). podnas doctor pod runs others from outside, when there is no such
+// process (outside.go, pod.go, claim.go).
 package checkup
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// Disk is what can be asked of a disk; a *volume.Store.
+// Disk is the part of *volume.Store that the checks need.
 type Disk interface {
 	Capacity() (int64, error)
 	Free() (int64, error)
@@ -24,10 +24,10 @@ type Disk interface {
 	CheckWrite() error
 }
 
-// none is as much free space as nobody can work with.
+// none is so little free space that it counts as none.
 const none = 16 << 20
 
-// DiskChecks look at the disk at root.
+// DiskChecks returns checks of the disk at root.
 func DiskChecks(d Disk, root string) []doctor.Check {
 	return []doctor.Check{
 		doctor.One("file system", func(context.Context) doctor.Result { return fileSystem(root) }),
@@ -126,8 +126,8 @@ func judgeInodes(space *volume.Space) doctor.Result {
 	return doctor.Good("%d of %d are free; the volumes together may have %d", free, total, space.InodesPromised)
 }
 
-// secrets looks whether others on the machine can read the key of the file handles:
-// who has it can make handles of every file.
+// secrets checks whether other users of the machine can read the key of the file
+// handles, with which they could forge handles of every file.
 func secrets(root string) doctor.Result {
 	for _, path := range []string{filepath.Join(root, ".podnas"), filepath.Join(root, ".podnas", "instance.json")} {
 		info, err := os.Stat(path)
@@ -142,7 +142,8 @@ func secrets(root string) doctor.Result {
 	return doctor.Good("the key of the file handles is podnas's alone")
 }
 
-// RecordChecks compare the records of a disk with its directories.
+// RecordChecks returns checks that compare the records of a disk with its
+// directories.
 func RecordChecks(store *volume.Store) []doctor.Check {
 	return []doctor.Check{{Name: "records", Run: func(context.Context) []doctor.Result {
 		found, err := store.Check()
@@ -156,7 +157,7 @@ func RecordChecks(store *volume.Store) []doctor.Check {
 	}}}
 }
 
-// Syncs tells of syncs of the disk that failed since podnas was started.
+// Syncs reports syncs of the disk that failed since podnas was started.
 func Syncs(failed uint64) doctor.Result {
 	if failed > 0 {
 		return doctor.Fail("look at the kernel's log (dmesg) of podnas's node: the disk may be broken, or full below podnas. Restart podnas when that is mended",
@@ -165,7 +166,7 @@ func Syncs(failed uint64) doctor.Result {
 	return doctor.Good("none has failed since podnas was started")
 }
 
-// findings are results, each about its volume.
+// findings converts findings to results, each named after its volume.
 func findings(found []volume.Finding) []doctor.Result {
 	var results []doctor.Result
 	for _, f := range found {

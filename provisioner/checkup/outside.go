@@ -18,19 +18,19 @@ import (
 	"github.com/podnas/podnas/doctor"
 )
 
-// young is how long something may take to begin before it is told to be stuck.
+// young is how long something may take to start before it is reported as stuck.
 const young = time.Minute
 
-// Outside looks at a podnas by what the API server knows of its pod, for when podnas
-// does not run and so can't be asked itself. It has the rights of the person who asks.
+// Outside checks a podnas that does not run, by what the API server knows of its pod.
+// It uses the rights of the caller.
 type Outside struct {
 	Client          kubernetes.Interface
 	Namespace, Name string // of the StatefulSet
 
-	events []v1.Event // of the namespace, the last first
+	events []v1.Event // of the namespace, latest first
 }
 
-// Look returns what it finds, and whether podnas is known not to run.
+// Look returns its findings, and whether podnas certainly does not run.
 func (o *Outside) Look(ctx context.Context) (results []doctor.Result, down bool) {
 	ctx, cancel := context.WithTimeout(ctx, doctor.Timeout)
 	defer cancel()
@@ -85,7 +85,8 @@ func named(check string, r doctor.Result) doctor.Result {
 	return r
 }
 
-// denied says what the person who asks may not ask, or what the API server did not answer.
+// denied reports a query that the caller may not make, or that the API server did not
+// answer.
 func (o *Outside) denied(check, what string, err error, s doctor.Status) doctor.Result {
 	if !apierrors.IsForbidden(err) {
 		return named(check, doctor.Fail("try again; see that kubectl reaches the API server", "can't %s: %v", what, err))
@@ -96,7 +97,7 @@ func (o *Outside) denied(check, what string, err error, s doctor.Status) doctor.
 	return named(check, r)
 }
 
-// set judges the StatefulSet, and why it has no pod.
+// set checks the StatefulSet, and why it has no pod.
 func (o *Outside) set(set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
 	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{named("statefulset", r)} }
 	if set == nil {
@@ -121,8 +122,8 @@ func (o *Outside) set(set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
 		return one(doctor.Fail("see whether kube-controller-manager works: other StatefulSets have no pods either",
 			"its pod is not made, and nobody says why"))
 	}
-	// Kubernetes waits for a pod to be ready before it replaces it by one of a changed
-	// template, which a pod that can't be never is.
+	// Kubernetes replaces a pod by one of a changed template only when it is ready,
+	// and this one may never be.
 	if was, is := pod.Labels[appsv1.ControllerRevisionHashLabelKey], set.Status.UpdateRevision; was != "" && is != "" && was != is && !ready(pod) {
 		return one(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s: the next one is of the new template. Nothing is lost", o.Namespace, pod.Name),
 			"it was changed, and its pod is still the one of before: Kubernetes does not replace a pod that is not ready"))
@@ -130,7 +131,7 @@ func (o *Outside) set(set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
 	return one(doctor.Good("it is there, and has its pod"))
 }
 
-// uncreated says what to do where the API server refuses a pod.
+// uncreated says what to do if the API server refuses a pod.
 func (o *Outside) uncreated(why string) string {
 	switch {
 	case strings.Contains(why, "PodSecurity"):
@@ -143,7 +144,7 @@ func (o *Outside) uncreated(why string) string {
 	return "as it says; the StatefulSet tries again by itself"
 }
 
-// claimsOf are the claims that the pod has mounted, or would have.
+// claimsOf returns the claims that the pod mounts, or would mount.
 func claimsOf(set *appsv1.StatefulSet, pod *v1.Pod, podName string) []string {
 	var volumes []v1.Volume
 	var claims []string
@@ -164,15 +165,15 @@ func claimsOf(set *appsv1.StatefulSet, pod *v1.Pod, podName string) []string {
 	return claims
 }
 
-// warned is the last warning about an object, for one of the reasons if there are some.
-// An object has the name of the one before it, but not its UID.
+// warned returns the last warning about an object, with one of the reasons if any are
+// given. It compares UIDs, because a new object may have the name of an earlier one.
 func (o *Outside) warned(uid types.UID, reasons ...string) string {
 	for i := range o.events {
 		e := &o.events[i]
 		if e.InvolvedObject.UID != uid || e.Type != v1.EventTypeWarning || len(reasons) > 0 && !slices.Contains(reasons, e.Reason) {
 			continue
 		}
-		// kubelet says so what the container's state says too: Error: ImagePullBackOff.
+		// kubelet repeats the container's state like this: Error: ImagePullBackOff.
 		if !strings.HasPrefix(e.Message, "Error: ") {
 			return strings.TrimSpace(e.Message)
 		}
@@ -180,7 +181,7 @@ func (o *Outside) warned(uid types.UID, reasons ...string) string {
 	return ""
 }
 
-// seen is when an event was given last.
+// seen is the time of an event's last occurrence.
 func seen(e *v1.Event) time.Time {
 	if e.Series != nil {
 		return e.Series.LastObservedTime.Time

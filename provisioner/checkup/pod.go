@@ -11,10 +11,10 @@ import (
 	"github.com/podnas/podnas/doctor"
 )
 
-// container is what deploy/ calls podnas's own; others are put beside it by admission.
+// container is the name of podnas's container in deploy/; admission may add others.
 const container = "podnas"
 
-// runs tells whether podnas's process runs.
+// runs reports whether podnas's process runs.
 func runs(p *v1.Pod) bool {
 	for i := range p.Status.ContainerStatuses {
 		if s := &p.Status.ContainerStatuses[i]; s.Name == container {
@@ -38,11 +38,11 @@ func condition(p *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
 	return nil
 }
 
-// pod judges podnas's pod: how far it has come, and what keeps it there.
+// pod checks how far podnas's pod has come, and what blocks it.
 func (o *Outside) pod(p *v1.Pod) []doctor.Result {
 	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{r} }
 	if d := p.DeletionTimestamp; d != nil {
-		if time.Since(d.Time) < young { // the time by which it has ended
+		if time.Since(d.Time) < young { // the time by which it should have ended
 			return one(doctor.Warn("ask again in a minute", "it is being ended; another follows"))
 		}
 		return one(doctor.Fail(fmt.Sprintf("see how the node is: kubectl get node %s. Only if it is switched off, or gone for good: kubectl -n %s delete pod %s --force. "+
@@ -101,7 +101,7 @@ func (o *Outside) unscheduled(p *v1.Pod) doctor.Result {
 	return doctor.Fail(cmp.Or(strings.Join(fixes, ". "), "as the scheduler says; it tries again by itself"), "no node takes it: %s", words(c.Reason, c.Message))
 }
 
-// beginning judges a pod that has a node, whose containers are not there yet.
+// beginning checks a pod that has a node, but no containers yet.
 func (o *Outside) beginning(p *v1.Pod) doctor.Result {
 	why := o.warned(p.UID, "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady", "FailedCreatePodContainer")
 	switch {
@@ -118,7 +118,7 @@ func (o *Outside) beginning(p *v1.Pod) doctor.Result {
 		"node %s has not begun with it, and does not say why", p.Spec.NodeName)
 }
 
-// container judges one that is there.
+// container checks an existing container.
 func (o *Outside) container(p *v1.Pod, s *v1.ContainerStatus) []doctor.Result {
 	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{r} }
 	if s.State.Waiting != nil {
@@ -169,7 +169,7 @@ func (o *Outside) waiting(p *v1.Pod, s *v1.ContainerStatus) doctor.Result {
 		if w.Reason == "ErrImageNeverPull" {
 			fix = "imagePullPolicy is Never, so the image must be on the node already: kind load image-archive, minikube image load or ctr images import"
 		}
-		// Back-off says only that it waits; what it waits for the last try has said.
+		// Back-off says only that it waits; the reason is in the last attempt's message.
 		why := w.Message
 		if w.Reason == "ImagePullBackOff" {
 			why = cmp.Or(o.warned(p.UID, "Failed"), why)
@@ -182,8 +182,9 @@ func (o *Outside) waiting(p *v1.Pod, s *v1.ContainerStatus) doctor.Result {
 	return doctor.Fail(fmt.Sprintf("as it says; kubectl -n %s describe pod %s", o.Namespace, p.Name), "it waits: %s", words(w.Reason, w.Message))
 }
 
-// ended says how a container has ended, and with which last words: the end of its log,
-// by terminationMessagePolicy, for which no right to read logs is needed.
+// ended says how a container ended, with the end of its log, which
+// terminationMessagePolicy puts into the pod's status, so that no right to read logs
+// is needed.
 func (o *Outside) ended(p *v1.Pod, s *v1.ContainerStatus, t *v1.ContainerStateTerminated, says string) doctor.Result {
 	fix := o.log(p, s)
 	switch {
@@ -217,12 +218,12 @@ func (o *Outside) ended(p *v1.Pod, s *v1.ContainerStatus, t *v1.ContainerStateTe
 	return doctor.Fail(fix, "%s", says)
 }
 
-// log says how the log of a container that has ended is read.
+// log returns the command that shows the log of a container that has ended.
 func (o *Outside) log(p *v1.Pod, s *v1.ContainerStatus) string {
 	return fmt.Sprintf("Its whole log: kubectl -n %s logs %s -c %s --previous", o.Namespace, p.Name, s.Name)
 }
 
-// words joins a reason, as programs give it, and a message, of which one may be missing.
+// words joins a reason and a message, one of which may be empty.
 func words(reason, message string) string {
 	switch {
 	case message == "":

@@ -11,28 +11,28 @@ import (
 	"github.com/podnas/podnas/doctor"
 )
 
-// descriptors is how many a server with some hundred clients needs. It keeps half of
-// what there are for files (docs/nfs.md); each client has a connection.
+// descriptors is how many file descriptors a server with some hundred clients needs.
+// It uses half of the limit for files (docs/nfs.md); each client has a connection.
 const descriptors = 2048
 
-// Process is what the checks need to know of how podnas runs.
+// Process describes the running process for the checks.
 type Process struct {
 	Native    bool   // the engine
-	Engine    string // and why, for people
+	Engine    string // and why, as text
 	Fallback  bool   // not the best engine there is
-	Quota     string // how sizes are enforced, for people
+	Quota     string // how sizes are enforced, as text
 	Enforced  bool   // they are
 	Kernel    bool   // by the kernel's quotas
 	DiskImage bool
 }
 
-// ProcessChecks look at what the process may do.
+// ProcessChecks returns checks of the process.
 func ProcessChecks(p Process) []doctor.Check {
 	return []doctor.Check{
 		doctor.One("engine", func(context.Context) doctor.Result { return engine(p) }),
 		doctor.One("quota", func(context.Context) doctor.Result { return limits(p) }),
 		doctor.One("capabilities", func(context.Context) doctor.Result {
-			// Of this thread: others act as callers, and have fewer.
+			// Of this thread, because threads that act as callers have fewer.
 			status, err := os.ReadFile("/proc/thread-self/status")
 			if err != nil {
 				return doctor.Warn("", "not known: %v", err)
@@ -76,8 +76,9 @@ func always(Process) bool { return true }
 
 func native(p Process) bool { return p.Native }
 
-// capabilities are those that deploy/ gives the pod. What can't run at all without
-// one has chosen another engine or quota at its start, and says why.
+// capabilities returns the capabilities that deploy/ gives the pod. If the native
+// engine or kernel quotas can't run without one, podnas has chosen another engine
+// or quota at start, and reports why.
 func capabilities() []capability {
 	return []capability{
 		{"CHOWN", 0, always, "files can't be given the owner and group that a client asks for"},

@@ -8,7 +8,7 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// VolumeChecks look at how full the volumes are.
+// VolumeChecks returns checks of the volumes' usage.
 func VolumeChecks(store *volume.Store) []doctor.Check {
 	return []doctor.Check{{Name: "volumes", Run: func(context.Context) []doctor.Result {
 		usages, err := store.Usages()
@@ -30,7 +30,7 @@ func VolumeChecks(store *volume.Store) []doctor.Check {
 	}}}
 }
 
-// judgeFullness tells of a volume that fills up.
+// judgeFullness reports a volume that fills up.
 func judgeFullness(v *volume.Volume, used, limit int64, says string, format func(int64) string) []doctor.Result {
 	percent := volume.Percent(used, limit)
 	if percent < volume.FillingPercent {

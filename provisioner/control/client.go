@@ -14,31 +14,31 @@ import (
 )
 
 const (
-	// clientTimeout is longer than the server lets any request take.
+	// clientTimeout is longer than any request may take in the server.
 	clientTimeout = requestTimeout + 10*time.Second
-	// answerMax bounds an answer: a thousand bytes for each of 100,000 volumes.
+	// answerMax limits a reply: a thousand bytes for each of 100,000 volumes.
 	answerMax = 100 << 20
 )
 
-// Client talks to the podnas that serves a disk. What that refuses is an
-// *Error; where there is none, the error is a *NotReachedError.
+// Client calls the podnas that serves a disk. If podnas refuses a request, the
+// error is an *Error; if none is running, a *NotReachedError.
 type Client struct {
 	http http.Client
 }
 
-// NewClient makes a Client for the disk at root.
+// NewClient returns a Client for the disk at root.
 func NewClient(root string) *Client {
 	return &Client{http.Client{
 		Timeout: clientTimeout,
 		Transport: &http.Transport{
 			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, root) },
-			DisableKeepAlives: true, // a command has few questions
+			DisableKeepAlives: true, // a command makes few requests
 		},
 	}}
 }
 
-// List returns the volumes in the order of their names, with all also those that
-// are archived or retained.
+// List returns the volumes, sorted by name; if all is set, including archived and
+// retained ones.
 func (c *Client) List(ctx context.Context, all bool) ([]Volume, error) {
 	query := url.Values{}
 	if all {
@@ -47,31 +47,31 @@ func (c *Client) List(ctx context.Context, all bool) ([]Volume, error) {
 	return ask[[]Volume](ctx, c, http.MethodGet, "/v1/volumes", query, nil)
 }
 
-// Get returns one volume, also one that is archived or retained.
+// Get returns one volume, which may be archived or retained.
 func (c *Client) Get(ctx context.Context, name string) (Volume, error) {
 	return ask[Volume](ctx, c, http.MethodGet, "/v1/volume", url.Values{"name": {name}}, nil)
 }
 
-// Create makes a volume. While it is being copied the error has code Copying,
-// and the same call again tells how far it is.
+// Create creates a volume. While it is being copied, the error has the code
+// Copying and the progress; repeat the call.
 func (c *Client) Create(ctx context.Context, r CreateRequest) (Volume, error) {
 	return ask[Volume](ctx, c, http.MethodPost, "/v1/volumes", nil, r)
 }
 
-// Adopt makes a volume of what is on the disk.
+// Adopt turns an existing directory on the disk into a volume.
 func (c *Client) Adopt(ctx context.Context, r CreateRequest) (Volume, error) {
 	return ask[Volume](ctx, c, http.MethodPost, "/v1/adopt", nil, r)
 }
 
-// Resize raises the size of a volume, and how many inodes it may have: with one for
-// each bytesPerInode, or if that is 0, for each so many bytes as before. A volume
-// that belongs to a claim is only resized with force.
+// Resize increases the size of a volume and its inode limit, which is one inode per
+// bytesPerInode; 0 keeps the ratio. A volume that belongs to a claim is only
+// resized with force.
 func (c *Client) Resize(ctx context.Context, name string, size, bytesPerInode int64, force bool) (Volume, error) {
 	return ask[Volume](ctx, c, http.MethodPatch, "/v1/volume", url.Values{"name": {name}}, resizeRequest{Size: size, BytesPerInode: bytesPerInode, Force: force})
 }
 
-// Delete deletes a volume, as its OnDelete says. One that belongs to a claim is
-// only deleted with force.
+// Delete deletes a volume, according to its OnDelete. A volume that belongs to a
+// claim is only deleted with force.
 func (c *Client) Delete(ctx context.Context, name string, force bool) error {
 	query := url.Values{"name": {name}}
 	if force {
@@ -81,29 +81,28 @@ func (c *Client) Delete(ctx context.Context, name string, force bool) error {
 	return err
 }
 
-// Discard removes the files of a volume that was archived or retained.
+// Discard removes the files of an archived or retained volume.
 func (c *Client) Discard(ctx context.Context, name string) error {
 	_, err := ask[struct{}](ctx, c, http.MethodDelete, "/v1/volume", url.Values{"name": {name}, "kept": {"true"}}, nil)
 	return err
 }
 
-// Manifests returns the PersistentVolumes of the named volumes, of all if none
-// is named.
+// Manifests returns the PersistentVolumes of the named volumes, or of all volumes.
 func (c *Client) Manifests(ctx context.Context, names ...string) ([]Manifest, error) {
 	return ask[[]Manifest](ctx, c, http.MethodGet, "/v1/manifests", url.Values{"name": names}, nil)
 }
 
-// Doctor has podnas look at itself and its disk.
+// Doctor runs podnas's checks.
 func (c *Client) Doctor(ctx context.Context) (Report, error) {
 	return ask[Report](ctx, c, http.MethodGet, doctorPath, nil, nil)
 }
 
-// Usage asks who uses the volumes.
+// Usage returns the users of the volumes.
 func (c *Client) Usage(ctx context.Context) (Usage, error) {
 	return ask[Usage](ctx, c, http.MethodGet, "/v1/usage", nil, nil)
 }
 
-// ask sends a request and reads the answer.
+// ask sends a request and decodes the reply.
 func ask[Answer any](ctx context.Context, c *Client, method, path string, query url.Values, request any) (Answer, error) {
 	var answer Answer
 	data, status, err := c.do(ctx, method, path, query, request)
@@ -123,7 +122,7 @@ func ask[Answer any](ctx context.Context, c *Client, method, path string, query 
 	return answer, said
 }
 
-// do sends a request, and returns the body and the status of the answer.
+// do sends a request, and returns the reply's body and status.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, request any) ([]byte, int, error) {
 	var body io.Reader
 	if request != nil {
@@ -150,7 +149,7 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	return data, response.StatusCode, nil
 }
 
-// clientError says in plain words why there was no answer.
+// clientError explains why there was no reply.
 func clientError(ctx context.Context, err error) error {
 	var unreached *NotReachedError
 	if errors.As(err, &unreached) {

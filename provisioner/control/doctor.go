@@ -11,11 +11,11 @@ import (
 
 const doctorPath = "/v1/doctor"
 
-// Report is what a podnas says of itself and its disk.
+// Report is the state of podnas and its disk.
 type Report struct {
 	Process Process `json:"process"`
 	Disk    Disk    `json:"disk"`
-	// Checks are what was looked at, and how it is.
+	// Checks are the results of the checks.
 	Checks []doctor.Result `json:"checks"`
 }
 
@@ -25,7 +25,7 @@ const (
 	Standalone = "standalone"
 )
 
-// Process is what the running process is, as it was started.
+// Process describes the running process.
 type Process struct {
 	Version     string    `json:"version"`
 	PID         int       `json:"pid"`
@@ -36,9 +36,9 @@ type Process struct {
 	Listen      string    `json:"listen"` // the address of NFS
 	Engine      string    `json:"engine"`
 	EngineWhy   string    `json:"engineWhy"`
-	QuotaMode   string    `json:"quotaMode"`            // as asked for
+	QuotaMode   string    `json:"quotaMode"`            // as configured
 	Quota       string    `json:"quota"`                // how sizes are enforced
-	Overcommit  float64   `json:"overcommit,omitempty"` // 0: only free space is looked at
+	Overcommit  float64   `json:"overcommit,omitempty"` // 0: only the free space counts
 }
 
 // Disk is the state of the disk. Sizes are bytes.
@@ -55,14 +55,14 @@ type Disk struct {
 
 func (s *Server) doctor(r *http.Request) (any, error) {
 	report := Report{Process: s.Process, Checks: s.Findings.Look(r.Context())}
-	// What can't be read here is a finding of the checks, and no reason to hold
-	// back the rest.
+	// Ignore the error: the checks report it, and the rest of the report is still
+	// useful.
 	report.Disk, _ = s.disk.Get(r.Context(), 0)
 	report.Disk.Identity = s.store().Identity()
 	return report, nil
 }
 
-// lookAtDisk tells the state of the disk, as far as it can be read.
+// lookAtDisk returns the state of the disk, as far as it can be read.
 func (s *Server) lookAtDisk(context.Context) (d Disk, err error) {
 	store := s.store()
 	for _, v := range store.List() {

@@ -7,23 +7,22 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// Code is what kind of refusal an Error is, for programs.
+// Code is the kind of an Error, for programs.
 type Code string
 
 // The codes.
 const (
-	Invalid  Code = "Invalid"  // it can never be done as it was asked for
-	NotFound Code = "NotFound" // there is no such volume
-	Exists   Code = "Exists"   // the name or the directory is taken
+	Invalid  Code = "Invalid"  // the request can never succeed
+	NotFound Code = "NotFound" // the volume does not exist
+	Exists   Code = "Exists"   // the name or the directory is in use
 	Claimed  Code = "Claimed"  // the volume belongs to a claim
-	Busy     Code = "Busy"     // the volume is in use by something that will end
-	NoSpace  Code = "NoSpace"  // the disk has not enough room
-	Copying  Code = "Copying"  // it is under way, ask again
-	Internal Code = "Internal" // podnas could not do it
+	Busy     Code = "Busy"     // the volume is temporarily in use
+	NoSpace  Code = "NoSpace"  // the disk has too little space
+	Copying  Code = "Copying"  // in progress, repeat the request
+	Internal Code = "Internal" // an error in podnas or its disk
 )
 
-// Error is the answer of a podnas that did not do what it was asked. Its text is
-// for people.
+// Error is podnas's reply to a request that failed. Its text is for people.
 type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
@@ -31,7 +30,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// toError says an error in the words of the protocol.
+// toError converts an error to an Error.
 func toError(err error) *Error {
 	var (
 		said    *Error

@@ -33,8 +33,8 @@ func (s *Server) manifests(r *http.Request) (any, error) {
 	return manifests, nil
 }
 
-// manifest makes what a cluster needs to use a volume: the PersistentVolume waits
-// for its claim and for no other.
+// manifest returns the objects that a cluster needs to use a volume. The
+// PersistentVolume is reserved for its claim.
 func (s *Server) manifest(ctx context.Context, v volume.Volume) (Manifest, error) {
 	pv, err := s.Provisioner.PersistentVolume(ctx, v)
 	if err != nil {

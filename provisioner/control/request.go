@@ -12,7 +12,7 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// CreateRequest asks for a volume without a claim.
+// CreateRequest describes a new volume without a claim.
 type CreateRequest struct {
 	Name string `json:"name"`
 	Size int64  `json:"size,omitempty"` // bytes
@@ -20,17 +20,17 @@ type CreateRequest struct {
 	Path string `json:"path,omitempty"`
 	// Source is the name of a volume to copy.
 	Source string `json:"source,omitempty"`
-	// Parameters are those of a StorageClass.
+	// Parameters are StorageClass parameters.
 	Parameters map[string]string `json:"parameters,omitempty"`
 
-	// What its PersistentVolume says.
+	// Fields of its PersistentVolume.
 	StorageClass  string                           `json:"storageClass,omitempty"`
 	AccessModes   []v1.PersistentVolumeAccessMode  `json:"accessModes,omitempty"`
 	MountOptions  []string                         `json:"mountOptions,omitempty"`
 	ReclaimPolicy v1.PersistentVolumeReclaimPolicy `json:"reclaimPolicy,omitempty"`
 }
 
-// spec is what the store makes the volume from.
+// spec returns the Spec of the volume.
 func (r *CreateRequest) spec() (volume.Spec, error) {
 	invalid := func(format string, args ...any) (volume.Spec, error) {
 		return volume.Spec{}, &Error{Code: Invalid, Message: fmt.Sprintf(format, args...)}
@@ -61,7 +61,7 @@ func (r *CreateRequest) spec() (volume.Spec, error) {
 	return spec, nil
 }
 
-// saysNothing tells whether the request is silent about the PersistentVolume.
+// saysNothing reports whether the request sets no field of the PersistentVolume.
 func (r *CreateRequest) saysNothing() bool {
 	return len(r.Parameters) == 0 && r.StorageClass == "" && len(r.AccessModes) == 0 && len(r.MountOptions) == 0 && r.ReclaimPolicy == ""
 }

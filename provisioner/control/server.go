@@ -25,42 +25,42 @@ import (
 )
 
 const (
-	// requestMax bounds a request's body, in bytes.
+	// requestMax limits a request's body, in bytes.
 	requestMax = 64 << 10
-	// requestTimeout is how long a request may wait for a volume that something
-	// else works on. A copy takes no request's time.
+	// requestTimeout is how long a request may wait for a volume that is in use by
+	// another operation. Requests do not wait for copies.
 	requestTimeout = time.Minute
-	// stopTimeout is how long requests under way may take when podnas ends.
+	// stopTimeout is how long current requests may take when podnas ends.
 	stopTimeout = 5 * time.Second
-	// diskLate is when a request that only tells something does without what the
-	// disk has not answered.
+	// diskLate is how long a read-only request waits for the disk before it replies
+	// without that information.
 	diskLate = 5 * time.Second
-	// requestsMax bounds the requests of each kind that are being answered.
+	// requestsMax limits concurrent requests of each kind.
 	requestsMax = 32
-	// connsMax bounds connections. It is far more than all requests, so that those past
-	// requestsMax are told so, rather than cut off.
+	// connsMax limits connections. It is much larger than the limits of requests, so
+	// that requests beyond requestsMax get an error instead of a closed connection.
 	connsMax = 512
 )
 
-// Server answers commands. Provisioner, Process, Findings and Log are needed.
+// Server executes commands. Provisioner, Process, Findings and Log are needed.
 type Server struct {
 	Provisioner *provisioner.Provisioner
 	Process     Process
-	// Findings are what podnas doctor tells.
+	// Findings are the results that podnas doctor shows.
 	Findings *doctor.List
-	// Users, if not nil, tells which pods have what mounted. Without a cluster
-	// nobody knows.
+	// Users, if not nil, returns the pods that have volumes mounted. It is nil without
+	// a cluster.
 	Users func(context.Context) ([]provisioner.User, error)
-	// Clients, if not nil, tells who is connected.
+	// Clients, if not nil, returns the connected clients.
 	Clients func() []netip.Addr
 	Log     *slog.Logger
 
-	// What asks the disk and may hang, made by handler.
+	// Values that need the disk and may hang, set by handler.
 	disk   *latest.Value[Disk]
 	usages *latest.Value[map[string]quota.Usage]
 }
 
-// Serve answers commands until ctx ends, finishes those under way and removes
+// Serve executes commands until ctx ends, finishes the current ones and removes
 // the socket.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	h := web.Server{
@@ -73,7 +73,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) handler() http.Handler {
 	s.disk = latest.New(diskLate, s.lookAtDisk)
 	s.usages = latest.New(diskLate, func(context.Context) (map[string]quota.Usage, error) { return s.store().Usages() })
-	// What changes something, or only asks, can't keep podnas doctor from saying why it hangs.
+	// Each kind has its own limit, so that podnas doctor can still say why the others hang.
 	changes := &underWay{max: requestsMax, kind: "changes"}
 	questions := &underWay{max: requestsMax, kind: "questions"}
 	doctors := &underWay{max: requestsMax, kind: "questions of podnas doctor"}
@@ -115,7 +115,7 @@ func (s *Server) handler() http.Handler {
 	return mux
 }
 
-// reply is the one place where answers are written.
+// reply writes all replies.
 func (s *Server) reply(w http.ResponseWriter, answer any, err error) {
 	status := http.StatusOK
 	if err != nil {
@@ -129,8 +129,8 @@ func (s *Server) reply(w http.ResponseWriter, answer any, err error) {
 	}
 }
 
-// decode reads a request. What this version does not know is refused: to pass it
-// over would do something else than was asked for.
+// decode decodes a request. It refuses fields that this version does not know,
+// because ignoring them would do something else than requested.
 func decode(r *http.Request, into any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
@@ -176,7 +176,7 @@ func (s *Server) get(r *http.Request) (any, error) {
 		}
 	}
 	kept, keptErr := s.store().Kept()
-	for _, k := range slices.Backward(kept) { // of several, the one that Adopt takes
+	for _, k := range slices.Backward(kept) { // of several, the one that Adopt would use
 		if k.Name == name {
 			return keptVolume(k), nil
 		}
@@ -184,8 +184,8 @@ func (s *Server) get(r *http.Request) (any, error) {
 	return nil, errors.Join(err, keptErr)
 }
 
-// describe adds to a volume what is not in its record. What it uses is for
-// people, and left out where it can't be read.
+// describe adds a volume's current state to its record. Its usage is for people,
+// and omitted if it can't be read.
 func (s *Server) describe(ctx context.Context, v volume.Volume) Volume {
 	usages, err := s.usages.Get(ctx, 0)
 	if err != nil {
@@ -194,7 +194,7 @@ func (s *Server) describe(ctx context.Context, v volume.Volume) Volume {
 	return s.served(v, usages[v.Name])
 }
 
-// served is a volume that clients can mount, with what it uses, if that is known.
+// served describes a volume that clients can mount, with its usage if known.
 func (s *Server) served(v volume.Volume, u quota.Usage) Volume {
 	by, reason := s.store().Quota(&v)
 	d := Volume{Volume: v, State: Ready, Quota: &Quota{By: by, Reason: reason}}
@@ -212,7 +212,7 @@ func keptVolume(k volume.Kept) Volume {
 	return Volume{Volume: k.Volume, State: k.State, Since: &k.Since}
 }
 
-// readSpec reads a CreateRequest, and what the store is to make of it.
+// readSpec decodes a CreateRequest, and returns its Spec too.
 func readSpec(r *http.Request) (request CreateRequest, spec volume.Spec, err error) {
 	if err = decode(r, &request); err == nil {
 		spec, err = request.spec()
@@ -238,7 +238,7 @@ func (s *Server) adopt(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if request.saysNothing() {
-		spec.Manifest = nil // a volume that was kept has its own
+		spec.Manifest = nil // an archived or retained volume has its own
 	}
 	v, err := s.store().Adopt(r.Context(), spec)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -283,7 +283,7 @@ func (s *Server) delete(r *http.Request) (any, error) {
 		s.Log.Info("control: request to remove an archived or retained volume", "volume", name)
 		return struct{}{}, s.store().Discard(r.Context(), name)
 	}
-	v, _ := s.store().Get(name) // Delete tells if there is none
+	v, _ := s.store().Get(name) // Delete returns an error if it does not exist
 	if c := v.Claim; c != nil && r.URL.Query().Get("force") == "" {
 		advice := `delete the claim, and podnas applies the reclaim policy to the volume:
   kubectl -n %[2]s delete pvc %[3]s

@@ -18,14 +18,16 @@ const socketName = "control.sock"
 
 func stateDir(root string) string { return filepath.Join(root, ".podnas") }
 
-// socketPath leads to the socket in an open directory. A socket's address has
-// room for 108 bytes, and the root of a disk may have a longer path.
+// socketPath is the path of the socket in an open directory, through /proc. A
+// socket's address has at most 108 bytes, and the path of a disk's root may be
+// longer.
 func socketPath(dir *os.File) string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName)
 }
 
-// Listen makes the socket of a disk. The caller has its Store open, so a socket
-// that nobody answers on is one that a dead process left, and is replaced.
+// Listen creates the socket of a disk. The caller has its Store open, so an
+// existing socket without a listener is left over from a dead process, and is
+// replaced.
 func Listen(root string) (net.Listener, error) {
 	dir, err := os.Open(stateDir(root))
 	if err != nil {
@@ -42,7 +44,7 @@ func Listen(root string) (net.Listener, error) {
 func listen(dir *os.File) (net.Listener, error) {
 	path := socketPath(dir)
 	if conn, err := net.Dial("unix", path); err == nil {
-		_ = conn.Close() // nothing was said
+		_ = conn.Close() // nothing was sent
 		return nil, volume.ErrInUse
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -52,15 +54,15 @@ func listen(dir *os.File) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Until here the mode of its directory, 0700, keeps others out.
+	// Until now the mode of its directory, 0700, kept other users out.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return &listener{l, dir}, nil
 }
 
-// listener keeps the directory open that its address leads through, which Close
-// removes the socket by.
+// listener keeps the socket's directory open, because its address leads through it
+// and Close needs it to remove the socket.
 type listener struct {
 	net.Listener
 	dir *os.File
@@ -87,8 +89,8 @@ func dial(ctx context.Context, root string) (net.Conn, error) {
 	return conn, nil
 }
 
-// NotReachedError means that there is no podnas to talk to on a disk. Its text
-// says what to do.
+// NotReachedError means that no podnas answers on a disk. Its text says what to
+// do.
 type NotReachedError struct {
 	Root string
 	Err  error

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// underWay are the requests of one kind that are being answered. Each may hold a thread
-// while the disk hangs, so there is a bound.
+// underWay are the current requests of one kind. They are limited, because each may
+// block a thread while the disk hangs.
 type underWay struct {
 	max  int
 	kind string // in the plural
@@ -22,8 +22,8 @@ type request struct {
 	began time.Time
 }
 
-// begin notes a request until end is called. Where there are too many it is an Error of
-// code Busy.
+// begin adds a request until end is called. If there are too many, it returns an Error
+// with code Busy.
 func (u *underWay) begin(what string) (end func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -8,15 +8,15 @@ import (
 	"github.com/podnas/podnas/provisioner"
 )
 
-// Usage is who uses the volumes.
+// Usage lists the users of the volumes.
 type Usage struct {
-	// Cluster: Users are known. Where there is no cluster, only Clients are.
+	// Cluster is whether Users is set. Without a cluster only Clients is.
 	Cluster bool `json:"cluster"`
 	// Users are the pods that have volumes mounted.
 	Users []provisioner.User `json:"users"`
-	// Clients are the machines that are connected, each once; one that is not valid
-	// stands for more. A mount that nobody has used for some minutes has no
-	// connection, and gets one when it is used.
+	// Clients are the connected machines, each once; an invalid address stands for
+	// further ones. A mount that was not used for some minutes has no connection until
+	// its next use.
 	Clients []netip.Addr `json:"clients"`
 }
 

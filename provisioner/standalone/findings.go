@@ -8,8 +8,8 @@ import (
 	"github.com/podnas/podnas/doctor"
 )
 
-// Findings tell what is wrong with the folder, as the last scan has found it. They may be
-// asked for at any time.
+// Findings returns what the last scan found wrong with the folder. It may be called
+// concurrently.
 func (r *Runner) Findings() []doctor.Result {
 	if found := r.found.Load(); found != nil {
 		return *found
@@ -17,7 +17,7 @@ func (r *Runner) Findings() []doctor.Result {
 	return []doctor.Result{doctor.Good("the folder %s was not read yet", r.Claims)}
 }
 
-// find makes the findings of a scan. Without manifests the folder can't be read.
+// find sets the findings of a scan. m is nil if the folder can't be read.
 func (r *Runner) find(m *manifests) {
 	wrong := r.told.Wrong()
 	found := []doctor.Result{}
@@ -29,7 +29,7 @@ func (r *Runner) find(m *manifests) {
 			result.Fix = "change it in " + m.sources[claimKey(name)] + ", or mend what is told; podnas tries again every second"
 		case kind == "file":
 			result.Fix = "mend or remove it; podnas reads the folder every second"
-		case kind == "second": // volume: the claim has the other one
+		case kind == "second": // a volume that the claim does not use
 			result.Status = doctor.Warning
 			result.Fix = "delete the one that holds nothing of use"
 		case about == pausedKey:

@@ -14,12 +14,12 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// Which volume a claim has, the records of the disk tell. Where they don't, the
-// PersistentVolumes in provisioned/ may: then the disk is another one, or its record is
-// damaged or gone, and to make a new, empty volume would be the worst answer.
+// The records on the disk say which volume a claim has. If there is no record, but a
+// PersistentVolume in provisioned/, then the disk is another one, or the record is
+// damaged or gone, and a new, empty volume would be the worst answer.
 
-// volumes are those that earlier scans, or earlier runs, made for claims. Where a claim
-// has several, it is the oldest.
+// volumes returns the volumes of claims, from earlier scans or runs. If a claim has
+// several, it is the oldest.
 func (r *Runner) volumes() map[claimKey]volume.Volume {
 	volumes := map[claimKey]volume.Volume{}
 	for _, v := range r.Provisioner.Store.List() {
@@ -34,7 +34,7 @@ func (r *Runner) volumes() map[claimKey]volume.Volume {
 	return volumes
 }
 
-// checkDoubles tells of claims that have several volumes.
+// checkDoubles reports claims that have several volumes.
 func (r *Runner) checkDoubles(volumes map[claimKey]volume.Volume) {
 	doubles := map[string]bool{}
 	for _, v := range r.Provisioner.Store.List() {
@@ -51,8 +51,7 @@ func (r *Runner) checkDoubles(volumes map[claimKey]volume.Volume) {
 	r.told.Keep(func(about string) bool { return doubles[about] || !strings.HasPrefix(about, "second ") })
 }
 
-// checkUnknown refuses a claim that has no volume on the disk, but is known to have
-// one.
+// checkUnknown refuses a claim that has no volume on the disk, but must have one.
 func (r *Runner) checkUnknown(key claimKey, pvs map[string]*v1.PersistentVolume) error {
 	store := r.Provisioner.Store
 	damaged := store.Damaged()
@@ -74,7 +73,7 @@ func (r *Runner) checkUnknown(key claimKey, pvs map[string]*v1.PersistentVolume)
 		}
 	}
 	for _, name := range damaged {
-		if pvs[name] == nil { // else it is another claim's
+		if pvs[name] == nil { // otherwise it belongs to another claim
 			return fmt.Errorf("the record .podnas/volumes/%s.json is damaged, and may belong to this claim: restore it from a backup, or move it away", name)
 		}
 	}
@@ -82,7 +81,7 @@ func (r *Runner) checkUnknown(key claimKey, pvs map[string]*v1.PersistentVolume)
 }
 
 func (r *Runner) keptState(name string) string {
-	kept, _ := r.Provisioner.Store.Kept() // what can't be read is not told
+	kept, _ := r.Provisioner.Store.Kept() // unreadable ones are ignored
 	for _, k := range kept {
 		if k.Name == name {
 			return ", it was deleted and is " + k.State
@@ -91,9 +90,9 @@ func (r *Runner) keptState(name string) string {
 	return ""
 }
 
-// CheckDisk refuses a disk that is not the one that the volumes in provisioned/ are on,
-// before anything is made there: the empty mount point of a disk that is not mounted, for
-// example.
+// CheckDisk refuses a disk that has none of the volumes in provisioned/, before
+// anything is created there: for example the empty mount point of a disk that is
+// not mounted.
 func CheckDisk(claims, root string) error {
 	identity, err := volume.IdentityOf(root)
 	if err != nil {
@@ -113,7 +112,7 @@ func CheckDisk(claims, root string) error {
 			others = append(others, name+" (disk "+owner+")")
 		}
 	}
-	if len(others) == 0 || len(others) < len(pvs) { // some of them are here: the claims of the others are told
+	if len(others) == 0 || len(others) < len(pvs) { // some are here: the claims of the others get an error
 		return nil
 	}
 	is := "is the disk " + identity

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// defaultClass marks the StorageClass of claims that name none.
+// defaultClass is the annotation of the StorageClass for claims without a class.
 const defaultClass = "storageclass.kubernetes.io/is-default-class"
 
 // claimKey is "namespace/name".
@@ -26,14 +26,14 @@ type claimKey string
 
 func keyOf(namespace, name string) claimKey { return claimKey(namespace + "/" + name) }
 
-// manifests is what a folder of manifests says.
+// manifests is the contents of a folder of manifests.
 type manifests struct {
 	claims  map[claimKey]*v1.PersistentVolumeClaim
 	classes map[string]*storagev1.StorageClass
-	sources map[claimKey]string // which file a claim stands in
+	sources map[claimKey]string // the file of each claim
 	names   []string            // of all files
-	// broken is what is wrong with files, by their names. While anything is, it can't
-	// be known which claims are meant to be there.
+	// broken has the errors of files, by name. While there are any, it is unknown
+	// which claims should exist.
 	broken map[string]error
 }
 
@@ -59,7 +59,7 @@ func readManifests(dir string, files *parsed[[]any]) (*manifests, error) {
 		name := filepath.Join(dir, e.Name())
 		there[name] = true
 		m.names = append(m.names, e.Name())
-		// What stands before a broken document counts.
+		// The documents before a broken one count.
 		documents, err := files.parse(name, parseManifests)
 		for i, document := range documents {
 			if wrong := m.add(document, e.Name()); wrong != nil && err == nil {
@@ -74,7 +74,7 @@ func readManifests(dir string, files *parsed[[]any]) (*manifests, error) {
 	return m, nil
 }
 
-// parseManifests returns what each document of a file is: a StorageClass, a
+// parseManifests parses the documents of a file: each is a StorageClass, a
 // PersistentVolumeClaim, or nil.
 func parseManifests(data []byte) (documents []any, err error) {
 	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
@@ -102,11 +102,11 @@ func parseManifests(data []byte) (documents []any, err error) {
 	}
 }
 
-// errNothing is told of a document that holds nothing but comments.
+// errNothing is the error of a document with only comments.
 var errNothing = errors.New("nothing")
 
-// parseManifest reads one document. What it returns has a name, and what else a cluster
-// asks for.
+// parseManifest parses one document. It checks the name and the other fields that a
+// cluster requires.
 func parseManifest(text []byte) (any, error) {
 	var anything any
 	if err := yaml.Unmarshal(text, &anything); err != nil {
@@ -143,7 +143,7 @@ func parseManifest(text []byte) (any, error) {
 	}
 }
 
-// add takes one document, of which it keeps a copy.
+// add adds a copy of a document.
 func (m *manifests) add(document any, source string) error {
 	switch document := document.(type) {
 	case *storagev1.StorageClass:
@@ -161,11 +161,11 @@ func (m *manifests) add(document any, source string) error {
 	return nil
 }
 
-// errNotOurs means that a claim is for somebody else to fulfil.
+// errNotOurs means that a claim is for another provisioner.
 var errNotOurs = errors.New("not for this provisioner")
 
-// class finds the StorageClass of a claim, as the API server and the library's
-// controller would.
+// class finds the StorageClass of a claim, like the API server and the library's
+// controller.
 func (m *manifests) class(claim *v1.PersistentVolumeClaim, provisioner string) (*storagev1.StorageClass, error) {
 	if name := claim.Spec.StorageClassName; name != nil {
 		if *name == "" {

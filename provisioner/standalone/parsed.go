@@ -13,13 +13,13 @@ import (
 // fileMax bounds a file, in bytes; etcd's own limit for an object.
 const fileMax = 1536 << 10
 
-// settled is how old a change must be for the next one to have another time: file
-// systems note times no finer than the kernel's tick, some to the second.
+// settled is how old a change must be so that the next one gets a different time:
+// file systems record times at the kernel's tick, some only at full seconds.
 const settled = 2 * time.Second
 
-// parsed remembers what files say. The folder is looked at once a second, and parsing
-// hundreds of files each time would keep a processor and the garbage collector at work
-// for nothing. The zero value is empty.
+// parsed caches parsed files. The folder is scanned once a second, and parsing
+// hundreds of unchanged files each time would waste processor time and memory. The
+// zero value is empty.
 type parsed[T any] struct {
 	files map[string]parsedFile[T]
 }
@@ -29,8 +29,8 @@ type parsedFile[T any] struct {
 	says  T
 }
 
-// stamp changes when a file does. The time of its last change can't be set by hand,
-// as that of its last write can.
+// stamp changes when a file does. It uses ctime, because mtime can be set by
+// programs.
 type stamp struct {
 	device, inode uint64
 	size          int64
@@ -45,8 +45,8 @@ func stampOf(info fs.FileInfo) (stamp, bool) {
 	return stamp{stat.Dev, stat.Ino, stat.Size, stat.Ctim}, true
 }
 
-// parse returns what a file says, by parsing it if it has changed. What is returned
-// is shared with later calls. A file with an error is parsed again each time.
+// parse returns the parsed file, and parses it if it has changed. Later calls share
+// the result. A file with an error is parsed again each time.
 func (p *parsed[T]) parse(name string, parse func([]byte) (T, error)) (T, error) {
 	if known, ok := p.files[name]; ok {
 		if info, err := os.Stat(name); err == nil {
@@ -74,13 +74,13 @@ func (p *parsed[T]) parse(name string, parse func([]byte) (T, error)) (T, error)
 	return says, nil
 }
 
-// errIrregular is said of a fifo, a socket, a device or a directory.
+// errIrregular is the error of a fifo, a socket, a device or a directory.
 var errIrregular = errors.New("not a regular file")
 
-// read returns what is in a regular file, and what the kernel told of it before. To
-// open a fifo waits for a writer, and a device may do anything, so the file is looked
-// at first, and what has taken the file's place meanwhile is opened without waiting. A
-// symbolic link is followed: the files of a mounted ConfigMap are links.
+// read returns the contents of a regular file, and its attributes before reading.
+// Opening a fifo waits for a writer, and opening a device may do anything, so read
+// checks the type first, and opens with O_NONBLOCK in case the file was replaced
+// since. It follows symbolic links: the files of a mounted ConfigMap are links.
 func read(name string) ([]byte, fs.FileInfo, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -94,7 +94,7 @@ func read(name string) ([]byte, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err != nil { // before it is read: a later change shows
+	if info, err = f.Stat(); err != nil { // before reading, so that a later change is seen
 		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() {
@@ -107,7 +107,7 @@ func read(name string) ([]byte, fs.FileInfo, error) {
 	return data, info, err
 }
 
-// forget lets go of the files that are not there any more.
+// forget removes files that no longer exist.
 func (p *parsed[T]) forget(there func(name string) bool) {
 	for name := range p.files {
 		if !there(name) {

@@ -17,29 +17,28 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// A volume ends when somebody has taken its claim out of the folder, and by nothing that
-// may be a slip:
+// A volume is deleted when its claim was removed from the folder, but never by a
+// possible mistake:
 //
-//   - While any file can't be read, is empty, or holds what could be meant as a claim and
-//     is none, or the folder has no manifest at all, nothing ends.
-//   - A claim must be gone for a time, Runner.Grace. That is told beforehand, and who puts
-//     the claim back keeps the volume.
-//   - Only a volume whose PersistentVolume stands in this folder's provisioned/ ends:
-//     another folder, or an empty one mounted in its place, ends nothing.
-//   - Its files go to the archive, unless its class says in so many words what is to
-//     become of them.
+//   - While any file is unreadable or empty, or contains something that may be meant as a
+//     claim, or the folder has no manifest at all, nothing is deleted.
+//   - A claim must be missing for Runner.Grace. This is announced, and if the claim is put
+//     back, it keeps its volume.
+//   - Only a volume whose PersistentVolume is in this folder's provisioned/ is deleted: another
+//     folder, or an empty one mounted in its place, deletes nothing.
+//   - Its files go to the archive, unless its class explicitly says otherwise.
 
-// pausedKey is what is told under that no volume ends.
+// pausedKey is the key in News for paused deletion.
 const pausedKey = "paused"
 
-// gone is a claim that is not in the folder any more.
+// gone is a claim that is no longer in the folder.
 type gone struct {
 	since time.Time
 	scans int
 }
 
-// keepByDefault has the files of a class's volumes go to the archive with their claim,
-// if the class says nothing. (In a cluster they are removed then: Kubernetes's default.)
+// keepByDefault sets the reclaim policy so that files go to the archive, if the class
+// sets nothing. (In a cluster they are then deleted, which is Kubernetes' default.)
 func keepByDefault(class *storagev1.StorageClass) *storagev1.StorageClass {
 	if class.ReclaimPolicy != nil || class.Parameters[provisioner.OnDeleteParameter] != "" {
 		return class
@@ -52,7 +51,7 @@ func keepByDefault(class *storagev1.StorageClass) *storagev1.StorageClass {
 	return class
 }
 
-// reclaimAll ends the volumes whose claims have left the folder.
+// reclaimAll deletes the volumes whose claims were removed from the folder.
 func (r *Runner) reclaimAll(ctx context.Context, m *manifests, pvs map[string]*v1.PersistentVolume) {
 	var without []*v1.PersistentVolume
 	for _, name := range slices.Sorted(maps.Keys(pvs)) {
@@ -77,7 +76,7 @@ func (r *Runner) reclaimAll(ctx context.Context, m *manifests, pvs map[string]*v
 	}
 }
 
-// paused says why no volume ends now, though so many have no claim.
+// paused returns why no volume is deleted now, although some have no claim.
 func (r *Runner) paused(m *manifests, without int) error {
 	switch {
 	case without == 0:
@@ -94,8 +93,7 @@ func claimOf(pv *v1.PersistentVolume) claimKey {
 	return keyOf(pv.Spec.ClaimRef.Namespace, pv.Spec.ClaimRef.Name)
 }
 
-// reclaim ends a volume whose claim has left the folder, when it has been gone for long
-// enough.
+// reclaim deletes a volume whose claim was removed from the folder long enough ago.
 func (r *Runner) reclaim(ctx context.Context, pv *v1.PersistentVolume) error {
 	key := claimOf(pv)
 	g, told := r.gone[key]
@@ -132,14 +130,14 @@ func (r *Runner) reclaim(ctx context.Context, pv *v1.PersistentVolume) error {
 	return nil
 }
 
-// fate is what becomes of a volume without its claim, for people.
+// fate describes what happens to a volume without its claim.
 type fate struct{ next, done string }
 
 func (r *Runner) fate(pv *v1.PersistentVolume) fate {
 	if pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete {
 		return fate{"loses its claim and keeps its files, as its class says", "released, its reclaim policy keeps the data"}
 	}
-	v, _ := r.Provisioner.Store.Get(pv.Name) // one that is gone has no files to lose
+	v, _ := r.Provisioner.Store.Get(pv.Name) // a missing volume has no files to lose
 	switch v.OnDelete {
 	case volume.ArchiveFiles:
 		back := "podnas volume adopt " + pv.Name + " restores it"
@@ -150,7 +148,7 @@ func (r *Runner) fate(pv *v1.PersistentVolume) fate {
 	return fate{"is deleted with all its files, as its class says", "deleted"}
 }
 
-// isBack notes that a claim is in the folder.
+// isBack records that a claim is in the folder again.
 func (r *Runner) isBack(key claimKey) {
 	if _, was := r.gone[key]; was {
 		delete(r.gone, key)

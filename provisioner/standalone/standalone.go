@@ -1,13 +1,13 @@
-// Package standalone runs the provisioner without a cluster: a folder of
-// manifests takes the place of the API server.
+// Package standalone runs the provisioner without a cluster: a folder of manifests
+// replaces the API server.
 //
-// A Runner looks at the folder once a second. A PersistentVolumeClaim in it
-// that has no volume gets one, through the same Provisioner that serves a
-// cluster, and the PersistentVolume is written to provisioned/<name>.yaml. A
-// claim that is taken out of the folder ends its volume by the reclaim policy.
+// A Runner scans the folder once a second. For a PersistentVolumeClaim without a
+// volume, it creates one with the same Provisioner that serves a cluster, and
+// writes the PersistentVolume to provisioned/<name>.yaml. If a claim is removed
+// from the folder, its volume is handled by the reclaim policy.
 //
-// A volume with data must never go by mistake (reclaim.go), and a claim that has a
-// volume never gets another one (known.go).
+// A volume with data is never deleted by mistake (reclaim.go), and a claim that
+// has a volume never gets another one (known.go).
 package standalone
 
 import (
@@ -35,35 +35,36 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// scanInterval is how soon a change in the folder is seen.
+// scanInterval is the time between two scans of the folder.
 const scanInterval = time.Second
 
 // Runner serves the claims of a folder. All fields but NewDisk are needed.
 type Runner struct {
 	Claims string // the folder
-	Root   string // of the disk, to tell people where a volume is
-	Name   string // of the provisioner, as StorageClasses say it
-	Limits string // how limits are enforced, for people
-	// Grace is how long a claim must be gone from the folder until its volume ends.
+	Root   string // of the disk, for messages that say where a volume is
+	Name   string // the provisioner's name in StorageClasses
+	Limits string // how limits are enforced, as text
+	// Grace is how long a claim must be missing in the folder before its volume is
+	// deleted.
 	Grace       time.Duration
-	NewDisk     bool // claims get new volumes though theirs are on another disk
+	NewDisk     bool // create new volumes for claims whose volumes are on another disk
 	Provisioner *provisioner.Provisioner
-	Out         io.Writer // what was done, for people
+	Out         io.Writer // gets messages about what was done
 	Log         *slog.Logger
 
-	told   provisioner.News // what is wrong, by what it is about
+	told   provisioner.News // problems, by subject
 	found  atomic.Pointer[[]doctor.Result]
 	gone   map[claimKey]gone   // claims that are not in the folder any more
-	served map[claimKey]string // the PersistentVolume that was printed
-	// asked has the UIDs of claims that have no volume yet: it is the same claim at
-	// each try, and what is wrong with it the same problem.
+	served map[claimKey]string // the PersistentVolume printed last
+	// asked has the UIDs of claims that have no volume yet, so that a claim keeps its
+	// UID, and its problem, from one attempt to the next.
 	asked map[claimKey]types.UID
 
 	manifests parsed[[]any]
 	pvFiles   parsed[*v1.PersistentVolume]
 }
 
-// Run looks after the folder until ctx ends.
+// Run serves the folder until ctx ends.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := os.MkdirAll(r.Claims, 0o755); err != nil {
 		return fmt.Errorf("make the folder of claims: %w", err)
@@ -80,7 +81,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
-// scan brings the volumes into line with the folder once.
+// scan reads the folder once, and creates, expands and deletes volumes
+// accordingly.
 func (r *Runner) scan(ctx context.Context) {
 	m, err := readManifests(r.Claims, &r.manifests)
 	var pvs map[string]*v1.PersistentVolume
@@ -163,8 +165,8 @@ func (r *Runner) VolumeOf(namespace, name string) (string, error) {
 	return v.Name, nil
 }
 
-// newUID is for a claim that has no volume. That of a copy is always the same:
-// while it is copied no record that can be seen tells of it, and a second scan,
+// newUID returns the UID for a claim without a volume. For a clone it is derived
+// from the claim: while the copy runs it has no visible record, and a second scan,
 // or a second run, must find it again by its name.
 func (r *Runner) newUID(claim *v1.PersistentVolumeClaim) types.UID {
 	if claim.Spec.DataSource == nil && claim.Spec.DataSourceRef == nil {
@@ -172,17 +174,17 @@ func (r *Runner) newUID(claim *v1.PersistentVolumeClaim) types.UID {
 	}
 	for n := 0; ; n++ {
 		id := uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "%s/%s/%s/%d", r.Provisioner.Store.Identity(), claim.Namespace, claim.Name, n)).String()
-		// An older copy of that name may have been released and kept.
+		// An older clone of that name may have been released and kept.
 		if _, err := r.Provisioner.Store.Get(volumeName(types.UID(id))); err != nil {
 			return types.UID(id)
 		}
 	}
 }
 
-// volumeName is what the library's controller would call the volume.
+// volumeName is the volume's name, like that of the library's controller.
 func volumeName(uid types.UID) string { return "pvc-" + string(uid) }
 
-// resize raises a volume to what its claim has come to ask for.
+// resize expands a volume to its claim's request.
 func (r *Runner) resize(ctx context.Context, v volume.Volume, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
 	request := claim.Spec.Resources.Requests.Storage()
 	if request.Value() > v.Size && (class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion) {
@@ -206,15 +208,15 @@ func (r *Runner) provision(ctx context.Context, claim *v1.PersistentVolumeClaim,
 	if err != nil {
 		return nil, fmt.Errorf("provision a volume with StorageClass %s: %w", class.Name, err)
 	}
-	// Without the claim's UID, which no cluster knows: applied to one, the
-	// volume waits for a claim of that name.
+	// Without the claim's UID, which no cluster has: in a cluster, the volume then
+	// waits for a claim of that name.
 	pv.Spec.ClaimRef = &v1.ObjectReference{
 		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name,
 	}
 	return pv, nil
 }
 
-// problem tells what is wrong, once, and when that is over. More is for the log.
+// problem reports a problem once, and when it is solved. more is for the log.
 func (r *Runner) problem(about string, err error, more ...any) {
 	switch r.told.Tell(about, err) {
 	case provisioner.NoNews:
@@ -231,8 +233,8 @@ func (r *Runner) problem(about string, err error, more ...any) {
 	}
 }
 
-// solved tells which files are not broken any more, and forgets what is about files,
-// claims and volumes that are gone.
+// solved reports which files are no longer broken, and forgets files, claims and
+// volumes that are gone.
 func (r *Runner) solved(m *manifests, pvs map[string]*v1.PersistentVolume) {
 	for _, file := range m.names {
 		if m.broken[file] == nil {
@@ -253,7 +255,7 @@ func (r *Runner) solved(m *manifests, pvs map[string]*v1.PersistentVolume) {
 	})
 }
 
-// print tells people about a volume.
+// print prints a volume.
 func (r *Runner) print(claim *v1.PersistentVolumeClaim, pv *v1.PersistentVolume) {
 	r.printf(`
 volume %s

@@ -15,10 +15,10 @@ import (
 )
 
 // What the API server refuses is refused here too, so that what works in a folder works
-// in a cluster. It has its rules from apimachinery as well; those that stand in
-// Kubernetes itself, which is no library, are written here anew.
+// in a cluster. Its rules are in apimachinery, which is used here, and in Kubernetes
+// itself, which is not a library; those are implemented here again.
 
-// validateClaim says what the API server would refuse in a claim, by field.
+// validateClaim returns what the API server would refuse in a claim, by field.
 func validateClaim(claim *v1.PersistentVolumeClaim) error {
 	errs := validation.ValidateObjectMeta(&claim.ObjectMeta, true, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	spec := field.NewPath("spec")
@@ -46,13 +46,13 @@ func validateClaim(claim *v1.PersistentVolumeClaim) error {
 		errs = append(errs, field.Required(storage, "for example 10Gi"))
 	case request.Sign() <= 0:
 		errs = append(errs, field.Invalid(storage, request.String(), "must be greater than zero"))
-	case request.MilliValue()%1000 != 0 && request.Value() < 1<<50: // beyond, thousandths don't fit
+	case request.MilliValue()%1000 != 0 && request.Value() < 1<<50: // above that, thousandths overflow
 		errs = append(errs, field.Invalid(storage, request.String(), "must be a whole number of bytes"))
 	}
 	return oneLine(errs)
 }
 
-// validateClass says what the API server would refuse in a StorageClass.
+// validateClass returns what the API server would refuse in a StorageClass.
 func validateClass(class *storagev1.StorageClass) error {
 	errs := validation.ValidateObjectMeta(&class.ObjectMeta, false, validation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	if class.Provisioner == "" {
@@ -72,12 +72,12 @@ func validateName(name string, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// errOtherKind is told of what podnas has nothing to do with, as a file may hold a whole
-// application.
+// errOtherKind is the error of other kinds of objects, because a file may contain a
+// whole application.
 var errOtherKind = errors.New("another kind")
 
-// checkKind refuses what stands in a document, if it could be meant as a claim or a
-// class: whoever slips there has not taken the claim away.
+// checkKind refuses a document that may be meant as a claim or a class: a
+// misspelled claim is not a removed one.
 func checkKind(gvk schema.GroupVersionKind) error {
 	wanted := func(kind string) bool {
 		return strings.HasPrefix(strings.ToLower(kind), "persistentvolumeclaim") || strings.HasPrefix(strings.ToLower(kind), "storageclass")

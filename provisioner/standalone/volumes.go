@@ -11,16 +11,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// provisionedDir is where PersistentVolumes are written, in the folder of claims.
+// provisionedDir is the directory for PersistentVolumes in the folder of claims.
 const provisionedDir = "provisioned"
 
-// pvFile is where the PersistentVolume of that name is written.
+// pvFile is the file of the PersistentVolume of that name.
 func (r *Runner) pvFile(name string) string {
 	return filepath.Join(r.Claims, provisionedDir, name+".yaml")
 }
 
-// writePV replaces the file of a PersistentVolume at once, so that whoever waits
-// for it reads it whole.
+// writePV replaces the file of a PersistentVolume atomically, so that nobody reads
+// a part of it.
 func (r *Runner) writePV(pv *v1.PersistentVolume) error {
 	data, err := yaml.Marshal(pv)
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *Runner) writePV(pv *v1.PersistentVolume) error {
 	return nil
 }
 
-// readPVs reads the PersistentVolumes that were written, by name.
+// readPVs reads the written PersistentVolumes, by name.
 func (r *Runner) readPVs() (map[string]*v1.PersistentVolume, error) {
 	dir := filepath.Join(r.Claims, provisionedDir)
 	entries, err := os.ReadDir(dir)

@@ -1,8 +1,8 @@
-// Package tree works on whole directory trees beside the serving of others:
-// Copy copies one, Walk looks at all of one, Empty removes what is in one.
+// Package tree works on whole directory trees in the background: Copy copies one,
+// Walk visits one, Empty removes its contents.
 //
-// All of it goes by descriptors, follows no symbolic link, enters no mount, and
-// needs few descriptors and no long path however deep a tree is.
+// It works with descriptors, follows no symbolic link, enters no mount, and needs
+// few descriptors and no long paths even for deep trees.
 package tree
 
 import (
@@ -23,24 +23,23 @@ import (
 // root of a source is not copied.
 const hubName = ".podnas-copying-6e1f4c"
 
-// Copy copies a directory tree. The fields tell how far it is, at any time: what
-// was found complete counts too. A Copy is for one Run.
+// Copy copies a directory tree. The fields are its progress, including files that
+// were complete before, and may be read at any time. A Copy is for one Run.
 type Copy struct {
 	Files atomic.Int64 // entries of any type, the root not counted
 	Bytes atomic.Int64 // content on the disk; holes don't count
 }
 
-// Run makes the directory to a copy of the directory from: all that is below,
-// and its own owner, mode, times and extended attributes. Nothing but an earlier
-// copy that was interrupted may be in to. What is complete in it is not copied
-// again, what is not is made anew, and what is not in from any more is removed.
+// Run copies the directory from to the directory to: everything below it, and its
+// own owner, mode, times and extended attributes. to must be empty or contain an
+// interrupted earlier copy. Run does not copy complete files again, copies
+// incomplete ones anew, and removes those that are no longer in from.
 //
-// Copied are owners, modes, times, ACLs, the extended attributes user, trusted
-// and security.capability, holes, hard links, symbolic links, fifos, sockets and
-// devices. Not copied are what is on other mounts, attributes as of chattr(1),
-// project ids, and security labels. An ordinary user can't copy what is for root
-// to set: the owner and root's extended attributes are passed over then, a
-// device is an error.
+// It copies owners, modes, times, ACLs, the extended attributes user, trusted and
+// security.capability, holes, hard links, symbolic links, fifos, sockets and
+// devices. It does not copy files on other mounts, attributes of chattr(1),
+// project ids, and security labels. For an ordinary user it omits the owner and
+// root's extended attributes, and a device is an error.
 //
 // from may be in use. A file that vanishes is passed over. A file that changes
 // is copied as it is read: where the disk can share blocks, as it was at one

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Work on a tree goes on beside the serving of others. It takes turns with it:
-// some work, then a pause as long. The turns are short: while a tree was copied in
-// turns of 5 ms, one in a hundred of a neighbour's fsyncs took more than 7 ms, in
-// turns of 20 ms more than 20, without a copy more than 2.
+// Work on a tree shares the disk with clients: it works for a time, then pauses as
+// long. These intervals are short: while a tree was copied in intervals of 5 ms,
+// one in a hundred of a client's fsyncs took more than 7 ms, in intervals of 20 ms
+// more than 20, without a copy more than 2.
 const (
 	workFor    = 5 * time.Millisecond
 	longestGap = 200 * time.Millisecond // where one step took long
@@ -19,8 +19,7 @@ type pacer struct {
 	since time.Time // when the work began; zero: now
 }
 
-// pause returns at once, or after a pause if it is time for one. Its error is
-// that of ctx.
+// pause pauses if it is time for that. Its error is that of ctx.
 func (p *pacer) pause(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// position is a directory in a tree, and the way to it. It holds two
-// descriptors at every depth: the way back up is "..", and where that leads
-// elsewhere, because the directory was moved, the names from the root again.
-// Either is taken only if it leads to the same inode as before.
+// position is a directory in a tree, and the path to it. It needs two descriptors
+// at any depth. To go up it opens "..", or, if the directory was moved, it walks
+// the names from the root again. It accepts either only if it leads to the same
+// inode as before.
 type position struct {
 	root *os.File
 	dir  *os.File // where it is; nil after an up that did not work
@@ -57,8 +57,8 @@ func (p *position) down(dir *os.File, name string, ino uint64) {
 	p.way = append(p.way, step{name, ino})
 }
 
-// up goes back to the directory above. The error is fs.ErrNotExist where there
-// is no way to it any more; the position is one up then too, without a
+// up goes back to the parent directory. If that can't be found any more, the error
+// is fs.ErrNotExist; the position is then one level up too, but without a
 // directory.
 func (p *position) up() error {
 	p.way = p.way[:len(p.way)-1]
@@ -85,7 +85,7 @@ func (p *position) parent() (*os.File, error) {
 	return p.check(above, p.way[len(p.way)-1].ino)
 }
 
-// again goes the whole way from the root.
+// again walks the whole path from the root.
 func (p *position) again() (*os.File, error) {
 	at, err := openDir(p.root, ".")
 	for _, s := range p.way[1:] {
@@ -139,8 +139,8 @@ func (p *position) pathOf(name string) string {
 	return s
 }
 
-// vanished tells the errors of opening something that is not there any more, or
-// is another thing now, or is the root of a mount.
+// vanished reports whether an error of opening a file means that it is gone, was
+// replaced by another type, or is the root of a mount.
 func vanished(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) ||
 		errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EXDEV)
@@ -174,8 +174,8 @@ func openDir(dir *os.File, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// unlock gives the owner all rights to a directory in dir: without
-// CAP_DAC_OVERRIDE the mode holds for its owner too.
+// unlock gives the owner all rights to a directory in dir, because without
+// CAP_DAC_OVERRIDE the mode restricts its owner too.
 func unlock(dir *os.File, name string) error {
 	fd, err := openAt(dir, name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {

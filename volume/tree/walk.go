@@ -14,8 +14,8 @@ import (
 // nameBatch is how many names of a directory are read at a time.
 const nameBatch = 256
 
-// Entry is something in a directory, held by a descriptor: it stays the same
-// thing whatever happens to its name meanwhile.
+// Entry is a directory entry, held by a descriptor: it stays the same file
+// whatever happens to its name.
 type Entry struct {
 	Dir  *os.File // the directory it was found in
 	Name string
@@ -24,20 +24,21 @@ type Entry struct {
 	at   *position
 }
 
-// Path is the entry's path from the root of the tree, for people: a long one is
-// cut.
+// Path is the entry's path from the root of the tree, for people: a long path is
+// truncated.
 func (e *Entry) Path() string { return e.at.pathOf(e.Name) }
 
 // Type is the file's type, one of unix.S_IFREG and so on.
 func (e *Entry) Type() uint32 { return uint32(e.Stat.Mode) & unix.S_IFMT }
 
-// Walk calls visit for everything below root, a directory before what is in it,
-// and enter for every directory just before its names are read, root too. Where
-// visit returns fs.SkipDir for a directory, it is not entered. The tree may be in
-// use: what vanishes is passed over, what is made or moved meanwhile may be missed.
+// Walk calls visit for everything below root, a directory before its entries, and
+// enter for every directory, including root, just before its names are read. If
+// visit returns fs.SkipDir for a directory, Walk does not enter it. The tree may be
+// in use: Walk ignores vanished files, and may miss files that are created or moved
+// meanwhile.
 //
-// Walk follows no symbolic link and enters no mount. It reads directories only,
-// and pauses often, so that others can work.
+// Walk follows no symbolic link and enters no mount. It reads only directories,
+// and pauses often to leave the disk to others.
 func Walk(ctx context.Context, root *os.File, enter func(dir *os.File) error, visit func(*Entry) error) error {
 	w := walker{
 		visit: visit,
@@ -55,8 +56,8 @@ type walker struct {
 	pacer pacer
 
 	at position
-	// subdirs has, for every directory of the way to at, the names of the
-	// directories in it that are still to be entered.
+	// subdirs has, for every directory on the path to at, the names of its
+	// subdirectories that are still to be entered.
 	subdirs [][]string
 }
 
@@ -148,7 +149,7 @@ func (w *walker) list(ctx context.Context, name string, st *unix.Statx_t) error 
 	}
 }
 
-// one visits an entry and tells whether it is a directory to be entered.
+// one visits an entry and reports whether it is a directory to enter.
 func (w *walker) one(name string) (enter bool, err error) {
 	fd, err := openAt(w.at.dir, name, unix.O_PATH)
 	if vanished(err) {
