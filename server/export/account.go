@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Account counts what a volume uses and keeps it below a limit, where the disk has
-// no project quotas to do so: every byte passes through the server.
+// Account counts a volume's usage and enforces its limit if the disk has no
+// project quotas. It can, because every byte passes through the server.
 //
-// It holds the sum of what each inode of the volume takes on the disk: st_blocks of
-// stat(2), and the inode itself (prices). Whoever changes an inode holds its charge
-// meanwhile, and each look at the attributes settles the charge: what the inode
-// takes now, against what it took when last looked at. So nothing is computed from
-// what a call meant to do, and holes, hard links and files that shrink need no rules
-// of their own:
+// It has the sum of the disk usage of all inodes of the volume: st_blocks of
+// stat(2), and the inode itself (prices). A call that changes an inode holds its
+// charge, and each read of the attributes settles the charge: it adds the difference
+// between the inode's current and last known usage. So usage is never computed from
+// a call's arguments, and holes, hard links and shrinking files need no special
+// rules:
 //
 //   - A hole takes no blocks. A write is let in by the room its range could take
 //     (charge.write), and charged by what it took.
@@ -36,50 +36,50 @@ import (
 //     the one file's, so a look after the write sees the sum as it stays.
 //     Extents that files share are charged to each.
 //
-// What is about to take room reserves it first (reserve.go), so that many together
-// let in no more than one would.
+// Calls that need space reserve it first (reserve.go), so that concurrent calls
+// can't exceed the limit more than sequential ones.
 type Account struct {
 	limit amounts // inodes 0: none
-	used  amounts // by all inodes that are in counted
-	// taken is used, what is reserved, and unseen: what a reservation is held against,
-	// in one number, so that nothing can change between the look and the taking.
+	used  amounts // by all inodes in counted
+	// taken is the sum of used, of reservations and of unseen. It is one number, so
+	// that a reservation can check and add to it atomically.
 	taken amounts
-	// ceiling is how far taken may go before somebody has to look more closely: the
-	// limit, or the mark where that is lower.
+	// ceiling is the value of taken up to which a reservation needs no lock: the
+	// limit, or the mark if that is lower.
 	ceiling amounts
 	mark    mark
 
-	// writing is held by each reservation until what it was for is charged, shared;
-	// alone by who finds no room, so that nothing is refused for what others have
-	// reserved.
+	// writing is read-locked by each reservation until its change is charged. A call
+	// that finds no space write-locks it, so that it is not refused because of others'
+	// reservations.
 	writing sync.RWMutex
-	// overdrawn is how much directories have grown by renames past the limit, bytes.
+	// overdrawn is how many bytes directories have grown past the limit by renames.
 	overdrawn atomic.Int64
 
 	prices  prices        // set before the volume is exported
-	scanned chan struct{} // closed when all that was there is counted
-	again   atomic.Bool   // the scan has to look at all once more
+	scanned chan struct{} // closed when the existing files are counted
+	again   atomic.Bool   // the scan must start again
 
 	mu      sync.Mutex
-	charges map[inode]*charge // in use, or to be looked at once more
-	// counted is the inodes that are in used. What somebody puts on the disk by hand
-	// comes into it when a client first uses it.
+	charges map[inode]*charge // in use, or to be checked again
+	// counted has the inodes that are included in used. Files created directly on the
+	// disk are added when a client first uses them.
 	counted inodeSet
-	// unseen is what was there at the start, as far as it is known, less what of that
-	// is in used; nothing after the scan.
+	// unseen is the known usage at the start, minus the part of it that is in used; 0
+	// after the scan.
 	unseen amount
 }
 
 // Limit is what a volume may use.
 type Limit struct {
 	Bytes  int64
-	Inodes int64 // 0: as many as there is room for
+	Inodes int64 // 0: no limit
 }
 
-// amount is how much of a disk.
+// amount is an amount of disk space and inodes.
 type amount struct{ bytes, inodes int64 }
 
-// amounts is an amount that many change at once.
+// amounts is an amount with atomic fields.
 type amounts struct{ bytes, inodes atomic.Int64 }
 
 func (a *amounts) add(n amount) {
@@ -98,7 +98,7 @@ func (a *amounts) load() amount { return amount{a.bytes.Load(), a.inodes.Load()}
 
 func (n amount) minus(m amount) amount { return amount{n.bytes - m.bytes, n.inodes - m.inodes} }
 
-// NewAccount makes the account of a volume that is about to be exported.
+// NewAccount returns the account of a volume, to be exported with it.
 func NewAccount(limit Limit) *Account {
 	a := &Account{charges: map[inode]*charge{}, counted: inodeSet{}, scanned: make(chan struct{})}
 	a.mark.store(unlimited())
@@ -109,7 +109,7 @@ func NewAccount(limit Limit) *Account {
 // unlimited is more than any disk has.
 func unlimited() amount { return amount{math.MaxInt64, math.MaxInt64} }
 
-// SetLimit sets the limit. Below what is used it lets nothing more in.
+// SetLimit sets the limit. If it is below the usage, nothing more is accepted.
 func (a *Account) SetLimit(limit Limit) {
 	a.writing.Lock()
 	defer a.writing.Unlock()
@@ -117,7 +117,7 @@ func (a *Account) SetLimit(limit Limit) {
 	a.setCeiling()
 }
 
-// most is the limit, with none of inodes as one that is never met.
+// most is the limit, with unlimited inodes if there is no inode limit.
 func (a *Account) most() amount {
 	most := a.limit.load()
 	if most.inodes == 0 {
@@ -126,20 +126,21 @@ func (a *Account) most() amount {
 	return most
 }
 
-// setCeiling follows the limit and the mark. The caller holds a.writing alone.
+// setCeiling sets the ceiling from the limit and the mark. The caller has
+// write-locked a.writing.
 func (a *Account) setCeiling() {
 	most, mark := a.most(), a.mark.load()
 	a.ceiling.store(amount{min(most.bytes, mark.bytes), min(most.inodes, mark.inodes)})
 }
 
-// Usage is what a volume uses.
+// Usage is a volume's usage.
 type Usage struct {
 	Bytes, Inodes int64
 	Limit         Limit
-	Complete      bool // else the count of what was there before goes on
+	Complete      bool // otherwise existing files are still being counted
 }
 
-// Usage tells what the volume uses.
+// Usage returns the volume's usage.
 func (a *Account) Usage() Usage {
 	used, limit := a.used.load(), a.limit.load()
 	return Usage{
@@ -150,7 +151,7 @@ func (a *Account) Usage() Usage {
 	}
 }
 
-// scanning tells whether the scan at the start goes on.
+// scanning reports whether the scan at the start is still running.
 func (a *Account) scanning() bool {
 	select {
 	case <-a.scanned:
@@ -160,8 +161,7 @@ func (a *Account) scanning() bool {
 	}
 }
 
-// limitTo makes of the room on the disk the room in the volume: the smaller of
-// both is free.
+// limitTo limits the free space of the disk to that of the volume.
 func (a *Account) limitTo(room *Statfs) {
 	a.mu.Lock()
 	unseen := a.unseen
@@ -180,14 +180,14 @@ func (a *Account) limitTo(room *Statfs) {
 	room.FreeFiles = min(room.FreeFiles, room.Files-min(inodes, room.Files))
 }
 
-// inode tells a file from all others of its volume. On an overlay the number
-// alone does not: files and directories have devices of their own.
+// inode identifies a file in its volume. On an overlay the number alone does not,
+// because files and directories are on different devices.
 type inode struct{ device, number uint64 }
 
 func inodeOf(st *unix.Stat_t) inode { return inode{st.Dev, st.Ino} }
 
-// count adds an inode that was come by, unless it is counted. isNew: it was not there
-// at the start.
+// count adds an inode, unless it is counted already. isNew is whether it was created
+// after the start.
 func (a *Account) count(i inode, bytes int64, isNew bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -204,7 +204,7 @@ func (a *Account) count(i inode, bytes int64, isNew bool) {
 	a.taken.add(n.minus(known))
 }
 
-// uncount takes an inode off that is gone. Its number may be used again.
+// uncount removes a deleted inode. Its number may be reused.
 func (a *Account) uncount(i inode, bytes int64) {
 	a.change(amount{-bytes, -1})
 	a.mu.Lock()
@@ -212,13 +212,13 @@ func (a *Account) uncount(i inode, bytes int64) {
 	a.counted.remove(i)
 }
 
-// change changes what is used.
+// change adds n to used.
 func (a *Account) change(n amount) {
 	a.used.add(n)
 	a.taken.add(n)
 }
 
-// expect says what is on the disk, before it is counted.
+// expect sets the known usage of the disk before it is counted.
 func (a *Account) expect(n amount) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -226,7 +226,7 @@ func (a *Account) expect(n amount) {
 	a.taken.add(n)
 }
 
-// complete says that all is counted.
+// complete ends the count.
 func (a *Account) complete() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

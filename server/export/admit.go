@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// write writes to the file of the charge: all of p, or what there is room for, with
-// EDQUOT, or EAGAIN while that is not known. What has blocks already may be written
-// whatever the room. It tells the attributes after it, which settle the charge.
+// write writes to the file of the charge: all of p, or as much as there is space
+// for, with EDQUOT, or with EAGAIN while the free space is unknown. Blocks that the
+// file already has can always be overwritten. write sets st to the attributes
+// afterwards, which settle the charge.
 func (c *charge) write(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
 	if err := checkRange(offset, len(p)); err != nil {
 		return 0, errors.Join(err, c.stat(fd, st))
@@ -19,8 +20,8 @@ func (c *charge) write(fd int, p []byte, offset int64, st *unix.Stat_t) (int, er
 	}
 	a := c.account
 	start := offset &^ (blockSize - 1)
-	// All blocks of the range, and of what lies between the end of the file and it:
-	// XFS may have allocated them ahead, and writes can come in any order.
+	// All blocks of the range, and of the gap between the end of the file and the
+	// range: XFS may have preallocated them, and writes can come in any order.
 	reserved := amount{bytes: addSizes(blocksOf(offset, len(p)), c.gap(start))}
 	a.writing.RLock()
 	if a.claim(reserved) {
@@ -37,7 +38,8 @@ func (c *charge) write(fd int, p []byte, offset int64, st *unix.Stat_t) (int, er
 	return c.writeAlone(fd, p, offset, st)
 }
 
-// writeAlone is write of what may have no room, when nobody else has reserved any.
+// writeAlone is write if there may be too little space. No other call has a
+// reservation meanwhile.
 func (c *charge) writeAlone(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
 	a := c.account
 	a.writing.Lock()
@@ -69,8 +71,8 @@ func (c *charge) put(fd int, p []byte, offset int64, st *unix.Stat_t) (int, erro
 	return n, errors.Join(err, c.stat(fd, st))
 }
 
-// overwrite writes where the file has blocks for all of p; else it is not done. The
-// blocks stay meanwhile.
+// overwrite writes if the file has blocks for all of p; otherwise done is false. It
+// prevents that the file is truncated meanwhile.
 func (c *charge) overwrite(fd int, p []byte, offset int64, st *unix.Stat_t) (n int, done bool, err error) {
 	c.blocks.RLock()
 	defer c.blocks.RUnlock()
@@ -81,8 +83,8 @@ func (c *charge) overwrite(fd int, p []byte, offset int64, st *unix.Stat_t) (n i
 	return n, true, err
 }
 
-// resize does what sets the size of the file, and settles. A larger size takes the room
-// that was allocated ahead.
+// resize calls do, which sets the size of the file, and settles. A larger size uses the
+// preallocated blocks.
 func (c *charge) resize(fd int, size int64, do func() error) error {
 	if c == nil {
 		return do()
@@ -105,22 +107,22 @@ func (c *charge) resize(fd int, size int64, do func() error) error {
 	return err
 }
 
-// gap is how much lies between the end of the file, as it was at the last look, and a
-// write behind it, in bytes.
+// gap is the number of bytes between the last known end of the file and a write after
+// it.
 func (c *charge) gap(start int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return max(start-roundUp(c.size), 0)
 }
 
-// between is how much of that is allocated and not charged.
+// between is how much of the gap is allocated but not charged.
 func (c *charge) between(st *unix.Stat_t, start int64) int64 {
 	_, ahead := c.account.prices.of(st)
 	return min(max(start-roundUp(st.Size), 0), ahead)
 }
 
-// checkRange is EFBIG for what would end past the largest size that a file can have,
-// and EINVAL for what would begin before the file.
+// checkRange returns EFBIG if a range ends past the largest size of a file, and
+// EINVAL if it begins before the file.
 func checkRange(offset int64, n int) error {
 	switch {
 	case offset < 0:
@@ -131,22 +133,23 @@ func checkRange(offset int64, n int) error {
 	return nil
 }
 
-// blocksOf is how much the blocks of a range have, in bytes. A range is short, whatever
-// its offset.
+// blocksOf returns the size of the blocks of a range, in bytes. A range is short,
+// whatever its offset.
 func blocksOf(offset int64, n int) int64 {
 	return roundUp(offset&(blockSize-1) + int64(n))
 }
 
-// hasBlocks tells whether a range of a file has no hole. It moves the offset of
-// the descriptor, which nobody else uses.
+// hasBlocks reports whether a range of a file has no hole. It moves the offset of
+// the descriptor, which nothing else uses.
 func hasBlocks(fd int, offset int64, n int) bool {
 	hole, err := unix.Seek(fd, offset, unix.SEEK_HOLE)
 	return err == nil && hole-offset >= int64(n)
 }
 
-// HasRoom tells whether the disk has room for n bytes for who is not root: ext4
-// keeps the last blocks from others. The disk is asked anew when a sixteenth of the
-// room has been used, so it can be wrong by what others have written meanwhile.
+// HasRoom reports whether the disk has space for n bytes of users other than root:
+// ext4 reserves its last blocks for root. It reads the free space again after a
+// sixteenth of it was used, so it can be wrong by what other programs have written
+// meanwhile.
 func (v *Volume) HasRoom(n int) bool {
 	if v.credit.Add(-int64(n)) >= 0 {
 		return true
@@ -156,7 +159,7 @@ func (v *Volume) HasRoom(n int) bool {
 		return false
 	}
 	credit := bytesOf(st.Bavail, st.Bsize) / 16
-	if credit < 4<<20 { // near the end the kernel is to say
+	if credit < 4<<20 { // when it is nearly full, let the kernel decide
 		return false
 	}
 	v.credit.Store(credit)

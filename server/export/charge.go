@@ -7,42 +7,42 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookAgain is how long after the last use a file that was written is looked at once
-// more. The kernel writes back after 30 seconds at the latest.
+// lookAgain is how long after the last use the usage of a written file is read
+// again. The kernel writes data back after at most 30 seconds.
 const lookAgain = 40 * time.Second
 
-// lookLate is how long after that look a file is looked at again that had blocks past
-// its end: XFS takes them back within 5 minutes (speculative_prealloc_lifetime in
-// Documentation/admin-guide/xfs.rst). A charge that was forgotten before would leave
+// lookLate is how long after that the usage is read once more if the file had blocks
+// past its end: XFS frees them within 5 minutes (speculative_prealloc_lifetime in
+// Documentation/admin-guide/xfs.rst). A charge that was dropped before would leave
 // them in the sum.
 const lookLate = 6 * time.Minute
 
-// charge is what the account has of an inode that is in use.
+// charge is the account's entry for an inode in use.
 type charge struct {
 	account *Account
 	inode   inode
 	users   int       // guarded by account.mu
-	file    FileID    // to look at it once more, if its data was written; guarded by account.mu
+	file    FileID    // to read its usage again, if its data was written; guarded by account.mu
 	due     time.Time // when, if nobody uses it; guarded by account.mu
-	late    int64     // bytes at the last look, if it was made to find them less; guarded by account.mu
+	late    int64     // bytes at the last read for lookLate; guarded by account.mu
 
 	mu    sync.Mutex
-	known bool  // bytes is what used has of the inode
-	gone  bool  // its last name is
+	known bool  // bytes is included in used
+	gone  bool  // it has no name any more
 	bytes int64 // 0 if gone
-	size  int64 // of a file, at the last look
-	ahead bool  // it had blocks then that it may lose by itself
+	size  int64 // of a file, when last read
+	ahead bool  // the file system may free some of its blocks later
 
-	// names is held, of a directory, while a name in it is made or taken: what
-	// has the name must not be another before it is looked at.
+	// names is held while a name in the directory is created or removed, so that the
+	// name's file can't change before it is charged.
 	names sync.Mutex
-	// blocks is held by who writes where the file has blocks already, and so without
-	// room for more, shared; alone by who cuts the file.
+	// blocks is read-locked by calls that overwrite existing blocks without a
+	// reservation, and write-locked by calls that truncate the file.
 	blocks sync.RWMutex
 }
 
 // lockNames locks the names of one directory, or of two in the order of their
-// numbers. What it returns unlocks them. Either may be nil.
+// numbers. Either may be nil. The returned function unlocks them.
 func lockNames(c, other *charge) (unlock func()) {
 	if c == other || c == nil {
 		c, other = other, nil
@@ -64,7 +64,7 @@ func lockNames(c, other *charge) (unlock func()) {
 	}
 }
 
-// enter takes the charge of an inode.
+// enter returns the charge of an inode, until leave.
 func (a *Account) enter(i inode) *charge {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,8 +77,8 @@ func (a *Account) enter(i inode) *charge {
 	return c
 }
 
-// enterNew takes the charge of an inode that the caller has just made. ESTALE if it
-// is gone again.
+// enterNew is enter for an inode that the caller has just created. The error is
+// ESTALE if it is already removed.
 func (a *Account) enterNew(i inode, fd int) (*charge, Attr, error) {
 	c := a.enter(i)
 	c.mu.Lock()
@@ -94,8 +94,8 @@ func (a *Account) enterNew(i inode, fd int) (*charge, Attr, error) {
 	return c, attrOf(&st), nil
 }
 
-// leave gives the charge back. If the inode's data was written through the file
-// that is given, it is looked at once more.
+// leave releases the charge. If data was written, written is the file's ID, and
+// its usage is read again later.
 func (c *charge) leave(written FileID) {
 	c.mu.Lock()
 	gone := c.gone
@@ -116,7 +116,7 @@ func (c *charge) leave(written FileID) {
 	}
 }
 
-// drop forgets a charge that nobody uses. The caller holds a.mu.
+// drop removes an unused charge. The caller holds a.mu.
 func (a *Account) drop(c *charge) {
 	delete(a.charges, c.inode)
 	if len(a.charges) == 0 {
@@ -124,16 +124,16 @@ func (a *Account) drop(c *charge) {
 	}
 }
 
-// stat tells the attributes of the inode and settles its charge. Nobody counts
-// if c is nil.
+// stat reads the attributes of the inode and settles its charge. Without an
+// account c is nil.
 func (c *charge) stat(fd int, st *unix.Stat_t) error { return c.look(fd, st, false) }
 
-// look is stat. quick: to look does not wait, see disk.
+// look is stat. quick is whether fstat never waits, see disk.
 func (c *charge) look(fd int, st *unix.Stat_t, quick bool) error {
 	if c == nil {
 		return fstat(fd, st, quick)
 	}
-	// The look and the sum are one step, or of two the older could win.
+	// Read and settle in one step, or an older result could overwrite a newer one.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := fstat(fd, st, quick); err != nil {
@@ -143,8 +143,8 @@ func (c *charge) look(fd int, st *unix.Stat_t, quick bool) error {
 	return nil
 }
 
-// settle charges what the inode takes now. isNew: the caller has made it. The caller
-// holds c.mu.
+// settle charges the inode's current usage. isNew is whether the caller has created
+// it. The caller holds c.mu.
 func (c *charge) settle(st *unix.Stat_t, isNew bool) {
 	a, gone := c.account, st.Nlink == 0
 	bytes, _ := a.prices.of(st)
@@ -153,7 +153,7 @@ func (c *charge) settle(st *unix.Stat_t, isNew bool) {
 	case gone:
 		c.setGone()
 		return
-	case !c.known || c.gone: // at first sight, or the number is used again
+	case !c.known || c.gone: // seen first, or the number was reused
 		c.known, c.gone = true, false
 		a.count(c.inode, bytes, isNew)
 	case bytes != c.bytes:
@@ -162,9 +162,9 @@ func (c *charge) settle(st *unix.Stat_t, isNew bool) {
 	c.bytes = bytes
 }
 
-// setGone charges no more for the inode. What is gone at first sight has been taken
-// off by who took its last name, or that was done by hand and is not for a client to
-// be credited with. The caller holds c.mu.
+// setGone ends the charge for the inode. If the inode was removed before it was
+// seen, there is nothing to do: the call that removed its last name has uncounted
+// it, or it was removed directly on the disk. The caller holds c.mu.
 func (c *charge) setGone() {
 	if c.known && !c.gone {
 		c.account.uncount(c.inode, c.bytes)
@@ -172,23 +172,23 @@ func (c *charge) setGone() {
 	c.known, c.gone, c.bytes = true, true, 0
 }
 
-// takes is what the inode is charged for.
+// takes is the inode's charged usage.
 func (c *charge) takes() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bytes
 }
 
-// end says that an inode is gone of which no attributes can tell: directories of
-// some file systems keep their link.
+// end is for removed inodes whose attributes do not show it: directories of some
+// file systems keep their link count.
 func (c *charge) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.setGone()
 }
 
-// settleDue looks once more at files that were written some time ago, where they
-// can be opened by handle.
+// settleDue reads the usage of files again that were written some time ago, if
+// they can be opened by handle.
 func (v *Volume) settleDue(now time.Time) {
 	a := v.account
 	if a == nil || !v.begin() {
@@ -205,7 +205,7 @@ func (v *Volume) settleDue(now time.Time) {
 	}
 }
 
-// due takes the charges that are to be looked at once more.
+// due takes the charges whose usage is to be read again.
 func (a *Account) due(now time.Time) map[*charge]FileID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -219,8 +219,8 @@ func (a *Account) due(now time.Time) map[*charge]FileID {
 	return due
 }
 
-// looked gives back a charge that due has taken. It is kept while the file still has
-// blocks that it may lose, and has not had as many at the last such look.
+// looked returns a charge taken by due. It stays while the file system may still
+// free blocks of the file, and their number has changed since the last time.
 func (a *Account) looked(c *charge, now time.Time) {
 	c.mu.Lock()
 	ahead, bytes := c.ahead && !c.gone, c.bytes

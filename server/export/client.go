@@ -6,12 +6,11 @@ import (
 	"sync"
 )
 
-// privilegedEnd is the first port that any user may have (bind(2), RFC 6335 section 6).
+// privilegedEnd is the first port that any user may bind (bind(2), RFC 6335 section 6).
 const privilegedEnd = 1024
 
-// AllowsPort tells whether a client's port is one from which the volume may be used, and
-// tells the log of one that is not. That of a client without an address, on a Unix socket,
-// is none.
+// AllowsPort reports whether a client's port may use the volume, and logs refused ones. A
+// client on a Unix socket has no port.
 func (v *Volume) AllowsPort(client netip.AddrPort) bool {
 	if !v.Options.PrivilegedPorts || client.IsValid() && client.Port() < privilegedEnd {
 		return true
@@ -20,11 +19,11 @@ func (v *Volume) AllowsPort(client netip.AddrPort) bool {
 	return false
 }
 
-// refusedMax bounds who is remembered; who is forgotten is told of once more.
+// refusedMax limits the remembered clients; a forgotten one is logged again.
 const refusedMax = 1000
 
-// refused tells which clients have called from ports that any user may have: each client
-// of each volume once. The zero refused is ready for use.
+// refused remembers which clients were refused for their ports, so that each client of
+// each volume is logged once. The zero refused is ready for use.
 type refused struct {
 	mu   sync.Mutex
 	told map[refusal]bool

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DataFile is a regular file that is open for reading or writing, and the call
-// in its volume that uses it.
+// DataFile is a regular file that is open for reading or writing by a call in its
+// volume.
 type DataFile struct {
 	opener *Opener
 	Volume *Volume
@@ -16,10 +16,10 @@ type DataFile struct {
 	since  uint64 // the sample of its errSeq
 }
 
-// OpenData opens the data of a regular file as root; who may read or write it,
-// the caller asks Access. EISDIR or EINVAL of what is no regular file, which is
-// found out before it is opened: opening a fifo or a device has effects. EROFS if
-// nothing in the volume may be changed.
+// OpenData opens a regular file as root; the caller must check the permissions
+// with Access. The error is EISDIR or EINVAL for other types, which it checks
+// before opening, because opening a fifo or a device has side effects, and EROFS
+// if the volume is read-only.
 func (o *Opener) OpenData(client netip.Addr, handle []byte, write bool) (*DataFile, error) {
 	v, id, err := o.volumeOf(client, handle)
 	if err != nil {
@@ -43,8 +43,8 @@ func (o *Opener) OpenData(client netip.Addr, handle []byte, write bool) (*DataFi
 		}
 		var unsynced *openFile
 		if f, unsynced = o.files.put(key, use, fd, charge); unsynced != nil {
-			// Whoever writes waits, or files would be written faster than synced, and
-			// there would be more of them than descriptors.
+			// Writers wait here, otherwise they would open files faster than those can be
+			// synced and closed, and descriptors would run out.
 			synced := make(chan struct{})
 			o.syncUnused(unsynced, synced)
 			<-synced
@@ -53,8 +53,8 @@ func (o *Opener) OpenData(client netip.Addr, handle []byte, write bool) (*DataFi
 	return o.newDataFile(v, f), nil
 }
 
-// OpenDataAtOnce is OpenData to read for who must not wait. It is nil, without an
-// error, if it would have to.
+// OpenDataAtOnce is OpenData for reading without blocking. It returns nil, without
+// an error, if it would block.
 func (o *Opener) OpenDataAtOnce(client netip.Addr, handle []byte) (*DataFile, error) {
 	v, id, err := o.volumeOf(client, handle)
 	if err != nil {
@@ -99,7 +99,7 @@ func (v *Volume) openData(id *FileID, use use) (int, *charge, error) {
 	return fd, c, nil
 }
 
-// Close gives the file back, and f: it is another one soon.
+// Close releases the file and f, which is reused.
 func (f *DataFile) Close() {
 	opener, volume := f.opener, f.Volume
 	opener.files.release(f.file)
@@ -126,8 +126,9 @@ func (f *DataFile) ReadAt(p []byte, offset int64) (int, error) {
 	return pread(f.file.fd, p, offset)
 }
 
-// ReadCached is ReadAt for who must not wait for the disk. EAGAIN if it would have
-// to, or if the file system can't tell; at the end of the file less is read.
+// ReadCached is ReadAt without waiting for the disk. The error is EAGAIN if it
+// would wait, or if the file system does not support that; at the end of the file
+// it reads less.
 func (f *DataFile) ReadCached(p []byte, offset int64) (int, error) {
 	n, err := preadNow(f.file.fd, p, offset)
 	if err != nil {
@@ -136,8 +137,8 @@ func (f *DataFile) ReadCached(p []byte, offset int64) (int, error) {
 	return n, nil
 }
 
-// WriteAt writes all of p, or less with an error. It tells the attributes after
-// it, which are zero if the file has been removed.
+// WriteAt writes all of p, or less with an error. It returns the attributes
+// afterwards, which are zero if the file was removed.
 func (f *DataFile) WriteAt(p []byte, offset int64) (int, Attr, error) {
 	f.file.written.Store(true)
 	var st unix.Stat_t

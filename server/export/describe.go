@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountOf tells which mount an open file is in, 0 if the kernel does not say (before
-// Linux 5.8).
+// mountOf returns the mount ID of an open file, 0 before Linux 5.8.
 func mountOf(fd int) uint64 {
 	var empty byte
 	var st unix.Statx_t
@@ -19,8 +18,8 @@ func mountOf(fd int) uint64 {
 	return st.Mnt_id
 }
 
-// Describe tells the attributes of what has a name in the directory, and appends
-// its handle, as Lookup would.
+// Describe returns the attributes of a name in the directory, and appends its
+// handle, like Lookup.
 func (f *File) Describe(name, handle []byte) (Attr, []byte, error) {
 	a, handle, err := f.describe(name, handle)
 	if !errors.Is(err, errLookUp) {
@@ -42,11 +41,11 @@ func (f *File) Describe(name, handle []byte) (Attr, []byte, error) {
 	return child.Attr, handle, nil
 }
 
-// errLookUp says that it takes more to find out.
+// errLookUp means that the name must be looked up.
 var errLookUp = errors.New("to be looked up")
 
-// describe is Describe of a file whose handle is remembered, or can be had by the
-// file's name, or that is not there.
+// describe is Describe for a file whose handle is cached or can be read by name,
+// or that does not exist.
 func (f *File) describe(name, handle []byte) (Attr, []byte, error) {
 	var path [unix.NAME_MAX + 1]byte // ends with 0
 	if f.Volume.mount == 0 || !ValidName(name) || copy(path[:unix.NAME_MAX], name) < len(name) {
@@ -68,10 +67,10 @@ func (f *File) describe(name, handle []byte) (Attr, []byte, error) {
 	case f.Volume.disk.fs == 0:
 		return Attr{}, handle, errLookUp
 	default:
-		// The name may be another file's by now, which has another number, as long as the
-		// one that was looked at is there. If not, it may have its number: then the reply
-		// tells of both, a moment apart, and what is remembered is found by the time of
-		// birth of the one that is gone, so never.
+		// The name may have a new file by now, with a different number as long as the old
+		// file exists. If the old one is removed, the new one may have the same number:
+		// then the attributes and the handle are of different files. That entry of the
+		// cache is never found, because it has the birth time of the removed file.
 		id, err := nameToHandle(f.fd, &path[0], 0)
 		if err != nil || f.Volume.disk.numberIn(&id) != st.Ino {
 			return Attr{}, handle, errLookUp
@@ -84,14 +83,14 @@ func (f *File) describe(name, handle []byte) (Attr, []byte, error) {
 	return attrOfStatx(&st), handle, nil
 }
 
-// describing is what statx(2) is asked for.
+// describing is the mask for statx(2).
 const describing = unix.STATX_BASIC_STATS | unix.STATX_BTIME | unix.STATX_MNT_ID
 
-// bornBefore is how long ago a file must have been made for its handle to be remembered:
-// files made within a tick of the kernel's clock have the same time of birth.
+// bornBefore is the minimum age of a file for its handle to be cached: files created
+// within a tick of the kernel's clock have the same birth time.
 const bornBefore = 100 * time.Millisecond
 
-// lasting tells whether no other file can have the same described, now or later.
+// lasting reports whether no other file can ever have the same described.
 func lasting(st *unix.Statx_t) bool {
 	return st.Mask&unix.STATX_BTIME != 0 && time.Since(time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))) > bornBefore
 }

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is an open directory of a volume. A name given to its methods is one
-// component; what a symbolic link of that name points to is never touched. The
-// errors hold the errno of the system call.
+// Dir is an open directory of a volume. Names passed to its methods are one
+// component. Its methods never follow a symbolic link. Its errors contain the
+// errno of the system call.
 //
 // The export does not end while a Dir is open.
 type Dir struct {
@@ -19,15 +19,14 @@ type Dir struct {
 	volume *Volume
 }
 
-// Close ends the use of the directory.
+// Close releases the directory.
 func (d *Dir) Close() error {
 	defer d.volume.calls.Done()
 	return d.File.Close()
 }
 
-// ValidName tells whether a client may use a name: one component that is not
-// the directory itself and not its parent. How long it may be is the file
-// system's affair.
+// ValidName reports whether a client may use a name: one component that is not "."
+// or "..". The file system limits its length.
 func ValidName[T string | []byte](name T) bool {
 	switch string(name) {
 	case "", ".", "..":
@@ -41,7 +40,7 @@ func ValidName[T string | []byte](name T) bool {
 	return true
 }
 
-// Attr is what fstatat(2) tells of a file.
+// Attr has the attributes of a file, from fstatat(2).
 type Attr struct {
 	Mode                uint32 // type and permission bits as in st_mode, inode(7)
 	Nlink, UID, GID     uint32
@@ -51,7 +50,7 @@ type Attr struct {
 	Major, Minor        uint32 // of a device
 	Atime, Mtime, Ctime time.Time
 
-	device uint64 // with Ino, what the server counts by
+	device uint64 // with Ino, the key for counting
 }
 
 func attrOf(st *unix.Stat_t) Attr {
@@ -75,16 +74,16 @@ func attrOf(st *unix.Stat_t) Attr {
 
 func (a *Attr) inode() inode { return inode{a.device, a.Ino} }
 
-// IsRegular tells whether it is a regular file.
+// IsRegular reports whether it is a regular file.
 func (a *Attr) IsRegular() bool { return a.Mode&unix.S_IFMT == unix.S_IFREG }
 
-// IsDir tells whether it is a directory.
+// IsDir reports whether it is a directory.
 func (a *Attr) IsDir() bool { return a.Mode&unix.S_IFMT == unix.S_IFDIR }
 
-// IsSymlink tells whether it is a symbolic link.
+// IsSymlink reports whether it is a symbolic link.
 func (a *Attr) IsSymlink() bool { return a.Mode&unix.S_IFMT == unix.S_IFLNK }
 
-// Lstat tells the attributes of a file.
+// Lstat returns the attributes of a file.
 func (d *Dir) Lstat(name string) (Attr, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(int(d.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -93,12 +92,12 @@ func (d *Dir) Lstat(name string) (Attr, error) {
 	return attrOf(&st), nil
 }
 
-// Identify names a file, or the directory itself if name is empty.
+// Identify returns the ID of a file, or of the directory itself if name is empty.
 func (d *Dir) Identify(name string) (FileID, error) { return identify(d.File, name) }
 
-// OpenFile opens a regular file for reading or writing, and makes it where
-// flags say so. Any other kind of file is refused before it is opened: opening
-// a fifo or a device has effects.
+// OpenFile opens a regular file for reading or writing, or creates it, depending
+// on flags. It refuses other types before opening them, because opening a fifo or
+// a device has side effects.
 func (d *Dir) OpenFile(name string, flags int, mode os.FileMode) (*DirFile, error) {
 	if flags&unix.O_CREAT == 0 {
 		return d.openFile(name, flags, mode)
@@ -171,8 +170,8 @@ func (d *Dir) Remove(name string) error {
 	}))
 }
 
-// Rename moves a file to another name, in the same directory or another of the
-// same volume, and replaces what has that name as rename(2) does.
+// Rename renames a file within the volume, and replaces an existing file like
+// rename(2).
 func (d *Dir) Rename(name string, to *Dir, newName string) error {
 	return pathError("renameat", name, to.giveName(newName, d, name, func() error {
 		err := unix.Renameat(int(d.Fd()), name, int(to.Fd()), newName)
@@ -218,23 +217,23 @@ func (d *Dir) Chtimes(name string, atime, mtime time.Time) error {
 	return pathError("utimensat", name, unix.UtimesNanoAt(int(d.Fd()), name, ts, unix.AT_SYMLINK_NOFOLLOW))
 }
 
-// Statfs is the room in a volume, in bytes and numbers of files, and what names
-// there can be.
+// Statfs has the size and free space of a volume, in bytes and files, and the
+// limits for names.
 type Statfs struct {
 	Size, Free, Available uint64
 	Files, FreeFiles      uint64
 	NameMax, LinkMax      uint32
 }
 
-// Statfs tells the room in the volume.
+// Statfs returns the size and free space of the volume.
 func (v *Volume) Statfs() (Statfs, error) {
 	if !v.begin() {
 		return Statfs{}, unix.ESTALE
 	}
 	defer v.calls.Done()
 	var st unix.Statfs_t
-	// On XFS and ext4 a directory tells its project's limit as the size; a file
-	// in it does not.
+	// On XFS and ext4 statfs of a directory returns its project's limit as the size;
+	// of a file it does not.
 	if err := unix.Fstatfs(int(v.root.Fd()), &st); err != nil {
 		return Statfs{}, fmt.Errorf("statfs: %w", err)
 	}
@@ -253,7 +252,7 @@ func (v *Volume) Statfs() (Statfs, error) {
 	return room, nil
 }
 
-// linkMax is how many names a file can have, which the kernel tells nobody:
+// linkMax is the maximum link count of a file. The kernel does not expose it:
 // glibc's pathconf(3) has such a table too.
 func linkMax(fsType int64) uint32 {
 	switch fsType {

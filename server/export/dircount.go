@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// changeNames does what changes the names of the directory, and of another if
-// that is not nil, and settles their charges where the server counts. do is given that
-// of the directory.
+// changeNames calls do, which changes the names of the directory, and of other if that
+// is not nil, and settles their charges if the server counts. do gets the directory's
+// charge.
 func (d *Dir) changeNames(other *Dir, do func(*charge) error) error {
 	if d.volume.account == nil {
 		return do(nil)
@@ -31,7 +31,7 @@ func (d *Dir) changeNames(other *Dir, do func(*charge) error) error {
 	return do(c)
 }
 
-// hold takes the directory's charge.
+// hold returns the directory's charge, until settle.
 func (d *Dir) hold() (*charge, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(d.Fd()), &st); err != nil {
@@ -42,7 +42,7 @@ func (d *Dir) hold() (*charge, error) {
 	return c, err
 }
 
-// settle gives it back.
+// settle settles and releases it.
 func (d *Dir) settle(c *charge) {
 	d.look(c)
 	c.leave(FileID{})
@@ -54,8 +54,8 @@ func (d *Dir) look(c *charge) {
 	_ = c.stat(int(d.Fd()), &st) // what can't be looked at stays as it was
 }
 
-// reserve is Account.reserve. The library that this is for can't tell a client to come
-// again, so the client waits.
+// reserve is Account.reserve, but it waits instead of returning EAGAIN, because go-nfs
+// can't tell a client to retry.
 func (d *Dir) reserve(n amount) (reservation, error) {
 	for {
 		room, err := d.volume.account.reserve(n)
@@ -65,7 +65,7 @@ func (d *Dir) reserve(n amount) (reservation, error) {
 	}
 }
 
-// makeName does what makes a name, and charges for what has it then.
+// makeName calls do, which creates a name, and charges its file.
 func (d *Dir) makeName(name string, do func() error) error {
 	a := d.volume.account
 	return d.changeNames(nil, func(*charge) error {
@@ -94,16 +94,16 @@ func (d *Dir) makeName(name string, do func() error) error {
 	})
 }
 
-// takeName does what takes a name away, and charges no more for what had it if
-// that was its last.
+// takeName calls do, which removes a name, and ends the charge for its file if
+// that was its last name.
 func (d *Dir) takeName(name string, do func() error) error {
 	return d.changeNames(nil, func(*charge) error {
 		return d.taking(name, nil, "", do)
 	})
 }
 
-// giveName does what gives a name to something that is called fromName in another
-// directory, and charges no more for what had the name.
+// giveName calls do, which renames or links fromName in the directory from to
+// name, and ends the charge for the file that it replaced.
 func (d *Dir) giveName(name string, from *Dir, fromName string, do func() error) error {
 	a := d.volume.account
 	return d.changeNames(from, func(c *charge) error {
@@ -142,14 +142,14 @@ func (d *Dir) taking(name string, from *Dir, fromName string, do func() error) e
 	return err
 }
 
-// DirFile is a regular file that a Dir has opened. The Dir stays open longer.
+// DirFile is a regular file opened by a Dir, which must stay open longer.
 type DirFile struct {
 	*os.File
 	dir    *Dir
 	charge *charge // where the server counts
 }
 
-// charged takes the charge of a file. isNew: this call has made it.
+// charged gets the charge of a file. isNew is whether this call has created it.
 func (d *Dir) charged(f *os.File, isNew bool) (*DirFile, error) {
 	file := &DirFile{File: f, dir: d}
 	a := d.volume.account
@@ -210,8 +210,7 @@ func (f *DirFile) Truncate(size int64) error {
 	}
 }
 
-// Close closes the file, which makes some file systems give back what they have
-// allocated ahead.
+// Close closes the file; some file systems then free its preallocated blocks.
 func (f *DirFile) Close() error {
 	err := f.File.Close()
 	if c := f.charge; c != nil {

@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disk is what is known of the file system that a volume is on. Of one that is not
-// known here, nothing.
+// disk has the known properties of a volume's file system; it is zero for an
+// unknown one.
 type disk struct {
 	// fs is its magic number, statfs(2), if it is one whose handles have the inode's
 	// number in a place that is known, see numberIn.
 	fs int64
-	// quick: what is open has its attributes in the kernel's memory, so that fstat(2)
-	// never waits; elsewhere a server or a process may have to be asked.
+	// quick is whether fstat(2) never waits, because the attributes of open files are
+	// in memory. Other file systems may have to query a server or a process.
 	quick bool
-	// journal: what a system call changes in a directory, and the inode that it makes,
-	// are one transaction, which is on the disk when the directory is synced.
+	// journal is whether a system call changes a directory and creates the inode in
+	// one transaction, which is on the disk when the directory is synced.
 	journal bool
-	// settled: to sync a directory is a system call and no more when its changes are on
-	// the disk already. ext4 flushes the disk's cache then.
+	// settled is whether syncing a directory costs only a system call if its changes
+	// are on the disk already. ext4 flushes the disk's cache then.
 	settled bool
 }
 
@@ -44,7 +44,7 @@ func diskOf(root *os.File) disk {
 	return disk{}
 }
 
-// ext4Journal tells whether a file is on an ext4 that has a journal, as most do.
+// ext4Journal reports whether a file is on an ext4 with a journal, as most have.
 func ext4Journal(f *os.File) bool {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

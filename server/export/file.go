@@ -10,28 +10,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File is an open file of a volume, and the call in the volume that uses it. Its
-// methods act as the thread that calls them, so they are for Workers; names are
-// one component (ValidName). The errors are errnos.
+// File is an open file of a volume, used by one call. Its methods act as the user
+// of the calling thread, so call them from Workers. Names are one component
+// (ValidName). Errors are errnos.
 type File struct {
 	opener  *Opener
 	Volume  *Volume
 	ID      FileID
 	Attr    Attr // when it was opened
 	fd      int
-	kept    *openFile // whose descriptor fd is, nil: it is the File's own
+	kept    *openFile // owner of fd; nil if the File owns it
 	since   uint64    // the sample of its errSeq
 	isNew   bool      // made by this call
 	created bool      // with a descriptor to write to it
-	charge  *charge   // of what may change it, where the server counts
-	held    bool      // the charge is f's to give back, not that of what is kept
-	changes uint64    // of the names of what is kept, before Attr
+	charge  *charge   // if the call may change the file and the server counts
+	held    bool      // f must release the charge, not kept
+	changes uint64    // changes of kept's names before Attr
 	changed bool      // by a method, since Attr
 }
 
-// Close ends the use of the file, and of f: it is another one soon.
+// Close releases the file and f, which is reused.
 func (f *File) Close() {
-	if f.created { // whoever made it writes to it next
+	if f.created { // its creator will write to it next
 		f.kept = f.opener.keep(fileKey{f.Volume, f.ID}, useWrite, f.fd, f.charge)
 		f.held = false // the charge is the kept one's
 	}
@@ -54,14 +54,14 @@ func (f *File) AppendHandle(b []byte) []byte {
 	return f.opener.key.AppendHandle(b, f.Volume.ID, f.ID)
 }
 
-// Handle makes the file's handle.
+// Handle returns the file's handle.
 func (f *File) Handle() []byte { return f.AppendHandle(make([]byte, 0, HandleMax)) }
 
-// Stat tells the attributes. ESTALE of a file that has been removed, though it
-// may live on while somebody has it open.
+// Stat returns the attributes. The error is ESTALE if the file was removed, even
+// if it is still open somewhere.
 func (f *File) Stat() (Attr, error) { return f.Volume.stat(f.fd, f.charge) }
 
-// Latest is Attr, or what became of it by the methods that change the file.
+// Latest returns Attr, or the new attributes if a method has changed the file.
 func (f *File) Latest() (Attr, error) {
 	if f.changed {
 		return f.Stat()
@@ -69,8 +69,8 @@ func (f *File) Latest() (Attr, error) {
 	return f.Attr, nil
 }
 
-// stat tells the attributes of an open file that is there, and settles its charge
-// if there is one.
+// stat returns the attributes of an open file that is not removed, and settles its
+// charge if it has one.
 func (v *Volume) stat(fd int, c *charge) (Attr, error) {
 	var st unix.Stat_t
 	if err := c.look(fd, &st, v.disk.quick); err != nil {
@@ -82,7 +82,7 @@ func (v *Volume) stat(fd int, c *charge) (Attr, error) {
 	return attrOf(&st), nil
 }
 
-// IsRoot tells whether the file is the volume's root directory.
+// IsRoot reports whether the file is the volume's root directory.
 func (f *File) IsRoot() bool { return f.ID == f.Volume.rootID }
 
 // Permission bits for Access, access(2).
@@ -105,14 +105,14 @@ func access(fd int, mode uint32) error {
 	return nil
 }
 
-// proc is a path to the file for system calls that take no descriptor opened
-// with O_PATH.
+// proc is a path to the file for system calls that do not accept O_PATH
+// descriptors.
 func (f *File) proc() string { return procPath(f.fd) }
 
-// procPath is a path to what is open. A process may always follow its own.
+// procPath is a path to an open file. A process may always follow its own.
 func procPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
-// openAt opens what has a name in the directory, or makes it.
+// openAt opens or creates a name in the directory.
 func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*File, error) {
 	var path [unix.NAME_MAX + 1]byte // ends with 0
 	if copy(path[:unix.NAME_MAX], name) < len(name) {
@@ -144,12 +144,12 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 	return child, nil
 }
 
-// within is how names are resolved: never up, never through a symbolic link,
-// never into what is mounted.
+// within is how names are resolved: never up, through a symbolic link, or into a
+// mount.
 const within = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS
 
-// component refuses a name that the kernel would take for a path. Whoever calls
-// has checked it; a mistake there must not reach the disk.
+// component refuses a name that the kernel would treat as a path. Callers have
+// checked it already; this catches their mistakes.
 func component(name string) error {
 	if !ValidName(name) {
 		return unix.EINVAL
@@ -157,8 +157,8 @@ func component(name string) error {
 	return nil
 }
 
-// Lookup opens what has a name in the directory, "." for itself. What is mounted
-// there is not entered: EACCES.
+// Lookup opens a name in the directory; "." is the directory itself. The error is
+// EACCES for a mount point.
 func (f *File) Lookup(name []byte) (*File, error) {
 	if string(name) != "." && !ValidName(name) {
 		return nil, unix.EINVAL
@@ -170,7 +170,8 @@ func (f *File) Lookup(name []byte) (*File, error) {
 	return child, err
 }
 
-// Readlink tells what a symbolic link holds. EINVAL of anything else.
+// Readlink returns the target of a symbolic link. The error is EINVAL for other
+// types.
 func (f *File) Readlink() ([]byte, error) {
 	if !f.Attr.IsSymlink() {
 		return nil, unix.EINVAL
@@ -180,9 +181,8 @@ func (f *File) Readlink() ([]byte, error) {
 	return buf[:max(n, 0)], err
 }
 
-// The methods that make something answer EEXIST if the name is taken. The mode
-// is narrowed by nothing but the directory's default ACL: the process's umask
-// is 0.
+// The methods that create something return EEXIST if the name exists. Only the
+// directory's default ACL restricts the mode: the process's umask is 0.
 
 // Create makes a regular file.
 func (f *File) Create(name string, mode uint32) (*File, error) {
@@ -202,9 +202,8 @@ func (f *File) Create(name string, mode uint32) (*File, error) {
 	return made, err
 }
 
-// roomFor reserves room for something that is to have a name. Where the name is taken
-// already, none is needed: that is for the kernel to say. The caller has locked the
-// names.
+// roomFor reserves space for a new file. It reserves none if the name exists, because
+// the kernel will then return EEXIST. The caller has locked the names.
 func (f *File) roomFor(name string, n amount) (reservation, error) {
 	room, err := f.Volume.account.reserve(n)
 	if err != nil {
@@ -215,7 +214,7 @@ func (f *File) roomFor(name string, n amount) (reservation, error) {
 	return room, err
 }
 
-// made charges the volume for something new.
+// made charges the volume for a new file.
 func (f *File) made(child *File, err error) (*File, error) {
 	if err != nil {
 		return nil, err
@@ -275,8 +274,8 @@ const (
 	TypeBlock  = unix.S_IFBLK
 )
 
-// Mknod makes a fifo, a socket or a device. EPERM for a device, unless the
-// thread is root and has CAP_MKNOD.
+// Mknod creates a fifo, a socket or a device. The error is EPERM for a device,
+// unless the thread is root and has CAP_MKNOD.
 func (f *File) Mknod(name string, fileType, mode, major, minor uint32) (*File, error) {
 	if err := component(name); err != nil {
 		return nil, err
