@@ -9,8 +9,8 @@ import (
 // privilegedEnd is the first port that any user may bind (bind(2), RFC 6335 section 6).
 const privilegedEnd = 1024
 
-// AllowsPort reports whether a client's port may use the volume, and logs refused ones. A
-// client on a Unix socket has no port.
+// AllowsPort reports whether a client's port may use the volume, and logs refused ones.
+// It refuses a client on a Unix socket, which has no port.
 func (v *Volume) AllowsPort(client netip.AddrPort) bool {
 	if !v.Options.PrivilegedPorts || client.IsValid() && client.Port() < privilegedEnd {
 		return true

@@ -202,8 +202,9 @@ func (f *File) Create(name string, mode uint32) (*File, error) {
 	return made, err
 }
 
-// roomFor reserves space for a new file. It reserves none if the name exists, because
-// the kernel will then return EEXIST. The caller has locked the names.
+// roomFor reserves space for a new file. If there is none, but the name exists, it
+// returns no error, because the kernel will return EEXIST. The caller has locked the
+// names.
 func (f *File) roomFor(name string, n amount) (reservation, error) {
 	room, err := f.Volume.account.reserve(n)
 	if err != nil {
@@ -340,8 +341,8 @@ func (f *File) Rmdir(name string) error {
 	return v.taken(unix.Unlinkat(f.fd, name, unix.AT_REMOVEDIR))
 }
 
-// Rename moves a name to another, and replaces what has that as rename(2) does.
-// EXDEV into another volume.
+// Rename renames a file, and replaces an existing one like rename(2). The error is
+// EXDEV for another volume.
 func (f *File) Rename(name string, to *File, newName string) error {
 	if f.Volume != to.Volume {
 		return unix.EXDEV
@@ -361,8 +362,8 @@ func (f *File) Rename(name string, to *File, newName string) error {
 	return err
 }
 
-// Chmod sets the permission bits, with setuid, setgid and sticky. EOPNOTSUPP of
-// a symbolic link.
+// Chmod sets the permission bits, setuid, setgid and sticky. The error is
+// EOPNOTSUPP for a symbolic link.
 func (f *File) Chmod(mode uint32) error {
 	if f.Attr.IsSymlink() {
 		return unix.EOPNOTSUPP
@@ -371,7 +372,7 @@ func (f *File) Chmod(mode uint32) error {
 	return unix.Chmod(f.proc(), mode)
 }
 
-// Truncate sets the size of a regular file, which takes the right to write it.
+// Truncate sets the size of a regular file, and requires the right to write to it.
 func (f *File) Truncate(size uint64) error {
 	if size > math.MaxInt64 {
 		return unix.EFBIG
@@ -386,8 +387,7 @@ func (f *File) Truncate(size uint64) error {
 	return f.charge.resize(f.fd, int64(size), func() error { return unix.Truncate(f.proc(), int64(size)) })
 }
 
-// hold takes the charge of a file that is about to change, where the server
-// counts.
+// hold gets the charge of a file before a change, if the server counts.
 func (f *File) hold() error {
 	if f.Volume.account == nil || f.charge != nil {
 		return nil
@@ -397,7 +397,7 @@ func (f *File) hold() error {
 	return err
 }
 
-// NoChange leaves an owner, a group or a time as it is.
+// NoChange means that an owner or a group does not change.
 const NoChange = -1
 
 // Chown sets the owner and the group.
@@ -406,10 +406,10 @@ func (f *File) Chown(uid, gid int) error {
 	return unix.Fchownat(f.fd, "", uid, gid, unix.AT_EMPTY_PATH)
 }
 
-// SetTime is what becomes of one of a file's times.
+// SetTime is the change of one of a file's times.
 type SetTime struct {
-	Set  bool // else it is left alone
-	Now  bool // else it becomes Time
+	Set  bool // otherwise it does not change
+	Now  bool // otherwise it is set to Time
 	Time time.Time
 }
 
@@ -423,8 +423,7 @@ func (t SetTime) timespec() unix.Timespec {
 	return unix.Timespec{Sec: t.Time.Unix(), Nsec: int64(t.Time.Nanosecond())}
 }
 
-// Chtimes sets the times. Setting them to now takes no more than the right to
-// write.
+// Chtimes sets the times. Setting them to now requires only the right to write.
 func (f *File) Chtimes(atime, mtime SetTime) error {
 	f.changed = true
 	ts := []unix.Timespec{atime.timespec(), mtime.timespec()}

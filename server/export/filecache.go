@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// filesMax bounds the descriptors that are kept, whatever the limit of the
-	// process allows.
+	// filesMax limits the cached descriptors, even if the limit of the process is
+	// higher.
 	filesMax = 4096
-	// filesIdle is how long one is kept that nobody uses: as long as a client
-	// takes between two calls of one reading or writing program.
+	// filesIdle is how long an unused descriptor is kept: as long as the pauses
+	// between two calls of a program that reads or writes.
 	filesIdle = 5 * time.Second
-	// filesSweep is how often it is looked for those.
+	// filesSweep is the time between two sweeps for idle descriptors.
 	filesSweep = time.Second
 )
 
@@ -28,9 +28,9 @@ type fileCache struct {
 	mu    sync.Mutex
 	files map[fileKey][uses]*openFile // nil: not open for that
 	open  int                         // in files
-	used  list.List                   // of the *openFile in files, roughly the longest unused first
+	used  list.List                   // of the *openFile in files, roughly least recently used first
 	count FileCounts
-	sweep int // how often it was looked for idle files
+	sweep int // number of sweeps for idle files
 }
 
 type fileKey struct {
@@ -38,7 +38,7 @@ type fileKey struct {
 	id     FileID
 }
 
-// use is what a descriptor was opened for.
+// use is the purpose of a descriptor.
 type use uint8
 
 const (
@@ -49,7 +49,7 @@ const (
 	uses // how many there are
 )
 
-// flags are those of open(2).
+// flags are the flags for open(2).
 func (u use) flags() int {
 	return [uses]int{
 		useAttr:  unix.O_PATH | unix.O_NOFOLLOW,
@@ -71,8 +71,8 @@ type openFile struct {
 
 	charge   *charge // where the server counts
 	written  atomic.Bool
-	unsynced atomic.Bool   // it was written and not synced since; it stays open until it is
-	state    *syncState    // shared with what the file is open for otherwise
+	unsynced atomic.Bool   // it has unsynced writes, and stays open until it is synced
+	state    *syncState    // shared with the file's other descriptors
 	names    sync.Mutex    // of a directory, see LockNames
 	changes  atomic.Uint64 // of its names, so far
 }
@@ -81,7 +81,7 @@ func newFileCache() *fileCache {
 	c := &fileCache{limit: filesMax, files: map[fileKey][uses]*openFile{}}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
-		// The rest is for connections and for files in use.
+		// The other half is for connections and for files in use.
 		c.limit = int(min(filesMax, limit.Cur/2))
 	}
 	return c
@@ -93,10 +93,10 @@ type Kept struct {
 	Handles HandleCounts
 }
 
-// FileCounts are of the files that are kept open.
+// FileCounts counts the cached open files.
 type FileCounts struct {
 	Open, Limit           int
-	Hits, Misses, Evicted uint64 // Evicted: closed to make room, though they were used lately
+	Hits, Misses, Evicted uint64 // Evicted: closed for others although not idle
 }
 
 func (c *fileCache) counts() FileCounts {
@@ -107,13 +107,13 @@ func (c *fileCache) counts() FileCounts {
 	return n
 }
 
-// get takes a file, nil if it is not there.
+// get returns a file for use, or nil if it is not cached.
 func (c *fileCache) get(key fileKey, use use) *openFile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	files := c.files[key]
 	f := files[use]
-	if f == nil && (use == useAttr || use == useRead) { // what is open for more will do
+	if f == nil && (use == useAttr || use == useRead) { // a descriptor for more is good enough
 		f = cmp.Or(files[useWrite], files[useRead])
 	}
 	if f != nil {
@@ -123,17 +123,17 @@ func (c *fileCache) get(key fileKey, use use) *openFile {
 	return f
 }
 
-// missed notes that a file was not there, and has to be opened.
+// missed counts a file that was not cached.
 func (c *fileCache) missed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count.Misses++
 }
 
-// put adds a file that was just opened and takes it. If another call was
-// faster, its file is taken and this one closed. To make room, another file is closed.
-// If there are only such that have to be synced before, one of them is taken too, for the
-// caller to sync and release it.
+// put adds an opened file to the cache and returns it for use. If another call has added
+// the file already, put returns that one and closes this one. If the cache is full, it
+// closes another file. If all others must be synced before, it also returns one of them,
+// for the caller to sync and release.
 func (c *fileCache) put(key fileKey, use use, fd int, charge *charge) (f, unsynced *openFile) {
 	f = &openFile{key: key, use: use, fd: fd, users: 1, charge: charge, state: &syncState{}}
 	c.mu.Lock()
@@ -161,9 +161,9 @@ func (c *fileCache) put(key fileKey, use use, fd int, charge *charge) (f, unsync
 	return f, unsynced
 }
 
-// longestUnused takes the file that was unused for longest out, of those that can be
-// closed. If there is none it takes the first to be synced. Both are nil if all are in
-// use. The caller holds c.mu.
+// longestUnused removes the least recently used file that can be closed from the
+// cache. If there is none, it returns the first one that must be synced. Both are nil
+// if all are in use. The caller holds c.mu.
 func (c *fileCache) longestUnused() (evicted, unsynced *openFile) {
 	for e := c.used.Front(); e != nil; e = e.Next() {
 		f := e.Value.(*openFile)
@@ -183,7 +183,7 @@ func (c *fileCache) longestUnused() (evicted, unsynced *openFile) {
 	return nil, unsynced
 }
 
-// release gives a file back.
+// release ends the use of a file.
 func (c *fileCache) release(f *openFile) {
 	c.mu.Lock()
 	f.users--
@@ -201,8 +201,8 @@ func (c *fileCache) release(f *openFile) {
 	}
 }
 
-// close closes a file that is out of the cache and that nobody uses. That can take
-// its time, so nobody holds the cache meanwhile.
+// close closes an unused file that is not in the cache. It may take long, so the
+// caller must not hold the cache's lock.
 func (f *openFile) close() {
 	if f == nil {
 		return
@@ -217,7 +217,7 @@ func (f *openFile) close() {
 	}
 }
 
-// forget takes a file out of the cache. The caller holds c.mu.
+// forget removes a file from the cache. The caller holds c.mu.
 func (c *fileCache) forget(f *openFile) {
 	files := c.files[f.key]
 	if files[f.use] != f {
@@ -231,7 +231,7 @@ func (c *fileCache) forget(f *openFile) {
 	c.used.Remove(f.elem)
 }
 
-// drop closes a file that was removed, so that its space is given back.
+// drop closes a removed file, so that its space is freed.
 func (c *fileCache) drop(v *Volume, id FileID) {
 	if id.IsZero() {
 		return
@@ -247,8 +247,9 @@ func (c *fileCache) drop(v *Volume, id FileID) {
 	}
 }
 
-// dropFile takes a file out, to be closed by the caller, or if there is a user by
-// the last one: then it is nil. The caller holds c.mu.
+// dropFile removes a file from the cache and returns it, for the caller to close.
+// If it is in use, it returns nil, and its last user closes it. The caller holds
+// c.mu.
 func (c *fileCache) dropFile(f *openFile) *openFile {
 	if f == nil {
 		return nil
@@ -261,8 +262,8 @@ func (c *fileCache) dropFile(f *openFile) *openFile {
 	return f
 }
 
-// removeIdle closes what has been idle for too long. It is called every filesSweep. What
-// has to be synced before is taken, for the caller to sync and release it.
+// removeIdle closes files that were idle for too long. It is called every filesSweep. It
+// returns those that must be synced before, for the caller to sync and release.
 func (c *fileCache) removeIdle() (unsynced []*openFile) {
 	var idle []*openFile
 	c.mu.Lock()
@@ -274,7 +275,7 @@ func (c *fileCache) removeIdle() (unsynced []*openFile) {
 			continue
 		}
 		if c.sweep-f.since <= int(filesIdle/filesSweep) {
-			break // who comes after was used later
+			break // the following ones were used later
 		}
 		if f.unsynced.Load() && !f.key.volume.hasEnded() {
 			f.users++
@@ -294,9 +295,9 @@ func (c *fileCache) removeIdle() (unsynced []*openFile) {
 	return unsynced
 }
 
-// changed notes that the file was written.
+// changed marks the file as written.
 func (f *openFile) changed() {
-	if !f.unsynced.Load() { // most often it is, and then this is all that a WRITE pays
+	if !f.unsynced.Load() { // usually it is set, and then a WRITE costs only this load
 		f.unsynced.Store(true)
 	}
 }

@@ -8,15 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileID names a file within its file system for as long as it lives, wherever
-// it is moved; no later file has the same. It can be compared and used as a key.
-// The zero FileID is no file's.
+// FileID identifies a file within its file system, even after renames; no later
+// file has the same one. It is comparable and can be a map key. No file has the
+// zero FileID.
 type FileID struct {
 	n     uint8
 	bytes [FileIDMax]byte
 }
 
-// NewFileID is the FileID with these bytes, the zero FileID if they are too many.
+// NewFileID returns the FileID with these bytes, or the zero FileID if there are
+// too many.
 func NewFileID(b []byte) FileID {
 	var id FileID
 	if len(b) <= FileIDMax {
@@ -25,33 +26,33 @@ func NewFileID(b []byte) FileID {
 	return id
 }
 
-// IsZero tells whether it is no file's.
+// IsZero reports whether it is the zero FileID.
 func (f FileID) IsZero() bool { return f.n == 0 }
 
-// Bytes are what NewFileID was given.
+// Bytes returns the bytes for NewFileID.
 func (f FileID) Bytes() []byte { return f.bytes[:f.n] }
 
-// fileIDByInode is the first byte of a FileID made of inode number and time of
-// birth. The kernel's handle types, which are the first byte of the others, stop
-// short of it.
+// fileIDByInode is the first byte of a FileID made of inode number and birth time.
+// In others the first byte is the kernel's handle type, which is always smaller.
 const fileIDByInode = 0xff
 
-// ErrNoFileID means that the file system can't name its files lastingly.
+// ErrNoFileID means that the file system has no persistent identifiers for its
+// files.
 var ErrNoFileID = errors.New("the file system has neither birth times nor file handles")
 
-// Identify names an open file.
+// Identify returns the FileID of an open file.
 func Identify(f *os.File) (FileID, error) { return identify(f, "") }
 
-// identify names the file that is called name in dir, or dir itself if name is
-// empty. A symbolic link is not followed.
+// identify returns the FileID of name in dir, or of dir itself if name is empty.
+// It does not follow a symbolic link.
 //
-// Which kind of name a file gets must depend on the disk alone, or handles would
-// not outlive a change of the pod's rights: the seccomp profiles of container
-// runtimes differ in whether they allow name_to_handle_at(2), and all allow
-// statx(2). So the kernel's own handle is taken only where the disk keeps no
-// times of birth (XFS of version 4, ext4 with inodes of 128 bytes). What the
-// inode's generation would add is lost only for a file that was removed within
-// the tick of the clock, some milliseconds, that it was made in.
+// The kind of FileID must depend on the disk alone, or handles would not survive a
+// change of the pod's rights: seccomp profiles of some container runtimes deny
+// name_to_handle_at(2), while all allow statx(2). So the kernel's handle is used
+// only if the disk has no birth times (XFS version 4, ext4 with inodes of 128
+// bytes). Without the inode's generation, two files can have the same FileID only
+// if the first was removed within the clock tick, some milliseconds, in which it
+// was created.
 func identify(dir *os.File, name string) (FileID, error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	if name == "" {

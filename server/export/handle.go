@@ -20,9 +20,9 @@ import (
 //	         passes over padding
 //	8 bytes  MAC over all before
 //
-// It says nothing of devices, mounts or processes, so it is the same after a
-// restart, a rename, and a move of the disk to another machine. The MAC keeps
-// clients from making up handles: of inodes they guess, or of other volumes.
+// It is independent of devices, mounts and processes, so it is the same after a
+// restart, a rename, and a move of the disk to another machine. The MAC prevents
+// that clients forge handles of guessed inodes or of other volumes.
 const (
 	handleVersion = 1
 	handleHeader  = 1 + 1 + 8
@@ -30,7 +30,7 @@ const (
 
 	// HandleMax is NFS3_FHSIZE, RFC 1813 section 2.4, in bytes.
 	HandleMax = 64
-	// FileIDMax is what is left for a FileID when the rest has its place.
+	// FileIDMax is the space left for a FileID.
 	FileIDMax = HandleMax - handleHeader - handleMAC
 )
 
@@ -40,9 +40,9 @@ var ErrBadHandle = errors.New("file handle was not made here")
 // Key makes and checks handles. Its methods may be called concurrently.
 type Key struct {
 	macs sync.Pool // of *mac
-	// proved are handles whose MAC was found right: to compare a handle with one takes
-	// a quarter of the time of its MAC, which a small call can tell. Which place is a
-	// handle's, the MAC says too.
+	// proved caches handles with a valid MAC: comparing a handle takes a quarter of
+	// the time of computing its MAC, which matters for small calls. The MAC is also
+	// the index.
 	proved [provedMax]atomic.Pointer[proof]
 }
 
@@ -60,12 +60,12 @@ type mac struct {
 	sum [sha256.Size]byte
 }
 
-// NewKey takes the disk's secret, which the Key owns from then on.
+// NewKey returns the Key of a disk's secret, and takes ownership of it.
 func NewKey(secret []byte) *Key {
 	return &Key{macs: sync.Pool{New: func() any { return &mac{Hash: hmac.New(sha256.New, secret)} }}}
 }
 
-// Handle makes the handle of a file of a volume.
+// Handle returns the handle of a file of a volume.
 func (k *Key) Handle(volume uint64, file FileID) []byte {
 	return k.AppendHandle(make([]byte, 0, HandleMax), volume, file)
 }
@@ -84,7 +84,7 @@ func (k *Key) AppendHandle(b []byte, volume uint64, file FileID) []byte {
 	return append(b, m.sum[:handleMAC]...)
 }
 
-// Parse takes a handle apart. The error is ErrBadHandle.
+// Parse parses and verifies a handle. The error is ErrBadHandle.
 func (k *Key) Parse(handle []byte) (volume uint64, file FileID, err error) {
 	end := len(handle) - handleMAC
 	if end <= handleHeader || len(handle) > HandleMax || handle[0] != handleVersion {
@@ -99,19 +99,19 @@ func (k *Key) Parse(handle []byte) (volume uint64, file FileID, err error) {
 		copy(p.bytes[:], handle)
 		place.Store(p)
 	}
-	// What has the MAC was made by AppendHandle, so n fits.
+	// A handle with a valid MAC was made by AppendHandle, so n fits.
 	n := int(handle[1])
 	return binary.BigEndian.Uint64(handle[2:]), NewFileID(handle[handleHeader : handleHeader+n]), nil
 }
 
-// proves tells whether what is in front of a MAC was made with the key.
+// proves reports whether the bytes before a MAC were made with the key.
 func (k *Key) proves(b, of []byte) bool {
 	m := k.mac(b)
 	defer k.macs.Put(m)
 	return hmac.Equal(of, m.sum[:handleMAC])
 }
 
-// mac hashes b. The caller gives what it returns back to the pool.
+// mac hashes b. The caller returns the result to the pool.
 func (k *Key) mac(b []byte) *mac {
 	m := k.macs.Get().(*mac)
 	m.Reset()
@@ -120,8 +120,8 @@ func (k *Key) mac(b []byte) *mac {
 	return m
 }
 
-// VolumeIn is the volume's number in a handle, which need not be one: it says whose share
-// of the server a call takes until the handle is looked at.
+// VolumeIn returns the volume's number in an unverified handle. It determines whose share
+// of the server a call uses until the handle is verified.
 func VolumeIn(handle []byte) uint64 {
 	if len(handle) < handleHeader {
 		return 0

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// described is a file by which its handle is remembered: a number that is used
-// again comes with another time of birth.
+// described is the key of a cached handle: a reused inode number has a different
+// birth time.
 type described struct {
 	volume uint64 // its ID
 	device uint64 // a snapshot on btrfs has the same numbers and times
@@ -15,9 +15,9 @@ type described struct {
 	nsec   uint32
 }
 
-// handles remembers handles: to list a directory, or look up a name, one system
-// call is enough then in place of two or more. Nobody waits for a lock: an entry
-// of a listing takes little longer than one.
+// handles caches handles: listing a directory, or looking up a name, then needs
+// one system call instead of two or more. It uses no locks, because a lock would
+// take nearly as long as an entry of a listing.
 type handles struct {
 	places atomic.Pointer[places] // nil while nothing is remembered
 	age    atomic.Uint32          // how often forget was called
@@ -41,7 +41,7 @@ type handleCount struct {
 	_            [48]byte // up to a cache line
 }
 
-// HandleCounts are of the handles that are remembered.
+// HandleCounts counts the cached handles.
 type HandleCounts struct {
 	Remembered   int
 	Hits, Misses uint64
@@ -56,7 +56,7 @@ const (
 	placeWays = 4
 )
 
-// handlesKept is how long a handle is kept that nobody asks for, at least.
+// handlesKept is how long an unused handle is kept at least.
 const handlesKept = time.Minute
 
 // place is the number of the places that can be the file's.
@@ -66,7 +66,7 @@ func (d *described) place() int {
 	return int(run>>(64-runBits)*placeRun | d.ino%placeRun)
 }
 
-// append appends the handle of a file, ok false if it is not remembered.
+// append appends the handle of a file; ok is false if it is not cached.
 func (h *handles) append(b []byte, d *described) (_ []byte, ok bool) {
 	place := d.place()
 	count := &h.count[place%len(h.count)]
@@ -87,8 +87,8 @@ func (h *handles) append(b []byte, d *described) (_ []byte, ok bool) {
 	return b, false
 }
 
-// remember keeps a handle, in place of one that was asked for before the others if
-// all places are taken.
+// remember caches a handle. If all its places are used, it replaces the least
+// recently used one.
 func (h *handles) remember(d *described, handle []byte) {
 	all := h.places.Load()
 	if all == nil {
@@ -116,7 +116,8 @@ func (h *handles) remember(d *described, handle []byte) {
 	ways[at].Store(r)
 }
 
-// forget gives up what was not used for a while. It is called every handlesKept.
+// forget evicts handles that were not used for a while. It is called every
+// handlesKept.
 func (h *handles) forget() {
 	age := h.age.Add(1)
 	left := h.each(func(place *atomic.Pointer[remembered], r *remembered) bool {

@@ -7,25 +7,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// GroupsMax is how many supplementary groups a credential carries, RFC 5531
-// appendix A.
+// GroupsMax is the maximum number of supplementary groups in a credential, RFC
+// 5531 appendix A.
 const GroupsMax = 16
 
-// Identity is who a call is made for. It can be compared.
+// Identity is the user of a call. It is comparable.
 type Identity struct {
 	UID, GID uint32
 	groups   [GroupsMax]uint32
 	n        int
 }
 
-// noID is (uid_t)-1, which setfsuid(2) takes for a question and chown(2) for no
-// change. Taken as an identity it would leave the thread who it was.
+// noID is (uid_t)-1, with which setfsuid(2) and chown(2) change nothing. As an
+// identity it would leave the thread's identity unchanged.
 const noID = 1<<32 - 1
 
-// anonymous is what Options.AnonUID and AnonGID of 0 stand for.
+// anonymous is used if Options.AnonUID or AnonGID is 0.
 const anonymous = 65534
 
-// Identity is who a caller is in the volume.
+// Identity returns the identity of a caller in the volume.
 func (o *Options) Identity(uid, gid uint32, groups []uint32) Identity {
 	anonUID, anonGID := o.AnonUID, o.AnonGID
 	if anonUID == 0 || anonUID == noID {
@@ -56,10 +56,10 @@ func (o *Options) Identity(uid, gid uint32, groups []uint32) Identity {
 	return id
 }
 
-// become changes the identity of the calling thread alone: x/sys calls for the
-// thread, where package syscall's would for the process. setfsuid(2) and
-// setfsgid(2) fail silently, so both are asked what came of it. A user other
-// than 0 loses the capabilities that pass file permissions, and 0 gets them back,
+// become changes the identity of the calling thread alone: x/sys changes the
+// thread, package syscall the whole process. setfsuid(2) and setfsgid(2) fail
+// silently, so become checks the result. A user other than 0 loses the
+// capabilities that override file permissions, and 0 regains them,
 // capabilities(7).
 func become(id *Identity) error {
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(id.n), uintptr(unsafe.Pointer(&id.groups)), 0); errno != 0 {
@@ -82,8 +82,8 @@ func setfsid(trap uintptr, id uint32) error {
 	return nil
 }
 
-// dropSysResource takes CAP_SYS_RESOURCE from the calling thread: with it, ext4
-// lets a write pass the project's limit. Without the right to, nothing is lost.
+// dropSysResource drops CAP_SYS_RESOURCE from the calling thread, because with it
+// ext4 lets writes exceed the project's limit.
 func dropSysResource() {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

@@ -11,12 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A directory that somebody moved out of its volume, on the disk itself, still has a
-// valid handle. It must not lead to what is around its new place, so whoever opens a
-// directory by its handle is shown first that the way up from it leads to the volume's
-// root. Nothing that clients do takes a directory out of its volume, so that is
-// remembered for a moment: a directory that is in use costs no more system calls than
-// without it, but once a second.
+// A directory that somebody moved out of its volume, directly on the disk, still has a
+// valid handle. It must not give access to its new surroundings, so before a directory
+// is opened by its handle, podnas checks that its parents lead to the volume's root.
+// Clients can't move a directory out of its volume, so the result is cached for a
+// moment: a directory in use costs additional system calls only once a second.
 
 const (
 	// insideAge is half of the time for which it is remembered at most.
@@ -93,7 +92,7 @@ func (i *inside) age(stop <-chan struct{}) {
 	}
 }
 
-// isInside tells whether it is known that a file, if it is a directory, lies in its
+// isInside reports whether a file is no directory, or is known to be inside its
 // volume.
 func (o *Opener) isInside(f *File) bool {
 	if !f.Attr.IsDir() || f.IsRoot() {
@@ -103,8 +102,8 @@ func (o *Opener) isInside(f *File) bool {
 	return ok
 }
 
-// mustBeInside is f, unless it is a directory that does not lie in its volume: then it
-// is closed and ESTALE. It may wait for the disk.
+// mustBeInside returns f, unless it is a directory outside of its volume: then it
+// closes f and returns ESTALE. It may wait for the disk.
 func (o *Opener) mustBeInside(f *File) (*File, error) {
 	if o.isInside(f) {
 		return f, nil

@@ -2,14 +2,14 @@ package export
 
 import "bytes"
 
-// LockedNames are directories whose names nobody else changes through the server.
+// LockedNames are directories whose names no other call can change.
 type LockedNames struct{ first, second *openFile }
 
-// LockNames keeps others from changing the names in one directory or two, which
-// OpenDir has opened. A client that is told the attributes before and after a change
-// takes all that differs for its own, and never looks for what another one made in
-// between: RFC 1813 section 2.6. ok is false where nobody can be kept out, since the
-// directory's descriptor is not kept.
+// LockNames locks the names in one or two directories opened by OpenDir. A client
+// that gets the attributes before and after its change attributes every difference
+// to itself, and would miss changes by others in between: RFC 1813 section 2.6. ok
+// is false if the names can't be locked, because the directory's descriptor is not
+// cached.
 func LockNames(a, b *File) (locked LockedNames, ok bool) {
 	if a.kept == nil || b.kept == nil {
 		return locked, false
@@ -29,7 +29,7 @@ func LockNames(a, b *File) (locked LockedNames, ok bool) {
 	return locked, true
 }
 
-// Unlock ends it, after a change.
+// Unlock unlocks the names, after a change.
 func (l LockedNames) Unlock() {
 	for _, f := range []*openFile{l.second, l.first} {
 		if f != nil {
@@ -39,8 +39,8 @@ func (l LockedNames) Unlock() {
 	}
 }
 
-// StatLocked is Stat for who has locked the directory's names: what OpenDir has seen
-// will do if nobody has locked them in between.
+// StatLocked is Stat for callers that have locked the directory's names. It returns
+// the attributes from OpenDir if nothing has locked the names in between.
 func (f *File) StatLocked() (Attr, error) {
 	if f.kept.changes.Load() == f.changes {
 		return f.Attr, nil

@@ -81,9 +81,9 @@ func giveTo(path string, dir *os.File) error {
 	return nil
 }
 
-// KeepMarks has what volumes use kept in a directory from one start to the next, a file
-// for each. Call it before they are added. The directory is made when it is needed, as
-// others are beside it.
+// KeepMarks keeps the usage of volumes in a directory from one start to the next, in a
+// file per volume. Call it before adding volumes. The directory is created when it is
+// needed.
 func (t *Table) KeepMarks(dir string) { t.marks = dir }
 
 // markFile is where the mark of a volume is kept, empty if nothing is.
@@ -94,7 +94,8 @@ func (t *Table) markFile(id uint64) string {
 	return filepath.Join(t.marks, strconv.FormatUint(id, 10))
 }
 
-// ForgetMark says that the volume is gone, or is not counted any more.
+// ForgetMark removes the mark of a volume that was deleted, or is no longer
+// counted.
 func (t *Table) ForgetMark(id uint64) error {
 	if t.marks == "" {
 		return nil
@@ -105,7 +106,7 @@ func (t *Table) ForgetMark(id uint64) error {
 	return nil
 }
 
-// LastMarks keeps what all volumes use, when nothing is served any more.
+// LastMarks writes the usage of all volumes, after serving has ended.
 func (t *Table) LastMarks() {
 	for _, v := range t.Volumes() {
 		if v.account != nil {

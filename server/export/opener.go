@@ -16,9 +16,9 @@ import (
 	"github.com/podnas/podnas/server/shares"
 )
 
-// Opener opens files by their handles, which only the kernel can do without a
-// path, and only for a process with CAP_DAC_READ_SEARCH, open_by_handle_at(2).
-// Its methods run as root, on threads that no Workers use.
+// Opener opens files by their handles, with open_by_handle_at(2), which needs
+// CAP_DAC_READ_SEARCH. Its methods run as root, on threads that are not used by
+// Workers.
 type Opener struct {
 	table   *Table
 	key     *Key
@@ -26,7 +26,7 @@ type Opener struct {
 	files   *fileCache
 	handles handles
 	inside  inside
-	// What is closed is used again: the calls that are made most allocate nothing.
+	// Closed objects are reused, so that frequent calls allocate nothing.
 	spare        sync.Pool // of *File
 	spareData    sync.Pool // of *DataFile
 	spareListing sync.Pool // of *Listing
@@ -37,7 +37,7 @@ type Opener struct {
 	sweeping sync.WaitGroup
 }
 
-// NewOpener makes an Opener of the volumes in a table.
+// NewOpener returns an Opener of the volumes in a table.
 func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 	o := &Opener{
 		table:        table,
@@ -50,7 +50,7 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 		syncing:      syncSlots{slots: shares.New[chan struct{}](syncsMax)},
 		stop:         make(chan struct{}),
 	}
-	for _, v := range table.Volumes() { // a server's start is told, RFC 1813 section 3.3.7
+	for _, v := range table.Volumes() { // clients must notice a restart, RFC 1813 section 3.3.7
 		v.newVerifier()
 	}
 	o.inside.seed = maphash.MakeSeed()
@@ -59,17 +59,17 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 	return o
 }
 
-// Close closes every file that was kept open.
+// Close closes all cached files.
 func (o *Opener) Close() {
 	close(o.stop)
 	o.sweeping.Wait()
 	o.files.close()
 }
 
-// Kept counts what is kept between calls.
+// Kept returns the counts of the caches.
 func (o *Opener) Kept() Kept { return Kept{o.files.counts(), o.handles.counts()} }
 
-// sweep gives up what has been idle.
+// sweep evicts idle entries.
 func (o *Opener) sweep() {
 	tick := time.NewTicker(filesSweep)
 	defer tick.Stop()
@@ -89,7 +89,7 @@ func (o *Opener) sweep() {
 	}
 }
 
-// NeedsError says what the native engine needs here and does not have.
+// NeedsError says what the native engine needs but lacks here.
 type NeedsError struct {
 	What string
 	Fix  string
@@ -100,8 +100,8 @@ func (e *NeedsError) Error() string { return fmt.Sprintf("%s (%v); %s", e.What, 
 
 func (e *NeedsError) Unwrap() error { return e.Err }
 
-// Probe finds out, by doing it, whether files of the disk at dir can be opened
-// by handle and threads of this process can act as other users. The error is a
+// Probe tests whether files of the disk at dir can be opened by handle, and
+// whether threads of this process can act as other users. The error is a
 // *NeedsError.
 func Probe(dir string) error {
 	root, err := os.Open(dir)
@@ -132,7 +132,7 @@ func Probe(dir string) error {
 	return nil
 }
 
-// volumeOf finds the volume of a handle and starts a call in it.
+// volumeOf finds the volume of a handle, and begins a call in it.
 func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*Volume, FileID, error) {
 	id, file, err := o.key.Parse(handle)
 	if err != nil {
@@ -150,7 +150,7 @@ func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*Volume, FileID, er
 	return v, file, nil
 }
 
-// Root makes the handle of a volume's root directory.
+// Root returns the handle of a volume's root directory.
 func (o *Opener) Root(v *Volume) ([]byte, error) {
 	if v.rootID.IsZero() {
 		return nil, ErrNoFileID
@@ -158,18 +158,18 @@ func (o *Opener) Root(v *Volume) ([]byte, error) {
 	return o.key.Handle(v.ID, v.rootID), nil
 }
 
-// The methods that take a handle from a client answer ErrBadHandle, ESTALE (of a
-// directory also if it does not lie in the volume), or EACCES to a client that the
-// volume is not for.
+// The methods that get a handle from a client return ErrBadHandle, ESTALE (also
+// for a directory outside of the volume), or EACCES if the client may not use the
+// volume.
 
-// Open opens any file so that its attributes can be read and, of a directory,
-// names be looked up. It has no effect on a fifo or a device.
+// Open opens any file to read its attributes and, in a directory, to look up
+// names. It has no side effect on a fifo or a device.
 func (o *Opener) Open(client netip.Addr, handle []byte) (*File, error) {
 	return o.open(client, handle, useAttr)
 }
 
-// OpenAtOnce is Open for who must not wait. It is nil, without an error, if it would
-// have to.
+// OpenAtOnce is Open without blocking. It returns nil, without an error, if it would
+// block.
 func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte) (*File, error) {
 	v, id, err := o.volumeOf(client, handle)
 	if err != nil {
@@ -188,8 +188,8 @@ func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte) (*File, error) {
 	return nil, nil
 }
 
-// OpenDir opens a directory so that it can be changed and synced. ENOTDIR if it
-// is none, EROFS if nothing in the volume may be changed.
+// OpenDir opens a directory to change and sync it. The error is ENOTDIR for other
+// types, and EROFS if the volume is read-only.
 func (o *Opener) OpenDir(client netip.Addr, handle []byte) (*File, error) {
 	f, err := o.open(client, handle, useNames)
 	switch {
@@ -294,8 +294,8 @@ func (o *Opener) newFile(v *Volume, fd int) *File {
 	return f
 }
 
-// Parent opens the directory above one, ESTALE if that does not lie in the volume. The
-// root's parent is the root.
+// Parent opens the parent directory. The error is ESTALE if that is not in the volume.
+// The root's parent is the root.
 func (o *Opener) Parent(dir *File) (*File, error) {
 	if dir.IsRoot() {
 		if !dir.Volume.begin() {

@@ -11,8 +11,8 @@ import (
 // Entry is a name in a directory.
 type Entry struct {
 	Ino uint64
-	// Cookie is where the listing goes on after this entry: the kernel's own
-	// d_off, which stays right while names come and go.
+	// Cookie is the position after this entry: the kernel's d_off, which stays valid
+	// while names are created and removed.
 	Cookie uint64
 	// Name is valid until the next call of Next.
 	Name []byte
@@ -26,8 +26,8 @@ type Listing struct {
 	mem    []byte
 }
 
-// List opens the directory for reading, which takes the right to read it, from a
-// cookie on; 0 is the start. It is read in pieces of size bytes, 4 KiB at least.
+// List opens the directory for reading after a cookie; 0 is the start. The caller
+// needs the right to read it. It is read in pieces of size bytes, at least 4 KiB.
 func (f *File) List(cookie uint64, size int) (*Listing, error) {
 	if !f.Attr.IsDir() {
 		return nil, unix.ENOTDIR
@@ -48,13 +48,13 @@ func (f *File) List(cookie uint64, size int) (*Listing, error) {
 	return l, nil
 }
 
-// Close ends the listing, and l: it is another one soon.
+// Close releases the listing and l, which is reused.
 func (l *Listing) Close() {
 	_ = unix.Close(l.fd)
 	l.opener.spareListing.Put(l)
 }
 
-// Next returns the next entry, ok false at the end.
+// Next returns the next entry; ok is false at the end.
 func (l *Listing) Next() (e Entry, ok bool, err error) {
 	if len(l.buf) == 0 {
 		n, err := unix.Getdents(l.fd, l.mem)

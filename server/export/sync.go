@@ -28,8 +28,9 @@ import (
 
 // Waiter waits for a sync.
 type Waiter interface {
-	// Synced tells that what was done before is on the disk, or why it may not be. It
-	// is called once, as root, and holds up others that wait.
+	// Synced is called when all earlier changes are on the disk, or with the reason
+	// why they may not be. It is called once, as root, and delays other waiters while
+	// it runs.
 	Synced(error)
 }
 
@@ -66,25 +67,25 @@ type syncState struct {
 	errs  errSeq
 }
 
-// SyncHere brings data and metadata to the disk. It is not ok, and nothing is done, if
-// another goroutine syncs the file already.
+// SyncHere syncs data and metadata. If another goroutine already syncs the file, it
+// does nothing, and ok is false.
 func (f *DataFile) SyncHere() (ok bool, err error) {
 	return f.opener.syncHere(f.file, f.since, false)
 }
 
-// DataSyncHere is DataSyncThen, as SyncHere is SyncThen.
+// DataSyncHere is DataSyncThen on this goroutine, like SyncHere.
 func (f *DataFile) DataSyncHere() (ok bool, err error) {
 	return f.opener.syncHere(f.file, f.since, true)
 }
 
-// SyncThen brings data and metadata to the disk, and tells w.
+// SyncThen syncs data and metadata, and then calls w.
 func (f *DataFile) SyncThen(w Waiter) { f.opener.sync(waiting{f.file, f.since, w}, false) }
 
-// DataSyncThen brings to the disk what is needed to read the data back, and tells w.
+// DataSyncThen syncs data and the metadata needed to read it back, and then calls w.
 func (f *DataFile) DataSyncThen(w Waiter) { f.opener.sync(waiting{f.file, f.since, w}, true) }
 
-// SyncHere is SyncThen on this goroutine. It is not ok if another syncs the file
-// already.
+// SyncHere is SyncThen on this goroutine. ok is false if another already syncs the
+// file.
 func (f *File) SyncHere() (ok bool, err error) {
 	if !f.canSync() {
 		return true, nil
@@ -92,8 +93,8 @@ func (f *File) SyncHere() (ok bool, err error) {
 	return f.opener.syncHere(f.openFile(), f.since, false)
 }
 
-// SyncMadeHere is SyncMadeThen on this goroutine. It is not ok if another syncs the
-// directory already.
+// SyncMadeHere is SyncMadeThen on this goroutine. ok is false if another already
+// syncs the directory.
 func (f *File) SyncMadeHere(dir *File) (ok bool, err error) {
 	if !f.comesWithName() {
 		if ok, err := f.SyncHere(); !ok || err != nil {
@@ -103,9 +104,9 @@ func (f *File) SyncMadeHere(dir *File) (ok bool, err error) {
 	return dir.SyncHere()
 }
 
-// SyncThen brings the file's metadata, and a directory's names, to the disk, and
-// tells w. Only regular files and directories can be synced; what else is made is on
-// the disk with its directory.
+// SyncThen syncs the file's metadata, and a directory's names, and then calls w.
+// Only regular files and directories can be synced; other types are on the disk when
+// their directory is synced.
 func (f *File) SyncThen(w Waiter) {
 	if !f.canSync() {
 		w.Synced(nil)
@@ -114,8 +115,7 @@ func (f *File) SyncThen(w Waiter) {
 	f.opener.sync(waiting{f.openFile(), f.since, w}, false)
 }
 
-// SyncMadeThen is SyncThen of what was just made in a directory, and then of the
-// directory.
+// SyncMadeThen is SyncThen of a new file, and then of its directory.
 func (f *File) SyncMadeThen(dir *File, w Waiter) {
 	if f.comesWithName() {
 		dir.SyncThen(w)
@@ -323,10 +323,10 @@ func (v *Volume) synced(began time.Time, err error) error {
 	return err
 }
 
-// Sync brings the directory's names to the disk.
+// Sync syncs the directory's names.
 func (d *Dir) Sync() error { return d.volume.syncFile(d.File) }
 
-// Sync brings data and metadata to the disk.
+// Sync syncs data and metadata.
 func (f *DirFile) Sync() error { return f.dir.volume.syncFile(f.File) }
 
 func (v *Volume) syncFile(f *os.File) error {

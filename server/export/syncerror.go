@@ -9,26 +9,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel tells an open file of a failed sync once: the next fsync(2) is 0, though
-// what could not be written is not on the disk, and is no longer tried: its pages are
-// clean. So a 0 says nothing of what was written before the sync that failed, and it is
-// kept in mind here that there was one. The kernel does likewise (errseq_t, Linux
+// The kernel reports a failed sync to an open file once: the next fsync(2) returns 0,
+// although the lost data is not on the disk and the kernel does not retry it, because
+// its pages are clean. So 0 says nothing about data written before the failed sync, and
+// podnas must remember the failure. The kernel does the same (errseq_t, Linux
 // Documentation/core-api/errseq.rst), for itself and for its own NFS server.
 //
-// Whoever changes a file has sampled its errSeq before, and looks at it again before the
-// answer. That finds every failure that can have taken the change with it, since
+// A call that changes a file samples its errSeq before, and checks it again before the
+// reply. That finds every failure that may have lost the change, because
 //
 //   - a failed sync is noted before another one of the file begins;
 //   - a file that was written stays open until it is synced (unsynced), so the kernel
 //     has a descriptor from before to tell of what fails in the background;
 //   - of the file system's journal the kernel tells whoever asks (alive).
 //
-// UNSTABLE WRITEs have had their answer by then. For those there is the volume's write
-// verifier: it changes before the failure is noted, WRITE tells the one from before the
-// data was accepted, and COMMIT the one from after its sync.
+// UNSTABLE WRITEs were replied to by then. For those there is the volume's write
+// verifier: it changes before the failure is recorded. WRITE returns the verifier from
+// before it accepted the data, and COMMIT the one from after its sync.
 
-// errSeq is the last failed sync of a file: its errno in the low 16 bits, and above how
-// many there were.
+// errSeq is the last failed sync of a file: its errno in the low 16 bits, and the
+// number of failures in the others.
 type errSeq struct{ v atomic.Uint64 }
 
 func (e *errSeq) sample() uint64 { return e.v.Load() }
@@ -54,15 +54,15 @@ func (e *errSeq) since(sample uint64) error {
 	return unix.Errno(now & 0xffff)
 }
 
-// WriteVerifier is the write verifier, RFC 1813 section 3.3.7: while it stays the same,
-// the server has lost nothing that was written and not committed.
+// WriteVerifier is the write verifier, RFC 1813 section 3.3.7: while it does not
+// change, the server has lost no uncommitted data.
 func (v *Volume) WriteVerifier() uint64 { return v.verifier.Load() }
 
 func (v *Volume) newVerifier() { v.verifier.Store(rand.Uint64()) }
 
-// alive tells whether the file system of an open file, or directory, goes on after a sync
-// of it. When one can't write its journal, it tells those who wait for that. Whoever syncs
-// later finds nothing to wait for, and no error: without this, TestSyncFails in server
+// alive reports whether the file system of an open file or directory still works after a
+// sync. If it can't write its journal, it reports that only to waiting syncs; later syncs
+// have nothing to wait for and get no error: without this check, TestSyncFails in server
 // finds names lost on XFS each time, on ext4 most times, and on btrfs when processors are
 // busy, one time in five.
 func (d *disk) alive(fd int) error {
