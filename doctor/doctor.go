@@ -1,8 +1,8 @@
-// Package doctor is what podnas doctor is made of: checks as values, each of which
-// looks at one thing and says in plain words how it is, and what to do where it is
-// not well. It knows neither NFS nor Kubernetes; who has something to look at makes
-// the checks (provisioner/checkup, nfs/nfscheck), and Run makes them. A List makes
-// them again and again, for the status page and the metrics (list.go).
+// Package doctor is the framework of podnas doctor: checks as values, each of which
+// checks one thing and says in plain words what it found, and what to do about
+// problems. It is independent of NFS and Kubernetes: other packages define the
+// checks (provisioner/checkup, nfs/nfscheck), and Run runs them. A List runs them
+// periodically, for the status page and the metrics (list.go).
 package doctor
 
 import (
@@ -18,64 +18,63 @@ import (
 )
 
 // Timeout is how long one check may take. A disk or a server that hangs is a
-// finding, and must not keep the others from being told.
+// finding, and must not delay the others.
 const Timeout = 10 * time.Second
 
-// Status is how well something is.
+// Status is the outcome of a check.
 type Status string
 
 // The statuses.
 const (
 	OK      Status = "ok"
-	Warning Status = "warning" // it works, and may not for long, or not for all
+	Warning Status = "warning" // it works, but maybe not for long, or not for everybody
 	Failed  Status = "failed"
 )
 
-// Result is what a check has found. One that is not OK is a finding.
+// Result is the result of a check. If it is not OK, it is a finding.
 type Result struct {
-	Check  string `json:"check"` // what was looked at: a volume, a claim, the disk
+	Check  string `json:"check"` // what was checked: a volume, a claim, the disk
 	Status Status `json:"status"`
 	Says   string `json:"says"`
 	Fix    string `json:"fix,omitempty"`    // what to do, unless all is well
-	Source string `json:"source,omitempty"` // the part of podnas that it is about, as Check.Source
+	Source string `json:"source,omitempty"` // the part of podnas, as Check.Source
 }
 
-// Check looks at one thing.
+// Check checks one thing.
 type Check struct {
 	Name string
-	// Source is the part of podnas that it looks at, by which findings are counted:
+	// Source is the part of podnas that it checks, by which findings are counted:
 	// disk, volumes, claims, cluster or process.
 	Source string
-	// Every is how often a List makes it; 0: every 10 seconds. For what costs others
-	// something, as calls of the API server.
+	// Every is how often a List runs it; 0: every 10 seconds. It is for checks that
+	// cost others something, such as calls of the API server.
 	Every time.Duration
-	// Run returns what it finds, one Result or several. Where a Result names no
-	// Check it gets the Name.
+	// Run returns one Result or several. A Result without a Check gets the Name.
 	Run func(context.Context) []Result
 }
 
-// Good is a Result of what is as it should be.
+// Good returns a Result without a problem.
 func Good(format string, args ...any) Result {
 	return Result{Status: OK, Says: fmt.Sprintf(format, args...)}
 }
 
-// Warn is a Result of what may become trouble.
+// Warn returns a Result with a warning.
 func Warn(fix, format string, args ...any) Result {
 	return Result{Status: Warning, Says: fmt.Sprintf(format, args...), Fix: fix}
 }
 
-// Fail is a Result of what does not work.
+// Fail returns a Result of something that does not work.
 func Fail(fix, format string, args ...any) Result {
 	return Result{Status: Failed, Says: fmt.Sprintf(format, args...), Fix: fix}
 }
 
-// One makes a Check that has one Result.
+// One returns a Check with one Result.
 func One(name string, run func(context.Context) Result) Check {
 	return Check{Name: name, Run: func(ctx context.Context) []Result { return []Result{run(ctx)} }}
 }
 
-// Run makes the checks, all at once, and returns what they find in their order. A
-// check that does not return in time is told to have failed, and left behind.
+// Run runs the checks concurrently, and returns their results in order. A check
+// that does not return in time is reported as failed, and abandoned.
 func Run(ctx context.Context, checks []Check) []Result {
 	return run(ctx, checks, Timeout)
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/podnas/podnas/server/stats"
 )
 
-// workers is how many calls act on the disk at a time. More than there are
-// processors: most wait for a sync.
+// workers is how many calls use the disk concurrently. It is larger than the
+// number of processors, because most calls wait for a sync.
 const workers = 64
 
-// closeTimeout is how long the end waits for calls that act on the disk.
+// closeTimeout is how long shutdown waits for calls that use the disk.
 const closeTimeout = time.Second
 
 // native is podnas's own engine: the RPC server with the programs NFS and MOUNT.
@@ -43,10 +43,10 @@ func newNative(table *export.Table, key *export.Key, slow *stats.SlowLog, log *s
 	return n, err
 }
 
-// Stats are what the engine has served.
+// Stats returns the statistics of the engine.
 func (n *native) Stats() *stats.Server { return n.rpc.Stats() }
 
-// Serve answers the clients of l until ctx ends. It can be called once.
+// Serve serves the clients of l until ctx ends. It can be called once.
 func (n *native) Serve(ctx context.Context, l net.Listener) error {
 	err := n.rpc.Serve(ctx, l)
 	closed := make(chan struct{})
@@ -68,7 +68,7 @@ type exports struct {
 	opener *export.Opener
 }
 
-// Root makes the handle that a mount starts with.
+// Root returns the handle of a mount's root directory.
 func (e exports) Root(path string, client netip.AddrPort) ([]byte, mount3.Status) {
 	v, ok := e.table.ByPath(path)
 	switch {
@@ -84,7 +84,7 @@ func (e exports) Root(path string, client netip.AddrPort) ([]byte, mount3.Status
 	return handle, mount3.OK
 }
 
-// List tells the paths that can be mounted.
+// List returns the paths that can be mounted.
 func (e exports) List() []string {
 	var paths []string
 	for _, v := range e.table.Volumes() {

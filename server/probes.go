@@ -10,21 +10,22 @@ import (
 )
 
 const (
-	// probeTimeout bounds a readiness check; kubelet's own must be longer.
+	// probeTimeout limits a readiness check; kubelet's timeout must be longer.
 	probeTimeout = 4 * time.Second
 	// checkAge is how old a check's result may be.
 	checkAge = time.Second
 )
 
-// Check is one thing that must hold for the server to be ready. Run returns when its
-// context ends.
+// Check is a condition for the server to be ready. Run must return when its context
+// ends.
 type Check struct {
 	Name string
 	Run  func(context.Context) error
 }
 
-// Shared makes a Check of a function that may hang. It runs once for all who ask within a
-// second, and while it hangs it is not run again, and all are told since when.
+// Shared makes a Check of a function that may hang. Callers within a second share one
+// run. While it hangs, it is not run again, and callers get an error that says since
+// when.
 func Shared(name string, run func(context.Context) error) Check {
 	result := latest.New(probeTimeout, func(ctx context.Context) (struct{}, error) { return struct{}{}, run(ctx) })
 	return Check{Name: name, Run: func(ctx context.Context) error {
@@ -33,10 +34,11 @@ func Shared(name string, run func(context.Context) error) Check {
 	}}
 }
 
-// NewProbes answers kubelet's probes: /healthz as long as the process can answer at
-// all, /readyz while every check holds. The body says which does not. Nothing that
-// another start would not mend makes /healthz fail, a disk that hangs least of all: the
-// process that waits for it can't be ended, and the next one would wait too.
+// NewProbes answers kubelet's probes: /healthz always succeeds while the process can
+// answer, and /readyz while every check succeeds. The body says which check failed.
+// /healthz does not fail for problems that a restart does not solve, such as a disk
+// that hangs: a process that waits for it can't be killed, and the next one would wait
+// too.
 func NewProbes(checks []Check) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

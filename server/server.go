@@ -1,9 +1,9 @@
 // Package server is podnas's NFS server: a listener, an engine, and the table of
-// what is exported.
+// exports.
 //
-// The table is the seam between the two halves of podnas. The volume store adds
-// and removes exports; the engine answers clients from it. NFS and MOUNT share
-// the one port, and nothing else is needed: no rpcbind, no second port.
+// The table connects the two halves of podnas: the volume store adds and removes
+// exports, and the engine serves them to clients. NFS and MOUNT share one port,
+// and need neither rpcbind nor a second port.
 package server
 
 import (
@@ -25,13 +25,12 @@ import (
 
 // The engines.
 const (
-	// EngineAuto is EngineNative where the disk and the process's rights allow
-	// it, else EngineGoNFS.
+	// EngineAuto is EngineNative if the disk and the process's rights allow it,
+	// otherwise EngineGoNFS.
 	EngineAuto = "auto"
 	// EngineNative is podnas's own NFSv3, on the kernel's file handles.
 	EngineNative = "native"
-	// EngineGoNFS serves through willscott/go-nfs: portable and limited, see
-	// package gonfs.
+	// EngineGoNFS uses willscott/go-nfs: portable and limited, see package gonfs.
 	EngineGoNFS = "go-nfs"
 )
 
@@ -39,12 +38,13 @@ const (
 type Choice struct {
 	Engine string // EngineNative or EngineGoNFS
 	Reason string // for people
-	// Fallback: it is not the best there is.
+	// Fallback is whether EngineAuto could not use the native engine.
 	Fallback bool
 }
 
-// SelectEngine picks the engine for the disk at root. The native engine's needs
-// are probed there, and asked for by name it is an error if they are not met.
+// SelectEngine selects the engine for the disk at root. It probes there whether
+// the native engine can run; if name requires that engine and it can't, that is an
+// error.
 func SelectEngine(name, root string) (Choice, error) {
 	switch name {
 	case EngineGoNFS:
@@ -63,7 +63,7 @@ func SelectEngine(name, root string) (Choice, error) {
 	return Choice{Engine: EngineGoNFS, Reason: fmt.Sprintf("the native engine can't run here: %v", err), Fallback: true}, nil
 }
 
-// Check tells whether the engine can keep what a volume's options promise.
+// Check returns an error if the engine does not support a volume's options.
 func (c Choice) Check(o *export.Options) error {
 	if c.Engine == EngineGoNFS && (o.RootSquash || o.AllSquash || o.AnonUID != 0 || o.AnonGID != 0) {
 		return fmt.Errorf("squashing users (rootSquash, allSquash, anonUid, anonGid) needs the native engine, but this server runs %s: %s", c.Engine, c.Reason)
@@ -71,18 +71,18 @@ func (c Choice) Check(o *export.Options) error {
 	return nil
 }
 
-// Config says how to make a Server. All fields but SlowCall are needed.
+// Config configures a Server. All fields but SlowCall are needed.
 type Config struct {
 	Engine    Choice // of SelectEngine
 	Exports   *export.Table
 	HandleKey []byte // the secret of the disk's file handles, see export.Key
 	Log       *slog.Logger
 
-	// SlowCall is from how long on a call is told in the log; 0: none is.
+	// SlowCall is the duration from which calls are logged as slow; 0: none.
 	SlowCall time.Duration
 }
 
-// Validate says what is wrong with a Config.
+// Validate returns what is wrong with a Config.
 func (c *Config) Validate() error {
 	if c.Engine.Engine == "" || c.Exports == nil || len(c.HandleKey) == 0 || c.Log == nil {
 		return errors.New("server config lacks engine, exports, handle key or log")
@@ -90,13 +90,13 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// engine answers the clients of a listener until ctx ends.
+// engine serves the clients of a listener until ctx ends.
 type engine interface {
 	Serve(ctx context.Context, l net.Listener) error
 	Stats() *stats.Server
 }
 
-// Server answers NFS clients.
+// Server serves NFS clients.
 type Server struct {
 	engine engine
 	name   string

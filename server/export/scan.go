@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// The pace of a scan: what is served meanwhile comes first. Warm, it leaves
-	// about 50,000 files a second; a disk that has to seek is slower by itself.
+	// The pace of a scan, which leaves the disk to clients: about 50,000 files a
+	// second if they are in memory; a disk that must seek is slower anyway.
 	scanBatch = 500
 	scanPause = 5 * time.Millisecond
-	// scansAtOnce is how many volumes are scanned at a time.
+	// scansAtOnce is how many volumes are scanned concurrently.
 	scansAtOnce = 4
-	// scanReport is how often a long scan says how far it is.
+	// scanReport is how often a long scan logs its progress.
 	scanReport = 10 * time.Second
-	// scanPasses is how often a scan begins anew at most, where directories are
-	// moved meanwhile. What is not counted then was moved in each of them, from
-	// where the scan had not been to where it had.
+	// scanPasses is how often a scan is repeated at most because directories were
+	// moved meanwhile. Files are missed only if each pass missed them, because they
+	// moved from an unscanned to a scanned place.
 	scanPasses = 3
 )
 
@@ -36,8 +36,8 @@ func (v *Volume) isEmpty() bool {
 	return errors.Is(err, io.EOF)
 }
 
-// count counts what the volume uses, if that is not done, and has what is changed looked
-// after from then on, until the export ends. Each scan takes a place in slots.
+// count counts the volume's usage, if necessary, and then settles changed files until
+// the export ends. Each scan needs a slot.
 func (v *Volume) count(slots chan struct{}, log *slog.Logger) {
 	if v.account.scanning() {
 		select {
@@ -51,8 +51,8 @@ func (v *Volume) count(slots chan struct{}, log *slog.Logger) {
 	v.again.Reset(lookAgain / 8)
 }
 
-// lookAfter settles what is due, again and again. A timer calls it: a goroutine would
-// have a stack for each volume.
+// lookAfter settles due charges periodically. A timer calls it, because a goroutine
+// would need a stack for each volume.
 func (v *Volume) lookAfter() {
 	select {
 	case <-v.ending:
@@ -63,10 +63,9 @@ func (v *Volume) lookAfter() {
 	}
 }
 
-// scan counts what the volume uses. Calls go on meanwhile: what they change or move
-// they count themselves, account.count tells who was first; and no more is let in than
-// there is room for beside what was there at the last end (mark). It ends early with the
-// export.
+// scan counts the volume's usage while it is served. Calls count the files that they
+// change or move themselves, and account.count counts each file once. Until the scan
+// ends, the usage at the last end counts too (mark). scan ends early if the export ends.
 func (v *Volume) scan(log *slog.Logger) {
 	if !v.begin() {
 		return

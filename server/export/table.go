@@ -1,6 +1,5 @@
-// Package export is what the server gives to its clients: the table of exported
-// volumes, the file handles by which clients name files, and every system call
-// on their behalf.
+// Package export has what clients access: the table of exported volumes, file
+// handles, and every system call on behalf of clients.
 //
 // An engine finds the volume of a MOUNT by its path and the volume of a handle
 // by the number in it. The go-nfs engine then works with paths (Volume.OpenDir,
@@ -31,7 +30,7 @@ type Volume struct {
 	ID   uint64 // in every handle of the volume
 	Path string // what clients mount: "/" and a name
 
-	// Options are fixed for as long as the export lasts.
+	// Options do not change while the volume is exported.
 	Options Options
 	Served  stats.Volume
 
@@ -40,9 +39,9 @@ type Volume struct {
 	names    syncs        // of directories, where they are synced together
 	verifier atomic.Uint64
 	root     *os.File
-	rootID   FileID // by the kernel's handle; zero where that can't be had
+	rootID   FileID // by the kernel's handle; zero if there is none
 	over     atomic.Pointer[above]
-	// climbing is held while a long way up is gone, see findInside.
+	// climbing is held while walking up many levels, see findInside.
 	climbing sync.Mutex
 	mount    uint64 // the root's, and so of all that is opened by handle
 	disk     disk
@@ -50,17 +49,17 @@ type Volume struct {
 	again    *time.Timer // calls lookAfter
 	mu       sync.RWMutex
 	ended    bool           // no call may begin
-	calls    sync.WaitGroup // those under way: every Dir, File and DataFile, and a scan
+	calls    sync.WaitGroup // current calls: every Dir, File and DataFile, and a scan
 	ending   chan struct{}
 	closed   chan struct{}
-	credit   atomic.Int64 // what HasRoom lets in before it looks again, bytes
+	credit   atomic.Int64 // bytes that HasRoom accepts before it reads the free space again
 }
 
-// Closed is closed when the export has ended and no call is under way in it.
+// Closed is closed when the export has ended and its last call has returned.
 func (v *Volume) Closed() <-chan struct{} { return v.closed }
 
-// OpenDir opens a directory of the volume by its path below the volume's root,
-// "." for the root itself. Nothing on the way may be a symbolic link or another
+// OpenDir opens a directory of the volume by its path below the volume's root; "."
+// is the root itself. The path must not contain a symbolic link or enter another
 // file system. After the export has ended the error is os.ErrClosed.
 func (v *Volume) OpenDir(name string) (*Dir, error) {
 	if !v.begin() {
@@ -77,11 +76,11 @@ func (v *Volume) OpenDir(name string) (*Dir, error) {
 	return &Dir{File: os.NewFile(uintptr(fd), name), volume: v}, nil
 }
 
-// Account is who counts what the volume uses, nil if the server does not.
+// Account returns the volume's account, nil if the server does not count.
 func (v *Volume) Account() *Account { return v.account }
 
-// begin starts a call in the volume, which v.calls.Done ends. It is false after
-// the end of the export.
+// begin starts a call in the volume, which v.calls.Done ends. It returns false
+// after the end of the export.
 func (v *Volume) begin() bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -111,8 +110,8 @@ func (v *Volume) end() {
 	close(v.closed)
 }
 
-// Options say what clients may do in a volume. The zero Options let root be root
-// and make every change durable before it is answered.
+// Options determine what clients may do in a volume. With the zero Options, root
+// is not squashed, and every change is durable before its reply.
 type Options struct {
 	RootSquash bool   // root becomes the anonymous user
 	AllSquash  bool   // everyone does
@@ -120,14 +119,14 @@ type Options struct {
 	AnonGID    uint32 // and group
 	ReadOnly   bool   // nothing can be changed
 	Async      bool   // metadata is not synced before the reply
-	// PrivilegedPorts: calls from a port that any user may have are refused.
+	// PrivilegedPorts refuses calls from ports that any user may bind.
 	PrivilegedPorts bool
 	// Clients are the networks that may mount, all if empty.
 	Clients []netip.Prefix
 }
 
-// Allows tells whether a client may use the volume. Of a client whose address is
-// not known, one on a Unix socket, only a volume that is for all.
+// Allows reports whether a client may use the volume. A client without an address,
+// on a Unix socket, may only use a volume that allows all clients.
 func (o *Options) Allows(client netip.Addr) bool {
 	if len(o.Clients) == 0 {
 		return true
@@ -140,21 +139,21 @@ func (o *Options) Allows(client netip.Addr) bool {
 	return false
 }
 
-// ErrExists means that an export with this path or number is there already.
+// ErrExists means that an export with this path or number exists.
 var ErrExists = errors.New("is exported already")
 
 // Table is the exported volumes. The zero Table is empty and ready; its methods
 // may be called concurrently.
 type Table struct {
-	Syncs stats.Syncs  // of all its volumes, those too that are gone
-	Log   *slog.Logger // of clients that are refused; nil: they are not told
+	Syncs stats.Syncs  // of all its volumes, including removed ones
+	Log   *slog.Logger // for refused clients; nil: they are not logged
 
 	refused refused
 	mu      sync.RWMutex
 	byPath  map[string]*Volume
 	byID    map[uint64]*Volume
-	scans   chan struct{} // has room for those that go on at a time
-	marks   string        // where what counted volumes use is kept, see KeepMarks
+	scans   chan struct{} // limits concurrent scans
+	marks   string        // directory of the marks, see KeepMarks
 }
 
 // Add exports a directory under a path.
@@ -163,8 +162,8 @@ func (t *Table) Add(id uint64, exportPath, dir string, options Options) error {
 	return err
 }
 
-// AddCounted exports a directory whose use is counted by the server, until Remove.
-// It then begins to count what is there.
+// AddCounted exports a directory whose usage the server counts, and starts to
+// count the existing files.
 func (t *Table) AddCounted(id uint64, exportPath, dir string, options Options, account *Account, log *slog.Logger) error {
 	log = log.With("volume", path.Clean("/"+exportPath))
 	account.keepMark(t.markFile(id), log)
@@ -173,7 +172,7 @@ func (t *Table) AddCounted(id uint64, exportPath, dir string, options Options, a
 		return err
 	}
 	if v.isEmpty() {
-		v.scan(log) // it need not wait for its turn, and neither need who writes to it
+		v.scan(log) // an empty volume needs no slot, and writers need not wait for its scan
 	}
 	go v.count(t.scans, log)
 	return nil
@@ -209,8 +208,8 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 	return v, nil
 }
 
-// Remove ends an export and waits for the calls in it that are under way. One
-// that is not there is no error.
+// Remove ends an export and waits for its current calls. A missing export is no
+// error.
 func (t *Table) Remove(id uint64) {
 	t.mu.Lock()
 	v := t.byID[id]
@@ -240,7 +239,7 @@ func (t *Table) ByID(id uint64) (*Volume, bool) {
 	return v, ok
 }
 
-// Volumes lists the exports in the order of their paths.
+// Volumes lists the exports, sorted by path.
 func (t *Table) Volumes() []*Volume {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -2,9 +2,8 @@ package export
 
 import "golang.org/x/sys/unix"
 
-// victim is the file that a name is about to be taken from. If it is the last
-// one, the file's space must not wait for a descriptor that is kept, and is
-// charged no more.
+// victim is a file that is about to lose a name. If that is its last name, its
+// cached descriptors must be closed to free its space, and its charge ends.
 type victim struct {
 	dir    *File
 	id     FileID    // zero: nothing there, or nothing that could be open
@@ -35,7 +34,7 @@ func (f *File) victim(name string) victim {
 	return v
 }
 
-// taken ends it. err is what came of taking the name.
+// taken ends it. err is the result of removing the name.
 func (v *victim) taken(err error) error {
 	files := v.dir.opener.files
 	v.taking.done(err)

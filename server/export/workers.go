@@ -10,38 +10,38 @@ import (
 	"github.com/podnas/podnas/server/shares"
 )
 
-// Workers are threads that act as whoever a call is made for, so that mode bits,
-// ACLs, sticky and setgid directories are the kernel's work. Each keeps its
-// identity until a call has another, since switching costs as much as a system
-// call or two. A thread is started when there is none for a job, and ends when it
-// was not needed for a while. Threads are shared out between volumes and clients.
+// Workers are threads that act as the user of a call, so that the kernel checks
+// mode bits, ACLs, sticky and setgid directories. A thread keeps its identity
+// until it gets a call of another user, because switching costs one or two system
+// calls. A thread is started if none is free for a job, and ends when it was
+// unused for a while. Volumes and clients share the threads fairly.
 type Workers struct {
-	// jobs has room for as many as there may be threads. One without a Job ends the
-	// thread that takes it.
+	// jobs has as much capacity as the maximum number of threads. A job without a Job
+	// ends the thread that receives it.
 	jobs chan job
 	wg   sync.WaitGroup // of threads
-	root bool           // so is all of the process, and no group matters
+	root bool           // the process runs as root, and its groups don't matter
 
 	stop   chan struct{}
 	ending sync.WaitGroup // of endIdle
 	begun  sync.WaitGroup // jobs
 
 	mu      sync.Mutex
-	acting  *shares.Semaphore[job] // jobs that threads do
-	spare   *shares.Semaphore[job] // jobs of root, on ordinary goroutines: to wake a thread that keeps an identity takes longer
+	acting  *shares.Semaphore[job] // jobs on threads
+	spare   *shares.Semaphore[job] // jobs of root, on ordinary goroutines, because waking a locked thread takes longer
 	threads int
-	idle    int // threads that wait for a job, and none was sent for them
-	backlog int // jobs that were sent, and no thread waits for them
-	unused  int // the fewest that were idle since they were looked at
+	idle    int // threads that wait for a job and have none queued
+	backlog int // queued jobs without a waiting thread
+	unused  int // the minimum of idle since the last check
 }
 
-// idleThreads is how often it is looked which threads were not needed.
+// idleThreads is the time between two checks for unused threads.
 const idleThreads = 30 * time.Second
 
 // Job is work for a thread with an identity.
 type Job interface {
-	// Run does it. The error is not nil if the thread could not take the
-	// identity; Run must then touch nothing.
+	// Run does it. The error is not nil if the thread could not change its identity;
+	// Run must then access nothing.
 	Run(error)
 }
 
@@ -51,8 +51,8 @@ type job struct {
 	Job
 }
 
-// NewWorkers has up to n threads, and does up to n jobs of root beside them. It sets the umask of the process to 0: a client
-// has applied its own, and default ACLs are the kernel's affair.
+// NewWorkers returns Workers with up to n threads, and up to n concurrent jobs of root beside them. It
+// sets the umask of the process to 0: clients apply their own, and the kernel applies default ACLs.
 func NewWorkers(n int) *Workers {
 	unix.Umask(0)
 	w := &Workers{jobs: make(chan job, n), root: isRoot(), stop: make(chan struct{}), acting: shares.New[job](n), spare: shares.New[job](n)}
@@ -60,8 +60,8 @@ func NewWorkers(n int) *Workers {
 	return w
 }
 
-// Do runs a job as somebody: on a thread with that identity, or for root on any. It does
-// not wait: while the owner may have no more threads, the job does.
+// Do runs a job with an identity: on a thread with that identity, or for root on any. It
+// does not block: the job is queued while the owner has its share of threads in use.
 func (w *Workers) Do(id Identity, owner shares.Owner, do Job) {
 	j := job{id, owner, do}
 	w.begun.Add(1)
@@ -81,7 +81,7 @@ func (w *Workers) Do(id Identity, owner shares.Owner, do Job) {
 	w.hand(j)
 }
 
-// hand gives a job to a thread. The caller holds w.mu, which it gives back.
+// hand gives a job to a thread. The caller holds w.mu, which hand unlocks.
 func (w *Workers) hand(j job) {
 	isNew := w.idle == 0 && w.threads < cap(w.jobs)
 	switch {
@@ -101,7 +101,7 @@ func (w *Workers) hand(j job) {
 	w.jobs <- j
 }
 
-// run does a job of root, and those that waited for its end.
+// run does a job of root, and then those that waited for it.
 func (w *Workers) run(j job) {
 	for ok := true; ok; {
 		j.Run(nil)
@@ -116,8 +116,8 @@ func (w *Workers) run(j job) {
 	}
 }
 
-// ended ends a thread's job, and tells which it does next. Should more have waited for
-// that, other threads do them.
+// ended ends a thread's job, and returns its next one. If more jobs waited for that,
+// other threads get them.
 func (w *Workers) ended(j *job) (next job, ok bool) {
 	w.mu.Lock()
 	w.acting.Leave(j.owner)
@@ -131,12 +131,12 @@ func (w *Workers) ended(j *job) (next job, ok bool) {
 	return next, ok
 }
 
-// Spare tells whether any goroutine can do what is to be done with an identity: it
-// is root's.
+// Spare reports whether any goroutine can act with an identity, because it is
+// root's.
 func (w *Workers) Spare(id *Identity) bool { return w.root && id.UID == 0 && id.GID == 0 }
 
-// isRoot tells whether the process is root with the capabilities that pass the
-// permissions of files, so that its groups don't matter.
+// isRoot reports whether the process is root with the capabilities that override
+// file permissions, so that its groups don't matter.
 func isRoot() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -144,7 +144,7 @@ func isRoot() bool {
 	return unix.Geteuid() == 0 && unix.Getegid() == 0 && unix.Capget(&header, &data[0]) == nil && data[0].Effective&passing == passing
 }
 
-// Close ends the threads after the work that was handed to them.
+// Close ends the threads after their queued jobs.
 func (w *Workers) Close() {
 	close(w.stop)
 	w.ending.Wait()
@@ -153,9 +153,9 @@ func (w *Workers) Close() {
 	w.wg.Wait()
 }
 
-// work is one thread, and its first job; without one it takes the place of another
-// thread. It never unlocks the thread: when the goroutine ends, the Go runtime ends the
-// thread, and no other code ever runs with its identity.
+// work is one thread. j is its first job; without one it replaces another thread. It
+// never unlocks the thread: when the goroutine ends, the Go runtime ends the thread, so
+// no other code ever runs with its identity.
 func (w *Workers) work(j job) {
 	runtime.LockOSThread()
 	dropSysResource()
@@ -166,7 +166,7 @@ func (w *Workers) work(j job) {
 			if !known || current != j.id {
 				if err := become(&j.id); err != nil {
 					j.Run(err)
-					// Who this thread is now is not known: another takes its place.
+					// This thread's identity is unknown now: another one replaces it.
 					other, _ := w.ended(&j)
 					w.wg.Go(func() { w.work(other) })
 					return
@@ -191,7 +191,7 @@ func (w *Workers) next() (j job, ok bool) {
 	return j, j.Job != nil
 }
 
-// endIdle ends threads that were not needed, until Close: Go ends no others.
+// endIdle ends unused threads, until Close, because Go does not end idle threads.
 func (w *Workers) endIdle() {
 	tick := time.NewTicker(idleThreads)
 	defer tick.Stop()
@@ -205,7 +205,7 @@ func (w *Workers) endIdle() {
 	}
 }
 
-// endUnused ends as many threads as were idle all the time since it was called last.
+// endUnused ends as many threads as were always idle since its last call.
 func (w *Workers) endUnused() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
