@@ -95,7 +95,7 @@ func run(ctx context.Context, checks []Check, timeout time.Duration) []Result {
 	return results
 }
 
-// within makes a check until ctx ends.
+// within runs a check until ctx ends.
 func (c Check) within(ctx context.Context, timeout time.Duration) []Result {
 	done := make(chan []Result, 1)
 	go func() {
@@ -110,7 +110,7 @@ func (c Check) within(ctx context.Context, timeout time.Duration) []Result {
 	select {
 	case results = <-done:
 	case <-ctx.Done():
-		// One that minds its context may be about to say more.
+		// A check that respects its context may be about to return more.
 		select {
 		case results = <-done:
 		case <-time.After(timeout / 10):
@@ -127,8 +127,8 @@ func (c Check) within(ctx context.Context, timeout time.Duration) []Result {
 	return results
 }
 
-// Shared makes checks that can be made again while one of them hangs: that one is not
-// begun again, and it is told since when there is no answer.
+// Shared returns checks that can be run again while one of them hangs: that one is
+// not started again, and its result says since when there is no answer.
 func Shared(checks []Check) []Check {
 	shared := make([]Check, 0, len(checks))
 	for _, c := range checks {
@@ -146,7 +146,7 @@ func Shared(checks []Check) []Check {
 	return shared
 }
 
-// Of gives checks their source.
+// Of sets the source of checks.
 func Of(source string, checks ...Check) []Check {
 	checks = slices.Clone(checks)
 	for i := range checks {
@@ -166,8 +166,8 @@ func Count(results []Result, s Status) int {
 	return n
 }
 
-// Steps makes checks one after the other, each on top of those before it, until one
-// has failed.
+// Steps runs checks one after the other, each depending on those before it, until
+// one fails.
 func Steps(ctx context.Context, steps []Check) []Result {
 	results := []Result{}
 	for _, step := range steps {

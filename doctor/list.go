@@ -9,32 +9,33 @@ import (
 )
 
 const (
-	// watchPeriod is how often a List makes a check that says nothing else.
+	// watchPeriod is how often a List runs a check by default.
 	watchPeriod = 10 * time.Second
-	// wrongPeriod is how often at least it makes one that is made more rarely, while that
-	// has found something: what is mended is to be seen soon.
+	// wrongPeriod is how often it runs a less frequent check at least while that has
+	// findings, to see soon that they are solved.
 	wrongPeriod = time.Minute
-	// wrongPart is how much more often it makes one then, but no more often than others.
+	// wrongPart is how much more often it runs such a check then, but not more often
+	// than others.
 	wrongPart = 6
 )
 
-// List is the one list of what is wrong: the latest results of a set of checks. The status
-// page, the metrics and podnas doctor all tell of it, so that they agree.
+// List has the latest results of a set of checks. The status page, the metrics and podnas
+// doctor all show it, so that they agree.
 //
-// Watch makes the checks again and again, each by itself, so one that hangs keeps none of
-// the others from being made; it is itself told to have no answer. Known never waits.
+// Watch runs the checks periodically and independently, so one that hangs delays no
+// other; its own result is then that it does not answer. Known never waits.
 type List struct{ watched []*watched }
 
-// watched is a check and what it has found.
+// watched is a check and its results.
 type watched struct {
 	check Check // shared: see Shared
 
 	mu      sync.Mutex
-	began   time.Time // when the check was begun that results are of; zero: none yet
+	began   time.Time // start of the check that returned results; zero: none yet
 	results []Result
 }
 
-// NewList makes a List of these checks.
+// NewList returns a List of checks.
 func NewList(checks []Check) *List {
 	l := &List{}
 	for _, c := range Shared(checks) {
@@ -43,7 +44,7 @@ func NewList(checks []Check) *List {
 	return l
 }
 
-// Watch makes the checks, each as often as it says, until ctx ends.
+// Watch runs the checks, each with its period, until ctx ends.
 func (l *List) Watch(ctx context.Context) {
 	var watching sync.WaitGroup
 	for _, w := range l.watched {
@@ -61,7 +62,7 @@ func (l *List) Watch(ctx context.Context) {
 	watching.Wait()
 }
 
-// Look makes all checks now, and returns what they find.
+// Look runs all checks now, and returns their results.
 func (l *List) Look(ctx context.Context) []Result {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
@@ -74,7 +75,7 @@ func (l *List) Look(ctx context.Context) []Result {
 	return append([]Result{}, slices.Concat(found...)...) // in JSON [], not null
 }
 
-// Known returns what was found last, and whether every check has found something yet.
+// Known returns the latest results, and whether every check has returned some.
 func (l *List) Known() (results []Result, all bool) {
 	all = true
 	for _, w := range l.watched {
@@ -86,8 +87,8 @@ func (l *List) Known() (results []Result, all bool) {
 	return results, all
 }
 
-// look makes the check and keeps what it finds, unless somebody has begun later and was
-// faster, or whoever wanted to know has gone.
+// look runs the check and keeps its results, unless a run that started later has
+// already ended, or the caller is gone.
 func (w *watched) look(ctx context.Context, timeout time.Duration) []Result {
 	began := time.Now()
 	results := w.check.within(ctx, timeout)
@@ -102,7 +103,7 @@ func (w *watched) look(ctx context.Context, timeout time.Duration) []Result {
 	return results
 }
 
-// period is how long after a look the next one is due.
+// period is the time until the next run.
 func (w *watched) period() time.Duration {
 	if w.check.Every == 0 {
 		return watchPeriod

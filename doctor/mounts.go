@@ -16,7 +16,7 @@ type Mount struct {
 	Options []string
 }
 
-// Has tells whether a mount has an option, "ro" or "timeo=600".
+// Has reports whether a mount has an option, "ro" or "timeo=600".
 func (m Mount) Has(option string) bool { return slices.Contains(m.Options, option) }
 
 // Value returns the value of an option like timeo=600, empty if it is not there.
@@ -29,10 +29,10 @@ func (m Mount) Value(key string) string {
 	return ""
 }
 
-// String is the type and the options of the file system, for people.
+// String returns the type and the options of the file system, for people.
 func (m Mount) String() string { return fmt.Sprintf("%s (%s)", m.Type, strings.Join(m.Options, ",")) }
 
-// FindMount finds the mount that holds a path.
+// FindMount finds the mount that contains a path.
 func FindMount(path string) (Mount, error) {
 	path, err := filepath.Abs(path)
 	if err == nil {
@@ -44,8 +44,8 @@ func FindMount(path string) (Mount, error) {
 	return MountOf(path)
 }
 
-// MountOf is FindMount for a path without symbolic links. It asks the path itself
-// nothing: an NFS that hangs hangs whoever does.
+// MountOf is FindMount for a path without symbolic links. It does not access the
+// path itself, which would hang if it is on an NFS that hangs.
 func MountOf(path string) (Mount, error) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -58,7 +58,7 @@ func MountOf(path string) (Mount, error) {
 	return m, nil
 }
 
-// parseMounts finds, in the text of mountinfo, the mount that holds a path.
+// parseMounts finds the mount that contains a path, in the text of mountinfo.
 func parseMounts(mountinfo, path string) (found Mount, ok bool) {
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	for line := range strings.Lines(mountinfo) {
@@ -69,7 +69,7 @@ func parseMounts(mountinfo, path string) (found Mount, ok bool) {
 		}
 		point := unescape.Replace(m[4])
 		inside := path == point || strings.HasPrefix(path, strings.TrimSuffix(point, "/")+"/")
-		// Of two on one another the later one is on top.
+		// Of two mounts at the same point the later one is visible.
 		if !inside || ok && len(point) < len(found.Point) {
 			continue
 		}

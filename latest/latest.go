@@ -1,9 +1,9 @@
-// Package latest has values that take a call to find out, where the call may hang: how
-// full a disk is that is frozen, say. A call that hangs holds a thread, and the runtime
-// ends a process that has too many, so nobody who asks may begin one of their own.
+// Package latest caches values from calls that may hang, such as the usage of a disk
+// that is frozen. A call that hangs blocks a thread, and the runtime ends a process
+// with too many threads, so concurrent callers must share a call.
 //
-// Of a Value one call is under way at a time. Whoever asks meanwhile waits for it, but
-// not for ever, and its result is shared while it is fresh.
+// A Value has one call running at a time. Callers wait for it, but not forever, and
+// share its result while it is fresh.
 package latest
 
 import (
@@ -15,24 +15,24 @@ import (
 	"time"
 )
 
-// PendingError means that a call has not come back.
+// PendingError means that a call has not returned.
 type PendingError struct{ Since time.Time }
 
 func (e *PendingError) Error() string {
 	return fmt.Sprintf("no answer for %s, since %s", time.Since(e.Since).Round(time.Second), e.Since.UTC().Format(time.RFC3339))
 }
 
-// Value is found out by a call, again and again.
+// Value is a value that is computed by a call, and cached.
 type Value[T any] struct {
 	find func(context.Context) (T, error)
 	late time.Duration
 
 	mu      sync.Mutex
-	pending *call[T] // nil: none is under way
+	pending *call[T] // nil: none is running
 	last    *call[T] // nil: none has ended
 }
 
-// call is one call of find. What done guards is set when it is closed.
+// call is one call of find. Its results are set when done is closed.
 type call[T any] struct {
 	began time.Time
 	done  chan struct{}
@@ -40,15 +40,16 @@ type call[T any] struct {
 	err   error
 }
 
-// New makes a Value that find tells. A call that takes longer than late is told by a
-// PendingError; its context ends then, and it may still end when it likes.
+// New returns a Value that find computes. If a call takes longer than late, Get
+// returns a PendingError, and the call's context ends; the call may still return
+// later.
 func New[T any](late time.Duration, find func(context.Context) (T, error)) *Value[T] {
 	return &Value[T]{find: find, late: late}
 }
 
-// Get returns what a call has found that began no longer than age ago. It waits for
-// that call until it is late or ctx ends, and returns a *PendingError then, unless ctx
-// was canceled.
+// Get returns the result of a call that started at most age ago. It waits for that
+// call until it is late or ctx ends, and then returns a *PendingError, unless ctx was
+// canceled.
 func (v *Value[T]) Get(ctx context.Context, age time.Duration) (T, error) {
 	oldest := time.Now().Add(-age)
 	for {
@@ -63,8 +64,8 @@ func (v *Value[T]) Get(ctx context.Context, age time.Duration) (T, error) {
 	}
 }
 
-// take returns the last call if it is fresh, else the one that is under way, which may
-// be an older one, else a new one.
+// take returns the last call if it is fresh, or else the running one, which may be
+// older, or else a new one.
 func (v *Value[T]) take(ctx context.Context, oldest time.Time) *call[T] {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -73,7 +74,7 @@ func (v *Value[T]) take(ctx context.Context, oldest time.Time) *call[T] {
 		return v.last
 	case v.pending == nil:
 		v.pending = &call[T]{began: time.Now(), done: make(chan struct{})}
-		// Others may wait for it when this caller has gone.
+		// Others may still wait for it after this caller is gone.
 		go v.run(context.WithoutCancel(ctx), v.pending)
 	}
 	return v.pending
@@ -108,7 +109,7 @@ func (c *call[T]) wait(ctx context.Context, late time.Duration) error {
 		return nil
 	default:
 	}
-	if errors.Is(ctx.Err(), context.Canceled) { // who asked has gone
+	if errors.Is(ctx.Err(), context.Canceled) { // the caller is gone
 		return ctx.Err()
 	}
 	return &PendingError{Since: c.began}
