@@ -15,18 +15,18 @@ import (
 	"os"
 )
 
-// Mode is how limits are to be enforced, as the user asks for it.
+// Mode is the requested way to enforce limits.
 type Mode string
 
 // The modes.
 const (
-	// Auto takes the kernel's project quotas where the disk has them, else the
+	// Auto uses the kernel's project quotas if the disk has them, otherwise the
 	// server's own accounting.
 	Auto Mode = "auto"
-	// Kernel demands the kernel's project quotas, of XFS or ext4.
+	// Kernel requires the kernel's project quotas, of XFS or ext4.
 	Kernel Mode = "kernel"
-	// Server leaves it to the server, which counts what passes through it. It
-	// needs nothing of the disk.
+	// Server lets the server enforce them, which counts what clients write. It needs
+	// nothing of the disk.
 	Server Mode = "server"
 	// Off enforces no limit.
 	Off Mode = "off"
@@ -52,7 +52,7 @@ type UnsupportedError struct {
 
 func (e *UnsupportedError) Error() string { return e.Reason + "; " + e.Fix }
 
-// Limit is what a project may use, 0: as much as there is.
+// Limit is the limit of a project; 0: none.
 type Limit struct {
 	Bytes  uint64
 	Inodes uint64 // files, directories and all else
@@ -75,7 +75,7 @@ type Choice struct {
 	Reason   string    // for people
 }
 
-// Mode is who keeps the limits: Kernel, Server or Off.
+// Mode is what enforces the limits: Kernel, Server or Off.
 func (c *Choice) Mode() Mode {
 	switch {
 	case c.Projects != nil:
@@ -86,8 +86,8 @@ func (c *Choice) Mode() Mode {
 	return Off
 }
 
-// Select picks the way limits are enforced on the disk that holds root. The
-// error of mode Kernel on a disk that can't is an *UnsupportedError.
+// Select selects how limits are enforced on the disk of root. The error of mode
+// Kernel on a disk that can't is an *UnsupportedError.
 func Select(mode Mode, root string) (Choice, error) {
 	switch mode {
 	case Off:
@@ -116,8 +116,8 @@ type Projects struct {
 	device string
 }
 
-// Open makes sure, by doing it, that the file system at root counts and
-// enforces project quotas and that this process may set them.
+// Open tests whether the file system at root counts and enforces project quotas
+// and that this process may set them.
 //
 // ext4 has no limits for who has the capability CAP_SYS_RESOURCE. So Open takes
 // it away there, from the whole process and for good. Call it before other threads
@@ -154,8 +154,8 @@ func (p *Projects) Assign(dir *os.File, id uint32) error {
 	return nil
 }
 
-// Assigned tells whether a directory is under a project and new files in it
-// inherit that. It says nothing of what is in it.
+// Assigned reports whether a directory has a project and new files in it inherit
+// that. It says nothing of what is in it.
 func (p *Projects) Assigned(dir *os.File, id uint32) (bool, error) {
 	is, err := assigned(dir, id)
 	if err != nil {
@@ -173,8 +173,8 @@ func (p *Projects) SetLimit(id uint32, limit Limit) error {
 	return nil
 }
 
-// Usage reads what a project uses. XFS gives the space of removed files back
-// late (up to seconds), so the number falls after the files are gone.
+// Usage returns the usage of a project. XFS frees the space of removed files late
+// (up to seconds), so the number falls after the files are gone.
 func (p *Projects) Usage(id uint32) (Usage, error) {
 	u, err := p.usage(id)
 	if err != nil {
@@ -183,8 +183,9 @@ func (p *Projects) Usage(id uint32) (Usage, error) {
 	return u, nil
 }
 
-// Usages reads what every project uses that uses something or has a limit. It is
-// one pass over the disk's records of quotas, about 0.1 s for a thousand projects.
+// Usages returns the usage of every project that uses something or has a limit. It
+// is one pass over the disk's records of quotas, about 0.1 s for a thousand
+// projects.
 func (p *Projects) Usages() (map[uint32]Usage, error) {
 	usages := map[uint32]Usage{}
 	for id := uint32(1); id != 0; id++ { // 0, past the largest, is no project

@@ -27,7 +27,8 @@ type line struct {
 	values []float64 // NaN: there is none
 }
 
-// The picture's own units: one for each sample. It is stretched to the width there is.
+// The picture's units: one for each sample. The browser scales it to the available
+// width.
 const (
 	chartWidth  = samplesMax
 	chartHeight = 40

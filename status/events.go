@@ -12,7 +12,7 @@ import (
 // eventsMax is how many events are kept.
 const eventsMax = 100
 
-// Event is something that podnas has said in its log.
+// Event is a line of podnas's log.
 type Event struct {
 	Time    time.Time
 	Level   slog.Level
@@ -30,7 +30,7 @@ type Events struct {
 	ring []Event // the oldest first
 }
 
-// Recent lists the events, the latest first.
+// Recent lists the events, latest first.
 func (e *Events) Recent() []Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -26,7 +26,7 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// Process is what the running process is, for people.
+// Process describes the running process, for people.
 type Process struct {
 	Version     string
 	Mode        string // cluster or standalone
@@ -38,20 +38,20 @@ type Process struct {
 	Limits      string // how sizes are enforced
 }
 
-// Config says what to tell of. All but the Provisioner is needed.
+// Config has the sources of the page. All but Provisioner are needed.
 type Config struct {
 	Process  Process
 	Store    *volume.Store
 	Served   *stats.Server
 	Exports  *export.Table
 	Findings *doctor.List
-	// Provisioner tells how volumes are mounted; nil: nobody does.
+	// Provisioner returns how volumes are mounted; nil: nothing mounts them.
 	Provisioner *provisioner.Provisioner
 	Events      *Events
 	Log         *slog.Logger
 }
 
-// Validate says what is wrong with a Config.
+// Validate returns what is wrong with a Config.
 func (c *Config) Validate() error {
 	if c.Store == nil || c.Served == nil || c.Exports == nil || c.Findings == nil || c.Events == nil || c.Log == nil {
 		return errors.New("status config lacks store, served, exports, findings, events or log")
@@ -70,7 +70,7 @@ type Status struct {
 // addressLate is when it is told that the address is not known now.
 const addressLate = 2 * time.Second
 
-// New makes a Status. What it shows is as of Run.
+// New returns a Status. It shows data only after Run has started.
 func New(cfg Config) (*Status, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func New(cfg Config) (*Status, error) {
 	return s, nil
 }
 
-// Run takes samples, and looks at the disk, until ctx ends.
+// Run takes samples, and reads the state of the disk, until ctx ends.
 func (s *Status) Run(ctx context.Context) {
 	go s.disk.run(ctx, &s.cfg)
 	tick := time.NewTicker(samplePeriod)

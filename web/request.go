@@ -2,8 +2,8 @@ package web
 
 import "net/http"
 
-// ReadOnly refuses what would change something, and bodies, which would be read for
-// nothing.
+// ReadOnly refuses requests that would change something, and bodies, which would be
+// read for nothing.
 func ReadOnly(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

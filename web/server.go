@@ -1,4 +1,4 @@
-// Package web is how podnas answers HTTP: on the port of the page, the probes and the
+// Package web is podnas's HTTP server: on the port of the page, the probes and the
 // metrics, and on the control socket. Whoever connects, and whatever they send or do
 // not send, takes a bounded part of memory, threads and time, and those who behave are
 // answered meanwhile.
@@ -28,7 +28,7 @@ const (
 	idleTimeout = 2 * time.Minute
 )
 
-// Server answers HTTP within limits. All fields but Stop are needed.
+// Server serves HTTP within limits. All fields but Stop are needed.
 type Server struct {
 	Handler   http.Handler
 	HeaderMax int           // bytes of a request's header
@@ -40,7 +40,7 @@ type Server struct {
 	Log                *slog.Logger
 }
 
-// Serve answers until ctx ends.
+// Serve serves until ctx ends.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	h := &http.Server{
 		Handler:           answering(s.Handler),
