@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/podnas/podnas/nfs/xdr"
@@ -35,12 +36,20 @@ func (h *CallHeader) Append(b []byte) []byte {
 	return h.Verf.Append(b)
 }
 
+// ErrReply is the error of a record that is a reply, where a call was to be decoded.
+var ErrReply = errors.New("rpc: a reply, not a call")
+
 // Decode consumes the header, and leaves d at the arguments. If RPCVersion is
 // not Version the fields after it are not decoded, because their form isn't
 // known; the answer to such a call is RPCMismatch.
 func (h *CallHeader) Decode(d *xdr.Decoder) {
 	*h = CallHeader{XID: d.Uint32()}
-	if d.Uint32() != msgCall {
+	switch d.Uint32() {
+	case msgCall:
+	case msgReply:
+		d.Fail(ErrReply)
+		return
+	default:
 		d.Fail(xdr.ErrValue)
 		return
 	}

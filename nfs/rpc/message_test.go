@@ -85,7 +85,7 @@ func TestCallHeaderErrors(t *testing.T) {
 		want error
 	}{
 		{"empty", nil, xdr.ErrShort},
-		{"a reply", reply, xdr.ErrValue},
+		{"a reply", reply, ErrReply},
 		{"ends in the credential", callBytes[:40], xdr.ErrShort},
 		{"no verifier", callBytes[:64], xdr.ErrShort},
 		{"credential of 401 bytes", longCred, xdr.ErrTooLong},

@@ -44,7 +44,7 @@ func NewProgram(exports Exports, log *slog.Logger) oncrpc.Program {
 		Number:  mount3.Program,
 		Version: mount3.Version,
 		Procedures: []oncrpc.Procedure{
-			mount3.ProcNull:    {Name: "MOUNT NULL", Handle: func(c *oncrpc.Call) { c.Finish(rpc.Success) }, AnyAuth: true},
+			mount3.ProcNull:    {Name: "MOUNT NULL", Handle: null, AnyAuth: true},
 			mount3.ProcMnt:     {Name: "MNT", Handle: s.mnt, AnyAuth: true},
 			mount3.ProcDump:    {Name: "DUMP", Handle: s.dump, AnyAuth: true, NoStatus: true},
 			mount3.ProcUmnt:    {Name: "UMNT", Handle: s.umnt, AnyAuth: true},
@@ -54,22 +54,19 @@ func NewProgram(exports Exports, log *slog.Logger) oncrpc.Program {
 	}
 }
 
-// path decodes the one argument that procedures have, and answers a call in
-// which it can't be.
+func null(*oncrpc.Call) oncrpc.Answer { return oncrpc.Done(rpc.Success) }
+
+// path decodes the one argument that procedures have. It is false if that can't be.
 func path(c *oncrpc.Call) (string, bool) {
 	var args mount3.PathArgs
 	args.Decode(&c.Args)
-	if c.Args.Finish() != nil {
-		c.Finish(rpc.GarbageArgs)
-		return "", false
-	}
-	return string(args.Path), true
+	return string(args.Path), c.Args.Finish() == nil
 }
 
-func (s *service) mnt(c *oncrpc.Call) {
+func (s *service) mnt(c *oncrpc.Call) oncrpc.Answer {
 	name, ok := path(c)
 	if !ok {
-		return
+		return oncrpc.Done(rpc.GarbageArgs)
 	}
 	client := c.Client.Addr().Unmap()
 	fh, status := s.exports.Root(name, netip.AddrPortFrom(client, c.Client.Port()))
@@ -82,7 +79,7 @@ func (s *service) mnt(c *oncrpc.Call) {
 		s.log.Info("mount: refused", "path", name, "client", client, "status", status)
 	}
 	c.Reply = res.Append(c.Reply)
-	c.Finish(rpc.Success)
+	return oncrpc.Done(rpc.Success)
 }
 
 func (s *service) add(m mount) {
@@ -106,28 +103,28 @@ func (s *service) drop(gone func(mount) bool) {
 	s.mounts = kept
 }
 
-func (s *service) umnt(c *oncrpc.Call) {
+func (s *service) umnt(c *oncrpc.Call) oncrpc.Answer {
 	name, ok := path(c)
 	if !ok {
-		return
+		return oncrpc.Done(rpc.GarbageArgs)
 	}
 	gone := mount{c.Client.Addr().Unmap(), name}
 	s.mu.Lock()
 	s.drop(func(have mount) bool { return have == gone })
 	s.mu.Unlock()
-	c.Finish(rpc.Success)
+	return oncrpc.Done(rpc.Success)
 }
 
-func (s *service) umntAll(c *oncrpc.Call) {
+func (s *service) umntAll(c *oncrpc.Call) oncrpc.Answer {
 	client := c.Client.Addr().Unmap()
 	s.mu.Lock()
 	s.drop(func(have mount) bool { return have.client == client })
 	s.mu.Unlock()
-	c.Finish(rpc.Success)
+	return oncrpc.Done(rpc.Success)
 }
 
-func (s *service) dump(c *oncrpc.Call) {
-	reply(c, func(b []byte) []byte {
+func (s *service) dump(c *oncrpc.Call) oncrpc.Answer {
+	return reply(c, func(b []byte) []byte {
 		var res mount3.DumpRes
 		s.mu.Lock()
 		for _, m := range s.mounts {
@@ -138,8 +135,8 @@ func (s *service) dump(c *oncrpc.Call) {
 	})
 }
 
-func (s *service) export(c *oncrpc.Call) {
-	reply(c, func(b []byte) []byte {
+func (s *service) export(c *oncrpc.Call) oncrpc.Answer {
+	return reply(c, func(b []byte) []byte {
 		var res mount3.ExportRes
 		for _, name := range s.exports.List() {
 			res.Exports = append(res.Exports, mount3.Export{Directory: []byte(name)})
@@ -153,12 +150,11 @@ const listMax = 1 << 20
 
 // reply sends a list. It is made twice: a call that has to wait for memory must not
 // have one.
-func reply(c *oncrpc.Call, list func([]byte) []byte) {
+func reply(c *oncrpc.Call, list func([]byte) []byte) oncrpc.Answer {
 	size := len(list(nil))
 	if size > listMax || !c.Reserve(size) {
-		c.Finish(rpc.SystemErr) // some ten thousand volumes; nobody needs the list to mount
-		return
+		return oncrpc.Done(rpc.SystemErr) // some ten thousand volumes; nobody needs the list to mount
 	}
 	c.Reply = list(c.Reply)
-	c.Finish(rpc.Success)
+	return oncrpc.Done(rpc.Success)
 }

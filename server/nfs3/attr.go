@@ -69,36 +69,36 @@ func (m madeFile) Stat() (export.Attr, error) { return m.Latest() }
 
 // getattr: RFC 1813 section 3.3.1. Whoever has a handle may ask, and nothing
 // blocks, so no worker is needed.
-func (s *service) getattr(c *oncrpc.Call) {
+func (s *service) getattr(c *oncrpc.Call) oncrpc.Answer {
 	t := s.task(c)
 	args, res := &t.args.getattr, &t.res.getattr
 	if !decode(c, args) {
-		return
+		return badArgs(c)
 	}
 	f, err := s.look(c, args.Object)
 	if res.Status = statusOf(err); err == nil {
 		res.Attr = fattr(f.Volume, &f.Attr)
 		f.Close()
 	}
-	reply(c, res)
+	return reply(c, res)
 }
 
 // access: section 3.3.4. Each bit is what the kernel says to the caller.
-func (s *service) access(c *oncrpc.Call) {
+func (s *service) access(c *oncrpc.Call) oncrpc.Answer {
 	t := s.task(c)
 	if !decode(c, &t.args.access) {
-		return
+		return badArgs(c)
 	}
 	f, err := s.open(c, t.args.access.Object)
 	if err != nil {
 		t.res.access.Status = statusOf(err)
-		reply(c, &t.res.access)
-		return
+		return reply(c, &t.res.access)
 	}
 	t.file, t.id = f, identity(c, f.Volume)
-	if !t.accessDirectly() {
-		t.answer(f.Volume, (*task).access, f)
+	if t.accessDirectly() {
+		return reply(c, &t.res.access)
 	}
+	return t.answer(f.Volume, (*task).access, f)
 }
 
 func (t *task) access() result {
@@ -140,10 +140,10 @@ func mayUse(f *export.DataFile, a *export.Attr, id *export.Identity, mode uint32
 }
 
 // setattr: section 3.3.2.
-func (s *service) setattr(c *oncrpc.Call) {
+func (s *service) setattr(c *oncrpc.Call) oncrpc.Answer {
 	var args nfs3.SetattrArgs
 	if !decode(c, &args) {
-		return
+		return badArgs(c)
 	}
 	f, err := s.open(c, args.Object)
 	if err == nil && f.Volume.Options.ReadOnly {
@@ -151,8 +151,7 @@ func (s *service) setattr(c *oncrpc.Call) {
 		err = syscall.EROFS
 	}
 	if err != nil {
-		reply(c, &nfs3.SetattrRes{Status: statusOf(err)})
-		return
+		return reply(c, &nfs3.SetattrRes{Status: statusOf(err)})
 	}
 	files, sync := []closer{f}, syncer(f)
 	var data *export.DataFile // for a new size
@@ -161,7 +160,7 @@ func (s *service) setattr(c *oncrpc.Call) {
 			files, sync = append(files, data), data
 		}
 	}
-	s.work(c, f.Volume, func(t *task) result {
+	return s.work(c, f.Volume, func(t *task) result {
 		res := &nfs3.SetattrRes{}
 		before := preOpOf(f, true)
 		if !f.Attr.IsDir() { // whose names may change meanwhile

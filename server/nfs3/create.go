@@ -13,13 +13,12 @@ import (
 
 // make answers a procedure that puts something new into a directory. f makes it
 // and gives it the attributes that the caller wants.
-func (s *service) make(c *oncrpc.Call, where nfs3.DirOpArgs, f func(dir *export.File, name string, id *export.Identity) (*export.File, error)) {
+func (s *service) make(c *oncrpc.Call, where nfs3.DirOpArgs, f func(dir *export.File, name string, id *export.Identity) (*export.File, error)) oncrpc.Answer {
 	dir, err := s.openDir(c, where.Dir)
 	if err != nil {
-		reply(c, &nfs3.CreateRes{Status: statusOf(err)})
-		return
+		return reply(c, &nfs3.CreateRes{Status: statusOf(err)})
 	}
-	s.work(c, dir.Volume, func(t *task) result {
+	return s.work(c, dir.Volume, func(t *task) result {
 		res := &nfs3.CreateRes{}
 		names, alone := export.LockNames(dir, dir)
 		defer names.Unlock()
@@ -59,12 +58,12 @@ func checkMade(name []byte) error {
 }
 
 // create: RFC 1813 section 3.3.8.
-func (s *service) create(c *oncrpc.Call) {
+func (s *service) create(c *oncrpc.Call) oncrpc.Answer {
 	var args nfs3.CreateArgs
 	if !decode(c, &args) {
-		return
+		return badArgs(c)
 	}
-	s.make(c, args.Where, func(dir *export.File, name string, _ *export.Identity) (*export.File, error) {
+	return s.make(c, args.Where, func(dir *export.File, name string, _ *export.Identity) (*export.File, error) {
 		if args.Attr.Size.Set && args.Attr.Size.Value > maxOffset {
 			return nil, syscall.EFBIG // before there is a file
 		}
@@ -144,12 +143,12 @@ func finish(f *export.File, set func() error) (*export.File, error) {
 }
 
 // mkdir: section 3.3.9.
-func (s *service) mkdir(c *oncrpc.Call) {
+func (s *service) mkdir(c *oncrpc.Call) oncrpc.Answer {
 	var args nfs3.MkdirArgs
 	if !decode(c, &args) {
-		return
+		return badArgs(c)
 	}
-	s.make(c, args.Where, func(dir *export.File, name string, _ *export.Identity) (*export.File, error) {
+	return s.make(c, args.Where, func(dir *export.File, name string, _ *export.Identity) (*export.File, error) {
 		mode := args.Attr.Mode.Value & 0o7777
 		made, err := dir.Mkdir(name, mode&(nfs3.ModePerm|nfs3.ModeSticky))
 		if err != nil {
@@ -169,12 +168,12 @@ func (s *service) mkdir(c *oncrpc.Call) {
 }
 
 // symlink: section 3.3.10. A symbolic link has no mode.
-func (s *service) symlink(c *oncrpc.Call) {
+func (s *service) symlink(c *oncrpc.Call) oncrpc.Answer {
 	var args nfs3.SymlinkArgs
 	if !decode(c, &args) {
-		return
+		return badArgs(c)
 	}
-	s.make(c, args.Where, func(dir *export.File, name string, _ *export.Identity) (*export.File, error) {
+	return s.make(c, args.Where, func(dir *export.File, name string, _ *export.Identity) (*export.File, error) {
 		made, err := dir.Symlink(string(args.Path), name)
 		if err != nil {
 			return nil, err
@@ -187,12 +186,12 @@ func (s *service) symlink(c *oncrpc.Call) {
 
 // mknod: section 3.3.11. Devices are for root; the kernel would let it make one
 // only with CAP_MKNOD.
-func (s *service) mknod(c *oncrpc.Call) {
+func (s *service) mknod(c *oncrpc.Call) oncrpc.Answer {
 	var args nfs3.MknodArgs
 	if !decode(c, &args) {
-		return
+		return badArgs(c)
 	}
-	s.make(c, args.Where, func(dir *export.File, name string, id *export.Identity) (*export.File, error) {
+	return s.make(c, args.Where, func(dir *export.File, name string, id *export.Identity) (*export.File, error) {
 		types := map[nfs3.FType]uint32{nfs3.TypeFIFO: export.TypeFIFO, nfs3.TypeSock: export.TypeSocket, nfs3.TypeChr: export.TypeChar, nfs3.TypeBlk: export.TypeBlock}
 		fileType, ok := types[args.Type]
 		if !ok {

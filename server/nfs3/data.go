@@ -22,27 +22,26 @@ const (
 )
 
 // read: RFC 1813 section 3.3.6.
-func (s *service) read(c *oncrpc.Call) {
+func (s *service) read(c *oncrpc.Call) oncrpc.Answer {
 	t := s.task(c)
 	args := &t.args.read
 	if !decode(c, args) {
-		return
+		return badArgs(c)
 	}
 	args.Count = min(args.Count, ioMax)
 	if !c.Reserve(readHead + int(args.Count) + 3) {
-		finishCall(c, rpc.SystemErr)
-		return
+		return finishCall(c, rpc.SystemErr)
 	}
 	f, err := s.openToRead(c, args.File)
 	if err != nil {
 		t.res.read.Status = statusOf(err)
-		reply(c, &t.res.read)
-		return
+		return reply(c, &t.res.read)
 	}
 	t.data, t.id = f, identity(c, f.Volume)
-	if !t.readDirectly() {
-		t.start(f.Volume, (*task).read, f)
+	if t.readDirectly() {
+		return reply(c, &t.res.read)
 	}
+	return t.start(f.Volume, (*task).read, f)
 }
 
 func (t *task) read() result {
@@ -91,21 +90,22 @@ func mayRead(f *export.DataFile, a *export.Attr, id *export.Identity) error {
 //
 // The arguments' data aliases the record, which stays as it is until the reply,
 // and goes to the file from there.
-func (s *service) write(c *oncrpc.Call) {
+func (s *service) write(c *oncrpc.Call) oncrpc.Answer {
 	t := s.task(c)
 	if !decode(c, &t.args.write) {
-		return
+		return badArgs(c)
 	}
 	f, err := s.openToWrite(c, t.args.write.File)
 	if err != nil {
 		t.res.write.Status = statusOf(err)
-		reply(c, &t.res.write)
-		return
+		return reply(c, &t.res.write)
 	}
 	t.data, t.id = f, identity(c, f.Volume)
-	if !t.writeDirectly() {
-		t.start(f.Volume, (*task).write, f)
+	if t.writesDirectly() {
+		t.files[0] = f
+		return t.end(t.write())
 	}
+	return t.start(f.Volume, (*task).write, f)
 }
 
 func (t *task) write() result {
@@ -163,21 +163,22 @@ func (f dataOnly) SyncHere() (bool, error) { return f.DataSyncHere() }
 func (f dataOnly) SyncThen(w export.Waiter) { f.DataSyncThen(w) }
 
 // commit: section 3.3.21. The whole file is synced, whatever the range.
-func (s *service) commit(c *oncrpc.Call) {
+func (s *service) commit(c *oncrpc.Call) oncrpc.Answer {
 	var args nfs3.CommitArgs
 	if !decode(c, &args) {
-		return
+		return badArgs(c)
 	}
 	f, err := s.openToWrite(c, args.File)
 	if err != nil {
-		reply(c, &nfs3.CommitRes{Status: statusOf(err)})
-		return
+		return reply(c, &nfs3.CommitRes{Status: statusOf(err)})
 	}
 	t := s.task(c)
 	t.data, t.id = f, identity(c, f.Volume)
-	if !t.commitDirectly() {
-		t.start(f.Volume, (*task).commit, f)
+	if t.commitsDirectly() {
+		t.files[0] = f
+		return t.end(t.commit())
 	}
+	return t.start(f.Volume, (*task).commit, f)
 }
 
 func (t *task) commit() result {

@@ -8,8 +8,8 @@ import (
 
 // fsstat: RFC 1813 section 3.3.18. The numbers are the volume's, whatever file
 // is asked.
-func (s *service) fsstat(c *oncrpc.Call) {
-	s.about(c, func(f *export.File, err error) result {
+func (s *service) fsstat(c *oncrpc.Call) oncrpc.Answer {
+	return s.about(c, func(f *export.File, err error) result {
 		res := &nfs3.FsstatRes{Status: statusOf(err)}
 		if err != nil {
 			return res
@@ -25,8 +25,8 @@ func (s *service) fsstat(c *oncrpc.Call) {
 }
 
 // fsinfo: section 3.3.19.
-func (s *service) fsinfo(c *oncrpc.Call) {
-	s.about(c, func(f *export.File, err error) result {
+func (s *service) fsinfo(c *oncrpc.Call) oncrpc.Answer {
+	return s.about(c, func(f *export.File, err error) result {
 		if err != nil {
 			return &nfs3.FsinfoRes{Status: statusOf(err)}
 		}
@@ -44,8 +44,8 @@ func (s *service) fsinfo(c *oncrpc.Call) {
 }
 
 // pathconf: section 3.3.20.
-func (s *service) pathconf(c *oncrpc.Call) {
-	s.about(c, func(f *export.File, err error) result {
+func (s *service) pathconf(c *oncrpc.Call) oncrpc.Answer {
+	return s.about(c, func(f *export.File, err error) result {
 		res := &nfs3.PathconfRes{Status: statusOf(err)}
 		if err != nil {
 			return res
@@ -61,15 +61,15 @@ func (s *service) pathconf(c *oncrpc.Call) {
 }
 
 // about answers a question about the file system that a file is in.
-func (s *service) about(c *oncrpc.Call, f func(*export.File, error) result) {
+func (s *service) about(c *oncrpc.Call, f func(*export.File, error) result) oncrpc.Answer {
 	var args nfs3.HandleArgs
 	if !decode(c, &args) {
-		return
+		return badArgs(c)
 	}
 	file, err := s.open(c, args.Object)
 	res := f(file, err)
 	if err == nil {
 		file.Close()
 	}
-	reply(c, res)
+	return reply(c, res)
 }

@@ -10,26 +10,25 @@ import (
 )
 
 // lookup: RFC 1813 section 3.3.3.
-func (s *service) lookup(c *oncrpc.Call) {
+func (s *service) lookup(c *oncrpc.Call) oncrpc.Answer {
 	t := s.task(c)
 	args := &t.args.lookup
 	if !decode(c, args) {
-		return
+		return badArgs(c)
 	}
 	dir, err := s.open(c, args.Dir)
 	if err != nil {
 		t.res.lookup.Status = statusOf(err)
-		reply(c, &t.res.lookup)
-		return
+		return reply(c, &t.res.lookup)
 	}
 	if string(args.Name) == ".." {
-		s.lookupParent(c, dir)
-		return
+		return s.lookupParent(c, dir)
 	}
 	t.file, t.id = dir, identity(c, dir.Volume)
-	if !t.lookupDirectly() {
-		t.answer(dir.Volume, (*task).lookup, dir)
+	if t.lookupDirectly() {
+		return reply(c, &t.res.lookup)
 	}
+	return t.answer(dir.Volume, (*task).lookup, dir)
 }
 
 func (t *task) lookup() result {
@@ -60,19 +59,18 @@ func describe(dir *export.File, name, handle []byte) (export.Attr, []byte, error
 // lookupParent answers "..", which is looked for as root since what is above may
 // be closed to the caller; that the caller may search the directory is asked
 // after.
-func (s *service) lookupParent(c *oncrpc.Call, dir *export.File) {
+func (s *service) lookupParent(c *oncrpc.Call, dir *export.File) oncrpc.Answer {
 	if !dir.Attr.IsDir() {
 		res := nfs3.LookupRes{Status: nfs3.ErrNotDir, DirAttr: nfs3.PostOpAttr{Present: true, Attr: fattr(dir.Volume, &dir.Attr)}}
 		dir.Close()
-		reply(c, &res)
-		return
+		return reply(c, &res)
 	}
 	parent, err := s.opener.Parent(dir)
 	files := []closer{dir}
 	if err == nil {
 		files = append(files, parent)
 	}
-	s.work(c, dir.Volume, func(*task) result {
+	return s.work(c, dir.Volume, func(*task) result {
 		res := &nfs3.LookupRes{DirAttr: nfs3.PostOpAttr{Present: true, Attr: fattr(dir.Volume, &dir.Attr)}}
 		failed := err
 		if failed == nil {
@@ -89,21 +87,19 @@ func (s *service) lookupParent(c *oncrpc.Call, dir *export.File) {
 const readlinkMax = 4 + 4 + 84 + 4 + nfs3.MaxPath
 
 // readlink: section 3.3.5. A symbolic link can be read by everyone.
-func (s *service) readlink(c *oncrpc.Call) {
+func (s *service) readlink(c *oncrpc.Call) oncrpc.Answer {
 	var args nfs3.ReadlinkArgs
 	if !decode(c, &args) {
-		return
+		return badArgs(c)
 	}
 	if !c.Reserve(readlinkMax) {
-		finishCall(c, rpc.SystemErr)
-		return
+		return finishCall(c, rpc.SystemErr)
 	}
 	f, err := s.open(c, args.Object)
 	if err != nil {
-		reply(c, &nfs3.ReadlinkRes{Status: statusOf(err)})
-		return
+		return reply(c, &nfs3.ReadlinkRes{Status: statusOf(err)})
 	}
-	s.work(c, f.Volume, func(*task) result {
+	return s.work(c, f.Volume, func(*task) result {
 		path, err := f.Readlink()
 		return &nfs3.ReadlinkRes{Status: statusOf(err), Attr: postOpOf(f.Volume, f), Path: path}
 	}, f)

@@ -31,26 +31,27 @@ type service struct {
 // NewProgram makes the server's side of NFS version 3.
 func NewProgram(cfg Config) oncrpc.Program {
 	s := &service{opener: cfg.Opener, workers: cfg.Workers, log: cfg.Log}
+	repeated := newReplays().repeated
 	return oncrpc.Program{
 		Number:  nfs3.Program,
 		Version: nfs3.Version,
 		Procedures: []oncrpc.Procedure{
 			nfs3.ProcNull:        {Name: "NULL", Handle: s.null, AnyAuth: true},
 			nfs3.ProcGetattr:     {Name: "GETATTR", Handle: s.getattr},
-			nfs3.ProcSetattr:     {Name: "SETATTR", Handle: s.setattr, Replay: true},
+			nfs3.ProcSetattr:     {Name: "SETATTR", Handle: s.setattr, Repeated: repeated},
 			nfs3.ProcLookup:      {Name: "LOOKUP", Handle: s.lookup},
 			nfs3.ProcAccess:      {Name: "ACCESS", Handle: s.access},
 			nfs3.ProcReadlink:    {Name: "READLINK", Handle: s.readlink},
 			nfs3.ProcRead:        {Name: "READ", Handle: s.read},
 			nfs3.ProcWrite:       {Name: "WRITE", Handle: s.write},
-			nfs3.ProcCreate:      {Name: "CREATE", Handle: s.create, Replay: true},
-			nfs3.ProcMkdir:       {Name: "MKDIR", Handle: s.mkdir, Replay: true},
-			nfs3.ProcSymlink:     {Name: "SYMLINK", Handle: s.symlink, Replay: true},
-			nfs3.ProcMknod:       {Name: "MKNOD", Handle: s.mknod, Replay: true},
-			nfs3.ProcRemove:      {Name: "REMOVE", Handle: s.remove, Replay: true},
-			nfs3.ProcRmdir:       {Name: "RMDIR", Handle: s.rmdir, Replay: true},
-			nfs3.ProcRename:      {Name: "RENAME", Handle: s.rename, Replay: true},
-			nfs3.ProcLink:        {Name: "LINK", Handle: s.link, Replay: true},
+			nfs3.ProcCreate:      {Name: "CREATE", Handle: s.create, Repeated: repeated},
+			nfs3.ProcMkdir:       {Name: "MKDIR", Handle: s.mkdir, Repeated: repeated},
+			nfs3.ProcSymlink:     {Name: "SYMLINK", Handle: s.symlink, Repeated: repeated},
+			nfs3.ProcMknod:       {Name: "MKNOD", Handle: s.mknod, Repeated: repeated},
+			nfs3.ProcRemove:      {Name: "REMOVE", Handle: s.remove, Repeated: repeated},
+			nfs3.ProcRmdir:       {Name: "RMDIR", Handle: s.rmdir, Repeated: repeated},
+			nfs3.ProcRename:      {Name: "RENAME", Handle: s.rename, Repeated: repeated},
+			nfs3.ProcLink:        {Name: "LINK", Handle: s.link, Repeated: repeated},
 			nfs3.ProcReaddir:     {Name: "READDIR", Handle: s.readdir},
 			nfs3.ProcReaddirplus: {Name: "READDIRPLUS", Handle: s.readdirplus},
 			nfs3.ProcFsstat:      {Name: "FSSTAT", Handle: s.fsstat},
@@ -68,31 +69,29 @@ func writeVerf(v *export.Volume) (verf [nfs3.WriteVerfSize]byte) {
 	return verf
 }
 
-func (s *service) null(c *oncrpc.Call) { c.Finish(rpc.Success) }
+func (s *service) null(*oncrpc.Call) oncrpc.Answer { return oncrpc.Done(rpc.Success) }
 
-// decode takes a call's arguments apart, and answers it if they can't be.
+// decode takes a call's arguments apart. It is false if they can't be.
 func decode(c *oncrpc.Call, args interface{ Decode(*xdr.Decoder) }) bool {
 	args.Decode(&c.Args)
-	if c.Args.Finish() != nil {
-		finishCall(c, rpc.GarbageArgs)
-		return false
-	}
-	return true
+	return c.Args.Finish() == nil
 }
+
+func badArgs(c *oncrpc.Call) oncrpc.Answer { return finishCall(c, rpc.GarbageArgs) }
 
 // result is what a procedure answers.
 type result interface{ Append([]byte) []byte }
 
-func reply(c *oncrpc.Call, res result) {
+func reply(c *oncrpc.Call, res result) oncrpc.Answer {
 	c.Reply = res.Append(c.Reply)
-	finishCall(c, rpc.Success)
+	return finishCall(c, rpc.Success)
 }
 
-// finishCall sends the reply. The task stays with the Call and must not hold on to buffers
+// finishCall ends a call's task. That stays with the Call and must not hold on to buffers
 // that arguments and results were in.
-func finishCall(c *oncrpc.Call, stat rpc.AcceptStat) {
+func finishCall(c *oncrpc.Call, stat rpc.AcceptStat) oncrpc.Answer {
 	if t, ok := c.State.(*task); ok {
 		*t = task{}
 	}
-	c.Finish(stat)
+	return oncrpc.Done(stat)
 }

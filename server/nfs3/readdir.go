@@ -108,22 +108,22 @@ type encoded []byte
 func (e encoded) Append([]byte) []byte { return e }
 
 // readdir: section 3.3.16.
-func (s *service) readdir(c *oncrpc.Call) {
+func (s *service) readdir(c *oncrpc.Call) oncrpc.Answer {
 	var args nfs3.ReaddirArgs
 	if !decode(c, &args) {
-		return
+		return badArgs(c)
 	}
-	s.list(c, args.Dir, args.Cookie, args.Count, args.Count, nil)
+	return s.list(c, args.Dir, args.Cookie, args.Count, args.Count, nil)
 }
 
 // readdirplus: section 3.3.17.
-func (s *service) readdirplus(c *oncrpc.Call) {
+func (s *service) readdirplus(c *oncrpc.Call) oncrpc.Answer {
 	var args nfs3.ReaddirplusArgs
 	if !decode(c, &args) {
-		return
+		return badArgs(c)
 	}
 	var handle [nfs3.FHSize]byte
-	s.list(c, args.Dir, args.Cookie, args.DirCount, args.MaxCount, func(dir *export.File, e *nfs3.EntryPlus) {
+	return s.list(c, args.Dir, args.Cookie, args.DirCount, args.MaxCount, func(dir *export.File, e *nfs3.EntryPlus) {
 		switch string(e.Name) {
 		case ".":
 			e.Attr, e.Object = postOpOf(dir.Volume, dir), dir.Handle()
@@ -138,18 +138,16 @@ func (s *service) readdirplus(c *oncrpc.Call) {
 	})
 }
 
-func (s *service) list(c *oncrpc.Call, handle nfs3.FH, cookie uint64, dirCount, maxCount uint32, plus func(*export.File, *nfs3.EntryPlus)) {
+func (s *service) list(c *oncrpc.Call, handle nfs3.FH, cookie uint64, dirCount, maxCount uint32, plus func(*export.File, *nfs3.EntryPlus)) oncrpc.Answer {
 	size := int(min(maxCount, listMax))
 	if !c.Reserve(size + entrySize) { // the entry that turns out to be too much
-		finishCall(c, rpc.SystemErr)
-		return
+		return finishCall(c, rpc.SystemErr)
 	}
 	dir, err := s.open(c, handle)
 	if err != nil {
-		reply(c, &nfs3.ReaddirRes{Status: statusOf(err)})
-		return
+		return reply(c, &nfs3.ReaddirRes{Status: statusOf(err)})
 	}
-	s.work(c, dir.Volume, func(*task) result {
+	return s.work(c, dir.Volume, func(*task) result {
 		start := len(c.Reply)
 		res := nfs3.ReaddirRes{DirAttr: nfs3.PostOpAttr{Present: true, Attr: fattr(dir.Volume, &dir.Attr)}}
 		// The head, whose status is OK, and the two booleans of an empty list,

@@ -10,27 +10,26 @@ import (
 )
 
 // remove: RFC 1813 section 3.3.12.
-func (s *service) remove(c *oncrpc.Call) {
-	s.take(c, (*export.File).Remove)
+func (s *service) remove(c *oncrpc.Call) oncrpc.Answer {
+	return s.take(c, (*export.File).Remove)
 }
 
 // rmdir: section 3.3.13.
-func (s *service) rmdir(c *oncrpc.Call) {
-	s.take(c, (*export.File).Rmdir)
+func (s *service) rmdir(c *oncrpc.Call) oncrpc.Answer {
+	return s.take(c, (*export.File).Rmdir)
 }
 
 // take answers a procedure that takes a name from a directory.
-func (s *service) take(c *oncrpc.Call, remove func(*export.File, string) error) {
+func (s *service) take(c *oncrpc.Call, remove func(*export.File, string) error) oncrpc.Answer {
 	var args nfs3.RemoveArgs
 	if !decode(c, &args) {
-		return
+		return badArgs(c)
 	}
 	dir, err := s.openDir(c, args.Dir)
 	if err != nil {
-		reply(c, &nfs3.RemoveRes{Status: statusOf(err)})
-		return
+		return reply(c, &nfs3.RemoveRes{Status: statusOf(err)})
 	}
-	s.work(c, dir.Volume, func(t *task) result {
+	return s.work(c, dir.Volume, func(t *task) result {
 		res := &nfs3.RemoveRes{}
 		names, alone := export.LockNames(dir, dir)
 		defer names.Unlock()
@@ -49,26 +48,24 @@ func (s *service) take(c *oncrpc.Call, remove func(*export.File, string) error) 
 }
 
 // rename: section 3.3.14.
-func (s *service) rename(c *oncrpc.Call) {
+func (s *service) rename(c *oncrpc.Call) oncrpc.Answer {
 	var args nfs3.RenameArgs
 	if !decode(c, &args) {
-		return
+		return badArgs(c)
 	}
 	from, err := s.openDir(c, args.From.Dir)
 	if err != nil {
-		reply(c, &nfs3.RenameRes{Status: statusOf(err)})
-		return
+		return reply(c, &nfs3.RenameRes{Status: statusOf(err)})
 	}
 	to, files := from, []closer{from}
 	if !bytes.Equal(args.From.Dir, args.To.Dir) {
 		if to, err = s.openDir(c, args.To.Dir); err != nil {
 			from.Close()
-			reply(c, &nfs3.RenameRes{Status: statusOf(err)})
-			return
+			return reply(c, &nfs3.RenameRes{Status: statusOf(err)})
 		}
 		files = append(files, to)
 	}
-	s.work(c, from.Volume, func(t *task) result {
+	return s.work(c, from.Volume, func(t *task) result {
 		res := &nfs3.RenameRes{}
 		names, alone := export.LockNames(from, to)
 		defer names.Unlock()
@@ -104,23 +101,21 @@ func (s *service) rename(c *oncrpc.Call) {
 }
 
 // link: section 3.3.15.
-func (s *service) link(c *oncrpc.Call) {
+func (s *service) link(c *oncrpc.Call) oncrpc.Answer {
 	var args nfs3.LinkArgs
 	if !decode(c, &args) {
-		return
+		return badArgs(c)
 	}
 	f, err := s.open(c, args.File)
 	if err != nil {
-		reply(c, &nfs3.LinkRes{Status: statusOf(err)})
-		return
+		return reply(c, &nfs3.LinkRes{Status: statusOf(err)})
 	}
 	dir, err := s.openDir(c, args.Link.Dir)
 	if err != nil {
 		f.Close()
-		reply(c, &nfs3.LinkRes{Status: statusOf(err)})
-		return
+		return reply(c, &nfs3.LinkRes{Status: statusOf(err)})
 	}
-	s.work(c, dir.Volume, func(t *task) result {
+	return s.work(c, dir.Volume, func(t *task) result {
 		res := &nfs3.LinkRes{}
 		names, alone := export.LockNames(dir, dir)
 		defer names.Unlock()

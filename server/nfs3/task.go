@@ -14,6 +14,7 @@ import (
 type task struct {
 	service *service
 	call    *oncrpc.Call
+	promise oncrpc.Promise            // if it is answered later
 	id      export.Identity           // whom the volume takes the caller for
 	do      func(*task) result        // runs on a worker as the caller
 	files   [2]closer                 // closed after it; nil or open
@@ -63,21 +64,27 @@ func (s *service) task(c *oncrpc.Call) *task {
 
 // start answers the call with what do returns. It runs on a worker as the caller,
 // and the files are closed after it.
-func (t *task) start(v *export.Volume, do func(*task) result, files ...closer) {
-	t.call.Later()
+func (t *task) start(v *export.Volume, do func(*task) result, files ...closer) oncrpc.Answer {
 	t.begin(v, do, files)
+	later := t.later()
 	t.service.workers.Do(t.id, shares.Owner{Volume: v.ID, Client: t.call.Client.Addr()}, t)
+	return later
+}
+
+// later has the call answered by another goroutine.
+func (t *task) later() (later oncrpc.Answer) {
+	t.promise, later = t.call.Later()
+	return later
 }
 
 // answer is start for what does not wait for the disk as a rule. For root it runs
 // here.
-func (t *task) answer(v *export.Volume, do func(*task) result, files ...closer) {
+func (t *task) answer(v *export.Volume, do func(*task) result, files ...closer) oncrpc.Answer {
 	if id := identity(t.call, v); !t.service.workers.Spare(&id) {
-		t.start(v, do, files...)
-		return
+		return t.start(v, do, files...)
 	}
 	t.begin(v, do, files)
-	t.end(t.result())
+	return t.end(t.result())
 }
 
 func (t *task) begin(v *export.Volume, do func(*task) result, files []closer) {
@@ -88,26 +95,23 @@ func (t *task) begin(v *export.Volume, do func(*task) result, files []closer) {
 
 // work is answer for calls that are made less often: f has what it needs from where
 // it stands.
-func (s *service) work(c *oncrpc.Call, v *export.Volume, f func(*task) result, files ...closer) {
-	s.task(c).answer(v, f, files...)
+func (s *service) work(c *oncrpc.Call, v *export.Volume, f func(*task) result, files ...closer) oncrpc.Answer {
+	return s.task(c).answer(v, f, files...)
 }
 
 // Run is the worker's part.
 func (t *task) Run(err error) {
-	c := t.call
-	defer c.Recover()
+	c, promise := t.call, t.promise // the task may be another call's when it is answered
+	defer promise.Recover()
 	if err != nil {
-		t.close()
 		t.service.log.Error("nfs: a call could not be made for its caller", "client", c.Client, "xid", c.Header.XID, "uid", t.id.UID, "gid", t.id.GID, "err", err)
-		finishCall(c, rpc.SystemErr)
-		return
 	}
-	if c.Abandoned() {
+	if err != nil || c.Abandoned() {
 		t.close()
-		finishCall(c, rpc.SystemErr) // nobody is told
+		promise.Finish(finishCall(c, rpc.SystemErr))
 		return
 	}
-	t.end(t.result())
+	promise.Finish(t.end(t.result()))
 }
 
 // result is what the call is answered with, when what it says to sync is synced.
@@ -131,25 +135,25 @@ func (t *task) sync(status *nfs3.Status, files ...syncer) {
 }
 
 // end answers the call.
-func (t *task) end(res result) {
+func (t *task) end(res result) oncrpc.Answer {
 	for t.syncs[0] != nil && t.call.Alone() && t.syncHere() {
 	}
 	if t.syncs[0] != nil {
 		t.waiting = res
-		t.call.Later()
+		later := t.later()
 		t.syncNext()
-		return
+		return later
 	}
-	t.finish(res)
+	return t.finish(res)
 }
 
-// finish sends the reply, when all is synced.
-func (t *task) finish(res result) {
+// finish is the reply, when all is synced.
+func (t *task) finish(res result) oncrpc.Answer {
 	if t.verf != nil {
 		*t.verf = writeVerf(t.data.Volume)
 	}
 	t.close()
-	reply(t.call, res)
+	return reply(t.call, res)
 }
 
 // syncHere syncs the next file, unless another goroutine does.
@@ -174,7 +178,8 @@ func (t *task) syncNext() {
 
 // Synced goes on when a file is synced.
 func (t *task) Synced(err error) {
-	defer t.call.Recover()
+	promise := t.promise
+	defer promise.Recover()
 	switch {
 	case err != nil:
 		*t.status = statusOf(err)
@@ -182,7 +187,7 @@ func (t *task) Synced(err error) {
 		t.syncNext()
 		return
 	}
-	t.finish(t.waiting)
+	promise.Finish(t.finish(t.waiting))
 }
 
 // close ends the use of the call's files.

@@ -73,12 +73,12 @@ func TestSyncBeforeReply(t *testing.T) {
 			d, file := &disk{fail: tt.fail, busy: tt.busy}, &closed{}
 			file.Add(1)
 			s := &service{log: slog.New(slog.DiscardHandler)}
-			results := serveOnce(t, func(c *oncrpc.Call) {
+			results := serveOnce(t, func(c *oncrpc.Call) oncrpc.Answer {
 				task := s.task(c)
 				task.files[0] = file
 				res := &nfs3.WccRes{}
 				task.sync(&res.Status, diskFile{"first", d}, diskFile{"second", d})
-				task.end(res)
+				return task.end(res)
 			})
 			file.Wait()
 			var res nfs3.WccRes
@@ -94,11 +94,11 @@ func TestSyncBeforeReply(t *testing.T) {
 	}
 }
 
-// serveOnce has a call answered by a handler, and returns the results.
-func serveOnce(t *testing.T, handle func(*oncrpc.Call)) []byte {
+// serve serves one procedure, of number 0, until the end of the test.
+func serve(t *testing.T, p oncrpc.Procedure) (server *oncrpc.Server, address string) {
 	t.Helper()
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{
-		Programs: []oncrpc.Program{{Number: nfs3.Program, Version: nfs3.Version, Procedures: []oncrpc.Procedure{{Name: "TEST", Handle: handle, AnyAuth: true}}}},
+		Programs: []oncrpc.Program{{Number: nfs3.Program, Version: nfs3.Version, Procedures: []oncrpc.Procedure{p}}},
 		Log:      slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -108,21 +108,28 @@ func serveOnce(t *testing.T, handle func(*oncrpc.Call)) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ctx, l) }()
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-	}()
-	client, err := rpc.Dial(ctx, l.Addr().String())
+	})
+	return server, l.Addr().String()
+}
+
+// serveOnce has a call answered by a handler, and returns the results.
+func serveOnce(t *testing.T, handle func(*oncrpc.Call) oncrpc.Answer) []byte {
+	t.Helper()
+	_, address := serve(t, oncrpc.Procedure{Name: "TEST", Handle: handle, AnyAuth: true})
+	client, err := rpc.Dial(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	results, err := client.Call(ctx, nfs3.Program, nfs3.Version, 0, nil)
+	results, err := client.Call(t.Context(), nfs3.Program, nfs3.Version, 0, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

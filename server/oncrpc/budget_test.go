@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
@@ -182,89 +180,6 @@ func TestOutgrownRepliesAreCharged(t *testing.T) {
 	call.grown()
 	if call.charged < 99<<10 {
 		t.Errorf("%d bytes are charged for 100 KiB", call.charged)
-	}
-}
-
-// A reply belongs to a call of the same caller, with the same groups.
-func TestReplaysOfOthers(t *testing.T) {
-	s := startServer(t, nil)
-	conn := s.connect()
-	count := func(cred *rpc.SysCred) uint32 {
-		b, at := rpc.BeginRecord(nil)
-		h := rpc.CallHeader{XID: 1, RPCVersion: rpc.Version, Prog: testProg, Vers: testVers, Proc: procCount}
-		if cred != nil {
-			h.Cred = cred.Auth()
-		}
-		b = h.Append(b)
-		rpc.EndRecord(b, at)
-		if _, err := conn.Write(b); err != nil {
-			t.Fatal(err)
-		}
-		_, results := replyTo(t, conn)
-		return xdrMark(results)
-	}
-	as := func(stamp, uid, gid uint32, groups ...uint32) *rpc.SysCred {
-		cred := &rpc.SysCred{Stamp: stamp, UID: uid, GID: gid}
-		cred.SetGroups(groups...)
-		return cred
-	}
-	callers := []*rpc.SysCred{nil, as(1, 0, 0), as(1, 1, 0), as(1, 0, 1), as(1, 0, 0, 0), as(1, 0, 0, 1), as(1, 0, 0, 1, 2), as(1, 0, 0, 2, 1)}
-	for round := range 2 {
-		for n, cred := range callers {
-			if got := count(cred); got != uint32(n)+1 {
-				t.Errorf("round %d, caller %d: call number %d, want %d", round, n, got, n+1)
-			}
-		}
-	}
-	if got := count(as(2, 0, 0)); got != 2 {
-		t.Errorf("with another stamp: call number %d, want 2", got)
-	}
-}
-
-// The replies that are remembered take so much memory and no more, of whoever has most.
-// After their time they are forgotten, and so are clients.
-func TestReplaysTakeBoundedMemory(t *testing.T) {
-	server := newServer(ServerConfig{Programs: []Program{{}}}, defaultLimits())
-	r := server.replays
-	finish := func(client int, xid uint32) {
-		call := &Call{conn: &conn{server: server}, Header: rpc.CallHeader{XID: xid}, Client: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(client >> 8), byte(client)}), 1)}
-		if !r.begin(call) {
-			t.Fatalf("client %d, call %d is remembered", client, xid)
-		}
-		r.finish(call.replay, rpc.Success, make([]byte, replayMax))
-	}
-	few := uint32(20)
-	for xid := range few {
-		finish(0, xid)
-	}
-	for client := 1; client <= 100; client++ {
-		for xid := range uint32(replaysPerClient) {
-			finish(client, xid)
-		}
-	}
-	if r.bytes > replayBytes || r.bytes < replayBytes/2 {
-		t.Errorf("%d bytes are remembered", r.bytes)
-	}
-	sum := 0
-	for _, c := range r.clients {
-		sum += c.bytes
-		if len(c.calls) != c.done.Len() {
-			t.Errorf("%d calls and %d replies of a client", len(c.calls), c.done.Len())
-		}
-	}
-	if sum != r.bytes {
-		t.Errorf("the clients' replies take %d bytes, all together %d", sum, r.bytes)
-	}
-	if c := r.clients[netip.MustParseAddr("10.0.0.0")]; c == nil || c.done.Len() != int(few) {
-		t.Error("a client that has little lost it to those that have much")
-	}
-	r.expire(time.Now().Add(-time.Minute))
-	if r.bytes < replayBytes/2 {
-		t.Error("what is young is forgotten")
-	}
-	r.expire(time.Now())
-	if len(r.clients) != 0 || r.bytes != 0 || r.used.Len() != 0 {
-		t.Errorf("%d clients with %d bytes are remembered for ever", len(r.clients), r.bytes)
 	}
 }
 

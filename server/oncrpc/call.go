@@ -26,7 +26,7 @@ type Call struct {
 	Header rpc.CallHeader // aliases the record
 	Cred   rpc.SysCred    // if Header.Cred.Flavor is AuthSys
 	Client netip.AddrPort
-	// Args aliases the record, which stays until Finish.
+	// Args aliases the record, which stays until the call is answered.
 	Args xdr.Decoder
 	// Reply is where the results are appended. It is not empty at first: what
 	// stands in front of the results has its place there.
@@ -35,7 +35,7 @@ type Call struct {
 	// later calls of the connection, so a handler finds in it what it, or
 	// another program's, has put there.
 	State any
-	// Served is what the handler notes of the call before Finish.
+	// Served is what the handler notes of the call before it is answered.
 	Served stats.Call
 
 	conn    *conn
@@ -49,23 +49,38 @@ type Call struct {
 	place   place  // among the calls that may wait, see MayWait
 	owner   shares.Owner
 	last    bool // of those that had come when it was read
-	later   bool
-	ended   atomic.Bool
-	replay  *replay // to be told the results, nil: nobody asks
-}
+	later   bool // promised
+	counted bool // in stats
+	outcome Outcome
 
-// Later says that Finish will be called from another goroutine.
-func (c *Call) Later() {
-	c.leave()
-	c.later = true
+	// These stay with the Call.
+	server *Server
+	life   *atomic.Uint64 // see Promise
 }
 
 // Abandoned tells whether the client has gone, and nobody wants the call to be done. It is
-// for who has not begun to do it, and ends it with Finish then: what was not begun is as
+// for who has not begun to do it, and answers anything then: what was not begun is as
 // good as never received.
 func (c *Call) Abandoned() bool {
-	return c.conn.gone.Load() && (c.replay == nil || c.conn.server.replays.forget(c))
+	if !c.conn.gone.Load() || c.outcome != nil && !c.outcome.Drop() {
+		return false
+	}
+	c.outcome = nil
+	return true
 }
+
+// Outcome is told how a call ends.
+type Outcome interface {
+	// Ended is called when the call is answered, before its client can know. The results
+	// are those of a success, and alias the reply.
+	Ended(stat rpc.AcceptStat, results []byte)
+	// Drop is called for a call that was not begun and whose client has gone. It is false
+	// if the call is to be done all the same. Else nothing is told of it any more.
+	Drop() bool
+}
+
+// Tell has an Outcome told how the call ends.
+func (c *Call) Tell(o Outcome) { c.outcome = o }
 
 // Alone tells whether no other call of the connection is known that is not answered
 // yet: to wait on the goroutine that reads, after MayWait, holds up none, and is
@@ -97,38 +112,28 @@ func (c *Call) Reserve(n int) bool {
 	return true
 }
 
-// Recover is deferred where a call is answered on another goroutine: a panic
-// ends the call and nothing else.
-func (c *Call) Recover() {
-	if v := recover(); v != nil {
-		c.fault(v)
-	}
-}
-
-func (c *Call) fault(v any) {
+func (c *Call) logPanic(v any) {
 	name := "?"
 	if c.proc != nil {
 		name = c.proc.Name
 	}
-	c.conn.server.log.Error("rpc: a call ended in a panic", "procedure", name, "client", c.Client, "xid", c.Header.XID, "panic", v, "stack", string(debug.Stack()))
-	c.Finish(rpc.SystemErr)
+	c.server.log.Error("rpc: a call ended in a panic", "procedure", name, "client", c.Client, "xid", c.Header.XID, "panic", v, "stack", string(debug.Stack()))
 }
 
-// Finish sends the reply: the results if stat is Success, else stat alone. The
-// call must not be used after it: it may be another one by then.
-func (c *Call) Finish(stat rpc.AcceptStat) {
-	if c.ended.Swap(true) {
-		return // a panic after the end
-	}
+// finish sends the reply: the results if stat is Success, else stat alone. A Promise calls
+// it, once.
+func (c *Call) finish(stat rpc.AcceptStat) {
 	c.leave() // a client that does not read its reply must not keep the place
 	c.grown()
-	c.conn.served.End(&c.Served, c.status(stat), c.Header.XID)
-	if c.replay != nil {
+	if c.counted {
+		c.conn.served.End(&c.Served, c.status(stat), c.Header.XID)
+	}
+	if c.outcome != nil {
 		var results []byte
 		if stat == rpc.Success {
 			results = c.Reply[replyHead:]
 		}
-		c.conn.server.replays.finish(c.replay, stat, results)
+		c.outcome.Ended(stat, results)
 	}
 	c.send(stat)
 }
@@ -189,7 +194,7 @@ func (c *conn) newCall(t *turn) (*Call, error) {
 	}
 	call, ok := c.server.calls.take()
 	if !ok {
-		call = &Call{small: make([]byte, smallRecord+smallReply)}
+		call = &Call{small: make([]byte, smallRecord+smallReply), server: c.server, life: new(atomic.Uint64)}
 	}
 	call.conn, call.turn, call.Client, call.own = c, t, c.client, own
 	call.record = call.small[:0:smallRecord]
@@ -248,7 +253,7 @@ func (c *conn) release(call *Call) {
 		c.server.buffers.put(call.memory)
 	}
 	own, charged := call.own, call.charged
-	*call = Call{State: call.State, small: call.small}
+	*call = Call{State: call.State, small: call.small, server: call.server, life: call.life}
 	c.server.calls.put(call, keptBytes/callCost)
 	if charged > 0 {
 		c.server.budget.Give(c.holding, charged)

@@ -220,7 +220,11 @@ func (c *conn) dispatch(call *Call) error {
 	call.Args = xdr.NewDecoder(call.record)
 	h := &call.Header
 	h.Decode(&call.Args)
-	if err := call.Args.Err(); err != nil {
+	switch err := call.Args.Err(); {
+	case errors.Is(err, rpc.ErrReply): // to a call that this server has not made
+		c.release(call)
+		return nil
+	case err != nil:
 		return fmt.Errorf("decode a call: %w", err)
 	}
 	var reply rpc.ReplyHeader
@@ -238,16 +242,18 @@ func (c *conn) dispatch(call *Call) error {
 		return nil
 	}
 	call.proc = proc
-	if proc.Replay && !c.server.replays.begin(call) {
-		return nil // answered as before, or when the first is
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			call.fault(v)
+	p := call.promise()
+	defer p.Recover()
+	if proc.Repeated != nil {
+		if a, ok := proc.Repeated(call); ok {
+			c.server.stats.Replayed.Add(1)
+			p.Finish(a)
+			return nil
 		}
-	}()
+	}
+	call.counted = true
 	c.served.Begin(&call.Served, proc.number)
-	proc.Handle(call)
+	p.Finish(proc.Handle(call))
 	return nil
 }
 

@@ -42,7 +42,6 @@ func (s *Server) giveBack(ctx context.Context) {
 			return
 		case at = <-tick.C:
 		}
-		s.replays.expire(at.Add(-replayAge))
 		before := conns
 		conns = s.slimDown()
 		gone, left := s.letGo()

@@ -61,13 +61,13 @@ type Program struct {
 // Procedure answers the calls of one number.
 type Procedure struct {
 	Name string
-	// Handle calls Finish exactly once. It runs on the connection's goroutine
-	// and holds up the connection's other calls, so what may block it hands to
-	// another goroutine, after Later.
-	Handle func(*Call)
-	// Replay: a repeated call gets the first reply, since to do it twice is not
-	// the same as once.
-	Replay bool
+	// Handle answers a call. It runs on the connection's goroutine and holds up the
+	// connection's other calls, so what may block it hands to another goroutine, with
+	// Later.
+	Handle func(*Call) Answer
+	// Repeated, if not nil, is asked first. It answers a call that was made before, for
+	// which to do it twice is not the same as once, and is false for any other.
+	Repeated func(*Call) (Answer, bool)
 	// AnyAuth: answered without AUTH_SYS credentials too.
 	AnyAuth bool
 	// NoStatus: results, if there are any, don't begin with a status.
@@ -93,7 +93,6 @@ type Server struct {
 	buffers  buffers
 	calls    freeList[*Call]
 	inputs   inputBuffers
-	replays  *replays
 	places   *places
 	peers    *Peers
 	// drained ends when the calls under way have had their time after shutdown.
@@ -129,7 +128,6 @@ func newServer(cfg ServerConfig, limits limits) *Server {
 		drained:  drained,
 		drain:    drain,
 		budget:   newBudget(limits.totalBytes, limits.connBytes),
-		replays:  newReplays(),
 		places:   newPlaces(),
 		peers:    newPeers(limits.conns, limits.peerConns),
 		full:     rate.Sometimes{Interval: 10 * time.Second},

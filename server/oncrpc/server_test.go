@@ -8,10 +8,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -30,7 +29,7 @@ const (
 
 	procNull  = 0
 	procEcho  = 1 // the arguments, as they came
-	procCount = 2 // how often it was called; Replay
+	procTwice = 2 // as procEcho, then panics when another call has the Call
 	procBlock = 3 // answers when the test lets it
 	procPanic = 4
 	procLater = 5  // panics on another goroutine
@@ -44,8 +43,8 @@ const (
 type testServer struct {
 	t       testing.TB
 	addr    string
-	counted atomic.Uint32
 	blocked chan struct{} // a receiver for each procBlock that goes on
+	again   chan struct{} // closed when procTwice is to go on
 	disk    atomic.Int64  // a descriptor that each procDisk reads a byte from
 	waiting atomic.Int32  // procBlocks that wait
 	stop    func()
@@ -81,73 +80,75 @@ func startServer(t testing.TB, change func(*limits)) *testServer {
 
 func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServer {
 	t.Helper()
-	s := &testServer{t: t, blocked: make(chan struct{})}
-	echo := func(c *Call) {
+	s := &testServer{t: t, blocked: make(chan struct{}), again: make(chan struct{})}
+	echo := func(c *Call) Answer {
 		c.Reply = append(c.Reply, c.Args.Rest()...)
-		c.Finish(rpc.Success)
+		return Done(rpc.Success)
 	}
+	null := func(*Call) Answer { return Done(rpc.Success) }
 	program := Program{Number: testProg, Version: testVers, Procedures: []Procedure{
-		procNull: {Name: "NULL", Handle: func(c *Call) { c.Finish(rpc.Success) }, AnyAuth: true},
+		procNull: {Name: "NULL", Handle: null, AnyAuth: true},
 		procEcho: {Name: "ECHO", Handle: echo, AnyAuth: true},
-		procCount: {Name: "COUNT", AnyAuth: true, Replay: true, Handle: func(c *Call) {
-			wait := c.Args.Len() > 0 && c.Args.Uint32() == 1
-			c.Later()
+		procTwice: {Name: "TWICE", AnyAuth: true, Handle: func(c *Call) Answer {
+			promise, later := c.Later()
 			go func() {
-				defer c.Recover()
-				if wait {
-					s.waiting.Add(1)
-					<-s.blocked
-				}
-				c.Reply = xdr.AppendUint32(c.Reply, s.counted.Add(1))
-				c.Finish(rpc.Success)
+				defer s.waiting.Add(1)
+				defer promise.Recover()
+				promise.Finish(echo(c))
+				<-s.again
+				promise.Finish(Done(rpc.SystemErr))
+				panic("after the reply")
 			}()
+			return later
 		}},
-		procBlock: {Name: "BLOCK", AnyAuth: true, Handle: func(c *Call) {
-			c.Later()
+		procBlock: {Name: "BLOCK", AnyAuth: true, Handle: func(c *Call) Answer {
+			promise, later := c.Later()
 			go func() {
-				defer c.Recover()
+				defer promise.Recover()
 				s.waiting.Add(1)
 				<-s.blocked
-				c.Finish(rpc.Success)
+				promise.Finish(Done(rpc.Success))
 			}()
+			return later
 		}},
-		procPanic: {Name: "PANIC", AnyAuth: true, Handle: func(*Call) { panic("at once") }},
-		procLater: {Name: "LATER", AnyAuth: true, Handle: func(c *Call) {
-			c.Later()
+		procPanic: {Name: "PANIC", AnyAuth: true, Handle: func(*Call) Answer { panic("at once") }},
+		procLater: {Name: "LATER", AnyAuth: true, Handle: func(c *Call) Answer {
+			promise, later := c.Later()
 			go func() {
-				defer c.Recover()
+				defer promise.Recover()
 				panic("later")
 			}()
+			return later
 		}},
-		procLarge: {Name: "LARGE", AnyAuth: true, Handle: func(c *Call) {
+		procLarge: {Name: "LARGE", AnyAuth: true, Handle: func(c *Call) Answer {
 			const size = 1 << 20
 			c.Reserve(size)
 			c.Reply = c.Reply[:len(c.Reply)+size]
-			c.Later()
-			go c.Finish(rpc.Success)
+			promise, later := c.Later()
+			go promise.Finish(Done(rpc.Success))
+			return later
 		}},
 		procNone: {Name: "NONE"},
-		procWait: {Name: "WAIT", AnyAuth: true, Handle: func(c *Call) {
+		procWait: {Name: "WAIT", AnyAuth: true, Handle: func(c *Call) Answer {
 			if !c.MayWait(volumeIn(c)) {
-				c.Finish(rpc.SystemErr)
-				return
+				return Done(rpc.SystemErr)
 			}
 			s.waiting.Add(1)
 			<-s.blocked
 			c.MayWait(volumeIn(c)) // by now another may read the connection
-			echo(c)
+			return echo(c)
 		}},
-		procAlone: {Name: "ALONE", AnyAuth: true, Handle: func(c *Call) {
+		procAlone: {Name: "ALONE", AnyAuth: true, Handle: func(c *Call) Answer {
 			c.Reply = xdr.AppendBool(c.Reply, c.Alone())
-			c.Finish(rpc.Success)
+			return Done(rpc.Success)
 		}},
-		procDisk: {Name: "DISK", AnyAuth: true, Handle: func(c *Call) {
+		procDisk: {Name: "DISK", AnyAuth: true, Handle: func(c *Call) Answer {
 			c.MayWait(volumeIn(c))
 			s.waiting.Add(1)
 			if _, err := syscall.Read(int(s.disk.Load()), make([]byte, 1)); err != nil {
 				panic(err)
 			}
-			echo(c)
+			return echo(c)
 		}},
 	}}
 	limits := defaultLimits()
@@ -334,7 +335,7 @@ func TestServerEndsBadConnections(t *testing.T) {
 	s := startServer(t, nil)
 	for name, sent := range map[string][]byte{
 		"too large":      {0xff, 0xff, 0xff, 0xff},
-		"a reply":        {0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 1},
+		"no message":     {0x80, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 2},
 		"short":          {0x80, 0, 0, 4, 0, 0, 0, 1},
 		"empty":          {0x80, 0, 0, 0},
 		"long flavor":    append([]byte{0x80, 0, 0, 36}, bytes.Repeat([]byte{0xff}, 36)...),
@@ -356,262 +357,68 @@ func TestServerEndsBadConnections(t *testing.T) {
 	}
 }
 
-// A client that sends half a record, or reads no replies, costs only itself, and
-// only for a while.
-func TestServerStuckClients(t *testing.T) {
-	s := startServer(t, func(l *limits) {
-		l.connBytes, l.totalBytes = 4<<20, 16<<20
-		l.record, l.write = 500*time.Millisecond, 500*time.Millisecond
-	})
-	var stuck sync.WaitGroup
-	for range 3 {
-		half := s.connect()
-		if _, err := half.Write([]byte{0x80, 0x10, 0, 0, 1, 2, 3}); err != nil {
-			t.Fatal(err)
-		}
-		deaf := s.connect()
-		// Until the server closes them.
-		stuck.Go(func() { _, _ = io.Copy(io.Discard, half) })
-		stuck.Go(func() {
-			for {
-				if _, err := deaf.Write(record(1, procLarge)); err != nil {
-					return
-				}
-			}
-		})
-	}
-	c := s.dial()
-	for range 50 {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		_, err := c.Call(ctx, testProg, testVers, procLarge, nil)
-		cancel()
-		if err != nil {
-			t.Fatalf("beside stuck clients: %v", err)
-		}
-	}
-	letGo := make(chan struct{})
-	go func() {
-		stuck.Wait()
-		close(letGo)
-	}()
-	select {
-	case <-letGo:
-	case <-time.After(30 * time.Second):
-		t.Error("stuck clients are never let go")
-	}
-	if s.stats.MemoryWaits.Load() == 0 {
-		t.Error("nobody is counted who had to wait for memory")
-	}
-}
-
-// Past the calls that one connection may have in flight, the server stops
-// reading from it; others go on.
-func TestServerBoundsCalls(t *testing.T) {
-	s := startServer(t, func(l *limits) { l.connCalls = 4 })
-	conn := s.connect()
-	for xid := range uint32(10) {
-		if _, err := conn.Write(record(xid, procBlock)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(t, "4 calls wait", func() bool { return s.waiting.Load() == 4 })
-	time.Sleep(50 * time.Millisecond)
-	if n := s.waiting.Load(); n != 4 {
-		t.Errorf("%d calls in flight, the limit is 4", n)
-	}
-	if _, err := s.dial().Call(t.Context(), testProg, testVers, procNull, nil); err != nil {
-		t.Error(err)
-	}
-	close(s.blocked)
-	for range 10 {
-		replyTo(t, conn)
-	}
-	if s.stats.CallWaits.Load() == 0 {
-		t.Error("it is not counted that the connection had to wait")
-	}
-}
-
-// A connection too many has an idle one closed. One that is in use is not, and then
-// the new one is refused, but for the server's own.
-func TestServerBoundsConnections(t *testing.T) {
-	s := startServer(t, func(l *limits) { l.conns, l.peerConns = 3, 2 })
-	// which tells which of some connections the server has closed, when it has closed n.
-	which := func(conns []net.Conn, n uint64) (closed []bool) {
-		eventually(t, "connections are closed", func() bool { return s.stats.Closed.Load()+s.stats.Refused.Load() == n })
-		for _, conn := range conns {
-			if err := conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
-				t.Fatal(err)
-			}
-			_, err := conn.Read(make([]byte, 1))
-			closed = append(closed, !errors.Is(err, os.ErrDeadlineExceeded))
-		}
-		return closed
-	}
-	var idle []net.Conn
-	for n := range 3 { // two of one address
-		conn := s.connectFrom(net.IPv4(127, 0, 1, byte(n/2)))
-		s.count(conn, 1)
-		idle = append(idle, conn)
-		eventually(t, "it is idle", func() bool { return s.idle() == n+1 })
-		s.server.endWaits(time.Now()) // now it is known since when
-	}
-	var busy []net.Conn
-	for n := range int32(3) {
-		conn := s.connectFrom(net.IPv4(127, 0, 2, byte(n/2)))
-		if _, err := conn.Write(record(1, procBlock)); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "it is served", func() bool { return s.waiting.Load() == n+1 })
-		busy = append(busy, conn)
-		if n == 0 && !slices.Equal(which(idle, 1), []bool{true, false, false}) {
-			t.Error("the first to be closed is not the longest idle of the address that has most")
-		}
-	}
-	if closed := which(idle, 3); slices.Contains(closed, false) {
-		t.Errorf("idle connections are there beside as many busy ones as may be: %v", closed)
-	}
-	other := s.connectFrom(net.IPv4(127, 0, 3, 1))
-	if !which([]net.Conn{other}, 4)[0] || s.stats.Refused.Load() != 1 {
-		t.Error("one too many is not refused")
-	}
-	if _, err := s.dial().Call(t.Context(), testProg, testVers, procNull, nil); err != nil {
-		t.Errorf("from the server's own address: %v", err)
-	}
-	for _, conn := range busy {
-		s.blocked <- struct{}{}
-		replyTo(t, conn)
-	}
-}
-
-// idle counts the connections that have no call in flight.
-func (s *testServer) idle() (n int) {
-	s.server.mu.Lock()
-	defer s.server.mu.Unlock()
-	for c := range s.server.conns {
-		if activity, _ := c.Activity(); activity == Idle {
-			n++
-		}
-	}
-	return n
-}
-
-// Half a record makes room for a connection from an address that has fewer.
-func TestStuckConnectionsMakeRoom(t *testing.T) {
-	s := startServer(t, func(l *limits) { l.conns, l.peerConns = 8, 6 })
-	for n := range 40 {
-		conn := s.connectFrom(net.IPv4(127, 0, 4, byte(n%2)))
-		if _, err := conn.Write([]byte{0x80, 0, 0, 100, 1}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	time.Sleep(50 * time.Millisecond) // until all are read
-	for n := range 10 {
-		conn := s.connectFrom(net.IPv4(127, 0, 5, 1))
-		if got := s.count(conn, uint32(n)+1); got != uint32(n)+1 {
-			t.Errorf("call number %d, want %d", got, n+1)
-		}
-	}
-}
-
-// connectFrom connects from an address of this machine that is not the server's.
-func (s *testServer) connectFrom(ip net.IP) net.Conn {
-	s.t.Helper()
-	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: ip}}).DialContext(s.t.Context(), "tcp", s.addr)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-func TestServerIdle(t *testing.T) {
-	s := startServer(t, func(l *limits) { l.idle = 50 * time.Millisecond })
-	conn := s.connect()
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("an idle connection: %v, want the end", err)
-	}
-}
-
-// A repeated call gets the first reply, over any connection, and is done once.
-func TestServerReplays(t *testing.T) {
-	s := startServer(t, nil)
-	first, other := s.connect(), s.connect()
-	for _, tt := range []struct {
-		name string
-		conn net.Conn
-		xid  uint32
-		args []uint32
-		want uint32
-	}{
-		{"first", first, 1, nil, 1},
-		{"again", first, 1, nil, 1},
-		{"again elsewhere", other, 1, nil, 1},
-		{"another xid", first, 2, nil, 2},
-		{"other arguments", first, 1, []uint32{7}, 3},
-		{"the first again", other, 1, nil, 1},
-	} {
-		if got := s.count(tt.conn, tt.xid, tt.args...); got != tt.want {
-			t.Errorf("%s: call number %d, want %d", tt.name, got, tt.want)
-		}
-	}
-
-	// While the first is under way, the same call waits for it.
-	for _, conn := range []net.Conn{first, other, first} {
-		if _, err := conn.Write(record(9, procCount, 1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	eventually(t, "the call is under way", func() bool { return s.waiting.Load() == 1 })
-	time.Sleep(20 * time.Millisecond)
-	close(s.blocked)
-	for _, conn := range []net.Conn{first, other, first} {
-		if _, results := replyTo(t, conn); !bytes.Equal(results, words{4}.Append(nil)) {
-			t.Errorf("reply %x, want call number 4", results)
-		}
-	}
-	if n := s.counted.Load(); n != 4 {
-		t.Errorf("done %d times, want 4", n)
-	}
-	if n := s.stats.Replayed.Load(); n != 5 {
-		t.Errorf("%d calls are counted as made again, want 5", n)
-	}
-}
-
-// count calls procCount, which tells how often it was called.
-func (s *testServer) count(conn net.Conn, xid uint32, args ...uint32) uint32 {
-	s.t.Helper()
-	if _, err := conn.Write(record(xid, procCount, args...)); err != nil {
-		s.t.Fatal(err)
-	}
-	got, results := replyTo(s.t, conn)
-	d := xdr.NewDecoder(results)
-	if n := d.Uint32(); got == xid && d.Finish() == nil {
-		return n
-	}
-	s.t.Fatalf("reply to %d: xid %d, %x", xid, got, results)
-	return 0
-}
-
-// So many calls are remembered, each with its own reply.
-func TestReplaysAreBounded(t *testing.T) {
+// A reply is no call. The server has asked nobody, and goes on with the next record.
+func TestReplyFromClient(t *testing.T) {
 	s := startServer(t, nil)
 	conn := s.connect()
-	const calls = 2*replaysPerClient + 100
-	for xid := uint32(1); xid <= calls; xid++ {
-		if got := s.count(conn, xid); got != xid {
-			t.Fatalf("call %d is number %d", xid, got)
+	for xid := range uint32(300) { // more than there are calls in flight
+		b, at := rpc.BeginRecord(nil)
+		b = (&rpc.ReplyHeader{XID: xid}).Append(b)
+		rpc.EndRecord(b, at)
+		if _, err := conn.Write(b); err != nil {
+			t.Fatal(err)
 		}
 	}
-	for xid := uint32(calls - replaysPerClient + 1); xid <= calls; xid++ {
-		if got := s.count(conn, xid); got != xid {
-			t.Errorf("call %d again: the reply to %d", xid, got)
+	s.echo(conn, 1)
+}
+
+// A call is answered once. Who answers it again, or panics after that, does nothing to the
+// next call, which is in the same memory.
+func TestAnsweredOnce(t *testing.T) {
+	s := startServer(t, nil)
+	conn := s.connect()
+	ask := func(xid, proc uint32) {
+		if _, err := conn.Write(record(xid, proc, xid)); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if got := s.count(conn, calls-replaysPerClient); got != calls+1 {
-		t.Errorf("a call that is forgotten is number %d, want %d", got, calls+1)
+	answered := func(xid uint32, want words) {
+		t.Helper()
+		if got, results := replyTo(t, conn); got != xid || !bytes.Equal(results, want.Append(nil)) {
+			t.Errorf("the reply is to %d, %x; want %d, %x", got, results, xid, want.Append(nil))
+		}
+	}
+	free := func() int {
+		s.server.calls.mu.Lock()
+		defer s.server.calls.mu.Unlock()
+		return len(s.server.calls.free)
+	}
+	ask(1, procTwice)
+	answered(1, words{1})
+	eventually(t, "the Call can be used again", func() bool { return free() == 1 })
+	ask(2, procBlock)
+	eventually(t, "the next call is under way", func() bool { return s.waiting.Load() == 1 })
+	if free() != 0 {
+		t.Error("the next call is not in the memory of the first")
+	}
+	close(s.again)
+	eventually(t, "the first has ended", func() bool { return s.waiting.Load() == 2 })
+	s.blocked <- struct{}{}
+	answered(2, nil)
+	s.echo(conn, 3)
+	if !strings.Contains(s.logs.String(), "a panic after a call was answered") {
+		t.Errorf("the panic is not in the log: %s", s.logs.String())
+	}
+}
+
+// echo has a call answered.
+func (s *testServer) echo(conn net.Conn, xid uint32) {
+	s.t.Helper()
+	if _, err := conn.Write(record(xid, procEcho, xid)); err != nil {
+		s.t.Fatal(err)
+	}
+	if got, results := replyTo(s.t, conn); got != xid || !bytes.Equal(results, words{xid}.Append(nil)) {
+		s.t.Fatalf("reply to %d: xid %d, %x", xid, got, results)
 	}
 }
 
@@ -653,7 +460,6 @@ func TestServerStops(t *testing.T) {
 // so many connections would use up the ports.
 func FuzzServer(f *testing.F) {
 	f.Add(record(1, procEcho, 1, 2))
-	f.Add(record(1, procCount))
 	f.Add(append(record(1, procPanic), record(2, procLarge)...))
 	f.Add([]byte{0, 0, 0, 1, 0, 0x80, 0, 0, 0})
 	l, err := net.Listen("unix", filepath.Join(f.TempDir(), "rpc"))

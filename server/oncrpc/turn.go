@@ -39,7 +39,7 @@ const turnTaken = 1<<64 - 1
 
 // MayWait says that answering the call, which is for a volume, may have to wait, so that
 // the connection's other calls are not held up. The handler calls it on the goroutine
-// that it was called on, and touches nothing of the call after Finish. While too many
+// that it was called on. While too many
 // calls wait already, it waits for one of them to end. It is false if the client has gone
 // meanwhile: the call is not to be begun then.
 func (c *Call) MayWait(volume uint64) bool {

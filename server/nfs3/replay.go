@@ -1,4 +1,4 @@
-package oncrpc
+package nfs3
 
 import (
 	"container/list"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/server/oncrpc"
 )
 
 const (
@@ -39,6 +40,7 @@ type replays struct {
 	clients map[netip.Addr]*clientReplays
 	used    list.List // of *clientReplays, the longest unused first
 	bytes   int       // of all replies
+	aging   bool      // age is to be called
 }
 
 type clientReplays struct {
@@ -51,8 +53,8 @@ type clientReplays struct {
 }
 
 type replayKey struct {
-	xid, prog, proc uint32
-	caller, args    uint64 // checksums
+	xid, proc    uint32
+	caller, args uint64 // checksums
 }
 
 // caller is who makes a call: all that decides what it may do. Not the stamp: a client
@@ -66,51 +68,65 @@ type caller struct {
 
 // replay is a call that was seen, and its reply once there is one.
 type replay struct {
+	replays *replays
 	key     replayKey
 	client  *clientReplays
 	done    time.Time // zero: it is not
 	stat    rpc.AcceptStat
 	results []byte
-	waiting []*Call // the same call again, before the first is answered
+	waiting []repetition // before the first is answered
 }
 
-func (r *replay) cost() int { return replayCost + cap(r.results) }
+// repetition is the same call again.
+type repetition struct {
+	call  *oncrpc.Call
+	reply oncrpc.Promise
+}
+
+func (seen *replay) cost() int { return replayCost + cap(seen.results) }
 
 func newReplays() *replays {
 	return &replays{seed: maphash.MakeSeed(), clients: map[netip.Addr]*clientReplays{}}
 }
 
-// begin looks a call up. It is true if the call is to be done; else it was
-// answered, or will be when the first is.
-func (r *replays) begin(call *Call) bool {
-	by := caller{flavor: call.Header.Cred.Flavor, uid: call.Cred.UID, gid: call.Cred.GID}
-	by.ngroups = copy(by.groups[:], call.Cred.Groups())
-	key := replayKey{
-		xid: call.Header.XID, prog: call.Header.Prog, proc: call.Header.Proc,
-		caller: maphash.Comparable(r.seed, by),
-		args:   maphash.Bytes(r.seed, call.record[len(call.record)-call.Args.Len():]),
-	}
+// repeated answers a call that was made before as it was answered then, or will be. Any
+// other is remembered.
+func (r *replays) repeated(c *oncrpc.Call) (oncrpc.Answer, bool) {
+	key := r.key(c)
 	r.mu.Lock()
-	client := r.client(call.Client.Addr())
+	defer r.mu.Unlock()
+	client := r.client(c.Client.Addr())
 	seen, ok := client.calls[key]
-	answered := ok && !seen.done.IsZero()
 	switch {
 	case !ok:
-		call.replay = &replay{key: key, client: client}
-		client.calls[key] = call.replay
+		seen = &replay{replays: r, key: key, client: client}
+		client.calls[key] = seen
 		client.open++
-	case !answered:
-		call.Later()
-		seen.waiting = append(seen.waiting, call)
+		c.Tell(seen)
+		return oncrpc.Answer{}, false
+	case seen.done.IsZero():
+		promise, later := c.Later()
+		seen.waiting = append(seen.waiting, repetition{c, promise})
+		return later, true
 	}
-	r.mu.Unlock()
-	if ok {
-		call.conn.server.stats.Replayed.Add(1)
+	return seen.answer(c), true
+}
+
+func (r *replays) key(c *oncrpc.Call) replayKey {
+	by := caller{flavor: c.Header.Cred.Flavor, uid: c.Cred.UID, gid: c.Cred.GID}
+	by.ngroups = copy(by.groups[:], c.Cred.Groups())
+	args := c.Args
+	return replayKey{
+		xid: c.Header.XID, proc: c.Header.Proc,
+		caller: maphash.Comparable(r.seed, by),
+		args:   maphash.Bytes(r.seed, args.Rest()),
 	}
-	if answered {
-		call.repeat(seen)
-	}
-	return !ok
+}
+
+// answer is the one that the first call got.
+func (seen *replay) answer(c *oncrpc.Call) oncrpc.Answer {
+	c.Reply = append(c.Reply, seen.results...)
+	return oncrpc.Done(seen.stat)
 }
 
 // client finds what is remembered of a client. The caller holds r.mu.
@@ -134,8 +150,9 @@ func (r *replays) client(addr netip.Addr) *clientReplays {
 	return c
 }
 
-// finish keeps the reply and answers who waits for it.
-func (r *replays) finish(seen *replay, stat rpc.AcceptStat, results []byte) {
+// Ended keeps the reply and answers who waits for it.
+func (seen *replay) Ended(stat rpc.AcceptStat, results []byte) {
+	r := seen.replays
 	now := time.Now()
 	r.mu.Lock()
 	c := seen.client
@@ -163,24 +180,27 @@ func (r *replays) finish(seen *replay, stat rpc.AcceptStat, results []byte) {
 		}
 		r.drop(most, (most.done.Len()+1)/2) // so that not every call has to look for one
 	}
+	if !r.aging {
+		r.aging = true
+		time.AfterFunc(replayAge, r.age)
+	}
 	r.mu.Unlock()
-	for _, call := range waiting {
-		call.repeat(seen)
+	for _, again := range waiting {
+		again.reply.Finish(seen.answer(again.call))
 	}
 }
 
-// forget drops a call that is not begun, unless the client has sent it again and waits
+// Drop forgets a call that is not begun, unless the client has sent it again and waits
 // for its reply.
-func (r *replays) forget(call *Call) bool {
+func (seen *replay) Drop() bool {
+	r := seen.replays
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	seen := call.replay
 	if len(seen.waiting) > 0 {
 		return false
 	}
 	delete(seen.client.calls, seen.key)
 	seen.client.open--
-	call.replay = nil
 	r.drop(seen.client, 0)
 	return true
 }
@@ -200,8 +220,15 @@ func (r *replays) drop(c *clientReplays, n int) {
 	}
 }
 
-// expire forgets replies from before a time.
-func (r *replays) expire(before time.Time) {
+// age forgets what is old, and does so again while anything is left.
+func (r *replays) age() {
+	if r.expire(time.Now().Add(-replayAge)) > 0 {
+		time.AfterFunc(replayAge/10, r.age)
+	}
+}
+
+// expire forgets replies from before a time, and tells how many clients are left.
+func (r *replays) expire(before time.Time) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range r.clients {
@@ -211,10 +238,6 @@ func (r *replays) expire(before time.Time) {
 		}
 		r.drop(c, n)
 	}
-}
-
-// repeat answers a call as it was answered before.
-func (c *Call) repeat(seen *replay) {
-	c.Reply = append(c.Reply, seen.results...)
-	c.send(seen.stat)
+	r.aging = len(r.clients) > 0
+	return len(r.clients)
 }

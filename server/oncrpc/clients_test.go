@@ -1,0 +1,190 @@
+package oncrpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A client that sends half a record, or reads no replies, costs only itself, and
+// only for a while.
+func TestServerStuckClients(t *testing.T) {
+	s := startServer(t, func(l *limits) {
+		l.connBytes, l.totalBytes = 4<<20, 16<<20
+		l.record, l.write = 500*time.Millisecond, 500*time.Millisecond
+	})
+	var stuck sync.WaitGroup
+	for range 3 {
+		half := s.connect()
+		if _, err := half.Write([]byte{0x80, 0x10, 0, 0, 1, 2, 3}); err != nil {
+			t.Fatal(err)
+		}
+		deaf := s.connect()
+		// Until the server closes them.
+		stuck.Go(func() { _, _ = io.Copy(io.Discard, half) })
+		stuck.Go(func() {
+			for {
+				if _, err := deaf.Write(record(1, procLarge)); err != nil {
+					return
+				}
+			}
+		})
+	}
+	c := s.dial()
+	for range 50 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		_, err := c.Call(ctx, testProg, testVers, procLarge, nil)
+		cancel()
+		if err != nil {
+			t.Fatalf("beside stuck clients: %v", err)
+		}
+	}
+	letGo := make(chan struct{})
+	go func() {
+		stuck.Wait()
+		close(letGo)
+	}()
+	select {
+	case <-letGo:
+	case <-time.After(30 * time.Second):
+		t.Error("stuck clients are never let go")
+	}
+	if s.stats.MemoryWaits.Load() == 0 {
+		t.Error("nobody is counted who had to wait for memory")
+	}
+}
+
+// Past the calls that one connection may have in flight, the server stops
+// reading from it; others go on.
+func TestServerBoundsCalls(t *testing.T) {
+	s := startServer(t, func(l *limits) { l.connCalls = 4 })
+	conn := s.connect()
+	for xid := range uint32(10) {
+		if _, err := conn.Write(record(xid, procBlock)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "4 calls wait", func() bool { return s.waiting.Load() == 4 })
+	time.Sleep(50 * time.Millisecond)
+	if n := s.waiting.Load(); n != 4 {
+		t.Errorf("%d calls in flight, the limit is 4", n)
+	}
+	if _, err := s.dial().Call(t.Context(), testProg, testVers, procNull, nil); err != nil {
+		t.Error(err)
+	}
+	close(s.blocked)
+	for range 10 {
+		replyTo(t, conn)
+	}
+	if s.stats.CallWaits.Load() == 0 {
+		t.Error("it is not counted that the connection had to wait")
+	}
+}
+
+// A connection too many has an idle one closed. One that is in use is not, and then
+// the new one is refused, but for the server's own.
+func TestServerBoundsConnections(t *testing.T) {
+	s := startServer(t, func(l *limits) { l.conns, l.peerConns = 3, 2 })
+	// which tells which of some connections the server has closed, when it has closed n.
+	which := func(conns []net.Conn, n uint64) (closed []bool) {
+		eventually(t, "connections are closed", func() bool { return s.stats.Closed.Load()+s.stats.Refused.Load() == n })
+		for _, conn := range conns {
+			if err := conn.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := conn.Read(make([]byte, 1))
+			closed = append(closed, !errors.Is(err, os.ErrDeadlineExceeded))
+		}
+		return closed
+	}
+	var idle []net.Conn
+	for n := range 3 { // two of one address
+		conn := s.connectFrom(net.IPv4(127, 0, 1, byte(n/2)))
+		s.echo(conn, 1)
+		idle = append(idle, conn)
+		eventually(t, "it is idle", func() bool { return s.idle() == n+1 })
+		s.server.endWaits(time.Now()) // now it is known since when
+	}
+	var busy []net.Conn
+	for n := range int32(3) {
+		conn := s.connectFrom(net.IPv4(127, 0, 2, byte(n/2)))
+		if _, err := conn.Write(record(1, procBlock)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it is served", func() bool { return s.waiting.Load() == n+1 })
+		busy = append(busy, conn)
+		if n == 0 && !slices.Equal(which(idle, 1), []bool{true, false, false}) {
+			t.Error("the first to be closed is not the longest idle of the address that has most")
+		}
+	}
+	if closed := which(idle, 3); slices.Contains(closed, false) {
+		t.Errorf("idle connections are there beside as many busy ones as may be: %v", closed)
+	}
+	other := s.connectFrom(net.IPv4(127, 0, 3, 1))
+	if !which([]net.Conn{other}, 4)[0] || s.stats.Refused.Load() != 1 {
+		t.Error("one too many is not refused")
+	}
+	if _, err := s.dial().Call(t.Context(), testProg, testVers, procNull, nil); err != nil {
+		t.Errorf("from the server's own address: %v", err)
+	}
+	for _, conn := range busy {
+		s.blocked <- struct{}{}
+		replyTo(t, conn)
+	}
+}
+
+// idle counts the connections that have no call in flight.
+func (s *testServer) idle() (n int) {
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	for c := range s.server.conns {
+		if activity, _ := c.Activity(); activity == Idle {
+			n++
+		}
+	}
+	return n
+}
+
+// Half a record makes room for a connection from an address that has fewer.
+func TestStuckConnectionsMakeRoom(t *testing.T) {
+	s := startServer(t, func(l *limits) { l.conns, l.peerConns = 8, 6 })
+	for n := range 40 {
+		conn := s.connectFrom(net.IPv4(127, 0, 4, byte(n%2)))
+		if _, err := conn.Write([]byte{0x80, 0, 0, 100, 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // until all are read
+	for n := range 10 {
+		conn := s.connectFrom(net.IPv4(127, 0, 5, 1))
+		s.echo(conn, uint32(n)+1)
+	}
+}
+
+// connectFrom connects from an address of this machine that is not the server's.
+func (s *testServer) connectFrom(ip net.IP) net.Conn {
+	s.t.Helper()
+	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: ip}}).DialContext(s.t.Context(), "tcp", s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestServerIdle(t *testing.T) {
+	s := startServer(t, func(l *limits) { l.idle = 50 * time.Millisecond })
+	conn := s.connect()
+	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("an idle connection: %v, want the end", err)
+	}
+}
