@@ -125,7 +125,7 @@ func (c *churn) grows(t *testing.T, n int) {
 		return c.steps
 	}
 	n += steps()
-	eventually(t, 60*time.Second, "names are made in "+c.dir, func() bool {
+	eventually(t, "names are made in "+c.dir, func() bool {
 		select {
 		case err := <-c.done:
 			t.Fatalf("no more names are made in %s: %v", c.dir, err)

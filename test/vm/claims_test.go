@@ -183,12 +183,12 @@ func TestDelete(t *testing.T) {
 	}
 
 	a.unclaim("gone")
-	eventually(t, 10*time.Second, "the volume is gone", func() bool {
+	eventually(t, "the volume is gone", func() bool {
 		_, found := a.find("gone")
 		_, err := os.Lstat(a.dir(pv))
 		return !found && os.IsNotExist(err)
 	})
-	eventually(t, 30*time.Second, "the trash is empty and the limit cleared", func() bool {
+	eventually(t, "the trash is empty and the limit cleared", func() bool {
 		limit, use := limitAndUse(t, id)
 		return limit == 0 && use == 0 && len(a.trash()) == 0
 	})
@@ -225,14 +225,14 @@ func TestDeleteWhileDown(t *testing.T) {
 		}
 	}
 	a.unclaim("big")
-	eventually(t, 10*time.Second, "the volume is in the trash", func() bool {
+	eventually(t, "the volume is in the trash", func() bool {
 		_, err := os.Lstat(a.dir(big))
 		return os.IsNotExist(err)
 	})
 	a.kill()
 	a.unclaim("small")
 	a.start()
-	eventually(t, 30*time.Second, "both volumes are gone and the trash is empty", func() bool {
+	eventually(t, "both volumes are gone and the trash is empty", func() bool {
 		_, err := os.Lstat(a.dir(small))
 		_, found := a.find("small")
 		return os.IsNotExist(err) && !found && len(a.trash()) == 0
@@ -256,7 +256,7 @@ func TestRetain(t *testing.T) {
 	a.unclaim("kept")
 	a.unclaim("deleted")
 	// The other one going shows that podnas has looked.
-	eventually(t, 10*time.Second, "the other volume is gone", func() bool {
+	eventually(t, "the other volume is gone", func() bool {
 		_, found := a.find("deleted")
 		return !found
 	})
@@ -278,7 +278,7 @@ func TestTooLarge(t *testing.T) {
 	a.class("standard", "Delete")
 	a.claim("huge", "standard", "500Gi")
 	why := regexp.MustCompile(`500Gi [^\n]*\b[0-9.]+Gi is free`)
-	eventually(t, 10*time.Second, "podnas says why", func() bool { return why.Match(a.output()) })
+	eventually(t, "podnas says why", func() bool { return why.Match(a.output()) })
 	if pv, found := a.find("huge"); found {
 		t.Errorf("there is a volume %s of 500Gi", pv.Metadata.Name)
 	}

@@ -27,7 +27,7 @@ func TestGuestPowerCut(t *testing.T) {
 	}
 	guests := &appliance{t: t, claims: filepath.Join(shared, "claims")}
 	var pv persistentVolume
-	eventually(t, 60*time.Second, "the serving guest has made the volume", func() (ok bool) {
+	eventually(t, "the serving guest has made the volume", func() (ok bool) {
 		pv, ok = guests.find("cut")
 		return ok
 	})
@@ -81,7 +81,7 @@ func order(t *testing.T, shared, what string) {
 	if err := errors.Join(os.WriteFile(name+".new", []byte(what), 0o644), os.Rename(name+".new", name)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "the order to "+what+" is carried out", func() bool {
+	eventually(t, "the order to "+what+" is carried out", func() bool {
 		_, err := os.Stat(name)
 		return errors.Is(err, fs.ErrNotExist)
 	})
@@ -123,7 +123,7 @@ func startFiles(prefix string) *largeFiles {
 func (l *largeFiles) grows(t *testing.T, n int64) {
 	t.Helper()
 	n += l.acked.Load()
-	eventually(t, 60*time.Second, "files are written", func() bool { return l.acked.Load() >= n })
+	eventually(t, "files are written", func() bool { return l.acked.Load() >= n })
 }
 
 // stop ends the writer, which must have met no error, and returns the number of

@@ -68,7 +68,7 @@ func (a *imageAppliance) gone() {
 		a.t.Errorf("%s is still mounted (%v)", a.root, err)
 	}
 	// The kernel lets the device go a moment after its last use.
-	eventually(a.t, 10*time.Second, "the loop device is given back", func() bool { return a.device() == "" })
+	eventually(a.t, "the loop device is given back", func() bool { return a.device() == "" })
 }
 
 // onDisk is what the image takes of the disk below it.
@@ -388,7 +388,7 @@ func TestDiskImageSpace(t *testing.T) {
 	_, below = size(t, disk)
 	filler := filepath.Join(disk, "filler")
 	mustWrite(t, filler, data(2, int(below)-(40<<20)))
-	eventually(t, 10*time.Second, "nothing is free in the image", func() bool { return free() == 0 })
+	eventually(t, "nothing is free in the image", func() bool { return free() == 0 })
 	refuses(t, local)
 	if err := write(filepath.Join(mnt, "more"), data(3, 64<<20)); !noSpace(err) {
 		t.Errorf("64 MiB on the mount when the disk below is full: %v, want ENOSPC", err)
@@ -400,7 +400,7 @@ func TestDiskImageSpace(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "there is space again", func() bool { return free() > 60<<20 })
+	eventually(t, "there is space again", func() bool { return free() > 60<<20 })
 	mustWrite(t, filepath.Join(mnt, "more"), data(3, 40<<20))
 	dropCaches(t)
 	holds(t, filepath.Join(mnt, "more"), data(3, 40<<20))
@@ -411,7 +411,7 @@ func TestDiskImageSpace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 60*time.Second, "the disk below has its space back", func() bool { return a.onDisk() < full-(55<<20) })
+	eventually(t, "the disk below has its space back", func() bool { return a.onDisk() < full-(55<<20) })
 	for _, want := range []string{"the backing disk is full", "has free space again"} {
 		if !bytes.Contains(a.output(), []byte(want)) {
 			t.Errorf("podnas did not say %q", want)

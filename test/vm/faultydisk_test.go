@@ -57,7 +57,7 @@ func TestFaultyDiskUnseen(t *testing.T) {
 				if _, err := f.Write(content); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, 20*time.Second, "the data at the server", func() bool {
+				eventually(t, "the data at the server", func() bool {
 					info, err := os.Stat(name)
 					return err == nil && info.Size() == contentSize
 				})

@@ -277,7 +277,7 @@ func unlinkOpen(t *testing.T, dir, disk string) {
 	if err := f.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	eventually(t, 5*time.Second, "nothing is left of the file", func() bool {
+	eventually(t, "nothing is left of the file", func() bool {
 		left, err := os.ReadDir(disk)
 		return err == nil && len(left) == 0
 	})

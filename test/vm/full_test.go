@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -146,7 +145,7 @@ func roomAgain(t *testing.T, mnt, name string) {
 		t.Fatal(err)
 	}
 	b := data(3, 10<<20)
-	eventually(t, 20*time.Second, "10 MiB can be written where more were removed", func() bool {
+	eventually(t, "10 MiB can be written where more were removed", func() bool {
 		return write(filepath.Join(mnt, "again"), b) == nil
 	})
 	if err := os.Remove(filepath.Join(mnt, "again")); err != nil {

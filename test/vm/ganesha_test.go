@@ -162,7 +162,7 @@ func startGanesha(t *testing.T, export string) *ganesha {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended
 		<-ended
 	})
-	eventually(t, 30*time.Second, "Ganesha listens", func() bool {
+	eventually(t, "Ganesha listens", func() bool {
 		for _, addr := range []string{ganeshaNFS, ganeshaMount} {
 			conn, err := net.Dial("tcp", addr)
 			if err != nil {

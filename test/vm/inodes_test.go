@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -96,7 +95,7 @@ func TestInodeLimit(t *testing.T) {
 			t.Errorf("another volume: %v", err)
 		}
 		a.claim("files", "growing", "16Mi")
-		eventually(t, 20*time.Second, "df -i shows the new limit", func() bool {
+		eventually(t, "df -i shows the new limit", func() bool {
 			total, _ := inodes(t, files)
 			return total == 4*limit
 		})
@@ -146,7 +145,7 @@ func TestInodesTakenOver(t *testing.T) {
 		}
 		a.start()
 		const limit = (made + 1) * 5 / 4
-		eventually(t, 30*time.Second, "df -i shows a limit above what there is", func() bool {
+		eventually(t, "df -i shows a limit above what there is", func() bool {
 			total, _ := inodes(t, mnt)
 			return total == limit
 		})

@@ -58,7 +58,7 @@ func TestNothingLeft(t *testing.T) {
 		use(t, a, a.volume(name, "64Mi"), "f", 20)
 		a.unclaim(name)
 	}
-	eventually(t, 60*time.Second, "the volumes are gone", func() bool {
+	eventually(t, "the volumes are gone", func() bool {
 		entries, err := os.ReadDir(a.root)
 		return err == nil && len(entries) == 2 && len(a.trash()) == 0 // .podnas and the one that stays
 	})
@@ -131,7 +131,7 @@ func (a *appliance) goroutines() map[string]int {
 	if err := a.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
 		a.t.Fatal(err)
 	}
-	_ = a.wait(20 * time.Second) // its status says that it was quit
+	_ = a.wait() // its status says that it was quit
 	count := map[string]int{}
 	for _, m := range regexp.MustCompile(`(?m)^created by (\S+)`).FindAllSubmatch(a.output()[said:], -1) {
 		count["begun by "+string(m[1])]++

@@ -153,7 +153,7 @@ func renameOver(t *testing.T, dir, disk string) {
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	eventually(t, 5*time.Second, "the old file is gone", func() bool {
+	eventually(t, "the old file is gone", func() bool {
 		left, err := os.ReadDir(disk)
 		return err == nil && len(left) == 1
 	})

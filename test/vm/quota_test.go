@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // TestFullVolume fills a volume past its claim's size: the writer gets the error
@@ -45,7 +44,7 @@ func TestFullVolume(t *testing.T) {
 	}
 	// XFS gives the space of a removed file back a moment later.
 	b = data(4, 16<<20)
-	eventually(t, 10*time.Second, "16 MiB can be written where 48 MiB were removed", func() bool {
+	eventually(t, "16 MiB can be written where 48 MiB were removed", func() bool {
 		return write(filepath.Join(mntFull, "again"), b) == nil
 	})
 	dropCaches(t)
@@ -88,7 +87,7 @@ func TestSize(t *testing.T) {
 	// XFS sets more aside for a file that is open, and the server keeps it open for
 	// a moment.
 	for _, ok := range written {
-		eventually(t, 20*time.Second, "5 MiB less are available after 5 MiB were written", ok)
+		eventually(t, "5 MiB less are available after 5 MiB were written", ok)
 	}
 }
 
@@ -104,7 +103,7 @@ func TestQuotaRefused(t *testing.T) {
 		t.Run(disk.name, func(t *testing.T) {
 			a := newAppliance(t, settings{root: disk.root, quota: "xfs"})
 			a.launch()
-			if err := a.wait(20 * time.Second); err == nil {
+			if err := a.wait(); err == nil {
 				t.Error("podnas ended well, want an error")
 			}
 			if !bytes.Contains(a.output(), []byte("prjquota")) {
@@ -215,7 +214,7 @@ func TestServerCounts(t *testing.T) {
 			}
 			agree := func(when string) {
 				t.Helper()
-				eventually(t, 90*time.Second, "df and du agree "+when, func() bool {
+				eventually(t, "df and du agree "+when, func() bool {
 					total, available := size(t, mnt)
 					used := int64(total - available)
 					found := du(t, a.dir(pv))
@@ -230,7 +229,7 @@ func TestServerCounts(t *testing.T) {
 				t.Fatalf("64 MiB more: %v; want ENOSPC or EDQUOT", err)
 			}
 			// XFS sets more aside for a file that is open.
-			eventually(t, 20*time.Second, "the volume of 64 MiB holds no more on the disk", func() bool {
+			eventually(t, "the volume of 64 MiB holds no more on the disk", func() bool {
 				return du(t, a.dir(pv)) <= limit+128<<10
 			})
 			mustWrite(t, filepath.Join(mntOther, "f"), data(3, 8<<20))
@@ -245,7 +244,7 @@ func TestServerCounts(t *testing.T) {
 			if err := os.Remove(filepath.Join(mnt, "big")); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, 10*time.Second, "16 MiB can be written where as many were removed", func() bool {
+			eventually(t, "16 MiB can be written where as many were removed", func() bool {
 				return write(filepath.Join(mnt, "again"), data(4, 16<<20)) == nil
 			})
 			agree("at the end")
@@ -269,7 +268,7 @@ func TestRaisedClaim(t *testing.T) {
 				t.Fatalf("24 MiB into 16 MiB: %v", err)
 			}
 			a.claim("raised", "growing", "64Mi")
-			eventually(t, 20*time.Second, "df shows the new size", func() bool {
+			eventually(t, "df shows the new size", func() bool {
 				total, _ := size(t, mnt)
 				return total == 64<<20
 			})

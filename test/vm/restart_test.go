@@ -217,7 +217,7 @@ func startLog(t *testing.T, name string) *syncedLog {
 func (l *syncedLog) grows(t *testing.T, n int64) {
 	t.Helper()
 	n += l.acked.Load()
-	eventually(t, 60*time.Second, "the log grows", func() bool { return l.acked.Load() >= n })
+	eventually(t, "the log grows", func() bool { return l.acked.Load() >= n })
 }
 
 // end ends the writer and returns its error.

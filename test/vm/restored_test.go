@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,7 +57,7 @@ func TestRestoredWithoutProjects(t *testing.T) {
 			holds(t, filepath.Join(mnt, "keep"), keep)
 			mustWrite(t, filepath.Join(mnt, "meanwhile"), keep[:1<<20])
 
-			eventually(t, 30*time.Second, "df shows the volume's size, and what is used of it", func() bool {
+			eventually(t, "df shows the volume's size, and what is used of it", func() bool {
 				total, available := size(t, mnt)
 				used := total - available
 				return total == limit && used >= 9<<20 && used <= 11<<20

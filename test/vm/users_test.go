@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 )
 
 // TestUsers: a volume's root has mode 0777, so whoever a pod runs as can use it,
@@ -71,7 +70,7 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Errorf("the log does not say that go-nfs serves, and why:\n%s", a.output())
 	}
 	a.unclaim("own")
-	eventually(t, 20*time.Second, "the volume is gone from the disk", func() bool {
+	eventually(t, "the volume is gone from the disk", func() bool {
 		_, err := os.Lstat(a.dir(pv))
 		return os.IsNotExist(err) && len(a.trash()) == 0
 	})

@@ -101,7 +101,7 @@ func (a *appliance) volume(name, size string) persistentVolume {
 func (a *appliance) provisioned(claim string) persistentVolume {
 	a.t.Helper()
 	var pv persistentVolume
-	eventually(a.t, 20*time.Second, "a volume for claim "+claim, func() bool {
+	eventually(a.t, "a volume for claim "+claim, func() bool {
 		found, ok := a.find(claim)
 		pv = found
 		return ok
