@@ -8,9 +8,9 @@ import (
 )
 
 // A call is answered once: a handler has to return an Answer, and the one that is no
-// reply yet comes with a Promise, of which the first answer is the reply. A Call is used
-// again when it is answered. Its life, a number, is another one then, so that whoever
-// still has a Promise of the old call can't answer the new one.
+// reply yet comes with a Promise, of which the first answer is the reply. The memory of a
+// Call is used for another when it is answered. They are told apart by number, so that
+// whoever still has a Promise of the first can't answer the other.
 
 // Answer is what a handler returns.
 type Answer struct {
@@ -25,8 +25,14 @@ func Done(stat rpc.AcceptStat) Answer { return Answer{stat: stat} }
 // Promise is a call that is answered after its handler has returned.
 type Promise struct {
 	call   *Call
-	life   *atomic.Uint64 // the call's, which has the number now
+	calls  *calls // of call
 	number uint64
+}
+
+// calls are those that are one after the other in the memory of a Call.
+type calls struct {
+	answered atomic.Uint64 // and so the number of the one that is there
+	server   *Server
 }
 
 // Later promises an answer. The handler returns the Answer that is there until then, and
@@ -38,12 +44,12 @@ func (c *Call) Later() (Promise, Answer) {
 	return c.promise(), Answer{later: true}
 }
 
-func (c *Call) promise() Promise { return Promise{c, c.life, c.life.Load()} }
+func (c *Call) promise() Promise { return Promise{c, c.calls, c.calls.answered.Load()} }
 
 // Finish sends the reply, unless it is promised again or was sent before. The Call must
 // not be used after it.
 func (p Promise) Finish(a Answer) {
-	if !a.later && p.life.CompareAndSwap(p.number, p.number+1) {
+	if !a.later && p.calls.answered.CompareAndSwap(p.number, p.number+1) {
 		p.call.finish(a.stat)
 	}
 }
@@ -54,8 +60,8 @@ func (p Promise) Recover() {
 	if v == nil {
 		return
 	}
-	if p.life.Load() != p.number { // the Call is another one
-		p.call.server.log.Error("rpc: a panic after a call was answered", "panic", v, "stack", string(debug.Stack()))
+	if p.calls.answered.Load() != p.number {
+		p.calls.server.log.Error("rpc: a panic after a call was answered", "panic", v, "stack", string(debug.Stack()))
 		return
 	}
 	p.call.logPanic(v)

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"runtime/debug"
-	"sync/atomic"
 
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
@@ -52,10 +51,7 @@ type Call struct {
 	later   bool // promised
 	counted bool // in stats
 	outcome Outcome
-
-	// These stay with the Call.
-	server *Server
-	life   *atomic.Uint64 // see Promise
+	calls   *calls
 }
 
 // Abandoned tells whether the client has gone, and nobody wants the call to be done. It is
@@ -117,7 +113,7 @@ func (c *Call) logPanic(v any) {
 	if c.proc != nil {
 		name = c.proc.Name
 	}
-	c.server.log.Error("rpc: a call ended in a panic", "procedure", name, "client", c.Client, "xid", c.Header.XID, "panic", v, "stack", string(debug.Stack()))
+	c.conn.server.log.Error("rpc: a call ended in a panic", "procedure", name, "client", c.Client, "xid", c.Header.XID, "panic", v, "stack", string(debug.Stack()))
 }
 
 // finish sends the reply: the results if stat is Success, else stat alone. A Promise calls
@@ -194,7 +190,7 @@ func (c *conn) newCall(t *turn) (*Call, error) {
 	}
 	call, ok := c.server.calls.take()
 	if !ok {
-		call = &Call{small: make([]byte, smallRecord+smallReply), server: c.server, life: new(atomic.Uint64)}
+		call = &Call{small: make([]byte, smallRecord+smallReply), calls: &calls{server: c.server}}
 	}
 	call.conn, call.turn, call.Client, call.own = c, t, c.client, own
 	call.record = call.small[:0:smallRecord]
@@ -253,7 +249,7 @@ func (c *conn) release(call *Call) {
 		c.server.buffers.put(call.memory)
 	}
 	own, charged := call.own, call.charged
-	*call = Call{State: call.State, small: call.small, server: call.server, life: call.life}
+	*call = Call{State: call.State, small: call.small, calls: call.calls}
 	c.server.calls.put(call, keptBytes/callCost)
 	if charged > 0 {
 		c.server.budget.Give(c.holding, charged)
