@@ -168,7 +168,7 @@ func mountCommand(ctx context.Context, pv persistentVolume, target string) *exec
 func mount(t *testing.T, pv persistentVolume) string {
 	t.Helper()
 	target := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if out, err := mountCommand(ctx, pv, target).CombinedOutput(); err != nil {
 		t.Fatalf("mount %s: %v\n%s", pv.Metadata.Name, err, out)
@@ -189,7 +189,7 @@ func unmount(t *testing.T, target string) {
 			return
 		}
 		t.Errorf("unmount %s: %v", target, err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Errorf("unmount %s hangs", target)
 	}
 	if err := unix.Unmount(target, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
