@@ -1,5 +1,5 @@
 // Package testdisk mounts small disks for tests that must hold on each file system that
-// podnas runs on.
+// podnas runs on, and tells how much of what takes long a test should do.
 package testdisk
 
 import (
