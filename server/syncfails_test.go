@@ -19,12 +19,14 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/faultydisk"
 )
 
 // What a client was told is on the disk is there, though the disk fails meanwhile and
-// many callers wait for the same syncs.
+// many callers wait for the same syncs. It takes a minute, so only CI runs it.
 func TestSyncFails(t *testing.T) {
+	testdisk.OnlyCI(t)
 	if faultydisk.OwnMounts(t) {
 		return
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/server/testdisk"
 )
 
 const (
@@ -30,8 +31,10 @@ const (
 )
 
 // A burst of a thousand clients, all with large calls in flight, takes a bounded number
-// of threads, and the memory that it took is given back soon after.
+// of threads, and the memory that it took is given back soon after. It takes half a minute
+// and a podnas without the race detector, so only CI runs it.
 func TestMemoryAfterBurst(t *testing.T) {
+	testdisk.OnlyCI(t)
 	if os.Getuid() != 0 {
 		t.Skip("needs root, for the native engine")
 	}

@@ -42,9 +42,9 @@ nativeAlone() {
 	go test -tags vm -count 1 -v -run "${RUN:-.}" ./test/vm/large || status=1
 	# Disks of this machine's own kernel: some that fail, and an XFS on which the server counts.
 	if [ "$(command -v mkfs.ext4 mkfs.xfs mkfs.btrfs | wc -l)" = 3 ]; then
-		echo "run.sh: make test, as root, has these disks here: they are not tested twice"
+		echo "run.sh: CI=true make test, as root, has these disks here: they are not tested twice"
 	else # with the programs that setup.sh has unpacked
-		local programs=(env "PATH=$PATH:$layer/usr/sbin" "LD_LIBRARY_PATH=$layer/usr/lib/x86_64-linux-gnu")
+		local programs=(env CI=true "PATH=$PATH:$layer/usr/sbin" "LD_LIBRARY_PATH=$layer/usr/lib/x86_64-linux-gnu")
 		if wanted TestSyncFails; then
 			"${programs[@]}" go test -count 1 -v -run 'TestSyncFails|TestAfterFailedSync' ./server ./test/faultydisk || status=1
 		fi
