@@ -17,6 +17,7 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/server/testdisk"
 )
 
 // onDisk starts podnas on an ext4 of its own, mounted where it alone sees it. When the
@@ -39,18 +40,17 @@ type webProcess struct {
 	log  *syncBuffer
 }
 
-// startWeb builds podnas and starts it, on a disk that can be frozen or not.
+// startWeb starts podnas, on a disk that can be frozen or not.
 func startWeb(t *testing.T, freezable bool) *webProcess {
 	t.Helper()
 	dir := t.TempDir()
-	binary, root := filepath.Join(dir, "podnas"), filepath.Join(dir, "disk")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build podnas: %v\n%s", err, out)
-	}
+	program, err := builtPodnas()
+	mustDo(t, err)
+	root := filepath.Join(dir, "disk")
 	mustDo(t, os.Mkdir(root, 0o755))
 	s := &webProcess{http: freeAddress(t), root: root, log: &syncBuffer{}}
 	nfs := freeAddress(t)
-	args := []string{binary, "serve", "--standalone", "--root=" + root, "--claims=" + filepath.Join(dir, "claims"), "--listen=" + nfs, "--http=" + s.http}
+	args := []string{program, "serve", "--standalone", "--root=" + root, "--claims=" + filepath.Join(dir, "claims"), "--listen=" + nfs, "--http=" + s.http}
 	if freezable {
 		image := filepath.Join(dir, "image")
 		mustDo(t, os.WriteFile(image, nil, 0o600))
@@ -127,8 +127,10 @@ func (s *webProcess) get(from, path string) reply {
 const threadsOfCommands = 32
 
 // While the disk hangs everything that is asked is answered in time, says so, and takes
-// a bounded number of threads; when the disk is back all is well.
+// a bounded number of threads; when the disk is back all is well. It takes half a minute,
+// so only CI runs it.
 func TestFrozenDisk(t *testing.T) {
+	testdisk.OnlyCI(t)
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to mount a disk and freeze it")
 	}

@@ -93,15 +93,13 @@ type process struct {
 	disk string
 }
 
-// startProcess builds podnas and starts it. The test's own process is another one: it
+// startProcess starts podnas. The test's own process is another one: it
 // is the client, and may have the race detector's memory.
 func startProcess(t *testing.T, engine string) *process {
 	t.Helper()
 	dir := t.TempDir()
-	binary := filepath.Join(dir, "podnas")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build podnas: %v\n%s", err, out)
-	}
+	program, err := builtPodnas()
+	mustDo(t, err)
 	claims := filepath.Join(dir, "claims")
 	mustDo(t, os.Mkdir(claims, 0o755))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "disk"), 0o755))
@@ -121,7 +119,7 @@ spec:
 `), 0o600))
 	s := &process{t: t, nfs: freeAddress(t), http: freeAddress(t), disk: filepath.Join(dir, "disk")}
 	var log syncBuffer
-	cmd := exec.Command(binary, "serve", "--standalone", "--engine="+engine, "--root="+s.disk, "--claims="+claims, "--listen="+s.nfs, "--http="+s.http)
+	cmd := exec.Command(program, "serve", "--standalone", "--engine="+engine, "--root="+s.disk, "--claims="+claims, "--listen="+s.nfs, "--http="+s.http)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	mustDo(t, cmd.Start())
 	s.pid = cmd.Process.Pid

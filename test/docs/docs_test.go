@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -36,7 +37,12 @@ func pages(t *testing.T) []string {
 // of its own, in which bin/podnas and deploy/ are as in the tree.
 func TestCommands(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "podnas")
-	if out, err := exec.Command("go", "build", "-o", binary, top+"/cmd/podnas").CombinedOutput(); err != nil {
+	// As this test is built, so that what podnas is made of has been compiled.
+	race := "-race=false"
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		race = "-race"
+	}
+	if out, err := exec.Command("go", "build", race, "-o", binary, top+"/cmd/podnas").CombinedOutput(); err != nil {
 		t.Fatalf("build podnas: %v\n%s", err, out)
 	}
 	for _, page := range pages(t) {
