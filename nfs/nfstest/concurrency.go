@@ -37,6 +37,32 @@ func (e *env) inParallel(f func(i int, c *Client) error) {
 	wg.Wait()
 }
 
+// createAll makes files of mode 0644. Some are made at a time, so that a server can sync
+// them together: most of what making a file takes is that.
+func (e *env) createAll(dir nfs3.FH, names []string) []nfs3.FH {
+	e.Helper()
+	const atATime = 16
+	made := make([]nfs3.CreateRes, len(names))
+	errs := make([]error, len(names))
+	var wg sync.WaitGroup
+	for first := range atATime {
+		wg.Go(func() {
+			for i := first; i < len(names); i += atATime {
+				args := nfs3.CreateArgs{Where: *where(dir, names[i]), Mode: nfs3.Guarded, Attr: mode(0o644)}
+				made[i], errs[i] = e.client.Create(e.Context(), args)
+			}
+		})
+	}
+	wg.Wait()
+	handles := make([]nfs3.FH, len(names))
+	for i, name := range names {
+		e.answered("CREATE", errs[i])
+		e.ok(fmt.Sprintf("CREATE %q", name), made[i].Status)
+		handles[i] = e.made(dir, name, made[i])
+	}
+	return handles
+}
+
 // writeAll and readAll are for clients that run at the same time, where a test
 // can't be ended. Both take whatever count the server can do at once.
 func (e *env) writeAll(c *Client, fh nfs3.FH, offset uint64, data []byte) error {

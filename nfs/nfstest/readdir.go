@@ -80,8 +80,8 @@ func (e *env) fill(dir nfs3.FH, n int) []string {
 	names := make([]string, n)
 	for i := range names {
 		names[i] = fmt.Sprintf("entry-%04d", i)
-		e.create(dir, names[i])
 	}
+	e.createAll(dir, names)
 	return names
 }
 
