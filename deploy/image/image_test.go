@@ -6,21 +6,46 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
 const testRef = "ghcr.io/podnas/podnas:v1.2.3"
 
-// pack runs the command on two binaries and returns its output folder. They are this
-// test's own program, with something to tell them apart by at the end.
-func pack(t *testing.T) string {
+// packed is what pack returns, for tests that only read it.
+func packed(t *testing.T) string {
 	t.Helper()
-	in, out := t.TempDir(), t.TempDir()
+	once.Do(func() { pack(t, outOnce) })
+	return outOnce
+}
+
+var (
+	once    sync.Once
+	outOnce string
+)
+
+func TestMain(m *testing.M) {
+	var err error
+	if outOnce, err = os.MkdirTemp("", "image"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(outOnce)
+	os.Exit(code)
+}
+
+// pack runs the command on two binaries, into a folder. They are this test's own program,
+// with something to tell them apart by at the end.
+func pack(t *testing.T, out string) {
+	t.Helper()
+	in := t.TempDir()
 	write := func(name string, data []byte) string {
 		path := filepath.Join(in, name)
 		// Not executable here: the mode in the image is the packer's to set.
@@ -36,7 +61,6 @@ func pack(t *testing.T) string {
 	if err := run(args, "1700000000"); err != nil {
 		t.Fatal(err)
 	}
-	return out
 }
 
 func testBinary(t *testing.T, arch string) []byte {
@@ -121,7 +145,7 @@ type (
 )
 
 func TestOCIArchive(t *testing.T) {
-	files := readTarFile(t, filepath.Join(pack(t), "podnas-v1.2.3.tar"))
+	files := readTarFile(t, filepath.Join(packed(t), "podnas-v1.2.3.tar"))
 	blob := func(d descriptor) []byte {
 		data, ok := files["blobs/"+strings.Replace(d.Digest, ":", "/", 1)]
 		if !ok || len(data) != d.Size {
@@ -164,7 +188,7 @@ func TestOCIArchive(t *testing.T) {
 }
 
 func TestDockerArchive(t *testing.T) {
-	out := pack(t)
+	out := packed(t)
 	for _, arch := range []string{"amd64", "arm64"} {
 		t.Run(arch, func(t *testing.T) {
 			files := readTarFile(t, filepath.Join(out, "podnas-v1.2.3-"+arch+".tar"))
@@ -228,7 +252,8 @@ func checkLayer(t *testing.T, compressed []byte, arch string) {
 }
 
 func TestReproducible(t *testing.T) {
-	first, second := pack(t), pack(t)
+	first, second := packed(t), t.TempDir()
+	pack(t, second)
 	for _, name := range []string{"podnas-v1.2.3.tar", "podnas-v1.2.3-amd64.tar", "podnas-v1.2.3-arm64.tar", "podnas-v1.2.3-arm64.cdx.json"} {
 		a, errA := os.ReadFile(filepath.Join(first, name))
 		b, errB := os.ReadFile(filepath.Join(second, name))

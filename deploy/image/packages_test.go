@@ -87,7 +87,7 @@ func TestPackages(t *testing.T) {
 		return decode[bom](t, text)
 	}
 	got := read(filepath.Join(out, "podnas-xfs-v1-amd64.cdx.json"))
-	plain := read(filepath.Join(pack(t), "podnas-v1.2.3-amd64.cdx.json"))
+	plain := read(filepath.Join(packed(t), "podnas-v1.2.3-amd64.cdx.json"))
 	if got.SerialNumber == plain.SerialNumber || len(got.Components) != len(plain.Components)+2 {
 		t.Errorf("%s has %d components, without packages %s has %d", got.SerialNumber, len(got.Components), plain.SerialNumber, len(plain.Components))
 	}

@@ -38,7 +38,7 @@ type (
 
 // Every module that the linker put into the binary is listed, and the Go release.
 func TestSBOM(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(pack(t), "podnas-v1.2.3-amd64.cdx.json"))
+	text, err := os.ReadFile(filepath.Join(packed(t), "podnas-v1.2.3-amd64.cdx.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
