@@ -118,6 +118,7 @@ func TestMovedDirectoriesLeadNowhere(t *testing.T) {
 // What is known of where a directory lies ends by itself, and so does what was found
 // through it: nobody keeps it alive by using it.
 func TestMovedDirectoriesAreFoundInTime(t *testing.T) {
+	t.Parallel() // it waits
 	testdisk.Each(t, func(t *testing.T, disk string) {
 		o, roots, dirs := twoVolumes(t, disk)
 		mustDo(t, os.MkdirAll(filepath.Join(dirs[0], "a/b/c/d"), 0o755))

@@ -201,6 +201,7 @@ func TestFileCacheIsBounded(t *testing.T) {
 
 // What nobody uses is closed after a while, and at once if it was removed.
 func TestFileCacheGivesBack(t *testing.T) {
+	t.Parallel() // it waits
 	o, root, dir := openerAt(t)
 	open := func(name string) *DataFile {
 		t.Helper()
