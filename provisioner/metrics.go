@@ -24,11 +24,11 @@ func NewMetrics(store *volume.Store, log *slog.Logger) prometheus.Collector {
 	perVolume := []string{"volume", "namespace", "claim"}
 	return &metrics{
 		store: store, log: log,
-		volumes:    desc("volumes", "Volumes, by what state they are in.", "state"),
-		size:       desc("volume_size_bytes", "What a volume may use.", perVolume...),
-		used:       desc("volume_used_bytes", "What a volume uses on the disk. Missing where nothing counts.", perVolume...),
-		files:      desc("volume_files", "Files, directories and all else in a volume. Missing where nothing counts.", perVolume...),
-		filesLimit: desc("volume_files_limit", "How many files a volume may have. Missing where nothing keeps it.", perVolume...),
+		volumes:    desc("volumes", "Volumes, by state.", "state"),
+		size:       desc("volume_size_bytes", "Size of a volume.", perVolume...),
+		used:       desc("volume_used_bytes", "Disk usage of a volume. Missing if not counted.", perVolume...),
+		files:      desc("volume_files", "Files, directories and everything else in a volume. Missing if not counted.", perVolume...),
+		filesLimit: desc("volume_files_limit", "Maximum number of files of a volume. Missing if it is not enforced.", perVolume...),
 	}
 }
 

@@ -63,26 +63,26 @@ func TestDiskMetrics(t *testing.T) {
 	reconciler.latest.Time = time.Unix(1000, 0)
 	reconciler.standAside("another podnas")
 	want := `
-# HELP podnas_disk_promised_bytes The sizes of all volumes together, kept ones' too.
+# HELP podnas_disk_promised_bytes Sum of the sizes of all volumes, archived and retained ones too.
 # TYPE podnas_disk_promised_bytes gauge
 podnas_disk_promised_bytes 4.194304e+06
-# HELP podnas_reconcile_last_success_timestamp_seconds When the disk was last compared with the cluster.
+# HELP podnas_reconcile_last_success_timestamp_seconds Time of the last comparison of the disk with the cluster.
 # TYPE podnas_reconcile_last_success_timestamp_seconds gauge
 podnas_reconcile_last_success_timestamp_seconds 1000
-# HELP podnas_stands_aside 1 if this podnas works on no claims: another one has its provisioner name.
+# HELP podnas_stands_aside 1 if this podnas provisions no claims, because another one has its provisioner name.
 # TYPE podnas_stands_aside gauge
 podnas_stands_aside 1
-# HELP podnas_trash_volumes Deleted volumes whose files are still to be removed.
+# HELP podnas_trash_volumes Deleted volumes whose files are not removed yet.
 # TYPE podnas_trash_volumes gauge
 podnas_trash_volumes 0
-# HELP podnas_volume_operation_failures_total What failed. Most of it is tried again, and counted each time.
+# HELP podnas_volume_operation_failures_total Failed operations on volumes. Most are retried, and each failure counts.
 # TYPE podnas_volume_operation_failures_total counter
 podnas_volume_operation_failures_total{operation="copy"} 0
 podnas_volume_operation_failures_total{operation="create"} 1
 podnas_volume_operation_failures_total{operation="delete"} 0
 podnas_volume_operation_failures_total{operation="empty"} 0
 podnas_volume_operation_failures_total{operation="resize"} 1
-# HELP podnas_volume_operations_total What was done with volumes: create, resize, copy, delete, and empty: the files of a deleted one were removed.
+# HELP podnas_volume_operations_total Completed operations on volumes: create, resize, copy, delete, and empty (removal of a deleted volume's files).
 # TYPE podnas_volume_operations_total counter
 podnas_volume_operations_total{operation="copy"} 1
 podnas_volume_operations_total{operation="create"} 1

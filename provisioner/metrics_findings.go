@@ -17,7 +17,7 @@ type findingsMetrics struct {
 func NewFindingsMetrics(list *doctor.List) prometheus.Collector {
 	return &findingsMetrics{
 		list:     list,
-		findings: prometheus.NewDesc("podnas_findings", "What is not as it should be, as podnas doctor tells it.", []string{"source", "severity"}, nil),
+		findings: prometheus.NewDesc("podnas_findings", "Findings, as shown by podnas doctor.", []string{"source", "severity"}, nil),
 	}
 }
 

@@ -29,7 +29,7 @@ type patientMetrics struct {
 func NewPatientMetrics(log *slog.Logger, parts ...prometheus.Collector) prometheus.Collector {
 	m := &patientMetrics{
 		parts: parts, log: log,
-		waiting: prometheus.NewDesc("podnas_disk_unanswered_seconds", "For how long what these metrics ask the disk has had no answer; 0 if it has. Meanwhile those of the disk and of the volumes' use are missing.", nil, nil),
+		waiting: prometheus.NewDesc("podnas_disk_unanswered_seconds", "How long the disk has not answered the queries for metrics, otherwise 0. The metrics of the disk and of volumes' usage are missing meanwhile.", nil, nil),
 	}
 	m.found = latest.New(metricsLate, func(context.Context) ([]prometheus.Metric, error) { return m.collect(), nil })
 	return m

@@ -40,19 +40,19 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `
-# HELP podnas_volume_files Files, directories and all else in a volume. Missing where nothing counts.
+# HELP podnas_volume_files Files, directories and everything else in a volume. Missing if not counted.
 # TYPE podnas_volume_files gauge
 podnas_volume_files{claim="c",namespace="ns",volume="mine"} 3
-# HELP podnas_volume_files_limit How many files a volume may have. Missing where nothing keeps it.
+# HELP podnas_volume_files_limit Maximum number of files of a volume. Missing if it is not enforced.
 # TYPE podnas_volume_files_limit gauge
 podnas_volume_files_limit{claim="c",namespace="ns",volume="mine"} 1024
-# HELP podnas_volume_size_bytes What a volume may use.
+# HELP podnas_volume_size_bytes Size of a volume.
 # TYPE podnas_volume_size_bytes gauge
 podnas_volume_size_bytes{claim="c",namespace="ns",volume="mine"} 1.048576e+06
-# HELP podnas_volume_used_bytes What a volume uses on the disk. Missing where nothing counts.
+# HELP podnas_volume_used_bytes Disk usage of a volume. Missing if not counted.
 # TYPE podnas_volume_used_bytes gauge
 podnas_volume_used_bytes{claim="c",namespace="ns",volume="mine"} 4096
-# HELP podnas_volumes Volumes, by what state they are in.
+# HELP podnas_volumes Volumes, by state.
 # TYPE podnas_volumes gauge
 podnas_volumes{state="archived"} 0
 podnas_volumes{state="copying"} 0
@@ -80,7 +80,7 @@ func TestFindingsMetrics(t *testing.T) {
 		want := func(failed int) {
 			t.Helper()
 			text := fmt.Sprintf(`
-# HELP podnas_findings What is not as it should be, as podnas doctor tells it.
+# HELP podnas_findings Findings, as shown by podnas doctor.
 # TYPE podnas_findings gauge
 podnas_findings{severity="failed",source="claims"} 0
 podnas_findings{severity="failed",source="disk"} %d

@@ -35,7 +35,7 @@ func newRegistry(parts ...prometheus.Collector) *prometheus.Registry {
 	return registry
 }
 
-// processInfo tells what was built, and how it serves.
+// processInfo returns metrics of the build and of the mode.
 func processInfo(engine server.Choice, limits quota.Choice) []prometheus.Collector {
 	info := func(name, help string, labels prometheus.Labels) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return 1 })
@@ -57,7 +57,7 @@ func processInfo(engine server.Choice, limits quota.Choice) []prometheus.Collect
 	}
 }
 
-// namesOf tells what people call the volumes of a store.
+// namesOf returns the names of a store's volumes, by ID.
 func namesOf(store *volume.Store) func() map[uint64]metrics.Volume {
 	return func() map[uint64]metrics.Volume {
 		names := map[uint64]metrics.Volume{}

@@ -1,8 +1,8 @@
-// Package metrics tells Prometheus what a server has served. What is counted, and
-// how, package stats says; here it gets its names.
+// Package metrics exports a server's statistics to Prometheus. Package stats counts;
+// this package has the metrics' names.
 //
-// The labels are bounded: procedures and statuses are the RFC's, clients those that
-// stats remembers, volumes those that are exported.
+// The labels are bounded: procedures and statuses are the RFC's, clients those in
+// stats, volumes those that are exported.
 package metrics
 
 import (
@@ -13,18 +13,18 @@ import (
 	"github.com/podnas/podnas/server/stats"
 )
 
-// Volume is what people call a volume.
+// Volume has the names of a volume.
 type Volume struct{ Name, Namespace, Claim string }
 
-// Config says what to tell of. All fields are needed.
+// Config is what New needs. All fields are required.
 type Config struct {
 	Server  *server.Server
 	Exports *export.Table
-	// Names are what people call the exported volumes, by their numbers.
+	// Names returns the names of the exported volumes, by ID.
 	Names func() map[uint64]Volume
 }
 
-// New makes the collector of a server.
+// New returns the collector of a server.
 func New(cfg Config) prometheus.Collector { return &collector{cfg} }
 
 type collector struct{ cfg Config }
@@ -85,7 +85,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// out is where metrics go.
+// out receives the metrics.
 type out chan<- prometheus.Metric
 
 func (o out) gauge(d *prometheus.Desc, value float64, labels ...string) {
@@ -105,8 +105,8 @@ func (o out) histogram(d *prometheus.Desc, s *stats.Distribution, labels ...stri
 	o <- prometheus.MustNewConstHistogram(d, s.Count, s.Sum.Seconds(), buckets, labels...)
 }
 
-// clients tells of the clients, and of all together: what was read and written is
-// counted for each, and the one without an address has the rest.
+// clients sends the metrics of each client, and the sums of read and written bytes.
+// The client without an address has the traffic of all others.
 func (o out) clients(clients []stats.ClientTraffic) {
 	var all stats.Traffic
 	for i := range clients {
@@ -133,7 +133,7 @@ func (o out) volumes(volumes []*export.Volume, names map[uint64]Volume, served *
 	for _, v := range volumes {
 		name, ok := names[v.ID]
 		if !ok {
-			continue // it is being made or deleted
+			continue // it is being created or deleted
 		}
 		labels := []string{name.Name, name.Namespace, name.Claim}
 		t := v.Served.Traffic()
