@@ -1,4 +1,4 @@
-// Package mount3 is version 3 of the MOUNT protocol (RFC 1813 appendix I), by
+// Package mount3 is version 3 of the MOUNT protocol (RFC 1813 appendix I), from
 // which a client gets the file handle of an export's root.
 //
 // As in package nfs3, Decode aliases the record.
@@ -34,8 +34,8 @@ const (
 	FHSize  = 64   // FHSIZE3
 )
 
-// maxFlavors bounds the list of authentication flavors, for which the RFC has
-// no limit. There are fewer flavors than this.
+// maxFlavors bounds the list of authentication flavors, for which the RFC has no
+// limit. Fewer flavors exist.
 const maxFlavors = 64
 
 // Status is mountstat3.
@@ -55,7 +55,7 @@ const (
 	ErrServerFault Status = 10006
 )
 
-// String is the RFC's name of the status.
+// String returns the RFC's name of the status.
 func (s Status) String() string {
 	switch s {
 	case OK:
@@ -131,7 +131,7 @@ func (r *MntRes) Decode(d *xdr.Decoder) {
 	}
 }
 
-// Mount is an element of mountlist: a client and what it has mounted.
+// Mount is an element of mountlist: a client and a path it has mounted.
 type Mount struct {
 	Hostname  []byte
 	Directory []byte

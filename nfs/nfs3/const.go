@@ -1,7 +1,6 @@
 package nfs3
 
-// Program and version of RFC 1813 section 2.2, and the port that clients try
-// when they aren't told another.
+// Program and version of RFC 1813 section 2.2, and the default port of clients.
 const (
 	Program = 100003
 	Version = 3
@@ -34,8 +33,7 @@ const (
 	ProcCommit      = 21
 )
 
-// Sizes of section 2.4, and the maxima that the RFC leaves to the
-// implementation.
+// Sizes of section 2.4, and maxima that the RFC leaves to implementations.
 const (
 	FHSize         = 64
 	CookieVerfSize = 8
@@ -43,12 +41,12 @@ const (
 	WriteVerfSize  = 8
 
 	// MaxName is the longest name of a directory entry. A longer one is
-	// decoded, up to MaxPath, so that it can be answered with ErrNameTooLong.
+	// decoded, up to MaxPath, for a reply of ErrNameTooLong.
 	MaxName = 255
 	// MaxPath is the longest symbolic link, Linux's PATH_MAX.
 	MaxPath = 4096
-	// MaxData is the most that READ and WRITE carry, and the most that a reply
-	// to READDIR and READDIRPLUS holds.
+	// MaxData is the maximum data of READ and WRITE, and the maximum size of a
+	// reply to READDIR and READDIRPLUS.
 	MaxData = 4 << 20
 )
 
@@ -84,7 +82,7 @@ const (
 	AccessExecute = 0x20
 )
 
-// StableHow is stable_how: what a WRITE asks for, and what it got.
+// StableHow is stable_how: the stability that a WRITE requests, or gets.
 type StableHow uint32
 
 // Values of StableHow, each stronger than the one before.
@@ -104,7 +102,7 @@ const (
 	Exclusive CreateMode = 2
 )
 
-// TimeHow is time_how: where SETATTR takes a time from.
+// TimeHow is time_how: the source of a time in SETATTR.
 type TimeHow uint32
 
 // Values of TimeHow.

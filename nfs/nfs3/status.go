@@ -38,7 +38,7 @@ const (
 	ErrJukebox     Status = 10008
 )
 
-// String is the RFC's name of the status.
+// String returns the RFC's name of the status.
 func (s Status) String() string {
 	switch s {
 	case OK:

@@ -2,8 +2,8 @@ package nfs3
 
 import "github.com/podnas/podnas/nfs/xdr"
 
-// FH is nfs_fh3, a file handle of at most FHSize bytes. As post_op_fh3, where
-// it may be missing, nil says that it is.
+// FH is nfs_fh3, a file handle of at most FHSize bytes. In a post_op_fh3, which may
+// lack the handle, it is then nil.
 type FH []byte
 
 func (fh FH) append(b []byte) []byte {
@@ -48,7 +48,7 @@ func (a *DirOpArgs) Decode(d *xdr.Decoder) {
 	a.Name = d.Opaque(MaxPath)
 }
 
-// HandleArgs are the arguments of a procedure that takes a handle and no more.
+// HandleArgs are the arguments of a procedure that takes only a handle.
 type HandleArgs struct {
 	Object FH
 }
@@ -63,8 +63,8 @@ func (a *HandleArgs) Decode(d *xdr.Decoder) {
 	a.Object = decodeFH(d)
 }
 
-// WccRes is the result of a procedure that returns a status and what became of
-// one object, whatever the status: SETATTR, REMOVE, RMDIR.
+// WccRes is the result of a procedure that returns a status and, whatever the
+// status, one object's WccData: SETATTR, REMOVE, RMDIR.
 type WccRes struct {
 	Status Status
 	Wcc    WccData

@@ -96,8 +96,8 @@ func (p *PostOpAttr) decode(d *xdr.Decoder) {
 	}
 }
 
-// PreOpAttr is pre_op_attr: what tells whether an object changed, from before
-// the operation, if the server has it (wcc_attr).
+// PreOpAttr is pre_op_attr: attributes before the operation that show whether an
+// object changed, if the server has them (wcc_attr).
 type PreOpAttr struct {
 	Present      bool
 	Size         uint64
@@ -181,7 +181,7 @@ func decodeSetUint64(d *xdr.Decoder) (s SetUint64) {
 	return s
 }
 
-// SetTime is set_atime or set_mtime. Time counts with SetToClientTime.
+// SetTime is set_atime or set_mtime. Time is for SetToClientTime.
 type SetTime struct {
 	How  TimeHow
 	Time Time

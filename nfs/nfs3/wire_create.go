@@ -35,11 +35,11 @@ func (a *CreateArgs) Decode(d *xdr.Decoder) {
 	}
 }
 
-// CreateRes is CREATE3res, and the result of MKDIR, SYMLINK and MKNOD, which
-// have the same form.
+// CreateRes is CREATE3res, and the result of MKDIR, SYMLINK and MKNOD, which have
+// the same format.
 type CreateRes struct {
 	Status Status
-	Object FH         // if OK; nil: the server didn't say
+	Object FH         // if OK; nil: not in the reply
 	Attr   PostOpAttr // if OK
 	DirWcc WccData
 }
@@ -132,7 +132,7 @@ func (a *MknodArgs) Append(b []byte) []byte {
 }
 
 // Decode consumes the arguments. Any other type is well-formed (the union's
-// default arm is void), and answered with ErrBadType.
+// default arm is void); the reply to it is ErrBadType.
 func (a *MknodArgs) Decode(d *xdr.Decoder) {
 	*a = MknodArgs{}
 	a.Where.Decode(d)

@@ -9,13 +9,13 @@ type (
 	PathconfArgs = HandleArgs
 )
 
-// FsstatRes is FSSTAT3res. All but Status and Attr are there if OK.
+// FsstatRes is FSSTAT3res. All but Status and Attr are only set if OK.
 type FsstatRes struct {
 	Status                 Status
 	Attr                   PostOpAttr
 	TBytes, FBytes, ABytes uint64 // total, free, free for the caller
 	TFiles, FFiles, AFiles uint64
-	Invarsec               uint32 // how long this will stay true, in seconds
+	Invarsec               uint32 // how long this stays valid, in seconds
 }
 
 // Append appends the result.
@@ -50,7 +50,7 @@ func (r *FsstatRes) Decode(d *xdr.Decoder) {
 	r.Invarsec = d.Uint32()
 }
 
-// FsinfoRes is FSINFO3res. All but Status and Attr are there if OK.
+// FsinfoRes is FSINFO3res. All but Status and Attr are only set if OK.
 type FsinfoRes struct {
 	Status                Status
 	Attr                  PostOpAttr
@@ -100,7 +100,7 @@ func (r *FsinfoRes) Decode(d *xdr.Decoder) {
 	r.Properties = d.Uint32()
 }
 
-// PathconfRes is PATHCONF3res. All but Status and Attr are there if OK.
+// PathconfRes is PATHCONF3res. All but Status and Attr are only set if OK.
 type PathconfRes struct {
 	Status          Status
 	Attr            PostOpAttr

@@ -23,8 +23,8 @@ func (a *ReadArgs) Decode(d *xdr.Decoder) {
 	a.Count = d.Uint32()
 }
 
-// ReadRes is READ3res. Data aliases the record it was decoded from. Append
-// doesn't use Count: it is the length of Data.
+// ReadRes is READ3res. Data aliases the decoded record. Append ignores Count, and
+// uses the length of Data.
 type ReadRes struct {
 	Status Status
 	Attr   PostOpAttr
@@ -56,8 +56,8 @@ func (r *ReadRes) Decode(d *xdr.Decoder) {
 	}
 }
 
-// WriteArgs is WRITE3args. Data aliases the record it was decoded from. Count
-// should be its length, but a client may say otherwise.
+// WriteArgs is WRITE3args. Data aliases the decoded record. Count should be its
+// length, but a client may send another.
 type WriteArgs struct {
 	File   FH
 	Offset uint64
@@ -122,7 +122,7 @@ func (r *WriteRes) Decode(d *xdr.Decoder) {
 	}
 }
 
-// CommitArgs is COMMIT3args. A Count of 0 is all from Offset on.
+// CommitArgs is COMMIT3args. A Count of 0 is everything from Offset on.
 type CommitArgs struct {
 	File   FH
 	Offset uint64

@@ -26,7 +26,7 @@ func (a *ReaddirArgs) Decode(d *xdr.Decoder) {
 	a.Count = d.Uint32()
 }
 
-// Entry is entry3. Name aliases the record it was decoded from.
+// Entry is entry3. Name aliases the decoded record.
 type Entry struct {
 	FileID uint64
 	Name   []byte
@@ -71,8 +71,7 @@ func (r *ReaddirRes) Append(b []byte) []byte {
 	return xdr.AppendBool(b, r.EOF)
 }
 
-// Decode consumes the result. There can be no more entries than the record has
-// room for, so their number needs no other bound.
+// Decode consumes the result. The record's length bounds the number of entries.
 func (r *ReaddirRes) Decode(d *xdr.Decoder) {
 	*r = ReaddirRes{Status: Status(d.Uint32())}
 	r.DirAttr.decode(d)
@@ -116,12 +115,11 @@ func (a *ReaddirplusArgs) Decode(d *xdr.Decoder) {
 	a.MaxCount = d.Uint32()
 }
 
-// EntryPlus is entryplus3. Name and Object alias the record they were decoded
-// from.
+// EntryPlus is entryplus3. Name and Object alias the decoded record.
 type EntryPlus struct {
 	Entry
 	Attr   PostOpAttr
-	Object FH // nil: the server didn't say
+	Object FH // nil: not in the reply
 }
 
 // Append appends the entry as an element of a result's list.

@@ -51,7 +51,7 @@ func (r *RenameRes) Decode(d *xdr.Decoder) {
 	r.ToWcc.decode(d)
 }
 
-// LinkArgs is LINK3args: File gets the name Link.
+// LinkArgs is LINK3args: Link is the new name of File.
 type LinkArgs struct {
 	File FH
 	Link DirOpArgs
@@ -73,7 +73,7 @@ func (a *LinkArgs) Decode(d *xdr.Decoder) {
 type LinkRes struct {
 	Status  Status
 	Attr    PostOpAttr
-	LinkWcc WccData // of the directory that the name is in
+	LinkWcc WccData // of the directory of the name
 }
 
 // Append appends the result.

@@ -177,7 +177,7 @@ func testSetSize(e *env) {
 func testSetSizeNotFile(e *env) {
 	e.need(FeatureErrorCodes)
 	e.refused("SETATTR of a directory's size", e.setattr(e.mkdir(e.dir, "dir"), size(0)), nfs3.ErrIsDir, nfs3.ErrInval)
-	// NOTSUPP, knfsd's INVAL: there is no right answer.
+	// NOTSUPP, knfsd's INVAL: no status is wrong.
 	link := e.symlink(e.dir, "link", "file")
 	e.refused("SETATTR of a symbolic link's size", e.setattr(link, size(0)), nfs3.ErrInval, nfs3.ErrNotSupp, nfs3.ErrAcces)
 }
@@ -230,7 +230,7 @@ func testThreeTimes(e *env) {
 	if attr.Atime != atime || attr.Mtime != mtime {
 		e.Errorf("after setting the mtime: %+v", attr)
 	}
-	// The ctime is the server's alone.
+	// Only the server sets the ctime.
 	if time.Since(unix(attr.Ctime)).Abs() > time.Minute || unix(attr.Ctime).Before(unix(before.Ctime)) {
 		e.Errorf("ctime %v, before %v", unix(attr.Ctime), unix(before.Ctime))
 	}
@@ -241,12 +241,12 @@ func testThreeTimes(e *env) {
 	}
 }
 
-// tick waits until the file system's clock has another time to give.
+// tick waits until the file system's clock has advanced.
 func tick() {
 	time.Sleep(20 * time.Millisecond)
 }
 
-// A client finds out by the mtime that another has changed something.
+// A client sees by the mtime that another changed something.
 func testChangesShow(e *env) {
 	dir := e.mkdir(e.dir, "dir")
 	file := e.create(dir, "file")
@@ -305,8 +305,8 @@ func testSpaceUsed(e *env) {
 	}
 }
 
-// Every change tells what the object was before and is afterwards, so that a
-// client can keep its cache.
+// Every change returns the attributes before and after it, so that a client can
+// keep its cache.
 func testWcc(e *env) {
 	e.need(FeatureWcc)
 	dir, other := e.mkdir(e.dir, "dir"), e.mkdir(e.dir, "other")

@@ -4,8 +4,8 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 )
 
-// The calls of a test: each is the client's, and ends the test if it had no
-// proper answer. Where env has a shorter form of a call, its name ends in Res.
+// The calls of a test: each makes the client's call, and ends the test without a
+// proper reply. If env has a shorter form of a call, its name here ends in Res.
 
 func (e *env) getattr(fh nfs3.FH) nfs3.GetattrRes {
 	e.Helper()

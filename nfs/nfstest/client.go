@@ -12,24 +12,24 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 )
 
-// callTimeout is how long a server has for an answer. A test that hangs says
-// less than one that fails.
+// callTimeout is how long a call may take. A test that fails says more than one
+// that hangs.
 const callTimeout = 30 * time.Second
 
-// Client calls NFS and MOUNT, each over a connection of its own. A method
-// returns the decoded results, whatever their status; its error is the
-// transport's, RPC's (*rpc.RPCError), or that of results which aren't what
-// RFC 1813 says. It may be used by many goroutines.
+// Client calls NFS and MOUNT, each over its own connection. A method returns the
+// decoded results, whatever their status; its error is the transport's, RPC's
+// (*rpc.RPCError), or that of results that violate RFC 1813. Many goroutines may
+// use it.
 type Client struct {
 	nfs, mount *rpc.Client
 	cred       rpc.Auth
 
-	// lenient takes results with bytes left over, and failures that end after
+	// lenient accepts results with trailing bytes, and failures that end after
 	// the status.
 	lenient bool
 }
 
-// Dial connects as root without further groups.
+// Dial connects as root without supplementary groups.
 func Dial(ctx context.Context, addr, mountAddr string) (*Client, error) {
 	nfs, err := rpc.Dial(ctx, addr)
 	if err != nil {
@@ -43,14 +43,14 @@ func Dial(ctx context.Context, addr, mountAddr string) (*Client, error) {
 	return NewClient(nfs, mount), nil
 }
 
-// NewClient is Dial for connections that are there, which may be one. They are the
-// client's own from then on.
+// NewClient is Dial for existing connections, which may be the same. The client owns
+// them.
 func NewClient(nfs, mount *rpc.Client) *Client {
 	c := &Client{nfs: nfs, mount: mount}
 	return c.As(0, 0)
 }
 
-// As is the same client with another identity. It shares the connections.
+// As returns a client with another identity. It shares the connections.
 func (c *Client) As(uid, gid uint32, groups ...uint32) *Client {
 	cred := rpc.SysCred{MachineName: []byte("nfstest"), UID: uid, GID: gid}
 	cred.SetGroups(groups...)
@@ -67,8 +67,7 @@ type result interface {
 	Decode(d *xdr.Decoder)
 }
 
-// call makes one call and decodes its results, which must take up the whole
-// reply.
+// call makes one call and decodes its results, which must fill the reply.
 func (c *Client) call(ctx context.Context, conn *rpc.Client, h rpc.CallHeader, args rpc.Args, res result) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

@@ -20,8 +20,8 @@ var concurrencyTests = []test{
 
 const clients = 6
 
-// inParallel runs f once for each of several clients with connections of their
-// own. f must not end the test: it returns what is wrong.
+// inParallel runs f once for each of several clients with their own connections.
+// f must not end the test, but return an error.
 func (e *env) inParallel(f func(i int, c *Client) error) {
 	e.Helper()
 	var wg sync.WaitGroup
@@ -63,8 +63,8 @@ func (e *env) createAll(dir nfs3.FH, names []string) []nfs3.FH {
 	return handles
 }
 
-// writeAll and readAll are for clients that run at the same time, where a test
-// can't be ended. Both take whatever count the server can do at once.
+// writeAll and readAll are for concurrent clients, which can't end the test. Both
+// accept any count that the server does at once.
 func (e *env) writeAll(c *Client, fh nfs3.FH, offset uint64, data []byte) error {
 	for len(data) > 0 {
 		res, err := c.Write(e.Context(), fh, offset, nfs3.Unstable, data)
@@ -118,7 +118,7 @@ func testOwnFiles(e *env) {
 	})
 }
 
-// Writes of several clients to one file don't disturb one another, though their
+// Writes of several clients to one file don't affect one another, though their
 // blocks share pages.
 func testOneFile(e *env) {
 	const rounds, size = 30, 1001
@@ -171,7 +171,7 @@ func testOneDirectory(e *env) {
 	e.sameNames("the directory", e.names(e.dir), want)
 }
 
-// Of several who make the same name, one wins.
+// If several clients create the same name, one wins.
 func testOneName(e *env) {
 	for r := range 20 {
 		name := fmt.Sprint("name", r)
@@ -201,9 +201,9 @@ func testOneName(e *env) {
 	}
 }
 
-// A client whose cache was right before its change takes it for right afterwards. So
-// what the directory was before and after must frame no other client's change, or else
-// not be told.
+// A client whose cache was valid before its change considers it valid afterwards. So
+// no other client's change may lie between the directory's attributes before and after,
+// or the server must omit them.
 func testOwnChanges(e *env) {
 	e.need(FeatureOwnChanges)
 	const rounds = 40

@@ -15,8 +15,8 @@ var createTests = []test{
 	{"in what is no directory", testCreateNotDir},
 }
 
-// CREATE UNCHECKED of a file that is there leaves it as it is, but for what the
-// attributes say. It is how open(O_CREAT) arrives.
+// CREATE UNCHECKED of an existing file changes only the given attributes. Clients
+// send it for open(O_CREAT).
 func testCreateUnchecked(e *env) {
 	args := nfs3.CreateArgs{Where: *where(e.dir, "file"), Mode: nfs3.Unchecked, Attr: mode(0o640)}
 	res := e.createRes(args)
@@ -55,7 +55,7 @@ func testCreateGuarded(e *env) {
 	e.gone(e.dir, "nowhere")
 }
 
-// CREATE EXCLUSIVE can be sent again by who has made the file, and by no other.
+// CREATE EXCLUSIVE can be repeated by the client that made the file, and no other.
 func testCreateExclusive(e *env) {
 	e.need(FeatureExclusiveCreate)
 	for _, verf := range [][nfs3.CreateVerfSize]byte{
@@ -79,7 +79,7 @@ func testCreateExclusive(e *env) {
 		args.Verf[7] ^= 1
 		args.Verf[0] ^= 1
 		e.refused("CREATE with another verifier", e.createRes(args).Status, nfs3.ErrExist)
-		// The client sets the attributes next; the file is ordinary then.
+		// The client then sets the attributes, and the file is ordinary.
 		e.ok("SETATTR", e.setattr(file, mode(0o600)))
 		e.write(file, 0, []byte("content"))
 		e.content(file, []byte("content"))
@@ -163,7 +163,7 @@ func testMknod(e *env) {
 		args := nfs3.MknodArgs{Where: *where(e.dir, tt.name), Type: tt.typ, Attr: mode(0o640), Spec: nfs3.SpecData{Major: 1, Minor: 3}}
 		res := e.mknod(args)
 		if tt.device && res.Status == nfs3.ErrPerm {
-			continue // a server without the privilege
+			continue // the server lacks the privilege
 		}
 		e.ok("MKNOD of a "+tt.name, res.Status)
 		fh := e.made(e.dir, tt.name, res)

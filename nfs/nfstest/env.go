@@ -14,9 +14,9 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 )
 
-// env is what a test works with: a client, and an empty directory to do as it
-// likes in. Its methods end the test if the server doesn't answer, or answers
-// with what can't be decoded.
+// env is a test's environment: a client, and a directory of its own, empty at the
+// start. Its methods end the test if the server doesn't answer, or the reply can't
+// be decoded.
 type env struct {
 	*testing.T
 	target  Target
@@ -25,7 +25,7 @@ type env struct {
 	dir     nfs3.FH // of the test's own directory
 	dirName string
 
-	skipped *bool // whether a wrong status was skipped in this test already
+	skipped *bool // whether this test has skipped a wrong status
 }
 
 func newEnv(t *testing.T, target Target) *env {
@@ -36,13 +36,13 @@ func newEnv(t *testing.T, target Target) *env {
 	e.dir = e.mkdir(e.root, e.dirName)
 	t.Cleanup(func() {
 		defer e.client.Close()
-		// A server that failed may have moved things here that the test knows
-		// nothing of, so what is here is for a person to look at.
+		// A failed server may have moved files here that are not the test's, so
+		// the directory is left for a person to inspect.
 		if t.Failed() {
 			t.Logf("%s is left in the export", e.dirName)
 			return
 		}
-		// The test's own context has ended by now.
+		// The test's own context has ended.
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 		defer cancel()
 		if err := removeTree(ctx, e.client, e.root, e.dirName); err != nil {
@@ -83,7 +83,7 @@ func (e *env) mount(c *Client) nfs3.FH {
 }
 
 // dialRaw returns a connection for tests that write records by hand. It is
-// closed when the test ends, and no read or write on it lasts for ever.
+// closed when the test ends, and its reads and writes time out.
 func (e *env) dialRaw() net.Conn {
 	e.Helper()
 	conn, err := net.Dial("tcp", e.target.Addr)
@@ -97,14 +97,14 @@ func (e *env) dialRaw() net.Conn {
 	return conn
 }
 
-// as is the same test for another user.
+// as returns the environment for another user.
 func (e *env) as(uid, gid uint32, groups ...uint32) *env {
 	other := *e
 	other.client = e.client.As(uid, gid, groups...)
 	return &other
 }
 
-// path is where an entry of the test's directory is on the disk.
+// path returns the path on the disk of an entry of the test's directory.
 func (e *env) path(name string) string {
 	return filepath.Join(e.target.Dir, e.dirName, name)
 }
@@ -117,10 +117,9 @@ func (e *env) ok(what string, status nfs3.Status) {
 	}
 }
 
-// refused checks that a call failed, and that it did so with one of the given
-// statuses. If the target lacks FeatureErrorCodes any failure will do, and
-// where it isn't the right one that is a skip with a name: a subtest for the
-// first of a test, and a line of its log for the others.
+// refused checks that a call failed with one of the given statuses. If the target
+// lacks FeatureErrorCodes any failure passes, and a wrong one is reported as
+// skipped: the first of a test by a subtest, the others by a line in its log.
 func (e *env) refused(what string, status nfs3.Status, want ...nfs3.Status) {
 	e.Helper()
 	switch reason, lacks := e.target.Lacks[FeatureErrorCodes]; {
@@ -139,7 +138,7 @@ func (e *env) refused(what string, status nfs3.Status, want ...nfs3.Status) {
 	}
 }
 
-// answered ends the test if a call had no proper answer.
+// answered ends the test if a call had no proper reply.
 func (e *env) answered(what string, err error) {
 	e.Helper()
 	if err != nil {
@@ -147,7 +146,7 @@ func (e *env) answered(what string, err error) {
 	}
 }
 
-// create makes an empty file of mode 0644 that wasn't there.
+// create makes a new empty file of mode 0644.
 func (e *env) create(dir nfs3.FH, name string) nfs3.FH {
 	e.Helper()
 	res := e.createRes(nfs3.CreateArgs{Where: *where(dir, name), Mode: nfs3.Guarded, Attr: mode(0o644)})
@@ -171,8 +170,8 @@ func (e *env) symlink(dir nfs3.FH, name, target string) nfs3.FH {
 	return e.made(dir, name, res)
 }
 
-// made is the handle in the answer of a call that made something. A server may
-// leave it to the client to look it up.
+// made returns the handle in the reply of a call that creates something, or looks
+// it up: a server may omit it.
 func (e *env) made(dir nfs3.FH, name string, res nfs3.CreateRes) nfs3.FH {
 	e.Helper()
 	if res.Object != nil {
@@ -181,7 +180,7 @@ func (e *env) made(dir nfs3.FH, name string, res nfs3.CreateRes) nfs3.FH {
 	return e.handle(dir, name)
 }
 
-// handle looks up a name that must be there.
+// handle looks up a name that must exist.
 func (e *env) handle(dir nfs3.FH, name string) nfs3.FH {
 	e.Helper()
 	res := e.lookup(dir, name)
@@ -189,13 +188,13 @@ func (e *env) handle(dir nfs3.FH, name string) nfs3.FH {
 	return res.Object
 }
 
-// gone checks that a name isn't there.
+// gone checks that a name doesn't exist.
 func (e *env) gone(dir nfs3.FH, name string) {
 	e.Helper()
 	e.refused(fmt.Sprintf("LOOKUP of %q", name), e.lookup(dir, name).Status, nfs3.ErrNoEnt)
 }
 
-// attr is GETATTR of an object that must be there.
+// attr is GETATTR of an object that must exist.
 func (e *env) attr(fh nfs3.FH) nfs3.Fattr {
 	e.Helper()
 	res := e.getattr(fh)
@@ -243,7 +242,7 @@ func (e *env) read(fh nfs3.FH, offset uint64, n int) []byte {
 	}
 }
 
-// content checks what is in a file, and that nothing is behind it.
+// content checks a file's content, and that nothing follows it.
 func (e *env) content(fh nfs3.FH, want []byte) {
 	e.Helper()
 	if got := e.read(fh, 0, len(want)+100); !bytes.Equal(got, want) {
@@ -282,7 +281,7 @@ func size(n uint64) nfs3.Sattr {
 	return nfs3.Sattr{Size: nfs3.SetUint64{Set: true, Value: n}}
 }
 
-// pattern is n bytes that differ by seed and by place.
+// pattern returns n bytes that depend on seed and offset.
 func pattern(seed, n int) []byte {
 	b := make([]byte, n)
 	x := uint32(seed)*2654435761 + 1
@@ -293,7 +292,7 @@ func pattern(seed, n int) []byte {
 	return b
 }
 
-// removeTree removes a name and all below it.
+// removeTree removes a name and everything in it.
 func removeTree(ctx context.Context, c *Client, dir nfs3.FH, name string) error {
 	found, err := c.Lookup(ctx, dir, name)
 	if err != nil {
@@ -313,8 +312,8 @@ func removeTree(ctx context.Context, c *Client, dir nfs3.FH, name string) error 
 		}
 		return err
 	}
-	// After a removal cookies may be worth nothing, so each page is the first,
-	// until there is none with a name to remove.
+	// A removal may invalidate cookies, so each page read is the first one,
+	// until it has no name to remove.
 	for {
 		res, err := c.Readdir(ctx, nfs3.ReaddirArgs{Dir: found.Object, Count: 64 << 10})
 		if err != nil {

@@ -17,7 +17,7 @@ func testFsstat(e *env) {
 		if res.TBytes == 0 || res.FBytes > res.TBytes || res.ABytes > res.FBytes {
 			e.Errorf("%s: bytes %d, free %d, available %d", name, res.TBytes, res.FBytes, res.ABytes)
 		}
-		// Some file systems don't count files, and say 0.
+		// Some file systems don't count files, and return 0.
 		if res.FFiles > res.TFiles || res.AFiles > res.FFiles {
 			e.Errorf("%s: files %d, free %d, available %d", name, res.TFiles, res.FFiles, res.AFiles)
 		}
@@ -30,7 +30,7 @@ func testFsstat(e *env) {
 func testFsinfo(e *env) {
 	res := e.fsinfo(e.root)
 	e.ok("FSINFO", res.Status)
-	const least = 8192 // what NFSv2 could do
+	const least = 8192 // the maximum of NFSv2
 	if res.RtMax < least || res.WtMax < least || res.DtPref < 512 {
 		e.Errorf("rtmax %d, wtmax %d, dtpref %d", res.RtMax, res.WtMax, res.DtPref)
 	}

@@ -21,7 +21,7 @@ var handleTests = []test{
 	{"many", testManyHandles},
 }
 
-// stale is what a handle that isn't one, or is one no longer, may be answered.
+// stale are the valid statuses for a handle that is invalid, or no longer valid.
 var stale = []nfs3.Status{nfs3.ErrStale, nfs3.ErrBadHandle}
 
 func testGarbageHandles(e *env) {
@@ -47,7 +47,7 @@ func testGarbageHandles(e *env) {
 	e.attr(e.dir)
 }
 
-// statusOf calls each procedure with a handle and reports what it said.
+// statusOf calls each procedure with a handle and returns the statuses.
 func (e *env) statusOf(fh nfs3.FH) map[string]nfs3.Status {
 	return map[string]nfs3.Status{
 		"GETATTR":     e.getattr(fh).Status,
@@ -81,7 +81,7 @@ func testGarbageHandleEverywhere(e *env) {
 	e.handle(e.dir, "exists")
 }
 
-// No byte of a handle can be changed, and none added or left out.
+// A handle with a byte changed, added or left out is refused.
 func testForgedHandles(e *env) {
 	e.need(FeatureHandleProof)
 	for _, fh := range []nfs3.FH{e.root, e.create(e.dir, "file")} {
@@ -100,7 +100,7 @@ func testForgedHandles(e *env) {
 	}
 }
 
-// However a handle is come by, it is the same.
+// All ways to get a file's handle give the same one.
 func testStableHandles(e *env) {
 	file := e.create(e.dir, "file")
 	for range 3 {
@@ -148,8 +148,8 @@ func testRemovedHandles(e *env) {
 	}
 }
 
-// A removed file's handle is not that of the next file, though it has the name,
-// and often the inode number.
+// A removed file's handle is not that of the next file, which has the same name,
+// and often the same inode number.
 func testReusedInodes(e *env) {
 	var old []nfs3.FH
 	for i := range 50 {
@@ -181,7 +181,7 @@ func testHandlesAfterRename(e *env) {
 	}
 	e.gone(a, "file")
 
-	// A directory, with what is in it two levels down.
+	// A directory with files two levels down.
 	sub := e.mkdir(b, "sub")
 	deep := e.create(sub, "deep")
 	e.write(deep, 0, []byte("deep"))
@@ -227,7 +227,7 @@ func testHandlesAfterRestart(e *env) {
 	e.refused("GETATTR of a file removed after the restart", e.getattr(file).Status, stale...)
 }
 
-// A handle doesn't get lost among others: among 3,000 where CI is set.
+// A handle stays valid among many others: among 3,000 where CI is set.
 func testManyHandles(e *env) {
 	n := 500
 	if os.Getenv("CI") != "" {

@@ -37,7 +37,7 @@ func testIdentityOwner(e *env) {
 			e.Errorf("%s: owner %d:%d, want %d:%d", name, attr.UID, attr.GID, alice, team)
 		}
 	}
-	// A setgid directory passes its group on.
+	// New files inherit the group of a setgid directory.
 	e.need(FeatureModeBits)
 	e.need(FeatureChown)
 	shared := e.mkdir(e.dir, "shared")
@@ -120,7 +120,7 @@ func testIdentityDirectories(e *env) {
 	e.refused("LOOKUP", b.lookup(dir, "file").Status, nfs3.ErrAcces)
 	e.refused("READDIR", b.readdir(nfs3.ReaddirArgs{Dir: dir, Count: 8192}).Status, nfs3.ErrAcces)
 
-	e.setMode(dir, 0o711) // may pass, may not list
+	e.setMode(dir, 0o711) // search, but no list
 	b.handle(dir, "file")
 	e.refused("READDIR", b.readdir(nfs3.ReaddirArgs{Dir: dir, Count: 8192}).Status, nfs3.ErrAcces)
 
@@ -151,7 +151,7 @@ func testIdentityGroups(e *env) {
 		}
 		e.ok(name, member.writeRes(file, 0, nfs3.Unstable, []byte("content")).Status)
 	}
-	// The groups of the last call are not those of the next.
+	// The groups of one call don't apply to the next.
 	e.refused("READ after a member's", e.as(bob, bob).readRes(file, 0, 10).Status, nfs3.ErrAcces)
 }
 
@@ -183,7 +183,7 @@ func testIdentitySetattr(e *env) {
 	}
 }
 
-// A uid of 2^32-1 is "no change" to the system calls that switch identity.
+// The system calls that switch identity take a uid of 2^32-1 as "no change".
 func testIdentityMinusOne(e *env) {
 	e.need(FeatureIdentity)
 	file := e.create(e.dir, "file")
@@ -192,7 +192,7 @@ func testIdentityMinusOne(e *env) {
 		"uid":         e.as(1<<32-1, bob),
 		"uid and gid": e.as(1<<32-1, 1<<32-1),
 	} {
-		// Refused by RPC is refused, too.
+		// An RPC error is a refusal, too.
 		if res, err := other.client.Read(e.Context(), file, 0, 1); err == nil && res.Status == nfs3.OK {
 			e.Errorf("%s of 2^32-1 may read root's file", name)
 		}
@@ -214,7 +214,7 @@ func testAccessTruth(e *env) {
 		name string
 		fh   nfs3.FH
 		mode uint32
-		asks uint32 // LOOKUP is of directories, EXECUTE of files (section 3.3.4)
+		asks uint32 // LOOKUP is for directories, EXECUTE for files (section 3.3.4)
 		want uint32
 	}{
 		{"file", file, 0o700, r | m | x | ex, 0},

@@ -45,7 +45,7 @@ func testOddOffsets(e *env) {
 	}
 }
 
-// Any mix of writes, truncations and reads does what it would to a slice.
+// Any mix of writes, truncations and reads has the same effect as on a slice.
 func testRandomIO(e *env) {
 	const limit = 300_000
 	seed := uint64(20260101)
@@ -153,8 +153,8 @@ func testLargeOffsets(e *env) {
 	}
 }
 
-// Offsets that don't fit a signed integer, or don't with the count added, are
-// refused, and the server lives.
+// Offsets that overflow a signed integer, alone or with the count added, are
+// refused, and the server survives.
 func testOffsetOverflow(e *env) {
 	file := e.create(e.dir, "file")
 	e.write(file, 0, []byte("content"))
@@ -163,16 +163,16 @@ func testOffsetOverflow(e *env) {
 			e.Errorf("READ at %d: %q, eof %v", offset, res.Data, res.EOF)
 		}
 		e.refused(fmt.Sprintf("WRITE at %d", offset), e.writeRes(file, offset, nfs3.Unstable, []byte("xx")).Status, nfs3.ErrFBig, nfs3.ErrInval)
-		e.commit(file, offset, 100) // there is nothing to say about the answer
+		e.commit(file, offset, 100) // any reply is valid
 	}
 	e.content(file, []byte("content"))
 }
 
-// The sizes that FSINFO prefers are served in one call.
+// The server handles the sizes that FSINFO prefers in one call.
 func testLargestIO(e *env) {
 	info := e.fsinfo(e.root)
 	e.ok("FSINFO", info.Status)
-	const most = 1 << 20 // more than that is not a matter of correctness
+	const most = 1 << 20 // more is not needed for correctness
 	file := e.create(e.dir, "file")
 	data := pattern(1, int(min(info.WtPref, most)))
 	w := e.writeRes(file, 0, nfs3.Unstable, data)
@@ -186,7 +186,7 @@ func testLargestIO(e *env) {
 	if want := min(len(data), int(info.RtPref)); len(r.Data) != want {
 		e.Errorf("READ of rtpref, %d bytes, read %d", want, len(r.Data))
 	}
-	// One who asks for more than there can be gets what there is.
+	// A READ of more than the maximum gets what there is.
 	r = e.readRes(file, 0, 1<<32-1)
 	e.ok("READ of 4 GiB", r.Status)
 	if !bytes.HasPrefix(data, r.Data) || len(r.Data) == 0 {
@@ -194,8 +194,8 @@ func testLargestIO(e *env) {
 	}
 }
 
-// A WRITE whose count isn't the length of its data is refused, or writes what
-// both allow.
+// A WRITE whose count isn't the length of its data is refused, or writes no more
+// than either.
 func testWriteCount(e *env) {
 	file := e.create(e.dir, "file")
 	for _, tt := range []struct {
@@ -232,7 +232,7 @@ func testIONotFile(e *env) {
 	}
 }
 
-// What a WRITE asks for is the least it gets.
+// A WRITE gets at least the stability that it requests.
 func testStability(e *env) {
 	file := e.create(e.dir, "file")
 	var verf [nfs3.WriteVerfSize]byte
@@ -267,8 +267,8 @@ func testCommit(e *env) {
 	e.content(file, pattern(1, 100_000))
 }
 
-// A client keeps unstable data until it is committed under the verifier it was
-// written under. After a restart there must be another, or the data be safe.
+// A client keeps unstable data until a COMMIT returns the verifier of the WRITE.
+// After a restart the verifier must differ, or the data be safe.
 func testVerifierAfterRestart(e *env) {
 	e.needRestart()
 	file := e.create(e.dir, "file")

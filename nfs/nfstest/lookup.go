@@ -81,7 +81,7 @@ func testAccess(e *env) {
 			if res.Access&^asked != 0 {
 				e.Errorf("%s: asked %#x, got %#x", name, asked, res.Access)
 			}
-			// Root may read and write whatever it is.
+			// Root may read and write everything.
 			if want := asked & (nfs3.AccessRead | nfs3.AccessModify | nfs3.AccessExtend); res.Access&want != want {
 				e.Errorf("%s: asked %#x, got %#x, want at least %#x", name, asked, res.Access, want)
 			}

@@ -59,7 +59,7 @@ func testMntUnknown(e *env) {
 			e.Errorf("MNT of %q succeeded", path)
 		}
 	}
-	// Past the protocol's limit: refused in any way, by RPC too.
+	// Beyond the protocol's limit: any refusal, even an RPC error.
 	long := strings.Repeat("/x", mount3.MaxPath)
 	if res, err := e.client.Mount(e.Context(), long); err == nil && res.Status == mount3.OK {
 		e.Errorf("MNT of a path of %d bytes succeeded", len(long))
@@ -77,7 +77,7 @@ func testMntFile(e *env) {
 	}
 }
 
-// UMNT has no results, and a handle stays good after it.
+// UMNT has no results, and handles stay valid after it.
 func testUmnt(e *env) {
 	for _, path := range []string{e.target.Export, e.target.Export, "/not-there"} {
 		if err := e.client.Unmount(e.Context(), path); err != nil {
@@ -94,7 +94,7 @@ func testMountLists(e *env) {
 	if !slices.ContainsFunc(exports.Exports, func(x mount3.Export) bool { return string(x.Directory) == e.target.Export }) {
 		e.Errorf("EXPORT lists %q without %q", exports.Exports, e.target.Export)
 	}
-	// What DUMP lists is a hint at most (RFC 1813 section 5.2.2).
+	// DUMP's list is only a hint (RFC 1813 section 5.2.2).
 	if _, err := e.client.Dump(e.Context()); err != nil {
 		e.Errorf("DUMP: %v", err)
 	}

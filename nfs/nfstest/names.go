@@ -19,7 +19,7 @@ var nameTests = []test{
 	{"outside of the export", testOutside},
 }
 
-// A name is bytes. Only '/' and NUL have a meaning.
+// A name is bytes. Only '/' and NUL are special.
 func testUnusualNames(e *env) {
 	names := []string{
 		"with space", " leading", "trailing ", "new\nline", "tab\t", "\x01\x7f", "-dash", "...", "..x", ".hidden", "~",
@@ -65,15 +65,15 @@ func testLongNames(e *env) {
 	}
 }
 
-// own makes a name that is this test's alone. The tests of this file give a
-// server names that a broken one may follow to anywhere, with root's rights. So
-// no such name may ever be one that could exist: not "/etc", not "../sub". What
-// a broken server removes or moves is then only what the test has made.
+// own returns a name that only this test uses. The tests of this file send names
+// that a broken server may follow to anywhere, with root's rights. So none may be
+// a name that could exist, such as "/etc" or "../sub". Then a broken server
+// removes or moves only files of the test.
 func (e *env) own(name string) string {
 	return e.dirName + "-" + name
 }
 
-// nameCalls makes every call that takes a name, and returns what each said.
+// nameCalls makes every call that takes a name, and returns the statuses.
 func (e *env) nameCalls(dir nfs3.FH, name string) map[string]nfs3.Status {
 	return map[string]nfs3.Status{
 		"LOOKUP":      e.lookup(dir, name).Status,
@@ -87,8 +87,8 @@ func (e *env) nameCalls(dir nfs3.FH, name string) map[string]nfs3.Status {
 	}
 }
 
-// refusedName checks that no call takes a name, and that the directory holds
-// what it held.
+// refusedName checks that every call refuses a name, and that the directory does
+// not change.
 func (e *env) refusedName(dir nfs3.FH, name string, want ...nfs3.Status) {
 	e.Helper()
 	e.create(dir, e.own("exists"))
@@ -126,7 +126,7 @@ func testComponents(e *env) {
 	e.content(file, []byte("content"))
 }
 
-// "." and ".." are there, so they can't be made, removed or renamed.
+// "." and ".." can't be created, removed or renamed.
 func testDotNames(e *env) {
 	dir := e.mkdir(e.dir, "dir")
 	sub := e.mkdir(dir, "sub")
@@ -143,8 +143,8 @@ func testDotNames(e *env) {
 	e.sameNames("the one in it", e.names(sub), []string{e.own("exists")})
 }
 
-// No name leads out of the export, and nothing is made, changed or removed
-// there. The bait lies in a temporary directory of the test.
+// No name leads out of the export, and nothing is created, changed or removed
+// there. The bait is in a temporary directory of the test.
 func testOutside(e *env) {
 	e.needDisk()
 	outside := e.TempDir()

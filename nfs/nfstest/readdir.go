@@ -41,7 +41,7 @@ func (e *env) readdirplusPage(dir nfs3.FH, count uint32) page {
 	}
 }
 
-// listing is a directory as it is read page by page.
+// listing is a directory that is read page by page.
 type listing struct {
 	page   page
 	cookie uint64
@@ -85,7 +85,7 @@ func (e *env) fill(dir nfs3.FH, n int) []string {
 	return names
 }
 
-// sameNames checks that a listing holds each of the names once.
+// sameNames checks that a listing has each of the names once.
 func (e *env) sameNames(what string, got, want []string) {
 	e.Helper()
 	got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
@@ -153,7 +153,7 @@ func testReaddirSmall(e *env) {
 			e.sameNames(what, l.names, want)
 		}
 	}
-	// If the directory itself is listed, it is by its own id.
+	// If the directory itself is listed, it has its own id.
 	id := e.attr(e.dir).FileID
 	for _, entry := range e.readdir(nfs3.ReaddirArgs{Dir: e.dir, Count: 8192}).Entries {
 		if string(entry.Name) == "." && entry.FileID != id {
@@ -162,12 +162,12 @@ func testReaddirSmall(e *env) {
 	}
 }
 
-// A result is no larger than asked for, and one that can hold no entry is
+// A result is no larger than requested, and a size too small for any entry is
 // refused.
 func testReaddirBounds(e *env) {
 	e.fill(e.dir, 100)
 	for _, count := range []uint32{1024, 2000, 4096} {
-		// The count is of the result behind the status.
+		// The count is the size of the result after the status.
 		res := e.readdir(nfs3.ReaddirArgs{Dir: e.dir, Count: count})
 		e.ok("READDIR", res.Status)
 		if n := len(res.Append(nil)) - 4; n > int(count) {
@@ -183,13 +183,13 @@ func testReaddirBounds(e *env) {
 	}
 	e.refused("READDIR of 1 byte", e.readdir(nfs3.ReaddirArgs{Dir: e.dir, Count: 1}).Status, nfs3.ErrTooSmall)
 	e.refused("READDIRPLUS of 1 byte", e.readdirplus(nfs3.ReaddirplusArgs{Dir: e.dir, DirCount: 1, MaxCount: 1}).Status, nfs3.ErrTooSmall)
-	// More than any reply can hold.
+	// More than any reply can have.
 	e.ok("READDIR of 4 GiB", e.readdir(nfs3.ReaddirArgs{Dir: e.dir, Count: 1<<32 - 1}).Status)
 	e.ok("READDIRPLUS of 4 GiB", e.readdirplus(nfs3.ReaddirplusArgs{Dir: e.dir, DirCount: 1<<32 - 1, MaxCount: 1<<32 - 1}).Status)
 }
 
-// rm -r reads a page, removes what it holds, and reads the next. Nothing else
-// may be lost or come twice.
+// rm -r reads a page, removes its entries, and reads the next. No other entry may
+// be missing or listed twice.
 func testReaddirRemoval(e *env) {
 	names := e.fill(e.dir, 1000)
 	for what, page := range map[string]page{
@@ -216,7 +216,7 @@ func testReaddirCreation(e *env) {
 		e.next(&l)
 		e.create(e.dir, fmt.Sprintf("new-%04d", i))
 	}
-	// What is new may be listed or not, but once.
+	// New entries may be listed or not, but only once.
 	all := e.names(e.dir)
 	seen := make(map[string]bool)
 	for _, name := range l.names {
@@ -282,7 +282,7 @@ func testReaddirplusEntries(e *env) {
 			e.Errorf("%s: handle %x, want %x", entry.Name, entry.Object, fh)
 		}
 	}
-	// The attributes in the directory's own place are the directory's.
+	// DirAttr has the directory's attributes.
 	if res.DirAttr.Present && res.DirAttr.Attr.FileID != e.attr(dir).FileID {
 		e.Errorf("the directory's attributes are %+v", res.DirAttr.Attr)
 	}

@@ -44,7 +44,7 @@ func testRenameOverFile(e *env) {
 	e.content(from, []byte("from"))
 	e.refused("GETATTR of what was there", e.getattr(over).Status, stale...)
 
-	// Over a symbolic link: the link goes, not what it leads to.
+	// Over a symbolic link: the link is replaced, not its target.
 	target := e.create(e.dir, "target")
 	e.write(target, 0, []byte("target"))
 	e.symlink(e.dir, "link", "target")
@@ -81,7 +81,7 @@ func testRenameToItself(e *env) {
 	e.content(e.handle(e.dir, "file"), []byte("content"))
 }
 
-// If both names are of one file nothing happens (RFC 1813 section 3.3.14).
+// If both names are links to one file nothing happens (RFC 1813 section 3.3.14).
 func testRenameBetweenLinks(e *env) {
 	e.need(FeatureLink)
 	file := e.create(e.dir, "a")
@@ -100,8 +100,8 @@ func testRenameIntoItself(e *env) {
 	e.handle(e.handle(e.dir, "dir"), "sub")
 }
 
-// A client that removes a file it has open renames it, goes on, and removes it
-// at last.
+// A client that removes a file it has open renames it, continues to use it, and
+// removes it later.
 func testSillyRename(e *env) {
 	file := e.create(e.dir, "file")
 	e.write(file, 0, []byte("content"))

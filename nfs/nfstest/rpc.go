@@ -32,13 +32,13 @@ var rpcTests = []test{
 	{"repeated call", testReplyCache},
 }
 
-// blob is arguments that are encoded already.
+// blob is encoded arguments.
 type blob []byte
 
 func (a blob) Append(b []byte) []byte { return append(b, a...) }
 
-// rpcError is what a call by hand came to: nil, or the RPC error. Anything else
-// ends the test.
+// rpcError makes a call and returns nil, or the RPC error. Any other error ends
+// the test.
 func (e *env) rpcError(conn *rpc.Client, h rpc.CallHeader, args rpc.Args) *rpc.RPCError {
 	e.Helper()
 	_, err := conn.Do(e.Context(), h, args)
@@ -49,14 +49,14 @@ func (e *env) rpcError(conn *rpc.Client, h rpc.CallHeader, args rpc.Args) *rpc.R
 	return rpcErr
 }
 
-// nfsHeader is the header of a call by root.
+// nfsHeader returns the header of a call by root.
 func (e *env) nfsHeader(proc uint32) rpc.CallHeader {
 	return rpc.CallHeader{
 		RPCVersion: rpc.Version, Prog: nfs3.Program, Vers: nfs3.Version, Proc: proc, Cred: e.client.cred,
 	}
 }
 
-// record is a call as one record of one fragment.
+// record returns a call as a record of one fragment.
 func record(h rpc.CallHeader, args rpc.Args) []byte {
 	b, at := rpc.BeginRecord(nil)
 	b = h.Append(b)
@@ -96,7 +96,7 @@ func testNull(e *env) {
 	if err := e.client.MountNull(e.Context()); err != nil {
 		e.Errorf("MOUNT: %v", err)
 	}
-	// Without a credential, as a probe calls it.
+	// Without a credential, like a probe.
 	h := e.nfsHeader(nfs3.ProcNull)
 	h.Cred = rpc.Auth{}
 	if err := e.rpcError(e.client.nfs, h, nil); err != nil {
@@ -104,7 +104,7 @@ func testNull(e *env) {
 	}
 }
 
-// Each of many calls in flight on one connection gets its own answer.
+// Each of many calls in flight on one connection gets its own reply.
 func testPipeline(e *env) {
 	const files = 16
 	var fhs [files]nfs3.FH
@@ -195,11 +195,11 @@ func testGarbageArgs(e *env) {
 			e.Errorf("%s: got %v, want GARBAGE_ARGS", tt.name, err)
 		}
 	}
-	e.attr(file) // the connection lives
+	e.attr(file) // the connection works
 }
 
-// A value that no enumeration has is refused, one way or the other, and changes
-// nothing.
+// An undefined value of an enumeration is refused, one way or the other, and
+// changes nothing.
 func testUnknownEnums(e *env) {
 	e.need(FeatureGarbageArgs)
 	file := e.create(e.dir, "file")
@@ -224,7 +224,7 @@ func testUnknownEnums(e *env) {
 		e.answered(tt.name, err)
 		d := xdr.NewDecoder(res)
 		if status := nfs3.Status(d.Uint32()); status == nfs3.OK {
-			// A time that can't be understood may be left alone.
+			// The server may ignore an undefined time.
 			if tt.proc != nfs3.ProcSetattr {
 				e.Errorf("%s was taken", tt.name)
 			}
@@ -237,8 +237,8 @@ func testUnknownEnums(e *env) {
 	e.gone(e.dir, "new")
 }
 
-// The client of the suite takes no other results, if it isn't told to. These
-// are some that servers get wrong.
+// The suite's client accepts only exact results, unless it is lenient. Servers get
+// some of these wrong.
 func testExactResults(e *env) {
 	e.need(FeatureExactResults)
 	e.ok("FSSTAT", e.fsstat(e.dir).Status)
@@ -335,12 +335,12 @@ func testByteByByte(e *env) {
 	}
 }
 
-// A record of 2 GiB costs its sender the connection, or nothing, but it doesn't
-// cost others anything.
+// A record of 2 GiB may cost its sender the connection, but does not affect
+// others.
 func testOversizedRecord(e *env) {
 	conn := e.dialRaw()
 	raw := append([]byte{0xff, 0xff, 0xff, 0xff}, pattern(1, 64<<10)...)
-	// The server may close before all is written, so an error is no failure.
+	// The server may close early, so an error is no failure.
 	_, _ = conn.Write(raw)
 	e.attr(e.dir)
 	other := e.dial()
@@ -350,7 +350,7 @@ func testOversizedRecord(e *env) {
 	}
 }
 
-// Whoever sends half a record and waits, waits alone.
+// A client that sends half a record blocks no others.
 func testHalfRecord(e *env) {
 	conn := e.dialRaw()
 	raw := record(e.nfsHeader(nfs3.ProcGetattr), &nfs3.GetattrArgs{Object: e.dir})
@@ -364,7 +364,7 @@ func testHalfRecord(e *env) {
 	}
 }
 
-// A call that is sent again, because its reply was lost, is not done again.
+// A call retransmitted because its reply was lost is not executed again.
 func testReplyCache(e *env) {
 	e.need(FeatureReplyCache)
 	e.create(e.dir, "remove")
@@ -389,7 +389,7 @@ func testReplyCache(e *env) {
 			if status := nfs3.Status(d.Uint32()); status != nfs3.OK {
 				e.Errorf("%s for the %s time: %v", tt.name, nth, status)
 			}
-			tick() // a server may ignore a repetition of what it is still busy with
+			tick() // a server may ignore a retransmission of a call in progress
 		}
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// Server is what answers clients that come to a listener, until its context ends.
+// Server serves clients of a listener until its context ends.
 type Server interface {
 	Serve(context.Context, net.Listener) error
 }
 
-// Serve has a server answer on a free port of this machine until the test ends, and
+// Serve runs a server on a free port of this machine until the test ends, and
 // returns the address.
 func Serve(t testing.TB, s Server) *net.TCPAddr {
 	t.Helper()

@@ -13,20 +13,20 @@ type Target struct {
 	MountAddr string // of MOUNT; empty: the same
 	Export    string // path of the export, which must be writable for root
 
-	// Dir is the exported directory as this machine sees it. Tests that look
-	// at the disk are skipped if it is empty.
+	// Dir is the exported directory on this machine. Tests that check the
+	// disk are skipped if it is empty.
 	Dir string
 
-	// Lacks names what the server can't do, with the reason.
+	// Lacks has the features that the server lacks, with the reason.
 	Lacks map[Feature]string
 
-	// Restart stops the server and starts it again at the same address with
-	// the same state. Tests of restarts are skipped if it is nil.
+	// Restart stops the server and starts it again with the same address and
+	// state. Tests of restarts are skipped if it is nil.
 	Restart func(t *testing.T)
 }
 
-// OwnAddress is an address to listen on whose port stays free while the server is
-// restarted: the outgoing connections of this machine have their ports on 127.0.0.1.
+// OwnAddress returns an address to listen on whose port stays free while the server
+// restarts: this machine's outgoing connections take ports on 127.0.0.1.
 func OwnAddress() string {
 	n := rand.Uint32()
 	return fmt.Sprintf("127.%d.%d.%d:0", 1+n%254, n>>8&0xff, 1+n>>16%254)
@@ -35,26 +35,26 @@ func OwnAddress() string {
 // Feature is something that a server may lack.
 type Feature string
 
-// The features that tests ask for.
+// The features that tests need.
 const (
 	FeatureExclusiveCreate  Feature = "exclusive create"   // CREATE EXCLUSIVE
-	FeatureLink             Feature = "hard links"         // LINK, and what FSINFO and PATHCONF say of it
+	FeatureLink             Feature = "hard links"         // LINK, and its values in FSINFO and PATHCONF
 	FeatureMknod            Feature = "mknod"              // fifos, sockets; devices for root
-	FeatureIdentity         Feature = "identity"           // the caller's uid and gids decide, and own what is made
+	FeatureIdentity         Feature = "identity"           // the caller's uid and gids decide, and own new files
 	FeatureChown            Feature = "chown"              // root can give files away
-	FeatureAccessTruth      Feature = "truthful access"    // ACCESS tells what the caller may do
+	FeatureAccessTruth      Feature = "truthful access"    // ACCESS returns the caller's rights
 	FeatureGuard            Feature = "setattr guard"      // SETATTR's guard is compared with the ctime
 	FeatureModeBits         Feature = "mode bits"          // setuid, setgid and sticky; nothing above 07777
-	FeatureTimes            Feature = "three times"        // atime, mtime and ctime are told apart
+	FeatureTimes            Feature = "three times"        // atime, mtime and ctime are distinct
 	FeatureSpaceUsed        Feature = "space used"         // used is the space on the disk, not the size
 	FeatureWcc              Feature = "wcc data"           // complete weak cache consistency data
-	FeatureOwnChanges       Feature = "own changes"        // wcc data frames the call's own change, and no other's
+	FeatureOwnChanges       Feature = "own changes"        // wcc data has the call's own change, and no other
 	FeatureErrorCodes       Feature = "error codes"        // the status that the RFC names, not just any
 	FeatureRemoveByType     Feature = "remove by type"     // REMOVE leaves directories, RMDIR files
 	FeatureHandleProof      Feature = "unforgeable handle" // a handle with any byte changed is refused
-	FeatureCookies          Feature = "cookies"            // a listing can go on after any entry
-	FeatureExactResults     Feature = "exact results"      // results have no byte less or more than the RFC's
-	FeatureDiskChanges      Feature = "changes on disk"    // what others change on the disk shows at once
+	FeatureCookies          Feature = "cookies"            // a listing can continue after any entry
+	FeatureExactResults     Feature = "exact results"      // results have exactly the RFC's bytes
+	FeatureDiskChanges      Feature = "changes on disk"    // direct changes on the disk show at once
 	FeatureMountLists       Feature = "mount lists"        // EXPORT, DUMP and UMNTALL
 	FeatureVersionMismatch  Feature = "version mismatch"   // RPC_MISMATCH and PROG_MISMATCH
 	FeatureUnavail          Feature = "unavail"            // PROG_UNAVAIL and PROC_UNAVAIL
@@ -69,8 +69,8 @@ type test struct {
 	run  func(e *env)
 }
 
-// Run runs the suite against a server. The tests run one after another, since a
-// restart would disturb the others.
+// Run runs the suite against a server. The tests run one after another, because a
+// restart would affect the others.
 func Run(t *testing.T, target Target) {
 	if target.MountAddr == "" {
 		target.MountAddr = target.Addr
@@ -113,7 +113,7 @@ func (e *env) need(f Feature) {
 	}
 }
 
-// needDisk skips the test if the exported directory can't be seen.
+// needDisk skips the test without the exported directory.
 func (e *env) needDisk() {
 	e.Helper()
 	if e.target.Dir == "" {

@@ -16,9 +16,8 @@ var symlinkTests = []test{
 	{"long", testLongSymlink},
 }
 
-// throughLink makes every call that could be led by a link: to the link as an
-// object, to the link as a directory, and to its name. None may reach what it
-// leads to.
+// throughLink makes every call that could follow a link: with the link as an
+// object, as a directory, and by its name. None may reach the link's target.
 func (e *env) throughLink(link nfs3.FH, name, inside string) {
 	e.Helper()
 	e.refused("LOOKUP through the link", e.lookup(link, inside).Status, nfs3.ErrNotDir)
@@ -36,7 +35,7 @@ func (e *env) throughLink(link nfs3.FH, name, inside string) {
 	e.refused("CREATE over the link", e.createRes(nfs3.CreateArgs{Where: *where(e.dir, name), Mode: nfs3.Unchecked, Attr: size(0)}).Status,
 		nfs3.ErrExist, nfs3.ErrInval, nfs3.ErrIsDir)
 	e.refused("MKDIR over the link", e.mkdirRes(e.dir, name).Status, nfs3.ErrExist)
-	// A link's own mode can't be set; what it leads to is not meant.
+	// A link's own mode can't be set, and its target's must not be.
 	e.setattr(link, mode(0o604))
 	e.checkType("link", link, nfs3.TypeLnk)
 	e.access(link, nfs3.AccessRead)
@@ -59,8 +58,8 @@ func testSymlinkNotFollowed(e *env) {
 	e.gone(e.dir, "nothing")
 }
 
-// A broken server follows these links with root's rights, so they lead to what
-// the test has made, and nowhere else: never to "/".
+// A broken server follows these links with root's rights, so they lead only to
+// files of the test: never to "/".
 func testSymlinkOut(e *env) {
 	outside := e.TempDir()
 	secret := filepath.Join(outside, "secret")
@@ -86,8 +85,8 @@ func testSymlinkOut(e *env) {
 	}
 }
 
-// Who has the handle of a directory has the directory, not what is at its old
-// place: a link there is not followed.
+// The handle of a directory leads to the directory, not to its old path: a link
+// there is not followed.
 func testSymlinkSwap(e *env) {
 	outside := e.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "file"), []byte("outside"), 0o644); err != nil {

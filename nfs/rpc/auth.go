@@ -5,7 +5,7 @@ import "github.com/podnas/podnas/nfs/xdr"
 // AuthFlavor is auth_flavor of RFC 5531 section 8.2.
 type AuthFlavor uint32
 
-// The flavors of section 8.2 that a server of AUTH_SYS meets.
+// The flavors of section 8.2 for a server of AUTH_SYS.
 const (
 	AuthNone  AuthFlavor = 0
 	AuthSys   AuthFlavor = 1
@@ -49,13 +49,13 @@ type SysCred struct {
 	ngroups     int
 }
 
-// Groups are the supplementary groups. They alias c.
+// Groups returns the supplementary groups. They alias c.
 func (c *SysCred) Groups() []uint32 {
 	return c.groups[:c.ngroups]
 }
 
-// SetGroups sets the supplementary groups; more than MaxGroups can't be carried
-// and are cut off, as clients do.
+// SetGroups sets the supplementary groups. It drops those beyond MaxGroups, as
+// clients do.
 func (c *SysCred) SetGroups(gids ...uint32) {
 	c.ngroups = copy(c.groups[:], gids)
 }
@@ -85,7 +85,7 @@ func (c *SysCred) Decode(d *xdr.Decoder) {
 	}
 }
 
-// Auth is the credential as a call carries it.
+// Auth returns the encoded credential.
 func (c *SysCred) Auth() Auth {
 	return Auth{Flavor: AuthSys, Body: c.Append(nil)}
 }

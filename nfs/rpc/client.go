@@ -14,16 +14,16 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 )
 
-// ErrClosed is the error of a call on a client that was closed.
+// ErrClosed is the error of calls on a closed client.
 var ErrClosed = errors.New("rpc: client closed")
 
-// errGivenUp is what other calls on the connection get when one was cancelled
+// errGivenUp is the error of other calls on the connection after one was cancelled
 // in the middle of its record.
 var errGivenUp = errors.New("rpc: connection ended, a call was given up while it was being sent")
 
-// maxReply bounds what a server can make the client allocate. The largest
-// replies are those to READ and READDIRPLUS; clients of this package ask for no
-// more than 4 MiB.
+// maxReply bounds the client's allocation for a reply. The largest replies are
+// those to READ and READDIRPLUS; clients of this package ask for no more than
+// 4 MiB.
 const maxReply = 4<<20 + 64<<10
 
 // Args are the arguments of a call.
@@ -31,16 +31,16 @@ type Args interface {
 	Append(b []byte) []byte
 }
 
-// Client calls the programs of one server over one TCP connection. Calls may be
-// made by many goroutines at once: each is written when its turn comes, and the
-// replies may come in any order. One goroutine reads; it ends with the
-// connection.
+// Client calls the programs of one server over one TCP connection. Many
+// goroutines may make calls concurrently: calls are written one after another,
+// and replies may arrive in any order. One goroutine reads until the connection
+// ends.
 type Client struct {
 	conn net.Conn
 	done chan struct{} // closed when the reading goroutine has ended
 
-	// writing holds the one buffer that calls are built in. Whoever takes it
-	// may write to conn. It is a channel so that waiting for it can be given up.
+	// writing has the one buffer for encoding calls. Receiving it permits writing
+	// to conn. It is a channel so that waiting can be cancelled.
 	writing chan []byte
 
 	mu      sync.Mutex
@@ -59,14 +59,14 @@ func Dial(ctx context.Context, addr string) (*Client, error) {
 	return NewClient(conn), nil
 }
 
-// NewClient makes a client of a connection, which it owns from then on.
+// NewClient returns a client that owns the connection.
 func NewClient(conn net.Conn) *Client {
 	c := &Client{
 		conn:    conn,
 		done:    make(chan struct{}),
 		writing: make(chan []byte, 1),
-		// A server that remembers replies knows a call by its address and xid,
-		// and a new connection may get an old one's port.
+		// A replay cache identifies a call by address and xid, and a new
+		// connection may get an old one's port.
 		xid:     uint32(time.Now().UnixNano()),
 		pending: make(map[uint32]chan []byte),
 	}
@@ -75,7 +75,7 @@ func NewClient(conn net.Conn) *Client {
 	return c
 }
 
-// Close ends the connection and waits until the reading goroutine is gone.
+// Close ends the connection and waits until the reading goroutine has ended.
 // Calls that wait for a reply return ErrClosed.
 func (c *Client) Close() error {
 	c.fail(ErrClosed)
@@ -84,18 +84,17 @@ func (c *Client) Close() error {
 }
 
 // Call calls a procedure without credentials and returns the encoded results,
-// which are the caller's.
+// which the caller owns.
 func (c *Client) Call(ctx context.Context, prog, vers, proc uint32, args Args) ([]byte, error) {
 	return c.Do(ctx, CallHeader{RPCVersion: Version, Prog: prog, Vers: vers, Proc: proc}, args)
 }
 
-// Do makes a call with a header of the caller's own, in which it sets the XID.
-// Args may be nil. If the server answers without results the error is an
-// *RPCError.
+// Do makes a call with the caller's header, and sets its XID. Args may be nil. If
+// the server answers without results the error is an *RPCError.
 //
-// A call that is given up while it waits for the reply leaves the connection as
-// it is. One that is given up while it is being written ends it, as nothing can
-// be written after half a record.
+// A call cancelled while it waits for the reply does not affect the connection.
+// One cancelled while it is being written ends it, because nothing can be
+// written after half a record.
 func (c *Client) Do(ctx context.Context, h CallHeader, args Args) ([]byte, error) {
 	reply := make(chan []byte, 1)
 	if err := c.register(&h, reply); err != nil {
@@ -117,8 +116,8 @@ func (c *Client) Do(ctx context.Context, h CallHeader, args Args) ([]byte, error
 	}
 }
 
-// results splits a reply into its header, which must be that of a success, and
-// the results.
+// results checks that a reply's header is that of a success, and returns the
+// results.
 func results(rec []byte) ([]byte, error) {
 	d := xdr.NewDecoder(rec)
 	var h ReplyHeader
@@ -132,7 +131,7 @@ func results(rec []byte) ([]byte, error) {
 	return d.Rest(), nil
 }
 
-// register gives the call an XID of its own and awaits its reply.
+// register gives the call a new XID and registers reply for it.
 func (c *Client) register(h *CallHeader, reply chan []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +178,7 @@ func (c *Client) send(ctx context.Context, h *CallHeader, args Args) error {
 	EndRecord(rec, at)
 	buf = rec
 
-	// A deadline in the past ends the write, if it is not done yet.
+	// A deadline in the past ends a write that is not done yet.
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = c.conn.SetWriteDeadline(time.Unix(1, 0)) // a closed connection ends it too
@@ -201,18 +200,18 @@ func (c *Client) send(ctx context.Context, h *CallHeader, args Args) error {
 	return err
 }
 
-// fail ends the connection. The first reason is the one that calls return; the
-// reading goroutine wakes those that wait.
+// fail ends the connection. Calls return the first reason; the reading goroutine
+// wakes those that wait.
 func (c *Client) fail(err error) {
 	c.mu.Lock()
 	if c.err == nil {
 		c.err = err
 	}
 	c.mu.Unlock()
-	_ = c.conn.Close() // what there is to say is in err
+	_ = c.conn.Close() // err is the reason already
 }
 
-// read takes replies until the connection ends, and then wakes all who wait.
+// read reads replies until the connection ends, and then wakes all waiting calls.
 func (c *Client) read() {
 	defer close(c.done)
 	r := bufio.NewReaderSize(c.conn, 64<<10)
@@ -239,8 +238,7 @@ func (c *Client) read() {
 	}
 }
 
-// deliver hands a reply to its caller. One that nobody waits for is dropped:
-// its caller has given up.
+// deliver passes a reply to its caller. It drops the reply to a cancelled call.
 func (c *Client) deliver(rec []byte) {
 	xid := binary.BigEndian.Uint32(rec)
 	c.mu.Lock()

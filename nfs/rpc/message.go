@@ -7,7 +7,7 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 )
 
-// Version is the only version of RPC there is.
+// Version is the only version of RPC.
 const Version = 2
 
 // msg_type of RFC 5531 section 9.
@@ -36,12 +36,12 @@ func (h *CallHeader) Append(b []byte) []byte {
 	return h.Verf.Append(b)
 }
 
-// ErrReply is the error of a record that is a reply, where a call was to be decoded.
+// ErrReply is the error if a record to be decoded as a call is a reply.
 var ErrReply = errors.New("rpc: a reply, not a call")
 
 // Decode consumes the header, and leaves d at the arguments. If RPCVersion is
-// not Version the fields after it are not decoded, because their form isn't
-// known; the answer to such a call is RPCMismatch.
+// not Version the fields after it are not decoded, because their format is
+// unknown; the reply to such a call is RPCMismatch.
 func (h *CallHeader) Decode(d *xdr.Decoder) {
 	*h = CallHeader{XID: d.Uint32()}
 	switch d.Uint32() {
@@ -64,7 +64,7 @@ func (h *CallHeader) Decode(d *xdr.Decoder) {
 	h.Verf.Decode(d)
 }
 
-// ReplyStat says whether the server took the call (reply_stat).
+// ReplyStat is whether the server accepted the call (reply_stat).
 type ReplyStat uint32
 
 // Values of ReplyStat.
@@ -73,7 +73,7 @@ const (
 	MsgDenied   ReplyStat = 1
 )
 
-// AcceptStat is what became of a call that was taken (accept_stat).
+// AcceptStat is the outcome of an accepted call (accept_stat).
 type AcceptStat uint32
 
 // Values of AcceptStat.
@@ -119,7 +119,7 @@ type ReplyHeader struct {
 	Accept    AcceptStat // if accepted
 	Reject    RejectStat // if denied
 	Auth      AuthStat   // if denied for AuthError
-	Low, High uint32     // with ProgMismatch and RPCMismatch: the versions there are
+	Low, High uint32     // with ProgMismatch and RPCMismatch: the supported versions
 }
 
 // Append appends the header.
@@ -185,7 +185,7 @@ func (h *ReplyHeader) decodeVersions(d *xdr.Decoder) {
 	h.High = d.Uint32()
 }
 
-// Err is nil for a success, else an *RPCError.
+// Err returns nil for a success, else an *RPCError.
 func (h *ReplyHeader) Err() error {
 	if h.Stat == MsgAccepted && h.Accept == Success {
 		return nil
@@ -193,8 +193,7 @@ func (h *ReplyHeader) Err() error {
 	return &RPCError{Stat: h.Stat, Accept: h.Accept, Reject: h.Reject, Auth: h.Auth, Low: h.Low, High: h.High}
 }
 
-// RPCError is a reply that carries no results. The fields are those of
-// ReplyHeader.
+// RPCError is a reply without results. The fields are those of ReplyHeader.
 type RPCError struct {
 	Stat      ReplyStat
 	Accept    AcceptStat

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// DialReserved connects from a port that not every user may have, as the kernel's client
-// does, where this one may: many servers answer no other.
+// DialReserved connects from a privileged port, as the kernel's client does, if this
+// process may: many servers require it.
 func DialReserved(ctx context.Context, d net.Dialer, address string) (net.Conn, error) {
 	const low, n, tries = 512, 512, 32
 	first := rand.IntN(n)
@@ -22,7 +22,7 @@ func DialReserved(ctx context.Context, d net.Dialer, address string) (net.Conn, 
 		if !errors.Is(err, syscall.EACCES) {
 			return nc, err
 		}
-		break // not this user
+		break // not privileged
 	}
 	d.LocalAddr = nil
 	return d.DialContext(ctx, "tcp", address)

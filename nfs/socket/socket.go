@@ -1,13 +1,13 @@
-// Package socket reads and writes connections by system calls of its own.
+// Package socket reads and writes connections with system calls of its own.
 //
-// A net.Conn tells Go's scheduler of each system call, so that another goroutine can run
-// if the call blocks, and the first one after all was idle wakes the thread that watches for
-// that (runtime.sysmon), which then wakes by itself every 20 us: as much work as a
-// small call. On a socket that Go has made, no system call blocks.
+// A net.Conn reports each system call to Go's scheduler, so that another goroutine can
+// run if the call blocks. The first report after the process was idle wakes the
+// scheduler's monitor thread (runtime.sysmon), which then wakes by itself every 20 us:
+// as much work as a small call. On Go's non-blocking sockets no system call blocks.
 //
-// But the scheduler then learns of nothing while a goroutine reads and writes all the
-// time and never waits: nobody looks which other connections can be read. So it is
-// told so every now and then.
+// But without reports, while a goroutine reads and writes without ever waiting, the
+// scheduler does not poll the other connections. So this package starts a poll now and
+// then.
 package socket
 
 import (
@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is a connection. One goroutine may read, and one may write at a time.
+// Conn is a connection. One goroutine may read and one may write at a time.
 type Conn struct {
 	net.Conn
 	raw     syscall.RawConn
@@ -33,26 +33,26 @@ type Conn struct {
 
 // transfer is one direction of a Conn.
 type transfer struct {
-	p      []byte       // to be read into
+	p      []byte       // to read into
 	lender Lender       // of p, or nil
-	rest   [][]byte     // to be written
-	iovecs []unix.Iovec // the memory of what is written at once
-	n      int          // bytes, so far
+	rest   [][]byte     // to write
+	iovecs []unix.Iovec // of the current write
+	n      int          // bytes so far
 	err    error
 	busy   int // bytes since the last wait, with roundBytes for each system call
 }
 
 const (
-	// piecesMax is how many pieces writev(2) takes, IOV_MAX of <limits.h>.
+	// piecesMax is the maximum number of pieces for writev(2), IOV_MAX of <limits.h>.
 	piecesMax = 1024
-	// roundBytes is how much is copied in the time that it takes to answer a batch of
-	// small calls.
+	// roundBytes is how much can be copied in the time of answering a batch of small
+	// calls.
 	roundBytes = 64 << 10
-	// busyMax is after how much the scheduler is told: a few milliseconds.
+	// busyMax is how much is copied between polls: a few milliseconds.
 	busyMax = 8 << 20
 )
 
-// New makes a Conn of a connection of TCP, or on a Unix socket.
+// New returns a Conn for a TCP or Unix socket connection.
 func New(nc net.Conn) (*Conn, error) {
 	conn, ok := nc.(syscall.Conn)
 	if !ok {
@@ -67,7 +67,7 @@ func New(nc net.Conn) (*Conn, error) {
 	return c, nil
 }
 
-// Read is that of net.Conn.
+// Read is like Read of net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -84,8 +84,8 @@ type Lender interface {
 	GiveBack()
 }
 
-// ReadLent reads once, like Read, and returns what was read. The memory is the lender's,
-// asked for it when there may be something to read, and given back where there is not.
+// ReadLent reads once, like Read, and returns the data. It borrows the memory from the
+// lender when there may be data, and returns it if there is none.
 func (c *Conn) ReadLent(memory Lender) ([]byte, error) {
 	c.in.lender = memory
 	n, err := c.read(c.readLent)
@@ -111,8 +111,8 @@ func (c *Conn) read(once func(fd uintptr) bool) (int, error) {
 	return t.n, t.err
 }
 
-// WriteAll writes some pieces, in their order, and forgets them: pieces has none after
-// it. The error tells why not all are written.
+// WriteAll writes all pieces in order, and clears pieces. The error is why it did not
+// write all.
 func (c *Conn) WriteAll(pieces [][]byte) error {
 	t := &c.out
 	t.rest, t.n, t.err = pieces, 0, nil
@@ -126,10 +126,10 @@ func (c *Conn) WriteAll(pieces [][]byte) error {
 	return t.err
 }
 
-// SlimDown drops the memory that WriteAll has left for the next one. It counts as writing.
+// SlimDown frees the memory that WriteAll reuses. It counts as writing.
 func (c *Conn) SlimDown() { c.out.iovecs = nil }
 
-// readLent is false if there is nothing to read yet.
+// readLent returns false if there is nothing to read yet.
 func (t *transfer) readLent(fd uintptr) (done bool) {
 	t.p = t.lender.Lend()
 	if done = t.readOnce(fd); !done {
@@ -138,7 +138,7 @@ func (t *transfer) readLent(fd uintptr) (done bool) {
 	return done
 }
 
-// readOnce is false if there is nothing to read yet.
+// readOnce returns false if there is nothing to read yet.
 func (t *transfer) readOnce(fd uintptr) (done bool) {
 	n, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(t.p))), uintptr(len(t.p)))
 	switch errno {
@@ -153,7 +153,7 @@ func (t *transfer) readOnce(fd uintptr) (done bool) {
 	return true
 }
 
-// writeRest is false if there is no more room yet.
+// writeRest returns false if the socket's buffer is full.
 func (t *transfer) writeRest(fd uintptr) (done bool) {
 	for len(t.rest) > 0 {
 		t.iovecs = t.iovecs[:0]
@@ -178,7 +178,7 @@ func (t *transfer) writeRest(fd uintptr) (done bool) {
 	return true
 }
 
-// written takes n bytes from the rest.
+// written removes n bytes from the rest.
 func (t *transfer) written(n int) {
 	t.n += n
 	for len(t.rest) > 0 && n >= len(t.rest[0]) {
@@ -190,15 +190,15 @@ func (t *transfer) written(n int) {
 	}
 }
 
-// ended tells the scheduler that there is work, if that has gone on for a while.
+// ended makes the scheduler poll once busy reaches busyMax.
 func (t *transfer) ended() {
 	if t.busy += roundBytes + t.n; t.busy < busyMax {
 		return
 	}
 	t.busy = 0
-	// A processor that has nothing to do wakes for the goroutine, and looks at the
-	// network after it. Where all are busy, the thread that watches does so: it wakes
-	// at a system call that it is told of.
+	// An idle processor wakes for the new goroutine, and polls the network after it. If
+	// all are busy, the monitor thread polls: it wakes at a system call that is reported
+	// to the scheduler.
 	go func() {}()
 	_, _, _ = unix.Syscall(unix.SYS_GETPPID, 0, 0, 0)
 }

@@ -20,8 +20,8 @@ func AppendBool(b []byte, v bool) []byte {
 	return append(b, 0, 0, 0, 0)
 }
 
-// AppendFixed appends opaque data whose length both sides know. Data that was
-// read to where it goes is not copied.
+// AppendFixed appends opaque data whose length both sides know. Data that is
+// already in place right after b is not copied.
 func AppendFixed(b, data []byte) []byte {
 	if n := len(b) + len(data); len(data) > 0 && cap(b) >= n && &b[:n][len(b)] == &data[0] {
 		b = b[:n]
@@ -37,13 +37,13 @@ func AppendOpaque(b, data []byte) []byte {
 	return AppendFixed(b, data)
 }
 
-// Reserve appends room for an unsigned integer that is not known yet, such as the
-// mark of a record, and returns where it is.
+// Reserve appends space for an unsigned integer that is not known yet, such as
+// the mark of a record, and returns its offset.
 func Reserve(b []byte) (buf []byte, at int) {
 	return append(b, 0, 0, 0, 0), len(b)
 }
 
-// Patch fills in what Reserve left open.
+// Patch sets an integer that Reserve appended.
 func Patch(b []byte, at int, v uint32) {
 	binary.BigEndian.PutUint32(b[at:at+4], v)
 }

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// What a Decoder's Err may be. ErrValue is also for callers of Fail, for
-// example when an enumeration has a value that the protocol doesn't know.
+// The errors of a Decoder. Callers of Fail use ErrValue too, for example for
+// an enumeration's value that the protocol doesn't define.
 var (
 	ErrShort    = errors.New("xdr: record ends early")
 	ErrTooLong  = errors.New("xdr: length past its maximum")
@@ -14,48 +14,48 @@ var (
 	ErrTrailing = errors.New("xdr: bytes left over")
 )
 
-// Decoder consumes a record from the front. After the first error every method
-// returns the zero value, and Err the error.
+// Decoder consumes a record from the front. After the first error Err returns it,
+// and every other method the zero value.
 //
-// It is used as a value on the stack, by one goroutine.
+// It is a value on the stack of one goroutine.
 type Decoder struct {
 	buf []byte
 	err error
 }
 
-// NewDecoder decodes buf. What the Decoder returns aliases buf, so buf must not
-// change while those slices are in use.
+// NewDecoder decodes buf. Slices that the Decoder returns alias buf, so buf must
+// not change while they are in use.
 func NewDecoder(buf []byte) Decoder {
 	return Decoder{buf: buf}
 }
 
-// Err is the first error, or nil.
+// Err returns the first error, or nil.
 func (d *Decoder) Err() error {
 	return d.err
 }
 
-// Fail makes err the Decoder's error unless it has one already.
+// Fail sets the Decoder's error unless it has one already.
 func (d *Decoder) Fail(err error) {
 	if d.err == nil {
 		d.err = err
 	}
-	// An empty buffer makes every later read fail without a look at err.
+	// An empty buffer makes every later read fail without a check of err.
 	d.buf = nil
 }
 
-// Len is the number of bytes not yet consumed.
+// Len returns the number of bytes not yet consumed.
 func (d *Decoder) Len() int {
 	return len(d.buf)
 }
 
-// Rest consumes and returns all that is left.
+// Rest consumes and returns all remaining bytes.
 func (d *Decoder) Rest() []byte {
 	b := d.buf
 	d.buf = nil
 	return b
 }
 
-// Finish is Err, or ErrTrailing if bytes are left.
+// Finish returns Err, or ErrTrailing if bytes are left.
 func (d *Decoder) Finish() error {
 	if d.err == nil && len(d.buf) > 0 {
 		return ErrTrailing
@@ -86,7 +86,7 @@ func (d *Decoder) Uint64() uint64 {
 }
 
 // Bool consumes a boolean (section 4.4). A value other than 0 and 1 is an
-// error: what follows a discriminant that isn't understood can't be either.
+// error: the data after an unknown discriminant can't be decoded.
 func (d *Decoder) Bool() bool {
 	v := d.Uint32()
 	if v > 1 {
@@ -96,8 +96,8 @@ func (d *Decoder) Bool() bool {
 	return v == 1
 }
 
-// Fixed consumes opaque data of n bytes and its padding (section 4.9). The
-// padding's value is not looked at.
+// Fixed consumes opaque data of n bytes and its padding (section 4.9), which may
+// have any value.
 func (d *Decoder) Fixed(n int) []byte {
 	padded := n + Pad(n)
 	if len(d.buf) < padded {
@@ -105,7 +105,7 @@ func (d *Decoder) Fixed(n int) []byte {
 		return nil
 	}
 	// The capacity ends with the data, so that an append by the caller copies
-	// rather than writes over the rest of the record.
+	// instead of overwriting the rest of the record.
 	b := d.buf[:n:n]
 	d.buf = d.buf[padded:]
 	return b
@@ -126,8 +126,8 @@ func (d *Decoder) Opaque(limit int) []byte {
 }
 
 // Count consumes the length of an array of at most limit elements (section 4.13).
-// An array is at least size bytes per element, so a count that the record can't
-// hold is refused before anything is allocated for it.
+// Each element has at least size bytes, so Count refuses a length that exceeds the
+// record before anything is allocated.
 func (d *Decoder) Count(limit, size int) int {
 	n := d.Uint32()
 	if uint64(n) > uint64(limit) {
@@ -141,7 +141,7 @@ func (d *Decoder) Count(limit, size int) int {
 	return int(n)
 }
 
-// Pad is the number of zero bytes that follow n bytes of opaque data.
+// Pad returns the number of zero bytes after n bytes of opaque data.
 func Pad(n int) int {
 	return -n & 3
 }
