@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// grace is how long calls in flight have when the bench is interrupted.
+	// grace is how long calls in flight may take after an interrupt.
 	grace = 3 * time.Second
-	// cleanTimeout is how long the end may take. Many servers sync each removal.
+	// cleanTimeout bounds the cleanup. Many servers sync each removal.
 	cleanTimeout = 10 * time.Minute
 	// patience is how long a server may leave all calls of a connection
 	// unanswered.
 	patience = 30 * time.Second
 )
 
-// fileSize is that of the files, in bytes, where nothing is said and there is room.
+// fileSize is the default size of the files, in bytes, if there is space.
 const fileSize = 64 << 20
 
-// Config says what to run. Targets, Loads, Connections, Depth, Duration, Rounds and
-// Entries are needed.
+// Config is what to run. Targets, Loads, Connections, Depth, Duration, Rounds and
+// Entries are required.
 type Config struct {
 	Targets     []Target // one, or two to compare
 	Loads       []Load
@@ -32,26 +32,26 @@ type Config struct {
 	Depth       int           // calls in flight on each connection
 	Duration    time.Duration // of each load on each server, all rounds together
 	Rounds      int           // turns that Duration is divided into
-	FileSize    int64         // of the files that are read and written; 0: what there is room for, 64 MiB at most
+	FileSize    int64         // of the files to read and write; 0: as there is space, 64 MiB at most
 	Entries     int           // of the large directory
 	UID, GID    uint32        // who makes the calls
-	Patience    time.Duration // 0: 30 s, see there
+	Patience    time.Duration // 0: patience
 
-	// Progress is told now and then what is being done. Nil: nobody asks.
+	// Progress is called now and then with the progress. It may be nil.
 	Progress func(Progress)
 }
 
 // Progress is what the bench is doing.
 type Progress struct {
 	Doing  string // for people
-	Load   string // the load that runs, "" for none
-	Target int    // where, by its place in Config.Targets
-	Round  int    // which, from 0
+	Load   string // the running load, "" for none
+	Target int    // its index in Config.Targets
+	Round  int    // from 0
 	Part   float64
 	Ops    int64 // done in this turn
 }
 
-// Validate says what is wrong with a Config.
+// Validate checks a Config.
 func (c *Config) Validate() error {
 	switch {
 	case len(c.Targets) != 1 && len(c.Targets) != 2:
@@ -88,16 +88,16 @@ func (c *Config) say(p Progress) {
 	}
 }
 
-// Run runs the loads, and removes from the servers what it made there, also when
-// ctx ends. There is a report whenever there are results, even with an error.
-// Calls that failed are no error: the report counts them.
+// Run runs the loads, and removes its files from the servers, even when ctx ends.
+// It returns a report if there are results, even with an error. Failed calls are
+// no error: the report counts them.
 func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	var sessions []*session
 	defer func() {
-		// Whoever interrupts the bench still wants its files gone.
+		// An interrupted bench must remove its files, too.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
 		defer cancel()
 		cfg.say(Progress{Doing: "removing what was made"})
@@ -127,8 +127,8 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 	return report, nil
 }
 
-// fit chooses the size of the files by what the servers have room for, or refuses the
-// one that was chosen.
+// fit chooses the size of the files by the servers' free space, or checks the
+// configured size.
 func fit(cfg *Config, sessions []*session) error {
 	room := int64(math.MaxInt64)
 	for _, s := range sessions {
@@ -136,7 +136,7 @@ func fit(cfg *Config, sessions []*session) error {
 		if err != nil {
 			return err
 		}
-		// Two files, and as much as one again for all else that the loads make.
+		// Two files, and the space of a third for all else that the loads create.
 		room = min(room, available/3&^(mebibyte-1))
 	}
 	switch {
@@ -151,7 +151,7 @@ func fit(cfg *Config, sessions []*session) error {
 }
 
 // alternate runs a load on the servers turn by turn, and returns the turns of
-// each. Who begins changes with each round, so that nobody always has the
+// each. The first server changes with each round, so that none always has the
 // caches, or the noise, that the other leaves.
 func alternate(ctx context.Context, cfg *Config, sessions []*session, load int) ([][]*turnResult, error) {
 	turns := make([][]*turnResult, len(sessions))
@@ -162,7 +162,7 @@ func alternate(ctx context.Context, cfg *Config, sessions []*session, load int) 
 			}
 			s := sessions[i]
 			if err := s.broken(); err != nil {
-				// The last turn has counted this; the next begins afresh.
+				// The last turn counted the failure; the next starts with new connections.
 				if err := s.connect(ctx); err != nil {
 					return nil, err
 				}
@@ -183,7 +183,7 @@ func alternate(ctx context.Context, cfg *Config, sessions []*session, load int) 
 	return turns, nil
 }
 
-// watch tells the progress of a turn until the returned function is called.
+// watch reports the progress of a turn until stop is called.
 func watch(cfg *Config, s *session, p Progress) (stop func()) {
 	if cfg.Progress == nil {
 		return func() {}

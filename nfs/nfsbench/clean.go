@@ -9,8 +9,8 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 )
 
-// close removes what the bench made on the server and ends the session. It uses
-// connections of its own, as those of the loads may have failed.
+// close removes the bench's files from the server and ends the session. It uses
+// new connections, because those of the loads may have failed.
 func (s *session) close(ctx context.Context) error {
 	cfg := *s.cfg
 	cfg.Connections = min(cfg.Connections, 4)
@@ -26,7 +26,7 @@ func (s *session) close(ctx context.Context) error {
 	return nil
 }
 
-// removeAll removes a directory and all in it.
+// removeAll removes a directory and its content.
 func (s *session) removeAll(ctx context.Context, parent nfs3.FH, name []byte) error {
 	l := s.workers[0].lane
 	dir, err := l.lookup(parent, name)
@@ -34,8 +34,8 @@ func (s *session) removeAll(ctx context.Context, parent nfs3.FH, name []byte) er
 		return err
 	}
 	dir = bytes.Clone(dir)
-	// After a removal cookies may be worth nothing, so each page is the first,
-	// until there is none with a name to remove.
+	// A removal may invalidate cookies, so each page read is the first one,
+	// until it has no name to remove.
 	for {
 		var files, dirs [][]byte
 		_, err := l.readdirplus(dir, page{}, func(name []byte, fileType nfs3.FType) {
@@ -54,7 +54,7 @@ func (s *session) removeAll(ctx context.Context, parent nfs3.FH, name []byte) er
 		err = s.share(ctx, len(files), func(w *worker, i int) error {
 			err := w.remove(dir, files[i])
 			if status := (*statusError)(nil); errors.As(err, &status) {
-				// A server that gave no attributes gave no type either.
+				// The type is unknown if the server returned no attributes.
 				if status.status == nfs3.ErrIsDir || status.status == nfs3.ErrPerm || status.status == nfs3.ErrInval {
 					return w.rmdir(dir, files[i])
 				}

@@ -19,7 +19,7 @@ import (
 	"github.com/podnas/podnas/nfs/socket"
 )
 
-// maxReply bounds what a server can make the bench allocate for a reply.
+// maxReply bounds the bench's allocation for a reply.
 const maxReply = nfs3.MaxData + 64<<10
 
 const connectTimeout = 10 * time.Second
@@ -31,16 +31,16 @@ type conn struct {
 	nc      *socket.Conn
 	patient patient
 	ended   sync.WaitGroup // the two goroutines
-	wake    chan struct{}  // there is something in queue
+	wake    chan struct{}  // queue is not empty
 
 	mu      sync.Mutex
 	xid     uint32           // of the last call; guarded by mu
-	pending map[uint32]*lane // who waits, by xid; guarded by mu
-	queue   [][]byte         // calls to be written; guarded by mu
+	pending map[uint32]*lane // waiting lanes by xid; guarded by mu
+	queue   [][]byte         // calls to write; guarded by mu
 	err     error            // why no more calls can be made; guarded by mu
 }
 
-// patient reads a connection, and gives up where calls wait and nothing comes.
+// patient reads a connection, with a timeout while calls wait for replies.
 type patient struct {
 	conn *conn
 	wait time.Duration
@@ -58,8 +58,8 @@ func dial(ctx context.Context, address string, wait time.Duration) (*conn, error
 	c := &conn{
 		nc:   on,
 		wake: make(chan struct{}, 1),
-		// A server that remembers replies knows a call by its address and xid,
-		// and a new connection may have an old one's port.
+		// A replay cache identifies a call by address and xid, and a new
+		// connection may have an old one's port.
 		xid:     rand.Uint32(),
 		pending: make(map[uint32]*lane),
 	}
@@ -76,7 +76,7 @@ func (c *conn) close() {
 	c.ended.Wait()
 }
 
-// fail ends the connection. The first reason is the one that calls return.
+// fail ends the connection. Calls return the first reason.
 func (c *conn) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +84,7 @@ func (c *conn) fail(err error) {
 		return
 	}
 	c.err = err
-	_ = c.nc.Close() // what there is to say is in err
+	_ = c.nc.Close() // err is the reason already
 	close(c.wake)
 	for xid, l := range c.pending {
 		delete(c.pending, xid)
@@ -92,7 +92,7 @@ func (c *conn) fail(err error) {
 	}
 }
 
-// start gives a lane's call its xid and has it written.
+// start gives a lane's call its xid and queues it.
 func (c *conn) start(l *lane) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,13 +115,13 @@ func (c *conn) start(l *lane) error {
 	return nil
 }
 
-// write sends what has come together since the last write, in one.
+// write sends all calls queued since the last write at once.
 func (c *conn) write() {
 	defer c.ended.Done()
 	var batch [][]byte
 	for range c.wake {
-		// Replies come in batches, and each wakes a worker that has a call to make
-		// at once. They go first: one write for all is three times the rate.
+		// Replies come in batches, and each wakes a worker that makes its next call
+		// at once. Let them run first: one write for all is three times the rate.
 		runtime.Gosched()
 		c.mu.Lock()
 		batch, c.queue = c.queue, batch[:0]
@@ -133,7 +133,7 @@ func (c *conn) write() {
 	}
 }
 
-// read takes replies until the connection ends.
+// read reads replies until the connection ends.
 func (c *conn) read() {
 	defer c.ended.Done()
 	r := bufio.NewReaderSize(&c.patient, 64<<10)
@@ -168,7 +168,7 @@ func (c *conn) deliver(r *bufio.Reader) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.pending[xid] == nil {
-		return c.err // it failed meanwhile, and so has the call
+		return c.err // the connection failed, and the call with it
 	}
 	delete(c.pending, xid)
 	l.done <- nil
@@ -190,6 +190,6 @@ func (p *patient) Read(b []byte) (int, error) {
 		if silent && waiting > 0 {
 			return 0, fmt.Errorf("no answer to %d calls for more than %v", waiting, p.wait)
 		}
-		silent = waiting > 0 // they may have been made just now
+		silent = waiting > 0 // they may be new
 	}
 }

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	smallFiles = 256      // that GETATTR, ACCESS and LOOKUP are asked about
+	smallFiles = 256      // for GETATTR, ACCESS and LOOKUP
 	mebibyte   = 1 << 20  // the largest block of the loads
 	readSeed   = 0x726561 // of the file that is read
 	smallSeed  = 0x736d61 // and of small ones
 )
 
-// fixtures are what loads find on the server. Each is made when the first load
-// wants it.
+// fixtures are the loads' files on the server. Each is created when the first
+// load needs it.
 type fixtures struct {
 	files     []nfs3.FH // small ones in home
 	names     [][]byte  // and their names
@@ -26,7 +26,7 @@ type fixtures struct {
 	large     nfs3.FH // a directory of Config.Entries files
 }
 
-// needDirs gives every worker a directory of its own.
+// needDirs gives every worker its own directory.
 func needDirs(ctx context.Context, s *session) error {
 	if s.workers[0].dir != nil {
 		return nil
@@ -38,7 +38,7 @@ func needDirs(ctx context.Context, s *session) error {
 	})
 }
 
-// needFiles makes the files for calls that ask about files.
+// needFiles creates the small files.
 func needFiles(ctx context.Context, s *session) error {
 	if s.files != nil {
 		return nil
@@ -56,7 +56,7 @@ func needFiles(ctx context.Context, s *session) error {
 	return err
 }
 
-// needReadFile makes the file that is read.
+// needReadFile creates the file to read.
 func needReadFile(ctx context.Context, s *session) (err error) {
 	if s.readFile == nil {
 		s.readFile, err = s.data(ctx, "read", readSeed)
@@ -64,8 +64,8 @@ func needReadFile(ctx context.Context, s *session) (err error) {
 	return err
 }
 
-// needWriteFile makes the file that is written. It is as large as it will be, as
-// a database's is: the loads write over what is there.
+// needWriteFile creates the file to write, with its final size, like a
+// database's: the loads overwrite it.
 func needWriteFile(ctx context.Context, s *session) (err error) {
 	if s.writeFile == nil {
 		s.writeFile, err = s.data(ctx, "write", smallSeed)
@@ -73,7 +73,7 @@ func needWriteFile(ctx context.Context, s *session) (err error) {
 	return err
 }
 
-// needBeside adds the workers that do something else meanwhile.
+// needBeside adds the workers for the load's beside.
 func needBeside(_ context.Context, s *session) error {
 	if s.beside == nil {
 		for i := range s.workers {
@@ -84,7 +84,7 @@ func needBeside(_ context.Context, s *session) error {
 	return nil
 }
 
-// data makes a file of Config.FileSize.
+// data creates a file of Config.FileSize.
 func (s *session) data(ctx context.Context, name string, seed uint64) (nfs3.FH, error) {
 	fh, err := s.workers[0].create(s.home, []byte(name))
 	if err != nil {
@@ -102,10 +102,10 @@ func (s *session) data(ctx context.Context, name string, seed uint64) (nfs3.FH, 
 	return fh, err
 }
 
-// blocks is how many blocks a file of Config.FileSize has.
+// blocks is the number of blocks of a file of Config.FileSize.
 func (s *session) blocks(size int) int { return int(s.cfg.FileSize) / size }
 
-// needLarge makes the large directory.
+// needLarge creates the large directory.
 func needLarge(ctx context.Context, s *session) error {
 	if s.large != nil {
 		return nil
@@ -126,7 +126,7 @@ func needLarge(ctx context.Context, s *session) error {
 	return nil
 }
 
-// name is a name with a number. It is good until the worker's next.
+// name returns a name with a number, valid until the worker's next.
 func (w *worker) name(kind string, i int) []byte {
 	w.text = append(w.text[:0], kind...)
 	w.text = append(w.text, '-')
@@ -134,7 +134,7 @@ func (w *worker) name(kind string, i int) []byte {
 	return w.text
 }
 
-// keep keeps a handle until the worker's next.
+// keep copies a handle, valid until the worker's next.
 func (w *worker) keep(fh nfs3.FH) nfs3.FH {
 	w.fh = append(w.fh[:0], fh...)
 	return w.fh

@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	// Each power of two has this many buckets, so a bucket is at most 1/32 wide
-	// of what it holds: percentiles are that exact.
+	// Each power of two has 2^subBits buckets, so a bucket's width, and the error
+	// of percentiles, is at most 1/32 of its values.
 	subBits = 5
-	// Whatever takes longer, 137 s, counts as that.
+	// Longer durations count as this, 137 s.
 	maxBits = 37
 
 	buckets = (maxBits - subBits + 1) << subBits
@@ -35,7 +35,7 @@ func bucket(d time.Duration) int {
 	return (shift+1)<<subBits + int(n>>shift) - 1<<subBits
 }
 
-// middle is the middle of what a bucket holds.
+// middle returns the middle of a bucket's range.
 func middle(i int) time.Duration {
 	if i < 1<<subBits {
 		return time.Duration(i)
@@ -59,8 +59,8 @@ func (h *histogram) merge(other *histogram) {
 	h.max = max(h.max, other.max)
 }
 
-// quantile is the duration that the part q of all is not above: the smallest
-// with at least q*total at or below it. It is 0 for an empty histogram.
+// quantile returns the smallest duration with at least q*total durations at or
+// below it. It is 0 for an empty histogram.
 func (h *histogram) quantile(q float64) time.Duration {
 	rank := uint64(math.Ceil(q * float64(h.total)))
 	var seen uint64

@@ -9,7 +9,7 @@ import (
 )
 
 // lane makes one call at a time over a connection that it shares with others.
-// What it decodes aliases its buffer, and is good until its next call.
+// Decoded results alias its buffer, and are valid until its next call.
 type lane struct {
 	conn *conn
 	cred rpc.Auth
@@ -17,7 +17,7 @@ type lane struct {
 	out  []byte     // the call, kept for the next
 	in   []byte     // the reply, kept for the next
 
-	// The arguments of the calls made most, so that they aren't allocated.
+	// The arguments of the most frequent calls, to save their allocation.
 	handle  nfs3.HandleArgs
 	access  nfs3.AccessArgs
 	where   nfs3.DirOpArgs
@@ -30,7 +30,7 @@ func newLane(cred rpc.Auth) *lane {
 	return &lane{cred: cred, done: make(chan error, 1)}
 }
 
-// statusError is a call that the server refused.
+// statusError is the error of a call that the server refused.
 type statusError struct {
 	call   string
 	status nfs3.Status
@@ -38,7 +38,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.call + ": " + e.status.String() }
 
-// refused is the error of a call's status, nil for OK.
+// refused returns the error of a call's status, nil for OK.
 func refused(call string, status nfs3.Status) error {
 	if status == nfs3.OK {
 		return nil
@@ -71,19 +71,19 @@ func (l *lane) call(prog, vers, proc uint32, args rpc.Args) (xdr.Decoder, error)
 	return d, reply.Err()
 }
 
-// connError is the end of a connection: no call on it can succeed any more.
+// connError is the error of a broken connection, for all calls on it.
 type connError struct{ err error }
 
 func (e *connError) Error() string { return e.err.Error() }
 func (e *connError) Unwrap() error { return e.err }
 
-// nfs calls NFS. What is wrong with the results is the decoder's error.
+// nfs calls NFS. An error in the results is the decoder's.
 func (l *lane) nfs(proc uint32, args rpc.Args) (xdr.Decoder, error) {
 	return l.call(nfs3.Program, nfs3.Version, proc, args)
 }
 
-// decoded is the error of results that can't be decoded. Servers may leave bytes
-// over, and some leave out what follows a failure's status.
+// decoded returns an error if the results can't be decoded. Servers may append
+// bytes, and some omit the rest after a failure's status.
 func decoded(call string, d *xdr.Decoder, status nfs3.Status) error {
 	if err := d.Err(); err != nil && status == nfs3.OK {
 		return fmt.Errorf("%s: decode the results: %w", call, err)
@@ -129,7 +129,7 @@ func (l *lane) lookup(dir nfs3.FH, name []byte) (nfs3.FH, error) {
 	return res.Object, decoded("LOOKUP", &d, res.Status)
 }
 
-// read reads up to n bytes at once, fewer if the server says so.
+// read reads up to n bytes at once, fewer if the server returns fewer.
 func (l *lane) read(fh nfs3.FH, offset uint64, n int) (data []byte, eof bool, err error) {
 	l.readAt.File, l.readAt.Offset, l.readAt.Count = fh, offset, uint32(n)
 	d, err := l.nfs(nfs3.ProcRead, &l.readAt)
@@ -147,7 +147,7 @@ func (l *lane) read(fh nfs3.FH, offset uint64, n int) (data []byte, eof bool, er
 	return res.Data, res.EOF, nil
 }
 
-// writeArgs are WRITE3args whose data is made in the call's own buffer.
+// writeArgs are WRITE3args whose data is generated in the call's buffer.
 type writeArgs struct {
 	filler *filler
 	file   nfs3.FH
@@ -169,7 +169,7 @@ func (a *writeArgs) Append(b []byte) []byte {
 	return append(b, zero[:xdr.Pad(a.n)]...)
 }
 
-// write writes up to n bytes of the pattern, fewer if the server says so.
+// write writes up to n bytes of the pattern, fewer if the server accepts fewer.
 func (l *lane) write(f *filler, fh nfs3.FH, seed, offset uint64, n int, stable nfs3.StableHow) (nfs3.WriteRes, error) {
 	l.writeAt = writeArgs{f, fh, offset, n, seed, stable}
 	var res nfs3.WriteRes
@@ -200,7 +200,7 @@ func (l *lane) commit(fh nfs3.FH) (nfs3.CommitRes, error) {
 	return res, decoded("COMMIT", &d, res.Status)
 }
 
-// create makes a file that wasn't there.
+// create creates a new file.
 func (l *lane) create(dir nfs3.FH, name []byte) (nfs3.FH, error) {
 	args := nfs3.CreateArgs{Where: nfs3.DirOpArgs{Dir: dir, Name: name}, Mode: nfs3.Guarded, Attr: mode(0o644)}
 	return l.made("CREATE", nfs3.ProcCreate, &args, dir, name)
@@ -211,8 +211,8 @@ func (l *lane) mkdir(dir nfs3.FH, name []byte) (nfs3.FH, error) {
 	return l.made("MKDIR", nfs3.ProcMkdir, &args, dir, name)
 }
 
-// made makes something and returns its handle, which a server may leave to the
-// client to look up.
+// made creates something and returns its handle. It looks the handle up if the
+// server omits it.
 func (l *lane) made(call string, proc uint32, args rpc.Args, dir nfs3.FH, name []byte) (nfs3.FH, error) {
 	d, err := l.nfs(proc, args)
 	if err != nil {
@@ -229,7 +229,7 @@ func (l *lane) made(call string, proc uint32, args rpc.Args, dir nfs3.FH, name [
 	return res.Object, nil
 }
 
-// setattr sets mode and times, as an archiver does at the end of a file.
+// setattr sets mode and times, like an archiver at the end of a file.
 func (l *lane) setattr(fh nfs3.FH, attr nfs3.Sattr) error {
 	d, err := l.nfs(nfs3.ProcSetattr, &nfs3.SetattrArgs{Object: fh, Attr: attr})
 	if err != nil {

@@ -10,7 +10,7 @@ const (
 	fattrSize   = 84       // of fattr3
 )
 
-// page is what is kept of a READDIRPLUS.
+// page is the state after a READDIRPLUS.
 type page struct {
 	entries int // without . and ..
 	cookie  uint64
@@ -18,10 +18,10 @@ type page struct {
 	eof     bool
 }
 
-// readdirplus reads the page that follows another; the zero page is before the
-// first. The entries are counted and, if visit isn't nil, shown to it by their
-// names, which alias the lane's buffer; they are not kept, since a slice of a
-// large directory's entries costs more than to read them.
+// readdirplus reads the page after another; the zero page is before the first. It
+// counts the entries and, if visit isn't nil, calls it with each name, which
+// aliases the lane's buffer. It does not return the entries, because a slice of a
+// large directory's entries costs more than reading them.
 func (l *lane) readdirplus(dir nfs3.FH, after page, visit func(name []byte, fileType nfs3.FType)) (page, error) {
 	l.list = nfs3.ReaddirplusArgs{Dir: dir, Cookie: after.cookie, CookieVerf: after.verf, DirCount: listingPage, MaxCount: listingPage}
 	d, err := l.nfs(nfs3.ProcReaddirplus, &l.list)

@@ -35,7 +35,7 @@ func opLookup(w *worker) (int, error) {
 	return 1, err
 }
 
-// block is where the next block of n bytes is.
+// block returns the offset of the next block of n bytes.
 func (w *worker) block(n int, random bool) uint64 {
 	blocks := w.blocks(n)
 	if random {
@@ -66,8 +66,8 @@ func opWrite(n int, random bool, stable nfs3.StableHow) func(*worker) (int, erro
 	}
 }
 
-// checkWritten looks at the last block that each worker wrote: all blocks of a
-// turn have the same seed, and no turn before has it.
+// checkWritten checks the last block that each worker wrote: all blocks of a turn
+// have the same seed, and earlier turns have others.
 func checkWritten(n int, stable nfs3.StableHow) func(*worker) error {
 	return func(w *worker) error {
 		if !w.wrote {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// phaseFiles is how many files a worker makes, or removes, in one phase of a
-	// load: so many that a phase lasts, so few that directories stay small.
+	// phaseFiles is how many files a worker creates or removes in one phase of a
+	// load: enough for a phase of some length, few enough for small directories.
 	phaseFiles = 256
 	lifeSize   = 4 << 10
 	treeFiles  = 16 // in each directory of a tree
@@ -26,7 +26,7 @@ func opCreate(w *worker) (int, error) {
 	return 1, err
 }
 
-// removeMade removes what create has made.
+// removeMade removes the files of create.
 func removeMade(w *worker) error {
 	for ; w.made > 0; w.made-- {
 		if err := w.remove(w.dir, w.name("made", w.made-1)); err != nil {
@@ -56,7 +56,7 @@ func opRemove(w *worker) (int, error) {
 	return 1, err
 }
 
-// makeOne makes the file that is renamed.
+// makeOne creates the file to rename.
 func makeOne(w *worker) error {
 	if w.made == 1 {
 		return nil
@@ -94,7 +94,7 @@ func rewind(w *worker) error {
 	return nil
 }
 
-// opList reads the next page of the large directory, again and again.
+// opList reads the next page of the large directory, and restarts at its end.
 func opList(w *worker) (int, error) {
 	next, err := w.readdirplus(w.large, w.place, nil)
 	if err == nil && next.entries == 0 && !next.eof {
@@ -113,7 +113,7 @@ func opList(w *worker) (int, error) {
 	return next.entries, nil
 }
 
-// absent looks up a name that must not be there, as clients do before a CREATE.
+// absent looks up a name that must not exist, as clients do before a CREATE.
 func (w *worker) absent(dir nfs3.FH, name []byte) error {
 	_, err := w.lookup(dir, name)
 	if status := (*statusError)(nil); errors.As(err, &status) && status.status == nfs3.ErrNoEnt {
@@ -125,8 +125,8 @@ func (w *worker) absent(dir nfs3.FH, name []byte) error {
 	return err
 }
 
-// opSmallFile is the life of a small file. The write is stable: that is what
-// Linux sends when a file that fits into one call is closed.
+// opSmallFile is the life of a small file. The write is stable, like Linux's when a
+// file that fits into one call is closed.
 func opSmallFile(w *worker) (int, error) {
 	w.seq++
 	name := w.name("life", w.seq)
@@ -156,10 +156,10 @@ func opSmallFile(w *worker) (int, error) {
 	return 1, w.remove(w.dir, name)
 }
 
-// treeSize is the size of a tree's file, 1 to 16 KiB, mostly small.
+// treeSize is a file's size in a tree, 1 to 16 KiB, mostly small.
 func treeSize(i int) int { return 1 << 10 << (i * i % 7) }
 
-// opUntar makes a file of a tree, and a directory before each row of them.
+// opUntar creates a file of a tree, and a directory before every treeFiles files.
 func opUntar(w *worker) (int, error) {
 	if w.made == phaseFiles {
 		return 0, errPhase
@@ -191,7 +191,7 @@ func opUntar(w *worker) (int, error) {
 	return 1, w.setattr(fh, attr)
 }
 
-// removeTree removes what untar has made.
+// removeTree removes the files of untar.
 func removeTree(w *worker) error {
 	for w.made > 0 {
 		tree := (w.made - 1) / treeFiles

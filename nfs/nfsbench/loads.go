@@ -11,35 +11,35 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 )
 
-// Load is an operation that is repeated.
+// Load is a repeated operation.
 type Load struct {
 	Name  string
 	About string
-	// Unit is what is counted: calls, or what a call or a row of calls is for.
+	// Unit is what is counted: calls, or what one or several calls do.
 	Unit string
 
-	// prepare makes what the load needs on a server, once.
+	// prepare creates the load's fixtures on a server, once.
 	prepare []func(context.Context, *session) error
-	// refill comes before each phase of a turn, and its time doesn't count. A
+	// refill runs before each phase of a turn, and its time doesn't count. A
 	// phase ends when an op returns errPhase, or with the turn.
 	refill func(*worker) error
-	// op is the operation. It tells how many units it did.
+	// op is the operation. It returns how many units it did.
 	op func(*worker) (int, error)
-	// beside is what as many workers again do meanwhile, on the same connections.
-	// What they move and what fails is counted, and not what they do.
+	// beside is run by the same number of other workers meanwhile, on the same
+	// connections. Their bytes and errors count, but not their operations.
 	beside func(*worker) (int, error)
-	// finish comes after a turn, and its time doesn't count.
+	// finish runs after a turn, and its time doesn't count.
 	finish func(*worker) error
 	// writes: the load writes Config.FileSize with a seed of its own each turn.
 	writes bool
 }
 
-// errPhase says that a worker has used up what its refill made.
+// errPhase is returned when a worker has used up its refill.
 var errPhase = errors.New("the phase is over")
 
 type needs = []func(context.Context, *session) error
 
-// Loads are all loads there are.
+// Loads returns all loads.
 func Loads() []Load {
 	loads := []Load{
 		{Name: "null", About: "NULL: the way there and back", Unit: "calls", op: opNull},
@@ -90,8 +90,8 @@ func Loads() []Load {
 	)
 }
 
-// Select returns the loads that one of the patterns names, in the order of Loads.
-// A pattern is as in path.Match: read-* is all that read. No pattern means all.
+// Select returns the loads that match one of the patterns, in the order of Loads.
+// A pattern is one of path.Match, such as read-*. No pattern means all.
 func Select(patterns []string) ([]Load, error) {
 	all := Loads()
 	if len(patterns) == 0 {

@@ -6,16 +6,16 @@ import (
 	"fmt"
 )
 
-// What a file holds is known from its seed: every page begins with the seed and
-// its own offset, and the rest is the same random-looking bytes. So a page of
-// another file, of another place, of an earlier write, zeros, and bytes out of
-// their places are all found, at the price of comparing memory.
+// A file's seed determines its content: every page begins with the seed and its
+// own offset, and the rest is the same random-looking bytes. So pages of another
+// file, another offset or an earlier write, zeros, and displaced bytes are all
+// found, at the cost of comparing memory.
 const (
 	pageSize = 4096
 	pageHead = 16
 )
 
-// filler is the part of a page that is the same in all.
+// filler is the part of a page that all pages share.
 type filler [pageSize]byte
 
 func newFiller() *filler {
@@ -28,7 +28,7 @@ func newFiller() *filler {
 	return f
 }
 
-// append appends n bytes of the file with that seed, from offset on.
+// append appends n bytes of a seed's file, from offset on.
 func (f *filler) append(b []byte, seed, offset uint64, n int) []byte {
 	for n > 0 {
 		within := int(offset % pageSize)
@@ -46,7 +46,7 @@ func (f *filler) append(b []byte, seed, offset uint64, n int) []byte {
 	return b
 }
 
-// check compares data, from offset on, with what the file with that seed holds.
+// check compares data with a seed's file, from offset on.
 func (f *filler) check(data []byte, seed, offset uint64) error {
 	for len(data) > 0 {
 		within := int(offset % pageSize)
@@ -71,7 +71,7 @@ func pageStart(seed, offset uint64) (head [pageHead]byte) {
 	return head
 }
 
-// WrongDataError says that a server returned other data than was written.
+// WrongDataError is the error if a server returned other data than was written.
 type WrongDataError struct {
 	Offset    uint64 // of the first part, at most a page, that differs
 	Got, Want []byte // how that part begins

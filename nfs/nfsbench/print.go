@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// The forms that a report is written in.
+// The formats of a report.
 const (
 	FormatTable = "table"
 	FormatJSON  = "json"
 	FormatCSV   = "csv"
 )
 
-// Write writes the report in one of the forms.
+// Write writes the report in one of the formats.
 func (r *Report) Write(out io.Writer, format string) error {
 	switch format {
 	case FormatTable:
@@ -33,12 +33,12 @@ func (r *Report) Write(out io.Writer, format string) error {
 	}
 }
 
-// writeTable writes one row for each load, or two where there are two servers:
-// the second server's is below the first's.
+// writeTable writes one row for each load and server: the second server's is
+// below the first's.
 func (r *Report) writeTable(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	compared := len(r.Targets) == 2
-	// Names stand to the left: they are filled up to the longest.
+	// Names are left-aligned: they are padded to the longest.
 	load, unit := len("load"), len("unit")
 	for _, l := range r.Loads {
 		load, unit = max(load, len(l.Load)), max(unit, len(l.Unit))
@@ -135,7 +135,7 @@ func (r *Report) writeCSV(out io.Writer) error {
 
 func decimal(f float64) string { return strconv.FormatFloat(f, 'f', 3, 64) }
 
-// megabytes leaves out what loads that carry no data don't have.
+// megabytes returns no number for loads without data.
 func megabytes(mb float64) string {
 	if mb == 0 {
 		return "-"
@@ -143,7 +143,7 @@ func megabytes(mb float64) string {
 	return fmt.Sprintf("%.1f", mb)
 }
 
-// short is a time, given in microseconds, in three digits or so.
+// short formats a time in microseconds with about three digits.
 func short(us float64) string {
 	if us == 0 {
 		return "-" // nothing was done

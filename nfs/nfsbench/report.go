@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Report is what a run found.
+// Report has the results of a run.
 type Report struct {
 	Targets     []string     `json:"targets"`
 	Connections int          `json:"connections"`
@@ -14,27 +14,27 @@ type Report struct {
 	Seconds     float64      `json:"secondsPerLoad"`
 	Rounds      int          `json:"rounds"`
 	Loads       []LoadReport `json:"loads"`
-	// GeometricMean is of the medians of all ratios, 0 where there are none.
+	// GeometricMean is of the medians of all ratios, 0 without any.
 	GeometricMean float64 `json:"geometricMean,omitempty"`
 }
 
-// LoadReport is what one load found, on each server.
+// LoadReport has one load's results on each server.
 type LoadReport struct {
 	Load    string   `json:"load"`
 	Unit    string   `json:"unit"`
-	Results []Result `json:"results"` // by the order of Report.Targets
+	Results []Result `json:"results"` // in the order of Report.Targets
 	Ratio   *Ratio   `json:"ratio,omitempty"`
 }
 
-// Result is one load on one server, all rounds together.
+// Result is of one load on one server, over all rounds.
 type Result struct {
 	Ops     int64   `json:"ops"` // in LoadReport.Unit
 	Seconds float64 `json:"seconds"`
 	// OpsPerSecond and MBPerSecond (10^6 bytes) are means over all rounds.
 	OpsPerSecond float64 `json:"opsPerSecond"`
 	MBPerSecond  float64 `json:"mbPerSecond"`
-	// How long an operation took, in microseconds: of readdirplus that is a
-	// page, of smallfile and untar a file.
+	// The duration of an operation, in microseconds: for readdirplus of a
+	// page, for smallfile and untar of a file.
 	P50    float64 `json:"p50us"`
 	P99    float64 `json:"p99us"`
 	P999   float64 `json:"p999us"`
@@ -43,8 +43,8 @@ type Result struct {
 	Error  string  `json:"error,omitempty"` // the first
 }
 
-// Ratio is how many times as fast the first server is as the second, of the
-// rounds in which both did something.
+// Ratio is how many times as fast the first server is as the second, from
+// rounds with results of both.
 type Ratio struct {
 	Median float64   `json:"median"`
 	Min    float64   `json:"min"`
@@ -60,7 +60,7 @@ func newReport(cfg *Config) *Report {
 	return r
 }
 
-// Errors is how many operations failed.
+// Errors returns the number of failed operations.
 func (r *Report) Errors() (n int64) {
 	for _, l := range r.Loads {
 		for _, result := range l.Results {
@@ -112,7 +112,7 @@ func rates(rounds []*turnResult) []float64 {
 	return r
 }
 
-// newRatio compares the rates of the rounds, nil if none can be compared.
+// newRatio compares the rates of the rounds. It is nil if there are none to compare.
 func newRatio(first, second []float64) *Ratio {
 	var r Ratio
 	for i := range first {

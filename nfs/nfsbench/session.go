@@ -19,10 +19,10 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 )
 
-// dialsAtOnce is how many connections are made at a time.
+// dialsAtOnce is how many connections are opened at a time.
 const dialsAtOnce = 32
 
-// session is what the bench holds of one server.
+// session is the bench's state for one server.
 type session struct {
 	cfg     *Config
 	target  Target
@@ -32,29 +32,29 @@ type session struct {
 	home    nfs3.FH // that directory
 	conns   []*conn
 	workers []*worker
-	beside  []*worker // of the loads that have some; nil until one does
+	beside  []*worker // for loads with a beside; nil until one runs
 
-	// rtmax and wtmax are the most that the server reads and writes at once.
+	// rtmax and wtmax are the server's maxima for READ and WRITE.
 	rtmax, wtmax int
 
 	fixtures
-	cursor atomic.Uint64 // where a sequential load goes on; counts calls
-	seed   uint64        // of what the write load that runs writes
+	cursor atomic.Uint64 // of a sequential load; counts calls
+	seed   uint64        // of the running write load
 }
 
-// worker is one call in flight.
+// worker makes one call at a time.
 type worker struct {
 	*session
 	*lane
 	id    int
-	dir   nfs3.FH // of its own, in home
-	seq   int     // a count of its load's own
+	dir   nfs3.FH // its own, in home
+	seq   int     // a counter for its load
 	made  int     // entries that its load has in dir
 	rng   uint64
-	fh    []byte // a handle that outlives the call that gave it
+	fh    []byte // a copy of a handle from a reply
 	tree  []byte // the handle of the directory that untar is in
-	text  []byte // a name, made anew for each call
-	last  uint64 // where it wrote last
+	text  []byte // a name, new for each call
+	last  uint64 // offset of the last write
 	wrote bool   // last is set
 	verf  [nfs3.WriteVerfSize]byte
 
@@ -64,7 +64,7 @@ type worker struct {
 	turn tally
 }
 
-// open connects to a server and makes the bench's directory there.
+// open connects to a server and creates the bench's directory there.
 func open(ctx context.Context, cfg *Config, t Target) (s *session, err error) {
 	s = &session{cfg: cfg, target: t, filler: newFiller()}
 	defer func() {
@@ -91,7 +91,7 @@ func open(ctx context.Context, cfg *Config, t Target) (s *session, err error) {
 	return s, nil
 }
 
-// mount asks for the handle of the export.
+// mount gets the handle of the export.
 func mount(ctx context.Context, cfg *Config, t Target) (nfs3.FH, error) {
 	c, err := dial(ctx, t.address(t.MountPort), cfg.timeout())
 	if err != nil {
@@ -123,8 +123,8 @@ func mount(ctx context.Context, cfg *Config, t Target) (nfs3.FH, error) {
 	return bytes.Clone(res.Handle), nil
 }
 
-// connect makes the connections, at the start and where they have ended, and the
-// workers.
+// connect opens the connections, at the start and if they have ended, and creates
+// the workers.
 func (s *session) connect(ctx context.Context) error {
 	s.disconnect()
 	if err := s.dialAll(ctx); err != nil {
@@ -138,8 +138,8 @@ func (s *session) connect(ctx context.Context) error {
 	return nil
 }
 
-// dialAll makes the connections, a few at a time: a thousand at once might not
-// fit into the queue of those that the server has yet to accept.
+// dialAll opens the connections, a few at a time: a thousand at once might
+// overflow the server's accept queue.
 func (s *session) dialAll(ctx context.Context) error {
 	conns := make([]*conn, s.cfg.Connections)
 	group, dialing := errgroup.WithContext(ctx)
@@ -148,7 +148,7 @@ func (s *session) dialAll(ctx context.Context) error {
 		group.Go(func() (err error) {
 			conns[i], err = dial(dialing, s.target.address(s.target.Port), s.cfg.timeout())
 			if err == nil || dialing.Err() != nil {
-				return err // the first error has ended the rest
+				return err // the first error ends the rest
 			}
 			if errors.Is(err, syscall.EMFILE) {
 				err = fmt.Errorf("%w (ulimit -n tells how many one program may have)", err)
@@ -175,15 +175,15 @@ func (s *session) newWorker(id int) *worker {
 	}
 }
 
-// spread gives workers their connections: those with numbers that follow each
-// other are on different ones.
+// spread assigns workers to connections: consecutive workers are on different
+// ones.
 func (s *session) spread(workers []*worker) {
 	for i, w := range workers {
 		w.conn = s.conns[i%len(s.conns)]
 	}
 }
 
-// disconnect ends the connections, and whatever calls still wait.
+// disconnect ends the connections, and calls that still wait.
 func (s *session) disconnect() {
 	for _, c := range s.conns {
 		c.close()
@@ -191,7 +191,7 @@ func (s *session) disconnect() {
 	s.conns = nil
 }
 
-// limits asks how much the server reads and writes at once.
+// limits gets the server's maxima for READ and WRITE.
 func (l *lane) limits(root nfs3.FH) (rtmax, wtmax int, err error) {
 	l.handle.Object = root
 	d, err := l.nfs(nfs3.ProcFsinfo, &l.handle)
@@ -209,7 +209,7 @@ func (l *lane) limits(root nfs3.FH) (rtmax, wtmax int, err error) {
 	return int(min(res.RtMax, nfs3.MaxData)), int(min(res.WtMax, nfs3.MaxData)), nil
 }
 
-// room asks how many bytes the caller may still write.
+// room gets the bytes that are free for the caller.
 func (l *lane) room(root nfs3.FH) (int64, error) {
 	l.handle.Object = root
 	d, err := l.nfs(nfs3.ProcFsstat, &l.handle)
@@ -221,8 +221,8 @@ func (l *lane) room(root nfs3.FH) (int64, error) {
 	return int64(min(res.ABytes, math.MaxInt64)), decoded("FSSTAT", &d, res.Status)
 }
 
-// each has all workers do something at once, until all are done or ctx ends. The
-// error is the first.
+// each runs do in all workers concurrently, until all are done or ctx ends. It
+// returns the first error.
 func (s *session) each(ctx context.Context, do func(*worker) error) error {
 	var group sync.WaitGroup
 	errs := make([]error, len(s.workers))
@@ -242,7 +242,7 @@ func (s *session) each(ctx context.Context, do func(*worker) error) error {
 	return nil
 }
 
-// share has the workers do n things, each the next that is not done yet.
+// share calls do for 0 to n-1, distributed over the workers.
 func (s *session) share(ctx context.Context, n int, do func(w *worker, i int) error) error {
 	var next atomic.Int64
 	return s.each(ctx, func(w *worker) error {
@@ -259,8 +259,8 @@ func (s *session) share(ctx context.Context, n int, do func(w *worker, i int) er
 	})
 }
 
-// hurry ends the connections a while after ctx has ended, if calls still wait
-// then, until the returned function is called.
+// hurry ends the connections some time after ctx ends, if calls still wait then,
+// unless stop is called before.
 func (s *session) hurry(ctx context.Context) (stop func()) {
 	done, conns := make(chan struct{}), s.conns
 	unhook := context.AfterFunc(ctx, func() {
@@ -278,7 +278,7 @@ func (s *session) hurry(ctx context.Context) (stop func()) {
 	}
 }
 
-// random is a number below n.
+// random returns a number below n.
 func (w *worker) random(n int) int {
 	w.rng ^= w.rng << 13
 	w.rng ^= w.rng >> 7

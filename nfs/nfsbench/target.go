@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// defaultPort is where NFS is, and MOUNT with it, unless something else is said.
+// defaultPort is the default port of NFS and MOUNT.
 const defaultPort = 2049
 
 // Target is an export of a server.
@@ -18,8 +18,8 @@ type Target struct {
 	Path      string
 }
 
-// ParseTarget reads HOST[:PORT]:/path, an IPv6 address in brackets. Ports that
-// are 0 are the usual ones: port is 2049, mountPort that of NFS.
+// ParseTarget parses HOST[:PORT]:/path, with an IPv6 address in brackets. If 0,
+// port defaults to 2049, and mountPort to the port of NFS.
 func ParseTarget(s string, port, mountPort uint16) (Target, error) {
 	at := strings.Index(s, ":/")
 	if at < 0 {
@@ -59,7 +59,7 @@ func ParseTarget(s string, port, mountPort uint16) (Target, error) {
 	return t, nil
 }
 
-// String is the target as ParseTarget reads it.
+// String returns the target as ParseTarget reads it.
 func (t Target) String() string {
 	if t.Port != defaultPort {
 		return t.address(t.Port) + ":" + t.Path

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// tally is what a worker counts in a turn, or what all of them did.
+// tally has the counts of a worker in a turn, or of all workers.
 type tally struct {
-	done   atomic.Int64 // operations; atomic for the one who shows the progress
+	done   atomic.Int64 // operations; atomic, because watch reads it
 	units  int64
 	bytes  int64
 	errors int64
@@ -42,13 +42,13 @@ func (t *tally) fail(err error) {
 	}
 }
 
-// turnResult is one load on one server for a while.
+// turnResult has one turn of a load on a server.
 type turnResult struct {
 	tally
-	elapsed time.Duration // of the phases; what is between them doesn't count
+	elapsed time.Duration // of the phases, without the time between them
 }
 
-// rate is how many units a second were done.
+// rate returns the units per second.
 func (r *turnResult) rate() float64 {
 	if r.elapsed <= 0 {
 		return 0
@@ -56,8 +56,8 @@ func (r *turnResult) rate() float64 {
 	return float64(r.units) / r.elapsed.Seconds()
 }
 
-// runTurn runs a load for d. What goes wrong on the server is in the result; the
-// error is ctx's. seed is of what is written in this turn alone.
+// runTurn runs a load for d. The server's errors are in the result; the returned
+// error is ctx's. seed is that of the data written in this turn only.
 func (s *session) runTurn(ctx context.Context, l *Load, d time.Duration, seed uint64) (*turnResult, error) {
 	r := new(turnResult)
 	s.seed = seed
@@ -91,7 +91,7 @@ func (s *session) runTurn(ctx context.Context, l *Load, d time.Duration, seed ui
 	return r, ctx.Err()
 }
 
-// phase runs a load until d is over, or a worker has nothing left to do.
+// phase runs a load until d is over, or a worker returns errPhase.
 func (s *session) phase(ctx context.Context, l *Load, d time.Duration, r *turnResult) {
 	var stop atomic.Bool
 	defer time.AfterFunc(d, func() { stop.Store(true) }).Stop()
@@ -117,7 +117,7 @@ func (s *session) phase(ctx context.Context, l *Load, d time.Duration, r *turnRe
 	if l.beside == nil {
 		return
 	}
-	stop.Store(true) // where all of the others have ended early
+	stop.Store(true) // if all of the others ended early
 	beside.Wait()
 	for _, w := range s.beside {
 		r.bytes += w.turn.bytes
@@ -152,7 +152,7 @@ func (w *worker) run(op func(*worker) (int, error), stop *atomic.Bool) {
 	}
 }
 
-// broken is why a connection has ended, nil while all are fine.
+// broken returns why a connection has ended, nil if none has.
 func (s *session) broken() error {
 	for _, c := range s.conns {
 		c.mu.Lock()
