@@ -10,10 +10,10 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 )
 
-// check decides whether the library gets a call. It returns nil if so, else the
-// reply of RFC 5531 section 9 that the call deserves. What is no call at all is
-// an error, and ends the connection. allows tells whether the client may use the
-// volume of a handle, of which the library would not ask.
+// check decides whether the library gets a call. It returns nil if so, else a reply
+// of RFC 5531 section 9. A record that is no call is an error, and ends the
+// connection. allows reports whether the client may use the volume of a handle,
+// which the library does not check.
 func check(record []byte, allows func(handle []byte) bool) (*rpc.ReplyHeader, error) {
 	d := xdr.NewDecoder(record)
 	var call rpc.CallHeader
@@ -34,7 +34,7 @@ func check(record []byte, allows func(handle []byte) bool) (*rpc.ReplyHeader, er
 	args := d
 	reply.Accept = checkArgs(&call, d)
 	if reply.Accept == rpc.Success && call.Prog == nfs3.Program && call.Proc != nfs3.ProcNull {
-		var first nfs3.HandleArgs // with which the arguments of every other procedure begin
+		var first nfs3.HandleArgs // the first argument of every other procedure
 		if first.Decode(&args); !allows(first.Object) {
 			reply.Stat, reply.Reject, reply.Auth = rpc.MsgDenied, rpc.AuthError, rpc.AuthTooWeak
 			return reply, nil
@@ -49,8 +49,8 @@ func check(record []byte, allows func(handle []byte) bool) (*rpc.ReplyHeader, er
 	return reply, nil
 }
 
-// bound bounds the reply that a checked call asks for, which the library allocates, and
-// tells how long it gets: a client may get less than it asked for.
+// bound limits the size that a checked call requests, because the library allocates the
+// reply, and returns the reply's size: a client may get less than it requested.
 func bound(record []byte) (size int) {
 	d := xdr.NewDecoder(record)
 	var call rpc.CallHeader
@@ -72,8 +72,8 @@ func bound(record []byte) (size int) {
 	return size
 }
 
-// checkCred refuses a credential that can't be read, and calls of NFS without
-// one, which RFC 1813 section 2.6 allows for NULL alone.
+// checkCred refuses a malformed credential, and calls of NFS without one, which RFC
+// 1813 section 2.6 allows only for NULL.
 func checkCred(call *rpc.CallHeader) rpc.AuthStat {
 	switch call.Cred.Flavor {
 	case rpc.AuthSys:
@@ -92,8 +92,8 @@ func checkCred(call *rpc.CallHeader) rpc.AuthStat {
 	return rpc.AuthOK
 }
 
-// checkArgs is Success for a call that the library can do, with arguments that
-// it can decode.
+// checkArgs returns Success for a call that the library supports, with arguments
+// that it can decode.
 func checkArgs(call *rpc.CallHeader, args xdr.Decoder) rpc.AcceptStat {
 	var decode func(*xdr.Decoder)
 	var ok bool
@@ -120,7 +120,7 @@ func checkArgs(call *rpc.CallHeader, args xdr.Decoder) rpc.AcceptStat {
 	return rpc.Success
 }
 
-// mountArgs decodes the arguments of a MOUNT procedure that the library has.
+// mountArgs decodes the arguments of a MOUNT procedure of the library.
 func mountArgs(proc uint32) (decode func(*xdr.Decoder), ok bool) {
 	switch proc {
 	case mount3.ProcNull:
@@ -131,8 +131,8 @@ func mountArgs(proc uint32) (decode func(*xdr.Decoder), ok bool) {
 	return nil, false
 }
 
-// nfsArgs decodes the arguments of an NFS procedure that the library can do. It
-// misreads LINK, and makes the handle in MKNOD's reply before the file.
+// nfsArgs decodes the arguments of an NFS procedure that the library does right. It
+// misreads LINK, and creates the handle in MKNOD's reply before the file.
 func nfsArgs(proc uint32) (decode func(*xdr.Decoder), ok bool) {
 	switch proc {
 	case nfs3.ProcNull:

@@ -23,40 +23,40 @@ const (
 	// recordMax bounds a call, in bytes. Clients write at most 1 MiB at once,
 	// whatever FSINFO offers (the library offers 1 GiB); twice that leaves room.
 	recordMax = 2 << 20
-	// replyMax bounds what READ and listings get at once.
+	// replyMax bounds the replies of READ and listings.
 	replyMax = 1 << 20
 	// idleTimeout ends a connection without calls. A client that is mounted but
 	// idle connects again by itself.
 	idleTimeout = 10 * time.Minute
-	// recordTimeout ends one that has sent half a call.
+	// recordTimeout ends one that has sent only part of a call.
 	recordTimeout = 30 * time.Second
 	// writeTimeout ends a connection whose client does not read its replies.
 	writeTimeout = time.Minute
-	// drainTimeout is that at shutdown.
+	// drainTimeout is writeTimeout at shutdown.
 	drainTimeout = 2 * time.Second
-	// smallMax is a call or reply, in bytes, whose memory is that of the connection.
+	// smallMax is the largest call or reply, in bytes, in the connection's own memory.
 	smallMax = 1 << 10
-	// readLittle is how much is read at once: the marks of small fragments.
+	// readLittle is the size of a read of the marks of small fragments.
 	readLittle = 512
-	// callCopies and replyCopies are how often the library has a call, with the record
-	// that it came in, and a reply in memory.
+	// callCopies and replyCopies are how many copies of a call, including its record,
+	// and of a reply are in memory.
 	callCopies, replyCopies = 3, 4
 )
 
-// listener hands the library connections that it can trust.
+// listener gives the library connections that it can trust.
 type listener struct {
 	net.Listener
 	log    *slog.Logger
 	allows func(client net.Conn, handle []byte) bool
-	volume func(handle []byte) *stats.Volume // whose calls are counted
+	volume func(handle []byte) *stats.Volume // the counters of its volume
 	stats  *stats.Server
 	peers  *oncrpc.Peers
 	budget *oncrpc.Budget
-	full   rate.Sometimes // there are too many connections
+	full   rate.Sometimes // logs too many connections
 
 	mu    sync.Mutex
 	conns map[*conn]bool // open ones
-	down  bool           // no call is read any more
+	down  bool           // no more calls are read
 	open  sync.WaitGroup // conns
 }
 
@@ -89,7 +89,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// enter takes a connection among the open ones.
+// enter adds a connection to the open ones.
 func (l *listener) enter(c *conn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,8 +107,8 @@ func (l *listener) enter(c *conn) error {
 	return nil
 }
 
-// hurry ends connections that hold much memory while others wait for some, and do
-// nothing with it, until ctx ends.
+// hurry ends stuck connections that hold much memory while others wait for some,
+// until ctx ends.
 func (l *listener) hurry(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -162,35 +162,35 @@ func (l *listener) forget(c *conn) {
 
 // conn gives the library a stream of calls that it can answer. The library
 // refuses records of several fragments, trusts every length in a call (and
-// allocates it), looks at no version, forgets to close a connection that it
-// can't follow, and hangs on one whose writes have failed. So a record is
-// joined and checked here, what is not for the library is answered here, and
-// the next is read when the reply is written.
+// allocates it), checks no version, does not close a connection with a bad
+// stream, and hangs on one whose writes have failed. So conn joins and checks a
+// record, answers calls that are not for the library, and reads the next when
+// the reply is written.
 type conn struct {
 	net.Conn
 	listener *listener
 	peer     *oncrpc.Peer
 	holding  *oncrpc.Holding
-	in       *bufio.Reader  // of little size, for the marks of fragments
+	in       *bufio.Reader  // small, for the marks of fragments
 	small    [smallMax]byte // memory of a small record
-	rest     []byte         // what of the call the library has still to read
+	rest     []byte         // of the call, for the library to read
 	ended    chan struct{}  // closed by Close
 	once     sync.Once
 
 	mu      sync.Mutex
 	written *sync.Cond // signals the end of a reply, and broken
-	pending bool       // the library has a call that is not answered
+	pending bool       // the library has an unanswered call
 	broken  bool       // a write has failed
-	mark    []byte     // of the reply being written, as far as it is
+	mark    []byte     // of the reply being written, as far as known
 	left    uint32     // bytes of the reply after its mark
 	served  served
-	charged int64 // of the budget, for the call being handed out
+	charged int64 // of the budget, for the current call
 
 	activity oncrpc.Activity
 	since    time.Time // of the activity
 }
 
-// Activity tells what the connection does, and since when.
+// Activity returns what the connection does, and since when.
 func (c *conn) Activity() (oncrpc.Activity, time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +203,7 @@ func (c *conn) become(a oncrpc.Activity) {
 	c.activity, c.since = a, time.Now()
 }
 
-// Read gives the bytes of one record at most, since the library takes a short
+// Read returns bytes of at most one record, because the library takes a short
 // read in the middle of a call for its end.
 func (c *conn) Read(p []byte) (int, error) {
 	if len(c.rest) == 0 {
@@ -260,7 +260,7 @@ func (c *conn) next() error {
 	}
 }
 
-// read reads a record. There is room for its mark in front of it.
+// read reads a record, with space for its mark before it.
 func (c *conn) read() ([]byte, error) {
 	c.become(oncrpc.Idle)
 	c.listener.deadline(c.SetReadDeadline, idleTimeout)
@@ -273,8 +273,8 @@ func (c *conn) read() ([]byte, error) {
 	return rpc.JoinRecord(c.in, binary.BigEndian.Uint32(record[at:]), record, recordMax, c)
 }
 
-// Grow makes room in a record, and for what the library makes of it. One of several
-// fragments has room for the largest at once, as in the native engine.
+// Grow takes memory for a record, and for the library's copies of it. One of several
+// fragments gets the maximum at once, as in the native engine.
 func (c *conn) Grow(record []byte, size int, more bool) ([]byte, error) {
 	need := len(record) + size
 	if need <= cap(record) {
@@ -290,7 +290,7 @@ func (c *conn) Grow(record []byte, size int, more bool) ([]byte, error) {
 	return append(make([]byte, 0, need), record...), nil
 }
 
-// charge takes memory for the call being handed out, and waits while there is none.
+// charge takes memory for the current call, and waits while there is none.
 func (c *conn) charge(n int) error {
 	if !c.listener.budget.TryTake(c.holding, int64(n)) {
 		c.listener.stats.MemoryWaits.Add(1)
@@ -304,7 +304,7 @@ func (c *conn) charge(n int) error {
 	return nil
 }
 
-// giveBack gives back what the last call has taken.
+// giveBack releases the memory of the last call.
 func (c *conn) giveBack() {
 	c.mu.Lock()
 	n := c.charged
@@ -315,8 +315,8 @@ func (c *conn) giveBack() {
 	}
 }
 
-// answered waits for the reply to the library's call. It is false if there will
-// be none.
+// answered waits for the reply to the library's call. It returns false if there
+// will be none.
 func (c *conn) answered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -326,10 +326,9 @@ func (c *conn) answered() bool {
 	return !c.broken
 }
 
-// Write sends a piece of a reply. The library calls it from a goroutine of its
-// own.
+// Write sends a piece of a reply. The library calls it from its own goroutine.
 func (c *conn) Write(p []byte) (int, error) {
-	c.become(oncrpc.Stuck) // if the client does not take it
+	c.become(oncrpc.Stuck) // if the client does not read
 	c.listener.deadline(c.SetWriteDeadline, writeTimeout)
 	n, err := c.Conn.Write(p)
 	c.mu.Lock()

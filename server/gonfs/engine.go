@@ -1,20 +1,19 @@
 // Package gonfs is the portable NFS engine: willscott/go-nfs over go-billy.
 //
-// It needs no capability and nothing of the kernel but ordinary system calls,
-// and it is the baseline that other engines are measured against. The library
-// bounds what it can do:
+// It needs no capability and only ordinary system calls, and it is the baseline
+// for measurements of other engines. The library limits it:
 //
-//   - the caller's identity is not known to the library's handlers, so every
-//     client that reaches a volume may do everything in it, and new files belong
-//     to the user podnas runs as;
+//   - the library's handlers do not get the caller's identity, so every client
+//     that reaches a volume may do everything in it, and new files belong to
+//     podnas's user;
 //   - no hard links, device nodes, fifos, sockets, or exclusive create;
 //   - one call at a time on a connection, and every WRITE is synced.
 //
-// A call's way: listener.Accept hands the library a connection whose Read gives
-// it whole, checked records (conn.go); the library decodes the call and asks
-// handler.FromHandle where the file is (tree.go); it works on the paths it got
-// through filesystem (filesystem.go), which checks at each step that the path
-// still leads to the file of the handle.
+// A call's way: listener.Accept gives the library a connection whose Read returns
+// whole, checked records (conn.go); the library decodes the call and gets the
+// file's path from handler.FromHandle (tree.go); it works on paths through
+// filesystem (filesystem.go), which checks at each step that the path still leads
+// to the file of the handle.
 package gonfs
 
 import (
@@ -41,8 +40,8 @@ type Engine struct {
 	log     *slog.Logger
 }
 
-// New makes an engine. The table may change while it serves. Calls that take long
-// are told by slow, which may be nil.
+// New returns an engine. The table may change while it serves. slow logs slow calls,
+// and may be nil.
 func New(table *export.Table, key *export.Key, slow *stats.SlowLog, log *slog.Logger) *Engine {
 	return &Engine{
 		handler: &handler{table: table, key: key, volumes: map[*export.Volume]*filesystem{}},
@@ -51,11 +50,11 @@ func New(table *export.Table, key *export.Key, slow *stats.SlowLog, log *slog.Lo
 	}
 }
 
-// Stats are what the engine has served.
+// Stats returns the engine's counters.
 func (e *Engine) Stats() *stats.Server { return e.stats }
 
 // Serve answers clients of l until ctx ends, then closes l and every connection,
-// after the reply to the call it is at.
+// after the reply to its current call.
 func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
 	guarded := &listener{
 		Listener: l, log: e.log, allows: e.handler.allows, volume: e.handler.served, stats: e.stats,
@@ -75,7 +74,7 @@ func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// handler is what the library asks: nfs.Handler and nfs.CachingHandler.
+// handler implements nfs.Handler and nfs.CachingHandler for the library.
 type handler struct {
 	table *export.Table
 	key   *export.Key
@@ -91,7 +90,7 @@ func (h *handler) filesystem(v *export.Volume) *filesystem {
 	defer h.mu.Unlock()
 	fs, ok := h.volumes[v]
 	if !ok {
-		for old := range h.volumes { // a new volume is rare: the time to forget ended ones
+		for old := range h.volumes { // a new volume is rare: a good time to forget ended ones
 			select {
 			case <-old.Closed():
 				delete(h.volumes, old)
@@ -116,8 +115,8 @@ func (h *handler) Mount(_ context.Context, client net.Conn, req nfs.MountRequest
 	return nfs.MountStatusOk, h.filesystem(v), []nfs.AuthFlavor{nfs.AuthFlavorUnix}
 }
 
-// allows tells whether a client may use the volume of a handle. What is wrong with
-// a handle otherwise, FromHandle says.
+// allows reports whether a client may use the volume of a handle. FromHandle reports
+// other errors of a handle.
 func (h *handler) allows(client net.Conn, handle []byte) bool {
 	id, _, err := h.key.Parse(handle)
 	if err != nil {
@@ -132,7 +131,7 @@ func allows(v *export.Volume, client net.Conn) bool {
 	return v.Options.Allows(address.Addr()) && v.AllowsPort(address)
 }
 
-// served is where the calls with a handle are counted, nil if it is no volume's.
+// served returns the counters of a handle's volume, nil if there is none.
 func (h *handler) served(handle []byte) *stats.Volume {
 	id, _, err := h.key.Parse(handle)
 	if err != nil {
@@ -153,7 +152,7 @@ func addressOf(client net.Conn) netip.AddrPort {
 	return netip.AddrPortFrom(a.AddrPort().Addr().Unmap(), uint16(a.Port))
 }
 
-// Change gives the library what changes attributes.
+// Change returns the interface that changes attributes.
 func (h *handler) Change(fs billy.Filesystem) billy.Change { return fs.(*filesystem) }
 
 // FSStat answers FSSTAT, RFC 1813 section 3.3.18.
@@ -169,10 +168,10 @@ func (h *handler) FSStat(_ context.Context, fs billy.Filesystem, stat *nfs.FSSta
 	return nil
 }
 
-// ToHandle makes the handle of the file at a path, nil if there is none.
+// ToHandle returns the handle of the file at a path, nil if there is none.
 func (h *handler) ToHandle(fs billy.Filesystem, path []string) []byte {
 	f, ok := fs.(*filesystem)
-	if !ok { // the library asks also after a refused MNT
+	if !ok { // the library calls it after a refused MNT, too
 		return nil
 	}
 	id, err := f.identify(f.Join(path...))
@@ -200,7 +199,7 @@ func (h *handler) FromHandle(handle []byte) (billy.Filesystem, []string, error) 
 	return fs, location{path: path, file: file}.elements(), nil
 }
 
-// InvalidateHandle has nothing to do: a handle is valid as long as its file is.
+// InvalidateHandle does nothing: a handle is valid as long as its file is.
 func (h *handler) InvalidateHandle(billy.Filesystem, []byte) error { return nil }
 
 // HandleLimit bounds how many entries the library puts into a reply to READDIR,

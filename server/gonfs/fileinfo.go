@@ -9,7 +9,7 @@ import (
 	"github.com/podnas/podnas/server/export"
 )
 
-// fileInfo tells the library a file's attributes.
+// fileInfo has a file's attributes for the library.
 type fileInfo struct {
 	name string
 	attr export.Attr
@@ -20,8 +20,8 @@ func (i *fileInfo) Size() int64        { return i.attr.Size }
 func (i *fileInfo) ModTime() time.Time { return i.attr.Mtime }
 func (i *fileInfo) IsDir() bool        { return i.attr.IsDir() }
 
-// Mode has the type as Go writes it and, since the library puts the low bits on
-// the wire as they are, setuid, setgid and sticky as the kernel writes them.
+// Mode has the type in Go's format and, because the library sends the low bits
+// unchanged, setuid, setgid and sticky in the kernel's.
 func (i *fileInfo) Mode() os.FileMode {
 	mode := os.FileMode(i.attr.Mode & 0o7777)
 	switch i.attr.Mode >> 12 { // S_IFMT, inode(7)
@@ -41,7 +41,7 @@ func (i *fileInfo) Mode() os.FileMode {
 	return mode
 }
 
-// Sys is what the library reads beside os.FileInfo.
+// Sys returns what the library reads beside os.FileInfo.
 func (i *fileInfo) Sys() any {
 	return nfsfile.FileInfo{
 		Nlink: i.attr.Nlink, UID: i.attr.UID, GID: i.attr.GID,

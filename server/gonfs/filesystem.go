@@ -13,28 +13,28 @@ import (
 	"github.com/podnas/podnas/server/export"
 )
 
-// filesystem is a volume as the library sees it: billy.Filesystem and
-// billy.Change. Its paths are those of location.go. What it changes is on the
-// disk when it returns, since the library promises that to its clients.
+// filesystem gives the library access to a volume: billy.Filesystem and
+// billy.Change. Its paths are those of location.go. Its changes are synced when
+// it returns, because the library promises that to clients.
 type filesystem struct {
-	id     uint64 // first, as the library compares file systems deeply to find out whether they are one
+	id     uint64 // first, because the library compares file systems deeply
 	volume *export.Volume
 	tree   *tree
 }
 
-// place is a name in an open directory: what a path means.
+// place is a resolved path: a name in an open directory.
 type place struct {
 	*export.Dir
 	name string
 	// path of the directory; the file's own is joined.
 	dirPath string
-	// file is what the name must be, empty if it may be anything.
+	// file is the file that the name must have, empty for any.
 	file export.FileID
 }
 
 func (p *place) path() string { return path.Join(p.dirPath, p.name) }
 
-// verify fails unless the place's name is, still, the file that is meant.
+// verify fails unless the place's name still leads to its file.
 func (p *place) verify() error {
 	if p.file.IsZero() {
 		return nil
@@ -49,12 +49,12 @@ func (p *place) verify() error {
 	return nil
 }
 
-// findRetries is how often a file is looked for again that was renamed between
-// FromHandle and its use.
+// findRetries is how often a file that was renamed between FromHandle and its use
+// is looked up again.
 const findRetries = 3
 
-// place opens the directory that a path leads to and checks that it is the one
-// the library was given. The caller closes it.
+// place opens the directory of a path and checks that it is the one that the
+// library got. The caller closes it.
 func (f *filesystem) place(s string) (*place, error) {
 	l, err := parseLocation(s)
 	if err != nil {
@@ -100,7 +100,7 @@ func (f *filesystem) open(l location) (*place, error) {
 	return p, nil
 }
 
-// identify finds which file is at a path, and remembers it.
+// identify returns the file at a path, and remembers it.
 func (f *filesystem) identify(s string) (export.FileID, error) {
 	p, err := f.place(s)
 	if err != nil {
@@ -114,7 +114,7 @@ func (f *filesystem) identify(s string) (export.FileID, error) {
 	return id, err
 }
 
-// Capabilities are what the library asks before it changes anything.
+// Capabilities returns what the library checks before a change.
 func (f *filesystem) Capabilities() billy.Capability {
 	if f.volume.Options.ReadOnly {
 		return billy.ReadCapability | billy.SeekCapability
@@ -122,11 +122,11 @@ func (f *filesystem) Capabilities() billy.Capability {
 	return billy.AllCapabilities
 }
 
-// Join makes a path of elements, see location.
+// Join joins elements to a path, see location.
 func (f *filesystem) Join(elems ...string) string { return join(elems) }
 
-// Lstat tells the attributes of a file. The library answers a SETATTR whose Lstat has an
-// error that it does not know as if it were done; it knows permission.
+// Lstat returns the attributes of a file. If it fails in a SETATTR with an error that
+// the library does not know, the library reports success; it knows permission.
 func (f *filesystem) Lstat(name string) (os.FileInfo, error) {
 	info := &fileInfo{}
 	err := f.inPlace(name, func(p *place) (err error) {
@@ -184,16 +184,16 @@ func (f *filesystem) Open(name string) (billy.File, error) {
 	return f.OpenFile(name, os.O_RDONLY, 0)
 }
 
-// Create opens a file and makes it if it is not there. It does not truncate: if
-// the client of CREATE wants that it says so in the attributes, RFC 1813
-// section 3.3.8, and the library sets them next.
+// Create opens a file and creates it if needed. It does not truncate: a CREATE that
+// wants that has it in the attributes, RFC 1813 section 3.3.8, and the library sets
+// them next.
 func (f *filesystem) Create(name string) (billy.File, error) {
 	return f.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 }
 
 // OpenFile opens a regular file.
 func (f *filesystem) OpenFile(name string, flags int, mode os.FileMode) (billy.File, error) {
-	if flags == os.O_WRONLY|os.O_EXCL { // as the library opens a file to set its size
+	if flags == os.O_WRONLY|os.O_EXCL { // the library opens it to set its size
 		return &resizer{fs: f, name: name}, nil
 	}
 	return f.openFile(name, flags, mode)
@@ -214,7 +214,7 @@ func (f *filesystem) openFile(name string, flags int, mode os.FileMode) (*file, 
 	file := &file{DirFile: opened, place: p, write: flags&(os.O_WRONLY|os.O_RDWR) != 0}
 	id, err := export.Identify(opened.File)
 	if err == nil && !p.file.IsZero() && id != p.file {
-		err = errStale // renamed over since the place was checked
+		err = errStale // replaced since the place was checked
 	}
 	if err == nil && flags&os.O_CREATE != 0 {
 		err = p.Sync()
@@ -227,10 +227,10 @@ func (f *filesystem) openFile(name string, flags int, mode os.FileMode) (*file, 
 	return file, nil
 }
 
-// openOwn opens a file whose mode keeps its owner out, which is this process's
-// user: as an ordinary user podnas has no right to pass modes. A client may have
-// made the file read-only and still have it open for writing, and NFS has no
-// open: the owner may always read and write.
+// openOwn opens a file whose mode denies access to its owner, this process's user:
+// as an ordinary user podnas can't bypass modes. A client may have made the file
+// read-only and still have it open for writing, and NFS has no open: the owner may
+// always read and write.
 func (p *place) openOwn(flags int) (*export.DirFile, error) {
 	attr, err := p.Lstat(p.name)
 	if err != nil {
@@ -250,7 +250,7 @@ func (p *place) openOwn(flags int) (*export.DirFile, error) {
 	return opened, err
 }
 
-// MkdirAll makes one directory; what it is in was checked by the library.
+// MkdirAll creates one directory; the library checked its parent.
 func (f *filesystem) MkdirAll(name string, mode os.FileMode) error {
 	if mode == 755 {
 		mode = 0o755 // the library's default lacks the 0o
@@ -260,14 +260,14 @@ func (f *filesystem) MkdirAll(name string, mode os.FileMode) error {
 	})
 }
 
-// Symlink makes a symbolic link.
+// Symlink creates a symbolic link.
 func (f *filesystem) Symlink(target, name string) error {
 	return f.inPlace(name, func(p *place) error {
 		return errors.Join(p.Symlink(target, p.name), p.Sync())
 	})
 }
 
-// Readlink tells what a symbolic link holds.
+// Readlink returns the target of a symbolic link.
 func (f *filesystem) Readlink(name string) (target string, err error) {
 	err = f.inPlace(name, func(p *place) error {
 		target, err = p.Readlink(p.name)
@@ -276,8 +276,8 @@ func (f *filesystem) Readlink(name string) (target string, err error) {
 	return target, err
 }
 
-// Remove removes a file or an empty directory: the library does not tell
-// REMOVE from RMDIR.
+// Remove removes a file or an empty directory: the library does not distinguish
+// REMOVE and RMDIR.
 func (f *filesystem) Remove(name string) error {
 	return f.inPlace(name, func(p *place) error {
 		id, err := p.Identify(p.name)
@@ -307,8 +307,8 @@ func (f *filesystem) Rename(from, to string) error {
 			replaced, replacedErr := q.Identify(q.name)
 			err = p.Dir.Rename(p.name, q.Dir, q.name)
 			if errors.Is(err, syscall.EDQUOT) {
-				// The library says EIO for it, which is for a disk that fails; of a new name
-				// it says that this is not permitted.
+				// The library would reply EIO, which means a failing disk; for a new name
+				// it replies that this is not permitted.
 				return fs.ErrPermission
 			}
 			if err != nil {
@@ -341,7 +341,7 @@ func (f *filesystem) Chtimes(name string, atime, mtime time.Time) error {
 	return f.change(name, func(p *place) error { return p.Dir.Chtimes(p.name, atime, mtime) })
 }
 
-// inPlace does one thing at a path.
+// inPlace calls do with the place of a path.
 func (f *filesystem) inPlace(name string, do func(*place) error) error {
 	p, err := f.place(name)
 	if err != nil {
@@ -351,7 +351,7 @@ func (f *filesystem) inPlace(name string, do func(*place) error) error {
 	return do(p)
 }
 
-// change sets attributes and brings them to the disk.
+// change sets attributes and syncs them.
 func (f *filesystem) change(name string, do func(*place) error) error {
 	return f.inPlace(name, func(p *place) error {
 		if err := do(p); err != nil {
@@ -359,8 +359,8 @@ func (f *filesystem) change(name string, do func(*place) error) error {
 		}
 		attr, err := p.Lstat(p.name)
 		if err != nil || !attr.IsRegular() {
-			// Only through its directory can anything else be synced; an
-			// ordinary user may not be able to open the file any more.
+			// Anything else can only be synced with its directory; an ordinary
+			// user may not be able to open the file any more.
 			return errors.Join(err, p.Sync())
 		}
 		opened, err := p.OpenFile(p.name, os.O_RDONLY, 0)
@@ -374,7 +374,7 @@ func (f *filesystem) change(name string, do func(*place) error) error {
 	})
 }
 
-// TempFile, Chroot and Root are of billy's interface; the library calls none.
+// TempFile, Chroot and Root belong to billy's interface; the library calls none.
 func (f *filesystem) TempFile(string, string) (billy.File, error) {
 	return nil, billy.ErrNotSupported
 }
@@ -385,9 +385,9 @@ func (f *filesystem) Chroot(string) (billy.Filesystem, error) { return nil, bill
 // Root is the volume's export path.
 func (f *filesystem) Root() string { return f.volume.Path }
 
-// resizer is a file that the library wants to give a size. The library may
-// forget to close it, so it is open within Truncate alone; no other method of
-// billy.File is called.
+// resizer is a file whose size the library sets. The library may forget to close
+// it, so it is open only within Truncate; the library calls no other method of
+// billy.File.
 type resizer struct {
 	billy.File
 	fs   *filesystem
@@ -403,20 +403,20 @@ func (r *resizer) Truncate(size int64) error {
 	return errors.Join(opened.Truncate(size), opened.Close())
 }
 
-// Close has nothing to do.
+// Close does nothing.
 func (r *resizer) Close() error { return nil }
 
-// file is an open file. Its place stays open with it, so that the export does
-// not end under it.
+// file is an open file. Its place stays open with it, so that the export does not
+// end before it.
 //
-// The library forgets to close a file when one of its operations fails, so a
-// file that fails closes itself.
+// The library forgets to close a file when one of its operations fails, so the
+// file then closes itself.
 type file struct {
 	*export.DirFile
 	place    *place
 	location string
 	write    bool
-	past     bool // the position is one that no file can have
+	past     bool // the position is beyond any file's maximum
 	closed   bool
 }
 
@@ -432,8 +432,8 @@ func (f *file) Write(p []byte) (int, error) {
 	return n, f.closeAfter(err)
 }
 
-// Seek sets the position. The library passes a client's 64 bits on as they are; what is
-// wrong with an offset that no file can have is for Write to say.
+// Seek sets the position. The library passes on a client's 64 bits unchecked; Write
+// returns the error of an invalid offset.
 func (f *file) Seek(offset int64, whence int) (int64, error) {
 	n, err := f.DirFile.Seek(offset, whence)
 	if f.past = f.write && errors.Is(err, syscall.EINVAL); f.past {
@@ -449,8 +449,8 @@ func (f *file) closeAfter(err error) error {
 	return err
 }
 
-// Close brings what was written to the disk: the library has promised it. The
-// library calls it from the goroutine that used the file, if it does.
+// Close syncs the written data, as the library promises. If the library calls it,
+// then from the goroutine that used the file.
 func (f *file) Close() error {
 	if f.closed {
 		return nil

@@ -7,22 +7,21 @@ import (
 	"sync"
 )
 
-// listingsMax is how many listings of directories are kept for clients that are
-// reading them.
+// listingsMax is how many listings of directories are cached for clients.
 const listingsMax = 32
 
-// entriesMax bounds the entries of all of them, some 300 bytes each; the largest listing
+// entriesMax bounds the entries of all listings, some 300 bytes each; a single listing
 // may have more.
 const entriesMax = 1 << 18
 
-// listings keeps the directories that clients are in the middle of listing: the
-// library's cookies count the entries of a listing, so a client must be given
-// the one it began with, whatever is made or removed meanwhile. The verifier is
-// a checksum of the names, so a directory that has not changed has the same
-// after a restart. The zero listings is empty and ready.
+// listings caches directories that clients are listing: the library's cookies count
+// the entries of a listing, so a client must get the one it began with, whatever is
+// created or removed meanwhile. The verifier is a checksum of the names, so an
+// unchanged directory has the same after a restart. The zero listings is ready for
+// use.
 type listings struct {
 	mu     sync.Mutex
-	recent []listing // the last used is the last
+	recent []listing // the most recently used is last
 }
 
 type listing struct {
@@ -31,7 +30,7 @@ type listing struct {
 	entries  []fs.FileInfo
 }
 
-// VerifierFor keeps a listing and tells its verifier.
+// VerifierFor caches a listing and returns its verifier.
 func (l *listings) VerifierFor(path string, entries []fs.FileInfo) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(path))
@@ -58,7 +57,7 @@ func (l *listings) VerifierFor(path string, entries []fs.FileInfo) uint64 {
 	return verifier
 }
 
-// DataForVerifier returns a kept listing, nil if it is kept no more.
+// DataForVerifier returns a cached listing, nil if it is not cached.
 func (l *listings) DataForVerifier(path string, verifier uint64) []fs.FileInfo {
 	l.mu.Lock()
 	defer l.mu.Unlock()

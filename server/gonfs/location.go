@@ -10,38 +10,38 @@ import (
 	"github.com/podnas/podnas/server/export"
 )
 
-// The library names a file by a list of path elements: FromHandle gives it the
-// elements of the handle's file, it appends the name in the client's call, and
-// hands what Join makes of them to the file system. Between FromHandle and the
-// use of the path other clients may rename anything, and a client's name may
-// hold whatever bytes it likes. So the last element that FromHandle gives also
-// carries, behind a NUL, which file the path is meant to lead to; then
+// The library identifies a file by a list of path elements: FromHandle returns the
+// elements of the handle's file, the library appends the name in the client's call,
+// and passes the result of Join to the file system. Between FromHandle and the use
+// of the path other clients may rename anything, and a client's name may have any
+// bytes. So the last element that FromHandle returns also has, after a NUL, the file
+// that the path must lead to; then
 //
 //	"a", "b\x00<file>"            is the file of a handle, last seen at a/b
 //	"a", "b\x00<file>", "name"    is a client's name in that directory
 //	"a"                           is the parent of a handle's file
 //
-// and a client's own NUL is seen as what it is.
+// and a client's own NUL is recognized.
 type location struct {
 	path string        // of the handle's file, below the volume's root, "." for the root
 	file export.FileID // the handle's file; zero if only the path is known
 	name string        // the client's name in that directory, if named
-	// named tells the second form from the first.
+	// named distinguishes the second form from the first.
 	named bool
 }
 
 var (
 	errStale = &fs.PathError{Op: "find", Path: "file handle", Err: syscall.ESTALE}
-	// errBadName: a name must be one component. The library tells EACCES from
+	// errBadName: a name must be one component. The library knows EACCES, unlike
 	// other errors.
 	errBadName = &fs.PathError{Op: "open", Path: "name", Err: syscall.EACCES}
 )
 
-// invalid is what join makes of elements that no file can have.
+// invalid is join's result for invalid elements.
 const invalid = "\x00"
 
-// elements is a location as the library keeps it. The slice has no room to
-// spare: the library appends to it.
+// elements returns a location in the library's form. The slice has no spare
+// capacity, because the library appends to it.
 func (l location) elements() []string {
 	elems := strings.Split(l.path, "/")
 	last := len(elems) - 1
@@ -49,7 +49,7 @@ func (l location) elements() []string {
 	return elems[: last+1 : last+1]
 }
 
-// join makes one string of elements, for parseLocation.
+// join joins elements to a string, for parseLocation.
 func join(elems []string) string {
 	for i, e := range elems {
 		if !strings.Contains(e, "\x00") {

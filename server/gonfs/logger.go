@@ -7,12 +7,12 @@ import (
 	nfs "github.com/willscott/go-nfs"
 )
 
-// JoinLog sends the library's log to ours. The library logs to a variable of its
-// package, so this is for main, once, before anything is served.
+// JoinLog sends the library's log to ours. The library logs to a global variable, so
+// main calls it once, before anything is served.
 func JoinLog(log *slog.Logger) { nfs.SetLogger(&logger{log: log}) }
 
-// logger is the library's log. What the library calls errors are mostly a
-// client's ordinary failures, which its reply tells, so all of it is detail.
+// logger is the library's log. The library's errors are mostly ordinary failures
+// that the client gets in its reply, so all of it is detail.
 type logger struct{ log *slog.Logger }
 
 func (l *logger) debug(args []any) { l.log.Debug("go-nfs: " + fmt.Sprint(args...)) }

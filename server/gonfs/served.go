@@ -10,7 +10,7 @@ import (
 	"github.com/podnas/podnas/server/stats"
 )
 
-// procedureNames are the procedures that are counted: NFS's by their numbers, then
+// procedureNames returns the counted procedures: NFS's by their numbers, then
 // MOUNT's.
 func procedureNames() []string {
 	return []string{
@@ -20,8 +20,8 @@ func procedureNames() []string {
 	}
 }
 
-// procedureOf is the place of a call's procedure among the names. The call is one
-// that the library does.
+// procedureOf returns the index of a call's procedure in the names. The call is one
+// for the library.
 func procedureOf(h *rpc.CallHeader) int {
 	if h.Prog == mount3.Program {
 		return nfs3.ProcCommit + 1 + int(h.Proc)
@@ -29,22 +29,22 @@ func procedureOf(h *rpc.CallHeader) int {
 	return int(h.Proc)
 }
 
-// served counts the calls of a connection. The library answers them, so what became
-// of one is read from the beginning of its reply.
+// served counts the calls of a connection. The library answers them, so served reads
+// the status from the beginning of the reply.
 type served struct {
 	*stats.Conn
 
 	call   stats.Call
 	header rpc.CallHeader // aliases the record
-	write  uint32         // the bytes that WRITE is to write
-	reply  []byte         // as much as there is of it, replyHead at most
+	write  uint32         // the bytes to write of WRITE
+	reply  []byte         // its beginning, replyHead at most
 }
 
-// replyHead is how much of a reply is looked at: the header and READ's result up to
-// the count.
+// replyHead is how much of a reply is parsed: the header and READ's result up to the
+// count.
 const replyHead = 6*4 + 4 + 4 + 84 + 4
 
-// begin notes a call that the library gets.
+// begin starts a call for the library.
 func (s *served) begin(record []byte, volume func(handle []byte) *stats.Volume) {
 	d := xdr.NewDecoder(record)
 	s.header = rpc.CallHeader{}
@@ -52,7 +52,7 @@ func (s *served) begin(record []byte, volume func(handle []byte) *stats.Volume) 
 	s.call, s.write, s.reply = stats.Call{}, 0, s.reply[:0]
 	if s.header.Prog == nfs3.Program && s.header.Proc != nfs3.ProcNull {
 		args := d
-		var first nfs3.HandleArgs // with which the arguments of every other procedure begin
+		var first nfs3.HandleArgs // the first argument of every other procedure
 		first.Decode(&args)
 		s.call.Volume = volume(first.Object)
 	}
@@ -64,7 +64,7 @@ func (s *served) begin(record []byte, volume func(handle []byte) *stats.Volume) 
 	s.Begin(&s.call, procedureOf(&s.header))
 }
 
-// add looks at a part of the reply.
+// add adds a part of the reply.
 func (s *served) add(p []byte) {
 	s.reply = append(s.reply, p[:min(len(p), replyHead-len(s.reply))]...)
 }
@@ -95,7 +95,7 @@ func (s *served) end() {
 	s.End(&s.call, status, s.header.XID)
 }
 
-// readCount is the count in READ's result, RFC 1813 section 3.3.6.
+// readCount returns the count in READ's result, RFC 1813 section 3.3.6.
 func readCount(results []byte) int {
 	at := 4 + 4 // status, and whether there are attributes
 	if len(results) >= at && binary.BigEndian.Uint32(results[4:]) != 0 {

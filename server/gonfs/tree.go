@@ -12,24 +12,23 @@ import (
 	"github.com/podnas/podnas/server/export"
 )
 
-// treeMax is how many paths a tree remembers. Past it the tree starts over: it is
-// a memory of what can be found out again.
+// treeMax is how many paths a tree remembers. Beyond it the tree starts over: it is
+// only a cache.
 const treeMax = 1 << 20
 
-// tree finds the path of a file from its FileID, which only the path-less
-// system calls of a privileged process could do directly. It remembers where
-// files were seen, checks that on every use, and walks the volume for a file
-// that it has not seen, as after a restart.
+// tree finds the path of a file from its FileID, for which a direct way would need
+// privileged system calls. It caches the paths of files, checks them on every use,
+// and walks the volume to find a file that is not cached, as after a restart.
 type tree struct {
 	volume *export.Volume
 
 	mu    sync.Mutex
 	paths map[export.FileID]string
-	// complete: every file is in paths. What is not was removed. Holds from the
+	// complete: every file is in paths. Others were removed. It is true from the
 	// end of a walk until paths starts over.
 	complete bool
-	// moves counts renamed directories. A walk may miss what is below one that
-	// moves meanwhile.
+	// moves counts renamed directories. A walk may miss files below one that is
+	// renamed meanwhile.
 	moves int
 
 	walking sync.Mutex // held during a walk
@@ -39,7 +38,7 @@ func newTree(v *export.Volume) *tree {
 	return &tree{volume: v, paths: map[export.FileID]string{}}
 }
 
-// remember notes where a file is.
+// remember caches the path of a file.
 func (t *tree) remember(file export.FileID, p string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,8 +49,8 @@ func (t *tree) remember(file export.FileID, p string) {
 	t.paths[file] = p
 }
 
-// forget drops a file that was removed at p. A hard link may be left elsewhere:
-// the file is then found by walking.
+// forget drops a file that was removed at p. If a hard link is left elsewhere, a
+// walk finds it.
 func (t *tree) forget(file export.FileID, p string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,7 +59,7 @@ func (t *tree) forget(file export.FileID, p string) {
 	}
 }
 
-// moved notes that a file, and with it all below it, is at another path.
+// moved changes the path of a file and of all files below it.
 func (t *tree) moved(file export.FileID, from, to string, isDir bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,7 +75,7 @@ func (t *tree) moved(file export.FileID, from, to string, isDir bool) {
 	}
 }
 
-// find returns where a file is now; errStale if it is nowhere in the volume.
+// find returns the path of a file; errStale if it is not in the volume.
 func (t *tree) find(file export.FileID) (string, error) {
 	if p, ok, gone := t.lookup(file); ok {
 		return p, nil
@@ -85,7 +84,7 @@ func (t *tree) find(file export.FileID) (string, error) {
 	}
 	t.walking.Lock()
 	defer t.walking.Unlock()
-	if p, ok, gone := t.lookup(file); ok { // found by the walk that was waited for
+	if p, ok, gone := t.lookup(file); ok { // found by another's walk
 		return p, nil
 	} else if gone {
 		return "", errStale
@@ -99,8 +98,8 @@ func (t *tree) find(file export.FileID) (string, error) {
 	return "", errStale
 }
 
-// lookup returns a remembered path if it still leads to the file, or that the
-// file is known to be gone.
+// lookup returns a cached path if it still leads to the file, or gone if the file
+// is known to be removed.
 func (t *tree) lookup(file export.FileID) (p string, ok, gone bool) {
 	t.mu.Lock()
 	p, ok = t.paths[file]
@@ -118,7 +117,7 @@ func (t *tree) lookup(file export.FileID) (p string, ok, gone bool) {
 	return p, err == nil && found == file, false
 }
 
-// walk remembers every file of the volume.
+// walk caches the path of every file of the volume.
 func (t *tree) walk() error {
 	t.mu.Lock()
 	moves := t.moves
@@ -154,9 +153,8 @@ func (t *tree) walkDir(name string) error {
 	return nil
 }
 
-// unreachable tells of a directory that was just removed or replaced, that is
-// another file system, or that no path can be given to: what is in it can't be
-// served to anyone.
+// unreachable reports whether a directory was just removed or replaced, is another
+// file system, or can't have a path: its content can't be served to anyone.
 func unreachable(err error) bool {
 	for _, errno := range []error{
 		syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP,
@@ -169,7 +167,7 @@ func unreachable(err error) bool {
 	return false
 }
 
-// walkEntries remembers what is in a directory and returns the directories.
+// walkEntries caches a directory's entries and returns its directories.
 func (t *tree) walkEntries(dir *export.Dir, name string) ([]string, error) {
 	self, err := dir.Identify("")
 	if err != nil {

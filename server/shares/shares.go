@@ -1,11 +1,11 @@
-// Package shares shares slots out between the volumes and the clients that calls are
-// for, so that no one's calls, however slow they are, take all of them.
+// Package shares has a semaphore that shares its slots between the volumes and the
+// clients of calls, so that slow calls of one can't take all of them.
 //
-// A call that finds no slot waits in the queue of its owner. A slot that is given back
-// goes to the volume that has the fewest, then to the client that has the fewest, and
-// between equals to who has waited for longest. So a volume that has no slot does not
-// wait for the calls that came before its own, but for one that ends: any, or if the
-// client has all that it may have, for the client's.
+// A call that finds no slot waits in its owner's queue. A released slot goes to the
+// volume with the fewest, then to the client with the fewest, and between equals to
+// the call that has waited for longest. So a volume without slots does not wait for
+// all earlier calls, but only until one ends: any, or one of the client's if the client
+// has its maximum.
 package shares
 
 import (
@@ -13,28 +13,27 @@ import (
 	"net/netip"
 )
 
-// A volume may have half of what is free, and a client three quarters: a client has
+// A volume may take half of the free slots, and a client three quarters: a client has
 // several volumes, and a node's pods are one client.
 const (
 	volumePart = 2
 	clientPart = 4 // of which it may have three
 )
 
-// Owner is whom a call is for.
+// Owner is a call's volume and client.
 type Owner struct {
-	Volume uint64     // its number
-	Client netip.Addr // the zero Addr: it is not counted
+	Volume uint64     // its ID
+	Client netip.Addr // the zero Addr: not limited
 }
 
-// Semaphore has a number of slots, and those who wait for one. Its user's lock guards
-// it.
+// Semaphore has a number of slots, and queues for them. Its user's lock guards it.
 type Semaphore[W any] struct {
 	free    int
-	volumes map[uint64]int // the slots that each has
+	volumes map[uint64]int // slots of each
 	clients map[netip.Addr]int
 	waiting []*queue[W] // none is empty
 	queues  map[Owner]*queue[W]
-	came    uint64 // so many have waited
+	came    uint64 // how many have waited
 }
 
 type queue[W any] struct {
@@ -47,12 +46,12 @@ type waiter[W any] struct {
 	came uint64
 }
 
-// New makes a semaphore of n slots.
+// New returns a semaphore of n slots.
 func New[W any](n int) *Semaphore[W] {
 	return &Semaphore[W]{free: n, volumes: map[uint64]int{}, clients: map[netip.Addr]int{}, queues: map[Owner]*queue[W]{}}
 }
 
-// Enter takes a slot, or has w wait for one: then it is false.
+// Enter takes a slot, or queues w and returns false.
 func (s *Semaphore[W]) Enter(o Owner, w W) bool {
 	if s.may(&o) {
 		s.take(&o)
@@ -69,7 +68,7 @@ func (s *Semaphore[W]) Enter(o Owner, w W) bool {
 	return false
 }
 
-// Leave gives a slot back. Next tells who has it then.
+// Leave releases a slot. The caller calls Next then.
 func (s *Semaphore[W]) Leave(o Owner) {
 	s.free++
 	if s.volumes[o.Volume]--; s.volumes[o.Volume] == 0 {
@@ -82,8 +81,8 @@ func (s *Semaphore[W]) Leave(o Owner) {
 	}
 }
 
-// Next takes a slot for one that waits, if there is one and anybody may have it. It is
-// called after Leave until it is not ok.
+// Next takes a slot for the next waiting w, if there is a slot and one that may have it.
+// It is called after Leave until ok is false.
 func (s *Semaphore[W]) Next() (w W, ok bool) {
 	if s.free == 0 {
 		return w, false
@@ -91,10 +90,10 @@ func (s *Semaphore[W]) Next() (w W, ok bool) {
 	return s.next(true)
 }
 
-// Pop ends the wait of the next one, whose slot is another one than the semaphore's.
+// Pop ends the wait of the next w without taking a slot of the semaphore.
 func (s *Semaphore[W]) Pop() (w W, ok bool) { return s.next(false) }
 
-// next ends the wait of one that may have a slot, if it is to have one.
+// next removes the next w from its queue. If slot is set, it takes a slot for it.
 func (s *Semaphore[W]) next(slot bool) (w W, ok bool) {
 	best := -1
 	for i, q := range s.waiting {
@@ -120,7 +119,7 @@ func (s *Semaphore[W]) next(slot bool) (w W, ok bool) {
 	return w, true
 }
 
-// before tells whether the first of a queue is to have a slot before that of another.
+// before reports whether the first of queue a gets a slot before that of b.
 func (s *Semaphore[W]) before(a, b *queue[W]) bool {
 	return cmp.Or(
 		cmp.Compare(s.volumes[a.owner.Volume], s.volumes[b.owner.Volume]),
@@ -129,7 +128,7 @@ func (s *Semaphore[W]) before(a, b *queue[W]) bool {
 	) < 0
 }
 
-// may tells whether somebody may have one more slot.
+// may reports whether an owner may have one more slot.
 func (s *Semaphore[W]) may(o *Owner) bool {
 	if s.free == 0 {
 		return false

@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	// clientsMax bounds the clients that are counted each by itself: more than the
-	// nodes of any cluster that one pod serves. Those beyond are counted together.
+	// clientsMax bounds the clients with counters of their own. It is more than the
+	// nodes of any cluster that one pod serves. The others share counters.
 	clientsMax = 128
-	// clientForget is how long one that has no connection is remembered.
+	// clientForget is how long a client without connections is remembered.
 	clientForget = time.Hour
-	// clientShown is how long one must be connected to be told of before its first
-	// call: a load balancer's probe of the port has gone by then, and is no client.
+	// clientShown is how long a client without calls must be connected to be shown:
+	// a load balancer's probe of the port ends earlier, and is no client.
 	clientShown = time.Second
 )
 
-// Client is what was served to one address.
+// Client has the counters of one address.
 type Client struct {
 	addr  netip.Addr
 	place int           // in clients.byPlace and Volume.seen
-	since time.Duration // when it took that place
+	since time.Duration // when it got that place
 	conns int           // open; guarded by clients.mu
 
 	calls, read, written atomic.Uint64
@@ -44,7 +44,7 @@ func (c *Client) traffic() Traffic {
 	return Traffic{Calls: c.calls.Load(), Read: c.read.Load(), Written: c.written.Load()}
 }
 
-// clients are those that are remembered. Place 0 is for all who are not.
+// clients has the remembered clients. Place 0 is for all others.
 type clients struct {
 	mu      sync.Mutex
 	byAddr  map[netip.Addr]*Client
@@ -56,7 +56,7 @@ func (c *clients) init() {
 	c.byPlace[0] = &Client{}
 }
 
-// enter finds the client of a new connection.
+// enter returns the client of a new connection.
 func (c *clients) enter(addr netip.Addr, now time.Duration) *Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,8 +68,8 @@ func (c *clients) enter(addr netip.Addr, now time.Duration) *Client {
 	return client
 }
 
-// take gives a client a place: a free one, or that of who has been away for
-// longest. While all are connected it is place 0. The caller holds c.mu.
+// take gives a client a place: a free one, or that of the client disconnected
+// for longest. While all are connected it is place 0. The caller holds c.mu.
 func (c *clients) take(addr netip.Addr, now time.Duration) *Client {
 	place := 0
 	for i := 1; i < len(c.byPlace); i++ {
@@ -106,7 +106,7 @@ func (c *clients) leave(client *Client) {
 	}
 }
 
-// forget counts a client with the others from now on. The caller holds c.mu.
+// forget moves a client's counts to place 0. The caller holds c.mu.
 func (c *clients) forget(old *Client) {
 	delete(c.byAddr, old.addr)
 	c.byPlace[old.place] = nil
@@ -118,8 +118,8 @@ func (c *clients) forget(old *Client) {
 	others.seen.Store(max(others.seen.Load(), old.seen.Load()))
 }
 
-// remembered are the clients with a call, or connected for a while, those beyond clientsMax and those that were
-// forgotten first.
+// remembered returns place 0, and then the remembered clients that have made a call
+// or been connected for clientShown.
 func (c *clients) remembered(now time.Duration) []*Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// buckets is how many Bounds there are, and one for what is longer than all.
+// buckets is one per bound, and one for longer durations.
 const buckets = 21 + 1
 
-// bounds are the longest times that each bucket counts; the last one has no bound.
-// The first are where calls that the kernel's cache answers are, the last where a
-// disk hangs.
+// bounds are the buckets' upper bounds, inclusive; the last bucket has none. The
+// first are for calls answered from the kernel's cache, the last for a disk that
+// hangs.
 var bounds = [buckets - 1]time.Duration{ //nolint:gochecknoglobals // a constant, if Go had such
 	2500 * time.Nanosecond, 5 * time.Microsecond, 10 * time.Microsecond, 25 * time.Microsecond, 50 * time.Microsecond,
 	100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond,
@@ -21,23 +21,23 @@ var bounds = [buckets - 1]time.Duration{ //nolint:gochecknoglobals // a constant
 	time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
 }
 
-// Bounds are the upper bounds of a Distribution's buckets but the last, which has
+// Bounds returns the upper bounds of a Distribution's buckets. The last bucket has
 // none.
 func Bounds() []time.Duration { return slices.Clone(bounds[:]) }
 
-// Durations counts how long things took. The zero Durations is ready for use.
+// Durations is a histogram of durations. The zero Durations is ready for use.
 type Durations struct {
 	sum     atomic.Int64
 	buckets [buckets]atomic.Uint64
 }
 
-// Add counts one.
+// Add adds one.
 func (d *Durations) Add(took time.Duration) {
 	d.sum.Add(int64(took))
 	d.buckets[bucket(took)].Add(1)
 }
 
-// bucket is that of a time. Most are found after a compare or three.
+// bucket returns a duration's bucket, mostly after one to three comparisons.
 func bucket(took time.Duration) int {
 	for i := range bounds {
 		if took <= bounds[i] {
@@ -47,18 +47,18 @@ func bucket(took time.Duration) int {
 	return buckets - 1
 }
 
-// Snapshot is what was counted until now.
+// Snapshot returns the current counts.
 func (d *Durations) Snapshot() Distribution {
 	var s Distribution
 	s.add(d)
 	return s
 }
 
-// Distribution is how long things took.
+// Distribution is a snapshot of Durations.
 type Distribution struct {
 	Count   uint64
 	Sum     time.Duration
-	Buckets [buckets]uint64 // how many in each; not those below it
+	Buckets [buckets]uint64 // the count of each, not cumulative
 }
 
 func (s *Distribution) add(d *Durations) {
@@ -70,7 +70,7 @@ func (s *Distribution) add(d *Durations) {
 	}
 }
 
-// Add adds what another has counted.
+// Add adds another's counts.
 func (s *Distribution) Add(other *Distribution) {
 	s.Count += other.Count
 	s.Sum += other.Sum
@@ -79,7 +79,7 @@ func (s *Distribution) Add(other *Distribution) {
 	}
 }
 
-// Sub takes away what had been counted before.
+// Sub subtracts an earlier snapshot.
 func (s *Distribution) Sub(before *Distribution) {
 	s.Count -= before.Count
 	s.Sum -= before.Sum
@@ -88,8 +88,8 @@ func (s *Distribution) Sub(before *Distribution) {
 	}
 }
 
-// Quantile is the time that a part of them, 0.99 of them for example, took at most,
-// as far as the buckets tell. 0 if there is none.
+// Quantile estimates from the buckets the duration that a part of them, for example
+// 0.99, does not exceed. It is 0 if there are none.
 func (s *Distribution) Quantile(part float64) time.Duration {
 	left := part * float64(s.Count)
 	for i, n := range s.Buckets {

@@ -5,15 +5,15 @@ import (
 	"sync"
 )
 
-// own are the addresses that the server's own probes connect from. It is the process
-// that notes them, before it connects, and an address that is bound is nobody else's:
-// no client can keep itself out of the numbers.
+// own has the local addresses of the server's own probes. The process adds them
+// before it connects, and a bound address can't be another's: no client can evade
+// being counted.
 type own struct {
 	mu    sync.Mutex
 	addrs map[netip.AddrPort]bool
 }
 
-// Own leaves connections from an address out of the numbers, until forget. The address
+// Own excludes connections from an address from the counts, until forget. The address
 // must be bound by this process until then.
 func (s *Server) Own(from netip.AddrPort) (forget func()) {
 	o := &s.own

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// slowBurst is how many slow calls are told at once, and slowPeriod after how
-	// long there is one more: on a disk that hangs, all calls are slow.
+	// slowBurst is how many slow calls are logged at once, and slowPeriod how long
+	// until one more is: on a disk that hangs, all calls are slow.
 	slowBurst  = 10
 	slowPeriod = 6 * time.Second
 )
 
-// SlowLog tells of calls that took long. The nil SlowLog tells of none.
+// SlowLog logs slow calls. The nil SlowLog logs none.
 type SlowLog struct {
 	limit    time.Duration
 	log      *slog.Logger
@@ -24,8 +24,8 @@ type SlowLog struct {
 	withheld atomic.Uint64
 }
 
-// NewSlowLog makes a log of calls that take at least limit, nil if that is 0. names
-// says what people call a status.
+// NewSlowLog returns a log of calls that take at least limit, nil if that is 0. names
+// returns a status's name.
 func NewSlowLog(limit time.Duration, names func(Status) string, log *slog.Logger) *SlowLog {
 	if limit <= 0 {
 		return nil

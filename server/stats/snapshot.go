@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Snapshot is what was served until a moment.
+// Snapshot has a Server's counts at one time.
 type Snapshot struct {
 	Connections struct{ Open, Accepted, Refused, Closed uint64 }
-	InFlight    uint64 // calls that have begun and not ended
+	InFlight    uint64 // calls begun but not ended
 
 	Rejected, Replayed, MemoryWaits, CallWaits uint64
 
@@ -17,21 +17,21 @@ type Snapshot struct {
 	Clients    []ClientTraffic
 }
 
-// Procedure is what was served of a procedure.
+// Procedure has the counts of a procedure.
 type Procedure struct {
 	Name      string
-	Statuses  []StatusCount // of the statuses there were
+	Statuses  []StatusCount // without those of count 0
 	Durations Distribution
 }
 
-// StatusCount is how many calls ended with a status.
+// StatusCount is the number of calls with a status.
 type StatusCount struct {
 	Status Status
 	Count  uint64
 }
 
-// ClientTraffic is what was served to a client. The one without an address stands
-// for all that are not counted by themselves; it is always there, and first.
+// ClientTraffic has the counts of a client. The one without an address is for all
+// clients without counters of their own; it is always there, and first.
 type ClientTraffic struct {
 	Traffic
 
@@ -40,7 +40,7 @@ type ClientTraffic struct {
 	Seen        time.Time // its last call, or its first connection; zero: never
 }
 
-// Snapshot tells what was served until now.
+// Snapshot returns the current counts.
 func (s *Server) Snapshot() Snapshot {
 	var snap Snapshot
 	snap.Connections.Open = uint64(max(0, s.open.Load()))
@@ -96,12 +96,12 @@ type Seen struct {
 	Last    time.Time
 }
 
-// ClientsOf tells which clients have made calls in a volume, the latest first. The
-// one without an address stands for all that are not counted by themselves.
+// ClientsOf returns the clients with calls in a volume, the latest first. The one
+// without an address is for all clients without counters of their own.
 func (s *Server) ClientsOf(v *Volume) []Seen {
 	var list []Seen
 	for _, c := range s.clients.remembered(s.now()) {
-		// What another client has left at its place is from before its time.
+		// A time before since is that of an earlier client with this place.
 		if seen := v.seen[c.place].Load(); seen > 0 && seen >= int64(c.since) {
 			list = append(list, Seen{c.addr, s.timeOf(seen)})
 		}

@@ -1,15 +1,14 @@
-// Package stats counts what a server serves, so that it can be told: calls by
-// procedure and status, how long they took, what each volume and each client had.
+// Package stats counts a server's calls by procedure and status, their durations,
+// and the calls and data of each volume and client.
 //
-// A call's way through it: its connection's [Conn.Begin] notes when it begins,
-// whoever answers it notes in the [Call] whose volume it is for and how much data
-// it moved, and [Conn.End] adds all of that up. Both cost a call some tens of
-// nanoseconds and allocate nothing: everything is counted by adding to a number at
-// a place that was there before. What is read often by few (Prometheus, the status
-// page) is made of the numbers when it is asked for, [Server.Snapshot].
+// A call's way through it: its connection's [Conn.Begin] records its start, the
+// handler sets the [Call]'s volume and how much data it moved, and [Conn.End] adds
+// to the counters. Both cost a call some tens of nanoseconds and allocate nothing,
+// because all counters exist before. [Server.Snapshot] sums them up for readers
+// (Prometheus, the status page).
 //
-// Connections take turns with a few sets of the numbers that all calls write, so
-// that two processors seldom write to one place.
+// Connections are spread over a few sets of the counters that all calls write, so
+// that two processors seldom write to the same one.
 package stats
 
 import (
@@ -18,21 +17,21 @@ import (
 	"time"
 )
 
-// Server is what a server has served. Connections and calls are counted by their
-// Conn; the rest, which is rare, directly.
+// Server has a server's counters. A Conn counts its connection and calls; the
+// rest, which is rare, is counted directly.
 type Server struct {
-	// Refused connections: there were too many.
+	// Refused connections, because there were too many.
 	Refused atomic.Uint64
-	// Closed connections: they made room for others.
+	// Closed connections, to make room for others.
 	Closed atomic.Uint64
-	// Replayed calls got the reply again that they had got before.
+	// Replayed calls got their first reply again.
 	Replayed atomic.Uint64
-	// Waits for memory, and for calls of the same connection to end, during which
-	// a connection was not read.
+	// Waits, during which a connection was not read, for memory and for the end of
+	// calls of the same connection.
 	MemoryWaits, CallWaits atomic.Uint64
 
 	procedures []string
-	start      time.Time // of the time that calls are measured in
+	start      time.Time // calls' times are relative to it
 	slow       *SlowLog
 	rejected   atomic.Uint64
 	accepted   atomic.Uint64
@@ -42,24 +41,24 @@ type Server struct {
 	own        own
 }
 
-// shards is how many sets of numbers there are.
+// shards is the number of sets of counters.
 const shards = 8
 
-// shard is the numbers of some of the connections.
+// shard has the counters of some connections.
 type shard struct {
 	inFlight atomic.Int64
 	calls    []procedure // by number
 	_        [64]byte    // the next shard is on another cache line
 }
 
-// procedure is the numbers of one procedure.
+// procedure has the counters of one procedure.
 type procedure struct {
 	status    [slots]atomic.Uint64
 	durations Durations
 }
 
-// New makes a Server for calls of these procedures, which are known by their place
-// among them. Calls that take long go to the slow log, if it is not nil.
+// New returns a Server for calls of these procedures, which are identified by their
+// index. It logs slow calls to the slow log, if it is not nil.
 func New(procedures []string, slow *SlowLog) *Server {
 	s := &Server{procedures: procedures, start: time.Now(), slow: slow}
 	for i := range s.shards {
@@ -69,7 +68,7 @@ func New(procedures []string, slow *SlowLog) *Server {
 	return s
 }
 
-// Conn is a connection, as far as it is counted.
+// Conn counts a connection and its calls.
 type Conn struct {
 	server *Server
 	addr   netip.Addr
@@ -100,17 +99,16 @@ func (c *Conn) Close() {
 
 func (s *Server) now() time.Duration { return time.Since(s.start) }
 
-// Call is what is noted of a call while it is answered. The zero Call is ready
-// for Begin.
+// Call collects what to count of a call. The zero Call is ready for Begin.
 type Call struct {
-	Volume        *Volume // that the call is for, nil: none, or not known
+	Volume        *Volume // of the call, nil: none, or unknown
 	Read, Written int     // bytes of a file's data that it moved
 
 	procedure int
 	began     time.Duration
 }
 
-// Begin notes the beginning of a call.
+// Begin starts a call.
 func (c *Conn) Begin(call *Call, procedure int) {
 	if c.client == nil {
 		return
@@ -119,7 +117,7 @@ func (c *Conn) Begin(call *Call, procedure int) {
 	call.procedure, call.began = procedure, c.server.now()
 }
 
-// Reject counts a call that got an RPC error and no result, and did not begin.
+// Reject counts a call that got an RPC error without Begin.
 func (c *Conn) Reject() {
 	if c.client == nil {
 		return

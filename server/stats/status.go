@@ -1,18 +1,17 @@
 package stats
 
-// Status is how a call ended: a status of NFS or MOUNT, or RPCError and a status
-// of RPC.
+// Status is a call's status: one of NFS or MOUNT, or RPCError plus one of RPC.
 type Status uint32
 
 const (
-	// RPCError is added to what RFC 5531 calls accept_stat.
+	// RPCError is added to an accept_stat of RFC 5531.
 	RPCError Status = 1 << 31
-	// Other stands for all that have no number of their own.
+	// Other is for all statuses without a counter of their own.
 	Other Status = 1<<32 - 1
 )
 
-// The statuses that are counted each by itself: those of NFS and MOUNT up to 99, those
-// of NFS from 10001 on, and those of RPC.
+// The statuses with counters of their own: those of NFS and MOUNT up to 99, those of
+// NFS from 10001 on, and those of RPC.
 const (
 	plainMax   = 100
 	highFirst  = 10001
@@ -22,7 +21,7 @@ const (
 	otherPlace = slots - 1
 )
 
-// slot is where a status is counted.
+// slot is the index of a status's counter.
 func (s Status) slot() int {
 	switch {
 	case s < plainMax:
@@ -35,7 +34,7 @@ func (s Status) slot() int {
 	return otherPlace
 }
 
-// statusOf is the status that is counted at a place.
+// statusOf is the status of a slot.
 func statusOf(slot int) Status {
 	switch {
 	case slot < plainMax:

@@ -7,11 +7,11 @@ import (
 
 // Syncs counts syncs of the disk. The zero Syncs is ready for use.
 type Syncs struct {
-	Durations Durations // of all, also of those that failed
+	Durations Durations // of all, failed ones too
 	Failed    atomic.Uint64
 }
 
-// Add counts one.
+// Add adds one.
 func (s *Syncs) Add(took time.Duration, err error) {
 	s.Durations.Add(took)
 	if err != nil {

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// Volume is what was served of a volume. The zero Volume is ready for use.
+// Volume has the counters of a volume. The zero Volume is ready for use.
 type Volume struct {
 	Name string // for the slow log
 
 	shards [shards]volumeShard
-	// seen is when each client last made a call, by its place among the clients;
-	// 0: never.
+	// seen is the time of each client's last call, by its place; 0: never.
 	seen [clientsMax + 1]atomic.Int64
 }
 
@@ -20,8 +19,8 @@ type volumeShard struct {
 	_                    [40]byte // the next shard is on another cache line
 }
 
-// seenEvery is how exactly it is known when a client made its last call: what all
-// calls would write, few do.
+// seenEvery is the precision of the time of a client's last call. It saves most
+// calls a write to shared memory.
 const seenEvery = time.Second
 
 func (v *Volume) count(call *Call, c *Conn, now time.Duration) {
@@ -36,19 +35,19 @@ func (v *Volume) count(call *Call, c *Conn, now time.Duration) {
 	note(&v.seen[c.client.place], now)
 }
 
-// note keeps a time, if the one that is kept is old.
+// note sets a time, if it is older than seenEvery.
 func note(at *atomic.Int64, now time.Duration) {
 	if then := at.Load(); then == 0 || int64(now)-then > int64(seenEvery) {
 		at.Store(max(1, int64(now)))
 	}
 }
 
-// Traffic is what was served of something.
+// Traffic has the counts of a volume or a client.
 type Traffic struct {
 	Calls, Read, Written uint64 // Read and Written in bytes
 }
 
-// Traffic tells what was served of the volume.
+// Traffic returns the volume's counts.
 func (v *Volume) Traffic() Traffic {
 	var t Traffic
 	for i := range v.shards {
