@@ -15,15 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// label is the name of the file systems that are ours.
+// label is the label of podnas's file systems.
 const label = "podnas"
 
-// sectorSize is that of new images. It suits disks of 512 bytes, too, and those
-// of 4096 take no direct IO in less.
+// sectorSize is that of new images. Disks with sectors of 4096 bytes need it for
+// direct IO, and those of 512 support it.
 const sectorSize = 4096
 
-// create makes a new image. The file has no name until all of it is on the disk:
-// whenever this is cut off, nothing is left, and what has the name is whole.
+// create creates an image. The file gets its name when all of it is on the disk:
+// an interruption leaves nothing, and a file with the name is complete.
 func create(ctx context.Context, dir *os.File, path string, size int64) error {
 	mkfs, err := exec.LookPath("mkfs.xfs")
 	if err != nil {
@@ -55,7 +55,7 @@ func create(ctx context.Context, dir *os.File, path string, size int64) error {
 
 // openImage opens the file at path and locks it for this process.
 func openImage(path string) (*os.File, error) {
-	// Opened only when it is a file: to open a device can have effects.
+	// Open only a regular file: opening a device can have effects.
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
@@ -81,15 +81,15 @@ func openImage(path string) (*os.File, error) {
 	return f, nil
 }
 
-// superblock is what an image says of itself.
+// superblock is read from an image.
 type superblock struct {
 	size   int64  // of the file system, in bytes
 	sector uint32 // the least that is written at once
 }
 
-// inspect tells whether a file is an image of ours, and by its error what else it
-// is. Nothing but an image that podnas made is ever written to: a file with other
-// content may be somebody's only copy of it.
+// inspect checks whether a file is podnas's image; otherwise the error says what it
+// is. podnas writes only to its own images: a file with other content may be
+// somebody's only copy of it.
 func inspect(f *os.File) (superblock, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 // watchPause is how long the disk below may change unnoticed.
 const watchPause = time.Second
 
-// What is left free on the disk below: a hundredth of it, within these bounds. It
-// is for what others write there between two looks, and for the disk's own
-// records of where the image's parts are.
+// The margin left free on the disk below: a hundredth of it, within these bounds.
+// It is for other writes there between two checks, and for the disk's own metadata
+// of the image's extents.
 const (
 	minMargin = 64 << 20
 	maxMargin = 1 << 30
 )
 
-// watch holds the free space to that of the disk below until ctx ends.
+// watch limits the free space to that of the disk below until ctx ends.
 func (i *Image) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchPause)
 	defer ticker.Stop()
@@ -38,11 +38,10 @@ func (i *Image) watch(ctx context.Context) {
 	}
 }
 
-// hold makes the free space of the file system no more than what the disk below
-// can still give it: XFS puts the rest into its reserve. So df tells the smaller
-// of both, and a write that could not be kept is refused by write(2), where
-// otherwise it would be lost after it was answered for. To remove files, XFS may
-// use the reserve.
+// hold limits the file system's free space to what the disk below can still give:
+// XFS puts the rest into its reserve. So df shows the smaller of both, and write(2)
+// refuses data that could not be stored, which would otherwise be lost after it
+// was acknowledged. To remove files, XFS may use the reserve.
 func (i *Image) hold() error {
 	s, err := i.survey()
 	if err != nil {
@@ -66,13 +65,13 @@ func (i *Image) hold() error {
 	return nil
 }
 
-// survey is the space of the file system and of the disk below, in bytes.
+// survey has the space of the file system and of the disk below, in bytes.
 type survey struct {
 	block         uint64 // the size of one
-	reserveBlocks uint64 // what the reserve is meant to have
+	reserveBlocks uint64 // the reserve's target
 
 	size, free, reserved int64 // of the file system; reserved is not in free
-	image                int64 // what the image holds of the disk below
+	image                int64 // the image's usage of the disk below
 	diskSize, diskFree   int64
 }
 
@@ -81,7 +80,7 @@ func (i *Image) survey() (survey, error) {
 	if err := unix.Fstatfs(int(i.xfs.Fd()), &fs); err != nil {
 		return survey{}, fmt.Errorf("statfs of the image: %w", err)
 	}
-	// Of the directory: with a project quota, that tells what is left of it.
+	// Of the directory: with a project quota, that is what is left of it.
 	if err := unix.Fstatfs(int(i.disk.Fd()), &disk); err != nil {
 		return survey{}, fmt.Errorf("statfs of the backing disk: %w", err)
 	}
@@ -110,17 +109,17 @@ func (i *Image) survey() (survey, error) {
 	}, nil
 }
 
-// give is how much more the disk below can give to the image: what is free but
-// for the margin, and but for what was taken in the file system and is not yet on
-// the disk.
+// give is how much more the disk below can give to the image: its free space
+// without the margin, and without what the file system uses but has not yet on the
+// disk.
 func (s survey) give() int64 {
 	margin := min(max(s.diskSize/100, minMargin), maxMargin)
 	taken := s.size - s.free - s.reserved
 	return max(s.diskFree-margin-max(taken-s.image, 0), 0)
 }
 
-// reserve is what must be kept back for no more to be free than can be given, and
-// at least what XFS keeps by itself.
+// reserve is the reserve for which no more is free than can be given, and at least
+// what XFS keeps by itself.
 func (s survey) reserve() int64 {
 	own := min(s.size/20, 8192*int64(s.block))
 	return max(s.free+s.reserved-s.give(), own)

@@ -1,12 +1,12 @@
 // Package diskimage keeps an XFS with project quotas in one file of a disk that
 // has none, mounted through a loop device.
 //
-// Open makes the file where there is none, attaches it to a loop device, mounts
-// that, and grows what is in it to the size asked for. From then on the image
-// watches the disk below it: see hold. Close unmounts. What a killed process left
-// mounted or attached, the next Open takes over; see loop(4) and xfs(5).
+// Open creates the file if needed, attaches it to a loop device, mounts that, and
+// grows the file system to the requested size. From then on the image watches the
+// disk below it: see hold. Close unmounts. Open takes over mounts and loop devices
+// of a killed process; see loop(4) and xfs(5).
 //
-// A file that podnas did not make is never written to: see inspect.
+// It never writes to a file that podnas did not create: see inspect.
 package diskimage
 
 import (
@@ -23,20 +23,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sizes are rounded down to whole steps, so that they are whole blocks and what
-// is grown by is worth an allocation group.
+// Sizes are rounded down to whole steps, so that they are whole blocks, and growth
+// is worth an allocation group.
 const (
 	sizeStep = 1 << 20
-	minSize  = 300 << 20 // mkfs.xfs makes nothing smaller
+	minSize  = 300 << 20 // mkfs.xfs's minimum
 )
 
-// Spec is what a user asks for.
+// Spec is the user's configuration.
 type Spec struct {
 	Path string // of the image, absolute
 	Size int64  // in bytes
 }
 
-// Validate says what is wrong with a Spec.
+// Validate checks a Spec.
 func (s Spec) Validate() error {
 	if !filepath.IsAbs(s.Path) || filepath.Clean(s.Path) != s.Path {
 		return fmt.Errorf("disk image %q: use an absolute path", s.Path)
@@ -53,23 +53,23 @@ type Image struct {
 	mountPoint string
 	log        *slog.Logger
 
-	file *os.File // the image; its lock keeps other podnas away
-	disk *os.File // the directory that it is in
+	file *os.File // the image; its lock excludes other podnas
+	disk *os.File // its directory
 	loop *os.File // the loop device
 	xfs  *os.File // the root directory of the mounted file system
 
-	full     bool // of hold alone: the disk below has nothing left to give
+	full     bool // of hold only: the disk below has no more space
 	stop     context.CancelFunc
 	watching sync.WaitGroup
 }
 
-// Open mounts the image at mountPoint, which it makes too if need be. ctx bounds
-// the opening alone.
+// Open mounts the image at mountPoint, which it creates if needed. ctx is only for
+// Open itself.
 func Open(ctx context.Context, spec Spec, mountPoint string, log *slog.Logger) (*Image, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	// As the kernel tells it; the mount point itself may be a dead mount.
+	// The kernel's path; the mount point itself may be a dead mount.
 	if parent, err := filepath.EvalSymlinks(filepath.Dir(mountPoint)); err == nil {
 		mountPoint = filepath.Join(parent, filepath.Base(mountPoint))
 	}
@@ -130,9 +130,9 @@ func (i *Image) open(ctx context.Context, size int64) error {
 	return nil
 }
 
-// detachMounts takes away what a dead process left on the mount point. Where
-// somebody is still in it, or it is mounted in another namespace too, the file
-// system lives on, and mount joins it.
+// detachMounts detaches mounts of a dead process on the mount point. If a process
+// still uses it, or it is mounted in another namespace too, the file system stays
+// active, and mount mounts it again.
 func (i *Image) detachMounts() error {
 	for {
 		there, err := mounted(i.loop, i.mountPoint)
@@ -149,8 +149,8 @@ func (i *Image) detachMounts() error {
 	}
 }
 
-// mount mounts the loop device. The kernel brings the file system back to what
-// was synced, where it was not unmounted.
+// mount mounts the loop device. If it was not unmounted, the kernel recovers the
+// synced state.
 func (i *Image) mount(ctx context.Context) error {
 	if err := os.MkdirAll(i.mountPoint, 0o755); err != nil {
 		return err
@@ -162,16 +162,16 @@ func (i *Image) mount(ctx context.Context) error {
 	if len(entries) > 0 {
 		return fmt.Errorf("%s contains files, such as %s, which the image would hide: use an empty directory", i.mountPoint, entries[0].Name())
 	}
-	const flags = unix.MS_NODEV | unix.MS_NOSUID // not noexec, which access(2) would tell to clients
+	const flags = unix.MS_NODEV | unix.MS_NOSUID // not noexec, which access(2) would show to clients
 	mount := func() error {
 		return unix.Mount(i.loop.Name(), i.mountPoint, "xfs", flags, "prjquota,discard")
 	}
-	// Busy is what is just being unmounted.
+	// A device that is being unmounted is busy.
 	if err := retryBusy(ctx, mount); err != nil {
 		return i.explainMount(err)
 	}
 	if i.xfs, err = os.Open(i.mountPoint); err != nil {
-		_ = unix.Unmount(i.mountPoint, unix.MNT_DETACH) // the error to tell is the other
+		_ = unix.Unmount(i.mountPoint, unix.MNT_DETACH) // the other error is returned
 		return fmt.Errorf("%w: it is still mounted elsewhere by a process, which must end first", err)
 	}
 	return nil
@@ -192,7 +192,7 @@ func (i *Image) explainMount(err error) error {
 	return fmt.Errorf("mount %s: %w; %s", i.loop.Name(), err, fix)
 }
 
-// Close unmounts the image. Nothing may use what is in it any more.
+// Close unmounts the image. Nothing may use its files any more.
 func (i *Image) Close() error {
 	i.stop()
 	i.watching.Wait()
@@ -203,7 +203,7 @@ func (i *Image) Close() error {
 	return nil
 }
 
-// close undoes what open did, as far as it came.
+// close undoes open, even a partial one.
 func (i *Image) close() error {
 	var errs []error
 	if i.xfs != nil {
@@ -223,7 +223,7 @@ func (i *Image) close() error {
 }
 
 func (i *Image) unmount() error {
-	// A call that was cut off may hold a file for a moment.
+	// An interrupted call may hold a file for a moment.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	err := retryBusy(ctx, func() error { return unix.Unmount(i.mountPoint, 0) })
@@ -237,7 +237,7 @@ func (i *Image) unmount() error {
 	return nil
 }
 
-// retryBusy calls f again for as long as it says EBUSY, ten seconds at most.
+// retryBusy calls f until it does not return EBUSY, for at most ten seconds.
 func retryBusy(ctx context.Context, f func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -254,7 +254,7 @@ func retryBusy(ctx context.Context, f func() error) error {
 	}
 }
 
-// inside tells whether a path is dir or below it.
+// inside reports whether a path is dir or below it.
 func inside(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")

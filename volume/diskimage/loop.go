@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attached finds the loop device that a file is attached to; nil: none. A process
-// that was killed leaves one where its mount outlives it.
+// attached returns the loop device of a file; nil: none. A killed process leaves one
+// if its mount outlives it.
 func attached(file *os.File) (*os.File, error) {
 	var want unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &want); err != nil {
 		return nil, err
 	}
-	// There for devices that are in use. The path in it may be of another
-	// namespace, so the file is told by its inode.
+	// These exist for devices in use. The path in them may be of another
+	// namespace, so the inode identifies the file.
 	bound, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func attached(file *os.File) (*os.File, error) {
 		name := strings.Split(path, "/")[3]
 		device, err := openDevice(name)
 		if errors.Is(err, unix.ENXIO) {
-			continue // it has just gone
+			continue // it is gone
 		}
 		if err != nil {
 			return nil, err
@@ -52,16 +52,16 @@ func attached(file *os.File) (*os.File, error) {
 	return nil, nil
 }
 
-// attach gives the file a loop device, which lasts until nothing has it open or
-// mounted: it goes with a process that is killed.
+// attach attaches the file to a loop device, which lasts while it is open or
+// mounted: it ends with a killed process.
 func attach(ctx context.Context, file *os.File, sector uint32) (device *os.File, err error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%w; loop devices need the kernel module loop and, in a cluster, a privileged pod (deploy/overlays/disk-image)", err)
 	}
 	defer control.Close()
-	// The device keeps what it is given open. With a description of its own, the
-	// lock on file stays this process's, and ends with it.
+	// The device keeps its file description open. With one of its own, the lock on
+	// file stays this process's, and ends with it.
 	own, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", file.Fd()), os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func attach(ctx context.Context, file *os.File, sector uint32) (device *os.File,
 		Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO},
 	}
 	copy(config.Info.File_name[:len(config.Info.File_name)-1], file.Name())
-	err = retryBusy(ctx, func() error { // busy: another process was given the same one
+	err = retryBusy(ctx, func() error { // busy: another process got the same one
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
 			return fmt.Errorf("find a free loop device: %w", err)
@@ -95,8 +95,8 @@ func attach(ctx context.Context, file *os.File, sector uint32) (device *os.File,
 	return device, nil
 }
 
-// openDevice opens a loop device. A container has the nodes of the devices that
-// there were when it started; for a later one, a node is made.
+// openDevice opens a loop device. A container has nodes only of devices from before
+// its start; openDevice creates the node of a later one.
 func openDevice(name string) (*os.File, error) {
 	path := "/dev/" + name
 	device, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -117,7 +117,7 @@ func openDevice(name string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR, 0)
 }
 
-// detach gives the device back, as soon as nothing else has it in use.
+// detach frees the device, as soon as nothing else uses it.
 func detach(device *os.File) error {
 	err := unix.IoctlSetInt(int(device.Fd()), unix.LOOP_CLR_FD, 0)
 	if errors.Is(err, unix.ENXIO) {
@@ -129,8 +129,8 @@ func detach(device *os.File) error {
 	return errors.Join(err, device.Close())
 }
 
-// mounted tells whether a device is mounted on a directory, in proc_pid_mountinfo(5):
-// a file system that is shut down answers nothing itself.
+// mounted reports whether a device is mounted on a directory, by proc_pid_mountinfo(5):
+// a file system that is shut down does not answer.
 func mounted(device *os.File, dir string) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(device.Fd()), &st); err != nil {

@@ -32,8 +32,8 @@ type growth struct {
 	_         uint32
 }
 
-// reserve is struct xfs_fsop_resblks: the blocks that XFS keeps from all but what
-// it must do to go on.
+// reserve is struct xfs_fsop_resblks: the blocks that XFS keeps for its own essential
+// operations.
 type reserve struct {
 	blocks, available uint64
 }
@@ -45,8 +45,8 @@ func ioctl[T any](f *os.File, request uintptr, arg *T) error {
 	return nil
 }
 
-// grow makes the file, the loop device and the file system as large as asked,
-// where they are not: a process that was killed may have come half the way.
+// grow grows the file, the loop device and the file system to the size, each if
+// needed: a killed process may have grown only some.
 func (i *Image) grow(size int64) error {
 	info, err := i.file.Stat()
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hubName is a directory in the root of an unfinished copy. It holds the files
-// with several names under one name each, from where they are linked, and what
-// was in the way. It is gone when the copy is done. An entry of this name in the
-// root of a source is not copied.
+// hubName is a directory in the root of an unfinished copy. It has the files with
+// several names under one name each, as sources for links, and entries that were in
+// the way. It is removed when the copy is done. An entry of this name in the root
+// of a source is not copied.
 const hubName = ".podnas-copying-6e1f4c"
 
 // Copy copies a directory tree. The fields are its progress, including files that
@@ -80,16 +80,16 @@ type job struct {
 	to   position   // in the copy, beside walk.at in the source
 	dirs []metadata // of the directories on the way to to
 
-	hub     *os.File        // see hubName; nil before it is needed
-	moved   int             // numbers what was moved into hub
+	hub     *os.File        // see hubName; nil until needed
+	moved   int             // numbers the entries moved to hub
 	linked  map[string]bool // files with several names that are in hub, by link
 	noClone bool            // the disk can't share blocks
 	noRange bool            // copy_file_range(2) does not work
-	buffer  []byte          // for when it does not
+	buffer  []byte          // if it does not
 }
 
-// enter makes a directory in the copy and goes into it, after the walk went into
-// the one in the source.
+// enter creates and enters a directory in the copy, after the walk has entered the
+// one in the source.
 func (j *job) enter(name string, src *os.File, st *unix.Statx_t) error {
 	m, err := readMetadata(int(src.Fd()), st)
 	if err != nil {
@@ -103,7 +103,7 @@ func (j *job) enter(name string, src *os.File, st *unix.Statx_t) error {
 		}
 		j.Files.Add(1)
 	}
-	// For us alone until it is complete.
+	// Private until it is complete.
 	if err := j.to.dir.Chmod(0o700); err != nil {
 		return j.failed(name, err)
 	}
@@ -113,7 +113,7 @@ func (j *job) enter(name string, src *os.File, st *unix.Statx_t) error {
 	return nil
 }
 
-// makeDir makes a directory in the copy, if there is none, and goes into it.
+// makeDir enters a directory in the copy, and creates it if needed.
 func (j *job) makeDir(name string) (there bool, err error) {
 	at := int(j.to.dir.Fd())
 	err = unix.Mkdirat(at, name, 0o700)
@@ -144,7 +144,7 @@ func (j *job) makeDir(name string) (there bool, err error) {
 	return there, nil
 }
 
-// prune removes from a directory of the copy what its source does not have.
+// prune removes entries of a copied directory that its source does not have.
 func (j *job) prune(src *os.File) error {
 	for {
 		names, err := j.to.dir.Readdirnames(nameBatch)
@@ -169,8 +169,8 @@ func (j *job) prune(src *os.File) error {
 	}
 }
 
-// discard removes what is in the way. A directory goes into the hub, to be
-// emptied at the end.
+// discard removes an entry that is in the way. It moves a directory into the hub,
+// to be emptied at the end.
 func (j *job) discard(dir *os.File, name string) error {
 	err := unix.Unlinkat(int(dir.Fd()), name, 0)
 	if !errors.Is(err, unix.EISDIR) {
@@ -212,10 +212,10 @@ func (j *job) leave() error {
 	return nil
 }
 
-// isHub tells whether a name where the walk is now is the hub's.
+// isHub reports whether a name in the current directory is the hub's.
 func (j *job) isHub(name string) bool { return len(j.to.way) == 1 && name == hubName }
 
-// openHub opens the hub, and makes it if there is none.
+// openHub opens the hub, and creates it if needed.
 func (j *job) openHub() error {
 	if j.hub != nil {
 		return nil
@@ -237,7 +237,7 @@ func (j *job) closeHub() {
 	}
 }
 
-// removeHub removes the hub, also one of an earlier run.
+// removeHub removes the hub, even one of an earlier run.
 func (j *job) removeHub() error {
 	hub, err := openDir(j.to.root, hubName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -253,7 +253,7 @@ func (j *job) removeHub() error {
 	return unix.Unlinkat(int(j.to.root.Fd()), hubName, unix.AT_REMOVEDIR)
 }
 
-// failed says at what it was.
+// failed adds the path to an error.
 func (j *job) failed(name string, err error) error {
 	return fmt.Errorf("%q: %w", j.to.pathOf(name), err)
 }

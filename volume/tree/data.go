@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// chunk is how much is copied between two pauses.
+// chunk is how much is copied between pauses.
 const chunk = 4 << 20
 
-// copyData copies up to size bytes of a file into an empty one, as a clone that
-// shares the blocks where the disk can do that.
+// copyData copies up to size bytes of a file into an empty one, as a clone with
+// shared blocks if the disk supports that.
 func (j *job) copyData(ctx context.Context, dst, src *os.File, size int64) error {
 	if size == 0 {
 		return nil
@@ -53,7 +53,7 @@ func (j *job) copyData(ctx context.Context, dst, src *os.File, size int64) error
 				return err
 			}
 			if n == 0 {
-				return nil // it was cut meanwhile, and is as long as could be read
+				return nil // it was truncated meanwhile
 			}
 			at += n
 			j.Bytes.Add(n)
@@ -73,7 +73,7 @@ func (j *job) copyData(ctx context.Context, dst, src *os.File, size int64) error
 	return nil
 }
 
-// countClone counts what is on the disk of a file.
+// countClone counts the bytes of a file on the disk.
 func (j *job) countClone(f *os.File) {
 	var st unix.Stat_t
 	if unix.Fstat(int(f.Fd()), &st) == nil {
@@ -81,9 +81,9 @@ func (j *job) countClone(f *os.File) {
 	}
 }
 
-// copyChunk copies n bytes, or less, at an offset, and sees them onto the disk:
-// so that no name is on the disk before the data, and that it does not all come
-// at once with the next sync of somebody else.
+// copyChunk copies up to n bytes at an offset, and waits until they are on the disk:
+// so that no name is there before the data, and that the data does not burden the
+// next sync of another file.
 func (j *job) copyChunk(dst, src *os.File, at, n int64) (int64, error) {
 	done, err := j.copyRange(dst, src, at, n)
 	if err != nil || done == 0 {
@@ -94,7 +94,7 @@ func (j *job) copyChunk(dst, src *os.File, at, n int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Nobody reads the copy yet: let the cache have what others use.
+	// Nobody reads the copy yet: leave the cache to others.
 	return done, unix.Fadvise(int(dst.Fd()), at, done, unix.FADV_DONTNEED)
 }
 

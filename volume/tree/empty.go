@@ -18,8 +18,8 @@ const (
 	emptyPause = 20 * time.Millisecond
 )
 
-// Empty removes everything in a directory, and returns how many entries that
-// was. Modes and flags that are in the way are changed.
+// Empty removes everything in a directory, and returns the number of entries. It
+// changes modes and flags that prevent it.
 func Empty(ctx context.Context, dir *os.File) (int, error) {
 	e := emptier{top: dir}
 	for {
@@ -30,9 +30,9 @@ func Empty(ctx context.Context, dir *os.File) (int, error) {
 	}
 }
 
-// emptier removes what is in top. A directory in it that is not empty is emptied
-// of its files, and by moving them up into top, of its directories, which so come
-// to their turn.
+// emptier removes the content of top. From a directory in it that is not empty, it
+// removes the files, and moves the directories up into top, where it removes them
+// later.
 type emptier struct {
 	top     *os.File
 	removed int
@@ -60,7 +60,7 @@ func (e *emptier) removeDir(ctx context.Context, name string) error {
 	}
 }
 
-// moveUp moves a directory into top, under a name that nothing there has.
+// moveUp moves a directory into top, under an unused name.
 func (e *emptier) moveUp(dir *os.File, child string) error {
 	// To change its "..", the directory itself must be writable.
 	if err := unlock(dir, child); err != nil {
@@ -81,7 +81,7 @@ func (e *emptier) moveUp(dir *os.File, child string) error {
 }
 
 // removeBatch removes up to emptyBatch entries of a directory and calls full
-// for each directory that is not empty. It returns how many entries it met.
+// for each directory that is not empty. It returns how many entries it read.
 func (e *emptier) removeBatch(ctx context.Context, dir *os.File, full func(string) error) (int, error) {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return 0, err

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// entry copies an entry of the directory that the walk is in. Directories are
-// made by enter.
+// entry copies an entry of the current directory, unless it is a directory: enter
+// creates those.
 func (j *job) entry(e *Entry) error {
 	if e.Type() == unix.S_IFDIR {
 		if j.isHub(e.Name) || e.Stat.Ino == j.to.way[0].ino && j.to.sameDevice(&e.Stat) {
-			return fs.SkipDir // the copy is made inside of its source
+			return fs.SkipDir // the copy is inside of its source
 		}
 		return nil
 	}
@@ -34,14 +34,14 @@ func (j *job) entry(e *Entry) error {
 	return nil
 }
 
-// link copies a file with several names: into the hub first, then it gets its
-// name here. So it is found for its other names, in this run and in another.
+// link copies a file with several names into the hub, and links it here. So its
+// other names can be linked too, in this run and in another.
 func (j *job) link(e *Entry) error {
 	if err := j.openHub(); err != nil {
 		return err
 	}
 	hub, at := int(j.hub.Fd()), int(j.to.dir.Fd())
-	// The time of its birth, as the number of a removed file is used again.
+	// With its birth time, because a removed file's number can be reused.
 	key := fmt.Sprintf("%x-%x-%x-%x-%x", e.Stat.Dev_major, e.Stat.Dev_minor, e.Stat.Ino, e.Stat.Btime.Sec, e.Stat.Btime.Nsec)
 	if !j.linked[key] {
 		// An earlier copy that went past this may have it complete.
@@ -76,8 +76,7 @@ func (j *job) link(e *Entry) error {
 	return unix.Linkat(hub, key, at, e.Name, 0)
 }
 
-// place makes a copy of an entry with a name in a directory, unless it is there
-// already.
+// place copies an entry to a name in a directory, unless it is there already.
 func (j *job) place(dir *os.File, name string, e *Entry) error {
 	m, err := readMetadata(e.FD, &e.Stat)
 	if err != nil {
@@ -107,8 +106,8 @@ func (j *job) place(dir *os.File, name string, e *Entry) error {
 	return e.node(dir, name, &m)
 }
 
-// CopyNode makes a copy of a symbolic link, fifo, socket or device, with all its
-// metadata, under a name in a directory.
+// CopyNode copies a symbolic link, fifo, socket or device, with all its metadata,
+// to a name in a directory.
 func (e *Entry) CopyNode(dir *os.File, name string) error {
 	m, err := readMetadata(e.FD, &e.Stat)
 	if err != nil {
@@ -137,7 +136,7 @@ func (e *Entry) node(dir *os.File, name string, m *metadata) error {
 	return applyAt(dir, name, m)
 }
 
-// placeFile makes a copy of a regular file.
+// placeFile copies a regular file.
 func (j *job) placeFile(dir *os.File, name string, e *Entry, m *metadata) (err error) {
 	src, err := e.Open()
 	if err != nil {
@@ -158,7 +157,7 @@ func (j *job) placeFile(dir *os.File, name string, e *Entry, m *metadata) (err e
 	return unix.Linkat(unix.AT_FDCWD, procPath(int(dst.Fd())), int(dir.Fd()), name, unix.AT_SYMLINK_FOLLOW)
 }
 
-// createIn makes a file for writing, without a name if the disk can do that.
+// createIn creates a file for writing, without a name if the disk supports that.
 func createIn(dir *os.File, name string) (f *os.File, named bool, err error) {
 	fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EISDIR) {
@@ -171,8 +170,8 @@ func createIn(dir *os.File, name string) (f *os.File, named bool, err error) {
 	return os.NewFile(uintptr(fd), name), named, nil
 }
 
-// Open opens a regular file or a directory for reading. What the entry is was
-// settled before, so this can't be a fifo or a device.
+// Open opens a regular file or a directory for reading. The entry's type is known,
+// so it can't be a fifo or a device.
 func (e *Entry) Open() (*os.File, error) {
 	fd, err := unix.Open(procPath(e.FD), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOATIME, 0)
 	if errors.Is(err, unix.EPERM) { // O_NOATIME is for the owner and root only
@@ -184,20 +183,20 @@ func (e *Entry) Open() (*os.File, error) {
 	return os.NewFile(uintptr(fd), e.Name), nil
 }
 
-// sameContent tells whether st is that of a complete copy.
+// sameContent reports whether st is of a complete copy.
 func (e *Entry) sameContent(st *unix.Stat_t) bool {
 	sec, nsec := st.Mtim.Unix()
 	return e.Type() == st.Mode&unix.S_IFMT && int64(e.Stat.Size) == st.Size &&
 		e.Stat.Mtime.Sec == sec && int64(e.Stat.Mtime.Nsec) == nsec
 }
 
-// sameRights tells whether the copy has the owner and mode of the entry, which
-// can change when the content does not.
+// sameRights reports whether the copy has the owner and mode of the entry, which
+// can change without the content.
 func (e *Entry) sameRights(st *unix.Stat_t) bool {
 	return uint32(e.Stat.Mode) == st.Mode && e.Stat.Uid == st.Uid && e.Stat.Gid == st.Gid
 }
 
-// applyAt applies metadata to what has a name in a directory.
+// applyAt applies metadata to a name in a directory.
 func applyAt(dir *os.File, name string, m *metadata) error {
 	fd, err := openAt(dir, name, unix.O_PATH)
 	if err != nil {
@@ -207,7 +206,7 @@ func applyAt(dir *os.File, name string, m *metadata) error {
 	return m.apply(fd)
 }
 
-// statAt returns nil where nothing has the name.
+// statAt returns nil if the name does not exist.
 func statAt(dir int, name string) (*unix.Stat_t, error) {
 	var st unix.Stat_t
 	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)

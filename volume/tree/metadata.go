@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// metadata is all of a file that is not its content: owner, mode, times, and
-// extended attributes with the ACLs among them.
+// metadata is everything of a file but its content: owner, mode, times, and
+// extended attributes including ACLs.
 type metadata struct {
 	stat  unix.Statx_t
 	attrs []attribute // the ACLs last: they can take the right to set others
@@ -22,8 +22,8 @@ type attribute struct {
 	value []byte
 }
 
-// copied tells which extended attributes are copied. A security label like
-// SELinux's is not: the place where a file is made decides it.
+// copied reports whether an extended attribute is copied. A security label like
+// SELinux's is not: it depends on where a file is created.
 func copied(name string) bool {
 	if strings.HasPrefix(name, "trusted.SGI_ACL_") {
 		return false // XFS lists its ACLs twice
@@ -34,7 +34,7 @@ func copied(name string) bool {
 
 func isACL(name string) bool { return strings.HasPrefix(name, "system.posix_acl_") }
 
-// readMetadata reads what stat does not have yet. fd may be O_PATH.
+// readMetadata reads what stat lacks. fd may be O_PATH.
 func readMetadata(fd int, stat *unix.Statx_t) (metadata, error) {
 	m := metadata{stat: *stat}
 	names, err := attributeNames(fd)
@@ -60,7 +60,7 @@ func readMetadata(fd int, stat *unix.Statx_t) (metadata, error) {
 	return m, nil
 }
 
-// attributeNames returns those of a file's extended attributes that are copied.
+// attributeNames returns a file's extended attributes that are copied.
 func attributeNames(fd int) ([]string, error) {
 	list, err := grow(func(b []byte) (int, error) { return unix.Listxattr(procPath(fd), b) })
 	if errors.Is(err, unix.ENOTSUP) {
@@ -94,10 +94,10 @@ func grow(fill func([]byte) (int, error)) ([]byte, error) {
 	}
 }
 
-// apply gives a file, which may be O_PATH, this metadata and none else. The
-// times come last: a file that has them is complete.
+// apply sets a file's metadata to exactly this. fd may be O_PATH. The times come
+// last: a file that has them is complete.
 func (m *metadata) apply(fd int) error {
-	// Changing the owner takes setuid and capabilities away, so it comes first.
+	// Changing the owner clears setuid and capabilities, so it comes first.
 	err := unix.Fchownat(fd, "", int(m.stat.Uid), int(m.stat.Gid), unix.AT_EMPTY_PATH)
 	if err != nil && !forRoot(err) {
 		return fmt.Errorf("change the owner: %w", err)
@@ -123,7 +123,7 @@ func (m *metadata) apply(fd int) error {
 }
 
 func (m *metadata) applyAttributes(fd int) error {
-	// What was made in a directory with a default ACL has got one.
+	// A file created in a directory with a default ACL has inherited one.
 	has, err := attributeNames(fd)
 	if err != nil {
 		return fmt.Errorf("list extended attributes: %w", err)
@@ -152,6 +152,6 @@ func (m *metadata) hasAttribute(name string) bool {
 	return false
 }
 
-// forRoot tells the error of what an ordinary user may not do. Where podnas is
-// one, all it serves is its own, and what root set beside is not kept.
+// forRoot reports whether an error is that of a missing right. If podnas is an
+// ordinary user, all its files are its own, and root's settings are not kept.
 func forRoot(err error) bool { return errors.Is(err, unix.EPERM) && os.Geteuid() != 0 }

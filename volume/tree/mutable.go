@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mutable takes the flags immutable and append only from a file or directory,
+// Mutable clears the flags immutable and append-only of a file or directory,
 // ioctl_iflags(2). A file system without such flags is no error.
 func Mutable(f *os.File) error {
 	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
@@ -20,8 +20,8 @@ func Mutable(f *os.File) error {
 	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, flags&^keeps)
 }
 
-// mutableEntry is Mutable for a directory and what has a name in it. Only
-// files and directories have flags; nothing else is opened.
+// mutableEntry is Mutable for a directory and an entry in it. Only files and
+// directories have flags; it opens nothing else.
 func mutableEntry(dir *os.File, name string) error {
 	if err := Mutable(dir); err != nil {
 		return err
