@@ -18,22 +18,22 @@ import (
 // moment: a directory in use costs additional system calls only once a second.
 
 const (
-	// insideAge is half of the time for which it is remembered at most.
+	// insideAge is half of the maximum time in the cache.
 	insideAge = time.Second
-	// insideMax is how many directories are remembered, a power of 2.
+	// insideMax is how many directories are cached, a power of 2.
 	insideMax = 4096
-	// leapMax is how many levels the kernel goes up in one system call: as many as fit
-	// into a path, PATH_MAX, and a power of 2.
+	// leapMax is how many levels one system call goes up: as many as fit into a path,
+	// PATH_MAX, and a power of 2.
 	leapMax = 1024
-	// leapsMax bounds the system calls of one look. With it, directories may be nested
-	// 200,000 deep.
+	// leapsMax bounds the system calls of one check. It allows directories that are
+	// nested 200,000 deep.
 	leapsMax = 256
-	// leapsFew are those that are made at any time. Of longer ways, each volume has one
-	// gone at a time: the kernel takes half a microsecond for a level.
+	// leapsFew are allowed to all calls at once. Longer checks run one at a time per
+	// volume: the kernel takes half a microsecond per level.
 	leapsFew = 12
 )
 
-// inside remembers directories that were found to lie in their volumes.
+// inside caches directories that are known to be in their volumes.
 type inside struct {
 	seed  maphash.Seed
 	now   atomic.Uint32 // ages since the start
@@ -42,7 +42,7 @@ type inside struct {
 
 type insideDir struct {
 	key fileKey
-	at  atomic.Uint32 // when the way up was seen
+	at  atomic.Uint32 // when it was checked
 }
 
 func (i *inside) slot(key *fileKey) *atomic.Pointer[insideDir] {
@@ -50,7 +50,7 @@ func (i *inside) slot(key *fileKey) *atomic.Pointer[insideDir] {
 	return &i.found[sum%insideMax]
 }
 
-// get tells when a directory was found to lie in its volume, if that still holds.
+// get returns when a directory was found in its volume, if that is still valid.
 func (i *inside) get(v *Volume, id *FileID) (at uint32, ok bool) {
 	key := fileKey{v, *id}
 	d := i.slot(&key).Load()
@@ -73,7 +73,7 @@ func (i *inside) put(v *Volume, id *FileID, at uint32) {
 	slot.Store(d)
 }
 
-// age lets what is remembered grow older, until stop.
+// age ages the entries until stop.
 func (i *inside) age(stop <-chan struct{}) {
 	tick := time.NewTicker(insideAge)
 	defer tick.Stop()
@@ -85,7 +85,7 @@ func (i *inside) age(stop <-chan struct{}) {
 			now := i.now.Add(1)
 			for n := range i.found {
 				if d := i.found[n].Load(); d != nil && now-d.at.Load() > 1 {
-					i.found[n].CompareAndSwap(d, nil) // or it was found again
+					i.found[n].CompareAndSwap(d, nil) // unless it was found again
 				}
 			}
 		}
@@ -115,13 +115,13 @@ func (o *Opener) mustBeInside(f *File) (*File, error) {
 	return f, nil
 }
 
-// findInside goes up from a directory until it meets the volume's root, or a directory
-// of which it is known that it lies in the volume. What is found through that is as
-// old as what is known of it.
+// findInside goes up from a directory until it meets the volume's root, or a cached
+// directory of the volume. A result from a cached directory gets that directory's
+// age.
 //
-// It leaps: the first leap is a level, each further one twice as long, until one ends
-// above the root; from there on they get shorter. So it takes some ten system calls
-// where directories are not nested deeply, and a few more for each thousand levels.
+// It leaps: the first leap is one level, each further one twice as long, until one
+// ends above the root; then they get shorter. So it takes some ten system calls if
+// directories are not nested deeply, and a few more per thousand levels.
 func (o *Opener) findInside(f *File) error {
 	v := f.Volume
 	now := o.inside.now.Load()
@@ -138,7 +138,7 @@ func (o *Opener) findInside(f *File) error {
 			_ = unix.Close(at) // O_PATH
 		}
 	}()
-	far := false // a leap was too far
+	far := false // a leap was too long
 	levels := 1
 	climbing := false
 	defer func() {
@@ -150,7 +150,7 @@ func (o *Opener) findInside(f *File) error {
 		if n == leapsFew {
 			v.climbing.Lock()
 			climbing = true
-			if _, known := o.inside.get(v, &f.ID); known { // whoever was waited for has found it
+			if _, known := o.inside.get(v, &f.ID); known { // the previous check has found it
 				return nil
 			}
 		}
@@ -193,7 +193,7 @@ func (o *Opener) findInside(f *File) error {
 	return unix.ENAMETOOLONG
 }
 
-// ancestor opens the directory that is some levels above one, on the same mount.
+// ancestor opens the directory some levels above another, on the same mount.
 func ancestor(dir, levels int) (int, FileID, error) {
 	var path [3*leapMax + 1]byte // ends with 0
 	for i := range levels {
@@ -217,7 +217,7 @@ func ancestor(dir, levels int) (int, FileID, error) {
 	return fd, id, nil
 }
 
-// above are the directories above a volume's root, on its mount.
+// above has the directories above a volume's root, on its mount.
 type above struct {
 	at  uint32
 	ids []FileID
@@ -225,8 +225,8 @@ type above struct {
 
 func (a *above) has(id *FileID) bool { return slices.Contains(a.ids, *id) }
 
-// above finds the directories above the root. They are looked for again when they are
-// as old as what is remembered of others.
+// above returns the directories above the root. It caches them for the same time as
+// other directories.
 func (v *Volume) above(now uint32) (*above, error) {
 	if a := v.over.Load(); a != nil && a.at == now {
 		return a, nil

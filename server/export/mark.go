@@ -8,15 +8,15 @@ import (
 	"sync/atomic"
 )
 
-// mark is what a volume uses at most, as a file says that outlives the process: at the
-// next start it is what is there, until that is counted. The file is moved up, and
-// synced, before more is let in, by a step at a time; so after a crash it says a step
-// too much, and after an orderly end what was used.
+// mark is an upper bound of a volume's usage in a file that outlives the process: the
+// next start takes it as the usage, until that is counted. The file is raised by a
+// step, and synced, before more is accepted; so after a crash it is a step too high,
+// and after an orderly end it is the usage.
 type mark struct {
-	amounts                        // what the file says; unlimited where there is none
-	keeper  atomic.Pointer[keeper] // nil: nothing is kept
-	// waiting is the keeper of a volume of which nothing is known: what it uses is kept
-	// once it is counted.
+	amounts                        // the file's content; unlimited without a file
+	keeper  atomic.Pointer[keeper] // nil: there is no file
+	// waiting is the keeper of a volume of unknown usage: its mark is written once the
+	// volume is counted.
 	waiting *keeper
 }
 
@@ -26,11 +26,11 @@ type keeper struct {
 	log  *slog.Logger
 }
 
-// unknownPart is how much of a volume's size is taken for used, until it is counted,
-// where no mark says better: the first start with a mark, or a file that is damaged.
+// unknownPart is the part of a volume's size that counts as used until it is counted,
+// if there is no valid mark: at the first start with marks, or if the file is damaged.
 const unknownPart = 7.0 / 8
 
-// step is how far the mark is moved.
+// step is how far the mark is raised.
 func (a *Account) step() amount {
 	limit := a.limit.load()
 	step := amount{max(limit.bytes/16, 1<<20), max(limit.inodes/16, 1<<10)}
@@ -40,8 +40,8 @@ func (a *Account) step() amount {
 	return step
 }
 
-// keepMark has the mark kept in a file, before the volume is exported. Without a path
-// nothing is kept.
+// keepMark sets the mark's file, before the volume is exported. Without a path there is
+// none.
 func (a *Account) keepMark(path string, log *slog.Logger) {
 	known, err := readMark(path)
 	if err != nil {
@@ -63,8 +63,7 @@ func (a *Account) keepMark(path string, log *slog.Logger) {
 	a.expect(known)
 }
 
-// startMark begins to keep what a volume uses of which nothing was known before it was
-// counted.
+// startMark starts the mark of a volume that had none, when it is counted.
 func (a *Account) startMark() {
 	if a.mark.waiting == nil {
 		return
@@ -77,7 +76,7 @@ func (a *Account) startMark() {
 	a.followMark()
 }
 
-// moveMark sees to it that so much may be used. The caller holds a.writing alone.
+// moveMark raises the mark to allow a usage. The caller has write-locked a.writing.
 func (a *Account) moveMark(to amount) {
 	mark := a.mark.load()
 	if to.bytes <= mark.bytes && to.inodes <= mark.inodes {
@@ -88,7 +87,7 @@ func (a *Account) moveMark(to amount) {
 		if to <= mark {
 			return mark
 		}
-		return max(to, min(addSizes(to, step), most)) // past the limit nothing is let in
+		return max(to, min(addSizes(to, step), most)) // nothing is accepted beyond the limit
 	}
 	a.setMark(amount{
 		up(mark.bytes, to.bytes, step.bytes, most.bytes),
@@ -96,8 +95,8 @@ func (a *Account) moveMark(to amount) {
 	}, true)
 }
 
-// followMark moves the mark to what is used if that has become more by what nobody
-// asks for room for, or much less.
+// followMark moves the mark to the usage if that has grown without reservations, or
+// become much less.
 func (a *Account) followMark() {
 	mark, taken, step := a.mark.load(), a.taken.load(), a.step()
 	far := func(mark, taken, step int64) bool { return taken > mark || mark-taken > 2*step }
@@ -111,19 +110,18 @@ func (a *Account) followMark() {
 		taken.bytes > mark.bytes || taken.inodes > mark.inodes)
 }
 
-// lastMark moves the mark to what is used, for the next start. Nothing is made any more.
+// lastMark moves the mark to the usage, for the next start. There are no more changes.
 func (a *Account) lastMark() {
 	if a.mark.keeper.Load() == nil || !a.writing.TryLock() {
-		return // what is under way may still take what it has reserved
+		return // running calls may still use their reservations
 	}
 	defer a.writing.Unlock()
 	taken := a.taken.load()
 	a.setMark(amount{max(taken.bytes, 0), max(taken.inodes, 0)}, false)
 }
 
-// setMark writes the mark. sync: before anybody may rely on it; one that was moved down
-// need not be on the disk, where the old one is right too. The caller holds a.writing
-// alone.
+// setMark writes the mark. sync is needed if it is raised; a lowered one need not be on
+// the disk, because the old one is valid, too. The caller has write-locked a.writing.
 func (a *Account) setMark(n amount, sync bool) {
 	keeper := a.mark.keeper.Load()
 	if keeper == nil {
@@ -133,7 +131,7 @@ func (a *Account) setMark(n amount, sync bool) {
 	go func() { // as root, whatever user the caller's thread is
 		err := writeMark(keeper.path, n, sync)
 		if err != nil {
-			_ = os.Remove(keeper.path) // nothing is better than what is wrong
+			_ = os.Remove(keeper.path) // no mark is better than a wrong one
 		}
 		written <- err
 	}()

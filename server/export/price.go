@@ -8,24 +8,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// aheadMax is how much past its end a file is charged for, in bytes: the blocks that
-// hold its map and its attributes are less.
+// aheadMax is how much past its end a file is charged for, in bytes: the blocks of its
+// extent map and its attributes are less.
 const aheadMax = 128 << 10
 
-// prices are what an inode is charged for beside its blocks.
+// prices are an inode's charges beside its blocks.
 type prices struct {
 	inode int64 // bytes
-	// ahead: what a file has past its end may be taken back by the file system, later.
+	// ahead: the file system may later free a file's blocks past its end.
 	ahead bool
 	// perName: directories have no blocks that grow with their names, so each name of
 	// a file costs as much as an inode.
 	perName bool
 }
 
-// What an inode takes where that can't be asked for.
+// The size of an inode if the file system does not report it.
 const (
-	// ext4Inode is what mkfs.ext4 makes of all but the smallest disks. They are set
-	// aside when the disk is made, and there are no more then.
+	// ext4Inode is the size on all but the smallest disks. mkfs.ext4 allocates all
+	// inodes, and there are never more.
 	ext4Inode = 256
 	// btrfsInode is its item and those of a name (reference, entry by hash and by number),
 	// which mkfs.btrfs has on the disk twice: 829 bytes for an empty file with a name of
@@ -55,7 +55,7 @@ func pricesOf(root *os.File) prices {
 	return prices{inode: otherInode}
 }
 
-// xfsInode is the size of an inode on an XFS.
+// xfsInode returns the size of an inode on an XFS.
 func xfsInode(root *os.File) int64 {
 	// XFS_IOC_FSGEOMETRY_V1 and struct xfs_fsop_geom_v1, xfs_fs.h: its seventh number.
 	const ioctl, size, inodeSizeAt = 0x80705864, 112, 24
@@ -67,8 +67,8 @@ func xfsInode(root *os.File) int64 {
 	return otherInode
 }
 
-// of is what an inode is charged for, in bytes, and what the disk has allocated past
-// the end of a file beside that.
+// of returns an inode's charge, in bytes, and the additional allocation past the end of
+// a file.
 func (p prices) of(st *unix.Stat_t) (bytes, ahead int64) {
 	bytes = bytesOf(uint64(st.Blocks), 512)
 	if st.Mode&unix.S_IFMT == unix.S_IFREG {
@@ -83,7 +83,7 @@ func (p prices) of(st *unix.Stat_t) (bytes, ahead int64) {
 	return addSizes(bytes, bytesOf(names, p.inode)), ahead
 }
 
-// mayShrink tells whether a file has blocks past its end that it may lose by itself.
+// mayShrink reports whether the file system may free blocks past the file's end.
 func (p prices) mayShrink(st *unix.Stat_t) bool {
 	return p.ahead && st.Mode&unix.S_IFMT == unix.S_IFREG && bytesOf(uint64(st.Blocks), 512) > roundUp(st.Size)
 }

@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nameRoom is what a name can take in a directory, in bytes: a block, and one of what
-// finds the blocks. Where it takes more, it is charged by that afterwards.
+// nameRoom is the space that a name can take in a directory, in bytes: a block, and one
+// for the directory's index. If it takes more, that is charged afterwards.
 const nameRoom = 2 * blockSize
 
-// forName is the room for another name of something that is there.
+// forName returns the reservation for a new name of an existing file.
 func forName() amount { return amount{bytes: nameRoom} }
 
-// forNew is the room for something new and its name: it takes a block itself at most,
-// as a rule.
+// forNew returns the reservation for a new file and its name: the file usually takes
+// at most a block.
 func (a *Account) forNew() amount {
 	if a == nil {
 		return amount{}
@@ -23,12 +23,12 @@ func (a *Account) forNew() amount {
 	return amount{nameRoom + a.prices.inode, 1}
 }
 
-// reservation is room that what is under way may take. When that is charged, the
-// reservation is given back.
+// reservation is the space that a running call may take. It is released when the call's
+// change is charged.
 type reservation struct {
-	account *Account // nil: nobody counts
+	account *Account // nil: nothing is counted
 	amount  amount
-	alone   bool // nobody else has one
+	alone   bool // no one else has one
 }
 
 func (r reservation) release() {
@@ -43,7 +43,7 @@ func (r reservation) release() {
 	}
 }
 
-// claim adds to taken what fits below the ceiling.
+// claim adds n to taken if it fits below the ceiling.
 func (a *Account) claim(n amount) bool {
 	if !raise(&a.taken.bytes, n.bytes, a.ceiling.bytes.Load()) {
 		return false
@@ -55,8 +55,8 @@ func (a *Account) claim(n amount) bool {
 	return false
 }
 
-// raise adds to a sum unless it would be more than most then. It can't overflow: n is
-// not negative.
+// raise adds n to a sum unless that would exceed most. It can't overflow: n is not
+// negative.
 func raise(sum *atomic.Int64, n, most int64) bool {
 	for {
 		s := sum.Load()
@@ -69,8 +69,8 @@ func raise(sum *atomic.Int64, n, most int64) bool {
 	}
 }
 
-// reserve takes room. EDQUOT if there is not as much, EAGAIN if that is not known
-// before the volume's scan has ended.
+// reserve reserves space. It returns EDQUOT if there is too little, EAGAIN if that is
+// unknown until the volume's scan ends.
 func (a *Account) reserve(n amount) (reservation, error) {
 	if a == nil {
 		return reservation{}, nil
@@ -80,7 +80,7 @@ func (a *Account) reserve(n amount) (reservation, error) {
 		return reservation{a, n, false}, nil
 	}
 	a.writing.RUnlock()
-	// Alone: so that nothing is refused for what others have reserved.
+	// Alone, so that nothing is refused because of others' reservations.
 	a.writing.Lock()
 	if err := a.admit(n); err != nil {
 		a.writing.Unlock()
@@ -90,7 +90,7 @@ func (a *Account) reserve(n amount) (reservation, error) {
 	return reservation{a, n, true}, nil
 }
 
-// admit tells whether there is so much room. The caller holds a.writing alone.
+// admit checks whether n fits. The caller has write-locked a.writing.
 func (a *Account) admit(n amount) error {
 	room := a.room(n)
 	if n.bytes <= room.bytes && n.inodes <= room.inodes {
@@ -99,7 +99,7 @@ func (a *Account) admit(n amount) error {
 	return a.full(n)
 }
 
-// full is why so much does not fit. The caller holds a.writing alone.
+// full returns why n does not fit. The caller has write-locked a.writing.
 func (a *Account) full(n amount) error {
 	most, used := a.most(), a.used.load()
 	if a.scanning() && n.bytes <= most.bytes-used.bytes && n.inodes <= most.inodes-used.inodes {
@@ -108,8 +108,8 @@ func (a *Account) full(n amount) error {
 	return unix.EDQUOT
 }
 
-// room is how much there is, up to what is wanted where it takes the mark to be moved
-// for more. It is not negative. The caller holds a.writing alone.
+// room returns the free space, at most wanted, and raises the mark for it. It is not
+// negative. The caller has write-locked a.writing.
 func (a *Account) room(wanted amount) amount {
 	most, taken := a.most(), a.taken.load()
 	room := amount{max(most.bytes-max(taken.bytes, 0), 0), max(most.inodes-max(taken.inodes, 0), 0)}
@@ -118,7 +118,7 @@ func (a *Account) room(wanted amount) amount {
 	return room
 }
 
-// await waits until a volume whose room is not known is counted. It is false if the
+// await waits until a volume of unknown free space is counted. It returns false if the
 // error is another, or the export ends.
 func (v *Volume) await(err error) bool {
 	if !errors.Is(err, unix.EAGAIN) {
@@ -132,15 +132,15 @@ func (v *Volume) await(err error) bool {
 	}
 }
 
-// renameSlack is how much directories may grow by renames where there is no room for
-// that, in bytes: to write a new file and give it the old one's name must go on working
-// in a full volume, also where the name is new, and which rename makes its directory
-// grow only the kernel knows.
+// renameSlack is how much directories may grow by renames without free space, in bytes:
+// writing a new file and giving it the old one's name must work in a full volume, even
+// if the name is new, and only the kernel knows which rename makes its directory
+// grow.
 const renameSlack = 128 << 10
 
-// rename does what gives a name in a directory to something that has one already.
-// replaces: something has that name, and so the directory does not grow. settle charges
-// what the directory takes then. dir is nil if nobody counts.
+// rename calls do, which gives an existing file a name in a directory. If replaces is
+// set, the name exists, and so the directory does not grow. settle charges the
+// directory's growth. dir is nil if nothing is counted.
 func (a *Account) rename(dir *charge, replaces bool, settle func(), do func() error) error {
 	if a == nil || dir == nil || replaces {
 		return do()

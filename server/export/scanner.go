@@ -13,30 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scanner is one pass of a scan through a volume. It holds two descriptors however
-// deep the tree is: the way back up is "..", and where that leads elsewhere, because
-// a directory was moved, the names from the root again.
+// scanner is one pass of a scan through a volume. It has two descriptors at any depth:
+// it goes up by "..", or, if that leads elsewhere because a directory was moved, by
+// the names from the root.
 type scanner struct {
 	volume *Volume
 	log    *slog.Logger
-	dir    *os.File // where it is; nil where there was no way back
-	way    []level  // to there; the first is the volume's root
+	dir    *os.File // the current one; nil if there was no way back
+	way    []level  // to dir; the first is the volume's root
 
 	seen     int // files and directories
-	batch    int // of them, since the last pause
+	batch    int // of seen, since the last pause
 	reported time.Time
 }
 
-// level is a directory on the way.
+// level is a directory of the way.
 type level struct {
 	name  string
 	inode inode
-	// below has the names of the directories in it that are still to be entered,
-	// each with a 0 behind it: there can be millions.
+	// below has the names of its directories that are still to be entered, each
+	// with a 0 after it: there can be millions.
 	below []byte
 }
 
-// errEnding ends a scan whose export ends.
+// errEnding ends a scan when the export ends.
 var errEnding = errors.New("the export ends")
 
 func (s *scanner) run() error {
@@ -96,8 +96,7 @@ func (s *scanner) down(name string) error {
 	return nil
 }
 
-// enter goes into a directory, takes it over, and counts it and what has its name
-// there.
+// enter enters a directory, which it then owns, and counts it and its entries.
 func (s *scanner) enter(dir *os.File, name string) error {
 	s.close()
 	s.dir = dir
@@ -133,7 +132,7 @@ func (s *scanner) enter(dir *os.File, name string) error {
 	}
 }
 
-// one counts what has a name here, but for a directory, which is to be entered.
+// one counts an entry, unless it is a directory, which is to be entered.
 func (s *scanner) one(name string) (isDir bool) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(int(s.dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -146,7 +145,7 @@ func (s *scanner) one(name string) (isDir bool) {
 	return false
 }
 
-// pause lets others work when enough has been seen, and says how far the scan is.
+// pause lets others work after a batch, and logs the scan's progress.
 func (s *scanner) pause(names int) error {
 	s.seen += names
 	if s.batch += names; s.batch >= scanBatch {
@@ -165,8 +164,8 @@ func (s *scanner) pause(names int) error {
 	}
 }
 
-// up goes back to the directory above. Where there is no way to it any more, what is
-// still to be entered there is left to another pass.
+// up goes back to the parent directory. If there is no way to it any more, its
+// remaining directories are left to another pass.
 func (s *scanner) up() error {
 	s.way = s.way[:len(s.way)-1]
 	if len(s.way) == 0 {
@@ -186,7 +185,7 @@ func (s *scanner) up() error {
 	return nil
 }
 
-// above opens the directory that is the last of the way now.
+// above opens the directory that is now the last of the way.
 func (s *scanner) above() (*os.File, error) {
 	if s.dir != nil {
 		dir, err := openDirAt(int(s.dir.Fd()), "..")
@@ -212,7 +211,7 @@ func (s *scanner) above() (*os.File, error) {
 	return at, err
 }
 
-// isStill closes a directory that is another than before: ENOENT.
+// isStill closes a directory that is not the earlier one, and returns ENOENT.
 func isStill(dir *os.File, was inode) (*os.File, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(int(dir.Fd()), &st)
@@ -226,13 +225,13 @@ func isStill(dir *os.File, was inode) (*os.File, error) {
 	return dir, nil
 }
 
-// isElsewhere tells the errors of what has gone, has become another thing, or is
-// mounted there.
+// isElsewhere reports whether an error means that a name is gone, of another type, or a
+// mount.
 func isElsewhere(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EXDEV)
 }
 
-// pathOf is the path of a name here, for people: the end of it, if it is long.
+// pathOf returns the path of a name here, for people: only its end, if it is long.
 func (s *scanner) pathOf(name string) string {
 	const most = 20
 	for i := len(s.way) - 1; i > 0; i-- {
@@ -244,8 +243,8 @@ func (s *scanner) pathOf(name string) string {
 	return name
 }
 
-// openDirAt opens a directory in another, "." or ".." of it, and nothing that a
-// symbolic link or a mount would lead to.
+// openDirAt opens a directory in another, or its "." or "..", without following
+// symbolic links or entering mounts.
 func openDirAt(dir int, name string) (*os.File, error) {
 	how := unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,

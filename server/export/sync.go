@@ -9,22 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// All syncs are here, where they are counted: on most disks they are what clients
-// wait for.
+// All syncs are here, where they are counted: on most disks clients mostly wait for
+// them.
 //
-// A sync brings to the disk all that was done before it began. So of the calls that
-// wait for the same file, those that come while it is being synced wait together for
-// its next sync. Files are synced side by side, which lets the file system's journal
-// take them together.
+// A sync writes all changes from before its start to the disk. So calls for a file that
+// arrive while it is being synced share its next sync. Files are synced concurrently,
+// so that the file system's journal can combine them.
 //
-// On XFS all directories of a volume wait together: what brings one of them to the disk brings all
-// that stands before it in the journal. One goroutine syncs one after the other, and
-// the first waits for the disk; the others find nothing to do, and no thread of theirs
-// has to wake. Each is synced nevertheless: if that is not so, it takes longer, and
-// nothing is lost.
+// On XFS all directories of a volume wait together: the sync of one writes everything
+// before it in the journal, too. One goroutine syncs one after the other; the first
+// waits for the disk, the others have nothing left to do and wake no threads. Each is
+// synced nevertheless: if the first did not write all, it takes longer, and nothing is
+// lost.
 //
-// A goroutine of its own syncs, but for a client that waits for nothing else: SyncHere
-// saves it the way there and back.
+// Syncs run in their own goroutine. SyncHere saves a client that waits for nothing else
+// the switch.
 
 // Waiter waits for a sync.
 type Waiter interface {
@@ -37,30 +36,30 @@ type Waiter interface {
 // syncsMax is how many files are synced at a time: each takes a thread.
 const syncsMax = 64
 
-// syncs are the calls that wait for one file to be synced, or for any of a volume's
-// directories, where those are synced together. Who are synced at once are a round.
+// syncs has the calls that wait for the sync of one file, or for those of a volume's
+// directories if they are synced together. Calls that are synced at once are a round.
 type syncs struct {
-	// aside: rounds go on beside each other. One begins when as many calls wait as
-	// are in rounds, so that none waits for long on a disk that is slow, and they are
-	// few on one that is quick.
+	// aside: rounds run concurrently. One begins when as many calls wait as are in
+	// rounds, so that none waits for long on a slow disk, and a fast one has few
+	// rounds.
 	aside bool
 
 	mu      sync.Mutex
 	waiting []waiting // for the next round
-	data    bool      // to read the data back is enough for all who wait
-	begun   bool      // the next round: a goroutine is on its way
+	data    bool      // data is enough for all waiting calls
+	begun   bool      // the next round's goroutine is starting
 	rounds  int       // with that one
 	inRound int       // calls in all rounds
 }
 
-// waiting is a call that waits.
+// waiting is a waiting call.
 type waiting struct {
 	file  *openFile
 	since uint64 // of the file's errSeq
 	who   Waiter
 }
 
-// syncState is what the descriptors of one file share, so that its syncs come one after
+// syncState is shared by the descriptors of one file, so that its syncs run one after
 // the other.
 type syncState struct {
 	syncs syncs
@@ -124,13 +123,13 @@ func (f *File) SyncMadeThen(dir *File, w Waiter) {
 	f.SyncThen(thenDir{dir, w})
 }
 
-// thenDir waits for what was made in a directory.
+// thenDir waits for a new file's sync.
 type thenDir struct {
 	dir *File
 	who Waiter
 }
 
-// Synced has the directory synced.
+// Synced syncs the directory.
 func (t thenDir) Synced(err error) {
 	if err != nil {
 		t.who.Synced(err)
@@ -139,9 +138,9 @@ func (t thenDir) Synced(err error) {
 	t.dir.SyncThen(t.who)
 }
 
-// comesWithName tells whether what was made is on the disk when its name is. What was
-// set after that, like times, or an ACL that the directory has for what is made in it,
-// may be in another transaction.
+// comesWithName reports whether a new file is on the disk when its name is. Attributes
+// set later, like times, or an ACL inherited from the directory, may be in another
+// transaction.
 func (f *File) comesWithName() bool {
 	switch {
 	case !f.canSync():
@@ -161,15 +160,15 @@ func (f *File) comesWithName() bool {
 
 func (f *File) canSync() bool { return f.Attr.IsDir() || f.Attr.IsRegular() }
 
-// openFile is the descriptor, with the calls that wait for it.
+// openFile returns the descriptor with the calls that wait for it.
 func (f *File) openFile() *openFile {
 	if f.kept != nil {
 		return f.kept
 	}
-	return &openFile{key: fileKey{f.Volume, f.ID}, fd: f.fd, state: &syncState{}} // nobody else has it
+	return &openFile{key: fileKey{f.Volume, f.ID}, fd: f.fd, state: &syncState{}} // not shared
 }
 
-// syncsOf are the calls that wait with those for a file.
+// syncsOf returns the syncs that a file shares.
 func syncsOf(file *openFile) *syncs {
 	if file.use == useNames && file.key.volume.disk.settled {
 		return &file.key.volume.names
@@ -177,8 +176,8 @@ func syncsOf(file *openFile) *syncs {
 	return &file.state.syncs
 }
 
-// syncHere syncs a file, unless a goroutine does. Those who wait for it by then are for
-// another.
+// syncHere syncs a file, unless a goroutine does. Another goroutine serves the calls
+// that wait by then.
 func (o *Opener) syncHere(file *openFile, since uint64, data bool) (ok bool, err error) {
 	s := syncsOf(file)
 	if !s.begin() {
@@ -192,7 +191,7 @@ func (o *Opener) syncHere(file *openFile, since uint64, data bool) (ok bool, err
 	return true, err
 }
 
-// sync has a file synced, which is open until w is told.
+// sync starts the sync of a file, which stays open until it calls w.
 func (o *Opener) sync(w waiting, data bool) {
 	if s := syncsOf(w.file); s.wait(w, data) {
 		go o.syncRounds(s)
@@ -208,20 +207,20 @@ func (o *Opener) keep(key fileKey, use use, fd int, charge *charge) *openFile {
 	return f
 }
 
-// syncUnused syncs a file that the cache wants to close, and gives it back. If that fails,
-// the write verifier tells the clients. done is closed then, if it is not nil.
+// syncUnused syncs a file that the cache wants to close, and releases it. If that fails,
+// the write verifier changes. done, if not nil, is closed then.
 func (o *Opener) syncUnused(file *openFile, done chan struct{}) {
 	o.sync(waiting{file, 0, unused{o, file, done}}, false)
 }
 
-// unused waits for the sync of a file that nobody uses.
+// unused waits for the sync of an unused file.
 type unused struct {
 	opener *Opener
 	file   *openFile
 	done   chan struct{}
 }
 
-// Synced gives the file back.
+// Synced releases the file.
 func (u unused) Synced(error) {
 	u.opener.files.release(u.file)
 	if u.done != nil {
@@ -229,8 +228,8 @@ func (u unused) Synced(error) {
 	}
 }
 
-// wait has a call wait for the next round. If it is true, that begins now: the caller
-// has to see to it.
+// wait adds a call to the next round. If it returns true, the caller must start the
+// round.
 func (s *syncs) wait(w waiting, data bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +244,7 @@ func (s *syncs) wait(w waiting, data bool) bool {
 	return true
 }
 
-// begin is true if nobody syncs: the caller is a round of its own, until more.
+// begin returns true if no one syncs: the caller is then a round, until more.
 func (s *syncs) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,7 +255,7 @@ func (s *syncs) begin() bool {
 	return true
 }
 
-// more tells whether there are any who wait. If not, the round was the last.
+// more reports whether any calls wait. If not, the round was the last.
 func (s *syncs) more() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,8 +267,8 @@ func (s *syncs) more() bool {
 	return s.begun
 }
 
-// next makes a round of all who wait, in place of the last. If there are none, that was
-// the last. Its memory is used again.
+// next returns a round of all waiting calls. If there are none, last was the last. It
+// reuses last's memory.
 func (s *syncs) next(last []waiting) (round []waiting, data bool) {
 	clear(last)
 	s.mu.Lock()
@@ -283,7 +282,7 @@ func (s *syncs) next(last []waiting) (round []waiting, data bool) {
 	return round, data
 }
 
-// syncRounds syncs until nobody waits.
+// syncRounds syncs until no calls wait.
 func (o *Opener) syncRounds(s *syncs) {
 	done := map[*openFile]bool{} // of the round
 	for round, data := s.next(nil); len(round) > 0; round, data = s.next(round) {
