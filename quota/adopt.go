@@ -17,27 +17,26 @@ import (
 // what it makes anew. One that is left from before is emptied and used again.
 const workName = ".podnas-adopting-41c97b"
 
-// AssignTree puts a directory that has something in it under a project, with all
-// that is below, and returns how many entries are under it now. It can be called
-// again after it was interrupted, or for a tree that is under the project
-// already. Set the limit after it: past a limit nothing is put under a project.
+// AssignTree assigns a directory and everything below it to a project, and returns
+// how many entries the project then has. It can be called again after an
+// interruption, or for a tree that is assigned already. Set the limit after it:
+// beyond a limit nothing can be assigned.
 //
-// Before Linux 6.17 the kernel has no call that gives a project to a symbolic
-// link, fifo, socket or device, and on ext4 it has none later either. One that
-// has none can't be renamed, even in its own directory (EXDEV). So these are made
-// anew, with the same owner, mode, times and extended attributes: a program that
-// listens on a socket must be started again then, and a link that had several
-// names is several links. A fifo, socket or device with several names is left as
-// it is, and not counted.
+// Before Linux 6.17, and on ext4 even later, the kernel can't assign a project to a
+// symbolic link, fifo, socket or device. Without one they can't be renamed, even in
+// their own directory (EXDEV). So AssignTree recreates them, with the same owner,
+// mode, times and extended attributes: a program that listens on a socket must then
+// be restarted, and a link with several names becomes several links. A fifo, socket
+// or device with several names is left unchanged, and not counted.
 //
 // AssignTree follows no link, enters no mount, and opens no fifo and no device.
 //
-// It works beside programs that use the tree, with pauses, and goes through it
-// until it finds nothing more to mark: a directory that was moved meanwhile can be
-// missed once. A directory is marked when its turn comes, not before, since what is
-// not marked can't be renamed in one that is (EXDEV, and mv copies it then). So that
-// is so for a moment for files, and for a directory until its turn. A link, fifo or
-// socket that is replaced in the very moment it is made anew may come back as it was.
+// Programs may use the tree meanwhile. AssignTree pauses often, and repeats until it
+// finds nothing more to assign: a pass can miss a directory that is moved. It assigns
+// a directory only when it enters it, because entries without the project can't be
+// renamed in one that has it (EXDEV, and mv then copies): files for a moment, and
+// directories until they are entered. A link, fifo or socket that is replaced at the
+// very moment of its recreation may come back as it was.
 func (p *Projects) AssignTree(ctx context.Context, dir *os.File, id uint32) (files int, err error) {
 	a := adoption{id: id}
 	if err := p.Assign(dir, id); err != nil {
@@ -126,7 +125,7 @@ func (a *adoption) pass(ctx context.Context, root *os.File) error {
 	return err
 }
 
-// mark puts what is no directory under the project, and tells whether it is.
+// mark assigns a non-directory to the project, and reports whether it has it.
 func (a *adoption) mark(e *tree.Entry) (bool, error) {
 	if e.Type() == unix.S_IFREG {
 		f, err := e.Open()
@@ -146,13 +145,13 @@ func (a *adoption) mark(e *tree.Entry) (bool, error) {
 	return a.renew(e)
 }
 
-// renew makes an entry anew if it is not under the project: what is made in a
-// directory that is, is too.
+// renew recreates an entry that lacks the project: new entries inherit it from the
+// directory.
 func (a *adoption) renew(e *tree.Entry) (bool, error) {
 	const name = "new"
 	dir, work := int(e.Dir.Fd()), int(a.work.Fd())
-	// The project of such an entry can't be asked for, but a name in a
-	// directory of another project it can't get.
+	// The project of such an entry can't be read, but it can't be linked into
+	// a directory of another project.
 	err := unix.Linkat(dir, e.Name, work, name, 0)
 	switch {
 	case err == nil:
@@ -201,8 +200,8 @@ type nodeAttributes struct {
 	extSize, extents, project, cowExtSize uint32
 }
 
-// setNodeProject sets the project of what can't be opened, by file_getattr(2)
-// and file_setattr(2), and tells whether it had another. fd may be O_PATH.
+// setNodeProject sets the project of a file that can't be opened, by file_getattr(2)
+// and file_setattr(2). changed: it had another. fd may be O_PATH.
 func setNodeProject(fd int, id uint32) (changed bool, err error) {
 	path, err := unix.BytePtrFromString(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {

@@ -2,10 +2,10 @@
 // XFS and ext4, by system calls alone: no xfs_quota binary, no /etc/projects.
 //
 // A project is a 32-bit number. Assign marks a directory with it so that
-// everything made below inherits the number; SetLimit bounds what all files of
-// the project may use together, and how many there may be; the zero Limit lifts
-// that. The kernel enforces it on every write and on everything that is made,
-// whoever does it, and statfs(2) on the marked directory reports the limit as the
+// everything created below inherits the number; SetLimit limits the usage and the
+// number of all files of the project together; the zero Limit means none. The kernel
+// enforces it for every write and every new file, of any process, and statfs(2) on
+// the marked directory reports the limit as the
 // size of the file system. See xfs_quota(8), "PROJECT QUOTA", and quotactl(2).
 package quota
 
@@ -58,8 +58,8 @@ type Limit struct {
 	Inodes uint64 // files, directories and all else
 }
 
-// Usage is what a project uses and may use. All zero for a project that the
-// kernel does not know.
+// Usage is a project's usage and limit. It is zero for a project that the kernel
+// does not know.
 type Usage struct {
 	Bytes  uint64 // used, in bytes of disk blocks
 	Inodes uint64 // used: files, directories and all else
@@ -119,9 +119,9 @@ type Projects struct {
 // Open tests whether the file system at root counts and enforces project quotas
 // and that this process may set them.
 //
-// ext4 has no limits for who has the capability CAP_SYS_RESOURCE. So Open takes
-// it away there, from the whole process and for good. Call it before other threads
-// change their capabilities: all get those of the calling one.
+// ext4 does not limit processes with CAP_SYS_RESOURCE. So Open drops it there, for
+// the whole process and for good. Call it before other threads change their
+// capabilities: all get those of the calling one.
 func Open(root string) (*Projects, error) {
 	f, err := os.Open(root)
 	if err != nil {

@@ -181,8 +181,8 @@ func (p *Projects) quotactl(cmd uint32, id uint32, arg unsafe.Pointer) error {
 	return errnoError(errno)
 }
 
-// assigned tells whether a directory is under the project, and what is made in it
-// will be.
+// assigned reports whether a directory has the project, and new entries will inherit
+// it.
 func assigned(dir *os.File, id uint32) (bool, error) {
 	var a fileAttributes
 	if err := ioctl(dir, fsIocGetXattr, &a); err != nil {
@@ -191,8 +191,8 @@ func assigned(dir *os.File, id uint32) (bool, error) {
 	return a.project == id && a.xflags&xflagProjInherit != 0, nil
 }
 
-// setProject marks a file or directory, and tells whether it was not marked. What
-// is made in a directory that inherits gets the project too.
+// setProject sets a file's or directory's project. changed: it had another. New
+// entries of a directory get the project if inherit is set.
 func setProject(f *os.File, id uint32, inherit bool) (changed bool, err error) {
 	var a fileAttributes
 	if err := ioctl(f, fsIocGetXattr, &a); err != nil {

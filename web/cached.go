@@ -16,14 +16,14 @@ import (
 const (
 	// cacheAge is how old an answer may be.
 	cacheAge = time.Second
-	// answerLate is when it is told that an answer can't be made. Prometheus asks for
-	// 10 seconds.
+	// answerLate is the timeout for generating an answer. Prometheus waits for 10
+	// seconds.
 	answerLate = 8 * time.Second
 )
 
-// Cached answers everybody with one answer of h, which is made when somebody asks and
-// the last one is a second old. h is given a plain GET. Who reads slowly holds no copy
-// of their own, and where h hangs, it does so once.
+// Cached answers all requests with one answer of h, which it renews if a request finds
+// it a second old. h gets a plain GET. Slow readers share one copy, and if h hangs, it
+// hangs only once.
 func Cached(h http.Handler) http.Handler {
 	answers := latest.New(answerLate, func(ctx context.Context) (*answer, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
@@ -47,7 +47,7 @@ func Cached(h http.Handler) http.Handler {
 	})
 }
 
-// answer is what a handler has written.
+// answer is a handler's output.
 type answer struct {
 	header       http.Header
 	status       int
@@ -68,7 +68,7 @@ func (a *answer) pack() error {
 	return z.Close()
 }
 
-// send gives the answer to who asks.
+// send writes the answer to a client.
 func (a *answer) send(w http.ResponseWriter, r *http.Request) {
 	body := a.body.Bytes()
 	maps.Copy(w.Header(), a.header)
@@ -79,7 +79,7 @@ func (a *answer) send(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(a.status)
-	_, _ = w.Write(body) // who asked may be gone
+	_, _ = w.Write(body) // the client may be gone
 }
 
 // takesGzip reads Accept-Encoding, RFC 9110 section 12.5.3. Who gives it a quality of

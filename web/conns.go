@@ -10,16 +10,15 @@ import (
 	"sync/atomic"
 )
 
-// sendBuffer bounds what the kernel holds of an answer that is not read, in bytes. By
-// itself it would take up to 4 MiB for each connection, see tcp_wmem in tcp(7).
+// sendBuffer bounds the kernel's buffer of an unread answer, in bytes. The default is up
+// to 4 MiB per connection, see tcp_wmem in tcp(7).
 const sendBuffer = 64 << 10
 
-// listener lets connections in. Past a bound it does not wait for one to end, as
-// netutil.LimitListener does, since then whoever holds them all keeps everybody else
-// out, and the next to come is kubelet's probe. A newcomer always gets in. Who goes is
-// of the client with the most connections, and one that waits for its client rather
-// than one that is being answered, and of those the oldest. A probe sends its request
-// at once and is answered within milliseconds.
+// listener accepts connections. At its limit it does not wait for one to end, as
+// netutil.LimitListener does, because then a client with all connections would lock out
+// the others, such as kubelet's probe. It always accepts a new connection, and closes
+// one of the client with the most: the oldest that waits for its client, else the
+// oldest. A probe sends its request at once and is answered within milliseconds.
 type listener struct {
 	net.Listener
 	max, clientMax int
@@ -39,8 +38,8 @@ type conn struct {
 	net.Conn
 	listener  *listener
 	client    netip.Addr
-	number    uint64      // in the order of their coming
-	answering atomic.Bool // the whole header was there
+	number    uint64      // in the order of acceptance
+	answering atomic.Bool // the whole header has arrived
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -49,7 +48,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	if tcp, ok := accepted.(*net.TCPConn); ok {
-		_ = tcp.SetWriteBuffer(sendBuffer) // else it has the kernel's own
+		_ = tcp.SetWriteBuffer(sendBuffer) // else the kernel's default
 	}
 	c := &conn{Conn: accepted, listener: l, client: clientOf(accepted.RemoteAddr())}
 	if gone := l.enter(c); gone != nil {
@@ -67,7 +66,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// enter makes room for a connection, and returns the one that has to go for it.
+// enter adds a connection, and returns the one to close for it.
 func (l *listener) enter(c *conn) (gone *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +85,7 @@ func (l *listener) enter(c *conn) (gone *conn) {
 	return gone
 }
 
-// leave forgets a connection, if it is there. The caller holds mu.
+// leave removes a connection, if it is there. The caller holds mu.
 func (l *listener) leave(c *conn) {
 	conns := l.clients[c.client]
 	at := slices.Index(conns, c)
@@ -112,7 +111,7 @@ func (l *listener) most() (most []*conn) {
 	return most
 }
 
-// dispensable is the oldest that waits for its client, else the oldest.
+// dispensable returns the oldest that waits for its client, else the oldest.
 func dispensable(conns []*conn) *conn {
 	for _, c := range conns {
 		if !c.answering.Load() {

@@ -2,9 +2,9 @@ package web
 
 import "net/http"
 
-// Each answers each request by itself, for what is asked for in too many ways to be
-// Cached. At most so many are answered at a time, of which one is being made: who reads
-// slowly holds a copy, and who comes then is told to come again.
+// Each generates an answer per request, for requests of too many kinds to be Cached. It
+// handles at most that many at a time, and generates one at a time: a slow reader keeps
+// a copy, and further requests get "try again".
 func Each(most int, h http.Handler) http.Handler {
 	answering, making := make(chan struct{}, most), make(chan struct{}, 1)
 	one := func(r *http.Request) (*answer, error) {

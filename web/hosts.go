@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Hosts refuses requests for a host that podnas is not known by, so that no web site
-// can have its own name lead to podnas's address (DNS rebinding) and read there, in the
-// browser of somebody who reaches podnas, what the site itself does not reach. A browser
-// always says which name it has looked up, and the pages of a site have its name.
+// Hosts refuses requests with a Host that is not podnas's, so that no web site can point
+// its own name to podnas's address (DNS rebinding) and read podnas's pages in a visitor's
+// browser. A browser always sends the name that it has looked up, which is the site's for
+// the site's pages.
 //
 // No site is an IP address, localhost, a name without a dot, or a name of a cluster's
 // own DNS, and all of these are how podnas is reached: by kubelet and Prometheus, through

@@ -1,12 +1,12 @@
 // Package web is podnas's HTTP server: on the port of the page, the probes and the
-// metrics, and on the control socket. Whoever connects, and whatever they send or do
-// not send, takes a bounded part of memory, threads and time, and those who behave are
-// answered meanwhile.
+// metrics, and on the control socket. Whatever clients send or do not send, they get
+// only limited memory, threads and time, and well-behaved ones are answered
+// meanwhile.
 //
 // A request's way: the listener lets its connection in (conns.go), net/http reads its
-// header within the limits of a Server (server.go), ReadOnly and Hosts refuse what is
-// not for podnas (request.go, hosts.go), and what takes work to answer is made once for
-// all who ask (cached.go).
+// header within the limits of a Server (server.go), ReadOnly and Hosts refuse other
+// requests than podnas's (request.go, hosts.go), and expensive answers are generated
+// once for all clients (cached.go).
 package web
 
 import (
