@@ -1,6 +1,7 @@
 package export
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -76,5 +77,47 @@ func TestStatLocked(t *testing.T) {
 		mustDo(t, err)
 		made.Close()
 		locked.Unlock()
+	}
+}
+
+// Calls that open a directory at the same time, when its descriptor is not cached, do not
+// take the attributes of before another's change for those of after it.
+func TestStatLockedAtFirst(t *testing.T) {
+	o, root, _ := openerAt(t)
+	for round := range 200 {
+		var calls sync.WaitGroup
+		for call := range 4 {
+			calls.Go(func() {
+				f, err := o.OpenDir(netip.Addr{}, root)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer f.Close()
+				locked, ok := LockNames(f, f)
+				if !ok {
+					return
+				}
+				defer locked.Unlock()
+				got, err := f.StatLocked()
+				if err != nil {
+					t.Error(err)
+				}
+				if want, err := f.Stat(); err != nil || got.Nlink != want.Nlink {
+					t.Errorf("round %d: %d links, want %d, %v", round, got.Nlink, want.Nlink, err)
+				}
+				made, err := f.Mkdir(fmt.Sprintf("%d-%d", round, call), 0o755)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				made.Close()
+			})
+		}
+		calls.Wait()
+		if t.Failed() {
+			return
+		}
+		o.files.close() // none of them is cached
 	}
 }

@@ -242,8 +242,10 @@ func (o *Opener) openIn(v *Volume, id FileID, use use) (*File, error) {
 		c = v.account.enter(f.Attr.inode())
 	}
 	f.keptAs(o.keep(fileKey{v, id}, use, fd, c))
-	if f.charge != nil {
-		if f.Attr, err = f.Stat(); err != nil { // from what it is charged
+	// Another call may have cached the directory, and changed its names, since the attributes
+	// were read. And with a charge they must be those that it is settled by.
+	if use == useNames {
+		if f.Attr, err = f.Stat(); err != nil {
 			f.Close()
 			return nil, err
 		}
