@@ -134,7 +134,7 @@ func (f *filesystem) Lstat(name string) (os.FileInfo, error) {
 		info.attr, err = p.Lstat(p.name)
 		return err
 	})
-	if errors.Is(err, syscall.EIO) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		err = errors.Join(fs.ErrPermission, err)
 	}
 	if err != nil {

@@ -67,7 +67,7 @@ import "testing"
 func TestPasses(t *testing.T) { t.Log("not of interest") }
 
 func TestFails(t *testing.T) {
-	t.Run("not", func(t *testing.T) {})
+	t.Run("not", func(t *testing.T) { t.Log("said by one that passes") })
 	t.Run("here", func(t *testing.T) { t.Error("this is wrong") })
 }
 `,
@@ -169,6 +169,9 @@ func testFailed(t *testing.T) {
 		"-v":    "    bad_test.go:9: this is wrong\n",
 	} {
 		text, err := goTest(false, flag, "./bad", "./good", "-run", "TestFails|TestPasses|TestRuns")
+		if _, failed, _ := strings.Cut(text, "\nFailed: "); strings.Contains(failed, "one that passes") {
+			t.Errorf("what passed is said with what failed:\n%s", failed)
+		}
 		if err == nil || !strings.Contains(text, "\nFailed: ") || !strings.HasSuffix(text, want) {
 			t.Errorf("%v, printed\n%s\nwant at its end%s", err, text, want)
 		}

@@ -13,8 +13,13 @@ import (
 // skip is a test that did not run, and what it said about it.
 type skip struct{ pkg, test, said string }
 
-// failure is a test that failed. What it printed is kept where the suite printed lines.
-type failure struct{ pkg, test, printed string }
+// failure is a test that failed. Where the suite printed lines, what it and its subtests
+// printed is kept, in the order in which they began.
+type failure struct {
+	pkg, test string
+	order     []string
+	output    map[string]string
+}
 
 // unexpected are the skips that expected.go does not have, by what the tests said and then
 // by their names.
@@ -56,7 +61,10 @@ func (s *suite) report(must bool) error {
 		fmt.Fprintf(&text, "\nFailed: %d tests\n", len(s.failed))
 	}
 	for _, f := range s.failed {
-		fmt.Fprintf(&text, "      %s\n%s", strings.TrimSpace(f.test+"  "+strings.TrimPrefix(f.pkg, "github.com/podnas/podnas/")), f.printed)
+		fmt.Fprintf(&text, "      %s\n", strings.TrimSpace(f.test+"  "+strings.TrimPrefix(f.pkg, "github.com/podnas/podnas/")))
+		for _, test := range f.order {
+			text.WriteString(f.output[test])
+		}
 	}
 	fmt.Fprint(s.out, text.String())
 	var errs []error

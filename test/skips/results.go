@@ -56,21 +56,18 @@ var (
 // end looks for a test that has ended, in lines that are printed already, and keeps what one
 // that failed has printed: it may be far from the end of a long output.
 func (r *results) end(s *suite, line string) {
-	m := ended.FindStringSubmatch(line)
-	if m == nil {
+	m := ended.FindStringSubmatch(strings.TrimLeft(line, " "))
+	switch {
+	case m == nil:
 		r.print(r.running, line+"\n")
-		return
-	}
-	var printed strings.Builder
-	for _, test := range r.order {
-		if test == m[2] || strings.HasPrefix(test, m[2]+"/") {
-			printed.WriteString(r.output[test])
+	case line[0] != ' ': // one test runs at a time in such a suite
+		if m[1] == "FAIL" {
+			s.failed = append(s.failed, failure{test: m[2], order: r.order, output: r.output})
 		}
+		r.order, r.output = nil, make(map[string]string)
+	case m[1] != "FAIL" && len(s.failed) > 0: // its subtests, told after it
+		delete(s.failed[len(s.failed)-1].output, m[2])
 	}
-	if m[1] == "FAIL" {
-		s.failed = append(s.failed, failure{test: m[2], printed: printed.String()})
-	}
-	r.order, r.output = nil, make(map[string]string) // one test runs at a time in such a suite
 }
 
 // scan looks for tests that skip, at any depth: a test that logs the output of others
