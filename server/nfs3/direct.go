@@ -36,7 +36,7 @@ func identity(c *oncrpc.Call, v *export.Volume) export.Identity {
 	return v.Options.Identity(c.Cred.UID, c.Cred.GID, c.Cred.Groups())
 }
 
-// lookupDirectly answers LOOKUP, if the caller may search the directory. It is
+// lookupDirectly makes the result of LOOKUP, if the caller may search the directory. It is
 // false if a worker must.
 func (t *task) lookupDirectly() bool {
 	dir := t.file
@@ -48,7 +48,7 @@ func (t *task) lookupDirectly() bool {
 	return true
 }
 
-// accessDirectly answers ACCESS, if what the caller may do is known.
+// accessDirectly makes the result of ACCESS, if what the caller may do is known.
 func (t *task) accessDirectly() bool {
 	f := t.file
 	if !knows(&t.id, &f.Attr) {
@@ -59,7 +59,7 @@ func (t *task) accessDirectly() bool {
 	return true
 }
 
-// readDirectly answers READ if all of the data is in the kernel's cache.
+// readDirectly makes the result of READ, if all of the data is in the kernel's cache.
 func (t *task) readDirectly() bool {
 	f, args, res := t.data, &t.args.read, &t.res.read
 	if args.Count == 0 || args.Offset > maxOffset-ioMax {
@@ -87,8 +87,7 @@ func (t *task) readDirectly() bool {
 	return true
 }
 
-// writesDirectly tells whether a WRITE may be made by root. A
-// file that would lose its setuid and setgid bits keeps them from root, so another
+// writesDirectly reports whether root may make a WRITE for the caller. A file that would lose its setuid and setgid bits keeps them from root, so another
 // writes as itself, and while the disk is nearly full too: ext4 keeps the last
 // blocks for root.
 func (t *task) writesDirectly() bool {
@@ -99,7 +98,7 @@ func (t *task) writesDirectly() bool {
 	return err == nil && attr.UID == t.id.UID && attr.Mode&(nfs3.ModeSetUID|nfs3.ModeSetGID) == 0 && t.data.Volume.HasRoom(len(t.args.write.Data))
 }
 
-// commitsDirectly tells whether the caller may COMMIT, as far as it is known.
+// commitsDirectly reports whether it is known that the caller may COMMIT.
 func (t *task) commitsDirectly() bool {
 	if t.service.workers.Spare(&t.id) {
 		return true

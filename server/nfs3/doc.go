@@ -11,7 +11,7 @@
 //     file's descriptor from the cache, or opens it by the kernel's handle. That
 //     needs root, which this goroutine is.
 //   - An UNSTABLE write of the file's owner, or of root, is made right there
-//     (writeDirectly). Should it have to wait, another goroutine reads the
+//     (writesDirectly). Should it have to wait, another goroutine reads the
 //     connection's next call. For all else task.start squashes the caller as the
 //     volume says and hands the rest to a worker, a thread that has the caller's
 //     identity.
@@ -20,8 +20,8 @@
 //     wants the data to be stable. As the thread is the caller's, setuid and
 //     setgid fall as they would on a local disk.
 //   - The result, with the attributes from before and after, is appended to the
-//     call's reply. The descriptor goes back to the cache, Finish puts the
-//     header in front, and a goroutine of the connection sends it.
+//     call's reply. The descriptor goes back to the cache, the handler
+//     or its Promise puts the header in front, and a goroutine of the connection sends it.
 //   - When it is sent, the record and the reply go back to the free list.
 //
 // An UNSTABLE write stays in the page cache until COMMIT syncs the file. Should a

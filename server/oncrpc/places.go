@@ -122,7 +122,7 @@ func (p *places) pass(taken place) {
 	later <- taken
 }
 
-// enter takes a place for a call, which Later or Finish gives back. Until there is
+// enter takes a place for a call, which Later or the answer gives back. Until there is
 // one, what was answered before is on its way, and unless so many wait already, another
 // goroutine reads the connection's next calls.
 func (c *Call) enter() {
