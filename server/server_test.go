@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,6 +91,45 @@ func TestPing(t *testing.T) {
 	defer cancel()
 	if err := server.Ping(ctx, rpc.Dial, dead.Addr().String()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a server that does not answer: %v", err)
+	}
+}
+
+// slowToClose is a listener whose Accept fails, and who closes it once more is told
+// so, a while before it is closed.
+type slowToClose struct {
+	net.Listener
+	closed atomic.Bool
+}
+
+func (l *slowToClose) Close() error {
+	err := l.Listener.Close()
+	if err == nil {
+		time.Sleep(50 * time.Millisecond)
+		l.closed.Store(true)
+	}
+	return err
+}
+
+// The address is free for the next server when Serve returns.
+func TestServeEndsWithAClosedListener(t *testing.T) {
+	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
+		t.Run(engine, func(t *testing.T) {
+			cfg := config()
+			cfg.Engine.Engine = engine
+			s, err := server.New(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := &slowToClose{Listener: nfstest.Listen(t)}
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(10*time.Millisecond, cancel)
+			if err := s.Serve(ctx, l); err != nil {
+				t.Error(err)
+			}
+			if !l.closed.Load() {
+				t.Error("Serve has returned before the listener was closed")
+			}
+		})
 	}
 }
 

@@ -61,11 +61,17 @@ func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
 		peers: oncrpc.NewPeers(), budget: oncrpc.NewBudget(), full: rate.Sometimes{Interval: 10 * time.Second},
 	}
 	go guarded.hurry(ctx)
-	stop := context.AfterFunc(ctx, guarded.shutdown)
-	defer stop()
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		guarded.shutdown()
+		close(closed)
+	})
 	// The library's own context must outlive ctx: it drops replies when it ends.
 	server := &nfs.Server{Handler: e.handler, Context: context.WithoutCancel(ctx)}
 	err := server.Serve(guarded)
+	if !stop() {
+		<-closed // Accept fails before Close has closed the socket, and until then nobody else can listen there
+	}
 	guarded.shutdown()
 	guarded.wait()
 	if ctx.Err() != nil {

@@ -156,13 +156,19 @@ func (s *Server) Stats() *stats.Server { return s.stats }
 // Serve answers the clients of l until ctx ends. Then it stops accepting and
 // reading, lets the calls under way finish, and closes every connection.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	stop := context.AfterFunc(ctx, func() { s.shutdown(l) })
-	defer stop()
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		s.shutdown(l)
+		close(closed)
+	})
 	serving, end := context.WithCancel(ctx)
 	defer end()
 	go s.giveBack(serving)
 	go s.losePatience(serving)
 	err := s.accept(l)
+	if !stop() {
+		<-closed // Accept fails before Close has closed the socket, and until then nobody else can listen there
+	}
 	s.shutdown(l)
 	s.open.Wait()
 	s.drain()
