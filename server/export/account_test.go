@@ -87,7 +87,7 @@ func priceIn(t *testing.T, dir string) prices {
 
 func write(t *testing.T, o *Opener, handle []byte, offset int64, n int) (int, error) {
 	t.Helper()
-	f, err := o.OpenData(netip.Addr{}, handle, true)
+	f, err := o.Open(netip.Addr{}, handle, UseWrite)
 	mustDo(t, err)
 	defer f.Close()
 	wrote, _, err := f.WriteAt(make([]byte, n), offset)
@@ -96,9 +96,10 @@ func write(t *testing.T, o *Opener, handle []byte, offset int64, n int) (int, er
 
 func create(t *testing.T, o *Opener, root []byte, name string) []byte {
 	t.Helper()
-	dir, err := o.OpenDir(netip.Addr{}, root)
+	dir, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer dir.Close()
+	defer LockNames(dir, dir).Unlock()
 	f, err := dir.Create(name, 0o644)
 	mustDo(t, err)
 	defer f.Close()
@@ -128,7 +129,7 @@ func TestLimit(t *testing.T) {
 	if st.Size != limit || st.Available > 3*blockSize {
 		t.Errorf("Statfs: %+v", st)
 	}
-	dir, err := o.OpenDir(netip.Addr{}, root)
+	dir, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer dir.Close()
 	for what, make := range map[string]func() (*File, error){
@@ -147,7 +148,7 @@ func TestLimit(t *testing.T) {
 	}
 
 	// A hole takes nothing, and what is taken away can be written again.
-	f, err := o.OpenData(netip.Addr{}, file, true)
+	f, err := o.Open(netip.Addr{}, file, UseWrite)
 	mustDo(t, err)
 	mustDo(t, f.Truncate(1<<30))
 	mustDo(t, f.Truncate(0))
@@ -191,7 +192,7 @@ func TestNoFalseRefusal(t *testing.T) {
 			}
 		})
 	}
-	dir, err := o.OpenDir(netip.Addr{}, root)
+	dir, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer dir.Close()
 	for range 100 {
@@ -207,7 +208,7 @@ func TestNoFalseRefusal(t *testing.T) {
 		}
 		made.Close()
 		mustDo(t, dir.Remove("small"))
-		f, err := o.OpenData(netip.Addr{}, next, true)
+		f, err := o.Open(netip.Addr{}, next, UseWrite)
 		mustDo(t, err)
 		mustDo(t, f.Truncate(0))
 		f.Close()
@@ -288,7 +289,7 @@ func TestCountKeepsUp(t *testing.T) {
 		t.Errorf("%+v are taken, and %+v used", taken, used)
 	}
 	// What is charged twice, or never, shows when all is gone.
-	top, err := o.OpenDir(netip.Addr{}, root)
+	top, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	removeAll(t, o, top)
 	top.Close()
@@ -300,13 +301,15 @@ func TestCountKeepsUp(t *testing.T) {
 // churn makes, writes, links, renames and removes files in a directory of its
 // own and, with all others, in the first old ones.
 func churn(t *testing.T, o *Opener, root []byte, random *rand.Rand, own string) {
-	top, err := o.OpenDir(netip.Addr{}, root)
+	top, err := o.Open(netip.Addr{}, root, UseNames)
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	defer top.Close()
+	locked := LockNames(top, top)
 	made, err := top.Mkdir(own, 0o755)
+	locked.Unlock()
 	if err != nil {
 		t.Error(err)
 		return
@@ -325,13 +328,14 @@ func churn(t *testing.T, o *Opener, root []byte, random *rand.Rand, own string) 
 		if random.IntN(3) == 0 {
 			where = shared
 		}
-		d, err := o.OpenDir(netip.Addr{}, where)
+		d, err := o.Open(netip.Addr{}, where, UseNames)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		name, other := fmt.Sprint("n", random.IntN(12)), fmt.Sprint("n", random.IntN(12))
 		var child *File
+		locked := LockNames(d, d)
 		// Of two clients only one succeeds with a name; either is right.
 		switch random.IntN(8) {
 		case 0, 1, 2:
@@ -339,10 +343,10 @@ func churn(t *testing.T, o *Opener, root []byte, random *rand.Rand, own string) 
 				child, err = d.Lookup([]byte(name))
 			}
 			if err == nil && child.Attr.IsRegular() {
-				if f, err := o.OpenData(netip.Addr{}, child.Handle(), true); err == nil {
+				if f, err := o.Open(netip.Addr{}, child.Handle(), UseWrite); err == nil {
 					_, _, _ = f.WriteAt(make([]byte, random.IntN(200_000)), int64(random.IntN(1<<20)))
 					if random.IntN(4) == 0 {
-						_ = f.Truncate(int64(random.IntN(100_000)))
+						_ = f.Truncate(uint64(random.IntN(100_000)))
 					}
 					f.Close()
 				}
@@ -364,6 +368,7 @@ func churn(t *testing.T, o *Opener, root []byte, random *rand.Rand, own string) 
 			child.Close()
 		}
 		_, _ = d.Stat() // as every procedure does for its reply
+		locked.Unlock()
 		d.Close()
 	}
 }
@@ -388,7 +393,7 @@ func removeAll(t *testing.T, o *Opener, dir *File) {
 			if err := dir.Remove(name); errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
 				child, err := dir.Lookup([]byte(name))
 				mustDo(t, err)
-				below, err := o.OpenDir(netip.Addr{}, child.Handle())
+				below, err := o.Open(netip.Addr{}, child.Handle(), UseNames)
 				mustDo(t, err)
 				child.Close()
 				removeAll(t, o, below)
@@ -407,7 +412,7 @@ func removeAll(t *testing.T, o *Opener, dir *File) {
 func TestRemovedIsForgotten(t *testing.T) {
 	o, v, root := countedAt(t, t.TempDir(), 1<<30)
 	before := counted(t, v)
-	dir, err := o.Open(netip.Addr{}, root)
+	dir, err := o.Open(netip.Addr{}, root, UseAttr)
 	mustDo(t, err)
 	names := make([]string, 100)
 	for i := range names {
@@ -442,7 +447,7 @@ func TestLookAtWhatIsGone(t *testing.T) {
 	open, err := os.Open(filepath.Join(dir, "file"))
 	mustDo(t, err)
 	defer open.Close()
-	f, err := o.Open(netip.Addr{}, root)
+	f, err := o.Open(netip.Addr{}, root, UseAttr)
 	mustDo(t, err)
 	mustDo(t, f.Remove("file"))
 	f.Close()
@@ -470,7 +475,7 @@ func TestChargeIsGivenBack(t *testing.T) {
 	counted(t, v)
 	file := create(t, o, root, "file") // is kept, open for writing
 	users := func(handle []byte) int {
-		f, err := o.Open(netip.Addr{}, handle)
+		f, err := o.Open(netip.Addr{}, handle, UseAttr)
 		mustDo(t, err)
 		defer f.Close()
 		v.account.mu.Lock()
@@ -485,13 +490,13 @@ func TestChargeIsGivenBack(t *testing.T) {
 		use    func() error
 	}{
 		{file, func() error { // SETATTR of the size
-			f, err := o.Open(netip.Addr{}, file)
+			f, err := o.Open(netip.Addr{}, file, UseAttr)
 			mustDo(t, err)
 			defer f.Close()
 			return f.Truncate(4096)
 		}},
 		{root, func() error {
-			dir, err := o.OpenDir(netip.Addr{}, root)
+			dir, err := o.Open(netip.Addr{}, root, UseNames)
 			mustDo(t, err)
 			defer dir.Close()
 			return dir.Remove("nothing")

@@ -33,35 +33,9 @@ type charge struct {
 	size  int64 // of a file, when last read
 	ahead bool  // the file system may free some of its blocks later
 
-	// names is held while a name in the directory is created or removed, so that the
-	// name's file can't change before it is charged.
-	names sync.Mutex
 	// blocks is read-locked by calls that overwrite existing blocks without a
 	// reservation, and write-locked by calls that truncate the file.
 	blocks sync.RWMutex
-}
-
-// lockNames locks the names of one directory, or of two in the order of their
-// numbers. Either may be nil. The returned function unlocks them.
-func lockNames(c, other *charge) (unlock func()) {
-	if c == other || c == nil {
-		c, other = other, nil
-	}
-	switch {
-	case c == nil:
-		return func() {}
-	case other == nil:
-		c.names.Lock()
-		return c.names.Unlock
-	case c.inode.number > other.inode.number || c.inode.number == other.inode.number && c.inode.device > other.inode.device:
-		c, other = other, c
-	}
-	c.names.Lock()
-	other.names.Lock()
-	return func() {
-		other.names.Unlock()
-		c.names.Unlock()
-	}
 }
 
 // enter returns the charge of an inode, until leave.

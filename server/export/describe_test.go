@@ -19,7 +19,7 @@ import (
 // What Describe remembers is what Lookup finds, whatever becomes of the names.
 func TestDescribe(t *testing.T) {
 	o, root, dir := openerAt(t)
-	top, err := o.Open(netip.Addr{}, root)
+	top, err := o.Open(netip.Addr{}, root, UseAttr)
 	mustDo(t, err)
 	defer top.Close()
 	same := func(when, name string) []byte {
@@ -88,7 +88,7 @@ func TestDescribe(t *testing.T) {
 // another meanwhile. CI looks fifty times as often.
 func TestDescribeRenamed(t *testing.T) {
 	o, root, dir := openerAt(t)
-	top, err := o.Open(netip.Addr{}, root)
+	top, err := o.Open(netip.Addr{}, root, UseAttr)
 	mustDo(t, err)
 	defer top.Close()
 	handles := map[uint64][]byte{} // by the inode's number

@@ -9,8 +9,8 @@ import (
 )
 
 // changeNames calls do, which changes the names of the directory, and of other if that
-// is not nil, and settles their charges if the server counts. do gets the directory's
-// charge.
+// is not nil. If the server counts it locks their names and settles their charges: a
+// name's file must not change before it is charged. do gets the directory's charge.
 func (d *Dir) changeNames(other *Dir, do func(*charge) error) error {
 	if d.volume.account == nil {
 		return do(nil)
@@ -27,8 +27,35 @@ func (d *Dir) changeNames(other *Dir, do func(*charge) error) error {
 		}
 		defer other.settle(o)
 	}
-	defer lockNames(c, o)()
+	unlock, err := d.lockNames(other)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	return do(c)
+}
+
+// lockNames locks the names of the directory, and of other if that is not nil.
+func (d *Dir) lockNames(other *Dir) (unlock func(), err error) {
+	if other == nil {
+		other = d
+	}
+	id, err := d.Identify("")
+	if err != nil {
+		return nil, err
+	}
+	otherID, err := other.Identify("")
+	if err != nil {
+		return nil, err
+	}
+	directories := &d.volume.directories
+	mine, others := directories.enter(id), directories.enter(otherID)
+	locked := lockNames(mine, others)
+	return func() {
+		locked.Unlock()
+		directories.leave(mine)
+		directories.leave(others)
+	}, nil
 }
 
 // hold returns the directory's charge, until settle.

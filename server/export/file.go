@@ -3,7 +3,6 @@ package export
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 	"unsafe"
 
@@ -17,7 +16,8 @@ type File struct {
 	opener  *Opener
 	Volume  *Volume
 	ID      FileID
-	Attr    Attr // when it was opened
+	Attr    Attr // when it was opened with UseAttr or UseNames
+	use     Use
 	fd      int
 	kept    *openFile // owner of fd; nil if the File owns it
 	since   uint64    // the sample of its errSeq
@@ -25,14 +25,15 @@ type File struct {
 	created bool      // with a descriptor to write to it
 	charge  *charge   // if the call may change the file and the server counts
 	held    bool      // f must release the charge, not kept
-	changes uint64    // changes of kept's names before Attr
+	names   *names    // with UseNames: the lock of the directory's names
+	changes uint64    // of names, before Attr
 	changed bool      // by a method, since Attr
 }
 
 // Close releases the file and f, which is reused.
 func (f *File) Close() {
 	if f.created { // its creator will write to it next
-		f.kept = f.opener.keep(fileKey{f.Volume, f.ID}, useWrite, f.fd, f.charge)
+		f.kept = f.opener.keep(fileKey{f.Volume, f.ID}, UseWrite, f.fd, f.charge)
 		f.held = false // the charge is the kept one's
 	}
 	if f.kept != nil {
@@ -44,6 +45,7 @@ func (f *File) Close() {
 		f.charge.leave(FileID{})
 	}
 	opener, volume := f.opener, f.Volume
+	volume.directories.leave(f.names)
 	*f = File{fd: -1}
 	opener.spare.Put(f)
 	volume.calls.Done()
@@ -59,7 +61,13 @@ func (f *File) Handle() []byte { return f.AppendHandle(make([]byte, 0, HandleMax
 
 // Stat returns the attributes. The error is ESTALE if the file was removed, even
 // if it is still open somewhere.
-func (f *File) Stat() (Attr, error) { return f.Volume.stat(f.fd, f.charge) }
+func (f *File) Stat() (Attr, error) {
+	a, err := f.Volume.stat(f.fd, f.charge)
+	if f.use.isData() && errors.Is(err, unix.ESTALE) {
+		f.opener.files.drop(f.Volume, f.ID)
+	}
+	return a, err
+}
 
 // Latest returns Attr, or the new attributes if a method has changed the file.
 func (f *File) Latest() (Attr, error) {
@@ -181,15 +189,17 @@ func (f *File) Readlink() ([]byte, error) {
 	return buf[:max(n, 0)], err
 }
 
-// The methods that create something return EEXIST if the name exists. Only the
-// directory's default ACL restricts the mode: the process's umask is 0.
+// The methods that make, remove or rename something are for a directory that is open with
+// UseNames and whose names the caller has locked, LockNames.
+//
+// Those that create something return EEXIST if the name exists. Only the directory's
+// default ACL restricts the mode: the process's umask is 0.
 
 // Create makes a regular file.
 func (f *File) Create(name string, mode uint32) (*File, error) {
 	if err := component(name); err != nil {
 		return nil, err
 	}
-	defer lockNames(f.charge, nil)()
 	room, err := f.roomFor(name, f.Volume.account.forNew())
 	if err != nil {
 		return nil, err
@@ -203,8 +213,7 @@ func (f *File) Create(name string, mode uint32) (*File, error) {
 }
 
 // roomFor reserves space for a new file. If there is none, but the name exists, it
-// returns no error, because the kernel will return EEXIST. The caller has locked the
-// names.
+// returns no error, because the kernel will return EEXIST.
 func (f *File) roomFor(name string, n amount) (reservation, error) {
 	room, err := f.Volume.account.reserve(n)
 	if err != nil {
@@ -238,7 +247,6 @@ func (f *File) Mkdir(name string, mode uint32) (*File, error) {
 	if err := component(name); err != nil {
 		return nil, err
 	}
-	defer lockNames(f.charge, nil)()
 	room, err := f.roomFor(name, f.Volume.account.forNew())
 	if err != nil {
 		return nil, err
@@ -255,7 +263,6 @@ func (f *File) Symlink(target, name string) (*File, error) {
 	if err := component(name); err != nil {
 		return nil, err
 	}
-	defer lockNames(f.charge, nil)()
 	room, err := f.roomFor(name, f.Volume.account.forNew())
 	if err != nil {
 		return nil, err
@@ -281,7 +288,6 @@ func (f *File) Mknod(name string, fileType, mode, major, minor uint32) (*File, e
 	if err := component(name); err != nil {
 		return nil, err
 	}
-	defer lockNames(f.charge, nil)()
 	room, err := f.roomFor(name, f.Volume.account.forNew())
 	if err != nil {
 		return nil, err
@@ -293,7 +299,8 @@ func (f *File) Mknod(name string, fileType, mode, major, minor uint32) (*File, e
 	return f.made(f.Lookup([]byte(name)))
 }
 
-// Link gives the file another name. EXDEV into another volume.
+// Link gives the file another name, in a directory whose names the caller has locked. The
+// error is EXDEV for another volume.
 func (f *File) Link(dir *File, name string) error {
 	if err := component(name); err != nil {
 		return err
@@ -304,7 +311,6 @@ func (f *File) Link(dir *File, name string) error {
 	if err := f.hold(); err != nil {
 		return err
 	}
-	defer lockNames(dir.charge, nil)()
 	room, err := dir.roomFor(name, forName())
 	if err != nil {
 		return err
@@ -326,7 +332,6 @@ func (f *File) Remove(name string) error {
 	if err := component(name); err != nil {
 		return err
 	}
-	defer lockNames(f.charge, nil)()
 	v := f.victim(name)
 	return v.taken(unix.Unlinkat(f.fd, name, 0))
 }
@@ -336,7 +341,6 @@ func (f *File) Rmdir(name string) error {
 	if err := component(name); err != nil {
 		return err
 	}
-	defer lockNames(f.charge, nil)()
 	v := f.victim(name)
 	return v.taken(unix.Unlinkat(f.fd, name, unix.AT_REMOVEDIR))
 }
@@ -350,7 +354,6 @@ func (f *File) Rename(name string, to *File, newName string) error {
 	if err := errors.Join(component(name), component(newName)); err != nil {
 		return unix.EINVAL
 	}
-	defer lockNames(f.charge, to.charge)()
 	v := to.victim(newName)
 	v.taking.renamed(f.fd, name)
 	err := v.taken(f.Volume.account.rename(to.charge, !v.id.IsZero(), to.settle, func() error {
@@ -370,21 +373,6 @@ func (f *File) Chmod(mode uint32) error {
 	}
 	f.changed = true
 	return unix.Chmod(f.proc(), mode)
-}
-
-// Truncate sets the size of a regular file, and requires the right to write to it.
-func (f *File) Truncate(size uint64) error {
-	if size > math.MaxInt64 {
-		return unix.EFBIG
-	}
-	if !f.Attr.IsRegular() {
-		return unix.EINVAL // opening anything else has effects
-	}
-	if err := f.hold(); err != nil {
-		return err
-	}
-	f.changed = true
-	return f.charge.resize(f.fd, int64(size), func() error { return unix.Truncate(f.proc(), int64(size)) })
 }
 
 // hold gets the charge of a file before a change, if the server counts.

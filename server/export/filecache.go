@@ -38,31 +38,34 @@ type fileKey struct {
 	id     FileID
 }
 
-// use is the purpose of a descriptor.
-type use uint8
+// Use is the purpose of an open file.
+type Use uint8
 
+// What a file can be opened for.
 const (
-	useAttr  use = iota // with O_PATH: attributes, and names to look up
-	useNames            // a directory's names, to change and sync them
-	useRead             // a regular file's data
-	useWrite
+	UseAttr  Use = iota // its attributes, and names to look up: no effect on a fifo or a device
+	UseNames            // a directory's names, to change and sync them
+	UseRead             // a regular file's data
+	UseWrite
 	uses // how many there are
 )
 
+func (u Use) isData() bool { return u == UseRead || u == UseWrite }
+
 // flags are the flags for open(2).
-func (u use) flags() int {
+func (u Use) flags() int {
 	return [uses]int{
-		useAttr:  unix.O_PATH | unix.O_NOFOLLOW,
-		useNames: unix.O_RDONLY | unix.O_DIRECTORY,
-		useRead:  unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK,
-		useWrite: unix.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK,
+		UseAttr:  unix.O_PATH | unix.O_NOFOLLOW,
+		UseNames: unix.O_RDONLY | unix.O_DIRECTORY,
+		UseRead:  unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK,
+		UseWrite: unix.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK,
 	}[u]
 }
 
 // openFile is a descriptor. It is in use, idle and in the cache, or closed.
 type openFile struct {
 	key     fileKey
-	use     use
+	use     Use
 	fd      int
 	users   int
 	dropped bool          // to be closed by its last user
@@ -71,10 +74,8 @@ type openFile struct {
 
 	charge   *charge // where the server counts
 	written  atomic.Bool
-	unsynced atomic.Bool   // it has unsynced writes, and stays open until it is synced
-	state    *syncState    // shared with the file's other descriptors
-	names    sync.Mutex    // of a directory, see LockNames
-	changes  atomic.Uint64 // of its names, so far
+	unsynced atomic.Bool // it has unsynced writes, and stays open until it is synced
+	state    *syncState  // shared with the file's other descriptors
 }
 
 func newFileCache() *fileCache {
@@ -108,13 +109,13 @@ func (c *fileCache) counts() FileCounts {
 }
 
 // get returns a file for use, or nil if it is not cached.
-func (c *fileCache) get(key fileKey, use use) *openFile {
+func (c *fileCache) get(key fileKey, use Use) *openFile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	files := c.files[key]
 	f := files[use]
-	if f == nil && (use == useAttr || use == useRead) { // a descriptor for more is good enough
-		f = cmp.Or(files[useWrite], files[useRead])
+	if f == nil && (use == UseAttr || use == UseRead) { // a descriptor for more is good enough
+		f = cmp.Or(files[UseWrite], files[UseRead])
 	}
 	if f != nil {
 		f.users++
@@ -134,7 +135,7 @@ func (c *fileCache) missed() {
 // the file already, put returns that one and closes this one. If the cache is full, it
 // closes another file. If all others must be synced before, it also returns one of them,
 // for the caller to sync and release.
-func (c *fileCache) put(key fileKey, use use, fd int, charge *charge) (f, unsynced *openFile) {
+func (c *fileCache) put(key fileKey, use Use, fd int, charge *charge) (f, unsynced *openFile) {
 	f = &openFile{key: key, use: use, fd: fd, users: 1, charge: charge, state: &syncState{}}
 	c.mu.Lock()
 	files := c.files[key]

@@ -55,8 +55,12 @@ func TestMovedDirectoriesLeadNowhere(t *testing.T) {
 			handles[name] = handleOf(t, o, roots[0], name)
 		}
 		open := func(name string) (errs []error) {
-			for _, open := range []func(netip.Addr, []byte) (*File, error){o.Open, o.OpenDir, o.OpenAtOnce} {
-				f, err := open(netip.Addr{}, handles[name])
+			for _, open := range []func() (*File, error){
+				func() (*File, error) { return o.Open(netip.Addr{}, handles[name], UseAttr) },
+				func() (*File, error) { return o.Open(netip.Addr{}, handles[name], UseNames) },
+				func() (*File, error) { return o.OpenAtOnce(netip.Addr{}, handles[name], UseAttr) },
+			} {
+				f, err := open()
 				errs = append(errs, err)
 				if f != nil {
 					f.Close()
@@ -79,7 +83,7 @@ func TestMovedDirectoriesLeadNowhere(t *testing.T) {
 						t.Errorf("%s is %s: %v", name, where, err)
 					}
 				}
-				f, err := o.Open(netip.Addr{}, handles[name])
+				f, err := o.Open(netip.Addr{}, handles[name], UseAttr)
 				if err != nil || !dir {
 					if err == nil {
 						f.Close()
@@ -128,7 +132,7 @@ func TestMovedDirectoriesAreFoundInTime(t *testing.T) {
 		}
 		use := func() (stale int) {
 			for _, h := range handles {
-				f, err := o.Open(netip.Addr{}, h)
+				f, err := o.Open(netip.Addr{}, h, UseAttr)
 				switch {
 				case errors.Is(err, unix.ESTALE):
 					stale++
@@ -197,7 +201,7 @@ func TestDeepDirectories(t *testing.T) {
 	}
 	got := fastest(func() {
 		o.inside.now.Add(2)
-		f, err := o.Open(netip.Addr{}, deep)
+		f, err := o.Open(netip.Addr{}, deep, UseAttr)
 		mustDo(t, err)
 		defer f.Close()
 		parent, err := o.Parent(f)
@@ -205,7 +209,7 @@ func TestDeepDirectories(t *testing.T) {
 		parent.Close()
 	})
 	oneByOne := fastest(func() {
-		at, err := v.openByHandle(&id, useAttr.flags())
+		at, err := v.openByHandle(&id, UseAttr.flags())
 		mustDo(t, err)
 		for at := at; ; {
 			up, id, err := ancestor(at, 1)

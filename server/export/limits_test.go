@@ -79,14 +79,14 @@ func TestLargestSizes(t *testing.T) {
 		p := make([]byte, 256<<10)
 		for i := range 3000 {
 			n := random.IntN(len(handles))
-			f, err := o.OpenData(netip.Addr{}, handles[n], true)
+			f, err := o.Open(netip.Addr{}, handles[n], UseWrite)
 			mustDo(t, err)
 			at := aboutLargest(random)
 			count := random.IntN(3) * random.IntN(len(p)/2)
 			what := "WriteAt"
 			switch random.IntN(4) {
 			case 0:
-				what, _ = "Truncate", f.Truncate(at) // which the disk may refuse
+				what, _ = "Truncate", f.Truncate(uint64(at)) // which the disk may refuse
 			case 1:
 				what, _ = "Truncate to 0, not", f.Truncate(0)
 			default:
@@ -133,7 +133,7 @@ func TestSparseWindow(t *testing.T) {
 				random := rand.New(rand.NewPCG(2, uint64(client)))
 				p := make([]byte, 128<<10)
 				for i := range 100 {
-					f, err := o.OpenData(netip.Addr{}, own, true)
+					f, err := o.Open(netip.Addr{}, own, UseWrite)
 					if err != nil {
 						t.Error(err)
 						return
@@ -164,17 +164,17 @@ func TestSparseWindow(t *testing.T) {
 func TestBlocksStay(t *testing.T) {
 	o, v, root := countedAt(t, t.TempDir(), 1<<20)
 	counted(t, v)
-	f, err := o.OpenData(netip.Addr{}, create(t, o, root, "file"), true)
+	f, err := o.Open(netip.Addr{}, create(t, o, root, "file"), UseWrite)
 	mustDo(t, err)
 	defer f.Close()
-	f.file.charge.blocks.RLock() // as overwrite does
+	f.kept.charge.blocks.RLock() // as overwrite does
 	cut := make(chan error)
 	go func() { cut <- f.Truncate(0) }()
 	select {
 	case err := <-cut:
 		t.Error(err, "the file is cut while somebody relies on its blocks")
 	case <-time.After(50 * time.Millisecond):
-		f.file.charge.blocks.RUnlock()
+		f.kept.charge.blocks.RUnlock()
 		mustDo(t, <-cut)
 	}
 }
@@ -221,7 +221,7 @@ func TestInodesTakeRoom(t *testing.T) {
 		price := priceIn(t, dir).inode
 		o, v, root := countedTo(t, dir, Limit{Bytes: limit})
 		counted(t, v)
-		top, err := o.OpenDir(netip.Addr{}, root)
+		top, err := o.Open(netip.Addr{}, root, UseNames)
 		mustDo(t, err)
 		defer top.Close()
 		made := 0
@@ -246,7 +246,7 @@ func TestInodesTakeRoom(t *testing.T) {
 		var wg sync.WaitGroup
 		for client := range 8 {
 			wg.Go(func() {
-				dir, err := o.OpenDir(netip.Addr{}, root)
+				dir, err := o.Open(netip.Addr{}, root, UseNames)
 				if err != nil {
 					t.Error(err)
 					return
@@ -255,6 +255,7 @@ func TestInodesTakeRoom(t *testing.T) {
 				for i := range most {
 					name := fmt.Sprint("c", client, "-", i)
 					var f *File
+					locked := LockNames(dir, dir)
 					switch i % 4 {
 					case 0:
 						f, err = dir.Create(name, 0o644)
@@ -265,6 +266,7 @@ func TestInodesTakeRoom(t *testing.T) {
 					case 3:
 						f, err = dir.Mknod(name, TypeFIFO, 0o644, 0, 0)
 					}
+					locked.Unlock()
 					if err == nil {
 						f.Close()
 					} else if !errors.Is(err, unix.EDQUOT) {
@@ -306,7 +308,7 @@ func TestInodesTakeRoom(t *testing.T) {
 		mustDo(t, err)
 		handle := f.Handle()
 		f.Close()
-		data, err := o.OpenData(netip.Addr{}, handle, true)
+		data, err := o.Open(netip.Addr{}, handle, UseWrite)
 		mustDo(t, err)
 		if _, _, err := data.WriteAt([]byte("text"), 0); !errors.Is(err, unix.EDQUOT) {
 			t.Errorf("past the limit: %v", err)
@@ -328,7 +330,7 @@ func TestNamesTakeRoom(t *testing.T) {
 			mustDo(t, unix.Mkdir(sub, 0o755))
 			o, v, root := countedAt(t, sub, limit)
 			counted(t, v)
-			top, err := o.OpenDir(netip.Addr{}, root)
+			top, err := o.Open(netip.Addr{}, root, UseNames)
 			mustDo(t, err)
 			for _, name := range []string{"a", "b", "c", "d"} {
 				d, err := top.Mkdir(name, 0o755)
@@ -429,7 +431,7 @@ func dirAt(t *testing.T, o *Opener, top *File, name string) *File {
 	f, err := top.Lookup([]byte(name))
 	mustDo(t, err)
 	defer f.Close()
-	d, err := o.OpenDir(netip.Addr{}, f.Handle())
+	d, err := o.Open(netip.Addr{}, f.Handle(), UseNames)
 	mustDo(t, err)
 	return d
 }
@@ -442,7 +444,7 @@ func TestAllocatedAhead(t *testing.T) {
 		o, v, root := countedAt(t, dir, limit)
 		counted(t, v)
 		for i := range files {
-			f, err := o.OpenData(netip.Addr{}, create(t, o, root, fmt.Sprint(i)), true)
+			f, err := o.Open(netip.Addr{}, create(t, o, root, fmt.Sprint(i)), UseWrite)
 			mustDo(t, err)
 			for at := int64(0); err == nil && at < limit/files; at += 256 << 10 {
 				_, _, err = f.WriteAt(make([]byte, 256<<10), at)

@@ -1,48 +1,93 @@
 package export
 
-import "bytes"
+import (
+	"bytes"
+	"sync"
+	"sync/atomic"
+)
+
+// A client that gets the attributes of a directory before and after its change takes
+// every difference for its own change, and would miss those of others in between: RFC
+// 1813 section 2.6. And the names of a directory are charged by what it takes before and
+// after. So whoever changes names locks the directory.
+
+// directories has those of a volume whose names may be changed by calls under way.
+type directories struct {
+	mu    sync.Mutex
+	inUse map[FileID]*names
+}
+
+// names is the lock of a directory's names.
+type names struct {
+	id      FileID
+	users   int           // guarded by directories.mu
+	changes atomic.Uint64 // how often it was locked
+
+	lock sync.Mutex
+}
+
+// enter returns the lock of a directory, until leave.
+func (d *directories) enter(id FileID) *names {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.inUse[id]
+	if n == nil {
+		n = &names{id: id}
+		if d.inUse == nil {
+			d.inUse = map[FileID]*names{}
+		}
+		d.inUse[id] = n
+	}
+	n.users++
+	return n
+}
+
+// leave ends the use of what enter has returned; nil is nothing.
+func (d *directories) leave(n *names) {
+	if n == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n.users--; n.users == 0 {
+		delete(d.inUse, n.id)
+	}
+}
 
 // LockedNames are directories whose names no other call can change.
-type LockedNames struct{ first, second *openFile }
+type LockedNames struct{ first, second *names }
 
-// LockNames locks the names in one or two directories opened by OpenDir. A client
-// that gets the attributes before and after its change attributes every difference
-// to itself, and would miss changes by others in between: RFC 1813 section 2.6. ok
-// is false if the names can't be locked, because the directory's descriptor is not
-// cached.
-func LockNames(a, b *File) (locked LockedNames, ok bool) {
-	if a.kept == nil || b.kept == nil {
-		return locked, false
+// LockNames locks the names in one or two directories that are open with UseNames.
+func LockNames(a, b *File) LockedNames { return lockNames(a.names, b.names) }
+
+func lockNames(a, b *names) LockedNames {
+	if a == b {
+		a.lock.Lock()
+		return LockedNames{first: a}
 	}
 	// The same order for everybody.
-	if bytes.Compare(a.ID.Bytes(), b.ID.Bytes()) > 0 {
+	if bytes.Compare(a.id.Bytes(), b.id.Bytes()) > 0 {
 		a, b = b, a
 	}
-	locked.first = a.kept
-	if b.kept != a.kept {
-		locked.second = b.kept
-	}
-	locked.first.names.Lock()
-	if locked.second != nil {
-		locked.second.names.Lock()
-	}
-	return locked, true
+	a.lock.Lock()
+	b.lock.Lock()
+	return LockedNames{a, b}
 }
 
 // Unlock unlocks the names, after a change.
 func (l LockedNames) Unlock() {
-	for _, f := range []*openFile{l.second, l.first} {
-		if f != nil {
-			f.changes.Add(1)
-			f.names.Unlock()
+	for _, n := range [...]*names{l.second, l.first} {
+		if n != nil {
+			n.changes.Add(1)
+			n.lock.Unlock()
 		}
 	}
 }
 
 // StatLocked is Stat for callers that have locked the directory's names. It returns
-// the attributes from OpenDir if nothing has locked the names in between.
+// the attributes from Open if nobody has locked the names in between.
 func (f *File) StatLocked() (Attr, error) {
-	if f.kept.changes.Load() == f.changes {
+	if f.names.changes.Load() == f.changes {
 		return f.Attr, nil
 	}
 	return f.Stat()

@@ -48,7 +48,7 @@ func restarted(t *testing.T, dir, marks string, limit Limit) (o *Opener, v *Volu
 // fill writes to new files until an error that is not the kernel's, and tells how much.
 func fill(t *testing.T, o *Opener, root []byte, prefix string) (int64, error) {
 	t.Helper()
-	dir, err := o.OpenDir(netip.Addr{}, root)
+	dir, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer dir.Close()
 	total := int64(0)
@@ -100,7 +100,7 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 			}
 			below(t, dir, limit, 1<<20)
 			// What is removed makes room, though nobody has counted it.
-			top, err := o.OpenDir(netip.Addr{}, root)
+			top, err := o.Open(netip.Addr{}, root, UseNames)
 			mustDo(t, err)
 			if end == "an orderly end" {
 				mustDo(t, top.Remove("big"))
@@ -120,7 +120,7 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 			below(t, dir, limit, 1<<20)
 			names, err := filepath.Glob(filepath.Join(dir, end+"*"))
 			mustDo(t, err)
-			top, err = o.OpenDir(netip.Addr{}, root)
+			top, err = o.Open(netip.Addr{}, root, UseNames)
 			mustDo(t, err)
 			for _, name := range names[:len(names)/2] {
 				mustDo(t, top.Remove(filepath.Base(name)))
@@ -248,7 +248,7 @@ func TestMarkFollows(t *testing.T) {
 		mustDo(t, err)
 		check("while it grows")
 	}
-	f, err := o.OpenData(netip.Addr{}, file, true)
+	f, err := o.Open(netip.Addr{}, file, UseWrite)
 	mustDo(t, err)
 	mustDo(t, f.Truncate(1<<20))
 	f.Close()
@@ -279,7 +279,7 @@ func TestNotCredited(t *testing.T) {
 		put := func(name string) {
 			mustDo(t, os.WriteFile(filepath.Join(dir, name), make([]byte, 4<<20), 0o644))
 		}
-		top, err := o.OpenDir(netip.Addr{}, root)
+		top, err := o.Open(netip.Addr{}, root, UseNames)
 		mustDo(t, err)
 		defer top.Close()
 		for i := range 4 {

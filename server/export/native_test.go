@@ -41,7 +41,7 @@ func handleOf(t *testing.T, o *Opener, root []byte, path string) []byte {
 	t.Helper()
 	h := root
 	for _, name := range strings.Split(path, "/") {
-		dir, err := o.Open(netip.Addr{}, h)
+		dir, err := o.Open(netip.Addr{}, h, UseAttr)
 		mustDo(t, err)
 		child, err := dir.Lookup([]byte(name))
 		dir.Close()
@@ -93,25 +93,25 @@ func TestHandlesLastAsLongAsFiles(t *testing.T) {
 	h := handleOf(t, o, root, "a/b/file")
 	mustDo(t, os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "c")))
 	mustDo(t, os.Rename(filepath.Join(dir, "c", "b", "file"), filepath.Join(dir, "moved")))
-	f, err := o.Open(netip.Addr{}, h)
+	f, err := o.Open(netip.Addr{}, h, UseAttr)
 	mustDo(t, err)
 	f.Close()
 	mustDo(t, os.Remove(filepath.Join(dir, "moved")))
 	for range 20 { // an inode number may be given again at once
 		mustDo(t, os.WriteFile(filepath.Join(dir, "new"), nil, 0o644))
-		if f, err := o.Open(netip.Addr{}, h); !errors.Is(err, unix.ESTALE) {
+		if f, err := o.Open(netip.Addr{}, h, UseAttr); !errors.Is(err, unix.ESTALE) {
 			t.Fatalf("a removed file: %+v, %v, want ESTALE", f, err)
 		}
-		if f, err := o.OpenData(netip.Addr{}, h, false); !errors.Is(err, unix.ESTALE) {
+		if f, err := o.Open(netip.Addr{}, h, UseRead); !errors.Is(err, unix.ESTALE) {
 			t.Fatalf("data of a removed file: %+v, %v, want ESTALE", f, err)
 		}
 		mustDo(t, os.Remove(filepath.Join(dir, "new")))
 	}
-	if _, err := o.Open(netip.Addr{}, root[:len(root)-1]); !errors.Is(err, ErrBadHandle) {
+	if _, err := o.Open(netip.Addr{}, root[:len(root)-1], UseAttr); !errors.Is(err, ErrBadHandle) {
 		t.Errorf("a cut handle: %v", err)
 	}
 	o.table.Remove(7)
-	if _, err := o.Open(netip.Addr{}, root); !errors.Is(err, unix.ESTALE) {
+	if _, err := o.Open(netip.Addr{}, root, UseAttr); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("after the end of the export: %v", err)
 	}
 }
@@ -125,7 +125,7 @@ func TestParentStaysInside(t *testing.T) {
 	a, b := handleOf(t, o, root, "a"), handleOf(t, o, root, "a/b")
 	parent := func(h []byte) ([]byte, error) {
 		t.Helper()
-		f, err := o.Open(netip.Addr{}, h) // it may be known yet from before
+		f, err := o.Open(netip.Addr{}, h, UseAttr) // it may be known yet from before
 		mustDo(t, err)
 		defer f.Close()
 		o.inside.now.Add(2)
@@ -160,13 +160,13 @@ func TestOpenDataOnlyRegular(t *testing.T) {
 	mustDo(t, os.Symlink("file", filepath.Join(dir, "link")))
 	for name, want := range map[string]error{"dir": unix.EISDIR, "fifo": unix.EINVAL, "link": unix.EINVAL} {
 		h := handleOf(t, o, root, name)
-		for _, write := range []bool{false, true} {
-			if f, err := o.OpenData(netip.Addr{}, h, write); !errors.Is(err, want) {
-				t.Errorf("OpenData(%s, %v): %v, %v, want %v", name, write, f, err, want)
+		for _, use := range []Use{UseRead, UseWrite} {
+			if f, err := o.Open(netip.Addr{}, h, use); !errors.Is(err, want) {
+				t.Errorf("Open(%s, %v): %v, %v, want %v", name, use, f, err, want)
 			}
 		}
-		if _, err := o.OpenDir(netip.Addr{}, h); name != "dir" && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
-			t.Errorf("OpenDir(%s): %v", name, err)
+		if _, err := o.Open(netip.Addr{}, h, UseNames); name != "dir" && !errors.Is(err, unix.ENOTDIR) {
+			t.Errorf("Open(%s) for its names: %v", name, err)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func TestFileCacheIsBounded(t *testing.T) {
 	before := descriptors(t)
 	for i := range 500 {
 		mustDo(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(fmt.Sprint(i)), 0o644))
-		f, err := o.OpenData(netip.Addr{}, handleOf(t, o, root, fmt.Sprint(i)), i%2 == 0)
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, fmt.Sprint(i)), []Use{UseRead, UseWrite}[i%2])
 		mustDo(t, err)
 		got := make([]byte, 10)
 		n, err := f.ReadAt(got, 0)
@@ -203,10 +203,10 @@ func TestFileCacheIsBounded(t *testing.T) {
 func TestFileCacheGivesBack(t *testing.T) {
 	t.Parallel() // it waits
 	o, root, dir := openerAt(t)
-	open := func(name string) *DataFile {
+	open := func(name string) *File {
 		t.Helper()
 		mustDo(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644))
-		f, err := o.OpenData(netip.Addr{}, handleOf(t, o, root, name), true)
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseWrite)
 		mustDo(t, err)
 		return f
 	}
@@ -215,7 +215,7 @@ func TestFileCacheGivesBack(t *testing.T) {
 		defer o.files.mu.Unlock()
 		for _, files := range o.files.files {
 			for _, f := range files {
-				if f != nil && f.use >= useRead { // the directory is kept too
+				if f != nil && f.use >= UseRead { // the directory is kept too
 					n++
 				}
 			}
@@ -225,7 +225,7 @@ func TestFileCacheGivesBack(t *testing.T) {
 	open("idle").Close()
 	removed, inUse := open("removed"), open("in use")
 	removed.Close()
-	top, err := o.OpenDir(netip.Addr{}, root)
+	top, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer top.Close()
 	mustDo(t, errors.Join(top.Remove("removed"), top.Remove("in use")))
@@ -256,7 +256,7 @@ func TestFileCacheConcurrent(t *testing.T) {
 		wg.Go(func() {
 			for i := range 300 {
 				n := (g + i) % len(handles)
-				f, err := o.OpenData(netip.Addr{}, handles[n], i%3 == 0)
+				f, err := o.Open(netip.Addr{}, handles[n], []Use{UseWrite, UseRead, UseRead}[i%3])
 				if err != nil {
 					t.Error(err)
 					return
@@ -280,7 +280,7 @@ func TestListing(t *testing.T) {
 		mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
 		want[name] = true
 	}
-	top, err := o.Open(netip.Addr{}, root)
+	top, err := o.Open(netip.Addr{}, root, UseAttr)
 	mustDo(t, err)
 	defer top.Close()
 	seen := map[string]bool{}
@@ -316,7 +316,7 @@ func TestFileTakesNamesOnly(t *testing.T) {
 	mustDo(t, os.WriteFile(bait, []byte("bait"), 0o644))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
-	top, err := o.OpenDir(netip.Addr{}, root)
+	top, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer top.Close()
 	file, err := top.Lookup([]byte("file"))
@@ -359,7 +359,7 @@ func TestClients(t *testing.T) {
 	for client, want := range map[string]error{
 		"192.0.2.1": nil, "192.0.3.1": unix.EACCES, "2001:db8::1": nil, "2001:db8:1::1": unix.EACCES, "::ffff:192.0.2.1": unix.EACCES,
 	} {
-		f, err := o.Open(netip.MustParseAddr(client), root)
+		f, err := o.Open(netip.MustParseAddr(client), root, UseAttr)
 		if !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", client, err, want)
 		}
@@ -367,7 +367,7 @@ func TestClients(t *testing.T) {
 			f.Close()
 		}
 	}
-	if _, err := o.Open(netip.Addr{}, root); !errors.Is(err, unix.EACCES) {
+	if _, err := o.Open(netip.Addr{}, root, UseAttr); !errors.Is(err, unix.EACCES) {
 		t.Errorf("an unknown address: %v", err)
 	}
 }
@@ -376,7 +376,7 @@ func TestClients(t *testing.T) {
 // holds no space.
 func TestKeptAttributesEnd(t *testing.T) {
 	o, root, dir := openerAt(t)
-	top, err := o.OpenDir(netip.Addr{}, root)
+	top, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer top.Close()
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
@@ -389,12 +389,12 @@ func TestKeptAttributesEnd(t *testing.T) {
 	} {
 		handle := handleOf(t, o, root, name)
 		for range 2 {
-			f, err := o.Open(netip.Addr{}, handle)
+			f, err := o.Open(netip.Addr{}, handle, UseAttr)
 			mustDo(t, err)
 			f.Close()
 		}
 		mustDo(t, remove())
-		if f, err := o.Open(netip.Addr{}, handle); !errors.Is(err, unix.ESTALE) {
+		if f, err := o.Open(netip.Addr{}, handle, UseAttr); !errors.Is(err, unix.ESTALE) {
 			t.Errorf("%s, which is removed: %v, %v", name, f, err)
 		}
 		o.files.mu.Lock()
@@ -410,7 +410,7 @@ func TestKeptAttributesEnd(t *testing.T) {
 // The attributes of what was just made are known, until it is changed.
 func TestLatest(t *testing.T) {
 	o, root, _ := openerAt(t)
-	dir, err := o.OpenDir(netip.Addr{}, root)
+	dir, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer dir.Close()
 	for name, change := range map[string]func(*File) error{
@@ -437,20 +437,20 @@ func TestLatest(t *testing.T) {
 // A file that is open for writing is not opened again to be read.
 func TestReadThroughWriter(t *testing.T) {
 	o, root, _ := openerAt(t)
-	dir, err := o.OpenDir(netip.Addr{}, root)
+	dir, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer dir.Close()
 	made, err := dir.Create("file", 0o644)
 	mustDo(t, err)
 	handle := made.Handle()
 	made.Close()
-	w, err := o.OpenData(netip.Addr{}, handle, true)
+	w, err := o.Open(netip.Addr{}, handle, UseWrite)
 	mustDo(t, err)
 	defer w.Close()
 	_, _, err = w.WriteAt([]byte("data"), 0)
 	mustDo(t, err)
 	before := o.Kept().Files.Open
-	r, err := o.OpenData(netip.Addr{}, handle, false)
+	r, err := o.Open(netip.Addr{}, handle, UseRead)
 	mustDo(t, err)
 	defer r.Close()
 	got := make([]byte, 4)

@@ -28,7 +28,6 @@ type Opener struct {
 	inside  inside
 	// Closed objects are reused, so that frequent calls allocate nothing.
 	spare        sync.Pool // of *File
-	spareData    sync.Pool // of *DataFile
 	spareListing sync.Pool // of *Listing
 
 	syncing syncSlots
@@ -45,7 +44,6 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 		log:          log,
 		files:        newFileCache(),
 		spare:        sync.Pool{New: func() any { return new(File) }},
-		spareData:    sync.Pool{New: func() any { return new(DataFile) }},
 		spareListing: sync.Pool{New: func() any { return new(Listing) }},
 		syncing:      syncSlots{slots: shares.New[chan struct{}](syncsMax)},
 		stop:         make(chan struct{}),
@@ -162,24 +160,46 @@ func (o *Opener) Root(v *Volume) ([]byte, error) {
 // for a directory outside of the volume), or EACCES if the client may not use the
 // volume.
 
-// Open opens any file to read its attributes and, in a directory, to look up
-// names. It has no side effect on a fifo or a device.
-func (o *Opener) Open(client netip.Addr, handle []byte) (*File, error) {
-	return o.open(client, handle, useAttr)
+// Open opens a file for use. The error is ENOTDIR with UseNames for what is no
+// directory, EISDIR or EINVAL with UseRead and UseWrite for what is no regular file, and
+// EROFS for a change if the volume is read-only.
+func (o *Opener) Open(client netip.Addr, handle []byte, use Use) (*File, error) {
+	v, id, err := o.volumeOf(client, handle)
+	if err != nil {
+		return nil, err
+	}
+	var f *File
+	if use.isData() {
+		f, err = o.openDataIn(v, id, use)
+	} else {
+		f, err = o.openIn(v, id, use)
+	}
+	if err == nil && v.Options.ReadOnly && (use == UseNames || use == UseWrite) {
+		err = unix.EROFS
+	}
+	if err == nil && use == UseNames {
+		err = f.hold()
+	}
+	if err != nil && f != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, err
 }
 
-// OpenAtOnce is Open without blocking. It returns nil, without an error, if it would
-// block.
-func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte) (*File, error) {
+// OpenAtOnce is Open with UseAttr or UseRead, without blocking. It returns nil, without
+// an error, if it would block.
+func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte, use Use) (*File, error) {
 	v, id, err := o.volumeOf(client, handle)
 	if err != nil {
 		return nil, err
 	}
 	if v.disk.quick {
-		if f := o.openKept(v, id, useAttr); f != nil {
-			if o.isInside(f) {
-				return f, nil
-			}
+		f := o.openKept(v, id, use)
+		if f != nil && o.isInside(f) {
+			return f, nil
+		}
+		if f != nil {
 			f.Close()
 			return nil, nil
 		}
@@ -188,37 +208,31 @@ func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte) (*File, error) {
 	return nil, nil
 }
 
-// OpenDir opens a directory to change and sync it. The error is ENOTDIR for other
-// types, and EROFS if the volume is read-only.
-func (o *Opener) OpenDir(client netip.Addr, handle []byte) (*File, error) {
-	f, err := o.open(client, handle, useNames)
-	switch {
-	case errors.Is(err, unix.ELOOP): // a symbolic link
-		return nil, unix.ENOTDIR
-	case err != nil:
-		return nil, err
-	case f.Volume.Options.ReadOnly:
-		f.Close()
-		return nil, unix.EROFS
-	}
-	if err := f.hold(); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-func (o *Opener) open(client netip.Addr, handle []byte, use use) (*File, error) {
-	v, id, err := o.volumeOf(client, handle)
-	if err != nil {
-		return nil, err
-	}
-	return o.openIn(v, id, use)
-}
-
-// openIn opens a file of a volume in which a call has begun; Close, or an error,
+// openDataIn opens a file of a volume in which a call has begun; Close, or an error,
 // ends that. The descriptor is kept.
-func (o *Opener) openIn(v *Volume, id FileID, use use) (*File, error) {
+func (o *Opener) openDataIn(v *Volume, id FileID, use Use) (*File, error) {
+	if f := o.openKept(v, id, use); f != nil {
+		return f, nil
+	}
+	o.files.missed()
+	fd, charge, err := v.openData(&id, use)
+	if err != nil {
+		v.calls.Done()
+		return nil, err
+	}
+	kept, unsynced := o.files.put(fileKey{v, id}, use, fd, charge)
+	if unsynced != nil {
+		// Writers wait here, otherwise they would open files faster than those can be
+		// synced and closed, and descriptors would run out.
+		synced := make(chan struct{})
+		o.syncUnused(unsynced, synced)
+		<-synced
+	}
+	return o.newKept(v, id, use, kept), nil
+}
+
+// openIn is openDataIn for UseAttr and UseNames.
+func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 	if f := o.openKept(v, id, use); f != nil {
 		return o.mustBeInside(f)
 	}
@@ -226,10 +240,14 @@ func (o *Opener) openIn(v *Volume, id FileID, use use) (*File, error) {
 	fd, err := v.openByHandle(&id, use.flags())
 	if err != nil {
 		v.calls.Done()
+		if use == UseNames && errors.Is(err, unix.ELOOP) { // a symbolic link
+			err = unix.ENOTDIR
+		}
 		return nil, err
 	}
 	f := o.newFile(v, fd)
-	f.ID = id
+	f.ID, f.use = id, use
+	f.enterNames()
 	if f.Attr, err = f.Stat(); err != nil {
 		f.Close()
 		return nil, err
@@ -238,13 +256,11 @@ func (o *Opener) openIn(v *Volume, id FileID, use use) (*File, error) {
 		return f, err
 	}
 	var c *charge
-	if use == useNames && v.account != nil {
+	if use == UseNames && v.account != nil {
 		c = v.account.enter(f.Attr.inode())
 	}
 	f.keptAs(o.keep(fileKey{v, id}, use, fd, c))
-	// Another call may have cached the directory, and changed its names, since the attributes
-	// were read. And with a charge they must be those that it is settled by.
-	if use == useNames {
+	if f.charge != nil { // the attributes must be those that it is settled by
 		if f.Attr, err = f.Stat(); err != nil {
 			f.Close()
 			return nil, err
@@ -253,15 +269,17 @@ func (o *Opener) openIn(v *Volume, id FileID, use use) (*File, error) {
 	return f, nil
 }
 
-// openKept is openIn of what is kept open, nil if it is not.
-func (o *Opener) openKept(v *Volume, id FileID, use use) *File {
+// openKept opens what is kept open. It returns nil if it is not.
+func (o *Opener) openKept(v *Volume, id FileID, use Use) *File {
 	kept := o.files.get(fileKey{v, id}, use)
 	if kept == nil {
 		return nil
 	}
-	f := o.newFile(v, kept.fd)
-	f.ID = id
-	f.keptAs(kept)
+	f := o.newKept(v, id, use, kept)
+	if use.isData() {
+		return f // Stat tells whether it has been removed
+	}
+	f.enterNames()
 	var err error
 	if f.Attr, err = f.Stat(); err == nil && countsLinks(&f.Attr) {
 		return f
@@ -270,17 +288,33 @@ func (o *Opener) openKept(v *Volume, id FileID, use use) *File {
 		o.files.drop(v, id)
 	}
 	o.files.release(kept)
+	v.directories.leave(f.names)
 	o.spare.Put(f)
 	return nil
 }
 
-// keptAs says that the file is the descriptor that is kept. Who may change a
-// directory's names has its charge with it.
+// newKept is a File of a descriptor that is kept.
+func (o *Opener) newKept(v *Volume, id FileID, use Use, kept *openFile) *File {
+	f := o.newFile(v, kept.fd)
+	f.ID, f.use = id, use
+	f.keptAs(kept)
+	return f
+}
+
+// keptAs says that the file is the descriptor that is kept. A call that may change the
+// file, or a directory's names, has its charge with it.
 func (f *File) keptAs(kept *openFile) {
 	f.kept, f.fd, f.since = kept, kept.fd, kept.state.errs.sample()
-	if kept.use == useNames {
+	if f.use != UseAttr {
 		f.charge = kept.charge
-		f.changes = kept.changes.Load()
+	}
+}
+
+// enterNames gets the lock of the directory's names, before its attributes.
+func (f *File) enterNames() {
+	if f.use == UseNames {
+		f.names = f.Volume.directories.enter(f.ID)
+		f.changes = f.names.changes.Load()
 	}
 }
 
@@ -303,7 +337,7 @@ func (o *Opener) Parent(dir *File) (*File, error) {
 		if !dir.Volume.begin() {
 			return nil, unix.ESTALE
 		}
-		return o.openIn(dir.Volume, dir.ID, useAttr)
+		return o.openIn(dir.Volume, dir.ID, UseAttr)
 	}
 	parent, err := dir.openAt([]byte(".."), unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_XDEV)
 	switch {

@@ -24,7 +24,7 @@ func uncounted(t *testing.T, dir string) (*Opener, *Volume, *File) {
 	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	handle, err := o.Root(v)
 	mustDo(t, err)
-	root, err := o.OpenDir(netip.Addr{}, handle)
+	root, err := o.Open(netip.Addr{}, handle, UseNames)
 	mustDo(t, err)
 	t.Cleanup(func() {
 		root.Close()
@@ -146,7 +146,7 @@ func TestMovedWhileCounted(t *testing.T) {
 		f, err := root.Lookup([]byte(name))
 		mustDo(t, err)
 		defer f.Close()
-		d, err := o.OpenDir(netip.Addr{}, f.Handle())
+		d, err := o.Open(netip.Addr{}, f.Handle(), UseNames)
 		mustDo(t, err)
 		t.Cleanup(d.Close)
 		return d

@@ -66,82 +66,32 @@ type syncState struct {
 	errs  errSeq
 }
 
-// SyncHere syncs data and metadata. If another goroutine already syncs the file, it
-// does nothing, and ok is false.
-func (f *DataFile) SyncHere() (ok bool, err error) {
-	return f.opener.syncHere(f.file, f.since, false)
-}
-
-// DataSyncHere is DataSyncThen on this goroutine, like SyncHere.
-func (f *DataFile) DataSyncHere() (ok bool, err error) {
-	return f.opener.syncHere(f.file, f.since, true)
-}
-
-// SyncThen syncs data and metadata, and then calls w.
-func (f *DataFile) SyncThen(w Waiter) { f.opener.sync(waiting{f.file, f.since, w}, false) }
-
-// DataSyncThen syncs data and the metadata needed to read it back, and then calls w.
-func (f *DataFile) DataSyncThen(w Waiter) { f.opener.sync(waiting{f.file, f.since, w}, true) }
-
-// SyncHere is SyncThen on this goroutine. ok is false if another already syncs the
-// file.
-func (f *File) SyncHere() (ok bool, err error) {
+// SyncHere syncs data and metadata on this goroutine; if dataOnly, just the metadata that
+// it takes to read the data back. A directory's names are synced too. If another
+// goroutine already syncs the file, it does nothing, and ok is false.
+//
+// Only regular files and directories can be synced; other types are on the disk when
+// their directory is synced.
+func (f *File) SyncHere(dataOnly bool) (ok bool, err error) {
 	if !f.canSync() {
 		return true, nil
 	}
-	return f.opener.syncHere(f.openFile(), f.since, false)
+	return f.opener.syncHere(f.openFile(), f.since, dataOnly)
 }
 
-// SyncMadeHere is SyncMadeThen on this goroutine. ok is false if another already
-// syncs the directory.
-func (f *File) SyncMadeHere(dir *File) (ok bool, err error) {
-	if !f.comesWithName() {
-		if ok, err := f.SyncHere(); !ok || err != nil {
-			return ok, err
-		}
-	}
-	return dir.SyncHere()
-}
-
-// SyncThen syncs the file's metadata, and a directory's names, and then calls w.
-// Only regular files and directories can be synced; other types are on the disk when
-// their directory is synced.
-func (f *File) SyncThen(w Waiter) {
+// SyncThen is SyncHere on another goroutine, which then calls w.
+func (f *File) SyncThen(dataOnly bool, w Waiter) {
 	if !f.canSync() {
 		w.Synced(nil)
 		return
 	}
-	f.opener.sync(waiting{f.openFile(), f.since, w}, false)
+	f.opener.sync(waiting{f.openFile(), f.since, w}, dataOnly)
 }
 
-// SyncMadeThen is SyncThen of a new file, and then of its directory.
-func (f *File) SyncMadeThen(dir *File, w Waiter) {
-	if f.comesWithName() {
-		dir.SyncThen(w)
-		return
-	}
-	f.SyncThen(thenDir{dir, w})
-}
-
-// thenDir waits for a new file's sync.
-type thenDir struct {
-	dir *File
-	who Waiter
-}
-
-// Synced syncs the directory.
-func (t thenDir) Synced(err error) {
-	if err != nil {
-		t.who.Synced(err)
-		return
-	}
-	t.dir.SyncThen(t.who)
-}
-
-// comesWithName reports whether a new file is on the disk when its name is. Attributes
-// set later, like times, or an ACL inherited from the directory, may be in another
-// transaction.
-func (f *File) comesWithName() bool {
+// ComesWithName reports whether a new file is on the disk when its directory is synced.
+// Attributes set later, like times, or an ACL inherited from the directory, may be in
+// another transaction.
+func (f *File) ComesWithName() bool {
 	switch {
 	case !f.canSync():
 		return true
@@ -158,7 +108,7 @@ func (f *File) comesWithName() bool {
 	return err == nil && attributes == 0
 }
 
-func (f *File) canSync() bool { return f.Attr.IsDir() || f.Attr.IsRegular() }
+func (f *File) canSync() bool { return f.use != UseAttr || f.Attr.IsDir() || f.Attr.IsRegular() }
 
 // openFile returns the descriptor with the calls that wait for it.
 func (f *File) openFile() *openFile {
@@ -170,8 +120,8 @@ func (f *File) openFile() *openFile {
 
 // syncsOf returns the syncs that a file shares.
 func syncsOf(file *openFile) *syncs {
-	if file.use == useNames && file.key.volume.disk.settled {
-		return &file.key.volume.names
+	if file.use == UseNames && file.key.volume.disk.settled {
+		return &file.key.volume.dirSyncs
 	}
 	return &file.state.syncs
 }
@@ -199,7 +149,7 @@ func (o *Opener) sync(w waiting, data bool) {
 }
 
 // keep is fileCache.put.
-func (o *Opener) keep(key fileKey, use use, fd int, charge *charge) *openFile {
+func (o *Opener) keep(key fileKey, use Use, fd int, charge *charge) *openFile {
 	f, unsynced := o.files.put(key, use, fd, charge)
 	if unsynced != nil {
 		o.syncUnused(unsynced, nil)

@@ -20,12 +20,12 @@ func (f waiterFunc) Synced(err error) { f(err) }
 func TestSyncsAreShared(t *testing.T) {
 	o, root, dir := openerAt(t)
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
-	f, err := o.OpenData(netip.Addr{}, handleOf(t, o, root, "file"), true)
+	f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "file"), UseWrite)
 	mustDo(t, err)
 	defer f.Close()
 
 	inFirst, goOn := make(chan struct{}), make(chan struct{})
-	f.SyncThen(waiterFunc(func(err error) {
+	f.SyncThen(false, waiterFunc(func(err error) {
 		mustBeNil(t, err)
 		close(inFirst)
 		<-goOn
@@ -39,16 +39,16 @@ func TestSyncsAreShared(t *testing.T) {
 			told.Done()
 		})
 		if i%2 == 0 {
-			f.DataSyncThen(w)
+			f.SyncThen(true, w)
 		} else {
-			f.SyncThen(w)
+			f.SyncThen(false, w)
 		}
 	}
-	f.file.state.syncs.mu.Lock()
-	if waiting, data := len(f.file.state.syncs.waiting), f.file.state.syncs.data; waiting != 20 || data {
+	f.kept.state.syncs.mu.Lock()
+	if waiting, data := len(f.kept.state.syncs.waiting), f.kept.state.syncs.data; waiting != 20 || data {
 		t.Errorf("%d wait, of the data alone: %v; want 20 that wait for all", waiting, data)
 	}
-	f.file.state.syncs.mu.Unlock()
+	f.kept.state.syncs.mu.Unlock()
 	close(goOn)
 	told.Wait()
 	if n := f.Volume.syncs.Durations.Snapshot().Count; n != 2 {
@@ -63,16 +63,16 @@ func TestDirectoriesAreSyncedTogether(t *testing.T) {
 	o, root, dir := openerAt(t)
 	open := func(name string) *File {
 		mustDo(t, os.Mkdir(filepath.Join(dir, name), 0o755))
-		f, err := o.OpenDir(netip.Addr{}, handleOf(t, o, root, name))
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseNames)
 		mustDo(t, err)
 		t.Cleanup(f.Close)
 		f.Volume.disk.settled = true
 		return f
 	}
 	a, b := open("a"), open("b")
-	bad := &openFile{key: a.openFile().key, use: useNames, fd: -1, state: &syncState{}}
+	bad := &openFile{key: a.openFile().key, use: UseNames, fd: -1, state: &syncState{}}
 	state := func() [3]int {
-		names := &a.Volume.names
+		names := &a.Volume.dirSyncs
 		names.mu.Lock()
 		defer names.mu.Unlock()
 		return [3]int{len(names.waiting), names.rounds, names.inRound}
@@ -80,7 +80,7 @@ func TestDirectoriesAreSyncedTogether(t *testing.T) {
 	goOn := make(chan struct{})
 	hold := func(f *File) { // a round of one call that goes on
 		in := make(chan struct{})
-		f.SyncThen(waiterFunc(func(err error) {
+		f.SyncThen(false, waiterFunc(func(err error) {
 			mustBeNil(t, err)
 			close(in)
 			<-goOn
@@ -88,7 +88,7 @@ func TestDirectoriesAreSyncedTogether(t *testing.T) {
 		<-in
 	}
 	hold(a)
-	if ok, err := b.SyncHere(); ok || err != nil {
+	if ok, err := b.SyncHere(false); ok || err != nil {
 		t.Errorf("a round goes on: %v, %v", ok, err)
 	}
 	hold(b)
@@ -135,31 +135,31 @@ func TestDirectoriesAreSyncedTogether(t *testing.T) {
 func TestSyncHere(t *testing.T) {
 	o, root, dir := openerAt(t)
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
-	f, err := o.OpenData(netip.Addr{}, handleOf(t, o, root, "file"), true)
+	f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "file"), UseWrite)
 	mustDo(t, err)
 	defer f.Close()
 	syncs := func() uint64 { return f.Volume.syncs.Durations.Snapshot().Count }
 
-	for n, sync := range []func() (bool, error){f.SyncHere, f.DataSyncHere} {
-		if ok, err := sync(); !ok || err != nil || syncs() != uint64(n)+1 {
+	for n, dataOnly := range []bool{false, true} {
+		if ok, err := f.SyncHere(dataOnly); !ok || err != nil || syncs() != uint64(n)+1 {
 			t.Errorf("nobody syncs the file: %v, %v, after %d syncs", ok, err, syncs())
 		}
 	}
 	before := syncs()
 	inSync, goOn := make(chan struct{}), make(chan struct{})
-	f.SyncThen(waiterFunc(func(err error) {
+	f.SyncThen(false, waiterFunc(func(err error) {
 		mustBeNil(t, err)
 		close(inSync)
 		<-goOn
 	}))
 	<-inSync
-	if ok, err := f.SyncHere(); ok || err != nil || syncs() != before+1 {
+	if ok, err := f.SyncHere(false); ok || err != nil || syncs() != before+1 {
 		t.Errorf("another syncs the file: %v, %v, after %d syncs", ok, err, syncs()-before)
 	}
 	close(goOn)
 
 	// Who comes while it is synced here has it synced once more.
-	file := &openFile{key: f.file.key, fd: f.file.fd, state: &syncState{}}
+	file := &openFile{key: f.kept.key, fd: f.kept.fd, state: &syncState{}}
 	if !file.state.syncs.begin() {
 		t.Fatal("a file that nobody has is synced")
 	}
@@ -184,11 +184,11 @@ func TestSyncThen(t *testing.T) {
 	mustDo(t, os.Symlink("/nowhere", filepath.Join(dir, "link")))
 	mustDo(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0))
 	for name, syncs := range map[string]uint64{"file": 1, "dir": 1, "link": 0, "fifo": 0} {
-		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name))
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseAttr)
 		mustDo(t, err)
 		before := f.Volume.syncs.Durations.Snapshot().Count
 		done := make(chan error, 1)
-		f.SyncThen(waiterFunc(func(err error) { done <- err }))
+		f.SyncThen(false, waiterFunc(func(err error) { done <- err }))
 		mustDo(t, <-done)
 		if n := f.Volume.syncs.Durations.Snapshot().Count - before; n != syncs {
 			t.Errorf("%s: %d syncs, want %d", name, n, syncs)
@@ -197,11 +197,10 @@ func TestSyncThen(t *testing.T) {
 	}
 }
 
-// What is made is synced with its directory where that is enough, and by itself too
-// where it is not.
-func TestSyncMade(t *testing.T) {
+// What is made is on the disk with its directory, or has to be synced by itself too.
+func TestComesWithName(t *testing.T) {
 	o, root, _ := openerAt(t)
-	dir, err := o.OpenDir(netip.Addr{}, root)
+	dir, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer dir.Close()
 	file := func(name string) (*File, error) { return dir.Create(name, 0o644) }
@@ -209,7 +208,7 @@ func TestSyncMade(t *testing.T) {
 		journal bool
 		make    func(name string) (*File, error)
 		change  func(*File) error
-		syncs   uint64
+		syncs   int // of the file and its directory
 	}{
 		"a file":             {true, file, nil, 1},
 		"without a journal":  {false, file, nil, 2},
@@ -228,43 +227,17 @@ func TestSyncMade(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir.Volume.disk.journal = test.journal
-			for _, sync := range []func(*File) error{
-				func(f *File) error {
-					_, err := f.SyncMadeHere(dir)
-					return err
-				},
-				func(f *File) error {
-					done := make(chan error, 1)
-					f.SyncMadeThen(dir, waiterFunc(func(err error) { done <- err }))
-					return <-done
-				},
-			} {
-				f, err := test.make(name)
-				mustDo(t, err)
-				if test.change != nil {
-					mustDo(t, test.change(f))
-				}
-				for syncing(dir) { // for the one before, who was told already
-					time.Sleep(time.Millisecond)
-				}
-				before := f.Volume.syncs.Durations.Snapshot().Count
-				mustDo(t, sync(f))
-				if n := f.Volume.syncs.Durations.Snapshot().Count - before; n != test.syncs {
-					t.Errorf("%d syncs, want %d", n, test.syncs)
-				}
-				f.Close()
-				mustDo(t, unix.Unlinkat(dir.fd, name, map[bool]int{true: unix.AT_REMOVEDIR}[name == "a directory"]))
+			f, err := test.make(name)
+			mustDo(t, err)
+			if test.change != nil {
+				mustDo(t, test.change(f))
 			}
+			if f.ComesWithName() != (test.syncs == 1) {
+				t.Errorf("%v, want %d syncs", f.ComesWithName(), test.syncs)
+			}
+			f.Close()
 		})
 	}
-}
-
-// syncing tells whether a goroutine syncs the file.
-func syncing(f *File) bool {
-	s := syncsOf(f.openFile())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.rounds > 0
 }
 
 // What is not known of a file system is not taken for granted.
@@ -280,7 +253,7 @@ func TestDiskOf(t *testing.T) {
 // All who wait for a sync are told that it failed.
 func TestSyncFails(t *testing.T) {
 	o, root, _ := openerAt(t)
-	f, err := o.Open(netip.Addr{}, root)
+	f, err := o.Open(netip.Addr{}, root, UseAttr)
 	mustDo(t, err)
 	defer f.Close()
 	gone, failed := &openFile{key: fileKey{volume: f.Volume}, fd: -1, state: &syncState{}}, make(chan error, 3)

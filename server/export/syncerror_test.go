@@ -45,8 +45,8 @@ func TestFailedSyncIsToldToAll(t *testing.T) {
 	o, root, dir := openerAt(t)
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
 	handle := handleOf(t, o, root, "file")
-	open := func() *DataFile {
-		f, err := o.OpenData(netip.Addr{}, handle, true)
+	open := func() *File {
+		f, err := o.Open(netip.Addr{}, handle, UseWrite)
 		mustDo(t, err)
 		t.Cleanup(f.Close)
 		return f
@@ -54,10 +54,10 @@ func TestFailedSyncIsToldToAll(t *testing.T) {
 	first, second, here := open(), open(), open()
 	verifier := first.Volume.WriteVerifier()
 
-	good := first.file.fd
-	first.file.fd = -1
+	good := first.kept.fd
+	first.kept.fd = -1
 	inRound, goOn := make(chan error), make(chan struct{})
-	first.SyncThen(waiterFunc(func(err error) {
+	first.SyncThen(false, waiterFunc(func(err error) {
 		if first.Volume.WriteVerifier() == verifier {
 			t.Error("a failure is told, and the write verifier is the one from before")
 		}
@@ -67,11 +67,11 @@ func TestFailedSyncIsToldToAll(t *testing.T) {
 	if err := <-inRound; err == nil {
 		t.Error("in the round that fails: no error")
 	}
-	first.file.fd = good // and from here on the kernel says that all is well
+	first.kept.fd = good // and from here on the kernel says that all is well
 	late := open()
 	told := make(chan error, 2)
-	for _, f := range []*DataFile{second, late} {
-		f.SyncThen(waiterFunc(func(err error) { told <- err }))
+	for _, f := range []*File{second, late} {
+		f.SyncThen(false, waiterFunc(func(err error) { told <- err }))
 	}
 	close(goOn)
 	if err := <-told; err == nil {
@@ -82,11 +82,11 @@ func TestFailedSyncIsToldToAll(t *testing.T) {
 	}
 	for ok := false; !ok; {
 		var err error
-		if ok, err = here.SyncHere(); ok && err == nil {
+		if ok, err = here.SyncHere(false); ok && err == nil {
 			t.Error("open since before the failure, and synced here: no error")
 		}
 	}
-	if again := open(); again.file.state != first.file.state {
+	if again := open(); again.kept.state != first.kept.state {
 		t.Error("what one descriptor has of failures, another has not")
 	}
 }
@@ -97,15 +97,15 @@ func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
 	o, root, dir := openerAt(t)
 	write := func(name string) *openFile {
 		mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
-		f, err := o.OpenData(netip.Addr{}, handleOf(t, o, root, name), true)
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseWrite)
 		mustDo(t, err)
 		defer f.Close()
-		if f.file.unsynced.Load() {
+		if f.kept.unsynced.Load() {
 			t.Error("nothing is written, and it has to be synced")
 		}
 		_, _, err = f.WriteAt([]byte("data"), 0)
 		mustDo(t, err)
-		return f.file
+		return f.kept
 	}
 	file := write("file")
 	v := file.key.volume
@@ -162,9 +162,9 @@ func TestFailureInTheBackground(t *testing.T) {
 			root, err := o.Root(v)
 			mustDo(t, err)
 			mustDo(t, os.WriteFile(filepath.Join(disk.Dir, "file"), nil, 0o644))
-			f, err := o.OpenData(netip.Addr{}, handleOf(t, o, root, "file"), true)
+			f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "file"), UseWrite)
 			mustDo(t, err)
-			file := f.file
+			file := f.kept
 			verifier := v.WriteVerifier()
 			disk.Fail()
 			for block := range int64(1000) { // more than is held by what mkfs has laid out

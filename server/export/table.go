@@ -34,13 +34,14 @@ type Volume struct {
 	Options Options
 	Served  stats.Volume
 
-	table    *Table
-	syncs    *stats.Syncs // of the table
-	names    syncs        // of directories, where they are synced together
-	verifier atomic.Uint64
-	root     *os.File
-	rootID   FileID // by the kernel's handle; zero if there is none
-	over     atomic.Pointer[above]
+	table       *Table
+	syncs       *stats.Syncs // of the table
+	dirSyncs    syncs        // of directories, where they are synced together
+	verifier    atomic.Uint64
+	root        *os.File
+	rootID      FileID // by the kernel's handle; zero if there is none
+	over        atomic.Pointer[above]
+	directories directories
 	// climbing is held while walking up many levels, see findInside.
 	climbing sync.Mutex
 	mount    uint64 // the root's, and so of all that is opened by handle
@@ -49,7 +50,7 @@ type Volume struct {
 	again    *time.Timer // calls lookAfter
 	mu       sync.RWMutex
 	ended    bool           // no call may begin
-	calls    sync.WaitGroup // current calls: every Dir, File and DataFile, and a scan
+	calls    sync.WaitGroup // current calls: every Dir and File, and a scan
 	ending   chan struct{}
 	closed   chan struct{}
 	credit   atomic.Int64 // bytes that HasRoom accepts before it reads the free space again
@@ -200,7 +201,7 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 	if account != nil {
 		account.prices = pricesOf(root)
 	}
-	v.names.aside = true
+	v.dirSyncs.aside = true
 	v.rootID, _ = identifyByHandle(int(root.Fd()), "") // not for go-nfs
 	v.Served.Name, v.table, v.syncs = v.Path, t, &t.Syncs
 	v.newVerifier()

@@ -23,7 +23,7 @@ func (f *File) victim(name string) victim {
 	if a == nil {
 		return v
 	}
-	if v.kept = f.opener.files.get(fileKey{f.Volume, id}, useAttr); v.kept != nil && v.kept.charge != nil {
+	if v.kept = f.opener.files.get(fileKey{f.Volume, id}, UseAttr); v.kept != nil && v.kept.charge != nil {
 		v.taking = taking{charge: v.kept.charge, fd: v.kept.fd, kept: true}
 	} else {
 		v.fd, err = unix.Openat(f.fd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

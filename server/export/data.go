@@ -1,0 +1,92 @@
+package export
+
+import (
+	"errors"
+	"math"
+
+	"golang.org/x/sys/unix"
+)
+
+// The data of a file that is open with UseRead or UseWrite. It was opened as root, so
+// the caller must check the permissions with Access.
+
+// ReadAt reads until p is full or the file ends.
+func (f *File) ReadAt(p []byte, offset int64) (int, error) {
+	return pread(f.fd, p, offset)
+}
+
+// ReadCached is ReadAt without waiting for the disk. The error is EAGAIN if it
+// would wait, or if the file system does not support that; at the end of the file
+// it reads less.
+func (f *File) ReadCached(p []byte, offset int64) (int, error) {
+	n, err := preadNow(f.fd, p, offset)
+	if err != nil {
+		return 0, unix.EAGAIN
+	}
+	return n, nil
+}
+
+// WriteAt writes all of p, or less with an error. It returns the attributes
+// afterwards, which are zero if the file was removed.
+func (f *File) WriteAt(p []byte, offset int64) (int, Attr, error) {
+	f.kept.written.Store(true)
+	var st unix.Stat_t
+	n, err := f.charge.write(f.fd, p, offset, &st)
+	f.kept.changed()
+	if st.Nlink == 0 {
+		return n, Attr{}, err
+	}
+	return n, attrOf(&st), err
+}
+
+// Truncate sets the size of a regular file. A file that is not open with UseWrite, and
+// not made by this call, requires the right to write to it.
+func (f *File) Truncate(size uint64) error {
+	if size > math.MaxInt64 {
+		return unix.EFBIG
+	}
+	if f.use == UseWrite {
+		f.kept.written.Store(true)
+		defer f.kept.changed()
+		return f.charge.resize(f.fd, int64(size), func() error {
+			for {
+				if err := unix.Ftruncate(f.fd, int64(size)); !errors.Is(err, unix.EINTR) {
+					return err
+				}
+			}
+		})
+	}
+	if !f.Attr.IsRegular() {
+		return unix.EINVAL // opening anything else has effects
+	}
+	if err := f.hold(); err != nil {
+		return err
+	}
+	f.changed = true
+	return f.charge.resize(f.fd, int64(size), func() error { return unix.Truncate(f.proc(), int64(size)) })
+}
+
+// openData opens a regular file for use.
+func (v *Volume) openData(id *FileID, use Use) (int, *charge, error) {
+	path, err := v.openByHandle(id, UseAttr.flags())
+	if err != nil {
+		return -1, nil, err
+	}
+	attr, err := v.stat(path, nil)
+	_ = unix.Close(path) // O_PATH
+	switch {
+	case err != nil:
+		return -1, nil, err
+	case attr.IsDir():
+		return -1, nil, unix.EISDIR
+	case !attr.IsRegular(): // to open a fifo or a device has effects
+		return -1, nil, unix.EINVAL
+	}
+	fd, err := v.openByHandle(id, use.flags())
+	if err != nil || v.account == nil {
+		return fd, nil, err
+	}
+	c := v.account.enter(attr.inode())
+	_, _ = v.stat(fd, c) // from what it is charged; the next look meets the error
+	return fd, c, nil
+}
