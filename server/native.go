@@ -13,6 +13,7 @@ import (
 	"github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
+	"github.com/podnas/podnas/server/vfs"
 )
 
 // workers is how many calls use the disk concurrently. It is larger than the
@@ -34,7 +35,7 @@ func newNative(table *export.Table, key *export.Key, slow *stats.SlowLog, log *s
 	var err error
 	n.rpc, err = oncrpc.NewServer(oncrpc.ServerConfig{
 		Programs: []oncrpc.Program{
-			nfs3.NewProgram(nfs3.Config{Opener: n.opener, Workers: n.workers, Log: log}),
+			nfs3.NewProgram(vfs.New(vfs.Config{Opener: n.opener, Workers: n.workers, Log: log})),
 			mountd.NewProgram(exports{table, n.opener}, log),
 		},
 		SlowLog: slow,

@@ -16,6 +16,7 @@ import (
 	"github.com/podnas/podnas/server/export"
 	server "github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/vfs"
 )
 
 // caller is a client whose side allocates nothing: its calls are bytes that were
@@ -55,7 +56,7 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	}
 	opener, workers := export.NewOpener(table, export.NewKey(make([]byte, 32)), log), export.NewWorkers(2)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{
-		Programs: []oncrpc.Program{server.NewProgram(server.Config{Opener: opener, Workers: workers, Log: log})},
+		Programs: []oncrpc.Program{server.NewProgram(vfs.New(vfs.Config{Opener: opener, Workers: workers, Log: log}))},
 		Log:      log,
 	})
 	mustDo(t, err)

@@ -7,18 +7,17 @@
 //   - oncrpc reads the record into a buffer of its free list, finds the table's
 //     entry and calls service.write on the connection's goroutine.
 //   - decode takes the arguments apart. WriteArgs.Data aliases the record.
-//   - Opener.OpenData checks the handle's MAC, finds its volume, and takes the
-//     file's descriptor from the cache, or opens it by the kernel's handle. That
+//   - Task.Open has the handle's MAC checked and its volume found, and takes the
+//     file's descriptor from the cache, or has it opened by the kernel's handle. That
 //     needs root, which this goroutine is.
-//   - An UNSTABLE write of the file's owner, or of root, is made right there
-//     (writesDirectly). Should it have to wait, another goroutine reads the
-//     connection's next call. For all else task.start squashes the caller as the
-//     volume says and hands the rest to a worker, a thread that has the caller's
-//     identity.
-//   - There, mayUse lets the owner pass and asks the kernel for everyone else.
-//     writeData writes from the record to the file, and syncs if the client
-//     wants the data to be stable. As the thread is the caller's, setuid and
-//     setgid fall as they would on a local disk.
+//   - task.write calls Task.Write, of package vfs. A write of the file's owner, or of
+//     root, is made right there. Should it have to wait, another goroutine reads the
+//     connection's next call. For all else Task.Write has nothing done, and task.write
+//     is called again on a worker, a thread that has the caller's identity. There the
+//     kernel decides whether the caller may write, and setuid and setgid fall as they
+//     would on a local disk.
+//   - If the client wants the data to be stable, the file is synced, and task.Step is
+//     called once more after that.
 //   - The result, with the attributes from before and after, is appended to the
 //     call's reply. The descriptor goes back to the cache, the handler
 //     or its Promise puts the header in front, and a goroutine of the connection sends it.

@@ -6,14 +6,13 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/vfs"
 )
 
 // Errors that no system call has.
 var (
-	errBadType   = errors.New("not a type that can be made")
 	errBadCookie = errors.New("not a position in the directory")
 	errTooSmall  = errors.New("too small for an entry")
-	errGone      = errors.New("the client has gone") // and is told nothing
 )
 
 // statusOf is the one place where an error becomes a status.
@@ -24,12 +23,14 @@ func statusOf(err error) nfs3.Status {
 	switch {
 	case errors.Is(err, export.ErrBadHandle):
 		return nfs3.ErrBadHandle
-	case errors.Is(err, errBadType):
+	case errors.Is(err, vfs.ErrFileType):
 		return nfs3.ErrBadType
 	case errors.Is(err, errBadCookie):
 		return nfs3.ErrBadCookie
 	case errors.Is(err, errTooSmall):
 		return nfs3.ErrTooSmall
+	case errors.Is(err, vfs.ErrNotSync):
+		return nfs3.ErrNotSync
 	}
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -64,16 +65,4 @@ func statusOfErrno(errno syscall.Errno) nfs3.Status {
 		return nfs3.ErrJukebox // the client tries again later
 	}
 	return nfs3.ErrIO
-}
-
-// checkName tells what is wrong with a name that is to be made, removed or
-// renamed.
-func checkName(name []byte) error {
-	switch {
-	case len(name) > nfs3.MaxName:
-		return syscall.ENAMETOOLONG
-	case !export.ValidName(name):
-		return syscall.EINVAL
-	}
-	return nil
 }

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/vfs"
 )
 
 func TestStatusOf(t *testing.T) {
@@ -46,25 +46,14 @@ func TestStatusOf(t *testing.T) {
 		{&os.PathError{Op: "open", Path: "x", Err: syscall.ENOSPC}, nfs3.ErrNoSpc},
 		{fmt.Errorf("sync: %w", syscall.EIO), nfs3.ErrIO},
 		{export.ErrBadHandle, nfs3.ErrBadHandle},
-		{errBadType, nfs3.ErrBadType},
+		{vfs.ErrFileType, nfs3.ErrBadType},
+		{vfs.ErrNotSync, nfs3.ErrNotSync},
 		{errBadCookie, nfs3.ErrBadCookie},
 		{errTooSmall, nfs3.ErrTooSmall},
 		{errors.New("anything else"), nfs3.ErrServerFault},
 	} {
 		if got := statusOf(tt.err); got != tt.want {
 			t.Errorf("statusOf(%v) = %v, want %v", tt.err, got, tt.want)
-		}
-	}
-}
-
-func TestCheckName(t *testing.T) {
-	for name, want := range map[string]error{
-		"name": nil, "\xff": nil, "...": nil, strings.Repeat("n", 255): nil,
-		"": syscall.EINVAL, ".": syscall.EINVAL, "..": syscall.EINVAL, "a/b": syscall.EINVAL, "a\x00": syscall.EINVAL,
-		strings.Repeat("n", 256): syscall.ENAMETOOLONG,
-	} {
-		if err := checkName([]byte(name)); !errors.Is(err, want) {
-			t.Errorf("checkName(%q) = %v, want %v", name, err, want)
 		}
 	}
 }

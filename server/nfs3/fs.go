@@ -4,6 +4,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/vfs"
 )
 
 // fsstat: RFC 1813 section 3.3.18. The numbers are the volume's, whatever file
@@ -14,7 +15,7 @@ func (s *service) fsstat(c *oncrpc.Call) oncrpc.Answer {
 		if err != nil {
 			return res
 		}
-		res.Attr = nfs3.PostOpAttr{Present: true, Attr: fattr(f.Volume, &f.Attr)}
+		res.Attr = postOpOf(f)
 		st, err := f.Volume.Statfs()
 		if res.Status = statusOf(err); err == nil {
 			res.TBytes, res.FBytes, res.ABytes = st.Size, st.Free, st.Available
@@ -32,11 +33,11 @@ func (s *service) fsinfo(c *oncrpc.Call) oncrpc.Answer {
 		}
 		const block = 4096 // pages: nothing smaller is read or written
 		return &nfs3.FsinfoRes{
-			Attr:  nfs3.PostOpAttr{Present: true, Attr: fattr(f.Volume, &f.Attr)},
+			Attr:  postOpOf(f),
 			RtMax: ioMax, RtPref: ioMax, RtMult: block,
 			WtMax: ioMax, WtPref: ioMax, WtMult: block,
 			DtPref:      64 << 10,
-			MaxFileSize: maxOffset,
+			MaxFileSize: vfs.MaxOffset,
 			TimeDelta:   nfs3.Time{Nsec: 1},
 			Properties:  nfs3.FSFLink | nfs3.FSFSymlink | nfs3.FSFHomogeneous | nfs3.FSFCanSetTime,
 		}
@@ -50,7 +51,7 @@ func (s *service) pathconf(c *oncrpc.Call) oncrpc.Answer {
 		if err != nil {
 			return res
 		}
-		res.Attr = nfs3.PostOpAttr{Present: true, Attr: fattr(f.Volume, &f.Attr)}
+		res.Attr = postOpOf(f)
 		st, err := f.Volume.Statfs()
 		if res.Status = statusOf(err); err == nil {
 			res.LinkMax, res.NameMax = st.LinkMax, st.NameMax
@@ -61,15 +62,11 @@ func (s *service) pathconf(c *oncrpc.Call) oncrpc.Answer {
 }
 
 // about answers a question about the file system that a file is in.
-func (s *service) about(c *oncrpc.Call, f func(*export.File, error) result) oncrpc.Answer {
+func (s *service) about(c *oncrpc.Call, answer func(*export.File, error) result) oncrpc.Answer {
+	t := s.task(c)
 	var args nfs3.HandleArgs
 	if !decode(c, &args) {
-		return badArgs(c)
+		return t.badArgs()
 	}
-	file, err := s.open(c, args.Object)
-	res := f(file, err)
-	if err == nil {
-		file.Close()
-	}
-	return reply(c, res)
+	return t.reply(answer(t.Open(args.Object, export.UseAttr)))
 }

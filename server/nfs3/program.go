@@ -2,35 +2,20 @@ package nfs3
 
 import (
 	"encoding/binary"
-	"log/slog"
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/nfs/xdr"
-	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/vfs"
 )
 
-// Config says how to make the program. All fields are needed.
-type Config struct {
-	Opener  *export.Opener
-	Workers *export.Workers
-	Log     *slog.Logger
-}
-
-// service answers the procedures. A call runs in two parts: its handler decodes
-// it and opens the files of its handles on the connection's goroutine, as root;
-// what acts for the caller runs on a worker with the caller's identity, unless that
-// is root's, or it needs none.
-type service struct {
-	opener  *export.Opener
-	workers *export.Workers
-	log     *slog.Logger
-}
+// service answers the procedures: each decodes a call, opens the files of its handles,
+// calls the operation of package vfs, and encodes what comes of it.
+type service struct{ files *vfs.Service }
 
 // NewProgram makes the server's side of NFS version 3.
-func NewProgram(cfg Config) oncrpc.Program {
-	s := &service{opener: cfg.Opener, workers: cfg.Workers, log: cfg.Log}
+func NewProgram(files *vfs.Service) oncrpc.Program {
+	s := &service{files}
 	repeated := newReplays().repeated
 	return oncrpc.Program{
 		Number:  nfs3.Program,
@@ -64,34 +49,12 @@ func NewProgram(cfg Config) oncrpc.Program {
 
 // writeVerf is the write verifier: a client that sees it change sends again what was not
 // committed.
-func writeVerf(v *export.Volume) (verf [nfs3.WriteVerfSize]byte) {
-	binary.BigEndian.PutUint64(verf[:], v.WriteVerifier())
+func writeVerf(v uint64) (verf [nfs3.WriteVerfSize]byte) {
+	binary.BigEndian.PutUint64(verf[:], v)
 	return verf
 }
 
 func (s *service) null(*oncrpc.Call) oncrpc.Answer { return oncrpc.Done(rpc.Success) }
 
-// decode takes a call's arguments apart. It is false if they can't be.
-func decode(c *oncrpc.Call, args interface{ Decode(*xdr.Decoder) }) bool {
-	args.Decode(&c.Args)
-	return c.Args.Finish() == nil
-}
-
-func badArgs(c *oncrpc.Call) oncrpc.Answer { return finishCall(c, rpc.GarbageArgs) }
-
 // result is what a procedure answers.
 type result interface{ Append([]byte) []byte }
-
-func reply(c *oncrpc.Call, res result) oncrpc.Answer {
-	c.Reply = res.Append(c.Reply)
-	return finishCall(c, rpc.Success)
-}
-
-// finishCall ends a call's task. That stays with the Call and must not hold on to buffers
-// that arguments and results were in.
-func finishCall(c *oncrpc.Call, stat rpc.AcceptStat) oncrpc.Answer {
-	if t, ok := c.State.(*task); ok {
-		*t = task{}
-	}
-	return oncrpc.Done(stat)
-}

@@ -11,6 +11,7 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/vfs"
 )
 
 const (
@@ -109,24 +110,27 @@ func (e encoded) Append([]byte) []byte { return e }
 
 // readdir: section 3.3.16.
 func (s *service) readdir(c *oncrpc.Call) oncrpc.Answer {
+	t := s.task(c)
 	var args nfs3.ReaddirArgs
 	if !decode(c, &args) {
-		return badArgs(c)
+		return t.badArgs()
 	}
-	return s.list(c, args.Dir, args.Cookie, args.Count, args.Count, nil)
+	return t.list(args.Dir, args.Cookie, args.Count, args.Count, nil)
 }
 
 // readdirplus: section 3.3.17.
 func (s *service) readdirplus(c *oncrpc.Call) oncrpc.Answer {
+	t := s.task(c)
 	var args nfs3.ReaddirplusArgs
 	if !decode(c, &args) {
-		return badArgs(c)
+		return t.badArgs()
 	}
 	var handle [nfs3.FHSize]byte
-	return s.list(c, args.Dir, args.Cookie, args.DirCount, args.MaxCount, func(dir *export.File, e *nfs3.EntryPlus) {
+	return t.list(args.Dir, args.Cookie, args.DirCount, args.MaxCount, func(dir *export.File, e *nfs3.EntryPlus) {
 		switch string(e.Name) {
 		case ".":
-			e.Attr, e.Object = postOpOf(dir.Volume, dir), dir.Handle()
+			attr := vfs.AttrsOf(dir)
+			e.Attr, e.Object = postOp(dir.Volume, &attr), dir.Handle()
 		case "..": // LOOKUP says whether it is in the volume
 		default:
 			// What is gone, mounted over, or may not be looked at, has neither.
@@ -138,21 +142,21 @@ func (s *service) readdirplus(c *oncrpc.Call) oncrpc.Answer {
 	})
 }
 
-func (s *service) list(c *oncrpc.Call, handle nfs3.FH, cookie uint64, dirCount, maxCount uint32, plus func(*export.File, *nfs3.EntryPlus)) oncrpc.Answer {
+func (t *task) list(handle nfs3.FH, cookie uint64, dirCount, maxCount uint32, plus func(*export.File, *nfs3.EntryPlus)) oncrpc.Answer {
 	size := int(min(maxCount, listMax))
-	if !c.Reserve(size + entrySize) { // the entry that turns out to be too much
-		return finishCall(c, rpc.SystemErr)
+	if !t.Call.Reserve(size + entrySize) { // the entry that turns out to be too much
+		return t.fail(rpc.SystemErr)
 	}
-	dir, err := s.open(c, handle)
+	dir, err := t.Open(handle, export.UseAttr)
 	if err != nil {
-		return reply(c, &nfs3.ReaddirRes{Status: statusOf(err)})
+		return t.reply(&nfs3.ReaddirRes{Status: statusOf(err)})
 	}
-	return s.work(c, dir.Volume, func(*task) result {
-		start := len(c.Reply)
-		res := nfs3.ReaddirRes{DirAttr: nfs3.PostOpAttr{Present: true, Attr: fattr(dir.Volume, &dir.Attr)}}
+	return t.answerAsCaller(func(t *task) result {
+		start := len(t.Call.Reply)
+		res := nfs3.ReaddirRes{DirAttr: postOpOf(dir)}
 		// The head, whose status is OK, and the two booleans of an empty list,
 		// which go again.
-		b := res.Append(c.Reply)
+		b := res.Append(t.Call.Reply)
 		l := listing{b: b[:len(b)-listTail], max: start + size, dirMax: int(min(dirCount, listMax))}
 		var describe func(*nfs3.EntryPlus)
 		if plus != nil {
@@ -163,5 +167,5 @@ func (s *service) list(c *oncrpc.Call, handle nfs3.FH, cookie uint64, dirCount, 
 			return &res
 		}
 		return encoded(l.end())
-	}, dir)
+	})
 }

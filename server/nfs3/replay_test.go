@@ -1,7 +1,9 @@
 package nfs3
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -235,4 +237,30 @@ func TestReplaysTakeBoundedMemory(t *testing.T) {
 	if len(r.clients) != 0 || r.bytes != 0 || r.used.Len() != 0 {
 		t.Errorf("%d clients with %d bytes are remembered for ever", len(r.clients), r.bytes)
 	}
+}
+
+// serve serves one procedure, of number 0, until the end of the test.
+func serve(t *testing.T, p oncrpc.Procedure) (server *oncrpc.Server, address string) {
+	t.Helper()
+	server, err := oncrpc.NewServer(oncrpc.ServerConfig{
+		Programs: []oncrpc.Program{{Number: nfs3.Program, Version: nfs3.Version, Procedures: []oncrpc.Procedure{p}}},
+		Log:      slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return server, l.Addr().String()
 }

@@ -1,0 +1,118 @@
+package vfs
+
+import (
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/podnas/podnas/server/export"
+)
+
+// Attrs are a file's attributes, if they are known.
+type Attrs struct {
+	export.Attr
+
+	Known bool
+}
+
+func known(a export.Attr) Attrs { return Attrs{a, a.Nlink > 0} }
+
+// AttrsOf reads a file's attributes.
+func AttrsOf(f *export.File) Attrs {
+	a, err := f.Stat()
+	return Attrs{a, err == nil}
+}
+
+// ErrNotSync means that a file has changed since the time that SetAttr's caller expected.
+var ErrNotSync = errors.New("the file has changed meanwhile")
+
+// SetAttr is what to set of a file's attributes. What is nil stays as it is.
+type SetAttr struct {
+	Mode, UID, GID *uint32
+	Size           *uint64
+	Atime, Mtime   export.SetTime
+}
+
+// SetAttr sets attributes of a file that is open with UseAttr. data is the same file, open
+// with UseWrite, if a size is to be set. The error is ErrNotSync if expected is not nil and
+// not the file's ctime.
+func (t *Task) SetAttr(f, data *export.File, attr *SetAttr, expected func(ctime time.Time) bool) (before, after Attrs, err error) {
+	before = AttrsOf(f)
+	defer func() { after = AttrsOf(f) }()
+	if expected != nil && (!before.Known || !expected(before.Ctime)) {
+		err = ErrNotSync
+	} else {
+		err = t.setAttr(f, data, attr)
+	}
+	if err == nil && !f.Volume.Options.Async {
+		if data == nil {
+			data = f
+		}
+		t.Sync(data, false)
+	}
+	if f.Attr.IsDir() { // whose names may change meanwhile
+		before = Attrs{}
+	}
+	return before, after, err
+}
+
+// setAttr sets the owner first, as that takes setuid away, and the times last, as all else
+// changes them.
+func (t *Task) setAttr(f, data *export.File, attr *SetAttr) error {
+	if err := setOwner(f, attr); err != nil {
+		return err
+	}
+	if attr.Mode != nil {
+		if err := f.Chmod(*attr.Mode & 0o7777); err != nil {
+			return err
+		}
+	}
+	if attr.Size != nil {
+		if *attr.Size > MaxOffset {
+			return syscall.EFBIG
+		}
+		if err := t.mayUse(data, &f.Attr, export.MayWrite); err != nil {
+			return err
+		}
+		if err := data.Truncate(*attr.Size); err != nil {
+			return err
+		}
+		// open(2) with O_TRUNC by who may write but does not own the file: the
+		// client asks for the size and this time, and the size has set it.
+		if !attr.Atime.Set && attr.Mtime.Set && attr.Mtime.Now {
+			return nil
+		}
+	}
+	return setTimes(f, attr)
+}
+
+func setOwner(f *export.File, attr *SetAttr) error {
+	if attr.UID == nil && attr.GID == nil {
+		return nil
+	}
+	owner := func(id *uint32) (int, error) {
+		switch {
+		case id == nil:
+			return export.NoChange, nil
+		case *id == 1<<32-1: // chown(2) takes it for no change
+			return 0, syscall.EINVAL
+		}
+		return int(*id), nil
+	}
+	uid, err := owner(attr.UID)
+	if err != nil {
+		return err
+	}
+	gid, err := owner(attr.GID)
+	if err != nil {
+		return err
+	}
+	return f.Chown(uid, gid)
+}
+
+func setTimes(f *export.File, attr *SetAttr) error {
+	if !attr.Atime.Set && !attr.Mtime.Set {
+		return nil
+	}
+	return f.Chtimes(attr.Atime, attr.Mtime)
+}

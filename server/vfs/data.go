@@ -1,0 +1,134 @@
+package vfs
+
+import (
+	"math"
+	"syscall"
+
+	"github.com/podnas/podnas/server/export"
+)
+
+// MaxOffset is where a file ends at the latest, off_t's maximum.
+const MaxOffset = math.MaxInt64
+
+// Data is what was read.
+type Data struct {
+	Bytes []byte
+	EOF   bool
+	Attr  Attrs // after it
+}
+
+// Read reads from a file that is open with UseRead into p. On a worker it reads what it
+// takes. Elsewhere done is false, unless it was found at once that the caller may read and
+// that all is in the kernel's cache.
+func (t *Task) Read(f *export.File, p []byte, offset uint64) (d Data, done bool, err error) {
+	if !t.worker {
+		d, done = t.readCached(f, p, offset)
+		return d, done, nil
+	}
+	d, err = t.read(f, p, offset)
+	return d, true, err
+}
+
+func (t *Task) readCached(f *export.File, p []byte, offset uint64) (d Data, done bool) {
+	if len(p) == 0 || offset > MaxOffset-uint64(len(p)) {
+		return d, false
+	}
+	n, err := f.ReadCached(p, int64(offset))
+	if err != nil {
+		return d, false
+	}
+	// What was read goes to nobody unless the owner, or root, has asked.
+	attr, err := f.Stat()
+	end := offset + uint64(n)
+	switch {
+	case err != nil || !t.knows(&attr):
+		return d, false
+	case n < len(p) && end < uint64(attr.Size): // only so much was in the cache
+		return d, false
+	}
+	t.Call.Served.Read = n
+	return Data{p[:n], end >= uint64(attr.Size), known(attr)}, true
+}
+
+func (t *Task) read(f *export.File, p []byte, offset uint64) (d Data, err error) {
+	attr, err := f.Stat()
+	if err != nil {
+		return d, err
+	}
+	d.Attr = known(attr)
+	if err := t.mayRead(f, &attr); err != nil {
+		return d, err
+	}
+	if offset > MaxOffset {
+		return d, syscall.EINVAL
+	}
+	n, err := f.ReadAt(p, int64(min(offset, MaxOffset-uint64(len(p)))))
+	if err != nil {
+		return d, err
+	}
+	if attr, err = f.Stat(); err != nil {
+		return d, err
+	}
+	t.Call.Served.Read = n
+	return Data{p[:n], offset+uint64(n) >= uint64(attr.Size), known(attr)}, nil
+}
+
+// Written is what has become of a WRITE.
+type Written struct {
+	Count         int
+	Verifier      uint64 // from before the data was accepted: a sync that fails with it changes it
+	Before, After Attrs
+}
+
+// Write writes to a file that is open with UseWrite. Where the goroutine does not act as
+// the caller, done is false unless root may write in its place: if it owns the file, that
+// loses no setuid and setgid bits, which root would leave, and the disk is not nearly
+// full, as ext4 keeps the last blocks for root.
+//
+// What is written before an error counts; the client meets the error when it writes the
+// rest.
+func (t *Task) Write(f *export.File, p []byte, offset uint64) (w Written, done bool, err error) {
+	w.Verifier = f.Volume.WriteVerifier()
+	attr, err := f.Stat()
+	if !t.IsCaller() {
+		if err != nil || attr.UID != t.ID.UID || attr.Mode&(syscall.S_ISUID|syscall.S_ISGID) != 0 || !f.Volume.HasRoom(len(p)) {
+			return w, false, nil
+		}
+	}
+	if err != nil {
+		return w, true, err
+	}
+	w.Before = known(attr)
+	w.After = w.Before
+	if err := t.mayUse(f, &attr, export.MayWrite); err != nil {
+		return w, true, err
+	}
+	if offset > MaxOffset-uint64(len(p)) {
+		return w, true, syscall.EFBIG
+	}
+	n, attr, err := f.WriteAt(p, int64(offset))
+	if n == 0 && err != nil {
+		w.After = known(attr)
+		return w, true, err
+	}
+	t.Call.Served.Written = n
+	w.Count, w.After = n, known(attr)
+	return w, true, nil
+}
+
+// Commit has a file that is open with UseWrite synced; its attributes are from before that.
+// done is as of Read.
+func (t *Task) Commit(f *export.File) (attr Attrs, done bool, err error) {
+	a, err := f.Stat()
+	if !t.IsCaller() && (err != nil || a.UID != t.ID.UID) {
+		return attr, false, nil
+	}
+	if err != nil {
+		return attr, true, err
+	}
+	if err := t.mayUse(f, &a, export.MayWrite); err != nil {
+		return known(a), true, err
+	}
+	t.Sync(f, false)
+	return known(a), true, nil
+}

@@ -1,0 +1,150 @@
+package vfs
+
+import (
+	"syscall"
+
+	"github.com/podnas/podnas/server/export"
+)
+
+// Change is what a directory was before and after an operation. Nobody else has changed
+// its names in between.
+type Change struct{ Before, After Attrs }
+
+// nameMax is the longest name, in bytes.
+const nameMax = 255
+
+// checkName tells what is wrong with the name of something that may be there.
+func checkName(name []byte) error {
+	switch {
+	case len(name) > nameMax:
+		return syscall.ENAMETOOLONG
+	case !export.ValidName(name):
+		return syscall.EINVAL
+	}
+	return nil
+}
+
+// checkNew tells what is wrong with the name of something new. "." and ".." are there
+// already.
+func checkNew(name []byte) error {
+	if string(name) == "." || string(name) == ".." {
+		return syscall.EEXIST
+	}
+	return checkName(name)
+}
+
+// Lookup returns the attributes of a name in a directory, which is open with UseAttr, and
+// appends its handle to the bytes given. done is false if only a worker can tell whether
+// the caller may search the directory.
+func (t *Task) Lookup(dir *export.File, name, handle []byte) (attr export.Attr, _ []byte, done bool, err error) {
+	if !t.IsCaller() {
+		if may, known := t.May(dir, export.MayExec); !dir.Attr.IsDir() || !known || !may {
+			return attr, nil, false, nil
+		}
+	}
+	switch {
+	case !dir.Attr.IsDir():
+		return attr, nil, true, syscall.ENOTDIR
+	case string(name) == ".":
+	default:
+		if err := checkName(name); err != nil {
+			return attr, nil, true, err
+		}
+	}
+	attr, handle, err = dir.Describe(name, handle)
+	return attr, handle, true, err
+}
+
+// The following are for a directory that is open with UseNames, on a goroutine that acts as
+// the caller. What they change is synced, unless the volume is async.
+
+// lock locks the names of one or two directories. The returned function tells what they
+// have become, after the change, and unlocks them.
+func lock(a, b *export.File) (end func() (inA, inB Change)) {
+	names := export.LockNames(a, b)
+	before := func(dir *export.File) Attrs {
+		attr, err := dir.StatLocked()
+		return Attrs{attr, err == nil}
+	}
+	inA := Change{Before: before(a)}
+	inB := inA
+	if b.ID != a.ID {
+		inB.Before = before(b)
+	}
+	return func() (Change, Change) {
+		defer names.Unlock()
+		inA.After = AttrsOf(a)
+		if inB.After = inA.After; b.ID != a.ID {
+			inB.After = AttrsOf(b)
+		}
+		return inA, inB
+	}
+}
+
+// syncNames has a directory synced.
+func (t *Task) syncNames(dir *export.File) {
+	if !dir.Volume.Options.Async {
+		t.Sync(dir, false)
+	}
+}
+
+// Remove removes a name that is no directory.
+func (t *Task) Remove(dir *export.File, name []byte) (Change, error) {
+	return t.remove(dir, name, (*export.File).Remove)
+}
+
+// Rmdir removes an empty directory.
+func (t *Task) Rmdir(dir *export.File, name []byte) (Change, error) {
+	return t.remove(dir, name, (*export.File).Rmdir)
+}
+
+func (t *Task) remove(dir *export.File, name []byte, remove func(*export.File, string) error) (change Change, err error) {
+	end := lock(dir, dir)
+	defer func() { change, _ = end() }()
+	if err := checkName(name); err != nil {
+		return change, err
+	}
+	if err := remove(dir, string(name)); err != nil {
+		return change, err
+	}
+	t.syncNames(dir)
+	return change, nil
+}
+
+// Rename renames what is in a directory, and replaces what has the new name.
+func (t *Task) Rename(from *export.File, name []byte, to *export.File, newName []byte) (inFrom, inTo Change, err error) {
+	end := lock(from, to)
+	defer func() { inFrom, inTo = end() }()
+	if err := checkName(name); err != nil {
+		return inFrom, inTo, err
+	}
+	if err := checkName(newName); err != nil {
+		return inFrom, inTo, err
+	}
+	if err := from.Rename(string(name), to, string(newName)); err != nil {
+		return inFrom, inTo, err
+	}
+	// The new name first: after a power cut it is there twice rather than not at all.
+	t.syncNames(to)
+	if from.ID != to.ID {
+		t.syncNames(from)
+	}
+	return inFrom, inTo, nil
+}
+
+// Link gives a file another name, in dir.
+func (t *Task) Link(f, dir *export.File, name []byte) (change Change, err error) {
+	end := lock(dir, dir)
+	defer func() { change, _ = end() }()
+	switch err := checkNew(name); {
+	case err != nil:
+		return change, err
+	case f.Attr.IsDir():
+		return change, syscall.EISDIR
+	}
+	if err := f.Link(dir, string(name)); err != nil {
+		return change, err
+	}
+	t.syncNames(dir)
+	return change, nil
+}

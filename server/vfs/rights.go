@@ -1,0 +1,59 @@
+package vfs
+
+import (
+	"github.com/podnas/podnas/server/export"
+)
+
+// To hand a call to a worker takes longer than most operations. So what needs no thread
+// with the caller's identity is done at once, on the connection's goroutine, which is
+// root: what root asks for, and what the caller may do for certain. That is known of a
+// file's owner: the mode's bits for the owner decide, whatever ACL there is (acl(5),
+// "ACCESS CHECK ALGORITHM"). All else is for a worker, and so is to read data that is
+// not in memory.
+
+// knows reports whether any goroutine can tell what the caller may do with a file.
+func (t *Task) knows(a *export.Attr) bool {
+	return t.worker || t.ID.UID == 0 || t.ID.UID == a.UID
+}
+
+// May reports whether the caller may use a file that is open with UseAttr or UseNames, in
+// ways of export.Access. Only a worker can tell if known is false.
+func (t *Task) May(f *export.File, mode uint32) (may, known bool) {
+	if !t.knows(&f.Attr) {
+		return false, false
+	}
+	switch {
+	case t.worker:
+		return f.Access(mode) == nil, true
+	case mode&export.MayWrite != 0 && f.Access(export.MayWrite) != nil:
+		// Nobody may write what is immutable or on a disk that is read only.
+		return false, true
+	case t.IsCaller():
+		// Root may do all else, but execute what nobody may.
+		return mode&export.MayExec == 0 || f.Attr.IsDir() || f.Attr.Mode&0o111 != 0, true
+	case t.ID.UID == 0:
+		return f.Access(mode) == nil, true
+	}
+	return f.Attr.Mode>>6&mode == mode, true
+}
+
+// mayUse reports whether the caller may read or write a file's data. The owner
+// always may: it had the right when it opened the file, and the server does not
+// see opens. Every server does so. The goroutine acts as the caller, unless that is the
+// owner.
+func (t *Task) mayUse(f *export.File, a *export.Attr, mode uint32) error {
+	if a.UID == t.ID.UID {
+		return nil
+	}
+	return f.Access(mode)
+}
+
+// mayRead is mayUse for reading. Who may execute a file may read it too: to execute is
+// to read.
+func (t *Task) mayRead(f *export.File, a *export.Attr) error {
+	err := t.mayUse(f, a, export.MayRead)
+	if err != nil && f.Access(export.MayExec) == nil {
+		return nil
+	}
+	return err
+}
