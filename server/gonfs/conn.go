@@ -294,7 +294,7 @@ func (c *conn) Grow(record []byte, size int, more bool) ([]byte, error) {
 func (c *conn) charge(n int) error {
 	if !c.listener.budget.TryTake(c.holding, int64(n)) {
 		c.listener.stats.MemoryWaits.Add(1)
-		if err := c.listener.budget.Take(context.Background(), c.holding, int64(n), c.ended); err != nil {
+		if err := c.listener.budget.Take(c.holding, int64(n), c.ended); err != nil {
 			return net.ErrClosed
 		}
 	}

@@ -7,10 +7,9 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 )
 
-// A call is answered once: a handler has to return an Answer, and the one that is no
-// reply yet comes with a Promise, of which the first answer is the reply. The memory of a
-// Call is used for another when it is answered. They are told apart by number, so that
-// whoever still has a Promise of the first can't answer the other.
+// A call is answered once. A handler returns an Answer; if that is not a reply yet, there is
+// a Promise, whose first answer is the reply. After that, the memory of the Call is used for
+// another call. Calls have numbers, so that a Promise of the first can't answer the other.
 
 // Answer is what a handler returns.
 type Answer struct {
@@ -19,7 +18,7 @@ type Answer struct {
 }
 
 // Done is the answer of a call that ends: with the results in Reply if stat is Success,
-// else with stat alone.
+// otherwise only with stat.
 func Done(stat rpc.AcceptStat) Answer { return Answer{stat: stat} }
 
 // Promise is a call that is answered after its handler has returned.
@@ -29,32 +28,32 @@ type Promise struct {
 	number uint64
 }
 
-// calls are those that are one after the other in the memory of a Call.
+// calls are all that use the memory of a Call, one after the other.
 type calls struct {
-	answered atomic.Uint64 // and so the number of the one that is there
+	answered atomic.Uint64 // the number of those that were, and so that of the current one
 	server   *Server
 }
 
-// Later promises an answer. The handler returns the Answer that is there until then, and
-// the goroutine that answers may use the Call until it does. To call it again makes the
-// same Promise.
+// Later promises an answer. The handler returns the Answer that comes with the Promise. The
+// goroutine that answers may use the Call until then. Another call of Later returns the same
+// Promise.
 func (c *Call) Later() (Promise, Answer) {
-	c.leave()
+	c.releaseSlot()
 	c.later = true
 	return c.promise(), Answer{later: true}
 }
 
 func (c *Call) promise() Promise { return Promise{c, c.calls, c.calls.answered.Load()} }
 
-// Finish sends the reply, unless it is promised again or was sent before. The Call must
-// not be used after it.
+// Finish sends the reply, unless a is promised, or a reply was sent before. The Call must not
+// be used afterwards.
 func (p Promise) Finish(a Answer) {
 	if !a.later && p.calls.answered.CompareAndSwap(p.number, p.number+1) {
 		p.call.finish(a.stat)
 	}
 }
 
-// Recover is deferred where a call is answered: a panic ends the call and nothing else.
+// Recover is deferred where a call is answered, so that a panic ends only the call.
 func (p Promise) Recover() {
 	v := recover()
 	if v == nil {

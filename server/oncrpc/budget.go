@@ -2,22 +2,20 @@ package oncrpc
 
 import (
 	"container/list"
-	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
 )
 
-// Budget is the memory that calls in flight, and the replies they have reserved,
-// may take together. Nobody can take all of it:
+// Budget bounds the memory of calls in flight and of the replies that they have reserved.
+// No client can take all of it:
 //
-//   - the first call of each connection, if it is small, is not counted: there is
-//     memory for one of every connection, so a small call never waits for others;
-//   - a quarter of all is for addresses that have not more than one call of the largest
-//     size;
-//   - of the rest an address may hold as much as it leaves free, half if it is alone, and
-//     a connection an eighth of what is free;
-//   - what is given back goes to the address that holds least among those that wait.
+//   - The first call of each connection, if it is small, is not counted. There is memory
+//     for one of every connection, so a small call never waits for others.
+//   - A quarter is reserved for addresses that have at most one call of the largest size.
+//   - Of the rest, an address may hold as much as it leaves free, and a connection an eighth
+//     of what is free.
+//   - Memory that is given back goes to the address that holds least among those that wait.
 type Budget struct {
 	conn    int64 // the most that one connection may hold
 	reserve int64 // for addresses that have little
@@ -26,23 +24,23 @@ type Budget struct {
 	free    int64
 	waiting list.List    // of *waiter
 	waiters atomic.Int32 // in the list; written with mu
-	// short has a value when somebody has begun to wait.
+	// short has a value when a wait has begun.
 	short chan struct{}
 }
 
 const (
-	// callCost is what a Call takes: itself, a small record, a small reply, and the
-	// handler's State.
+	// callCost is the bytes of a Call, with a small record, a small reply, and the handler's
+	// State.
 	callCost = 4 << 10
-	// largest is what the largest call takes.
+	// largest is the bytes of the largest call.
 	largest = callCost + recordMax + replyHead
 	// connShare and peerShare are the parts of what is free that one connection and
 	// one address may hold.
 	connShare = 8
 	peerShare = 2
-	// reservePart is the part of all that is for addresses that have little.
+	// reservePart is the part of all, one of so many, for addresses that have little.
 	reservePart = 4
-	// budgetTotal and budgetConn are those of every server but a test's.
+	// budgetTotal and budgetConn are those of every server except in tests.
 	budgetTotal = 256 << 20
 	budgetConn  = 16 << 20 // a client's usual depth of 1 MiB writes
 )
@@ -50,7 +48,7 @@ const (
 // Holding is what one connection holds of a budget.
 type Holding struct {
 	peer    *Peer
-	own     atomic.Bool  // the small call that is not counted is taken
+	own     atomic.Bool  // the small call that is not counted is in use
 	waiting atomic.Int32 // waiters of this connection; written with Budget.mu
 	bytes   int64        // guarded by Budget.mu
 }
@@ -64,7 +62,7 @@ type waiter struct {
 	ready   chan struct{}
 }
 
-// errNoMemory says that the connection ended while it waited for memory.
+// errNoMemory means that the connection ended while it waited for memory.
 var errNoMemory = errors.New("oncrpc: ended while it waited for memory")
 
 // NewBudget makes the budget of a server.
@@ -74,7 +72,7 @@ func newBudget(total, conn int64) *Budget {
 	return &Budget{free: total, reserve: total / reservePart, conn: conn, short: make(chan struct{}, 1)}
 }
 
-// NewHolding makes the holding of a connection, which has nothing yet.
+// NewHolding returns the empty Holding of a connection.
 func NewHolding(peer *Peer) *Holding { return &Holding{peer: peer} }
 
 // TryTake takes n bytes if the connection may.
@@ -88,13 +86,13 @@ func (b *Budget) TryTake(h *Holding, n int64) bool {
 	return true
 }
 
-// Take waits until the connection may take n bytes, or ctx or the connection ends.
-func (b *Budget) Take(ctx context.Context, h *Holding, n int64, gone <-chan struct{}) error {
-	_, err := b.wait(ctx, &waiter{holding: h, n: n}, gone)
+// Take waits until the connection may take n bytes, or is gone.
+func (b *Budget) Take(h *Holding, n int64, gone <-chan struct{}) error {
+	_, err := b.wait(&waiter{holding: h, n: n}, gone)
 	return err
 }
 
-// tryTakeCall takes the memory of a Call. own tells whether it is that of the
+// tryTakeCall takes the memory of a Call. own reports whether it is that of the
 // connection's small call.
 func (b *Budget) tryTakeCall(h *Holding) (own, ok bool) {
 	if h.own.CompareAndSwap(false, true) {
@@ -104,8 +102,8 @@ func (b *Budget) tryTakeCall(h *Holding) (own, ok bool) {
 }
 
 // takeCall is tryTakeCall that waits.
-func (b *Budget) takeCall(ctx context.Context, h *Holding, gone <-chan struct{}) (own bool, err error) {
-	return b.wait(ctx, &waiter{holding: h, n: callCost, small: true}, gone)
+func (b *Budget) takeCall(h *Holding, gone <-chan struct{}) (own bool, err error) {
+	return b.wait(&waiter{holding: h, n: callCost, small: true}, gone)
 }
 
 // giveCall gives the memory of a Call back.
@@ -115,7 +113,7 @@ func (b *Budget) giveCall(h *Holding, own bool) {
 		return
 	}
 	h.own.Store(false)
-	if h.waiting.Load() > 0 { // who has begun to wait since then, has looked at own after it
+	if h.waiting.Load() > 0 { // a wait that begins after this finds that own is not set
 		b.mu.Lock()
 		b.grant()
 		b.mu.Unlock()
@@ -141,14 +139,14 @@ func (b *Budget) force(h *Holding, n int64) {
 	b.account(h, n)
 }
 
-// account notes that the connection has n bytes more. The caller holds b.mu.
+// account adds n bytes to what the connection has. The caller holds b.mu.
 func (b *Budget) account(h *Holding, n int64) {
 	h.bytes += n
 	h.peer.bytes += n
 	b.free -= n
 }
 
-// may tells whether the connection may take n bytes more. The caller holds b.mu.
+// may reports whether the connection may take n bytes more. The caller holds b.mu.
 func (b *Budget) may(h *Holding, n int64) bool {
 	if h.peer.bytes+n <= largest {
 		return n <= b.free
@@ -158,13 +156,13 @@ func (b *Budget) may(h *Holding, n int64) bool {
 }
 
 // wait waits until there is memory for w.
-func (b *Budget) wait(ctx context.Context, w *waiter, gone <-chan struct{}) (own bool, err error) {
+func (b *Budget) wait(w *waiter, gone <-chan struct{}) (own bool, err error) {
 	w.ready = make(chan struct{})
 	b.mu.Lock()
 	b.waiters.Add(1)
 	w.holding.waiting.Add(1)
 	at := b.waiting.PushBack(w)
-	b.grant() // it may have come back since it was tried
+	b.grant() // some may have been given back since TryTake
 	b.mu.Unlock()
 	select {
 	case b.short <- struct{}{}:
@@ -173,7 +171,6 @@ func (b *Budget) wait(ctx context.Context, w *waiter, gone <-chan struct{}) (own
 	select {
 	case <-w.ready:
 		return w.own, nil
-	case <-ctx.Done():
 	case <-gone:
 	}
 	b.mu.Lock()
@@ -223,9 +220,9 @@ func (b *Budget) grant() {
 	}
 }
 
-// Scarce tells whether somebody waits for memory while the address of a connection
-// that has some holds much of it: more than one large call, and a third of what others
-// could have. When even the reserve is used, all hold much.
+// Scarce reports whether a connection must hurry: others wait for memory, it has some, and
+// its address holds much, which is more than one large call and than a third of what others
+// could have. When even the reserve is used, any memory is much.
 func (b *Budget) Scarce(h *Holding) bool {
 	if b.waiters.Load() == 0 {
 		return false

@@ -2,7 +2,6 @@ package oncrpc
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -28,14 +27,14 @@ func TestBudget(t *testing.T) {
 				own, ok := b.tryTakeCall(h)
 				if !ok {
 					var err error
-					if own, err = b.takeCall(t.Context(), h, nil); err != nil {
+					if own, err = b.takeCall(h, nil); err != nil {
 						t.Error(err)
 						return
 					}
 				}
 				size := taken(1 + random.IntN(recordMax))
 				if !b.TryTake(h, size) {
-					if err := b.Take(t.Context(), h, size, nil); err != nil {
+					if err := b.Take(h, size, nil); err != nil {
 						t.Error(err)
 						return
 					}
@@ -102,7 +101,7 @@ func TestBudgetWait(t *testing.T) {
 	own, _ := b.tryTakeCall(h)
 	taken := make(chan bool)
 	go func() {
-		own, err := b.takeCall(t.Context(), h, nil)
+		own, err := b.takeCall(h, nil)
 		taken <- own && err == nil
 	}()
 	eventually(t, "it waits", func() bool { return b.waiters.Load() == 1 })
@@ -112,13 +111,8 @@ func TestBudgetWait(t *testing.T) {
 	}
 	gone := make(chan struct{})
 	close(gone)
-	if err := b.Take(t.Context(), h, 1, gone); !errors.Is(err, errNoMemory) {
+	if err := b.Take(h, 1, gone); !errors.Is(err, errNoMemory) {
 		t.Errorf("of an ended connection: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := b.Take(ctx, h, 1, nil); !errors.Is(err, errNoMemory) {
-		t.Errorf("of an ended server: %v", err)
 	}
 	if b.waiters.Load() != 0 || h.waiting.Load() != 0 {
 		t.Error("somebody waits in the end")

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// bufferSizes are the classes of buffers: a call or reply with 4 KiB, 64 KiB, 256 KiB
-// and 1 MiB of data, and what stands around that. Smaller ones are in the Call.
+// bufferSizes are the classes of buffers: for a call or reply with 4 KiB, 64 KiB, 256 KiB
+// and 1 MiB of data, and its headers. The memory of smaller ones is in the Call.
 var bufferSizes = [...]int{5 << 10, 66 << 10, 260 << 10, recordMax + replyHead} //nolint:gochecknoglobals // a constant, if Go had such
 
-// buffers is a bounded free list. A sync.Pool would hand large buffers to the
-// garbage collector just when there is much to do.
+// buffers is a bounded free list. A sync.Pool would give large buffers to the garbage
+// collector just when there is much to do.
 type buffers struct {
 	classes [len(bufferSizes)]freeList[[]byte]
 }
 
-// freeList is what can be used again. What was put last goes first: it is still in the
+// freeList has what can be used again. take returns what was put last: it is still in the
 // processor's cache.
 type freeList[T any] struct {
 	mu   sync.Mutex
@@ -45,7 +45,7 @@ func (b *buffers) get(size int) []byte {
 	return make([]byte, 0, max(size, bufferSizes[class]))
 }
 
-// put takes a buffer back.
+// put adds a buffer to the list.
 func (b *buffers) put(buf []byte) {
 	class := class(cap(buf))
 	if size := bufferSizes[class]; cap(buf) == size {
@@ -53,20 +53,19 @@ func (b *buffers) put(buf []byte) {
 	}
 }
 
-// letGo leaves half of the buffers that nobody uses to the garbage collector, and tells
-// how many bytes these are, and how many are left. Called again and again, it lets go
-// of all when a busy time is over; in one, few are unused, and to make some anew takes
-// less than to count which are needed.
-func (b *buffers) letGo() (gone, left int) {
+// halve releases half of the unused buffers to the garbage collector, and returns their
+// bytes, and those of the ones that are left. In a busy time few are unused, and to make
+// some again takes less than to count which are needed.
+func (b *buffers) halve() (released, left int) {
 	for class, size := range bufferSizes {
 		n, kept := b.classes[class].halve()
-		gone += n * size
+		released += n * size
 		left += kept * size
 	}
-	return gone, left
+	return released, left
 }
 
-// take takes what was put last. ok is false if there is nothing.
+// take removes what was put last. ok is false if the list is empty.
 func (l *freeList[T]) take() (v T, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +78,7 @@ func (l *freeList[T]) take() (v T, ok bool) {
 	return v, true
 }
 
-// put takes something back, unless there are so many.
+// put adds something to the list, unless that has so many.
 func (l *freeList[T]) put(v T, most int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,13 +87,15 @@ func (l *freeList[T]) put(v T, most int) {
 	}
 }
 
-func (l *freeList[T]) halve() (gone, left int) {
+// halve releases half of the list to the garbage collector, and returns how many these are,
+// and how many are left.
+func (l *freeList[T]) halve() (released, left int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	left = len(l.free) / 2
-	gone = len(l.free) - left
-	l.free = slices.Clone(l.free[gone:])
-	return gone, left
+	released = len(l.free) - left
+	l.free = slices.Clone(l.free[released:])
+	return released, left
 }
 
 // taken is how much memory get takes for size bytes.

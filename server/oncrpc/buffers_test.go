@@ -19,14 +19,14 @@ func TestBuffersAreLetGo(t *testing.T) {
 	for _, size := range bufferSizes {
 		all += 7 * size
 	}
-	first, left := b.letGo()
+	first, left := b.halve()
 	if want := all * 4 / 7; first != want || left != all-want {
 		t.Errorf("%d bytes went at first and %d are left, of %d", first, left, all)
 	}
 	gone := first
 	for range 3 {
 		var now int
-		now, left = b.letGo()
+		now, left = b.halve()
 		gone += now
 	}
 	if gone != all || left != 0 {

@@ -14,8 +14,8 @@ import (
 const (
 	// replyHead is the size of a record mark and of the header of a success.
 	replyHead = 4 + 6*4
-	// smallRecord and smallReply are what a call without data takes, with the largest
-	// credentials and handles there are, and its reply.
+	// smallRecord and smallReply are the largest sizes of a call without data and of its
+	// reply, with the largest credentials and handles.
 	smallRecord = 1 << 10
 	smallReply  = 1 << 10
 )
@@ -27,36 +27,35 @@ type Call struct {
 	Client netip.AddrPort
 	// Args aliases the record, which stays until the call is answered.
 	Args xdr.Decoder
-	// Reply is where the results are appended. It is not empty at first: what
-	// stands in front of the results has its place there.
+	// Reply is where the results are appended. At first it has room for what is in front
+	// of the results.
 	Reply []byte
-	// State is the handler's. It stays with the Call, which is used again for
-	// later calls of the connection, so a handler finds in it what it, or
-	// another program's, has put there.
+	// State is the handler's. It stays with the Call, which is used again for later
+	// calls, so a handler finds in it what it, or another handler, has left there.
 	State any
-	// Served is what the handler notes of the call before it is answered.
+	// Served is what the handler records of the call, for the statistics.
 	Served stats.Call
 
 	conn    *conn
-	turn    *turn // in which it was read
+	reader  *reader // that has read it
 	proc    *Procedure
 	small   []byte // memory for a small record, and behind it for a small reply
 	record  []byte // the call, in small or from the free list
 	memory  []byte // of Reply, from the free list; nil: small
-	own     bool   // its own memory is that of the connection's small call
-	charged int64  // bytes taken from the budget beside that
-	place   place  // among the calls that may wait, see MayWait
+	own     bool   // the memory is that of the connection's small call
+	charged int64  // bytes taken from the budget besides that
+	slot    slot   // if it may block, see MayWait
 	owner   shares.Owner
-	last    bool // of those that had come when it was read
+	last    bool // no other call had arrived when it was read
 	later   bool // promised
 	counted bool // in stats
 	outcome Outcome
 	calls   *calls
 }
 
-// Abandoned tells whether the client has gone, and nobody wants the call to be done. It is
-// for who has not begun to do it, and answers anything then: what was not begun is as
-// good as never received.
+// Abandoned reports whether the client has gone and the call need not be executed. It is for
+// a call that was not begun: to the client that is the same as one that was not received. The
+// answer does not matter then.
 func (c *Call) Abandoned() bool {
 	if !c.conn.gone.Load() || c.outcome != nil && !c.outcome.Drop() {
 		return false
@@ -65,34 +64,30 @@ func (c *Call) Abandoned() bool {
 	return true
 }
 
-// Outcome is told how a call ends.
+// Outcome is called with how a call ends.
 type Outcome interface {
-	// Ended is called when the call is answered, before its client can know. The results
-	// are those of a success, and alias the reply.
+	// Ended is called when the call is answered, before the reply is sent. The results are
+	// those of a success, and alias the reply.
 	Ended(stat rpc.AcceptStat, results []byte)
-	// Drop is called for a call that was not begun and whose client has gone. It is false
-	// if the call is to be done all the same. Else nothing is told of it any more.
+	// Drop is called for a call that was not begun and whose client has gone. It returns
+	// false if the call must be executed nevertheless. Otherwise Ended is not called.
 	Drop() bool
 }
 
-// Tell has an Outcome told how the call ends.
+// Tell sets the Outcome of the call.
 func (c *Call) Tell(o Outcome) { c.outcome = o }
 
-// Alone tells whether no other call of the connection is known that is not answered
-// yet: to wait on the goroutine that reads, after MayWait, holds up none, and is
-// quicker than to have another wait.
+// Alone reports whether this is the only call of the connection that is not answered yet, as
+// far as is known. Then blocking on the goroutine that reads, after MayWait, delays no other
+// call, and is faster than another goroutine.
 func (c *Call) Alone() bool {
-	others := c.conn.server.limits.connCalls - 1
-	if c.later || !c.last || !c.conn.calls.TryAcquire(others) {
-		return false
-	}
-	c.conn.calls.Release(others)
-	return true
+	return !c.later && c.last && len(c.conn.inFlight) == 1
 }
 
 // Reserve makes room for n bytes of results. The handler calls it before MayWait and
-// before anything is appended, on the connection's goroutine, which waits while too
-// much is in flight. It is false if the connection ended meanwhile: any answer will do.
+// before it appends anything, on the connection's goroutine, which waits while too much
+// memory is in use. It returns false if the connection ended meanwhile. The answer does not
+// matter then.
 func (c *Call) Reserve(n int) bool {
 	need := replyHead + n
 	if cap(c.Reply) >= need {
@@ -116,10 +111,10 @@ func (c *Call) logPanic(v any) {
 	c.conn.server.log.Error("rpc: a call ended in a panic", "procedure", name, "client", c.Client, "xid", c.Header.XID, "panic", v, "stack", string(debug.Stack()))
 }
 
-// finish sends the reply: the results if stat is Success, else stat alone. A Promise calls
-// it, once.
+// finish sends the reply: the results if stat is Success, otherwise only stat. A Promise
+// calls it, once.
 func (c *Call) finish(stat rpc.AcceptStat) {
-	c.leave() // a client that does not read its reply must not keep the place
+	c.releaseSlot() // a client that does not read its reply must not keep it
 	c.grown()
 	if c.counted {
 		c.conn.served.End(&c.Served, c.status(stat), c.Header.XID)
@@ -134,7 +129,7 @@ func (c *Call) finish(stat rpc.AcceptStat) {
 	c.send(stat)
 }
 
-// grown charges for a reply that has outgrown what was reserved for it.
+// grown charges for a reply that is larger than what was reserved for it.
 func (c *Call) grown() {
 	if more := cap(c.Reply) - max(smallReply, cap(c.memory)); more > 0 {
 		c.conn.server.budget.force(c.conn.holding, int64(more))
@@ -175,13 +170,12 @@ func (c *Call) reject(h *rpc.ReplyHeader) {
 	c.conn.send(c)
 }
 
-// newCall takes a Call for the next record, and waits while there is no memory for
-// one.
-func (c *conn) newCall(t *turn) (*Call, error) {
+// newCall returns a Call for the next record. It waits while there is no memory for one.
+func (c *conn) newCall(r *reader) (*Call, error) {
 	own, ok := c.server.budget.tryTakeCall(c.holding)
 	if !ok {
 		err := c.waitForMemory(func() (err error) {
-			own, err = c.server.budget.takeCall(c.server.drained, c.holding, c.closed)
+			own, err = c.server.budget.takeCall(c.holding, c.closed)
 			return err
 		})
 		if err != nil {
@@ -192,18 +186,18 @@ func (c *conn) newCall(t *turn) (*Call, error) {
 	if !ok {
 		call = &Call{small: make([]byte, smallRecord+smallReply), calls: &calls{server: c.server}}
 	}
-	call.conn, call.turn, call.Client, call.own = c, t, c.client, own
+	call.conn, call.reader, call.Client, call.own = c, r, c.client, own
 	call.record = call.small[:0:smallRecord]
 	call.Reply = call.small[smallRecord:][:replyHead]
 	return call, nil
 }
 
-// charge takes n bytes for a call from the budget, and waits while there are
-// none. It runs on the goroutine that reads the connection.
+// charge takes n bytes for a call from the budget. It waits while there are none, on the
+// goroutine that reads the connection.
 func (c *conn) charge(call *Call, n int64) error {
 	if !c.server.budget.TryTake(c.holding, n) {
 		err := c.waitForMemory(func() error {
-			return c.server.budget.Take(c.server.drained, c.holding, n, c.closed)
+			return c.server.budget.Take(c.holding, n, c.closed)
 		})
 		if err != nil {
 			return err
@@ -216,15 +210,15 @@ func (c *conn) charge(call *Call, n int64) error {
 // waitForMemory waits on the goroutine that reads the connection.
 func (c *conn) waitForMemory(take func() error) error {
 	c.server.stats.MemoryWaits.Add(1)
-	c.flush() // what waits for this goroutine must not wait for more
+	c.flush() // the replies that only this goroutine writes
 	c.reads.begin(waitMemory)
 	defer c.reads.end()
 	return take()
 }
 
-// Grow makes room in a call's record. How long one of several fragments gets is not
-// known: past a small one it has the largest buffer at once, since those that hold some
-// memory and wait for more could all wait for each other.
+// Grow makes room in a call's record. The size of a record of several fragments is not
+// known. If it is not small it gets the largest buffer at once, because calls that hold some
+// memory and wait for more could deadlock.
 func (c *Call) Grow(record []byte, size int, more bool) ([]byte, error) {
 	need := len(record) + size
 	if need <= cap(record) {
@@ -239,8 +233,8 @@ func (c *Call) Grow(record []byte, size int, more bool) ([]byte, error) {
 	return append(c.conn.server.buffers.get(need), record...), nil
 }
 
-// release gives back what a call has taken, after its reply is written. A Call that
-// is kept holds on to nothing of it: the budget would not know.
+// release gives back the memory of a call, after its reply is written. The Call keeps none
+// of it, because the budget would not know.
 func (c *conn) release(call *Call) {
 	if cap(call.record) > smallRecord {
 		c.server.buffers.put(call.record)
@@ -255,5 +249,5 @@ func (c *conn) release(call *Call) {
 		c.server.budget.Give(c.holding, charged)
 	}
 	c.server.budget.giveCall(c.holding, own)
-	c.calls.Release(1)
+	<-c.inFlight
 }

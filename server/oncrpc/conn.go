@@ -1,7 +1,6 @@
 package oncrpc
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -14,8 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/socket"
 	"github.com/podnas/podnas/nfs/xdr"
@@ -23,73 +20,71 @@ import (
 )
 
 const (
-	// outMax is how much the reading goroutine lets replies add up before it writes
-	// them, in bytes, or two of them if those are more: four of 128 KiB at once are
-	// faster than each by itself, and than eight, which are not in the processor's
-	// cache any more.
+	// outMax is how many bytes of replies the reading goroutine collects before it writes
+	// them, or two replies if those are more. Four of 128 KiB in one write are faster than
+	// one, and than eight, which don't fit the processor's cache.
 	outMax = 512 << 10
-	// lingerTimeout is how long an ended connection waits for the client to end
-	// its side.
+	// lingerTimeout is how long an ended connection waits for the client to close its
+	// side.
 	lingerTimeout = 200 * time.Millisecond
 )
 
-// conn is a client's connection. One goroutine reads and decodes calls, and
-// writes the replies to those that it answers itself: all that were at hand leave
-// in one write. Another writes the replies to calls that were answered elsewhere,
-// so that a client who does not read its replies blocks nobody else.
+// conn is a client's connection. One goroutine reads and decodes calls, and writes the
+// replies to those that it answers itself, all of a batch in one write. Another goroutine
+// writes the replies to calls that were answered elsewhere, so that a client that does not
+// read its replies blocks no other goroutine.
 type conn struct {
 	*socket.Conn
 	server *Server
-	near   uint32 // which group of places is
 	client netip.AddrPort
 	served *stats.Conn
 	in     *input
-	calls  *semaphore.Weighted // in flight
+	// inFlight has a value for each call that was read and whose reply is not written.
+	inFlight chan struct{}
 	// holding is what its calls hold of the budget.
 	holding *Holding
 	wake    chan struct{} // tells the writing goroutine that there are replies
 	done    chan struct{} // closed when there will be none
 	mark    [4]byte       // of the record being read
 	inside  bool          // a record is being read
-	pieces  [][]byte      // being written, by who has set writing
+	pieces  [][]byte      // being written, by the goroutine that has set writing
 	ended   chan error    // how reading ended
 	closed  chan struct{} // closed by Close
 	close   sync.Once
 
-	looks  sync.Mutex // held for a look at the waits
-	reads  waits      // of who reads
-	writes waits      // of who has set writing
+	looks  sync.Mutex // held by the watchdog while it looks at the waits
+	reads  waits      // of the goroutine that reads
+	writes waits      // of the goroutine that has set writing
 
-	gone    atomic.Bool          // the client takes no more replies
-	ahead   atomic.Int32         // goroutines that wait for a place
-	turn    atomic.Pointer[turn] // of who reads
-	watched atomic.Bool          // look is set
-	look    *time.Timer
-	looked  uint64 // the number of the call that waited at the last look; the timer's
-	idle    int    // looks in a row at which none waited; the timer's
+	gone    atomic.Bool            // the client reads no more replies
+	ahead   atomic.Int32           // goroutines that wait for a slot
+	reader  atomic.Pointer[reader] // the goroutine that reads
+	checked atomic.Bool            // check is running
+	check   *time.Timer            // calls checkReader
+	found   uint64                 // the number of the call that the last check found; the timer's
+	idle    int                    // checks in a row that found none; the timer's
 
 	mu      sync.Mutex
 	out     []*Call // finished, to be written
 	outSize int     // bytes in out
 	written []*Call // empty: the memory for the next out
-	writing bool    // somebody is
-	broken  bool    // a write has failed, nothing more is written
+	writing bool    // a goroutine writes
+	broken  bool    // a write has failed, and nothing more is written
 }
 
 func newConn(s *Server, on *socket.Conn) *conn {
 	c := &conn{
-		Conn:   on,
-		server: s,
-		near:   s.places.conns.Add(1),
-		calls:  semaphore.NewWeighted(s.limits.connCalls),
-		wake:   make(chan struct{}, 1),
-		done:   make(chan struct{}),
-		ended:  make(chan error, 1),
-		closed: make(chan struct{}),
+		Conn:     on,
+		server:   s,
+		inFlight: make(chan struct{}, s.limits.connCalls),
+		wake:     make(chan struct{}, 1),
+		done:     make(chan struct{}),
+		ended:    make(chan error, 1),
+		closed:   make(chan struct{}),
 	}
 	c.in = newInput(on, &s.inputs, c.beforeRead)
-	c.look = time.AfterFunc(time.Hour, c.lookAt)
-	c.look.Stop() // until a call may wait
+	c.check = time.AfterFunc(time.Hour, c.checkReader)
+	c.check.Stop() // until a call may block
 	if a, ok := on.RemoteAddr().(*net.TCPAddr); ok {
 		c.client = netip.AddrPortFrom(AddrOf(a), uint16(a.Port))
 	}
@@ -102,7 +97,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// stopReading ends the connection after the calls under way.
+// stopReading ends the connection after its current calls.
 func (c *conn) stopReading() {
 	_ = c.SetReadDeadline(time.Now()) // a closed connection needs none
 	_ = c.SetWriteDeadline(time.Now().Add(drainTimeout))
@@ -113,27 +108,29 @@ func (c *conn) stopReading() {
 func (c *conn) serve() {
 	go c.writeLater()
 	defer close(c.done)
-	first := &turn{}
-	c.turn.Store(first)
+	first := &reader{}
+	c.reader.Store(first)
 	c.readOn(first)
 	err := <-c.ended
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, errNoMemory) {
 		c.server.log.Info("rpc: connection ended", "client", c.client, "err", err)
 	}
 	c.flush()
-	// Every place taken: no call is in flight. After shutdown there is an end to
-	// waiting.
-	if err := c.calls.Acquire(c.server.drained, c.server.limits.connCalls); err != nil {
-		c.server.log.Warn("rpc: stopped with calls under way", "client", c.client)
-		_ = c.Close()
-		return
+	for range cap(c.inFlight) { // when it is full, no call is in flight
+		select {
+		case c.inFlight <- struct{}{}:
+		case <-c.server.drained:
+			c.server.log.Warn("rpc: stopped with calls under way", "client", c.client)
+			_ = c.Close()
+			return
+		}
 	}
 	c.end()
 }
 
-// end closes a connection whose replies are all written. What the client has sent
-// and nobody has read would turn the close into a reset, and cost it the last
-// replies.
+// end closes a connection whose replies are all written. It first reads what the client
+// has sent: with unread data the kernel would send a reset, and the client would lose the
+// last replies.
 func (c *conn) end() {
 	if tcp, ok := c.Conn.Conn.(*net.TCPConn); ok && tcp.CloseWrite() == nil {
 		_ = tcp.SetReadDeadline(time.Now().Add(lingerTimeout))
@@ -142,9 +139,9 @@ func (c *conn) end() {
 	_ = c.Close() // all is written
 }
 
-// readOn reads until the turn is taken or there are no more calls.
-func (c *conn) readOn(t *turn) {
-	if err := c.read(t); !errors.Is(err, errTurnTaken) {
+// readOn reads until the goroutine is replaced or there are no more calls.
+func (c *conn) readOn(r *reader) {
+	if err := c.read(r); !errors.Is(err, errReplaced) {
 		if errors.Is(err, syscall.ECONNRESET) {
 			c.gone.Store(true)
 		}
@@ -153,12 +150,12 @@ func (c *conn) readOn(t *turn) {
 }
 
 // read answers calls until there is an error.
-func (c *conn) read(t *turn) error {
+func (c *conn) read(r *reader) error {
 	for {
-		if c.gone.Load() { // though calls of it were received
+		if c.gone.Load() { // even if more of its calls were received
 			return net.ErrClosed
 		}
-		call, err := c.next(t)
+		call, err := c.next(r)
 		if err == nil {
 			err = c.dispatch(call)
 		}
@@ -168,15 +165,15 @@ func (c *conn) read(t *turn) error {
 			}
 			return err
 		}
-		if !t.answered() {
+		if !r.answered() {
 			c.writeSoon()
-			return errTurnTaken
+			return errReplaced
 		}
 	}
 }
 
-// next reads a call. A connection has memory for it only when it has begun.
-func (c *conn) next(t *turn) (*Call, error) {
+// next reads a call. It takes memory for a call when the first bytes are there.
+func (c *conn) next(r *reader) (*Call, error) {
 	if c.server.stopping.Load() {
 		return nil, io.EOF
 	}
@@ -186,15 +183,17 @@ func (c *conn) next(t *turn) (*Call, error) {
 		return nil, err
 	}
 	c.inside = true
-	if !c.calls.TryAcquire(1) {
+	select {
+	case c.inFlight <- struct{}{}:
+	default:
 		c.server.stats.CallWaits.Add(1)
 		c.reads.end()
 		c.flush()
-		_ = c.calls.Acquire(context.Background(), 1) // never fails
+		c.inFlight <- struct{}{}
 	}
-	call, err := c.newCall(t)
+	call, err := c.newCall(r)
 	if err != nil {
-		c.calls.Release(1)
+		<-c.inFlight
 		return nil, err
 	}
 	call.record, err = rpc.JoinRecord(c.in, binary.BigEndian.Uint32(c.mark[:]), call.record, recordMax, call)
@@ -202,8 +201,8 @@ func (c *conn) next(t *turn) (*Call, error) {
 	return call, err
 }
 
-// beforeRead is called before the connection waits for the client: replies go out
-// first. All waits for the rest of a record are one.
+// beforeRead is called before the connection waits for the client. It writes the replies
+// that are ready. All waits for the rest of one record count as one wait.
 func (c *conn) beforeRead() {
 	c.flush()
 	switch {
@@ -214,8 +213,8 @@ func (c *conn) beforeRead() {
 	}
 }
 
-// dispatch decodes a call and hands it to its procedure. Its error means that
-// the record is no call, and nothing was answered.
+// dispatch decodes a call and passes it to its procedure. An error means that the record is
+// no call, and that nothing was answered.
 func (c *conn) dispatch(call *Call) error {
 	call.Args = xdr.NewDecoder(call.record)
 	h := &call.Header
@@ -257,7 +256,7 @@ func (c *conn) dispatch(call *Call) error {
 	return nil
 }
 
-// authenticate decodes the credential. AUTH_SYS is believed, as RFC 1813 has it.
+// authenticate decodes the credential. AUTH_SYS has nothing to verify, RFC 5531 appendix A.
 func (c *Call) authenticate(proc *Procedure) rpc.AuthStat {
 	switch c.Header.Cred.Flavor {
 	case rpc.AuthSys:
@@ -275,10 +274,10 @@ func (c *Call) authenticate(proc *Procedure) rpc.AuthStat {
 	return rpc.AuthOK
 }
 
-// send puts a reply out. It is written by the goroutine that reads, before that
-// waits, or if the call was answered elsewhere, by the one that writes.
+// send queues a reply. The goroutine that reads writes it, before it waits. If the call was
+// answered elsewhere, the goroutine that writes does.
 func (c *conn) send(call *Call) {
-	later := call.later // once it is out, the call may be another one
+	later := call.later // once it is written, the Call may be another one's
 	c.mu.Lock()
 	c.out = append(c.out, call)
 	c.outSize += len(call.Reply)
@@ -292,11 +291,11 @@ func (c *conn) send(call *Call) {
 	}
 }
 
-// writeSoon has the replies that are put out written by the other goroutine.
+// writeSoon has the goroutine that writes write the queued replies.
 func (c *conn) writeSoon() {
 	select {
 	case c.wake <- struct{}{}:
-	default: // it is told already
+	default: // it knows already
 	}
 }
 
@@ -312,8 +311,7 @@ func (c *conn) writeLater() {
 	}
 }
 
-// flush writes the replies that are put out. If somebody is writing, they are
-// left to them.
+// flush writes the queued replies. If another goroutine is writing, that one does.
 func (c *conn) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -340,9 +338,9 @@ func (c *conn) flush() {
 	c.writing = false
 }
 
-// write writes a batch of replies. After an error the connection is of no use.
+// write writes a batch of replies. After an error it closes the connection.
 func (c *conn) write(batch []*Call) error {
-	c.writes.begin(waitTake)
+	c.writes.begin(waitWrite)
 	defer c.writes.end()
 	c.pieces = c.pieces[:0]
 	for _, call := range batch {

@@ -9,31 +9,30 @@ import (
 const (
 	// readAhead is how much is read at once: a batch of small calls.
 	readAhead = 32 << 10
-	// readAheads is how many connections have so much at a time, and readLittle what
-	// the others read.
+	// readAheads is how many connections can have that much at a time. The others read
+	// readLittle at once.
 	readAheads = 512
 	readLittle = 512
 )
 
-// input reads a connection ahead, so that small calls that come together cost one
-// system call. The memory for it is taken when there is something to read and given
-// back when there is not, so a connection without a call has none.
+// input reads a connection ahead, so that small calls that arrive together cost one system
+// call. It has memory only while there is something to read, so an idle connection has none.
 //
-// One goroutine may read.
+// Only one goroutine at a time may use it.
 type input struct {
 	socket *socket.Conn
 	memory *inputBuffers
 	wait   func()           // before it waits for the client
-	buf    []byte           // what was read and nobody has taken
-	lent   []byte           // memory of buf, nil: little, or nothing was read
-	little [readLittle]byte // if there is none
+	buf    []byte           // read from the connection, but not by Read yet
+	lent   []byte           // memory of buf; nil: little, or there is nothing
+	little [readLittle]byte // memory of buf if the others have all
 }
 
 func newInput(s *socket.Conn, memory *inputBuffers, wait func()) *input {
 	return &input{socket: s, memory: memory, wait: wait}
 }
 
-// Read is that of io.Reader.
+// Read implements io.Reader.
 func (in *input) Read(p []byte) (int, error) {
 	if len(in.buf) == 0 {
 		in.wait()
@@ -53,10 +52,10 @@ func (in *input) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// buffered is how much was read and not taken.
+// buffered returns the number of bytes that were read ahead.
 func (in *input) buffered() int { return len(in.buf) }
 
-// Lend is that of socket.Lender.
+// Lend implements socket.Lender.
 func (in *input) Lend() []byte {
 	if in.lent == nil {
 		in.lent = in.memory.take()
@@ -67,7 +66,7 @@ func (in *input) Lend() []byte {
 	return in.lent
 }
 
-// GiveBack gives the memory back, in which nothing is left.
+// GiveBack implements socket.Lender.
 func (in *input) GiveBack() {
 	if in.lent != nil {
 		in.memory.put(in.lent)
@@ -81,7 +80,7 @@ type inputBuffers struct {
 	lent atomic.Int32
 }
 
-// take is nil if others have all.
+// take returns nil if others have all.
 func (b *inputBuffers) take() []byte {
 	if b.lent.Add(1) > readAheads {
 		b.lent.Add(-1)

@@ -13,8 +13,8 @@ import (
 	"github.com/podnas/podnas/server/stats"
 )
 
-// DialOwn connects a probe of this process to its own server at an address of this
-// machine, which is an IP address and a port. The server's stats leave it out.
+// DialOwn connects a probe of this process to its own server, at an IP address and port of
+// this machine. The server's stats leave the probe out.
 func DialOwn(ctx context.Context, address string, served *stats.Server) (*rpc.Client, error) {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -40,8 +40,8 @@ func DialOwn(ctx context.Context, address string, served *stats.Server) (*rpc.Cl
 	return rpc.NewClient(&ownConn{Conn: conn, forget: forget}), nil
 }
 
-// bind takes a port at an address of this machine. A connection to that address comes
-// from it by itself.
+// bind binds a socket to an address of this machine, from which a connection to that address
+// comes anyway, and returns it with the port.
 func bind(fd int, ip netip.Addr) (netip.AddrPort, error) {
 	var at syscall.Sockaddr
 	if ip.Is4() {
@@ -70,7 +70,7 @@ type ownConn struct {
 	forget func()
 }
 
-// Close is called more than once. When the port is free, another may have it.
+// Close may be called more than once. When the port is free, another client may get it.
 func (c *ownConn) Close() error {
 	c.once.Do(c.forget)
 	return c.Conn.Close()

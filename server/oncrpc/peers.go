@@ -17,13 +17,13 @@ const (
 	// connection to a server for all its mounts, or nconnect, 16 at most; a quarter of
 	// all leaves room for many clients behind one address, and for others beside it.
 	connsPerPeer = connsMax / 4
-	// connsOwn is how many more there may be from the server's own address: the
-	// readiness check is one.
+	// connsOwn is how many more the server's own address may have: the readiness check
+	// is one.
 	connsOwn = 16
-	// idleLong is for how long a connection has had no call if it is not in use, as
-	// far as anybody knows.
+	// idleLong is how long a connection without calls counts as in use.
 	idleLong = 10 * time.Second
-	// closeAtOnce is which part of all connections is closed when one is too many.
+	// closeAtOnce is the part of all connections, one of so many, that is closed when one
+	// is too many.
 	closeAtOnce = 128
 )
 
@@ -33,14 +33,14 @@ type Activity int
 // What a connection does, in the order in which they are closed to make room.
 const (
 	Idle    Activity = iota // no call is in flight
-	Stuck                   // it waits for the client, or for memory, in the middle of a call
-	Working                 // its calls are worked on
+	Stuck                   // in the middle of a call, it waits for the client or for memory
+	Working                 // its calls are executed
 )
 
 // Connection is a connection as [Peers] know it.
 type Connection interface {
 	net.Conn
-	// Activity tells what it does, and since when.
+	// Activity returns what it does, and since when.
 	Activity() (Activity, time.Time)
 }
 
@@ -69,8 +69,8 @@ func newPeers(conns, perPeer int) *Peers {
 	return &Peers{conns: conns, perPeer: perPeer, peers: map[netip.Addr]*Peer{}}
 }
 
-// Admit takes a connection among the others, and is nil if there is no place for it.
-// Those that have to make room for it are closed.
+// Admit adds a connection, and closes others to make room for it if there are too many. It
+// returns nil if there is no room.
 func (p *Peers) Admit(c Connection) (_ *Peer, closed int) {
 	peer, old := p.admit(c)
 	for _, candidate := range old {
@@ -107,14 +107,14 @@ func (p *Peers) admit(c Connection) (_ *Peer, old []candidate) {
 	return peer, old
 }
 
-// Leave takes a connection out again.
+// Leave removes a connection.
 func (p *Peers) Leave(peer *Peer, c Connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.remove(peer, c)
 }
 
-// remove takes a connection out, unless it is. The caller holds p.mu.
+// remove removes a connection if that is still there. The caller holds p.mu.
 func (p *Peers) remove(peer *Peer, c Connection) {
 	if !peer.conns[c] {
 		return
@@ -134,10 +134,9 @@ type candidate struct {
 	since time.Time
 }
 
-// leastNeeded finds connections to close so that one of a peer can be taken: those that
-// have been idle for long, else those of addresses that have more, else one that has no
-// call just now. It finds some at once, so that not every new connection has to look
-// for one. The caller holds p.mu.
+// leastNeeded returns connections to close for a new one of a peer: those that have been
+// idle for long, otherwise those of addresses that have more, otherwise one that is idle. It
+// returns several, so that not every new connection has to search. The caller holds p.mu.
 func (p *Peers) leastNeeded(newcomer *Peer) []candidate {
 	var list []candidate
 	now := time.Now()
@@ -159,7 +158,7 @@ func (p *Peers) leastNeeded(newcomer *Peer) []candidate {
 			case peer == newcomer || len(peer.conns) > len(newcomer.conns)+1:
 				at.rank = 1
 			case activity == Idle:
-				at.rank = 2 // in use, by who has no more than the newcomer
+				at.rank = 2 // in use, by an address that has no more than the newcomer
 			default:
 				continue
 			}
@@ -176,7 +175,8 @@ func (p *Peers) leastNeeded(newcomer *Peer) []candidate {
 	return list[:n]
 }
 
-// AddrOf is the address of a client without its port, not valid if it has none.
+// AddrOf returns the address of a client without its port. It is not valid if the client has
+// none.
 func AddrOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {

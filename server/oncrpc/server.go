@@ -14,6 +14,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/socket"
+	"github.com/podnas/podnas/server/resident"
 	"github.com/podnas/podnas/server/stats"
 )
 
@@ -30,7 +31,7 @@ const (
 type limits struct {
 	conns      int           // connections
 	peerConns  int           // of one address
-	connCalls  int64         // calls of one connection in flight
+	connCalls  int           // calls of one connection in flight
 	connBytes  int64         // of its calls and reserved replies in flight
 	totalBytes int64         // of all connections', see Budget
 	idle       time.Duration // without a call
@@ -61,16 +62,16 @@ type Program struct {
 // Procedure answers the calls of one number.
 type Procedure struct {
 	Name string
-	// Handle answers a call. It runs on the connection's goroutine and holds up the
-	// connection's other calls, so what may block it hands to another goroutine, with
-	// Later.
+	// Handle answers a call. It runs on the connection's goroutine and delays the
+	// connection's other calls, so it calls MayWait before what may block, or has another
+	// goroutine answer, with Later.
 	Handle func(*Call) Answer
-	// Repeated, if not nil, is asked first. It answers a call that was made before, for
-	// which to do it twice is not the same as once, and is false for any other.
+	// Repeated, if not nil, is called first. It answers a repeated call, and returns false
+	// for any other. It is for procedures that are not idempotent.
 	Repeated func(*Call) (Answer, bool)
-	// AnyAuth: answered without AUTH_SYS credentials too.
+	// AnyAuth means that a call needs no AUTH_SYS credential.
 	AnyAuth bool
-	// NoStatus: results, if there are any, don't begin with a status.
+	// NoStatus means that the results don't begin with a status.
 	NoStatus bool
 
 	number int // among all procedures, in stats
@@ -79,7 +80,7 @@ type Procedure struct {
 // ServerConfig says how to make a Server. Programs and Log are needed.
 type ServerConfig struct {
 	Programs []Program
-	SlowLog  *stats.SlowLog // of calls that take long; nil: they are not told
+	SlowLog  *stats.SlowLog // nil: slow calls are not logged
 	Log      *slog.Logger
 }
 
@@ -93,13 +94,13 @@ type Server struct {
 	buffers  buffers
 	calls    freeList[*Call]
 	inputs   inputBuffers
-	places   *places
+	slots    *slots
 	peers    *Peers
-	// drained ends when the calls under way have had their time after shutdown.
-	drained context.Context
-	drain   context.CancelFunc
+	// drained is closed when the calls under way have had their time after shutdown.
+	drained chan struct{}
+	drains  sync.Once
 
-	// stopping is set, with mu, when shutdown sets the last deadlines of the connections.
+	// stopping is set when shutdown sets the last deadlines of the connections, with mu.
 	stopping atomic.Bool
 
 	full rate.Sometimes // there are too many connections
@@ -118,17 +119,15 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 }
 
 func newServer(cfg ServerConfig, limits limits) *Server {
-	drained, drain := context.WithCancel(context.Background())
 	programs, names := numbered(cfg.Programs)
 	return &Server{
 		programs: programs,
 		stats:    stats.New(names, cfg.SlowLog),
 		log:      cfg.Log,
 		limits:   limits,
-		drained:  drained,
-		drain:    drain,
+		drained:  make(chan struct{}),
 		budget:   newBudget(limits.totalBytes, limits.connBytes),
-		places:   newPlaces(),
+		slots:    newSlots(),
 		peers:    newPeers(limits.conns, limits.peerConns),
 		full:     rate.Sometimes{Interval: 10 * time.Second},
 		conns:    map[*conn]bool{},
@@ -153,8 +152,8 @@ func numbered(programs []Program) (numbered []Program, names []string) {
 // Stats are what the server has served.
 func (s *Server) Stats() *stats.Server { return s.stats }
 
-// Serve answers the clients of l until ctx ends. Then it stops accepting and
-// reading, lets the calls under way finish, and closes every connection.
+// Serve answers the clients of l until ctx ends. Then it closes l, stops reading, lets
+// current calls finish, and closes every connection.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -163,8 +162,8 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	})
 	serving, end := context.WithCancel(ctx)
 	defer end()
-	go s.giveBack(serving)
-	go s.losePatience(serving)
+	go resident.Trim(serving, s.releaser())
+	go s.endLongWaits(serving)
 	err := s.accept(l)
 	if !stop() {
 		<-closed // Accept fails before Close has closed the socket, and until then nobody else can listen there
@@ -242,8 +241,7 @@ func (s *Server) start(nc net.Conn) {
 	})
 }
 
-// shutdown ends reading everywhere. Connections close themselves when their
-// calls are answered.
+// shutdown stops all reading. Connections close themselves when their calls are answered.
 func (s *Server) shutdown(l net.Listener) {
 	_ = l.Close() // it may be closed already
 	s.mu.Lock()
@@ -257,8 +255,17 @@ func (s *Server) shutdown(l net.Listener) {
 	}
 }
 
-// procedure finds what a call is for. The procedure is nil if the reply says
-// what is wrong.
+// drain closes the connections that still have calls.
+func (s *Server) drain() {
+	s.drains.Do(func() { close(s.drained) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		_ = c.Close() // what is not written is lost
+	}
+}
+
+// procedure returns the procedure of a call. If there is none, it sets reply to the reason.
 func (s *Server) procedure(h *rpc.CallHeader, reply *rpc.ReplyHeader) *Procedure {
 	reply.Accept = rpc.ProgUnavail
 	for i := range s.programs {

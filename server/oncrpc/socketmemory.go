@@ -7,21 +7,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is received and not read yet, and what is written and not sent, is in the kernel's
-// memory, which counts in a container's limit. Linux lets it grow to tcp_rmem and tcp_wmem
-// of tcp(7), up to 32 MiB and 4 MiB for a connection: good for a few, too much for
-// thousands whose clients send and don't read.
+// Data that is received but not read, or written but not sent, is in the kernel's memory,
+// which counts toward a container's limit. Linux lets it grow to tcp_rmem and tcp_wmem of
+// tcp(7), up to 32 MiB and 4 MiB per connection. That is good for a few connections, and too
+// much for thousands whose clients send and don't read.
 const (
 	// wideConns and widePerPeer are how many connections may have as much as Linux gives
-	// them, in all and of one address: those of a node with nconnect=16.
+	// them: in all, and of one address. A node with nconnect has 16.
 	wideConns, widePerPeer = 64, 16
-	// narrow is what any other may have in each direction, in bytes, apart from the
-	// kernel's own overhead. At a round trip of 1 ms it lets 128 MB pass in a second.
+	// narrow is the bytes that any other may have in each direction, without the kernel's
+	// overhead. At a round trip of 1 ms that is 128 MB per second.
 	narrow = 128 << 10
 )
 
-// LimitSocket bounds the kernel's memory of a connection of a peer, TCP's only, unless
-// there are few.
+// LimitSocket bounds the kernel's memory of a TCP connection of a peer, unless there are few.
 func (p *Peers) LimitSocket(peer *Peer, nc net.Conn) error {
 	p.mu.Lock()
 	few := p.open <= wideConns && len(peer.conns) <= widePerPeer

@@ -16,7 +16,7 @@ func TestWaitsOver(t *testing.T) {
 	}{
 		"no wait":                 {[]func(*waits){stay, stay, stay}, -1},
 		"half a record":           {[]func(*waits){begin(waitRecord), stay, stay}, 1},
-		"replies are not taken":   {[]func(*waits){begin(waitTake), stay, stay}, 2},
+		"replies are not taken":   {[]func(*waits){begin(waitWrite), stay, stay}, 2},
 		"no call":                 {append([]func(*waits){begin(waitCall)}, slices.Repeat([]func(*waits){stay}, 10)...), 10},
 		"a call, then none":       {append([]func(*waits){begin(waitCall), begin(waitCall)}, slices.Repeat([]func(*waits){stay}, 10)...), 11},
 		"a record after another":  {slices.Repeat([]func(*waits){begin(waitRecord)}, 5), -1},

@@ -15,16 +15,16 @@ import (
 	"github.com/podnas/podnas/server/shares"
 )
 
-// ofOneClient is how many places the calls of one client have, and ofOneVolume those of
+// ofOneClient is how many slots the calls of one client have, and ofOneVolume those of
 // one volume.
 const (
-	ofOneClient = waitsMax - sharedMax + sharedMax*3/4
-	ofOneVolume = waitsMax - sharedMax + sharedMax/2
+	ofOneClient = slotsMax - sharedMax + sharedMax*3/4
+	ofOneVolume = slotsMax - sharedMax + sharedMax/2
 )
 
 // However many calls the disk keeps waiting, they take so many threads and no more.
 // Those that don't wait for it are answered meanwhile, those of another client find a
-// place, and in the end all are.
+// slot, and in the end all are.
 func TestThreadsAreBounded(t *testing.T) {
 	var pipe [2]int
 	if err := syscall.Pipe(pipe[:]); err != nil {
@@ -41,12 +41,12 @@ func TestThreadsAreBounded(t *testing.T) {
 	}
 	s := startServer(t, nil)
 	s.disk.Store(int64(pipe[0]))
-	const calls = 4 * waitsMax
+	const calls = 4 * slotsMax
 	before := threads()
 	var answers sync.WaitGroup
 	for i := range uint32(calls) / 2 {
 		c := s.dial()
-		for n := range uint32(2) { // the second finds the connection's turn taken, or waits for it
+		for n := range uint32(2) { // the second finds that the connection's reader was replaced, or waits for that
 			answers.Go(func() {
 				args := words{2*i + n}
 				got, err := c.Call(t.Context(), testProg, testVers, procDisk, args)
@@ -57,11 +57,11 @@ func TestThreadsAreBounded(t *testing.T) {
 		}
 	}
 	eventually(t, "as many as may wait for the disk", func() bool { return s.waiting.Load() >= ofOneClient })
-	time.Sleep(50 * lookEvery) // for more that would
+	time.Sleep(50 * checkEvery) // for more that would
 	if n := s.waiting.Load(); n != ofOneClient {
 		t.Errorf("%d calls wait in the disk, want %d", n, ofOneClient)
 	}
-	if n := threads() - before; n > waitsMax+32 { // and some of Go's own
+	if n := threads() - before; n > slotsMax+32 { // and some of Go's own
 		t.Errorf("%d threads more for %d calls", n, calls)
 	}
 	c := s.dial()
@@ -161,40 +161,38 @@ func TestGoneClientsCallsAreNotBegun(t *testing.T) {
 	}
 }
 
-// Places are taken and given back by many at once; none is lost, and none is taken
-// that is not there.
-func TestPlaces(t *testing.T) {
-	p := newPlaces()
+// Slots are taken and released by many at once; none is lost, and none is taken that is
+// not there.
+func TestSlots(t *testing.T) {
+	s := newSlots()
 	var users sync.WaitGroup
 	var taken atomic.Int32
-	for n := range uint32(3 * waitsMax) {
+	for n := range 3 * slotsMax {
 		o := shares.Owner{Volume: uint64(n % 5), Client: netip.AddrFrom4([4]byte{192, 0, 2, byte(n % 7)})}
 		users.Go(func() {
 			for range 200 {
-				at, later := p.enter(n, o)
+				at, later := s.acquire(o)
 				if later != nil {
 					at = <-later
 				}
-				if all := taken.Add(1); all > waitsMax {
-					t.Errorf("%d places are taken", all)
+				if all := taken.Add(1); all > slotsMax {
+					t.Errorf("%d slots are taken", all)
 				}
 				taken.Add(-1)
-				p.give(at, o)
+				s.release(at, o)
 			}
 		})
 	}
 	users.Wait()
-	for i := range p.groups {
-		if n := p.groups[i].taken.Load(); n != 0 {
-			t.Errorf("%d places of group %d are taken at the end", n, i)
-		}
+	if n := s.taken.Load(); n != 0 {
+		t.Errorf("%d slots for any call are taken at the end", n)
 	}
-	if n := p.waiting.Load(); n != 0 {
+	if n := s.waiting.Load(); n != 0 {
 		t.Errorf("%d wait at the end", n)
 	}
 	for n := range sharedMax / 2 {
-		if !p.shared.Enter(shares.Owner{Volume: 1}, nil) {
-			t.Fatalf("only %d of the shared places are free at the end", n)
+		if !s.shared.Enter(shares.Owner{Volume: 1}, nil) {
+			t.Fatalf("only %d of the shared slots are free at the end", n)
 		}
 	}
 }

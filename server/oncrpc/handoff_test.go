@@ -40,8 +40,8 @@ func TestWaitHoldsUpNobody(t *testing.T) {
 	answers.Wait()
 }
 
-// Turns that are taken just when their call is answered lose none.
-func TestTurnsChange(t *testing.T) {
+// Readers that are replaced just when their call is answered lose none.
+func TestReadersChange(t *testing.T) {
 	s := startServer(t, nil)
 	stop := make(chan struct{})
 	var open sync.WaitGroup
@@ -91,7 +91,7 @@ func TestStopWhileCallsWait(t *testing.T) {
 	eventually(t, "it waits", func() bool { return s.waiting.Load() == 1 })
 	stopped := make(chan struct{})
 	go func() { s.stop(); close(stopped) }()
-	time.Sleep(5 * lookEvery)
+	time.Sleep(5 * checkEvery)
 	s.blocked <- struct{}{}
 	if err := <-answered; err != nil {
 		t.Error(err)

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// A client that has begun to send a call, or does not take its replies, holds memory
-// that others want, so there is a limit to each wait for one. To set a deadline for
-// each would read the clock twice for a call, which is a system call on some machines.
-// So a connection only notes that it waits, the server looks at all of them every so
-// often, and where it finds one in the same wait for as long as the limit, it ends it.
+// A client that has begun to send a call, or does not read its replies, holds memory that
+// others want, so each wait for a client has a limit. Setting a deadline for each wait would
+// read the clock twice per call, which is a system call on some machines. So a connection
+// only records that it waits. A watchdog looks at all connections periodically, and ends a
+// wait that is the same one for as long as its limit.
 
 const (
-	// looksPerLimit is how many times the server looks during the shortest limit.
+	// looksPerLimit is how many times the watchdog looks during the shortest limit.
 	looksPerLimit = 8
-	// Hurry is which part of their time those have that hold much memory while
-	// others wait for some.
+	// Hurry divides the limits of connections that hold much memory while others wait
+	// for some.
 	Hurry = 10
 )
 
-// What a connection waits for its client to do; 0: it does not.
+// What a connection waits for; 0 is nothing.
 const (
-	waitCall   = 1 + iota // make a call
-	waitRecord            // send the rest of it
-	waitTake              // take replies
-	waitMemory            // nothing: the server has no memory for it
+	waitCall   = 1 + iota // the client's next call
+	waitRecord            // the rest of a call
+	waitWrite             // the client reads replies
+	waitMemory            // the server's memory
 	waitKinds
 )
 
-// waits are the waits of the goroutine that reads a connection, or that writes to it.
+// waits are those of the goroutine that reads a connection, or of the one that writes to it.
 type waits struct {
-	current atomic.Uint64 // its number and kind; who waits writes it
+	current atomic.Uint64 // number and kind; only that goroutine writes it
 
-	// What the server has seen of it, guarded by conn.looks.
+	// What the watchdog saw last, guarded by conn.looks.
 	seen  uint64
 	since time.Time
 }
@@ -42,13 +42,13 @@ func (w *waits) begin(kind uint64) {
 	w.current.Store(w.current.Load()/waitKinds*waitKinds + waitKinds + kind)
 }
 
-// in tells whether the present wait is of a kind.
+// in reports whether the current wait is of a kind.
 func (w *waits) in(kind uint64) bool { return w.current.Load()%waitKinds == kind }
 
 func (w *waits) end() { w.current.Store(w.current.Load() / waitKinds * waitKinds) }
 
-// kind is that of the present wait, and since is when it was seen first, now if it
-// was not. The caller holds conn.looks.
+// kind returns the kind of the current wait, and when the watchdog saw it first, which is
+// now if it has not yet. The caller holds conn.looks.
 func (w *waits) kind(now time.Time) (kind uint64, since time.Time) {
 	current := w.current.Load()
 	if current != w.seen {
@@ -57,8 +57,7 @@ func (w *waits) kind(now time.Time) (kind uint64, since time.Time) {
 	return current % waitKinds, w.since
 }
 
-// over tells whether a wait has taken as long as its limit. The caller holds
-// conn.looks.
+// over reports whether the current wait has reached its limit. The caller holds conn.looks.
 func (w *waits) over(now time.Time, l *limits) bool {
 	current := w.current.Load()
 	if current != w.seen {
@@ -71,14 +70,14 @@ func (w *waits) over(now time.Time, l *limits) bool {
 		return took >= l.idle
 	case waitRecord:
 		return took >= l.record
-	case waitTake:
+	case waitWrite:
 		return took >= l.write
 	}
 	return false
 }
 
-// losePatience ends the waits that take too long, until ctx ends.
-func (s *Server) losePatience(ctx context.Context) {
+// endLongWaits is the watchdog. It runs until ctx ends.
+func (s *Server) endLongWaits(ctx context.Context) {
 	l := &s.limits
 	every := max(time.Millisecond, min(l.idle, l.record, l.write)/looksPerLimit)
 	quick := max(time.Millisecond, every/Hurry)
@@ -130,20 +129,19 @@ func (s *Server) endWaits(now time.Time) {
 	}
 }
 
-// Activity tells what the connection does, and since when.
+// Activity returns what the connection does, and since when.
 func (c *conn) Activity() (Activity, time.Time) {
 	c.looks.Lock()
 	defer c.looks.Unlock()
 	now := time.Now()
-	if kind, since := c.writes.kind(now); kind == waitTake {
+	if kind, since := c.writes.kind(now); kind == waitWrite {
 		return Stuck, since
 	}
 	switch kind, since := c.reads.kind(now); kind {
 	case waitRecord, waitMemory:
 		return Stuck, since
 	case waitCall:
-		if c.calls.TryAcquire(c.server.limits.connCalls) { // none is in flight
-			c.calls.Release(c.server.limits.connCalls)
+		if len(c.inFlight) == 0 {
 			return Idle, since
 		}
 	}

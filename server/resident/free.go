@@ -1,4 +1,4 @@
-package oncrpc
+package resident
 
 import (
 	"bufio"
@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeMemory gives the system back what nobody uses: of what was allocated, and of the
-// program's own code and constants, most of which only the start has used. What is used
-// of these comes back from the kernel's cache of the file, some pages at a time.
-func freeMemory() {
+// free returns unused memory to the system: of what was allocated, and of the program's
+// own code and constants, most of which only the start has used. What is used again comes
+// back from the kernel's cache of the file, some pages at a time.
+func free() {
 	debug.FreeOSMemory()
 	const constant = "a constant of the program"
-	for _, address := range []uintptr{reflect.ValueOf(freeMemory).Pointer(), uintptr(unsafe.Pointer(unsafe.StringData(constant)))} {
+	for _, address := range []uintptr{reflect.ValueOf(free).Pointer(), uintptr(unsafe.Pointer(unsafe.StringData(constant)))} {
 		smaps, err := os.Open("/proc/self/smaps")
 		if err != nil {
 			return // no /proc: it stays
@@ -32,9 +32,9 @@ func freeMemory() {
 	}
 }
 
-// pristine finds the mapping that an address is in, in what proc_pid_smaps(5) describes.
-// ok tells whether it can't be written to, and nothing in it was: a debugger writes to
-// code and a linker to constants, which madvise(2) would undo.
+// pristine finds the mapping of an address in the format of proc_pid_smaps(5). ok is false
+// if the mapping can be written to, or something in it was: a debugger writes to code and a
+// linker to constants, which madvise(2) would undo.
 func pristine(smaps io.Reader, address uintptr) (start, end uintptr, ok bool) {
 	found := false
 	for lines := bufio.NewScanner(smaps); lines.Scan(); {
@@ -52,7 +52,7 @@ func pristine(smaps io.Reader, address uintptr) (start, end uintptr, ok bool) {
 	return 0, 0, false
 }
 
-// processorTime is how long the process has run on all processors.
+// processorTime is the time that the process has run, on all processors.
 func processorTime() time.Duration {
 	var used unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {

@@ -1,0 +1,64 @@
+// Package resident keeps the resident set small of a process that is idle: the garbage
+// collector would go on to hold what the busiest time has taken, and twice what is used.
+// docs/performance.md has what it gains, and how to measure it.
+package resident
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// releaseEvery is the time between two releases of unused buffers. As each releases
+	// half of them, a busy time's are gone about half a minute after it.
+	releaseEvery = 5 * time.Second
+	// freeBytes is how many bytes must have been released for memory to be freed at once,
+	// and how many the unused buffers may still have then.
+	freeBytes = 1 << 20
+	// idleEvery is the time between two times at which an idle process frees memory. Caches
+	// forget a busy time within minutes, and informers and probes leave garbage.
+	idleEvery = time.Minute
+	// idlePart is the most processor time that an idle process takes, one part of so many.
+	idlePart = 100
+)
+
+// Trim has unused buffers released every few seconds until ctx ends, and frees memory when
+// a busy time is over, and again while the process is idle. release gives some unused
+// buffers to the garbage collector, and returns their bytes, and those of the ones that are
+// left.
+func Trim(ctx context.Context, release func() (released, left int)) {
+	tick := time.NewTicker(releaseEvery)
+	defer tick.Stop()
+	s := schedule{freed: time.Now(), used: processorTime()}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			released, left := release()
+			if s.due(now, released, left, processorTime()) {
+				free()
+			}
+		}
+	}
+}
+
+// schedule decides when to free memory.
+type schedule struct {
+	freed    time.Time     // the last time
+	released int           // bytes since then
+	used     time.Duration // processor time of the process so far
+}
+
+// due is called every releaseEvery, with the bytes that were released since the last call,
+// those of the unused buffers that are left, and the processor time so far.
+func (s *schedule) due(now time.Time, released, left int, used time.Duration) bool {
+	s.released += released
+	idle := used-s.used < releaseEvery/idlePart && now.Sub(s.freed) >= idleEvery
+	s.used = used
+	if left >= freeBytes || s.released < freeBytes && !idle {
+		return false
+	}
+	s.freed, s.released = now, 0
+	return true
+}
