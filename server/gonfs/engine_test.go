@@ -15,11 +15,12 @@ import (
 	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
+	"github.com/podnas/podnas/test/leaks"
 )
 
 func TestMain(m *testing.M) {
 	gonfs.JoinLog(slog.New(slog.DiscardHandler))
-	os.Exit(m.Run())
+	leaks.Main(m)
 }
 
 // instance is an engine that can be stopped and started again on its port.

@@ -72,6 +72,7 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 		}
 		workers.Close()
 		opener.Close()
+		table.Remove(1)
 	})
 	c := &caller{TB: t, reply: make([]byte, 8<<10)}
 	c.conn, err = net.Dial("tcp", l.Addr().String())

@@ -97,29 +97,27 @@ func (t *task) write() result {
 // commit: section 3.3.21. The whole file is synced, whatever the range.
 func (s *service) commit(c *oncrpc.Call) oncrpc.Answer {
 	t := s.task(c)
-	args, res := &t.args.commit, &t.res.commit
-	if !decode(c, args) {
+	var args nfs3.CommitArgs
+	if !decode(c, &args) {
 		return t.badArgs()
 	}
+	res := &nfs3.CommitRes{}
 	f, err := t.Open(args.File, export.UseWrite)
 	if err != nil {
 		res.Status = statusOf(err)
 		return t.reply(res)
 	}
 	t.file = f
-	return t.answer((*task).commit)
-}
-
-func (t *task) commit() result {
-	f, res := t.file, &t.res.commit
-	attr, done, err := t.Commit(f)
-	if !done {
-		return nil
-	}
-	res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &attr, &attr)
-	if err == nil {
-		t.syncs(&res.Status)
-		t.verf = &res.Verf
-	}
-	return res
+	return t.answer(func(t *task) result {
+		attr, done, err := t.Commit(f)
+		if !done {
+			return nil
+		}
+		res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &attr, &attr)
+		if err == nil {
+			t.syncs(&res.Status)
+			t.verf = &res.Verf
+		}
+		return res
+	})
 }

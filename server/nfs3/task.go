@@ -31,7 +31,6 @@ type task struct {
 		access  nfs3.AccessArgs
 		read    nfs3.ReadArgs
 		write   nfs3.WriteArgs
-		commit  nfs3.CommitArgs
 	}
 	res struct {
 		getattr nfs3.GetattrRes
@@ -39,7 +38,6 @@ type task struct {
 		access  nfs3.AccessRes
 		read    nfs3.ReadRes
 		write   nfs3.WriteRes
-		commit  nfs3.CommitRes
 	}
 }
 
