@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/volume/tree"
+	"github.com/podnas/podnas/tree"
 )
 
 // workName is a directory in the root of a tree while AssignTree is at it, for

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/podnas/podnas/volume/tree"
+	"github.com/podnas/podnas/tree"
 )
 
 // copiesAtOnce limits concurrent copies.

@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/podnas/podnas/volume/tree"
+	"github.com/podnas/podnas/tree"
 )
 
 // pathMax limits a volume's path, in bytes: clients mount it, and MOUNT accepts at

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/volume/tree"
+	"github.com/podnas/podnas/tree"
 )
 
 // trashRetry is the pause before emptying a volume is retried.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,10 +28,11 @@ const (
 
 // isEmpty tells whether there is nothing in the volume.
 func (v *Volume) isEmpty() bool {
-	root, err := openDirAt(int(v.root.Fd()), ".")
+	fd, err := unix.Openat(int(v.root.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
+	root := os.NewFile(uintptr(fd), ".")
 	defer root.Close()
 	_, err = root.Readdirnames(1)
 	return errors.Is(err, io.EOF)
@@ -75,8 +77,7 @@ func (v *Volume) scan(log *slog.Logger) {
 	started := time.Now()
 	for pass := 1; ; pass++ {
 		a.again.Store(false)
-		s := scanner{volume: v, log: log, reported: time.Now()}
-		if err := s.run(); err != nil {
+		if err := newScanner(v, log).run(); err != nil {
 			if !errors.Is(err, errEnding) {
 				log.Error("accounting: can't count what a volume uses", "err", err)
 			}

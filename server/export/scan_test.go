@@ -34,9 +34,7 @@ func uncounted(t *testing.T, dir string) (*Opener, *Volume, *File) {
 	return o, v, root
 }
 
-func newScanner(v *Volume) *scanner {
-	return &scanner{volume: v, log: slog.New(slog.DiscardHandler), reported: time.Now()}
-}
+func quietScanner(v *Volume) *scanner { return newScanner(v, slog.New(slog.DiscardHandler)) }
 
 // wantCounted compares an account with what du finds.
 func wantCounted(t *testing.T, v *Volume, dir string) {
@@ -68,13 +66,13 @@ func TestScanDeep(t *testing.T) {
 	mustDo(t, at.Close())
 
 	_, v, _ := uncounted(t, dir)
-	s := newScanner(v)
-	defer s.close()
-	mustDo(t, s.begin())
+	s := quietScanner(v)
+	defer s.walk.Close()
+	mustDo(t, s.walk.Begin(v.root))
 	before, most, deepest := descriptors(t), 0, 0
-	for len(s.way) > 0 {
-		mustDo(t, s.step())
-		most, deepest = max(most, descriptors(t)), max(deepest, len(s.way))
+	for s.walk.Depth() > 0 {
+		mustDo(t, s.walk.Step())
+		most, deepest = max(most, descriptors(t)), max(deepest, s.walk.Depth())
 	}
 	if deepest != levels+1 {
 		t.Errorf("it went %d directories deep, want %d", deepest, levels+1)
@@ -131,11 +129,11 @@ func TestMovedWhileCounted(t *testing.T) {
 		mustDo(t, os.WriteFile(filepath.Join(dir, d, d+"-file"), make([]byte, 50_000), 0o600))
 	}
 	o, v, root := uncounted(t, dir)
-	s := newScanner(v)
-	defer s.close()
-	mustDo(t, s.begin())
-	mustDo(t, s.step())
-	done := s.way[1].name
+	s := quietScanner(v)
+	defer s.walk.Close()
+	mustDo(t, s.walk.Begin(v.root))
+	mustDo(t, s.walk.Step())
+	done := s.walk.Path(".")
 	var others []string
 	for _, d := range []string{"a", "b", "c"} {
 		if d != done {
@@ -162,25 +160,25 @@ func TestMovedWhileCounted(t *testing.T) {
 	}
 	mustDo(t, from.Rename(others[0]+"x", to, "moved-directory"))
 	// The one that the scan is in goes too, so that there is no way back.
-	for len(s.way) != 3 {
-		mustDo(t, s.step())
+	for s.walk.Depth() != 3 {
+		mustDo(t, s.walk.Step())
 	}
-	in, below := s.way[1].name, s.way[2].name
+	in, below, _ := strings.Cut(s.walk.Path("."), "/")
 	elsewhere := others[0]
 	if in == elsewhere {
 		elsewhere = others[1]
 	}
 	mustDo(t, open(in).Rename(below, open(elsewhere), "moved-while-in-it"))
-	for len(s.way) > 0 {
-		mustDo(t, s.step())
+	for s.walk.Depth() > 0 {
+		mustDo(t, s.walk.Step())
 	}
 	if !v.account.again.Load() {
 		t.Error("directories were moved, and nothing would look for them")
 	}
-	mustDo(t, newScanner(v).run())
+	mustDo(t, quietScanner(v).run())
 	wantCounted(t, v, dir)
 	// Nothing is counted twice.
-	mustDo(t, newScanner(v).run())
+	mustDo(t, quietScanner(v).run())
 	wantCounted(t, v, dir)
 }
 
@@ -218,11 +216,11 @@ func TestScanEndsWithExport(t *testing.T) {
 		mustDo(t, os.MkdirAll(filepath.Join(dir, fmt.Sprint(i), "sub"), 0o755))
 	}
 	_, v, _ := uncounted(t, dir)
-	s := newScanner(v)
-	defer s.close()
-	mustDo(t, s.begin())
+	s := quietScanner(v)
+	defer s.walk.Close()
+	mustDo(t, s.walk.Begin(v.root))
 	close(v.ending)
-	if err := s.step(); !errors.Is(err, errEnding) {
+	if err := s.walk.Step(); !errors.Is(err, errEnding) {
 		t.Errorf("%v, want the end", err)
 	}
 	v.ending = make(chan struct{}) // the clean-up closes it

@@ -34,7 +34,7 @@ alone='TestGuestPowerCut|TestGanesha|TestFaultyDisk' # these have guests of thei
 guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t 1560 -x 4G -e 'PODNAS=$bin/podnas' -e PODNAS_TEST_XFS=/xfs"
 native() {
 	# These packages have tests of their own that need this disk.
-	suite native "$guest -e ENGINE=native" -run "${RUN:-.}" -skip "$alone" ./test/vm ./quota ./volume/tree || status=1
+	suite native "$guest -e ENGINE=native" -run "${RUN:-.}" -skip "$alone" ./test/vm ./quota ./tree || status=1
 }
 nativeAlone() {
 	# Not in a guest: what one is too slow for.

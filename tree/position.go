@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,64 +11,88 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// position is a directory in a tree, and the path to it. It needs two descriptors
-// at any depth. To go up it opens "..", or, if the directory was moved, it walks
-// the names from the root again. It accepts either only if it leads to the same
-// inode as before.
+// position is a directory in a tree, and the path to it. It needs one descriptor at
+// any depth, and two while it changes. To go up it opens "..", or, if the directory was
+// moved, it walks the names from the root again. It accepts either only if it leads to
+// the same inode as before.
 type position struct {
-	root *os.File
+	root *os.File // the user's
 	dir  *os.File // where it is; nil after an up that did not work
 	way  []step   // the first is the root
-	dev  unix.Stat_t
 }
 
 type step struct {
-	name string
-	ino  uint64
+	name  string
+	inode inode
+	// below has the names of subdirectories that are still to be entered, each with a 0
+	// after it, because there can be millions. Only a Walker has them.
+	below []byte
 }
 
-// begin sets the position to the root of a tree, by descriptors of its own.
+// inode identifies a directory. On btrfs the number alone does not: each subvolume has
+// numbers of its own.
+type inode struct{ device, number uint64 }
+
+func inodeOf(st *unix.Statx_t) inode {
+	return inode{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}
+}
+
+func (s *step) add(name string) { s.below = append(append(s.below, name...), 0) }
+
+// next removes the last name of below.
+func (s *step) next() (name string, ok bool) {
+	if len(s.below) == 0 {
+		return "", false
+	}
+	names := s.below[:len(s.below)-1]
+	start := bytes.LastIndexByte(names, 0) + 1
+	s.below = s.below[:start]
+	return string(names[start:]), true
+}
+
+// begin sets the position to the root of a tree.
 func (p *position) begin(root *os.File) error {
-	var err error
-	if p.root, err = openDir(root, "."); err != nil {
+	dir, err := openDir(root, ".")
+	if err != nil {
 		return fmt.Errorf("open %s: %w", root.Name(), err)
 	}
-	if p.dir, err = openDir(root, "."); err == nil {
-		err = unix.Fstat(int(p.dir.Fd()), &p.dev)
+	var st unix.Statx_t
+	if err := statx(int(dir.Fd()), &st); err != nil {
+		_ = dir.Close() // only read from
+		return err
 	}
-	p.way = []step{{".", p.dev.Ino}}
-	if err != nil {
-		p.close()
-	}
-	return err
+	p.root = root
+	p.down(dir, ".", inodeOf(&st))
+	return nil
 }
 
 func (p *position) close() {
-	for _, f := range []*os.File{p.root, p.dir} {
-		if f != nil {
-			_ = f.Close() // only read from
-		}
+	if p.dir != nil {
+		_ = p.dir.Close() // only read from
+		p.dir = nil
 	}
 }
 
 // down goes to a directory in this one and takes it over.
-func (p *position) down(dir *os.File, name string, ino uint64) {
-	_ = p.dir.Close() // only read from
+func (p *position) down(dir *os.File, name string, i inode) {
+	p.close()
 	p.dir = dir
-	p.way = append(p.way, step{name, ino})
+	p.way = append(p.way, step{name: name, inode: i})
 }
 
-// up goes back to the parent directory. If that can't be found any more, the error
-// is fs.ErrNotExist; the position is then one level up too, but without a
-// directory.
+// up goes back to the parent directory; above the root is nothing. If the parent can't be
+// found any more, the error is fs.ErrNotExist; the position is then one level up too, but
+// without a directory.
 func (p *position) up() error {
 	p.way = p.way[:len(p.way)-1]
+	if len(p.way) == 0 {
+		p.close()
+		return nil
+	}
 	above, err := p.parent()
+	p.close()
 	if err != nil {
 		above, err = p.again()
-	}
-	if p.dir != nil {
-		_ = p.dir.Close() // only read from
 	}
 	p.dir = above
 	return err
@@ -82,7 +107,7 @@ func (p *position) parent() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.check(above, p.way[len(p.way)-1].ino)
+	return check(above, p.way[len(p.way)-1].inode)
 }
 
 // again walks the whole path from the root.
@@ -99,7 +124,7 @@ func (p *position) again() (*os.File, error) {
 			err = fs.ErrNotExist
 		}
 		if err == nil {
-			at, err = p.check(next, s.ino)
+			at, err = check(next, s.inode)
 		}
 	}
 	if err != nil {
@@ -109,10 +134,10 @@ func (p *position) again() (*os.File, error) {
 }
 
 // check closes the directory and returns fs.ErrNotExist if it is another one.
-func (p *position) check(dir *os.File, ino uint64) (*os.File, error) {
-	var st unix.Stat_t
-	err := unix.Fstat(int(dir.Fd()), &st)
-	if err == nil && (st.Ino != ino || st.Dev != p.dev.Dev) {
+func check(dir *os.File, was inode) (*os.File, error) {
+	var st unix.Statx_t
+	err := statx(int(dir.Fd()), &st)
+	if err == nil && inodeOf(&st) != was {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
@@ -122,8 +147,9 @@ func (p *position) check(dir *os.File, ino uint64) (*os.File, error) {
 	return dir, nil
 }
 
-func (p *position) sameDevice(st *unix.Statx_t) bool {
-	return unix.Mkdev(st.Dev_major, st.Dev_minor) == p.dev.Dev
+// onDevice reports whether a file is on the device of the root.
+func (p *position) onDevice(st *unix.Statx_t) bool {
+	return inodeOf(st).device == p.way[0].inode.device
 }
 
 // pathOf is the path of a name here, for messages.
@@ -150,7 +176,7 @@ func vanished(err error) bool {
 func openAt(dir *os.File, name string, flags uint64) (int, error) {
 	how := unix.OpenHow{
 		Flags:   flags | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_XDEV,
+		Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS,
 	}
 	for {
 		fd, err := unix.Openat2(int(dir.Fd()), name, &how)

@@ -13,7 +13,7 @@ import (
 // creates those.
 func (j *job) entry(e *Entry) error {
 	if e.Type() == unix.S_IFDIR {
-		if j.isHub(e.Name) || e.Stat.Ino == j.to.way[0].ino && j.to.sameDevice(&e.Stat) {
+		if j.isHub(e.Name) || inodeOf(&e.Stat) == j.to.way[0].inode {
 			return fs.SkipDir // the copy is inside of its source
 		}
 		return nil

@@ -1,5 +1,6 @@
-// Package tree works on whole directory trees in the background: Copy copies one,
-// Walk visits one, Empty removes its contents.
+// Package tree works on whole directory trees in the background: Copy copies one, Walk
+// opens everything in one, Empty removes its contents. Walker is what goes through a
+// tree, for Copy, Walk, and others who have their own way with each name.
 //
 // It works with descriptors, follows no symbolic link, enters no mount, and needs
 // few descriptors and no long paths even for deep trees.
@@ -61,7 +62,7 @@ func (c *Copy) Run(ctx context.Context, from, to *os.File) error {
 	}
 	defer j.to.close()
 	defer j.closeHub()
-	j.walk = walker{visit: j.entry, enter: j.enter, leave: j.leave}
+	j.walk = entries{Walker: Walker{Enter: j.enter, Leave: j.leave}, visit: j.entry}
 	if err := j.walk.run(ctx, from); err != nil {
 		return fmt.Errorf("copy: %w", err)
 	}
@@ -76,7 +77,7 @@ type job struct {
 	*Copy
 	ctx context.Context // of Run, which waits for all of this
 
-	walk walker
+	walk entries
 	to   position   // in the copy, beside walk.at in the source
 	dirs []metadata // of the directories on the way to to
 
@@ -135,12 +136,12 @@ func (j *job) makeDir(name string) (there bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+	var st unix.Statx_t
+	if err := statx(int(dir.Fd()), &st); err != nil {
 		_ = dir.Close() // only read from
 		return false, err
 	}
-	j.to.down(dir, name, st.Ino)
+	j.to.down(dir, name, inodeOf(&st))
 	return there, nil
 }
 

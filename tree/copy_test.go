@@ -233,7 +233,7 @@ func runFor(t *testing.T, c *Copy, from, to string, files int64) (done bool, err
 	must(t, j.to.begin(open(t, to)))
 	defer j.to.close()
 	defer j.closeHub()
-	j.walk = walker{enter: j.enter, leave: j.leave, visit: func(e *Entry) error {
+	j.walk = entries{Walker: Walker{Enter: j.enter, Leave: j.leave}, visit: func(e *Entry) error {
 		if c.Files.Load() >= files {
 			cancel()
 		}
@@ -421,7 +421,7 @@ func TestCopyMovedDirectory(t *testing.T) {
 			j := job{Copy: &Copy{}, ctx: t.Context(), linked: map[string]bool{}}
 			must(t, j.to.begin(open(t, to)))
 			defer j.to.close()
-			j.walk = walker{enter: j.enter, leave: j.leave, visit: func(e *Entry) error {
+			j.walk = entries{Walker: Walker{Enter: j.enter, Leave: j.leave}, visit: func(e *Entry) error {
 				if e.Name == "file" {
 					must(t, os.Rename(filepath.Join(from, tt.moved), filepath.Join(from, tt.to)))
 				}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/volume/tree"
+	"github.com/podnas/podnas/tree"
 )
 
 // A copy that does not fit says so, has no file that is cut, and can go on when
