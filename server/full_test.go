@@ -10,10 +10,11 @@ import (
 	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/space"
 )
 
 // countedWith serves an empty volume that the server counts.
-func countedWith(t *testing.T, engine string, limit export.Limit) (*nfstest.Client, nfs3.FH, *export.Account) {
+func countedWith(t *testing.T, engine string, limit space.Limit) (*nfstest.Client, nfs3.FH, *space.Account) {
 	t.Helper()
 	dir := t.TempDir()
 	if engine == server.EngineNative {
@@ -23,7 +24,7 @@ func countedWith(t *testing.T, engine string, limit export.Limit) (*nfstest.Clie
 	}
 	cfg := config()
 	cfg.Engine.Engine = engine
-	account := export.NewAccount(limit)
+	account := space.NewAccount(limit)
 	if err := cfg.Exports.AddCounted(1, "/volume", dir, export.Options{}, account, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func (w wire) fill(fh nfs3.FH) {
 // working.
 func TestFull(t *testing.T) {
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
-		for full, limit := range map[string]export.Limit{
+		for full, limit := range map[string]space.Limit{
 			"of bytes":  {Bytes: 1 << 20},
 			"of inodes": {Bytes: 1 << 30, Inodes: 4},
 		} {
@@ -156,7 +157,7 @@ func TestFarSizes(t *testing.T) {
 	const limit = 4 << 20
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		t.Run(engine, func(t *testing.T) {
-			c, root, account := countedWith(t, engine, export.Limit{Bytes: limit})
+			c, root, account := countedWith(t, engine, space.Limit{Bytes: limit})
 			w := wire{t, c, root}
 			file, status, err := w.create("file", nfs3.SetUint64{})
 			w.is("CREATE", status, err, nfs3.OK)

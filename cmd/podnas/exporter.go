@@ -8,6 +8,7 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -42,10 +43,10 @@ func (e exporter) Export(v volume.Volume) error {
 		e.forgetMark(v) // of a time when it was counted
 		return e.table.Add(v.ID, path, dir, options)
 	}
-	return e.table.AddCounted(v.ID, path, dir, options, export.NewAccount(limitOf(v)), e.log)
+	return e.table.AddCounted(v.ID, path, dir, options, space.NewAccount(limitOf(v)), e.log)
 }
 
-func limitOf(v volume.Volume) export.Limit { return export.Limit{Bytes: v.Size, Inodes: v.Inodes} }
+func limitOf(v volume.Volume) space.Limit { return space.Limit{Bytes: v.Size, Inodes: v.Inodes} }
 
 // counts tells whether the server keeps a volume below its size: also where the
 // kernel does so for others, and this one has no project.
@@ -65,7 +66,7 @@ func (e exporter) forgetMark(v volume.Volume) {
 }
 
 // account is that of a volume which is exported and counted, else nil.
-func (e exporter) account(v volume.Volume) *export.Account {
+func (e exporter) account(v volume.Volume) *space.Account {
 	if exported, ok := e.table.ByID(v.ID); ok {
 		return exported.Account()
 	}

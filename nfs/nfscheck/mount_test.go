@@ -22,6 +22,7 @@ import (
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/space"
 )
 
 // serve runs an engine with the volumes of these tests, and returns its port.
@@ -65,7 +66,7 @@ func serve(t *testing.T, engine string) (port uint16, dirs map[string]string) {
 	if err := os.WriteFile(filepath.Join(full, "file"), make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := exports.AddCounted(9, "/full", full, export.Options{}, export.NewAccount(export.Limit{Bytes: 1 << 20}), slog.New(slog.DiscardHandler)); err != nil {
+	if err := exports.AddCounted(9, "/full", full, export.Options{}, space.NewAccount(space.Limit{Bytes: 1 << 20}), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := server.New(server.Config{Engine: choice, Exports: exports, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler)})

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -22,14 +24,14 @@ var discard = slog.New(slog.DiscardHandler)
 // countedAt exports a directory whose use is counted.
 func countedAt(t *testing.T, dir string, limit int64) (*Opener, *Volume, []byte) {
 	t.Helper()
-	return countedTo(t, dir, Limit{Bytes: limit})
+	return countedTo(t, dir, space.Limit{Bytes: limit})
 }
 
-func countedTo(t *testing.T, dir string, limit Limit) (*Opener, *Volume, []byte) {
+func countedTo(t *testing.T, dir string, limit space.Limit) (*Opener, *Volume, []byte) {
 	t.Helper()
 	needNative(t)
 	table := &Table{}
-	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, NewAccount(limit), discard))
+	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, space.NewAccount(limit), discard))
 	o := NewOpener(table, NewKey(make([]byte, 32)), discard)
 	t.Cleanup(o.Close)
 	v, _ := table.ByID(1)
@@ -39,7 +41,7 @@ func countedTo(t *testing.T, dir string, limit Limit) (*Opener, *Volume, []byte)
 }
 
 // counted waits for the scan.
-func counted(t *testing.T, v *Volume) Usage {
+func counted(t *testing.T, v *Volume) space.Usage {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !v.Account().Usage().Complete; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -65,9 +67,9 @@ func du(t *testing.T, dir string) (bytes, inodes int64) {
 		st := info.Sys().(*syscall.Stat_t)
 		if !seen[st.Ino] {
 			seen[st.Ino] = true
-			bytes += st.Blocks*512 + price.inode
-			if price.perName && !d.IsDir() {
-				bytes += int64(st.Nlink-1) * price.inode
+			bytes += st.Blocks*512 + price.Inode
+			if price.PerName && !d.IsDir() {
+				bytes += int64(st.Nlink-1) * price.Inode
 			}
 			inodes++
 		}
@@ -77,12 +79,12 @@ func du(t *testing.T, dir string) (bytes, inodes int64) {
 }
 
 // priceIn is what an inode takes on the disk of a directory.
-func priceIn(t *testing.T, dir string) prices {
+func priceIn(t *testing.T, dir string) space.Prices {
 	t.Helper()
 	d, err := os.Open(dir)
 	mustDo(t, err)
 	defer d.Close()
-	return pricesOf(d)
+	return space.PricesOf(d)
 }
 
 func write(t *testing.T, o *Opener, handle []byte, offset int64, n int) (int, error) {
@@ -115,7 +117,7 @@ func TestLimit(t *testing.T) {
 	if !errors.Is(err, unix.EDQUOT) || n == 0 || n > limit {
 		t.Fatalf("%d bytes of %d were written below a limit of %d: %v", n, 2*limit, limit, err)
 	}
-	if u := v.Account().Usage(); u.Bytes > limit || u.Bytes < limit-3*blockSize {
+	if u := v.Account().Usage(); u.Bytes > limit || u.Bytes < limit-3*space.BlockSize {
 		t.Errorf("%d bytes are used of %d", u.Bytes, limit)
 	}
 	if _, err := write(t, o, file, int64(n), 1); !errors.Is(err, unix.EDQUOT) {
@@ -126,7 +128,7 @@ func TestLimit(t *testing.T) {
 	}
 	st, err := v.Statfs()
 	mustDo(t, err)
-	if st.Size != limit || st.Available > 3*blockSize {
+	if st.Size != limit || st.Available > 3*space.BlockSize {
 		t.Errorf("Statfs: %+v", st)
 	}
 	dir, err := o.Open(netip.Addr{}, root, UseNames)
@@ -157,12 +159,12 @@ func TestLimit(t *testing.T) {
 		t.Errorf("after truncation: %d, %v", wrote, err)
 	}
 	// A raised limit holds at once.
-	v.Account().SetLimit(Limit{Bytes: 4 * limit})
+	v.Account().SetLimit(space.Limit{Bytes: 4 * limit})
 	if wrote, err := write(t, o, file, 0, 2*limit); wrote != 2*limit || err != nil {
 		t.Errorf("after a raise: %d, %v", wrote, err)
 	}
 	mustDo(t, dir.Remove("file"))
-	if u := v.Account().Usage(); u.Bytes > 2*blockSize || u.Inodes != 1 {
+	if u := v.Account().Usage(); u.Bytes > 2*space.BlockSize || u.Inodes != 1 {
 		t.Errorf("after removal: %+v", u)
 	}
 }
@@ -250,11 +252,11 @@ func TestLookAgain(t *testing.T) {
 	if u := v.Account().Usage(); u.Bytes < 1<<20 {
 		t.Errorf("looked at too early: %d bytes", u.Bytes)
 	}
-	v.settleDue(now.Add(lookAgain + time.Second))
+	v.settleDue(now.Add(space.LookAfter + time.Second))
 	if u, _ := du(t, dir); v.Account().Usage().Bytes != u {
 		t.Errorf("%d bytes are counted, du finds %d", v.Account().Usage().Bytes, u)
 	}
-	if n := len(v.account.charges); n != 0 {
+	if n := v.account.Held().Charges; n != 0 {
 		t.Errorf("%d charges are kept", n)
 	}
 }
@@ -285,15 +287,15 @@ func TestCountKeepsUp(t *testing.T) {
 	if u.Inodes != inodes {
 		t.Errorf("%d inodes are counted, there are %d", u.Inodes, inodes)
 	}
-	if used, taken := v.account.used.load(), v.account.taken.load(); used != taken {
-		t.Errorf("%+v are taken, and %+v used", taken, used)
+	if reserved := v.account.Held().Reserved; reserved != (space.Amount{}) {
+		t.Errorf("%+v are still reserved", reserved)
 	}
 	// What is charged twice, or never, shows when all is gone.
 	top, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	removeAll(t, o, top)
 	top.Close()
-	if u := v.Account().Usage(); u.Inodes != 1 || u.Bytes > 16*blockSize || u.Bytes < 0 {
+	if u := v.Account().Usage(); u.Inodes != 1 || u.Bytes > 16*space.BlockSize || u.Bytes < 0 {
 		t.Errorf("of an empty volume: %+v", u)
 	}
 }
@@ -426,7 +428,7 @@ func TestRemovedIsForgotten(t *testing.T) {
 	}
 	dir.Close()
 	o.files.close()
-	if n := len(v.account.charges); n > 1 { // the directory's
+	if n := v.account.Held().Charges; n > 1 { // the directory's
 		t.Errorf("%d charges are kept", n)
 	}
 	if after := v.Account().Usage(); after.Inodes != before.Inodes {
@@ -456,9 +458,9 @@ func TestLookAtWhatIsGone(t *testing.T) {
 	var st unix.Stat_t
 	mustDo(t, unix.Fstat(int(open.Fd()), &st))
 	for range 2 {
-		c := v.account.enter(inodeOf(&st))
-		mustDo(t, c.stat(int(open.Fd()), &st))
-		c.leave(FileID{})
+		c := v.account.Enter(space.InodeOf(&st))
+		mustDo(t, c.Stat(int(open.Fd()), &st))
+		c.Leave("")
 	}
 	if got := v.Account().Usage(); got != want {
 		t.Errorf("the volume uses %+v, want %+v", got, want)
@@ -478,12 +480,7 @@ func TestChargeIsGivenBack(t *testing.T) {
 		f, err := o.Open(netip.Addr{}, handle, UseAttr)
 		mustDo(t, err)
 		defer f.Close()
-		v.account.mu.Lock()
-		defer v.account.mu.Unlock()
-		if c := v.account.charges[f.Attr.inode()]; c != nil {
-			return c.users
-		}
-		return 0
+		return v.account.Users(f.Attr.inode())
 	}
 	for _, test := range []struct {
 		handle []byte
@@ -510,32 +507,6 @@ func TestChargeIsGivenBack(t *testing.T) {
 		}
 		if after := users(test.handle); after != before || after != 1 {
 			t.Errorf("%d users of the charge, were %d, want that of the descriptor", after, before)
-		}
-	}
-}
-
-// The limits are what a client is told.
-func TestLimitIsTold(t *testing.T) {
-	disk := Statfs{Size: 1 << 40, Free: 1 << 29, Available: 1 << 29, Files: 1 << 20, FreeFiles: 1000}
-	for _, test := range []struct {
-		name                         string
-		limit                        Limit
-		used, inodes                 int64
-		size, free, files, freeFiles uint64
-	}{
-		{"room in the volume", Limit{1 << 20, 100}, 1 << 19, 40, 1 << 20, 1 << 19, 100, 60},
-		{"no limit of inodes", Limit{1 << 20, 0}, 1 << 19, 40, 1 << 20, 1 << 19, 1040, 1000},
-		{"room on the disk", Limit{1 << 50, 5000}, 1 << 19, 40, 1 << 50, 1 << 29, 5000, 1000},
-		{"past the limit", Limit{1 << 20, 30}, 1 << 21, 40, 1 << 20, 0, 30, 0},
-		{"below nothing", Limit{1 << 20, 30}, -1, -1, 1 << 20, 1 << 20, 30, 30},
-		{"no room at all", Limit{-1, -1}, 1, 1, 0, 0, 1001, 1000},
-	} {
-		a, room := NewAccount(test.limit), disk
-		a.used.store(amount{test.used, test.inodes})
-		a.limitTo(&room)
-		want := Statfs{Size: test.size, Free: test.free, Available: test.free, Files: test.files, FreeFiles: test.freeFiles}
-		if room != want {
-			t.Errorf("%s: %+v, want %+v", test.name, room, want)
 		}
 	}
 }

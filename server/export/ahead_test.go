@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/server/testdisk"
 )
 
@@ -42,13 +43,13 @@ func TestTakenBack(t *testing.T) {
 				o.files.close()
 			}
 			now := time.Now()
-			v.settleDue(now.Add(lookAgain + time.Second))
+			v.settleDue(now.Add(space.LookAfter + time.Second))
 			before, _ := du(t, dir)
 			takeBack(t, disk)
 			after, _ := du(t, dir)
 			ahead += before - after
-			v.settleDue(now.Add(lookAgain + lookLate + 2*time.Second))
-			v.settleDue(now.Add(lookAgain + 2*lookLate + 3*time.Second)) // those that had nothing ahead to lose
+			v.settleDue(now.Add(space.LookAfter + space.LookLate + 2*time.Second))
+			v.settleDue(now.Add(space.LookAfter + 2*space.LookLate + 3*time.Second)) // those that had nothing ahead to lose
 			if used := v.Account().Usage().Bytes; used != after {
 				t.Errorf("round %d: %d bytes are counted, du finds %d", round, used, after)
 			}
@@ -56,7 +57,7 @@ func TestTakenBack(t *testing.T) {
 		if ahead < 20*32<<10 {
 			t.Errorf("XFS has taken back %d bytes: that shows nothing", ahead)
 		}
-		if n := len(v.account.charges); n != 0 {
+		if n := v.account.Held().Charges; n != 0 {
 			t.Errorf("%d charges are kept", n)
 		}
 	})

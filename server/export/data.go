@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
 )
 
 // The data of a file that is open with UseRead or UseWrite. It was opened as root, so
@@ -31,7 +33,7 @@ func (f *File) ReadCached(p []byte, offset int64) (int, error) {
 func (f *File) WriteAt(p []byte, offset int64) (int, Attr, error) {
 	f.kept.written.Store(true)
 	var st unix.Stat_t
-	n, err := f.charge.write(f.fd, p, offset, &st)
+	n, err := f.charge.Write(f.fd, p, offset, &st)
 	f.kept.changed()
 	if st.Nlink == 0 {
 		return n, Attr{}, err
@@ -48,7 +50,7 @@ func (f *File) Truncate(size uint64) error {
 	if f.use == UseWrite {
 		f.kept.written.Store(true)
 		defer f.kept.changed()
-		return f.charge.resize(f.fd, int64(size), func() error {
+		return f.charge.Resize(f.fd, int64(size), func() error {
 			for {
 				if err := unix.Ftruncate(f.fd, int64(size)); !errors.Is(err, unix.EINTR) {
 					return err
@@ -63,11 +65,11 @@ func (f *File) Truncate(size uint64) error {
 		return err
 	}
 	f.changed = true
-	return f.charge.resize(f.fd, int64(size), func() error { return unix.Truncate(f.proc(), int64(size)) })
+	return f.charge.Resize(f.fd, int64(size), func() error { return unix.Truncate(f.proc(), int64(size)) })
 }
 
 // openData opens a regular file for use.
-func (v *Volume) openData(id *FileID, use Use) (int, *charge, error) {
+func (v *Volume) openData(id *FileID, use Use) (int, *space.Charge, error) {
 	path, err := v.openByHandle(id, UseAttr.flags())
 	if err != nil {
 		return -1, nil, err
@@ -86,7 +88,7 @@ func (v *Volume) openData(id *FileID, use Use) (int, *charge, error) {
 	if err != nil || v.account == nil {
 		return fd, nil, err
 	}
-	c := v.account.enter(attr.inode())
+	c := v.account.Enter(attr.inode())
 	_, _ = v.stat(fd, c) // from what it is charged; the next look meets the error
 	return fd, c, nil
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
 )
 
 // Dir is an open directory of a volume. Names passed to its methods are one
@@ -72,7 +74,7 @@ func attrOf(st *unix.Stat_t) Attr {
 	}
 }
 
-func (a *Attr) inode() inode { return inode{a.device, a.Ino} }
+func (a *Attr) inode() space.Inode { return space.Inode{Device: a.device, Number: a.Ino} }
 
 // IsRegular reports whether it is a regular file.
 func (a *Attr) IsRegular() bool { return a.Mode&unix.S_IFMT == unix.S_IFREG }
@@ -103,7 +105,7 @@ func (d *Dir) OpenFile(name string, flags int, mode os.FileMode) (*DirFile, erro
 		return d.openFile(name, flags, mode)
 	}
 	var file *DirFile
-	err := d.changeNames(nil, func(*charge) (err error) {
+	err := d.changeNames(nil, func(*space.Charge) (err error) {
 		file, err = d.openFile(name, flags, mode)
 		return err
 	})
@@ -117,11 +119,11 @@ func (d *Dir) openFile(name string, flags int, mode os.FileMode) (*DirFile, erro
 	}
 	isNew := errors.Is(err, os.ErrNotExist)
 	if isNew && flags&unix.O_CREAT != 0 {
-		room, err := d.reserve(d.volume.account.forNew())
+		room, err := d.reserve(d.volume.account.ForNew())
 		if err != nil {
 			return nil, &os.PathError{Op: "openat", Path: name, Err: err}
 		}
-		defer room.release()
+		defer room.Release()
 	}
 	flags |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Openat(int(d.Fd()), name, flags, uint32(mode.Perm()))
@@ -176,7 +178,7 @@ func (d *Dir) Rename(name string, to *Dir, newName string) error {
 	return pathError("renameat", name, to.giveName(newName, d, name, func() error {
 		err := unix.Renameat(int(d.Fd()), name, int(to.Fd()), newName)
 		if err == nil {
-			d.volume.account.moved(int(to.Fd()), newName)
+			d.volume.account.Moved(int(to.Fd()), newName)
 		}
 		return err
 	}))
@@ -220,9 +222,8 @@ func (d *Dir) Chtimes(name string, atime, mtime time.Time) error {
 // Statfs has the size and free space of a volume, in bytes and files, and the
 // limits for names.
 type Statfs struct {
-	Size, Free, Available uint64
-	Files, FreeFiles      uint64
-	NameMax, LinkMax      uint32
+	space.Room
+	NameMax, LinkMax uint32
 }
 
 // Statfs returns the size and free space of the volume.
@@ -238,16 +239,18 @@ func (v *Volume) Statfs() (Statfs, error) {
 		return Statfs{}, fmt.Errorf("statfs: %w", err)
 	}
 	room := Statfs{
-		Size:      uint64(bytesOf(st.Blocks, st.Bsize)),
-		Free:      uint64(bytesOf(st.Bfree, st.Bsize)),
-		Available: uint64(bytesOf(st.Bavail, st.Bsize)),
-		Files:     st.Files,
-		FreeFiles: st.Ffree,
-		NameMax:   uint32(st.Namelen),
-		LinkMax:   linkMax(st.Type),
+		Room: space.Room{
+			Size:      uint64(space.BytesOf(st.Blocks, st.Bsize)),
+			Free:      uint64(space.BytesOf(st.Bfree, st.Bsize)),
+			Available: uint64(space.BytesOf(st.Bavail, st.Bsize)),
+			Files:     st.Files,
+			FreeFiles: st.Ffree,
+		},
+		NameMax: uint32(st.Namelen),
+		LinkMax: linkMax(st.Type),
 	}
 	if v.account != nil {
-		v.account.limitTo(&room)
+		v.account.LimitTo(&room.Room)
 	}
 	return room, nil
 }

@@ -6,12 +6,14 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
 )
 
 // changeNames calls do, which changes the names of the directory, and of other if that
 // is not nil. If the server counts it locks their names and settles their charges: a
 // name's file must not change before it is charged. do gets the directory's charge.
-func (d *Dir) changeNames(other *Dir, do func(*charge) error) error {
+func (d *Dir) changeNames(other *Dir, do func(*space.Charge) error) error {
 	if d.volume.account == nil {
 		return do(nil)
 	}
@@ -20,7 +22,7 @@ func (d *Dir) changeNames(other *Dir, do func(*charge) error) error {
 		return err
 	}
 	defer d.settle(c)
-	var o *charge
+	var o *space.Charge
 	if other != nil {
 		if o, err = other.hold(); err != nil {
 			return err
@@ -59,33 +61,33 @@ func (d *Dir) lockNames(other *Dir) (unlock func(), err error) {
 }
 
 // hold returns the directory's charge, until settle.
-func (d *Dir) hold() (*charge, error) {
+func (d *Dir) hold() (*space.Charge, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(d.Fd()), &st); err != nil {
 		return nil, err
 	}
-	c := d.volume.account.enter(inodeOf(&st))
-	err := c.stat(int(d.Fd()), &st) // from what it is charged
+	c := d.volume.account.Enter(space.InodeOf(&st))
+	err := c.Stat(int(d.Fd()), &st) // from what it is charged
 	return c, err
 }
 
 // settle settles and releases it.
-func (d *Dir) settle(c *charge) {
+func (d *Dir) settle(c *space.Charge) {
 	d.look(c)
-	c.leave(FileID{})
+	c.Leave("")
 }
 
 // look settles it.
-func (d *Dir) look(c *charge) {
+func (d *Dir) look(c *space.Charge) {
 	var st unix.Stat_t
-	_ = c.stat(int(d.Fd()), &st) // what can't be looked at stays as it was
+	_ = c.Stat(int(d.Fd()), &st) // what can't be looked at stays as it was
 }
 
-// reserve is Account.reserve, but it waits instead of returning EAGAIN, because go-nfs
+// reserve is Account.Reserve, but it waits instead of returning EAGAIN, because go-nfs
 // can't tell a client to retry.
-func (d *Dir) reserve(n amount) (reservation, error) {
+func (d *Dir) reserve(n space.Amount) (space.Reservation, error) {
 	for {
-		room, err := d.volume.account.reserve(n)
+		room, err := d.volume.account.Reserve(n)
 		if err == nil || !d.volume.await(err) {
 			return room, err
 		}
@@ -95,14 +97,14 @@ func (d *Dir) reserve(n amount) (reservation, error) {
 // makeName calls do, which creates a name, and charges its file.
 func (d *Dir) makeName(name string, do func() error) error {
 	a := d.volume.account
-	return d.changeNames(nil, func(*charge) error {
-		room, err := d.reserve(a.forNew())
+	return d.changeNames(nil, func(*space.Charge) error {
+		room, err := d.reserve(a.ForNew())
 		if err != nil {
 			if _, taken := d.Lstat(name); taken != nil {
 				return err
 			}
 		}
-		defer room.release()
+		defer room.Release()
 		if err := do(); err != nil || a == nil {
 			return err
 		}
@@ -115,8 +117,8 @@ func (d *Dir) makeName(name string, do func() error) error {
 		if err := unix.Fstat(fd, &st); err != nil {
 			return err
 		}
-		c, _, err := a.enterNew(inodeOf(&st), fd)
-		c.leave(FileID{})
+		c, err := a.EnterNew(space.InodeOf(&st), fd, &st)
+		c.Leave("")
 		return err
 	})
 }
@@ -124,7 +126,7 @@ func (d *Dir) makeName(name string, do func() error) error {
 // takeName calls do, which removes a name, and ends the charge for its file if
 // that was its last name.
 func (d *Dir) takeName(name string, do func() error) error {
-	return d.changeNames(nil, func(*charge) error {
+	return d.changeNames(nil, func(*space.Charge) error {
 		return d.taking(name, nil, "", do)
 	})
 }
@@ -133,14 +135,14 @@ func (d *Dir) takeName(name string, do func() error) error {
 // name, and ends the charge for the file that it replaced.
 func (d *Dir) giveName(name string, from *Dir, fromName string, do func() error) error {
 	a := d.volume.account
-	return d.changeNames(from, func(c *charge) error {
+	return d.changeNames(from, func(c *space.Charge) error {
 		if a == nil {
 			return do()
 		}
 		_, notThere := d.Lstat(name)
 		replace := func() error { return d.taking(name, from, fromName, do) }
 		for {
-			err := a.rename(c, notThere == nil, func() { d.look(c) }, replace)
+			err := a.Rename(c, notThere == nil, func() { d.look(c) }, replace)
 			if !d.volume.await(err) {
 				return err
 			}
@@ -160,12 +162,12 @@ func (d *Dir) taking(name string, from *Dir, fromName string, do func() error) e
 		return do() // nothing has the name
 	}
 	defer unix.Close(fd) // O_PATH
-	t := a.take(fd)
+	t := a.Take(fd)
 	if from != nil {
-		t.renamed(int(from.Fd()), fromName)
+		t.Renamed(int(from.Fd()), fromName)
 	}
 	err = do()
-	t.done(err)
+	t.Done(err)
 	return err
 }
 
@@ -173,7 +175,7 @@ func (d *Dir) taking(name string, from *Dir, fromName string, do func() error) e
 type DirFile struct {
 	*os.File
 	dir    *Dir
-	charge *charge // where the server counts
+	charge *space.Charge // where the server counts
 }
 
 // charged gets the charge of a file. isNew is whether this call has created it.
@@ -189,11 +191,11 @@ func (d *Dir) charged(f *os.File, isNew bool) (*DirFile, error) {
 	}
 	if isNew {
 		var err error
-		if file.charge, _, err = a.enterNew(inodeOf(&st), int(f.Fd())); err != nil {
+		if file.charge, err = a.EnterNew(space.InodeOf(&st), int(f.Fd()), &st); err != nil {
 			return nil, errors.Join(err, file.Close())
 		}
 	} else {
-		file.charge = a.enter(inodeOf(&st))
+		file.charge = a.Enter(space.InodeOf(&st))
 	}
 	err := file.settle()
 	return file, err
@@ -204,7 +206,7 @@ func (f *DirFile) settle() error {
 		return nil
 	}
 	var st unix.Stat_t
-	return f.charge.stat(int(f.Fd()), &st)
+	return f.charge.Stat(int(f.Fd()), &st)
 }
 
 // Write writes at the position that Seek has set.
@@ -219,7 +221,7 @@ func (f *DirFile) Write(p []byte) (int, error) {
 	done := 0
 	for {
 		var st unix.Stat_t
-		n, err := f.charge.write(int(f.Fd()), p[done:], offset+int64(done), &st)
+		n, err := f.charge.Write(int(f.Fd()), p[done:], offset+int64(done), &st)
 		if done += n; !f.dir.volume.await(err) { // no client is told to come again, see Dir.reserve
 			_, seekErr := f.Seek(offset+int64(done), io.SeekStart)
 			return done, errors.Join(err, seekErr)
@@ -230,7 +232,7 @@ func (f *DirFile) Write(p []byte) (int, error) {
 // Truncate sets the size.
 func (f *DirFile) Truncate(size int64) error {
 	for {
-		err := f.charge.resize(int(f.Fd()), size, func() error { return f.File.Truncate(size) })
+		err := f.charge.Resize(int(f.Fd()), size, func() error { return f.File.Truncate(size) })
 		if !f.dir.volume.await(err) {
 			return err
 		}
@@ -242,13 +244,8 @@ func (f *DirFile) Close() error {
 	err := f.File.Close()
 	if c := f.charge; c != nil {
 		f.charge = nil
-		var st unix.Stat_t
-		if found := unix.Fstatat(int(f.dir.Fd()), f.Name(), &st, unix.AT_SYMLINK_NOFOLLOW); found == nil && inodeOf(&st) == c.inode {
-			c.mu.Lock()
-			c.settle(&st, false)
-			c.mu.Unlock()
-		}
-		c.leave(FileID{})
+		c.LookAt(int(f.dir.Fd()), f.Name())
+		c.Leave("")
 	}
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
 )
 
 // disk has the known properties of a volume's file system; it is zero for an
@@ -58,4 +60,24 @@ func ext4Journal(f *os.File) bool {
 	// ext2 and ext3, which have the same number, have no such file.
 	task, err := os.ReadFile(filepath.Join("/sys/fs/ext4", filepath.Base(device), "journal_task"))
 	return err == nil && !strings.HasPrefix(string(task), "<")
+}
+
+// HasRoom reports whether the disk has space for n bytes of users other than root:
+// ext4 reserves its last blocks for root. It reads the free space again after a
+// sixteenth of it was used, so it can be wrong by what other programs have written
+// meanwhile.
+func (v *Volume) HasRoom(n int) bool {
+	if v.credit.Add(-int64(n)) >= 0 {
+		return true
+	}
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(v.root.Fd()), &st); err != nil {
+		return false
+	}
+	credit := space.BytesOf(st.Bavail, st.Bsize) / 16
+	if credit < 4<<20 { // when it is nearly full, let the kernel decide
+		return false
+	}
+	v.credit.Store(credit)
+	return true
 }

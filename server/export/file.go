@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
 )
 
 // File is an open file of a volume, used by one call. Its methods act as the user
@@ -19,15 +21,15 @@ type File struct {
 	Attr    Attr // when it was opened with UseAttr or UseNames
 	use     Use
 	fd      int
-	kept    *openFile // owner of fd; nil if the File owns it
-	since   uint64    // the sample of its errSeq
-	isNew   bool      // made by this call
-	created bool      // with a descriptor to write to it
-	charge  *charge   // if the call may change the file and the server counts
-	held    bool      // f must release the charge, not kept
-	names   *names    // with UseNames: the lock of the directory's names
-	changes uint64    // of names, before Attr
-	changed bool      // by a method, since Attr
+	kept    *openFile     // owner of fd; nil if the File owns it
+	since   uint64        // the sample of its errSeq
+	isNew   bool          // made by this call
+	created bool          // with a descriptor to write to it
+	charge  *space.Charge // if the call may change the file and the server counts
+	held    bool          // f must release the charge, not kept
+	names   *names        // with UseNames: the lock of the directory's names
+	changes uint64        // of names, before Attr
+	changed bool          // by a method, since Attr
 }
 
 // Close releases the file and f, which is reused.
@@ -42,7 +44,7 @@ func (f *File) Close() {
 		_ = unix.Close(f.fd) // nothing is written through it
 	}
 	if f.held {
-		f.charge.leave(FileID{})
+		f.charge.Leave("")
 	}
 	opener, volume := f.opener, f.Volume
 	volume.directories.leave(f.names)
@@ -79,9 +81,9 @@ func (f *File) Latest() (Attr, error) {
 
 // stat returns the attributes of an open file that is not removed, and settles its
 // charge if it has one.
-func (v *Volume) stat(fd int, c *charge) (Attr, error) {
+func (v *Volume) stat(fd int, c *space.Charge) (Attr, error) {
 	var st unix.Stat_t
-	if err := c.look(fd, &st, v.disk.quick); err != nil {
+	if err := c.Look(fd, &st, v.disk.quick); err != nil {
 		return Attr{}, err
 	}
 	if st.Nlink == 0 {
@@ -200,11 +202,11 @@ func (f *File) Create(name string, mode uint32) (*File, error) {
 	if err := component(name); err != nil {
 		return nil, err
 	}
-	room, err := f.roomFor(name, f.Volume.account.forNew())
+	room, err := f.roomFor(name, f.Volume.account.ForNew())
 	if err != nil {
 		return nil, err
 	}
-	defer room.release()
+	defer room.Release()
 	made, err := f.made(f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, within))
 	if err == nil {
 		made.created = true
@@ -214,11 +216,11 @@ func (f *File) Create(name string, mode uint32) (*File, error) {
 
 // roomFor reserves space for a new file. If there is none, but the name exists, it
 // returns no error, because the kernel will return EEXIST.
-func (f *File) roomFor(name string, n amount) (reservation, error) {
-	room, err := f.Volume.account.reserve(n)
+func (f *File) roomFor(name string, n space.Amount) (space.Reservation, error) {
+	room, err := f.Volume.account.Reserve(n)
 	if err != nil {
 		if _, taken := identifyByHandle(f.fd, name); taken == nil {
-			return reservation{}, nil
+			return space.Reservation{}, nil
 		}
 	}
 	return room, err
@@ -235,10 +237,12 @@ func (f *File) made(child *File, err error) (*File, error) {
 		return child, nil
 	}
 	child.held = true
-	if child.charge, child.Attr, err = a.enterNew(child.Attr.inode(), child.fd); err != nil {
+	var st unix.Stat_t
+	if child.charge, err = a.EnterNew(child.Attr.inode(), child.fd, &st); err != nil {
 		child.Close()
 		return nil, err
 	}
+	child.Attr = attrOf(&st)
 	return child, nil
 }
 
@@ -247,11 +251,11 @@ func (f *File) Mkdir(name string, mode uint32) (*File, error) {
 	if err := component(name); err != nil {
 		return nil, err
 	}
-	room, err := f.roomFor(name, f.Volume.account.forNew())
+	room, err := f.roomFor(name, f.Volume.account.ForNew())
 	if err != nil {
 		return nil, err
 	}
-	defer room.release()
+	defer room.Release()
 	if err := unix.Mkdirat(f.fd, name, mode); err != nil {
 		return nil, err
 	}
@@ -263,11 +267,11 @@ func (f *File) Symlink(target, name string) (*File, error) {
 	if err := component(name); err != nil {
 		return nil, err
 	}
-	room, err := f.roomFor(name, f.Volume.account.forNew())
+	room, err := f.roomFor(name, f.Volume.account.ForNew())
 	if err != nil {
 		return nil, err
 	}
-	defer room.release()
+	defer room.Release()
 	if err := unix.Symlinkat(target, f.fd, name); err != nil {
 		return nil, err
 	}
@@ -288,11 +292,11 @@ func (f *File) Mknod(name string, fileType, mode, major, minor uint32) (*File, e
 	if err := component(name); err != nil {
 		return nil, err
 	}
-	room, err := f.roomFor(name, f.Volume.account.forNew())
+	room, err := f.roomFor(name, f.Volume.account.ForNew())
 	if err != nil {
 		return nil, err
 	}
-	defer room.release()
+	defer room.Release()
 	if err := unix.Mknodat(f.fd, name, fileType|mode, int(unix.Mkdev(major, minor))); err != nil {
 		return nil, err
 	}
@@ -311,11 +315,11 @@ func (f *File) Link(dir *File, name string) error {
 	if err := f.hold(); err != nil {
 		return err
 	}
-	room, err := dir.roomFor(name, forName())
+	room, err := dir.roomFor(name, space.ForName())
 	if err != nil {
 		return err
 	}
-	defer room.release()
+	defer room.Release()
 	// By descriptor alone it takes CAP_DAC_READ_SEARCH, linkat(2).
 	return unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW)
 }
@@ -355,12 +359,12 @@ func (f *File) Rename(name string, to *File, newName string) error {
 		return unix.EINVAL
 	}
 	v := to.victim(newName)
-	v.taking.renamed(f.fd, name)
-	err := v.taken(f.Volume.account.rename(to.charge, !v.id.IsZero(), to.settle, func() error {
+	v.taking.Renamed(f.fd, name)
+	err := v.taken(f.Volume.account.Rename(to.charge, !v.id.IsZero(), to.settle, func() error {
 		return unix.Renameat(f.fd, name, to.fd, newName)
 	}))
 	if err == nil {
-		f.Volume.account.moved(to.fd, newName)
+		f.Volume.account.Moved(to.fd, newName)
 	}
 	return err
 }
@@ -380,7 +384,7 @@ func (f *File) hold() error {
 	if f.Volume.account == nil || f.charge != nil {
 		return nil
 	}
-	f.charge, f.held = f.Volume.account.enter(f.Attr.inode()), true
+	f.charge, f.held = f.Volume.account.Enter(f.Attr.inode()), true
 	_, err := f.Stat() // from what it is charged
 	return err
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
 )
 
 const (
@@ -72,7 +74,7 @@ type openFile struct {
 	since   int           // the sweep after which nobody has used it, if users is 0
 	elem    *list.Element // in fileCache.used
 
-	charge   *charge // where the server counts
+	charge   *space.Charge // where the server counts
 	written  atomic.Bool
 	unsynced atomic.Bool // it has unsynced writes, and stays open until it is synced
 	state    *syncState  // shared with the file's other descriptors
@@ -135,7 +137,7 @@ func (c *fileCache) missed() {
 // the file already, put returns that one and closes this one. If the cache is full, it
 // closes another file. If all others must be synced before, it also returns one of them,
 // for the caller to sync and release.
-func (c *fileCache) put(key fileKey, use Use, fd int, charge *charge) (f, unsynced *openFile) {
+func (c *fileCache) put(key fileKey, use Use, fd int, charge *space.Charge) (f, unsynced *openFile) {
 	f = &openFile{key: key, use: use, fd: fd, users: 1, charge: charge, state: &syncState{}}
 	c.mu.Lock()
 	files := c.files[key]
@@ -210,11 +212,11 @@ func (f *openFile) close() {
 	}
 	_ = unix.Close(f.fd) // what was written was synced, or the file has been removed
 	if f.charge != nil {
-		var written FileID
+		var written string
 		if f.written.Load() {
-			written = f.key.id
+			written = f.key.id.string()
 		}
-		f.charge.leave(written)
+		f.charge.Leave(written)
 	}
 }
 

@@ -32,6 +32,9 @@ func (f FileID) IsZero() bool { return f.n == 0 }
 // Bytes returns the bytes for NewFileID.
 func (f FileID) Bytes() []byte { return f.bytes[:f.n] }
 
+// string has the bytes too, for what knows no FileID.
+func (f *FileID) string() string { return string(f.bytes[:f.n]) }
+
 // fileIDByInode is the first byte of a FileID made of inode number and birth time.
 // In others the first byte is the kernel's handle type, which is always smaller.
 const fileIDByInode = 0xff

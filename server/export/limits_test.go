@@ -11,9 +11,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
 )
 
 // What these tests do is what a client does that wants more than its volume has. Each
@@ -109,7 +110,7 @@ func TestLargestSizes(t *testing.T) {
 
 		// The scan counts the same.
 		table := &Table{}
-		mustDo(t, table.AddCounted(2, "/again", dir, Options{}, NewAccount(Limit{Bytes: limit}), discard))
+		mustDo(t, table.AddCounted(2, "/again", dir, Options{}, space.NewAccount(space.Limit{Bytes: limit}), discard))
 		again, _ := table.ByID(2)
 		counted(t, again)
 		sound(t, again, dir, "by the scan")
@@ -141,7 +142,7 @@ func TestSparseWindow(t *testing.T) {
 					at := int64(i) << 36 // a hole between all
 					switch client % 2 {
 					case 0:
-						at = 1<<43 - int64(random.IntN(1<<30))*blockSize
+						at = 1<<43 - int64(random.IntN(1<<30))*space.BlockSize
 					case 1: // of which two together are more than 63 bits hold
 						at += 1 << 62
 					}
@@ -159,67 +160,12 @@ func TestSparseWindow(t *testing.T) {
 	})
 }
 
-// TestBlocksStay: what is written over existing blocks takes no room, so they may not be
-// cut away, and given to others, before it is written.
-func TestBlocksStay(t *testing.T) {
-	o, v, root := countedAt(t, t.TempDir(), 1<<20)
-	counted(t, v)
-	f, err := o.Open(netip.Addr{}, create(t, o, root, "file"), UseWrite)
-	mustDo(t, err)
-	defer f.Close()
-	f.kept.charge.blocks.RLock() // as overwrite does
-	cut := make(chan error)
-	go func() { cut <- f.Truncate(0) }()
-	select {
-	case err := <-cut:
-		t.Error(err, "the file is cut while somebody relies on its blocks")
-	case <-time.After(50 * time.Millisecond):
-		f.kept.charge.blocks.RUnlock()
-		mustDo(t, <-cut)
-	}
-}
-
-// TestSums: sums of what clients name stop at the largest number.
-func TestSums(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 3))
-	p := prices{inode: 512, perName: true}
-	for range 100_000 {
-		size, count := aboutLargest(random), int(random.Uint64N(256<<10))
-		if size < 0 {
-			if err := checkRange(size, count); !errors.Is(err, unix.EINVAL) {
-				t.Fatalf("%d bytes at %d: %v", count, size, err)
-			}
-			continue
-		}
-		if r := roundUp(size); r < 0 || r%blockSize != 0 || r < size-blockSize || r > size && r-size >= blockSize {
-			t.Fatalf("%d is rounded up to %d", size, r)
-		}
-		if n := blocksOf(size, count); n < int64(count) || n > int64(count)+2*blockSize {
-			t.Fatalf("%d bytes at %d are in %d bytes of blocks", count, size, n)
-		}
-		if err := checkRange(size, count); (err != nil) != (uint64(size)+uint64(count) > math.MaxInt64) {
-			t.Fatalf("%d bytes at %d: %v", count, size, err)
-		}
-		st := unix.Stat_t{Mode: unix.S_IFREG, Nlink: 1, Size: size, Blocks: aboutLargest(random)}
-		if bytes, ahead := p.of(&st); bytes < 0 || ahead < 0 {
-			t.Fatalf("%+v is charged %d, with %d ahead", st, bytes, ahead)
-		}
-		a := NewAccount(Limit{Bytes: max(aboutLargest(random), 0)})
-		for range 4 { // many at once
-			n := addSizes(blocksOf(size, count), size)
-			if a.claim(amount{bytes: n}) && a.taken.bytes.Load() > a.limit.bytes.Load() {
-				t.Fatalf("%d more of %d are let in", n, a.limit.bytes.Load())
-			}
-		}
-	}
-}
-
 // TestInodesTakeRoom: what has no blocks has its inode, and there is a limit of those.
 func TestInodesTakeRoom(t *testing.T) {
 	onEachDisk(t, func(t *testing.T, dir string) {
 		const limit, most = 1 << 20, 300
-		price := priceIn(t, dir).inode
-		o, v, root := countedTo(t, dir, Limit{Bytes: limit})
+		price := priceIn(t, dir).Inode
+		o, v, root := countedTo(t, dir, space.Limit{Bytes: limit})
 		counted(t, v)
 		top, err := o.Open(netip.Addr{}, root, UseNames)
 		mustDo(t, err)
@@ -242,7 +188,7 @@ func TestInodesTakeRoom(t *testing.T) {
 		for i := range made {
 			mustDo(t, top.Rmdir(fmt.Sprint(i)))
 		}
-		v.Account().SetLimit(Limit{Bytes: 1 << 30, Inodes: most})
+		v.Account().SetLimit(space.Limit{Bytes: 1 << 30, Inodes: most})
 		var wg sync.WaitGroup
 		for client := range 8 {
 			wg.Go(func() {
@@ -300,7 +246,7 @@ func TestInodesTakeRoom(t *testing.T) {
 		}
 
 		// Far past both limits, what is there can be written, cut and removed.
-		v.Account().SetLimit(Limit{Bytes: 1 << 10, Inodes: 10})
+		v.Account().SetLimit(space.Limit{Bytes: 1 << 10, Inodes: 10})
 		list, err := filepath.Glob(filepath.Join(dir, "c*-0"))
 		mustDo(t, err)
 		name := filepath.Base(list[0])
@@ -384,7 +330,7 @@ func TestNamesTakeRoom(t *testing.T) {
 				at = to
 			}
 			after, _ := du(t, sub)
-			if after > before+renameSlack+nameRoom {
+			if after > before+space.RenameSlack+space.NameRoom {
 				t.Errorf("%s: renames have taken %d bytes past the limit, and %d were refused", engine, after-before, refused)
 			}
 			// A name that is there takes none.
@@ -416,7 +362,7 @@ func TestNamesTakeRoom(t *testing.T) {
 				t.Errorf("a link where there is something: %v", err)
 			}
 			f.Close()
-			if after, _ := du(t, sub); refusedLinks == 0 || after > max(before, limit)+nameRoom {
+			if after, _ := du(t, sub); refusedLinks == 0 || after > max(before, limit)+space.NameRoom {
 				t.Errorf("%d links were made in a full volume, which has %d bytes more for them", links, after-before)
 			}
 			sound(t, v, sub, "after all")
@@ -468,14 +414,14 @@ func TestAllocatedAhead(t *testing.T) {
 			mustDo(t, errors.Join(filler.Close(), os.Remove(filler.Name())))
 			full, _ := du(t, dir)
 			t.Logf("%d MiB when another has filled the disk, with %d MiB", full>>20, n)
-			if full > limit+files*aheadMax {
+			if full > limit+files*space.AheadMax {
 				t.Errorf("%d bytes are left to the volume when another can write nothing", full)
 			}
 		}
 		o.files.close()
 		eventually(t, func() bool {
 			closed, _ := du(t, dir)
-			return closed <= limit+files*aheadMax
+			return closed <= limit+files*space.AheadMax
 		}, "XFS has given back what it has allocated ahead")
 	})
 }

@@ -10,20 +10,22 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
 )
 
 // restarted exports a directory whose count can't begin before begin is called, as at a
 // start with many volumes.
-func restarted(t *testing.T, dir, marks string, limit Limit) (o *Opener, v *Volume, root []byte, begin func()) {
+func restarted(t *testing.T, dir, marks string, limit space.Limit) (o *Opener, v *Volume, root []byte, begin func()) {
 	t.Helper()
 	needNative(t)
 	table := &Table{}
 	table.KeepMarks(marks)
-	mustDo(t, table.AddCounted(9, "/other", t.TempDir(), Options{}, NewAccount(limit), discard))
+	mustDo(t, table.AddCounted(9, "/other", t.TempDir(), Options{}, space.NewAccount(limit), discard))
 	for range scansAtOnce {
 		table.scans <- struct{}{}
 	}
-	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, NewAccount(limit), discard))
+	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, space.NewAccount(limit), discard))
 	o = NewOpener(table, NewKey(make([]byte, 32)), discard)
 	v, _ = table.ByID(1)
 	root, err := o.Root(v)
@@ -43,6 +45,23 @@ func restarted(t *testing.T, dir, marks string, limit Limit) (o *Opener, v *Volu
 		table.Remove(1)
 	})
 	return o, v, root, begin
+}
+
+// usage is what a mark says.
+type usage struct{ Bytes, Inodes int64 }
+
+// readMark reads the mark of a volume.
+func readMark(path string) (n usage, err error) {
+	b, err := os.ReadFile(path)
+	if err == nil {
+		_, err = fmt.Sscanf(string(b), "%020d %020d\n", &n.Bytes, &n.Inodes)
+	}
+	return n, err
+}
+
+func usedBy(v *Volume) usage {
+	u := v.Account().Usage()
+	return usage{u.Bytes, u.Inodes}
 }
 
 // fill writes to new files until an error that is not the kernel's, and tells how much.
@@ -74,7 +93,7 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 	const limit = 32 << 20
 	onEachDisk(t, func(t *testing.T, dir string) {
 		marks := filepath.Join(t.TempDir(), "marks")
-		first, v, root, begin := restarted(t, dir, marks, Limit{Bytes: limit, Inodes: 2000})
+		first, v, root, begin := restarted(t, dir, marks, space.Limit{Bytes: limit, Inodes: 2000})
 		begin()
 		counted(t, v)
 		big := create(t, first, root, "big")
@@ -84,10 +103,10 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 		for _, end := range []string{"an orderly end", "a kill"} {
 			o.files.close()
 			if end == "an orderly end" {
-				v.account.lastMark()
+				v.account.LastMark()
 			}
 			used, _ := du(t, dir)
-			o, v, root, begin = restarted(t, dir, marks, Limit{Bytes: limit, Inodes: 2000})
+			o, v, root, begin = restarted(t, dir, marks, space.Limit{Bytes: limit, Inodes: 2000})
 			if st, err := v.Statfs(); err != nil || st.Free > uint64(limit-used) || st.Free < uint64(limit-used)/2 {
 				t.Errorf("after %s: %d bytes are told to be free of %d, of which %d are used: %v", end, st.Free, limit, used, err)
 			}
@@ -127,7 +146,7 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 			}
 			_, _ = top.Stat()
 			top.Close()
-			v.account.followMark()
+			v.account.FollowMark()
 		}
 	})
 }
@@ -136,14 +155,14 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 func TestInodeLimitHoldsWhileCounted(t *testing.T) {
 	const most = 500
 	dir, marks := t.TempDir(), filepath.Join(t.TempDir(), "marks")
-	o, v, root, begin := restarted(t, dir, marks, Limit{Bytes: 1 << 30, Inodes: most})
+	o, v, root, begin := restarted(t, dir, marks, space.Limit{Bytes: 1 << 30, Inodes: most})
 	begin()
 	counted(t, v)
 	for i := range most / 2 {
 		create(t, o, root, fmt.Sprint(i))
 	}
-	v.account.lastMark()
-	_, v, root, begin = restarted(t, dir, marks, Limit{Bytes: 1 << 30, Inodes: most})
+	v.account.LastMark()
+	_, v, root, begin = restarted(t, dir, marks, space.Limit{Bytes: 1 << 30, Inodes: most})
 	made, err := makeMany(t, v)
 	if !errors.Is(err, unix.EAGAIN) || made != most/2-1 {
 		t.Errorf("%d files were made beside %d while there may be %d: %v", made, most/2+1, most, err)
@@ -160,11 +179,11 @@ func TestInodeLimitHoldsWhileCounted(t *testing.T) {
 func makeMany(t *testing.T, v *Volume) (int, error) {
 	t.Helper()
 	for made := 0; ; made++ {
-		room, err := v.account.reserve(v.account.forNew())
+		room, err := v.account.Reserve(v.account.ForNew())
 		if err != nil {
 			return made, err
 		}
-		room.release()
+		room.Release()
 		dir, err := v.OpenDir(".")
 		mustDo(t, err)
 		mustDo(t, errors.Join(dir.Mkdir(fmt.Sprintf("m%d-%d", time.Now().UnixNano(), made), 0o755), dir.Close()))
@@ -191,7 +210,7 @@ func TestUnknownUse(t *testing.T) {
 				damage(marks)
 			}
 			mustDo(t, os.WriteFile(filepath.Join(dir, "before"), make([]byte, limit/2), 0o600))
-			o, v, root, begin := restarted(t, dir, marks, Limit{Bytes: limit})
+			o, v, root, begin := restarted(t, dir, marks, space.Limit{Bytes: limit})
 			if wrote, err := fill(t, o, root, "new"); !errors.Is(err, unix.EAGAIN) || wrote > limit/8 || wrote < limit/16 {
 				t.Errorf("%d bytes are let in: %v", wrote, err)
 			}
@@ -219,7 +238,7 @@ func TestUnknownUse(t *testing.T) {
 			if marks != "" {
 				eventually(t, func() bool {
 					kept, err := readMark(filepath.Join(marks, "1"))
-					return err == nil && kept.bytes >= v.Account().Usage().Bytes
+					return err == nil && kept.Bytes >= v.Account().Usage().Bytes
 				}, "the use is kept")
 			}
 		})
@@ -230,7 +249,7 @@ func TestUnknownUse(t *testing.T) {
 func TestMarkFollows(t *testing.T) {
 	const limit = 64 << 20
 	dir, marks := t.TempDir(), filepath.Join(t.TempDir(), "marks")
-	o, v, root, begin := restarted(t, dir, marks, Limit{Bytes: limit})
+	o, v, root, begin := restarted(t, dir, marks, space.Limit{Bytes: limit})
 	begin()
 	counted(t, v)
 	file := create(t, o, root, "file")
@@ -239,7 +258,7 @@ func TestMarkFollows(t *testing.T) {
 		used := v.Account().Usage()
 		kept, err := readMark(filepath.Join(marks, "1"))
 		mustDo(t, err)
-		if over := kept.bytes - used.Bytes; over < 0 || over > 3*limit/16 || kept.inodes < used.Inodes {
+		if over := kept.Bytes - used.Bytes; over < 0 || over > 3*limit/16 || kept.Inodes < used.Inodes {
 			t.Errorf("%s: the mark is %+v, used are %+v", when, kept, used)
 		}
 	}
@@ -252,11 +271,11 @@ func TestMarkFollows(t *testing.T) {
 	mustDo(t, err)
 	mustDo(t, f.Truncate(1<<20))
 	f.Close()
-	v.account.followMark()
+	v.account.FollowMark()
 	check("after it was cut")
-	v.account.lastMark()
-	if kept, err := readMark(filepath.Join(marks, "1")); err != nil || kept != v.account.used.load() {
-		t.Errorf("at the end the mark is %+v, used are %+v: %v", kept, v.account.used.load(), err)
+	v.account.LastMark()
+	if kept, err := readMark(filepath.Join(marks, "1")); err != nil || kept != usedBy(v) {
+		t.Errorf("at the end the mark is %+v, used are %+v: %v", kept, usedBy(v), err)
 	}
 	// Where it can't be kept, nothing is refused for that.
 	mustDo(t, os.RemoveAll(marks))
@@ -297,7 +316,7 @@ func TestNotCredited(t *testing.T) {
 			mustDo(t, errors.Join(byPath.Remove("by path"), byPath.Close()))
 			_, _ = top.Stat()
 		}
-		if u := v.Account().Usage(); u.Inodes != before.Inodes || u.Bytes < before.Bytes || u.Bytes > before.Bytes+2*blockSize {
+		if u := v.Account().Usage(); u.Inodes != before.Inodes || u.Bytes < before.Bytes || u.Bytes > before.Bytes+2*space.BlockSize {
 			t.Errorf("%+v, and before files were put there and removed %+v", u, before)
 		}
 		sound(t, v, dir, "after all")

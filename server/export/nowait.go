@@ -9,20 +9,9 @@ import (
 // Go's scheduler is told of a system call, so that it can do without the thread for as
 // long as the call blocks. That takes time, and the first that comes after all was idle
 // wakes the thread that looks for such calls, which takes longer than a small call.
-// Here are the system calls that never block: the scheduler is not told. One that blocked
-// all the same would stop all goroutines at the next garbage collection.
-
-// fstat is fstat(2). quick: what is open has its attributes in memory, see disk.
-func fstat(fd int, st *unix.Stat_t, quick bool) error {
-	if !quick {
-		return unix.Fstat(fd, st)
-	}
-	_, _, errno := unix.RawSyscall(unix.SYS_FSTAT, uintptr(fd), uintptr(unsafe.Pointer(st)), 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
+// It is not told of the system calls that never block: preadNow, and fstat of
+// server/space. One that blocked all the same would stop all goroutines at the next
+// garbage collection.
 
 // preadNow is preadv2(2) with RWF_NOWAIT, which never waits.
 func preadNow(fd int, p []byte, offset int64) (int, error) {

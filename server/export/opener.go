@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/server/shares"
+	"github.com/podnas/podnas/server/space"
 )
 
 // Opener opens files by their handles, with open_by_handle_at(2), which needs
@@ -255,9 +256,9 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 	if f, err = o.mustBeInside(f); err != nil || !countsLinks(&f.Attr) {
 		return f, err
 	}
-	var c *charge
+	var c *space.Charge
 	if use == UseNames && v.account != nil {
-		c = v.account.enter(f.Attr.inode())
+		c = v.account.Enter(f.Attr.inode())
 	}
 	f.keptAs(o.keep(fileKey{v, id}, use, fd, c))
 	if f.charge != nil { // the attributes must be those that it is settled by

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
 )
 
 // All syncs are here, where they are counted: on most disks clients mostly wait for
@@ -149,7 +151,7 @@ func (o *Opener) sync(w waiting, data bool) {
 }
 
 // keep is fileCache.put.
-func (o *Opener) keep(key fileKey, use Use, fd int, charge *charge) *openFile {
+func (o *Opener) keep(key fileKey, use Use, fd int, charge *space.Charge) *openFile {
 	f, unsynced := o.files.put(key, use, fd, charge)
 	if unsynced != nil {
 		o.syncUnused(unsynced, nil)

@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/server/stats"
 )
 
@@ -46,8 +47,8 @@ type Volume struct {
 	climbing sync.Mutex
 	mount    uint64 // the root's, and so of all that is opened by handle
 	disk     disk
-	account  *Account    // nil: the server does not count
-	again    *time.Timer // calls lookAfter
+	account  *space.Account // nil: the server does not count
+	again    *time.Timer    // calls lookAfter
 	mu       sync.RWMutex
 	ended    bool           // no call may begin
 	calls    sync.WaitGroup // current calls: every Dir and File, and a scan
@@ -78,7 +79,7 @@ func (v *Volume) OpenDir(name string) (*Dir, error) {
 }
 
 // Account returns the volume's account, nil if the server does not count.
-func (v *Volume) Account() *Account { return v.account }
+func (v *Volume) Account() *space.Account { return v.account }
 
 // begin starts a call in the volume, which v.calls.Done ends. It returns false
 // after the end of the export.
@@ -105,7 +106,7 @@ func (v *Volume) end() {
 	close(v.ending)
 	v.calls.Wait()
 	if v.account != nil {
-		v.account.lastMark()
+		v.account.LastMark()
 	}
 	_ = v.root.Close() // a directory, nothing to lose
 	close(v.closed)
@@ -165,9 +166,9 @@ func (t *Table) Add(id uint64, exportPath, dir string, options Options) error {
 
 // AddCounted exports a directory whose usage the server counts, and starts to
 // count the existing files.
-func (t *Table) AddCounted(id uint64, exportPath, dir string, options Options, account *Account, log *slog.Logger) error {
+func (t *Table) AddCounted(id uint64, exportPath, dir string, options Options, account *space.Account, log *slog.Logger) error {
 	log = log.With("volume", path.Clean("/"+exportPath))
-	account.keepMark(t.markFile(id), log)
+	account.KeepMark(t.markFile(id), log)
 	v, err := t.add(id, exportPath, dir, options, account)
 	if err != nil {
 		return err
@@ -179,7 +180,7 @@ func (t *Table) AddCounted(id uint64, exportPath, dir string, options Options, a
 	return nil
 }
 
-func (t *Table) add(id uint64, exportPath, dir string, options Options, account *Account) (*Volume, error) {
+func (t *Table) add(id uint64, exportPath, dir string, options Options, account *space.Account) (*Volume, error) {
 	exportPath = path.Clean("/" + exportPath)
 	root, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -199,7 +200,7 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 		ending: make(chan struct{}), closed: make(chan struct{}),
 	}
 	if account != nil {
-		account.prices = pricesOf(root)
+		account.Attach(root, identifyAgain)
 	}
 	v.dirSyncs.aside = true
 	v.rootID, _ = identifyByHandle(int(root.Fd()), "") // not for go-nfs

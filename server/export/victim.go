@@ -1,6 +1,10 @@
 package export
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
+)
 
 // victim is a file that is about to lose a name. If that is its last name, its
 // cached descriptors must be closed to free its space, and its charge ends.
@@ -9,7 +13,7 @@ type victim struct {
 	id     FileID    // zero: nothing there, or nothing that could be open
 	kept   *openFile // of the file, nil: none
 	fd     int       // -1, or opened to look at it
-	taking taking
+	taking space.Taking
 }
 
 func (f *File) victim(name string) victim {
@@ -24,11 +28,11 @@ func (f *File) victim(name string) victim {
 		return v
 	}
 	if v.kept = f.opener.files.get(fileKey{f.Volume, id}, UseAttr); v.kept != nil && v.kept.charge != nil {
-		v.taking = taking{charge: v.kept.charge, fd: v.kept.fd, kept: true}
+		v.taking = v.kept.charge.Take(v.kept.fd)
 	} else {
 		v.fd, err = unix.Openat(f.fd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err == nil {
-			v.taking = a.take(v.fd)
+			v.taking = a.Take(v.fd)
 		}
 	}
 	return v
@@ -37,7 +41,7 @@ func (f *File) victim(name string) victim {
 // taken ends it. err is the result of removing the name.
 func (v *victim) taken(err error) error {
 	files := v.dir.opener.files
-	v.taking.done(err)
+	v.taking.Done(err)
 	if v.fd >= 0 {
 		_ = unix.Close(v.fd) // O_PATH
 	}
@@ -48,49 +52,4 @@ func (v *victim) taken(err error) error {
 		files.release(v.kept)
 	}
 	return err
-}
-
-// taking is the charge of an inode that is about to lose a name.
-type taking struct {
-	charge *charge // nil: it can't be looked at, and stays charged as it is
-	fd     int
-	isDir  bool
-	kept   bool // the charge is a kept file's
-}
-
-// take begins it. fd stays the caller's, and open until done.
-func (a *Account) take(fd int) taking {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return taking{}
-	}
-	c := a.enter(inodeOf(&st))
-	_ = c.stat(fd, &st) // from what it is charged, if it was not looked at before
-	return taking{charge: c, fd: fd, isDir: st.Mode&unix.S_IFMT == unix.S_IFDIR}
-}
-
-// renamed says that the name is taken for what is called name in dir. If that is
-// the very same inode, rename(2) does nothing.
-func (t *taking) renamed(dir int, name string) {
-	var st unix.Stat_t
-	if t.isDir && unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && inodeOf(&st) == t.charge.inode {
-		t.isDir = false
-	}
-}
-
-// done ends it. err is what came of taking the name.
-func (t *taking) done(err error) {
-	c := t.charge
-	if c == nil {
-		return
-	}
-	if t.isDir && err == nil {
-		c.end() // it had one name, whatever its link count says
-	} else {
-		var st unix.Stat_t
-		_ = c.stat(t.fd, &st) // what can't be looked at stays as it was
-	}
-	if !t.kept {
-		c.leave(FileID{})
-	}
 }

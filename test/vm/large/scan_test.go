@@ -21,6 +21,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/space"
 )
 
 const (
@@ -44,7 +45,7 @@ func TestMillionFiles(t *testing.T) {
 	limit := holds + 64<<20
 
 	said := &lines{}
-	exports, account := &export.Table{}, export.NewAccount(export.Limit{Bytes: limit})
+	exports, account := &export.Table{}, space.NewAccount(space.Limit{Bytes: limit})
 	marks := t.TempDir()
 	exports.KeepMarks(marks)
 	if err := os.WriteFile(filepath.Join(marks, "1"), fmt.Appendf(nil, "%020d %020d\n", holds, inodes), 0o600); err != nil {

@@ -1,4 +1,4 @@
-package export
+package space
 
 import (
 	"encoding/binary"
@@ -8,18 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// aheadMax is how much past its end a file is charged for, in bytes: the blocks of its
+// AheadMax is how much past its end a file is charged for, in bytes: the blocks of its
 // extent map and its attributes are less.
-const aheadMax = 128 << 10
+const AheadMax = 128 << 10
 
-// prices are an inode's charges beside its blocks.
-type prices struct {
-	inode int64 // bytes
+// Prices are an inode's charges beside its blocks.
+type Prices struct {
+	Inode int64 // bytes
 	// ahead: the file system may later free a file's blocks past its end.
 	ahead bool
-	// perName: directories have no blocks that grow with their names, so each name of
+	// PerName: directories have no blocks that grow with their names, so each name of
 	// a file costs as much as an inode.
-	perName bool
+	PerName bool
 }
 
 // The size of an inode if the file system does not report it.
@@ -37,22 +37,23 @@ const (
 	otherInode = 512
 )
 
-func pricesOf(root *os.File) prices {
+// PricesOf are the prices on the disk of a directory.
+func PricesOf(root *os.File) Prices {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(root.Fd()), &fs); err != nil {
-		return prices{inode: otherInode}
+		return Prices{Inode: otherInode}
 	}
 	switch fs.Type {
 	case unix.XFS_SUPER_MAGIC:
-		return prices{inode: xfsInode(root), ahead: true}
+		return Prices{Inode: xfsInode(root), ahead: true}
 	case unix.EXT4_SUPER_MAGIC:
-		return prices{inode: ext4Inode}
+		return Prices{Inode: ext4Inode}
 	case unix.BTRFS_SUPER_MAGIC:
-		return prices{inode: btrfsInode, perName: true}
+		return Prices{Inode: btrfsInode, PerName: true}
 	case unix.TMPFS_MAGIC:
-		return prices{inode: tmpfsInode, perName: true}
+		return Prices{Inode: tmpfsInode, PerName: true}
 	}
-	return prices{inode: otherInode}
+	return Prices{Inode: otherInode}
 }
 
 // xfsInode returns the size of an inode on an XFS.
@@ -69,21 +70,21 @@ func xfsInode(root *os.File) int64 {
 
 // of returns an inode's charge, in bytes, and the additional allocation past the end of
 // a file.
-func (p prices) of(st *unix.Stat_t) (bytes, ahead int64) {
-	bytes = bytesOf(uint64(st.Blocks), 512)
+func (p Prices) of(st *unix.Stat_t) (bytes, ahead int64) {
+	bytes = BytesOf(uint64(st.Blocks), 512)
 	if st.Mode&unix.S_IFMT == unix.S_IFREG {
-		if most := addSizes(roundUp(st.Size), aheadMax); bytes > most {
+		if most := addSizes(roundUp(st.Size), AheadMax); bytes > most {
 			bytes, ahead = most, bytes-most
 		}
 	}
 	names := uint64(1)
-	if p.perName && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	if p.PerName && st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		names = max(uint64(st.Nlink), 1) //nolint:unconvert // 32 bits on arm64
 	}
-	return addSizes(bytes, bytesOf(names, p.inode)), ahead
+	return addSizes(bytes, BytesOf(names, p.Inode)), ahead
 }
 
 // mayShrink reports whether the file system may free blocks past the file's end.
-func (p prices) mayShrink(st *unix.Stat_t) bool {
-	return p.ahead && st.Mode&unix.S_IFMT == unix.S_IFREG && bytesOf(uint64(st.Blocks), 512) > roundUp(st.Size)
+func (p Prices) mayShrink(st *unix.Stat_t) bool {
+	return p.ahead && st.Mode&unix.S_IFMT == unix.S_IFREG && BytesOf(uint64(st.Blocks), 512) > roundUp(st.Size)
 }

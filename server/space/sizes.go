@@ -1,13 +1,13 @@
-package export
+package space
 
 import "math"
 
 // Sizes and offsets come from clients and may be all that 63 bits hold, so sums of
 // them stop at the largest number.
 
-// blockSize is what space is allocated in, in bytes, on every file system that matters
+// BlockSize is what space is allocated in, in bytes, on every file system that matters
 // here.
-const blockSize = 4096
+const BlockSize = 4096
 
 // addSizes adds numbers of which the second is not negative.
 func addSizes(a, b int64) int64 {
@@ -18,10 +18,10 @@ func addSizes(a, b int64) int64 {
 }
 
 // roundUp is the end of the block that ends a size, which is not negative.
-func roundUp(bytes int64) int64 { return addSizes(bytes, blockSize-1) &^ (blockSize - 1) }
+func roundUp(bytes int64) int64 { return addSizes(bytes, BlockSize-1) &^ (BlockSize - 1) }
 
-// bytesOf is what a number of units has in bytes.
-func bytesOf(count uint64, unit int64) int64 {
+// BytesOf is what a number of units has in bytes, at most the largest number.
+func BytesOf(count uint64, unit int64) int64 {
 	if unit <= 0 || count > uint64(math.MaxInt64/unit) {
 		return math.MaxInt64
 	}

@@ -1,4 +1,4 @@
-package export
+package space
 
 import (
 	"sync"
@@ -7,24 +7,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookAgain is how long after the last use the usage of a written file is read
+// LookAfter is how long after the last use the usage of a written file is read
 // again. The kernel writes data back after at most 30 seconds.
-const lookAgain = 40 * time.Second
+const LookAfter = 40 * time.Second
 
-// lookLate is how long after that the usage is read once more if the file had blocks
+// LookLate is how long after that the usage is read once more if the file had blocks
 // past its end: XFS frees them within 5 minutes (speculative_prealloc_lifetime in
 // Documentation/admin-guide/xfs.rst). A charge that was dropped before would leave
 // them in the sum.
-const lookLate = 6 * time.Minute
+const LookLate = 6 * time.Minute
 
-// charge is the account's entry for an inode in use.
-type charge struct {
+// Charge is the account's entry for an inode in use, from Enter or EnterNew to Leave.
+type Charge struct {
 	account *Account
-	inode   inode
+	inode   Inode
 	users   int       // guarded by account.mu
-	file    FileID    // to read its usage again, if its data was written; guarded by account.mu
+	file    string    // ID to read its usage again, if its data was written; guarded by account.mu
 	due     time.Time // when, if nobody uses it; guarded by account.mu
-	late    int64     // bytes at the last read for lookLate; guarded by account.mu
+	late    int64     // bytes at the last read for LookLate; guarded by account.mu
 
 	mu    sync.Mutex
 	known bool  // bytes is included in used
@@ -34,43 +34,44 @@ type charge struct {
 	ahead bool  // the file system may free some of its blocks later
 
 	// blocks is read-locked by calls that overwrite existing blocks without a
-	// reservation, and write-locked by calls that truncate the file.
+	// Reservation, and write-locked by calls that truncate the file.
 	blocks sync.RWMutex
 }
 
-// enter returns the charge of an inode, until leave.
-func (a *Account) enter(i inode) *charge {
+// Enter returns the charge of an inode, until Leave.
+func (a *Account) Enter(i Inode) *Charge {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c := a.charges[i]
 	if c == nil {
-		c = &charge{account: a, inode: i}
+		c = &Charge{account: a, inode: i}
 		a.charges[i] = c
 	}
 	c.users++
 	return c
 }
 
-// enterNew is enter for an inode that the caller has just created. The error is
-// ESTALE if it is already removed.
-func (a *Account) enterNew(i inode, fd int) (*charge, Attr, error) {
-	c := a.enter(i)
+// EnterNew is Enter for an inode that the caller has just created, in a directory whose
+// names it has locked, with a Reservation of ForNew. It sets st to the attributes of the
+// inode, which is open as fd. The error is ESTALE if the inode is already removed. The caller
+// must Leave the charge after an error too.
+func (a *Account) EnterNew(i Inode, fd int, st *unix.Stat_t) (*Charge, error) {
+	c := a.Enter(i)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return c, Attr{}, err
+	if err := unix.Fstat(fd, st); err != nil {
+		return c, err
 	}
-	c.settle(&st, true)
+	c.settle(st, true)
 	if st.Nlink == 0 {
-		return c, Attr{}, unix.ESTALE
+		return c, unix.ESTALE
 	}
-	return c, attrOf(&st), nil
+	return c, nil
 }
 
-// leave releases the charge. If data was written, written is the file's ID, and
-// its usage is read again later.
-func (c *charge) leave(written FileID) {
+// Leave releases the charge, which the caller must not use any more. If data was written,
+// written is the file's ID, and LookAgain reads its usage again later; else it is "".
+func (c *Charge) Leave(written string) {
 	c.mu.Lock()
 	gone := c.gone
 	c.mu.Unlock()
@@ -78,32 +79,33 @@ func (c *charge) leave(written FileID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c.users--
-	if !written.IsZero() {
+	if written != "" {
 		c.file = written
 	}
 	switch {
 	case c.users > 0:
-	case !gone && !c.file.IsZero():
-		c.due = time.Now().Add(lookAgain)
+	case !gone && c.file != "":
+		c.due = time.Now().Add(LookAfter)
 	default:
 		a.drop(c)
 	}
 }
 
 // drop removes an unused charge. The caller holds a.mu.
-func (a *Account) drop(c *charge) {
+func (a *Account) drop(c *Charge) {
 	delete(a.charges, c.inode)
 	if len(a.charges) == 0 {
-		a.charges = map[inode]*charge{} // a map keeps the memory of its largest size
+		a.charges = map[Inode]*Charge{} // a map keeps the memory of its largest size
 	}
 }
 
-// stat reads the attributes of the inode and settles its charge. Without an
-// account c is nil.
-func (c *charge) stat(fd int, st *unix.Stat_t) error { return c.look(fd, st, false) }
+// Stat reads the attributes of the inode, which is open as fd, and settles its charge.
+// c may be nil: then it only reads them.
+func (c *Charge) Stat(fd int, st *unix.Stat_t) error { return c.Look(fd, st, false) }
 
-// look is stat. quick is whether fstat never waits, see disk.
-func (c *charge) look(fd int, st *unix.Stat_t, quick bool) error {
+// Look is Stat. quick is whether fstat(2) never waits, because the attributes of what is
+// open are in memory.
+func (c *Charge) Look(fd int, st *unix.Stat_t, quick bool) error {
 	if c == nil {
 		return fstat(fd, st, quick)
 	}
@@ -119,7 +121,7 @@ func (c *charge) look(fd int, st *unix.Stat_t, quick bool) error {
 
 // settle charges the inode's current usage. isNew is whether the caller has created
 // it. The caller holds c.mu.
-func (c *charge) settle(st *unix.Stat_t, isNew bool) {
+func (c *Charge) settle(st *unix.Stat_t, isNew bool) {
 	a, gone := c.account, st.Nlink == 0
 	bytes, _ := a.prices.of(st)
 	c.size, c.ahead = st.Size, a.prices.mayShrink(st)
@@ -131,7 +133,7 @@ func (c *charge) settle(st *unix.Stat_t, isNew bool) {
 		c.known, c.gone = true, false
 		a.count(c.inode, bytes, isNew)
 	case bytes != c.bytes:
-		a.change(amount{bytes: bytes - c.bytes})
+		a.change(Amount{bytes: bytes - c.bytes})
 	}
 	c.bytes = bytes
 }
@@ -139,7 +141,7 @@ func (c *charge) settle(st *unix.Stat_t, isNew bool) {
 // setGone ends the charge for the inode. If the inode was removed before it was
 // seen, there is nothing to do: the call that removed its last name has uncounted
 // it, or it was removed directly on the disk. The caller holds c.mu.
-func (c *charge) setGone() {
+func (c *Charge) setGone() {
 	if c.known && !c.gone {
 		c.account.uncount(c.inode, c.bytes)
 	}
@@ -147,7 +149,7 @@ func (c *charge) setGone() {
 }
 
 // takes is the inode's charged usage.
-func (c *charge) takes() int64 {
+func (c *Charge) takes() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bytes
@@ -155,24 +157,19 @@ func (c *charge) takes() int64 {
 
 // end is for removed inodes whose attributes do not show it: directories of some
 // file systems keep their link count.
-func (c *charge) end() {
+func (c *Charge) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.setGone()
 }
 
-// settleDue reads the usage of files again that were written some time ago, if
-// they can be opened by handle.
-func (v *Volume) settleDue(now time.Time) {
-	a := v.account
-	if a == nil || !v.begin() {
-		return
-	}
-	defer v.calls.Done()
-	for c, file := range a.due(now) {
-		if fd, err := v.openByHandle(&file, unix.O_PATH|unix.O_NOFOLLOW); err == nil {
+// LookAgain reads the usage of files again that were written some time ago. open opens a
+// file with O_PATH by the ID that Leave was given. Call it every few seconds.
+func (a *Account) LookAgain(now time.Time, open func(id string) (fd int, err error)) {
+	for c, id := range a.due(now) {
+		if fd, err := open(id); err == nil {
 			var st unix.Stat_t
-			_ = c.stat(fd, &st) // what can't be looked at stays as it was
+			_ = c.Stat(fd, &st) // what can't be looked at stays as it was
 			_ = unix.Close(fd)  // O_PATH
 		}
 		a.looked(c, now)
@@ -180,10 +177,10 @@ func (v *Volume) settleDue(now time.Time) {
 }
 
 // due takes the charges whose usage is to be read again.
-func (a *Account) due(now time.Time) map[*charge]FileID {
+func (a *Account) due(now time.Time) map[*Charge]string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	due := map[*charge]FileID{}
+	due := map[*Charge]string{}
 	for _, c := range a.charges {
 		if c.users == 0 && now.After(c.due) {
 			c.users++
@@ -195,7 +192,7 @@ func (a *Account) due(now time.Time) map[*charge]FileID {
 
 // looked returns a charge taken by due. It stays while the file system may still
 // free blocks of the file, and their number has changed since the last time.
-func (a *Account) looked(c *charge, now time.Time) {
+func (a *Account) looked(c *Charge, now time.Time) {
 	c.mu.Lock()
 	ahead, bytes := c.ahead && !c.gone, c.bytes
 	c.mu.Unlock()
@@ -204,7 +201,7 @@ func (a *Account) looked(c *charge, now time.Time) {
 	switch c.users--; {
 	case c.users > 0:
 	case ahead && c.late != bytes:
-		c.late, c.due = bytes, now.Add(lookLate)
+		c.late, c.due = bytes, now.Add(LookLate)
 	default:
 		a.drop(c)
 	}

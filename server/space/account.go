@@ -1,35 +1,53 @@
-package export
+// Package space counts what a volume uses of its disk, and enforces the volume's limit, if
+// the disk has no project quotas. It can, because every byte passes through the server.
+//
+// A change of a file goes through the volume's Account:
+//
+//  1. Account.Enter returns the Charge of each inode that the change can make larger or
+//     smaller: of the file, and of the directories whose names change.
+//  2. The caller locks the names of those directories, so that the file of a name can't
+//     change before it is charged.
+//  3. Account.Reserve reserves the space that the change can take, or refuses the change.
+//     Charge.Write, Charge.Resize and Account.Rename do it themselves.
+//  4. After the change, Charge.Stat and Charge.Look read the inode's attributes, which
+//     the reply needs anyway, and charge what the inode uses now. Account.EnterNew does
+//     that for a new inode, Taking for one that has lost a name.
+//  5. Reservation.Release returns the reservation, and Charge.Leave the Charge.
+//
+// Account.Scan counts what was there before. Until it ends, the usage at the end of the
+// last run is in its place (mark.go).
+package space
 
 import (
 	"math"
+	"os"
 	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-// Account counts a volume's usage and enforces its limit if the disk has no
-// project quotas. It can, because every byte passes through the server.
+// Account counts a volume's usage and enforces its limit.
 //
 // It has the sum of the disk usage of all inodes of the volume: st_blocks of
-// stat(2), and the inode itself (prices). A call that changes an inode holds its
+// stat(2), and the inode itself (Prices). A call that changes an inode holds its
 // charge, and each read of the attributes settles the charge: it adds the difference
 // between the inode's current and last known usage. So usage is never computed from
 // a call's arguments, and holes, hard links and shrinking files need no special
 // rules:
 //
 //   - A hole takes no blocks. A write is let in by the room its range could take
-//     (charge.write), and charged by what it took.
+//     (Charge.Write), and charged by what it took.
 //   - An inode is charged once, whatever names it has, and no more when the last
 //     is gone, though somebody may have it open.
 //   - ext4 and btrfs count delayed allocation in st_blocks at once. What comes
 //     later (the blocks that hold a file's map) is found by one more look, some
 //     time after the last write.
 //   - XFS allocates ahead of a file that grows, past its end: twice as much again, at
-//     most. What is more than aheadMax past the end is not charged: it is not the user's
+//     most. What is more than AheadMax past the end is not charged: it is not the user's
 //     data, and XFS takes it back when the file is closed, some minutes later, or when
 //     the disk is full. It becomes the user's when something is written behind it. What
-//     is less is charged, and looked at again when XFS has taken it back (lookLate).
+//     is less is charged, and looked at again when XFS has taken it back (LookLate).
 //     Nobody else can take it back: how a file is cut past its end by descriptor could
 //     cut what another writer has just put there.
 //   - Copy on write allocates new blocks before it frees the old ones; both are
@@ -38,6 +56,9 @@ import (
 //
 // Calls that need space reserve it first (reserve.go), so that concurrent calls
 // can't exceed the limit more than sequential ones.
+//
+// The methods of an Account and of a Charge may be called concurrently, but for Attach and
+// KeepMark. Where an Account or a Charge may be nil, the method's comment says so.
 type Account struct {
 	limit amounts // inodes 0: none
 	used  amounts // by all inodes in counted
@@ -56,18 +77,19 @@ type Account struct {
 	// overdrawn is how many bytes directories have grown past the limit by renames.
 	overdrawn atomic.Int64
 
-	prices  prices        // set before the volume is exported
-	scanned chan struct{} // closed when the existing files are counted
-	again   atomic.Bool   // the scan must start again
+	prices   Prices                            // set by Attach
+	identify func(dir int, name string) string // set by Attach
+	scanned  chan struct{}                     // closed when the existing files are counted
+	again    atomic.Bool                       // the scan must start again
 
 	mu      sync.Mutex
-	charges map[inode]*charge // in use, or to be checked again
+	charges map[Inode]*Charge // in use, or to be checked again
 	// counted has the inodes that are included in used. Files created directly on the
 	// disk are added when a client first uses them.
 	counted inodeSet
 	// unseen is the known usage at the start, minus the part of it that is in used; 0
 	// after the scan.
-	unseen amount
+	unseen Amount
 }
 
 // Limit is what a volume may use.
@@ -76,49 +98,56 @@ type Limit struct {
 	Inodes int64 // 0: no limit
 }
 
-// amount is an amount of disk space and inodes.
-type amount struct{ bytes, inodes int64 }
+// Amount is an amount of disk space and inodes.
+type Amount struct{ bytes, inodes int64 }
 
-// amounts is an amount with atomic fields.
+// amounts is an Amount with atomic fields.
 type amounts struct{ bytes, inodes atomic.Int64 }
 
-func (a *amounts) add(n amount) {
+func (a *amounts) add(n Amount) {
 	a.bytes.Add(n.bytes)
 	if n.inodes != 0 {
 		a.inodes.Add(n.inodes)
 	}
 }
 
-func (a *amounts) store(n amount) {
+func (a *amounts) store(n Amount) {
 	a.bytes.Store(n.bytes)
 	a.inodes.Store(n.inodes)
 }
 
-func (a *amounts) load() amount { return amount{a.bytes.Load(), a.inodes.Load()} }
+func (a *amounts) load() Amount { return Amount{a.bytes.Load(), a.inodes.Load()} }
 
-func (n amount) minus(m amount) amount { return amount{n.bytes - m.bytes, n.inodes - m.inodes} }
+func (n Amount) minus(m Amount) Amount { return Amount{n.bytes - m.bytes, n.inodes - m.inodes} }
 
-// NewAccount returns the account of a volume, to be exported with it.
+// NewAccount returns the account of a volume. Call Attach before the first change.
 func NewAccount(limit Limit) *Account {
-	a := &Account{charges: map[inode]*charge{}, counted: inodeSet{}, scanned: make(chan struct{})}
+	a := &Account{charges: map[Inode]*Charge{}, counted: inodeSet{}, scanned: make(chan struct{})}
 	a.mark.store(unlimited())
 	a.SetLimit(limit)
 	return a
 }
 
 // unlimited is more than any disk has.
-func unlimited() amount { return amount{math.MaxInt64, math.MaxInt64} }
+func unlimited() Amount { return Amount{math.MaxInt64, math.MaxInt64} }
 
-// SetLimit sets the limit. If it is below the usage, nothing more is accepted.
+// Attach tells the account its volume's directory, before the first change. identify
+// returns an ID of the file with a name in a directory, by which LookAgain can open it, or "".
+func (a *Account) Attach(root *os.File, identify func(dir int, name string) string) {
+	a.prices, a.identify = PricesOf(root), identify
+}
+
+// SetLimit sets the limit. If it is below the usage, nothing more is accepted. The caller
+// must hold no Reservation.
 func (a *Account) SetLimit(limit Limit) {
 	a.writing.Lock()
 	defer a.writing.Unlock()
-	a.limit.store(amount{max(limit.Bytes, 0), max(limit.Inodes, 0)})
+	a.limit.store(Amount{max(limit.Bytes, 0), max(limit.Inodes, 0)})
 	a.setCeiling()
 }
 
 // most is the limit, with unlimited inodes if there is no inode limit.
-func (a *Account) most() amount {
+func (a *Account) most() Amount {
 	most := a.limit.load()
 	if most.inodes == 0 {
 		most.inodes = math.MaxInt64
@@ -130,7 +159,7 @@ func (a *Account) most() amount {
 // write-locked a.writing.
 func (a *Account) setCeiling() {
 	most, mark := a.most(), a.mark.load()
-	a.ceiling.store(amount{min(most.bytes, mark.bytes), min(most.inodes, mark.inodes)})
+	a.ceiling.store(Amount{min(most.bytes, mark.bytes), min(most.inodes, mark.inodes)})
 }
 
 // Usage is a volume's usage.
@@ -140,7 +169,7 @@ type Usage struct {
 	Complete      bool // otherwise existing files are still being counted
 }
 
-// Usage returns the volume's usage.
+// Usage returns the volume's usage. It needs no lock, and takes none.
 func (a *Account) Usage() Usage {
 	used, limit := a.used.load(), a.limit.load()
 	return Usage{
@@ -161,8 +190,15 @@ func (a *Account) scanning() bool {
 	}
 }
 
-// limitTo limits the free space of the disk to that of the volume.
-func (a *Account) limitTo(room *Statfs) {
+// Room is the size and the free space of a disk or a volume, in bytes and files, as of
+// statfs(2).
+type Room struct {
+	Size, Free, Available uint64
+	Files, FreeFiles      uint64
+}
+
+// LimitTo limits the size and the free space of the disk to those of the volume.
+func (a *Account) LimitTo(room *Room) {
 	a.mu.Lock()
 	unseen := a.unseen
 	a.mu.Unlock()
@@ -180,46 +216,47 @@ func (a *Account) limitTo(room *Statfs) {
 	room.FreeFiles = min(room.FreeFiles, room.Files-min(inodes, room.Files))
 }
 
-// inode identifies a file in its volume. On an overlay the number alone does not,
+// Inode identifies a file in its volume. On an overlay the number alone does not,
 // because files and directories are on different devices.
-type inode struct{ device, number uint64 }
+type Inode struct{ Device, Number uint64 }
 
-func inodeOf(st *unix.Stat_t) inode { return inode{st.Dev, st.Ino} }
+// InodeOf is the inode with these attributes.
+func InodeOf(st *unix.Stat_t) Inode { return Inode{st.Dev, st.Ino} }
 
 // count adds an inode, unless it is counted already. isNew is whether it was created
 // after the start.
-func (a *Account) count(i inode, bytes int64, isNew bool) {
+func (a *Account) count(i Inode, bytes int64, isNew bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.counted.add(i) {
 		return
 	}
-	n := amount{bytes, 1}
+	n := Amount{bytes, 1}
 	a.used.add(n)
-	var known amount
+	var known Amount
 	if !isNew {
-		known = amount{min(n.bytes, a.unseen.bytes), min(n.inodes, a.unseen.inodes)}
+		known = Amount{min(n.bytes, a.unseen.bytes), min(n.inodes, a.unseen.inodes)}
 		a.unseen = a.unseen.minus(known)
 	}
 	a.taken.add(n.minus(known))
 }
 
 // uncount removes a deleted inode. Its number may be reused.
-func (a *Account) uncount(i inode, bytes int64) {
-	a.change(amount{-bytes, -1})
+func (a *Account) uncount(i Inode, bytes int64) {
+	a.change(Amount{-bytes, -1})
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.counted.remove(i)
 }
 
 // change adds n to used.
-func (a *Account) change(n amount) {
+func (a *Account) change(n Amount) {
 	a.used.add(n)
 	a.taken.add(n)
 }
 
 // expect sets the known usage of the disk before it is counted.
-func (a *Account) expect(n amount) {
+func (a *Account) expect(n Amount) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.unseen = n
@@ -230,7 +267,7 @@ func (a *Account) expect(n amount) {
 func (a *Account) complete() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.taken.add(amount{}.minus(a.unseen))
-	a.unseen = amount{}
+	a.taken.add(Amount{}.minus(a.unseen))
+	a.unseen = Amount{}
 	close(a.scanned)
 }

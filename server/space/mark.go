@@ -1,4 +1,4 @@
-package export
+package space
 
 import (
 	"errors"
@@ -31,18 +31,17 @@ type keeper struct {
 const unknownPart = 7.0 / 8
 
 // step is how far the mark is raised.
-func (a *Account) step() amount {
+func (a *Account) step() Amount {
 	limit := a.limit.load()
-	step := amount{max(limit.bytes/16, 1<<20), max(limit.inodes/16, 1<<10)}
+	step := Amount{max(limit.bytes/16, 1<<20), max(limit.inodes/16, 1<<10)}
 	if limit.inodes == 0 {
 		step.inodes = 1 << 16
 	}
 	return step
 }
 
-// keepMark sets the mark's file, before the volume is exported. Without a path there is
-// none.
-func (a *Account) keepMark(path string, log *slog.Logger) {
+// KeepMark sets the mark's file, before the first change. Without a path there is none.
+func (a *Account) KeepMark(path string, log *slog.Logger) {
 	known, err := readMark(path)
 	if err != nil {
 		if path != "" {
@@ -52,7 +51,7 @@ func (a *Account) keepMark(path string, log *slog.Logger) {
 			log.Warn("accounting: can't read what a volume used, it is counted anew", "err", err)
 		}
 		limit := a.limit.load()
-		a.expect(amount{int64(unknownPart * float64(limit.bytes)), int64(unknownPart * float64(limit.inodes))})
+		a.expect(Amount{int64(unknownPart * float64(limit.bytes)), int64(unknownPart * float64(limit.inodes))})
 		return
 	}
 	a.writing.Lock()
@@ -70,14 +69,14 @@ func (a *Account) startMark() {
 	}
 	a.writing.Lock()
 	a.mark.keeper.Store(a.mark.waiting)
-	a.mark.store(amount{})
+	a.mark.store(Amount{})
 	a.setCeiling()
 	a.writing.Unlock()
-	a.followMark()
+	a.FollowMark()
 }
 
 // moveMark raises the mark to allow a usage. The caller has write-locked a.writing.
-func (a *Account) moveMark(to amount) {
+func (a *Account) moveMark(to Amount) {
 	mark := a.mark.load()
 	if to.bytes <= mark.bytes && to.inodes <= mark.inodes {
 		return
@@ -89,15 +88,15 @@ func (a *Account) moveMark(to amount) {
 		}
 		return max(to, min(addSizes(to, step), most)) // nothing is accepted beyond the limit
 	}
-	a.setMark(amount{
+	a.setMark(Amount{
 		up(mark.bytes, to.bytes, step.bytes, most.bytes),
 		up(mark.inodes, to.inodes, step.inodes, most.inodes),
 	}, true)
 }
 
-// followMark moves the mark to the usage if that has grown without reservations, or
-// become much less.
-func (a *Account) followMark() {
+// FollowMark moves the mark to the usage if that has grown without reservations, or
+// become much less. Call it every few seconds. The caller must hold no Reservation.
+func (a *Account) FollowMark() {
 	mark, taken, step := a.mark.load(), a.taken.load(), a.step()
 	far := func(mark, taken, step int64) bool { return taken > mark || mark-taken > 2*step }
 	if a.mark.keeper.Load() == nil || !far(mark.bytes, taken.bytes, step.bytes) && !far(mark.inodes, taken.inodes, step.inodes) {
@@ -106,23 +105,24 @@ func (a *Account) followMark() {
 	a.writing.Lock()
 	defer a.writing.Unlock()
 	taken = a.taken.load()
-	a.setMark(amount{addSizes(max(taken.bytes, 0), step.bytes), addSizes(max(taken.inodes, 0), step.inodes)},
+	a.setMark(Amount{addSizes(max(taken.bytes, 0), step.bytes), addSizes(max(taken.inodes, 0), step.inodes)},
 		taken.bytes > mark.bytes || taken.inodes > mark.inodes)
 }
 
-// lastMark moves the mark to the usage, for the next start. There are no more changes.
-func (a *Account) lastMark() {
+// LastMark moves the mark to the usage, for the next start. Call it when there are no more
+// changes.
+func (a *Account) LastMark() {
 	if a.mark.keeper.Load() == nil || !a.writing.TryLock() {
 		return // running calls may still use their reservations
 	}
 	defer a.writing.Unlock()
 	taken := a.taken.load()
-	a.setMark(amount{max(taken.bytes, 0), max(taken.inodes, 0)}, false)
+	a.setMark(Amount{max(taken.bytes, 0), max(taken.inodes, 0)}, false)
 }
 
 // setMark writes the mark. sync is needed if it is raised; a lowered one need not be on
 // the disk, because the old one is valid, too. The caller has write-locked a.writing.
-func (a *Account) setMark(n amount, sync bool) {
+func (a *Account) setMark(n Amount, sync bool) {
 	keeper := a.mark.keeper.Load()
 	if keeper == nil {
 		return

@@ -1,4 +1,4 @@
-package export
+package space
 
 import (
 	"errors"
@@ -7,26 +7,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// write writes to the file of the charge: all of p, or as much as there is space
-// for, with EDQUOT, or with EAGAIN while the free space is unknown. Blocks that the
-// file already has can always be overwritten. write sets st to the attributes
-// afterwards, which settle the charge.
-func (c *charge) write(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
+// Write writes to the file of the charge, which is open as fd: all of p, or as much as
+// there is space for, with EDQUOT, or with EAGAIN while the free space is unknown. Blocks
+// that the file already has can always be overwritten. Write sets st to the attributes
+// afterwards, which settle the charge. c may be nil: then it only writes and reads the
+// attributes. The caller must hold no Reservation.
+func (c *Charge) Write(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
 	if err := checkRange(offset, len(p)); err != nil {
-		return 0, errors.Join(err, c.stat(fd, st))
+		return 0, errors.Join(err, c.Stat(fd, st))
 	}
 	if c == nil || len(p) == 0 {
 		return c.put(fd, p, offset, st)
 	}
 	a := c.account
-	start := offset &^ (blockSize - 1)
+	start := offset &^ (BlockSize - 1)
 	// All blocks of the range, and of the gap between the end of the file and the
 	// range: XFS may have preallocated them, and writes can come in any order.
-	reserved := amount{bytes: addSizes(blocksOf(offset, len(p)), c.gap(start))}
+	reserved := Amount{bytes: addSizes(blocksOf(offset, len(p)), c.gap(start))}
 	a.writing.RLock()
 	if a.claim(reserved) {
 		n, err := c.put(fd, p, offset, st)
-		a.taken.add(amount{}.minus(reserved))
+		a.taken.add(Amount{}.minus(reserved))
 		a.writing.RUnlock()
 		return n, err
 	}
@@ -38,27 +39,27 @@ func (c *charge) write(fd int, p []byte, offset int64, st *unix.Stat_t) (int, er
 	return c.writeAlone(fd, p, offset, st)
 }
 
-// writeAlone is write if there may be too little space. No other call has a
+// writeAlone is Write if there may be too little space. No other call has a
 // reservation meanwhile.
-func (c *charge) writeAlone(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
+func (c *Charge) writeAlone(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
 	a := c.account
 	a.writing.Lock()
 	defer a.writing.Unlock()
 	if n, has, err := c.overwrite(fd, p, offset, st); has {
 		return n, err
 	}
-	if err := c.stat(fd, st); err != nil {
+	if err := c.Stat(fd, st); err != nil {
 		return 0, err
 	}
-	start := offset &^ (blockSize - 1)
+	start := offset &^ (BlockSize - 1)
 	need := blocksOf(offset, len(p))
 	between := c.between(st, start)
-	wanted := amount{bytes: addSizes(need, between)}
+	wanted := Amount{bytes: addSizes(need, between)}
 	room := a.room(wanted).bytes - between
 	var over error
 	if room < need {
 		over = a.full(wanted)
-		fits := max(room, 0) &^ (blockSize - 1) // what fits ends with a block
+		fits := max(room, 0) &^ (BlockSize - 1) // what fits ends with a block
 		p = p[:max(start-offset+fits, 0)]
 	}
 	n, err := c.put(fd, p, offset, st)
@@ -66,14 +67,14 @@ func (c *charge) writeAlone(fd int, p []byte, offset int64, st *unix.Stat_t) (in
 }
 
 // put writes and settles.
-func (c *charge) put(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
+func (c *Charge) put(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
 	n, err := pwrite(fd, p, offset)
-	return n, errors.Join(err, c.stat(fd, st))
+	return n, errors.Join(err, c.Stat(fd, st))
 }
 
 // overwrite writes if the file has blocks for all of p; otherwise done is false. It
 // prevents that the file is truncated meanwhile.
-func (c *charge) overwrite(fd int, p []byte, offset int64, st *unix.Stat_t) (n int, done bool, err error) {
+func (c *Charge) overwrite(fd int, p []byte, offset int64, st *unix.Stat_t) (n int, done bool, err error) {
 	c.blocks.RLock()
 	defer c.blocks.RUnlock()
 	if !hasBlocks(fd, offset, len(p)) {
@@ -83,40 +84,41 @@ func (c *charge) overwrite(fd int, p []byte, offset int64, st *unix.Stat_t) (n i
 	return n, true, err
 }
 
-// resize calls do, which sets the size of the file, and settles. A larger size uses the
-// preallocated blocks.
-func (c *charge) resize(fd int, size int64, do func() error) error {
+// Resize calls do, which sets the size of the file that is open as fd, and settles. A larger
+// size uses the preallocated blocks. The errors beside those of do are those of Reserve. c may be
+// nil: then it only calls do. The caller must hold no Reservation.
+func (c *Charge) Resize(fd int, size int64, do func() error) error {
 	if c == nil {
 		return do()
 	}
 	var st unix.Stat_t
-	if err := c.stat(fd, &st); err != nil {
+	if err := c.Stat(fd, &st); err != nil {
 		return err
 	}
 	if ahead := c.between(&st, size); ahead > 0 {
-		room, err := c.account.reserve(amount{bytes: ahead})
+		room, err := c.account.Reserve(Amount{bytes: ahead})
 		if err != nil {
 			return err
 		}
-		defer room.release()
+		defer room.Release()
 	}
 	c.blocks.Lock()
 	defer c.blocks.Unlock()
 	err := do()
-	_ = c.stat(fd, &st) // what can't be looked at stays as it was
+	_ = c.Stat(fd, &st) // what can't be looked at stays as it was
 	return err
 }
 
 // gap is the number of bytes between the last known end of the file and a write after
 // it.
-func (c *charge) gap(start int64) int64 {
+func (c *Charge) gap(start int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return max(start-roundUp(c.size), 0)
 }
 
 // between is how much of the gap is allocated but not charged.
-func (c *charge) between(st *unix.Stat_t, start int64) int64 {
+func (c *Charge) between(st *unix.Stat_t, start int64) int64 {
 	_, ahead := c.account.prices.of(st)
 	return min(max(start-roundUp(st.Size), 0), ahead)
 }
@@ -136,7 +138,7 @@ func checkRange(offset int64, n int) error {
 // blocksOf returns the size of the blocks of a range, in bytes. A range is short,
 // whatever its offset.
 func blocksOf(offset int64, n int) int64 {
-	return roundUp(offset&(blockSize-1) + int64(n))
+	return roundUp(offset&(BlockSize-1) + int64(n))
 }
 
 // hasBlocks reports whether a range of a file has no hole. It moves the offset of
@@ -146,36 +148,11 @@ func hasBlocks(fd int, offset int64, n int) bool {
 	return err == nil && hole-offset >= int64(n)
 }
 
-// HasRoom reports whether the disk has space for n bytes of users other than root:
-// ext4 reserves its last blocks for root. It reads the free space again after a
-// sixteenth of it was used, so it can be wrong by what other programs have written
-// meanwhile.
-func (v *Volume) HasRoom(n int) bool {
-	if v.credit.Add(-int64(n)) >= 0 {
-		return true
-	}
-	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(v.root.Fd()), &st); err != nil {
-		return false
-	}
-	credit := bytesOf(st.Bavail, st.Bsize) / 16
-	if credit < 4<<20 { // when it is nearly full, let the kernel decide
-		return false
-	}
-	v.credit.Store(credit)
-	return true
-}
-
 // pwrite writes all of p, or less with an error.
-func pwrite(fd int, p []byte, offset int64) (int, error) { return full(unix.Pwrite, fd, p, offset) }
-
-// pread reads until p is full or the file ends.
-func pread(fd int, p []byte, offset int64) (int, error) { return full(unix.Pread, fd, p, offset) }
-
-func full(call func(int, []byte, int64) (int, error), fd int, p []byte, offset int64) (int, error) {
+func pwrite(fd int, p []byte, offset int64) (int, error) {
 	done := 0
 	for done < len(p) {
-		n, err := call(fd, p[done:], offset+int64(done))
+		n, err := unix.Pwrite(fd, p[done:], offset+int64(done))
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}

@@ -1,4 +1,4 @@
-package export
+package space
 
 import (
 	"errors"
@@ -6,28 +6,27 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
 // readMark reads what writeMark has written.
-func readMark(path string) (n amount, err error) {
+func readMark(path string) (n Amount, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return amount{}, err
+		return Amount{}, err
 	}
 	_, err = fmt.Sscanf(string(b), "%d %d\n", &n.bytes, &n.inodes)
 	const most = 1 << 60 // so that what comes to it does not overflow
 	if err != nil || n.bytes < 0 || n.inodes < 0 || n.bytes > most || n.inodes > most {
-		return amount{}, fmt.Errorf("%s does not hold what a volume can use", path)
+		return Amount{}, fmt.Errorf("%s does not hold what a volume can use", path)
 	}
 	return n, nil
 }
 
 // writeMark writes a mark in place: its length never changes, so the disk has the old
 // one or the new one.
-func writeMark(path string, n amount, sync bool) error {
+func writeMark(path string, n Amount, sync bool) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	isNew := errors.Is(err, fs.ErrNotExist)
 	if isNew {
@@ -79,38 +78,4 @@ func giveTo(path string, dir *os.File) error {
 		return err
 	}
 	return nil
-}
-
-// KeepMarks keeps the usage of volumes in a directory from one start to the next, in a
-// file per volume. Call it before adding volumes. The directory is created when it is
-// needed.
-func (t *Table) KeepMarks(dir string) { t.marks = dir }
-
-// markFile is where the mark of a volume is kept, empty if nothing is.
-func (t *Table) markFile(id uint64) string {
-	if t.marks == "" {
-		return ""
-	}
-	return filepath.Join(t.marks, strconv.FormatUint(id, 10))
-}
-
-// ForgetMark removes the mark of a volume that was deleted, or is no longer
-// counted.
-func (t *Table) ForgetMark(id uint64) error {
-	if t.marks == "" {
-		return nil
-	}
-	if err := os.Remove(t.markFile(id)); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-// LastMarks writes the usage of all volumes, after serving has ended.
-func (t *Table) LastMarks() {
-	for _, v := range t.Volumes() {
-		if v.account != nil {
-			v.account.lastMark()
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package export
+package space
 
 import (
 	"errors"
@@ -7,35 +7,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nameRoom is the space that a name can take in a directory, in bytes: a block, and one
+// NameRoom is the space that a name can take in a directory, in bytes: a block, and one
 // for the directory's index. If it takes more, that is charged afterwards.
-const nameRoom = 2 * blockSize
+const NameRoom = 2 * BlockSize
 
-// forName returns the reservation for a new name of an existing file.
-func forName() amount { return amount{bytes: nameRoom} }
+// ForName is what to reserve for a new name of an existing file.
+func ForName() Amount { return Amount{bytes: NameRoom} }
 
-// forNew returns the reservation for a new file and its name: the file usually takes
-// at most a block.
-func (a *Account) forNew() amount {
+// ForNew is what to reserve for a new file and its name: the file usually takes at most a
+// block. a may be nil.
+func (a *Account) ForNew() Amount {
 	if a == nil {
-		return amount{}
+		return Amount{}
 	}
-	return amount{nameRoom + a.prices.inode, 1}
+	return Amount{NameRoom + a.prices.Inode, 1}
 }
 
-// reservation is the space that a running call may take. It is released when the call's
+// Reservation is the space that a running call may take. It is released when the call's
 // change is charged.
-type reservation struct {
+type Reservation struct {
 	account *Account // nil: nothing is counted
-	amount  amount
+	amount  Amount
 	alone   bool // no one else has one
 }
 
-func (r reservation) release() {
+// Release returns the reservation. Call it once. The zero Reservation has nothing to return.
+func (r Reservation) Release() {
 	if r.account == nil {
 		return
 	}
-	r.account.taken.add(amount{}.minus(r.amount))
+	r.account.taken.add(Amount{}.minus(r.amount))
 	if r.alone {
 		r.account.writing.Unlock()
 	} else {
@@ -44,7 +45,7 @@ func (r reservation) release() {
 }
 
 // claim adds n to taken if it fits below the ceiling.
-func (a *Account) claim(n amount) bool {
+func (a *Account) claim(n Amount) bool {
 	if !raise(&a.taken.bytes, n.bytes, a.ceiling.bytes.Load()) {
 		return false
 	}
@@ -69,29 +70,30 @@ func raise(sum *atomic.Int64, n, most int64) bool {
 	}
 }
 
-// reserve reserves space. It returns EDQUOT if there is too little, EAGAIN if that is
-// unknown until the volume's scan ends.
-func (a *Account) reserve(n amount) (reservation, error) {
+// Reserve reserves space, until Release. It returns EDQUOT if there is too little, EAGAIN
+// if that is unknown until the volume's scan ends. The caller must hold no other
+// Reservation. a may be nil: then there is space.
+func (a *Account) Reserve(n Amount) (Reservation, error) {
 	if a == nil {
-		return reservation{}, nil
+		return Reservation{}, nil
 	}
 	a.writing.RLock()
 	if a.claim(n) {
-		return reservation{a, n, false}, nil
+		return Reservation{a, n, false}, nil
 	}
 	a.writing.RUnlock()
 	// Alone, so that nothing is refused because of others' reservations.
 	a.writing.Lock()
 	if err := a.admit(n); err != nil {
 		a.writing.Unlock()
-		return reservation{}, err
+		return Reservation{}, err
 	}
 	a.taken.add(n)
-	return reservation{a, n, true}, nil
+	return Reservation{a, n, true}, nil
 }
 
 // admit checks whether n fits. The caller has write-locked a.writing.
-func (a *Account) admit(n amount) error {
+func (a *Account) admit(n Amount) error {
 	room := a.room(n)
 	if n.bytes <= room.bytes && n.inodes <= room.inodes {
 		return nil
@@ -100,7 +102,7 @@ func (a *Account) admit(n amount) error {
 }
 
 // full returns why n does not fit. The caller has write-locked a.writing.
-func (a *Account) full(n amount) error {
+func (a *Account) full(n Amount) error {
 	most, used := a.most(), a.used.load()
 	if a.scanning() && n.bytes <= most.bytes-used.bytes && n.inodes <= most.inodes-used.inodes {
 		return unix.EAGAIN
@@ -110,44 +112,47 @@ func (a *Account) full(n amount) error {
 
 // room returns the free space, at most wanted, and raises the mark for it. It is not
 // negative. The caller has write-locked a.writing.
-func (a *Account) room(wanted amount) amount {
+func (a *Account) room(wanted Amount) Amount {
 	most, taken := a.most(), a.taken.load()
-	room := amount{max(most.bytes-max(taken.bytes, 0), 0), max(most.inodes-max(taken.inodes, 0), 0)}
-	room = amount{min(room.bytes, wanted.bytes), min(room.inodes, wanted.inodes)}
-	a.moveMark(amount{taken.bytes + room.bytes, taken.inodes + room.inodes})
+	room := Amount{max(most.bytes-max(taken.bytes, 0), 0), max(most.inodes-max(taken.inodes, 0), 0)}
+	room = Amount{min(room.bytes, wanted.bytes), min(room.inodes, wanted.inodes)}
+	a.moveMark(Amount{taken.bytes + room.bytes, taken.inodes + room.inodes})
 	return room
 }
 
-// await waits until a volume of unknown free space is counted. It returns false if the
-// error is another, or the export ends.
-func (v *Volume) await(err error) bool {
+// Await waits until the usage of the volume is known, if err is EAGAIN. It returns false if the
+// error is another, or ending is closed. The caller must hold no Reservation. a may be nil if
+// err is not EAGAIN.
+func (a *Account) Await(err error, ending <-chan struct{}) bool {
 	if !errors.Is(err, unix.EAGAIN) {
 		return false
 	}
 	select {
-	case <-v.account.scanned:
+	case <-a.scanned:
 		return true
-	case <-v.ending:
+	case <-ending:
 		return false
 	}
 }
 
-// renameSlack is how much directories may grow by renames without free space, in bytes:
+// RenameSlack is how much directories may grow by renames without free space, in bytes:
 // writing a new file and giving it the old one's name must work in a full volume, even
 // if the name is new, and only the kernel knows which rename makes its directory
 // grow.
-const renameSlack = 128 << 10
+const RenameSlack = 128 << 10
 
-// rename calls do, which gives an existing file a name in a directory. If replaces is
+// Rename calls do, which gives an existing file a name in a directory. If replaces is
 // set, the name exists, and so the directory does not grow. settle charges the
-// directory's growth. dir is nil if nothing is counted.
-func (a *Account) rename(dir *charge, replaces bool, settle func(), do func() error) error {
+// directory's growth. The caller has locked the directory's names, and must hold no
+// Reservation. a and dir may be nil: then Rename only calls do. The errors beside those of do are
+// those of Reserve.
+func (a *Account) Rename(dir *Charge, replaces bool, settle func(), do func() error) error {
 	if a == nil || dir == nil || replaces {
 		return do()
 	}
-	room, err := a.reserve(forName())
+	room, err := a.Reserve(ForName())
 	if err == nil {
-		defer room.release()
+		defer room.Release()
 		a.overdrawn.Store(0)
 		return do()
 	}
@@ -156,7 +161,7 @@ func (a *Account) rename(dir *charge, replaces bool, settle func(), do func() er
 	}
 	a.writing.Lock()
 	defer a.writing.Unlock()
-	if a.overdrawn.Load() >= renameSlack {
+	if a.overdrawn.Load() >= RenameSlack {
 		return err
 	}
 	before := dir.takes()

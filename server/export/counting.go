@@ -1,0 +1,125 @@
+package export
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
+)
+
+// scansAtOnce is how many volumes are scanned concurrently.
+const scansAtOnce = 4
+
+// isEmpty tells whether there is nothing in the volume.
+func (v *Volume) isEmpty() bool {
+	fd, err := unix.Openat(int(v.root.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	root := os.NewFile(uintptr(fd), ".")
+	defer root.Close()
+	_, err = root.Readdirnames(1)
+	return errors.Is(err, io.EOF)
+}
+
+// count counts the volume's usage, if necessary, and then settles changed files until
+// the export ends. Each scan needs a slot.
+func (v *Volume) count(slots chan struct{}, log *slog.Logger) {
+	if !v.account.Usage().Complete {
+		select {
+		case slots <- struct{}{}:
+			v.scan(log)
+			<-slots
+		case <-v.ending:
+		}
+	}
+	v.again = time.AfterFunc(time.Hour, v.lookAfter)
+	v.again.Reset(space.LookAfter / 8)
+}
+
+// scan counts the volume's usage while it is served, until the export ends.
+func (v *Volume) scan(log *slog.Logger) {
+	if !v.begin() {
+		return
+	}
+	defer v.calls.Done()
+	v.account.Scan(v.root, v.ending, log)
+}
+
+// lookAfter settles due charges periodically. A timer calls it, because a goroutine
+// would need a stack for each volume.
+func (v *Volume) lookAfter() {
+	select {
+	case <-v.ending:
+	default:
+		v.settleDue(time.Now())
+		v.account.FollowMark()
+		v.again.Reset(space.LookAfter / 8)
+	}
+}
+
+// settleDue reads the usage of files again that were written some time ago, if
+// they can be opened by handle.
+func (v *Volume) settleDue(now time.Time) {
+	if !v.begin() {
+		return
+	}
+	defer v.calls.Done()
+	v.account.LookAgain(now, func(id string) (int, error) {
+		file := NewFileID([]byte(id))
+		return v.openByHandle(&file, unix.O_PATH|unix.O_NOFOLLOW)
+	})
+}
+
+// identifyAgain is the ID of a name in a directory for settleDue, empty if there is
+// none.
+func identifyAgain(dir int, name string) string {
+	id, _ := identifyByHandle(dir, name)
+	return id.string()
+}
+
+// await waits until a volume of unknown free space is counted. It returns false if the
+// error is another, or the export ends.
+func (v *Volume) await(err error) bool { return v.account.Await(err, v.ending) }
+
+// KeepMarks keeps the usage of volumes in a directory from one start to the next, in a
+// file per volume. Call it before adding volumes. The directory is created when it is
+// needed.
+func (t *Table) KeepMarks(dir string) { t.marks = dir }
+
+// markFile is where the mark of a volume is kept, empty if nothing is.
+func (t *Table) markFile(id uint64) string {
+	if t.marks == "" {
+		return ""
+	}
+	return filepath.Join(t.marks, strconv.FormatUint(id, 10))
+}
+
+// ForgetMark removes the mark of a volume that was deleted, or is no longer
+// counted.
+func (t *Table) ForgetMark(id uint64) error {
+	if t.marks == "" {
+		return nil
+	}
+	if err := os.Remove(t.markFile(id)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// LastMarks writes the usage of all volumes, after serving has ended.
+func (t *Table) LastMarks() {
+	for _, v := range t.Volumes() {
+		if v.account != nil {
+			v.account.LastMark()
+		}
+	}
+}

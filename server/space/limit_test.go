@@ -1,0 +1,109 @@
+package space
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The limits are what a client is told.
+func TestLimitIsTold(t *testing.T) {
+	disk := Room{Size: 1 << 40, Free: 1 << 29, Available: 1 << 29, Files: 1 << 20, FreeFiles: 1000}
+	for _, test := range []struct {
+		name                         string
+		limit                        Limit
+		used, inodes                 int64
+		size, free, files, freeFiles uint64
+	}{
+		{"room in the volume", Limit{1 << 20, 100}, 1 << 19, 40, 1 << 20, 1 << 19, 100, 60},
+		{"no limit of inodes", Limit{1 << 20, 0}, 1 << 19, 40, 1 << 20, 1 << 19, 1040, 1000},
+		{"room on the disk", Limit{1 << 50, 5000}, 1 << 19, 40, 1 << 50, 1 << 29, 5000, 1000},
+		{"past the limit", Limit{1 << 20, 30}, 1 << 21, 40, 1 << 20, 0, 30, 0},
+		{"below nothing", Limit{1 << 20, 30}, -1, -1, 1 << 20, 1 << 20, 30, 30},
+		{"no room at all", Limit{-1, -1}, 1, 1, 0, 0, 1001, 1000},
+	} {
+		a, room := NewAccount(test.limit), disk
+		a.used.store(Amount{test.used, test.inodes})
+		a.LimitTo(&room)
+		want := Room{Size: test.size, Free: test.free, Available: test.free, Files: test.files, FreeFiles: test.freeFiles}
+		if room != want {
+			t.Errorf("%s: %+v, want %+v", test.name, room, want)
+		}
+	}
+}
+
+// aboutLargest are sizes, offsets and counts around what 63 bits hold, as a client's 64
+// bits become numbers with a sign, and around where disks end.
+func aboutLargest(random *rand.Rand) int64 {
+	around := []uint64{1 << 63, 1 << 63, 1 << 62, 1<<44 - 4096, 1 << 32, 1 << 20, 0}
+	at := around[random.IntN(len(around))] + random.Uint64N(256<<10) - 128<<10
+	if random.IntN(8) == 0 {
+		at = math.MaxInt64 - random.Uint64N(3)
+	}
+	return int64(at)
+}
+
+// TestSums: sums of what clients name stop at the largest number.
+func TestSums(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 3))
+	p := Prices{Inode: 512, PerName: true}
+	for range 100_000 {
+		size, count := aboutLargest(random), int(random.Uint64N(256<<10))
+		if size < 0 {
+			if err := checkRange(size, count); !errors.Is(err, unix.EINVAL) {
+				t.Fatalf("%d bytes at %d: %v", count, size, err)
+			}
+			continue
+		}
+		if r := roundUp(size); r < 0 || r%BlockSize != 0 || r < size-BlockSize || r > size && r-size >= BlockSize {
+			t.Fatalf("%d is rounded up to %d", size, r)
+		}
+		if n := blocksOf(size, count); n < int64(count) || n > int64(count)+2*BlockSize {
+			t.Fatalf("%d bytes at %d are in %d bytes of blocks", count, size, n)
+		}
+		if err := checkRange(size, count); (err != nil) != (uint64(size)+uint64(count) > math.MaxInt64) {
+			t.Fatalf("%d bytes at %d: %v", count, size, err)
+		}
+		st := unix.Stat_t{Mode: unix.S_IFREG, Nlink: 1, Size: size, Blocks: aboutLargest(random)}
+		if bytes, ahead := p.of(&st); bytes < 0 || ahead < 0 {
+			t.Fatalf("%+v is charged %d, with %d ahead", st, bytes, ahead)
+		}
+		a := NewAccount(Limit{Bytes: max(aboutLargest(random), 0)})
+		for range 4 { // many at once
+			n := addSizes(blocksOf(size, count), size)
+			if a.claim(Amount{bytes: n}) && a.taken.bytes.Load() > a.limit.bytes.Load() {
+				t.Fatalf("%d more of %d are let in", n, a.limit.bytes.Load())
+			}
+		}
+	}
+}
+
+// TestBlocksStay: what is written over existing blocks takes no room, so they may not be
+// cut away, and given to others, before it is written.
+func TestBlocksStay(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
+	mustDo(t, err)
+	defer f.Close()
+	a := NewAccount(Limit{Bytes: 1 << 20})
+	a.Attach(f, nil)
+	var st unix.Stat_t
+	mustDo(t, unix.Fstat(int(f.Fd()), &st))
+	c := a.Enter(InodeOf(&st))
+	defer c.Leave("")
+	c.blocks.RLock() // as overwrite does
+	cut := make(chan error)
+	go func() { cut <- c.Resize(int(f.Fd()), 0, func() error { return f.Truncate(0) }) }()
+	select {
+	case err := <-cut:
+		t.Error(err, "the file is cut while somebody relies on its blocks")
+	case <-time.After(50 * time.Millisecond):
+		c.blocks.RUnlock()
+		mustDo(t, <-cut)
+	}
+}

@@ -1,0 +1,99 @@
+package space
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// The pace of a scan, which leaves the disk to clients: about 50,000 files a
+	// second if they are in memory; a disk that must seek is slower anyway.
+	scanBatch = 500
+	scanPause = 5 * time.Millisecond
+	// scanReport is how often a long scan logs its progress.
+	scanReport = 10 * time.Second
+	// scanPasses is how often a scan is repeated at most because directories were
+	// moved meanwhile. Files are missed only if each pass missed them, because they
+	// moved from an unscanned to a scanned place.
+	scanPasses = 3
+)
+
+// Scan counts what is in the volume whose directory root is, while it is served. Calls
+// count the files that they change or move themselves, and each file is counted once.
+// Until Scan ends, the usage at the last end counts too (mark). Scan ends early, and the
+// usage stays unknown, if ending is closed or the root can't be read. Call it once, after
+// KeepMark and Attach; root must stay open.
+func (a *Account) Scan(root *os.File, ending <-chan struct{}, log *slog.Logger) {
+	started := time.Now()
+	for pass := 1; ; pass++ {
+		a.again.Store(false)
+		if err := newPass(a, ending, log).Run(root); err != nil {
+			if !errors.Is(err, errEnding) {
+				log.Error("accounting: can't count what a volume uses", "err", err)
+			}
+			return
+		}
+		if !a.again.Load() {
+			break
+		}
+		if pass == scanPasses {
+			log.Warn("accounting: directories were moved all the time while they were counted, some may be missing", "passes", pass)
+			break
+		}
+		log.Debug("accounting: directories were moved while they were counted, going over them once more", "pass", pass)
+	}
+	a.complete()
+	a.startMark()
+	u := a.Usage()
+	took, level := time.Since(started), slog.LevelDebug
+	if took > scanReport { // it was told that it goes on
+		level = slog.LevelInfo
+	}
+	log.Log(context.Background(), level, "accounting: counted what a volume uses", "files", u.Inodes, "bytes", u.Bytes, "took", took.Round(time.Millisecond))
+}
+
+// found counts an inode that the scan came by, unless it is counted already.
+func (a *Account) found(dir int, name string, i Inode) {
+	c := a.Enter(i)
+	var again string
+	if c.LookAt(dir, name) {
+		again = a.identify(dir, name)
+	}
+	c.Leave(again)
+}
+
+// LookAt settles the charge if the inode has this name in a directory, and reports whether
+// the file system may free some of its blocks later.
+func (c *Charge) LookAt(dir int, name string) (mayShrink bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && InodeOf(&st) == c.inode {
+		c.settle(&st, false)
+	}
+	return c.ahead
+}
+
+// Moved tells the account that an inode was given this name in a directory for the one it
+// had. During the scan, that may be from where the scan has not been to where it will not
+// be again: Moved counts a file, and for a directory the scan takes another pass. a may be
+// nil.
+func (a *Account) Moved(dir int, name string) {
+	if a == nil || !a.scanning() {
+		return
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return // moved on, and whoever did so says where to
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		a.again.Store(true)
+		return
+	}
+	a.found(dir, name, InodeOf(&st))
+}
