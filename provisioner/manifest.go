@@ -58,7 +58,7 @@ func StaticSpec(name string, size int64, class *storagev1.StorageClass, modes []
 }
 
 // encode returns the Manifest as it is stored in a volume's record.
-func (m Manifest) encode() (json.RawMessage, error) {
+func (m Manifest) Encode() (json.RawMessage, error) {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("encode the manifest: %w", err)

@@ -7,17 +7,15 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/podnas/podnas/volume"
 )
 
 // If the disk is not the one whose volumes clients have mounted, because that one is not
 // mounted or lost, podnas creates no volumes: volumes on the wrong disk would disappear
 // when the right one is back.
 
-// checkDisk refuses new volumes while PersistentVolumes with this server's address
+// CheckDisk refuses new volumes while PersistentVolumes with this server's address
 // are of another disk.
-func (p *Provisioner) checkDisk(address Address) error {
+func (p *Provisioner) CheckDisk(address Address) error {
 	if p.Volumes == nil || p.NewDisk {
 		return nil
 	}
@@ -50,12 +48,4 @@ func leadsTo(pv *v1.PersistentVolume, address Address) bool {
 	return pv.Spec.NFS != nil && pv.Spec.NFS.Server == address.IP.String() &&
 		slices.Contains(pv.Spec.MountOptions, fmt.Sprintf("port=%d", address.Port)) &&
 		pv.DeletionTimestamp == nil && pv.Status.Phase != v1.VolumeReleased
-}
-
-// wrongDisk turns an error of checkDisk into a finding.
-func wrongDisk(err error) volume.Finding {
-	return volume.Finding{
-		Problem: "no volume is created: " + err.Error(),
-		Fix:     "mount the right disk, or tell podnas with --new-disk that this one replaces it",
-	}
 }

@@ -81,7 +81,7 @@ func parseClass(class *storagev1.StorageClass) (parameters, error) {
 
 // spec returns the Spec of a volume.
 func (p *parameters) spec(name string, size int64, m Manifest) (volume.Spec, error) {
-	manifest, err := m.encode()
+	manifest, err := m.Encode()
 	return volume.Spec{
 		Name:          name,
 		Size:          size,

@@ -1,17 +1,15 @@
 // Package provisioner turns PersistentVolumeClaims into volumes and
 // PersistentVolumes: Kubernetes on one side, the volume store on the other.
 //
-// A claim's path through it: the library's controller (controller.go), or a Runner
-// (package standalone), calls Provisioner.Provision. That parses the StorageClass
-// (parameters.go), checks the claim (claim.go), finds the volume to clone
-// (clone.go), gets the server's address from an Endpoint (endpoint.go,
-// service.go), creates the volume in the volume.Store, and returns the
+// A claim's path through it: the library's controller (package controller), or a
+// Runner (package standalone), calls Provisioner.Provision. That parses the
+// StorageClass (parameters.go), checks the claim (claim.go), finds the volume to
+// clone (clone.go), gets the server's address from an Endpoint (endpoint.go,
+// service.go), checks that this is the disk of the existing PersistentVolumes
+// (otherdisk.go), creates the volume in the volume.Store, and returns the
 // PersistentVolume (pv.go).
 //
-// The expander (expand.go) and the Reconciler (reconcile.go), which compares the
-// disk with the cluster, run beside the library's controller on the same
-// informers. The guard (guard.go) stops all of them while another podnas works
-// under the same name.
+// This package watches nothing: package controller does.
 package provisioner
 
 import (
@@ -91,7 +89,7 @@ func (p *Provisioner) provision(ctx context.Context, options controller.Provisio
 		return nil, err
 	}
 	if spec.Name != "" {
-		if err := p.checkDisk(address); err != nil {
+		if err := p.CheckDisk(address); err != nil {
 			return nil, err
 		}
 		if v, err = p.Store.Create(ctx, spec); err != nil {
@@ -160,7 +158,7 @@ func (p *Provisioner) Delete(ctx context.Context, pv *v1.PersistentVolume) error
 	}
 	v, err := p.Store.Get(pv.Name)
 	if err == nil {
-		if err = checkLeadsTo(pv, v); err == nil {
+		if err = CheckLeadsTo(pv, v); err == nil {
 			err = p.Store.Delete(ctx, pv.Name)
 		}
 	}
@@ -171,10 +169,10 @@ func (p *Provisioner) Delete(ctx context.Context, pv *v1.PersistentVolume) error
 	return err
 }
 
-// checkLeadsTo makes sure that a PersistentVolume belongs to a volume: somebody
+// CheckLeadsTo makes sure that a PersistentVolume belongs to a volume: somebody
 // who may write PersistentVolumes must not be able to delete a volume through one
 // with the name of another.
-func checkLeadsTo(pv *v1.PersistentVolume, v volume.Volume) error {
+func CheckLeadsTo(pv *v1.PersistentVolume, v volume.Volume) error {
 	if pv.Spec.NFS == nil || pv.Spec.NFS.Path != exportPath(v) {
 		return fmt.Errorf("PersistentVolume %s does not lead to the volume of that name, which is at %s: podnas does not change it", pv.Name, exportPath(v))
 	}

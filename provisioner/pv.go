@@ -16,7 +16,7 @@ import (
 
 // Annotations that Kubernetes and the library read on a PersistentVolume.
 const (
-	provisionedBy = "pv.kubernetes.io/provisioned-by"
+	ProvisionedBy = "pv.kubernetes.io/provisioned-by"
 	gidAnnotation = "pv.beta.kubernetes.io/gid" // kubelet adds the group to pods
 )
 
@@ -37,7 +37,7 @@ func (p *Provisioner) persistentVolume(v volume.Volume, address Address) (*v1.Pe
 	}
 	annotations := map[string]string{
 		InstanceAnnotation: p.Store.Identity(),
-		provisionedBy:      cmp.Or(m.Provisioner, p.Name, DefaultName),
+		ProvisionedBy:      cmp.Or(m.Provisioner, p.Name, DefaultName),
 	}
 	mode, reason := p.Store.Quota(&v)
 	annotations[QuotaAnnotation] = string(mode)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/controller"
 )
 
 // clusterConfig is how the API server is reached and used.
@@ -78,15 +79,15 @@ func (c *clusterConfig) endpoint(client kubernetes.Interface, address string, po
 
 // controller sets up the work on claims. Without a namespace to put a Lease in,
 // as outside of a cluster, nothing guards the provisioner's name.
-func (c *clusterConfig) controller(client kubernetes.Interface, name string, p *provisioner.Provisioner, log *slog.Logger) (provisioner.ControllerConfig, error) {
+func (c *clusterConfig) controller(client kubernetes.Interface, name string, p *provisioner.Provisioner, log *slog.Logger) (controller.Config, error) {
 	p.Name = name // also where volumes are made without a claim
 	namespace := c.leaseNamespace
 	if namespace == "" {
 		namespace = os.Getenv("POD_NAMESPACE")
 	}
-	cfg := provisioner.ControllerConfig{
+	cfg := controller.Config{
 		Client: client, Name: name, Provisioner: p, Workers: c.workers,
-		GuardIn: namespace, Pod: os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID"), Reconciler: &provisioner.Reconciler{}, Log: log,
+		GuardIn: namespace, Pod: os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID"), Reconciler: &controller.Reconciler{}, Log: log,
 	}
 	if c.leaderElect {
 		if cfg.LeaseIn = namespace; namespace == "" {

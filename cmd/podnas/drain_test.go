@@ -13,19 +13,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/provisioner/controller"
 )
 
 // Each change is told once, and the end is when the last pod is gone.
 func TestDrainWaits(t *testing.T) {
-	pod := func(name string) provisioner.User {
-		return provisioner.User{Namespace: "ns", Pod: name, Node: "node-a", Claim: "data", Volume: "pvc-1"}
+	pod := func(name string) controller.User {
+		return controller.User{Namespace: "ns", Pod: name, Node: "node-a", Claim: "data", Volume: "pvc-1"}
 	}
 	looks := []control.Usage{
-		{Cluster: true, Users: []provisioner.User{pod("a"), pod("b")}},
-		{Cluster: true, Users: []provisioner.User{pod("a"), pod("b")}},
-		{Cluster: true, Users: []provisioner.User{pod("b")}, Clients: []netip.Addr{netip.MustParseAddr("10.0.0.1")}},
+		{Cluster: true, Users: []controller.User{pod("a"), pod("b")}},
+		{Cluster: true, Users: []controller.User{pod("a"), pod("b")}},
+		{Cluster: true, Users: []controller.User{pod("b")}, Clients: []netip.Addr{netip.MustParseAddr("10.0.0.1")}},
 		{Cluster: true, Clients: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}, // kubelet has let go, the kernel stays connected
 	}
 	var out bytes.Buffer

@@ -9,21 +9,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/controller"
+	"github.com/podnas/podnas/provisioner/metrics"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/metrics"
+	servermetrics "github.com/podnas/podnas/server/metrics"
 	"github.com/podnas/podnas/volume"
 )
 
 // newCollectors makes podnas's own metrics. The reconciler is nil where there is no
 // cluster.
-func newCollectors(engine server.Choice, limits quota.Choice, nfs *server.Server, exports *export.Table, store *volume.Store, reconciler *provisioner.Reconciler, findings *doctor.List, log *slog.Logger) []prometheus.Collector {
-	return slices.Concat(processInfo(engine, limits), provisioner.LibraryMetrics(), []prometheus.Collector{
-		provisioner.NewPatientMetrics(log, provisioner.NewMetrics(store, log), provisioner.NewDiskMetrics(store, reconciler, log)),
-		provisioner.NewFindingsMetrics(findings),
-		metrics.New(metrics.Config{Server: nfs, Exports: exports, Names: namesOf(store)}),
+func newCollectors(engine server.Choice, limits quota.Choice, nfs *server.Server, exports *export.Table, store *volume.Store, reconciler *controller.Reconciler, findings *doctor.List, log *slog.Logger) []prometheus.Collector {
+	volumes := metrics.Config{Store: store, Findings: findings, Log: log}
+	if reconciler != nil {
+		volumes.Report = reconciler.Report
+	}
+	return slices.Concat(processInfo(engine, limits), metrics.New(volumes), []prometheus.Collector{
+		servermetrics.New(servermetrics.Config{Server: nfs, Exports: exports, Names: namesOf(store)}),
 	})
 }
 
@@ -58,11 +61,11 @@ func processInfo(engine server.Choice, limits quota.Choice) []prometheus.Collect
 }
 
 // namesOf returns the names of a store's volumes, by ID.
-func namesOf(store *volume.Store) func() map[uint64]metrics.Volume {
-	return func() map[uint64]metrics.Volume {
-		names := map[uint64]metrics.Volume{}
+func namesOf(store *volume.Store) func() map[uint64]servermetrics.Volume {
+	return func() map[uint64]servermetrics.Volume {
+		names := map[uint64]servermetrics.Volume{}
 		for _, v := range store.List() {
-			name := metrics.Volume{Name: v.Name}
+			name := servermetrics.Volume{Name: v.Name}
 			if v.Claim != nil {
 				name.Namespace, name.Claim = v.Claim.Namespace, v.Claim.Name
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/provisioner/standalone"
 )
 
@@ -22,7 +23,7 @@ type provisioning struct {
 	findings func() []doctor.Result
 	// What there is in a cluster alone, else nil.
 	client     kubernetes.Interface
-	reconciler *provisioner.Reconciler // compares the disk with the cluster
+	reconciler *controller.Reconciler // compares the disk with the cluster
 }
 
 // newProvisioning sets it up, in a cluster or for a folder.
@@ -54,13 +55,13 @@ func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Prov
 	if p.Endpoint, err = cfg.cluster.endpoint(client, cfg.serverAddress, port); err != nil {
 		return nil, err
 	}
-	controller, err := cfg.cluster.controller(client, cfg.provisioner, p, log)
+	working, err := cfg.cluster.controller(client, cfg.provisioner, p, log)
 	if err != nil {
 		return nil, err
 	}
 	made := make(chan struct{})
-	controller.Made = func() { close(made) }
-	run := func(ctx context.Context) error { return provisioner.RunController(ctx, controller) }
-	reconciler := controller.Reconciler
+	working.Made = func() { close(made) }
+	run := func(ctx context.Context) error { return controller.Run(ctx, working) }
+	reconciler := working.Reconciler
 	return &provisioning{run: run, made: made, findings: reconciler.Claims, client: client, reconciler: reconciler}, nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/provisioner/standalone"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
@@ -243,8 +244,8 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		Log:         log,
 	}
 	if claims.client != nil {
-		commands.Users = func(ctx context.Context) ([]provisioner.User, error) {
-			return provisioner.Users(ctx, claims.client, store.Identity())
+		commands.Users = func(ctx context.Context) ([]controller.User, error) {
+			return controller.Users(ctx, claims.client, store.Identity())
 		}
 	}
 	group.Go(func() error { return serveCommands(provisioning, claims.made, cfg.root, commands) })

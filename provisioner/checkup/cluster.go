@@ -11,6 +11,7 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -19,7 +20,7 @@ import (
 type Cluster struct {
 	Client      kubernetes.Interface
 	Provisioner *provisioner.Provisioner
-	Reconciler  *provisioner.Reconciler
+	Reconciler  *controller.Reconciler
 	// Namespace is podnas's own, Service the name of its Service; empty outside of
 	// the cluster.
 	Namespace, Service string
@@ -75,7 +76,7 @@ func (c *Cluster) compared(context.Context) []doctor.Result {
 func (c *Cluster) rights(ctx context.Context) []doctor.Result {
 	asked := 0
 	var results []doctor.Result
-	for _, right := range provisioner.Rights() {
+	for _, right := range controller.Rights() {
 		if right.Own && c.Namespace == "" {
 			continue // outside of the cluster podnas has no namespace, and needs no rights in it
 		}
@@ -100,10 +101,10 @@ func (c *Cluster) rights(ctx context.Context) []doctor.Result {
 // policy checks whether the policy of deploy/base/policy.yaml is in force.
 func (c *Cluster) policy(ctx context.Context) doctor.Result {
 	name := c.Provisioner.Name
-	if err := provisioner.MayProvision(ctx, c.Client, name); err != nil {
+	if err := controller.MayProvision(ctx, c.Client, name); err != nil {
 		return doctor.Fail("kubectl apply deploy/base/policy.yaml of this version, with the provisioner that --provisioner names", "%v", err)
 	}
-	switch wide, err := provisioner.MayMakeAny(ctx, c.Client, name); {
+	switch wide, err := controller.MayMakeAny(ctx, c.Client, name); {
 	case err != nil:
 		return doctor.Warn("ask again; see that the API server can be reached from podnas's pod", "whether a policy narrows what podnas may make can't be found out: %v", err)
 	case wide:
@@ -113,7 +114,7 @@ func (c *Cluster) policy(ctx context.Context) doctor.Result {
 	return doctor.Good("podnas may make NFS volumes of %s alone", name)
 }
 
-func describe(r provisioner.Right, namespace string) string {
+func describe(r controller.Right, namespace string) string {
 	name := r.Resource
 	if r.Group != "" {
 		name += "." + r.Group
@@ -124,7 +125,7 @@ func describe(r provisioner.Right, namespace string) string {
 	return name
 }
 
-func (c *Cluster) may(ctx context.Context, r provisioner.Right, verb string) (bool, error) {
+func (c *Cluster) may(ctx context.Context, r controller.Right, verb string) (bool, error) {
 	resource, sub := splitResource(r.Resource)
 	attributes := &authorizationv1.ResourceAttributes{Group: r.Group, Resource: resource, Subresource: sub, Verb: verb}
 	if r.Own {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -85,7 +86,7 @@ func TestClass(t *testing.T) {
 }
 
 func TestCompared(t *testing.T) {
-	c := &Cluster{Reconciler: &provisioner.Reconciler{}}
+	c := &Cluster{Reconciler: &controller.Reconciler{}}
 	want(t, []doctor.Result{named("cluster", c.compared(t.Context())[0])}, "cluster", doctor.Warning, "not compared", "log")
 	if got := findings([]volume.Finding{{Volume: "v", Path: "p", Problem: "lost", Fix: "find it"}, {Path: "p", Problem: "odd"}}); len(got) != 2 ||
 		got[0] != (doctor.Result{Check: "volume v", Status: doctor.Failed, Says: "lost", Fix: "find it"}) || got[1].Check != "p" {

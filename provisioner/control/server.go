@@ -19,6 +19,7 @@ import (
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/latest"
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 	"github.com/podnas/podnas/web"
@@ -50,7 +51,7 @@ type Server struct {
 	Findings *doctor.List
 	// Users, if not nil, returns the pods that have volumes mounted. It is nil without
 	// a cluster.
-	Users func(context.Context) ([]provisioner.User, error)
+	Users func(context.Context) ([]controller.User, error)
 	// Clients, if not nil, returns the connected clients.
 	Clients func() []netip.Addr
 	Log     *slog.Logger

@@ -22,6 +22,7 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -309,14 +310,14 @@ func TestUsage(t *testing.T) {
 	s.Clients = func() []netip.Addr {
 		return []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}
 	}
-	pod := provisioner.User{Namespace: "ns", Pod: "p", Node: "n", Claim: "c", Volume: "v"}
-	s.Users = func(context.Context) ([]provisioner.User, error) { return []provisioner.User{pod}, nil }
+	pod := controller.User{Namespace: "ns", Pod: "p", Node: "n", Claim: "c", Volume: "v"}
+	s.Users = func(context.Context) ([]controller.User, error) { return []controller.User{pod}, nil }
 	u, err = c.Usage(t.Context())
-	if err != nil || !u.Cluster || !slices.Equal(u.Users, []provisioner.User{pod}) ||
+	if err != nil || !u.Cluster || !slices.Equal(u.Users, []controller.User{pod}) ||
 		!slices.Equal(u.Clients, []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}) {
 		t.Errorf("%+v, %v", u, err)
 	}
-	s.Users = func(context.Context) ([]provisioner.User, error) { return nil, errors.New("forbidden") }
+	s.Users = func(context.Context) ([]controller.User, error) { return nil, errors.New("forbidden") }
 	if _, err = c.Usage(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("the API server refuses: %v", err)
 	}
@@ -402,7 +403,7 @@ func TestClientWithoutServer(t *testing.T) {
 func TestManyRequests(t *testing.T) {
 	c, s, _ := start(t)
 	hung, letGo := make(chan struct{}, requestsMax), make(chan struct{})
-	s.Users = func(context.Context) ([]provisioner.User, error) {
+	s.Users = func(context.Context) ([]controller.User, error) {
 		hung <- struct{}{}
 		<-letGo
 		return nil, nil

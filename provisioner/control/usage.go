@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/controller"
 )
 
 // Usage lists the users of the volumes.
@@ -13,7 +13,7 @@ type Usage struct {
 	// Cluster is whether Users is set. Without a cluster only Clients is.
 	Cluster bool `json:"cluster"`
 	// Users are the pods that have volumes mounted.
-	Users []provisioner.User `json:"users"`
+	Users []controller.User `json:"users"`
 	// Clients are the connected machines, each once; an invalid address stands for
 	// further ones. A mount that was not used for some minutes has no connection until
 	// its next use.
@@ -21,7 +21,7 @@ type Usage struct {
 }
 
 func (s *Server) usage(r *http.Request) (any, error) {
-	u := Usage{Cluster: s.Users != nil, Users: []provisioner.User{}, Clients: []netip.Addr{}}
+	u := Usage{Cluster: s.Users != nil, Users: []controller.User{}, Clients: []netip.Addr{}}
 	if s.Users != nil {
 		users, err := s.Users(r.Context())
 		if err != nil {

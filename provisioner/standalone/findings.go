@@ -19,7 +19,7 @@ func (r *Runner) Findings() []doctor.Result {
 
 // find sets the findings of a scan. m is nil if the folder can't be read.
 func (r *Runner) find(m *manifests) {
-	wrong := r.told.Wrong()
+	wrong := r.problems.Current()
 	found := []doctor.Result{}
 	for _, about := range slices.Sorted(maps.Keys(wrong)) {
 		result := doctor.Fail("mend that; podnas reads the folder every second", "%v", wrong[about])

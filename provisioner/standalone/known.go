@@ -48,7 +48,7 @@ func (r *Runner) checkDoubles(volumes map[claimKey]volume.Volume) {
 			r.problem(about, fmt.Errorf("claim %s has an older volume, %s, which is in use: check this one, and delete it with podnas volume delete --force %s", key, first, v.Name))
 		}
 	}
-	r.told.Keep(func(about string) bool { return doubles[about] || !strings.HasPrefix(about, "second ") })
+	r.problems.Keep(func(about string) bool { return doubles[about] || !strings.HasPrefix(about, "second ") })
 }
 
 // checkUnknown refuses a claim that has no volume on the disk, but must have one.

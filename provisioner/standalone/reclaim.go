@@ -14,6 +14,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/problem"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -28,7 +29,7 @@ import (
 //     folder, or an empty one mounted in its place, deletes nothing.
 //   - Its files go to the archive, unless its class explicitly says otherwise.
 
-// pausedKey is the key in News for paused deletion.
+// pausedKey is the key in Runner.problems for paused deletion.
 const pausedKey = "paused"
 
 // gone is a claim that is no longer in the folder.
@@ -60,11 +61,11 @@ func (r *Runner) reclaimAll(ctx context.Context, m *manifests, pvs map[string]*v
 		}
 	}
 	err := r.paused(m, len(without))
-	switch r.told.Tell(pausedKey, err) {
-	case provisioner.NoNews:
-	case provisioner.IsNew:
+	switch r.problems.Update(pausedKey, err) {
+	case problem.Unchanged, problem.Waiting:
+	case problem.New:
 		r.Log.Warn("standalone: deleting no volumes for now", "reason", err)
-	case provisioner.IsSolved:
+	case problem.Solved:
 		r.Log.Info("standalone: deleting volumes again when their claims are removed")
 	}
 	if err != nil {

@@ -32,6 +32,7 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/problem"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -52,10 +53,10 @@ type Runner struct {
 	Out         io.Writer // gets messages about what was done
 	Log         *slog.Logger
 
-	told   provisioner.News // problems, by subject
-	found  atomic.Pointer[[]doctor.Result]
-	gone   map[claimKey]gone   // claims that are not in the folder any more
-	served map[claimKey]string // the PersistentVolume printed last
+	problems problem.Set // by what they are about
+	found    atomic.Pointer[[]doctor.Result]
+	gone     map[claimKey]gone   // claims that are not in the folder any more
+	served   map[claimKey]string // the PersistentVolume printed last
 	// asked has the UIDs of claims that have no volume yet, so that a claim keeps its
 	// UID, and its problem, from one attempt to the next.
 	asked map[claimKey]types.UID
@@ -218,16 +219,13 @@ func (r *Runner) provision(ctx context.Context, claim *v1.PersistentVolumeClaim,
 
 // problem reports a problem once, and when it is solved. more is for the log.
 func (r *Runner) problem(about string, err error, more ...any) {
-	switch r.told.Tell(about, err) {
-	case provisioner.NoNews:
-	case provisioner.IsSolved:
+	switch r.problems.Update(about, err) {
+	case problem.Unchanged:
+	case problem.Solved:
 		r.Log.Info("standalone: "+about+": the problem is solved", more...)
-	case provisioner.IsNew:
-		var copying *volume.CopyingError
-		if errors.As(err, &copying) {
-			r.Log.Info("standalone: "+about+" waits for its copy", append(more, "reason", err)...)
-			return
-		}
+	case problem.Waiting:
+		r.Log.Info("standalone: "+about+" waits for its copy", append(more, "reason", err)...)
+	case problem.New:
 		reason := strings.ReplaceAll(err.Error(), "\n", "; ")
 		r.Log.Error("standalone: "+about+" has a problem", append(more, "reason", reason)...)
 	}
@@ -241,7 +239,7 @@ func (r *Runner) solved(m *manifests, pvs map[string]*v1.PersistentVolume) {
 			r.problem("file "+file, nil)
 		}
 	}
-	r.told.Keep(func(about string) bool {
+	r.problems.Keep(func(about string) bool {
 		kind, name, _ := strings.Cut(about, " ")
 		switch kind {
 		case "file":

@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/provisioner/controller"
 )
 
 // run runs one of podnas's commands against the running instance.
@@ -163,7 +163,7 @@ func TestDoctorRights(t *testing.T) {
 	defer set(clusterRole.Rules, role.Rules)
 	set(nil, nil)
 	missing := 0
-	for _, r := range provisioner.Rights() {
+	for _, r := range controller.Rights() {
 		missing += len(r.Verbs)
 	}
 	// Leases of its own namespace are a part of all Leases, and so on: what is
@@ -179,7 +179,7 @@ func TestDoctorRights(t *testing.T) {
 		}
 		return n == missing
 	})
-	for _, r := range provisioner.Rights() {
+	for _, r := range controller.Rights() {
 		for _, verb := range r.Verbs {
 			if !found(results, "rights", doctor.Failed, "may not "+verb+" "+r.Resource) {
 				t.Errorf("%s of %s is not missed", verb, r.Resource)

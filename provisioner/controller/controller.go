@@ -1,0 +1,307 @@
+// Package controller runs podnas in a cluster. It watches the API server, and has
+// package provisioner make the volumes.
+//
+// Run starts the library's controller, which calls a Provisioner for each claim and
+// for each volume to be deleted (controller.go, logging.go). Beside it, on the same
+// informers, run: the expansion of volumes (expand.go), the comparison of the disk
+// with the cluster (reconcile.go), events on claims about full volumes (fullness.go)
+// and about failed mounts (mountfailures.go), and the Lease that lists the volumes in
+// use (inuse.go). All of them run only while podnas has the right to provision: the
+// leader election's Lease, or the guard against a second podnas of the same name
+// (guard.go).
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/workqueue"
+	library "sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
+
+	"github.com/podnas/podnas/provisioner"
+)
+
+// The delays before a failed claim is retried. The first is short, because most
+// failures at start pass within seconds (the Service has no endpoint yet). The
+// longest is short too, because only a retry finds that space is free again, or
+// that a copy is complete.
+const (
+	retryFirst = time.Second
+	retryMax   = time.Minute
+)
+
+// Timing of the Lease, client-go's own defaults.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// ErrLostLease means that another instance took over.
+var ErrLostLease = errors.New("lost the right to provision")
+
+// Config is what Run needs: Client, Name, Provisioner and Log, and the rest if
+// wanted.
+type Config struct {
+	Client      kubernetes.Interface
+	Name        string // the provisioner's name in StorageClasses
+	Provisioner *provisioner.Provisioner
+	Workers     int         // number of claims, and of volumes, processed concurrently; at least 1
+	LeaseIn     string      // namespace of the leader election's Lease; empty: no leader election
+	GuardIn     string      // namespace of the Lease that guards Name; empty: no guard
+	Pod, PodUID string      // this pod, in GuardIn, for events; empty: none
+	Reconciler  *Reconciler // gets each report; nil: they are only logged
+	// Made, if not nil, is called when others may start to use the Client, see
+	// newWorkers.
+	Made func()
+	Log  *slog.Logger
+}
+
+// Validate returns what is wrong with a Config.
+func (c *Config) Validate() error {
+	if c.Workers < 1 {
+		return fmt.Errorf("%d workers: use at least 1", c.Workers)
+	}
+	if !strings.Contains(c.Name, "/") {
+		return fmt.Errorf("provisioner name %q is not qualified: use DOMAIN/NAME, for example %s", c.Name, provisioner.DefaultName)
+	}
+	return nil
+}
+
+// Run processes claims and volumes until ctx ends. If another instance
+// takes over, it returns ErrLostLease, and the process must end, because the
+// library's workers can't be restarted.
+func Run(ctx context.Context, cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	if cfg.Reconciler == nil {
+		cfg.Reconciler = &Reconciler{}
+	}
+	// A copy for the workers, with more fields set than the caller's.
+	p := *cfg.Provisioner
+	p.Name = cfg.Name
+	cfg.Provisioner = &p
+	events := newEvents(ctx, cfg.Client, cfg.Name)
+	own := ownPod(cfg.GuardIn, cfg.Pod, cfg.PodUID, events)
+	w, err := newWorkers(&cfg, events, own)
+	if err != nil {
+		return err
+	}
+	if cfg.Made != nil {
+		cfg.Made()
+	}
+	switch {
+	case cfg.LeaseIn != "":
+		return lead(ctx, &cfg, w)
+	case cfg.GuardIn != "":
+		return runGuarded(ctx, &cfg, w)
+	}
+	w.run(ctx)
+	return nil
+}
+
+// runGuarded runs the workers while the guard allows it.
+func runGuarded(ctx context.Context, cfg *Config, w *workers) error {
+	g := &guard{
+		client: cfg.Client, namespace: cfg.GuardIn, provisioner: cfg.Name, identity: cfg.Provisioner.Store.Identity(),
+		pod: w.pod, says: cfg.Reconciler.standAside, log: cfg.Log,
+		period: guardPeriod, pause: guardPause, hold: guardDuration,
+	}
+	if g.wait(ctx) != nil {
+		return nil // ctx has ended
+	}
+	group, working := errgroup.WithContext(ctx)
+	group.Go(func() error { return g.keep(working) })
+	group.Go(func() error {
+		w.run(working)
+		return nil
+	})
+	return group.Wait()
+}
+
+// lead runs the workers while it holds the leader election's Lease.
+func lead(ctx context.Context, cfg *Config, w *workers) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	lease := strings.ReplaceAll(cfg.Name, "/", "-")
+	log := cfg.Log.With("lease", cfg.LeaseIn+"/"+lease)
+	log.Info("controller: waiting for the Lease")
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: cfg.LeaseIn, Name: lease},
+			Client:    cfg.Client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{
+				// The disk's identity distinguishes two pods of the same name.
+				Identity: host + "_" + cfg.Provisioner.Store.Identity(),
+			},
+		},
+		LeaseDuration:   leaseDuration,
+		RenewDeadline:   renewDeadline,
+		RetryPeriod:     retryPeriod,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				log.Info("controller: acquired the Lease")
+				w.run(ctx)
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("set up leader election: %w", err)
+	}
+	elector.Run(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return ErrLostLease
+}
+
+// workers has everything that processes claims and volumes: the library's controller,
+// and on the same informers the expander, the comparison, the watches for full
+// volumes and for failed mounts, and the list of volumes in use.
+type workers struct {
+	cfg          *Config
+	factory      informers.SharedInformerFactory
+	mounts       informers.SharedInformerFactory // of failed mounts
+	provisioning *library.ProvisionController
+	expand       *expander
+	compare      *comparison
+	full         *fullness
+	use          *inUse
+	pod          *pod
+}
+
+// newWorkers returns the workers. Nothing else may use the client while it runs,
+// because the library writes to client-go's table of types, which every call
+// reads.
+func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, error) {
+	p := cfg.Provisioner
+	factory := informers.NewSharedInformerFactoryWithOptions(cfg.Client, library.DefaultResyncPeriod, informers.WithTransform(withoutManagers))
+	claims, volumes := factory.Core().V1().PersistentVolumeClaims(), factory.Core().V1().PersistentVolumes()
+	classes := factory.Storage().V1().StorageClasses()
+	p.Volumes = volumes.Lister()
+	p.Claims = clusterClaims{claims: claims.Lister(), volumes: volumes.Lister(), identity: p.Store.Identity()}
+
+	logging := &loggingProvisioner{Provisioner: p, permission: &permission{client: cfg.Client, name: cfg.Name}}
+	provisioning := library.NewProvisionController(cfg.Client, cfg.Name, logging,
+		library.LeaderElection(false), // it uses a lock on Endpoints, which no longer exists
+		library.Threadiness(cfg.Workers),
+		library.RateLimiter(newRateLimiter()),
+		library.FailedProvisionThreshold(0), // retry forever: giving up leaks the volume
+		library.FailedDeleteThreshold(0),
+		// Save from a queue, and retry forever. Without the queue the library deletes the
+		// volume after some failed attempts, although one of them may have saved the
+		// PersistentVolume.
+		library.CreateProvisionedPVLimiter(newRateLimiter()),
+		library.MetricsPort(0),
+		library.ClaimsInformer(claims.Informer()),
+		library.VolumesInformer(newSavedVolumes(volumes.Informer())),
+		library.ClassesInformer(classes.Informer()),
+		library.NodesLister(anyNode{}),
+	)
+	expand := &expander{
+		client: cfg.Client, p: p, classes: classes.Lister(), volumes: volumes.Lister(), events: events, log: cfg.Log,
+		queue: workqueue.NewTypedRateLimitingQueue(newRetries[string]()),
+	}
+	if err := expand.watch(claims.Informer()); err != nil {
+		return nil, fmt.Errorf("watch claims: %w", err)
+	}
+	cfg.Reconciler.lookAt(&unfulfilled{
+		name: p.Name, claims: claims.Lister(), classes: classes.Lister(), volumes: volumes.Lister(), provision: &logging.problems, expand: &expand.problems,
+	})
+	mounts := newMountFailureEvents(cfg.Client)
+	failures := &mountFailures{
+		volumes: volumes.Lister(), identity: p.Store.Identity(), events: events,
+		started: time.Now(), log: cfg.Log, told: map[mountFailure]time.Time{},
+	}
+	if err := failures.watch(mounts.Core().V1().Events().Informer()); err != nil {
+		return nil, fmt.Errorf("watch events: %w", err)
+	}
+	use := newInUse(cfg.Client, cfg.GuardIn, p.Store.Identity(), volumes.Lister(), cfg.Log)
+	if err := use.watch(volumes.Informer()); err != nil {
+		return nil, fmt.Errorf("watch volumes: %w", err)
+	}
+	return &workers{
+		cfg: cfg, factory: factory, mounts: mounts, provisioning: provisioning, expand: expand, use: use,
+		compare: &comparison{p: p, volumes: volumes.Lister(), events: events, pod: own, log: cfg.Log},
+		full:    newFullness(p.Store, events, cfg.Log),
+		pod:     own,
+	}, nil
+}
+
+// anyNode gives the library the node of a claim's first consumer. Any node will do,
+// because volumes are available on every node: so podnas needs no right to see nodes, and
+// the library does not change a claim whose node is gone in order to get another one.
+type anyNode struct{}
+
+// List is never called.
+func (anyNode) List(labels.Selector) ([]*v1.Node, error) { return nil, nil }
+
+// Get returns a node of that name.
+func (anyNode) Get(name string) (*v1.Node, error) {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+}
+
+// withoutManagers removes managedFields from an object before it is cached: a fifth
+// of its memory, which nothing here reads. Writing the object back without them does
+// not change them in the API server.
+func withoutManagers(object any) (any, error) {
+	if o, ok := object.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+// run works until ctx ends. The library's Run does not return then, although its
+// work ends: its goroutine is abandoned.
+func (w *workers) run(ctx context.Context) {
+	w.factory.Start(ctx.Done())
+	w.factory.WaitForCacheSync(ctx.Done())
+	// Started last, because reports of a failed mount need its volume, and not waited
+	// for, because an older deploy/ does not let podnas see events.
+	w.mounts.Start(ctx.Done())
+	w.cfg.Log.Info("controller: provisioning claims", "provisioner", w.cfg.Name, "workers", w.cfg.Workers)
+	go w.provisioning.Run(ctx)
+	var working sync.WaitGroup
+	for range w.cfg.Workers {
+		working.Go(func() { w.expand.work(ctx) })
+	}
+	working.Go(func() { w.cfg.Reconciler.run(ctx, w.compare) })
+	working.Go(func() { w.full.run(ctx) })
+	working.Go(func() { w.use.run(ctx) })
+	<-ctx.Done()
+	w.expand.queue.ShutDown()
+	working.Wait()
+}
+
+// newRetries backs off exponentially for each claim or volume, and limits the rate
+// of all retries.
+func newRetries[T comparable]() workqueue.TypedRateLimiter[T] {
+	return workqueue.NewTypedMaxOfRateLimiter(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[T](retryFirst, retryMax),
+		&workqueue.TypedBucketRateLimiter[T]{Limiter: rate.NewLimiter(rate.Limit(50), 500)},
+	)
+}
+
+// newRateLimiter is newRetries for the library, which has no type parameters.
+func newRateLimiter() workqueue.RateLimiter { return newRetries[any]() }

@@ -1,0 +1,108 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/podnas/podnas/volume"
+)
+
+const (
+	fullnessPeriod = 30 * time.Second
+	// fullnessSlack is how many percent usage must fall below a mark before an event
+	// says so: usage near a mark crosses it many times.
+	fullnessSlack = 5
+)
+
+// fullness puts one event on a claim when its volume's usage exceeds a mark, in
+// bytes or inodes, and one when it falls below it again.
+type fullness struct {
+	store  *volume.Store
+	events record.EventRecorder
+	log    *slog.Logger
+	told   map[filling]int // the mark of the last event, in percent
+}
+
+// filling is one of the two resources of a volume that can be used up.
+type filling struct {
+	volume string // its name
+	inodes bool   // else bytes
+}
+
+func newFullness(store *volume.Store, events record.EventRecorder, log *slog.Logger) *fullness {
+	return &fullness{store: store, events: events, log: log, told: map[filling]int{}}
+}
+
+// run checks all volumes until ctx ends.
+func (f *fullness) run(ctx context.Context) {
+	for {
+		f.look()
+		if sleep(ctx, fullnessPeriod) != nil {
+			return
+		}
+	}
+}
+
+func (f *fullness) look() {
+	usages, err := f.store.Usages()
+	if err != nil {
+		f.log.Warn("volume: can't read the usage of volumes", "err", err)
+		return
+	}
+	there := map[string]bool{}
+	for _, v := range f.store.List() {
+		there[v.Name] = true
+		if u, counted := usages[v.Name]; counted {
+			f.tell(&v, false, int64(u.Bytes), int64(u.Limit.Bytes))
+			if u.Limit.Inodes > 0 {
+				f.tell(&v, true, int64(u.Inodes), int64(u.Limit.Inodes))
+			}
+		}
+	}
+	for way := range f.told {
+		if !there[way.volume] {
+			delete(f.told, way)
+		}
+	}
+}
+
+// tell compares a volume's usage, of inodes or bytes, with the mark of the last
+// event.
+func (f *fullness) tell(v *volume.Volume, inodes bool, used, limit int64) {
+	way := filling{v.Name, inodes}
+	percent := volume.Percent(used, limit)
+	mark := 0
+	for _, m := range [...]int{volume.FillingPercent, volume.FullPercent} {
+		if percent >= m {
+			mark = m
+		}
+	}
+	told := f.told[way]
+	is, uses := fmt.Sprintf("%d%% full", percent), fmt.Sprintf("%s of %s are used", volume.FormatSize(used), volume.FormatSize(limit))
+	if inodes {
+		is, uses = fmt.Sprintf("at %d%% of its inodes", percent), fmt.Sprintf("%d of %d are used", used, limit)
+	}
+	kind, reason := v1.EventTypeWarning, "VolumeFillingUp"
+	text := fmt.Sprintf("Volume %s is %s: %s. Remove files, or raise the claim's request", v.Name, is, uses)
+	switch {
+	case mark > told:
+	case mark < told && percent < told-fullnessSlack:
+		kind, reason = v1.EventTypeNormal, "VolumeHasRoom"
+		text = fmt.Sprintf("Volume %s is %s again: %s", v.Name, is, uses)
+	default:
+		return
+	}
+	f.told[way] = mark
+	f.log.Info("volume: "+reason, "volume", v.Name, "is", is, "uses", uses)
+	if c := v.Claim; c != nil {
+		f.events.Event(&v1.ObjectReference{
+			APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: c.Namespace, Name: c.Name, UID: types.UID(c.UID),
+		}, kind, reason, text)
+	}
+}

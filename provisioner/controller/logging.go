@@ -1,0 +1,58 @@
+package controller
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	library "sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
+
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/problem"
+)
+
+// loggingProvisioner is the Provisioner that the library's controller calls. It logs
+// each reason why something can't be done once. The library logs it as an error at each
+// retry; LogHandler lowers that to debug.
+type loggingProvisioner struct {
+	*provisioner.Provisioner
+	permission *permission
+	problems   problem.Set // by claimKey; of volumes that can't be deleted, by their names
+}
+
+// claimKey is the key of a claim in a problem.Set. Names of volumes contain no slash.
+func claimKey(claim *v1.PersistentVolumeClaim) string { return claim.Namespace + "/" + claim.Name }
+
+// Provision creates the volume of a claim. If podnas may not save
+// PersistentVolumes, the library would only log that, so Provision checks it
+// first.
+func (p *loggingProvisioner) Provision(ctx context.Context, options library.ProvisionOptions) (*v1.PersistentVolume, library.ProvisioningState, error) {
+	var pv *v1.PersistentVolume
+	state := library.ProvisioningFinished
+	err := p.permission.check(ctx)
+	if err == nil {
+		pv, state, err = p.Provisioner.Provision(ctx, options)
+	}
+	key := claimKey(options.PVC)
+	switch p.problems.Update(key, err) {
+	case problem.New:
+		p.Log.Warn("claim: can't get a volume yet", "claim", key, "volume", options.PVName, "reason", err)
+	case problem.Waiting:
+		p.Log.Info("claim: waiting for its copy", "claim", key, "volume", options.PVName, "reason", err)
+	case problem.Unchanged, problem.Solved:
+	}
+	return pv, state, err
+}
+
+// Delete deletes the volume of a PersistentVolume.
+func (p *loggingProvisioner) Delete(ctx context.Context, pv *v1.PersistentVolume) error {
+	err := p.Provisioner.Delete(ctx, pv)
+	wrong := err
+	if ignored := (*library.IgnoredError)(nil); errors.As(err, &ignored) {
+		wrong = nil // another podnas's
+	}
+	if p.problems.Update(pv.Name, wrong) == problem.New {
+		p.Log.Warn("volume: can't be deleted yet", "volume", pv.Name, "reason", err)
+	}
+	return err
+}

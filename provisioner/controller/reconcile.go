@@ -1,0 +1,278 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/volume"
+)
+
+const (
+	reconcilePeriod = 10 * time.Minute
+	// mendedPeriod is how often the comparison runs while it has findings, to see that
+	// they are solved.
+	mendedPeriod = time.Minute
+	// youngVolume is how long a volume may lack a PersistentVolume: its claim may
+	// still be in progress.
+	youngVolume = 5 * time.Minute
+)
+
+// Report is the result of a comparison of the disk with the cluster.
+type Report struct {
+	Time time.Time // zero: not compared yet
+	// StandsAside says why this podnas provisions no claims; empty if it does.
+	StandsAside string
+	// Findings are the findings that need the cluster; volume.Store.Check returns the
+	// others.
+	Findings []volume.Finding
+}
+
+// Reconciler holds the latest Report and the waiting claims. The zero Reconciler is ready
+// for use.
+type Reconciler struct {
+	mu          sync.Mutex
+	latest      Report
+	unfulfilled *unfulfilled // nil: claims are not processed yet
+}
+
+// Report returns the latest Report.
+func (r *Reconciler) Report() Report {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.latest
+}
+
+// Claims returns findings for unfulfilled claims and for volumes that can't be deleted.
+func (r *Reconciler) Claims() []doctor.Result {
+	r.mu.Lock()
+	u := r.unfulfilled
+	r.mu.Unlock()
+	if u == nil {
+		return []doctor.Result{doctor.Good("podnas does not work on claims yet")}
+	}
+	return u.look()
+}
+
+func (r *Reconciler) lookAt(u *unfulfilled) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unfulfilled = u
+}
+
+func (r *Reconciler) standAside(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.latest.StandsAside = why
+}
+
+// run compares until ctx ends.
+func (r *Reconciler) run(ctx context.Context, c *comparison) {
+	var told time.Time
+	for {
+		if c.quiet = time.Since(told) < reconcilePeriod; !c.quiet {
+			told = time.Now()
+		}
+		findings, err := c.compare(ctx)
+		if err != nil {
+			c.log.Error("reconcile: can't compare the disk with the cluster", "err", err)
+		} else {
+			r.mu.Lock()
+			r.latest.Time, r.latest.Findings = time.Now(), findings
+			r.mu.Unlock()
+		}
+		period := reconcilePeriod
+		if len(findings) > 0 {
+			period = mendedPeriod
+		}
+		if sleep(ctx, period) != nil {
+			return
+		}
+	}
+}
+
+// comparison compares the volumes on the disk with the PersistentVolumes of the
+// cluster. It reports what is missing on one side, and never removes anything,
+// because it can't know which side is wrong.
+type comparison struct {
+	p       *provisioner.Provisioner
+	volumes corelisters.PersistentVolumeLister
+	events  record.EventRecorder
+	pod     *pod
+	log     *slog.Logger
+	quiet   bool // the findings were reported recently: only check whether they are solved
+}
+
+// compare compares once.
+func (c *comparison) compare(ctx context.Context) ([]volume.Finding, error) {
+	pvs, err := c.volumes.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	onDisk, err := c.p.Store.Check()
+	if err != nil {
+		return nil, err
+	}
+	var findings []volume.Finding
+	known := map[string]bool{}
+	for _, pv := range pvs {
+		if pv.Annotations[provisioner.InstanceAnnotation] != c.p.Store.Identity() {
+			continue
+		}
+		known[pv.Name] = true
+		if f := c.checkVolume(ctx, pv); f != nil {
+			findings = append(findings, *f)
+		}
+	}
+	var orphans []string
+	for _, v := range c.p.Store.List() {
+		// A volume without a claim was created by hand, and may be mounted by hand.
+		if v.Claim != nil && !known[v.Name] && time.Since(v.Created) > youngVolume {
+			orphans = append(orphans, v.Name)
+			findings = append(findings, orphan(v))
+		}
+	}
+	if address, err := c.p.Endpoint.Address(ctx); err == nil { // otherwise claims get the error
+		if err := c.p.CheckDisk(address); err != nil {
+			findings = append(findings, wrongDisk(err))
+			if !c.quiet {
+				c.pod.warn("AnotherDisk", err.Error())
+			}
+		}
+	}
+	if c.quiet {
+		return findings, nil
+	}
+	for _, f := range append(onDisk, findings...) {
+		c.log.Warn("reconcile: "+f.Problem, "volume", f.Volume, "path", f.Path, "fix", f.Fix)
+	}
+	if n := len(orphans); n > 0 {
+		names := strings.Join(orphans[:min(n, 5)], ", ")
+		if n > 5 {
+			names += ", ..."
+		}
+		c.pod.warn("VolumeWithoutPersistentVolume",
+			fmt.Sprintf("%d volumes on the disk have no PersistentVolume: %s. They are kept; podnas doctor says what to do", n, names))
+	}
+	return findings, nil
+}
+
+// checkVolume compares one PersistentVolume with its volume.
+func (c *comparison) checkVolume(ctx context.Context, pv *v1.PersistentVolume) *volume.Finding {
+	v, err := c.p.Store.Get(pv.Name)
+	if err == nil {
+		if err := provisioner.CheckLeadsTo(pv, v); err != nil {
+			return &volume.Finding{
+				Volume: pv.Name, Path: v.Path, Problem: err.Error(),
+				Fix: "make the PersistentVolume again, podnas volume manifests prints it",
+			}
+		}
+		c.note(ctx, pv, v)
+		return checkSize(pv, v)
+	}
+	ending := pv.DeletionTimestamp != nil || pv.Status.Phase == v1.VolumeReleased &&
+		pv.Spec.PersistentVolumeReclaimPolicy == v1.PersistentVolumeReclaimDelete
+	if ending {
+		return nil // the volume is deleted first
+	}
+	f := &volume.Finding{
+		Volume:  pv.Name,
+		Problem: fmt.Sprintf("PersistentVolume %s has no volume on the disk: it can't be mounted", pv.Name),
+		Fix:     "put the volume's directory and record back from a backup, or delete the PersistentVolume and its claim",
+	}
+	if kept, err := c.p.Store.Kept(); err == nil {
+		for _, k := range kept {
+			if k.Name == pv.Name {
+				f.Path = k.Path
+				f.Problem += fmt.Sprintf("; it was deleted and is %s", k.State)
+				f.Fix = "bring it back with podnas volume adopt " + k.Name + ", or delete the PersistentVolume and its claim"
+			}
+		}
+	}
+	if c.quiet {
+		return f
+	}
+	message := f.Problem + ". To do: " + f.Fix
+	c.events.Event(pv, v1.EventTypeWarning, "VolumeMissing", message)
+	if pv.Spec.ClaimRef != nil {
+		c.events.Event(pv.Spec.ClaimRef, v1.EventTypeWarning, "VolumeMissing", message)
+	}
+	return f
+}
+
+// checkSize finds a PersistentVolume with more capacity than its volume: its
+// record was restored from before an expansion, or somebody edited the
+// PersistentVolume.
+func checkSize(pv *v1.PersistentVolume, v volume.Volume) *volume.Finding {
+	capacity := pv.Spec.Capacity[v1.ResourceStorage]
+	if capacity.Value() <= v.Size {
+		return nil
+	}
+	return &volume.Finding{
+		Volume: v.Name, Path: v.Path,
+		Problem: fmt.Sprintf("its PersistentVolume says %s, the disk limits it to %s", capacity.String(), volume.FormatSize(v.Size)),
+		Fix:     fmt.Sprintf("podnas volume resize %s %s --force", v.Name, capacity.String()),
+	}
+}
+
+// note updates the record from the PersistentVolume: the claim it is bound to, if
+// it was created without a claim or moved from another cluster, and changes by an
+// administrator.
+func (c *comparison) note(ctx context.Context, pv *v1.PersistentVolume, v volume.Volume) {
+	ref := pv.Spec.ClaimRef
+	var err error
+	if pv.Status.Phase == v1.VolumeBound && ref != nil && (v.Claim == nil || v.Claim.UID != string(ref.UID)) {
+		_, err = c.p.Store.Claim(ctx, v.Name, &volume.Claim{Namespace: ref.Namespace, Name: ref.Name, UID: string(ref.UID)})
+	}
+	err = errors.Join(err, c.noteManifest(ctx, pv, v))
+	if err != nil {
+		c.log.Warn("reconcile: can't note in the volume's record what its PersistentVolume says", "volume", v.Name, "err", err)
+	}
+}
+
+func (c *comparison) noteManifest(ctx context.Context, pv *v1.PersistentVolume, v volume.Volume) error {
+	m, err := provisioner.ManifestOf(v)
+	if err != nil {
+		return err
+	}
+	spec := &pv.Spec
+	if m.ReclaimPolicy == spec.PersistentVolumeReclaimPolicy && m.StorageClassName == spec.StorageClassName && slices.Equal(m.AccessModes, spec.AccessModes) {
+		return nil
+	}
+	m.ReclaimPolicy, m.StorageClassName, m.AccessModes = spec.PersistentVolumeReclaimPolicy, spec.StorageClassName, spec.AccessModes
+	data, err := m.Encode()
+	if err == nil {
+		_, err = c.p.Store.SetManifest(ctx, v.Name, data)
+	}
+	return err
+}
+
+// orphan is the finding about a volume without a PersistentVolume.
+func orphan(v volume.Volume) volume.Finding {
+	return volume.Finding{
+		Volume: v.Name, Path: v.Path,
+		Problem: fmt.Sprintf("it has no PersistentVolume, though claim %s/%s had it", v.Claim.Namespace, v.Claim.Name),
+		Notice:  true,
+		Fix:     "make it reachable with podnas volume manifests " + v.Name + " | kubectl apply -f -, or end it with podnas volume delete --force " + v.Name,
+	}
+}
+
+// wrongDisk turns an error of provisioner.Provisioner.CheckDisk into a finding.
+func wrongDisk(err error) volume.Finding {
+	return volume.Finding{
+		Problem: "no volume is created: " + err.Error(),
+		Fix:     "mount the right disk, or tell podnas with --new-disk that this one replaces it",
+	}
+}

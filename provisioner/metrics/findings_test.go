@@ -1,0 +1,54 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/podnas/podnas/doctor"
+)
+
+// Each source of findings is there with both severities, and a check that hangs is one of
+// them.
+func TestFindingsMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		list := doctor.NewList(slices.Concat(
+			doctor.Of("disk",
+				doctor.One("disk", func(context.Context) doctor.Result { <-hang; return doctor.Good("") }),
+				doctor.One("space", func(context.Context) doctor.Result { return doctor.Warn("", "filling") })),
+			doctor.Of("claims", doctor.One("claims", func(context.Context) doctor.Result { return doctor.Good("") })),
+		))
+		ctx, stop := context.WithCancel(t.Context())
+		go list.Watch(ctx)
+		want := func(failed int) {
+			t.Helper()
+			text := fmt.Sprintf(`
+# HELP podnas_findings Findings, as shown by podnas doctor.
+# TYPE podnas_findings gauge
+podnas_findings{severity="failed",source="claims"} 0
+podnas_findings{severity="failed",source="disk"} %d
+podnas_findings{severity="warning",source="claims"} 0
+podnas_findings{severity="warning",source="disk"} 1
+`, failed)
+			if err := testutil.CollectAndCompare(&findings{list}, strings.NewReader(text)); err != nil {
+				t.Error(err)
+			}
+		}
+		time.Sleep(time.Second)
+		want(0)
+		time.Sleep(doctor.Timeout)
+		want(1)
+		close(hang)
+		time.Sleep(doctor.Timeout * 2)
+		want(0)
+		stop()
+		synctest.Wait()
+	})
+}
