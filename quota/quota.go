@@ -58,14 +58,16 @@ type Limit struct {
 	Inodes uint64 // files, directories and all else
 }
 
-// Usage is a project's usage and limit. It is zero for a project that the kernel
-// does not know.
+// Usage is a volume's usage and limit, counted by the kernel in its project, or by the
+// server. It is zero for a project that the kernel does not know. Commands get it as
+// JSON.
 type Usage struct {
-	Bytes  uint64 // used, in bytes of disk blocks
-	Inodes uint64 // used: files, directories and all else
-	Limit  Limit  // hard
-	// Partial: what was there before is still being counted, by the server.
-	Partial bool
+	Bytes  uint64 `json:"bytes"` // used, in bytes of disk blocks
+	Inodes uint64 `json:"files"` // used: files, directories and all else
+	Limit  Limit  `json:"-"`     // hard
+	// Partial is whether the server is still counting the files that existed at its
+	// start.
+	Partial bool `json:"partial,omitempty"`
 }
 
 // Choice is how limits are enforced on a disk, and why.

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"strings"
@@ -85,5 +86,13 @@ func TestDeviceOf(t *testing.T) {
 	defer f.Close()
 	if device, err := deviceOf(f); err != nil || device != "proc" {
 		t.Errorf("deviceOf(/proc) = %q, %v", device, err)
+	}
+}
+
+// What commands get is documented, and scripts read it.
+func TestUsageAsJSON(t *testing.T) {
+	data, err := json.Marshal(Usage{Bytes: 1, Inodes: 2, Limit: Limit{Bytes: 3, Inodes: 4}, Partial: true})
+	if want := `{"bytes":1,"files":2,"partial":true}`; err != nil || string(data) != want {
+		t.Errorf("%s, %v; want %s", data, err, want)
 	}
 }

@@ -58,12 +58,3 @@ func (s *Status) problems() (problems []doctor.Result, checked bool) {
 	}
 	return problems, checked
 }
-
-const (
-	fullPercent     = volume.FillingPercent
-	diskFullPercent = volume.DiskFillingPercent
-	fullestPercent  = volume.FullPercent
-)
-
-// percentOf is how much of something is taken, 0 of nothing.
-func percentOf(part, whole int64) int { return volume.Percent(part, whole) }

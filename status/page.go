@@ -110,9 +110,9 @@ func diskSection(p *page) g.Node {
 		h.Div(
 			h.H3(g.Text("Serving")),
 			h.P(h.B(number(p.Connections)), g.Text(" connections, "), h.B(number(p.InFlight)), g.Text(" calls under way")),
-			h.P(g.Textf("%s engine on %s", p.Process.Engine.Engine, p.Process.Listen)),
+			h.P(g.Textf("%s engine on %s", p.Process.Engine, p.Process.Listen)),
 		),
-		h.Div(h.H3(g.Text("Sizes")), h.P(g.Text(p.Process.Limits))),
+		h.Div(h.H3(g.Text("Sizes")), h.P(g.Text(p.Process.Quota))),
 	)
 }
 

@@ -19,28 +19,16 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/latest"
+	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/volume"
 )
 
-// Process describes the running process, for people.
-type Process struct {
-	Version     string
-	Mode        string // cluster or standalone
-	Provisioner string // what StorageClasses call it
-	Root        string
-	Listen      string // the address of NFS
-	Started     time.Time
-	Engine      server.Choice
-	Limits      string // how sizes are enforced
-}
-
 // Config has the sources of the page. All but Provisioner are needed.
 type Config struct {
-	Process  Process
+	Process  process.Info
 	Store    *volume.Store
 	Served   *stats.Server
 	Exports  *export.Table

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/volume"
@@ -56,7 +56,7 @@ func newStatus(t *testing.T, specs []volume.Spec, change func(*Config, exporter)
 		mustDo(t, err)
 	}
 	cfg := Config{
-		Process: Process{Version: "v1.2.3", Mode: "cluster", Started: time.Now().Add(-3 * time.Hour), Engine: server.Choice{Engine: "native"}},
+		Process: process.Info{Version: "v1.2.3", Mode: process.InCluster, Started: time.Now().Add(-3 * time.Hour), Engine: "native"},
 		Store:   store, Served: stats.New([]string{"NULL", "READ"}, nil), Exports: e.table, Findings: found(), Events: &Events{}, Log: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
@@ -144,7 +144,7 @@ func TestEscapes(t *testing.T) {
 		e.used["a"] = 99
 		log := slog.New(cfg.Events.Handler(slog.DiscardHandler)).With("by", evil)
 		log.Warn(evil, "key", evil)
-		cfg.Process.Limits = evil
+		cfg.Process.Quota = evil
 		cfg.Findings = found(doctor.Result{Check: evil, Status: doctor.Failed, Says: evil, Fix: evil})
 	})
 	page := body(t, s) + get(t, s, http.MethodGet, "/volume/a").Body.String() + get(t, s, http.MethodGet, "/?filter="+url.QueryEscape(evil)).Body.String()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/stats"
@@ -25,7 +26,7 @@ const (
 
 // page is what the page shows.
 type page struct {
-	Process  Process
+	Process  process.Info
 	Now      time.Time
 	Uptime   string
 	Checked  bool            // at least once
@@ -105,8 +106,8 @@ func (s *Status) view(now time.Time) *page {
 		Process: s.cfg.Process, Now: now, Uptime: ago(now.Sub(s.cfg.Process.Started)),
 		Charts: charts(spans), Spans: len(spans) > 1,
 		Connections: served.Connections.Open, InFlight: served.InFlight,
-		Disk:     newBar(space.Size-space.Free, space.Size, diskFullPercent),
-		Inodes:   newBar(int64(space.Inodes-space.InodesFree), int64(space.Inodes), diskFullPercent),
+		Disk:     newBar(space.Size-space.Free, space.Size, volume.DiskMark),
+		Inodes:   newBar(int64(space.Inodes-space.InodesFree), int64(space.Inodes), volume.DiskMark),
 		Promised: volume.FormatSize(space.Promised),
 	}
 	use := diskUse{}
@@ -126,12 +127,14 @@ func (s *Status) view(now time.Time) *page {
 	return p
 }
 
-func newBar(used, size int64, full int) bar {
-	b := bar{Known: size > 0, Percent: percentOf(used, size), Used: volume.FormatSize(used), Size: volume.FormatSize(size)}
-	switch {
-	case b.Percent >= fullestPercent:
+// newBar returns the bar of something whose marks are volume.Mark or volume.DiskMark.
+func newBar(used, size int64, mark func(percent int) int) bar {
+	b := bar{Known: size > 0, Percent: volume.Percent(used, size), Used: volume.FormatSize(used), Size: volume.FormatSize(size)}
+	switch mark(b.Percent) {
+	case 0:
+	case volume.FullPercent:
 		b.Class = "full"
-	case b.Percent >= full:
+	default:
 		b.Class = "filling"
 	}
 	return b
@@ -145,7 +148,7 @@ func (s *Status) volumes(now time.Time, recent *span, use *diskUse) []volumeView
 		exported[v.ID] = &v.Served
 	}
 	for _, v := range s.cfg.Store.List() {
-		view := describe(v, "ready")
+		view := describe(v, volume.Ready)
 		if u, err := s.cfg.Store.Usage(v.Name); err == nil && u.Limit.Bytes > 0 {
 			view.count(&u)
 			view.sort = max(view.Use.Percent, view.Inodes.Percent)
@@ -209,8 +212,8 @@ func (s *Status) kept(now time.Time, use *diskUse) []volumeView {
 
 // count notes what the volume uses.
 func (v *volumeView) count(u *quota.Usage) {
-	v.Use = newBar(int64(u.Bytes), int64(u.Limit.Bytes), fullPercent)
-	v.Inodes = newBar(int64(u.Inodes), int64(u.Limit.Inodes), fullPercent)
+	v.Use = newBar(int64(u.Bytes), int64(u.Limit.Bytes), volume.Mark)
+	v.Inodes = newBar(int64(u.Inodes), int64(u.Limit.Inodes), volume.Mark)
 	v.Inodes.Used, v.Inodes.Size = volume.FormatCount(u.Inodes, ""), volume.FormatCount(u.Limit.Inodes, "")
 	v.Partial = u.Partial
 }

@@ -95,7 +95,7 @@ func (s *Store) findStrays(dir string, known places, strays *[]string) error {
 	}
 	for _, e := range entries {
 		p := path.Join(dir, e.Name())
-		if !e.IsDir() || p == stateDir || p == "lost+found" {
+		if !e.IsDir() || p == StateDir || p == "lost+found" {
 			continue
 		}
 		switch {

@@ -28,9 +28,6 @@ func (c *copying) progress() error {
 	return &CopyingError{Source: c.source, Files: c.tree.Files.Load(), Bytes: c.tree.Bytes.Load()}
 }
 
-// Copying is the state of a Copy, as text.
-const Copying = string(copyingState)
-
 // Copy is a volume whose files are being copied from another.
 type Copy struct {
 	Volume

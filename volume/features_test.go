@@ -117,18 +117,16 @@ func TestOvercommit(t *testing.T) {
 	s, err := Open(Config{Root: t.TempDir(), Exports: &exports{}, Overcommit: 0.5, Log: slog.New(slog.DiscardHandler)})
 	mustDo(t, err)
 	t.Cleanup(func() { _ = s.Close() })
-	capacity, err := s.Capacity()
+	space, err := s.Space()
 	mustDo(t, err)
-	free, err := s.Free()
-	mustDo(t, err)
-	size := min(free, capacity/10)
+	size := min(space.Free, space.Size/10)
 	made := 0
 	for err == nil && made < 20 {
 		_, err = s.Create(t.Context(), Spec{Name: fmt.Sprint("v", made), Size: size})
 		made++
 	}
 	var noSpace *NoSpaceError
-	if !errors.As(err, &noSpace) || noSpace.Requested != size || noSpace.Capacity != capacity || noSpace.Promised > capacity/2 || noSpace.Promised+size <= capacity/2 {
+	if !errors.As(err, &noSpace) || noSpace.Requested != size || noSpace.Capacity != space.Size || noSpace.Promised > space.Size/2 || noSpace.Promised+size <= space.Size/2 {
 		t.Errorf("after %d volumes: %v", made, err)
 	}
 	if _, err := s.Create(t.Context(), Spec{Name: "more", Size: size, Overcommit: 10}); err != nil {
@@ -218,10 +216,9 @@ func TestAdoptOnAFullDisk(t *testing.T) {
 	s, _ := open(t, root)
 	defer func() { mustDo(t, s.Close()) }()
 	mustDo(t, os.Mkdir(filepath.Join(root, "dir"), 0o755))
-	free, err := s.Free()
+	space, err := s.Space()
 	mustDo(t, err)
-	capacity, err := s.Capacity()
-	mustDo(t, err)
+	free, capacity := space.Free, space.Size
 	if capacity-free < 2<<20 {
 		t.Skipf("all of the disk is free: %d of %d bytes", free, capacity)
 	}

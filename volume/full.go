@@ -1,7 +1,7 @@
 package volume
 
-// The usage in percent from which podnas's findings, events on claims and alerts report
-// something as filling up or full.
+// The usage in percent from which podnas's page, findings, events on claims and alerts
+// report something as filling up or full.
 const (
 	FillingPercent     = 85 // of a volume's size or inodes
 	DiskFillingPercent = 90
@@ -14,4 +14,21 @@ func Percent(used, whole int64) int {
 		return 0
 	}
 	return int(100 * float64(used) / float64(whole))
+}
+
+// Mark returns the mark that a volume's usage in percent has reached: FullPercent,
+// FillingPercent, or 0.
+func Mark(percent int) int { return mark(percent, FillingPercent) }
+
+// DiskMark is Mark for a disk: FullPercent, DiskFillingPercent, or 0.
+func DiskMark(percent int) int { return mark(percent, DiskFillingPercent) }
+
+func mark(percent, filling int) int {
+	switch {
+	case percent >= FullPercent:
+		return FullPercent
+	case percent >= filling:
+		return filling
+	}
+	return 0
 }

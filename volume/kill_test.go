@@ -420,7 +420,7 @@ func inOrder(t *testing.T, k *kernel, s *Store, root string) {
 		}
 	}
 	owners := map[uint32]string{}
-	mustDo(t, filepath.WalkDir(filepath.Join(root, stateDir), func(p string, d fs.DirEntry, err error) error {
+	mustDo(t, filepath.WalkDir(filepath.Join(root, StateDir), func(p string, d fs.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil // the trash is being emptied
 		}

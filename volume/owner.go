@@ -13,7 +13,7 @@ import (
 // that this user's podnas can't read. If the process may not change owners, the
 // file stays its own.
 func own(root *os.Root, f *os.File) error {
-	dir, err := root.Stat(stateDir)
+	dir, err := root.Stat(StateDir)
 	if err != nil {
 		return err
 	}
@@ -42,11 +42,11 @@ func explainDenied(root *os.Root, err error) error {
 		return err
 	}
 	owner := "another user"
-	for _, name := range []string{stateDir, path.Path} { // which may not even be looked at
+	for _, name := range []string{StateDir, path.Path} { // which may not even be looked at
 		if info, statErr := root.Lstat(name); statErr == nil {
 			owner = fmt.Sprintf("user %d", info.Sys().(*syscall.Stat_t).Uid)
 		}
 	}
 	return fmt.Errorf("%w: it belongs to %s, and podnas runs as user %d: run podnas as root or as the owner of the disk, or give that user the whole state directory: chown -R %d %s/%s",
-		err, owner, os.Geteuid(), os.Geteuid(), root.Name(), stateDir)
+		err, owner, os.Geteuid(), os.Geteuid(), root.Name(), StateDir)
 }

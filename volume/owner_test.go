@@ -79,7 +79,7 @@ func TestStateKeepsItsOwner(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := filepath.WalkDir(filepath.Join(root, stateDir), func(p string, d fs.DirEntry, err error) error {
+	if err := filepath.WalkDir(filepath.Join(root, StateDir), func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func TestStateKeepsItsOwner(t *testing.T) {
 // to do.
 func TestDeniedIsNotDamaged(t *testing.T) {
 	needRoot(t)
-	for _, name := range []string{stateDir, instanceFile, lockFile, volumesDir, archiveDir, trashDir, recordFile("data")} {
+	for _, name := range []string{StateDir, InstanceFile, lockFile, volumesDir, archiveDir, trashDir, recordFile("data")} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			s, _ := open(t, root)

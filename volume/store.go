@@ -23,13 +23,15 @@ import (
 
 // The state directory and its contents, relative to the root of the disk.
 const (
-	stateDir     = ".podnas"
-	instanceFile = stateDir + "/instance.json"
-	lockFile     = stateDir + "/lock"
-	probeFile    = stateDir + "/probe"
-	volumesDir   = stateDir + "/volumes"
-	archiveDir   = stateDir + "/archive"
-	trashDir     = stateDir + "/trash"
+	StateDir      = ".podnas"
+	InstanceFile  = StateDir + "/instance.json" // the identity, and the key of the file handles
+	ControlSocket = StateDir + "/control.sock"  // of package control
+	UsageDir      = StateDir + "/usage"         // what counted volumes use, kept by the server
+	lockFile      = StateDir + "/lock"
+	probeFile     = StateDir + "/probe"
+	volumesDir    = StateDir + "/volumes"
+	archiveDir    = StateDir + "/archive"
+	trashDir      = StateDir + "/trash"
 )
 
 // Exporter makes volumes accessible to clients. When Unexport returns, no client's
@@ -240,18 +242,6 @@ func (s *Store) List() []Volume {
 	return volumes
 }
 
-// Free returns the free space of the disk in bytes, from statfs(2).
-func (s *Store) Free() (int64, error) {
-	st, err := s.statfs()
-	return int64(st.Bavail) * st.Bsize, err
-}
-
-// Capacity is the size of the disk in bytes.
-func (s *Store) Capacity() (int64, error) {
-	st, err := s.statfs()
-	return int64(st.Blocks) * st.Bsize, err
-}
-
 // Space is the usage of a disk. Sizes are bytes.
 type Space struct {
 	Size, Free int64
@@ -263,19 +253,17 @@ type Space struct {
 	Overcommit float64
 }
 
-// Space returns the usage of the disk.
+// Space returns the usage of the disk. If it can't be read, only what is promised is set.
 func (s *Store) Space() (Space, error) {
+	s.mu.Lock()
+	space := Space{Promised: s.promised(), InodesPromised: s.promisedInodes(), Overcommit: s.overcommit}
+	s.mu.Unlock()
 	st, err := s.statfs()
 	if err != nil {
-		return Space{}, err
+		return space, err
 	}
-	space := Space{
-		Size: int64(st.Blocks) * st.Bsize, Free: int64(st.Bavail) * st.Bsize,
-		Inodes: st.Files, InodesFree: st.Ffree,
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	space.Promised, space.InodesPromised, space.Overcommit = s.promised(), s.promisedInodes(), s.overcommit
+	space.Size, space.Free = int64(st.Blocks)*st.Bsize, int64(st.Bavail)*st.Bsize
+	space.Inodes, space.InodesFree = st.Files, st.Ffree
 	return space, nil
 }
 
@@ -307,7 +295,7 @@ func (s *Store) CheckWrite() error {
 
 // load repairs the state directory after a crash, and loads it.
 func (s *Store) load() error {
-	for _, dir := range []string{stateDir, volumesDir, archiveDir, trashDir} {
+	for _, dir := range []string{StateDir, volumesDir, archiveDir, trashDir} {
 		if err := s.root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
@@ -384,14 +372,14 @@ func (s *Store) loadInstance() error {
 		_, _ = rand.Read(key) // never fails, see crypto/rand
 		s.instance = instance{Identity: uuid.NewString(), HandleKey: key}
 		s.log.Info("disk: new disk, created its identity", "identity", s.instance.Identity)
-		return writeJSON(s.root, instanceFile, s.instance)
+		return writeJSON(s.root, InstanceFile, s.instance)
 	}
 	return err
 }
 
 func readInstance(root *os.Root) (instance, error) {
 	var i instance
-	err := readJSON(root, instanceFile, &i)
+	err := readJSON(root, InstanceFile, &i)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 		return instance{}, err
 	}
@@ -399,7 +387,7 @@ func readInstance(root *os.Root) (instance, error) {
 		err = errors.New("its identity or its key is missing")
 	}
 	if err != nil {
-		return instance{}, fmt.Errorf("%s is damaged: restore it from a backup of the disk; without it no file handle is valid: %w", instanceFile, err)
+		return instance{}, fmt.Errorf("%s is damaged: restore it from a backup of the disk; without it no file handle is valid: %w", InstanceFile, err)
 	}
 	return i, nil
 }

@@ -113,10 +113,10 @@ func TestCreate(t *testing.T) {
 	if err != nil || info.Mode() != os.ModeDir|0o777 {
 		t.Errorf("directory: %v, %v, want mode 0777", info, err)
 	}
-	if info, err := os.Stat(filepath.Join(root, stateDir)); err != nil || info.Mode().Perm() != 0o700 {
+	if info, err := os.Stat(filepath.Join(root, StateDir)); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("state directory: %v, %v, want mode 0700", info, err)
 	}
-	if info, err := os.Stat(filepath.Join(root, instanceFile)); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(root, InstanceFile)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("instance file with the handle key: %v, %v, want mode 0600", info, err)
 	}
 
@@ -398,8 +398,8 @@ func TestCheckWriteAndFree(t *testing.T) {
 	s, _ := open(t, t.TempDir())
 	mustDo(t, s.CheckWrite())
 	mustDo(t, s.CheckWrite())
-	if free, err := s.Free(); err != nil || free <= 0 {
-		t.Errorf("Free() = %d, %v", free, err)
+	if space, err := s.Space(); err != nil || space.Free <= 0 {
+		t.Errorf("%+v, %v", space, err)
 	}
 }
 

@@ -136,8 +136,11 @@ type Kept struct {
 	Since time.Time `json:"since"` // when it was deleted
 }
 
-// The states of Kept.
+// The states of volumes.
 const (
+	Ready   = string(ready)        // clients can mount it
+	Copying = string(copyingState) // of a Copy
+	// Of Kept:
 	Archived = "archived" // in the state directory
 	Retained = "retained" // where it was
 )

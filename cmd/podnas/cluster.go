@@ -79,14 +79,13 @@ func (c *clusterConfig) endpoint(client kubernetes.Interface, address string, po
 
 // controller sets up the work on claims. Without a namespace to put a Lease in,
 // as outside of a cluster, nothing guards the provisioner's name.
-func (c *clusterConfig) controller(client kubernetes.Interface, name string, p *provisioner.Provisioner, log *slog.Logger) (controller.Config, error) {
-	p.Name = name // also where volumes are made without a claim
+func (c *clusterConfig) controller(client kubernetes.Interface, p *provisioner.Provisioner, log *slog.Logger) (controller.Config, error) {
 	namespace := c.leaseNamespace
 	if namespace == "" {
 		namespace = os.Getenv("POD_NAMESPACE")
 	}
 	cfg := controller.Config{
-		Client: client, Name: name, Provisioner: p, Workers: c.workers,
+		Client: client, Provisioner: p, Workers: c.workers,
 		GuardIn: namespace, Pod: os.Getenv("POD_NAME"), PodUID: os.Getenv("POD_UID"), Reconciler: &controller.Reconciler{}, Log: log,
 	}
 	if c.leaderElect {

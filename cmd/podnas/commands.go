@@ -12,6 +12,7 @@ import (
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/nfs/nfscheck"
 	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/checkup"
 	"github.com/podnas/podnas/provisioner/control"
@@ -37,46 +38,30 @@ func serveCommands(ctx context.Context, from <-chan struct{}, root string, s *co
 	return s.Serve(ctx, l)
 }
 
-// describe is what this process tells of itself.
-func describe(cfg *serveConfig, address *net.TCPAddr, engine server.Choice, limits string) control.Process {
-	p := control.Process{
-		Version:     version,
-		PID:         os.Getpid(),
-		Started:     time.Now(),
-		Mode:        control.InCluster,
-		Provisioner: cfg.provisioner,
-		Root:        cfg.root,
-		Listen:      address.String(),
-		Engine:      engine.Engine,
-		EngineWhy:   engine.Reason,
-		QuotaMode:   cfg.quota,
-		Quota:       limits,
-		Overcommit:  cfg.overcommit,
+// describe returns the facts about this process.
+func describe(cfg *serveConfig, address *net.TCPAddr, engine server.Choice, limits quota.Choice) process.Info {
+	info := process.Info{
+		Version: version, PID: os.Getpid(), Started: time.Now(), Mode: process.InCluster,
+		Provisioner: cfg.provisioner, Root: cfg.root, Listen: address.String(), Overcommit: cfg.overcommit,
+		Engine: engine.Engine, EngineWhy: engine.Reason, Native: engine.Engine == server.EngineNative, Fallback: engine.Fallback,
+		QuotaMode: cfg.quota, Quota: limits.Reason, Enforced: limits.Mode(), DiskImage: cfg.image.spec != nil,
 	}
 	if cfg.standalone {
-		p.Mode = control.Standalone
+		info.Mode = process.Standalone
 	}
-	return p
+	return info
 }
 
 // findings has all that podnas looks at in the running process, for podnas doctor, the
 // status page and the metrics. What asks the API server is looked at more rarely.
-func findings(ctx context.Context, cfg *serveConfig, claims *provisioning, p *provisioner.Provisioner, e exporter, limits quota.Choice, nfs *server.Server, address string) *doctor.List {
+func findings(ctx context.Context, cfg *serveConfig, info process.Info, claims *provisioning, p *provisioner.Provisioner, e exporter, nfs *server.Server, address string) *doctor.List {
 	checks := slices.Concat(
 		doctor.Of("disk", checkup.DiskChecks(imageDisk{p.Store, &cfg.image}, cfg.root)...),
 		doctor.Of("disk", checkup.RecordChecks(p.Store)...),
 		doctor.Of("disk", doctor.One("syncs", func(context.Context) doctor.Result { return checkup.Syncs(e.table.Syncs.Failed.Load()) })),
 		doctor.Of("volumes", checkup.VolumeChecks(p.Store)...),
 		doctor.Of("claims", doctor.Check{Name: "claims", Run: func(context.Context) []doctor.Result { return claims.findings() }}),
-		doctor.Of("process", checkup.ProcessChecks(checkup.Process{
-			Native:    e.engine.Engine == server.EngineNative,
-			Engine:    e.engine.Engine + ": " + e.engine.Reason,
-			Fallback:  e.engine.Fallback,
-			Quota:     limits.Reason,
-			Enforced:  limits.Mode() != quota.Off,
-			Kernel:    limits.Projects != nil,
-			DiskImage: cfg.image.spec != nil,
-		})...),
+		doctor.Of("process", checkup.ProcessChecks(info)...),
 		doctor.Of("process",
 			doctor.One("ports", func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, nfs.Dial, address) }),
 			doctor.Check{Name: "end", Run: func(context.Context) []doctor.Result { return ending(ctx) }}),

@@ -12,10 +12,6 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// marksDir is where the table keeps what counted volumes use, relative to the root of
-// the disk, in the store's own directory.
-const marksDir = ".podnas/usage"
-
 // exporter puts the store's volumes into the server's table. It is also the
 // store's volume.Counter, where the server keeps volumes below their sizes.
 type exporter struct {

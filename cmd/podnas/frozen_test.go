@@ -34,7 +34,7 @@ exec "$@"`
 
 // webProcess is a podnas whose HTTP port is asked.
 type webProcess struct {
-	*process
+	*served
 	http string // its address
 	root string // of its disk, as this process reaches it
 	log  *syncBuffer
@@ -63,7 +63,7 @@ func startWeb(t *testing.T, freezable bool) *webProcess {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = s.log, s.log
 	mustDo(t, cmd.Start())
-	s.process = &process{t: t, pid: cmd.Process.Pid, nfs: nfs}
+	s.served = &served{t: t, pid: cmd.Process.Pid, nfs: nfs}
 	if freezable {
 		s.root = fmt.Sprintf("/proc/%d/root%s", s.pid, root)
 	}

@@ -143,7 +143,7 @@ func TestHostileClients(t *testing.T) {
 }
 
 // attack does what h says, with a victim beside it.
-func (s *process) attack(t *testing.T, h *hostility, v *victimFiles) {
+func (s *served) attack(t *testing.T, h *hostility, v *victimFiles) {
 	alone := s.victim(t, v)
 	time.Sleep(time.Second)
 	alone.end()
@@ -187,7 +187,7 @@ func (p *traffic) Write(b []byte) (int, error) {
 
 // hostile is one connection of an attack. It lasts until ctx ends, and connects again
 // if the server ends it.
-func (s *process) hostile(ctx context.Context, h *hostility, v *victimFiles, n int, moved *traffic) {
+func (s *served) hostile(ctx context.Context, h *hostility, v *victimFiles, n int, moved *traffic) {
 	addresses := h.addresses
 	if addresses == 0 {
 		addresses = hostileAddresses
@@ -232,7 +232,7 @@ func (s *process) hostile(ctx context.Context, h *hostility, v *victimFiles, n i
 }
 
 // makeVictim makes what is attacked: a file, a symbolic link and a directory.
-func (s *process) makeVictim(client *nfstest.Client) *victimFiles {
+func (s *served) makeVictim(client *nfstest.Client) *victimFiles {
 	s.t.Helper()
 	ctx := s.t.Context()
 	v := &victimFiles{file: s.makeFile(client), root: s.mount(client)}
@@ -261,7 +261,7 @@ type victim struct {
 
 // victim works until its end: small calls on a connection that is there before the
 // attack and on new ones, large ones on another, and kubelet's question.
-func (s *process) victim(t *testing.T, v *victimFiles) *victim {
+func (s *served) victim(t *testing.T, v *victimFiles) *victim {
 	ctx, stop := context.WithCancel(t.Context())
 	w := &victim{stop: stop}
 	kept, large := s.connectAs(t, ctx, 1), s.connectAs(t, ctx, 2)
@@ -313,7 +313,7 @@ func (s *process) victim(t *testing.T, v *victimFiles) *victim {
 }
 
 // connectAs connects from one of the victim's addresses.
-func (s *process) connectAs(t *testing.T, ctx context.Context, n byte) net.Conn {
+func (s *served) connectAs(t *testing.T, ctx context.Context, n byte) net.Conn {
 	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 99, 0, n)}}).DialContext(context.WithoutCancel(ctx), "tcp", s.nfs)
 	if err != nil {
 		t.Error(err)

@@ -13,9 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/status"
 	"github.com/podnas/podnas/web"
 )
 
@@ -85,16 +83,4 @@ func tellPage(cfg *serveConfig, address *net.TCPAddr, stdout io.Writer, log *slo
 	if cfg.standalone {
 		fmt.Fprintf(stdout, "podnas: status page at %s\n", url)
 	}
-}
-
-// aboutProcess is what the status page tells of this process.
-func aboutProcess(cfg *serveConfig, address *net.TCPAddr, engine server.Choice, limits quota.Choice) status.Process {
-	p := status.Process{
-		Version: version, Mode: "cluster", Provisioner: cfg.provisioner, Root: cfg.root, Listen: address.String(),
-		Started: time.Now(), Engine: engine, Limits: limits.Reason,
-	}
-	if cfg.standalone {
-		p.Mode = "standalone"
-	}
-	return p
 }

@@ -85,7 +85,7 @@ func TestMemoryAfterBurst(t *testing.T) {
 }
 
 // process is a podnas that serves a claim without a cluster.
-type process struct {
+type served struct {
 	t    *testing.T
 	pid  int
 	nfs  string // its address
@@ -95,7 +95,7 @@ type process struct {
 
 // startProcess starts podnas. The test's own process is another one: it
 // is the client, and may have the race detector's memory.
-func startProcess(t *testing.T, engine string) *process {
+func startProcess(t *testing.T, engine string) *served {
 	t.Helper()
 	dir := t.TempDir()
 	program, err := builtPodnas()
@@ -117,7 +117,7 @@ spec:
   accessModes: [ReadWriteMany]
   resources: {requests: {storage: 64Mi}}
 `), 0o600))
-	s := &process{t: t, nfs: freeAddress(t), http: freeAddress(t), disk: filepath.Join(dir, "disk")}
+	s := &served{t: t, nfs: freeAddress(t), http: freeAddress(t), disk: filepath.Join(dir, "disk")}
 	var log syncBuffer
 	cmd := exec.Command(program, "serve", "--standalone", "--engine="+engine, "--root="+s.disk, "--claims="+claims, "--listen="+s.nfs, "--http="+s.http)
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -133,7 +133,7 @@ spec:
 	return s
 }
 
-func (s *process) ready() bool {
+func (s *served) ready() bool {
 	resp, err := http.Get("http://" + s.http + "/readyz")
 	if err != nil {
 		return false
@@ -143,7 +143,7 @@ func (s *process) ready() bool {
 }
 
 // mount mounts the volume, when it is there.
-func (s *process) mount(client *nfstest.Client) nfs3.FH {
+func (s *served) mount(client *nfstest.Client) nfs3.FH {
 	s.t.Helper()
 	var root nfs3.FH
 	s.eventually("there is a volume", func() bool {
@@ -161,7 +161,7 @@ func (s *process) mount(client *nfstest.Client) nfs3.FH {
 }
 
 // makeFile makes a file with data in the volume.
-func (s *process) makeFile(client *nfstest.Client) nfs3.FH {
+func (s *served) makeFile(client *nfstest.Client) nfs3.FH {
 	ctx := s.t.Context()
 	root := s.mount(client)
 	made, err := client.Create(ctx, nfs3.CreateArgs{Where: nfs3.DirOpArgs{Dir: root, Name: []byte("burst")}})
@@ -178,7 +178,7 @@ func (s *process) makeFile(client *nfstest.Client) nfs3.FH {
 }
 
 // status is a number of the process that the kernel tells, sizes in bytes.
-func (s *process) status(field string) int {
+func (s *served) status(field string) int {
 	s.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.pid))
 	mustDo(s.t, err)
@@ -197,7 +197,7 @@ func (s *process) status(field string) int {
 
 // settles waits until the process has allocated no more than so much, and tells how
 // much it is.
-func (s *process) settles(when string, most int) int {
+func (s *served) settles(when string, most int) int {
 	s.t.Helper()
 	now := 0
 	s.eventually(fmt.Sprintf("%s at most %d MiB are allocated", when, most/mebi), func() bool {
@@ -207,7 +207,7 @@ func (s *process) settles(when string, most int) int {
 	return now
 }
 
-func (s *process) eventually(what string, ok func() bool) {
+func (s *served) eventually(what string, ok func() bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(90 * time.Second); !ok(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner/controller"
-	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/volume"
@@ -34,7 +34,7 @@ func newTestCollectors(t *testing.T) []prometheus.Collector {
 	t.Cleanup(func() { mustDo(t, store.Close()) })
 	nfs, err := server.New(server.Config{Engine: e.engine, Exports: table, HandleKey: store.HandleKey(), Log: log})
 	mustDo(t, err)
-	return newCollectors(e.engine, quota.Choice{}, nfs, table, store, &controller.Reconciler{}, doctor.NewList(nil), log)
+	return newCollectors(process.Info{}, nfs, table, store, &controller.Reconciler{}, doctor.NewList(nil), log)
 }
 
 // metricNames are the names of all that is told, also of what there is nothing of

@@ -40,7 +40,7 @@ func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Prov
 		}
 		p.Endpoint = endpoint
 		runner := &standalone.Runner{
-			Claims: cfg.claims, Root: cfg.root, Name: cfg.provisioner, Limits: limits,
+			Claims: cfg.claims, Root: cfg.root, Limits: limits,
 			Grace: cfg.claimGrace, NewDisk: cfg.newDisk, Provisioner: p, Out: stdout, Log: log,
 		}
 		made := make(chan struct{})
@@ -55,7 +55,7 @@ func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Prov
 	if p.Endpoint, err = cfg.cluster.endpoint(client, cfg.serverAddress, port); err != nil {
 		return nil, err
 	}
-	working, err := cfg.cluster.controller(client, cfg.provisioner, p, log)
+	working, err := cfg.cluster.controller(client, p, log)
 	if err != nil {
 		return nil, err
 	}

@@ -161,7 +161,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	if err != nil {
 		return err
 	}
-	exports.KeepMarks(filepath.Join(cfg.root, marksDir))
+	exports.KeepMarks(filepath.Join(cfg.root, volume.UsageDir))
 	exporter := exporter{table: exports, root: cfg.root, engine: engine, limits: limits, log: log}
 	disk := volume.Config{
 		Root:       cfg.root,
@@ -215,11 +215,12 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		server.Shared("disk", func(context.Context) error { return imageDisk{store, &cfg.image}.CheckWrite() }),
 	}
 	group.Go(func() error { return nfs.Serve(serving, listener) })
-	found := findings(ctx, cfg, claims, p, exporter, limits, nfs, local(address).String())
+	info := describe(cfg, address, engine, limits)
+	found := findings(ctx, cfg, info, claims, p, exporter, nfs, local(address).String())
 	group.Go(func() error { return watch(serving, claims.made, found) })
-	collectors := newCollectors(engine, limits, nfs, exports, store, claims.reconciler, found, log)
+	collectors := newCollectors(info, nfs, exports, store, claims.reconciler, found, log)
 	overview, err := status.New(status.Config{
-		Process: aboutProcess(cfg, address, engine, limits),
+		Process: info,
 		Store:   store, Served: nfs.Stats(), Exports: exports, Findings: found, Provisioner: p, Events: events, Log: log,
 	})
 	if err != nil {
@@ -238,7 +239,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	group.Go(func() error { return claims.run(provisioning) })
 	commands := &control.Server{
 		Provisioner: p,
-		Process:     describe(cfg, address, engine, limits.Reason),
+		Process:     info,
 		Findings:    found,
 		Clients:     func() []netip.Addr { return connected(nfs.Stats()) },
 		Log:         log,

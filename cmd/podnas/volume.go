@@ -48,7 +48,7 @@ func newVolumeCommand() *cobra.Command {
 		Example: volumeExamples,
 	})
 	addRootFlag(cmd.PersistentFlags(), &cfg.root, "directory of the disk that the running podnas serves")
-	served, kept := []string{control.Ready}, []string{volume.Archived, volume.Retained}
+	served, kept := []string{volume.Ready}, []string{volume.Archived, volume.Retained}
 	all := append(slices.Concat(served, kept), volume.Copying)
 	for _, sub := range []struct {
 		command  *cobra.Command

@@ -139,7 +139,7 @@ func fate(v control.Volume, root string) string {
 func deleteQuestion(v control.Volume, fate string) string {
 	what := volume.FormatSize(v.Size)
 	if v.Used != nil {
-		what += fmt.Sprintf(", %s used in %s", volume.FormatSize(int64(v.Used.Bytes)), volume.FormatCount(v.Used.Files, "file"))
+		what += fmt.Sprintf(", %s used in %s", volume.FormatSize(int64(v.Used.Bytes)), volume.FormatCount(v.Used.Inodes, "file"))
 	}
 	if v.Claim != nil {
 		what += ", of the claim " + claimName(v)

@@ -140,7 +140,7 @@ func newShowCommand(cfg *volumeConfig) *cobra.Command {
 			}
 			s := shown{Volume: v, Directory: filepath.Join(cfg.root, v.Path)}
 			var notNow error
-			if v.State == control.Ready {
+			if v.State == volume.Ready {
 				var manifests []control.Manifest
 				manifests, notNow = client.Manifests(cmd.Context(), v.Name)
 				if len(manifests) == 1 {
@@ -227,7 +227,7 @@ func usedBytes(v control.Volume) string {
 
 // usedFiles is how many files a volume has, and may have.
 func usedFiles(v control.Volume, thing, of string) string {
-	files := volume.FormatCount(v.Used.Files, thing)
+	files := volume.FormatCount(v.Used.Inodes, thing)
 	if v.Inodes > 0 {
 		files += of + volume.FormatCount(v.Inodes, "")
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -358,7 +359,7 @@ func mustDo(t *testing.T, err error) {
 
 // What is still being counted is told as such.
 func TestPartialCount(t *testing.T) {
-	v := control.Volume{Volume: volume.Volume{Name: "v", Size: 1 << 30}, State: control.Ready, Used: &control.Used{Bytes: 5 << 20, Files: 7, Partial: true}}
+	v := control.Volume{Volume: volume.Volume{Name: "v", Size: 1 << 30}, State: volume.Ready, Used: &quota.Usage{Bytes: 5 << 20, Inodes: 7, Partial: true}}
 	var table, one bytes.Buffer
 	mustDo(t, printTable(&table, []control.Volume{v}, false))
 	mustDo(t, printVolume(&one, shown{Volume: v, Directory: "/disk/v", Mount: "-"}))

@@ -18,8 +18,6 @@ import (
 
 // Disk is the part of *volume.Store that the checks need.
 type Disk interface {
-	Capacity() (int64, error)
-	Free() (int64, error)
 	Space() (volume.Space, error)
 	CheckWrite() error
 }
@@ -72,27 +70,23 @@ func writable(d Disk) doctor.Result {
 }
 
 func space(d Disk) doctor.Result {
-	free, err := d.Free()
+	space, err := d.Space()
 	if err != nil {
 		return doctor.Fail("see the kernel's log (dmesg) of podnas's node", "%v", err)
 	}
-	capacity, err := d.Capacity()
-	if err != nil {
-		return doctor.Fail("see the kernel's log (dmesg) of podnas's node", "%v", err)
-	}
-	return judgeSpace(free, capacity)
+	return judgeSpace(space.Free, space.Size)
 }
 
 func judgeSpace(free, capacity int64) doctor.Result {
 	const fix = "remove files (podnas volume list shows who has how many), delete what is archived or retained (podnas volume list --all; podnas volume delete NAME --kept), or make the disk larger"
 	says := fmt.Sprintf("%s of %s are free", volume.FormatSize(free), volume.FormatSize(capacity))
 	percent := volume.Percent(capacity-free, capacity)
-	switch {
+	switch mark := volume.DiskMark(percent); {
 	case free < none:
 		return doctor.Fail(fix, "the disk is full, writes fail in every volume: %s", says)
-	case percent >= volume.FullPercent:
+	case mark == volume.FullPercent:
 		return doctor.Fail(fix, "the disk is %d%% full, and writes fail in every volume when nothing is left: %s", percent, says)
-	case percent >= volume.DiskFillingPercent:
+	case mark == volume.DiskFillingPercent:
 		return doctor.Warn(fix, "the disk is %d%% full: %s", percent, says)
 	}
 	return doctor.Good("%s", says)
@@ -109,15 +103,16 @@ func inodes(d Disk) doctor.Result {
 func judgeInodes(space *volume.Space) doctor.Result {
 	free, total := space.InodesFree, space.Inodes
 	percent := volume.Percent(int64(total-free), int64(total))
+	mark := volume.DiskMark(percent)
 	const fix = "remove small files (podnas volume list -o wide counts them). An ext4 has its number of inodes for good; XFS makes them as long as there is space"
 	switch {
 	case total == 0:
 		return doctor.Good("the file system has as many as there is space for")
 	case free == 0:
 		return doctor.Fail(fix, "all %d are used: no file can be made, though there may be space", total)
-	case percent >= volume.FullPercent:
+	case mark == volume.FullPercent:
 		return doctor.Fail(fix, "%d%% of them are used: %d of %d are free", percent, free, total)
-	case percent >= volume.DiskFillingPercent:
+	case mark == volume.DiskFillingPercent:
 		return doctor.Warn(fix, "%d%% of them are used: %d of %d are free", percent, free, total)
 	case space.Overcommit != 0 && float64(space.InodesPromised) > space.Overcommit*float64(total):
 		return doctor.Warn("delete volumes, or make new ones with a larger bytesPerInode; a disk with more inodes is made by mkfs.ext4 -i, or is an XFS",
@@ -129,7 +124,7 @@ func judgeInodes(space *volume.Space) doctor.Result {
 // secrets checks whether other users of the machine can read the key of the file
 // handles, with which they could forge handles of every file.
 func secrets(root string) doctor.Result {
-	for _, path := range []string{filepath.Join(root, ".podnas"), filepath.Join(root, ".podnas", "instance.json")} {
+	for _, path := range []string{filepath.Join(root, volume.StateDir), filepath.Join(root, volume.InstanceFile)} {
 		info, err := os.Stat(path)
 		if err != nil {
 			return doctor.Fail("put it back from a backup: without it what is mounted becomes stale", "%v", err)

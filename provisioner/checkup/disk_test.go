@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -103,8 +105,6 @@ type brokenDisk struct{}
 
 var errGone = errors.New("input/output error")
 
-func (brokenDisk) Capacity() (int64, error)     { return 0, errGone }
-func (brokenDisk) Free() (int64, error)         { return 0, errGone }
 func (brokenDisk) Space() (volume.Space, error) { return volume.Space{}, errGone }
 func (brokenDisk) CheckWrite() error            { return errGone }
 
@@ -166,21 +166,21 @@ func TestProcess(t *testing.T) {
 	const deployed, baseline = "00000000080000df", "000000000000000b"
 	for _, tt := range []struct {
 		name      string
-		p         Process
+		p         process.Info
 		effective string
 		status    doctor.Status
 		says, fix string
 	}{
-		{"as deployed", Process{Native: true}, deployed, doctor.OK, "CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, MKNOD", ""},
-		{"all", Process{Native: true, Kernel: true}, "000001ffffffffff", doctor.OK, "SYS_ADMIN", ""},
-		{"baseline", Process{}, baseline, doctor.OK, "CHOWN, DAC_OVERRIDE, FOWNER", ""},
-		{"native without MKNOD", Process{Native: true}, "00000000000000df", doctor.Warning, "device nodes", "add MKNOD to"},
-		{"kernel quotas without SYS_ADMIN", Process{Native: true, Kernel: true}, deployed, doctor.Warning, "quotas can't be set", "add SYS_ADMIN to"},
-		{"disk image without SYS_ADMIN", Process{Native: true, DiskImage: true}, deployed, doctor.Warning, "SYS_ADMIN", "add SYS_ADMIN to"},
-		{"an ordinary user", Process{}, "0000000000000000", doctor.Warning, "other owners", "run podnas as root"},
-		{"garbage", Process{}, "many", doctor.Warning, "not known", ""},
+		{"as deployed", process.Info{Native: true}, deployed, doctor.OK, "CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, SETGID, SETUID, MKNOD", ""},
+		{"all", process.Info{Native: true, Enforced: quota.Kernel}, "000001ffffffffff", doctor.OK, "SYS_ADMIN", ""},
+		{"baseline", process.Info{}, baseline, doctor.OK, "CHOWN, DAC_OVERRIDE, FOWNER", ""},
+		{"native without MKNOD", process.Info{Native: true}, "00000000000000df", doctor.Warning, "device nodes", "add MKNOD to"},
+		{"kernel quotas without SYS_ADMIN", process.Info{Native: true, Enforced: quota.Kernel}, deployed, doctor.Warning, "quotas can't be set", "add SYS_ADMIN to"},
+		{"disk image without SYS_ADMIN", process.Info{Native: true, DiskImage: true}, deployed, doctor.Warning, "SYS_ADMIN", "add SYS_ADMIN to"},
+		{"an ordinary user", process.Info{}, "0000000000000000", doctor.Warning, "other owners", "run podnas as root"},
+		{"garbage", process.Info{}, "many", doctor.Warning, "not known", ""},
 	} {
-		r := judgeCapabilities(tt.p, status(tt.effective))
+		r := judgeCapabilities(&tt.p, status(tt.effective))
 		if r.Status != tt.status || !strings.Contains(r.Says, tt.says) || !strings.Contains(r.Fix, tt.fix) {
 			t.Errorf("%s: %+v, want %s with %q, to do %q", tt.name, r, tt.status, tt.says, tt.fix)
 		}
@@ -191,10 +191,10 @@ func TestProcess(t *testing.T) {
 	if r := judgeDescriptors(1 << 20); r.Status != doctor.OK {
 		t.Errorf("many descriptors: %+v", r)
 	}
-	results := doctor.Run(t.Context(), ProcessChecks(Process{Engine: "go-nfs: no right", Fallback: true, Quota: "by the server", Enforced: true}))
+	results := doctor.Run(t.Context(), ProcessChecks(process.Info{Engine: "go-nfs", EngineWhy: "no right", Fallback: true, Quota: "by the server", Enforced: quota.Server}))
 	want(t, results, "engine", doctor.Warning, "no right", "docs/nfs.md")
 	want(t, results, "quota", doctor.OK, "by the server", "")
-	results = doctor.Run(t.Context(), ProcessChecks(Process{Engine: "go-nfs: asked for"}))
+	results = doctor.Run(t.Context(), ProcessChecks(process.Info{Engine: "go-nfs", EngineWhy: "asked for", Enforced: quota.Off}))
 	want(t, results, "engine", doctor.OK, "asked for", "")
 	want(t, results, "quota", doctor.Warning, "not enforced", "--quota=auto")
 }

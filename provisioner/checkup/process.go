@@ -9,35 +9,26 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/quota"
 )
 
 // descriptors is how many file descriptors a server with some hundred clients needs.
 // It uses half of the limit for files (docs/nfs.md); each client has a connection.
 const descriptors = 2048
 
-// Process describes the running process for the checks.
-type Process struct {
-	Native    bool   // the engine
-	Engine    string // and why, as text
-	Fallback  bool   // not the best engine there is
-	Quota     string // how sizes are enforced, as text
-	Enforced  bool   // they are
-	Kernel    bool   // by the kernel's quotas
-	DiskImage bool
-}
-
 // ProcessChecks returns checks of the process.
-func ProcessChecks(p Process) []doctor.Check {
+func ProcessChecks(p process.Info) []doctor.Check {
 	return []doctor.Check{
-		doctor.One("engine", func(context.Context) doctor.Result { return engine(p) }),
-		doctor.One("quota", func(context.Context) doctor.Result { return limits(p) }),
+		doctor.One("engine", func(context.Context) doctor.Result { return engine(&p) }),
+		doctor.One("quota", func(context.Context) doctor.Result { return limits(&p) }),
 		doctor.One("capabilities", func(context.Context) doctor.Result {
 			// Of this thread, because threads that act as callers have fewer.
 			status, err := os.ReadFile("/proc/thread-self/status")
 			if err != nil {
 				return doctor.Warn("", "not known: %v", err)
 			}
-			return judgeCapabilities(p, string(status))
+			return judgeCapabilities(&p, string(status))
 		}),
 		doctor.One("descriptors", func(context.Context) doctor.Result {
 			var limit syscall.Rlimit
@@ -49,16 +40,16 @@ func ProcessChecks(p Process) []doctor.Check {
 	}
 }
 
-func engine(p Process) doctor.Result {
+func engine(p *process.Info) doctor.Result {
 	if p.Fallback {
 		return doctor.Warn("give it what is missing, docs/nfs.md has the whole list; or say --engine=go-nfs, if these limits are meant",
-			"%s. Who calls is not checked, and it is slower", p.Engine)
+			"%s: %s. Who calls is not checked, and it is slower", p.Engine, p.EngineWhy)
 	}
-	return doctor.Good("%s", p.Engine)
+	return doctor.Good("%s: %s", p.Engine, p.EngineWhy)
 }
 
-func limits(p Process) doctor.Result {
-	if !p.Enforced {
+func limits(p *process.Info) doctor.Result {
+	if p.Enforced == quota.Off {
 		return doctor.Warn("start podnas with --quota=auto, which takes the best that this disk can", "sizes are not enforced, so any volume can fill the disk: %s", p.Quota)
 	}
 	return doctor.Good("%s", p.Quota)
@@ -68,13 +59,13 @@ func limits(p Process) doctor.Result {
 type capability struct {
 	name   string
 	bit    uint
-	needed func(Process) bool
+	needed func(*process.Info) bool
 	lack   string // what doesn't work without it
 }
 
-func always(Process) bool { return true }
+func always(*process.Info) bool { return true }
 
-func native(p Process) bool { return p.Native }
+func native(p *process.Info) bool { return p.Native }
 
 // capabilities returns the capabilities that deploy/ gives the pod. If the native
 // engine or kernel quotas can't run without one, podnas has chosen another engine
@@ -88,13 +79,13 @@ func capabilities() []capability {
 		{"FSETID", 4, native, "root of a client can't set setgid on a file of another group"},
 		{"SETGID", 6, native, "threads can't act as the caller's groups"},
 		{"SETUID", 7, native, "threads can't act as the caller"},
-		{"SYS_ADMIN", 21, func(p Process) bool { return p.Kernel || p.DiskImage }, "quotas can't be set"},
+		{"SYS_ADMIN", 21, func(p *process.Info) bool { return p.Enforced == quota.Kernel || p.DiskImage }, "quotas can't be set"},
 		{"MKNOD", 27, native, "root of a client can't make device nodes"},
 	}
 }
 
 // judgeCapabilities reads the text of /proc/PID/status.
-func judgeCapabilities(p Process, status string) doctor.Result {
+func judgeCapabilities(p *process.Info, status string) doctor.Result {
 	var effective uint64
 	for line := range strings.Lines(status) {
 		if value, ok := strings.CutPrefix(line, "CapEff:"); ok {

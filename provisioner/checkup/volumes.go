@@ -33,7 +33,8 @@ func VolumeChecks(store *volume.Store) []doctor.Check {
 // judgeFullness reports a volume that fills up.
 func judgeFullness(v *volume.Volume, used, limit int64, says string, format func(int64) string) []doctor.Result {
 	percent := volume.Percent(used, limit)
-	if percent < volume.FillingPercent {
+	mark := volume.Mark(percent)
+	if mark == 0 {
 		return nil
 	}
 	fix := "remove files, or raise it: podnas volume resize " + v.Name + " SIZE"
@@ -41,7 +42,7 @@ func judgeFullness(v *volume.Volume, used, limit int64, says string, format func
 		fix = fmt.Sprintf("remove files, or raise the request of claim %s/%s", v.Claim.Namespace, v.Claim.Name)
 	}
 	r := doctor.Warn(fix, says, percent, format(used), format(limit))
-	if percent >= volume.FullPercent {
+	if mark == volume.FullPercent {
 		r.Status = doctor.Failed
 	}
 	r.Check = "volume " + v.Name

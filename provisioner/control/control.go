@@ -18,18 +18,14 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// Ready is the state of a volume that clients can mount. The others are
-// volume.Copying, volume.Archived and volume.Retained.
-const Ready = "ready"
-
 // Volume is a volume's record with its current state.
 type Volume struct {
 	volume.Volume
-	State string `json:"state"`
+	State string `json:"state"` // volume.Ready and so on
 	// Since is when it was archived or retained.
 	Since *time.Time `json:"since,omitempty"`
 	// Used is nil if usage is not counted.
-	Used *Used `json:"used,omitempty"`
+	Used *quota.Usage `json:"used,omitempty"`
 	// Quota is set if clients can mount the volume.
 	Quota *Quota `json:"quota,omitempty"`
 }
@@ -38,15 +34,6 @@ type Volume struct {
 type Quota struct {
 	By     quota.Mode `json:"by"` // kernel, server or off
 	Reason string     `json:"reason"`
-}
-
-// Used is a volume's usage.
-type Used struct {
-	Bytes uint64 `json:"bytes"` // on the disk
-	Files uint64 `json:"files"` // including directories and everything else
-	// Partial is whether the server is still counting the files that existed at its
-	// start.
-	Partial bool `json:"partial,omitempty"`
 }
 
 type resizeRequest struct {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/latest"
+	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/quota"
@@ -46,7 +47,7 @@ const (
 // Server executes commands. Provisioner, Process, Findings and Log are needed.
 type Server struct {
 	Provisioner *provisioner.Provisioner
-	Process     Process
+	Process     process.Info
 	// Findings are the results that podnas doctor shows.
 	Findings *doctor.List
 	// Users, if not nil, returns the pods that have volumes mounted. It is nil without
@@ -198,15 +199,15 @@ func (s *Server) describe(ctx context.Context, v volume.Volume) Volume {
 // served describes a volume that clients can mount, with its usage if known.
 func (s *Server) served(v volume.Volume, u quota.Usage) Volume {
 	by, reason := s.store().Quota(&v)
-	d := Volume{Volume: v, State: Ready, Quota: &Quota{By: by, Reason: reason}}
+	d := Volume{Volume: v, State: volume.Ready, Quota: &Quota{By: by, Reason: reason}}
 	if u.Limit.Bytes > 0 {
-		d.Used = &Used{Bytes: u.Bytes, Files: u.Inodes, Partial: u.Partial}
+		d.Used = &u
 	}
 	return d
 }
 
 func copiedVolume(c volume.Copy) Volume {
-	return Volume{Volume: c.Volume, State: volume.Copying, Used: &Used{Bytes: uint64(c.Bytes), Files: uint64(c.Files)}}
+	return Volume{Volume: c.Volume, State: volume.Copying, Used: &quota.Usage{Bytes: uint64(c.Bytes), Inodes: uint64(c.Files)}}
 }
 
 func keptVolume(k volume.Kept) Volume {
@@ -266,7 +267,7 @@ func (s *Server) resize(r *http.Request) (any, error) {
 		advice := `raise the claim's request, and podnas resizes the volume:
   kubectl -n %[2]s patch pvc %[3]s -p '{"spec":{"resources":{"requests":{"storage":"%[4]s"}}}}'
 If you can't, use --force to resize only the volume`
-		if s.Process.Mode == Standalone {
+		if s.Process.Mode == process.Standalone {
 			advice = "set spec.resources.requests.storage to %[4]s in the claim's file, and podnas resizes the volume. If you can't, use --force to resize only the volume"
 		}
 		return nil, &Error{Code: Claimed, Message: fmt.Sprintf("volume %s belongs to the claim %s/%s: "+advice,
@@ -289,7 +290,7 @@ func (s *Server) delete(r *http.Request) (any, error) {
 		advice := `delete the claim, and podnas applies the reclaim policy to the volume:
   kubectl -n %[2]s delete pvc %[3]s
 If the claim does not exist any more, use --force to delete the volume`
-		if s.Process.Mode == Standalone {
+		if s.Process.Mode == process.Standalone {
 			advice = "remove the claim's file from the folder of claims, and podnas applies the reclaim policy to the volume. If the claim does not exist any more, use --force to delete the volume"
 		}
 		return nil, &Error{Code: Claimed, Message: fmt.Sprintf("volume %s belongs to the claim %s/%s: "+advice, name, c.Namespace, c.Name)}

@@ -21,6 +21,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/volume"
@@ -45,7 +46,7 @@ func start(t *testing.T) (*Client, *Server, string) {
 	s := &Server{
 		Findings:    doctor.NewList(nil),
 		Provisioner: &provisioner.Provisioner{Store: store, Endpoint: endpoint, Name: provisioner.DefaultName, Log: log},
-		Process:     Process{Version: "test", Root: root, Engine: "native"},
+		Process:     process.Info{Version: "test", Root: root, Engine: "native"},
 		Log:         log,
 	}
 	l, err := Listen(root)
@@ -63,7 +64,7 @@ func start(t *testing.T) (*Client, *Server, string) {
 		case <-time.After(2 * stopTimeout):
 			t.Error("Serve has not returned")
 		}
-		if _, err := os.Lstat(filepath.Join(stateDir(root), socketName)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(filepath.Join(root, volume.ControlSocket)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("when Serve has returned the socket is there: %v", err)
 		}
 		if err := store.Close(); err != nil {
@@ -101,7 +102,7 @@ func TestLifeOfAVolume(t *testing.T) {
 	if info.Mode() != fs.ModeDir|fs.ModeSetgid|0o770 {
 		t.Errorf("mode %v, want 2770", info.Mode())
 	}
-	if v.State != Ready || v.Size != 1<<20 || !v.Options.RootSquash || v.OnDelete != volume.RetainFiles ||
+	if v.State != volume.Ready || v.Size != 1<<20 || !v.Options.RootSquash || v.OnDelete != volume.RetainFiles ||
 		len(v.Options.Clients) != 1 || v.Options.Clients[0] != netip.MustParsePrefix("10.0.0.0/8") {
 		t.Errorf("created %+v", v)
 	}
@@ -147,7 +148,7 @@ func TestLifeOfAVolume(t *testing.T) {
 	}
 	wantCode(t, c.Delete(ctx, "scratch", false), NotFound, "scratch")
 
-	if v, err = c.Adopt(ctx, CreateRequest{Name: "scratch"}); err != nil || v.State != Ready || v.Path != "team/scratch" {
+	if v, err = c.Adopt(ctx, CreateRequest{Name: "scratch"}); err != nil || v.State != volume.Ready || v.Path != "team/scratch" {
 		t.Errorf("adopted: %+v, %v", v, err)
 	}
 	if data, err := os.ReadFile(filepath.Join(root, "team/scratch/file")); string(data) != "kept" {
@@ -172,7 +173,7 @@ func TestVolumeOfAClaim(t *testing.T) {
 			t.Errorf("without a cluster: %v", err)
 		}
 	}
-	s.Process.Mode = Standalone
+	s.Process.Mode = process.Standalone
 	_, err = c.Resize(ctx, "pvc-1", 2<<20, 0, false)
 	wantCode(t, err, Claimed, "set spec.resources.requests.storage to 2Mi in the claim's file")
 	wantNoKubectl(err)

@@ -7,55 +7,51 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
 	"syscall"
 
 	"github.com/podnas/podnas/volume"
 )
 
-// socketName is the socket's name in the state directory of the disk.
-const socketName = "control.sock"
-
-func stateDir(root string) string { return filepath.Join(root, ".podnas") }
-
 // socketPath is the path of the socket in an open directory, through /proc. A
 // socket's address has at most 108 bytes, and the path of a disk's root may be
 // longer.
 func socketPath(dir *os.File) string {
-	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName)
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), path.Base(volume.ControlSocket))
 }
 
 // Listen creates the socket of a disk. The caller has its Store open, so an
 // existing socket without a listener is left over from a dead process, and is
 // replaced.
 func Listen(root string) (net.Listener, error) {
-	dir, err := os.Open(stateDir(root))
+	dir, err := os.Open(filepath.Join(root, volume.StateDir))
 	if err != nil {
 		return nil, fmt.Errorf("open the state of the disk: %w", err)
 	}
 	l, err := listen(dir)
 	if err != nil {
 		_ = dir.Close() // only looked at
-		return nil, fmt.Errorf("make the socket %s: %w", filepath.Join(dir.Name(), socketName), err)
+		return nil, fmt.Errorf("make the socket %s: %w", filepath.Join(root, volume.ControlSocket), err)
 	}
 	return l, nil
 }
 
 func listen(dir *os.File) (net.Listener, error) {
-	path := socketPath(dir)
-	if conn, err := net.Dial("unix", path); err == nil {
+	address := socketPath(dir)
+	if conn, err := net.Dial("unix", address); err == nil {
 		_ = conn.Close() // nothing was sent
 		return nil, volume.ErrInUse
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(address); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	l, err := net.Listen("unix", path)
+	l, err := net.Listen("unix", address)
 	if err != nil {
 		return nil, err
 	}
 	// Until now the mode of its directory, 0700, kept other users out.
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := os.Chmod(address, 0o600); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return &listener{l, dir}, nil
@@ -76,7 +72,7 @@ func (l *listener) Close() error {
 
 // dial connects to the podnas that serves the disk at root.
 func dial(ctx context.Context, root string) (net.Conn, error) {
-	dir, err := os.Open(stateDir(root))
+	dir, err := os.Open(filepath.Join(root, volume.StateDir))
 	if err != nil {
 		return nil, &NotReachedError{Root: root, Err: err}
 	}

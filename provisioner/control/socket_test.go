@@ -17,13 +17,13 @@ import (
 func newRoot(t *testing.T, below ...string) string {
 	t.Helper()
 	root := filepath.Join(append([]string{t.TempDir()}, below...)...)
-	mustDo(t, os.MkdirAll(stateDir(root), 0o700))
+	mustDo(t, os.MkdirAll(filepath.Join(root, volume.StateDir), 0o700))
 	return root
 }
 
 func TestListen(t *testing.T) {
 	root := newRoot(t)
-	socket := filepath.Join(stateDir(root), socketName)
+	socket := filepath.Join(root, volume.ControlSocket)
 	l, err := Listen(root)
 	mustDo(t, err)
 	info, err := os.Lstat(socket)
@@ -58,7 +58,7 @@ func TestListenReplacesWhatIsDead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := newRoot(t)
-			mustDo(t, leave(filepath.Join(stateDir(root), socketName)))
+			mustDo(t, leave(filepath.Join(root, volume.ControlSocket)))
 			if _, err := dial(t.Context(), root); !errors.As(err, new(*NotReachedError)) {
 				t.Errorf("dialled what is dead: %v, want a NotReachedError", err)
 			}

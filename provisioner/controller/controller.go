@@ -56,11 +56,10 @@ const (
 // ErrLostLease means that another instance took over.
 var ErrLostLease = errors.New("lost the right to provision")
 
-// Config is what Run needs: Client, Name, Provisioner and Log, and the rest if
-// wanted.
+// Config is what Run needs: Client, Provisioner with its Name, Workers and Log, and the
+// rest if wanted.
 type Config struct {
 	Client      kubernetes.Interface
-	Name        string // the provisioner's name in StorageClasses
 	Provisioner *provisioner.Provisioner
 	Workers     int         // number of claims, and of volumes, processed concurrently; at least 1
 	LeaseIn     string      // namespace of the leader election's Lease; empty: no leader election
@@ -78,8 +77,8 @@ func (c *Config) Validate() error {
 	if c.Workers < 1 {
 		return fmt.Errorf("%d workers: use at least 1", c.Workers)
 	}
-	if !strings.Contains(c.Name, "/") {
-		return fmt.Errorf("provisioner name %q is not qualified: use DOMAIN/NAME, for example %s", c.Name, provisioner.DefaultName)
+	if !strings.Contains(c.Provisioner.Name, "/") {
+		return fmt.Errorf("provisioner name %q is not qualified: use DOMAIN/NAME, for example %s", c.Provisioner.Name, provisioner.DefaultName)
 	}
 	return nil
 }
@@ -96,9 +95,8 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	// A copy for the workers, with more fields set than the caller's.
 	p := *cfg.Provisioner
-	p.Name = cfg.Name
 	cfg.Provisioner = &p
-	events := newEvents(ctx, cfg.Client, cfg.Name)
+	events := newEvents(ctx, cfg.Client, cfg.Provisioner.Name)
 	own := ownPod(cfg.GuardIn, cfg.Pod, cfg.PodUID, events)
 	w, err := newWorkers(&cfg, events, own)
 	if err != nil {
@@ -120,7 +118,7 @@ func Run(ctx context.Context, cfg Config) error {
 // runGuarded runs the workers while the guard allows it.
 func runGuarded(ctx context.Context, cfg *Config, w *workers) error {
 	g := &guard{
-		client: cfg.Client, namespace: cfg.GuardIn, provisioner: cfg.Name, identity: cfg.Provisioner.Store.Identity(),
+		client: cfg.Client, namespace: cfg.GuardIn, provisioner: cfg.Provisioner.Name, identity: cfg.Provisioner.Store.Identity(),
 		pod: w.pod, says: cfg.Reconciler.standAside, log: cfg.Log,
 		period: guardPeriod, pause: guardPause, hold: guardDuration,
 	}
@@ -142,7 +140,7 @@ func lead(ctx context.Context, cfg *Config, w *workers) error {
 	if err != nil {
 		return err
 	}
-	lease := strings.ReplaceAll(cfg.Name, "/", "-")
+	lease := strings.ReplaceAll(cfg.Provisioner.Name, "/", "-")
 	log := cfg.Log.With("lease", cfg.LeaseIn+"/"+lease)
 	log.Info("controller: waiting for the Lease")
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -202,8 +200,8 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	p.Volumes = volumes.Lister()
 	p.Claims = clusterClaims{claims: claims.Lister(), volumes: volumes.Lister(), identity: p.Store.Identity()}
 
-	logging := &loggingProvisioner{Provisioner: p, permission: &permission{client: cfg.Client, name: cfg.Name}}
-	provisioning := library.NewProvisionController(cfg.Client, cfg.Name, logging,
+	logging := &loggingProvisioner{Provisioner: p, permission: &permission{client: cfg.Client, name: p.Name}}
+	provisioning := library.NewProvisionController(cfg.Client, p.Name, logging,
 		library.LeaderElection(false), // it uses a lock on Endpoints, which no longer exists
 		library.Threadiness(cfg.Workers),
 		library.RateLimiter(newRateLimiter()),
@@ -280,7 +278,7 @@ func (w *workers) run(ctx context.Context) {
 	// Started last, because reports of a failed mount need its volume, and not waited
 	// for, because an older deploy/ does not let podnas see events.
 	w.mounts.Start(ctx.Done())
-	w.cfg.Log.Info("controller: provisioning claims", "provisioner", w.cfg.Name, "workers", w.cfg.Workers)
+	w.cfg.Log.Info("controller: provisioning claims", "provisioner", w.cfg.Provisioner.Name, "workers", w.cfg.Workers)
 	go w.provisioning.Run(ctx)
 	var working sync.WaitGroup
 	for range w.cfg.Workers {

@@ -162,14 +162,11 @@ func TestExpandWhenThereIsRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	capacity, err := store.Capacity()
+	space, err := store.Space()
 	if err != nil {
 		t.Fatal(err)
 	}
-	free, err := store.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
+	capacity, free := space.Size, space.Free
 	// What is promised decides, not what is free.
 	raised := resource.NewQuantity(free/2, resource.BinarySI).String()
 	for left, i := capacity-free/4, 0; left > 0; i++ {

@@ -77,13 +77,7 @@ func (f *fullness) look() {
 func (f *fullness) tell(v *volume.Volume, inodes bool, used, limit int64) {
 	way := filling{v.Name, inodes}
 	percent := volume.Percent(used, limit)
-	mark := 0
-	for _, m := range [...]int{volume.FillingPercent, volume.FullPercent} {
-		if percent >= m {
-			mark = m
-		}
-	}
-	told := f.told[way]
+	mark, told := volume.Mark(percent), f.told[way]
 	is, uses := fmt.Sprintf("%d%% full", percent), fmt.Sprintf("%s of %s are used", volume.FormatSize(used), volume.FormatSize(limit))
 	if inodes {
 		is, uses = fmt.Sprintf("at %d%% of its inodes", percent), fmt.Sprintf("%d of %d are used", used, limit)

@@ -1,20 +1,23 @@
-// Package metrics exports to Prometheus what podnas knows about its disk, its volumes
-// and its claims. Package server/metrics exports the statistics of the NFS server.
+// Package metrics exports to Prometheus what podnas knows about its process, its disk,
+// its volumes and its claims. Package server/metrics exports the statistics of the NFS server.
 package metrics
 
 import (
 	"log/slog"
+	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
 	library "sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller/metrics"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/volume"
 )
 
 // Config is what New needs. All fields but Report are required.
 type Config struct {
+	Process  process.Info
 	Store    *volume.Store
 	Report   func() controller.Report // nil without a cluster
 	Findings *doctor.List
@@ -25,6 +28,12 @@ type Config struct {
 func New(cfg Config) []prometheus.Collector {
 	m := library.M // is global in the process
 	return []prometheus.Collector{
+		info("build_info", "Version and platform of the binary. Always 1.", prometheus.Labels{
+			"version": cfg.Process.Version, "goversion": runtime.Version(), "goos": runtime.GOOS, "goarch": runtime.GOARCH,
+		}),
+		info("serving_info", "The NFS engine, and what enforces sizes: kernel, server, or off. Always 1.", prometheus.Labels{
+			"engine": cfg.Process.Engine, "quota": string(cfg.Process.Enforced),
+		}),
 		newTimeLimited(cfg.Log, &store{cfg.Store, cfg.Report, cfg.Log}),
 		&findings{cfg.Findings},
 		m.PersistentVolumeClaimProvisionTotal,
@@ -34,6 +43,11 @@ func New(cfg Config) []prometheus.Collector {
 		m.PersistentVolumeDeleteFailedTotal,
 		m.PersistentVolumeDeleteDurationSeconds,
 	}
+}
+
+// info returns a metric that says something by its labels.
+func info(name, help string, labels prometheus.Labels) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "podnas_" + name, Help: help, ConstLabels: labels}, func() float64 { return 1 })
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

@@ -71,7 +71,7 @@ func (s *store) volumes(o out) {
 	for _, c := range copies {
 		o.gauge(copied, float64(c.Bytes), c.Name)
 	}
-	states := map[string]int{"ready": len(served), volume.Copying: len(copies), volume.Archived: 0, volume.Retained: 0}
+	states := map[string]int{volume.Ready: len(served), volume.Copying: len(copies), volume.Archived: 0, volume.Retained: 0}
 	kept, err := s.Kept()
 	if err != nil {
 		s.log.Warn("metrics: what is archived and retained is not known", "err", err)

@@ -43,7 +43,6 @@ const scanInterval = time.Second
 type Runner struct {
 	Claims string // the folder
 	Root   string // of the disk, for messages that say where a volume is
-	Name   string // the provisioner's name in StorageClasses
 	Limits string // how limits are enforced, as text
 	// Grace is how long a claim must be missing in the folder before its volume is
 	// deleted.
@@ -136,7 +135,7 @@ func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes
 		}
 		claim.UID = r.asked[key]
 	}
-	class, err := m.class(claim, r.Name)
+	class, err := m.class(claim, r.Provisioner.Name)
 	if err != nil {
 		return err
 	}

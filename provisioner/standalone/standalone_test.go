@@ -84,7 +84,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t}
-	b.Runner = &Runner{Claims: t.TempDir(), Root: t.TempDir(), Name: provisioner.DefaultName}
+	b.Runner = &Runner{Claims: t.TempDir(), Root: t.TempDir()}
 	b.restart()
 	t.Cleanup(func() { _ = b.store.Close() })
 	b.write("classes.yaml", classes)
@@ -108,9 +108,9 @@ func (b *bench) restart() {
 	}
 	b.store = store
 	b.Runner = &Runner{
-		Claims: b.Claims, Root: b.Root, Name: b.Name, Limits: "no limits here", Out: &b.out, Log: log,
+		Claims: b.Claims, Root: b.Root, Limits: "no limits here", Out: &b.out, Log: log,
 		Provisioner: &provisioner.Provisioner{
-			Store: store, Log: log,
+			Store: store, Name: provisioner.DefaultName, Log: log,
 			Endpoint: provisioner.StaticEndpoint{IP: netip.MustParseAddr("127.0.0.1"), Port: 20490},
 		},
 		gone: map[claimKey]gone{}, served: map[claimKey]string{}, asked: map[claimKey]types.UID{},

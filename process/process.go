@@ -1,0 +1,37 @@
+// Package process has the facts about the running podnas that podnas doctor, its checks,
+// the status page and the metrics show.
+package process
+
+import (
+	"time"
+
+	"github.com/podnas/podnas/quota"
+)
+
+// Values of Info.Mode.
+const (
+	InCluster  = "cluster"
+	Standalone = "standalone"
+)
+
+// Info describes the running process. Commands get it as JSON; the fields without a JSON
+// name are for the process itself.
+type Info struct {
+	Version     string    `json:"version"`
+	PID         int       `json:"pid"`
+	Started     time.Time `json:"started"`
+	Mode        string    `json:"mode"`
+	Provisioner string    `json:"provisioner"` // its name in StorageClasses
+	Root        string    `json:"root"`
+	Listen      string    `json:"listen"` // the address of NFS
+	Engine      string    `json:"engine"`
+	EngineWhy   string    `json:"engineWhy"`
+	QuotaMode   string    `json:"quotaMode"`            // as configured
+	Quota       string    `json:"quota"`                // how sizes are enforced
+	Overcommit  float64   `json:"overcommit,omitempty"` // 0: only the free space counts
+
+	Native    bool       `json:"-"` // Engine is the native one
+	Fallback  bool       `json:"-"` // Engine is not the best one that there is
+	Enforced  quota.Mode `json:"-"` // what enforces sizes: quota.Kernel, quota.Server or quota.Off
+	DiskImage bool       `json:"-"` // the disk is in a file that podnas has mounted
+}
