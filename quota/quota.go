@@ -88,6 +88,15 @@ func (c *Choice) Mode() Mode {
 	return Off
 }
 
+// ModeOf is what enforces the limit of a volume with a project, 0: none. Volumes from
+// before the kernel could have none, and the server counts what is in them.
+func (c *Choice) ModeOf(project uint32) Mode {
+	if mode := c.Mode(); mode != Kernel || project != 0 {
+		return mode
+	}
+	return Server
+}
+
 // Select selects how limits are enforced on the disk of root. The error of mode
 // Kernel on a disk that can't is an *UnsupportedError.
 func Select(mode Mode, root string) (Choice, error) {

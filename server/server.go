@@ -42,6 +42,9 @@ type Choice struct {
 	Fallback bool
 }
 
+// Engines returns the names that SelectEngine accepts.
+func Engines() []string { return []string{EngineAuto, EngineNative, EngineGoNFS} }
+
 // SelectEngine selects the engine for the disk at root. It probes there whether
 // the native engine can run; if name requires that engine and it can't, that is an
 // error.

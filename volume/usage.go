@@ -6,7 +6,7 @@ import "github.com/podnas/podnas/quota"
 // quota.Off), and why.
 func (s *Store) Quota(v *Volume) (quota.Mode, string) {
 	switch {
-	case s.choice.Mode() != quota.Kernel || v.Project != 0:
+	case s.choice.ModeOf(v.Project) == s.choice.Mode():
 		return s.choice.Mode(), s.choice.Reason
 	case s.counter != nil:
 		return quota.Server, "the server enforces its size by counting what clients write: it was created when the kernel could not, and has no project"

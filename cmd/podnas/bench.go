@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"strings"
 	"time"
 
@@ -153,12 +152,7 @@ func (f *benchFlags) config(target string) (cfg nfsbench.Config, err error) {
 }
 
 func bench(ctx context.Context, flags *benchFlags, target string, stdout, stderr io.Writer) error {
-	if os.Getenv("GOMAXPROCS") == "" {
-		// The server may be on this machine and wants processors, too. With fewer, the
-		// client needs less of them for a call: its goroutines hand work to each other
-		// all the time, which is cheap as long as they stay on one.
-		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2)))
-	}
+	defer nfsbench.HalveProcessors()()
 	cfg, err := flags.config(target)
 	if err != nil {
 		return err

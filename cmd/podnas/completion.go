@@ -24,7 +24,7 @@ const formsAnnotation = "podnas_forms"
 // completeFlags has a shell offer the words that flags take, in all commands.
 func completeFlags(cmd *cobra.Command) error {
 	words := map[string][]string{
-		"engine":     {server.EngineAuto, server.EngineNative, server.EngineGoNFS},
+		"engine":     server.Engines(),
 		"quota":      {string(quota.Auto), string(quota.Kernel), string(quota.Server), string(quota.Off)},
 		"log-format": {"text", "json"},
 		"log-level":  {"debug", "info", "warn", "error"},

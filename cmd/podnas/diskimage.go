@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -50,23 +49,14 @@ func (f *imageFlag) Set(s string) error {
 	return nil
 }
 
-// explain adds to what a look at the disk came to what it means of an image.
-func (f *imageFlag) explain(err error) error {
-	if f.spec == nil || !errors.Is(err, syscall.EIO) {
-		return err
-	}
-	return fmt.Errorf("%w: the XFS in %s has shut down, because its disk failed or because it found damage (the kernel's log says which); "+
-		"restart podnas to mount it again; if that fails, podnas says what to run", err, f.spec.Path)
-}
-
-// imageDisk is a disk in an image, if there is one.
+// imageDisk is a disk that may be in an image; spec is nil if not.
 type imageDisk struct {
 	*volume.Store
-	image *imageFlag
+	spec *diskimage.Spec
 }
 
-// CheckWrite says what went wrong, and what that means of an image.
-func (d imageDisk) CheckWrite() error { return d.image.explain(d.Store.CheckWrite()) }
+// CheckWrite explains an error that an image is the reason of.
+func (d imageDisk) CheckWrite() error { return d.spec.Explain(d.Store.CheckWrite()) }
 
 // open mounts the image at root, where there is to be one, and returns what
 // unmounts it, for when the server and the store are done. To be called before

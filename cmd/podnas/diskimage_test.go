@@ -1,10 +1,7 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/podnas/podnas/volume/diskimage"
@@ -36,32 +33,5 @@ func TestImageFlag(t *testing.T) {
 		case err != nil || *f.spec != c.want:
 			t.Errorf("%s: %+v, %v; want %+v", c.value, f.spec, err, c.want)
 		}
-	}
-}
-
-// An error of the disk is explained where there is an image, and no other is.
-func TestImageExplains(t *testing.T) {
-	with, without := imageFlag{spec: &diskimage.Spec{Path: "/disk/podnas.img"}}, imageFlag{}
-	broken := fmt.Errorf("write: %w", syscall.EIO)
-	for _, tt := range []struct {
-		name string
-		flag imageFlag
-		err  error
-		says string // empty: the error is as it was
-	}{
-		{"an image that is shut down", with, broken, "the XFS in /disk/podnas.img has shut down"},
-		{"no image", without, broken, ""},
-		{"another error", with, syscall.EACCES, ""},
-		{"no error", with, nil, ""},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			err := tt.flag.explain(tt.err)
-			if !errors.Is(err, tt.err) || !strings.Contains(fmt.Sprint(err), tt.says) {
-				t.Errorf("%v, want %q in it", err, tt.says)
-			}
-			if tt.says == "" && fmt.Sprint(err) != fmt.Sprint(tt.err) {
-				t.Errorf("%v, want what it was", err)
-			}
-		})
 	}
 }

@@ -50,10 +50,10 @@ const drainExamples = `  # Which pods have volumes mounted?
   podnas drain --root=data/root`
 
 // inUseError ends a drain whose time was over.
-type inUseError struct{ usage control.Usage }
+type inUseError struct{ mounted control.Mounted }
 
 func (e *inUseError) Error() string {
-	return "still in use: " + summary(e.usage)
+	return "still in use: " + summary(e.mounted)
 }
 
 func newDrainCommand() *cobra.Command {
@@ -73,14 +73,14 @@ func newDrainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d := &drain{ask: control.NewClient(whole).Usage, period: drainPeriod, timeout: timeout, out: cmd.OutOrStdout()}
+			d := &drain{ask: control.NewClient(whole).Mounted, period: drainPeriod, timeout: timeout, out: cmd.OutOrStdout()}
 			if output != outputTable {
 				d.out = io.Discard
 			}
-			usage, err := d.wait(cmd.Context())
+			mounted, err := d.wait(cmd.Context())
 			var inUse *inUseError
 			if output != outputTable && (err == nil || errors.As(err, &inUse)) {
-				err = errors.Join(printValue(cmd.OutOrStdout(), output, usage), err)
+				err = errors.Join(printValue(cmd.OutOrStdout(), output, mounted), err)
 			}
 			return err
 		},
@@ -95,49 +95,39 @@ func newDrainCommand() *cobra.Command {
 
 // drain waits until nobody uses a podnas.
 type drain struct {
-	ask     func(context.Context) (control.Usage, error)
+	ask     func(context.Context) (control.Mounted, error)
 	period  time.Duration
 	timeout time.Duration // below 0: none
 	out     io.Writer
 }
 
 // wait returns what there was at the last look.
-func (d *drain) wait(ctx context.Context) (control.Usage, error) {
+func (d *drain) wait(ctx context.Context) (control.Mounted, error) {
 	begin := time.Now()
 	said := ""
 	for {
-		usage, err := d.ask(ctx)
+		mounted, err := d.ask(ctx)
 		if err != nil {
-			return usage, err
+			return mounted, err
 		}
-		if !inUse(usage) {
+		if !mounted.Any() {
 			fmt.Fprintln(d.out, "Nothing is mounted.")
-			return usage, nil
+			return mounted, nil
 		}
-		if table := usageTable(usage); table != said {
+		if table := mountedTable(mounted); table != said {
 			said = table
-			fmt.Fprintf(d.out, "%s:\n%s", summary(usage), table)
+			fmt.Fprintf(d.out, "%s:\n%s", summary(mounted), table)
 		}
 		if d.timeout >= 0 && time.Since(begin) >= d.timeout {
-			return usage, &inUseError{usage}
+			return mounted, &inUseError{mounted}
 		}
 		if !sleep(ctx, d.period) {
-			return usage, ctx.Err()
+			return mounted, ctx.Err()
 		}
 	}
 }
 
-// inUse tells whether something is mounted. Where the pods are known they count:
-// kubelet keeps what it has mounted for them connected or not, and what else is
-// connected may be a node that has nothing mounted any more.
-func inUse(u control.Usage) bool {
-	if u.Cluster {
-		return len(u.Users) > 0
-	}
-	return len(u.Clients) > 0
-}
-
-func summary(u control.Usage) string {
+func summary(u control.Mounted) string {
 	if !u.Cluster {
 		return fmt.Sprintf("%d client%s connected", len(u.Clients), map[bool]string{true: " is", false: "s are"}[len(u.Clients) == 1])
 	}
@@ -150,7 +140,7 @@ func summary(u control.Usage) string {
 		len(pods), plural(len(pods)), len(volumes), plural(len(volumes)), len(u.Clients), plural(len(u.Clients)))
 }
 
-func usageTable(u control.Usage) string {
+func mountedTable(u control.Mounted) string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
 	if u.Cluster {

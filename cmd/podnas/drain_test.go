@@ -22,7 +22,7 @@ func TestDrainWaits(t *testing.T) {
 	pod := func(name string) controller.User {
 		return controller.User{Namespace: "ns", Pod: name, Node: "node-a", Claim: "data", Volume: "pvc-1"}
 	}
-	looks := []control.Usage{
+	looks := []control.Mounted{
 		{Cluster: true, Users: []controller.User{pod("a"), pod("b")}},
 		{Cluster: true, Users: []controller.User{pod("a"), pod("b")}},
 		{Cluster: true, Users: []controller.User{pod("b")}, Clients: []netip.Addr{netip.MustParseAddr("10.0.0.1")}},
@@ -30,7 +30,7 @@ func TestDrainWaits(t *testing.T) {
 	}
 	var out bytes.Buffer
 	n := 0
-	d := &drain{period: time.Millisecond, timeout: -1, out: &out, ask: func(context.Context) (control.Usage, error) {
+	d := &drain{period: time.Millisecond, timeout: -1, out: &out, ask: func(context.Context) (control.Mounted, error) {
 		n++
 		return looks[n-1], nil
 	}}
@@ -55,7 +55,7 @@ Nothing is mounted.
 	if _, err := d.wait(t.Context()); exitCode(err) != exitRefused || !strings.Contains(err.Error(), "2 pods with 1 volume") || n != 1 {
 		t.Errorf("without waiting: %v after %d looks", err, n)
 	}
-	d.ask = func(context.Context) (control.Usage, error) { return looks[0], nil }
+	d.ask = func(context.Context) (control.Mounted, error) { return looks[0], nil }
 	d.timeout = 20 * time.Millisecond
 	if _, err := d.wait(t.Context()); exitCode(err) != exitRefused {
 		t.Errorf("the time is over: %v", err)
@@ -66,7 +66,7 @@ Nothing is mounted.
 	if _, err := d.wait(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
-	d.ask = func(context.Context) (control.Usage, error) { return control.Usage{}, errors.New("forbidden") }
+	d.ask = func(context.Context) (control.Mounted, error) { return control.Mounted{}, errors.New("forbidden") }
 	if _, err := d.wait(t.Context()); exitCode(err) != exitFailed {
 		t.Errorf("the API server refuses: %v", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exporter"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -28,11 +29,11 @@ func newTestCollectors(t *testing.T) []prometheus.Collector {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	table, root := &export.Table{}, t.TempDir()
-	e := exporter{table: table, root: root, engine: server.Choice{Engine: server.EngineGoNFS, Reason: "test"}, log: log}
+	e := exporter.Exporter{Table: table, Root: root, Engine: server.Choice{Engine: server.EngineGoNFS, Reason: "test"}, Log: log}
 	store, err := volume.Open(volume.Config{Root: root, Exports: e, Log: log})
 	mustDo(t, err)
 	t.Cleanup(func() { mustDo(t, store.Close()) })
-	nfs, err := server.New(server.Config{Engine: e.engine, Exports: table, HandleKey: store.HandleKey(), Log: log})
+	nfs, err := server.New(server.Config{Engine: e.Engine, Exports: table, HandleKey: store.HandleKey(), Log: log})
 	mustDo(t, err)
 	return newCollectors(process.Info{}, nfs, table, store, &controller.Reconciler{}, doctor.NewList(nil), log)
 }

@@ -1,17 +1,21 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/checkup"
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/provisioner/standalone"
+	"github.com/podnas/podnas/server/exporter"
 )
 
 // provisioning is what turns claims into volumes.
@@ -64,4 +68,16 @@ func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Prov
 	run := func(ctx context.Context) error { return controller.Run(ctx, working) }
 	reconciler := working.Reconciler
 	return &provisioning{run: run, made: made, findings: reconciler.Claims, client: client, reconciler: reconciler}, nil
+}
+
+// checks returns what the checks in a cluster need, nil without one.
+func (p *provisioning) checks(cfg *serveConfig, volumes *provisioner.Provisioner, served exporter.Exporter) *checkup.Cluster {
+	if p.client == nil {
+		return nil
+	}
+	return &checkup.Cluster{
+		Client: p.client, Provisioner: volumes, Reconciler: p.reconciler,
+		Namespace: cmp.Or(cfg.cluster.leaseNamespace, os.Getenv("POD_NAMESPACE")), Service: os.Getenv("SERVICE_NAME"),
+		Check: served.Check,
+	}
 }

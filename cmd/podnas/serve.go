@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
-	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,12 +16,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/checkup"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/provisioner/standalone"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exporter"
 	"github.com/podnas/podnas/server/gonfs"
 	"github.com/podnas/podnas/status"
 	"github.com/podnas/podnas/volume"
@@ -110,14 +109,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		return err
 	}
 	gonfs.JoinLog(log)
-	if os.Getenv("GOMAXPROCS") == "" {
-		// A thread that waits for the disk keeps its place among those that may run
-		// until Go's scheduler finds out, so there are more places than processors:
-		// twice as many synced writes a second on two of them. From the default, for a
-		// process that serves more than once.
-		runtime.SetDefaultGOMAXPROCS()
-		runtime.GOMAXPROCS(4 * runtime.GOMAXPROCS(0))
-	}
+	server.UseProcessors()
 	log.Info("podnas: starting", "version", version, "root", cfg.root)
 
 	listener, err := listen("--listen", cfg.listen)
@@ -162,17 +154,15 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		return err
 	}
 	exports.KeepMarks(filepath.Join(cfg.root, volume.UsageDir))
-	exporter := exporter{table: exports, root: cfg.root, engine: engine, limits: limits, log: log}
+	served := exporter.Exporter{Table: exports, Root: cfg.root, Engine: engine, Limits: limits, Log: log}
 	disk := volume.Config{
 		Root:       cfg.root,
-		Exports:    exporter,
+		Exports:    served,
+		Counter:    served.Counter(),
 		Quota:      limits,
 		Overcommit: cfg.overcommit,
 		CountOnce:  cfg.standalone,
 		Log:        log,
-	}
-	if limits.Mode() != quota.Off {
-		disk.Counter = exporter
 	}
 	store, err := volume.Open(disk)
 	if err != nil {
@@ -212,11 +202,14 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	checks := []server.Check{
 		{Name: "shutdown", Run: func(context.Context) error { return context.Cause(ctx) }},
 		server.Shared("nfs", func(ctx context.Context) error { return server.Ping(ctx, nfs.Dial, local(address).String()) }),
-		server.Shared("disk", func(context.Context) error { return imageDisk{store, &cfg.image}.CheckWrite() }),
+		server.Shared("disk", func(context.Context) error { return imageDisk{store, cfg.image.spec}.CheckWrite() }),
 	}
 	group.Go(func() error { return nfs.Serve(serving, listener) })
 	info := describe(cfg, address, engine, limits)
-	found := findings(ctx, cfg, info, claims, p, exporter, nfs, local(address).String())
+	found := checkup.Findings(ctx, checkup.Config{
+		Process: info, Store: store, Disk: imageDisk{store, cfg.image.spec}, Endpoint: p.Endpoint, Claims: claims.findings,
+		FailedSyncs: exports.Syncs.Failed.Load, Dial: nfs.Dial, Address: local(address).String(), Cluster: claims.checks(cfg, p, served),
+	})
 	group.Go(func() error { return watch(serving, claims.made, found) })
 	collectors := newCollectors(info, nfs, exports, store, claims.reconciler, found, log)
 	overview, err := status.New(status.Config{
@@ -241,7 +234,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		Provisioner: p,
 		Process:     info,
 		Findings:    found,
-		Clients:     func() []netip.Addr { return connected(nfs.Stats()) },
+		Clients:     nfs.Stats().Connected,
 		Log:         log,
 	}
 	if claims.client != nil {
@@ -255,7 +248,6 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 
 // validate refuses flags that mean nothing.
 func (c *serveConfig) validate() (quota.Mode, error) {
-	engines := []string{server.EngineAuto, server.EngineNative, server.EngineGoNFS}
 	switch {
 	case c.standalone != (c.claims != ""):
 		return "", errors.New("--standalone and --claims=DIR must be used together")
@@ -263,8 +255,8 @@ func (c *serveConfig) validate() (quota.Mode, error) {
 		return "", fmt.Errorf("invalid --claim-grace=%s: use 0 or more", c.claimGrace)
 	case !(c.overcommit >= 0): // nor is NaN
 		return "", fmt.Errorf("invalid --overcommit=%g: use 0, or a multiple of the size of the disk", c.overcommit)
-	case !slices.Contains(engines, c.engine):
-		return "", fmt.Errorf("unknown --engine=%s: use one of %s", c.engine, strings.Join(engines, ", "))
+	case !slices.Contains(server.Engines(), c.engine):
+		return "", fmt.Errorf("unknown --engine=%s: use one of %s", c.engine, strings.Join(server.Engines(), ", "))
 	}
 	mode, err := quota.ParseMode(c.quota)
 	if err != nil {

@@ -97,9 +97,9 @@ func (c *Client) Doctor(ctx context.Context) (Report, error) {
 	return ask[Report](ctx, c, http.MethodGet, doctorPath, nil, nil)
 }
 
-// Usage returns the users of the volumes.
-func (c *Client) Usage(ctx context.Context) (Usage, error) {
-	return ask[Usage](ctx, c, http.MethodGet, "/v1/usage", nil, nil)
+// Mounted returns where volumes are mounted.
+func (c *Client) Mounted(ctx context.Context) (Mounted, error) {
+	return ask[Mounted](ctx, c, http.MethodGet, "/v1/usage", nil, nil)
 }
 
 // ask sends a request and decodes the reply.

@@ -98,7 +98,7 @@ func (s *Server) handler() http.Handler {
 		"POST /v1/adopt":    s.adopt,
 		"GET /v1/manifests": s.manifests,
 		"GET " + doctorPath: s.doctor,
-		"GET /v1/usage":     s.usage,
+		"GET /v1/usage":     s.mounted,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)

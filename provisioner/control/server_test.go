@@ -304,7 +304,7 @@ func TestDoctor(t *testing.T) {
 // each once.
 func TestUsage(t *testing.T) {
 	c, s, _ := start(t)
-	u, err := c.Usage(t.Context())
+	u, err := c.Mounted(t.Context())
 	if err != nil || u.Cluster || len(u.Users)+len(u.Clients) != 0 {
 		t.Errorf("nobody: %+v, %v", u, err)
 	}
@@ -313,13 +313,13 @@ func TestUsage(t *testing.T) {
 	}
 	pod := controller.User{Namespace: "ns", Pod: "p", Node: "n", Claim: "c", Volume: "v"}
 	s.Users = func(context.Context) ([]controller.User, error) { return []controller.User{pod}, nil }
-	u, err = c.Usage(t.Context())
+	u, err = c.Mounted(t.Context())
 	if err != nil || !u.Cluster || !slices.Equal(u.Users, []controller.User{pod}) ||
 		!slices.Equal(u.Clients, []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}) {
 		t.Errorf("%+v, %v", u, err)
 	}
 	s.Users = func(context.Context) ([]controller.User, error) { return nil, errors.New("forbidden") }
-	if _, err = c.Usage(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
+	if _, err = c.Mounted(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("the API server refuses: %v", err)
 	}
 }
@@ -412,7 +412,7 @@ func TestManyRequests(t *testing.T) {
 	var asking sync.WaitGroup
 	for range requestsMax {
 		asking.Go(func() {
-			if _, err := c.Usage(t.Context()); err != nil {
+			if _, err := c.Mounted(t.Context()); err != nil {
 				t.Errorf("one of %d: %v", requestsMax, err)
 			}
 		})

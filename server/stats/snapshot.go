@@ -109,3 +109,15 @@ func (s *Server) ClientsOf(v *Volume) []Seen {
 	slices.SortFunc(list, func(a, b Seen) int { return b.Last.Compare(a.Last) })
 	return list
 }
+
+// Connected returns the addresses of the clients that have connections. An invalid one
+// stands for the clients that are not counted by themselves.
+func (s *Server) Connected() []netip.Addr {
+	var clients []netip.Addr
+	for _, c := range s.Snapshot().Clients {
+		if c.Connections > 0 {
+			clients = append(clients, c.Address)
+		}
+	}
+	return clients
+}

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,7 +38,7 @@ type Spec struct {
 }
 
 // Validate checks a Spec.
-func (s Spec) Validate() error {
+func (s *Spec) Validate() error {
 	if !filepath.IsAbs(s.Path) || filepath.Clean(s.Path) != s.Path {
 		return fmt.Errorf("disk image %q: use an absolute path", s.Path)
 	}
@@ -45,6 +46,16 @@ func (s Spec) Validate() error {
 		return fmt.Errorf("disk image of %d bytes is too small: an XFS needs at least 300Mi", s.Size)
 	}
 	return nil
+}
+
+// Explain adds to an error of a disk what it means if the disk is in an image. A nil
+// Spec, without an image, returns the error as it is.
+func (s *Spec) Explain(err error) error {
+	if s == nil || !errors.Is(err, syscall.EIO) {
+		return err
+	}
+	return fmt.Errorf("%w: the XFS in %s has shut down, because its disk failed or because it found damage (the kernel's log says which); "+
+		"restart podnas to mount it again; if that fails, podnas says what to run", err, s.Path)
 }
 
 // Image is an XFS in a file, mounted.

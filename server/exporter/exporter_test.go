@@ -1,4 +1,4 @@
-package main
+package exporter
 
 import (
 	"bytes"
@@ -22,9 +22,9 @@ func TestExporterCounts(t *testing.T) {
 	mustDo(t, os.WriteFile(filepath.Join(root, "scratch", "file"), bytes.Repeat([]byte("podnas  "), 64<<10/8), 0o600))
 	v := volume.Volume{ID: 1, Name: "scratch", Path: "scratch", Size: 1 << 20}
 	for _, counts := range []bool{true, false} {
-		e := exporter{
-			table: &export.Table{}, root: root, limits: quota.Choice{Server: counts},
-			engine: server.Choice{Engine: server.EngineNative}, log: slog.New(slog.DiscardHandler),
+		e := Exporter{
+			Table: &export.Table{}, Root: root, Limits: quota.Choice{Server: counts},
+			Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler),
 		}
 		mustDo(t, e.Export(v))
 		deadline := time.Now().Add(10 * time.Second)
@@ -64,9 +64,9 @@ func TestExporterCountsBesideTheKernel(t *testing.T) {
 		{"nobody", quota.Choice{}, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := exporter{
-				table: &export.Table{}, root: t.TempDir(), limits: tt.limits,
-				engine: server.Choice{Engine: server.EngineNative}, log: slog.New(slog.DiscardHandler),
+			e := Exporter{
+				Table: &export.Table{}, Root: t.TempDir(), Limits: tt.limits,
+				Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler),
 			}
 			v := volume.Volume{ID: 1, Name: "v", Path: ".", Size: 1 << 20, Project: tt.project}
 			mustDo(t, e.Export(v))
@@ -80,11 +80,18 @@ func TestExporterCountsBesideTheKernel(t *testing.T) {
 
 // What the engine can't keep can never be made.
 func TestExporterRefuses(t *testing.T) {
-	e := exporter{table: &export.Table{}, root: t.TempDir(), engine: server.Choice{Engine: server.EngineGoNFS, Reason: "asked for"}}
+	e := Exporter{Table: &export.Table{}, Root: t.TempDir(), Engine: server.Choice{Engine: server.EngineGoNFS, Reason: "asked for"}}
 	if err := e.Check(volume.Options{RootSquash: true}); !errors.Is(err, volume.ErrInvalid) {
 		t.Errorf("root squash with go-nfs: %v, want ErrInvalid", err)
 	}
 	if err := e.Check(volume.Options{ReadOnly: true}); err != nil {
 		t.Errorf("read only with go-nfs: %v", err)
+	}
+}
+
+func mustDo(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/podnas/podnas/provisioner/controller"
 )
 
-// Usage lists the users of the volumes.
-type Usage struct {
+// Mounted says who has volumes mounted, as far as podnas knows.
+type Mounted struct {
 	// Cluster is whether Users is set. Without a cluster only Clients is.
 	Cluster bool `json:"cluster"`
 	// Users are the pods that have volumes mounted.
@@ -20,8 +20,18 @@ type Usage struct {
 	Clients []netip.Addr `json:"clients"`
 }
 
-func (s *Server) usage(r *http.Request) (any, error) {
-	u := Usage{Cluster: s.Users != nil, Users: []controller.User{}, Clients: []netip.Addr{}}
+// Any reports whether something is mounted. Where the pods are known, they count: kubelet
+// keeps mounted what they need, connected or not, and further clients may be nodes without
+// a mount.
+func (m *Mounted) Any() bool {
+	if m.Cluster {
+		return len(m.Users) > 0
+	}
+	return len(m.Clients) > 0
+}
+
+func (s *Server) mounted(r *http.Request) (any, error) {
+	u := Mounted{Cluster: s.Users != nil, Users: []controller.User{}, Clients: []netip.Addr{}}
 	if s.Users != nil {
 		users, err := s.Users(r.Context())
 		if err != nil {

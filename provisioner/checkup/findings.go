@@ -1,0 +1,82 @@
+package checkup
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/nfs/nfscheck"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/volume"
+)
+
+// Config is what Findings needs. All fields but Cluster are needed.
+type Config struct {
+	Process  process.Info
+	Store    *volume.Store
+	Disk     Disk // Store, or what explains its errors
+	Endpoint provisioner.Endpoint
+	// Claims returns the findings about claims.
+	Claims func() []doctor.Result
+	// FailedSyncs returns how many syncs of the disk have failed.
+	FailedSyncs func() uint64
+	// Dial connects to the server without being counted as a client, and Address is
+	// where this machine reaches it.
+	Dial    func(ctx context.Context, address string) (*rpc.Client, error)
+	Address string
+	Cluster *Cluster // nil without a cluster
+}
+
+// Findings returns all checks of the running process, for podnas doctor, the status page
+// and the metrics. running is the process's context, which ends when it is asked to end.
+func Findings(running context.Context, cfg Config) *doctor.List {
+	checks := slices.Concat(
+		doctor.Of("disk", DiskChecks(cfg.Disk, cfg.Process.Root)...),
+		doctor.Of("disk", RecordChecks(cfg.Store)...),
+		doctor.Of("disk", doctor.One("syncs", func(context.Context) doctor.Result { return Syncs(cfg.FailedSyncs()) })),
+		doctor.Of("volumes", VolumeChecks(cfg.Store)...),
+		doctor.Of("claims", doctor.Check{Name: "claims", Run: func(context.Context) []doctor.Result { return cfg.Claims() }}),
+		doctor.Of("process", ProcessChecks(cfg.Process)...),
+		doctor.Of(
+			"process",
+			doctor.One("ports", func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, cfg.Dial, cfg.Address) }),
+			doctor.Check{Name: "end", Run: func(context.Context) []doctor.Result { return stopping(running) }},
+		),
+	)
+	if cfg.Cluster == nil {
+		address := doctor.One("address", func(ctx context.Context) doctor.Result { return Address(ctx, cfg.Endpoint) })
+		return doctor.NewList(append(checks, doctor.Of("process", address)...))
+	}
+	path := doctor.One("way in", func(ctx context.Context) doctor.Result { return clientPath(ctx, cfg.Endpoint) })
+	path.Every = time.Minute
+	return doctor.NewList(slices.Concat(checks, doctor.Of("cluster", ClusterChecks(cfg.Cluster)...), doctor.Of("cluster", path)))
+}
+
+// stopping warns that the process was asked to end, and returns nothing before.
+func stopping(running context.Context) []doctor.Result {
+	if running.Err() == nil {
+		return nil
+	}
+	return []doctor.Result{doctor.Warn("nothing, if that was meant", "podnas was asked to end, and serves for --shutdown-delay")}
+}
+
+// clientPath checks the ports at the address that clients mount from.
+func clientPath(ctx context.Context, e provisioner.Endpoint) doctor.Result {
+	a, err := e.Address(ctx)
+	if err != nil {
+		return doctor.Good("not tested: the address that clients mount from is unknown")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	r := nfscheck.Ports(ctx, rpc.Dial, netip.AddrPortFrom(a.IP, a.Port).String())
+	if r.Status == doctor.Failed {
+		// Some networks don't lead a pod to itself through its Service.
+		r.Status = doctor.Warning
+		r.Fix = "test it from a node, because only nodes mount volumes: podnas doctor mount. If that fails too: " + r.Fix
+	}
+	return r
+}

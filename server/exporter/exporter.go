@@ -1,0 +1,96 @@
+// Package exporter serves the volumes of a store: it puts them into the server's table,
+// with an account where the server enforces their sizes.
+package exporter
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/space"
+	"github.com/podnas/podnas/volume"
+)
+
+// Exporter implements volume.Exporter and volume.Counter. All fields are needed.
+type Exporter struct {
+	Table  *export.Table
+	Root   string // of the disk
+	Engine server.Choice
+	Limits quota.Choice
+	Log    *slog.Logger
+}
+
+// Counter returns what counts the usage of volumes, or nil if sizes are not enforced.
+func (e Exporter) Counter() volume.Counter {
+	if e.Limits.Mode() == quota.Off {
+		return nil
+	}
+	return e
+}
+
+// Check implements volume.Exporter.
+func (e Exporter) Check(o volume.Options) error {
+	options := export.Options(o)
+	if err := e.Engine.Check(&options); err != nil {
+		return fmt.Errorf("%w: %w", volume.ErrInvalid, err)
+	}
+	return nil
+}
+
+// Export implements volume.Exporter.
+func (e Exporter) Export(v volume.Volume) error {
+	if err := e.Check(v.Options); err != nil {
+		return err
+	}
+	path, dir, options := "/"+v.Path, filepath.Join(e.Root, v.Path), export.Options(v.Options)
+	if e.Limits.ModeOf(v.Project) != quota.Server {
+		e.forgetMark(v) // of a time when it was counted
+		return e.Table.Add(v.ID, path, dir, options)
+	}
+	return e.Table.AddCounted(v.ID, path, dir, options, space.NewAccount(limitOf(v)), e.Log)
+}
+
+func limitOf(v volume.Volume) space.Limit { return space.Limit{Bytes: v.Size, Inodes: v.Inodes} }
+
+// Unexport implements volume.Exporter.
+func (e Exporter) Unexport(v volume.Volume) {
+	e.Table.Remove(v.ID)
+	e.forgetMark(v)
+}
+
+func (e Exporter) forgetMark(v volume.Volume) {
+	if err := e.Table.ForgetMark(v.ID); err != nil {
+		e.Log.Warn("accounting: can't forget what a volume used", "volume", v.Name, "err", err)
+	}
+}
+
+// account returns the account of an exported volume that the server counts, or nil.
+func (e Exporter) account(v volume.Volume) *space.Account {
+	if exported, ok := e.Table.ByID(v.ID); ok {
+		return exported.Account()
+	}
+	return nil
+}
+
+// SetLimit implements volume.Counter.
+func (e Exporter) SetLimit(v volume.Volume) {
+	if a := e.account(v); a != nil {
+		a.SetLimit(limitOf(v))
+	}
+}
+
+// Usage implements volume.Counter.
+func (e Exporter) Usage(v volume.Volume) quota.Usage {
+	a := e.account(v)
+	if a == nil {
+		return quota.Usage{}
+	}
+	u := a.Usage()
+	return quota.Usage{
+		Bytes: uint64(max(0, u.Bytes)), Inodes: uint64(max(0, u.Inodes)), Partial: !u.Complete,
+		Limit: quota.Limit{Bytes: uint64(u.Limit.Bytes), Inodes: uint64(u.Limit.Inodes)},
+	}
+}
