@@ -27,12 +27,12 @@ func (o *Outside) claim(ctx context.Context, name string, set *appsv1.StatefulSe
 	case apierrors.IsNotFound(err) && pod == nil:
 		return nil // it is made before the pod
 	case apierrors.IsNotFound(err):
-		return one(doctor.Fail("if it is the StatefulSet's own, its data went with it: delete the pod, and it is made anew, empty. One that you have named (disk.existingClaim of the chart) make, or put its name right",
-			"it is not there"))
+		return one(doctor.Fail("if the StatefulSet created it, its data is gone with it: delete the pod, and the claim is created again, empty. If you named it (disk.existingClaim of the chart), create it or correct the name",
+			"it does not exist"))
 	case err != nil:
 		return one(o.denied("", "get persistentvolumeclaims", err, doctor.Failed))
 	case claim.DeletionTimestamp != nil:
-		return one(doctor.Fail("before its pod ends, see that its data stays: kubectl patch pv "+claim.Spec.VolumeName+
+		return one(doctor.Fail("before its pod ends, make sure that its data is kept: kubectl patch pv "+claim.Spec.VolumeName+
 			` -p '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}' (docs/backup.md)`,
 			"it is being deleted, and waits for its pod to end"))
 	}
@@ -41,7 +41,7 @@ func (o *Outside) claim(ctx context.Context, name string, set *appsv1.StatefulSe
 		size := claim.Status.Capacity[v1.ResourceStorage]
 		return one(doctor.Good("it is bound to %s, %s", claim.Spec.VolumeName, size.String()))
 	case v1.ClaimLost:
-		return one(doctor.Fail("find out who has deleted it, and whether its data is still there; make a PersistentVolume of that name for what is left, or restore a backup (docs/backup.md)",
+		return one(doctor.Fail("find out who deleted it, and whether its data still exists; create a PersistentVolume of that name for it, or restore a backup (docs/backup.md)",
 			"its PersistentVolume %s is gone", claim.Spec.VolumeName))
 	}
 	return one(o.unbound(ctx, claim, set))
@@ -53,14 +53,14 @@ func (o *Outside) unbound(ctx context.Context, claim *v1.PersistentVolumeClaim, 
 	classes, err := o.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		// They are cluster-wide, and most roles in a namespace do not grant them.
-		return doctor.Fail("as it says. StorageClasses you may not list, so whether there is a default one, and whether the named one exists, ask who may: kubectl get storageclass",
-			"it has no disk: %s", cmp.Or(why, "nobody says why"))
+		return doctor.Fail("do what the message says. You have no right to list StorageClasses: ask somebody who has it whether the claim's class exists, or a default class (kubectl get storageclass)",
+			"it has no disk: %s", cmp.Or(why, "no event says why"))
 	}
 	wanted := ""
 	if claim.Spec.StorageClassName != nil {
 		wanted = *claim.Spec.StorageClassName
 		if wanted == "" {
-			return doctor.Fail("make a PersistentVolume that it fits, or delete the claim and name a class", "it names no class on purpose, and no PersistentVolume fits it. %s", why)
+			return doctor.Fail("create a PersistentVolume that fits it, or delete the claim and name a class", "its storageClassName is empty on purpose, and no PersistentVolume fits it. %s", why)
 		}
 	}
 	var class *storagev1.StorageClass
@@ -77,25 +77,25 @@ func (o *Outside) unbound(ctx context.Context, claim *v1.PersistentVolumeClaim, 
 		there = "there are " + strings.Join(names, ", ")
 	}
 	// A StatefulSet's claim templates can't be changed.
-	choose := fmt.Sprintf("choose a class that can (disk.storageClassName of the chart, an overlay) and apply anew, after kubectl -n %s delete statefulset/%s pvc/%s, which hold nothing yet",
+	choose := fmt.Sprintf("choose a class that can create a disk (disk.storageClassName of the chart, or an overlay), run kubectl -n %s delete statefulset/%s pvc/%s, which contain no data yet, and apply again",
 		o.Namespace, o.Name, claim.Name)
 	switch {
 	case class == nil && wanted == "":
-		return doctor.Fail(`make one the default: kubectl patch storageclass NAME -p '{"metadata":{"annotations":{"`+defaultClass+`":"true"}}}'; the claim takes it. `+
-			"Or "+choose+". Or have no claim: deploy/overlays/hostpath",
+		return doctor.Fail(`make one the default: kubectl patch storageclass NAME -p '{"metadata":{"annotations":{"`+defaultClass+`":"true"}}}'; the claim then uses it. `+
+			"Or "+choose+". Or use no claim: deploy/overlays/hostpath",
 			"it names no StorageClass, and the cluster has no default one: %s", there)
 	case class == nil:
-		return doctor.Fail("make that class, or "+choose, "its StorageClass %s is not there: %s", wanted, there)
+		return doctor.Fail("create that class, or "+choose, "its StorageClass %s does not exist: %s", wanted, there)
 	case class.Provisioner == provisionerOf(set):
-		return doctor.Fail(choose, "its StorageClass %s is podnas's own, which needs this disk before it can make any", class.Name)
+		return doctor.Fail(choose, "its StorageClass %s is podnas's own, and podnas needs this disk before it can create volumes", class.Name)
 	case why != "":
-		return doctor.Fail("as it says: "+class.Provisioner+", which makes the disks of class "+class.Name+", tries again by itself, and its log says more",
+		return doctor.Fail("do what the message says; "+class.Provisioner+", which creates the disks of class "+class.Name+", tries again by itself, and its log says more",
 			"it has no disk: %s", why)
 	case class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer && claim.Annotations["volume.kubernetes.io/selected-node"] == "":
-		return doctor.Warn("see the pod", "its class %s makes the disk when the pod has a node", class.Name)
+		return doctor.Warn("see the check of the pod", "its class %s creates the disk when the pod has a node", class.Name)
 	}
-	return doctor.Fail("see whether "+class.Provisioner+" runs, which makes the disks of class "+class.Name+": kubectl get pods -A, kubectl get csidrivers",
-		"it has no disk, and %s says nothing of why", class.Provisioner)
+	return doctor.Fail("check whether "+class.Provisioner+" runs, which creates the disks of class "+class.Name+": kubectl get pods -A, kubectl get csidrivers",
+		"it has no disk, and %s does not say why", class.Provisioner)
 }
 
 // provisionerOf returns the provisioner name of a podnas.

@@ -17,7 +17,7 @@ import (
 func (c *Cluster) classes(ctx context.Context) []doctor.Result {
 	list, err := c.Client.StorageV1().StorageClasses().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return []doctor.Result{doctor.Fail("see the check of the rights", "can't list StorageClasses: %v", err)}
+		return []doctor.Result{doctor.Fail("see the check \"rights\"", "can't list StorageClasses: %v", err)}
 	}
 	var results []doctor.Result
 	for i := range list.Items {
@@ -31,21 +31,21 @@ func (c *Cluster) classes(ctx context.Context) []doctor.Result {
 		}
 	}
 	if len(results) == 0 {
-		return []doctor.Result{doctor.Warn("make one: deploy/base/storageclass.yaml, docs/storageclass.md has what it can say",
-			"no StorageClass names the provisioner %s, so no claim comes here", c.Provisioner.Name)}
+		return []doctor.Result{doctor.Warn("create one, for example deploy/base/storageclass.yaml; docs/storageclass.md has all parameters",
+			"no StorageClass has the provisioner %s, so podnas gets no claims", c.Provisioner.Name)}
 	}
 	return results
 }
 
 // class checks one StorageClass.
 func (c *Cluster) class(class *storagev1.StorageClass) []doctor.Result {
-	const again = "a StorageClass can't be changed: delete it and make it again as it should be, volumes keep what they have (docs/storageclass.md)"
+	const again = "a StorageClass can't be changed: delete it and create a corrected one; existing volumes do not change (docs/storageclass.md)"
 	options, err := provisioner.ClassOptions(class)
 	if err == nil && c.Check != nil {
 		err = c.Check(options)
 	}
 	if err != nil {
-		return []doctor.Result{doctor.Fail(again, "no claim of it gets a volume: %v", err)}
+		return []doctor.Result{doctor.Fail(again, "its claims get no volume: %v", err)}
 	}
 	var results []doctor.Result
 	for _, option := range provisioner.ClassMountOptions(class) {
@@ -53,10 +53,10 @@ func (c *Cluster) class(class *storagev1.StorageClass) []doctor.Result {
 		switch key {
 		case "soft", "softerr":
 			results = append(results, doctor.Warn(again,
-				"mount option %s: while podnas's pod is replaced, programs get I/O errors and writes are lost. Leave it out, so that they wait (hard)", key))
+				"mount option %s: while podnas's pod is replaced, programs get I/O errors and writes are lost. Remove it, so that programs wait (hard)", key))
 		case "lock":
 			results = append(results, doctor.Warn(again,
-				"mount option lock: podnas does not serve NFS's lock protocol, so that mounts, or the first lock of a program, fail. Leave it out"))
+				"mount option lock: podnas does not serve NFS's lock protocol, so mounts, or a program's first lock, fail. Remove it"))
 		}
 	}
 	if len(results) > 0 {
@@ -64,9 +64,9 @@ func (c *Cluster) class(class *storagev1.StorageClass) []doctor.Result {
 	}
 	says := []string{"its parameters are valid"}
 	if class.ReclaimPolicy != nil && *class.ReclaimPolicy == v1.PersistentVolumeReclaimRetain {
-		says = append(says, "volumes stay when their claims are deleted")
+		says = append(says, "volumes are kept when their claims are deleted")
 	} else {
-		says = append(says, "volumes go with their claims")
+		says = append(says, "volumes are deleted with their claims")
 	}
 	if class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion {
 		says = append(says, "claims can't be expanded")

@@ -17,7 +17,7 @@ func (c *Cluster) clock(ctx context.Context) doctor.Result {
 	date, err := c.apiTime(ctx)
 	took := time.Since(before)
 	if err != nil {
-		return doctor.Fail("see that the API server can be reached from podnas's pod", "can't ask the API server: %v", err)
+		return doctor.Fail("make sure that podnas's pod can reach the API server", "can't query the API server: %v", err)
 	}
 	// The Date is from some time in between, in whole seconds.
 	return judgeClock(before.Add(took/2).Sub(date.Add(500*time.Millisecond)), took)
@@ -27,7 +27,7 @@ func (c *Cluster) clock(ctx context.Context) doctor.Result {
 func (c *Cluster) apiTime(ctx context.Context) (time.Time, error) {
 	client, ok := c.Client.Discovery().RESTClient().(*rest.RESTClient)
 	if !ok || client == nil || client.Client == nil {
-		return time.Time{}, fmt.Errorf("it is reached by a %T, which knows no headers", c.Client)
+		return time.Time{}, fmt.Errorf("its client is a %T, which returns no headers", c.Client)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, client.Get().AbsPath("/version").URL().String(), http.NoBody)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *Cluster) apiTime(ctx context.Context) (time.Time, error) {
 // judgeClock judges how far ahead the node's clock is; took, the duration of the
 // request, is the precision.
 func judgeClock(ahead, took time.Duration) doctor.Result {
-	const fix = "have the clocks of all nodes set by NTP (chrony, systemd-timesyncd). podnas's Lease, by which two podnas with one name know of each other, counts for a minute; and make and the like compare the times of files"
+	const fix = "synchronize the clocks of all nodes by NTP (chrony, systemd-timesyncd). podnas's Lease, by which two podnas of one name detect each other, expires after a minute, and programs such as make compare the times of files"
 	off := max(ahead.Abs()-took/2-time.Second, 0)
 	direction := "ahead of"
 	if ahead < 0 {

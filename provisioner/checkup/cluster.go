@@ -52,7 +52,7 @@ func ClusterChecks(c *Cluster) []doctor.Check {
 func Address(ctx context.Context, e provisioner.Endpoint) doctor.Result {
 	a, err := e.Address(ctx)
 	if err != nil {
-		return doctor.Fail("as it says; until then no volume is made, for nodes could not mount it", "%v", err)
+		return doctor.Fail("do what the message says; until then podnas creates no volume, because nodes could not mount it", "%v", err)
 	}
 	return doctor.Good("clients mount from %s, port %d", a.IP, a.Port)
 }
@@ -64,7 +64,7 @@ func (c *Cluster) compared(context.Context) []doctor.Result {
 	case r.StandsAside != "":
 		return []doctor.Result{doctor.Fail("two disks under one name would both answer every claim", "%s", r.StandsAside)}
 	case r.Time.IsZero():
-		return []doctor.Result{doctor.Warn("ask again in a minute; if it stays so, podnas's log says why it does not work on claims",
+		return []doctor.Result{doctor.Warn("try again in a minute; if this persists, podnas's log says why it processes no claims",
 			"the disk was not compared with the cluster yet")}
 	case len(r.Findings) == 0:
 		return []doctor.Result{doctor.Good("volumes and PersistentVolumes agree, as of %s", r.Time.UTC().Format("15:04:05 UTC"))}
@@ -83,17 +83,17 @@ func (c *Cluster) rights(ctx context.Context) []doctor.Result {
 		for _, verb := range right.Verbs {
 			allowed, err := c.may(ctx, right, verb)
 			if err != nil {
-				return append(results, doctor.Fail("see that the API server can be reached from podnas's pod", "can't ask what podnas may do: %v", err))
+				return append(results, doctor.Fail("make sure that podnas's pod can reach the API server", "can't query podnas's rights: %v", err))
 			}
 			asked++
 			if !allowed {
-				results = append(results, doctor.Fail("kubectl apply the ClusterRole and the Role of this version: deploy/base/rbac.yaml",
+				results = append(results, doctor.Fail("apply the ClusterRole and the Role of this version: kubectl apply -f deploy/base/rbac.yaml",
 					"podnas may not %s %s: %s", verb, describe(right, c.Namespace), right.Without))
 			}
 		}
 	}
 	if len(results) == 0 {
-		return []doctor.Result{doctor.Good("podnas may do all that it does: %d rights", asked)}
+		return []doctor.Result{doctor.Good("podnas has all the rights that it needs: %d", asked)}
 	}
 	return results
 }
@@ -102,14 +102,14 @@ func (c *Cluster) rights(ctx context.Context) []doctor.Result {
 func (c *Cluster) policy(ctx context.Context) doctor.Result {
 	name := c.Provisioner.Name
 	if err := controller.MayProvision(ctx, c.Client, name); err != nil {
-		return doctor.Fail("kubectl apply deploy/base/policy.yaml of this version, with the provisioner that --provisioner names", "%v", err)
+		return doctor.Fail("apply the policy of this version, with the provisioner name of --provisioner in it: kubectl apply -f deploy/base/policy.yaml", "%v", err)
 	}
 	switch wide, err := controller.MayMakeAny(ctx, c.Client, name); {
 	case err != nil:
-		return doctor.Warn("ask again; see that the API server can be reached from podnas's pod", "whether a policy narrows what podnas may make can't be found out: %v", err)
+		return doctor.Warn("try again, and make sure that podnas's pod can reach the API server", "can't find out whether a policy restricts the PersistentVolumes that podnas may create: %v", err)
 	case wide:
-		return doctor.Warn("kubectl apply deploy/base/policy.yaml, with the name of podnas's ServiceAccount in it (Kubernetes 1.30 or later)",
-			"podnas may make PersistentVolumes of any kind, hostPath too: who takes it over has the nodes")
+		return doctor.Warn("apply the policy, with the name of podnas's ServiceAccount in it: kubectl apply -f deploy/base/policy.yaml (Kubernetes 1.30 or later)",
+			"podnas may create PersistentVolumes of any kind, including hostPath: an attacker with control over podnas could get control over the nodes")
 	}
 	return doctor.Good("podnas may make NFS volumes of %s alone", name)
 }

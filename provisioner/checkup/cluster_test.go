@@ -69,8 +69,8 @@ func TestClass(t *testing.T) {
 		status doctor.Status
 		says   string
 	}{
-		{"plain", storagev1.StorageClass{}, doctor.OK, "volumes go with their claims, claims can't be expanded"},
-		{"retain", storagev1.StorageClass{ReclaimPolicy: &retain, AllowVolumeExpansion: &yes}, doctor.OK, "volumes stay when their claims are deleted"},
+		{"plain", storagev1.StorageClass{}, doctor.OK, "volumes are deleted with their claims, claims can't be expanded"},
+		{"retain", storagev1.StorageClass{ReclaimPolicy: &retain, AllowVolumeExpansion: &yes}, doctor.OK, "volumes are kept when their claims are deleted"},
 		{"parameter", storagev1.StorageClass{Parameters: map[string]string{"rootSquish": "true"}}, doctor.Failed, "did you mean rootSquash?"},
 		{"value", storagev1.StorageClass{Parameters: map[string]string{"mode": "rwx"}}, doctor.Failed, "mode"},
 		{"engine", storagev1.StorageClass{Parameters: map[string]string{"rootSquash": "true"}}, doctor.Failed, "native engine"},

@@ -39,7 +39,7 @@ func DiskChecks(d Disk, root string) []doctor.Check {
 func fileSystem(root string) doctor.Result {
 	m, err := doctor.FindMount(root)
 	if err != nil {
-		return doctor.Fail("see that podnas may read its disk", "can't find out which file system %s is on: %v", root, err)
+		return doctor.Fail("give podnas the right to read its disk", "can't find out which file system %s is on: %v", root, err)
 	}
 	return judgeFileSystem(m)
 }
@@ -47,23 +47,23 @@ func fileSystem(root string) doctor.Result {
 func judgeFileSystem(m doctor.Mount) doctor.Result {
 	switch {
 	case m.Has("ro"):
-		return doctor.Fail("see the kernel's log (dmesg) of podnas's node: a file system with errors is made read-only. Check and mount it again; where it is mounted so on purpose, mount it writable",
+		return doctor.Fail("check the kernel's log (dmesg) of podnas's node: Linux makes a file system with errors read-only. Repair it and mount it again. If it is mounted read-only on purpose, mount it writable",
 			"%s is mounted read-only: nothing can be written", m)
 	case m.Type == "tmpfs" || m.Type == "ramfs":
-		return doctor.Warn("give podnas a disk: a claim or a folder of its node", "%s is in memory: all data is lost when it is unmounted", m)
+		return doctor.Warn("give podnas a disk: a claim or a directory of its node", "%s is in memory: all data is lost when it is unmounted", m)
 	case m.Type == "overlay":
-		return doctor.Warn("give podnas a disk: a claim or a folder of its node, mounted where --root says",
+		return doctor.Warn("give podnas a disk, mounted at --root: a claim or a directory of its node",
 			"%s is the container's own: all data is lost with the container", m)
 	case m.Type == "nfs" || m.Type == "nfs4" || m.Type == "cifs" || m.Type == "9p" || m.Type == "ceph" || m.Type == "fuse" || len(m.Type) > 5 && m.Type[:5] == "fuse.":
-		return doctor.Warn("use a block device with ext4 or XFS, or mount the other server in the pods without podnas",
-			"%s is served by something else: what that promises is all that podnas can, and it is slow", m)
+		return doctor.Warn("use a block device with ext4 or XFS, or mount that file system in the pods, without podnas",
+			"%s is not a local file system: podnas is slow on it, and data is only as safe as that file system keeps it", m)
 	}
 	return doctor.Good("%s", m)
 }
 
 func writable(d Disk) doctor.Result {
 	if err := d.CheckWrite(); err != nil {
-		return doctor.Fail("see the kernel's log (dmesg) of podnas's node, and the backing disk. The pod is not ready until writing works again",
+		return doctor.Fail("check the kernel's log (dmesg) of podnas's node, and the backing disk. The pod is not ready until writing works again",
 			"it can't be written to: %v", err)
 	}
 	return doctor.Good("it can be written to")
@@ -72,20 +72,20 @@ func writable(d Disk) doctor.Result {
 func space(d Disk) doctor.Result {
 	space, err := d.Space()
 	if err != nil {
-		return doctor.Fail("see the kernel's log (dmesg) of podnas's node", "%v", err)
+		return doctor.Fail("check the kernel's log (dmesg) of podnas's node", "%v", err)
 	}
 	return judgeSpace(space.Free, space.Size)
 }
 
 func judgeSpace(free, capacity int64) doctor.Result {
-	const fix = "remove files (podnas volume list shows who has how many), delete what is archived or retained (podnas volume list --all; podnas volume delete NAME --kept), or make the disk larger"
+	const fix = "remove files (podnas volume list shows the usage of each volume), delete archived and retained volumes (podnas volume list --all; podnas volume delete NAME --kept), or make the disk larger"
 	says := fmt.Sprintf("%s of %s are free", volume.FormatSize(free), volume.FormatSize(capacity))
 	percent := volume.Percent(capacity-free, capacity)
 	switch mark := volume.DiskMark(percent); {
 	case free < none:
 		return doctor.Fail(fix, "the disk is full, writes fail in every volume: %s", says)
 	case mark == volume.FullPercent:
-		return doctor.Fail(fix, "the disk is %d%% full, and writes fail in every volume when nothing is left: %s", percent, says)
+		return doctor.Fail(fix, "the disk is %d%% full, and when no space is left, writes fail in every volume: %s", percent, says)
 	case mark == volume.DiskFillingPercent:
 		return doctor.Warn(fix, "the disk is %d%% full: %s", percent, says)
 	}
@@ -95,7 +95,7 @@ func judgeSpace(free, capacity int64) doctor.Result {
 func inodes(d Disk) doctor.Result {
 	space, err := d.Space()
 	if err != nil {
-		return doctor.Fail("see the kernel's log (dmesg) of podnas's node", "%v", err)
+		return doctor.Fail("check the kernel's log (dmesg) of podnas's node", "%v", err)
 	}
 	return judgeInodes(&space)
 }
@@ -104,18 +104,18 @@ func judgeInodes(space *volume.Space) doctor.Result {
 	free, total := space.InodesFree, space.Inodes
 	percent := volume.Percent(int64(total-free), int64(total))
 	mark := volume.DiskMark(percent)
-	const fix = "remove small files (podnas volume list -o wide counts them). An ext4 has its number of inodes for good; XFS makes them as long as there is space"
+	const fix = "remove small files (podnas volume list -o wide counts them). The number of inodes of an ext4 can't be changed; XFS creates them while it has space"
 	switch {
 	case total == 0:
-		return doctor.Good("the file system has as many as there is space for")
+		return doctor.Good("the file system creates them while it has space")
 	case free == 0:
-		return doctor.Fail(fix, "all %d are used: no file can be made, though there may be space", total)
+		return doctor.Fail(fix, "all %d are used: no file can be created, even if there is space", total)
 	case mark == volume.FullPercent:
 		return doctor.Fail(fix, "%d%% of them are used: %d of %d are free", percent, free, total)
 	case mark == volume.DiskFillingPercent:
 		return doctor.Warn(fix, "%d%% of them are used: %d of %d are free", percent, free, total)
 	case space.Overcommit != 0 && float64(space.InodesPromised) > space.Overcommit*float64(total):
-		return doctor.Warn("delete volumes, or make new ones with a larger bytesPerInode; a disk with more inodes is made by mkfs.ext4 -i, or is an XFS",
+		return doctor.Warn("delete volumes, or create new ones with a larger bytesPerInode. For more inodes, create the ext4 with mkfs.ext4 -i, or use XFS",
 			"%d of %d are free, but the volumes together may have %d, which is more than --overcommit=%g", free, total, space.InodesPromised, space.Overcommit)
 	}
 	return doctor.Good("%d of %d are free; the volumes together may have %d", free, total, space.InodesPromised)
@@ -127,14 +127,14 @@ func secrets(root string) doctor.Result {
 	for _, path := range []string{filepath.Join(root, volume.StateDir), filepath.Join(root, volume.InstanceFile)} {
 		info, err := os.Stat(path)
 		if err != nil {
-			return doctor.Fail("put it back from a backup: without it what is mounted becomes stale", "%v", err)
+			return doctor.Fail("restore it from a backup: without it, mounted volumes become stale", "%v", err)
 		}
 		if open := info.Mode() & fs.ModePerm & 0o077; open != 0 {
 			return doctor.Warn(fmt.Sprintf("chmod go= %s", path),
-				"%s has mode %04o: others on this machine can read the key of the file handles", path, info.Mode()&fs.ModePerm)
+				"%s has mode %04o: other users of this machine can read the key of the file handles", path, info.Mode()&fs.ModePerm)
 		}
 	}
-	return doctor.Good("the key of the file handles is podnas's alone")
+	return doctor.Good("only podnas can read the key of the file handles")
 }
 
 // RecordChecks returns checks that compare the records of a disk with its
@@ -143,7 +143,7 @@ func RecordChecks(store *volume.Store) []doctor.Check {
 	return []doctor.Check{{Name: "records", Run: func(context.Context) []doctor.Result {
 		found, err := store.Check()
 		if err != nil {
-			return []doctor.Result{doctor.Fail("see that podnas may read its disk", "%v", err)}
+			return []doctor.Result{doctor.Fail("give podnas the right to read its disk", "%v", err)}
 		}
 		if len(found) == 0 {
 			return []doctor.Result{doctor.Good("records and directories agree")}
@@ -155,8 +155,8 @@ func RecordChecks(store *volume.Store) []doctor.Check {
 // Syncs reports syncs of the disk that failed since podnas was started.
 func Syncs(failed uint64) doctor.Result {
 	if failed > 0 {
-		return doctor.Fail("look at the kernel's log (dmesg) of podnas's node: the disk may be broken, or full below podnas. Restart podnas when that is mended",
-			"%d syncs have failed since podnas was started: what clients wrote may be lost", failed)
+		return doctor.Fail("check the kernel's log (dmesg) of podnas's node: the disk may be broken, or the storage below it full. Restart podnas when that is repaired",
+			"%d syncs have failed since podnas was started: data that clients wrote may be lost", failed)
 	}
 	return doctor.Good("none has failed since podnas was started")
 }

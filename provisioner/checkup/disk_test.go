@@ -71,7 +71,7 @@ func TestDisk(t *testing.T) {
 	}{
 		{"good", nil, "disk", doctor.OK, "written", ""},
 		{"good records", nil, "records", doctor.OK, "agree", ""},
-		{"good secrets", nil, "secrets", doctor.OK, "podnas's alone", ""},
+		{"good secrets", nil, "secrets", doctor.OK, "only podnas can read", ""},
 		{"good space", nil, "space", doctor.OK, "are free", ""},
 		{"a directory is gone", func(root string) error { return os.Remove(filepath.Join(root, "two")) }, "volume two", doctor.Failed, "missing", "put the directory back"},
 		{"a file is in its place", func(root string) error {
@@ -133,8 +133,8 @@ func TestJudgeDisk(t *testing.T) {
 		{"read-only", mount("ext4", "rw", "ro"), doctor.Failed, "read-only"},
 		{"in memory", mount("tmpfs", "rw"), doctor.Warning, "in memory"},
 		{"of the container", mount("overlay", "rw"), doctor.Warning, "lost with the container"},
-		{"over NFS", mount("nfs4", "rw"), doctor.Warning, "something else"},
-		{"FUSE", mount("fuse.sshfs", "rw"), doctor.Warning, "something else"},
+		{"over NFS", mount("nfs4", "rw"), doctor.Warning, "not a local"},
+		{"FUSE", mount("fuse.sshfs", "rw"), doctor.Warning, "not a local"},
 		{"room", judgeSpace(50*gib, 100*gib), doctor.OK, "50Gi of 100Gi"},
 		{"room yet", judgeSpace(10*gib+1, 100*gib), doctor.OK, "of 100Gi"},
 		{"filling", judgeSpace(10*gib, 100*gib), doctor.Warning, "the disk is 90% full"},
@@ -143,13 +143,13 @@ func TestJudgeDisk(t *testing.T) {
 		{"inodes", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000}), doctor.OK, "500 of 1000"},
 		{"few inodes", judgeInodes(&volume.Space{InodesFree: 100, Inodes: 1000}), doctor.Warning, "90% of them are used"},
 		{"fewer inodes", judgeInodes(&volume.Space{InodesFree: 40, Inodes: 1000}), doctor.Failed, "96% of them are used"},
-		{"no inodes", judgeInodes(&volume.Space{Inodes: 1000}), doctor.Failed, "no file can be made"},
+		{"no inodes", judgeInodes(&volume.Space{Inodes: 1000}), doctor.Failed, "no file can be created"},
 		{"inodes promised", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000, InodesPromised: 3000}), doctor.OK, "may have 3000"},
 		{"inodes promised in earnest", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000, InodesPromised: 1000, Overcommit: 1}), doctor.OK, "may have 1000"},
 		{"more inodes promised than allowed", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000, InodesPromised: 2001, Overcommit: 2}), doctor.Warning, "may have 2001, which is more than --overcommit=2"},
 		{"no sync failed", Syncs(0), doctor.OK, "none"},
 		{"a sync failed", Syncs(1), doctor.Failed, "1 syncs have failed"},
-		{"btrfs has no number", judgeInodes(&volume.Space{}), doctor.OK, "as many as"},
+		{"btrfs has no number", judgeInodes(&volume.Space{}), doctor.OK, "while it has space"},
 	} {
 		if tt.r.Status != tt.status || !strings.Contains(tt.r.Says, tt.says) || (tt.r.Fix == "") != (tt.status == doctor.OK) {
 			t.Errorf("%s: %+v, want %s with %q", tt.name, tt.r, tt.status, tt.says)

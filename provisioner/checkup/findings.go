@@ -61,7 +61,7 @@ func stopping(running context.Context) []doctor.Result {
 	if running.Err() == nil {
 		return nil
 	}
-	return []doctor.Result{doctor.Warn("nothing, if that was meant", "podnas was asked to end, and serves for --shutdown-delay")}
+	return []doctor.Result{doctor.Warn("nothing, if that was intended", "podnas was asked to end, and serves for --shutdown-delay")}
 }
 
 // clientPath checks the ports at the address that clients mount from.

@@ -39,7 +39,7 @@ func (o *Outside) Look(ctx context.Context) (results []doctor.Result, down bool)
 	case apierrors.IsForbidden(err):
 		results = append(results, o.denied("rights", "list events", err, doctor.Warning))
 	case err != nil:
-		return []doctor.Result{named("API server", doctor.Fail("see that kubectl reaches it: kubectl version", "can't be asked: %v", err))}, false
+		return []doctor.Result{named("API server", doctor.Fail("check that kubectl reaches it: kubectl version", "can't be queried: %v", err))}, false
 	default:
 		o.events = events.Items
 		slices.SortFunc(o.events, func(a, b v1.Event) int { return seen(&b).Compare(seen(&a)) })
@@ -49,7 +49,7 @@ func (o *Outside) Look(ctx context.Context) (results []doctor.Result, down bool)
 	switch {
 	case apierrors.IsNotFound(err):
 		return append(results, named("statefulset", doctor.Fail(
-			"if it was never installed: kubectl apply -f deploy/podnas.yaml. If it has another name, or is elsewhere: --namespace, --name; kubectl get statefulsets -A -l app.kubernetes.io/name=podnas finds it",
+			"install it: kubectl apply -f deploy/podnas.yaml. If it has another name or namespace, use --name and --namespace; kubectl get statefulsets -A -l app.kubernetes.io/name=podnas finds it",
 			"there is no StatefulSet %s in namespace %s", o.Name, o.Namespace))), true
 	case err != nil:
 		results = append(results, o.denied("statefulset", "get statefulsets", err, doctor.Failed))
@@ -89,10 +89,10 @@ func named(check string, r doctor.Result) doctor.Result {
 // answer.
 func (o *Outside) denied(check, what string, err error, s doctor.Status) doctor.Result {
 	if !apierrors.IsForbidden(err) {
-		return named(check, doctor.Fail("try again; see that kubectl reaches the API server", "can't %s: %v", what, err))
+		return named(check, doctor.Fail("try again, and check that kubectl reaches the API server", "can't %s: %v", what, err))
 	}
-	r := doctor.Fail(fmt.Sprintf("have the ClusterRole view given to you: kubectl -n %s create rolebinding NAME --clusterrole=view --user=YOU", o.Namespace),
-		"you may not %s in namespace %s, so what they would tell is missing here: %v", what, o.Namespace, err)
+	r := doctor.Fail(fmt.Sprintf("get the ClusterRole view: kubectl -n %s create rolebinding NAME --clusterrole=view --user=YOU", o.Namespace),
+		"you have no right to %s in namespace %s, so what they would show is missing here: %v", what, o.Namespace, err)
 	r.Status = s
 	return named(check, r)
 }
@@ -102,7 +102,7 @@ func (o *Outside) set(set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
 	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{named("statefulset", r)} }
 	if set == nil {
 		if pod == nil {
-			return one(doctor.Fail("get the right to look at it, or ask whoever has", "there is no pod %s, and why is not known", o.podName()))
+			return one(doctor.Fail("get the right to read StatefulSets, or ask somebody who has it", "there is no pod %s, for an unknown reason", o.podName()))
 		}
 		return nil
 	}
@@ -110,38 +110,38 @@ func (o *Outside) set(set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
 		return one(doctor.Fail("apply it again when it is gone; its claim is kept (kubectl get pvc)", "it is being deleted"))
 	}
 	if set.Spec.Replicas != nil && *set.Spec.Replicas == 0 {
-		return one(doctor.Fail(fmt.Sprintf("kubectl -n %s scale statefulset %s --replicas=1", o.Namespace, o.Name), "it is scaled to no pod"))
+		return one(doctor.Fail(fmt.Sprintf("kubectl -n %s scale statefulset %s --replicas=1", o.Namespace, o.Name), "it is scaled to 0 pods"))
 	}
 	if pod == nil {
 		if why := o.warned(set.UID); why != "" {
-			return one(doctor.Fail(o.uncreated(why), "its pod can't be made: %s", why))
+			return one(doctor.Fail(o.uncreated(why), "its pod can't be created: %s", why))
 		}
 		if time.Since(set.CreationTimestamp.Time) < young {
-			return one(doctor.Warn("ask again in a minute", "its pod is not made yet"))
+			return one(doctor.Warn("try again in a minute", "its pod is not created yet"))
 		}
-		return one(doctor.Fail("see whether kube-controller-manager works: other StatefulSets have no pods either",
-			"its pod is not made, and nobody says why"))
+		return one(doctor.Fail("check whether kube-controller-manager works: if not, other StatefulSets get no pods either",
+			"its pod is not created, and no event says why"))
 	}
 	// Kubernetes replaces a pod by one of a changed template only when it is ready,
 	// and this one may never be.
 	if was, is := pod.Labels[appsv1.ControllerRevisionHashLabelKey], set.Status.UpdateRevision; was != "" && is != "" && was != is && !ready(pod) {
-		return one(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s: the next one is of the new template. Nothing is lost", o.Namespace, pod.Name),
-			"it was changed, and its pod is still the one of before: Kubernetes does not replace a pod that is not ready"))
+		return one(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s: the next one has the new template. No data is lost", o.Namespace, pod.Name),
+			"it was changed, but its pod is still the old one: Kubernetes does not replace a pod that is not ready"))
 	}
-	return one(doctor.Good("it is there, and has its pod"))
+	return one(doctor.Good("it exists, and has its pod"))
 }
 
 // uncreated says what to do if the API server refuses a pod.
 func (o *Outside) uncreated(why string) string {
 	switch {
 	case strings.Contains(why, "PodSecurity"):
-		return fmt.Sprintf("kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged; where that can't be: deploy/overlays/baseline", o.Namespace)
+		return fmt.Sprintf("kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged; if that is not possible, use deploy/overlays/baseline", o.Namespace)
 	case strings.Contains(why, "exceeded quota"):
-		return "raise the ResourceQuota of the namespace, or take it away"
+		return "raise the ResourceQuota of the namespace, or remove it"
 	case strings.Contains(why, "serviceaccount"):
-		return "apply all of deploy/podnas.yaml, which has the ServiceAccount"
+		return "apply all of deploy/podnas.yaml, which contains the ServiceAccount"
 	}
-	return "as it says; the StatefulSet tries again by itself"
+	return "do what the message says; the StatefulSet tries again by itself"
 }
 
 // claimsOf returns the claims that the pod mounts, or would mount.

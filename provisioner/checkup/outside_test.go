@@ -156,7 +156,7 @@ func TestOutside(t *testing.T) {
 		{"a disk", func(*deployed) {}, "claim export-podnas-0", doctor.OK, "bound to pvc-1, 10Gi", "", false},
 
 		{"nothing is there", func(d *deployed) { d.set, d.pod, d.claim = nil, nil, nil }, "statefulset", doctor.Failed, "no StatefulSet podnas in namespace podnas", "--namespace", true},
-		{"scaled down", func(d *deployed) { *d.set.Spec.Replicas, d.pod = 0, nil }, "statefulset", doctor.Failed, "scaled to no pod", "--replicas=1", true},
+		{"scaled down", func(d *deployed) { *d.set.Spec.Replicas, d.pod = 0, nil }, "statefulset", doctor.Failed, "scaled to 0 pods", "--replicas=1", true},
 		{"deleted", func(d *deployed) {
 			now := metav1.Now()
 			d.set.DeletionTimestamp, d.set.Finalizers, d.pod = &now, []string{"foregroundDeletion"}, nil
@@ -171,25 +171,25 @@ func TestOutside(t *testing.T) {
 		}, "statefulset", doctor.Failed, "exceeded quota: small", "ResourceQuota", true},
 		{"just made", func(d *deployed) {
 			d.set.CreationTimestamp, d.pod, d.claim = metav1.Now(), nil, nil
-		}, "statefulset", doctor.Warning, "not made yet", "ask again", true},
-		{"nobody makes the pod", func(d *deployed) { d.pod = nil }, "statefulset", doctor.Failed, "nobody says why", "kube-controller-manager", true},
+		}, "statefulset", doctor.Warning, "not created yet", "try again", true},
+		{"nobody makes the pod", func(d *deployed) { d.pod = nil }, "statefulset", doctor.Failed, "no event says why", "kube-controller-manager", true},
 		{"an event of the StatefulSet before", func(d *deployed) {
 			d.pod = nil
 			d.warn("podnas", "FailedCreate", "exceeded quota: small")
 			d.events[0].InvolvedObject.UID = "another"
-		}, "statefulset", doctor.Failed, "nobody says why", "kube-controller-manager", true},
+		}, "statefulset", doctor.Failed, "no event says why", "kube-controller-manager", true},
 		{"the template of before", func(d *deployed) {
 			d.waits("ImagePullBackOff", "Back-off pulling image")
 			d.pod.Labels = map[string]string{"controller-revision-hash": "podnas-1"}
 			d.set.Status.UpdateRevision = "podnas-2"
-		}, "statefulset", doctor.Failed, "still the one of before", "delete pod podnas-0", true},
+		}, "statefulset", doctor.Failed, "still the old one", "delete pod podnas-0", true},
 
 		{"no room", func(d *deployed) { d.pending("0/3 nodes are available: 3 Insufficient memory.") }, "pod podnas-0", doctor.Failed, "3 Insufficient memory", "make room", true},
 		{"two reasons", func(d *deployed) {
 			d.pending("0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint {a: b}.")
-		}, "pod podnas-0", doctor.Failed, "untolerated taint {a: b}", "nodeSelector says: for deploy/overlays/hostpath kubectl label node NODE podnas.io/disk=true. a node that is not ready", true},
-		{"the disk's node is gone", func(d *deployed) { d.pending("1 node(s) had volume node affinity conflict") }, "pod podnas-0", doctor.Failed, "affinity conflict", "has gone", true},
-		{"something new", func(d *deployed) { d.pending("the stars are wrong") }, "pod podnas-0", doctor.Failed, "the stars are wrong (Unschedulable)", "as the scheduler says", true},
+		}, "pod podnas-0", doctor.Failed, "untolerated taint {a: b}", "nodeSelector requires, for deploy/overlays/hostpath: kubectl label node NODE podnas.io/disk=true. a node that is not ready", true},
+		{"the disk's node is gone", func(d *deployed) { d.pending("1 node(s) had volume node affinity conflict") }, "pod podnas-0", doctor.Failed, "affinity conflict", "is gone", true},
+		{"something new", func(d *deployed) { d.pending("the stars are wrong") }, "pod podnas-0", doctor.Failed, "the stars are wrong (Unschedulable)", "do what the scheduler says", true},
 		{"no scheduler", func(d *deployed) {
 			d.pending("")
 			d.pod.Status.Conditions = nil
@@ -197,49 +197,49 @@ func TestOutside(t *testing.T) {
 		{"not scheduled yet", func(d *deployed) {
 			d.pending("")
 			d.pod.Status.Conditions, d.pod.CreationTimestamp = nil, metav1.Now()
-		}, "pod podnas-0", doctor.Warning, "waits for a node", "ask again", true},
+		}, "pod podnas-0", doctor.Warning, "waits for a node", "try again", true},
 
 		{"no image", func(d *deployed) {
 			d.waits("ImagePullBackOff", `Back-off pulling image "ghcr.io/podnas/podnas:v1"`)
 			d.warn("podnas-0", "Failed", `Failed to pull image "ghcr.io/podnas/podnas:v1": not found`)
 			d.warn("podnas-0", "Failed", "Error: ImagePullBackOff")
-		}, "pod podnas-0", doctor.Failed, "node-a does not get the image ghcr.io/podnas/podnas:v1: Failed to pull image \"ghcr.io/podnas/podnas:v1\": not found (ImagePullBackOff)", "kind load image-archive", true},
+		}, "pod podnas-0", doctor.Failed, "node-a can't get the image ghcr.io/podnas/podnas:v1: Failed to pull image \"ghcr.io/podnas/podnas:v1\": not found (ImagePullBackOff)", "kind load image-archive", true},
 		{"no image, and no event", func(d *deployed) { d.waits("ErrImagePull", "401 Unauthorized") }, "pod podnas-0", doctor.Failed, "401 Unauthorized (ErrImagePull)", "imagePullSecrets", true},
 		{"never pulled", func(d *deployed) { d.waits("ErrImageNeverPull", "is not present with pull policy of Never") }, "pod podnas-0", doctor.Failed, "not present", "imagePullPolicy is Never", true},
-		{"a runtime that can't", func(d *deployed) { d.waits("CreateContainerError", "exec format error") }, "pod podnas-0", doctor.Failed, "exec format error (CreateContainerError)", "can't give", true},
+		{"a runtime that can't", func(d *deployed) { d.waits("CreateContainerError", "exec format error") }, "pod podnas-0", doctor.Failed, "exec format error (CreateContainerError)", "can't provide", true},
 		{"a state of tomorrow", func(d *deployed) { d.waits("Thinking", "") }, "pod podnas-0", doctor.Failed, "it waits: Thinking", "describe pod podnas-0", true},
 
 		{"crashes", func(d *deployed) {
 			d.crashes(v1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "podnas: open the disk: read-only file system\n"})
-		}, "pod podnas-0", doctor.Failed, "again and again, 7 times now. It ended with exit code 1. Its last words:\n    podnas: open the disk: read-only file system", "last words say. Its whole log: kubectl -n podnas logs podnas-0 -c podnas --previous", true},
+		}, "pod podnas-0", doctor.Failed, "again and again, 7 times so far. It ended with exit code 1. The end of its log:\n    podnas: open the disk: read-only file system", "end of its log says. Its whole log: kubectl -n podnas logs podnas-0 -c podnas --previous", true},
 		{"a flag that is none", func(d *deployed) {
 			d.crashes(v1.ContainerStateTerminated{ExitCode: 2, Reason: "Error", Message: "podnas: unknown flag: --workres"})
 		}, "pod podnas-0", doctor.Failed, "unknown flag: --workres", "docs/reference.md", true},
 		{"without last words", func(d *deployed) { d.crashes(v1.ContainerStateTerminated{ExitCode: 139, Reason: "Error"}) }, "pod podnas-0", doctor.Failed, "exit code 139", "--previous", true},
-		{"out of memory", func(d *deployed) { d.crashes(v1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}) }, "pod podnas-0", doctor.Failed, "want of memory", "limit", true},
+		{"out of memory", func(d *deployed) { d.crashes(v1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}) }, "pod podnas-0", doctor.Failed, "too much memory", "limit", true},
 		{"killed by its probe", func(d *deployed) {
 			d.crashes(v1.ContainerStateTerminated{ExitCode: 137, Reason: "Error"})
 			d.warn("podnas-0", "Unhealthy", "Liveness probe failed: context deadline exceeded")
-		}, "pod podnas-0", doctor.Failed, "did not answer its probe: Liveness probe failed", "kernel log of node node-a", true},
-		{"ends by itself", func(d *deployed) { d.crashes(v1.ContainerStateTerminated{Reason: "Completed"}) }, "pod podnas-0", doctor.Failed, "told to end", "describe pod", true},
+		}, "pod podnas-0", doctor.Failed, "did not answer its probe: Liveness probe failed", "kernel's log of node node-a", true},
+		{"ends by itself", func(d *deployed) { d.crashes(v1.ContainerStateTerminated{Reason: "Completed"}) }, "pod podnas-0", doctor.Failed, "asked to end", "describe pod", true},
 		{"can't be started", func(d *deployed) {
 			d.crashes(v1.ContainerStateTerminated{ExitCode: 128, Reason: "StartError", Message: "no such file or directory"})
-		}, "pod podnas-0", doctor.Failed, "exit code 128, StartError. Its last words:\n    no such file", "--previous", true},
+		}, "pod podnas-0", doctor.Failed, "exit code 128, StartError. The end of its log:\n    no such file", "--previous", true},
 		{"a crash loop of which no more is known", func(d *deployed) { d.waits("CrashLoopBackOff", "back-off") }, "pod podnas-0", doctor.Failed, "back-off", "--previous", true},
 		{"between two starts", func(d *deployed) {
 			d.status().State = v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 1, Message: "podnas: no"}}
-		}, "pod podnas-0", doctor.Failed, "about to be started again. It ended with exit code 1. Its last words:\n    podnas: no", "--previous", true},
+		}, "pod podnas-0", doctor.Failed, "will be started again. It ended with exit code 1. The end of its log:\n    podnas: no", "--previous", true},
 		{"was started again", func(d *deployed) {
 			s := &d.pod.Status.ContainerStatuses[0]
 			s.RestartCount = 1
 			s.LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 1, Message: "podnas: no", FinishedAt: metav1.Now()}
-		}, "pod podnas-0", doctor.Warning, "it was started again 1 time, the last time", "--previous", false},
+		}, "pod podnas-0", doctor.Warning, "it was restarted 1 time, the last time", "--previous", false},
 
 		{"not ready", func(d *deployed) {
 			d.status()
 			d.warn("podnas-0", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")
 		}, "pod podnas-0", doctor.Failed, "is not ready: Readiness probe failed", "exec podnas-0 -- podnas doctor", false},
-		{"starting", func(d *deployed) { d.status().State.Running.StartedAt = metav1.Now() }, "pod podnas-0", doctor.Warning, "it is starting", "ask again", false},
+		{"starting", func(d *deployed) { d.status().State.Running.StartedAt = metav1.Now() }, "pod podnas-0", doctor.Warning, "it is starting", "try again", false},
 
 		{"a disk that can't be attached", func(d *deployed) {
 			d.begins(time.Now())
@@ -249,21 +249,21 @@ func TestOutside(t *testing.T) {
 			d.begins(time.Now())
 			d.warn("podnas-0", "FailedMount", "MountVolume.SetUp failed")
 			d.warn("podnas-0", "FailedScheduling", "what is over by now")
-		}, "pod podnas-0", doctor.Failed, "can't begin with it: MountVolume.SetUp failed", "describe pod", true},
-		{"begun just now", func(d *deployed) { d.begins(time.Now()) }, "pod podnas-0", doctor.Warning, "node node-a begins", "ask again", true},
-		{"begun long ago", func(d *deployed) { d.begins(longAgo().Time) }, "pod podnas-0", doctor.Failed, "has not begun", "kubectl get node node-a", true},
-		{"the node says nothing at all", func(d *deployed) { d.pod.Status = v1.PodStatus{Phase: v1.PodPending} }, "pod podnas-0", doctor.Failed, "has not begun", "kubelet's log", true},
+		}, "pod podnas-0", doctor.Failed, "can't start it: MountVolume.SetUp failed", "describe pod", true},
+		{"begun just now", func(d *deployed) { d.begins(time.Now()) }, "pod podnas-0", doctor.Warning, "node node-a is starting it", "try again", true},
+		{"begun long ago", func(d *deployed) { d.begins(longAgo().Time) }, "pod podnas-0", doctor.Failed, "has not started it", "kubectl get node node-a", true},
+		{"the node says nothing at all", func(d *deployed) { d.pod.Status = v1.PodStatus{Phase: v1.PodPending} }, "pod podnas-0", doctor.Failed, "has not started it", "kubelet's log", true},
 		{"evicted", func(d *deployed) {
 			d.pod.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."}
 		}, "pod podnas-0", doctor.Failed, "low on resource: memory. (Evicted)", "delete pod podnas-0", true},
 		{"the node is lost", func(d *deployed) {
 			past := longAgo()
 			d.pod.DeletionTimestamp, d.pod.Finalizers = &past, []string{"x"}
-		}, "pod podnas-0", doctor.Failed, "its node node-a does not say that it has", "two podnas write to one disk", false},
+		}, "pod podnas-0", doctor.Failed, "its node node-a does not report that it has", "two podnas would write to one disk", false},
 		{"being replaced", func(d *deployed) {
 			soon := metav1.NewTime(time.Now().Add(20 * time.Second))
 			d.pod.DeletionTimestamp, d.pod.Finalizers = &soon, []string{"x"}
-		}, "pod podnas-0", doctor.Warning, "being ended", "ask again", false},
+		}, "pod podnas-0", doctor.Warning, "it is ending", "try again", false},
 		{"another's container", func(d *deployed) {
 			d.waits("PodInitializing", "")
 			d.pod.CreationTimestamp = metav1.Now()
@@ -271,19 +271,19 @@ func TestOutside(t *testing.T) {
 				{Name: "first", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{}}},
 				{Name: "mesh", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}}},
 			}
-		}, "pod podnas-0", doctor.Failed, "container mesh: node node-a does not get the image", "registry", true},
+		}, "pod podnas-0", doctor.Failed, "container mesh: node node-a can't get the image", "registry", true},
 
 		{"no default class", func(d *deployed) {
 			d.unbound(nil)
 			d.classes = []storagev1.StorageClass{class("fast", "csi.example.com", false)}
 		}, "claim export-podnas-0", doctor.Failed, "names no StorageClass, and the cluster has no default one: there are fast", "kubectl patch storageclass NAME", true},
 		{"no class at all", func(d *deployed) { d.unbound(nil) }, "claim export-podnas-0", doctor.Failed, "no default one: there is none", "deploy/overlays/hostpath", true},
-		{"a claim is missed by the scheduler", func(d *deployed) { d.unbound(nil) }, "pod podnas-0", doctor.Failed, "unbound immediate", "claim is told below", true},
-		{"no class on purpose", func(d *deployed) { d.unbound(new("")) }, "claim export-podnas-0", doctor.Failed, "no class on purpose", "PersistentVolume that it fits", true},
+		{"a claim is missed by the scheduler", func(d *deployed) { d.unbound(nil) }, "pod podnas-0", doctor.Failed, "unbound immediate", "check of the disk's claim", true},
+		{"empty on purpose", func(d *deployed) { d.unbound(new("")) }, "claim export-podnas-0", doctor.Failed, "empty on purpose", "PersistentVolume that fits it", true},
 		{"a class that is not there", func(d *deployed) {
 			d.unbound(new("slow"))
 			d.classes = []storagev1.StorageClass{class("fast", "csi.example.com", true)}
-		}, "claim export-podnas-0", doctor.Failed, "StorageClass slow is not there: there are fast", "delete statefulset/podnas pvc/export-podnas-0", true},
+		}, "claim export-podnas-0", doctor.Failed, "StorageClass slow does not exist: there are fast", "delete statefulset/podnas pvc/export-podnas-0", true},
 		{"its own class", func(d *deployed) {
 			d.unbound(nil)
 			d.classes = []storagev1.StorageClass{class("podnas", "podnas.io/nfs", true)}
@@ -302,12 +302,12 @@ func TestOutside(t *testing.T) {
 		{"no driver", func(d *deployed) {
 			d.unbound(new("fast"))
 			d.classes = []storagev1.StorageClass{class("fast", "csi.example.com", true)}
-		}, "claim export-podnas-0", doctor.Failed, "csi.example.com says nothing", "kubectl get csidrivers", true},
+		}, "claim export-podnas-0", doctor.Failed, "csi.example.com does not say why", "kubectl get csidrivers", true},
 		{"a disk for where the pod comes to", func(d *deployed) {
 			d.unbound(nil)
 			d.classes = []storagev1.StorageClass{class("local", "csi.example.com", true)}
 			d.classes[0].VolumeBindingMode = &wait
-		}, "claim export-podnas-0", doctor.Warning, "when the pod has a node", "see the pod", true},
+		}, "claim export-podnas-0", doctor.Warning, "when the pod has a node", "check of the pod", true},
 		{"the disk is lost", func(d *deployed) { d.claim.Status.Phase = v1.ClaimLost }, "claim export-podnas-0", doctor.Failed, "pvc-1 is gone", "backup", false},
 		{"the claim goes with its pod", func(d *deployed) {
 			now := metav1.Now()
@@ -316,7 +316,7 @@ func TestOutside(t *testing.T) {
 		{"no claim", func(d *deployed) {
 			d.pending(`persistentvolumeclaim "export-podnas-0" not found`)
 			d.claim = nil
-		}, "claim export-podnas-0", doctor.Failed, "not there", "existingClaim", true},
+		}, "claim export-podnas-0", doctor.Failed, "does not exist", "existingClaim", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDeployed()
@@ -369,13 +369,13 @@ func TestOutsideRights(t *testing.T) {
 		results  int
 		down     bool
 	}{
-		{"events", forbidden("events"), func(*deployed) {}, "rights", doctor.Warning, "you may not list events", 4, false},
-		{"statefulsets", forbidden("statefulsets"), func(*deployed) {}, "statefulset", doctor.Failed, "you may not get statefulsets", 3, false},
+		{"events", forbidden("events"), func(*deployed) {}, "rights", doctor.Warning, "you have no right to list events", 4, false},
+		{"statefulsets", forbidden("statefulsets"), func(*deployed) {}, "statefulset", doctor.Failed, "you have no right to get statefulsets", 3, false},
 		{"statefulsets", forbidden("statefulsets"), func(d *deployed) { d.pod = nil }, "statefulset", doctor.Failed, "there is no pod podnas-0", 2, true},
-		{"pods", forbidden("pods"), func(*deployed) {}, "pod podnas-0", doctor.Failed, "you may not get pods", 1, false},
-		{"persistentvolumeclaims", forbidden("persistentvolumeclaims"), func(*deployed) {}, "claim export-podnas-0", doctor.Failed, "you may not get persistentvolumeclaims", 3, false},
+		{"pods", forbidden("pods"), func(*deployed) {}, "pod podnas-0", doctor.Failed, "you have no right to get pods", 1, false},
+		{"persistentvolumeclaims", forbidden("persistentvolumeclaims"), func(*deployed) {}, "claim export-podnas-0", doctor.Failed, "you have no right to get persistentvolumeclaims", 3, false},
 		{"storageclasses", forbidden("storageclasses"), func(d *deployed) { d.unbound(nil) }, "claim export-podnas-0", doctor.Failed, "it has no disk", 3, true},
-		{"events", context.DeadlineExceeded, func(*deployed) {}, "API server", doctor.Failed, "can't be asked", 1, false},
+		{"events", context.DeadlineExceeded, func(*deployed) {}, "API server", doctor.Failed, "can't be queried", 1, false},
 		{"pods", context.DeadlineExceeded, func(*deployed) {}, "pod podnas-0", doctor.Failed, "can't get pods", 1, false},
 	} {
 		t.Run(tt.resource+" "+tt.says, func(t *testing.T) {

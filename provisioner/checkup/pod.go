@@ -43,14 +43,14 @@ func (o *Outside) pod(p *v1.Pod) []doctor.Result {
 	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{r} }
 	if d := p.DeletionTimestamp; d != nil {
 		if time.Since(d.Time) < young { // the time by which it should have ended
-			return one(doctor.Warn("ask again in a minute", "it is being ended; another follows"))
+			return one(doctor.Warn("try again in a minute", "it is ending; another one follows"))
 		}
-		return one(doctor.Fail(fmt.Sprintf("see how the node is: kubectl get node %s. Only if it is switched off, or gone for good: kubectl -n %s delete pod %s --force. "+
-			"While the old pod may still run, that would have two podnas write to one disk", p.Spec.NodeName, o.Namespace, p.Name),
-			"it should have ended at %s, and its node %s does not say that it has", d.UTC().Format(time.RFC3339), p.Spec.NodeName))
+		return one(doctor.Fail(fmt.Sprintf("check the node: kubectl get node %s. Only if it is switched off or gone for good: kubectl -n %s delete pod %s --force. "+
+			"If the old pod still ran, two podnas would write to one disk", p.Spec.NodeName, o.Namespace, p.Name),
+			"it should have ended at %s, but its node %s does not report that it has", d.UTC().Format(time.RFC3339), p.Spec.NodeName))
 	}
 	if p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded {
-		return one(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s makes a new one. An eviction is for want of memory or disk on the node, and takes pods with a priorityClassName last", o.Namespace, p.Name),
+		return one(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s makes a new one. A node that is short of memory or disk evicts pods, those of a high priorityClassName last", o.Namespace, p.Name),
 			"it has ended: %s", words(p.Status.Reason, p.Status.Message)))
 	}
 	if p.Spec.NodeName == "" {
@@ -81,24 +81,24 @@ func (o *Outside) unscheduled(p *v1.Pod) doctor.Result {
 	c := condition(p, v1.PodScheduled)
 	if c == nil || c.Status == v1.ConditionTrue {
 		if time.Since(p.CreationTimestamp.Time) < young {
-			return doctor.Warn("ask again in a minute", "it waits for a node")
+			return doctor.Warn("try again in a minute", "it waits for a node")
 		}
-		return doctor.Fail("see whether kube-scheduler works: other new pods have no node either", "no scheduler has looked for a node for it")
+		return doctor.Fail("check whether kube-scheduler works: if not, other new pods get no node either", "no scheduler has looked for a node yet")
 	}
 	var fixes []string
 	for _, known := range []struct{ says, fix string }{
-		{"ersistent", "the disk's claim is told below"}, // PersistentVolumeClaims, persistentvolumeclaim "..." not found
-		{"volume node affinity conflict", "the disk is on a node, or in a zone, that has gone or takes no pods: kubectl get nodes; kubectl get pv -o wide, and nodeAffinity in its PersistentVolume"},
-		{"node affinity/selector", "label the node that is meant, as the nodeSelector says: for deploy/overlays/hostpath kubectl label node NODE podnas.io/disk=true"},
-		{"untolerated taint", "a node that is not ready has a taint too: kubectl get nodes. Otherwise take the taint off, or give the StatefulSet a toleration (tolerations in the chart)"},
-		{"Insufficient", "make room on a node, or ask for less (resources.requests)"},
+		{"ersistent", "see the check of the disk's claim below"}, // PersistentVolumeClaims, persistentvolumeclaim "..." not found
+		{"volume node affinity conflict", "the disk is on a node, or in a zone, that is gone or accepts no pods: kubectl get nodes; kubectl get pv -o wide, and nodeAffinity in its PersistentVolume"},
+		{"node affinity/selector", "label the intended node as the nodeSelector requires, for deploy/overlays/hostpath: kubectl label node NODE podnas.io/disk=true"},
+		{"untolerated taint", "a node that is not ready has a taint too: kubectl get nodes. Otherwise remove the taint, or give the StatefulSet a toleration (tolerations in the chart)"},
+		{"Insufficient", "make room on a node, or request less (resources.requests)"},
 		{"Too many pods", "make room on a node"},
 	} {
 		if strings.Contains(c.Message, known.says) {
 			fixes = append(fixes, known.fix)
 		}
 	}
-	return doctor.Fail(cmp.Or(strings.Join(fixes, ". "), "as the scheduler says; it tries again by itself"), "no node takes it: %s", words(c.Reason, c.Message))
+	return doctor.Fail(cmp.Or(strings.Join(fixes, ". "), "do what the scheduler says; it tries again by itself"), "no node accepts it: %s", words(c.Reason, c.Message))
 }
 
 // beginning checks a pod that has a node, but no containers yet.
@@ -106,16 +106,16 @@ func (o *Outside) beginning(p *v1.Pod) doctor.Result {
 	why := o.warned(p.UID, "FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedCreatePodSandBox", "NetworkNotReady", "FailedCreatePodContainer")
 	switch {
 	case strings.Contains(why, "Multi-Attach"):
-		return doctor.Fail("the disk is still attached to another node, whose pod has not ended or which is gone: kubectl get volumeattachments; Kubernetes takes it away after six minutes, or at once when the node has the taint node.kubernetes.io/out-of-service",
-			"node %s does not get its disk: %s", p.Spec.NodeName, why)
+		return doctor.Fail("the disk is still attached to another node, whose pod has not ended or which is gone: kubectl get volumeattachments; Kubernetes detaches it after six minutes, or at once if the node has the taint node.kubernetes.io/out-of-service",
+			"node %s can't attach its disk: %s", p.Spec.NodeName, why)
 	case why != "":
-		return doctor.Fail(fmt.Sprintf("as it says; the storage below podnas is not podnas's own. All of it: kubectl -n %s describe pod %s", o.Namespace, p.Name),
-			"node %s can't begin with it: %s", p.Spec.NodeName, why)
+		return doctor.Fail(fmt.Sprintf("do what the message says; podnas does not provide the storage below it. kubectl -n %s describe pod %s shows all events", o.Namespace, p.Name),
+			"node %s can't start it: %s", p.Spec.NodeName, why)
 	case time.Since(p.CreationTimestamp.Time) < young:
-		return doctor.Warn("ask again in a minute", "node %s begins with it", p.Spec.NodeName)
+		return doctor.Warn("try again in a minute", "node %s is starting it", p.Spec.NodeName)
 	}
-	return doctor.Fail(fmt.Sprintf("see whether the node is ready: kubectl get node %s; then its kubelet's log", p.Spec.NodeName),
-		"node %s has not begun with it, and does not say why", p.Spec.NodeName)
+	return doctor.Fail(fmt.Sprintf("check whether the node is ready: kubectl get node %s; then read its kubelet's log", p.Spec.NodeName),
+		"node %s has not started it, and does not say why", p.Spec.NodeName)
 }
 
 // container checks an existing container.
@@ -125,7 +125,7 @@ func (o *Outside) container(p *v1.Pod, s *v1.ContainerStatus) []doctor.Result {
 		return one(o.waiting(p, s))
 	}
 	if t := s.State.Terminated; t != nil {
-		return one(o.ended(p, s, t, "it has ended, and is about to be started again"))
+		return one(o.ended(p, s, t, "it has ended, and will be started again"))
 	}
 	if s.State.Running == nil {
 		return one(o.beginning(p))
@@ -137,13 +137,13 @@ func (o *Outside) container(p *v1.Pod, s *v1.ContainerStatus) []doctor.Result {
 	case s.Ready:
 		results = append(results, doctor.Good("it runs on node %s, for %s, and is ready", p.Spec.NodeName, since.Round(time.Second)))
 	case since < young:
-		results = append(results, doctor.Warn("ask again in a minute", "it is starting: %s", cmp.Or(why, "it runs, and is not ready yet")))
+		results = append(results, doctor.Warn("try again in a minute", "it is starting: %s", cmp.Or(why, "it runs, but is not ready yet")))
 	default:
-		results = append(results, doctor.Fail(fmt.Sprintf("it can be asked itself: kubectl -n %s exec %s -- podnas doctor", o.Namespace, p.Name),
-			"it runs, and is not ready: %s", cmp.Or(why, "what its probe says is not known")))
+		results = append(results, doctor.Fail(fmt.Sprintf("its own checks say why: kubectl -n %s exec %s -- podnas doctor", o.Namespace, p.Name),
+			"it runs, but is not ready: %s", cmp.Or(why, "the result of its probe is unknown")))
 	}
 	if t := s.LastTerminationState.Terminated; t != nil && time.Since(t.FinishedAt.Time) < time.Hour {
-		r := o.ended(p, s, t, fmt.Sprintf("it was started again %d time%s, the last time at %s",
+		r := o.ended(p, s, t, fmt.Sprintf("it was restarted %d time%s, the last time at %s",
 			s.RestartCount, map[bool]string{true: "", false: "s"}[s.RestartCount == 1], t.FinishedAt.UTC().Format(time.RFC3339)))
 		r.Status = doctor.Warning // it runs
 		results = append(results, r)
@@ -158,14 +158,14 @@ func (o *Outside) waiting(p *v1.Pod, s *v1.ContainerStatus) doctor.Result {
 	case "ContainerCreating", "PodInitializing", "":
 		return o.beginning(p)
 	case "CrashLoopBackOff":
-		says := fmt.Sprintf("it ends again and again, %d times now", s.RestartCount)
+		says := fmt.Sprintf("it ends again and again, %d times so far", s.RestartCount)
 		if t := s.LastTerminationState.Terminated; t != nil {
 			return o.ended(p, s, t, says)
 		}
 		return doctor.Fail(o.log(p, s), "%s: %s", says, w.Message)
 	case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "RegistryUnavailable", "ImageInspectError":
-		fix := "see that the name and the tag are right, that the node reaches the registry, and, if it is private, that imagePullSecrets is set. " +
-			"An image of make image goes to the nodes by kind load image-archive, minikube image load or ctr images import"
+		fix := "check that the name and the tag are right, that the node reaches the registry, and, if it is private, that imagePullSecrets is set. " +
+			"An image of make image is copied to the nodes by kind load image-archive, minikube image load or ctr images import"
 		if w.Reason == "ErrImageNeverPull" {
 			fix = "imagePullPolicy is Never, so the image must be on the node already: kind load image-archive, minikube image load or ctr images import"
 		}
@@ -174,12 +174,12 @@ func (o *Outside) waiting(p *v1.Pod, s *v1.ContainerStatus) doctor.Result {
 		if w.Reason == "ImagePullBackOff" {
 			why = cmp.Or(o.warned(p.UID, "Failed"), why)
 		}
-		return doctor.Fail(fix, "node %s does not get the image %s: %s", p.Spec.NodeName, s.Image, words(w.Reason, why))
+		return doctor.Fail(fix, "node %s can't get the image %s: %s", p.Spec.NodeName, s.Image, words(w.Reason, why))
 	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-		return doctor.Fail("as it says: what the StatefulSet asks for, this node can't give. If you have changed nothing there, its runtime's log says more",
+		return doctor.Fail("do what the message says: this node can't provide what the StatefulSet requests. If you changed nothing there, the log of the node's container runtime says more",
 			"node %s can't start it: %s", p.Spec.NodeName, words(w.Reason, w.Message))
 	}
-	return doctor.Fail(fmt.Sprintf("as it says; kubectl -n %s describe pod %s", o.Namespace, p.Name), "it waits: %s", words(w.Reason, w.Message))
+	return doctor.Fail(fmt.Sprintf("do what the message says; kubectl -n %s describe pod %s shows more", o.Namespace, p.Name), "it waits: %s", words(w.Reason, w.Message))
 }
 
 // ended says how a container ended, with the end of its log, which
@@ -189,31 +189,31 @@ func (o *Outside) ended(p *v1.Pod, s *v1.ContainerStatus, t *v1.ContainerStateTe
 	fix := o.log(p, s)
 	switch {
 	case t.Reason == "OOMKilled":
-		says += ". It was killed for want of memory"
-		fix = "take the limit of its memory away, as deploy/base has none, or raise it: the cache of the files served counts too. Without a limit the node itself has too little"
+		says += ". It was killed because it used too much memory"
+		fix = "remove its memory limit (deploy/base has none), or raise it: the cache of served files counts too. If it has no limit, its node has too little memory"
 	case t.ExitCode == 0:
-		says += ". It was told to end, and did"
-		fix = fmt.Sprintf("who told it is among the events: kubectl -n %s describe pod %s", o.Namespace, p.Name)
+		says += ". It was asked to end, and did"
+		fix = fmt.Sprintf("the events say why: kubectl -n %s describe pod %s", o.Namespace, p.Name)
 	case t.ExitCode == 137:
 		says += ". It was killed (137)"
 		if why := o.warned(p.UID, "Unhealthy"); why != "" {
 			says += ", because it did not answer its probe: " + why
-			fix = "a disk that hangs is the most common cause: the kernel log of node " + p.Spec.NodeName + ". " + fix
+			fix = "a disk that hangs is the most common cause: check the kernel's log of node " + p.Spec.NodeName + ". " + fix
 		}
 	case t.ExitCode == 2 && s.Name == container:
-		says += ". Its command line can't be (exit code 2)"
-		fix = "set the arguments in the StatefulSet right, docs/reference.md has all flags. " + fix
+		says += ". Its command line is invalid (exit code 2)"
+		fix = "correct the arguments in the StatefulSet; docs/reference.md has all flags. " + fix
 	default:
 		says += fmt.Sprintf(". It ended with exit code %d", t.ExitCode)
 		if t.Reason != "" && t.Reason != "Error" {
 			says += ", " + t.Reason
 		}
 		if s.Name == container {
-			fix = "do what its last words say. " + fix
+			fix = "do what the end of its log says. " + fix
 		}
 	}
 	if message := strings.TrimSpace(t.Message); message != "" {
-		says += ". Its last words:\n    " + strings.ReplaceAll(message, "\n", "\n    ")
+		says += ". The end of its log:\n    " + strings.ReplaceAll(message, "\n", "\n    ")
 	}
 	return doctor.Fail(fix, "%s", says)
 }

@@ -42,15 +42,15 @@ func ProcessChecks(p process.Info) []doctor.Check {
 
 func engine(p *process.Info) doctor.Result {
 	if p.Fallback {
-		return doctor.Warn("give it what is missing, docs/nfs.md has the whole list; or say --engine=go-nfs, if these limits are meant",
-			"%s: %s. Who calls is not checked, and it is slower", p.Engine, p.EngineWhy)
+		return doctor.Warn("provide what is missing (docs/nfs.md has the whole list), or set --engine=go-nfs to accept its limits",
+			"%s: %s. It does not check the permissions of users, and is slower", p.Engine, p.EngineWhy)
 	}
 	return doctor.Good("%s: %s", p.Engine, p.EngineWhy)
 }
 
 func limits(p *process.Info) doctor.Result {
 	if p.Enforced == quota.Off {
-		return doctor.Warn("start podnas with --quota=auto, which takes the best that this disk can", "sizes are not enforced, so any volume can fill the disk: %s", p.Quota)
+		return doctor.Warn("start podnas with --quota=auto, which selects the best quota that this disk supports", "sizes are not enforced, so any volume can fill the disk: %s", p.Quota)
 	}
 	return doctor.Good("%s", p.Quota)
 }
@@ -72,7 +72,7 @@ func native(p *process.Info) bool { return p.Native }
 // or quota at start, and reports why.
 func capabilities() []capability {
 	return []capability{
-		{"CHOWN", 0, always, "files can't be given the owner and group that a client asks for"},
+		{"CHOWN", 0, always, "files can't get the owner and group that a client requests"},
 		{"DAC_OVERRIDE", 1, always, "files of other owners can't be read, written and removed"},
 		{"DAC_READ_SEARCH", 2, native, "files can't be opened by their handles"},
 		{"FOWNER", 3, always, "mode and times of files of other owners can't be set"},

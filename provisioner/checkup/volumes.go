@@ -13,7 +13,7 @@ func VolumeChecks(store *volume.Store) []doctor.Check {
 	return []doctor.Check{{Name: "volumes", Run: func(context.Context) []doctor.Result {
 		usages, err := store.Usages()
 		if err != nil {
-			return []doctor.Result{doctor.Fail("check the disk", "what they use is not known: %v", err)}
+			return []doctor.Result{doctor.Fail("check the disk", "their usage is unknown: %v", err)}
 		}
 		volumes := store.List()
 		var results []doctor.Result

@@ -90,7 +90,7 @@ func TestDoctorPod(t *testing.T) {
 
 	// podnas's own ServiceAccount may not look at StatefulSets.
 	results, code := look(cluster.kubeconfig)
-	if code != 1 || !found(results, "statefulset", doctor.Failed, "you may not get statefulsets") {
+	if code != 1 || !found(results, "statefulset", doctor.Failed, "you have no right to get statefulsets") {
 		t.Errorf("without the right: %d, %+v", code, results)
 	}
 }

@@ -91,7 +91,7 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("all is well, and the exit code is %d of %+v", code, results)
 	}
 	for check, says := range map[string]string{
-		"service": "port 2049", "rights": "podnas may do all", "policy": "NFS volumes of " + n.provisioner + " alone", "clock": "agree", "ports": "NFS and MOUNT answer", "class " + class: "parameters are valid",
+		"service": "port 2049", "rights": "podnas has all the rights", "policy": "NFS volumes of " + n.provisioner + " alone", "clock": "agree", "ports": "NFS and MOUNT answer", "class " + class: "parameters are valid",
 	} {
 		if !found(results, check, doctor.OK, says) {
 			t.Errorf("%s is not well in %+v", check, results)
@@ -131,7 +131,7 @@ func TestDoctorRights(t *testing.T) {
 	p := newPodnas(t, n.provisioner, local)
 	p.env = []string{"POD_NAMESPACE=" + podnasNamespace, "SERVICE_NAME=" + podnasName}
 	p.start()
-	if results, _ := p.doctor(); !found(results, "rights", doctor.OK, "all that it does") {
+	if results, _ := p.doctor(); !found(results, "rights", doctor.OK, "all the rights") {
 		t.Fatalf("with all rights: %+v", results)
 	}
 	rbac := cluster.client.RbacV1()
