@@ -9,22 +9,22 @@ import (
 	"github.com/podnas/podnas/server/stats"
 )
 
-// chart is a small picture of numbers over the last minutes, and what they are now.
+// chart is a small picture of numbers over the last minutes, with their latest values.
 type chart struct {
 	Title string
 	Lines []line
 	Max   string  // of the scale
-	Half  string  // of it, empty if it would read like 0
-	Zero  string  // its begin
+	Half  string  // of the scale, empty if it would look like 0
+	Zero  string  // of the scale
 	base  float64 // of the units, if it is not 10
 }
 
-// line is the numbers of one kind, the oldest first.
+// line has the numbers of one kind, the oldest first.
 type line struct {
 	Name   string // empty if there is one line
 	Now    string
 	Class  string    // for its color
-	values []float64 // NaN: there is none
+	values []float64 // NaN: no value
 }
 
 // The picture's units: one for each sample. The browser scales it to the available
@@ -54,13 +54,13 @@ func newChart(title string, base float64, format func(float64) string, lines ...
 	return c
 }
 
-// scale is what the picture's height stands for: a round number, so that it does not
-// jump with each sample.
+// scale is the value at the top of the picture: a round number, so that it does not
+// change with each sample.
 func (c *chart) scale() float64 {
 	top := 0.0
 	for _, l := range c.Lines {
 		for _, v := range l.values {
-			if v > top { // nor is NaN
+			if v > top { // false for NaN
 				top = v
 			}
 		}
@@ -70,7 +70,7 @@ func (c *chart) scale() float64 {
 	}
 	unit := 1.0
 	for c.base > 1 && top/unit >= c.base {
-		unit *= c.base // of bytes round numbers are those of a KiB, a MiB, ...
+		unit *= c.base // for bytes, round numbers are those of KiB, MiB and so on
 	}
 	power := unit * math.Pow(10, math.Floor(math.Log10(top/unit)))
 	for _, step := range []float64{1, 2, 5} {
@@ -81,7 +81,7 @@ func (c *chart) scale() float64 {
 	return 10 * power
 }
 
-// Label says in words what the picture shows.
+// Label describes the picture in words.
 func (c *chart) Label() string {
 	var parts []string
 	for _, l := range c.Lines {
@@ -90,7 +90,7 @@ func (c *chart) Label() string {
 	return c.Title + ": " + strings.Join(parts, ", ") + " now"
 }
 
-// Path is the shape of a line, as SVG has it. Where there is no value is a gap.
+// Path is the shape of a line in the syntax of SVG. It has a gap where there is no value.
 func (c *chart) Path(l line) string {
 	var b strings.Builder
 	scale := c.scale()
@@ -102,7 +102,7 @@ func (c *chart) Path(l line) string {
 		}
 		x, y := chartWidth-(len(l.values)-1-i), chartHeight*(1-v/scale) // the latest is at the right
 		if !drawing {
-			fmt.Fprintf(&b, "M%d %.1f", max(0, x-1), y) // it stands for the time before x
+			fmt.Fprintf(&b, "M%d %.1f", max(0, x-1), y) // a value is for the time before x
 			drawing = true
 		}
 		fmt.Fprintf(&b, "L%d %.1f", x, y)
@@ -126,10 +126,10 @@ func grid() string {
 type tick struct {
 	Text    string
 	Percent float64 // of the width
-	Anchor  string  // of the text, as SVG has it
+	Anchor  string  // of the text, as in SVG
 }
 
-// ticks are the minutes, from the left.
+// ticks returns the labels of the minutes, from the left.
 func ticks() []tick {
 	list := []tick{{fmt.Sprintf("-%dm", chartWidth/minute), 0, "start"}}
 	for n := chartWidth/minute - 1; n > 0; n-- {
@@ -138,7 +138,7 @@ func ticks() []tick {
 	return append(list, tick{"now", 100, "end"})
 }
 
-// charts are what has happened of late.
+// charts returns the charts of the last minutes.
 func charts(spans []span) []chart {
 	collect := func(f func(*span) float64) []float64 {
 		var values []float64

@@ -7,14 +7,14 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// diskUse is whose the bytes on the disk are, as far as that is counted.
+// diskUse is the usage of the disk by kind, as far as it is counted.
 type diskUse struct {
-	volumes int64 // what volumes use, and copies under way
-	kept    int64 // what is archived, retained, or waits to be removed
-	// uncounted: there is a volume of which it is not known what it uses, and partial:
-	// one that is still being counted.
+	volumes int64 // of volumes, and of copies in progress
+	kept    int64 // of archived and retained volumes, and of the trash
+	// uncounted is whether the usage of a volume is unknown, and partial whether one is
+	// still being counted.
 	uncounted, partial bool
-	keptUnknown        bool // there is something kept of which it is not known
+	keptUnknown        bool // the usage of a deleted volume is unknown
 }
 
 // share is a part of the disk.
@@ -25,13 +25,13 @@ type share struct {
 	Percent float64
 }
 
-// shares are the parts of a disk: together they are all of it.
+// shares returns the parts of a disk, which add up to its size.
 func (u *diskUse) shares(space volume.Space) []share {
 	used := space.Size - space.Free
 	free := share{Class: "free", Name: "free", Bytes: space.Free}
 	parts := []share{{Class: "others", Name: "used: who uses it is not counted", Bytes: used}, free}
 	if !u.uncounted {
-		// What a volume uses is told by bytes that are about to be written, too.
+		// The usage of volumes includes data that is not on the disk yet.
 		volumes := min(u.volumes, used)
 		kept := min(u.kept, used-volumes)
 		parts = []share{{Class: "volumes", Name: "volumes", Bytes: volumes}}

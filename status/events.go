@@ -17,20 +17,19 @@ type Event struct {
 	Time    time.Time
 	Level   slog.Level
 	Message string
-	Details string // what is said besides, as "key=value key=value"
-	Times   int    // how often it was said in a row
+	Details string // the attributes, as "key=value key=value"
+	Times   int    // how often it was logged in a row
 
 	about []string // the volumes, paths and claims that it names
 }
 
-// Events keeps the latest of what podnas says: its log has a line for each thing
-// that matters. The zero Events is ready for use.
+// Events keeps the latest lines of podnas's log. The zero Events is ready for use.
 type Events struct {
 	mu   sync.Mutex
 	ring []Event // the oldest first
 }
 
-// Recent lists the events, latest first.
+// Recent returns the events, latest first.
 func (e *Events) Recent() []Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -57,9 +56,9 @@ func (e *Events) add(event Event) {
 	e.ring = append(e.ring, event)
 }
 
-// oldest is the event that gives way to the next: the oldest of those for
-// information or of the others, of which there are more. So mounts don't push out
-// what went wrong. The caller holds e.mu.
+// oldest returns the index of the event to remove for a new one: the oldest information,
+// or the oldest warning or error, whichever kind has more events. So many mounts don't
+// remove all errors. The caller holds e.mu.
 func (e *Events) oldest() int {
 	isInfo := func(event Event) bool { return event.Level < slog.LevelWarn }
 	infos := 0
@@ -72,8 +71,8 @@ func (e *Events) oldest() int {
 	return slices.IndexFunc(e.ring, func(event Event) bool { return isInfo(event) == most })
 }
 
-// Handler is a log's handler that keeps what passes through it to another. What is
-// below slog.LevelInfo is not kept.
+// Handler returns a handler that passes all records to next, and keeps those of
+// slog.LevelInfo and above.
 func (e *Events) Handler(next slog.Handler) slog.Handler { return &handler{next: next, events: e} }
 
 type handler struct {
@@ -84,7 +83,7 @@ type handler struct {
 	about  []string
 }
 
-// Enabled implements slog.Handler. What the log leaves out is kept all the same.
+// Enabled implements slog.Handler. Events are kept even if the log's level is higher.
 func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelInfo || h.next.Enabled(ctx, level)
 }
@@ -108,8 +107,8 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// appendAbout notes what an attribute names, without the slash that clients put before
-// a path. The slice that is given is not written to.
+// appendAbout appends the volume, path or claim that an attribute names, without the
+// leading slash of an exported path. It does not write to the given slice.
 func appendAbout(about []string, a slog.Attr) []string {
 	switch a.Key {
 	case "volume", "path", "claim":
@@ -118,7 +117,7 @@ func appendAbout(about []string, a slog.Attr) []string {
 	return about
 }
 
-// detailMax bounds one value: a stack, for example, is for the log.
+// detailMax limits each value, in bytes. The log has the rest, for example of a stack.
 const detailMax = 300
 
 func (h *handler) write(b *strings.Builder, a slog.Attr) {

@@ -15,28 +15,28 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// policy lets the page use its own files, and ask for itself, and nothing else.
+// policy lets the page load its own files and reload itself, and nothing else.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 const (
-	// viewAge is how old what is shown may be, and viewLate when it is told that it
-	// can't be put together.
+	// viewAge is how old the data of a page may be, and viewLate the time limit for
+	// collecting it.
 	viewAge  = time.Second
 	viewLate = 8 * time.Second
-	// eachMax is how many answers there are at a time that are not the same for all.
+	// eachMax limits concurrent requests for pages that are not the same for everybody.
 	eachMax = 16
 )
 
-// Handler serves the page at /, that of a volume at /volume/NAME, and what belongs to
-// them. It reads and never changes anything: all but GET and HEAD is refused. What is
-// shown is put together once a second for all of them.
+// Handler serves the page at /, a volume's page at /volume/NAME, and the files of both. It
+// changes nothing, and refuses methods other than GET and HEAD. The data is collected at
+// most once a second, for all pages.
 func (s *Status) Handler() http.Handler {
 	views := latest.New(viewLate, func(context.Context) (*page, error) { return s.view(time.Now()), nil })
 	answer := func(build func(*http.Request, *page) (int, g.Node)) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			p, err := views.Get(r.Context(), viewAge)
 			if err != nil {
-				http.Error(w, "the page can't be put together: "+err.Error(), http.StatusServiceUnavailable)
+				http.Error(w, "the page can't be generated: "+err.Error(), http.StatusServiceUnavailable)
 				return
 			}
 			status, document := build(r, p)

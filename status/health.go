@@ -10,17 +10,17 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// diskPeriod is how often it is looked how full the disk is.
+// diskPeriod is how often the usage of the disk is read.
 const diskPeriod = 10 * time.Second
 
-// disk is how full the disk is. The zero disk is of no look.
+// disk has the latest usage of the disk. The zero disk has none.
 type disk struct {
 	mu    sync.Mutex
 	space volume.Space
 }
 
-// run looks until ctx ends. A look that hangs keeps the page from nothing: that the disk
-// hangs is among the findings.
+// run reads the usage until ctx ends. If the disk hangs, so does run, but not the page; the
+// findings report it.
 func (d *disk) run(ctx context.Context, cfg *Config) {
 	tick := time.NewTicker(diskPeriod)
 	defer tick.Stop()
@@ -37,7 +37,7 @@ func (d *disk) run(ctx context.Context, cfg *Config) {
 func (d *disk) look(cfg *Config) {
 	space, err := cfg.Store.Space()
 	if err != nil {
-		space = volume.Space{} // it is a finding
+		space = volume.Space{} // the findings report it
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -50,7 +50,8 @@ func (d *disk) known() volume.Space {
 	return d.space
 }
 
-// problems are all that is wrong, the worst first, and whether all was looked at yet.
+// problems returns the findings that are not OK, the worst first, and whether all checks
+// have run.
 func (s *Status) problems() (problems []doctor.Result, checked bool) {
 	found, checked := s.cfg.Findings.Known()
 	for _, status := range []doctor.Status{doctor.Failed, doctor.Warning} {

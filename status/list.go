@@ -7,31 +7,31 @@ import (
 )
 
 const (
-	// filterFrom is from how many volumes on there is a filter.
+	// filterFrom is the number of volumes above which there is a filter.
 	filterFrom = 10
-	// foldFrom is how many volumes are shown at once; the others are folded away.
+	// foldFrom is how many volumes are shown; the others are folded away.
 	foldFrom = 20
-	// volumesMax bounds the rows of a page. A filter reaches those beyond.
+	// volumesMax limits the rows of a page. A filter finds the others.
 	volumesMax = 300
-	// filterMax bounds a filter, in bytes.
+	// filterMax limits a filter, in bytes.
 	filterMax = 200
 )
 
-// list is the volumes that a page has.
+// list has the volumes of a page.
 type list struct {
 	Filter          string
 	Shown, Folded   []volumeView
-	Matching, There int // how many fit the filter, and how many there are
+	Matching, There int // how many match the filter, and how many exist
 }
 
-// filterOf is the filter that a request asks for.
+// filterOf returns the filter of a request.
 func filterOf(r *http.Request) string {
 	filter := strings.TrimSpace(r.URL.Query().Get("filter"))
 	return strings.ToValidUTF8(filter[:min(len(filter), filterMax)], "")
 }
 
-// listOf is what a page has of all volumes: those that fit the filter, or if there is
-// none and they are many, those that matter most, and the others folded away.
+// listOf returns the volumes that match a filter. Of many without a filter, those that
+// matter most are shown, and the others folded away.
 func listOf(volumes []volumeView, filter string) list {
 	l := list{Filter: filter, There: len(volumes)}
 	words := strings.Fields(strings.ToLower(filter))
@@ -49,8 +49,8 @@ func listOf(volumes []volumeView, filter string) list {
 	return l
 }
 
-// fold leaves those volumes that matter most, in the order that they have, so that they
-// change places as seldom as in a short list.
+// fold moves the volumes that matter least from Shown to Folded. The others keep their
+// order, so that rows move as rarely as in a short list.
 func (l *list) fold() {
 	busiest := uint64(0)
 	for i := range l.Shown {
@@ -63,7 +63,7 @@ func (l *list) fold() {
 	sorted := slices.Clone(weights)
 	slices.Sort(sorted)
 	least := sorted[len(sorted)-foldFrom]
-	alike := foldFrom // of those with the least weight, how many are shown
+	alike := foldFrom // how many of those with the least weight are shown
 	for _, w := range weights {
 		if w > least {
 			alike--
@@ -83,8 +83,8 @@ func (l *list) fold() {
 	l.Shown = shown
 }
 
-// weight is how much a volume matters: what is wrong first, then how full it is or how
-// busy, in percent of the busiest.
+// weight is how much a volume matters: first those with a problem, then by how full a
+// volume is, or how busy, in percent of the busiest.
 func (v *volumeView) weight(busiest uint64) int {
 	weight := v.sort
 	if busiest > 0 {
@@ -96,7 +96,7 @@ func (v *volumeView) weight(busiest uint64) int {
 	return weight
 }
 
-// fits tells whether each of the words, which are in lower case, is in what a row says.
+// fits reports whether a row contains each of the words, which are in lower case.
 func (v *volumeView) fits(words []string) bool {
 	if len(words) == 0 {
 		return true

@@ -12,11 +12,11 @@ const (
 	// samplePeriod and samplesMax are 5 minutes in all.
 	samplePeriod = 5 * time.Second
 	samplesMax   = 60
-	// recently is what "now" stands for in tables, in samples: a minute.
+	// recently is the period of the rates in tables, in samples: a minute.
 	recently = 12
 )
 
-// sample is what was served until a moment.
+// sample has the server's counters at some time.
 type sample struct {
 	at      time.Time
 	served  stats.Snapshot
@@ -24,7 +24,7 @@ type sample struct {
 	syncs   stats.Distribution
 }
 
-// samples are the latest, the oldest first. The zero samples is ready for use.
+// samples has the latest samples, the oldest first. The zero samples is ready for use.
 type samples struct {
 	mu   sync.Mutex
 	ring []sample
@@ -48,7 +48,7 @@ func (s *samples) add(latest sample) {
 	s.ring = append(s.ring, latest)
 }
 
-// spans are what was served between one sample and the next, the oldest first.
+// spans returns what was served between consecutive samples, the oldest first.
 func (s *samples) spans() []span {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,14 +59,14 @@ func (s *samples) spans() []span {
 	return spans
 }
 
-// trafficSpan is what was served of one volume in some time.
+// trafficSpan is what was served of one volume between two samples.
 type trafficSpan struct {
 	stats.Traffic
 
 	seconds float64
 }
 
-// history is what was served of a volume between one sample and the next, the oldest
+// history returns what was served of a volume between consecutive samples, the oldest
 // first.
 func (s *samples) history(id uint64) []trafficSpan {
 	s.mu.Lock()
@@ -79,7 +79,7 @@ func (s *samples) history(id uint64) []trafficSpan {
 	return spans
 }
 
-// recent is what was served within the last minute, or since the first sample.
+// recent returns what was served within the last minute, or since the first sample.
 func (s *samples) recent() span {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,16 +93,16 @@ func (s *samples) recent() span {
 	return recent
 }
 
-// span is what was served in some time.
+// span is what was served between two samples.
 type span struct {
 	seconds    float64
 	durations  stats.Distribution // of all calls
 	procedures []procedureSpan    // that were called
-	errors     uint64             // calls that did not end well, see errorsOf
+	errors     uint64             // failed calls, see errorsOf
 	all        stats.Traffic
 	syncs      stats.Distribution
 
-	// Of recent alone:
+	// Only set by recent:
 	clients map[string]stats.Traffic
 	volumes map[uint64]stats.Traffic
 }
@@ -125,12 +125,12 @@ func between(from, to *sample) span {
 		}
 		s.errors += errorsOf(p) - errorsOf(before)
 	}
-	// Not each client's: who is forgotten is counted with the others from then on.
+	// The sum of all clients: a forgotten client is counted among the others from then on.
 	s.all = since(total(to.served.Clients), total(from.served.Clients))
 	return s
 }
 
-// add adds each client's part, and each volume's.
+// add sets the traffic of each client and of each volume.
 func (s *span) add(from, to *sample) {
 	s.clients, s.volumes = map[string]stats.Traffic{}, map[uint64]stats.Traffic{}
 	before := map[string]stats.Traffic{}
@@ -158,8 +158,8 @@ func total(clients []stats.ClientTraffic) stats.Traffic {
 	return sum
 }
 
-// since is what was added. A client that was forgotten, or a volume that was made
-// again, begins at 0.
+// since returns the traffic between two samples. The counters of a client that was
+// forgotten, and of a volume that was created again, begin at 0.
 func since(now, before stats.Traffic) stats.Traffic {
 	if now.Calls < before.Calls {
 		return now
@@ -167,8 +167,8 @@ func since(now, before stats.Traffic) stats.Traffic {
 	return stats.Traffic{Calls: now.Calls - before.Calls, Read: now.Read - before.Read, Written: now.Written - before.Written}
 }
 
-// errorsOf counts the calls that tell of trouble on the server's side: not that a
-// file is missing, or there, or not the caller's.
+// errorsOf counts the calls that failed for a reason of the server: not because a file is
+// missing, exists already, or belongs to somebody else.
 func errorsOf(p *stats.Procedure) uint64 {
 	n := uint64(0)
 	for _, s := range p.Statuses {

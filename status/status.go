@@ -1,14 +1,15 @@
-// Package status is podnas's status page: what an operator wants to see first, made
+// Package status is podnas's status page: what an operator wants to see first, generated
 // on the server, readable without scripts, and read-only.
 //
-// A Status takes a sample of what was served every few seconds, and keeps the last
-// minutes of them for the charts (sample.go, chart.go). Beside that it looks how full the
-// disk is (health.go), and keeps what podnas has said in its log (events.go). What is wrong
-// it has from the list that podnas doctor tells, too. A request only puts
-// together what is known (view.go) and makes HTML of it (page.go, tables.go), so the
-// page is there when the disk hangs. However many ask, what is known is put together
-// once a second; the page of all is made as often, and those that are not the same for
-// all, with a filter (list.go) or of one volume (volume.go), one at a time.
+// A Status reads the server's counters every few seconds, and keeps those of the last
+// minutes for the charts (sample.go, chart.go). It also reads the usage of the disk
+// (health.go), and keeps the latest lines of the log (events.go). Problems come from the
+// list of findings that podnas doctor shows, too. A request only collects what is known
+// (view.go) and generates HTML from it (page.go, tables.go), so it is answered while the
+// disk hangs. However many requests there are, the data is collected once a second, and
+// the page of all volumes generated once a second. Pages that are not the same for
+// everybody, with a filter (list.go) or of one volume (volume.go), are generated one at a
+// time.
 package status
 
 import (
@@ -33,7 +34,7 @@ type Config struct {
 	Served   *stats.Server
 	Exports  *export.Table
 	Findings *doctor.List
-	// Provisioner returns how volumes are mounted; nil: nothing mounts them.
+	// Provisioner returns how volumes are mounted. It may be nil.
 	Provisioner *provisioner.Provisioner
 	Events      *Events
 	Log         *slog.Logger
@@ -55,7 +56,7 @@ type Status struct {
 	address *latest.Value[provisioner.Address] // that volumes are mounted from
 }
 
-// addressLate is when it is told that the address is not known now.
+// addressLate is the time limit for finding out the address.
 const addressLate = 2 * time.Second
 
 // New returns a Status. It shows data only after Run has started.

@@ -11,8 +11,8 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// column is one of a table. On a narrow screen a row is a card, and each cell of it
-// has its column's name.
+// column is a column of a table. On a narrow screen each row is shown as a card, whose
+// cells have the names of their columns.
 type column struct {
 	name  string
 	class string // of its cells: n for numbers
@@ -29,7 +29,7 @@ func table(class string, columns []column, rows g.Node) g.Node {
 	)
 }
 
-// row is a row of cards: the first cell is its name.
+// row is a row of a table that may be shown as cards. The first cell is the card's title.
 func row(columns []column, cells ...g.Node) g.Node {
 	name := h.Td(h.Class("name"), cells[0])
 	rest := make(g.Group, 0, len(cells))
@@ -57,7 +57,7 @@ func volumesSection(l list) g.Node {
 	)
 }
 
-// filterForm works without scripts; with them, the page follows what is typed.
+// filterForm works without scripts; with them, the page is updated while the user types.
 func filterForm(l *list) g.Node {
 	says := volume.FormatCount(l.There, "volume")
 	if l.Filter != "" {
@@ -148,7 +148,7 @@ func clientsSection(p *page) g.Node {
 	)
 }
 
-// agoWords makes words of what ago has written.
+// agoWords adds the word "ago" to a result of ago.
 func agoWords(ago string) string {
 	if ago == "now" {
 		return ago

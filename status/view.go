@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// clientsMax and problemsMax bound what is listed.
+	// clientsMax and problemsMax limit the lists.
 	clientsMax  = 30
 	problemsMax = 100
-	// hereFor is how long after its last call a client counts as here.
+	// hereFor is how long after its last call a client is shown as present.
 	hereFor = 30 * time.Second
 )
 
-// page is what the page shows.
+// page has the data of the page.
 type page struct {
 	Process  process.Info
 	Now      time.Time
 	Uptime   string
-	Checked  bool            // at least once
+	Checked  bool            // all checks have run
 	Problems []doctor.Result // the worst first
-	Bad      bool            // one of them is
+	Bad      bool            // one of them is a failure
 	Disk     bar
 	Shares   []share // of the disk
 	Inodes   bar
@@ -39,7 +39,7 @@ type page struct {
 
 	Volumes []volumeView // all
 	Charts  []chart
-	Spans   bool // there is something in the charts
+	Spans   bool // the charts are not empty
 
 	Connections, InFlight uint64
 	Procedures            []procedureView
@@ -48,7 +48,7 @@ type page struct {
 	Events                []eventView
 }
 
-// bar is how much of something is taken.
+// bar is how much of something is used.
 type bar struct {
 	Known      bool
 	Percent    int
@@ -67,7 +67,7 @@ type volumeView struct {
 	record volume.Volume
 	served bool // clients can reach it
 	sort   int
-	calls  uint64 // of late
+	calls  uint64 // of the last minute
 	bad    bool   // something is wrong with it
 }
 
@@ -97,7 +97,7 @@ type eventView struct {
 	Class string
 }
 
-// view puts together what is known.
+// view collects the data of the page.
 func (s *Status) view(now time.Time) *page {
 	space := s.disk.known()
 	recent, spans := s.samples.recent(), s.samples.spans()
@@ -140,7 +140,7 @@ func newBar(used, size int64, mark func(percent int) int) bar {
 	return b
 }
 
-// volumes are all there are: the fullest first, kept ones last. What they use is added up.
+// volumes returns all volumes, the fullest first, kept ones last, and adds up their usage.
 func (s *Status) volumes(now time.Time, recent *span, use *diskUse) []volumeView {
 	var views []volumeView
 	exported := map[uint64]*stats.Volume{}
@@ -184,7 +184,7 @@ func (s *Status) volumes(now time.Time, recent *span, use *diskUse) []volumeView
 	return views
 }
 
-// kept are the volumes that were deleted and whose files were not.
+// kept returns the volumes that were deleted, but whose files still exist.
 func (s *Status) kept(now time.Time, use *diskUse) []volumeView {
 	trash, err := s.cfg.Store.Trash()
 	use.kept += trash.Bytes
@@ -200,7 +200,7 @@ func (s *Status) kept(now time.Time, use *diskUse) []volumeView {
 		view.sort = -1
 		if u, ok, err := s.cfg.Store.KeptUsage(k); ok && err == nil {
 			use.kept += int64(u.Bytes)
-			u.Limit = quota.Limit{Bytes: uint64(k.Size), Inodes: uint64(k.Inodes)} // it has none any more
+			u.Limit = quota.Limit{Bytes: uint64(k.Size), Inodes: uint64(k.Inodes)} // it is not limited any more
 			view.count(&u)
 		} else {
 			use.keptUnknown = true
@@ -210,7 +210,7 @@ func (s *Status) kept(now time.Time, use *diskUse) []volumeView {
 	return views
 }
 
-// count notes what the volume uses.
+// count sets the usage of the volume.
 func (v *volumeView) count(u *quota.Usage) {
 	v.Use = newBar(int64(u.Bytes), int64(u.Limit.Bytes), volume.Mark)
 	v.Inodes = newBar(int64(u.Inodes), int64(u.Limit.Inodes), volume.Mark)
@@ -218,7 +218,7 @@ func (v *volumeView) count(u *quota.Usage) {
 	v.Partial = u.Partial
 }
 
-// describe is what its record tells of a volume.
+// describe returns the data in a volume's record.
 func describe(v volume.Volume, state string) volumeView {
 	view := volumeView{record: v, Name: v.Name, Path: v.Path, State: state, Use: bar{Size: volume.FormatSize(v.Size)}, Calls: "0", Read: "0 B", Written: "0 B"}
 	if v.Claim != nil {
@@ -230,7 +230,7 @@ func describe(v volume.Volume, state string) volumeView {
 	return view
 }
 
-// nameOf is what a client is called.
+// nameOf is a client's name on the page.
 func nameOf(address netip.Addr) string {
 	switch {
 	case !address.IsValid():
@@ -241,7 +241,7 @@ func nameOf(address netip.Addr) string {
 	return address.String()
 }
 
-// procedures are those called of late, the most frequent first.
+// procedures returns the procedures called within the last minute, the most frequent first.
 func procedures(recent *span) []procedureView {
 	var views []procedureView
 	for i := range recent.procedures {
@@ -255,12 +255,12 @@ func procedures(recent *span) []procedureView {
 	return views
 }
 
-// clients are those that are remembered, the busiest first.
+// clients returns the known clients, the busiest first.
 func clients(now time.Time, served []stats.ClientTraffic, recent *span) (views []clientView, more int) {
 	for i := range served {
 		c := &served[i]
 		if !c.Address.IsValid() && c.Connections == 0 {
-			continue // who was forgotten
+			continue // the forgotten clients
 		}
 		t := recent.clients[c.Address.String()]
 		views = append(views, clientView{
@@ -288,7 +288,7 @@ func eventOf(now time.Time, e Event) eventView {
 	return view
 }
 
-// ago writes how long something is ago.
+// ago formats the time since something.
 func ago(d time.Duration) string {
 	switch {
 	case d < time.Second:

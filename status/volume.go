@@ -14,10 +14,10 @@ import (
 	"github.com/podnas/podnas/provisioner"
 )
 
-// addressAge is how old the address may be that volumes are mounted from.
+// addressAge is how old the address that volumes are mounted from may be.
 const addressAge = time.Minute
 
-// volumeHref is where the page of a volume is.
+// volumeHref is a link to the page of a volume.
 func volumeHref(name string) g.Node { return h.Href("/volume/" + url.PathEscape(name)) }
 
 // volumePage is the page of one volume.
@@ -53,25 +53,25 @@ func (s *Status) volumePage(ctx context.Context, p *page, name string) (int, g.N
 
 func back() g.Node { return h.Nav(h.A(h.Href("/"), g.Text("← all volumes"))) }
 
-// mountCommand says how the volume is mounted by hand, or why that is not known.
+// mountCommand returns the command that mounts the volume, or why it is unknown.
 func (s *Status) mountCommand(ctx context.Context, v *volumeView) g.Node {
 	if s.cfg.Provisioner == nil || !v.served || v.Source != "" {
 		return g.Text("it is not served")
 	}
 	address, err := s.address.Get(ctx, addressAge)
 	if err != nil {
-		return g.Text("not known now: " + err.Error())
+		return g.Text("unknown at the moment: " + err.Error())
 	}
 	p := *s.cfg.Provisioner
 	p.Endpoint = provisioner.StaticEndpoint(address)
 	pv, err := p.PersistentVolume(ctx, v.record)
 	if err != nil {
-		return g.Text("not known now: " + err.Error())
+		return g.Text("unknown at the moment: " + err.Error())
 	}
 	return h.Code(g.Text(provisioner.MountCommand(pv)))
 }
 
-// volumeFacts is what is known of a volume.
+// volumeFacts are the properties of a volume.
 func volumeFacts(v *volumeView, mount g.Node) g.Node {
 	use := g.Group{h.P(g.Textf("%s, not counted", v.Use.Size))}
 	if v.Use.Known {
@@ -102,7 +102,7 @@ func volumeFacts(v *volumeView, mount g.Node) g.Node {
 	}
 }
 
-// volumeClients are the clients of a volume, the latest first.
+// volumeClients is the table of a volume's clients, the latest first.
 func volumeClients(v *volumeView) g.Node {
 	if len(v.Clients) == 0 {
 		return none("Nobody was here within the last hour.")
@@ -113,7 +113,7 @@ func volumeClients(v *volumeView) g.Node {
 	}))
 }
 
-// volumeCharts are what clients have done in a volume of late.
+// volumeCharts are the charts of a volume's traffic.
 func volumeCharts(spans []trafficSpan) []chart {
 	collect := func(f func(*trafficSpan) uint64) []float64 {
 		var values []float64
@@ -130,7 +130,7 @@ func volumeCharts(spans []trafficSpan) []chart {
 	}
 }
 
-// problemsOf are those that name a volume, its directory or its claim.
+// problemsOf returns the problems that name a volume, its directory or its claim.
 func problemsOf(v *volumeView, problems []doctor.Result) []doctor.Result {
 	var its []doctor.Result
 	for _, p := range problems {
@@ -142,7 +142,7 @@ func problemsOf(v *volumeView, problems []doctor.Result) []doctor.Result {
 	return its
 }
 
-// eventsOf are those that name a volume, its directory or its claim.
+// eventsOf returns the events that name a volume, its directory or its claim.
 func eventsOf(v *volumeView, events []eventView) []eventView {
 	names := []string{v.Name, v.Path}
 	if v.Claim != "" {

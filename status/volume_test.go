@@ -95,7 +95,7 @@ func TestMountNotKnown(t *testing.T) {
 	})
 	begin := time.Now()
 	w := get(t, s, http.MethodGet, "/volume/a")
-	wants(t, w.Body.String(), "not known now: no answer for")
+	wants(t, w.Body.String(), "unknown at the moment: no answer for")
 	if took := time.Since(begin); took > viewLate {
 		t.Errorf("it took %s", took)
 	}

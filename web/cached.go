@@ -73,7 +73,7 @@ func (a *answer) send(w http.ResponseWriter, r *http.Request) {
 	body := a.body.Bytes()
 	maps.Copy(w.Header(), a.header)
 	w.Header().Set("Vary", "Accept-Encoding")
-	if takesGzip(r) {
+	if acceptsGzip(r) {
 		w.Header().Set("Content-Encoding", "gzip")
 		body = a.packed.Bytes()
 	}
@@ -82,9 +82,9 @@ func (a *answer) send(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // the client may be gone
 }
 
-// takesGzip reads Accept-Encoding, RFC 9110 section 12.5.3. Who gives it a quality of
-// any kind may want none, and gets the plain answer.
-func takesGzip(r *http.Request) bool {
+// acceptsGzip reads Accept-Encoding, RFC 9110 section 12.5.3. A client that gives gzip a
+// quality, which may be 0, gets the plain answer.
+func acceptsGzip(r *http.Request) bool {
 	for encoding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		if strings.TrimSpace(encoding) == "gzip" {
 			return true

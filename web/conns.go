@@ -51,8 +51,8 @@ func (l *listener) Accept() (net.Conn, error) {
 		_ = tcp.SetWriteBuffer(sendBuffer) // else the kernel's default
 	}
 	c := &conn{Conn: accepted, listener: l, client: clientOf(accepted.RemoteAddr())}
-	if gone := l.enter(c); gone != nil {
-		_ = gone.Conn.Close() // nothing of it is kept
+	if gone := l.add(c); gone != nil {
+		_ = gone.Conn.Close() // an error changes nothing
 	}
 	return c, nil
 }
@@ -61,13 +61,13 @@ func (l *listener) Accept() (net.Conn, error) {
 func (c *conn) Close() error {
 	l := c.listener
 	l.mu.Lock()
-	l.leave(c)
+	l.remove(c)
 	l.mu.Unlock()
 	return c.Conn.Close()
 }
 
-// enter adds a connection, and returns the one to close for it.
-func (l *listener) enter(c *conn) (gone *conn) {
+// add adds a connection, and returns the one to close for it.
+func (l *listener) add(c *conn) (gone *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if own := l.clients[c.client]; len(own) >= l.clientMax {
@@ -76,7 +76,7 @@ func (l *listener) enter(c *conn) (gone *conn) {
 		gone = dispensable(l.most())
 	}
 	if gone != nil {
-		l.leave(gone)
+		l.remove(gone)
 	}
 	l.number++
 	c.number = l.number
@@ -85,8 +85,8 @@ func (l *listener) enter(c *conn) (gone *conn) {
 	return gone
 }
 
-// leave removes a connection, if it is there. The caller holds mu.
-func (l *listener) leave(c *conn) {
+// remove removes a connection, if it is there. The caller holds mu.
+func (l *listener) remove(c *conn) {
 	conns := l.clients[c.client]
 	at := slices.Index(conns, c)
 	if at < 0 {
@@ -100,8 +100,8 @@ func (l *listener) leave(c *conn) {
 	l.clients[c.client] = slices.Delete(conns, at, at+1)
 }
 
-// most are the connections of the client with the most, of several with as many those
-// of the one that has had one for longest. The caller holds mu.
+// most returns the connections of the client that has the most; of several such clients,
+// the one with the oldest connection. The caller holds mu.
 func (l *listener) most() (most []*conn) {
 	for _, conns := range l.clients {
 		if len(conns) > len(most) || len(conns) == len(most) && conns[0].number < most[0].number {
@@ -121,8 +121,9 @@ func dispensable(conns []*conn) *conn {
 	return conns[0]
 }
 
-// clientOf is whom a connection counts for: its address, and of IPv6 the network, for a
-// machine has as many addresses there as it likes. Of a Unix socket there is one client.
+// clientOf returns the client that a connection counts for: its address, or with IPv6 its
+// /64 network, in which one machine can have any number of addresses. All connections of a
+// Unix socket count for one client.
 func clientOf(address net.Addr) netip.Addr {
 	tcp, ok := address.(*net.TCPAddr)
 	if !ok {

@@ -21,12 +21,12 @@ func Each(most int, h http.Handler) http.Handler {
 			defer func() { <-answering }()
 		default:
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, "too many ask at a time, try again", http.StatusServiceUnavailable)
+			http.Error(w, "too many requests at a time, try again", http.StatusServiceUnavailable)
 			return
 		}
 		a, err := one(r)
 		if err != nil {
-			http.Error(w, "this can't be put together: "+err.Error(), http.StatusServiceUnavailable)
+			http.Error(w, "this page can't be generated: "+err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		a.send(w, r)

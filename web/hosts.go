@@ -13,9 +13,9 @@ import (
 // browser. A browser always sends the name that it has looked up, which is the site's for
 // the site's pages.
 //
-// No site is an IP address, localhost, a name without a dot, or a name of a cluster's
-// own DNS, and all of these are how podnas is reached: by kubelet and Prometheus, through
-// kubectl port-forward, a Service. Others, as that of an Ingress, are in further.
+// IP addresses, localhost, names without a dot and names of a cluster's own DNS are always
+// accepted: kubelet, Prometheus, kubectl port-forward and Services use them, and no web
+// site has such a name. further are other names, such as that of an Ingress.
 func Hosts(h http.Handler, further []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name := hostName(r.Host); !known(name, further) {
@@ -29,7 +29,7 @@ func Hosts(h http.Handler, further []string) http.Handler {
 
 func known(name string, further []string) bool {
 	if name == "" || !strings.Contains(name, ".") && !strings.Contains(name, ":") {
-		return true // HTTP/1.0 names none
+		return true // HTTP/1.0 sends none
 	}
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
@@ -38,7 +38,7 @@ func known(name string, further []string) bool {
 		slices.ContainsFunc(further, func(f string) bool { return strings.EqualFold(strings.TrimSuffix(f, "."), name) })
 }
 
-// hostName takes the port from a Host header (RFC 9110 section 7.2), the brackets from
+// hostName removes the port from a Host header (RFC 9110 section 7.2), the brackets from
 // an IPv6 address, and the dot from the end of a name.
 func hostName(host string) string {
 	if at := strings.LastIndexByte(host, ':'); at >= 0 && !strings.HasSuffix(host, "]") {

@@ -3,10 +3,10 @@
 // only limited memory, threads and time, and well-behaved ones are answered
 // meanwhile.
 //
-// A request's way: the listener lets its connection in (conns.go), net/http reads its
-// header within the limits of a Server (server.go), ReadOnly and Hosts refuse other
-// requests than podnas's (request.go, hosts.go), and expensive answers are generated
-// once for all clients (cached.go).
+// A request's path: the listener accepts its connection (conns.go), net/http reads its
+// header within the limits of a Server (server.go), ReadOnly and Hosts refuse
+// requests that are not for podnas (request.go, hosts.go), and expensive answers are
+// generated once for all clients (cached.go), or one at a time (each.go).
 package web
 
 import (
@@ -33,10 +33,10 @@ type Server struct {
 	Handler   http.Handler
 	HeaderMax int           // bytes of a request's header
 	Write     time.Duration // from the end of a request to the end of its answer
-	// Conns is how many connections there may be, and ClientConns how many of one
-	// client. Past a bound the newest one is let in and an old one closed.
+	// Conns limits all connections, and ClientConns those of one client. Beyond a limit, a
+	// new connection is accepted and an old one closed.
 	Conns, ClientConns int
-	Stop               time.Duration // what answers under way have at the end
+	Stop               time.Duration // time limit for the current requests when ctx ends
 	Log                *slog.Logger
 }
 
@@ -58,7 +58,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		timeout, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Stop)
 		defer cancel()
 		if h.Shutdown(timeout) != nil {
-			_ = h.Close() // who is cut off notices
+			_ = h.Close() // clients notice
 		}
 	})
 	err := h.Serve(newListener(l, s.Conns, s.ClientConns))

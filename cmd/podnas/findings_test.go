@@ -249,7 +249,7 @@ func TestFindings(t *testing.T) {
 			a.claim("1Mi")
 			a.write("data.yaml", "kind: [broken")
 			return func() { a.write("data.yaml", claimText("podnas", "1Mi")) }
-		}, "claims", "folder CLAIMS", doctor.Warning, "no volume ends for now"},
+		}, "claims", "folder CLAIMS", doctor.Warning, "no volume is deleted for now"},
 		{"another disk", func(a *appliance) func() {
 			a.write("other.yaml", strings.Replace(claimText("podnas", "1Mi"), "name: data", "name: other", 1))
 			volume := a.claim("1Mi")

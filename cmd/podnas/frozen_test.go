@@ -149,7 +149,7 @@ func TestFrozenDisk(t *testing.T) {
 
 	each := func(code int) func(reply) bool {
 		return func(r reply) bool {
-			return r.code == code || r.code == http.StatusServiceUnavailable && strings.HasPrefix(r.body, "too many ask at a time")
+			return r.code == code || r.code == http.StatusServiceUnavailable && strings.HasPrefix(r.body, "too many requests at a time")
 		}
 	}
 	// Eight clients: of one alone no more than 64 are served at a time.

@@ -22,9 +22,9 @@ import (
 
 const (
 	reconcilePeriod = 10 * time.Minute
-	// mendedPeriod is how often the comparison runs while it has findings, to see that
+	// findingsPeriod is how often the comparison runs while it has findings, to see that
 	// they are solved.
-	mendedPeriod = time.Minute
+	findingsPeriod = time.Minute
 	// youngVolume is how long a volume may lack a PersistentVolume: its claim may
 	// still be in progress.
 	youngVolume = 5 * time.Minute
@@ -95,7 +95,7 @@ func (r *Reconciler) run(ctx context.Context, c *comparison) {
 		}
 		period := reconcilePeriod
 		if len(findings) > 0 {
-			period = mendedPeriod
+			period = findingsPeriod
 		}
 		if sleep(ctx, period) != nil {
 			return

@@ -41,14 +41,14 @@ func TestReconcileSeesWhatIsMended(t *testing.T) {
 			}
 		}
 		want(1, 1)
-		time.Sleep(9 * mendedPeriod)
+		time.Sleep(9 * findingsPeriod)
 		want(1, 1)
 		time.Sleep(reconcilePeriod)
 		want(1, 2)
 		if err := index.Delete(pv); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(mendedPeriod)
+		time.Sleep(findingsPeriod)
 		want(0, 2)
 		stop()
 		synctest.Wait()

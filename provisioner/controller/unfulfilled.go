@@ -60,7 +60,7 @@ func (u *unfulfilled) look() []doctor.Result {
 	// The library calls nothing for a claim whose class was deleted.
 	claims, err := u.claims.List(labels.Everything())
 	if err != nil {
-		return []doctor.Result{doctor.Fail("see podnas's log", "claims can't be listed: %v", err)}
+		return []doctor.Result{doctor.Fail("read podnas's log", "claims can't be listed: %v", err)}
 	}
 	for _, claim := range claims {
 		if class, gone := u.withoutClass(claim); gone {
@@ -74,10 +74,10 @@ func (u *unfulfilled) look() []doctor.Result {
 		results = append(results, r)
 	}
 	for _, key := range slices.Sorted(maps.Keys(wrong)) {
-		add("claim "+key, wrong[key], "change the claim, its class or the disk as it says; podnas tries again within a minute")
+		add("claim "+key, wrong[key], "change the claim, its class or the disk accordingly; podnas tries again within a minute")
 	}
 	for _, name := range slices.Sorted(maps.Keys(stuck)) {
-		add("volume "+name, stuck[name], "mend that; podnas tries again within a minute")
+		add("volume "+name, stuck[name], "solve that; podnas tries again within a minute")
 	}
 	if len(results) == 0 {
 		return []doctor.Result{doctor.Good("no claim is refused")}

@@ -22,18 +22,18 @@ func (r *Runner) find(m *manifests) {
 	wrong := r.problems.Current()
 	found := []doctor.Result{}
 	for _, about := range slices.Sorted(maps.Keys(wrong)) {
-		result := doctor.Fail("mend that; podnas reads the folder every second", "%v", wrong[about])
+		result := doctor.Fail("solve that; podnas reads the folder every second", "%v", wrong[about])
 		result.Check = about
 		switch kind, name, _ := strings.Cut(about, " "); {
 		case kind == "claim" && m != nil:
-			result.Fix = "change it in " + m.sources[claimKey(name)] + ", or mend what is told; podnas tries again every second"
+			result.Fix = "change it in " + m.sources[claimKey(name)] + ", or solve the problem; podnas tries again every second"
 		case kind == "file":
-			result.Fix = "mend or remove it; podnas reads the folder every second"
+			result.Fix = "correct or remove it; podnas reads the folder every second"
 		case kind == "second": // a volume that the claim does not use
 			result.Status = doctor.Warning
-			result.Fix = "delete the one that holds nothing of use"
+			result.Fix = "delete the one that you do not need"
 		case about == pausedKey:
-			result = doctor.Warn("mend the files, or put them back", "no volume ends for now: %v", wrong[about])
+			result = doctor.Warn("correct the files, or put them back", "no volume is deleted for now: %v", wrong[about])
 			result.Check = "folder " + r.Claims
 		}
 		found = append(found, result)
