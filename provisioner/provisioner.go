@@ -32,6 +32,9 @@ const DefaultName = "podnas.io/nfs"
 // volume's disk.
 const InstanceAnnotation = "podnas.io/instance"
 
+// DefaultClassAnnotation is "true" on the StorageClass of claims without a class.
+const DefaultClassAnnotation = "storageclass.kubernetes.io/is-default-class"
+
 // Annotations of every PersistentVolume that say what enforces the volume's size
 // (kernel, server or off) and why, at the time the PersistentVolume was created.
 const (

@@ -16,9 +16,6 @@ import (
 	"github.com/podnas/podnas/provisioner"
 )
 
-// defaultClass is the annotation of the class for claims without a class.
-const defaultClass = "storageclass.kubernetes.io/is-default-class"
-
 // claim checks the claim of podnas's own disk.
 func (o *Outside) claim(ctx context.Context, name string, set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
 	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{r} }
@@ -68,7 +65,7 @@ func (o *Outside) unbound(ctx context.Context, claim *v1.PersistentVolumeClaim, 
 	for i := range classes.Items {
 		c := &classes.Items[i]
 		names = append(names, c.Name)
-		if c.Name == wanted || wanted == "" && c.Annotations[defaultClass] == "true" {
+		if c.Name == wanted || wanted == "" && c.Annotations[provisioner.DefaultClassAnnotation] == "true" {
 			class = c
 		}
 	}
@@ -81,7 +78,7 @@ func (o *Outside) unbound(ctx context.Context, claim *v1.PersistentVolumeClaim, 
 		o.Namespace, o.Name, claim.Name)
 	switch {
 	case class == nil && wanted == "":
-		return doctor.Fail(`make one the default: kubectl patch storageclass NAME -p '{"metadata":{"annotations":{"`+defaultClass+`":"true"}}}'; the claim then uses it. `+
+		return doctor.Fail(`make one the default: kubectl patch storageclass NAME -p '{"metadata":{"annotations":{"`+provisioner.DefaultClassAnnotation+`":"true"}}}'; the claim then uses it. `+
 			"Or "+choose+". Or use no claim: deploy/overlays/hostpath",
 			"it names no StorageClass, and the cluster has no default one: %s", there)
 	case class == nil:

@@ -16,10 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
-)
 
-// defaultClass is the annotation of the StorageClass for claims without a class.
-const defaultClass = "storageclass.kubernetes.io/is-default-class"
+	"github.com/podnas/podnas/provisioner"
+)
 
 // claimKey is "namespace/name".
 type claimKey string
@@ -166,7 +165,7 @@ var errNotOurs = errors.New("not for this provisioner")
 
 // class finds the StorageClass of a claim, like the API server and the library's
 // controller.
-func (m *manifests) class(claim *v1.PersistentVolumeClaim, provisioner string) (*storagev1.StorageClass, error) {
+func (m *manifests) class(claim *v1.PersistentVolumeClaim, ours string) (*storagev1.StorageClass, error) {
 	if name := claim.Spec.StorageClassName; name != nil {
 		if *name == "" {
 			return nil, fmt.Errorf(`storageClassName is "": %w`, errNotOurs)
@@ -175,18 +174,18 @@ func (m *manifests) class(claim *v1.PersistentVolumeClaim, provisioner string) (
 		if !ok {
 			return nil, fmt.Errorf("no file in the folder has the StorageClass %s: add it", *name)
 		}
-		return m.ours(class, provisioner)
+		return m.ours(class, ours)
 	}
 	for _, class := range m.classes {
-		if class.Annotations[defaultClass] == "true" {
-			return m.ours(class, provisioner)
+		if class.Annotations[provisioner.DefaultClassAnnotation] == "true" {
+			return m.ours(class, ours)
 		}
 	}
-	return nil, fmt.Errorf("the claim has no storageClassName, and no StorageClass in the folder is the default (annotation %s)", defaultClass)
+	return nil, fmt.Errorf("the claim has no storageClassName, and no StorageClass in the folder is the default (annotation %s)", provisioner.DefaultClassAnnotation)
 }
 
-func (m *manifests) ours(class *storagev1.StorageClass, provisioner string) (*storagev1.StorageClass, error) {
-	if class.Provisioner != provisioner {
+func (m *manifests) ours(class *storagev1.StorageClass, name string) (*storagev1.StorageClass, error) {
+	if class.Provisioner != name {
 		return nil, fmt.Errorf("StorageClass %s is for %s: %w", class.Name, class.Provisioner, errNotOurs)
 	}
 	return class, nil
