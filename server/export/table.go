@@ -3,7 +3,7 @@
 //
 // An engine finds the volume of a MOUNT by its path and the volume of a handle
 // by the number in it. The go-nfs engine then works with paths (Volume.OpenDir,
-// Dir), the native one with the kernel's handles (Opener, File, DataFile) and
+// Dir), the native one with the kernel's handles (Opener, File) and
 // with the caller's identity (Workers).
 package export
 

@@ -148,8 +148,12 @@ func (s *service) setattr(c *oncrpc.Call) oncrpc.Answer {
 	}
 	return t.answerAsCaller(func(t *task) result {
 		if err != nil { // and nothing is set
-			attr := vfs.AttrsOf(f)
-			res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &vfs.Attrs{}, &attr)
+			after := vfs.AttrsOf(f)
+			before := after
+			if f.Attr.IsDir() { // as of SetAttr
+				before = vfs.Attrs{}
+			}
+			res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &before, &after)
 			return res
 		}
 		before, after, err := t.SetAttr(f, data, setAttr(&args.Attr), expected)
