@@ -75,14 +75,14 @@ func (v *Volume) settleDue(now time.Time) {
 	defer v.calls.Done()
 	v.account.LookAgain(now, func(id string) (int, error) {
 		file := NewFileID([]byte(id))
-		return v.openByHandle(&file, unix.O_PATH|unix.O_NOFOLLOW)
+		return v.finder.open(file, unix.O_PATH|unix.O_NOFOLLOW)
 	})
 }
 
 // identifyAgain is the ID of a name in a directory for settleDue, empty if there is
 // none.
-func identifyAgain(dir int, name string) string {
-	id, _ := identifyByHandle(dir, name)
+func (v *Volume) identifyAgain(dir int, name string) string {
+	id, _ := v.finder.identify(dir, []byte(name))
 	return id.string()
 }
 

@@ -69,8 +69,8 @@ func (f *File) Truncate(size uint64) error {
 }
 
 // openData opens a regular file for use.
-func (v *Volume) openData(id *FileID, use Use) (int, *space.Charge, error) {
-	path, err := v.openByHandle(id, UseAttr.flags())
+func (v *Volume) openData(id FileID, use Use) (int, *space.Charge, error) {
+	path, err := v.finder.open(id, UseAttr.flags())
 	if err != nil {
 		return -1, nil, err
 	}
@@ -84,7 +84,7 @@ func (v *Volume) openData(id *FileID, use Use) (int, *space.Charge, error) {
 	case !attr.IsRegular(): // to open a fifo or a device has effects
 		return -1, nil, unix.EINVAL
 	}
-	fd, err := v.openByHandle(id, use.flags())
+	fd, err := v.finder.open(id, use.flags())
 	if err != nil || v.account == nil {
 		return fd, nil, err
 	}

@@ -71,7 +71,7 @@ func (f *File) describe(name, handle []byte) (Attr, []byte, error) {
 		// file exists. If the old one is removed, the new one may have the same number:
 		// then the attributes and the handle are of different files. That entry of the
 		// cache is never found, because it has the birth time of the removed file.
-		id, err := nameToHandle(f.fd, &path[0], 0)
+		id, err := f.Volume.finder.identify(f.fd, name)
 		if err != nil || f.Volume.disk.numberIn(&id) != st.Ino {
 			return Attr{}, handle, errLookUp
 		}

@@ -175,7 +175,9 @@ func TestIdentify(t *testing.T) {
 		identify func(*os.File, string) (FileID, error)
 	}{
 		{"by inode and birth", identify},
-		{"by handle", func(dir *os.File, name string) (FileID, error) { return identifyByHandle(int(dir.Fd()), name) }},
+		{"by handle", func(dir *os.File, name string) (FileID, error) {
+			return kernelHandles{}.identify(int(dir.Fd()), []byte(name))
+		}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			dir, err := os.Open(t.TempDir())

@@ -145,7 +145,7 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 	child := f.opener.newFile(f.Volume, int(fd))
 	var err error
 	if child.Attr, err = child.Stat(); err == nil {
-		child.ID, err = identifyByHandle(child.fd, "")
+		child.ID, err = f.Volume.finder.identify(child.fd, nil)
 	}
 	if err != nil {
 		child.Close()
@@ -219,7 +219,7 @@ func (f *File) Create(name string, mode uint32) (*File, error) {
 func (f *File) roomFor(name string, n space.Amount) (space.Reservation, error) {
 	room, err := f.Volume.account.Reserve(n)
 	if err != nil {
-		if _, taken := identifyByHandle(f.fd, name); taken == nil {
+		if _, taken := f.Volume.finder.identify(f.fd, []byte(name)); taken == nil {
 			return space.Reservation{}, nil
 		}
 	}

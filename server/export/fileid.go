@@ -67,7 +67,7 @@ func identify(dir *os.File, name string) (FileID, error) {
 		return FileID{}, &os.PathError{Op: "statx", Path: name, Err: err}
 	}
 	if st.Mask&unix.STATX_BTIME == 0 {
-		return identifyByHandle(int(dir.Fd()), name)
+		return kernelHandles{}.identify(int(dir.Fd()), []byte(name))
 	}
 	id := binary.BigEndian.AppendUint64([]byte{fileIDByInode}, st.Ino)
 	id = binary.BigEndian.AppendUint64(id, uint64(st.Btime.Sec))

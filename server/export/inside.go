@@ -154,7 +154,7 @@ func (o *Opener) findInside(f *File) error {
 				return nil
 			}
 		}
-		next, id, err := ancestor(at, levels)
+		next, id, err := v.ancestor(at, levels)
 		if err == nil {
 			seen, known := o.inside.get(v, &id)
 			if id == v.rootID {
@@ -194,7 +194,7 @@ func (o *Opener) findInside(f *File) error {
 }
 
 // ancestor opens the directory some levels above another, on the same mount.
-func ancestor(dir, levels int) (int, FileID, error) {
+func (v *Volume) ancestor(dir, levels int) (int, FileID, error) {
 	var path [3*leapMax + 1]byte // ends with 0
 	for i := range levels {
 		copy(path[3*i:], "../")
@@ -209,7 +209,7 @@ func ancestor(dir, levels int) (int, FileID, error) {
 		return -1, FileID{}, errno
 	}
 	fd := int(r)
-	id, err := identifyByHandle(fd, "")
+	id, err := v.finder.identify(fd, nil)
 	if err != nil {
 		_ = unix.Close(fd) // O_PATH
 		return -1, FileID{}, err
@@ -234,7 +234,7 @@ func (v *Volume) above(now uint32) (*above, error) {
 	a := &above{at: now}
 	at, last := int(v.root.Fd()), v.rootID
 	for len(a.ids) < leapsMax {
-		next, id, err := ancestor(at, 1)
+		next, id, err := v.ancestor(at, 1)
 		if at != int(v.root.Fd()) {
 			_ = unix.Close(at) // O_PATH
 		}

@@ -176,7 +176,7 @@ func nested(t *testing.T, dir string, depth int) (deepest FileID) {
 		}
 		mustDo(t, unix.Close(at))
 	})
-	deepest, err = identifyByHandle(at, "")
+	deepest, err = kernelHandles{}.identify(at, nil)
 	mustDo(t, err)
 	return deepest
 }
@@ -209,10 +209,10 @@ func TestDeepDirectories(t *testing.T) {
 		parent.Close()
 	})
 	oneByOne := fastest(func() {
-		at, err := v.openByHandle(&id, UseAttr.flags())
+		at, err := v.finder.open(id, UseAttr.flags())
 		mustDo(t, err)
 		for at := at; ; {
-			up, id, err := ancestor(at, 1)
+			up, id, err := v.ancestor(at, 1)
 			mustDo(t, err)
 			mustDo(t, unix.Close(at))
 			if id == v.rootID {
@@ -240,7 +240,7 @@ func TestWayUp(t *testing.T) {
 		path = filepath.Join(path, "d")
 		fd, err := unix.Open(path, unix.O_PATH, 0)
 		mustDo(t, err)
-		id, err := identifyByHandle(fd, "")
+		id, err := kernelHandles{}.identify(fd, nil)
 		mustDo(t, err)
 		o.inside.now.Add(2)
 		if err := o.findInside(&File{Volume: v, ID: id, fd: fd}); err != nil {

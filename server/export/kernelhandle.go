@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -30,22 +31,23 @@ func (h *kernelHandle) fileID() (FileID, bool) {
 	return id, true
 }
 
-// identifyByHandle names the file that is called name in dir, or dir itself if
-// name is empty, by the kernel's handle.
-func identifyByHandle(dir int, name string) (FileID, error) {
-	var empty byte
-	if name == "" {
-		return nameToHandle(dir, &empty, unix.AT_EMPTY_PATH)
+// kernelHandles finds files by the kernel's handles. To open them needs
+// CAP_DAC_READ_SEARCH.
+type kernelHandles struct{ root *os.File }
+
+// identify implements finder, with name_to_handle_at(2).
+func (kernelHandles) identify(dir int, name []byte) (FileID, error) {
+	var path [unix.NAME_MAX + 1]byte // ends with 0
+	flags := 0
+	switch {
+	case len(name) == 0:
+		flags = unix.AT_EMPTY_PATH
+	case copy(path[:unix.NAME_MAX], name) < len(name):
+		return FileID{}, unix.ENAMETOOLONG
+	case bytes.IndexByte(name, 0) >= 0:
+		return FileID{}, unix.EINVAL
 	}
-	path, err := unix.BytePtrFromString(name)
-	if err != nil {
-		return FileID{}, err
-	}
-	id, err := nameToHandle(dir, path, 0)
-	if err != nil {
-		return FileID{}, fmt.Errorf("%s: %w", name, err)
-	}
-	return id, nil
+	return nameToHandle(dir, &path[0], flags)
 }
 
 // nameToHandle is name_to_handle_at(2). The path ends with 0.
@@ -93,15 +95,15 @@ func (d *disk) numberIn(id *FileID) uint64 {
 	return 0
 }
 
-// openByHandle opens a file of a volume. ESTALE if it is gone.
-func (v *Volume) openByHandle(file *FileID, flags int) (int, error) {
+// open implements finder, with open_by_handle_at(2).
+func (k kernelHandles) open(file FileID, flags int) (int, error) {
 	if file.n < 2 || file.bytes[0] == fileIDByInode {
 		return -1, unix.ESTALE // made by an engine that finds files otherwise
 	}
 	h := kernelHandle{size: uint32(file.n) - 1, kind: int32(file.bytes[0])}
 	copy(h.bytes[:], file.bytes[1:file.n])
 	for tries := 0; ; {
-		fd, _, errno := unix.Syscall(unix.SYS_OPEN_BY_HANDLE_AT, v.root.Fd(), uintptr(unsafe.Pointer(&h)), uintptr(flags|unix.O_CLOEXEC))
+		fd, _, errno := unix.Syscall(unix.SYS_OPEN_BY_HANDLE_AT, k.root.Fd(), uintptr(unsafe.Pointer(&h)), uintptr(flags|unix.O_CLOEXEC))
 		switch {
 		case errno == 0:
 			return int(fd), nil

@@ -2,12 +2,9 @@ package export
 
 import (
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"log/slog"
 	"net/netip"
-	"os"
-	"runtime"
 	"sync"
 	"time"
 
@@ -17,9 +14,8 @@ import (
 	"github.com/podnas/podnas/server/space"
 )
 
-// Opener opens files by their handles, with open_by_handle_at(2), which needs
-// CAP_DAC_READ_SEARCH. Its methods run as root, on threads that are not used by
-// Workers.
+// Opener opens files by their handles. Its methods run as root, on threads that are not
+// used by Workers.
 type Opener struct {
 	table   *Table
 	key     *Key
@@ -86,49 +82,6 @@ func (o *Opener) sweep() {
 			o.handles.forget()
 		}
 	}
-}
-
-// NeedsError says what the native engine needs but lacks here.
-type NeedsError struct {
-	What string
-	Fix  string
-	Err  error
-}
-
-func (e *NeedsError) Error() string { return fmt.Sprintf("%s (%v); %s", e.What, e.Err, e.Fix) }
-
-func (e *NeedsError) Unwrap() error { return e.Err }
-
-// Probe tests whether files of the disk at dir can be opened by handle, and
-// whether threads of this process can act as other users. The error is a
-// *NeedsError.
-func Probe(dir string) error {
-	root, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	handle, _, err := unix.NameToHandleAt(int(root.Fd()), "", unix.AT_EMPTY_PATH)
-	switch {
-	case errors.Is(err, unix.EOPNOTSUPP):
-		return &NeedsError{"the file system has no file handles", "use a disk with ext4, XFS or btrfs in place of an overlay", err}
-	case err != nil:
-		return &NeedsError{"file handles may not be asked for", "let the container's seccomp profile allow name_to_handle_at, or run it unconfined", err}
-	}
-	fd, err := unix.OpenByHandleAt(int(root.Fd()), handle, unix.O_PATH|unix.O_CLOEXEC)
-	if err != nil {
-		return &NeedsError{"files can't be opened by handle", "run as root with the capability DAC_READ_SEARCH, outside a user namespace", err}
-	}
-	_ = unix.Close(fd) // O_PATH
-	answer := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
-		answer <- become(&Identity{UID: anonymous, GID: anonymous})
-	}()
-	if err := <-answer; err != nil {
-		return &NeedsError{"threads can't act as other users", "run as root with the capabilities SETUID and SETGID", err}
-	}
-	return nil
 }
 
 // volumeOf finds the volume of a handle, and begins a call in it.
@@ -216,7 +169,7 @@ func (o *Opener) openDataIn(v *Volume, id FileID, use Use) (*File, error) {
 		return f, nil
 	}
 	o.files.missed()
-	fd, charge, err := v.openData(&id, use)
+	fd, charge, err := v.openData(id, use)
 	if err != nil {
 		v.calls.Done()
 		return nil, err
@@ -238,7 +191,7 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 		return o.mustBeInside(f)
 	}
 	o.files.missed()
-	fd, err := v.openByHandle(&id, use.flags())
+	fd, err := v.finder.open(id, use.flags())
 	if err != nil {
 		v.calls.Done()
 		if use == UseNames && errors.Is(err, unix.ELOOP) { // a symbolic link

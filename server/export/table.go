@@ -40,7 +40,8 @@ type Volume struct {
 	dirSyncs    syncs        // of directories, where they are synced together
 	verifier    atomic.Uint64
 	root        *os.File
-	rootID      FileID // by the kernel's handle; zero if there is none
+	finder      finder
+	rootID      FileID // zero if there is none
 	over        atomic.Pointer[above]
 	directories directories
 	// climbing is held while walking up many levels, see findInside.
@@ -196,14 +197,14 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 		t.scans = make(chan struct{}, scansAtOnce)
 	}
 	v := &Volume{
-		ID: id, Path: exportPath, Options: options, root: root, mount: mountOf(int(root.Fd())), disk: diskOf(root), account: account,
+		ID: id, Path: exportPath, Options: options, root: root, finder: kernelHandles{root}, mount: mountOf(int(root.Fd())), disk: diskOf(root), account: account,
 		ending: make(chan struct{}), closed: make(chan struct{}),
 	}
 	if account != nil {
-		account.Attach(root, identifyAgain)
+		account.Attach(root, v.identifyAgain)
 	}
 	v.dirSyncs.aside = true
-	v.rootID, _ = identifyByHandle(int(root.Fd()), "") // not for go-nfs
+	v.rootID, _ = v.finder.identify(int(root.Fd()), nil) // not for go-nfs
 	v.Served.Name, v.table, v.syncs = v.Path, t, &t.Syncs
 	v.newVerifier()
 	t.byPath[v.Path], t.byID[v.ID] = v, v

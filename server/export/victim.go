@@ -18,7 +18,7 @@ type victim struct {
 
 func (f *File) victim(name string) victim {
 	v := victim{dir: f, fd: -1}
-	id, err := identifyByHandle(f.fd, name)
+	id, err := f.Volume.finder.identify(f.fd, []byte(name))
 	if err != nil {
 		return v
 	}
