@@ -54,13 +54,23 @@ func (i *instance) start(t *testing.T) {
 	}
 }
 
+// emptied has a table's volumes removed at the end of the test.
+func emptied(t testing.TB, table *export.Table) *export.Table {
+	t.Cleanup(func() {
+		for _, v := range table.Volumes() {
+			table.Remove(v.ID)
+		}
+	})
+	return table
+}
+
 func newInstance(t *testing.T) (*instance, string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "volume")
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	i := &instance{table: &export.Table{}, key: make([]byte, 32), addr: nfstest.OwnAddress()}
+	i := &instance{table: emptied(t, &export.Table{}), key: make([]byte, 32), addr: nfstest.OwnAddress()}
 	_, _ = rand.Read(i.key)
 	if err := i.table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(space.Limit{Bytes: 1 << 50}), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)

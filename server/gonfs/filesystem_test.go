@@ -15,6 +15,7 @@ import (
 func TestLstatOfRemoved(t *testing.T) {
 	dir := t.TempDir()
 	table := &export.Table{}
+	t.Cleanup(func() { table.Remove(1) })
 	if err := table.Add(1, "/volume", dir, export.Options{}); err != nil {
 		t.Fatal(err)
 	}
