@@ -1,7 +1,6 @@
 package nfs3
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server/oncrpc"
@@ -249,18 +249,5 @@ func serve(t *testing.T, p oncrpc.Procedure) (server *oncrpc.Server, address str
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return server, l.Addr().String()
+	return server, nfstest.Serve(t, server).String()
 }

@@ -59,7 +59,7 @@ func (t *task) answer(do func(*task) result) oncrpc.Answer {
 	return t.Answer()
 }
 
-// answerAsCaller is answer for do that only a goroutine can call which acts as the caller.
+// answerAsCaller is answer, but do runs only on a goroutine that acts as the caller.
 func (t *task) answerAsCaller(do func(*task) result) oncrpc.Answer {
 	t.asCaller = true
 	return t.answer(do)
@@ -71,7 +71,7 @@ func (t *task) reply(res result) oncrpc.Answer {
 	return t.Answer()
 }
 
-// syncs says which status tells if a sync fails.
+// syncs sets the status that changes if a sync fails.
 func (t *task) syncs(status *nfs3.Status) { t.status = status }
 
 // Step is one of two: the operation, and the reply, when all is synced.

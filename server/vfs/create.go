@@ -170,7 +170,7 @@ func (t *Task) Mknod(dir *export.File, name []byte, fileType, major, minor uint3
 		switch fileType {
 		case export.TypeFIFO, export.TypeSocket:
 		case export.TypeChar, export.TypeBlock:
-			if t.ID.UID != 0 {
+			if t.id.UID != 0 {
 				return nil, syscall.EPERM
 			}
 		default:

@@ -91,7 +91,7 @@ func (t *Task) Write(f *export.File, p []byte, offset uint64) (w Written, done b
 	w.Verifier = f.Volume.WriteVerifier()
 	attr, err := f.Stat()
 	if !t.IsCaller() {
-		if err != nil || attr.UID != t.ID.UID || attr.Mode&(syscall.S_ISUID|syscall.S_ISGID) != 0 || !f.Volume.HasRoom(len(p)) {
+		if err != nil || attr.UID != t.id.UID || attr.Mode&(syscall.S_ISUID|syscall.S_ISGID) != 0 || !f.Volume.HasRoom(len(p)) {
 			return w, false, nil
 		}
 	}
@@ -120,7 +120,7 @@ func (t *Task) Write(f *export.File, p []byte, offset uint64) (w Written, done b
 // done is as of Read.
 func (t *Task) Commit(f *export.File) (attr Attrs, done bool, err error) {
 	a, err := f.Stat()
-	if !t.IsCaller() && (err != nil || a.UID != t.ID.UID) {
+	if !t.IsCaller() && (err != nil || a.UID != t.id.UID) {
 		return attr, false, nil
 	}
 	if err != nil {

@@ -10,20 +10,20 @@ import (
 // The files of a call's handles are opened here, as root, where it turns out whose call
 // it is: the volume's, which it is counted for.
 
-// ErrGone means that the client has gone. Nobody reads the reply.
-var ErrGone = errors.New("the client has gone")
+// errGone means that the client has gone. Nobody reads the reply.
+var errGone = errors.New("the client has gone")
 
 // Open opens a file for the rest of the call, which may wait from here on: for an inode
 // that is not in memory, and for whatever else is done on the connection's goroutine.
 func (t *Task) Open(handle []byte, use export.Use) (*export.File, error) {
 	if !t.Call.MayWait(export.VolumeIn(handle)) {
-		return nil, ErrGone
+		return nil, errGone
 	}
 	f, err := t.service.opener.Open(t.Call.Client.Addr(), handle, use)
 	if err != nil {
 		return nil, err
 	}
-	return f, t.opened(f)
+	return t.opened(f)
 }
 
 // OpenAtOnce is Open with UseAttr or UseRead by a call that does not wait, if the file is
@@ -36,19 +36,19 @@ func (t *Task) OpenAtOnce(handle []byte, use export.Use) (*export.File, error) {
 	if f == nil {
 		return t.Open(handle, use)
 	}
-	return f, t.opened(f)
+	return t.opened(f)
 }
 
 // opened has the call count for the file's volume, unless that refuses the caller's port.
-func (t *Task) opened(f *export.File) error {
+func (t *Task) opened(f *export.File) (*export.File, error) {
 	t.Closes(f)
 	v := f.Volume
 	if !v.AllowsPort(t.Call.Client) {
-		return syscall.EACCES
+		return nil, syscall.EACCES
 	}
 	t.Call.Served.Volume = &v.Served
-	t.volume, t.ID = v, v.Options.Identity(t.Call.Cred.UID, t.Call.Cred.GID, t.Call.Cred.Groups())
-	return nil
+	t.volume, t.id = v, v.Options.Identity(t.Call.Cred.UID, t.Call.Cred.GID, t.Call.Cred.Groups())
+	return f, nil
 }
 
 // Parent opens a directory's parent, as root: what is above may be closed to the caller.

@@ -13,7 +13,7 @@ import (
 
 // knows reports whether any goroutine can tell what the caller may do with a file.
 func (t *Task) knows(a *export.Attr) bool {
-	return t.worker || t.ID.UID == 0 || t.ID.UID == a.UID
+	return t.worker || t.id.UID == 0 || t.id.UID == a.UID
 }
 
 // May reports whether the caller may use a file that is open with UseAttr or UseNames, in
@@ -31,7 +31,7 @@ func (t *Task) May(f *export.File, mode uint32) (may, known bool) {
 	case t.IsCaller():
 		// Root may do all else, but execute what nobody may.
 		return mode&export.MayExec == 0 || f.Attr.IsDir() || f.Attr.Mode&0o111 != 0, true
-	case t.ID.UID == 0:
+	case t.id.UID == 0:
 		return f.Access(mode) == nil, true
 	}
 	return f.Attr.Mode>>6&mode == mode, true
@@ -42,7 +42,7 @@ func (t *Task) May(f *export.File, mode uint32) (may, known bool) {
 // see opens. Every server does so. The goroutine acts as the caller, unless that is the
 // owner.
 func (t *Task) mayUse(f *export.File, a *export.Attr, mode uint32) error {
-	if a.UID == t.ID.UID {
+	if a.UID == t.id.UID {
 		return nil
 	}
 	return f.Access(mode)

@@ -33,17 +33,16 @@ func New(cfg Config) *Service {
 // call, Call.State, so that the calls that are made most allocate nothing.
 type Task struct {
 	Call *oncrpc.Call
-	// ID is whom the volume of the file that was opened last takes the caller for.
-	ID export.Identity
 
 	service *Service
 	steps   Steps
-	promise oncrpc.Promise // if it is answered later
-	volume  *export.Volume // of the file that was opened last
-	worker  bool           // a worker runs it, as ID
-	files   []closer       // closed after it
-	syncs   []pending      // synced before its next step, in this order
-	err     error          // of a sync
+	promise oncrpc.Promise  // if it is answered later
+	volume  *export.Volume  // of the file that was opened last
+	id      export.Identity // the caller's in that volume
+	worker  bool            // a worker runs it, as id
+	files   []closer        // closed after it
+	syncs   []pending       // synced before its next step, in this order
+	err     error           // of a sync
 
 	// Memory for what most calls have of these.
 	filesMem [3]closer
@@ -66,10 +65,10 @@ type Next uint8
 const (
 	// End: the call's files are closed, and its results are the reply.
 	End Next = iota
-	// AsCaller: the next Step runs on a worker, with the identity ID.
+	// AsCaller: the next Step runs on a worker, which acts as the caller.
 	AsCaller
 	// AfterSync: the next Step runs when all that Sync was called for is synced, or some
-	// could not be, see SyncErr. It runs as root.
+	// could not be, see SyncErr. It may run on any goroutine, see IsCaller.
 	AfterSync
 )
 
@@ -88,7 +87,7 @@ type pending struct {
 	dataOnly bool
 }
 
-// Begin makes the task that of a call.
+// Begin starts the task of a call.
 func (t *Task) Begin(s *Service, c *oncrpc.Call, steps Steps) {
 	t.service, t.Call, t.steps = s, c, steps
 	t.files, t.syncs = t.filesMem[:0], t.syncsMem[:0]
@@ -97,19 +96,16 @@ func (t *Task) Begin(s *Service, c *oncrpc.Call, steps Steps) {
 // Closes has a file closed when the call ends.
 func (t *Task) Closes(f closer) { t.files = append(t.files, f) }
 
-// Sync has a file synced before the Step after AfterSync, unless the sync of one before it
-// fails. With dataOnly the metadata that it does not take to read the data back is left out.
+// Sync has a file synced before the Step that follows AfterSync, unless an earlier sync
+// fails. dataOnly leaves out the metadata that is not needed to read the data back.
 func (t *Task) Sync(f syncer, dataOnly bool) { t.syncs = append(t.syncs, pending{f, dataOnly}) }
 
-// SyncErr is why not all could be synced.
+// SyncErr returns the error of the sync that failed.
 func (t *Task) SyncErr() error { return t.err }
-
-// OnWorker reports whether the step may wait for the disk, and acts as the caller.
-func (t *Task) OnWorker() bool { return t.worker }
 
 // IsCaller reports whether the goroutine acts as the caller: on a worker, or because any
 // does as the caller is root.
-func (t *Task) IsCaller() bool { return t.worker || t.service.workers.Spare(&t.ID) }
+func (t *Task) IsCaller() bool { return t.worker || t.service.workers.Spare(&t.id) }
 
 // Answer answers the call: it makes the steps that can be made on this goroutine, and has
 // the others made elsewhere.
@@ -120,7 +116,7 @@ func (t *Task) Answer() oncrpc.Answer {
 			return t.end(rpc.Success)
 		case AsCaller:
 			later := t.later()
-			t.service.workers.Do(t.ID, shares.Owner{Volume: t.volume.ID, Client: t.Call.Client.Addr()}, t)
+			t.service.workers.Do(t.id, shares.Owner{Volume: t.volume.ID, Client: t.Call.Client.Addr()}, t)
 			return later
 		case AfterSync:
 			for len(t.syncs) > 0 && t.Call.Alone() && t.syncHere() {
@@ -164,7 +160,7 @@ func (t *Task) Run(err error) {
 	c, promise := t.Call, t.promise
 	defer promise.Recover()
 	if err != nil {
-		t.service.log.Error("nfs: a call could not be made for its caller", "client", c.Client, "xid", c.Header.XID, "uid", t.ID.UID, "gid", t.ID.GID, "err", err)
+		t.service.log.Error("nfs: a call could not be made for its caller", "client", c.Client, "xid", c.Header.XID, "uid", t.id.UID, "gid", t.id.GID, "err", err)
 	}
 	if err != nil || c.Abandoned() {
 		promise.Finish(t.end(rpc.SystemErr))

@@ -1,11 +1,9 @@
 package vfs
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
@@ -64,7 +63,7 @@ type program struct {
 
 func (p *program) Step() Next {
 	step := p.steps[0]
-	if next := step(p); next != AsCaller || p.OnWorker() {
+	if next := step(p); next != AsCaller || p.worker {
 		p.steps = p.steps[1:]
 		return next
 	}
@@ -234,16 +233,7 @@ func serveOnce(t *testing.T, cred rpc.SysCred, handle func(*oncrpc.Call) oncrpc.
 		Log:      slog.New(slog.DiscardHandler),
 	})
 	mustDo(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	mustDo(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(ctx, l) }()
-	defer func() {
-		cancel()
-		mustDo(t, <-served)
-	}()
-	client, err := rpc.Dial(t.Context(), l.Addr().String())
+	client, err := rpc.Dial(t.Context(), nfstest.Serve(t, server).String())
 	mustDo(t, err)
 	defer client.Close()
 	results, err := client.Do(t.Context(), rpc.CallHeader{RPCVersion: rpc.Version, Prog: program, Vers: version, Cred: cred.Auth()}, nil)
