@@ -167,12 +167,15 @@ func TestManyOperations(t *testing.T) {
 			return AfterSync
 		}
 	}
+	call := &closed{}
+	call.Add(1)
 	var syncs []uint64 // when each step begins
 	count := func() { syncs = append(syncs, table.Syncs.Durations.Snapshot().Count) }
 	got := string(serveOnce(t, rpc.SysCred{UID: uid, GID: uid}, func(c *oncrpc.Call) oncrpc.Answer {
 		return run(s, c,
 			func(p *program) Next {
 				count()
+				p.Closes(call)
 				top, err := p.Open(root, export.UseAttr)
 				if err != nil {
 					t.Error(err)
@@ -204,6 +207,7 @@ func TestManyOperations(t *testing.T) {
 			func(p *program) Next { count(); return reply(p) },
 		)
 	}))
+	call.Wait()
 	if got != "<nil>" {
 		t.Errorf("told %s", got)
 	}
