@@ -22,7 +22,7 @@ func countedWith(t *testing.T, engine string, limit space.Limit) (*nfstest.Clien
 			t.Skipf("the native engine can't run here: %v", err)
 		}
 	}
-	cfg := config()
+	cfg := config(t)
 	cfg.Engine.Engine = engine
 	account := space.NewAccount(limit)
 	if err := cfg.Exports.AddCounted(1, "/volume", dir, export.Options{}, account, slog.New(slog.DiscardHandler)); err != nil {

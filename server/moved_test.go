@@ -132,7 +132,7 @@ func engines(t *testing.T, disk string, test func(t *testing.T, engine, disk str
 func TestHeldHandleOfMovedDirectory(t *testing.T) {
 	testdisk.Each(t, func(t *testing.T, disk string) {
 		engines(t, disk, func(t *testing.T, engine, disk string) {
-			cfg := config()
+			cfg := config(t)
 			cfg.Engine.Engine = engine
 			for id, name := range []string{"one", "two"} {
 				dir := filepath.Join(disk, name)
@@ -142,7 +142,6 @@ func TestHeldHandleOfMovedDirectory(t *testing.T) {
 				if err := cfg.Exports.Add(uint64(id+1), "/"+name, dir, export.Options{}); err != nil {
 					t.Fatal(err)
 				}
-				t.Cleanup(func() { cfg.Exports.Remove(uint64(id + 1)) })
 			}
 			if err := os.WriteFile(filepath.Join(disk, "one", "d", "file"), []byte("data"), 0o666); err != nil {
 				t.Fatal(err)
@@ -233,7 +232,7 @@ func TestHeldHandleOfMovedDirectory(t *testing.T) {
 // What is above a volume's root is nobody's affair.
 func TestNothingAboveTheRoot(t *testing.T) {
 	engines(t, t.TempDir(), func(t *testing.T, engine, disk string) {
-		cfg := config()
+		cfg := config(t)
 		cfg.Engine.Engine = engine
 		if err := os.Mkdir(filepath.Join(disk, "sub"), 0o777); err != nil {
 			t.Fatal(err)
@@ -241,7 +240,6 @@ func TestNothingAboveTheRoot(t *testing.T) {
 		if err := cfg.Exports.Add(1, "/volume", disk, export.Options{}); err != nil {
 			t.Fatal(err)
 		}
-		defer cfg.Exports.Remove(1)
 		address, stop := serve(t, cfg)
 		defer func() {
 			if err := stop(); err != nil {

@@ -84,7 +84,7 @@ func conformance(t *testing.T, add func(*export.Table, string) error) {
 	if err := export.Probe(dir); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
-	cfg := config()
+	cfg := config(t)
 	cfg.Engine.Engine = server.EngineNative
 	_, _ = rand.Read(cfg.HandleKey)
 	if os.Getenv("NFS_LOG") != "" {
@@ -134,7 +134,7 @@ func FuzzNative(f *testing.F) {
 	if err := export.Probe(dir); err != nil {
 		f.Skipf("the native engine can't run here: %v", err)
 	}
-	cfg := config()
+	cfg := config(f)
 	cfg.Engine.Engine = server.EngineNative
 	if err := cfg.Exports.Add(1, "/volume", dir, export.Options{AllSquash: true}); err != nil {
 		f.Fatal(err)

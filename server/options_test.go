@@ -33,7 +33,7 @@ func volumeWith(t *testing.T, engine string, options export.Options) (*nfstest.C
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	cfg := config()
+	cfg := config(t)
 	cfg.Engine.Engine = engine
 	if err := cfg.Exports.Add(1, "/volume", dir, options); err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestClients(t *testing.T) {
 					t.Skipf("the native engine can't run here: %v", err)
 				}
 			}
-			cfg := config()
+			cfg := config(t)
 			cfg.Engine.Engine = engine
 			roots := map[string]nfs3.FH{}
 			for i, path := range []string{"/ours", "/others"} {

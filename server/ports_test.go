@@ -46,7 +46,7 @@ func TestPrivilegedPorts(t *testing.T) {
 				t.Skip("the native engine needs root")
 			}
 			var out lockedBuffer
-			cfg := config()
+			cfg := config(t)
 			cfg.Engine.Engine = engine
 			cfg.Exports.Log = slog.New(slog.NewTextHandler(&out, nil))
 			dir := t.TempDir()

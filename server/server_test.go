@@ -18,12 +18,23 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/test/leaks"
 )
 
-func config() server.Config {
+func TestMain(m *testing.M) { leaks.Main(m) }
+
+// config is for a server whose volumes are removed at the end of the test.
+func config(t testing.TB) server.Config {
+	t.Helper()
+	table := &export.Table{}
+	t.Cleanup(func() {
+		for _, v := range table.Volumes() {
+			table.Remove(v.ID)
+		}
+	})
 	return server.Config{
 		Engine:    server.Choice{Engine: server.EngineGoNFS},
-		Exports:   &export.Table{},
+		Exports:   table,
 		HandleKey: make([]byte, 32),
 		Log:       slog.New(slog.DiscardHandler),
 	}
@@ -36,7 +47,7 @@ func TestNewRefuses(t *testing.T) {
 		"no key":     func(c *server.Config) { c.HandleKey = nil },
 		"no log":     func(c *server.Config) { c.Log = nil },
 	} {
-		cfg := config()
+		cfg := config(t)
 		change(&cfg)
 		if s, err := server.New(cfg); err == nil {
 			t.Errorf("%s: %v", name, s)
@@ -70,7 +81,7 @@ func serve(t *testing.T, cfg server.Config) (address string, stop func() error) 
 }
 
 func TestPing(t *testing.T) {
-	address, stop := serve(t, config())
+	address, stop := serve(t, config(t))
 	if err := server.Ping(t.Context(), rpc.Dial, address); err != nil {
 		t.Error(err)
 	}
@@ -114,7 +125,7 @@ func (l *slowToClose) Close() error {
 func TestServeEndsWithAClosedListener(t *testing.T) {
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		t.Run(engine, func(t *testing.T) {
-			cfg := config()
+			cfg := config(t)
 			cfg.Engine.Engine = engine
 			s, err := server.New(cfg)
 			if err != nil {
@@ -136,7 +147,7 @@ func TestServeEndsWithAClosedListener(t *testing.T) {
 // Serve ends with clients connected, idle or in the middle of a call, and with
 // their connections closed: a client must not stay bound to a dead pod.
 func TestStopClosesConnections(t *testing.T) {
-	cfg := config()
+	cfg := config(t)
 	if err := cfg.Exports.Add(1, "/v", t.TempDir(), export.Options{}); err != nil {
 		t.Fatal(err)
 	}

@@ -40,12 +40,11 @@ func TestSlowCallsAreNamed(t *testing.T) {
 				t.Skipf("the native engine can't run here: %v", err)
 			}
 			var log lines
-			cfg := config()
+			cfg := config(t)
 			cfg.Engine.Engine, cfg.SlowCall, cfg.Log = engine, time.Nanosecond, slog.New(slog.NewTextHandler(&log, nil))
 			if err := cfg.Exports.Add(1, "/volume", dir, export.Options{}); err != nil {
 				t.Fatal(err)
 			}
-			defer cfg.Exports.Remove(1)
 			address, stop := serve(t, cfg)
 			client, err := nfstest.Dial(t.Context(), address, address)
 			if err != nil {

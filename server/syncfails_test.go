@@ -91,7 +91,7 @@ func syncFails(t *testing.T, engine string, disk *faultydisk.Disk, call func(*ca
 			t.Skipf("the native engine can't run here: %v", err)
 		}
 	}
-	cfg := config()
+	cfg := config(t)
 	cfg.Engine.Engine = engine
 	_, _ = rand.Read(cfg.HandleKey)
 	must(t, cfg.Exports.Add(1, "/volume", volume, export.Options{}))

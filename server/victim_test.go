@@ -229,7 +229,7 @@ func attacked(t *testing.T, one, two string, prepare func(*testing.T, string)) (
 	if err := export.Probe(one); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
-	cfg := config()
+	cfg := config(t)
 	cfg.Engine.Engine = server.EngineNative
 	for i, dir := range []string{one, two} {
 		must(t, os.Chmod(dir, 0o777))

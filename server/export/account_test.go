@@ -30,7 +30,7 @@ func countedAt(t *testing.T, dir string, limit int64) (*Opener, *Volume, []byte)
 func countedTo(t *testing.T, dir string, limit space.Limit) (*Opener, *Volume, []byte) {
 	t.Helper()
 	needNative(t)
-	table := &Table{}
+	table := newTable(t)
 	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, space.NewAccount(limit), discard))
 	o := NewOpener(table, NewKey(make([]byte, 32)), discard)
 	t.Cleanup(o.Close)

@@ -11,7 +11,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/test/leaks"
 )
+
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func mustDo(t *testing.T, err error) {
 	t.Helper()
@@ -20,11 +24,29 @@ func mustDo(t *testing.T, err error) {
 	}
 }
 
+// newTable is a table whose volumes are removed at the end of the test, which must have
+// closed all files by then.
+func newTable(t *testing.T) *Table {
+	t.Helper()
+	table := &Table{}
+	t.Cleanup(func() {
+		for _, v := range table.Volumes() {
+			go table.Remove(v.ID)
+			select {
+			case <-v.Closed():
+			case <-time.After(20 * time.Second):
+				t.Errorf("%s does not end: the test has left a file open", v.Path)
+			}
+		}
+	})
+	return table
+}
+
 // volumeAt exports a new directory.
 func volumeAt(t *testing.T) (*Table, *Volume, string) {
 	t.Helper()
 	dir := t.TempDir()
-	table := &Table{}
+	table := newTable(t)
 	mustDo(t, table.Add(7, "/v", dir, Options{}))
 	v, ok := table.ByID(7)
 	if !ok {

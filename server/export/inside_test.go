@@ -19,7 +19,7 @@ import (
 func twoVolumes(t *testing.T, disk string) (o *Opener, roots [2][]byte, dirs [2]string) {
 	t.Helper()
 	needNative(t)
-	table := &Table{}
+	table := newTable(t)
 	o = NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	for i, name := range []string{"one", "two"} {
 		dirs[i] = filepath.Join(disk, name)
@@ -30,11 +30,7 @@ func twoVolumes(t *testing.T, disk string) (o *Opener, roots [2][]byte, dirs [2]
 		mustDo(t, err)
 		roots[i] = root
 	}
-	t.Cleanup(func() {
-		o.Close()
-		table.Remove(1)
-		table.Remove(2)
-	})
+	t.Cleanup(o.Close)
 	return o, roots, dirs
 }
 

@@ -109,7 +109,7 @@ func TestLargestSizes(t *testing.T) {
 		below(t, dir, limit, 1<<20)
 
 		// The scan counts the same.
-		table := &Table{}
+		table := newTable(t)
 		mustDo(t, table.AddCounted(2, "/again", dir, Options{}, space.NewAccount(space.Limit{Bytes: limit}), discard))
 		again, _ := table.ByID(2)
 		counted(t, again)

@@ -19,7 +19,7 @@ import (
 func restarted(t *testing.T, dir, marks string, limit space.Limit) (o *Opener, v *Volume, root []byte, begin func()) {
 	t.Helper()
 	needNative(t)
-	table := &Table{}
+	table := newTable(t)
 	table.KeepMarks(marks)
 	mustDo(t, table.AddCounted(9, "/other", t.TempDir(), Options{}, space.NewAccount(limit), discard))
 	for range scansAtOnce {
@@ -42,7 +42,6 @@ func restarted(t *testing.T, dir, marks string, limit space.Limit) (o *Opener, v
 			begin()
 		}
 		o.Close()
-		table.Remove(1)
 	})
 	return o, v, root, begin
 }

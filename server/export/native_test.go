@@ -165,7 +165,9 @@ func TestOpenDataOnlyRegular(t *testing.T) {
 				t.Errorf("Open(%s, %v): %v, %v, want %v", name, use, f, err, want)
 			}
 		}
-		if _, err := o.Open(netip.Addr{}, h, UseNames); name != "dir" && !errors.Is(err, unix.ENOTDIR) {
+		if f, err := o.Open(netip.Addr{}, h, UseNames); err == nil && name == "dir" {
+			f.Close()
+		} else if !errors.Is(err, unix.ENOTDIR) {
 			t.Errorf("Open(%s) for its names: %v", name, err)
 		}
 	}
@@ -347,7 +349,7 @@ func TestFileTakesNamesOnly(t *testing.T) {
 func TestClients(t *testing.T) {
 	needNative(t)
 	dir := t.TempDir()
-	table := &Table{}
+	table := newTable(t)
 	mustDo(t, table.Add(1, "/v", dir, Options{Clients: []netip.Prefix{
 		netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64"),
 	}}))

@@ -16,7 +16,7 @@ import (
 func uncounted(t *testing.T, dir string) (*Opener, *Volume, *File) {
 	t.Helper()
 	needNative(t)
-	table := &Table{}
+	table := newTable(t)
 	v, err := table.add(1, "/v", dir, Options{}, space.NewAccount(space.Limit{Bytes: 1 << 40}))
 	mustDo(t, err)
 	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
@@ -27,7 +27,6 @@ func uncounted(t *testing.T, dir string) (*Opener, *Volume, *File) {
 	t.Cleanup(func() {
 		root.Close()
 		o.Close()
-		table.Remove(1)
 	})
 	return o, v, root
 }
@@ -86,12 +85,11 @@ func TestMovedByNameWhileCounted(t *testing.T) {
 
 // Volumes take turns to be counted; one that waits can be removed.
 func TestScansTakeTurns(t *testing.T) {
-	table, log := &Table{}, slog.New(slog.DiscardHandler)
+	table, log := newTable(t), slog.New(slog.DiscardHandler)
 	add := func(id uint64) *Volume {
 		dir := t.TempDir()
 		mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)) // an empty volume does not wait
 		mustDo(t, table.AddCounted(id, fmt.Sprint("/", id), dir, Options{}, space.NewAccount(space.Limit{Bytes: 1 << 30}), log))
-		t.Cleanup(func() { table.Remove(id) })
 		v, _ := table.ByID(id)
 		return v
 	}

@@ -154,9 +154,8 @@ func TestFailureInTheBackground(t *testing.T) {
 	for _, kind := range faultydisk.Kinds() {
 		t.Run(kind.Name, func(t *testing.T) {
 			disk := faultydisk.NewThin(t, kind)
-			table := &Table{}
+			table := newTable(t)
 			mustDo(t, table.Add(1, "/volume", disk.Dir, Options{}))
-			t.Cleanup(func() { table.Remove(1) })
 			v, _ := table.ByID(1)
 			o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 			t.Cleanup(o.Close)
