@@ -73,9 +73,11 @@ func (v *Volume) settleDue(now time.Time) {
 		return
 	}
 	defer v.calls.Done()
-	v.account.LookAgain(now, func(id string) (int, error) {
-		file := NewFileID([]byte(id))
-		return v.finder.open(file, unix.O_PATH|unix.O_NOFOLLOW)
+	v.account.LookAgain(now, func(id string, look func(fd int)) {
+		if d, err := v.finder.open(NewFileID([]byte(id)), UseAttr.flags()); err == nil {
+			look(d.fd())
+			d.close()
+		}
 	})
 }
 

@@ -69,26 +69,26 @@ func (f *File) Truncate(size uint64) error {
 }
 
 // openData opens a regular file for use.
-func (v *Volume) openData(id FileID, use Use) (int, *space.Charge, error) {
+func (v *Volume) openData(id FileID, use Use) (descriptor, *space.Charge, error) {
 	path, err := v.finder.open(id, UseAttr.flags())
 	if err != nil {
-		return -1, nil, err
+		return descriptor{}, nil, err
 	}
-	attr, err := v.stat(path, nil)
-	_ = unix.Close(path) // O_PATH
+	attr, err := v.stat(path.fd(), nil)
+	path.close()
 	switch {
 	case err != nil:
-		return -1, nil, err
+		return descriptor{}, nil, err
 	case attr.IsDir():
-		return -1, nil, unix.EISDIR
+		return descriptor{}, nil, unix.EISDIR
 	case !attr.IsRegular(): // to open a fifo or a device has effects
-		return -1, nil, unix.EINVAL
+		return descriptor{}, nil, unix.EINVAL
 	}
-	fd, err := v.finder.open(id, use.flags())
+	d, err := v.finder.open(id, use.flags())
 	if err != nil || v.account == nil {
-		return fd, nil, err
+		return d, nil, err
 	}
 	c := v.account.Enter(attr.inode())
-	_, _ = v.stat(fd, c) // from what it is charged; the next look meets the error
-	return fd, c, nil
+	_, _ = v.stat(d.fd(), c) // from what it is charged; the next look meets the error
+	return d, c, nil
 }

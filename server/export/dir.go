@@ -188,16 +188,16 @@ func (d *Dir) Rename(name string, to *Dir, newName string) error {
 func (d *Dir) Chmod(name string, mode os.FileMode) error {
 	// fchmodat(2) would follow a link, and fchmodat2(2) came with Linux 6.6. An
 	// O_PATH descriptor holds the file itself, and /proc leads to it.
-	fd, err := unix.Openat(int(d.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	f, err := openEntry(int(d.Fd()), name)
 	if err != nil {
 		return pathError("openat", name, err)
 	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeSymlink != 0 {
-		return err
+	defer f.close()
+	var st unix.Stat_t
+	if err := unix.Fstat(f.fd(), &st); err != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		return pathError("fstat", name, err)
 	}
-	return pathError("chmod", name, unix.Chmod(procPath(fd), uint32(mode.Perm())))
+	return pathError("chmod", name, unix.Chmod(procPath(f.fd()), uint32(mode.Perm())))
 }
 
 // Lchown sets the owner and the group of a file.

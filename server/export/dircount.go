@@ -108,16 +108,16 @@ func (d *Dir) makeName(name string, do func() error) error {
 		if err := do(); err != nil || a == nil {
 			return err
 		}
-		fd, err := unix.Openat(int(d.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		made, err := openEntry(int(d.Fd()), name)
 		if err != nil {
 			return err
 		}
-		defer unix.Close(fd) // O_PATH
+		defer made.close()
 		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil {
+		if err := unix.Fstat(made.fd(), &st); err != nil {
 			return err
 		}
-		c, err := a.EnterNew(space.InodeOf(&st), fd, &st)
+		c, err := a.EnterNew(space.InodeOf(&st), made.fd(), &st)
 		c.Leave("")
 		return err
 	})
@@ -157,12 +157,12 @@ func (d *Dir) taking(name string, from *Dir, fromName string, do func() error) e
 	if a == nil {
 		return do()
 	}
-	fd, err := unix.Openat(int(d.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	has, err := openEntry(int(d.Fd()), name)
 	if err != nil {
 		return do() // nothing has the name
 	}
-	defer unix.Close(fd) // O_PATH
-	t := a.Take(fd)
+	defer has.close()
+	t := a.Take(has.fd())
 	if from != nil {
 		t.Renamed(int(from.Fd()), fromName)
 	}

@@ -20,8 +20,9 @@ type File struct {
 	ID      FileID
 	Attr    Attr // when it was opened with UseAttr or UseNames
 	use     Use
-	fd      int
-	kept    *openFile     // owner of fd; nil if the File owns it
+	fd      int           // of own or kept
+	own     descriptor    // none if it is kept
+	kept    *openFile     // nil if it is not
 	since   uint64        // the sample of its errSeq
 	isNew   bool          // made by this call
 	created bool          // with a descriptor to write to it
@@ -35,14 +36,13 @@ type File struct {
 // Close releases the file and f, which is reused.
 func (f *File) Close() {
 	if f.created { // its creator will write to it next
-		f.kept = f.opener.keep(fileKey{f.Volume, f.ID}, UseWrite, f.fd, f.charge)
+		f.kept = f.opener.keep(fileKey{f.Volume, f.ID}, UseWrite, f.own.take(), f.charge)
 		f.held = false // the charge is the kept one's
 	}
 	if f.kept != nil {
 		f.opener.files.release(f.kept)
-	} else {
-		_ = unix.Close(f.fd) // nothing is written through it
 	}
+	f.own.close()
 	if f.held {
 		f.charge.Leave("")
 	}
@@ -138,11 +138,12 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 	if errno != 0 {
 		return nil, errno
 	}
+	d := owned(int(fd))
 	if !f.Volume.begin() {
-		_ = unix.Close(int(fd)) // nothing was written through it
+		d.close()
 		return nil, unix.ESTALE
 	}
-	child := f.opener.newFile(f.Volume, int(fd))
+	child := f.opener.newFile(f.Volume, d)
 	var err error
 	if child.Attr, err = child.Stat(); err == nil {
 		child.ID, err = f.Volume.finder.identify(child.fd, nil)

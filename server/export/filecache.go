@@ -68,7 +68,8 @@ func (u Use) flags() int {
 type openFile struct {
 	key     fileKey
 	use     Use
-	fd      int
+	own     descriptor
+	fd      int // of own
 	users   int
 	dropped bool          // to be closed by its last user
 	since   int           // the sweep after which nobody has used it, if users is 0
@@ -137,14 +138,14 @@ func (c *fileCache) missed() {
 // the file already, put returns that one and closes this one. If the cache is full, it
 // closes another file. If all others must be synced before, it also returns one of them,
 // for the caller to sync and release.
-func (c *fileCache) put(key fileKey, use Use, fd int, charge *space.Charge) (f, unsynced *openFile) {
-	f = &openFile{key: key, use: use, fd: fd, users: 1, charge: charge, state: &syncState{}}
+func (c *fileCache) put(key fileKey, use Use, d descriptor, charge *space.Charge) (f, unsynced *openFile) {
+	f = &openFile{key: key, use: use, own: d, fd: d.fd(), users: 1, charge: charge, state: &syncState{}}
 	c.mu.Lock()
 	files := c.files[key]
 	if first := files[use]; first != nil {
 		first.users++
 		c.mu.Unlock()
-		f.close() // nothing was written through it
+		f.close()
 		return first, nil
 	}
 	for _, other := range files {
@@ -210,7 +211,7 @@ func (f *openFile) close() {
 	if f == nil {
 		return
 	}
-	_ = unix.Close(f.fd) // what was written was synced, or the file has been removed
+	f.own.close()
 	if f.charge != nil {
 		var written string
 		if f.written.Load() {

@@ -7,5 +7,5 @@ type finder interface {
 	// name is empty. It does not follow a symbolic link.
 	identify(dir int, name []byte) (FileID, error)
 	// open opens a file, with flags for open(2). The error is ESTALE if it is gone.
-	open(file FileID, flags int) (int, error)
+	open(file FileID, flags int) (descriptor, error)
 }

@@ -133,11 +133,8 @@ func (o *Opener) findInside(f *File) error {
 		return unix.ESTALE
 	}
 	at, last := f.fd, f.ID
-	defer func() {
-		if at != f.fd {
-			_ = unix.Close(at) // O_PATH
-		}
-	}()
+	var up descriptor // where at is, above f
+	defer up.close()
 	far := false // a leap was too long
 	levels := 1
 	climbing := false
@@ -161,7 +158,7 @@ func (o *Opener) findInside(f *File) error {
 				seen, known = now, true
 			}
 			if known {
-				_ = unix.Close(next) // O_PATH
+				next.close()
 				o.inside.put(v, &f.ID, seen)
 				return nil
 			}
@@ -169,7 +166,7 @@ func (o *Opener) findInside(f *File) error {
 		// Past a mount's root: EXDEV, or ENOENT from what is not below it.
 		tooFar := errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ENOENT)
 		if err == nil && (above.has(&id) || id == last) {
-			_ = unix.Close(next) // O_PATH
+			next.close()
 			tooFar = true
 		}
 		switch {
@@ -181,10 +178,9 @@ func (o *Opener) findInside(f *File) error {
 		case err != nil:
 			return err
 		default:
-			if at != f.fd {
-				_ = unix.Close(at) // O_PATH
-			}
-			at, last = next, id
+			up.close()
+			up = next
+			at, last = up.fd(), id
 			if !far {
 				levels = min(2*levels, leapMax)
 			}
@@ -194,7 +190,7 @@ func (o *Opener) findInside(f *File) error {
 }
 
 // ancestor opens the directory some levels above another, on the same mount.
-func (v *Volume) ancestor(dir, levels int) (int, FileID, error) {
+func (v *Volume) ancestor(dir, levels int) (descriptor, FileID, error) {
 	var path [3*leapMax + 1]byte // ends with 0
 	for i := range levels {
 		copy(path[3*i:], "../")
@@ -203,18 +199,18 @@ func (v *Volume) ancestor(dir, levels int) (int, FileID, error) {
 		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS,
 	}
-	r, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dir), uintptr(unsafe.Pointer(&path)),
+	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dir), uintptr(unsafe.Pointer(&path)),
 		uintptr(unsafe.Pointer(&how)), unix.SizeofOpenHow, 0, 0)
 	if errno != 0 {
-		return -1, FileID{}, errno
+		return descriptor{}, FileID{}, errno
 	}
-	fd := int(r)
-	id, err := v.finder.identify(fd, nil)
+	d := owned(int(fd))
+	id, err := v.finder.identify(d.fd(), nil)
 	if err != nil {
-		_ = unix.Close(fd) // O_PATH
-		return -1, FileID{}, err
+		d.close()
+		return descriptor{}, FileID{}, err
 	}
-	return fd, id, nil
+	return d, id, nil
 }
 
 // above has the directories above a volume's root, on its mount.
@@ -233,11 +229,10 @@ func (v *Volume) above(now uint32) (*above, error) {
 	}
 	a := &above{at: now}
 	at, last := int(v.root.Fd()), v.rootID
+	var up descriptor // where at is, above the root
+	defer up.close()
 	for len(a.ids) < leapsMax {
 		next, id, err := v.ancestor(at, 1)
-		if at != int(v.root.Fd()) {
-			_ = unix.Close(at) // O_PATH
-		}
 		if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ENOENT) {
 			v.over.Store(a)
 			return a, nil
@@ -246,13 +241,14 @@ func (v *Volume) above(now uint32) (*above, error) {
 			return nil, err
 		}
 		if id == last { // "/"
-			_ = unix.Close(next) // O_PATH
+			next.close()
 			v.over.Store(a)
 			return a, nil
 		}
 		a.ids = append(a.ids, id)
-		at, last = next, id
+		up.close()
+		up = next
+		at, last = up.fd(), id
 	}
-	_ = unix.Close(at) // O_PATH
 	return nil, unix.ENAMETOOLONG
 }

@@ -208,11 +208,11 @@ func TestDeepDirectories(t *testing.T) {
 		at, err := v.finder.open(id, UseAttr.flags())
 		mustDo(t, err)
 		for at := at; ; {
-			up, id, err := v.ancestor(at, 1)
+			up, id, err := v.ancestor(at.fd(), 1)
 			mustDo(t, err)
-			mustDo(t, unix.Close(at))
+			at.close()
 			if id == v.rootID {
-				mustDo(t, unix.Close(up))
+				up.close()
 				break
 			}
 			at = up

@@ -96,9 +96,9 @@ func (d *disk) numberIn(id *FileID) uint64 {
 }
 
 // open implements finder, with open_by_handle_at(2).
-func (k kernelHandles) open(file FileID, flags int) (int, error) {
+func (k kernelHandles) open(file FileID, flags int) (descriptor, error) {
 	if file.n < 2 || file.bytes[0] == fileIDByInode {
-		return -1, unix.ESTALE // made by an engine that finds files otherwise
+		return descriptor{}, unix.ESTALE // made by an engine that finds files otherwise
 	}
 	h := kernelHandle{size: uint32(file.n) - 1, kind: int32(file.bytes[0])}
 	copy(h.bytes[:], file.bytes[1:file.n])
@@ -106,7 +106,7 @@ func (k kernelHandles) open(file FileID, flags int) (int, error) {
 		fd, _, errno := unix.Syscall(unix.SYS_OPEN_BY_HANDLE_AT, k.root.Fd(), uintptr(unsafe.Pointer(&h)), uintptr(flags|unix.O_CLOEXEC))
 		switch {
 		case errno == 0:
-			return int(fd), nil
+			return owned(int(fd)), nil
 		case errno == unix.EINTR:
 		case errno == unix.ENOMEM && tries < 5:
 			// ext4 says so, too, while the number of a removed file is given to
@@ -114,7 +114,7 @@ func (k kernelHandles) open(file FileID, flags int) (int, error) {
 			tries++
 			time.Sleep(time.Millisecond)
 		default:
-			return -1, errno
+			return descriptor{}, errno
 		}
 	}
 }

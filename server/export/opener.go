@@ -169,12 +169,12 @@ func (o *Opener) openDataIn(v *Volume, id FileID, use Use) (*File, error) {
 		return f, nil
 	}
 	o.files.missed()
-	fd, charge, err := v.openData(id, use)
+	d, charge, err := v.openData(id, use)
 	if err != nil {
 		v.calls.Done()
 		return nil, err
 	}
-	kept, unsynced := o.files.put(fileKey{v, id}, use, fd, charge)
+	kept, unsynced := o.files.put(fileKey{v, id}, use, d, charge)
 	if unsynced != nil {
 		// Writers wait here, otherwise they would open files faster than those can be
 		// synced and closed, and descriptors would run out.
@@ -191,7 +191,7 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 		return o.mustBeInside(f)
 	}
 	o.files.missed()
-	fd, err := v.finder.open(id, use.flags())
+	d, err := v.finder.open(id, use.flags())
 	if err != nil {
 		v.calls.Done()
 		if use == UseNames && errors.Is(err, unix.ELOOP) { // a symbolic link
@@ -199,7 +199,7 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 		}
 		return nil, err
 	}
-	f := o.newFile(v, fd)
+	f := o.newFile(v, d)
 	f.ID, f.use = id, use
 	f.enterNames()
 	if f.Attr, err = f.Stat(); err != nil {
@@ -213,7 +213,7 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 	if use == UseNames && v.account != nil {
 		c = v.account.Enter(f.Attr.inode())
 	}
-	f.keptAs(o.keep(fileKey{v, id}, use, fd, c))
+	f.keptAs(o.keep(fileKey{v, id}, use, f.own.take(), c))
 	if f.charge != nil { // the attributes must be those that it is settled by
 		if f.Attr, err = f.Stat(); err != nil {
 			f.Close()
@@ -249,7 +249,7 @@ func (o *Opener) openKept(v *Volume, id FileID, use Use) *File {
 
 // newKept is a File of a descriptor that is kept.
 func (o *Opener) newKept(v *Volume, id FileID, use Use, kept *openFile) *File {
-	f := o.newFile(v, kept.fd)
+	f := o.newFile(v, descriptor{})
 	f.ID, f.use = id, use
 	f.keptAs(kept)
 	return f
@@ -276,11 +276,11 @@ func (f *File) enterNames() {
 // removed. btrfs does not count the links of directories.
 func countsLinks(a *Attr) bool { return !a.IsDir() || a.Nlink > 1 }
 
-// newFile is a File of a volume in which a call has begun. Close gives its memory
-// back.
-func (o *Opener) newFile(v *Volume, fd int) *File {
+// newFile is a File of a volume in which a call has begun, with a descriptor that it then
+// owns. Close gives its memory back.
+func (o *Opener) newFile(v *Volume, d descriptor) *File {
 	f := o.spare.Get().(*File)
-	*f = File{opener: o, Volume: v, fd: fd}
+	*f = File{opener: o, Volume: v, own: d, fd: d.fd()}
 	return f
 }
 

@@ -49,7 +49,8 @@ func ProbeHandles(dir string) error {
 	if err != nil {
 		return &NeedsError{"files can't be opened by handle", "run as root with the capability DAC_READ_SEARCH, outside a user namespace", err}
 	}
-	_ = unix.Close(fd) // O_PATH
+	opened := owned(fd)
+	opened.close()
 	return nil
 }
 

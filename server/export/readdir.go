@@ -21,7 +21,7 @@ type Entry struct {
 // Listing reads a directory.
 type Listing struct {
 	opener *Opener
-	fd     int
+	own    descriptor
 	buf    []byte // what getdents64(2) gave and Next has not yet
 	mem    []byte
 }
@@ -38,7 +38,7 @@ func (f *File) List(cookie uint64, size int) (*Listing, error) {
 		return nil, err
 	}
 	l := f.opener.spareListing.Get().(*Listing)
-	*l = Listing{opener: f.opener, fd: fd, mem: slices.Grow(l.mem[:0], size)[:size]}
+	*l = Listing{opener: f.opener, own: owned(fd), mem: slices.Grow(l.mem[:0], size)[:size]}
 	if cookie != 0 {
 		if _, err := unix.Seek(fd, int64(cookie), 0); err != nil {
 			l.Close()
@@ -50,14 +50,14 @@ func (f *File) List(cookie uint64, size int) (*Listing, error) {
 
 // Close releases the listing and l, which is reused.
 func (l *Listing) Close() {
-	_ = unix.Close(l.fd)
+	l.own.close()
 	l.opener.spareListing.Put(l)
 }
 
 // Next returns the next entry; ok is false at the end.
 func (l *Listing) Next() (e Entry, ok bool, err error) {
 	if len(l.buf) == 0 {
-		n, err := unix.Getdents(l.fd, l.mem)
+		n, err := unix.Getdents(l.own.fd(), l.mem)
 		if n <= 0 || err != nil {
 			return Entry{}, false, err
 		}

@@ -117,7 +117,7 @@ func (f *File) openFile() *openFile {
 	if f.kept != nil {
 		return f.kept
 	}
-	return &openFile{key: fileKey{f.Volume, f.ID}, fd: f.fd, state: &syncState{}} // not shared
+	return &openFile{key: fileKey{f.Volume, f.ID}, fd: f.fd, state: &syncState{}} // not shared, of f's descriptor
 }
 
 // syncsOf returns the syncs that a file shares.
@@ -151,8 +151,8 @@ func (o *Opener) sync(w waiting, data bool) {
 }
 
 // keep is fileCache.put.
-func (o *Opener) keep(key fileKey, use Use, fd int, charge *space.Charge) *openFile {
-	f, unsynced := o.files.put(key, use, fd, charge)
+func (o *Opener) keep(key fileKey, use Use, d descriptor, charge *space.Charge) *openFile {
+	f, unsynced := o.files.put(key, use, d, charge)
 	if unsynced != nil {
 		o.syncUnused(unsynced, nil)
 	}

@@ -93,7 +93,8 @@ func (d *disk) sync(fd int, data bool) error {
 		if err != nil {
 			return err
 		}
-		defer unix.Close(fd) // nothing was written through it
+		opened := owned(fd)
+		defer opened.close()
 		err = sync(fd)
 	}
 	return cmp.Or(err, d.alive(fd))

@@ -164,14 +164,14 @@ func (c *Charge) end() {
 }
 
 // LookAgain reads the usage of files again that were written some time ago. open opens a
-// file with O_PATH by the ID that Leave was given. Call it every few seconds.
-func (a *Account) LookAgain(now time.Time, open func(id string) (fd int, err error)) {
+// file with O_PATH by the ID that Leave was given, calls look, and closes it; if it can't open
+// the file, the usage stays as it was. Call LookAgain every few seconds.
+func (a *Account) LookAgain(now time.Time, open func(id string, look func(fd int))) {
 	for c, id := range a.due(now) {
-		if fd, err := open(id); err == nil {
+		open(id, func(fd int) {
 			var st unix.Stat_t
 			_ = c.Stat(fd, &st) // what can't be looked at stays as it was
-			_ = unix.Close(fd)  // O_PATH
-		}
+		})
 		a.looked(c, now)
 	}
 }
