@@ -3,10 +3,11 @@ package provisioner
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/podnas/podnas/volume"
 )
 
 // If the disk is not the one whose volumes clients have mounted, because that one is not
@@ -34,12 +35,8 @@ func (p *Provisioner) CheckDisk(address Address) error {
 		return nil
 	}
 	slices.Sort(others)
-	names := strings.Join(others[:min(len(others), 5)], ", ")
-	if len(others) > 5 {
-		names += ", ..."
-	}
 	return fmt.Errorf("%d PersistentVolumes lead to this podnas and are on another disk (%s): %s. The disk mounted here is %s, with %d volumes. Mount the right disk. If it is lost, delete these PersistentVolumes and their claims, or start podnas with --new-disk",
-		len(others), disk, names, p.Store.Identity(), len(p.Store.List()))
+		len(others), disk, volume.FormatNames(others), p.Store.Identity(), len(p.Store.List()))
 }
 
 // leadsTo reports whether a PersistentVolume is, or may yet be, mounted from an

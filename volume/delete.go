@@ -5,12 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 )
 
 // unexportWarning is how long ending an export may take before a warning: longer
 // than a call should take.
 const unexportWarning = 10 * time.Second
+
+// FateOfFiles says for people what happens to the volume's files when it is deleted. root is the
+// directory of the disk.
+func (v *Volume) FateOfFiles(root string) string {
+	adopt := ", 'podnas volume adopt " + v.Name + "' restores it"
+	switch v.OnDelete {
+	case ArchiveFiles:
+		return "its files are in the archive" + adopt
+	case RetainFiles:
+		return "its files stay in " + filepath.Join(root, v.Path) + adopt
+	default:
+		return "its files are removed in the background"
+	}
+}
 
 // Delete deletes a volume: afterwards no client can access it. OnDelete determines
 // what happens to its files; they are removed in the background, also after a

@@ -413,3 +413,15 @@ func TestFormatSize(t *testing.T) {
 		}
 	}
 }
+
+func TestFormatNames(t *testing.T) {
+	names := []string{"a", "b", "c", "d", "e", "f"}
+	for n, want := range []string{"", "a", "a, b", "a, b, c", "a, b, c, d", "a, b, c, d, e", "a, b, c, d, e, ..."} {
+		if got := FormatNames(names[:n]); got != want {
+			t.Errorf("%d names: %q, want %q", n, got, want)
+		}
+	}
+	if names[5] != "f" {
+		t.Errorf("it has changed the names: %q", names)
+	}
+}

@@ -216,6 +216,18 @@ func FormatCount[N int | int64 | uint64](n N, thing string) string {
 	return strings.TrimSpace(digits + " " + thing)
 }
 
+// namesMax is how many names a message has.
+const namesMax = 5
+
+// FormatNames formats the names of some things for people: all of them, or the first few and
+// "...".
+func FormatNames(names []string) string {
+	if len(names) > namesMax {
+		names = append(names[:namesMax:namesMax], "...")
+	}
+	return strings.Join(names, ", ")
+}
+
 // validName matches a DNS subdomain (RFC 1123), like every name of a Kubernetes
 // object. It contains no slash and no leading dot, so it is one plain path
 // component and never the state directory.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -86,7 +85,7 @@ copied cancels the copy.
 			if isKept := v.State == volume.Archived || v.State == volume.Retained; isKept != kept {
 				return keptError(v, isKept)
 			}
-			what := fate(v, cfg.root)
+			what := v.FateOfFiles(cfg.root)
 			if kept || v.State == volume.Copying {
 				what = "its files are removed in the background"
 			}
@@ -122,18 +121,6 @@ func keptError(v control.Volume, isKept bool) error {
 		return &usageError{fmt.Errorf("volume %s is already deleted, and its files are %s; use --kept to remove them too", v.Name, v.State)}
 	}
 	return &usageError{fmt.Errorf("volume %s is not archived or retained, but in use: don't use --kept", v.Name)}
-}
-
-// fate is what becomes of the files of a volume that is deleted.
-func fate(v control.Volume, root string) string {
-	switch v.OnDelete {
-	case volume.ArchiveFiles:
-		return "its files are in the archive, 'podnas volume adopt " + v.Name + "' restores it"
-	case volume.RetainFiles:
-		return "its files stay in " + filepath.Join(root, v.Path) + ", 'podnas volume adopt " + v.Name + "' restores it"
-	default:
-		return "its files are removed in the background"
-	}
 }
 
 func deleteQuestion(v control.Volume, fate string) string {

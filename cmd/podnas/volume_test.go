@@ -312,7 +312,7 @@ func TestExitCode(t *testing.T) {
 
 func TestConfirm(t *testing.T) {
 	v := control.Volume{Volume: volume.Volume{Name: "scratch", Path: "scratch", Size: 1 << 30, Claim: &volume.Claim{Namespace: "demo", Name: "data"}}}
-	question := deleteQuestion(v, fate(v, "/export"))
+	question := deleteQuestion(v, v.FateOfFiles("/export"))
 	for _, want := range []string{"scratch (1Gi", "claim demo/data", "files are removed"} {
 		if !strings.Contains(question, want) {
 			t.Errorf("asked %q, want %q in it", question, want)

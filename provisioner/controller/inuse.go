@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/volume"
 )
 
 const (
@@ -112,17 +112,14 @@ func (u *inUse) describe() (string, error) {
 			claims = append(claims, pv.Spec.ClaimRef.Namespace+"/"+pv.Spec.ClaimRef.Name)
 		}
 	}
-	const named = 5
 	slices.Sort(claims)
 	switch n := len(claims); {
 	case n == 0:
 		return "", nil
 	case n == 1:
 		return "the claim " + claims[0], nil
-	case n <= named:
-		return fmt.Sprintf("%d claims (%s)", n, strings.Join(claims, ", ")), nil
 	default:
-		return fmt.Sprintf("%d claims (%s, ...)", n, strings.Join(claims[:named], ", ")), nil
+		return fmt.Sprintf("%d claims (%s)", n, volume.FormatNames(claims)), nil
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -159,12 +158,8 @@ func (c *comparison) compare(ctx context.Context) ([]volume.Finding, error) {
 		c.log.Warn("reconcile: "+f.Problem, "volume", f.Volume, "path", f.Path, "fix", f.Fix)
 	}
 	if n := len(orphans); n > 0 {
-		names := strings.Join(orphans[:min(n, 5)], ", ")
-		if n > 5 {
-			names += ", ..."
-		}
 		c.pod.warn("VolumeWithoutPersistentVolume",
-			fmt.Sprintf("%d volumes on the disk have no PersistentVolume: %s. They are kept; podnas doctor says what to do", n, names))
+			fmt.Sprintf("%d volumes on the disk have no PersistentVolume: %s. They are kept; podnas doctor says what to do", n, volume.FormatNames(orphans)))
 	}
 	return findings, nil
 }

@@ -119,10 +119,6 @@ func CheckDisk(claims, root string) error {
 	if identity == "" {
 		is = "is empty: podnas has never served it"
 	}
-	n := len(others)
-	if n > 5 {
-		others = append(others[:5], "...")
-	}
 	return fmt.Errorf("%s is not the disk of these claims: %d PersistentVolumes in %s/%s are on another one, %s, and %s %s. Mount the right disk there. To start with new, empty volumes instead, remove %s/%s or use --new-disk",
-		root, n, claims, provisionedDir, strings.Join(others, ", "), root, is, claims, provisionedDir)
+		root, len(others), claims, provisionedDir, volume.FormatNames(others), root, is, claims, provisionedDir)
 }

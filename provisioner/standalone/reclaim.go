@@ -100,8 +100,8 @@ func (r *Runner) reclaim(ctx context.Context, pv *v1.PersistentVolume) error {
 	g, told := r.gone[key]
 	if !told {
 		g.since = time.Now()
-		r.printf("\nclaim %s is gone from %s: in %s its volume %s %s. Put the claim back to keep the volume\n",
-			key, r.Claims, r.Grace, pv.Name, r.fate(pv).next)
+		r.printf("\nclaim %s is gone from %s: in %s its volume %s is %s. Put the claim back to keep the volume\n",
+			key, r.Claims, r.Grace, pv.Name, r.fate(pv))
 	}
 	g.scans++
 	r.gone[key] = g
@@ -125,28 +125,19 @@ func (r *Runner) reclaim(ctx context.Context, pv *v1.PersistentVolume) error {
 			return err
 		}
 	}
-	r.printf("\nvolume %s is %s: claim %s is gone\n", pv.Name, fate.done, key)
+	r.printf("\nclaim %s is gone, and its volume %s is %s\n", key, pv.Name, fate)
 	delete(r.served, key)
 	delete(r.gone, key)
 	return nil
 }
 
-// fate describes what happens to a volume without its claim.
-type fate struct{ next, done string }
-
-func (r *Runner) fate(pv *v1.PersistentVolume) fate {
+// fate says what happens to a volume without its claim.
+func (r *Runner) fate(pv *v1.PersistentVolume) string {
 	if pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimDelete {
-		return fate{"loses its claim and keeps its files, as its class says", "released, its reclaim policy keeps the data"}
+		return "released: its class keeps its files"
 	}
 	v, _ := r.Provisioner.Store.Get(pv.Name) // a missing volume has no files to lose
-	switch v.OnDelete {
-	case volume.ArchiveFiles:
-		back := "podnas volume adopt " + pv.Name + " restores it"
-		return fate{"is moved to the archive; " + back, "archived, " + back}
-	case volume.RetainFiles:
-		return fate{"is deleted, and its files stay in their directory", "deleted, its files are kept in " + v.Path}
-	}
-	return fate{"is deleted with all its files, as its class says", "deleted"}
+	return "deleted: " + v.FateOfFiles(r.Root)
 }
 
 // isBack records that a claim is in the folder again.

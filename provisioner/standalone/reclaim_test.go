@@ -19,7 +19,7 @@ func TestGrace(t *testing.T) {
 	name := b.pvs()["data"].Name
 	b.remove("data.yaml")
 	b.scans(5)
-	if n := strings.Count(b.out.String(), "claim default/data is gone"); n != 1 || !strings.Contains(b.out.String(), "in 1h0m0s its volume "+name+" is deleted with all its files") {
+	if n := strings.Count(b.out.String(), "claim default/data is gone"); n != 1 || !strings.Contains(b.out.String(), "in 1h0m0s its volume "+name+" is deleted: its files are removed in the background") {
 		t.Errorf("told %d times:\n%s", n, &b.out)
 	}
 	if _, err := b.store.Get(name); err != nil {

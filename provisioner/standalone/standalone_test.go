@@ -256,7 +256,7 @@ func TestRetainPolicy(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(b.Root, old)); err != nil {
 		t.Error(err)
 	}
-	if n := strings.Count(b.out.String(), "is released"); n != 1 {
+	if n := strings.Count(b.out.String(), "and its volume "+old+" is released"); n != 1 {
 		t.Errorf("said %d times", n)
 	}
 	// The old data is nobody's; a new claim gets a new volume.
