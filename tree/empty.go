@@ -32,7 +32,8 @@ func Empty(ctx context.Context, dir *os.File) (int, error) {
 
 // emptier removes the content of top. From a directory in it that is not empty, it
 // removes the files, and moves the directories up into top, where it removes them
-// later.
+// later. It is no Walker: a Walker only reads, and can't remove a directory
+// that it has left.
 type emptier struct {
 	top     *os.File
 	removed int

@@ -48,8 +48,8 @@ func TestTakenBack(t *testing.T) {
 			takeBack(t, disk)
 			after, _ := du(t, dir)
 			ahead += before - after
-			v.settleDue(now.Add(space.LookAfter + space.LookLate + 2*time.Second))
-			v.settleDue(now.Add(space.LookAfter + 2*space.LookLate + 3*time.Second)) // those that had nothing ahead to lose
+			v.settleDue(now.Add(space.LookAfter + lookLate + 2*time.Second))
+			v.settleDue(now.Add(space.LookAfter + 2*lookLate + 3*time.Second)) // those that had nothing ahead to lose
 			if used := v.Account().Usage().Bytes; used != after {
 				t.Errorf("round %d: %d bytes are counted, du finds %d", round, used, after)
 			}

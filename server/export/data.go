@@ -14,7 +14,18 @@ import (
 
 // ReadAt reads until p is full or the file ends.
 func (f *File) ReadAt(p []byte, offset int64) (int, error) {
-	return pread(f.fd, p, offset)
+	done := 0
+	for done < len(p) {
+		n, err := unix.Pread(f.fd, p[done:], offset+int64(done))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n <= 0 || err != nil {
+			return done, err
+		}
+		done += n
+	}
+	return done, nil
 }
 
 // ReadCached is ReadAt without waiting for the disk. The error is EAGAIN if it

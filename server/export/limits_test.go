@@ -142,7 +142,7 @@ func TestSparseWindow(t *testing.T) {
 					at := int64(i) << 36 // a hole between all
 					switch client % 2 {
 					case 0:
-						at = 1<<43 - int64(random.IntN(1<<30))*space.BlockSize
+						at = 1<<43 - int64(random.IntN(1<<30))*blockSize
 					case 1: // of which two together are more than 63 bits hold
 						at += 1 << 62
 					}
@@ -330,7 +330,7 @@ func TestNamesTakeRoom(t *testing.T) {
 				at = to
 			}
 			after, _ := du(t, sub)
-			if after > before+space.RenameSlack+space.NameRoom {
+			if after > before+renameSlack+nameRoom {
 				t.Errorf("%s: renames have taken %d bytes past the limit, and %d were refused", engine, after-before, refused)
 			}
 			// A name that is there takes none.
@@ -362,7 +362,7 @@ func TestNamesTakeRoom(t *testing.T) {
 				t.Errorf("a link where there is something: %v", err)
 			}
 			f.Close()
-			if after, _ := du(t, sub); refusedLinks == 0 || after > max(before, limit)+space.NameRoom {
+			if after, _ := du(t, sub); refusedLinks == 0 || after > max(before, limit)+nameRoom {
 				t.Errorf("%d links were made in a full volume, which has %d bytes more for them", links, after-before)
 			}
 			sound(t, v, sub, "after all")
@@ -414,14 +414,14 @@ func TestAllocatedAhead(t *testing.T) {
 			mustDo(t, errors.Join(filler.Close(), os.Remove(filler.Name())))
 			full, _ := du(t, dir)
 			t.Logf("%d MiB when another has filled the disk, with %d MiB", full>>20, n)
-			if full > limit+files*space.AheadMax {
+			if full > limit+files*aheadMax {
 				t.Errorf("%d bytes are left to the volume when another can write nothing", full)
 			}
 		}
 		o.files.close()
 		eventually(t, func() bool {
 			closed, _ := du(t, dir)
-			return closed <= limit+files*space.AheadMax
+			return closed <= limit+files*aheadMax
 		}, "XFS has given back what it has allocated ahead")
 	})
 }

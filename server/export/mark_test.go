@@ -315,7 +315,7 @@ func TestNotCredited(t *testing.T) {
 			mustDo(t, errors.Join(byPath.Remove("by path"), byPath.Close()))
 			_, _ = top.Stat()
 		}
-		if u := v.Account().Usage(); u.Inodes != before.Inodes || u.Bytes < before.Bytes || u.Bytes > before.Bytes+2*space.BlockSize {
+		if u := v.Account().Usage(); u.Inodes != before.Inodes || u.Bytes < before.Bytes || u.Bytes > before.Bytes+2*blockSize {
 			t.Errorf("%+v, and before files were put there and removed %+v", u, before)
 		}
 		sound(t, v, dir, "after all")

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/faultydisk"
 )
 
@@ -168,7 +167,7 @@ func TestFailureInTheBackground(t *testing.T) {
 			verifier := v.WriteVerifier()
 			disk.Fail()
 			for block := range int64(1000) { // more than is held by what mkfs has laid out
-				_, _, err = f.WriteAt(fmt.Appendf(nil, "block %d", block), block*space.BlockSize)
+				_, _, err = f.WriteAt(fmt.Appendf(nil, "block %d", block), block*blockSize)
 				mustDo(t, err)
 			}
 			f.Close()

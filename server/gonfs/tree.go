@@ -117,7 +117,8 @@ func (t *tree) lookup(file export.FileID) (p string, ok, gone bool) {
 	return p, err == nil && found == file, false
 }
 
-// walk caches the path of every file of the volume.
+// walk caches the path of every file of the volume. It is no tree.Walker, whose root stays open,
+// because a volume that is removed would wait for the whole walk; here it waits for one directory.
 func (t *tree) walk() error {
 	t.mu.Lock()
 	moves := t.moves

@@ -44,10 +44,10 @@ import (
 //     later (the blocks that hold a file's map) is found by one more look, some
 //     time after the last write.
 //   - XFS allocates ahead of a file that grows, past its end: twice as much again, at
-//     most. What is more than AheadMax past the end is not charged: it is not the user's
+//     most. What is more than aheadMax past the end is not charged: it is not the user's
 //     data, and XFS takes it back when the file is closed, some minutes later, or when
 //     the disk is full. It becomes the user's when something is written behind it. What
-//     is less is charged, and looked at again when XFS has taken it back (LookLate).
+//     is less is charged, and looked at again when XFS has taken it back (lookLate).
 //     Nobody else can take it back: how a file is cut past its end by descriptor could
 //     cut what another writer has just put there.
 //   - Copy on write allocates new blocks before it frees the old ones; both are

@@ -20,7 +20,7 @@ func (c *Charge) Write(fd int, p []byte, offset int64, st *unix.Stat_t) (int, er
 		return c.put(fd, p, offset, st)
 	}
 	a := c.account
-	start := offset &^ (BlockSize - 1)
+	start := offset &^ (blockSize - 1)
 	// All blocks of the range, and of the gap between the end of the file and the
 	// range: XFS may have preallocated them, and writes can come in any order.
 	reserved := Amount{bytes: addSizes(blocksOf(offset, len(p)), c.gap(start))}
@@ -51,7 +51,7 @@ func (c *Charge) writeAlone(fd int, p []byte, offset int64, st *unix.Stat_t) (in
 	if err := c.Stat(fd, st); err != nil {
 		return 0, err
 	}
-	start := offset &^ (BlockSize - 1)
+	start := offset &^ (blockSize - 1)
 	need := blocksOf(offset, len(p))
 	between := c.between(st, start)
 	wanted := Amount{bytes: addSizes(need, between)}
@@ -59,7 +59,7 @@ func (c *Charge) writeAlone(fd int, p []byte, offset int64, st *unix.Stat_t) (in
 	var over error
 	if room < need {
 		over = a.full(wanted)
-		fits := max(room, 0) &^ (BlockSize - 1) // what fits ends with a block
+		fits := max(room, 0) &^ (blockSize - 1) // what fits ends with a block
 		p = p[:max(start-offset+fits, 0)]
 	}
 	n, err := c.put(fd, p, offset, st)
@@ -138,7 +138,7 @@ func checkRange(offset int64, n int) error {
 // blocksOf returns the size of the blocks of a range, in bytes. A range is short,
 // whatever its offset.
 func blocksOf(offset int64, n int) int64 {
-	return roundUp(offset&(BlockSize-1) + int64(n))
+	return roundUp(offset&(blockSize-1) + int64(n))
 }
 
 // hasBlocks reports whether a range of a file has no hole. It moves the offset of

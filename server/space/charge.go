@@ -11,11 +11,11 @@ import (
 // again. The kernel writes data back after at most 30 seconds.
 const LookAfter = 40 * time.Second
 
-// LookLate is how long after that the usage is read once more if the file had blocks
+// lookLate is how long after that the usage is read once more if the file had blocks
 // past its end: XFS frees them within 5 minutes (speculative_prealloc_lifetime in
 // Documentation/admin-guide/xfs.rst). A charge that was dropped before would leave
 // them in the sum.
-const LookLate = 6 * time.Minute
+const lookLate = 6 * time.Minute
 
 // Charge is the account's entry for an inode in use, from Enter or EnterNew to Leave.
 type Charge struct {
@@ -24,7 +24,7 @@ type Charge struct {
 	users   int       // guarded by account.mu
 	file    string    // ID to read its usage again, if its data was written; guarded by account.mu
 	due     time.Time // when, if nobody uses it; guarded by account.mu
-	late    int64     // bytes at the last read for LookLate; guarded by account.mu
+	late    int64     // bytes at the last read for lookLate; guarded by account.mu
 
 	mu    sync.Mutex
 	known bool  // bytes is included in used
@@ -201,7 +201,7 @@ func (a *Account) looked(c *Charge, now time.Time) {
 	switch c.users--; {
 	case c.users > 0:
 	case ahead && c.late != bytes:
-		c.late, c.due = bytes, now.Add(LookLate)
+		c.late, c.due = bytes, now.Add(lookLate)
 	default:
 		a.drop(c)
 	}

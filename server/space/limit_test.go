@@ -61,10 +61,10 @@ func TestSums(t *testing.T) {
 			}
 			continue
 		}
-		if r := roundUp(size); r < 0 || r%BlockSize != 0 || r < size-BlockSize || r > size && r-size >= BlockSize {
+		if r := roundUp(size); r < 0 || r%blockSize != 0 || r < size-blockSize || r > size && r-size >= blockSize {
 			t.Fatalf("%d is rounded up to %d", size, r)
 		}
-		if n := blocksOf(size, count); n < int64(count) || n > int64(count)+2*BlockSize {
+		if n := blocksOf(size, count); n < int64(count) || n > int64(count)+2*blockSize {
 			t.Fatalf("%d bytes at %d are in %d bytes of blocks", count, size, n)
 		}
 		if err := checkRange(size, count); (err != nil) != (uint64(size)+uint64(count) > math.MaxInt64) {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AheadMax is how much past its end a file is charged for, in bytes: the blocks of its
+// aheadMax is how much past its end a file is charged for, in bytes: the blocks of its
 // extent map and its attributes are less.
-const AheadMax = 128 << 10
+const aheadMax = 128 << 10
 
 // Prices are an inode's charges beside its blocks.
 type Prices struct {
@@ -73,7 +73,7 @@ func xfsInode(root *os.File) int64 {
 func (p Prices) of(st *unix.Stat_t) (bytes, ahead int64) {
 	bytes = BytesOf(uint64(st.Blocks), 512)
 	if st.Mode&unix.S_IFMT == unix.S_IFREG {
-		if most := addSizes(roundUp(st.Size), AheadMax); bytes > most {
+		if most := addSizes(roundUp(st.Size), aheadMax); bytes > most {
 			bytes, ahead = most, bytes-most
 		}
 	}

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NameRoom is the space that a name can take in a directory, in bytes: a block, and one
+// nameRoom is the space that a name can take in a directory, in bytes: a block, and one
 // for the directory's index. If it takes more, that is charged afterwards.
-const NameRoom = 2 * BlockSize
+const nameRoom = 2 * blockSize
 
 // ForName is what to reserve for a new name of an existing file.
-func ForName() Amount { return Amount{bytes: NameRoom} }
+func ForName() Amount { return Amount{bytes: nameRoom} }
 
 // ForNew is what to reserve for a new file and its name: the file usually takes at most a
 // block. a may be nil.
@@ -20,7 +20,7 @@ func (a *Account) ForNew() Amount {
 	if a == nil {
 		return Amount{}
 	}
-	return Amount{NameRoom + a.prices.Inode, 1}
+	return Amount{nameRoom + a.prices.Inode, 1}
 }
 
 // Reservation is the space that a running call may take. It is released when the call's
@@ -135,11 +135,11 @@ func (a *Account) Await(err error, ending <-chan struct{}) bool {
 	}
 }
 
-// RenameSlack is how much directories may grow by renames without free space, in bytes:
+// renameSlack is how much directories may grow by renames without free space, in bytes:
 // writing a new file and giving it the old one's name must work in a full volume, even
 // if the name is new, and only the kernel knows which rename makes its directory
 // grow.
-const RenameSlack = 128 << 10
+const renameSlack = 128 << 10
 
 // Rename calls do, which gives an existing file a name in a directory. If replaces is
 // set, the name exists, and so the directory does not grow. settle charges the
@@ -161,7 +161,7 @@ func (a *Account) Rename(dir *Charge, replaces bool, settle func(), do func() er
 	}
 	a.writing.Lock()
 	defer a.writing.Unlock()
-	if a.overdrawn.Load() >= RenameSlack {
+	if a.overdrawn.Load() >= renameSlack {
 		return err
 	}
 	before := dir.takes()

@@ -5,9 +5,9 @@ import "math"
 // Sizes and offsets come from clients and may be all that 63 bits hold, so sums of
 // them stop at the largest number.
 
-// BlockSize is what space is allocated in, in bytes, on every file system that matters
+// blockSize is what space is allocated in, in bytes, on every file system that matters
 // here.
-const BlockSize = 4096
+const blockSize = 4096
 
 // addSizes adds numbers of which the second is not negative.
 func addSizes(a, b int64) int64 {
@@ -18,7 +18,7 @@ func addSizes(a, b int64) int64 {
 }
 
 // roundUp is the end of the block that ends a size, which is not negative.
-func roundUp(bytes int64) int64 { return addSizes(bytes, BlockSize-1) &^ (BlockSize - 1) }
+func roundUp(bytes int64) int64 { return addSizes(bytes, blockSize-1) &^ (blockSize - 1) }
 
 // BytesOf is what a number of units has in bytes, at most the largest number.
 func BytesOf(count uint64, unit int64) int64 {
