@@ -61,7 +61,7 @@ func (s *Store) startCopy(r *record) {
 		defer cancel()
 		err := s.copy(ctx, c, r)
 		if ctx.Err() != nil {
-			return // whoever stopped it continues, or the next Open does
+			return // the call that stopped it continues, or the next Open does
 		}
 		s.count(&s.activity.copy, r.Name, err)
 		if err != nil {

@@ -132,7 +132,7 @@ func (s *Store) startMarking(v Volume) {
 		for {
 			err := s.mark(ctx, v)
 			if err == nil || ctx.Err() != nil {
-				return // it is done, or whoever stopped it continues, or the next Open does
+				return // it is done, or the call that stopped it continues, or the next Open does
 			}
 			s.log.Error("volume: can't assign its files to its project, will try again", "volume", v.Name, "in", markRetry, "err", err)
 			s.mu.Lock()

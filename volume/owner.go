@@ -32,7 +32,7 @@ func own(root *os.Root, f *os.File) error {
 }
 
 // explainDenied adds advice to an error if the process may not read or write the
-// disk's state, so that nobody mistakes it for damage.
+// disk's state, so that it is not mistaken for damage.
 func explainDenied(root *os.Root, err error) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err

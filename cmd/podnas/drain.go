@@ -93,7 +93,7 @@ func newDrainCommand() *cobra.Command {
 	return cmd
 }
 
-// drain waits until nobody uses a podnas.
+// drain waits until the volumes of a podnas are not in use.
 type drain struct {
 	ask     func(context.Context) (control.Mounted, error)
 	period  time.Duration

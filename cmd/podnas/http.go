@@ -47,7 +47,7 @@ func newPages(root string, hosts []string) *pages {
 	return p
 }
 
-// start is told when there is something to serve.
+// start serves the checks, the metrics and the page, when they exist.
 func (p *pages) start(checks []server.Check, metrics prometheus.Gatherer, page http.Handler) {
 	p.set(checks, web.Cached(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{DisableCompression: true})), page)
 }

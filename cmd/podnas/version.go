@@ -91,7 +91,7 @@ func readBuildFacts() buildFacts {
 	return facts
 }
 
-// printVersion prints one line for whoever looks for the version, and some more.
+// printVersion prints the version in one line, and then details.
 func printVersion(out io.Writer, f *buildFacts) error {
 	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
 	fmt.Fprintf(w, "podnas %s %s %s\n", f.Version, f.Go, f.Platform)

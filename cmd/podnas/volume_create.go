@@ -39,7 +39,7 @@ const adoptExamples = `  # Turn an existing folder on the disk into a volume; it
   podnas volume list --all
   podnas volume adopt pvc-3b0c6a52-1c6b-4b5e-a7d6-1f0c8d2e9a10 | kubectl apply -f -`
 
-// copyPoll is how often a copy is asked how far it is.
+// copyPoll is the time between two reads of a copy's progress.
 const copyPoll = time.Second
 
 // parameterFlags returns the flags that are parameters of a StorageClass too,
@@ -201,7 +201,7 @@ type progress struct {
 	last     time.Time
 }
 
-// progressInterval is how often a log is told.
+// progressInterval is the time between two lines of progress in a log.
 const progressInterval = 10 * time.Second
 
 func newProgress(out io.Writer) *progress { return &progress{out: out, terminal: isTerminal(out)} }

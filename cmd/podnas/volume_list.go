@@ -160,7 +160,7 @@ func newShowCommand(cfg *volumeConfig) *cobra.Command {
 	return cmd
 }
 
-// shown is what is told of a volume.
+// shown is what 'podnas volume show' prints of a volume.
 type shown struct {
 	control.Volume
 	Directory string `json:"directory"`       // of its files, on podnas's machine or in its pod

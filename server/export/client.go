@@ -15,7 +15,7 @@ func (v *Volume) AllowsPort(client netip.AddrPort) bool {
 	if !v.Options.PrivilegedPorts || client.IsValid() && client.Port() < privilegedEnd {
 		return true
 	}
-	v.table.refused.tell(v, client, v.table.Log)
+	v.table.refused.log(v, client, v.table.Log)
 	return false
 }
 
@@ -25,8 +25,8 @@ const refusedMax = 1000
 // refused remembers which clients were refused for their ports, so that each client of
 // each volume is logged once. The zero refused is ready for use.
 type refused struct {
-	mu   sync.Mutex
-	told map[refusal]bool
+	mu     sync.Mutex
+	logged map[refusal]bool
 }
 
 type refusal struct {
@@ -34,22 +34,22 @@ type refusal struct {
 	client netip.Addr
 }
 
-func (r *refused) tell(v *Volume, client netip.AddrPort, log *slog.Logger) {
-	if log == nil {
+func (r *refused) log(v *Volume, client netip.AddrPort, to *slog.Logger) {
+	if to == nil {
 		return
 	}
-	who := refusal{v.ID, client.Addr()}
+	refused := refusal{v.ID, client.Addr()}
 	r.mu.Lock()
-	told := r.told[who]
-	if !told {
-		if r.told == nil || len(r.told) >= refusedMax {
-			r.told = map[refusal]bool{}
+	logged := r.logged[refused]
+	if !logged {
+		if r.logged == nil || len(r.logged) >= refusedMax {
+			r.logged = map[refusal]bool{}
 		}
-		r.told[who] = true
+		r.logged[refused] = true
 	}
 	r.mu.Unlock()
-	if !told {
-		log.Warn("nfs: refused a client for its port, which any user may have. If it is a node that mounts: take noresvport from its mount options, or make the volume of a class with privilegedPorts \"false\"",
+	if !logged {
+		to.Warn("nfs: refused a client for its port, which is not privileged (below 1024). If the client is a node, remove noresvport from its mount options, or create the volume with a class that has privilegedPorts \"false\"",
 			"volume", v.Path, "client", client)
 	}
 }

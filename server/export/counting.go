@@ -18,7 +18,7 @@ import (
 // scansAtOnce is how many volumes are scanned concurrently.
 const scansAtOnce = 4
 
-// isEmpty tells whether there is nothing in the volume.
+// isEmpty reports whether the volume has no files.
 func (v *Volume) isEmpty() bool {
 	fd, err := unix.Openat(int(v.root.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -81,8 +81,8 @@ func (v *Volume) settleDue(now time.Time) {
 	})
 }
 
-// identifyAgain is the ID of a name in a directory for settleDue, empty if there is
-// none.
+// identifyAgain returns the ID of the file with a name in a directory, for settleDue; it is empty
+// if the file has none.
 func (v *Volume) identifyAgain(dir int, name string) string {
 	id, _ := v.finder.identify(dir, []byte(name))
 	return id.string()

@@ -100,6 +100,6 @@ func (v *Volume) openData(id FileID, use Use) (descriptor, *space.Charge, error)
 		return d, nil, err
 	}
 	c := v.account.Enter(attr.inode())
-	_, _ = v.stat(d.fd(), c) // from what it is charged; the next look meets the error
+	_, _ = v.stat(d.fd(), c) // so that only changes are charged; the next stat returns the error
 	return d, c, nil
 }

@@ -36,7 +36,7 @@ func (f *File) Describe(name, handle []byte) (Attr, []byte, error) {
 	var st unix.Statx_t
 	if err := statx(child.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
 		d := f.described(&st)
-		f.opener.handles.remember(&d, handle[at:])
+		f.opener.handles.put(&d, handle[at:])
 	}
 	return child.Attr, handle, nil
 }
@@ -77,7 +77,7 @@ func (f *File) describe(name, handle []byte) (Attr, []byte, error) {
 		}
 		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, id)
 		if lasting(&st) {
-			f.opener.handles.remember(&d, handle[at:])
+			f.opener.handles.put(&d, handle[at:])
 		}
 	}
 	return attrOfStatx(&st), handle, nil

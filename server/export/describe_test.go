@@ -45,7 +45,7 @@ func TestDescribe(t *testing.T) {
 	mustDo(t, os.Symlink("a", filepath.Join(dir, "link")))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
 	same("too young to be remembered", "a")
-	if n := o.handles.counts().Remembered; n != 0 {
+	if n := o.handles.counts().Cached; n != 0 {
 		t.Errorf("%d handles are remembered of files that were just made", n)
 	}
 	time.Sleep(bornBefore + 20*time.Millisecond)
@@ -53,7 +53,7 @@ func TestDescribe(t *testing.T) {
 		same(name, name)
 		same(name+" again", name)
 	}
-	if c := o.handles.counts(); c.Remembered != 5 || c.Hits != 4 { // "." is looked up, and remembered for its other name
+	if c := o.handles.counts(); c.Cached != 5 || c.Hits != 4 { // "." is looked up, and remembered for its other name
 		t.Errorf("%+v of five names", c)
 	}
 	write("a", "written")
@@ -68,9 +68,9 @@ func TestDescribe(t *testing.T) {
 		write("a", fmt.Sprint(i))
 		same(fmt.Sprint("made anew, ", i), "a")
 	}
-	o.handles.forget()
-	o.handles.forget()
-	if n := o.handles.counts().Remembered; n != 0 {
+	o.handles.evict()
+	o.handles.evict()
+	if n := o.handles.counts().Cached; n != 0 {
 		t.Errorf("%d handles are never forgotten", n)
 	}
 	same("after that", "sub")
@@ -122,8 +122,8 @@ func TestDescribeRenamed(t *testing.T) {
 		if !bytes.Equal(handle, handles[a.Ino]) {
 			t.Fatalf("inode %d is described with handle %x, not %x", a.Ino, handle, handles[a.Ino])
 		}
-		o.handles.forget()
-		o.handles.forget()
+		o.handles.evict()
+		o.handles.evict()
 	}
 	close(end)
 	mustDo(t, <-ended)

@@ -151,7 +151,7 @@ func (d *Dir) Symlink(target, name string) error {
 	}))
 }
 
-// Readlink tells what a symbolic link holds.
+// Readlink returns the target of a symbolic link.
 func (d *Dir) Readlink(name string) (string, error) {
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(int(d.Fd()), name, buf)
@@ -184,7 +184,7 @@ func (d *Dir) Rename(name string, to *Dir, newName string) error {
 	}))
 }
 
-// Chmod sets the permission bits of a file. A symbolic link has none to set.
+// Chmod sets the permission bits of a file. It ignores a symbolic link, which has none.
 func (d *Dir) Chmod(name string, mode os.FileMode) error {
 	// fchmodat(2) would follow a link, and fchmodat2(2) came with Linux 6.6. An
 	// O_PATH descriptor holds the file itself, and /proc leads to it.

@@ -67,7 +67,7 @@ func (d *Dir) hold() (*space.Charge, error) {
 		return nil, err
 	}
 	c := d.volume.account.Enter(space.InodeOf(&st))
-	err := c.Stat(int(d.Fd()), &st) // from what it is charged
+	err := c.Stat(int(d.Fd()), &st) // so that only the change is charged
 	return c, err
 }
 
@@ -150,8 +150,9 @@ func (d *Dir) giveName(name string, from *Dir, fromName string, do func() error)
 	})
 }
 
-// taking does what takes a name away, from what has it. from and fromName are what gets
-// the name, if it is given to something else.
+// taking calls do, which removes a name from the file that has it, and ends the file's charge if
+// that was its last name. If do gives the name to another file, from and fromName are where that
+// file was.
 func (d *Dir) taking(name string, from *Dir, fromName string, do func() error) error {
 	a := d.volume.account
 	if a == nil {
@@ -159,7 +160,7 @@ func (d *Dir) taking(name string, from *Dir, fromName string, do func() error) e
 	}
 	has, err := openEntry(int(d.Fd()), name)
 	if err != nil {
-		return do() // nothing has the name
+		return do() // there is no file with the name
 	}
 	defer has.close()
 	t := a.Take(has.fd())
@@ -222,7 +223,7 @@ func (f *DirFile) Write(p []byte) (int, error) {
 	for {
 		var st unix.Stat_t
 		n, err := f.charge.Write(int(f.Fd()), p[done:], offset+int64(done), &st)
-		if done += n; !f.dir.volume.await(err) { // no client is told to come again, see Dir.reserve
+		if done += n; !f.dir.volume.await(err) { // go-nfs can't tell a client to retry, see Dir.reserve
 			_, seekErr := f.Seek(offset+int64(done), io.SeekStart)
 			return done, errors.Join(err, seekErr)
 		}

@@ -14,8 +14,8 @@ import (
 // disk has the known properties of a volume's file system; it is zero for an
 // unknown one.
 type disk struct {
-	// fs is its magic number, statfs(2), if it is one whose handles have the inode's
-	// number in a place that is known, see numberIn.
+	// fs is its magic number, statfs(2), if the position of the inode's number in its
+	// handles is known, see numberIn.
 	fs int64
 	// quick is whether fstat(2) never waits, because the attributes of open files are
 	// in memory. Other file systems may have to query a server or a process.

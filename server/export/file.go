@@ -321,11 +321,11 @@ func (f *File) Link(dir *File, name string) error {
 		return err
 	}
 	defer room.Release()
-	// By descriptor alone it takes CAP_DAC_READ_SEARCH, linkat(2).
+	// Without a path it needs CAP_DAC_READ_SEARCH, linkat(2).
 	return unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW)
 }
 
-// settle charges for what the file takes now, where the server counts.
+// settle charges the file's current usage, where the server counts.
 func (f *File) settle() {
 	if f.charge != nil {
 		_, _ = f.Stat() // what can't be looked at stays as it was
@@ -386,7 +386,7 @@ func (f *File) hold() error {
 		return nil
 	}
 	f.charge, f.held = f.Volume.account.Enter(f.Attr.inode()), true
-	_, err := f.Stat() // from what it is charged
+	_, err := f.Stat() // so that only the change is charged
 	return err
 }
 

@@ -1,7 +1,7 @@
 package export
 
-// finder is how the files of a volume are found again: each is told by its FileID, whatever
-// becomes of its names.
+// finder finds the files of a volume by their FileIDs, which stay the same when names change.
+// Its methods may be called concurrently, as root.
 type finder interface {
 	// identify returns the FileID of a name in a directory, or of the directory itself if the
 	// name is empty. It does not follow a symbolic link.

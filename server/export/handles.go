@@ -19,19 +19,20 @@ type described struct {
 // one system call instead of two or more. It uses no locks, because a lock would
 // take nearly as long as an entry of a listing.
 type handles struct {
-	places atomic.Pointer[places] // nil while nothing is remembered
-	age    atomic.Uint32          // how often forget was called
-	count  [16]handleCount        // by the place, as two processors seldom have the same
+	sets  atomic.Pointer[handleSets] // nil while the cache is empty
+	age   atomic.Uint32              // how often evict was called
+	count [16]handleCount            // by the set, because two processors seldom use the same set
 }
 
-// places are where handles are remembered. A file has a few that can be its own, next to
-// those of files with the next numbers: they are often of one directory.
-type places [placeRuns * placeRun][placeWays]atomic.Pointer[remembered]
+// handleSets is a set-associative cache: the handle of a file can be in each way of one set.
+// Files with consecutive inode numbers, which are often of one directory, have consecutive
+// sets.
+type handleSets [setRuns * setRun][setWays]atomic.Pointer[cachedHandle]
 
-// remembered does not change but for used.
-type remembered struct {
+// cachedHandle does not change, except used.
+type cachedHandle struct {
 	file  described
-	used  atomic.Uint32 // the age when it was asked for last
+	used  atomic.Uint32 // the age at its last use
 	n     uint8
 	bytes [HandleMax]byte
 }
@@ -43,36 +44,36 @@ type handleCount struct {
 
 // HandleCounts counts the cached handles.
 type HandleCounts struct {
-	Remembered   int
+	Cached       int
 	Hits, Misses uint64
 }
 
-// There are places for 65,536 handles of about 120 bytes each; the places themselves take half
-// a megabyte.
+// The cache holds up to 65,536 handles of about 120 bytes each; the sets themselves have half a
+// megabyte.
 const (
-	placeRun  = 64 // of numbers in a row
-	runBits   = 8
-	placeRuns = 1 << runBits
-	placeWays = 4
+	setRun  = 64 // consecutive numbers
+	runBits = 8
+	setRuns = 1 << runBits
+	setWays = 4
 )
 
 // handlesKept is how long an unused handle is kept at least.
 const handlesKept = time.Minute
 
-// place is the number of the places that can be the file's.
-func (d *described) place() int {
+// set is the index of the file's set.
+func (d *described) set() int {
 	const odd = 0x9e3779b97f4a7c15 // 2^64 by the golden ratio: its products are spread evenly
-	run := (d.ino/placeRun ^ d.volume ^ d.device*odd) * odd
-	return int(run>>(64-runBits)*placeRun | d.ino%placeRun)
+	run := (d.ino/setRun ^ d.volume ^ d.device*odd) * odd
+	return int(run>>(64-runBits)*setRun | d.ino%setRun)
 }
 
 // append appends the handle of a file; ok is false if it is not cached.
 func (h *handles) append(b []byte, d *described) (_ []byte, ok bool) {
-	place := d.place()
-	count := &h.count[place%len(h.count)]
-	if places := h.places.Load(); places != nil {
-		for i := range places[place] {
-			r := places[place][i].Load()
+	set := d.set()
+	count := &h.count[set%len(h.count)]
+	if sets := h.sets.Load(); sets != nil {
+		for i := range sets[set] {
+			r := sets[set][i].Load()
 			if r == nil || r.file != *d {
 				continue
 			}
@@ -87,22 +88,22 @@ func (h *handles) append(b []byte, d *described) (_ []byte, ok bool) {
 	return b, false
 }
 
-// remember caches a handle. If all its places are used, it replaces the least
-// recently used one.
-func (h *handles) remember(d *described, handle []byte) {
-	all := h.places.Load()
+// put caches a handle. If all ways of its set are used, it replaces the least recently used
+// handle.
+func (h *handles) put(d *described, handle []byte) {
+	all := h.sets.Load()
 	if all == nil {
-		h.places.CompareAndSwap(nil, new(places))
-		if all = h.places.Load(); all == nil { // forgotten meanwhile
+		h.sets.CompareAndSwap(nil, new(handleSets))
+		if all = h.sets.Load(); all == nil { // evicted meanwhile
 			return
 		}
 	}
 	age := h.age.Load()
-	r := &remembered{file: *d, n: uint8(len(handle))}
+	r := &cachedHandle{file: *d, n: uint8(len(handle))}
 	r.used.Store(age)
 	copy(r.bytes[:], handle)
-	ways := &all[d.place()]
-	at, oldest := d.nsec%placeWays, uint32(0)
+	ways := &all[d.set()]
+	at, oldest := d.nsec%setWays, uint32(0)
 	for i := range ways {
 		was := ways[i].Load()
 		if was == nil || was.file == *d {
@@ -116,21 +117,21 @@ func (h *handles) remember(d *described, handle []byte) {
 	ways[at].Store(r)
 }
 
-// forget evicts handles that were not used for a while. It is called every
+// evict removes handles that were not used for a while. It is called every
 // handlesKept.
-func (h *handles) forget() {
+func (h *handles) evict() {
 	age := h.age.Add(1)
-	left := h.each(func(place *atomic.Pointer[remembered], r *remembered) bool {
-		return age-r.used.Load() <= 1 || !place.CompareAndSwap(r, nil)
+	left := h.each(func(way *atomic.Pointer[cachedHandle], r *cachedHandle) bool {
+		return age-r.used.Load() <= 1 || !way.CompareAndSwap(r, nil)
 	})
 	if left == 0 {
-		h.places.Store(nil)
+		h.sets.Store(nil)
 	}
 }
 
-// each calls f with all that is remembered, and tells for how many it was true.
-func (h *handles) each(f func(*atomic.Pointer[remembered], *remembered) bool) (n int) {
-	all := h.places.Load()
+// each calls f for each cached handle, and returns for how many f returned true.
+func (h *handles) each(f func(*atomic.Pointer[cachedHandle], *cachedHandle) bool) (n int) {
+	all := h.sets.Load()
 	if all == nil {
 		return 0
 	}
@@ -145,7 +146,7 @@ func (h *handles) each(f func(*atomic.Pointer[remembered], *remembered) bool) (n
 }
 
 func (h *handles) counts() HandleCounts {
-	n := HandleCounts{Remembered: h.each(func(*atomic.Pointer[remembered], *remembered) bool { return true })}
+	n := HandleCounts{Cached: h.each(func(*atomic.Pointer[cachedHandle], *cachedHandle) bool { return true })}
 	for i := range h.count {
 		n.Hits += h.count[i].hits.Load()
 		n.Misses += h.count[i].misses.Load()

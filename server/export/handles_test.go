@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// samePlace are n files that have the same places.
-func samePlace(n int) (files []described) {
-	for ino := uint64(128); len(files) < n; ino += placeRun {
+// sameSet are n files of one set.
+func sameSet(n int) (files []described) {
+	for ino := uint64(128); len(files) < n; ino += setRun {
 		d := described{volume: 7, device: 0x801, ino: ino, sec: 1_700_000_000}
-		if len(files) == 0 || d.place() == files[0].place() {
+		if len(files) == 0 || d.set() == files[0].set() {
 			files = append(files, d)
 		}
 	}
@@ -25,7 +25,7 @@ func handleFor(d *described) []byte {
 
 func TestHandlesAge(t *testing.T) {
 	var h handles
-	remembered := func(d *described) bool {
+	cached := func(d *described) bool {
 		t.Helper()
 		got, ok := h.append([]byte{1}, d)
 		if want := append([]byte{1}, handleFor(d)...); ok && !slices.Equal(got, want) || !ok && len(got) != 1 {
@@ -33,62 +33,62 @@ func TestHandlesAge(t *testing.T) {
 		}
 		return ok
 	}
-	files := samePlace(placeWays + 2)
-	more := files[placeWays:]
-	files = files[:placeWays]
+	files := sameSet(setWays + 2)
+	more := files[setWays:]
+	files = files[:setWays]
 	for i := range files {
-		if remembered(&files[i]) {
-			t.Errorf("inode %d was never remembered", files[i].ino)
+		if cached(&files[i]) {
+			t.Errorf("inode %d was never cached", files[i].ino)
 		}
-		h.remember(&files[i], handleFor(&files[i]))
-		h.remember(&files[i], handleFor(&files[i])) // takes no second place
+		h.put(&files[i], handleFor(&files[i]))
+		h.put(&files[i], handleFor(&files[i])) // only once in its set
 	}
-	h.forget()
+	h.evict()
 	unused := &files[2]
 	for i := range files {
-		if &files[i] != unused && !remembered(&files[i]) {
-			t.Errorf("inode %d has lost its place, and there are enough", files[i].ino)
+		if &files[i] != unused && !cached(&files[i]) {
+			t.Errorf("inode %d was evicted from a set that is not full", files[i].ino)
 		}
 	}
-	h.remember(&more[0], handleFor(&more[0]))
+	h.put(&more[0], handleFor(&more[0]))
 	for i := range files {
-		if &files[i] != unused && !remembered(&files[i]) {
-			t.Errorf("inode %d has lost its place to another, though one was not used", files[i].ino)
+		if &files[i] != unused && !cached(&files[i]) {
+			t.Errorf("inode %d was evicted, although another one was not used", files[i].ino)
 		}
 	}
-	if remembered(unused) || !remembered(&more[0]) {
-		t.Error("what was not used has its place still")
+	if cached(unused) || !cached(&more[0]) {
+		t.Error("the least recently used one was not evicted")
 	}
-	h.remember(&more[1], handleFor(&more[1])) // all were used: any of them goes
-	if n := h.counts().Remembered; n != placeWays || !remembered(&more[1]) {
-		t.Errorf("%d are remembered in %d places", n, placeWays)
+	h.put(&more[1], handleFor(&more[1])) // all were used: any of them goes
+	if n := h.counts().Cached; n != setWays || !cached(&more[1]) {
+		t.Errorf("%d are cached in %d ways", n, setWays)
 	}
 	again := more[1]
 	again.nsec++ // a number that is used again
-	if remembered(&again) {
+	if cached(&again) {
 		t.Error("a file has the handle of one that had its number before")
 	}
-	h.forget()
-	if !remembered(&more[1]) {
-		t.Error("forgotten at once")
+	h.evict()
+	if !cached(&more[1]) {
+		t.Error("evicted at once")
 	}
-	h.forget()
-	if n := h.counts().Remembered; n != 1 {
-		t.Errorf("%d are remembered, one was used", n)
+	h.evict()
+	if n := h.counts().Cached; n != 1 {
+		t.Errorf("%d are cached, one was used", n)
 	}
-	h.forget()
-	if n := h.counts().Remembered; n != 0 || h.places.Load() != nil {
-		t.Errorf("%d are remembered that nobody uses", n)
+	h.evict()
+	if n := h.counts().Cached; n != 0 || h.sets.Load() != nil {
+		t.Errorf("%d unused ones are cached", n)
 	}
-	if c := h.counts(); c.Hits == 0 || c.Misses < placeWays {
+	if c := h.counts(); c.Hits == 0 || c.Misses < setWays {
 		t.Errorf("%+v", c)
 	}
 }
 
-// Whoever asks gets the handle of the file that was asked for, or none.
+// Each call gets the handle of its file, or none.
 func TestHandlesConcurrently(t *testing.T) {
 	var h handles
-	files := samePlace(3 * placeWays)
+	files := sameSet(3 * setWays)
 	var all sync.WaitGroup
 	for g := range 4 {
 		all.Go(func() {
@@ -97,19 +97,19 @@ func TestHandlesConcurrently(t *testing.T) {
 				d := &files[(i*(g+1)+g)%len(files)]
 				var ok bool
 				if b, ok = h.append(b[:0], d); !ok {
-					h.remember(d, handleFor(d))
+					h.put(d, handleFor(d))
 				} else if !slices.Equal(b, handleFor(d)) {
 					t.Errorf("inode %d has the handle %x", d.ino, b)
 					return
 				}
 				if i%1000 == 0 {
-					h.forget()
+					h.evict()
 				}
 			}
 		})
 	}
 	all.Wait()
-	if n := h.counts(); n.Hits == 0 || n.Hits+n.Misses != 4*20_000 || n.Remembered > placeWays {
+	if n := h.counts(); n.Hits == 0 || n.Hits+n.Misses != 4*20_000 || n.Cached > setWays {
 		t.Errorf("%+v", n)
 	}
 }

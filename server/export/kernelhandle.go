@@ -79,8 +79,8 @@ const (
 	fidBtrfs    = 0x4d
 )
 
-// numberIn is the number of the inode that a handle of the disk has in it, 0 if it is
-// not known where.
+// numberIn returns the inode number in a handle of the disk, 0 if its position in the handle is
+// not known.
 func (d *disk) numberIn(id *FileID) uint64 {
 	if id.n < 1+8 {
 		return 0
@@ -98,7 +98,7 @@ func (d *disk) numberIn(id *FileID) uint64 {
 // open implements finder, with open_by_handle_at(2).
 func (k kernelHandles) open(file FileID, flags int) (descriptor, error) {
 	if file.n < 2 || file.bytes[0] == fileIDByInode {
-		return descriptor{}, unix.ESTALE // made by an engine that finds files otherwise
+		return descriptor{}, unix.ESTALE // made by an engine that finds files in another way
 	}
 	h := kernelHandle{size: uint32(file.n) - 1, kind: int32(file.bytes[0])}
 	copy(h.bytes[:], file.bytes[1:file.n])
@@ -109,8 +109,8 @@ func (k kernelHandles) open(file FileID, flags int) (descriptor, error) {
 			return owned(int(fd)), nil
 		case errno == unix.EINTR:
 		case errno == unix.ENOMEM && tries < 5:
-			// ext4 says so, too, while the number of a removed file is given to
-			// a new one.
+			// ext4 returns this also while a new file gets the number of a removed
+			// one.
 			tries++
 			time.Sleep(time.Millisecond)
 		default:

@@ -6,12 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// A client that gets the attributes of a directory before and after its change takes
-// every difference for its own change, and would miss those of others in between: RFC
-// 1813 section 2.6. And the names of a directory are charged by what it takes before and
-// after. So whoever changes names locks the directory.
+// A client that gets the attributes of a directory before and after its change attributes
+// every difference to its own change, and would miss changes of others in between: RFC
+// 1813 section 2.6. And the names of a directory are charged by the directory's usage before
+// and after. So every call that changes names locks the directory.
 
-// directories has those of a volume whose names may be changed by calls under way.
+// directories has the locks of the directories whose names running calls may change.
 type directories struct {
 	mu    sync.Mutex
 	inUse map[FileID]*names
@@ -65,7 +65,7 @@ func lockNames(a, b *names) LockedNames {
 		a.lock.Lock()
 		return LockedNames{first: a}
 	}
-	// The same order for everybody.
+	// Every call locks in this order, so none waits for the other.
 	if bytes.Compare(a.id.Bytes(), b.id.Bytes()) > 0 {
 		a, b = b, a
 	}
@@ -85,7 +85,7 @@ func (l LockedNames) Unlock() {
 }
 
 // StatLocked is Stat for callers that have locked the directory's names. It returns
-// the attributes from Open if nobody has locked the names in between.
+// the attributes from Open if no other call has locked the names in between.
 func (f *File) StatLocked() (Attr, error) {
 	if f.names.changes.Load() == f.changes {
 		return f.Attr, nil

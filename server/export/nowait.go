@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Go's scheduler is told of a system call, so that it can do without the thread for as
-// long as the call blocks. That takes time, and the first that comes after all was idle
-// wakes the thread that looks for such calls, which takes longer than a small call.
-// It is not told of the system calls that never block: preadNow, and fstat of
-// server/space. One that blocked all the same would stop all goroutines at the next
-// garbage collection.
+// An ordinary system call first informs Go's scheduler, so that another thread can run
+// goroutines while the call blocks. That takes time, and the first such call after an idle
+// period wakes the thread that watches for blocked calls, which takes longer than a small call.
+// The system calls here and fstat of server/space never block, so they do not inform the
+// scheduler. If one blocked nevertheless, it would stop all goroutines at the next garbage
+// collection.
 
 // preadNow is preadv2(2) with RWF_NOWAIT, which never waits.
 func preadNow(fd int, p []byte, offset int64) (int, error) {

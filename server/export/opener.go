@@ -79,7 +79,7 @@ func (o *Opener) sweep() {
 				o.syncUnused(f, nil)
 			}
 		case <-age.C:
-			o.handles.forget()
+			o.handles.evict()
 		}
 	}
 }
@@ -163,7 +163,7 @@ func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte, use Use) (*File, e
 }
 
 // openDataIn opens a file of a volume in which a call has begun; Close, or an error,
-// ends that. The descriptor is kept.
+// ends that call. The descriptor is cached.
 func (o *Opener) openDataIn(v *Volume, id FileID, use Use) (*File, error) {
 	if f := o.openKept(v, id, use); f != nil {
 		return f, nil
@@ -214,7 +214,7 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 		c = v.account.Enter(f.Attr.inode())
 	}
 	f.keptAs(o.keep(fileKey{v, id}, use, f.own.take(), c))
-	if f.charge != nil { // the attributes must be those that it is settled by
+	if f.charge != nil { // Attr must be what the charge was settled with
 		if f.Attr, err = f.Stat(); err != nil {
 			f.Close()
 			return nil, err
@@ -223,7 +223,7 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 	return f, nil
 }
 
-// openKept opens what is kept open. It returns nil if it is not.
+// openKept opens a file from the cache. It returns nil if it is not cached.
 func (o *Opener) openKept(v *Volume, id FileID, use Use) *File {
 	kept := o.files.get(fileKey{v, id}, use)
 	if kept == nil {
@@ -231,7 +231,7 @@ func (o *Opener) openKept(v *Volume, id FileID, use Use) *File {
 	}
 	f := o.newKept(v, id, use, kept)
 	if use.isData() {
-		return f // Stat tells whether it has been removed
+		return f // Stat returns ESTALE if it has been removed
 	}
 	f.enterNames()
 	var err error
@@ -247,7 +247,7 @@ func (o *Opener) openKept(v *Volume, id FileID, use Use) *File {
 	return nil
 }
 
-// newKept is a File of a descriptor that is kept.
+// newKept returns a File of a cached descriptor.
 func (o *Opener) newKept(v *Volume, id FileID, use Use, kept *openFile) *File {
 	f := o.newFile(v, descriptor{})
 	f.ID, f.use = id, use
@@ -255,8 +255,8 @@ func (o *Opener) newKept(v *Volume, id FileID, use Use, kept *openFile) *File {
 	return f
 }
 
-// keptAs says that the file is the descriptor that is kept. A call that may change the
-// file, or a directory's names, has its charge with it.
+// keptAs makes the file use a cached descriptor, and its charge if the call may change the
+// file or a directory's names.
 func (f *File) keptAs(kept *openFile) {
 	f.kept, f.fd, f.since = kept, kept.fd, kept.state.errs.sample()
 	if f.use != UseAttr {
@@ -272,7 +272,7 @@ func (f *File) enterNames() {
 	}
 }
 
-// countsLinks tells whether the attributes of an open file show when it is
+// countsLinks reports whether the attributes of an open file show when it is
 // removed. btrfs does not count the links of directories.
 func countsLinks(a *Attr) bool { return !a.IsDir() || a.Nlink > 1 }
 

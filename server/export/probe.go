@@ -43,7 +43,7 @@ func ProbeHandles(dir string) error {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return &NeedsError{"the file system has no file handles", "use a disk with ext4, XFS or btrfs in place of an overlay", err}
 	case err != nil:
-		return &NeedsError{"file handles may not be asked for", "let the container's seccomp profile allow name_to_handle_at, or run it unconfined", err}
+		return &NeedsError{"the system call for file handles is not allowed", "let the container's seccomp profile allow name_to_handle_at, or run it unconfined", err}
 	}
 	fd, err := unix.OpenByHandleAt(int(root.Fd()), handle, unix.O_PATH|unix.O_CLOEXEC)
 	if err != nil {

@@ -56,9 +56,9 @@ type syncs struct {
 
 // waiting is a waiting call.
 type waiting struct {
-	file  *openFile
-	since uint64 // of the file's errSeq
-	who   Waiter
+	file   *openFile
+	since  uint64 // of the file's errSeq
+	waiter Waiter
 }
 
 // syncState is shared by the descriptors of one file, so that its syncs run one after
@@ -247,13 +247,13 @@ func (o *Opener) syncRounds(s *syncs) {
 			}
 		}
 		for _, w := range round {
-			w.who.Synced(w.file.state.errs.since(w.since))
+			w.waiter.Synced(w.file.state.errs.since(w.since))
 		}
 		clear(done)
 	}
 }
 
-// fsync syncs a file, and notes it if that fails. Its clients have waited since it began.
+// fsync syncs a file, and records a failure. began is when its clients started to wait.
 func (o *Opener) fsync(file *openFile, data bool, began time.Time) {
 	o.syncing.take(file.key.volume)
 	defer o.syncing.give(file.key.volume)
@@ -262,9 +262,9 @@ func (o *Opener) fsync(file *openFile, data bool, began time.Time) {
 	}
 	v := file.key.volume
 	if err := v.synced(began, v.disk.sync(file.fd, data)); err != nil {
-		v.newVerifier() // before anybody can be told anything
+		v.newVerifier() // before any reply can depend on this sync
 		file.state.errs.failed(err)
-		o.log.Error("nfs: a sync failed; clients are told to send again what is not committed", "volume", v.Path, "err", err)
+		o.log.Error("nfs: a sync failed; clients will send again what they have not committed", "volume", v.Path, "err", err)
 	}
 }
 

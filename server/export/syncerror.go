@@ -18,10 +18,10 @@ import (
 // A call that changes a file samples its errSeq before, and checks it again before the
 // reply. That finds every failure that may have lost the change, because
 //
-//   - a failed sync is noted before another one of the file begins;
+//   - a failed sync is recorded before another one of the file begins;
 //   - a file that was written stays open until it is synced (unsynced), so the kernel
-//     has a descriptor from before to tell of what fails in the background;
-//   - of the file system's journal the kernel tells whoever asks (alive).
+//     has an earlier descriptor to which it reports what fails in the background;
+//   - a failure of the file system's journal is found by a further system call (alive).
 //
 // UNSTABLE WRITEs were replied to by then. For those there is the volume's write
 // verifier: it changes before the failure is recorded. WRITE returns the verifier from
@@ -33,7 +33,7 @@ type errSeq struct{ v atomic.Uint64 }
 
 func (e *errSeq) sample() uint64 { return e.v.Load() }
 
-// failed notes a failure.
+// failed records a failure.
 func (e *errSeq) failed(err error) {
 	errno := unix.EIO
 	errors.As(err, &errno)
@@ -80,8 +80,8 @@ func (d *disk) alive(fd int) error {
 	return nil
 }
 
-// sync is fsync(2), or fdatasync(2), and 0 means that what was done before is on the disk,
-// unless another sync through the descriptor has failed since.
+// sync is fsync(2), or fdatasync(2). Without an error, all earlier changes are on the disk,
+// unless another sync through the descriptor has failed since they were made.
 func (d *disk) sync(fd int, data bool) error {
 	sync := unix.Fsync
 	if data {

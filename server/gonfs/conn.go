@@ -203,8 +203,8 @@ func (c *conn) become(a oncrpc.Activity) {
 	c.activity, c.since = a, time.Now()
 }
 
-// Read returns bytes of at most one record, because the library takes a short
-// read in the middle of a call for its end.
+// Read returns bytes of at most one record, because the library considers a call complete
+// after a short read.
 func (c *conn) Read(p []byte) (int, error) {
 	if len(c.rest) == 0 {
 		if err := c.next(); err != nil {
@@ -273,7 +273,7 @@ func (c *conn) read() ([]byte, error) {
 	return rpc.JoinRecord(c.in, binary.BigEndian.Uint32(record[at:]), record, recordMax, c)
 }
 
-// Grow takes memory for a record, and for the library's copies of it. One of several
+// Grow reserves memory for a record, and for the library's copies of it. A record of several
 // fragments gets the maximum at once, as in the native engine.
 func (c *conn) Grow(record []byte, size int, more bool) ([]byte, error) {
 	need := len(record) + size
@@ -290,7 +290,7 @@ func (c *conn) Grow(record []byte, size int, more bool) ([]byte, error) {
 	return append(make([]byte, 0, need), record...), nil
 }
 
-// charge takes memory for the current call, and waits while there is none.
+// charge reserves memory for the current call, and waits while there is none.
 func (c *conn) charge(n int) error {
 	if !c.listener.budget.TryTake(c.holding, int64(n)) {
 		c.listener.stats.MemoryWaits.Add(1)

@@ -70,7 +70,7 @@ func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
 	server := &nfs.Server{Handler: e.handler, Context: context.WithoutCancel(ctx)}
 	err := server.Serve(guarded)
 	if !stop() {
-		<-closed // Accept fails before Close has closed the socket, and until then nobody else can listen there
+		<-closed // Accept fails before Close has closed the socket, and until then no other server can listen there
 	}
 	guarded.shutdown()
 	guarded.wait()

@@ -79,7 +79,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		o.count(openFilesHits, files.Hits)
 		o.count(openFilesMisses, files.Misses)
 		o.count(openFilesEvictions, files.Evicted)
-		o.gauge(keptHandles, float64(handles.Remembered))
+		o.gauge(keptHandles, float64(handles.Cached))
 		o.count(keptHandlesHits, handles.Hits)
 		o.count(keptHandlesMisses, handles.Misses)
 	}

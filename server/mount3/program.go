@@ -1,5 +1,5 @@
-// Package mount3 is the native engine's MOUNT version 3 (RFC 1813 appendix I), by which a
-// client gets the file handle of an export's root.
+// Package mount3 is the native engine's MOUNT version 3 (RFC 1813 appendix I), which gives a
+// client the file handle of a volume's root.
 package mount3
 
 import (
@@ -15,11 +15,13 @@ import (
 // mountsMax bounds DUMP's list. It is for people: nothing depends on it.
 const mountsMax = 1000
 
-// Exports is what MOUNT needs to know of the exported volumes.
+// Exports are the volumes that clients can mount. Its methods may be called concurrently, and
+// must not block: they run on the goroutine that reads the connection.
 type Exports interface {
-	// Root makes the handle that a mount of a path starts with.
+	// Root returns the handle of the root of the volume at a path, or why this client may not
+	// mount it.
 	Root(path string, client netip.AddrPort) (fh []byte, status mount3.Status)
-	// List tells the paths that can be mounted, sorted.
+	// List returns the paths of the volumes, sorted.
 	List() []string
 }
 
@@ -29,7 +31,7 @@ type service struct {
 	log     *slog.Logger
 
 	mu     sync.Mutex
-	mounts []mount // what clients say they have mounted, the oldest first
+	mounts []mount // what clients have mounted and not unmounted, as far as they report it; the oldest is first
 }
 
 type mount struct {
@@ -37,7 +39,7 @@ type mount struct {
 	path   string
 }
 
-// NewProgram makes the server's side of MOUNT version 3.
+// NewProgram returns the server's side of MOUNT version 3.
 func NewProgram(exports Exports, log *slog.Logger) oncrpc.Program {
 	s := &service{exports: exports, log: log}
 	return oncrpc.Program{
@@ -56,8 +58,8 @@ func NewProgram(exports Exports, log *slog.Logger) oncrpc.Program {
 
 func null(*oncrpc.Call) oncrpc.Answer { return oncrpc.Done(rpc.Success) }
 
-// path decodes the one argument that procedures have. It is false if that can't be.
-func path(c *oncrpc.Call) (string, bool) {
+// path decodes the argument of MNT and UMNT; ok is false if it is malformed.
+func path(c *oncrpc.Call) (name string, ok bool) {
 	var args mount3.PathArgs
 	args.Decode(&c.Args)
 	return string(args.Path), c.Args.Finish() == nil
@@ -145,15 +147,15 @@ func (s *service) export(c *oncrpc.Call) oncrpc.Answer {
 	})
 }
 
-// listMax is the longest list that is sent, in bytes: a record of 1 MiB holds it.
+// listMax is the maximum size of a list, in bytes: 1 MiB, like the largest record.
 const listMax = 1 << 20
 
-// reply sends a list. It is made twice: a call that has to wait for memory must not
-// have one.
+// reply sends a list. It builds the list twice: first only for its size, because a call that waits
+// for the memory must not hold a list.
 func reply(c *oncrpc.Call, list func([]byte) []byte) oncrpc.Answer {
 	size := len(list(nil))
 	if size > listMax || !c.Reserve(size) {
-		return oncrpc.Done(rpc.SystemErr) // some ten thousand volumes; nobody needs the list to mount
+		return oncrpc.Done(rpc.SystemErr) // there are tens of thousands of volumes; no mount needs the list
 	}
 	c.Reply = list(c.Reply)
 	return oncrpc.Done(rpc.Success)

@@ -77,7 +77,7 @@ func (l *listing) fill(dir *export.File, cookie uint64, plus func(*nfs3.EntryPlu
 		}
 		entry = nfs3.EntryPlus{Entry: nfs3.Entry{FileID: e.Ino, Name: e.Name, Cookie: e.Cookie}}
 		if string(e.Name) == ".." && dir.IsRoot() {
-			entry.FileID = dir.Attr.Ino // what is above the volume is nobody's affair
+			entry.FileID = dir.Attr.Ino // clients must not learn what is above the volume
 		}
 		before := len(l.b)
 		if plus == nil {

@@ -192,7 +192,7 @@ func (c *conn) newCall(r *reader) (*Call, error) {
 	return call, nil
 }
 
-// charge takes n bytes for a call from the budget. It waits while there are none, on the
+// charge reserves n bytes of the budget for a call. It waits while there are none, on the
 // goroutine that reads the connection.
 func (c *conn) charge(call *Call, n int64) error {
 	if !c.server.budget.TryTake(c.holding, n) {

@@ -172,7 +172,7 @@ func (c *conn) read(r *reader) error {
 	}
 }
 
-// next reads a call. It takes memory for a call when the first bytes are there.
+// next reads a call. It reserves memory for a call when the first bytes are there.
 func (c *conn) next(r *reader) (*Call, error) {
 	if c.server.stopping.Load() {
 		return nil, io.EOF

@@ -166,7 +166,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	go s.endLongWaits(serving)
 	err := s.accept(l)
 	if !stop() {
-		<-closed // Accept fails before Close has closed the socket, and until then nobody else can listen there
+		<-closed // Accept fails before Close has closed the socket, and until then no other server can listen there
 	}
 	s.shutdown(l)
 	s.open.Wait()

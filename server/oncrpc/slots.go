@@ -9,7 +9,7 @@ import (
 
 const (
 	// slotsMax is how many calls may block on the goroutines that read connections: each
-	// then takes a thread, and Go keeps threads for good.
+	// then needs a thread, and Go never ends threads.
 	slotsMax = 128
 	// sharedMax of the slots are shared between volumes and clients. To take one of the
 	// others takes no lock.

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fstat is fstat(2). Go's scheduler is not told of a quick one, which never blocks: that
-// takes time, as server/export/nowait.go explains.
+// fstat is fstat(2). If it is quick, it never blocks and does not inform Go's scheduler, which
+// saves time: server/export/nowait.go explains it.
 func fstat(fd int, st *unix.Stat_t, quick bool) error {
 	if !quick {
 		return unix.Fstat(fd, st)

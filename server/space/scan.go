@@ -51,7 +51,7 @@ func (a *Account) Scan(root *os.File, ending <-chan struct{}, log *slog.Logger) 
 	a.startMark()
 	u := a.Usage()
 	took, level := time.Since(started), slog.LevelDebug
-	if took > scanReport { // it was told that it goes on
+	if took > scanReport { // its progress was logged
 		level = slog.LevelInfo
 	}
 	log.Log(context.Background(), level, "accounting: counted what a volume uses", "files", u.Inodes, "bytes", u.Bytes, "took", took.Round(time.Millisecond))
@@ -89,7 +89,7 @@ func (a *Account) Moved(dir int, name string) {
 	}
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return // moved on, and whoever did so says where to
+		return // moved again: that call reports the new name
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		a.again.Store(true)

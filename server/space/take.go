@@ -18,7 +18,7 @@ func (a *Account) Take(fd int) Taking {
 		return Taking{}
 	}
 	c := a.Enter(InodeOf(&st))
-	_ = c.Stat(fd, &st) // from what it is charged, if it was not looked at before
+	_ = c.Stat(fd, &st) // so that the inode is charged, if no call has seen it before
 	return Taking{charge: c, fd: fd, isDir: st.Mode&unix.S_IFMT == unix.S_IFDIR}
 }
 

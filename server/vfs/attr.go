@@ -94,7 +94,7 @@ func setOwner(f *export.File, attr *SetAttr) error {
 		switch {
 		case id == nil:
 			return export.NoChange, nil
-		case *id == 1<<32-1: // chown(2) takes it for no change
+		case *id == 1<<32-1: // for chown(2) this means no change
 			return 0, syscall.EINVAL
 		}
 		return int(*id), nil

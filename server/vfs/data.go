@@ -37,7 +37,7 @@ func (t *Task) readCached(f *export.File, p []byte, offset uint64) (d Data, done
 	if err != nil {
 		return d, false
 	}
-	// What was read goes to nobody unless the owner, or root, has asked.
+	// The data is sent only if the caller is the owner, or root.
 	attr, err := f.Stat()
 	end := offset + uint64(n)
 	switch {

@@ -26,10 +26,10 @@ func (t *Task) May(f *export.File, mode uint32) (may, known bool) {
 	case t.worker:
 		return f.Access(mode) == nil, true
 	case mode&export.MayWrite != 0 && f.Access(export.MayWrite) != nil:
-		// Nobody may write what is immutable or on a disk that is read only.
+		// No user may write an immutable file, or one on a read-only disk.
 		return false, true
 	case t.IsCaller():
-		// Root may do all else, but execute what nobody may.
+		// Root may do everything else, except execute a file that no user may execute.
 		return mode&export.MayExec == 0 || f.Attr.IsDir() || f.Attr.Mode&0o111 != 0, true
 	case t.id.UID == 0:
 		return f.Access(mode) == nil, true
@@ -48,7 +48,7 @@ func (t *Task) mayUse(f *export.File, a *export.Attr, mode uint32) error {
 	return f.Access(mode)
 }
 
-// mayRead is mayUse for reading. Who may execute a file may read it too: to execute is
+// mayRead is mayUse for reading. The right to execute a file includes reading it: to execute is
 // to read.
 func (t *Task) mayRead(f *export.File, a *export.Attr) error {
 	err := t.mayUse(f, a, export.MayRead)
