@@ -80,7 +80,8 @@ func TestFresh(t *testing.T) {
 	})
 }
 
-// Who goes away takes nobody's result along, and the call is told to end when it is late.
+// A caller that gives up does not end the call for others; the call's context ends when it is
+// late.
 func TestContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := New(4*time.Second, func(ctx context.Context) (string, error) {

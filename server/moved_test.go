@@ -229,7 +229,7 @@ func TestHeldHandleOfMovedDirectory(t *testing.T) {
 	})
 }
 
-// What is above a volume's root is nobody's affair.
+// Clients learn nothing of what is above a volume's root.
 func TestNothingAboveTheRoot(t *testing.T) {
 	engines(t, t.TempDir(), func(t *testing.T, engine, disk string) {
 		cfg := config(t)

@@ -282,8 +282,8 @@ func TestInodesWhenCounted(t *testing.T) {
 	}
 }
 
-// Limits are set in the order of the record's changes: whoever sets one has the
-// volume's name, so of two the older can't be the last.
+// Limits are set in the order of the record's changes: the call that sets
+// one has reserved the volume's name, so the older of two can't be the last.
 func TestLimitsAreSetInOrder(t *testing.T) {
 	c := &scanning{usage: quota.Usage{Limit: quota.Limit{Bytes: 1 << 20}, Partial: true}}
 	root := t.TempDir()

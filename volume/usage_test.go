@@ -109,7 +109,7 @@ func TestDriftedLimit(t *testing.T) {
 	}
 }
 
-// Who keeps a volume below its size, when that was another when it was made.
+// What enforces a volume's size, if it was something else when the volume was created.
 func TestQuotaOfAVolume(t *testing.T) {
 	kernel := quota.Choice{Projects: &quota.Projects{}, Reason: "by the kernel"}
 	server := quota.Choice{Server: true, Reason: "by the server"}

@@ -80,7 +80,7 @@ func checkWritten(n int, stable nfs3.StableHow) func(*worker) error {
 				return err
 			}
 			if res.Verf != w.verf {
-				return errors.New("COMMIT: the server started anew meanwhile, and what was written is lost")
+				return errors.New("COMMIT: the server has restarted meanwhile, and what was written is lost")
 			}
 		}
 		if err := w.readBlock(w.writeFile, w.seed, w.last, n); err != nil {

@@ -95,7 +95,7 @@ func open(ctx context.Context, cfg *Config, t Target) (s *session, err error) {
 func mount(ctx context.Context, cfg *Config, t Target) (nfs3.FH, error) {
 	c, err := dial(ctx, t.address(t.MountPort), cfg.timeout())
 	if err != nil {
-		return nil, fmt.Errorf("connect to MOUNT at port %d: %w: write HOST:PORT:/path if the server has another port (podnas volume show tells it), and --mountport if MOUNT has one of its own", t.MountPort, err)
+		return nil, fmt.Errorf("connect to MOUNT at port %d: %w: write HOST:PORT:/path if the server has another port (see podnas volume show), and --mountport if MOUNT has one of its own", t.MountPort, err)
 	}
 	defer c.close()
 	defer context.AfterFunc(ctx, func() { c.fail(ctx.Err()) })()
@@ -104,7 +104,7 @@ func mount(ctx context.Context, cfg *Config, t Target) (nfs3.FH, error) {
 	d, err := l.call(mount3.Program, mount3.Version, mount3.ProcMnt, &mount3.PathArgs{Path: []byte(t.Path)})
 	if err != nil {
 		if rpc := (*rpc.RPCError)(nil); errors.As(err, &rpc) {
-			err = fmt.Errorf("%w (is MOUNT on another port than %d? rpcinfo -p %s tells; then give --mountport)", err, t.MountPort, t.Host)
+			err = fmt.Errorf("%w (is MOUNT on another port than %d? see rpcinfo -p %s, and set --mountport)", err, t.MountPort, t.Host)
 		}
 		return nil, fmt.Errorf("mount %s: %w", t, err)
 	}
@@ -151,7 +151,7 @@ func (s *session) dialAll(ctx context.Context) error {
 				return err // the first error ends the rest
 			}
 			if errors.Is(err, syscall.EMFILE) {
-				err = fmt.Errorf("%w (ulimit -n tells how many one program may have)", err)
+				err = fmt.Errorf("%w (see ulimit -n for how many one program may have)", err)
 			}
 			return fmt.Errorf("connect to NFS (connection %d of %d): %w", i+1, len(conns), err)
 		})

@@ -42,8 +42,8 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// A process that was killed leaves its socket, and whoever was killed while
-// making something there may leave a file.
+// A killed process leaves its socket, or a file if it was killed while it created the
+// socket.
 func TestListenReplacesWhatIsDead(t *testing.T) {
 	for name, leave := range map[string]func(path string) error{
 		"socket": func(path string) error {

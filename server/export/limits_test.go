@@ -184,7 +184,7 @@ func TestInodesTakeRoom(t *testing.T) {
 		}
 		sound(t, v, dir, "after all")
 
-		// As many as there may be, whoever makes them, and not one more.
+		// Exactly as many as the limit allows, whatever call makes them.
 		for i := range made {
 			mustDo(t, top.Rmdir(fmt.Sprint(i)))
 		}

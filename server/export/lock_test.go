@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// Two directories are locked in the same order whoever comes first, and one that is
-// given twice is locked once.
+// All calls lock two directories in the same order, and one that is given twice only once.
 func TestLockNames(t *testing.T) {
 	o, root, dir := openerAt(t)
 	var open []*File
@@ -45,7 +44,7 @@ func TestLockNames(t *testing.T) {
 	}
 }
 
-// Who locks a directory after another has changed it is told what it is by then.
+// A call that locks a directory after another call has changed it gets the new attributes.
 func TestStatLocked(t *testing.T) {
 	o, root, _ := openerAt(t)
 	open := func() *File {

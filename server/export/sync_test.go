@@ -131,7 +131,7 @@ func TestDirectoriesAreSyncedTogether(t *testing.T) {
 	}
 }
 
-// Who syncs a file itself does so unless another does, and syncs for no others.
+// SyncHere syncs unless another goroutine does, and not for other calls.
 func TestSyncHere(t *testing.T) {
 	o, root, dir := openerAt(t)
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
@@ -158,7 +158,7 @@ func TestSyncHere(t *testing.T) {
 	}
 	close(goOn)
 
-	// Who comes while it is synced here has it synced once more.
+	// A call that arrives while it is synced here gets another sync.
 	file := &openFile{key: f.kept.key, fd: f.kept.fd, state: &syncState{}}
 	if !file.state.syncs.begin() {
 		t.Fatal("a file that nobody has is synced")

@@ -38,9 +38,9 @@ func TestErrSeq(t *testing.T) {
 	}
 }
 
-// A sync that fails takes the kernel's error with it. Whoever had changed the file by then
-// is told, though the sync that was for them went well; and whoever changes it after that
-// is not. The verifier has changed when the first of them is told.
+// The kernel reports a failed sync once. All calls that had changed the file by then get the
+// error, even if their own sync succeeds; calls that change it later do not. The verifier has
+// changed before the first of them gets it.
 func TestFailedSyncIsToldToAll(t *testing.T) {
 	o, root, dir := openerAt(t)
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))

@@ -150,7 +150,7 @@ func (r *replays) client(addr netip.Addr) *clientReplays {
 	return c
 }
 
-// Ended keeps the reply and answers who waits for it.
+// Ended keeps the reply, and answers the calls that wait for it.
 func (seen *replay) Ended(stat rpc.AcceptStat, results []byte) {
 	r := seen.replays
 	now := time.Now()

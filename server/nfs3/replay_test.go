@@ -193,8 +193,8 @@ func TestReplaysOfOthers(t *testing.T) {
 	}
 }
 
-// The replies that are remembered take so much memory and no more, of whoever has most.
-// After their time they are forgotten, and so are clients.
+// The memory of cached replies is bounded: the client with the most loses some. Old replies are
+// removed, and so are their clients.
 func TestReplaysTakeBoundedMemory(t *testing.T) {
 	r := newReplays()
 	finish := func(client int, xid uint32) {

@@ -94,7 +94,7 @@ func TestBudgetReserves(t *testing.T) {
 	}
 }
 
-// Who waits is woken by its own small call, and by the end of its connection.
+// A waiting connection is woken by its own small call, and by its end.
 func TestBudgetWait(t *testing.T) {
 	b := newBudget(0, largest)
 	h := NewHolding(&Peer{})

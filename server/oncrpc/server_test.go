@@ -372,8 +372,8 @@ func TestReplyFromClient(t *testing.T) {
 	s.echo(conn, 1)
 }
 
-// A call is answered once. Who answers it again, or panics after that, does nothing to the
-// next call, which is in the same memory.
+// A call is answered once. A second answer, or a panic after it, does not affect the next call,
+// which is in the same memory.
 func TestAnsweredOnce(t *testing.T) {
 	s := startServer(t, nil)
 	conn := s.connect()

@@ -47,8 +47,8 @@ func TestNobodyHasAll(t *testing.T) {
 	}
 }
 
-// Who has nothing is next, however many have waited before, and all of those have their
-// turn.
+// An owner without a slot is next, however many calls of others wait, and each of those gets
+// its slot too.
 func TestWhoIsNext(t *testing.T) {
 	const size = 8
 	s := New[Owner](size)

@@ -48,7 +48,7 @@ func (a *Account) KeepMark(path string, log *slog.Logger) {
 			a.mark.waiting = &keeper{path, log}
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			log.Warn("accounting: can't read what a volume used, it is counted anew", "err", err)
+			log.Warn("accounting: can't read what a volume used at the last end; counting it again", "err", err)
 		}
 		limit := a.limit.load()
 		a.expect(Amount{int64(unknownPart * float64(limit.bytes)), int64(unknownPart * float64(limit.inodes))})
@@ -136,7 +136,7 @@ func (a *Account) setMark(n Amount, sync bool) {
 		written <- err
 	}()
 	if err := <-written; err != nil {
-		keeper.log.Error("accounting: can't keep how much a volume uses, the next start has to count it first", "err", err)
+		keeper.log.Error("accounting: can't write how much a volume uses; the next start must count it first", "err", err)
 		a.mark.keeper.Store(nil)
 		n = unlimited()
 	}

@@ -45,7 +45,7 @@ func (a *Account) Scan(root *os.File, ending <-chan struct{}, log *slog.Logger) 
 			log.Warn("accounting: directories were moved all the time while they were counted, some may be missing", "passes", pass)
 			break
 		}
-		log.Debug("accounting: directories were moved while they were counted, going over them once more", "pass", pass)
+		log.Debug("accounting: directories were moved while they were counted; counting again", "pass", pass)
 	}
 	a.complete()
 	a.startMark()

@@ -119,7 +119,7 @@ func TestClientsAreBounded(t *testing.T) {
 		if calls, named := total(); calls != many+1 || named != 1 {
 			t.Errorf("an hour later: %d calls, %d clients", calls, named)
 		}
-		// Who takes the place of one that was forgotten has not been in its volumes.
+		// A client that replaces a forgotten one does not get its volumes.
 		var places int
 		for n := range clientsMax - 1 {
 			s.Connect(client(1000 + n))

@@ -39,7 +39,7 @@ func mount(t *testing.T, size int64, mkfs ...string) (target string) {
 		t.Skipf("it can't be made here: %v", err)
 	}
 	if os.Getuid() != 0 {
-		t.Skip("to mount a disk takes root")
+		t.Skip("mounting a disk needs root")
 	}
 	image := filepath.Join(t.TempDir(), "image")
 	if err := os.WriteFile(image, nil, 0o600); err != nil {

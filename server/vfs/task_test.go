@@ -129,7 +129,7 @@ func TestAfterSync(t *testing.T) {
 }
 
 // A call can be made of many operations: on more files than two, with syncs in between, and
-// all as its caller, whoever has to do them.
+// all with the rights of its caller.
 func TestManyOperations(t *testing.T) {
 	const uid = 1234
 	names := []string{"a", "b", "c"}

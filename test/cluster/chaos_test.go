@@ -39,7 +39,7 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("%d operations, %d kills", <-acted, kills)
 
-	// Who waits for the copy of a claim that has gone since waits for ever.
+	// A claim for a copy of a deleted claim waits for ever.
 	n.deleteHopeless()
 	eventually(t, 2*time.Minute, "every claim is bound and has its size", func() bool {
 		claims, ok := n.claims()

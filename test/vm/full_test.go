@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFullByEachCall: whoever keeps the sizes, a program on the mount hears that
+// TestFullByEachCall: whatever enforces the sizes, a program on the mount hears that
 // the volume is full from the call that it makes: write, fsync, close, mkdir, and
 // open of what is not there. What it has it may write again, and what it removes it
 // gets back.

@@ -253,7 +253,7 @@ func TestServerCounts(t *testing.T) {
 }
 
 // TestRaisedClaim: a claim that asks for more has it while its volume is written
-// to, and df shows it, whoever keeps the sizes.
+// to, and df shows it, whatever enforces the sizes.
 func TestRaisedClaim(t *testing.T) {
 	nativeOnly(t, "the engine has no part in it")
 	for _, quota := range []string{"kernel", "server"} {

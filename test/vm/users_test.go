@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestUsers: a volume's root has mode 0777, so whoever a pod runs as can use it,
+// TestUsers: a volume's root has mode 0777, so any user of a pod can use it,
 // and what one user writes the others read.
 func TestUsers(t *testing.T) {
 	a := serve(t)
