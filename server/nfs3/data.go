@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// ioMax is the most that READ and WRITE move at once, as FSINFO tells:
-	// what Linux clients ask for at most.
+	// ioMax is the maximum size of a READ or WRITE, which FSINFO returns: Linux clients
+	// never request more.
 	ioMax = 1 << 20
 	// readHead is the size of READ's result before the data: status, attributes,
 	// count, eof and length.
@@ -54,8 +54,8 @@ func (t *task) read() result {
 
 // write: section 3.3.7.
 //
-// The arguments' data aliases the record, which stays as it is until the reply,
-// and goes to the file from there.
+// The arguments' data aliases the record, which does not change until the reply, and is
+// written to the file from there.
 func (s *service) write(c *oncrpc.Call) oncrpc.Answer {
 	t := s.task(c)
 	args, res := &t.args.write, &t.res.write

@@ -10,10 +10,10 @@ import (
 )
 
 // service answers the procedures: each decodes a call, opens the files of its handles,
-// calls the operation of package vfs, and encodes what comes of it.
+// calls the operation of package vfs, and encodes its result.
 type service struct{ files *vfs.Service }
 
-// NewProgram makes the server's side of NFS version 3.
+// NewProgram returns the server's side of NFS version 3.
 func NewProgram(files *vfs.Service) oncrpc.Program {
 	s := &service{files}
 	repeated := newReplays().repeated
@@ -47,8 +47,8 @@ func NewProgram(files *vfs.Service) oncrpc.Program {
 	}
 }
 
-// writeVerf is the write verifier: a client that sees it change sends again what was not
-// committed.
+// writeVerf encodes the write verifier: when it changes, clients send their uncommitted writes
+// again.
 func writeVerf(v uint64) (verf [nfs3.WriteVerfSize]byte) {
 	binary.BigEndian.PutUint64(verf[:], v)
 	return verf

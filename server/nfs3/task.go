@@ -9,14 +9,13 @@ import (
 	"github.com/podnas/podnas/server/vfs"
 )
 
-// task is the answer to a call in the making, and the memory it takes. It is the
-// Call's State and used again with it, so that the calls that are made most
-// allocate nothing.
+// task is a call that is being answered, and the memory for that. It is the Call's State and
+// is reused with it, so that the most frequent calls allocate nothing.
 type task struct {
 	vfs.Task
 
-	// do does what the call asks for, on any goroutine or, if asCaller is set, on one that
-	// acts as the caller. It returns nil if it takes a worker, and is called again there.
+	// do executes the call, on any goroutine or, if asCaller is set, on one that acts as the
+	// caller. It returns nil if it needs a worker, and is called again there.
 	do       func(*task) result
 	asCaller bool
 	result   result                    // of do
@@ -98,16 +97,16 @@ func (t *task) Step() vfs.Next {
 // Free forgets the call.
 func (t *task) Free() { *t = task{} }
 
-// decode takes a call's arguments apart. It is false if they can't be.
+// decode decodes a call's arguments. It returns false if they are malformed.
 func decode(c *oncrpc.Call, args interface{ Decode(*xdr.Decoder) }) bool {
 	args.Decode(&c.Args)
 	return c.Args.Finish() == nil
 }
 
-// badArgs answers a call whose arguments can't be taken apart.
+// badArgs answers a call with malformed arguments.
 func (t *task) badArgs() oncrpc.Answer { return t.fail(rpc.GarbageArgs) }
 
-// fail answers a call that was not begun.
+// fail answers a call that was not executed.
 func (t *task) fail(stat rpc.AcceptStat) oncrpc.Answer {
 	t.Free()
 	return oncrpc.Done(stat)

@@ -17,9 +17,9 @@ type Data struct {
 	Attr  Attrs // after it
 }
 
-// Read reads from a file that is open with UseRead into p. On a worker it reads what it
-// takes. Elsewhere done is false, unless it was found at once that the caller may read and
-// that all is in the kernel's cache.
+// Read reads from a file that is open with UseRead into p. On a worker it waits for the disk.
+// On another goroutine it does not block, and done is false unless the caller is known to have
+// the right and all of the data is in the kernel's cache.
 func (t *Task) Read(f *export.File, p []byte, offset uint64) (d Data, done bool, err error) {
 	if !t.worker {
 		d, done = t.readCached(f, p, offset)
@@ -73,20 +73,20 @@ func (t *Task) read(f *export.File, p []byte, offset uint64) (d Data, err error)
 	return Data{p[:n], offset+uint64(n) >= uint64(attr.Size), known(attr)}, nil
 }
 
-// Written is what has become of a WRITE.
+// Written is the result of a WRITE.
 type Written struct {
 	Count         int
-	Verifier      uint64 // from before the data was accepted: a sync that fails with it changes it
+	Verifier      uint64 // from before the data was accepted, so that a failed sync of the data changes it
 	Before, After Attrs
 }
 
-// Write writes to a file that is open with UseWrite. Where the goroutine does not act as
-// the caller, done is false unless root may write in its place: if it owns the file, that
-// loses no setuid and setgid bits, which root would leave, and the disk is not nearly
-// full, as ext4 keeps the last blocks for root.
+// Write writes to a file that is open with UseWrite. If the goroutine does not act as the
+// caller, done is false, unless root may write instead: if the caller owns the file, the file
+// has no setuid and setgid bits, which a write of root would not clear, and the disk is not
+// nearly full, because ext4 reserves its last blocks for root.
 //
-// What is written before an error counts; the client meets the error when it writes the
-// rest.
+// If some of p was written before an error, there is no error: the client gets it when it
+// writes the rest.
 func (t *Task) Write(f *export.File, p []byte, offset uint64) (w Written, done bool, err error) {
 	w.Verifier = f.Volume.WriteVerifier()
 	attr, err := f.Stat()
@@ -116,8 +116,9 @@ func (t *Task) Write(f *export.File, p []byte, offset uint64) (w Written, done b
 	return w, true, nil
 }
 
-// Commit has a file that is open with UseWrite synced; its attributes are from before that.
-// done is as of Read.
+// Commit adds the sync of a file that is open with UseWrite to the task, see Sync; attr is from
+// before the sync. done is false if the goroutine does not act as the caller, who does not own
+// the file either.
 func (t *Task) Commit(f *export.File) (attr Attrs, done bool, err error) {
 	a, err := f.Stat()
 	if !t.IsCaller() && (err != nil || a.UID != t.id.UID) {

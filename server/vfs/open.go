@@ -7,14 +7,15 @@ import (
 	"github.com/podnas/podnas/server/export"
 )
 
-// The files of a call's handles are opened here, as root, where it turns out whose call
-// it is: the volume's, which it is counted for.
+// The files of a call's handles are opened here, as root. The first one determines the volume
+// that the call is counted for, and the caller's identity.
 
-// errGone means that the client has gone. Nobody reads the reply.
+// errGone means that the client has gone. The reply is not sent.
 var errGone = errors.New("the client has gone")
 
-// Open opens a file for the rest of the call, which may wait from here on: for an inode
-// that is not in memory, and for whatever else is done on the connection's goroutine.
+// Open opens a file for the rest of the call. From here on the call may block, so that another
+// goroutine may read the connection. Call it before Answer, on the connection's goroutine, which
+// is root.
 func (t *Task) Open(handle []byte, use export.Use) (*export.File, error) {
 	if !t.Call.MayWait(export.VolumeIn(handle)) {
 		return nil, errGone
@@ -26,8 +27,8 @@ func (t *Task) Open(handle []byte, use export.Use) (*export.File, error) {
 	return t.opened(f)
 }
 
-// OpenAtOnce is Open with UseAttr or UseRead by a call that does not wait, if the file is
-// kept open. If it is not, it is Open.
+// OpenAtOnce is Open with UseAttr or UseRead. If the file is cached, the call does not become
+// one that may block.
 func (t *Task) OpenAtOnce(handle []byte, use export.Use) (*export.File, error) {
 	f, err := t.service.opener.OpenAtOnce(t.Call.Client.Addr(), handle, use)
 	if err != nil {
@@ -39,7 +40,7 @@ func (t *Task) OpenAtOnce(handle []byte, use export.Use) (*export.File, error) {
 	return t.opened(f)
 }
 
-// opened has the call count for the file's volume, unless that refuses the caller's port.
+// opened counts the call for the file's volume, unless the volume refuses the client's port.
 func (t *Task) opened(f *export.File) (*export.File, error) {
 	t.Closes(f)
 	v := f.Volume
@@ -51,8 +52,8 @@ func (t *Task) opened(f *export.File) (*export.File, error) {
 	return f, nil
 }
 
-// Parent opens a directory's parent, as root: what is above may be closed to the caller.
-// That the caller may search the directory is still to be checked.
+// Parent opens a directory's parent, as root: the caller may have no right to the parent.
+// The caller of Parent must check with May that the client's user may search the directory.
 func (t *Task) Parent(dir *export.File) (*export.File, error) {
 	if !dir.Attr.IsDir() {
 		return nil, syscall.ENOTDIR

@@ -4,20 +4,19 @@ import (
 	"github.com/podnas/podnas/server/export"
 )
 
-// To hand a call to a worker takes longer than most operations. So what needs no thread
-// with the caller's identity is done at once, on the connection's goroutine, which is
-// root: what root asks for, and what the caller may do for certain. That is known of a
-// file's owner: the mode's bits for the owner decide, whatever ACL there is (acl(5),
-// "ACCESS CHECK ALGORITHM"). All else is for a worker, and so is to read data that is
-// not in memory.
+// Handing a call to a worker takes longer than most operations. So calls that need no thread
+// with the caller's identity are executed on the connection's goroutine, which is root: those
+// of root, and those that the caller is known to have the right for. That is known of a file's
+// owner: the mode's bits for the owner decide, whatever ACL there is (acl(5), "ACCESS CHECK
+// ALGORITHM"). All other calls need a worker, also those that read data that is not in memory.
 
-// knows reports whether any goroutine can tell what the caller may do with a file.
+// knows reports whether this goroutine knows what the caller may do with a file.
 func (t *Task) knows(a *export.Attr) bool {
 	return t.worker || t.id.UID == 0 || t.id.UID == a.UID
 }
 
 // May reports whether the caller may use a file that is open with UseAttr or UseNames, in
-// ways of export.Access. Only a worker can tell if known is false.
+// the ways of File.Access. If known is false, only a worker can decide.
 func (t *Task) May(f *export.File, mode uint32) (may, known bool) {
 	if !t.knows(&f.Attr) {
 		return false, false

@@ -9,7 +9,7 @@ import (
 	"github.com/podnas/podnas/server/shares"
 )
 
-// Config says how to make a Service. All fields are needed.
+// Config configures a Service. All fields are needed.
 type Config struct {
 	Opener  *export.Opener
 	Workers *export.Workers
@@ -23,14 +23,14 @@ type Service struct {
 	log     *slog.Logger
 }
 
-// New makes a Service.
+// New returns a Service.
 func New(cfg Config) *Service {
 	return &Service{opener: cfg.Opener, workers: cfg.Workers, log: cfg.Log}
 }
 
 // Task is a call on its way through the operations. It is used by one goroutine at a time,
 // which is root until a Step returns AsCaller. A protocol embeds it in what it keeps of a
-// call, Call.State, so that the calls that are made most allocate nothing.
+// call, Call.State, so that the most frequent calls allocate nothing.
 type Task struct {
 	Call *oncrpc.Call
 
@@ -49,26 +49,26 @@ type Task struct {
 	syncsMem [2]pending
 }
 
-// Steps are what a protocol makes of a call.
+// Steps are a protocol's part of a call.
 type Steps interface {
 	// Step does the next part of the call.
 	Step() Next
-	// Free forgets the call, which is about to be answered. What stays with the Call must
-	// not hold on to the buffers that arguments and results were in.
+	// Free resets the state of the call, which is about to be answered: what stays with the
+	// Call must not refer to the buffers of arguments and results.
 	Free()
 }
 
-// Next is what happens after a Step.
+// Next is what a task does after a Step.
 type Next uint8
 
-// What can be next.
+// The values of Next.
 const (
 	// End: the call's files are closed, and its results are the reply.
 	End Next = iota
 	// AsCaller: the next Step runs on a worker, which acts as the caller.
 	AsCaller
-	// AfterSync: the next Step runs when all that Sync was called for is synced, or some
-	// could not be, see SyncErr. It may run on any goroutine, see IsCaller.
+	// AfterSync: the next Step runs when all files of Sync are synced, or one sync has
+	// failed, see SyncErr. It may run on any goroutine, see IsCaller.
 	AfterSync
 )
 
@@ -93,22 +93,22 @@ func (t *Task) Begin(s *Service, c *oncrpc.Call, steps Steps) {
 	t.files, t.syncs = t.filesMem[:0], t.syncsMem[:0]
 }
 
-// Closes has a file closed when the call ends.
+// Closes adds a file that is closed when the call ends.
 func (t *Task) Closes(f closer) { t.files = append(t.files, f) }
 
-// Sync has a file synced before the Step that follows AfterSync, unless an earlier sync
-// fails. dataOnly leaves out the metadata that is not needed to read the data back.
+// Sync adds a file that is synced before the Step that follows AfterSync, unless an earlier
+// sync fails. The file must stay open until then. dataOnly leaves out the metadata that is not needed to read the data back.
 func (t *Task) Sync(f syncer, dataOnly bool) { t.syncs = append(t.syncs, pending{f, dataOnly}) }
 
 // SyncErr returns the error of the sync that failed.
 func (t *Task) SyncErr() error { return t.err }
 
-// IsCaller reports whether the goroutine acts as the caller: on a worker, or because any
-// does as the caller is root.
+// IsCaller reports whether the goroutine acts as the caller: it is a worker, or the caller is
+// root, as which every goroutine acts.
 func (t *Task) IsCaller() bool { return t.worker || t.service.workers.Spare(&t.id) }
 
-// Answer answers the call: it makes the steps that can be made on this goroutine, and has
-// the others made elsewhere.
+// Answer answers the call. It runs the steps that can run on this goroutine; workers and syncs
+// run the others. The task must not be used after it.
 func (t *Task) Answer() oncrpc.Answer {
 	for {
 		switch t.step() {
@@ -130,7 +130,7 @@ func (t *Task) Answer() oncrpc.Answer {
 	}
 }
 
-// later has the call answered by another goroutine.
+// later promises that another goroutine answers the call.
 func (t *Task) later() (later oncrpc.Answer) {
 	t.promise, later = t.Call.Later()
 	return later
@@ -160,7 +160,7 @@ func (t *Task) Run(err error) {
 	c, promise := t.Call, t.promise
 	defer promise.Recover()
 	if err != nil {
-		t.service.log.Error("nfs: a call could not be made for its caller", "client", c.Client, "xid", c.Header.XID, "uid", t.id.UID, "gid", t.id.GID, "err", err)
+		t.service.log.Error("nfs: can't act as the caller of a call", "client", c.Client, "xid", c.Header.XID, "uid", t.id.UID, "gid", t.id.GID, "err", err)
 	}
 	if err != nil || c.Abandoned() {
 		promise.Finish(t.end(rpc.SystemErr))
@@ -170,7 +170,7 @@ func (t *Task) Run(err error) {
 	promise.Finish(t.Answer())
 }
 
-// syncHere makes the next sync, unless another goroutine syncs the file.
+// syncHere does the next sync, unless another goroutine syncs the file.
 func (t *Task) syncHere() bool {
 	ok, err := t.syncs[0].file.SyncHere(t.syncs[0].dataOnly)
 	if ok {
@@ -179,7 +179,7 @@ func (t *Task) syncHere() bool {
 	return ok
 }
 
-// syncNext has the next sync made. The task may be another call's when it returns.
+// syncNext starts the next sync. The task may be another call's when it returns.
 func (t *Task) syncNext() { t.syncs[0].file.SyncThen(t.syncs[0].dataOnly, t) }
 
 // synced ends the first of the syncs.
@@ -190,7 +190,7 @@ func (t *Task) synced(err error) {
 	}
 }
 
-// Synced goes on when a file is synced.
+// Synced implements export.Waiter: it continues the task.
 func (t *Task) Synced(err error) {
 	promise := t.promise
 	defer promise.Recover()
