@@ -10,7 +10,8 @@ import (
 )
 
 // The data of a file that is open with UseRead or UseWrite. It was opened as root, so
-// the caller must check the permissions with Access.
+// the caller must check the permissions, by the owner or with Access, on a thread with the
+// user's identity. The methods themselves may run on any goroutine.
 
 // ReadAt reads until p is full or the file ends.
 func (f *File) ReadAt(p []byte, offset int64) (int, error) {

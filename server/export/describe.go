@@ -19,7 +19,7 @@ func mountOf(fd int) uint64 {
 }
 
 // Describe returns the attributes of a name in the directory, and appends its
-// handle, like Lookup.
+// handle, like Lookup. The thread needs the right to search the directory.
 func (f *File) Describe(name, handle []byte) (Attr, []byte, error) {
 	a, handle, err := f.describe(name, handle)
 	if !errors.Is(err, errLookUp) {

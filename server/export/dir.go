@@ -13,7 +13,8 @@ import (
 
 // Dir is an open directory of a volume. Names passed to its methods are one
 // component. Its methods never follow a symbolic link. Its errors contain the
-// errno of the system call.
+// errno of the system call. They act as the process's user. Where the server counts, those
+// that change names lock them.
 //
 // The export does not end while a Dir is open.
 type Dir struct {

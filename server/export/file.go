@@ -11,8 +11,10 @@ import (
 	"github.com/podnas/podnas/server/space"
 )
 
-// File is an open file of a volume, used by one call. Its methods act as the user
-// of the calling thread, so call them from Workers. Names are one component
+// File is an open file of a volume, used by one call, on one goroutine at a time. The volume
+// does not end while a File is open. Methods that take names, and Access, List, Chmod, Chown,
+// Chtimes and Truncate, act as the user of the calling thread: for another user than root call
+// them on a thread of Workers. The others may run on any goroutine. Names are one component
 // (ValidName). Errors are errnos.
 type File struct {
 	opener  *Opener
@@ -33,7 +35,8 @@ type File struct {
 	changed bool          // by a method, since Attr
 }
 
-// Close releases the file and f, which is reused.
+// Close releases the file and f, which is reused. Call it once, when no sync of the file is
+// pending.
 func (f *File) Close() {
 	if f.created { // its creator will write to it next
 		f.kept = f.opener.keep(fileKey{f.Volume, f.ID}, UseWrite, f.own.take(), f.charge)

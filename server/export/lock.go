@@ -57,7 +57,8 @@ func (d *directories) leave(n *names) {
 // LockedNames are directories whose names no other call can change.
 type LockedNames struct{ first, second *names }
 
-// LockNames locks the names in one or two directories that are open with UseNames.
+// LockNames locks the names in one or two directories that are open with UseNames, until Unlock.
+// The caller must hold no such lock.
 func LockNames(a, b *File) LockedNames { return lockNames(a.names, b.names) }
 
 func lockNames(a, b *names) LockedNames {
@@ -74,7 +75,7 @@ func lockNames(a, b *names) LockedNames {
 	return LockedNames{a, b}
 }
 
-// Unlock unlocks the names, after a change.
+// Unlock unlocks the names, after a change. Call it once.
 func (l LockedNames) Unlock() {
 	for _, n := range [...]*names{l.second, l.first} {
 		if n != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/podnas/podnas/server/space"
 )
 
-// Opener opens files by their handles. Its methods run as root, on threads that are not
-// used by Workers.
+// Opener opens files by their handles. Its methods may be called concurrently, on goroutines that
+// are root: never on a thread of Workers. Each File that they return must be closed.
 type Opener struct {
 	table   *Table
 	key     *Key
@@ -54,7 +54,8 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 	return o
 }
 
-// Close closes all cached files.
+// Close closes all cached files; the last user of a file that is still in use closes it. Call it
+// once.
 func (o *Opener) Close() {
 	close(o.stop)
 	o.sweeping.Wait()
@@ -102,7 +103,7 @@ func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*Volume, FileID, er
 	return v, file, nil
 }
 
-// Root returns the handle of a volume's root directory.
+// Root returns the handle of a volume's root directory. It does not block.
 func (o *Opener) Root(v *Volume) ([]byte, error) {
 	if v.rootID.IsZero() {
 		return nil, ErrNoFileID
@@ -284,8 +285,8 @@ func (o *Opener) newFile(v *Volume, d descriptor) *File {
 	return f
 }
 
-// Parent opens the parent directory. The error is ESTALE if that is not in the volume.
-// The root's parent is the root.
+// Parent opens the parent of an open directory. The error is ESTALE if the parent is not in the
+// volume. The root's parent is the root.
 func (o *Opener) Parent(dir *File) (*File, error) {
 	if dir.IsRoot() {
 		if !dir.Volume.begin() {

@@ -18,7 +18,7 @@ type Entry struct {
 	Name []byte
 }
 
-// Listing reads a directory.
+// Listing reads a directory. It is used by one goroutine, and must be closed before its File.
 type Listing struct {
 	opener *Opener
 	own    descriptor

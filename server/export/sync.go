@@ -68,9 +68,9 @@ type syncState struct {
 	errs  errSeq
 }
 
-// SyncHere syncs data and metadata on this goroutine; if dataOnly, just the metadata that
-// it takes to read the data back. A directory's names are synced too. If another
-// goroutine already syncs the file, it does nothing, and ok is false.
+// SyncHere syncs data and metadata on this goroutine, which may be any; if dataOnly, it omits the
+// metadata that is not needed to read the data back. A directory's names are synced too. If
+// another goroutine already syncs the file, SyncHere does nothing, and ok is false.
 //
 // Only regular files and directories can be synced; other types are on the disk when
 // their directory is synced.
@@ -81,7 +81,8 @@ func (f *File) SyncHere(dataOnly bool) (ok bool, err error) {
 	return f.opener.syncHere(f.openFile(), f.since, dataOnly)
 }
 
-// SyncThen is SyncHere on another goroutine, which then calls w.
+// SyncThen is SyncHere on another goroutine, which then calls w. The file must stay open until
+// then.
 func (f *File) SyncThen(dataOnly bool, w Waiter) {
 	if !f.canSync() {
 		w.Synced(nil)

@@ -58,7 +58,8 @@ type Volume struct {
 	credit   atomic.Int64 // bytes that HasRoom accepts before it reads the free space again
 }
 
-// Closed is closed when the export has ended and its last call has returned.
+// Closed returns a channel that is closed when the export has ended and its last call has
+// returned.
 func (v *Volume) Closed() <-chan struct{} { return v.closed }
 
 // OpenDir opens a directory of the volume by its path below the volume's root; "."
@@ -211,8 +212,8 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 	return v, nil
 }
 
-// Remove ends an export and waits for its current calls. A missing export is no
-// error.
+// Remove ends an export and waits for its current calls, so the caller must have no File, Dir or
+// call of the volume open. A missing export is no error.
 func (t *Table) Remove(id uint64) {
 	t.mu.Lock()
 	v := t.byID[id]

@@ -60,7 +60,7 @@ func NewWorkers(n int) *Workers {
 	return w
 }
 
-// Do runs a job with an identity: on a thread with that identity, or for root on any. It
+// Do may be called on any goroutine. It runs a job with an identity: on a thread with that identity, or for root on any. It
 // does not block: the job is queued while the owner has its share of threads in use.
 func (w *Workers) Do(id Identity, owner shares.Owner, do Job) {
 	j := job{id, owner, do}
@@ -144,7 +144,7 @@ func isRoot() bool {
 	return unix.Geteuid() == 0 && unix.Getegid() == 0 && unix.Capget(&header, &data[0]) == nil && data[0].Effective&passing == passing
 }
 
-// Close ends the threads after their queued jobs.
+// Close ends the threads after their queued jobs. Call it once, when Do is not called any more.
 func (w *Workers) Close() {
 	close(w.stop)
 	w.ending.Wait()

@@ -50,11 +50,11 @@ func New(table *export.Table, key *export.Key, slow *stats.SlowLog, log *slog.Lo
 	}
 }
 
-// Stats returns the engine's counters.
+// Stats returns the engine's counters, at any time.
 func (e *Engine) Stats() *stats.Server { return e.stats }
 
 // Serve answers clients of l until ctx ends, then closes l and every connection,
-// after the reply to its current call.
+// after the reply to its current call. Call it once.
 func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
 	guarded := &listener{
 		Listener: l, log: e.log, allows: e.handler.allows, volume: e.handler.served, stats: e.stats,

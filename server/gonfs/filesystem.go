@@ -15,7 +15,8 @@ import (
 
 // filesystem gives the library access to a volume: billy.Filesystem and
 // billy.Change. Its paths are those of location.go. Its changes are synced when
-// it returns, because the library promises that to clients.
+// it returns, because the library promises that to clients. Its methods may be called
+// concurrently.
 type filesystem struct {
 	id     uint64 // first, because the library compares file systems deeply
 	volume *export.Volume

@@ -18,7 +18,7 @@ const entriesMax = 1 << 18
 // the entries of a listing, so a client must get the one it began with, whatever is
 // created or removed meanwhile. The verifier is a checksum of the names, so an
 // unchanged directory has the same after a restart. The zero listings is ready for
-// use.
+// use; its methods may be called concurrently.
 type listings struct {
 	mu     sync.Mutex
 	recent []listing // the most recently used is last

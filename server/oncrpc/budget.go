@@ -65,7 +65,7 @@ type waiter struct {
 // errNoMemory means that the connection ended while it waited for memory.
 var errNoMemory = errors.New("oncrpc: ended while it waited for memory")
 
-// NewBudget makes the budget of a server.
+// NewBudget returns the budget of a server.
 func NewBudget() *Budget { return newBudget(budgetTotal, budgetConn) }
 
 func newBudget(total, conn int64) *Budget {
@@ -86,7 +86,8 @@ func (b *Budget) TryTake(h *Holding, n int64) bool {
 	return true
 }
 
-// Take waits until the connection may take n bytes, or is gone.
+// Take waits until the connection may take n bytes, or is gone. Before it, the caller must send
+// the replies that only its goroutine sends: the client may wait for them.
 func (b *Budget) Take(h *Holding, n int64, gone <-chan struct{}) error {
 	_, err := b.wait(&waiter{holding: h, n: n}, gone)
 	return err

@@ -74,7 +74,7 @@ type Outcome interface {
 	Drop() bool
 }
 
-// Tell sets the Outcome of the call.
+// Tell sets the Outcome of the call. The handler calls it, before it promises an answer.
 func (c *Call) Tell(o Outcome) { c.outcome = o }
 
 // Alone reports whether this is the only call of the connection that is not answered yet, as

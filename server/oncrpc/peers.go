@@ -62,7 +62,7 @@ type Peer struct {
 	bytes int64               // held of a budget, whose mu guards it
 }
 
-// NewPeers makes the Peers of a server.
+// NewPeers returns the Peers of a server.
 func NewPeers() *Peers { return newPeers(connsMax, connsPerPeer) }
 
 func newPeers(conns, perPeer int) *Peers {

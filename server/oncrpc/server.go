@@ -77,7 +77,7 @@ type Procedure struct {
 	number int // among all procedures, in stats
 }
 
-// ServerConfig says how to make a Server. Programs and Log are needed.
+// ServerConfig configures a Server. Programs and Log are needed.
 type ServerConfig struct {
 	Programs []Program
 	SlowLog  *stats.SlowLog // nil: slow calls are not logged
@@ -110,7 +110,7 @@ type Server struct {
 	open  sync.WaitGroup // conns
 }
 
-// NewServer makes a Server.
+// NewServer returns a Server.
 func NewServer(cfg ServerConfig) (*Server, error) {
 	if len(cfg.Programs) == 0 || cfg.Log == nil {
 		return nil, errors.New("rpc server config lacks programs or log")
@@ -149,11 +149,11 @@ func numbered(programs []Program) (numbered []Program, names []string) {
 	return numbered, names
 }
 
-// Stats are what the server has served.
+// Stats returns the statistics of the server, at any time.
 func (s *Server) Stats() *stats.Server { return s.stats }
 
 // Serve answers the clients of l until ctx ends. Then it closes l, stops reading, lets
-// current calls finish, and closes every connection.
+// current calls finish, and closes every connection. Call it once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -26,7 +26,7 @@ func AttrsOf(f *export.File) Attrs {
 // ErrNotSync means that a file has changed since the time that SetAttr's caller expected.
 var ErrNotSync = errors.New("the file has changed meanwhile")
 
-// SetAttr is what to set of a file's attributes. What is nil stays as it is.
+// SetAttr are the attributes to set of a file. Those that are nil do not change.
 type SetAttr struct {
 	Mode, UID, GID *uint32
 	Size           *uint64
@@ -34,8 +34,8 @@ type SetAttr struct {
 }
 
 // SetAttr sets attributes of a file that is open with UseAttr. data is the same file, open
-// with UseWrite, if a size is to be set. The error is ErrNotSync if expected is not nil and
-// not the file's ctime.
+// with UseWrite, if a size is to be set. The goroutine acts as the caller (IsCaller). The error
+// is ErrNotSync if expected is not nil and returns false for the file's ctime.
 func (t *Task) SetAttr(f, data *export.File, attr *SetAttr, expected func(ctime time.Time) bool) (before, after Attrs, err error) {
 	before = AttrsOf(f)
 	defer func() { after = AttrsOf(f) }()
@@ -50,14 +50,14 @@ func (t *Task) SetAttr(f, data *export.File, attr *SetAttr, expected func(ctime 
 		}
 		t.Sync(data, false)
 	}
-	if f.Attr.IsDir() { // whose names may change meanwhile
+	if f.Attr.IsDir() { // other calls may change its names meanwhile
 		before = Attrs{}
 	}
 	return before, after, err
 }
 
-// setAttr sets the owner first, as that takes setuid away, and the times last, as all else
-// changes them.
+// setAttr sets the owner first, because that clears setuid, and the times last, because the
+// other changes update them.
 func (t *Task) setAttr(f, data *export.File, attr *SetAttr) error {
 	if err := setOwner(f, attr); err != nil {
 		return err
@@ -77,8 +77,8 @@ func (t *Task) setAttr(f, data *export.File, attr *SetAttr) error {
 		if err := data.Truncate(*attr.Size); err != nil {
 			return err
 		}
-		// open(2) with O_TRUNC by who may write but does not own the file: the
-		// client asks for the size and this time, and the size has set it.
+		// open(2) with O_TRUNC by a user that may write but does not own the file: the
+		// client sets the size and this time, and setting the size has set the time.
 		if !attr.Atime.Set && attr.Mtime.Set && attr.Mtime.Now {
 			return nil
 		}

@@ -9,14 +9,14 @@ import (
 	"github.com/podnas/podnas/server/export"
 )
 
-// Made is what was made, and where. Object is nil if it could not be. The call closes it.
+// Made is a new file and its directory. Object is nil after an error; the task closes it.
 type Made struct {
 	Object *export.File
 	Attr   Attrs
 	Dir    Change
 }
 
-// make makes something new in a directory, and has it synced unless the volume is async.
+// make creates a file in a directory, and adds the syncs unless the volume is async.
 func (t *Task) make(dir *export.File, name []byte, f func(name string) (*export.File, error)) (made Made, err error) {
 	end := lock(dir, dir)
 	defer func() { made.Dir, _ = end() }()
@@ -37,20 +37,24 @@ func (t *Task) make(dir *export.File, name []byte, f func(name string) (*export.
 	return made, nil
 }
 
-// CreateMode is what Create does with a name that is there.
+// CreateMode is what Create does if the name exists.
 type CreateMode uint8
 
 // The modes of Create.
 const (
-	Unchecked CreateMode = iota // it is opened, and its size set
+	Unchecked CreateMode = iota // the file is opened, and its size set
 	Guarded                     // EEXIST
-	Exclusive                   // EEXIST, unless it was made with the same verifier
+	Exclusive                   // EEXIST, unless it was created with the same verifier
 )
 
-// ErrFileType means that files of a type can't be made.
+// ErrFileType means that files of a type can't be created.
 var ErrFileType = errors.New("not a type that can be made")
 
-// Create makes a regular file. With Exclusive attr is not set: the client does that next.
+// Create, Mkdir, Symlink and Mknod create a file in a directory that is open with UseNames, and
+// lock its names meanwhile: the caller must hold no such lock. The goroutine acts as the caller
+// (IsCaller).
+
+// Create creates a regular file. With Exclusive it does not set attr: the client does that next.
 func (t *Task) Create(dir *export.File, name []byte, mode CreateMode, attr *SetAttr, verifier [8]byte) (Made, error) {
 	return t.make(dir, name, func(name string) (*export.File, error) {
 		if attr.Size != nil && *attr.Size > MaxOffset {
@@ -81,8 +85,8 @@ func (a *SetAttr) mode() uint32 {
 	return *a.Mode & 0o7777
 }
 
-// openExisting is Create of a name that is there. Of the attributes only the size is meant
-// for a file that exists.
+// openExisting is Create of an existing name. Of the attributes only the size is for an existing
+// file.
 func openExisting(dir *export.File, name string, attr *SetAttr) (*export.File, error) {
 	f, err := dir.Lookup([]byte(name))
 	return finish(f, err, func() error {
@@ -119,7 +123,7 @@ func createExclusive(dir *export.File, name string, verifier [8]byte) (*export.F
 	})
 }
 
-// finish sets what could not be set at creation, and closes the file if that goes wrong.
+// finish sets what could not be set at creation, and closes the file if that fails.
 func finish(f *export.File, err error, set func() error) (*export.File, error) {
 	if err != nil {
 		return nil, err
@@ -131,19 +135,19 @@ func finish(f *export.File, err error, set func() error) (*export.File, error) {
 	return f, nil
 }
 
-// setRest sets the owner and the times of something new.
+// setRest sets the owner and the times of a new file.
 func setRest(f *export.File, attr *SetAttr) error {
 	return errors.Join(setOwner(f, attr), setTimes(f, attr))
 }
 
-// Mkdir makes a directory.
+// Mkdir creates a directory.
 func (t *Task) Mkdir(dir *export.File, name []byte, attr *SetAttr) (Made, error) {
 	return t.make(dir, name, func(name string) (*export.File, error) {
 		const special = syscall.S_ISUID | syscall.S_ISGID
 		mode := attr.mode()
 		made, err := dir.Mkdir(name, mode&^special)
 		return finish(made, err, func() error {
-			// mkdir(2) takes no setuid and setgid, but the directory may have
+			// mkdir(2) ignores setuid and setgid, but the directory may have
 			// inherited setgid.
 			if mode&special != 0 {
 				if err := made.Chmod(mode | made.Attr.Mode&syscall.S_ISGID); err != nil {
@@ -155,7 +159,7 @@ func (t *Task) Mkdir(dir *export.File, name []byte, attr *SetAttr) (Made, error)
 	})
 }
 
-// Symlink makes a symbolic link. It has no mode.
+// Symlink creates a symbolic link. It has no mode.
 func (t *Task) Symlink(dir *export.File, name, target []byte, attr *SetAttr) (Made, error) {
 	return t.make(dir, name, func(name string) (*export.File, error) {
 		made, err := dir.Symlink(string(target), name)
@@ -163,8 +167,8 @@ func (t *Task) Symlink(dir *export.File, name, target []byte, attr *SetAttr) (Ma
 	})
 }
 
-// Mknod makes a fifo, a socket, or a device of two numbers. Devices are for root; the
-// kernel would let it make one only with CAP_MKNOD.
+// Mknod creates a fifo, a socket, or a device with two numbers. Only root may create devices,
+// and only if podnas has CAP_MKNOD.
 func (t *Task) Mknod(dir *export.File, name []byte, fileType, major, minor uint32, attr *SetAttr) (Made, error) {
 	return t.make(dir, name, func(name string) (*export.File, error) {
 		switch fileType {

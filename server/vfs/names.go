@@ -6,14 +6,14 @@ import (
 	"github.com/podnas/podnas/server/export"
 )
 
-// Change is what a directory was before and after an operation. Nobody else has changed
+// Change has a directory's attributes before and after an operation. No other call has changed
 // its names in between.
 type Change struct{ Before, After Attrs }
 
-// nameMax is the longest name, in bytes.
+// nameMax is the maximum size of a name, in bytes.
 const nameMax = 255
 
-// checkName tells what is wrong with the name of something that may be there.
+// checkName returns an error for an invalid name of a file that may exist.
 func checkName(name []byte) error {
 	switch {
 	case len(name) > nameMax:
@@ -24,8 +24,7 @@ func checkName(name []byte) error {
 	return nil
 }
 
-// checkNew tells what is wrong with the name of something new. "." and ".." are there
-// already.
+// checkNew returns an error for an invalid name of a new file. "." and ".." exist already.
 func checkNew(name []byte) error {
 	if string(name) == "." || string(name) == ".." {
 		return syscall.EEXIST
@@ -34,8 +33,8 @@ func checkNew(name []byte) error {
 }
 
 // Lookup returns the attributes of a name in a directory, which is open with UseAttr, and
-// appends its handle to the bytes given. done is false if only a worker can tell whether
-// the caller may search the directory.
+// appends its handle to the bytes given. It runs on any goroutine; done is false if only a worker
+// can decide whether the caller may search the directory.
 func (t *Task) Lookup(dir *export.File, name, handle []byte) (attr export.Attr, _ []byte, done bool, err error) {
 	if !t.IsCaller() {
 		if may, known := t.May(dir, export.MayExec); !dir.Attr.IsDir() || !known || !may {
@@ -56,10 +55,11 @@ func (t *Task) Lookup(dir *export.File, name, handle []byte) (attr export.Attr, 
 }
 
 // The following are for a directory that is open with UseNames, on a goroutine that acts as
-// the caller. What they change is synced, unless the volume is async.
+// the caller (IsCaller). They lock the directory's names themselves, so the caller must hold no
+// such lock. The changes are synced before the next step, unless the volume is async.
 
-// lock locks the names of one or two directories. The returned function tells what they
-// have become, after the change, and unlocks them.
+// lock locks the names of one or two directories. The returned function unlocks them after the
+// change, and returns their attributes before and after it.
 func lock(a, b *export.File) (end func() (inA, inB Change)) {
 	names := export.LockNames(a, b)
 	before := func(dir *export.File) Attrs {
@@ -81,7 +81,7 @@ func lock(a, b *export.File) (end func() (inA, inB Change)) {
 	}
 }
 
-// syncNames has a directory synced.
+// syncNames adds the sync of a directory.
 func (t *Task) syncNames(dir *export.File) {
 	if !dir.Volume.Options.Async {
 		t.Sync(dir, false)
@@ -111,7 +111,7 @@ func (t *Task) remove(dir *export.File, name []byte, remove func(*export.File, s
 	return change, nil
 }
 
-// Rename renames what is in a directory, and replaces what has the new name.
+// Rename renames a file, and replaces an existing file with the new name.
 func (t *Task) Rename(from *export.File, name []byte, to *export.File, newName []byte) (inFrom, inTo Change, err error) {
 	end := lock(from, to)
 	defer func() { inFrom, inTo = end() }()
@@ -124,7 +124,7 @@ func (t *Task) Rename(from *export.File, name []byte, to *export.File, newName [
 	if err := from.Rename(string(name), to, string(newName)); err != nil {
 		return inFrom, inTo, err
 	}
-	// The new name first: after a power cut it is there twice rather than not at all.
+	// The new name first: after a power cut the file may have both names, but never none.
 	t.syncNames(to)
 	if from.ID != to.ID {
 		t.syncNames(from)
@@ -132,7 +132,7 @@ func (t *Task) Rename(from *export.File, name []byte, to *export.File, newName [
 	return inFrom, inTo, nil
 }
 
-// Link gives a file another name, in dir.
+// Link gives a file, open with UseAttr, another name in dir.
 func (t *Task) Link(f, dir *export.File, name []byte) (change Change, err error) {
 	end := lock(dir, dir)
 	defer func() { change, _ = end() }()
