@@ -9,6 +9,8 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
+
+	"github.com/podnas/podnas/provisioner/internal/fixture"
 )
 
 // On an empty disk in the place of another no volume is made, until somebody says that
@@ -51,7 +53,7 @@ func TestAnotherDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.Volumes, p.NewDisk = corelisters.NewPersistentVolumeLister(index), tt.newDisk
-			_, _, err := p.Provision(t.Context(), controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-new", PVC: claim("1Mi")})
+			_, _, err := p.Provision(t.Context(), controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-new", PVC: fixture.Claim("1Mi")})
 			if refused := err != nil; refused != tt.refused || len(p.Store.List()) > 0 == refused {
 				t.Errorf("%v, with %d volumes made", err, len(p.Store.List()))
 			}

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
+	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -153,7 +154,7 @@ func TestDefaultPorts(t *testing.T) {
 		c.Parameters, c.MountOptions = tt.parameters, tt.options
 		p, _ := newProvisioner(t)
 		p.InCluster = tt.inCluster
-		_, _, err := p.Provision(t.Context(), controller.ProvisionOptions{StorageClass: c, PVName: "pvc-1", PVC: claim("1Mi")})
+		_, _, err := p.Provision(t.Context(), controller.ProvisionOptions{StorageClass: c, PVName: "pvc-1", PVC: fixture.Claim("1Mi")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +187,7 @@ func TestParseClassTellsAll(t *testing.T) {
 }
 
 func TestPathPattern(t *testing.T) {
-	c := claim("1Mi")
+	c := fixture.Claim("1Mi")
 	c.Labels = map[string]string{"app.kubernetes.io/name": "shop", "empty": ""}
 	c.Annotations = map[string]string{"podnas.io/path": "team/data", "up": "../other", "root": "/etc", "ctl": "."}
 	for _, tt := range []struct{ pattern, want, wrong string }{
@@ -246,7 +247,7 @@ func TestSourceClaim(t *testing.T) {
 		{"snapshot", &local{APIGroup: &group, Kind: "VolumeSnapshot", Name: "s"}, nil, "", "dataSource VolumeSnapshot s"},
 		{"populator", nil, &ref{APIGroup: &group, Kind: "Populator", Name: "p"}, "", "dataSourceRef Populator p"},
 	} {
-		c := claim("1Mi")
+		c := fixture.Claim("1Mi")
 		c.Spec.DataSource, c.Spec.DataSourceRef = tt.local, tt.ref
 		got, err := sourceClaim(c)
 		if got != tt.want || (err == nil) != (tt.wrong == "") || err != nil && !strings.Contains(err.Error(), tt.wrong) {
@@ -276,7 +277,7 @@ func FuzzPathPattern(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c := claim("1Mi")
+		c := fixture.Claim("1Mi")
 		c.Labels, c.Annotations = map[string]string{"x": label}, map[string]string{"x": annotation}
 		made, err := p.expand(c, "pvc-1")
 		if err == nil && !filepath.IsLocal(made) {

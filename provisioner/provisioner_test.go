@@ -16,31 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
-	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/volume"
 )
 
-type noExports struct{}
-
-func (noExports) Export(volume.Volume) error { return nil }
-func (noExports) Check(volume.Options) error { return nil }
-func (noExports) Unexport(volume.Volume)     {}
-
 func newProvisioner(t *testing.T) (*Provisioner, string) {
 	t.Helper()
-	root := t.TempDir()
-	store, err := volume.Open(volume.Config{
-		Root: root, Exports: noExports{}, Log: slog.New(slog.DiscardHandler),
-		Quota: quota.Choice{Server: true, Reason: "this test counts"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	store, root := fixture.Store(t)
 	return &Provisioner{
 		Store:    store,
 		Endpoint: StaticEndpoint{IP: netip.MustParseAddr("10.96.0.9"), Port: 2049},
@@ -48,31 +30,11 @@ func newProvisioner(t *testing.T) (*Provisioner, string) {
 	}, root
 }
 
-func class() *storagev1.StorageClass {
-	retain := v1.PersistentVolumeReclaimRetain
-	return &storagev1.StorageClass{
-		ObjectMeta:    metav1.ObjectMeta{Name: "podnas"},
-		Provisioner:   DefaultName,
-		ReclaimPolicy: &retain,
-		MountOptions:  []string{"hard", "actimeo=1"},
-	}
-}
-
-func claim(size string) *v1.PersistentVolumeClaim {
-	return &v1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data", UID: "1234"},
-		Spec: v1.PersistentVolumeClaimSpec{
-			AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteMany},
-			Resources: v1.VolumeResourceRequirements{
-				Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse(size)},
-			},
-		},
-	}
-}
+func class() *storagev1.StorageClass { return fixture.Class(DefaultName) }
 
 func TestProvision(t *testing.T) {
 	p, root := newProvisioner(t)
-	options := controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-1234", PVC: claim("1500m")}
+	options := controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-1234", PVC: fixture.Claim("1500m")}
 	options.PVC.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("1.5Mi")
 	pv, state, err := p.Provision(t.Context(), options)
 	if err != nil || state != controller.ProvisioningFinished {
@@ -158,7 +120,7 @@ func TestProvisionRefused(t *testing.T) {
 		}, []string{"proto=udp", "TCP"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			options := controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: claim("1Mi")}
+			options := controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: fixture.Claim("1Mi")}
 			tt.change(options.PVC, options.StorageClass)
 			pv, state, err := p.Provision(t.Context(), options)
 			if err == nil || pv != nil || state != controller.ProvisioningFinished {
@@ -178,7 +140,7 @@ func TestProvisionRefused(t *testing.T) {
 
 func TestDelete(t *testing.T) {
 	p, root := newProvisioner(t)
-	pv, _, err := p.Provision(t.Context(), controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: claim("1Mi")})
+	pv, _, err := p.Provision(t.Context(), controller.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: fixture.Claim("1Mi")})
 	if err != nil {
 		t.Fatal(err)
 	}

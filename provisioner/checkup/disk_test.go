@@ -10,21 +10,16 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 )
-
-type noExports struct{}
-
-func (noExports) Check(volume.Options) error { return nil }
-func (noExports) Export(volume.Volume) error { return nil }
-func (noExports) Unexport(volume.Volume)     {}
 
 // newStore opens a disk in a temporary directory, with the volumes one and two.
 func newStore(t *testing.T) (store *volume.Store, root string) {
 	t.Helper()
 	root = t.TempDir()
-	store, err := volume.Open(volume.Config{Root: root, Exports: noExports{}, Log: slog.New(slog.DiscardHandler)})
+	store, err := volume.Open(volume.Config{Root: root, Exports: fixture.NoExports{}, Log: slog.New(slog.DiscardHandler)})
 	mustDo(t, err)
 	t.Cleanup(func() { mustDo(t, store.Close()) })
 	for _, name := range []string{"one", "two"} {

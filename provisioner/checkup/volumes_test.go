@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 )
@@ -18,7 +19,7 @@ func (counter) SetLimit(volume.Volume)              {}
 func TestVolumes(t *testing.T) {
 	counts := counter{}
 	store, err := volume.Open(volume.Config{
-		Root: t.TempDir(), Exports: noExports{}, Log: slog.New(slog.DiscardHandler), Quota: quota.Choice{Server: true}, Counter: counts,
+		Root: t.TempDir(), Exports: fixture.NoExports{}, Log: slog.New(slog.DiscardHandler), Quota: quota.Choice{Server: true}, Counter: counts,
 	})
 	mustDo(t, err)
 	t.Cleanup(func() { mustDo(t, store.Close()) })

@@ -24,22 +24,16 @@ import (
 	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/controller"
+	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/volume"
 )
-
-// noExports: these tests have no clients of NFS.
-type noExports struct{}
-
-func (noExports) Check(volume.Options) error { return nil }
-func (noExports) Export(volume.Volume) error { return nil }
-func (noExports) Unexport(volume.Volume)     {}
 
 // start serves a new disk until the test ends.
 func start(t *testing.T) (*Client, *Server, string) {
 	t.Helper()
 	root := t.TempDir()
 	log := slog.New(slog.DiscardHandler)
-	store, err := volume.Open(volume.Config{Root: root, Exports: noExports{}, Log: log})
+	store, err := volume.Open(volume.Config{Root: root, Exports: fixture.NoExports{}, Log: log})
 	mustDo(t, err)
 	endpoint, err := provisioner.ParseStaticEndpoint("192.0.2.10", 2049)
 	mustDo(t, err)

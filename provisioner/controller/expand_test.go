@@ -22,6 +22,7 @@ import (
 	library "sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -39,7 +40,7 @@ func newExpansion(t *testing.T, p *provisioner.Provisioner, size string) *expans
 	p.Name = provisioner.DefaultName
 	class := class()
 	class.AllowVolumeExpansion = new(true)
-	c := claim("1Mi")
+	c := fixture.Claim("1Mi")
 	pv, _, err := p.Provision(t.Context(), library.ProvisionOptions{StorageClass: class, PVName: "pvc-1", PVC: c})
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +158,7 @@ func TestExpandStepsAgain(t *testing.T) {
 
 func TestExpandWhenThereIsRoom(t *testing.T) {
 	root := t.TempDir()
-	store, err := volume.Open(volume.Config{Root: root, Exports: noExports{}, Overcommit: 1, Log: slog.New(slog.DiscardHandler)})
+	store, err := volume.Open(volume.Config{Root: root, Exports: fixture.NoExports{}, Overcommit: 1, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

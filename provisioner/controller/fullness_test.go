@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/tools/record"
 
+	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 )
@@ -65,7 +66,7 @@ func TestFullnessLook(t *testing.T) {
 	hundred := quota.Limit{Bytes: 100, Inodes: 100}
 	counts := counter{"half": {Bytes: 50, Limit: hundred}, "full": {Bytes: 99, Inodes: 98, Limit: hundred}}
 	store, err := volume.Open(volume.Config{
-		Root: t.TempDir(), Exports: noExports{}, Log: slog.New(slog.DiscardHandler),
+		Root: t.TempDir(), Exports: fixture.NoExports{}, Log: slog.New(slog.DiscardHandler),
 		Quota: quota.Choice{Server: true}, Counter: counts,
 	})
 	if err != nil {
@@ -119,7 +120,7 @@ func BenchmarkFullness(b *testing.B) {
 	for i := range 1000 {
 		counts[fmt.Sprint("v", i)] = quota.Usage{Bytes: 1, Inodes: 1, Limit: quota.Limit{Bytes: 100, Inodes: 100}}
 	}
-	store, err := volume.Open(volume.Config{Root: b.TempDir(), Exports: noExports{}, Log: log, Quota: quota.Choice{Server: true}, Counter: counts})
+	store, err := volume.Open(volume.Config{Root: b.TempDir(), Exports: fixture.NoExports{}, Log: log, Quota: quota.Choice{Server: true}, Counter: counts})
 	if err != nil {
 		b.Fatal(err)
 	}

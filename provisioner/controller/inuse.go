@@ -113,10 +113,10 @@ func (u *inUse) describe() (string, error) {
 		}
 	}
 	slices.Sort(claims)
-	switch n := len(claims); {
-	case n == 0:
+	switch n := len(claims); n {
+	case 0:
 		return "", nil
-	case n == 1:
+	case 1:
 		return "the claim " + claims[0], nil
 	default:
 		return fmt.Sprintf("%d claims (%s)", n, volume.FormatNames(claims)), nil

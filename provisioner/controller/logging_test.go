@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	library "sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
+
+	"github.com/podnas/podnas/provisioner/internal/fixture"
 )
 
 // The library tries again and again; the log has each reason once.
@@ -18,7 +20,7 @@ func TestEachReasonIsLoggedOnce(t *testing.T) {
 	p := newProvisioner(t)
 	p.Log = slog.New(slog.NewTextHandler(&out, nil))
 	logging := &loggingProvisioner{Provisioner: p, permission: &permission{client: fake.NewClientset()}}
-	options := library.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: claim("1Ei")}
+	options := library.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: fixture.Claim("1Ei")}
 	for range 3 {
 		if _, _, err := logging.Provision(t.Context(), options); err == nil {
 			t.Fatal("1Ei was provisioned")

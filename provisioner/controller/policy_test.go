@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	library "sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
+
+	"github.com/podnas/podnas/provisioner/internal/fixture"
 )
 
 // A claim whose PersistentVolume the API server would refuse gets no volume, and is told
@@ -29,7 +31,7 @@ func TestPermission(t *testing.T) {
 	})
 	p := newProvisioner(t)
 	logging := &loggingProvisioner{Provisioner: p, permission: &permission{client: client, name: "example.com/nas"}}
-	options := library.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: claim("1Mi")}
+	options := library.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: fixture.Claim("1Mi")}
 	_, _, err := logging.Provision(t.Context(), options)
 	for _, want := range []string{"example.com/nas", "--provisioner", "the policy says no"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/provisioner/problem"
 	"github.com/podnas/podnas/volume"
 )
@@ -40,7 +41,7 @@ func TestUnfulfilled(t *testing.T) {
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "podnas"}, Provisioner: provisioner.DefaultName}
 	add(classes.Informer().GetIndexer(), class)
 	pending := func(name string) *v1.PersistentVolumeClaim {
-		c := claim("1Mi")
+		c := fixture.Claim("1Mi")
 		c.Name, c.Spec.StorageClassName = name, new("podnas")
 		c.Annotations = map[string]string{storageProvisioner: provisioner.DefaultName}
 		return c
@@ -48,7 +49,7 @@ func TestUnfulfilled(t *testing.T) {
 	bound := func(name, size string) *v1.PersistentVolumeClaim {
 		c := pending(name)
 		c.Spec.VolumeName, c.Status.Phase = "pvc-"+name, v1.ClaimBound
-		c.Status.Capacity = claim(size).Spec.Resources.Requests
+		c.Status.Capacity = fixture.Claim(size).Spec.Resources.Requests
 		return c
 	}
 	want := func(when string, want ...string) {
@@ -111,14 +112,14 @@ func TestUnfulfilled(t *testing.T) {
 func TestRefusalIsInTheList(t *testing.T) {
 	p := newProvisioner(t)
 	logging := &loggingProvisioner{Provisioner: p, permission: &permission{client: fake.NewClientset()}}
-	options := library.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: claim("1Ei")}
+	options := library.ProvisionOptions{StorageClass: class(), PVName: "pvc-1", PVC: fixture.Claim("1Ei")}
 	if _, _, err := logging.Provision(t.Context(), options); err == nil {
 		t.Fatal("1Ei was provisioned")
 	}
 	if wrong := logging.problems.Current(); len(wrong) != 1 || wrong["ns/data"] == nil {
 		t.Errorf("wrong: %v", wrong)
 	}
-	options.PVC = claim("1Mi")
+	options.PVC = fixture.Claim("1Mi")
 	if _, _, err := logging.Provision(t.Context(), options); err != nil {
 		t.Fatal(err)
 	}

@@ -16,18 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/volume"
 )
 
-type noExports struct{}
-
-func (noExports) Export(volume.Volume) error { return nil }
-func (noExports) Check(volume.Options) error { return nil }
-func (noExports) Unexport(volume.Volume)     {}
-
 // mayRefuse exports nothing if there is a reason.
 type mayRefuse struct {
-	noExports
+	fixture.NoExports
 	refuse *string
 }
 

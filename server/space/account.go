@@ -162,7 +162,8 @@ func (a *Account) setCeiling() {
 	a.ceiling.store(Amount{min(most.bytes, mark.bytes), min(most.inodes, mark.inodes)})
 }
 
-// Usage is a volume's usage.
+// Usage is a volume's usage. It is not a quota.Usage, whose numbers have no sign: the count is the
+// sum of differences, so it can be below zero for a moment, and tests see it if it stays there.
 type Usage struct {
 	Bytes, Inodes int64
 	Limit         Limit

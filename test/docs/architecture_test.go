@@ -74,7 +74,8 @@ func TestPackages(t *testing.T) {
 		}
 		says := names(columns[3])
 		for name := range has {
-			if !slices.Contains(says, name) && !(strings.Contains(columns[3], "wire packages") && slices.Contains(wire, name)) {
+			isWire := strings.Contains(columns[3], "wire packages") && slices.Contains(wire, name)
+			if !isWire && !slices.Contains(says, name) {
 				t.Errorf("%s imports %s, which the table does not say", columns[1], name)
 			}
 		}
