@@ -23,7 +23,7 @@ type provisioning struct {
 	run func(context.Context) error
 	// made is closed when others may use the client too.
 	made chan struct{}
-	// findings tells which claims can't be fulfilled.
+	// findings returns the claims that can't be fulfilled.
 	findings func() []doctor.Result
 	// What there is in a cluster alone, else nil.
 	client     kubernetes.Interface

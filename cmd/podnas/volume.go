@@ -126,7 +126,7 @@ func parseSize(text string) (int64, error) {
 // age is how long ago something was, as kubectl says it.
 func age(t time.Time) string { return duration.HumanDuration(time.Since(t)) }
 
-// isTerminal tells whether a person is at the other end.
+// isTerminal reports whether a person can answer a question.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	if !ok {

@@ -15,8 +15,8 @@ type descriptor struct {
 // owned is the result of a system call that opens something; -1 is none.
 func owned(fd int) descriptor { return descriptor{fd + 1} }
 
-// openEntry opens what has a name in a directory: with O_PATH, so that it has no effect on a
-// fifo or a device, and does not follow a symbolic link.
+// openEntry opens the file with a name in a directory: with O_PATH, which has no effect on a fifo
+// or a device, and without following a symbolic link.
 func openEntry(dir int, name string) (descriptor, error) {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	return owned(fd), err

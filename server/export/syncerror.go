@@ -23,7 +23,7 @@ import (
 //     has an earlier descriptor to which it reports what fails in the background;
 //   - a failure of the file system's journal is found by a further system call (alive).
 //
-// UNSTABLE WRITEs were replied to by then. For those there is the volume's write
+// An UNSTABLE WRITE gets its reply before the sync. For those there is the volume's write
 // verifier: it changes before the failure is recorded. WRITE returns the verifier from
 // before it accepted the data, and COMMIT the one from after its sync.
 

@@ -8,7 +8,7 @@ import (
 )
 
 // fsstat: RFC 1813 section 3.3.18. The numbers are the volume's, whatever file
-// is asked.
+// the handle is of.
 func (s *service) fsstat(c *oncrpc.Call) oncrpc.Answer {
 	return s.about(c, func(f *export.File, err error) result {
 		res := &nfs3.FsstatRes{Status: statusOf(err)}

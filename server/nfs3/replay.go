@@ -227,7 +227,7 @@ func (r *replays) age() {
 	}
 }
 
-// expire forgets replies from before a time, and tells how many clients are left.
+// expire removes replies from before a time, and returns how many clients are left.
 func (r *replays) expire(before time.Time) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

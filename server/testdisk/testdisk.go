@@ -1,5 +1,5 @@
-// Package testdisk mounts small disks for tests that must hold on each file system that
-// podnas runs on, and tells how much of what takes long a test should do.
+// Package testdisk mounts small disks for tests that must pass on each file system that
+// podnas supports, and says how many rounds a long test should run.
 package testdisk
 
 import (
