@@ -7,7 +7,7 @@ import (
 	"github.com/podnas/podnas/server/export"
 )
 
-// The files of a call's handles are opened here, as root. The first one determines the volume
+// The files of a call's handles are opened here, as root. The last one determines the volume
 // that the call is counted for, and the caller's identity.
 
 // errGone means that the client has gone. The reply is not sent.

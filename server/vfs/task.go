@@ -97,7 +97,8 @@ func (t *Task) Begin(s *Service, c *oncrpc.Call, steps Steps) {
 func (t *Task) Closes(f closer) { t.files = append(t.files, f) }
 
 // Sync adds a file that is synced before the Step that follows AfterSync, unless an earlier
-// sync fails. The file must stay open until then. dataOnly leaves out the metadata that is not needed to read the data back.
+// sync fails. The file must stay open until then. dataOnly leaves out the metadata that is not
+// needed to read the data back.
 func (t *Task) Sync(f syncer, dataOnly bool) { t.syncs = append(t.syncs, pending{f, dataOnly}) }
 
 // SyncErr returns the error of the sync that failed.
