@@ -27,6 +27,9 @@ type Kind struct {
 	// holds: what mkfs has laid out, with it the journal, can be written while the disk
 	// fails, and nothing else.
 	holds bool
+	// LosesBlocks: the file system may not tell of a block of its own that could not be
+	// written; where a file's data is can then not be read, EIO, see docs/nfs.md.
+	LosesBlocks bool
 }
 
 // Kinds are all that are served by the native engine.
@@ -35,12 +38,12 @@ func Kinds() []Kind {
 	xfs := []string{"mkfs.xfs", "-q", "-f", "-K", "-s", "size=4096"}
 	btrfs := []string{"mkfs.btrfs", "-q", "-f", "-K"}
 	return []Kind{
-		{"ext4", "ext4", 96 << 20, append(ext4, "-E", "nodiscard,lazy_itable_init=0"), true},
-		{"ext4 and its journal", "ext4", 96 << 20, append(ext4, "-E", "lazy_journal_init=1"), false},
-		{"ext4 without a journal", "ext4", 96 << 20, append(ext4, "-E", "nodiscard,lazy_itable_init=0", "-O", "^has_journal"), true},
-		{"XFS", "xfs", 304 << 20, xfs, true},
-		{"XFS and its log", "xfs", 304 << 20, xfs, false},
-		{"btrfs", "btrfs", 256 << 20, btrfs, false},
+		{"ext4", "ext4", 96 << 20, append(ext4, "-E", "nodiscard,lazy_itable_init=0"), true, false},
+		{"ext4 and its journal", "ext4", 96 << 20, append(ext4, "-E", "lazy_journal_init=1"), false, false},
+		{"ext4 without a journal", "ext4", 96 << 20, append(ext4, "-E", "nodiscard,lazy_itable_init=0", "-O", "^has_journal"), true, true},
+		{"XFS", "xfs", 304 << 20, xfs, true, false},
+		{"XFS and its log", "xfs", 304 << 20, xfs, false, false},
+		{"btrfs", "btrfs", 256 << 20, btrfs, false, false},
 	}
 }
 
