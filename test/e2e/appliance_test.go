@@ -67,7 +67,7 @@ func install(t *testing.T) {
 	kubectl(t, "apply", "-f", "disk.yaml")
 	kubectl(t, "apply", "-f", filepath.Join(previous(), "podnas.yaml"))
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
-	kubectl(t, "wait", "--for=condition=Ready", "pod/disk", "--timeout=60s")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/disk", "--timeout=180s")
 	servesThrough(t, "native")
 }
 
@@ -114,11 +114,11 @@ func (w walkthrough) commands(t *testing.T) {
 	if out := w.run(t, "README.md", "commands"); !strings.Contains(out, "Nothing is wrong.") || !strings.Contains(out, "persistentvolume/scratch created") {
 		t.Errorf("the commands say\n%s", out)
 	}
-	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Available", "pv/scratch", "--timeout=60s")
+	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Available", "pv/scratch", "--timeout=180s")
 	if got := diskFolders(t); !slices.Contains(got, "scratch") {
 		t.Errorf("the disk has %q, want scratch too", got)
 	}
-	kubectl(t, "delete", "pv", "scratch", "--timeout=60s")
+	kubectl(t, "delete", "pv", "scratch", "--timeout=180s")
 	podnas(t, "volume", "delete", "scratch", "--yes")
 	if got := diskFolders(t); slices.Contains(got, "scratch") {
 		t.Errorf("the disk still has %q", got)
@@ -130,7 +130,7 @@ func (w walkthrough) commands(t *testing.T) {
 // goes on by itself.
 func noHelper(t *testing.T) {
 	kubectl(t, "apply", "-f", "node.yaml")
-	kubectl(t, "wait", "--for=condition=Ready", "pod/node", "--timeout=60s")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/node", "--timeout=180s")
 	helper := func(from, to string) {
 		kubectl(t, "exec", "node", "--", "mv", "/node/usr/sbin/"+from, "/node/usr/sbin/"+to)
 	}
@@ -161,7 +161,7 @@ func noHelper(t *testing.T) {
 	kubectl(t, "delete", "-f", deploy+"components/drain/rbac.yaml")
 	root(t, "echo new >/small/file && sync /small/file")
 	privilegedPorts(t)
-	kubectl(t, "delete", "pod", "node", "--timeout=60s")
+	kubectl(t, "delete", "pod", "node", "--timeout=180s")
 }
 
 // privilegedPorts: a claim's volume refuses calls from ports that any user may have, which
@@ -178,7 +178,7 @@ func privilegedPorts(t *testing.T) {
 		"containers": [{"name": "intruder", "image": %q, "args": ["doctor", "mount", "%s:%s", "--options=%s"]}]}}`,
 		image, v.Spec.NFS.Server, v.Spec.NFS.Path, strings.Join(v.Spec.MountOptions, ",")))
 	defer kubectl(t, "delete", "pod", "intruder")
-	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Failed", "pod/intruder", "--timeout=60s")
+	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Failed", "pod/intruder", "--timeout=180s")
 	if out := kubectl(t, "logs", "intruder"); !strings.Contains(out, "does not let this machine mount") {
 		t.Errorf("a pod of an ordinary user gets\n%s", out)
 	}
@@ -211,8 +211,8 @@ func doctorOnNode(t *testing.T, claim string) string {
 func quota(t *testing.T) {
 	replacePodnas(t, func() { kubectl(t, "apply", "-k", deploy+"overlays/xfs-quota") })
 	keptIsWhole(t)
-	kubectl(t, "delete", "pod", "kept", "--timeout=60s")
-	kubectl(t, "delete", "pvc", "kept", "--timeout=60s")
+	kubectl(t, "delete", "pod", "kept", "--timeout=180s")
+	kubectl(t, "delete", "pvc", "kept", "--timeout=180s")
 	smallClaim(t)
 	if out := root(t, "df -k /small"); !regexp.MustCompile(`\s16384\s`).MatchString(out) {
 		t.Errorf("df does not show the claim's 16384 KiB:\n%s", out)
@@ -254,14 +254,14 @@ func fill(t *testing.T) {
 func forget(t *testing.T) {
 	wrote := len(written(t))
 	volume := boundVolume(t, "shared").Name
-	kubectl(t, "delete", "pod", "writer", "reader", "--timeout=60s")
+	kubectl(t, "delete", "pod", "writer", "reader", "--timeout=180s")
 	kubectl(t, "-n", "podnas", "scale", "statefulset/podnas", "--replicas=0")
-	kubectl(t, "-n", "podnas", "wait", "--for=delete", "pod/podnas-0", "--timeout=60s")
+	kubectl(t, "-n", "podnas", "wait", "--for=delete", "pod/podnas-0", "--timeout=180s")
 	// The volume first, and without its finalizer: else podnas would be asked
 	// to delete it.
 	kubectl(t, "delete", "pv", volume, "--wait=false")
 	kubectl(t, "patch", "pv", volume, "-p", `{"metadata":{"finalizers":null}}`)
-	kubectl(t, "delete", "pvc", "shared", "--timeout=60s")
+	kubectl(t, "delete", "pvc", "shared", "--timeout=180s")
 	kubectl(t, "-n", "podnas", "scale", "statefulset/podnas", "--replicas=1")
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
 
@@ -278,8 +278,8 @@ func deleteClaims(t *testing.T) {
 	if got := diskFolders(t); len(got) != 2 {
 		t.Fatalf("the disk has %q, want the folders of two claims", got)
 	}
-	kubectl(t, "delete", "pod", "writer", "reader", "small", "--timeout=60s")
-	kubectl(t, "delete", "pvc", "shared", "small", "--timeout=60s")
+	kubectl(t, "delete", "pod", "writer", "reader", "small", "--timeout=180s")
+	kubectl(t, "delete", "pvc", "shared", "small", "--timeout=180s")
 	nothingLeft(t)
 }
 
@@ -297,8 +297,8 @@ func baseline(t *testing.T) {
 	if got := root(t, "cat /small/from-somebody"); got != "hello\n" {
 		t.Errorf("root reads %q of what somebody wrote, want %q", got, "hello\n")
 	}
-	kubectl(t, "delete", "pod", "small", "--timeout=60s")
-	kubectl(t, "delete", "pvc", "small", "--timeout=60s")
+	kubectl(t, "delete", "pod", "small", "--timeout=180s")
+	kubectl(t, "delete", "pvc", "small", "--timeout=180s")
 	nothingLeft(t)
 }
 
@@ -308,7 +308,7 @@ func baseline(t *testing.T) {
 func diskImage(t *testing.T) {
 	// On another disk it is another podnas, which would wait a minute for the one
 	// that had its name.
-	kubectl(t, "-n", "podnas", "delete", "statefulset", "podnas", "--cascade=foreground", "--timeout=60s")
+	kubectl(t, "-n", "podnas", "delete", "statefulset", "podnas", "--cascade=foreground", "--timeout=180s")
 	kubectl(t, "-n", "podnas", "delete", "leases", "--all")
 	kubectl(t, "apply", "-k", deploy+"overlays/disk-image")
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
@@ -332,9 +332,9 @@ func diskImage(t *testing.T) {
 
 	// The image is unmounted well, and what can mend one can be run.
 	kubectl(t, "-n", "podnas", "scale", "statefulset/podnas", "--replicas=0")
-	kubectl(t, "-n", "podnas", "wait", "--for=delete", "pod/podnas-0", "--timeout=60s")
+	kubectl(t, "-n", "podnas", "wait", "--for=delete", "pod/podnas-0", "--timeout=180s")
 	kubectl(t, "apply", "-f", deploy+"components/disk-image/repair.yaml")
-	kubectl(t, "-n", "podnas", "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/repair-image", "--timeout=60s")
+	kubectl(t, "-n", "podnas", "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/repair-image", "--timeout=180s")
 	kubectl(t, "-n", "podnas", "delete", "pod", "repair-image")
 	kubectl(t, "-n", "podnas", "scale", "statefulset/podnas", "--replicas=1")
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
@@ -344,8 +344,8 @@ func diskImage(t *testing.T) {
 	if out := podnas(t, "doctor"); !strings.Contains(out, "Nothing is wrong.") {
 		t.Errorf("the doctor says\n%s", out)
 	}
-	kubectl(t, "delete", "pod", "small", "--timeout=60s")
-	kubectl(t, "delete", "pvc", "small", "--timeout=60s")
+	kubectl(t, "delete", "pod", "small", "--timeout=180s")
+	kubectl(t, "delete", "pvc", "small", "--timeout=180s")
 }
 
 // servesThrough checks which engine podnas took.
@@ -449,7 +449,7 @@ func diskFolders(t *testing.T) []string {
 
 func boundVolume(t *testing.T, claim string) *corev1.PersistentVolume {
 	t.Helper()
-	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Bound", "pvc/"+claim, "--timeout=60s")
+	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Bound", "pvc/"+claim, "--timeout=180s")
 	c, err := cluster.client.CoreV1().PersistentVolumeClaims("default").Get(t.Context(), claim, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -51,11 +51,11 @@ func downgrade(t *testing.T) {
 	if got := root(t, "cat /small/file"); got != "new\n" {
 		t.Errorf("the file in the claim that was made before has %q", got)
 	}
-	kubectl(t, "delete", "pod", "small", "--timeout=60s")
-	kubectl(t, "delete", "pvc", "small", "--timeout=60s")
+	kubectl(t, "delete", "pod", "small", "--timeout=180s")
+	kubectl(t, "delete", "pvc", "small", "--timeout=180s")
 	apply(t, podnas(t, "volume", "create", "older", "--size=16Mi"))
-	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Available", "pv/older", "--timeout=60s")
-	kubectl(t, "delete", "pv", "older", "--timeout=60s")
+	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Available", "pv/older", "--timeout=180s")
+	kubectl(t, "delete", "pv", "older", "--timeout=180s")
 	podnas(t, "volume", "delete", "older", "--yes")
 }
 

@@ -28,10 +28,10 @@ suite() { # $1: the engine, $2: the command, then flags and packages
 	local engine=$1 command=$2
 	shift 2
 	echo "=== engine $engine"
-	go test -tags vm -count 1 -p 1 -v -timeout 25m -exec "$command" "$@"
+	go test -tags vm -count 1 -p 1 -v -timeout 40m -exec "$command" "$@"
 }
 alone='TestGuestPowerCut|TestGanesha|TestFaultyDisk' # these have guests of their own
-guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t 1560 -x 4G -e 'PODNAS=$bin/podnas' -e PODNAS_TEST_XFS=/xfs"
+guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t 2460 -x 4G -e 'PODNAS=$bin/podnas' -e PODNAS_TEST_XFS=/xfs"
 native() {
 	# These packages have tests of their own that need this disk.
 	suite native "$guest -e ENGINE=native" -run "${RUN:-.}" -skip "$alone" ./test/vm ./quota ./tree || status=1
