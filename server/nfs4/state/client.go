@@ -1,0 +1,308 @@
+package state
+
+import (
+	"slices"
+	"time"
+)
+
+// Client is a record of a client: one incarnation of one owner. The caller gets it
+// from its Slot. Its fields are guarded by State.mu, but for the first group, which
+// never changes.
+type Client struct {
+	id        uint64
+	owner     string // co_ownerid
+	verifier  [8]byte
+	principal Principal
+	since     time.Time
+
+	address   string
+	confirmed bool
+	gone      bool // removed; a request can still have it in hand
+	seen      time.Time
+	busy      int // slots in use: its lease can't run out meanwhile
+
+	createSeq uint32       // of the last CREATE_SESSION
+	created   *createReply // its reply
+	sessions  []*session
+
+	recorded bool // it is on the roster
+	changing int  // calls of Roster.Add that run
+	leaving  bool // dismiss runs
+	complete bool // it has said RECLAIM_COMPLETE
+
+	opens      *open // list
+	numOpens   int
+	numLocks   int // stateids of lock owners, and ranges
+	ranges     int // of numLocks
+	waiters    int
+	ownerBytes int
+	// revoked has the stateids that the client lost, until it frees them.
+	revoked map[uint64]struct{}
+}
+
+// ID returns the client ID.
+func (c *Client) ID() uint64 { return c.id }
+
+// Owner returns the co_ownerid: any bytes.
+func (c *Client) Owner() string { return c.owner }
+
+// ownerRecord has the records of one co_ownerid.
+type ownerRecord struct {
+	confirmed   *Client
+	unconfirmed *Client
+	// earlier are verifiers of incarnations that are gone. A node's verifier is the
+	// time of its boot or mount, and does not come back: if one does, there are two
+	// nodes of one name.
+	earlier []formerVerifier
+}
+
+type formerVerifier struct {
+	verifier [8]byte
+	address  string
+}
+
+const maxEarlier = 4
+
+// purging is the verifier by which Linux has a server forget all that it had: after it lost its
+// state, it comes once with this one, and then again with its own.
+var purging = [8]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// ExchangeID is EXCHANGE_ID. The cases are those of RFC 8881 section 18.35.4.
+func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, Error) {
+	if len(a.Owner) == 0 || len(a.Owner) > OwnerMax {
+		return ExchangeIDResult{}, ErrInval
+	}
+	s.mu.Lock()
+	defer s.unlock()
+	for {
+		rec := s.owners[string(a.Owner)]
+		var old *Client
+		if rec != nil {
+			old = rec.confirmed
+		}
+		switch {
+		case a.Update && old == nil: // 7
+			return ExchangeIDResult{}, ErrNoEnt
+		case a.Update && old.verifier != a.Verifier: // 8
+			return ExchangeIDResult{}, ErrNotSame
+		case a.Update && old.principal != a.Principal: // 9
+			return ExchangeIDResult{}, ErrPerm
+		case old != nil && old.principal != a.Principal: // 3
+			if s.hasState(old) && !s.leaseOver(old) {
+				return ExchangeIDResult{}, ErrClidInUse
+			}
+			if e := s.dismiss(old, ClientReturned); e != OK {
+				return ExchangeIDResult{}, e
+			}
+			continue // as 1
+		case old != nil && old.verifier == a.Verifier: // 2, 6
+			if old.leaving {
+				return ExchangeIDResult{}, ErrDelay
+			}
+			if a.Conn != nil {
+				old.address = a.Conn.Address()
+			}
+			return ExchangeIDResult{ClientID: old.id, Seq: old.createSeq + 1, Confirmed: true}, OK
+		}
+		// 1, 4, 5
+		if rec != nil && rec.unconfirmed != nil {
+			s.drop(rec.unconfirmed)
+			rec = s.owners[string(a.Owner)] // it goes with its last record
+		}
+		if len(s.clients) >= s.cfg.Limits.Clients {
+			if e := s.makeRoom(); e != OK {
+				return ExchangeIDResult{}, e
+			}
+			continue
+		}
+		if rec == nil {
+			rec = &ownerRecord{}
+			s.owners[string(a.Owner)] = rec
+		}
+		c := s.newClient(&a)
+		rec.unconfirmed = c
+		s.warnOfSharedOwner(rec, c)
+		return ExchangeIDResult{ClientID: c.id, Seq: c.createSeq + 1}, OK
+	}
+}
+
+func (s *State) newClient(a *ExchangeIDArgs) *Client {
+	id := s.random64()
+	for s.clients[id] != nil {
+		id = s.random64()
+	}
+	now := s.cfg.Now()
+	c := &Client{
+		id: id, owner: string(a.Owner), verifier: a.Verifier, principal: a.Principal,
+		since: now, seen: now,
+	}
+	if a.Conn != nil {
+		c.address = a.Conn.Address()
+	}
+	s.clients[id] = c
+	s.addUnconfirmed(c)
+	return c
+}
+
+func (s *State) warnOfSharedOwner(rec *ownerRecord, c *Client) {
+	if rec.confirmed == nil || rec.confirmed.verifier == purging || c.verifier == purging {
+		return
+	}
+	for _, f := range rec.earlier {
+		if f.verifier == c.verifier {
+			s.event(Event{
+				Kind: OwnerShared, ClientID: c.id, Owner: c.owner,
+				Address: c.address, Other: rec.confirmed.address,
+			})
+			return
+		}
+	}
+}
+
+// confirm makes c the confirmed record of its owner, which has no other.
+func (s *State) confirm(c *Client) {
+	rec := s.owners[c.owner]
+	rec.confirmed, rec.unconfirmed = c, nil
+	c.confirmed = true
+	kind := ClientCame
+	if len(rec.earlier) > 0 {
+		kind = ClientReturned
+	}
+	s.event(c.event(kind))
+}
+
+func (c *Client) event(kind EventKind) Event {
+	return Event{
+		Kind: kind, ClientID: c.id, Owner: c.owner, Address: c.address,
+		Opens: c.numOpens, Locks: c.ranges,
+	}
+}
+
+// DestroyClientID is DESTROY_CLIENTID, RFC 8881 section 18.50.
+func (s *State) DestroyClientID(id uint64, p Principal) Error {
+	s.mu.Lock()
+	defer s.unlock()
+	c := s.clients[id]
+	switch {
+	case c == nil:
+		return ErrStaleClientID
+	case c.principal != p:
+		return ErrWrongCred
+	case len(c.sessions) > 0 || c.numOpens > 0:
+		return ErrClientIDBusy
+	}
+	return s.dismiss(c, ClientLeft)
+}
+
+// Evict throws a client out, with all that it has. It need not be silent.
+func (s *State) Evict(id uint64) Error {
+	s.mu.Lock()
+	defer s.unlock()
+	c := s.clients[id]
+	if c == nil {
+		return ErrStaleClientID
+	}
+	return s.dismiss(c, ClientEvicted)
+}
+
+// dismiss removes the client from the roster, and then from here. It lets go of mu
+// for the first, so the caller looks up again what it had found. Nothing that the
+// client held is free before the roster says that it can't reclaim it.
+//
+// With ClientRevoked, the client loses its opens and locks alone, and is told so by
+// its session.
+func (s *State) dismiss(c *Client, why EventKind) Error {
+	if c.gone {
+		return OK
+	}
+	if c.leaving || c.changing > 0 {
+		return ErrDelay
+	}
+	entries := s.rosterEntries(c, why)
+	if len(entries) > 0 && s.cfg.Roster != nil {
+		c.leaving = true
+		s.unlock()
+		var err error
+		for _, e := range entries {
+			if err = s.cfg.Roster.Remove(e); err != nil {
+				break
+			}
+		}
+		s.mu.Lock()
+		c.leaving = false
+		if err != nil {
+			return ErrDelay
+		}
+	}
+	c.recorded = false
+	if !ownRestart(why) {
+		s.grace.forget(c.owner)
+	}
+	s.event(c.event(why))
+	if why == ClientRevoked {
+		s.revokeState(c)
+		return OK
+	}
+	s.drop(c)
+	return OK
+}
+
+// rosterEntries are the entries that must go before c does: its own, and if it does
+// not go by its own will, those by which its owner may reclaim in this grace period.
+// Its own is the last: if the disk fails before, the client is still on the roster.
+func (s *State) rosterEntries(c *Client, why EventKind) []RosterEntry {
+	var entries []RosterEntry
+	if !ownRestart(why) {
+		entries = append(entries, s.grace.entries(c.owner)...)
+	}
+	if c.recorded {
+		entries = append(entries, RosterEntry{ClientID: c.id, Owner: c.owner})
+	}
+	return entries
+}
+
+// ownRestart reports whether the client's owner is still there.
+func ownRestart(why EventKind) bool { return why == ClientReturned || why == ClientLeft }
+
+// drop removes all of a client.
+func (s *State) drop(c *Client) {
+	s.forgetWaiters(c)
+	for c.opens != nil {
+		s.removeOpen(c.opens)
+	}
+	for len(c.sessions) > 0 {
+		s.removeSession(c.sessions[len(c.sessions)-1])
+	}
+	c.revoked = nil
+	c.gone = true
+	delete(s.clients, c.id)
+	rec := s.owners[c.owner]
+	switch c {
+	case rec.confirmed:
+		rec.confirmed = nil
+		rec.earlier = append(rec.earlier, formerVerifier{c.verifier, c.address})
+		if len(rec.earlier) > maxEarlier {
+			rec.earlier = slices.Delete(rec.earlier, 0, 1)
+		}
+	case rec.unconfirmed:
+		rec.unconfirmed = nil
+	}
+	if rec.confirmed == nil && rec.unconfirmed == nil {
+		delete(s.owners, c.owner)
+	}
+}
+
+// usable says whether a request that has c in hand may go on.
+func (c *Client) usable() Error {
+	switch {
+	case c.gone:
+		return ErrDeadSession
+	case c.leaving:
+		return ErrDelay
+	}
+	return OK
+}
+
+// hasState says whether the client holds anything that another principal must not
+// take from it.
+func (s *State) hasState(c *Client) bool { return c.numOpens > 0 }

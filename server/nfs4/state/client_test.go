@@ -1,0 +1,237 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// RFC 8881 section 18.35.4. Before each request the owner "o" has the record that
+// the case is about.
+func TestExchangeIDCases(t *testing.T) {
+	other := Principal{Flavor: 1, UID: 1000}
+	none := func(*world) {}
+	confirmed := func(w *world) { w.ready("o", 1) }
+	holding := func(w *world) { w.ready("o", 1).mustOpen("x", 1) }
+	unconfirmed := func(w *world) { w.exchange("o", 1) }
+	for _, c := range []struct {
+		name      string
+		before    func(*world)
+		verifier  uint64
+		principal Principal
+		update    bool
+		want      Error
+		confirmed bool // of the result
+		keeps     bool // the record from before
+	}{
+		{"1 new owner", none, 1, root, false, OK, false, false},
+		{"2 known", confirmed, 1, root, false, OK, true, true},
+		{"3 collision, without state", confirmed, 1, other, false, OK, false, false},
+		{"3 collision, with state", holding, 1, other, false, ErrClidInUse, false, true},
+		{"3 collision, with state, restarted", holding, 2, other, false, ErrClidInUse, false, true},
+		{
+			"3 collision, lease over",
+			func(w *world) { holding(w); w.pass(lease + 1) }, 1, other, false, OK, false, false,
+		},
+		{"4 unconfirmed", unconfirmed, 1, root, false, OK, false, false},
+		{"4 unconfirmed, other verifier", unconfirmed, 2, root, false, OK, false, false},
+		{"4 unconfirmed, other principal", unconfirmed, 1, other, false, OK, false, false},
+		{"5 restart", holding, 2, root, false, OK, false, true},
+		{"6 update", holding, 1, root, true, OK, true, true},
+		{"7 update of none", none, 1, root, true, ErrNoEnt, false, false},
+		{"7 update of unconfirmed", unconfirmed, 1, root, true, ErrNoEnt, false, true},
+		{"8 update by another verifier", holding, 2, root, true, ErrNotSame, false, true},
+		{"9 update by another principal", holding, 1, other, true, ErrPerm, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, Limits{})
+			c.before(w)
+			var old uint64
+			for id := range w.clients {
+				old = id
+			}
+			r, e := w.ExchangeID(ExchangeIDArgs{
+				Owner: []byte("o"), Verifier: verifier(c.verifier), Principal: c.principal, Update: c.update,
+			})
+			w.want(e, c.want)
+			w.ok()
+			if r.Confirmed != c.confirmed {
+				t.Errorf("confirmed is %t", r.Confirmed)
+			}
+			if kept := w.clients[old] != nil; kept != c.keeps {
+				t.Errorf("the record from before is kept: %t", kept)
+			}
+			if e == OK && w.clients[r.ClientID] == nil {
+				t.Error("the client ID is unknown")
+			}
+		})
+	}
+}
+
+// A client that restarts keeps its state until the new incarnation is confirmed.
+func TestRestartedClient(t *testing.T) {
+	w := newWorld(t, Limits{})
+	old := w.ready("o", 1)
+	h := newHeld(t)
+	_, _, e := w.Open(old.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: Both, Held: h})
+	w.want(e, OK)
+	_, e = w.exchange("o", 2)
+	w.want(e, OK)
+	if h.users.Load() != 2 { // to read, and to write
+		t.Fatal("EXCHANGE_ID alone ended the open")
+	}
+	_, e = old.renew()
+	w.want(e, OK)
+	n := w.join("o", 2)
+	w.ok()
+	if h.users.Load() != 0 || w.Counts().Opens != 0 {
+		t.Error("the open outlives its client")
+	}
+	if len(w.roster.list) != 0 {
+		t.Errorf("the roster is %v", w.roster.list)
+	}
+	_, e = old.renew()
+	w.want(e, ErrBadSession)
+	_, e = w.CreateSession(old.create)
+	w.want(e, ErrStaleClientID)
+	_, _, e = w.Open(old.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: Both})
+	w.want(e, ErrDeadSession) // of a request that was being processed
+	if w.saw(ClientReturned) == 0 || n.c.ID() == old.c.ID() || n.c.Owner() != "o" {
+		t.Errorf("events are %+v", w.events)
+	}
+}
+
+// A node that lost its state has the server forget the rest, by a verifier for that alone, and
+// comes again with the one it had: that is no second node.
+func TestPurgeIsNoSharedOwner(t *testing.T) {
+	w := newWorld(t, Limits{})
+	for range 2 {
+		w.ready("node1", 1)
+		w.ready("node1", 1<<64-1)
+	}
+	w.ready("node1", 1)
+	if w.saw(OwnerShared) != 0 {
+		t.Fatalf("events are %+v", w.events)
+	}
+}
+
+// Two nodes of one name take each other's lease: each finds its session gone, and
+// comes with its own verifier.
+func TestSharedOwner(t *testing.T) {
+	w := newWorld(t, Limits{})
+	w.ready("node1", 1)
+	w.ready("node1", 2)
+	if w.saw(OwnerShared) != 0 {
+		t.Fatal("a restart is no second node")
+	}
+	w.ready("node1", 1)
+	if w.saw(OwnerShared) != 1 {
+		t.Fatalf("events are %+v", w.events)
+	}
+	for _, e := range w.events {
+		if e.Kind == OwnerShared && (e.Other != "10.0.0.1:700" || e.Address == "") {
+			t.Errorf("event is %+v", e)
+		}
+	}
+}
+
+func TestClientLimits(t *testing.T) {
+	w := newWorld(t, Limits{Clients: 32})
+	keeper := w.ready("keeper", 1)
+	keeper.mustOpen("x", 1)
+	idle := w.ready("idle", 1)
+	for i := range 1000 { // that never come back
+		_, e := w.exchange(fmt.Sprint(i), 1)
+		w.want(e, OK)
+		w.ok()
+	}
+	_, e := idle.renew()
+	w.want(e, OK)
+	for i := range 30 {
+		w.ready(fmt.Sprint("live", i), 1)
+	}
+	_, e = w.exchange("one more", 1)
+	w.want(e, ErrDelay)
+	w.pass(lease + 1)
+	for range 1000 {
+		_, e = w.exchange("one more", 1)
+		w.want(e, OK)
+		w.ok()
+	}
+	_, e = keeper.renew()
+	w.want(e, OK) // it held something
+	w.ok()
+
+	_, e = w.exchange(strings.Repeat("x", OwnerMax+1), 1)
+	w.want(e, ErrInval)
+	_, e = w.exchange("", 1)
+	w.want(e, ErrInval)
+}
+
+func TestUnconfirmedClientsGo(t *testing.T) {
+	w := newWorld(t, Limits{})
+	_, e := w.exchange("o", 1)
+	w.want(e, OK)
+	w.pass(lease + 1)
+	w.Expire()
+	w.ok()
+	if len(w.clients) != 0 {
+		t.Error("it is still there")
+	}
+}
+
+func TestDestroyClientID(t *testing.T) {
+	w := newWorld(t, Limits{})
+	n := w.ready("o", 1)
+	id := n.mustOpen("x", 1)
+	w.want(w.DestroyClientID(n.c.ID(), root), ErrClientIDBusy)
+	w.want(w.DestroyClientID(n.c.ID(), Principal{}), ErrWrongCred)
+	w.want(w.DestroyClientID(n.c.ID()+1, root), ErrStaleClientID)
+	w.want(w.Close(n.c, id, file1(1)), OK)
+	w.want(w.DestroySession(n.session, Principal{}, nil), ErrWrongCred)
+	w.want(w.DestroySession(n.session, root, nil), OK)
+	w.want(w.DestroySession(n.session, root, nil), ErrBadSession)
+	w.want(w.DestroyClientID(n.c.ID(), root), OK)
+	w.ok()
+	if len(w.roster.list) != 0 || w.saw(ClientLeft) != 1 {
+		t.Errorf("roster %v, events %+v", w.roster.list, w.events)
+	}
+}
+
+// What an evicted client held is free when the roster no longer has it, and not
+// before; and it does not have it if the disk fails.
+func TestEvict(t *testing.T) {
+	w := newWorld(t, Limits{})
+	n, other := w.ready("o", 1), w.ready("other", 1)
+	_, e := n.open("x", 1, Both, Both)
+	w.want(e, OK)
+	other.mustOpen("x", 2)
+
+	w.roster.err = errors.New("disk")
+	w.want(w.Evict(n.c.ID()), ErrDelay)
+	w.roster.err = nil
+	_, e = other.open("x", 1, Read, 0)
+	w.want(e, ErrShareDenied)
+
+	w.roster.before = func(add bool, e RosterEntry) {
+		if add {
+			return
+		}
+		_, err := other.open("x", 1, Read, 0)
+		w.want(err, ErrShareDenied)
+		_, err = n.renew()
+		w.want(err, ErrDelay)
+		_, err = n.open("x", 3, Read, 0)
+		w.want(err, ErrDelay)
+		w.want(w.Evict(n.c.ID()), ErrDelay)
+	}
+	w.want(w.Evict(n.c.ID()), OK)
+	w.roster.before = nil
+	w.ok()
+	_, e = other.open("x", 1, Read, 0)
+	w.want(e, OK)
+	_, e = n.renew()
+	w.want(e, ErrBadSession)
+	w.want(w.Evict(n.c.ID()), ErrStaleClientID)
+}

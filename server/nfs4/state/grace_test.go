@@ -1,0 +1,207 @@
+package state
+
+import (
+	"errors"
+	"slices"
+	"testing"
+)
+
+func (n *node) reclaim(owner string, f int) (Stateid, Error) {
+	id, _, e := n.w.Open(n.c, OpenArgs{Owner: []byte(owner), File: file1(f), Access: Both, Reclaim: true})
+	return id, e
+}
+
+func (n *node) reclaimLock(open Stateid, f int, offset, length uint64) Error {
+	_, _, e := n.w.Lock(n.c, LockArgs{
+		Stateid: open, NewOwner: true, Owner: []byte("l"), File: file1(f), Write: true,
+		Offset: offset, Length: length, Reclaim: true,
+	})
+	return e
+}
+
+func TestNoGraceWithoutRoster(t *testing.T) {
+	w := newWorld(t, Limits{})
+	w.ready("a", 1) // it never had state
+	w.crash()
+	if w.InGrace() {
+		t.Fatal("there is nobody to wait for")
+	}
+	n := w.join("a", 1)
+	_, e := n.open("x", 1, Read, 0)
+	w.want(e, ErrGrace) // before its own RECLAIM_COMPLETE
+	_, e = n.reclaim("x", 1)
+	w.want(e, ErrNoGrace)
+	w.want(w.ReclaimComplete(n.c, false), OK)
+	n.mustOpen("x", 1)
+}
+
+func TestGrace(t *testing.T) {
+	w := newWorld(t, Limits{})
+	for _, owner := range []string{"a", "b"} {
+		w.ready(owner, 1).mustOpen("x", 1)
+	}
+	w.crash()
+	a, b, c := w.join("a", 1), w.join("b", 1), w.join("c", 1)
+	awaited := func(want ...string) {
+		t.Helper()
+		w.ok()
+		g := w.Snapshot(10).Grace
+		if !slices.Equal(g.Awaited, want) || g.Active != w.InGrace() {
+			t.Fatalf("grace is %+v, awaited should be %v", g, want)
+		}
+	}
+	awaited("a", "b")
+	_, e := c.reclaim("x", 3)
+	w.want(e, ErrNoGrace) // it is not on the roster
+	w.want(w.ReclaimComplete(c.c, false), OK)
+	_, e = c.open("x", 3, Read, 0)
+	w.want(e, ErrGrace)
+	w.want(w.CheckSpecial(Anonymous, file1(1), Write), ErrGrace)
+	w.want(w.CheckSpecial(Bypass, file1(1), Read), ErrGrace)
+	_, e = w.TestLock(c.c, nil, file1(1), true, 0, 1)
+	w.want(e, ErrGrace)
+
+	ida, e := a.reclaim("x", 1)
+	w.want(e, OK)
+	w.want(a.reclaimLock(ida, 1, 0, 10), OK)
+	_, _, e = a.lock(ida, "l", 1, true, 20, 1)
+	w.want(e, ErrGrace) // not a reclaim
+	idb, e := b.reclaim("x", 1)
+	w.want(e, OK)
+	w.want(b.reclaimLock(idb, 1, 5, 10), ErrReclaimConflict)
+	w.want(w.ReclaimComplete(a.c, true), OK) // of one file system: it ends nothing
+	awaited("a", "b")
+	w.want(w.ReclaimComplete(a.c, false), OK)
+	w.want(w.ReclaimComplete(a.c, false), ErrCompleteAlready)
+	awaited("b")
+	_, e = a.reclaim("x", 2)
+	w.want(e, ErrNoGrace) // though b is still at it
+	w.want(a.reclaimLock(ida, 1, 30, 10), ErrNoGrace)
+	_, e = a.open("x", 2, Read, 0)
+	w.want(e, ErrGrace)
+	w.want(w.ReclaimComplete(b.c, false), OK)
+	awaited()
+	if w.InGrace() || w.saw(GraceEnded) != 1 {
+		t.Fatal("all have reclaimed")
+	}
+	c.mustOpen("x", 3)
+	_, _, e = c.lock(c.mustOpen("x", 1), "l", 1, true, 9, 1)
+	w.want(e, ErrDenied)
+	if got := w.roster.owners(); !slices.Equal(got, []string{"a", "b", "c"}) || len(w.roster.list) != 3 {
+		t.Errorf("the roster is %v", w.roster.list)
+	}
+}
+
+// After a lease at most the grace is over. Who comes later lost what it had, and
+// alone; the disk knows before others can get it.
+func TestGraceEndsWithLease(t *testing.T) {
+	w := newWorld(t, Limits{})
+	for _, owner := range []string{"a", "late"} {
+		w.ready(owner, 1).mustOpen("x", 1)
+	}
+	w.crash()
+	a := w.join("a", 1)
+	_, e := a.reclaim("x", 1)
+	w.want(e, OK)
+	w.want(w.ReclaimComplete(a.c, false), OK)
+	w.pass(lease - 1)
+	w.Expire()
+	if !w.InGrace() {
+		t.Fatal("it ended too early")
+	}
+	w.pass(1)
+	_, e = a.renew()
+	w.want(e, OK)
+	w.roster.err = errors.New("disk")
+	w.Expire()
+	if !w.InGrace() {
+		t.Fatal("it ended though the roster on the disk is as it was")
+	}
+	w.roster.err = nil
+	w.roster.before = func(add bool, _ RosterEntry) {
+		if !add {
+			_, e := a.open("x", 2, Read, 0)
+			w.want(e, ErrGrace)
+		}
+	}
+	w.Expire()
+	w.roster.before = nil
+	w.ok()
+	if w.InGrace() || !slices.Equal(w.roster.owners(), []string{"a"}) {
+		t.Fatalf("the roster is %v", w.roster.list)
+	}
+	last := w.events[len(w.events)-1]
+	if last.Kind != GraceEnded || last.Owner != "late" {
+		t.Errorf("event %+v", last)
+	}
+	late := w.join("late", 1)
+	_, e = late.reclaim("x", 1)
+	w.want(e, ErrNoGrace)
+	w.want(w.ReclaimComplete(late.c, false), OK)
+	late.mustOpen("x", 1)
+}
+
+// A crash in the grace forgets neither those who have reclaimed nor those who have
+// not.
+func TestSecondCrash(t *testing.T) {
+	w := newWorld(t, Limits{})
+	for _, owner := range []string{"a", "b"} {
+		w.ready(owner, 1).mustOpen("x", 1)
+	}
+	for range 3 {
+		w.crash()
+		a := w.join("a", 1)
+		_, e := a.reclaim("x", 1)
+		w.want(e, OK)
+		w.want(w.ReclaimComplete(a.c, false), OK)
+		w.ok()
+	}
+	w.crash()
+	for _, owner := range []string{"a", "b"} {
+		n := w.join(owner, 1)
+		_, e := n.reclaim("x", 1)
+		w.want(e, OK)
+		w.want(w.ReclaimComplete(n.c, false), OK)
+	}
+	if w.InGrace() || len(w.roster.list) != 2 {
+		t.Errorf("in grace %t, roster %v", w.InGrace(), w.roster.list)
+	}
+}
+
+// RFC 8881 section 8.4.2.1: a client whose lock another one got must not reclaim it
+// after a crash, whether that other one has let it go again or not.
+func TestEdgeConditions(t *testing.T) {
+	for name, between := range map[string]func(w *world, a, b *node){
+		"lease over": func(w *world, _, b *node) {
+			w.pass(lease + 1)
+			_, e := b.renew()
+			w.want(e, OK)
+			id := b.mustOpen("x", 1)
+			lock, _, e := b.lock(id, "l", 1, true, 0, 10)
+			w.want(e, OK)
+			_, e = w.Unlock(b.c, lock, file1(1), 0, 10)
+			w.want(e, OK)
+		},
+		"too late for the first grace": func(w *world, _, _ *node) {
+			w.crash()
+			w.pass(lease)
+			w.Expire()
+		},
+		"evicted":              func(w *world, a, _ *node) { w.want(w.Evict(a.c.ID()), OK) },
+		"evicted in the grace": func(w *world, _, _ *node) { w.crash(); w.want(w.Evict(w.join("a", 1).c.ID()), OK) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Limits{})
+			a, b := w.ready("a", 1), w.ready("b", 1)
+			_, _, e := a.lock(a.mustOpen("x", 1), "l", 1, true, 0, 10)
+			w.want(e, OK)
+			b.mustOpen("x", 2)
+			between(w, a, b)
+			w.ok()
+			w.crash()
+			n := w.join("a", 1)
+			_, e = n.reclaim("x", 1)
+			w.want(e, ErrNoGrace)
+		})
+	}
+}

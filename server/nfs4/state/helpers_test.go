@@ -1,0 +1,237 @@
+package state
+
+import (
+	"encoding/binary"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const lease = 30 * time.Second
+
+// fakeConn is a connection.
+type fakeConn string
+
+func (c *fakeConn) Address() string { return string(*c) }
+
+func newConn(address string) Conn {
+	c := fakeConn(address)
+	return &c
+}
+
+// fakeHeld counts its users.
+type fakeHeld struct {
+	t     testing.TB
+	users atomic.Int64
+}
+
+func newHeld(t testing.TB) *fakeHeld {
+	h := &fakeHeld{t: t}
+	h.users.Store(1)
+	return h
+}
+
+func (h *fakeHeld) Retain() {
+	if h.users.Add(1) < 2 {
+		h.t.Error("Retain of a closed descriptor")
+	}
+}
+
+func (h *fakeHeld) Release() {
+	if h.users.Add(-1) < 0 {
+		h.t.Error("Release of a closed descriptor")
+	}
+}
+
+// fakeRoster is the list on the disk.
+type fakeRoster struct {
+	mu     sync.Mutex
+	list   map[uint64]RosterEntry
+	err    error
+	before func(add bool, e RosterEntry) // of a change
+}
+
+func (r *fakeRoster) change(add bool, e RosterEntry) error {
+	if r.before != nil {
+		r.before(add, e)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return r.err
+	}
+	if !add {
+		delete(r.list, e.ClientID)
+		return nil
+	}
+	if r.list == nil {
+		r.list = map[uint64]RosterEntry{}
+	}
+	r.list[e.ClientID] = e
+	return nil
+}
+
+func (r *fakeRoster) Add(e RosterEntry) error    { return r.change(true, e) }
+func (r *fakeRoster) Remove(e RosterEntry) error { return r.change(false, e) }
+
+func (r *fakeRoster) entries() (list []RosterEntry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.list {
+		list = append(list, e)
+	}
+	return list
+}
+
+func (r *fakeRoster) owners() (owners []string) {
+	for _, e := range r.entries() {
+		owners = append(owners, e.Owner)
+	}
+	slices.Sort(owners)
+	return slices.Compact(owners)
+}
+
+// world is a State with a clock and a disk.
+type world struct {
+	*State
+	t      testing.TB
+	now    time.Time
+	roster *fakeRoster
+	events []Event
+	free   []LockFree
+	boot   uint32
+	limits Limits
+}
+
+func newWorld(t testing.TB, limits Limits) *world {
+	w := &world{t: t, now: time.Unix(1_700_000_000, 0), roster: &fakeRoster{}, limits: limits}
+	w.crash()
+	return w
+}
+
+// crash starts a new process on the same disk.
+func (w *world) crash() {
+	w.boot++
+	w.State = New(Config{
+		Lease: lease, Now: func() time.Time { return w.now }, Boot: w.boot, Limits: w.limits, Roster: w.roster,
+		Event:    func(e Event) { w.events = append(w.events, e) },
+		LockFree: func(f LockFree) { w.free = append(w.free, f) },
+	})
+	w.BeginGrace(w.roster.entries())
+}
+
+func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
+
+// ok fails the test unless the invariants hold.
+func (w *world) ok() {
+	w.t.Helper()
+	if err := w.check(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+var root = Principal{Flavor: 1, Machine: "node"}
+
+func verifier(n uint64) (v [8]byte) {
+	binary.BigEndian.PutUint64(v[:], n)
+	return v
+}
+
+var channel = Channel{MaxRequest: 1 << 20, MaxResponse: 1 << 20, MaxResponseCached: 4096, MaxOps: 8, MaxSlots: 4}
+
+func (w *world) exchange(owner string, v uint64) (ExchangeIDResult, Error) {
+	return w.ExchangeID(ExchangeIDArgs{Owner: []byte(owner), Verifier: verifier(v), Principal: root, Conn: newConn("10.0.0.1:700")})
+}
+
+// node is a client with a session.
+type node struct {
+	w       *world
+	c       *Client
+	session SessionID
+	seq     uint32
+	conn    Conn
+	create  CreateSessionArgs
+}
+
+// join makes a client with a session that has not said RECLAIM_COMPLETE.
+func (w *world) join(owner string, v uint64) *node {
+	w.t.Helper()
+	id, e := w.exchange(owner, v)
+	w.want(e, OK)
+	n := &node{w: w, conn: newConn("10.0.0.1:700")}
+	n.create = CreateSessionArgs{
+		ClientID: id.ClientID, Seq: id.Seq, Principal: root, Fore: channel, Back: channel,
+		BackChannel: true, Callback: owner, Conn: n.conn,
+	}
+	r, e := w.CreateSession(n.create)
+	w.want(e, OK)
+	n.session = r.ID
+	w.mu.Lock()
+	n.c = w.clients[id.ClientID]
+	w.mu.Unlock()
+	return n
+}
+
+// ready is join, and RECLAIM_COMPLETE.
+func (w *world) ready(owner string, v uint64) *node {
+	w.t.Helper()
+	n := w.join(owner, v)
+	w.want(w.ReclaimComplete(n.c, false), OK)
+	return n
+}
+
+// renew sends a SEQUENCE alone.
+func (n *node) renew() (uint32, Error) {
+	n.seq++
+	r, e := n.w.Sequence(SequenceArgs{Session: n.session, Seq: n.seq, Ops: 1, Size: 100, Conn: n.conn})
+	if e != OK {
+		n.seq--
+		return r.Status, e
+	}
+	r.Slot.Done(nil, false)
+	return r.Status, OK
+}
+
+func (w *world) want(got, want Error) {
+	w.t.Helper()
+	if got != want {
+		w.t.Fatalf("got %v, want %v", got, want)
+	}
+}
+
+func file1(n int) (k FileKey) {
+	k.Volume, k.Len = 1, 8
+	k.ID[0] = byte(n)
+	return k
+}
+
+func (n *node) open(owner string, f int, access, deny Access) (Stateid, Error) {
+	id, _, e := n.w.Open(n.c, OpenArgs{Owner: []byte(owner), File: file1(f), Access: access, Deny: deny})
+	return id, e
+}
+
+func (n *node) mustOpen(owner string, f int) Stateid {
+	n.w.t.Helper()
+	id, e := n.open(owner, f, Both, 0)
+	n.w.want(e, OK)
+	return id
+}
+
+func (n *node) lock(open Stateid, owner string, f int, write bool, offset, length uint64) (Stateid, Denied, Error) {
+	return n.w.Lock(n.c, LockArgs{
+		Stateid: open, NewOwner: true, Owner: []byte(owner), File: file1(f), Write: write, Wait: true,
+		Offset: offset, Length: length,
+	})
+}
+
+func (w *world) saw(kind EventKind) int {
+	n := 0
+	for _, e := range w.events {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}

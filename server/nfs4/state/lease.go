@@ -1,0 +1,144 @@
+package state
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// leaseOver reports whether the client was silent for longer than the lease. It
+// keeps what it has until somebody else wants it.
+func (s *State) leaseOver(c *Client) bool {
+	return c.busy == 0 && s.cfg.Now().Sub(c.seen) > s.cfg.Lease
+}
+
+// Expire does what is due: it is to be called each second.
+func (s *State) Expire() {
+	now := s.cfg.Now()
+	s.mu.Lock()
+	defer s.unlock()
+	s.tryEndGrace()
+	var expired []*Client
+	for _, c := range s.clients {
+		silent := now.Sub(c.seen)
+		switch {
+		case c.busy > 0:
+			c.seen = now // a request that takes longer than the lease renews it
+		case !c.confirmed && silent > s.cfg.Lease:
+			s.drop(c)
+		case silent > s.cfg.Courtesy:
+			expired = append(expired, c)
+		}
+	}
+	for _, c := range expired {
+		if s.cfg.Now().Sub(c.seen) > s.cfg.Courtesy && c.busy == 0 { // dismiss lets go of mu
+			_ = s.dismiss(c, ClientExpired) // or the next time
+		}
+	}
+	s.expireWaiters(now)
+}
+
+// makeRoom removes a client that holds nothing, when there are too many: of those that
+// did not come back after EXCHANGE_ID the oldest, or else one whose lease is over. A
+// client that holds something stays.
+func (s *State) makeRoom() Error {
+	for len(s.unconfirmed) > 0 {
+		c := s.unconfirmed[0]
+		s.unconfirmed = s.unconfirmed[1:]
+		if !c.confirmed && !c.gone {
+			s.drop(c)
+			return OK
+		}
+	}
+	if idle := s.idlest(nil); idle != nil {
+		return s.dismiss(idle, ClientExpired)
+	}
+	return ErrDelay
+}
+
+// addUnconfirmed notes a client for makeRoom.
+func (s *State) addUnconfirmed(c *Client) {
+	if len(s.unconfirmed) >= 2*s.cfg.Limits.Clients {
+		s.unconfirmed = slices.DeleteFunc(s.unconfirmed, func(c *Client) bool { return c.confirmed || c.gone })
+	}
+	s.unconfirmed = append(s.unconfirmed, c)
+}
+
+// idlest returns the client, but this one, that was silent for longest, if its lease
+// is over and it holds nothing. If there is none it does not look again for a
+// second: a flood of clients must not make all others wait for that.
+func (s *State) idlest(not *Client) (idle *Client) {
+	now := s.cfg.Now()
+	if now.Before(s.noneIdle) {
+		return nil
+	}
+	for _, c := range s.clients {
+		if c != not && c.confirmed && !s.hasState(c) && s.leaseOver(c) && (idle == nil || c.seen.Before(idle.seen)) {
+			idle = c
+		}
+	}
+	if idle == nil {
+		s.noneIdle = now.Add(time.Second)
+	}
+	return idle
+}
+
+// revokeState takes all opens and locks of a client, which learns it from
+// SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED until it has freed each of their stateids.
+func (s *State) revokeState(c *Client) {
+	if c.revoked == nil {
+		c.revoked = make(map[uint64]struct{}, c.numOpens)
+	}
+	s.forgetWaiters(c)
+	for c.opens != nil {
+		o := c.opens
+		c.revoked[o.number] = struct{}{}
+		for _, l := range o.locks {
+			c.revoked[l.number] = struct{}{}
+		}
+		s.removeOpen(o)
+	}
+}
+
+// expireWaiters forgets who has not asked again for long, and takes locks from
+// clients whose lease is over if somebody waits for them.
+func (s *State) expireWaiters(now time.Time) {
+	if len(s.waiting) == 0 {
+		return
+	}
+	for _, f := range slices.Collect(maps.Keys(s.waiting)) { // dismiss lets go of mu
+		s.dropWaiters(f, func(w *waiter) bool {
+			return now.Sub(w.asked) > waitFor || !w.told.IsZero() && now.Sub(w.told) > s.cfg.FairFor
+		})
+		for _, w := range slices.Clone(f.waiters) {
+			s.takeFromSilent(f, w)
+		}
+		s.wake(f)
+	}
+}
+
+// takeFromSilent ends the state of clients whose lease is over and that have a lock
+// that w waits for.
+func (s *State) takeFromSilent(f *file, w *waiter) {
+	for {
+		other, silent := s.conflict(f, w.open.client, w.owner, w.lockRange)
+		if !silent || s.dismiss(other.open.client, ClientRevoked) != OK {
+			return
+		}
+		if w.open.client.gone || !slices.Contains(f.waiters, w) {
+			return // dismiss let go of mu
+		}
+	}
+}
+
+// Stop releases what clients hold, when the server ends. Nothing may be called afterwards.
+func (s *State) Stop() {
+	s.mu.Lock()
+	defer s.unlock()
+	for _, o := range s.opens {
+		for _, h := range o.held {
+			s.release(h)
+		}
+	}
+	clear(s.opens)
+}

@@ -1,0 +1,374 @@
+package state
+
+import "time"
+
+// model is a simple specification of State: lists that are searched from one end to
+// the other, every byte of a lock by itself. TestModel compares the two.
+type model struct {
+	now     time.Time
+	clients []*mClient
+	opens   []*mOpen
+	roster  map[uint64]string // client ID to owner
+	grace   *mGrace           // nil if there is none
+}
+
+type mGrace struct {
+	until   time.Time
+	old     map[uint64]string
+	awaited map[string]bool // whether it has not said RECLAIM_COMPLETE
+}
+
+type mClient struct {
+	id        uint64
+	owner     string
+	verifier  uint64
+	principal Principal
+	confirmed bool
+	complete  bool
+	seen      time.Time
+	createSeq uint32
+	created   *CreateSessionResult
+	sessions  []*mSession
+	revoked   map[Stateid]bool // seqid 0
+}
+
+type mSession struct {
+	id    SessionID
+	slots []mSlot
+}
+
+type mSlot struct {
+	seq    uint32
+	digest uint64
+	cached bool
+	reply  string
+}
+
+type mOpen struct {
+	client *mClient
+	owner  string
+	file   int
+	id     Stateid
+	shares [][2]Access // one for each OPEN that is in effect
+	locks  []*mLocks
+}
+
+type mLocks struct {
+	open  *mOpen
+	owner string
+	id    Stateid
+	cells [cells]byte // 0, 'r', 'w'
+}
+
+// The bytes of a file: the first 16, the last 16 of those that can be locked, and
+// all between as one.
+const (
+	cells  = 33
+	middle = 16
+)
+
+func cellStart(i int) uint64 {
+	if i > middle {
+		return ^uint64(0) - uint64(cells-1-i)
+	}
+	return uint64(i)
+}
+
+func cellEnd(i int) uint64 {
+	if i == middle {
+		return cellStart(middle+1) - 1
+	}
+	return cellStart(i)
+}
+
+func (m *model) client(id uint64) *mClient {
+	for _, c := range m.clients {
+		if c.id == id {
+			return c
+		}
+	}
+	return nil
+}
+
+func (m *model) find(owner string, confirmed bool) *mClient {
+	for _, c := range m.clients {
+		if c.owner == owner && c.confirmed == confirmed {
+			return c
+		}
+	}
+	return nil
+}
+
+func (m *model) silent(c *mClient) bool { return m.now.Sub(c.seen) > lease }
+
+func (m *model) opensOf(c *mClient) (list []*mOpen) {
+	for _, o := range m.opens {
+		if o.client == c {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+func without[T comparable](list []T, x T) (left []T) {
+	for _, y := range list {
+		if y != x {
+			left = append(left, y)
+		}
+	}
+	return left
+}
+
+func (m *model) remove(c *mClient) {
+	for _, o := range m.opensOf(c) {
+		m.opens = without(m.opens, o)
+	}
+	m.clients = without(m.clients, c)
+	delete(m.roster, c.id)
+}
+
+func (m *model) forgetOwner(owner string) {
+	if m.grace == nil {
+		return
+	}
+	for id, o := range m.grace.old {
+		if o == owner {
+			delete(m.grace.old, id)
+			delete(m.roster, id)
+		}
+	}
+	delete(m.grace.awaited, owner)
+}
+
+func (m *model) revoke(c *mClient) {
+	for _, o := range m.opensOf(c) {
+		c.revoked[Stateid{Other: o.id.Other}] = true
+		for _, l := range o.locks {
+			c.revoked[Stateid{Other: l.id.Other}] = true
+		}
+		m.opens = without(m.opens, o)
+	}
+	delete(m.roster, c.id)
+	m.forgetOwner(c.owner)
+}
+
+// The nine cases of RFC 8881 section 18.35.4, and whether there will be a new record.
+func (m *model) exchange(owner string, v uint64, p Principal, update bool) (isNew bool, e Error) {
+	c := m.find(owner, true)
+	if update {
+		switch {
+		case c == nil:
+			return false, ErrNoEnt
+		case c.verifier != v:
+			return false, ErrNotSame
+		case c.principal != p:
+			return false, ErrPerm
+		}
+		return false, OK
+	}
+	if c != nil && c.principal != p {
+		if len(m.opensOf(c)) > 0 && !m.silent(c) {
+			return false, ErrClidInUse
+		}
+		m.remove(c)
+		c = nil
+	}
+	if c != nil && c.verifier == v {
+		return false, OK
+	}
+	if u := m.find(owner, false); u != nil {
+		m.remove(u)
+	}
+	return true, OK
+}
+
+func (m *model) mayGrant(c *mClient, reclaim bool) Error {
+	if reclaim {
+		if m.grace == nil || c.complete || !m.grace.awaited[c.owner] {
+			return ErrNoGrace
+		}
+		return OK
+	}
+	if m.grace != nil || !c.complete {
+		return ErrGrace
+	}
+	return OK
+}
+
+func (o *mOpen) share() (access, deny Access) {
+	for _, s := range o.shares {
+		access |= s[0]
+		deny |= s[1]
+	}
+	return access, deny
+}
+
+// denied says whether an open of the file is in the way; silent clients lose theirs
+// if nobody else is.
+func (m *model) denied(file int, access, deny Access) bool {
+	var losers []*mClient
+	for _, o := range m.opens {
+		a, d := o.share()
+		if o.file != file || access&d == 0 && deny&a == 0 {
+			continue
+		}
+		if !m.silent(o.client) {
+			return true
+		}
+		losers = append(losers, o.client)
+	}
+	for _, c := range losers {
+		m.revoke(c)
+	}
+	return false
+}
+
+func (m *model) openOf(c *mClient, owner string, file int) *mOpen {
+	for _, o := range m.opens {
+		if o.client == c && o.owner == owner && o.file == file {
+			return o
+		}
+	}
+	return nil
+}
+
+func (m *model) open(c *mClient, owner string, file int, access, deny Access, reclaim bool) Error {
+	if access == 0 || access > 3 || deny > 3 {
+		return ErrInval
+	}
+	if e := m.mayGrant(c, reclaim); e != OK {
+		return e
+	}
+	if m.denied(file, access, deny) {
+		if reclaim {
+			return ErrReclaimConflict
+		}
+		return ErrShareDenied
+	}
+	m.roster[c.id] = c.owner
+	o := m.openOf(c, owner, file)
+	if o == nil {
+		o = &mOpen{client: c, owner: owner, file: file}
+		m.opens = append(m.opens, o)
+	}
+	o.shares = append(o.shares, [2]Access{access, deny})
+	o.id.Seqid++
+	return OK
+}
+
+func (m *model) downgrade(o *mOpen, access, deny Access) Error {
+	if access == 0 || access > 3 || deny > 3 {
+		return ErrInval
+	}
+	var left mOpen
+	for _, s := range o.shares {
+		if s[0]|access == access && s[1]|deny == deny {
+			left.shares = append(left.shares, s)
+		}
+	}
+	if a, d := left.share(); a != access || d != deny {
+		return ErrInval
+	}
+	o.shares = left.shares
+	o.id.Seqid++
+	return OK
+}
+
+// excluded says whether another owner's lock is in the way of cells i to j; silent
+// clients lose theirs if nobody else is.
+func (m *model) excluded(c *mClient, owner string, file, i, j int, write, take bool) bool {
+	var losers []*mClient
+	for _, o := range m.opens {
+		for _, l := range o.locks {
+			if o.file != file || o.client == c && l.owner == owner {
+				continue
+			}
+			for k := i; k <= j; k++ {
+				if l.cells[k] == 'w' || l.cells[k] == 'r' && write {
+					if !m.silent(o.client) {
+						return true
+					}
+					losers = append(losers, o.client)
+				}
+			}
+		}
+	}
+	for _, c := range losers {
+		if take {
+			m.revoke(c)
+		}
+	}
+	return false
+}
+
+func (m *model) lock(o *mOpen, l *mLocks, owner string, i, j int, write, reclaim bool) (*mLocks, Error) {
+	need, cell := Read, byte('r')
+	if write {
+		need, cell = Write, 'w'
+	}
+	if a, _ := o.share(); a&need == 0 {
+		return nil, ErrOpenMode
+	}
+	if e := m.mayGrant(o.client, reclaim); e != OK {
+		return nil, e
+	}
+	if m.excluded(o.client, owner, o.file, i, j, write, true) {
+		if reclaim {
+			return nil, ErrReclaimConflict
+		}
+		return nil, ErrDenied
+	}
+	for _, known := range o.locks {
+		if known.owner == owner {
+			l = known
+		}
+	}
+	if l == nil {
+		l = &mLocks{open: o, owner: owner}
+		o.locks = append(o.locks, l)
+	}
+	for k := i; k <= j; k++ {
+		l.cells[k] = cell
+	}
+	l.id.Seqid++
+	return l, OK
+}
+
+func (m *model) endGrace() {
+	if m.grace == nil {
+		return
+	}
+	for _, waits := range m.grace.awaited {
+		if waits && m.now.Before(m.grace.until) {
+			return
+		}
+	}
+	for id := range m.grace.old {
+		delete(m.roster, id)
+	}
+	m.grace = nil
+}
+
+func (m *model) expire(courtesy time.Duration) {
+	m.endGrace()
+	for _, c := range m.clients {
+		switch {
+		case !c.confirmed && m.silent(c):
+			m.remove(c)
+		case m.now.Sub(c.seen) > courtesy:
+			m.remove(c)
+			m.forgetOwner(c.owner)
+		}
+	}
+}
+
+func (m *model) crash() {
+	m.clients, m.opens, m.grace = nil, nil, nil
+	if len(m.roster) > 0 {
+		m.grace = &mGrace{until: m.now.Add(lease), old: map[uint64]string{}, awaited: map[string]bool{}}
+		for id, owner := range m.roster {
+			m.grace.old[id] = owner
+			m.grace.awaited[owner] = true
+		}
+	}
+}

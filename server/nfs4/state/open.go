@@ -1,0 +1,343 @@
+package state
+
+import "time"
+
+// file is what is open of one file. It is there as long as it has opens.
+type file struct {
+	key     FileKey
+	opens   *open // list
+	counts  [4]int
+	lockers []*lockOwner
+	waiters []*waiter // who asked first comes first
+}
+
+// The indexes of file.counts: how many opens read, write, deny reading, deny writing.
+const (
+	reading = iota
+	writing
+	denyingRead
+	denyingWrite
+)
+
+func (f *file) add(o *open, n int) {
+	f.counts[reading] += n * int(o.access&Read)
+	f.counts[writing] += n * int(o.access&Write>>1)
+	f.counts[denyingRead] += n * int(o.deny&Read)
+	f.counts[denyingWrite] += n * int(o.deny&Write>>1)
+}
+
+func (f *file) access() (a Access) { return f.union(reading, writing) }
+func (f *file) deny() (a Access)   { return f.union(denyingRead, denyingWrite) }
+
+func (f *file) union(r, w int) (a Access) {
+	if f.counts[r] > 0 {
+		a |= Read
+	}
+	if f.counts[w] > 0 {
+		a |= Write
+	}
+	return a
+}
+
+// openKey finds an open by its owner.
+type openKey struct {
+	client *Client
+	file   *file
+	owner  string
+}
+
+// open is what a client's open owner has open of a file, by one or several OPENs.
+type open struct {
+	number uint64 // of its stateid
+	client *Client
+	file   *file
+	owner  string // of open_owner4
+	held   [2]Held
+	locks  []*lockOwner
+	since  time.Time
+	seqid  uint32
+	combos uint16 // which access and deny its OPENs had: for OPEN_DOWNGRADE
+	access Access // their union
+	deny   Access // their union
+
+	nextOfClient, prevOfClient *open
+	nextOfFile, prevOfFile     *open
+}
+
+// combo is the bit of open.combos for an OPEN.
+func combo(access, deny Access) uint16 { return 1 << ((access-1)<<2 | deny) }
+
+// validShare reports whether OPEN may have these.
+func validShare(access, deny Access) bool {
+	return access != 0 && access <= Both && deny <= Both
+}
+
+// Open is OPEN for CLAIM_NULL, CLAIM_FH and CLAIM_PREVIOUS. An owner that has the file
+// open already gets more of it, by the same stateid. isNew reports that it had not.
+//
+// It may call the Roster, so it can wait for the disk.
+func (s *State) Open(c *Client, a OpenArgs) (id Stateid, isNew bool, e Error) {
+	s.mu.Lock()
+	defer s.unlock()
+	for {
+		o, again, e := s.tryOpen(c, &a)
+		if e != OK {
+			return Stateid{}, false, e
+		}
+		if again {
+			continue
+		}
+		if !c.recorded {
+			if e := s.record(c); e != OK {
+				return Stateid{}, false, e
+			}
+			continue
+		}
+		if isNew = o == nil; isNew {
+			o = s.addOpen(c, &a)
+		}
+		s.upgrade(o, a.Access, a.Deny)
+		s.hold(o, a.Access, a.Held)
+		return s.openID(o), isNew, OK
+	}
+}
+
+// MayOpen returns the error of an Open, and changes nothing: for an OPEN that
+// truncates.
+func (s *State) MayOpen(c *Client, a OpenArgs) Error {
+	s.mu.Lock()
+	defer s.unlock()
+	for {
+		if _, again, e := s.tryOpen(c, &a); !again {
+			return e
+		}
+	}
+}
+
+// tryOpen checks an OPEN, and returns the open that it is to be added to, if any.
+// again means that mu was let go, to take the file from a silent client.
+func (s *State) tryOpen(c *Client, a *OpenArgs) (o *open, again bool, e Error) {
+	if !validShare(a.Access, a.Deny) || len(a.Owner) > OwnerMax {
+		return nil, false, ErrInval
+	}
+	if e := c.usable(); e != OK {
+		return nil, false, e
+	}
+	if e := s.mayGrant(c, a.Reclaim); e != OK {
+		return nil, false, e
+	}
+	f := s.files[a.File]
+	if f != nil {
+		o = s.byOwner[openKey{c, f, string(a.Owner)}]
+	}
+	if again, e := s.shareConflict(f, a.Access, a.Deny); again || e != OK {
+		if e == ErrShareDenied && a.Reclaim {
+			e = ErrReclaimConflict
+		}
+		return nil, again, e
+	}
+	l := &s.cfg.Limits
+	if o == nil && (c.numOpens+len(c.revoked) >= l.Opens || c.ownerBytes+len(a.Owner) > l.OwnerBytes) {
+		return nil, false, ErrNoSpc
+	}
+	return o, false, OK
+}
+
+// shareConflict compares with all opens of the file, as RFC 8881 section 9.7 does:
+// those of the same owner, too. again means that a silent client lost the file, and
+// mu was let go meanwhile.
+func (s *State) shareConflict(f *file, access, deny Access) (again bool, e Error) {
+	if f == nil || access&f.deny() == 0 && deny&f.access() == 0 {
+		return false, OK
+	}
+	var silent *Client
+	for o := f.opens; o != nil; o = o.nextOfFile {
+		if access&o.deny == 0 && deny&o.access == 0 {
+			continue
+		}
+		if !s.leaseOver(o.client) {
+			return false, ErrShareDenied
+		}
+		silent = o.client
+	}
+	if e := s.dismiss(silent, ClientRevoked); e != OK {
+		return false, e
+	}
+	return true, OK
+}
+
+// record writes a client to the roster. It lets go of mu meanwhile.
+func (s *State) record(c *Client) Error {
+	if s.cfg.Roster != nil {
+		c.changing++
+		s.unlock()
+		err := s.cfg.Roster.Add(RosterEntry{ClientID: c.id, Owner: c.owner})
+		s.mu.Lock()
+		c.changing--
+		if err != nil {
+			return ErrServerFault
+		}
+	}
+	c.recorded = true
+	return OK
+}
+
+// addOpen adds an open that may do nothing yet.
+func (s *State) addOpen(c *Client, a *OpenArgs) *open {
+	f := s.files[a.File]
+	if f == nil {
+		f = &file{key: a.File}
+		s.files[a.File] = f
+	}
+	o := &open{
+		number: s.newNumber(0), client: c, file: f,
+		owner: string(a.Owner), since: s.cfg.Now(),
+	}
+	s.opens[o.number] = o
+	s.byOwner[openKey{c, f, o.owner}] = o
+	if o.nextOfClient = c.opens; c.opens != nil {
+		c.opens.prevOfClient = o
+	}
+	c.opens = o
+	if o.nextOfFile = f.opens; f.opens != nil {
+		f.opens.prevOfFile = o
+	}
+	f.opens = o
+	c.numOpens++
+	c.ownerBytes += len(o.owner)
+	return o
+}
+
+// upgrade adds what one OPEN may do.
+func (s *State) upgrade(o *open, access, deny Access) {
+	s.setShare(o, o.access|access, o.deny|deny)
+	o.combos |= combo(access, deny)
+	o.seqid = nextSeqid(o.seqid)
+}
+
+// setShare changes what the open may do and denies.
+func (s *State) setShare(o *open, access, deny Access) {
+	if had, has := o.deny != 0, deny != 0; had != has {
+		if has {
+			s.denying.Add(1)
+		} else {
+			s.denying.Add(-1)
+		}
+	}
+	o.file.add(o, -1)
+	o.access, o.deny = access, deny
+	o.file.add(o, 1)
+}
+
+// hold takes over h, for what the open had no descriptor for.
+func (s *State) hold(o *open, access Access, h Held) {
+	if h == nil {
+		return
+	}
+	used := false
+	for i, a := range [...]Access{Read, Write} {
+		if access&a == 0 || o.held[i] != nil {
+			continue
+		}
+		if used {
+			h.Retain()
+		}
+		o.held[i] = h
+		used = true
+	}
+	if !used {
+		s.release(h)
+	}
+}
+
+// letGo releases the descriptors for what the open may no longer do.
+func (s *State) letGo(o *open) {
+	for i, a := range [...]Access{Read, Write} {
+		if o.access&a == 0 {
+			s.release(o.held[i])
+			o.held[i] = nil
+		}
+	}
+}
+
+func (s *State) openID(o *open) Stateid { return Stateid{Seqid: o.seqid, Other: s.other(o.number)} }
+
+// Downgrade is OPEN_DOWNGRADE, RFC 8881 section 18.18: access and deny must be the
+// union of what some of the OPENs had.
+func (s *State) Downgrade(c *Client, id Stateid, f FileKey, access, deny Access) (Stateid, Error) {
+	s.mu.Lock()
+	defer s.unlock()
+	o, e := s.findOpen(c, &id, &f)
+	if e != OK {
+		return Stateid{}, e
+	}
+	if !validShare(access, deny) {
+		return Stateid{}, ErrInval
+	}
+	left, leftAccess, leftDeny := uint16(0), Access(0), Access(0)
+	for a := Read; a <= Both; a++ {
+		for d := Access(0); d <= Both; d++ {
+			if o.combos&combo(a, d) != 0 && a&^access == 0 && d&^deny == 0 {
+				left |= combo(a, d)
+				leftAccess |= a
+				leftDeny |= d
+			}
+		}
+	}
+	if leftAccess != access || leftDeny != deny {
+		return Stateid{}, ErrInval
+	}
+	s.setShare(o, access, deny)
+	o.combos = left
+	o.seqid = nextSeqid(o.seqid)
+	s.letGo(o)
+	return s.openID(o), OK
+}
+
+// Close is CLOSE, RFC 8881 section 18.2. Locks that are left are released. The
+// stateid to answer is Invalid.
+func (s *State) Close(c *Client, id Stateid, f FileKey) Error {
+	s.mu.Lock()
+	defer s.unlock()
+	o, e := s.findOpen(c, &id, &f)
+	if e != OK {
+		return e
+	}
+	s.removeOpen(o)
+	return OK
+}
+
+func (s *State) removeOpen(o *open) {
+	c, f := o.client, o.file
+	for len(o.locks) > 0 {
+		s.removeLockOwner(o.locks[len(o.locks)-1])
+	}
+	s.dropWaiters(f, func(w *waiter) bool { return w.open == o })
+	s.setShare(o, 0, 0)
+	s.letGo(o)
+	delete(s.opens, o.number)
+	delete(s.byOwner, openKey{c, f, o.owner})
+	if o.prevOfClient == nil {
+		c.opens = o.nextOfClient
+	} else {
+		o.prevOfClient.nextOfClient = o.nextOfClient
+	}
+	if o.nextOfClient != nil {
+		o.nextOfClient.prevOfClient = o.prevOfClient
+	}
+	if o.prevOfFile == nil {
+		f.opens = o.nextOfFile
+	} else {
+		o.prevOfFile.nextOfFile = o.nextOfFile
+	}
+	if o.nextOfFile != nil {
+		o.nextOfFile.prevOfFile = o.prevOfFile
+	}
+	c.numOpens--
+	c.ownerBytes -= len(o.owner)
+	if f.opens == nil {
+		delete(s.files, f.key)
+		return
+	}
+	s.wake(f)
+}

@@ -1,0 +1,337 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+)
+
+// operation does one operation of a client.
+func (r *runner) operation(c *Client, mc *mClient) {
+	switch n := r.rand.IntN(20); {
+	case n < 2:
+		r.opReclaimComplete(c, mc)
+	case n < 7:
+		r.opOpen(c, mc)
+	case n < 9:
+		r.opWithOpen(c, mc)
+	case n < 11:
+		r.opCheck(c, mc)
+	case n < 12:
+		r.opFree(c, mc)
+	case n < 17:
+		r.opLock(c, mc)
+	case n < 18:
+		r.opTestLock(c, mc)
+	default:
+		r.opUnlock(c, mc)
+	}
+}
+
+func (r *runner) opReclaimComplete(c *Client, mc *mClient) {
+	oneFS := mostly(r, false, true)
+	e := r.ReclaimComplete(c, oneFS)
+	r.same("reclaim complete", e, OKor(mc.complete && !oneFS, ErrCompleteAlready))
+	if e == OK && !oneFS {
+		mc.complete = true
+		if r.m.grace != nil && r.m.grace.awaited[mc.owner] {
+			r.m.grace.awaited[mc.owner] = false
+			r.m.endGrace()
+		}
+	}
+}
+
+var fileOwners = []string{"", "o\x00", "o\x00\x00"}
+
+func (r *runner) opOpen(c *Client, mc *mClient) {
+	owner, f := pick(r, fileOwners), r.rand.IntN(3)
+	access := mostly(r, Access(1+r.rand.IntN(3)), Access(r.rand.IntN(5)))
+	deny := mostly(r, 0, Access(r.rand.IntN(5)))
+	reclaim := mostly(r, r.m.grace != nil && !mc.complete, r.m.grace == nil)
+	h := newHeld(r.t)
+	a := OpenArgs{Owner: []byte(owner), File: file1(f), Access: access, Deny: deny, Reclaim: reclaim, Held: h}
+	known := r.m.openOf(mc, owner, f) != nil
+	id, isNew, e := r.Open(c, a)
+	want := r.m.open(mc, owner, f, access, deny, reclaim)
+	r.same(fmt.Sprintf("open reclaim=%t", reclaim), e, want)
+	if e != OK {
+		return
+	}
+	r.helds = append(r.helds, h)
+	o := r.m.openOf(mc, owner, f)
+	if isNew == known {
+		r.t.Fatalf("new is %t", isNew)
+	}
+	if isNew {
+		o.id.Other = id.Other
+		if slices.ContainsFunc(r.stale, func(old Stateid) bool { return old.Other == id.Other }) {
+			r.t.Fatalf("stateid %v comes a second time", id)
+		}
+	}
+	if id != o.id {
+		r.t.Fatalf("stateid is %v, the model says %v", id, o.id)
+	}
+	r.stale = append(r.stale, id)
+}
+
+// someStateid returns a stateid of any time and any client, or near one.
+func (r *runner) someStateid(mc *mClient, locksOnly bool) Stateid {
+	var mine []Stateid
+	for _, o := range r.m.opensOf(mc) {
+		if !locksOnly {
+			mine = append(mine, o.id)
+		}
+		for _, l := range o.locks {
+			mine = append(mine, l.id)
+		}
+	}
+	if len(mine) == 0 || r.rand.IntN(10) == 0 {
+		mine = r.stale
+	}
+	id := pick(r, mine)
+	switch r.rand.IntN(12) {
+	case 0:
+		id.Seqid++
+	case 1:
+		id.Seqid--
+	case 2, 3, 4:
+		id.Seqid = 0
+	case 5:
+		id.Other[r.rand.IntN(12)] ^= 1
+	}
+	return id
+}
+
+// find returns what a stateid stands for, and what is wrong with it.
+func (m *model) findStateid(mc *mClient, id Stateid, file int) (o *mOpen, l *mLocks, e Error) {
+	var current uint32
+	for _, mo := range m.opensOf(mc) {
+		if mo.id.Other == id.Other {
+			o, current = mo, mo.id.Seqid
+		}
+		for _, ml := range mo.locks {
+			if ml.id.Other == id.Other {
+				o, l, current = mo, ml, ml.id.Seqid
+			}
+		}
+	}
+	switch {
+	case o == nil && mc.revoked[Stateid{Other: id.Other}]:
+		return nil, nil, ErrExpired
+	case o == nil, file >= 0 && o.file != file:
+		return nil, nil, ErrBadStateid
+	case id.Seqid == 0 || id.Seqid == current:
+		return o, l, OK
+	case id.Seqid < current:
+		return o, l, ErrOldStateid
+	}
+	return o, l, ErrBadStateid
+}
+
+// aFile is mostly the one that the stateid is for.
+func (r *runner) aFile(mc *mClient, id Stateid) int {
+	o, _, _ := r.m.findStateid(mc, id, -1)
+	if o == nil {
+		return r.rand.IntN(3)
+	}
+	return mostly(r, o.file, r.rand.IntN(3))
+}
+
+func (r *runner) opWithOpen(c *Client, mc *mClient) {
+	id := r.someStateid(mc, false)
+	f := r.aFile(mc, id)
+	o, l, want := r.m.findStateid(mc, id, f)
+	if l != nil {
+		want = ErrBadStateid // it must be of an open
+	}
+	if r.rand.IntN(3) == 0 {
+		r.same("close", r.Close(c, id, file1(f)), want)
+		if want == OK {
+			r.m.opens = without(r.m.opens, o)
+		}
+		return
+	}
+	access, deny := Access(1+r.rand.IntN(3)), mostly(r, 0, Access(r.rand.IntN(5)))
+	if want == OK {
+		want = r.m.downgrade(o, access, deny)
+	}
+	got, e := r.Downgrade(c, id, file1(f), access, deny)
+	r.same("downgrade", e, want)
+	if e == OK && got != o.id {
+		r.t.Fatalf("stateid is %v, the model says %v", got, o.id)
+	}
+}
+
+func (r *runner) opCheck(c *Client, mc *mClient) {
+	id := r.someStateid(mc, false)
+	f, access := r.aFile(mc, id), Access(1+r.rand.IntN(3))
+	o, _, want := r.m.findStateid(mc, id, f)
+	if want == OK {
+		if a, _ := o.share(); access&^a != 0 {
+			want = ErrOpenMode
+		}
+	}
+	h, e := r.Check(c, id, file1(f), access)
+	r.same("check", e, want)
+	if e == OK {
+		if h.(*fakeHeld).users.Load() < 2 {
+			r.t.Fatal("Check gave a descriptor that nobody has open")
+		}
+		h.Release()
+	}
+	_, _, want = r.m.findStateid(mc, id, -1)
+	r.same("test", r.TestStateid(c, id), want)
+}
+
+func (r *runner) opFree(c *Client, mc *mClient) {
+	id := r.someStateid(mc, r.rand.IntN(2) == 0)
+	if len(mc.revoked) > 0 {
+		for id = range mc.revoked {
+			break
+		}
+	}
+	o, l, want := r.m.findStateid(mc, id, -1)
+	free := false
+	switch {
+	case want == ErrExpired:
+		want = OK
+		delete(mc.revoked, Stateid{Other: id.Other})
+	case want == OK && (l == nil || l.cells != [cells]byte{}):
+		want = ErrLocksHeld
+	case want == OK:
+		free = true
+	}
+	r.same("free", r.FreeStateid(c, id), want)
+	if free {
+		o.locks = without(o.locks, l)
+	}
+}
+
+// aRange returns cells, and a range of them that may be wrong.
+func (r *runner) aRange() (i, j int, offset, length uint64, e Error) {
+	i, j = r.rand.IntN(cells), r.rand.IntN(cells)
+	if i > j {
+		i, j = j, i
+	}
+	offset = cellStart(i)
+	if j == cells-1 {
+		length = toEOF
+	} else {
+		length = cellEnd(j) - offset + 1
+	}
+	if length == toEOF {
+		j = cells - 1 // from 0 to 2^64-2 can't be said
+	}
+	switch r.rand.IntN(30) {
+	case 0:
+		return i, j, offset, 0, ErrInval
+	case 1:
+		if offset > 1 {
+			return i, j, offset, toEOF - offset + 1, ErrInval
+		}
+	}
+	return i, j, offset, length, OK
+}
+
+func (r *runner) opLock(c *Client, mc *mClient) {
+	id := r.someStateid(mc, false)
+	f := r.aFile(mc, id)
+	i, j, offset, length, bad := r.aRange()
+	a := LockArgs{
+		File: file1(f), Write: r.rand.IntN(2) == 0, Offset: offset, Length: length,
+		Reclaim: mostly(r, r.m.grace != nil && !mc.complete, r.m.grace == nil),
+	}
+	o, l, want := r.m.findStateid(mc, id, f)
+	owner := pick(r, fileOwners)
+	if l == nil {
+		a.NewOwner, a.Owner = true, []byte(owner)
+	} else {
+		owner = l.owner
+	}
+	a.Stateid = id
+	if bad != OK {
+		want = bad
+	}
+	if want == OK {
+		l, want = r.m.lock(o, l, owner, i, j, a.Write, a.Reclaim)
+	}
+	got, d, e := r.Lock(c, a)
+	r.same(fmt.Sprintf("lock reclaim=%t", a.Reclaim), e, want)
+	switch e {
+	case OK:
+		if got.Seqid == 1 {
+			l.id.Other = got.Other
+			if slices.ContainsFunc(r.stale, func(old Stateid) bool { return old.Other == got.Other }) {
+				r.t.Fatalf("stateid %v comes a second time", got)
+			}
+		}
+		if got != l.id {
+			r.t.Fatalf("stateid is %v, the model says %v", got, l.id)
+		}
+		r.stale = append(r.stale, got)
+	case ErrDenied:
+		r.checkDenied(mc, owner, f, i, j, a.Write, d)
+	}
+}
+
+// checkDenied looks for the lock that is said to be in the way.
+func (r *runner) checkDenied(mc *mClient, owner string, f, i, j int, write bool, d Denied) {
+	holder := r.m.client(d.ClientID)
+	got, e := newRange(d.Offset, d.Length, d.Write)
+	if e != OK || holder == nil || holder == mc && d.Owner == owner {
+		r.t.Fatalf("denied by %+v", d)
+	}
+	for _, o := range r.m.opensOf(holder) {
+		for _, l := range o.locks {
+			if o.file != f || l.owner != d.Owner {
+				continue
+			}
+			for k := i; k <= j; k++ {
+				if in := got.first <= cellStart(k) && cellEnd(k) <= got.last; in && l.cells[k] != 0 &&
+					(l.cells[k] == 'w') == d.Write && (write || d.Write) {
+					return
+				}
+			}
+		}
+	}
+	r.t.Fatalf("denied by %+v, which is not there", d)
+}
+
+func (r *runner) opTestLock(c *Client, mc *mClient) {
+	f, owner, write := r.rand.IntN(3), pick(r, fileOwners), r.rand.IntN(2) == 0
+	i, j, offset, length, want := r.aRange()
+	if want == OK && r.m.grace != nil {
+		want = ErrGrace
+	}
+	if want == OK && r.m.excluded(mc, owner, f, i, j, write, false) {
+		want = ErrDenied
+	}
+	d, e := r.TestLock(c, []byte(owner), file1(f), write, offset, length)
+	r.same("test lock", e, want)
+	if e == ErrDenied {
+		r.checkDenied(mc, owner, f, i, j, write, d)
+	}
+}
+
+func (r *runner) opUnlock(c *Client, mc *mClient) {
+	id := r.someStateid(mc, true)
+	f := r.aFile(mc, id)
+	i, j, offset, length, bad := r.aRange()
+	_, l, want := r.m.findStateid(mc, id, f)
+	if l == nil && want != ErrExpired {
+		want = ErrBadStateid // it must be of a lock owner
+	}
+	if bad != OK {
+		want = bad
+	}
+	if want == OK {
+		for k := i; k <= j; k++ {
+			l.cells[k] = 0
+		}
+		l.id.Seqid++
+	}
+	got, e := r.Unlock(c, id, file1(f), offset, length)
+	r.same("unlock", e, want)
+	if e == OK && got != l.id {
+		r.t.Fatalf("stateid is %v, the model says %v", got, l.id)
+	}
+}

@@ -1,0 +1,359 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestModel does random steps with State and its model, and compares what each
+// returns, the roster on the disk, and the invariants.
+func TestModel(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	outcomes := map[string]int{}
+	for i := range uint64(10) {
+		t.Run(fmt.Sprint(seed+i), func(t *testing.T) { runModel(t, seed+i, 2000, outcomes) })
+	}
+	for _, what := range slices.Sorted(maps.Keys(outcomes)) {
+		t.Logf("%6d %s", outcomes[what], what)
+	}
+}
+
+// runner keeps State and model in step.
+type runner struct {
+	*world
+	t        *testing.T
+	m        *model
+	rand     *rand.Rand
+	conn     Conn
+	log      []string
+	outcomes map[string]int
+	stale    []Stateid // of all times
+	helds    []*fakeHeld
+}
+
+const courtesy = 24 * time.Hour
+
+func runModel(t *testing.T, seed uint64, steps int, outcomes map[string]int) {
+	r := &runner{
+		world: newWorld(t, Limits{}), t: t, rand: rand.New(rand.NewPCG(seed, seed)),
+		conn: newConn("10.0.0.1:700"), outcomes: outcomes,
+	}
+	r.m = &model{now: r.now, roster: map[uint64]string{}}
+	defer func() {
+		if t.Failed() {
+			for _, line := range r.log[max(0, len(r.log)-40):] {
+				t.Log(line)
+			}
+		}
+	}()
+	for range steps {
+		r.step()
+		r.compare()
+	}
+	for _, c := range r.m.clients {
+		r.want(r.Evict(c.id), OK)
+	}
+	r.ok()
+	if n := r.Counts(); n != (Counts{InGrace: n.InGrace}) {
+		t.Errorf("without clients there are %+v", n)
+	}
+	for _, h := range r.helds {
+		if n := h.users.Load(); n != 0 {
+			t.Errorf("a descriptor has %d users after all", n)
+		}
+	}
+}
+
+func (r *runner) note(format string, args ...any) {
+	r.log = append(r.log, fmt.Sprintf(format, args...))
+}
+
+// same compares an outcome with that of the model.
+func (r *runner) same(what string, got, want Error) {
+	r.t.Helper()
+	r.note("%s: %v", what, got)
+	r.outcomes[what+" "+got.String()]++
+	if got != want {
+		r.t.Fatalf("%s: got %v, the model says %v", what, got, want)
+	}
+}
+
+// compare looks at what no call returns.
+func (r *runner) compare() {
+	r.t.Helper()
+	r.ok()
+	disk := map[uint64]string{}
+	for _, e := range r.roster.entries() {
+		disk[e.ClientID] = e.Owner
+	}
+	if !maps.Equal(disk, r.m.roster) {
+		r.t.Fatalf("the roster is %v, the model says %v", disk, r.m.roster)
+	}
+	if r.InGrace() != (r.m.grace != nil) {
+		r.t.Fatalf("grace is %t", r.InGrace())
+	}
+	if len(r.opens) != len(r.m.opens) || len(r.clients) != len(r.m.clients) {
+		r.t.Fatalf("%d opens and %d clients, the model has %d and %d", len(r.opens), len(r.clients), len(r.m.opens), len(r.m.clients))
+	}
+	for _, mo := range r.m.opens {
+		o := r.opens[r.number(&mo.id)]
+		if o == nil || r.openID(o) != mo.id {
+			r.t.Fatalf("open %v of the model is %+v", mo.id, o)
+		}
+		if a, d := mo.share(); o.access != a || o.deny != d || len(o.locks) != len(mo.locks) {
+			r.t.Fatalf("open %v has %d, %d, and %d locks; the model %d, %d, and %d", mo.id, o.access, o.deny, len(o.locks), a, d, len(mo.locks))
+		}
+		for _, ml := range mo.locks {
+			r.compareLocks(ml)
+		}
+	}
+}
+
+func (r *runner) compareLocks(ml *mLocks) {
+	r.t.Helper()
+	l := r.locks[r.number(&ml.id)]
+	if l == nil || r.lockID(l) != ml.id {
+		r.t.Fatalf("lock owner %v of the model is %+v", ml.id, l)
+	}
+	var cells [cells]byte
+	for _, rg := range l.ranges {
+		for k := range cells {
+			if rg.first <= cellStart(k) && cellEnd(k) <= rg.last {
+				cells[k] = 'r'
+				if rg.write {
+					cells[k] = 'w'
+				}
+			}
+		}
+	}
+	if cells != ml.cells {
+		r.t.Fatalf("lock owner %v has %q, the model %q", ml.id, cells, ml.cells)
+	}
+}
+
+func pick[T any](r *runner, list []T) (x T) {
+	if len(list) > 0 {
+		x = list[r.rand.IntN(len(list))]
+	}
+	return x
+}
+
+// mostly returns x, and seldom another.
+func mostly[T any](r *runner, x, other T) T {
+	if r.rand.IntN(10) == 0 {
+		return other
+	}
+	return x
+}
+
+var testOwners = []string{"a", "b\x00\xff\n", "c", "a\x00"}
+
+func (r *runner) step() {
+	ready := slices.ContainsFunc(r.m.clients, func(c *mClient) bool { return len(c.sessions) > 0 })
+	switch n := r.rand.IntN(1000); {
+	case n < 6, len(r.m.clients) < 2:
+		r.stepExchange()
+	case n < 16, !ready:
+		r.stepCreateSession()
+	case n < 22:
+		r.stepDestroy()
+	case n < 90:
+		r.stepTime()
+	case n < 94:
+		r.crash()
+		r.m.crash()
+		r.helds = nil // a process that dies closes what it has
+		r.note("crash, roster %v", r.m.roster)
+	case n < 97:
+		if c := pick(r, r.m.clients); c != nil {
+			r.same("evict", r.Evict(c.id), OK)
+			r.m.remove(c)
+			r.m.forgetOwner(c.owner)
+		}
+	case n < 130:
+		f, a := r.rand.IntN(3), Access(1+r.rand.IntN(3))
+		want := OK
+		if r.m.grace != nil {
+			want = ErrGrace
+		} else if r.m.denied(f, a, 0) {
+			want = ErrLocked
+		}
+		r.same("special", r.CheckSpecial(Anonymous, file1(f), a), want)
+	default:
+		r.stepCompound()
+	}
+}
+
+func (r *runner) stepTime() {
+	d := time.Second
+	switch r.rand.IntN(60) {
+	case 0:
+		d = courtesy + 1
+	case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10:
+		d = lease + 1
+	case 11, 12, 13, 14, 15:
+		d = lease / 2
+	}
+	r.pass(d)
+	r.m.now = r.now
+	r.note("%v pass", d)
+	r.Expire()
+	r.m.expire(courtesy)
+}
+
+func (r *runner) stepExchange() {
+	owner, v := pick(r, testOwners), uint64(mostly(r, 1, 2))
+	p := mostly(r, root, Principal{Flavor: 1, UID: 1000})
+	update := mostly(r, false, true)
+	got, e := r.ExchangeID(ExchangeIDArgs{
+		Owner: []byte(owner), Verifier: verifier(v), Principal: p, Update: update, Conn: r.conn,
+	})
+	isNew, want := r.m.exchange(owner, v, p, update)
+	r.same(fmt.Sprintf("exchange new=%t update=%t", isNew, update), e, want)
+	if e != OK {
+		return
+	}
+	if isNew {
+		if got.Confirmed || got.Seq != 1 || r.m.client(got.ClientID) != nil {
+			r.t.Fatalf("a new record is %+v", got)
+		}
+		r.m.clients = append(r.m.clients, &mClient{
+			id: got.ClientID, owner: owner, verifier: v, principal: p, seen: r.now, revoked: map[Stateid]bool{},
+		})
+		return
+	}
+	c := r.m.find(owner, true)
+	if !got.Confirmed || got.ClientID != c.id || got.Seq != c.createSeq+1 {
+		r.t.Fatalf("a known record is %+v", got)
+	}
+}
+
+func (r *runner) stepCreateSession() {
+	c := pick(r, r.m.clients)
+	if c == nil {
+		_, e := r.CreateSession(CreateSessionArgs{ClientID: 1, Principal: root})
+		r.same("create", e, ErrStaleClientID)
+		return
+	}
+	a := CreateSessionArgs{
+		ClientID: c.id, Seq: c.createSeq + uint32(mostly(r, 1, r.rand.IntN(3))), Conn: r.conn,
+		Principal: mostly(r, c.principal, Principal{UID: 7}), Fore: channel, Back: channel,
+	}
+	got, e := r.CreateSession(a)
+	want := OK
+	switch {
+	case a.Principal != c.principal:
+		want = ErrClidInUse
+	case a.Seq == c.createSeq && c.createSeq > 0:
+		r.same("create again", e, OKor(c.created == nil, ErrNoSpc))
+		if c.created != nil && got != *c.created {
+			r.t.Fatalf("the reply again is %+v, was %+v", got, *c.created)
+		}
+		return
+	case a.Seq != c.createSeq+1:
+		want = ErrSeqMisordered
+	case len(c.sessions) >= r.cfg.Limits.Sessions:
+		want = ErrNoSpc
+		c.createSeq++
+		c.created = nil
+	}
+	r.same("create", e, want)
+	if e != OK {
+		return
+	}
+	if old := r.m.find(c.owner, true); old != nil && old != c {
+		r.m.remove(old)
+	}
+	c.confirmed, c.seen = true, r.now
+	c.createSeq, c.created = a.Seq, &got
+	c.sessions = append(c.sessions, &mSession{id: got.ID, slots: make([]mSlot, got.Fore.MaxSlots)})
+}
+
+// OKor returns OK, or e if the condition holds.
+func OKor(condition bool, e Error) Error {
+	if condition {
+		return e
+	}
+	return OK
+}
+
+func (r *runner) stepDestroy() {
+	c := pick(r, r.m.clients)
+	if c == nil {
+		return
+	}
+	if ses := pick(r, c.sessions); ses != nil && r.rand.IntN(3) > 0 {
+		r.same("destroy session", r.DestroySession(ses.id, c.principal, nil), OK)
+		c.sessions = without(c.sessions, ses)
+		return
+	}
+	e := r.DestroyClientID(c.id, c.principal)
+	r.same("destroy client", e, OKor(len(c.sessions) > 0 || len(r.m.opensOf(c)) > 0, ErrClientIDBusy))
+	if e == OK {
+		r.m.remove(c)
+	}
+}
+
+// stepCompound sends SEQUENCE and one operation, or something that is wrong with it.
+func (r *runner) stepCompound() {
+	c := pick(r, r.m.clients)
+	if c == nil {
+		return
+	}
+	ses := pick(r, c.sessions)
+	if ses == nil {
+		return
+	}
+	n := r.rand.IntN(len(ses.slots))
+	slot := &ses.slots[n]
+	a := SequenceArgs{
+		Session: ses.id, Slot: uint32(n), Seq: slot.seq + uint32(mostly(r, 1, r.rand.IntN(4))),
+		HighestSlot: uint32(n), Digest: r.rand.Uint64(), Ops: 2, Size: 100, Conn: r.conn,
+	}
+	if a.Seq == slot.seq {
+		a.Digest = mostly(r, slot.digest, 1)
+	}
+	a.Slot += uint32(mostly(r, 0, mostly(r, 0, 100)))
+	got, e := r.Sequence(a)
+	switch {
+	case int(a.Slot) >= len(ses.slots):
+		r.same("sequence", e, ErrBadSlot)
+		return
+	case a.Seq == slot.seq && slot.seq == 0:
+		r.same("sequence", e, ErrSeqMisordered)
+		return
+	case a.Seq == slot.seq && a.Digest != slot.digest:
+		r.same("sequence again", e, ErrSeqFalseRetry)
+		return
+	case a.Seq == slot.seq:
+		r.same("sequence again", e, OKor(!slot.cached, ErrRetryUncachedRep))
+		if slot.cached && (got.Slot != nil || string(got.Reply) != slot.reply) {
+			r.t.Fatalf("the reply again is %q, was %q", got.Reply, slot.reply)
+		}
+		c.seen = r.now
+		return
+	case a.Seq != slot.seq+1:
+		r.same("sequence", e, ErrSeqMisordered)
+		return
+	}
+	r.same("sequence", e, OK)
+	c.seen = r.now
+	if (got.Status&StatusExpiredAllStateRevoked != 0) != (len(c.revoked) > 0) {
+		r.t.Fatalf("status is %x, %d stateids were revoked", got.Status, len(c.revoked))
+	}
+	if again, e := r.Sequence(a); e != ErrDelay || again.Slot != nil {
+		r.t.Fatalf("a duplicate of what runs gets %v", e)
+	}
+	if id := got.Slot.Client().ID(); id != c.id {
+		r.t.Fatalf("the slot is of client %x", id)
+	}
+	r.operation(got.Slot.Client(), c)
+	reply := fmt.Sprint("reply ", r.rand.IntN(1000), "of", slot.seq)
+	slot.seq, slot.digest = a.Seq, a.Digest
+	slot.cached, slot.reply = r.rand.IntN(2) == 0, reply
+	got.Slot.Done([]byte(reply), slot.cached)
+}

@@ -1,0 +1,174 @@
+package state
+
+import (
+	"fmt"
+	"testing"
+)
+
+// CREATE_SESSION has a sequence and a cache of its own; RFC 8881 section 18.36.4.
+func TestCreateSessionSequence(t *testing.T) {
+	w := newWorld(t, Limits{Sessions: 2})
+	id, e := w.exchange("o", 1)
+	w.want(e, OK)
+	a := CreateSessionArgs{ClientID: id.ClientID, Seq: id.Seq - 1, Principal: root, Fore: channel, Back: channel}
+	_, e = w.CreateSession(a)
+	w.want(e, ErrSeqMisordered) // there is nothing to replay
+	a.Seq = id.Seq
+	stranger := a
+	stranger.Principal.UID = 1000
+	_, e = w.CreateSession(stranger)
+	w.want(e, ErrClidInUse)
+	first, e := w.CreateSession(a)
+	w.want(e, OK)
+	again, e := w.CreateSession(a)
+	w.want(e, OK)
+	if again != first || len(w.sessions) != 1 {
+		t.Errorf("a retransmission made %+v after %+v", again, first)
+	}
+	_, e = w.CreateSession(stranger)
+	w.want(e, ErrClidInUse)
+
+	// A failure is cached, and the sequence moves on.
+	a.Seq++
+	small := a
+	small.Fore.MaxRequest = 10
+	_, e = w.CreateSession(small)
+	w.want(e, ErrTooSmall)
+	_, e = w.CreateSession(a)
+	w.want(e, ErrTooSmall)
+	a.Seq += 2
+	_, e = w.CreateSession(a)
+	w.want(e, ErrSeqMisordered)
+	a.Seq--
+	_, e = w.CreateSession(a)
+	w.want(e, OK)
+	a.Seq++
+	_, e = w.CreateSession(a)
+	w.want(e, ErrNoSpc)
+	w.ok()
+}
+
+// A session that can't be had does not end the incarnation before.
+func TestCreateSessionThatFails(t *testing.T) {
+	w := newWorld(t, Limits{})
+	old := w.ready("o", 1)
+	id, e := w.exchange("o", 2)
+	w.want(e, OK)
+	_, e = w.CreateSession(CreateSessionArgs{ClientID: id.ClientID, Seq: id.Seq, Principal: root})
+	w.want(e, ErrTooSmall)
+	_, e = old.renew()
+	w.want(e, OK)
+	w.ok()
+}
+
+// Linux gives up if it gets more bytes than it asked for, fewer operations, or no
+// slots.
+func TestNegotiation(t *testing.T) {
+	w := newWorld(t, Limits{Slots: 16, ReplyBytes: 40 * 4096})
+	linux := Channel{MaxRequest: 1049620, MaxResponse: 1049480, MaxResponseCached: 3428, MaxOps: 8, MaxSlots: 64}
+	back := Channel{MaxRequest: 4096, MaxResponse: 4096, MaxOps: 2, MaxSlots: 16}
+	for i := range 60 {
+		id, e := w.exchange(fmt.Sprint(i), 1)
+		w.want(e, OK)
+		r, e := w.CreateSession(CreateSessionArgs{
+			ClientID: id.ClientID, Seq: id.Seq, Principal: root, Fore: linux, Back: back, BackChannel: true,
+		})
+		w.ok()
+		if i == 0 && r.Fore.MaxSlots != 5 {
+			t.Errorf("the first session got %+v, not an eighth of the memory", r.Fore)
+		}
+		if e == ErrNoSpc && i > 20 {
+			// Nobody lost what was promised. Who is silent and holds nothing makes room.
+			w.pass(lease + 1)
+			w.ready("later", 1)
+			w.ok()
+			return
+		}
+		w.want(e, OK)
+		if r.Fore.MaxSlots == 0 || r.Fore.MaxOps < 8 || r.Fore.MaxRequest > linux.MaxRequest ||
+			r.Fore.MaxResponse > linux.MaxResponse || r.Fore.MaxResponseCached > linux.MaxResponseCached || r.Back != back {
+			t.Fatalf("got %+v, %+v", r.Fore, r.Back)
+		}
+	}
+	t.Error("the cache has no bound")
+}
+
+func TestConnections(t *testing.T) {
+	w := newWorld(t, Limits{Conns: 3})
+	n := w.ready("o", 1)
+	paths := w.CallbackPaths(n.c.ID())
+	if len(paths) != 1 || paths[0].Session != n.session || len(paths[0].Conns) != 1 || paths[0].Callback != "o" {
+		t.Fatalf("paths are %+v", paths)
+	}
+	status, e := n.renew()
+	w.want(e, OK)
+	if status != 0 {
+		t.Errorf("status is %x", status)
+	}
+
+	// The connection breaks: the client is told, and binds another.
+	w.ConnClosed(n.conn)
+	w.ok()
+	n.conn = newConn("10.0.0.1:701")
+	status, _ = n.renew()
+	if status != StatusCallbackPathDown|StatusCallbackPathDownSession || len(w.CallbackPaths(n.c.ID())) != 0 {
+		t.Errorf("status is %x", status)
+	}
+	_, e = w.BindConn(n.session, n.conn, 0)
+	w.want(e, ErrInval)
+	_, e = w.BindConn(SessionID{}, n.conn, Back)
+	w.want(e, ErrBadSession)
+	dir, e := w.BindConn(n.session, n.conn, Fore|Back)
+	w.want(e, OK)
+	status, _ = n.renew()
+	if dir != Fore|Back || status != 0 || len(w.CallbackPaths(n.c.ID())) != 1 {
+		t.Errorf("direction %d, status %x", dir, status)
+	}
+	w.CallbackFailed(n.session, n.conn)
+	if status, _ = n.renew(); status == 0 {
+		t.Error("the client is not told that callbacks fail")
+	}
+
+	for i := range 100 {
+		n.conn = newConn(fmt.Sprint(i))
+		_, e = n.renew()
+		w.want(e, OK)
+		w.ok()
+	}
+	if len(w.conns) != 3 {
+		t.Errorf("%d connections are remembered", len(w.conns))
+	}
+	w.want(w.SetCallback(n.session, "new"), OK)
+	_, e = w.BindConn(n.session, n.conn, Back)
+	w.want(e, OK)
+	if paths := w.CallbackPaths(n.c.ID()); paths[0].Callback != "new" {
+		t.Errorf("paths are %+v", paths)
+	}
+	w.want(w.Evict(n.c.ID()), OK)
+	w.ok()
+	if len(w.conns) != 0 || w.CallbackPaths(n.c.ID()) != nil {
+		t.Error("connections of no session are left")
+	}
+	w.want(w.SetCallback(n.session, "new"), ErrBadSession)
+}
+
+// DESTROY_SESSION waits for the session's other requests, but not for its own.
+func TestDestroySessionInUse(t *testing.T) {
+	w := newWorld(t, Limits{})
+	n := w.ready("o", 1)
+	a := SequenceArgs{Session: n.session, Seq: 1, Ops: 2, Conn: n.conn}
+	own, e := w.Sequence(a)
+	w.want(e, OK)
+	a.Slot, a.HighestSlot = 1, 1
+	other, e := w.Sequence(a)
+	w.want(e, OK)
+	w.want(w.DestroySession(n.session, root, own.Slot), ErrDelay)
+	other.Slot.Done(nil, false)
+	w.want(w.DestroySession(n.session, root, nil), ErrDelay)
+	w.want(w.DestroySession(n.session, root, own.Slot), OK)
+	own.Slot.Done([]byte("destroyed"), true)
+	w.ok()
+	if n.c.busy != 0 {
+		t.Errorf("the client is busy: %d", n.c.busy)
+	}
+}

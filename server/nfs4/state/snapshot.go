@@ -1,0 +1,172 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Counts are for metrics.
+type Counts struct {
+	Clients    int // confirmed ones
+	Sessions   int
+	Opens      int
+	Locks      int // ranges
+	Waiters    int
+	ReplyBytes int // that slots may cache
+	InGrace    bool
+}
+
+// Counts returns how much there is.
+func (s *State) Counts() Counts {
+	s.mu.Lock()
+	defer s.unlock()
+	n := Counts{
+		Sessions: len(s.sessions), Opens: len(s.opens), ReplyBytes: s.replies, InGrace: s.grace.active,
+	}
+	for _, c := range s.clients {
+		if c.confirmed {
+			n.Clients++
+		}
+		n.Locks += c.ranges
+		n.Waiters += c.waiters
+	}
+	return n
+}
+
+// Snapshot is who has what, for people.
+type Snapshot struct {
+	Clients []ClientInfo // by owner
+	Opens   []OpenInfo   // by file
+	Locks   []LockInfo   // by file and offset
+	Grace   GraceInfo
+	// Cut is how many opens and locks it leaves out.
+	Cut int
+}
+
+// ClientInfo is a client.
+type ClientInfo struct {
+	ID              uint64
+	Owner           string // any bytes
+	Address         string
+	Principal       Principal
+	Confirmed       bool
+	Since           time.Time
+	Seen            time.Time
+	Silent          bool // its lease ran out; it keeps what nobody else wants
+	Sessions        int
+	Opens           int
+	Locks           int // ranges
+	Recorded        bool
+	ReclaimComplete bool
+}
+
+// OpenInfo is an open.
+type OpenInfo struct {
+	File     FileKey
+	ClientID uint64
+	Owner    string // any bytes
+	Access   Access
+	Deny     Access
+	Since    time.Time
+}
+
+// LockInfo is a locked range, or one that somebody waits for.
+type LockInfo struct {
+	File     FileKey
+	ClientID uint64
+	Owner    string // any bytes
+	Write    bool
+	Waiting  bool
+	Offset   uint64
+	Length   uint64
+	Since    time.Time // of the open, or of the waiter's last request
+}
+
+// GraceInfo is the grace period.
+type GraceInfo struct {
+	Active  bool
+	Until   time.Time
+	Awaited []string // owners that have not reclaimed
+}
+
+// Snapshot returns who has what, of opens and locks at most limit each: they are
+// copied under the lock, which others wait for.
+func (s *State) Snapshot(limit int) Snapshot {
+	snap := s.copyAll(limit)
+	slices.SortFunc(snap.Clients, func(a, b ClientInfo) int {
+		return cmp.Or(cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.ID, b.ID))
+	})
+	slices.SortFunc(snap.Opens, func(a, b OpenInfo) int {
+		return cmp.Or(a.File.compare(&b.File), a.Since.Compare(b.Since))
+	})
+	slices.SortFunc(snap.Locks, func(a, b LockInfo) int {
+		return cmp.Or(a.File.compare(&b.File), cmp.Compare(a.Offset, b.Offset))
+	})
+	slices.Sort(snap.Grace.Awaited)
+	return snap
+}
+
+func (k *FileKey) compare(o *FileKey) int {
+	return cmp.Or(cmp.Compare(k.Volume, o.Volume), slices.Compare(k.ID[:], o.ID[:]))
+}
+
+func (s *State) copyAll(limit int) (snap Snapshot) {
+	s.mu.Lock()
+	defer s.unlock()
+	for _, c := range s.clients {
+		snap.Clients = append(snap.Clients, ClientInfo{
+			ID: c.id, Owner: c.owner, Address: c.address, Principal: c.principal,
+			Confirmed: c.confirmed, Since: c.since, Seen: c.seen, Silent: s.leaseOver(c),
+			Sessions: len(c.sessions), Opens: c.numOpens, Locks: c.ranges,
+			Recorded: c.recorded, ReclaimComplete: c.complete,
+		})
+	}
+	locks := 0
+	for _, c := range s.clients {
+		locks += c.ranges + c.waiters
+		for o := c.opens; o != nil; o = o.nextOfClient {
+			if len(snap.Opens) < limit {
+				snap.Opens = append(snap.Opens, OpenInfo{
+					File: o.file.key, ClientID: c.id, Owner: o.owner,
+					Access: o.access, Deny: o.deny, Since: o.since,
+				})
+			}
+			snap.addLocks(o, limit)
+		}
+	}
+	for f := range s.waiting {
+		for _, w := range f.waiters {
+			snap.addLock(w.open, w.owner, w.lockRange, w.asked, true, limit)
+		}
+	}
+	snap.Cut = len(s.opens) - len(snap.Opens) + locks - len(snap.Locks)
+	g := &s.grace
+	snap.Grace = GraceInfo{Active: g.active, Until: g.until}
+	for owner, w := range g.owners {
+		if !w.done {
+			snap.Grace.Awaited = append(snap.Grace.Awaited, owner)
+		}
+	}
+	return snap
+}
+
+func (snap *Snapshot) addLocks(o *open, limit int) {
+	for _, l := range o.locks {
+		for _, r := range l.ranges {
+			if len(snap.Locks) >= limit {
+				return
+			}
+			snap.addLock(o, l.owner, r, o.since, false, limit)
+		}
+	}
+}
+
+func (snap *Snapshot) addLock(o *open, owner string, r lockRange, since time.Time, waiting bool, limit int) {
+	if len(snap.Locks) < limit {
+		snap.Locks = append(snap.Locks, LockInfo{
+			File: o.file.key, ClientID: o.client.id, Owner: owner, Write: r.write, Waiting: waiting,
+			Offset: r.first, Length: r.length(), Since: since,
+		})
+	}
+}

@@ -1,0 +1,175 @@
+package state
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// State is all that a server remembers of its clients. Its methods may be called
+// concurrently.
+type State struct {
+	cfg Config
+
+	mu       sync.Mutex
+	clients  map[uint64]*Client
+	owners   map[string]*ownerRecord
+	sessions map[SessionID]*session
+	conns    map[Conn][]*session
+	files    map[FileKey]*file
+	opens    map[uint64]*open
+	byOwner  map[openKey]*open
+	locks    map[uint64]*lockOwner
+	waiting  map[*file]struct{} // files that have waiters
+	next     uint64             // number of the next stateid
+	replies  int                // bytes that slots may cache
+	grace    grace
+	// unconfirmed has clients in the order in which they came, with some that are
+	// gone or confirmed by now.
+	unconfirmed []*Client
+	noneIdle    time.Time // no client is idle before that
+	after       *effects
+
+	graced  atomic.Bool  // grace.active, for InGrace
+	denying atomic.Int64 // opens that deny something, for Denies
+}
+
+// New returns a State without clients. Limits that are zero become 10,000 clients,
+// 16 sessions of a client, 64 slots and 32 connections of a session, 100,000 opens
+// and as many locks of a client, 1,000 waiters, 16 MiB of owners' names of a client,
+// 512 MiB of cached replies of all, 8 KiB for each, requests and responses of 1 MiB
+// and a little, 64 operations, and at least 512 bytes for a message.
+func New(cfg Config) *State {
+	orDefault(&cfg.Courtesy, 24*time.Hour)
+	orDefault(&cfg.FairFor, time.Second)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Random == nil {
+		cfg.Random = func(b []byte) { _, _ = rand.Read(b) } // it never fails
+	}
+	l := &cfg.Limits
+	orDefault(&l.Clients, 10_000)
+	orDefault(&l.Sessions, 16)
+	orDefault(&l.Slots, 64)
+	orDefault(&l.Conns, 32)
+	orDefault(&l.Opens, 100_000)
+	orDefault(&l.Locks, 100_000)
+	orDefault(&l.Waiters, 1000)
+	orDefault(&l.OwnerBytes, 16<<20)
+	orDefault(&l.ReplyBytes, 512<<20)
+	orDefault(&l.CachedReply, 8<<10)
+	orDefault(&l.Request, 1<<20+4096)
+	orDefault(&l.Response, 1<<20+4096)
+	orDefault(&l.Ops, 64)
+	orDefault(&l.MinMessageSize, 512)
+	return &State{
+		cfg:      cfg,
+		clients:  map[uint64]*Client{},
+		owners:   map[string]*ownerRecord{},
+		sessions: map[SessionID]*session{},
+		conns:    map[Conn][]*session{},
+		files:    map[FileKey]*file{},
+		opens:    map[uint64]*open{},
+		byOwner:  map[openKey]*open{},
+		locks:    map[uint64]*lockOwner{},
+		waiting:  map[*file]struct{}{},
+	}
+}
+
+func orDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// effects are what is done after the lock is let go.
+type effects struct {
+	release []Held
+	events  []Event
+	free    []LockFree
+}
+
+func (s *State) later() *effects {
+	if s.after == nil {
+		s.after = &effects{}
+	}
+	return s.after
+}
+
+func (s *State) release(h Held) {
+	if h != nil {
+		e := s.later()
+		e.release = append(e.release, h)
+	}
+}
+
+func (s *State) event(e Event) {
+	l := s.later()
+	l.events = append(l.events, e)
+}
+
+// unlock lets go of mu, and then does what was collected while it was held.
+func (s *State) unlock() {
+	after := s.after
+	s.after = nil
+	s.mu.Unlock()
+	if after == nil {
+		return
+	}
+	for _, h := range after.release {
+		h.Release()
+	}
+	if s.cfg.Event != nil {
+		for _, e := range after.events {
+			s.cfg.Event(e)
+		}
+	}
+	if s.cfg.LockFree != nil {
+		for _, f := range after.free {
+			s.cfg.LockFree(f)
+		}
+	}
+}
+
+// newNumber returns the number of a new stateid. kind is 0 for opens, 1 for locks.
+func (s *State) newNumber(kind uint64) uint64 {
+	s.next += 2
+	return s.next | kind
+}
+
+func isLock(number uint64) bool { return number&1 == 1 }
+
+// random64 is never 0.
+func (s *State) random64() uint64 {
+	var b [8]byte
+	for {
+		s.cfg.Random(b[:])
+		if n := binary.BigEndian.Uint64(b[:]); n != 0 {
+			return n
+		}
+	}
+}
+
+// nextSeqid is the seqid after n: 0 means the current one, so no stateid has it.
+func nextSeqid(n uint32) uint32 {
+	if n++; n == 0 {
+		n = 1
+	}
+	return n
+}
+
+// checkSeqid compares the seqid of a request with that of the state, RFC 8881
+// section 8.2.2.
+func checkSeqid(got, current uint32) Error {
+	switch {
+	case got == 0 || got == current:
+		return OK
+	case int32(got-current) < 0: // they wrap around
+		return ErrOldStateid
+	}
+	return ErrBadStateid
+}

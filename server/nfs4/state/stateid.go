@@ -1,0 +1,174 @@
+package state
+
+import "cmp"
+
+// findOpen returns the open of a stateid that must be of an open.
+func (s *State) findOpen(c *Client, id *Stateid, f *FileKey) (*open, Error) {
+	if e := c.usable(); e != OK {
+		return nil, e
+	}
+	n := s.number(id)
+	o := s.opens[n]
+	if o == nil || o.client != c {
+		return nil, c.lost(n)
+	}
+	if o.file.key != *f {
+		return nil, ErrBadStateid
+	}
+	return o, checkSeqid(id.Seqid, o.seqid)
+}
+
+// findLock returns the lock owner of a stateid that must be of one.
+func (s *State) findLock(c *Client, id *Stateid, f *FileKey) (*lockOwner, Error) {
+	if e := c.usable(); e != OK {
+		return nil, e
+	}
+	n := s.number(id)
+	l := s.locks[n]
+	if l == nil || l.open.client != c {
+		return nil, c.lost(n)
+	}
+	if l.open.file.key != *f {
+		return nil, ErrBadStateid
+	}
+	return l, checkSeqid(id.Seqid, l.seqid)
+}
+
+// lost is the error for a stateid that is none of the client's.
+func (c *Client) lost(number uint64) Error {
+	if _, ok := c.revoked[number]; ok {
+		return ErrExpired
+	}
+	return ErrBadStateid
+}
+
+// Check checks the stateid of a READ, WRITE or the like, of an open or of a lock
+// owner, and returns the open's descriptor for access: one member of Access, or
+// Both, which gives the one for writing. The descriptor has one user more, which the
+// caller ends with Release. It is nil if Open got none.
+func (s *State) Check(c *Client, id Stateid, f FileKey, access Access) (Held, Error) {
+	s.mu.Lock()
+	defer s.unlock()
+	var o *open
+	var e Error
+	if isLock(s.number(&id)) {
+		var l *lockOwner
+		if l, e = s.findLock(c, &id, &f); e == OK {
+			o = l.open
+		}
+	} else {
+		o, e = s.findOpen(c, &id, &f)
+	}
+	if e != OK {
+		return nil, e
+	}
+	if access&^o.access != 0 {
+		return nil, ErrOpenMode
+	}
+	h := o.held[0]
+	if access&Write != 0 {
+		h = o.held[1]
+	}
+	if h != nil {
+		h.Retain()
+	}
+	return h, OK
+}
+
+// CheckSpecial checks a READ, WRITE, or SETATTR of the size with a special stateid.
+// Bypass reads what is denied.
+func (s *State) CheckSpecial(id Stateid, f FileKey, access Access) Error {
+	switch {
+	case !id.IsSpecial():
+		return ErrBadStateid
+	case s.InGrace():
+		return ErrGrace
+	case id == Bypass && access == Read:
+		return OK
+	case s.Denies(f, access):
+		return ErrLocked
+	}
+	return OK
+}
+
+// Denies reports whether an open denies access, one that has no open itself: it
+// is for version 3 as well, and nearly free while nobody denies anything.
+func (s *State) Denies(f FileKey, access Access) bool {
+	if s.denying.Load() == 0 {
+		return false
+	}
+	s.mu.Lock()
+	defer s.unlock()
+	for {
+		again, e := s.shareConflict(s.files[f], access, 0)
+		if !again {
+			return e != OK
+		}
+	}
+}
+
+// Find returns the descriptor of any open of a file, best one that can write, with Retain
+// called; or nil.
+func (s *State) Find(f FileKey) Held {
+	s.mu.Lock()
+	defer s.unlock()
+	file := s.files[f]
+	if file == nil {
+		return nil
+	}
+	var found Held
+	for o := file.opens; o != nil; o = o.nextOfFile {
+		if found = cmp.Or(o.held[1], o.held[0], found); o.held[1] != nil {
+			break
+		}
+	}
+	if found != nil {
+		found.Retain()
+	}
+	return found
+}
+
+// TestStateid is TEST_STATEID of one stateid, RFC 8881 section 18.48.
+func (s *State) TestStateid(c *Client, id Stateid) Error {
+	s.mu.Lock()
+	defer s.unlock()
+	n := s.number(&id)
+	if o := s.opens[n]; o != nil && o.client == c {
+		return checkSeqid(id.Seqid, o.seqid)
+	}
+	if l := s.locks[n]; l != nil && l.open.client == c {
+		return checkSeqid(id.Seqid, l.seqid)
+	}
+	return c.lost(n)
+}
+
+// FreeStateid is FREE_STATEID, RFC 8881 section 18.38.
+func (s *State) FreeStateid(c *Client, id Stateid) Error {
+	s.mu.Lock()
+	defer s.unlock()
+	if e := c.usable(); e != OK {
+		return e
+	}
+	n := s.number(&id)
+	if o := s.opens[n]; o != nil && o.client == c {
+		if e := checkSeqid(id.Seqid, o.seqid); e != OK {
+			return e
+		}
+		return ErrLocksHeld
+	}
+	if l := s.locks[n]; l != nil && l.open.client == c {
+		if e := checkSeqid(id.Seqid, l.seqid); e != OK {
+			return e
+		}
+		if len(l.ranges) > 0 {
+			return ErrLocksHeld
+		}
+		s.removeLockOwner(l)
+		return OK
+	}
+	if e := c.lost(n); e != ErrExpired {
+		return e
+	}
+	delete(c.revoked, n)
+	return OK
+}

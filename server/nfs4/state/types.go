@@ -1,0 +1,207 @@
+package state
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+)
+
+// Config says what a State needs.
+type Config struct {
+	// Lease is how long a client may be silent, RFC 8881 section 8.3.
+	Lease time.Duration
+	// Courtesy is how long the state of a silent client is kept while nobody else
+	// wants it; 24 hours if zero.
+	Courtesy time.Duration
+	// FairFor is how long a lock that became free is kept for the waiter that was
+	// told so; a second if zero.
+	FairFor time.Duration
+	// Now is the clock; time.Now if nil.
+	Now func() time.Time
+	// Random fills b with bits that nobody can guess; crypto/rand if nil.
+	Random func(b []byte)
+	// Boot differs in every process that serves this disk. It is in the stateids, so
+	// that none of an earlier process is ever taken for one of this.
+	Boot uint32
+	// Limits has defaults for what is zero.
+	Limits Limits
+	// Roster is the list on the disk of clients that have state. It may be nil.
+	Roster Roster
+	// Event is called with what is worth a line in the log, LockFree with a lock that
+	// a waiter may try again (CB_NOTIFY_LOCK). Both may be nil. They are called
+	// without any lock, before the call returns that was the reason.
+	Event    func(Event)
+	LockFree func(LockFree)
+}
+
+// Limits bound what clients can make the server remember. What is zero has the
+// default that New documents.
+type Limits struct {
+	Clients        int // of all
+	Sessions       int // of a client
+	Slots          int // of a session
+	Conns          int // of a session
+	Opens          int // of a client
+	Locks          int // of a client: stateids of lock owners, and ranges
+	Waiters        int // of a client
+	OwnerBytes     int // of a client: the names of its open and lock owners
+	ReplyBytes     int // of all: what slots may cache
+	CachedReply    uint32
+	Request        uint32 // bytes
+	Response       uint32 // bytes
+	Ops            uint32 // of a COMPOUND
+	MinMessageSize uint32 // less is ErrTooSmall
+}
+
+// OwnerMax is NFS4_OPAQUE_LIMIT, RFC 8881 section 3.1.
+const OwnerMax = 1024
+
+// Roster is the list on the disk of clients that have state; those on it may
+// reclaim after a crash (RFC 8881 section 8.4.2). Both methods return when the disk
+// has the change. They are called without any lock, and several at a time. To add
+// what is there and to remove what isn't is no error. Entries are told apart by
+// their ClientID.
+type Roster interface {
+	Add(RosterEntry) error
+	Remove(RosterEntry) error
+}
+
+// RosterEntry is one client of the roster.
+type RosterEntry struct {
+	ClientID uint64
+	Owner    string // co_ownerid: any bytes
+}
+
+// Principal is who sent a request. Clients and sessions belong to the principal
+// that made them.
+type Principal struct {
+	Flavor  uint32
+	UID     uint32
+	Machine string
+}
+
+// Conn is a connection. It must be comparable, a pointer.
+type Conn interface {
+	// Address is for people.
+	Address() string
+}
+
+// Held is what an open holds: the caller's descriptor of the file. It counts its
+// users.
+type Held interface {
+	// Retain adds a user. It is called under the lock of State, so it must be quick
+	// and must not call State.
+	Retain()
+	// Release removes a user; the last one closes the descriptor. It is called
+	// without any lock.
+	Release()
+}
+
+// FileKey identifies a file. State only compares it.
+type FileKey struct {
+	Volume uint64
+	Len    uint8
+	ID     [46]byte
+}
+
+// Access is a set of READ and WRITE: what an open may do, or denies to others, or
+// what a call is about to do. The values are those of share_access and share_deny.
+type Access uint8
+
+// The members of Access.
+const (
+	Read  Access = 1
+	Write Access = 2
+	Both         = Read | Write
+)
+
+// Stateid is stateid4, RFC 8881 section 8.2.
+type Stateid struct {
+	Seqid uint32
+	Other [12]byte
+}
+
+// The special stateids, RFC 8881 section 8.2.3. The caller replaces Current by the
+// stateid that it stands for before it calls.
+//
+//nolint:gochecknoglobals // constants, if Go had such
+var (
+	// Anonymous is all zeros.
+	Anonymous = Stateid{}
+	// Bypass is all ones.
+	Bypass = Stateid{Seqid: math.MaxUint32, Other: allOnes}
+	// Current stands for the current stateid.
+	Current = Stateid{Seqid: 1}
+	// Invalid is what CLOSE returns: no call accepts it.
+	Invalid = Stateid{Seqid: math.MaxUint32}
+
+	allOnes = [12]byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255}
+)
+
+// IsSpecial reports whether it is Anonymous or Bypass: a READ or WRITE that names no
+// open.
+func (i Stateid) IsSpecial() bool { return i == Anonymous || i == Bypass }
+
+// An Other is the boot epoch and a number that is never used again; the number's
+// lowest bit tells locks from opens.
+func (s *State) other(number uint64) (o [12]byte) {
+	binary.BigEndian.PutUint32(o[:], s.cfg.Boot)
+	binary.BigEndian.PutUint64(o[4:], number)
+	return o
+}
+
+// number returns the number of a stateid that this process made, otherwise 0. One of
+// an earlier process is as bad as any other that was never given out: clients hang
+// if TEST_STATEID says STALE_STATEID.
+func (s *State) number(i *Stateid) uint64 {
+	if binary.BigEndian.Uint32(i.Other[:]) != s.cfg.Boot {
+		return 0
+	}
+	return binary.BigEndian.Uint64(i.Other[4:])
+}
+
+// EventKind is what happened to a client.
+type EventKind uint8
+
+// The kinds of events.
+const (
+	// ClientCame: it made its first session.
+	ClientCame EventKind = iota
+	// ClientReturned: it came as another incarnation, and the state of the one before
+	// is gone.
+	ClientReturned
+	// ClientLeft: it destroyed its client ID.
+	ClientLeft
+	// ClientRevoked: its lease had run out, and somebody else wanted what it held. It
+	// is told so if it returns.
+	ClientRevoked
+	// ClientExpired: it was silent for longer than Config.Courtesy, or its place was
+	// needed.
+	ClientExpired
+	// ClientEvicted: Evict was called.
+	ClientEvicted
+	// OwnerShared: two nodes use one name, and take each other's lease in turns. Other
+	// is the address of the other node.
+	OwnerShared
+	// GraceEnded: ClientID is zero; Owner is of a client that did not reclaim in time,
+	// or empty if all did.
+	GraceEnded
+)
+
+// Event is something that happened to a client.
+type Event struct {
+	Kind     EventKind
+	ClientID uint64
+	Owner    string
+	Address  string
+	Other    string
+	Opens    int // that it lost
+	Locks    int // that it lost
+}
+
+// LockFree says that a lock that ClientID waits for may be tried again.
+type LockFree struct {
+	ClientID uint64
+	File     FileKey
+	Owner    string
+}
