@@ -47,6 +47,7 @@ func (f *File) WriteAt(p []byte, offset int64) (int, Attr, error) {
 	var st unix.Stat_t
 	n, err := f.charge.Write(f.fd, p, offset, &st)
 	f.kept.changed()
+	f.Changed()
 	if st.Nlink == 0 {
 		return n, Attr{}, err
 	}
@@ -59,6 +60,7 @@ func (f *File) Truncate(size uint64) error {
 	if size > math.MaxInt64 {
 		return unix.EFBIG
 	}
+	defer f.Changed()
 	if f.use == UseWrite {
 		f.kept.written.Store(true)
 		defer f.kept.changed()
@@ -86,11 +88,13 @@ func (v *Volume) openData(id FileID, use Use) (descriptor, *space.Charge, error)
 	if err != nil {
 		return descriptor{}, nil, err
 	}
-	attr, err := v.stat(path.fd(), nil)
+	attr, err := v.look(path.fd(), nil)
 	path.close()
 	switch {
 	case err != nil:
 		return descriptor{}, nil, err
+	case attr.Nlink == 0:
+		return descriptor{}, nil, unix.ESTALE
 	case attr.IsDir():
 		return descriptor{}, nil, unix.EISDIR
 	case !attr.IsRegular(): // to open a fifo or a device has effects
@@ -101,6 +105,6 @@ func (v *Volume) openData(id FileID, use Use) (descriptor, *space.Charge, error)
 		return d, nil, err
 	}
 	c := v.account.Enter(attr.inode())
-	_, _ = v.stat(d.fd(), c) // so that only changes are charged; the next stat returns the error
+	_, _ = v.look(d.fd(), c) // so that only changes are charged; the next stat returns the error
 	return d, c, nil
 }

@@ -33,6 +33,7 @@ type File struct {
 	names   *names        // with UseNames: the lock of the directory's names
 	changes uint64        // of names, before Attr
 	changed bool          // by a method, since Attr
+	opened  bool          // it is a Held's
 }
 
 // Close releases the file and f, which is reused. Call it once, when no sync of the file is
@@ -65,9 +66,12 @@ func (f *File) AppendHandle(b []byte) []byte {
 func (f *File) Handle() []byte { return f.AppendHandle(make([]byte, 0, HandleMax)) }
 
 // Stat returns the attributes. The error is ESTALE if the file was removed, even
-// if it is still open somewhere.
+// if it is still open somewhere, unless it is a Held's: then it has no links.
 func (f *File) Stat() (Attr, error) {
-	a, err := f.Volume.stat(f.fd, f.charge)
+	a, err := f.Volume.look(f.fd, f.charge)
+	if err == nil && a.Nlink == 0 && !f.opened {
+		err = unix.ESTALE
+	}
 	if f.use.isData() && errors.Is(err, unix.ESTALE) {
 		f.opener.files.drop(f.Volume, f.ID)
 	}
@@ -82,15 +86,11 @@ func (f *File) Latest() (Attr, error) {
 	return f.Attr, nil
 }
 
-// stat returns the attributes of an open file that is not removed, and settles its
-// charge if it has one.
-func (v *Volume) stat(fd int, c *space.Charge) (Attr, error) {
+// look returns the attributes of an open file, and settles its charge if it has one.
+func (v *Volume) look(fd int, c *space.Charge) (Attr, error) {
 	var st unix.Stat_t
 	if err := c.Look(fd, &st, v.disk.quick); err != nil {
 		return Attr{}, err
-	}
-	if st.Nlink == 0 {
-		return Attr{}, unix.ESTALE
 	}
 	return attrOf(&st), nil
 }
@@ -324,6 +324,7 @@ func (f *File) Link(dir *File, name string) error {
 		return err
 	}
 	defer room.Release()
+	defer f.Changed()
 	// Without a path it needs CAP_DAC_READ_SEARCH, linkat(2).
 	return unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW)
 }
@@ -380,6 +381,7 @@ func (f *File) Chmod(mode uint32) error {
 		return unix.EOPNOTSUPP
 	}
 	f.changed = true
+	defer f.Changed()
 	return unix.Chmod(f.proc(), mode)
 }
 
@@ -399,6 +401,7 @@ const NoChange = -1
 // Chown sets the owner and the group.
 func (f *File) Chown(uid, gid int) error {
 	f.changed = true
+	defer f.Changed()
 	return unix.Fchownat(f.fd, "", uid, gid, unix.AT_EMPTY_PATH)
 }
 
@@ -422,6 +425,7 @@ func (t SetTime) timespec() unix.Timespec {
 // Chtimes sets the times. Setting them to now requires only the right to write.
 func (f *File) Chtimes(atime, mtime SetTime) error {
 	f.changed = true
+	defer f.Changed()
 	ts := []unix.Timespec{atime.timespec(), mtime.timespec()}
 	if f.Attr.IsSymlink() {
 		return unix.UtimesNanoAt(f.fd, "", ts, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)

@@ -187,6 +187,13 @@ func (c *fileCache) longestUnused() (evicted, unsynced *openFile) {
 	return nil, unsynced
 }
 
+// hold is another use of a file that is in use.
+func (c *fileCache) hold(f *openFile) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.users++
+}
+
 // release ends the use of a file.
 func (c *fileCache) release(f *openFile) {
 	c.mu.Lock()

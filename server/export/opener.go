@@ -23,6 +23,7 @@ type Opener struct {
 	files   *fileCache
 	handles handles
 	inside  inside
+	changes *changes
 	// Closed objects are reused, so that frequent calls allocate nothing.
 	spare        sync.Pool // of *File
 	spareListing sync.Pool // of *Listing
@@ -40,6 +41,7 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 		key:          key,
 		log:          log,
 		files:        newFileCache(),
+		changes:      newChanges(),
 		spare:        sync.Pool{New: func() any { return new(File) }},
 		spareListing: sync.Pool{New: func() any { return new(Listing) }},
 		syncing:      syncSlots{slots: shares.New[chan struct{}](syncsMax)},

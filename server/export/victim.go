@@ -40,6 +40,7 @@ func (v *victim) taken(err error) error {
 	v.taking.Done(err)
 	v.own.close()
 	if err == nil {
+		v.dir.opener.changes.changed(v.dir.Volume, v.id)
 		files.drop(v.dir.Volume, v.id)
 	}
 	if v.kept != nil {

@@ -53,6 +53,18 @@ type Call struct {
 	calls   *calls
 }
 
+// Conn is a connection. It is comparable.
+type Conn interface{ Address() string }
+
+// Conn returns the connection that the call came by.
+func (c *Call) Conn() Conn { return c.conn }
+
+// Address returns the client's address, for people.
+func (c *conn) Address() string { return c.client.String() }
+
+// Size returns the size of the call, in bytes.
+func (c *Call) Size() int { return len(c.record) }
+
 // Abandoned reports whether the client has gone and the call need not be executed. It is for
 // a call that was not begun: to the client that is the same as one that was not received. The
 // answer does not matter then.

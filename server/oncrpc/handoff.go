@@ -38,9 +38,9 @@ const replaced = 1<<64 - 1
 
 // MayWait must be called before a call, which is for a volume, does what may block, so
 // that it does not delay the connection's other calls. The handler calls it on the
-// goroutine that it was called on. While too many calls are blocked, it waits for one of
-// them to end. It returns false if the client has gone meanwhile: the call must not be
-// begun then.
+// goroutine that it was called on, or, once it has promised an answer, on any: then nothing
+// waits for the call. While too many calls are blocked, it waits for one of them to end. It
+// returns false if the client has gone meanwhile: the call must not be begun then.
 func (c *Call) MayWait(volume uint64) bool {
 	if c.slot == noSlot {
 		c.owner = shares.Owner{Volume: volume, Client: c.Client.Addr()}
@@ -53,8 +53,12 @@ func (c *Call) MayWait(volume uint64) bool {
 	return true
 }
 
-// watch has the timer check the connection.
+// watch has the timer check the connection, unless the call was promised an answer: then the
+// reader, which has gone on, is not the goroutine that may block, and two would read.
 func (c *Call) watch() {
+	if c.later {
+		return
+	}
 	conn, r := c.conn, c.reader
 	r.numbers++
 	if !r.blocking.CompareAndSwap(0, r.numbers) {

@@ -40,6 +40,35 @@ func TestWaitHoldsUpNobody(t *testing.T) {
 	answers.Wait()
 }
 
+// A call that may wait after it was promised an answer does so on a goroutine that reads no
+// connection: the one that does is not replaced.
+func TestWaitAfterPromise(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	const waits = 20
+	var answers sync.WaitGroup
+	for i := range uint32(waits) {
+		answers.Go(func() {
+			got, err := c.Call(t.Context(), testProg, testVers, procThen, words{i})
+			if err != nil || !bytes.Equal(got, words{i}.Append(nil)) {
+				t.Errorf("THEN %d: %v", i, err)
+			}
+		})
+	}
+	eventually(t, "all wait", func() bool { return s.waiting.Load() == waits })
+	time.Sleep(20 * checkEvery) // for the timer to find them, where it looks
+	for i := range uint32(100) {
+		got, err := c.Call(t.Context(), testProg, testVers, procEcho, words{i})
+		if err != nil || !bytes.Equal(got, words{i}.Append(nil)) {
+			t.Fatalf("ECHO %d: %v", i, err)
+		}
+	}
+	for range waits {
+		s.blocked <- struct{}{}
+	}
+	answers.Wait()
+}
+
 // Readers that are replaced just when their call is answered lose none.
 func TestReadersChange(t *testing.T) {
 	s := startServer(t, nil)

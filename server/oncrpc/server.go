@@ -82,6 +82,7 @@ type ServerConfig struct {
 	Programs []Program
 	SlowLog  *stats.SlowLog // nil: slow calls are not logged
 	Log      *slog.Logger
+	Closed   func(Conn) // called when a connection has ended; nil: nobody is told
 }
 
 // Server answers the calls of RPC clients over TCP.
@@ -89,6 +90,7 @@ type Server struct {
 	programs []Program
 	stats    *stats.Server
 	log      *slog.Logger
+	closed   func(Conn)
 	limits   limits
 	budget   *Budget
 	buffers  buffers
@@ -124,6 +126,7 @@ func newServer(cfg ServerConfig, limits limits) *Server {
 		programs: programs,
 		stats:    stats.New(names, cfg.SlowLog),
 		log:      cfg.Log,
+		closed:   cfg.Closed,
 		limits:   limits,
 		drained:  make(chan struct{}),
 		budget:   newBudget(limits.totalBytes, limits.connBytes),
@@ -233,6 +236,9 @@ func (s *Server) start(nc net.Conn) {
 	s.conns[c] = true
 	s.open.Go(func() {
 		c.serve()
+		if s.closed != nil {
+			s.closed(c)
+		}
 		c.served.Close()
 		s.peers.Leave(peer, c)
 		s.mu.Lock()

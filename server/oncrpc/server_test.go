@@ -38,6 +38,7 @@ const (
 	procWait  = 8  // as procBlock, but on the connection's goroutine; then as procEcho
 	procDisk  = 9  // as procWait, but in a system call
 	procAlone = 10 // whether it is alone
+	procThen  = 11 // as procWait, but on another goroutine
 )
 
 type testServer struct {
@@ -137,6 +138,20 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 			<-s.blocked
 			c.MayWait(volumeIn(c)) // by now another may read the connection
 			return echo(c)
+		}},
+		procThen: {Name: "THEN", AnyAuth: true, Handle: func(c *Call) Answer {
+			promise, later := c.Later()
+			go func() {
+				defer promise.Recover()
+				if !c.MayWait(volumeIn(c)) {
+					promise.Finish(Done(rpc.SystemErr))
+					return
+				}
+				s.waiting.Add(1)
+				<-s.blocked
+				promise.Finish(echo(c))
+			}()
+			return later
 		}},
 		procAlone: {Name: "ALONE", AnyAuth: true, Handle: func(c *Call) Answer {
 			c.Reply = xdr.AppendBool(c.Reply, c.Alone())

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"cmp"
 	"errors"
 	"syscall"
 	"time"
@@ -13,14 +14,16 @@ type Attrs struct {
 	export.Attr
 
 	Known bool
+	// Change is the change attribute of a directory that was changed, if the task wants it.
+	Change uint64
 }
 
-func known(a export.Attr) Attrs { return Attrs{a, a.Nlink > 0} }
+func known(a export.Attr) Attrs { return Attrs{Attr: a, Known: a.Nlink > 0} }
 
 // AttrsOf reads a file's attributes.
 func AttrsOf(f *export.File) Attrs {
 	a, err := f.Stat()
-	return Attrs{a, err == nil}
+	return Attrs{Attr: a, Known: err == nil}
 }
 
 // ErrNotSync means that a file has changed since the time that SetAttr's caller expected.
@@ -71,7 +74,7 @@ func (t *Task) setAttr(f, data *export.File, attr *SetAttr) error {
 		if *attr.Size > MaxOffset {
 			return syscall.EFBIG
 		}
-		if err := t.mayUse(data, &f.Attr, export.MayWrite); err != nil {
+		if err := cmp.Or(t.denied(data, true), t.mayUse(data, &f.Attr, export.MayWrite)); err != nil {
 			return err
 		}
 		if err := data.Truncate(*attr.Size); err != nil {

@@ -18,7 +18,7 @@ type Made struct {
 
 // make creates a file in a directory, and adds the syncs unless the volume is async.
 func (t *Task) make(dir *export.File, name []byte, f func(name string) (*export.File, error)) (made Made, err error) {
-	end := lock(dir, dir)
+	end := t.lock(dir, dir)
 	defer func() { made.Dir, _ = end() }()
 	if err := checkNew(name); err != nil {
 		return made, err
@@ -29,7 +29,7 @@ func (t *Task) make(dir *export.File, name []byte, f func(name string) (*export.
 	}
 	t.Closes(object)
 	attr, err := object.Latest()
-	made.Object, made.Attr = object, Attrs{attr, err == nil}
+	made.Object, made.Attr = object, Attrs{Attr: attr, Known: err == nil}
 	if !dir.Volume.Options.Async && !object.ComesWithName() {
 		t.Sync(object, false)
 	}

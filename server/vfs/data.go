@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"cmp"
 	"math"
 	"syscall"
 
@@ -21,6 +22,9 @@ type Data struct {
 // On another goroutine it does not block, and done is false unless the caller is known to have
 // the right and all of the data is in the kernel's cache.
 func (t *Task) Read(f *export.File, p []byte, offset uint64) (d Data, done bool, err error) {
+	if err := t.denied(f, false); err != nil {
+		return d, true, err
+	}
 	if !t.worker {
 		d, done = t.readCached(f, p, offset)
 		return d, done, nil
@@ -41,7 +45,7 @@ func (t *Task) readCached(f *export.File, p []byte, offset uint64) (d Data, done
 	attr, err := f.Stat()
 	end := offset + uint64(n)
 	switch {
-	case err != nil || !t.knows(&attr):
+	case err != nil || !f.Opened() && !t.knows(&attr):
 		return d, false
 	case n < len(p) && end < uint64(attr.Size): // only so much was in the cache
 		return d, false
@@ -91,7 +95,7 @@ func (t *Task) Write(f *export.File, p []byte, offset uint64) (w Written, done b
 	w.Verifier = f.Volume.WriteVerifier()
 	attr, err := f.Stat()
 	if !t.IsCaller() {
-		if err != nil || attr.UID != t.id.UID || attr.Mode&(syscall.S_ISUID|syscall.S_ISGID) != 0 || !f.Volume.HasRoom(len(p)) {
+		if err != nil || !f.Opened() && attr.UID != t.id.UID || attr.Mode&(syscall.S_ISUID|syscall.S_ISGID) != 0 || !f.Volume.HasRoom(len(p)) {
 			return w, false, nil
 		}
 	}
@@ -100,7 +104,7 @@ func (t *Task) Write(f *export.File, p []byte, offset uint64) (w Written, done b
 	}
 	w.Before = known(attr)
 	w.After = w.Before
-	if err := t.mayUse(f, &attr, export.MayWrite); err != nil {
+	if err := cmp.Or(t.denied(f, true), t.mayUse(f, &attr, export.MayWrite)); err != nil {
 		return w, true, err
 	}
 	if offset > MaxOffset-uint64(len(p)) {
@@ -121,7 +125,7 @@ func (t *Task) Write(f *export.File, p []byte, offset uint64) (w Written, done b
 // the file either.
 func (t *Task) Commit(f *export.File) (attr Attrs, done bool, err error) {
 	a, err := f.Stat()
-	if !t.IsCaller() && (err != nil || a.UID != t.id.UID) {
+	if !t.IsCaller() && (err != nil || !f.Opened() && a.UID != t.id.UID) {
 		return attr, false, nil
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"syscall"
 
 	"github.com/podnas/podnas/server/export"
@@ -60,11 +61,15 @@ func (t *Task) Lookup(dir *export.File, name, handle []byte) (attr export.Attr, 
 
 // lock locks the names of one or two directories. The returned function unlocks them after the
 // change, and returns their attributes before and after it.
-func lock(a, b *export.File) (end func() (inA, inB Change)) {
+func (t *Task) lock(a, b *export.File) (end func() (inA, inB Change)) {
 	names := export.LockNames(a, b)
 	before := func(dir *export.File) Attrs {
 		attr, err := dir.StatLocked()
-		return Attrs{attr, err == nil}
+		return t.withChange(dir, Attrs{Attr: attr, Known: err == nil})
+	}
+	after := func(dir *export.File) Attrs {
+		dir.Changed()
+		return t.withChange(dir, AttrsOf(dir))
 	}
 	inA := Change{Before: before(a)}
 	inB := inA
@@ -73,12 +78,23 @@ func lock(a, b *export.File) (end func() (inA, inB Change)) {
 	}
 	return func() (Change, Change) {
 		defer names.Unlock()
-		inA.After = AttrsOf(a)
+		inA.After = after(a)
 		if inB.After = inA.After; b.ID != a.ID {
-			inB.After = AttrsOf(b)
+			inB.After = after(b)
 		}
 		return inA, inB
 	}
+}
+
+// withChange adds the change attribute.
+func (t *Task) withChange(dir *export.File, a Attrs) Attrs {
+	if !t.WantChange || !a.Known {
+		return a
+	}
+	var err error
+	a.Change, a.Attr, err = dir.Change(a.Attr)
+	a.Known = err == nil
+	return a
 }
 
 // syncNames adds the sync of a directory.
@@ -98,8 +114,19 @@ func (t *Task) Rmdir(dir *export.File, name []byte) (Change, error) {
 	return t.remove(dir, name, (*export.File).Rmdir)
 }
 
+// RemoveAny removes a name, and what it names if that is an empty directory.
+func (t *Task) RemoveAny(dir *export.File, name []byte) (Change, error) {
+	return t.remove(dir, name, func(dir *export.File, name string) error {
+		err := dir.Remove(name)
+		if errors.Is(err, syscall.EISDIR) {
+			err = dir.Rmdir(name)
+		}
+		return err
+	})
+}
+
 func (t *Task) remove(dir *export.File, name []byte, remove func(*export.File, string) error) (change Change, err error) {
-	end := lock(dir, dir)
+	end := t.lock(dir, dir)
 	defer func() { change, _ = end() }()
 	if err := checkName(name); err != nil {
 		return change, err
@@ -113,7 +140,7 @@ func (t *Task) remove(dir *export.File, name []byte, remove func(*export.File, s
 
 // Rename renames a file, and replaces an existing file with the new name.
 func (t *Task) Rename(from *export.File, name []byte, to *export.File, newName []byte) (inFrom, inTo Change, err error) {
-	end := lock(from, to)
+	end := t.lock(from, to)
 	defer func() { inFrom, inTo = end() }()
 	if err := checkName(name); err != nil {
 		return inFrom, inTo, err
@@ -134,7 +161,7 @@ func (t *Task) Rename(from *export.File, name []byte, to *export.File, newName [
 
 // Link gives a file, open with UseAttr, another name in dir.
 func (t *Task) Link(f, dir *export.File, name []byte) (change Change, err error) {
-	end := lock(dir, dir)
+	end := t.lock(dir, dir)
 	defer func() { change, _ = end() }()
 	switch err := checkNew(name); {
 	case err != nil:

@@ -52,6 +52,26 @@ func (t *Task) opened(f *export.File) (*export.File, error) {
 	return f, nil
 }
 
+// OpenHeld is Open of a file that the client holds open. wait is whether the call may wait
+// from here on.
+func (t *Task) OpenHeld(h *export.Held, wait bool) (*export.File, error) {
+	v := h.Volume()
+	if wait && !t.Call.MayWait(v.ID) {
+		return nil, errGone
+	}
+	if !v.Options.Allows(t.Call.Client.Addr()) {
+		return nil, syscall.EACCES
+	}
+	f, err := h.File()
+	if err != nil {
+		return nil, err
+	}
+	if f, err = t.opened(f); err == nil && wait && v.Options.ReadOnly {
+		return nil, syscall.EROFS
+	}
+	return f, err
+}
+
 // Parent opens a directory's parent, as root: the caller may have no right to the parent.
 // The caller of Parent must check with May that the client's user may search the directory.
 func (t *Task) Parent(dir *export.File) (*export.File, error) {
@@ -64,3 +84,24 @@ func (t *Task) Parent(dir *export.File) (*export.File, error) {
 	}
 	return parent, err
 }
+
+// IsRoot reports whether the goroutine is root, and may open files by their handles.
+func (t *Task) IsRoot() bool { return !t.worker || t.service.workers.Spare(&t.id) }
+
+// Of has the operations that follow be for a file that the call has opened: they are done
+// as who the caller is in its volume. It is false if the goroutine acts as another user:
+// then AsRoot must be next.
+func (t *Task) Of(f *export.File) bool {
+	if t.volume == f.Volume {
+		return true
+	}
+	id := f.Volume.Options.Identity(t.Call.Cred.UID, t.Call.Cred.GID, t.Call.Cred.Groups())
+	if t.worker && id != t.id {
+		return false
+	}
+	t.volume, t.id = f.Volume, id
+	return true
+}
+
+// Owns reports whether the caller owns a file.
+func (t *Task) Owns(f *export.File) bool { return f.Attr.UID == t.id.UID }

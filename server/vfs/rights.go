@@ -1,6 +1,8 @@
 package vfs
 
 import (
+	"syscall"
+
 	"github.com/podnas/podnas/server/export"
 )
 
@@ -41,7 +43,7 @@ func (t *Task) May(f *export.File, mode uint32) (may, known bool) {
 // see opens. Every server does so. The goroutine acts as the caller, unless that is the
 // owner.
 func (t *Task) mayUse(f *export.File, a *export.Attr, mode uint32) error {
-	if a.UID == t.id.UID {
+	if f.Opened() || a.UID == t.id.UID {
 		return nil
 	}
 	return f.Access(mode)
@@ -55,4 +57,13 @@ func (t *Task) mayRead(f *export.File, a *export.Attr) error {
 		return nil
 	}
 	return err
+}
+
+// denied is EAGAIN if another client denies what the caller is about to do: a share
+// reservation of version 4, RFC 8881 section 9.7. The caller may try again later.
+func (t *Task) denied(f *export.File, write bool) error {
+	if d := t.service.denied; d != nil && !t.SharesChecked && d(f.Volume, f.ID, write) {
+		return syscall.EAGAIN
+	}
+	return nil
 }

@@ -9,23 +9,27 @@ import (
 	"github.com/podnas/podnas/server/shares"
 )
 
-// Config configures a Service. All fields are needed.
+// Config configures a Service. All fields but Denied are needed.
 type Config struct {
 	Opener  *export.Opener
 	Workers *export.Workers
-	Log     *slog.Logger
+	// Denied reports whether a client that has a file open denies reading or writing it to
+	// who has not; nil: nobody does.
+	Denied func(v *export.Volume, id export.FileID, write bool) bool
+	Log    *slog.Logger
 }
 
 // Service has what tasks share.
 type Service struct {
 	opener  *export.Opener
 	workers *export.Workers
+	denied  func(v *export.Volume, id export.FileID, write bool) bool
 	log     *slog.Logger
 }
 
 // New returns a Service.
 func New(cfg Config) *Service {
-	return &Service{opener: cfg.Opener, workers: cfg.Workers, log: cfg.Log}
+	return &Service{opener: cfg.Opener, workers: cfg.Workers, denied: cfg.Denied, log: cfg.Log}
 }
 
 // Task is a call on its way through the operations. It is used by one goroutine at a time,
@@ -33,6 +37,10 @@ func New(cfg Config) *Service {
 // call, Call.State, so that the most frequent calls allocate nothing.
 type Task struct {
 	Call *oncrpc.Call
+	// WantChange is whether the change attribute of directories is wanted.
+	WantChange bool
+	// SharesChecked is whether the protocol itself checks what opens deny.
+	SharesChecked bool
 
 	service *Service
 	steps   Steps
@@ -67,6 +75,8 @@ const (
 	End Next = iota
 	// AsCaller: the next Step runs on a worker, which acts as the caller.
 	AsCaller
+	// AsRoot: the next Step runs on a goroutine that is root, and not as the caller.
+	AsRoot
 	// AfterSync: the next Step runs when all files of Sync are synced, or one sync has
 	// failed, see SyncErr. It may run on any goroutine, see IsCaller.
 	AfterSync
@@ -119,6 +129,13 @@ func (t *Task) Answer() oncrpc.Answer {
 			later := t.later()
 			t.service.workers.Do(t.id, shares.Owner{Volume: t.volume.ID, Client: t.Call.Client.Addr()}, t)
 			return later
+		case AsRoot:
+			if t.worker {
+				later := t.later()
+				t.worker = false
+				go t.onAsRoot()
+				return later
+			}
 		case AfterSync:
 			for len(t.syncs) > 0 && t.Call.Alone() && t.syncHere() {
 			}
@@ -129,6 +146,13 @@ func (t *Task) Answer() oncrpc.Answer {
 			}
 		}
 	}
+}
+
+// onAsRoot goes on after a worker.
+func (t *Task) onAsRoot() {
+	promise := t.promise
+	defer promise.Recover()
+	promise.Finish(t.Answer())
 }
 
 // later promises that another goroutine answers the call.

@@ -1,0 +1,55 @@
+package export
+
+import "golang.org/x/sys/unix"
+
+// Held is a regular file that a client holds open, from an OPEN to its CLOSE: its data
+// can be used through it although the file was removed, and by who may not open it any
+// more. It does not keep the export from ending; then nobody can use it.
+type Held struct {
+	opener *Opener
+	kept   *openFile
+}
+
+// Hold keeps the file open until Held.Close. The file is open with UseRead or UseWrite, or
+// made by this call with Create; then it is open with UseWrite from here on.
+func (f *File) Hold() *Held {
+	if f.created {
+		f.created, f.held, f.use = false, false, UseWrite // the charge is the kept one's
+		f.keptAs(f.opener.keep(fileKey{f.Volume, f.ID}, UseWrite, f.own.take(), f.charge))
+	}
+	f.opener.files.hold(f.kept)
+	f.opened = true
+	return &Held{f.opener, f.kept}
+}
+
+// Created reports whether the file was made by this call with Create, and can be held as it is.
+func (f *File) Created() bool { return f.created }
+
+// Close ends it. It must be called once, on any goroutine.
+func (h *Held) Close() { h.opener.files.release(h.kept) }
+
+// CanWrite reports whether data can be written through it.
+func (h *Held) CanWrite() bool { return h.kept.use == UseWrite }
+
+// Volume returns the volume that the file is in.
+func (h *Held) Volume() *Volume { return h.kept.key.volume }
+
+// ID identifies the file within its volume.
+func (h *Held) ID() FileID { return h.kept.key.id }
+
+// File returns the file for one call, which closes it. The error is ESTALE if the export
+// has ended.
+func (h *Held) File() (*File, error) {
+	key := h.kept.key
+	if !key.volume.begin() {
+		return nil, unix.ESTALE
+	}
+	h.opener.files.hold(h.kept)
+	f := h.opener.newKept(key.volume, key.id, h.kept.use, h.kept)
+	f.opened = true
+	return f, nil
+}
+
+// Opened reports whether the file is held open, by a client that had the rights when it
+// opened it.
+func (f *File) Opened() bool { return f.opened }
