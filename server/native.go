@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"net/netip"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/podnas/podnas/server/export"
 	mountd "github.com/podnas/podnas/server/mount3"
 	"github.com/podnas/podnas/server/nfs3"
+	"github.com/podnas/podnas/server/nfs4"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/server/vfs"
@@ -25,22 +25,34 @@ const closeTimeout = time.Second
 
 // native is podnas's own engine: the RPC server with the programs NFS and MOUNT.
 type native struct {
+	nfs4    *nfs4.Server // nil: version 4 is not served
 	rpc     *oncrpc.Server
 	opener  *export.Opener
 	workers *export.Workers
 }
 
-func newNative(table *export.Table, key *export.Key, slow *stats.SlowLog, log *slog.Logger) (*native, error) {
+func newNative(cfg *Config, key *export.Key, slow *stats.SlowLog) (*native, error) {
+	table, log := cfg.Exports, cfg.Log
 	n := &native{opener: export.NewOpener(table, key, log), workers: export.NewWorkers(workers)}
+	filesConfig := vfs.Config{Opener: n.opener, Workers: n.workers, Log: log}
+	if cfg.NFS4 != "" {
+		filesConfig.Denied = func(v *export.Volume, id export.FileID, write bool) bool { return n.nfs4.Denies(v, id, write) }
+	}
+	files := vfs.New(filesConfig)
+	served := oncrpc.ServerConfig{
+		Programs: []oncrpc.Program{nfs3.NewProgram(files), mountd.NewProgram(exports{table, n.opener}, log)},
+		SlowLog:  slow,
+		Log:      log,
+	}
 	var err error
-	n.rpc, err = oncrpc.NewServer(oncrpc.ServerConfig{
-		Programs: []oncrpc.Program{
-			nfs3.NewProgram(vfs.New(vfs.Config{Opener: n.opener, Workers: n.workers, Log: log})),
-			mountd.NewProgram(exports{table, n.opener}, log),
-		},
-		SlowLog: slow,
-		Log:     log,
-	})
+	if cfg.NFS4 != "" {
+		n.nfs4, err = nfs4.New(nfs4.Config{Files: files, Opener: n.opener, Table: table, Key: key, Roster: cfg.NFS4, Log: log})
+		if err != nil {
+			return nil, err
+		}
+		served.Programs, served.Closed = append(served.Programs, n.nfs4.Program()), n.nfs4.Closed
+	}
+	n.rpc, err = oncrpc.NewServer(served)
 	return n, err
 }
 
@@ -49,10 +61,16 @@ func (n *native) Stats() *stats.Server { return n.rpc.Stats() }
 
 // Serve serves the clients of l until ctx ends. It can be called once.
 func (n *native) Serve(ctx context.Context, l net.Listener) error {
+	if n.nfs4 != nil {
+		go n.nfs4.Run(ctx)
+	}
 	err := n.rpc.Serve(ctx, l)
 	closed := make(chan struct{})
 	go func() {
 		n.workers.Close()
+		if n.nfs4 != nil {
+			n.nfs4.Stop()
+		}
 		n.opener.Close()
 		close(closed)
 	}()

@@ -74,13 +74,16 @@ func (c Choice) Check(o *export.Options) error {
 	return nil
 }
 
-// Config configures a Server. All fields but SlowCall are needed.
+// Config configures a Server. All fields but NFS4 and SlowCall are needed.
 type Config struct {
 	Engine    Choice // of SelectEngine
 	Exports   *export.Table
 	HandleKey []byte // the secret of the disk's file handles, see export.Key
 	Log       *slog.Logger
 
+	// NFS4 is the directory on the disk for what version 4 must know after a crash. If it
+	// is empty, or with go-nfs, version 4 is not served.
+	NFS4 string
 	// SlowCall is the duration from which calls are logged as slow; 0: none.
 	SlowCall time.Duration
 }
@@ -118,11 +121,14 @@ func New(cfg Config) (*Server, error) {
 	}
 	slow := stats.NewSlowLog(cfg.SlowCall, StatusName, cfg.Log)
 	if s.name == EngineGoNFS {
+		if cfg.NFS4 != "" {
+			cfg.Log.Warn("nfs: NFSv4.1 is not served: it needs the native engine", "reason", cfg.Engine.Reason)
+		}
 		s.engine = gonfs.New(cfg.Exports, key, slow, cfg.Log)
 		return s, nil
 	}
 	var err error
-	s.engine, err = newNative(cfg.Exports, key, slow, cfg.Log)
+	s.engine, err = newNative(&cfg, key, slow)
 	return s, err
 }
 

@@ -53,6 +53,7 @@ type serveConfig struct {
 	cluster                           clusterConfig
 	shutdownDelay                     time.Duration
 	slowCall                          time.Duration
+	nfs4                              bool
 	logFormat, logLevel               string
 }
 
@@ -88,6 +89,7 @@ func newServeCommand() *cobra.Command {
 	cfg.cluster.addFlags(f)
 
 	f.DurationVar(&cfg.shutdownDelay, "shutdown-delay", 0, "on SIGTERM, how long to continue to serve while not ready: in a pod, until no node\nsends new connections to it")
+	f.BoolVar(&cfg.nfs4, "nfs4", false, "preview: serve NFSv4.1 too, with the native engine (see docs/nfs.md); volumes still mount as NFSv3")
 	f.DurationVar(&cfg.slowCall, "slow-call", time.Second, "log calls of clients that take this long or longer, at most ten a minute; 0: never")
 	f.StringVar(&cfg.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&cfg.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -170,10 +172,15 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	defer exports.LastMarks()
+	clientsDir := ""
+	if cfg.nfs4 {
+		clientsDir = filepath.Join(cfg.root, volume.ClientsDir)
+	}
 	nfs, err := server.New(server.Config{
 		Engine:    engine,
 		Exports:   exports,
 		HandleKey: store.HandleKey(),
+		NFS4:      clientsDir,
 		SlowCall:  cfg.slowCall,
 		Log:       log,
 	})

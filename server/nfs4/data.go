@@ -1,0 +1,235 @@
+package nfs4
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"syscall"
+
+	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/nfs4/state"
+)
+
+const (
+	readAccess  = state.Read
+	writeAccess = state.Write
+	// readHead is the size of READ's result before the data: the operation, status, eof
+	// and length.
+	readHead = 4 + 4 + 4 + 4
+)
+
+// held is a Held as opens have it, with its users.
+type held struct {
+	*export.Held
+
+	users counter
+}
+
+// Retain adds a user.
+func (h *held) Retain() { h.users.add() }
+
+// Release removes a user; with the last the file is closed.
+func (h *held) Release() {
+	if h.users.done() {
+		h.Held.Close()
+	}
+}
+
+// dataFile is the current file open for its data, through what a stateid stands for: an
+// open, whose rights were checked, or for the special stateids nothing, and then the
+// caller's rights decide as in version 3.
+func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*export.File, error) {
+	switch {
+	case !c.cur.isSet():
+		return nil, statusError(nfs4.ErrNoFileHandle)
+	case c.cur.node != nil:
+		return nil, syscall.EISDIR
+	}
+	key, err := c.server.keyOf(c.cur.bytes())
+	if err != nil {
+		return nil, err
+	}
+	sid, err := c.stateidOf(id)
+	if err != nil {
+		return nil, err
+	}
+	var f *export.File
+	if sid.IsSpecial() {
+		if !c.IsRoot() {
+			return nil, errAsRoot
+		}
+		f, err = c.openAnonymous(sid, key, access)
+	} else {
+		h, status := c.server.state.Check(c.on.client(), sid, key, access)
+		if status != state.OK {
+			return nil, errorOf(status)
+		}
+		open := h.(*held)
+		c.Closes(open)
+		f, err = c.OpenHeld(open.Held, access == writeAccess)
+	}
+	if err == nil && !c.Of(f) {
+		return nil, errAsRoot
+	}
+	return f, err
+}
+
+// Close is Release, at the end of a call.
+func (h *held) Close() { h.Release() }
+
+func (c *compound) openAnonymous(sid state.Stateid, key state.FileKey, access state.Access) (*export.File, error) {
+	use := export.UseRead
+	if access == writeAccess {
+		use = export.UseWrite
+	}
+	f, err := c.OpenAtOnce(c.cur.bytes(), export.UseAttr)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case f.Attr.IsDir():
+		return nil, syscall.EISDIR
+	case f.Attr.IsSymlink():
+		return nil, statusError(nfs4.ErrSymlink)
+	case !f.Attr.IsRegular():
+		return nil, statusError(nfs4.ErrWrongType)
+	}
+	if status := c.server.state.CheckSpecial(sid, key, access); status != state.OK {
+		return nil, errorOf(status)
+	}
+	if use == export.UseRead {
+		return c.OpenAtOnce(c.cur.bytes(), use)
+	}
+	return c.Open(c.cur.bytes(), use)
+}
+
+// read: RFC 8881 section 18.22.
+func (c *compound) read() (result, error) {
+	args, res := &c.mem.read, &c.mem.readRes
+	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
+		return nil, c.Call.Args.Err()
+	}
+	f, err := c.ioFile(args.Stateid, readAccess)
+	if err != nil {
+		return nil, err
+	}
+	count := int(min(args.Count, ioMax))
+	// The data goes where the result will have it.
+	at := len(c.Call.Reply) + readHead
+	var p []byte
+	if cap(c.Call.Reply) >= at+count {
+		p = c.Call.Reply[at : at+count : at+count]
+	} else {
+		p = make([]byte, count)
+	}
+	data, done, err := c.Read(f, p, args.Offset)
+	switch {
+	case !done:
+		return nil, errAsCaller
+	case errors.Is(err, syscall.EINVAL) && args.Offset > 1<<63-1: // past any end
+		*res = nfs4.ReadRes{EOF: true}
+		return res, nil
+	case err != nil:
+		return nil, err
+	}
+	*res = nfs4.ReadRes{Data: data.Bytes, EOF: data.EOF}
+	return res, nil
+}
+
+// ioFile is dataFile for an operation that finds it again when it is done again, on a goroutine
+// that could not open it.
+func (c *compound) ioFile(id nfs4.Stateid, access state.Access) (*export.File, error) {
+	if c.io != nil {
+		return c.io, nil
+	}
+	f, err := c.dataFile(id, access)
+	if err == nil {
+		c.io = f
+	}
+	return f, err
+}
+
+// write: section 18.32.
+func (c *compound) write() (result, error) {
+	args, res := &c.mem.write, &c.mem.writeRes
+	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
+		return nil, c.Call.Args.Err()
+	}
+	f, err := c.ioFile(args.Stateid, writeAccess)
+	if err != nil {
+		return nil, err
+	}
+	w, done, err := c.Write(f, args.Data, args.Offset)
+	switch {
+	case !done:
+		return nil, errAsCaller
+	case err != nil:
+		return nil, err
+	}
+	*res = nfs4.WriteRes{Count: uint32(w.Count), Committed: args.Stable, Verf: verifierOf(w.Verifier)}
+	if args.Stable != nfs4.Unstable {
+		c.Sync(f, args.Stable == nfs4.DataSync)
+	}
+	return res, nil
+}
+
+func verifierOf(v uint64) (verf nfs4.Verifier) {
+	binary.BigEndian.PutUint64(verf[:], v)
+	return verf
+}
+
+// commit: section 18.3. The whole file is synced, whatever the range.
+func (c *compound) commit() (result, error) {
+	var args nfs4.CommitArgs
+	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
+		return nil, c.Call.Args.Err()
+	}
+	f, err := c.commitFile()
+	if err != nil {
+		return nil, err
+	}
+	_, done, err := c.Commit(f)
+	switch {
+	case !done:
+		return nil, errAsCaller
+	case err != nil:
+		return nil, err
+	}
+	res := &nfs4.CommitRes{}
+	c.synced = func() { res.Verf = verifierOf(f.Volume.WriteVerifier()) }
+	return res, nil
+}
+
+// commitFile is the current file open for writing: COMMIT has no stateid.
+func (c *compound) commitFile() (*export.File, error) {
+	switch {
+	case c.io != nil:
+		return c.io, nil
+	case !c.cur.isSet():
+		return nil, statusError(nfs4.ErrNoFileHandle)
+	case c.cur.node != nil:
+		return nil, syscall.EISDIR
+	case !c.IsRoot():
+		return nil, errAsRoot
+	}
+	key, err := c.server.keyOf(c.cur.bytes())
+	if err != nil {
+		return nil, err
+	}
+	f, err := c.Open(c.cur.bytes(), export.UseWrite)
+	if errors.Is(err, syscall.ESTALE) {
+		if h := c.server.holdOf(key); h != nil { // removed, and open
+			c.Closes(h)
+			f, err = c.OpenHeld(h.Held, true)
+		}
+	}
+	if errors.Is(err, syscall.EINVAL) { // no regular file: which status that has its type says
+		_, typeErr := c.regularFile()
+		err = cmp.Or(typeErr, err)
+	}
+	if err == nil {
+		c.io = f
+	}
+	return f, err
+}

@@ -1,0 +1,119 @@
+package nfs4
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/server/export"
+)
+
+// object is a current or saved file handle: nothing, a pseudo directory, or a file of a
+// volume. What is opened of it stays open until the call ends.
+type object struct {
+	node   *node // of a pseudo directory
+	n      int
+	handle [export.HandleMax]byte // of a file
+
+	file  *export.File // open for its attributes; nil: not yet
+	names *export.File // open for its names; nil: not yet
+	fresh bool         // file was opened by the current operation, and has its attributes from then
+}
+
+func (o *object) isSet() bool { return o.node != nil || o.n > 0 }
+
+// set makes it the file of a handle.
+func (o *object) set(handle []byte) { *o = object{n: len(handle)}; copy(o.handle[:], handle) }
+
+// setFile makes it a file that the call has opened for its attributes.
+func (o *object) setFile(f *export.File) {
+	*o = object{file: f, fresh: true}
+	o.n = len(f.AppendHandle(o.handle[:0]))
+}
+
+func (o *object) bytes() []byte { return o.handle[:o.n] }
+
+// attrFile is the object open for its attributes, which are from when it was opened. The
+// operation that follows is for it. It is nil for a pseudo directory.
+func (c *compound) attrFile(o *object) (*export.File, error) {
+	switch {
+	case !o.isSet():
+		return nil, statusError(nfs4.ErrNoFileHandle)
+	case o.node != nil:
+		return nil, nil
+	case o.file == nil:
+		if !c.IsRoot() {
+			return nil, errAsRoot
+		}
+		f, err := c.OpenAtOnce(o.bytes(), export.UseAttr)
+		if errors.Is(err, syscall.ESTALE) {
+			f, err = c.openRemoved(o)
+		}
+		if err != nil {
+			return nil, err
+		}
+		o.file, o.fresh = f, true
+	}
+	if !c.Of(o.file) {
+		return nil, errAsRoot
+	}
+	return o.file, nil
+}
+
+// openRemoved opens a file that has no name any more and that a client holds open.
+func (c *compound) openRemoved(o *object) (*export.File, error) {
+	key, err := c.server.keyOf(o.bytes())
+	if err != nil {
+		return nil, err
+	}
+	h := c.server.holdOf(key)
+	if h == nil {
+		return nil, syscall.ESTALE
+	}
+	c.Closes(h)
+	f, err := c.OpenHeld(h.Held, false)
+	if err == nil {
+		f.Attr, err = f.Stat()
+	}
+	return f, err
+}
+
+// mustFile is attrFile for what a pseudo directory has not.
+func (c *compound) mustFile(o *object, status nfs4.Status) (*export.File, error) {
+	f, err := c.attrFile(o)
+	if err == nil && f == nil {
+		return nil, statusError(status)
+	}
+	return f, err
+}
+
+// namesFile is the directory open for its names, on a goroutine that acts as the caller.
+func (c *compound) namesFile(o *object) (*export.File, error) {
+	switch {
+	case !o.isSet():
+		return nil, statusError(nfs4.ErrNoFileHandle)
+	case o.node != nil:
+		return nil, syscall.EROFS
+	case o.names == nil:
+		if !c.IsRoot() {
+			return nil, errAsRoot
+		}
+		f, err := c.Open(o.bytes(), export.UseNames)
+		if err != nil {
+			return nil, err
+		}
+		o.names = f
+	}
+	if !c.Of(o.names) {
+		return nil, errAsRoot
+	}
+	return o.names, nil
+}
+
+// asCaller returns an error until the goroutine acts as the caller.
+func (c *compound) asCaller() error {
+	if !c.IsCaller() {
+		return errAsCaller
+	}
+	return nil
+}

@@ -1,0 +1,404 @@
+package nfs4
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/nfs4/state"
+	"github.com/podnas/podnas/server/vfs"
+)
+
+// opening is an OPEN under way, which may take several goroutines: as the caller a name is
+// found or made, as root the file is opened for its data, and as the caller its size is set.
+type opening struct {
+	object object
+	change nfs4.ChangeInfo
+	made   *export.File // if it was made by this call
+	set    nfs4.Bitmap  // what was set of it
+	size   *vfs.SetAttr // to be set
+	id     state.Stateid
+	data   *export.File // when it is open
+}
+
+// openOp: RFC 8881 section 18.16.
+func (c *compound) openOp() (result, error) {
+	var args nfs4.OpenArgs
+	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
+		return nil, c.Call.Args.Err()
+	}
+	access, deny, err := shares(&args)
+	if err != nil {
+		return nil, err
+	}
+	o := &c.open
+	if !o.object.isSet() {
+		if err := c.findOpen(&args); err != nil {
+			return nil, err
+		}
+	}
+	if o.data == nil {
+		if err := c.openFound(&args, access, deny); err != nil {
+			return nil, err
+		}
+	}
+	if o.size != nil {
+		if err := c.setSize(); err != nil {
+			return nil, err
+		}
+	}
+	c.cur = o.object
+	c.stateid = nfs4.Stateid(o.id)
+	return &nfs4.OpenRes{
+		Stateid: c.stateid, Change: o.change, AttrSet: o.set, Delegation: noDelegation(args.ShareAccess),
+		Flags: nfs4.OpenResultLocktypePosix | nfs4.OpenResultPreserveUnlinked,
+	}, nil
+}
+
+// shares are what an OPEN shares and denies.
+func shares(args *nfs4.OpenArgs) (access, deny state.Access, err error) {
+	const wants = nfs4.WantDelegMask | nfs4.WantSignalDelegWhenRescAvail | nfs4.WantPushDelegWhenUncontended
+	share := args.ShareAccess &^ wants
+	if share == 0 || share > nfs4.ShareAccessBoth || args.ShareDeny > nfs4.ShareDenyBoth {
+		return 0, 0, statusError(nfs4.ErrInval)
+	}
+	return state.Access(share), state.Access(args.ShareDeny), nil
+}
+
+// noDelegation says why there is none, if one was asked for.
+func noDelegation(access uint32) nfs4.Delegation {
+	switch access & nfs4.WantDelegMask {
+	case nfs4.WantNoPreference:
+		return nfs4.Delegation{Type: nfs4.DelegateNone}
+	case nfs4.WantNoDeleg, nfs4.WantCancel:
+		return nfs4.Delegation{Type: nfs4.DelegateNoneExt, Why: nfs4.NoneNotWanted}
+	}
+	return nfs4.Delegation{Type: nfs4.DelegateNoneExt, Why: nfs4.NoneResource}
+}
+
+// findOpen finds or makes the file.
+func (c *compound) findOpen(args *nfs4.OpenArgs) error {
+	switch args.Claim {
+	case nfs4.ClaimNull:
+	case nfs4.ClaimFH, nfs4.ClaimPrevious:
+		if args.Create {
+			return statusError(nfs4.ErrInval)
+		}
+		f, err := c.attrFile(&c.cur)
+		switch {
+		case err != nil:
+			return err
+		case f == nil:
+			return syscall.EISDIR
+		}
+		c.open.object = c.cur
+		return nil
+	default: // of delegations, which are not given
+		return statusError(nfs4.ErrNotSupp)
+	}
+	if err := checkName(args.Name); err != nil {
+		return err
+	}
+	if c.server.state.InGrace() { // before anything is made
+		return statusError(nfs4.ErrGrace)
+	}
+	if args.Create {
+		return c.createOpen(args)
+	}
+	if err := c.findName(args.Name); err != nil {
+		return err
+	}
+	if c.open.object.node != nil {
+		c.open.object = object{}
+		return syscall.EISDIR
+	}
+	if dir := c.cur.file; dir != nil {
+		change, _, err := dir.Change(dir.Attr)
+		if err != nil {
+			return err
+		}
+		c.open.change = nfs4.ChangeInfo{Before: change, After: change}
+	}
+	return nil
+}
+
+// findName finds the file. Where the goroutine acts as the caller, the file is opened for its
+// attributes at once, which saves the way to root and back.
+func (c *compound) findName(name []byte) error {
+	if c.IsRoot() {
+		return c.step(name, func(o object) { c.open.object = o })
+	}
+	dir, err := c.mustFile(&c.cur, nfs4.ErrIsDir)
+	if err != nil {
+		return err
+	}
+	child, err := dir.Lookup(name)
+	if err != nil {
+		return err
+	}
+	c.Closes(child)
+	c.open.object.setFile(child)
+	return nil
+}
+
+// createOpen makes the file, or finds that it is there.
+func (c *compound) createOpen(args *nfs4.OpenArgs) error {
+	o := &c.open
+	may := c.server.sets.settable
+	if args.Mode == nfs4.ExclusiveAttrs {
+		may = c.server.sets.inExclusive
+	}
+	set, err := c.server.setOf(&args.Attr, may)
+	if err != nil {
+		return err
+	}
+	dir, err := c.namesFile(&c.cur)
+	if err != nil {
+		return err
+	}
+	if err := c.asCaller(); err != nil {
+		return err
+	}
+	exclusive := args.Mode == nfs4.Exclusive || args.Mode == nfs4.ExclusiveAttrs
+	mode := vfs.Guarded
+	if exclusive {
+		mode = vfs.Exclusive
+	}
+	made, err := c.Create(dir, args.Name, mode, set, args.Verf)
+	o.change = changeInfo(&made.Dir)
+	switch {
+	case err == nil:
+		o.made, o.set = made.Object, args.Attr.Mask
+		if exclusive {
+			o.set = o.set.Or(c.server.sets.writeOnly) // they have the verifier
+			if _, _, err := c.SetAttr(made.Object, nil, set, nil); err != nil {
+				return err
+			}
+		}
+		o.object.setFile(made.Object)
+		o.object.fresh = false
+		return nil
+	case args.Mode != nfs4.Unchecked || !errors.Is(err, syscall.EEXIST):
+		return err
+	}
+	if set.Size != nil && *set.Size == 0 {
+		o.size, o.set = &vfs.SetAttr{Size: set.Size}, nfs4.BitmapOf(nfs4.AttrSize)
+	}
+	child, err := dir.Lookup(args.Name)
+	if err != nil {
+		return err
+	}
+	c.Closes(child)
+	o.object.setFile(child)
+	return nil
+}
+
+// openFound opens the file for its data, if the caller may and nobody denies it.
+func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) error {
+	o := &c.open
+	reclaim := args.Claim == nfs4.ClaimPrevious
+	f, err := c.attrFile(&o.object)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.Attr.IsDir():
+		return syscall.EISDIR
+	case f.Attr.IsSymlink():
+		return statusError(nfs4.ErrSymlink)
+	case !f.Attr.IsRegular():
+		return statusError(nfs4.ErrWrongType)
+	case access&state.Write != 0 && f.Volume.Options.ReadOnly:
+		return syscall.EROFS
+	}
+	if o.made == nil && !c.may {
+		if err := c.mayOpen(f, access, reclaim); err != nil {
+			return err
+		}
+		c.may = true
+	}
+	key, err := c.server.keyOf(o.object.bytes())
+	if err != nil {
+		return err
+	}
+	data := o.made
+	if data == nil || !data.Created() { // an exclusive one that is repeated was made before
+		if !c.IsRoot() {
+			return errAsRoot
+		}
+		use := export.UseRead
+		if access&state.Write != 0 || o.size != nil {
+			use = export.UseWrite
+		}
+		if data, err = c.Open(o.object.bytes(), use); err != nil {
+			return err
+		}
+	}
+	h := &held{Held: data.Hold()}
+	h.Retain()
+	id, _, status := c.server.state.Open(c.on.client(), state.OpenArgs{
+		Owner: args.Owner.Owner, File: key, Access: access, Deny: deny, Reclaim: reclaim, Held: h,
+	})
+	if status != state.OK {
+		h.Release()
+		return errorOf(status)
+	}
+	o.data, o.id = data, id
+	return nil
+}
+
+// mayOpen checks the caller's rights. Who may execute a file may read it: to execute is to
+// read. Who reclaims had the rights; the owner may have taken them from itself since.
+func (c *compound) mayOpen(f *export.File, access state.Access, reclaim bool) error {
+	for _, right := range [...]struct {
+		access    state.Access
+		mode, alt uint32
+	}{{state.Read, export.MayRead, export.MayExec}, {state.Write, export.MayWrite, 0}} {
+		if access&right.access == 0 {
+			continue
+		}
+		may, known := c.May(f, right.mode)
+		if !known {
+			return errAsCaller
+		}
+		if !may && right.alt != 0 {
+			may, _ = c.May(f, right.alt)
+		}
+		if !may && reclaim {
+			may = c.Owns(f)
+		}
+		if !may {
+			return syscall.EACCES
+		}
+	}
+	return nil
+}
+
+// setSize sets the size of a file that was there, when it is open. If that fails it is not.
+func (c *compound) setSize() error {
+	o := &c.open
+	if err := c.asCaller(); err != nil {
+		return err
+	}
+	f, err := c.attrFile(&o.object)
+	if err == nil {
+		_, _, err = c.SetAttr(f, o.data, o.size, nil)
+	}
+	if err != nil && !errors.Is(err, errAsRoot) {
+		key, _ := c.server.keyOf(o.object.bytes())
+		_ = c.server.state.Close(c.on.client(), o.id, key)
+	}
+	if err == nil {
+		o.size = nil
+	}
+	return err
+}
+
+// stateidOf is a stateid, with the current one for what stands for it: section 16.2.3.1.2.
+func (c *compound) stateidOf(id nfs4.Stateid) (state.Stateid, error) {
+	if id == nfs4.CurrentStateid() {
+		if c.stateid == (nfs4.Stateid{}) {
+			return state.Stateid{}, statusError(nfs4.ErrBadStateid)
+		}
+		id = c.stateid
+	}
+	return state.Stateid(id), nil
+}
+
+// ofOpen does something to an open of the current file.
+func (c *compound) ofOpen(id nfs4.Stateid, do func(state.Stateid, state.FileKey) (state.Stateid, state.Error)) (result, error) {
+	switch {
+	case !c.cur.isSet():
+		return nil, statusError(nfs4.ErrNoFileHandle)
+	case c.cur.node != nil:
+		return nil, statusError(nfs4.ErrBadStateid)
+	}
+	sid, err := c.stateidOf(id)
+	if err != nil {
+		return nil, err
+	}
+	key, err := c.server.keyOf(c.cur.bytes())
+	if err != nil {
+		return nil, err
+	}
+	next, status := do(sid, key)
+	if status != state.OK {
+		return nil, errorOf(status)
+	}
+	c.stateid = nfs4.Stateid(next)
+	return &nfs4.StateidRes{Stateid: c.stateid}, nil
+}
+
+// closeOp: section 18.2.
+func (c *compound) closeOp() (result, error) {
+	var args nfs4.CloseArgs
+	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
+		return nil, c.Call.Args.Err()
+	}
+	return c.ofOpen(args.Stateid, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
+		return state.Invalid, c.server.state.Close(c.on.client(), id, key)
+	})
+}
+
+// openDowngrade: section 18.18.
+func (c *compound) openDowngrade() (result, error) {
+	var args nfs4.OpenDowngradeArgs
+	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
+		return nil, c.Call.Args.Err()
+	}
+	access, deny, err := shares(&nfs4.OpenArgs{ShareAccess: args.ShareAccess, ShareDeny: args.ShareDeny})
+	if err != nil {
+		return nil, err
+	}
+	return c.ofOpen(args.Stateid, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
+		return c.server.state.Downgrade(c.on.client(), id, key, access, deny)
+	})
+}
+
+// freeStateid: section 18.38.
+func (c *compound) freeStateid() (result, error) {
+	var args nfs4.FreeStateidArgs
+	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
+		return nil, c.Call.Args.Err()
+	}
+	id, err := c.stateidOf(args.Stateid)
+	if err != nil {
+		return nil, err
+	}
+	return nil, errorOf(c.server.state.FreeStateid(c.on.client(), id))
+}
+
+// testStateid: section 18.48.
+func (c *compound) testStateid() (result, error) {
+	var args nfs4.TestStateidArgs
+	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
+		return nil, c.Call.Args.Err()
+	}
+	res := &nfs4.TestStateidRes{}
+	for _, id := range args.Stateids {
+		res.Statuses = append(res.Statuses, statusOfState(c.server.state.TestStateid(c.on.client(), state.Stateid(id))))
+	}
+	return res, nil
+}
+
+// delegreturn: section 18.6. No stateid is of a delegation.
+func (c *compound) delegreturn() (result, error) {
+	var args nfs4.DelegreturnArgs
+	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
+		return nil, c.Call.Args.Err()
+	}
+	if !c.cur.isSet() {
+		return nil, statusError(nfs4.ErrNoFileHandle)
+	}
+	return nil, statusError(nfs4.ErrBadStateid)
+}
+
+// delegpurge: section 18.5.
+func (c *compound) delegpurge() (result, error) {
+	var args nfs4.DelegpurgeArgs
+	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
+		return nil, c.Call.Args.Err()
+	}
+	return nil, statusError(nfs4.ErrNotSupp)
+}

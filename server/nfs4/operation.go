@@ -1,0 +1,164 @@
+package nfs4
+
+import (
+	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/nfs/xdr"
+)
+
+// operations are those that are served. What RFC 8881 knows besides is NOTSUPP.
+func operations() map[nfs4.OpNum]func(*compound) (result, error) {
+	return map[nfs4.OpNum]func(*compound) (result, error){
+		nfs4.OpAccess:            (*compound).access,
+		nfs4.OpClose:             (*compound).closeOp,
+		nfs4.OpCommit:            (*compound).commit,
+		nfs4.OpCreate:            (*compound).create,
+		nfs4.OpDelegpurge:        (*compound).delegpurge,
+		nfs4.OpDelegreturn:       (*compound).delegreturn,
+		nfs4.OpGetattr:           (*compound).getattr,
+		nfs4.OpGetfh:             (*compound).getfh,
+		nfs4.OpLink:              (*compound).link,
+		nfs4.OpLock:              (*compound).lock,
+		nfs4.OpLockt:             (*compound).lockt,
+		nfs4.OpLocku:             (*compound).locku,
+		nfs4.OpLookup:            (*compound).lookup,
+		nfs4.OpLookupp:           (*compound).lookupp,
+		nfs4.OpNverify:           func(c *compound) (result, error) { return c.verify(false) },
+		nfs4.OpOpen:              (*compound).openOp,
+		nfs4.OpOpenDowngrade:     (*compound).openDowngrade,
+		nfs4.OpPutfh:             (*compound).putfh,
+		nfs4.OpPutpubfh:          (*compound).putrootfh,
+		nfs4.OpPutrootfh:         (*compound).putrootfh,
+		nfs4.OpRead:              (*compound).read,
+		nfs4.OpReaddir:           (*compound).readdir,
+		nfs4.OpReadlink:          (*compound).readlink,
+		nfs4.OpRemove:            (*compound).remove,
+		nfs4.OpRename:            (*compound).rename,
+		nfs4.OpRestorefh:         (*compound).restorefh,
+		nfs4.OpSavefh:            (*compound).savefh,
+		nfs4.OpSecinfo:           (*compound).secinfo,
+		nfs4.OpSecinfoNoName:     (*compound).secinfoNoName,
+		nfs4.OpSetattr:           (*compound).setattr,
+		nfs4.OpVerify:            func(c *compound) (result, error) { return c.verify(true) },
+		nfs4.OpWrite:             (*compound).write,
+		nfs4.OpBackchannelCtl:    (*compound).backchannelCtl,
+		nfs4.OpBindConnToSession: (*compound).bindConnToSession,
+		nfs4.OpExchangeID:        (*compound).exchangeID,
+		nfs4.OpCreateSession:     (*compound).createSession,
+		nfs4.OpDestroySession:    (*compound).destroySession,
+		nfs4.OpFreeStateid:       (*compound).freeStateid,
+		nfs4.OpSequence:          (*compound).sequence,
+		nfs4.OpTestStateid:       (*compound).testStateid,
+		nfs4.OpDestroyClientID:   (*compound).destroyClientID,
+		nfs4.OpReclaimComplete:   (*compound).reclaimComplete,
+	}
+}
+
+// changes reports whether an operation is not done if there might be no room for its result,
+// which takes at most changedMax bytes. The others find out when they have their result.
+func changes(op nfs4.OpNum) bool {
+	switch op {
+	case nfs4.OpClose, nfs4.OpCreate, nfs4.OpLink, nfs4.OpLock, nfs4.OpLocku, nfs4.OpOpen, nfs4.OpOpenDowngrade, nfs4.OpRemove,
+		nfs4.OpRename, nfs4.OpSetattr, nfs4.OpWrite, nfs4.OpFreeStateid, nfs4.OpReclaimComplete:
+		return true
+	}
+	return false
+}
+
+const changedMax = 96
+
+// operation finds the operation that was begun, if it may stand where it does: RFC 8881
+// section 2.10.6.4 and the operations' own.
+func (c *compound) operation() (func(*compound) (result, error), error) {
+	if c.on.retry {
+		return nil, statusError(nfs4.ErrRetryUncachedRep)
+	}
+	if c.op < nfs4.OpAccess || c.op > nfs4.OpReclaimComplete {
+		c.op = nfs4.OpIllegal
+		return nil, statusError(nfs4.ErrOpIllegal)
+	}
+	first, only := c.done == 0, c.done == 0 && c.left == 0
+	switch c.op {
+	case nfs4.OpSequence:
+		if !first {
+			return nil, statusError(nfs4.ErrSequencePos)
+		}
+	case nfs4.OpBindConnToSession:
+		if !only {
+			return nil, statusError(nfs4.ErrNotOnlyOp)
+		}
+	case nfs4.OpExchangeID, nfs4.OpCreateSession, nfs4.OpDestroySession, nfs4.OpDestroyClientID:
+		if first && !only {
+			return nil, statusError(nfs4.ErrNotOnlyOp)
+		}
+	default:
+		if c.on.retry {
+			return nil, statusError(nfs4.ErrRetryUncachedRep)
+		}
+		if c.on.slot == nil {
+			return nil, statusError(nfs4.ErrOpNotInSession)
+		}
+	}
+	if changes(c.op) {
+		if err := c.fits(changedMax); err != nil {
+			return nil, err
+		}
+	}
+	do, ok := c.server.does[c.op]
+	if !ok {
+		return nil, statusError(nfs4.ErrNotSupp)
+	}
+	return do, nil
+}
+
+// replySize is how much a COMPOUND's reply takes at most, in bytes.
+func replySize(head *nfs4.CompoundArgs, d xdr.Decoder) int {
+	size := 4 + 4 + len(head.Tag) + 4 + 4
+	for n := head.NumOps; n > 0; n-- {
+		var op nfs4.OpNum
+		if op.Decode(&d); d.Err() != nil {
+			break
+		}
+		size += resultMax(op, &d)
+	}
+	return size
+}
+
+// resultMax is how much the result of an operation takes at most, in bytes. It consumes the
+// arguments.
+func resultMax(op nfs4.OpNum, d *xdr.Decoder) int {
+	const small = 64
+	switch op {
+	case nfs4.OpRead:
+		var args nfs4.ReadArgs
+		args.Decode(d)
+		return readHead + int(min(args.Count, ioMax)) + 3
+	case nfs4.OpReaddir:
+		var args nfs4.ReaddirArgs
+		args.Decode(d)
+		return small + int(min(args.MaxCount, listMax)) + attrsMax
+	case nfs4.OpGetattr:
+		var args nfs4.GetattrArgs
+		args.Decode(d)
+		return attrsMax / 2
+	case nfs4.OpReadlink:
+		return small + nfs4.MaxPath
+	case nfs4.OpSequence:
+		var args nfs4.SequenceArgs
+		args.Decode(d)
+	case nfs4.OpPutfh:
+		var args nfs4.PutfhArgs
+		args.Decode(d)
+	case nfs4.OpLookup:
+		var args nfs4.LookupArgs
+		args.Decode(d)
+	case nfs4.OpAccess:
+		var args nfs4.AccessArgs
+		args.Decode(d)
+	case nfs4.OpPutrootfh, nfs4.OpSavefh, nfs4.OpRestorefh, nfs4.OpLookupp:
+	case nfs4.OpGetfh:
+		return small + nfs4.FHSize
+	default: // no COMPOUND asks for much after it
+		d.Fail(xdr.ErrShort)
+	}
+	return small
+}

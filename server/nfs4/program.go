@@ -1,0 +1,156 @@
+package nfs4
+
+import (
+	"context"
+	"hash/maphash"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/nfs4/state"
+	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/vfs"
+)
+
+// Config says how to make a Server. All fields are needed.
+type Config struct {
+	Files  *vfs.Service
+	Opener *export.Opener
+	Table  *export.Table
+	Key    *export.Key
+	Roster string // the directory on the disk for the list of clients that have state
+	Log    *slog.Logger
+}
+
+// Server answers the calls of version 4.
+type Server struct {
+	files    *vfs.Service
+	opener   *export.Opener
+	table    *export.Table
+	key      *export.Key
+	state    *state.State
+	sets     attrSets
+	does     map[nfs4.OpNum]func(*compound) (result, error)
+	lease    time.Duration
+	began    time.Time
+	seed     maphash.Seed
+	identity []byte // server_owner4 and scope: the same as long as the disk, and different for each
+}
+
+// lease is how long a client may be silent, RFC 8881 section 8.3.
+const lease = 30 * time.Second
+
+// replyBytes bounds the replies that are kept for clients that ask again, in bytes. A Linux
+// client asks for 64 slots with 8 KiB each at most.
+const replyBytes = 32 << 20
+
+// New makes a Server. If clients had state when the one before ended, there is a grace period.
+func New(cfg Config) (*Server, error) {
+	kept, had, err := openRoster(cfg.Roster)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(), seed: maphash.MakeSeed(), sets: newAttrSets(), does: operations()}
+	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
+	s.state = state.New(state.Config{Lease: lease, Boot: rand.Uint32(), Roster: kept, Limits: state.Limits{ReplyBytes: replyBytes}, Event: func(e state.Event) { tell(cfg.Log, e) }})
+	if len(had) > 0 {
+		cfg.Log.Info("nfs: clients may reclaim what they had open and locked", "clients", len(had), "at most", lease)
+		s.state.BeginGrace(had)
+	}
+	return s, nil
+}
+
+// Run ends leases until ctx ends.
+func (s *Server) Run(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.state.Expire()
+		}
+	}
+}
+
+// Stop closes what clients have open, when no call is under way any more. They may reclaim it
+// from the next Server.
+func (s *Server) Stop() { s.state.Stop() }
+
+// Closed must be called when a connection has ended.
+func (s *Server) Closed(c oncrpc.Conn) { s.state.ConnClosed(c) }
+
+// Program is the server's side of NFS version 4.
+func (s *Server) Program() oncrpc.Program {
+	return oncrpc.Program{
+		Number:  nfs4.Program,
+		Version: nfs4.Version,
+		Procedures: []oncrpc.Procedure{
+			nfs4.ProcNull:     {Name: "NULL4", Handle: func(*oncrpc.Call) oncrpc.Answer { return oncrpc.Done(rpc.Success) }, AnyAuth: true},
+			nfs4.ProcCompound: {Name: "COMPOUND", Handle: s.compound},
+		},
+	}
+}
+
+// keyOf is how state knows the file of a handle.
+func (s *Server) keyOf(handle []byte) (state.FileKey, error) {
+	volume, id, err := s.key.Parse(handle)
+	if err != nil {
+		return state.FileKey{}, err
+	}
+	return key(volume, id), nil
+}
+
+func key(volume uint64, id export.FileID) state.FileKey {
+	key := state.FileKey{Volume: volume, Len: uint8(len(id.Bytes()))}
+	copy(key.ID[:], id.Bytes())
+	return key
+}
+
+// Denies reports whether an open denies reading or writing a file to version 3.
+func (s *Server) Denies(v *export.Volume, id export.FileID, write bool) bool {
+	access := readAccess
+	if write {
+		access = writeAccess
+	}
+	return s.state.Denies(key(v.ID, id), access)
+}
+
+// holdOf is what some client holds open of a file, to be released; or nil.
+func (s *Server) holdOf(key state.FileKey) *held {
+	h, _ := s.state.Find(key).(*held)
+	return h
+}
+
+// tell logs what has become of a client.
+func tell(log *slog.Logger, e state.Event) {
+	client := []any{"client", e.Owner, "address", e.Address}
+	lost := slices.Concat(client, []any{"open files lost", e.Opens, "locks lost", e.Locks})
+	switch e.Kind {
+	case state.ClientCame:
+		log.Info("nfs: a client has come", client...)
+	case state.ClientReturned:
+		log.Info("nfs: a client has come again, after a restart of its own", client...)
+	case state.ClientLeft:
+		log.Info("nfs: a client has left", client...)
+	case state.ClientRevoked:
+		log.Warn("nfs: a client that was silent for longer than a lease has lost its state to another one", lost...)
+	case state.ClientExpired:
+		log.Info("nfs: a client that was silent for long is forgotten", lost...)
+	case state.ClientEvicted:
+		log.Warn("nfs: a client was evicted", lost...)
+	case state.OwnerShared:
+		log.Warn("nfs: two nodes have the same host name, and take each other's locks: give them different names", append(client, "other", e.Other)...)
+	case state.GraceEnded:
+		if e.Owner == "" {
+			log.Info("nfs: all clients have reclaimed what they had")
+		} else {
+			log.Warn("nfs: a client has not reclaimed in time what it had open and locked", "client", e.Owner)
+		}
+	}
+}

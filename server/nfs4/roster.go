@@ -1,0 +1,117 @@
+package nfs4
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/podnas/podnas/server/nfs4/state"
+)
+
+// roster is the list on the disk of clients that have state: RFC 8881 section 8.4.2.1. It is
+// a directory with a file for each, named by its client ID.
+type roster struct{ dir string }
+
+const rosterSuffix = ".json"
+
+// rosterFile is what a file says.
+type rosterFile struct {
+	Owner []byte `json:"owner"` // co_ownerid
+}
+
+// openRoster makes the directory, and reads who had state when the server ended.
+func openRoster(dir string) (*roster, []state.RosterEntry, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, fmt.Errorf("clients with state: %w", err)
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("clients with state: %w", err)
+	}
+	r := &roster{dir}
+	var had []state.RosterEntry
+	for _, f := range files {
+		name, ok := strings.CutSuffix(f.Name(), rosterSuffix)
+		if !ok { // half written
+			continue
+		}
+		id, err := strconv.ParseUint(name, 16, 64)
+		if err != nil {
+			return nil, nil, fmt.Errorf("clients with state: %s is not a client: remove it", filepath.Join(dir, f.Name()))
+		}
+		b, err := os.ReadFile(r.path(id))
+		if err != nil {
+			return nil, nil, fmt.Errorf("clients with state: %w", err)
+		}
+		var file rosterFile
+		if err := json.Unmarshal(b, &file); err != nil {
+			return nil, nil, fmt.Errorf("clients with state: %s is damaged, remove it; its client then loses what it has open and locked: %w", r.path(id), err)
+		}
+		had = append(had, state.RosterEntry{ClientID: id, Owner: string(file.Owner)})
+	}
+	return r, had, nil
+}
+
+func (r *roster) path(id uint64) string {
+	return filepath.Join(r.dir, fmt.Sprintf("%016x", id)+rosterSuffix)
+}
+
+// asRoot does something on a goroutine of its own: an operation may be under way on one that
+// acts as its caller, to whom the directory is closed.
+func asRoot(do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return <-done
+}
+
+// Add adds a client.
+func (r *roster) Add(e state.RosterEntry) error { return asRoot(func() error { return r.add(e) }) }
+
+func (r *roster) add(e state.RosterEntry) error {
+	b, err := json.Marshal(rosterFile{[]byte(e.Owner)})
+	if err != nil {
+		return err
+	}
+	path := r.path(e.ClientID)
+	temp := path + ".new"
+	if err := writeSynced(temp, b); err != nil {
+		return errors.Join(err, os.Remove(temp))
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	return r.sync()
+}
+
+func writeSynced(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// Remove removes a client.
+func (r *roster) Remove(e state.RosterEntry) error {
+	return asRoot(func() error { return r.remove(e) })
+}
+
+func (r *roster) remove(e state.RosterEntry) error {
+	if err := os.Remove(r.path(e.ClientID)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return r.sync()
+}
+
+func (r *roster) sync() error {
+	d, err := os.Open(r.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
