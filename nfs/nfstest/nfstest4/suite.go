@@ -1,0 +1,54 @@
+package nfstest4
+
+import (
+	"strings"
+	"testing"
+)
+
+// Target is a server under test.
+type Target struct {
+	Addr   string // host:port
+	Export string // path of the export from the pseudo root, which must be writable for root
+
+	// Hidden is the path of a volume that this machine may not mount. Empty: there is none.
+	Hidden string
+
+	// MountAddr is the address of MOUNT version 3, for tests that compare with NFSv3.
+	// They are skipped if it is empty.
+	MountAddr string
+
+	// Restart stops the server and starts it again with the same address and
+	// state. Tests of restarts are skipped if it is nil.
+	Restart func(t *testing.T)
+}
+
+type test struct {
+	name string
+	run  func(e *env)
+}
+
+// Run runs the suite against a server. The tests run one after another, because a
+// restart would affect the others.
+func Run(t *testing.T, target Target) {
+	for _, family := range []struct {
+		name  string
+		tests []test
+	}{
+		{"compound", compoundTests},
+		{"sessions", sessionTests},
+		{"handles", handleTests},
+		{"attributes", attrTests},
+		{"open", openTests},
+		{"locks", lockTests},
+		{"names", nameTests},
+		{"restarts", restartTests},
+	} {
+		t.Run(family.name, func(t *testing.T) {
+			for _, tt := range family.tests {
+				t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
+					tt.run(newEnv(t, target))
+				})
+			}
+		})
+	}
+}

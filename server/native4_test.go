@@ -1,0 +1,62 @@
+package server_test
+
+import (
+	"crypto/rand"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/nfs/nfstest/nfstest4"
+	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/export"
+)
+
+// TestNativeConformance4 puts the native engine to the suite of version 4.1. It serves
+// version 3 beside it.
+func TestNativeConformance4(t *testing.T) {
+	dir := t.TempDir()
+	volume, hidden := filepath.Join(dir, "volume"), filepath.Join(dir, "hidden")
+	for _, d := range []string{volume, hidden} {
+		if err := os.Mkdir(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := export.Probe(volume); err != nil {
+		t.Skipf("the native engine can't run here: %v", err)
+	}
+	cfg := config(t)
+	cfg.Engine.Engine = server.EngineNative
+	cfg.NFS4 = filepath.Join(dir, "nfs4")
+	_, _ = rand.Read(cfg.HandleKey)
+	if os.Getenv("NFS_LOG") != "" {
+		cfg.Log = slog.Default()
+	}
+	if err := cfg.Exports.Add(1, "/a/volume", volume, export.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	others := export.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
+	if err := cfg.Exports.Add(2, "/a/hidden", hidden, others); err != nil {
+		t.Fatal(err)
+	}
+	i := &instance{cfg: cfg, addr: nfstest.OwnAddress()}
+	i.start(t)
+	defer func() {
+		if err := i.stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	nfstest4.Run(t, nfstest4.Target{
+		Addr: i.addr, MountAddr: i.addr,
+		Export: "/a/volume",
+		Hidden: "/a/hidden",
+		Restart: func(t *testing.T) {
+			if err := i.stop(); err != nil {
+				t.Error(err)
+			}
+			i.start(t)
+		},
+	})
+}
