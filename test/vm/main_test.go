@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
+	leaveOut()
 	os.Exit(m.Run())
 }
 

@@ -5,6 +5,8 @@
 #   ENGINE=NAME  one engine, native or go-nfs; without it all of the suite is for
 #                native, and what an engine can get wrong for go-nfs too. Or ganesha:
 #                NFS-Ganesha before the conformance suite, as a check on that
+#   NFS=4.1      volumes are mounted with version 4.1 of NFS, which is a preview, engine
+#                native. Without it the whole suite is with version 3
 #   RUN=REGEX    only the tests that match, as go test -run takes it
 #   KEEP=1       keep the guest's job folder with the kernel's console.log
 set -euo pipefail
@@ -35,6 +37,9 @@ guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t 2460 -x 4G -e 'PODNAS=$bin/podnas' -
 native() {
 	# These packages have tests of their own that need this disk.
 	suite native "$guest -e ENGINE=native" -run "${RUN:-.}" -skip "$alone" ./test/vm ./quota ./tree || status=1
+}
+native41() {
+	suite 'native, NFS 4.1' "$guest -e ENGINE=native -e NFS=4.1" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
 }
 nativeAlone() {
 	# Not in a guest: what one is too slow for.
@@ -102,13 +107,14 @@ rest() {
 	ganesha
 }
 status=0
-case ${ENGINE:-} in
-native) sideBySide native nativeAlone ;;
-go-nfs) gonfs ;;
-ganesha) ganesha ;;
-'') sideBySide native rest ;;
+case ${NFS:-3}:${ENGINE:-} in
+4.1: | 4.1:native) native41 ;;
+3:native) sideBySide native nativeAlone ;;
+3:go-nfs) gonfs ;;
+3:ganesha) ganesha ;;
+3:) sideBySide native rest ;;
 *)
-	echo "test/vm/run.sh: there is no engine '$ENGINE': native, go-nfs or ganesha" >&2
+	echo "test/vm/run.sh: there is no engine '${ENGINE:-}' with NFS ${NFS:-3}: native, go-nfs or ganesha with 3, native with 4.1" >&2
 	exit 2
 	;;
 esac

@@ -160,8 +160,24 @@ func mountCommand(ctx context.Context, pv persistentVolume, target string) *exec
 	if strings.Contains(server, ":") {
 		server = "[" + server + "]"
 	}
-	options := slices.Compact(slices.Sorted(slices.Values(pv.Spec.MountOptions)))
+	options := slices.Compact(slices.Sorted(slices.Values(mountOptions(pv))))
 	return exec.CommandContext(ctx, "mount", "-t", "nfs", "-o", strings.Join(options, ","), server+":"+pv.Spec.NFS.Path, target)
+}
+
+// mountOptions are the volume's own; with version 4.1, that and what is left when all that is of
+// version 3 alone is gone.
+func mountOptions(pv persistentVolume) []string {
+	if !version41() {
+		return pv.Spec.MountOptions
+	}
+	options := []string{"nfsvers=4.1"}
+	for _, o := range pv.Spec.MountOptions {
+		name, _, _ := strings.Cut(o, "=")
+		if !slices.Contains([]string{"nfsvers", "vers", "mountport", "mountproto", "mountvers", "nolock"}, name) {
+			options = append(options, o)
+		}
+	}
+	return options
 }
 
 // mount mounts the volume until the test ends.

@@ -1,0 +1,80 @@
+//go:build vm
+
+package vm_test
+
+import (
+	"flag"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// version41 reports whether this run mounts volumes with NFS version 4.1 (NFS=4.1). It is
+// with version 3 otherwise.
+func version41() bool { return os.Getenv("NFS") == "4.1" }
+
+// Why a test is left out of a run with version 4.1.
+const (
+	about3      = "it is about the mount options or the protocol of version 3"
+	noProtocol  = "the protocol has no part in what it tests"
+	noOpenOwner = "version 3 knows no open files, and 4.1 does: TestNodes has the other side"
+)
+
+// notWith41 are the tests that a run with version 4.1 leaves out.
+var notWith41 = map[string]string{
+	"TestMountOptions":            about3,
+	"TestNoRpcbind":               about3,
+	"TestPrintedMountCommand":     about3,
+	"TestDoctorMount":             about3,
+	"TestOpenBeforeChmod":         noOpenOwner,
+	"TestSeveralVolumes":          noProtocol,
+	"TestDelete":                  noProtocol,
+	"TestDeleteWhileDown":         noProtocol,
+	"TestRetain":                  noProtocol,
+	"TestTooLarge":                noProtocol,
+	"TestForeignPaths":            noProtocol,
+	"TestDiskImage":               noProtocol,
+	"TestDiskImageDamaged":        noProtocol,
+	"TestDiskImagePowerCut":       noProtocol,
+	"TestDiskImageInAPod":         noProtocol,
+	"TestDiskImageMadeWhole":      noProtocol,
+	"TestDiskImageForeign":        noProtocol,
+	"TestDiskImageSpace":          noProtocol,
+	"TestInodesTakenOver":         noProtocol,
+	"TestNameIsOnTheDisk":         noProtocol,
+	"TestSize":                    noProtocol,
+	"TestQuotaRefused":            noProtocol,
+	"TestQuotaAuto":               noProtocol,
+	"TestQuotaTurnedOn":           noProtocol,
+	"TestServerCounts":            noProtocol,
+	"TestRaisedClaim":             noProtocol,
+	"TestOneDiskTwoAppliances":    noProtocol,
+	"TestRestoredWithoutProjects": noProtocol,
+	"TestOrdinaryUser":            "version 4.1 is served by the native engine alone, which takes root",
+}
+
+// only41 are the tests that a run with version 3 leaves out.
+var only41 = map[string]string{
+	"TestTwoNodes":       "locks between nodes",
+	"TestNodeCutOff":     "leases",
+	"TestKillUnderLocks": "locks that are reclaimed",
+}
+
+// leaveOut takes the tests of the other version out of this run.
+func leaveOut() {
+	other := only41
+	if version41() {
+		other = notWith41
+	}
+	flag.Parse()
+	names := strings.Join(slices.Sorted(maps.Keys(other)), "|")
+	skip := flag.Lookup("test.skip")
+	all := "^(" + names + ")$"
+	if had := skip.Value.String(); had != "" {
+		all += "|" + had
+	}
+	if err := skip.Value.Set(all); err != nil {
+		panic(err)
+	}
+}
