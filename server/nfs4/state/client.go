@@ -1,6 +1,8 @@
 package state
 
 import (
+	"encoding/binary"
+	"math"
 	"slices"
 	"time"
 )
@@ -63,9 +65,9 @@ type formerVerifier struct {
 
 const maxEarlier = 4
 
-// purging is the verifier by which Linux has a server forget all that it had: after it lost its
-// state, it comes once with this one, and then again with its own.
-var purging = [8]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+// purging reports whether it is with this verifier, all ones, that Linux has a server forget what
+// it had: after it lost its state, it comes once with it, and then again with its own.
+func purging(verifier [8]byte) bool { return binary.BigEndian.Uint64(verifier[:]) == math.MaxUint64 }
 
 // ExchangeID is EXCHANGE_ID. The cases are those of RFC 8881 section 18.35.4.
 func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, Error) {
@@ -145,7 +147,7 @@ func (s *State) newClient(a *ExchangeIDArgs) *Client {
 }
 
 func (s *State) warnOfSharedOwner(rec *ownerRecord, c *Client) {
-	if rec.confirmed == nil || rec.confirmed.verifier == purging || c.verifier == purging {
+	if rec.confirmed == nil || purging(rec.confirmed.verifier) || purging(c.verifier) {
 		return
 	}
 	for _, f := range rec.earlier {
