@@ -139,7 +139,7 @@ func tell(log *slog.Logger, e state.Event) {
 	case state.ClientLeft:
 		log.Info("nfs: a client has left", client...)
 	case state.ClientRevoked:
-		log.Warn("nfs: a client that was silent for longer than a lease has lost its state to another one", lost...)
+		log.Warn("nfs: a client that was silent for longer than a lease is forgotten, as another one wanted what it had", lost...)
 	case state.ClientExpired:
 		log.Info("nfs: a client that was silent for long is forgotten", lost...)
 	case state.ClientEvicted:

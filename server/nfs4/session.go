@@ -79,8 +79,6 @@ func statusOfState(e state.Error) nfs4.Status {
 		return nfs4.ErrBadStateid
 	case state.ErrOldStateid:
 		return nfs4.ErrOldStateid
-	case state.ErrExpired:
-		return nfs4.ErrExpired
 	case state.ErrOpenMode:
 		return nfs4.ErrOpenMode
 	case state.ErrShareDenied:

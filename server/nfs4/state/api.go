@@ -100,7 +100,6 @@ type SequenceResult struct {
 // SEQ4_STATUS_*, RFC 8881 section 18.46.
 const (
 	StatusCallbackPathDown        = 0x1
-	StatusExpiredAllStateRevoked  = 0x8
 	StatusCallbackPathDownSession = 0x200
 )
 

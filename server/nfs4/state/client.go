@@ -38,8 +38,6 @@ type Client struct {
 	ranges     int // of numLocks
 	waiters    int
 	ownerBytes int
-	// revoked has the stateids that the client lost, until it frees them.
-	revoked map[uint64]struct{}
 }
 
 // ID returns the client ID.
@@ -211,8 +209,12 @@ func (s *State) Evict(id uint64) Error {
 // for the first, so the caller looks up again what it had found. Nothing that the
 // client held is free before the roster says that it can't reclaim it.
 //
-// With ClientRevoked, the client loses its opens and locks alone, and is told so by
-// its session.
+// All of the client goes with ClientRevoked, too, one of the two ways of RFC 8881
+// section 8.4.3: its next SEQUENCE gets BADSESSION, CREATE_SESSION STALE_CLIENTID, and it
+// recovers as after a restart of the server. The other way is to keep its sessions and
+// tell it SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED. Linux 6.1 then hangs: it purges its state
+// by an EXCHANGE_ID with the verifier of all ones, never sends RECLAIM_COMPLETE, and gets
+// GRACE for its OPENs for ever.
 func (s *State) dismiss(c *Client, why EventKind) Error {
 	if c.gone {
 		return OK
@@ -241,10 +243,6 @@ func (s *State) dismiss(c *Client, why EventKind) Error {
 		s.grace.forget(c.owner)
 	}
 	s.event(c.event(why))
-	if why == ClientRevoked {
-		s.revokeState(c)
-		return OK
-	}
 	s.drop(c)
 	return OK
 }
@@ -275,7 +273,6 @@ func (s *State) drop(c *Client) {
 	for len(c.sessions) > 0 {
 		s.removeSession(c.sessions[len(c.sessions)-1])
 	}
-	c.revoked = nil
 	c.gone = true
 	delete(s.clients, c.id)
 	rec := s.owners[c.owner]

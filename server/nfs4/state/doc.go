@@ -10,6 +10,9 @@
 // client's own reclaiming; Open, Lock and the like take that Client; Done ends the
 // COMPOUND and keeps its reply. Expire is called each second.
 //
+// A client that is silent for longer than the lease keeps what it has. It is removed,
+// as a whole, when somebody else wants some of that, or after Config.Courtesy.
+//
 // # Locks
 //
 // One mutex, State.mu, guards everything; nothing is done under it that waits. It is

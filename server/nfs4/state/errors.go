@@ -31,7 +31,6 @@ const (
 	// State.
 	ErrBadStateid
 	ErrOldStateid
-	ErrExpired
 	ErrOpenMode
 	ErrShareDenied
 	ErrLocked // READ or WRITE without an open, against a share reservation
@@ -76,7 +75,6 @@ func (e Error) String() string {
 		ErrCompleteAlready:  "COMPLETE_ALREADY",
 		ErrBadStateid:       "BAD_STATEID",
 		ErrOldStateid:       "OLD_STATEID",
-		ErrExpired:          "EXPIRED",
 		ErrOpenMode:         "OPENMODE",
 		ErrShareDenied:      "SHARE_DENIED",
 		ErrLocked:           "LOCKED",

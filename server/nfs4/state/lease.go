@@ -83,23 +83,6 @@ func (s *State) idlest(not *Client) (idle *Client) {
 	return idle
 }
 
-// revokeState takes all opens and locks of a client, which learns it from
-// SEQ4_STATUS_EXPIRED_ALL_STATE_REVOKED until it has freed each of their stateids.
-func (s *State) revokeState(c *Client) {
-	if c.revoked == nil {
-		c.revoked = make(map[uint64]struct{}, c.numOpens)
-	}
-	s.forgetWaiters(c)
-	for c.opens != nil {
-		o := c.opens
-		c.revoked[o.number] = struct{}{}
-		for _, l := range o.locks {
-			c.revoked[l.number] = struct{}{}
-		}
-		s.removeOpen(o)
-	}
-}
-
 // expireWaiters forgets who has not asked again for long, and takes locks from
 // clients whose lease is over if somebody waits for them.
 func (s *State) expireWaiters(now time.Time) {
@@ -117,16 +100,13 @@ func (s *State) expireWaiters(now time.Time) {
 	}
 }
 
-// takeFromSilent ends the state of clients whose lease is over and that have a lock
-// that w waits for.
+// takeFromSilent dismisses clients whose lease is over and that have a lock that w
+// waits for, as long as w does: dismiss lets go of mu, and w can be of such a client.
 func (s *State) takeFromSilent(f *file, w *waiter) {
-	for {
+	for slices.Contains(f.waiters, w) {
 		other, silent := s.conflict(f, w.open.client, w.owner, w.lockRange)
 		if !silent || s.dismiss(other.open.client, ClientRevoked) != OK {
 			return
-		}
-		if w.open.client.gone || !slices.Contains(f.waiters, w) {
-			return // dismiss let go of mu
 		}
 	}
 }

@@ -2,8 +2,8 @@ package state
 
 import "testing"
 
-// A client that is silent keeps what it has until somebody wants it, and then learns
-// that it lost it.
+// A client that is silent keeps what it has until somebody wants it, and then is
+// gone with all that it had.
 func TestCourtesy(t *testing.T) {
 	w := newWorld(t, Limits{})
 	a, b := w.ready("a", 1), w.ready("b", 1)
@@ -38,26 +38,103 @@ func TestCourtesy(t *testing.T) {
 	if w.saw(ClientRevoked) != 1 || len(w.roster.owners()) != 1 {
 		t.Errorf("events %+v, roster %v", w.events, w.roster.owners())
 	}
-	for i, id := range []Stateid{ida, lock, busy} {
-		status, e = a.renew()
-		w.want(e, OK)
-		if status != StatusExpiredAllStateRevoked {
-			t.Errorf("status is %x with %d stateids to free", status, 3-i)
-		}
-		w.want(w.TestStateid(a.c, id), ErrExpired)
+	// It recovers as after a restart of the server, but it can't reclaim.
+	_, e = a.renew()
+	w.want(e, ErrBadSession)
+	again := a.create
+	again.Seq++
+	_, e = w.CreateSession(again)
+	w.want(e, ErrStaleClientID)
+	for _, id := range []Stateid{ida, lock, busy} { // of a request that is still under way
+		w.want(w.TestStateid(a.c, id), ErrBadStateid)
 		_, e = w.Check(a.c, id, file1(1), Read)
-		w.want(e, ErrExpired)
-		w.want(w.FreeStateid(a.c, id), OK)
-		w.want(w.FreeStateid(a.c, id), ErrBadStateid)
+		w.want(e, ErrDeadSession)
 	}
-	if status, _ = a.renew(); status != 0 {
-		t.Errorf("status is %x", status)
-	}
-	a.mustOpen("x", 1) // it goes on, and is on the roster again
+	a = w.join("a", 1)
+	_, _, e = w.Open(a.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: Both, Reclaim: true})
+	w.want(e, ErrNoGrace)
+	w.want(w.ReclaimComplete(a.c, false), OK)
+	_, _, e = a.lock(a.mustOpen("x", 1), "l", 1, true, 0, 10)
+	w.want(e, ErrDenied)
 	w.ok()
-	if len(w.roster.owners()) != 2 {
-		t.Errorf("roster %v", w.roster.owners())
+	if len(w.roster.owners()) != 2 || w.saw(OwnerShared) != 0 {
+		t.Errorf("events %+v, roster %v", w.events, w.roster.owners())
 	}
+}
+
+// While a silent client is taken off the roster, the one that wants what it has goes
+// itself, and so does what it has: none of that may be used afterwards.
+func TestTakerGoesMeanwhile(t *testing.T) {
+	for name, take := range map[string]func(b *node, id Stateid) Error{
+		"open": func(b *node, _ Stateid) Error {
+			_, e := b.open("x", 1, Both, 0)
+			return e
+		},
+		"may open": func(b *node, _ Stateid) Error {
+			return b.w.MayOpen(b.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: Both})
+		},
+		"lock": func(b *node, id Stateid) Error {
+			_, _, e := b.lock(id, "l", 2, true, 0, 1)
+			return e
+		},
+		"wait": func(b *node, _ Stateid) Error {
+			b.w.Expire()
+			_, e := b.open("x", 3, Both, 0)
+			return e
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Limits{})
+			a, b := w.ready("a", 1), w.ready("b", 1)
+			_, e := a.open("x", 1, Read, Both)
+			w.want(e, OK)
+			_, _, e = a.lock(a.mustOpen("x", 2), "l", 2, true, 0, 1)
+			w.want(e, OK)
+			id := b.mustOpen("x", 2)
+			if name == "wait" {
+				_, _, e = b.lock(id, "l", 2, true, 0, 1)
+				w.want(e, ErrDenied)
+			}
+			w.pass(lease + 1)
+			_, e = b.renew()
+			w.want(e, OK)
+			w.roster.before = func(_ bool, e RosterEntry) {
+				if e.Owner == "a" {
+					w.want(w.Evict(b.c.ID()), OK)
+				}
+			}
+			w.want(take(b, id), ErrDeadSession)
+			w.ok()
+			if n := w.Counts(); n != (Counts{}) {
+				t.Errorf("%+v is left", n)
+			}
+		})
+	}
+}
+
+// A waiter that went with its own client takes nothing from others.
+func TestGoneWaiterTakesNothing(t *testing.T) {
+	w := newWorld(t, Limits{})
+	a, b, c := w.ready("a", 1), w.ready("b", 1), w.ready("c", 1)
+	ida, idc := a.mustOpen("x", 1), c.mustOpen("x", 1)
+	_, _, e := a.lock(ida, "l", 1, true, 0, 10)
+	w.want(e, OK)
+	_, _, e = b.lock(b.mustOpen("x", 1), "l", 1, true, 10, 10)
+	w.want(e, OK)
+	_, _, e = c.lock(idc, "l", 1, true, 0, 10)
+	w.want(e, ErrDenied)
+	_, _, e = a.lock(ida, "l", 1, true, 10, 10)
+	w.want(e, ErrDenied)
+	w.pass(lease + 1)
+	_, e = c.renew()
+	w.want(e, OK)
+	w.Expire()
+	w.ok()
+	if len(w.free) != 1 || w.free[0].ClientID != c.c.ID() || w.saw(ClientRevoked) != 1 {
+		t.Errorf("told %+v, events %+v", w.free, w.events)
+	}
+	_, e = b.renew()
+	w.want(e, OK)
 }
 
 // A live client in the way is enough: the silent one keeps what it has.
@@ -78,7 +155,7 @@ func TestCourtesyIsNotWasted(t *testing.T) {
 	_, _, e = c.lock(c.mustOpen("x", 2), "l", 2, true, 0, 1)
 	w.want(e, ErrDenied)
 	if w.saw(ClientRevoked) != 0 {
-		t.Error("a client lost its state for nothing")
+		t.Error("a client was dismissed for nothing")
 	}
 }
 

@@ -29,7 +29,6 @@ type mClient struct {
 	createSeq uint32
 	created   *CreateSessionResult
 	sessions  []*mSession
-	revoked   map[Stateid]bool // seqid 0
 }
 
 type mSession struct {
@@ -140,15 +139,8 @@ func (m *model) forgetOwner(owner string) {
 	delete(m.grace.awaited, owner)
 }
 
-func (m *model) revoke(c *mClient) {
-	for _, o := range m.opensOf(c) {
-		c.revoked[Stateid{Other: o.id.Other}] = true
-		for _, l := range o.locks {
-			c.revoked[Stateid{Other: l.id.Other}] = true
-		}
-		m.opens = without(m.opens, o)
-	}
-	delete(m.roster, c.id)
+func (m *model) dismiss(c *mClient) {
+	m.remove(c)
 	m.forgetOwner(c.owner)
 }
 
@@ -203,8 +195,8 @@ func (o *mOpen) share() (access, deny Access) {
 	return access, deny
 }
 
-// denied says whether an open of the file is in the way; silent clients lose theirs
-// if nobody else is.
+// denied says whether an open of the file is in the way; silent clients go if
+// nobody else is.
 func (m *model) denied(file int, access, deny Access) bool {
 	var losers []*mClient
 	for _, o := range m.opens {
@@ -218,7 +210,7 @@ func (m *model) denied(file int, access, deny Access) bool {
 		losers = append(losers, o.client)
 	}
 	for _, c := range losers {
-		m.revoke(c)
+		m.dismiss(c)
 	}
 	return false
 }
@@ -275,7 +267,7 @@ func (m *model) downgrade(o *mOpen, access, deny Access) Error {
 }
 
 // excluded says whether another owner's lock is in the way of cells i to j; silent
-// clients lose theirs if nobody else is.
+// clients go if nobody else is.
 func (m *model) excluded(c *mClient, owner string, file, i, j int, write, take bool) bool {
 	var losers []*mClient
 	for _, o := range m.opens {
@@ -295,7 +287,7 @@ func (m *model) excluded(c *mClient, owner string, file, i, j int, write, take b
 	}
 	for _, c := range losers {
 		if take {
-			m.revoke(c)
+			m.dismiss(c)
 		}
 	}
 	return false
@@ -356,8 +348,7 @@ func (m *model) expire(courtesy time.Duration) {
 		case !c.confirmed && m.silent(c):
 			m.remove(c)
 		case m.now.Sub(c.seen) > courtesy:
-			m.remove(c)
-			m.forgetOwner(c.owner)
+			m.dismiss(c)
 		}
 	}
 }

@@ -137,7 +137,7 @@ func (s *State) tryOpen(c *Client, a *OpenArgs) (o *open, again bool, e Error) {
 		return nil, again, e
 	}
 	l := &s.cfg.Limits
-	if o == nil && (c.numOpens+len(c.revoked) >= l.Opens || c.ownerBytes+len(a.Owner) > l.OwnerBytes) {
+	if o == nil && (c.numOpens >= l.Opens || c.ownerBytes+len(a.Owner) > l.OwnerBytes) {
 		return nil, false, ErrNoSpc
 	}
 	return o, false, OK

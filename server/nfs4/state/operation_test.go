@@ -115,8 +115,6 @@ func (m *model) findStateid(mc *mClient, id Stateid, file int) (o *mOpen, l *mLo
 		}
 	}
 	switch {
-	case o == nil && mc.revoked[Stateid{Other: id.Other}]:
-		return nil, nil, ErrExpired
 	case o == nil, file >= 0 && o.file != file:
 		return nil, nil, ErrBadStateid
 	case id.Seqid == 0 || id.Seqid == current:
@@ -184,17 +182,9 @@ func (r *runner) opCheck(c *Client, mc *mClient) {
 
 func (r *runner) opFree(c *Client, mc *mClient) {
 	id := r.someStateid(mc, r.rand.IntN(2) == 0)
-	if len(mc.revoked) > 0 {
-		for id = range mc.revoked {
-			break
-		}
-	}
 	o, l, want := r.m.findStateid(mc, id, -1)
 	free := false
 	switch {
-	case want == ErrExpired:
-		want = OK
-		delete(mc.revoked, Stateid{Other: id.Other})
 	case want == OK && (l == nil || l.cells != [cells]byte{}):
 		want = ErrLocksHeld
 	case want == OK:
@@ -317,7 +307,7 @@ func (r *runner) opUnlock(c *Client, mc *mClient) {
 	f := r.aFile(mc, id)
 	i, j, offset, length, bad := r.aRange()
 	_, l, want := r.m.findStateid(mc, id, f)
-	if l == nil && want != ErrExpired {
+	if l == nil {
 		want = ErrBadStateid // it must be of a lock owner
 	}
 	if bad != OK {

@@ -171,8 +171,7 @@ func (r *runner) step() {
 	case n < 97:
 		if c := pick(r, r.m.clients); c != nil {
 			r.same("evict", r.Evict(c.id), OK)
-			r.m.remove(c)
-			r.m.forgetOwner(c.owner)
+			r.m.dismiss(c)
 		}
 	case n < 130:
 		f, a := r.rand.IntN(3), Access(1+r.rand.IntN(3))
@@ -222,7 +221,7 @@ func (r *runner) stepExchange() {
 			r.t.Fatalf("a new record is %+v", got)
 		}
 		r.m.clients = append(r.m.clients, &mClient{
-			id: got.ClientID, owner: owner, verifier: v, principal: p, seen: r.now, revoked: map[Stateid]bool{},
+			id: got.ClientID, owner: owner, verifier: v, principal: p, seen: r.now,
 		})
 		return
 	}
@@ -342,9 +341,6 @@ func (r *runner) stepCompound() {
 	}
 	r.same("sequence", e, OK)
 	c.seen = r.now
-	if (got.Status&StatusExpiredAllStateRevoked != 0) != (len(c.revoked) > 0) {
-		r.t.Fatalf("status is %x, %d stateids were revoked", got.Status, len(c.revoked))
-	}
 	if again, e := r.Sequence(a); e != ErrDelay || again.Slot != nil {
 		r.t.Fatalf("a duplicate of what runs gets %v", e)
 	}

@@ -91,9 +91,6 @@ func (s *State) renew(ses *session, conn Conn, r *SequenceResult) {
 		ses.last = conn
 	}
 	c := ses.client
-	if len(c.revoked) > 0 {
-		r.Status |= StatusExpiredAllStateRevoked
-	}
 	if ses.backChannel && ses.backConns == 0 {
 		r.Status |= StatusCallbackPathDownSession
 		if !c.hasCallback() {

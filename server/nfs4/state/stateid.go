@@ -7,12 +7,8 @@ func (s *State) findOpen(c *Client, id *Stateid, f *FileKey) (*open, Error) {
 	if e := c.usable(); e != OK {
 		return nil, e
 	}
-	n := s.number(id)
-	o := s.opens[n]
-	if o == nil || o.client != c {
-		return nil, c.lost(n)
-	}
-	if o.file.key != *f {
+	o := s.opens[s.number(id)]
+	if o == nil || o.client != c || o.file.key != *f {
 		return nil, ErrBadStateid
 	}
 	return o, checkSeqid(id.Seqid, o.seqid)
@@ -23,23 +19,11 @@ func (s *State) findLock(c *Client, id *Stateid, f *FileKey) (*lockOwner, Error)
 	if e := c.usable(); e != OK {
 		return nil, e
 	}
-	n := s.number(id)
-	l := s.locks[n]
-	if l == nil || l.open.client != c {
-		return nil, c.lost(n)
-	}
-	if l.open.file.key != *f {
+	l := s.locks[s.number(id)]
+	if l == nil || l.open.client != c || l.open.file.key != *f {
 		return nil, ErrBadStateid
 	}
 	return l, checkSeqid(id.Seqid, l.seqid)
-}
-
-// lost is the error for a stateid that is none of the client's.
-func (c *Client) lost(number uint64) Error {
-	if _, ok := c.revoked[number]; ok {
-		return ErrExpired
-	}
-	return ErrBadStateid
 }
 
 // Check checks the stateid of a READ, WRITE or the like, of an open or of a lock
@@ -139,7 +123,7 @@ func (s *State) TestStateid(c *Client, id Stateid) Error {
 	if l := s.locks[n]; l != nil && l.open.client == c {
 		return checkSeqid(id.Seqid, l.seqid)
 	}
-	return c.lost(n)
+	return ErrBadStateid
 }
 
 // FreeStateid is FREE_STATEID, RFC 8881 section 18.38.
@@ -166,9 +150,5 @@ func (s *State) FreeStateid(c *Client, id Stateid) Error {
 		s.removeLockOwner(l)
 		return OK
 	}
-	if e := c.lost(n); e != ErrExpired {
-		return e
-	}
-	delete(c.revoked, n)
-	return OK
+	return ErrBadStateid
 }

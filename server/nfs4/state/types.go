@@ -172,8 +172,8 @@ const (
 	ClientReturned
 	// ClientLeft: it destroyed its client ID.
 	ClientLeft
-	// ClientRevoked: its lease had run out, and somebody else wanted what it held. It
-	// is told so if it returns.
+	// ClientRevoked: its lease had run out, and somebody else wanted what it held. If
+	// it returns, it finds its sessions and its client ID gone.
 	ClientRevoked
 	// ClientExpired: it was silent for longer than Config.Courtesy, or its place was
 	// needed.
