@@ -13,7 +13,7 @@ import (
 const module = "github.com/podnas/podnas/"
 
 // wire is what the table of packages calls the wire packages.
-var wire = []string{"nfs/xdr", "nfs/rpc", "nfs/nfs3", "nfs/mount3"}
+var wire = []string{"nfs/xdr", "nfs/rpc", "nfs/nfs3", "nfs/nfs4", "nfs/mount3"}
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
