@@ -28,14 +28,8 @@ func (f *File) Created() bool { return f.created }
 // Close ends it. It must be called once, on any goroutine.
 func (h *Held) Close() { h.opener.files.release(h.kept) }
 
-// CanWrite reports whether data can be written through it.
-func (h *Held) CanWrite() bool { return h.kept.use == UseWrite }
-
 // Volume returns the volume that the file is in.
 func (h *Held) Volume() *Volume { return h.kept.key.volume }
-
-// ID identifies the file within its volume.
-func (h *Held) ID() FileID { return h.kept.key.id }
 
 // File returns the file for one call, which closes it. The error is ESTALE if the export
 // has ended.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
@@ -23,18 +24,21 @@ const (
 type held struct {
 	*export.Held
 
-	users counter
+	users atomic.Int32
 }
 
 // Retain adds a user.
-func (h *held) Retain() { h.users.add() }
+func (h *held) Retain() { h.users.Add(1) }
 
 // Release removes a user; with the last the file is closed.
 func (h *held) Release() {
-	if h.users.done() {
+	if h.users.Add(-1) == 0 {
 		h.Held.Close()
 	}
 }
+
+// Close is Release, at the end of a call.
+func (h *held) Close() { h.Release() }
 
 // dataFile is the current file open for its data, through what a stateid stands for: an
 // open, whose rights were checked, or for the special stateids nothing, and then the
@@ -74,9 +78,6 @@ func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*export.File,
 	}
 	return f, err
 }
-
-// Close is Release, at the end of a call.
-func (h *held) Close() { h.Release() }
 
 func (c *compound) openAnonymous(sid state.Stateid, key state.FileKey, access state.Access) (*export.File, error) {
 	use := export.UseRead

@@ -198,6 +198,10 @@ func (c *compound) createOpen(args *nfs4.OpenArgs) error {
 func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) error {
 	o := &c.open
 	reclaim := args.Claim == nfs4.ClaimPrevious
+	does := access // which is more than what it is open for, if it is to be truncated
+	if o.size != nil {
+		does |= state.Write
+	}
 	f, err := c.attrFile(&o.object)
 	if err != nil {
 		return err
@@ -209,11 +213,11 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 		return statusError(nfs4.ErrSymlink)
 	case !f.Attr.IsRegular():
 		return statusError(nfs4.ErrWrongType)
-	case access&state.Write != 0 && f.Volume.Options.ReadOnly:
+	case does&state.Write != 0 && f.Volume.Options.ReadOnly:
 		return syscall.EROFS
 	}
 	if o.made == nil && !c.may {
-		if err := c.mayOpen(f, access, reclaim); err != nil {
+		if err := c.mayOpen(f, does, reclaim); err != nil {
 			return err
 		}
 		c.may = true
@@ -228,7 +232,7 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 			return errAsRoot
 		}
 		use := export.UseRead
-		if access&state.Write != 0 || o.size != nil {
+		if does&state.Write != 0 {
 			use = export.UseWrite
 		}
 		if data, err = c.Open(o.object.bytes(), use); err != nil {
@@ -237,9 +241,13 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 	}
 	h := &held{Held: data.Hold()}
 	h.Retain()
-	id, _, status := c.server.state.Open(c.on.client(), state.OpenArgs{
-		Owner: args.Owner.Owner, File: key, Access: access, Deny: deny, Reclaim: reclaim, Held: h,
-	})
+	open := state.OpenArgs{Owner: args.Owner.Owner, File: key, Access: does, Deny: deny, Reclaim: reclaim, Held: h}
+	status := c.server.state.MayOpen(c.on.client(), open)
+	var id state.Stateid
+	if status == state.OK {
+		open.Access = access
+		id, _, status = c.server.state.Open(c.on.client(), open)
+	}
 	if status != state.OK {
 		h.Release()
 		return errorOf(status)

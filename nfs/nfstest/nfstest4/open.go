@@ -266,14 +266,19 @@ func testTruncateOrder(e *env) {
 	c := e.another()
 	args := c.openArgs(opening{name: "f", create: true})
 	args.Attr = size(0)
-	c.refused([]op{putfh(e.dir), open(args)}, nfs4.ErrShareDenied)
-	e.content(fh, "content")
+	reader := args // who opens it for reading alone changes it nevertheless
+	reader.ShareAccess = nfs4.ShareAccessRead | nfs4.WantNoDeleg
+	for _, args := range []nfs4.OpenArgs{args, reader} {
+		c.refused([]op{putfh(e.dir), open(args)}, nfs4.ErrShareDenied)
+		e.content(fh, "content")
+	}
 	e.ok(putfh(fh), closeOp(id))
-	c.as(1000, 1000).refused([]op{putfh(e.dir), open(args)}, nfs4.ErrAccess)
-	e.content(fh, "content")
+	for _, args := range []nfs4.OpenArgs{args, reader} { // it may read the file
+		c.as(1000, 1000).refused([]op{putfh(e.dir), open(args)}, nfs4.ErrAccess)
+		e.content(fh, "content")
+	}
 	e.ok(putfh(fh), setattr(nfs4.Stateid{}, mode(0o600)))
-	args.ShareAccess = nfs4.ShareAccessRead | nfs4.WantNoDeleg
-	c.as(1000, 1000).refused([]op{putfh(e.dir), open(args)}, nfs4.ErrAccess)
+	c.as(1000, 1000).refused([]op{putfh(e.dir), open(reader)}, nfs4.ErrAccess)
 	e.content(fh, "content")
 	c.ok(putfh(e.dir), open(c.openArgs(opening{name: "f", create: true})))
 	e.content(fh, "content")
