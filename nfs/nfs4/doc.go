@@ -1,5 +1,4 @@
-// Package nfs4 is the wire format of NFS version 4.1 (RFC 8881), with some operations of
-// version 4.2 (RFC 7862), and those of extended attributes (RFC 8276).
+// Package nfs4 is the wire format of NFS version 4.1 (RFC 8881).
 //
 // A call is a COMPOUND: [CompoundArgs], then each operation's [OpNum] and arguments. The
 // reply is [CompoundRes], then each operation's OpNum and result. The callback program

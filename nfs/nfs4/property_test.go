@@ -68,7 +68,7 @@ func randomize(r *rand.Rand, v reflect.Value) {
 	pick := func(values ...uint64) { v.SetUint(values[r.IntN(len(values))]) }
 	switch p := v.Addr().Interface().(type) {
 	case *Status:
-		pick(0, 0, 2, uint64(ErrDenied), uint64(ErrOffloadNoReqs))
+		pick(0, 0, 2, uint64(ErrDenied))
 	case *StableHow, *TimeHow:
 		pick(0, 1)
 	case *CreateMode, *DelegationType:
@@ -81,9 +81,7 @@ func randomize(r *rand.Rand, v reflect.Value) {
 		pick(1, 2)
 	case *LockType:
 		pick(1, 2, 3, 4)
-	case *NetlocType:
-		pick(1, 2, 3)
-	case *ProtectHow, *SecinfoStyle, *SetxattrOption:
+	case *ProtectHow, *SecinfoStyle:
 		pick(0, 1)
 	case *rpc.AuthFlavor:
 		pick(0, 1, 6)

@@ -77,7 +77,7 @@ func okBytes(parts ...[]byte) []byte {
 
 // wireTests are those of all families.
 func wireTests() []wireTest {
-	return slices.Concat(commonTests, namesTests, ioTests, attrTests, openTests, lockTests, sessionTests, callbackTests, copyTests)
+	return slices.Concat(commonTests, namesTests, ioTests, attrTests, openTests, lockTests, sessionTests, callbackTests)
 }
 
 var commonTests = []wireTest{
@@ -204,11 +204,6 @@ func TestDecodeLimits(t *testing.T) {
 		{"cb_secflavor", &BackchannelCtlArgs{SecParms: []CallbackSec{{Flavor: rpc.AuthDH}}}, xdr.ErrValue},
 		{"channel_dir_from_client4", &BindConnToSessionArgs{Dir: 4}, xdr.ErrValue},
 		{"channel_dir_from_server4", &BindConnToSessionRes{Dir: 7}, xdr.ErrValue},
-		{"sources of a copy", &CopyArgs{Sources: make([]Netloc, MaxSources+1)}, xdr.ErrTooLong},
-		{"value of an xattr", &SetxattrArgs{Value: make([]byte, MaxData+1)}, xdr.ErrTooLong},
-		{"name of an xattr", &ListxattrsRes{Names: [][]byte{longPath}}, xdr.ErrTooLong},
-		{"netloc_type4", &CopyArgs{Sources: []Netloc{{Type: 4}}}, xdr.ErrValue},
-		{"setxattr_option4", &SetxattrArgs{Option: 3}, xdr.ErrValue},
 		{"secinfo_style4", &SecinfoNoNameArgs{Style: 2}, xdr.ErrValue},
 	}
 	for _, tt := range tests {
@@ -232,7 +227,6 @@ func TestDecodeCounts(t *testing.T) {
 		{"referring lists", &CBSequenceArgs{}, slices.Concat(session, words(0, 0, 0, 0, huge))},
 		{"referring calls", &CBSequenceArgs{}, slices.Concat(session, words(0, 0, 0, 0, 1), session, words(huge))},
 		{"bitmap", &GetattrArgs{}, words(huge)},
-		{"xattrs", &ListxattrsRes{}, words(0, 0, 0, huge)},
 		{"algorithms", &ExchangeIDArgs{}, slices.Concat(verfBytes, words(0, 0, 2, 0, 0, huge))},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
