@@ -3,12 +3,10 @@ package rpc
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/podnas/podnas/nfs/xdr"
@@ -43,11 +41,13 @@ type Client struct {
 	// to conn. It is a channel so that waiting can be cancelled.
 	writing chan []byte
 
-	mu      sync.Mutex
-	xid     uint32                 // of the last call; guarded by mu
-	pending map[uint32]chan []byte // whole replies by xid; guarded by mu
-	err     error                  // why no more calls can be made; guarded by mu
+	pending *Pending
+	handle  Handler // nil: the server's calls are dropped
 }
+
+// Handler answers a call that the server makes: it appends the results to reply, and
+// returns it.
+type Handler func(h *CallHeader, args *xdr.Decoder, reply []byte) []byte
 
 // Dial connects to a server.
 func Dial(ctx context.Context, addr string) (*Client, error) {
@@ -60,15 +60,19 @@ func Dial(ctx context.Context, addr string) (*Client, error) {
 }
 
 // NewClient returns a client that owns the connection.
-func NewClient(conn net.Conn) *Client {
+func NewClient(conn net.Conn) *Client { return NewPeer(conn, nil) }
+
+// NewPeer returns a client that owns the connection, and whose server may call it as well
+// (RFC 8881 section 2.10.3.1). The handler runs on goroutines of its own.
+func NewPeer(conn net.Conn, handle Handler) *Client {
 	c := &Client{
+		handle:  handle,
 		conn:    conn,
 		done:    make(chan struct{}),
 		writing: make(chan []byte, 1),
 		// A replay cache identifies a call by address and xid, and a new
 		// connection may get an old one's port.
-		xid:     uint32(time.Now().UnixNano()),
-		pending: make(map[uint32]chan []byte),
+		pending: NewPending(uint32(time.Now().UnixNano())),
 	}
 	c.writing <- nil
 	go c.read()
@@ -96,85 +100,41 @@ func (c *Client) Call(ctx context.Context, prog, vers, proc uint32, args Args) (
 // One cancelled while it is being written ends it, because nothing can be
 // written after half a record.
 func (c *Client) Do(ctx context.Context, h CallHeader, args Args) ([]byte, error) {
-	reply := make(chan []byte, 1)
-	if err := c.register(&h, reply); err != nil {
+	reply, err := c.pending.Begin(&h)
+	if err != nil {
 		return nil, err
 	}
 	if err := c.send(ctx, &h, args); err != nil {
-		c.forget(h.XID)
+		c.pending.Forget(h.XID)
 		return nil, err
 	}
-	select {
-	case rec, ok := <-reply:
-		if !ok {
-			return nil, c.closeErr()
-		}
-		return results(rec)
-	case <-ctx.Done():
-		c.forget(h.XID)
-		return nil, ctx.Err()
-	}
-}
-
-// results checks that a reply's header is that of a success, and returns the
-// results.
-func results(rec []byte) ([]byte, error) {
-	d := xdr.NewDecoder(rec)
-	var h ReplyHeader
-	h.Decode(&d)
-	if err := d.Err(); err != nil {
-		return nil, fmt.Errorf("decode the reply's header: %w", err)
-	}
-	if err := h.Err(); err != nil {
-		return nil, err
-	}
-	return d.Rest(), nil
-}
-
-// register gives the call a new XID and registers reply for it.
-func (c *Client) register(h *CallHeader, reply chan []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.err != nil {
-		return c.err
-	}
-	c.xid++
-	for c.pending[c.xid] != nil {
-		c.xid++
-	}
-	h.XID = c.xid
-	c.pending[h.XID] = reply
-	return nil
-}
-
-func (c *Client) forget(xid uint32) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.pending, xid)
-}
-
-func (c *Client) closeErr() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
+	return c.pending.Wait(ctx, h.XID, reply)
 }
 
 func (c *Client) send(ctx context.Context, h *CallHeader, args Args) error {
+	return c.write(ctx, func(b []byte) []byte {
+		b = h.Append(b)
+		if args != nil {
+			b = args.Append(b)
+		}
+		return b
+	})
+}
+
+// write sends a record.
+func (c *Client) write(ctx context.Context, content func([]byte) []byte) error {
 	var buf []byte
 	select {
 	case buf = <-c.writing:
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-c.done:
-		return c.closeErr()
+		return c.pending.Err()
 	}
 	defer func() { c.writing <- buf }()
 
 	rec, at := BeginRecord(buf[:0])
-	rec = h.Append(rec)
-	if args != nil {
-		rec = args.Append(rec)
-	}
+	rec = content(rec)
 	EndRecord(rec, at)
 	buf = rec
 
@@ -203,11 +163,7 @@ func (c *Client) send(ctx context.Context, h *CallHeader, args Args) error {
 // fail ends the connection. Calls return the first reason; the reading goroutine
 // wakes those that wait.
 func (c *Client) fail(err error) {
-	c.mu.Lock()
-	if c.err == nil {
-		c.err = err
-	}
-	c.mu.Unlock()
+	c.pending.Fail(err)
 	_ = c.conn.Close() // err is the reason already
 }
 
@@ -228,23 +184,23 @@ func (c *Client) read() {
 			c.fail(fmt.Errorf("read a reply: %w", err))
 			break
 		}
-		c.deliver(rec)
+		if !isCall(rec) {
+			c.pending.Deliver(rec)
+		} else if c.handle != nil {
+			go c.answer(rec)
+		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for xid, reply := range c.pending {
-		delete(c.pending, xid)
-		close(reply)
-	}
+	c.pending.End()
 }
 
-// deliver passes a reply to its caller. It drops the reply to a cancelled call.
-func (c *Client) deliver(rec []byte) {
-	xid := binary.BigEndian.Uint32(rec)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if reply, ok := c.pending[xid]; ok {
-		delete(c.pending, xid)
-		reply <- rec
+// answer answers a call of the server's. One that can't be decoded is dropped.
+func (c *Client) answer(rec []byte) {
+	d := xdr.NewDecoder(rec)
+	var h CallHeader
+	if h.Decode(&d); d.Err() != nil {
+		return
 	}
+	head := ReplyHeader{XID: h.XID}
+	reply := c.handle(&h, &d, head.Append(nil))
+	_ = c.write(context.Background(), func(b []byte) []byte { return append(b, reply...) }) // else the connection ends
 }

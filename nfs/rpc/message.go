@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -34,6 +35,11 @@ func (h *CallHeader) Append(b []byte) []byte {
 	b = xdr.AppendUint32(b, h.Proc)
 	b = h.Cred.Append(b)
 	return h.Verf.Append(b)
+}
+
+// isCall tells a call from a reply.
+func isCall(rec []byte) bool {
+	return len(rec) >= 8 && binary.BigEndian.Uint32(rec[4:]) == msgCall
 }
 
 // ErrReply is the error if a record to be decoded as a call is a reply.

@@ -50,9 +50,12 @@ func (c *compound) openOp() (result, error) {
 	}
 	c.cur = o.object
 	c.stateid = nfs4.Stateid(o.id)
+	flags := uint32(nfs4.OpenResultLocktypePosix | nfs4.OpenResultPreserveUnlinked)
+	if can, _ := c.server.state.CanCallBack(c.on.client().ID()); can {
+		flags |= nfs4.OpenResultMayNotifyLock
+	}
 	return &nfs4.OpenRes{
-		Stateid: c.stateid, Change: o.change, AttrSet: o.set, Delegation: noDelegation(args.ShareAccess),
-		Flags: nfs4.OpenResultLocktypePosix | nfs4.OpenResultPreserveUnlinked,
+		Stateid: c.stateid, Change: o.change, AttrSet: o.set, Delegation: noDelegation(args.ShareAccess), Flags: flags,
 	}, nil
 }
 

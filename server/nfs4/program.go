@@ -38,6 +38,7 @@ type Server struct {
 	lease    time.Duration
 	began    time.Time
 	seed     maphash.Seed
+	notices  notices
 	identity []byte // server_owner4 and scope: the same as long as the disk, and different for each
 }
 
@@ -56,7 +57,16 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(), seed: maphash.MakeSeed(), sets: newAttrSets(), does: operations()}
 	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
-	s.state = state.New(state.Config{Lease: lease, Boot: rand.Uint32(), Roster: kept, Limits: state.Limits{ReplyBytes: replyBytes}, Event: func(e state.Event) { tell(cfg.Log, e) }})
+	s.notices.clients = map[uint64]*clientNotices{}
+	s.state = state.New(state.Config{
+		Lease: lease, Boot: rand.Uint32(), Roster: kept, Limits: state.Limits{ReplyBytes: replyBytes}, LockFree: s.notify,
+		Event: func(e state.Event) {
+			if e.Gone() {
+				s.forgetNotices(e.ClientID)
+			}
+			tell(cfg.Log, e)
+		},
+	})
 	if len(had) > 0 {
 		cfg.Log.Info("nfs: clients may reclaim what they had open and locked", "clients", len(had), "at most", lease)
 		s.state.BeginGrace(had)
@@ -80,7 +90,10 @@ func (s *Server) Run(ctx context.Context) {
 
 // Stop closes what clients have open, when no call is under way any more. They may reclaim it
 // from the next Server.
-func (s *Server) Stop() { s.state.Stop() }
+func (s *Server) Stop() {
+	s.stopNotices()
+	s.state.Stop()
+}
 
 // Closed must be called when a connection has ended.
 func (s *Server) Closed(c oncrpc.Conn) { s.state.ConnClosed(c) }

@@ -216,16 +216,25 @@ func (c *compound) createSession() (result, error) {
 	if args.Flags&^known != 0 {
 		return nil, statusError(nfs4.ErrInval)
 	}
-	res, err := c.server.state.CreateSession(state.CreateSessionArgs{
+	create := state.CreateSessionArgs{
 		ClientID: args.ClientID, Seq: args.SequenceID, Principal: c.principal(),
 		Fore: channelOf(&args.Fore), Back: channelOf(&args.Back), Conn: c.Call.Conn(),
-	})
+	}
+	if back := newBackChannel(args.CBProgram, args.SecParms); back != nil {
+		create.Callback, create.BackChannel = back, args.Flags&nfs4.SessionConnBackChan != 0
+	}
+	res, err := c.server.state.CreateSession(create)
 	if err != state.OK {
 		return nil, errorOf(err)
 	}
-	return &nfs4.CreateSessionRes{
+	reply := &nfs4.CreateSessionRes{
 		SessionID: nfs4.SessionID(res.ID), SequenceID: res.Seq, Fore: attrsOf(&res.Fore), Back: attrsOf(&res.Back),
-	}, nil
+	}
+	if res.BackChannel {
+		reply.Flags = nfs4.SessionConnBackChan
+		c.server.callableAgain(args.ClientID)
+	}
+	return reply, nil
 }
 
 // destroySession: section 18.37.
@@ -256,20 +265,29 @@ func (c *compound) bindConnToSession() (result, error) {
 	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
 		return nil, c.Call.Args.Err()
 	}
-	dir, err := c.server.state.BindConn(state.SessionID(args.SessionID), c.Call.Conn(), state.Fore)
+	want := state.Direction(args.Dir) & (state.Fore | state.Back) // as the client asks for, or would also have
+	dir, client, err := c.server.state.BindConn(state.SessionID(args.SessionID), c.Call.Conn(), want)
 	if err != state.OK {
 		return nil, errorOf(err)
+	}
+	if dir&state.Back != 0 {
+		c.server.callableAgain(client)
 	}
 	return &nfs4.BindConnToSessionRes{SessionID: args.SessionID, Dir: nfs4.ConnDir(dir)}, nil
 }
 
-// backchannelCtl: section 18.33. Nothing is called back.
+// backchannelCtl: section 18.33.
 func (c *compound) backchannelCtl() (result, error) {
 	var args nfs4.BackchannelCtlArgs
 	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
 		return nil, c.Call.Args.Err()
 	}
-	return nil, nil
+	cred, ok := callbackCred(args.SecParms)
+	if back, has := c.on.slot.Callback().(*backChannel); ok && has {
+		back.set(args.CBProgram, cred)
+		return nil, nil
+	}
+	return nil, statusError(nfs4.ErrNoEnt) // no credential that can be used: section 18.33.3
 }
 
 // reclaimComplete: section 18.51.

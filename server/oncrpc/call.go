@@ -1,6 +1,7 @@
 package oncrpc
 
 import (
+	"context"
 	"encoding/binary"
 	"net/netip"
 	"runtime/debug"
@@ -54,7 +55,12 @@ type Call struct {
 }
 
 // Conn is a connection. It is comparable.
-type Conn interface{ Address() string }
+type Conn interface {
+	// Address is the client's, for people.
+	Address() string
+	// Ask calls a procedure of the client, and returns the encoded results.
+	Ask(ctx context.Context, h rpc.CallHeader, args rpc.Args) ([]byte, error)
+}
 
 // Conn returns the connection that the call came by.
 func (c *Call) Conn() Conn { return c.conn }

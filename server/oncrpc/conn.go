@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -65,11 +66,14 @@ type conn struct {
 	idle    int                    // checks in a row that found none; the timer's
 
 	mu      sync.Mutex
-	out     []*Call // finished, to be written
-	outSize int     // bytes in out
-	written []*Call // empty: the memory for the next out
-	writing bool    // a goroutine writes
-	broken  bool    // a write has failed, and nothing more is written
+	out     []*Call  // finished, to be written
+	outSize int      // bytes in out
+	written []*Call  // empty: the memory for the next out
+	writing bool     // a goroutine writes
+	broken  bool     // a write has failed, and nothing more is written
+	asks    [][]byte // calls of the server's own, to be written
+
+	asked *rpc.Pending // calls of the server's own
 }
 
 func newConn(s *Server, on *socket.Conn) *conn {
@@ -85,6 +89,7 @@ func newConn(s *Server, on *socket.Conn) *conn {
 	c.in = newInput(on, &s.inputs, c.beforeRead)
 	c.check = time.AfterFunc(time.Hour, c.checkReader)
 	c.check.Stop() // until a call may block
+	c.asked = rpc.NewPending(rand.Uint32())
 	if a, ok := on.RemoteAddr().(*net.TCPAddr); ok {
 		c.client = netip.AddrPortFrom(AddrOf(a), uint16(a.Port))
 	}
@@ -112,6 +117,7 @@ func (c *conn) serve() {
 	c.reader.Store(first)
 	c.readOn(first)
 	err := <-c.ended
+	c.endAsking()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, errNoMemory) {
 		c.server.log.Info("rpc: connection ended", "client", c.client, "err", err)
 	}
@@ -220,7 +226,8 @@ func (c *conn) dispatch(call *Call) error {
 	h := &call.Header
 	h.Decode(&call.Args)
 	switch err := call.Args.Err(); {
-	case errors.Is(err, rpc.ErrReply): // to a call that this server has not made
+	case errors.Is(err, rpc.ErrReply):
+		c.answered(call.record)
 		c.release(call)
 		return nil
 	case err != nil:
@@ -319,13 +326,13 @@ func (c *conn) flush() {
 		return
 	}
 	c.writing = true
-	for len(c.out) > 0 {
-		batch := c.out
-		c.out, c.outSize = c.written[:0], 0
+	for len(c.out) > 0 || len(c.asks) > 0 {
+		batch, asks := c.out, c.asks
+		c.out, c.outSize, c.asks = c.written[:0], 0, nil
 		broken := c.broken
 		c.mu.Unlock()
 		if !broken {
-			broken = c.write(batch) != nil
+			broken = c.write(batch, asks) != nil
 		}
 		for _, call := range batch {
 			c.release(call)
@@ -338,11 +345,12 @@ func (c *conn) flush() {
 	c.writing = false
 }
 
-// write writes a batch of replies. After an error it closes the connection.
-func (c *conn) write(batch []*Call) error {
+// write writes a batch of replies, and calls of the server's own. After an error it closes
+// the connection.
+func (c *conn) write(batch []*Call, asks [][]byte) error {
 	c.writes.begin(waitWrite)
 	defer c.writes.end()
-	c.pieces = c.pieces[:0]
+	c.pieces = append(c.pieces[:0], asks...)
 	for _, call := range batch {
 		c.pieces = append(c.pieces, call.Reply)
 	}

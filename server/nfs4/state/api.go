@@ -37,7 +37,8 @@ type CreateSessionArgs struct {
 	Back      Channel
 	// BackChannel is CREATE_SESSION4_FLAG_CONN_BACK_CHAN.
 	BackChannel bool
-	// Callback is what the caller needs to make callbacks; see CallbackPaths.
+	// Callback is what the caller needs to make callbacks; see CallbackPaths. Without it
+	// there is no back channel.
 	Callback any
 	Conn     Conn
 }
@@ -65,7 +66,7 @@ const (
 type CallbackPath struct {
 	Session  SessionID
 	Back     Channel
-	Callback any // as given to CreateSession or SetCallback
+	Callback any // as given to CreateSession
 	Conns    []Conn
 }
 

@@ -4,17 +4,17 @@ import "slices"
 
 // session is guarded by State.mu. Its first group never changes.
 type session struct {
-	state  *State
-	id     SessionID
-	client *Client
-	fore   Channel
-	back   Channel
-	slots  []Slot
+	state    *State
+	id       SessionID
+	client   *Client
+	fore     Channel
+	back     Channel
+	callback any
+	slots    []Slot
 
 	gone        bool
-	busy        int // slots in use
-	backChannel bool
-	callback    any
+	busy        int  // slots in use
+	backChannel bool // the client wants one
 	last        Conn // of the last request
 	conns       []boundConn
 	backConns   int // of conns
@@ -157,7 +157,7 @@ func (s *State) removeSession(ses *session) {
 	}
 	c := ses.client
 	c.sessions = slices.DeleteFunc(c.sessions, func(o *session) bool { return o == ses })
-	ses.last, ses.callback = nil, nil
+	ses.last = nil
 }
 
 // DestroySession is DESTROY_SESSION, RFC 8881 section 18.37. via is the slot of the
@@ -184,19 +184,24 @@ func (s *State) DestroySession(id SessionID, p Principal, via *Slot) Error {
 }
 
 // BindConn is BIND_CONN_TO_SESSION, RFC 8881 section 18.34. want is Fore, Back, or
-// both, which is also for the two that leave it to the server.
-func (s *State) BindConn(id SessionID, conn Conn, want Direction) (Direction, Error) {
+// both, which is also for the two that leave it to the server. A session without Callback
+// has no back channel.
+func (s *State) BindConn(id SessionID, conn Conn, want Direction) (got Direction, client uint64, e Error) {
 	s.mu.Lock()
 	defer s.unlock()
 	ses := s.sessions[id]
 	if ses == nil {
-		return 0, ErrBadSession
+		return 0, 0, ErrBadSession
+	}
+	if ses.callback == nil {
+		want &^= Back
 	}
 	if want&(Fore|Back) == 0 {
-		return 0, ErrInval
+		return 0, 0, ErrInval
 	}
+	ses.backChannel = ses.backChannel || want&Back != 0
 	s.bind(ses, conn, want)
-	return want, OK
+	return want, ses.client.id, OK
 }
 
 // bind adds directions to a connection. A session that has too many connections
@@ -271,16 +276,16 @@ func (s *State) CallbackFailed(id SessionID, conn Conn) {
 	}
 }
 
-// SetCallback is BACKCHANNEL_CTL: callback replaces that of CreateSession.
-func (s *State) SetCallback(id SessionID, callback any) Error {
+// Callback is what CreateSession was given.
+func (t *Slot) Callback() any { return t.session.callback }
+
+// CanCallBack reports whether there is a way to call a client back, and whether there is
+// such a client.
+func (s *State) CanCallBack(clientID uint64) (can, known bool) {
 	s.mu.Lock()
 	defer s.unlock()
-	ses := s.sessions[id]
-	if ses == nil {
-		return ErrBadSession
-	}
-	ses.callback = callback
-	return OK
+	c := s.clients[clientID]
+	return c != nil && c.hasCallback(), c != nil
 }
 
 // CallbackPaths returns the ways to call a client back; none if the client is gone,

@@ -114,13 +114,16 @@ func TestConnections(t *testing.T) {
 	if status != StatusCallbackPathDown|StatusCallbackPathDownSession || len(w.CallbackPaths(n.c.ID())) != 0 {
 		t.Errorf("status is %x", status)
 	}
-	_, e = w.BindConn(n.session, n.conn, 0)
+	_, _, e = w.BindConn(n.session, n.conn, 0)
 	w.want(e, ErrInval)
-	_, e = w.BindConn(SessionID{}, n.conn, Back)
+	_, _, e = w.BindConn(SessionID{}, n.conn, Back)
 	w.want(e, ErrBadSession)
-	dir, e := w.BindConn(n.session, n.conn, Fore|Back)
+	dir, client, e := w.BindConn(n.session, n.conn, Fore|Back)
 	w.want(e, OK)
 	status, _ = n.renew()
+	if can, known := w.CanCallBack(client); client != n.c.ID() || !can || !known {
+		t.Errorf("client %d can be called: %t", client, can)
+	}
 	if dir != Fore|Back || status != 0 || len(w.CallbackPaths(n.c.ID())) != 1 {
 		t.Errorf("direction %d, status %x", dir, status)
 	}
@@ -138,10 +141,9 @@ func TestConnections(t *testing.T) {
 	if len(w.conns) != 3 {
 		t.Errorf("%d connections are remembered", len(w.conns))
 	}
-	w.want(w.SetCallback(n.session, "new"), OK)
-	_, e = w.BindConn(n.session, n.conn, Back)
+	_, _, e = w.BindConn(n.session, n.conn, Back)
 	w.want(e, OK)
-	if paths := w.CallbackPaths(n.c.ID()); paths[0].Callback != "new" {
+	if paths := w.CallbackPaths(n.c.ID()); paths[0].Callback != "o" {
 		t.Errorf("paths are %+v", paths)
 	}
 	w.want(w.Evict(n.c.ID()), OK)
@@ -149,7 +151,9 @@ func TestConnections(t *testing.T) {
 	if len(w.conns) != 0 || w.CallbackPaths(n.c.ID()) != nil {
 		t.Error("connections of no session are left")
 	}
-	w.want(w.SetCallback(n.session, "new"), ErrBadSession)
+	if can, known := w.CanCallBack(n.c.ID()); can || known {
+		t.Error("a client that is gone can be called")
+	}
 }
 
 // DESTROY_SESSION waits for the session's other requests, but not for its own.

@@ -199,6 +199,15 @@ type Event struct {
 	Locks    int // that it lost
 }
 
+// Gone reports whether the client with this ID is no more.
+func (e *Event) Gone() bool {
+	switch e.Kind {
+	case ClientReturned, ClientLeft, ClientRevoked, ClientExpired, ClientEvicted:
+		return true
+	}
+	return false
+}
+
 // LockFree says that a lock that ClientID waits for may be tried again.
 type LockFree struct {
 	ClientID uint64
