@@ -87,6 +87,8 @@ func statusOfState(e state.Error) nfs4.Status {
 		return nfs4.ErrLocked
 	case state.ErrDenied:
 		return nfs4.ErrDenied
+	case state.ErrDeadlock:
+		return nfs4.ErrDeadlock
 	case state.ErrLocksHeld:
 		return nfs4.ErrLocksHeld
 	case state.ErrGrace:

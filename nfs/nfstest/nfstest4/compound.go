@@ -76,7 +76,7 @@ func anyOps() []op {
 		nverify(nfs4.Fattr{}), open(nfs4.OpenArgs{ShareAccess: 1, Name: []byte("x")}), downgrade(nfs4.Stateid{}, 1, 0),
 		putfh(nfs4.FH("x")), plain(nfs4.OpPutpubfh), putrootfh(), read(nfs4.Stateid{}, 0, 1), readdir(nfs4.ReaddirArgs{MaxCount: 4096}),
 		readlink(), remove("x"), rename("x", "y"), restorefh(), savefh(), secinfo("x"), setattr(nfs4.Stateid{}, mode(0o700)),
-		verify(nfs4.Fattr{}), write(nfs4.Stateid{}, 0, "x"), backchannelCtl(), freeStateid(nfs4.Stateid{}),
+		verify(nfs4.Fattr{}), write(nfs4.Stateid{}, 0, "x"), backchannelCtl(0x40000000), freeStateid(nfs4.Stateid{}),
 		secinfoNoName(nfs4.SecinfoParent), testStateid(nfs4.Stateid{}), reclaimComplete(false),
 	}
 }

@@ -2,6 +2,7 @@ package nfstest4
 
 import (
 	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/nfs/rpc"
 )
 
 func plain(num nfs4.OpNum) op { return op{num, nil, &nfs4.StatusRes{}} }
@@ -156,8 +157,9 @@ func delegreturn(id nfs4.Stateid) op {
 	return op{nfs4.OpDelegreturn, &nfs4.DelegreturnArgs{Stateid: id}, &nfs4.StatusRes{}}
 }
 
-func backchannelCtl() op {
-	return op{nfs4.OpBackchannelCtl, &nfs4.BackchannelCtlArgs{CBProgram: 0x40000000, SecParms: []nfs4.CallbackSec{{}}}, &nfs4.StatusRes{}}
+func backchannelCtl(program uint32) op {
+	parms := []nfs4.CallbackSec{{Flavor: rpc.AuthSys}}
+	return op{nfs4.OpBackchannelCtl, &nfs4.BackchannelCtlArgs{CBProgram: program, SecParms: parms}, &nfs4.StatusRes{}}
 }
 
 // mode is an Sattr that sets the mode.

@@ -444,7 +444,7 @@ func testBindConn(e *env) {
 	}
 	e.wants(e.bare(bindConn(nfs4.SessionID{1}, nfs4.ConnFore)), nfs4.OpBindConnToSession, 1, nfs4.ErrBadSession)
 	e.ok(putrootfh())
-	e.ok(backchannelCtl())
+	e.ok(backchannelCtl(0x40000000))
 }
 
 // Section 18.37.

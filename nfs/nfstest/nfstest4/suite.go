@@ -40,6 +40,7 @@ func Run(t *testing.T, target Target) {
 		{"attributes", attrTests},
 		{"open", openTests},
 		{"locks", lockTests},
+		{"callbacks", callbackTests},
 		{"names", nameTests},
 		{"restarts", restartTests},
 	} {

@@ -151,9 +151,9 @@ func (s *State) checkClient(c *Client) error {
 			return fmt.Errorf("session has %d connections, %d back, counted %d", len(ses.conns), ses.backConns, back)
 		}
 	}
-	if n != c.numOpens || locks != c.numLocks || ranges != c.ranges || bytes != c.ownerBytes || waiters != c.waiters || busy > c.busy {
+	if n != c.numOpens || locks != c.numLocks || ranges != c.ranges || bytes != c.ownerBytes || waiters != len(c.waits) || busy > c.busy {
 		return fmt.Errorf("has %d opens, %d locks, %d ranges, %d bytes, %d waiters, %d busy; counted %d, %d, %d, %d, %d, %d",
-			c.numOpens, c.numLocks, c.ranges, c.ownerBytes, c.waiters, c.busy, n, locks, ranges, bytes, waiters, busy)
+			c.numOpens, c.numLocks, c.ranges, c.ownerBytes, len(c.waits), c.busy, n, locks, ranges, bytes, waiters, busy)
 	}
 	l := &s.cfg.Limits
 	if n > l.Opens || locks > l.Locks || bytes > l.OwnerBytes || waiters > l.Waiters || len(c.sessions) > l.Sessions {

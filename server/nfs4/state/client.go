@@ -36,7 +36,7 @@ type Client struct {
 	numOpens   int
 	numLocks   int // stateids of lock owners, and ranges
 	ranges     int // of numLocks
-	waiters    int
+	waits      []*waiter
 	ownerBytes int
 }
 

@@ -35,6 +35,7 @@ const (
 	ErrShareDenied
 	ErrLocked // READ or WRITE without an open, against a share reservation
 	ErrDenied
+	ErrDeadlock
 	ErrLocksHeld
 	ErrGrace
 	ErrNoGrace
@@ -79,6 +80,7 @@ func (e Error) String() string {
 		ErrShareDenied:      "SHARE_DENIED",
 		ErrLocked:           "LOCKED",
 		ErrDenied:           "DENIED",
+		ErrDeadlock:         "DEADLOCK",
 		ErrLocksHeld:        "LOCKS_HELD",
 		ErrGrace:            "GRACE",
 		ErrNoGrace:          "NO_GRACE",

@@ -34,7 +34,8 @@ func denied(c *Client, owner string, r lockRange) Denied {
 
 // Lock is LOCK, RFC 8881 section 18.10. With ErrDenied it says who has the lock, or
 // will have it: a lock that became free is kept for a moment for the waiter that
-// asked first. It can wait for the disk, as Open can.
+// asked first. ErrDeadlock is for one that would wait for itself. It can wait for the
+// disk, as Open can.
 func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 	r, e := newRange(a.Offset, a.Length, a.Write)
 	if e != OK || len(a.Owner) > OwnerMax {
@@ -62,14 +63,15 @@ func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 			if a.Reclaim {
 				return Stateid{}, Denied{}, ErrReclaimConflict
 			}
+			e := ErrDenied
 			if a.Wait {
-				s.wait(o, owner, r)
+				e = s.wait(o, owner, r)
 			}
-			return Stateid{}, denied(other.open.client, other.owner, *firstExcluded(other.ranges, r)), ErrDenied
+			return Stateid{}, denied(other.open.client, other.owner, *firstExcluded(other.ranges, r)), e
 		}
 		if w := s.turnOf(o.file, c, owner, r); w != nil && !a.Reclaim {
 			if a.Wait {
-				s.wait(o, owner, r)
+				s.addWaiter(o, owner, r)
 			}
 			return Stateid{}, denied(w.open.client, w.owner, w.lockRange), ErrDenied
 		}

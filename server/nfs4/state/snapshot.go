@@ -29,7 +29,7 @@ func (s *State) Counts() Counts {
 			n.Clients++
 		}
 		n.Locks += c.ranges
-		n.Waiters += c.waiters
+		n.Waiters += len(c.waits)
 	}
 	return n
 }
@@ -124,7 +124,7 @@ func (s *State) copyAll(limit int) (snap Snapshot) {
 	}
 	locks := 0
 	for _, c := range s.clients {
-		locks += c.ranges + c.waiters
+		locks += c.ranges + len(c.waits)
 		for o := c.opens; o != nil; o = o.nextOfClient {
 			if len(snap.Opens) < limit {
 				snap.Opens = append(snap.Opens, OpenInfo{

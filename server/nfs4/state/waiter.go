@@ -13,6 +13,8 @@ type waiter struct {
 	owner string
 	asked time.Time // the last time
 	told  time.Time // that it is free; zero if not
+	// prompted is when it was told last to ask again, see deadlocked.
+	prompted time.Time
 }
 
 // waitFor is how long a waiter is remembered that does not ask again. Linux asks at
@@ -20,23 +22,36 @@ type waiter struct {
 const waitFor = time.Minute
 
 // wait notes that the lock could not be given. If the client has too many waiters,
-// or the owner's name is too long for it, this one has to ask again by itself.
-func (s *State) wait(o *open, owner string, r lockRange) {
+// or the owner's name is too long for it, this one has to ask again by itself. The error is
+// ErrDenied, or ErrDeadlock if it would wait for itself.
+func (s *State) wait(o *open, owner string, r lockRange) Error {
+	w := s.addWaiter(o, owner, r)
+	if w == nil || !s.deadlocked(w) {
+		return ErrDenied
+	}
+	s.dropWaiters(o.file, func(other *waiter) bool { return other == w })
+	return ErrDeadlock
+}
+
+// addWaiter returns nil if the client has too many.
+func (s *State) addWaiter(o *open, owner string, r lockRange) *waiter {
 	f, now := o.file, s.cfg.Now()
 	for _, w := range f.waiters {
 		if w.open == o && w.owner == owner && w.lockRange == r {
 			w.asked = now
-			return
+			return w
 		}
 	}
 	c, l := o.client, &s.cfg.Limits
-	if c.waiters >= l.Waiters || c.ownerBytes+len(owner) > l.OwnerBytes {
-		return
+	if len(c.waits) >= l.Waiters || c.ownerBytes+len(owner) > l.OwnerBytes {
+		return nil
 	}
-	c.waiters++
+	w := &waiter{lockRange: r, open: o, owner: owner, asked: now}
+	c.waits = append(c.waits, w)
 	c.ownerBytes += len(owner)
-	f.waiters = append(f.waiters, &waiter{lockRange: r, open: o, owner: owner, asked: now})
+	f.waiters = append(f.waiters, w)
 	s.waiting[f] = struct{}{}
+	return w
 }
 
 // turnOf returns the waiter that was told that the lock is free, and that c's owner
@@ -88,8 +103,9 @@ func (s *State) dropWaiters(f *file, drop func(*waiter) bool) {
 		if !drop(w) {
 			return false
 		}
-		w.open.client.waiters--
-		w.open.client.ownerBytes -= len(w.owner)
+		c := w.open.client
+		c.waits = slices.DeleteFunc(c.waits, func(other *waiter) bool { return other == w })
+		c.ownerBytes -= len(w.owner)
 		return true
 	})
 	if len(f.waiters) == 0 {
@@ -100,10 +116,8 @@ func (s *State) dropWaiters(f *file, drop func(*waiter) bool) {
 
 // forgetWaiters forgets all waiters of a client.
 func (s *State) forgetWaiters(c *Client) {
-	if c.waiters == 0 {
-		return
-	}
-	for f := range s.waiting {
+	for len(c.waits) > 0 {
+		f := c.waits[0].open.file
 		s.dropWaiters(f, func(w *waiter) bool { return w.open.client == c })
 		s.wake(f)
 	}
