@@ -96,7 +96,7 @@ func TestAskFails(t *testing.T) {
 	go func() { asked <- ask(t.Context(), 0) }()
 	time.Sleep(10 * time.Millisecond) // it is under way; or not yet, which ends the same
 	_ = c.Close()
-	for range 2 {
+	for i := range 2 {
 		select {
 		case err := <-asked:
 			if !errors.Is(err, net.ErrClosed) {
@@ -105,7 +105,8 @@ func TestAskFails(t *testing.T) {
 		case <-time.After(20 * time.Second):
 			t.Fatal("who asks a client that has gone waits")
 		}
-		go func() { asked <- ask(t.Context(), 2) }()
+		if i == 0 {
+			go func() { asked <- ask(t.Context(), 2) }()
+		}
 	}
-	<-asked
 }

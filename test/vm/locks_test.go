@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -122,10 +123,54 @@ func lockWaits(t *testing.T, _ string, nodes [2]*node) {
 	wants(t, "unlock", lock(f[0], unix.F_UNLCK, 0, 0), nil)
 	within(t, time.Minute, "a lock that is free", func() error { return <-waits })
 	wants(t, "then", lock(f[0], unix.F_WRLCK, 0, 0), syscall.EAGAIN)
+	wants(t, "unlock", lock(f[1], unix.F_UNLCK, 0, 0), nil)
+
+	// A client that polls does so once a second at most.
+	const turns = 50
+	within(t, turns/2*time.Second, fmt.Sprint(turns, " times each in turns"), func() error {
+		var both errgroup.Group
+		for i := range f {
+			both.Go(func() error {
+				for range turns {
+					if err := lockWait(f[i], unix.F_WRLCK, 0, 0); err != nil {
+						return err
+					}
+					time.Sleep(time.Millisecond) // so that the other waits
+					if err := lock(f[i], unix.F_UNLCK, 0, 0); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		return both.Wait()
+	})
 }
 
-// deadlock: each has what the other waits for. Both can give up, and then both go on.
+// deadlock: each has what the other waits for. One is told, and the other goes on when that
+// one lets go; or both give up, and then both go on.
 func deadlock(t *testing.T, _ string, nodes [2]*node) {
+	f := [2]*os.File{nodes[0].open(t, "circle", os.O_RDWR|os.O_CREATE), nodes[1].open(t, "circle", os.O_RDWR)}
+	for i := range f {
+		wants(t, "lock", lock(f[i], unix.F_WRLCK, int64(i), 1), nil)
+	}
+	waits := make(chan error, 1)
+	go func() { waits <- lockWait(f[0], unix.F_WRLCK, 1, 1) }()
+	time.Sleep(3 * time.Second) // longer than one who has given up is taken to wait
+	within(t, time.Minute, "a circle", func() error {
+		told := make(chan error, 1)
+		go func() { told <- lockWait(f[1], unix.F_WRLCK, 0, 1) }()
+		var err error
+		i := 1
+		select {
+		case err = <-told:
+		case err = <-waits:
+			i, waits = 0, told
+		}
+		wants(t, "who is told", err, syscall.EDEADLK)
+		wants(t, "lets go", lock(f[i], unix.F_UNLCK, int64(i), 1), nil)
+		return <-waits
+	})
 	var both sync.WaitGroup
 	for i, names := range [][2]string{{"one", "two"}, {"two", "one"}} {
 		first, second := filepath.Join(nodes[i].mnt, names[0]), filepath.Join(nodes[i].mnt, names[1])
