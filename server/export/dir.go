@@ -1,30 +1,50 @@
 package export
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/podnas/podnas/server/space"
 )
 
-// Dir is an open directory of a volume. Names passed to its methods are one
+// Dir is an open directory of a volume for an engine that knows paths and no handles. It is read
+// and synced as an os.File; File does the rest. Names passed to its methods are one
 // component. Its methods never follow a symbolic link. Its errors contain the
-// errno of the system call. They act as the process's user. Where the server counts, those
-// that change names lock them.
+// errno of the system call. They act as the process's user. Those that change names lock
+// them, and wait until the free space of the volume is known, because go-nfs
+// can't tell a client to try again. One goroutine at a time uses a Dir.
 //
 // The export does not end while a Dir is open.
 type Dir struct {
 	*os.File
-	volume *Volume
+	dir *File // the same directory, with the descriptor of os.File
 }
 
-// Close releases the directory.
+// OpenDir opens a directory of a volume by its path below the volume's root; "."
+// is the root itself. The path must not contain a symbolic link or enter another
+// file system. After the export has ended the error is os.ErrClosed.
+func (o *Opener) OpenDir(v *Volume, name string) (*Dir, error) {
+	if !v.begin() {
+		return nil, &os.PathError{Op: "open", Path: name, Err: os.ErrClosed}
+	}
+	fd, err := unix.Openat2(int(v.root.Fd()), name, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if err != nil {
+		v.calls.Done()
+		return nil, &os.PathError{Op: "openat2", Path: name, Err: err}
+	}
+	f := o.newFile(v, descriptor{})
+	f.use, f.fd = UseNames, fd
+	return &Dir{os.NewFile(uintptr(fd), name), f}, nil
+}
+
+// Close releases the directory. Call it once.
 func (d *Dir) Close() error {
-	defer d.volume.calls.Done()
+	defer d.dir.Close()
 	return d.File.Close()
 }
 
@@ -43,49 +63,6 @@ func ValidName[T string | []byte](name T) bool {
 	return true
 }
 
-// Attr has the attributes of a file, from fstatat(2).
-type Attr struct {
-	Mode                uint32 // type and permission bits as in st_mode, inode(7)
-	Nlink, UID, GID     uint32
-	Size                int64
-	Used                uint64 // bytes on the disk
-	Ino                 uint64
-	Major, Minor        uint32 // of a device
-	Atime, Mtime, Ctime time.Time
-
-	device uint64 // with Ino, the key for counting
-}
-
-func attrOf(st *unix.Stat_t) Attr {
-	return Attr{
-		Mode:  st.Mode,
-		Nlink: uint32(st.Nlink), // 64 bits on amd64, 32 on arm64
-		UID:   st.Uid,
-		GID:   st.Gid,
-		Size:  st.Size,
-		Used:  uint64(st.Blocks) * 512,
-		Ino:   st.Ino,
-		Major: unix.Major(st.Rdev),
-		Minor: unix.Minor(st.Rdev),
-		Atime: time.Unix(st.Atim.Unix()),
-		Mtime: time.Unix(st.Mtim.Unix()),
-		Ctime: time.Unix(st.Ctim.Unix()),
-
-		device: st.Dev,
-	}
-}
-
-func (a *Attr) inode() space.Inode { return space.Inode{Device: a.device, Number: a.Ino} }
-
-// IsRegular reports whether it is a regular file.
-func (a *Attr) IsRegular() bool { return a.Mode&unix.S_IFMT == unix.S_IFREG }
-
-// IsDir reports whether it is a directory.
-func (a *Attr) IsDir() bool { return a.Mode&unix.S_IFMT == unix.S_IFDIR }
-
-// IsSymlink reports whether it is a symbolic link.
-func (a *Attr) IsSymlink() bool { return a.Mode&unix.S_IFMT == unix.S_IFLNK }
-
 // Lstat returns the attributes of a file.
 func (d *Dir) Lstat(name string) (Attr, error) {
 	var st unix.Stat_t
@@ -95,180 +72,136 @@ func (d *Dir) Lstat(name string) (Attr, error) {
 	return attrOf(&st), nil
 }
 
-// Identify returns the ID of a file, or of the directory itself if name is empty.
-func (d *Dir) Identify(name string) (FileID, error) { return identify(d.File, name) }
-
-// OpenFile opens a regular file for reading or writing, or creates it, depending
-// on flags. It refuses other types before opening them, because opening a fifo or
-// a device has side effects.
-func (d *Dir) OpenFile(name string, flags int, mode os.FileMode) (*DirFile, error) {
-	if flags&unix.O_CREAT == 0 {
-		return d.openFile(name, flags, mode)
-	}
-	var file *DirFile
-	err := d.changeNames(nil, func(*space.Charge) (err error) {
-		file, err = d.openFile(name, flags, mode)
-		return err
-	})
-	return file, err
+// Identify returns the ID of a file, or of the directory itself if name is empty. It is that of
+// go-nfs's handles.
+func (d *Dir) Identify(name string) (FileID, error) {
+	return inodes{}.identify(int(d.Fd()), []byte(name))
 }
 
-func (d *Dir) openFile(name string, flags int, mode os.FileMode) (*DirFile, error) {
-	a, err := d.Lstat(name)
-	if err == nil && !a.IsRegular() {
-		return nil, &os.PathError{Op: "openat", Path: name, Err: unix.EINVAL}
-	}
-	isNew := errors.Is(err, os.ErrNotExist)
-	if isNew && flags&unix.O_CREAT != 0 {
-		room, err := d.reserve(d.volume.account.ForNew())
-		if err != nil {
-			return nil, &os.PathError{Op: "openat", Path: name, Err: err}
+// change calls do, which changes the names of the directory and of another, which may be the
+// same, by methods of File.
+func (d *Dir) change(op, name string, other *Dir, do func() error) error {
+	for {
+		err := d.changeNow(other, do)
+		if !d.dir.Volume.await(err) {
+			return pathError(op, name, err)
 		}
-		defer room.Release()
 	}
-	flags |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	fd, err := unix.Openat(int(d.Fd()), name, flags, uint32(mode.Perm()))
-	if err != nil {
-		return nil, &os.PathError{Op: "openat", Path: name, Err: err}
+}
+
+func (d *Dir) changeNow(other *Dir, do func() error) error {
+	if err := cmp.Or(d.dir.toChange(), other.dir.toChange()); err != nil {
+		return err
 	}
-	f := os.NewFile(uintptr(fd), name)
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, &os.PathError{Op: "openat", Path: name, Err: errors.Join(unix.EINVAL, err, f.Close())}
+	defer LockNames(d.dir, other.dir).Unlock()
+	defer other.dir.settle()
+	defer d.dir.settle()
+	return do()
+}
+
+// toChange gets the lock and the charge of the directory's names: most directories are opened
+// only to find a file.
+func (f *File) toChange() (err error) {
+	if f.names != nil {
+		return nil
 	}
-	return d.charged(f, isNew)
+	if f.ID, err = f.Volume.finder.identify(f.fd, nil); err != nil {
+		return err
+	}
+	if f.Attr, err = f.Stat(); err != nil {
+		return err
+	}
+	f.enterNames()
+	return f.hold()
+}
+
+// create calls do, which makes a file.
+func (d *Dir) create(op, name string, do func() (*File, error)) (made *File, err error) {
+	err = d.change(op, name, d, func() (err error) {
+		made, err = do()
+		return err
+	})
+	return made, err
 }
 
 // Mkdir makes a directory.
 func (d *Dir) Mkdir(name string, mode os.FileMode) error {
-	return pathError("mkdirat", name, d.makeName(name, func() error {
-		return unix.Mkdirat(int(d.Fd()), name, uint32(mode.Perm()))
-	}))
+	return closed(d.create("mkdirat", name, func() (*File, error) { return d.dir.Mkdir(name, uint32(mode.Perm())) }))
 }
 
 // Symlink makes a symbolic link.
 func (d *Dir) Symlink(target, name string) error {
-	return pathError("symlinkat", name, d.makeName(name, func() error {
-		return unix.Symlinkat(target, int(d.Fd()), name)
-	}))
+	return closed(d.create("symlinkat", name, func() (*File, error) { return d.dir.Symlink(target, name) }))
 }
 
-// Readlink returns the target of a symbolic link.
-func (d *Dir) Readlink(name string) (string, error) {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(int(d.Fd()), name, buf)
-	if err != nil {
-		return "", pathError("readlinkat", name, err)
+func closed(f *File, err error) error {
+	if err == nil {
+		f.Close()
 	}
-	return string(buf[:n]), nil
+	return err
 }
 
 // Remove removes a file or an empty directory.
 func (d *Dir) Remove(name string) error {
-	return pathError("unlinkat", name, d.takeName(name, func() error {
-		err := unix.Unlinkat(int(d.Fd()), name, 0)
+	return d.change("unlinkat", name, d, func() error {
+		err := d.dir.Remove(name)
 		if errors.Is(err, unix.EISDIR) {
-			err = unix.Unlinkat(int(d.Fd()), name, unix.AT_REMOVEDIR)
+			err = d.dir.Rmdir(name)
 		}
 		return err
-	}))
+	})
 }
 
 // Rename renames a file within the volume, and replaces an existing file like
 // rename(2).
 func (d *Dir) Rename(name string, to *Dir, newName string) error {
-	return pathError("renameat", name, to.giveName(newName, d, name, func() error {
-		err := unix.Renameat(int(d.Fd()), name, int(to.Fd()), newName)
-		if err == nil {
-			d.volume.account.Moved(int(to.Fd()), newName)
-		}
+	return d.change("renameat", name, to, func() error { return d.dir.Rename(name, to.dir, newName) })
+}
+
+// entry calls do with a file.
+func (d *Dir) entry(op, name string, do func(f *File) error) error {
+	f, err := d.dir.Lookup([]byte(name))
+	if err == nil {
+		err = do(f)
+		f.Close()
+	}
+	return pathError(op, name, err)
+}
+
+// Readlink returns the target of a symbolic link.
+func (d *Dir) Readlink(name string) (target string, err error) {
+	err = d.entry("readlinkat", name, func(f *File) error {
+		b, err := f.Readlink()
+		target = string(b)
 		return err
-	}))
+	})
+	return target, err
 }
 
 // Chmod sets the permission bits of a file. It ignores a symbolic link, which has none.
 func (d *Dir) Chmod(name string, mode os.FileMode) error {
-	// fchmodat(2) would follow a link, and fchmodat2(2) came with Linux 6.6. An
-	// O_PATH descriptor holds the file itself, and /proc leads to it.
-	f, err := openEntry(int(d.Fd()), name)
-	if err != nil {
-		return pathError("openat", name, err)
-	}
-	defer f.close()
-	var st unix.Stat_t
-	if err := unix.Fstat(f.fd(), &st); err != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		return pathError("fstat", name, err)
-	}
-	return pathError("chmod", name, unix.Chmod(procPath(f.fd()), uint32(mode.Perm())))
+	return d.entry("chmod", name, func(f *File) error {
+		if f.Attr.IsSymlink() {
+			return nil
+		}
+		return f.Chmod(uint32(mode.Perm()))
+	})
 }
 
 // Lchown sets the owner and the group of a file.
 func (d *Dir) Lchown(name string, uid, gid int) error {
-	return pathError("fchownat", name, unix.Fchownat(int(d.Fd()), name, uid, gid, unix.AT_SYMLINK_NOFOLLOW))
+	return d.entry("fchownat", name, func(f *File) error { return f.Chown(uid, gid) })
 }
 
 // Chtimes sets the times of a file.
 func (d *Dir) Chtimes(name string, atime, mtime time.Time) error {
-	at, err := unix.TimeToTimespec(atime)
-	if err != nil {
-		return pathError("utimensat", name, err)
-	}
-	mt, err := unix.TimeToTimespec(mtime)
-	if err != nil {
-		return pathError("utimensat", name, err)
-	}
-	ts := []unix.Timespec{at, mt}
-	return pathError("utimensat", name, unix.UtimesNanoAt(int(d.Fd()), name, ts, unix.AT_SYMLINK_NOFOLLOW))
+	return d.entry("utimensat", name, func(f *File) error {
+		return f.Chtimes(SetTime{Set: true, Time: atime}, SetTime{Set: true, Time: mtime})
+	})
 }
 
-// Statfs has the size and free space of a volume, in bytes and files, and the
-// limits for names.
-type Statfs struct {
-	space.Room
-	NameMax, LinkMax uint32
-}
-
-// Statfs returns the size and free space of the volume.
-func (v *Volume) Statfs() (Statfs, error) {
-	if !v.begin() {
-		return Statfs{}, unix.ESTALE
-	}
-	defer v.calls.Done()
-	var st unix.Statfs_t
-	// On XFS and ext4 statfs of a directory returns its project's limit as the size;
-	// of a file it does not.
-	if err := unix.Fstatfs(int(v.root.Fd()), &st); err != nil {
-		return Statfs{}, fmt.Errorf("statfs: %w", err)
-	}
-	room := Statfs{
-		Room: space.Room{
-			Size:      uint64(space.BytesOf(st.Blocks, st.Bsize)),
-			Free:      uint64(space.BytesOf(st.Bfree, st.Bsize)),
-			Available: uint64(space.BytesOf(st.Bavail, st.Bsize)),
-			Files:     st.Files,
-			FreeFiles: st.Ffree,
-		},
-		NameMax: uint32(st.Namelen),
-		LinkMax: linkMax(st.Type),
-	}
-	if v.account != nil {
-		v.account.LimitTo(&room.Room)
-	}
-	return room, nil
-}
-
-// linkMax is the maximum link count of a file. The kernel does not expose it:
-// glibc's pathconf(3) has such a table too.
-func linkMax(fsType int64) uint32 {
-	switch fsType {
-	case unix.EXT4_SUPER_MAGIC:
-		return 65_000
-	case unix.XFS_SUPER_MAGIC:
-		return 1<<31 - 1
-	case unix.BTRFS_SUPER_MAGIC:
-		return 65_535
-	}
-	return 127 // glibc's guess
-}
+// Sync syncs the directory's names.
+func (d *Dir) Sync() error { return d.dir.syncAlone() }
 
 func pathError(op, name string, err error) error {
 	if err == nil {

@@ -3,6 +3,7 @@ package export
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,6 +41,14 @@ func newTable(t *testing.T) *Table {
 		}
 	})
 	return table
+}
+
+// openerOf is an Opener of the volumes in a table, until the end of the test.
+func openerOf(t *testing.T, table *Table) *Opener {
+	t.Helper()
+	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	t.Cleanup(o.Close)
+	return o
 }
 
 // volumeAt exports a new directory.
@@ -80,7 +89,7 @@ func TestTable(t *testing.T) {
 	if _, ok := table.ByPath("/v"); ok {
 		t.Error("found after Remove")
 	}
-	if _, err := v.OpenDir("."); !errors.Is(err, os.ErrClosed) {
+	if _, err := openerOf(t, table).OpenDir(v, "."); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("OpenDir after Remove: %v, want ErrClosed", err)
 	}
 }
@@ -88,7 +97,7 @@ func TestTable(t *testing.T) {
 // Remove waits for what is under way, since the directory is then given away.
 func TestRemoveWaits(t *testing.T) {
 	table, v, _ := volumeAt(t)
-	d, err := v.OpenDir(".")
+	d, err := openerOf(t, table).OpenDir(v, ".")
 	mustDo(t, err)
 	removed := make(chan struct{})
 	go func() {
@@ -112,7 +121,8 @@ func TestRemoveWaits(t *testing.T) {
 
 // Nothing that is opened lies outside of the volume, whatever is in it.
 func TestOpenDirStaysInside(t *testing.T) {
-	_, v, dir := volumeAt(t)
+	table, v, dir := volumeAt(t)
+	o := openerOf(t, table)
 	outside := t.TempDir()
 	mustDo(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755))
 	mustDo(t, os.Symlink(outside, filepath.Join(dir, "out")))
@@ -124,7 +134,7 @@ func TestOpenDirStaysInside(t *testing.T) {
 		"out": unix.ELOOP, "in": unix.ELOOP, "in/b": unix.ELOOP,
 		"file": unix.ENOTDIR, "missing": unix.ENOENT,
 	} {
-		d, err := v.OpenDir(name)
+		d, err := o.OpenDir(v, name)
 		if !errors.Is(err, want) {
 			t.Errorf("OpenDir(%q): %v, want %v", name, err, want)
 		}
@@ -148,13 +158,13 @@ func TestValidName(t *testing.T) {
 // Opening must not touch what is no regular file: a fifo would block, a device
 // would act, a symbolic link would lead away.
 func TestOpenFileOnlyRegular(t *testing.T) {
-	_, v, dir := volumeAt(t)
+	table, v, dir := volumeAt(t)
 	mustDo(t, os.Mkdir(filepath.Join(dir, "dir"), 0o755))
 	mustDo(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), []byte("data"), 0o644))
 	mustDo(t, os.Symlink("file", filepath.Join(dir, "link")))
 	mustDo(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
-	d, err := v.OpenDir(".")
+	d, err := openerOf(t, table).OpenDir(v, ".")
 	mustDo(t, err)
 	defer d.Close()
 	for _, name := range []string{"dir", "fifo", "link", "dangling"} {
@@ -173,12 +183,12 @@ func TestOpenFileOnlyRegular(t *testing.T) {
 }
 
 func TestChmodLeavesLinkTargets(t *testing.T) {
-	_, v, dir := volumeAt(t)
+	table, v, dir := volumeAt(t)
 	target := filepath.Join(t.TempDir(), "target")
 	mustDo(t, os.WriteFile(target, nil, 0o600))
 	mustDo(t, os.Symlink(target, filepath.Join(dir, "link")))
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
-	d, err := v.OpenDir(".")
+	d, err := openerOf(t, table).OpenDir(v, ".")
 	mustDo(t, err)
 	defer d.Close()
 	mustDo(t, errors.Join(d.Chmod("link", 0o777), d.Chmod("file", 0o640)))
@@ -196,7 +206,9 @@ func TestIdentify(t *testing.T) {
 		name     string
 		identify func(*os.File, string) (FileID, error)
 	}{
-		{"by inode and birth", identify},
+		{"by inode and birth", func(dir *os.File, name string) (FileID, error) {
+			return inodes{}.identify(int(dir.Fd()), []byte(name))
+		}},
 		{"by handle", func(dir *os.File, name string) (FileID, error) {
 			return kernelHandles{}.identify(int(dir.Fd()), []byte(name))
 		}},

@@ -43,11 +43,11 @@ const fileIDByInode = 0xff
 // files.
 var ErrNoFileID = errors.New("the file system has neither birth times nor file handles")
 
-// Identify returns the FileID of an open file.
-func Identify(f *os.File) (FileID, error) { return identify(f, "") }
+// Identify returns the FileID of an open file, which is that of go-nfs's handles.
+func Identify(f *os.File) (FileID, error) { return inodes{}.identify(int(f.Fd()), nil) }
 
-// identify returns the FileID of name in dir, or of dir itself if name is empty.
-// It does not follow a symbolic link.
+// inodes identifies files by inode number and birth time, where the kernel's handles
+// are not available. go-nfs finds the file by its path.
 //
 // The kind of FileID must depend on the disk alone, or handles would not survive a
 // change of the pod's rights: seccomp profiles of some container runtimes deny
@@ -56,20 +56,26 @@ func Identify(f *os.File) (FileID, error) { return identify(f, "") }
 // bytes). Without the inode's generation, two files can have the same FileID only
 // if the first was removed within the clock tick, some milliseconds, in which it
 // was created.
-func identify(dir *os.File, name string) (FileID, error) {
+type inodes struct{}
+
+// identify implements finder, with statx(2).
+func (inodes) identify(dir int, name []byte) (FileID, error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW
-	if name == "" {
+	if len(name) == 0 {
 		flags |= unix.AT_EMPTY_PATH
 	}
 	var st unix.Statx_t
 	const mask = unix.STATX_INO | unix.STATX_BTIME
-	if err := unix.Statx(int(dir.Fd()), name, flags, mask, &st); err != nil {
-		return FileID{}, &os.PathError{Op: "statx", Path: name, Err: err}
+	if err := unix.Statx(dir, string(name), flags, mask, &st); err != nil {
+		return FileID{}, &os.PathError{Op: "statx", Path: string(name), Err: err}
 	}
 	if st.Mask&unix.STATX_BTIME == 0 {
-		return kernelHandles{}.identify(int(dir.Fd()), []byte(name))
+		return kernelHandles{}.identify(dir, name)
 	}
 	id := binary.BigEndian.AppendUint64([]byte{fileIDByInode}, st.Ino)
 	id = binary.BigEndian.AppendUint64(id, uint64(st.Btime.Sec))
 	return NewFileID(binary.BigEndian.AppendUint32(id, st.Btime.Nsec)), nil
 }
+
+// open implements finder: it finds no file.
+func (inodes) open(FileID, int) (descriptor, error) { return descriptor{}, unix.ESTALE }

@@ -232,7 +232,7 @@ func TestInodesTakeRoom(t *testing.T) {
 		}
 
 		// By path, as the other engine does it, all the same.
-		byPath, err := v.OpenDir(".")
+		byPath, err := o.OpenDir(v, ".")
 		mustDo(t, err)
 		defer byPath.Close()
 		if _, err := byPath.OpenFile("new", unix.O_CREAT|unix.O_RDWR, 0o644); !errors.Is(err, unix.EDQUOT) {
@@ -291,10 +291,10 @@ func TestNamesTakeRoom(t *testing.T) {
 			_, _ = write(t, o, file, 0, limit)
 			rename := func(from, name, to, newName string) error {
 				if engine == "by path" {
-					f, err := v.OpenDir(from)
+					f, err := o.OpenDir(v, from)
 					mustDo(t, err)
 					defer f.Close()
-					d, err := v.OpenDir(to)
+					d, err := o.OpenDir(v, to)
 					mustDo(t, err)
 					defer d.Close()
 					return f.Rename(name, d, newName)

@@ -161,21 +161,21 @@ func TestInodeLimitHoldsWhileCounted(t *testing.T) {
 		create(t, o, root, fmt.Sprint(i))
 	}
 	v.account.LastMark()
-	_, v, root, begin = restarted(t, dir, marks, space.Limit{Bytes: 1 << 30, Inodes: most})
-	made, err := makeMany(t, v)
+	o, v, root, begin = restarted(t, dir, marks, space.Limit{Bytes: 1 << 30, Inodes: most})
+	made, err := makeMany(t, o, v)
 	if !errors.Is(err, unix.EAGAIN) || made != most/2-1 {
 		t.Errorf("%d files were made beside %d while there may be %d: %v", made, most/2+1, most, err)
 	}
 	begin()
 	counted(t, v)
-	if made, err := makeMany(t, v); !errors.Is(err, unix.EDQUOT) || made != 0 {
+	if made, err := makeMany(t, o, v); !errors.Is(err, unix.EDQUOT) || made != 0 {
 		t.Errorf("%d more: %v", made, err)
 	}
 	_ = root
 }
 
 // makeMany makes directories by path, without waiting.
-func makeMany(t *testing.T, v *Volume) (int, error) {
+func makeMany(t *testing.T, o *Opener, v *Volume) (int, error) {
 	t.Helper()
 	for made := 0; ; made++ {
 		room, err := v.account.Reserve(v.account.ForNew())
@@ -183,7 +183,7 @@ func makeMany(t *testing.T, v *Volume) (int, error) {
 			return made, err
 		}
 		room.Release()
-		dir, err := v.OpenDir(".")
+		dir, err := o.OpenDir(v, ".")
 		mustDo(t, err)
 		mustDo(t, errors.Join(dir.Mkdir(fmt.Sprintf("m%d-%d", time.Now().UnixNano(), made), 0o755), dir.Close()))
 	}
@@ -213,7 +213,7 @@ func TestUnknownUse(t *testing.T) {
 			if wrote, err := fill(t, o, root, "new"); !errors.Is(err, unix.EAGAIN) || wrote > limit/8 || wrote < limit/16 {
 				t.Errorf("%d bytes are let in: %v", wrote, err)
 			}
-			byPath, err := v.OpenDir(".")
+			byPath, err := o.OpenDir(v, ".")
 			mustDo(t, err)
 			defer byPath.Close()
 			done := make(chan error)
@@ -309,7 +309,7 @@ func TestNotCredited(t *testing.T) {
 			mustDo(t, top.Remove("over"))
 			mustDo(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
 			mustDo(t, top.Rmdir("d"))
-			byPath, err := v.OpenDir(".")
+			byPath, err := o.OpenDir(v, ".")
 			mustDo(t, err)
 			put("by path")
 			mustDo(t, errors.Join(byPath.Remove("by path"), byPath.Close()))

@@ -1,7 +1,6 @@
 package export
 
 import (
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -275,13 +274,8 @@ func (v *Volume) synced(began time.Time, err error) error {
 	return err
 }
 
-// Sync syncs the directory's names.
-func (d *Dir) Sync() error { return d.volume.syncFile(d.File) }
-
-// Sync syncs data and metadata.
-func (f *DirFile) Sync() error { return f.dir.volume.syncFile(f.File) }
-
-func (v *Volume) syncFile(f *os.File) error {
+// syncAlone syncs a file that no other call syncs through its descriptor.
+func (f *File) syncAlone() error {
 	began := time.Now()
-	return v.synced(began, v.disk.sync(int(f.Fd()), false))
+	return f.Volume.synced(began, f.Volume.disk.sync(f.fd, false))
 }

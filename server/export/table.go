@@ -2,8 +2,8 @@
 // handles, and every system call on behalf of clients.
 //
 // An engine finds the volume of a MOUNT by its path and the volume of a handle
-// by the number in it. The go-nfs engine then works with paths (Volume.OpenDir,
-// Dir), the native one with the kernel's handles (Opener, File) and
+// by the number in it. The go-nfs engine then works with paths (Opener.OpenDir,
+// Dir), the native one with the kernel's handles (Opener.Open, File) and
 // with the caller's identity (Workers).
 package export
 
@@ -61,24 +61,6 @@ type Volume struct {
 // Closed returns a channel that is closed when the export has ended and its last call has
 // returned.
 func (v *Volume) Closed() <-chan struct{} { return v.closed }
-
-// OpenDir opens a directory of the volume by its path below the volume's root; "."
-// is the root itself. The path must not contain a symbolic link or enter another
-// file system. After the export has ended the error is os.ErrClosed.
-func (v *Volume) OpenDir(name string) (*Dir, error) {
-	if !v.begin() {
-		return nil, &os.PathError{Op: "open", Path: name, Err: os.ErrClosed}
-	}
-	fd, err := unix.Openat2(int(v.root.Fd()), name, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-	})
-	if err != nil {
-		v.calls.Done()
-		return nil, &os.PathError{Op: "openat2", Path: name, Err: err}
-	}
-	return &Dir{File: os.NewFile(uintptr(fd), name), volume: v}, nil
-}
 
 // Account returns the volume's account, nil if the server does not count.
 func (v *Volume) Account() *space.Account { return v.account }
@@ -205,7 +187,9 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 		account.Attach(root, v.identifyAgain)
 	}
 	v.dirSyncs.aside = true
-	v.rootID, _ = v.finder.identify(int(root.Fd()), nil) // not for go-nfs
+	if v.rootID, err = v.finder.identify(int(root.Fd()), nil); err != nil {
+		v.finder = inodes{}
+	}
 	v.Served.Name, v.table, v.syncs = v.Path, t, &t.Syncs
 	v.newVerifier()
 	t.byPath[v.Path], t.byID[v.ID] = v, v

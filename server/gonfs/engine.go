@@ -44,7 +44,7 @@ type Engine struct {
 // and may be nil.
 func New(table *export.Table, key *export.Key, slow *stats.SlowLog, log *slog.Logger) *Engine {
 	return &Engine{
-		handler: &handler{table: table, key: key, volumes: map[*export.Volume]*filesystem{}},
+		handler: &handler{table: table, key: key, opener: export.NewOpener(table, key, log), volumes: map[*export.Volume]*filesystem{}},
 		stats:   stats.New(procedureNames(), slow),
 		log:     log,
 	}
@@ -74,6 +74,7 @@ func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
 	}
 	guarded.shutdown()
 	guarded.wait()
+	e.handler.opener.Close()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -82,8 +83,9 @@ func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
 
 // handler implements nfs.Handler and nfs.CachingHandler for the library.
 type handler struct {
-	table *export.Table
-	key   *export.Key
+	table  *export.Table
+	key    *export.Key
+	opener *export.Opener
 	listings
 
 	mu      sync.Mutex
@@ -103,7 +105,7 @@ func (h *handler) filesystem(v *export.Volume) *filesystem {
 			default:
 			}
 		}
-		fs = &filesystem{id: v.ID, volume: v, tree: newTree(v)}
+		fs = &filesystem{id: v.ID, volume: v, opener: h.opener, tree: newTree(h.opener, v)}
 		h.volumes[v] = fs
 	}
 	return fs

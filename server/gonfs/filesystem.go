@@ -19,6 +19,7 @@ import (
 // concurrently.
 type filesystem struct {
 	id     uint64 // first, because the library compares file systems deeply
+	opener *export.Opener
 	volume *export.Volume
 	tree   *tree
 }
@@ -79,7 +80,7 @@ func (f *filesystem) open(l location) (*place, error) {
 	if !l.named {
 		p.dirPath, p.name, p.file = path.Dir(l.path), path.Base(l.path), l.file
 	}
-	dir, err := f.volume.OpenDir(p.dirPath)
+	dir, err := f.opener.OpenDir(f.volume, p.dirPath)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func (f *filesystem) ReadDir(name string) ([]os.FileInfo, error) {
 		return nil, err
 	}
 	defer p.Close()
-	dir, err := f.volume.OpenDir(p.path())
+	dir, err := f.opener.OpenDir(f.volume, p.path())
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package gonfs
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -20,7 +21,9 @@ func TestLstatOfRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	volume, _ := table.ByID(1)
-	f := &filesystem{id: 1, volume: volume, tree: newTree(volume)}
+	opener := export.NewOpener(table, export.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	t.Cleanup(opener.Close)
+	f := &filesystem{id: 1, opener: opener, volume: volume, tree: newTree(opener, volume)}
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ const treeMax = 1 << 20
 // privileged system calls. It caches the paths of files, checks them on every use,
 // and walks the volume to find a file that is not cached, as after a restart.
 type tree struct {
+	opener *export.Opener
 	volume *export.Volume
 
 	mu    sync.Mutex
@@ -34,8 +35,8 @@ type tree struct {
 	walking sync.Mutex // held during a walk
 }
 
-func newTree(v *export.Volume) *tree {
-	return &tree{volume: v, paths: map[export.FileID]string{}}
+func newTree(o *export.Opener, v *export.Volume) *tree {
+	return &tree{opener: o, volume: v, paths: map[export.FileID]string{}}
 }
 
 // remember caches the path of a file.
@@ -108,7 +109,7 @@ func (t *tree) lookup(file export.FileID) (p string, ok, gone bool) {
 	if !ok {
 		return "", false, gone
 	}
-	dir, err := t.volume.OpenDir(path.Dir(p))
+	dir, err := t.opener.OpenDir(t.volume, path.Dir(p))
 	if err != nil {
 		return "", false, false
 	}
@@ -137,7 +138,7 @@ func (t *tree) walkDir(name string) error {
 	for len(pending) > 0 {
 		name := pending[len(pending)-1]
 		pending = pending[:len(pending)-1]
-		dir, err := t.volume.OpenDir(name)
+		dir, err := t.opener.OpenDir(t.volume, name)
 		if err != nil && name != "." && unreachable(err) {
 			continue
 		}

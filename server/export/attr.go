@@ -1,0 +1,52 @@
+package export
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
+)
+
+// Attr has the attributes of a file, from fstatat(2).
+type Attr struct {
+	Mode                uint32 // type and permission bits as in st_mode, inode(7)
+	Nlink, UID, GID     uint32
+	Size                int64
+	Used                uint64 // bytes on the disk
+	Ino                 uint64
+	Major, Minor        uint32 // of a device
+	Atime, Mtime, Ctime time.Time
+
+	device uint64 // with Ino, the key for counting
+}
+
+func attrOf(st *unix.Stat_t) Attr {
+	return Attr{
+		Mode:  st.Mode,
+		Nlink: uint32(st.Nlink), // 64 bits on amd64, 32 on arm64
+		UID:   st.Uid,
+		GID:   st.Gid,
+		Size:  st.Size,
+		Used:  uint64(st.Blocks) * 512,
+		Ino:   st.Ino,
+		Major: unix.Major(st.Rdev),
+		Minor: unix.Minor(st.Rdev),
+		Atime: time.Unix(st.Atim.Unix()),
+		Mtime: time.Unix(st.Mtim.Unix()),
+		Ctime: time.Unix(st.Ctim.Unix()),
+
+		device: st.Dev,
+	}
+}
+
+func (a *Attr) inode() space.Inode { return space.Inode{Device: a.device, Number: a.Ino} }
+
+// IsRegular reports whether it is a regular file.
+func (a *Attr) IsRegular() bool { return a.Mode&unix.S_IFMT == unix.S_IFREG }
+
+// IsDir reports whether it is a directory.
+func (a *Attr) IsDir() bool { return a.Mode&unix.S_IFMT == unix.S_IFDIR }
+
+// IsSymlink reports whether it is a symbolic link.
+func (a *Attr) IsSymlink() bool { return a.Mode&unix.S_IFMT == unix.S_IFLNK }

@@ -1,0 +1,59 @@
+package export
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
+)
+
+// Statfs has the size and free space of a volume, in bytes and files, and the
+// limits for names.
+type Statfs struct {
+	space.Room
+	NameMax, LinkMax uint32
+}
+
+// Statfs returns the size and free space of the volume.
+func (v *Volume) Statfs() (Statfs, error) {
+	if !v.begin() {
+		return Statfs{}, unix.ESTALE
+	}
+	defer v.calls.Done()
+	var st unix.Statfs_t
+	// On XFS and ext4 statfs of a directory returns its project's limit as the size;
+	// of a file it does not.
+	if err := unix.Fstatfs(int(v.root.Fd()), &st); err != nil {
+		return Statfs{}, fmt.Errorf("statfs: %w", err)
+	}
+	room := Statfs{
+		Room: space.Room{
+			Size:      uint64(space.BytesOf(st.Blocks, st.Bsize)),
+			Free:      uint64(space.BytesOf(st.Bfree, st.Bsize)),
+			Available: uint64(space.BytesOf(st.Bavail, st.Bsize)),
+			Files:     st.Files,
+			FreeFiles: st.Ffree,
+		},
+		NameMax: uint32(st.Namelen),
+		LinkMax: linkMax(st.Type),
+	}
+	if v.account != nil {
+		v.account.LimitTo(&room.Room)
+	}
+	return room, nil
+}
+
+// linkMax is the maximum link count of a file. The kernel does not expose it:
+// glibc's pathconf(3) has such a table too.
+func linkMax(fsType int64) uint32 {
+	switch fsType {
+	case unix.EXT4_SUPER_MAGIC:
+		return 65_000
+	case unix.XFS_SUPER_MAGIC:
+		return 1<<31 - 1
+	case unix.BTRFS_SUPER_MAGIC:
+		return 65_535
+	}
+	return 127 // glibc's guess
+}
