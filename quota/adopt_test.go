@@ -81,7 +81,7 @@ func testAssignTree(t *testing.T, disk string) {
 
 	// The root is counted too, the file with two names once, and the fifo not.
 	u, err := p.Usage(other)
-	if err != nil || u.Inodes != uint64(want)+1-1 {
+	if err != nil || u.Inodes != int64(want)+1-1 {
 		t.Errorf("usage %+v, %v, want %d inodes", u, err, want)
 	}
 	eventually(t, func() (bool, error) { return free(p, id) }, "the first project is still in use")

@@ -91,7 +91,7 @@ func testThousandProjects(t *testing.T, disk string) {
 	defer p.Close()
 	const first, projects = 3_000_000_000, 1000
 	for i := range uint32(projects) {
-		must(t, p.SetLimit(first+i, Limit{uint64(i+1) << 20, uint64(i + 1)}))
+		must(t, p.SetLimit(first+i, Limit{int64(i+1) << 20, int64(i + 1)}))
 	}
 	defer func() {
 		for i := range uint32(projects) {
@@ -107,7 +107,7 @@ func testThousandProjects(t *testing.T, disk string) {
 		for i := range uint32(projects) {
 			u, err := p.Usage(first + i)
 			must(t, err)
-			if want := (Limit{uint64(i+1) << 20, uint64(i + 1)}); u.Limit != want || all[first+i] != u {
+			if want := (Limit{int64(i+1) << 20, int64(i + 1)}); u.Limit != want || all[first+i] != u {
 				t.Fatalf("project %d: alone %+v, in the pass %+v, want the limit %+v", first+i, u, all[first+i], want)
 			}
 		}

@@ -54,17 +54,17 @@ func (e *UnsupportedError) Error() string { return e.Reason + "; " + e.Fix }
 
 // Limit is the limit of a project; 0: none.
 type Limit struct {
-	Bytes  uint64
-	Inodes uint64 // files, directories and all else
+	Bytes  int64
+	Inodes int64 // files, directories and all else
 }
 
 // Usage is a volume's usage and limit, counted by the kernel in its project, or by the
 // server. It is zero for a project that the kernel does not know. Commands get it as
 // JSON.
 type Usage struct {
-	Bytes  uint64 `json:"bytes"` // used, in bytes of disk blocks
-	Inodes uint64 `json:"files"` // used: files, directories and all else
-	Limit  Limit  `json:"-"`     // hard
+	Bytes  int64 `json:"bytes"` // used, in bytes of disk blocks
+	Inodes int64 `json:"files"` // used: files, directories and all else
+	Limit  Limit `json:"-"`     // hard
 	// Partial is whether the server is still counting the files that existed at its
 	// start.
 	Partial bool `json:"partial,omitempty"`

@@ -133,8 +133,8 @@ func (p *Projects) setLimit(id uint32, limit Limit) error {
 		flags:      projectQuotaFlag,
 		fieldMask:  limitBlocksHard | limitInodesHard,
 		id:         id,
-		blocksHard: (limit.Bytes + blockUnit - 1) / blockUnit,
-		inodesHard: limit.Inodes,
+		blocksHard: uint64(limit.Bytes+blockUnit-1) / blockUnit,
+		inodesHard: uint64(limit.Inodes),
 	}
 	return p.quotactl(qXSetQLim, id, unsafe.Pointer(&q))
 }
@@ -163,7 +163,7 @@ func (p *Projects) nextUsage(id uint32) (next uint32, u Usage, found bool, err e
 }
 
 func (q *diskQuota) usage() Usage {
-	return Usage{Bytes: q.blocks * blockUnit, Inodes: q.inodes, Limit: Limit{Bytes: q.blocksHard * blockUnit, Inodes: q.inodesHard}}
+	return Usage{Bytes: int64(q.blocks * blockUnit), Inodes: int64(q.inodes), Limit: Limit{Bytes: int64(q.blocksHard * blockUnit), Inodes: int64(q.inodesHard)}}
 }
 
 // quotactl calls quotactl_fd(2), or quotactl(2) where a device is set.

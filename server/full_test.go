@@ -8,13 +8,14 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/space"
 )
 
 // countedWith serves an empty volume that the server counts.
-func countedWith(t *testing.T, engine string, limit space.Limit) (*nfstest.Client, nfs3.FH, *space.Account) {
+func countedWith(t *testing.T, engine string, limit quota.Limit) (*nfstest.Client, nfs3.FH, *space.Account) {
 	t.Helper()
 	dir := t.TempDir()
 	if engine == server.EngineNative {
@@ -28,7 +29,7 @@ func countedWith(t *testing.T, engine string, limit space.Limit) (*nfstest.Clien
 	if err := cfg.Exports.AddCounted(1, "/volume", dir, export.Options{}, account, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); !account.Usage().Complete; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); account.Usage().Partial; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the volume is not counted")
 		}
@@ -80,7 +81,7 @@ func (w wire) fill(fh nfs3.FH) {
 // working.
 func TestFull(t *testing.T) {
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
-		for full, limit := range map[string]space.Limit{
+		for full, limit := range map[string]quota.Limit{
 			"of bytes":  {Bytes: 1 << 20},
 			"of inodes": {Bytes: 1 << 30, Inodes: 4},
 		} {
@@ -157,7 +158,7 @@ func TestFarSizes(t *testing.T) {
 	const limit = 4 << 20
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		t.Run(engine, func(t *testing.T) {
-			c, root, account := countedWith(t, engine, space.Limit{Bytes: limit})
+			c, root, account := countedWith(t, engine, quota.Limit{Bytes: limit})
 			w := wire{t, c, root}
 			file, status, err := w.create("file", nfs3.SetUint64{})
 			w.is("CREATE", status, err, nfs3.OK)

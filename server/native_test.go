@@ -16,6 +16,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/space"
@@ -70,7 +71,7 @@ func TestNativeConformance(t *testing.T) {
 	})
 	t.Run("server counts", func(t *testing.T) {
 		conformance(t, func(table *export.Table, dir string) error {
-			return table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(space.Limit{Bytes: 1 << 50}), slog.New(slog.DiscardHandler))
+			return table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 50}), slog.New(slog.DiscardHandler))
 		})
 	})
 }

@@ -30,7 +30,7 @@ import (
 type exporter struct {
 	table *export.Table
 	root  string
-	used  map[string]uint64 // in percent of the size, and of a hundred inodes
+	used  map[string]int64 // in percent of the size, and of a hundred inodes
 }
 
 func (e exporter) Check(volume.Options) error { return nil }
@@ -41,13 +41,13 @@ func (e exporter) Unexport(v volume.Volume) { e.table.Remove(v.ID) }
 func (e exporter) SetLimit(volume.Volume)   {}
 func (e exporter) Usage(v volume.Volume) quota.Usage {
 	used := e.used[v.Name]
-	return quota.Usage{Bytes: (used*uint64(v.Size) + 99) / 100, Inodes: used, Limit: quota.Limit{Bytes: uint64(v.Size), Inodes: 100}}
+	return quota.Usage{Bytes: (used*v.Size + 99) / 100, Inodes: used, Limit: quota.Limit{Bytes: v.Size, Inodes: 100}}
 }
 
 // newStatus makes a Status of volumes with these claims, by their names.
 func newStatus(t *testing.T, specs []volume.Spec, change func(*Config, exporter)) *Status {
 	t.Helper()
-	e := exporter{table: &export.Table{}, root: t.TempDir(), used: map[string]uint64{}}
+	e := exporter{table: &export.Table{}, root: t.TempDir(), used: map[string]int64{}}
 	store, err := volume.Open(volume.Config{Root: e.root, Exports: e, Counter: e, Log: slog.New(slog.DiscardHandler)})
 	mustDo(t, err)
 	t.Cleanup(func() { mustDo(t, store.Close()) })

@@ -152,7 +152,7 @@ func (s *Status) volumes(now time.Time, recent *span, use *diskUse) []volumeView
 		if u, err := s.cfg.Store.Usage(v.Name); err == nil && u.Limit.Bytes > 0 {
 			view.count(&u)
 			view.sort = max(view.Use.Percent, view.Inodes.Percent)
-			use.volumes += int64(u.Bytes)
+			use.volumes += u.Bytes
 			use.partial = use.partial || u.Partial
 		} else {
 			use.uncounted = true
@@ -199,8 +199,8 @@ func (s *Status) kept(now time.Time, use *diskUse) []volumeView {
 		view := describe(k.Volume, fmt.Sprintf("%s %s ago", k.State, ago(now.Sub(k.Since))))
 		view.sort = -1
 		if u, ok, err := s.cfg.Store.KeptUsage(k); ok && err == nil {
-			use.kept += int64(u.Bytes)
-			u.Limit = quota.Limit{Bytes: uint64(k.Size), Inodes: uint64(k.Inodes)} // it is not limited any more
+			use.kept += u.Bytes
+			u.Limit = quota.Limit{Bytes: k.Size, Inodes: k.Inodes} // it is not limited any more
 			view.count(&u)
 		} else {
 			use.keptUnknown = true
@@ -212,8 +212,8 @@ func (s *Status) kept(now time.Time, use *diskUse) []volumeView {
 
 // count sets the usage of the volume.
 func (v *volumeView) count(u *quota.Usage) {
-	v.Use = newBar(int64(u.Bytes), int64(u.Limit.Bytes), volume.Mark)
-	v.Inodes = newBar(int64(u.Inodes), int64(u.Limit.Inodes), volume.Mark)
+	v.Use = newBar(u.Bytes, u.Limit.Bytes, volume.Mark)
+	v.Inodes = newBar(u.Inodes, u.Limit.Inodes, volume.Mark)
 	v.Inodes.Used, v.Inodes.Size = volume.FormatCount(u.Inodes, ""), volume.FormatCount(u.Limit.Inodes, "")
 	v.Partial = u.Partial
 }

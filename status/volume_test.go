@@ -115,7 +115,7 @@ func TestManyVolumes(t *testing.T) {
 	}
 	s := newStatus(t, specs, func(_ *Config, e exporter) {
 		for i := range many {
-			e.used[fmt.Sprintf("v-%d", i)] = uint64(i % 40)
+			e.used[fmt.Sprintf("v-%d", i)] = int64(i % 40)
 		}
 		e.used["v-340"] = 96
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -21,98 +20,72 @@ const (
 // Empty removes everything in a directory, and returns the number of entries. It
 // changes modes and flags that prevent it.
 func Empty(ctx context.Context, dir *os.File) (int, error) {
-	e := emptier{top: dir}
+	var e emptier
+	e.Name = func(dir *os.File, name string) (bool, error) { return e.name(ctx, dir, name) }
 	for {
-		n, err := e.removeBatch(ctx, dir, func(name string) error { return e.removeDir(ctx, name) })
-		if n == 0 || err != nil {
+		found, removed := e.found, e.removed
+		switch err := e.pass(dir); {
+		case err != nil, e.found == found:
 			return e.removed, err
+		case e.removed == removed:
+			return e.removed, fmt.Errorf("empty %s: %w", dir.Name(), unix.ENOTEMPTY)
 		}
 	}
 }
 
-// emptier removes the content of top. From a directory in it that is not empty, it
-// removes the files, and moves the directories up into top, where it removes them
-// later. It is no Walker: a Walker only reads, and can't remove a directory
-// that it has left.
+// emptier removes what a Walker finds, and each directory when the Walker has left it. What it
+// misses, because a directory was listed while names were removed from it, another pass finds.
 type emptier struct {
-	top     *os.File
+	Walker
+	found   int // names
 	removed int
-	moved   int // numbers the directories that were moved up
 }
 
-// removeDir removes a directory in top that is not empty.
-func (e *emptier) removeDir(ctx context.Context, name string) error {
-	if err := unlock(e.top, name); err != nil {
-		return fmt.Errorf("chmod %q: %w", name, err)
-	}
-	dir, err := openDir(e.top, name)
-	if err != nil {
-		return fmt.Errorf("open %q: %w", name, err)
-	}
-	defer dir.Close()
-	for {
-		n, err := e.removeBatch(ctx, dir, func(child string) error { return e.moveUp(dir, child) })
-		if n == 0 || err != nil {
-			if err == nil {
-				err = unix.Unlinkat(int(e.top.Fd()), name, unix.AT_REMOVEDIR)
-			}
-			return err
+// pass walks the tree once.
+func (e *emptier) pass(root *os.File) error {
+	defer e.Close()
+	err := e.Begin(root)
+	for err == nil && e.Depth() > 0 {
+		depth, name := e.Depth(), e.at.way[e.Depth()-1].name
+		if err = e.Step(); err == nil && e.Depth() < depth && e.at.dir != nil {
+			_, err = e.remove(e.at.dir, name)
 		}
 	}
+	return err
 }
 
-// moveUp moves a directory into top, under an unused name.
-func (e *emptier) moveUp(dir *os.File, child string) error {
-	// To change its "..", the directory itself must be writable.
-	if err := unlock(dir, child); err != nil {
-		return fmt.Errorf("chmod %q: %w", child, err)
-	}
-	for {
-		e.moved++
-		name := fmt.Sprintf("podnas-%d", e.moved)
-		err := unix.Renameat2(int(dir.Fd()), child, int(e.top.Fd()), name, unix.RENAME_NOREPLACE)
-		if errors.Is(err, unix.EEXIST) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("move %q up: %w", child, err)
-		}
-		return nil
-	}
-}
-
-// removeBatch removes up to emptyBatch entries of a directory and calls full
-// for each directory that is not empty. It returns how many entries it read.
-func (e *emptier) removeBatch(ctx context.Context, dir *os.File, full func(string) error) (int, error) {
-	if _, err := dir.Seek(0, io.SeekStart); err != nil {
-		return 0, err
-	}
-	names, err := dir.Readdirnames(emptyBatch)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return 0, err
-	}
-	fd := int(dir.Fd())
-	for _, name := range names {
-		err := remove(fd, name)
-		if errors.Is(err, unix.EPERM) && mutableEntry(dir, name) == nil {
-			err = remove(fd, name)
-		}
-		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
-			err = full(name)
-		}
-		if err != nil {
-			return 0, fmt.Errorf("remove %q: %w", name, err)
-		}
-		e.removed++
-	}
-	if len(names) == emptyBatch {
+// name removes a file or an empty directory; others are to be entered.
+func (e *emptier) name(ctx context.Context, dir *os.File, name string) (enter bool, err error) {
+	if e.found++; e.found%emptyBatch == 0 {
 		select {
 		case <-time.After(emptyPause):
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return false, ctx.Err()
 		}
 	}
-	return len(names), nil
+	full, err := e.remove(dir, name)
+	if full && err == nil {
+		err = unlock(dir, name)
+	}
+	return full, err
+}
+
+// remove removes a file or a directory; full is whether that has entries.
+func (e *emptier) remove(dir *os.File, name string) (full bool, err error) {
+	fd := int(dir.Fd())
+	err = remove(fd, name)
+	if errors.Is(err, unix.EPERM) && mutableEntry(dir, name) == nil {
+		err = remove(fd, name)
+	}
+	switch {
+	case err == nil:
+		e.removed++
+	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
+		return true, nil
+	case !errors.Is(err, unix.ENOENT):
+		return false, fmt.Errorf("remove %q: %w", e.Path(name), err)
+	}
+	return false, nil
 }
 
 // remove removes a file or an empty directory.

@@ -1,8 +1,14 @@
 package tree
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestEmpty(t *testing.T) {
@@ -16,5 +22,44 @@ func TestEmpty(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); len(left) != 0 || err != nil {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// However deep a tree is, and however many names a directory has.
+func TestEmptyLarge(t *testing.T) {
+	dir := tempDir(t)
+	at := open(t, dir)
+	const levels = 5000 // a path of twice PATH_MAX
+	for range levels {
+		must(t, unix.Mkdirat(int(at.Fd()), "d", 0o700))
+		below, err := openDir(at, "d")
+		must(t, err)
+		must(t, at.Close())
+		at = below
+	}
+	must(t, at.Close())
+	wide := filepath.Join(dir, "wide")
+	must(t, os.Mkdir(wide, 0o700))
+	for i := range 2 * nameBatch {
+		must(t, os.MkdirAll(filepath.Join(wide, fmt.Sprint(i), "sub"), 0o700))
+	}
+	if n, err := Empty(t.Context(), open(t, dir)); err != nil || n != levels+1+4*nameBatch {
+		t.Errorf("removed %d, %v", n, err)
+	}
+	if left, err := os.ReadDir(dir); len(left) != 0 || err != nil {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// What is cut short removes less, and says so.
+func TestEmptyEnds(t *testing.T) {
+	dir := tempDir(t)
+	for i := range 2 * emptyBatch {
+		must(t, os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o700))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, err := Empty(ctx, open(t, dir)); !errors.Is(err, context.Canceled) || n > emptyBatch {
+		t.Errorf("removed %d, %v", n, err)
 	}
 }

@@ -76,7 +76,7 @@ func TestCopyFull(t *testing.T) {
 				t.Errorf("%d bytes, %v, want the same %d", len(got), err, len(data))
 			}
 			u, err := projects.Usage(id)
-			if err != nil || u.Bytes < uint64(len(data)) || u.Inodes != 2 {
+			if err != nil || u.Bytes < int64(len(data)) || u.Inodes != 2 {
 				t.Errorf("the copy is counted as %+v, %v", u, err)
 			}
 			if err := projects.SetLimit(id, quota.Limit{}); err != nil {

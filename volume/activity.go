@@ -103,7 +103,7 @@ func (s *Store) Trash() (Trash, error) {
 		if err != nil {
 			return t, err
 		}
-		t.Bytes += int64(u.Bytes)
+		t.Bytes += u.Bytes
 	}
 	return t, nil
 }

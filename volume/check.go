@@ -151,8 +151,8 @@ func (s *Store) checkRecord(r *record) []Finding {
 // checkLimit compares the kernel's limit of a volume's project with the record. A
 // retained volume is not checked: its limit is set when it is adopted.
 func checkLimit(r *record, u quota.Usage, marked map[string]error) []Finding {
-	limit := int64(u.Limit.Bytes)
-	rightSize, rightInodes := limit >= r.Size && limit < r.Size+4096, int64(u.Limit.Inodes) == r.Inodes
+	limit := u.Limit.Bytes
+	rightSize, rightInodes := limit >= r.Size && limit < r.Size+4096, u.Limit.Inodes == r.Inodes
 	if r.Project == 0 || r.State != ready || rightSize && rightInodes {
 		return nil
 	}

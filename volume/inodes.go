@@ -63,12 +63,12 @@ func (d *Space) inodesFor(size, bytesPerInode int64, overcommit float64) int64 {
 
 // limit returns a volume's limit according to its record.
 func (v *Volume) limit() quota.Limit {
-	return quota.Limit{Bytes: uint64(v.Size), Inodes: uint64(v.Inodes)}
+	return quota.Limit{Bytes: v.Size, Inodes: v.Inodes}
 }
 
 // limitInodes sets the inode limit of a counted volume that has none yet. If the
 // volume already uses that many, or nearly, it gets a quarter more than it uses.
-func (s *Store) limitInodes(v *Volume, used uint64, log *slog.Logger) error {
+func (s *Store) limitInodes(v *Volume, used int64, log *slog.Logger) error {
 	if v.Inodes != 0 {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (s *Store) limitInodes(v *Volume, used uint64, log *slog.Logger) error {
 		return err
 	}
 	inodes := space.inodesFor(v.Size, v.BytesPerInode, s.overcommit)
-	if more := int64(used + used/4); more > inodes {
+	if more := used + used/4; more > inodes {
 		log.Warn("volume: uses nearly all inodes of its size's limit, or more; setting its limit a quarter above its usage", "used", used, "bySize", inodes, "limit", more)
 		inodes = more
 	}
@@ -117,7 +117,7 @@ var errNotCounted = errors.New("it is not counted yet")
 
 // limitCounted is one attempt of limitWhenCounted.
 func (s *Store) limitCounted(ctx context.Context, v *Volume, log *slog.Logger) error {
-	used := uint64(0)
+	used := int64(0)
 	now, err := s.change(ctx, v.Name, func(now *Volume) error {
 		if now.ID != v.ID {
 			return ErrNotFound // another volume has its name

@@ -100,7 +100,7 @@ func TestInodeLimit(t *testing.T) {
 	holds("refused", 8192)
 	v, err := s.Get("v")
 	mustDo(t, err)
-	mustDo(t, k.SetLimit(v.Project, quota.Limit{Bytes: uint64(v.Size)}))
+	mustDo(t, k.SetLimit(v.Project, quota.Limit{Bytes: v.Size}))
 	findings, err := s.Check()
 	mustDo(t, err)
 	if len(findings) != 1 || findings[0].Problem != "its inode limit on the disk is 0, not 8192" {
@@ -141,7 +141,7 @@ func editRecord(t *testing.T, root, name string, edit func(map[string]any)) {
 // it is past already.
 func TestInodesOfAnOlderPodnas(t *testing.T) {
 	for _, tt := range []struct {
-		used uint64
+		used int64
 		want int64
 	}{{10, 1024}, {1000, 1250}, {1500, 1875}} {
 		t.Run(fmt.Sprint(tt.used), func(t *testing.T) {
@@ -220,7 +220,7 @@ func (c *scanning) Usage(Volume) quota.Usage {
 	return c.usage
 }
 
-func (c *scanning) end(inodes uint64) {
+func (c *scanning) end(inodes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.usage.Inodes, c.usage.Partial = inodes, false

@@ -164,8 +164,8 @@ func (s *Store) adopt(ctx context.Context, r *record) error {
 		if err != nil {
 			return err
 		}
-		if int64(u.Bytes) > r.Size {
-			return fmt.Errorf("%w: its files take %s, more than %s", ErrInvalid, FormatSize(int64(u.Bytes)), FormatSize(r.Size))
+		if u.Bytes > r.Size {
+			return fmt.Errorf("%w: its files take %s, more than %s", ErrInvalid, FormatSize(u.Bytes), FormatSize(r.Size))
 		}
 		if err := s.limitInodes(&r.Volume, u.Inodes, s.log.With("volume", r.Name)); err != nil {
 			return err

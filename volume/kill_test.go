@@ -27,15 +27,15 @@ import (
 type kernel struct {
 	mu     sync.Mutex
 	limits map[uint32]quota.Limit
-	marked map[uint32][]int  // descriptors
-	more   map[uint32]uint64 // inodes of a project besides those
+	marked map[uint32][]int // descriptors
+	more   map[uint32]int64 // inodes of a project besides those
 	// below is called, if set, when AssignTree has marked the directory and nothing
 	// in it.
 	below func(context.Context) error
 }
 
 func newKernel(t *testing.T) *kernel {
-	k := &kernel{limits: map[uint32]quota.Limit{}, marked: map[uint32][]int{}, more: map[uint32]uint64{}}
+	k := &kernel{limits: map[uint32]quota.Limit{}, marked: map[uint32][]int{}, more: map[uint32]int64{}}
 	t.Cleanup(func() {
 		for _, fds := range k.marked {
 			for _, fd := range fds {

@@ -19,6 +19,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfscheck"
 	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
@@ -66,7 +67,7 @@ func serve(t *testing.T, engine string) (port uint16, dirs map[string]string) {
 	if err := os.WriteFile(filepath.Join(full, "file"), make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := exports.AddCounted(9, "/full", full, export.Options{}, space.NewAccount(space.Limit{Bytes: 1 << 20}), slog.New(slog.DiscardHandler)); err != nil {
+	if err := exports.AddCounted(9, "/full", full, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 20}), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	s, err := server.New(server.Config{Engine: choice, Exports: exports, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler)})

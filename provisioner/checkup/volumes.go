@@ -20,8 +20,8 @@ func VolumeChecks(store *volume.Store) []doctor.Check {
 		for i := range volumes {
 			v := &volumes[i]
 			u := usages[v.Name]
-			results = append(results, judgeFullness(v, int64(u.Bytes), int64(u.Limit.Bytes), "%d%% full: %s of %s are used", volume.FormatSize)...)
-			results = append(results, judgeFullness(v, int64(u.Inodes), int64(u.Limit.Inodes), "%d%% of its inodes are used: %s of %s", func(n int64) string { return fmt.Sprint(n) })...)
+			results = append(results, judgeFullness(v, u.Bytes, u.Limit.Bytes, "%d%% full: %s of %s are used", volume.FormatSize)...)
+			results = append(results, judgeFullness(v, u.Inodes, u.Limit.Inodes, "%d%% of its inodes are used: %s of %s", func(n int64) string { return fmt.Sprint(n) })...)
 		}
 		if len(results) == 0 {
 			return []doctor.Result{doctor.Good("%d are served, each less than %d%% full", len(volumes), volume.FillingPercent)}

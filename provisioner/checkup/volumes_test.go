@@ -31,7 +31,7 @@ func TestVolumes(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		volume        string
-		bytes, inodes uint64
+		bytes, inodes int64
 		check         string
 		status        doctor.Status
 		says, fix     string

@@ -207,7 +207,7 @@ func (s *Server) served(v volume.Volume, u quota.Usage) Volume {
 }
 
 func copiedVolume(c volume.Copy) Volume {
-	return Volume{Volume: c.Volume, State: volume.Copying, Used: &quota.Usage{Bytes: uint64(c.Bytes), Inodes: uint64(c.Files)}}
+	return Volume{Volume: c.Volume, State: volume.Copying, Used: &quota.Usage{Bytes: c.Bytes, Inodes: c.Files}}
 }
 
 func keptVolume(k volume.Kept) Volume {

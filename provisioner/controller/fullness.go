@@ -59,9 +59,9 @@ func (f *fullness) look() {
 	for _, v := range f.store.List() {
 		there[v.Name] = true
 		if u, counted := usages[v.Name]; counted {
-			f.tell(&v, false, int64(u.Bytes), int64(u.Limit.Bytes))
+			f.tell(&v, false, u.Bytes, u.Limit.Bytes)
 			if u.Limit.Inodes > 0 {
-				f.tell(&v, true, int64(u.Inodes), int64(u.Limit.Inodes))
+				f.tell(&v, true, u.Inodes, u.Limit.Inodes)
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -33,10 +34,10 @@ const (
 // countedAt exports a directory whose use is counted.
 func countedAt(t *testing.T, dir string, limit int64) (*Opener, *Volume, []byte) {
 	t.Helper()
-	return countedTo(t, dir, space.Limit{Bytes: limit})
+	return countedTo(t, dir, quota.Limit{Bytes: limit})
 }
 
-func countedTo(t *testing.T, dir string, limit space.Limit) (*Opener, *Volume, []byte) {
+func countedTo(t *testing.T, dir string, limit quota.Limit) (*Opener, *Volume, []byte) {
 	t.Helper()
 	needNative(t)
 	table := newTable(t)
@@ -50,9 +51,9 @@ func countedTo(t *testing.T, dir string, limit space.Limit) (*Opener, *Volume, [
 }
 
 // counted waits for the scan.
-func counted(t *testing.T, v *Volume) space.Usage {
+func counted(t *testing.T, v *Volume) quota.Usage {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !v.Account().Usage().Complete; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); v.Account().Usage().Partial; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the scan does not end")
 		}
@@ -168,7 +169,7 @@ func TestLimit(t *testing.T) {
 		t.Errorf("after truncation: %d, %v", wrote, err)
 	}
 	// A raised limit holds at once.
-	v.Account().SetLimit(space.Limit{Bytes: 4 * limit})
+	v.Account().SetLimit(quota.Limit{Bytes: 4 * limit})
 	if wrote, err := write(t, o, file, 0, 2*limit); wrote != 2*limit || err != nil {
 		t.Errorf("after a raise: %d, %v", wrote, err)
 	}
@@ -484,38 +485,36 @@ func TestLookAtWhatIsGone(t *testing.T) {
 func TestChargeIsGivenBack(t *testing.T) {
 	o, v, root := countedAt(t, t.TempDir(), 1<<30)
 	counted(t, v)
-	file := create(t, o, root, "file") // is kept, open for writing
-	users := func(handle []byte) int {
-		f, err := o.Open(netip.Addr{}, handle, UseAttr)
-		mustDo(t, err)
-		defer f.Close()
-		return v.account.Users(f.Attr.inode())
-	}
-	for _, test := range []struct {
-		handle []byte
-		use    func() error
-	}{
-		{file, func() error { // SETATTR of the size
+	file := create(t, o, root, "file")               // is kept, open for writing
+	dir, err := o.Open(netip.Addr{}, root, UseNames) // so is the directory
+	mustDo(t, err)
+	dir.Close()
+	want := v.account.Held().Charges
+	for name, use := range map[string]func() error{
+		"SETATTR of the size": func() error {
 			f, err := o.Open(netip.Addr{}, file, UseAttr)
 			mustDo(t, err)
 			defer f.Close()
 			return f.Truncate(4096)
-		}},
-		{root, func() error {
+		},
+		"REMOVE": func() error {
 			dir, err := o.Open(netip.Addr{}, root, UseNames)
 			mustDo(t, err)
 			defer dir.Close()
 			return dir.Remove("nothing")
-		}},
+		},
 	} {
-		before := users(test.handle)
 		for range 3 {
-			if err := test.use(); err != nil && !errors.Is(err, unix.ENOENT) {
+			if err := use(); err != nil && !errors.Is(err, unix.ENOENT) {
 				t.Error(err)
 			}
+			if n := v.account.Held().Charges; n != want {
+				t.Errorf("%s: %d charges, want those of %d descriptors", name, n, want)
+			}
 		}
-		if after := users(test.handle); after != before || after != 1 {
-			t.Errorf("%d users of the charge, were %d, want that of the descriptor", after, before)
-		}
+	}
+	o.files.close()
+	if n := v.account.Held().Charges; n != 0 {
+		t.Errorf("%d charges are not given back", n)
 	}
 }

@@ -33,7 +33,7 @@ func (v *Volume) isEmpty() bool {
 // count counts the volume's usage, if necessary, and then settles changed files until
 // the export ends. Each scan needs a slot.
 func (v *Volume) count(slots chan struct{}, log *slog.Logger) {
-	if !v.account.Usage().Complete {
+	if v.account.Usage().Partial {
 		select {
 		case slots <- struct{}{}:
 			v.scan(log)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -23,7 +24,7 @@ func TestDir(t *testing.T) {
 				table, dir := newTable(t), t.TempDir()
 				var account *space.Account
 				if limit > 0 {
-					account = space.NewAccount(space.Limit{Bytes: limit})
+					account = space.NewAccount(quota.Limit{Bytes: limit})
 				}
 				v, err := table.add(1, "/v", dir, Options{}, account)
 				mustDo(t, err)

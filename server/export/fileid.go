@@ -58,23 +58,31 @@ func Identify(f *os.File) (FileID, error) { return inodes{}.identify(int(f.Fd())
 // was created.
 type inodes struct{}
 
-// identify implements finder, with statx(2).
-func (inodes) identify(dir int, name []byte) (FileID, error) {
+// identify implements finder.
+func (i inodes) identify(dir int, name []byte) (FileID, error) {
+	id, _, err := i.look(dir, string(name))
+	return id, err
+}
+
+// look is identify with statx(2), and reports whether it is a directory.
+func (inodes) look(dir int, name string) (id FileID, isDir bool, err error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW
-	if len(name) == 0 {
+	if name == "" {
 		flags |= unix.AT_EMPTY_PATH
 	}
 	var st unix.Statx_t
-	const mask = unix.STATX_INO | unix.STATX_BTIME
-	if err := unix.Statx(dir, string(name), flags, mask, &st); err != nil {
-		return FileID{}, &os.PathError{Op: "statx", Path: string(name), Err: err}
+	const mask = unix.STATX_TYPE | unix.STATX_INO | unix.STATX_BTIME
+	if err := unix.Statx(dir, name, flags, mask, &st); err != nil {
+		return FileID{}, false, &os.PathError{Op: "statx", Path: name, Err: err}
 	}
+	isDir = st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if st.Mask&unix.STATX_BTIME == 0 {
-		return kernelHandles{}.identify(dir, name)
+		id, err = kernelHandles{}.identify(dir, []byte(name))
+		return id, isDir, err
 	}
-	id := binary.BigEndian.AppendUint64([]byte{fileIDByInode}, st.Ino)
-	id = binary.BigEndian.AppendUint64(id, uint64(st.Btime.Sec))
-	return NewFileID(binary.BigEndian.AppendUint32(id, st.Btime.Nsec)), nil
+	b := binary.BigEndian.AppendUint64([]byte{fileIDByInode}, st.Ino)
+	b = binary.BigEndian.AppendUint64(b, uint64(st.Btime.Sec))
+	return NewFileID(binary.BigEndian.AppendUint32(b, st.Btime.Nsec)), isDir, nil
 }
 
 // open implements finder: it finds no file.

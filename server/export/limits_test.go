@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -110,7 +111,7 @@ func TestLargestSizes(t *testing.T) {
 
 		// The scan counts the same.
 		table := newTable(t)
-		mustDo(t, table.AddCounted(2, "/again", dir, Options{}, space.NewAccount(space.Limit{Bytes: limit}), discard))
+		mustDo(t, table.AddCounted(2, "/again", dir, Options{}, space.NewAccount(quota.Limit{Bytes: limit}), discard))
 		again, _ := table.ByID(2)
 		counted(t, again)
 		sound(t, again, dir, "by the scan")
@@ -165,7 +166,7 @@ func TestInodesTakeRoom(t *testing.T) {
 	onEachDisk(t, func(t *testing.T, dir string) {
 		const limit, most = 1 << 20, 300
 		price := priceIn(t, dir).Inode
-		o, v, root := countedTo(t, dir, space.Limit{Bytes: limit})
+		o, v, root := countedTo(t, dir, quota.Limit{Bytes: limit})
 		counted(t, v)
 		top, err := o.Open(netip.Addr{}, root, UseNames)
 		mustDo(t, err)
@@ -188,7 +189,7 @@ func TestInodesTakeRoom(t *testing.T) {
 		for i := range made {
 			mustDo(t, top.Rmdir(fmt.Sprint(i)))
 		}
-		v.Account().SetLimit(space.Limit{Bytes: 1 << 30, Inodes: most})
+		v.Account().SetLimit(quota.Limit{Bytes: 1 << 30, Inodes: most})
 		var wg sync.WaitGroup
 		for client := range 8 {
 			wg.Go(func() {
@@ -246,7 +247,7 @@ func TestInodesTakeRoom(t *testing.T) {
 		}
 
 		// Far past both limits, what is there can be written, cut and removed.
-		v.Account().SetLimit(space.Limit{Bytes: 1 << 10, Inodes: 10})
+		v.Account().SetLimit(quota.Limit{Bytes: 1 << 10, Inodes: 10})
 		list, err := filepath.Glob(filepath.Join(dir, "c*-0"))
 		mustDo(t, err)
 		name := filepath.Base(list[0])

@@ -11,12 +11,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/space"
 )
 
 // restarted exports a directory whose count can't begin before begin is called, as at a
 // start with many volumes.
-func restarted(t *testing.T, dir, marks string, limit space.Limit) (o *Opener, v *Volume, root []byte, begin func()) {
+func restarted(t *testing.T, dir, marks string, limit quota.Limit) (o *Opener, v *Volume, root []byte, begin func()) {
 	t.Helper()
 	needNative(t)
 	table := newTable(t)
@@ -92,7 +93,7 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 	const limit = 32 << 20
 	onEachDisk(t, func(t *testing.T, dir string) {
 		marks := filepath.Join(t.TempDir(), "marks")
-		first, v, root, begin := restarted(t, dir, marks, space.Limit{Bytes: limit, Inodes: 2000})
+		first, v, root, begin := restarted(t, dir, marks, quota.Limit{Bytes: limit, Inodes: 2000})
 		begin()
 		counted(t, v)
 		big := create(t, first, root, "big")
@@ -105,7 +106,7 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 				v.account.LastMark()
 			}
 			used, _ := du(t, dir)
-			o, v, root, begin = restarted(t, dir, marks, space.Limit{Bytes: limit, Inodes: 2000})
+			o, v, root, begin = restarted(t, dir, marks, quota.Limit{Bytes: limit, Inodes: 2000})
 			if st, err := v.Statfs(); err != nil || st.Free > uint64(limit-used) || st.Free < uint64(limit-used)/2 {
 				t.Errorf("after %s: %d bytes are told to be free of %d, of which %d are used: %v", end, st.Free, limit, used, err)
 			}
@@ -154,14 +155,14 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 func TestInodeLimitHoldsWhileCounted(t *testing.T) {
 	const most = 500
 	dir, marks := t.TempDir(), filepath.Join(t.TempDir(), "marks")
-	o, v, root, begin := restarted(t, dir, marks, space.Limit{Bytes: 1 << 30, Inodes: most})
+	o, v, root, begin := restarted(t, dir, marks, quota.Limit{Bytes: 1 << 30, Inodes: most})
 	begin()
 	counted(t, v)
 	for i := range most / 2 {
 		create(t, o, root, fmt.Sprint(i))
 	}
 	v.account.LastMark()
-	o, v, root, begin = restarted(t, dir, marks, space.Limit{Bytes: 1 << 30, Inodes: most})
+	o, v, root, begin = restarted(t, dir, marks, quota.Limit{Bytes: 1 << 30, Inodes: most})
 	made, err := makeMany(t, o, v)
 	if !errors.Is(err, unix.EAGAIN) || made != most/2-1 {
 		t.Errorf("%d files were made beside %d while there may be %d: %v", made, most/2+1, most, err)
@@ -209,7 +210,7 @@ func TestUnknownUse(t *testing.T) {
 				damage(marks)
 			}
 			mustDo(t, os.WriteFile(filepath.Join(dir, "before"), make([]byte, limit/2), 0o600))
-			o, v, root, begin := restarted(t, dir, marks, space.Limit{Bytes: limit})
+			o, v, root, begin := restarted(t, dir, marks, quota.Limit{Bytes: limit})
 			if wrote, err := fill(t, o, root, "new"); !errors.Is(err, unix.EAGAIN) || wrote > limit/8 || wrote < limit/16 {
 				t.Errorf("%d bytes are let in: %v", wrote, err)
 			}
@@ -248,7 +249,7 @@ func TestUnknownUse(t *testing.T) {
 func TestMarkFollows(t *testing.T) {
 	const limit = 64 << 20
 	dir, marks := t.TempDir(), filepath.Join(t.TempDir(), "marks")
-	o, v, root, begin := restarted(t, dir, marks, space.Limit{Bytes: limit})
+	o, v, root, begin := restarted(t, dir, marks, quota.Limit{Bytes: limit})
 	begin()
 	counted(t, v)
 	file := create(t, o, root, "file")

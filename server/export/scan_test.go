@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -17,7 +18,7 @@ func uncounted(t *testing.T, dir string) (*Opener, *Volume, *File) {
 	t.Helper()
 	needNative(t)
 	table := newTable(t)
-	v, err := table.add(1, "/v", dir, Options{}, space.NewAccount(space.Limit{Bytes: 1 << 40}))
+	v, err := table.add(1, "/v", dir, Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 40}))
 	mustDo(t, err)
 	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	handle, err := o.Root(v)
@@ -89,7 +90,7 @@ func TestScansTakeTurns(t *testing.T) {
 	add := func(id uint64) *Volume {
 		dir := t.TempDir()
 		mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)) // an empty volume does not wait
-		mustDo(t, table.AddCounted(id, fmt.Sprint("/", id), dir, Options{}, space.NewAccount(space.Limit{Bytes: 1 << 30}), log))
+		mustDo(t, table.AddCounted(id, fmt.Sprint("/", id), dir, Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 30}), log))
 		v, _ := table.ByID(id)
 		return v
 	}
@@ -100,12 +101,12 @@ func TestScansTakeTurns(t *testing.T) {
 	waits, removed := add(2), add(3)
 	table.Remove(3)
 	time.Sleep(50 * time.Millisecond)
-	if waits.Account().Usage().Complete {
+	if !waits.Account().Usage().Partial {
 		t.Error("it was counted while as many as may be were")
 	}
 	<-table.scans
 	counted(t, waits)
-	if removed.Account().Usage().Complete {
+	if !removed.Account().Usage().Partial {
 		t.Error("a volume that was removed was counted")
 	}
 }

@@ -53,7 +53,7 @@ func (e Exporter) Export(v volume.Volume) error {
 	return e.Table.AddCounted(v.ID, path, dir, options, space.NewAccount(limitOf(v)), e.Log)
 }
 
-func limitOf(v volume.Volume) space.Limit { return space.Limit{Bytes: v.Size, Inodes: v.Inodes} }
+func limitOf(v volume.Volume) quota.Limit { return quota.Limit{Bytes: v.Size, Inodes: v.Inodes} }
 
 // Unexport implements volume.Exporter.
 func (e Exporter) Unexport(v volume.Volume) {
@@ -89,8 +89,6 @@ func (e Exporter) Usage(v volume.Volume) quota.Usage {
 		return quota.Usage{}
 	}
 	u := a.Usage()
-	return quota.Usage{
-		Bytes: uint64(max(0, u.Bytes)), Inodes: uint64(max(0, u.Inodes)), Partial: !u.Complete,
-		Limit: quota.Limit{Bytes: uint64(u.Limit.Bytes), Inodes: uint64(u.Limit.Inodes)},
-	}
+	u.Bytes, u.Inodes = max(0, u.Bytes), max(0, u.Inodes)
+	return u
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
 	"github.com/podnas/podnas/server/space"
@@ -72,7 +73,7 @@ func newInstance(t *testing.T) (*instance, string) {
 	}
 	i := &instance{table: emptied(t, &export.Table{}), key: make([]byte, 32), addr: nfstest.OwnAddress()}
 	_, _ = rand.Read(i.key)
-	if err := i.table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(space.Limit{Bytes: 1 << 50}), slog.New(slog.DiscardHandler)); err != nil {
+	if err := i.table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 50}), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	i.start(t)

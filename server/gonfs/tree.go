@@ -1,13 +1,9 @@
 package gonfs
 
 import (
-	"errors"
-	"io"
-	"io/fs"
 	"path"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/podnas/podnas/server/export"
 )
@@ -118,86 +114,16 @@ func (t *tree) lookup(file export.FileID) (p string, ok, gone bool) {
 	return p, err == nil && found == file, false
 }
 
-// walk caches the path of every file of the volume. It is no tree.Walker, whose root stays open,
-// because a volume that is removed would wait for the whole walk; here it waits for one directory.
+// walk caches the path of every file of the volume.
 func (t *tree) walk() error {
 	t.mu.Lock()
 	moves := t.moves
 	t.complete = true // unless remember has to start over
 	t.paths = map[export.FileID]string{}
 	t.mu.Unlock()
-	err := t.walkDir(".")
+	all, err := t.volume.Walk(func(p string, file export.FileID) { t.remember(file, p) })
 	t.mu.Lock()
-	t.complete = t.complete && err == nil && t.moves == moves
+	t.complete = t.complete && all && t.moves == moves
 	t.mu.Unlock()
 	return err
-}
-
-func (t *tree) walkDir(name string) error {
-	pending := []string{name}
-	for len(pending) > 0 {
-		name := pending[len(pending)-1]
-		pending = pending[:len(pending)-1]
-		dir, err := t.opener.OpenDir(t.volume, name)
-		if err != nil && name != "." && unreachable(err) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		below, err := t.walkEntries(dir, name)
-		_ = dir.Close() // only read from
-		if err != nil {
-			return err
-		}
-		pending = append(pending, below...)
-	}
-	return nil
-}
-
-// unreachable reports whether a directory was just removed or replaced, is another
-// file system, or can't have a path: its content can't be served to anyone.
-func unreachable(err error) bool {
-	for _, errno := range []error{
-		syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP,
-		syscall.EXDEV, syscall.EACCES, syscall.ENAMETOOLONG,
-	} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
-}
-
-// walkEntries caches a directory's entries and returns its directories.
-func (t *tree) walkEntries(dir *export.Dir, name string) ([]string, error) {
-	self, err := dir.Identify("")
-	if err != nil {
-		return nil, err
-	}
-	t.remember(self, name)
-	var below []string
-	for {
-		entries, err := dir.ReadDir(1024)
-		for _, e := range entries {
-			p := path.Join(name, e.Name())
-			id, err := dir.Identify(e.Name())
-			if errors.Is(err, fs.ErrNotExist) {
-				continue // removed meanwhile
-			}
-			if err != nil {
-				return nil, err
-			}
-			t.remember(id, p)
-			if e.IsDir() {
-				below = append(below, p)
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return below, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
 }

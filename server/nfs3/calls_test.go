@@ -13,6 +13,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/export"
 	server "github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/oncrpc"
@@ -51,7 +52,7 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	log := slog.New(slog.DiscardHandler)
 	table := &export.Table{}
 	if counted {
-		mustDo(t, table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(space.Limit{Bytes: 1 << 40}), log))
+		mustDo(t, table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 40}), log))
 	} else {
 		mustDo(t, table.Add(1, "/volume", dir, export.Options{}))
 	}

@@ -25,6 +25,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/quota"
 )
 
 // Account counts a volume's usage and enforces its limit.
@@ -92,12 +94,6 @@ type Account struct {
 	unseen Amount
 }
 
-// Limit is what a volume may use.
-type Limit struct {
-	Bytes  int64
-	Inodes int64 // 0: no limit
-}
-
 // Amount is an amount of disk space and inodes.
 type Amount struct{ bytes, inodes int64 }
 
@@ -121,7 +117,7 @@ func (a *amounts) load() Amount { return Amount{a.bytes.Load(), a.inodes.Load()}
 func (n Amount) minus(m Amount) Amount { return Amount{n.bytes - m.bytes, n.inodes - m.inodes} }
 
 // NewAccount returns the account of a volume. Call Attach before the first change.
-func NewAccount(limit Limit) *Account {
+func NewAccount(limit quota.Limit) *Account {
 	a := &Account{charges: map[Inode]*Charge{}, counted: inodeSet{}, scanned: make(chan struct{})}
 	a.mark.store(unlimited())
 	a.SetLimit(limit)
@@ -139,7 +135,7 @@ func (a *Account) Attach(root *os.File, identify func(dir int, name string) stri
 
 // SetLimit sets the limit. If it is below the usage, nothing more is accepted. The caller
 // must hold no Reservation.
-func (a *Account) SetLimit(limit Limit) {
+func (a *Account) SetLimit(limit quota.Limit) {
 	a.writing.Lock()
 	defer a.writing.Unlock()
 	a.limit.store(Amount{max(limit.Bytes, 0), max(limit.Inodes, 0)})
@@ -162,22 +158,15 @@ func (a *Account) setCeiling() {
 	a.ceiling.store(Amount{min(most.bytes, mark.bytes), min(most.inodes, mark.inodes)})
 }
 
-// Usage is a volume's usage. It is not a quota.Usage, whose numbers have no sign: the count is the
-// sum of differences, so it can be below zero for a moment, and tests see it if it stays there.
-type Usage struct {
-	Bytes, Inodes int64
-	Limit         Limit
-	Complete      bool // otherwise existing files are still being counted
-}
-
-// Usage returns the volume's usage. It needs no lock, and takes none.
-func (a *Account) Usage() Usage {
+// Usage returns the volume's usage. It is the sum of differences, so it can be below zero for a
+// moment. It needs no lock, and takes none.
+func (a *Account) Usage() quota.Usage {
 	used, limit := a.used.load(), a.limit.load()
-	return Usage{
-		Bytes:    used.bytes,
-		Inodes:   used.inodes,
-		Limit:    Limit{Bytes: limit.bytes, Inodes: limit.inodes},
-		Complete: !a.scanning(),
+	return quota.Usage{
+		Bytes:   used.bytes,
+		Inodes:  used.inodes,
+		Limit:   quota.Limit{Bytes: limit.bytes, Inodes: limit.inodes},
+		Partial: a.scanning(),
 	}
 }
 

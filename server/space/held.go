@@ -1,6 +1,6 @@
 package space
 
-// Held is what calls hold of an account at a moment. Only tests use it and Users: those of
+// Held is what calls hold of an account at a moment. Only tests use it: those of
 // server/export show that calls return everything that they reserve.
 type Held struct {
 	Charges  int    // in use, or to be looked at again
@@ -14,14 +14,4 @@ func (a *Account) Held() Held {
 	defer a.mu.Unlock()
 	reserved := a.taken.load().minus(a.used.load()).minus(a.unseen)
 	return Held{len(a.charges), reserved, a.again.Load()}
-}
-
-// Users returns how many hold the charge of an inode.
-func (a *Account) Users(i Inode) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if c := a.charges[i]; c != nil {
-		return c.users
-	}
-	return 0
 }

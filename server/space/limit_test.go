@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/quota"
 )
 
 // The limits are what a client is told.
@@ -17,16 +19,16 @@ func TestLimitIsTold(t *testing.T) {
 	disk := Room{Size: 1 << 40, Free: 1 << 29, Available: 1 << 29, Files: 1 << 20, FreeFiles: 1000}
 	for _, test := range []struct {
 		name                         string
-		limit                        Limit
+		limit                        quota.Limit
 		used, inodes                 int64
 		size, free, files, freeFiles uint64
 	}{
-		{"room in the volume", Limit{1 << 20, 100}, 1 << 19, 40, 1 << 20, 1 << 19, 100, 60},
-		{"no limit of inodes", Limit{1 << 20, 0}, 1 << 19, 40, 1 << 20, 1 << 19, 1040, 1000},
-		{"room on the disk", Limit{1 << 50, 5000}, 1 << 19, 40, 1 << 50, 1 << 29, 5000, 1000},
-		{"past the limit", Limit{1 << 20, 30}, 1 << 21, 40, 1 << 20, 0, 30, 0},
-		{"below nothing", Limit{1 << 20, 30}, -1, -1, 1 << 20, 1 << 20, 30, 30},
-		{"no room at all", Limit{-1, -1}, 1, 1, 0, 0, 1001, 1000},
+		{"room in the volume", quota.Limit{Bytes: 1 << 20, Inodes: 100}, 1 << 19, 40, 1 << 20, 1 << 19, 100, 60},
+		{"no limit of inodes", quota.Limit{Bytes: 1 << 20, Inodes: 0}, 1 << 19, 40, 1 << 20, 1 << 19, 1040, 1000},
+		{"room on the disk", quota.Limit{Bytes: 1 << 50, Inodes: 5000}, 1 << 19, 40, 1 << 50, 1 << 29, 5000, 1000},
+		{"past the limit", quota.Limit{Bytes: 1 << 20, Inodes: 30}, 1 << 21, 40, 1 << 20, 0, 30, 0},
+		{"below nothing", quota.Limit{Bytes: 1 << 20, Inodes: 30}, -1, -1, 1 << 20, 1 << 20, 30, 30},
+		{"no room at all", quota.Limit{Bytes: -1, Inodes: -1}, 1, 1, 0, 0, 1001, 1000},
 	} {
 		a, room := NewAccount(test.limit), disk
 		a.used.store(Amount{test.used, test.inodes})
@@ -74,7 +76,7 @@ func TestSums(t *testing.T) {
 		if bytes, ahead := p.of(&st); bytes < 0 || ahead < 0 {
 			t.Fatalf("%+v is charged %d, with %d ahead", st, bytes, ahead)
 		}
-		a := NewAccount(Limit{Bytes: max(aboutLargest(random), 0)})
+		a := NewAccount(quota.Limit{Bytes: max(aboutLargest(random), 0)})
 		for range 4 { // many at once
 			n := addSizes(blocksOf(size, count), size)
 			if a.claim(Amount{bytes: n}) && a.taken.bytes.Load() > a.limit.bytes.Load() {
@@ -90,7 +92,7 @@ func TestBlocksStay(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	mustDo(t, err)
 	defer f.Close()
-	a := NewAccount(Limit{Bytes: 1 << 20})
+	a := NewAccount(quota.Limit{Bytes: 1 << 20})
 	a.Attach(f, nil)
 	var st unix.Stat_t
 	mustDo(t, unix.Fstat(int(f.Fd()), &st))

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/quota"
 )
 
 func mustDo(t *testing.T, err error) {
@@ -32,7 +34,7 @@ func uncounted(t *testing.T, dir string) (*Account, *os.File) {
 	root, err := os.Open(dir)
 	mustDo(t, err)
 	t.Cleanup(func() { _ = root.Close() })
-	a := NewAccount(Limit{Bytes: 1 << 40})
+	a := NewAccount(quota.Limit{Bytes: 1 << 40})
 	a.Attach(root, func(int, string) string { return "" })
 	return a, root
 }
@@ -200,7 +202,7 @@ func TestScanEndsWithExport(t *testing.T) {
 		t.Errorf("%v, want the end", err)
 	}
 	// It is not taken for complete.
-	if a.Scan(root, ending, slog.New(slog.DiscardHandler)); a.Usage().Complete {
+	if a.Scan(root, ending, slog.New(slog.DiscardHandler)); !a.Usage().Partial {
 		t.Error("what was not counted to its end is complete")
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/space"
 )
@@ -45,7 +46,7 @@ func TestMillionFiles(t *testing.T) {
 	limit := holds + 64<<20
 
 	said := &lines{}
-	exports, account := &export.Table{}, space.NewAccount(space.Limit{Bytes: limit})
+	exports, account := &export.Table{}, space.NewAccount(quota.Limit{Bytes: limit})
 	marks := t.TempDir()
 	exports.KeepMarks(marks)
 	if err := os.WriteFile(filepath.Join(marks, "1"), fmt.Appendf(nil, "%020d %020d\n", holds, inodes), 0o600); err != nil {
@@ -65,7 +66,7 @@ func TestMillionFiles(t *testing.T) {
 
 	// Nothing past the limit comes in, though what is there is not counted yet.
 	filled := fill(t, c, file)
-	if account.Usage().Complete {
+	if !account.Usage().Partial {
 		t.Error("the scan was complete before the volume was filled")
 	}
 	if filled > limit-holds || filled < limit-holds-1<<20 {
@@ -76,11 +77,11 @@ func TestMillionFiles(t *testing.T) {
 	most := uint64(0)
 	beside := load(t, c, file, func() bool {
 		most = max(most, heap())
-		return !account.Usage().Complete && time.Since(begin) < 5*time.Minute
+		return account.Usage().Partial && time.Since(begin) < 5*time.Minute
 	})
 	took := time.Since(begin)
 	u := account.Usage()
-	if !u.Complete {
+	if u.Partial {
 		t.Fatal("the scan does not end")
 	}
 	if bytes, n := du(t, dir); u.Bytes != bytes || u.Inodes != n || n != inodes+1 {
