@@ -90,35 +90,12 @@ func (s *service) access(c *oncrpc.Call) oncrpc.Answer {
 }
 
 func (t *task) access() result {
-	f, res := t.file, &t.res.access
-	// Of what may be changed, a directory's names also take the right to search
-	// it, and nothing goes in a volume that is read only.
-	read, change, execute := uint32(nfs3.AccessRead), uint32(nfs3.AccessModify|nfs3.AccessExtend), uint32(nfs3.AccessExecute)
-	mayChange := uint32(export.MayWrite)
-	if f.Attr.IsDir() {
-		change, execute = change|nfs3.AccessDelete, nfs3.AccessLookup
-		mayChange |= export.MayExec
+	res := &t.res.access
+	rights, _, known := t.Rights(t.file, t.args.access.Access)
+	if !known {
+		return nil
 	}
-	if f.Volume.Options.ReadOnly {
-		change = 0
-	}
-	res.Access = 0
-	for _, right := range [...]struct{ bits, mode uint32 }{
-		{read, export.MayRead}, {change, mayChange}, {execute, export.MayExec},
-	} {
-		asked := right.bits & t.args.access.Access
-		if asked == 0 {
-			continue
-		}
-		may, known := t.May(f, right.mode)
-		if !known {
-			return nil
-		}
-		if may {
-			res.Access |= asked
-		}
-	}
-	res.Attr = postOpOf(f)
+	res.Access, res.Attr = rights, postOpOf(t.file)
 	return res
 }
 

@@ -48,8 +48,8 @@ func TestStatusOf(t *testing.T) {
 		{export.ErrBadHandle, nfs3.ErrBadHandle},
 		{vfs.ErrFileType, nfs3.ErrBadType},
 		{vfs.ErrNotSync, nfs3.ErrNotSync},
-		{errBadCookie, nfs3.ErrBadCookie},
-		{errTooSmall, nfs3.ErrTooSmall},
+		{vfs.ErrBadCookie, nfs3.ErrBadCookie},
+		{vfs.ErrTooSmall, nfs3.ErrTooSmall},
 		{errors.New("anything else"), nfs3.ErrServerFault},
 	} {
 		if got := statusOf(tt.err); got != tt.want {

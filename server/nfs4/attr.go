@@ -205,34 +205,11 @@ func (c *compound) access() (result, error) {
 		may := uint32(nfs4.AccessRead | nfs4.AccessLookup)
 		return &nfs4.AccessRes{Supported: args.Access & all, Access: args.Access & may}, nil
 	}
-	// As of NFSv3's ACCESS: of what may be changed, a directory's names also take the
-	// right to search it.
-	read, change, execute := uint32(nfs4.AccessRead), uint32(nfs4.AccessModify|nfs4.AccessExtend), uint32(nfs4.AccessExecute)
-	mayChange := uint32(export.MayWrite)
-	if f.Attr.IsDir() {
-		change, execute = change|nfs4.AccessDelete, nfs4.AccessLookup
-		mayChange |= export.MayExec
+	rights, supported, known := c.Rights(f, args.Access)
+	if !known {
+		return nil, errAsCaller
 	}
-	res := &nfs4.AccessRes{Supported: args.Access & (read | change | execute)}
-	if f.Volume.Options.ReadOnly {
-		change = 0
-	}
-	for _, right := range [...]struct{ bits, mode uint32 }{
-		{read, export.MayRead}, {change, mayChange}, {execute, export.MayExec},
-	} {
-		asked := right.bits & args.Access
-		if asked == 0 {
-			continue
-		}
-		may, known := c.May(f, right.mode)
-		if !known {
-			return nil, errAsCaller
-		}
-		if may {
-			res.Access |= asked
-		}
-	}
-	return res, nil
+	return &nfs4.AccessRes{Supported: supported, Access: rights}, nil
 }
 
 // setOf is what an sattr sets, and which attributes that are.

@@ -3,6 +3,7 @@ package nfs4
 import (
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/server/vfs"
 )
 
 // operations are those that are served. What RFC 8881 knows besides is NOTSUPP.
@@ -135,7 +136,7 @@ func resultMax(op nfs4.OpNum, d *xdr.Decoder) int {
 	case nfs4.OpReaddir:
 		var args nfs4.ReaddirArgs
 		args.Decode(d)
-		return small + int(min(args.MaxCount, listMax)) + attrsMax
+		return small + int(min(args.MaxCount, vfs.ListMax)) + attrsMax
 	case nfs4.OpGetattr:
 		var args nfs4.GetattrArgs
 		args.Decode(d)

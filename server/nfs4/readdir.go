@@ -2,28 +2,15 @@ package nfs4
 
 import (
 	"errors"
-	"runtime"
 	"syscall"
-	"time"
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/vfs"
 )
 
-const (
-	// listMax is how much is listed at once, and listTime for how long at most.
-	listMax  = 256 << 10
-	listTime = 100 * time.Millisecond
-	// yieldEvery is after how many entries others have their turn.
-	yieldEvery = 32
-	// listTail is the end of a list and eof, in bytes.
-	listTail = 4 + 4
-	// cookiesFrom is added to the kernel's positions: 0, 1 and 2 are reserved, section 18.23.
-	cookiesFrom = 3
-)
-
-// The cookie verifier is always 0: a cookie is the kernel's own position, which
-// stays right while the directory changes, and after a restart.
+// cookiesFrom is added to the kernel's positions: 0, 1 and 2 are reserved, section 18.23.
+const cookiesFrom = 3
 
 // encoded is a result that is encoded already.
 type encoded struct{ res []byte }
@@ -46,13 +33,13 @@ func (c *compound) readdir() (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lister{args: &args, max: int(min(args.MaxCount, listMax)), dirMax: int(min(args.DirCount, listMax))}
+	l := &lister{args: &args, Listing: vfs.Listing{Max: int(min(args.MaxCount, vfs.ListMax)), DirMax: int(min(args.DirCount, vfs.ListMax))}}
 	if args.DirCount == 0 { // a hint that the client does not give
-		l.dirMax = listMax
+		l.DirMax = vfs.ListMax
 	}
-	l.b = (&nfs4.ReaddirRes{}).AppendHead(nil)
-	if len(l.b)+listTail > l.max {
-		return nil, statusError(nfs4.ErrTooSmall)
+	l.Bytes = (&nfs4.ReaddirRes{}).AppendHead(nil)
+	if len(l.Bytes)+vfs.ListTail > l.Max {
+		return nil, vfs.ErrTooSmall
 	}
 	if dir == nil {
 		err = c.listPseudo(l)
@@ -68,34 +55,19 @@ func (c *compound) readdir() (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return encoded{(&nfs4.ReaddirRes{EOF: l.eof}).AppendTail(l.b)}, nil
+	return encoded{(&nfs4.ReaddirRes{EOF: l.EOF}).AppendTail(l.Bytes)}, nil
 }
 
-// lister appends the entries of a directory to a result, as many as fit.
+// lister appends entries to a result.
 type lister struct {
-	args   *nfs4.ReaddirArgs
-	b      []byte // the result so far
-	max    int    // how long it may become, with listTail
-	dirMax int    // of names and cookies
-	n      int    // entries
-	eof    bool
-	attrs  nfs4.Attrs
+	vfs.Listing
+	args  *nfs4.ReaddirArgs
+	attrs nfs4.Attrs // of the next entry
 }
 
 // add is false if the entry does not fit.
 func (l *lister) add(cookie uint64, name []byte) (bool, error) {
-	before := len(l.b)
-	l.b = nfs4.AppendEntry(l.b, cookie, name, &l.attrs, l.args.Request)
-	l.dirMax -= 8 + 4 + len(name) + 8
-	if len(l.b)+listTail <= l.max && l.dirMax >= 0 {
-		l.n++
-		return true, nil
-	}
-	l.b = l.b[:before]
-	if l.n == 0 {
-		return false, statusError(nfs4.ErrTooSmall)
-	}
-	return false, nil
+	return l.Add(nfs4.AppendEntry(l.Bytes, cookie, name, &l.attrs, l.args.Request), name)
 }
 
 // list lists a directory of a volume. It has no "." and "..".
@@ -104,34 +76,11 @@ func (c *compound) list(dir *export.File, l *lister) error {
 	if at != 0 {
 		at -= cookiesFrom
 	}
-	list, err := dir.List(at, min(l.dirMax, 64<<10))
-	if errors.Is(err, syscall.EINVAL) && at != 0 {
-		return statusError(nfs4.ErrBadCookie)
-	}
-	if err != nil {
-		return err
-	}
-	defer list.Close()
 	var names owners
 	var handle [export.HandleMax]byte
-	began := time.Now()
-	for n := 0; ; n++ {
-		if n%yieldEvery == yieldEvery-1 {
-			if time.Since(began) > listTime && l.n > 0 {
-				return nil
-			}
-			runtime.Gosched()
-		}
-		e, ok, err := list.Next()
-		if err != nil {
-			return err
-		}
-		if !ok {
-			l.eof = true
-			return nil
-		}
+	return l.Fill(dir, at, l.DirMax, func(e export.Entry) (more bool, err error) {
 		if string(e.Name) == "." || string(e.Name) == ".." {
-			continue
+			return true, nil
 		}
 		a, object, err := dir.Describe(e.Name, handle[:0])
 		var change uint64
@@ -140,20 +89,18 @@ func (c *compound) list(dir *export.File, l *lister) error {
 		}
 		switch {
 		case errors.Is(err, syscall.ENOENT): // gone
-			continue
+			return true, nil
 		case err == nil:
 			err = c.server.attrs(dir, &a, change, object, l.args.Request, &names, &l.attrs)
 		}
 		if err != nil { // what may not be looked at has no attributes: section 5.8.1.12
 			if !l.args.Request.Has(nfs4.AttrRdattrError) {
-				return err
+				return false, err
 			}
 			l.attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrRdattrError), RdattrError: statusOf(err)}
 		}
-		if fits, err := l.add(e.Cookie+cookiesFrom, e.Name); !fits {
-			return err
-		}
-	}
+		return l.add(e.Cookie+cookiesFrom, e.Name)
+	})
 }
 
 // listPseudo lists a pseudo directory. What is a volume has its root's attributes.
@@ -179,7 +126,7 @@ func (c *compound) listPseudo(l *lister) error {
 			return err
 		}
 	}
-	l.eof = true
+	l.EOF = true
 	return nil
 }
 

@@ -38,6 +38,50 @@ func (t *Task) May(f *export.File, mode uint32) (may, known bool) {
 	return f.Attr.Mode>>6&mode == mode, true
 }
 
+// The rights that ACCESS asks for, with the numbers that they have in all versions: RFC 1813
+// section 3.3.4, RFC 8881 section 18.1.
+const (
+	rightRead = 1 << iota
+	rightLookup
+	rightModify
+	rightExtend
+	rightDelete
+	rightExecute
+)
+
+// Rights returns which of the rights that are asked for the caller has to a file that is open with
+// UseAttr, as the kernel says, and apply, which of them there are for such a file: only a directory
+// has those to look up and to delete. If known is false, only a worker can decide.
+func (t *Task) Rights(f *export.File, asked uint32) (rights, apply uint32, known bool) {
+	// Of what may be changed, a directory's names also take the right to search
+	// it, and nothing goes in a volume that is read only.
+	read, change, execute := uint32(rightRead), uint32(rightModify|rightExtend), uint32(rightExecute)
+	mayChange := uint32(export.MayWrite)
+	if f.Attr.IsDir() {
+		change, execute = change|rightDelete, rightLookup
+		mayChange |= export.MayExec
+	}
+	apply = asked & (read | change | execute)
+	if f.Volume.Options.ReadOnly {
+		change = 0
+	}
+	for _, right := range [...]struct{ bits, mode uint32 }{
+		{read, export.MayRead}, {change, mayChange}, {execute, export.MayExec},
+	} {
+		if asked&right.bits == 0 {
+			continue
+		}
+		may, known := t.May(f, right.mode)
+		if !known {
+			return 0, 0, false
+		}
+		if may {
+			rights |= asked & right.bits
+		}
+	}
+	return rights, apply, true
+}
+
 // mayUse reports whether the caller may read or write a file's data. The owner
 // always may: it had the right when it opened the file, and the server does not
 // see opens. Every server does so. The goroutine acts as the caller, unless that is the
