@@ -37,6 +37,9 @@ func openRoster(dir string) (*roster, []state.RosterEntry, error) {
 	for _, f := range files {
 		name, ok := strings.CutSuffix(f.Name(), rosterSuffix)
 		if !ok { // half written
+			if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
+				return nil, nil, fmt.Errorf("clients with state: %w", err)
+			}
 			continue
 		}
 		id, err := strconv.ParseUint(name, 16, 64)
@@ -76,24 +79,20 @@ func (r *roster) add(e state.RosterEntry) error {
 	if err != nil {
 		return err
 	}
-	path := r.path(e.ClientID)
-	temp := path + ".new"
-	if err := writeSynced(temp, b); err != nil {
-		return errors.Join(err, os.Remove(temp))
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return err
-	}
-	return r.sync()
-}
-
-func writeSynced(path string, b []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	// Each call has a file of its own: a client's first OPENs come at the same time.
+	f, err := os.CreateTemp(r.dir, "new-*")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
-	return errors.Join(err, f.Sync(), f.Close())
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), r.path(e.ClientID))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return r.sync()
 }
 
 // Remove removes a client.

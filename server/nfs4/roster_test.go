@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -33,13 +34,41 @@ func TestRoster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "0000000000000009.json.new"), []byte("{"), 0o600); err != nil {
+	half := filepath.Join(dir, "new-1")
+	if err := os.WriteFile(half, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, had, err = openRoster(dir)
 	slices.SortFunc(had, func(a, b state.RosterEntry) int { return cmp.Compare(a.ClientID, b.ClientID) })
 	if err != nil || !reflect.DeepEqual(had, entries[:2]) {
 		t.Errorf("%v, %v, want %v", had, err, entries[:2])
+	}
+	if _, err := os.Stat(half); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what is half written is kept: %v", err)
+	}
+}
+
+// The first OPENs of a client come at the same time, and each adds it.
+func TestRosterAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	r, _, err := openRoster(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := state.RosterEntry{ClientID: 1, Owner: strings.Repeat("node", 100)}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 20 {
+				if err := r.Add(e); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if _, had, err := openRoster(dir); err != nil || !reflect.DeepEqual(had, []state.RosterEntry{e}) {
+		t.Errorf("%v, %v, want %v", had, err, e)
 	}
 }
 
