@@ -34,6 +34,7 @@ func TestTwoNodes(t *testing.T) {
 		{"Deadlock", deadlock},
 		{"Exclusive", exclusiveRace},
 		{"Removed", removedOpen},
+		{"Chmod", openBeforeChmod},
 		{"SQLite", sqliteOfTwo},
 		{"Append", appenders},
 	} {
@@ -252,6 +253,37 @@ func removedOpen(t *testing.T, disk string, nodes [2]*node) {
 			t.Errorf("removed by node %d: %v", i, err)
 		}
 	}
+}
+
+// openBeforeChmod: the node that has a file open goes on with it after a chmod by which neither
+// node may open it.
+func openBeforeChmod(t *testing.T, disk string, nodes [2]*node) {
+	for _, v := range nodes {
+		letThrough(t, v.mnt)
+	}
+	mustWrite(t, filepath.Join(disk, "chmod"), nil)
+	if err := os.Chmod(filepath.Join(disk, "chmod"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	user := identity{uid: strangerUID, gid: strangerUID}
+	root, other := actAs(t, identity{}), actAs(t, user)
+	err := actAs(t, user)(func() error {
+		return useAfterChmod(filepath.Join(nodes[0].mnt, "chmod"), func() error {
+			if err := root(func() error { return os.Chmod(filepath.Join(nodes[1].mnt, "chmod"), 0) }); err != nil {
+				return err
+			}
+			return other(func() error {
+				if _, err := os.Open(filepath.Join(nodes[1].mnt, "chmod")); !errors.Is(err, syscall.EACCES) {
+					return fmt.Errorf("the other node's open: %w, want EACCES", err)
+				}
+				return nil
+			})
+		})
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	holds(t, filepath.Join(disk, "chmod"), []byte("written"))
 }
 
 func sqliteOfTwo(t *testing.T, _ string, nodes [2]*node) {

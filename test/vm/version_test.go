@@ -18,7 +18,6 @@ func version41() bool { return os.Getenv("NFS") == "4.1" }
 const (
 	about3      = "it is about the mount options or the protocol of version 3"
 	noProtocol  = "the protocol has no part in what it tests"
-	noOpenOwner = "version 3 knows no open files, and 4.1 does: TestNodes has the other side"
 )
 
 // notWith41 are the tests that a run with version 4.1 leaves out.
@@ -27,7 +26,6 @@ var notWith41 = map[string]string{
 	"TestNoRpcbind":               about3,
 	"TestPrintedMountCommand":     about3,
 	"TestDoctorMount":             about3,
-	"TestOpenBeforeChmod":         noOpenOwner,
 	"TestSeveralVolumes":          noProtocol,
 	"TestDelete":                  noProtocol,
 	"TestDeleteWhileDown":         noProtocol,
