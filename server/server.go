@@ -28,7 +28,7 @@ const (
 	// EngineAuto is EngineNative if the disk and the process's rights allow it,
 	// otherwise EngineGoNFS.
 	EngineAuto = "auto"
-	// EngineNative is podnas's own NFSv3, on the kernel's file handles.
+	// EngineNative is podnas's own NFS, on the kernel's file handles.
 	EngineNative = "native"
 	// EngineGoNFS uses willscott/go-nfs: portable and limited, see package gonfs.
 	EngineGoNFS = "go-nfs"
@@ -74,6 +74,14 @@ func (c Choice) Check(o *export.Options) error {
 	return nil
 }
 
+// CheckNFS4 returns an error if the engine can't serve version 4.
+func (c Choice) CheckNFS4() error {
+	if c.Engine == EngineGoNFS {
+		return fmt.Errorf("NFSv4.1 needs the native engine, but this server runs %s: %s", c.Engine, c.Reason)
+	}
+	return nil
+}
+
 // Config configures a Server. All fields but NFS4 and SlowCall are needed.
 type Config struct {
 	Engine    Choice // of SelectEngine
@@ -104,9 +112,10 @@ type engine interface {
 
 // Server serves NFS clients.
 type Server struct {
-	engine engine
-	name   string
-	log    *slog.Logger
+	engine   engine
+	name     string
+	versions string // of NFS, for people
+	log      *slog.Logger
 }
 
 // New makes a Server.
@@ -115,20 +124,20 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	key := export.NewKey(cfg.HandleKey)
-	s := &Server{name: cfg.Engine.Engine, log: cfg.Log}
+	s := &Server{name: cfg.Engine.Engine, versions: "3", log: cfg.Log}
 	if cfg.Engine.Fallback {
 		cfg.Log.Warn("nfs: serving with go-nfs, which is slower and has limits (see docs/nfs.md)", "reason", cfg.Engine.Reason)
 	}
 	slow := stats.NewSlowLog(cfg.SlowCall, StatusName, cfg.Log)
 	if s.name == EngineGoNFS {
-		if cfg.NFS4 != "" {
-			cfg.Log.Warn("nfs: NFSv4.1 is not served: it needs the native engine", "reason", cfg.Engine.Reason)
-		}
 		s.engine = gonfs.New(cfg.Exports, key, slow, cfg.Log)
 		return s, nil
 	}
 	var err error
 	s.engine, err = newNative(&cfg, key, slow)
+	if cfg.NFS4 != "" {
+		s.versions = "3, 4.1"
+	}
 	return s, err
 }
 
@@ -166,7 +175,7 @@ func StatusName(s stats.Status) string {
 // way, closes every connection so that no client stays bound to this process,
 // and returns nil.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	s.log.Info("nfs: serving NFSv3 and MOUNT", "address", l.Addr(), "engine", s.name)
+	s.log.Info("nfs: serving NFS", "address", l.Addr(), "versions", s.versions, "engine", s.name)
 	if err := s.engine.Serve(ctx, l); err != nil {
 		return fmt.Errorf("serve NFS on %s: %w", l.Addr(), err)
 	}

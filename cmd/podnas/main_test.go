@@ -74,6 +74,7 @@ current-context: c
 		{"standalone without claims", []string{"--standalone"}, "--standalone and --claims"},
 		{"quota", []string{"--quota=ext4"}, "auto, kernel, server or off"},
 		{"engine", []string{"--engine=ganesha"}, "engine"},
+		{"version 4 with go-nfs", []string{"--standalone", "--claims=" + t.TempDir(), "--engine=go-nfs", "--nfs4"}, "--nfs4: NFSv4.1 needs the native engine"},
 		{"overcommit", []string{"--overcommit=-1"}, "a multiple of the size of the disk"},
 		{"overcommit NaN", []string{"--overcommit=NaN"}, "a multiple of the size of the disk"},
 		{"log level", []string{"--log-level=loud"}, "debug, info, warn or error"},

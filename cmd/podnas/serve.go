@@ -53,7 +53,7 @@ type serveConfig struct {
 	cluster                           clusterConfig
 	shutdownDelay                     time.Duration
 	slowCall                          time.Duration
-	nfs4                              bool
+	nfs4, nfs4Asked                   bool // nfs4Asked: the flag was given
 	logFormat, logLevel               string
 }
 
@@ -65,6 +65,7 @@ func newServeCommand() *cobra.Command {
 		Example: serveExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg.nfs4Asked = cmd.Flags().Changed("nfs4")
 			return serve(cmd.Context(), &cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -89,7 +90,7 @@ func newServeCommand() *cobra.Command {
 	cfg.cluster.addFlags(f)
 
 	f.DurationVar(&cfg.shutdownDelay, "shutdown-delay", 0, "on SIGTERM, how long to continue to serve while not ready: in a pod, until no node\nsends new connections to it")
-	f.BoolVar(&cfg.nfs4, "nfs4", false, "preview: serve NFSv4.1 too, with the native engine (see docs/nfs.md); volumes still mount as NFSv3")
+	f.BoolVar(&cfg.nfs4, "nfs4", true, "serve NFSv4.1 beside NFSv3, with the native engine; volumes whose class asks for it mount\nwith it")
 	f.DurationVar(&cfg.slowCall, "slow-call", time.Second, "log calls of clients that take this long or longer, at most ten a minute; 0: never")
 	f.StringVar(&cfg.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&cfg.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -154,6 +155,9 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	engine, err := server.SelectEngine(cfg.engine, cfg.root)
 	if err != nil {
 		return err
+	}
+	if err := engine.CheckNFS4(); err != nil && cfg.nfs4 && cfg.nfs4Asked {
+		return &usageError{fmt.Errorf("--nfs4: %w", err)}
 	}
 	exports.KeepMarks(filepath.Join(cfg.root, volume.UsageDir))
 	served := exporter.Exporter{Table: exports, Root: cfg.root, Engine: engine, Limits: limits, Log: log}

@@ -148,7 +148,7 @@ func freeAddress(t *testing.T) string {
 // waitForAddress waits until the log says where NFS is served.
 func waitForAddress(t *testing.T, log *syncBuffer) string {
 	t.Helper()
-	address := regexp.MustCompile(`serving NFSv3 and MOUNT" address=(\S+)`)
+	address := regexp.MustCompile(`serving NFS" address=(\S+)`)
 	deadline := time.Now().Add(20 * time.Second)
 	for {
 		if found := address.FindStringSubmatch(log.String()); found != nil {

@@ -70,7 +70,7 @@ func start(t *testing.T, claims string) *podnas {
 			if _, url, ok := strings.Cut(lines.Text(), "status page at "); ok {
 				p.page = url
 			}
-			if _, address, ok := strings.Cut(lines.Text(), `msg="nfs: serving NFSv3 and MOUNT" address=`); ok {
+			if _, address, ok := strings.Cut(lines.Text(), `msg="nfs: serving NFS" address=`); ok {
 				p.nfs, _, _ = strings.Cut(address, " ")
 			}
 			if p.page != "" && p.nfs != "" {

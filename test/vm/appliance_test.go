@@ -76,9 +76,6 @@ func newAppliance(t *testing.T, s settings) *appliance {
 		"serve", "--standalone", "--root", a.root, "--claims", a.claims, "--claim-grace", "0s",
 		"--listen", s.listen, "--http", probes, "--quota", s.quota, "--engine", s.engine,
 	}
-	if version41() {
-		a.args = append(a.args, "--nfs4")
-	}
 	if err := os.Mkdir(a.claims, 0o755); err != nil {
 		t.Fatal(err)
 	}
