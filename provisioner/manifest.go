@@ -44,8 +44,8 @@ func manifestOf(class *storagev1.StorageClass, params parameters) Manifest {
 
 // StaticSpec returns the Spec of a volume without a claim. The class determines
 // its options and its PersistentVolume, but not its path.
-func StaticSpec(name string, size int64, class *storagev1.StorageClass, modes []v1.PersistentVolumeAccessMode) (volume.Spec, error) {
-	params, err := parseClass(class)
+func (p *Provisioner) StaticSpec(name string, size int64, class *storagev1.StorageClass, modes []v1.PersistentVolumeAccessMode) (volume.Spec, error) {
+	params, err := p.parseClass(class)
 	if err != nil {
 		return volume.Spec{}, err
 	}

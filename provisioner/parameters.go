@@ -33,7 +33,8 @@ type parameters struct {
 	path           pathPattern // nil: the volume's name
 	overcommit     float64     // 0: the disk's
 	mountOptions   []string
-	saysPorts      bool // the class has privilegedPorts
+	version        nfsVersion // of NFS, by mountOptions
+	saysPorts      bool       // the class has privilegedPorts
 }
 
 // parseClass parses a StorageClass. It refuses what it does not understand,
@@ -63,7 +64,8 @@ func parseClass(class *storagev1.StorageClass) (parameters, error) {
 			problems = append(problems, err.Error())
 		}
 	}
-	problems = append(problems, checkMountOptions(p.mountOptions)...)
+	version, wrong := checkMountOptions(p.mountOptions)
+	p.version, problems = version, append(problems, wrong...)
 	if p.options.PrivilegedPorts && slices.Contains(p.mountOptions, noResvport) {
 		problems = append(problems, "mount option "+noResvport+": with it, privilegedPorts refuses every mount; remove one of them")
 	}
@@ -270,48 +272,4 @@ func (p *parameters) setMountOptions(value string) error {
 		p.mountOptions = splitOptions([]string{value})
 	}
 	return nil
-}
-
-// splitOptions splits mount options at commas: kubelet joins them with commas, so
-// one entry may contain several.
-func splitOptions(lists []string) []string {
-	var options []string
-	for _, list := range lists {
-		for _, option := range strings.Split(list, ",") {
-			if option = strings.TrimSpace(option); option != "" {
-				options = append(options, option)
-			}
-		}
-	}
-	return options
-}
-
-// checkMountOptions returns the options that would make a mount fail.
-func checkMountOptions(options []string) []string {
-	var problems []string
-	for _, option := range options {
-		switch key, value, _ := strings.Cut(option, "="); {
-		case (key == "nfsvers" || key == "vers") && value != "3", strings.HasPrefix(key, "v4"), key == "v2", key == "minorversion":
-			problems = append(problems, fmt.Sprintf("mount option %s: podnas serves only NFS version 3; remove it", option))
-		case (key == "proto" || key == "mountproto") && strings.HasPrefix(value, "udp"), key == "udp":
-			problems = append(problems, fmt.Sprintf("mount option %s: podnas serves only TCP; remove it", option))
-		}
-	}
-	return problems
-}
-
-// ClassOptions returns the export options of a StorageClass's volumes. The error
-// says why no claim of it gets a volume.
-func ClassOptions(class *storagev1.StorageClass) (volume.Options, error) {
-	p, err := parseClass(class)
-	return p.options, err
-}
-
-// ClassMountOptions returns the mount options of a StorageClass, one per element.
-func ClassMountOptions(class *storagev1.StorageClass) []string {
-	p, err := parseClass(class)
-	if err != nil {
-		return nil
-	}
-	return p.mountOptions
 }

@@ -60,7 +60,9 @@ type Provisioner struct {
 	// NewDisk allows new volumes although PersistentVolumes of another disk have this
 	// server's address.
 	NewDisk bool
-	Log     *slog.Logger
+	// NoNFS4 is why the server does not serve NFSv4.1; nil: it does.
+	NoNFS4 error
+	Log    *slog.Logger
 }
 
 // Provision creates the volume of a claim and returns its PersistentVolume. It is
@@ -113,7 +115,7 @@ func (p *Provisioner) provision(ctx context.Context, options controller.Provisio
 // spec returns the Spec of a claim's volume, or why it can't be created.
 func (p *Provisioner) spec(options controller.ProvisionOptions) (volume.Spec, error) {
 	claim := options.PVC
-	params, err := parseClass(options.StorageClass)
+	params, err := p.parseClass(options.StorageClass)
 	if err != nil {
 		return volume.Spec{}, err
 	}

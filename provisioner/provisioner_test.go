@@ -112,9 +112,9 @@ func TestProvisionRefused(t *testing.T) {
 		{"unknown parameter", func(_ *v1.PersistentVolumeClaim, c *storagev1.StorageClass) {
 			c.Parameters = map[string]string{"b": "1", "a": "2"}
 		}, []string{"parameter a", "parameter b"}},
-		{"NFSv4", func(_ *v1.PersistentVolumeClaim, c *storagev1.StorageClass) {
-			c.MountOptions = []string{"vers=4.1"}
-		}, []string{"vers=4.1", "version 3"}},
+		{"NFSv4.2", func(_ *v1.PersistentVolumeClaim, c *storagev1.StorageClass) {
+			c.MountOptions = []string{"vers=4.2"}
+		}, []string{"vers=4.2", "use nfsvers=3 or nfsvers=4.1"}},
 		{"UDP", func(_ *v1.PersistentVolumeClaim, c *storagev1.StorageClass) {
 			c.MountOptions = []string{"proto=udp"}
 		}, []string{"proto=udp", "TCP"}},
@@ -135,6 +135,44 @@ func TestProvisionRefused(t *testing.T) {
 				t.Error("a volume was made")
 			}
 		})
+	}
+}
+
+// A class that asks for 4.1 gets volumes that mount with it, and whose PersistentVolumes have
+// nothing of version 3; where 4.1 is not served it gets none, and the claim says why.
+func TestProvisionVersion4(t *testing.T) {
+	p, _ := newProvisioner(t)
+	c := class()
+	c.MountOptions = []string{"nfsvers=4.1", "hard"}
+	options := controller.ProvisionOptions{StorageClass: c, PVName: "pvc-1", PVC: fixture.Claim("1Mi")}
+	pv, _, err := p.Provision(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"proto=tcp", "port=2049", "nfsvers=4.1", "hard"}; !slices.Equal(pv.Spec.MountOptions, want) {
+		t.Errorf("mount options %v, want %v", pv.Spec.MountOptions, want)
+	}
+	if got, want := MountCommand(pv), "sudo mount -t nfs -o proto=tcp,port=2049,nfsvers=4.1,hard 10.96.0.9:/pvc-1 /mnt"; got != want {
+		t.Errorf("the command is %q, want %q", got, want)
+	}
+	p.NoNFS4 = errors.New("NFSv4.1 is turned off by --nfs4=false")
+	if _, _, err = p.Provision(t.Context(), options); err != nil {
+		t.Errorf("a volume that is there: %v", err)
+	}
+	options.PVName = "pvc-2"
+	_, _, err = p.Provision(t.Context(), options)
+	for name, err := range map[string]error{
+		"a claim":                  err,
+		"a class":                  func() error { _, err := p.ClassOptions(c); return err }(),
+		"a volume without a claim": func() error { _, err := p.StaticSpec("x", 1, c, nil); return err }(),
+	} {
+		if want := "mount option nfsvers=4.1: NFSv4.1 is turned off by --nfs4=false; use nfsvers=3, or remove it"; err == nil || err.Error() != want {
+			t.Errorf("%s where 4.1 is not served: %v, want %q", name, err, want)
+		}
+	}
+	c.MountOptions = nil
+	if _, _, err := p.Provision(t.Context(), options); err != nil {
+		t.Errorf("version 3: %v", err)
 	}
 }
 
@@ -176,6 +214,9 @@ func TestMountOptions(t *testing.T) {
 		{v4, nil, "nfsvers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,mountvers=3,nolock"},
 		{v6, nil, "nfsvers=3,proto=tcp6,port=20490,mountport=20490,mountproto=tcp6,mountvers=3,nolock"},
 		{v4, []string{"lock", "soft"}, "nfsvers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,mountvers=3,lock,soft"},
+		{v4, []string{"nfsvers=4.1", "hard"}, "proto=tcp,port=2049,nfsvers=4.1,hard"},
+		{v4, []string{"v4", "port=30049"}, "proto=tcp,v4,port=30049"},
+		{v6, []string{"vers=4"}, "proto=tcp6,port=20490,vers=4"},
 		{v4, []string{"vers=3", "port=30049"}, "proto=tcp,mountport=2049,mountproto=tcp,mountvers=3,nolock,vers=3,port=30049"},
 	} {
 		if got := strings.Join(mountOptions(tt.address, tt.class), ","); got != tt.want {

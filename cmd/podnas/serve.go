@@ -192,7 +192,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		return err
 	}
 	address := listener.Addr().(*net.TCPAddr)
-	p := &provisioner.Provisioner{Store: store, Name: cfg.provisioner, NewDisk: cfg.newDisk, Log: log}
+	p := &provisioner.Provisioner{Store: store, Name: cfg.provisioner, NewDisk: cfg.newDisk, NoNFS4: noNFS4(cfg, engine), Log: log}
 	claims, err := newProvisioning(cfg, address, p, limits.Reason, stdout, log)
 	if err != nil {
 		return err
@@ -255,6 +255,14 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	group.Go(func() error { return serveCommands(provisioning, claims.made, cfg.root, commands) })
 	return group.Wait()
+}
+
+// noNFS4 is why version 4.1 is not served, or nil.
+func noNFS4(cfg *serveConfig, engine server.Choice) error {
+	if !cfg.nfs4 {
+		return errors.New("NFSv4.1 is turned off by --nfs4=false")
+	}
+	return engine.CheckNFS4()
 }
 
 // validate refuses flags that mean nothing.

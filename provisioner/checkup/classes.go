@@ -40,7 +40,7 @@ func (c *Cluster) classes(ctx context.Context) []doctor.Result {
 // class checks one StorageClass.
 func (c *Cluster) class(class *storagev1.StorageClass) []doctor.Result {
 	const again = "a StorageClass can't be changed: delete it and create a corrected one; existing volumes do not change (docs/storageclass.md)"
-	options, err := provisioner.ClassOptions(class)
+	options, err := c.Provisioner.ClassOptions(class)
 	if err == nil && c.Check != nil {
 		err = c.Check(options)
 	}

@@ -31,7 +31,7 @@ type CreateRequest struct {
 }
 
 // spec returns the Spec of the volume.
-func (r *CreateRequest) spec() (volume.Spec, error) {
+func (r *CreateRequest) spec(p *provisioner.Provisioner) (volume.Spec, error) {
 	invalid := func(format string, args ...any) (volume.Spec, error) {
 		return volume.Spec{}, &Error{Code: Invalid, Message: fmt.Sprintf(format, args...)}
 	}
@@ -53,7 +53,7 @@ func (r *CreateRequest) spec() (volume.Spec, error) {
 	default:
 		return invalid("unknown reclaim policy %q: use Retain or Delete", r.ReclaimPolicy)
 	}
-	spec, err := provisioner.StaticSpec(r.Name, r.Size, class, r.AccessModes)
+	spec, err := p.StaticSpec(r.Name, r.Size, class, r.AccessModes)
 	if err != nil {
 		return invalid("%v", err)
 	}

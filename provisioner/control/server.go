@@ -215,15 +215,15 @@ func keptVolume(k volume.Kept) Volume {
 }
 
 // readSpec decodes a CreateRequest, and returns its Spec too.
-func readSpec(r *http.Request) (request CreateRequest, spec volume.Spec, err error) {
+func (s *Server) readSpec(r *http.Request) (request CreateRequest, spec volume.Spec, err error) {
 	if err = decode(r, &request); err == nil {
-		spec, err = request.spec()
+		spec, err = request.spec(s.Provisioner)
 	}
 	return request, spec, err
 }
 
 func (s *Server) create(r *http.Request) (any, error) {
-	_, spec, err := readSpec(r)
+	_, spec, err := s.readSpec(r)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +235,7 @@ func (s *Server) create(r *http.Request) (any, error) {
 }
 
 func (s *Server) adopt(r *http.Request) (any, error) {
-	request, spec, err := readSpec(r)
+	request, spec, err := s.readSpec(r)
 	if err != nil {
 		return nil, err
 	}

@@ -220,7 +220,7 @@ func TestRefusals(t *testing.T) {
 		{"parameter's value", CreateRequest{Name: "new", Size: 1, Parameters: map[string]string{"mode": "rwx"}}, Invalid, "mode"},
 		{"access mode", CreateRequest{Name: "new", Size: 1, AccessModes: []v1.PersistentVolumeAccessMode{"RWX"}}, Invalid, "ReadWriteMany"},
 		{"reclaim policy", CreateRequest{Name: "new", Size: 1, ReclaimPolicy: v1.PersistentVolumeReclaimRecycle}, Invalid, "Retain or Delete"},
-		{"mount options", CreateRequest{Name: "new", Size: 1, MountOptions: []string{"nfsvers=4"}}, Invalid, "nfsvers=4"},
+		{"mount options", CreateRequest{Name: "new", Size: 1, MountOptions: []string{"nfsvers=4.2"}}, Invalid, "use nfsvers=3 or nfsvers=4.1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := c.Create(ctx, tt.request)

@@ -152,7 +152,7 @@ func mountCauses() []cause {
 			[]string{"need a /sbin/mount.<type> helper program", "mount.nfs: not found", `"mount.nfs": executable file not found`, "need a /sbin/mount.nfs helper"},
 		},
 		{
-			"NodeWithoutNFS", "the node's kernel does not support NFS. Run modprobe -a nfs nfsv3 on it, or install the kernel package with all modules",
+			"NodeWithoutNFS", "the node's kernel does not support NFS. Run modprobe -a nfs nfsv3 nfsv4 on it, or install the kernel package with all modules",
 			[]string{"unknown filesystem type 'nfs'", "No such device"},
 		},
 		{
@@ -160,7 +160,7 @@ func mountCauses() []cause {
 			[]string{"access denied by server", "Permission denied"},
 		},
 		{
-			"MountOptionsWrong", "a mount option is invalid, or not for NFS version 3 over TCP. Check mountOptions of the PersistentVolume, which come from its StorageClass",
+			"MountOptionsWrong", "a mount option is invalid, or asks for what is not served: podnas serves NFS version 3 and, with the native engine, 4.1, over TCP. Check mountOptions of the PersistentVolume, which come from its StorageClass, and the node's kernel, which needs the module nfsv4 for 4.1",
 			[]string{"Protocol not supported", "requested NFS version or transport protocol is not supported", "an incorrect mount option was specified", "rpc.statd is not running", "Invalid argument"},
 		},
 		{

@@ -31,7 +31,7 @@ func TestStaticVolume(t *testing.T) {
 	class := n.class("", expandable)
 	manifests := p.manifests(func(store *volume.Store) {
 		remove := corev1.PersistentVolumeReclaimDelete
-		spec, err := provisioner.StaticSpec(n.name, 1<<20, &storagev1.StorageClass{
+		spec, err := (&provisioner.Provisioner{}).StaticSpec(n.name, 1<<20, &storagev1.StorageClass{
 			ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: n.provisioner, ReclaimPolicy: &remove,
 			Parameters: map[string]string{"gid": "1001"},
 		}, nil)
