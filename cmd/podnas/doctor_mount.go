@@ -22,8 +22,9 @@ first step that fails.
 HOST:/path is tested with NFS calls like those of mount.nfs and the kernel. Nothing is
 mounted, and no rights are needed. The steps: mount.nfs and NFS in the kernel, a TCP
 connection, NULL calls to NFS and MOUNT, MNT of the path, FSINFO, locks, free space, and
-creating, writing, syncing, reading and removing a file as the calling user. Take host, path and
-ports from the PersistentVolume:
+creating, writing, syncing, reading and removing a file as the calling user. With nfsvers=4.1 in
+--options they are those of version 4.1: a session, the path from the server's root, and a lock too.
+Take host, path and ports from the PersistentVolume:
 
   kubectl get pv NAME -o jsonpath='{.spec.nfs.server}:{.spec.nfs.path} {.spec.mountOptions}'
 
@@ -41,6 +42,9 @@ const doctorMountExamples = `  # On a node: can kubelet mount this volume?
 
   # With the mount options of its PersistentVolume, including ports
   podnas doctor mount 10.96.0.20:/default-data --options=nfsvers=3,port=20490,mountport=20490,nolock
+
+  # With version 4.1
+  podnas doctor mount 10.96.0.20:/default-data --options=nfsvers=4.1
 
   # Can a pod's user, uid 1000 and gid 2000, write there?
   podnas doctor mount 10.96.0.20:/default-data --uid=1000 --gid=2000
@@ -117,7 +121,7 @@ func (f *mountFlags) run(ctx context.Context, where string) ([]doctor.Result, er
 		}
 	}
 	// What the machine lacks does not keep the wire from being tried.
-	node := nfscheck.Node{Root: cmp.Or(f.nodeRoot, "/"), InPod: f.nodeRoot == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != ""}
+	node := nfscheck.Node{Root: cmp.Or(f.nodeRoot, "/"), InPod: f.nodeRoot == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != "", NFS4: m.Version4()}
 	results := doctor.Run(ctx, node.Checks())
 	steps, closeAll := m.Steps()
 	defer closeAll()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 )
 
@@ -25,22 +26,27 @@ func (s *session) who() string {
 
 // refused explains a status.
 func (s *session) refused(doing string, status nfs3.Status) doctor.Result {
-	says := fmt.Sprintf("%s: %s", doing, status)
+	return s.explain(fmt.Sprintf("%s: %s", doing, status), nfs4.Status(status))
+}
+
+// explain says what to do about an error: version 4 has those of version 3, by the same
+// numbers (RFC 8881 section 15.1).
+func (s *session) explain(says string, status nfs4.Status) doctor.Result {
 	switch status {
-	case nfs3.ErrAcces, nfs3.ErrPerm:
+	case nfs4.ErrAccess, nfs4.ErrPerm:
 		if s.attr.Present {
 			a := &s.attr.Attr
 			says += fmt.Sprintf("; the volume's root directory belongs to %d:%d and has mode %04o, the caller is %s", a.UID, a.GID, a.Mode&0o7777, s.who())
 		}
 		return doctor.Fail("run the pod as a user that may write (securityContext.runAsUser, or supplementalGroups with the directory's group), or chmod or chgrp the directory as root; for new volumes set the class's gid or mode. With rootSquash, root is the anonymous user: use --uid",
 			"%s", says)
-	case nfs3.ErrNoSpc, nfs3.ErrDQuot:
+	case nfs4.ErrNoSpc, nfs4.ErrDQuot:
 		return doctor.Fail("remove files, or raise the claim's request (its class needs allowVolumeExpansion)", "%s: the volume, or the whole disk, is full", says)
-	case nfs3.ErrROFS:
+	case nfs4.ErrROFS:
 		return doctor.Fail("either the volume's class sets readOnly, or podnas's disk is read-only: run podnas doctor in podnas's pod", "%s: nothing can be written", says)
-	case nfs3.ErrStale, nfs3.ErrBadHandle:
+	case nfs4.ErrStale, nfs4.ErrBadHandle:
 		return doctor.Fail("check with podnas volume list, in podnas's pod, whether the volume still exists", "%s: the volume disappeared during the test", says)
-	case nfs3.ErrIO:
+	case nfs4.ErrIO:
 		return doctor.Fail("the disk has errors: see podnas's log and the kernel's log of its node", "%s", says)
 	}
 	return doctor.Fail("podnas's log says more", "%s", says)
@@ -131,9 +137,18 @@ func (s *session) write(ctx context.Context) doctor.Result {
 		s.remove(ctx)
 		return s.refused("syncing", commit.Status)
 	case commit.Verf != res.Verf:
-		return doctor.Warn("see podnas's log. You need not do anything: the kernel writes again what may be lost", "the server was restarted, or a sync failed, between write and sync")
+		return wroteAgain()
 	}
 	return doctor.Good("%d bytes were written and synced", res.Count)
+}
+
+// wroteAgain is for a write verifier that has changed.
+func wroteAgain() doctor.Result {
+	return doctor.Warn("see podnas's log. You need not do anything: the kernel writes again what may be lost", "the server was restarted, or a sync failed, between write and sync")
+}
+
+func readOther() doctor.Result {
+	return doctor.Fail("stop all programs that write to the volume, and check podnas's disk", "the data read differs from the data written")
 }
 
 func (s *session) read(ctx context.Context) doctor.Result {
@@ -144,7 +159,7 @@ func (s *session) read(ctx context.Context) doctor.Result {
 	case res.Status != nfs3.OK:
 		r = s.refused("reading", res.Status)
 	case string(res.Data) != content:
-		r = doctor.Fail("stop all programs that write to the volume, and check podnas's disk", "the data read differs from the data written")
+		r = readOther()
 	default:
 		return doctor.Good("the data was read back")
 	}

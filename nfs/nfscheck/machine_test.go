@@ -55,6 +55,16 @@ func TestNode(t *testing.T) {
 	}
 }
 
+// For a mount of version 4 the kernel needs what is for that.
+func TestNodeVersion4(t *testing.T) {
+	for kinds, want := range map[string]doctor.Status{"nodev\tnfs\nnodev\tnfs4\n": doctor.OK, "nodev\tnfs\n": doctor.Failed} {
+		n := Node{NFS4: true, Root: newMachine(t, map[string]string{"sbin/mount.nfs": "", "proc/filesystems": kinds, "proc/sys/kernel/osrelease": "6.1.0\n"})}
+		if r := n.kernel(); r.Status != want || want != doctor.OK && !strings.Contains(r.Fix, "nfsv4") {
+			t.Errorf("with %q: %+v, want %s", kinds, r, want)
+		}
+	}
+}
+
 func TestJudgeMounted(t *testing.T) {
 	mount := func(kind, options string) doctor.Result {
 		return judgeMounted("/data", doctor.Mount{Point: "/data", Type: kind, Source: "10.0.0.1:/v", Options: strings.Split(options, ",")})
@@ -67,8 +77,11 @@ func TestJudgeMounted(t *testing.T) {
 	}{
 		{"good", mount("nfs", "rw,vers=3,hard,nolock,local_lock=all"), doctor.OK, "10.0.0.1:/v on /data"},
 		{"no NFS", mount("ext4", "rw"), doctor.Failed, "is not on NFS"},
-		{"version 4", mount("nfs4", "rw,vers=4.2"), doctor.Failed, "version 3 only"},
-		{"version 2", mount("nfs", "rw,vers=2"), doctor.Failed, "version 3 only"},
+		{"version 4.1", mount("nfs4", "rw,vers=4.1,hard,local_lock=none"), doctor.OK, "10.0.0.1:/v on /data"},
+		{"version 4.1, soft", mount("nfs4", "rw,vers=4.1,soft"), doctor.Warning, "writes are lost"},
+		{"version 4.2", mount("nfs4", "rw,vers=4.2"), doctor.Failed, "another server's"},
+		{"version 4.0", mount("nfs4", "rw,vers=4.0"), doctor.Failed, "another server's"},
+		{"version 2", mount("nfs", "rw,vers=2"), doctor.Failed, "another server's"},
 		{"soft", mount("nfs", "rw,vers=3,soft,nolock"), doctor.Warning, "writes are lost"},
 		{"lock", mount("nfs", "rw,vers=3,hard,local_lock=none"), doctor.Warning, "every lock fails"},
 	} {
@@ -94,6 +107,16 @@ func TestMountpointSteps(t *testing.T) {
 	}
 	if all := doctor.Steps(t.Context(), Mountpoint(filepath.Join(dir, "nothing"))[1:]); len(all) != 1 || all[0].Status != doctor.Failed {
 		t.Errorf("no directory: %+v", all)
+	}
+	four := &mountpoint{path: dir, version4: true}
+	if r := four.write(); r.Status != doctor.OK {
+		t.Errorf("writing: %+v", r)
+	}
+	if r := four.locks(); r[0].Says != "flock works, between all nodes" || r[1].Says != "fcntl works, between all nodes" {
+		t.Errorf("locks of version 4: %+v", r)
+	}
+	if r := four.remove(); r.Status != doctor.OK {
+		t.Errorf("removing: %+v", r)
 	}
 	p := &mountpoint{path: dir}
 	for err, says := range map[error]string{

@@ -14,6 +14,7 @@ import (
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/nfs/mount3"
 	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
 )
@@ -57,6 +58,9 @@ func NewMount(host, path string, port, mountPort uint16, options []string) (Moun
 // Steps returns the steps of the mount, for doctor.Steps. closeAll closes their
 // connections.
 func (m Mount) Steps() (steps []doctor.Check, closeAll func()) {
+	if m.Version4() {
+		return m.steps4()
+	}
 	s := &session{mount: m}
 	return []doctor.Check{
 		doctor.One("options", func(context.Context) doctor.Result { return judgeOptions(m.Options) }),
@@ -75,21 +79,42 @@ func (m Mount) Steps() (steps []doctor.Check, closeAll func()) {
 	}, s.close
 }
 
+// Version4 reports whether the options ask for version 4.
+func (m Mount) Version4() bool {
+	return slices.ContainsFunc(m.Options, func(option string) bool { return strings.HasPrefix(version(option), "4") })
+}
+
+// version is the version of NFS that an option asks for, or empty (nfs(5)).
+func version(option string) string {
+	key, value, _ := strings.Cut(option, "=")
+	switch {
+	case key == "nfsvers", key == "vers":
+		return value
+	case len(key) > 1 && key[0] == 'v' && key[1] >= '2' && key[1] <= '4':
+		return key[1:]
+	}
+	return ""
+}
+
 // judgeOptions finds options with which mounts of podnas fail.
 func judgeOptions(options []string) doctor.Result {
+	version4 := Mount{Options: options}.Version4()
 	for _, option := range options {
 		switch key, value, _ := strings.Cut(option, "="); {
-		case (key == "nfsvers" || key == "vers") && value != "3", strings.HasPrefix(key, "v4"):
-			return doctor.Fail("use nfsvers=3", "mount option %s: podnas serves NFS version 3 only", option)
+		case !slices.Contains([]string{"", "3", "4", "4.1"}, version(option)), key == "minorversion":
+			return doctor.Fail("use nfsvers=3 or nfsvers=4.1", "mount option %s: podnas serves NFS versions 3 and 4.1", option)
 		case (key == "proto" || key == "mountproto") && strings.HasPrefix(value, "udp"), key == "udp":
 			return doctor.Fail("use proto=tcp,mountproto=tcp", "mount option %s: podnas serves TCP only", option)
-		case key == "lock":
+		case key == "lock" && !version4:
 			return doctor.Warn("mount with nolock", "mount option lock: without rpc.statd on the node the mount fails; with it every lock fails, because podnas does not serve NFS's lock protocol")
 		case key == "noresvport":
 			return doctor.Warn("mount without noresvport", "mount option noresvport: volumes with privilegedPorts, the default in a cluster, refuse such mounts")
 		case key == "soft" || key == "softerr":
 			return doctor.Warn("mount with hard, which is the default", "mount option %s: while podnas's pod is replaced, programs get I/O errors and writes are lost", key)
 		}
+	}
+	if version4 {
+		return doctor.Good("no conflicting option; recommended: nfsvers=4.1,proto=tcp,port=N")
 	}
 	if len(options) > 0 && !slices.Contains(options, "nolock") {
 		return doctor.Warn("mount with nolock", "without the mount option nolock, mount.nfs needs rpc.statd on the node, and every lock of a program fails")
@@ -169,6 +194,8 @@ func (s *session) null(ctx context.Context, client *rpc.Client, p program) docto
 	_, err := client.Call(ctx, p.number, p.version, 0, nil)
 	var refused *rpc.RPCError
 	switch {
+	case errors.As(err, &refused) && refused.Accept == rpc.ProgMismatch && p.version == nfs4.Version:
+		return doctor.Fail("use nfsvers=3. podnas serves version 4.1 with the native engine, and not with --nfs4=false: podnas doctor in podnas's pod says which engine it has", "no %s version %d: %v", p.name, p.version, err)
 	case errors.As(err, &refused) && refused.Accept == rpc.ProgMismatch:
 		return doctor.Fail("this is not podnas, or another version of it", "no %s version %d: %v", p.name, p.version, err)
 	case errors.As(err, &refused):
@@ -209,7 +236,7 @@ func (s *session) locks(ctx context.Context) doctor.Result {
 	if _, err := s.nfs.Call(ctx, lockManager, lockVersion, 0, nil); err == nil {
 		return doctor.Good("the server serves NLM, NFS's lock protocol; with nolock it is not used")
 	}
-	return doctor.Good("with nolock, locks (flock, fcntl) work between programs of one node, but not between nodes, because the server has no NLM. A database opened from two nodes at once needs other storage")
+	return doctor.Good("with nolock, locks (flock, fcntl) work between programs of one node, but not between nodes, because the server has no NLM. A database opened from two nodes at once needs nfsvers=4.1")
 }
 
 // credential is that of the user that writes.

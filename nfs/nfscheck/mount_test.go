@@ -70,7 +70,9 @@ func serve(t *testing.T, engine string) (port uint16, dirs map[string]string) {
 	if err := exports.AddCounted(9, "/full", full, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 20}), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.New(server.Config{Engine: choice, Exports: exports, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler)})
+	clients := t.TempDir() // with state
+	dirs["clients"] = clients
+	s, err := server.New(server.Config{Engine: choice, Exports: exports, HandleKey: make([]byte, 32), NFS4: clients, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +107,12 @@ func try(t *testing.T, m nfscheck.Mount) (last doctor.Result, all []doctor.Resul
 
 func mountOf(port uint16, path string) nfscheck.Mount {
 	return nfscheck.Mount{Host: "127.0.0.1", Path: path, Port: port, MountPort: port, Options: []string{"nolock"}, Machine: "test"}
+}
+
+// version4 is the mount with version 4.1.
+func version4(m nfscheck.Mount) nfscheck.Mount {
+	m.Options = []string{"nfsvers=4.1"}
+	return m
 }
 
 func names(results []doctor.Result) []string {
@@ -194,6 +202,59 @@ func TestMount(t *testing.T) {
 	}
 }
 
+var steps4 = []string{"options", "address", "connect", "NFS", "session", "mount", "space", "create", "locks", "write", "read", "remove"}
+
+// TestMount with version 4.1. It leaves no client behind.
+func TestMount4(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the native engine needs root")
+	}
+	port, dirs := serve(t, server.EngineNative)
+	for _, tt := range []struct {
+		path   string
+		change func(*nfscheck.Mount)
+		step   string
+		status doctor.Status
+		says   string
+		fix    string
+	}{
+		{"/good", nil, "mount", doctor.OK, "belongs to 0:0 and has mode 0777", ""},
+		{"/good", nil, "locks", doctor.OK, "between nodes", ""},
+		{"/privileged", nil, "remove", doctor.OK, "removed", ""},
+		{"/nothing", nil, "mount", doctor.Failed, "no volume at /nothing", "podnas volume list"},
+		{"/others", nil, "mount", doctor.Failed, "does not let this machine", "allowedClients"},
+		{"/read-only", nil, "create", doctor.Failed, "nothing can be written", "read-only"},
+		{"/full", nil, "create", doctor.Failed, "is full", "raise the claim's request"},
+		{
+			"/private", func(m *nfscheck.Mount) { m.UID, m.GID, m.Groups = 1000, 1000, []uint32{2000} }, "create", doctor.Failed,
+			"belongs to 0:0 and has mode 0700, the caller is uid 1000, gid 1000, groups [2000]", "securityContext.runAsUser",
+		},
+		{"/squash", func(m *nfscheck.Mount) { m.UID, m.GID = 1000, 1000 }, "create", doctor.OK, "it belongs to 65534:65534", ""},
+	} {
+		t.Run(tt.path+" "+tt.step, func(t *testing.T) {
+			m := version4(mountOf(port, tt.path))
+			if tt.change != nil {
+				tt.change(&m)
+			}
+			last, all := try(t, m)
+			if tt.status == doctor.OK {
+				if !slices.Equal(names(all), steps4) || doctor.Count(all, doctor.OK) != len(all) {
+					t.Fatalf("not all steps worked: %+v", all)
+				}
+				last = all[slices.Index(steps4, tt.step)]
+			}
+			if last.Check != tt.step || last.Status != tt.status || !strings.Contains(last.Says, tt.says) || !strings.Contains(last.Fix, tt.fix) {
+				t.Errorf("%+v, want %s at %s with %q, to do %q", last, tt.status, tt.step, tt.says, tt.fix)
+			}
+		})
+	}
+	for name, dir := range dirs {
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+			t.Errorf("in %s is left %v, %v", name, left, err)
+		}
+	}
+}
+
 // Services that are broken before a volume is asked for.
 func TestBrokenService(t *testing.T) {
 	silent := nfstest.Listen(t) // accepts, in the kernel, and does not answer
@@ -224,7 +285,11 @@ func TestBrokenService(t *testing.T) {
 		{"another version", mountOf(program(4), "/good"), "NFS", "no NFS version 3", "not podnas"},
 		{"no MOUNT", mountOf(program(3), "/good"), "MOUNT", "no such program", "another program"},
 		{"no such name", nfscheck.Mount{Host: "nothing.invalid", Path: "/good", Port: 1, MountPort: 1}, "address", "nothing.invalid", "use the IP address"},
-		{"version 4 asked for", nfscheck.Mount{Options: []string{"vers=4.2"}}, "options", "vers=4.2", "nfsvers=3"},
+		{"version 4.2 asked for", nfscheck.Mount{Options: []string{"vers=4.2"}}, "options", "vers=4.2", "nfsvers=4.1"},
+		{"version 4.0 asked for", nfscheck.Mount{Options: []string{"v4.0"}}, "options", "v4.0", "nfsvers=4.1"},
+		{"version 4 is not served", version4(mountOf(program(3), "/good")), "NFS", "no NFS version 4", "use nfsvers=3"},
+		{"version 4 hangs", version4(mountOf(portOf(silent), "/good")), "NFS", "no answer in time", "podnas hangs"},
+		{"version 4 without COMPOUND", version4(mountOf(program(4), "/good")), "session", "no valid answer", "podnas's log"},
 		{"UDP asked for", nfscheck.Mount{Options: []string{"proto=udp"}}, "options", "TCP only", "proto=tcp"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -261,6 +326,8 @@ func TestOptionWarnings(t *testing.T) {
 		"nolock,rw":     "",
 		"nolock,hard":   "",
 		"nolock,vers=3": "",
+		"nfsvers=4.1":   "",
+		"v4,soft":       "writes are lost",
 	} {
 		m := nfscheck.Mount{Host: "nothing.invalid", Options: strings.Split(options, ",")}
 		steps, closeAll := m.Steps()

@@ -29,6 +29,7 @@ func Mountpoint(path string) []doctor.Check {
 
 type mountpoint struct {
 	path, file string
+	version4   bool // it is a mount of version 4
 }
 
 // mounted reads the mount table only: any access to a mount that hangs would hang too.
@@ -37,6 +38,7 @@ func (p *mountpoint) mounted() doctor.Result {
 	if err != nil {
 		return doctor.Fail("", "%v", err)
 	}
+	p.version4 = m.Has("vers=4.1")
 	return judgeMounted(p.path, m)
 }
 
@@ -45,11 +47,11 @@ func judgeMounted(path string, m doctor.Mount) doctor.Result {
 	switch {
 	case m.Type != "nfs" && m.Type != "nfs4":
 		return doctor.Fail("use the directory where the volume is mounted (mount -t nfs lists them; in a pod it is a mountPath)", "%s is not on NFS, but on %s", path, m)
-	case m.Type == "nfs4" || !m.Has("vers=3"):
-		return doctor.Fail("mount with nfsvers=3", "%s: podnas serves NFS version 3 only, so this is another server's", where)
+	case !m.Has("vers=3") && !m.Has("vers=4.1"):
+		return doctor.Fail("mount with nfsvers=3 or nfsvers=4.1", "%s: podnas serves NFS versions 3 and 4.1, so this is another server's", where)
 	case m.Has("soft") || m.Has("softerr"):
 		return doctor.Warn("mount with hard, which is the default", "%s. While podnas's pod is replaced, programs get I/O errors and writes are lost", where)
-	case !m.Has("nolock") && !m.Has("local_lock=all"):
+	case m.Has("vers=3") && !m.Has("nolock") && !m.Has("local_lock=all"):
 		return doctor.Warn("mount with nolock", "%s. Without nolock every lock fails, because podnas does not serve NFS's lock protocol", where)
 	}
 	return doctor.Good("%s", where)
@@ -104,8 +106,13 @@ func (p *mountpoint) lock(name string, take func(*os.File) error) doctor.Result 
 		defer f.Close()
 		err = take(f)
 	}
-	if err != nil {
+	switch {
+	case err != nil && p.version4:
+		return doctor.Fail("podnas client list, in podnas's pod, says whether the server knows this node, and for whom it waits", "%s: %v", name, err)
+	case err != nil:
 		return doctor.Fail("mount with nolock: locks then work between the programs of one node", "%s: %v", name, err)
+	case p.version4:
+		return doctor.Good("%s works, between all nodes", name)
 	}
 	return doctor.Good("%s works, between programs of this node", name)
 }

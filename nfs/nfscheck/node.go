@@ -14,6 +14,7 @@ import (
 type Node struct {
 	Root  string // the node's root directory
 	InPod bool   // this is a pod, so its node mounts, not this machine
+	NFS4  bool   // it mounts with version 4
 }
 
 // Checks returns checks for what kubelet needs to mount NFS.
@@ -40,12 +41,16 @@ func (n Node) helper() doctor.Result {
 
 // kernel checks whether the kernel supports NFS, built in or as a module.
 func (n Node) kernel() doctor.Result {
+	kind, module := "nfs", "nfsv3"
+	if n.NFS4 {
+		kind, module = "nfs4", "nfsv4"
+	}
 	known, err := os.ReadFile(filepath.Join(n.Root, "proc/filesystems"))
 	if err != nil {
 		return doctor.Warn("", "can't tell which file systems the kernel supports: %v", err)
 	}
 	for line := range strings.Lines(string(known)) {
-		if fields := strings.Fields(line); len(fields) > 0 && fields[len(fields)-1] == "nfs" {
+		if fields := strings.Fields(line); len(fields) > 0 && fields[len(fields)-1] == kind {
 			return doctor.Good("the kernel supports NFS")
 		}
 	}
@@ -54,12 +59,12 @@ func (n Node) kernel() doctor.Result {
 		return doctor.Warn("", "can't tell the kernel's version: %v", err)
 	}
 	modules := filepath.Join(n.Root, "lib/modules", strings.TrimSpace(string(release)))
-	if list, err := os.ReadFile(filepath.Join(modules, "modules.dep")); err == nil && bytes.Contains(list, []byte("/fs/nfs/nfsv3.ko")) {
+	if list, err := os.ReadFile(filepath.Join(modules, "modules.dep")); err == nil && bytes.Contains(list, []byte("/fs/nfs/"+module+".ko")) {
 		return doctor.Good("the kernel has NFS as a module")
 	}
 	if n.InPod {
 		return doctor.Good("NFS is not loaded; a pod can't see whether its node has the module")
 	}
-	return doctor.Fail("run modprobe -a nfs nfsv3; if these modules are missing, install the kernel's package with all modules, or another kernel",
+	return doctor.Fail("run modprobe -a nfs "+module+"; if these modules are missing, install the kernel's package with all modules, or another kernel",
 		"the kernel does not support NFS, and %s has no module for it", modules)
 }

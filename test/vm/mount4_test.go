@@ -52,3 +52,34 @@ func TestMountWithoutVersion(t *testing.T) {
 		}
 	}
 }
+
+// A volume of a class that asks for 4.1 mounts with it, by the options of its PersistentVolume
+// alone, and podnas doctor finds nothing wrong with that, from the wire and on the mount.
+func TestClassWith41(t *testing.T) {
+	nativeOnly(t, "go-nfs serves version 3 alone")
+	a := serve(t)
+	a.class("locks", "Delete", "nfsvers=4.1")
+	a.claim("locked", "locks", "16Mi")
+	pv := a.provisioned("locked")
+	if got := strings.Join(pv.Spec.MountOptions, ","); got != "proto=tcp,port=20490,nfsvers=4.1" {
+		t.Errorf("mount options %s", got)
+	}
+	mnt := mount(t, pv)
+	if got := mountedAs(t, mnt); !strings.HasPrefix(got, "nfs4 ") || !strings.Contains(got, ",vers=4.1,") || !strings.Contains(got, ",hard,") {
+		t.Errorf("mounted as %s", got)
+	}
+	mustWrite(t, filepath.Join(mnt, "f"), []byte("by 4.1"))
+	holds(t, filepath.Join(a.dir(pv), "f"), []byte("by 4.1"))
+
+	options := "--options=" + strings.Join(pv.Spec.MountOptions, ",")
+	out, code := run(t, "doctor", "mount", pv.Spec.NFS.Server+":"+pv.Spec.NFS.Path, options)
+	if code != 0 || !strings.Contains(out, "locks hold between nodes") || !strings.Contains(out, "the file was removed") {
+		t.Errorf("from the wire: %d\n%s", code, out)
+	}
+	if out, code = run(t, "doctor", "mount", mnt); code != 0 || !strings.Contains(out, "flock works, between all nodes") || !strings.Contains(out, "fcntl works, between all nodes") {
+		t.Errorf("what is mounted: %d\n%s", code, out)
+	}
+	if out, code = run(t, "volume", "show", "--root="+a.root, pv.Metadata.Name); code != 0 || !strings.Contains(out, "sudo mount -t nfs -o proto=tcp,port=20490,nfsvers=4.1 127.0.0.1:"+pv.Spec.NFS.Path+" /mnt") {
+		t.Errorf("podnas volume show: %d\n%s", code, out)
+	}
+}
