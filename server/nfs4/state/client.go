@@ -238,10 +238,13 @@ func (s *State) dismiss(c *Client, why EventKind) Error {
 			return ErrDelay
 		}
 	}
-	c.recorded = false
 	if !ownRestart(why) {
 		s.grace.forget(c.owner)
 	}
+	if c.gone { // one that was not confirmed has gone by another way meanwhile
+		return OK
+	}
+	c.recorded = false
 	s.event(c.event(why))
 	s.drop(c)
 	return OK
