@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/podnas/podnas/nfs/mount3"
@@ -22,6 +23,10 @@ const workers = 64
 
 // closeTimeout is how long shutdown waits for calls that use the disk.
 const closeTimeout = time.Second
+
+// handoverTimeout is how long it waits for the disk to have what clients of version 4 have
+// open and locked: 300 bytes for an open.
+const handoverTimeout = 10 * time.Second
 
 // native is podnas's own engine: the RPC server with the programs NFS and MOUNT.
 type native struct {
@@ -61,13 +66,19 @@ func (n *native) Stats() *stats.Server { return n.rpc.Stats() }
 
 // Serve serves the clients of l until ctx ends. It can be called once.
 func (n *native) Serve(ctx context.Context, l net.Listener) error {
+	running, end := context.WithCancel(ctx)
+	defer end()
+	var leases sync.WaitGroup
 	if n.nfs4 != nil {
-		go n.nfs4.Run(ctx)
+		leases.Go(func() { n.nfs4.Run(running) })
 	}
 	err := n.rpc.Serve(ctx, l)
-	closed := make(chan struct{})
+	end()
+	idle, closed := make(chan struct{}), make(chan struct{})
 	go func() {
 		n.workers.Close()
+		leases.Wait()
+		close(idle)
 		if n.nfs4 != nil {
 			n.nfs4.Stop()
 		}
@@ -75,8 +86,13 @@ func (n *native) Serve(ctx context.Context, l net.Listener) error {
 		close(closed)
 	}()
 	select {
-	case <-closed:
+	case <-idle:
 	case <-time.After(closeTimeout): // a call that hangs on the disk ends with the process
+		return err
+	}
+	select {
+	case <-closed:
+	case <-time.After(handoverTimeout):
 	}
 	return err
 }

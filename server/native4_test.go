@@ -56,6 +56,15 @@ func TestNativeConformance4(t *testing.T) {
 			if err := i.stop(); err != nil {
 				t.Error(err)
 			}
+			if err := os.Remove(filepath.Join(cfg.NFS4, "handover")); err != nil { // as after a crash
+				t.Error(err)
+			}
+			i.start(t)
+		},
+		Handover: func(t *testing.T) {
+			if err := i.stop(); err != nil {
+				t.Error(err)
+			}
 			i.start(t)
 		},
 	})

@@ -22,6 +22,25 @@ func (f *File) Hold() *Held {
 	return &Held{f.opener, f.kept}
 }
 
+// Reopen opens a file that was held by an earlier process. It asks for no client's rights. The
+// error is ESTALE if the file, or its volume, is not there any more.
+func (o *Opener) Reopen(volume uint64, id FileID, write bool) (*Held, error) {
+	v, ok := o.table.ByID(volume)
+	if !ok || !v.begin() {
+		return nil, unix.ESTALE
+	}
+	use := UseRead
+	if write {
+		use = UseWrite
+	}
+	f, err := o.openDataIn(v, id, use)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Hold(), nil
+}
+
 // Created reports whether the file was made by this call with Create, and can be held as it is.
 func (f *File) Created() bool { return f.created }
 

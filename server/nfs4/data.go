@@ -20,7 +20,8 @@ const (
 	readHead = 4 + 4 + 4 + 4
 )
 
-// held is a Held as opens have it, with its users.
+// held is a Held as opens have it, with its users. It is nil if the file could not be opened
+// again after a restart.
 type held struct {
 	*export.Held
 
@@ -32,7 +33,7 @@ func (h *held) Retain() { h.users.Add(1) }
 
 // Release removes a user; with the last the file is closed.
 func (h *held) Release() {
-	if h.users.Add(-1) == 0 {
+	if h.users.Add(-1) == 0 && h.Held != nil {
 		h.Held.Close()
 	}
 }
@@ -71,6 +72,9 @@ func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*export.File,
 		}
 		open := h.(*held)
 		c.Closes(open)
+		if open.Held == nil {
+			return nil, syscall.ESTALE
+		}
 		f, err = c.OpenHeld(open.Held, access == writeAccess)
 	}
 	if err == nil && !c.Of(f) {

@@ -2,9 +2,12 @@ package nfs4
 
 import (
 	"context"
-	"hash/maphash"
+	"errors"
+	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"time"
 
@@ -33,11 +36,13 @@ type Server struct {
 	table    *export.Table
 	key      *export.Key
 	state    *state.State
+	log      *slog.Logger
 	sets     attrSets
 	does     map[nfs4.OpNum]func(*compound) (result, error)
 	lease    time.Duration
 	began    time.Time
-	seed     maphash.Seed
+	crc      *crc32.Table // CRC-32C
+	roster   *roster
 	notices  notices
 	identity []byte // server_owner4 and scope: the same as long as the disk, and different for each
 }
@@ -55,10 +60,10 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(), seed: maphash.MakeSeed(), sets: newAttrSets(), does: operations()}
+	s := &Server{log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(), crc: crc32.MakeTable(crc32.Castagnoli), roster: kept, sets: newAttrSets(), does: operations()}
 	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
 	s.notices.clients = map[uint64]*clientNotices{}
-	s.state = state.New(state.Config{
+	config := state.Config{
 		Lease: lease, Boot: rand.Uint32(), Roster: kept, Limits: state.Limits{ReplyBytes: replyBytes}, LockFree: s.notify,
 		Event: func(e state.Event) {
 			if e.Gone() {
@@ -66,10 +71,24 @@ func New(cfg Config) (*Server, error) {
 			}
 			tell(cfg.Log, e)
 		},
-	})
-	if len(had) > 0 {
-		cfg.Log.Info("nfs: clients may reclaim what they had open and locked", "clients", len(had), "at most", lease)
-		s.state.BeginGrace(had)
+	}
+	s.state, err = s.takeOver(config, had)
+	switch {
+	case err == nil:
+		n := s.state.Counts()
+		s.log.Info("nfs: clients go on with what they have open and locked", "clients", n.Clients, "open files", n.Opens, "locks", n.Locks)
+	case !errors.Is(err, os.ErrNotExist):
+		s.log.Warn("nfs: what the podnas before has handed over can't be used", "err", err)
+	}
+	if err != nil {
+		s.state = state.New(config)
+		if len(had) > 0 {
+			s.log.Info("nfs: clients may reclaim what they had open and locked", "clients", len(had), "at most", lease)
+			s.state.BeginGrace(had)
+		}
+	}
+	if err := kept.forgetHandover(); err != nil { // or it would be used a second time
+		return nil, fmt.Errorf("clients with state: %w", err)
 	}
 	return s, nil
 }
@@ -88,10 +107,13 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// Stop closes what clients have open, when no call is under way any more. They may reclaim it
-// from the next Server.
+// Stop hands what clients have over to the next Server, when no call is under way any more and
+// Run has ended.
 func (s *Server) Stop() {
 	s.stopNotices()
+	if err := s.handOver(); err != nil {
+		s.log.Warn("nfs: clients will have to reclaim what they have open and locked, as it can't be handed over to the next podnas", "err", err)
+	}
 	s.state.Stop()
 }
 
@@ -137,6 +159,10 @@ func (s *Server) Denies(v *export.Volume, id export.FileID, write bool) bool {
 // holdOf is what some client holds open of a file, to be released; or nil.
 func (s *Server) holdOf(key state.FileKey) *held {
 	h, _ := s.state.Find(key).(*held)
+	if h != nil && h.Held == nil {
+		h.Release()
+		return nil
+	}
 	return h
 }
 

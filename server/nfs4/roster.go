@@ -36,6 +36,9 @@ func openRoster(dir string) (*roster, []state.RosterEntry, error) {
 	var had []state.RosterEntry
 	for _, f := range files {
 		name, ok := strings.CutSuffix(f.Name(), rosterSuffix)
+		if f.Name() == handoverFile {
+			continue
+		}
 		if !ok { // half written
 			if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
 				return nil, nil, fmt.Errorf("clients with state: %w", err)
@@ -79,7 +82,12 @@ func (r *roster) add(e state.RosterEntry) error {
 	if err != nil {
 		return err
 	}
-	// Each call has a file of its own: a client's first OPENs come at the same time.
+	return r.write(filepath.Base(r.path(e.ClientID)), b)
+}
+
+// write writes a file of the directory, as a whole or not at all. Each call has a file of its
+// own meanwhile: a client's first OPENs come at the same time.
+func (r *roster) write(name string, b []byte) error {
 	f, err := os.CreateTemp(r.dir, "new-*")
 	if err != nil {
 		return err
@@ -87,7 +95,7 @@ func (r *roster) add(e state.RosterEntry) error {
 	_, err = f.Write(b)
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
-		err = os.Rename(f.Name(), r.path(e.ClientID))
+		err = os.Rename(f.Name(), filepath.Join(r.dir, name))
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
@@ -100,12 +108,17 @@ func (r *roster) Remove(e state.RosterEntry) error {
 	return asRoot(func() error { return r.remove(e) })
 }
 
-func (r *roster) remove(e state.RosterEntry) error {
-	if err := os.Remove(r.path(e.ClientID)); err != nil && !errors.Is(err, os.ErrNotExist) {
+func (r *roster) remove(e state.RosterEntry) error { return r.removeFile(r.path(e.ClientID)) }
+
+func (r *roster) removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return r.sync()
 }
+
+// forgetHandover removes what the server before has left.
+func (r *roster) forgetHandover() error { return r.removeFile(filepath.Join(r.dir, handoverFile)) }
 
 func (r *roster) sync() error {
 	d, err := os.Open(r.dir)

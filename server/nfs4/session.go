@@ -1,7 +1,7 @@
 package nfs4
 
 import (
-	"hash/maphash"
+	"hash/crc32"
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/nfs4/state"
@@ -113,13 +113,15 @@ func (c *compound) principal() state.Principal {
 }
 
 // digestOf is how much of a call tells it from another one, in bytes: section 2.10.6.1.3.1
-// leaves it to the server.
+// leaves it to the server. The next process must get the same.
 const digestOf = 512
 
 func (c *compound) digest() uint64 {
 	d := c.first
 	rest := d.Rest()
-	return maphash.Bytes(c.server.seed, rest[:min(len(rest), digestOf)]) + 3*maphash.Bytes(c.server.seed, c.Call.Header.Cred.Body) + uint64(len(rest))
+	args := crc32.Checksum(rest[:min(len(rest), digestOf)], c.server.crc)
+	cred := crc32.Checksum(c.Call.Header.Cred.Body, c.server.crc)
+	return uint64(args)<<32 | uint64(cred^uint32(len(rest)))
 }
 
 // sequence: RFC 8881 section 18.46.

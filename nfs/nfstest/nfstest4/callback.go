@@ -32,6 +32,7 @@ type called struct {
 	calls chan callback
 	mu    sync.Mutex
 	says  []nfs4.Status // to CB_SEQUENCE, one after the other; then OK
+	done  uint32        // the sequence of the last call that was done
 }
 
 // callback is a callback that came.
@@ -105,11 +106,19 @@ func (c *called) answer(h *rpc.CallHeader, args *xdr.Decoder, reply []byte) []by
 	cb.err = args.Finish()
 	c.mu.Lock()
 	say := nfs4.OK
-	if len(c.says) > 0 {
+	switch {
+	case cb.seq.SequenceID == c.done: // the server does not know whether it was done
+		say = nfs4.ErrRetryUncachedRep
+	case len(c.says) > 0:
 		say, c.says = c.says[0], c.says[1:]
 	}
+	if say == nfs4.OK {
+		c.done = cb.seq.SequenceID
+	}
 	c.mu.Unlock()
-	c.calls <- cb
+	if say != nfs4.ErrRetryUncachedRep {
+		c.calls <- cb
+	}
 	if say == silent {
 		<-c.Context().Done()
 	}

@@ -17,9 +17,12 @@ type Target struct {
 	// They are skipped if it is empty.
 	MountAddr string
 
-	// Restart stops the server and starts it again with the same address and
-	// state. Tests of restarts are skipped if it is nil.
+	// Restart has the server start again as after a crash, with the same address and what is
+	// on its disk. Tests of restarts are skipped if it is nil.
 	Restart func(t *testing.T)
+	// Handover has the server end and start again, such that it goes on with what clients have.
+	// Tests of that are skipped if it is nil: few servers can.
+	Handover func(t *testing.T)
 }
 
 type test struct {
@@ -43,6 +46,7 @@ func Run(t *testing.T, target Target) {
 		{"callbacks", callbackTests},
 		{"names", nameTests},
 		{"restarts", restartTests},
+		{"handover", handoverTests},
 	} {
 		t.Run(family.name, func(t *testing.T) {
 			for _, tt := range family.tests {

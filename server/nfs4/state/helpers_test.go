@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -114,12 +115,50 @@ func newWorld(t testing.TB, limits Limits) *world {
 // crash starts a new process on the same disk.
 func (w *world) crash() {
 	w.boot++
-	w.State = New(Config{
+	w.State = New(w.config())
+	w.BeginGrace(w.roster.entries())
+}
+
+func (w *world) config() Config {
+	return Config{
 		Lease: lease, Now: func() time.Time { return w.now }, Boot: w.boot, Limits: w.limits, Roster: w.roster,
 		Event:    func(e Event) { w.events = append(w.events, e) },
 		LockFree: func(f LockFree) { w.free = append(w.free, f) },
-	})
-	w.BeginGrace(w.roster.entries())
+	}
+}
+
+// save is what a process leaves behind that is meant to end.
+func (w *world) save() []byte {
+	w.t.Helper()
+	saved, err := w.Save(func(v any) (json.RawMessage, error) { return json.Marshal(v) })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.Stop()
+	b, err := json.Marshal(saved)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return b
+}
+
+// restore starts a process with what another left behind.
+func (w *world) restore(b []byte, reopen func(FileKey, Access) Held) error {
+	w.t.Helper()
+	var saved Saved
+	if err := json.Unmarshal(b, &saved); err != nil {
+		return err
+	}
+	w.boot++
+	s, err := Restore(w.config(), &saved, func(b json.RawMessage) (any, error) {
+		var owner string
+		err := json.Unmarshal(b, &owner)
+		return owner, err
+	}, reopen)
+	if err == nil {
+		w.State = s
+	}
+	return err
 }
 
 func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }

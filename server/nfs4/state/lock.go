@@ -79,7 +79,7 @@ func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 			if c.numLocks+2 > s.cfg.Limits.Locks || c.ownerBytes+len(owner) > s.cfg.Limits.OwnerBytes {
 				return Stateid{}, Denied{}, ErrServerFault
 			}
-			l = s.addLockOwner(o, owner)
+			l = s.addLockOwner(o, s.newNumber(1), owner)
 		}
 		if e := s.changeRanges(l, r, setRange); e != OK {
 			return Stateid{}, Denied{}, e
@@ -187,8 +187,8 @@ func (s *State) lockID(l *lockOwner) Stateid {
 	return Stateid{Seqid: l.seqid, Other: s.other(l.number)}
 }
 
-func (s *State) addLockOwner(o *open, owner string) *lockOwner {
-	l := &lockOwner{number: s.newNumber(1), open: o, owner: owner}
+func (s *State) addLockOwner(o *open, number uint64, owner string) *lockOwner {
+	l := &lockOwner{number: number, open: o, owner: owner}
 	s.locks[l.number] = l
 	o.locks = append(o.locks, l)
 	o.file.lockers = append(o.file.lockers, l)

@@ -67,6 +67,20 @@ type open struct {
 // combo is the bit of open.combos for an OPEN.
 func combo(access, deny Access) uint16 { return 1 << ((access-1)<<2 | deny) }
 
+// isUnion reports whether access and deny are what the OPENs of combos had together.
+func isUnion(combos uint16, access, deny Access) bool {
+	var hasAccess, hasDeny Access
+	for a := Read; a <= Both; a++ {
+		for d := Access(0); d <= Both; d++ {
+			if combos&combo(a, d) != 0 {
+				hasAccess |= a
+				hasDeny |= d
+			}
+		}
+	}
+	return hasAccess == access && hasDeny == deny
+}
+
 // validShare reports whether OPEN may have these.
 func validShare(access, deny Access) bool {
 	return access != 0 && access <= Both && deny <= Both
@@ -94,7 +108,7 @@ func (s *State) Open(c *Client, a OpenArgs) (id Stateid, isNew bool, e Error) {
 			continue
 		}
 		if isNew = o == nil; isNew {
-			o = s.addOpen(c, &a)
+			o = s.addOpen(c, s.newNumber(0), &a)
 		}
 		s.upgrade(o, a.Access, a.Deny)
 		s.hold(o, a.Access, a.Held)
@@ -183,14 +197,14 @@ func (s *State) record(c *Client) Error {
 }
 
 // addOpen adds an open that may do nothing yet.
-func (s *State) addOpen(c *Client, a *OpenArgs) *open {
+func (s *State) addOpen(c *Client, number uint64, a *OpenArgs) *open {
 	f := s.files[a.File]
 	if f == nil {
 		f = &file{key: a.File}
 		s.files[a.File] = f
 	}
 	o := &open{
-		number: s.newNumber(0), client: c, file: f,
+		number: number, client: c, file: f,
 		owner: string(a.Owner), since: s.cfg.Now(),
 	}
 	s.opens[o.number] = o

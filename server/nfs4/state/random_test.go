@@ -168,7 +168,9 @@ func (r *runner) step() {
 		r.m.crash()
 		r.helds = nil // a process that dies closes what it has
 		r.note("crash, roster %v", r.m.roster)
-	case n < 97:
+	case n < 96:
+		r.restart()
+	case n < 99:
 		if c := pick(r, r.m.clients); c != nil {
 			r.same("evict", r.Evict(c.id), OK)
 			r.m.dismiss(c)
@@ -185,6 +187,29 @@ func (r *runner) step() {
 	default:
 		r.stepCompound()
 	}
+}
+
+// restart is one that is meant: the clients keep all they have, for another lease.
+func (r *runner) restart() {
+	b := r.save()
+	for _, h := range r.helds {
+		if n := h.users.Load(); n != 0 {
+			r.t.Fatalf("a descriptor has %d users after the end", n)
+		}
+	}
+	r.helds = nil
+	err := r.restore(b, func(FileKey, Access) Held {
+		h := newHeld(r.t)
+		r.helds = append(r.helds, h)
+		return h
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, c := range r.m.clients {
+		c.seen = r.now
+	}
+	r.note("restart")
 }
 
 func (r *runner) stepTime() {

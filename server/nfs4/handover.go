@@ -1,0 +1,131 @@
+package nfs4
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/nfs4/state"
+)
+
+// A server that is meant to end leaves all that its clients have in a file, and the next one
+// goes on with it: no grace period, and nobody has to reclaim anything.
+//
+// The file is removed before the next one grants anything, so that it is never read twice. A
+// podnas that does not know it removes it, too, as it is beside the entries of the roster and
+// none of them.
+
+const (
+	handoverFile   = "handover"
+	handoverFormat = 1
+)
+
+// handover is the file.
+type handover struct {
+	Format int             `json:"format"`
+	Server []byte          `json:"server"` // whose it is: Server.identity
+	Sum    uint32          `json:"sum"`    // CRC-32C of State
+	State  json.RawMessage `json:"state"`
+}
+
+// savedBack is a backChannel.
+type savedBack struct {
+	Seq     uint32   `json:"seq"`
+	Program uint32   `json:"program"`
+	Cred    rpc.Auth `json:"cred"`
+}
+
+func saveBack(callback any) (json.RawMessage, error) {
+	b, ok := callback.(*backChannel)
+	if !ok {
+		return nil, fmt.Errorf("a callback is %T", callback)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return json.Marshal(savedBack{b.seq, b.program, b.cred})
+}
+
+func restoreBack(b json.RawMessage) (any, error) {
+	var saved savedBack
+	if err := json.Unmarshal(b, &saved); err != nil {
+		return nil, err
+	}
+	return &backChannel{seq: saved.Seq, program: saved.Program, cred: saved.Cred}, nil
+}
+
+// handOver leaves what clients have to the next server.
+func (s *Server) handOver() error {
+	saved, err := s.state.Save(saveBack)
+	if err != nil || len(saved.Clients) == 0 && saved.Grace == nil {
+		return err
+	}
+	b, err := json.Marshal(saved)
+	if err == nil {
+		b, err = json.Marshal(handover{handoverFormat, s.identity, crc32.Checksum(b, s.crc), b})
+	}
+	if err != nil {
+		return err
+	}
+	return s.roster.write(handoverFile, b)
+}
+
+// takeOver goes on with what the server before has left, if it fits the roster. The error
+// says why not.
+func (s *Server) takeOver(cfg state.Config, roster []state.RosterEntry) (*state.State, error) {
+	b, err := os.ReadFile(filepath.Join(s.roster.dir, handoverFile))
+	if err != nil {
+		return nil, err
+	}
+	var file handover
+	if err := json.Unmarshal(b, &file); err != nil {
+		return nil, err
+	}
+	var saved state.Saved
+	switch {
+	case file.Format != handoverFormat:
+		return nil, fmt.Errorf("it has the format %d, and this podnas knows %d", file.Format, handoverFormat)
+	case !slices.Equal(file.Server, s.identity):
+		return nil, errors.New("it is another disk's")
+	case crc32.Checksum(file.State, s.crc) != file.Sum:
+		return nil, errors.New("it is damaged")
+	}
+	if err := json.Unmarshal(file.State, &saved); err != nil {
+		return nil, err
+	}
+	if !sameEntries(saved.Roster(), roster) {
+		return nil, errors.New("another podnas has served this disk since")
+	}
+	return state.Restore(cfg, &saved, restoreBack, s.reopen)
+}
+
+func sameEntries(a, b []state.RosterEntry) bool {
+	byID := func(entries []state.RosterEntry) map[uint64]string {
+		m := map[uint64]string{}
+		for _, e := range entries {
+			m[e.ClientID] = e.Owner
+		}
+		return m
+	}
+	x, y := byID(a), byID(b)
+	for id, owner := range x {
+		if other, ok := y[id]; !ok || other != owner {
+			return false
+		}
+	}
+	return len(x) == len(y)
+}
+
+// reopen opens a file that a client has open. One that is gone, as one that was removed while
+// it was open, is a held without a file.
+func (s *Server) reopen(key state.FileKey, access state.Access) state.Held {
+	h := &held{}
+	h.Retain()
+	h.Held, _ = s.opener.Reopen(key.Volume, export.NewFileID(key.ID[:key.Len]), access&state.Write != 0) // nil with an error, which its users get as ESTALE
+	return h
+}
