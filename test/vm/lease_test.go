@@ -3,6 +3,7 @@
 package vm_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -52,6 +53,39 @@ func TestNodeCutOff(t *testing.T) {
 // still, nobody else gets them, and all that was acknowledged is there.
 func TestKillUnderLocks(t *testing.T) {
 	a, pv, nodes := twoNodes(t)
+	underLocks(t, a, pv, nodes, func() {
+		a.prepare()
+		a.kill()
+	})
+}
+
+// TestRestartUnderLocks is TestKillUnderLocks with restarts that are meant: nobody reclaims
+// anything, and who waits for a lock goes on waiting.
+func TestRestartUnderLocks(t *testing.T) {
+	a, pv, nodes := twoNodes(t)
+	f := [2]*os.File{nodes[0].open(t, "wait", os.O_RDWR|os.O_CREATE), nodes[1].open(t, "wait", os.O_RDWR)}
+	wants(t, "lock", lock(f[0], unix.F_WRLCK, 0, 0), nil)
+	waits := make(chan error, 1)
+	go func() { waits <- lockWait(f[1], unix.F_WRLCK, 0, 0) }()
+	underLocks(t, a, pv, nodes, func() {
+		a.prepare()
+		a.stop()
+	})
+	select {
+	case err := <-waits:
+		t.Fatalf("what is locked is given away: %v", err)
+	default:
+	}
+	wants(t, "unlock", lock(f[0], unix.F_UNLCK, 0, 0), nil)
+	within(t, time.Minute, "a lock that was waited for all the time", func() error { return <-waits })
+	if out := a.output(); bytes.Contains(out, []byte("may reclaim")) || !bytes.Contains(out, []byte("go on with what they have")) {
+		t.Errorf("clients had to reclaim what they had; the last podnas says\n%s", out)
+	}
+}
+
+// underLocks ends the server in some way, three times, while both nodes have locks and write.
+func underLocks(t *testing.T, a *appliance, pv persistentVolume, nodes [2]*node, end func()) {
+	t.Helper()
 	var mine, theirs [2]*os.File // of each node: its lock, and the other's
 	var logs [2]*syncedLog
 	for i, v := range nodes {
@@ -66,8 +100,7 @@ func TestKillUnderLocks(t *testing.T) {
 		for _, l := range logs {
 			l.grows(t, 5)
 		}
-		a.prepare()
-		a.kill()
+		end()
 		began := time.Now()
 		a.start()
 		ready := time.Since(began)

@@ -16,8 +16,8 @@ func version41() bool { return os.Getenv("NFS") == "4.1" }
 
 // Why a test is left out of a run with version 4.1.
 const (
-	about3      = "it is about the mount options or the protocol of version 3"
-	noProtocol  = "the protocol has no part in what it tests"
+	about3     = "it is about the mount options or the protocol of version 3"
+	noProtocol = "the protocol has no part in what it tests"
 )
 
 // notWith41 are the tests that a run with version 4.1 leaves out.
@@ -54,9 +54,10 @@ var notWith41 = map[string]string{
 
 // only41 are the tests that a run with version 3 leaves out.
 var only41 = map[string]string{
-	"TestTwoNodes":       "locks between nodes",
-	"TestNodeCutOff":     "leases",
-	"TestKillUnderLocks": "locks that are reclaimed",
+	"TestTwoNodes":          "locks between nodes",
+	"TestNodeCutOff":        "leases",
+	"TestKillUnderLocks":    "locks that are reclaimed",
+	"TestRestartUnderLocks": "locks that are handed over",
 }
 
 // leaveOut takes the tests of the other version out of this run.
