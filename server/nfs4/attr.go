@@ -239,7 +239,7 @@ func (s *Server) setOf(a *nfs4.Sattr, may nfs4.Bitmap) (*vfs.SetAttr, error) {
 			continue
 		}
 		n, err := strconv.ParseUint(string(owner.name), 10, 32)
-		if err != nil || owner.name[0] == '+' || n == 1<<32-1 { // which is nobody: chown(2)
+		if err != nil || leading(owner.name) || n == 1<<32-1 { // which is nobody: chown(2)
 			return nil, statusError(nfs4.ErrBadOwner)
 		}
 		id := uint32(n)
@@ -260,6 +260,11 @@ func (s *Server) setOf(a *nfs4.Sattr, may nfs4.Bitmap) (*vfs.SetAttr, error) {
 	}
 	set.Mtime, err = at(nfs4.AttrTimeModifySet, a.TimeModify)
 	return set, err
+}
+
+// leading reports whether a number begins with what section 5.9 does not let it begin with.
+func leading(number []byte) bool {
+	return number[0] == '+' || number[0] == '0' && len(number) > 1
 }
 
 // setattr: section 18.34. Its result has the attributes that were set, whatever happens.

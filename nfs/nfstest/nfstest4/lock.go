@@ -134,7 +134,7 @@ func testLockRefused(e *env) {
 		{"of another file", []op{putfh(other), lock(byOpen(l.openID, nfs4.LockWrite))}, is(nfs4.ErrBadStateid)},
 		{"reclaim without a grace period", []op{putfh(l.fh), lock(reclaim)}, is(nfs4.ErrNoGrace)},
 		{"directory", []op{putfh(e.dir), lock(byOpen(l.openID, nfs4.LockWrite))}, is(nfs4.ErrIsDir)},
-		{"test of a directory", []op{putfh(e.dir), lockt(nfs4.LocktArgs{Type: nfs4.LockRead, Length: 1})}, is(nfs4.ErrIsDir)},
+		{"test of a directory", []op{putfh(e.dir), lockt(nfs4.LocktArgs{Type: nfs4.LockRead, Length: 1, Owner: nfs4.StateOwner{Owner: []byte("l")}})}, is(nfs4.ErrIsDir)},
 		{"unlock by an open", []op{putfh(l.fh), locku(l.openID, 0, 1)}, is(nfs4.ErrBadStateid)},
 	})
 	e.another().refused([]op{putfh(l.fh), lock(byOpen(l.openID, nfs4.LockWrite))}, nfs4.ErrBadStateid)

@@ -152,7 +152,7 @@ func testLink(e *env) {
 
 // Section 18.24.
 func testReadlink(e *env) {
-	for i, target := range []string{"x", "../../a//b/", "\xff\n", strings.Repeat("y/", 2000)} {
+	for i, target := range []string{"x", "../../a//b/", "\xff\n", strings.Repeat("y/", 500)} {
 		name := fmt.Sprint("link", i)
 		res := get[nfs4.ReadlinkRes](e, e.ok(putfh(e.dir), symlink(name, target), readlink()))
 		if string(res.Link) != target {
@@ -238,9 +238,9 @@ func testReaddirAttrs(e *env) {
 	e.file("f", "content")
 	e.ok(putfh(e.dir), mkdir("dir"))
 	e.ok(putfh(e.dir), symlink("link", "f"))
-	wanted := e.attr([]op{putfh(e.dir)}, nfs4.AttrSupportedAttrs).SupportedAttrs
+	wanted := e.attr([]op{putfh(e.dir)}, nfs4.AttrSupportedAttrs).SupportedAttrs.And(readable())
 	for _, a := range []uint32{
-		nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree, nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrTimeAccess, nfs4.AttrSpaceUsed,
+		nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree, nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrTimeAccess, nfs4.AttrSpaceUsed,
 	} {
 		wanted.Clear(a)
 	}

@@ -83,7 +83,7 @@ func testReclaim(e *env) {
 		c.refused([]op{putfh(l.fh), read(nfs4.Stateid{}, 0, 1)}, nfs4.ErrGrace)
 		c.refused([]op{putfh(l.fh), write(nfs4.Stateid{}, 0, "x")}, nfs4.ErrGrace)
 		c.refused([]op{putfh(l.fh), setattr(nfs4.Stateid{}, size(0))}, nfs4.ErrGrace)
-		c.refused([]op{putfh(l.fh), lockt(nfs4.LocktArgs{Type: nfs4.LockRead, Offset: 100, Length: 1})}, nfs4.ErrGrace)
+		c.refused([]op{putfh(l.fh), lockt(nfs4.LocktArgs{Type: nfs4.LockRead, Offset: 100, Length: 1, Owner: nfs4.StateOwner{Owner: []byte("l")}})}, nfs4.ErrGrace)
 		c.ok(putfh(l.fh), getattrs(nfs4.AttrSize))
 	}
 	newcomer.refused([]op{putfh(l.fh), open(newcomer.previous(opening{}))}, nfs4.ErrNoGrace, nfs4.ErrReclaimBad)
