@@ -69,3 +69,39 @@ knfsd() {
 	rpc.nfsd -V 3 -N 4 --no-udp 8
 	answers 2049 20049 || { echo "the kernel's server does not answer" >&2; exit 1; }
 }
+
+# knfsd4 DIR EXPORT HIDDEN: the same with version 4.1, for tests. The exports are in DIR, with
+# NFS on port 2049 and MOUNT on 20049; nobody here may mount HIDDEN. With nfsdcld it knows which
+# clients have said RECLAIM_COMPLETE, and ends its grace period when all have.
+knfsd4() {
+	mkdir -p "$1$2" "$1$3"
+	chmod 777 "$1$2" "$1$3"
+	printf '[exports]\nrootdir=%s\n' "$1" >/etc/nfs.conf # the overlay at / can't be exported
+	mount -t tmpfs nfs /var/lib/nfs
+	mkdir -p /var/lib/nfs/nfsdcld /var/lib/nfs/rpc_pipefs /run/rpc_pipefs
+	touch /etc/exports /var/lib/nfs/etab /var/lib/nfs/rmtab
+	modprobe lockd nlm_timeout=3 nlm_grace_period=3
+	modprobe nfsd
+	mount -t nfsd nfsd /proc/fs/nfsd
+	mount -t rpc_pipefs rpc /run/rpc_pipefs
+	mount --bind /run/rpc_pipefs /var/lib/nfs/rpc_pipefs
+	nfsdcld
+	echo 10 >/proc/fs/nfsd/nfsv4leasetime
+	echo 10 >/proc/fs/nfsd/nfsv4gracetime
+	exportfs -o rw,no_root_squash,no_subtree_check,insecure,fsid=1 "127.0.0.1:$2"
+	exportfs -o rw,no_root_squash,no_subtree_check,insecure,fsid=2 "192.0.2.1:$3"
+	rpc.mountd --port 20049
+	begin_knfsd4
+}
+begin_knfsd4() {
+	rpc.nfsd -V 3 -N 4.0 -V 4.1 -N 4.2 --no-udp 8
+	answers 2049 20049
+	sleep 3.1 # the grace period of lockd, which is beside its own
+}
+
+# restart_knfsd4: it counts the time of its start in seconds, and a restart within one is none.
+restart_knfsd4() {
+	rpc.nfsd 0
+	sleep 1.1
+	begin_knfsd4
+}

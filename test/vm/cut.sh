@@ -4,6 +4,8 @@
 #
 # usage: test/vm/cut.sh PODNAS ENGINE TEST-BINARY ARG...   (go test -exec)
 #
+# With NFS=4.1 in the environment the volume is mounted with that.
+#
 # The test writes its orders into a folder that all share: "cut" kills the serving
 # guest as it is, "boot" starts the next one on its disk. The order is carried out
 # when its file is gone. What a killed guest had not yet given to its disk, page
@@ -65,7 +67,7 @@ boot() { # in a session of its own, to be killed as one
 	server=$!
 }
 boot
-"$here/vm.sh" -N 1 -m 1024 -t 900 -s "$shared" -e "PODNAS=$podnas" -e "ENGINE=$engine" -e "SERVING_GUEST=$shared" "$@" &
+"$here/vm.sh" -N 1 -m 1024 -t 900 -s "$shared" -e "PODNAS=$podnas" -e "ENGINE=$engine" -e "NFS=${NFS:-}" -e "SERVING_GUEST=$shared" "$@" &
 client=$!
 order=$shared/order
 while kill -0 "$client" 2>/dev/null; do

@@ -22,6 +22,9 @@ import (
 // write to a file with O_SYNC or by rename, is there, though the disk failed meanwhile.
 func TestFaultyDisk(t *testing.T) {
 	for _, kind := range faultydisk.Kinds() {
+		if os.Getenv("NFS_ONCE") != "" && !strings.HasPrefix(kind.Name, "XFS") {
+			continue // as the tests of once
+		}
 		if !strings.Contains(kind.Name, " and its ") { // which fails there anyway
 			t.Run("flakey "+kind.Name, func(t *testing.T) { faultyDisk(t, faultydisk.NewFlakey(t, kind)) })
 		}

@@ -3,73 +3,30 @@
 package vm_test
 
 import (
-	"bufio"
-	"bytes"
-	"context"
 	"errors"
-	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
-// TestGanesha puts NFS-Ganesha to the conformance suite of nfs/nfstest. It is
-// a check on the suite: what another server does otherwise is either its fault,
-// or the suite asks for what it may not ask for.
+// TestGanesha puts NFS-Ganesha to the conformance suite of nfs/nfstest, to check that suite.
 func TestGanesha(t *testing.T) {
-	program := os.Getenv("NFSTEST")
-	if program == "" {
-		t.Fatal("no NFSTEST in the environment: this test is run by test/vm/run.sh (make vm ENGINE=ganesha)")
-	}
 	export := filepath.Join(xfs, "ganesha")
 	if err := errors.Join(os.Mkdir(export, 0o777), os.Chmod(export, 0o777)); err != nil {
 		t.Fatal(err)
 	}
 	g := startGanesha(t, export)
-	var skip []string
-	for name := range ganeshaNot {
-		skip = append(skip, "^TestExternal$/^"+strings.ReplaceAll(name, "/", "$/^")+"$")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, program, "-test.v", "-test.run", "^TestExternal$", "-test.skip", strings.Join(skip, "|"),
-		"-nfs", ganeshaNFS, "-mount", ganeshaMount, "-export", export, "-dir", export).CombinedOutput()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
+	results := runSuite(t, ganeshaNot, "-nfs", ganeshaNFS, "-mount", ganeshaMount, "-export", export, "-dir", export)
 	select {
 	case err := <-g.exited:
-		t.Errorf("Ganesha ended in the middle of the suite: %v\n%s\n%s", err, tail(out, 10), tail(g.output(t), 20))
+		t.Errorf("Ganesha ended in the middle of the suite: %v\n%s", err, tail(g.output(t), 20))
 	default:
 	}
-	results := suiteResults(out)
-	if len(results) < 80 {
-		t.Errorf("only %d tests of the suite have a result:\n%s", len(results), tail(out, 20))
-	}
-	for _, name := range slices.Sorted(maps.Keys(results)) {
-		switch why, known := ganeshaDiffers[name]; {
-		case results[name].outcome == "FAIL" && known:
-			t.Logf("known: %s: %s", name, why)
-		case results[name].outcome == "FAIL":
-			t.Errorf("Ganesha %s differs in %s, which is new: find out who is wrong, it or the suite\n%s", g.version, name, results[name].said)
-		case results[name].outcome == "SKIP": // as go test -v says it, for test/skips
-			t.Logf("\n=== RUN   TestExternal/%[1]s\n%[2]s--- SKIP: TestExternal/%[1]s (0.00s)", name, results[name].said)
-		case known:
-			t.Logf("Ganesha %s no longer differs in %s: %s", g.version, name, why)
-		}
-	}
-	for name := range ganeshaDiffers {
-		if _, ran := results[name]; !ran {
-			t.Errorf("the suite has no test %s any more", name)
-		}
-	}
+	judge(t, "Ganesha "+g.version, results, ganeshaDiffers)
 }
 
 // ganeshaNot are the tests that Ganesha 4.3 can't be put to.
@@ -97,37 +54,6 @@ var ganeshaDiffers = map[string]string{
 	"concurrency/own-changes":               "Ganesha: it looks at a directory before and after a change while others change it too",
 	"symlinks/not-followed":                 "Ganesha: CREATE over a link and SETATTR of its size give BADTYPE, as attributes/size-of-what-has-none",
 	"symlinks/out-of-the-export":            "Ganesha: as symlinks/not-followed",
-}
-
-type suiteResult struct{ outcome, said string }
-
-var (
-	suiteRuns = regexp.MustCompile(`^=== (?:RUN|NAME) +TestExternal/([^/]+/.+)$`)
-	suiteEnds = regexp.MustCompile(`^ *--- (PASS|FAIL|SKIP): TestExternal/([^/]+/[^/]+) \(`)
-)
-
-// suiteResults reads what the suite printed, by the names of its tests.
-func suiteResults(out []byte) map[string]suiteResult {
-	said, results := map[string]string{}, map[string]suiteResult{}
-	running := ""
-	lines := bufio.NewScanner(bytes.NewReader(out))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		if m := suiteRuns.FindStringSubmatch(lines.Text()); m != nil {
-			running = m[1]
-		} else if m := suiteEnds.FindStringSubmatch(lines.Text()); m != nil {
-			results[m[2]] = suiteResult{outcome: m[1], said: said[m[2]]}
-		} else {
-			said[running] += lines.Text() + "\n"
-		}
-	}
-	return results
-}
-
-// tail is the last n lines of what a program printed.
-func tail(out []byte, n int) string {
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
 // As test/bench/peers.sh has them.

@@ -4,10 +4,12 @@
 #
 #   ENGINE=NAME  one engine, native or go-nfs; without it all of the suite is for
 #                native, and what an engine can get wrong for go-nfs too. Or ganesha:
-#                NFS-Ganesha before the conformance suite, as a check on that
-#   NFS=4.1      volumes are mounted with version 4.1 of NFS, which is a preview, engine
-#                native. Without it the whole suite is with version 3
+#                NFS-Ganesha before the conformance suite, as a check on that; or knfsd,
+#                the kernel's server, before that of version 4.1
+#   NFS=4.1      only what mounts volumes with NFSv4.1, and all of that; NFS=3: without
+#                it. Without NFS what may differ runs with both (version_test.go)
 #   RUN=REGEX    only the tests that match, as go test -run takes it
+#   KILLS=N      how often TestKillUnderLocks kills the server
 #   KEEP=1       keep the guest's job folder with the kernel's console.log
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -32,14 +34,21 @@ suite() { # $1: the engine, $2: the command, then flags and packages
 	echo "=== engine $engine"
 	go test -tags vm -count 1 -p 1 -v -timeout 40m -exec "$command" "$@"
 }
-alone='TestGuestPowerCut|TestGanesha|TestFaultyDisk' # these have guests of their own
+alone='TestGuestPowerCut|TestGanesha|TestKnfsd4|TestFaultyDisk' # these have guests of their own
 guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t 2460 -x 4G -e 'PODNAS=$bin/podnas' -e PODNAS_TEST_XFS=/xfs"
 native() {
 	# These packages have tests of their own that need this disk.
 	suite native "$guest -e ENGINE=native" -run "${RUN:-.}" -skip "$alone" ./test/vm ./quota ./tree || status=1
 }
-native41() {
-	suite 'native, NFS 4.1' "$guest -e ENGINE=native -e NFS=4.1" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
+native41() { # $1: once, to leave out what has run with version 3 and is the same
+	local once="${1:+-e NFS_ONCE=1} ${KILLS:+-e KILLS=$KILLS}"
+	suite 'native, NFS 4.1' "$guest -e ENGINE=native -e NFS=4.1 $once" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
+	if wanted TestFaultyDisk; then
+		suite 'native, NFS 4.1' "$guest -e ENGINE=native -e NFS=4.1 $once" -run TestFaultyDisk ./test/vm || status=1
+	fi
+	if wanted TestGuestPowerCut; then
+		suite 'native, NFS 4.1' "env NFS=4.1 '$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
+	fi
 }
 nativeAlone() {
 	# Not in a guest: what one is too slow for.
@@ -69,6 +78,11 @@ ganesha() {
 	wanted TestGanesha || return 0
 	go test -c -o "$bin/nfstest" ./nfs/nfstest
 	suite ganesha "$guest -e ENGINE=ganesha -e 'NFSTEST=$bin/nfstest'" -run TestGanesha ./test/vm || status=1
+}
+knfsd() {
+	wanted TestKnfsd4 || return 0
+	go test -c -o "$bin/nfstest4" ./nfs/nfstest/nfstest4
+	suite knfsd "$guest -e ENGINE=knfsd -e 'NFSTEST=$bin/nfstest4'" -run TestKnfsd4 ./test/vm || status=1
 }
 # A guest has one processor, and each of the two halves of the suite takes about as long: side
 # by side, on a processor each, they take half the time. What the second prints comes after it.
@@ -106,15 +120,23 @@ rest() {
 	gonfs
 	ganesha
 }
+rest41() {
+	rest
+	native41 once
+	knfsd
+}
 status=0
-case ${NFS:-3}:${ENGINE:-} in
-4.1: | 4.1:native) native41 ;;
-3:native) sideBySide native nativeAlone ;;
-3:go-nfs) gonfs ;;
-3:ganesha) ganesha ;;
+case ${NFS:-}:${ENGINE:-} in
+:) sideBySide native rest41 ;;
+4.1:) sideBySide native41 knfsd ;;
+4.1:native) native41 ;;
+4.1:knfsd | :knfsd) knfsd ;;
 3:) sideBySide native rest ;;
+3:native | :native) sideBySide native nativeAlone ;;
+3:go-nfs | :go-nfs) gonfs ;;
+3:ganesha | :ganesha) ganesha ;;
 *)
-	echo "test/vm/run.sh: there is no engine '${ENGINE:-}' with NFS ${NFS:-3}: native, go-nfs or ganesha with 3, native with 4.1" >&2
+	echo "test/vm/run.sh: there is no engine '${ENGINE:-}' with NFS ${NFS:-3}: native, go-nfs or ganesha with 3, native or knfsd with 4.1" >&2
 	exit 2
 	;;
 esac

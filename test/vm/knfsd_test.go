@@ -1,0 +1,52 @@
+//go:build vm
+
+package vm_test
+
+import (
+	"os/exec"
+	"testing"
+)
+
+// TestKnfsd4 puts the kernel's own server to the conformance suite of version 4.1,
+// nfs/nfstest/nfstest4, to check that suite.
+func TestKnfsd4(t *testing.T) {
+	const export, hidden = "/a/volume", "/a/hidden"
+	// As test/bench/peers.sh has it.
+	start := exec.Command("bash", "-euc", `source ../bench/peers.sh; register; knfsd4 "$@"`, "knfsd", xfs+"/exports", export, hidden)
+	if out, err := start.CombinedOutput(); err != nil {
+		t.Fatalf("start knfsd: %v\n%s", err, out)
+	}
+	results := runSuite(t, nil, "-nfs", "127.0.0.1:2049", "-mount", "127.0.0.1:20049",
+		"-export", export, "-hidden", hidden, "-restart", "bash -euc 'source ../bench/peers.sh; restart_knfsd4'")
+	judge(t, "knfsd", results, knfsdDiffers)
+}
+
+// knfsdDiffers are the tests that the kernel's server of Linux 6.1 fails, with who is wrong, and
+// the section of RFC 8881 that is on the suite's side.
+var knfsdDiffers = map[string]string{
+	"compound/tag":                    "knfsd: a tag of more than 128 bytes is refused, where section 16.2.3 has no such limit",
+	"compound/only-operation":         "knfsd: it takes BIND_CONN_TO_SESSION after SEQUENCE, where section 18.34.3 has it alone in its COMPOUND",
+	"compound/operations-not-served":  "knfsd: it does RENEW, which section 17 takes from version 4.1. Nobody: it serves the operations of pNFS, which are optional",
+	"compound/bad-xdr":                "knfsd: it takes 2 for a boolean, which section 15.1.1.1 counts among what can't be decoded",
+	"sessions/exchange-id-update":     "knfsd: it leaves EXCHGID4_FLAG_CONFIRMED_R out when a confirmed client is updated (section 18.35.4, case 6)",
+	"sessions/create-session-limits":  "knfsd: TOOSMALL is no reply of CREATE_SESSION's cache, and does not move its sequence (section 18.36.4)",
+	"sessions/sequence-refused":       "knfsd: it does not look at sa_highest_slotid, for which section 18.46.3 has BAD_HIGH_SLOT",
+	"handles/bad-handle":              "knfsd: it takes a handle with a byte too many, and for an empty one PUTFH gives NOFILEHANDLE, which section 15.2 does not have there",
+	"handles/stale":                   "nobody: it keeps files open for some time, and what is removed is there as long; LINK of such a file gives NOENT",
+	"handles/bad-names":               "knfsd: a name with a zero byte gives ACCESS, where section 15.1.7 has BADCHAR and BADNAME",
+	"attributes/supported":            "knfsd: time_create is among supported_attrs, and GETATTR does not tell it (section 5.6)",
+	"attributes/setattr-refused":      "knfsd: it takes a mode of 010000, where section 6.2.4 has INVAL",
+	"attributes/owners":               "knfsd: it takes +1, 01 and 1 with a zero byte for 1, where section 5.9 has decimal numbers without leading zeros",
+	"open/refused":                    "knfsd: BADXDR for a share_access or share_deny that is none, where section 18.16.3 has INVAL: they are numbers, and no enumerations",
+	"open/types":                      "knfsd: CLAIM_FH of a FIFO gives INVAL, where section 18.16.3 has WRONG_TYPE",
+	"open/unchecked":                  "knfsd: attrset has the mode, which is not set when UNCHECKED4 finds the file (section 18.16.3)",
+	"open/downgrade":                  "knfsd: as open/refused (section 18.18.3)",
+	"open/current-stateid":            "knfsd: LOCK does not take the current stateid for its open_stateid (section 16.2.3.1.2)",
+	"open/rights-are-checked-at-open": "nobody: it asks for the right to write again at each WRITE, which the RFC lets a server do; programs expect that what is open stays open",
+	"open/removed-while-open":         "nobody: as handles/stale, after the last CLOSE",
+	"open/version-3-beside-it":        "nobody: its version 3 does not heed share reservations, of which RFC 1813 knows nothing",
+	"locks/refused":                   "knfsd: it gives a read lock to an open that may only write, where section 18.10 has OPENMODE",
+	"locks/of-the-largest-offset":     "knfsd: it takes offsets from 2^63 on for 2^63-1, where section 18.10 has BAD_RANGE for who can't lock there",
+	"locks/test-stateid":              "knfsd: it takes another client's stateid for one of this client's, where section 18.48.3 has BAD_STATEID",
+	"restarts/reclaim-of-too-much":    "knfsd: SHARE_DENIED, where section 15.1.9 has RECLAIM_CONFLICT for a reclaim that another is in the way of",
+}
