@@ -110,7 +110,8 @@ func serve(t *testing.T) *appliance {
 // prepare makes a process that becomes podnas at the next launch. It has to be
 // there before the server goes away: a new process closes the files it got from
 // its parent, over NFS that writes what is still cached, and so no program can
-// be started while this one has a file open on a mount whose server is away.
+// be started while this one has a file open on a mount whose server is away. It closes
+// them after exec(2), so it says when it runs.
 func (a *appliance) prepare() {
 	a.t.Helper()
 	log, err := os.OpenFile(a.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
@@ -118,12 +119,18 @@ func (a *appliance) prepare() {
 		a.t.Fatal(err)
 	}
 	defer log.Close()
-	script := `read -r _; exec "$0" "$@"`
+	runs, says, err := os.Pipe()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer runs.Close()
+	script := `echo >&3; exec 3>&-; read -r _; exec "$0" "$@"`
 	if a.nofile != 0 {
 		script = fmt.Sprintf("ulimit -n %d; %s", a.nofile, script)
 	}
 	a.next = exec.Command("/bin/sh", append([]string{"-c", script, os.Getenv("PODNAS")}, a.args...)...)
 	a.next.Stdout, a.next.Stderr = log, log
+	a.next.ExtraFiles = []*os.File{says}
 	a.next.Dir = "/"
 	if a.uid != 0 {
 		a.next.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: a.uid, Gid: a.uid}}
@@ -131,7 +138,12 @@ func (a *appliance) prepare() {
 	if a.begin, err = a.next.StdinPipe(); err != nil {
 		a.t.Fatal(err)
 	}
-	if err := a.next.Start(); err != nil {
+	err = a.next.Start()
+	says.Close()
+	if err == nil {
+		_, err = runs.Read(make([]byte, 1))
+	}
+	if err != nil {
 		a.t.Fatal(err)
 	}
 }
@@ -220,7 +232,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	const limit = 2 * time.Minute
 	for end := time.Now().Add(limit); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", limit, what)
+			t.Fatalf("not within %v: %s; in the kernel:\n%s", limit, what, stuckStacks())
 		}
 	}
 }
