@@ -156,11 +156,15 @@ func (a *appliance) trash() []os.DirEntry {
 // brackets, and the options through a set, so they come sorted (nfs.go and
 // JoinMountOptions in k8s.io/kubernetes/pkg/volume).
 func mountCommand(ctx context.Context, pv persistentVolume, target string) *exec.Cmd {
+	return mountCommandWith(ctx, pv, mountOptions(pv), target)
+}
+
+func mountCommandWith(ctx context.Context, pv persistentVolume, options []string, target string) *exec.Cmd {
 	server := pv.Spec.NFS.Server
 	if strings.Contains(server, ":") {
 		server = "[" + server + "]"
 	}
-	options := slices.Compact(slices.Sorted(slices.Values(mountOptions(pv))))
+	options = slices.Compact(slices.Sorted(slices.Values(options)))
 	return exec.CommandContext(ctx, "mount", "-t", "nfs", "-o", strings.Join(options, ","), server+":"+pv.Spec.NFS.Path, target)
 }
 
@@ -183,10 +187,15 @@ func mountOptions(pv persistentVolume) []string {
 // mount mounts the volume until the test ends.
 func mount(t *testing.T, pv persistentVolume) string {
 	t.Helper()
+	return mountWith(t, pv, mountOptions(pv))
+}
+
+func mountWith(t *testing.T, pv persistentVolume, options []string) string {
+	t.Helper()
 	target := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if out, err := mountCommand(ctx, pv, target).CombinedOutput(); err != nil {
+	if out, err := mountCommandWith(ctx, pv, options, target).CombinedOutput(); err != nil {
 		t.Fatalf("mount %s: %v\n%s", pv.Metadata.Name, err, out)
 	}
 	t.Cleanup(func() { unmount(t, target) })
