@@ -28,6 +28,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if os.Getenv("LOCKER") != "" { // one of TestTwoNodes
+		if err := lockerMain(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	for _, name := range []string{"PODNAS", "ENGINE"} {
 		if os.Getenv(name) == "" {
 			fmt.Fprintf(os.Stderr, "no %s in the environment: these tests run inside a guest, by test/vm/run.sh (make vm)\n", name)

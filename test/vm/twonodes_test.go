@@ -85,10 +85,36 @@ func (v *node) ip(args string) {
 }
 
 // cut takes the node's link down.
-func (v *node) cut() { v.ip("link set " + v.link + " down") }
+func (v *node) cut() { v.set(false) }
 
 // up takes it up again.
-func (v *node) up() { v.ip("link set " + v.link + " up") }
+func (v *node) up() { v.set(true) }
+
+// set takes the link up or down by itself: a program, when it starts, closes the files that it
+// got from this process, and those that were written over this link can't be closed without it.
+func (v *node) set(up bool) {
+	v.t.Helper()
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer unix.Close(s)
+	link, err := unix.NewIfreq(v.link)
+	if err == nil {
+		err = unix.IoctlIfreq(s, unix.SIOCGIFFLAGS, link)
+	}
+	if err == nil {
+		flags := link.Uint16() &^ unix.IFF_UP
+		if up {
+			flags |= unix.IFF_UP
+		}
+		link.SetUint16(flags)
+		err = unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, link)
+	}
+	if err != nil {
+		v.t.Fatalf("link %s: %v", v.link, err)
+	}
+}
 
 // twoNodes is a server with a volume that two nodes have mounted.
 func twoNodes(t *testing.T) (*appliance, persistentVolume, [2]*node) {
@@ -136,19 +162,21 @@ func within(t *testing.T, limit time.Duration, what string, do func() error) {
 		}
 		t.Logf("%s took %v", what, time.Since(began).Round(time.Millisecond))
 	case <-time.After(limit):
-		t.Fatalf("%s hangs; in the kernel:\n%s", what, nfsStacks())
+		t.Fatalf("%s hangs; in the kernel:\n%s", what, stuckStacks())
 	}
 }
 
-// nfsStacks are the kernel stacks of the threads that are inside the NFS client.
-func nfsStacks() string {
+// stuckStacks are the kernel stacks of the threads that are inside the NFS client, or that no
+// signal reaches.
+func stuckStacks() string {
 	var b strings.Builder
 	files, _ := filepath.Glob("/proc/[0-9]*/task/*/stack") // its pattern is fine
 	for _, file := range files {
 		stack, err := os.ReadFile(file)
-		if err == nil && strings.Contains(string(stack), "nfs") {
-			name, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "comm"))
-			fmt.Fprintf(&b, "%s %s%s\n", file, name, stack)
+		status, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "status"))
+		if err == nil && (strings.Contains(string(stack), "nfs") || strings.Contains(string(status), "State:\tD")) {
+			name, _, _ := strings.Cut(string(status), "\n")
+			fmt.Fprintf(&b, "%s %s\n%s\n", file, name, stack)
 		}
 	}
 	return b.String()
