@@ -1,6 +1,7 @@
 package nfs4
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/podnas/podnas/server/nfs4/state"
 )
@@ -82,11 +84,15 @@ func (r *roster) add(e state.RosterEntry) error {
 	if err != nil {
 		return err
 	}
-	return r.write(filepath.Base(r.path(e.ClientID)), b)
+	err = r.write(filepath.Base(r.path(e.ClientID)), b)
+	if errors.Is(err, syscall.ENOSPC) && r.link(e.ClientID, b) {
+		return r.sync()
+	}
+	return err
 }
 
-// write writes a file of the directory, as a whole or not at all. Each call has a file of its
-// own meanwhile: a client's first OPENs come at the same time.
+// write writes a file of the directory, as a whole or not at all, and syncs it. It has a name of
+// its own meanwhile: a client's first OPENs come at the same time.
 func (r *roster) write(name string, b []byte) error {
 	f, err := os.CreateTemp(r.dir, "new-*")
 	if err != nil {
@@ -101,6 +107,18 @@ func (r *roster) write(name string, b []byte) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	return r.sync()
+}
+
+// link gives another client's file of the same owner a second name: on a full disk a client that
+// had state before a restart can still reclaim it.
+func (r *roster) link(id uint64, b []byte) bool {
+	files, _ := filepath.Glob(filepath.Join(r.dir, "*"+rosterSuffix)) // its pattern is fine
+	for _, path := range files {
+		if had, err := os.ReadFile(path); err == nil && bytes.Equal(had, b) {
+			return os.Link(path, r.path(id)) == nil
+		}
+	}
+	return false
 }
 
 // Remove removes a client.

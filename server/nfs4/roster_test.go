@@ -48,6 +48,39 @@ func TestRoster(t *testing.T) {
 	}
 }
 
+// On a full disk who was on the list before a restart gets on it again, and a newcomer does not.
+func TestRosterOnFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("needs a disk that can be filled: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	r, _, err := openRoster(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, again := state.RosterEntry{ClientID: 1, Owner: "node"}, state.RosterEntry{ClientID: 2, Owner: "node"}
+	if err := r.Add(before); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "full"), make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	if err := r.Add(state.RosterEntry{ClientID: 3, Owner: "newcomer"}); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a newcomer: %v", err)
+	}
+	if err := errors.Join(r.Add(again), r.Remove(before)); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if _, had, err := openRoster(dir); err != nil || !reflect.DeepEqual(had, []state.RosterEntry{again}) {
+		t.Errorf("%v, %v, want %v", had, err, again)
+	}
+}
+
 // The first OPENs of a client come at the same time, and each adds it.
 func TestRosterAtOnce(t *testing.T) {
 	dir := t.TempDir()
