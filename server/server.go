@@ -19,6 +19,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
+	"github.com/podnas/podnas/server/nfs4"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
 )
@@ -151,6 +152,15 @@ func (s *Server) Kept() (kept export.Kept, ok bool) {
 		return kept, false
 	}
 	return n.opener.Kept(), true
+}
+
+// NFS4 returns what serves version 4, nil where it is not served.
+func (s *Server) NFS4() *nfs4.Server {
+	n, ok := s.engine.(*native)
+	if !ok {
+		return nil
+	}
+	return n.nfs4
 }
 
 // StatusName is what people call a status: the RFC's name of it, without the

@@ -23,7 +23,7 @@ func overviewPage(p *page, filter string) g.Node {
 	return document(
 		title,
 		heading(p), healthSection(p), diskSection(p), chartsOf(p.Charts, p.Spans), volumesSection(listOf(p.Volumes, filter)),
-		clientsSection(p), proceduresSection(p), eventsSection(p.Events, "Nothing yet."), footer(p),
+		clientsSection(p), nfs4Section(p), proceduresSection(p), eventsSection(p.Events, "Nothing yet."), footer(p),
 	)
 }
 

@@ -27,7 +27,7 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// Config has the sources of the page. All but Provisioner are needed.
+// Config has the sources of the page. All but Provisioner and NFS4 are needed.
 type Config struct {
 	Process  process.Info
 	Store    *volume.Store
@@ -36,8 +36,10 @@ type Config struct {
 	Findings *doctor.List
 	// Provisioner returns how volumes are mounted. It may be nil.
 	Provisioner *provisioner.Provisioner
-	Events      *Events
-	Log         *slog.Logger
+	// NFS4 returns who has what by NFSv4.1. It is nil where that is not served.
+	NFS4   func() process.NFS4
+	Events *Events
+	Log    *slog.Logger
 }
 
 // Validate returns what is wrong with a Config.

@@ -45,6 +45,7 @@ type page struct {
 	Procedures            []procedureView
 	Clients               []clientView
 	MoreClients           int
+	NFS4                  *process.NFS4 // nil where it is not served
 	Events                []eventView
 }
 
@@ -121,6 +122,10 @@ func (s *Status) view(now time.Time) *page {
 	}
 	p.Procedures = procedures(&recent)
 	p.Clients, p.MoreClients = clients(now, served.Clients, &recent)
+	if s.cfg.NFS4 != nil {
+		all := s.cfg.NFS4()
+		p.NFS4 = &all
+	}
 	for _, e := range s.cfg.Events.Recent() {
 		p.Events = append(p.Events, eventOf(now, e))
 	}

@@ -45,7 +45,7 @@ func (s *Status) volumePage(ctx context.Context, p *page, name string) (int, g.N
 		h.Section(h.ID("health"), h.Aria("label", "Health"), g.Map(problems, problemNode)),
 		volumeFacts(v, s.mountCommand(ctx, v)),
 		chartsOf(volumeCharts(spans), len(spans) > 1),
-		section("clients", "Clients", volumeClients(v)),
+		section("clients", "Clients", volumeClients(v)), volumeHoldings(p, v.Name),
 		eventsSection(eventsOf(v, p.Events), "Nothing since podnas was started."),
 		footer(p),
 	)

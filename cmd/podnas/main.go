@@ -42,9 +42,9 @@ func run() error {
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "podnas",
-		Short: "Shared storage in one pod: an NFSv3 server and a Kubernetes provisioner over one disk",
+		Short: "Shared storage in one pod: an NFS server and a Kubernetes provisioner over one disk",
 		Long: `podnas turns PersistentVolumeClaims into directories with a quota on one disk,
-exports them over NFSv3, and creates the PersistentVolumes by which Kubernetes mounts them.
+exports them over NFS, and creates the PersistentVolumes by which Kubernetes mounts them.
 
 Each command's --help has examples. 'podnas completion --help' explains shell completion of
 commands, flags and the names of volumes.`,
@@ -53,7 +53,7 @@ commands, flags and the names of volumes.`,
 		SilenceUsage:  true, // an error is not a question about usage
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newServeCommand(), newVolumeCommand(), newDoctorCommand(), newDrainCommand(), newBenchCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newVolumeCommand(), newClientCommand(), newDoctorCommand(), newDrainCommand(), newBenchCommand(), newVersionCommand())
 	root.SetHelpCommand(newHelpCommand())
 	if err := completeFlags(root); err != nil {
 		panic(err) // only a flag that is there twice gives one

@@ -42,7 +42,7 @@ func newTestCollectors(t *testing.T) []prometheus.Collector {
 // now, with the suffixes that histograms have: by the name without.
 func metricNames(t *testing.T) map[string]string {
 	t.Helper()
-	fqName := regexp.MustCompile(`^Desc\{fqName: "([a-z_]+)"`)
+	fqName := regexp.MustCompile(`^Desc\{fqName: "([a-z0-9_]+)"`)
 	names := map[string]string{}
 	for _, c := range newTestCollectors(t) {
 		descs := make(chan *prometheus.Desc)
@@ -71,7 +71,7 @@ func metricNames(t *testing.T) map[string]string {
 }
 
 // metricName is what a name of ours looks like in a text.
-var metricName = regexp.MustCompile(`\b(podnas|controller)_[a-z_]+[a-z]\b`)
+var metricName = regexp.MustCompile(`\b(podnas|controller)_[a-z0-9_]+[a-z]\b`)
 
 // Every metric that the alerts and the dashboard ask for is one that podnas tells.
 func TestMonitoringAsksForWhatThereIs(t *testing.T) {
@@ -146,7 +146,7 @@ func TestMonitoringAsksForWhatThereIs(t *testing.T) {
 func TestMetricsAreDocumented(t *testing.T) {
 	names := metricNames(t)
 	documented := map[string]bool{}
-	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)")
+	row := regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)")
 	for _, found := range row.FindAllStringSubmatch(read(t, "../../docs/monitoring.md"), -1) {
 		documented[found[1]] = true
 	}

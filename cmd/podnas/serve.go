@@ -226,6 +226,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	overview, err := status.New(status.Config{
 		Process: info,
 		Store:   store, Served: nfs.Stats(), Exports: exports, Findings: found, Provisioner: p, Events: events, Log: log,
+		NFS4: holdings(nfs.NFS4(), store, holdingsOnPage),
 	})
 	if err != nil {
 		return err
@@ -247,6 +248,9 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		Findings:    found,
 		Clients:     nfs.Stats().Connected,
 		Log:         log,
+	}
+	if served := nfs.NFS4(); served != nil {
+		commands.NFS4 = control.NFS4{Holdings: holdings(served, store, holdingsMax), Evict: served.Evict}
 	}
 	if claims.client != nil {
 		commands.Users = func(ctx context.Context) ([]controller.User, error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/volume"
@@ -122,7 +123,7 @@ func newShowCommand(cfg *volumeConfig) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show NAME",
 		Aliases: []string{"get", "describe"},
-		Short:   "Show all details of one volume, and how to mount it",
+		Short:   "Show all details of one volume, how to mount it, and who has its files open and locked",
 		Example: "  # Its options, its claim, and the command that mounts it\n  podnas volume show scratch\n\n" +
 			"  # Its record, for programs\n  podnas volume show scratch -o yaml",
 		Args: exactly("NAME"),
@@ -147,13 +148,26 @@ func newShowCommand(cfg *volumeConfig) *cobra.Command {
 					s.Mount = provisioner.MountCommand(manifests[0].Volume)
 				}
 			}
+			if v.State == volume.Ready {
+				all, err := client.NFS4(cmd.Context(), v.Name)
+				if err != nil {
+					return err
+				}
+				s.NFS4 = &all
+			}
 			if output != outputTable {
 				return printValue(cmd.OutOrStdout(), output, s)
 			}
 			if s.Mount = cmp.Or(s.Mount, "-"); notNow != nil {
 				s.Mount = "not now: " + notNow.Error()
 			}
-			return printVolume(cmd.OutOrStdout(), s)
+			if err := printVolume(cmd.OutOrStdout(), s); err != nil {
+				return err
+			}
+			if s.NFS4 == nil {
+				return nil
+			}
+			return printHoldings(cmd.OutOrStdout(), s.NFS4)
 		},
 	}
 	addOutputFlag(cmd.Flags(), &output, outputTable, outputJSON, outputYAML)
@@ -165,6 +179,8 @@ type shown struct {
 	control.Volume
 	Directory string `json:"directory"`       // of its files, on podnas's machine or in its pod
 	Mount     string `json:"mount,omitempty"` // the command
+
+	NFS4 *process.NFS4 `json:"nfs4,omitempty"` // who has its files open and locked
 }
 
 func printVolume(out io.Writer, s shown) error {

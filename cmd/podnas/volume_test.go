@@ -25,12 +25,19 @@ import (
 // the disk and the folder of claims.
 func serveStandalone(t *testing.T) (root, claims string) {
 	t.Helper()
+	return serveStandaloneWith(t)
+}
+
+func serveStandaloneWith(t *testing.T, flags ...string) (root, claims string) {
+	t.Helper()
 	root, claims = t.TempDir(), t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		_, log, err := podnas(ctx, "serve", "--standalone", "--root="+root, "--claims="+claims, "--overcommit=2", "--quota=server",
-			"--listen=127.0.0.1:0", "--http=127.0.0.1:0")
+		_, log, err := podnas(ctx, append([]string{
+			"serve", "--standalone", "--root=" + root, "--claims=" + claims, "--overcommit=2", "--quota=server",
+			"--listen=127.0.0.1:0", "--http=127.0.0.1:0",
+		}, flags...)...)
 		if err != nil {
 			err = fmt.Errorf("%w; log: %s", err, log)
 		}

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/podnas/podnas/process"
 )
 
 const (
@@ -100,6 +102,20 @@ func (c *Client) Doctor(ctx context.Context) (Report, error) {
 // Mounted returns where volumes are mounted.
 func (c *Client) Mounted(ctx context.Context) (Mounted, error) {
 	return ask[Mounted](ctx, c, http.MethodGet, "/v1/usage", nil, nil)
+}
+
+// NFS4 returns who has what by NFSv4.1, of all volumes or, unless it is empty, of one.
+func (c *Client) NFS4(ctx context.Context, volume string) (process.NFS4, error) {
+	query := url.Values{}
+	if volume != "" {
+		query.Set("volume", volume)
+	}
+	return ask[process.NFS4](ctx, c, http.MethodGet, "/v1/clients", query, nil)
+}
+
+// Evict removes a client of NFSv4.1, and returns what it was.
+func (c *Client) Evict(ctx context.Context, name string) (process.Client, error) {
+	return ask[process.Client](ctx, c, http.MethodDelete, "/v1/client", url.Values{"name": {name}}, nil)
 }
 
 // ask sends a request and decodes the reply.

@@ -55,7 +55,9 @@ type Server struct {
 	Users func(context.Context) ([]controller.User, error)
 	// Clients, if not nil, returns the connected clients.
 	Clients func() []netip.Addr
-	Log     *slog.Logger
+	// NFS4 is zero where version 4.1 is not served.
+	NFS4 NFS4
+	Log  *slog.Logger
 
 	// Values that need the disk and may hang, set by handler.
 	disk   *latest.Value[Disk]
@@ -99,6 +101,8 @@ func (s *Server) handler() http.Handler {
 		"GET /v1/manifests": s.manifests,
 		"GET " + doctorPath: s.doctor,
 		"GET /v1/usage":     s.mounted,
+		"GET /v1/clients":   s.clients,
+		"DELETE /v1/client": s.evict,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)

@@ -1,6 +1,12 @@
 package export
 
-import "golang.org/x/sys/unix"
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
 
 // Held is a regular file that a client holds open, from an OPEN to its CLOSE: its data
 // can be used through it although the file was removed, and by who may not open it any
@@ -66,3 +72,35 @@ func (h *Held) File() (*File, error) {
 // Opened reports whether the file is held open, by a client that had the rights when it
 // opened it.
 func (f *File) Opened() bool { return f.opened }
+
+// Where returns the file's path below the root of its volume, empty if the kernel does not
+// know it, and its inode number. A file that was removed has the path that it had.
+func (h *Held) Where() (path string, inode uint64, removed bool) {
+	v := h.Volume()
+	if !v.begin() {
+		return "", 0, false
+	}
+	defer v.calls.Done()
+	fd := h.kept.fd
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", 0, false
+	}
+	removed = st.Nlink == 0
+	named, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return "", st.Ino, removed
+	}
+	top, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", v.root.Fd()))
+	if err != nil {
+		return "", st.Ino, removed
+	}
+	path, below := strings.CutPrefix(named, strings.TrimSuffix(top, "/")+"/")
+	if !below {
+		return "", st.Ino, removed
+	}
+	if removed {
+		path = strings.TrimSuffix(path, " (deleted)")
+	}
+	return path, st.Ino, removed
+}

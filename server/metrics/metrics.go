@@ -10,6 +10,7 @@ import (
 
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/nfs4"
 	"github.com/podnas/podnas/server/stats"
 )
 
@@ -36,6 +37,8 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		rejected, replayed, throttled, syncDuration, syncFailures,
 		openFiles, openFilesLimit, openFilesHits, openFilesMisses, openFilesEvictions,
 		keptHandles, keptHandlesHits, keptHandlesMisses,
+		nfs4Clients, nfs4Silent, nfs4Events, nfs4LostOpens, nfs4LostLocks,
+		nfs4Sessions, nfs4Opens, nfs4Locks, nfs4LockWaiters, nfs4Grace, nfs4Awaited, nfs4ReplyBytes,
 		volumeCalls, volumeRead, volumeWritten, volumeClients,
 		clientCalls, clientRead, clientWritten, clientConnections, clientSeen,
 	} {
@@ -83,6 +86,32 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		o.count(keptHandlesHits, handles.Hits)
 		o.count(keptHandlesMisses, handles.Misses)
 	}
+	if served := c.cfg.Server.NFS4(); served != nil {
+		o.nfs4(served)
+	}
+}
+
+func (o out) nfs4(served *nfs4.Server) {
+	n, total := served.Counts(), served.Totals()
+	for d, value := range map[*prometheus.Desc]int{
+		nfs4Clients: n.Clients, nfs4Silent: n.Silent, nfs4Sessions: n.Sessions, nfs4Opens: n.Opens, nfs4Locks: n.Locks,
+		nfs4LockWaiters: n.Waiters, nfs4Awaited: n.Awaited, nfs4ReplyBytes: n.ReplyBytes,
+	} {
+		o.gauge(d, float64(value))
+	}
+	grace := 0.0
+	if n.InGrace {
+		grace = 1
+	}
+	o.gauge(nfs4Grace, grace)
+	for event, count := range map[string]uint64{
+		"came": total.Came, "returned": total.Returned, "left": total.Left, "revoked": total.Revoked,
+		"expired": total.Expired, "evicted": total.Evicted, "name-shared": total.NameShared,
+	} {
+		o.count(nfs4Events, count, event)
+	}
+	o.count(nfs4LostOpens, total.LostOpens)
+	o.count(nfs4LostLocks, total.LostLocks)
 }
 
 // out receives the metrics.

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs4"
@@ -44,6 +43,7 @@ type Server struct {
 	crc      *crc32.Table // CRC-32C
 	roster   *roster
 	notices  notices
+	events   *events
 	identity []byte // server_owner4 and scope: the same as long as the disk, and different for each
 }
 
@@ -60,7 +60,10 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(), crc: crc32.MakeTable(crc32.Castagnoli), roster: kept, sets: newAttrSets(), does: operations()}
+	s := &Server{
+		log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(),
+		crc: crc32.MakeTable(crc32.Castagnoli), roster: kept, sets: newAttrSets(), does: operations(), events: newEvents(cfg.Log),
+	}
 	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
 	s.notices.clients = map[uint64]*clientNotices{}
 	config := state.Config{
@@ -69,7 +72,7 @@ func New(cfg Config) (*Server, error) {
 			if e.Gone() {
 				s.forgetNotices(e.ClientID)
 			}
-			tell(cfg.Log, e)
+			s.events.tell(e)
 		},
 	}
 	s.state, err = s.takeOver(config, had)
@@ -164,32 +167,4 @@ func (s *Server) holdOf(key state.FileKey) *held {
 		return nil
 	}
 	return h
-}
-
-// tell logs what has become of a client.
-func tell(log *slog.Logger, e state.Event) {
-	client := []any{"client", e.Owner, "address", e.Address}
-	lost := slices.Concat(client, []any{"open files lost", e.Opens, "locks lost", e.Locks})
-	switch e.Kind {
-	case state.ClientCame:
-		log.Info("nfs: a client has come", client...)
-	case state.ClientReturned:
-		log.Info("nfs: a client has come again, after a restart of its own", client...)
-	case state.ClientLeft:
-		log.Info("nfs: a client has left", client...)
-	case state.ClientRevoked:
-		log.Warn("nfs: a client that was silent for longer than a lease is forgotten, as another one wanted what it had", lost...)
-	case state.ClientExpired:
-		log.Info("nfs: a client that was silent for long is forgotten", lost...)
-	case state.ClientEvicted:
-		log.Warn("nfs: a client was evicted", lost...)
-	case state.OwnerShared:
-		log.Warn("nfs: two nodes have the same host name, and take each other's locks: give them different names", append(client, "other", e.Other)...)
-	case state.GraceEnded:
-		if e.Owner == "" {
-			log.Info("nfs: all clients have reclaimed what they had")
-		} else {
-			log.Warn("nfs: a client has not reclaimed in time what it had open and locked", "client", e.Owner)
-		}
-	}
 }

@@ -3,11 +3,16 @@
 package vm_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // mountedAs are the options of a mount, by /proc/mounts, after the type of its file system.
@@ -82,4 +87,74 @@ func TestClassWith41(t *testing.T) {
 	if out, code = run(t, "volume", "show", "--root="+a.root, pv.Metadata.Name); code != 0 || !strings.Contains(out, "sudo mount -t nfs -o proto=tcp,port=20490,nfsvers=4.1 127.0.0.1:"+pv.Spec.NFS.Path+" /mnt") {
 		t.Errorf("podnas volume show: %d\n%s", code, out)
 	}
+}
+
+// A node that is evicted loses its locks: another gets them at once, and who had one gets an
+// error for what it does with that file, and can go on when it has opened it again. What the
+// node has open without a lock, it keeps.
+func TestEvictNode(t *testing.T) {
+	nativeOnly(t, "go-nfs serves version 3 alone")
+	a := newAppliance(t, settings{listen: ":20490"})
+	a.start()
+	a.class("locks", "Delete", "nfsvers=4.1")
+	a.claim("locked", "locks", "64Mi")
+	pv := a.provisioned("locked")
+	one, two := newNode(t, 1, pv), newNode(t, 2, pv)
+
+	var locked, plain, removed, other *os.File
+	one.must(func() error {
+		locked, plain, removed = one.open(t, "locked", os.O_RDWR|os.O_CREATE), one.open(t, "plain", os.O_RDWR|os.O_CREATE), one.open(t, "removed", os.O_RDWR|os.O_CREATE)
+		return lock(locked, unix.F_WRLCK, 0, 100)
+	})
+	two.must(func() error {
+		other = two.open(t, "locked", os.O_RDWR)
+		if err := lock(other, unix.F_WRLCK, 50, 1); !errors.Is(err, unix.EAGAIN) {
+			t.Errorf("another node's lock: %v, want EAGAIN", err)
+		}
+		return os.Remove(filepath.Join(two.mnt, "removed"))
+	})
+	for _, want := range []string{"Linux NFSv4.1 node1", "Linux NFSv4.1 node2"} {
+		if out, code := run(t, "client", "list", "--root="+a.root); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("podnas client list: %d\n%s", code, out)
+		}
+	}
+	if out, code := run(t, "volume", "show", pv.Metadata.Name, "--root="+a.root); code != 0 || !strings.Contains(out, "lock write 0 to 99") || !strings.Contains(out, "removed (removed)") {
+		t.Errorf("podnas volume show: %d\n%s", code, out)
+	}
+
+	if out, code := run(t, "client", "evict", "node1", "--yes", "--root="+a.root); code != 0 || !strings.Contains(out, "1 range locked") {
+		t.Fatalf("podnas client evict: %d\n%s", code, out)
+	}
+	two.must(func() error { return lock(other, unix.F_WRLCK, 50, 1) })
+	within(t, time.Minute, "the node that was evicted goes on", func() error {
+		return one.do(func() error {
+			if _, err := plain.WriteAt([]byte("still open"), 0); err != nil {
+				return fmt.Errorf("a file without a lock: %w", err)
+			}
+			if err := plain.Sync(); err != nil {
+				return fmt.Errorf("a file without a lock: %w", err)
+			}
+			_, err := locked.WriteAt([]byte("x"), 0)
+			if err == nil {
+				err = locked.Sync()
+			}
+			if !errors.Is(err, unix.EIO) {
+				return fmt.Errorf("the file whose lock is lost: %w, want EIO", err)
+			}
+			_, err = removed.WriteAt([]byte("x"), 0)
+			if err == nil {
+				err = removed.Sync()
+			}
+			if err == nil {
+				return errors.New("a file that was removed is still there")
+			}
+			t.Logf("a file that was removed: %v", err)
+			again := one.open(t, "locked", os.O_RDWR)
+			if err := lock(again, unix.F_WRLCK, 50, 1); !errors.Is(err, unix.EAGAIN) {
+				return fmt.Errorf("a lock that the other node has now: %w, want EAGAIN", err)
+			}
+			return lock(again, unix.F_WRLCK, 0, 10)
+		})
+	})
+	holds(t, filepath.Join(a.dir(pv), "plain"), []byte("still open"))
 }

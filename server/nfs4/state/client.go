@@ -164,11 +164,6 @@ func (s *State) confirm(c *Client) {
 	rec := s.owners[c.owner]
 	rec.confirmed, rec.unconfirmed = c, nil
 	c.confirmed = true
-	kind := ClientCame
-	if len(rec.earlier) > 0 {
-		kind = ClientReturned
-	}
-	s.event(c.event(kind))
 }
 
 func (c *Client) event(kind EventKind) Event {

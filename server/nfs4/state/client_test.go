@@ -97,7 +97,7 @@ func TestRestartedClient(t *testing.T) {
 	w.want(e, ErrStaleClientID)
 	_, _, e = w.Open(old.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: Both})
 	w.want(e, ErrDeadSession) // of a request that was being processed
-	if w.saw(ClientReturned) == 0 || n.c.ID() == old.c.ID() || n.c.Owner() != "o" {
+	if w.saw(ClientReturned) != 1 || w.saw(ClientCame) != 1 || n.c.ID() == old.c.ID() || n.c.Owner() != "o" {
 		t.Errorf("events are %+v", w.events)
 	}
 }

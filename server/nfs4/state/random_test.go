@@ -58,7 +58,7 @@ func runModel(t *testing.T, seed uint64, steps int, outcomes map[string]int) {
 		r.want(r.Evict(c.id), OK)
 	}
 	r.ok()
-	if n := r.Counts(); n != (Counts{InGrace: n.InGrace}) {
+	if n := r.Counts(); n != (Counts{InGrace: n.InGrace, Awaited: n.Awaited}) {
 		t.Errorf("without clients there are %+v", n)
 	}
 	for _, h := range r.helds {

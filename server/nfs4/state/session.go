@@ -36,6 +36,7 @@ type createReply struct {
 func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) {
 	s.mu.Lock()
 	defer s.unlock()
+	returned := false // the incarnation before is gone
 	for {
 		c := s.clients[a.ClientID]
 		switch {
@@ -67,10 +68,14 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 			if e := s.dismiss(old, ClientReturned); e != OK {
 				return CreateSessionResult{}, e
 			}
+			returned = true
 			continue
 		}
 		if !c.confirmed {
 			s.confirm(c)
+			if !returned { // else dismiss has told
+				s.event(c.event(ClientCame))
+			}
 		}
 		c.seen = s.cfg.Now()
 		ses := s.addSession(c, fore, back, &a)

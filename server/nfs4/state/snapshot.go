@@ -9,6 +9,8 @@ import (
 // Counts are for metrics.
 type Counts struct {
 	Clients    int // confirmed ones
+	Silent     int // of Clients: their leases ran out, and they keep what nobody else wants
+	Awaited    int // owners that have not reclaimed, in the grace period
 	Sessions   int
 	Opens      int
 	Locks      int // ranges
@@ -22,11 +24,15 @@ func (s *State) Counts() Counts {
 	s.mu.Lock()
 	defer s.unlock()
 	n := Counts{
-		Sessions: len(s.sessions), Opens: len(s.opens), ReplyBytes: s.replies, InGrace: s.grace.active,
+		Sessions: len(s.sessions), Opens: len(s.opens), ReplyBytes: s.replies,
+		InGrace: s.grace.active, Awaited: s.grace.missing,
 	}
 	for _, c := range s.clients {
 		if c.confirmed {
 			n.Clients++
+			if s.leaseOver(c) {
+				n.Silent++
+			}
 		}
 		n.Locks += c.ranges
 		n.Waiters += len(c.waits)

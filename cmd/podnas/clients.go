@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/server/nfs4"
+	"github.com/podnas/podnas/server/nfs4/state"
+	"github.com/podnas/podnas/volume"
+)
+
+// How many opens, and how many locks, commands know of, and the page, which is generated
+// each second.
+const (
+	holdingsMax    = 10_000
+	holdingsOnPage = 1_000
+)
+
+// holdings returns a function that tells who has what by version 4.1, at most limit opens and
+// locks; nil where it is not served.
+func holdings(served *nfs4.Server, store *volume.Store, limit int) func() process.NFS4 {
+	if served == nil {
+		return nil
+	}
+	return func() process.NFS4 {
+		v := view{server: served, volumes: map[uint64]string{}, clients: map[uint64]process.Client{}, files: map[state.FileKey]file{}}
+		for _, volume := range store.List() {
+			v.volumes[volume.ID] = volume.Name
+		}
+		return v.of(served.Snapshot(limit))
+	}
+}
+
+// view turns what the server knows into what people read.
+type view struct {
+	server  *nfs4.Server
+	volumes map[uint64]string
+	clients map[uint64]process.Client
+	files   map[state.FileKey]file
+}
+
+type file struct {
+	name  string
+	inode uint64
+}
+
+func (v *view) of(snap state.Snapshot) process.NFS4 {
+	all := process.NFS4{Clients: []process.Client{}, Opens: []process.Open{}, Locks: []process.Lock{}, Omitted: snap.Cut}
+	for i := range snap.Clients {
+		c := client(&snap.Clients[i])
+		v.clients[snap.Clients[i].ID] = c
+		all.Clients = append(all.Clients, c)
+	}
+	for i := range snap.Opens {
+		o := &snap.Opens[i]
+		all.Opens = append(all.Opens, process.Open{Holder: v.holder(o.File, o.ClientID, o.Since), Access: accessName(o.Access), Deny: accessName(o.Deny)})
+	}
+	for i := range snap.Locks {
+		l := &snap.Locks[i]
+		kind := "read"
+		if l.Write {
+			kind = "write"
+		}
+		all.Locks = append(all.Locks, process.Lock{
+			Holder: v.holder(l.File, l.ClientID, l.Since), Type: kind, Waiting: l.Waiting, Offset: l.Offset, Length: l.Length,
+		})
+	}
+	if g := &snap.Grace; g.Active {
+		all.Grace = &process.Grace{Until: g.Until, Awaited: []string{}}
+		for _, owner := range g.Awaited {
+			all.Grace.Awaited = append(all.Grace.Awaited, nfs4.Printable(owner))
+		}
+	}
+	return all
+}
+
+func client(c *state.ClientInfo) process.Client {
+	is := process.ClientActive
+	switch {
+	case !c.Confirmed:
+		is = process.ClientNew
+	case c.Silent:
+		is = process.ClientSilent
+	}
+	return process.Client{
+		ID: fmt.Sprintf("%016x", c.ID), Name: nfs4.Printable(c.Owner), Address: c.Address, Version: "4.1", State: is,
+		Since: c.Since, Seen: c.Seen, Sessions: c.Sessions, Opens: c.Opens, Locks: c.Locks,
+	}
+}
+
+func (v *view) holder(key state.FileKey, id uint64, since time.Time) process.Holder {
+	f, ok := v.files[key]
+	if !ok {
+		f.name, f.inode = v.server.File(key)
+		v.files[key] = f
+	}
+	c := v.clients[id]
+	return process.Holder{Volume: v.volumes[key.Volume], File: f.name, Inode: f.inode, ClientID: c.ID, Client: c.Name, Address: c.Address, Since: since}
+}
+
+func accessName(a state.Access) string {
+	switch a {
+	case state.Read:
+		return "read"
+	case state.Write:
+		return "write"
+	case state.Both:
+		return "read+write"
+	}
+	return ""
+}

@@ -1,0 +1,86 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/podnas/podnas/process"
+)
+
+// NFS4 is the running server of version 4.1.
+type NFS4 struct {
+	// Holdings returns who has what.
+	Holdings func() process.NFS4
+	// Evict removes a client.
+	Evict func(ctx context.Context, id uint64) error
+}
+
+// served returns an error if version 4.1 is not served.
+func (n *NFS4) served() error {
+	if n.Holdings == nil {
+		return &Error{Code: NotFound, Message: "this podnas serves version 3 of NFS alone, which has no clients that it remembers: NFSv4.1 needs the native engine, and --nfs4 not to be false"}
+	}
+	return nil
+}
+
+// clients tells who has what: all, or of one volume.
+func (s *Server) clients(r *http.Request) (any, error) {
+	name := r.URL.Query().Get("volume")
+	err := s.NFS4.served()
+	switch {
+	case name == "" && err != nil:
+		return nil, err
+	case name == "":
+		return s.NFS4.Holdings(), nil
+	case err != nil: // then nobody has any file of the volume open
+		return process.NFS4{Clients: []process.Client{}, Opens: []process.Open{}, Locks: []process.Lock{}}, nil
+	}
+	return s.NFS4.Holdings().Of(name), nil
+}
+
+// evict removes a client that is named by its ID, its name or the last word of that.
+func (s *Server) evict(r *http.Request) (any, error) {
+	if err := s.NFS4.served(); err != nil {
+		return nil, err
+	}
+	name := r.URL.Query().Get("name")
+	c, err := findClient(s.NFS4.Holdings().Clients, name)
+	if err != nil {
+		return nil, err
+	}
+	id, err := strconv.ParseUint(c.ID, 16, 64)
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Info("control: request to evict a client", "client", c.Name, "id", c.ID, "address", c.Address)
+	return c, s.NFS4.Evict(r.Context(), id)
+}
+
+// findClient finds the one client that a person means.
+func findClient(clients []process.Client, name string) (process.Client, error) {
+	var found []process.Client
+	for _, c := range clients {
+		// A Linux node is called "Linux NFSv4.1 HOSTNAME".
+		last := c.Name[strings.LastIndexByte(c.Name, ' ')+1:]
+		if c.ID == name {
+			return c, nil
+		}
+		if name != "" && (c.Name == name || last == name) {
+			found = append(found, c)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return process.Client{}, &Error{Code: NotFound, Message: fmt.Sprintf("there is no client %q", name)}
+	case 1:
+		return found[0], nil
+	}
+	var which []string
+	for _, c := range found {
+		which = append(which, fmt.Sprintf("%s at %s", c.ID, c.Address))
+	}
+	return process.Client{}, &Error{Code: Invalid, Message: fmt.Sprintf("%d clients are called %q: name one by its ID: %s", len(found), name, strings.Join(which, ", "))}
+}
