@@ -85,6 +85,16 @@ func (p *Provisioner) checkVersion(class *parameters) error {
 	return fmt.Errorf("mount option %s: %w; use nfsvers=3, or remove it", class.mountOptions[at], p.NoNFS4)
 }
 
+// MountsAs4 reports whether a volume's PersistentVolume asks for version 4.
+func MountsAs4(v volume.Volume) bool {
+	m, err := ManifestOf(v)
+	if err != nil {
+		return false // RecordChecks of checkup finds it
+	}
+	version, _ := checkMountOptions(m.MountOptions)
+	return version.is4()
+}
+
 // ClassOptions returns the export options of a StorageClass's volumes. The error
 // says why no claim of it gets a volume.
 func (p *Provisioner) ClassOptions(class *storagev1.StorageClass) (volume.Options, error) {

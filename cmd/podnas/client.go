@@ -78,7 +78,7 @@ func newClientListCommand(root *string) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List the clients of NFSv4.1",
 		Long:    clientListLong,
-		Example: "  podnas client list\n  podnas client list -o json | jq -r '.locks[] | [.volume, .file, .client] | @tsv'",
+		Example: "  podnas client list\n\n  # Every lock, with its holder\n  podnas client list -o json | jq -r '.locks[] | [.volume, .file, .client] | @tsv'",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {

@@ -219,7 +219,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	info := describe(cfg, address, engine, limits)
 	found := checkup.Findings(ctx, checkup.Config{
 		Process: info, Store: store, Disk: imageDisk{store, cfg.image.spec}, Endpoint: p.Endpoint, Claims: claims.findings,
-		FailedSyncs: exports.Syncs.Failed.Load, Dial: nfs.Dial, Address: local(address).String(), Cluster: claims.checks(cfg, p, served),
+		FailedSyncs: exports.Syncs.Failed.Load, Dial: nfs.Dial, Address: local(address).String(), NoNFS4: p.NoNFS4, Cluster: claims.checks(cfg, p, served),
 	})
 	group.Go(func() error { return watch(serving, claims.made, found) })
 	collectors := newCollectors(info, nfs, exports, store, claims.reconciler, found, log)

@@ -14,7 +14,7 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// Config is what Findings needs. All fields but Cluster are needed.
+// Config is what Findings needs. All fields but NoNFS4 and Cluster are needed.
 type Config struct {
 	Process  process.Info
 	Store    *volume.Store
@@ -28,6 +28,7 @@ type Config struct {
 	// where this machine reaches it.
 	Dial    func(ctx context.Context, address string) (*rpc.Client, error)
 	Address string
+	NoNFS4  error    // why NFSv4.1 is not served; nil: it is
 	Cluster *Cluster // nil without a cluster
 }
 
@@ -41,6 +42,7 @@ func Findings(running context.Context, cfg Config) *doctor.List {
 		doctor.Of("volumes", VolumeChecks(cfg.Store)...),
 		doctor.Of("claims", doctor.Check{Name: "claims", Run: func(context.Context) []doctor.Result { return cfg.Claims() }}),
 		doctor.Of("process", ProcessChecks(cfg.Process)...),
+		doctor.Of("process", doctor.One("versions", func(context.Context) doctor.Result { return versions(cfg.Store, cfg.NoNFS4) })),
 		doctor.Of(
 			"process",
 			doctor.One("ports", func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, cfg.Dial, cfg.Address) }),

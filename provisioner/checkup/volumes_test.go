@@ -1,10 +1,14 @@
 package checkup
 
 import (
+	"errors"
 	"log/slog"
 	"testing"
 
+	storagev1 "k8s.io/api/storage/v1"
+
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
@@ -54,4 +58,29 @@ func TestVolumes(t *testing.T) {
 	}
 	clear(counts) // nobody counts
 	want(t, doctor.Run(t.Context(), VolumeChecks(store)), "volumes", doctor.OK, "2 are served", "")
+}
+
+// A volume that mounts with NFSv4.1 is found where that is not served.
+func TestVersions(t *testing.T) {
+	store, _ := fixture.Store(t)
+	off := errors.New("NFSv4.1 is turned off by --nfs4=false")
+	add := func(name string, options ...string) {
+		p := provisioner.Provisioner{}
+		spec, err := p.StaticSpec(name, 1000, &storagev1.StorageClass{MountOptions: options}, nil)
+		mustDo(t, err)
+		_, err = store.Create(t.Context(), spec)
+		mustDo(t, err)
+	}
+	one := func(no error, status doctor.Status, says, fix string) {
+		t.Helper()
+		r := versions(store, no)
+		r.Check = "versions"
+		want(t, []doctor.Result{r}, "versions", status, says, fix)
+	}
+	add("plain")
+	one(off, doctor.OK, "no volume mounts with 4.1: NFSv4.1 is turned off", "")
+	add("locks", "nfsvers=4.1")
+	add("highest", "v4")
+	one(nil, doctor.OK, "2 volumes mount with 4.1", "")
+	one(off, doctor.Failed, "2 volumes can't be mounted, because they mount with NFSv4.1: highest, locks. NFSv4.1 is turned off by --nfs4=false", "replace mountOptions")
 }

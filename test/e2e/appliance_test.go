@@ -41,6 +41,7 @@ func TestAppliance(t *testing.T) {
 		{"the quick start", w.quickStart},
 		{"the status page", w.statusPage},
 		{"commands", w.commands},
+		{"version 4.1", nfs4},
 		{"a node without mount.nfs", noHelper},
 		{"podnas is downgraded while pods write", downgrade},
 		{"a claim with a quota", quota},

@@ -22,7 +22,7 @@ for controller in cpu memory pids io; do
 	echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control || true # not all are in this kernel
 done
 for module in veth bridge br_netfilter nf_conntrack ip_tables iptable_nat iptable_filter iptable_mangle \
-	xt_comment xt_MASQUERADE xt_conntrack xt_mark xt_statistic xt_addrtype xt_nat nfsv3 loop; do
+	xt_comment xt_MASQUERADE xt_conntrack xt_mark xt_statistic xt_addrtype xt_nat nfsv3 nfsv4 loop; do
 	modprobe "$module" || echo "node.sh: no kernel module $module" >&2
 done
 echo 1 >/proc/sys/net/ipv4/ip_forward
