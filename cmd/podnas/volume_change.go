@@ -126,7 +126,7 @@ func keptError(v control.Volume, isKept bool) error {
 func deleteQuestion(v control.Volume, fate string) string {
 	what := volume.FormatSize(v.Size)
 	if v.Used != nil {
-		what += fmt.Sprintf(", %s used in %s", volume.FormatSize(int64(v.Used.Bytes)), volume.FormatCount(v.Used.Inodes, "file"))
+		what += fmt.Sprintf(", %s used in %s", volume.FormatSize(v.Used.Bytes), volume.FormatCount(v.Used.Inodes, "file"))
 	}
 	if v.Claim != nil {
 		what += ", of the claim " + claimName(v)

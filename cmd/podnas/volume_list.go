@@ -187,7 +187,7 @@ func printVolume(out io.Writer, s shown) error {
 	v := s.Volume
 	used := "not counted"
 	if v.Used != nil {
-		used = volume.FormatSize(int64(v.Used.Bytes)) + ", " + usedFiles(v, "file", " of ")
+		used = volume.FormatSize(v.Used.Bytes) + ", " + usedFiles(v, "file", " of ")
 		if v.Used.Partial {
 			used += " so far: the server is still counting the files that existed when it started"
 		}
@@ -234,7 +234,7 @@ func usedBytes(v control.Volume) string {
 	if v.Used == nil {
 		return "-"
 	}
-	used := volume.FormatSize(int64(v.Used.Bytes))
+	used := volume.FormatSize(v.Used.Bytes)
 	if v.Used.Partial {
 		used += "+"
 	}
