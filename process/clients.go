@@ -89,7 +89,7 @@ type Holder struct {
 	ClientID string    `json:"clientID"`
 	Client   string    `json:"client"` // its name
 	Address  string    `json:"address"`
-	Since    time.Time `json:"since"`
+	Since    time.Time `json:"since"` // when the file was opened, for locks too
 }
 
 // Open is an open file.

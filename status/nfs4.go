@@ -67,7 +67,7 @@ func stateWords(state string) string {
 // holdingsTable lists open files and locks. Everybody may see the page, but not what files are
 // called, so they are told by their inode numbers.
 func holdingsTable(all *process.NFS4, now time.Time, volumes bool) g.Node {
-	columns := []column{{"File", ""}, {"What", ""}, {"Client", ""}, {"For", ""}}
+	columns := []column{{"File", ""}, {"What", ""}, {"Client", ""}, {"Open for", ""}}
 	var rows g.Group
 	add := func(holder *process.Holder, what string) {
 		if len(rows) == holdingsMax {

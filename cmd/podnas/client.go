@@ -181,7 +181,7 @@ func newEvictCommand(root *string) *cobra.Command {
 func printHoldings(out io.Writer, all *process.NFS4) error {
 	if len(all.Opens)+len(all.Locks) > 0 {
 		w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-		fmt.Fprintln(w, "\nFILE\tWHAT\tCLIENT\tADDRESS\tFOR")
+		fmt.Fprintln(w, "\nFILE\tWHAT\tCLIENT\tADDRESS\tOPEN FOR")
 		for i := range all.Opens {
 			o := &all.Opens[i]
 			printHolder(w, &o.Holder, o.Text())

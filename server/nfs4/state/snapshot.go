@@ -86,7 +86,7 @@ type LockInfo struct {
 	Waiting  bool
 	Offset   uint64
 	Length   uint64
-	Since    time.Time // of the open, or of the waiter's last request
+	Since    time.Time // of the open
 }
 
 // GraceInfo is the grace period.
@@ -143,7 +143,7 @@ func (s *State) copyAll(limit int) (snap Snapshot) {
 	}
 	for f := range s.waiting {
 		for _, w := range f.waiters {
-			snap.addLock(w.open, w.owner, w.lockRange, w.asked, true, limit)
+			snap.addLock(w.open, w.owner, w.lockRange, true, limit)
 		}
 	}
 	snap.Cut = len(s.opens) - len(snap.Opens) + locks - len(snap.Locks)
@@ -163,16 +163,16 @@ func (snap *Snapshot) addLocks(o *open, limit int) {
 			if len(snap.Locks) >= limit {
 				return
 			}
-			snap.addLock(o, l.owner, r, o.since, false, limit)
+			snap.addLock(o, l.owner, r, false, limit)
 		}
 	}
 }
 
-func (snap *Snapshot) addLock(o *open, owner string, r lockRange, since time.Time, waiting bool, limit int) {
+func (snap *Snapshot) addLock(o *open, owner string, r lockRange, waiting bool, limit int) {
 	if len(snap.Locks) < limit {
 		snap.Locks = append(snap.Locks, LockInfo{
 			File: o.file.key, ClientID: o.client.id, Owner: owner, Write: r.write, Waiting: waiting,
-			Offset: r.first, Length: r.length(), Since: since,
+			Offset: r.first, Length: r.length(), Since: o.since,
 		})
 	}
 }
