@@ -4,10 +4,13 @@
 // run if the call blocks. The first report after the process was idle wakes the
 // scheduler's monitor thread (runtime.sysmon), which then wakes by itself every 20 us:
 // as much work as a small call. On Go's non-blocking sockets no system call blocks.
+// Without the reports a NULL call takes the server 0.68, 0.63 and 0.75 of the processor time with 1, 8
+// and 32 calls in flight, and a client gets 1.24, 1.32 and 1.20 times as many answers: podnas
+// bench --against, with --loads=null --connections=1 and --depth, a podnas built with
+// unix.Syscall for unix.RawSyscall; /proc/PID/task/*/schedstat has the time.
 //
-// But without reports, while a goroutine reads and writes without ever waiting, the
-// scheduler does not poll the other connections. So this package starts a poll now and
-// then.
+// While a goroutine reads and writes without ever waiting, the scheduler polls the other
+// connections every 10 ms at least (runtime.sysmon).
 package socket
 
 import (
@@ -39,18 +42,10 @@ type transfer struct {
 	iovecs []unix.Iovec // of the current write
 	n      int          // bytes so far
 	err    error
-	busy   int // bytes since the last wait, with roundBytes for each system call
 }
 
-const (
-	// piecesMax is the maximum number of pieces for writev(2), IOV_MAX of <limits.h>.
-	piecesMax = 1024
-	// roundBytes is how much can be copied in the time of answering a batch of small
-	// calls.
-	roundBytes = 64 << 10
-	// busyMax is how much is copied between polls: a few milliseconds.
-	busyMax = 8 << 20
-)
+// piecesMax is the maximum number of pieces for writev(2), IOV_MAX of <limits.h>.
+const piecesMax = 1024
 
 // New returns a Conn for a TCP or Unix socket connection.
 func New(nc net.Conn) (*Conn, error) {
@@ -101,7 +96,6 @@ func (c *Conn) read(once func(fd uintptr) bool) (int, error) {
 	t := &c.in
 	t.n, t.err = 0, nil
 	err := c.raw.Read(once)
-	t.ended()
 	switch {
 	case err != nil: // closed, or a deadline
 		return 0, err
@@ -119,7 +113,6 @@ func (c *Conn) WriteAll(pieces [][]byte) error {
 	err := c.raw.Write(c.writeRest)
 	t.rest = nil
 	clear(pieces)
-	t.ended()
 	if err != nil { // closed, or a deadline
 		return err
 	}
@@ -145,7 +138,6 @@ func (t *transfer) readOnce(fd uintptr) (done bool) {
 	case 0:
 		t.n = int(n)
 	case unix.EAGAIN:
-		t.busy = 0
 		return false
 	default:
 		t.err = os.NewSyscallError("read", errno)
@@ -168,7 +160,6 @@ func (t *transfer) writeRest(fd uintptr) (done bool) {
 		case 0:
 			t.written(int(n))
 		case unix.EAGAIN:
-			t.busy = 0
 			return false
 		default:
 			t.err = os.NewSyscallError("writev", errno)
@@ -188,17 +179,4 @@ func (t *transfer) written(n int) {
 	if n > 0 {
 		t.rest[0] = t.rest[0][n:]
 	}
-}
-
-// ended makes the scheduler poll once busy reaches busyMax.
-func (t *transfer) ended() {
-	if t.busy += roundBytes + t.n; t.busy < busyMax {
-		return
-	}
-	t.busy = 0
-	// An idle processor wakes for the new goroutine, and polls the network after it. If
-	// all are busy, the monitor thread polls: it wakes at a system call that is reported
-	// to the scheduler.
-	go func() {}()
-	_, _, _ = unix.Syscall(unix.SYS_GETPPID, 0, 0, 0)
 }
