@@ -160,26 +160,18 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 	return err
 }
 
-// promised is the sum of all sizes. The caller holds s.mu.
-func (s *Store) promised() int64 {
-	sum := int64(0)
-	for _, r := range s.records {
-		sum += r.Size
-	}
-	for _, r := range s.archived {
-		sum += r.Size
-	}
-	return sum
-}
+// promised is the sum of all sizes, and promisedInodes that of all inode limits. The caller holds
+// s.mu.
+func (s *Store) promised() int64 { return s.sum(func(r *record) int64 { return r.Size }) }
 
-// promisedInodes is the sum of all inode limits. The caller holds s.mu.
-func (s *Store) promisedInodes() int64 {
-	sum := int64(0)
+func (s *Store) promisedInodes() int64 { return s.sum(func(r *record) int64 { return r.Inodes }) }
+
+func (s *Store) sum(of func(*record) int64) (sum int64) {
 	for _, r := range s.records {
-		sum += r.Inodes
+		sum += of(r)
 	}
 	for _, r := range s.archived {
-		sum += r.Inodes
+		sum += of(r)
 	}
 	return sum
 }

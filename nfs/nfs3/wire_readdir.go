@@ -48,44 +48,7 @@ func (e *Entry) decode(d *xdr.Decoder) {
 }
 
 // ReaddirRes is READDIR3res.
-type ReaddirRes struct {
-	Status     Status
-	DirAttr    PostOpAttr
-	CookieVerf [CookieVerfSize]byte // if OK, as the two that follow
-	Entries    []Entry
-	EOF        bool
-}
-
-// Append appends the result.
-func (r *ReaddirRes) Append(b []byte) []byte {
-	b = xdr.AppendUint32(b, uint32(r.Status))
-	b = r.DirAttr.append(b)
-	if r.Status != OK {
-		return b
-	}
-	b = xdr.AppendFixed(b, r.CookieVerf[:])
-	for i := range r.Entries {
-		b = r.Entries[i].Append(b)
-	}
-	b = xdr.AppendBool(b, false)
-	return xdr.AppendBool(b, r.EOF)
-}
-
-// Decode consumes the result. The record's length bounds the number of entries.
-func (r *ReaddirRes) Decode(d *xdr.Decoder) {
-	*r = ReaddirRes{Status: Status(d.Uint32())}
-	r.DirAttr.decode(d)
-	if r.Status != OK {
-		return
-	}
-	r.CookieVerf = decodeVerf(d)
-	for d.Bool() {
-		var e Entry
-		e.decode(d)
-		r.Entries = append(r.Entries, e)
-	}
-	r.EOF = d.Bool()
-}
+type ReaddirRes = listRes[Entry, *Entry]
 
 // ReaddirplusArgs is READDIRPLUS3args. DirCount bounds the size of the names,
 // cookies and file ids in the result, MaxCount that of the whole result.
@@ -136,16 +99,22 @@ func (e *EntryPlus) decode(d *xdr.Decoder) {
 }
 
 // ReaddirplusRes is READDIRPLUS3res.
-type ReaddirplusRes struct {
+type ReaddirplusRes = listRes[EntryPlus, *EntryPlus]
+
+type listRes[E any, P interface {
+	*E
+	Append(b []byte) []byte
+	decode(d *xdr.Decoder)
+}] struct {
 	Status     Status
 	DirAttr    PostOpAttr
 	CookieVerf [CookieVerfSize]byte // if OK, as the two that follow
-	Entries    []EntryPlus
+	Entries    []E
 	EOF        bool
 }
 
 // Append appends the result.
-func (r *ReaddirplusRes) Append(b []byte) []byte {
+func (r *listRes[E, P]) Append(b []byte) []byte {
 	b = xdr.AppendUint32(b, uint32(r.Status))
 	b = r.DirAttr.append(b)
 	if r.Status != OK {
@@ -153,23 +122,23 @@ func (r *ReaddirplusRes) Append(b []byte) []byte {
 	}
 	b = xdr.AppendFixed(b, r.CookieVerf[:])
 	for i := range r.Entries {
-		b = r.Entries[i].Append(b)
+		b = P(&r.Entries[i]).Append(b)
 	}
 	b = xdr.AppendBool(b, false)
 	return xdr.AppendBool(b, r.EOF)
 }
 
 // Decode consumes the result. The record's length bounds the number of entries.
-func (r *ReaddirplusRes) Decode(d *xdr.Decoder) {
-	*r = ReaddirplusRes{Status: Status(d.Uint32())}
+func (r *listRes[E, P]) Decode(d *xdr.Decoder) {
+	*r = listRes[E, P]{Status: Status(d.Uint32())}
 	r.DirAttr.decode(d)
 	if r.Status != OK {
 		return
 	}
 	r.CookieVerf = decodeVerf(d)
 	for d.Bool() {
-		var e EntryPlus
-		e.decode(d)
+		var e E
+		P(&e).decode(d)
 		r.Entries = append(r.Entries, e)
 	}
 	r.EOF = d.Bool()

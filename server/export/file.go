@@ -203,6 +203,17 @@ func (f *File) Readlink() ([]byte, error) {
 
 // Create makes a regular file.
 func (f *File) Create(name string, mode uint32) (*File, error) {
+	made, err := f.make(name, func() (*File, error) {
+		return f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, within)
+	})
+	if err == nil {
+		made.created = true
+	}
+	return made, err
+}
+
+// make makes a file with a name by do, in reserved space, and charges the volume for it.
+func (f *File) make(name string, do func() (*File, error)) (*File, error) {
 	if err := component(name); err != nil {
 		return nil, err
 	}
@@ -211,11 +222,17 @@ func (f *File) Create(name string, mode uint32) (*File, error) {
 		return nil, err
 	}
 	defer room.Release()
-	made, err := f.made(f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, within))
-	if err == nil {
-		made.created = true
-	}
-	return made, err
+	return f.made(do())
+}
+
+// makeNode is make of what is opened after it was made.
+func (f *File) makeNode(name string, do func() error) (*File, error) {
+	return f.make(name, func() (*File, error) {
+		if err := do(); err != nil {
+			return nil, err
+		}
+		return f.Lookup([]byte(name))
+	})
 }
 
 // roomFor reserves space for a new file. If there is none, but the name exists, it
@@ -252,34 +269,12 @@ func (f *File) made(child *File, err error) (*File, error) {
 
 // Mkdir makes a directory.
 func (f *File) Mkdir(name string, mode uint32) (*File, error) {
-	if err := component(name); err != nil {
-		return nil, err
-	}
-	room, err := f.roomFor(name, f.Volume.account.ForNew())
-	if err != nil {
-		return nil, err
-	}
-	defer room.Release()
-	if err := unix.Mkdirat(f.fd, name, mode); err != nil {
-		return nil, err
-	}
-	return f.made(f.Lookup([]byte(name)))
+	return f.makeNode(name, func() error { return unix.Mkdirat(f.fd, name, mode) })
 }
 
 // Symlink makes a symbolic link.
 func (f *File) Symlink(target, name string) (*File, error) {
-	if err := component(name); err != nil {
-		return nil, err
-	}
-	room, err := f.roomFor(name, f.Volume.account.ForNew())
-	if err != nil {
-		return nil, err
-	}
-	defer room.Release()
-	if err := unix.Symlinkat(target, f.fd, name); err != nil {
-		return nil, err
-	}
-	return f.made(f.Lookup([]byte(name)))
+	return f.makeNode(name, func() error { return unix.Symlinkat(target, f.fd, name) })
 }
 
 // Types of Mknod, inode(7).
@@ -293,18 +288,9 @@ const (
 // Mknod creates a fifo, a socket or a device. The error is EPERM for a device,
 // unless the thread is root and has CAP_MKNOD.
 func (f *File) Mknod(name string, fileType, mode, major, minor uint32) (*File, error) {
-	if err := component(name); err != nil {
-		return nil, err
-	}
-	room, err := f.roomFor(name, f.Volume.account.ForNew())
-	if err != nil {
-		return nil, err
-	}
-	defer room.Release()
-	if err := unix.Mknodat(f.fd, name, fileType|mode, int(unix.Mkdev(major, minor))); err != nil {
-		return nil, err
-	}
-	return f.made(f.Lookup([]byte(name)))
+	return f.makeNode(name, func() error {
+		return unix.Mknodat(f.fd, name, fileType|mode, int(unix.Mkdev(major, minor)))
+	})
 }
 
 // Link gives the file another name, in a directory whose names the caller has locked. The
@@ -337,21 +323,17 @@ func (f *File) settle() {
 }
 
 // Remove removes a name that is no directory.
-func (f *File) Remove(name string) error {
-	if err := component(name); err != nil {
-		return err
-	}
-	v := f.victim(name)
-	return v.taken(unix.Unlinkat(f.fd, name, 0))
-}
+func (f *File) Remove(name string) error { return f.unlink(name, 0) }
 
 // Rmdir removes an empty directory.
-func (f *File) Rmdir(name string) error {
+func (f *File) Rmdir(name string) error { return f.unlink(name, unix.AT_REMOVEDIR) }
+
+func (f *File) unlink(name string, flags int) error {
 	if err := component(name); err != nil {
 		return err
 	}
 	v := f.victim(name)
-	return v.taken(unix.Unlinkat(f.fd, name, unix.AT_REMOVEDIR))
+	return v.taken(unix.Unlinkat(f.fd, name, flags))
 }
 
 // Rename renames a file, and replaces an existing one like rename(2). The error is

@@ -100,12 +100,7 @@ func (t *task) access() result {
 }
 
 // setattr: section 3.3.2.
-func (s *service) setattr(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
-	var args nfs3.SetattrArgs
-	if !decode(c, &args) {
-		return t.badArgs()
-	}
+func (t *task) setattr(args *nfs3.SetattrArgs) oncrpc.Answer {
 	res := &nfs3.SetattrRes{}
 	f, err := t.Open(args.Object, export.UseAttr)
 	if err == nil && f.Volume.Options.ReadOnly {

@@ -27,12 +27,7 @@ func (t *task) make(where *nfs3.DirOpArgs, do func(dir *export.File) (vfs.Made, 
 }
 
 // create: RFC 1813 section 3.3.8.
-func (s *service) create(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
-	var args nfs3.CreateArgs
-	if !decode(c, &args) {
-		return t.badArgs()
-	}
+func (t *task) create(args *nfs3.CreateArgs) oncrpc.Answer {
 	modes := [...]vfs.CreateMode{nfs3.Unchecked: vfs.Unchecked, nfs3.Guarded: vfs.Guarded, nfs3.Exclusive: vfs.Exclusive}
 	return t.make(&args.Where, func(dir *export.File) (vfs.Made, error) {
 		return t.Create(dir, args.Where.Name, modes[args.Mode], setAttr(&args.Attr), args.Verf)
@@ -40,36 +35,21 @@ func (s *service) create(c *oncrpc.Call) oncrpc.Answer {
 }
 
 // mkdir: section 3.3.9.
-func (s *service) mkdir(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
-	var args nfs3.MkdirArgs
-	if !decode(c, &args) {
-		return t.badArgs()
-	}
+func (t *task) mkdir(args *nfs3.MkdirArgs) oncrpc.Answer {
 	return t.make(&args.Where, func(dir *export.File) (vfs.Made, error) {
 		return t.Mkdir(dir, args.Where.Name, setAttr(&args.Attr))
 	})
 }
 
 // symlink: section 3.3.10.
-func (s *service) symlink(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
-	var args nfs3.SymlinkArgs
-	if !decode(c, &args) {
-		return t.badArgs()
-	}
+func (t *task) symlink(args *nfs3.SymlinkArgs) oncrpc.Answer {
 	return t.make(&args.Where, func(dir *export.File) (vfs.Made, error) {
 		return t.Symlink(dir, args.Where.Name, args.Path, setAttr(&args.Attr))
 	})
 }
 
 // mknod: section 3.3.11.
-func (s *service) mknod(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
-	var args nfs3.MknodArgs
-	if !decode(c, &args) {
-		return t.badArgs()
-	}
+func (t *task) mknod(args *nfs3.MknodArgs) oncrpc.Answer {
 	types := map[nfs3.FType]uint32{nfs3.TypeFIFO: export.TypeFIFO, nfs3.TypeSock: export.TypeSocket, nfs3.TypeChr: export.TypeChar, nfs3.TypeBlk: export.TypeBlock}
 	return t.make(&args.Where, func(dir *export.File) (vfs.Made, error) {
 		return t.Mknod(dir, args.Where.Name, types[args.Type], args.Spec.Major, args.Spec.Minor, setAttr(&args.Attr))

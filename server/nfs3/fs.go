@@ -9,8 +9,8 @@ import (
 
 // fsstat: RFC 1813 section 3.3.18. The numbers are the volume's, whatever file
 // the handle is of.
-func (s *service) fsstat(c *oncrpc.Call) oncrpc.Answer {
-	return s.about(c, func(f *export.File, err error) result {
+func (t *task) fsstat(args *nfs3.HandleArgs) oncrpc.Answer {
+	return t.about(args, func(f *export.File, err error) result {
 		res := &nfs3.FsstatRes{Status: statusOf(err)}
 		if err != nil {
 			return res
@@ -26,8 +26,8 @@ func (s *service) fsstat(c *oncrpc.Call) oncrpc.Answer {
 }
 
 // fsinfo: section 3.3.19.
-func (s *service) fsinfo(c *oncrpc.Call) oncrpc.Answer {
-	return s.about(c, func(f *export.File, err error) result {
+func (t *task) fsinfo(args *nfs3.HandleArgs) oncrpc.Answer {
+	return t.about(args, func(f *export.File, err error) result {
 		if err != nil {
 			return &nfs3.FsinfoRes{Status: statusOf(err)}
 		}
@@ -45,8 +45,8 @@ func (s *service) fsinfo(c *oncrpc.Call) oncrpc.Answer {
 }
 
 // pathconf: section 3.3.20.
-func (s *service) pathconf(c *oncrpc.Call) oncrpc.Answer {
-	return s.about(c, func(f *export.File, err error) result {
+func (t *task) pathconf(args *nfs3.HandleArgs) oncrpc.Answer {
+	return t.about(args, func(f *export.File, err error) result {
 		res := &nfs3.PathconfRes{Status: statusOf(err)}
 		if err != nil {
 			return res
@@ -62,11 +62,6 @@ func (s *service) pathconf(c *oncrpc.Call) oncrpc.Answer {
 }
 
 // about answers a question about the file system that a file is in.
-func (s *service) about(c *oncrpc.Call, answer func(*export.File, error) result) oncrpc.Answer {
-	t := s.task(c)
-	var args nfs3.HandleArgs
-	if !decode(c, &args) {
-		return t.badArgs()
-	}
+func (t *task) about(args *nfs3.HandleArgs, answer func(*export.File, error) result) oncrpc.Answer {
 	return t.reply(answer(t.Open(args.Object, export.UseAttr)))
 }

@@ -62,13 +62,8 @@ func (t *task) lookupParent() oncrpc.Answer {
 const readlinkMax = 4 + 4 + 84 + 4 + nfs3.MaxPath
 
 // readlink: section 3.3.5. A symbolic link can be read by everyone.
-func (s *service) readlink(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
-	var args nfs3.ReadlinkArgs
-	if !decode(c, &args) {
-		return t.badArgs()
-	}
-	if !c.Reserve(readlinkMax) {
+func (t *task) readlink(args *nfs3.ReadlinkArgs) oncrpc.Answer {
+	if !t.Call.Reserve(readlinkMax) {
 		return t.fail(rpc.SystemErr)
 	}
 	f, err := t.Open(args.Object, export.UseAttr)

@@ -41,22 +41,12 @@ type encoded []byte
 func (e encoded) Append([]byte) []byte { return e }
 
 // readdir: section 3.3.16.
-func (s *service) readdir(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
-	var args nfs3.ReaddirArgs
-	if !decode(c, &args) {
-		return t.badArgs()
-	}
+func (t *task) readdir(args *nfs3.ReaddirArgs) oncrpc.Answer {
 	return t.list(args.Dir, args.Cookie, args.Count, args.Count, nil)
 }
 
 // readdirplus: section 3.3.17.
-func (s *service) readdirplus(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
-	var args nfs3.ReaddirplusArgs
-	if !decode(c, &args) {
-		return t.badArgs()
-	}
+func (t *task) readdirplus(args *nfs3.ReaddirplusArgs) oncrpc.Answer {
 	var handle [nfs3.FHSize]byte
 	return t.list(args.Dir, args.Cookie, args.DirCount, args.MaxCount, func(dir *export.File, e *nfs3.EntryPlus) {
 		switch string(e.Name) {

@@ -10,21 +10,12 @@ import (
 )
 
 // remove: RFC 1813 section 3.3.12.
-func (s *service) remove(c *oncrpc.Call) oncrpc.Answer {
-	return s.removeName(c, (*vfs.Task).Remove)
-}
+func (t *task) remove(args *nfs3.RemoveArgs) oncrpc.Answer { return t.removeName(args, t.Remove) }
 
 // rmdir: section 3.3.13.
-func (s *service) rmdir(c *oncrpc.Call) oncrpc.Answer {
-	return s.removeName(c, (*vfs.Task).Rmdir)
-}
+func (t *task) rmdir(args *nfs3.RemoveArgs) oncrpc.Answer { return t.removeName(args, t.Rmdir) }
 
-func (s *service) removeName(c *oncrpc.Call, remove func(*vfs.Task, *export.File, []byte) (vfs.Change, error)) oncrpc.Answer {
-	t := s.task(c)
-	var args nfs3.RemoveArgs
-	if !decode(c, &args) {
-		return t.badArgs()
-	}
+func (t *task) removeName(args *nfs3.RemoveArgs, remove func(*export.File, []byte) (vfs.Change, error)) oncrpc.Answer {
 	res := &nfs3.RemoveRes{}
 	dir, err := t.Open(args.Dir, export.UseNames)
 	if err != nil {
@@ -32,7 +23,7 @@ func (s *service) removeName(c *oncrpc.Call, remove func(*vfs.Task, *export.File
 		return t.reply(res)
 	}
 	return t.answerAsCaller(func(t *task) result {
-		change, err := remove(&t.Task, dir, args.Name)
+		change, err := remove(dir, args.Name)
 		res.Status, res.Wcc = statusOf(err), wcc(dir.Volume, &change.Before, &change.After)
 		t.syncs(&res.Status)
 		return res
@@ -40,12 +31,7 @@ func (s *service) removeName(c *oncrpc.Call, remove func(*vfs.Task, *export.File
 }
 
 // rename: section 3.3.14.
-func (s *service) rename(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
-	var args nfs3.RenameArgs
-	if !decode(c, &args) {
-		return t.badArgs()
-	}
+func (t *task) rename(args *nfs3.RenameArgs) oncrpc.Answer {
 	res := &nfs3.RenameRes{}
 	from, err := t.Open(args.From.Dir, export.UseNames)
 	to := from
@@ -67,12 +53,7 @@ func (s *service) rename(c *oncrpc.Call) oncrpc.Answer {
 }
 
 // link: section 3.3.15.
-func (s *service) link(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
-	var args nfs3.LinkArgs
-	if !decode(c, &args) {
-		return t.badArgs()
-	}
+func (t *task) link(args *nfs3.LinkArgs) oncrpc.Answer {
 	res := &nfs3.LinkRes{}
 	f, err := t.Open(args.File, export.UseAttr)
 	var dir *export.File

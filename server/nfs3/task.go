@@ -97,6 +97,21 @@ func (t *task) Step() vfs.Next {
 // Free forgets the call.
 func (t *task) Free() { *t = task{} }
 
+// procedure is a handler that decodes the arguments of a call for answer. The most frequent
+// procedures have their arguments in the task.
+func procedure[A any, D interface {
+	*A
+	Decode(*xdr.Decoder)
+}](s *service, answer func(*task, D) oncrpc.Answer) func(*oncrpc.Call) oncrpc.Answer {
+	return func(c *oncrpc.Call) oncrpc.Answer {
+		t, args := s.task(c), D(new(A))
+		if !decode(c, args) {
+			return t.badArgs()
+		}
+		return answer(t, args)
+	}
+}
+
 // decode decodes a call's arguments. It returns false if they are malformed.
 func decode(c *oncrpc.Call, args interface{ Decode(*xdr.Decoder) }) bool {
 	args.Decode(&c.Args)
