@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,9 +15,10 @@ import (
 	"github.com/podnas/podnas/nfs/nfsbench"
 )
 
-const benchLong = `bench sends NFSv3 calls to a server, like many concurrent clients, and measures its operations
+const benchLong = `bench sends NFS calls to a server, like many concurrent clients, and measures its operations
 per second and their latency. It mounts nothing and needs no rights on this machine. It works
-with any NFSv3 server: podnas, NFS-Ganesha, the Linux kernel's server, or an appliance.
+with any server of NFSv3 or NFSv4.1: podnas, NFS-Ganesha, the Linux kernel's server, or an
+appliance.
 
 It works in its own directory podnas-bench-... in the root of the export, and removes it at the
 end and after Ctrl-C. It verifies all data that it reads.
@@ -26,6 +28,11 @@ the latencies that 50%, 99% and 99.9% of the operations did not exceed. With --a
 runs alternately on both servers, and A/B is the ratio of the first server's rate to the
 second's: the median of the rounds, the lowest, and the highest. If these are far apart, other
 programs disturbed the measurement: repeat it, or use a longer --duration.
+
+With --nfs=4.1 each connection is a client with a session of its own, as a node is, and each of
+its --depth calls in flight has a slot. A call is a COMPOUND of SEQUENCE, PUTFH and the
+operation. Files are opened before they are read and written, and /path is that of an NFSv4
+mount. To compare the versions of one server, name it twice.
 
 A server with root_squash needs a directory that --uid may write to. The default port of NFS is
 2049, and MOUNT is expected on the port of NFS; use HOST:PORT and --mountport to change them.
@@ -43,6 +50,9 @@ const benchExamples = `  # How fast is this volume? (the server and path of its 
   # Compare two servers; longer, for more stable results
   podnas bench 10.96.0.20:/default-data --against nas.example.com:/export --duration=20s
 
+  # Is NFSv4.1 as fast as NFSv3 on this volume?
+  podnas bench 10.96.0.20:/default-data --nfs=4.1 --against 10.96.0.20:/default-data --against-nfs=3
+
   # A server on other ports, over IPv6, as a user
   podnas bench '[2001:db8::1]:20490:/export' --mountport=20048 --uid=1000 --gid=1000
 
@@ -52,6 +62,7 @@ const benchExamples = `  # How fast is this volume? (the server and path of its 
 // benchFlags are what the flags of bench say.
 type benchFlags struct {
 	against                     string
+	nfs, againstNFS             string
 	port, mountPort             uint16
 	againstPort, againstMount   uint16
 	connections, depth, entries int
@@ -67,7 +78,7 @@ func newBenchCommand() *cobra.Command {
 	var flags benchFlags
 	cmd := &cobra.Command{
 		Use:     "bench HOST[:PORT]:/path",
-		Short:   "Measure the speed of an NFSv3 server",
+		Short:   "Measure the speed of an NFS server",
 		Long:    benchLong + "\n\nLoads:\n" + benchLoads(),
 		Example: benchExamples,
 		Args:    exactly("HOST:/path"),
@@ -78,6 +89,8 @@ func newBenchCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&flags.against, "against", "", "HOST[:PORT]:/path of a second server to compare with")
+	f.StringVar(&flags.nfs, "nfs", nfsbench.NFS3.String(), "version of NFS: 3, 4.1")
+	f.StringVar(&flags.againstNFS, "against-nfs", "", "like --nfs, for the second server (default that of --nfs)")
 	f.StringSliceVar(&flags.loads, "loads", nil, "loads to run, separated by commas, with * as a wildcard (default all)")
 	f.DurationVar(&flags.duration, "duration", 3*time.Second, "how long each load runs on each server")
 	f.IntVar(&flags.rounds, "rounds", 0, "number of rounds that the duration is divided into (default 1, with --against 5)")
@@ -88,7 +101,7 @@ func newBenchCommand() *cobra.Command {
 	f.Uint32Var(&flags.uid, "uid", uint32(os.Getuid()), "user id of the calls; default: yours")
 	f.Uint32Var(&flags.gid, "gid", uint32(os.Getgid()), "group id of the calls; default: yours")
 	f.Uint16Var(&flags.port, "port", 0, "port of NFS (default 2049)")
-	f.Uint16Var(&flags.mountPort, "mountport", 0, "port of MOUNT (default that of NFS)")
+	f.Uint16Var(&flags.mountPort, "mountport", 0, "port of MOUNT, which only NFSv3 needs (default that of NFS)")
 	f.Uint16Var(&flags.againstPort, "against-port", 0, "like --port, for the second server")
 	f.Uint16Var(&flags.againstMount, "against-mountport", 0, "like --mountport, for the second server")
 	f.StringVarP(&flags.output, "output", "o", nfsbench.FormatTable, "output format: table, json, csv")
@@ -121,20 +134,20 @@ func (f *benchFlags) config(target string) (cfg nfsbench.Config, err error) {
 	if err := checkOutput(f.output, nfsbench.FormatTable, nfsbench.FormatJSON, nfsbench.FormatCSV); err != nil {
 		return cfg, err
 	}
-	first, err := nfsbench.ParseTarget(target, f.port, f.mountPort)
+	first, err := benchTarget(target, f.nfs, f.port, f.mountPort)
 	if err != nil {
 		return cfg, &usageError{err}
 	}
 	cfg.Targets = []nfsbench.Target{first}
 	switch {
 	case f.against != "":
-		second, err := nfsbench.ParseTarget(f.against, f.againstPort, f.againstMount)
+		second, err := benchTarget(f.against, cmp.Or(f.againstNFS, f.nfs), f.againstPort, f.againstMount)
 		if err != nil {
 			return cfg, &usageError{fmt.Errorf("--against: %w", err)}
 		}
 		cfg.Targets = append(cfg.Targets, second)
-	case f.againstPort != 0 || f.againstMount != 0:
-		return cfg, &usageError{errors.New("--against-port and --against-mountport need --against")}
+	case f.againstPort != 0 || f.againstMount != 0 || f.againstNFS != "":
+		return cfg, &usageError{errors.New("--against-nfs, --against-port and --against-mountport need --against")}
 	}
 	if cfg.Rounds == 0 {
 		cfg.Rounds = 1
@@ -142,13 +155,26 @@ func (f *benchFlags) config(target string) (cfg nfsbench.Config, err error) {
 			cfg.Rounds = 5
 		}
 	}
-	if cfg.Loads, err = nfsbench.Select(f.loads); err != nil {
+	if cfg.Loads, err = nfsbench.Select(f.loads, cfg.Targets...); err != nil {
 		return cfg, &usageError{fmt.Errorf("--loads: %w", err)}
 	}
 	if err := cfg.Validate(); err != nil {
 		return cfg, &usageError{err}
 	}
 	return cfg, nil
+}
+
+func benchTarget(where, version string, port, mountPort uint16) (t nfsbench.Target, err error) {
+	if t, err = nfsbench.ParseTarget(where, port, mountPort); err != nil {
+		return t, err
+	}
+	if t.Version, err = nfsbench.ParseVersion(version); err != nil {
+		return t, err
+	}
+	if t.Version != nfsbench.NFS3 && mountPort != 0 {
+		return t, fmt.Errorf("version %s of NFS has no MOUNT, and so no port of it", t.Version)
+	}
+	return t, nil
 }
 
 func bench(ctx context.Context, flags *benchFlags, target string, stdout, stderr io.Writer) error {

@@ -24,7 +24,11 @@ func TestBench(t *testing.T) {
 	if err := table.Add(1, "/volume", dir, export.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	nfs, err := server.New(server.Config{Engine: choice, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler)})
+	cfg := server.Config{Engine: choice, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler)}
+	if choice.Engine == server.EngineNative {
+		cfg.NFS4 = t.TempDir()
+	}
+	nfs, err := server.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +53,10 @@ func TestBench(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
 		t.Errorf("left behind: %v, %v", entries, err)
 	}
+	if out, _, err := podnas(t.Context(), "bench", target, "--nfs=4.1", "--against", target, "--against-nfs=3", "--loads=getattr,read-4k-rand", "--duration=60ms", "--file-size=1"); choice.Engine == server.EngineNative &&
+		(err != nil || !strings.Contains(out, "A: "+target+", NFS version 4.1\nB: "+target+", NFS version 3\n")) {
+		t.Errorf("printed %q, %v", out, err)
+	}
 	if _, _, err := podnas(t.Context(), "bench", address+":/nowhere"); err == nil || exitCode(err) != exitFailed {
 		t.Errorf("no such export: %v", err)
 	}
@@ -69,6 +77,12 @@ func TestBenchRefuses(t *testing.T) {
 		{[]string{"nas:/a", "--duration=0s"}, "duration"},
 		{[]string{"nas:/a", "--duration=long"}, "duration"},
 		{[]string{"nas:/a", "--file-size=-1"}, "1 MiB"},
+		{[]string{"nas:/a", "--nfs=4"}, "there are 3 and 4.1"},
+		{[]string{"nas:/a", "--against-nfs=4.1"}, "need --against"},
+		{[]string{"nas:/a", "--against=nas:/a", "--against-nfs=4.2"}, "--against: version"},
+		{[]string{"nas:/a", "--nfs=4.1", "--mountport=20048"}, "no MOUNT"},
+		{[]string{"nas:/a", "--loads=lock-unlock"}, "--nfs=4.1"},
+		{[]string{"nas:/a", "--nfs=4.1", "--against=nas:/a", "--against-nfs=3", "--loads=lock*"}, "--nfs=4.1"},
 		{[]string{"nas:/a", "--output=yaml"}, "use -o table, json, csv"},
 	} {
 		_, _, err := podnas(t.Context(), append([]string{"bench"}, tt.args...)...)

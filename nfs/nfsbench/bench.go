@@ -102,7 +102,7 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 		defer cancel()
 		cfg.say(Progress{Doing: "removing what was made"})
 		for _, s := range sessions {
-			err = errors.Join(err, s.close(ctx))
+			err = errors.Join(err, s.end(ctx))
 		}
 	}()
 	for _, t := range cfg.Targets {
@@ -132,7 +132,7 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 func fit(cfg *Config, sessions []*session) error {
 	room := int64(math.MaxInt64)
 	for _, s := range sessions {
-		available, err := s.workers[0].lane.room(s.root)
+		available, err := s.workers[0].room(s.root)
 		if err != nil {
 			return err
 		}
@@ -161,8 +161,9 @@ func alternate(ctx context.Context, cfg *Config, sessions []*session, load int) 
 				i = len(sessions) - 1 - i
 			}
 			s := sessions[i]
-			if err := s.broken(); err != nil {
-				// The last turn counted the failure; the next starts with new connections.
+			if s.broken() != nil || s.each(ctx, func(w *worker) error { return w.renew() }) != nil {
+				// The last turn counted the failure, or the server has forgotten the bench
+				// while it loaded the other: the next starts with new connections.
 				if err := s.connect(ctx); err != nil {
 					return nil, err
 				}

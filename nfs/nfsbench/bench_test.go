@@ -41,14 +41,27 @@ func serve(t testing.TB) (address, dir string) {
 	if err := table.Add(2, "/others", t.TempDir(), export.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}); err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.New(server.Config{Engine: choice, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler)})
+	cfg := server.Config{Engine: choice, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler)}
+	if choice.Engine == server.EngineNative {
+		cfg.NFS4 = t.TempDir()
+	}
+	s, err := server.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return nfstest.Serve(t, s).String(), dir
 }
 
-// config is a short run of some loads against servers.
+// needNative skips a test of version 4.1 where the engine that has it can't run.
+func needNative(t testing.TB, dir string) {
+	t.Helper()
+	if err := export.Probe(dir); err != nil {
+		t.Skipf("the native engine can't run here: %v", err)
+	}
+}
+
+// config is a short run of some loads against servers, with version 4.1 where that is
+// before the address.
 func config(t testing.TB, loads string, addresses ...string) nfsbench.Config {
 	t.Helper()
 	cfg := nfsbench.Config{
@@ -56,14 +69,18 @@ func config(t testing.TB, loads string, addresses ...string) nfsbench.Config {
 		UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Patience: 5 * time.Second,
 	}
 	for _, a := range addresses {
-		target, err := nfsbench.ParseTarget(a+":/volume", 0, 0)
+		where, is41 := strings.CutPrefix(a, "4.1 ")
+		target, err := nfsbench.ParseTarget(where+":/volume", 0, 0)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if is41 {
+			target.Version = nfsbench.NFS41
 		}
 		cfg.Targets = append(cfg.Targets, target)
 	}
 	var err error
-	if cfg.Loads, err = nfsbench.Select(strings.Split(loads, ",")); err != nil {
+	if cfg.Loads, err = nfsbench.Select(strings.Split(loads, ","), cfg.Targets...); err != nil {
 		t.Fatal(err)
 	}
 	return cfg
@@ -85,7 +102,20 @@ func left(t testing.TB, dir string) (names []string) {
 // Every load runs, does something, finds nothing wrong, and leaves nothing: no
 // file on the server, no goroutine here.
 func TestLoads(t *testing.T) {
+	for _, version := range []nfsbench.Version{nfsbench.NFS3, nfsbench.NFS41} {
+		t.Run(version.String(), func(t *testing.T) { testLoads(t, version) })
+	}
+}
+
+func testLoads(t *testing.T, version nfsbench.Version) {
 	address, dir := serve(t)
+	loads := len(nfsbench.Loads())
+	if version == nfsbench.NFS41 {
+		needNative(t, dir)
+		address = "4.1 " + address
+	} else {
+		loads-- // lock-unlock
+	}
 	// The server has its own from its first call on.
 	if _, err := nfsbench.Run(t.Context(), config(t, "null", address)); err != nil {
 		t.Fatal(err)
@@ -95,7 +125,7 @@ func TestLoads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Loads) != len(nfsbench.Loads()) || len(report.Loads) < 29 {
+	if len(report.Loads) != loads || loads < 30 {
 		t.Errorf("%d loads in the report", len(report.Loads))
 	}
 	for _, l := range report.Loads {
@@ -106,7 +136,7 @@ func TestLoads(t *testing.T) {
 		if r.Ops < 1 || r.Seconds <= 0 || r.OpsPerSecond < 1 || r.P50 <= 0 || r.P50 > r.P99 || r.P99 > r.P999 || r.P999 > r.Max || r.Max > 1e6*r.Seconds {
 			t.Errorf("%s: %+v", l.Load, r)
 		}
-		carries := strings.HasPrefix(l.Load, "read-") || strings.HasPrefix(l.Load, "write-") || l.Load == "smallfile" || l.Load == "untar" || l.Load == "getattr-beside-syncs"
+		carries := strings.HasPrefix(l.Load, "read-") || strings.HasPrefix(l.Load, "write-") || l.Load == "smallfile" || l.Load == "open-read-close" || l.Load == "untar" || l.Load == "getattr-beside-syncs"
 		if carries != (r.MBPerSecond > 0) {
 			t.Errorf("%s: %v MB/s", l.Load, r.MBPerSecond)
 		}

@@ -3,15 +3,12 @@ package nfsbench
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-
-	"github.com/podnas/podnas/nfs/nfs3"
 )
 
-// close removes the bench's files from the server and ends the session. It uses
+// end removes the bench's files from the server and ends the session. It uses
 // new connections, because those of the loads may have failed.
-func (s *session) close(ctx context.Context) error {
+func (s *session) end(ctx context.Context) error {
 	cfg := *s.cfg
 	cfg.Connections = min(cfg.Connections, 4)
 	s.cfg, s.workers, s.beside = &cfg, nil, nil
@@ -19,7 +16,7 @@ func (s *session) close(ctx context.Context) error {
 	if err == nil {
 		err = s.removeAll(ctx, s.root, []byte(s.name))
 	}
-	s.disconnect()
+	s.leave()
 	if err != nil {
 		return fmt.Errorf("%s is left in %s, remove it by hand: %w", s.name, s.target, err)
 	}
@@ -27,8 +24,8 @@ func (s *session) close(ctx context.Context) error {
 }
 
 // removeAll removes a directory and its content.
-func (s *session) removeAll(ctx context.Context, parent nfs3.FH, name []byte) error {
-	l := s.workers[0].lane
+func (s *session) removeAll(ctx context.Context, parent []byte, name []byte) error {
+	l := s.workers[0]
 	dir, err := l.lookup(parent, name)
 	if err != nil {
 		return err
@@ -38,8 +35,8 @@ func (s *session) removeAll(ctx context.Context, parent nfs3.FH, name []byte) er
 	// until it has no name to remove.
 	for {
 		var files, dirs [][]byte
-		_, err := l.readdirplus(dir, page{}, func(name []byte, fileType nfs3.FType) {
-			if fileType == nfs3.TypeDir {
+		_, err := l.list(dir, page{}, func(name []byte, isDir bool) {
+			if isDir {
 				dirs = append(dirs, bytes.Clone(name))
 			} else {
 				files = append(files, bytes.Clone(name))
@@ -53,11 +50,9 @@ func (s *session) removeAll(ctx context.Context, parent nfs3.FH, name []byte) er
 		}
 		err = s.share(ctx, len(files), func(w *worker, i int) error {
 			err := w.remove(dir, files[i])
-			if status := (*statusError)(nil); errors.As(err, &status) {
-				// The type is unknown if the server returned no attributes.
-				if status.status == nfs3.ErrIsDir || status.status == nfs3.ErrPerm || status.status == nfs3.ErrInval {
-					return w.rmdir(dir, files[i])
-				}
+			// The type is unknown if the server returned no attributes.
+			if hasStatus(err, statusIsDir, statusPerm, statusInval) {
+				return w.rmdir(dir, files[i])
 			}
 			return err
 		})

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 )
@@ -62,6 +61,7 @@ func connected(t testing.TB, l net.Listener, connections, depth int) *session {
 	t.Helper()
 	target := Target{Host: "127.0.0.1", Port: uint16(l.Addr().(*net.TCPAddr).Port)}
 	s := &session{cfg: &Config{Connections: connections, Depth: depth, Patience: 10 * time.Second}, target: target, filler: newFiller()}
+	s.proto = newProtocol(s.cfg, target)
 	if err := s.connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestCallsAllocateNothing(t *testing.T) {
 	attr[7] = 1 // a regular file
 	s := connected(t, atOnce(t, attr), 1, 1)
 	w := s.workers[0]
-	w.files = make([]nfs3.FH, smallFiles)
+	w.files = make([][]byte, smallFiles)
 	allocs := testing.AllocsPerRun(1000, func() {
 		if _, err := opGetattr(w); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-// Package nfsbench loads NFSv3 servers over the wire and measures their speed.
+// Package nfsbench loads servers of NFS, version 3 or 4.1, over the wire and measures their speed.
 //
 // Run takes one server, or two that it loads turn by turn. A session has the
 // bench's state for one server: its connections, its workers, and its own
@@ -6,7 +6,10 @@
 // the end. A load (loads.go has the list) is an operation that every worker
 // repeats until the turn is over:
 //
-//	Run -> session.turn -> worker.run -> Load.op -> lane.call -> conn
+//	Run -> session.runTurn -> worker.run -> Load.op -> calls -> lane.send -> conn
+//
+// The loads know no version: calls3 and calls4 make their calls, and protocol3 and
+// protocol4 what is needed before, such as MOUNT or a session.
 //
 // A worker makes one call at a time, and waits for its reply. Its lane has the
 // call and buffers that are reused for each. The lanes of a connection share it:

@@ -5,12 +5,11 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-
-	"github.com/podnas/podnas/nfs/nfs3"
 )
 
 const (
-	smallFiles = 256      // for GETATTR, ACCESS and LOOKUP
+	smallFiles = 256      // for GETATTR, ACCESS, LOOKUP and OPEN
+	smallSize  = 4 << 10  // of those that are opened
 	mebibyte   = 1 << 20  // the largest block of the loads
 	readSeed   = 0x726561 // of the file that is read
 	smallSeed  = 0x736d61 // and of small ones
@@ -19,11 +18,12 @@ const (
 // fixtures are the loads' files on the server. Each is created when the first
 // load needs it.
 type fixtures struct {
-	files     []nfs3.FH // small ones in home
-	names     [][]byte  // and their names
-	readFile  nfs3.FH
-	writeFile nfs3.FH
-	large     nfs3.FH // a directory of Config.Entries files
+	files [][]byte // the handles of empty files in home
+	names [][]byte // and their names
+	small [][]byte // names of files of smallSize in home
+	read  bool     // the file to read is there
+	write bool     // and the one to write
+	large []byte   // the handle of a directory of Config.Entries files
 }
 
 // needDirs gives every worker its own directory.
@@ -43,10 +43,10 @@ func needFiles(ctx context.Context, s *session) error {
 	if s.files != nil {
 		return nil
 	}
-	files, names := make([]nfs3.FH, smallFiles), make([][]byte, smallFiles)
+	files, names := make([][]byte, smallFiles), make([][]byte, smallFiles)
 	err := s.share(ctx, smallFiles, func(w *worker, i int) error {
 		names[i] = bytes.Clone(w.name("file", i))
-		fh, err := w.create(s.home, names[i])
+		fh, err := w.touch(s.home, names[i])
 		files[i] = bytes.Clone(fh)
 		return err
 	})
@@ -56,50 +56,96 @@ func needFiles(ctx context.Context, s *session) error {
 	return err
 }
 
-// needReadFile creates the file to read.
-func needReadFile(ctx context.Context, s *session) (err error) {
-	if s.readFile == nil {
-		s.readFile, err = s.data(ctx, "read", readSeed)
+// needSmall creates the files to open.
+func needSmall(ctx context.Context, s *session) error {
+	if s.small != nil {
+		return nil
+	}
+	small := make([][]byte, smallFiles)
+	err := s.share(ctx, smallFiles, func(w *worker, i int) error {
+		small[i] = bytes.Clone(w.name("small", i))
+		f, err := w.create(s.home, small[i])
+		if err != nil {
+			return err
+		}
+		if _, err := w.writeBlock(&f, smallSeed+uint64(i), 0, smallSize, false); err != nil {
+			return err
+		}
+		if _, err := w.commit(f.fh); err != nil {
+			return err
+		}
+		return w.close(&f)
+	})
+	if err == nil {
+		s.small = small
 	}
 	return err
+}
+
+// needReadFile creates the file to read, and opens it.
+func needReadFile(ctx context.Context, s *session) error {
+	return s.data(ctx, "read", readSeed, &s.read, func(w *worker) *file { return &w.readFile })
 }
 
 // needWriteFile creates the file to write, with its final size, like a
 // database's: the loads overwrite it.
-func needWriteFile(ctx context.Context, s *session) (err error) {
-	if s.writeFile == nil {
-		s.writeFile, err = s.data(ctx, "write", smallSeed)
-	}
-	return err
+func needWriteFile(ctx context.Context, s *session) error {
+	return s.data(ctx, "write", smallSeed, &s.write, func(w *worker) *file { return &w.writeFile })
 }
 
 // needBeside adds the workers for the load's beside.
 func needBeside(_ context.Context, s *session) error {
-	if s.beside == nil {
-		for i := range s.workers {
-			s.beside = append(s.beside, s.newWorker(len(s.workers)+i))
-		}
-		s.spread(s.beside)
+	if s.beside != nil {
+		return nil
 	}
+	var beside []*worker
+	for i := range s.workers {
+		beside = append(beside, s.newWorker(len(s.workers)+i))
+	}
+	if err := s.spread(beside, s.cfg.Depth); err != nil {
+		return err
+	}
+	for _, w := range beside {
+		if err := w.keepOpen("write", &w.writeFile); err != nil {
+			return err
+		}
+	}
+	s.beside = beside
 	return nil
 }
 
-// data creates a file of Config.FileSize.
-func (s *session) data(ctx context.Context, name string, seed uint64) (nfs3.FH, error) {
-	fh, err := s.workers[0].create(s.home, []byte(name))
-	if err != nil {
-		return nil, err
+// keepOpen opens a file in home, if it isn't open.
+func (w *worker) keepOpen(name string, f *file) (err error) {
+	if f.fh != nil {
+		return nil
 	}
-	fh = bytes.Clone(fh)
-	err = s.share(ctx, s.blocks(mebibyte), func(w *worker, i int) error {
-		_, err := w.writeBlock(fh, seed, uint64(i)*mebibyte, mebibyte, nfs3.Unstable)
+	opened, err := w.open(w.home, []byte(name))
+	if err == nil {
+		opened.fh = bytes.Clone(opened.fh)
+		*f = opened
+	}
+	return err
+}
+
+// data makes sure that all workers have a file of Config.FileSize open.
+func (s *session) data(ctx context.Context, name string, seed uint64, there *bool, of func(*worker) *file) error {
+	if !*there {
+		if _, err := s.workers[0].touch(s.home, []byte(name)); err != nil {
+			return err
+		}
+	}
+	if err := s.each(ctx, func(w *worker) error { return w.keepOpen(name, of(w)) }); err != nil || *there {
+		return err
+	}
+	err := s.share(ctx, s.blocks(mebibyte), func(w *worker, i int) error {
+		_, err := w.writeBlock(of(w), seed, uint64(i)*mebibyte, mebibyte, false)
 		return err
 	})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = s.workers[0].commit(of(s.workers[0]).fh)
 	}
-	_, err = s.workers[0].commit(fh)
-	return fh, err
+	*there = err == nil
+	return err
 }
 
 // blocks is the number of blocks of a file of Config.FileSize.
@@ -116,7 +162,7 @@ func needLarge(ctx context.Context, s *session) error {
 	}
 	dir = bytes.Clone(dir)
 	err = s.share(ctx, s.cfg.Entries, func(w *worker, i int) error {
-		_, err := w.create(dir, w.name("entry", i))
+		_, err := w.touch(dir, w.name("entry", i))
 		return err
 	})
 	if err != nil {
@@ -134,20 +180,14 @@ func (w *worker) name(kind string, i int) []byte {
 	return w.text
 }
 
-// keep copies a handle, valid until the worker's next.
-func (w *worker) keep(fh nfs3.FH) nfs3.FH {
-	w.fh = append(w.fh[:0], fh...)
-	return w.fh
-}
-
 // writeBlock writes a block in as many calls as the server wants.
-func (w *worker) writeBlock(fh nfs3.FH, seed, offset uint64, n int, stable nfs3.StableHow) (nfs3.WriteRes, error) {
+func (w *worker) writeBlock(f *file, seed, offset uint64, n int, stable bool) (written, error) {
 	for {
-		res, err := w.write(w.filler, fh, seed, offset, min(n, w.wtmax), stable)
+		res, err := w.calls.write(w.filler, f, seed, offset, min(n, w.wtmax), stable)
 		if err != nil {
 			return res, err
 		}
-		offset, n = offset+uint64(res.Count), n-int(res.Count)
+		offset, n = offset+uint64(res.count), n-res.count
 		if n == 0 {
 			return res, nil
 		}
@@ -155,9 +195,9 @@ func (w *worker) writeBlock(fh nfs3.FH, seed, offset uint64, n int, stable nfs3.
 }
 
 // readBlock reads a block in as many calls as the server wants, and checks it.
-func (w *worker) readBlock(fh nfs3.FH, seed, offset uint64, n int) error {
+func (w *worker) readBlock(f *file, seed, offset uint64, n int) error {
 	for n > 0 {
-		data, eof, err := w.read(fh, offset, min(n, w.rtmax))
+		data, eof, err := w.calls.read(f, offset, min(n, w.rtmax))
 		if err != nil {
 			return err
 		}

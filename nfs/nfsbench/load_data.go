@@ -3,27 +3,22 @@ package nfsbench
 import (
 	"errors"
 	"fmt"
-
-	"github.com/podnas/podnas/nfs/nfs3"
 )
 
 func opNull(w *worker) (int, error) { return 1, w.null() }
 
 func opGetattr(w *worker) (int, error) {
 	attr, err := w.getattr(w.files[w.random(smallFiles)])
-	if err == nil && attr.Type != nfs3.TypeReg {
-		err = fmt.Errorf("GETATTR: the file is of type %d", attr.Type)
+	if err == nil && !attr.regular {
+		err = errors.New("GETATTR: a file is not a regular one")
 	}
 	return 1, err
 }
 
 func opAccess(w *worker) (int, error) {
-	const want = nfs3.AccessRead | nfs3.AccessModify | nfs3.AccessExtend
-	got, err := w.accessOf(w.files[w.random(smallFiles)], want)
-	if err == nil && got != want {
-		err = fmt.Errorf("ACCESS: the owner of a file was given %#x of %#x", got, want)
-	}
-	return 1, err
+	const want = accessRead | accessModify | accessExtend
+	got, err := w.access(w.files[w.random(smallFiles)], want)
+	return 1, given(got, want, err)
 }
 
 func opLookup(w *worker) (int, error) {
@@ -46,7 +41,7 @@ func (w *worker) block(n int, random bool) uint64 {
 
 func opRead(n int, random bool) func(*worker) (int, error) {
 	return func(w *worker) (int, error) {
-		err := w.readBlock(w.readFile, readSeed, w.block(n, random), n)
+		err := w.readBlock(&w.readFile, readSeed, w.block(n, random), n)
 		if err == nil {
 			w.turn.bytes += int64(n)
 		}
@@ -54,13 +49,13 @@ func opRead(n int, random bool) func(*worker) (int, error) {
 	}
 }
 
-func opWrite(n int, random bool, stable nfs3.StableHow) func(*worker) (int, error) {
+func opWrite(n int, random bool, stable bool) func(*worker) (int, error) {
 	return func(w *worker) (int, error) {
 		offset := w.block(n, random)
-		res, err := w.writeBlock(w.writeFile, w.seed, offset, n, stable)
+		res, err := w.writeBlock(&w.writeFile, w.seed, offset, n, stable)
 		if err == nil {
 			w.turn.bytes += int64(n)
-			w.last, w.wrote, w.verf = offset, true, res.Verf
+			w.last, w.wrote, w.verf = offset, true, res.verf
 		}
 		return 1, err
 	}
@@ -68,22 +63,22 @@ func opWrite(n int, random bool, stable nfs3.StableHow) func(*worker) (int, erro
 
 // checkWritten checks the last block that each worker wrote: all blocks of a turn
 // have the same seed, and earlier turns have others.
-func checkWritten(n int, stable nfs3.StableHow) func(*worker) error {
+func checkWritten(n int, stable bool) func(*worker) error {
 	return func(w *worker) error {
 		if !w.wrote {
 			return nil
 		}
 		w.wrote = false
-		if stable == nfs3.Unstable {
-			res, err := w.commit(w.writeFile)
+		if !stable {
+			verf, err := w.commit(w.writeFile.fh)
 			if err != nil {
 				return err
 			}
-			if res.Verf != w.verf {
+			if verf != w.verf {
 				return errors.New("COMMIT: the server has restarted meanwhile, and what was written is lost")
 			}
 		}
-		if err := w.readBlock(w.writeFile, w.seed, w.last, n); err != nil {
+		if err := w.readBlock(&w.writeFile, w.seed, w.last, n); err != nil {
 			return fmt.Errorf("read back what was written: %w", err)
 		}
 		return nil

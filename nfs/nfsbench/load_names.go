@@ -3,8 +3,6 @@ package nfsbench
 import (
 	"errors"
 	"fmt"
-
-	"github.com/podnas/podnas/nfs/nfs3"
 )
 
 const (
@@ -19,7 +17,7 @@ func opCreate(w *worker) (int, error) {
 	if w.made == phaseFiles {
 		return 0, errPhase
 	}
-	_, err := w.create(w.dir, w.name("made", w.made))
+	_, err := w.touch(w.dir, w.name("made", w.made))
 	if err == nil {
 		w.made++
 	}
@@ -62,7 +60,7 @@ func makeOne(w *worker) error {
 		return nil
 	}
 	w.seq = 0
-	_, err := w.create(w.dir, w.name("renamed", 0))
+	_, err := w.touch(w.dir, w.name("renamed", 0))
 	if err == nil {
 		w.made = 1
 	}
@@ -96,9 +94,9 @@ func rewind(w *worker) error {
 
 // opList reads the next page of the large directory, and restarts at its end.
 func opList(w *worker) (int, error) {
-	next, err := w.readdirplus(w.large, w.place, nil)
+	next, err := w.list(w.large, w.place, nil)
 	if err == nil && next.entries == 0 && !next.eof {
-		err = errors.New("READDIRPLUS: a page without entries that isn't the last")
+		err = errors.New("listing: a page without entries that isn't the last")
 	}
 	if err != nil {
 		return 0, errors.Join(err, rewind(w))
@@ -106,7 +104,7 @@ func opList(w *worker) (int, error) {
 	w.place, w.found = next, w.found+next.entries
 	if next.eof {
 		if w.found != w.cfg.Entries {
-			err = fmt.Errorf("READDIRPLUS: %d entries in a directory of %d", w.found, w.cfg.Entries)
+			err = fmt.Errorf("listing: %d entries in a directory of %d", w.found, w.cfg.Entries)
 		}
 		return next.entries, errors.Join(err, rewind(w))
 	}
@@ -114,9 +112,9 @@ func opList(w *worker) (int, error) {
 }
 
 // absent looks up a name that must not exist, as clients do before a CREATE.
-func (w *worker) absent(dir nfs3.FH, name []byte) error {
+func (w *worker) absent(dir, name []byte) error {
 	_, err := w.lookup(dir, name)
-	if status := (*statusError)(nil); errors.As(err, &status) && status.status == nfs3.ErrNoEnt {
+	if hasStatus(err, statusNoEnt) {
 		return nil
 	}
 	if err == nil {
@@ -134,22 +132,24 @@ func opSmallFile(w *worker) (int, error) {
 	if err := w.absent(w.dir, name); err != nil {
 		return 0, err
 	}
-	fh, err := w.create(w.dir, name)
+	f, err := w.create(w.dir, name)
 	if err != nil {
 		return 0, err
 	}
-	fh = w.keep(fh)
-	if _, err := w.writeBlock(fh, seed, 0, lifeSize, nfs3.FileSync); err != nil {
+	if _, err := w.writeBlock(&f, seed, 0, lifeSize, true); err != nil {
 		return 0, err
 	}
-	attr, err := w.getattr(fh)
+	attr, err := w.getattr(f.fh)
 	if err != nil {
 		return 0, err
 	}
-	if attr.Size != lifeSize {
-		return 0, fmt.Errorf("GETATTR: %d bytes were written, and the file has %d", lifeSize, attr.Size)
+	if attr.size != lifeSize {
+		return 0, fmt.Errorf("GETATTR: %d bytes were written, and the file has %d", lifeSize, attr.size)
 	}
-	if err := w.readBlock(fh, seed, 0, lifeSize); err != nil {
+	if err := w.readBlock(&f, seed, 0, lifeSize); err != nil {
+		return 0, err
+	}
+	if err := w.close(&f); err != nil {
 		return 0, err
 	}
 	w.turn.bytes += 2 * lifeSize
@@ -175,20 +175,20 @@ func opUntar(w *worker) (int, error) {
 	if err := w.absent(w.tree, name); err != nil {
 		return 0, err
 	}
-	fh, err := w.create(w.tree, name)
+	f, err := w.create(w.tree, name)
 	if err != nil {
 		return 0, err
 	}
-	fh = w.keep(fh)
 	size := treeSize(w.made)
 	w.made++
-	if _, err := w.writeBlock(fh, smallSeed, 0, size, nfs3.FileSync); err != nil {
+	if _, err := w.writeBlock(&f, smallSeed, 0, size, true); err != nil {
 		return 0, err
 	}
 	w.turn.bytes += int64(size)
-	attr := mode(0o600)
-	attr.Mtime = nfs3.SetTime{How: nfs3.SetToClientTime, Time: nfs3.Time{Sec: 1e9}}
-	return 1, w.setattr(fh, attr)
+	if err := w.setattr(f.fh, 0o600, 1e9); err != nil {
+		return 0, err
+	}
+	return 1, w.close(&f)
 }
 
 // removeTree removes the files of untar.

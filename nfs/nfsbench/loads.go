@@ -7,8 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/podnas/podnas/nfs/nfs3"
 )
 
 // Load is a repeated operation.
@@ -30,6 +28,8 @@ type Load struct {
 	beside func(*worker) (int, error)
 	// finish runs after a turn, and its time doesn't count.
 	finish func(*worker) error
+	// since41: version 3 has nothing of the kind.
+	since41 bool
 	// writes: the load writes Config.FileSize with a seed of its own each turn.
 	writes bool
 }
@@ -44,7 +44,7 @@ func Loads() []Load {
 	loads := []Load{
 		{Name: "null", About: "NULL: the way there and back", Unit: "calls", op: opNull},
 		{Name: "getattr", About: "GETATTR of one of 256 files", Unit: "calls", prepare: needs{needFiles}, op: opGetattr},
-		{Name: "getattr-beside-syncs", About: "GETATTR while as many calls again are stable WRITEs of 4k on the same connections (the MB/s)", Unit: "calls", prepare: needs{needFiles, needWriteFile, needBeside}, op: opGetattr, beside: opWrite(4<<10, true, nfs3.FileSync)},
+		{Name: "getattr-beside-syncs", About: "GETATTR while as many calls again are stable WRITEs of 4k on the same connections (the MB/s)", Unit: "calls", prepare: needs{needFiles, needWriteFile, needBeside}, op: opGetattr, beside: opWrite(4<<10, true, true)},
 		{Name: "access", About: "ACCESS to one of 256 files", Unit: "calls", prepare: needs{needFiles}, op: opAccess},
 		{Name: "lookup", About: "LOOKUP of one of 256 files", Unit: "calls", prepare: needs{needFiles}, op: opLookup},
 	}
@@ -67,8 +67,8 @@ func Loads() []Load {
 	}
 	for _, how := range []struct {
 		name   string
-		stable nfs3.StableHow
-	}{{"unstable", nfs3.Unstable}, {"stable", nfs3.FileSync}} {
+		stable bool
+	}{{"unstable", false}, {"stable", true}} {
 		for _, size := range sizes {
 			for _, order := range orders {
 				loads = append(loads, Load{
@@ -81,38 +81,48 @@ func Loads() []Load {
 		}
 	}
 	return append(loads,
-		Load{Name: "create", About: "CREATE of empty files", Unit: "calls", prepare: needs{needDirs}, refill: removeMade, op: opCreate, finish: removeMade},
+		Load{Name: "create", About: "CREATE of empty files; with 4.1 OPEN and CLOSE in one call", Unit: "calls", prepare: needs{needDirs}, refill: removeMade, op: opCreate, finish: removeMade},
 		Load{Name: "rename", About: "RENAME within a directory", Unit: "calls", prepare: needs{needDirs}, refill: makeOne, op: opRename, finish: removeRenamed},
 		Load{Name: "remove", About: "REMOVE of empty files", Unit: "calls", prepare: needs{needDirs}, refill: makeFull, op: opRemove, finish: removeMade},
-		Load{Name: "readdirplus", About: "READDIRPLUS of a directory of --entries files", Unit: "entries", prepare: needs{needLarge}, refill: rewind, op: opList},
-		Load{Name: "smallfile", About: "a file's life: LOOKUP, CREATE, WRITE of 4k, GETATTR, READ, REMOVE", Unit: "files", prepare: needs{needDirs}, op: opSmallFile},
-		Load{Name: "untar", About: "as tar -x does: MKDIR, and for each file LOOKUP, CREATE, WRITE of 1k to 16k, SETATTR", Unit: "files", prepare: needs{needDirs}, refill: removeTree, op: opUntar, finish: removeTree},
+		Load{Name: "readdirplus", About: "READDIRPLUS of a directory of --entries files; with 4.1 READDIR, with the same attributes", Unit: "entries", prepare: needs{needLarge}, refill: rewind, op: opList},
+		Load{Name: "open-read-close", About: "one of 256 files of 4k: OPEN, READ, CLOSE; with 3 LOOKUP, ACCESS, READ", Unit: "files", prepare: needs{needSmall}, op: opOpenReadClose},
+		Load{Name: "lock-unlock", About: "LOCK and LOCKU of a byte in a file of its own; only with --nfs=4.1", Unit: "locks", prepare: needs{needDirs}, refill: makeLocked, op: opLock, finish: removeLocked, since41: true},
+		Load{Name: "smallfile", About: "a file's life: LOOKUP, CREATE, WRITE of 4k, GETATTR, READ, REMOVE; with 4.1 OPEN for CREATE, and CLOSE", Unit: "files", prepare: needs{needDirs}, op: opSmallFile},
+		Load{Name: "untar", About: "as tar -x does: MKDIR, and for each file LOOKUP, CREATE, WRITE of 1k to 16k, SETATTR; with 4.1 OPEN for CREATE, and CLOSE", Unit: "files", prepare: needs{needDirs}, refill: removeTree, op: opUntar, finish: removeTree},
 	)
 }
 
-// Select returns the loads that match one of the patterns, in the order of Loads.
-// A pattern is one of path.Match, such as read-*. No pattern means all.
-func Select(patterns []string) ([]Load, error) {
+// Select returns the loads that match one of the patterns and that all targets have, in the
+// order of Loads. A pattern is one of path.Match, such as read-*. No pattern means all.
+func Select(patterns []string, targets ...Target) ([]Load, error) {
 	all := Loads()
 	if len(patterns) == 0 {
-		return all, nil
+		patterns = []string{"*"}
 	}
-	wanted := make([]bool, len(all))
+	names, wanted := make([]string, len(all)), make([]bool, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	no41 := slices.ContainsFunc(targets, func(t Target) bool { return t.Version != NFS41 })
 	for _, p := range patterns {
-		found := false
-		for i := range all {
-			ok, err := path.Match(p, all[i].Name)
+		found, lacking := false, false
+		for i, name := range names {
+			ok, err := path.Match(p, name)
 			if err != nil {
 				return nil, fmt.Errorf("%q: %w", p, err)
+			}
+			if ok && no41 && all[i].since41 {
+				lacking = true
+				continue
 			}
 			found = found || ok
 			wanted[i] = wanted[i] || ok
 		}
-		if !found {
-			names := make([]string, len(all))
-			for i := range all {
-				names[i] = all[i].Name
-			}
+		switch {
+		case found:
+		case lacking:
+			return nil, fmt.Errorf("%s is of version 4.1: use --nfs=4.1", p)
+		default:
 			return nil, fmt.Errorf("no load is called %q; there are: %s", p, strings.Join(names, ", "))
 		}
 	}

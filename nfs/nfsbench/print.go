@@ -55,7 +55,7 @@ func (r *Report) writeTable(out io.Writer) error {
 		if compared {
 			fmt.Fprintf(out, "%c: ", 'A'+i)
 		}
-		fmt.Fprintln(out, target)
+		fmt.Fprintf(out, "%s, NFS version %s\n", target, r.NFS[i])
 	}
 	fmt.Fprintf(out, "%d connections, %d calls in flight on each, %g s per load", r.Connections, r.Depth, r.Seconds)
 	if r.Rounds > 1 {
@@ -107,12 +107,12 @@ func (r *Report) writeTable(out io.Writer) error {
 func (r *Report) writeCSV(out io.Writer) error {
 	w := csv.NewWriter(out)
 	rows := [][]string{{
-		"load", "unit", "target", "ops", "seconds", "ops_per_s", "mb_per_s", "p50_us", "p99_us", "p999_us", "max_us",
+		"load", "unit", "target", "nfs", "ops", "seconds", "ops_per_s", "mb_per_s", "p50_us", "p99_us", "p999_us", "max_us",
 		"errors", "error", "ratio_median", "ratio_min", "ratio_max",
 	}}
 	for _, load := range r.Loads {
 		for i, result := range load.Results {
-			row := []string{load.Load, load.Unit, r.Targets[i], strconv.FormatInt(result.Ops, 10)}
+			row := []string{load.Load, load.Unit, r.Targets[i], r.NFS[i], strconv.FormatInt(result.Ops, 10)}
 			for _, f := range []float64{
 				result.Seconds, result.OpsPerSecond, result.MBPerSecond, result.P50, result.P99, result.P999, result.Max,
 			} {

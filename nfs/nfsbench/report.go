@@ -9,6 +9,7 @@ import (
 // Report has the results of a run.
 type Report struct {
 	Targets     []string     `json:"targets"`
+	NFS         []string     `json:"nfs"` // the version that each was called with
 	Connections int          `json:"connections"`
 	Depth       int          `json:"depth"`
 	Seconds     float64      `json:"secondsPerLoad"`
@@ -56,6 +57,7 @@ func newReport(cfg *Config) *Report {
 	r := &Report{Connections: cfg.Connections, Depth: cfg.Depth, Seconds: cfg.Duration.Seconds(), Rounds: cfg.Rounds}
 	for _, t := range cfg.Targets {
 		r.Targets = append(r.Targets, t.String())
+		r.NFS = append(r.NFS, t.Version.String())
 	}
 	return r
 }

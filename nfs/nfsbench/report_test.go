@@ -25,7 +25,7 @@ func turn(units int, errs ...error) *turnResult {
 
 func sample() *Report {
 	r := newReport(&Config{
-		Targets:     []Target{{"nas", 2049, 2049, "/export"}, {"::1", 20490, 20490, "/a,b"}},
+		Targets:     []Target{{"nas", 2049, 2049, "/export", ""}, {"::1", 20490, 20490, "/a,b", NFS41}},
 		Connections: 2, Depth: 8, Duration: 3 * time.Second, Rounds: 3,
 	})
 	r.add(&Load{Name: "read-4k-rand", Unit: "blocks"}, [][]*turnResult{
@@ -89,7 +89,7 @@ func TestCSV(t *testing.T) {
 	}
 	column := func(row int, name string) string { return rows[row][slices.Index(rows[0], name)] }
 	if len(rows) != 7 || column(1, "load") != "read-4k-rand" || column(1, "ops_per_s") != "500.000" || column(1, "ratio_median") != "3.000" ||
-		column(2, "target") != "[::1]:20490:/a,b" || column(2, "error") != `a "quoted", text` || column(2, "ratio_median") != "" {
+		column(2, "target") != "[::1]:20490:/a,b" || column(1, "nfs") != "3" || column(2, "nfs") != "4.1" || column(2, "error") != `a "quoted", text` || column(2, "ratio_median") != "" {
 		t.Errorf("%q", rows)
 	}
 }
@@ -99,7 +99,7 @@ func TestTable(t *testing.T) {
 	if err := sample().Write(&out, FormatTable); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"A: nas:/export\n", "B: [::1]:20490:/a,b\n", "in 3 rounds", "\n  read-4k-rand  blocks", "3.00  2.00..4.00", "mean: 0.87", `1 errors from [::1]:20490:/a,b, the first: a "quoted"`} {
+	for _, want := range []string{"A: nas:/export, NFS version 3\n", "B: [::1]:20490:/a,b, NFS version 4.1\n", "in 3 rounds", "\n  read-4k-rand  blocks", "3.00  2.00..4.00", "mean: 0.87", `1 errors from [::1]:20490:/a,b, the first: a "quoted"`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())
 		}
@@ -130,6 +130,16 @@ func TestSelect(t *testing.T) {
 		case err != nil && !strings.Contains(err.Error(), tt.want), err == nil && got != tt.want:
 			t.Errorf("%q: %s, %v, want %s", tt.patterns, got, err, tt.want)
 		}
+	}
+	both := []Target{{Version: NFS3}, {Version: NFS41}}
+	if loads, err := Select([]string{"lock*"}, both[1]); err != nil || len(loads) != 1 {
+		t.Errorf("with 4.1: %d loads to lock, %v", len(loads), err)
+	}
+	if _, err := Select([]string{"lock*"}, both...); err == nil || !strings.Contains(err.Error(), "--nfs=4.1") {
+		t.Errorf("locks with version 3: %v", err)
+	}
+	if all, err := Select([]string{"*"}, both...); err != nil || len(all) != len(Loads())-1 {
+		t.Errorf("with version 3 %d loads, %v", len(all), err)
 	}
 	if all, err := Select(nil); err != nil || len(all) != len(Loads()) {
 		t.Errorf("%d loads, %v", len(all), err)

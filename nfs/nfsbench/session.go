@@ -6,17 +6,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/podnas/podnas/nfs/mount3"
-	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/nfs/rpc"
 )
 
 // dialsAtOnce is how many connections are opened at a time.
@@ -27,9 +22,10 @@ type session struct {
 	cfg     *Config
 	target  Target
 	filler  *filler
-	root    nfs3.FH // of the export
-	name    string  // of the bench's own directory in it
-	home    nfs3.FH // that directory
+	proto   protocol
+	root    []byte // of the export
+	name    string // of the bench's own directory in it
+	home    []byte // that directory
 	conns   []*conn
 	workers []*worker
 	beside  []*worker // for loads with a beside; nil until one runs
@@ -46,17 +42,21 @@ type session struct {
 type worker struct {
 	*session
 	*lane
-	id    int
-	dir   nfs3.FH // its own, in home
-	seq   int     // a counter for its load
-	made  int     // entries that its load has in dir
-	rng   uint64
-	fh    []byte // a copy of a handle from a reply
+	calls
+	id   int
+	dir  []byte // its own, in home
+	seq  int    // a counter for its load
+	made int    // entries that its load has in dir
+	rng  uint64
+
+	// Files that it has open. Without a handle they are to be opened.
+	readFile, writeFile, lockFile file
+
 	tree  []byte // the handle of the directory that untar is in
 	text  []byte // a name, new for each call
 	last  uint64 // offset of the last write
 	wrote bool   // last is set
-	verf  [nfs3.WriteVerfSize]byte
+	verf  verifier
 
 	place page // in the large directory
 	found int  // entries seen before place
@@ -66,61 +66,29 @@ type worker struct {
 
 // open connects to a server and creates the bench's directory there.
 func open(ctx context.Context, cfg *Config, t Target) (s *session, err error) {
-	s = &session{cfg: cfg, target: t, filler: newFiller()}
+	s = &session{cfg: cfg, target: t, filler: newFiller(), proto: newProtocol(cfg, t)}
 	defer func() {
 		if err != nil {
-			s.disconnect()
+			s.leave()
 		}
 	}()
-	if s.root, err = mount(ctx, cfg, t); err != nil {
-		return s, err
-	}
 	if err := s.connect(ctx); err != nil {
 		return s, err
 	}
-	l := s.workers[0].lane
-	if s.rtmax, s.wtmax, err = l.limits(s.root); err != nil {
+	w := s.workers[0]
+	if s.root, err = s.proto.root(ctx, w.lane); err != nil {
+		return s, err
+	}
+	if s.rtmax, s.wtmax, err = w.limits(s.root); err != nil {
 		return s, err
 	}
 	s.name = "podnas-bench-" + rand.Text()[:12]
-	home, err := l.mkdir(s.root, []byte(s.name))
+	home, err := w.mkdir(s.root, []byte(s.name))
 	if err != nil {
 		return s, fmt.Errorf("make a directory in %s as uid %d: %w", t, cfg.UID, err)
 	}
 	s.home = bytes.Clone(home)
 	return s, nil
-}
-
-// mount gets the handle of the export.
-func mount(ctx context.Context, cfg *Config, t Target) (nfs3.FH, error) {
-	c, err := dial(ctx, t.address(t.MountPort), cfg.timeout())
-	if err != nil {
-		return nil, fmt.Errorf("connect to MOUNT at port %d: %w: write HOST:PORT:/path if the server has another port (see podnas volume show), and --mountport if MOUNT has one of its own", t.MountPort, err)
-	}
-	defer c.close()
-	defer context.AfterFunc(ctx, func() { c.fail(ctx.Err()) })()
-	l := newLane(cfg.cred())
-	l.conn = c
-	d, err := l.call(mount3.Program, mount3.Version, mount3.ProcMnt, &mount3.PathArgs{Path: []byte(t.Path)})
-	if err != nil {
-		if rpc := (*rpc.RPCError)(nil); errors.As(err, &rpc) {
-			err = fmt.Errorf("%w (is MOUNT on another port than %d? see rpcinfo -p %s, and set --mountport)", err, t.MountPort, t.Host)
-		}
-		return nil, fmt.Errorf("mount %s: %w", t, err)
-	}
-	var res mount3.MntRes
-	res.Decode(&d)
-	if err := d.Err(); err != nil {
-		return nil, fmt.Errorf("mount %s: decode the results: %w", t, err)
-	}
-	switch res.Status {
-	case mount3.OK:
-	case mount3.ErrAcces, mount3.ErrPerm:
-		return nil, fmt.Errorf("mount %s: %v: the server does not let this machine in, or lets in callers from ports below 1024 alone (privilegedPorts of podnas, secure of knfsd): then run this as root", t, res.Status)
-	default:
-		return nil, fmt.Errorf("mount %s: %v", t, res.Status)
-	}
-	return bytes.Clone(res.Handle), nil
 }
 
 // connect opens the connections, at the start and if they have ended, and creates
@@ -133,9 +101,14 @@ func (s *session) connect(ctx context.Context) error {
 	for i := len(s.workers); i < s.cfg.Connections*s.cfg.Depth; i++ {
 		s.workers = append(s.workers, s.newWorker(i))
 	}
-	s.spread(s.workers)
-	s.spread(s.beside)
-	return nil
+	for i, c := range s.conns {
+		if err := s.proto.join(i, c); err != nil {
+			s.disconnect()
+			return fmt.Errorf("%s: %w", s.target, err)
+		}
+	}
+	s.beside = nil
+	return s.spread(s.workers, 0)
 }
 
 // dialAll opens the connections, a few at a time: a thousand at once might
@@ -153,7 +126,7 @@ func (s *session) dialAll(ctx context.Context) error {
 			if errors.Is(err, syscall.EMFILE) {
 				err = fmt.Errorf("%w (see ulimit -n for how many one program may have)", err)
 			}
-			return fmt.Errorf("connect to NFS (connection %d of %d): %w", i+1, len(conns), err)
+			return fmt.Errorf("connect to NFS (connection %d of %d): %w: write HOST:PORT:/path if the server has another port (see podnas volume show)", i+1, len(conns), err)
 		})
 	}
 	err := group.Wait()
@@ -176,11 +149,27 @@ func (s *session) newWorker(id int) *worker {
 }
 
 // spread assigns workers to connections: consecutive workers are on different
-// ones.
-func (s *session) spread(workers []*worker) {
+// ones. Those of a connection have its slots from first on.
+func (s *session) spread(workers []*worker, first int) (err error) {
+	n := len(s.conns)
 	for i, w := range workers {
-		w.conn = s.conns[i%len(s.conns)]
+		w.conn = s.conns[i%n]
+		w.readFile, w.writeFile, w.lockFile = file{}, file{}, file{}
+		if w.calls, err = s.proto.calls(w.lane, i%n, first+i/n); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// leave makes the server forget the bench, if it can, and ends the connections.
+func (s *session) leave() {
+	if len(s.conns) > 0 && s.broken() == nil {
+		l := newLane(s.cfg.cred())
+		l.conn = s.conns[0]
+		_ = s.proto.leave(l) // or the server does that by itself, in time
+	}
+	s.disconnect()
 }
 
 // disconnect ends the connections, and calls that still wait.
@@ -189,36 +178,6 @@ func (s *session) disconnect() {
 		c.close()
 	}
 	s.conns = nil
-}
-
-// limits gets the server's maxima for READ and WRITE.
-func (l *lane) limits(root nfs3.FH) (rtmax, wtmax int, err error) {
-	l.handle.Object = root
-	d, err := l.nfs(nfs3.ProcFsinfo, &l.handle)
-	if err != nil {
-		return 0, 0, err
-	}
-	var res nfs3.FsinfoRes
-	res.Decode(&d)
-	if err := decoded("FSINFO", &d, res.Status); err != nil {
-		return 0, 0, err
-	}
-	if res.RtMax == 0 || res.WtMax == 0 {
-		return 0, 0, fmt.Errorf("FSINFO: the server reads %d bytes at once and writes %d", res.RtMax, res.WtMax)
-	}
-	return int(min(res.RtMax, nfs3.MaxData)), int(min(res.WtMax, nfs3.MaxData)), nil
-}
-
-// room gets the bytes that are free for the caller.
-func (l *lane) room(root nfs3.FH) (int64, error) {
-	l.handle.Object = root
-	d, err := l.nfs(nfs3.ProcFsstat, &l.handle)
-	if err != nil {
-		return 0, err
-	}
-	var res nfs3.FsstatRes
-	res.Decode(&d)
-	return int64(min(res.ABytes, math.MaxInt64)), decoded("FSSTAT", &d, res.Status)
 }
 
 // each runs do in all workers concurrently, until all are done or ctx ends. It

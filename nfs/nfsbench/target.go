@@ -14,8 +14,9 @@ const defaultPort = 2049
 type Target struct {
 	Host      string
 	Port      uint16 // of NFS
-	MountPort uint16 // of MOUNT
+	MountPort uint16 // of MOUNT, for version 3
 	Path      string
+	Version   Version
 }
 
 // ParseTarget parses HOST[:PORT]:/path, with an IPv6 address in brackets. If 0,

@@ -12,16 +12,16 @@ func TestParseTarget(t *testing.T) {
 		want        Target
 		text        string // of String, if it isn't in
 	}{
-		{"nas:/export", 0, 0, Target{"nas", 2049, 2049, "/export"}, ""},
-		{"10.0.0.1:/", 0, 0, Target{"10.0.0.1", 2049, 2049, "/"}, ""},
-		{"nas:20490:/export", 0, 0, Target{"nas", 20490, 20490, "/export"}, ""},
-		{"nas:20490:/export", 20490, 20048, Target{"nas", 20490, 20048, "/export"}, ""},
-		{"nas:/export", 20490, 0, Target{"nas", 20490, 20490, "/export"}, "nas:20490:/export"},
-		{"nas:/export", 0, 20048, Target{"nas", 2049, 20048, "/export"}, ""},
-		{"[2001:db8::1]:/a b", 0, 0, Target{"2001:db8::1", 2049, 2049, "/a b"}, ""},
-		{"[::1]:20490:/export", 0, 0, Target{"::1", 20490, 20490, "/export"}, ""},
-		{"[fe80::1%eth0]:/e", 0, 0, Target{"fe80::1%eth0", 2049, 2049, "/e"}, ""},
-		{"nas:/with:/colons", 0, 0, Target{"nas", 2049, 2049, "/with:/colons"}, ""},
+		{"nas:/export", 0, 0, Target{"nas", 2049, 2049, "/export", ""}, ""},
+		{"10.0.0.1:/", 0, 0, Target{"10.0.0.1", 2049, 2049, "/", ""}, ""},
+		{"nas:20490:/export", 0, 0, Target{"nas", 20490, 20490, "/export", ""}, ""},
+		{"nas:20490:/export", 20490, 20048, Target{"nas", 20490, 20048, "/export", ""}, ""},
+		{"nas:/export", 20490, 0, Target{"nas", 20490, 20490, "/export", ""}, "nas:20490:/export"},
+		{"nas:/export", 0, 20048, Target{"nas", 2049, 20048, "/export", ""}, ""},
+		{"[2001:db8::1]:/a b", 0, 0, Target{"2001:db8::1", 2049, 2049, "/a b", ""}, ""},
+		{"[::1]:20490:/export", 0, 0, Target{"::1", 20490, 20490, "/export", ""}, ""},
+		{"[fe80::1%eth0]:/e", 0, 0, Target{"fe80::1%eth0", 2049, 2049, "/e", ""}, ""},
+		{"nas:/with:/colons", 0, 0, Target{"nas", 2049, 2049, "/with:/colons", ""}, ""},
 	} {
 		got, err := ParseTarget(tt.in, tt.port, tt.mount)
 		if err != nil || got != tt.want {

@@ -25,13 +25,14 @@ register() {
 	rpcbind
 }
 
-# ganesha DIR: NFS-Ganesha exports DIR, NFS on port 20490 and MOUNT on 20048.
+# ganesha DIR: NFS-Ganesha exports DIR by version 3 and 4.1, NFS on port 20490 and MOUNT
+# on 20048.
 ganesha() {
 	mkdir -p "$1" /run/ganesha /var/lib/nfs/ganesha
 	chmod 777 "$1"
 	cat >/run/ganesha/conf <<-CONF
 		NFS_CORE_PARAM {
-			Protocols = 3;
+			Protocols = 3, 4;
 			NFS_Port = 20490;
 			MNT_Port = 20048;
 			Enable_NLM = false;
@@ -39,9 +40,9 @@ ganesha() {
 			Enable_UDP = false;
 		}
 		NFS_KRB5 { Active_krb5 = false; }
-		NFSV4 { Graceless = true; } # or the first SETATTR waits for 90 s
+		NFSV4 { Graceless = true; Minor_Versions = 1; } # with grace the first SETATTR waits for 90 s
 		LOG { Default_Log_Level = EVENT; }
-		EXPORT_DEFAULTS { Squash = No_Root_Squash; SecType = sys; Transports = TCP; Protocols = 3; }
+		EXPORT_DEFAULTS { Squash = No_Root_Squash; SecType = sys; Transports = TCP; Protocols = 3, 4; }
 		EXPORT {
 			Export_Id = 1;
 			Path = $1;

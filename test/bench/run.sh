@@ -3,7 +3,7 @@
 #
 # usage: test/bench/run.sh [FLAGS]   (of podnas bench, and of client or local)
 #   WITH=LIST    what native is compared with, of: go-nfs durable ceiling least local
-#                ganesha guest client (default: go-nfs durable ceiling)
+#                nfs3 ganesha guest client (default: go-nfs durable ceiling)
 #                  go-nfs   the other engine; both sync each change, as go-nfs does
 #                           whatever the class says
 #                  durable  native with sync: "false" beside native that syncs
@@ -21,6 +21,7 @@
 #                  client   native with sync: "false", NFS-Ganesha, the server of least
 #                           and the kernel's own in one such guest, and the kernel's own
 #                           client: flags and loads are those of test/bench/client
+#   NFS=VERSION  of NFS, 3 or 4.1, for ganesha and guest (default: 3)
 #   LOADS=LIST   as --loads; without it all that both servers know
 #   BENCH_DIR=DIR  an existing directory on the disk to measure (default: TMPDIR)
 #
@@ -31,8 +32,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
 with=${WITH:-go-nfs durable ceiling}
 for one in $with; do
-	case $one in go-nfs | durable | ceiling | least | local | ganesha | guest | client) ;; *)
-		echo "test/bench/run.sh: WITH=$one: there are go-nfs, durable, ceiling, least, local, ganesha, guest and client" >&2
+	case $one in go-nfs | durable | ceiling | least | local | nfs3 | ganesha | guest | client) ;; *)
+		echo "test/bench/run.sh: WITH=$one: there are go-nfs, durable, ceiling, least, local, nfs3, ganesha, guest and client" >&2
 		exit 2
 		;;
 	esac
@@ -86,14 +87,22 @@ for one in $with; do
 			"$here/box.sh" "$work" "$here/local.sh" "$podnas" "$work/local" /xfs "${loads[@]}" "$@" || status=1
 		fi
 		;;
+	nfs3)
+		if [ "${BENCH_DIR:-}" ]; then
+			bash "$here/versions.sh" "$podnas" "$work" "${loads[@]}" "$@" || status=1
+		else
+			test/vm/setup.sh
+			"$here/box.sh" "$work" "$here/versions.sh" "$podnas" /xfs "${loads[@]}" "$@" || status=1
+		fi
+		;;
 	ganesha)
 		test/vm/setup.sh
-		"$here/box.sh" "$work" "$here/ganesha.sh" "$podnas" "${loads[@]}" "$@" || status=1
+		"$here/box.sh" "$work" "$here/ganesha.sh" "$podnas" "${NFS:-3}" "${loads[@]}" "$@" || status=1
 		;;
 	guest)
 		test/vm/setup.sh
 		chmod 755 "$work"
-		test/vm/vm.sh -m 2048 -t 3600 -x 8G "$here/ganesha.sh" "$podnas" "${loads[@]}" "$@" || status=1
+		test/vm/vm.sh -m 2048 -t 3600 -x 8G "$here/ganesha.sh" "$podnas" "${NFS:-3}" "${loads[@]}" "$@" || status=1
 		;;
 	client)
 		test/vm/setup.sh

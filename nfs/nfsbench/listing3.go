@@ -5,26 +5,13 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 )
 
-const (
-	listingPage = 64 << 10 // READDIRPLUS asks for this much
-	fattrSize   = 84       // of fattr3
-)
+// fattrSize is the size of fattr3.
+const fattrSize = 84
 
-// page is the state after a READDIRPLUS.
-type page struct {
-	entries int // without . and ..
-	cookie  uint64
-	verf    [nfs3.CookieVerfSize]byte
-	eof     bool
-}
-
-// readdirplus reads the page after another; the zero page is before the first. It
-// counts the entries and, if visit isn't nil, calls it with each name, which
-// aliases the lane's buffer. It does not return the entries, because a slice of a
-// large directory's entries costs more than reading them.
-func (l *lane) readdirplus(dir nfs3.FH, after page, visit func(name []byte, fileType nfs3.FType)) (page, error) {
-	l.list = nfs3.ReaddirplusArgs{Dir: dir, Cookie: after.cookie, CookieVerf: after.verf, DirCount: listingPage, MaxCount: listingPage}
-	d, err := l.nfs(nfs3.ProcReaddirplus, &l.list)
+// list is READDIRPLUS.
+func (l *calls3) list(dir []byte, after page, visit func(name []byte, isDir bool)) (page, error) {
+	l.page = nfs3.ReaddirplusArgs{Dir: dir, Cookie: after.cookie, CookieVerf: after.verf, DirCount: listingPage, MaxCount: listingPage}
+	d, err := l.nfs(nfs3.ProcReaddirplus, &l.page)
 	if err != nil {
 		return page{}, err
 	}
@@ -50,7 +37,7 @@ func (l *lane) readdirplus(dir nfs3.FH, after page, visit func(name []byte, file
 			}
 			next.entries++
 			if visit != nil {
-				visit(name, fileType)
+				visit(name, fileType == nfs3.TypeDir)
 			}
 		}
 		next.eof = d.Bool()
