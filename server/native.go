@@ -25,7 +25,7 @@ const workers = 64
 const closeTimeout = time.Second
 
 // handoverTimeout is how long it waits for the disk to have what clients of version 4 have
-// open and locked: 300 bytes for an open.
+// open and locked: 160 bytes for an open.
 const handoverTimeout = 10 * time.Second
 
 // native is podnas's own engine: the RPC server with the programs NFS and MOUNT.

@@ -54,6 +54,16 @@ const lease = 30 * time.Second
 // client asks for 64 slots with 8 KiB each at most.
 const replyBytes = 32 << 20
 
+// limits are what clients may have. Each open has a descriptor.
+func limits() state.Limits {
+	l := state.Limits{ReplyBytes: replyBytes}
+	if all := export.HeldMax(); all > 0 {
+		l.AllOpens = min(200_000, all)
+		l.Opens = min(100_000, max(1, all/2))
+	}
+	return l
+}
+
 // New makes a Server. If clients had state when the one before ended, there is a grace period.
 func New(cfg Config) (*Server, error) {
 	kept, had, err := openRoster(cfg.Roster)
@@ -67,7 +77,7 @@ func New(cfg Config) (*Server, error) {
 	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
 	s.notices.clients = map[uint64]*clientNotices{}
 	config := state.Config{
-		Lease: lease, Boot: rand.Uint32(), Roster: kept, Limits: state.Limits{ReplyBytes: replyBytes}, LockFree: s.notify,
+		Lease: lease, Boot: rand.Uint32(), Roster: kept, Limits: limits(), LockFree: s.notify,
 		Event: func(e state.Event) {
 			if e.Gone() {
 				s.forgetNotices(e.ClientID)

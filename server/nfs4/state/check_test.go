@@ -14,6 +14,7 @@ func (s *State) check() error {
 		return fmt.Errorf("effects are left")
 	}
 	opens, lockOwners, sessions, replies, denying := 0, 0, 0, 0, 0
+	var all usage
 	for id, c := range s.clients {
 		if c.id != id || c.gone {
 			return fmt.Errorf("client %x is in the table as %x, gone %t", c.id, id, c.gone)
@@ -26,6 +27,8 @@ func (s *State) check() error {
 			return fmt.Errorf("client %x: %w", id, err)
 		}
 		opens += c.numOpens
+		all.locks += c.usage.locks
+		all.ownerBytes += c.usage.ownerBytes
 		for o := c.opens; o != nil; o = o.nextOfClient {
 			lockOwners += len(o.locks)
 			if o.deny != 0 {
@@ -50,6 +53,9 @@ func (s *State) check() error {
 		return fmt.Errorf("counted %d opens, %d lock owners, %d sessions, %d bytes, %d denying; tables have %d, %d, %d, %d, %d, %d",
 			opens, lockOwners, sessions, replies, denying,
 			len(s.opens), len(s.byOwner), len(s.locks), len(s.sessions), s.replies, s.denying.Load())
+	}
+	if l := &s.cfg.Limits; all != s.all || opens > l.AllOpens || all.locks > l.AllLocks || all.ownerBytes > l.AllOwnerBytes {
+		return fmt.Errorf("%d opens, counted %+v, have %+v", opens, all, s.all)
 	}
 	if replies > s.cfg.Limits.ReplyBytes || len(s.clients) > s.cfg.Limits.Clients {
 		return fmt.Errorf("%d bytes, %d clients are over the limit", replies, len(s.clients))
@@ -151,9 +157,9 @@ func (s *State) checkClient(c *Client) error {
 			return fmt.Errorf("session has %d connections, %d back, counted %d", len(ses.conns), ses.backConns, back)
 		}
 	}
-	if n != c.numOpens || locks != c.numLocks || ranges != c.ranges || bytes != c.ownerBytes || waiters != len(c.waits) || busy > c.busy {
+	if n != c.numOpens || locks != c.usage.locks || ranges != c.ranges || bytes != c.usage.ownerBytes || waiters != len(c.waits) || busy > c.busy {
 		return fmt.Errorf("has %d opens, %d locks, %d ranges, %d bytes, %d waiters, %d busy; counted %d, %d, %d, %d, %d, %d",
-			c.numOpens, c.numLocks, c.ranges, c.ownerBytes, len(c.waits), c.busy, n, locks, ranges, bytes, waiters, busy)
+			c.numOpens, c.usage.locks, c.ranges, c.usage.ownerBytes, len(c.waits), c.busy, n, locks, ranges, bytes, waiters, busy)
 	}
 	l := &s.cfg.Limits
 	if n > l.Opens || locks > l.Locks || bytes > l.OwnerBytes || waiters > l.Waiters || len(c.sessions) > l.Sessions {

@@ -32,12 +32,11 @@ type Client struct {
 	leaving  bool // dismiss runs
 	complete bool // it has said RECLAIM_COMPLETE
 
-	opens      *open // list
-	numOpens   int
-	numLocks   int // stateids of lock owners, and ranges
-	ranges     int // of numLocks
-	waits      []*waiter
-	ownerBytes int
+	opens    *open // list
+	numOpens int
+	ranges   int // of usage.locks
+	waits    []*waiter
+	usage    usage
 }
 
 // ID returns the client ID.

@@ -36,7 +36,8 @@
 //
 // # Limits
 //
-// Who passes one of the Limits gets an error, and nobody else notices: EXCHANGE_ID
+// Who passes one of the Limits gets an error, and nobody else notices: of what is limited for
+// all, the last quarter is for those who have less than their share of it. EXCHANGE_ID
 // gets DELAY, CREATE_SESSION and OPEN NOSPC, LOCK and LOCKU (which can make two ranges
 // of one) SERVERFAULT, for which RFC 8881 section 15.2 has nothing better. A waiter
 // too many is not remembered, and asks again by itself. Clients that never came back

@@ -76,7 +76,7 @@ func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 			return Stateid{}, denied(w.open.client, w.owner, w.lockRange), ErrDenied
 		}
 		if l == nil {
-			if c.numLocks+2 > s.cfg.Limits.Locks || c.ownerBytes+len(owner) > s.cfg.Limits.OwnerBytes {
+			if !s.roomForLocks(c, 2) || !s.roomForOwner(c, len(owner)) {
 				return Stateid{}, Denied{}, ErrServerFault
 			}
 			l = s.addLockOwner(o, s.newNumber(1), owner)
@@ -124,8 +124,8 @@ func (s *State) findForLock(c *Client, a *LockArgs) (o *open, l *lockOwner, e Er
 func (s *State) changeRanges(l *lockOwner, r lockRange, change func([]lockRange, lockRange) []lockRange) Error {
 	c := l.open.client
 	had := len(l.ranges)
-	if c.numLocks+2 > s.cfg.Limits.Locks {
-		if c.numLocks+len(change(slices.Clone(l.ranges), r))-had > s.cfg.Limits.Locks {
+	if !s.roomForLocks(c, 2) {
+		if more := len(change(slices.Clone(l.ranges), r)) - had; more > 0 && !s.roomForLocks(c, more) {
 			return ErrServerFault
 		}
 	}
@@ -133,7 +133,7 @@ func (s *State) changeRanges(l *lockOwner, r lockRange, change func([]lockRange,
 	if len(l.ranges) == 0 {
 		l.ranges = nil
 	}
-	c.numLocks += len(l.ranges) - had
+	s.use(c, len(l.ranges)-had, 0)
 	c.ranges += len(l.ranges) - had
 	return OK
 }
@@ -192,8 +192,7 @@ func (s *State) addLockOwner(o *open, number uint64, owner string) *lockOwner {
 	s.locks[l.number] = l
 	o.locks = append(o.locks, l)
 	o.file.lockers = append(o.file.lockers, l)
-	o.client.numLocks++
-	o.client.ownerBytes += len(owner)
+	s.use(o.client, 1, len(owner))
 	return l
 }
 
@@ -204,7 +203,6 @@ func (s *State) removeLockOwner(l *lockOwner) {
 	o.locks = slices.DeleteFunc(o.locks, is)
 	o.file.lockers = slices.DeleteFunc(o.file.lockers, is)
 	delete(s.locks, l.number)
-	o.client.numLocks -= 1 + len(l.ranges)
 	o.client.ranges -= len(l.ranges)
-	o.client.ownerBytes -= len(l.owner)
+	s.use(o.client, -1-len(l.ranges), -len(l.owner))
 }

@@ -150,8 +150,7 @@ func (s *State) tryOpen(c *Client, a *OpenArgs) (o *open, again bool, e Error) {
 		}
 		return nil, again, e
 	}
-	l := &s.cfg.Limits
-	if o == nil && (c.numOpens >= l.Opens || c.ownerBytes+len(a.Owner) > l.OwnerBytes) {
+	if o == nil && (!s.roomForOpen(c) || !s.roomForOwner(c, len(a.Owner))) {
 		return nil, false, ErrNoSpc
 	}
 	return o, false, OK
@@ -218,7 +217,7 @@ func (s *State) addOpen(c *Client, number uint64, a *OpenArgs) *open {
 	}
 	f.opens = o
 	c.numOpens++
-	c.ownerBytes += len(o.owner)
+	s.use(c, 0, len(o.owner))
 	return o
 }
 
@@ -348,7 +347,7 @@ func (s *State) removeOpen(o *open) {
 		o.nextOfFile.prevOfFile = o.prevOfFile
 	}
 	c.numOpens--
-	c.ownerBytes -= len(o.owner)
+	s.use(c, 0, -len(o.owner))
 	if f.opens == nil {
 		delete(s.files, f.key)
 		return

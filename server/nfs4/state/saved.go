@@ -328,7 +328,7 @@ func (s *State) restoreClient(saved *SavedClient, callback func(json.RawMessage)
 			return err
 		}
 	}
-	if l := &s.cfg.Limits; c.numOpens > l.Opens || c.numLocks > l.Locks || c.ownerBytes > l.OwnerBytes || len(c.sessions) > l.Sessions {
+	if l := &s.cfg.Limits; c.numOpens > l.Opens || c.usage.locks > l.Locks || c.usage.ownerBytes > l.OwnerBytes || len(c.sessions) > l.Sessions {
 		return errors.New("it has more than it may have")
 	}
 	return nil
@@ -406,7 +406,7 @@ func (s *State) restoreLock(o *open, saved *SavedLock) error {
 		}
 		l.ranges = append(l.ranges, r)
 	}
-	o.client.numLocks += len(l.ranges)
+	s.use(o.client, len(l.ranges), 0)
 	o.client.ranges += len(l.ranges)
 	return nil
 }

@@ -25,6 +25,7 @@ type State struct {
 	waiting  map[*file]struct{} // files that have waiters
 	next     uint64             // number of the next stateid
 	replies  int                // bytes that slots may cache
+	all      usage              // of all clients
 	grace    grace
 	// unconfirmed has clients in the order in which they came, with some that are
 	// gone or confirmed by now.
@@ -38,7 +39,8 @@ type State struct {
 
 // New returns a State without clients. Limits that are zero become 10,000 clients,
 // 16 sessions of a client, 64 slots and 32 connections of a session, 100,000 opens
-// and as many locks of a client, 1,000 waiters, 16 MiB of owners' names of a client,
+// and as many locks of a client, 1,000 waiters, 16 MiB of owners' names of a client, 200,000
+// opens, 500,000 locks and 64 MiB of owners' names of all clients,
 // 512 MiB of cached replies of all, 8 KiB for each, requests and responses of 1 MiB
 // and a little, 64 operations, and at least 512 bytes for a message.
 func New(cfg Config) *State {
@@ -59,6 +61,9 @@ func New(cfg Config) *State {
 	orDefault(&l.Locks, 100_000)
 	orDefault(&l.Waiters, 1000)
 	orDefault(&l.OwnerBytes, 16<<20)
+	orDefault(&l.AllOpens, 200_000)
+	orDefault(&l.AllLocks, 500_000)
+	orDefault(&l.AllOwnerBytes, 64<<20)
 	orDefault(&l.ReplyBytes, 512<<20)
 	orDefault(&l.CachedReply, 8<<10)
 	orDefault(&l.Request, 1<<20+4096)

@@ -45,6 +45,9 @@ type Limits struct {
 	Locks          int // of a client: stateids of lock owners, and ranges
 	Waiters        int // of a client
 	OwnerBytes     int // of a client: the names of its open and lock owners
+	AllOpens       int // of all clients, as the next two
+	AllLocks       int
+	AllOwnerBytes  int
 	ReplyBytes     int // of all: what slots may cache
 	CachedReply    uint32
 	Request        uint32 // bytes

@@ -42,13 +42,13 @@ func (s *State) addWaiter(o *open, owner string, r lockRange) *waiter {
 			return w
 		}
 	}
-	c, l := o.client, &s.cfg.Limits
-	if len(c.waits) >= l.Waiters || c.ownerBytes+len(owner) > l.OwnerBytes {
+	c := o.client
+	if len(c.waits) >= s.cfg.Limits.Waiters || !s.roomForOwner(c, len(owner)) {
 		return nil
 	}
 	w := &waiter{lockRange: r, open: o, owner: owner, asked: now}
 	c.waits = append(c.waits, w)
-	c.ownerBytes += len(owner)
+	s.use(c, 0, len(owner))
 	f.waiters = append(f.waiters, w)
 	s.waiting[f] = struct{}{}
 	return w
@@ -105,7 +105,7 @@ func (s *State) dropWaiters(f *file, drop func(*waiter) bool) {
 		}
 		c := w.open.client
 		c.waits = slices.DeleteFunc(c.waits, func(other *waiter) bool { return other == w })
-		c.ownerBytes -= len(w.owner)
+		s.use(c, 0, -len(w.owner))
 		return true
 	})
 	if len(f.waiters) == 0 {

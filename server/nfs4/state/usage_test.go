@@ -1,0 +1,53 @@
+package state
+
+import "testing"
+
+// A client that takes all it can leaves others something.
+func TestRoomOfAll(t *testing.T) {
+	w := newWorld(t, Limits{AllOpens: 16, AllLocks: 32, AllOwnerBytes: 4096})
+	greedy, modest := w.ready("greedy", 1), w.ready("modest", 1)
+	opens := 0
+	for ; ; opens++ {
+		_, e := greedy.open("x", opens, Both, 0)
+		w.ok()
+		if e != OK {
+			w.want(e, ErrNoSpc)
+			break
+		}
+	}
+	if opens != 12 {
+		t.Errorf("%d opens of 16", opens)
+	}
+	id := modest.mustOpen("x", 1)
+	modest.mustOpen("x", 2)
+	_, e := modest.open("x", 3, Both, 0)
+	w.want(e, ErrNoSpc) // its half of the last quarter
+	lock, _, e := modest.lock(id, "l", 1, true, 0, 1)
+	w.want(e, OK)
+	locks := 0
+	for ; ; locks++ {
+		_, e = w.lockOf2(greedy, uint64(2*locks+10))
+		w.ok()
+		if e != OK {
+			w.want(e, ErrServerFault)
+			break
+		}
+	}
+	if locks == 0 || locks > 24 {
+		t.Errorf("%d locks of 32", locks)
+	}
+	_, _, e = w.Lock(modest.c, LockArgs{Stateid: lock, File: file1(1), Write: true, Offset: 2, Length: 1})
+	w.want(e, OK)
+	w.ok()
+}
+
+// lockOf2 locks a byte of file 2 by a client that has it open.
+func (w *world) lockOf2(n *node, at uint64) (Stateid, Error) {
+	for o := n.c.opens; o != nil; o = o.nextOfClient {
+		if o.file.key == file1(2) {
+			id, _, e := n.lock(w.openID(o), "l", 2, true, at, 1)
+			return id, e
+		}
+	}
+	return Stateid{}, ErrBadStateid
+}
