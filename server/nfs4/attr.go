@@ -201,15 +201,18 @@ func (c *compound) access() (result, error) {
 	if err != nil {
 		return nil, err
 	}
+	res := &c.mem.accessRes
 	if f == nil {
 		may := uint32(nfs4.AccessRead | nfs4.AccessLookup)
-		return &nfs4.AccessRes{Supported: args.Access & all, Access: args.Access & may}, nil
+		*res = nfs4.AccessRes{Supported: args.Access & all, Access: args.Access & may}
+		return res, nil
 	}
 	rights, supported, known := c.Rights(f, args.Access)
 	if !known {
 		return nil, errAsCaller
 	}
-	return &nfs4.AccessRes{Supported: supported, Access: rights}, nil
+	*res = nfs4.AccessRes{Supported: supported, Access: rights}
+	return res, nil
 }
 
 // setOf is what an sattr sets, and which attributes that are.

@@ -50,8 +50,13 @@ type memory struct {
 	write    nfs4.WriteArgs
 	writeRes nfs4.WriteRes
 
-	attrRes nfs4.GetattrRes
-	owners  owners
+	handle    [export.HandleMax]byte // of LOOKUP
+	handleRes nfs4.GetfhRes
+
+	accessRes nfs4.AccessRes
+	attrRes   nfs4.GetattrRes
+	owners    owners
+	status    nfs4.StatusRes // of all that answer nothing else
 }
 
 // result is what an operation answers after its status.
@@ -150,7 +155,8 @@ func (c *compound) bare() result {
 	if c.op == nfs4.OpSetattr { // it says what was set, whatever its status
 		return &nfs4.SetattrRes{Status: c.status}
 	}
-	return &nfs4.StatusRes{Status: c.status}
+	c.mem.status.Status = c.status
+	return &c.mem.status
 }
 
 // append puts the result of the operation into the reply.

@@ -15,10 +15,11 @@ func (e statusError) Error() string { return nfs4.Status(e).String() }
 
 // statusOf is the one place where an error becomes a status.
 func statusOf(err error) nfs4.Status {
-	var status statusError
-	switch {
-	case err == nil:
+	if err == nil {
 		return nfs4.OK
+	}
+	var status statusError // which is allocated
+	switch {
 	case errors.As(err, &status):
 		return nfs4.Status(status)
 	case errors.Is(err, syscall.ELOOP): // a symbolic link in the place of something else

@@ -69,13 +69,16 @@ func (c *compound) nextOpens() bool {
 
 // getfh: section 18.8.
 func (c *compound) getfh() (result, error) {
+	res := &c.mem.handleRes
 	switch {
 	case c.cur.node != nil:
-		return &nfs4.GetfhRes{FH: c.pseudo().handle(c.cur.node.path)}, nil
+		*res = nfs4.GetfhRes{FH: c.pseudo().handle(c.cur.node.path)}
 	case c.cur.isSet():
-		return &nfs4.GetfhRes{FH: c.cur.bytes()}, nil
+		*res = nfs4.GetfhRes{FH: c.cur.bytes()}
+	default:
+		return nil, statusError(nfs4.ErrNoFileHandle)
 	}
-	return nil, statusError(nfs4.ErrNoFileHandle)
+	return res, nil
 }
 
 // savefh: section 18.28. The current stateid is saved with it.
@@ -141,15 +144,15 @@ func (c *compound) step(name []byte, found func(object)) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	var o object
-	_, handle, done, err := c.Lookup(dir, name, o.handle[:0])
+	_, handle, done, err := c.Lookup(dir, name, c.mem.handle[:0])
 	if !done {
 		return errAsCaller
 	}
 	if err != nil {
 		return err
 	}
-	o.n = len(handle)
+	var o object
+	o.set(handle)
 	found(o)
 	return nil
 }
