@@ -129,13 +129,9 @@ func (f *File) Change(a Attr) (uint64, Attr, error) {
 	return f.opener.change(fileKey{f.Volume, f.ID}, a, f.Stat)
 }
 
-// ChangeOf is Change for a name in the directory, which Describe has found.
+// ChangeOf is Change for a name in the directory, whose handle and attributes Describe has found.
 func (f *File) ChangeOf(name, handle []byte, a Attr) (uint64, Attr, error) {
-	_, id, err := f.opener.key.Parse(handle)
-	if err != nil {
-		return 0, a, err
-	}
-	return f.opener.change(fileKey{f.Volume, id}, a, func() (Attr, error) {
+	return f.opener.change(fileKey{f.Volume, idIn(handle)}, a, func() (Attr, error) {
 		var again [HandleMax]byte
 		a, _, err := f.Describe(name, again[:0])
 		return a, err

@@ -99,9 +99,14 @@ func (k *Key) Parse(handle []byte) (volume uint64, file FileID, err error) {
 		copy(p.bytes[:], handle)
 		place.Store(p)
 	}
-	// A handle with a valid MAC was made by AppendHandle, so n fits.
+	return binary.BigEndian.Uint64(handle[2:]), idIn(handle), nil
+}
+
+// idIn returns the file in a handle that has a valid MAC, or was just made: the length in it
+// fits.
+func idIn(handle []byte) FileID {
 	n := int(handle[1])
-	return binary.BigEndian.Uint64(handle[2:]), NewFileID(handle[handleHeader : handleHeader+n]), nil
+	return NewFileID(handle[handleHeader : handleHeader+n])
 }
 
 // proves reports whether the bytes before a MAC were made with the key.

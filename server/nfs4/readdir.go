@@ -37,7 +37,10 @@ func (c *compound) readdir() (result, error) {
 	if args.DirCount == 0 { // a hint that the client does not give
 		l.DirMax = vfs.ListMax
 	}
-	l.Bytes = (&nfs4.ReaddirRes{}).AppendHead(nil)
+	if reply := c.Call.Reply; cap(reply) > len(reply)+4 { // which has room for it: the list is where the result will have it
+		l.Bytes = reply[len(reply)+4 : len(reply)+4]
+	}
+	l.Bytes = (&nfs4.ReaddirRes{}).AppendHead(l.Bytes)
 	if len(l.Bytes)+vfs.ListTail > l.Max {
 		return nil, vfs.ErrTooSmall
 	}
@@ -76,9 +79,15 @@ func (c *compound) list(dir *export.File, l *lister) error {
 	if at != 0 {
 		at -= cookiesFrom
 	}
+	size := l.DirMax
+	if !l.args.Request.Empty() {
+		// What was read and does not fit is read again by the next call. Of an entry, the
+		// attributes that Linux asks for take six times as much as getdents64(2) tells.
+		size = min(size, (l.Max-len(l.Bytes))/6)
+	}
 	var names owners
 	var handle [export.HandleMax]byte
-	return l.Fill(dir, at, l.DirMax, func(e export.Entry) (more bool, err error) {
+	return l.Fill(dir, at, size, func(e export.Entry) (more bool, err error) {
 		if string(e.Name) == "." || string(e.Name) == ".." {
 			return true, nil
 		}
