@@ -62,7 +62,7 @@ test: ## unit tests and the conformance suite, with the race detector where ther
 		echo "make: no working C compiler, so the tests run without the race detector" >&2; \
 		[ -z "$${CI:-}" ] || { echo "make: CI is set, where they must run with it" >&2; exit 1; }; \
 	fi; \
-	set -x; [ -z "$$race" ] || $(SUITE) go test -json -vet=off -run TestAllocations ./server/nfs3; \
+	set -x; [ -z "$$race" ] || $(SUITE) go test -json -vet=off -run TestAllocations ./server/nfs3 ./server/nfs4; \
 	CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off $$race ./...
 
 .PHONY: lint

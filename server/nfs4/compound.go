@@ -129,11 +129,13 @@ func (c *compound) begin() bool {
 // perform does the operation that was begun.
 func (c *compound) perform() vfs.Next {
 	c.Call.Args = c.args
-	c.cur.fresh, c.saved.fresh = false, false
 	var res result
 	do, err := c.operation()
 	if err == nil {
 		res, err = do(c)
+	}
+	if !looks(c.op) || errors.Is(err, errAsCaller) || errors.Is(err, errAsRoot) { // which may take a while
+		c.cur.fresh, c.saved.fresh = false, false
 	}
 	switch {
 	case errors.Is(err, errAsCaller):

@@ -17,7 +17,7 @@ type object struct {
 
 	file  *export.File // open for its attributes; nil: not yet
 	names *export.File // open for its names; nil: not yet
-	fresh bool         // file was opened by the current operation, and has its attributes from then
+	fresh bool         // file was opened by this operation or those before it that only look, and has its attributes from then
 }
 
 func (o *object) isSet() bool { return o.node != nil || o.n > 0 }

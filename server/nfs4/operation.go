@@ -7,8 +7,10 @@ import (
 )
 
 // operations are those that are served. What RFC 8881 knows besides is NOTSUPP.
-func operations() map[nfs4.OpNum]func(*compound) (result, error) {
-	return map[nfs4.OpNum]func(*compound) (result, error){
+type operations [nfs4.OpReclaimComplete + 1]func(*compound) (result, error)
+
+func newOperations() operations {
+	return operations{
 		nfs4.OpAccess:            (*compound).access,
 		nfs4.OpClose:             (*compound).closeOp,
 		nfs4.OpCommit:            (*compound).commit,
@@ -67,6 +69,17 @@ func changes(op nfs4.OpNum) bool {
 
 const changedMax = 96
 
+// looks reports whether an operation changes nothing, and the attributes that it has seen are
+// right in the operation after it: PUTFH, ACCESS, GETATTR look once at the file, as ACCESS of
+// version 3 does.
+func looks(op nfs4.OpNum) bool {
+	switch op {
+	case nfs4.OpPutfh, nfs4.OpLookup, nfs4.OpGetfh, nfs4.OpAccess, nfs4.OpGetattr:
+		return true
+	}
+	return false
+}
+
 // operation finds the operation that was begun, if it may stand where it does: RFC 8881
 // section 2.10.6.4 and the operations' own.
 func (c *compound) operation() (func(*compound) (result, error), error) {
@@ -104,8 +117,8 @@ func (c *compound) operation() (func(*compound) (result, error), error) {
 			return nil, err
 		}
 	}
-	do, ok := c.server.does[c.op]
-	if !ok {
+	do := c.server.does[c.op]
+	if do == nil {
 		return nil, statusError(nfs4.ErrNotSupp)
 	}
 	return do, nil

@@ -37,7 +37,7 @@ type Server struct {
 	state    *state.State
 	log      *slog.Logger
 	sets     attrSets
-	does     map[nfs4.OpNum]func(*compound) (result, error)
+	does     operations
 	lease    time.Duration
 	began    time.Time
 	crc      *crc32.Table // CRC-32C
@@ -72,7 +72,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(),
-		crc: crc32.MakeTable(crc32.Castagnoli), roster: kept, sets: newAttrSets(), does: operations(), events: newEvents(cfg.Log),
+		crc: crc32.MakeTable(crc32.Castagnoli), roster: kept, sets: newAttrSets(), does: newOperations(), events: newEvents(cfg.Log),
 	}
 	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
 	s.notices.clients = map[uint64]*clientNotices{}
