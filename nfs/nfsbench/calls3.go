@@ -235,7 +235,8 @@ func (l *calls3) write(p *filler, f *file, seed, offset uint64, n int, stable bo
 		return written{}, err
 	}
 	w := written{int(res.Count), res.Verf}
-	return w, w.check(n, stable, res.Committed == nfs3.FileSync)
+	err = w.check(n, stable, res.Committed == nfs3.FileSync)
+	return w, err
 }
 
 func (l *calls3) commit(fh []byte) (verifier, error) {

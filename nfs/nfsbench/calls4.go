@@ -27,10 +27,12 @@ type calls4 struct {
 	opened []byte // the handle of the file that was opened last
 }
 
-// usual are the attributes that the Linux client asks for.
-var usual = nfs4.BitmapOf(nfs4.AttrType, nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrFSID, nfs4.AttrFileID,
-	nfs4.AttrMode, nfs4.AttrNumLinks, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrRawDev, nfs4.AttrSpaceUsed,
-	nfs4.AttrTimeAccess, nfs4.AttrTimeMetadata, nfs4.AttrTimeModify, nfs4.AttrMountedOnFileID)
+// usualAttrs are the attributes that the Linux client asks for.
+func usualAttrs() nfs4.Bitmap {
+	return nfs4.BitmapOf(nfs4.AttrType, nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrFSID, nfs4.AttrFileID,
+		nfs4.AttrMode, nfs4.AttrNumLinks, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrRawDev, nfs4.AttrSpaceUsed,
+		nfs4.AttrTimeAccess, nfs4.AttrTimeMetadata, nfs4.AttrTimeModify, nfs4.AttrMountedOnFileID)
+}
 
 // askHandle and handle are GETFH.
 func (l *calls4) askHandle() { l.op(nfs4.OpGetfh) }
@@ -149,7 +151,7 @@ func (l *calls4) room(fh []byte) (int64, error) {
 
 func (l *calls4) getattr(fh []byte) (attributes, error) {
 	l.on(fh, false)
-	l.askAttrs(usual)
+	l.askAttrs(l.session.usual)
 	d, err := l.onHandle()
 	if err != nil {
 		return attributes{}, err
@@ -165,7 +167,7 @@ func (l *calls4) setattr(fh []byte, bits uint32, mtime int64) error {
 		Mode: bits, TimeModify: nfs4.SetTime{How: nfs4.SetToClientTime, Time: nfs4.Time{Sec: mtime}},
 	}
 	l.out = (&nfs4.SetattrArgs{Attr: set}).Append(l.out)
-	l.askAttrs(usual)
+	l.askAttrs(l.session.usual)
 	d, err := l.onHandle()
 	if err == nil {
 		err = result(&d, nfs4.OpSetattr)
@@ -182,7 +184,7 @@ func (l *calls4) setattr(fh []byte, bits uint32, mtime int64) error {
 func (l *calls4) access(fh []byte, want uint32) (uint32, error) {
 	l.on(fh, false)
 	l.askAccess(want)
-	l.askAttrs(usual)
+	l.askAttrs(l.session.usual)
 	d, err := l.onHandle()
 	if err != nil {
 		return 0, err
@@ -211,7 +213,7 @@ func (l *calls4) lookup(dir, name []byte) ([]byte, error) {
 	l.op(nfs4.OpLookup)
 	l.out = (&nfs4.LookupArgs{Name: name}).Append(l.out)
 	l.askHandle()
-	l.askAttrs(usual)
+	l.askAttrs(l.session.usual)
 	d, err := l.onHandle()
 	if err == nil {
 		err = done(&d, nfs4.OpLookup)
@@ -231,7 +233,7 @@ func (l *calls4) mkdir(dir, name []byte) ([]byte, error) {
 	l.op(nfs4.OpCreate)
 	l.out = (&nfs4.CreateArgs{Type: nfs4.TypeDir, Name: name, Attr: mode4(0o755)}).Append(l.out)
 	l.askHandle()
-	l.askAttrs(usual)
+	l.askAttrs(l.session.usual)
 	d, err := l.onHandle()
 	if err == nil {
 		err = result(&d, nfs4.OpCreate)

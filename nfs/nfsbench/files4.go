@@ -42,7 +42,7 @@ func (l *calls4) open(dir, name []byte) (file, error) {
 	const want = accessRead | accessModify | accessExtend
 	l.askOpen(dir, name, false)
 	l.askAccess(want)
-	l.askAttrs(usual)
+	l.askAttrs(l.session.usual)
 	d, err := l.onHandle()
 	if err != nil {
 		return file{}, err
@@ -57,7 +57,7 @@ func (l *calls4) open(dir, name []byte) (file, error) {
 
 func (l *calls4) create(dir, name []byte) (file, error) {
 	l.askOpen(dir, name, true)
-	l.askAttrs(usual)
+	l.askAttrs(l.session.usual)
 	d, err := l.onHandle()
 	if err != nil {
 		return file{}, err
@@ -72,7 +72,7 @@ func (l *calls4) create(dir, name []byte) (file, error) {
 // touch has CLOSE in the call of OPEN.
 func (l *calls4) touch(dir, name []byte) ([]byte, error) {
 	l.askOpen(dir, name, true)
-	l.askAttrs(usual)
+	l.askAttrs(l.session.usual)
 	l.op(nfs4.OpClose)
 	l.out = (&nfs4.CloseArgs{Stateid: nfs4.CurrentStateid()}).Append(l.out)
 	d, err := l.onHandle()
@@ -148,7 +148,8 @@ func (l *calls4) write(p *filler, f *file, seed, offset uint64, n int, stable bo
 		return written{}, err
 	}
 	w := written{int(res.Count), verifier(res.Verf)}
-	return w, w.check(n, stable, res.Committed == nfs4.FileSync)
+	err = w.check(n, stable, res.Committed == nfs4.FileSync)
+	return w, err
 }
 
 func (l *calls4) commit(fh []byte) (verifier, error) {
@@ -207,7 +208,7 @@ func (l *calls4) unlock(f *file) error {
 
 // list is READDIR.
 func (l *calls4) list(dir []byte, after page, visit func(name []byte, isDir bool)) (page, error) {
-	wanted := usual
+	wanted := l.session.usual
 	wanted.Set(nfs4.AttrRdattrError)
 	wanted.Set(nfs4.AttrFilehandle)
 	l.on(dir, false)

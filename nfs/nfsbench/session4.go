@@ -31,8 +31,9 @@ type session4 struct {
 	clientID uint64
 	id       nfs4.SessionID
 	fore     nfs4.ChannelAttrs
-	highest  uint32   // slot in use
-	seqs     []uint32 // of the last call of each slot
+	highest  uint32      // slot in use
+	seqs     []uint32    // of the last call of each slot
+	usual    nfs4.Bitmap // usualAttrs
 }
 
 func newProtocol4(cfg *Config, t Target) *protocol4 {
@@ -53,7 +54,7 @@ const (
 // that was there before: what that had open is closed.
 func (p *protocol4) join(index int, c *conn) error {
 	for len(p.sessions) <= index {
-		p.sessions = append(p.sessions, &session4{owner: strconv.AppendInt([]byte(p.name), int64(len(p.sessions)), 10), wait: p.cfg.timeout()})
+		p.sessions = append(p.sessions, &session4{owner: strconv.AppendInt([]byte(p.name), int64(len(p.sessions)), 10), wait: p.cfg.timeout(), usual: usualAttrs()})
 	}
 	s := p.sessions[index]
 	l := newLane(p.cfg.cred())
