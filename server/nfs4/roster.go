@@ -112,10 +112,18 @@ func (r *roster) write(name string, b []byte) error {
 // link gives another client's file of the same owner a second name: on a full disk a client that
 // had state before a restart can still reclaim it.
 func (r *roster) link(id uint64, b []byte) bool {
-	files, _ := filepath.Glob(filepath.Join(r.dir, "*"+rosterSuffix)) // its pattern is fine
-	for _, path := range files {
-		if had, err := os.ReadFile(path); err == nil && bytes.Equal(had, b) {
-			return os.Link(path, r.path(id)) == nil
+	files, err := os.ReadDir(r.dir)
+	if err != nil {
+		return false
+	}
+	for _, f := range files {
+		path := filepath.Join(r.dir, f.Name())
+		had, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(had, b) || !strings.HasSuffix(path, rosterSuffix) {
+			continue
+		}
+		if err := os.Link(path, r.path(id)); err == nil || errors.Is(err, os.ErrExist) {
+			return true
 		}
 	}
 	return false
