@@ -361,3 +361,25 @@ func relay(t testing.TB, address string, change func(reply []byte) bool) string 
 	})
 	return l.Addr().String()
 }
+
+// Data that a server of version 4.1 changes is found, too.
+func TestWrongData41(t *testing.T) {
+	address, dir := serve(t)
+	needNative(t, dir)
+	cfg := config(t, "read-4k-rand", "4.1 "+relay(t, address, func(b []byte) bool {
+		if len(b) > 4096 {
+			b[len(b)-100] ^= 4
+		}
+		return true
+	}))
+	report, err := nfsbench.Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := report.Loads[0].Results[0]; r.Errors == 0 || !strings.Contains(r.Error, "wrong data") {
+		t.Errorf("%d errors, the first %q", r.Errors, r.Error)
+	}
+	if names := left(t, dir); len(names) > 0 {
+		t.Errorf("left behind: %v", names)
+	}
+}
