@@ -14,6 +14,11 @@ import (
 	"github.com/podnas/podnas/server/export"
 )
 
+const (
+	squashUID = 1234
+	limitedTo = "127.0.0.3"
+)
+
 // TestNativeConformance4 puts the native engine to the suite of version 4.1. It serves
 // version 3 beside it.
 func TestNativeConformance4(t *testing.T) {
@@ -41,6 +46,18 @@ func TestNativeConformance4(t *testing.T) {
 	if err := cfg.Exports.Add(2, "/a/hidden", hidden, others); err != nil {
 		t.Fatal(err)
 	}
+	for id, same := range map[uint64]struct {
+		path    string
+		options export.Options
+	}{
+		3: {"/a/readonly", export.Options{ReadOnly: true}},
+		4: {"/a/squashed", export.Options{AllSquash: true, AnonUID: squashUID, AnonGID: squashUID}},
+		5: {"/a/limited", export.Options{Clients: []netip.Prefix{netip.MustParsePrefix(limitedTo + "/32")}}},
+	} {
+		if err := cfg.Exports.Add(id, same.path, volume, same.options); err != nil {
+			t.Fatal(err)
+		}
+	}
 	i := &instance{cfg: cfg, addr: nfstest.OwnAddress()}
 	i.start(t)
 	defer func() {
@@ -51,7 +68,8 @@ func TestNativeConformance4(t *testing.T) {
 	nfstest4.Run(t, nfstest4.Target{
 		Addr: i.addr, MountAddr: i.addr,
 		Export: "/a/volume",
-		Hidden: "/a/hidden",
+		Hidden: "/a/hidden", ReadOnly: "/a/readonly", Squashed: "/a/squashed", SquashUID: squashUID,
+		Limited: "/a/limited", LimitedTo: limitedTo,
 		Restart: func(t *testing.T) {
 			if err := i.stop(); err != nil {
 				t.Error(err)

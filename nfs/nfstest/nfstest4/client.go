@@ -3,6 +3,7 @@ package nfstest4
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -107,6 +108,19 @@ func (c *client) dial() *rpc.Client {
 	if err != nil {
 		c.Fatal(err)
 	}
+	c.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// dialFrom is dial from an address of this machine.
+func (c *client) dialFrom(address string) *rpc.Client {
+	c.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	nc, err := d.Dial("tcp", c.addr)
+	if err != nil {
+		c.Fatal(err)
+	}
+	conn := rpc.NewClient(nc)
 	c.Cleanup(func() { conn.Close() })
 	return conn
 }

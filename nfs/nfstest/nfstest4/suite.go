@@ -13,6 +13,13 @@ type Target struct {
 	// Hidden is the path of a volume that this machine may not mount. Empty: there is none.
 	Hidden string
 
+	// ReadOnly and Squashed are paths of volumes with the same files as Export: in one nothing
+	// may be changed, in the other everybody is the user SquashUID. Limited is the path of one
+	// that only the address LimitedTo of this machine may use. Empty: there is none.
+	ReadOnly, Squashed, Limited string
+	SquashUID                   uint32
+	LimitedTo                   string
+
 	// MountAddr is the address of MOUNT version 3, for tests that compare with NFSv3.
 	// They are skipped if it is empty.
 	MountAddr string
@@ -45,6 +52,7 @@ func Run(t *testing.T, target Target) {
 		{"locks", lockTests},
 		{"callbacks", callbackTests},
 		{"names", nameTests},
+		{"exports", exportTests},
 		{"restarts", restartTests},
 		{"handover", handoverTests},
 	} {
