@@ -50,13 +50,17 @@ type Server struct {
 // lease is how long a client may be silent, RFC 8881 section 8.3.
 const lease = 30 * time.Second
 
-// replyBytes bounds the replies that are kept for clients that ask again, in bytes. A Linux
-// client asks for 64 slots with 8 KiB each at most.
-const replyBytes = 32 << 20
+// Replies are kept for clients that ask again: replyBytes for all, replyMax for each slot, which
+// is what knfsd has, and several times what Linux has kept, replies to operations that change
+// something. A Linux client gets 64 slots, as long as there are less than 190.
+const (
+	replyBytes = 32 << 20
+	replyMax   = 2 << 10
+)
 
 // limits are what clients may have. Each open has a descriptor.
 func limits() state.Limits {
-	l := state.Limits{ReplyBytes: replyBytes}
+	l := state.Limits{ReplyBytes: replyBytes, CachedReply: replyMax}
 	if all := export.HeldMax(); all > 0 {
 		l.AllOpens = min(200_000, all)
 		l.Opens = min(100_000, max(1, all/2))

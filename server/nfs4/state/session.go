@@ -119,7 +119,7 @@ func (s *State) negotiate(c *Client, a *CreateSessionArgs) (fore, back Channel, 
 		if left < each {
 			return fore, back, ErrNoSpc
 		}
-		fore.MaxSlots = min(fore.MaxSlots, uint32(max(1, left/8/each)))
+		fore.MaxSlots = min(fore.MaxSlots, uint32(max(1, left/64/each)))
 	}
 	return fore, back, OK
 }

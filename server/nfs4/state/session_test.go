@@ -64,10 +64,10 @@ func TestCreateSessionThatFails(t *testing.T) {
 // Linux gives up if it gets more bytes than it asked for, fewer operations, or no
 // slots.
 func TestNegotiation(t *testing.T) {
-	w := newWorld(t, Limits{Slots: 16, ReplyBytes: 40 * 4096})
+	w := newWorld(t, Limits{Slots: 16, ReplyBytes: 320 * 3428})
 	linux := Channel{MaxRequest: 1049620, MaxResponse: 1049480, MaxResponseCached: 3428, MaxOps: 8, MaxSlots: 64}
 	back := Channel{MaxRequest: 4096, MaxResponse: 4096, MaxOps: 2, MaxSlots: 16}
-	for i := range 60 {
+	for i := range 300 {
 		id, e := w.exchange(fmt.Sprint(i), 1)
 		w.want(e, OK)
 		r, e := w.CreateSession(CreateSessionArgs{
@@ -75,9 +75,9 @@ func TestNegotiation(t *testing.T) {
 		})
 		w.ok()
 		if i == 0 && r.Fore.MaxSlots != 5 {
-			t.Errorf("the first session got %+v, not an eighth of the memory", r.Fore)
+			t.Errorf("the first session got %+v, not a 64th of the memory", r.Fore)
 		}
-		if e == ErrNoSpc && i > 20 {
+		if e == ErrNoSpc && i > 150 {
 			// Nobody lost what was promised. Who is silent and holds nothing makes room.
 			w.pass(lease + 1)
 			w.ready("later", 1)
