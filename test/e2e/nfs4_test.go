@@ -20,9 +20,15 @@ const nfs4Pod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "nfs4"
 			"command": ["sh", "-c", "exec 3>>/shared/log; i=0; while true; do echo \"$i\" >&3 && sync /shared/log && i=$((i + 1)); sleep 1; done"]},
 		{"name": "doctor", "image": %q, "args": ["doctor", "mount", "/shared"], "volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}]}}`
 
+// killerPod kills podnas's process.
+const killerPod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "killer"}, "spec": {
+	"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "hostPID": true,
+	"containers": [{"name": "killer", "image": "busybox:stable", "imagePullPolicy": "IfNotPresent",
+		"command": ["sh", "-c", "kill -KILL $(pidof podnas)"]}]}}`
+
 // nfs4: a class with nfsvers=4.1 gives a claim a volume that kubelet mounts with that, through
 // the Service. Locks work there, podnas knows the node, and what a pod has open outlives
-// podnas's pod.
+// podnas's pod and a kill of its process.
 func nfs4(t *testing.T) {
 	kubectl(t, "apply", "-f", deploy+"examples/nfs4/storageclass.yaml", "-f", deploy+"examples/nfs4/claim.yaml")
 	v := boundVolume(t, "locked")
@@ -52,14 +58,34 @@ func nfs4(t *testing.T) {
 
 	kubectl(t, "-n", "podnas", "delete", "pod", "podnas-0", "--timeout=180s")
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
-	var before int
-	eventually(t, 3*time.Minute, "the file can be read again", func() bool {
-		got := lines()
-		before = len(got)
-		return before > 0
-	})
-	eventually(t, 3*time.Minute, "the writer goes on", func() bool { return len(lines()) >= before+3 })
-	inSequence(t, "the file that was open", lines())
+	goesOn := func() {
+		t.Helper()
+		var before int
+		eventually(t, 3*time.Minute, "the file can be read again", func() bool {
+			got := lines()
+			before = len(got)
+			return before > 0
+		})
+		eventually(t, 3*time.Minute, "the writer goes on", func() bool { return len(lines()) >= before+3 })
+		inSequence(t, "the file that was open", lines())
+	}
+	goesOn()
+	if log := kubectl(t, "-n", "podnas", "logs", "podnas-0"); !strings.Contains(log, "clients go on with what they have open and locked") {
+		t.Errorf("the new pod has not taken over what the old one has left:\n%s", log)
+	}
+
+	// Without a chance to leave anything.
+	apply(t, killerPod)
+	restarts := func() string {
+		return kubectl(t, "-n", "podnas", "get", "pod", "podnas-0", "-o", "jsonpath={.status.containerStatuses[0].restartCount}")
+	}
+	eventually(t, 3*time.Minute, "podnas's container is started again", func() bool { return restarts() == "1" })
+	kubectl(t, "-n", "podnas", "wait", "--for=condition=Ready", "pod/podnas-0", "--timeout=120s")
+	goesOn()
+	if log := kubectl(t, "-n", "podnas", "logs", "podnas-0"); !strings.Contains(log, "clients may reclaim what they had open and locked") {
+		t.Errorf("the new process does not let clients reclaim what they had:\n%s", log)
+	}
+	kubectl(t, "delete", "pod", "killer", "--timeout=180s")
 	if log := kubectl(t, "logs", "nfs4", "-c", "writer"); log != "" {
 		t.Errorf("the writer had errors:\n%s", log)
 	}
