@@ -66,6 +66,11 @@ func (n *native) Stats() *stats.Server { return n.rpc.Stats() }
 
 // Serve serves the clients of l until ctx ends. It can be called once.
 func (n *native) Serve(ctx context.Context, l net.Listener) error {
+	if n.nfs4 != nil {
+		if err := n.nfs4.Begin(); err != nil {
+			return err
+		}
+	}
 	running, end := context.WithCancel(ctx)
 	defer end()
 	var leases sync.WaitGroup

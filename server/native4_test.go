@@ -1,8 +1,11 @@
 package server_test
 
 import (
+	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -86,4 +89,35 @@ func TestNativeConformance4(t *testing.T) {
 			i.start(t)
 		},
 	})
+}
+
+// What the server before has left is there until the first call can be served: a process that
+// ends before has used up nothing.
+func TestHandoverStaysUntilServed(t *testing.T) {
+	cfg := config(t)
+	cfg.Engine.Engine = server.EngineNative
+	cfg.NFS4 = t.TempDir()
+	left := filepath.Join(cfg.NFS4, "handover")
+	if err := os.WriteFile(left, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); err != nil {
+		t.Errorf("after New: %v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Serve(ctx, l); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after Serve: %v", err)
+	}
 }

@@ -104,10 +104,16 @@ func New(cfg Config) (*Server, error) {
 			s.state.BeginGrace(had)
 		}
 	}
-	if err := kept.forgetHandover(); err != nil { // or it would be used a second time
-		return nil, fmt.Errorf("clients with state: %w", err)
-	}
 	return s, nil
+}
+
+// Begin must be called before the first call is served. From then on nobody else can go on with
+// what the server before has left.
+func (s *Server) Begin() error {
+	if err := s.roster.forgetHandover(); err != nil {
+		return fmt.Errorf("clients with state: %w", err)
+	}
+	return nil
 }
 
 // Run ends leases until ctx ends.
