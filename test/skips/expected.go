@@ -14,6 +14,8 @@ func expected() []expectation {
 		{`^TestExternal$`, `^named skip: external: `},
 		// NFS-Ganesha, which nothing starts again in the middle of the suite.
 		{`^TestExternal/`, `^named skip: restart: `},
+		// The kernel's server, which has one set of options for a directory.
+		{`^TestExternal/exports/`, `^named skip: options: `},
 		// The engine can't do it, and its table of what it lacks says so.
 		{`^TestConformance/`, `^named skip: .*\bgo-nfs\b`},
 		// For a disk or a kernel that the guest of make vm has, where they fail without it.

@@ -48,5 +48,7 @@ var knfsdDiffers = map[string]string{
 	"locks/refused":                   "knfsd: it gives a read lock to an open that may only write, where section 18.10 has OPENMODE",
 	"locks/of-the-largest-offset":     "knfsd: it takes offsets from 2^63 on for 2^63-1, where section 18.10 has BAD_RANGE for who can't lock there",
 	"locks/test-stateid":              "knfsd: it takes another client's stateid for one of this client's, where section 18.48.3 has BAD_STATEID",
+	"callbacks/not-answered":          "nobody: it waits longer than the test for the reply to a callback",
+	"callbacks/another-connection":    "nobody: it does not say again what could not be said, which section 20.11 leaves to it: a client asks by itself as well",
 	"restarts/reclaim-of-too-much":    "knfsd: SHARE_DENIED, where section 15.1.9 has RECLAIM_CONFLICT for a reclaim that another is in the way of",
 }

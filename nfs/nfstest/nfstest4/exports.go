@@ -17,7 +17,7 @@ var exportTests = []test{
 // testReadOnly changes a volume in all ways, where it may not be changed.
 func testReadOnly(e *env) {
 	if e.target.ReadOnly == "" {
-		e.Skip("named skip: no read-only volume")
+		e.Skip("named skip: options: no read-only volume")
 	}
 	e.file("f", "content")
 	e.ok(putfh(e.dir), mkdir("sub"))
@@ -74,7 +74,7 @@ func testReadOnly(e *env) {
 // testSquashed does as root what the anonymous user may not.
 func testSquashed(e *env) {
 	if e.target.Squashed == "" {
-		e.Skip("named skip: no squashed volume")
+		e.Skip("named skip: options: no squashed volume")
 	}
 	secret := e.file("secret", "secret")
 	e.ok(putfh(secret), setattr(nfs4.Stateid{}, mode(0o600)))
@@ -119,7 +119,7 @@ func testSquashed(e *env) {
 // use the volume.
 func testLimited(e *env) {
 	if e.target.Limited == "" {
-		e.Skip("named skip: no volume for another address alone")
+		e.Skip("named skip: options: no volume for another address alone")
 	}
 	allowed := e.stranger(e.T)
 	allowed.conn = allowed.dialFrom(e.target.LimitedTo)

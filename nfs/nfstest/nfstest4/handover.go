@@ -21,9 +21,6 @@ var handoverTests = []test{
 
 func (e *env) handover() {
 	e.Helper()
-	if e.target.Handover == nil {
-		e.Skip("named skip: restart: the server hands nothing over")
-	}
 	e.target.Handover(e.T)
 	e.reconnect()
 }
