@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,30 +13,11 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/server"
 )
 
-// operation is one of a COMPOUND.
-type operation struct {
-	num  nfs4.OpNum
-	args rpc.Args // nil: none
-	res  interface{ Decode(*xdr.Decoder) }
-}
-
-type operations []operation
-
-func (ops operations) Append(b []byte) []byte {
-	b = (&nfs4.CompoundArgs{MinorVersion: 1, NumOps: uint32(len(ops))}).Append(b)
-	for _, o := range ops {
-		b = o.num.Append(b)
-		if o.args != nil {
-			b = o.args.Append(b)
-		}
-	}
-	return b
-}
+type operation = nfs4.Operation
 
 // node4 is a client of version 4.1.
 type node4 struct {
@@ -52,26 +32,19 @@ func (n *node4) send(ops ...operation) nfs4.Status {
 	n.t.Helper()
 	cred := rpc.SysCred{MachineName: []byte("node")}
 	h := rpc.CallHeader{RPCVersion: rpc.Version, Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: cred.Auth()}
-	b, err := n.conn.Do(n.t.Context(), h, operations(ops))
+	b, err := n.conn.Do(n.t.Context(), h, nfs4.Compound(ops))
 	mustDo(n.t, err)
-	d := xdr.NewDecoder(b)
-	var head nfs4.CompoundRes
-	head.Decode(&d)
-	for i := range int(head.NumOps) {
-		var num nfs4.OpNum
-		num.Decode(&d)
-		ops[i].res.Decode(&d)
-	}
-	mustDo(n.t, d.Err())
-	return head.Status
+	_, status, err := nfs4.Compound(ops).DecodeResults(b)
+	mustDo(n.t, err)
+	return status
 }
 
 // do makes a call in the session.
 func (n *node4) do(ops ...operation) nfs4.Status {
 	n.t.Helper()
 	n.seq++
-	first := operation{nfs4.OpSequence, &nfs4.SequenceArgs{SessionID: n.session, SequenceID: n.seq}, &nfs4.SequenceRes{}}
-	return n.send(append(operations{first}, ops...)...)
+	first := operation{Num: nfs4.OpSequence, Args: &nfs4.SequenceArgs{SessionID: n.session, SequenceID: n.seq}, Res: &nfs4.SequenceRes{}}
+	return n.send(append([]operation{first}, ops...)...)
 }
 
 func (n *node4) must(status nfs4.Status) {
@@ -89,13 +62,13 @@ func join(t *testing.T, address, name string) *node4 {
 	t.Cleanup(func() { conn.Close() })
 	n := &node4{t: t, conn: conn}
 	var client nfs4.ExchangeIDRes
-	n.must(n.send(operation{nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Verf: nfs4.Verifier{1}, OwnerID: []byte(name)}, &client}))
+	n.must(n.send(operation{Num: nfs4.OpExchangeID, Args: &nfs4.ExchangeIDArgs{Verf: nfs4.Verifier{1}, OwnerID: []byte(name)}, Res: &client}))
 	channel := nfs4.ChannelAttrs{MaxRequestSize: 1 << 16, MaxResponseSize: 1 << 16, MaxResponseSizeCached: 4096, MaxOperations: 16, MaxRequests: 1}
 	args := nfs4.CreateSessionArgs{ClientID: client.ClientID, SequenceID: client.SequenceID, Fore: channel, Back: channel, SecParms: []nfs4.CallbackSec{{}}}
 	var session nfs4.CreateSessionRes
-	n.must(n.send(operation{nfs4.OpCreateSession, &args, &session}))
+	n.must(n.send(operation{Num: nfs4.OpCreateSession, Args: &args, Res: &session}))
 	n.session = session.SessionID
-	n.must(n.do(operation{nfs4.OpReclaimComplete, &nfs4.ReclaimCompleteArgs{}, &nfs4.StatusRes{}}))
+	n.must(n.do(operation{Num: nfs4.OpReclaimComplete, Args: &nfs4.ReclaimCompleteArgs{}, Res: &nfs4.StatusRes{}}))
 	return n
 }
 
@@ -106,13 +79,13 @@ func (n *node4) lock(volume, file string, offset, length uint64) {
 	var open nfs4.OpenRes
 	var fh nfs4.GetfhRes
 	n.must(n.do(
-		operation{nfs4.OpPutrootfh, nil, &nfs4.StatusRes{}},
-		operation{nfs4.OpLookup, &nfs4.NameArgs{Name: []byte(volume)}, &nfs4.StatusRes{}},
-		operation{nfs4.OpOpen, &nfs4.OpenArgs{ShareAccess: nfs4.ShareAccessBoth, Owner: owner, Create: true, Name: []byte(file)}, &open},
-		operation{nfs4.OpGetfh, nil, &fh},
+		operation{Num: nfs4.OpPutrootfh, Res: &nfs4.StatusRes{}},
+		operation{Num: nfs4.OpLookup, Args: &nfs4.NameArgs{Name: []byte(volume)}, Res: &nfs4.StatusRes{}},
+		operation{Num: nfs4.OpOpen, Args: &nfs4.OpenArgs{ShareAccess: nfs4.ShareAccessBoth, Owner: owner, Create: true, Name: []byte(file)}, Res: &open},
+		operation{Num: nfs4.OpGetfh, Res: &fh},
 	))
 	args := nfs4.LockArgs{Type: nfs4.LockWrite, Offset: offset, Length: length, NewOwner: true, OpenStateid: open.Stateid, Owner: owner}
-	n.must(n.do(operation{nfs4.OpPutfh, &nfs4.PutfhArgs{FH: fh.FH}, &nfs4.StatusRes{}}, operation{nfs4.OpLock, &args, &nfs4.LockRes{}}))
+	n.must(n.do(operation{Num: nfs4.OpPutfh, Args: &nfs4.PutfhArgs{FH: fh.FH}, Res: &nfs4.StatusRes{}}, operation{Num: nfs4.OpLock, Args: &args, Res: &nfs4.LockRes{}}))
 }
 
 // fetch gets a page.
@@ -142,14 +115,8 @@ func TestClients(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the native engine needs root")
 	}
-	root, pages, log := t.TempDir(), freeAddress(t), &syncBuffer{}
-	cmd := newCommand()
-	cmd.SetArgs([]string{"serve", "--standalone", "--root=" + root, "--claims=" + t.TempDir(), "--engine=" + server.EngineNative, "--quota=server", "--listen=127.0.0.1:0", "--http=" + pages})
-	cmd.SetOut(io.Discard)
-	cmd.SetErr(log)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	root, pages := t.TempDir(), freeAddress(t)
+	log, cancel, ended := serving(t, "--root="+root, "--engine="+server.EngineNative, "--quota=server", "--http="+pages)
 	defer func() {
 		cancel()
 		mustDo(t, <-ended)

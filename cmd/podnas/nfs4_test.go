@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"errors"
-	"io"
 	"os"
 	"strings"
 	"testing"
@@ -29,17 +27,8 @@ func TestServesVersion4(t *testing.T) {
 			if tt.engine == server.EngineNative && os.Geteuid() != 0 {
 				t.Skip("the native engine needs root")
 			}
-			log := &syncBuffer{}
-			cmd := newCommand()
-			cmd.SetArgs(append([]string{
-				"serve", "--standalone", "--root=" + t.TempDir(), "--claims=" + t.TempDir(), "--engine=" + tt.engine,
-				"--listen=127.0.0.1:0", "--http=127.0.0.1:0",
-			}, tt.flags...))
-			cmd.SetOut(io.Discard)
-			cmd.SetErr(log)
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- cmd.ExecuteContext(ctx) }()
+			flags := append([]string{"--root=" + t.TempDir(), "--engine=" + tt.engine, "--http=127.0.0.1:0"}, tt.flags...)
+			log, cancel, ended := serving(t, flags...)
 			defer func() {
 				cancel()
 				mustDo(t, <-ended)

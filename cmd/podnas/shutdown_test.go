@@ -36,6 +36,21 @@ func (b *syncBuffer) String() string {
 	return b.text.String()
 }
 
+// serving runs podnas serve --standalone until cancel, with what it prints in a log. How it
+// ended comes by ended.
+func serving(t *testing.T, flags ...string) (log *syncBuffer, cancel func(), ended <-chan error) {
+	t.Helper()
+	log = &syncBuffer{}
+	cmd := newCommand()
+	cmd.SetArgs(append([]string{"serve", "--standalone", "--claims=" + t.TempDir(), "--listen=127.0.0.1:0"}, flags...))
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(log)
+	ctx, cancel := context.WithCancel(t.Context())
+	end := make(chan error, 1)
+	go func() { end <- cmd.ExecuteContext(ctx) }()
+	return log, cancel, end
+}
+
 // Asked to end, podnas is not ready at once, and goes on serving until the delay is
 // over; then nobody gets a new connection, and every client that has one is told,
 // by a FIN, that it is over, before the process ends. A client that is told nothing
@@ -47,18 +62,9 @@ func TestShutdown(t *testing.T) {
 				t.Skip("the native engine needs root")
 			}
 			const delay = time.Second
-			log, pages := &syncBuffer{}, freeAddress(t)
-			cmd := newCommand()
-			cmd.SetArgs([]string{
-				"serve", "--standalone", "--root=" + t.TempDir(), "--claims=" + t.TempDir(), "--engine=" + engine,
-				"--listen=127.0.0.1:0", "--http=" + pages, "--shutdown-delay=" + delay.String(),
-			})
-			cmd.SetOut(io.Discard)
-			cmd.SetErr(log)
-			ctx, cancel := context.WithCancel(t.Context())
+			pages := freeAddress(t)
+			log, cancel, ended := serving(t, "--root="+t.TempDir(), "--engine="+engine, "--http="+pages, "--shutdown-delay="+delay.String())
 			defer cancel()
-			ended := make(chan error, 1)
-			go func() { ended <- cmd.ExecuteContext(ctx) }()
 			address := waitForAddress(t, log)
 
 			dial := func() *net.TCPConn {

@@ -8,7 +8,6 @@ import (
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/nfs/xdr"
 )
 
 // delayed is how long until an operation is repeated that got DELAY.
@@ -17,58 +16,19 @@ const delayed = 100 * time.Millisecond
 // goodbye is how long the server may take to forget the client at the end.
 const goodbye = 2 * time.Second
 
-// op is an operation of a COMPOUND, and where its result goes.
-type op struct {
-	num  nfs4.OpNum
-	args rpc.Args // nil: none
-	res  result
-}
+type op = nfs4.Operation
 
-// compound is a COMPOUND of version 4.1.
-type compound []op
-
-// Append appends the arguments.
-func (c compound) Append(b []byte) []byte {
-	b = (&nfs4.CompoundArgs{MinorVersion: 1, NumOps: uint32(len(c))}).Append(b)
-	for _, o := range c {
-		b = o.num.Append(b)
-		if o.args != nil {
-			b = o.args.Append(b)
-		}
-	}
-	return b
-}
-
-// decode decodes the results. The status is that of the operation that failed, or OK.
-func (c compound) decode(b []byte) (nfs4.OpNum, nfs4.Status, error) {
-	d := xdr.NewDecoder(b)
-	var head nfs4.CompoundRes
-	head.Decode(&d)
-	var last nfs4.OpNum
-	for i := range min(int(head.NumOps), len(c)) {
-		last.Decode(&d)
-		if last != c[i].num {
-			return last, head.Status, fmt.Errorf("a result of %s for %s", last, c[i].num)
-		}
-		c[i].res.Decode(&d)
-	}
-	if d.Err() == nil && head.Status == nfs4.OK && int(head.NumOps) != len(c) {
-		return last, head.Status, fmt.Errorf("%d results for %d operations", head.NumOps, len(c))
-	}
-	return last, head.Status, d.Err()
-}
-
-func plain(num nfs4.OpNum) op { return op{num, nil, &nfs4.StatusRes{}} }
+func plain(num nfs4.OpNum) op { return op{Num: num, Res: &nfs4.StatusRes{}} }
 
 // bare makes a call without SEQUENCE.
 func (s *session4) bare(ctx context.Context, ops ...op) (nfs4.OpNum, nfs4.Status, error) {
 	h := rpc.CallHeader{RPCVersion: rpc.Version, Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: s.credential()}
 	for {
-		b, err := s.nfs.Do(ctx, h, compound(ops))
+		b, err := s.nfs.Do(ctx, h, nfs4.Compound(ops))
 		if err != nil {
 			return 0, nfs4.OK, err
 		}
-		num, status, err := compound(ops).decode(b)
+		num, status, err := nfs4.Compound(ops).DecodeResults(b)
 		if err != nil || status != nfs4.ErrDelay {
 			return num, status, err
 		}
@@ -77,7 +37,7 @@ func (s *session4) bare(ctx context.Context, ops ...op) (nfs4.OpNum, nfs4.Status
 			return num, status, ctx.Err()
 		case <-time.After(delayed):
 		}
-		if seq, ok := ops[0].args.(*nfs4.SequenceArgs); ok {
+		if seq, ok := ops[0].Args.(*nfs4.SequenceArgs); ok {
 			s.seq++
 			seq.SequenceID = s.seq
 		}
@@ -87,7 +47,7 @@ func (s *session4) bare(ctx context.Context, ops ...op) (nfs4.OpNum, nfs4.Status
 // call makes a call in the session.
 func (s *session4) call(ctx context.Context, ops ...op) (nfs4.OpNum, nfs4.Status, error) {
 	s.seq++
-	first := op{nfs4.OpSequence, &nfs4.SequenceArgs{SessionID: s.id, SequenceID: s.seq}, &nfs4.SequenceRes{}}
+	first := op{Num: nfs4.OpSequence, Args: &nfs4.SequenceArgs{SessionID: s.id, SequenceID: s.seq}, Res: &nfs4.SequenceRes{}}
 	return s.bare(ctx, append([]op{first}, ops...)...)
 }
 
@@ -108,7 +68,7 @@ func (s *session4) do(ctx context.Context, doing string, ops ...op) (doctor.Resu
 // begin makes the server know this client.
 func (s *session4) begin(ctx context.Context) doctor.Result {
 	var client nfs4.ExchangeIDRes
-	num, status, err := s.bare(ctx, op{nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Verf: s.verifier, OwnerID: s.owner, Flags: nfs4.ExchangeUseNonPNFS}, &client})
+	num, status, err := s.bare(ctx, op{Num: nfs4.OpExchangeID, Args: &nfs4.ExchangeIDArgs{Verf: s.verifier, OwnerID: s.owner, Flags: nfs4.ExchangeUseNonPNFS}, Res: &client})
 	if err == nil && status == nfs4.OK {
 		s.clientID = client.ClientID
 		const small, large = 4096, 64 << 10
@@ -119,7 +79,7 @@ func (s *session4) begin(ctx context.Context) doctor.Result {
 			CBProgram: 0x40000000, SecParms: []nfs4.CallbackSec{{Flavor: rpc.AuthNone}},
 		}
 		var session nfs4.CreateSessionRes
-		if num, status, err = s.bare(ctx, op{nfs4.OpCreateSession, &args, &session}); err == nil && status == nfs4.OK {
+		if num, status, err = s.bare(ctx, op{Num: nfs4.OpCreateSession, Args: &args, Res: &session}); err == nil && status == nfs4.OK {
 			s.id = session.SessionID
 		}
 	}
@@ -131,7 +91,7 @@ func (s *session4) begin(ctx context.Context) doctor.Result {
 	case status != nfs4.OK:
 		return doctor.Fail("podnas's log says more", "%s answers %s", num, status)
 	}
-	if r, ok := s.do(ctx, "the session", op{nfs4.OpReclaimComplete, &nfs4.ReclaimCompleteArgs{}, &nfs4.StatusRes{}}); !ok {
+	if r, ok := s.do(ctx, "the session", op{Num: nfs4.OpReclaimComplete, Args: &nfs4.ReclaimCompleteArgs{}, Res: &nfs4.StatusRes{}}); !ok {
 		return r
 	}
 	return doctor.Good("the server knows this client, and made a session")
@@ -143,8 +103,8 @@ func (s *session4) close() {
 		ctx, cancel := context.WithTimeout(context.Background(), goodbye)
 		defer cancel()
 		for _, o := range []op{
-			{nfs4.OpDestroySession, &nfs4.DestroySessionArgs{SessionID: s.id}, &nfs4.StatusRes{}},
-			{nfs4.OpDestroyClientID, &nfs4.DestroyClientIDArgs{ClientID: s.clientID}, &nfs4.StatusRes{}},
+			{Num: nfs4.OpDestroySession, Args: &nfs4.DestroySessionArgs{SessionID: s.id}, Res: &nfs4.StatusRes{}},
+			{Num: nfs4.OpDestroyClientID, Args: &nfs4.DestroyClientIDArgs{ClientID: s.clientID}, Res: &nfs4.StatusRes{}},
 		} {
 			_, _, _ = s.bare(ctx, o) // if it fails, the server forgets the client in time
 		}

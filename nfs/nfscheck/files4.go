@@ -10,7 +10,7 @@ import (
 )
 
 func (s *session4) putfh(fh nfs4.FH) op {
-	return op{nfs4.OpPutfh, &nfs4.PutfhArgs{FH: fh}, &nfs4.StatusRes{}}
+	return op{Num: nfs4.OpPutfh, Args: &nfs4.PutfhArgs{FH: fh}, Res: &nfs4.StatusRes{}}
 }
 
 func (s *session4) stateOwner() nfs4.StateOwner {
@@ -27,8 +27,8 @@ func (s *session4) create(ctx context.Context) doctor.Result {
 	var open nfs4.OpenRes
 	var file nfs4.GetfhRes
 	var attr nfs4.GetattrRes
-	r, ok := s.do(ctx, "creating a file as "+s.who(), s.putfh(s.root), op{nfs4.OpOpen, &args, &open}, op{nfs4.OpGetfh, nil, &file},
-		op{nfs4.OpGetattr, &nfs4.GetattrArgs{Request: nfs4.BitmapOf(nfs4.AttrOwner, nfs4.AttrOwnerGroup)}, &attr})
+	r, ok := s.do(ctx, "creating a file as "+s.who(), s.putfh(s.root), op{Num: nfs4.OpOpen, Args: &args, Res: &open}, op{Num: nfs4.OpGetfh, Res: &file},
+		op{Num: nfs4.OpGetattr, Args: &nfs4.GetattrArgs{Request: nfs4.BitmapOf(nfs4.AttrOwner, nfs4.AttrOwnerGroup)}, Res: &attr})
 	if !ok {
 		return r
 	}
@@ -44,10 +44,10 @@ func (s *session4) locks(ctx context.Context) doctor.Result {
 	const all = ^uint64(0)
 	var lock nfs4.LockRes
 	args := nfs4.LockArgs{Type: nfs4.LockWrite, Length: all, NewOwner: true, OpenStateid: s.open, Owner: s.stateOwner()}
-	r, ok := s.do(ctx, "locking", s.putfh(s.file), op{nfs4.OpLock, &args, &lock})
+	r, ok := s.do(ctx, "locking", s.putfh(s.file), op{Num: nfs4.OpLock, Args: &args, Res: &lock})
 	if ok {
 		r, ok = s.do(ctx, "unlocking", s.putfh(s.file),
-			op{nfs4.OpLocku, &nfs4.LockuArgs{Type: nfs4.LockWrite, Stateid: lock.Stateid, Length: all}, &nfs4.StateidRes{}})
+			op{Num: nfs4.OpLocku, Args: &nfs4.LockuArgs{Type: nfs4.LockWrite, Stateid: lock.Stateid, Length: all}, Res: &nfs4.StateidRes{}})
 	}
 	if !ok {
 		s.remove(ctx)
@@ -60,9 +60,9 @@ func (s *session4) locks(ctx context.Context) doctor.Result {
 func (s *session4) write(ctx context.Context) doctor.Result {
 	var written nfs4.WriteRes
 	var commit nfs4.CommitRes
-	r, ok := s.do(ctx, "writing", s.putfh(s.file), op{nfs4.OpWrite, &nfs4.WriteArgs{Stateid: s.open, Stable: nfs4.Unstable, Data: []byte(content)}, &written})
+	r, ok := s.do(ctx, "writing", s.putfh(s.file), op{Num: nfs4.OpWrite, Args: &nfs4.WriteArgs{Stateid: s.open, Stable: nfs4.Unstable, Data: []byte(content)}, Res: &written})
 	if ok {
-		r, ok = s.do(ctx, "syncing", s.putfh(s.file), op{nfs4.OpCommit, &nfs4.CommitArgs{}, &commit})
+		r, ok = s.do(ctx, "syncing", s.putfh(s.file), op{Num: nfs4.OpCommit, Args: &nfs4.CommitArgs{}, Res: &commit})
 	}
 	switch {
 	case !ok:
@@ -76,7 +76,7 @@ func (s *session4) write(ctx context.Context) doctor.Result {
 
 func (s *session4) read(ctx context.Context) doctor.Result {
 	var res nfs4.ReadRes
-	r, ok := s.do(ctx, "reading", s.putfh(s.file), op{nfs4.OpRead, &nfs4.ReadArgs{Stateid: s.open, Count: 2 * uint32(len(content))}, &res})
+	r, ok := s.do(ctx, "reading", s.putfh(s.file), op{Num: nfs4.OpRead, Args: &nfs4.ReadArgs{Stateid: s.open, Count: 2 * uint32(len(content))}, Res: &res})
 	switch {
 	case !ok:
 	case string(res.Data) != content:
@@ -90,8 +90,8 @@ func (s *session4) read(ctx context.Context) doctor.Result {
 
 // remove closes the file and removes it.
 func (s *session4) remove(ctx context.Context) doctor.Result {
-	r, ok := s.do(ctx, "closing the file", s.putfh(s.file), op{nfs4.OpClose, &nfs4.CloseArgs{Stateid: s.open}, &nfs4.StateidRes{}})
-	removed, done := s.do(ctx, "removing "+string(s.name), s.putfh(s.root), op{nfs4.OpRemove, &nfs4.NameArgs{Name: s.name}, &nfs4.ChangeRes{}})
+	r, ok := s.do(ctx, "closing the file", s.putfh(s.file), op{Num: nfs4.OpClose, Args: &nfs4.CloseArgs{Stateid: s.open}, Res: &nfs4.StateidRes{}})
+	removed, done := s.do(ctx, "removing "+string(s.name), s.putfh(s.root), op{Num: nfs4.OpRemove, Args: &nfs4.NameArgs{Name: s.name}, Res: &nfs4.ChangeRes{}})
 	switch {
 	case !ok:
 		return r

@@ -55,12 +55,12 @@ func (s *session4) lookup(ctx context.Context) doctor.Result {
 	ops := []op{plain(nfs4.OpPutrootfh)}
 	for name := range strings.SplitSeq(s.mount.Path, "/") {
 		if name != "" {
-			ops = append(ops, op{nfs4.OpLookup, &nfs4.NameArgs{Name: []byte(name)}, &nfs4.StatusRes{}})
+			ops = append(ops, op{Num: nfs4.OpLookup, Args: &nfs4.NameArgs{Name: []byte(name)}, Res: &nfs4.StatusRes{}})
 		}
 	}
 	wanted := nfs4.BitmapOf(nfs4.AttrType, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrMaxRead, nfs4.AttrMaxWrite,
 		nfs4.AttrSpaceAvail, nfs4.AttrSpaceTotal, nfs4.AttrLeaseTime)
-	ops = append(ops, op{nfs4.OpGetfh, nil, &root}, op{nfs4.OpGetattr, &nfs4.GetattrArgs{Request: wanted}, &attr})
+	ops = append(ops, op{Num: nfs4.OpGetfh, Res: &root}, op{Num: nfs4.OpGetattr, Args: &nfs4.GetattrArgs{Request: wanted}, Res: &attr})
 	const mayMount = "The volume's allowedClients (podnas volume show NAME) must include the address that this machine connects from: a node's, not a pod's. Volumes with privilegedPorts, the default in a cluster, accept only calls from ports below 1024: run this as root"
 	num, status, err := s.call(ctx, ops...)
 	switch {

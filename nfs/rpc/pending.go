@@ -77,18 +77,16 @@ func (p *Pending) Forget(xid uint32) {
 	delete(p.calls, xid)
 }
 
-// Deliver passes a reply of at least four bytes to who waits for it, and drops any other. It
-// keeps rec if it returns true.
-func (p *Pending) Deliver(rec []byte) bool {
+// Deliver passes a reply of at least four bytes, which it keeps, to who waits for it, and drops
+// any other.
+func (p *Pending) Deliver(rec []byte) {
 	xid := binary.BigEndian.Uint32(rec)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	reply, ok := p.calls[xid]
-	if ok {
+	if reply, ok := p.calls[xid]; ok {
 		delete(p.calls, xid)
 		reply <- rec
 	}
-	return ok
 }
 
 // Fail has all further calls fail, with the first reason that it is called with.

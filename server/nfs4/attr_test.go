@@ -11,11 +11,11 @@ import (
 // more when the COMPOUND has changed it.
 func TestAttributesAfterChange(t *testing.T) {
 	c := newCaller(t, 0, false)
-	root := c.lookup(operation{nfs4.OpPutrootfh, nil}, "volume")
+	root := c.lookup(operation{Num: nfs4.OpPutrootfh}, "volume")
 	file := c.lookup(putfh(root), "file")
-	size := operation{nfs4.OpGetattr, &nfs4.GetattrArgs{Request: nfs4.BitmapOf(nfs4.AttrSize)}}
-	change := operation{nfs4.OpGetattr, &nfs4.GetattrArgs{Request: nfs4.BitmapOf(nfs4.AttrChange)}}
-	access := operation{nfs4.OpAccess, &nfs4.AccessArgs{Access: nfs4.AccessRead}}
+	size := operation{Num: nfs4.OpGetattr, Args: &nfs4.GetattrArgs{Request: nfs4.BitmapOf(nfs4.AttrSize)}}
+	change := operation{Num: nfs4.OpGetattr, Args: &nfs4.GetattrArgs{Request: nfs4.BitmapOf(nfs4.AttrChange)}}
+	access := operation{Num: nfs4.OpAccess, Args: &nfs4.AccessArgs{Access: nfs4.AccessRead}}
 	for _, tt := range []struct {
 		name   string
 		fh     []byte
@@ -23,10 +23,10 @@ func TestAttributesAfterChange(t *testing.T) {
 		change operation
 		res    interface{ Decode(*xdr.Decoder) }
 	}{
-		{"SETATTR", file, size, operation{nfs4.OpSetattr, &nfs4.SetattrArgs{Attr: nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrSize), Size: 5}}}, &nfs4.SetattrRes{}},
-		{"WRITE", file, size, operation{nfs4.OpWrite, &nfs4.WriteArgs{Offset: 70 << 10, Data: []byte("more")}}, &nfs4.WriteRes{}},
-		{"CREATE", root, change, operation{nfs4.OpCreate, &nfs4.CreateArgs{Type: nfs4.TypeDir, Name: []byte("new")}}, &nfs4.CreateRes{}},
-		{"REMOVE", root, change, operation{nfs4.OpRemove, &nfs4.RemoveArgs{Name: []byte("new")}}, &nfs4.RemoveRes{}},
+		{"SETATTR", file, size, operation{Num: nfs4.OpSetattr, Args: &nfs4.SetattrArgs{Attr: nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrSize), Size: 5}}}, &nfs4.SetattrRes{}},
+		{"WRITE", file, size, operation{Num: nfs4.OpWrite, Args: &nfs4.WriteArgs{Offset: 70 << 10, Data: []byte("more")}}, &nfs4.WriteRes{}},
+		{"CREATE", root, change, operation{Num: nfs4.OpCreate, Args: &nfs4.CreateArgs{Type: nfs4.TypeDir, Name: []byte("new")}}, &nfs4.CreateRes{}},
+		{"REMOVE", root, change, operation{Num: nfs4.OpRemove, Args: &nfs4.RemoveArgs{Name: []byte("new")}}, &nfs4.RemoveRes{}},
 	} {
 		ops := []operation{putfh(tt.fh), access, tt.look, tt.change}
 		if tt.name == "CREATE" { // the directory is the current file again

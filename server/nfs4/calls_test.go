@@ -41,10 +41,7 @@ type call struct {
 	seqAt  int // where the record has the sequence; 0: nowhere
 }
 
-type operation struct {
-	num  nfs4.OpNum
-	args rpc.Args // nil: none
-}
+type operation = nfs4.Operation
 
 // newCaller serves a volume with one file, which is open to all, and prepares the calls
 // that are made most on it, for a user. counted: the server counts what the volume uses.
@@ -63,11 +60,11 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	c.cred = cred.Auth()
 	c.begin()
 
-	root := c.lookup(operation{nfs4.OpPutrootfh, nil}, "volume")
+	root := c.lookup(operation{Num: nfs4.OpPutrootfh}, "volume")
 	file := c.lookup(putfh(root), "file")
 	open := nfs4.OpenArgs{ShareAccess: nfs4.ShareAccessBoth, Owner: nfs4.StateOwner{Owner: []byte("owner")}, Name: []byte("file")}
 	var opened nfs4.OpenRes
-	results := c.do(c.compound("OPEN", true, putfh(root), operation{nfs4.OpOpen, &open}))
+	results := c.do(c.compound("OPEN", true, putfh(root), operation{Num: nfs4.OpOpen, Args: &open}))
 	results = results[8+4:] // of PUTFH, the number of OPEN
 	d := xdr.NewDecoder(results)
 	opened.Decode(&d)
@@ -75,17 +72,17 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 
 	attrs := nfs4.GetattrArgs{Request: nfs4.BitmapOf(nfs4.AttrType, nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrFSID, nfs4.AttrFileID,
 		nfs4.AttrMode, nfs4.AttrNumLinks, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrSpaceUsed, nfs4.AttrTimeModify)}
-	getattr := operation{nfs4.OpGetattr, &attrs}
+	getattr := operation{Num: nfs4.OpGetattr, Args: &attrs}
 	add := func(name string, fh []byte, ops ...operation) {
 		c.calls = append(c.calls, c.compound(name, false, append([]operation{putfh(fh)}, ops...)...))
 	}
 	c.calls = append(c.calls, c.compound("SEQUENCE", false))
 	add("GETATTR", file, getattr)
-	add("ACCESS", file, operation{nfs4.OpAccess, &nfs4.AccessArgs{Access: 0x3f}}, getattr)
-	add("LOOKUP", root, operation{nfs4.OpLookup, &nfs4.LookupArgs{Name: []byte("file")}}, operation{nfs4.OpGetfh, nil}, getattr)
-	add("READ", file, operation{nfs4.OpRead, &nfs4.ReadArgs{Stateid: opened.Stateid, Offset: 4096, Count: 4096}})
-	add("WRITE", file, operation{nfs4.OpWrite, &nfs4.WriteArgs{Stateid: opened.Stateid, Offset: 8192, Data: make([]byte, 4096)}})
-	add("WRITE, GETATTR", file, operation{nfs4.OpWrite, &nfs4.WriteArgs{Stateid: opened.Stateid, Offset: 8192, Data: make([]byte, 4096)}}, getattr)
+	add("ACCESS", file, operation{Num: nfs4.OpAccess, Args: &nfs4.AccessArgs{Access: 0x3f}}, getattr)
+	add("LOOKUP", root, operation{Num: nfs4.OpLookup, Args: &nfs4.LookupArgs{Name: []byte("file")}}, operation{Num: nfs4.OpGetfh}, getattr)
+	add("READ", file, operation{Num: nfs4.OpRead, Args: &nfs4.ReadArgs{Stateid: opened.Stateid, Offset: 4096, Count: 4096}})
+	add("WRITE", file, operation{Num: nfs4.OpWrite, Args: &nfs4.WriteArgs{Stateid: opened.Stateid, Offset: 8192, Data: make([]byte, 4096)}})
+	add("WRITE, GETATTR", file, operation{Num: nfs4.OpWrite, Args: &nfs4.WriteArgs{Stateid: opened.Stateid, Offset: 8192, Data: make([]byte, 4096)}}, getattr)
 	return c
 }
 
@@ -137,20 +134,20 @@ func (c *caller) begin() {
 		ClientID: client.ClientID, SequenceID: client.SequenceID, Fore: channel, Back: channel, SecParms: []nfs4.CallbackSec{{}},
 	}, &session)
 	c.session = session.SessionID
-	c.do(c.compound("RECLAIM_COMPLETE", true, operation{nfs4.OpReclaimComplete, &nfs4.ReclaimCompleteArgs{}}))
+	c.do(c.compound("RECLAIM_COMPLETE", true, operation{Num: nfs4.OpReclaimComplete, Args: &nfs4.ReclaimCompleteArgs{}}))
 }
 
 func (c *caller) bare(num nfs4.OpNum, args rpc.Args, res interface{ Decode(*xdr.Decoder) }) {
-	d := xdr.NewDecoder(c.do(c.record(num.String(), operation{num, args})))
+	d := xdr.NewDecoder(c.do(c.record(num.String(), operation{Num: num, Args: args})))
 	res.Decode(&d)
 	mustDo(c, d.Err())
 }
 
-func putfh(fh []byte) operation { return operation{nfs4.OpPutfh, &nfs4.PutfhArgs{FH: fh}} }
+func putfh(fh []byte) operation { return operation{Num: nfs4.OpPutfh, Args: &nfs4.PutfhArgs{FH: fh}} }
 
 // lookup returns a copy of a handle.
 func (c *caller) lookup(put operation, name string) []byte {
-	results := c.do(c.compound(name, false, put, operation{nfs4.OpLookup, &nfs4.LookupArgs{Name: []byte(name)}}, operation{nfs4.OpGetfh, nil}))
+	results := c.do(c.compound(name, false, put, operation{Num: nfs4.OpLookup, Args: &nfs4.LookupArgs{Name: []byte(name)}}, operation{Num: nfs4.OpGetfh}))
 	d := xdr.NewDecoder(results[8+8+4:]) // of PUTFH and LOOKUP, the number of GETFH
 	var res nfs4.GetfhRes
 	res.Decode(&d)
@@ -160,7 +157,7 @@ func (c *caller) lookup(put operation, name string) []byte {
 
 // compound is a call in the session.
 func (c *caller) compound(name string, cache bool, ops ...operation) call {
-	made := c.record(name, append([]operation{{nfs4.OpSequence, &nfs4.SequenceArgs{SessionID: c.session, CacheThis: cache}}}, ops...)...)
+	made := c.record(name, append([]operation{{Num: nfs4.OpSequence, Args: &nfs4.SequenceArgs{SessionID: c.session, CacheThis: cache}}}, ops...)...)
 	made.seqAt = bytes.Index(made.record, c.session[:]) + len(c.session)
 	return made
 }
@@ -168,13 +165,7 @@ func (c *caller) compound(name string, cache bool, ops ...operation) call {
 func (c *caller) record(name string, ops ...operation) call {
 	b, at := rpc.BeginRecord(nil)
 	h := rpc.CallHeader{RPCVersion: rpc.Version, Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: c.cred}
-	b = (&nfs4.CompoundArgs{MinorVersion: 1, NumOps: uint32(len(ops))}).Append(h.Append(b))
-	for _, o := range ops {
-		b = o.num.Append(b)
-		if o.args != nil {
-			b = o.args.Append(b)
-		}
-	}
+	b = nfs4.Compound(ops).Append(h.Append(b))
 	rpc.EndRecord(b, at)
 	return call{name: name, record: b}
 }

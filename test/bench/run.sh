@@ -40,20 +40,14 @@ for one in $with; do
 done
 
 work=$(mktemp -d "${BENCH_DIR:-${TMPDIR:-/tmp}}/podnas-bench.XXXXXX")
-servers=()
-finish() {
-	for pid in "${servers[@]}"; do kill "$pid" 2>/dev/null || true; done
-	wait
-	rm -rf "$work"
-}
-trap finish EXIT
+source "$here/servers.sh"
+endWithServers
 trap 'exit 130' INT TERM
 export CGO_ENABLED=0
 go build -o "$work/podnas" ./cmd/podnas
 go build -o "$work/ceiling" ./test/bench/ceiling
 go build -o "$work/local" ./test/bench/local
 podnas=$work/podnas
-source "$here/servers.sh"
 loads=(${LOADS:+"--loads=$LOADS"})
 
 echo "$(nproc) processors, load $(cut -d' ' -f1-3 /proc/loadavg), Linux $(uname -r), $(stat -f -c %T "$work"), $(git describe --always --dirty)"

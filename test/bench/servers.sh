@@ -1,6 +1,17 @@
 # servers.sh: podnas servers for a bench. Sourced; wants $work, $podnas and the
 # array $servers, which gets the processes.
 
+# endWithServers: the script's end is that of its servers, and of $work.
+endWithServers() {
+	servers=()
+	trap finish EXIT
+}
+finish() {
+	for pid in "${servers[@]}"; do kill "$pid" 2>/dev/null || true; done
+	wait
+	rm -rf "$work"
+}
+
 # serve ENGINE: a server with two volumes, /fast (sync: "false") and /safe, in
 # $work/ENGINE.
 serve() {

@@ -5,13 +5,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 podnas=$1 work=$(mktemp -d "$2/versions.XXXXXX")
 shift 2
-servers=()
-finish() {
-	for pid in "${servers[@]}"; do kill "$pid" 2>/dev/null || true; done
-	wait
-	rm -rf "$work"
-}
-trap finish EXIT
 source "$here/servers.sh"
+endWithServers
 serve native
 "$podnas" bench "$(target native fast)" --nfs=4.1 --against "$(target native fast)" --against-nfs=3 "$@" 2>&1 | cat # no terminal

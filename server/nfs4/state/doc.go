@@ -8,7 +8,8 @@
 // confirms it, which ends the client's incarnation before; Sequence takes a slot,
 // renews the lease, and returns the Client through its Slot; ReclaimComplete ends the
 // client's own reclaiming; Open, Lock and the like take that Client; Done ends the
-// COMPOUND and keeps its reply. Expire is called each second.
+// COMPOUND and keeps its reply. Expire is called each second. Save and Restore hand all of it
+// to the next process.
 //
 // A client that is silent for longer than the lease keeps what it has. It is removed,
 // as a whole, when somebody else wants some of that, or after Config.Courtesy.
