@@ -76,7 +76,7 @@ func NewThin(t testing.TB, kind Kind) *Disk {
 	if kind.holds { // all of it is there at first
 		d.run("fallocate", "--length", fmt.Sprint(kind.size), image)
 	} else if kind.fs == "xfs" { // mkfs has written the log
-		at, length := xfsLog(t, image)
+		at, length := XFSLog(t, image)
 		d.run("fallocate", "--punch-hole", "--offset", fmt.Sprint(at), "--length", fmt.Sprint(length), image)
 	}
 	d.device = d.loop(image)
@@ -218,8 +218,8 @@ func (d *Disk) run(name string, args ...string) string {
 	return string(out)
 }
 
-// xfsLog tells where an XFS has its log.
-func xfsLog(t testing.TB, image string) (at, length int64) {
+// XFSLog tells where an XFS has its log.
+func XFSLog(t testing.TB, image string) (at, length int64) {
 	t.Helper()
 	f, err := os.Open(image)
 	if err != nil {
