@@ -29,6 +29,11 @@ runs alternately on both servers, and A/B is the ratio of the first server's rat
 second's: the median of the rounds, the lowest, and the highest. If these are far apart, other
 programs disturbed the measurement: repeat it, or use a longer --duration.
 
+client, and server if it runs here and you may see its process, are microseconds of processor time
+for each of ops: what other programs do changes them much less than it changes ops/s. B/A is how
+much more of it the second server takes. A server in the kernel has a process for each thread:
+--server-pid=$(pgrep -d, -x nfsd).
+
 With --nfs=4.1 each connection is a client with a session of its own, as a node is, and each of
 its --depth calls in flight has a slot. A call is a COMPOUND of SEQUENCE, PUTFH and the
 operation. Files are opened before they are read and written, and /path is that of an NFSv4
@@ -71,6 +76,7 @@ type benchFlags struct {
 	loads                       []string
 	fileSize                    int
 	uid, gid                    uint32
+	serverPID, againstPID       []int
 	output                      string
 }
 
@@ -104,6 +110,8 @@ func newBenchCommand() *cobra.Command {
 	f.Uint16Var(&flags.mountPort, "mountport", 0, "port of MOUNT, which only NFSv3 needs (default that of NFS)")
 	f.Uint16Var(&flags.againstPort, "against-port", 0, "like --port, for the second server")
 	f.Uint16Var(&flags.againstMount, "against-mountport", 0, "like --mountport, for the second server")
+	f.IntSliceVar(&flags.serverPID, "server-pid", nil, "process ids of the server, whose processor time is measured (default: the process\nat the other end of a connection, if it runs here and you may see it)")
+	f.IntSliceVar(&flags.againstPID, "against-server-pid", nil, "like --server-pid, for the second server")
 	f.StringVarP(&flags.output, "output", "o", nfsbench.FormatTable, "output format: table, json, csv")
 	return cmd
 }
@@ -139,6 +147,7 @@ func (f *benchFlags) config(target string) (cfg nfsbench.Config, err error) {
 		return cfg, &usageError{err}
 	}
 	cfg.Targets = []nfsbench.Target{first}
+	cfg.Processes = [2][]int{f.serverPID, f.againstPID}
 	switch {
 	case f.against != "":
 		second, err := benchTarget(f.against, cmp.Or(f.againstNFS, f.nfs), f.againstPort, f.againstMount)
@@ -146,8 +155,8 @@ func (f *benchFlags) config(target string) (cfg nfsbench.Config, err error) {
 			return cfg, &usageError{fmt.Errorf("--against: %w", err)}
 		}
 		cfg.Targets = append(cfg.Targets, second)
-	case f.againstPort != 0 || f.againstMount != 0 || f.againstNFS != "":
-		return cfg, &usageError{errors.New("--against-nfs, --against-port and --against-mountport need --against")}
+	case f.againstPort != 0 || f.againstMount != 0 || f.againstNFS != "" || len(f.againstPID) > 0:
+		return cfg, &usageError{errors.New("--against-nfs, --against-port, --against-mountport and --against-server-pid need --against")}
 	}
 	if cfg.Rounds == 0 {
 		cfg.Rounds = 1

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/podnas/podnas/nfs/rpc"
@@ -37,6 +38,10 @@ type Config struct {
 	UID, GID    uint32        // who makes the calls
 	Patience    time.Duration // 0: patience
 
+	// Processes are those of each server, whose processor time is measured. Without any it is the process
+	// at the other end of a connection, if that can be seen.
+	Processes [2][]int
+
 	// Progress is called now and then with the progress. It may be nil.
 	Progress func(Progress)
 }
@@ -64,6 +69,8 @@ func (c *Config) Validate() error {
 		return errors.New("the duration must be more than 0, and rounds at least 1")
 	case c.FileSize < 0 || c.FileSize%mebibyte != 0:
 		return errors.New("the size of the files must be a multiple of 1 MiB")
+	case slices.ContainsFunc(slices.Concat(c.Processes[0], c.Processes[1]), func(pid int) bool { return pid < 1 || pid > maxPID }):
+		return fmt.Errorf("a process id is 1 to %d", maxPID)
 	case c.Entries < 1:
 		return errors.New("the large directory must have at least 1 entry")
 	}
@@ -105,9 +112,9 @@ func Run(ctx context.Context, cfg Config) (report *Report, err error) {
 			err = errors.Join(err, s.end(ctx))
 		}
 	}()
-	for _, t := range cfg.Targets {
+	for i, t := range cfg.Targets {
 		cfg.say(Progress{Doing: "connecting to " + t.String()})
-		s, err := open(ctx, &cfg, t)
+		s, err := open(ctx, &cfg, t, cfg.Processes[i])
 		if err != nil {
 			return nil, err
 		}
@@ -165,6 +172,9 @@ func alternate(ctx context.Context, cfg *Config, sessions []*session, load int) 
 				// The last turn counted the failure, or the server has forgotten the bench
 				// while it loaded the other: the next starts with new connections.
 				if err := s.connect(ctx); err != nil {
+					return nil, err
+				}
+				if err := s.findServer(); err != nil {
 					return nil, err
 				}
 			}

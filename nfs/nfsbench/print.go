@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -47,9 +48,19 @@ func (r *Report) writeTable(out io.Writer) error {
 	if compared {
 		head += "server\t"
 	}
-	head += "ops/s\tMB/s\tp50\tp99\tp999\terrors\t"
+	seen := slices.ContainsFunc(r.Loads, func(l LoadReport) bool {
+		return slices.ContainsFunc(l.Results, func(r Result) bool { return r.ServerCost != nil })
+	})
+	head += "ops/s\t"
+	if seen {
+		head += "server\tuser\tsystem\t"
+	}
+	head += "client\tMB/s\tp50\tp99\tp999\terrors\t"
 	if compared {
 		head += "A/B\tmin..max\t"
+	}
+	if compared && seen {
+		head += "cost B/A\tmin..max\t"
 	}
 	for i, target := range r.Targets {
 		if compared {
@@ -61,7 +72,12 @@ func (r *Report) writeTable(out io.Writer) error {
 	if r.Rounds > 1 {
 		fmt.Fprintf(out, " in %d rounds", r.Rounds)
 	}
-	fmt.Fprint(out, "\n\n")
+	fmt.Fprint(out, "\n")
+	if seen {
+		fmt.Fprint(out, "server, of it user and system, and client: microseconds of processor time for each of ops\n\n")
+	} else {
+		fmt.Fprint(out, "client: microseconds of processor time for each of ops; the server's process can't be seen from here\n\n")
+	}
 	fmt.Fprintln(t, head)
 	for _, l := range r.Loads {
 		for i := range l.Results {
@@ -74,12 +90,19 @@ func (r *Report) writeTable(out io.Writer) error {
 			if compared {
 				fmt.Fprintf(t, "%c\t", 'A'+i)
 			}
-			fmt.Fprintf(t, "%.0f\t%s\t%s\t%s\t%s\t%d\t", result.OpsPerSecond, megabytes(result.MBPerSecond),
+			fmt.Fprintf(t, "%.0f\t", result.OpsPerSecond)
+			if cost := result.ServerCost; cost != nil {
+				fmt.Fprintf(t, "%s\t%s\t%s\t", digits(cost.total()), digits(cost.User), digits(cost.System))
+			} else if seen {
+				fmt.Fprint(t, "-\t-\t-\t")
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t", digits(result.ClientCost.total()), megabytes(result.MBPerSecond),
 				short(result.P50), short(result.P99), short(result.P999), result.Errors)
-			if ratio := l.Ratio; ratio != nil && i == 0 {
-				fmt.Fprintf(t, "%.2f\t%.2f..%.2f\t", ratio.Median, ratio.Min, ratio.Max)
-			} else if compared {
-				fmt.Fprint(t, "\t\t")
+			if compared {
+				fmt.Fprint(t, tableCells(l.Ratio, i))
+			}
+			if compared && seen {
+				fmt.Fprint(t, tableCells(l.CostRatio, i))
 			}
 			fmt.Fprintln(t)
 		}
@@ -89,6 +112,9 @@ func (r *Report) writeTable(out io.Writer) error {
 	}
 	if r.GeometricMean > 0 {
 		fmt.Fprintf(out, "\nA/B over all loads, geometric mean: %.2f\n", r.GeometricMean)
+	}
+	if r.CostGeometricMean > 0 {
+		fmt.Fprintf(out, "the servers' processor time, B/A over all loads, geometric mean: %.2f\n", r.CostGeometricMean)
 	}
 	for _, load := range r.Loads {
 		for i, result := range load.Results {
@@ -108,7 +134,8 @@ func (r *Report) writeCSV(out io.Writer) error {
 	w := csv.NewWriter(out)
 	rows := [][]string{{
 		"load", "unit", "target", "nfs", "ops", "seconds", "ops_per_s", "mb_per_s", "p50_us", "p99_us", "p999_us", "max_us",
-		"errors", "error", "ratio_median", "ratio_min", "ratio_max",
+		"errors", "error", "ratio_median", "ratio_min", "ratio_max", "server_user_us", "server_system_us", "client_user_us", "client_system_us",
+		"cost_ratio_median", "cost_ratio_min", "cost_ratio_max",
 	}}
 	for _, load := range r.Loads {
 		for i, result := range load.Results {
@@ -119,11 +146,15 @@ func (r *Report) writeCSV(out io.Writer) error {
 				row = append(row, decimal(f))
 			}
 			row = append(row, strconv.FormatInt(result.Errors, 10), result.Error)
-			if ratio := load.Ratio; ratio != nil && i == 0 {
-				row = append(row, decimal(ratio.Median), decimal(ratio.Min), decimal(ratio.Max))
-			} else {
-				row = append(row, "", "", "")
+			row = append(row, ratioCells(load.Ratio, i)...)
+			for _, cost := range []*Cost{result.ServerCost, result.ClientCost} {
+				if cost != nil {
+					row = append(row, decimal(cost.User), decimal(cost.System))
+				} else {
+					row = append(row, "", "")
+				}
 			}
+			row = append(row, ratioCells(load.CostRatio, i)...)
 			rows = append(rows, row)
 		}
 	}
@@ -131,6 +162,22 @@ func (r *Report) writeCSV(out io.Writer) error {
 		return fmt.Errorf("write CSV: %w", err)
 	}
 	return nil
+}
+
+// tableCells is ratioCells for the table.
+func tableCells(r *Ratio, target int) string {
+	if r == nil || target > 0 {
+		return "\t\t"
+	}
+	return fmt.Sprintf("%.2f\t%.2f..%.2f\t", r.Median, r.Min, r.Max)
+}
+
+// ratioCells returns a ratio in the row of the first server.
+func ratioCells(r *Ratio, target int) []string {
+	if r == nil || target > 0 {
+		return []string{"", "", ""}
+	}
+	return []string{decimal(r.Median), decimal(r.Min), decimal(r.Max)}
 }
 
 func decimal(f float64) string { return strconv.FormatFloat(f, 'f', 3, 64) }
@@ -141,6 +188,20 @@ func megabytes(mb float64) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.1f", mb)
+}
+
+// digits formats microseconds with about three digits.
+func digits(us float64) string {
+	switch {
+	case us == 0:
+		return "-" // unknown, or nothing
+	case us < 10:
+		return fmt.Sprintf("%.2f", us)
+	case us < 100:
+		return fmt.Sprintf("%.1f", us)
+	default:
+		return fmt.Sprintf("%.0f", us)
+	}
 }
 
 // short formats a time in microseconds with about three digits.

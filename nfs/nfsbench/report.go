@@ -17,6 +17,8 @@ type Report struct {
 	Loads       []LoadReport `json:"loads"`
 	// GeometricMean is of the medians of all ratios, 0 without any.
 	GeometricMean float64 `json:"geometricMean,omitempty"`
+	// CostGeometricMean is the same of the medians of all CostRatios.
+	CostGeometricMean float64 `json:"costGeometricMean,omitempty"`
 }
 
 // LoadReport has one load's results on each server.
@@ -25,6 +27,8 @@ type LoadReport struct {
 	Unit    string   `json:"unit"`
 	Results []Result `json:"results"` // in the order of Report.Targets
 	Ratio   *Ratio   `json:"ratio,omitempty"`
+	// CostRatio is how much processor time the second server takes, compared with the first.
+	CostRatio *Ratio `json:"costRatio,omitempty"`
 }
 
 // Result is of one load on one server, over all rounds.
@@ -34,6 +38,9 @@ type Result struct {
 	// OpsPerSecond and MBPerSecond (10^6 bytes) are means over all rounds.
 	OpsPerSecond float64 `json:"opsPerSecond"`
 	MBPerSecond  float64 `json:"mbPerSecond"`
+	// ServerCost and ClientCost are nil where they are unknown.
+	ServerCost *Cost `json:"serverCost,omitempty"`
+	ClientCost *Cost `json:"clientCost,omitempty"`
 	// The duration of an operation, in microseconds: for readdirplus of a
 	// page, for smallfile and untar of a file.
 	P50    float64 `json:"p50us"`
@@ -44,8 +51,22 @@ type Result struct {
 	Error  string  `json:"error,omitempty"` // the first
 }
 
-// Ratio is how many times as fast the first server is as the second, from
-// rounds with results of both.
+// Cost is the processor time for a unit of Result.Ops, in microseconds: the median of the rounds.
+type Cost struct {
+	User   float64 `json:"userus"`
+	System float64 `json:"systemus"`
+}
+
+// total returns 0 for a cost that is unknown.
+func (c *Cost) total() float64 {
+	if c == nil {
+		return 0
+	}
+	return c.User + c.System
+}
+
+// Ratio compares the servers, from rounds with results of both. If it is more than 1, the first is
+// faster, or takes less.
 type Ratio struct {
 	Median float64   `json:"median"`
 	Min    float64   `json:"min"`
@@ -78,10 +99,12 @@ func (r *Report) add(l *Load, turns [][]*turnResult) {
 		row.Results = append(row.Results, summarize(rounds))
 	}
 	if len(turns) == 2 {
-		row.Ratio = newRatio(rates(turns[0]), rates(turns[1]))
+		row.Ratio = newRatio(perRound(turns[0], (*turnResult).rate), perRound(turns[1], (*turnResult).rate))
+		row.CostRatio = newRatio(perRound(turns[1], (*turnResult).serverCost), perRound(turns[0], (*turnResult).serverCost))
 	}
 	r.Loads = append(r.Loads, row)
-	r.GeometricMean = geometricMean(r.Loads)
+	r.GeometricMean = geometricMean(r.Loads, func(l *LoadReport) *Ratio { return l.Ratio })
+	r.CostGeometricMean = geometricMean(r.Loads, func(l *LoadReport) *Ratio { return l.CostRatio })
 }
 
 func summarize(rounds []*turnResult) Result {
@@ -91,7 +114,7 @@ func summarize(rounds []*turnResult) Result {
 		all.merge(&t.tally)
 		elapsed += t.elapsed
 	}
-	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+	us := microseconds
 	result := Result{
 		Ops: all.units, Seconds: elapsed.Seconds(), Errors: all.errors,
 		P50: us(all.took.quantile(0.5)), P99: us(all.took.quantile(0.99)), P999: us(all.took.quantile(0.999)), Max: us(all.took.max),
@@ -100,21 +123,46 @@ func summarize(rounds []*turnResult) Result {
 		result.OpsPerSecond = float64(all.units) / elapsed.Seconds()
 		result.MBPerSecond = float64(all.bytes) / 1e6 / elapsed.Seconds()
 	}
+	var cost usage
+	for _, t := range rounds {
+		cost.server.add(t.cost.server)
+		cost.client.add(t.cost.client)
+	}
+	result.ServerCost = newCost(perRound(rounds, (*turnResult).serverCost), cost.server.userShare())
+	result.ClientCost = newCost(perRound(rounds, (*turnResult).clientCost), cost.client.userShare())
 	if all.first != nil {
 		result.Error = all.first.Error()
 	}
 	return result
 }
 
-func rates(rounds []*turnResult) []float64 {
+func perRound(rounds []*turnResult, what func(*turnResult) float64) []float64 {
 	var r []float64
 	for _, t := range rounds {
-		r = append(r, t.rate())
+		r = append(r, what(t))
 	}
 	return r
 }
 
-// newRatio compares the rates of the rounds. It is nil if there are none to compare.
+// newCost returns the cost of the median round. It is nil if no round has one.
+func newCost(rounds []float64, userShare float64) *Cost {
+	rounds = slices.DeleteFunc(rounds, func(us float64) bool { return us <= 0 })
+	if len(rounds) == 0 {
+		return nil
+	}
+	slices.Sort(rounds)
+	total := median(rounds)
+	return &Cost{User: total * userShare, System: total * (1 - userShare)}
+}
+
+func median(sorted []float64) float64 {
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+func microseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// newRatio compares the rounds. It is nil if there are none to compare.
 func newRatio(first, second []float64) *Ratio {
 	var r Ratio
 	for i := range first {
@@ -128,15 +176,15 @@ func newRatio(first, second []float64) *Ratio {
 	sorted := slices.Sorted(slices.Values(r.Rounds))
 	n := len(sorted)
 	r.Min, r.Max = sorted[0], sorted[n-1]
-	r.Median = (sorted[(n-1)/2] + sorted[n/2]) / 2
+	r.Median = median(sorted)
 	return &r
 }
 
-func geometricMean(loads []LoadReport) float64 {
+func geometricMean(loads []LoadReport, of func(*LoadReport) *Ratio) float64 {
 	sum, n := 0.0, 0
-	for _, l := range loads {
-		if l.Ratio != nil {
-			sum += math.Log(l.Ratio.Median)
+	for i := range loads {
+		if r := of(&loads[i]); r != nil {
+			sum += math.Log(r.Median)
 			n++
 		}
 	}

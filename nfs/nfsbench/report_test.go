@@ -32,6 +32,8 @@ func sample() *Report {
 		{turn(400), turn(200), turn(900)},
 		{turn(100), turn(100), turn(300, errors.New(`a "quoted", text`))},
 	})
+	r.Loads[0].Results[0].ServerCost, r.Loads[0].Results[0].ClientCost = &Cost{User: 1.5, System: 10.5}, &Cost{System: 7}
+	r.Loads[0].CostRatio, r.CostGeometricMean = &Ratio{Median: 2.5, Min: 2, Max: 3}, 2.25
 	r.add(&Load{Name: "null", Unit: "calls"}, [][]*turnResult{{turn(0), turn(100), turn(100)}, {turn(0), turn(0), turn(400)}})
 	r.add(&Load{Name: "create", Unit: "calls"}, [][]*turnResult{{turn(0)}, {turn(10)}})
 	return r
@@ -73,7 +75,7 @@ func TestJSON(t *testing.T) {
 	if err := d.Decode(&got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Loads) != 3 || got.Targets[1] != "[::1]:20490:/a,b" || got.Loads[0].Ratio.Median != 3 || got.Loads[0].Results[1].Error != `a "quoted", text` {
+	if len(got.Loads) != 3 || got.Targets[1] != "[::1]:20490:/a,b" || got.Loads[0].Ratio.Median != 3 || got.Loads[0].Results[0].ServerCost.total() != 12 || got.Loads[0].Results[1].Error != `a "quoted", text` {
 		t.Errorf("%+v", got)
 	}
 }
@@ -89,7 +91,8 @@ func TestCSV(t *testing.T) {
 	}
 	column := func(row int, name string) string { return rows[row][slices.Index(rows[0], name)] }
 	if len(rows) != 7 || column(1, "load") != "read-4k-rand" || column(1, "ops_per_s") != "500.000" || column(1, "ratio_median") != "3.000" ||
-		column(2, "target") != "[::1]:20490:/a,b" || column(1, "nfs") != "3" || column(2, "nfs") != "4.1" || column(2, "error") != `a "quoted", text` || column(2, "ratio_median") != "" {
+		column(2, "target") != "[::1]:20490:/a,b" || column(1, "nfs") != "3" || column(2, "nfs") != "4.1" || column(2, "error") != `a "quoted", text` || column(2, "ratio_median") != "" ||
+		column(1, "server_user_us") != "1.500" || column(1, "client_system_us") != "7.000" || column(1, "cost_ratio_max") != "3.000" || column(2, "server_user_us") != "" {
 		t.Errorf("%q", rows)
 	}
 }
@@ -99,7 +102,7 @@ func TestTable(t *testing.T) {
 	if err := sample().Write(&out, FormatTable); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"A: nas:/export, NFS version 3\n", "B: [::1]:20490:/a,b, NFS version 4.1\n", "in 3 rounds", "\n  read-4k-rand  blocks", "3.00  2.00..4.00", "mean: 0.87", `1 errors from [::1]:20490:/a,b, the first: a "quoted"`} {
+	for _, want := range []string{"A: nas:/export, NFS version 3\n", "B: [::1]:20490:/a,b, NFS version 4.1\n", "in 3 rounds", "\n  read-4k-rand  blocks", "3.00  2.00..4.00", "2.50  2.00..3.00", "  12.0  1.50    10.5    7.00  ", "mean: 0.87", `1 errors from [::1]:20490:/a,b, the first: a "quoted"`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, out.String())
 		}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -33,6 +34,8 @@ type session struct {
 	// rtmax and wtmax are the server's maxima for READ and WRITE.
 	rtmax, wtmax int
 
+	processes []int // of the server; none: findServer looks for it
+	meter
 	fixtures
 	cursor atomic.Uint64 // of a sequential load; counts calls
 	seed   uint64        // of the running write load
@@ -50,7 +53,7 @@ type worker struct {
 	rng  uint64
 
 	// Files that it has open. Without a handle they are to be opened.
-	readFile, writeFile, lockFile file
+	readFile, writeFile, ownFile file
 
 	tree  []byte // the handle of the directory that untar is in
 	text  []byte // a name, new for each call
@@ -65,8 +68,8 @@ type worker struct {
 }
 
 // open connects to a server and creates the bench's directory there.
-func open(ctx context.Context, cfg *Config, t Target) (s *session, err error) {
-	s = &session{cfg: cfg, target: t, filler: newFiller(), proto: newProtocol(cfg, t)}
+func open(ctx context.Context, cfg *Config, t Target, processes []int) (s *session, err error) {
+	s = &session{cfg: cfg, target: t, filler: newFiller(), proto: newProtocol(cfg, t), processes: processes, meter: meter{client: []int{os.Getpid()}}}
 	defer func() {
 		if err != nil {
 			s.leave()
@@ -80,6 +83,9 @@ func open(ctx context.Context, cfg *Config, t Target) (s *session, err error) {
 		return s, err
 	}
 	if s.rtmax, s.wtmax, err = w.limits(s.root); err != nil {
+		return s, err
+	}
+	if err := s.findServer(); err != nil {
 		return s, err
 	}
 	s.name = "podnas-bench-" + rand.Text()[:12]
@@ -109,6 +115,17 @@ func (s *session) connect(ctx context.Context) error {
 	}
 	s.beside = nil
 	return s.spread(s.workers, 0)
+}
+
+// findServer notes which processes are the server's, after it has answered a call: before, the kernel
+// may have accepted the connection for it.
+func (s *session) findServer() error {
+	s.server = s.processes
+	if pid, ok := peerProcess(s.conns[0].nc.LocalAddr(), s.conns[0].nc.RemoteAddr()); ok && len(s.processes) == 0 {
+		s.server = []int{pid}
+	}
+	_, err := s.measure()
+	return err
 }
 
 // dialAll opens the connections, a few at a time: a thousand at once might
@@ -154,7 +171,7 @@ func (s *session) spread(workers []*worker, first int) (err error) {
 	n := len(s.conns)
 	for i, w := range workers {
 		w.conn = s.conns[i%n]
-		w.readFile, w.writeFile, w.lockFile = file{}, file{}, file{}
+		w.readFile, w.writeFile, w.ownFile = file{}, file{}, file{}
 		if w.calls, err = s.proto.calls(w.lane, i%n, first+i/n); err != nil {
 			return err
 		}

@@ -46,6 +46,19 @@ func (t *tally) fail(err error) {
 type turnResult struct {
 	tally
 	elapsed time.Duration // of the phases, without the time between them
+	cost    usage         // of the phases
+	unknown bool          // cost is, because a process ended
+}
+
+// serverCost and clientCost are the processor time for a unit in microseconds, 0 if that is unknown.
+func (r *turnResult) serverCost() float64 { return r.perUnit(r.cost.server) }
+func (r *turnResult) clientCost() float64 { return r.perUnit(r.cost.client) }
+
+func (r *turnResult) perUnit(t processorTime) float64 {
+	if r.units == 0 || r.unknown {
+		return 0
+	}
+	return microseconds(t.exact) / float64(r.units)
 }
 
 // rate returns the units per second.
@@ -98,6 +111,7 @@ func (s *session) phase(ctx context.Context, l *Load, d time.Duration, r *turnRe
 	defer context.AfterFunc(ctx, func() { stop.Store(true) })()
 	defer s.hurry(ctx)()
 	var group, beside sync.WaitGroup
+	before, errBefore := s.measure()
 	start := time.Now()
 	if l.beside != nil {
 		for _, w := range s.beside {
@@ -111,6 +125,11 @@ func (s *session) phase(ctx context.Context, l *Load, d time.Duration, r *turnRe
 	}
 	group.Wait()
 	r.elapsed += time.Since(start)
+	after, errAfter := s.measure()
+	r.cost.server.add(after.server.since(before.server))
+	r.cost.client.add(after.client.since(before.client))
+	// With two kinds of operations nobody knows which took the time.
+	r.unknown = r.unknown || errBefore != nil || errAfter != nil || l.beside != nil
 	for _, w := range s.workers {
 		r.merge(&w.turn)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/nfs/mountoption"
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
@@ -79,21 +80,15 @@ func (m Mount) Steps() (steps []doctor.Check, closeAll func()) {
 	}, s.close
 }
 
-// Version4 reports whether the options ask for version 4.
+// Version4 reports whether the mount is one of version 4: without a version it is one like those
+// of new PersistentVolumes, unless an option is for version 3 alone.
 func (m Mount) Version4() bool {
-	return slices.ContainsFunc(m.Options, func(option string) bool { return strings.HasPrefix(version(option), "4") })
-}
-
-// version is the version of NFS that an option asks for, or empty (nfs(5)).
-func version(option string) string {
-	key, value, _ := strings.Cut(option, "=")
-	switch {
-	case key == "nfsvers", key == "vers":
-		return value
-	case len(key) > 1 && key[0] == 'v' && key[1] >= '2' && key[1] <= '4':
-		return key[1:]
+	for _, option := range m.Options {
+		if v := mountoption.Version(option); v != "" {
+			return mountoption.Is4(v)
+		}
 	}
-	return ""
+	return !slices.ContainsFunc(m.Options, mountoption.OnlyVersion3)
 }
 
 // judgeOptions finds options with which mounts of podnas fail.
@@ -101,7 +96,7 @@ func judgeOptions(options []string) doctor.Result {
 	version4 := Mount{Options: options}.Version4()
 	for _, option := range options {
 		switch key, value, _ := strings.Cut(option, "="); {
-		case !slices.Contains([]string{"", "3", "4", "4.1"}, version(option)), key == "minorversion":
+		case !slices.Contains([]string{"", "3", "4", "4.1"}, mountoption.Version(option)), key == "minorversion":
 			return doctor.Fail("use nfsvers=3 or nfsvers=4.1", "mount option %s: podnas serves NFS versions 3 and 4.1", option)
 		case (key == "proto" || key == "mountproto") && strings.HasPrefix(value, "udp"), key == "udp":
 			return doctor.Fail("use proto=tcp,mountproto=tcp", "mount option %s: podnas serves TCP only", option)
@@ -236,7 +231,7 @@ func (s *session) locks(ctx context.Context) doctor.Result {
 	if _, err := s.nfs.Call(ctx, lockManager, lockVersion, 0, nil); err == nil {
 		return doctor.Good("the server serves NLM, NFS's lock protocol; with nolock it is not used")
 	}
-	return doctor.Good("with nolock, locks (flock, fcntl) work between programs of one node, but not between nodes, because the server has no NLM. A database opened from two nodes at once needs nfsvers=4.1")
+	return doctor.Good("with nolock, locks (flock, fcntl) work between programs of one node, but not between nodes, because the server has no NLM. Files that are locked from two nodes at once, such as a database, need nfsvers=4.1")
 }
 
 // credential is that of the user that writes.

@@ -195,6 +195,7 @@ func clientTime(t nfs3.Time) nfs3.SetTime {
 }
 
 func testSetMtime(e *env) {
+	e.need(FeatureNanoseconds)
 	for name, fh := range map[string]nfs3.FH{"file": e.create(e.dir, "file"), "directory": e.mkdir(e.dir, "dir")} {
 		for _, want := range []nfs3.Time{{Sec: 1_000_000_000, Nsec: 123_456_789}, {Sec: 0, Nsec: 0}, {Sec: 1<<31 - 1, Nsec: 999_999_999}} {
 			e.ok("SETATTR", e.setattr(fh, nfs3.Sattr{Atime: clientTime(want), Mtime: clientTime(want)}))
@@ -217,6 +218,7 @@ func testSetServerTime(e *env) {
 }
 
 func testThreeTimes(e *env) {
+	e.need(FeatureNanoseconds)
 	e.need(FeatureTimes)
 	file := e.create(e.dir, "file")
 	before := e.attr(file)
@@ -248,6 +250,7 @@ func tick() {
 
 // A client sees by the mtime that another changed something.
 func testChangesShow(e *env) {
+	e.need(FeatureNanoseconds)
 	dir := e.mkdir(e.dir, "dir")
 	file := e.create(dir, "file")
 	for _, tt := range []struct {

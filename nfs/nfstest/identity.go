@@ -205,6 +205,7 @@ func testIdentityMinusOne(e *env) {
 
 func testAccessTruth(e *env) {
 	e.need(FeatureAccessTruth)
+	e.need(FeatureIdentity)
 	const (
 		r, l, m, x, d, ex = nfs3.AccessRead, nfs3.AccessLookup, nfs3.AccessModify, nfs3.AccessExtend, nfs3.AccessDelete, nfs3.AccessExecute
 	)

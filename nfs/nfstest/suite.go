@@ -40,12 +40,14 @@ const (
 	FeatureExclusiveCreate  Feature = "exclusive create"   // CREATE EXCLUSIVE
 	FeatureLink             Feature = "hard links"         // LINK, and its values in FSINFO and PATHCONF
 	FeatureMknod            Feature = "mknod"              // fifos, sockets; devices for root
+	FeatureDevices          Feature = "devices"            // MKNOD of devices by root
 	FeatureIdentity         Feature = "identity"           // the caller's uid and gids decide, and own new files
 	FeatureChown            Feature = "chown"              // root can give files away
 	FeatureAccessTruth      Feature = "truthful access"    // ACCESS returns the caller's rights
 	FeatureGuard            Feature = "setattr guard"      // SETATTR's guard is compared with the ctime
 	FeatureModeBits         Feature = "mode bits"          // setuid, setgid and sticky; nothing above 07777
 	FeatureTimes            Feature = "three times"        // atime, mtime and ctime are distinct
+	FeatureNanoseconds      Feature = "nanoseconds"        // times are finer than a second
 	FeatureSpaceUsed        Feature = "space used"         // used is the space on the disk, not the size
 	FeatureWcc              Feature = "wcc data"           // complete weak cache consistency data
 	FeatureOwnChanges       Feature = "own changes"        // wcc data has the call's own change, and no other

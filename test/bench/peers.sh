@@ -26,7 +26,8 @@ register() {
 }
 
 # ganesha DIR: NFS-Ganesha exports DIR by version 3 and 4.1, NFS on port 20490 and MOUNT
-# on 20048.
+# on 20048. With graceless=false it has a grace period after each start, as it has by default:
+# then the first SETATTR waits for 90 s.
 ganesha() {
 	mkdir -p "$1" /run/ganesha /var/lib/nfs/ganesha
 	chmod 777 "$1"
@@ -40,7 +41,7 @@ ganesha() {
 			Enable_UDP = false;
 		}
 		NFS_KRB5 { Active_krb5 = false; }
-		NFSV4 { Graceless = true; Minor_Versions = 1; } # with grace the first SETATTR waits for 90 s
+		NFSV4 { Graceless = ${graceless:-true}; Minor_Versions = 1; }
 		LOG { Default_Log_Level = EVENT; }
 		EXPORT_DEFAULTS { Squash = No_Root_Squash; SecType = sys; Transports = TCP; Protocols = 3, 4; }
 		EXPORT {
@@ -73,7 +74,8 @@ knfsd() {
 
 # knfsd4 DIR EXPORT HIDDEN: the same with version 4.1, for tests. The exports are in DIR, with
 # NFS on port 2049 and MOUNT on 20049; nobody here may mount HIDDEN. With nfsdcld it knows which
-# clients have said RECLAIM_COMPLETE, and ends its grace period when all have.
+# clients have said RECLAIM_COMPLETE, and ends its grace period when all have. With options=async
+# it need not sync anything.
 knfsd4() {
 	mkdir -p "$1$2" "$1$3"
 	chmod 777 "$1$2" "$1$3"
@@ -89,7 +91,7 @@ knfsd4() {
 	nfsdcld
 	echo 10 >/proc/fs/nfsd/nfsv4leasetime
 	echo 10 >/proc/fs/nfsd/nfsv4gracetime
-	exportfs -o rw,no_root_squash,no_subtree_check,insecure,fsid=1 "127.0.0.1:$2"
+	exportfs -o rw,${options:-sync},no_root_squash,no_subtree_check,insecure,fsid=1 "127.0.0.1:$2"
 	exportfs -o rw,no_root_squash,no_subtree_check,insecure,fsid=2 "192.0.2.1:$3"
 	rpc.mountd --port 20049
 	begin_knfsd4
@@ -98,6 +100,16 @@ begin_knfsd4() {
 	rpc.nfsd -V 3 -N 4.0 -V 4.1 -N 4.2 --no-udp 8
 	answers 2049 20049
 	sleep 3.1 # the grace period of lockd, which is beside its own
+}
+
+# share_knfsd4 EXPORT CLIENTS: these may mount it, too.
+share_knfsd4() { exportfs -o rw,no_root_squash,no_subtree_check,insecure,fsid=1 "$2:$1"; }
+
+# end_knfsd4: it serves nothing any more, and has nothing open.
+end_knfsd4() {
+	rpc.nfsd 0
+	exportfs -ua
+	kill $(busybox pidof rpc.mountd)
 }
 
 # restart_knfsd4: it counts the time of its start in seconds, and a restart within one is none.

@@ -21,7 +21,7 @@
 #                  client   native with sync: "false", NFS-Ganesha, the server of least
 #                           and the kernel's own in one such guest, and the kernel's own
 #                           client: flags and loads are those of test/bench/client
-#   NFS=VERSION  of NFS, 3 or 4.1, for ganesha and guest (default: 3)
+#   NFS=VERSION  of NFS, 3 or 4.1, for ganesha, guest and client (default: 3)
 #   LOADS=LIST   as --loads; without it all that both servers know
 #   BENCH_DIR=DIR  an existing directory on the disk to measure (default: TMPDIR)
 #
@@ -102,7 +102,7 @@ for one in $with; do
 		test/vm/setup.sh
 		go build -o "$work/client" ./test/bench/client
 		git archive --format=tar -o "$work/tree.tar" HEAD
-		test/vm/vm.sh -m 2048 -t 1800 -x 8G "$here/client.sh" "$podnas" "$work/client" "$work/ceiling" "$work/tree.tar" "${loads[@]}" "$@" || status=1
+		test/vm/vm.sh -m 2048 -t 1800 -x 8G "$here/client.sh" "$podnas" "${NFS:-3}" "$work/client" "$work/ceiling" "$work/tree.tar" "${loads[@]}" "$@" || status=1
 		;;
 	esac
 done

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/xdr"
 )
 
@@ -125,7 +126,9 @@ func testSettable(e *env) {
 			e.Errorf("mode %o is %o", m, a.Mode)
 		}
 	}
-	if a := set(nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrOwner, nfs4.AttrOwnerGroup), Owner: []byte("1234"), OwnerGroup: []byte("4294967294")}); string(a.Owner) != "1234" || string(a.OwnerGroup) != "4294967294" {
+	if _, lacks := e.target.Lacks[nfstest.FeatureChown]; lacks {
+		e.refused([]op{putfh(fh), setattr(nfs4.Stateid{}, nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrOwner), Owner: []byte("1234")})}, nfs4.ErrPerm)
+	} else if a := set(nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrOwner, nfs4.AttrOwnerGroup), Owner: []byte("1234"), OwnerGroup: []byte("4294967294")}); string(a.Owner) != "1234" || string(a.OwnerGroup) != "4294967294" {
 		e.Errorf("owner %q, group %q", a.Owner, a.OwnerGroup)
 	}
 	at, mt := nfs4.Time{Sec: 1000000000, Nsec: 123456789}, nfs4.Time{Sec: 86400, Nsec: 1}
@@ -198,13 +201,15 @@ func testOwners(e *env) {
 			c.refused([]op{putfh(e.dir), lookup("made")}, nfs4.ErrNoEnt)
 		})
 	}
-	a := e.attr([]op{putfh(fh)}, nfs4.AttrOwner, nfs4.AttrOwnerGroup)
-	if string(a.Owner) != "0" || string(a.OwnerGroup) != "0" {
-		e.Errorf("owner %q, group %q", a.Owner, a.OwnerGroup)
-	}
-	// Who does not own the file can't give it away.
-	e.as(1000, 1000).refused([]op{putfh(fh), setattr(nfs4.Stateid{}, nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrOwner), Owner: []byte("1000")})}, nfs4.ErrPerm, nfs4.ErrAccess)
-	e.as(1000, 1000).refused([]op{putfh(fh), setattr(nfs4.Stateid{}, mode(0o777))}, nfs4.ErrPerm, nfs4.ErrAccess)
+	e.asOther(func(other *client) {
+		a := e.attr([]op{putfh(fh)}, nfs4.AttrOwner, nfs4.AttrOwnerGroup)
+		if string(a.Owner) != "0" || string(a.OwnerGroup) != "0" {
+			other.Errorf("owner %q, group %q", a.Owner, a.OwnerGroup)
+		}
+		// Who does not own the file can't give it away.
+		other.refused([]op{putfh(fh), setattr(nfs4.Stateid{}, nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrOwner), Owner: []byte("1000")})}, nfs4.ErrPerm, nfs4.ErrAccess)
+		other.refused([]op{putfh(fh), setattr(nfs4.Stateid{}, mode(0o777))}, nfs4.ErrPerm, nfs4.ErrAccess)
+	})
 }
 
 // Section 18.34.3: SETATTR of the size is a WRITE.
@@ -352,6 +357,9 @@ func testAccess(e *env) {
 		{"pseudo root", e.client, []op{putrootfh()}, nfs4.AccessRead | nfs4.AccessLookup, nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessDelete},
 	} {
 		e.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
+			if tt.c != e.client {
+				needs(t, &e.target, nfstest.FeatureIdentity)
+			}
 			c := tt.c.with(t)
 			res := get[nfs4.AccessRes](c, c.ok(append(tt.ops, access(all))...))
 			if res.Access&tt.has != tt.has || res.Access&tt.not != 0 || res.Access&^res.Supported != 0 {

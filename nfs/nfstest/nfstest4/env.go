@@ -10,6 +10,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/nfs/nfstest"
 )
 
 // env is a test's environment: a client, and a directory of its own, empty at the start.
@@ -47,6 +48,25 @@ func newEnv(t *testing.T, target Target) *env {
 		}
 	})
 	return e
+}
+
+// need skips the test if the target lacks a feature.
+func (e *env) need(f nfstest.Feature) { needs(e.T, &e.target, f) }
+
+func needs(t *testing.T, target *Target, f nfstest.Feature) {
+	t.Helper()
+	if reason, ok := target.Lacks[f]; ok {
+		t.Skipf("named skip: %s: %s", f, reason)
+	}
+}
+
+// asOther runs what another user, 1000, does. It is skipped if the server tells no users apart.
+func (e *env) asOther(do func(other *client)) {
+	e.Helper()
+	e.Run("another-user", func(t *testing.T) {
+		needs(t, &e.target, nfstest.FeatureIdentity)
+		do(e.as(1000, 1000).with(t))
+	})
 }
 
 // newClient makes another client, as another node is, with a session. What it has goes

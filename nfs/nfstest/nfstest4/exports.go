@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/nfs/nfstest"
 )
 
 // exportTests are what a volume's options take from each operation of a COMPOUND, whatever
@@ -76,6 +77,7 @@ func testSquashed(e *env) {
 	if e.target.Squashed == "" {
 		e.Skip("named skip: options: no squashed volume")
 	}
+	e.need(nfstest.FeatureIdentity)
 	secret := e.file("secret", "secret")
 	e.ok(putfh(secret), setattr(nfs4.Stateid{}, mode(0o600)))
 	e.ok(putfh(e.dir), setattr(nfs4.Stateid{}, mode(0o755)))

@@ -108,8 +108,11 @@ func testUp(e *env) {
 	e.refused([]op{putrootfh(), lookupp()}, nfs4.ErrNoEnt)
 	e.refused([]op{putfh(e.file("f", "")), lookupp()}, nfs4.ErrNotDir)
 	// Section 18.14.3: as who may search the directory, and as who may not.
-	user := e.as(1000, 1000)
-	if at = user.fh(putfh(sub), lookupp()); !bytes.Equal(at, e.dir) {
+	e.asOther(func(user *client) { e.up(user, sub) })
+}
+
+func (e *env) up(user *client, sub nfs4.FH) {
+	if at := user.fh(putfh(sub), lookupp()); !bytes.Equal(at, e.dir) {
 		e.Errorf("up as another user: %x, want %x", at, e.dir)
 	}
 	user.ok(putfh(sub), secinfoNoName(nfs4.SecinfoParent))

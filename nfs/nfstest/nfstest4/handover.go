@@ -13,6 +13,7 @@ var handoverTests = []test{
 	{"sessions", testHandoverSessions},
 	{"opens and locks", testHandoverLocks},
 	{"a waiter is told", testHandoverWaiter},
+	{"a waiter that could not be told", testHandoverNotice},
 	{"deny modes", testHandoverDeny},
 	{"removed while open", testHandoverRemoved},
 	{"in the grace period", testHandoverGrace},
@@ -64,6 +65,12 @@ func testHandoverLocks(e *env) {
 	m.want("LOCK of what is locked", m.lock(nfs4.LockWrite, 9, 1), nfs4.ErrDenied)
 	m.want("LOCK of what is locked to read", m.lock(nfs4.LockWrite, 20, 1), nfs4.ErrDenied)
 	m.want("LOCK of what is free", m.lock(nfs4.LockWrite, 10, 10), nfs4.OK)
+	e.goesOn(l, m)
+}
+
+// goesOn is what two clients do after a restart that l has not noticed, who has locks that m wants.
+func (e *env) goesOn(l, m *locker) {
+	e.Helper()
 	if res := get[nfs4.ReadRes](e, e.ok(putfh(l.fh), read(l.openID, 0, 100))); string(res.Data) != "content" {
 		e.Errorf("READ: %q", res.Data)
 	}
@@ -106,6 +113,24 @@ func testHandoverWaiter(e *env) {
 	}
 }
 
+// A client that is told of a free lock, and has no connection at that time, is told by the next
+// process, however long ago it was. It would wait for half a minute otherwise.
+func testHandoverNotice(e *env) {
+	c := e.called()
+	l, _ := e.waiter(c)
+	c.conn.Close()
+	l.want("LOCKU", l.unlock(0, 10), nfs4.OK)
+	time.Sleep(2500 * time.Millisecond) // until it is no longer its turn
+	e.handover()
+	c.conn = c.connect()
+	if r := c.bare(bindConn(c.session, nfs4.ConnForeOrBoth)); r.status != nfs4.OK {
+		e.Fatalf("BIND_CONN_TO_SESSION: %v", r.status)
+	}
+	if cb := c.called(); cb.op != nfs4.OpCBNotifyLock {
+		e.Errorf("told %v", cb.op)
+	}
+}
+
 func testHandoverDeny(e *env) {
 	args := e.openArgs(opening{name: "f", create: true})
 	args.ShareDeny = nfs4.ShareDenyWrite
@@ -120,29 +145,18 @@ func testHandoverDeny(e *env) {
 	other.ok(putfh(e.dir), open(writes))
 }
 
-// The disk forgets a file without a name when the server ends. Whoever had it open is told
-// so, and nothing else is lost.
-func testHandoverRemoved(e *env) {
-	fh, id := e.client.open(e.dir, opening{name: "f", create: true})
-	gh, gid := e.client.open(e.dir, opening{name: "g", create: true})
-	e.ok(putfh(e.dir), remove("f"))
-	e.ok(putfh(fh), write(id, 0, "x"))
-	e.handover()
-	if r := e.do(putfh(fh), write(id, 0, "x")); r.status != nfs4.ErrStale {
-		e.Errorf("WRITE: %v", r.status)
-	}
-	e.ok(putfh(gh), write(gid, 0, "x"))
-	e.ok(putfh(gh), closeOp(gid))
-}
+func testHandoverGrace(e *env) { e.inGrace(e.handover) }
 
-func testHandoverGrace(e *env) {
+// inGrace restarts the server within a grace period, in which one of two clients has reclaimed.
+func (e *env) inGrace(restart func()) {
+	e.Helper()
 	fh, _ := e.client.open(e.dir, opening{name: "f", create: true})
 	other := e.another()
 	other.open(e.dir, opening{name: "g", create: true})
 	e.restart()
 	e.lost()
 	id := get[nfs4.OpenRes](e, e.ok(putfh(fh), open(e.previous(opening{})))).Stateid
-	e.handover()
+	restart()
 	e.ok(putfh(fh), write(id, 0, "x"))
 	e.ok(reclaimComplete(false))
 	e.refused([]op{putfh(e.dir), open(e.openArgs(opening{name: "f", owner: "2"}))}, nfs4.ErrGrace)

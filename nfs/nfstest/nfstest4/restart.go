@@ -13,6 +13,7 @@ var restartTests = []test{
 	{"reclaim", testReclaim},
 	{"reclaim of too much", testReclaimRefused},
 	{"restart in the grace period", testRestartTwice},
+	{"removed while open", testReclaimRemoved},
 }
 
 func (e *env) restart() {

@@ -25,6 +25,7 @@ var sessionTests = []test{
 	{"sequence", testSequence},
 	{"cached reply", testCachedReply},
 	{"uncached reply", testUncachedReply},
+	{"write sent again", testWriteAgain},
 	{"false retry", testFalseRetry},
 	{"retry of an error", testRetryOfError},
 	{"retry at the same time", testRetryAtOnce},
@@ -335,6 +336,31 @@ func testUncachedReply(e *env) {
 		}
 	}
 	e.ok(putrootfh())
+}
+
+// Section 2.10.6.1.3: a server may cache what it was not asked to cache. Of a WRITE that matters:
+// Linux does not ask, sends it again when its connection has ended, and what another client has
+// written meanwhile must not be undone.
+func testWriteAgain(e *env) {
+	fh, id := e.client.open(e.dir, opening{name: "f", create: true})
+	other := e.another()
+	_, otherID := other.open(e.dir, opening{name: "f"})
+	*e.seq++
+	ops := []op{sequence(nfs4.SequenceArgs{SessionID: e.session, SequenceID: *e.seq}), putfh(fh), write(id, 0, "first")}
+	first := e.bare(ops...)
+	if first.status != nfs4.OK {
+		e.Fatal(first.status)
+	}
+	other.ok(putfh(fh), write(otherID, 0, "other"))
+	e.reconnect()
+	// Another call may have begun to use a slot meanwhile.
+	ops[0] = sequence(nfs4.SequenceArgs{SessionID: e.session, SequenceID: *e.seq, HighestSlotID: 1})
+	if again := e.bare(ops...); !same(first, again) {
+		e.Errorf("%v\n%x\n%x", again.status, first.bytes, again.bytes)
+	}
+	if got := string(get[nfs4.ReadRes](e, other.ok(putfh(fh), read(otherID, 0, 100))).Data); got != "other" {
+		e.Errorf("the file has %q", got)
+	}
 }
 
 // Section 2.10.6.1.3.1: another request under the same sequence is no retry. It is not done; a

@@ -3,6 +3,8 @@ package nfstest4
 import (
 	"strings"
 	"testing"
+
+	"github.com/podnas/podnas/nfs/nfstest"
 )
 
 // Target is a server under test.
@@ -20,6 +22,9 @@ type Target struct {
 	SquashUID                   uint32
 	LimitedTo                   string
 
+	// Lacks has the features that the server lacks, with the reason: FeatureIdentity, FeatureChown, FeatureDevices.
+	Lacks map[nfstest.Feature]string
+
 	// MountAddr is the address of MOUNT version 3, for tests that compare with NFSv3.
 	// They are skipped if it is empty.
 	MountAddr string
@@ -30,6 +35,10 @@ type Target struct {
 	// Handover has the server end and start again, such that it goes on with what clients have.
 	// Tests of that are skipped if it is nil: few servers can.
 	Handover func(t *testing.T)
+	// Die has the server start again as after the end of its process alone, such that it goes on
+	// with what clients have open and locked, and has no session. Tests of that are skipped if
+	// it is nil.
+	Die func(t *testing.T)
 }
 
 type test struct {
@@ -43,6 +52,10 @@ func Run(t *testing.T, target Target) {
 	nothing := ""
 	if target.Handover == nil {
 		nothing = "named skip: restart: the server hands nothing over"
+	}
+	dies := ""
+	if target.Die == nil {
+		dies = "named skip: restart: the server has nothing when its process has died"
 	}
 	for _, family := range []struct {
 		name  string
@@ -60,6 +73,7 @@ func Run(t *testing.T, target Target) {
 		{"exports", exportTests, ""},
 		{"restarts", restartTests, ""},
 		{"handover", handoverTests, nothing},
+		{"died", diedTests, dies},
 	} {
 		t.Run(family.name, func(t *testing.T) {
 			for _, tt := range family.tests {

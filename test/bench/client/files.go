@@ -137,7 +137,7 @@ func extract(tree []treeFile, to string) error {
 }
 
 func untar(t *turn, tree []treeFile) (r result, err error) {
-	to := fmt.Sprintf("untar-%d", t.round)
+	to := fmt.Sprintf("untar-%s-%d", t.version, t.round)
 	begun := time.Now()
 	err = extract(tree, filepath.Join(t.at, to))
 	r = result{done: len(tree), took: time.Since(begun)}

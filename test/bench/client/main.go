@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command client loads NFSv3 servers through the kernel's own client, as programs
+// Command client loads servers of NFSv3 or NFSv4.1 through the kernel's own client, as programs
 // do, and prints how they compare with the first of them. It mounts all of them on
 // the machine it runs on, which is where they serve, and makes what the loads need
 // straight on their disk: test/bench/client.sh starts it in a guest.
@@ -42,7 +42,7 @@ func run(args []string) error {
 	var cfg config
 	flags := flag.NewFlagSet("client", flag.ContinueOnError)
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: client [flags] NAME,PORT,MOUNTPORT,EXPORT,DIRECTORY...\nDIRECTORY is what is exported, here. Flags:")
+		fmt.Fprintln(flags.Output(), "usage: client [flags] NAME,PORT,MOUNTPORT,EXPORT,DIRECTORY,VERSION...\nDIRECTORY is what is exported, here, and VERSION that of NFS, 3 or 4.1. Flags:")
 		flags.PrintDefaults()
 	}
 	flags.IntVar(&cfg.rounds, "rounds", 3, "turns of each load on each server")
@@ -79,7 +79,12 @@ func compare(cfg *config, servers []*server) error {
 		return err
 	}
 	begun := time.Now()
+	made := map[string]bool{} // one directory may be served with two versions
 	for _, s := range servers {
+		if made[s.local] {
+			continue
+		}
+		made[s.local] = true
 		if err := errors.Join(makeFiles(s.local, cfg.fileSize), makeEntries(s.local, cfg.entries), makeRepository(s.local, tree)); err != nil {
 			return fmt.Errorf("prepare %s: %w", s.name, err)
 		}
@@ -137,9 +142,10 @@ type load struct {
 
 // turn is one run of a load on one server.
 type turn struct {
-	at    string // the mounted export
-	local string // the same directory on the disk
-	round int
+	at      string // the mounted export
+	local   string // the same directory on the disk
+	version string // of NFS
+	round   int
 }
 
 type result struct {
@@ -161,7 +167,7 @@ func (l *load) turn(s *server, round int) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	if r, err = l.run(&turn{at, s.local, round}); err != nil {
+	if r, err = l.run(&turn{at, s.local, s.version, round}); err != nil {
 		return r, err
 	}
 	after, err := callsOf(at)

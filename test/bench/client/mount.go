@@ -15,14 +15,15 @@ type server struct {
 	name, port, mountPort string
 	export                string // as clients call it
 	local                 string // the same directory on the disk
+	version               string // of NFS: 3 or 4.1
 }
 
 func newServer(arg string) (*server, error) {
 	f := strings.Split(arg, ",")
-	if len(f) != 5 {
-		return nil, fmt.Errorf("%q: a server is NAME,PORT,MOUNTPORT,EXPORT,DIRECTORY", arg)
+	if len(f) != 6 || f[5] != "3" && f[5] != "4.1" {
+		return nil, fmt.Errorf("%q: a server is NAME,PORT,MOUNTPORT,EXPORT,DIRECTORY,VERSION, and VERSION is 3 or 4.1", arg)
 	}
-	return &server{f[0], f[1], f[2], f[3], f[4]}, nil
+	return &server{f[0], f[1], f[2], f[3], f[4], f[5]}, nil
 }
 
 // mount mounts the export on a new directory, as mount.nfs would, without the time
@@ -34,9 +35,12 @@ func (s *server) mount() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	options := "vers=3,proto=tcp,nolock,noresvport,addr=127.0.0.1,port=" + s.port +
-		",mountaddr=127.0.0.1,mountvers=3,mountproto=tcp,mountport=" + s.mountPort
-	if err := unix.Mount("127.0.0.1:"+s.export, at, "nfs", unix.MS_NOATIME, options); err != nil {
+	kind, options := "nfs4", "vers=4.1,clientaddr=127.0.0.1"
+	if s.version == "3" {
+		kind, options = "nfs", "vers=3,nolock,mountaddr=127.0.0.1,mountvers=3,mountproto=tcp,mountport="+s.mountPort
+	}
+	options += ",proto=tcp,noresvport,addr=127.0.0.1,port=" + s.port
+	if err := unix.Mount("127.0.0.1:"+s.export, at, kind, unix.MS_NOATIME, options); err != nil {
 		_ = os.Remove(at) // empty
 		return "", fmt.Errorf("mount %s with %s: %w", s.export, options, err)
 	}
