@@ -63,7 +63,7 @@ test: ## unit tests and the conformance suite, with the race detector where ther
 		[ -z "$${CI:-}" ] || { echo "make: CI is set, where they must run with it" >&2; exit 1; }; \
 	fi; \
 	set -x; [ -z "$$race" ] || $(SUITE) go test -json -vet=off -run TestAllocations ./server/nfs3 ./server/nfs4; \
-	CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off $$race ./...
+	CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 20m $$race ./...
 
 .PHONY: lint
 lint: manifests-check ## golangci-lint, go vet's checks included, and actionlint (built on first use, 2 minutes)
@@ -86,6 +86,10 @@ fuzz: ## fuzz every decoder for FUZZTIME=30s each; CHANGED=1 leaves out what has
 vm: ## a real kernel's NFS client and XFS quotas, under User-Mode Linux (root)
 	$(SUITE) test/vm/run.sh
 
+.PHONY: chaos
+chaos: ## faults drawn from a seed under two nodes, for CHAOS=1h (root); SEED=N draws the same again
+	CHAOS='$(or $(CHAOS),1h)' SEED='$(SEED)' NFS=4.1 ENGINE=native RUN='^TestChaos$$' test/vm/run.sh
+
 .PHONY: attack
 attack: ## a hostile client before a server in a box (root), in minutes; ATTACKTIME=1h for longer
 	$(SUITE) go test -json -tags attack -count=1 -timeout 30m -run TestHostileClients ./cmd/podnas
@@ -94,6 +98,10 @@ attack: ## a hostile client before a server in a box (root), in minutes; ATTACKT
 .PHONY: bench
 bench: ## how fast: native beside go-nfs and more, see test/bench/run.sh (root); ARGS='flags of podnas bench'
 	test/bench/run.sh $(ARGS)
+
+.PHONY: idle
+idle: ## how often a server with 200 volumes and 50 clients wakes that has nothing to do (root, 3 minutes)
+	CI=true go test -count=1 -run '^TestIdle$$' -v ./cmd/podnas | grep -A 20 -E 'wakes a second|^(ok|---|FAIL)'
 
 .PHONY: page
 page: ## the status page in a headless Chromium; PAGE_PICTURES=DIR keeps the pictures

@@ -26,11 +26,12 @@ type Info struct {
 	Listen      string    `json:"listen"` // the address of NFS
 	Engine      string    `json:"engine"`
 	EngineWhy   string    `json:"engineWhy"`
+	Rights      string    `json:"rights"`               // on the disk, with what those that lack mean
 	QuotaMode   string    `json:"quotaMode"`            // as configured
 	Quota       string    `json:"quota"`                // how sizes are enforced
 	Overcommit  float64   `json:"overcommit,omitempty"` // 0: only the free space counts
 
-	Native    bool       `json:"-"` // Engine is the native one
+	Adds      []string   `json:"-"` // capabilities that root lacks
 	Fallback  bool       `json:"-"` // Engine is not the best one that there is
 	Enforced  quota.Mode `json:"-"` // what enforces sizes: quota.Kernel, quota.Server or quota.Off
 	DiskImage bool       `json:"-"` // the disk is in a file that podnas has mounted

@@ -7,15 +7,9 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/podnas/podnas/nfs/mountoption"
 	"github.com/podnas/podnas/volume"
 )
-
-// nfsVersion is the version of NFS that a mount asks for: "3", "4.1", or "4" for the
-// highest minor version that client and server have. Empty is 3.
-type nfsVersion string
-
-// is4 reports whether it is version 4, whatever the minor one.
-func (v nfsVersion) is4() bool { return strings.HasPrefix(string(v), "4") }
 
 // splitOptions splits mount options at commas: kubelet joins them with commas, so
 // one entry may contain several.
@@ -31,57 +25,53 @@ func splitOptions(lists []string) []string {
 	return options
 }
 
-// versionIn returns the version of NFS that a mount option sets (nfs(5)). mount.nfs
-// takes v3 and v4.1 as well.
-func versionIn(option string) (v nfsVersion, ok bool) {
-	key, value, _ := strings.Cut(option, "=")
-	switch key {
-	case "nfsvers", "vers":
-		return nfsVersion(value), true
-	case "v2", "v3", "v4", "v4.0", "v4.1", "v4.2":
-		return nfsVersion(key[1:]), true
-	}
-	return "", false
-}
-
 // checkMountOptions returns the version of NFS that options ask for, and what would
 // make a mount fail.
-func checkMountOptions(options []string) (version nfsVersion, problems []string) {
-	const versions = "podnas serves NFS versions 3 and 4.1; use nfsvers=3 or nfsvers=4.1, or remove it for version 3"
+func checkMountOptions(options []string) (version string, problems []string) {
+	const versions = "podnas serves NFS versions 3 and 4.1; use nfsvers=3 or nfsvers=4.1, or remove it"
 	setBy := "" // the option that sets version
 	for _, option := range options {
 		key, value, _ := strings.Cut(option, "=")
-		v, ok := versionIn(option)
+		v, sets := mountoption.Version(option), mountoption.Subject(option) == "nfsvers"
 		switch {
-		case ok && !slices.Contains([]nfsVersion{"3", "4", "4.1"}, v), key == "minorversion":
+		case sets && !slices.Contains([]string{"3", "4", "4.1"}, v), key == "minorversion":
 			problems = append(problems, fmt.Sprintf("mount option %s: %s", option, versions))
-		case ok && setBy != "" && v != version:
+		case sets && setBy != "" && v != version:
 			problems = append(problems, fmt.Sprintf("mount options %s and %s contradict each other: remove one of them", setBy, option))
-		case ok:
+		case sets:
 			version, setBy = v, option
 		case (key == "proto" || key == "mountproto") && strings.HasPrefix(value, "udp"), key == "udp":
 			problems = append(problems, fmt.Sprintf("mount option %s: podnas serves only TCP; remove it", option))
 		}
 	}
-	if !version.is4() {
+	if !mountoption.Is4(version) {
 		return version, problems
 	}
 	for _, option := range options {
-		switch subject := optionSubject(option); subject {
-		case "lock", "local_lock", "mountport", "mountproto", "mountvers", "mounthost":
+		if mountoption.OnlyVersion3(option) {
 			problems = append(problems, fmt.Sprintf("mount option %s is for NFS version 3, and %s asks for another: remove one of them", option, setBy))
 		}
 	}
 	return version, problems
 }
 
-// checkVersion returns an error if this podnas does not serve what a class's mount
-// options ask for.
-func (p *Provisioner) checkVersion(class *parameters) error {
-	if !class.version.is4() || p.NoNFS4 == nil {
+// chooseVersion returns an error if this podnas does not serve what a class's mount
+// options ask for. A class that names no version, and sets nothing that only version 3 has, gets
+// 4.1 where that is served: its locks hold between nodes. The choice is one of the class's mount
+// options from then on, and so goes into the volume's record, where no version stands for 3: a
+// PersistentVolume that is written again is the same, whatever podnas serves by then.
+func (p *Provisioner) chooseVersion(class *parameters) error {
+	if p.NoNFS4 == nil {
+		if class.version == "" && !slices.ContainsFunc(class.mountOptions, mountoption.OnlyVersion3) {
+			class.version = "4.1"
+			class.mountOptions = append([]string{"nfsvers=4.1"}, class.mountOptions...)
+		}
 		return nil
 	}
-	at := slices.IndexFunc(class.mountOptions, func(option string) bool { _, ok := versionIn(option); return ok })
+	if !mountoption.Is4(class.version) {
+		return nil
+	}
+	at := slices.IndexFunc(class.mountOptions, func(option string) bool { return mountoption.Subject(option) == "nfsvers" })
 	return fmt.Errorf("mount option %s: %w; use nfsvers=3, or remove it", class.mountOptions[at], p.NoNFS4)
 }
 
@@ -92,7 +82,7 @@ func MountsAs4(v volume.Volume) bool {
 		return false // RecordChecks of checkup finds it
 	}
 	version, _ := checkMountOptions(m.MountOptions)
-	return version.is4()
+	return mountoption.Is4(version)
 }
 
 // ClassOptions returns the export options of a StorageClass's volumes. The error
@@ -111,11 +101,12 @@ func ClassMountOptions(class *storagev1.StorageClass) []string {
 	return p.mountOptions
 }
 
-// parseClass parses a StorageClass, and refuses what this podnas does not serve.
+// parseClass parses a StorageClass, refuses what this podnas does not serve, and chooses the
+// version of NFS.
 func (p *Provisioner) parseClass(class *storagev1.StorageClass) (parameters, error) {
 	params, err := parseClass(class)
 	if err == nil {
-		err = p.checkVersion(&params)
+		err = p.chooseVersion(&params)
 	}
 	return params, err
 }
@@ -131,7 +122,7 @@ func mountOptions(address Address, class []string) []string {
 		proto = "tcp6"
 	}
 	ours := []string{"nfsvers=3", "proto=" + proto, fmt.Sprintf("port=%d", address.Port)}
-	if version, _ := checkMountOptions(class); !version.is4() {
+	if version, _ := checkMountOptions(class); !mountoption.Is4(version) {
 		ours = append(
 			ours,
 			fmt.Sprintf("mountport=%d", address.Port),
@@ -144,29 +135,13 @@ func mountOptions(address Address, class []string) []string {
 	}
 	said := map[string]bool{}
 	for _, option := range class {
-		said[optionSubject(option)] = true
+		said[mountoption.Subject(option)] = true
 	}
 	var options []string
 	for _, option := range ours {
-		if !said[optionSubject(option)] {
+		if !said[mountoption.Subject(option)] {
 			options = append(options, option)
 		}
 	}
 	return append(options, class...)
-}
-
-// optionSubject is the subject of a mount option: two options with the same
-// subject contradict or repeat each other.
-func optionSubject(option string) string {
-	if _, ok := versionIn(option); ok {
-		return "nfsvers"
-	}
-	key, _, _ := strings.Cut(option, "=")
-	switch key {
-	case "proto", "tcp", "tcp6":
-		return "proto"
-	case "lock", "nolock":
-		return "lock"
-	}
-	return key
 }

@@ -33,8 +33,8 @@ type parameters struct {
 	path           pathPattern // nil: the volume's name
 	overcommit     float64     // 0: the disk's
 	mountOptions   []string
-	version        nfsVersion // of NFS, by mountOptions
-	saysPorts      bool       // the class has privilegedPorts
+	version        string // of NFS, by mountOptions; "4" is the highest of 4 that both sides have, "" podnas's choice
+	saysPorts      bool   // the class has privilegedPorts
 }
 
 // parseClass parses a StorageClass. It refuses what it does not understand,

@@ -50,7 +50,7 @@ func TestProvision(t *testing.T) {
 	if spec.NFS == nil || spec.NFS.Server != "10.96.0.9" || spec.NFS.Path != "/pvc-1234" || spec.NFS.ReadOnly {
 		t.Errorf("source: %+v", spec.NFS)
 	}
-	want := []string{"nfsvers=3", "proto=tcp", "port=2049", "mountport=2049", "mountproto=tcp", "mountvers=3", "nolock", "hard", "actimeo=1"}
+	want := []string{"proto=tcp", "port=2049", "nfsvers=4.1", "hard", "actimeo=1"}
 	if !slices.Equal(spec.MountOptions, want) {
 		t.Errorf("mount options %v, want %v", spec.MountOptions, want)
 	}
@@ -170,9 +170,51 @@ func TestProvisionVersion4(t *testing.T) {
 			t.Errorf("%s where 4.1 is not served: %v, want %q", name, err, want)
 		}
 	}
-	c.MountOptions = nil
-	if _, _, err := p.Provision(t.Context(), options); err != nil {
-		t.Errorf("version 3: %v", err)
+}
+
+// A class that names no version gets 4.1 where that is served, unless it sets something that only
+// version 3 has; and a volume keeps what it got.
+func TestVersionChosen(t *testing.T) {
+	const four, three = "proto=tcp,port=2049,nfsvers=4.1", "nfsvers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,mountvers=3,nolock"
+	off := errors.New("NFSv4.1 is turned off by --nfs4=false")
+	for name, tt := range map[string]struct {
+		class  []string
+		noNFS4 error
+		want   string
+	}{
+		"served":              {nil, nil, four},
+		"served-hard":         {[]string{"hard"}, nil, four + ",hard"},
+		"not-served":          {nil, off, three},
+		"version-3":           {[]string{"nfsvers=3"}, nil, strings.TrimPrefix(three, "nfsvers=3,") + ",nfsvers=3"},
+		"of-version-3":        {[]string{"nolock"}, nil, three},
+		"of-version-3-either": {[]string{"nolock"}, off, three},
+	} {
+		p, _ := newProvisioner(t)
+		p.NoNFS4 = tt.noNFS4
+		c := class()
+		c.MountOptions = tt.class
+		pv, _, err := p.Provision(t.Context(), controller.ProvisionOptions{StorageClass: c, PVName: name, PVC: fixture.Claim("1Mi")})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		v, err := p.Store.Get(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p.NoNFS4 = range []error{nil, off} {
+			again, err := p.PersistentVolume(t.Context(), v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, pv := range []*v1.PersistentVolume{pv, again} {
+				if got := strings.Join(pv.Spec.MountOptions, ","); got != tt.want {
+					t.Errorf("%s: %s, want %s", name, got, tt.want)
+				}
+			}
+		}
+		if got, want := MountsAs4(v), strings.HasPrefix(tt.want, four); got != want {
+			t.Errorf("%s: mounts as version 4 %t, want %t", name, got, want)
+		}
 	}
 }
 

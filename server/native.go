@@ -38,7 +38,8 @@ type native struct {
 
 func newNative(cfg *Config, key *export.Key, slow *stats.SlowLog) (*native, error) {
 	table, log := cfg.Exports, cfg.Log
-	n := &native{opener: export.NewOpener(table, key, log), workers: export.NewWorkers(workers)}
+	n := &native{opener: export.NewOpener(table, key, log), workers: export.NewWorkers(workers, cfg.Engine.Only())}
+	n.opener.NoAttrs = cfg.NoAttrCache
 	filesConfig := vfs.Config{Opener: n.opener, Workers: n.workers, Log: log}
 	if cfg.NFS4 != "" {
 		filesConfig.Denied = func(v *export.Volume, id export.FileID, write bool) bool { return n.nfs4.Denies(v, id, write) }
@@ -51,7 +52,7 @@ func newNative(cfg *Config, key *export.Key, slow *stats.SlowLog) (*native, erro
 	}
 	var err error
 	if cfg.NFS4 != "" {
-		n.nfs4, err = nfs4.New(nfs4.Config{Files: files, Opener: n.opener, Table: table, Key: key, Roster: cfg.NFS4, Log: log})
+		n.nfs4, err = nfs4.New(nfs4.Config{Files: files, Opener: n.opener, Table: table, Key: key, Roster: cfg.NFS4, Removed: cfg.Removed, Log: log, StateLog: cfg.StateLog})
 		if err != nil {
 			return nil, err
 		}
@@ -114,7 +115,7 @@ func (e exports) Root(path string, client netip.AddrPort) ([]byte, mount3.Status
 	switch {
 	case !ok:
 		return nil, mount3.ErrNoEnt
-	case !v.Options.Allows(client.Addr()), !v.AllowsPort(client):
+	case !v.Allows(client.Addr()), !v.AllowsPort(client):
 		return nil, mount3.ErrAcces
 	}
 	handle, err := e.opener.Root(v)

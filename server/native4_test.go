@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"log/slog"
 	"net"
@@ -17,14 +16,19 @@ import (
 	"github.com/podnas/podnas/server/export"
 )
 
-const (
-	squashUID = 1234
-	limitedTo = "127.0.0.3"
-)
+const limitedTo = "127.0.0.3"
 
 // TestNativeConformance4 puts the native engine to the suite of version 4.1. It serves
 // version 3 beside it.
-func TestNativeConformance4(t *testing.T) {
+func TestNativeConformance4(t *testing.T) { conformance4(t, false) }
+
+// TestConformance4Switches is the same with a process after each restart that finds files in another
+// way, by the kernel's handles and by the index in turn: what clients have open and locked, and their
+// handles, go on.
+func TestConformance4Switches(t *testing.T) { conformance4(t, true) }
+
+func conformance4(t *testing.T, switches bool) {
+	t.Helper()
 	dir := t.TempDir()
 	volume, hidden := filepath.Join(dir, "volume"), filepath.Join(dir, "hidden")
 	for _, d := range []string{volume, hidden} {
@@ -32,59 +36,71 @@ func TestNativeConformance4(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := export.Probe(volume); err != nil {
-		t.Skipf("the native engine can't run here: %v", err)
+	cfg := nativeConfig(t, volume, handlesHere())
+	squashUID := uint32(1234)
+	if only := cfg.Engine.Only(); only != nil {
+		squashUID = only.UID
 	}
-	cfg := config(t)
-	cfg.Engine.Engine = server.EngineNative
-	cfg.NFS4 = filepath.Join(dir, "nfs4")
-	_, _ = rand.Read(cfg.HandleKey)
+	cfg.NFS4, cfg.Removed = filepath.Join(dir, "nfs4"), filepath.Join(dir, "removed")
 	if os.Getenv("NFS_LOG") != "" {
 		cfg.Log = slog.Default()
 	}
-	if err := cfg.Exports.Add(1, "/a/volume", volume, export.Options{}); err != nil {
-		t.Fatal(err)
-	}
 	others := export.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
-	if err := cfg.Exports.Add(2, "/a/hidden", hidden, others); err != nil {
-		t.Fatal(err)
+	add := func(table *export.Table) error {
+		return errors.Join(
+			table.Add(1, "/a/volume", volume, export.Options{}),
+			table.Add(2, "/a/hidden", hidden, others),
+			table.Add(3, "/a/readonly", volume, export.Options{ReadOnly: true}),
+			table.Add(4, "/a/squashed", volume, export.Options{AllSquash: true, AnonUID: squashUID, AnonGID: squashUID}),
+			table.Add(5, "/a/limited", volume, export.Options{Clients: []netip.Prefix{netip.MustParsePrefix(limitedTo + "/32")}}),
+		)
 	}
-	for id, same := range map[uint64]struct {
-		path    string
-		options export.Options
-	}{
-		3: {"/a/readonly", export.Options{ReadOnly: true}},
-		4: {"/a/squashed", export.Options{AllSquash: true, AnonUID: squashUID, AnonGID: squashUID}},
-		5: {"/a/limited", export.Options{Clients: []netip.Prefix{netip.MustParsePrefix(limitedTo + "/32")}}},
-	} {
-		if err := cfg.Exports.Add(id, same.path, volume, same.options); err != nil {
-			t.Fatal(err)
-		}
-	}
-	i := &instance{cfg: cfg, addr: nfstest.OwnAddress()}
+	cfg.StateLog = filepath.Join(dir, "log")
+	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: add, switches: switches}
+	t.Cleanup(i.end)
 	i.start(t)
 	defer func() {
 		if err := i.stop(); err != nil {
 			t.Error(err)
 		}
 	}()
+	end := func(t *testing.T) { // and hands nothing over
+		t.Helper()
+		if err := i.stop(); err != nil {
+			t.Error(err)
+		}
+		if err := os.Remove(filepath.Join(cfg.NFS4, "handover")); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+	}
 	nfstest4.Run(t, nfstest4.Target{
-		Addr: i.addr, MountAddr: i.addr,
+		Lacks: lacks(&cfg.Engine.Rights),
+		Addr:  i.addr, MountAddr: i.addr,
 		Export: "/a/volume",
 		Hidden: "/a/hidden", ReadOnly: "/a/readonly", Squashed: "/a/squashed", SquashUID: squashUID,
 		Limited: "/a/limited", LimitedTo: limitedTo,
 		Restart: func(t *testing.T) {
-			if err := i.stop(); err != nil {
-				t.Error(err)
-			}
-			if err := os.Remove(filepath.Join(cfg.NFS4, "handover")); err != nil { // as after a crash
-				t.Error(err)
-			}
+			end(t)
 			i.start(t)
 		},
 		Handover: func(t *testing.T) {
 			if err := i.stop(); err != nil {
 				t.Error(err)
+			}
+			i.start(t)
+		},
+		Die: func(t *testing.T) {
+			logs, err := filepath.Glob(filepath.Join(cfg.StateLog, "clients-????????"))
+			if err != nil || len(logs) != 1 {
+				t.Fatalf("logs are %v, %v", logs, err)
+			}
+			left, err := os.ReadFile(logs[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			end(t)
+			if err := os.WriteFile(logs[0], left, 0o600); err != nil {
+				t.Fatal(err)
 			}
 			i.start(t)
 		},

@@ -20,6 +20,7 @@ import (
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/space"
+	"github.com/podnas/podnas/server/testdisk"
 )
 
 // instance is a server that can be stopped and started again on its port.
@@ -27,10 +28,35 @@ type instance struct {
 	cfg  server.Config
 	addr string
 	stop func() error
+	// add adds the volumes to a table, for each start if that is another process, which knows nothing
+	// of the files. If switches is set, each finds them in another way.
+	add      func(*export.Table) error
+	switches bool
+}
+
+// anew has the next start be another process.
+func (i *instance) anew(t *testing.T) {
+	t.Helper()
+	if i.add == nil {
+		return
+	}
+	i.end()
+	i.cfg.Exports = &export.Table{ByIndex: i.cfg.Exports.ByIndex != i.switches, Only: i.cfg.Engine.Only()}
+	if err := i.add(i.cfg.Exports); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// end removes the volumes that add has added.
+func (i *instance) end() {
+	for _, v := range i.cfg.Exports.Volumes() {
+		i.cfg.Exports.Remove(v.ID)
+	}
 }
 
 func (i *instance) start(t *testing.T) {
 	t.Helper()
+	i.anew(t)
 	s, err := server.New(i.cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -65,43 +91,86 @@ func openDescriptors(t *testing.T) int {
 // server answers. It lacks nothing, and leaves no descriptor or goroutine behind.
 func TestNativeConformance(t *testing.T) {
 	t.Run("kernel counts", func(t *testing.T) {
-		conformance(t, func(table *export.Table, dir string) error {
-			return table.Add(1, "/volume", dir, export.Options{})
-		})
+		conformance(t, t.TempDir(), handlesHere(), uncounted)
 	})
+	t.Run("by index", func(t *testing.T) { conformance(t, t.TempDir(), server.HandlesIndex, uncounted) })
 	t.Run("server counts", func(t *testing.T) {
-		conformance(t, func(table *export.Table, dir string) error {
+		conformance(t, t.TempDir(), handlesHere(), func(table *export.Table, dir string) error {
 			return table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 50}), slog.New(slog.DiscardHandler))
 		})
 	})
 }
 
-func conformance(t *testing.T, add func(*export.Table, string) error) {
+func uncounted(table *export.Table, dir string) error {
+	return table.Add(1, "/volume", dir, export.Options{})
+}
+
+// handlesHere is how tests have files found.
+func handlesHere() string {
+	if testdisk.ByIndex() {
+		return server.HandlesIndex
+	}
+	return server.HandlesAuto
+}
+
+// nativeConfig is a Config of the native engine for a directory, with the rights that this process has.
+func nativeConfig(t *testing.T, dir, handles string) server.Config {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "volume")
+	choice, err := server.SelectEngine(server.EngineNative, handles, dir)
+	if err != nil {
+		t.Skipf("named skip: %v", err)
+	}
+	cfg := config(t)
+	cfg.Engine, cfg.Exports.Only, cfg.Exports.ByIndex = choice, choice.Only(), choice.ByIndex
+	_, _ = rand.Read(cfg.HandleKey)
+	return cfg
+}
+
+// lacks is what the native engine lacks where it has only some rights.
+func lacks(rights *export.Rights) map[nfstest.Feature]string {
+	lacks := map[nfstest.Feature]string{}
+	if rights.Only != nil {
+		lacks[nfstest.FeatureIdentity] = "podnas can't act as other users"
+	}
+	for _, r := range rights.Tried {
+		switch {
+		case r.Err == nil:
+		case r.Capability == "CHOWN":
+			lacks[nfstest.FeatureChown] = "podnas may not change owners"
+		case r.Capability == "MKNOD":
+			lacks[nfstest.FeatureDevices] = "podnas may not make device nodes"
+		}
+	}
+	return lacks
+}
+
+// conformance serves a volume on a disk to the suite.
+func conformance(t *testing.T, disk, handles string, add func(*export.Table, string) error) {
+	t.Helper()
+	dir := filepath.Join(disk, "volume")
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := export.Probe(dir); err != nil {
-		t.Skipf("the native engine can't run here: %v", err)
+	defer os.RemoveAll(dir)
+	cfg := nativeConfig(t, dir, handles)
+	lacking := lacks(&cfg.Engine.Rights)
+	if fine := time.Unix(1, 1); os.Chtimes(dir, fine, fine) == nil {
+		if info, err := os.Stat(dir); err == nil && !info.ModTime().Equal(fine) {
+			lacking[nfstest.FeatureNanoseconds] = "the disk has whole seconds"
+		}
 	}
-	cfg := config(t)
-	cfg.Engine.Engine = server.EngineNative
-	_, _ = rand.Read(cfg.HandleKey)
 	if os.Getenv("NFS_LOG") != "" {
 		cfg.Log = slog.Default()
 	}
-	if err := add(cfg.Exports, dir); err != nil {
-		t.Fatal(err)
-	}
 	i := &instance{cfg: cfg, addr: nfstest.OwnAddress()}
+	i.add = func(table *export.Table) error { return add(table, dir) }
 	descriptors, goroutines := openDescriptors(t), runtime.NumGoroutine()
 	i.start(t)
 	defer func() {
 		if err := i.stop(); err != nil {
 			t.Error(err)
 		}
-		cfg.Exports.Remove(1)
+		i.end()
 		// The runtime keeps some of its own for a moment.
 		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 			fds, gs := openDescriptors(t), runtime.NumGoroutine()
@@ -118,6 +187,7 @@ func conformance(t *testing.T, add func(*export.Table, string) error) {
 		Addr:   i.addr,
 		Export: "/volume",
 		Dir:    dir,
+		Lacks:  lacking,
 		Restart: func(t *testing.T) {
 			if err := i.stop(); err != nil {
 				t.Error(err)

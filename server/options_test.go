@@ -256,10 +256,10 @@ func TestClients(t *testing.T) {
 
 // TestSelectEngine: what an engine can't promise is refused, not passed over.
 func TestSelectEngine(t *testing.T) {
-	if choice, err := server.SelectEngine("ganesha", t.TempDir()); err == nil {
+	if choice, err := server.SelectEngine("ganesha", server.HandlesAuto, t.TempDir()); err == nil {
 		t.Errorf("an unknown engine: %+v", choice)
 	}
-	choice, err := server.SelectEngine(server.EngineGoNFS, t.TempDir())
+	choice, err := server.SelectEngine(server.EngineGoNFS, server.HandlesAuto, t.TempDir())
 	if err != nil || choice.Engine != server.EngineGoNFS {
 		t.Fatalf("%+v, %v", choice, err)
 	}

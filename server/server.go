@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,48 +30,96 @@ const (
 	// EngineAuto is EngineNative if the disk and the process's rights allow it,
 	// otherwise EngineGoNFS.
 	EngineAuto = "auto"
-	// EngineNative is podnas's own NFS, on the kernel's file handles.
+	// EngineNative is podnas's own NFS.
 	EngineNative = "native"
 	// EngineGoNFS uses willscott/go-nfs: portable and limited, see package gonfs.
 	EngineGoNFS = "go-nfs"
 )
 
+// How the native engine finds files by their handles.
+const (
+	// HandlesAuto is HandlesKernel if the process's rights allow it, otherwise HandlesIndex.
+	HandlesAuto = "auto"
+	// HandlesKernel has the kernel open files by their handles, which takes CAP_DAC_READ_SEARCH.
+	HandlesKernel = "kernel"
+	// HandlesIndex finds files by an index of their names, in memory, and takes no right.
+	HandlesIndex = "index"
+)
+
+// Handles returns the names that SelectEngine accepts.
+func Handles() []string { return []string{HandlesAuto, HandlesKernel, HandlesIndex} }
+
 // Choice is the engine that serves a disk, and why.
 type Choice struct {
 	Engine string // EngineNative or EngineGoNFS
 	Reason string // for people
+	// ByIndex is whether the native engine finds files by the index: export.Table.ByIndex.
+	ByIndex bool
 	// Fallback is whether EngineAuto could not use the native engine.
 	Fallback bool
+	// Rights are what the process may do on the disk.
+	Rights export.Rights
+}
+
+// Only is the user as whom the engine does all calls, nil if it does each as its caller. go-nfs does
+// not look at callers.
+func (c Choice) Only() *export.Only {
+	if c.Engine == EngineGoNFS {
+		return nil
+	}
+	return c.Rights.Only
 }
 
 // Engines returns the names that SelectEngine accepts.
 func Engines() []string { return []string{EngineAuto, EngineNative, EngineGoNFS} }
 
-// SelectEngine selects the engine for the disk at root. It probes there whether
-// the native engine can run; if name requires that engine and it can't, that is an
-// error.
-func SelectEngine(name, root string) (Choice, error) {
-	switch name {
-	case EngineGoNFS:
-		return Choice{Engine: EngineGoNFS, Reason: "as requested"}, nil
-	case EngineAuto, EngineNative:
-	default:
+// SelectEngine selects the engine for the disk at root, and how it finds files. It probes there
+// whether the native engine can run; if name or handles requires what can't be had, that is an error.
+func SelectEngine(name, handles, root string) (Choice, error) {
+	switch {
+	case !slices.Contains(Handles(), handles):
+		return Choice{}, fmt.Errorf("unknown handles %q: use %s, %s or %s", handles, HandlesAuto, HandlesKernel, HandlesIndex)
+	case name == EngineGoNFS:
+		return Choice{Engine: EngineGoNFS, Reason: "as requested", Rights: export.TryRights(root)}, nil
+	case name != EngineAuto && name != EngineNative:
 		return Choice{}, fmt.Errorf("unknown engine %q: use %s, %s or %s", name, EngineAuto, EngineNative, EngineGoNFS)
 	}
-	err := export.Probe(root)
+	native, err := selectHandles(handles, root)
+	native.Rights = export.TryRights(root)
 	switch {
 	case err == nil:
-		return Choice{Engine: EngineNative, Reason: "the disk and the process's capabilities allow it"}, nil
+		return native, nil
 	case name == EngineNative:
 		return Choice{}, fmt.Errorf("the native engine can't run here: %w", err)
 	}
-	return Choice{Engine: EngineGoNFS, Reason: fmt.Sprintf("the native engine can't run here: %v", err), Fallback: true}, nil
+	return Choice{Engine: EngineGoNFS, Reason: fmt.Sprintf("the native engine can't run here: %v", err), Fallback: true, Rights: native.Rights}, nil
+}
+
+// selectHandles is the native engine with the files' handles that can be used.
+func selectHandles(handles, root string) (Choice, error) {
+	c := Choice{Engine: EngineNative, Reason: "files are found by the kernel's handles"}
+	if handles == HandlesIndex {
+		c.ByIndex, c.Reason = true, "files are found by the index, as requested"
+		return c, export.ProbeIndex(root)
+	}
+	err := export.ProbeHandles(root)
+	if err == nil || handles == HandlesKernel {
+		return c, err
+	}
+	c.ByIndex, c.Reason = true, fmt.Sprintf("files are found by the index: %v", err)
+	if indexErr := export.ProbeIndex(root); indexErr != nil {
+		return c, errors.Join(err, indexErr)
+	}
+	return c, nil
 }
 
 // Check returns an error if the engine does not support a volume's options.
 func (c Choice) Check(o *export.Options) error {
 	if c.Engine == EngineGoNFS && (o.RootSquash || o.AllSquash || o.AnonUID != 0 || o.AnonGID != 0) {
 		return fmt.Errorf("squashing users (rootSquash, allSquash, anonUid, anonGid) needs the native engine, but this server runs %s: %s", c.Engine, c.Reason)
+	}
+	if err := c.Only().Refuses(o); err != nil {
+		return err
 	}
 	return nil
 }
@@ -83,7 +132,7 @@ func (c Choice) CheckNFS4() error {
 	return nil
 }
 
-// Config configures a Server. All fields but NFS4 and SlowCall are needed.
+// Config configures a Server. All fields but those below Log are needed.
 type Config struct {
 	Engine    Choice // of SelectEngine
 	Exports   *export.Table
@@ -93,6 +142,14 @@ type Config struct {
 	// NFS4 is the directory on the disk for what version 4 must know after a crash. If it
 	// is empty, or with go-nfs, version 4 is not served.
 	NFS4 string
+	// Removed is the directory on the disk for files that were removed while clients of version 4
+	// have them open. If it is empty, a restart ends them.
+	Removed string
+	// NoAttrCache is whether the attributes of files are read from the disk for each reply.
+	NoAttrCache bool
+	// StateLog is a directory in memory for what clients of version 4 have, for the time after a
+	// crash of this process. It may be empty.
+	StateLog string
 	// SlowCall is the duration from which calls are logged as slow; 0: none.
 	SlowCall time.Duration
 }
@@ -129,6 +186,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Engine.Fallback {
 		cfg.Log.Warn("nfs: serving with go-nfs, which is slower and has limits (see docs/nfs.md)", "reason", cfg.Engine.Reason)
 	}
+	if len(cfg.Engine.Rights.Tried) > 0 {
+		cfg.Log.Info("nfs: rights on the disk: " + cfg.Engine.Rights.String())
+	}
 	slow := stats.NewSlowLog(cfg.SlowCall, StatusName, cfg.Log)
 	if s.name == EngineGoNFS {
 		s.engine = gonfs.New(cfg.Exports, key, slow, cfg.Log)
@@ -139,6 +199,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.NFS4 != "" {
 		s.versions = "3, 4.1"
 	}
+	cfg.Log.Info("nfs: "+cfg.Engine.Reason, "engine", s.name)
 	return s, err
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/leaks"
 )
 
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 // config is for a server whose volumes are removed at the end of the test.
 func config(t testing.TB) server.Config {
 	t.Helper()
-	table := &export.Table{}
+	table := &export.Table{ByIndex: testdisk.ByIndex()}
 	t.Cleanup(func() {
 		for _, v := range table.Volumes() {
 			table.Remove(v.ID)

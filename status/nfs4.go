@@ -21,7 +21,7 @@ func nfs4Section(p *page) g.Node {
 	case p.NFS4 == nil:
 		return nil
 	case len(p.NFS4.Clients) == 0:
-		return section("nfs4", title, graceNode(p), none("There is none. Volumes mount with version 3, unless their class says nfsvers=4.1."))
+		return section("nfs4", title, graceNode(p), none("There is none. Volumes of version 3 have none."))
 	}
 	columns := []column{{"Name", ""}, {"Address", ""}, {"Version", ""}, {"State", ""}, {"Here for", ""}, {"Last call", ""}, {"Open files", "n"}, {"Locks", "n"}}
 	clients := p.NFS4.Clients

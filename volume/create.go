@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -214,7 +215,11 @@ func (s *Store) create(r *record, spec *Spec) error {
 		s.step("limit is set")
 	}
 	if spec.UID != 0 || spec.GID != 0 {
-		if err := dir.Chown(int(spec.UID), int(spec.GID)); err != nil {
+		err := dir.Chown(int(spec.UID), int(spec.GID))
+		if errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("%w: podnas lacks the capability CHOWN, so volumes can't belong to user %d and group %d: leave out uid and gid, or use podnas's own", ErrInvalid, spec.UID, spec.GID)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -126,4 +127,22 @@ func TestDeniedIsNotDamaged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Without CHOWN a volume can't belong to another user, and the error says so.
+func TestOwnerNeedsChown(t *testing.T) {
+	needRoot(t)
+	root := t.TempDir()
+	s, _ := open(t, root)
+	chownAll(t, root, ordinaryUser)
+	mustDo(t, os.Chmod(filepath.Dir(root), 0o755)) // on the way to it
+	asOrdinaryUser(t, func() {
+		_, err := s.Create(t.Context(), Spec{Name: "v", Size: 1 << 20, UID: 1000})
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "CHOWN") {
+			t.Errorf("%v, want ErrInvalid for want of CHOWN", err)
+		}
+		if entries, err := os.ReadDir(root); err != nil || len(entries) != 1 {
+			t.Errorf("left: %v, %v", entries, err)
+		}
+	})
 }

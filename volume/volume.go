@@ -8,6 +8,8 @@
 //	    instance.json        the identity of this disk and the key of its file handles
 //	    lock                 held while a Store is open
 //	    control.sock         where commands reach it, package control
+//	    clients/             clients of NFSv4 with something open or locked ...
+//	    removed/             ... and what was removed meanwhile, both kept by the server
 //	    volumes/<name>.json  one record per volume
 //	    archive/<id>.json    the record of a volume that was deleted but kept ...
 //	    archive/<id>/        ... and its files

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ import (
 
 func TestBench(t *testing.T) {
 	dir := t.TempDir()
-	choice, err := server.SelectEngine(server.EngineAuto, dir)
+	choice, err := server.SelectEngine(server.EngineAuto, server.HandlesAuto, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,6 +58,12 @@ func TestBench(t *testing.T) {
 		(err != nil || !strings.Contains(out, "A: "+target+", NFS version 4.1\nB: "+target+", NFS version 3\n")) {
 		t.Errorf("printed %q, %v", out, err)
 	}
+	if out, _, err := podnas(t.Context(), "bench", target, "--loads=null", "--duration=20ms", "--server-pid="+strconv.Itoa(os.Getpid()), "--output=csv"); err != nil || !strings.Contains(out, "server_user_us") {
+		t.Errorf("printed %q, %v", out, err)
+	}
+	if _, _, err := podnas(t.Context(), "bench", target, "--loads=null", "--server-pid=4194303"); err == nil || !strings.Contains(err.Error(), "process 4194303") {
+		t.Errorf("no such process: %v", err)
+	}
 	if _, _, err := podnas(t.Context(), "bench", address+":/nowhere"); err == nil || exitCode(err) != exitFailed {
 		t.Errorf("no such export: %v", err)
 	}
@@ -72,6 +79,10 @@ func TestBenchRefuses(t *testing.T) {
 		{[]string{"nas:/a", "nas:/b"}, "unexpected argument"},
 		{[]string{"nas:/a", "--against=nas"}, "--against"},
 		{[]string{"nas:/a", "--against-port=1"}, "need --against"},
+		{[]string{"nas:/a", "--server-pid=0"}, "process id"},
+		{[]string{"nas:/a", "--server-pid=4194304"}, "process id"},
+		{[]string{"nas:/a", "--server-pid=self"}, "--server-pid"},
+		{[]string{"nas:/a", "--against-server-pid=1"}, "need --against"},
 		{[]string{"nas:/a", "--loads=reed-*"}, "no load is called"},
 		{[]string{"nas:/a", "--depth=0"}, "at least 1"},
 		{[]string{"nas:/a", "--duration=0s"}, "duration"},

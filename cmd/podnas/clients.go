@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/server/nfs4"
 	"github.com/podnas/podnas/server/nfs4/state"
 	"github.com/podnas/podnas/volume"
@@ -29,6 +30,19 @@ func holdings(served *nfs4.Server, store *volume.Store, limit int) func() proces
 			v.volumes[volume.ID] = volume.Name
 		}
 		return v.of(served.Snapshot(limit))
+	}
+}
+
+// sharedNames returns what tells which names two nodes have, nil if version 4.1 is not served.
+func sharedNames(served *nfs4.Server) func() []controller.SharedName {
+	if served == nil {
+		return nil
+	}
+	return func() (all []controller.SharedName) {
+		for _, n := range served.SharedNames() {
+			all = append(all, controller.SharedName(n))
+		}
+		return all
 	}
 }
 

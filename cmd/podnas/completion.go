@@ -25,6 +25,7 @@ const formsAnnotation = "podnas_forms"
 func completeFlags(cmd *cobra.Command) error {
 	words := map[string][]string{
 		"engine":     server.Engines(),
+		"handles":    server.Handles(),
 		"quota":      {string(quota.Auto), string(quota.Kernel), string(quota.Server), string(quota.Off)},
 		"log-format": {"text", "json"},
 		"log-level":  {"debug", "info", "warn", "error"},

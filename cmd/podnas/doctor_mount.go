@@ -21,10 +21,10 @@ first step that fails.
 
 HOST:/path is tested with NFS calls like those of mount.nfs and the kernel. Nothing is
 mounted, and no rights are needed. The steps: mount.nfs and NFS in the kernel, a TCP
-connection, NULL calls to NFS and MOUNT, MNT of the path, FSINFO, locks, free space, and
-creating, writing, syncing, reading and removing a file as the calling user. With nfsvers=4.1 in
---options they are those of version 4.1: a session, the path from the server's root, and a lock too.
-Take host, path and ports from the PersistentVolume:
+connection, a NULL call to NFS, a session of NFSv4.1, the path from the server's root, free space,
+and creating, writing, syncing, locking, reading and removing a file as the calling user. With
+nfsvers=3 in --options, or an option that only version 3 has, they are those of version 3, with
+MOUNT in place of the session. Take host, path and ports from the PersistentVolume:
 
   kubectl get pv NAME -o jsonpath='{.spec.nfs.server}:{.spec.nfs.path} {.spec.mountOptions}'
 
@@ -41,10 +41,10 @@ const doctorMountExamples = `  # On a node: can kubelet mount this volume?
   kubectl debug node/NODE --image=ghcr.io/podnas/podnas:v0.1.0-dev -- podnas doctor mount 10.96.0.20:/default-data --node-root=/host
 
   # With the mount options of its PersistentVolume, including ports
-  podnas doctor mount 10.96.0.20:/default-data --options=nfsvers=3,port=20490,mountport=20490,nolock
+  podnas doctor mount 10.96.0.20:/default-data --options=nfsvers=4.1,port=20490
 
-  # With version 4.1
-  podnas doctor mount 10.96.0.20:/default-data --options=nfsvers=4.1
+  # A volume of version 3
+  podnas doctor mount 10.96.0.20:/default-data --options=nfsvers=3,port=2049,mountport=2049,nolock
 
   # Can a pod's user, uid 1000 and gid 2000, write there?
   podnas doctor mount 10.96.0.20:/default-data --uid=1000 --gid=2000

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/podnas/podnas/server/timerslack"
 )
 
 // defaultRoot is where the disk is in a pod.
@@ -25,6 +27,9 @@ const rootExamples = `  # Without a cluster: serve the claims in a folder
   kubectl exec -n podnas podnas-0 -- podnas drain --timeout=0`
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		timerslack.Set()
+	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "podnas:", err)
 		os.Exit(exitCode(err))

@@ -31,7 +31,7 @@ type provisioning struct {
 }
 
 // newProvisioning sets it up, in a cluster or for a folder.
-func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Provisioner, limits string, stdout io.Writer, log *slog.Logger) (*provisioning, error) {
+func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Provisioner, shared func() []controller.SharedName, limits string, stdout io.Writer, log *slog.Logger) (*provisioning, error) {
 	port := uint16(address.Port)
 	if cfg.standalone {
 		ip := cfg.serverAddress
@@ -64,6 +64,7 @@ func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Prov
 		return nil, err
 	}
 	made := make(chan struct{})
+	working.SharedNames = shared
 	working.Made = func() { close(made) }
 	run := func(ctx context.Context) error { return controller.Run(ctx, working) }
 	reconciler := working.Reconciler

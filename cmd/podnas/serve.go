@@ -25,6 +25,7 @@ import (
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/exporter"
 	"github.com/podnas/podnas/server/gonfs"
+	"github.com/podnas/podnas/server/nfs4"
 	"github.com/podnas/podnas/status"
 	"github.com/podnas/podnas/volume"
 )
@@ -41,20 +42,23 @@ const serveExamples = `  # In a pod, as deploy/podnas.yaml runs it
 
 // serveConfig is what the flags and the environment say.
 type serveConfig struct {
-	root, listen, http, engine, quota string
-	hosts                             []string
-	provisioner, serverAddress        string
-	image                             imageFlag
-	standalone                        bool
-	claims                            string
-	claimGrace                        time.Duration
-	newDisk                           bool
-	overcommit                        float64
-	cluster                           clusterConfig
-	shutdownDelay                     time.Duration
-	slowCall                          time.Duration
-	nfs4, nfs4Asked                   bool // nfs4Asked: the flag was given
-	logFormat, logLevel               string
+	root, listen, http, engine, handles, quota string
+	hosts                                      []string
+	provisioner, serverAddress                 string
+	image                                      imageFlag
+	standalone                                 bool
+	claims                                     string
+	claimGrace                                 time.Duration
+	newDisk                                    bool
+	overcommit                                 float64
+	indexMemory                                int // MiB
+	cluster                                    clusterConfig
+	shutdownDelay                              time.Duration
+	slowCall                                   time.Duration
+	attrCache                                  bool
+	nfs4, nfs4Asked                            bool // nfs4Asked: the flag was given
+	stateLog                                   string
+	logFormat, logLevel                        string
 }
 
 func newServeCommand() *cobra.Command {
@@ -76,6 +80,8 @@ func newServeCommand() *cobra.Command {
 	f.StringVar(&cfg.listen, "listen", ":2049", "TCP address of NFS and MOUNT")
 	f.StringVar(&cfg.http, "http", ":8080", "address of the status page (/), the probes (/healthz, /readyz), and the metrics\nfor Prometheus (/metrics)")
 	f.StringSliceVar(&cfg.hosts, "http-host", nil, "further host `names` for the page and the metrics, separated by commas, such as that of\nan Ingress; always accepted: addresses, localhost, names without a dot, and names below\n.localhost, .svc and .cluster.local")
+	f.StringVar(&cfg.handles, "handles", server.HandlesAuto, "how the native engine finds files: kernel, by the kernel's handles (needs DAC_READ_SEARCH),\nindex, by an index in memory, or auto: kernel where it can")
+	f.IntVar(&cfg.indexMemory, "index-memory", 1024, "MiB of memory that the index of a volume takes at most; a million files take 50")
 	f.StringVar(&cfg.engine, "engine", server.EngineAuto, "NFS engine: native, go-nfs (needs fewer rights, has limits), or auto: native where it\ncan run")
 	f.StringVar(&cfg.quota, "quota", string(quota.Auto), "what enforces sizes: kernel (project quotas; podnas refuses to start without them),\nserver (which counts what clients write), off, or auto: kernel if possible, else server")
 	f.Float64Var(&cfg.overcommit, "overcommit", 0, "limit of the sum of all volumes' sizes, as a multiple of the disk's size: with 1, each\nvolume can always reach its size; 0: no limit, but a new volume must fit into the space\nthat is free at that time, and volumes that fill up later may find the disk full")
@@ -90,7 +96,9 @@ func newServeCommand() *cobra.Command {
 	cfg.cluster.addFlags(f)
 
 	f.DurationVar(&cfg.shutdownDelay, "shutdown-delay", 0, "on SIGTERM, how long to continue to serve while not ready: in a pod, until no node\nsends new connections to it")
-	f.BoolVar(&cfg.nfs4, "nfs4", true, "serve NFSv4.1 beside NFSv3, with the native engine; volumes whose class asks for it mount\nwith it")
+	f.BoolVar(&cfg.nfs4, "nfs4", true, "serve NFSv4.1 beside NFSv3, with the native engine; new volumes mount with it, unless\ntheir class asks for version 3")
+	f.BoolVar(&cfg.attrCache, "attribute-cache", true, "remember attributes of files for a second, or until a client changes them: what is changed directly\non the disk may be seen that late")
+	f.StringVar(&cfg.stateLog, "state-log", "", "folder in memory, such as one in /run or an emptyDir with medium Memory: what NFSv4.1 clients\nhave open and locked is logged there, and if podnas dies, they go on with it; empty: they\nhave to reclaim it, for which all wait up to 30 seconds")
 	f.DurationVar(&cfg.slowCall, "slow-call", time.Second, "log calls of clients that take this long or longer, at most ten a minute; 0: never")
 	f.StringVar(&cfg.logFormat, "log-format", "text", "text or json")
 	f.StringVar(&cfg.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -152,13 +160,15 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	if limits.Projects != nil {
 		defer limits.Projects.Close()
 	}
-	engine, err := server.SelectEngine(cfg.engine, cfg.root)
+	engine, err := server.SelectEngine(cfg.engine, cfg.handles, cfg.root)
 	if err != nil {
 		return err
 	}
 	if err := engine.CheckNFS4(); err != nil && cfg.nfs4 && cfg.nfs4Asked {
 		return &usageError{fmt.Errorf("--nfs4: %w", err)}
 	}
+	exports.ByIndex, exports.IndexMax = engine.ByIndex, cfg.indexMemory<<20
+	exports.Only = engine.Only()
 	exports.KeepMarks(filepath.Join(cfg.root, volume.UsageDir))
 	served := exporter.Exporter{Table: exports, Root: cfg.root, Engine: engine, Limits: limits, Log: log}
 	disk := volume.Config{
@@ -181,19 +191,22 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		clientsDir = filepath.Join(cfg.root, volume.ClientsDir)
 	}
 	nfs, err := server.New(server.Config{
-		Engine:    engine,
-		Exports:   exports,
-		HandleKey: store.HandleKey(),
-		NFS4:      clientsDir,
-		SlowCall:  cfg.slowCall,
-		Log:       log,
+		Engine:      engine,
+		Exports:     exports,
+		HandleKey:   store.HandleKey(),
+		NFS4:        clientsDir,
+		Removed:     filepath.Join(cfg.root, volume.RemovedDir),
+		NoAttrCache: !cfg.attrCache,
+		StateLog:    cfg.stateLog,
+		SlowCall:    cfg.slowCall,
+		Log:         log,
 	})
 	if err != nil {
 		return err
 	}
 	address := listener.Addr().(*net.TCPAddr)
 	p := &provisioner.Provisioner{Store: store, Name: cfg.provisioner, NewDisk: cfg.newDisk, NoNFS4: noNFS4(cfg, engine), Log: log}
-	claims, err := newProvisioning(cfg, address, p, limits.Reason, stdout, log)
+	claims, err := newProvisioning(cfg, address, p, sharedNames(nfs.NFS4()), limits.Reason, stdout, log)
 	if err != nil {
 		return err
 	}
@@ -219,7 +232,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	info := describe(cfg, address, engine, limits)
 	found := checkup.Findings(ctx, checkup.Config{
 		Process: info, Store: store, Disk: imageDisk{store, cfg.image.spec}, Endpoint: p.Endpoint, Claims: claims.findings,
-		FailedSyncs: exports.Syncs.Failed.Load, Dial: nfs.Dial, Address: local(address).String(), NoNFS4: p.NoNFS4, Cluster: claims.checks(cfg, p, served),
+		FailedSyncs: exports.Syncs.Failed.Load, Dial: nfs.Dial, Address: local(address).String(), NoNFS4: p.NoNFS4, StateLog: stateLogFailed(nfs.NFS4()), SharedNames: sharedNames(nfs.NFS4()), Cluster: claims.checks(cfg, p, served),
 	})
 	group.Go(func() error { return watch(serving, claims.made, found) })
 	collectors := newCollectors(info, nfs, exports, store, claims.reconciler, found, log)
@@ -261,6 +274,14 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	return group.Wait()
 }
 
+// stateLogFailed returns what tells why the log of --state-log was given up.
+func stateLogFailed(served *nfs4.Server) func() error {
+	if served == nil {
+		return func() error { return nil }
+	}
+	return served.StateLogFailed
+}
+
 // noNFS4 is why version 4.1 is not served, or nil.
 func noNFS4(cfg *serveConfig, engine server.Choice) error {
 	if !cfg.nfs4 {
@@ -278,6 +299,10 @@ func (c *serveConfig) validate() (quota.Mode, error) {
 		return "", fmt.Errorf("invalid --claim-grace=%s: use 0 or more", c.claimGrace)
 	case !(c.overcommit >= 0): // nor is NaN
 		return "", fmt.Errorf("invalid --overcommit=%g: use 0, or a multiple of the size of the disk", c.overcommit)
+	case !slices.Contains(server.Handles(), c.handles):
+		return "", fmt.Errorf("unknown --handles=%s: use one of %s", c.handles, strings.Join(server.Handles(), ", "))
+	case c.indexMemory <= 0:
+		return "", fmt.Errorf("invalid --index-memory=%d: use more than 0", c.indexMemory)
 	case !slices.Contains(server.Engines(), c.engine):
 		return "", fmt.Errorf("unknown --engine=%s: use one of %s", c.engine, strings.Join(server.Engines(), ", "))
 	}

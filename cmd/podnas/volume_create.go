@@ -29,8 +29,8 @@ const createExamples = `  # A volume that every user can write to, and its Persi
   # Read-only, and only for these networks
   podnas volume create models --size 20Gi --read-only --allowed-clients 10.0.0.0/8,fd00::/8
 
-  # Mounted with NFSv4.1, whose locks hold between nodes
-  podnas volume create shared --size 10Gi --mount-options nfsvers=4.1
+  # Mounted with NFSv3, for a node without version 4
+  podnas volume create shared --size 10Gi --mount-options nfsvers=3
 
   # A copy of another volume
   podnas volume create scratch-2 --size 10Gi --from scratch`
@@ -135,7 +135,7 @@ func (c *createConfig) addFlags(f *pflag.FlagSet) {
 	f.String("overcommit", "", "limit of the sum of all sizes, a `FACTOR` of the disk's size, instead of serve's --overcommit")
 	f.StringVar(&c.request.StorageClass, "storage-class", "", "storageClassName of the PersistentVolume, a `CLASS`")
 	f.StringSliceVar(&c.accessModes, "access-modes", nil, "access `MODES` of the PersistentVolume (default ReadWriteMany)")
-	f.StringSliceVar(&c.request.MountOptions, "mount-options", nil, "mount `OPTIONS` of the PersistentVolume, in addition to podnas's own; with nfsvers=4.1\nit mounts with that version")
+	f.StringSliceVar(&c.request.MountOptions, "mount-options", nil, "mount `OPTIONS` of the PersistentVolume, in addition to podnas's own; with nfsvers=3\nit mounts with that version")
 	f.StringVar(&c.reclaim, "reclaim-policy", "", "`POLICY` of the PersistentVolume when its claim is deleted: Delete or Retain (default Retain)")
 	addOutputFlag(f, &c.output, outputYAML, outputJSON)
 }

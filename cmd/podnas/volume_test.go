@@ -108,7 +108,7 @@ func TestVolumeCommands(t *testing.T) {
 		{name: "list wide", command: "volume list -o wide", stdout: "read-only,no-sync,allowed-clients"},
 		{name: "show", command: "volume show team", stdout: "10.0.0.0/8 fd00::/8"},
 		{name: "show who keeps the size", command: "volume show scratch", stdout: "server: the server enforces sizes"},
-		{name: "show how to mount", command: "volume show scratch", stdout: "sudo mount -t nfs -o nfsvers=3,"},
+		{name: "show how to mount", command: "volume show scratch", stdout: "sudo mount -t nfs -o proto=tcp,"},
 		{name: "show as YAML", command: "volume show team -o yaml", stdout: "onDelete: archive\n"},
 		{name: "resize", command: "volume resize scratch 3Mi", stdout: "volume scratch now has a limit of 3Mi and 1,024 files\n", stderr: "podnas volume manifests scratch\n"},
 		{name: "resize for more files", command: "volume resize scratch 3Mi --bytes-per-inode 1Ki", stdout: "a limit of 3Mi and 3,072 files\n"},

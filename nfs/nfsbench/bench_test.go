@@ -29,7 +29,7 @@ func serve(t testing.TB) (address, dir string) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	choice, err := server.SelectEngine(server.EngineAuto, dir)
+	choice, err := server.SelectEngine(server.EngineAuto, server.HandlesAuto, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,11 @@ func testLoads(t *testing.T, version nfsbench.Version) {
 				t.Errorf("%s: %v bytes per block", l.Load, perOp)
 			}
 		}
-		if l.Ratio != nil {
+		// The server is this process, too.
+		if measured := l.Load != "getattr-beside-syncs"; measured != (r.ServerCost != nil) || measured != (r.ClientCost != nil) {
+			t.Errorf("%s: the server takes %+v, the client %+v", l.Load, r.ServerCost, r.ClientCost)
+		}
+		if l.Ratio != nil || l.CostRatio != nil {
 			t.Errorf("%s: a ratio to no other server", l.Load)
 		}
 	}

@@ -29,7 +29,7 @@ import (
 // serve runs an engine with the volumes of these tests, and returns its port.
 func serve(t *testing.T, engine string) (port uint16, dirs map[string]string) {
 	t.Helper()
-	choice, err := server.SelectEngine(engine, t.TempDir())
+	choice, err := server.SelectEngine(engine, server.HandlesAuto, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

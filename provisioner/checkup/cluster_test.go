@@ -78,7 +78,7 @@ func TestClass(t *testing.T) {
 		{"soft", storagev1.StorageClass{MountOptions: []string{"noatime,soft"}}, doctor.Warning, "writes are lost"},
 		{"lock", storagev1.StorageClass{MountOptions: []string{"lock"}}, doctor.Warning, "lock protocol"},
 	} {
-		results := (&Cluster{Check: noSquash}).class(&tt.class)
+		results := (&Cluster{Provisioner: &provisioner.Provisioner{}, Check: noSquash}).class(&tt.class)
 		if len(results) != 1 || results[0].Status != tt.status || !strings.Contains(results[0].Says, tt.says) || (results[0].Fix == "") != (tt.status == doctor.OK) {
 			t.Errorf("%s: %+v, want %s with %q", tt.name, results, tt.status, tt.says)
 		}

@@ -11,10 +11,11 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/volume"
 )
 
-// Config is what Findings needs. All fields but NoNFS4 and Cluster are needed.
+// Config is what Findings needs. All fields but NoNFS4, SharedNames and Cluster are needed.
 type Config struct {
 	Process  process.Info
 	Store    *volume.Store
@@ -28,8 +29,12 @@ type Config struct {
 	// where this machine reaches it.
 	Dial    func(ctx context.Context, address string) (*rpc.Client, error)
 	Address string
-	NoNFS4  error    // why NFSv4.1 is not served; nil: it is
-	Cluster *Cluster // nil without a cluster
+	NoNFS4  error // why NFSv4.1 is not served; nil: it is
+	// StateLog returns why the log of what NFSv4.1 clients have was given up, or nil.
+	StateLog func() error
+	// SharedNames returns the names that two nodes of NFSv4.1 have each; nil: it is not served.
+	SharedNames func() []controller.SharedName
+	Cluster     *Cluster // nil without a cluster
 }
 
 // Findings returns all checks of the running process, for podnas doctor, the status page
@@ -46,9 +51,14 @@ func Findings(running context.Context, cfg Config) *doctor.List {
 		doctor.Of(
 			"process",
 			doctor.One("ports", func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, cfg.Dial, cfg.Address) }),
+			doctor.Check{Name: "state log", Run: func(context.Context) []doctor.Result { return stateLog(cfg.StateLog()) }},
 			doctor.Check{Name: "end", Run: func(context.Context) []doctor.Result { return stopping(running) }},
 		),
 	)
+	if cfg.SharedNames != nil {
+		names := doctor.Check{Name: "host names", Run: func(context.Context) []doctor.Result { return SharedNames(cfg.SharedNames()) }}
+		checks = append(checks, doctor.Of("process", names)...)
+	}
 	if cfg.Cluster == nil {
 		address := doctor.One("address", func(ctx context.Context) doctor.Result { return Address(ctx, cfg.Endpoint) })
 		return doctor.NewList(append(checks, doctor.Of("process", address)...))
@@ -56,6 +66,14 @@ func Findings(running context.Context, cfg Config) *doctor.List {
 	path := doctor.One("way in", func(ctx context.Context) doctor.Result { return clientPath(ctx, cfg.Endpoint) })
 	path.Every = time.Minute
 	return doctor.NewList(slices.Concat(checks, doctor.Of("cluster", ClusterChecks(cfg.Cluster)...), doctor.Of("cluster", path)))
+}
+
+// stateLog warns that the log was given up, and returns nothing before.
+func stateLog(failed error) []doctor.Result {
+	if failed == nil {
+		return nil
+	}
+	return []doctor.Result{doctor.Warn("make the folder of --state-log larger, or correct what the error names; then restart podnas", "what NFSv4.1 clients have open and locked can't be logged (%v): if podnas dies, they have to reclaim it, for which all wait up to 30 seconds", failed)}
 }
 
 // stopping warns that the process was asked to end, and returns nothing before.

@@ -135,7 +135,7 @@ func (o *Outside) set(set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
 func (o *Outside) uncreated(why string) string {
 	switch {
 	case strings.Contains(why, "PodSecurity"):
-		return fmt.Sprintf("kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged; if that is not possible, use deploy/overlays/baseline", o.Namespace)
+		return fmt.Sprintf("kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged; if that is not possible, use deploy/overlays/baseline or deploy/overlays/restricted", o.Namespace)
 	case strings.Contains(why, "exceeded quota"):
 		return "raise the ResourceQuota of the namespace, or remove it"
 	case strings.Contains(why, "serviceaccount"):

@@ -2,9 +2,6 @@ package checkup
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"syscall"
 
@@ -22,14 +19,7 @@ func ProcessChecks(p process.Info) []doctor.Check {
 	return []doctor.Check{
 		doctor.One("engine", func(context.Context) doctor.Result { return engine(&p) }),
 		doctor.One("quota", func(context.Context) doctor.Result { return limits(&p) }),
-		doctor.One("capabilities", func(context.Context) doctor.Result {
-			// Of this thread, because threads that act as callers have fewer.
-			status, err := os.ReadFile("/proc/thread-self/status")
-			if err != nil {
-				return doctor.Warn("", "not known: %v", err)
-			}
-			return judgeCapabilities(&p, string(status))
-		}),
+		doctor.One("capabilities", func(context.Context) doctor.Result { return capabilities(&p) }),
 		doctor.One("descriptors", func(context.Context) doctor.Result {
 			var limit syscall.Rlimit
 			if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -55,62 +45,13 @@ func limits(p *process.Info) doctor.Result {
 	return doctor.Good("%s", p.Quota)
 }
 
-// capability is a right of a process, see capabilities(7).
-type capability struct {
-	name   string
-	bit    uint
-	needed func(*process.Info) bool
-	lack   string // what doesn't work without it
-}
-
-func always(*process.Info) bool { return true }
-
-func native(p *process.Info) bool { return p.Native }
-
-// capabilities returns the capabilities that deploy/ gives the pod. If the native
-// engine or kernel quotas can't run without one, podnas has chosen another engine
-// or quota at start, and reports why.
-func capabilities() []capability {
-	return []capability{
-		{"CHOWN", 0, always, "files can't get the owner and group that a client requests"},
-		{"DAC_OVERRIDE", 1, always, "files of other owners can't be read, written and removed"},
-		{"DAC_READ_SEARCH", 2, native, "files can't be opened by their handles"},
-		{"FOWNER", 3, always, "mode and times of files of other owners can't be set"},
-		{"FSETID", 4, native, "root of a client can't set setgid on a file of another group"},
-		{"SETGID", 6, native, "threads can't act as the caller's groups"},
-		{"SETUID", 7, native, "threads can't act as the caller"},
-		{"SYS_ADMIN", 21, func(p *process.Info) bool { return p.Enforced == quota.Kernel || p.DiskImage }, "quotas can't be set"},
-		{"MKNOD", 27, native, "root of a client can't make device nodes"},
+// capabilities judges what the process may do on the disk, as it was tried at start. An ordinary user is not expected to have any.
+func capabilities(p *process.Info) doctor.Result {
+	if len(p.Adds) > 0 {
+		return doctor.Warn("add "+strings.Join(p.Adds, ", ")+" to the container's securityContext.capabilities (deploy/base/statefulset.yaml), or run podnas as root",
+			"%s", p.Rights)
 	}
-}
-
-// judgeCapabilities reads the text of /proc/PID/status.
-func judgeCapabilities(p *process.Info, status string) doctor.Result {
-	var effective uint64
-	for line := range strings.Lines(status) {
-		if value, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			var err error
-			if effective, err = strconv.ParseUint(strings.TrimSpace(value), 16, 64); err != nil {
-				return doctor.Warn("", "not known: %v", err)
-			}
-		}
-	}
-	var has, lacks []string
-	var adds []string
-	for _, c := range capabilities() {
-		switch {
-		case effective&(1<<c.bit) != 0:
-			has = append(has, c.name)
-		case c.needed(p):
-			adds = append(adds, c.name)
-			lacks = append(lacks, fmt.Sprintf("without %s %s", c.name, c.lack))
-		}
-	}
-	if len(lacks) > 0 {
-		return doctor.Warn("add "+strings.Join(adds, ", ")+" to the container's securityContext.capabilities (deploy/base/statefulset.yaml), or run podnas as root",
-			"%s", strings.Join(lacks, "; "))
-	}
-	return doctor.Good("all that are needed: %s", strings.Join(has, ", "))
+	return doctor.Good("%s", p.Rights)
 }
 
 func judgeDescriptors(limit uint64) doctor.Result {

@@ -5,8 +5,8 @@
 // for each volume to be deleted (controller.go, logging.go). Beside it, on the same
 // informers, run: the expansion of volumes (expand.go), the comparison of the disk
 // with the cluster (reconcile.go), events on claims about full volumes (fullness.go)
-// and about failed mounts (mountfailures.go), and the Lease that lists the volumes in
-// use (inuse.go). All of them run only while podnas has the right to provision: the
+// and about failed mounts (mountfailures.go), the Lease that lists the volumes in
+// use (inuse.go), and events about nodes that have one name (sharednames.go). All of them run only while podnas has the right to provision: the
 // leader election's Lease, or the guard against a second podnas of the same name
 // (guard.go).
 package controller
@@ -66,6 +66,9 @@ type Config struct {
 	GuardIn     string      // namespace of the Lease that guards Name; empty: no guard
 	Pod, PodUID string      // this pod, in GuardIn, for events; empty: none
 	Reconciler  *Reconciler // gets each report; nil: they are only logged
+	// SharedNames returns the names that two nodes of NFSv4.1 have each, for events on the
+	// pod; nil: none.
+	SharedNames func() []SharedName
 	// Made, if not nil, is called when others may start to use the Client, see
 	// newWorkers.
 	Made func()
@@ -186,6 +189,7 @@ type workers struct {
 	compare      *comparison
 	full         *fullness
 	use          *inUse
+	shared       *sharedNames
 	pod          *pod
 }
 
@@ -243,6 +247,7 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 		cfg: cfg, factory: factory, mounts: mounts, provisioning: provisioning, expand: expand, use: use,
 		compare: &comparison{p: p, volumes: volumes.Lister(), events: events, pod: own, log: cfg.Log},
 		full:    newFullness(p.Store, events, cfg.Log),
+		shared:  &sharedNames{list: cfg.SharedNames, pod: own},
 		pod:     own,
 	}, nil
 }
@@ -287,6 +292,7 @@ func (w *workers) run(ctx context.Context) {
 	working.Go(func() { w.cfg.Reconciler.run(ctx, w.compare) })
 	working.Go(func() { w.full.run(ctx) })
 	working.Go(func() { w.use.run(ctx) })
+	working.Go(func() { w.shared.run(ctx) })
 	<-ctx.Done()
 	w.expand.queue.ShutDown()
 	working.Wait()

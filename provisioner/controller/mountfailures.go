@@ -160,8 +160,12 @@ func mountCauses() []cause {
 			[]string{"access denied by server", "Permission denied"},
 		},
 		{
-			"MountOptionsWrong", "a mount option is invalid, or asks for what is not served: podnas serves NFS version 3 and, with the native engine, 4.1, over TCP. Check mountOptions of the PersistentVolume, which come from its StorageClass, and the node's kernel, which needs the module nfsv4 for 4.1",
-			[]string{"Protocol not supported", "requested NFS version or transport protocol is not supported", "an incorrect mount option was specified", "rpc.statd is not running", "Invalid argument"},
+			"NFSVersionNotSupported", "the node's kernel or podnas does not support the version of NFS that the volume mounts with. Run modprobe -a nfsv3 nfsv4 on the node, or install the kernel package with all modules; podnas serves version 3 over TCP and, with the native engine, 4.1, which podnas doctor in its pod shows. Nodes without version 4.1 need volumes of a class with mountOptions: [nfsvers=3]",
+			[]string{"Protocol not supported", "requested NFS version or transport protocol is not supported"},
+		},
+		{
+			"MountOptionsWrong", "a mount option is invalid. Check mountOptions of the PersistentVolume, which come from its StorageClass",
+			[]string{"an incorrect mount option was specified", "rpc.statd is not running", "Invalid argument"},
 		},
 		{
 			"VolumeGone", "the server has no such volume. Run podnas doctor in podnas's pod to find out why",

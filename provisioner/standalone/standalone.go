@@ -33,11 +33,20 @@ import (
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/problem"
+	"github.com/podnas/podnas/tree"
 	"github.com/podnas/podnas/volume"
 )
 
 // scanInterval is the time between two scans of the folder.
 const scanInterval = time.Second
+
+const (
+	// restInterval is the time between two scans while there is nothing to do, and the kernel would tell of a
+	// change in the folder: what somebody does to volumes by hand or by command is seen that late.
+	restInterval = 15 * time.Second
+	// settleTime is from a change until the scan, for a file that is still being written.
+	settleTime = scanInterval / 2
+)
 
 // Runner serves the claims of a folder. All fields but NewDisk are needed.
 type Runner struct {
@@ -72,13 +81,40 @@ func (r *Runner) Run(ctx context.Context) error {
 	r.gone, r.served, r.asked = map[claimKey]gone{}, map[claimKey]string{}, map[claimKey]types.UID{}
 	r.printf("podnas: serving claims of %s from volumes in %s\npodnas: %s\n", r.Claims, r.Root, r.Limits)
 	for {
+		// Before the scan, so that no change falls between the two.
+		changes, err := tree.NewWatch(r.Claims, filepath.Join(r.Claims, provisionedDir))
 		r.scan(ctx)
-		select {
-		case <-ctx.Done():
+		if err == nil && r.restful() {
+			if changed := pause(ctx, changes.Changed(), restInterval); changed {
+				pause(ctx, nil, settleTime)
+			}
+		} else {
+			pause(ctx, nil, scanInterval)
+		}
+		changes.Close()
+		if ctx.Err() != nil {
 			return nil
-		case <-time.After(scanInterval):
 		}
 	}
+}
+
+// restful reports whether the next scan will do nothing, as long as the folder and the volumes stay as
+// they are: no claim waits for anything, and nothing is wrong.
+func (r *Runner) restful() bool {
+	return len(r.gone) == 0 && len(r.asked) == 0 && len(r.problems.Current()) == 0
+}
+
+// pause waits for so long, or until ctx ends or something changes.
+func pause(ctx context.Context, change <-chan struct{}, d time.Duration) (changed bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-change:
+		return true
+	case <-timer.C:
+	}
+	return false
 }
 
 // scan reads the folder once, and creates, expands and deletes volumes

@@ -19,6 +19,7 @@ type Attr struct {
 	Atime, Mtime, Ctime time.Time
 
 	device uint64 // with Ino, the key for counting
+	change uint64 // the change attribute, if the attributes were remembered; else 0
 }
 
 func attrOf(st *unix.Stat_t) Attr {

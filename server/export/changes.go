@@ -126,11 +126,17 @@ func (c *changes) lose(ctime int64) {
 // Change returns the change attribute of the file, and the attributes that go with it. a is
 // what is known of them.
 func (f *File) Change(a Attr) (uint64, Attr, error) {
+	if a.change != 0 {
+		return a.change, a, nil
+	}
 	return f.opener.change(fileKey{f.Volume, f.ID}, a, f.Stat)
 }
 
 // ChangeOf is Change for a name in the directory, whose handle and attributes Describe has found.
 func (f *File) ChangeOf(name, handle []byte, a Attr) (uint64, Attr, error) {
+	if a.change != 0 {
+		return a.change, a, nil
+	}
 	return f.opener.change(fileKey{f.Volume, idIn(handle)}, a, func() (Attr, error) {
 		var again [HandleMax]byte
 		a, _, err := f.Describe(name, again[:0])

@@ -44,23 +44,23 @@ func (f *File) ReadCached(p []byte, offset int64) (int, error) {
 // afterwards, which are zero if the file was removed.
 func (f *File) WriteAt(p []byte, offset int64) (int, Attr, error) {
 	f.kept.written.Store(true)
+	defer f.beginChange().end()
 	var st unix.Stat_t
 	n, err := f.charge.Write(f.fd, p, offset, &st)
 	f.kept.changed()
-	f.Changed()
-	if st.Nlink == 0 {
+	if st.Nlink == 0 || st.Nlink == 1 && f.opener.held.keeps(f.heldKey()) {
 		return n, Attr{}, err
 	}
 	return n, attrOf(&st), err
 }
 
 // Truncate sets the size of a regular file. A file that is not open with UseWrite, and
-// not made by this call, requires the right to write to it.
+// not made by Create, requires the right to write to it.
 func (f *File) Truncate(size uint64) error {
 	if size > math.MaxInt64 {
 		return unix.EFBIG
 	}
-	defer f.Changed()
+	defer f.beginChange().end()
 	if f.use == UseWrite {
 		f.kept.written.Store(true)
 		defer f.kept.changed()
@@ -79,28 +79,35 @@ func (f *File) Truncate(size uint64) error {
 		return err
 	}
 	f.changed = true
+	if f.created { // who makes a file may write it, whatever its mode
+		return f.charge.Resize(f.fd, int64(size), func() error { return unix.Ftruncate(f.fd, int64(size)) })
+	}
 	return f.charge.Resize(f.fd, int64(size), func() error { return unix.Truncate(f.proc(), int64(size)) })
 }
 
-// openData opens a regular file for use.
-func (v *Volume) openData(id FileID, use Use) (descriptor, *space.Charge, error) {
-	path, err := v.finder.open(id, UseAttr.flags())
+// openData opens a regular file for use. removed is whether it may be one that is kept only for
+// who holds it open.
+func (o *Opener) openData(v *Volume, id FileID, use Use, removed bool) (descriptor, *space.Charge, error) {
+	path, err := o.find(v, id, UseAttr.flags())
 	if err != nil {
 		return descriptor{}, nil, err
 	}
+	defer path.close()
 	attr, err := v.look(path.fd(), nil)
-	path.close()
 	switch {
 	case err != nil:
 		return descriptor{}, nil, err
-	case attr.Nlink == 0:
+	case attr.Nlink == 0, attr.Nlink == 1 && !removed && o.held.keeps(heldKey{v.ID, id}):
 		return descriptor{}, nil, unix.ESTALE
 	case attr.IsDir():
 		return descriptor{}, nil, unix.EISDIR
 	case !attr.IsRegular(): // to open a fifo or a device has effects
 		return descriptor{}, nil, unix.EINVAL
 	}
-	d, err := v.finder.open(id, use.flags())
+	d, err := v.finder.reopen(id, path.fd(), use.flags())
+	if errors.Is(err, unix.EACCES) && o.table.Only != nil {
+		d, err = o.openOwn(v, id, path.fd(), use)
+	}
 	if err != nil || v.account == nil {
 		return d, nil, err
 	}

@@ -8,23 +8,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountOf returns the mount ID of an open file, 0 before Linux 5.8.
-func mountOf(fd int) uint64 {
+// statRoot sets what is known of the volume's root.
+func (v *Volume) statRoot() {
 	var empty byte
 	var st unix.Statx_t
-	if err := statx(fd, &empty, unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st); err != nil || st.Mask&unix.STATX_MNT_ID == 0 {
-		return 0
+	if err := statx(int(v.root.Fd()), &empty, unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_MNT_ID, &st); err != nil {
+		return
 	}
-	return st.Mnt_id
+	v.device, v.rootIno = unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino
+	if st.Mask&unix.STATX_MNT_ID != 0 {
+		v.mount = st.Mnt_id
+	}
 }
 
 // Describe returns the attributes of a name in the directory, and appends its
 // handle, like Lookup. The thread needs the right to search the directory.
 func (f *File) Describe(name, handle []byte) (Attr, []byte, error) {
-	a, handle, err := f.describe(name, handle)
-	if !errors.Is(err, errLookUp) {
-		return a, handle, err
+	a, handle, _, err := f.describe(name, handle)
+	if errors.Is(err, errLookUp) {
+		return f.lookUp(name, handle)
 	}
+	return a, handle, err
+}
+
+// errLookUp means that the name must be looked up.
+var errLookUp = errors.New("to be looked up")
+
+// lookUp is Describe for a file that describe can't describe.
+func (f *File) lookUp(name, handle []byte) (Attr, []byte, error) {
 	child, err := f.Lookup(name)
 	if err != nil {
 		return Attr{}, handle, err
@@ -41,31 +52,40 @@ func (f *File) Describe(name, handle []byte) (Attr, []byte, error) {
 	return child.Attr, handle, nil
 }
 
-// errLookUp means that the name must be looked up.
-var errLookUp = errors.New("to be looked up")
-
 // describe is Describe for a file whose handle is cached or can be read by name,
-// or that does not exist.
-func (f *File) describe(name, handle []byte) (Attr, []byte, error) {
+// or that does not exist. If its handle is cached, known has it.
+func (f *File) describe(name, handle []byte) (a Attr, _ []byte, known *cachedHandle, err error) {
 	var path [unix.NAME_MAX + 1]byte // ends with 0
 	if f.Volume.mount == 0 || !ValidName(name) || copy(path[:unix.NAME_MAX], name) < len(name) {
-		return Attr{}, handle, errLookUp
+		return a, handle, nil, errLookUp
 	}
+	x := f.Volume.index.Load()
+	removals := x.removals()
 	var st unix.Statx_t
-	err := statx(f.fd, &path[0], unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, describing, &st)
+	err = statx(f.fd, &path[0], unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, describing, &st)
 	if errors.Is(err, unix.ENOENT) {
-		return Attr{}, handle, unix.ENOENT
+		return a, handle, nil, unix.ENOENT
 	}
 	if err != nil || st.Mnt_id != f.Volume.mount {
-		return Attr{}, handle, errLookUp
+		return a, handle, nil, errLookUp
 	}
+	x.saw(f, name, st.Ino, st.Mode&unix.S_IFMT == unix.S_IFDIR, removals)
 	at := len(handle)
 	d := f.described(&st)
-	handle, ok := f.opener.handles.append(handle, &d)
+	known = f.opener.handles.get(&d)
 	switch {
-	case ok:
+	case known != nil:
+		handle = append(handle, known.bytes[:known.n]...)
+	case f.Volume.rootID.byInode():
+		if st.Mask&unix.STATX_BTIME == 0 || !f.Volume.holds(&st) {
+			return a, handle, nil, errLookUp
+		}
+		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, inodeID(&st))
+		if lasting(&st) {
+			f.opener.handles.put(&d, handle[at:])
+		}
 	case f.Volume.disk.fs == 0:
-		return Attr{}, handle, errLookUp
+		return a, handle, nil, errLookUp
 	default:
 		// The name may have a new file by now, with a different number as long as the old
 		// file exists. If the old one is removed, the new one may have the same number:
@@ -73,14 +93,18 @@ func (f *File) describe(name, handle []byte) (Attr, []byte, error) {
 		// cache is never found, because it has the birth time of the removed file.
 		id, err := f.Volume.finder.identify(f.fd, name)
 		if err != nil || f.Volume.disk.numberIn(&id) != st.Ino {
-			return Attr{}, handle, errLookUp
+			return a, handle, nil, errLookUp
 		}
 		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, id)
 		if lasting(&st) {
 			f.opener.handles.put(&d, handle[at:])
 		}
 	}
-	return attrOfStatx(&st), handle, nil
+	a = attrOfStatx(&st)
+	if known != nil {
+		known.saw(&a)
+	}
+	return a, handle, known, nil
 }
 
 // describing is the mask for statx(2).

@@ -23,6 +23,14 @@ type disk struct {
 	// journal is whether a system call changes a directory and creates the inode in
 	// one transaction, which is on the disk when the directory is synced.
 	journal bool
+	// numbered is whether the number that a directory has for a name is the inode's, and no
+	// other file of the volume has it.
+	numbered bool
+	// dirents is whether the number that a directory has for a name is the inode's, but for what is
+	// mounted there, and for a subvolume.
+	dirents bool
+	// overlay is whether the files of one tree are on several devices.
+	overlay bool
 	// settled is whether syncing a directory costs only a system call if its changes
 	// are on the disk already. ext4 flushes the disk's cache then.
 	settled bool
@@ -35,13 +43,15 @@ func diskOf(root *os.File) disk {
 	}
 	switch fs.Type {
 	case unix.XFS_SUPER_MAGIC:
-		return disk{fs: fs.Type, quick: true, journal: true, settled: true}
+		return disk{fs: fs.Type, quick: true, journal: true, settled: true, numbered: true, dirents: true}
 	case unix.EXT4_SUPER_MAGIC:
-		return disk{fs: fs.Type, quick: true, journal: ext4Journal(root)}
+		return disk{fs: fs.Type, quick: true, journal: ext4Journal(root), numbered: true, dirents: true}
 	case unix.BTRFS_SUPER_MAGIC:
-		return disk{fs: fs.Type, quick: true}
+		return disk{fs: fs.Type, quick: true, dirents: true}
 	case unix.TMPFS_MAGIC:
-		return disk{quick: true}
+		return disk{quick: true, dirents: true}
+	case unix.OVERLAYFS_SUPER_MAGIC:
+		return disk{overlay: true}
 	}
 	return disk{}
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/leaks"
 )
 
@@ -29,7 +30,7 @@ func mustDo(t *testing.T, err error) {
 // closed all files by then.
 func newTable(t *testing.T) *Table {
 	t.Helper()
-	table := &Table{}
+	table := &Table{ByIndex: testdisk.ByIndex()}
 	t.Cleanup(func() {
 		for _, v := range table.Volumes() {
 			go table.Remove(v.ID)
@@ -41,6 +42,23 @@ func newTable(t *testing.T) *Table {
 		}
 	})
 	return table
+}
+
+// patiently opens a file as a client does that waits as long as it is asked to.
+func patiently(open func() (*File, error)) (f *File, err error) {
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
+		if f, err = open(); !errors.Is(err, unix.EAGAIN) {
+			break
+		}
+	}
+	return f, err
+}
+
+// walked has the index of a volume, if there is one, know what was made directly on the disk.
+func walked(v *Volume) {
+	if x := v.index.Load(); x != nil {
+		x.walkOnce()
+	}
 }
 
 // openerOf is an Opener of the volumes in a table, until the end of the test.

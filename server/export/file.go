@@ -68,7 +68,12 @@ func (f *File) Handle() []byte { return f.AppendHandle(make([]byte, 0, HandleMax
 // Stat returns the attributes. The error is ESTALE if the file was removed, even
 // if it is still open somewhere, unless it is a Held's: then it has no links.
 func (f *File) Stat() (Attr, error) {
+	key := f.heldKey()
+	kept := f.opener.held.keeps(key)
 	a, err := f.Volume.look(f.fd, f.charge)
+	if kept && a.Nlink > 0 && f.opener.held.keeps(key) { // twice: a removal that fails keeps it only for a moment
+		a.Nlink--
+	}
 	if err == nil && a.Nlink == 0 && !f.opened {
 		err = unix.ESTALE
 	}
@@ -94,6 +99,9 @@ func (v *Volume) look(fd int, c *space.Charge) (Attr, error) {
 	}
 	return attrOf(&st), nil
 }
+
+// IsRoot reports whether the attributes are of the volume's root directory.
+func (v *Volume) IsRoot(a *Attr) bool { return a.Ino == v.rootIno && a.device == v.device }
 
 // IsRoot reports whether the file is the volume's root directory.
 func (f *File) IsRoot() bool { return f.ID == f.Volume.rootID }
@@ -136,6 +144,8 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 		Mode:    uint64(mode),
 		Resolve: resolve | unix.RESOLVE_NO_MAGICLINKS,
 	}
+	x := f.Volume.index.Load()
+	removals := x.removals()
 	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(f.fd), uintptr(unsafe.Pointer(&path)),
 		uintptr(unsafe.Pointer(&how)), unix.SizeofOpenHow, 0, 0)
 	if errno != 0 {
@@ -155,6 +165,7 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 		child.Close()
 		return nil, err
 	}
+	x.saw(f, name, child.Attr.Ino, child.Attr.IsDir(), removals)
 	return child, nil
 }
 
@@ -192,6 +203,9 @@ func (f *File) Readlink() ([]byte, error) {
 	}
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(f.fd, "", buf)
+	if a, err := f.Stat(); err == nil {
+		f.WasRead(&a)
+	}
 	return buf[:max(n, 0)], err
 }
 
@@ -302,6 +316,18 @@ func (f *File) Link(dir *File, name string) error {
 	if f.Volume != dir.Volume {
 		return unix.EXDEV
 	}
+	if held := f.opener.held.removing(f.heldKey()); held != nil {
+		defer f.opener.release(held)
+		held.names.Lock()
+		defer held.names.Unlock()
+		a, err := f.Stat()
+		if err == nil && a.Nlink == 0 {
+			err = unix.ENOENT // as the kernel has it: what is removed does not come back
+		}
+		if err != nil {
+			return err
+		}
+	}
 	if err := f.hold(); err != nil {
 		return err
 	}
@@ -310,9 +336,15 @@ func (f *File) Link(dir *File, name string) error {
 		return err
 	}
 	defer room.Release()
-	defer f.Changed()
+	defer f.beginChange().end()
+	x := f.Volume.index.Load()
+	removals := x.removals()
 	// Without a path it needs CAP_DAC_READ_SEARCH, linkat(2).
-	return unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW)
+	if err := unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
+		return err
+	}
+	x.saw(dir, []byte(name), f.Attr.Ino, false, removals)
+	return nil
 }
 
 // settle charges the file's current usage, where the server counts.
@@ -333,6 +365,7 @@ func (f *File) unlink(name string, flags int) error {
 		return err
 	}
 	v := f.victim(name)
+	v.keep(name)
 	return v.taken(unix.Unlinkat(f.fd, name, flags))
 }
 
@@ -345,13 +378,25 @@ func (f *File) Rename(name string, to *File, newName string) error {
 	if err := errors.Join(component(name), component(newName)); err != nil {
 		return unix.EINVAL
 	}
+	moved, _ := f.Volume.finder.identify(f.fd, []byte(name)) // its ctime changes
+	x := f.Volume.index.Load()
+	x.move()
+	defer x.moved()
+	defer f.opener.beginChange(f.Volume, moved).end()
 	v := to.victim(newName)
+	v.same = v.id == moved
 	v.taking.Renamed(f.fd, name)
+	if f.ID != to.ID || name != newName {
+		v.keep(newName)
+	}
 	err := v.taken(f.Volume.account.Rename(to.charge, !v.id.IsZero(), to.settle, func() error {
 		return unix.Renameat(f.fd, name, to.fd, newName)
 	}))
 	if err == nil {
 		f.Volume.account.Moved(to.fd, newName)
+		if !v.same {
+			x.renamed(f, name, to, newName, &moved)
+		}
 	}
 	return err
 }
@@ -363,7 +408,11 @@ func (f *File) Chmod(mode uint32) error {
 		return unix.EOPNOTSUPP
 	}
 	f.changed = true
-	defer f.Changed()
+	defer f.beginChange().end()
+	if o := f.opener; o.table.Only != nil {
+		o.modes.Lock()
+		defer o.modes.Unlock()
+	}
 	return unix.Chmod(f.proc(), mode)
 }
 
@@ -383,8 +432,12 @@ const NoChange = -1
 // Chown sets the owner and the group.
 func (f *File) Chown(uid, gid int) error {
 	f.changed = true
-	defer f.Changed()
-	return unix.Fchownat(f.fd, "", uid, gid, unix.AT_EMPTY_PATH)
+	defer f.beginChange().end()
+	err := unix.Fchownat(f.fd, "", uid, gid, unix.AT_EMPTY_PATH)
+	if errors.Is(err, unix.EINVAL) { // podnas's user namespace has no such user, user_namespaces(7)
+		return unix.EPERM
+	}
+	return err
 }
 
 // SetTime is the change of one of a file's times.
@@ -407,7 +460,7 @@ func (t SetTime) timespec() unix.Timespec {
 // Chtimes sets the times. Setting them to now requires only the right to write.
 func (f *File) Chtimes(atime, mtime SetTime) error {
 	f.changed = true
-	defer f.Changed()
+	defer f.beginChange().end()
 	ts := []unix.Timespec{atime.timespec(), mtime.timespec()}
 	if f.Attr.IsSymlink() {
 		return unix.UtimesNanoAt(f.fd, "", ts, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)

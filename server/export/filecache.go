@@ -32,7 +32,9 @@ type fileCache struct {
 	open  int                         // in files
 	used  list.List                   // of the *openFile in files, roughly least recently used first
 	count FileCounts
-	sweep int // number of sweeps for idle files
+	sweep int           // number of sweeps for idle files
+	rest  bool          // no sweep is to come
+	idle  chan struct{} // there is an idle file, and no sweep was to come
 }
 
 type fileKey struct {
@@ -82,7 +84,7 @@ type openFile struct {
 }
 
 func newFileCache() *fileCache {
-	c := &fileCache{limit: filesMax, files: map[fileKey][uses]*openFile{}}
+	c := &fileCache{limit: filesMax, files: map[fileKey][uses]*openFile{}, idle: make(chan struct{}, 1)}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
 		// The other half is for connections and for files in use.
@@ -95,6 +97,7 @@ func newFileCache() *fileCache {
 type Kept struct {
 	Files   FileCounts
 	Handles HandleCounts
+	Index   IndexCounts
 }
 
 // FileCounts counts the cached open files.
@@ -205,6 +208,13 @@ func (c *fileCache) release(f *openFile) {
 	case f.users == 0:
 		f.since = c.sweep
 		c.used.MoveToBack(f.elem)
+		if c.rest {
+			c.rest = false
+			select {
+			case c.idle <- struct{}{}:
+			default: // sweep is told already
+			}
+		}
 	}
 	c.mu.Unlock()
 	if last {
@@ -273,9 +283,9 @@ func (c *fileCache) dropFile(f *openFile) *openFile {
 	return f
 }
 
-// removeIdle closes files that were idle for too long. It is called every filesSweep. It
-// returns those that must be synced before, for the caller to sync and release.
-func (c *fileCache) removeIdle() (unsynced []*openFile) {
+// removeIdle closes files that were idle for too long. It is called every filesSweep while there are
+// more idle ones. It returns those that must be synced before, for the caller to sync and release.
+func (c *fileCache) removeIdle() (unsynced []*openFile, more bool) {
 	var idle []*openFile
 	c.mu.Lock()
 	c.sweep++
@@ -286,6 +296,7 @@ func (c *fileCache) removeIdle() (unsynced []*openFile) {
 			continue
 		}
 		if c.sweep-f.since <= int(filesIdle/filesSweep) {
+			more = true
 			break // the following ones were used later
 		}
 		if f.unsynced.Load() && !f.key.volume.hasEnded() {
@@ -296,6 +307,7 @@ func (c *fileCache) removeIdle() (unsynced []*openFile) {
 		c.forget(f)
 		idle = append(idle, f)
 	}
+	c.rest = !more
 	if len(idle) > 0 && len(c.files) == 0 {
 		c.files = map[fileKey][uses]*openFile{} // a map keeps the memory of its largest size
 	}
@@ -303,7 +315,7 @@ func (c *fileCache) removeIdle() (unsynced []*openFile) {
 	for _, f := range idle {
 		f.close()
 	}
-	return unsynced
+	return unsynced, more
 }
 
 // changed marks the file as written.

@@ -64,26 +64,36 @@ func (i inodes) identify(dir int, name []byte) (FileID, error) {
 	return id, err
 }
 
-// look is identify with statx(2), and reports whether it is a directory.
-func (inodes) look(dir int, name string) (id FileID, isDir bool, err error) {
+// look is identify, and returns what statx(2) has found.
+func (inodes) look(dir int, name string) (id FileID, st unix.Statx_t, err error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	if name == "" {
 		flags |= unix.AT_EMPTY_PATH
 	}
-	var st unix.Statx_t
 	const mask = unix.STATX_TYPE | unix.STATX_INO | unix.STATX_BTIME
 	if err := unix.Statx(dir, name, flags, mask, &st); err != nil {
-		return FileID{}, false, &os.PathError{Op: "statx", Path: name, Err: err}
+		return FileID{}, st, &os.PathError{Op: "statx", Path: name, Err: err}
 	}
-	isDir = st.Mode&unix.S_IFMT == unix.S_IFDIR
 	if st.Mask&unix.STATX_BTIME == 0 {
 		id, err = kernelHandles{}.identify(dir, []byte(name))
-		return id, isDir, err
+		return id, st, err
 	}
-	b := binary.BigEndian.AppendUint64([]byte{fileIDByInode}, st.Ino)
-	b = binary.BigEndian.AppendUint64(b, uint64(st.Btime.Sec))
-	return NewFileID(binary.BigEndian.AppendUint32(b, st.Btime.Nsec)), isDir, nil
+	id = inodeID(&st)
+	return id, st, nil
+}
+
+// inodeID is the FileID by inode number and birth time.
+func inodeID(st *unix.Statx_t) FileID {
+	id := FileID{n: 1 + 8 + 8 + 4}
+	id.bytes[0] = fileIDByInode
+	binary.BigEndian.PutUint64(id.bytes[1:], st.Ino)
+	binary.BigEndian.PutUint64(id.bytes[1+8:], uint64(st.Btime.Sec))
+	binary.BigEndian.PutUint32(id.bytes[1+8+8:], st.Btime.Nsec)
+	return id
 }
 
 // open implements finder: it finds no file.
 func (inodes) open(FileID, int) (descriptor, error) { return descriptor{}, unix.ESTALE }
+
+// reopen implements finder.
+func (inodes) reopen(FileID, int, int) (descriptor, error) { return descriptor{}, unix.ESTALE }

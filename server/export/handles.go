@@ -29,23 +29,26 @@ type handles struct {
 // sets.
 type handleSets [setRuns * setRun][setWays]atomic.Pointer[cachedHandle]
 
-// cachedHandle does not change, except used.
+// cachedHandle does not change, except used and attrs.
 type cachedHandle struct {
 	file  described
 	used  atomic.Uint32 // the age at its last use
 	n     uint8
 	bytes [HandleMax]byte
+	attrs atomic.Pointer[cachedAttrs] // nil: not remembered
 }
 
 type handleCount struct {
 	hits, misses atomic.Uint64
-	_            [48]byte // up to a cache line
+	attrs        atomic.Uint64 // hits of attributes, which are no hits of handles
+	_            [40]byte      // up to a cache line
 }
 
 // HandleCounts counts the cached handles.
 type HandleCounts struct {
 	Cached       int
 	Hits, Misses uint64
+	Attrs        uint64 // hits of attributes
 }
 
 // The cache holds up to 65,536 handles of about 120 bytes each; the sets themselves have half a
@@ -67,25 +70,37 @@ func (d *described) set() int {
 	return int(run>>(64-runBits)*setRun | d.ino%setRun)
 }
 
-// append appends the handle of a file; ok is false if it is not cached.
-func (h *handles) append(b []byte, d *described) (_ []byte, ok bool) {
+// find returns the ways of the file's set, nil while the cache is empty, and the set's counts.
+func (h *handles) find(d *described) (*[setWays]atomic.Pointer[cachedHandle], *handleCount) {
 	set := d.set()
 	count := &h.count[set%len(h.count)]
 	if sets := h.sets.Load(); sets != nil {
-		for i := range sets[set] {
-			r := sets[set][i].Load()
-			if r == nil || r.file != *d {
-				continue
+		return &sets[set], count
+	}
+	return nil, count
+}
+
+// get returns the handle of a file, nil if it is not cached.
+func (h *handles) get(d *described) *cachedHandle {
+	ways, count := h.find(d)
+	if ways != nil {
+		for i := range ways {
+			if r := ways[i].Load(); r != nil && r.file == *d {
+				h.use(r)
+				count.hits.Add(1)
+				return r
 			}
-			if age := h.age.Load(); r.used.Load() != age {
-				r.used.Store(age)
-			}
-			count.hits.Add(1)
-			return append(b, r.bytes[:r.n]...), true
 		}
 	}
 	count.misses.Add(1)
-	return b, false
+	return nil
+}
+
+// use marks a handle as used.
+func (h *handles) use(r *cachedHandle) {
+	if age := h.age.Load(); r.used.Load() != age {
+		r.used.Store(age)
+	}
 }
 
 // put caches a handle. If all ways of its set are used, it replaces the least recently used
@@ -122,6 +137,7 @@ func (h *handles) put(d *described, handle []byte) {
 func (h *handles) evict() {
 	age := h.age.Add(1)
 	left := h.each(func(way *atomic.Pointer[cachedHandle], r *cachedHandle) bool {
+		r.attrs.Store(nil) // most are too old
 		return age-r.used.Load() <= 1 || !way.CompareAndSwap(r, nil)
 	})
 	if left == 0 {
@@ -150,6 +166,7 @@ func (h *handles) counts() HandleCounts {
 	for i := range h.count {
 		n.Hits += h.count[i].hits.Load()
 		n.Misses += h.count[i].misses.Load()
+		n.Attrs += h.count[i].attrs.Load()
 	}
 	return n
 }

@@ -27,11 +27,11 @@ func TestHandlesAge(t *testing.T) {
 	var h handles
 	cached := func(d *described) bool {
 		t.Helper()
-		got, ok := h.append([]byte{1}, d)
-		if want := append([]byte{1}, handleFor(d)...); ok && !slices.Equal(got, want) || !ok && len(got) != 1 {
-			t.Errorf("of inode %d %x, %v", d.ino, got, ok)
+		got := h.get(d)
+		if got != nil && !slices.Equal(got.bytes[:got.n], handleFor(d)) {
+			t.Errorf("of inode %d %x", d.ino, got.bytes[:got.n])
 		}
-		return ok
+		return got != nil
 	}
 	files := sameSet(setWays + 2)
 	more := files[setWays:]
@@ -92,14 +92,12 @@ func TestHandlesConcurrently(t *testing.T) {
 	var all sync.WaitGroup
 	for g := range 4 {
 		all.Go(func() {
-			var b []byte
 			for i := range 20_000 {
 				d := &files[(i*(g+1)+g)%len(files)]
-				var ok bool
-				if b, ok = h.append(b[:0], d); !ok {
+				if got := h.get(d); got == nil {
 					h.put(d, handleFor(d))
-				} else if !slices.Equal(b, handleFor(d)) {
-					t.Errorf("inode %d has the handle %x", d.ino, b)
+				} else if !slices.Equal(got.bytes[:got.n], handleFor(d)) {
+					t.Errorf("inode %d has the handle %x", d.ino, got.bytes[:got.n])
 					return
 				}
 				if i%1000 == 0 {

@@ -1,9 +1,11 @@
 package export
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,6 +16,7 @@ import (
 type Held struct {
 	opener *Opener
 	kept   *openFile
+	file   *heldFile
 }
 
 // HeldMax is how many files clients should hold at most: a quarter of the descriptors that the
@@ -35,33 +38,78 @@ func (f *File) Hold() *Held {
 	}
 	f.opener.files.hold(f.kept)
 	f.opened = true
-	return &Held{f.opener, f.kept}
+	return &Held{f.opener, f.kept, f.opener.held.hold(f.heldKey())}
 }
 
-// Reopen opens a file that was held by an earlier process. It asks for no client's rights. The
-// error is ESTALE if the file, or its volume, is not there any more.
+// Reopen opens a file that was held by an earlier process, whether or not it has been removed. It
+// asks for no client's rights. The error is ESTALE if the file, or its volume, is not there any
+// more.
+//
+// Where an index is used it waits for that, at most for reopenWait.
 func (o *Opener) Reopen(volume uint64, id FileID, write bool) (*Held, error) {
 	v, ok := o.table.ByID(volume)
-	if !ok || !v.begin() {
+	if !ok {
 		return nil, unix.ESTALE
 	}
 	use := UseRead
 	if write {
 		use = UseWrite
 	}
-	f, err := o.openDataIn(v, id, use)
-	if err != nil {
-		return nil, err
+	var held *Held
+	err := o.patiently(func() error {
+		if !v.begin() {
+			return unix.ESTALE
+		}
+		f, err := o.openDataIn(v, id, use, true)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		held = f.Hold()
+		return nil
+	})
+	return held, err
+}
+
+// OwnForm returns the FileID by which a file is known that an earlier process knew by another, as it
+// had other rights; the same if there is none. It waits as Reopen does.
+func (o *Opener) OwnForm(volume uint64, id FileID) FileID {
+	own := id
+	_ = o.patiently(func() error { // a file that is gone has none
+		is, err := o.Own(volume, id)
+		if err == nil {
+			own = is
+		}
+		return err
+	})
+	return own
+}
+
+// reopenWait is how long a file is looked for where nobody can be asked to try again later.
+const reopenWait = time.Minute
+
+func (o *Opener) patiently(do func() error) error {
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		err := do()
+		if !errors.Is(err, unix.EAGAIN) || time.Since(began) > reopenWait {
+			return err
+		}
+		select {
+		case <-o.stop:
+			return err
+		default:
+		}
 	}
-	defer f.Close()
-	return f.Hold(), nil
 }
 
 // Created reports whether the file was made by this call with Create, and can be held as it is.
 func (f *File) Created() bool { return f.created }
 
 // Close ends it. It must be called once, on any goroutine.
-func (h *Held) Close() { h.opener.files.release(h.kept) }
+func (h *Held) Close() {
+	h.opener.release(h.file) // first: the space is freed with the last descriptor
+	h.opener.files.release(h.kept)
+}
 
 // Volume returns the volume that the file is in.
 func (h *Held) Volume() *Volume { return h.kept.key.volume }
@@ -96,7 +144,7 @@ func (h *Held) Where() (path string, inode uint64, removed bool) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return "", 0, false
 	}
-	removed = st.Nlink == 0
+	removed = st.Nlink == 0 || st.Nlink == 1 && h.opener.held.keeps(h.file.key)
 	named, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return "", st.Ino, removed

@@ -36,7 +36,9 @@ const (
 // inside caches directories that are known to be in their volumes.
 type inside struct {
 	seed  maphash.Seed
-	now   atomic.Uint32 // ages since the start
+	now   atomic.Uint32 // ages since the start, without the time in which nothing was cached
+	aging atomic.Bool   // something may be cached, and age is to come
+	begin chan struct{} // for age: aging was set
 	found [insideMax]atomic.Pointer[insideDir]
 }
 
@@ -71,25 +73,54 @@ func (i *inside) put(v *Volume, id *FileID, at uint32) {
 	d := &insideDir{key: key}
 	d.at.Store(at)
 	slot.Store(d)
+	if !i.aging.Swap(true) {
+		select {
+		case i.begin <- struct{}{}:
+		default: // age is told already
+		}
+	}
 }
 
-// age ages the entries until stop.
+// age ages the entries until stop, while there are some.
 func (i *inside) age(stop <-chan struct{}) {
-	tick := time.NewTicker(insideAge)
-	defer tick.Stop()
 	for {
 		select {
 		case <-stop:
 			return
-		case <-tick.C:
-			now := i.now.Add(1)
-			for n := range i.found {
-				if d := i.found[n].Load(); d != nil && now-d.at.Load() > 1 {
-					i.found[n].CompareAndSwap(d, nil) // unless it was found again
+		case <-i.begin:
+		}
+		tick := time.NewTicker(insideAge)
+		for some := true; some; {
+			select {
+			case <-stop:
+				tick.Stop()
+				return
+			case <-tick.C:
+				i.aging.Store(false) // before the look: put sets it after adding an entry
+				if some = i.removeOld(); some {
+					i.aging.Store(true)
 				}
 			}
 		}
+		tick.Stop()
 	}
+}
+
+// removeOld begins the next age, and reports whether there are still entries.
+func (i *inside) removeOld() (some bool) {
+	now := i.now.Add(1)
+	for n := range i.found {
+		d := i.found[n].Load()
+		if d == nil {
+			continue
+		}
+		if now-d.at.Load() > 1 {
+			i.found[n].CompareAndSwap(d, nil) // unless it was found again
+		} else {
+			some = true
+		}
+	}
+	return some
 }
 
 // isInside reports whether a file is no directory, or is known to be inside its

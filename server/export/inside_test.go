@@ -56,7 +56,7 @@ func TestMovedDirectoriesLeadNowhere(t *testing.T) {
 				func() (*File, error) { return o.Open(netip.Addr{}, handles[name], UseNames) },
 				func() (*File, error) { return o.OpenAtOnce(netip.Addr{}, handles[name], UseAttr) },
 			} {
-				f, err := open()
+				f, err := patiently(open)
 				errs = append(errs, err)
 				if f != nil {
 					f.Close()
@@ -79,7 +79,7 @@ func TestMovedDirectoriesLeadNowhere(t *testing.T) {
 						t.Errorf("%s is %s: %v", name, where, err)
 					}
 				}
-				f, err := o.Open(netip.Addr{}, handles[name], UseAttr)
+				f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, handles[name], UseAttr) })
 				if err != nil || !dir {
 					if err == nil {
 						f.Close()
@@ -110,6 +110,11 @@ func TestMovedDirectoriesLeadNowhere(t *testing.T) {
 		} {
 			mustDo(t, os.Rename(here, move.to))
 			here = move.to
+			if move.where == "back" { // a client that was told that they are gone looks again
+				for name := range handles {
+					handleOf(t, o, roots[0], name)
+				}
+			}
 			check(move.where, move.inside)
 		}
 	})
@@ -128,7 +133,7 @@ func TestMovedDirectoriesAreFoundInTime(t *testing.T) {
 		}
 		use := func() (stale int) {
 			for _, h := range handles {
-				f, err := o.Open(netip.Addr{}, h, UseAttr)
+				f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, h, UseAttr) })
 				switch {
 				case errors.Is(err, unix.ESTALE):
 					stale++
@@ -184,6 +189,9 @@ func TestDeepDirectories(t *testing.T) {
 	const depth = 4000
 	id := nested(t, dir, depth)
 	v, _ := o.table.ByID(7)
+	walked(v)
+	id, err := v.Own(id)
+	mustDo(t, err)
 	deep := o.key.Handle(v.ID, id)
 	// fastest of some, as the machine may be busy.
 	fastest := func(look func()) time.Duration {
@@ -236,7 +244,7 @@ func TestWayUp(t *testing.T) {
 		path = filepath.Join(path, "d")
 		fd, err := unix.Open(path, unix.O_PATH, 0)
 		mustDo(t, err)
-		id, err := kernelHandles{}.identify(fd, nil)
+		id, err := v.finder.identify(fd, nil)
 		mustDo(t, err)
 		o.inside.now.Add(2)
 		if err := o.findInside(&File{Volume: v, ID: id, fd: fd}); err != nil {

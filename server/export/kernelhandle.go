@@ -87,6 +87,8 @@ func (d *disk) numberIn(id *FileID) uint64 {
 	}
 	number := binary.NativeEndian.Uint64(id.bytes[1:])
 	switch {
+	case id.bytes[0] == fileIDByInode:
+		return binary.BigEndian.Uint64(id.bytes[1:])
 	case d.fs == unix.XFS_SUPER_MAGIC && id.bytes[0] == fidXFS64, d.fs == unix.BTRFS_SUPER_MAGIC && id.bytes[0] == fidBtrfs:
 		return number
 	case (d.fs == unix.XFS_SUPER_MAGIC || d.fs == unix.EXT4_SUPER_MAGIC) && id.bytes[0] == fidIno32Gen:
@@ -117,4 +119,51 @@ func (k kernelHandles) open(file FileID, flags int) (descriptor, error) {
 			return descriptor{}, errno
 		}
 	}
+}
+
+// reopen implements finder.
+func (k kernelHandles) reopen(file FileID, _, flags int) (descriptor, error) {
+	return k.open(file, flags)
+}
+
+// getVersion is FS_IOC_GETVERSION, ioctl_iflags(2), as on all machines of 64 bits.
+const getVersion = 0x80087601
+
+// isByHandle reports whether an open file has a FileID of the kernel's handle: by the handle itself,
+// or, where the process may not ask for that, by the inode's generation, which only regular files and
+// directories tell. The inode's number is known to be right.
+func (v *Volume) isByHandle(fd int, mode uint32, file *FileID) bool {
+	id, err := kernelHandles{}.identify(fd, nil)
+	if err == nil {
+		return id == *file
+	}
+	generation, ok := v.disk.generationIn(file)
+	if !ok || mode&unix.S_IFMT != unix.S_IFREG && mode&unix.S_IFMT != unix.S_IFDIR {
+		return false
+	}
+	d, err := reopen(fd, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return false
+	}
+	defer d.close()
+	n, err := unix.IoctlGetUint32(d.fd(), getVersion)
+	return err == nil && n == generation
+}
+
+// generationIn returns the generation of the inode in a handle of the disk, as in the kernel's fs/ext4,
+// fs/xfs/xfs_export.h and fs/btrfs/export.h.
+func (d *disk) generationIn(id *FileID) (uint32, bool) {
+	at := 0
+	switch {
+	case d.fs == unix.XFS_SUPER_MAGIC && id.bytes[0] == fidXFS64:
+		at = 1 + 8
+	case d.fs == unix.BTRFS_SUPER_MAGIC && id.bytes[0] == fidBtrfs:
+		at = 1 + 8 + 8
+	case (d.fs == unix.XFS_SUPER_MAGIC || d.fs == unix.EXT4_SUPER_MAGIC) && id.bytes[0] == fidIno32Gen:
+		at = 1 + 4
+	}
+	if at == 0 || int(id.n) < at+4 {
+		return 0, false
+	}
+	return binary.NativeEndian.Uint32(id.bytes[at:]), true
 }

@@ -22,17 +22,18 @@ type names struct {
 	id      FileID
 	users   int           // guarded by directories.mu
 	changes atomic.Uint64 // how often it was locked
+	version *version      // the directory's, whose attributes change with its names
 
 	lock sync.Mutex
 }
 
 // enter returns the lock of a directory, until leave.
-func (d *directories) enter(id FileID) *names {
+func (d *directories) enter(id FileID, version *version) *names {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := d.inUse[id]
 	if n == nil {
-		n = &names{id: id}
+		n = &names{id: id, version: version}
 		if d.inUse == nil {
 			d.inUse = map[FileID]*names{}
 		}
@@ -63,16 +64,21 @@ func LockNames(a, b *File) LockedNames { return lockNames(a.names, b.names) }
 
 func lockNames(a, b *names) LockedNames {
 	if a == b {
-		a.lock.Lock()
+		a.begin()
 		return LockedNames{first: a}
 	}
 	// Every call locks in this order, so none waits for the other.
 	if bytes.Compare(a.id.Bytes(), b.id.Bytes()) > 0 {
 		a, b = b, a
 	}
-	a.lock.Lock()
-	b.lock.Lock()
+	a.begin()
+	b.begin()
 	return LockedNames{a, b}
+}
+
+func (n *names) begin() {
+	n.lock.Lock()
+	n.version.begin()
 }
 
 // Unlock unlocks the names, after a change. Call it once.
@@ -80,6 +86,7 @@ func (l LockedNames) Unlock() {
 	for _, n := range [...]*names{l.second, l.first} {
 		if n != nil {
 			n.changes.Add(1)
+			n.version.end()
 			n.lock.Unlock()
 		}
 	}

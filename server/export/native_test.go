@@ -93,16 +93,16 @@ func TestHandlesLastAsLongAsFiles(t *testing.T) {
 	h := handleOf(t, o, root, "a/b/file")
 	mustDo(t, os.Rename(filepath.Join(dir, "a"), filepath.Join(dir, "c")))
 	mustDo(t, os.Rename(filepath.Join(dir, "c", "b", "file"), filepath.Join(dir, "moved")))
-	f, err := o.Open(netip.Addr{}, h, UseAttr)
+	f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, h, UseAttr) })
 	mustDo(t, err)
 	f.Close()
 	mustDo(t, os.Remove(filepath.Join(dir, "moved")))
 	for range 20 { // an inode number may be given again at once
 		mustDo(t, os.WriteFile(filepath.Join(dir, "new"), nil, 0o644))
-		if f, err := o.Open(netip.Addr{}, h, UseAttr); !errors.Is(err, unix.ESTALE) {
+		if f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, h, UseAttr) }); !errors.Is(err, unix.ESTALE) {
 			t.Fatalf("a removed file: %+v, %v, want ESTALE", f, err)
 		}
-		if f, err := o.Open(netip.Addr{}, h, UseRead); !errors.Is(err, unix.ESTALE) {
+		if f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, h, UseRead) }); !errors.Is(err, unix.ESTALE) {
 			t.Fatalf("data of a removed file: %+v, %v, want ESTALE", f, err)
 		}
 		mustDo(t, os.Remove(filepath.Join(dir, "new")))
@@ -396,7 +396,7 @@ func TestKeptAttributesEnd(t *testing.T) {
 			f.Close()
 		}
 		mustDo(t, remove())
-		if f, err := o.Open(netip.Addr{}, handle, UseAttr); !errors.Is(err, unix.ESTALE) {
+		if f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, handle, UseAttr) }); !errors.Is(err, unix.ESTALE) {
 			t.Errorf("%s, which is removed: %v, %v", name, f, err)
 		}
 		o.files.mu.Lock()

@@ -21,14 +21,19 @@ type Opener struct {
 	key     *Key
 	log     *slog.Logger
 	files   *fileCache
+	held    heldFiles
 	handles handles
-	inside  inside
-	changes *changes
+	// NoAttrs is whether attributes are not remembered. It must be set before calls are served.
+	NoAttrs  bool
+	versions versions
+	inside   inside
+	changes  *changes
 	// Closed objects are reused, so that frequent calls allocate nothing.
 	spare        sync.Pool // of *File
 	spareListing sync.Pool // of *Listing
 
 	syncing syncSlots
+	modes   sync.Mutex // held while the only user changes a mode, see openOwn
 
 	stop     chan struct{}
 	sweeping sync.WaitGroup
@@ -41,6 +46,7 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 		key:          key,
 		log:          log,
 		files:        newFileCache(),
+		held:         heldFiles{files: map[heldKey]*heldFile{}},
 		changes:      newChanges(),
 		spare:        sync.Pool{New: func() any { return new(File) }},
 		spareListing: sync.Pool{New: func() any { return new(Listing) }},
@@ -50,7 +56,7 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 	for _, v := range table.Volumes() { // clients must notice a restart, RFC 1813 section 3.3.7
 		v.newVerifier()
 	}
-	o.inside.seed = maphash.MakeSeed()
+	o.inside.seed, o.inside.begin = maphash.MakeSeed(), make(chan struct{}, 1)
 	o.sweeping.Go(o.sweep)
 	o.sweeping.Go(func() { o.inside.age(o.stop) })
 	return o
@@ -62,14 +68,18 @@ func (o *Opener) Close() {
 	close(o.stop)
 	o.sweeping.Wait()
 	o.files.close()
+	o.held.close()
 }
 
 // Kept returns the counts of the caches.
-func (o *Opener) Kept() Kept { return Kept{o.files.counts(), o.handles.counts()} }
+func (o *Opener) Kept() Kept {
+	return Kept{o.files.counts(), o.handles.counts(), o.table.indexCounts()}
+}
 
 // sweep evicts idle entries.
 func (o *Opener) sweep() {
-	tick := time.NewTicker(filesSweep)
+	// Without an idle descriptor there is nothing to do each second.
+	tick := time.NewTimer(filesSweep)
 	defer tick.Stop()
 	age := time.NewTicker(handlesKept)
 	defer age.Stop()
@@ -77,9 +87,15 @@ func (o *Opener) sweep() {
 		select {
 		case <-o.stop:
 			return
+		case <-o.files.idle:
+			tick.Reset(filesSweep)
 		case <-tick.C:
-			for _, f := range o.files.removeIdle() {
+			unsynced, more := o.files.removeIdle()
+			for _, f := range unsynced {
 				o.syncUnused(f, nil)
+			}
+			if more {
+				tick.Reset(filesSweep)
 			}
 		case <-age.C:
 			o.handles.evict()
@@ -87,8 +103,21 @@ func (o *Opener) sweep() {
 	}
 }
 
-// volumeOf finds the volume of a handle, and begins a call in it.
+// volumeOf finds the volume of a handle, and begins a call in it. It may block for a handle that is an
+// alias.
 func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*Volume, FileID, error) {
+	v, file, err := o.volumeAtOnce(client, handle)
+	if err != nil || !v.isAlias(&file) {
+		return v, file, err
+	}
+	if file, err = v.Own(file); err != nil {
+		v.calls.Done()
+	}
+	return v, file, err
+}
+
+// volumeAtOnce is volumeOf without blocking. The FileID may be an alias.
+func (o *Opener) volumeAtOnce(client netip.Addr, handle []byte) (*Volume, FileID, error) {
 	id, file, err := o.key.Parse(handle)
 	if err != nil {
 		return nil, file, err
@@ -97,7 +126,7 @@ func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*Volume, FileID, er
 	switch {
 	case !ok:
 		return nil, file, unix.ESTALE
-	case !v.Options.Allows(client):
+	case !v.Allows(client):
 		return nil, file, unix.EACCES
 	case !v.begin():
 		return nil, file, unix.ESTALE
@@ -127,7 +156,7 @@ func (o *Opener) Open(client netip.Addr, handle []byte, use Use) (*File, error) 
 	}
 	var f *File
 	if use.isData() {
-		f, err = o.openDataIn(v, id, use)
+		f, err = o.openDataIn(v, id, use, false)
 	} else {
 		f, err = o.openIn(v, id, use)
 	}
@@ -147,11 +176,14 @@ func (o *Opener) Open(client netip.Addr, handle []byte, use Use) (*File, error) 
 // OpenAtOnce is Open with UseAttr or UseRead, without blocking. It returns nil, without
 // an error, if it would block.
 func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte, use Use) (*File, error) {
-	v, id, err := o.volumeOf(client, handle)
+	v, id, err := o.volumeAtOnce(client, handle)
 	if err != nil {
 		return nil, err
 	}
-	if v.disk.quick {
+	if v.isAlias(&id) {
+		id, _ = v.index.Load().known(id)
+	}
+	if v.disk.quick && !id.IsZero() {
 		f := o.openKept(v, id, use)
 		if f != nil && o.isInside(f) {
 			return f, nil
@@ -166,13 +198,15 @@ func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte, use Use) (*File, e
 }
 
 // openDataIn opens a file of a volume in which a call has begun; Close, or an error,
-// ends that call. The descriptor is cached.
-func (o *Opener) openDataIn(v *Volume, id FileID, use Use) (*File, error) {
-	if f := o.openKept(v, id, use); f != nil {
-		return f, nil
+// ends that call. The descriptor is cached. removed is that of openData.
+func (o *Opener) openDataIn(v *Volume, id FileID, use Use, removed bool) (*File, error) {
+	if removed || !o.held.keeps(heldKey{v.ID, id}) { // whose descriptors are for who holds it
+		if f := o.openKept(v, id, use); f != nil {
+			return f, nil
+		}
 	}
 	o.files.missed()
-	d, charge, err := v.openData(id, use)
+	d, charge, err := o.openData(v, id, use, removed)
 	if err != nil {
 		v.calls.Done()
 		return nil, err
@@ -194,7 +228,15 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 		return o.mustBeInside(f)
 	}
 	o.files.missed()
-	d, err := v.finder.open(id, use.flags())
+	now := o.inside.now.Load()
+	d, err := o.find(v, id, use.flags())
+	if errors.Is(err, unix.EACCES) && o.table.Only != nil && use == UseNames {
+		var path descriptor
+		if path, err = o.find(v, id, UseAttr.flags()|unix.O_DIRECTORY); err == nil {
+			d, err = o.openOwn(v, id, path.fd(), use)
+			path.close()
+		}
+	}
 	if err != nil {
 		v.calls.Done()
 		if use == UseNames && errors.Is(err, unix.ELOOP) { // a symbolic link
@@ -208,6 +250,9 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 	if f.Attr, err = f.Stat(); err != nil {
 		f.Close()
 		return nil, err
+	}
+	if v.ByIndex() && f.Attr.IsDir() {
+		o.inside.put(v, &id, now) // a path from the root led to it
 	}
 	if f, err = o.mustBeInside(f); err != nil || !countsLinks(&f.Attr) {
 		return f, err
@@ -270,7 +315,7 @@ func (f *File) keptAs(kept *openFile) {
 // enterNames gets the lock of the directory's names, before its attributes.
 func (f *File) enterNames() {
 	if f.use == UseNames {
-		f.names = f.Volume.directories.enter(f.ID)
+		f.names = f.Volume.directories.enter(f.ID, f.opener.versions.of(f.Volume, &f.ID))
 		f.changes = f.names.changes.Load()
 	}
 }
@@ -286,6 +331,31 @@ func (o *Opener) newFile(v *Volume, d descriptor) *File {
 	*f = File{opener: o, Volume: v, own: d, fd: d.fd()}
 	return f
 }
+
+// find opens a file by its FileID. One that was removed while a client has it open is where such files
+// are kept.
+func (o *Opener) find(v *Volume, id FileID, flags int) (descriptor, error) {
+	key := heldKey{v.ID, id}
+	if !v.ByIndex() || !o.held.keeps(key) {
+		return v.finder.open(id, flags)
+	}
+	path, err := openEntry(o.held.at(), key.name())
+	if err != nil {
+		return descriptor{}, unix.ESTALE
+	}
+	if err := v.verify(path.fd(), v.disk.numberIn(&id), &id); err != nil {
+		path.close()
+		return descriptor{}, unix.ESTALE
+	}
+	if flags&unix.O_PATH != 0 {
+		return path, nil
+	}
+	defer path.close()
+	return reopen(path.fd(), flags)
+}
+
+// ByIndex reports whether the volume's files are found by an index.
+func (v *Volume) ByIndex() bool { return v.table.ByIndex }
 
 // Parent opens the parent of an open directory. The error is ESTALE if the parent is not in the
 // volume. The root's parent is the root.

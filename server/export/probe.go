@@ -20,8 +20,8 @@ func (e *NeedsError) Error() string { return fmt.Sprintf("%s (%v); %s", e.What, 
 
 func (e *NeedsError) Unwrap() error { return e.Err }
 
-// Probe tests whether files of the disk at dir can be opened by handle, and
-// whether threads of this process can act as other users. The error is a
+// Probe tests whether the native engine can serve the disk at dir with all its features: whether files
+// can be opened by handle, and whether threads of this process can act as other users. The error is a
 // *NeedsError.
 func Probe(dir string) error {
 	if err := ProbeHandles(dir); err != nil {
@@ -54,13 +54,41 @@ func ProbeHandles(dir string) error {
 	return nil
 }
 
+// ProbeIndex tests whether files of the disk at dir can be found by an index. The error is a
+// *NeedsError, unless dir can't be opened.
+func ProbeIndex(dir string) error {
+	root, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	d := diskOf(root)
+	id, err := Identify(root)
+	if err != nil || d.numberIn(&id) == 0 {
+		return &NeedsError{"files can't be told apart", "use a disk whose files have birth times, as ext4, XFS and btrfs give them", errors.Join(err, ErrNoFileID)}
+	}
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: within | unix.RESOLVE_NO_MAGICLINKS}
+	path, err := unix.Openat2(int(root.Fd()), ".", &how)
+	if err != nil {
+		return &NeedsError{"the system call openat2 is not allowed", "use Linux 5.6 or later, and a seccomp profile that knows it", err}
+	}
+	named := owned(path)
+	defer named.close()
+	opened, err := reopen(path, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return &NeedsError{"open files can't be opened again", "mount /proc, and let podnas's user read the disk", err}
+	}
+	opened.close()
+	return nil
+}
+
 // ProbeIdentities tests whether threads of this process can act as other users. The error is
 // a *NeedsError.
 func ProbeIdentities() error {
 	answer := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine
-		answer <- become(&Identity{UID: anonymous, GID: anonymous})
+		answer <- become(&Identity{UID: otherUser(), GID: otherUser()})
 	}()
 	if err := <-answer; err != nil {
 		return &NeedsError{"threads can't act as other users", "run as root with the capabilities SETUID and SETGID", err}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,14 +17,21 @@ type Entry struct {
 	Cookie uint64
 	// Name is valid until the next call of Next.
 	Name []byte
+
+	listing *Listing
 }
 
 // Listing reads a directory. It is used by one goroutine, and must be closed before its File.
 type Listing struct {
-	opener *Opener
-	own    descriptor
-	buf    []byte // what getdents64(2) gave and Next has not yet
-	mem    []byte
+	dir *File
+	own descriptor
+	buf []byte // what getdents64(2) gave and Next has not yet
+	mem []byte
+
+	checked bool  // whether search is known
+	search  bool  // attributes may be remembered, and the caller may search the directory
+	read    int64 // when buf was read, in nanoseconds since 1970
+	changed int64 // the directory's ctime after that
 }
 
 // List opens the directory for reading after a cookie; 0 is the start. The caller
@@ -38,7 +46,7 @@ func (f *File) List(cookie uint64, size int) (*Listing, error) {
 		return nil, err
 	}
 	l := f.opener.spareListing.Get().(*Listing)
-	*l = Listing{opener: f.opener, own: owned(fd), mem: slices.Grow(l.mem[:0], size)[:size]}
+	*l = Listing{dir: f, own: owned(fd), mem: slices.Grow(l.mem[:0], size)[:size]}
 	if cookie != 0 {
 		if _, err := unix.Seek(fd, int64(cookie), 0); err != nil {
 			l.Close()
@@ -51,7 +59,28 @@ func (f *File) List(cookie uint64, size int) (*Listing, error) {
 // Close releases the listing and l, which is reused.
 func (l *Listing) Close() {
 	l.own.close()
-	l.opener.spareListing.Put(l)
+	l.dir.opener.spareListing.Put(l)
+}
+
+// look looks at the directory after a part of it was read.
+func (l *Listing) look() {
+	l.read = time.Now().UnixNano()
+	a, err := l.dir.Volume.look(l.own.fd(), nil)
+	if err != nil {
+		l.search, l.checked = false, true
+		return
+	}
+	l.changed = a.Ctime.UnixNano()
+	l.dir.WasRead(&a)
+}
+
+// maySearch reports whether attributes of files in the directory may be remembered, and the caller
+// has the right to see them.
+func (l *Listing) maySearch() bool {
+	if !l.checked {
+		l.search, l.checked = l.dir.opener.remembers(l.dir.Volume) && l.dir.Access(MayExec) == nil, true
+	}
+	return l.search
 }
 
 // Next returns the next entry; ok is false at the end.
@@ -62,6 +91,7 @@ func (l *Listing) Next() (e Entry, ok bool, err error) {
 			return Entry{}, false, err
 		}
 		l.buf = l.mem[:n]
+		l.look()
 	}
 	// struct linux_dirent64, getdents64(2).
 	const nameAt = 19
@@ -71,6 +101,8 @@ func (l *Listing) Next() (e Entry, ok bool, err error) {
 		Ino:    binary.NativeEndian.Uint64(b),
 		Cookie: binary.NativeEndian.Uint64(b[8:]),
 		Name:   b[nameAt:size],
+
+		listing: l,
 	}
 	if end := bytes.IndexByte(e.Name, 0); end >= 0 {
 		e.Name = e.Name[:end]

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -261,7 +262,11 @@ func (o *Opener) fsync(file *openFile, data bool, began time.Time) {
 		file.unsynced.Store(false)
 	}
 	v := file.key.volume
-	if err := v.synced(began, v.disk.sync(file.fd, data)); err != nil {
+	err := v.disk.sync(file.fd, data)
+	if errors.Is(err, unix.EACCES) && v.table.Only != nil {
+		err = o.syncOwn(file)
+	}
+	if err := v.synced(began, err); err != nil {
 		v.newVerifier() // before any reply can depend on this sync
 		file.state.errs.failed(err)
 		o.log.Error("nfs: a sync failed; clients will send again what they have not committed", "volume", v.Path, "err", err)

@@ -112,7 +112,8 @@ func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
 	syncs := func() uint64 { return v.syncs.Durations.Snapshot().Count }
 	idle := func() {
 		makeIdle(o)
-		for _, f := range o.files.removeIdle() {
+		unsynced, _ := o.files.removeIdle()
+		for _, f := range unsynced {
 			done := make(chan struct{})
 			o.syncUnused(f, done)
 			<-done

@@ -34,6 +34,8 @@ type Volume struct {
 	// Options do not change while the volume is exported.
 	Options Options
 	Served  stats.Volume
+	// Refused is why no client may use the volume, nil if clients may.
+	Refused error
 
 	table       *Table
 	syncs       *stats.Syncs // of the table
@@ -41,12 +43,15 @@ type Volume struct {
 	verifier    atomic.Uint64
 	root        *os.File
 	finder      finder
-	rootID      FileID // zero if there is none
+	index       atomic.Pointer[index] // nil: none is needed, yet
+	rootID      FileID                // zero if there is none
 	over        atomic.Pointer[above]
 	directories directories
 	// climbing is held while walking up many levels, see findInside.
 	climbing sync.Mutex
-	mount    uint64 // the root's, and so of all that is opened by handle
+	mount    uint64 // the root's, and so of all that is opened by handle; 0 before Linux 5.8
+	device   uint64 // of mount
+	rootIno  uint64
 	disk     disk
 	account  *space.Account // nil: the server does not count
 	again    *time.Timer    // calls lookAfter
@@ -125,6 +130,9 @@ func (o *Options) Allows(client netip.Addr) bool {
 	return false
 }
 
+// Allows reports whether a client may use the volume.
+func (v *Volume) Allows(client netip.Addr) bool { return v.Refused == nil && v.Options.Allows(client) }
+
 // ErrExists means that an export with this path or number exists.
 var ErrExists = errors.New("is exported already")
 
@@ -133,13 +141,22 @@ var ErrExists = errors.New("is exported already")
 type Table struct {
 	Syncs stats.Syncs  // of all its volumes, including removed ones
 	Log   *slog.Logger // for refused clients; nil: they are not logged
+	// ByIndex is whether files are found by an index, and not by the kernel's handles. IndexMax is
+	// how many bytes it takes at most for each volume; 0: as many as most disks need. Both must be set
+	// before a volume is added.
+	ByIndex  bool
+	IndexMax int
+	// Only is the user as whom all calls are done, see Rights. It must be set before a volume is added.
+	Only *Only
 
 	refused refused
 	mu      sync.RWMutex
 	byPath  map[string]*Volume
 	byID    map[uint64]*Volume
 	scans   chan struct{} // limits concurrent scans
+	walks   chan struct{} // and walks of indexes
 	marks   string        // directory of the marks, see KeepMarks
+	opener  *Opener       // that keeps files, see Opener.KeepRemoved; nil: none
 }
 
 // Add exports a directory under a path.
@@ -177,23 +194,42 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 	}
 	if t.byPath == nil {
 		t.byPath, t.byID = map[string]*Volume{}, map[uint64]*Volume{}
-		t.scans = make(chan struct{}, scansAtOnce)
+		t.scans, t.walks = make(chan struct{}, scansAtOnce), make(chan struct{}, walksAtOnce)
 	}
 	v := &Volume{
-		ID: id, Path: exportPath, Options: options, root: root, finder: kernelHandles{root}, mount: mountOf(int(root.Fd())), disk: diskOf(root), account: account,
-		ending: make(chan struct{}), closed: make(chan struct{}),
+		ID: id, table: t, Path: exportPath, Options: options, root: root, finder: kernelHandles{root}, disk: diskOf(root), account: account,
+		ending: make(chan struct{}), closed: make(chan struct{}), Refused: t.Only.Refuses(&options),
 	}
+	v.statRoot()
 	if account != nil {
 		account.Attach(root, v.identifyAgain)
 	}
 	v.dirSyncs.aside = true
+	if t.ByIndex {
+		x := newIndex(v)
+		v.finder = x
+		v.index.Store(x)
+	}
 	if v.rootID, err = v.finder.identify(int(root.Fd()), nil); err != nil {
 		v.finder = inodes{}
 	}
-	v.Served.Name, v.table, v.syncs = v.Path, t, &t.Syncs
+	if v.Refused != nil && t.Log != nil {
+		t.Log.Warn("nfs: no client may use a volume", "volume", v.Path, "reason", v.Refused)
+	}
+	v.Served.Name, v.syncs = v.Path, &t.Syncs
 	v.newVerifier()
 	t.byPath[v.Path], t.byID[v.ID] = v, v
+	if x := v.index.Load(); x != nil {
+		x.fill()
+	}
 	return v, nil
+}
+
+func (t *Table) log() *slog.Logger {
+	if t.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return t.Log
 }
 
 // Remove ends an export and waits for its current calls, so the caller must have no File, Dir or
@@ -208,6 +244,16 @@ func (t *Table) Remove(id uint64) {
 	t.mu.Unlock()
 	if v != nil {
 		v.end()
+	}
+}
+
+// ForgetRemoved removes what is kept for clients of a volume that was deleted, after Remove.
+func (t *Table) ForgetRemoved(id uint64) {
+	t.mu.RLock()
+	o := t.opener
+	t.mu.RUnlock()
+	if o != nil {
+		o.forgetVolume(id)
 	}
 }
 

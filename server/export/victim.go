@@ -6,19 +6,28 @@ import "github.com/podnas/podnas/server/space"
 // cached descriptors must be closed to free its space, and its charge ends.
 type victim struct {
 	dir    *File
+	name   string
 	id     FileID     // zero: nothing there, or nothing that could be open
 	kept   *openFile  // of the file, nil: none
 	own    descriptor // opened to look at it, or none
 	taking space.Taking
+	held   *heldFile // nil: no client has it open
+	linked bool      // held got its name for this
+	same   bool      // it does not lose the name, because a rename gives it the same
+	change changing
+	index  *index // nil: none
 }
 
 func (f *File) victim(name string) victim {
-	v := victim{dir: f}
+	v := victim{dir: f, name: name}
 	id, err := f.Volume.finder.identify(f.fd, []byte(name))
 	if err != nil {
 		return v
 	}
 	v.id = id
+	v.index = f.Volume.index.Load()
+	v.index.move()
+	v.change = f.opener.beginChange(f.Volume, id)
 	a := f.Volume.account
 	if a == nil {
 		return v
@@ -34,17 +43,47 @@ func (f *File) victim(name string) victim {
 	return v
 }
 
+// keep gives a file that clients hold open another name, if it is about to lose its last one. It
+// does nothing where that fails, as on a full disk: then the file stays as long as this process has it
+// open.
+func (v *victim) keep(name string) {
+	dir := v.dir
+	if v.id.IsZero() {
+		return
+	}
+	if v.held = dir.opener.held.removing(heldKey{dir.Volume.ID, v.id}); v.held == nil {
+		return
+	}
+	v.held.names.Lock()
+	if dir.Access(MayWrite|MayExec) == nil { // else it will not be removed
+		v.linked = dir.opener.held.link(v.held, dir, name)
+	}
+}
+
 // taken ends it. err is the result of removing the name.
 func (v *victim) taken(err error) error {
 	files := v.dir.opener.files
+	if v.linked && err != nil {
+		v.dir.opener.held.unlink(v.held)
+	}
+	if x := v.index; x != nil {
+		if err == nil && !v.same {
+			x.names.Remove(v.dir.Volume.disk.numberIn(&v.id), v.dir.Attr.Ino, []byte(v.name))
+		}
+		x.moved()
+	}
 	v.taking.Done(err)
 	v.own.close()
+	v.change.end()
 	if err == nil {
-		v.dir.opener.changes.changed(v.dir.Volume, v.id)
 		files.drop(v.dir.Volume, v.id)
 	}
 	if v.kept != nil {
 		files.release(v.kept)
+	}
+	if v.held != nil {
+		v.held.names.Unlock()
+		v.dir.opener.release(v.held)
 	}
 	return err
 }

@@ -32,7 +32,7 @@ func (v *Volume) Walk(visit func(path string, id FileID)) (all bool, err error) 
 			return nil
 		},
 		Name: func(dir *os.File, name string) (enter bool, err error) {
-			id, isDir, err := inodes{}.look(int(dir.Fd()), name)
+			id, st, err := inodes{}.look(int(dir.Fd()), name)
 			if errors.Is(err, fs.ErrNotExist) {
 				return false, nil // removed meanwhile
 			}
@@ -41,7 +41,7 @@ func (v *Volume) Walk(visit func(path string, id FileID)) (all bool, err error) 
 			}
 			below := path.Join(at, name)
 			visit(below, id)
-			return isDir && len(below) < unix.PathMax, nil
+			return st.Mode&unix.S_IFMT == unix.S_IFDIR && len(below) < unix.PathMax, nil
 		},
 		Leave: func() error {
 			at = path.Dir(at)

@@ -21,6 +21,7 @@ type Workers struct {
 	jobs chan job
 	wg   sync.WaitGroup // of threads
 	root bool           // the process runs as root, and its groups don't matter
+	only *Identity      // as whom all jobs are done; nil: each as its own
 
 	stop   chan struct{}
 	ending sync.WaitGroup // of endIdle
@@ -51,14 +52,29 @@ type job struct {
 	Job
 }
 
-// NewWorkers returns Workers with up to n threads, and up to n concurrent jobs of root beside them. It
+// NewWorkers returns Workers with up to n threads, and up to n concurrent jobs of root beside them. If
+// only is not nil, the process can act as that user alone, and all jobs are done as root's are. It
 // sets the umask of the process to 0: clients apply their own, and the kernel applies default ACLs.
-func NewWorkers(n int) *Workers {
+func NewWorkers(n int, only *Only) *Workers {
 	unix.Umask(0)
 	w := &Workers{jobs: make(chan job, n), root: isRoot(), stop: make(chan struct{}), acting: shares.New[job](n), spare: shares.New[job](n)}
+	if only != nil {
+		w.only = &Identity{UID: only.UID, GID: only.GID}
+	}
 	w.ending.Go(w.endIdle)
 	return w
 }
+
+// Identity returns as whom a call is done in a volume with these options.
+func (w *Workers) Identity(o *Options, uid, gid uint32, groups []uint32) Identity {
+	if w.only != nil {
+		return *w.only
+	}
+	return o.Identity(uid, gid, groups)
+}
+
+// Only reports whether all calls are done as one user, who may not be root.
+func (w *Workers) Only() bool { return w.only != nil }
 
 // Do may be called on any goroutine. It runs a job with an identity: on a thread with that identity, or for root on any. It
 // does not block: the job is queued while the owner has its share of threads in use.
@@ -132,15 +148,17 @@ func (w *Workers) ended(j *job) (next job, ok bool) {
 }
 
 // Spare reports whether any goroutine can act with an identity, because it is
-// root's.
-func (w *Workers) Spare(id *Identity) bool { return w.root && id.UID == 0 && id.GID == 0 }
+// root's, or that of the only user.
+func (w *Workers) Spare(id *Identity) bool {
+	return w.only != nil || w.root && id.UID == 0 && id.GID == 0
+}
 
 // isRoot reports whether the process is root with the capabilities that override
 // file permissions, so that its groups don't matter.
 func isRoot() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
-	const passing = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
+	const passing = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
 	return unix.Geteuid() == 0 && unix.Getegid() == 0 && unix.Capget(&header, &data[0]) == nil && data[0].Effective&passing == passing
 }
 

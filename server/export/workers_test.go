@@ -26,7 +26,7 @@ func TestWorkersIdentity(t *testing.T) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	mustDo(t, err)
 	defer unix.Close(fd)
-	w := NewWorkers(4)
+	w := NewWorkers(4, nil)
 	var pending sync.WaitGroup
 	for i := range 400 {
 		uid, gid := uint32(1000+i%7), uint32(2000+i%5)
@@ -77,7 +77,7 @@ func TestWorkersIdentity(t *testing.T) {
 func TestWorkersComeAndGo(t *testing.T) {
 	needNative(t)
 	const most = 4
-	w := NewWorkers(most)
+	w := NewWorkers(most, nil)
 	defer w.Close()
 	threads := func(want int) {
 		t.Helper()
@@ -151,7 +151,7 @@ func TestWorkersComeAndGo(t *testing.T) {
 // made wait is done when they end.
 func TestWorkersAreShared(t *testing.T) {
 	needNative(t)
-	w := NewWorkers(8)
+	w := NewWorkers(8, nil)
 	for name, uid := range map[string]uint32{"root": 0, "a user": 1000} {
 		t.Run(name, func(t *testing.T) {
 			id := (&Options{}).Identity(uid, uid, nil)

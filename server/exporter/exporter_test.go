@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -89,9 +90,69 @@ func TestExporterRefuses(t *testing.T) {
 	}
 }
 
+// A process that can act only as its own user makes no volume of other users; one that was made before
+// is there, and refused to clients.
+func TestExporterOfOneUser(t *testing.T) {
+	choice := server.Choice{Engine: server.EngineNative, Rights: export.Rights{Only: &export.Only{UID: 1000, GID: 1000}}}
+	e := Exporter{Table: &export.Table{Only: choice.Only()}, Root: t.TempDir(), Engine: choice, Log: slog.New(slog.DiscardHandler)}
+	own := volume.Options{AllSquash: true, AnonUID: 1000, AnonGID: 1000}
+	for _, o := range []volume.Options{{}, own} {
+		if err := e.Check(o); err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	v := volume.Volume{ID: 1, Name: "v", Path: ".", Options: volume.Options{RootSquash: true}}
+	if err := e.Check(v.Options); !errors.Is(err, volume.ErrInvalid) {
+		t.Errorf("root squash: %v, want ErrInvalid", err)
+	}
+	mustDo(t, e.Export(v))
+	defer e.Unexport(v)
+	if served, ok := e.Table.ByID(1); !ok || served.Refused == nil {
+		t.Error("root squash is served")
+	}
+}
+
 func mustDo(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// What is kept of files that were removed while they are open goes with the volume.
+func TestUnexportForgetsRemoved(t *testing.T) {
+	root := t.TempDir()
+	if err := export.Probe(root); err != nil {
+		t.Skipf("the native engine can't run here: %v", err)
+	}
+	kept := filepath.Join(root, "removed")
+	mustDo(t, os.Mkdir(filepath.Join(root, "scratch"), 0o755))
+	e := Exporter{Table: &export.Table{}, Root: root, Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler)}
+	v := volume.Volume{ID: 1, Name: "scratch", Path: "scratch", Size: 1 << 20}
+	mustDo(t, e.Export(v))
+	o := export.NewOpener(e.Table, export.NewKey(make([]byte, 32)), e.Log)
+	defer o.Close()
+	mustDo(t, o.KeepRemoved(kept))
+	served, _ := e.Table.ByID(1)
+	handle, err := o.Root(served)
+	mustDo(t, err)
+	dir, err := o.Open(netip.Addr{}, handle, export.UseNames)
+	mustDo(t, err)
+	names := export.LockNames(dir, dir)
+	f, err := dir.Create("file", 0o600)
+	mustDo(t, err)
+	h := f.Hold()
+	f.Close()
+	mustDo(t, dir.Remove("file"))
+	names.Unlock()
+	dir.Close()
+	for want := 1; want >= 0; want-- {
+		entries, err := os.ReadDir(kept)
+		mustDo(t, err)
+		if len(entries) != want {
+			t.Errorf("%d files are kept, want %d", len(entries), want)
+		}
+		e.Unexport(v)
+	}
+	h.Close()
 }

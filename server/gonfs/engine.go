@@ -136,7 +136,7 @@ func (h *handler) allows(client net.Conn, handle []byte) bool {
 
 func allows(v *export.Volume, client net.Conn) bool {
 	address := addressOf(client)
-	return v.Options.Allows(address.Addr()) && v.AllowsPort(address)
+	return v.Allows(address.Addr()) && v.AllowsPort(address)
 }
 
 // served returns the counters of a handle's volume, nil if there is none.
@@ -200,6 +200,9 @@ func (h *handler) FromHandle(handle []byte) (billy.Filesystem, []string, error) 
 		return nil, nil, errStale
 	}
 	fs := h.filesystem(v)
+	if file, err = fs.tree.opener.InodeForm(v, file); err != nil {
+		return nil, nil, errStale
+	}
 	path, err := fs.tree.find(file)
 	if err != nil {
 		return nil, nil, err

@@ -36,9 +36,10 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		calls, duration, inFlight, read, written, connections, connectionsTotal, connectionsRefused, connectionsClosed,
 		rejected, replayed, throttled, syncDuration, syncFailures,
 		openFiles, openFilesLimit, openFilesHits, openFilesMisses, openFilesEvictions,
-		keptHandles, keptHandlesHits, keptHandlesMisses,
+		keptHandles, keptHandlesHits, keptHandlesMisses, keptAttrsHits,
+		indexNames, indexBytes, indexWalks, indexPartial,
 		nfs4Clients, nfs4Silent, nfs4Events, nfs4LostOpens, nfs4LostLocks,
-		nfs4Sessions, nfs4Opens, nfs4Locks, nfs4LockWaiters, nfs4Grace, nfs4Awaited, nfs4ReplyBytes,
+		nfs4Sessions, nfs4Opens, nfs4Locks, nfs4LockWaiters, nfs4Grace, nfs4Awaited, nfs4ReplyBytes, nfs4StateLogFailed,
 		volumeCalls, volumeRead, volumeWritten, volumeClients,
 		clientCalls, clientRead, clientWritten, clientConnections, clientSeen,
 	} {
@@ -85,6 +86,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		o.gauge(keptHandles, float64(handles.Cached))
 		o.count(keptHandlesHits, handles.Hits)
 		o.count(keptHandlesMisses, handles.Misses)
+		o.count(keptAttrsHits, handles.Attrs)
+		o.gauge(indexNames, float64(kept.Index.Names))
+		o.gauge(indexBytes, float64(kept.Index.Bytes))
+		o.count(indexWalks, kept.Index.Walks)
+		o.gauge(indexPartial, float64(kept.Index.Partial))
 	}
 	if served := c.cfg.Server.NFS4(); served != nil {
 		o.nfs4(served)
@@ -104,6 +110,11 @@ func (o out) nfs4(served *nfs4.Server) {
 		grace = 1
 	}
 	o.gauge(nfs4Grace, grace)
+	failed := 0.0
+	if served.StateLogFailed() != nil {
+		failed = 1
+	}
+	o.gauge(nfs4StateLogFailed, failed)
 	for event, count := range map[string]uint64{
 		"came": total.Came, "returned": total.Returned, "left": total.Left, "revoked": total.Revoked,
 		"expired": total.Expired, "evicted": total.Evicted, "name-shared": total.NameShared,

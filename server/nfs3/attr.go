@@ -66,7 +66,7 @@ func (s *service) getattr(c *oncrpc.Call) oncrpc.Answer {
 	if !decode(c, args) {
 		return t.badArgs()
 	}
-	f, err := t.OpenAtOnce(args.Object, export.UseAttr)
+	f, err := t.Look(args.Object)
 	if res.Status = statusOf(err); err == nil {
 		res.Attr = fattr(f.Volume, &f.Attr)
 	}

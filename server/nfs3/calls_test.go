@@ -18,6 +18,7 @@ import (
 	server "github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/space"
+	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -50,13 +51,13 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	mustDo(t, os.Chmod(name, 0o666))
 	mustDo(t, os.Chmod(dir, 0o777))
 	log := slog.New(slog.DiscardHandler)
-	table := &export.Table{}
+	table := &export.Table{ByIndex: testdisk.ByIndex()}
 	if counted {
 		mustDo(t, table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 40}), log))
 	} else {
 		mustDo(t, table.Add(1, "/volume", dir, export.Options{}))
 	}
-	opener, workers := export.NewOpener(table, export.NewKey(make([]byte, 32)), log), export.NewWorkers(2)
+	opener, workers := export.NewOpener(table, export.NewKey(make([]byte, 32)), log), export.NewWorkers(2, nil)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{
 		Programs: []oncrpc.Program{server.NewProgram(vfs.New(vfs.Config{Opener: opener, Workers: workers, Log: log}))},
 		Log:      log,

@@ -14,7 +14,7 @@ const entrySize = 4 + 8 + 4 + nfs3.MaxName + 1 + 8 + 4 + 84 + 4 + 4 + nfs3.FHSiz
 
 // fill lists a directory from a cookie on. plus adds to an entry what READDIRPLUS has of it, nil for
 // READDIR.
-func fill(l *vfs.Listing, dir *export.File, cookie uint64, plus func(*export.File, *nfs3.EntryPlus)) error {
+func fill(l *vfs.Listing, dir *export.File, cookie uint64, plus func(*export.File, export.Entry, *nfs3.EntryPlus)) error {
 	// What was read and does not fit is read again by the next call. Of an entry,
 	// READDIRPLUS tells about five times as much as getdents64(2).
 	size := l.DirMax
@@ -30,7 +30,7 @@ func fill(l *vfs.Listing, dir *export.File, cookie uint64, plus func(*export.Fil
 		if plus == nil {
 			return l.Add(entry.Entry.Append(l.Bytes), e.Name)
 		}
-		plus(dir, &entry)
+		plus(dir, e, &entry)
 		return l.Add(entry.Append(l.Bytes), e.Name)
 	})
 }
@@ -48,7 +48,7 @@ func (t *task) readdir(args *nfs3.ReaddirArgs) oncrpc.Answer {
 // readdirplus: section 3.3.17.
 func (t *task) readdirplus(args *nfs3.ReaddirplusArgs) oncrpc.Answer {
 	var handle [nfs3.FHSize]byte
-	return t.list(args.Dir, args.Cookie, args.DirCount, args.MaxCount, func(dir *export.File, e *nfs3.EntryPlus) {
+	return t.list(args.Dir, args.Cookie, args.DirCount, args.MaxCount, func(dir *export.File, entry export.Entry, e *nfs3.EntryPlus) {
 		switch string(e.Name) {
 		case ".":
 			attr := vfs.AttrsOf(dir)
@@ -56,7 +56,7 @@ func (t *task) readdirplus(args *nfs3.ReaddirplusArgs) oncrpc.Answer {
 		case "..": // LOOKUP says whether it is in the volume
 		default:
 			// What is gone, mounted over, or may not be looked at, has neither.
-			if a, object, err := dir.Describe(e.Name, handle[:0]); err == nil {
+			if a, object, err := entry.Describe(handle[:0]); err == nil {
 				e.Attr, e.Object = nfs3.PostOpAttr{Present: true, Attr: fattr(dir.Volume, &a)}, object
 				e.FileID = a.Ino
 			}
@@ -64,7 +64,7 @@ func (t *task) readdirplus(args *nfs3.ReaddirplusArgs) oncrpc.Answer {
 	})
 }
 
-func (t *task) list(handle nfs3.FH, cookie uint64, dirCount, maxCount uint32, plus func(*export.File, *nfs3.EntryPlus)) oncrpc.Answer {
+func (t *task) list(handle nfs3.FH, cookie uint64, dirCount, maxCount uint32, plus func(*export.File, export.Entry, *nfs3.EntryPlus)) oncrpc.Answer {
 	size := int(min(maxCount, vfs.ListMax))
 	if !t.Call.Reserve(size + entrySize) { // the entry that turns out to be too much
 		return t.fail(rpc.SystemErr)

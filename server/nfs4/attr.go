@@ -2,6 +2,7 @@ package nfs4
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 	"syscall"
 	"time"
@@ -53,37 +54,33 @@ func timeOf(t time.Time) nfs4.Time { return nfs4.Time{Sec: t.Unix(), Nsec: uint3
 // owners is memory for the names of a file's owner and group.
 type owners [2][10]byte
 
-// attrs has the attributes of a file that are wanted and supported.
-func (s *Server) attrs(f *export.File, a *export.Attr, change uint64, handle []byte, wanted nfs4.Bitmap, names *owners, into *nfs4.Attrs) error {
+// attrs has the attributes of a file that are wanted and supported. into is zero, or has those of another
+// file of the volume.
+func (s *Server) attrs(v *export.Volume, a *export.Attr, change uint64, handle []byte, wanted nfs4.Bitmap, names *owners, into *nfs4.Attrs) error {
 	types := [...]nfs4.FType{0o01: nfs4.TypeFIFO, 0o02: nfs4.TypeChr, 0o04: nfs4.TypeDir, 0o06: nfs4.TypeBlk, 0o10: nfs4.TypeReg, 0o12: nfs4.TypeLnk, 0o14: nfs4.TypeSock, 0o17: 0}
-	*into = nfs4.Attrs{
-		Mask:       s.sets.supported.Without(s.sets.writeOnly),
-		Type:       types[a.Mode>>12],
-		Change:     change,
-		Size:       uint64(a.Size),
-		FSID:       nfs4.FSID{Major: f.Volume.ID},
-		Filehandle: handle,
-		FileID:     a.Ino,
-		Mode:       a.Mode & 0o7777,
-		NumLinks:   a.Nlink,
-		// As numbers, RFC 7530 section 5.9: clients and server need not know each other's users.
-		Owner:           strconv.AppendUint(names[0][:0], uint64(a.UID), 10),
-		OwnerGroup:      strconv.AppendUint(names[1][:0], uint64(a.GID), 10),
-		RawDev:          nfs4.SpecData{Major: a.Major, Minor: a.Minor},
-		SpaceUsed:       a.Used,
-		TimeAccess:      timeOf(a.Atime),
-		TimeMetadata:    timeOf(a.Ctime),
-		TimeModify:      timeOf(a.Mtime),
-		MountedOnFileID: a.Ino,
+	if into.LeaseTime == 0 { // else it has those of another file: a listing has many
+		s.common(into)
 	}
-	s.common(into)
-	if wanted.Has(nfs4.AttrMountedOnFileID) && a.IsDir() && f.IsRoot() && a.Ino == f.Attr.Ino {
-		into.MountedOnFileID = pathID(f.Volume.Path)
+	into.Mask = s.sets.supported.Without(s.sets.writeOnly)
+	into.RdattrError = nfs4.OK
+	into.Type, into.Change = types[a.Mode>>12], change
+	into.Size, into.SpaceUsed = uint64(a.Size), a.Used
+	into.FSID = nfs4.FSID{Major: v.ID}
+	into.Filehandle = handle
+	into.FileID, into.MountedOnFileID = a.Ino, a.Ino
+	into.Mode, into.NumLinks = a.Mode&0o7777, a.Nlink
+	// As numbers, RFC 7530 section 5.9: clients and server need not know each other's users.
+	into.Owner = strconv.AppendUint(names[0][:0], uint64(a.UID), 10)
+	into.OwnerGroup = strconv.AppendUint(names[1][:0], uint64(a.GID), 10)
+	into.RawDev = nfs4.SpecData{Major: a.Major, Minor: a.Minor}
+	into.TimeAccess, into.TimeMetadata, into.TimeModify = timeOf(a.Atime), timeOf(a.Ctime), timeOf(a.Mtime)
+	if wanted.Has(nfs4.AttrMountedOnFileID) && a.IsDir() && v.IsRoot(a) {
+		into.MountedOnFileID = pathID(v.Path)
 	}
 	if wanted.And(s.sets.ofDisk).Empty() {
 		return nil
 	}
-	st, err := f.Volume.Statfs()
+	st, err := v.Statfs()
 	if err != nil {
 		return err
 	}
@@ -138,7 +135,11 @@ func (c *compound) getattr() (result, error) {
 
 // currentAttrs has the attributes of the current file.
 func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
-	f, err := c.attrFile(&c.cur)
+	if c.cur.found {
+		found := &c.mem.found
+		return c.server.attrs(found.volume, &found.attr, found.change, c.cur.bytes(), wanted, &c.mem.owners, into)
+	}
+	f, err := c.lookedAt()
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,21 @@ func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
 			return err
 		}
 	}
-	return c.server.attrs(f, &a, change, c.cur.bytes(), wanted, &c.mem.owners, into)
+	return c.server.attrs(f.Volume, &a, change, c.cur.bytes(), wanted, &c.mem.owners, into)
+}
+
+// lookedAt is attrFile of the current file for its attributes alone. If no operation follows, it
+// need not be open.
+func (c *compound) lookedAt() (*export.File, error) {
+	if c.left > 0 || c.cur.n == 0 || c.cur.file != nil || !c.IsRoot() {
+		return c.attrFile(&c.cur)
+	}
+	f, err := c.Look(c.cur.bytes())
+	if errors.Is(err, syscall.ESTALE) {
+		return c.attrFile(&c.cur) // it may be open and removed
+	}
+	c.cur.fresh = err == nil
+	return f, err
 }
 
 // verify: sections 18.30 and 18.15.

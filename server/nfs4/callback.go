@@ -170,6 +170,32 @@ func (s *Server) stopNotices() {
 	s.notices.running.Wait()
 }
 
+// save returns what nobody has been told, when nobody is told anything any more.
+func (n *notices) save() (saved []savedNotice) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.clients {
+		for _, f := range c.queue {
+			saved = append(saved, savedNotice{f.ClientID, f.File.Volume, f.File.ID[:f.File.Len], []byte(f.Owner)})
+		}
+	}
+	return saved
+}
+
+// restore queues it again. It is told when its client has a back channel.
+func (n *notices) restore(saved []savedNotice) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, f := range saved {
+		c := n.clients[f.Client]
+		if c == nil {
+			c = &clientNotices{}
+			n.clients[f.Client] = c
+		}
+		c.queue = append(c.queue, state.LockFree{ClientID: f.Client, File: key(f.Volume, export.NewFileID(f.File)), Owner: string(f.Owner)})
+	}
+}
+
 // tellFree sends CB_NOTIFY_LOCK, by any way that works. It reports whether the client has it.
 func (s *Server) tellFree(free state.LockFree) bool {
 	args := nfs4.CBNotifyLockArgs{

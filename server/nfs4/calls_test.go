@@ -19,6 +19,7 @@ import (
 	server "github.com/podnas/podnas/server/nfs4"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/space"
+	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -90,14 +91,14 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 func serve(t testing.TB, dir string, counted bool) net.Conn {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	table := &export.Table{}
+	table := &export.Table{ByIndex: testdisk.ByIndex()}
 	if counted {
 		mustDo(t, table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 40}), log))
 	} else {
 		mustDo(t, table.Add(1, "/volume", dir, export.Options{}))
 	}
 	key := export.NewKey(make([]byte, 32))
-	opener, workers := export.NewOpener(table, key, log), export.NewWorkers(2)
+	opener, workers := export.NewOpener(table, key, log), export.NewWorkers(2, nil)
 	files := vfs.New(vfs.Config{Opener: opener, Workers: workers, Log: log})
 	nfs, err := server.New(server.Config{Files: files, Opener: opener, Table: table, Key: key, Roster: t.TempDir(), Log: log})
 	mustDo(t, err)

@@ -24,7 +24,6 @@ type compound struct {
 
 	op     nfs4.OpNum  // the one under way
 	args   xdr.Decoder // its arguments, from where it is done again on another goroutine
-	first  xdr.Decoder // the arguments of SEQUENCE, and all that follows
 	result result      // to be appended, when all is synced
 	synced func()      // completes the result then
 	may    bool        // its caller has the right to it: it goes on as root, which can't tell
@@ -51,12 +50,20 @@ type memory struct {
 	writeRes nfs4.WriteRes
 
 	handle    [export.HandleMax]byte // of LOOKUP
+	found     found                  // by LOOKUP
 	handleRes nfs4.GetfhRes
 
 	accessRes nfs4.AccessRes
 	attrRes   nfs4.GetattrRes
 	owners    owners
 	status    nfs4.StatusRes // of all that answer nothing else
+}
+
+// found has the attributes of what LOOKUP has found.
+type found struct {
+	volume *export.Volume
+	attr   export.Attr
+	change uint64
 }
 
 // result is what an operation answers after its status.
@@ -135,7 +142,7 @@ func (c *compound) perform() vfs.Next {
 		res, err = do(c)
 	}
 	if !looks(c.op) || errors.Is(err, errAsCaller) || errors.Is(err, errAsRoot) { // which may take a while
-		c.cur.fresh, c.saved.fresh = false, false
+		c.cur.fresh, c.saved.fresh, c.cur.found, c.saved.found = false, false, false, false
 	}
 	switch {
 	case errors.Is(err, errAsCaller):

@@ -155,7 +155,9 @@ func (c *compound) ioFile(id nfs4.Stateid, access state.Access) (*export.File, e
 	return f, err
 }
 
-// write: section 18.32.
+// write: section 18.32. Its reply is kept for a client that sends the call again on another
+// connection, though Linux does not ask for that: done twice, it would undo what another client
+// has written meanwhile.
 func (c *compound) write() (result, error) {
 	args, res := &c.mem.write, &c.mem.writeRes
 	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
@@ -172,6 +174,7 @@ func (c *compound) write() (result, error) {
 	case err != nil:
 		return nil, err
 	}
+	c.on.wrote = true
 	*res = nfs4.WriteRes{Count: uint32(w.Count), Committed: args.Stable, Verf: verifierOf(w.Verifier)}
 	if args.Stable != nfs4.Unstable {
 		c.Sync(f, args.Stable == nfs4.DataSync)

@@ -28,6 +28,8 @@ type events struct {
 	kinds     [state.GraceEnded]atomic.Uint64 // by state.EventKind
 	lostOpens atomic.Uint64
 	lostLocks atomic.Uint64
+
+	shared sharedNames
 }
 
 func newEvents(log *slog.Logger) *events {
@@ -62,6 +64,8 @@ func (v *events) tell(e state.Event) {
 	client := []any{"client", Printable(e.Owner), "address", e.Address}
 	lost := slices.Concat(client, []any{"open files lost", e.Opens, "locks lost", e.Locks})
 	switch e.Kind {
+	case state.OwnerShared:
+		v.shared.add(SharedName{Name: Printable(e.Owner), Address: e.Address, Other: e.Other, Last: time.Now()})
 	case state.ClientRevoked, state.ClientExpired, state.ClientEvicted:
 		v.lostOpens.Add(uint64(e.Opens))
 		v.lostLocks.Add(uint64(e.Locks))
@@ -80,7 +84,7 @@ func (v *events) tell(e state.Event) {
 	case state.ClientEvicted:
 		v.line(slog.LevelWarn, "nfs: a client was evicted", lost)
 	case state.OwnerShared:
-		v.line(slog.LevelWarn, "nfs: two nodes have the same host name, and take each other's locks: give them different names", append(client, "other", e.Other))
+		v.line(slog.LevelWarn, "nfs: two nodes have the same host name, and take each other's locks: give them different names, or set nfs4_unique_id on them", append(client, "other", e.Other))
 	case state.GraceEnded:
 		if e.Owner == "" {
 			v.line(slog.LevelInfo, "nfs: all clients have reclaimed what they had", nil)

@@ -32,6 +32,16 @@ type handover struct {
 	Server []byte          `json:"server"` // whose it is: Server.identity
 	Sum    uint32          `json:"sum"`    // CRC-32C of State
 	State  json.RawMessage `json:"state"`
+	// What clients could not be told yet. They ask by themselves where it is lost, but late.
+	Notices []savedNotice `json:"notices,omitempty"`
+}
+
+// savedNotice is a state.LockFree.
+type savedNotice struct {
+	Client uint64 `json:"client"`
+	Volume uint64 `json:"volume"`
+	File   []byte `json:"file"`
+	Owner  []byte `json:"owner"`
 }
 
 // savedBack is a backChannel.
@@ -67,7 +77,7 @@ func (s *Server) handOver() error {
 	}
 	b, err := json.Marshal(saved)
 	if err == nil {
-		b, err = json.Marshal(handover{handoverFormat, s.identity, crc32.Checksum(b, s.crc), b})
+		b, err = json.Marshal(handover{handoverFormat, s.identity, crc32.Checksum(b, s.crc), b, s.notices.save()})
 	}
 	if err != nil {
 		return err
@@ -101,7 +111,25 @@ func (s *Server) takeOver(cfg state.Config, roster []state.RosterEntry) (*state.
 	if !sameEntries(saved.Roster(), roster) {
 		return nil, errors.New("another podnas has served this disk since")
 	}
-	return state.Restore(cfg, &saved, restoreBack, s.reopen)
+	s.ownForms(&saved)
+	restored, err := state.Restore(cfg, &saved, restoreBack, s.reopen)
+	if err == nil {
+		s.notices.restore(file.Notices)
+	}
+	return restored, err
+}
+
+// ownForms has files known by the FileIDs that the volumes use now.
+func (s *Server) ownForms(saved *state.Saved) {
+	own := func(volume uint64, file []byte) []byte {
+		return slices.Clone(s.opener.OwnForm(volume, export.NewFileID(file)).Bytes())
+	}
+	for i := range saved.Clients {
+		for j := range saved.Clients[i].Opens {
+			f := &saved.Clients[i].Opens[j]
+			f.File = own(f.Volume, f.File)
+		}
+	}
 }
 
 func sameEntries(a, b []state.RosterEntry) bool {
@@ -121,8 +149,8 @@ func sameEntries(a, b []state.RosterEntry) bool {
 	return len(x) == len(y)
 }
 
-// reopen opens a file that a client has open. One that is gone, as one that was removed while
-// it was open, is a held without a file.
+// reopen opens a file that a client has open. One that is gone, as one that was removed on a full
+// disk, is a held without a file.
 func (s *Server) reopen(key state.FileKey, access state.Access) state.Held {
 	h := &held{}
 	h.Retain()

@@ -144,15 +144,18 @@ func (c *compound) step(name []byte, found func(object)) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	_, handle, done, err := c.Lookup(dir, name, c.mem.handle[:0])
+	attr, handle, done, err := c.Lookup(dir, name, c.mem.handle[:0])
 	if !done {
 		return errAsCaller
 	}
 	if err != nil {
 		return err
 	}
+	c.mem.found.volume = dir.Volume
+	c.mem.found.change, c.mem.found.attr, err = dir.ChangeOf(name, handle, attr)
 	var o object
 	o.set(handle)
+	o.found = err == nil
 	found(o)
 	return nil
 }

@@ -17,6 +17,7 @@ type object struct {
 
 	file  *export.File // open for its attributes; nil: not yet
 	names *export.File // open for its names; nil: not yet
+	found bool         // LOOKUP has just found it, and its attributes are in memory.found
 	fresh bool         // file was opened by this operation or those before it that only look, and has its attributes from then
 }
 
@@ -60,22 +61,46 @@ func (c *compound) attrFile(o *object) (*export.File, error) {
 	return o.file, nil
 }
 
-// openRemoved opens a file that has no name any more and that a client holds open.
+// openRemoved opens a file for its attributes that has no name any more and that a client holds
+// open, or may reclaim.
 func (c *compound) openRemoved(o *object) (*export.File, error) {
-	key, err := c.server.keyOf(o.bytes())
+	h, err := c.heldBySome(o)
 	if err != nil {
 		return nil, err
 	}
-	h := c.server.holdOf(key)
 	if h == nil {
-		return nil, syscall.ESTALE
+		return c.OpenRemoved(o.bytes(), export.UseRead)
 	}
-	c.Closes(h)
 	f, err := c.OpenHeld(h.Held, false)
 	if err == nil {
 		f.Attr, err = f.Stat()
 	}
 	return f, err
+}
+
+// openRemovedData opens such a file for its data, once more.
+func (c *compound) openRemovedData(o *object, use export.Use) (*export.File, error) {
+	if _, err := c.heldBySome(o); err != nil { // which stays as long as somebody holds it
+		return nil, err
+	}
+	return c.OpenRemoved(o.bytes(), use)
+}
+
+// heldBySome is what some client holds open of a file, until the call ends. It is nil in the grace
+// period, if nobody has reclaimed it yet. The error is ESTALE if nobody may have it.
+func (c *compound) heldBySome(o *object) (*held, error) {
+	key, err := c.server.keyOf(o.bytes())
+	if err != nil {
+		return nil, err
+	}
+	h := c.server.holdOf(key)
+	switch {
+	case h != nil:
+		c.Closes(h)
+	case !c.server.state.InGrace():
+		return nil, syscall.ESTALE
+	}
+	return h, nil
 }
 
 // mustFile is attrFile for what a pseudo directory has not.

@@ -238,13 +238,17 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 		if does&state.Write != 0 {
 			use = export.UseWrite
 		}
-		if data, err = c.Open(o.object.bytes(), use); err != nil {
+		data, err = c.Open(o.object.bytes(), use)
+		if errors.Is(err, syscall.ESTALE) && args.Claim != nfs4.ClaimNull {
+			data, err = c.openRemovedData(&o.object, use)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	h := &held{Held: data.Hold()}
 	h.Retain()
-	open := state.OpenArgs{Owner: args.Owner.Owner, File: key, Access: does, Deny: deny, Reclaim: reclaim, Held: h}
+	open := state.OpenArgs{Owner: args.Owner.Owner, File: key, Access: does, Deny: deny, Reclaim: reclaim, Held: h, Slot: c.on.slot}
 	status := c.server.state.MayOpen(c.on.client(), open)
 	var id state.Stateid
 	if status == state.OK {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs4"
@@ -18,7 +19,7 @@ import (
 	"github.com/podnas/podnas/server/vfs"
 )
 
-// Config says how to make a Server. All fields are needed.
+// Config says how to make a Server. All fields but Removed and StateLog are needed.
 type Config struct {
 	Files  *vfs.Service
 	Opener *export.Opener
@@ -26,6 +27,13 @@ type Config struct {
 	Key    *export.Key
 	Roster string // the directory on the disk for the list of clients that have state
 	Log    *slog.Logger
+
+	// Removed is the directory on the disk for files that were removed while clients have them
+	// open. If it is empty, a restart ends them.
+	Removed string
+	// StateLog is a directory in memory for what the next process goes on with if this one dies.
+	// If it is empty, clients have to reclaim what they had.
+	StateLog string
 }
 
 // Server answers the calls of version 4.
@@ -42,6 +50,8 @@ type Server struct {
 	began    time.Time
 	crc      *crc32.Table // CRC-32C
 	roster   *roster
+	stateLog *stateLog // nil: there is none
+	wentOn   bool      // with stateLog
 	notices  notices
 	events   *events
 	identity []byte // server_owner4 and scope: the same as long as the disk, and different for each
@@ -74,6 +84,11 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Removed != "" {
+		if err := cfg.Opener.KeepRemoved(cfg.Removed); err != nil { // as on a full disk
+			cfg.Log.Warn("nfs: files that are removed while clients have them open can't be kept over a restart", "err", err)
+		}
+	}
 	s := &Server{
 		log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(),
 		crc: crc32.MakeTable(crc32.Castagnoli), roster: kept, sets: newAttrSets(), does: newOperations(), events: newEvents(cfg.Log),
@@ -89,28 +104,58 @@ func New(cfg Config) (*Server, error) {
 			s.events.tell(e)
 		},
 	}
-	s.state, err = s.takeOver(config, had)
-	switch {
-	case err == nil:
-		n := s.state.Counts()
-		s.log.Info("nfs: clients go on with what they have open and locked", "clients", n.Clients, "open files", n.Opens, "locks", n.Locks)
-	case !errors.Is(err, os.ErrNotExist):
-		s.log.Warn("nfs: what the podnas before has handed over can't be used", "err", err)
-	}
-	if err != nil {
-		s.state = state.New(config)
-		if len(had) > 0 {
-			s.log.Info("nfs: clients may reclaim what they had open and locked", "clients", len(had), "at most", lease)
-			s.state.BeginGrace(had)
+	if cfg.StateLog != "" {
+		if err := s.newStateLog(cfg.StateLog); err != nil {
+			return nil, err
 		}
 	}
+	if s.inherit(config, had) {
+		return s, nil
+	}
+	s.state = state.New(config)
+	if len(had) > 0 {
+		s.log.Info("nfs: clients may reclaim what they had open and locked", "clients", len(had), "at most", lease)
+		s.state.BeginGrace(had)
+	}
 	return s, nil
+}
+
+// inherit goes on with what the server before has handed over, or with its log if it has died. It
+// returns false if there is neither.
+func (s *Server) inherit(config state.Config, had []state.RosterEntry) bool {
+	var err error
+	if s.state, err = s.takeOver(config, had); err == nil {
+		n := s.state.Counts()
+		s.log.Info("nfs: clients go on with what they have open and locked", "clients", n.Clients, "open files", n.Opens, "locks", n.Locks)
+		return true
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		s.log.Warn("nfs: what the podnas before has handed over can't be used", "err", err)
+		return false
+	}
+	if s.stateLog == nil {
+		return false
+	}
+	if s.state, err = s.goOn(config, had); err == nil {
+		s.wentOn = true
+		n := s.state.Counts()
+		s.log.Info("nfs: podnas had died, and clients go on with what they have open and locked", "clients", n.Clients, "open files", n.Opens, "locks", n.Locks)
+		return true
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		s.log.Warn("nfs: the log of a podnas that had died can't be used", "err", err)
+	}
+	return false
 }
 
 // Begin must be called before the first call is served. From then on nobody else can go on with
 // what the server before has left.
 func (s *Server) Begin() error {
-	if err := s.roster.forgetHandover(); err != nil {
+	err := s.startLog()
+	if err == nil {
+		err = s.roster.forgetHandover()
+	}
+	if err != nil {
 		return fmt.Errorf("clients with state: %w", err)
 	}
 	return nil
@@ -118,14 +163,29 @@ func (s *Server) Begin() error {
 
 // Run ends leases until ctx ends.
 func (s *Server) Run(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTimer(time.Second)
 	defer tick.Stop()
-	for {
+	var forgetting sync.WaitGroup
+	defer forgetting.Wait()
+	for reclaiming := true; ; {
+		if reclaiming && !s.state.InGrace() {
+			reclaiming = false
+			forgetting.Go(func() { s.opener.EndReclaim(ctx) })
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-s.state.Due():
+			tick.Reset(time.Second)
 		case <-tick.C:
-			s.state.Expire()
+			next := time.Second
+			if s.state.Expire() {
+				next = lease / 3
+			}
+			tick.Reset(next)
+			if s.stateLog != nil {
+				s.watchLog()
+			}
 		}
 	}
 }
@@ -134,8 +194,11 @@ func (s *Server) Run(ctx context.Context) {
 // Run has ended.
 func (s *Server) Stop() {
 	s.stopNotices()
+	s.opener.LeaveRemoved()
 	if err := s.handOver(); err != nil {
-		s.log.Warn("nfs: clients will have to reclaim what they have open and locked, as it can't be handed over to the next podnas", "err", err)
+		s.log.Warn("nfs: clients may have to reclaim what they have open and locked, as it can't be handed over to the next podnas", "err", err)
+	} else if s.stateLog != nil {
+		_ = s.stateLog.remove() // what was handed over goes first
 	}
 	s.state.Stop()
 }
@@ -158,6 +221,9 @@ func (s *Server) Program() oncrpc.Program {
 // keyOf is how state knows the file of a handle.
 func (s *Server) keyOf(handle []byte) (state.FileKey, error) {
 	volume, id, err := s.key.Parse(handle)
+	if err == nil {
+		id, err = s.opener.Own(volume, id)
+	}
 	if err != nil {
 		return state.FileKey{}, err
 	}

@@ -75,7 +75,7 @@ func (p pseudo) handle(path string) []byte { return p.key.Handle(pseudoVolume, i
 func (p pseudo) nodes() map[string]*node {
 	nodes := map[string]*node{"/": {path: "/"}}
 	for _, v := range p.table.Volumes() { // by path, so that entries are by name
-		if !v.Options.Allows(p.client.Addr()) || !v.AllowsPort(p.client) {
+		if !v.Allows(p.client.Addr()) || !v.AllowsPort(p.client) {
 			continue
 		}
 		at := nodes["/"]

@@ -91,7 +91,7 @@ func (c *compound) list(dir *export.File, l *lister) error {
 		if string(e.Name) == "." || string(e.Name) == ".." {
 			return true, nil
 		}
-		a, object, err := dir.Describe(e.Name, handle[:0])
+		a, object, err := e.Describe(handle[:0])
 		var change uint64
 		if err == nil && l.args.Request.Has(nfs4.AttrChange) {
 			change, a, err = dir.ChangeOf(e.Name, object, a)
@@ -100,7 +100,7 @@ func (c *compound) list(dir *export.File, l *lister) error {
 		case errors.Is(err, syscall.ENOENT): // gone
 			return true, nil
 		case err == nil:
-			err = c.server.attrs(dir, &a, change, object, l.args.Request, &names, &l.attrs)
+			err = c.server.attrs(dir.Volume, &a, change, object, l.args.Request, &names, &l.attrs)
 		}
 		if err != nil { // what may not be looked at has no attributes: section 5.8.1.12
 			if !l.args.Request.Has(nfs4.AttrRdattrError) {
@@ -155,5 +155,5 @@ func (c *compound) rootAttrs(v *export.Volume, l *lister, names *owners) error {
 	if err != nil {
 		return err
 	}
-	return c.server.attrs(f, &a, change, handle, l.args.Request, names, &l.attrs)
+	return c.server.attrs(f.Volume, &a, change, handle, l.args.Request, names, &l.attrs)
 }

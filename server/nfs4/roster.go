@@ -38,7 +38,7 @@ func openRoster(dir string) (*roster, []state.RosterEntry, error) {
 	var had []state.RosterEntry
 	for _, f := range files {
 		name, ok := strings.CutSuffix(f.Name(), rosterSuffix)
-		if f.Name() == handoverFile {
+		if f.Name() == handoverFile || f.Name() == witnessFile {
 			continue
 		}
 		if !ok { // half written
@@ -145,6 +145,9 @@ func (r *roster) removeFile(path string) error {
 
 // forgetHandover removes what the server before has left.
 func (r *roster) forgetHandover() error { return r.removeFile(filepath.Join(r.dir, handoverFile)) }
+
+// forgetWitness makes the log of the server before void.
+func (r *roster) forgetWitness() error { return r.removeFile(filepath.Join(r.dir, witnessFile)) }
 
 func (r *roster) sync() error {
 	d, err := os.Open(r.dir)

@@ -11,6 +11,7 @@ import (
 type sequenced struct {
 	slot     *state.Slot
 	cache    bool
+	wrote    bool // the reply is kept, asked for or not: see write
 	replayed bool // the reply is that of the first time
 	retry    bool // the reply of the first time was not kept
 }
@@ -21,7 +22,7 @@ func (s *sequenced) client() *state.Client { return s.slot.Client() }
 // end ends the use of the slot, whose reply may be asked for again.
 func (s *sequenced) end(results []byte) {
 	if s.slot != nil {
-		s.slot.Done(results, s.cache && results != nil)
+		s.slot.Done(results, (s.cache || s.wrote) && results != nil)
 		s.slot = nil
 	}
 }
@@ -116,9 +117,11 @@ func (c *compound) principal() state.Principal {
 // leaves it to the server. The next process must get the same.
 const digestOf = 512
 
+// digest is of what follows SEQUENCE. That is not the same when Linux sends a call again: sa_highest_slotid
+// says what slots it uses then.
 func (c *compound) digest() uint64 {
-	d := c.first
-	rest := d.Rest()
+	left := c.Call.Args
+	rest := left.Rest()
 	args := crc32.Checksum(rest[:min(len(rest), digestOf)], c.server.crc)
 	cred := crc32.Checksum(c.Call.Header.Cred.Body, c.server.crc)
 	return uint64(args)<<32 | uint64(cred^uint32(len(rest)))
@@ -127,7 +130,6 @@ func (c *compound) digest() uint64 {
 // sequence: RFC 8881 section 18.46.
 func (c *compound) sequence() (result, error) {
 	args := &c.mem.sequence
-	c.first = c.Call.Args
 	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
 		return nil, c.Call.Args.Err()
 	}

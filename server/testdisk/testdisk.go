@@ -51,9 +51,18 @@ func mount(t *testing.T, size int64, mkfs ...string) (target string) {
 	if out, err := exec.Command(mkfs[0], append(mkfs[1:], image)...).CombinedOutput(); err != nil {
 		t.Fatalf("%q: %v\n%s", mkfs, err, out)
 	}
+	return mountAt(t, "-o", "loop", image)
+}
+
+// mountAt mounts something until the test ends.
+func mountAt(t *testing.T, args ...string) (target string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("mounting a disk needs root")
+	}
 	target = t.TempDir()
-	if out, err := exec.Command("mount", "-o", "loop", image, target).CombinedOutput(); err != nil {
-		t.Skipf("no loop device can be mounted here: %v\n%s", err, out)
+	if out, err := exec.Command("mount", append(args, target)...).CombinedOutput(); err != nil {
+		t.Skipf("mount %q: %v\n%s", args, err, out)
 	}
 	t.Cleanup(func() {
 		// Lazy: what a test that has failed still has open must not keep the disk.
@@ -62,4 +71,26 @@ func mount(t *testing.T, size int64, mkfs ...string) (target string) {
 		}
 	})
 	return target
+}
+
+// Others runs a test on file systems that podnas was not made for: one in memory, one in layers, one
+// whose files have no birth times, and one with subvolumes.
+func Others(t *testing.T, test func(t *testing.T, disk string)) {
+	t.Helper()
+	t.Run("tmpfs", func(t *testing.T) { test(t, mountAt(t, "-t", "tmpfs", "-o", "size=512m", "tmpfs")) })
+	t.Run("overlayfs", func(t *testing.T) {
+		on := mountAt(t, "-t", "tmpfs", "-o", "size=512m", "tmpfs")
+		dirs := map[string]string{}
+		for _, name := range []string{"lower", "upper", "work"} {
+			dirs[name] = filepath.Join(on, name)
+			if err := os.Mkdir(dirs[name], 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		test(t, mountAt(t, "-t", "overlay", "-o", "lowerdir="+dirs["lower"]+",upperdir="+dirs["upper"]+",workdir="+dirs["work"], "overlay"))
+	})
+	t.Run("ext4 without birth times", func(t *testing.T) {
+		test(t, mount(t, 256<<20, "mkfs.ext4", "-q", "-F", "-I", "128", "-N", "65536"))
+	})
+	t.Run("btrfs", func(t *testing.T) { test(t, mount(t, 256<<20, "mkfs.btrfs", "-q")) })
 }

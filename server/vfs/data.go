@@ -50,6 +50,7 @@ func (t *Task) readCached(f *export.File, p []byte, offset uint64) (d Data, done
 	case n < len(p) && end < uint64(attr.Size): // only so much was in the cache
 		return d, false
 	}
+	f.WasRead(&attr)
 	t.Call.Served.Read = n
 	return Data{p[:n], end >= uint64(attr.Size), known(attr)}, true
 }
@@ -73,6 +74,7 @@ func (t *Task) read(f *export.File, p []byte, offset uint64) (d Data, err error)
 	if attr, err = f.Stat(); err != nil {
 		return d, err
 	}
+	f.WasRead(&attr)
 	t.Call.Served.Read = n
 	return Data{p[:n], offset+uint64(n) >= uint64(attr.Size), known(attr)}, nil
 }

@@ -40,6 +40,19 @@ func (t *Task) OpenAtOnce(handle []byte, use export.Use) (*export.File, error) {
 	return t.opened(f)
 }
 
+// Look opens a file only for its attributes: of the file that it returns, Attr, Volume and ID can
+// be used. If they are remembered, the call does not become one that may block.
+func (t *Task) Look(handle []byte) (*export.File, error) {
+	f, err := t.service.opener.Look(t.Call.Client.Addr(), handle)
+	if err != nil {
+		return nil, err
+	}
+	if f == nil {
+		return t.Open(handle, export.UseAttr)
+	}
+	return t.opened(f)
+}
+
 // opened counts the call for the file's volume, unless the volume refuses the client's port.
 func (t *Task) opened(f *export.File) (*export.File, error) {
 	t.Closes(f)
@@ -48,7 +61,7 @@ func (t *Task) opened(f *export.File) (*export.File, error) {
 		return nil, syscall.EACCES
 	}
 	t.Call.Served.Volume = &v.Served
-	t.volume, t.id = v, v.Options.Identity(t.Call.Cred.UID, t.Call.Cred.GID, t.Call.Cred.Groups())
+	t.volume, t.id = v, t.service.workers.Identity(&v.Options, t.Call.Cred.UID, t.Call.Cred.GID, t.Call.Cred.Groups())
 	return f, nil
 }
 
@@ -59,7 +72,7 @@ func (t *Task) OpenHeld(h *export.Held, wait bool) (*export.File, error) {
 	if wait && !t.Call.MayWait(v.ID) {
 		return nil, errGone
 	}
-	if !v.Options.Allows(t.Call.Client.Addr()) {
+	if !v.Allows(t.Call.Client.Addr()) {
 		return nil, syscall.EACCES
 	}
 	f, err := h.File()
@@ -70,6 +83,19 @@ func (t *Task) OpenHeld(h *export.Held, wait bool) (*export.File, error) {
 		return nil, syscall.EROFS
 	}
 	return f, err
+}
+
+// OpenRemoved is Open of a regular file, with UseRead or UseWrite, that has no name any more, and that
+// a client holds open or may reclaim.
+func (t *Task) OpenRemoved(handle []byte, use export.Use) (*export.File, error) {
+	if !t.Call.MayWait(export.VolumeIn(handle)) {
+		return nil, errGone
+	}
+	f, err := t.service.opener.OpenRemoved(t.Call.Client.Addr(), handle, use)
+	if err != nil {
+		return nil, err
+	}
+	return t.opened(f)
 }
 
 // Parent opens a directory's parent, as root: the caller may have no right to the parent.
@@ -95,7 +121,7 @@ func (t *Task) Of(f *export.File) bool {
 	if t.volume == f.Volume {
 		return true
 	}
-	id := f.Volume.Options.Identity(t.Call.Cred.UID, t.Call.Cred.GID, t.Call.Cred.Groups())
+	id := t.service.workers.Identity(&f.Volume.Options, t.Call.Cred.UID, t.Call.Cred.GID, t.Call.Cred.Groups())
 	if t.worker && id != t.id {
 		return false
 	}

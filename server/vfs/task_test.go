@@ -15,6 +15,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/testdisk"
 )
 
 // disk tells of syncs as a file does.
@@ -137,11 +138,11 @@ func TestManyOperations(t *testing.T) {
 	if err := export.Probe(dir); err != nil {
 		t.Skipf("files can't be opened by handle here: %v", err)
 	}
-	table := &export.Table{}
+	table := &export.Table{ByIndex: testdisk.ByIndex()}
 	log := slog.New(slog.DiscardHandler)
 	mustDo(t, table.Add(1, "/volume", dir, export.Options{}))
 	defer table.Remove(1)
-	opener, workers := export.NewOpener(table, export.NewKey(make([]byte, 32)), log), export.NewWorkers(2)
+	opener, workers := export.NewOpener(table, export.NewKey(make([]byte, 32)), log), export.NewWorkers(2, nil)
 	defer opener.Close()
 	defer workers.Close()
 	v, _ := table.ByID(1)

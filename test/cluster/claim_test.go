@@ -49,7 +49,7 @@ func TestPersistentVolume(t *testing.T) {
 		t.Errorf("NFS source %+v, want 127.0.0.1:/%s", *v.Spec.NFS, v.Name)
 	}
 	port := fmt.Sprintf("port=%d", p.port)
-	want := []string{"nfsvers=3", "proto=tcp", port, "mount" + port, "mountproto=tcp", "mountvers=3", "nolock", "hard", "timeo=50"}
+	want := []string{"proto=tcp", port, "nfsvers=4.1", "hard", "timeo=50"}
 	if !slices.Equal(v.Spec.MountOptions, want) {
 		t.Errorf("mount options %q, want %q", v.Spec.MountOptions, want)
 	}
@@ -83,7 +83,7 @@ func TestIPv6Server(t *testing.T) {
 	n := newTenant(t)
 	p := newPodnas(t, n.provisioner, "--server-address=fd00::1")
 	p.start()
-	n.claim("six", n.class("", nil), "1Mi", nil)
+	n.claim("six", n.class("", with3), "1Mi", nil)
 	v := n.bound("six")
 	if v.Spec.NFS.Server != "fd00::1" {
 		t.Errorf("server %q, want fd00::1", v.Spec.NFS.Server)

@@ -22,7 +22,7 @@ const prometheusOperator = "github.com/prometheus-operator/prometheus-operator@v
 // is known to it, and every object valid.
 func TestManifests(t *testing.T) {
 	installMonitoring(t)
-	for _, path := range files(t, "../../deploy/podnas.yaml", "../../deploy/examples/*.yaml", "../../deploy/examples/nfs4/*.yaml", "../../deploy/components/disk-image/repair.yaml") {
+	for _, path := range files(t, "../../deploy/podnas.yaml", "../../deploy/examples/*.yaml", "../../deploy/examples/*/*.yaml", "../../deploy/components/disk-image/repair.yaml") {
 		t.Run(filepath.Base(path), func(t *testing.T) { dryRun(t, nil, "-f", path) })
 	}
 	for _, path := range kustomizations(t, "../../deploy") {

@@ -16,6 +16,7 @@ import (
 )
 
 // with41 makes a class one whose volumes mount with version 4.1.
+func with3(c *storagev1.StorageClass)  { c.MountOptions = []string{"nfsvers=3"} }
 func with41(c *storagev1.StorageClass) { c.MountOptions = []string{"nfsvers=4.1", "hard"} }
 
 // A claim of a class with nfsvers=4.1 gets a PersistentVolume that kubelet mounts with it, and
@@ -35,8 +36,12 @@ func TestNFS4(t *testing.T) {
 		t.Errorf("mount options %q, want %q", v.Spec.MountOptions, want)
 	}
 	n.claim("plain", n.class("", nil), "1Mi", nil)
-	if got := n.bound("plain").Spec.MountOptions; !slices.Contains(got, "nfsvers=3") || !slices.Contains(got, "nolock") {
+	if got := n.bound("plain").Spec.MountOptions; !slices.Contains(got, "nfsvers=4.1") || slices.Contains(got, "nolock") {
 		t.Errorf("without a version the mount options are %q", got)
+	}
+	n.claim("three", n.class("-nfs3", with3), "1Mi", nil)
+	if got := n.bound("three").Spec.MountOptions; !slices.Contains(got, "nfsvers=3") || !slices.Contains(got, "nolock") {
+		t.Errorf("with nfsvers=3 the mount options are %q", got)
 	}
 
 	p.stop()
@@ -57,7 +62,7 @@ func TestMountOptionsCanBeChanged(t *testing.T) {
 	n := newTenant(t)
 	p := newPodnas(t, n.provisioner, local)
 	p.start()
-	n.claim("data", n.class("", nil), "1Mi", nil)
+	n.claim("data", n.class("", with3), "1Mi", nil)
 	v := n.bound("data")
 	patch := fmt.Sprintf(`{"spec":{"mountOptions":["proto=tcp","port=%d","nfsvers=4.1"]}}`, p.port)
 	changed, err := cluster.client.CoreV1().PersistentVolumes().Patch(t.Context(), v.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})

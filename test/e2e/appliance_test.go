@@ -4,7 +4,7 @@ package e2e
 
 import (
 	"fmt"
-	"path/filepath"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -50,6 +50,7 @@ func TestAppliance(t *testing.T) {
 		{"the cluster forgets", forget},
 		{"delete the claims", deleteClaims},
 		{"Pod Security baseline", baseline},
+		{"Pod Security restricted", restricted},
 		{"a disk image", diskImage},
 		{"remove all of it", w.remove},
 	}
@@ -66,7 +67,7 @@ func TestAppliance(t *testing.T) {
 // install is the previous version, which the upgrade finds.
 func install(t *testing.T) {
 	kubectl(t, "apply", "-f", "disk.yaml")
-	kubectl(t, "apply", "-f", filepath.Join(previous(), "podnas.yaml"))
+	kubectl(t, "apply", "-f", previous("previous"))
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
 	kubectl(t, "wait", "--for=condition=Ready", "pod/disk", "--timeout=180s")
 	servesThrough(t, "native")
@@ -136,7 +137,13 @@ func noHelper(t *testing.T) {
 		kubectl(t, "exec", "node", "--", "mv", "/node/usr/sbin/"+from, "/node/usr/sbin/"+to)
 	}
 	helper("mount.nfs", "mount.nfs.away")
-	kubectl(t, "apply", "-f", "small.yaml")
+	// With version 3, since downgrade goes back to a podnas that has no other.
+	kubectl(t, "apply", "-f", deploy+"examples/nfs3/storageclass.yaml")
+	small, err := os.ReadFile("small.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, strings.Replace(string(small), "storageClassName: podnas\n", "storageClassName: podnas-nfs3\n", 1))
 	var message string
 	eventually(t, 2*time.Minute, "the claim is told why its pod waits", func() bool {
 		message = kubectl(t, "get", "events", "--field-selector=involvedObject.kind=PersistentVolumeClaim,involvedObject.name=small,reason=NodeWithoutMountNFS", "-o", "jsonpath={.items[*].message}")
@@ -285,18 +292,44 @@ func deleteClaims(t *testing.T) {
 }
 
 // baseline takes away what is beyond Pod Security's baseline level, as
-// deploy/overlays/baseline does. The API server lets the pod in at that level, it
-// serves through go-nfs, and every user may do everything.
+// deploy/overlays/baseline does. The API server lets the pod in at that level, and the
+// kernel tells users apart as before.
 func baseline(t *testing.T) {
 	kubectl(t, "apply", "-k", deploy+"overlays/baseline")
 	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
-	servesThrough(t, "go-nfs")
+	servesThrough(t, "native")
 	smallClaim(t)
-	if _, err := somebody(t, "echo hello >/small/from-somebody"); err != nil {
+	identity(t)
+	kubectl(t, "delete", "pod", "small", "--timeout=180s")
+	kubectl(t, "delete", "pvc", "small", "--timeout=180s")
+	nothingLeft(t)
+}
+
+// ownerPod gives the disk to the user of deploy/overlays/restricted: a kubelet gives no hostPath to
+// an fsGroup.
+const ownerPod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "owner"}, "spec": {
+	"restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
+	"volumes": [{"name": "disk", "hostPath": {"path": "/xfs/podnas"}}],
+	"containers": [{"name": "owner", "image": "busybox:stable", "imagePullPolicy": "IfNotPresent",
+		"command": ["chown", "-R", "65534:65534", "/disk"], "volumeMounts": [{"name": "disk", "mountPath": "/disk"}]}]}}`
+
+// restricted makes podnas an ordinary user, as deploy/overlays/restricted does: everything
+// is done as that user, and all else works.
+func restricted(t *testing.T) {
+	kubectl(t, "-n", "podnas", "delete", "statefulset", "podnas", "--cascade=foreground", "--timeout=180s")
+	apply(t, ownerPod)
+	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/owner", "--timeout=180s")
+	kubectl(t, "delete", "pod", "owner", "--timeout=180s")
+	kubectl(t, "apply", "-k", deploy+"overlays/restricted")
+	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+	servesThrough(t, "native")
+	smallClaim(t)
+	const script = "set -C && echo hello >/small/mine && ln /small/mine /small/link && mkfifo /small/fifo && sync /small/mine"
+	if _, err := somebody(t, script); err != nil {
 		t.Error(err)
 	}
-	if got := root(t, "cat /small/from-somebody"); got != "hello\n" {
-		t.Errorf("root reads %q of what somebody wrote, want %q", got, "hello\n")
+	if got := root(t, "stat -c '%u %g %h' /small/mine; cat /small/link"); got != "65534 65534 2\nhello\n" {
+		t.Errorf("somebody's file has owner, group, links and text %q, want 65534 65534 2 and hello", got)
 	}
 	kubectl(t, "delete", "pod", "small", "--timeout=180s")
 	kubectl(t, "delete", "pvc", "small", "--timeout=180s")

@@ -122,7 +122,9 @@ func startNode() (*node, error) {
 		filepath.Join(programs, "images", "busybox.tar"),
 		os.Getenv("E2E_IMAGE"),
 		os.Getenv("E2E_XFS_IMAGE"),
-		filepath.Join(previous(), "podnas-previous.tar"),
+		filepath.Join(os.Getenv("E2E_PREVIOUS"), "podnas-previous.tar"),
+		filepath.Join(os.Getenv("E2E_PREVIOUS"), "podnas-previous-nfs4.tar"),
+		os.Getenv("E2E_LOCKER"),
 	}
 	out, err := os.Create(filepath.Join(cluster.logs, "node.log"))
 	if err != nil {
@@ -130,7 +132,7 @@ func startNode() (*node, error) {
 	}
 	defer out.Close()
 	cmd := exec.Command(filepath.Join(here, "..", "vm", "vm.sh"),
-		"-n", "-m", "4000", "-t", "1200", "-x", "8G", "-s", cluster.run, "-s", cluster.logs,
+		"-n", "-m", "4000", "-t", "1800", "-x", "8G", "-s", cluster.run, "-s", cluster.logs,
 		"-e", "RUN="+cluster.run, "-e", "LOGS="+cluster.logs, "-e", "BIN="+cluster.bin, "-e", "NODE="+programs, "-e", "NAME="+nodeName,
 		"-e", "IMAGES="+strings.Join(images, " "),
 		"bash '"+filepath.Join(here, "node.sh")+"'")

@@ -26,6 +26,10 @@ for module in veth bridge br_netfilter nf_conntrack ip_tables iptable_nat iptabl
 	modprobe "$module" || echo "node.sh: no kernel module $module" >&2
 done
 echo 1 >/proc/sys/net/ipv4/ip_forward
+# kube-proxy stops to refuse connections to a Service, and then sends them to its pod, in two steps,
+# which here are far apart. What connects between them goes nowhere, and as long as the node
+# remembers that, for two minutes after the last attempt, no further one has the rules applied.
+echo 1 >/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_syn_sent
 # This kernel has no nftables, which Debian's iptables uses by default.
 for name in iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore; do
 	ln -sf "$NODE/usr/sbin/xtables-legacy-multi" "/run/bin/$name"

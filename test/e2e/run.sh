@@ -8,7 +8,8 @@
 #                            "make image" leaves in dist/)
 #              PODNAS_XFS_IMAGE  that of its variant with mkfs.xfs (default: the
 #                            one that "make image-xfs" leaves there)
-#              PODNAS_PREVIOUS  the commit to upgrade from (default: see previous.sh)
+#              PODNAS_PREVIOUS, PODNAS_PREVIOUS_NFS4  the commits to upgrade from (default:
+#                            see previous.sh)
 #              PODNAS_PAGE   a file to save the status page in, as it is in the pod
 #              PODNAS_LOGS   an absolute path of a folder for all logs (default:
 #                            a temporary one, kept only if the test fails)
@@ -48,14 +49,19 @@ step "the test"
 work=$(mktemp -d "${TMPDIR:-/tmp}/podnas-e2e.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 (cd "$here" && go test -c -tags e2e -o "$work/e2e.test" .)
-step "the version to upgrade from"
+step "the versions to upgrade from"
 mkdir "$work/previous"
 "$here/previous.sh" "$work/previous"
+step "the image of the pods that lock"
+mkdir -p "$work/locker"/{bin,dev,mnt,proc,sys,tmp}
+(cd "$here" && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$work/locker/bin/locker" ./locker)
+"$here/mkimage.sh" podnas.test/locker:1 "$work/locker" "$work/locker.tar" /bin/locker
 
 logs=${PODNAS_LOGS:-$work/logs}
 mkdir -p "$logs" "$work/run"
 cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}
 export E2E_BIN=$bin E2E_NODE=$cache/node E2E_IMAGE=$PODNAS_IMAGE E2E_XFS_IMAGE=$xfs_image E2E_PREVIOUS=$work/previous
+export E2E_LOCKER=$work/locker.tar
 export E2E_RUN=$work/run E2E_LOGS=$logs
 # In the background, so that a signal ends it: with unshare dies all it started.
 # shellcheck disable=SC2016 # the inner shell expands it
@@ -66,7 +72,7 @@ unshare --net --mount --pid --fork --kill-child --mount-proc bash -euc '
 	ip link set tap0 up
 	cd "$1" && shift
 	exec "$@"
-' e2e "$here" "$work/e2e.test" -test.v -test.timeout=25m "$@" &
+' e2e "$here" "$work/e2e.test" -test.v -test.timeout=30m "$@" &
 trap 'kill -KILL $!; exit 1' INT TERM
 status=0
 wait $! || status=$?

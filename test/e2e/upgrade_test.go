@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// previous is the folder with the version to upgrade from: previous.sh.
-func previous() string { return os.Getenv("E2E_PREVIOUS") }
+// previous is the manifest of a version to upgrade from: previous.sh has their names.
+func previous(name string) string { return filepath.Join(os.Getenv("E2E_PREVIOUS"), name+".yaml") }
 
 // upgrade applies the present manifest over the previous version's, as a user does: the
 // StatefulSet replaces the pod, what is mounted stays mounted, nothing is lost, and the
@@ -43,7 +43,7 @@ func (w walkthrough) upgrade(t *testing.T) {
 // downgrade goes back to the previous version. It serves what the present one has made, and
 // makes and deletes volumes. The step with a quota goes forth again.
 func downgrade(t *testing.T) {
-	replacePodnas(t, func() { kubectl(t, "apply", "-f", filepath.Join(previous(), "podnas.yaml")) })
+	replacePodnas(t, func() { kubectl(t, "apply", "-f", previous("previous")) })
 	if got := imageOf(t); !strings.HasSuffix(got, ":previous") {
 		t.Fatalf("podnas has the image %s, want the previous one", got)
 	}
@@ -53,6 +53,7 @@ func downgrade(t *testing.T) {
 	}
 	kubectl(t, "delete", "pod", "small", "--timeout=180s")
 	kubectl(t, "delete", "pvc", "small", "--timeout=180s")
+	kubectl(t, "delete", "-f", deploy+"examples/nfs3/storageclass.yaml")
 	apply(t, podnas(t, "volume", "create", "older", "--size=16Mi"))
 	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Available", "pv/older", "--timeout=180s")
 	kubectl(t, "delete", "pv", "older", "--timeout=180s")

@@ -163,7 +163,7 @@ func TestPage(t *testing.T) {
 			dom, console := chromium(t, append(args, "--dump-dom", p.proxy.URL+"/volume/"+documents)...)
 			noComplaints(t, console)
 			for _, want := range []string{
-				"<title>Trouble: team/documents: podnas</title>", documents, "97% full", `aria-label="97% used"`, "sudo mount -t nfs -o nfsvers=3",
+				"<title>Trouble: team/documents: podnas</title>", documents, "97% full", `aria-label="97% used"`, "sudo mount -t nfs -o proto=tcp",
 				"127.0.0.1:/" + documents, "volume: created", "mount: mounted", `id="late" class="problem bad" hidden`,
 			} {
 				if !strings.Contains(dom, want) {

@@ -16,6 +16,12 @@ func expected() []expectation {
 		{`^TestExternal/`, `^named skip: restart: `},
 		// The kernel's server, which has one set of options for a directory.
 		{`^TestExternal/exports/`, `^named skip: options: `},
+		// A process of another test, which starts it.
+		{`^TestKilledServer$`, `^it runs as a child of TestKilled$`},
+		{`^TestRightsOfChild$`, `^it runs as a child of TestTryRights$`},
+		// It has no handles of the kernel, and what has a whole second has no finer times.
+		{`^TestFileSystems/overlayfs/kernel$`, `no file handles`},
+		{`^TestFileSystems/ext4_without_birth_times/`, `^named skip: nanoseconds: `},
 		// The engine can't do it, and its table of what it lacks says so.
 		{`^TestConformance/`, `^named skip: .*\bgo-nfs\b`},
 		// For a disk or a kernel that the guest of make vm has, where they fail without it.

@@ -4,6 +4,7 @@ package vm_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,8 @@ type settings struct {
 	engine string // empty: the one that this run is for
 	uid    uint32 // the user podnas runs as
 	nofile int    // the limit of open files; 0: as it is
+
+	stateLog string // --state-log
 }
 
 // appliance is podnas over one root and one claims folder. It may be stopped and
@@ -75,6 +78,10 @@ func newAppliance(t *testing.T, s settings) *appliance {
 	a.args = []string{
 		"serve", "--standalone", "--root", a.root, "--claims", a.claims, "--claim-grace", "0s",
 		"--listen", s.listen, "--http", probes, "--quota", s.quota, "--engine", s.engine,
+		"--handles", cmp.Or(os.Getenv("FINDER"), "auto"),
+	}
+	if s.stateLog != "" {
+		a.args = append(a.args, "--state-log", s.stateLog)
 	}
 	if err := os.Mkdir(a.claims, 0o755); err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func TestSeveralVolumes(t *testing.T) {
 func TestMountOptions(t *testing.T) {
 	nativeOnly(t, "the engine has no part in it")
 	a := serve(t)
-	a.class("tuned", "Delete", "noatime", "rsize=65536")
+	a.class("tuned", "Delete", "nfsvers=3", "noatime", "rsize=65536")
 	a.claim("tuned", "tuned", "16Mi")
 	pv := a.provisioned("tuned")
 	want := []string{"nfsvers=3", "proto=tcp", "port=20490", "mountport=20490", "mountproto=tcp", "mountvers=3", "nolock", "noatime", "rsize=65536"}

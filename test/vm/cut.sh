@@ -63,11 +63,11 @@ boot() { # in a session of its own, to be killed as one
 	TMPDIR=$CUT_DIR setsid "$here/vm.sh" -n -t 900 -x 2G -i "$CUT_DIR/disk" -s "$shared" "
 		mkdir -p /xfs/root
 		exec $podnas serve --standalone --root /xfs/root --claims $shared/claims \
-			--listen 10.9.0.2:20490 --http 127.0.0.1:20491 --engine $engine" </dev/null >>"$CUT_DIR/log" 2>&1 &
+			--listen 10.9.0.2:20490 --http 127.0.0.1:20491 --engine $engine --handles ${FINDER:-auto}" </dev/null >>"$CUT_DIR/log" 2>&1 &
 	server=$!
 }
 boot
-"$here/vm.sh" -N 1 -m 1024 -t 900 -s "$shared" -e "PODNAS=$podnas" -e "ENGINE=$engine" -e "NFS=${NFS:-}" -e "SERVING_GUEST=$shared" "$@" &
+"$here/vm.sh" -N 1 -m 1024 -t 900 -s "$shared" -e "PODNAS=$podnas" -e "ENGINE=$engine" -e "NFS=${NFS:-}" -e "FINDER=${FINDER:-}" -e "SERVING_GUEST=$shared" "$@" &
 client=$!
 order=$shared/order
 while kill -0 "$client" 2>/dev/null; do

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -205,4 +206,74 @@ const contentSize = 20 << 10
 
 func contentOf(n int64) []byte {
 	return bytes.Repeat(fmt.Appendf(nil, "%15d\n", n), contentSize/16)
+}
+
+// TestFaultyDiskTwoNodes: who syncs while the disk fails is told so, and another node, which has
+// written and not yet synced, learns from the write verifier that it must send that again: its sync
+// after the failure means that it is on the disk. Nobody is told of a failure twice.
+func TestFaultyDiskTwoNodes(t *testing.T) {
+	for _, kind := range faultydisk.Kinds() {
+		if strings.Contains(kind.Name, " and its ") || os.Getenv("NFS_ONCE") != "" && kind.Name != "XFS" {
+			continue
+		}
+		t.Run(kind.Name, func(t *testing.T) {
+			disk := faultydisk.NewThin(t, kind)
+			a := newAppliance(t, settings{root: disk.Dir, listen: ":20490"})
+			a.start()
+			a.class("eager", "Delete", "write=eager") // written, and not committed until it is synced
+			a.claim("two", "eager", "32Mi")
+			pv := a.provisioned("two")
+			before, after := contentOf(1), contentOf(2)
+			t.Run("nodes", func(t *testing.T) {
+				nodes := [2]*node{newNode(t, 1, pv), newNode(t, 2, pv)}
+				innocent, fails := nodes[0].open(t, "innocent", os.O_RDWR|os.O_CREATE), nodes[1].open(t, "fails", os.O_RDWR|os.O_CREATE)
+				if err := errors.Join(innocent.Sync(), fails.Sync()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := innocent.Write(before); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the data at the server", func() bool {
+					info, err := os.Stat(filepath.Join(a.dir(pv), "innocent"))
+					return err == nil && info.Size() == contentSize
+				})
+				sent := writesOf(t, nodes[0].mnt)
+				disk.Fail()
+				_, err := fails.Write(before)
+				if err := errors.Join(err, fails.Sync()); !errors.Is(err, syscall.EIO) && !noSpace(err) {
+					t.Errorf("a sync while the disk fails: %v", err)
+				}
+				disk.Mend()
+				if err := innocent.Sync(); err != nil {
+					t.Errorf("a sync of what was written before the disk failed: %v", err)
+				}
+				if again := writesOf(t, nodes[0].mnt); again <= sent {
+					t.Errorf("%d WRITEs by then, and %d after the sync: nothing was sent again", sent, again)
+				}
+				_, err = fails.WriteAt(after, 0)
+				if err := errors.Join(err, fails.Sync()); err != nil {
+					t.Errorf("a sync of what was written after the disk had failed: %v", err)
+				}
+			})
+			a.kill()
+			disk.Cut()
+			holds(t, filepath.Join(a.dir(pv), "innocent"), before)
+			holds(t, filepath.Join(a.dir(pv), "fails"), after)
+		})
+	}
+}
+
+// writesOf counts the WRITEs that a mount has sent.
+func writesOf(t *testing.T, mnt string) (n int) {
+	t.Helper()
+	stats, err := os.ReadFile("/proc/self/mountstats")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, of, _ := strings.Cut(string(stats), " mounted on "+mnt+" ")
+	_, of, found := strings.Cut(of, " WRITE: ")
+	if _, err := fmt.Sscan(of, &n); err != nil || !found {
+		t.Fatalf("no WRITEs of %s in /proc/self/mountstats: %v", mnt, err)
+	}
+	return n
 }

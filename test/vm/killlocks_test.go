@@ -22,35 +22,76 @@ import (
 // lock is held by two, all that was acknowledged is there, nobody is stuck. In some rounds a
 // node is cut off meanwhile, for less than a lease. KILLS is how often; 100 take ten minutes.
 func TestKillUnderLocks(t *testing.T) {
-	kills := 4
-	if s := os.Getenv("KILLS"); s != "" {
-		var err error
-		if kills, err = strconv.Atoi(s); err != nil {
-			t.Fatalf("KILLS: %v", err)
-		}
-	}
 	a, pv, nodes := twoNodes(t)
-	underLocks(t, a, pv, nodes, kills, a.kill)
+	underLocks(t, a, pv, nodes, kills(t), a.kill)
+}
+
+func kills(t *testing.T) int {
+	t.Helper()
+	s := os.Getenv("KILLS")
+	if s == "" {
+		return 4
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatalf("KILLS: %v", err)
+	}
+	return n
+}
+
+// TestDieUnderLocks is the same with a log of the clients' state: nobody reclaims anything, and
+// who waits for a lock goes on waiting.
+func TestDieUnderLocks(t *testing.T) {
+	log := t.TempDir()
+	a, pv, nodes := twoNodesOf(t, settings{stateLog: log})
+	waits := waitsAllTheTime(t, nodes)
+	underLocks(t, a, pv, nodes, kills(t), func() {
+		a.kill()
+		tries, err := filepath.Glob(filepath.Join(log, "*.tries"))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, path := range tries { // it does not die of its log, however soon it dies
+			if err := os.Remove(path); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	waits()
+	if out := a.output(); bytes.Contains(out, []byte("may reclaim")) || !bytes.Contains(out, []byte("had died, and clients go on")) {
+		t.Errorf("clients had to reclaim what they had; podnas says\n%s", out)
+	}
 }
 
 // TestRestartUnderLocks is the same with restarts that are meant: nobody reclaims anything, and
 // who waits for a lock goes on waiting.
 func TestRestartUnderLocks(t *testing.T) {
 	a, pv, nodes := twoNodes(t)
+	waits := waitsAllTheTime(t, nodes)
+	underLocks(t, a, pv, nodes, 3, a.stop)
+	waits()
+	if out := a.output(); bytes.Contains(out, []byte("may reclaim")) || !bytes.Contains(out, []byte("go on with what they have")) {
+		t.Errorf("clients had to reclaim what they had; the last podnas says\n%s", out)
+	}
+}
+
+// waitsAllTheTime has the second node wait for what the first one has locked, until the function
+// is called that it returns.
+func waitsAllTheTime(t *testing.T, nodes [2]*node) func() {
+	t.Helper()
 	f := [2]*os.File{nodes[0].open(t, "wait", os.O_RDWR|os.O_CREATE), nodes[1].open(t, "wait", os.O_RDWR)}
 	wants(t, "lock", lock(f[0], unix.F_WRLCK, 0, 0), nil)
 	waits := make(chan error, 1)
 	go func() { waits <- lockWait(f[1], unix.F_WRLCK, 0, 0) }()
-	underLocks(t, a, pv, nodes, 3, a.stop)
-	select {
-	case err := <-waits:
-		t.Fatalf("what is locked is given away: %v", err)
-	default:
-	}
-	wants(t, "unlock", lock(f[0], unix.F_UNLCK, 0, 0), nil)
-	within(t, time.Minute, "a lock that was waited for all the time", func() error { return <-waits })
-	if out := a.output(); bytes.Contains(out, []byte("may reclaim")) || !bytes.Contains(out, []byte("go on with what they have")) {
-		t.Errorf("clients had to reclaim what they had; the last podnas says\n%s", out)
+	return func() {
+		t.Helper()
+		select {
+		case err := <-waits:
+			t.Fatalf("what is locked is given away: %v", err)
+		default:
+		}
+		wants(t, "unlock", lock(f[0], unix.F_UNLCK, 0, 0), nil)
+		within(t, time.Minute, "a lock that was waited for all the time", func() error { return <-waits })
 	}
 }
 

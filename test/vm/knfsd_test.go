@@ -31,6 +31,7 @@ var knfsdDiffers = map[string]string{
 	"sessions/exchange-id-update":     "knfsd: it leaves EXCHGID4_FLAG_CONFIRMED_R out when a confirmed client is updated (section 18.35.4, case 6)",
 	"sessions/create-session-limits":  "knfsd: TOOSMALL is no reply of CREATE_SESSION's cache, and does not move its sequence (section 18.36.4)",
 	"sessions/sequence-refused":       "knfsd: it does not look at sa_highest_slotid, for which section 18.46.3 has BAD_HIGH_SLOT",
+	"sessions/write-sent-again":       "nobody: it does not cache what it was not asked to cache, and the client sends the WRITE once more",
 	"handles/bad-handle":              "knfsd: it takes a handle with a byte too many, and for an empty one PUTFH gives NOFILEHANDLE, which section 15.2 does not have there",
 	"handles/stale":                   "nobody: it keeps files open for some time, and what is removed is there as long; LINK of such a file gives NOENT",
 	"handles/bad-names":               "knfsd: a name with a zero byte gives ACCESS, where section 15.1.7 has BADCHAR and BADNAME",
@@ -51,4 +52,5 @@ var knfsdDiffers = map[string]string{
 	"callbacks/not-answered":          "nobody: it waits longer than the test for the reply to a callback",
 	"callbacks/another-connection":    "nobody: it does not say again what could not be said, which section 20.11 leaves to it: a client asks by itself as well",
 	"restarts/reclaim-of-too-much":    "knfsd: SHARE_DENIED, where section 15.1.9 has RECLAIM_CONFLICT for a reclaim that another is in the way of",
+	"restarts/removed-while-open":     "nobody: it loses files without a name when it ends, which OPEN4_RESULT_PRESERVE_UNLINKED does not cover (section 18.16.4): it does not set that",
 }

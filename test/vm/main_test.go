@@ -35,6 +35,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if text := os.Getenv("CHAOS_CLIENTS"); text != "" { // one of TestChaos
+		if err := chaosMain(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	for _, name := range []string{"PODNAS", "ENGINE"} {
 		if os.Getenv(name) == "" {
 			fmt.Fprintf(os.Stderr, "no %s in the environment: these tests run inside a guest, by test/vm/run.sh (make vm)\n", name)

@@ -58,13 +58,14 @@ func TestMountWithoutVersion(t *testing.T) {
 	}
 }
 
-// A volume of a class that asks for 4.1 mounts with it, by the options of its PersistentVolume
-// alone, and podnas doctor finds nothing wrong with that, from the wire and on the mount.
-func TestClassWith41(t *testing.T) {
+// A volume of a class that names no version mounts with 4.1, by the options of its
+// PersistentVolume alone, and podnas doctor finds nothing wrong with that, from the wire and on the
+// mount.
+func TestClassWithoutVersion(t *testing.T) {
 	nativeOnly(t, "go-nfs serves version 3 alone")
 	a := serve(t)
-	a.class("locks", "Delete", "nfsvers=4.1")
-	a.claim("locked", "locks", "16Mi")
+	a.manifest("class-plain", fmt.Sprintf(class, "plain", "Delete"))
+	a.claim("locked", "plain", "16Mi")
 	pv := a.provisioned("locked")
 	if got := strings.Join(pv.Spec.MountOptions, ","); got != "proto=tcp,port=20490,nfsvers=4.1" {
 		t.Errorf("mount options %s", got)

@@ -124,8 +124,7 @@ func TestQuotaAuto(t *testing.T) {
 	}{
 		{name: "XFS with prjquota", root: "", quota: "auto", says: "the kernel enforces sizes"},
 		{name: "XFS without prjquota", root: without, quota: "auto", says: "the server enforces sizes"},
-		// An overlay has no file handles.
-		{name: "tmpfs", root: t.TempDir(), quota: "auto", engine: "auto", says: "go-nfs"},
+		{name: "overlayfs", root: t.TempDir(), quota: "auto", engine: "auto", says: "the server enforces sizes"},
 		{name: "off", root: "", quota: "off", says: "not enforced"},
 	} {
 		t.Run(disk.name, func(t *testing.T) {

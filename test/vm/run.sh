@@ -8,8 +8,12 @@
 #                the kernel's server, before that of version 4.1
 #   NFS=4.1      only what mounts volumes with NFSv4.1, and all of that; NFS=3: without
 #                it. Without NFS what may differ runs with both (version_test.go)
+#   FINDER=NAME  how native finds files: kernel, or index; without it by the kernel's handles, and a few
+#                tests with the index, too
 #   RUN=REGEX    only the tests that match, as go test -run takes it
 #   KILLS=N      how often TestKillUnderLocks kills the server
+#   CHAOS=TIME   how long TestChaos goes on: 1h, 10m; SEED=N draws the faults of that seed
+#   CUTS=N       how many cuts TestCutAtAnyFlush tries, which SEED=N draws, too
 #   KEEP=1       keep the guest's job folder with the kernel's console.log
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -19,7 +23,8 @@ PATH=$PATH:/usr/sbin:/sbin
 "$here/setup.sh"
 layer=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}/uml
 bin=$(mktemp -d "${TMPDIR:-/tmp}/podnas-bin.XXXXXX")
-trap 'rm -rf "$bin"' EXIT
+found=$(mktemp -d "${TMPDIR:-/tmp}/podnas-found.XXXXXX") # by TestChaos, and kept if there is something
+trap 'rm -rf "$bin"; rmdir --ignore-fail-on-non-empty "$found"' EXIT
 chmod 755 "$bin" # one test runs podnas as an ordinary user
 export CGO_ENABLED=0
 go build -o "$bin/podnas" ./cmd/podnas
@@ -32,22 +37,38 @@ suite() { # $1: the engine, $2: the command, then flags and packages
 	local engine=$1 command=$2
 	shift 2
 	echo "=== engine $engine"
-	go test -tags vm -count 1 -p 1 -v -timeout 40m -exec "$command" "$@"
+	go test -tags vm -count 1 -p 1 -v -timeout "$((limit - 60))s" -exec "$command" "$@"
 }
-alone='TestGuestPowerCut|TestGanesha|TestKnfsd4|TestFaultyDisk' # these have guests of their own
-guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t 2460 -x 4G -e 'PODNAS=$bin/podnas' -e PODNAS_TEST_XFS=/xfs"
+alone='TestGuestPowerCut|TestGanesha|TestKnfsd|TestFaultyDisk' # these have guests of their own
+limit=2460 # seconds
+case ${CHAOS:-} in
+*[0-9]h) limit=$((limit + 5400 * ${CHAOS%h})) ;; # with the time that it takes to check
+*[0-9]m) limit=$((limit + 90 * ${CHAOS%m})) ;;
+'' | *[0-9]s) ;;
+*)
+	echo "test/vm/run.sh: CHAOS is a number of hours, minutes or seconds: 1h, 10m, 90s" >&2
+	exit 2
+	;;
+esac
+guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t $limit -x 4G -s '$found' -e 'FOUND=$found' -e 'PODNAS=$bin/podnas' -e PODNAS_TEST_XFS=/xfs ${FINDER:+-e FINDER=$FINDER}"
 native() {
 	# These packages have tests of their own that need this disk.
 	suite native "$guest -e ENGINE=native" -run "${RUN:-.}" -skip "$alone" ./test/vm ./quota ./tree || status=1
 }
 native41() { # $1: once, to leave out what has run with version 3 and is the same
-	local once="${1:+-e NFS_ONCE=1} ${KILLS:+-e KILLS=$KILLS}"
+	local once="${1:+-e NFS_ONCE=1} ${KILLS:+-e KILLS=$KILLS} ${CHAOS:+-e CHAOS=$CHAOS} ${SEED:+-e SEED=$SEED} ${CUTS:+-e CUTS=$CUTS}"
 	suite 'native, NFS 4.1' "$guest -e ENGINE=native -e NFS=4.1 $once" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
 	if wanted TestFaultyDisk; then
 		suite 'native, NFS 4.1' "$guest -e ENGINE=native -e NFS=4.1 $once" -run TestFaultyDisk ./test/vm || status=1
 	fi
 	if wanted TestGuestPowerCut; then
 		suite 'native, NFS 4.1' "env NFS=4.1 '$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
+	fi
+}
+byIndex() { # what depends most on how files are found
+	local tests='^(TestRestart|TestPowerCut|TestKillUnderLoad|TestRemovedWhileOpen|TestPowerCutNames)$'
+	if [ -z "${FINDER:-}${RUN:-}" ]; then
+		suite 'native, by index' "$guest -e ENGINE=native -e FINDER=index" -run "$tests" ./test/vm || status=1
 	fi
 }
 nativeAlone() {
@@ -75,14 +96,22 @@ gonfs() {
 	suite go-nfs "$guest -e ENGINE=go-nfs" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
 }
 ganesha() {
+	if [ "${RUN:-}" = TestGaneshaPause ]; then # for docs/upgrading.md alone: it takes minutes
+		suite ganesha "$guest -e ENGINE=ganesha" -run "$RUN" ./test/vm || status=1
+		return
+	fi
 	wanted TestGanesha || return 0
 	go test -c -o "$bin/nfstest" ./nfs/nfstest
-	suite ganesha "$guest -e ENGINE=ganesha -e 'NFSTEST=$bin/nfstest'" -run TestGanesha ./test/vm || status=1
+	suite ganesha "$guest -e ENGINE=ganesha -e 'NFSTEST=$bin/nfstest'" -run '^TestGanesha$' ./test/vm || status=1
 }
 knfsd() {
-	wanted TestKnfsd4 || return 0
-	go test -c -o "$bin/nfstest4" ./nfs/nfstest/nfstest4
-	suite knfsd "$guest -e ENGINE=knfsd -e 'NFSTEST=$bin/nfstest4'" -run TestKnfsd4 ./test/vm || status=1
+	if wanted TestKnfsd4; then
+		go test -c -o "$bin/nfstest4" ./nfs/nfstest/nfstest4
+		suite knfsd "$guest -e ENGINE=knfsd -e 'NFSTEST=$bin/nfstest4'" -run TestKnfsd4 ./test/vm || status=1
+	fi
+	if [ -n "${RUN:-}" ] && wanted TestKnfsdChaos; then # by hand
+		suite knfsd "$guest -e ENGINE=knfsd ${CHAOS:+-e CHAOS=$CHAOS} ${SEED:+-e SEED=$SEED}" -run TestKnfsdChaos ./test/vm || status=1
+	fi
 }
 # A guest has one processor, and each of the two halves of the suite takes about as long: side
 # by side, on a processor each, they take half the time. What the second prints comes after it.
@@ -103,7 +132,7 @@ sideBySide() { # $1: what the first runs, $2: the second
 	) >"$bin/second" 2>&1 &
 	second=$!
 	set +m
-	trap 'kill -- -$second 2>/dev/null || true; rm -rf "$bin"' EXIT
+	trap 'kill -- -$second 2>/dev/null || true; rm -rf "$bin"; rmdir --ignore-fail-on-non-empty "$found"' EXIT
 	taskset -cp "${allowed[0]}" $$ >/dev/null
 	$1
 	wait $second || status=1
@@ -117,6 +146,7 @@ processors() { # those that this may run on
 }
 rest() {
 	nativeAlone
+	byIndex
 	gonfs
 	ganesha
 }

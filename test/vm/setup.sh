@@ -41,6 +41,9 @@ look() { # $1: a root to look in besides this machine's own
 	need ganesha.nfsd "$1/usr/bin/ganesha.nfsd" nfs-ganesha
 	need rpcbind "$1/usr/sbin/rpcbind" rpcbind
 	need rpc.nfsd "$1/usr/sbin/rpc.nfsd" nfs-kernel-server
+	need iptables-legacy "$1/usr/sbin/iptables-legacy" iptables
+	need ipvsadm "$1/usr/sbin/ipvsadm" ipvsadm
+	need conntrack "$1/usr/sbin/conntrack" conntrack
 	[ -e "/$fsal" ] || [ -e "$1/$fsal" ] || missing+=(nfs-ganesha-vfs)
 	# mount.nfs can't tell tcp from udp without /etc/protocols.
 	[ -e /etc/protocols ] || [ -e "$1/etc/protocols" ] || missing+=(netbase)

@@ -28,6 +28,15 @@ type node struct {
 // newNode makes the node with this number, with the volume mounted.
 func newNode(t *testing.T, n int, pv persistentVolume) *node {
 	t.Helper()
+	v := newMachine(t, n, fmt.Sprint("node", n))
+	pv.Spec.NFS.Server = v.addr
+	v.must(func() error { v.mnt = mount(t, pv); return nil })
+	return v
+}
+
+// newMachine makes the node with this number and a host name, without a mount.
+func newMachine(t *testing.T, n int, host string) *node {
+	t.Helper()
 	v := &node{t: t, link: fmt.Sprint("server", n), addr: fmt.Sprintf("10.77.%d.1", n)}
 	inside := fmt.Sprint("node", n)
 	jobs, results := make(chan func() error), make(chan error)
@@ -36,7 +45,7 @@ func newNode(t *testing.T, n int, pv persistentVolume) *node {
 		runtime.LockOSThread() // it ends with the goroutine
 		err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWUTS)
 		if err == nil {
-			err = unix.Sethostname([]byte(inside))
+			err = unix.Sethostname([]byte(host))
 		}
 		ids <- unix.Gettid()
 		for do := range jobs {
@@ -64,8 +73,6 @@ func newNode(t *testing.T, n int, pv persistentVolume) *node {
 		v.ip("link set " + inside + " up")
 		return nil
 	})
-	pv.Spec.NFS.Server = v.addr
-	v.must(func() error { v.mnt = mount(t, pv); return nil })
 	return v
 }
 
@@ -119,7 +126,14 @@ func (v *node) set(up bool) {
 // twoNodes is a server with a volume that two nodes have mounted.
 func twoNodes(t *testing.T) (*appliance, persistentVolume, [2]*node) {
 	t.Helper()
-	a := newAppliance(t, settings{listen: ":20490"})
+	return twoNodesOf(t, settings{})
+}
+
+// twoNodesOf is twoNodes with an appliance of one's own.
+func twoNodesOf(t *testing.T, s settings) (*appliance, persistentVolume, [2]*node) {
+	t.Helper()
+	s.listen = ":20490"
+	a := newAppliance(t, s)
 	a.start()
 	pv := a.volume("shared", "256Mi")
 	return a, pv, [2]*node{newNode(t, 1, pv), newNode(t, 2, pv)}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -50,8 +51,8 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestOrdinaryUser: podnas needs no privilege to serve a disk that its user owns.
-// The native engine does, so go-nfs serves, and the log says why.
+// TestOrdinaryUser: podnas needs no privilege to serve a disk that its user owns. The native
+// engine finds files by the index then, does everything as that user, and the log says so.
 func TestOrdinaryUser(t *testing.T) {
 	nativeOnly(t, "it chooses the engine by itself")
 	a := newAppliance(t, settings{uid: 1000, engine: "auto"})
@@ -63,11 +64,24 @@ func TestOrdinaryUser(t *testing.T) {
 	mustWrite(t, filepath.Join(mnt, "f"), b)
 	dropCaches(t)
 	holds(t, filepath.Join(mnt, "f"), b)
+	if err := os.Link(filepath.Join(mnt, "f"), filepath.Join(mnt, "link")); err != nil {
+		t.Error(err)
+	}
+	if f, err := os.OpenFile(filepath.Join(mnt, "closed"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o400); err != nil {
+		t.Error(err)
+	} else if _, err := f.WriteString("content"); err != nil || f.Close() != nil {
+		t.Errorf("a file that only its maker may write: %v", err)
+	}
+	if st := new(syscall.Stat_t); syscall.Stat(filepath.Join(mnt, "closed"), st) != nil || st.Uid != 1000 {
+		t.Errorf("the file belongs to user %d, want 1000", st.Uid)
+	}
 	if !bytes.Contains(bytes.ToLower(a.output()), []byte("quota")) {
 		t.Errorf("the log does not say that there is no quota:\n%s", a.output())
 	}
-	if !bytes.Contains(a.output(), []byte("go-nfs")) || !bytes.Contains(a.output(), []byte("DAC_READ_SEARCH")) {
-		t.Errorf("the log does not say that go-nfs serves, and why:\n%s", a.output())
+	for _, says := range []string{"engine=native", "DAC_READ_SEARCH", "podnas's own user 1000"} {
+		if !bytes.Contains(a.output(), []byte(says)) {
+			t.Errorf("the log does not say %q:\n%s", says, a.output())
+		}
 	}
 	a.unclaim("own")
 	eventually(t, "the volume is gone from the disk", func() bool {

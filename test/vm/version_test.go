@@ -14,6 +14,11 @@ import (
 // with version 3 otherwise.
 func version41() bool { return os.Getenv("NFS") == "4.1" }
 
+// version3Options mount a volume with version 3 in a run with 4.1.
+func version3Options() []string {
+	return []string{"nfsvers=3", "proto=tcp", "port=20490", "mountport=20490", "mountproto=tcp", "nolock"}
+}
+
 // Why a test is left out of a run with version 4.1.
 const (
 	about3     = "it is about the mount options or the protocol of version 3"
@@ -54,11 +59,18 @@ var notWith41 = map[string]string{
 
 // only41 are the tests that a run with version 3 leaves out.
 var only41 = map[string]string{
-	"TestBothVersions":      "both versions of one volume",
-	"TestTwoNodes":          "locks between nodes",
-	"TestNodeCutOff":        "leases",
-	"TestKillUnderLocks":    "locks that are reclaimed",
-	"TestRestartUnderLocks": "locks that are handed over",
+	"TestBothVersions":       "both versions of one volume",
+	"TestTwoNodes":           "locks between nodes",
+	"TestNodeCutOff":         "leases",
+	"TestKillUnderLocks":     "locks that are reclaimed",
+	"TestRestartUnderLocks":  "locks that are handed over",
+	"TestChaos":              "locks between nodes",
+	"TestCutAtAnyFlush":      "clients with state, and both versions at once",
+	"TestFaultyDiskTwoNodes": "two nodes",
+	"TestRemovedWhileOpen":   "files without a name",
+	"TestTwoNodesOfOneName":  "the names of clients, which have leases",
+	"TestThroughService":     "with version 3 Linux gives up after minutes what it gives up after a lease with 4.1",
+	"TestDieUnderLocks":      "locks that a log keeps",
 }
 
 // once are the tests that make vm runs with version 3 alone, so that it takes no longer than it

@@ -58,9 +58,13 @@ spec:
       storage: %s
 `
 
-// class writes a StorageClass, with lines to go under mountOptions.
+// class writes a StorageClass, with options to go under mountOptions. Without a version among
+// them its volumes mount with that of the run, which is podnas's own choice or version 3.
 func (a *appliance) class(name, reclaimPolicy string, mountOptions ...string) {
 	a.t.Helper()
+	if !version41() && !slices.ContainsFunc(mountOptions, func(o string) bool { return strings.HasPrefix(o, "nfsvers=") }) {
+		mountOptions = append(slices.Clone(mountOptions), "nfsvers=3")
+	}
 	text := fmt.Sprintf(class, name, reclaimPolicy)
 	if len(mountOptions) > 0 {
 		text += "mountOptions: [" + strings.Join(mountOptions, ", ") + "]\n"
@@ -156,7 +160,7 @@ func (a *appliance) trash() []os.DirEntry {
 // brackets, and the options through a set, so they come sorted (nfs.go and
 // JoinMountOptions in k8s.io/kubernetes/pkg/volume).
 func mountCommand(ctx context.Context, pv persistentVolume, target string) *exec.Cmd {
-	return mountCommandWith(ctx, pv, mountOptions(pv), target)
+	return mountCommandWith(ctx, pv, pv.Spec.MountOptions, target)
 }
 
 func mountCommandWith(ctx context.Context, pv persistentVolume, options []string, target string) *exec.Cmd {
@@ -168,26 +172,10 @@ func mountCommandWith(ctx context.Context, pv persistentVolume, options []string
 	return exec.CommandContext(ctx, "mount", "-t", "nfs", "-o", strings.Join(options, ","), server+":"+pv.Spec.NFS.Path, target)
 }
 
-// mountOptions are the volume's own; with version 4.1, that and what is left when all that is of
-// version 3 alone is gone.
-func mountOptions(pv persistentVolume) []string {
-	if !version41() {
-		return pv.Spec.MountOptions
-	}
-	options := []string{"nfsvers=4.1"}
-	for _, o := range pv.Spec.MountOptions {
-		name, _, _ := strings.Cut(o, "=")
-		if !slices.Contains([]string{"nfsvers", "vers", "mountport", "mountproto", "mountvers", "nolock"}, name) {
-			options = append(options, o)
-		}
-	}
-	return options
-}
-
 // mount mounts the volume until the test ends.
 func mount(t *testing.T, pv persistentVolume) string {
 	t.Helper()
-	return mountWith(t, pv, mountOptions(pv))
+	return mountWith(t, pv, pv.Spec.MountOptions)
 }
 
 func mountWith(t *testing.T, pv persistentVolume, options []string) string {

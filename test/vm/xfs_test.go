@@ -44,36 +44,52 @@ const (
 // project returns the project id of a directory.
 func project(t *testing.T, dir string) uint32 {
 	t.Helper()
-	f, err := os.Open(dir)
+	id, err := projectOf(dir)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return id
+}
+
+func projectOf(dir string) (uint32, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return 0, err
 	}
 	defer f.Close()
 	var x fsxattr
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), fsIocFsgetxattr, uintptr(unsafe.Pointer(&x))); errno != 0 {
-		t.Fatalf("FS_IOC_FSGETXATTR of %s: %v", dir, errno)
+		return 0, fmt.Errorf("FS_IOC_FSGETXATTR of %s: %w", dir, errno)
 	}
-	return x.projid
+	return x.projid, nil
 }
 
-// limitAndUse returns a project's hard limit and what it uses, in bytes. A
-// project the disk knows nothing of has neither.
+// limitAndUse returns a project's hard limit and what it uses, in bytes, on the XFS of the guest.
+// A project the disk knows nothing of has neither.
 func limitAndUse(t *testing.T, id uint32) (limit, use uint64) {
 	t.Helper()
-	dev, err := unix.BytePtrFromString(os.Getenv("XFS_DEV"))
+	limit, use, err := limitAndUseOn(os.Getenv("XFS_DEV"), id)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return limit, use
+}
+
+func limitAndUseOn(device string, id uint32) (limit, use uint64, err error) {
+	dev, err := unix.BytePtrFromString(device)
+	if err != nil {
+		return 0, 0, err
 	}
 	var q diskQuota
 	_, _, errno := unix.Syscall6(unix.SYS_QUOTACTL, qXGetQuota<<8|prjQuota, uintptr(unsafe.Pointer(dev)),
 		uintptr(id), uintptr(unsafe.Pointer(&q)), 0, 0)
 	if errors.Is(errno, unix.ENOENT) {
-		return 0, 0
+		return 0, 0, nil
 	}
 	if errno != 0 {
-		t.Fatalf("Q_XGETQUOTA of project %d: %v", id, errno)
+		return 0, 0, fmt.Errorf("Q_XGETQUOTA of project %d: %w", id, errno)
 	}
-	return q.blkHard * 512, q.bcount * 512
+	return q.blkHard * 512, q.bcount * 512, nil
 }
 
 // loopXFS makes another XFS, on a file in memory, and mounts it until the test

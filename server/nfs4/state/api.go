@@ -114,6 +114,8 @@ type OpenArgs struct {
 	// Held is the descriptor, good for Access. Open takes the caller's use of it over
 	// if it returns OK; otherwise it stays the caller's.
 	Held Held
+	// Slot is the request's, or nil.
+	Slot *Slot
 }
 
 // LockArgs are the arguments of Lock.

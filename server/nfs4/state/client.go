@@ -21,10 +21,13 @@ type Client struct {
 	confirmed bool
 	gone      bool // removed; a request can still have it in hand
 	seen      time.Time
-	busy      int // slots in use: its lease can't run out meanwhile
+	returning bool // this process has it from the one before, and it has not been heard of since
+	busy      int  // slots in use: its lease can't run out meanwhile
 
 	createSeq uint32       // of the last CREATE_SESSION
 	created   *createReply // its reply
+	uncertain bool         // its reply may be lost, and its session is: it may come again
+	settles   time.Time    // when it has sent again what had no reply; zero if there is nothing
 	sessions  []*session
 
 	recorded bool // it is on the roster
@@ -232,8 +235,9 @@ func (s *State) dismiss(c *Client, why EventKind) Error {
 			return ErrDelay
 		}
 	}
-	if !ownRestart(why) {
+	if !ownRestart(why) && s.grace.owners[c.owner] != nil {
 		s.grace.forget(c.owner)
+		s.logGrace(record{Forgotten: []byte(c.owner)})
 	}
 	if c.gone { // one that was not confirmed has gone by another way meanwhile
 		return OK
@@ -263,6 +267,8 @@ func ownRestart(why EventKind) bool { return why == ClientReturned || why == Cli
 
 // drop removes all of a client.
 func (s *State) drop(c *Client) {
+	s.logGone(c)
+	c.gone = true
 	s.forgetWaiters(c)
 	for c.opens != nil {
 		s.removeOpen(c.opens)
@@ -270,7 +276,6 @@ func (s *State) drop(c *Client) {
 	for len(c.sessions) > 0 {
 		s.removeSession(c.sessions[len(c.sessions)-1])
 	}
-	c.gone = true
 	delete(s.clients, c.id)
 	rec := s.owners[c.owner]
 	switch c {

@@ -88,7 +88,7 @@ func deadlockModel(t *testing.T, r *rand.Rand) {
 		place
 		write bool
 	}
-	w := newWorld(t, Limits{})
+	w := newWorld(t, Limits{}).unlogged()
 	w.cfg.FairFor = -1 // it is nobody's turn
 	var all []*node
 	var ids [nodes][files]Stateid

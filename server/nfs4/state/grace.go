@@ -19,7 +19,7 @@ type awaited struct {
 }
 
 // BeginGrace begins a grace period with the roster that was found on the disk. It is
-// called once, before any client. Without a roster there is no grace period.
+// called once, before any client and StartLog. Without a roster there is no grace period.
 func (s *State) BeginGrace(roster []RosterEntry) {
 	if len(roster) == 0 {
 		return
@@ -61,9 +61,11 @@ func (s *State) ReclaimComplete(c *Client, oneFS bool) Error {
 		return ErrCompleteAlready
 	}
 	c.complete = true
+	s.logClient(c)
 	if w := s.grace.owners[c.owner]; w != nil && !w.done {
 		w.done = true
 		s.grace.missing--
+		s.logGrace(record{Reclaimed: []byte(c.owner)})
 		s.tryEndGrace()
 	}
 	return OK
@@ -124,6 +126,7 @@ func (s *State) tryEndGrace() {
 	}
 	s.grace = grace{}
 	s.graced.Store(false)
+	s.logGrace(record{GraceOver: true})
 }
 
 // entries returns by which entries an owner may still reclaim.

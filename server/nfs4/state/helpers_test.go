@@ -104,6 +104,7 @@ type world struct {
 	free   []LockFree
 	boot   uint32
 	limits Limits
+	logged *memoryLog
 }
 
 func newWorld(t testing.TB, limits Limits) *world {
@@ -117,6 +118,22 @@ func (w *world) crash() {
 	w.boot++
 	w.State = New(w.config())
 	w.BeginGrace(w.roster.entries())
+	w.startLog()
+}
+
+// unlogged returns the world without a log: for tests with many steps that are about something
+// else.
+func (w *world) unlogged() *world {
+	w.State.log, w.logged = nil, nil
+	return w
+}
+
+func (w *world) startLog() {
+	w.t.Helper()
+	w.logged = &memoryLog{long: 100}
+	if err := w.StartLog(w.logged); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) config() Config {
@@ -157,6 +174,7 @@ func (w *world) restore(b []byte, reopen func(FileKey, Access) Held) error {
 	}, reopen)
 	if err == nil {
 		w.State = s
+		w.startLog()
 	}
 	return err
 }
@@ -169,6 +187,7 @@ func (w *world) ok() {
 	if err := w.check(); err != nil {
 		w.t.Fatal(err)
 	}
+	w.checkLog()
 }
 
 var root = Principal{Flavor: 1, Machine: "node"}

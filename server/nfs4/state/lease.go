@@ -6,20 +6,39 @@ import (
 	"time"
 )
 
+// returnLeases is how many leases a client has to return to the next process. A connection that it
+// begins before its node knows the way to that may go nowhere, and Linux begins another after a
+// lease without an answer. That and the pause before would be longer than one lease. A node that
+// ended meanwhile keeps its locks for that time.
+const returnLeases = 3
+
 // leaseOver reports whether the client was silent for longer than the lease. It
 // keeps what it has until somebody else wants it.
 func (s *State) leaseOver(c *Client) bool {
-	return c.busy == 0 && s.cfg.Now().Sub(c.seen) > s.cfg.Lease
+	lease := s.cfg.Lease
+	if c.returning {
+		lease *= returnLeases
+	}
+	return c.busy == 0 && s.cfg.Now().Sub(c.seen) > lease
 }
 
-// Expire does what is due: it is to be called each second.
-func (s *State) Expire() {
+// renewed renews the client's lease.
+func (c *Client) renewed(now time.Time) { c.seen, c.returning = now, false }
+
+// Expire does what is due: it is to be called each second, or, after it has returned true, when there is
+// something in Due, and in a third of the lease at the latest.
+func (s *State) Expire() (rest bool) {
 	now := s.cfg.Now()
 	s.mu.Lock()
 	defer s.unlock()
 	s.tryEndGrace()
 	var expired []*Client
+	rest = !s.grace.active
 	for _, c := range s.clients {
+		rest = rest && c.confirmed && c.settles.IsZero() && c.busy == 0
+		if !c.settles.IsZero() && now.After(c.settles) {
+			s.settle(c)
+		}
 		silent := now.Sub(c.seen)
 		switch {
 		case c.busy > 0:
@@ -36,6 +55,25 @@ func (s *State) Expire() {
 		}
 	}
 	s.expireWaiters(now)
+	s.noted = s.noted || len(s.records) > 0
+	s.resting = rest && len(s.waiting) == 0
+	return s.resting
+}
+
+// Due gets something when Expire is to be called each second again.
+func (s *State) Due() <-chan struct{} { return s.due }
+
+// soon is called for all that Expire does in time, but for the end of leases: nobody notices when
+// that comes a few seconds late. The caller holds mu.
+func (s *State) soon() {
+	if !s.resting {
+		return
+	}
+	s.resting = false
+	select {
+	case s.due <- struct{}{}:
+	default: // it is told already
+	}
 }
 
 // makeRoom removes a client that holds nothing, when there are too many: of those that
@@ -58,6 +96,7 @@ func (s *State) makeRoom() Error {
 
 // addUnconfirmed notes a client for makeRoom.
 func (s *State) addUnconfirmed(c *Client) {
+	s.soon()
 	if len(s.unconfirmed) >= 2*s.cfg.Limits.Clients {
 		s.unconfirmed = slices.DeleteFunc(s.unconfirmed, func(c *Client) bool { return c.confirmed || c.gone })
 	}

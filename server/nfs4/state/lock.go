@@ -11,6 +11,8 @@ type lockOwner struct {
 	owner  string
 	ranges []lockRange // in order, apart
 	seqid  uint32
+	// uncertain is that of open.
+	uncertain bool
 }
 
 // conflict returns a lock owner with a range that excludes r, which is for c's owner.
@@ -87,7 +89,8 @@ func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 		s.dropWaiters(o.file, func(w *waiter) bool {
 			return w.open.client == c && w.owner == owner && w.overlaps(r)
 		})
-		l.seqid = nextSeqid(l.seqid)
+		l.seqid, l.uncertain = nextSeqid(l.seqid), false
+		s.logRange(l, r, true)
 		s.wake(o.file) // it can have changed a write lock to a read lock
 		return s.lockID(l), Denied{}, OK
 	}
@@ -178,7 +181,8 @@ func (s *State) Unlock(c *Client, id Stateid, f FileKey, offset, length uint64) 
 	if e := s.changeRanges(l, r, clearRange); e != OK {
 		return Stateid{}, e
 	}
-	l.seqid = nextSeqid(l.seqid)
+	l.seqid, l.uncertain = nextSeqid(l.seqid), false
+	s.logRange(l, r, false)
 	s.wake(l.open.file)
 	return s.lockID(l), OK
 }

@@ -19,7 +19,7 @@ func TestMemory(t *testing.T) {
 	const n = 20_000
 	// Linux's names of open and lock owners have 28 and 20 bytes.
 	owner := func(i int) []byte { return fmt.Appendf(nil, "open id:%020d", i) }
-	w := newWorld(t, Limits{})
+	w := newWorld(t, Limits{}).unlogged()
 	c := w.ready("o", 1)
 	file := func(i int) (k FileKey) {
 		k = file1(1)

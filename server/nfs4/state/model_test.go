@@ -26,8 +26,11 @@ type mClient struct {
 	confirmed bool
 	complete  bool
 	seen      time.Time
+	returning bool
 	createSeq uint32
 	created   *CreateSessionResult
+	uncertain bool // whether it has the reply to its last CREATE_SESSION
+	settles   time.Time
 	sessions  []*mSession
 }
 
@@ -41,6 +44,8 @@ type mSlot struct {
 	digest uint64
 	cached bool
 	reply  string
+	opened *mOpen // by the last request
+	seqid  uint32 // which it then had
 }
 
 type mOpen struct {
@@ -50,6 +55,10 @@ type mOpen struct {
 	id     Stateid
 	shares [][2]Access // one for each OPEN that is in effect
 	locks  []*mLocks
+	// unanswered is what the last OPEN was for, if its reply may be lost.
+	unanswered [2]Access
+	repeatable [2]Access
+	uncertain  bool // whether the client knows the seqid
 }
 
 type mLocks struct {
@@ -57,6 +66,8 @@ type mLocks struct {
 	owner string
 	id    Stateid
 	cells [cells]byte // 0, 'r', 'w'
+
+	uncertain bool
 }
 
 // The bytes of a file: the first 16, the last 16 of those that can be locked, and
@@ -98,7 +109,13 @@ func (m *model) find(owner string, confirmed bool) *mClient {
 	return nil
 }
 
-func (m *model) silent(c *mClient) bool { return m.now.Sub(c.seen) > lease }
+func (m *model) silent(c *mClient) bool {
+	limit := lease
+	if c.returning {
+		limit *= returnLeases
+	}
+	return m.now.Sub(c.seen) > limit
+}
 
 func (m *model) opensOf(c *mClient) (list []*mOpen) {
 	for _, o := range m.opens {
@@ -243,8 +260,12 @@ func (m *model) open(c *mClient, owner string, file int, access, deny Access, re
 		o = &mOpen{client: c, owner: owner, file: file}
 		m.opens = append(m.opens, o)
 	}
-	o.shares = append(o.shares, [2]Access{access, deny})
-	o.id.Seqid++
+	if o.repeatable != [2]Access{access, deny} {
+		o.shares = append(o.shares, [2]Access{access, deny})
+		o.id.Seqid++
+		o.uncertain = false
+	}
+	o.repeatable, o.unanswered = [2]Access{}, [2]Access{}
 	return OK
 }
 
@@ -263,6 +284,7 @@ func (m *model) downgrade(o *mOpen, access, deny Access) Error {
 	}
 	o.shares = left.shares
 	o.id.Seqid++
+	o.uncertain, o.repeatable, o.unanswered = false, [2]Access{}, [2]Access{}
 	return OK
 }
 
@@ -323,6 +345,7 @@ func (m *model) lock(o *mOpen, l *mLocks, owner string, i, j int, write, reclaim
 		l.cells[k] = cell
 	}
 	l.id.Seqid++
+	l.uncertain = false
 	return l, OK
 }
 
@@ -344,6 +367,12 @@ func (m *model) endGrace() {
 func (m *model) expire(courtesy time.Duration) {
 	m.endGrace()
 	for _, c := range m.clients {
+		if !c.settles.IsZero() && m.now.After(c.settles) {
+			c.settles = time.Time{}
+			for _, o := range m.opensOf(c) {
+				o.notRepeated()
+			}
+		}
 		switch {
 		case !c.confirmed && m.silent(c):
 			m.remove(c)
@@ -361,5 +390,28 @@ func (m *model) crash() {
 			m.grace.old[id] = owner
 			m.grace.awaited[owner] = true
 		}
+	}
+}
+
+// dies ends the process, and the next one goes on with its log.
+func (m *model) dies() {
+	for _, c := range m.clients {
+		if !c.confirmed {
+			m.remove(c)
+			continue
+		}
+		c.sessions, c.created, c.uncertain, c.seen, c.returning, c.settles = nil, nil, true, m.now, true, time.Time{}
+	}
+	for _, o := range m.opens {
+		o.uncertain = true
+		for _, l := range o.locks {
+			l.uncertain = true
+		}
+	}
+}
+
+func (o *mOpen) notRepeated() {
+	if o.repeatable != [2]Access{} {
+		o.repeatable, o.unanswered = [2]Access{}, [2]Access{}
 	}
 }

@@ -57,8 +57,14 @@ type open struct {
 	since  time.Time
 	seqid  uint32
 	combos uint16 // which access and deny its OPENs had: for OPEN_DOWNGRADE
-	access Access // their union
-	deny   Access // their union
+	// unanswered is the combo of the last OPEN, while its reply may be lost. uncertain and
+	// repeatable are for the time after this process went on with the log of one that died: the
+	// client may not know the seqid, or may send again an OPEN with that combo.
+	unanswered uint16
+	repeatable uint16
+	uncertain  bool
+	access     Access // their union
+	deny       Access // their union
 
 	nextOfClient, prevOfClient *open
 	nextOfFile, prevOfFile     *open
@@ -110,8 +116,16 @@ func (s *State) Open(c *Client, a OpenArgs) (id Stateid, isNew bool, e Error) {
 		if isNew = o == nil; isNew {
 			o = s.addOpen(c, s.newNumber(0), &a)
 		}
-		s.upgrade(o, a.Access, a.Deny)
+		if o.repeatable == 0 || o.repeatable != combo(a.Access, a.Deny) {
+			s.upgrade(o, a.Access, a.Deny)
+		}
 		s.hold(o, a.Access, a.Held)
+		o.repeatable, o.unanswered = 0, 0
+		if a.Slot != nil {
+			o.unanswered = combo(a.Access, a.Deny)
+			a.Slot.opened, a.Slot.seqid = o.number, o.seqid
+		}
+		s.logOpen(o)
 		return s.openID(o), isNew, OK
 	}
 }
@@ -192,6 +206,7 @@ func (s *State) record(c *Client) Error {
 		}
 	}
 	c.recorded = true
+	s.logClient(c)
 	return OK
 }
 
@@ -225,7 +240,7 @@ func (s *State) addOpen(c *Client, number uint64, a *OpenArgs) *open {
 func (s *State) upgrade(o *open, access, deny Access) {
 	s.setShare(o, o.access|access, o.deny|deny)
 	o.combos |= combo(access, deny)
-	o.seqid = nextSeqid(o.seqid)
+	o.seqid, o.uncertain = nextSeqid(o.seqid), false
 }
 
 // setShare changes what the open may do and denies.
@@ -302,8 +317,10 @@ func (s *State) Downgrade(c *Client, id Stateid, f FileKey, access, deny Access)
 	}
 	s.setShare(o, access, deny)
 	o.combos = left
-	o.seqid = nextSeqid(o.seqid)
+	o.seqid, o.uncertain = nextSeqid(o.seqid), false
+	o.repeatable, o.unanswered = 0, 0
 	s.letGo(o)
+	s.logOpen(o)
 	return s.openID(o), OK
 }
 
@@ -322,6 +339,7 @@ func (s *State) Close(c *Client, id Stateid, f FileKey) Error {
 
 func (s *State) removeOpen(o *open) {
 	c, f := o.client, o.file
+	s.logClosed(o)
 	for len(o.locks) > 0 {
 		s.removeLockOwner(o.locks[len(o.locks)-1])
 	}

@@ -50,6 +50,9 @@ func (r *runner) opOpen(c *Client, mc *mClient) {
 	h := newHeld(r.t)
 	a := OpenArgs{Owner: []byte(owner), File: file1(f), Access: access, Deny: deny, Reclaim: reclaim, Held: h}
 	known := r.m.openOf(mc, owner, f) != nil
+	if r.rand.IntN(2) == 0 {
+		a.Slot = r.slot
+	}
 	id, isNew, e := r.Open(c, a)
 	want := r.m.open(mc, owner, f, access, deny, reclaim)
 	r.same(fmt.Sprintf("open reclaim=%t", reclaim), e, want)
@@ -58,6 +61,10 @@ func (r *runner) opOpen(c *Client, mc *mClient) {
 	}
 	r.helds = append(r.helds, h)
 	o := r.m.openOf(mc, owner, f)
+	if a.Slot != nil {
+		o.unanswered = [2]Access{access, deny}
+		r.mslot.opened, r.mslot.seqid = o, o.id.Seqid
+	}
 	if isNew == known {
 		r.t.Fatalf("new is %t", isNew)
 	}
@@ -104,25 +111,33 @@ func (r *runner) someStateid(mc *mClient, locksOnly bool) Stateid {
 // find returns what a stateid stands for, and what is wrong with it.
 func (m *model) findStateid(mc *mClient, id Stateid, file int) (o *mOpen, l *mLocks, e Error) {
 	var current uint32
+	uncertain := false
 	for _, mo := range m.opensOf(mc) {
 		if mo.id.Other == id.Other {
-			o, current = mo, mo.id.Seqid
+			o, current, uncertain = mo, mo.id.Seqid, mo.uncertain
 		}
 		for _, ml := range mo.locks {
 			if ml.id.Other == id.Other {
-				o, l, current = mo, ml, ml.id.Seqid
+				o, l, current, uncertain = mo, ml, ml.id.Seqid, ml.uncertain
 			}
 		}
 	}
 	switch {
 	case o == nil, file >= 0 && o.file != file:
 		return nil, nil, ErrBadStateid
-	case id.Seqid == 0 || id.Seqid == current:
+	case id.Seqid == 0 || id.Seqid == current, uncertain && id.Seqid < current:
 		return o, l, OK
 	case id.Seqid < current:
 		return o, l, ErrOldStateid
 	}
 	return o, l, ErrBadStateid
+}
+
+// uses notes that a client has used the stateid of an open.
+func (o *mOpen) uses(id Stateid) {
+	if id.Seqid == o.id.Seqid || o.id.Seqid == 1 {
+		o.notRepeated()
+	}
 }
 
 // aFile is mostly the one that the stateid is for.
@@ -140,6 +155,9 @@ func (r *runner) opWithOpen(c *Client, mc *mClient) {
 	o, l, want := r.m.findStateid(mc, id, f)
 	if l != nil {
 		want = ErrBadStateid // it must be of an open
+	}
+	if want == OK {
+		o.uses(id)
 	}
 	if r.rand.IntN(3) == 0 {
 		r.same("close", r.Close(c, id, file1(f)), want)
@@ -162,8 +180,11 @@ func (r *runner) opWithOpen(c *Client, mc *mClient) {
 func (r *runner) opCheck(c *Client, mc *mClient) {
 	id := r.someStateid(mc, false)
 	f, access := r.aFile(mc, id), Access(1+r.rand.IntN(3))
-	o, _, want := r.m.findStateid(mc, id, f)
+	o, l, want := r.m.findStateid(mc, id, f)
 	if want == OK {
+		if l == nil {
+			o.uses(id)
+		}
 		if a, _ := o.share(); access&^a != 0 {
 			want = ErrOpenMode
 		}
@@ -240,6 +261,9 @@ func (r *runner) opLock(c *Client, mc *mClient) {
 	a.Stateid = id
 	if bad != OK {
 		want = bad
+	}
+	if want == OK && a.NewOwner {
+		o.uses(id)
 	}
 	if want == OK {
 		l, want = r.m.lock(o, l, owner, i, j, a.Write, a.Reclaim)
@@ -318,6 +342,7 @@ func (r *runner) opUnlock(c *Client, mc *mClient) {
 			l.cells[k] = 0
 		}
 		l.id.Seqid++
+		l.uncertain = false
 	}
 	got, e := r.Unlock(c, id, file1(f), offset, length)
 	r.same("unlock", e, want)

@@ -33,6 +33,8 @@ type runner struct {
 	outcomes map[string]int
 	stale    []Stateid // of all times
 	helds    []*fakeHeld
+	slot     *Slot // of the request
+	mslot    *mSlot
 }
 
 const courtesy = 24 * time.Hour
@@ -85,7 +87,12 @@ func (r *runner) same(what string, got, want Error) {
 // compare looks at what no call returns.
 func (r *runner) compare() {
 	r.t.Helper()
-	r.ok()
+	if err := r.check(); err != nil {
+		r.t.Fatal(err)
+	}
+	if r.rand.IntN(5) == 0 {
+		r.checkLog()
+	}
 	disk := map[uint64]string{}
 	for _, e := range r.roster.entries() {
 		disk[e.ClientID] = e.Owner
@@ -170,7 +177,9 @@ func (r *runner) step() {
 		r.note("crash, roster %v", r.m.roster)
 	case n < 96:
 		r.restart()
-	case n < 99:
+	case n < 98:
+		r.dies()
+	case n < 101:
 		if c := pick(r, r.m.clients); c != nil {
 			r.same("evict", r.Evict(c.id), OK)
 			r.m.dismiss(c)
@@ -198,18 +207,77 @@ func (r *runner) restart() {
 		}
 	}
 	r.helds = nil
-	err := r.restore(b, func(FileKey, Access) Held {
-		h := newHeld(r.t)
-		r.helds = append(r.helds, h)
-		return h
-	})
+	if err := r.restore(b, r.reopen); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, o := range r.m.opens {
+		o.unanswered = o.repeatable // replies are kept
+	}
+	for _, c := range r.m.clients {
+		if c.settles = (time.Time{}); !c.uncertain {
+			c.settles = r.now.Add(settleFor)
+		}
+	}
+	for _, c := range r.m.clients {
+		c.seen, c.returning = r.now, c.confirmed
+	}
+	r.note("restart")
+}
+
+// dies ends the process at any moment. The next one goes on with its log.
+func (r *runner) dies() {
+	whole := r.logged.bytes
+	cut := append(slices.Clone(whole), r.tornFrame()...)
+	saved, err := readLog(cut)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for _, c := range r.m.clients {
-		c.seen = r.now
+	if err := saved.Fit(r.roster.entries()); err != nil {
+		r.t.Fatal(err)
 	}
-	r.note("restart")
+	r.helds = nil // a process that dies closes what it has
+	r.boot++
+	s, err := Restore(r.config(), saved, nil, r.reopen)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.State = s
+	r.startLog()
+	r.m.dies()
+	if r.m.grace != nil {
+		r.m.grace.until = r.now.Add(saved.Grace.Left)
+	}
+	for _, o := range r.m.opens {
+		restored := r.opens[r.number(&o.id)]
+		if had := o.unanswered; had != [2]Access{} && restored.repeatable != combo(had[0], had[1]) {
+			r.t.Fatalf("an OPEN that may come again is forgotten: %v", had)
+		}
+		o.repeatable, o.unanswered = [2]Access{}, [2]Access{}
+		for a := Read; a <= Both; a++ {
+			for d := Access(0); d <= Both; d++ {
+				if restored.repeatable == combo(a, d) {
+					o.repeatable, o.unanswered = [2]Access{a, d}, [2]Access{a, d}
+				}
+			}
+		}
+	}
+	r.note("the process dies")
+}
+
+// tornFrame is what a process can leave that is killed while it writes.
+func (r *runner) tornFrame() []byte {
+	frame := AppendFrame(nil, []byte(`{"gone":1}`))
+	if r.rand.IntN(2) == 0 {
+		return frame[:r.rand.IntN(len(frame))]
+	}
+	frame[r.rand.IntN(len(frame))] ^= 1 << r.rand.IntN(8)
+	return frame
+}
+
+func (r *runner) reopen(FileKey, Access) Held {
+	h := newHeld(r.t)
+	r.helds = append(r.helds, h)
+	return h
 }
 
 func (r *runner) stepTime() {
@@ -272,6 +340,7 @@ func (r *runner) stepCreateSession() {
 	switch {
 	case a.Principal != c.principal:
 		want = ErrClidInUse
+	case a.Seq == c.createSeq && c.uncertain: // as if it were new
 	case a.Seq == c.createSeq && c.createSeq > 0:
 		r.same("create again", e, OKor(c.created == nil, ErrNoSpc))
 		if c.created != nil && got != *c.created {
@@ -282,8 +351,9 @@ func (r *runner) stepCreateSession() {
 		want = ErrSeqMisordered
 	case len(c.sessions) >= r.cfg.Limits.Sessions:
 		want = ErrNoSpc
-		c.createSeq++
+		c.createSeq = a.Seq
 		c.created = nil
+		c.settle(r.now)
 	}
 	r.same("create", e, want)
 	if e != OK {
@@ -292,9 +362,17 @@ func (r *runner) stepCreateSession() {
 	if old := r.m.find(c.owner, true); old != nil && old != c {
 		r.m.remove(old)
 	}
-	c.confirmed, c.seen = true, r.now
+	c.settle(r.now)
+	c.confirmed, c.seen, c.returning = true, r.now, false
 	c.createSeq, c.created = a.Seq, &got
 	c.sessions = append(c.sessions, &mSession{id: got.ID, slots: make([]mSlot, got.Fore.MaxSlots)})
+}
+
+// settle ends the uncertainty about a session.
+func (c *mClient) settle(now time.Time) {
+	if c.uncertain {
+		c.uncertain, c.settles = false, now.Add(settleFor)
+	}
 }
 
 // OKor returns OK, or e if the condition holds.
@@ -358,20 +436,25 @@ func (r *runner) stepCompound() {
 		if slot.cached && (got.Slot != nil || string(got.Reply) != slot.reply) {
 			r.t.Fatalf("the reply again is %q, was %q", got.Reply, slot.reply)
 		}
-		c.seen = r.now
+		c.seen, c.returning = r.now, false
 		return
 	case a.Seq != slot.seq+1:
 		r.same("sequence", e, ErrSeqMisordered)
 		return
 	}
 	r.same("sequence", e, OK)
-	c.seen = r.now
+	c.seen, c.returning = r.now, false
 	if again, e := r.Sequence(a); e != ErrDelay || again.Slot != nil {
 		r.t.Fatalf("a duplicate of what runs gets %v", e)
 	}
 	if id := got.Slot.Client().ID(); id != c.id {
 		r.t.Fatalf("the slot is of client %x", id)
 	}
+	if o := slot.opened; o != nil && o.id.Seqid == slot.seqid {
+		o.unanswered = [2]Access{}
+	}
+	slot.opened = nil
+	r.slot, r.mslot = got.Slot, slot
 	r.operation(got.Slot.Client(), c)
 	reply := fmt.Sprint("reply ", r.rand.IntN(1000), "of", slot.seq)
 	slot.seq, slot.digest = a.Seq, a.Digest

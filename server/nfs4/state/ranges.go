@@ -32,6 +32,15 @@ func (r lockRange) length() uint64 {
 	return r.last - r.first + 1
 }
 
+// comesAfter reports whether it is a range that can be the next of those of an owner.
+func (r lockRange) comesAfter(ranges []lockRange) bool {
+	if r.first > r.last || len(ranges) == 0 {
+		return r.first <= r.last
+	}
+	before := ranges[len(ranges)-1]
+	return r.first > before.last && (r.first > before.last+1 || r.write != before.write)
+}
+
 func (r lockRange) overlaps(o lockRange) bool { return r.first <= o.last && o.first <= r.last }
 
 // excludes reports whether two owners can't have both.

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ type SavedClient struct {
 	Recorded  bool           `json:"recorded"`
 	Complete  bool           `json:"complete"`
 	CreateSeq uint32         `json:"createSeq"`
+	Uncertain bool           `json:"uncertain,omitempty"` // whether it has the reply to its last CREATE_SESSION
 	Created   *SavedCreated  `json:"created,omitempty"`
 	Earlier   []SavedEarlier `json:"earlier,omitempty"` // of the owner's confirmed record
 	Sessions  []SavedSession `json:"sessions,omitempty"`
@@ -93,6 +95,10 @@ type SavedOpen struct {
 	Seqid  uint32      `json:"seqid"`
 	Since  time.Time   `json:"since"`
 	Locks  []SavedLock `json:"locks,omitempty"`
+	// Uncertain is set if the client may not know the seqid. Unanswered then has what the last
+	// OPEN was for, as a bit of Combos, if its reply may be lost.
+	Uncertain  bool   `json:"uncertain,omitempty"`
+	Unanswered uint16 `json:"unanswered,omitempty"`
 }
 
 // SavedLock is what a lock owner has locked.
@@ -101,6 +107,8 @@ type SavedLock struct {
 	Owner  []byte       `json:"owner"`
 	Seqid  uint32       `json:"seqid"`
 	Ranges []SavedRange `json:"ranges,omitempty"`
+	// Uncertain is set if the client may not know the seqid.
+	Uncertain bool `json:"uncertain,omitempty"`
 }
 
 // SavedRange is a range of bytes with its last.
@@ -122,21 +130,52 @@ type SavedWait struct {
 func (s *State) Save(callback func(any) (json.RawMessage, error)) (*Saved, error) {
 	s.mu.Lock()
 	defer s.unlock()
+	saved := s.saveAll()
+	for _, c := range s.clients {
+		if !c.confirmed {
+			saved.Clients = append(saved.Clients, s.saveClient(c))
+		}
+	}
+	for i := range saved.Clients {
+		to := &saved.Clients[i]
+		if err := s.clients[to.ID].saveSessions(to, callback); err != nil {
+			return nil, err
+		}
+		for j := range to.Opens {
+			// The replies of this process are in the slots.
+			to.Opens[j].Unanswered = s.opens[to.Opens[j].Number].repeatable
+		}
+	}
+	saved.sortClients()
+	return saved, nil
+}
+
+// saveAll returns all but sessions and clients that are not confirmed.
+func (s *State) saveAll() *Saved {
 	saved := &Saved{Boot: s.cfg.Boot, Next: s.next, Grace: s.grace.save(s.cfg.Now())}
 	for _, c := range s.clients {
-		client, err := s.saveClient(c, callback)
-		if err != nil {
-			return nil, err
+		if !c.confirmed {
+			continue
+		}
+		client := s.saveClient(c)
+		for o := c.opens; o != nil; o = o.nextOfClient {
+			client.Opens = append(client.Opens, o.saveAll())
 		}
 		saved.Clients = append(saved.Clients, client)
 	}
-	slices.SortFunc(saved.Clients, func(a, b SavedClient) int { return a.Since.Compare(b.Since) })
+	saved.sortClients()
 	for f := range s.waiting {
 		for _, w := range f.waiters {
-			saved.Waits = append(saved.Waits, SavedWait{w.open.number, []byte(w.owner), w.lockRange.save()})
+			saved.Waits = append(saved.Waits, w.save())
 		}
 	}
-	return saved, nil
+	return saved
+}
+
+func (d *Saved) sortClients() {
+	slices.SortFunc(d.Clients, func(a, b SavedClient) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
+	})
 }
 
 func (g *grace) save(now time.Time) *SavedGrace {
@@ -154,25 +193,30 @@ func (g *grace) save(now time.Time) *SavedGrace {
 	return saved
 }
 
-func (s *State) saveClient(c *Client, callback func(any) (json.RawMessage, error)) (SavedClient, error) {
+// saveClient returns a client without its sessions and opens.
+func (s *State) saveClient(c *Client) SavedClient {
 	saved := SavedClient{
 		ID: c.id, Owner: []byte(c.owner), Verifier: c.verifier, Principal: c.principal, Since: c.since, Address: c.address,
-		Confirmed: c.confirmed, Recorded: c.recorded, Complete: c.complete, CreateSeq: c.createSeq,
-	}
-	if c.created != nil {
-		saved.Created = &SavedCreated{c.created.result, c.created.err}
+		Confirmed: c.confirmed, Recorded: c.recorded, Complete: c.complete, CreateSeq: c.createSeq, Uncertain: c.uncertain,
 	}
 	if c.confirmed {
 		for _, f := range s.owners[c.owner].earlier {
 			saved.Earlier = append(saved.Earlier, SavedEarlier{f.verifier, f.address})
 		}
 	}
+	return saved
+}
+
+func (c *Client) saveSessions(saved *SavedClient, callback func(any) (json.RawMessage, error)) error {
+	if c.created != nil {
+		saved.Created = &SavedCreated{c.created.result, c.created.err}
+	}
 	for _, ses := range c.sessions {
 		to := SavedSession{ID: ses.id, Fore: ses.fore, Back: ses.back, BackChannel: ses.backChannel}
 		if ses.callback != nil {
 			var err error
 			if to.Callback, err = callback(ses.callback); err != nil {
-				return saved, err
+				return err
 			}
 		}
 		for i := range ses.slots {
@@ -185,19 +229,22 @@ func (s *State) saveClient(c *Client, callback func(any) (json.RawMessage, error
 		}
 		saved.Sessions = append(saved.Sessions, to)
 	}
-	for o := c.opens; o != nil; o = o.nextOfClient {
-		saved.Opens = append(saved.Opens, o.save())
-	}
-	return saved, nil
+	return nil
 }
 
+// save returns an open without its locks.
 func (o *open) save() SavedOpen {
-	saved := SavedOpen{
+	return SavedOpen{
 		Number: o.number, Volume: o.file.key.Volume, File: o.file.key.ID[:o.file.key.Len], Owner: []byte(o.owner),
 		Access: o.access, Deny: o.deny, Combos: o.combos, Seqid: o.seqid, Since: o.since,
+		Uncertain: o.uncertain, Unanswered: o.unanswered,
 	}
+}
+
+func (o *open) saveAll() SavedOpen {
+	saved := o.save()
 	for _, l := range o.locks {
-		lock := SavedLock{Number: l.number, Owner: []byte(l.owner), Seqid: l.seqid}
+		lock := SavedLock{Number: l.number, Owner: []byte(l.owner), Seqid: l.seqid, Uncertain: l.uncertain}
 		for _, r := range l.ranges {
 			lock.Ranges = append(lock.Ranges, r.save())
 		}
@@ -207,6 +254,10 @@ func (o *open) save() SavedOpen {
 }
 
 func (r lockRange) save() SavedRange { return SavedRange{r.first, r.last, r.write} }
+
+func (w *waiter) save() SavedWait {
+	return SavedWait{w.open.number, []byte(w.owner), w.lockRange.save()}
+}
 
 // Roster returns the entries that the roster on the disk must have: with others, somebody
 // has granted something since, and Saved is void.
@@ -234,7 +285,7 @@ func (d *Saved) Roster() []RosterEntry {
 // errDamaged is that what was saved contradicts itself.
 var errDamaged = errors.New("it contradicts itself")
 
-// Restore returns a State with what another had. Leases begin anew. callback decodes what
+// Restore returns a State with what another had. Leases begin anew (returnLeases). callback decodes what
 // CreateSession was given, and reopen opens a file again. An error means that saved does not
 // fit together, and that nothing was done with it but that files are open.
 func Restore(cfg Config, saved *Saved, callback func(json.RawMessage) (any, error), reopen func(FileKey, Access) Held) (*State, error) {
@@ -294,8 +345,11 @@ func (s *State) restoreGrace(saved *SavedGrace) {
 func (s *State) restoreClient(saved *SavedClient, callback func(json.RawMessage) (any, error), reopen func(FileKey, Access) Held) error {
 	c := &Client{
 		id: saved.ID, owner: string(saved.Owner), verifier: saved.Verifier, principal: saved.Principal, since: saved.Since,
-		address: saved.Address, confirmed: saved.Confirmed, seen: s.cfg.Now(),
-		createSeq: saved.CreateSeq, recorded: saved.Recorded, complete: saved.Complete,
+		address: saved.Address, confirmed: saved.Confirmed, seen: s.cfg.Now(), returning: saved.Confirmed,
+		createSeq: saved.CreateSeq, uncertain: saved.Uncertain, recorded: saved.Recorded, complete: saved.Complete,
+	}
+	if !c.uncertain {
+		c.settles = s.cfg.Now().Add(settleFor) // it has a session already
 	}
 	if saved.Created != nil {
 		c.created = &createReply{saved.Created.Result, saved.Created.Err}
@@ -376,6 +430,9 @@ func (s *State) restoreOpen(c *Client, saved *SavedOpen, reopen func(FileKey, Ac
 	o := s.addOpen(c, saved.Number, &OpenArgs{Owner: saved.Owner, File: key})
 	s.setShare(o, saved.Access, saved.Deny)
 	o.combos, o.seqid, o.since = saved.Combos, saved.Seqid, saved.Since
+	if o.uncertain = saved.Uncertain; o.uncertain {
+		o.unanswered, o.repeatable = saved.Unanswered, saved.Unanswered
+	}
 	s.hold(o, saved.Access, reopen(key, saved.Access))
 	for i := range saved.Locks {
 		if err := s.restoreLock(o, &saved.Locks[i]); err != nil {
@@ -390,16 +447,11 @@ func (s *State) restoreLock(o *open, saved *SavedLock) error {
 		return errDamaged
 	}
 	l := s.addLockOwner(o, saved.Number, string(saved.Owner))
-	l.seqid = saved.Seqid
+	l.seqid, l.uncertain = saved.Seqid, saved.Uncertain
 	for _, r := range saved.Ranges {
 		r := lockRange{r.First, r.Last, r.Write}
-		if r.first > r.last {
+		if !r.comesAfter(l.ranges) {
 			return errDamaged
-		}
-		if n := len(l.ranges); n > 0 {
-			if before := l.ranges[n-1]; r.first <= before.last || r.first == before.last+1 && r.write == before.write {
-				return errDamaged
-			}
 		}
 		if other, _ := s.conflict(o.file, o.client, l.owner, r); other != nil {
 			return errDamaged

@@ -75,6 +75,36 @@ func TestRestore(t *testing.T) {
 	w.ok()
 }
 
+// Whoever was there before has longer than a lease to return, and then a lease as ever.
+func TestReturn(t *testing.T) {
+	w := newWorld(t, Limits{})
+	holder := w.ready("holder", 1)
+	lock, _, e := holder.lock(holder.mustOpen("x", 1), "l", 1, true, 0, toEOF)
+	w.want(e, OK)
+	if err := w.restore(w.save(), noFile); err != nil {
+		t.Fatal(err)
+	}
+	other := w.ready("other", 1)
+	open := other.mustOpen("o", 1)
+	locked := func(want Error) {
+		t.Helper()
+		_, e := other.renew()
+		w.want(e, OK)
+		_, _, e = other.lock(open, "l", 1, true, 0, toEOF)
+		w.want(e, want)
+	}
+	w.pass(3 * lease)
+	locked(ErrDenied)
+	_, e = holder.renew()
+	w.want(e, OK)
+	w.pass(lease)
+	locked(ErrDenied)
+	w.pass(1)
+	locked(OK)
+	w.want(w.TestStateid(other.c, lock), ErrBadStateid)
+	w.ok()
+}
+
 // A restart within the grace period goes on with it.
 func TestRestoreGrace(t *testing.T) {
 	w, _, _, _ := busyWorld(t)

@@ -47,6 +47,7 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 		case c.principal != a.Principal:
 			// Not cached: a stranger must not move the client's sequence.
 			return CreateSessionResult{}, ErrClidInUse
+		case a.Seq == c.createSeq && c.uncertain: // as if it had not come before
 		case a.Seq == c.createSeq && c.created != nil:
 			return c.created.result, c.created.err
 		case a.Seq != c.createSeq+1:
@@ -62,7 +63,7 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 			}
 		}
 		if e != OK {
-			return s.keepCreated(c, CreateSessionResult{}, e)
+			return s.keepCreated(c, a.Seq, CreateSessionResult{}, e)
 		}
 		if old := s.owners[c.owner].confirmed; old != nil && old != c {
 			if e := s.dismiss(old, ClientReturned); e != OK {
@@ -77,18 +78,23 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 				s.event(c.event(ClientCame))
 			}
 		}
-		c.seen = s.cfg.Now()
+		c.renewed(s.cfg.Now())
 		ses := s.addSession(c, fore, back, &a)
-		return s.keepCreated(c, CreateSessionResult{
+		return s.keepCreated(c, a.Seq, CreateSessionResult{
 			ID: ses.id, Seq: a.Seq, Fore: fore, Back: back, BackChannel: ses.backChannel,
 		}, OK)
 	}
 }
 
 // keepCreated moves the sequence: failures are cached like successes.
-func (s *State) keepCreated(c *Client, r CreateSessionResult, e Error) (CreateSessionResult, Error) {
-	c.createSeq++
+func (s *State) keepCreated(c *Client, seq uint32, r CreateSessionResult, e Error) (CreateSessionResult, Error) {
+	if c.uncertain {
+		c.settles = s.cfg.Now().Add(settleFor)
+		s.soon()
+	}
+	c.createSeq, c.uncertain = seq, false
 	c.created = &createReply{r, e}
+	s.logClient(c)
 	return r, e
 }
 

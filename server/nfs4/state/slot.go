@@ -5,10 +5,12 @@ package state
 type Slot struct {
 	session *session
 	seq     uint32 // of the last request
-	busy    bool   // that request is being processed
-	cached  bool   // reply is that request's
+	seqid   uint32 // which opened then had
+	opened  uint64 // number of the open that the last request has opened, or 0
 	digest  uint64 // of that request
 	reply   []byte // its memory is used again
+	busy    bool   // that request is being processed
+	cached  bool   // reply is that request's
 }
 
 // Client returns whose slot it is.
@@ -56,7 +58,7 @@ func (s *State) Sequence(a SequenceArgs) (r SequenceResult, e Error) {
 			return r, ErrSeqFalseRetry
 		}
 		s.renew(ses, a.Conn, &r)
-		c.seen = now
+		c.renewed(now)
 		if !t.cached {
 			return r, ErrRetryUncachedRep
 		}
@@ -69,13 +71,17 @@ func (s *State) Sequence(a SequenceArgs) (r SequenceResult, e Error) {
 	case a.Ops > ses.fore.MaxOps:
 		return r, ErrTooManyOps
 	}
+	if t.opened != 0 {
+		s.answered(t.opened, t.seqid)
+		t.opened = 0
+	}
 	t.seq = a.Seq
 	t.digest = a.Digest
 	t.busy = true
 	t.cached = false
 	ses.busy++
 	c.busy++
-	c.seen = now
+	c.renewed(now)
 	s.renew(ses, a.Conn, &r)
 	r.Slot = t
 	return r, OK

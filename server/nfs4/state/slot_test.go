@@ -131,7 +131,7 @@ func TestSequenceWrapsAround(t *testing.T) {
 		{1<<32 - 1, 1, ErrOldStateid},
 		{1, 1<<32 - 1, ErrBadStateid},
 	} {
-		if e := checkSeqid(c.got, c.current); e != c.want {
+		if e := checkSeqid(c.got, c.current, false); e != c.want {
 			t.Errorf("seqid %d for %d: %v, want %v", c.got, c.current, e, c.want)
 		}
 	}

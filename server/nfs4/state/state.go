@@ -33,6 +33,13 @@ type State struct {
 	noneIdle    time.Time // no client is idle before that
 	after       *effects
 
+	resting bool          // Expire is not called each second; guarded by mu
+	due     chan struct{} // for Due
+
+	log     Log    // nil: there is none
+	records []byte // what is to be logged, after the place of a frame's header
+	noted   bool   // it is to be logged by unlock
+
 	graced  atomic.Bool  // grace.active, for InGrace
 	denying atomic.Int64 // opens that deny something, for Denies
 }
@@ -81,6 +88,7 @@ func New(cfg Config) *State {
 		byOwner:  map[openKey]*open{},
 		locks:    map[uint64]*lockOwner{},
 		waiting:  map[*file]struct{}{},
+		due:      make(chan struct{}, 1),
 	}
 }
 
@@ -117,8 +125,12 @@ func (s *State) event(e Event) {
 	l.events = append(l.events, e)
 }
 
-// unlock lets go of mu, and then does what was collected while it was held.
+// unlock logs what has changed, lets go of mu, and then does what was collected while it was
+// held.
 func (s *State) unlock() {
+	if s.noted {
+		s.flushLog()
+	}
 	after := s.after
 	s.after = nil
 	s.mu.Unlock()
@@ -168,12 +180,16 @@ func nextSeqid(n uint32) uint32 {
 }
 
 // checkSeqid compares the seqid of a request with that of the state, RFC 8881
-// section 8.2.2.
-func checkSeqid(got, current uint32) Error {
+// section 8.2.2. If it is uncertain whether the client was told the current one, an older one
+// is as good.
+func checkSeqid(got, current uint32, uncertain bool) Error {
 	switch {
 	case got == 0 || got == current:
 		return OK
 	case int32(got-current) < 0: // they wrap around
+		if uncertain {
+			return OK
+		}
 		return ErrOldStateid
 	}
 	return ErrBadStateid

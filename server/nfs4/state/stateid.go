@@ -11,7 +11,11 @@ func (s *State) findOpen(c *Client, id *Stateid, f *FileKey) (*open, Error) {
 	if o == nil || o.client != c || o.file.key != *f {
 		return nil, ErrBadStateid
 	}
-	return o, checkSeqid(id.Seqid, o.seqid)
+	e := checkSeqid(id.Seqid, o.seqid, o.uncertain)
+	if e == OK && o.repeatable != 0 && (id.Seqid == o.seqid || o.seqid == 1) {
+		s.notRepeated(o) // the client has the reply to its last OPEN
+	}
+	return o, e
 }
 
 // findLock returns the lock owner of a stateid that must be of one.
@@ -23,7 +27,7 @@ func (s *State) findLock(c *Client, id *Stateid, f *FileKey) (*lockOwner, Error)
 	if l == nil || l.open.client != c || l.open.file.key != *f {
 		return nil, ErrBadStateid
 	}
-	return l, checkSeqid(id.Seqid, l.seqid)
+	return l, checkSeqid(id.Seqid, l.seqid, l.uncertain)
 }
 
 // Check checks the stateid of a READ, WRITE or the like, of an open or of a lock
@@ -118,10 +122,10 @@ func (s *State) TestStateid(c *Client, id Stateid) Error {
 	defer s.unlock()
 	n := s.number(&id)
 	if o := s.opens[n]; o != nil && o.client == c {
-		return checkSeqid(id.Seqid, o.seqid)
+		return checkSeqid(id.Seqid, o.seqid, o.uncertain)
 	}
 	if l := s.locks[n]; l != nil && l.open.client == c {
-		return checkSeqid(id.Seqid, l.seqid)
+		return checkSeqid(id.Seqid, l.seqid, l.uncertain)
 	}
 	return ErrBadStateid
 }
@@ -135,19 +139,20 @@ func (s *State) FreeStateid(c *Client, id Stateid) Error {
 	}
 	n := s.number(&id)
 	if o := s.opens[n]; o != nil && o.client == c {
-		if e := checkSeqid(id.Seqid, o.seqid); e != OK {
+		if e := checkSeqid(id.Seqid, o.seqid, o.uncertain); e != OK {
 			return e
 		}
 		return ErrLocksHeld
 	}
 	if l := s.locks[n]; l != nil && l.open.client == c {
-		if e := checkSeqid(id.Seqid, l.seqid); e != OK {
+		if e := checkSeqid(id.Seqid, l.seqid, l.uncertain); e != OK {
 			return e
 		}
 		if len(l.ranges) > 0 {
 			return ErrLocksHeld
 		}
 		s.removeLockOwner(l)
+		s.logFreed(l)
 		return OK
 	}
 	return ErrBadStateid

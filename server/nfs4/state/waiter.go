@@ -51,6 +51,8 @@ func (s *State) addWaiter(o *open, owner string, r lockRange) *waiter {
 	s.use(c, 0, len(owner))
 	f.waiters = append(f.waiters, w)
 	s.waiting[f] = struct{}{}
+	s.soon()
+	s.logWait(w)
 	return w
 }
 
@@ -103,6 +105,7 @@ func (s *State) dropWaiters(f *file, drop func(*waiter) bool) {
 		if !drop(w) {
 			return false
 		}
+		s.logWaitEnds(w)
 		c := w.open.client
 		c.waits = slices.DeleteFunc(c.waits, func(other *waiter) bool { return other == w })
 		s.use(c, 0, -len(w.owner))

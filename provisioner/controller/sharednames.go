@@ -1,0 +1,57 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// SharedName is a name that two nodes have, by which they take each other's files and locks.
+type SharedName struct {
+	Name           string
+	Address, Other string // of the two
+	Last           time.Time
+}
+
+// sharedNames puts an event on podnas's pod for each name that two nodes have. It is on the
+// pod, because all volumes that these nodes use are affected, and podnas may not see nodes.
+type sharedNames struct {
+	list func() []SharedName
+	pod  *pod
+	told map[string]time.Time // by name: when it was last noticed, as the last event said
+}
+
+const (
+	sharedNamesPeriod = 10 * time.Second
+	// sharedNamesAgain is the time after which an event says it again, as long as it goes on:
+	// the API server forgets events after an hour.
+	sharedNamesAgain = 30 * time.Minute
+)
+
+// run looks until ctx ends.
+func (s *sharedNames) run(ctx context.Context) {
+	if s.list == nil {
+		return
+	}
+	for {
+		s.look()
+		if sleep(ctx, sharedNamesPeriod) != nil {
+			return
+		}
+	}
+}
+
+func (s *sharedNames) look() {
+	told := map[string]time.Time{}
+	for _, n := range s.list() {
+		last, known := s.told[n.Name]
+		if !known || n.Last.Sub(last) >= sharedNamesAgain {
+			s.pod.warn("NodesShareName", fmt.Sprintf(
+				"Two nodes call themselves %q, so each loses its open files and locks to the other: the one at %s, and the one at %s before it. Give them different host names, or set nfs4_unique_id on them",
+				n.Name, n.Address, n.Other))
+			last = n.Last
+		}
+		told[n.Name] = last
+	}
+	s.told = told
+}

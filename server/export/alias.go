@@ -1,0 +1,174 @@
+package export
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// A file has handles of two forms: by the kernel's handle, and by inode and birth time. Each volume
+// has an own form, which all that it gives out have, and by which open files, locks and names in use
+// are known. Clients that mounted it while the process had other rights have handles of the other
+// form: aliases.
+
+// aliases are the FileIDs of the other form that were used. What they mean never changes.
+type aliases struct {
+	mu   sync.RWMutex
+	own  map[FileID]FileID
+	kept map[FileID]FileID // of files that were removed while they were open
+}
+
+// aliasesMax bounds the memory, 100 bytes for each.
+const aliasesMax = 100_000
+
+func (a *aliases) get(id FileID) (own FileID, ok bool) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if own, ok = a.own[id]; !ok {
+		own, ok = a.kept[id]
+	}
+	return own, ok
+}
+
+func (a *aliases) put(id, own FileID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.own == nil || len(a.own) >= aliasesMax {
+		a.own = map[FileID]FileID{}
+	}
+	a.own[id] = own
+}
+
+func (a *aliases) keep(id, own FileID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.kept == nil {
+		a.kept = map[FileID]FileID{}
+	}
+	a.kept[id] = own
+}
+
+// byInode reports whether a FileID is by inode and birth time.
+func (f *FileID) byInode() bool { return f.bytes[0] == fileIDByInode }
+
+// isAlias reports whether a FileID does not have the volume's own form.
+func (v *Volume) isAlias(id *FileID) bool {
+	return !v.rootID.IsZero() && id.byInode() != v.rootID.byInode()
+}
+
+// Own returns the FileID of the volume's own form. It may block. The error is ESTALE if there is no
+// such file, and EAGAIN if that is not known yet.
+func (v *Volume) Own(id FileID) (FileID, error) {
+	if !v.isAlias(&id) {
+		return id, nil
+	}
+	x := v.indexOnDemand()
+	if own, ok := x.aliases.get(id); ok {
+		return own, nil
+	}
+	if own, ok := v.table.keptAs(v, &id); ok {
+		x.aliases.keep(id, own)
+		return own, nil
+	}
+	d, err := x.open(id, UseAttr.flags())
+	if err != nil {
+		return FileID{}, err
+	}
+	defer d.close()
+	own, err := v.finder.identify(d.fd(), nil)
+	if err == nil {
+		x.aliases.put(id, own)
+	}
+	return own, err
+}
+
+// keptAs returns the own FileID of a file that was removed while a client has it open, which no walk
+// finds.
+func (t *Table) keptAs(v *Volume, id *FileID) (own FileID, ok bool) {
+	t.mu.RLock()
+	o := t.opener
+	t.mu.RUnlock()
+	if o == nil || o.held.kept.Load() == 0 {
+		return own, false
+	}
+	ino := v.disk.numberIn(id)
+	var same []heldKey
+	o.held.mu.RLock()
+	for key, f := range o.held.files {
+		if f.kept && key.volume == v.ID && v.disk.numberIn(&key.id) == ino {
+			same = append(same, key)
+		}
+	}
+	o.held.mu.RUnlock()
+	for _, key := range same {
+		d, err := openEntry(o.held.at(), key.name())
+		if err == nil {
+			err = v.verify(d.fd(), ino, id)
+			d.close()
+		}
+		if err == nil {
+			return key.id, true
+		}
+	}
+	return own, false
+}
+
+// Own is Volume.Own by the volume's number.
+func (o *Opener) Own(volume uint64, id FileID) (FileID, error) {
+	v, ok := o.table.ByID(volume)
+	if !ok || !v.isAlias(&id) {
+		return id, nil
+	}
+	if !v.begin() {
+		return id, unix.ESTALE
+	}
+	defer v.calls.Done()
+	return v.Own(id)
+}
+
+// InodeForm returns the FileID by inode and birth time, which go-nfs has, of a file that a client of
+// the native engine knows by the kernel's handle. It waits for the index as Reopen does.
+func (o *Opener) InodeForm(v *Volume, id FileID) (FileID, error) {
+	if root, err := Identify(v.root); id.byInode() || err == nil && !root.byInode() {
+		return id, err
+	}
+	x := v.indexOnDemand()
+	if own, ok := x.aliases.get(id); ok {
+		return own, nil
+	}
+	var own FileID
+	err := o.patiently(func() error {
+		d, err := x.open(id, UseAttr.flags())
+		if err == nil {
+			own, err = inodes{}.identify(d.fd(), nil)
+			d.close()
+		}
+		return err
+	})
+	if err == nil {
+		x.aliases.put(id, own)
+	}
+	return own, err
+}
+
+// indexOnDemand returns the volume's index. Where the kernel's handles are used, the first alias
+// makes it.
+func (v *Volume) indexOnDemand() *index {
+	if x := v.index.Load(); x != nil {
+		return x
+	}
+	x := newIndex(v)
+	if !v.index.CompareAndSwap(nil, x) {
+		return v.index.Load()
+	}
+	x.fill()
+	return x
+}
+
+// known is Own without blocking; ok is false if that is not known. x may be nil.
+func (x *index) known(id FileID) (own FileID, ok bool) {
+	if x == nil {
+		return FileID{}, false
+	}
+	return x.aliases.get(id)
+}

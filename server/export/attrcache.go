@@ -1,0 +1,244 @@
+package export
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+// The attributes of files are remembered next to their handles, so that a listing, or a GETATTR,
+// needs no system call for each file. They are used only if all of this holds:
+//
+//   - No call has begun to change the file since they were read: versions.
+//   - They were read at most attrsKept ago: somebody may change files directly on the disk.
+//   - In a listing, the directory has not changed since they were read (Listing.changed), so the
+//     name still belongs to the file with that inode number, and nobody has replaced it.
+//   - In a listing, the caller may search the directory, as the kernel says (Listing.maySearch).
+//
+// The kernel itself changes what a file takes on the disk (Attr.Used) when it writes it back;
+// that is seen after attrsKept as well.
+
+// attrsKept is how long attributes are used.
+const attrsKept = time.Second
+
+// cachedAttrs do not change.
+type cachedAttrs struct {
+	Attr
+
+	volume  *Volume // a volume that was exported again is another
+	version uint64  // of the file, before they were read
+	at      int64   // before they were read, in nanoseconds since 1970
+}
+
+// version counts the changes of files, of those with one index together. Its low bits are the
+// number of changes under way: until all have ended, the attributes that can be read may be those
+// of before, and are not remembered. It is nil for files whose attributes are never remembered.
+type version struct{ atomic.Uint64 }
+
+const (
+	versionsKept  = 1 << 14 // a power of 2
+	oneChange     = 1 << 24
+	changesAtOnce = oneChange - 1
+)
+
+// begin begins a change.
+func (v *version) begin() {
+	if v != nil {
+		v.Add(1)
+	}
+}
+
+// end ends a change, before anybody is told of it.
+func (v *version) end() {
+	if v != nil {
+		v.Add(oneChange - 1)
+	}
+}
+
+// versions has the versions of all files.
+type versions [versionsKept]version
+
+// at returns the version of the file with an inode number. Other volumes on the disk may have names
+// of the same file, so the volume does not matter.
+func (v *versions) at(ino uint64) *version {
+	// Consecutive numbers have consecutive indexes, so that a listing reads few cache lines.
+	const odd = 0x9e3779b97f4a7c15
+	const runs = versionsKept / setRun
+	return &v[(ino/setRun*odd)>>32%runs*setRun+ino%setRun]
+}
+
+// of returns the version of a file.
+func (v *versions) of(volume *Volume, id *FileID) *version {
+	if ino := volume.disk.numberIn(id); ino != 0 {
+		return v.at(ino)
+	}
+	return nil
+}
+
+// changing is a change of a file under way.
+type changing struct {
+	changes *changes
+	version *version
+	key     fileKey
+}
+
+// beginChange begins a change of a file, which its end must end. A file that does not exist has the
+// zero FileID.
+func (o *Opener) beginChange(v *Volume, id FileID) changing {
+	c := changing{o.changes, o.versions.of(v, &id), fileKey{v, id}}
+	c.version.begin()
+	return c
+}
+
+// end ends a change, before anybody is told of it.
+func (c changing) end() {
+	if !c.key.id.IsZero() {
+		c.changes.changed(c.key.volume, c.key.id)
+	}
+	c.version.end()
+}
+
+// beginChange begins a change of the file.
+func (f *File) beginChange() changing { return f.opener.beginChange(f.Volume, f.ID) }
+
+// WasRead forgets what is remembered of a file whose data, names or target was read, if that has
+// changed its atime. a is from afterwards. With noatime it never does, with relatime rarely:
+// mount(8).
+func (f *File) WasRead(a *Attr) {
+	if time.Since(a.Atime) < attrsKept+tickMax {
+		if version := f.opener.versions.of(f.Volume, &f.ID); version != nil {
+			version.Add(oneChange)
+		}
+	}
+}
+
+// remembers reports whether attributes of files of the volume are remembered. The inode number that
+// a directory has for a name must identify the file: on btrfs it does not.
+func (o *Opener) remembers(v *Volume) bool {
+	return !o.NoAttrs && v.mount != 0 && v.disk.numbered
+}
+
+// remembered returns the attributes of the file with an inode number, and its handle; nil: they are
+// not remembered, or can't be used now. They are from after a time, if that is not 0.
+func (o *Opener) remembered(v *Volume, ino uint64, now, after int64) (*cachedAttrs, *cachedHandle) {
+	key := described{volume: v.ID, device: v.device, ino: ino}
+	ways, count := o.handles.find(&key)
+	if ways == nil {
+		return nil, nil
+	}
+	version := o.versions.at(ino).Load()
+	for i := range ways {
+		r := ways[i].Load()
+		if r == nil || r.file.ino != ino || r.file.volume != v.ID || r.file.device != v.device {
+			continue
+		}
+		a := r.attrs.Load()
+		if a == nil || a.volume != v || a.version != version || a.at <= after {
+			continue
+		}
+		if age := now - a.at; age < 0 || age >= int64(attrsKept) {
+			continue
+		}
+		o.handles.use(r)
+		count.attrs.Add(1)
+		return a, r
+	}
+	return nil, nil
+}
+
+// remember remembers the attributes of a file whose handle is cached.
+func (o *Opener) remember(f *File, handle []byte, version uint64, now int64) {
+	key := described{volume: f.Volume.ID, device: f.Volume.device, ino: f.Attr.Ino}
+	ways, _ := o.handles.find(&key)
+	if ways == nil {
+		return
+	}
+	for i := range ways {
+		if r := ways[i].Load(); r != nil && bytes.Equal(r.bytes[:r.n], handle) {
+			o.rememberAs(r, &f.Attr, f.Volume, version, now)
+		}
+	}
+}
+
+// rememberAs remembers attributes that last, with the change attribute that goes with them: as long
+// as they are valid it does not move.
+func (o *Opener) rememberAs(r *cachedHandle, a *Attr, v *Volume, version uint64, now int64) {
+	c := &cachedAttrs{*a, v, version, now}
+	c.change = o.changes.old(fileKey{v, idIn(r.bytes[:r.n])}, a.Ctime.UnixNano())
+	r.attrs.Store(c)
+}
+
+// lasts reports whether attributes are worth remembering, and may be: the version is from before
+// they were read. A file that is being changed will change again, and Change must look at it.
+func lasts(a *Attr, version uint64, now int64) bool {
+	return version&changesAtOnce == 0 && now-a.Ctime.UnixNano() >= int64(tickMax)
+}
+
+// saw forgets attributes that were remembered if the file has others: after one reply with them
+// no other should have those of before.
+func (r *cachedHandle) saw(a *Attr) {
+	was := r.attrs.Load()
+	if was == nil {
+		return
+	}
+	same := *a
+	same.change = was.change
+	if was.Attr != same {
+		r.attrs.Store(nil)
+	}
+}
+
+// Describe is File.Describe for an entry of a listing.
+func (e Entry) Describe(handle []byte) (Attr, []byte, error) {
+	l, f := e.listing, e.listing.dir
+	o := f.opener
+	if !l.maySearch() {
+		return f.Describe(e.Name, handle)
+	}
+	if a, r := o.remembered(f.Volume, e.Ino, l.read, l.changed+int64(tickMax)); a != nil {
+		return a.Attr, append(handle, r.bytes[:r.n]...), nil
+	}
+	version := o.versions.at(e.Ino).Load()
+	a, handle, r, err := f.describe(e.Name, handle)
+	if errors.Is(err, errLookUp) {
+		return f.lookUp(e.Name, handle)
+	}
+	if r != nil && a.Ino == e.Ino && lasts(&a, version, l.read) {
+		o.rememberAs(r, &a, f.Volume, version, l.read)
+	}
+	return a, handle, err
+}
+
+// Look opens a file only for its attributes, its volume and its ID: without a descriptor, if they
+// are remembered. It does not block. It returns nil, without an error, if it would.
+func (o *Opener) Look(client netip.Addr, handle []byte) (*File, error) {
+	v, id, err := o.volumeAtOnce(client, handle)
+	if err != nil {
+		return nil, err
+	}
+	ino := v.disk.numberIn(&id)
+	if !o.remembers(v) || ino == 0 || v.isAlias(&id) {
+		v.calls.Done()
+		return o.OpenAtOnce(client, handle, UseAttr)
+	}
+	now := time.Now().UnixNano()
+	a, r := o.remembered(v, ino, now, 0)
+	if a != nil && bytes.Equal(r.bytes[:r.n], handle) {
+		f := o.newFile(v, descriptor{})
+		f.ID, f.Attr = id, a.Attr
+		if o.isInside(f) {
+			return f, nil
+		}
+		f.Close()
+		return nil, nil
+	}
+	v.calls.Done()
+	version := o.versions.at(ino).Load()
+	f, err := o.OpenAtOnce(client, handle, UseAttr)
+	if f != nil && lasts(&f.Attr, version, now) {
+		o.remember(f, handle, version, now)
+	}
+	return f, err
+}

@@ -1,0 +1,299 @@
+package export
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/inodeindex"
+)
+
+// index finds files by an index from their inode's number to their names, where the process may not
+// open them by the kernel's handles. Each file is opened by its path from the volume's root, and only
+// then is it known whether it is the right one: the index may be wrong at any time.
+//
+// What passes through the server adds to the index, and a walk of the volume does. A file that is not
+// where the index says was renamed directly on the disk. Then it is looked for where it was; after
+// that a walk looks for it. Until a walk that began after the question has ended, the client is asked
+// to wait, EAGAIN.
+type index struct {
+	volume *Volume
+	names  *inodeindex.Index
+	log    *slog.Logger
+
+	// renames counts, twice, the renames through the server, and renaming those under way: a file
+	// that is not found may be on its way.
+	renames  atomic.Uint64
+	renaming atomic.Int64
+
+	aliases aliases
+	walks   walks
+	losses  uint64 // of names, when the last walk began; guarded by walks.mu
+}
+
+// indexMax is how many bytes of memory the index of a volume takes at most, unless Table.IndexMax is
+// set: enough for 20 million files.
+const indexMax = 1 << 30
+
+// errMoved means that the path of the index does not lead to the file, and errReplaced that there can't
+// be such a file any more: another one has its inode.
+var (
+	errMoved    = errors.New("the file is not where the index says")
+	errUnknown  = errors.New("the index does not have the file")
+	errReplaced = errors.New("another file has the inode now")
+)
+
+func newIndex(v *Volume) *index {
+	x := &index{volume: v, names: inodeindex.New(cmp.Or(v.table.IndexMax, indexMax)), log: v.table.log()}
+	x.walks.init()
+	return x
+}
+
+// IndexCounts counts the indexes of all volumes.
+type IndexCounts struct {
+	Names, Bytes int
+	Walks        uint64
+	Partial      int // volumes that may have files that their index lacks
+}
+
+func (t *Table) indexCounts() (n IndexCounts) {
+	for _, v := range t.Volumes() {
+		x := v.index.Load()
+		if x == nil {
+			continue
+		}
+		names, bytes := x.names.Size()
+		n.Names += names
+		n.Bytes += bytes
+		x.walks.mu.Lock()
+		n.Walks += x.walks.ended
+		if !x.walks.complete {
+			n.Partial++
+		}
+		x.walks.mu.Unlock()
+	}
+	return n
+}
+
+// identify implements finder, with statx(2).
+func (x *index) identify(dir int, name []byte) (FileID, error) {
+	id, st, err := inodes{}.look(dir, string(name))
+	if err == nil && !x.volume.holds(&st) {
+		return FileID{}, unix.EXDEV
+	}
+	return id, err
+}
+
+// holds reports whether a file is on the volume's device: a subvolume of btrfs has inode numbers of
+// its own. Only an overlay has several devices in one tree.
+func (v *Volume) holds(st *unix.Statx_t) bool {
+	return v.disk.overlay || v.device == unix.Mkdev(st.Dev_major, st.Dev_minor)
+}
+
+const (
+	// renameTries is how often a file is looked for while renames go on.
+	renameTries = 50
+	renamePause = 50 * time.Microsecond
+	// repairsMax is how many directories above a file may have been moved directly on the disk.
+	repairsMax = 100
+	// asksMax is how many walks a call waits for.
+	asksMax = 3
+)
+
+// open implements finder.
+func (x *index) open(file FileID, flags int) (descriptor, error) {
+	ino := x.volume.disk.numberIn(&file)
+	if ino == 0 {
+		return descriptor{}, unix.ESTALE
+	}
+	renamed, repaired, asked, again := 0, 0, 0, false
+	for {
+		renames, changes := x.renames.Load(), x.names.Changes()
+		renaming := x.renaming.Load() > 0
+		d, err := x.try(ino, &file, flags)
+		switch {
+		case errors.Is(err, errReplaced):
+			return d, unix.ESTALE
+		case errors.Is(err, errUnknown):
+			if !again && changes != x.names.Changes() { // it may have been added just now
+				again = true
+				continue
+			}
+		case errors.Is(err, errMoved):
+			if renamed < renameTries && (renaming || renames != x.renames.Load()) {
+				renamed++
+				time.Sleep(renamePause)
+				continue
+			}
+			if repaired < repairsMax {
+				repaired++
+				x.walks.doubt(ino)
+				if _, err := x.repair(ino); err != nil {
+					return d, err
+				}
+				continue // it is found now, or unknown, or one above it must be repaired
+			}
+		default:
+			return d, err
+		}
+		switch x.ask(ino) {
+		case walkAnswered:
+			return d, unix.ESTALE
+		case walkEnded:
+			if asked++; asked < asksMax {
+				continue
+			}
+		case walkPending:
+		}
+		return d, unix.EAGAIN
+	}
+}
+
+// reopen implements finder.
+func (*index) reopen(_ FileID, path, flags int) (descriptor, error) { return reopen(path, flags) }
+
+// reopen opens a file again that is open with O_PATH.
+func reopen(fd, flags int) (descriptor, error) {
+	// That descriptor is open, so its link in /proc leads to it whatever its name is now.
+	var path [32]byte // ends with 0
+	strconv.AppendInt(append(path[:0], "/proc/self/fd/"...), int64(fd), 10)
+	for {
+		n, _, errno := unix.Syscall6(unix.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(&path)), uintptr(flags&^unix.O_NOFOLLOW|unix.O_CLOEXEC), 0, 0, 0)
+		switch errno {
+		case 0:
+			return owned(int(n)), nil
+		case unix.EINTR:
+		default:
+			return descriptor{}, errno
+		}
+	}
+}
+
+// try opens a file by each of its names.
+func (x *index) try(ino uint64, file *FileID, flags int) (descriptor, error) {
+	result := errUnknown
+	for nth := 0; nth < namesMax; nth++ {
+		d, err := x.byName(ino, nth)
+		if errors.Is(err, errUnknown) {
+			return descriptor{}, result
+		}
+		if err == nil {
+			err = x.volume.verify(d.fd(), ino, file)
+		}
+		if err == nil && flags&unix.O_PATH != 0 {
+			return d, nil
+		}
+		if err == nil { // only now it is known to be no fifo in the file's place
+			path := d
+			d, err = reopen(path.fd(), flags)
+			path.close()
+			return d, err
+		}
+		d.close()
+		if !errors.Is(err, errMoved) {
+			return descriptor{}, err
+		}
+		result = errMoved
+		if ino == x.volume.rootIno {
+			break
+		}
+	}
+	return descriptor{}, result
+}
+
+// namesMax is more than the index has of one file.
+const namesMax = 32
+
+// verify reports with errMoved or errReplaced that an open file is not the one meant.
+func (v *Volume) verify(fd int, ino uint64, file *FileID) error {
+	var empty byte
+	var st unix.Statx_t
+	if err := statx(fd, &empty, unix.AT_EMPTY_PATH, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
+		return err
+	}
+	switch {
+	case st.Ino != ino || !v.holds(&st):
+		return errMoved
+	case file.bytes[0] == fileIDByInode && st.Mask&unix.STATX_BTIME != 0:
+		if inodeID(&st) == *file {
+			return nil
+		}
+	case v.isByHandle(fd, uint32(st.Mode), file):
+		return nil
+	}
+	if v.disk.overlay { // whose layers may have the same numbers
+		return errMoved
+	}
+	return errReplaced
+}
+
+const (
+	pathMax = unix.PathMax
+	// pathsMax bounds the system calls to open a path that is longer than the kernel takes at once.
+	pathsMax = 256
+)
+
+// byName opens a file by its nth name, from the volume's root, with O_PATH. The error is errUnknown if
+// the index does not have that name, and errMoved if nothing is there.
+func (x *index) byName(ino uint64, nth int) (descriptor, error) {
+	return x.below(ino, nth, pathsMax)
+}
+
+// below is byName with so many paths at most, one below the other.
+func (x *index) below(ino uint64, nth, paths int) (d descriptor, err error) {
+	var path [pathMax]byte // its end is the path, and a 0
+	var buf [256]byte
+	at := len(path) - 1
+	base := int(x.volume.root.Fd())
+	var upper descriptor // base, if the path is too long from the root
+	defer func() { upper.close() }()
+	for root := x.volume.rootIno; ino != root; {
+		parent, name, ok := x.names.Name(ino, nth, &buf)
+		switch {
+		case !ok && at == len(path)-1:
+			return d, errUnknown
+		case !ok:
+			return d, errMoved
+		case paths == 0: // names that lead in a circle
+			return d, errMoved
+		}
+		if len(name)+1 > at {
+			if upper, err = x.below(ino, 0, paths-1); err != nil {
+				return d, errMoved
+			}
+			base, root = upper.fd(), ino
+			continue
+		}
+		if at < len(path)-1 {
+			at--
+			path[at] = '/'
+		}
+		at -= len(name)
+		copy(path[at:], name)
+		ino, nth = parent, 0
+	}
+	if at == len(path)-1 {
+		at--
+		path[at] = '.'
+	}
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: within | unix.RESOLVE_NO_MAGICLINKS}
+	for {
+		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(base), uintptr(unsafe.Pointer(&path[at])),
+			uintptr(unsafe.Pointer(&how)), unix.SizeofOpenHow, 0, 0)
+		switch errno {
+		case 0:
+			return owned(int(fd)), nil
+		case unix.EINTR:
+		case unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV:
+			return d, errMoved
+		default:
+			return d, errno
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// KeepRemoved has files kept that are removed while they are held, in a directory on the disk of the
+// volumes. What is there from the process before can be opened again with Reopen and OpenRemoved.
+// Call it before the first call is served. Until EndReclaim, no file that loses its last name is gone.
+func (o *Opener) KeepRemoved(dir string) error {
+	d, err := openKept(dir)
+	if err != nil {
+		return err
+	}
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return errors.Join(err, d.Close())
+	}
+	h := &o.held
+	h.mu.Lock()
+	h.dir, h.reclaiming = d, true
+	h.mu.Unlock()
+	for _, name := range names {
+		key, ok := parseHeldKey(name)
+		if !ok {
+			o.log.Warn("nfs: this is no file that was removed while it was open: remove it", "file", filepath.Join(dir, name))
+			continue
+		}
+		key = o.ownKept(d, key)
+		f := h.hold(key)
+		h.setKept(f, true)
+		o.countKept(f)
+		o.release(f)
+	}
+	o.table.mu.Lock()
+	o.table.opener = o
+	o.table.mu.Unlock()
+	return nil
+}
+
+// ownKept returns the key of a file that is kept, and renames the file, if it has a FileID of another
+// form: a process with other rights kept it.
+func (o *Opener) ownKept(dir *os.File, key heldKey) heldKey {
+	v, ok := o.table.ByID(key.volume)
+	if !ok || !v.isAlias(&key.id) {
+		return key
+	}
+	own, err := v.finder.identify(int(dir.Fd()), []byte(key.name()))
+	if err != nil || own.byInode() != v.rootID.byInode() {
+		return key
+	}
+	to := heldKey{key.volume, own}
+	if err := unix.Renameat(int(dir.Fd()), key.name(), int(dir.Fd()), to.name()); err != nil {
+		return key
+	}
+	v.indexOnDemand().aliases.keep(key.id, own)
+	return to
+}
+
+// openKept opens the directory, and makes it if it is not there.
+func openKept(dir string) (*os.File, error) {
+	err := os.Mkdir(dir, 0o700)
+	if err == nil {
+		err = syncAt(filepath.Dir(dir))
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+}
+
+func syncAt(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// countKept counts a file of the process before, where the server counts: the scan of its volume
+// does not come by.
+func (o *Opener) countKept(f *heldFile) {
+	v, ok := o.table.ByID(f.key.volume)
+	if !ok || v.account == nil {
+		return
+	}
+	own, err := openEntry(o.held.at(), f.key.name())
+	if err != nil {
+		return
+	}
+	defer own.close()
+	taking := v.account.Take(own.fd())
+	taking.Done(nil)
+}
+
+// OpenRemoved is Open, with UseRead or UseWrite, of a file that is kept. The error is ESTALE if it is
+// not. The caller knows that somebody holds it, or may reclaim it.
+func (o *Opener) OpenRemoved(client netip.Addr, handle []byte, use Use) (*File, error) {
+	v, id, err := o.volumeOf(client, handle)
+	if err != nil {
+		return nil, err
+	}
+	if !o.held.keeps(heldKey{v.ID, id}) {
+		v.calls.Done()
+		return nil, unix.ESTALE
+	}
+	f, err := o.openDataIn(v, id, use, true)
+	if err != nil {
+		return nil, err
+	}
+	f.opened = true
+	if f.Attr, err = f.Stat(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// The pace of EndReclaim, which leaves the disk to clients.
+const (
+	forgetBatch  = 100
+	forgetPause  = 20 * time.Millisecond
+	forgetReport = 10 * time.Second
+)
+
+// EndReclaim says that nobody reclaims files any more, and removes those that are kept and that
+// nobody holds, until ctx ends.
+func (o *Opener) EndReclaim(ctx context.Context) {
+	h := &o.held
+	h.mu.Lock()
+	h.reclaiming = false
+	unused := slices.DeleteFunc(slices.Collect(maps.Values(h.files)), func(f *heldFile) bool { return !f.kept || f.users > 0 })
+	h.mu.Unlock()
+	pace, report := time.NewTicker(forgetPause), time.NewTicker(forgetReport)
+	defer pace.Stop()
+	defer report.Stop()
+	removed := 0
+	for i, f := range unused {
+		if i%forgetBatch == forgetBatch-1 {
+			<-pace.C
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if o.forget(f) {
+			removed++
+		}
+		select {
+		case <-report.C:
+			o.log.Info("nfs: removing files that were removed while they were open, and that nobody has open any more", "files", removed, "of", len(unused))
+		default:
+		}
+	}
+	if removed > 0 {
+		o.log.Info("nfs: removed the files that were removed while they were open, and that nobody has open any more", "files", removed)
+	}
+}
+
+// LeaveRemoved leaves what is kept to the next process: each Held is closed after it.
+func (o *Opener) LeaveRemoved() {
+	o.held.mu.Lock()
+	defer o.held.mu.Unlock()
+	o.held.left = true
+}
+
+// forgetVolume removes what is kept of a volume that is not exported any more.
+func (o *Opener) forgetVolume(id uint64) {
+	h := &o.held
+	var files []*heldFile
+	h.mu.RLock()
+	for key, f := range h.files {
+		if key.volume == id && f.kept {
+			files = append(files, f)
+		}
+	}
+	h.mu.RUnlock()
+	for _, f := range files {
+		f.names.Lock()
+		h.unlink(f)
+		f.names.Unlock()
+	}
+}
+
+func (h *heldFiles) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.dir != nil {
+		_ = h.dir.Close() // a directory, nothing to lose
+		h.dir = nil
+	}
+}

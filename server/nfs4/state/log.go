@@ -1,0 +1,217 @@
+package state
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"iter"
+	"time"
+)
+
+// A log has what the next process needs if this one dies. Whatever an operation changes is
+// appended before the operation returns, so before its reply can be sent: what a client was told
+// is in the log, and the last change may be there although nobody was told.
+//
+// Sessions, slots and replies are not in it: they would cost every call a copy, and a call that
+// the end of the process has cut off could not be told from one that was done anyway. So clients
+// get BADSESSION and make new sessions, and what they send again is taken for what it is:
+//
+//   - CREATE_SESSION may have the sequence of the last one, whose reply may be lost
+//     (Client.uncertain).
+//   - A stateid may have an older seqid, until its seqid changes (open.uncertain): Linux
+//     repeats a LOCK or LOCKU that gets OLD_STATEID for ever, as it never learns the new one.
+//   - An OPEN may be the last one again (open.repeatable). It gets the same seqid again: for a
+//     seqid that is left out Linux waits 5 seconds.
+//
+// A frame is what one call of unlock appends: the length of its records, their CRC-32C, and the
+// records, JSON objects one after another.
+
+// Log keeps frames for the next process. Its methods are called one at a time, under State.mu.
+// After an error neither is called again.
+type Log interface {
+	// Append adds a frame. It reports whether the log has become much longer than
+	// what it says.
+	Append(frame []byte) (long bool, err error)
+	// Rewrite replaces all frames by others that say the same. Each is valid until the
+	// next.
+	Rewrite(frames iter.Seq[[]byte]) error
+}
+
+const (
+	frameHeader = 8
+	// keepBuffer bounds the memory that is kept for frames.
+	keepBuffer = 64 << 10
+)
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
+
+// AppendFrame appends a frame.
+func AppendFrame(b, records []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(records)))
+	b = binary.BigEndian.AppendUint32(b, checksum(records))
+	return append(b, records...)
+}
+
+// CutFrame returns the records of the first frame, and what is after it. ok is false if it is not
+// whole: what its writer did was never acknowledged.
+func CutFrame(b []byte) (records, rest []byte, ok bool) {
+	if len(b) < frameHeader {
+		return nil, b, false
+	}
+	n := binary.BigEndian.Uint32(b)
+	if n == 0 || uint64(n) > uint64(len(b)-frameHeader) {
+		return nil, b, false
+	}
+	records = b[frameHeader : frameHeader+int(n)]
+	if checksum(records) != binary.BigEndian.Uint32(b[4:]) {
+		return nil, b, false
+	}
+	return records, b[frameHeader+int(n):], true
+}
+
+// StartLog writes all there is to a log, and each change from now on.
+func (s *State) StartLog(log Log) error {
+	s.mu.Lock()
+	defer s.unlock()
+	s.log = log
+	return s.rewriteLog()
+}
+
+// note logs a change. The caller has checked that there is a log.
+func (s *State) note(r *record) {
+	s.noteBytes(r.append(s.notes()))
+}
+
+// noteBytes is note for notes and one record more.
+func (s *State) noteBytes(notes []byte) {
+	s.records = notes
+	s.noted = true
+}
+
+// notes returns what is to be logged, to be appended to.
+func (s *State) notes() []byte {
+	if len(s.records) == 0 {
+		s.soon() // what need not be written at once is by then
+		s.records = append(s.records, make([]byte, frameHeader)...)
+	}
+	return s.records
+}
+
+// flushLog appends what was noted.
+func (s *State) flushLog() {
+	s.noted = false
+	if s.log == nil || len(s.records) == 0 {
+		return
+	}
+	frame := endFrame(s.records)
+	long, err := s.log.Append(frame)
+	if s.records = frame[:0]; cap(frame) > keepBuffer {
+		s.records = nil
+	}
+	switch {
+	case err != nil:
+		s.log, s.records = nil, nil
+	case long:
+		_ = s.rewriteLog() // the log knows
+	}
+}
+
+func (s *State) rewriteLog() error {
+	s.records, s.noted = nil, false
+	err := s.log.Rewrite(s.frames())
+	if err != nil {
+		s.log = nil
+	}
+	return err
+}
+
+// logClient logs a client that is confirmed.
+func (s *State) logClient(c *Client) {
+	if s.log != nil && c.confirmed {
+		saved := s.saveClient(c)
+		s.note(&record{Client: &saved})
+	}
+}
+
+func (s *State) logGone(c *Client) {
+	if s.log != nil && c.confirmed {
+		s.note(&record{Gone: c.id})
+	}
+}
+
+// logOpen logs an open, but not its locks.
+func (s *State) logOpen(o *open) {
+	if s.log != nil {
+		s.noteBytes(appendOpen(s.notes(), o, false))
+	}
+}
+
+func (s *State) logClosed(o *open) {
+	if s.log != nil && !o.client.gone {
+		s.noteBytes(appendOne(s.notes(), `"closed":`, o.number))
+	}
+}
+
+// answered notes that the client has sent the next request of a slot, so that it has the reply
+// to an OPEN. It is no reason to write: if it is lost, an OPEN may get a seqid a second time.
+func (s *State) answered(number uint64, seqid uint32) {
+	if o := s.opens[number]; o != nil && o.seqid == seqid && o.unanswered != 0 {
+		o.unanswered = 0
+		if s.log != nil {
+			s.records = appendOne(s.notes(), `"answered":`, number)
+		}
+	}
+}
+
+// settleFor is how long a client may take to send again what had no reply when the process before
+// died, once it has a new session. Linux does it at once.
+const settleFor = 2 * time.Second
+
+// settle ends the time in which a client may send an OPEN again.
+func (s *State) settle(c *Client) {
+	c.settles = time.Time{}
+	for o := c.opens; o != nil; o = o.nextOfClient {
+		if o.repeatable != 0 {
+			s.notRepeated(o)
+		}
+	}
+}
+
+// notRepeated notes that the client does not send the last OPEN again.
+func (s *State) notRepeated(o *open) {
+	o.repeatable = 0
+	s.answered(o.number, o.seqid)
+}
+
+// logRange logs that a LOCK, or a LOCKU, has changed what l has.
+func (s *State) logRange(l *lockOwner, r lockRange, isLock bool) {
+	if s.log != nil {
+		s.noteBytes(appendLock(s.notes(), l, r, isLock))
+	}
+}
+
+func (s *State) logFreed(l *lockOwner) {
+	if s.log != nil {
+		s.note(&record{Freed: l.number})
+	}
+}
+
+func (s *State) logWait(w *waiter) {
+	if s.log != nil {
+		saved := w.save()
+		s.note(&record{Wait: &saved})
+	}
+}
+
+func (s *State) logWaitEnds(w *waiter) {
+	if s.log != nil && !w.open.client.gone {
+		saved := w.save()
+		s.note(&record{WaitEnds: &saved})
+	}
+}
+
+// logGrace logs what becomes of the grace period.
+func (s *State) logGrace(r record) {
+	if s.log != nil {
+		s.note(&r)
+	}
+}

@@ -1,0 +1,640 @@
+package state
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+)
+
+// memoryLog is a log that is read while it is written.
+type memoryLog struct {
+	bytes  []byte
+	frames int
+	long   int // after so many frames it is to be rewritten; never if 0
+	replay *Replay
+	wrong  error
+	err    error // that the next call returns
+}
+
+func (l *memoryLog) Append(frame []byte) (bool, error) {
+	if l.err != nil {
+		return false, l.err
+	}
+	l.bytes = append(l.bytes, frame...)
+	l.frames++
+	l.read(frame)
+	return l.long > 0 && l.frames > l.long, nil
+}
+
+func (l *memoryLog) Rewrite(frames iter.Seq[[]byte]) error {
+	l.bytes, l.frames, l.replay = nil, 0, NewReplay()
+	for frame := range frames {
+		if _, err := l.Append(frame); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *memoryLog) read(frame []byte) {
+	records, rest, ok := CutFrame(frame)
+	switch {
+	case !ok || len(rest) > 0:
+		l.wrong = fmt.Errorf("a frame of %d bytes is not whole", len(frame))
+	case l.wrong == nil:
+		l.wrong = l.replay.Apply(records)
+	}
+}
+
+// readLog reads as many frames as there are.
+func readLog(b []byte) (*Saved, error) {
+	p := NewReplay()
+	for {
+		records, rest, ok := CutFrame(b)
+		if !ok {
+			return p.Saved()
+		}
+		if err := p.Apply(records); err != nil {
+			return nil, err
+		}
+		b = rest
+	}
+}
+
+// comparable takes out what a log need not say.
+func (d *Saved) comparable() *Saved {
+	if d.Grace != nil {
+		d.Grace.Left = 0
+		slices.SortFunc(d.Grace.Owners, func(a, b SavedGraceOwner) int { return cmp.Compare(string(a.Owner), string(b.Owner)) })
+		for _, o := range d.Grace.Owners {
+			slices.Sort(o.Entries)
+		}
+	}
+	files := map[uint64]string{} // of opens
+	for i := range d.Clients {
+		c := &d.Clients[i]
+		c.Address, c.Uncertain, c.Since = "", false, c.Since.UTC()
+		slices.SortFunc(c.Opens, func(a, b SavedOpen) int { return cmp.Compare(a.Number, b.Number) })
+		for j := range c.Opens {
+			o := &c.Opens[j]
+			o.Uncertain, o.Unanswered, o.Since = false, 0, o.Since.UTC()
+			slices.SortFunc(o.Locks, func(a, b SavedLock) int { return cmp.Compare(a.Number, b.Number) })
+			for k := range o.Locks {
+				o.Locks[k].Uncertain = false
+			}
+			files[o.Number] = string(o.File)
+		}
+	}
+	slices.SortStableFunc(d.Waits, func(a, b SavedWait) int { return cmp.Compare(files[a.Open], files[b.Open]) })
+	return d
+}
+
+// checkLog compares what the log says with what there is.
+func (w *world) checkLog() {
+	w.t.Helper()
+	if w.logged == nil {
+		return
+	}
+	if w.logged.wrong != nil {
+		w.t.Fatalf("the log: %v", w.logged.wrong)
+	}
+	saved, err := w.logged.replay.Saved()
+	if err != nil {
+		w.t.Fatalf("the log: %v", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if got, want := saved.comparable(), w.saveAll().comparable(); !reflect.DeepEqual(got, want) {
+		g, _ := json.Marshal(got)
+		h, _ := json.Marshal(want)
+		w.t.Fatalf("the log says %s\nand there is %s", g, h)
+	}
+}
+
+// dies ends the process. The next one goes on with its log.
+func (w *world) dies() {
+	w.t.Helper()
+	w.checkLog()
+	saved, err := readLog(w.logged.bytes)
+	if err == nil {
+		err = saved.Fit(w.roster.entries())
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.boot++
+	if w.State, err = Restore(w.config(), saved, nil, noFile); err != nil {
+		w.t.Fatal(err)
+	}
+	w.startLog()
+	w.ok()
+}
+
+// again makes another session for a client, as after BADSESSION.
+func (n *node) again() {
+	n.w.t.Helper()
+	_, e := n.w.Sequence(SequenceArgs{Session: n.session, Seq: n.seq + 1, Ops: 1, Size: 100, Conn: n.conn})
+	n.w.want(e, ErrBadSession)
+	n.create.Seq++
+	n.conn = newConn("10.0.0.1:701")
+	n.create.Conn = n.conn
+	r, e := n.w.CreateSession(n.create)
+	n.w.want(e, OK)
+	n.session, n.seq = r.ID, 0
+	n.c = n.w.clients[n.create.ClientID]
+}
+
+// The next process has what clients have open and locked, and who waits. They need nothing but
+// new sessions.
+func TestLog(t *testing.T) {
+	w, holder, waiter, lock := busyWorld(t)
+	w.dies()
+	if w.InGrace() {
+		t.Error("there is a grace period")
+	}
+	holder.again()
+	waiter.again()
+	_, _, e := waiter.lock(waiter.mustOpen("y", 1), "m", 1, true, 0, 1)
+	w.want(e, ErrDenied)
+	id, e := w.Unlock(holder.c, lock, file1(1), 0, toEOF)
+	w.want(e, OK)
+	if id.Seqid != lock.Seqid+1 || id.Other != lock.Other {
+		t.Errorf("LOCKU of %v returns %v", lock, id)
+	}
+	if len(w.free) == 0 || w.free[0].ClientID != waiter.c.ID() || w.free[0].Owner != "m" {
+		t.Errorf("told %+v", w.free)
+	}
+	w.ok()
+	next := holder.mustOpen("another", 2)
+	w.dies()
+	if id := waiter.c.ID(); w.clients[id] == nil {
+		t.Error("a client is lost the second time")
+	}
+	holder.again()
+	w.want(w.Close(holder.c, next, file1(2)), OK)
+	w.ok()
+}
+
+// The reply to CREATE_SESSION is lost with the process, and its session is.
+func TestLogCreateSession(t *testing.T) {
+	w := newWorld(t, Limits{})
+	n := w.join("node", 1)
+	w.dies()
+	r, e := w.CreateSession(n.create) // the same again
+	w.want(e, OK)
+	if r.Seq != n.create.Seq || w.sessions[r.ID] == nil {
+		t.Errorf("CREATE_SESSION again: %+v", r)
+	}
+	again, e := w.CreateSession(n.create)
+	w.want(e, OK)
+	if again.ID != r.ID {
+		t.Error("the reply is not kept")
+	}
+	n.create.Seq += 2
+	_, e = w.CreateSession(n.create)
+	w.want(e, ErrSeqMisordered)
+	w.dies()
+	id, e := w.exchange("node", 1)
+	w.want(e, OK)
+	if !id.Confirmed || id.ClientID != n.create.ClientID || id.Seq != r.Seq+1 {
+		t.Errorf("EXCHANGE_ID: %+v", id)
+	}
+	w.want(w.ReclaimComplete(w.clients[id.ClientID], false), OK)
+	w.dies()
+	w.want(w.ReclaimComplete(w.clients[id.ClientID], false), ErrCompleteAlready)
+}
+
+// What was done when the process died, and is sent again with the seqid before.
+func TestLogSeqids(t *testing.T) {
+	w := newWorld(t, Limits{})
+	n := w.ready("node", 1)
+	open := n.mustOpen("o", 1)
+	first, _, e := n.lock(open, "l", 1, true, 0, 10)
+	w.want(e, OK)
+	_, e = w.Unlock(n.c, first, file1(1), 0, 5)
+	w.want(e, OK)
+	_, e = w.Unlock(n.c, first, file1(1), 0, 5)
+	w.want(e, ErrOldStateid)
+	w.dies()
+	n.again()
+	w.want(w.TestStateid(n.c, first), OK)
+	id, e := w.Unlock(n.c, first, file1(1), 0, 5)
+	w.want(e, OK)
+	if id.Seqid != 3 {
+		t.Errorf("stateid %v", id)
+	}
+	w.want(w.TestStateid(n.c, first), ErrOldStateid)
+	w.want(w.TestStateid(n.c, Stateid{Seqid: 4, Other: id.Other}), ErrBadStateid)
+	id, e = w.Downgrade(n.c, open, file1(1), Both, 0)
+	w.want(e, OK)
+	w.dies()
+	n.again()
+	again, e := w.Downgrade(n.c, open, file1(1), Both, 0)
+	w.want(e, OK)
+	if again.Seqid != id.Seqid+1 {
+		t.Errorf("stateid %v, and then %v", id, again)
+	}
+	w.want(w.Close(n.c, open, file1(1)), ErrOldStateid)
+	w.want(w.Close(n.c, again, file1(1)), OK)
+	w.dies()
+	n.again()
+	w.want(w.Close(n.c, again, file1(1)), ErrBadStateid)
+}
+
+// openBy is OPEN as the only operation of a request.
+func (n *node) openBy(owner string, f int, access Access) Stateid {
+	n.w.t.Helper()
+	n.seq++
+	r, e := n.w.Sequence(SequenceArgs{Session: n.session, Seq: n.seq, Ops: 2, Size: 100, Conn: n.conn})
+	n.w.want(e, OK)
+	id, _, e := n.w.Open(n.c, OpenArgs{Owner: []byte(owner), File: file1(f), Access: access, Slot: r.Slot})
+	n.w.want(e, OK)
+	r.Slot.Done(nil, false)
+	return id
+}
+
+// An OPEN whose reply is lost gets the same seqid when it is sent again, and any other the next.
+func TestLogOpenAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		answered func(w *world, n *node)
+		after    time.Duration // it dies twice, so long after it has a new session
+		access   Access
+		seqid    uint32
+	}{
+		{"the reply is lost", func(*world, *node) {}, 0, Read, 2},
+		{"the process dies again", func(*world, *node) {}, time.Second, Read, 2},
+		{"it is long ago", func(*world, *node) {}, settleFor + 1, Read, 3},
+		{"another OPEN", func(*world, *node) {}, 0, Write, 3},
+		{"the reply has come", func(w *world, n *node) {
+			_, e := n.renew()
+			w.want(e, OK)
+			w.Expire()
+		}, 0, Read, 3},
+		{"the reply has come, and something else was done", func(w *world, n *node) {
+			n.openBy("other", 2, Read)
+		}, 0, Read, 3},
+		{"what was opened was changed", func(w *world, n *node) {
+			_, e := w.Downgrade(n.c, Stateid{Other: w.openID(w.byOwner[openKey{n.c, w.files[file1(1)], "o"}]).Other}, file1(1), Read, 0)
+			w.want(e, OK)
+		}, 0, Read, 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t, Limits{})
+			n := w.ready("node", 1)
+			n.openBy("o", 1, Both)
+			n.openBy("o", 1, Read)
+			tt.answered(w, n)
+			w.dies()
+			n.again()
+			if tt.after > 0 {
+				w.pass(tt.after)
+				w.Expire()
+				w.dies()
+				n.again()
+			}
+			if id := n.openBy("o", 1, tt.access); id.Seqid != tt.seqid {
+				t.Errorf("seqid %d, want %d", id.Seqid, tt.seqid)
+			}
+			id := n.openBy("o", 1, tt.access)
+			if id.Seqid != tt.seqid+1 {
+				t.Errorf("the next has seqid %d, want %d", id.Seqid, tt.seqid+1)
+			}
+			w.ok()
+			w.want(w.Close(n.c, id, file1(1)), OK)
+			w.ok()
+		})
+	}
+}
+
+// A meant restart after one that was not: what was uncertain still is.
+func TestLogThenSave(t *testing.T) {
+	w := newWorld(t, Limits{})
+	n := w.ready("node", 1)
+	id := n.openBy("o", 1, Read)
+	w.dies()
+	if err := w.restore(w.save(), noFile); err != nil {
+		t.Fatal(err)
+	}
+	n.again()
+	if again := n.openBy("o", 1, Read); again != id {
+		t.Errorf("OPEN again: %v, was %v", again, id)
+	}
+	if err := w.restore(w.save(), noFile); err != nil {
+		t.Fatal(err)
+	}
+	n.c = w.clients[n.create.ClientID]
+	if next := n.openBy("o", 1, Read); next.Seqid != 2 {
+		t.Errorf("the next OPEN: %v", next)
+	}
+}
+
+// The process can die between what it does to the roster and what it logs of that.
+func TestLogFits(t *testing.T) {
+	w := newWorld(t, Limits{})
+	n, other := w.ready("node", 1), w.ready("other", 1)
+	other.mustOpen("o", 2)
+	var logs [][]byte
+	w.roster.before = func(bool, RosterEntry) { logs = append(logs, slices.Clone(w.logged.bytes)) }
+	n.mustOpen("o", 1)
+	w.want(w.Evict(n.c.ID()), OK)
+	if len(logs) != 2 {
+		t.Fatalf("%d changes of the roster", len(logs))
+	}
+	mine := RosterEntry{n.c.ID(), "node"}
+	others := w.roster.entries()
+	for _, tt := range []struct {
+		name    string
+		log     []byte
+		roster  []RosterEntry
+		clients int
+		opens   int
+	}{
+		{"before it is added", logs[0], others, 2, 1},
+		{"when it is added", logs[0], append(others, mine), 2, 1},
+		{"before it is removed", logs[1], append(others, mine), 2, 2},
+		{"when it is removed", logs[1], others, 1, 1},
+		{"a client more", logs[1], append(others, mine, RosterEntry{1, "x"}), 0, 0},
+		{"another client by that ID", logs[1], append(others, RosterEntry{mine.ClientID, "x"}), 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			saved, err := readLog(tt.log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := saved.Fit(tt.roster); (err == nil) != (tt.clients > 0) {
+				t.Fatalf("it fits: %v", err)
+			} else if err != nil {
+				return
+			}
+			s, err := Restore(w.config(), saved, nil, noFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c := s.clients[mine.ClientID]; c != nil && c.recorded != slices.Contains(tt.roster, mine) {
+				t.Errorf("recorded is %t", c.recorded)
+			}
+			if n := s.Counts(); n.Clients != tt.clients || n.Opens != tt.opens {
+				t.Errorf("%+v", n)
+			}
+		})
+	}
+}
+
+// A process that dies in the grace period, or when it has ended on the disk only.
+func TestLogGrace(t *testing.T) {
+	w, _, _, _ := busyWorld(t)
+	w.crash()
+	n := w.join("holder", 1)
+	w.want(w.ReclaimComplete(n.c, false), OK)
+	w.dies()
+	n.again()
+	if got := w.Counts(); !got.InGrace || got.Awaited != 1 {
+		t.Fatalf("%+v", got)
+	}
+	_, e := n.open("x", 1, Both, 0)
+	w.want(e, ErrGrace)
+	for _, e := range w.roster.entries() {
+		if err := w.roster.Remove(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.dies()
+	w.Expire()
+	if w.InGrace() {
+		t.Error("the grace period has not ended")
+	}
+	n.again()
+	n.mustOpen("x", 1)
+	w.ok()
+}
+
+// A log that can't be written is no more used, and nothing else changes.
+func TestLogFails(t *testing.T) {
+	w := newWorld(t, Limits{})
+	n := w.ready("node", 1)
+	w.logged.err = io.ErrShortWrite
+	id := n.mustOpen("x", 1)
+	if w.State.log != nil {
+		t.Error("the log is still written")
+	}
+	w.want(w.Close(n.c, id, file1(1)), OK)
+	if err := w.StartLog(w.logged); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("StartLog: %v", err)
+	}
+	w.logged = nil
+	w.ok()
+}
+
+// A frame is whole or none.
+func TestFrames(t *testing.T) {
+	whole := AppendFrame(nil, []byte("some records"))
+	for i := range whole {
+		if _, _, ok := CutFrame(whole[:i]); ok {
+			t.Errorf("%d of %d bytes are whole", i, len(whole))
+		}
+		for bit := range 8 {
+			bad := slices.Clone(whole)
+			bad[i] ^= 1 << bit
+			if _, _, ok := CutFrame(slices.Concat(bad, whole)); ok {
+				t.Errorf("byte %d is wrong, and nobody notices", i)
+			}
+		}
+	}
+	records, rest, ok := CutFrame(append(whole, 1, 2))
+	if !ok || string(records) != "some records" || len(rest) != 2 {
+		t.Errorf("%q, %v, %t", records, rest, ok)
+	}
+	if _, _, ok := CutFrame(make([]byte, 100)); ok {
+		t.Error("zeros are a frame")
+	}
+}
+
+// Whatever a log says, it is refused, or keeps the invariants.
+func FuzzReplay(f *testing.F) {
+	w, n, _, lock := busyWorld(f)
+	f.Add(w.logged.bytes[frameHeader:])
+	w.logged.bytes = nil
+	_, _ = w.Unlock(n.c, lock, file1(1), 5, 5)
+	w.want(w.Evict(n.c.ID()), OK)
+	w.crash()
+	var all []byte
+	for b := w.logged.bytes; ; {
+		records, rest, ok := CutFrame(b)
+		if !ok {
+			break
+		}
+		all, b = append(all, records...), rest
+	}
+	f.Add(all)
+	f.Add([]byte(`{"begin":{"boot":1,"next":9}}{"client":{"id":1,"owner":"AA==","confirmed":true,"recorded":true}}{"open":{"client":1,"number":2,"access":1,"combos":1,"seqid":1,"locks":[{"number":3,"seqid":1,"ranges":[{"first":1,"last":5},{"first":3,"last":9}]}]}}{"lock":{"open":2,"number":3,"seqid":2,"set":{"first":0,"last":18446744073709551615,"write":true}}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if records, rest, ok := CutFrame(b); ok && frameHeader+len(records)+len(rest) != len(b) {
+			t.Errorf("%d bytes are a frame of %d, and %d", len(b), len(records), len(rest))
+		}
+		p := NewReplay()
+		if p.Apply(b) != nil {
+			return
+		}
+		saved, err := p.Saved()
+		if err != nil {
+			return
+		}
+		w := newWorld(t, Limits{})
+		if saved.Fit(saved.Roster()) != nil {
+			return
+		}
+		s, err := Restore(w.config(), saved, nil, noFile)
+		if err != nil {
+			return
+		}
+		w.State = s
+		w.startLog()
+		w.ok()
+	})
+}
+
+// fileLog is a log as a server has it.
+type fileLog struct{ *os.File }
+
+func (l fileLog) Append(frame []byte) (bool, error) {
+	_, err := l.Write(frame)
+	return false, err
+}
+
+func (l fileLog) Rewrite(frames iter.Seq[[]byte]) error {
+	for frame := range frames {
+		if _, err := l.Write(frame); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A log that is rewritten has several frames, and says the same.
+func TestLogRewritten(t *testing.T) {
+	w := newWorld(t, Limits{})
+	n, other := w.ready("node", 1), w.ready("other", 1)
+	for i := range 1000 {
+		id := n.mustOpen(fmt.Sprint("o", i), i%3)
+		_, _, e := n.lock(id, "\x00l", i%3, i%2 == 0, uint64(4*i), 2)
+		w.want(e, OK)
+		_, _, e = n.lock(id, "\x00l", i%3, false, toEOF-uint64(4*i)-8, 2)
+		w.want(e, OK)
+	}
+	_, _, e := other.lock(other.mustOpen("x", 0), "l", 0, true, 0, toEOF)
+	w.want(e, ErrDenied)
+	if err := w.StartLog(w.logged); err != nil {
+		t.Fatal(err)
+	}
+	if w.logged.frames < 3 {
+		t.Errorf("%d frames", w.logged.frames)
+	}
+	w.ok()
+	w.dies()
+	if n := w.Counts(); n.Opens != 1001 || n.Locks != 2000 || n.Waiters != 1 {
+		t.Errorf("%+v", n)
+	}
+	w.logged.err = io.ErrShortWrite
+	if err := w.StartLog(w.logged); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("a log that fails: %v", err)
+	}
+}
+
+// What is encoded by hand is what encoding/json makes of it, or the same to it.
+func TestRecords(t *testing.T) {
+	w, _, _, _ := busyWorld(t)
+	for _, o := range w.opens {
+		for _, locks := range []bool{false, true} {
+			var r record
+			if err := json.Unmarshal(appendOpen(nil, o, locks), &r); err != nil {
+				t.Fatal(err)
+			}
+			want := o.save()
+			if locks {
+				want = o.saveAll()
+			}
+			r.Open.Since, want.Since = r.Open.Since.UTC(), want.Since.UTC()
+			if !reflect.DeepEqual(r, record{Open: &loggedOpen{o.client.id, want}}) {
+				t.Errorf("%s\nis %+v, want %+v", appendOpen(nil, o, locks), r.Open, want)
+			}
+		}
+	}
+	for _, l := range w.locks {
+		var r record
+		if err := json.Unmarshal(appendLock(nil, l, l.ranges[0], true), &r); err != nil {
+			t.Fatal(err)
+		}
+		saved := l.ranges[0].save()
+		if !reflect.DeepEqual(r.Lock, &loggedLock{Open: l.open.number, Number: l.number, Owner: []byte(l.owner), Seqid: l.seqid, Set: &saved}) {
+			t.Errorf("a lock is %+v", r.Lock)
+		}
+	}
+}
+
+// go test -bench Record ./server/nfs4/state
+func BenchmarkRecord(b *testing.B) {
+	w := newWorld(b, Limits{}).unlogged()
+	n := w.ready("node", 1)
+	id := n.mustOpen("open id:00000000000000000001", 1)
+	o := w.opens[w.number(&id)]
+	var to []byte
+	b.Run("by-hand", func(b *testing.B) {
+		for b.Loop() {
+			to = appendOpen(to[:0], o, false)
+		}
+	})
+	b.Run("json", func(b *testing.B) {
+		for b.Loop() {
+			to = (&record{Open: &loggedOpen{o.client.id, o.save()}}).append(to[:0])
+		}
+	})
+}
+
+// What a log costs: go test -bench Logged ./server/nfs4/state
+func BenchmarkLogged(b *testing.B) {
+	for _, logged := range []bool{false, true} {
+		start := func(b *testing.B) *node {
+			w := &world{State: New(Config{Lease: time.Hour, Boot: 1}), t: b}
+			if logged {
+				dir := "/dev/shm"
+				if _, err := os.Stat(dir); err != nil {
+					dir = b.TempDir()
+				}
+				f, err := os.CreateTemp(dir, "podnas-log-*")
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(func() { f.Close(); os.Remove(filepath.Clean(f.Name())) })
+				if err := w.StartLog(fileLog{f}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			return w.ready("node", 1)
+		}
+		b.Run(fmt.Sprintf("open-close/log=%t", logged), func(b *testing.B) {
+			n := start(b)
+			for b.Loop() {
+				id, _ := n.open("owner of the open", 1, Both, 0)
+				n.w.Close(n.c, id, file1(1))
+			}
+		})
+		b.Run(fmt.Sprintf("lock-unlock/log=%t", logged), func(b *testing.B) {
+			n := start(b)
+			id := n.mustOpen("owner of the open", 1)
+			for b.Loop() {
+				l, _, _ := n.lock(id, "owner of the lock", 1, true, 0, 10)
+				_, _ = n.w.Unlock(n.c, l, file1(1), 0, 10)
+			}
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package state
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"iter"
+	"strconv"
+	"time"
+)
+
+// record is a change. One field is set.
+type record struct {
+	Begin     *loggedBegin `json:"begin,omitempty"`
+	Client    *SavedClient `json:"client,omitempty"` // without its sessions and opens
+	Gone      uint64       `json:"gone,omitempty"`   // client, with all it had
+	Open      *loggedOpen  `json:"open,omitempty"`
+	Answered  uint64       `json:"answered,omitempty"` // number of an open: its client has the reply to the last OPEN
+	Closed    uint64       `json:"closed,omitempty"`   // number of an open, with its locks
+	Lock      *loggedLock  `json:"lock,omitempty"`
+	Freed     uint64       `json:"freed,omitempty"` // number of a lock owner
+	Wait      *SavedWait   `json:"wait,omitempty"`
+	WaitEnds  *SavedWait   `json:"waitEnds,omitempty"`
+	Grace     *SavedGrace  `json:"grace,omitempty"`
+	Reclaimed []byte       `json:"reclaimed,omitempty"` // owner that has said RECLAIM_COMPLETE
+	Forgotten []byte       `json:"forgotten,omitempty"` // owner that may not reclaim any more
+	GraceOver bool         `json:"graceOver,omitempty"`
+}
+
+type loggedBegin struct {
+	Boot uint32 `json:"boot"`
+	Next uint64 `json:"next"`
+}
+
+// loggedOpen is an open. If it has no locks, those that were logged stay.
+type loggedOpen struct {
+	Client uint64 `json:"client"`
+	SavedOpen
+}
+
+// loggedLock is a LOCK or LOCKU, not all ranges that the owner has: there may be many.
+type loggedLock struct {
+	Open   uint64      `json:"open"` // number
+	Number uint64      `json:"number"`
+	Owner  []byte      `json:"owner"`
+	Seqid  uint32      `json:"seqid"`
+	Set    *SavedRange `json:"set,omitempty"`
+	Clear  *SavedRange `json:"clear,omitempty"`
+}
+
+func (r *record) append(b []byte) []byte {
+	encoded, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // a record has nothing that JSON hasn't
+	}
+	return append(b, encoded...)
+}
+
+// appendOpen appends the record of an open. What OPEN, CLOSE, LOCK and LOCKU log is encoded by hand:
+// encoding/json takes seven times as long (go test -bench Record), under State.mu.
+func appendOpen(b []byte, o *open, locks bool) []byte {
+	b = appendNumber(append(b, `{"open":{`...), `"client":`, o.client.id)
+	b = appendNumber(b, `,"number":`, o.number)
+	b = appendNumber(b, `,"volume":`, o.file.key.Volume)
+	b = base64.StdEncoding.AppendEncode(append(b, `,"file":"`...), o.file.key.ID[:o.file.key.Len])
+	b = appendText(append(b, '"'), `,"owner":`, o.owner)
+	b = appendNumber(b, `,"access":`, uint64(o.access))
+	b = appendNumber(b, `,"deny":`, uint64(o.deny))
+	b = appendNumber(b, `,"combos":`, uint64(o.combos))
+	b = appendNumber(b, `,"seqid":`, uint64(o.seqid))
+	b = o.since.AppendFormat(append(b, `,"since":"`...), time.RFC3339Nano)
+	b = appendNumber(append(b, '"'), `,"unanswered":`, uint64(o.unanswered))
+	if locks && len(o.locks) > 0 {
+		b = append(b, `,"locks":[`...)
+		for i, l := range o.locks {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendText(appendNumber(append(b, '{'), `"number":`, l.number), `,"owner":`, l.owner)
+			b = append(appendNumber(b, `,"seqid":`, uint64(l.seqid)), `,"ranges":[`...)
+			for j, r := range l.ranges {
+				if j > 0 {
+					b = append(b, ',')
+				}
+				b = appendRange(b, r)
+			}
+			b = append(b, "]}"...)
+		}
+		b = append(b, ']')
+	}
+	return append(b, "}}"...)
+}
+
+// appendLock appends the record of a LOCK, or a LOCKU.
+func appendLock(b []byte, l *lockOwner, r lockRange, isLock bool) []byte {
+	b = appendNumber(append(b, `{"lock":{`...), `"open":`, l.open.number)
+	b = appendNumber(b, `,"number":`, l.number)
+	b = appendText(b, `,"owner":`, l.owner)
+	b = appendNumber(b, `,"seqid":`, uint64(l.seqid))
+	if isLock {
+		b = append(b, `,"set":`...)
+	} else {
+		b = append(b, `,"clear":`...)
+	}
+	return append(appendRange(b, r), "}}"...)
+}
+
+// appendOne appends a record that is a number.
+func appendOne(b []byte, name string, number uint64) []byte {
+	return append(appendNumber(append(b, '{'), name, number), '}')
+}
+
+func appendNumber(b []byte, name string, n uint64) []byte {
+	return strconv.AppendUint(append(b, name...), n, 10)
+}
+
+func appendText(b []byte, name, text string) []byte {
+	b = append(append(b, name...), '"')
+	return append(base64.StdEncoding.AppendEncode(b, []byte(text)), '"')
+}
+
+func appendRange(b []byte, r lockRange) []byte {
+	b = appendNumber(appendNumber(append(b, '{'), `"first":`, r.first), `,"last":`, r.last)
+	return append(strconv.AppendBool(append(b, `,"write":`...), r.write), '}')
+}
+
+// frameSize is how long the frames of a log are that is rewritten, more or less.
+const frameSize = 64 << 10
+
+// frames returns all there is. A frame is valid until the next one.
+func (s *State) frames() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		b := make([]byte, frameHeader, frameSize+frameSize/4)
+		ended := false
+		frame := func(size int) {
+			if ended || len(b) <= size {
+				return
+			}
+			ended = !yield(endFrame(b))
+			b = b[:frameHeader]
+		}
+		b = (&record{Begin: &loggedBegin{s.cfg.Boot, s.next}}).append(b)
+		if g := s.grace.save(s.cfg.Now()); g != nil {
+			b = (&record{Grace: g}).append(b)
+		}
+		for _, c := range s.clients {
+			if !c.confirmed {
+				continue
+			}
+			saved := s.saveClient(c)
+			b = (&record{Client: &saved}).append(b)
+			for o := c.opens; o != nil; o = o.nextOfClient {
+				b = appendOpen(b, o, true)
+				frame(frameSize)
+			}
+		}
+		for f := range s.waiting {
+			for _, w := range f.waiters {
+				saved := w.save()
+				b = (&record{Wait: &saved}).append(b)
+			}
+			frame(frameSize)
+		}
+		frame(frameHeader)
+	}
+}
+
+// endFrame fills in the header, for which the frame has the place.
+func endFrame(frame []byte) []byte {
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-frameHeader))
+	binary.BigEndian.PutUint32(frame[4:], checksum(frame[frameHeader:]))
+	return frame
+}

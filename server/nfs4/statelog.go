@@ -1,0 +1,264 @@
+package nfs4
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"iter"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/podnas/podnas/server/nfs4/state"
+)
+
+// A server that dies while its machine lives on leaves a log of what its clients have: see
+// state.Log. It is in a folder in memory, a tmpfs, which in a cluster the container's restart
+// leaves alone, and which goes with the pod. A write to it waits for no disk. (A mapped file on the
+// data's disk would, without a system call that says so: a page fault stops a thread that Go takes
+// to be running, and on a full disk it is a SIGBUS.)
+//
+// It is right only if nobody has served the disk since. So there is a file on the disk, the
+// witness, with the same random number, which each podnas that starts without that log replaces, or
+// removes. One that does not know the witness removes it, too, as it is beside the entries of the
+// roster and none of them.
+
+const (
+	witnessFile    = "state-log"
+	stateLogFormat = 1
+
+	// triesMax is how often a log is used by processes that die before stableAfter: it may be
+	// what is in it that they die of.
+	triesMax    = 3
+	stableAfter = 10 * time.Second
+
+	// A log that is longMin longer than longTimes what it was when it was rewritten is rewritten.
+	longTimes = 3
+	longMin   = 1 << 20
+)
+
+// stateLog is the file. It implements state.Log.
+type stateLog struct {
+	path   string // path+".new" is half written, path+".tries" counts those who used it
+	head   []byte // the first frame
+	file   *os.File
+	size   int64
+	limit  int64 // of size
+	tries  int
+	failed atomic.Pointer[error]
+	told   bool         // that it has failed
+	void   func() error // removes the witness
+}
+
+// logHead is the first frame of a log: all is equal if it is right.
+type logHead struct {
+	Format int    `json:"format"`
+	Server []byte `json:"server"` // Server.identity
+	Kernel []byte `json:"kernel"` // a random number of each boot
+	Number []byte `json:"number"` // the witness
+}
+
+// newStateLog makes the directory. Several servers can have one.
+func (s *Server) newStateLog(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("log of the clients' state: %w", err)
+	}
+	path := filepath.Join(dir, fmt.Sprintf("clients-%08x", crc32.Checksum(s.identity, s.crc)))
+	s.stateLog = &stateLog{path: path, void: s.roster.forgetWitness}
+	return nil
+}
+
+// headOf is what a log begins with that goes with a witness.
+func (s *Server) headOf(witness []byte) ([]byte, error) {
+	kernel, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, err
+	}
+	head, err := json.Marshal(logHead{stateLogFormat, s.identity, kernel, witness})
+	return state.AppendFrame(nil, head), err
+}
+
+// goOn goes on with the log of a server that has died. The error says why not.
+func (s *Server) goOn(cfg state.Config, roster []state.RosterEntry) (*state.State, error) {
+	l := s.stateLog
+	b, err := os.ReadFile(l.path)
+	if err != nil {
+		return nil, err
+	}
+	witness, err := os.ReadFile(filepath.Join(s.roster.dir, witnessFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, errors.New("another podnas has served this disk since")
+	} else if err != nil {
+		return nil, err
+	}
+	if l.head, err = s.headOf(witness); err != nil {
+		return nil, err
+	}
+	frames, ok := bytes.CutPrefix(b, l.head)
+	if !ok {
+		return nil, errors.New("it is of another format, disk or boot, or another podnas has served this disk since")
+	}
+	if err := l.try(); err != nil {
+		return nil, err
+	}
+	saved, err := readStateLog(frames)
+	if err != nil {
+		return nil, err
+	}
+	if err := saved.Fit(roster); err != nil {
+		return nil, err
+	}
+	s.ownForms(saved)
+	return state.Restore(cfg, saved, restoreBack, s.reopen)
+}
+
+func readStateLog(frames []byte) (*state.Saved, error) {
+	replay := state.NewReplay()
+	for {
+		records, rest, ok := state.CutFrame(frames)
+		if !ok { // what was being written when the process died
+			return replay.Saved()
+		}
+		if err := replay.Apply(records); err != nil {
+			return nil, err
+		}
+		frames = rest
+	}
+}
+
+// try counts who uses the log.
+func (l *stateLog) try() error {
+	if b, err := os.ReadFile(l.triesPath()); err == nil {
+		l.tries, _ = strconv.Atoi(string(b))
+	}
+	if l.tries >= triesMax {
+		return fmt.Errorf("podnas has died %d times in a row soon after it went on with it", l.tries)
+	}
+	l.tries++
+	return os.WriteFile(l.triesPath(), []byte(strconv.Itoa(l.tries)), 0o600)
+}
+
+func (l *stateLog) triesPath() string { return l.path + ".tries" }
+func (l *stateLog) newPath() string   { return l.path + ".new" }
+
+// stable forgets who used the log.
+func (l *stateLog) stable() {
+	if l.tries > 0 {
+		l.tries = 0
+		_ = os.Remove(l.triesPath()) // or the log is given up too early
+	}
+}
+
+// startLog begins to log all that changes, or makes sure that no log is ever taken for what clients
+// have then.
+func (s *Server) startLog() error {
+	l := s.stateLog
+	if l == nil {
+		return s.roster.forgetWitness()
+	}
+	if !s.wentOn {
+		l.stable()
+		witness := []byte(rand.Text())
+		var err error
+		if l.head, err = s.headOf(witness); err == nil {
+			err = s.roster.write(witnessFile, witness)
+		}
+		if err != nil { // the disk is full, or worse
+			_ = l.giveUp(err)
+			return s.roster.forgetWitness()
+		}
+	}
+	_ = s.state.StartLog(l) // the error is in l
+	return nil
+}
+
+// Append adds a frame.
+func (l *stateLog) Append(frame []byte) (long bool, err error) {
+	if err := l.write(frame); err != nil {
+		return false, l.giveUp(err)
+	}
+	return l.size > l.limit, nil
+}
+
+func (l *stateLog) write(frame []byte) error {
+	n, err := l.file.Write(frame)
+	l.size += int64(n)
+	return err
+}
+
+// Rewrite replaces the file. It stays as it is until the new one is whole.
+func (l *stateLog) Rewrite(frames iter.Seq[[]byte]) error {
+	if l.file != nil {
+		_ = l.file.Close()
+	}
+	err := asRoot(func() (err error) {
+		l.file, err = os.OpenFile(l.newPath(), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		l.size = 0
+		if err := l.write(l.head); err != nil {
+			return err
+		}
+		for frame := range frames {
+			if err := l.write(frame); err != nil {
+				return err
+			}
+		}
+		return os.Rename(l.newPath(), l.path)
+	})
+	l.limit = longTimes*l.size + longMin
+	if err != nil {
+		return l.giveUp(err)
+	}
+	return nil
+}
+
+// giveUp removes the log, so that nobody goes on with what is no longer right, and returns err.
+func (l *stateLog) giveUp(err error) error {
+	err = errors.Join(err, asRoot(l.remove))
+	l.failed.Store(&err)
+	return err
+}
+
+// remove removes the file, or makes it void.
+func (l *stateLog) remove() error {
+	if l.file != nil {
+		_ = l.file.Close()
+		l.file = nil
+	}
+	_, _ = os.Remove(l.newPath()), os.Remove(l.triesPath()) // nobody reads them without the log
+	err := os.Remove(l.path)
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, l.void())
+}
+
+// StateLogFailed returns why the log of the clients' state was given up, or nil.
+func (s *Server) StateLogFailed() error {
+	if s.stateLog == nil {
+		return nil
+	}
+	if err := s.stateLog.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// watchLog does each second what has to be done about the log.
+func (s *Server) watchLog() {
+	l := s.stateLog
+	if time.Since(s.began) > stableAfter {
+		l.stable()
+	}
+	if err := s.StateLogFailed(); err != nil && !l.told {
+		l.told = true
+		s.log.Warn("nfs: the log of what clients have open and locked can't be written and was removed: if podnas dies, they have to reclaim it", "err", err)
+	}
+}

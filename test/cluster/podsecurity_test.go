@@ -1,0 +1,94 @@
+//go:build cluster
+
+package cluster_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Each overlay's pod is let in by the API server in a namespace that enforces the level which the
+// overlay gives its own, and not by the next stricter one: no more is asked for than is needed.
+func TestPodSecurity(t *testing.T) {
+	for overlay, level := range map[string]string{
+		"base":                "privileged",
+		"overlays/baseline":   "baseline",
+		"overlays/restricted": "restricted",
+		"overlays/hostpath":   "privileged",
+		"overlays/xfs-quota":  "privileged",
+		"overlays/disk-image": "privileged",
+	} {
+		t.Run(overlay, func(t *testing.T) {
+			n := newTenant(t)
+			accounts := cluster.client.CoreV1().ServiceAccounts(n.name)
+			if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "podnas"}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			pod, enforced := podOf(t, "../../deploy/"+overlay)
+			if enforced != level {
+				t.Errorf("the overlay's namespace enforces %q, want %q", enforced, level)
+			}
+			stricter := map[string]string{"privileged": "baseline", "baseline": "restricted"}[level]
+			for _, try := range []string{level, stricter} {
+				if try == "" {
+					continue
+				}
+				setEnforced(t, n.name, try)
+				_, err := cluster.client.CoreV1().Pods(n.name).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				switch {
+				case try == level && err != nil:
+					t.Errorf("%s: %v", try, err)
+				case try == stricter && (err == nil || !strings.Contains(err.Error(), "violates PodSecurity")):
+					t.Errorf("%s: %v, want that it violates PodSecurity", try, err)
+				}
+			}
+		})
+	}
+}
+
+// podOf returns the pod of a kustomization's StatefulSet, and what its Namespace enforces.
+func podOf(t *testing.T, path string) (pod *corev1.Pod, level string) {
+	t.Helper()
+	rendered, err := kubectl(t.Context(), nil, "create", "--dry-run=client", "-o", "json", "-k", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := json.NewDecoder(bytes.NewReader(rendered)); d.More(); {
+		var object json.RawMessage
+		var kind metav1.TypeMeta
+		if err := d.Decode(&object); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(object, &kind); err != nil {
+			t.Fatal(err)
+		}
+		switch kind.Kind {
+		case "Namespace":
+			var n corev1.Namespace
+			if err := json.Unmarshal(object, &n); err != nil {
+				t.Fatal(err)
+			}
+			level = n.Labels["pod-security.kubernetes.io/enforce"]
+		case "StatefulSet":
+			var set appsv1.StatefulSet
+			if err := json.Unmarshal(object, &set); err != nil {
+				t.Fatal(err)
+			}
+			pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "podnas-0", Labels: set.Spec.Template.Labels}, Spec: set.Spec.Template.Spec}
+			for _, claim := range set.Spec.VolumeClaimTemplates { // as the controller does
+				source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name + "-podnas-0"}}
+				pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim.Name, VolumeSource: source})
+			}
+		}
+	}
+	if pod == nil {
+		t.Fatalf("no StatefulSet in %s", path)
+	}
+	return pod, level
+}

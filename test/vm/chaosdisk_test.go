@@ -1,0 +1,117 @@
+//go:build vm
+
+package vm_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/test/faultydisk"
+)
+
+// mappedDisk is an XFS with project quotas on the device mapper, which stalls or fails when a
+// test wants it to. Nothing on it may be open over NFS by the test's own process, which starts
+// dmsetup.
+type mappedDisk struct {
+	t    *testing.T
+	dir  string // where it is mounted
+	name string
+	size int64
+	// The log, which is written while the rest fails: XFS ends when it can't write that.
+	logAt, logSize int64
+	device         string // below
+}
+
+func newMappedDisk(t *testing.T, size int64) *mappedDisk {
+	t.Helper()
+	dir, err := os.MkdirTemp(xfs, "disk-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &mappedDisk{t: t, dir: t.TempDir(), name: fmt.Sprint("podnas-", os.Getpid()), size: size}
+	image := filepath.Join(dir, "image")
+	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, size)); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "mkfs.xfs", "-q", image)
+	d.logAt, d.logSize = faultydisk.XFSLog(t, image)
+	command(t, "modprobe", "loop")
+	command(t, "modprobe", "dm-mod")
+	d.device = strings.TrimSpace(command(t, "losetup", "--find", "--show", image))
+	t.Cleanup(func() { command(t, "losetup", "--detach", d.device) })
+	command(t, "dmsetup", "create", d.name, "--table", d.table("linear"))
+	t.Cleanup(func() { command(t, "dmsetup", "remove", d.name) })
+	command(t, "dmsetup", "mknodes", d.name)
+	d.mount()
+	t.Cleanup(func() {
+		if err := unix.Unmount(d.dir, 0); err != nil && !errors.Is(err, unix.EINVAL) { // it is not mounted
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// table has all but the log on this target.
+func (d *mappedDisk) table(target string) string {
+	var b strings.Builder
+	for _, part := range []struct {
+		target    string
+		at, until int64
+	}{{target, 0, d.logAt}, {"linear", d.logAt, d.logAt + d.logSize}, {target, d.logAt + d.logSize, d.size}} {
+		fmt.Fprintf(&b, "%d %d %s", part.at/512, (part.until-part.at)/512, part.target)
+		if part.target == "linear" {
+			fmt.Fprintf(&b, " %s %d", d.device, part.at/512)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func (d *mappedDisk) mount() {
+	d.t.Helper()
+	mountDisk(d.t, "/dev/mapper/"+d.name, d.dir, "xfs", "prjquota")
+}
+
+// cut cuts the XFS off from its disk, and mounts it again: what is there then was on the disk.
+func (d *mappedDisk) cut() {
+	d.t.Helper()
+	cutPower(d.t, d.dir)
+	d.remount()
+}
+
+func (d *mappedDisk) remount() {
+	d.t.Helper()
+	if err := unix.Unmount(d.dir, 0); err != nil {
+		d.t.Fatal(err)
+	}
+	d.mount()
+}
+
+// stall keeps all that is read and written waiting, resume ends that.
+func (d *mappedDisk) stall() {
+	command(d.t, "dmsetup", "suspend", "--nolockfs", "--noflush", d.name)
+}
+
+func (d *mappedDisk) resume() { command(d.t, "dmsetup", "resume", d.name) }
+
+// fail makes all that is read and written fail, mend ends that.
+func (d *mappedDisk) fail() { d.load("error") }
+
+func (d *mappedDisk) mend() { d.load("linear") }
+
+func (d *mappedDisk) load(target string) {
+	const reload = `dmsetup suspend --nolockfs --noflush "$0" && dmsetup load "$0" --table "$1" && dmsetup resume "$0"`
+	command(d.t, "sh", "-c", reload, d.name, d.table(target))
+}
+
+// alive reports whether the XFS has survived.
+func (d *mappedDisk) alive() bool {
+	name := filepath.Join(d.dir, "alive")
+	return errors.Join(write(name, []byte("x")), os.Remove(name)) == nil
+}
