@@ -61,19 +61,24 @@ func TestDiskImageDamaged(t *testing.T) {
 	a.gone()
 }
 
-// notReady is what the readiness probe says is wrong.
-func notReady(t *testing.T) string {
+// notReady is what the readiness probe says is wrong, as soon as it says so: what it has found
+// is good for a second.
+func notReady(t *testing.T) (said string) {
 	t.Helper()
-	resp, err := http.Get("http://" + probes + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("the probe answers %s, %v", resp.Status, err)
-	}
-	return string(body)
+	eventually(t, "the probe fails", func() bool {
+		resp, err := http.Get("http://" + probes + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said = string(body)
+		return resp.StatusCode == http.StatusServiceUnavailable
+	})
+	return said
 }
 
 func overwriteAt(t *testing.T, name string, offset int64, b []byte) {
