@@ -228,7 +228,7 @@ func serveTwice(t *testing.T, attrs bool) *served {
 	t.Helper()
 	s := &served{dir: filepath.Join(t.TempDir(), "volume"), v4: &view4{}}
 	must(t, os.Mkdir(s.dir, 0o777))
-	if err := export.Probe(s.dir); err != nil {
+	if err := export.ProbeHandles(s.dir); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	cfg := config(t)

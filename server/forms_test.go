@@ -25,7 +25,7 @@ func TestHandlesOfAnyForm(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "a", "b", "file"), []byte("data"), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if err := export.Probe(dir); err != nil {
+		if err := export.ProbeHandles(dir); err != nil {
 			t.Skip(err)
 		}
 		cfg := config(t)

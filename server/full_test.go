@@ -19,7 +19,7 @@ func countedWith(t *testing.T, engine string, limit quota.Limit) (*nfstest.Clien
 	t.Helper()
 	dir := t.TempDir()
 	if engine == server.EngineNative {
-		if err := export.Probe(dir); err != nil {
+		if err := export.ProbeHandles(dir); err != nil {
 			t.Skipf("the native engine can't run here: %v", err)
 		}
 	}

@@ -67,7 +67,7 @@ func TestKilled(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	volume := filepath.Join(dir, "volume")
-	if err := errors.Join(os.Mkdir(volume, 0o777), export.Probe(volume)); err != nil {
+	if err := errors.Join(os.Mkdir(volume, 0o777), export.ProbeHandles(volume)); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	l, err := net.Listen("tcp", nfstest.OwnAddress())

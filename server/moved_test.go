@@ -124,7 +124,7 @@ func engines(t *testing.T, disk string, test func(t *testing.T, engine, disk str
 			if err := os.Mkdir(at, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := export.Probe(at); err != nil && engine == server.EngineNative {
+			if err := export.ProbeHandles(at); err != nil && engine == server.EngineNative {
 				t.Skipf("the native engine can't run here: %v", err)
 			}
 			test(t, engine, at)

@@ -202,7 +202,7 @@ func conformance(t *testing.T, disk, handles string, add func(*export.Table, str
 // connections would use up the ports.
 func FuzzNative(f *testing.F) {
 	dir := f.TempDir()
-	if err := export.Probe(dir); err != nil {
+	if err := export.ProbeHandles(dir); err != nil {
 		f.Skipf("the native engine can't run here: %v", err)
 	}
 	cfg := config(f)

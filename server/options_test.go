@@ -23,7 +23,7 @@ func volumeWith(t *testing.T, engine string, options export.Options) (*nfstest.C
 	t.Helper()
 	dir := t.TempDir()
 	if engine == server.EngineNative {
-		if err := export.Probe(dir); err != nil {
+		if err := export.ProbeHandles(dir); err != nil {
 			t.Skipf("the native engine can't run here: %v", err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestClients(t *testing.T) {
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		t.Run(engine, func(t *testing.T) {
 			if engine == server.EngineNative {
-				if err := export.Probe(t.TempDir()); err != nil {
+				if err := export.ProbeHandles(t.TempDir()); err != nil {
 					t.Skipf("the native engine can't run here: %v", err)
 				}
 			}

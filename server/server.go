@@ -118,10 +118,7 @@ func (c Choice) Check(o *export.Options) error {
 	if c.Engine == EngineGoNFS && (o.RootSquash || o.AllSquash || o.AnonUID != 0 || o.AnonGID != 0) {
 		return fmt.Errorf("squashing users (rootSquash, allSquash, anonUid, anonGid) needs the native engine, but this server runs %s: %s", c.Engine, c.Reason)
 	}
-	if err := c.Only().Refuses(o); err != nil {
-		return err
-	}
-	return nil
+	return c.Only().Refuses(o)
 }
 
 // CheckNFS4 returns an error if the engine can't serve version 4.

@@ -36,7 +36,7 @@ func TestSlowCallsAreNamed(t *testing.T) {
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		t.Run(engine, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := export.Probe(dir); err != nil && engine == server.EngineNative {
+			if err := export.ProbeHandles(dir); err != nil && engine == server.EngineNative {
 				t.Skipf("the native engine can't run here: %v", err)
 			}
 			var log lines

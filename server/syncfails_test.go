@@ -88,7 +88,7 @@ func syncFails(t *testing.T, engine string, disk *faultydisk.Disk, call func(*ca
 	volume := filepath.Join(disk.Dir, "volume")
 	must(t, os.Mkdir(volume, 0o777))
 	if engine == server.EngineNative {
-		if err := export.Probe(volume); err != nil {
+		if err := export.ProbeHandles(volume); err != nil {
 			t.Skipf("the native engine can't run here: %v", err)
 		}
 	}

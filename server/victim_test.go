@@ -226,7 +226,7 @@ func freeze(t *testing.T, disk string) (thaw func()) {
 // another for a victim.
 func attacked(t *testing.T, one, two string, prepare func(*testing.T, string)) (address string, root nfs3.FH, v *victim) {
 	t.Helper()
-	if err := export.Probe(one); err != nil {
+	if err := export.ProbeHandles(one); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	cfg := config(t)

@@ -55,7 +55,7 @@ func serve(t testing.TB) (address, dir string) {
 // needNative skips a test of version 4.1 where the engine that has it can't run.
 func needNative(t testing.TB, dir string) {
 	t.Helper()
-	if err := export.Probe(dir); err != nil {
+	if err := export.ProbeHandles(dir); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // needNative skips where the native engine can't run.
 func needNative(t *testing.T) {
 	t.Helper()
-	if err := Probe(t.TempDir()); err != nil {
+	if err := ProbeHandles(t.TempDir()); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 }
@@ -53,10 +53,10 @@ func handleOf(t *testing.T, o *Opener, root []byte, path string) []byte {
 }
 
 func TestProbeSaysWhatIsMissing(t *testing.T) {
-	err := Probe("/proc")
+	err := ProbeHandles("/proc")
 	var needs *NeedsError
 	if !errors.As(err, &needs) || needs.What == "" || needs.Fix == "" {
-		t.Errorf("Probe(/proc) = %v, want a NeedsError", err)
+		t.Errorf("ProbeHandles(/proc) = %v, want a NeedsError", err)
 	}
 }
 

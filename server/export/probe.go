@@ -20,16 +20,6 @@ func (e *NeedsError) Error() string { return fmt.Sprintf("%s (%v); %s", e.What, 
 
 func (e *NeedsError) Unwrap() error { return e.Err }
 
-// Probe tests whether the native engine can serve the disk at dir with all its features: whether files
-// can be opened by handle, and whether threads of this process can act as other users. The error is a
-// *NeedsError.
-func Probe(dir string) error {
-	if err := ProbeHandles(dir); err != nil {
-		return err
-	}
-	return ProbeIdentities()
-}
-
 // ProbeHandles tests whether files of the disk at dir can be opened by the kernel's handles.
 // The error is a *NeedsError, unless dir can't be opened.
 func ProbeHandles(dir string) error {

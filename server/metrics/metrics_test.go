@@ -28,7 +28,7 @@ func start(t *testing.T, engine string) (prometheus.Collector, *nfstest.Client, 
 	t.Helper()
 	dir := t.TempDir()
 	if engine == server.EngineNative {
-		if err := export.Probe(dir); err != nil {
+		if err := export.ProbeHandles(dir); err != nil {
 			t.Skipf("the native engine can't run here: %v", err)
 		}
 	}
@@ -239,7 +239,7 @@ func TestOwnProbes(t *testing.T) {
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		for _, listen := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
 			t.Run(engine+" "+listen, func(t *testing.T) {
-				if err := export.Probe(t.TempDir()); engine == server.EngineNative && err != nil {
+				if err := export.ProbeHandles(t.TempDir()); engine == server.EngineNative && err != nil {
 					t.Skipf("the native engine can't run here: %v", err)
 				}
 				l, err := net.Listen("tcp", listen)

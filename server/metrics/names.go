@@ -33,18 +33,15 @@ var (
 	openFilesMisses    = desc("nfs_open_files_misses_total", "Calls that had to open their file.")
 	openFilesEvictions = desc("nfs_open_files_evictions_total", "Files that were closed for others.")
 
-	keptHandles = desc("nfs_kept_handles", "Cached handles of names. Missing with go-nfs.")
-	indexNames  = desc("nfs_index_names", "Names in the indexes by which files are found; 0 where the kernel's handles are used.")
-
-	indexBytes = desc("nfs_index_bytes", "Memory of the indexes, in bytes.")
-
-	indexWalks = desc("nfs_index_walks_total", "Walks of volumes for the indexes.")
-
+	indexNames   = desc("nfs_index_names", "Names in the indexes by which files are found; 0 where the kernel's handles are used.")
+	indexBytes   = desc("nfs_index_bytes", "Memory of the indexes, in bytes.")
+	indexWalks   = desc("nfs_index_walks_total", "Walks of volumes for the indexes.")
 	indexPartial = desc("nfs_index_partial", "Volumes whose index may lack files, so that clients may be asked to wait.")
 
+	keptHandles       = desc("nfs_kept_handles", "Cached handles of names. Missing with go-nfs.")
 	keptHandlesHits   = desc("nfs_kept_handles_hits_total", "Lookups and listed names whose handle was cached.")
-	keptAttrsHits     = desc("nfs_kept_attributes_hits_total", "Files in listings and GETATTR whose attributes were remembered. Missing with go-nfs.")
 	keptHandlesMisses = desc("nfs_kept_handles_misses_total", "Lookups and listed names whose handle was not cached.")
+	keptAttrsHits     = desc("nfs_kept_attributes_hits_total", "Files in listings and GETATTR whose attributes were remembered. Missing with go-nfs.")
 
 	nfs4Clients        = desc("nfs4_clients", "Clients of NFSv4.1: nodes, each for all its mounts. This and the other podnas_nfs4 metrics are missing with go-nfs and with --nfs4=false.")
 	nfs4Silent         = desc("nfs4_clients_silent", "Clients whose lease has run out. They keep what nobody else wants.")

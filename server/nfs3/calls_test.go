@@ -43,7 +43,7 @@ type call struct {
 func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	t.Helper()
 	dir := t.TempDir()
-	if err := export.Probe(dir); err != nil {
+	if err := export.ProbeHandles(dir); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	name := filepath.Join(dir, "file")

@@ -49,7 +49,7 @@ type operation = nfs4.Operation
 func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	t.Helper()
 	dir := t.TempDir()
-	if err := export.Probe(dir); err != nil {
+	if err := export.ProbeHandles(dir); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), make([]byte, 64<<10), 0o600))

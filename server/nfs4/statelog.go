@@ -251,7 +251,8 @@ func (s *Server) StateLogFailed() error {
 	return nil
 }
 
-// watchLog does each second what has to be done about the log.
+// watchLog is called each second: it forgets the tries of a process that has lasted, and says once that the
+// log can't be written.
 func (s *Server) watchLog() {
 	l := s.stateLog
 	if time.Since(s.began) > stableAfter {

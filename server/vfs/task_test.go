@@ -135,7 +135,7 @@ func TestManyOperations(t *testing.T) {
 	const uid = 1234
 	names := []string{"a", "b", "c"}
 	dir := t.TempDir()
-	if err := export.Probe(dir); err != nil {
+	if err := export.ProbeHandles(dir); err != nil {
 		t.Skipf("files can't be opened by handle here: %v", err)
 	}
 	table := &export.Table{ByIndex: testdisk.ByIndex()}

@@ -146,12 +146,7 @@ func testDiedOften(e *env) {
 		m.want("LOCK of what is locked", m.lock(nfs4.LockWrite, 0, 10*n+1), nfs4.ErrDenied)
 	}
 	// After a grace period the state before it does not come back.
-	e.restart()
-	e.lost()
-	other.lost()
-	e.ok(putfh(l.fh), open(e.previous(opening{owner: "l"})))
-	e.ok(reclaimComplete(false))
-	other.ok(reclaimComplete(false))
+	e.crashed(l, other)
 	e.died()
 	other.again()
 	m = e.locker(other, "m")

@@ -180,12 +180,7 @@ func testHandoverAgain(e *env) {
 		m.want("LOCK of what is locked", m.lock(nfs4.LockWrite, 0, 10*n+1), nfs4.ErrDenied)
 	}
 	// After a crash the state before it does not come back.
-	e.restart()
-	e.lost()
-	other.lost()
-	e.ok(putfh(l.fh), open(e.previous(opening{owner: "l"})))
-	e.ok(reclaimComplete(false))
-	other.ok(reclaimComplete(false))
+	e.crashed(l, other)
 	m = e.locker(other, "m")
 	m.want("LOCK that was not reclaimed", m.lock(nfs4.LockWrite, 0, 100), nfs4.OK)
 }

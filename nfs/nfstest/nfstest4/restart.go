@@ -36,6 +36,18 @@ func (c *client) lost() {
 	c.createSession(c.createSessionArgs())
 }
 
+// crashed is a crash after which one client reclaims the file that l has open, but no lock, and the
+// other reclaims nothing.
+func (e *env) crashed(l *locker, other *client) {
+	e.Helper()
+	e.restart()
+	e.lost()
+	other.lost()
+	e.ok(putfh(l.fh), open(e.previous(opening{owner: "l"})))
+	e.ok(reclaimComplete(false))
+	other.ok(reclaimComplete(false))
+}
+
 // Without state there is no grace period.
 func testRestartIdle(e *env) {
 	server := e.exchangeID()
