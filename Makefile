@@ -51,7 +51,8 @@ run: build ## serve the example claims on 127.0.0.1, without a cluster; ARGS='mo
 	@exec bin/podnas serve --standalone --root data/root --claims data/claims \
 		--listen 127.0.0.1:20490 --http 127.0.0.1:20491 $(ARGS)
 
-# Without go vet, which make lint runs: here it looks at all that podnas imports, too.
+# Without go vet, which make lint runs: here it looks at all that podnas imports, too. Four packages
+# at a time, because some of them mostly wait.
 .PHONY: test
 test: ## unit tests and the conformance suite, with the race detector where there is a C compiler
 	@echo 'make: testing. The first time this fetches Go modules and compiles them, which takes a few minutes.'
@@ -63,7 +64,7 @@ test: ## unit tests and the conformance suite, with the race detector where ther
 		[ -z "$${CI:-}" ] || { echo "make: CI is set, where they must run with it" >&2; exit 1; }; \
 	fi; \
 	set -x; [ -z "$$race" ] || $(SUITE) go test -json -vet=off -run TestAllocations ./server/nfs3 ./server/nfs4; \
-	CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 20m $$race ./...
+	CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 20m -p 4 $$race ./...
 
 .PHONY: lint
 lint: manifests-check ## golangci-lint, go vet's checks included, and actionlint (built on first use, 2 minutes)
