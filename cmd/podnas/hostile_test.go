@@ -135,6 +135,9 @@ func TestHostileClients(t *testing.T) {
 			defer client.Close()
 			v := s.makeVictim(client)
 			for _, h := range hostilities() {
+				if engine == "go-nfs" && !h.load {
+					continue // no call is made: the engine has no part in it
+				}
 				t.Run(h.name, func(t *testing.T) { s.attack(t, &h, v) })
 			}
 			s.settles("in the end", 128*mebi)
