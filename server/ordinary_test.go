@@ -7,7 +7,7 @@ import (
 	"github.com/podnas/podnas/server/testdisk"
 )
 
-// podCapabilities are those that deploy/components/baseline gives the pod, capabilities(7): CHOWN,
+// podCapabilities are those that deploy/base gives the pod, capabilities(7): CHOWN,
 // DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID and MKNOD.
 // capPerfmon is the first one that not every kernel has.
 const capPerfmon = 38
@@ -26,7 +26,7 @@ func TestOtherRights(t *testing.T) {
 		t.Parallel()
 		testdisk.Child(t, testdisk.User{ID: testdisk.Nobody, Namespace: true}, suites)
 	})
-	t.Run("a pod within the baseline level", func(t *testing.T) {
+	t.Run("the pod of deploy/podnas.yaml", func(t *testing.T) {
 		testdisk.OnlyCI(t)
 		t.Parallel()
 		var drops []uintptr

@@ -134,8 +134,10 @@ func (o *Outside) set(set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
 // uncreated says what to do if the API server refuses a pod.
 func (o *Outside) uncreated(why string) string {
 	switch {
+	case strings.Contains(why, `PodSecurity "baseline:`):
+		return fmt.Sprintf("kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged; if that is not possible, use deploy/podnas.yaml without more rights, which meets the level baseline", o.Namespace)
 	case strings.Contains(why, "PodSecurity"):
-		return fmt.Sprintf("kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=privileged; if that is not possible, use deploy/overlays/baseline or deploy/overlays/restricted", o.Namespace)
+		return fmt.Sprintf("kubectl label --overwrite namespace %s pod-security.kubernetes.io/enforce=baseline; if that is not possible, use deploy/overlays/restricted", o.Namespace)
 	case strings.Contains(why, "exceeded quota"):
 		return "raise the ResourceQuota of the namespace, or remove it"
 	case strings.Contains(why, "serviceaccount"):

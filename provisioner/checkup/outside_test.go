@@ -165,6 +165,10 @@ func TestOutside(t *testing.T) {
 			d.pod = nil
 			d.warn("podnas", "FailedCreate", `create Pod podnas-0 in StatefulSet podnas failed error: pods "podnas-0" is forbidden: violates PodSecurity "baseline:latest"`)
 		}, "statefulset", doctor.Failed, "violates PodSecurity", "enforce=privileged", true},
+		{"a stricter Pod Security", func(d *deployed) {
+			d.pod = nil
+			d.warn("podnas", "FailedCreate", `create Pod podnas-0 in StatefulSet podnas failed error: pods "podnas-0" is forbidden: violates PodSecurity "restricted:latest"`)
+		}, "statefulset", doctor.Failed, "violates PodSecurity", "enforce=baseline", true},
 		{"a quota", func(d *deployed) {
 			d.pod = nil
 			d.warn("podnas", "FailedCreate", "exceeded quota: small")

@@ -48,7 +48,7 @@ func TestSameAsManifests(t *testing.T) {
 		{"overlays/hostpath", `{"disk": {"hostPath": "/var/lib/podnas"}, "nodeSelector": {"podnas.io/disk": "true"}}`},
 		{"overlays/xfs-quota", `{"quota": "kernel"}`},
 		{"overlays/disk-image", `{"diskImage": {"size": "9Gi"}}`},
-		{"overlays/baseline", `{"podSecurity": "baseline"}`},
+		{"overlays/handles", `{"kernelHandles": true}`},
 		{"overlays/restricted", `{"podSecurity": "restricted"}`},
 		{"overlays/ipv6", `{"service": {"ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack"}}`},
 		{"overlays/networkpolicy-nfs", `{"networkPolicy": {"enabled": true, "nodes": ["172.18.0.0/16"]}}`},
@@ -78,10 +78,12 @@ func TestSchema(t *testing.T) {
 		{"no size", `{"disk": {"size": "lots"}}`, "/disk/size"},
 		{"two disks", `{"disk": {"existingClaim": "a", "hostPath": "/b"}}`, "/disk"},
 		{"a folder of no node", `{"disk": {"hostPath": "/srv"}}`, "/nodeSelector"},
-		{"kernel quotas need more than baseline", `{"podSecurity": "baseline", "quota": "kernel"}`, "/quota"},
+		{"a level that asks for nothing", `{"podSecurity": "privileged"}`, "/podSecurity"},
+		{"the kernel's handles need more than restricted", `{"podSecurity": "restricted", "kernelHandles": true}`, "/kernelHandles"},
+		{"kernel quotas need more than restricted", `{"podSecurity": "restricted", "quota": "kernel"}`, "/quota"},
 		{"root is not restricted", `{"podSecurity": "restricted", "runAsUser": 0}`, "/runAsUser"},
-		{"a folder needs more than baseline", `{"podSecurity": "baseline", "disk": {"hostPath": "/srv"}, "nodeSelector": {"a": "b"}}`, "/disk/hostPath"},
-		{"a disk image needs more than baseline", `{"podSecurity": "baseline", "diskImage": {"size": "9Gi"}}`, "/podSecurity"},
+		{"a folder needs more than restricted", `{"podSecurity": "restricted", "disk": {"hostPath": "/srv"}, "nodeSelector": {"a": "b"}}`, "/disk/hostPath"},
+		{"a disk image needs more than restricted", `{"podSecurity": "restricted", "diskImage": {"size": "9Gi"}}`, "/podSecurity"},
 		{"a disk image whose quotas nobody uses", `{"quota": "server", "diskImage": {"size": "9Gi"}}`, "/quota"},
 		{"a parameter that is no string", `{"storageClass": {"parameters": {"gid": 1001}}}`, "/storageClass/parameters/gid"},
 		{"a provisioner without a domain", `{"provisioner": "podnas"}`, "/provisioner"},
@@ -210,9 +212,32 @@ func TestNotes(t *testing.T) {
 	if !found {
 		t.Fatalf("no notes in\n%s", out)
 	}
-	for _, want := range []string{"team-podnas-0 -- podnas doctor", "-n storage", "storageClassName: shared", "label namespace storage"} {
+	for _, want := range []string{"team-podnas-0 -- podnas doctor", "-n storage", "storageClassName: shared", "namespace storage pod-security.kubernetes.io/enforce=baseline"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no %q in\n%s", want, notes)
+		}
+	}
+}
+
+// They name the level of Pod Security that the same overlay's namespace has.
+func TestNotesPodSecurity(t *testing.T) {
+	for overlay, values := range map[string]string{
+		"overlays/restricted": `{"podSecurity": "restricted"}`,
+		"overlays/handles":    `{"kernelHandles": true}`,
+		"overlays/xfs-quota":  `{"quota": "kernel"}`,
+		"overlays/hostpath":   `{"disk": {"hostPath": "/var/lib/podnas"}, "nodeSelector": {"podnas.io/disk": "true"}}`,
+		"overlays/disk-image": `{"diskImage": {"size": "9Gi"}}`,
+		"overlays/kind":       `{}`,
+	} {
+		namespace := objects(t, tool(t, kustomize, "build", deploy+overlay))["Namespace podnas"]
+		labels, _ := namespace["metadata"].(map[string]any)["labels"].(map[string]any)
+		level, _ := labels["pod-security.kubernetes.io/enforce"].(string)
+		out, err := run(strings.NewReader(values), helm, "install", "podnas", chart, "--dry-run=client", "--values", "-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(out), "pod-security.kubernetes.io/enforce="+level+"\n") || level == "" {
+			t.Errorf("%s has the level %q, and the notes of %s say\n%s", overlay, level, values, out)
 		}
 	}
 }

@@ -54,14 +54,14 @@ func TestDoctorPod(t *testing.T) {
 	applySet(t, n.name)
 	wait("statefulset", doctor.Failed, `serviceaccount "podnas" not found`, 6)
 
-	setEnforced(t, n.name, "baseline")
+	setEnforced(t, n.name, "restricted")
 	if _, err := kubectl(t.Context(), nil, "create", "serviceaccount", "-n", n.name, "podnas"); err != nil {
 		t.Fatal(err)
 	}
 	touchSet(t, n.name)
 	wait("statefulset", doctor.Failed, "violates PodSecurity", 6)
 
-	setEnforced(t, n.name, "privileged")
+	setEnforced(t, n.name, "baseline")
 	touchSet(t, n.name)
 	wait("claim export-podnas-0", doctor.Failed, "the cluster has no default one", 6)
 	wait("pod podnas-0", doctor.Warning, "waits for a node", 6)

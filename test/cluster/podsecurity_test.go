@@ -17,8 +17,9 @@ import (
 // overlay gives its own, and not by the next stricter one: no more is asked for than is needed.
 func TestPodSecurity(t *testing.T) {
 	for overlay, level := range map[string]string{
-		"base":                "privileged",
-		"overlays/baseline":   "baseline",
+		"base":                "baseline",
+		"overlays/kind":       "baseline",
+		"overlays/handles":    "privileged",
 		"overlays/restricted": "restricted",
 		"overlays/hostpath":   "privileged",
 		"overlays/xfs-quota":  "privileged",

@@ -27,3 +27,12 @@ app.kubernetes.io/part-of: {{ include "podnas.name" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
+
+{{/* The level of Pod Security that the pod meets. */}}
+{{- define "podnas.podSecurity" -}}
+{{- if or .Values.kernelHandles (eq .Values.quota "kernel") .Values.disk.hostPath .Values.diskImage.size -}}
+privileged
+{{- else -}}
+{{- .Values.podSecurity -}}
+{{- end -}}
+{{- end -}}
