@@ -42,14 +42,15 @@ func TestAppliance(t *testing.T) {
 		{"the status page", w.statusPage},
 		{"commands", w.commands},
 		{"version 4.1", nfs4},
+		{"podnas is downgraded under mounted volumes, with the kernel's handles", downgradeMounted},
 		{"a node without mount.nfs", noHelper},
-		{"podnas is downgraded while pods write", downgrade},
+		{"who calls by version 3", identity},
+		{"podnas is downgraded to version 3 alone", downgrade},
 		{"a claim with a quota", quota},
 		{"who calls", identity},
 		{"a full claim", fill},
 		{"the cluster forgets", forget},
 		{"delete the claims", deleteClaims},
-		{"Pod Security baseline", baseline},
 		{"Pod Security restricted", restricted},
 		{"a disk image", diskImage},
 		{"remove all of it", w.remove},
@@ -137,13 +138,7 @@ func noHelper(t *testing.T) {
 		kubectl(t, "exec", "node", "--", "mv", "/node/usr/sbin/"+from, "/node/usr/sbin/"+to)
 	}
 	helper("mount.nfs", "mount.nfs.away")
-	// With version 3, since downgrade goes back to a podnas that has no other.
-	kubectl(t, "apply", "-f", deploy+"examples/nfs3/storageclass.yaml")
-	small, err := os.ReadFile("small.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	apply(t, strings.Replace(string(small), "storageClassName: podnas\n", "storageClassName: podnas-nfs3\n", 1))
+	smallOfVersion3(t)
 	var message string
 	eventually(t, 2*time.Minute, "the claim is told why its pod waits", func() bool {
 		message = kubectl(t, "get", "events", "--field-selector=involvedObject.kind=PersistentVolumeClaim,involvedObject.name=small,reason=NodeWithoutMountNFS", "-o", "jsonpath={.items[*].message}")
@@ -291,20 +286,6 @@ func deleteClaims(t *testing.T) {
 	nothingLeft(t)
 }
 
-// baseline takes away what is beyond Pod Security's baseline level, as
-// deploy/overlays/baseline does. The API server lets the pod in at that level, and the
-// kernel tells users apart as before.
-func baseline(t *testing.T) {
-	kubectl(t, "apply", "-k", deploy+"overlays/baseline")
-	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
-	servesThrough(t, "native")
-	smallClaim(t)
-	identity(t)
-	kubectl(t, "delete", "pod", "small", "--timeout=180s")
-	kubectl(t, "delete", "pvc", "small", "--timeout=180s")
-	nothingLeft(t)
-}
-
 // ownerPod gives the disk to the user of deploy/overlays/restricted: a kubelet gives no hostPath to
 // an fsGroup.
 const ownerPod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "owner"}, "spec": {
@@ -396,6 +377,18 @@ func smallClaim(t *testing.T) {
 	kubectl(t, "apply", "-f", "small.yaml")
 	boundVolume(t, "small")
 	kubectl(t, "wait", "--for=condition=Ready", "pod/small", "--timeout=120s")
+}
+
+// smallOfVersion3 is the claim and the pod of small.yaml, with a volume that mounts with version 3: the
+// step downgrade goes back to a podnas that has no other.
+func smallOfVersion3(t *testing.T) {
+	t.Helper()
+	kubectl(t, "apply", "-f", deploy+"examples/nfs3/storageclass.yaml")
+	small, err := os.ReadFile("small.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, strings.Replace(string(small), "storageClassName: podnas\n", "storageClassName: podnas-nfs3\n", 1))
 }
 
 // somebody runs a script as uid 1000 in the pod of small.yaml.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // doctorPod tries the mount with podnas's own check.
@@ -21,13 +20,12 @@ const doctorPod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "nfs
 // the Service. Locks work there, podnas knows the node, and what pods have open and locked
 // outlives every way in which podnas is replaced: restarts_test.go.
 func nfs4(t *testing.T) {
-	kubectl(t, "apply", "-f", deploy+"examples/locks/claim.yaml")
+	l := startLockers(t)
 	v := boundVolume(t, "locked")
 	if got := v.Spec.MountOptions; !slices.Contains(got, "nfsvers=4.1") || slices.Contains(got, "nolock") {
 		t.Errorf("mount options %q", got)
 	}
 	apply(t, fmt.Sprintf(doctorPod, imageOf(t)))
-	l := startLockers(t, v)
 	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/nfs4", "--timeout=180s")
 	if out := kubectl(t, "logs", "nfs4"); !strings.Contains(out, "flock works, between all nodes") || !strings.Contains(out, "Nothing is wrong.") {
 		t.Errorf("podnas doctor mount in the pod says\n%s", out)
@@ -42,6 +40,4 @@ func nfs4(t *testing.T) {
 
 	l.restarts(t)
 	l.stop(t)
-	kubectl(t, "delete", "-f", deploy+"examples/locks/claim.yaml", "--timeout=180s")
-	eventually(t, time.Minute, "the volume is gone", func() bool { return !slices.Contains(diskFolders(t), v.Name) })
 }

@@ -40,5 +40,6 @@ version() { # $1: its name and its image's tag, $2: the commit
 # The oldest commit that counts as a version until there is a release: the native engine by
 # default, StorageClass parameters, quotas on any disk, and the docs that promise them to users.
 version previous "${PODNAS_PREVIOUS:-36805d0418befa906156449b89b7778e38fffc21}"
-# The first one in which all of version 4.1 is served, and handed over.
+# The first one in which all of version 4.1 is served, and handed over. Neither knows files by an index:
+# what they find is by the kernel's handles.
 version previous-nfs4 "${PODNAS_PREVIOUS_NFS4:-f86d78c1d53548a528803534009a17ce6b668ce9}"

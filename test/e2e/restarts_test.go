@@ -39,16 +39,20 @@ const killerPod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kil
 
 // lockers are the two pods at work.
 type lockers struct {
+	volume string
 	folder string // of the volume, in the pod disk
 }
 
-func startLockers(t *testing.T, v *corev1.PersistentVolume) lockers {
+// startLockers makes a claim for the two pods, and starts them.
+func startLockers(t *testing.T) lockers {
 	t.Helper()
+	kubectl(t, "apply", "-f", deploy+"examples/locks/claim.yaml")
+	v := boundVolume(t, "locked")
 	nfs := v.Spec.NFS
 	options := append(slices.Clone(v.Spec.MountOptions), "addr="+nfs.Server, "clientaddr=0.0.0.0")
 	apply(t, fmt.Sprintf(lockerPods, nfs.Server+":"+nfs.Path, strings.Join(options, ",")))
 	kubectl(t, "wait", "--for=condition=Ready", "pod/locker-a", "pod/locker-b", "--timeout=180s")
-	l := lockers{folder: "/disk/" + v.Name}
+	l := lockers{volume: v.Name, folder: "/disk/" + v.Name}
 	l.goOn(t)
 	return l
 }
@@ -86,8 +90,9 @@ func (l lockers) calls(t *testing.T) []report.Call {
 	return all
 }
 
-// restarts replaces podnas in every way that a cluster has, while both lock, append and sync.
-// It prints how long the longest call took; docs/upgrading.md has these figures.
+// restarts replaces podnas in every way that a cluster has, while both lock, append and sync, and
+// by one that finds files in another way. It prints how long the longest call took;
+// docs/upgrading.md has these figures.
 func (l lockers) restarts(t *testing.T) {
 	rollout := l.measure(t, "kubectl rollout restart", func() {
 		replacePodnas(t, func() { kubectl(t, "-n", "podnas", "rollout", "restart", "statefulset/podnas") })
@@ -108,15 +113,21 @@ func (l lockers) restarts(t *testing.T) {
 	tookOver(t)
 	kubectl(t, "delete", "pod", "killer", "--timeout=180s")
 
+	l.measure(t, "to the kernel's handles", func() { toKernelHandles(t) })
+	l.measure(t, "and back to the index", func() { toIndex(t) })
+	tookOver(t)
+}
+
+// versions replaces podnas by an earlier version, and that by the present one. The earlier one knows
+// the kernel's handles alone, so the present one must have given out no others.
+func (l lockers) versions(t *testing.T) {
 	l.measure(t, "a downgrade", func() {
 		replacePodnas(t, func() { kubectl(t, "apply", "-f", previous("previous-nfs4")) })
 		if got := imageOf(t); !strings.HasSuffix(got, ":previous-nfs4") {
 			t.Fatalf("podnas has the image %s, want previous-nfs4", got)
 		}
 	})
-	l.measure(t, "an upgrade", func() {
-		replacePodnas(t, func() { kubectl(t, "apply", "-f", deploy+"podnas.yaml") })
-	})
+	l.measure(t, "an upgrade", func() { toIndex(t) })
 }
 
 // tookOver checks that podnas goes on with what the one before it has left.
@@ -215,8 +226,8 @@ func watchReady(t *testing.T) func(*testing.T) (from, to time.Time) {
 	}
 }
 
-// stop ends both, one after the other: each gets what the other has held. Nothing that they
-// were told is on the disk is missing there, and no lock was held by two.
+// stop ends both, one after the other, and deletes their claim: each gets what the other has held.
+// Nothing that they were told is on the disk is missing there, and no lock was held by two.
 func (l lockers) stop(t *testing.T) {
 	t.Helper()
 	for _, pod := range []string{"locker-a", "locker-b"} {
@@ -242,4 +253,6 @@ func (l lockers) stop(t *testing.T) {
 	}
 	progress("%d and %d turns, %d and %d lines", len(ends["a"].Turns), len(ends["b"].Turns), ends["a"].Appended, ends["b"].Appended)
 	kubectl(t, "delete", "pod", "locker-a", "locker-b", "--timeout=180s")
+	kubectl(t, "delete", "-f", deploy+"examples/locks/claim.yaml", "--timeout=180s")
+	eventually(t, time.Minute, "the volume is gone", func() bool { return !slices.Contains(diskFolders(t), l.volume) })
 }

@@ -30,6 +30,7 @@ func (w walkthrough) upgrade(t *testing.T) {
 	if got := imageOf(t); strings.HasSuffix(got, ":previous") {
 		t.Fatalf("podnas still has the image %s", got)
 	}
+	finds(t, "by the index")
 	if got := records(t); got != onDisk {
 		t.Errorf("identity and records on the disk were\n%s\nand are\n%s", onDisk, got)
 	}
@@ -40,14 +41,56 @@ func (w walkthrough) upgrade(t *testing.T) {
 	w.watch(t, "README.md", "watch", showsLine(len(shown(t))+1))
 }
 
-// downgrade goes back to the previous version. It serves what the present one has made, and
-// makes and deletes volumes. The step with a quota goes forth again.
+// toKernelHandles replaces podnas by one with deploy/overlays/handles.
+func toKernelHandles(t *testing.T) {
+	t.Helper()
+	replacePodnas(t, func() { kubectl(t, "apply", "-k", deploy+"overlays/handles") })
+	finds(t, "by the kernel's handles")
+}
+
+// toIndex replaces podnas by one with the present manifest.
+func toIndex(t *testing.T) {
+	t.Helper()
+	replacePodnas(t, func() { kubectl(t, "apply", "-f", deploy+"podnas.yaml") })
+	finds(t, "by the index")
+}
+
+// finds checks how podnas finds files.
+func finds(t *testing.T, how string) {
+	t.Helper()
+	if log := kubectl(t, "-n", "podnas", "logs", "podnas-0"); !strings.Contains(log, "files are found "+how) {
+		t.Fatalf("podnas does not find files %s:\n%s", how, log)
+	}
+}
+
+// downgradeMounted goes back to a version that knows the kernel's handles alone, and forth again, under
+// volumes that are mounted and locked. For that, deploy/overlays/handles must be there before they
+// are mounted: docs/upgrading.md.
+func downgradeMounted(t *testing.T) {
+	toKernelHandles(t)
+	mountAnew(t, func() {})
+	l := startLockers(t)
+	l.versions(t)
+	keptIsWhole(t)
+	l.stop(t)
+}
+
+// downgrade goes back to the previous version, which has NFSv3 alone and knows no index, while no volume
+// is mounted. It serves what the present one has made, and makes and deletes volumes. The step with
+// a quota goes forth again.
 func downgrade(t *testing.T) {
-	replacePodnas(t, func() { kubectl(t, "apply", "-f", previous("previous")) })
+	kubectl(t, "delete", "pod", "small", "--timeout=180s")
+	mountAnew(t, func() {
+		kubectl(t, "apply", "-f", previous("previous"))
+		kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+	})
 	if got := imageOf(t); !strings.HasSuffix(got, ":previous") {
 		t.Fatalf("podnas has the image %s, want the previous one", got)
 	}
+	servesThrough(t, "native")
 	keptIsWhole(t)
+	smallOfVersion3(t)
+	kubectl(t, "wait", "--for=condition=Ready", "pod/small", "--timeout=180s")
 	if got := root(t, "cat /small/file"); got != "new\n" {
 		t.Errorf("the file in the claim that was made before has %q", got)
 	}
@@ -58,6 +101,19 @@ func downgrade(t *testing.T) {
 	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Available", "pv/older", "--timeout=180s")
 	kubectl(t, "delete", "pv", "older", "--timeout=180s")
 	podnas(t, "volume", "delete", "older", "--yes")
+}
+
+// mountAnew ends the pods that write and read, and then starts them again: the node has no handle of
+// before. Their files begin anew.
+func mountAnew(t *testing.T, between func()) {
+	t.Helper()
+	kubectl(t, "delete", "pod", "writer", "--timeout=180s")
+	inKept(t, "rm /shared/log /shared/held")
+	kubectl(t, "delete", "pod", "reader", "kept", "--timeout=180s")
+	between()
+	kubectl(t, "apply", "-f", deploy+"examples/writer.yaml", "-f", deploy+"examples/reader.yaml", "-f", "kept.yaml")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/writer", "pod/reader", "pod/kept", "--timeout=180s")
+	eventually(t, time.Minute, "the reader shows what is written", func() bool { return len(shown(t)) > 0 })
 }
 
 // replacePodnas has another pod take podnas's place, and checks that the pods that use its
