@@ -19,6 +19,7 @@ func expected() []expectation {
 		// A process of another test, which starts it.
 		{`^TestKilledServer$`, `^it runs as a child of TestKilled$`},
 		{`^TestRightsOfChild$`, `^it runs as a child of TestTryRights$`},
+		{`^TestKernelHandlesOfChild$`, `^it runs as a child of TestKernelHandlesDenied$`},
 		// It has no handles of the kernel, and what has a whole second has no finer times.
 		{`^TestFileSystems/overlayfs/kernel$`, `no file handles`},
 		{`^TestFileSystems/ext4_without_birth_times/`, `^named skip: nanoseconds: `},
