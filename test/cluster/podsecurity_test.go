@@ -4,7 +4,9 @@ package cluster_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,24 +18,27 @@ import (
 // Each overlay's pod is let in by the API server in a namespace that enforces the level which the
 // overlay gives its own, and not by the next stricter one: no more is asked for than is needed.
 func TestPodSecurity(t *testing.T) {
-	for overlay, level := range map[string]string{
-		"base":                "baseline",
-		"overlays/kind":       "baseline",
-		"overlays/handles":    "privileged",
-		"overlays/restricted": "restricted",
-		"overlays/hostpath":   "privileged",
-		"overlays/xfs-quota":  "privileged",
-		"overlays/disk-image": "privileged",
-	} {
-		t.Run(overlay, func(t *testing.T) {
+	levels := map[string]string{
+		"handles":    "privileged",
+		"restricted": "restricted",
+		"hostpath":   "privileged",
+		"xfs-quota":  "privileged",
+		"disk-image": "privileged",
+	}
+	for _, path := range kustomizations(t, "../../deploy") {
+		if strings.HasSuffix(path, "/monitoring") { // has no pod
+			continue
+		}
+		level := cmp.Or(levels[filepath.Base(path)], "baseline")
+		t.Run(filepath.Base(path), func(t *testing.T) {
 			n := newTenant(t)
 			accounts := cluster.client.CoreV1().ServiceAccounts(n.name)
 			if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "podnas"}}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			pod, enforced := podOf(t, "../../deploy/"+overlay)
+			pod, enforced := podOf(t, path)
 			if enforced != level {
-				t.Errorf("the overlay's namespace enforces %q, want %q", enforced, level)
+				t.Errorf("its namespace enforces %q, want %q", enforced, level)
 			}
 			stricter := map[string]string{"privileged": "baseline", "baseline": "restricted"}[level]
 			for _, try := range []string{level, stricter} {
