@@ -73,7 +73,11 @@ func (x *Index) add(ino, parent uint64, name []byte, dir bool, removals *uint64)
 	if removals != nil && *removals != x.removals.Load() {
 		return false
 	}
-	lost := s.add(h, ino, parent, name, dir, x.limit)
+	flags := uint32(0)
+	if dir {
+		flags = flagDir
+	}
+	lost := s.add(h, ino, parent, name, flags, x.limit)
 	if lost {
 		x.losses.Add(1)
 	}

@@ -27,6 +27,7 @@ const (
 	flagSeen   = 1 << 10 // since Unsee
 	flagMore   = 1 << 11 // the file has names that are not remembered
 	flagDead   = 1 << 12
+	flagSaved  = 1 << 13 // by Save or Append, or it was loaded
 )
 
 func wordsFor(name int) int { return recordHead + (name+wordSize-1)/wordSize }
@@ -93,14 +94,13 @@ func (s *shard) see(h, ino, parent uint64, name []byte) (known bool) {
 	return known
 }
 
-// add adds a name. lost is whether others were forgotten for it.
-func (s *shard) add(h, ino, parent uint64, name []byte, dir bool, limit int) (lost bool) {
+// add adds a name with flagDir, flagSaved or none. lost is whether others were forgotten for it.
+func (s *shard) add(h, ino, parent uint64, name []byte, flags uint32, limit int) (lost bool) {
 	if s.see(h, ino, parent, name) { // added meanwhile
 		return false
 	}
-	flags := uint32(len(name)) | flagSeen
-	if dir {
-		flags |= flagDir
+	flags |= uint32(len(name)) | flagSeen
+	if flags&flagDir != 0 {
 		s.removeAll(h, ino)
 	} else if names := s.count(h, ino); names >= namesMax {
 		s.find(h, ino, func(_ int, r record) bool { r[0] |= flagMore; return true })
