@@ -27,6 +27,7 @@ const (
 	InstanceFile  = StateDir + "/instance.json" // the identity, and the key of the file handles
 	ControlSocket = StateDir + "/control.sock"  // of package control
 	UsageDir      = StateDir + "/usage"         // what counted volumes use, kept by the server
+	IndexDir      = StateDir + "/index"         // where the files of volumes are, kept by the server
 	ClientsDir    = StateDir + "/clients"       // which clients of NFSv4 have something open or locked, kept by the server
 	RemovedDir    = StateDir + "/removed"       // files that were removed while clients of NFSv4 have them open, kept by the server
 	lockFile      = StateDir + "/lock"

@@ -170,6 +170,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	exports.ByIndex, exports.IndexMax = engine.ByIndex, cfg.indexMemory<<20
 	exports.Only = engine.Only()
 	exports.KeepMarks(filepath.Join(cfg.root, volume.UsageDir))
+	exports.KeepIndexes(filepath.Join(cfg.root, volume.IndexDir))
 	served := exporter.Exporter{Table: exports, Root: cfg.root, Engine: engine, Limits: limits, Log: log}
 	disk := volume.Config{
 		Root:       cfg.root,
@@ -186,6 +187,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	defer exports.LastMarks()
+	defer exports.LastIndexes()
 	clientsDir := ""
 	if cfg.nfs4 {
 		clientsDir = filepath.Join(cfg.root, volume.ClientsDir)

@@ -21,7 +21,7 @@ import (
 // What passes through the server adds to the index, and a walk of the volume does. A file that is not
 // where the index says was renamed directly on the disk. Then it is looked for where it was; after
 // that a walk looks for it. Until a walk that began after the question has ended, the client is asked
-// to wait, EAGAIN.
+// to wait, EAGAIN. A process begins with the names that the one before has kept, see keptIndex.
 type index struct {
 	volume *Volume
 	names  *inodeindex.Index
@@ -35,6 +35,8 @@ type index struct {
 	aliases aliases
 	walks   walks
 	losses  uint64 // of names, when the last walk began; guarded by walks.mu
+	kept    keptIndex
+	loaded  atomic.Bool // the index had names before the first walk
 }
 
 // indexMax is how many bytes of memory the index of a volume takes at most, unless Table.IndexMax is
@@ -52,6 +54,9 @@ var (
 func newIndex(v *Volume) *index {
 	x := &index{volume: v, names: inodeindex.New(cmp.Or(v.table.IndexMax, indexMax)), log: v.table.log()}
 	x.walks.init()
+	if v.table.ByIndex {
+		x.kept.path = v.table.indexFile(v.ID)
+	}
 	return x
 }
 

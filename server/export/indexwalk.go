@@ -35,8 +35,11 @@ const (
 	// Walks that answer questions use the disk for a fifth of the time.
 	walkPause    = time.Second
 	walkPauseFor = 4 // times as long as the walk before
-	// A walk works for some time, then pauses as long, unless a client waits for it.
-	walkWork = 5 * time.Millisecond
+	// A walk works for some time, then pauses as long, unless a client waits for it. If names were loaded,
+	// few will, and it pauses loadedPauseFor times as long.
+	walkWork       = 5 * time.Millisecond
+	walkRest       = 100 * time.Millisecond
+	loadedPauseFor = 4
 	// walksAtOnce is how many volumes are walked concurrently.
 	walksAtOnce = 4
 )
@@ -119,11 +122,15 @@ func (x *index) start() {
 	}
 }
 
-// fill begins the first walk.
+// fill loads the names that are kept, and begins the first walk.
 func (x *index) fill() {
 	x.walks.mu.Lock()
 	defer x.walks.mu.Unlock()
-	x.start()
+	x.walks.running = true
+	go func() {
+		x.load()
+		x.walk(0)
+	}()
 }
 
 // walk walks the volume, until all questions are answered.
@@ -147,6 +154,7 @@ func (x *index) walk(pause time.Duration) {
 		w.running = again
 		w.mu.Unlock()
 		if !again {
+			x.save()
 			return
 		}
 	}
@@ -241,7 +249,11 @@ func (x *index) walkAll() (all bool) {
 		}
 		if worked := time.Since(since); worked > walkWork {
 			if !x.awaited() {
-				time.Sleep(min(worked, 100*time.Millisecond))
+				rest := min(worked, walkRest)
+				if x.loaded.Load() {
+					rest *= loadedPauseFor
+				}
+				time.Sleep(rest)
 			}
 			since = time.Now()
 		}

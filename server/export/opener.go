@@ -99,6 +99,7 @@ func (o *Opener) sweep() {
 			}
 		case <-age.C:
 			o.handles.evict()
+			o.table.saveIndexes()
 		}
 	}
 }

@@ -155,8 +155,13 @@ type Table struct {
 	byID    map[uint64]*Volume
 	scans   chan struct{} // limits concurrent scans
 	walks   chan struct{} // and walks of indexes
+	loads   chan struct{} // and files of indexes that are read
 	marks   string        // directory of the marks, see KeepMarks
+	indexes string        // of the indexes, see KeepIndexes
 	opener  *Opener       // that keeps files, see Opener.KeepRemoved; nil: none
+
+	saving   atomic.Bool // indexes are written
+	stopping atomic.Bool // and that without pauses
 }
 
 // Add exports a directory under a path.
@@ -194,7 +199,10 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 	}
 	if t.byPath == nil {
 		t.byPath, t.byID = map[string]*Volume{}, map[uint64]*Volume{}
-		t.scans, t.walks = make(chan struct{}, scansAtOnce), make(chan struct{}, walksAtOnce)
+		t.scans, t.loads = make(chan struct{}, scansAtOnce), make(chan struct{}, walksAtOnce)
+		if t.walks == nil {
+			t.walks = make(chan struct{}, walksAtOnce)
+		}
 	}
 	v := &Volume{
 		ID: id, table: t, Path: exportPath, Options: options, root: root, finder: kernelHandles{root}, disk: diskOf(root), account: account,

@@ -47,6 +47,9 @@ func (e Exporter) Export(v volume.Volume) error {
 			return err
 		}
 	}
+	if !e.Table.ByIndex {
+		e.forgetIndex(v) // of a time when it had one
+	}
 	path, dir, options := "/"+v.Path, filepath.Join(e.Root, v.Path), export.Options(v.Options)
 	if e.Limits.ModeOf(v.Project) != quota.Server {
 		e.forgetMark(v) // of a time when it was counted
@@ -62,11 +65,18 @@ func (e Exporter) Unexport(v volume.Volume) {
 	e.Table.Remove(v.ID)
 	e.Table.ForgetRemoved(v.ID)
 	e.forgetMark(v)
+	e.forgetIndex(v)
 }
 
 func (e Exporter) forgetMark(v volume.Volume) {
 	if err := e.Table.ForgetMark(v.ID); err != nil {
 		e.Log.Warn("accounting: can't forget what a volume used", "volume", v.Name, "err", err)
+	}
+}
+
+func (e Exporter) forgetIndex(v volume.Volume) {
+	if err := e.Table.ForgetIndex(v.ID); err != nil {
+		e.Log.Warn("nfs: can't remove what is kept of a volume's index", "volume", v.Name, "err", err)
 	}
 }
 

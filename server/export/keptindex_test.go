@@ -1,0 +1,364 @@
+package export
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// keptVolume is a disk with a volume of 2,000 files, whose index is kept.
+type keptVolume struct {
+	*testing.T
+
+	disk, dir, file string // of the disk, the volume, and the kept index
+}
+
+const keptFiles = 2000
+
+func newKeptVolume(t *testing.T) *keptVolume {
+	t.Helper()
+	disk := t.TempDir()
+	k := &keptVolume{T: t, disk: disk, dir: filepath.Join(disk, "v"), file: filepath.Join(disk, ".podnas", "index", "7")}
+	mustDo(t, os.MkdirAll(filepath.Join(disk, ".podnas"), 0o700))
+	for n := range keptFiles {
+		if n%100 == 0 {
+			mustDo(t, os.MkdirAll(filepath.Join(k.dir, fmt.Sprint("d", n/100), "below"), 0o755))
+		}
+		put(t, fmt.Sprint(n), k.dir, k.path(n))
+	}
+	return k
+}
+
+func (*keptVolume) path(n int) string { return fmt.Sprintf("d%d/below/file%d", n/100, n) }
+
+// keptProcess is a process that serves the volume.
+type keptProcess struct {
+	*Opener
+
+	t    *testing.T
+	root []byte
+	x    *index
+	log  *bytes.Buffer
+	mu   sync.Mutex // of log
+	walk chan struct{}
+}
+
+func (p *keptProcess) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.Write(b)
+}
+
+func (p *keptProcess) logged() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// begin begins a process, which does not walk before letWalk.
+func (k *keptVolume) begin() *keptProcess {
+	k.Helper()
+	if err := ProbeIndex(k.dir); err != nil {
+		k.Skip(err)
+	}
+	p := &keptProcess{t: k.T, log: &bytes.Buffer{}, walk: make(chan struct{})}
+	table := newTable(k.T)
+	table.ByIndex, table.walks, table.Log = true, p.walk, slog.New(slog.NewTextHandler(p, nil))
+	table.KeepIndexes(filepath.Dir(k.file))
+	mustDo(k.T, table.Add(7, "/v", k.dir, Options{}))
+	p.Opener = NewOpener(table, NewKey(make([]byte, 32)), discard)
+	v, _ := table.ByID(7)
+	var err error
+	p.root, err = p.Root(v)
+	mustDo(k.T, err)
+	p.x = v.index.Load()
+	return p
+}
+
+// letWalk lets one walk begin, and waits until it has ended.
+func (p *keptProcess) letWalk() {
+	p.t.Helper()
+	<-p.walk // the walk gives it back so
+	p.walk <- struct{}{}
+}
+
+// walked has a walk of the process end, and the index written.
+func (p *keptProcess) walked() {
+	p.t.Helper()
+	go p.letWalk()
+	settled(p.t, p.x)
+	comesTrue(p.t, "the index is written", func() bool {
+		p.x.kept.mu.Lock()
+		defer p.x.kept.mu.Unlock()
+		return p.x.kept.file != nil && p.x.kept.changes == p.x.names.Changes()
+	})
+}
+
+// loaded waits until the kept index was loaded.
+func (p *keptProcess) loaded() {
+	p.t.Helper()
+	comesTrue(p.t, "the kept index is loaded", p.x.loaded.Load)
+}
+
+// end ends the process as it is meant to end, or kills it.
+func (p *keptProcess) end(killed bool) {
+	p.t.Helper()
+	if !killed {
+		p.table.LastIndexes()
+	}
+	p.Close()
+	p.table.Remove(7)
+}
+
+// made begins a process that has walked, and returns it with the handles of some files.
+func (k *keptVolume) made() (p *keptProcess, handles map[int][]byte) {
+	k.Helper()
+	p = k.begin()
+	p.walked()
+	handles = map[int][]byte{}
+	for n := 0; n < keptFiles; n += 333 {
+		handles[n] = handleOf(k.T, p.Opener, p.root, k.path(n))
+	}
+	return p, handles
+}
+
+// finds fails unless a process finds files at once, without a walk.
+func (p *keptProcess) finds(what string, handles map[int][]byte) {
+	p.t.Helper()
+	for n, h := range handles {
+		f, err := p.Open(netip.Addr{}, h, UseRead)
+		if err != nil {
+			p.t.Errorf("%s: file %d: %v", what, n, err)
+			continue
+		}
+		b := make([]byte, 10)
+		if got, err := f.ReadAt(b, 0); string(b[:got]) != fmt.Sprint(n) {
+			p.t.Errorf("%s: file %d has %q, %v", what, n, b[:got], err)
+		}
+		f.Close()
+	}
+}
+
+// TestKeptIndex: the next process finds files before it has walked, those that were new or renamed since
+// the last walk, too, and after a kill the others.
+func TestKeptIndex(t *testing.T) {
+	k := newKeptVolume(t)
+	p, handles := k.made()
+	p.finds("at first", handles)
+	p.inDir(t, p.root, func(d *File) error { return d.Rename("d3", d, "renamed") })
+	var made *File
+	p.inDir(t, p.root, func(d *File) (err error) {
+		made, err = d.Create("new", 0o644)
+		return err
+	})
+	handles[9999] = bytes.Clone(made.Handle())
+	made.Close()
+	put(t, "9999", k.dir, "new")
+	p.end(false)
+
+	p = k.begin()
+	p.loaded()
+	p.finds("after a restart", handles)
+	p.end(true)
+	p = k.begin()
+	p.loaded()
+	p.finds("after it was killed before its walk", handles)
+	p.walked()
+	p.finds("after a walk", handles)
+	if n := strings.Count(p.logged(), "WARN"); n > 0 {
+		t.Errorf("%d warnings: %s", n, p.logged())
+	}
+	p.end(true)
+	p = k.begin()
+	p.loaded()
+	p.finds("after it was killed", handles)
+	p.end(false)
+}
+
+// TestKeptIndexStale: what was done directly on the disk while no process ran. No file is said to be gone,
+// and none to be there, but by a walk.
+func TestKeptIndexStale(t *testing.T) {
+	k := newKeptVolume(t)
+	p, handles := k.made()
+	p.end(false)
+	at := func(n int) string { return filepath.Join(k.dir, k.path(n)) }
+	mustDo(t, os.Rename(at(0), at(0)+" renamed"))
+	mustDo(t, os.Rename(at(333), filepath.Join(k.dir, "elsewhere")))
+	mustDo(t, os.Remove(at(666)))
+	mustDo(t, os.Rename(at(1000), at(999)))                                            // 999 is replaced
+	mustDo(t, os.Rename(filepath.Join(k.dir, "d13"), filepath.Join(k.dir, "d16/d13"))) // of 1332
+
+	p = k.begin()
+	p.loaded()
+	open := func(n int) error {
+		f, err := p.Open(netip.Addr{}, handles[n], UseAttr)
+		if err == nil {
+			f.Close()
+		}
+		return err
+	}
+	if err := open(0); err != nil {
+		t.Errorf("a file with another name in its directory: %v", err)
+	}
+	for _, n := range []int{333, 666, 999, 1332} {
+		if err := open(n); !errors.Is(err, unix.EAGAIN) {
+			t.Errorf("file %d before a walk: %v", n, err)
+		}
+	}
+	stop := make(chan struct{})
+	var walks sync.WaitGroup
+	walks.Go(func() {
+		for {
+			select {
+			case <-p.walk:
+				p.walk <- struct{}{}
+			case <-stop:
+				return
+			}
+		}
+	})
+	for _, n := range []int{666, 999} {
+		if got, err := contentOf(p.Opener, handles[n]); !errors.Is(err, unix.ESTALE) {
+			t.Errorf("file %d, which was removed: %q, %v", n, got, err)
+		}
+	}
+	for _, n := range []int{0, 333, 1332, 1665} {
+		if got, err := contentOf(p.Opener, handles[n]); got != fmt.Sprint(n) || err != nil {
+			t.Errorf("file %d: %q, %v", n, got, err)
+		}
+	}
+	close(stop)
+	walks.Wait()
+	p.end(false)
+}
+
+// TestKeptIndexOfNoUse: a file that can't be used is replaced, with one line in the log.
+func TestKeptIndexOfNoUse(t *testing.T) {
+	k := newKeptVolume(t)
+	p, handles := k.made()
+	p.end(false)
+	good, err := os.ReadFile(k.file)
+	mustDo(t, err)
+	later := bytes.Clone(good)
+	later[len("podnas-index")+3]++
+	foreign := bytes.Clone(good)
+	foreign[len("podnas-index")+4]++
+	damaged := bytes.Clone(good)
+	damaged[len(good)/2]++
+	for what, b := range map[string][]byte{
+		"empty": nil, "damaged": damaged, "cut off": good[:len(good)-10], "of another volume": foreign, "of a later version": later, "no index": []byte(strings.Repeat("no index", 1000)),
+	} {
+		mustDo(t, os.WriteFile(k.file, b, 0o600))
+		p := k.begin()
+		comesTrue(t, what+": it is said", func() bool { return strings.Contains(p.logged(), "can't be used") })
+		p.walked()
+		p.finds(what, handles)
+		if n := strings.Count(p.logged(), "WARN"); n != 1 {
+			t.Errorf("%s: %d warnings: %s", what, n, p.logged())
+		}
+		p.end(false)
+		p = k.begin()
+		p.loaded()
+		p.finds(what+", with the next", handles)
+		p.end(true)
+	}
+}
+
+// TestKeptIndexFails: where nothing can be written, that is said once, and changes nothing else.
+func TestKeptIndexFails(t *testing.T) {
+	k := newKeptVolume(t)
+	put(t, "no directory", filepath.Dir(k.file))
+	p := k.begin()
+	go p.letWalk()
+	settled(t, p.x)
+	comesTrue(t, "it is said", func() bool { return strings.Contains(p.logged(), "can't be kept") })
+	p.x.kept.mu.Lock()
+	p.x.kept.retry = p.x.kept.retry.Add(-keptRetry)
+	p.x.kept.mu.Unlock()
+	h := handleOf(t, p.Opener, p.root, k.path(5))
+	p.inDir(t, p.root, func(d *File) error { return d.Rename("d3", d, "renamed") })
+	p.table.saveIndexes()
+	p.end(false)
+	if n := strings.Count(p.logged(), "can't be kept"); n != 1 {
+		t.Errorf("it is said %d times: %s", n, p.logged())
+	}
+	mustDo(t, os.Remove(filepath.Dir(k.file)))
+	p = k.begin()
+	p.walked()
+	p.finds("later", map[int][]byte{5: h})
+	p.end(false)
+}
+
+// TestKeptIndexGoes: it goes with its volume, and where the kernel's handles are used there is none.
+func TestKeptIndexGoes(t *testing.T) {
+	k := newKeptVolume(t)
+	p, _ := k.made()
+	p.end(false)
+	if a, err := os.Stat(k.file); err != nil || a.Mode() != 0o600 {
+		t.Fatalf("%v, %v", a, err)
+	}
+	mustDo(t, p.table.ForgetIndex(7))
+	mustDo(t, p.table.ForgetIndex(7))
+	table := newTable(t)
+	table.ByIndex = false
+	table.KeepIndexes(filepath.Dir(k.file))
+	mustDo(t, table.Add(7, "/v", k.dir, Options{}))
+	v, _ := table.ByID(7)
+	x := v.indexOnDemand()
+	settled(t, x)
+	x.save()
+	table.LastIndexes()
+	if files, err := os.ReadDir(filepath.Dir(k.file)); err != nil || len(files) > 0 {
+		t.Errorf("%v, %v", files, err)
+	}
+}
+
+// TestKeptIndexSmall: a volume that has become small needs none, and one that changes much gets another file.
+func TestKeptIndexSmall(t *testing.T) {
+	k := newKeptVolume(t)
+	p, _ := k.made()
+	size := func() int64 {
+		a, err := os.Stat(k.file)
+		if errors.Is(err, fs.ErrNotExist) {
+			return 0
+		}
+		mustDo(t, err)
+		return a.Size()
+	}
+	before := size()
+	for round := range 40 {
+		for n := range 500 {
+			p.x.names.Add(uint64(1<<40+round*500+n), 1, fmt.Appendf(nil, "name %d %d", round, n), false)
+			if round > 0 {
+				p.x.names.Remove(uint64(1<<40+(round-1)*500+n), 1, fmt.Appendf(nil, "name %d %d", round-1, n))
+			}
+		}
+		p.x.save()
+	}
+	if size() > 3*before {
+		t.Errorf("the file has %d bytes, before it had %d", size(), before)
+	}
+	var gone []place
+	var inodes []uint64
+	p.x.names.Each(func(ino, parent uint64, name []byte, _ bool) {
+		gone, inodes = append(gone, place{parent: parent, name: string(name)}), append(inodes, ino)
+	})
+	for i, g := range gone {
+		p.x.names.Remove(inodes[i], g.parent, []byte(g.name))
+	}
+	p.x.save()
+	if size() != 0 {
+		t.Errorf("the index of an empty volume has %d bytes", size())
+	}
+	p.end(false)
+}
