@@ -299,6 +299,52 @@ func TestKeptIndexFails(t *testing.T) {
 	p.end(false)
 }
 
+// TestKeptIndexOtherDisks: on a full disk and on one that can't be written to, the index is not kept, and the
+// volume is served as ever; what was kept before stays of use.
+func TestKeptIndexOtherDisks(t *testing.T) {
+	k := newKeptVolume(t)
+	at := filepath.Dir(filepath.Dir(k.file))
+	mount := func(flags uintptr, options string) {
+		t.Helper()
+		if err := unix.Mount("tmpfs", at, "tmpfs", flags, options); err != nil {
+			t.Skipf("nothing can be mounted here: %v", err)
+		}
+	}
+	mount(0, "size=64k")
+	t.Cleanup(func() { mustDo(t, unix.Unmount(at, unix.MNT_DETACH)) })
+	fails := func(what string) {
+		t.Helper()
+		p := k.begin()
+		go p.letWalk()
+		settled(t, p.x)
+		h := handleOf(t, p.Opener, p.root, k.path(5))
+		p.inDir(t, p.root, func(d *File) error { return d.Rename("d3", d, what) })
+		p.inDir(t, p.root, func(d *File) error { return d.Rename(what, d, "d3") })
+		comesTrue(t, what+": it is said", func() bool {
+			p.x.save()
+			return strings.Contains(p.logged(), "can't be kept")
+		})
+		p.finds(what, map[int][]byte{5: h})
+		p.end(false)
+		if n := strings.Count(p.logged(), "WARN"); n != 1 {
+			t.Errorf("%s: %d warnings: %s", what, n, p.logged())
+		}
+	}
+	fails("full")
+	if files, err := os.ReadDir(filepath.Dir(k.file)); err != nil || len(files) > 0 {
+		t.Errorf("on a full disk: %v, %v", files, err)
+	}
+	mount(unix.MS_REMOUNT, "size=8m")
+	p, handles := k.made()
+	p.end(false)
+	mount(unix.MS_REMOUNT|unix.MS_RDONLY, "")
+	fails("read-only")
+	p = k.begin()
+	p.loaded()
+	p.finds("on a disk that is read-only", handles)
+	p.end(false)
+}
+
 // TestKeptIndexGoes: it goes with its volume, and where the kernel's handles are used there is none.
 func TestKeptIndexGoes(t *testing.T) {
 	k := newKeptVolume(t)
