@@ -159,6 +159,7 @@ func (v *Volume) indexOnDemand() *index {
 	}
 	x := newIndex(v)
 	if !v.index.CompareAndSwap(nil, x) {
+		x.names.Close()
 		return v.index.Load()
 	}
 	x.fill()

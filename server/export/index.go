@@ -39,9 +39,14 @@ type index struct {
 	loaded  atomic.Bool // the index had names before the first walk
 }
 
-// indexMax is how many bytes of memory the index of a volume takes at most, unless Table.IndexMax is
-// set: enough for 20 million files.
-const indexMax = 1 << 30
+// indexMax is how many bytes of memory all indexes may take, unless Table.IndexMax is set: enough for 2.5
+// million files.
+const indexMax = 128 << 20
+
+func (t *Table) indexMemory() *inodeindex.Memory {
+	t.memoryOnce.Do(func() { t.memory = inodeindex.NewMemory(cmp.Or(t.IndexMax, indexMax)) })
+	return t.memory
+}
 
 // errMoved means that the path of the index does not lead to the file, and errReplaced that there can't
 // be such a file any more: another one has its inode.
@@ -52,7 +57,7 @@ var (
 )
 
 func newIndex(v *Volume) *index {
-	x := &index{volume: v, names: inodeindex.New(cmp.Or(v.table.IndexMax, indexMax)), log: v.table.log()}
+	x := &index{volume: v, names: inodeindex.New(v.table.indexMemory()), log: v.table.log()}
 	x.walks.init()
 	if v.table.ByIndex {
 		x.kept.path = v.table.indexFile(v.ID)

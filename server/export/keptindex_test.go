@@ -394,14 +394,8 @@ func TestKeptIndexSmall(t *testing.T) {
 	if size() > 3*before {
 		t.Errorf("the file has %d bytes, before it had %d", size(), before)
 	}
-	var gone []place
-	var inodes []uint64
-	p.x.names.Each(func(ino, parent uint64, name []byte, _ bool) {
-		gone, inodes = append(gone, place{parent: parent, name: string(name)}), append(inodes, ino)
-	})
-	for i, g := range gone {
-		p.x.names.Remove(inodes[i], g.parent, []byte(g.name))
-	}
+	p.x.names.Unsee()
+	p.x.names.RemoveUnseen()
 	p.x.save()
 	if size() != 0 {
 		t.Errorf("the index of an empty volume has %d bytes", size())

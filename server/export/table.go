@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/inodeindex"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/server/stats"
 )
@@ -94,6 +95,9 @@ func (v *Volume) end() {
 	v.mu.Unlock()
 	close(v.ending)
 	v.calls.Wait()
+	if x := v.index.Load(); x != nil {
+		x.names.Close()
+	}
 	if v.account != nil {
 		v.account.LastMark()
 	}
@@ -142,8 +146,8 @@ type Table struct {
 	Syncs stats.Syncs  // of all its volumes, including removed ones
 	Log   *slog.Logger // for refused clients; nil: they are not logged
 	// ByIndex is whether files are found by an index, and not by the kernel's handles. IndexMax is
-	// how many bytes it takes at most for each volume; 0: as many as most disks need. Both must be set
-	// before a volume is added.
+	// how many bytes the indexes of all volumes may take, before those with the most files forget some; 0: as
+	// many as most disks need. Both must be set before a volume is added.
 	ByIndex  bool
 	IndexMax int
 	// Only is the user as whom all calls are done, see Rights. It must be set before a volume is added.
@@ -159,6 +163,9 @@ type Table struct {
 	marks   string        // directory of the marks, see KeepMarks
 	indexes string        // of the indexes, see KeepIndexes
 	opener  *Opener       // that keeps files, see Opener.KeepRemoved; nil: none
+
+	memoryOnce sync.Once
+	memory     *inodeindex.Memory // of the indexes, see indexMemory
 
 	saving   atomic.Bool // indexes are written
 	stopping atomic.Bool // and that without pauses

@@ -21,17 +21,36 @@ const (
 // Index has the names of inodes. Its methods may be called concurrently. Names have at most 255
 // bytes; what is longer is not remembered.
 type Index struct {
-	limit    int // words of a shard
+	memory   *Memory
 	removals atomic.Uint64
 	changes  atomic.Uint64
 	losses   atomic.Uint64
 	shards   [shards]shard
 }
 
-// New returns an empty Index that takes at most some bytes. Beyond that it forgets: files before
-// directories, and among them those that were not looked up for long.
-func New(limit int) *Index {
-	return &Index{limit: max(limit/wordSize/shards, shardMin)}
+// New returns an empty Index. If all indexes of the Memory take more than they may, one that has more than
+// an equal part forgets: files before directories, and among them those that were not looked up for long.
+func New(memory *Memory) *Index {
+	memory.indexes.Add(1)
+	return &Index{memory: memory}
+}
+
+// Close gives the memory back. The Index must not be used any more.
+func (x *Index) Close() {
+	for i := range x.shards {
+		s := &x.shards[i]
+		x.change(s, func() { s.rebuild(func(record) bool { return false }) })
+	}
+	x.memory.indexes.Add(-1)
+}
+
+// change calls f with a shard locked, and counts the memory that it has taken or given back.
+func (x *Index) change(s *shard, f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	had := s.size()
+	f()
+	x.memory.words.Add(int64(s.size() - had))
 }
 
 // Removals counts Remove. A caller that reads it, then sees a name on the disk, and then calls
@@ -68,21 +87,21 @@ func (x *Index) add(ino, parent uint64, name []byte, dir bool, removals *uint64)
 	if known {
 		return true
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if removals != nil && *removals != x.removals.Load() {
-		return false
-	}
 	flags := uint32(0)
 	if dir {
 		flags = flagDir
 	}
-	lost := s.add(h, ino, parent, name, flags, x.limit)
-	if lost {
-		x.losses.Add(1)
-	}
-	x.changes.Add(1)
-	return true
+	current := true
+	x.change(s, func() {
+		if current = removals == nil || *removals == x.removals.Load(); !current {
+			return
+		}
+		if s.add(h, ino, parent, name, flags, x.memory.part()) {
+			x.losses.Add(1)
+		}
+		x.changes.Add(1)
+	})
+	return current
 }
 
 // Remove removes a name.
@@ -90,12 +109,11 @@ func (x *Index) Remove(ino, parent uint64, name []byte) {
 	x.removals.Add(1) // before the lock, see AddIf
 	h := hashOf(ino)
 	s := &x.shards[h>>(64-shardBits)]
-	s.mu.Lock()
-	lost := s.remove(h, ino, parent, name)
-	s.mu.Unlock()
-	if lost {
-		x.losses.Add(1)
-	}
+	x.change(s, func() {
+		if s.remove(h, ino, parent, name) {
+			x.losses.Add(1)
+		}
+	})
 	x.changes.Add(1)
 }
 
@@ -130,11 +148,11 @@ func (x *Index) RemoveUnseen() (removed int) {
 	x.removals.Add(1)
 	for i := range x.shards {
 		s := &x.shards[i]
-		s.mu.Lock()
-		had := s.records
-		s.rebuild(func(r record) bool { return r[0]&flagSeen != 0 })
-		removed += had - s.records
-		s.mu.Unlock()
+		x.change(s, func() {
+			had := s.records
+			s.rebuild(func(r record) bool { return r[0]&flagSeen != 0 })
+			removed += had - s.records
+		})
 	}
 	x.changes.Add(1)
 	return removed
@@ -150,16 +168,6 @@ func (x *Index) Size() (names, bytes int) {
 		s.mu.RUnlock()
 	}
 	return names, bytes
-}
-
-// Each calls f for each name, which is valid until f returns. f must not use the Index.
-func (x *Index) Each(f func(ino, parent uint64, name []byte, dir bool)) {
-	for i := range x.shards {
-		s := &x.shards[i]
-		s.mu.RLock()
-		s.each(func(_ uint32, r record) { f(r.ino(), r.parent(), r.name(), r[0]&flagDir != 0) })
-		s.mu.RUnlock()
-	}
 }
 
 // hashOf spreads numbers: the upper bits choose the shard, others the place in it.

@@ -68,7 +68,7 @@ func compare(t *testing.T, x *Index, m model) {
 
 // steps does to an index and to its model what the bytes say.
 func steps(t *testing.T, program []byte) {
-	x, m := New(1<<30), model{}
+	x, m := New(NewMemory(1<<30)), model{}
 	for ; len(program) >= 4; program = program[4:] {
 		// Directories have odd numbers. Few numbers and names, so that they meet again; the
 		// numbers with the same lower bits come into the same shard often.
@@ -128,7 +128,7 @@ func FuzzModel(f *testing.F) {
 // TestManyNames: of a file with more names than are remembered, others are found only by a walk,
 // and the index says so when none of the remembered is left.
 func TestManyNames(t *testing.T) {
-	x := New(1 << 30)
+	x := New(NewMemory(1 << 30))
 	for i := range namesMax + 5 {
 		x.Add(2, 1, fmt.Appendf(nil, "name %d", i), false)
 	}
@@ -146,7 +146,7 @@ func TestManyNames(t *testing.T) {
 
 // TestAddIf: a name that was removed after it was seen is not added.
 func TestAddIf(t *testing.T) {
-	x := New(1 << 30)
+	x := New(NewMemory(1 << 30))
 	seen := x.Removals()
 	x.Remove(5, 1, []byte("a"))
 	if x.AddIf(seen, 5, 1, []byte("a"), false) || len(x.places(5)) != 0 {
@@ -161,7 +161,7 @@ func TestAddIf(t *testing.T) {
 // directories stay.
 func TestLimit(t *testing.T) {
 	const limit = 4 << 20
-	x := New(limit)
+	x := New(NewMemory(limit))
 	for i := range uint64(1000) {
 		x.Add(1_000_000+i, 1, fmt.Appendf(nil, "directory %d", i), true)
 	}
@@ -185,9 +185,41 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// TestMemoryIsShared: of indexes with one Memory the one with most names forgets; when it is closed,
+// there is room again.
+func TestMemoryIsShared(t *testing.T) {
+	const limit = 4 << 20
+	m := NewMemory(limit)
+	large, small := New(m), New(m)
+	fill := func(x *Index, files uint64) {
+		for i := range files {
+			x.Add(1000+i, 1, fmt.Appendf(nil, "file %d", i), false)
+		}
+	}
+	fill(large, 300_000)
+	fill(small, 20_000)
+	if large.Losses() == 0 || small.Losses() != 0 {
+		t.Errorf("%d times the large one forgot some, %d times the small one", large.Losses(), small.Losses())
+	}
+	_, a := large.Size()
+	_, b := small.Size()
+	if a+b > 2*limit {
+		t.Errorf("the two take %d bytes, with a limit of %d", a+b, limit)
+	}
+	large.Close()
+	fill(small, 50_000)
+	if names, _ := small.Size(); names != 50_000 || small.Losses() != 0 {
+		t.Errorf("alone it has %d names, want 50000", names)
+	}
+	small.Close()
+	if words := m.words.Load(); words != 0 {
+		t.Errorf("%d words are not given back", words)
+	}
+}
+
 // TestConcurrently: names are found while others come and go.
 func TestConcurrently(t *testing.T) {
-	x := New(1 << 30)
+	x := New(NewMemory(1 << 30))
 	for ino := range uint64(1000) {
 		x.Add(ino, 1, fmt.Appendf(nil, "stays %d", ino), false)
 	}
@@ -224,7 +256,7 @@ func TestMemory(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before := heap()
-	x := New(1 << 30)
+	x := New(NewMemory(1 << 30))
 	name := make([]byte, 0, 64)
 	for i := range uint64(files) {
 		name = fmt.Appendf(name[:0], "file-%06d.data", i) // 16 bytes
@@ -240,7 +272,7 @@ func TestMemory(t *testing.T) {
 }
 
 func BenchmarkName(b *testing.B) {
-	x := New(1 << 30)
+	x := New(NewMemory(1 << 30))
 	for i := range uint64(1_000_000) {
 		x.Add(100+i, 1, fmt.Appendf(nil, "file-%06d.data", i), false)
 	}
@@ -254,7 +286,7 @@ func BenchmarkName(b *testing.B) {
 }
 
 func BenchmarkAddKnown(b *testing.B) {
-	x := New(1 << 30)
+	x := New(NewMemory(1 << 30))
 	for i := range uint64(1_000_000) {
 		x.Add(100+i, 1, fmt.Appendf(nil, "file-%06d.data", i), false)
 	}

@@ -227,12 +227,11 @@ func (x *Index) loadNames(b []byte, names *int) bool {
 func (x *Index) load(ino, parent uint64, name []byte, dir bool) {
 	h := hashOf(ino)
 	s := &x.shards[h>>(64-shardBits)]
-	s.mu.Lock()
-	lost := s.load(h, ino, parent, name, dir, x.limit)
-	s.mu.Unlock()
-	if lost {
-		x.losses.Add(1)
-	}
+	x.change(s, func() {
+		if s.load(h, ino, parent, name, dir, x.memory.part()) {
+			x.losses.Add(1)
+		}
+	})
 }
 
 // load is add of a name that was saved.

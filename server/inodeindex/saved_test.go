@@ -14,7 +14,7 @@ import (
 
 // filled is an index with directories 1 to 100, of which 1 is the root, and files in them.
 func filled(files int) *Index {
-	x := New(1 << 30)
+	x := New(NewMemory(1 << 30))
 	for d := range uint64(99) {
 		x.Add(d+2, d/10+1, fmt.Appendf(nil, "directory %d", d+2), true)
 	}
@@ -26,9 +26,11 @@ func filled(files int) *Index {
 
 func contents(x *Index) []string {
 	var all []string
-	x.Each(func(ino, parent uint64, name []byte, dir bool) {
-		all = append(all, fmt.Sprintln(ino, parent, string(name), dir))
-	})
+	for i := range x.shards {
+		x.shards[i].eachLocked(func(r record) {
+			all = append(all, fmt.Sprintln(r.ino(), r.parent(), string(r.name()), r[0]&flagDir != 0))
+		})
+	}
 	slices.Sort(all)
 	return all
 }
@@ -64,7 +66,7 @@ func TestSaved(t *testing.T) {
 	if again, err := x.Append(io.Discard, appended); again != appended || err != nil {
 		t.Errorf("nothing is new, but the file would become %+v, %v", again, err)
 	}
-	y := New(1 << 30)
+	y := New(NewMemory(1 << 30))
 	loaded, err := y.Load(bytes.NewReader(file.Bytes()), 7, 1)
 	if err != nil || loaded != appended {
 		t.Errorf("loaded %+v, %v; want %+v", loaded, err, appended)
@@ -75,7 +77,7 @@ func TestSaved(t *testing.T) {
 	if _, err := y.Append(&file, loaded); err != nil {
 		t.Fatal(err)
 	}
-	z := New(1 << 30)
+	z := New(NewMemory(1 << 30))
 	if _, err := z.Load(&file, 7, 1); err != nil {
 		t.Error(err)
 	}
@@ -84,7 +86,7 @@ func TestSaved(t *testing.T) {
 
 // TestLoadedIsOlder: what the index knows already is newer than what is loaded.
 func TestLoadedIsOlder(t *testing.T) {
-	x := New(1 << 30)
+	x := New(NewMemory(1 << 30))
 	x.Add(2, 1, []byte("was here"), true)
 	x.Add(3, 2, []byte("was a file"), false)
 	x.Add(4, 2, []byte("was a directory"), true)
@@ -93,7 +95,7 @@ func TestLoadedIsOlder(t *testing.T) {
 	if _, err := x.Save(&file, 7, 1); err != nil {
 		t.Fatal(err)
 	}
-	y := New(1 << 30)
+	y := New(NewMemory(1 << 30))
 	y.Add(2, 1, []byte("is there"), true)
 	y.Add(3, 1, []byte("is a directory"), true)
 	y.Add(4, 1, []byte("is a file"), false)
@@ -125,7 +127,7 @@ func TestSavedDamaged(t *testing.T) {
 	}
 	want := contents(x)
 	load := func(b []byte, volume, root uint64) (*Index, Saved, error) {
-		y := New(1 << 30)
+		y := New(NewMemory(1 << 30))
 		s, err := y.Load(bytes.NewReader(b), volume, root)
 		for _, name := range contents(y) {
 			if _, found := slices.BinarySearch(want, name); !found {
@@ -177,18 +179,20 @@ func FuzzLoad(f *testing.F) {
 	f.Add(file.Bytes()[headerSize+lengthSize : file.Len()-sumSize])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		check := func(x *Index) {
-			x.Each(func(_, _ uint64, name []byte, _ bool) {
-				if len(name) == 0 || bytes.ContainsAny(name, "/\x00") {
-					t.Fatalf("the name %q was loaded", name)
-				}
-			})
+			for i := range x.shards {
+				x.shards[i].eachLocked(func(r record) {
+					if name := r.name(); len(name) == 0 || bytes.ContainsAny(name, "/\x00") {
+						t.Fatalf("the name %q was loaded", name)
+					}
+				})
+			}
 		}
-		x := New(1 << 20)
+		x := New(NewMemory(1 << 20))
 		_, _ = x.Load(bytes.NewReader(b), 7, 1)
 		check(x)
 		// The names alone, which a right sum would lead to.
 		names := 0
-		x = New(1 << 20)
+		x = New(NewMemory(1 << 20))
 		x.loadNames(b, &names)
 		check(x)
 		if n, _ := x.Size(); n > names {
@@ -204,7 +208,7 @@ func TestLoadLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	const limit = 4 << 20
-	x := New(limit)
+	x := New(NewMemory(limit))
 	if _, err := x.Load(&file, 7, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +236,7 @@ func TestSaveFails(t *testing.T) {
 		}
 	}
 	var file bytes.Buffer
-	y := New(1 << 30)
+	y := New(NewMemory(1 << 30))
 	if _, err := x.Save(&file, 7, 1); err != nil {
 		t.Error(err)
 	}
@@ -280,7 +284,7 @@ func TestSaveConcurrently(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y := New(1 << 30)
+	y := New(NewMemory(1 << 30))
 	if _, err := y.Load(&file, 7, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +298,7 @@ func TestSaveConcurrently(t *testing.T) {
 
 // million is an index of a million files in 1,000 directories.
 func million() *Index {
-	x := New(1 << 30)
+	x := New(NewMemory(1 << 30))
 	for i := range uint64(1_000_000) {
 		if i%1000 == 0 {
 			x.Add(2+i/1000, 1, fmt.Appendf(nil, "directory %d", i/1000), true)
@@ -318,7 +322,7 @@ func BenchmarkLoad(b *testing.B) {
 	_, _ = million().Save(&file, 7, 1)
 	b.ReportAllocs()
 	for b.Loop() {
-		x := New(1 << 30)
+		x := New(NewMemory(1 << 30))
 		if _, err := x.Load(bytes.NewReader(file.Bytes()), 7, 1); err != nil {
 			b.Fatal(err)
 		}

@@ -108,8 +108,8 @@ func (s *shard) add(h, ino, parent uint64, name []byte, flags uint32, limit int)
 		flags |= flagMore
 	}
 	need := wordsFor(len(name))
-	if s.words()+need+(s.records+1)*3/2 > limit {
-		s.evict(limit * 3 / 4)
+	if s.size()+need > limit {
+		s.evict(s.size() * 3 / 4)
 		lost = true
 	}
 	if len(s.arena)+need > cap(s.arena) {
@@ -131,6 +131,9 @@ func (s *shard) add(h, ino, parent uint64, name []byte, flags uint32, limit int)
 
 // words are those of the records.
 func (s *shard) words() int { return len(s.arena) - s.dead }
+
+// size is the words of the records and of the table, while it is neither full nor half empty.
+func (s *shard) size() int { return s.words() + s.records*3/2 }
 
 func (s *shard) count(h, ino uint64) (n int) {
 	s.find(h, ino, func(int, record) bool { n++; return true })
@@ -256,7 +259,7 @@ func (s *shard) rebuild(keep func(record) bool) {
 func (s *shard) evict(words int) {
 	for _, spared := range [...]uint32{flagDir | flagUsed, flagDir, 0} {
 		s.rebuild(func(r record) bool {
-			return r[0]&spared != 0 || s.words()+s.records*3/2 <= words
+			return r[0]&spared != 0 || s.size() <= words
 		})
 	}
 	s.each(func(_ uint32, r record) { r[0] &^= flagUsed })
