@@ -413,7 +413,19 @@ func (f *File) Chmod(mode uint32) error {
 		o.modes.Lock()
 		defer o.modes.Unlock()
 	}
-	return unix.Chmod(f.proc(), mode)
+	if f.isPath() {
+		return unix.Chmod(f.proc(), mode)
+	}
+	return unix.Fchmod(f.fd, mode)
+}
+
+// isPath reports whether the descriptor may be one with O_PATH. One that is cached may be for more
+// than the call's use.
+func (f *File) isPath() bool {
+	if f.kept != nil {
+		return f.kept.use == UseAttr
+	}
+	return f.use == UseAttr && !f.created
 }
 
 // hold gets the charge of a file before a change, if the server counts.
@@ -462,8 +474,5 @@ func (f *File) Chtimes(atime, mtime SetTime) error {
 	f.changed = true
 	defer f.beginChange().end()
 	ts := []unix.Timespec{atime.timespec(), mtime.timespec()}
-	if f.Attr.IsSymlink() {
-		return unix.UtimesNanoAt(f.fd, "", ts, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)
-	}
-	return unix.UtimesNanoAt(unix.AT_FDCWD, f.proc(), ts, 0)
+	return unix.UtimesNanoAt(f.fd, "", ts, unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW)
 }

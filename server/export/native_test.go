@@ -463,3 +463,42 @@ func TestReadThroughWriter(t *testing.T) {
 		t.Errorf("%d files are open, were %d", after, before)
 	}
 }
+
+// Mode and times are set through any descriptor, with O_PATH or without.
+func TestSetAttributesThroughAnyDescriptor(t *testing.T) {
+	o, root, dir := openerAt(t)
+	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
+	mustDo(t, os.Mkdir(filepath.Join(dir, "dir"), 0o755))
+	open := func(name string, use Use) *File {
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), use)
+		mustDo(t, err)
+		return f
+	}
+	set := func(what string, f *File) {
+		t.Helper()
+		defer f.Close()
+		then := time.Unix(int64(len(what)), 0)
+		mustDo(t, f.Chmod(0o700|uint32(len(what))))
+		mustDo(t, f.Chtimes(SetTime{}, SetTime{Set: true, Time: then}))
+		a, err := f.Stat()
+		mustDo(t, err)
+		if a.Mode&0o7777 != 0o700|uint32(len(what)) || !a.Mtime.Equal(then) {
+			t.Errorf("%s: mode %o and mtime %v", what, a.Mode, a.Mtime)
+		}
+	}
+	set("a path", open("file", UseAttr))
+	set("a directory", open("dir", UseAttr))
+	set("names", open("dir", UseNames))
+	set("to write", open("file", UseWrite))
+	set("what another has open to write", open("file", UseAttr))
+	names := open("dir", UseNames)
+	defer names.Close()
+	lock := LockNames(names, names)
+	made, err := names.Create("made", 0)
+	mustDo(t, err)
+	mkdir, err := names.Mkdir("mkdir", 0)
+	mustDo(t, err)
+	lock.Unlock()
+	set("created", made)
+	set("a new directory", mkdir)
+}
