@@ -153,11 +153,14 @@ rest() {
 rest41() {
 	rest
 	native41 once
+}
+nativeAndKnfsd() { # about as long as the rest
+	native
 	knfsd
 }
 status=0
 case ${NFS:-}:${ENGINE:-} in
-:) sideBySide native rest41 ;;
+:) sideBySide nativeAndKnfsd rest41 ;;
 4.1:) sideBySide native41 knfsd ;;
 4.1:native) native41 ;;
 4.1:knfsd | :knfsd) knfsd ;;
