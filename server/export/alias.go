@@ -13,12 +13,13 @@ import (
 
 // aliases are the FileIDs of the other form that were used. What they mean never changes.
 type aliases struct {
-	mu   sync.RWMutex
-	own  map[FileID]FileID
-	kept map[FileID]FileID // of files that were removed while they were open
+	mu    sync.RWMutex
+	own   map[FileID]FileID
+	kept  map[FileID]FileID // of files that were removed while they were open
+	other map[FileID]FileID // of both, the other way round
 }
 
-// aliasesMax bounds the memory, 100 bytes for each.
+// aliasesMax bounds the memory, 200 bytes for each.
 const aliasesMax = 100_000
 
 func (a *aliases) get(id FileID) (own FileID, ok bool) {
@@ -34,9 +35,12 @@ func (a *aliases) put(id, own FileID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.own == nil || len(a.own) >= aliasesMax {
-		a.own = map[FileID]FileID{}
+		a.own, a.other = map[FileID]FileID{}, map[FileID]FileID{}
+		for id, own := range a.kept {
+			a.other[own] = id
+		}
 	}
-	a.own[id] = own
+	a.own[id], a.other[own] = own, id
 }
 
 func (a *aliases) keep(id, own FileID) {
@@ -45,7 +49,17 @@ func (a *aliases) keep(id, own FileID) {
 	if a.kept == nil {
 		a.kept = map[FileID]FileID{}
 	}
-	a.kept[id] = own
+	if a.other == nil {
+		a.other = map[FileID]FileID{}
+	}
+	a.kept[id], a.other[own] = own, id
+}
+
+func (a *aliases) of(own FileID) (id FileID, ok bool) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	id, ok = a.other[own]
+	return id, ok
 }
 
 // byInode reports whether a FileID is by inode and birth time.
@@ -124,6 +138,27 @@ func (o *Opener) Own(volume uint64, id FileID) (FileID, error) {
 	}
 	defer v.calls.Done()
 	return v.Own(id)
+}
+
+// Forms returns the FileIDs by which clients may know a file: the one that is given, and that of the other
+// form, if it is in use.
+func (o *Opener) Forms(volume uint64, id FileID) []FileID {
+	forms := []FileID{id}
+	v, ok := o.table.ByID(volume)
+	if !ok {
+		return forms
+	}
+	x := v.index.Load()
+	if x == nil {
+		return forms
+	}
+	if other, ok := x.aliases.get(id); ok {
+		forms = append(forms, other)
+	}
+	if other, ok := x.aliases.of(id); ok {
+		forms = append(forms, other)
+	}
+	return forms
 }
 
 // InodeForm returns the FileID by inode and birth time, which go-nfs has, of a file that a client of

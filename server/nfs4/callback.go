@@ -197,16 +197,25 @@ func (n *notices) restore(saved []savedNotice) {
 }
 
 // tellFree sends CB_NOTIFY_LOCK, by any way that works. It reports whether the client has it.
+// The client compares the handle with the one that it has used, which may be of another form.
 func (s *Server) tellFree(free state.LockFree) bool {
-	args := nfs4.CBNotifyLockArgs{
-		FH:    s.key.Handle(free.File.Volume, export.NewFileID(free.File.ID[:free.File.Len])),
-		Owner: nfs4.StateOwner{ClientID: free.ClientID, Owner: []byte(free.Owner)},
+	for _, id := range s.opener.Forms(free.File.Volume, export.NewFileID(free.File.ID[:free.File.Len])) {
+		if !s.tell(free.ClientID, &nfs4.CBNotifyLockArgs{
+			FH:    s.key.Handle(free.File.Volume, id),
+			Owner: nfs4.StateOwner{ClientID: free.ClientID, Owner: []byte(free.Owner)},
+		}) {
+			return false
+		}
 	}
-	for _, path := range s.state.CallbackPaths(free.ClientID) {
+	return true
+}
+
+func (s *Server) tell(client uint64, args *nfs4.CBNotifyLockArgs) bool {
+	for _, path := range s.state.CallbackPaths(client) {
 		back, can := path.Callback.(*backChannel)
 		for _, to := range path.Conns {
 			conn, ok := to.(oncrpc.Conn)
-			if can && ok && back.call(conn, path.Session, nfs4.OpCBNotifyLock, &args) == nil {
+			if can && ok && back.call(conn, path.Session, nfs4.OpCBNotifyLock, args) == nil {
 				return true
 			}
 			s.state.CallbackFailed(path.Session, to)
