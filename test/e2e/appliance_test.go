@@ -42,7 +42,7 @@ func TestAppliance(t *testing.T) {
 		{"the status page", w.statusPage},
 		{"commands", w.commands},
 		{"version 4.1", nfs4},
-		{"podnas is downgraded under mounted volumes, with the kernel's handles", downgradeMounted},
+		{"podnas is downgraded under mounted volumes", downgradeMounted},
 		{"a node without mount.nfs", noHelper},
 		{"who calls by version 3", identity},
 		{"podnas is downgraded to version 3 alone", downgrade},
