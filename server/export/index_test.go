@@ -445,7 +445,7 @@ func TestIndexChangedByHand(t *testing.T) {
 		return err
 	}))
 	t.Logf("%d files, %d changes on the disk; %d reads of the right files and %d writes to them, %d were told that it is gone, %d to wait; %d walks; %d files checked, of which clients had written %d",
-		files, changes, right.Load(), written.Load(), stale.Load(), wait.Load(), x.walks.ended, checked, twice)
+		files, changes, right.Load(), written.Load(), stale.Load(), wait.Load(), o.table.indexCounts().Walks, checked, twice)
 	if written.Load() == 0 || stale.Load() == 0 || twice == 0 {
 		t.Error("nothing was tried")
 	}
