@@ -14,6 +14,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfstest/nfstest4"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/testdisk"
 )
 
 const limitedTo = "127.0.0.3"
@@ -29,7 +30,7 @@ func TestConformance4Switches(t *testing.T) { conformance4(t, true) }
 
 func conformance4(t *testing.T, switches bool) {
 	t.Helper()
-	dir := t.TempDir()
+	dir := testdisk.Memory(t)
 	volume, hidden := filepath.Join(dir, "volume"), filepath.Join(dir, "hidden")
 	for _, d := range []string{volume, hidden} {
 		if err := os.Mkdir(d, 0o777); err != nil {

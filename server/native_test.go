@@ -91,11 +91,11 @@ func openDescriptors(t *testing.T) int {
 // server answers. It lacks nothing, and leaves no descriptor or goroutine behind.
 func TestNativeConformance(t *testing.T) {
 	t.Run("kernel counts", func(t *testing.T) {
-		conformance(t, t.TempDir(), handlesHere(), uncounted)
+		conformance(t, testdisk.Memory(t), handlesHere(), uncounted)
 	})
-	t.Run("by index", func(t *testing.T) { conformance(t, t.TempDir(), server.HandlesIndex, uncounted) })
+	t.Run("by index", func(t *testing.T) { conformance(t, testdisk.Memory(t), server.HandlesIndex, uncounted) })
 	t.Run("server counts", func(t *testing.T) {
-		conformance(t, t.TempDir(), handlesHere(), func(table *export.Table, dir string) error {
+		conformance(t, testdisk.Memory(t), handlesHere(), func(table *export.Table, dir string) error {
 			return table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 50}), slog.New(slog.DiscardHandler))
 		})
 	})

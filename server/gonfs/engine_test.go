@@ -17,6 +17,7 @@ import (
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
 	"github.com/podnas/podnas/server/space"
+	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/leaks"
 )
 
@@ -67,7 +68,7 @@ func emptied(t testing.TB, table *export.Table) *export.Table {
 
 func newInstance(t *testing.T) (*instance, string) {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "volume")
+	dir := filepath.Join(testdisk.Memory(t), "volume")
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}

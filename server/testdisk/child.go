@@ -43,14 +43,14 @@ func Child(t *testing.T, user User, pattern string, env ...string) {
 	}
 	defer os.RemoveAll(dir)
 	temporary := filepath.Join(dir, "tmp")
-	for _, err := range []error{
-		os.Chmod(dir, 0o755), os.Mkdir(temporary, 0o700), os.Chown(temporary, int(user.ID), int(user.ID)), copySelf(filepath.Join(dir, "tests")),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(temporary, 0o700), copySelf(filepath.Join(dir, "tests"))); err != nil {
+		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(dir, "tests"), "-test.run="+pattern, "-test.v", "-test.timeout=9m")
+	defer mountMemory(t, temporary)()
+	if err := errors.Join(os.Chmod(temporary, 0o700), os.Chown(temporary, int(user.ID), int(user.ID))); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(dir, "tests"), "-test.run="+pattern, "-test.v", "-test.timeout=15m")
 	cmd.Dir, cmd.Env = temporary, append(append(os.Environ(), "TMPDIR="+temporary), env...)
 	cmd.SysProcAttr = user.attr()
 	var output strings.Builder

@@ -51,6 +51,37 @@ func mount(t *testing.T, size int64, mkfs ...string) (target string) {
 	return mountAt(t, "-o", "loop", image)
 }
 
+// Memory is a directory on an ext4 in memory, where that is possible, for a test that changes much, and
+// need not do so on the disk of the machine.
+func Memory(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Cleanup(mountMemory(t, dir))
+	return dir
+}
+
+// mountMemory mounts an ext4 in memory, where that is possible: whoever syncs there need not wait for the
+// disk of the machine. The result ends it.
+func mountMemory(t *testing.T, target string) (end func()) {
+	t.Helper()
+	image := imageFile(t, 1<<30)
+	for _, command := range [][]string{{"mkfs.ext4", "-q", "-F", image}, {"mount", "-o", "loop", image, target}} {
+		if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+			t.Logf("%s is on the disk of the machine: %q: %v %s", target, command, err, out)
+			return func() {}
+		}
+	}
+	return func() { unmount(t, target) }
+}
+
+// unmount is lazy: what a test that has failed still has open must not keep the disk.
+func unmount(t *testing.T, target string) {
+	t.Helper()
+	if out, err := exec.Command("umount", "--lazy", target).CombinedOutput(); err != nil {
+		t.Errorf("umount: %v\n%s", err, out)
+	}
+}
+
 // imageFile returns an empty file of so many bytes, in memory where that is possible: a test must
 // not wait for the disk of the machine at each sync.
 func imageFile(t *testing.T, size int64) string {
@@ -84,12 +115,7 @@ func mountAt(t *testing.T, args ...string) (target string) {
 	if out, err := exec.Command("mount", append(args, target)...).CombinedOutput(); err != nil {
 		t.Skipf("mount %q: %v\n%s", args, err, out)
 	}
-	t.Cleanup(func() {
-		// Lazy: what a test that has failed still has open must not keep the disk.
-		if out, err := exec.Command("umount", "--lazy", target).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v\n%s", err, out)
-		}
-	})
+	t.Cleanup(func() { unmount(t, target) })
 	return target
 }
 
