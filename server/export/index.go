@@ -122,25 +122,29 @@ func (x *index) open(file FileID, flags int) (descriptor, error) {
 	if ino == 0 {
 		return descriptor{}, unix.ESTALE
 	}
-	renamed, repaired, asked, again := 0, 0, 0, false
+	renamed, repaired, asked, again, answered := 0, 0, 0, false, false
 	for {
 		renames, changes := x.renames.Load(), x.names.Changes()
 		renaming := x.renaming.Load() > 0
 		d, err := x.try(ino, &file, flags)
+		unknown, moved := errors.Is(err, errUnknown), errors.Is(err, errMoved)
 		switch {
 		case errors.Is(err, errReplaced):
 			return d, unix.ESTALE
-		case errors.Is(err, errUnknown):
+		case !unknown && !moved:
+			return d, err
+		case renamed < renameTries && (renaming || renames != x.renames.Load()):
+			renamed++
+			time.Sleep(renamePause)
+			continue
+		case answered && (unknown || repaired == repairsMax):
+			return d, unix.ESTALE
+		case unknown:
 			if !again && changes != x.names.Changes() { // it may have been added just now
 				again = true
 				continue
 			}
-		case errors.Is(err, errMoved):
-			if renamed < renameTries && (renaming || renames != x.renames.Load()) {
-				renamed++
-				time.Sleep(renamePause)
-				continue
-			}
+		case moved:
 			if repaired < repairsMax {
 				repaired++
 				x.walks.doubt(ino)
@@ -149,12 +153,11 @@ func (x *index) open(file FileID, flags int) (descriptor, error) {
 				}
 				continue // it is found now, or unknown, or one above it must be repaired
 			}
-		default:
-			return d, err
 		}
 		switch x.ask(ino) {
 		case walkAnswered:
-			return d, unix.ESTALE
+			answered = true // but the walk may have added it after the last look
+			continue
 		case walkEnded:
 			if asked++; asked < asksMax {
 				continue

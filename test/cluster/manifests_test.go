@@ -143,9 +143,10 @@ func installMonitoring(t *testing.T) {
 		if _, err := kubectl(t.Context(), nil, "apply", "--server-side", "-f", file); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := kubectl(t.Context(), nil, "wait", "--for=condition=Established", "--timeout=30s", "crd/"+kind+".monitoring.coreos.com"); err != nil {
-			t.Fatal(err)
-		}
+		eventually(t, 30*time.Second, kind+" is established", func() bool { // kubectl fails while there is no condition at all
+			_, err := kubectl(t.Context(), nil, "wait", "--for=condition=Established", "--timeout=5s", "crd/"+kind+".monitoring.coreos.com")
+			return err == nil
+		})
 	}
 }
 

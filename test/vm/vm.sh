@@ -201,6 +201,14 @@ for range in $(taskset -cp $$ | sed 's/.*: //; s/,/ /g'); do
 	processors+=($(seq "${range%-*}" "${range#*-}"))
 done
 
+# On a busy machine the guest's kernel may lose its timer, and then is idle for ever with work to do (seen
+# with 6.1). One tick more now and then does nothing, or wakes it.
+while sleep 10; do
+	pkill -ALRM --oldest --full "^$uml .*uml_dir=$job/" || true
+done >/dev/null 2>&1 </dev/null &
+ticks=$!
+trap 'kill $ticks 2>/dev/null; '"$(trap -p EXIT | sed "s/^trap -- '//; s/' EXIT$//")" EXIT
+
 # In a pid namespace of its own: whatever the guest kernel starts on this
 # machine ends with it. In the foreground, so that Ctrl-C reaches it.
 host=0
