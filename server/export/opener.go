@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,10 +32,8 @@ type Opener struct {
 	spare        sync.Pool // of *File
 	spareListing sync.Pool // of *Listing
 
-	syncing     syncSlots
-	rounds      chan *syncs  // to a goroutine that waits for some
-	syncersIdle atomic.Int32 // goroutines that do
-	modes       sync.Mutex   // held while the only user changes a mode, see openOwn
+	syncing syncSlots
+	modes   sync.Mutex // held while the only user changes a mode, see openOwn
 
 	stop     chan struct{}
 	sweeping sync.WaitGroup
@@ -54,7 +51,6 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 		spare:        sync.Pool{New: func() any { return new(File) }},
 		spareListing: sync.Pool{New: func() any { return new(Listing) }},
 		syncing:      syncSlots{slots: shares.New[chan struct{}](syncsMax)},
-		rounds:       make(chan *syncs),
 		stop:         make(chan struct{}),
 	}
 	for _, v := range table.Volumes() { // clients must notice a restart, RFC 1813 section 3.3.7

@@ -139,7 +139,7 @@ func (o *Opener) syncHere(file *openFile, since uint64, data bool) (ok bool, err
 	o.fsync(file, data, time.Now())
 	err = file.state.errs.since(since)
 	if s.more() {
-		o.startRounds(s)
+		go o.syncRounds(s)
 	}
 	return true, err
 }
@@ -147,7 +147,7 @@ func (o *Opener) syncHere(file *openFile, since uint64, data bool) (ok bool, err
 // sync starts the sync of a file, which stays open until it calls w.
 func (o *Opener) sync(w waiting, data bool) {
 	if s := syncsOf(w.file); s.wait(w, data) {
-		o.startRounds(s)
+		go o.syncRounds(s)
 	}
 }
 
@@ -235,8 +235,9 @@ func (s *syncs) next(last []waiting) (round []waiting, data bool) {
 	return round, data
 }
 
-// syncRounds syncs until no calls wait. done is memory for the files of a round.
-func (o *Opener) syncRounds(s *syncs, done map[*openFile]bool) {
+// syncRounds syncs until no calls wait.
+func (o *Opener) syncRounds(s *syncs) {
+	done := map[*openFile]bool{} // of the round
 	for round, data := s.next(nil); len(round) > 0; round, data = s.next(round) {
 		began := time.Now()
 		// What changed last is likely to be the last in the journal.

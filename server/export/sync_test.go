@@ -168,7 +168,7 @@ func TestSyncHere(t *testing.T) {
 	if !file.state.syncs.more() {
 		t.Fatal("nobody waits")
 	}
-	o.syncRounds(&file.state.syncs, map[*openFile]bool{})
+	o.syncRounds(&file.state.syncs)
 	mustDo(t, <-told)
 	if !file.state.syncs.begin() {
 		t.Error("the file is still synced")
