@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bytes"
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
@@ -132,16 +133,24 @@ func (f *File) Change(a Attr) (uint64, Attr, error) {
 	return f.opener.change(fileKey{f.Volume, f.ID}, a, f.Stat)
 }
 
-// ChangeOf is Change for a name in the directory, whose handle and attributes Describe has found.
-func (f *File) ChangeOf(name, handle []byte, a Attr) (uint64, Attr, error) {
-	if a.change != 0 {
-		return a.change, a, nil
+// ChangeOf is Change for a name in the directory, whose handle and attributes Describe has
+// found. If the name is another file's by now, all that it returns is of that one. It may
+// write to the capacity of handle.
+func (f *File) ChangeOf(name, handle []byte, a Attr) (uint64, Attr, []byte, error) {
+	for {
+		if a.change != 0 {
+			return a.change, a, handle, nil
+		}
+		again := handle
+		change, now, err := f.opener.change(fileKey{f.Volume, idIn(handle)}, a, func() (now Attr, err error) {
+			now, again, err = f.Describe(name, handle[len(handle):])
+			return now, err
+		})
+		if err != nil || bytes.Equal(again, handle) {
+			return change, now, handle, err
+		}
+		handle, a = again, now
 	}
-	return f.opener.change(fileKey{f.Volume, idIn(handle)}, a, func() (Attr, error) {
-		var again [HandleMax]byte
-		a, _, err := f.Describe(name, again[:0])
-		return a, err
-	})
 }
 
 func (o *Opener) change(key fileKey, a Attr, stat func() (Attr, error)) (uint64, Attr, error) {

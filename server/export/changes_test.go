@@ -1,6 +1,9 @@
 package export
 
 import (
+	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -56,5 +59,31 @@ func TestChangeMoves(t *testing.T) {
 		if now := look(i); now != last[i] && now != uint64(attrs[i].Ctime.UnixNano())+countLost {
 			t.Errorf("file %d was not changed, its change attribute went from %d to %d", i, last[i], now)
 		}
+	}
+}
+
+// A name may be another file's by the time that its change attribute is found: then handle
+// and attributes are that one's, too.
+func TestChangeOfReplaced(t *testing.T) {
+	o, root, dir := openerAt(t)
+	open := func(handle []byte) *File {
+		f, err := o.Open(netip.Addr{}, handle, UseAttr)
+		mustDo(t, err)
+		t.Cleanup(f.Close)
+		return f
+	}
+	top, path := open(root), filepath.Join(dir, "a")
+	mustDo(t, os.WriteFile(path, nil, 0o600))
+	was, handle, err := top.Describe([]byte("a"), make([]byte, 0, HandleMax))
+	mustDo(t, err)
+	mustDo(t, os.WriteFile(path+".new", []byte("data"), 0o600))
+	mustDo(t, os.Rename(path+".new", path))
+	change, a, now, err := top.ChangeOf([]byte("a"), handle, was)
+	mustDo(t, err)
+	f := open(now)
+	want, _, err := f.Change(f.Attr)
+	mustDo(t, err)
+	if a.Ino == was.Ino || a.Ino != f.Attr.Ino || a.Size != 4 || change != want {
+		t.Errorf("file %d of %d bytes with change %d; want file %d of 4 with %d, it was file %d", a.Ino, a.Size, change, f.Attr.Ino, want, was.Ino)
 	}
 }

@@ -6,6 +6,7 @@
 package nfs4_test
 
 import (
+	"os"
 	"runtime/debug"
 	"testing"
 )
@@ -21,6 +22,8 @@ func TestAllocations(t *testing.T) {
 		"user, server counts": newCaller(t, 1000, true),
 	} {
 		for _, made := range c.calls {
+			// Files that have just changed are looked at in a way of their own.
+			mustDo(t, os.Chmod(c.file, 0o666))
 			if n := testing.AllocsPerRun(1000, func() { c.do(made) }); n != 0 {
 				t.Errorf("%s, %s: %v allocations", name, made.name, n)
 			}

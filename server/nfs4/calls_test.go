@@ -28,6 +28,7 @@ import (
 type caller struct {
 	testing.TB
 
+	file    string // its path
 	conn    net.Conn
 	cred    rpc.Auth
 	reply   []byte
@@ -52,10 +53,11 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	if err := export.ProbeHandles(dir); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
-	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), make([]byte, 64<<10), 0o600))
-	mustDo(t, os.Chmod(filepath.Join(dir, "file"), 0o666))
+	path := filepath.Join(dir, "file")
+	mustDo(t, os.WriteFile(path, make([]byte, 64<<10), 0o600))
+	mustDo(t, os.Chmod(path, 0o666))
 	mustDo(t, os.Chmod(dir, 0o777))
-	c := &caller{TB: t, conn: serve(t, dir, counted), reply: make([]byte, 8<<10)}
+	c := &caller{TB: t, file: path, conn: serve(t, dir, counted), reply: make([]byte, 8<<10)}
 	cred := rpc.SysCred{UID: user, GID: user}
 	cred.SetGroups(1, 2, 3)
 	c.cred = cred.Auth()

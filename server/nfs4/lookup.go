@@ -152,7 +152,7 @@ func (c *compound) step(name []byte, found func(object)) error {
 		return err
 	}
 	c.mem.found.volume = dir.Volume
-	c.mem.found.change, c.mem.found.attr, err = dir.ChangeOf(name, handle, attr)
+	c.mem.found.change, c.mem.found.attr, handle, err = dir.ChangeOf(name, handle, attr)
 	var o object
 	o.set(handle)
 	o.found = err == nil

@@ -94,7 +94,7 @@ func (c *compound) list(dir *export.File, l *lister) error {
 		a, object, err := e.Describe(handle[:0])
 		var change uint64
 		if err == nil && l.args.Request.Has(nfs4.AttrChange) {
-			change, a, err = dir.ChangeOf(e.Name, object, a)
+			change, a, object, err = dir.ChangeOf(e.Name, object, a)
 		}
 		switch {
 		case errors.Is(err, syscall.ENOENT): // gone
