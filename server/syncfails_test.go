@@ -144,7 +144,7 @@ func syncFails(t *testing.T, engine string, disk *faultydisk.Disk, call func(*ca
 	lost := 0
 	for _, told := range l.told {
 		if err := told.check(volume); err != nil {
-			if disk.Kind.LosesBlocks && errors.Is(err, syscall.EIO) {
+			if disk.Kind.LosesBlocks && (errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EUCLEAN)) {
 				t.Logf("%s was told to be on the disk, and can't be read: %v", told.what, err)
 				continue
 			}
@@ -344,7 +344,7 @@ func (c *caller) isThere(call, path string) {
 func (c *caller) isGone(call, path string) {
 	c.wasTold(call+" "+path, func(dir string) error {
 		if _, err := os.Lstat(filepath.Join(dir, path)); !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("it is still there: %v", err)
+			return fmt.Errorf("it is still there: %w", err)
 		}
 		return nil
 	})

@@ -28,7 +28,8 @@ type Kind struct {
 	// fails, and nothing else.
 	holds bool
 	// LosesBlocks: the file system may not tell of a block of its own that could not be
-	// written; where a file's data is can then not be read, EIO, see docs/nfs.md.
+	// written; where a file's data is can then not be read, EIO, nor what is in a directory,
+	// EUCLEAN, see docs/nfs.md.
 	LosesBlocks bool
 }
 
