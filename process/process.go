@@ -32,7 +32,6 @@ type Info struct {
 	Overcommit  float64   `json:"overcommit,omitempty"` // 0: only the free space counts
 
 	Adds      []string   `json:"-"` // capabilities that root lacks
-	Fallback  bool       `json:"-"` // Engine is not the best one that there is
 	Enforced  quota.Mode `json:"-"` // what enforces sizes: quota.Kernel, quota.Server or quota.Off
 	DiskImage bool       `json:"-"` // the disk is in a file that podnas has mounted
 }

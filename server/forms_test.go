@@ -35,7 +35,7 @@ func TestHandlesOfAnyForm(t *testing.T) {
 		}}
 		t.Cleanup(i.end)
 		// Each comes after each other once.
-		kernel, index, goNFS := [2]string{server.EngineNative, "kernel"}, [2]string{server.EngineNative, "index"}, [2]string{server.EngineGoNFS, ""}
+		kernel, index, goNFS := [2]string{server.EngineNative, "kernel"}, [2]string{server.EngineNative, "index"}, [2]string{server.EngineGoNFS, "index"}
 		type handles struct {
 			by              string
 			root, dir, file nfs3.FH

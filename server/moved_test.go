@@ -224,7 +224,7 @@ func TestHeldHandleOfMovedDirectory(t *testing.T) {
 			}
 			// A file is not found to have moved by the kernel's handle, which goes on.
 			want := nfs3.OK
-			if engine == server.EngineGoNFS || testdisk.ByIndex() {
+			if testdisk.ByIndex() {
 				want = nfs3.ErrStale
 			}
 			if status := c.status(nfs3.ProcRead, &nfs3.ReadArgs{File: file, Count: 10}); status != want {

@@ -65,6 +65,9 @@ func newNative(cfg *Config, key *export.Key, slow *stats.SlowLog) (*native, erro
 // Stats returns the statistics of the engine.
 func (n *native) Stats() *stats.Server { return n.rpc.Stats() }
 
+// Kept counts what is kept between calls.
+func (n *native) Kept() export.Kept { return n.opener.Kept() }
+
 // Serve serves the clients of l until ctx ends. It can be called once.
 func (n *native) Serve(ctx context.Context, l net.Listener) error {
 	if n.nfs4 != nil {

@@ -27,16 +27,15 @@ import (
 
 // The engines.
 const (
-	// EngineAuto is EngineNative if the disk and the process's rights allow it,
-	// otherwise EngineGoNFS.
+	// EngineAuto is EngineNative: where that can't find files, EngineGoNFS can't.
 	EngineAuto = "auto"
 	// EngineNative is podnas's own NFS.
 	EngineNative = "native"
-	// EngineGoNFS uses willscott/go-nfs: portable and limited, see package gonfs.
+	// EngineGoNFS uses willscott/go-nfs, which has limits, see package gonfs.
 	EngineGoNFS = "go-nfs"
 )
 
-// How the native engine finds files by their handles.
+// How the engines find files by their handles.
 const (
 	// HandlesAuto is HandlesKernel if the process's rights allow it, otherwise HandlesIndex.
 	HandlesAuto = "auto"
@@ -53,10 +52,8 @@ func Handles() []string { return []string{HandlesAuto, HandlesKernel, HandlesInd
 type Choice struct {
 	Engine string // EngineNative or EngineGoNFS
 	Reason string // for people
-	// ByIndex is whether the native engine finds files by the index: export.Table.ByIndex.
+	// ByIndex is whether files are found by the index: export.Table.ByIndex.
 	ByIndex bool
-	// Fallback is whether EngineAuto could not use the native engine.
-	Fallback bool
 	// Rights are what the process may do on the disk.
 	Rights export.Rights
 }
@@ -73,50 +70,47 @@ func (c Choice) Only() *export.Only {
 // Engines returns the names that SelectEngine accepts.
 func Engines() []string { return []string{EngineAuto, EngineNative, EngineGoNFS} }
 
-// SelectEngine selects the engine for the disk at root, and how it finds files. It probes there
-// whether the native engine can run; if name or handles requires what can't be had, that is an error.
+// SelectEngine selects the engine for the disk at root, and how it finds files. It tries that there;
+// what can't be had is an error.
 func SelectEngine(name, handles, root string) (Choice, error) {
+	c := Choice{Engine: EngineNative}
 	switch {
 	case !slices.Contains(Handles(), handles):
-		return Choice{}, fmt.Errorf("unknown handles %q: use %s, %s or %s", handles, HandlesAuto, HandlesKernel, HandlesIndex)
+		return c, fmt.Errorf("unknown handles %q: use %s, %s or %s", handles, HandlesAuto, HandlesKernel, HandlesIndex)
 	case name == EngineGoNFS:
-		return Choice{Engine: EngineGoNFS, Reason: "as requested", Rights: export.TryRights(root)}, nil
+		c.Engine = EngineGoNFS
 	case name != EngineAuto && name != EngineNative:
-		return Choice{}, fmt.Errorf("unknown engine %q: use %s, %s or %s", name, EngineAuto, EngineNative, EngineGoNFS)
+		return c, fmt.Errorf("unknown engine %q: use %s, %s or %s", name, EngineAuto, EngineNative, EngineGoNFS)
 	}
-	native, err := selectHandles(handles, root)
-	native.Rights = export.TryRights(root)
-	switch {
-	case err == nil:
-		return native, nil
-	case name == EngineNative:
-		return Choice{}, fmt.Errorf("the native engine can't run here: %w", err)
+	if err := c.selectHandles(handles, root); err != nil {
+		return c, fmt.Errorf("files on this disk can't be found by their handles: %w", err)
 	}
-	return Choice{Engine: EngineGoNFS, Reason: fmt.Sprintf("the native engine can't run here: %v", err), Fallback: true, Rights: native.Rights}, nil
+	c.Rights = export.TryRights(root)
+	return c, nil
 }
 
-// selectHandles is the native engine with the files' handles that can be used.
-func selectHandles(handles, root string) (Choice, error) {
-	c := Choice{Engine: EngineNative, Reason: "files are found by the kernel's handles"}
+// selectHandles sets how files are found.
+func (c *Choice) selectHandles(handles, root string) error {
+	c.Reason = "files are found by the kernel's handles"
 	if handles == HandlesIndex {
 		c.ByIndex, c.Reason = true, "files are found by the index, as requested"
-		return c, export.ProbeIndex(root)
+		return export.ProbeIndex(root)
 	}
 	err := export.ProbeHandles(root)
 	if err == nil || handles == HandlesKernel {
-		return c, err
+		return err
 	}
 	c.ByIndex, c.Reason = true, fmt.Sprintf("files are found by the index: %v", err)
 	if indexErr := export.ProbeIndex(root); indexErr != nil {
-		return c, errors.Join(err, indexErr)
+		return errors.Join(err, indexErr)
 	}
-	return c, nil
+	return nil
 }
 
 // Check returns an error if the engine does not support a volume's options.
 func (c Choice) Check(o *export.Options) error {
 	if c.Engine == EngineGoNFS && (o.RootSquash || o.AllSquash || o.AnonUID != 0 || o.AnonGID != 0) {
-		return fmt.Errorf("squashing users (rootSquash, allSquash, anonUid, anonGid) needs the native engine, but this server runs %s: %s", c.Engine, c.Reason)
+		return fmt.Errorf("squashing users (rootSquash, allSquash, anonUid, anonGid) needs the native engine, but this server runs %s", c.Engine)
 	}
 	return c.Only().Refuses(o)
 }
@@ -124,7 +118,7 @@ func (c Choice) Check(o *export.Options) error {
 // CheckNFS4 returns an error if the engine can't serve version 4.
 func (c Choice) CheckNFS4() error {
 	if c.Engine == EngineGoNFS {
-		return fmt.Errorf("NFSv4.1 needs the native engine, but this server runs %s: %s", c.Engine, c.Reason)
+		return fmt.Errorf("NFSv4.1 needs the native engine, but this server runs %s", c.Engine)
 	}
 	return nil
 }
@@ -163,6 +157,7 @@ func (c *Config) Validate() error {
 type engine interface {
 	Serve(ctx context.Context, l net.Listener) error
 	Stats() *stats.Server
+	Kept() export.Kept
 }
 
 // Server serves NFS clients.
@@ -180,13 +175,11 @@ func New(cfg Config) (*Server, error) {
 	}
 	key := export.NewKey(cfg.HandleKey)
 	s := &Server{name: cfg.Engine.Engine, versions: "3", log: cfg.Log}
-	if cfg.Engine.Fallback {
-		cfg.Log.Warn("nfs: serving with go-nfs, which is slower and has limits (see docs/nfs.md)", "reason", cfg.Engine.Reason)
-	}
 	if len(cfg.Engine.Rights.Tried) > 0 {
 		cfg.Log.Info("nfs: rights on the disk: " + cfg.Engine.Rights.String())
 	}
 	slow := stats.NewSlowLog(cfg.SlowCall, StatusName, cfg.Log)
+	cfg.Log.Info("nfs: "+cfg.Engine.Reason, "engine", s.name)
 	if s.name == EngineGoNFS {
 		s.engine = gonfs.New(cfg.Exports, key, slow, cfg.Log)
 		return s, nil
@@ -196,21 +189,14 @@ func New(cfg Config) (*Server, error) {
 	if cfg.NFS4 != "" {
 		s.versions = "3, 4.1"
 	}
-	cfg.Log.Info("nfs: "+cfg.Engine.Reason, "engine", s.name)
 	return s, err
 }
 
 // Stats are what the server has served.
 func (s *Server) Stats() *stats.Server { return s.engine.Stats() }
 
-// Kept counts what is kept between calls. ok is false where nothing is, with go-nfs.
-func (s *Server) Kept() (kept export.Kept, ok bool) {
-	n, ok := s.engine.(*native)
-	if !ok {
-		return kept, false
-	}
-	return n.opener.Kept(), true
-}
+// Kept counts what is kept between calls.
+func (s *Server) Kept() export.Kept { return s.engine.Kept() }
 
 // NFS4 returns what serves version 4, nil where it is not served.
 func (s *Server) NFS4() *nfs4.Server {

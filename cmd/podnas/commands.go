@@ -35,7 +35,7 @@ func describe(cfg *serveConfig, address *net.TCPAddr, engine server.Choice, limi
 	info := process.Info{
 		Version: version, PID: os.Getpid(), Started: time.Now(), Mode: process.InCluster,
 		Provisioner: cfg.provisioner, Root: cfg.root, Listen: address.String(), Overcommit: cfg.overcommit,
-		Engine: engine.Engine, EngineWhy: engine.Reason, Fallback: engine.Fallback,
+		Engine: engine.Engine, EngineWhy: engine.Reason,
 		Rights: engine.Rights.String(), Adds: engine.Rights.RootLacks(),
 		QuotaMode: cfg.quota, Quota: limits.Reason, Enforced: limits.Mode(), DiskImage: cfg.image.spec != nil,
 	}

@@ -163,10 +163,9 @@ func TestProcess(t *testing.T) {
 	if r := judgeDescriptors(1 << 20); r.Status != doctor.OK {
 		t.Errorf("many descriptors: %+v", r)
 	}
-	results = doctor.Run(t.Context(), ProcessChecks(process.Info{Engine: "go-nfs", EngineWhy: "no right", Fallback: true, Quota: "by the server", Enforced: quota.Server}))
-	want(t, results, "engine", doctor.Warning, "no right", "docs/nfs.md")
+	results = doctor.Run(t.Context(), ProcessChecks(process.Info{Engine: "native", EngineWhy: "by the index", Quota: "by the server", Enforced: quota.Server}))
+	want(t, results, "engine", doctor.OK, "by the index", "")
 	want(t, results, "quota", doctor.OK, "by the server", "")
-	results = doctor.Run(t.Context(), ProcessChecks(process.Info{Engine: "go-nfs", EngineWhy: "asked for", Enforced: quota.Off}))
-	want(t, results, "engine", doctor.OK, "asked for", "")
+	results = doctor.Run(t.Context(), ProcessChecks(process.Info{Enforced: quota.Off}))
 	want(t, results, "quota", doctor.Warning, "not enforced", "--quota=auto")
 }

@@ -17,7 +17,7 @@ const descriptors = 2048
 // ProcessChecks returns checks of the process.
 func ProcessChecks(p process.Info) []doctor.Check {
 	return []doctor.Check{
-		doctor.One("engine", func(context.Context) doctor.Result { return engine(&p) }),
+		doctor.One("engine", func(context.Context) doctor.Result { return doctor.Good("%s: %s", p.Engine, p.EngineWhy) }),
 		doctor.One("quota", func(context.Context) doctor.Result { return limits(&p) }),
 		doctor.One("capabilities", func(context.Context) doctor.Result { return capabilities(&p) }),
 		doctor.One("descriptors", func(context.Context) doctor.Result {
@@ -28,14 +28,6 @@ func ProcessChecks(p process.Info) []doctor.Check {
 			return judgeDescriptors(limit.Cur)
 		}),
 	}
-}
-
-func engine(p *process.Info) doctor.Result {
-	if p.Fallback {
-		return doctor.Warn("provide what is missing (docs/nfs.md has the whole list), or set --engine=go-nfs to accept its limits",
-			"%s: %s. It does not check the permissions of users, and is slower", p.Engine, p.EngineWhy)
-	}
-	return doctor.Good("%s: %s", p.Engine, p.EngineWhy)
 }
 
 func limits(p *process.Info) doctor.Result {

@@ -161,31 +161,6 @@ func (o *Opener) Forms(volume uint64, id FileID) []FileID {
 	return forms
 }
 
-// InodeForm returns the FileID by inode and birth time, which go-nfs has, of a file that a client of
-// the native engine knows by the kernel's handle. It waits for the index as Reopen does.
-func (o *Opener) InodeForm(v *Volume, id FileID) (FileID, error) {
-	if root, err := Identify(v.root); id.byInode() || err == nil && !root.byInode() {
-		return id, err
-	}
-	x := v.indexOnDemand()
-	if own, ok := x.aliases.get(id); ok {
-		return own, nil
-	}
-	var own FileID
-	err := o.patiently(func() error {
-		d, err := x.open(id, UseAttr.flags())
-		if err == nil {
-			own, err = inodes{}.identify(d.fd(), nil)
-			d.close()
-		}
-		return err
-	})
-	if err == nil {
-		x.aliases.put(id, own)
-	}
-	return own, err
-}
-
 // indexOnDemand returns the volume's index. Where the kernel's handles are used, the first alias
 // makes it.
 func (v *Volume) indexOnDemand() *index {

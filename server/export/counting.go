@@ -95,9 +95,9 @@ func (v *Volume) identifyAgain(dir int, name string) string {
 	return id.string()
 }
 
-// await waits until a volume of unknown free space is counted. It returns false if the
-// error is another, or the export ends.
-func (v *Volume) await(err error) bool { return v.account != nil && v.account.Await(err, v.ending) }
+// Await waits until the volume is counted, if an error of a change is EAGAIN because its free space is
+// not known yet. It returns false if the error is another, or the export ends.
+func (v *Volume) Await(err error) bool { return v.account != nil && v.account.Await(err, v.ending) }
 
 // KeepMarks keeps the usage of volumes in a directory from one start to the next, in a
 // file per volume. Call it before adding volumes. The directory is created when it is

@@ -107,15 +107,15 @@ func TestTable(t *testing.T) {
 	if _, ok := table.ByPath("/v"); ok {
 		t.Error("found after Remove")
 	}
-	if _, err := openerOf(t, table).OpenDir(v, "."); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("OpenDir after Remove: %v, want ErrClosed", err)
+	if _, err := openerOf(t, table).OpenIn(v, FileID{}, UseAttr); !errors.Is(err, unix.ESTALE) {
+		t.Errorf("OpenIn after Remove: %v, want ESTALE", err)
 	}
 }
 
 // Remove waits for what is under way, since the directory is then given away.
 func TestRemoveWaits(t *testing.T) {
 	table, v, _ := volumeAt(t)
-	d, err := openerOf(t, table).OpenDir(v, ".")
+	d, err := openerOf(t, table).OpenIn(v, FileID{}, UseAttr)
 	mustDo(t, err)
 	removed := make(chan struct{})
 	go func() {
@@ -132,34 +132,9 @@ func TestRemoveWaits(t *testing.T) {
 		t.Error("closed while a directory was open")
 	default:
 	}
-	mustDo(t, d.Close())
+	d.Close()
 	<-removed
 	<-v.Closed()
-}
-
-// Nothing that is opened lies outside of the volume, whatever is in it.
-func TestOpenDirStaysInside(t *testing.T) {
-	table, v, dir := volumeAt(t)
-	o := openerOf(t, table)
-	outside := t.TempDir()
-	mustDo(t, os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755))
-	mustDo(t, os.Symlink(outside, filepath.Join(dir, "out")))
-	mustDo(t, os.Symlink("a", filepath.Join(dir, "in")))
-	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
-	for name, want := range map[string]error{
-		".": nil, "a": nil, "a/b": nil, "a/../a": nil,
-		"..": unix.EXDEV, "a/../..": unix.EXDEV, outside: unix.EXDEV,
-		"out": unix.ELOOP, "in": unix.ELOOP, "in/b": unix.ELOOP,
-		"file": unix.ENOTDIR, "missing": unix.ENOENT,
-	} {
-		d, err := o.OpenDir(v, name)
-		if !errors.Is(err, want) {
-			t.Errorf("OpenDir(%q): %v, want %v", name, err, want)
-		}
-		if err == nil {
-			mustDo(t, d.Close())
-		}
-	}
 }
 
 func TestValidName(t *testing.T) {
@@ -170,51 +145,6 @@ func TestValidName(t *testing.T) {
 		if ValidName(name) != want {
 			t.Errorf("ValidName(%q) = %v", name, !want)
 		}
-	}
-}
-
-// Opening must not touch what is no regular file: a fifo would block, a device
-// would act, a symbolic link would lead away.
-func TestOpenFileOnlyRegular(t *testing.T) {
-	table, v, dir := volumeAt(t)
-	mustDo(t, os.Mkdir(filepath.Join(dir, "dir"), 0o755))
-	mustDo(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
-	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), []byte("data"), 0o644))
-	mustDo(t, os.Symlink("file", filepath.Join(dir, "link")))
-	mustDo(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
-	d, err := openerOf(t, table).OpenDir(v, ".")
-	mustDo(t, err)
-	defer d.Close()
-	for _, name := range []string{"dir", "fifo", "link", "dangling"} {
-		for _, flags := range []int{os.O_RDONLY, os.O_RDWR | os.O_CREATE} {
-			if f, err := d.OpenFile(name, flags, 0o644); !errors.Is(err, unix.EINVAL) {
-				t.Errorf("OpenFile(%s, %#x): %v, %v, want EINVAL", name, flags, f, err)
-			}
-		}
-	}
-	if _, err := os.Lstat(filepath.Join(dir, "nowhere")); !errors.Is(err, os.ErrNotExist) {
-		t.Error("made a file through a symbolic link")
-	}
-	f, err := d.OpenFile("file", os.O_RDONLY, 0)
-	mustDo(t, err)
-	mustDo(t, f.Close())
-}
-
-func TestChmodLeavesLinkTargets(t *testing.T) {
-	table, v, dir := volumeAt(t)
-	target := filepath.Join(t.TempDir(), "target")
-	mustDo(t, os.WriteFile(target, nil, 0o600))
-	mustDo(t, os.Symlink(target, filepath.Join(dir, "link")))
-	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
-	d, err := openerOf(t, table).OpenDir(v, ".")
-	mustDo(t, err)
-	defer d.Close()
-	mustDo(t, errors.Join(d.Chmod("link", 0o777), d.Chmod("file", 0o640)))
-	if info, err := os.Stat(target); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("a link's target: %v, %v", info, err)
-	}
-	if a, err := d.Lstat("file"); err != nil || a.Mode&0o7777 != 0o640 || !a.IsRegular() {
-		t.Errorf("a file: %+v, %v", a, err)
 	}
 }
 

@@ -173,6 +173,21 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 // mount.
 const within = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS
 
+// ValidName reports whether a client may use a name: one component that is not "."
+// or "..". The file system limits its length.
+func ValidName[T string | []byte](name T) bool {
+	switch string(name) {
+	case "", ".", "..":
+		return false
+	}
+	for i := range len(name) {
+		if name[i] == '/' || name[i] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // component refuses a name that the kernel would treat as a path. Callers have
 // checked it already; this catches their mistakes.
 func component(name string) error {

@@ -43,11 +43,11 @@ const fileIDByInode = 0xff
 // files.
 var ErrNoFileID = errors.New("the file system has neither birth times nor file handles")
 
-// Identify returns the FileID of an open file, which is that of go-nfs's handles.
+// Identify returns the FileID of an open file by its inode.
 func Identify(f *os.File) (FileID, error) { return inodes{}.identify(int(f.Fd()), nil) }
 
 // inodes identifies files by inode number and birth time, where the kernel's handles
-// are not available. go-nfs finds the file by its path.
+// are not available.
 //
 // The kind of FileID must depend on the disk alone, or handles would not survive a
 // change of the pod's rights: seccomp profiles of some container runtimes deny

@@ -575,3 +575,11 @@ func FuzzParseHeldKey(f *testing.F) {
 		}
 	})
 }
+
+// closed closes a file that was made for its name.
+func closed(f *File, err error) error {
+	if err == nil {
+		f.Close()
+	}
+	return err
+}

@@ -232,20 +232,6 @@ func TestInodesTakeRoom(t *testing.T) {
 			t.Errorf("Statfs tells of %d, and %d free", st.Files, st.FreeFiles)
 		}
 
-		// By path, as the other engine does it, all the same.
-		byPath, err := o.OpenDir(v, ".")
-		mustDo(t, err)
-		defer byPath.Close()
-		if _, err := byPath.OpenFile("new", unix.O_CREAT|unix.O_RDWR, 0o644); !errors.Is(err, unix.EDQUOT) {
-			t.Errorf("create by path: %v", err)
-		}
-		if err := errors.Join(byPath.Mkdir("new", 0o755)); !errors.Is(err, unix.EDQUOT) {
-			t.Errorf("mkdir by path: %v", err)
-		}
-		if err := byPath.Symlink("to", "new"); !errors.Is(err, unix.EDQUOT) {
-			t.Errorf("symlink by path: %v", err)
-		}
-
 		// Far past both limits, what is there can be written, cut and removed.
 		v.Account().SetLimit(quota.Limit{Bytes: 1 << 10, Inodes: 10})
 		list, err := filepath.Glob(filepath.Join(dir, "c*-0"))
@@ -272,104 +258,87 @@ func TestInodesTakeRoom(t *testing.T) {
 func TestNamesTakeRoom(t *testing.T) {
 	const limit = 2 << 20
 	onEachDisk(t, func(t *testing.T, dir string) {
-		for _, engine := range []string{"by handle", "by path"} {
-			sub := filepath.Join(dir, engine)
-			mustDo(t, unix.Mkdir(sub, 0o755))
-			o, v, root := countedAt(t, sub, limit)
-			counted(t, v)
-			top, err := o.Open(netip.Addr{}, root, UseNames)
+		o, v, root := countedAt(t, dir, limit)
+		counted(t, v)
+		top, err := o.Open(netip.Addr{}, root, UseNames)
+		mustDo(t, err)
+		for _, name := range []string{"a", "b", "c", "d"} {
+			d, err := top.Mkdir(name, 0o755)
 			mustDo(t, err)
-			for _, name := range []string{"a", "b", "c", "d"} {
-				d, err := top.Mkdir(name, 0o755)
-				mustDo(t, err)
-				d.Close()
+			d.Close()
+		}
+		for i := range 300 {
+			create(t, o, root, fmt.Sprint("f", i))
+		}
+		_, _ = top.Stat()
+		file := create(t, o, root, "file")
+		_, _ = write(t, o, file, 0, limit)
+		rename := func(from, name, to, newName string) error {
+			f, d := dirAt(t, o, top, from), dirAt(t, o, top, to)
+			defer f.Close()
+			defer d.Close()
+			err := f.Rename(name, d, newName)
+			_, _ = f.Stat()
+			_, _ = d.Stat()
+			return err
+		}
+		before, _ := du(t, dir)
+		mustDo(t, rename(".", "file", ".", "other")) // as every program that writes a file anew
+		// Directories keep the blocks that they had for names which moved on.
+		at, refused := ".", 0
+		for _, to := range []string{"a", "b", "c", "d"} {
+			for i := range 300 {
+				if rename(at, fmt.Sprint("f", i), to, fmt.Sprint("f", i)) != nil {
+					refused++
+				}
 			}
 			for i := range 300 {
-				create(t, o, root, fmt.Sprint("f", i))
-			}
-			_, _ = top.Stat()
-			file := create(t, o, root, "file")
-			_, _ = write(t, o, file, 0, limit)
-			rename := func(from, name, to, newName string) error {
-				if engine == "by path" {
-					f, err := o.OpenDir(v, from)
-					mustDo(t, err)
-					defer f.Close()
-					d, err := o.OpenDir(v, to)
-					mustDo(t, err)
-					defer d.Close()
-					return f.Rename(name, d, newName)
-				}
-				f, d := dirAt(t, o, top, from), dirAt(t, o, top, to)
-				defer f.Close()
-				defer d.Close()
-				err := f.Rename(name, d, newName)
-				_, _ = f.Stat()
-				_, _ = d.Stat()
-				return err
-			}
-			before, _ := du(t, sub)
-			mustDo(t, rename(".", "file", ".", "other")) // as every program that writes a file anew
-			// Directories keep the blocks that they had for names which moved on.
-			at, refused := ".", 0
-			for _, to := range []string{"a", "b", "c", "d"} {
-				for i := range 300 {
-					if rename(at, fmt.Sprint("f", i), to, fmt.Sprint("f", i)) != nil {
-						refused++
-					}
-				}
-				for i := range 300 {
-					if rename(to, fmt.Sprint("f", i), to, fmt.Sprintf("%0200d", i)) != nil {
-						refused++
-					}
-				}
-				for i := range 300 {
-					if rename(to, fmt.Sprintf("%0200d", i), to, fmt.Sprint("f", i)) != nil {
-						refused++
-					}
-				}
-				at = to
-			}
-			after, _ := du(t, sub)
-			if after > before+renameSlack+nameRoom {
-				t.Errorf("%s: renames have taken %d bytes past the limit, and %d were refused", engine, after-before, refused)
-			}
-			// A name that is there takes none.
-			if names, _ := filepath.Glob(filepath.Join(sub, "?", "f*")); len(names) > 1 {
-				mustDo(t, rename(filepath.Base(filepath.Dir(names[0])), filepath.Base(names[0]), filepath.Base(filepath.Dir(names[1])), filepath.Base(names[1])))
-			}
-			if engine == "by path" { // which has no links
-				top.Close()
-				continue
-			}
-			before, _ = du(t, sub)
-			f, err := top.Lookup([]byte("other"))
-			mustDo(t, err)
-			links, refusedLinks := 0, 0
-			for i := range 2000 {
-				err := f.Link(top, fmt.Sprintf("%0100d", i))
-				_, _ = top.Stat()
-				_, _ = f.Stat()
-				switch {
-				case err == nil:
-					links++
-				case errors.Is(err, unix.EDQUOT):
-					refusedLinks++
-				default:
-					t.Fatal(err)
+				if rename(to, fmt.Sprint("f", i), to, fmt.Sprintf("%0200d", i)) != nil {
+					refused++
 				}
 			}
-			if err := f.Link(top, "a"); !errors.Is(err, unix.EEXIST) {
-				t.Errorf("a link where there is something: %v", err)
+			for i := range 300 {
+				if rename(to, fmt.Sprintf("%0200d", i), to, fmt.Sprint("f", i)) != nil {
+					refused++
+				}
 			}
-			f.Close()
-			if after, _ := du(t, sub); refusedLinks == 0 || after > max(before, limit)+nameRoom {
-				t.Errorf("%d links were made in a full volume, which has %d bytes more for them", links, after-before)
-			}
-			sound(t, v, sub, "after all")
-			mustDo(t, top.Remove("other"))
-			top.Close()
+			at = to
 		}
+		after, _ := du(t, dir)
+		if after > before+renameSlack+nameRoom {
+			t.Errorf("renames have taken %d bytes past the limit, and %d were refused", after-before, refused)
+		}
+		// A name that is there takes none.
+		if names, _ := filepath.Glob(filepath.Join(dir, "?", "f*")); len(names) > 1 {
+			mustDo(t, rename(filepath.Base(filepath.Dir(names[0])), filepath.Base(names[0]), filepath.Base(filepath.Dir(names[1])), filepath.Base(names[1])))
+		}
+		before, _ = du(t, dir)
+		f, err := top.Lookup([]byte("other"))
+		mustDo(t, err)
+		links, refusedLinks := 0, 0
+		for i := range 2000 {
+			err := f.Link(top, fmt.Sprintf("%0100d", i))
+			_, _ = top.Stat()
+			_, _ = f.Stat()
+			switch {
+			case err == nil:
+				links++
+			case errors.Is(err, unix.EDQUOT):
+				refusedLinks++
+			default:
+				t.Fatal(err)
+			}
+		}
+		if err := f.Link(top, "a"); !errors.Is(err, unix.EEXIST) {
+			t.Errorf("a link where there is something: %v", err)
+		}
+		f.Close()
+		if after, _ := du(t, dir); refusedLinks == 0 || after > max(before, limit)+nameRoom {
+			t.Errorf("%d links were made in a full volume, which has %d bytes more for them", links, after-before)
+		}
+		sound(t, v, dir, "after all")
+		mustDo(t, top.Remove("other"))
+		top.Close()
 	})
 }
 

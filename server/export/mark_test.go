@@ -175,23 +175,23 @@ func TestInodeLimitHoldsWhileCounted(t *testing.T) {
 	_ = root
 }
 
-// makeMany makes directories by path, without waiting.
+// makeMany makes directories until one is refused.
 func makeMany(t *testing.T, o *Opener, v *Volume) (int, error) {
 	t.Helper()
+	top, err := o.OpenIn(v, FileID{}, UseNames)
+	mustDo(t, err)
+	defer top.Close()
 	for made := 0; ; made++ {
-		room, err := v.account.Reserve(v.account.ForNew())
+		d, err := top.Mkdir(fmt.Sprintf("m%d-%d", time.Now().UnixNano(), made), 0o755)
 		if err != nil {
 			return made, err
 		}
-		room.Release()
-		dir, err := o.OpenDir(v, ".")
-		mustDo(t, err)
-		mustDo(t, errors.Join(dir.Mkdir(fmt.Sprintf("m%d-%d", time.Now().UnixNano(), made), 0o755), dir.Close()))
+		d.Close()
 	}
 }
 
 // TestUnknownUse: where nothing is known of a volume, as at the first start, an eighth of
-// its size is let in until it is counted; who is served by path waits for that.
+// its size is let in until it is counted; who can't be asked to try again waits for that.
 func TestUnknownUse(t *testing.T) {
 	const limit = 16 << 20
 	for name, damage := range map[string]func(marks string){
@@ -211,18 +211,15 @@ func TestUnknownUse(t *testing.T) {
 			}
 			mustDo(t, os.WriteFile(filepath.Join(dir, "before"), make([]byte, limit/2), 0o600))
 			o, v, root, begin := restarted(t, dir, marks, quota.Limit{Bytes: limit})
+			waits := create(t, o, root, "waits")
 			if wrote, err := fill(t, o, root, "new"); !errors.Is(err, unix.EAGAIN) || wrote > limit/8 || wrote < limit/16 {
 				t.Errorf("%d bytes are let in: %v", wrote, err)
 			}
-			byPath, err := o.OpenDir(v, ".")
-			mustDo(t, err)
-			defer byPath.Close()
 			done := make(chan error)
 			go func() {
-				f, err := byPath.OpenFile("waits", unix.O_CREAT|unix.O_RDWR, 0o644)
-				if err == nil {
-					_, err = f.Write(make([]byte, limit/8))
-					err = errors.Join(err, f.Close(), byPath.Mkdir("directory", 0o755), byPath.Rename("waits", byPath, "waited"))
+				_, err := write(t, o, waits, 0, limit/8)
+				for v.Await(err) {
+					_, err = write(t, o, waits, 0, limit/8)
 				}
 				done <- err
 			}()
@@ -310,10 +307,6 @@ func TestNotCredited(t *testing.T) {
 			mustDo(t, top.Remove("over"))
 			mustDo(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
 			mustDo(t, top.Rmdir("d"))
-			byPath, err := o.OpenDir(v, ".")
-			mustDo(t, err)
-			put("by path")
-			mustDo(t, errors.Join(byPath.Remove("by path"), byPath.Close()))
 			_, _ = top.Stat()
 		}
 		if u := v.Account().Usage(); u.Inodes != before.Inodes || u.Bytes < before.Bytes || u.Bytes > before.Bytes+2*blockSize {

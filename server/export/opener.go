@@ -155,7 +155,32 @@ func (o *Opener) Open(client netip.Addr, handle []byte, use Use) (*File, error) 
 	if err != nil {
 		return nil, err
 	}
-	var f *File
+	return o.open(v, id, use)
+}
+
+// OpenIn is Open for who can't be asked to try again: it waits as Reopen does. The zero FileID is that of
+// the volume's root, and whose clients may use the volume is not looked at.
+func (o *Opener) OpenIn(v *Volume, id FileID, use Use) (f *File, err error) {
+	if id.IsZero() {
+		id = v.rootID
+	}
+	err = o.patiently(func() error {
+		if !v.begin() {
+			return unix.ESTALE
+		}
+		own, err := v.Own(id)
+		if err != nil {
+			v.calls.Done()
+			return err
+		}
+		f, err = o.open(v, own, use)
+		return err
+	})
+	return f, err
+}
+
+// open is Open in a volume in which a call has begun; Close, or an error, ends that call.
+func (o *Opener) open(v *Volume, id FileID, use Use) (f *File, err error) {
 	if use.isData() {
 		f, err = o.openDataIn(v, id, use, false)
 	} else {

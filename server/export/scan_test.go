@@ -57,33 +57,6 @@ func TestMovedByHandleWhileCounted(t *testing.T) {
 	}
 }
 
-// The portable engine moves by names.
-func TestMovedByNameWhileCounted(t *testing.T) {
-	dir := t.TempDir()
-	mustDo(t, os.MkdirAll(filepath.Join(dir, "from", "sub"), 0o755))
-	mustDo(t, os.Mkdir(filepath.Join(dir, "to"), 0o755))
-	mustDo(t, os.WriteFile(filepath.Join(dir, "from", "file"), make([]byte, 5000), 0o600))
-	o, v, _ := uncounted(t, dir)
-	from, err := o.OpenDir(v, "from")
-	mustDo(t, err)
-	defer from.Close()
-	to, err := o.OpenDir(v, "to")
-	mustDo(t, err)
-	defer to.Close()
-	mustDo(t, from.Rename("file", to, "file"))
-	known := v.account.Usage().Inodes
-	if known != 4 { // the root, which was opened to be changed, both directories, and the file
-		t.Errorf("%d inodes are counted, want 4", known)
-	}
-	if v.account.Held().Again {
-		t.Error("for a file all is counted once more")
-	}
-	mustDo(t, from.Rename("sub", to, "sub"))
-	if !v.account.Held().Again {
-		t.Error("a directory was moved, and nothing would look for it")
-	}
-}
-
 // Volumes take turns to be counted; one that waits can be removed.
 func TestScansTakeTurns(t *testing.T) {
 	table, log := newTable(t), slog.New(slog.DiscardHandler)

@@ -278,9 +278,3 @@ func (v *Volume) synced(began time.Time, err error) error {
 	v.syncs.Add(time.Since(began), err)
 	return err
 }
-
-// syncAlone syncs a file that no other call syncs through its descriptor.
-func (f *File) syncAlone() error {
-	began := time.Now()
-	return f.Volume.synced(began, f.Volume.disk.sync(f.fd, false))
-}

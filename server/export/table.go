@@ -2,9 +2,8 @@
 // handles, and every system call on behalf of clients.
 //
 // An engine finds the volume of a MOUNT by its path and the volume of a handle
-// by the number in it. The go-nfs engine then works with paths (Opener.OpenDir,
-// Dir), the native one with the kernel's handles (Opener.Open, File) and
-// with the caller's identity (Workers).
+// by the number in it, and opens the file of a handle (Opener.Open, File). The native engine uses it with
+// the caller's identity (Workers).
 package export
 
 import (
@@ -247,7 +246,7 @@ func (t *Table) log() *slog.Logger {
 	return t.Log
 }
 
-// Remove ends an export and waits for its current calls, so the caller must have no File, Dir or
+// Remove ends an export and waits for its current calls, so the caller must have no File or
 // call of the volume open. A missing export is no error.
 func (t *Table) Remove(id uint64) {
 	t.mu.Lock()

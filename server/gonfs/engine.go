@@ -1,7 +1,6 @@
-// Package gonfs is the portable NFS engine: willscott/go-nfs over go-billy.
-//
-// It needs no capability and only ordinary system calls, and it is the baseline
-// for measurements of other engines. The library limits it:
+// Package gonfs is an NFS engine of willscott/go-nfs over go-billy, for who wants that library, and
+// the baseline for measurements of other engines. It finds files as the native engine does. The library
+// limits it:
 //
 //   - the library's handlers do not get the caller's identity, so every client
 //     that reaches a volume may do everything in it, and new files belong to
@@ -10,10 +9,9 @@
 //   - one call at a time on a connection, and every WRITE is synced.
 //
 // A call's way: listener.Accept gives the library a connection whose Read returns
-// whole, checked records (conn.go); the library decodes the call and gets the
-// file's path from handler.FromHandle (tree.go); it works on paths through
-// filesystem (filesystem.go), which checks at each step that the path still leads
-// to the file of the handle.
+// whole, checked records (conn.go); the library decodes the call and gets a path of
+// the file from handler.FromHandle (location.go); it works on paths through
+// filesystem (filesystem.go) and file (file.go), which open the file of the handle.
 package gonfs
 
 import (
@@ -21,7 +19,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/go-git/go-billy/v5"
@@ -44,7 +41,7 @@ type Engine struct {
 // and may be nil.
 func New(table *export.Table, key *export.Key, slow *stats.SlowLog, log *slog.Logger) *Engine {
 	return &Engine{
-		handler: &handler{table: table, key: key, opener: export.NewOpener(table, key, log), volumes: map[*export.Volume]*filesystem{}},
+		handler: &handler{table: table, key: key, opener: export.NewOpener(table, key, log)},
 		stats:   stats.New(procedureNames(), slow),
 		log:     log,
 	}
@@ -52,6 +49,9 @@ func New(table *export.Table, key *export.Key, slow *stats.SlowLog, log *slog.Lo
 
 // Stats returns the engine's counters, at any time.
 func (e *Engine) Stats() *stats.Server { return e.stats }
+
+// Kept counts what is kept between calls.
+func (e *Engine) Kept() export.Kept { return e.handler.opener.Kept() }
 
 // Serve answers clients of l until ctx ends, then closes l and every connection,
 // after the reply to its current call. Call it once.
@@ -87,28 +87,11 @@ type handler struct {
 	key    *export.Key
 	opener *export.Opener
 	listings
-
-	mu      sync.Mutex
-	volumes map[*export.Volume]*filesystem
 }
 
-// filesystem returns the library's view of a volume, the same for every call.
+// filesystem returns the library's view of a volume.
 func (h *handler) filesystem(v *export.Volume) *filesystem {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	fs, ok := h.volumes[v]
-	if !ok {
-		for old := range h.volumes { // a new volume is rare: a good time to forget ended ones
-			select {
-			case <-old.Closed():
-				delete(h.volumes, old)
-			default:
-			}
-		}
-		fs = &filesystem{id: v.ID, volume: v, opener: h.opener, tree: newTree(h.opener, v)}
-		h.volumes[v] = fs
-	}
-	return fs
+	return &filesystem{id: v.ID, opener: h.opener, volume: v}
 }
 
 // Mount answers MNT, RFC 1813 section 5.2.1.
@@ -177,16 +160,16 @@ func (h *handler) FSStat(_ context.Context, fs billy.Filesystem, stat *nfs.FSSta
 }
 
 // ToHandle returns the handle of the file at a path, nil if there is none.
-func (h *handler) ToHandle(fs billy.Filesystem, path []string) []byte {
+func (h *handler) ToHandle(fs billy.Filesystem, path []string) (handle []byte) {
 	f, ok := fs.(*filesystem)
 	if !ok { // the library calls it after a refused MNT, too
 		return nil
 	}
-	id, err := f.identify(f.Join(path...))
-	if err != nil {
+	_ = f.do(join(path), func(file *export.File) error {
+		handle = file.Handle()
 		return nil
-	}
-	return h.key.Handle(f.id, id)
+	})
+	return handle
 }
 
 // FromHandle finds the file of a handle. Every error becomes NFS3ERR_STALE.
@@ -199,15 +182,12 @@ func (h *handler) FromHandle(handle []byte) (billy.Filesystem, []string, error) 
 	if !ok {
 		return nil, nil, errStale
 	}
-	fs := h.filesystem(v)
-	if file, err = fs.tree.opener.InodeForm(v, file); err != nil {
-		return nil, nil, errStale
-	}
-	path, err := fs.tree.find(file)
+	found, err := h.opener.OpenIn(v, file, export.UseAttr)
 	if err != nil {
 		return nil, nil, err
 	}
-	return fs, location{path: path, file: file}.elements(), nil
+	defer found.Close()
+	return h.filesystem(v), elements(found.ID), nil
 }
 
 // InvalidateHandle does nothing: a handle is valid as long as its file is.

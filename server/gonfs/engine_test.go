@@ -72,7 +72,7 @@ func newInstance(t *testing.T) (*instance, string) {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	i := &instance{table: emptied(t, &export.Table{}), key: make([]byte, 32), addr: nfstest.OwnAddress()}
+	i := &instance{table: emptied(t, &export.Table{ByIndex: testdisk.ByIndex()}), key: make([]byte, 32), addr: nfstest.OwnAddress()}
 	_, _ = rand.Read(i.key)
 	if err := i.table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 50}), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)

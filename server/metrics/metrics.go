@@ -76,22 +76,21 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	syncs := c.cfg.Exports.Syncs.Durations.Snapshot()
 	o.histogram(syncDuration, &syncs)
 	o.count(syncFailures, c.cfg.Exports.Syncs.Failed.Load())
-	if kept, ok := c.cfg.Server.Kept(); ok {
-		files, handles := kept.Files, kept.Handles
-		o.gauge(openFiles, float64(files.Open))
-		o.gauge(openFilesLimit, float64(files.Limit))
-		o.count(openFilesHits, files.Hits)
-		o.count(openFilesMisses, files.Misses)
-		o.count(openFilesEvictions, files.Evicted)
-		o.gauge(keptHandles, float64(handles.Cached))
-		o.count(keptHandlesHits, handles.Hits)
-		o.count(keptHandlesMisses, handles.Misses)
-		o.count(keptAttrsHits, handles.Attrs)
-		o.gauge(indexNames, float64(kept.Index.Names))
-		o.gauge(indexBytes, float64(kept.Index.Bytes))
-		o.count(indexWalks, kept.Index.Walks)
-		o.gauge(indexPartial, float64(kept.Index.Partial))
-	}
+	kept := c.cfg.Server.Kept()
+	files, handles := kept.Files, kept.Handles
+	o.gauge(openFiles, float64(files.Open))
+	o.gauge(openFilesLimit, float64(files.Limit))
+	o.count(openFilesHits, files.Hits)
+	o.count(openFilesMisses, files.Misses)
+	o.count(openFilesEvictions, files.Evicted)
+	o.gauge(keptHandles, float64(handles.Cached))
+	o.count(keptHandlesHits, handles.Hits)
+	o.count(keptHandlesMisses, handles.Misses)
+	o.count(keptAttrsHits, handles.Attrs)
+	o.gauge(indexNames, float64(kept.Index.Names))
+	o.gauge(indexBytes, float64(kept.Index.Bytes))
+	o.count(indexWalks, kept.Index.Walks)
+	o.gauge(indexPartial, float64(kept.Index.Partial))
 	if served := c.cfg.Server.NFS4(); served != nil {
 		o.nfs4(served)
 	}
