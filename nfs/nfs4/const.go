@@ -245,7 +245,6 @@ const (
 const (
 	ExchangeSuppMovedRefer   = 0x00000001
 	ExchangeSuppMovedMigr    = 0x00000002
-	ExchangeSuppFenceOps     = 0x00000004 // RFC 7862
 	ExchangeBindPrincStateid = 0x00000100
 	ExchangeUseNonPNFS       = 0x00010000
 	ExchangeUsePNFSMDS       = 0x00020000

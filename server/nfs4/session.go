@@ -42,6 +42,8 @@ func statusOfState(e state.Error) nfs4.Status {
 		return nfs4.OK
 	case state.ErrBadSession:
 		return nfs4.ErrBadSession
+	case state.ErrConnNotBound:
+		return nfs4.ErrConnNotBoundToSession
 	case state.ErrDeadSession:
 		return nfs4.ErrDeadSession
 	case state.ErrBadSlot:
@@ -180,7 +182,7 @@ func (c *compound) exchangeID() (result, error) {
 	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
 		return nil, c.Call.Args.Err()
 	}
-	const known = nfs4.ExchangeSuppMovedRefer | nfs4.ExchangeSuppMovedMigr | nfs4.ExchangeSuppFenceOps | nfs4.ExchangeBindPrincStateid | nfs4.ExchangeMaskPNFS | nfs4.ExchangeUpdConfirmedRecA
+	const known = nfs4.ExchangeSuppMovedRefer | nfs4.ExchangeSuppMovedMigr | nfs4.ExchangeBindPrincStateid | nfs4.ExchangeMaskPNFS | nfs4.ExchangeUpdConfirmedRecA
 	switch {
 	case args.Flags&^known != 0:
 		return nil, statusError(nfs4.ErrInval)
@@ -253,7 +255,7 @@ func (c *compound) destroySession() (result, error) {
 	if c.on.slot != nil && c.on.slot.SessionID() == id && c.left > 0 {
 		return nil, statusError(nfs4.ErrNotOnlyOp) // it must be the last then
 	}
-	return nil, errorOf(c.server.state.DestroySession(id, c.principal(), c.on.slot))
+	return nil, errorOf(c.server.state.DestroySession(id, c.Call.Conn(), c.on.slot))
 }
 
 // destroyClientID: section 18.50.

@@ -63,6 +63,7 @@ func Run(t *testing.T, target Target) {
 		skip  string // why
 	}{
 		{"compound", compoundTests, ""},
+		{"clients", clientTests, ""},
 		{"sessions", sessionTests, ""},
 		{"handles", handleTests, ""},
 		{"attributes", attrTests, ""},

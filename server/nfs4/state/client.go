@@ -90,7 +90,8 @@ func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, Error) {
 		case a.Update && old.principal != a.Principal: // 9
 			return ExchangeIDResult{}, ErrPerm
 		case old != nil && old.principal != a.Principal: // 3
-			if s.hasState(old) && !s.leaseOver(old) {
+			// Sessions are state (section 18.50.3 lists it): an idle client would lose them.
+			if (s.hasState(old) || len(old.sessions) > 0) && !s.leaseOver(old) {
 				return ExchangeIDResult{}, ErrClidInUse
 			}
 			if e := s.dismiss(old, ClientReturned); e != OK {
@@ -304,6 +305,5 @@ func (c *Client) usable() Error {
 	return OK
 }
 
-// hasState says whether the client holds anything that another principal must not
-// take from it.
+// hasState says whether the client has anything open.
 func (s *State) hasState(c *Client) bool { return c.numOpens > 0 }

@@ -13,6 +13,10 @@ func TestExchangeIDCases(t *testing.T) {
 	other := Principal{Flavor: 1, UID: 1000}
 	none := func(*world) {}
 	confirmed := func(w *world) { w.ready("o", 1) }
+	sessionless := func(w *world) {
+		n := w.ready("o", 1)
+		w.want(w.DestroySession(n.session, n.conn, nil), OK)
+	}
 	holding := func(w *world) { w.ready("o", 1).mustOpen("x", 1) }
 	unconfirmed := func(w *world) { w.exchange("o", 1) }
 	for _, c := range []struct {
@@ -27,7 +31,9 @@ func TestExchangeIDCases(t *testing.T) {
 	}{
 		{"1 new owner", none, 1, root, false, OK, false, false},
 		{"2 known", confirmed, 1, root, false, OK, true, true},
-		{"3 collision, without state", confirmed, 1, other, false, OK, false, false},
+		{"3 collision, without state", sessionless, 1, other, false, OK, false, false},
+		{"3 collision, with a session", confirmed, 1, other, false, ErrClidInUse, false, true},
+		{"3 collision, with a session, restarted", confirmed, 2, other, false, ErrClidInUse, false, true},
 		{"3 collision, with state", holding, 1, other, false, ErrClidInUse, false, true},
 		{"3 collision, with state, restarted", holding, 2, other, false, ErrClidInUse, false, true},
 		{
@@ -189,9 +195,8 @@ func TestDestroyClientID(t *testing.T) {
 	w.want(w.DestroyClientID(n.c.ID(), Principal{}), ErrWrongCred)
 	w.want(w.DestroyClientID(n.c.ID()+1, root), ErrStaleClientID)
 	w.want(w.Close(n.c, id, file1(1)), OK)
-	w.want(w.DestroySession(n.session, Principal{}, nil), ErrWrongCred)
-	w.want(w.DestroySession(n.session, root, nil), OK)
-	w.want(w.DestroySession(n.session, root, nil), ErrBadSession)
+	w.want(w.DestroySession(n.session, n.conn, nil), OK)
+	w.want(w.DestroySession(n.session, n.conn, nil), ErrBadSession)
 	w.want(w.DestroyClientID(n.c.ID(), root), OK)
 	w.ok()
 	if len(w.roster.list) != 0 || w.saw(ClientLeft) != 1 {

@@ -47,6 +47,9 @@ const (
 	ErrNoSpc
 	ErrServerFault
 
+	// Later ones, as the numbers are handed over to the next process.
+	ErrConnNotBound
+
 	numErrors
 )
 
@@ -89,5 +92,6 @@ func (e Error) String() string {
 		ErrDelay:            "DELAY",
 		ErrNoSpc:            "NOSPC",
 		ErrServerFault:      "SERVERFAULT",
+		ErrConnNotBound:     "CONN_NOT_BOUND_TO_SESSION",
 	}[e]
 }

@@ -176,7 +176,7 @@ func (m *model) exchange(owner string, v uint64, p Principal, update bool) (isNe
 		return false, OK
 	}
 	if c != nil && c.principal != p {
-		if len(m.opensOf(c)) > 0 && !m.silent(c) {
+		if (len(m.opensOf(c)) > 0 || len(c.sessions) > 0) && !m.silent(c) {
 			return false, ErrClidInUse
 		}
 		m.remove(c)

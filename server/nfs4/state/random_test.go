@@ -338,7 +338,7 @@ func (r *runner) stepCreateSession() {
 	got, e := r.CreateSession(a)
 	want := OK
 	switch {
-	case a.Principal != c.principal:
+	case !c.confirmed && a.Principal != c.principal:
 		want = ErrClidInUse
 	case a.Seq == c.createSeq && c.uncertain: // as if it were new
 	case a.Seq == c.createSeq && c.createSeq > 0:
@@ -389,7 +389,7 @@ func (r *runner) stepDestroy() {
 		return
 	}
 	if ses := pick(r, c.sessions); ses != nil && r.rand.IntN(3) > 0 {
-		r.same("destroy session", r.DestroySession(ses.id, c.principal, nil), OK)
+		r.same("destroy session", r.DestroySession(ses.id, r.conn, nil), OK)
 		c.sessions = without(c.sessions, ses)
 		return
 	}

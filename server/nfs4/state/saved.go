@@ -352,7 +352,7 @@ func (s *State) restoreClient(saved *SavedClient, callback func(json.RawMessage)
 		c.settles = s.cfg.Now().Add(settleFor) // it has a session already
 	}
 	if saved.Created != nil {
-		c.created = &createReply{saved.Created.Result, saved.Created.Err}
+		c.created = &createReply{result: saved.Created.Result, err: saved.Created.Err}
 	}
 	rec := s.owners[c.owner]
 	if rec == nil {

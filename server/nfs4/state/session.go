@@ -27,8 +27,15 @@ type boundConn struct {
 
 // createReply is the one slot of a client's CREATE_SESSIONs.
 type createReply struct {
-	result CreateSessionResult
-	err    Error
+	result     CreateSessionResult
+	err        Error
+	fore, back Channel // that were asked for; not saved
+}
+
+// triesOther reports whether the request asks for something else after a failure, by the same
+// sequence: there are clients that move theirs only when they have a session.
+func (r *createReply) triesOther(a *CreateSessionArgs) bool {
+	return r.err != OK && (r.fore != a.Fore || r.back != a.Back)
 }
 
 // CreateSession is CREATE_SESSION, RFC 8881 section 18.36: look up, sequence,
@@ -44,12 +51,14 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 			return CreateSessionResult{}, ErrStaleClientID
 		case c.leaving:
 			return CreateSessionResult{}, ErrDelay
-		case c.principal != a.Principal:
-			// Not cached: a stranger must not move the client's sequence.
+		case !c.confirmed && c.principal != a.Principal:
+			// Not cached: a stranger must not move the client's sequence. When the client ID is
+			// confirmed, anyone of the client's may make sessions.
 			return CreateSessionResult{}, ErrClidInUse
 		case a.Seq == c.createSeq && c.uncertain: // as if it had not come before
-		case a.Seq == c.createSeq && c.created != nil:
+		case a.Seq == c.createSeq && c.created != nil && !c.created.triesOther(&a):
 			return c.created.result, c.created.err
+		case a.Seq == c.createSeq && c.created != nil: // as if that had not come before
 		case a.Seq != c.createSeq+1:
 			return CreateSessionResult{}, ErrSeqMisordered
 		}
@@ -63,7 +72,7 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 			}
 		}
 		if e != OK {
-			return s.keepCreated(c, a.Seq, CreateSessionResult{}, e)
+			return s.keepCreated(c, &a, CreateSessionResult{}, e)
 		}
 		if old := s.owners[c.owner].confirmed; old != nil && old != c {
 			if e := s.dismiss(old, ClientReturned); e != OK {
@@ -80,20 +89,20 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 		}
 		c.renewed(s.cfg.Now())
 		ses := s.addSession(c, fore, back, &a)
-		return s.keepCreated(c, a.Seq, CreateSessionResult{
+		return s.keepCreated(c, &a, CreateSessionResult{
 			ID: ses.id, Seq: a.Seq, Fore: fore, Back: back, BackChannel: ses.backChannel,
 		}, OK)
 	}
 }
 
 // keepCreated moves the sequence: failures are cached like successes.
-func (s *State) keepCreated(c *Client, seq uint32, r CreateSessionResult, e Error) (CreateSessionResult, Error) {
+func (s *State) keepCreated(c *Client, a *CreateSessionArgs, r CreateSessionResult, e Error) (CreateSessionResult, Error) {
 	if c.uncertain {
 		c.settles = s.cfg.Now().Add(settleFor)
 		s.soon()
 	}
-	c.createSeq, c.uncertain = seq, false
-	c.created = &createReply{r, e}
+	c.createSeq, c.uncertain = a.Seq, false
+	c.created = &createReply{result: r, err: e, fore: a.Fore, back: a.Back}
 	s.logClient(c)
 	return r, e
 }
@@ -104,10 +113,11 @@ func (s *State) negotiate(c *Client, a *CreateSessionArgs) (fore, back Channel, 
 	l := &s.cfg.Limits
 	fore, back = a.Fore, a.Back
 	least := l.MinMessageSize
-	if fore.MaxRequest < least || fore.MaxResponse < least || fore.MaxOps < 2 {
+	if fore.MaxRequest < least || fore.MaxResponse < least || fore.MaxOps == 0 {
 		return fore, back, ErrTooSmall
 	}
-	if a.BackChannel && (back.MaxRequest < least || back.MaxOps < 2) {
+	// CB_SEQUENCE and one more. A session without a back channel may get one later.
+	if back.MaxRequest < least || back.MaxResponse < least || back.MaxOps < 2 {
 		return fore, back, ErrTooSmall
 	}
 	if len(c.sessions) >= l.Sessions {
@@ -172,16 +182,18 @@ func (s *State) removeSession(ses *session) {
 }
 
 // DestroySession is DESTROY_SESSION, RFC 8881 section 18.37. via is the slot of the
-// COMPOUND that it is part of, or nil.
-func (s *State) DestroySession(id SessionID, p Principal, via *Slot) Error {
+// COMPOUND that it is part of, or nil. Without state protection it may come from any principal,
+// but it must come by one of the session's connections, if there is any: a client that has
+// connected anew may send it first of all.
+func (s *State) DestroySession(id SessionID, conn Conn, via *Slot) Error {
 	s.mu.Lock()
 	defer s.unlock()
 	ses := s.sessions[id]
 	if ses == nil {
 		return ErrBadSession
 	}
-	if ses.client.principal != p {
-		return ErrWrongCred
+	if len(ses.conns) > 0 && ses.findConn(conn) < 0 {
+		return ErrConnNotBound
 	}
 	own := 0
 	if via != nil && via.session == ses {

@@ -25,26 +25,68 @@ func TestCreateSessionSequence(t *testing.T) {
 	if again != first || len(w.sessions) != 1 {
 		t.Errorf("a retransmission made %+v after %+v", again, first)
 	}
-	_, e = w.CreateSession(stranger)
-	w.want(e, ErrClidInUse)
+	again, e = w.CreateSession(stranger) // the client ID is confirmed
+	w.want(e, OK)
+	if again != first || len(w.sessions) != 1 {
+		t.Errorf("a retransmission by another principal made %+v after %+v", again, first)
+	}
 
 	// A failure is cached, and the sequence moves on.
 	a.Seq++
 	small := a
 	small.Fore.MaxRequest = 10
-	_, e = w.CreateSession(small)
-	w.want(e, ErrTooSmall)
-	_, e = w.CreateSession(a)
-	w.want(e, ErrTooSmall)
+	for range 3 {
+		_, e = w.CreateSession(small)
+		w.want(e, ErrTooSmall)
+	}
 	a.Seq += 2
 	_, e = w.CreateSession(a)
 	w.want(e, ErrSeqMisordered)
 	a.Seq--
-	_, e = w.CreateSession(a)
+	stranger.Seq = a.Seq
+	second, e := w.CreateSession(stranger)
 	w.want(e, OK)
+	if second.ID == first.ID {
+		t.Error("two sessions have one ID")
+	}
 	a.Seq++
 	_, e = w.CreateSession(a)
 	w.want(e, ErrNoSpc)
+	w.ok()
+}
+
+// After a failure a request with the same sequence and other channels is no retransmission.
+func TestCreateSessionTriesOther(t *testing.T) {
+	w := newWorld(t, Limits{})
+	n := w.join("o", 1)
+	a := n.create
+	a.Seq++
+	for name, change := range map[string]func(a *CreateSessionArgs){
+		"requests":          func(a *CreateSessionArgs) { a.Fore.MaxRequest = 20 },
+		"responses":         func(a *CreateSessionArgs) { a.Fore.MaxResponse = 20 },
+		"operations":        func(a *CreateSessionArgs) { a.Fore.MaxOps = 0 },
+		"callbacks":         func(a *CreateSessionArgs) { a.Back.MaxRequest = 20 },
+		"replies to them":   func(a *CreateSessionArgs) { a.Back.MaxResponse = 20 },
+		"CB_SEQUENCE alone": func(a *CreateSessionArgs) { a.Back.MaxOps = 1 },
+	} {
+		for _, back := range []bool{false, true} {
+			small := a
+			small.BackChannel = back
+			change(&small)
+			if _, e := w.CreateSession(small); e != ErrTooSmall {
+				t.Errorf("%s, back channel %t: %v", name, back, e)
+			}
+		}
+	}
+	first, e := w.CreateSession(a)
+	w.want(e, OK)
+	other := a
+	other.Fore.MaxOps--
+	again, e := w.CreateSession(other) // after a success it is one
+	w.want(e, OK)
+	if again != first || len(w.sessions) != 2 {
+		t.Errorf("a retransmission made %+v after %+v", again, first)
+	}
 	w.ok()
 }
 
@@ -166,13 +208,24 @@ func TestDestroySessionInUse(t *testing.T) {
 	a.Slot, a.HighestSlot = 1, 1
 	other, e := w.Sequence(a)
 	w.want(e, OK)
-	w.want(w.DestroySession(n.session, root, own.Slot), ErrDelay)
+	w.want(w.DestroySession(n.session, n.conn, own.Slot), ErrDelay)
 	other.Slot.Done(nil, false)
-	w.want(w.DestroySession(n.session, root, nil), ErrDelay)
-	w.want(w.DestroySession(n.session, root, own.Slot), OK)
+	w.want(w.DestroySession(n.session, n.conn, nil), ErrDelay)
+	w.want(w.DestroySession(n.session, n.conn, own.Slot), OK)
 	own.Slot.Done([]byte("destroyed"), true)
 	w.ok()
 	if n.c.busy != 0 {
 		t.Errorf("the client is busy: %d", n.c.busy)
 	}
+}
+
+// DESTROY_SESSION comes by a connection of the session, or by any if it has none: RFC 8881 section
+// 18.37.3.
+func TestDestroySessionByAnother(t *testing.T) {
+	w := newWorld(t, Limits{})
+	n, stranger := w.ready("o", 1), newConn("10.0.0.2:700")
+	w.want(w.DestroySession(n.session, stranger, nil), ErrConnNotBound)
+	w.ConnClosed(n.conn)
+	w.want(w.DestroySession(n.session, stranger, nil), OK)
+	w.ok()
 }
