@@ -2,6 +2,7 @@ package nfs4
 
 import (
 	"errors"
+	"unicode/utf8"
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
@@ -95,8 +96,11 @@ func (s *Server) compound(call *oncrpc.Call) oncrpc.Answer {
 		return oncrpc.Done(rpc.SystemErr)
 	}
 	c.left, c.tag, c.head = args.NumOps, args.Tag, len(call.Reply)
-	if args.MinorVersion != 1 {
+	switch {
+	case args.MinorVersion != 1:
 		c.status, c.left = nfs4.ErrMinorVersMismatch, 0
+	case !utf8.Valid(args.Tag): // section 14.5
+		c.status, c.left = nfs4.ErrInval, 0
 	}
 	res := nfs4.CompoundRes{Tag: args.Tag}
 	call.Reply = res.Append(call.Reply)
@@ -179,7 +183,8 @@ func (c *compound) append() {
 	if !c.on.replayed { // else the reply is complete
 		before := len(c.Call.Reply)
 		c.Call.Reply = c.result.Append(c.op.Append(c.Call.Reply))
-		if err := c.fits(0); err != nil && c.op != nfs4.OpSequence && c.status == nfs4.OK {
+		// An error can be long, too: LOCK's says whose lock is in the way.
+		if err := c.fits(0); err != nil && c.op != nfs4.OpSequence && (c.status == nfs4.OK || c.op == nfs4.OpLock || c.op == nfs4.OpLockt) {
 			c.status = statusOf(err)
 			c.Call.Reply = c.bare().Append(c.op.Append(c.Call.Reply[:before]))
 		}

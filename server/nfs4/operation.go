@@ -83,11 +83,14 @@ func looks(op nfs4.OpNum) bool {
 // operation finds the operation that was begun, if it may stand where it does: RFC 8881
 // section 2.10.6.4 and the operations' own.
 func (c *compound) operation() (func(*compound) (result, error), error) {
-	if c.on.retry {
-		return nil, statusError(nfs4.ErrRetryUncachedRep)
-	}
-	if c.op < nfs4.OpAccess || c.op > nfs4.OpReclaimComplete {
+	legal := c.op >= nfs4.OpAccess && c.op <= nfs4.OpReclaimComplete
+	if !legal {
 		c.op = nfs4.OpIllegal
+	}
+	switch {
+	case c.on.retry:
+		return nil, statusError(nfs4.ErrRetryUncachedRep)
+	case !legal:
 		return nil, statusError(nfs4.ErrOpIllegal)
 	}
 	first, only := c.done == 0, c.done == 0 && c.left == 0
@@ -105,9 +108,6 @@ func (c *compound) operation() (func(*compound) (result, error), error) {
 			return nil, statusError(nfs4.ErrNotOnlyOp)
 		}
 	default:
-		if c.on.retry {
-			return nil, statusError(nfs4.ErrRetryUncachedRep)
-		}
 		if c.on.slot == nil {
 			return nil, statusError(nfs4.ErrOpNotInSession)
 		}

@@ -44,6 +44,10 @@ func statusOfState(e state.Error) nfs4.Status {
 		return nfs4.ErrBadSession
 	case state.ErrConnNotBound:
 		return nfs4.ErrConnNotBoundToSession
+	case state.ErrRepTooBig:
+		return nfs4.ErrRepTooBig
+	case state.ErrRepTooBigToCache:
+		return nfs4.ErrRepTooBigToCache
 	case state.ErrDeadSession:
 		return nfs4.ErrDeadSession
 	case state.ErrBadSlot:
@@ -138,6 +142,7 @@ func (c *compound) sequence() (result, error) {
 	res, err := c.server.state.Sequence(state.SequenceArgs{
 		Session: state.SessionID(args.SessionID), Slot: args.SlotID, Seq: args.SequenceID, HighestSlot: args.HighestSlotID,
 		Digest: c.digest(), Ops: c.left + 1, Size: uint32(c.Call.Size()), Conn: c.Call.Conn(),
+		Reply: uint32(c.size(sequenceBytes)), Cache: args.CacheThis,
 	})
 	switch {
 	case err == state.ErrRetryUncachedRep && c.left > 0:
@@ -159,14 +164,27 @@ func (c *compound) sequence() (result, error) {
 	return &c.mem.sequenceRes, nil
 }
 
+// sequenceBytes is how much the result of SEQUENCE takes.
+const sequenceBytes = 4 + 4 + len(nfs4.SessionID{}) + 5*4
+
+// size is how long the reply is with so many bytes more, and with the error of the operation after
+// it.
+func (c *compound) size(more int) int {
+	const header = 24 // of a reply of RPC, which counts
+	const status = 4 + 4
+	if c.left > 0 {
+		more += status
+	}
+	return header + len(c.Call.Reply) - c.head + more
+}
+
 // fits returns an error if the reply, with so many bytes more, is larger than the session
 // may have it, or than it may cache: section 2.10.6.4.
 func (c *compound) fits(more int) error {
 	if c.on.slot == nil {
 		return nil
 	}
-	const header = 24 // of a reply of RPC, which counts
-	size := header + len(c.Call.Reply) - c.head + more
+	size := c.size(more)
 	switch fore := c.on.slot.Fore(); {
 	case size > int(fore.MaxResponse):
 		return statusError(nfs4.ErrRepTooBig)

@@ -16,6 +16,7 @@ var compoundTests = []test{
 	{"null", testNull},
 	{"minor version", testMinorVersion},
 	{"tag", testTag},
+	{"tag that is no utf-8", testBadTag},
 	{"no operation", testNoOperation},
 	{"without a session", testWithoutSession},
 	{"sequence first", testSequenceFirst},
@@ -58,6 +59,18 @@ func testTag(e *env) {
 			e.Errorf("tag %q came back as %q, status %v", tag, r.tag, r.status)
 		}
 	}
+}
+
+// Section 14.5: it is UTF-8, as its type says.
+func testBadTag(e *env) {
+	for _, tag := range []string{"\xff", "cut \xe2\x82", "long \xc0\x80", "half \xed\xa0\x80", "\xf5\x80\x80\x80"} {
+		for _, ops := range [][]op{nil, {putrootfh()}} {
+			if r := e.compound(&call{minor: 1, tag: tag, ops: ops}); r.status != nfs4.ErrInval || len(r.nums) != 0 {
+				e.Errorf("tag %q: %v, results %v", tag, r.status, r.nums)
+			}
+		}
+	}
+	e.ok(putrootfh())
 }
 
 // A COMPOUND without an operation has no session, and no result.

@@ -65,6 +65,7 @@ func Run(t *testing.T, target Target) {
 		{"compound", compoundTests, ""},
 		{"clients", clientTests, ""},
 		{"sessions", sessionTests, ""},
+		{"slots", slotTests, ""},
 		{"handles", handleTests, ""},
 		{"attributes", attrTests, ""},
 		{"open", openTests, ""},

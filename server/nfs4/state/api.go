@@ -80,10 +80,13 @@ type SequenceArgs struct {
 	// same.
 	Digest uint64
 	// Ops and Size are the number of the COMPOUND's operations, and of the bytes of
-	// the request.
-	Ops  uint32
-	Size uint32
-	Conn Conn
+	// the request. Reply is how many bytes the reply has at least, and Cache whether it is
+	// to be cached.
+	Ops   uint32
+	Size  uint32
+	Reply uint32
+	Cache bool
+	Conn  Conn
 }
 
 // SequenceResult is the result of SEQUENCE. With OK there is either a Slot, for which

@@ -49,6 +49,8 @@ const (
 
 	// Later ones, as the numbers are handed over to the next process.
 	ErrConnNotBound
+	ErrRepTooBig
+	ErrRepTooBigToCache
 
 	numErrors
 )
@@ -93,5 +95,7 @@ func (e Error) String() string {
 		ErrNoSpc:            "NOSPC",
 		ErrServerFault:      "SERVERFAULT",
 		ErrConnNotBound:     "CONN_NOT_BOUND_TO_SESSION",
+		ErrRepTooBig:        "REP_TOO_BIG",
+		ErrRepTooBigToCache: "REP_TOO_BIG_TO_CACHE",
 	}[e]
 }

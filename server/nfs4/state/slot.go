@@ -51,8 +51,8 @@ func (s *State) Sequence(a SequenceArgs) (r SequenceResult, e Error) {
 		// SEQUENCE alone what became of a call that was interrupted, and after
 		// SEQ_FALSE_RETRY it would go on with the next sequence.
 		return r, ErrDelay
-	case a.Seq == t.seq && t.seq == 0:
-		return r, ErrSeqMisordered // there was no request
+	case a.Seq == t.seq && t.seq == 0 && t.digest == 0:
+		return r, ErrSeqMisordered // there was no request; the sequence wraps around to 0 after 2^32
 	case a.Seq == t.seq:
 		if a.Digest != t.digest {
 			return r, ErrSeqFalseRetry
@@ -70,6 +70,10 @@ func (s *State) Sequence(a SequenceArgs) (r SequenceResult, e Error) {
 		return r, ErrReqTooBig
 	case a.Ops > ses.fore.MaxOps:
 		return r, ErrTooManyOps
+	case a.Reply > ses.fore.MaxResponse:
+		return r, ErrRepTooBig
+	case a.Cache && a.Reply > ses.fore.MaxResponseCached:
+		return r, ErrRepTooBigToCache
 	}
 	if t.opened != 0 {
 		s.answered(t.opened, t.seqid)

@@ -25,6 +25,8 @@ func TestSequenceErrorsLeaveTheSlot(t *testing.T) {
 		{"far behind", func(a *SequenceArgs) { a.Seq = 1<<32 - 1 }, ErrSeqMisordered},
 		{"too many operations", func(a *SequenceArgs) { a.Ops = 9 }, ErrTooManyOps},
 		{"too large", func(a *SequenceArgs) { a.Size = 1<<20 + 1 }, ErrReqTooBig},
+		{"reply too large", func(a *SequenceArgs) { a.Reply = 1<<20 + 1 }, ErrRepTooBig},
+		{"reply too large to cache", func(a *SequenceArgs) { a.Reply, a.Cache = 4097, true }, ErrRepTooBigToCache},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for range 3 {
@@ -117,8 +119,16 @@ func TestSequenceWrapsAround(t *testing.T) {
 	w.sessions[n.session].slots[0].seq = 1<<32 - 2
 	n.seq = 1<<32 - 2
 	for range 4 {
-		_, e := n.renew()
+		n.seq++
+		a := SequenceArgs{Session: n.session, Seq: n.seq, Digest: 7, Ops: 1, Conn: n.conn}
+		r, e := w.Sequence(a)
 		w.want(e, OK)
+		r.Slot.Done([]byte("reply"), true)
+		r, e = w.Sequence(a)
+		w.want(e, OK)
+		if string(r.Reply) != "reply" {
+			t.Errorf("a retransmission of %d got %+v", a.Seq, r)
+		}
 	}
 	for _, c := range []struct {
 		got, current uint32
