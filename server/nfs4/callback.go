@@ -213,6 +213,9 @@ func (s *Server) tellFree(free state.LockFree) bool {
 func (s *Server) tell(client uint64, args *nfs4.CBNotifyLockArgs) bool {
 	for _, path := range s.state.CallbackPaths(client) {
 		back, can := path.Callback.(*backChannel)
+		if can && back.size(args) > int(path.Back.MaxRequest) {
+			return true // never: the client asks again by itself
+		}
 		for _, to := range path.Conns {
 			conn, ok := to.(oncrpc.Conn)
 			if can && ok && back.call(conn, path.Session, nfs4.OpCBNotifyLock, args) == nil {
@@ -224,14 +227,24 @@ func (s *Server) tell(client uint64, args *nfs4.CBNotifyLockArgs) bool {
 	return false
 }
 
+func (b *backChannel) header() rpc.CallHeader {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return rpc.CallHeader{RPCVersion: rpc.Version, Prog: b.program, Vers: nfs4.CBVersion, Proc: nfs4.ProcCBCompound, Cred: b.cred}
+}
+
+// size is how long a call is, as ca_maxrequestsize counts: RFC 8881 section 18.36.3.
+func (b *backChannel) size(args rpc.Args) int {
+	h := b.header()
+	return len((&callback{args: args}).Append(h.Append(nil)))
+}
+
 // call does one operation at the client. An error means that the connection, or the session's
 // back channel, is of no use. What the client says to the operation does not matter.
 func (b *backChannel) call(conn oncrpc.Conn, session state.SessionID, op nfs4.CBOpNum, args rpc.Args) error {
 	ctx, cancel := context.WithTimeout(context.Background(), answerWithin)
 	defer cancel()
-	b.mu.Lock()
-	h := rpc.CallHeader{RPCVersion: rpc.Version, Prog: b.program, Vers: nfs4.CBVersion, Proc: nfs4.ProcCBCompound, Cred: b.cred}
-	b.mu.Unlock()
+	h := b.header()
 	for {
 		res, err := conn.Ask(ctx, h, &callback{session: nfs4.SessionID(session), seq: b.seq + 1, op: op, args: args})
 		if err != nil {

@@ -3,6 +3,7 @@ package nfstest4
 import (
 	"bytes"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ var callbackTests = []test{
 	{"backchannel ctl", testBackchannelCtl},
 	{"no back channel", testNoBackChannel},
 	{"bind", testBindBack},
+	{"too long", testCallbackTooLong},
 	{"deadlock", testDeadlock},
 }
 
@@ -271,6 +273,32 @@ func testNoBackChannel(e *env) {
 	c.ok(reclaimComplete(false))
 	if err := c.leave(); err != nil {
 		e.Error(err)
+	}
+}
+
+// Section 18.36.3: no callback is longer than the client takes. That a lock is free need not be
+// said, and the back channel is as it was.
+func testCallbackTooLong(e *env) {
+	c := e.called()
+	args := c.createSessionArgs()
+	args.Flags, args.CBProgram = nfs4.SessionConnBackChan, callbackProgram
+	args.Back.MaxRequestSize = 400
+	c.wants(c.bare(destroySession(c.session)), nfs4.OpDestroySession, 1, nfs4.OK)
+	c.createSession(args)
+	l := e.locker(e.client, "l")
+	for _, owner := range []string{strings.Repeat("long", 200), "m"} {
+		m := e.locker(c.client, owner)
+		l.want("LOCK", l.lock(nfs4.LockWriteWait, 0, 10), nfs4.OK)
+		m.want("LOCK that waits", m.lock(nfs4.LockWriteWait, 0, 10), nfs4.ErrDenied)
+		l.want("LOCKU", l.unlock(0, 10), nfs4.OK)
+		m.want("LOCK", m.lock(nfs4.LockWriteWait, 0, 10), nfs4.OK)
+		m.want("LOCKU", m.unlock(0, 10), nfs4.OK)
+	}
+	if cb := c.called(); string(cb.notify.Owner.Owner) != "m" { // the first that came
+		e.Errorf("told of %q", cb.notify.Owner.Owner)
+	}
+	if flags := get[nfs4.SequenceRes](e, c.ok()).StatusFlags; flags != 0 {
+		e.Errorf("flags %#x", flags)
 	}
 }
 
