@@ -108,7 +108,8 @@ func (c *changes) recent(key fileKey, stat func() (Attr, error)) (uint64, Attr, 
 		}
 		f.key, f.ctime, f.seen, f.count, f.final = key, ctime, counts, 0, false
 		if ctime <= c.lost.Load() { // it may have been remembered in this ctime before
-			f.count = countAgain + uint64(max(0, time.Since(a.Ctime)/200))
+			// stat may have taken long: the count stays below countLost.
+			f.count = countAgain + uint64(min(max(0, time.Since(a.Ctime)), tickMax)/200)
 		}
 	}
 	f.look(counts)

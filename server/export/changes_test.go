@@ -62,6 +62,23 @@ func TestChangeMoves(t *testing.T) {
 	}
 }
 
+// What is forgotten has a later change attribute than while it was remembered, also if it took long to
+// look at it.
+func TestChangeOfSlowLook(t *testing.T) {
+	c := newChanges()
+	key := fileKey{&Volume{ID: 1}, NewFileID([]byte{1})}
+	a := Attr{Ctime: time.Now()}
+	c.lose(a.Ctime.UnixNano())
+	slow, _, err := c.recent(key, func() (Attr, error) {
+		time.Sleep(2 * tickMax)
+		return a, nil
+	})
+	mustDo(t, err)
+	if lost := uint64(a.Ctime.UnixNano()) + countLost; slow >= lost {
+		t.Errorf("the change attribute is %d, and %d when it is forgotten", slow, lost)
+	}
+}
+
 // A name may be another file's by the time that its change attribute is found: then handle
 // and attributes are that one's, too.
 func TestChangeOfReplaced(t *testing.T) {
