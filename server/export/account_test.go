@@ -370,7 +370,7 @@ func churn(t *testing.T, o *Opener, root []byte, random *rand.Rand, own string) 
 		case 5:
 			_ = d.Rmdir(name)
 		case 6:
-			_ = d.Rename(name, d, other)
+			_, _ = d.Rename(name, d, other)
 		case 7:
 			if child, err = d.Lookup([]byte(name)); err == nil {
 				_ = child.Link(d, other)

@@ -19,6 +19,15 @@ import (
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
+// renameIn renames in one directory.
+func renameIn(dir *File, name, newName string) error { return rename(dir, name, dir, newName) }
+
+// rename is Rename, whatever it has changed.
+func rename(from *File, name string, to *File, newName string) error {
+	_, err := from.Rename(name, to, newName)
+	return err
+}
+
 func mustDo(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

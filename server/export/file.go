@@ -384,14 +384,14 @@ func (f *File) unlink(name string, flags int) error {
 	return v.taken(unix.Unlinkat(f.fd, name, flags))
 }
 
-// Rename renames a file, and replaces an existing one like rename(2). The error is
-// EXDEV for another volume.
-func (f *File) Rename(name string, to *File, newName string) error {
+// Rename renames a file, and replaces an existing one like rename(2). If both names are of
+// the same file nothing happens, and changed is false. The error is EXDEV for another volume.
+func (f *File) Rename(name string, to *File, newName string) (changed bool, err error) {
 	if f.Volume != to.Volume {
-		return unix.EXDEV
+		return false, unix.EXDEV
 	}
 	if err := errors.Join(component(name), component(newName)); err != nil {
-		return unix.EINVAL
+		return false, unix.EINVAL
 	}
 	moved, _ := f.Volume.finder.identify(f.fd, []byte(name)) // its ctime changes
 	x := f.Volume.index.Load()
@@ -399,12 +399,12 @@ func (f *File) Rename(name string, to *File, newName string) error {
 	defer x.moved()
 	defer f.opener.beginChange(f.Volume, moved).end()
 	v := to.victim(newName)
-	v.same = v.id == moved
+	v.same = v.id == moved && !moved.IsZero()
 	v.taking.Renamed(f.fd, name)
 	if f.ID != to.ID || name != newName {
 		v.keep(newName)
 	}
-	err := v.taken(f.Volume.account.Rename(to.charge, !v.id.IsZero(), to.settle, func() error {
+	err = v.taken(f.Volume.account.Rename(to.charge, !v.id.IsZero(), to.settle, func() error {
 		return unix.Renameat(f.fd, name, to.fd, newName)
 	}))
 	if err == nil {
@@ -413,7 +413,7 @@ func (f *File) Rename(name string, to *File, newName string) error {
 			x.renamed(f, name, to, newName, &moved)
 		}
 	}
-	return err
+	return err == nil && !v.same, err
 }
 
 // Chmod sets the permission bits, setuid, setgid and sticky. The error is

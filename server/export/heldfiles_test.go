@@ -223,15 +223,15 @@ func TestRemovals(t *testing.T) {
 		}{
 			{"removed", 1, func(dir *File) error { return dir.Remove("file") }},
 			{"replaced", 1, func(dir *File) error {
-				return errors.Join(closed(dir.Symlink("x", "new")), dir.Rename("new", dir, "file"))
+				return errors.Join(closed(dir.Symlink("x", "new")), renameIn(dir, "new", "file"))
 			}},
-			{"renamed", 0, func(dir *File) error { return dir.Rename("file", dir, "other") }},
-			{"renamed to itself", 0, func(dir *File) error { return dir.Rename("file", dir, "file") }},
+			{"renamed", 0, func(dir *File) error { return renameIn(dir, "file", "other") }},
+			{"renamed to itself", 0, func(dir *File) error { return renameIn(dir, "file", "file") }},
 			{"one name of two", 0, func(dir *File) error {
 				return errors.Join(link(dir, "other"), dir.Remove("file"))
 			}},
 			{"one name replaced by the other", 0, func(dir *File) error {
-				return errors.Join(link(dir, "other"), dir.Rename("other", dir, "file"), dir.Remove("other"))
+				return errors.Join(link(dir, "other"), renameIn(dir, "other", "file"), dir.Remove("other"))
 			}},
 			{"both names", 1, func(dir *File) error {
 				return errors.Join(link(dir, "other"), dir.Remove("file"), dir.Remove("other"))
@@ -240,7 +240,7 @@ func TestRemovals(t *testing.T) {
 				if err := closed(dir.Mkdir("dir", 0o755)); err != nil {
 					return err
 				}
-				if err := dir.Rename("dir", dir, "file"); !errors.Is(err, unix.ENOTDIR) {
+				if err := renameIn(dir, "dir", "file"); !errors.Is(err, unix.ENOTDIR) {
 					return fmt.Errorf("a directory took its place: %w", err)
 				}
 				return dir.Rmdir("dir")
@@ -528,7 +528,7 @@ func TestHeldFilesRace(t *testing.T) {
 					defer f.Close()
 					return f.Link(d, "link")
 				})
-				_ = k.change(func(d *File) error { return d.Rename("link", d, fmt.Sprint("file", (i+1)%3)) })
+				_ = k.change(func(d *File) error { return renameIn(d, "link", fmt.Sprint("file", (i+1)%3)) })
 				_ = k.remove(name)
 				select {
 				case handle := <-handles:

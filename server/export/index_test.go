@@ -116,7 +116,7 @@ func TestIndexHardLinks(t *testing.T) {
 		put(t, "two", dir, "x")
 		mustDo(t, os.Link(filepath.Join(dir, "x"), filepath.Join(dir, "y")))
 		h, _ = handleOf(t, o, root, "x"), handleOf(t, o, root, "y")
-		o.inDir(t, root, func(d *File) error { return d.Rename("x", d, "y") })
+		o.inDir(t, root, func(d *File) error { return renameIn(d, "x", "y") })
 		o.inDir(t, root, func(d *File) error { return d.Remove("x") })
 		forgetOpen(o)
 		if got, err := contentOf(o, h); got != "two" || err != nil {
@@ -272,7 +272,7 @@ func TestIndexRenamesWhileOpening(t *testing.T) {
 		defer to.Close()
 		for !stop.Load() {
 			locked := LockNames(from, to)
-			err := errors.Join(from.Rename("a", to, "a"), to.Rename("a", from, "a"))
+			err := errors.Join(rename(from, "a", to, "a"), rename(to, "a", from, "a"))
 			locked.Unlock()
 			if err != nil {
 				t.Error(err)

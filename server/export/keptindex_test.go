@@ -155,7 +155,7 @@ func TestKeptIndex(t *testing.T) {
 	k := newKeptVolume(t)
 	p, handles := k.made()
 	p.finds("at first", handles)
-	p.inDir(t, p.root, func(d *File) error { return d.Rename("d3", d, "renamed") })
+	p.inDir(t, p.root, func(d *File) error { return renameIn(d, "d3", "renamed") })
 	var made *File
 	p.inDir(t, p.root, func(d *File) (err error) {
 		made, err = d.Create("new", 0o644)
@@ -286,7 +286,7 @@ func TestKeptIndexFails(t *testing.T) {
 	p.x.kept.retry = p.x.kept.retry.Add(-keptRetry)
 	p.x.kept.mu.Unlock()
 	h := handleOf(t, p.Opener, p.root, k.path(5))
-	p.inDir(t, p.root, func(d *File) error { return d.Rename("d3", d, "renamed") })
+	p.inDir(t, p.root, func(d *File) error { return renameIn(d, "d3", "renamed") })
 	p.table.saveIndexes()
 	p.end(false)
 	if n := strings.Count(p.logged(), "can't be kept"); n != 1 {
@@ -318,8 +318,8 @@ func TestKeptIndexOtherDisks(t *testing.T) {
 		go p.letWalk()
 		settled(t, p.x)
 		h := handleOf(t, p.Opener, p.root, k.path(5))
-		p.inDir(t, p.root, func(d *File) error { return d.Rename("d3", d, what) })
-		p.inDir(t, p.root, func(d *File) error { return d.Rename(what, d, "d3") })
+		p.inDir(t, p.root, func(d *File) error { return renameIn(d, "d3", what) })
+		p.inDir(t, p.root, func(d *File) error { return renameIn(d, what, "d3") })
 		comesTrue(t, what+": it is said", func() bool {
 			p.x.save()
 			return strings.Contains(p.logged(), "can't be kept")

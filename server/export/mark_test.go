@@ -303,7 +303,7 @@ func TestNotCredited(t *testing.T) {
 			mustDo(t, top.Remove("removed"))
 			put("over")
 			create(t, o, root, fmt.Sprint("new", i))
-			mustDo(t, top.Rename(fmt.Sprint("new", i), top, "over"))
+			mustDo(t, renameIn(top, fmt.Sprint("new", i), "over"))
 			mustDo(t, top.Remove("over"))
 			mustDo(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
 			mustDo(t, top.Rmdir("d"))

@@ -333,7 +333,7 @@ func TestFileTakesNamesOnly(t *testing.T) {
 		for call, err := range map[string]error{
 			"lookup": lookup, "create": create, "mkdir": mkdir, "symlink": symlink, "mknod": mknod,
 			"link": file.Link(top, name), "remove": top.Remove(name), "rmdir": top.Rmdir(name),
-			"rename from": top.Rename(name, top, "new"), "rename to": top.Rename("file", top, name),
+			"rename from": renameIn(top, name, "new"), "rename to": renameIn(top, "file", name),
 		} {
 			if !errors.Is(err, unix.EINVAL) {
 				t.Errorf("%s of %q: %v, want EINVAL", call, name, err)

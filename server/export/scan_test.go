@@ -44,14 +44,14 @@ func TestMovedByHandleWhileCounted(t *testing.T) {
 	defer from.Close()
 	defer to.Close()
 	before := v.account.Usage().Inodes
-	mustDo(t, from.Rename("file", to, "file"))
+	mustDo(t, rename(from, "file", to, "file"))
 	if n := v.account.Usage().Inodes; n != before+1 {
 		t.Errorf("%d inodes are counted after a file was moved, %d before", n, before)
 	}
 	if v.account.Held().Again {
 		t.Error("for a file all is counted once more")
 	}
-	mustDo(t, from.Rename("sub", to, "sub"))
+	mustDo(t, rename(from, "sub", to, "sub"))
 	if !v.account.Held().Again {
 		t.Error("a directory was moved, and nothing would look for it")
 	}

@@ -264,7 +264,10 @@ func (f *filesystem) Rename(from, to string) error {
 		return err
 	}
 	defer b.Close()
-	err = f.locked(a, b, func() error { return a.Rename(name, b, newName) })
+	err = f.locked(a, b, func() error {
+		_, err := a.Rename(name, b, newName)
+		return err
+	})
 	if errors.Is(err, syscall.EDQUOT) {
 		// The library would reply EIO, which means a failing disk; for a new name
 		// it replies that this is not permitted.

@@ -19,7 +19,7 @@ type Made struct {
 // make creates a file in a directory, and adds the syncs unless the volume is async.
 func (t *Task) make(dir *export.File, name []byte, f func(name string) (*export.File, error)) (made Made, err error) {
 	end := t.lock(dir, dir)
-	defer func() { made.Dir, _ = end() }()
+	defer func() { made.Dir, _ = end(true) }()
 	if err := checkNew(name); err != nil {
 		return made, err
 	}

@@ -59,16 +59,18 @@ func (t *Task) Lookup(dir *export.File, name, handle []byte) (attr export.Attr, 
 // the caller (IsCaller). They lock the directory's names themselves, so the caller must hold no
 // such lock. The changes are synced before the next step, unless the volume is async.
 
-// lock locks the names of one or two directories. The returned function unlocks them after the
-// change, and returns their attributes before and after it.
-func (t *Task) lock(a, b *export.File) (end func() (inA, inB Change)) {
+// lock locks the names of one or two directories. The returned function unlocks them, and returns
+// their attributes before and after. changed is false only if it is certain that no name changed.
+func (t *Task) lock(a, b *export.File) (end func(changed bool) (inA, inB Change)) {
 	names := export.LockNames(a, b)
 	before := func(dir *export.File) Attrs {
 		attr, err := dir.StatLocked()
 		return t.withChange(dir, Attrs{Attr: attr, Known: err == nil})
 	}
-	after := func(dir *export.File) Attrs {
-		dir.Changed()
+	after := func(dir *export.File, changed bool) Attrs {
+		if changed {
+			dir.Changed()
+		}
 		return t.withChange(dir, AttrsOf(dir))
 	}
 	inA := Change{Before: before(a)}
@@ -76,11 +78,11 @@ func (t *Task) lock(a, b *export.File) (end func() (inA, inB Change)) {
 	if b.ID != a.ID {
 		inB.Before = before(b)
 	}
-	return func() (Change, Change) {
+	return func(changed bool) (Change, Change) {
 		defer names.Unlock()
-		inA.After = after(a)
+		inA.After = after(a, changed)
 		if inB.After = inA.After; b.ID != a.ID {
-			inB.After = after(b)
+			inB.After = after(b, changed)
 		}
 		return inA, inB
 	}
@@ -127,7 +129,7 @@ func (t *Task) RemoveAny(dir *export.File, name []byte) (Change, error) {
 
 func (t *Task) remove(dir *export.File, name []byte, remove func(*export.File, string) error) (change Change, err error) {
 	end := t.lock(dir, dir)
-	defer func() { change, _ = end() }()
+	defer func() { change, _ = end(true) }()
 	if err := checkName(name); err != nil {
 		return change, err
 	}
@@ -138,18 +140,24 @@ func (t *Task) remove(dir *export.File, name []byte, remove func(*export.File, s
 	return change, nil
 }
 
-// Rename renames a file, and replaces an existing file with the new name.
+// Rename renames a file, and replaces an existing file with the new name. If both names are of one
+// file nothing happens, not even to the change attributes: RFC 8881 section 18.26.3.
 func (t *Task) Rename(from *export.File, name []byte, to *export.File, newName []byte) (inFrom, inTo Change, err error) {
 	end := t.lock(from, to)
-	defer func() { inFrom, inTo = end() }()
+	changed := true
+	defer func() { inFrom, inTo = end(changed) }()
 	if err := checkName(name); err != nil {
 		return inFrom, inTo, err
 	}
 	if err := checkName(newName); err != nil {
 		return inFrom, inTo, err
 	}
-	if err := from.Rename(string(name), to, string(newName)); err != nil {
+	renamed, err := from.Rename(string(name), to, string(newName))
+	if err != nil {
 		return inFrom, inTo, err
+	}
+	if changed = renamed; !changed {
+		return inFrom, inTo, nil
 	}
 	// The new name first: after a power cut the file may have both names, but never none.
 	t.syncNames(to)
@@ -162,7 +170,7 @@ func (t *Task) Rename(from *export.File, name []byte, to *export.File, newName [
 // Link gives a file, open with UseAttr, another name in dir.
 func (t *Task) Link(f, dir *export.File, name []byte) (change Change, err error) {
 	end := t.lock(dir, dir)
-	defer func() { change, _ = end() }()
+	defer func() { change, _ = end(true) }()
 	switch err := checkNew(name); {
 	case err != nil:
 		return change, err
