@@ -13,6 +13,8 @@ var readdirTests = []test{
 	{"READDIRPLUS of 1000 entries", testReaddirplus},
 	{"small directories", testReaddirSmall},
 	{"bounds", testReaddirBounds},
+	{"dircount is a hint", testReaddirHint},
+	{"cookie verifier", testCookieVerf},
 	{"removal in between", testReaddirRemoval},
 	{"creation in between", testReaddirCreation},
 	{"going on after any entry", testReaddirCookies},
@@ -186,6 +188,40 @@ func testReaddirBounds(e *env) {
 	// More than any reply can have.
 	e.ok("READDIR of 4 GiB", e.readdir(nfs3.ReaddirArgs{Dir: e.dir, Count: 1<<32 - 1}).Status)
 	e.ok("READDIRPLUS of 4 GiB", e.readdirplus(nfs3.ReaddirplusArgs{Dir: e.dir, DirCount: 1<<32 - 1, MaxCount: 1<<32 - 1}).Status)
+}
+
+// RFC 1813 section 3.3.17: dircount is what a client would like, and may be too small for a name.
+func testReaddirHint(e *env) {
+	e.need(FeatureCookies)
+	want := len(e.fill(e.dir, 20))
+	for _, count := range []uint32{1, 20, 60} {
+		l := listing{page: func(cookie uint64, verf [nfs3.CookieVerfSize]byte) nfs3.ReaddirRes {
+			plus := e.readdirplus(nfs3.ReaddirplusArgs{Dir: e.dir, Cookie: cookie, CookieVerf: verf, DirCount: count, MaxCount: 8192})
+			res := nfs3.ReaddirRes{Status: plus.Status, CookieVerf: plus.CookieVerf, EOF: plus.EOF}
+			for _, entry := range plus.Entries {
+				res.Entries = append(res.Entries, entry.Entry)
+			}
+			return res
+		}}
+		for !l.eof {
+			e.next(&l)
+		}
+		if len(l.names) != want {
+			e.Errorf("dircount %d: %d names, want %d", count, len(l.names), want)
+		}
+	}
+}
+
+// Section 3.3.16: a cookie goes with the verifier that came with it.
+func testCookieVerf(e *env) {
+	e.need(FeatureCookies)
+	e.fill(e.dir, 20)
+	res := e.readdir(nfs3.ReaddirArgs{Dir: e.dir, Count: 300})
+	e.ok("READDIR", res.Status)
+	args := nfs3.ReaddirArgs{Dir: e.dir, Cookie: res.Entries[len(res.Entries)-1].Cookie, CookieVerf: res.CookieVerf, Count: 4096}
+	e.ok("READDIR with the verifier", e.readdir(args).Status)
+	args.CookieVerf[0] ^= 0x5a
+	e.refused("READDIR with another verifier", e.readdir(args).Status, nfs3.ErrBadCookie)
 }
 
 // rm -r reads a page, removes its entries, and reads the next. No other entry may

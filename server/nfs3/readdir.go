@@ -42,13 +42,13 @@ func (e encoded) Append([]byte) []byte { return e }
 
 // readdir: section 3.3.16.
 func (t *task) readdir(args *nfs3.ReaddirArgs) oncrpc.Answer {
-	return t.list(args.Dir, args.Cookie, args.Count, args.Count, nil)
+	return t.list(args.Dir, args.Cookie, args.CookieVerf, args.Count, args.Count, nil)
 }
 
 // readdirplus: section 3.3.17.
 func (t *task) readdirplus(args *nfs3.ReaddirplusArgs) oncrpc.Answer {
 	var handle [nfs3.FHSize]byte
-	return t.list(args.Dir, args.Cookie, args.DirCount, args.MaxCount, func(dir *export.File, entry export.Entry, e *nfs3.EntryPlus) {
+	return t.list(args.Dir, args.Cookie, args.CookieVerf, args.DirCount, args.MaxCount, func(dir *export.File, entry export.Entry, e *nfs3.EntryPlus) {
 		switch string(e.Name) {
 		case ".":
 			attr := vfs.AttrsOf(dir)
@@ -64,12 +64,15 @@ func (t *task) readdirplus(args *nfs3.ReaddirplusArgs) oncrpc.Answer {
 	})
 }
 
-func (t *task) list(handle nfs3.FH, cookie uint64, dirCount, maxCount uint32, plus func(*export.File, export.Entry, *nfs3.EntryPlus)) oncrpc.Answer {
+func (t *task) list(handle nfs3.FH, cookie uint64, verf [nfs3.CookieVerfSize]byte, dirCount, maxCount uint32, plus func(*export.File, export.Entry, *nfs3.EntryPlus)) oncrpc.Answer {
 	size := int(min(maxCount, vfs.ListMax))
 	if !t.Call.Reserve(size + entrySize) { // the entry that turns out to be too much
 		return t.fail(rpc.SystemErr)
 	}
 	dir, err := t.Open(handle, export.UseAttr)
+	if err == nil && verf != [nfs3.CookieVerfSize]byte{} { // it was never given out: see vfs.Listing
+		err = vfs.ErrBadCookie
+	}
 	if err != nil {
 		return t.reply(&nfs3.ReaddirRes{Status: statusOf(err)})
 	}

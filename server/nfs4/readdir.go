@@ -2,6 +2,7 @@ package nfs4
 
 import (
 	"errors"
+	"math"
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
@@ -9,8 +10,30 @@ import (
 	"github.com/podnas/podnas/server/vfs"
 )
 
-// cookiesFrom is added to the kernel's positions: 0, 1 and 2 are reserved, section 18.23.
-const cookiesFrom = 3
+const (
+	// cookiesFrom is added to the kernel's positions: 0, 1 and 2 are reserved, section 18.23.
+	cookiesFrom = 3
+	// statusSize is how much a result has before what maxcount bounds, READDIR4resok.
+	statusSize = 4
+)
+
+// cookieOf is the cookie of a position in a directory. The largest are not raised: ext4 and btrfs
+// have 2^63-1 for the end, and no position just before it, and a client's programs go back to where
+// they were with cookies as signed numbers, lseek(2).
+func cookieOf(at uint64) uint64 {
+	if at > math.MaxInt64-cookiesFrom {
+		return at
+	}
+	return at + cookiesFrom
+}
+
+// positionOf is the position of a cookie that is not 0.
+func positionOf(cookie uint64) uint64 {
+	if cookie > math.MaxInt64-cookiesFrom {
+		return cookie
+	}
+	return cookie - cookiesFrom
+}
 
 // encoded is a result that is encoded already.
 type encoded struct{ res []byte }
@@ -26,6 +49,8 @@ func (c *compound) readdir() (result, error) {
 	switch {
 	case args.Cookie == 1, args.Cookie == 2:
 		return nil, statusError(nfs4.ErrBadCookie)
+	case args.CookieVerf != nfs4.Verifier{}: // it was never given out: see vfs.Listing
+		return nil, statusError(nfs4.ErrNotSame)
 	case !args.Request.And(c.server.sets.writeOnly).Empty():
 		return nil, statusError(nfs4.ErrInval)
 	}
@@ -33,7 +58,7 @@ func (c *compound) readdir() (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lister{args: &args, Listing: vfs.Listing{Max: int(min(args.MaxCount, vfs.ListMax)), DirMax: int(min(args.DirCount, vfs.ListMax))}}
+	l := &lister{args: &args, Listing: vfs.Listing{Max: statusSize + int(min(args.MaxCount, vfs.ListMax)), DirMax: int(min(args.DirCount, vfs.ListMax))}}
 	if args.DirCount == 0 { // a hint that the client does not give
 		l.DirMax = vfs.ListMax
 	}
@@ -77,7 +102,7 @@ func (l *lister) add(cookie uint64, name []byte) (bool, error) {
 func (c *compound) list(dir *export.File, l *lister) error {
 	at := l.args.Cookie
 	if at != 0 {
-		at -= cookiesFrom
+		at = positionOf(at)
 	}
 	size := l.DirMax
 	if !l.args.Request.Empty() {
@@ -90,6 +115,9 @@ func (c *compound) list(dir *export.File, l *lister) error {
 	return l.Fill(dir, at, size, func(e export.Entry) (more bool, err error) {
 		if string(e.Name) == "." || string(e.Name) == ".." {
 			return true, nil
+		}
+		if l.args.Request.Empty() { // a name takes no right to search the directory
+			return l.add(cookieOf(e.Cookie), e.Name)
 		}
 		a, object, err := e.Describe(handle[:0])
 		var change uint64
@@ -108,7 +136,7 @@ func (c *compound) list(dir *export.File, l *lister) error {
 			}
 			l.attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrRdattrError), RdattrError: statusOf(err)}
 		}
-		return l.add(e.Cookie+cookiesFrom, e.Name)
+		return l.add(cookieOf(e.Cookie), e.Name)
 	})
 }
 

@@ -36,11 +36,12 @@ type Listing struct {
 }
 
 // Add makes b, which is Bytes and an entry, the result. It returns false if the entry does not fit,
-// with ErrTooSmall if it is the first.
+// with ErrTooSmall if it is the first. That one may have more than DirMax, which clients give as a
+// hint: RFC 1813 section 3.3.17, RFC 8881 section 18.23.3.
 func (l *Listing) Add(b, name []byte) (fits bool, err error) {
 	l.DirMax -= 8 + 4 + len(name) + 8
 	switch {
-	case len(b)+ListTail <= l.Max && l.DirMax >= 0:
+	case len(b)+ListTail <= l.Max && (l.DirMax >= 0 || l.entries == 0):
 		l.Bytes = b
 		l.entries++
 		return true, nil

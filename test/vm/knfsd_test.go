@@ -53,4 +53,7 @@ var knfsdDiffers = map[string]string{
 	"callbacks/another-connection":    "nobody: it does not say again what could not be said, which section 20.11 leaves to it: a client asks by itself as well",
 	"restarts/reclaim-of-too-much":    "knfsd: SHARE_DENIED, where section 15.1.9 has RECLAIM_CONFLICT for a reclaim that another is in the way of",
 	"restarts/removed-while-open":     "nobody: it loses files without a name when it ends, which OPEN4_RESULT_PRESERVE_UNLINKED does not cover (section 18.16.4): it does not set that",
+
+	"details/cookie-verifier":                   "knfsd: it does not look at the verifier of a cookie, for which section 18.23.3 has NOT_SAME",
+	"details/names-without-the-right-to-search": "knfsd: it looks at each file, also if no attribute is asked for (section 18.23.3)",
 }
