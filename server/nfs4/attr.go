@@ -18,7 +18,7 @@ type attrSets struct {
 	supported   nfs4.Bitmap
 	settable    nfs4.Bitmap // by SETATTR
 	writeOnly   nfs4.Bitmap // those of settable that can't be read, section 5.5
-	inExclusive nfs4.Bitmap // what EXCLUSIVE4_1 sets: not the times, which keep its verifier
+	inExclusive nfs4.Bitmap // what EXCLUSIVE4_1 sets: not the times, which keep its verifier, nor the size, which sets them
 	ofDisk      nfs4.Bitmap // what statfs(2) tells
 }
 
@@ -29,7 +29,7 @@ func newAttrSets() attrSets {
 		ofDisk: nfs4.BitmapOf(nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrFilesTotal, nfs4.AttrMaxLink, nfs4.AttrMaxName,
 			nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree, nfs4.AttrSpaceTotal),
 	}
-	s.inExclusive = s.settable.Without(s.writeOnly)
+	s.inExclusive = s.settable.Without(s.writeOnly).Without(nfs4.BitmapOf(nfs4.AttrSize))
 	s.supported = s.settable.Or(s.ofDisk).Or(nfs4.BitmapOf(
 		nfs4.AttrSupportedAttrs, nfs4.AttrType, nfs4.AttrFHExpireType, nfs4.AttrChange,
 		nfs4.AttrLinkSupport, nfs4.AttrSymlinkSupport, nfs4.AttrNamedAttr, nfs4.AttrFSID, nfs4.AttrUniqueHandles,
@@ -291,39 +291,53 @@ func (c *compound) setattr() (result, error) {
 	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
 		return nil, c.Call.Args.Err()
 	}
-	if err := c.setAttr(&args); err != nil {
-		return nil, err
-	}
-	return &nfs4.SetattrRes{AttrSet: args.Attr.Mask}, nil
+	set, err := c.setAttr(&args)
+	return &nfs4.SetattrRes{Status: statusOf(err), AttrSet: set}, err
 }
 
-func (c *compound) setAttr(args *nfs4.SetattrArgs) error {
+// setAttr returns what was set, also with an error.
+func (c *compound) setAttr(args *nfs4.SetattrArgs) (done nfs4.Bitmap, err error) {
 	set, err := c.server.setOf(&args.Attr, c.server.sets.settable)
 	if err != nil {
-		return err
+		return done, err
 	}
 	f, err := c.attrFile(&c.cur)
 	switch {
 	case err != nil:
-		return err
+		return done, err
 	case f == nil, f.Volume.Options.ReadOnly:
-		return syscall.EROFS
+		return done, syscall.EROFS
 	}
 	var data *export.File
 	if set.Size != nil {
 		switch {
 		case f.Attr.IsDir():
-			return syscall.EISDIR
+			return done, syscall.EISDIR
 		case !f.Attr.IsRegular():
-			return statusError(nfs4.ErrInval)
+			return done, statusError(nfs4.ErrInval)
 		}
 		if data, err = c.ioFile(args.Stateid, writeAccess); err != nil {
-			return err
+			return done, err
 		}
 	}
 	if err := c.asCaller(); err != nil {
-		return err
+		return done, err
 	}
-	_, _, err = c.SetAttr(f, data, set, nil)
-	return err
+	if _, _, err = c.SetAttr(f, data, set, nil); err == nil {
+		return args.Attr.Mask, nil
+	}
+	return args.Attr.Mask.Without(remaining(set)), err
+}
+
+// remaining are the attributes that SetAttr has not set.
+func remaining(set *vfs.SetAttr) (left nfs4.Bitmap) {
+	for attr, is := range map[uint32]bool{
+		nfs4.AttrSize: set.Size != nil, nfs4.AttrMode: set.Mode != nil, nfs4.AttrOwner: set.UID != nil, nfs4.AttrOwnerGroup: set.GID != nil,
+		nfs4.AttrTimeAccessSet: set.Atime.Set, nfs4.AttrTimeModifySet: set.Mtime.Set,
+	} {
+		if is {
+			left.Set(attr)
+		}
+	}
+	return left
 }

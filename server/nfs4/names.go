@@ -25,6 +25,7 @@ func (c *compound) create() (result, error) {
 		return nil, err
 	}
 	set.Size = nil // what has no size can't be given one
+	attrSet := args.Attr.Mask.Without(nfs4.BitmapOf(nfs4.AttrSize))
 	if err := checkName(args.Name); err != nil {
 		return nil, err
 	}
@@ -45,6 +46,7 @@ func (c *compound) create() (result, error) {
 			return nil, statusError(nfs4.ErrInval)
 		}
 		made, err = c.Symlink(dir, args.Name, args.Link, set)
+		attrSet.Clear(nfs4.AttrMode)
 	default:
 		made, err = c.Mknod(dir, args.Name, types[args.Type], args.Spec.Major, args.Spec.Minor, set)
 	}
@@ -54,7 +56,7 @@ func (c *compound) create() (result, error) {
 	c.cur.setFile(made.Object)
 	c.cur.fresh = false // its attributes were set after it was opened
 	c.stateid = nfs4.Stateid{}
-	return &nfs4.CreateRes{Change: changeInfo(&made.Dir), AttrSet: args.Attr.Mask}, nil
+	return &nfs4.CreateRes{Change: changeInfo(&made.Dir), AttrSet: attrSet}, nil
 }
 
 // remove: section 18.25. One operation removes files and directories.

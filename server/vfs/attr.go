@@ -38,7 +38,8 @@ type SetAttr struct {
 
 // SetAttr sets attributes of a file that is open with UseAttr. data is the same file, open
 // with UseWrite, if a size is to be set. The goroutine acts as the caller (IsCaller). The error
-// is ErrNotSync if expected is not nil and returns false for the file's ctime.
+// is ErrNotSync if expected is not nil and returns false for the file's ctime. After another error
+// attr has what was not set.
 func (t *Task) SetAttr(f, data *export.File, attr *SetAttr, expected func(ctime time.Time) bool) (before, after Attrs, err error) {
 	before = AttrsOf(f)
 	defer func() { after = AttrsOf(f) }()
@@ -62,24 +63,30 @@ func (t *Task) SetAttr(f, data *export.File, attr *SetAttr, expected func(ctime 
 // setAttr sets the owner first, because that clears setuid, and the times last, because the
 // other changes update them.
 func (t *Task) setAttr(f, data *export.File, attr *SetAttr) error {
+	if attr.Size != nil && *attr.Size > MaxOffset {
+		return syscall.EFBIG
+	}
 	if err := setOwner(f, attr); err != nil {
 		return err
 	}
+	attr.UID, attr.GID = nil, nil
 	if attr.Mode != nil {
+		if f.Attr.IsSymlink() { // EOPNOTSUPP is of no operation that sets a mode
+			return syscall.EINVAL
+		}
 		if err := f.Chmod(*attr.Mode & 0o7777); err != nil {
 			return err
 		}
+		attr.Mode = nil
 	}
 	if attr.Size != nil {
-		if *attr.Size > MaxOffset {
-			return syscall.EFBIG
-		}
 		if err := cmp.Or(t.denied(data, true), t.mayUse(data, &f.Attr, export.MayWrite)); err != nil {
 			return err
 		}
 		if err := data.Truncate(*attr.Size); err != nil {
 			return err
 		}
+		attr.Size = nil
 		// open(2) with O_TRUNC by a user that may write but does not own the file: the
 		// client sets the size and this time, and setting the size has set the time.
 		if !attr.Atime.Set && attr.Mtime.Set && attr.Mtime.Now {

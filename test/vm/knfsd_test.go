@@ -54,6 +54,8 @@ var knfsdDiffers = map[string]string{
 	"restarts/reclaim-of-too-much":    "knfsd: SHARE_DENIED, where section 15.1.9 has RECLAIM_CONFLICT for a reclaim that another is in the way of",
 	"restarts/removed-while-open":     "nobody: it loses files without a name when it ends, which OPEN4_RESULT_PRESERVE_UNLINKED does not cover (section 18.16.4): it does not set that",
 
-	"details/cookie-verifier":                   "knfsd: it does not look at the verifier of a cookie, for which section 18.23.3 has NOT_SAME",
-	"details/names-without-the-right-to-search": "knfsd: it looks at each file, also if no attribute is asked for (section 18.23.3)",
+	"details/attributes-that-were-set":                 "knfsd: attrset has the mode of a symbolic link, which is not set (section 18.4.3)",
+	"details/attributes-that-were-set-before-an-error": "knfsd: attrset is empty after an error, and the size was set (section 18.34.3)",
+	"details/cookie-verifier":                          "knfsd: it does not look at the verifier of a cookie, for which section 18.23.3 has NOT_SAME",
+	"details/names-without-the-right-to-search":        "knfsd: it looks at each file, also if no attribute is asked for (section 18.23.3)",
 }

@@ -5,7 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/nfs/nfstest"
 )
 
 // detailTests are what results say beside their status.
@@ -16,6 +18,11 @@ var detailTests = []test{
 	{"cookies are signed", testCookiesSigned},
 	{"names without the right to search", testNamesOnly},
 	{"rename that does nothing", testRenameNothing},
+	{"attributes that were set", testAttrSet},
+	{"attributes that were set before an error", testPartlySet},
+	{"exclusive with a size", testExclusiveSize},
+	{"write of nothing", testWriteNothing},
+	{"change by others", testChangeByOthers},
 }
 
 // Section 18.23.3: maxcount is the size of READDIR4resok, whose status it does not count.
@@ -119,5 +126,107 @@ func testRenameNothing(e *env) {
 	}
 	if names := e.names(e.dir); !slices.Equal(names, []string{"f", "link", "sub"}) {
 		e.Errorf("%q", names)
+	}
+}
+
+// Sections 18.4.3 and 18.34.3: attrset is what was set, and nothing else.
+func testAttrSet(e *env) {
+	for kind, args := range map[string]nfs4.CreateArgs{
+		"directory": {Type: nfs4.TypeDir}, "link": {Type: nfs4.TypeLnk, Link: []byte("x")}, "fifo": {Type: nfs4.TypeFIFO},
+	} {
+		args.Name = []byte(kind)
+		args.Attr = nfs4.Sattr{
+			Mask: nfs4.BitmapOf(nfs4.AttrMode, nfs4.AttrTimeModifySet), Mode: 0o640,
+			TimeModify: nfs4.SetTime{How: nfs4.SetToClientTime, Time: nfs4.Time{Sec: 1000000000, Nsec: 5}},
+		}
+		r := e.ok(putfh(e.dir), create(args), getattrs(nfs4.AttrMode, nfs4.AttrTimeModify))
+		set, is := get[nfs4.CreateRes](e, r).AttrSet, get[nfs4.GetattrRes](e, r).Attr
+		if set.Has(nfs4.AttrMode) != (is.Mode == 0o640) || set.Has(nfs4.AttrTimeModifySet) != (is.TimeModify == args.Attr.TimeModify.Time) {
+			e.Errorf("%s: set %x, mode %o, mtime %v", kind, set, is.Mode, is.TimeModify)
+		}
+	}
+}
+
+// Section 18.34.3: attrset is that of an error, too.
+func testPartlySet(e *env) {
+	fh := e.file("f", "content")
+	e.ok(putfh(fh), setattr(nfs4.Stateid{}, mode(0o666)))
+	attrs := func() *nfs4.Attrs { return e.attr([]op{putfh(fh)}, nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrTimeModify) }
+	check := func(c *client, what string, args nfs4.Sattr, want ...nfs4.Status) {
+		c.Helper()
+		before := attrs()
+		set := get[nfs4.SetattrRes](c, c.refused([]op{putfh(fh), setattr(nfs4.Stateid{}, args)}, want...)).AttrSet
+		after := attrs()
+		if set.Has(nfs4.AttrSize) != (after.Size != before.Size) || set.Has(nfs4.AttrMode) != (after.Mode != before.Mode) || set.Has(nfs4.AttrTimeModifySet) {
+			c.Errorf("%s: set %x; size and mode were %d and %o, and are %d and %o", what, set, before.Size, before.Mode, after.Size, after.Mode)
+		}
+	}
+	check(e.client, "mode and too large a size", nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrMode, nfs4.AttrSize), Mode: 0o646, Size: math.MaxInt64 + 1}, nfs4.ErrFBig, nfs4.ErrInval)
+	e.asOther(func(other *client) { // who may write, and not set times
+		check(other, "size and mtime", nfs4.Sattr{
+			Mask: nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrTimeModifySet), Size: 3, TimeModify: nfs4.SetTime{How: nfs4.SetToClientTime, Time: nfs4.Time{Sec: 1}},
+		}, nfs4.ErrPerm, nfs4.ErrAccess)
+	})
+}
+
+// Section 18.16.3: open(2) with O_EXCL and O_TRUNC. What suppattr_exclcreat has can be given, and the
+// same call again finds the file; what it has not can't.
+func testExclusiveSize(e *env) {
+	args := e.openArgs(opening{name: "f", create: true})
+	args.Mode, args.Verf, args.Attr = nfs4.ExclusiveAttrs, nfs4.Verifier{9, 8, 7, 6, 5, 4, 3, 2}, size(0)
+	if !e.attr([]op{putfh(e.dir)}, nfs4.AttrSuppattrExclcreat).SuppattrExclcreat.Has(nfs4.AttrSize) {
+		e.refused([]op{putfh(e.dir), open(args)}, nfs4.ErrInval, nfs4.ErrAttrNotSupp)
+		e.refused([]op{putfh(e.dir), lookup("f")}, nfs4.ErrNoEnt)
+		return
+	}
+	e.ok(putfh(e.dir), open(args))
+	e.ok(putfh(e.dir), open(args))
+}
+
+// Section 18.32.3: a WRITE of no bytes writes nothing.
+func testWriteNothing(e *env) {
+	fh, id := e.client.open(e.dir, opening{name: "f", create: true})
+	e.ok(putfh(fh), write(id, 0, "content"), setattr(nfs4.Stateid{}, nfs4.Sattr{
+		Mask: nfs4.BitmapOf(nfs4.AttrTimeModifySet), TimeModify: nfs4.SetTime{How: nfs4.SetToClientTime, Time: nfs4.Time{Sec: 1000000000}},
+	}))
+	for _, offset := range []uint64{0, 3, 7, 100} {
+		e.ok(putfh(fh), write(id, offset, ""))
+		if a := e.attr([]op{putfh(fh)}, nfs4.AttrTimeModify, nfs4.AttrSize); a.TimeModify != (nfs4.Time{Sec: 1000000000}) || a.Size != 7 {
+			e.Errorf("at %d: mtime %v, size %d", offset, a.TimeModify, a.Size)
+		}
+	}
+}
+
+// Section 5.8.1.4: the change attribute moves whoever makes the change, within a tick of the clock.
+func testChangeByOthers(e *env) {
+	fh := e.file("f", "")
+	other := e.another()
+	_, id := other.open(e.dir, opening{name: "f"})
+	changes := []func(i int){
+		func(i int) { other.ok(putfh(fh), write(id, uint64(i), "x")) },
+		func(i int) { other.ok(putfh(fh), setattr(nfs4.Stateid{}, mode(0o600+uint32(i%8)))) },
+		func(i int) { other.ok(link2(fh, e.dir, fmt.Sprint("link", i))...) },
+	}
+	if e.target.MountAddr != "" {
+		changes = append(changes, func(int) {
+			e.version3(func(v3 *nfstest.Client) (nfs3.Status, error) {
+				res, err := v3.Write(e.Context(), nfs3.FH(fh), 0, 2, []byte("y"))
+				return res.Status, err
+			})
+		}, func(i int) {
+			e.version3(func(v3 *nfstest.Client) (nfs3.Status, error) {
+				res, err := v3.Setattr(e.Context(), nfs3.SetattrArgs{Object: nfs3.FH(fh), Attr: nfs3.Sattr{Mode: nfs3.SetUint32{Set: true, Value: 0o640 + uint32(i%8)}}})
+				return res.Status, err
+			})
+		})
+	}
+	last := e.attr([]op{putfh(fh)}, nfs4.AttrChange).Change
+	for i := range 40 {
+		changes[i%len(changes)](i)
+		now := e.attr([]op{putfh(fh)}, nfs4.AttrChange).Change
+		if now == last {
+			e.Fatalf("change %d: %d as before", i, now)
+		}
+		last = now
 	}
 }
