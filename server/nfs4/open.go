@@ -13,13 +13,14 @@ import (
 // opening is an OPEN under way, which may take several goroutines: as the caller a name is
 // found or made, as root the file is opened for its data, and as the caller its size is set.
 type opening struct {
-	object object
-	change nfs4.ChangeInfo
-	made   *export.File // if it was made by this call
-	set    nfs4.Bitmap  // what was set of it
-	size   *vfs.SetAttr // to be set
-	id     state.Stateid
-	data   *export.File // when it is open
+	object   object
+	readOnly bool // the volume
+	change   nfs4.ChangeInfo
+	made     *export.File // if it was made by this call
+	set      nfs4.Bitmap  // what was set of it
+	size     *vfs.SetAttr // to be set
+	id       state.Stateid
+	data     *export.File // when it is open
 }
 
 // openOp: RFC 8881 section 18.16.
@@ -156,7 +157,14 @@ func (c *compound) createOpen(args *nfs4.OpenArgs) error {
 	if err != nil {
 		return err
 	}
+	if o.readOnly {
+		return c.openReadOnly(args, set)
+	}
 	dir, err := c.namesFile(&c.cur)
+	if errors.Is(err, syscall.EROFS) && c.cur.node == nil {
+		o.readOnly = true
+		return c.openReadOnly(args, set)
+	}
 	if err != nil {
 		return err
 	}
@@ -194,6 +202,24 @@ func (c *compound) createOpen(args *nfs4.OpenArgs) error {
 	}
 	c.Closes(child)
 	o.object.setFile(child)
+	return nil
+}
+
+// openReadOnly finds the file in a volume where none can be made: as open(2) with O_CREAT, OPEN may
+// open one that is there.
+func (c *compound) openReadOnly(args *nfs4.OpenArgs, set *vfs.SetAttr) error {
+	o := &c.open
+	switch err := c.findName(args.Name); {
+	case errors.Is(err, syscall.ENOENT):
+		return syscall.EROFS
+	case err != nil:
+		return err
+	case args.Mode != nfs4.Unchecked:
+		return syscall.EEXIST
+	}
+	if set.Size != nil && *set.Size == 0 { // which openFound refuses
+		o.size = &vfs.SetAttr{Size: set.Size}
+	}
 	return nil
 }
 

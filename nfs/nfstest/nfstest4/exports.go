@@ -59,6 +59,22 @@ func testReadOnly(e *env) {
 		{"write", []op{putfh(fh), write(nfs4.Stateid{}, 0, "x")}, no},
 		{"write by an open", []op{putfh(fh), write(id, 0, "x")}, is(nfs4.ErrROFS, nfs4.ErrOpenMode)},
 	})
+	// As open(2) with O_CREAT does with a file that is there.
+	toCreate := args(opening{name: "f", owner: "creates", create: true, access: nfs4.ShareAccessRead}, nil)
+	r := e.ok(putfh(dir), open(toCreate), getfh())
+	if same := get[nfs4.GetfhRes](e, r); string(same.FH) != string(fh) || !get[nfs4.OpenRes](e, r).AttrSet.Empty() {
+		e.Errorf("OPEN to create: %x, want %x, set %x", same.FH, fh, get[nfs4.OpenRes](e, r).AttrSet)
+	}
+	for _, how := range []nfs4.CreateMode{nfs4.Guarded, nfs4.Exclusive} {
+		toCreate.Mode = how
+		e.refused([]op{putfh(dir), open(toCreate)}, nfs4.ErrExist, nfs4.ErrROFS)
+	}
+	e.asOther(func(other *client) {
+		again := other.openArgs(opening{name: "f", owner: "creates", create: true, access: nfs4.ShareAccessRead})
+		other.ok(putfh(dir), open(again))
+		again.Name = []byte("nothing")
+		other.refused([]op{putfh(dir), open(again)}, nfs4.ErrROFS, nfs4.ErrAccess)
+	})
 	res := get[nfs4.AccessRes](e, e.ok(putfh(fh), access(nfs4.AccessRead|nfs4.AccessModify|nfs4.AccessExtend)))
 	if res.Access != nfs4.AccessRead {
 		e.Errorf("ACCESS of a file: %#x", res.Access)
