@@ -211,7 +211,7 @@ func (c *compound) access() (result, error) {
 	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
 		return nil, c.Call.Args.Err()
 	}
-	const all = nfs4.AccessRead | nfs4.AccessLookup | nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessDelete | nfs4.AccessExecute
+	const ofDir = nfs4.AccessRead | nfs4.AccessLookup | nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessDelete
 	f, err := c.attrFile(&c.cur)
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (c *compound) access() (result, error) {
 	res := &c.mem.accessRes
 	if f == nil {
 		may := uint32(nfs4.AccessRead | nfs4.AccessLookup)
-		*res = nfs4.AccessRes{Supported: args.Access & all, Access: args.Access & may}
+		*res = nfs4.AccessRes{Supported: args.Access & ofDir, Access: args.Access & may}
 		return res, nil
 	}
 	rights, supported, known := c.Rights(f, args.Access)

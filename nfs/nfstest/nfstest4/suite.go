@@ -72,6 +72,7 @@ func Run(t *testing.T, target Target) {
 		{"locks", lockTests, ""},
 		{"callbacks", callbackTests, ""},
 		{"names", nameTests, ""},
+		{"types", typeTests, ""},
 		{"details", detailTests, ""},
 		{"exports", exportTests, ""},
 		{"restarts", restartTests, ""},
