@@ -20,6 +20,7 @@ var ioTests = []test{
 	{"sparse", testSparse},
 	{"past 4 GiB", testLargeOffsets},
 	{"offsets that overflow", testOffsetOverflow},
+	{"the largest file", testLargestFile},
 	{"largest", testLargestIO},
 	{"count unlike the data", testWriteCount},
 	{"not a file", testIONotFile},
@@ -166,6 +167,27 @@ func testOffsetOverflow(e *env) {
 		e.commit(file, offset, 100) // any reply is valid
 	}
 	e.content(file, []byte("content"))
+}
+
+// A READ that begins before the end of the largest file gets the bytes from where it begins.
+func testLargestFile(e *env) {
+	e.need(FeatureErrorCodes) // for a size that is too large
+	file := e.create(e.dir, "file")
+	largest := uint64(1<<63 - 1)
+	for e.setattr(file, size(largest)) != nfs3.OK { // as on ext4
+		if largest >>= 1; largest < 1<<40 {
+			e.Fatal("no file of 2^40 bytes can be made")
+		}
+	}
+	e.write(file, largest-3, []byte("end"))
+	for _, from := range []uint64{1, 3, 4095, 4096} {
+		res := e.readRes(file, largest-from, 4096)
+		want := append(make([]byte, 4096), "end"...)
+		want = want[uint64(len(want))-from:]
+		if res.Status != nfs3.OK || !bytes.Equal(res.Data, want) || !res.EOF {
+			e.Errorf("READ at %d before the end: %v, %q, eof %v", from, res.Status, abbreviate(res.Data), res.EOF)
+		}
+	}
 }
 
 // The server handles the sizes that FSINFO prefers in one call.

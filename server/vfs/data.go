@@ -67,7 +67,10 @@ func (t *Task) read(f *export.File, p []byte, offset uint64) (d Data, err error)
 	if offset > MaxOffset {
 		return d, syscall.EINVAL
 	}
-	n, err := f.ReadAt(p, int64(min(offset, MaxOffset-uint64(len(p)))))
+	if room := MaxOffset - offset; uint64(len(p)) > room { // pread(2) refuses what goes past it
+		p = p[:room]
+	}
+	n, err := f.ReadAt(p, int64(offset))
 	if err != nil {
 		return d, err
 	}

@@ -26,7 +26,8 @@ func TestNativeFiles(t *testing.T) {
 		name string
 		run  func(t *testing.T, dir, disk string)
 	}{
-		{"Exclusive", exclusive},
+		{"Exclusive", func(t *testing.T, dir, disk string) { exclusive(t, dir, disk, "f", 0) }},
+		{"ExclusiveTruncated", func(t *testing.T, dir, disk string) { exclusive(t, dir, disk, "g", os.O_TRUNC) }},
 		{"HardLinks", hardLinks},
 		{"RenameOver", renameOver},
 		{"Mmap", mmap},
@@ -46,10 +47,10 @@ func TestNativeFiles(t *testing.T) {
 	}
 }
 
-func exclusive(t *testing.T, dir, disk string) {
-	const flags = os.O_RDWR | os.O_CREATE | os.O_EXCL
+func exclusive(t *testing.T, dir, disk, name string, more int) {
+	flags := os.O_RDWR | os.O_CREATE | os.O_EXCL | more
 	before := time.Now().Add(-time.Minute)
-	f, err := os.OpenFile(filepath.Join(dir, "f"), flags, 0o640)
+	f, err := os.OpenFile(filepath.Join(dir, name), flags, 0o640)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,12 +60,12 @@ func exclusive(t *testing.T, dir, disk string) {
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.OpenFile(filepath.Join(dir, "f"), flags, 0o640); !errors.Is(err, syscall.EEXIST) {
+	if _, err := os.OpenFile(filepath.Join(dir, name), flags, 0o640); !errors.Is(err, syscall.EEXIST) {
 		t.Errorf("a second O_EXCL: %v, want EEXIST", err)
 	}
 	dropCaches(t)
 	for _, at := range []string{dir, disk} {
-		st, err := os.Stat(filepath.Join(at, "f"))
+		st, err := os.Stat(filepath.Join(at, name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +74,7 @@ func exclusive(t *testing.T, dir, disk string) {
 			t.Errorf("%s: mode %v, mtime %v", at, st.Mode(), st.ModTime())
 		}
 	}
-	holds(t, filepath.Join(disk, "f"), []byte("mine"))
+	holds(t, filepath.Join(disk, name), []byte("mine"))
 }
 
 func hardLinks(t *testing.T, dir, disk string) {
@@ -223,7 +224,7 @@ func farOffsets(t *testing.T, dir, disk string) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	offsets := []int64{0, 1<<31 - 3, 1<<32 - 3, 1<<40 - 3, 1<<42 + 7, 1<<62 + 1}
+	offsets := []int64{0, 1<<31 - 3, 1<<32 - 3, 1<<40 - 3, 1<<42 + 7, 1<<62 + 1, 1<<63 - 23} // the last, which is 22 bytes, up to XFS's largest size
 	for _, at := range offsets {
 		if _, err := f.WriteAt(fmt.Appendf(nil, "at %d", at), at); err != nil {
 			t.Errorf("write at %d: %v", at, err)
