@@ -21,6 +21,7 @@ var detailTests = []test{
 	{"attributes that were set", testAttrSet},
 	{"attributes that were set before an error", testPartlySet},
 	{"exclusive with a size", testExclusiveSize},
+	{"verify of many attributes", testVerifyAll},
 	{"write of nothing", testWriteNothing},
 	{"change by others", testChangeByOthers},
 }
@@ -181,6 +182,19 @@ func testExclusiveSize(e *env) {
 	}
 	e.ok(putfh(e.dir), open(args))
 	e.ok(putfh(e.dir), open(args))
+}
+
+// Section 18.30.3: what GETATTR tells is the same, whatever is asked for.
+func testVerifyAll(e *env) {
+	fh := e.file("f", "content")
+	supported := e.attr([]op{putfh(fh)}, nfs4.AttrSupportedAttrs).SupportedAttrs
+	all := supported.Without(nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrRdattrError,
+		nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree)) // which others change
+	for _, mask := range []nfs4.Bitmap{all, nfs4.BitmapOf(nfs4.AttrSuppattrExclcreat), {}} {
+		now := e.fattr(fh, mask)
+		e.ok(putfh(fh), verify(now))
+		e.refused([]op{putfh(fh), nverify(now)}, nfs4.ErrSame)
+	}
 }
 
 // Section 18.32.3: a WRITE of no bytes writes nothing.

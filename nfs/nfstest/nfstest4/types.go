@@ -111,13 +111,18 @@ func (e *env) typeGetattr(fh nfs4.FH, kind nfs4.FType) {
 // Sections 18.15 and 18.30.
 func (e *env) typeVerify(fh nfs4.FH) {
 	e.Helper()
-	asked := op{nfs4.OpGetattr, &nfs4.GetattrArgs{Request: requiredAttrs}, &fattrRes{}}
-	now := get[fattrRes](e, e.ok(putfh(fh), asked)).attr
+	now := e.fattr(fh, requiredAttrs.Without(nfs4.BitmapOf(nfs4.AttrSuppattrExclcreat)))
 	e.ok(putfh(fh), verify(now))
 	e.refused([]op{putfh(fh), nverify(now)}, nfs4.ErrSame)
 	other := nfs4.Fattr{Mask: nfs4.BitmapOf(nfs4.AttrSize), Vals: xdr.AppendUint64(nil, e.attr([]op{putfh(fh)}, nfs4.AttrSize).Size+1)}
 	e.ok(putfh(fh), nverify(other))
 	e.refused([]op{putfh(fh), verify(other)}, nfs4.ErrNotSame)
+}
+
+// fattr returns attributes of a file as the server has encoded them.
+func (e *env) fattr(fh nfs4.FH, attrs nfs4.Bitmap) nfs4.Fattr {
+	e.Helper()
+	return get[fattrRes](e, e.ok(putfh(fh), op{nfs4.OpGetattr, &nfs4.GetattrArgs{Request: attrs}, &fattrRes{}})).attr
 }
 
 // fattrRes is GETATTR4res with the attributes as the server has encoded them.
