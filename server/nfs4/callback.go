@@ -124,7 +124,9 @@ func (s *Server) tellAll(client uint64, c *clientNotices) {
 		free := c.queue[0]
 		n.mu.Unlock()
 		told := s.tellFree(free)
-		if !told && s.park(client, c) {
+		if told {
+			s.state.Told(free)
+		} else if s.park(client, c) {
 			return
 		}
 		n.mu.Lock()

@@ -1,6 +1,8 @@
 package nfstest4
 
 import (
+	"time"
+
 	"github.com/podnas/podnas/nfs/nfs4"
 )
 
@@ -12,6 +14,7 @@ var diedTests = []test{
 	{"an OPEN that had no reply", testDiedOpen},
 	{"sessions that had no reply", testDiedSession},
 	{"a waiter is told", testDiedWaiter},
+	{"a waiter that could not be told", testDiedNotice},
 	{"in the grace period", testDiedGrace},
 	{"again and again", testDiedOften},
 }
@@ -118,14 +121,29 @@ func testDiedWaiter(e *env) {
 	l, _ := e.waiter(c)
 	e.died()
 	l.want("LOCKU", l.unlock(0, 10), nfs4.OK)
-	// It is told when it can be called again.
+	c.toldAgain()
+}
+
+// toldAgain wants a waiter to be told when it can be called again.
+func (c *called) toldAgain() {
+	c.Helper()
 	c.conn = c.connect()
 	args := c.createSessionArgs()
 	args.Flags, args.CBProgram = nfs4.SessionConnBackChan, callbackProgram
 	c.createSession(args)
 	if cb := c.called(); cb.op != nfs4.OpCBNotifyLock || cb.seq.SessionID != c.session {
-		e.Errorf("told %v with %+v", cb.op, cb.seq)
+		c.Errorf("told %v with %+v", cb.op, cb.seq)
 	}
+}
+
+func testDiedNotice(e *env) {
+	c := e.called()
+	l, _ := e.waiter(c)
+	c.conn.Close()
+	l.want("LOCKU", l.unlock(0, 10), nfs4.OK)
+	time.Sleep(2500 * time.Millisecond) // until it is no longer its turn
+	e.died()
+	c.toldAgain()
 }
 
 func testDiedGrace(e *env) { e.inGrace(e.died) }

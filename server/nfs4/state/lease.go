@@ -129,9 +129,7 @@ func (s *State) expireWaiters(now time.Time) {
 		return
 	}
 	for _, f := range slices.Collect(maps.Keys(s.waiting)) { // dismiss lets go of mu
-		s.dropWaiters(f, func(w *waiter) bool {
-			return now.Sub(w.asked) > waitFor || !w.told.IsZero() && now.Sub(w.told) > s.cfg.FairFor
-		})
+		s.dropWaiters(f, func(w *waiter) bool { return s.expired(w, now) })
 		for _, w := range slices.Clone(f.waiters) {
 			s.takeFromSilent(f, w)
 		}

@@ -133,6 +133,7 @@ func TestWaiters(t *testing.T) {
 			if f.ClientID != waiters[want[i]].c.ID() || f.File != file1(1) || f.Owner != "l" {
 				t.Fatalf("told %+v, want %v", w.free, want)
 			}
+			w.Told(f)
 		}
 		w.free = nil
 	}

@@ -28,7 +28,7 @@ type Config struct {
 	// Roster is the list on the disk of clients that have state. It may be nil.
 	Roster Roster
 	// Event is called with what is worth a line in the log, LockFree with a lock that
-	// a waiter may try again (CB_NOTIFY_LOCK). Both may be nil. They are called
+	// a waiter may try again (CB_NOTIFY_LOCK), see Told. Both may be nil. They are called
 	// without any lock, before the call returns that was the reason.
 	Event    func(Event)
 	LockFree func(LockFree)

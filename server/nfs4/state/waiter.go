@@ -12,7 +12,9 @@ type waiter struct {
 	open  *open
 	owner string
 	asked time.Time // the last time
-	told  time.Time // that it is free; zero if not
+	told  time.Time // that it is free, since it asked; zero if not
+	// reached is set if the client has got that: Told.
+	reached bool
 	// prompted is when it was told last to ask again, see deadlocked.
 	prompted time.Time
 }
@@ -38,7 +40,7 @@ func (s *State) addWaiter(o *open, owner string, r lockRange) *waiter {
 	f, now := o.file, s.cfg.Now()
 	for _, w := range f.waiters {
 		if w.open == o && w.owner == owner && w.lockRange == r {
-			w.asked = now
+			w.asked, w.told, w.reached = now, time.Time{}, false
 			return w
 		}
 	}
@@ -93,6 +95,27 @@ func (s *State) wake(f *file) {
 		l := s.later()
 		l.free = append(l.free, LockFree{ClientID: w.open.client.id, File: f.key, Owner: w.owner})
 	}
+}
+
+// Told notes that a client has got what Config.LockFree was called with. Until then a waiter is not
+// forgotten, though its turn is over: if this process dies, the next one tells it.
+func (s *State) Told(free LockFree) {
+	s.mu.Lock()
+	defer s.unlock()
+	f := s.files[free.File]
+	if f == nil {
+		return
+	}
+	for _, w := range f.waiters {
+		if w.open.client.id == free.ClientID && w.owner == free.Owner && !w.told.IsZero() {
+			w.reached = true
+		}
+	}
+}
+
+// expired reports whether a waiter is to be forgotten.
+func (s *State) expired(w *waiter, now time.Time) bool {
+	return now.Sub(w.asked) > waitFor || w.reached && now.Sub(w.told) > s.cfg.FairFor
 }
 
 // dropWaiters forgets some of the waiters of a file. The caller calls wake, unless

@@ -1,0 +1,162 @@
+package state
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// A waiter that can't be told does not keep others from the lock, and is told by the next process
+// if this one dies.
+func TestWaiterNotReached(t *testing.T) {
+	w, holder, waiter, lock := busyWorld(t)
+	lock, e := w.Unlock(holder.c, lock, file1(1), 0, toEOF)
+	w.want(e, OK)
+	for range 2 {
+		w.pass(2 * time.Second)
+		w.Expire()
+		w.ok()
+		holder.c = w.clients[holder.c.ID()]
+		lock, _, e = w.Lock(holder.c, LockArgs{Stateid: lock, File: file1(1), Write: true, Length: 10})
+		w.want(e, OK)
+		lock, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
+		w.want(e, OK)
+		if len(w.free) != 1 || w.free[0].ClientID != waiter.c.ID() || w.free[0].Owner != "m" {
+			t.Fatalf("told %+v", w.free)
+		}
+		w.free = nil
+		w.dies()
+		w.Expire()
+	}
+	if len(w.free) != 1 {
+		t.Fatalf("told %+v", w.free)
+	}
+	w.Told(w.free[0])
+	w.pass(2 * time.Second)
+	w.Expire()
+	w.ok()
+	if n := w.Counts().Waiters; n != 0 {
+		t.Errorf("%d waiters are left", n)
+	}
+}
+
+// A waiter that was told too late, and asks again, is told again.
+func TestWaiterAsksAgain(t *testing.T) {
+	w, holder, waiter, lock := busyWorld(t)
+	lock, e := w.Unlock(holder.c, lock, file1(1), 0, toEOF)
+	w.want(e, OK)
+	w.Told(w.free[0])
+	w.pass(2 * time.Second)
+	lock, _, e = w.Lock(holder.c, LockArgs{Stateid: lock, File: file1(1), Write: true, Length: 10})
+	w.want(e, OK)
+	_, _, e = waiter.lock(waiter.mustOpen("y", 1), "m", 1, false, 5, 5)
+	w.want(e, ErrDenied)
+	w.Told(w.free[0]) // what the server says late
+	w.Expire()
+	w.free = nil
+	_, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
+	w.want(e, OK)
+	if len(w.free) != 1 {
+		t.Errorf("told %+v", w.free)
+	}
+}
+
+// Whatever happens, each that waits is told, after its last LOCK, when it can have the lock, over
+// any number of processes: while nodes can't be called, have their turn late, and give up.
+func TestWaitersModel(t *testing.T) {
+	for seed := range uint64(200) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { waitersModel(t, rand.New(rand.NewPCG(seed, 20))) })
+	}
+}
+
+func waitersModel(t *testing.T, r *rand.Rand) {
+	const nodes, bytes = 4, 2
+	type waits struct {
+		at    uint64 // the byte that it waits for
+		since time.Time
+		told  bool // since it asked
+	}
+	w := newWorld(t, Limits{})
+	var all [nodes]*node
+	var opens [nodes]Stateid
+	var waiting [nodes]*waits
+	var queue []LockFree // as the server has it: of nodes that can't be called
+	for i := range all {
+		all[i] = w.ready(fmt.Sprint("node", i), 1)
+		opens[i] = all[i].mustOpen("x", 1)
+	}
+	tell := func() {
+		for _, f := range append(queue, w.free...) {
+			w.Told(f)
+			for i, n := range all {
+				if n.c.ID() == f.ClientID && waiting[i] != nil {
+					waiting[i].told = true
+				}
+			}
+		}
+		queue, w.free = nil, nil
+	}
+	unlock := func(i int) {
+		for _, l := range w.locks {
+			if l.open.client == all[i].c {
+				_, e := w.Unlock(all[i].c, w.lockID(l), file1(1), 0, toEOF)
+				w.want(e, OK)
+			}
+		}
+	}
+	back := func() {
+		w.free = nil
+		for _, n := range all {
+			n.again()
+		}
+	}
+	for range 60 {
+		i := r.IntN(nodes)
+		switch r.IntN(8) {
+		case 0, 1, 2:
+			at := uint64(r.IntN(bytes))
+			if waiting[i] != nil {
+				at = waiting[i].at
+			}
+			switch _, _, e := all[i].lock(opens[i], "l", 1, r.IntN(3) > 0, at, 1); e {
+			case OK, ErrDeadlock:
+				waiting[i] = nil
+			case ErrDenied:
+				waiting[i] = &waits{at: at, since: w.now}
+			default:
+				t.Fatal(e)
+			}
+		case 3, 4:
+			unlock(i)
+		case 5:
+			w.pass(time.Duration(r.IntN(2000)) * time.Millisecond)
+			w.Expire()
+		case 6:
+			if r.IntN(2) == 0 {
+				tell()
+			}
+		case 7:
+			w.dies()
+			queue = nil
+			back()
+		}
+		queue = append(queue, slices.Clone(w.free)...)
+		w.free = nil
+		w.ok()
+	}
+	for i := range all {
+		unlock(i)
+	}
+	for range 2 * nodes {
+		tell()
+		w.pass(1100 * time.Millisecond)
+		w.Expire()
+	}
+	for i, wait := range waiting {
+		if wait != nil && !wait.told && w.now.Sub(wait.since) < waitFor-freshFor {
+			t.Errorf("node %d waits for byte %d since %v ago, and is not told", i, wait.at, w.now.Sub(wait.since))
+		}
+	}
+}
