@@ -317,7 +317,9 @@ func (s *State) restore(saved *Saved, callback func(json.RawMessage) (any, error
 		if o == nil || w.Range.First > w.Range.Last {
 			return fmt.Errorf("a lock that is waited for: %w", errDamaged)
 		}
-		s.addWaiter(o, string(w.Owner), lockRange{w.Range.First, w.Range.Last, w.Range.Write})
+		if w := s.addWaiter(o, string(w.Owner), lockRange{w.Range.First, w.Range.Last, w.Range.Write}); w != nil {
+			w.asked = w.asked.Add(-freshFor - 1) // it may have given up, see deadlocked
+		}
 	}
 	return nil
 }

@@ -63,6 +63,28 @@ func TestWaiterAsksAgain(t *testing.T) {
 	}
 }
 
+// It is not known of a waiter whether it still waits when the next process begins.
+func TestDeadlockRestored(t *testing.T) {
+	w := newWorld(t, Limits{})
+	nodes, ids := ring(w, 2)
+	ask := func(i int, want Error) {
+		t.Helper()
+		_, _, e := nodes[i].lock(ids[i], "l", 1, true, uint64(1-i), 1)
+		w.want(e, want)
+		w.ok()
+	}
+	ask(0, ErrDenied)
+	w.dies()
+	for _, n := range nodes {
+		n.again()
+	}
+	ask(1, ErrDenied)
+	if len(w.free) != 1 || w.free[0].ClientID != nodes[0].c.ID() {
+		t.Errorf("told %+v", w.free)
+	}
+	ask(0, ErrDeadlock)
+}
+
 // Whatever happens, each that waits is told, after its last LOCK, when it can have the lock, over
 // any number of processes: while nodes can't be called, have their turn late, and give up.
 func TestWaitersModel(t *testing.T) {
