@@ -262,14 +262,14 @@ func (c *chaosClient) lock(wait bool) error {
 	if wait {
 		how = unix.F_OFD_SETLKW
 	}
-	return lockBy(how, c.file, unix.F_WRLCK, 0, 0)
+	return localFile{c.file}.fcntl(how, &unix.Flock_t{Type: unix.F_WRLCK})
 }
 
 func (c *chaosClient) unlock() error {
 	if c.number%2 == 0 {
 		return unix.Flock(int(c.file.Fd()), unix.LOCK_UN)
 	}
-	return lockBy(unix.F_OFD_SETLK, c.file, unix.F_UNLCK, 0, 0)
+	return localFile{c.file}.fcntl(unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})
 }
 
 // appendLine appends a line to the file of all nodes. The call is what is done under the lock, so

@@ -81,10 +81,14 @@ func gone(t *testing.T, name string) {
 // the next read goes to the server.
 func dropCaches(t *testing.T) {
 	t.Helper()
-	syscall.Sync()
-	if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0); err != nil {
+	if err := dropAllCaches(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func dropAllCaches() error {
+	syscall.Sync()
+	return os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
 }
 
 // noSpace tells whether err is the one of a full volume.

@@ -79,7 +79,7 @@ func TestRestartUnderLocks(t *testing.T) {
 // is called that it returns.
 func waitsAllTheTime(t *testing.T, nodes [2]*node) func() {
 	t.Helper()
-	f := [2]*os.File{nodes[0].open(t, "wait", os.O_RDWR|os.O_CREATE), nodes[1].open(t, "wait", os.O_RDWR)}
+	f := [2]file{nodes[0].open(t, "wait", os.O_RDWR|os.O_CREATE), nodes[1].open(t, "wait", os.O_RDWR)}
 	wants(t, "lock", lock(f[0], unix.F_WRLCK, 0, 0), nil)
 	waits := make(chan error, 1)
 	go func() { waits <- lockWait(f[1], unix.F_WRLCK, 0, 0) }()
@@ -98,7 +98,7 @@ func waitsAllTheTime(t *testing.T, nodes [2]*node) func() {
 // underLocks ends the server in some way, so many times, while nodes have locks and write.
 func underLocks(t *testing.T, a *appliance, pv persistentVolume, nodes [2]*node, times int, end func()) {
 	t.Helper()
-	var mine, theirs [2]*os.File // of each node: its lock, and the other's
+	var mine, theirs [2]file // of each node: its lock, and the other's
 	var logs [2]*syncedLog
 	turns := newTurns(t, nodes)
 	for i, v := range nodes {
@@ -177,7 +177,7 @@ func newTurns(t *testing.T, nodes [2]*node) *turns {
 	return c
 }
 
-func (c *turns) take(node int, f *os.File) error {
+func (c *turns) take(node int, f file) error {
 	if err := lockWait(f, unix.F_WRLCK, 0, 0); err != nil {
 		return fmt.Errorf("node %d waits for its turn: %w", node, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -17,13 +16,19 @@ import (
 // TestNodeCutOff: what a node has locked that is cut off goes to the other when its lease is
 // over, and not before. When it is back it does not believe that it still has the lock.
 func TestNodeCutOff(t *testing.T) {
-	const lease = 30 * time.Second
 	_, _, nodes := twoNodes(t)
-	f := [2]*os.File{nodes[0].open(t, "f", os.O_RDWR|os.O_CREATE), nodes[1].open(t, "f", os.O_RDWR)}
+	nodeCutOff(t, [2]machine{nodes[0], nodes[1]}, nodes[0])
+}
+
+// nodeCutOff cuts the link of the first node.
+func nodeCutOff(t *testing.T, nodes [2]machine, first link) {
+	t.Helper()
+	const lease = 30 * time.Second
+	f := [2]file{openBy(t, nodes[0], "f", os.O_RDWR|os.O_CREATE), openBy(t, nodes[1], "f", os.O_RDWR)}
 	wants(t, "lock", lock(f[0], unix.F_WRLCK, 0, 0), nil)
 	began := time.Now() // the lease was renewed after it
-	mustWrite(t, filepath.Join(nodes[0].mnt, "renew"), []byte("now"))
-	nodes[0].cut()
+	wants(t, "write", writeBy(nodes[0], "renew", []byte("now")), nil)
+	first.cut()
 	var err error
 	for err = syscall.EAGAIN; errors.Is(err, syscall.EAGAIN) && time.Since(began) < 3*lease; time.Sleep(200 * time.Millisecond) {
 		err = lock(f[1], unix.F_WRLCK, 0, 0)
@@ -33,7 +38,7 @@ func TestNodeCutOff(t *testing.T) {
 		t.Errorf("the other node's lock: %v after %v; the lease is %v", err, took, lease)
 	}
 	t.Logf("the other node has the lock after %v", took)
-	nodes[0].up()
+	first.up()
 	within(t, time.Minute, "the first node's use of its lock", func() error {
 		again := lock(f[0], unix.F_WRLCK, 0, 0)
 		_, read := f[0].ReadAt(make([]byte, 1), 0)
@@ -44,6 +49,6 @@ func TestNodeCutOff(t *testing.T) {
 		return nil
 	})
 	wants(t, "the other unlocks", lock(f[1], unix.F_UNLCK, 0, 0), nil)
-	g := nodes[0].open(t, "f", os.O_RDWR)
+	g := openBy(t, nodes[0], "f", os.O_RDWR)
 	within(t, time.Minute, "a new lock of the first node", func() error { return lockWait(g, unix.F_WRLCK, 0, 0) })
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -24,25 +23,28 @@ import (
 // locks, names and open files.
 func TestTwoNodes(t *testing.T) {
 	a, pv, nodes := twoNodes(t)
-	for _, part := range []struct {
-		name string
-		run  func(t *testing.T, disk string, nodes [2]*node)
-	}{
-		{"Ranges", lockRanges},
-		{"Flock", flocks},
-		{"Wait", lockWaits},
-		{"Deadlock", deadlock},
-		{"Signals", signals},
-		{"Exclusive", exclusiveRace},
-		{"Rename", renameRace},
-		{"Replace", replaceRace},
-		{"Removed", removedOpen},
-		{"Chmod", openBeforeChmod},
-		{"SQLite", sqliteOfTwo},
-		{"Append", appenders},
-	} {
-		t.Run(part.name, func(t *testing.T) { part.run(t, a.dir(pv), nodes) })
+	for _, part := range ofTwoMachines {
+		t.Run(part.name, func(t *testing.T) { part.run(t, a.dir(pv), [2]machine{nodes[0], nodes[1]}) })
 	}
+	t.Run("Signals", func(t *testing.T) { signals(t, nodes) })
+	t.Run("Chmod", func(t *testing.T) { openBeforeChmod(t, a.dir(pv), nodes) })
+	t.Run("Append", func(t *testing.T) { appenders(t, a.dir(pv), [2]machine{nodes[0], nodes[1]}, 30*time.Second) })
+}
+
+// ofTwoMachines are parts of TestTwoNodes, and of TestTwoGuests.
+var ofTwoMachines = []struct {
+	name string
+	run  func(t *testing.T, disk string, nodes [2]machine)
+}{
+	{"Ranges", lockRanges},
+	{"Flock", flocks},
+	{"Wait", lockWaits},
+	{"Deadlock", deadlock},
+	{"Exclusive", exclusiveRace},
+	{"Rename", renameRace},
+	{"Replace", replaceRace},
+	{"Removed", removedOpen},
+	{"SQLite", sqliteOfTwo},
 }
 
 // wants checks what came of a lock: nil, or that another has it.
@@ -53,8 +55,8 @@ func wants(t *testing.T, what string, got, want error) {
 	}
 }
 
-func lockRanges(t *testing.T, _ string, nodes [2]*node) {
-	f := [2]*os.File{nodes[0].open(t, "ranges", os.O_RDWR|os.O_CREATE), nodes[1].open(t, "ranges", os.O_RDWR)}
+func lockRanges(t *testing.T, _ string, nodes [2]machine) {
+	f := [2]file{openBy(t, nodes[0], "ranges", os.O_RDWR|os.O_CREATE), openBy(t, nodes[1], "ranges", os.O_RDWR)}
 	const far = 1<<63 - 200
 	for i, step := range []struct {
 		node          int
@@ -87,15 +89,15 @@ func lockRanges(t *testing.T, _ string, nodes [2]*node) {
 		wants(t, what, lock(f[step.node], step.kind, step.start, step.length), step.want)
 	}
 	who := unix.Flock_t{Type: unix.F_WRLCK, Start: far, Len: 1}
-	if err := unix.FcntlFlock(f[1].Fd(), unix.F_GETLK, &who); err != nil || who.Type != unix.F_WRLCK || who.Start != far || who.Len != 100 {
+	if err := f[1].fcntl(unix.F_GETLK, &who); err != nil || who.Type != unix.F_WRLCK || who.Start != far || who.Len != 100 {
 		t.Errorf("F_GETLK: %+v, %v", who, err)
 	}
 	f[0].Close() // which unlocks
 	wants(t, "after the close", lock(f[1], unix.F_WRLCK, 0, 0), nil)
 }
 
-func flocks(t *testing.T, _ string, nodes [2]*node) {
-	f := [2]*os.File{nodes[0].open(t, "flock", os.O_RDWR|os.O_CREATE), nodes[1].open(t, "flock", os.O_RDWR)}
+func flocks(t *testing.T, _ string, nodes [2]machine) {
+	f := [2]file{openBy(t, nodes[0], "flock", os.O_RDWR|os.O_CREATE), openBy(t, nodes[1], "flock", os.O_RDWR)}
 	for i, step := range []struct {
 		node, how int
 		want      error
@@ -109,13 +111,13 @@ func flocks(t *testing.T, _ string, nodes [2]*node) {
 		{1, unix.LOCK_EX, nil},
 		{0, unix.LOCK_SH, syscall.EAGAIN},
 	} {
-		wants(t, fmt.Sprintf("step %d: node %d flock %d", i, step.node, step.how), unix.Flock(int(f[step.node].Fd()), step.how|unix.LOCK_NB), step.want)
+		wants(t, fmt.Sprintf("step %d: node %d flock %d", i, step.node, step.how), f[step.node].flock(step.how|unix.LOCK_NB), step.want)
 	}
 }
 
 // lockWaits: who waits for a lock gets it when it is unlocked.
-func lockWaits(t *testing.T, _ string, nodes [2]*node) {
-	f := [2]*os.File{nodes[0].open(t, "wait", os.O_RDWR|os.O_CREATE), nodes[1].open(t, "wait", os.O_RDWR)}
+func lockWaits(t *testing.T, _ string, nodes [2]machine) {
+	f := [2]file{openBy(t, nodes[0], "wait", os.O_RDWR|os.O_CREATE), openBy(t, nodes[1], "wait", os.O_RDWR)}
 	wants(t, "lock", lock(f[0], unix.F_WRLCK, 0, 0), nil)
 	waits := make(chan error, 1)
 	go func() { waits <- lockWait(f[1], unix.F_WRLCK, 0, 0) }()
@@ -153,8 +155,8 @@ func lockWaits(t *testing.T, _ string, nodes [2]*node) {
 
 // deadlock: each has what the other waits for. One is told, and the other goes on when that
 // one lets go; or both give up, and then both go on.
-func deadlock(t *testing.T, _ string, nodes [2]*node) {
-	f := [2]*os.File{nodes[0].open(t, "circle", os.O_RDWR|os.O_CREATE), nodes[1].open(t, "circle", os.O_RDWR)}
+func deadlock(t *testing.T, _ string, nodes [2]machine) {
+	f := [2]file{openBy(t, nodes[0], "circle", os.O_RDWR|os.O_CREATE), openBy(t, nodes[1], "circle", os.O_RDWR)}
 	for i := range f {
 		wants(t, "lock", lock(f[i], unix.F_WRLCK, int64(i), 1), nil)
 	}
@@ -177,31 +179,30 @@ func deadlock(t *testing.T, _ string, nodes [2]*node) {
 	})
 	var both sync.WaitGroup
 	for i, names := range [][2]string{{"one", "two"}, {"two", "one"}} {
-		first, second := filepath.Join(nodes[i].mnt, names[0]), filepath.Join(nodes[i].mnt, names[1])
 		both.Go(func() {
 			within(t, time.Minute, "a deadlock", func() error {
 				// flock ends its wait by a signal, as whoever loses patience does.
-				_ = exec.Command("flock", first, "sh", "-c", `sleep 1; exec flock -w 3 "$0" true`, second).Run()
+				_, _ = nodes[i].run("", "flock", names[0], "sh", "-c", `sleep 1; exec flock -w 3 "$0" true`, names[1])
 				return nil
 			})
 		})
 	}
 	both.Wait()
 	for _, name := range []string{"one", "two"} {
-		f := nodes[0].open(t, name, os.O_RDWR|os.O_CREATE)
-		wants(t, "after the deadlock", unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), nil)
+		f := openBy(t, nodes[0], name, os.O_RDWR|os.O_CREATE)
+		wants(t, "after the deadlock", f.flock(unix.LOCK_EX|unix.LOCK_NB), nil)
 	}
 }
 
 // exclusiveRace: of two that make a file with O_EXCL, one has made it.
-func exclusiveRace(t *testing.T, _ string, nodes [2]*node) {
+func exclusiveRace(t *testing.T, _ string, nodes [2]machine) {
 	const names = 60
 	var made [2][names]error
 	var both sync.WaitGroup
 	for i, v := range nodes {
 		both.Go(func() {
 			for n := range names {
-				f, err := os.OpenFile(fmt.Sprintf("%s/race-%d", v.mnt, n), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+				f, err := v.openFile(fmt.Sprint("race-", n), os.O_CREATE|os.O_EXCL|os.O_WRONLY)
 				if err == nil {
 					err = f.Close()
 				}
@@ -225,22 +226,22 @@ func exclusiveRace(t *testing.T, _ string, nodes [2]*node) {
 
 // removedOpen: a file that is open stays what it is when this or the other node removes it, and
 // has no other name meanwhile.
-func removedOpen(t *testing.T, disk string, nodes [2]*node) {
+func removedOpen(t *testing.T, disk string, nodes [2]machine) {
 	for i, remover := range nodes {
 		name := fmt.Sprint("removed-", i)
-		f := nodes[0].open(t, name, os.O_RDWR|os.O_CREATE)
+		f := openBy(t, nodes[0], name, os.O_RDWR|os.O_CREATE)
 		want := data(byte(i), 200_000)
 		if _, err := f.Write(want); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(f.Sync(), os.Remove(filepath.Join(remover.mnt, name))); err != nil {
+		if err := errors.Join(f.Sync(), remover.remove(name)); err != nil {
 			t.Fatal(err)
 		}
 		left, err := filepath.Glob(filepath.Join(disk, "*"))
 		if hidden, _ := filepath.Glob(filepath.Join(disk, ".nfs*")); err != nil || len(hidden) > 0 || strings.Contains(fmt.Sprint(left), name) {
 			t.Errorf("removed by node %d: the disk has %q and %q", i, left, hidden)
 		}
-		dropCaches(t)
+		wants(t, "drop caches", nodes[0].dropCaches(), nil)
 		got := make([]byte, len(want))
 		if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("removed by node %d: it is not read as it was: %v", i, err)
@@ -249,8 +250,8 @@ func removedOpen(t *testing.T, disk string, nodes [2]*node) {
 		if err := errors.Join(err, f.Sync(), f.Truncate(100), f.Chmod(0o600)); err != nil {
 			t.Errorf("removed by node %d: %v", i, err)
 		}
-		if st, err := f.Stat(); err != nil || st.Size() != 100 {
-			t.Errorf("removed by node %d: %v, %v", i, st, err)
+		if size, err := f.size(); err != nil || size != 100 {
+			t.Errorf("removed by node %d: %d bytes, %v", i, size, err)
 		}
 		if err := f.Close(); err != nil {
 			t.Errorf("removed by node %d: %v", i, err)
@@ -289,9 +290,9 @@ func openBeforeChmod(t *testing.T, disk string, nodes [2]*node) {
 	holds(t, filepath.Join(disk, "chmod"), []byte("written"))
 }
 
-func sqliteOfTwo(t *testing.T, _ string, nodes [2]*node) {
+func sqliteOfTwo(t *testing.T, _ string, nodes [2]machine) {
 	const transactions, rows = 15, 3
-	sqlite(t, filepath.Join(nodes[0].mnt, "db"), "PRAGMA journal_mode=delete; CREATE TABLE t (node, n, data);")
+	sqliteBy(t, nodes[0], "db", "PRAGMA journal_mode=delete; CREATE TABLE t (node, n, data);")
 	var both sync.WaitGroup
 	for i, v := range nodes {
 		both.Go(func() {
@@ -303,12 +304,12 @@ func sqliteOfTwo(t *testing.T, _ string, nodes [2]*node) {
 				}
 				b.WriteString("COMMIT;\n")
 			}
-			sqlite(t, filepath.Join(v.mnt, "db"), b.String())
+			sqliteBy(t, v, "db", b.String())
 		})
 	}
 	both.Wait()
 	for _, v := range nodes {
-		got := sqlite(t, filepath.Join(v.mnt, "db"), "PRAGMA integrity_check; SELECT count(*), count(DISTINCT node || '-' || n) FROM t;")
+		got := sqliteBy(t, v, "db", "PRAGMA integrity_check; SELECT count(*), count(DISTINCT node || '-' || n) FROM t;")
 		if want := fmt.Sprintf("ok\n%d|%d", 2*transactions*rows, 2*transactions); got != want {
 			t.Errorf("the database says %q, want %q", got, want)
 		}
@@ -316,19 +317,19 @@ func sqliteOfTwo(t *testing.T, _ string, nodes [2]*node) {
 }
 
 // appenders append lines to one file, each under its lock, from both nodes.
-func appenders(t *testing.T, disk string, nodes [2]*node) {
-	const during = 30 * time.Second
+func appenders(t *testing.T, disk string, nodes [2]machine, during time.Duration) {
+	t.Helper()
 	var both sync.WaitGroup
 	var lines [2]int
 	for i, v := range nodes {
-		f := v.open(t, "lines", os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+		f := openBy(t, v, "lines", os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 		both.Go(func() {
 			for until := time.Now().Add(during); time.Now().Before(until); lines[i]++ {
-				err := unix.Flock(int(f.Fd()), unix.LOCK_EX)
+				err := f.flock(unix.LOCK_EX)
 				if err == nil {
 					_, err = f.Write(line(i, lines[i]))
 				}
-				if err := errors.Join(err, unix.Flock(int(f.Fd()), unix.LOCK_UN)); err != nil {
+				if err := errors.Join(err, f.flock(unix.LOCK_UN)); err != nil {
 					t.Error(err)
 					return
 				}

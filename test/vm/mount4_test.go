@@ -102,7 +102,7 @@ func TestEvictNode(t *testing.T) {
 	pv := a.provisioned("locked")
 	one, two := newNode(t, 1, pv), newNode(t, 2, pv)
 
-	var locked, plain, removed, other *os.File
+	var locked, plain, removed, other file
 	one.must(func() error {
 		locked, plain, removed = one.open(t, "locked", os.O_RDWR|os.O_CREATE), one.open(t, "plain", os.O_RDWR|os.O_CREATE), one.open(t, "removed", os.O_RDWR|os.O_CREATE)
 		return lock(locked, unix.F_WRLCK, 0, 100)

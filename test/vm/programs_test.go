@@ -5,7 +5,6 @@ package vm_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -52,13 +51,17 @@ func TestSQLite(t *testing.T) {
 // sqlite feeds SQL to a process. It waits for others' locks.
 func sqlite(t *testing.T, db, sql string) string {
 	t.Helper()
-	cmd := exec.Command("sqlite3", "-batch", "-bail", "-init", "/dev/null", "-cmd", ".timeout 60000", db)
-	cmd.Stdin = strings.NewReader(sql)
-	out, err := cmd.CombinedOutput()
+	return sqliteBy(t, &local{filepath.Dir(db)}, filepath.Base(db), sql)
+}
+
+// sqliteBy is sqlite by a machine.
+func sqliteBy(t *testing.T, m machine, db, sql string) string {
+	t.Helper()
+	out, err := m.run(sql, "sqlite3", "-batch", "-bail", "-init", "/dev/null", "-cmd", ".timeout 60000", db)
 	if err != nil {
-		t.Errorf("sqlite3 %s: %v\n%s", db, err, out)
+		t.Error(err)
 	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(out)
 }
 
 // TestGit clones a repository onto the mount, works there, and has git look

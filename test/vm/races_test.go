@@ -25,7 +25,7 @@ import (
 
 // signals: a process waits for a lock that one on the other node has, until a signal ends one
 // of them.
-func signals(t *testing.T, _ string, nodes [2]*node) {
+func signals(t *testing.T, nodes [2]*node) {
 	const name = "lock-of-processes"
 	mustWrite(t, filepath.Join(nodes[0].mnt, name), nil)
 	after := nodes[1].open(t, name, os.O_RDWR)
@@ -107,14 +107,14 @@ func lockerMain(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := lockWait(f, unix.F_WRLCK, first, 1); err != nil {
+	if err := lockWait(localFile{f}, unix.F_WRLCK, first, 1); err != nil {
 		return err
 	}
 	fmt.Println("one")
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
-	if err := lockWait(f, unix.F_WRLCK, second, 1); err != nil {
+	if err := lockWait(localFile{f}, unix.F_WRLCK, second, 1); err != nil {
 		return err
 	}
 	fmt.Println("both")
@@ -122,10 +122,10 @@ func lockerMain(args []string) error {
 }
 
 // renameRace: of two that rename a file away, one has renamed it.
-func renameRace(t *testing.T, disk string, nodes [2]*node) {
+func renameRace(t *testing.T, disk string, nodes [2]machine) {
 	const names = 40
 	for n := range names {
-		mustWrite(t, filepath.Join(nodes[0].mnt, fmt.Sprint("from-", n)), []byte{byte(n)})
+		wants(t, "write", writeBy(nodes[0], fmt.Sprint("from-", n), []byte{byte(n)}), nil)
 	}
 	won := 0
 	for n := range names {
@@ -133,7 +133,7 @@ func renameRace(t *testing.T, disk string, nodes [2]*node) {
 		var both sync.WaitGroup
 		for i, v := range nodes {
 			both.Go(func() {
-				moved[i] = os.Rename(filepath.Join(v.mnt, fmt.Sprint("from-", n)), filepath.Join(v.mnt, fmt.Sprintf("to-%d-%d", i, n)))
+				moved[i] = v.rename(fmt.Sprint("from-", n), fmt.Sprintf("to-%d-%d", i, n))
 			})
 		}
 		both.Wait()
@@ -155,17 +155,17 @@ func renameRace(t *testing.T, disk string, nodes [2]*node) {
 
 // replaceRace: a file that one node replaces again and again is always there for the other,
 // and one of the versions.
-func replaceRace(t *testing.T, _ string, nodes [2]*node) {
+func replaceRace(t *testing.T, _ string, nodes [2]machine) {
 	const versions, size = 60, 30_000
 	version := func(n int) []byte { return bytes.Repeat([]byte{byte(n)}, size) }
-	name := filepath.Join(nodes[0].mnt, "replaced")
-	mustWrite(t, name, version(0))
+	const name = "replaced"
+	wants(t, "write", writeBy(nodes[0], name, version(0)), nil)
 	var done atomic.Bool
 	var reader sync.WaitGroup
 	reads := 0
 	reader.Go(func() {
 		for ; !done.Load(); reads++ {
-			b, err := os.ReadFile(filepath.Join(nodes[1].mnt, "replaced"))
+			b, err := nodes[1].read(name)
 			if err != nil || len(b) != size || !bytes.Equal(b, version(int(b[0]))) {
 				t.Errorf("read %d: %d bytes, %v", reads, len(b), err)
 				return
@@ -173,7 +173,7 @@ func replaceRace(t *testing.T, _ string, nodes [2]*node) {
 		}
 	})
 	for n := range versions {
-		if err := errors.Join(write(name+".new", version(n)), os.Rename(name+".new", name)); err != nil {
+		if err := errors.Join(writeBy(nodes[0], name+".new", version(n)), nodes[0].rename(name+".new", name)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -35,15 +35,15 @@ func TestRemovedWhileOpen(t *testing.T) {
 	}
 
 	const size = 4 << 20
-	type file struct {
+	type removedFile struct {
 		name    string
 		by      int // the node that removes it
 		content []byte
-		f       []*os.File // of node 0, and 1
+		f       []file // of node 0, and 1
 	}
-	var files []*file
+	var files []*removedFile
 	for i, name := range []string{"removed", "removed by another", "replaced", "linked"} {
-		f := &file{name, i % 2, data(byte(i), size), []*os.File{nodes[0].open(t, name, os.O_RDWR|os.O_CREATE)}}
+		f := &removedFile{name, i % 2, data(byte(i), size), []file{nodes[0].open(t, name, os.O_RDWR|os.O_CREATE)}}
 		wants(t, "write", errOf(f.f[0].Write(f.content)), nil)
 		wants(t, "sync", f.f[0].Sync(), nil)
 		if name == "replaced" { // by the other, as Linux renames what it replaces and has open

@@ -22,7 +22,7 @@ type node struct {
 	do   func(func() error) error // runs a function on a thread that is there
 	link string                   // the server's end of its link
 	addr string                   // the server's address on it
-	mnt  string
+	local
 }
 
 // newNode makes the node with this number, with the volume mounted.
@@ -140,28 +140,9 @@ func twoNodesOf(t *testing.T, s settings) (*appliance, persistentVolume, [2]*nod
 }
 
 // open opens a file of the volume for the rest of the test.
-func (v *node) open(t *testing.T, name string, flags int) *os.File {
+func (v *node) open(t *testing.T, name string, flags int) file {
 	t.Helper()
-	f, err := os.OpenFile(v.mnt+"/"+name, flags, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
-}
-
-// lock is fcntl(2) with F_SETLK. The kind is F_RDLCK, F_WRLCK or F_UNLCK.
-func lock(f *os.File, kind int16, start, length int64) error {
-	return lockBy(unix.F_SETLK, f, kind, start, length)
-}
-
-// lockWait is lock with F_SETLKW.
-func lockWait(f *os.File, kind int16, start, length int64) error {
-	return lockBy(unix.F_SETLKW, f, kind, start, length)
-}
-
-func lockBy(how int, f *os.File, kind int16, start, length int64) error {
-	return unix.FcntlFlock(f.Fd(), how, &unix.Flock_t{Type: kind, Start: start, Len: length})
+	return openBy(t, v, name, flags)
 }
 
 // within runs what must end in time.
