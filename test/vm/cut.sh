@@ -13,30 +13,18 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 if [ -z "${CUT_DIR:-}" ]; then
-	[ -c /dev/net/tun ] || { echo "test/vm/cut.sh: no /dev/net/tun here, and the guests' network are taps" >&2; exit 2; }
 	CUT_DIR=$(mktemp -d "${TMPDIR:-/tmp}/podnas-cut.XXXXXX")
 	export CUT_DIR
 	trap 'rm -rf "$CUT_DIR"' EXIT
 	status=0
-	# Nothing in a network namespace of its own can reach any other network. In the
-	# background, so that a signal ends it: with unshare dies all that it started.
-	unshare --net --pid --fork --kill-child "$0" "$@" &
+	"$here/taps.sh" "$0" "$@" & # in the background, so that a signal ends it
 	inner=$!
-	trap 'kill -KILL $inner; exit 1' INT TERM
+	trap 'kill -TERM $inner; exit 1' INT TERM
 	wait $inner || status=$?
 	exit $status
 fi
 podnas=$1 engine=$2
 shift 2
-PATH=$PATH:/usr/sbin:/sbin
-ip link set lo up
-for n in 0 1; do
-	ip tuntap add "tap$n" mode tap
-	ip addr add "10.9.$n.1/24" dev "tap$n"
-	ip link set "tap$n" up
-done
-echo 1 >/proc/sys/net/ipv4/ip_forward
-
 shared=$CUT_DIR/shared
 mkdir -p "$shared/claims"
 touch "$CUT_DIR/disk"

@@ -35,6 +35,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if name := os.Getenv("GUEST"); name != "" { // one of TestTwoGuests
+		if err := guestMain(name); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if text := os.Getenv("CHAOS_CLIENTS"); text != "" { // one of TestChaos
 		if err := chaosMain(text); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -14,6 +14,7 @@
 #   KILLS=N      how often TestKillUnderLocks kills the server
 #   CHAOS=TIME   how long TestChaos goes on: 1h, 10m; SEED=N draws the faults of that seed
 #   CUTS=N       how many cuts TestCutAtAnyFlush tries, which SEED=N draws, too
+#   GUESTS=TIME  how long TestTwoGuests appends: 5m; it also cuts a guest off for longer than a lease then
 #   KEEP=1       keep the guest's job folder with the kernel's console.log
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -39,7 +40,7 @@ suite() { # $1: the engine, $2: the command, then flags and packages
 	echo "=== engine $engine"
 	go test -tags vm -count 1 -p 1 -v -timeout "$((limit - 60))s" -exec "$command" "$@"
 }
-alone='TestGuestPowerCut|TestGanesha|TestKnfsd|TestFaultyDisk' # these have guests of their own
+alone='TestGuestPowerCut|TestTwoGuests|TestGanesha|TestKnfsd|TestFaultyDisk' # these have guests of their own
 limit=2460 # seconds
 case ${CHAOS:-} in
 *[0-9]h) limit=$((limit + 5400 * ${CHAOS%h})) ;; # with the time that it takes to check
@@ -63,6 +64,9 @@ native41() { # $1: once, to leave out what has run with version 3 and is the sam
 	fi
 	if wanted TestGuestPowerCut; then
 		suite 'native, NFS 4.1' "env NFS=4.1 '$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
+	fi
+	if wanted TestTwoGuests; then
+		suite 'native, NFS 4.1' "env PODNAS='$bin/podnas' ENGINE=native NFS=4.1 ${FINDER:+FINDER=$FINDER} ${GUESTS:+GUESTS=$GUESTS} '$here/taps.sh'" -run TestTwoGuests ./test/vm || status=1
 	fi
 }
 byIndex() { # what depends most on how files are found

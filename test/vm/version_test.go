@@ -61,6 +61,7 @@ var notWith41 = map[string]string{
 var only41 = map[string]string{
 	"TestBothVersions":       "both versions of one volume",
 	"TestTwoNodes":           "locks between nodes",
+	"TestTwoGuests":          "locks between nodes",
 	"TestNodeCutOff":         "leases",
 	"TestKillUnderLocks":     "locks that are reclaimed",
 	"TestRestartUnderLocks":  "locks that are handed over",
