@@ -1,6 +1,7 @@
 package nfs4
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -119,7 +120,8 @@ func (s *Server) takeOver(cfg state.Config, roster []state.RosterEntry) (*state.
 	return restored, err
 }
 
-// ownForms has files known by the FileIDs that the volumes use now.
+// ownForms has files known by the FileIDs that the volumes use now. Clients know them by those that they
+// were given.
 func (s *Server) ownForms(saved *state.Saved) {
 	own := func(volume uint64, file []byte) []byte {
 		return slices.Clone(s.opener.OwnForm(volume, export.NewFileID(file)).Bytes())
@@ -127,7 +129,14 @@ func (s *Server) ownForms(saved *state.Saved) {
 	for i := range saved.Clients {
 		for j := range saved.Clients[i].Opens {
 			f := &saved.Clients[i].Opens[j]
-			f.File = own(f.Volume, f.File)
+			had := f.File
+			f.File = own(f.Volume, had)
+			switch {
+			case bytes.Equal(f.Alias, f.File): // the process before the last had this form, too
+				f.Alias = nil
+			case f.Alias == nil && !bytes.Equal(had, f.File):
+				f.Alias = had
+			}
 		}
 	}
 }

@@ -38,6 +38,9 @@ func (c *compound) openOp() (result, error) {
 		if err := c.findOpen(&args); err != nil {
 			return nil, err
 		}
+		if o.object.n > 0 { // and no pseudo directory
+			o.object.n = copy(o.object.handle[:], c.handleAsOpened(o.object.bytes()))
+		}
 	}
 	if o.data == nil {
 		if err := c.openFound(&args, access, deny); err != nil {
@@ -251,7 +254,7 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 		}
 		c.may = true
 	}
-	key, err := c.server.keyOf(o.object.bytes())
+	key, alias, err := c.server.keyAndAlias(o.object.bytes())
 	if err != nil {
 		return err
 	}
@@ -274,7 +277,7 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 	}
 	h := &held{Held: data.Hold()}
 	h.Retain()
-	open := state.OpenArgs{Owner: args.Owner.Owner, File: key, Access: does, Deny: deny, Reclaim: reclaim, Held: h, Slot: c.on.slot}
+	open := state.OpenArgs{Owner: args.Owner.Owner, File: key, Access: does, Deny: deny, Reclaim: reclaim, Alias: alias, Held: h, Slot: c.on.slot}
 	status := c.server.state.MayOpen(c.on.client(), open)
 	var id state.Stateid
 	if status == state.OK {

@@ -17,6 +17,7 @@ var diedTests = []test{
 	{"a waiter that could not be told", testDiedNotice},
 	{"in the grace period", testDiedGrace},
 	{"again and again", testDiedOften},
+	{"handles of what is open", testDiedHandles},
 }
 
 func (e *env) died() {
@@ -169,4 +170,12 @@ func testDiedOften(e *env) {
 	other.again()
 	m = e.locker(other, "m")
 	m.want("LOCK that was not reclaimed", m.lock(nfs4.LockWrite, 0, 100), nfs4.OK)
+}
+
+func testDiedHandles(e *env) {
+	fh, _ := e.client.open(e.dir, opening{name: "0", create: true})
+	for range 2 {
+		e.died()
+		e.keepHandles([]nfs4.FH{fh})
+	}
 }

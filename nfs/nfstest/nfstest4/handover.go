@@ -2,6 +2,7 @@ package nfstest4
 
 import (
 	"bytes"
+	"fmt"
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs4"
@@ -18,6 +19,7 @@ var handoverTests = []test{
 	{"removed while open", testHandoverRemoved},
 	{"in the grace period", testHandoverGrace},
 	{"again and again", testHandoverAgain},
+	{"handles of what is open", testHandoverHandles},
 }
 
 func (e *env) handover() {
@@ -195,4 +197,49 @@ func testHandoverAgain(e *env) {
 	e.crashed(l, other)
 	m = e.locker(other, "m")
 	m.want("LOCK that was not reclaimed", m.lock(nfs4.LockWrite, 0, 100), nfs4.OK)
+}
+
+// Linux takes files with different handles for different files, with pages of their own, although one
+// CLOSE is for both. So what a client has open keeps its handle.
+func testHandoverHandles(e *env) {
+	var handles []nfs4.FH
+	for n := range 3 {
+		fh, _ := e.client.open(e.dir, opening{name: fmt.Sprint(n), create: true})
+		handles = append(handles, fh)
+		e.handover()
+		e.keepHandles(handles)
+	}
+}
+
+// keepHandles checks all ways in which the client may be told the handles of the files 0, 1, 2... that it
+// has open.
+func (e *env) keepHandles(handles []nfs4.FH) {
+	e.Helper()
+	all := nfs4.ReaddirArgs{DirCount: 8192, MaxCount: 8192, Request: nfs4.BitmapOf(nfs4.AttrFilehandle)}
+	listed := map[string]nfs4.FH{}
+	for _, entry := range e.client.list(e.dir, all) {
+		a, err := entry.Attr.Attrs()
+		if err != nil {
+			e.Fatal(err)
+		}
+		listed[string(entry.Name)] = a.Filehandle
+	}
+	for n, fh := range handles {
+		name := fmt.Sprint(n)
+		opened, id := e.client.open(e.dir, opening{name: name, owner: "2"})
+		e.ok(putfh(opened), closeOp(id))
+		created, id := e.client.open(e.dir, opening{name: name, owner: "2", create: true})
+		e.ok(putfh(created), closeOp(id))
+		for by, got := range map[string]nfs4.FH{
+			"LOOKUP":          e.fh(putfh(e.dir), lookup(name)),
+			"OPEN":            opened,
+			"OPEN that makes": created,
+			"READDIR":         listed[name],
+			"GETATTR":         e.attr([]op{putfh(e.dir), lookup(name)}, nfs4.AttrFilehandle).Filehandle,
+		} {
+			if !bytes.Equal(got, fh) {
+				e.Errorf("%s of file %s: %x, which was opened by %x", by, name, got, fh)
+			}
+		}
+	}
 }

@@ -14,6 +14,7 @@ var restartTests = []test{
 	{"reclaim of too much", testReclaimRefused},
 	{"restart in the grace period", testRestartTwice},
 	{"removed while open", testReclaimRemoved},
+	{"handles of what is open", testReclaimHandles},
 }
 
 func (e *env) restart() {
@@ -173,5 +174,16 @@ func testRestartTwice(e *env) {
 	e.client.open(e.dir, opening{name: "f", owner: "2"})
 	if d := time.Since(began); d > 20*time.Second {
 		e.Errorf("the grace period went on for %v when all had reclaimed", d)
+	}
+}
+
+func testReclaimHandles(e *env) {
+	fh, _ := e.client.open(e.dir, opening{name: "0", create: true})
+	for range 2 {
+		e.restart()
+		e.lost()
+		e.ok(putfh(fh), open(e.previous(opening{})))
+		e.ok(reclaimComplete(false))
+		e.keepHandles([]nfs4.FH{fh})
 	}
 }

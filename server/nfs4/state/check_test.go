@@ -14,6 +14,7 @@ func (s *State) check() error {
 		return fmt.Errorf("effects are left")
 	}
 	opens, lockOwners, sessions, replies, denying := 0, 0, 0, 0, 0
+	aliases := map[aliasKey]int{}
 	var all usage
 	for id, c := range s.clients {
 		if c.id != id || c.gone {
@@ -34,6 +35,9 @@ func (s *State) check() error {
 			if o.deny != 0 {
 				denying++
 			}
+			if o.alias != nil {
+				aliases[aliasKey{c, o.file}]++
+			}
 		}
 		for _, ses := range c.sessions {
 			sessions++
@@ -53,6 +57,14 @@ func (s *State) check() error {
 		return fmt.Errorf("counted %d opens, %d lock owners, %d sessions, %d bytes, %d denying; tables have %d, %d, %d, %d, %d, %d",
 			opens, lockOwners, sessions, replies, denying,
 			len(s.opens), len(s.byOwner), len(s.locks), len(s.sessions), s.replies, s.denying.Load())
+	}
+	for key, n := range aliases {
+		if a := s.aliases[key]; a == nil || a.opens != n || a.id == "" {
+			return fmt.Errorf("counted %d opens with an alias, which is %+v", n, a)
+		}
+	}
+	if len(aliases) != len(s.aliases) || int64(len(aliases)) != s.aliased.Load() {
+		return fmt.Errorf("counted %d aliases of files, have %d and %d", len(aliases), len(s.aliases), s.aliased.Load())
 	}
 	if l := &s.cfg.Limits; all != s.all || opens > l.AllOpens || all.locks > l.AllLocks || all.ownerBytes > l.AllOwnerBytes {
 		return fmt.Errorf("%d opens, counted %+v, have %+v", opens, all, s.all)

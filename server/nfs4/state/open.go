@@ -54,6 +54,7 @@ type open struct {
 	owner  string // of open_owner4
 	held   [2]Held
 	locks  []*lockOwner
+	alias  *alias // nil: none
 	since  time.Time
 	seqid  uint32
 	combos uint16 // which access and deny its OPENs had: for OPEN_DOWNGRADE
@@ -231,6 +232,7 @@ func (s *State) addOpen(c *Client, number uint64, a *OpenArgs) *open {
 		f.opens.prevOfFile = o
 	}
 	f.opens = o
+	s.addAlias(o, a.Alias)
 	c.numOpens++
 	s.use(c, 0, len(o.owner))
 	return o
@@ -348,6 +350,7 @@ func (s *State) removeOpen(o *open) {
 	s.letGo(o)
 	delete(s.opens, o.number)
 	delete(s.byOwner, openKey{c, f, o.owner})
+	s.dropAlias(o)
 	if o.prevOfClient == nil {
 		c.opens = o.nextOfClient
 	} else {

@@ -21,6 +21,7 @@ type State struct {
 	files    map[FileKey]*file
 	opens    map[uint64]*open
 	byOwner  map[openKey]*open
+	aliases  map[aliasKey]*alias
 	locks    map[uint64]*lockOwner
 	waiting  map[*file]struct{} // files that have waiters
 	next     uint64             // number of the next stateid
@@ -42,6 +43,7 @@ type State struct {
 
 	graced  atomic.Bool  // grace.active, for InGrace
 	denying atomic.Int64 // opens that deny something, for Denies
+	aliased atomic.Int64 // len(aliases), for HasAliases
 }
 
 // New returns a State without clients. Limits that are zero become 10,000 clients,
@@ -87,6 +89,7 @@ func New(cfg Config) *State {
 		files:    map[FileKey]*file{},
 		opens:    map[uint64]*open{},
 		byOwner:  map[openKey]*open{},
+		aliases:  map[aliasKey]*alias{},
 		locks:    map[uint64]*lockOwner{},
 		waiting:  map[*file]struct{}{},
 		due:      make(chan struct{}, 1),
