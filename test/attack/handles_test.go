@@ -26,7 +26,7 @@ var handleAttacks = []attack{
 		name:  "handles that nobody was given",
 		does:  "handles with every bit flipped, cut, made longer, put together of two, and random ones, in every call",
 		holds: "none is taken",
-		also:  kinds{gonfs, race},
+		also:  kinds{gonfs, race, xfs},
 		run: func(a *assault) {
 			a.volume("prey", "64Mi")
 			a.volume("other", "64Mi")
@@ -96,6 +96,7 @@ var handleAttacks = []attack{
 		does:  "uses handles of a volume for other addresses, of one that is read-only, of removed files, and names and links across volumes",
 		holds: "each volume's rules hold for its handles",
 		on:    func(s setup) bool { return s.engine == "native" },
+		also:  kinds{xfs},
 		run: func(a *assault) {
 			a.volume("prey", "64Mi")
 			a.volume("private", "64Mi", "--allowed-clients="+mountedClient)
@@ -159,6 +160,7 @@ var handleAttacks = []attack{
 		does:  "holds handles of a directory and of what is in it while somebody moves it to another volume on the disk",
 		holds: "it can't be entered, listed or changed any more, and .. does not tell what is outside",
 		on:    func(s setup) bool { return s.quota == "server" && s.engine == "native" },
+		also:  kinds{xfs},
 		run: func(a *assault) {
 			a.volume("prey", "64Mi")
 			c, root := a.client("prey")

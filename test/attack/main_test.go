@@ -30,10 +30,11 @@ var (
 
 // setup is a server and its disk.
 type setup struct {
-	fs     string
-	engine string
-	quota  string
-	race   bool
+	fs      string
+	engine  string
+	quota   string
+	handles string // how native finds files
+	race    bool
 }
 
 func (s setup) String() string {
@@ -76,15 +77,18 @@ func (s setup) first() bool { return s.kind() == "" }
 // kernel has them: in the guest of run.sh.
 func setups() []setup {
 	if os.Getenv("ATTACK_KERNEL_QUOTA") != "" {
-		return []setup{{fs: "xfs", engine: "native", quota: "kernel"}, {fs: "ext4", engine: "native", quota: "kernel"}}
+		return []setup{
+			{fs: "xfs", engine: "native", quota: "kernel", handles: "kernel"},
+			{fs: "ext4", engine: "native", quota: "kernel", handles: "index"},
+		}
 	}
 	all := []setup{
-		{fs: "ext4", engine: "native", quota: "server"},
-		{fs: "xfs", engine: "native", quota: "server"},
-		{fs: "ext4", engine: "go-nfs", quota: "server"},
+		{fs: "ext4", engine: "native", quota: "server", handles: "index"}, // as deploy/podnas.yaml
+		{fs: "xfs", engine: "native", quota: "server", handles: "kernel"},
+		{fs: "ext4", engine: "go-nfs", quota: "server", handles: "auto"},
 	}
 	if *podnasRace != "" {
-		all = append(all, setup{fs: "xfs", engine: "native", quota: "server", race: true})
+		all = append(all, setup{fs: "xfs", engine: "native", quota: "server", handles: "index", race: true})
 	}
 	return all
 }

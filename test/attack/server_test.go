@@ -58,7 +58,7 @@ func newProcess(t *testing.T, s setup, dir, root string) *process {
 		p.cgroup = newCgroup(t)
 	}
 	p.flags = []string{
-		"serve", "--standalone", "--root=" + root, "--claims=" + p.claims, "--engine=" + s.engine, "--quota=" + s.quota,
+		"serve", "--standalone", "--root=" + root, "--claims=" + p.claims, "--engine=" + s.engine, "--quota=" + s.quota, "--handles=" + s.handles,
 		"--listen=" + nfsAddress, "--http=" + httpAddress, "--slow-call=0",
 	}
 	must(t, os.MkdirAll(p.claims, 0o755))
