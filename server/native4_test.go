@@ -21,14 +21,18 @@ const limitedTo = "127.0.0.3"
 
 // TestNativeConformance4 puts the native engine to the suite of version 4.1. It serves
 // version 3 beside it.
-func TestNativeConformance4(t *testing.T) { conformance4(t, false) }
+func TestNativeConformance4(t *testing.T) {
+	for _, handles := range []string{server.HandlesAuto, server.HandlesIndex} { // the kernel's, where it works
+		t.Run(handles, func(t *testing.T) { conformance4(t, handles, false) })
+	}
+}
 
 // TestConformance4Switches is the same with a process after each restart that finds files in another
 // way, by the kernel's handles and by the index in turn: what clients have open and locked, and their
 // handles, go on.
-func TestConformance4Switches(t *testing.T) { conformance4(t, true) }
+func TestConformance4Switches(t *testing.T) { conformance4(t, handlesHere(), true) }
 
-func conformance4(t *testing.T, switches bool) {
+func conformance4(t *testing.T, handles string, switches bool) {
 	t.Helper()
 	dir := testdisk.Memory(t)
 	volume, hidden := filepath.Join(dir, "volume"), filepath.Join(dir, "hidden")
@@ -37,7 +41,7 @@ func conformance4(t *testing.T, switches bool) {
 			t.Fatal(err)
 		}
 	}
-	cfg := nativeConfig(t, volume, handlesHere())
+	cfg := nativeConfig(t, volume, handles)
 	squashUID := uint32(1234)
 	if only := cfg.Engine.Only(); only != nil {
 		squashUID = only.UID
