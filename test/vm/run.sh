@@ -8,8 +8,9 @@
 #                the kernel's server, before that of version 4.1
 #   NFS=4.1      only what mounts volumes with NFSv4.1, and all of that; NFS=3: without
 #                it. Without NFS what may differ runs with both (version_test.go)
-#   FINDER=NAME  how native finds files: kernel, or index; without it by the kernel's handles, and a few
-#                tests with the index, too
+#   FINDER=NAME  how native finds files: kernel, or index. Without it, version 4.1 is with the index, as
+#                deploy/podnas.yaml has both, and version 3 with the kernel's handles; a few tests run
+#                with the other one, too
 #   RUN=REGEX    only the tests that match, as go test -run takes it
 #   KILLS=N      how often TestKillUnderLocks kills the server
 #   CHAOS=TIME   how long TestChaos goes on: 1h, 10m; SEED=N draws the faults of that seed
@@ -51,28 +52,31 @@ case ${CHAOS:-} in
 	exit 2
 	;;
 esac
-guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t $limit -x 4G -s '$found' -e 'FOUND=$found' -e 'PODNAS=$bin/podnas' -e PODNAS_TEST_XFS=/xfs ${FINDER:+-e FINDER=$FINDER}"
+guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t $limit -x 4G -s '$found' -e 'FOUND=$found' -e 'PODNAS=$bin/podnas' -e PODNAS_TEST_XFS=/xfs"
+guest3="$guest -e ENGINE=native ${FINDER:+-e FINDER=$FINDER}"
+finder41=${FINDER:-index}
 native() {
 	# These packages have tests of their own that need this disk.
-	suite native "$guest -e ENGINE=native" -run "${RUN:-.}" -skip "$alone" ./test/vm ./quota ./tree || status=1
+	suite native "$guest3" -run "${RUN:-.}" -skip "$alone" ./test/vm ./quota ./tree || status=1
 }
 native41() { # $1: once, to leave out what has run with version 3 and is the same
 	local once="${1:+-e NFS_ONCE=1} ${KILLS:+-e KILLS=$KILLS} ${CHAOS:+-e CHAOS=$CHAOS} ${SEED:+-e SEED=$SEED} ${CUTS:+-e CUTS=$CUTS}"
-	suite 'native, NFS 4.1' "$guest -e ENGINE=native -e NFS=4.1 $once" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
+	local guest="$guest -e ENGINE=native -e NFS=4.1 -e FINDER=$finder41 $once"
+	suite 'native, NFS 4.1' "$guest" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
 	if wanted TestFaultyDisk; then
-		suite 'native, NFS 4.1' "$guest -e ENGINE=native -e NFS=4.1 $once" -run TestFaultyDisk ./test/vm || status=1
+		suite 'native, NFS 4.1' "$guest" -run TestFaultyDisk ./test/vm || status=1
 	fi
 	if wanted TestGuestPowerCut; then
-		suite 'native, NFS 4.1' "env NFS=4.1 '$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
+		suite 'native, NFS 4.1' "env NFS=4.1 FINDER=$finder41 '$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
 	fi
 	if wanted TestTwoGuests; then
 		suite 'native, NFS 4.1' "env PODNAS='$bin/podnas' ENGINE=native NFS=4.1 ${FINDER:+FINDER=$FINDER} ${GUESTS:+GUESTS=$GUESTS} '$here/taps.sh'" -run TestTwoGuests ./test/vm || status=1
 	fi
 }
-byIndex() { # what depends most on how files are found
-	local tests='^(TestRestart|TestPowerCut|TestKillUnderLoad|TestRemovedWhileOpen|TestPowerCutNames)$'
+otherFinder() { # what depends most on how files are found, once more
 	if [ -z "${FINDER:-}${RUN:-}" ]; then
-		suite 'native, by index' "$guest -e ENGINE=native -e FINDER=index" -run "$tests" ./test/vm || status=1
+		suite 'native, by index' "$guest -e ENGINE=native -e FINDER=index" -run '^(TestRestart|TestKillUnderLoad|TestPowerCutNames)$' ./test/vm || status=1
+		suite "native, NFS 4.1, by the kernel's handles" "$guest -e ENGINE=native -e NFS=4.1 -e FINDER=kernel" -run '^(TestRemovedWhileOpen|TestRestartUnderLocks)$' ./test/vm || status=1
 	fi
 }
 nativeAlone() {
@@ -90,7 +94,7 @@ nativeAlone() {
 		"${programs[@]}" go test -count 1 -v -run "${RUN:-.}" ./server/export || status=1
 	fi
 	if wanted TestFaultyDisk; then
-		suite native "$guest -e ENGINE=native" -run 'TestFaultyDisk|TestAfterFailedSync' ./test/vm ./test/faultydisk || status=1
+		suite native "$guest3" -run 'TestFaultyDisk|TestAfterFailedSync' ./test/vm ./test/faultydisk || status=1
 	fi
 	if wanted TestGuestPowerCut; then
 		suite native "'$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
@@ -150,7 +154,7 @@ processors() { # those that this may run on
 }
 rest() {
 	nativeAlone
-	byIndex
+	otherFinder
 	gonfs
 	ganesha
 }

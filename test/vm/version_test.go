@@ -72,6 +72,7 @@ var only41 = map[string]string{
 	"TestTwoNodesOfOneName":  "the names of clients, which have leases",
 	"TestThroughService":     "with version 3 Linux gives up after minutes what it gives up after a lease with 4.1",
 	"TestDieUnderLocks":      "locks that a log keeps",
+	"TestFinderChanges":      "with version 3 Linux has two files then: docs/upgrading.md",
 }
 
 // once are the tests that make vm runs with version 3 alone, so that it takes no longer than it
