@@ -33,9 +33,9 @@ func TestFinderChanges(t *testing.T) {
 		a.start()
 		dropCaches(t) // and with them the names that lead to the handle from before
 		again := nodes[0].open(t, "file", os.O_RDWR)
-		wants(t, "lock", unix.Flock(int(again.Fd()), unix.LOCK_EX|unix.LOCK_NB), nil)
+		wants(t, "lock", again.flock(unix.LOCK_EX|unix.LOCK_NB), nil)
 		text := fmt.Sprint("written after ", by)
-		for _, files := range [][2]*os.File{{had, again}, {again, had}} {
+		for _, files := range [][2]file{{had, again}, {again, had}} {
 			got := make([]byte, len(text))
 			wants(t, "write", errOf(files[0].WriteAt([]byte(text), 0)), nil)
 			wants(t, "read", errOf(files[1].ReadAt(got, 0)), nil)
@@ -45,10 +45,10 @@ func TestFinderChanges(t *testing.T) {
 			text += ", and again"
 		}
 		wants(t, "close", had.Close(), nil)
-		wants(t, "lock of what the other node has locked", unix.Flock(int(elsewhere.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EAGAIN)
-		wants(t, "unlock", unix.Flock(int(again.Fd()), unix.LOCK_UN), nil)
-		wants(t, "lock of what is free", unix.Flock(int(elsewhere.Fd()), unix.LOCK_EX|unix.LOCK_NB), nil)
-		wants(t, "unlock", unix.Flock(int(elsewhere.Fd()), unix.LOCK_UN), nil)
+		wants(t, "lock of what the other node has locked", elsewhere.flock(unix.LOCK_EX|unix.LOCK_NB), unix.EAGAIN)
+		wants(t, "unlock", again.flock(unix.LOCK_UN), nil)
+		wants(t, "lock of what is free", elsewhere.flock(unix.LOCK_EX|unix.LOCK_NB), nil)
+		wants(t, "unlock", elsewhere.flock(unix.LOCK_UN), nil)
 		had = again
 	}
 }
