@@ -224,7 +224,7 @@ func (c *client) next() op {
 // isLong is whether the reply may be more than a server caches.
 func isLong(ops []op) bool {
 	return slices.ContainsFunc(ops, func(o op) bool {
-		return o.num == nfs4.OpRead || o.num == nfs4.OpReaddir || o.num == nfs4.OpReadlink
+		return o.num == nfs4.OpRead || o.num == nfs4.OpReaddir || o.num == nfs4.OpReadlink || o.num == nfs4.OpExchangeID
 	})
 }
 
