@@ -204,7 +204,7 @@ func testStateidLost(e *env) {
 	cur := nfs4.CurrentStateid()
 	args := e.openArgs(opening{name: "f", create: true})
 	e.ok(putfh(e.dir), mkdir("sub"))
-	fh, id := e.client.open(e.dir, opening{name: "f", create: true})
+	fh, _ := e.client.open(e.dir, opening{name: "f", create: true})
 	for _, ops := range [][]op{
 		{putfh(fh)},
 		{plain(nfs4.OpPutpubfh), putfh(fh)},
@@ -214,7 +214,7 @@ func testStateidLost(e *env) {
 		e.refused(append(append([]op{putfh(fh), savefh(), putfh(e.dir), open(args)}, ops...), closeOp(cur)), nfs4.ErrBadStateid)
 	}
 	// Those that take one leave it, and so do those that take none.
-	id = get[nfs4.OpenRes](e, e.ok(putfh(e.dir), open(args), getattrs(nfs4.AttrSize), access(nfs4.AccessRead), commit(0, 0), setattr(cur, size(5)), write(cur, 0, "12345"),
+	id := get[nfs4.OpenRes](e, e.ok(putfh(e.dir), open(args), getattrs(nfs4.AttrSize), access(nfs4.AccessRead), commit(0, 0), setattr(cur, size(5)), write(cur, 0, "12345"),
 		read(cur, 0, 5), lockt(nfs4.LocktArgs{Type: nfs4.LockRead, Length: 1, Owner: nfs4.StateOwner{Owner: []byte("l")}}), testStateid(), downgrade(cur, nfs4.ShareAccessBoth, 0), read(cur, 0, 1))).Stateid
 	// FREE_STATEID of the current one, in the place of CLOSE.
 	e.refused([]op{putfh(e.dir), open(args), freeStateid(cur)}, nfs4.ErrLocksHeld)
