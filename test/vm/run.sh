@@ -70,7 +70,7 @@ native41() { # $1: once, to leave out what has run with version 3 and is the sam
 		suite 'native, NFS 4.1' "env NFS=4.1 FINDER=$finder41 '$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
 	fi
 	if wanted TestTwoGuests; then
-		suite 'native, NFS 4.1' "env PODNAS='$bin/podnas' ENGINE=native NFS=4.1 ${FINDER:+FINDER=$FINDER} ${GUESTS:+GUESTS=$GUESTS} '$here/taps.sh'" -run TestTwoGuests ./test/vm || status=1
+		suite 'native, NFS 4.1' "env 'PODNAS=$bin/podnas' ENGINE=native NFS=4.1 ${FINDER:+FINDER=$FINDER} ${GUESTS:+GUESTS=$GUESTS} '$here/taps.sh'" -run TestTwoGuests ./test/vm || status=1
 	fi
 }
 otherFinder() { # what depends most on how files are found, once more
