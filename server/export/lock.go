@@ -24,7 +24,9 @@ type names struct {
 	changes atomic.Uint64 // how often it was locked
 	version *version      // the directory's, whose attributes change with its names
 
-	lock sync.Mutex
+	lock   sync.Mutex
+	after  Attr   // the directory's after a change, guarded by lock
+	latest uint64 // changes, when after is from the latest one; guarded by lock
 }
 
 // enter returns the lock of a directory, until leave.
@@ -92,11 +94,25 @@ func (l LockedNames) Unlock() {
 	}
 }
 
-// StatLocked is Stat for callers that have locked the directory's names. It returns
-// the attributes from Open if no other call has locked the names in between.
+// StatLocked is Stat for callers that have locked the directory's names, before a change. It returns
+// the attributes from Open if no other call has locked the names in between, or else those that the
+// last one has found after its change, which are later.
 func (f *File) StatLocked() (Attr, error) {
-	if f.names.changes.Load() == f.changes {
+	switch n := f.names; n.changes.Load() {
+	case f.changes:
 		return f.Attr, nil
+	case n.latest:
+		return n.after, nil
 	}
 	return f.Stat()
+}
+
+// StatChanged is Stat for callers that have locked the directory's names, after a change, for the
+// StatLocked of the next call.
+func (f *File) StatChanged() (Attr, error) {
+	a, err := f.Stat()
+	if n := f.names; err == nil {
+		n.after, n.latest = a, n.changes.Load()+1
+	}
+	return a, err
 }

@@ -70,6 +70,38 @@ func TestStatLocked(t *testing.T) {
 	}
 }
 
+// The attributes before a change are those that the last call has found after its own, without a look at
+// the disk, unless that call has found none.
+func TestStatLockedAfterAnother(t *testing.T) {
+	o, root, dir := openerAt(t)
+	for _, found := range []bool{true, false} {
+		first, err := o.Open(netip.Addr{}, root, UseNames)
+		mustDo(t, err)
+		second, err := o.Open(netip.Addr{}, root, UseNames)
+		mustDo(t, err)
+		locked := LockNames(first, first)
+		after := second.Attr
+		if found {
+			after, err = first.StatChanged()
+			mustDo(t, err)
+		}
+		locked.Unlock()
+		info, err := os.Stat(dir)
+		mustDo(t, err)
+		mode := info.Mode().Perm() ^ 0o010 // not by a client
+		mustDo(t, os.Chmod(dir, mode))
+		locked = LockNames(second, second)
+		before, err := second.StatLocked()
+		mustDo(t, err)
+		locked.Unlock()
+		if remembered := before == after; remembered != found {
+			t.Errorf("the other call found its attributes: %t; they are those before the next change: %t", found, remembered)
+		}
+		first.Close()
+		second.Close()
+	}
+}
+
 // Calls that open a directory at the same time, when its descriptor is not cached, do not
 // take the attributes of before another's change for those of after it.
 func TestStatLockedAtFirst(t *testing.T) {

@@ -18,8 +18,8 @@ type Made struct {
 
 // make creates a file in a directory, and adds the syncs unless the volume is async.
 func (t *Task) make(dir *export.File, name []byte, f func(name string) (*export.File, error)) (made Made, err error) {
-	end := t.lock(dir, dir)
-	defer func() { made.Dir, _ = end(true) }()
+	names := t.lock(dir, dir, &made.Dir, &made.Dir)
+	defer t.unlock(names, dir, dir, &made.Dir, &made.Dir, true)
 	if err := checkNew(name); err != nil {
 		return made, err
 	}

@@ -59,33 +59,37 @@ func (t *Task) Lookup(dir *export.File, name, handle []byte) (attr export.Attr, 
 // the caller (IsCaller). They lock the directory's names themselves, so the caller must hold no
 // such lock. The changes are synced before the next step, unless the volume is async.
 
-// lock locks the names of one or two directories. The returned function unlocks them, and returns
-// their attributes before and after. changed is false only if it is certain that no name changed.
-func (t *Task) lock(a, b *export.File) (end func(changed bool) (inA, inB Change)) {
+// lock locks the names of one or two directories, whose attributes before a change go to inA and inB,
+// until unlock has set those after it.
+func (t *Task) lock(a, b *export.File, inA, inB *Change) export.LockedNames {
 	names := export.LockNames(a, b)
-	before := func(dir *export.File) Attrs {
-		attr, err := dir.StatLocked()
-		return t.withChange(dir, Attrs{Attr: attr, Known: err == nil})
+	inA.Before = t.before(a)
+	if inB.Before = inA.Before; b.ID != a.ID {
+		inB.Before = t.before(b)
 	}
-	after := func(dir *export.File, changed bool) Attrs {
-		if changed {
-			dir.Changed()
-		}
-		return t.withChange(dir, AttrsOf(dir))
+	return names
+}
+
+// unlock ends a lock. changed is false only if it is certain that no name changed.
+func (t *Task) unlock(names export.LockedNames, a, b *export.File, inA, inB *Change, changed bool) {
+	defer names.Unlock()
+	inA.After = t.after(a, changed)
+	if inB.After = inA.After; b.ID != a.ID {
+		inB.After = t.after(b, changed)
 	}
-	inA := Change{Before: before(a)}
-	inB := inA
-	if b.ID != a.ID {
-		inB.Before = before(b)
+}
+
+func (t *Task) before(dir *export.File) Attrs {
+	attr, err := dir.StatLocked()
+	return t.withChange(dir, Attrs{Attr: attr, Known: err == nil})
+}
+
+func (t *Task) after(dir *export.File, changed bool) Attrs {
+	if changed {
+		dir.Changed()
 	}
-	return func(changed bool) (Change, Change) {
-		defer names.Unlock()
-		inA.After = after(a, changed)
-		if inB.After = inA.After; b.ID != a.ID {
-			inB.After = after(b, changed)
-		}
-		return inA, inB
-	}
+	attr, err := dir.StatChanged()
+	return t.withChange(dir, Attrs{Attr: attr, Known: err == nil})
 }
 
 // withChange adds the change attribute.
@@ -128,8 +132,8 @@ func (t *Task) RemoveAny(dir *export.File, name []byte) (Change, error) {
 }
 
 func (t *Task) remove(dir *export.File, name []byte, remove func(*export.File, string) error) (change Change, err error) {
-	end := t.lock(dir, dir)
-	defer func() { change, _ = end(true) }()
+	names := t.lock(dir, dir, &change, &change)
+	defer t.unlock(names, dir, dir, &change, &change, true)
 	if err := checkName(name); err != nil {
 		return change, err
 	}
@@ -143,9 +147,9 @@ func (t *Task) remove(dir *export.File, name []byte, remove func(*export.File, s
 // Rename renames a file, and replaces an existing file with the new name. If both names are of one
 // file nothing happens, not even to the change attributes: RFC 8881 section 18.26.3.
 func (t *Task) Rename(from *export.File, name []byte, to *export.File, newName []byte) (inFrom, inTo Change, err error) {
-	end := t.lock(from, to)
+	names := t.lock(from, to, &inFrom, &inTo)
 	changed := true
-	defer func() { inFrom, inTo = end(changed) }()
+	defer func() { t.unlock(names, from, to, &inFrom, &inTo, changed) }()
 	if err := checkName(name); err != nil {
 		return inFrom, inTo, err
 	}
@@ -169,8 +173,8 @@ func (t *Task) Rename(from *export.File, name []byte, to *export.File, newName [
 
 // Link gives a file, open with UseAttr, another name in dir.
 func (t *Task) Link(f, dir *export.File, name []byte) (change Change, err error) {
-	end := t.lock(dir, dir)
-	defer func() { change, _ = end(true) }()
+	names := t.lock(dir, dir, &change, &change)
+	defer t.unlock(names, dir, dir, &change, &change, true)
 	switch err := checkNew(name); {
 	case err != nil:
 		return change, err
