@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The attributes of files are remembered next to their handles, so that a listing, or a GETATTR,
@@ -148,18 +150,20 @@ func (o *Opener) remembered(v *Volume, ino uint64, now, after int64) (*cachedAtt
 	return nil, nil
 }
 
-// remember remembers the attributes of a file whose handle is cached.
-func (o *Opener) remember(f *File, handle []byte, version uint64, now int64) {
+// remember remembers the attributes of a file whose handle is cached. It returns false if that is not.
+func (o *Opener) remember(f *File, handle []byte, version uint64, now int64) (cached bool) {
 	key := described{volume: f.Volume.ID, device: f.Volume.device, ino: f.Attr.Ino}
 	ways, _ := o.handles.find(&key)
 	if ways == nil {
-		return
+		return false
 	}
 	for i := range ways {
 		if r := ways[i].Load(); r != nil && bytes.Equal(r.bytes[:r.n], handle) {
 			o.rememberAs(r, &f.Attr, f.Volume, version, now)
+			cached = true
 		}
 	}
+	return cached
 }
 
 // rememberAs remembers attributes that last, with the change attribute that goes with them: as long
@@ -209,6 +213,51 @@ func (e Entry) Describe(handle []byte) (Attr, []byte, error) {
 		o.rememberAs(r, &a, f.Volume, version, l.read)
 	}
 	return a, handle, err
+}
+
+// OpenToLookUp is Open with UseAttr of a directory in which a name is looked up. Its attributes may be
+// remembered ones: then the name is still looked up on the disk, and the kernel decides who may, except
+// for a directory's owner, for whom a change of the mode that somebody makes directly on the disk
+// counts after attrsKept. It may block.
+func (o *Opener) OpenToLookUp(client netip.Addr, handle []byte) (*File, error) {
+	v, id, err := o.volumeOf(client, handle)
+	if err != nil {
+		return nil, err
+	}
+	ino := v.disk.numberIn(&id)
+	if !o.remembers(v) || !v.births || ino == 0 {
+		return o.openIn(v, id, UseAttr)
+	}
+	now := time.Now().UnixNano()
+	if a, r := o.remembered(v, ino, now, 0); a != nil && idIn(r.bytes[:r.n]) == id {
+		if kept := o.files.get(fileKey{v, id}, UseAttr); kept != nil {
+			f := o.newKept(v, id, UseAttr, kept)
+			f.Attr = a.Attr
+			return o.mustBeInside(f)
+		}
+	}
+	version := o.versions.at(ino).Load()
+	f, err := o.openIn(v, id, UseAttr)
+	if err == nil && f.Attr.IsDir() && lasts(&f.Attr, version, now) {
+		o.rememberDir(f, version, now)
+	}
+	return f, err
+}
+
+// rememberDir is remember for a directory that may have no cached handle yet, as nobody has looked
+// up its name.
+func (o *Opener) rememberDir(f *File, version uint64, now int64) {
+	handle := f.Handle()
+	if o.remember(f, handle, version, now) {
+		return
+	}
+	var empty byte
+	var st unix.Statx_t
+	if err := statx(f.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
+		d := f.described(&st)
+		o.handles.put(&d, handle)
+		o.remember(f, handle, version, now)
+	}
 }
 
 // Look opens a file only for its attributes, its volume and its ID: without a descriptor, if they

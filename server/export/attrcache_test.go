@@ -88,3 +88,51 @@ func TestAttrsMemory(t *testing.T) {
 		t.Errorf("%d bytes an entry, %d bytes in all", each, most)
 	}
 }
+
+// A directory in which names are looked up is not looked at each time, the root too, until a client changes
+// it or its attributes are too old.
+func TestOpenToLookUp(t *testing.T) {
+	o, root, dir := openerAt(t)
+	mustDo(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
+	time.Sleep(2 * tickMax)
+	for name, handle := range map[string][]byte{"root": root, "another": handleOf(t, o, root, "d")} {
+		at := dir
+		if name != "root" {
+			at = filepath.Join(dir, "d")
+		}
+		mode := func() uint32 {
+			t.Helper()
+			f, err := o.OpenToLookUp(netip.Addr{}, handle)
+			mustDo(t, err)
+			defer f.Close()
+			if !o.remembers(f.Volume) || !f.Volume.births {
+				t.Skip("no attributes are remembered on this disk")
+			}
+			if _, err := f.Lookup([]byte("none")); err == nil {
+				t.Error("a name that is not there was found")
+			}
+			return f.Attr.Mode & 0o777
+		}
+		mustDo(t, os.Chmod(at, 0o711))
+		time.Sleep(attrsKept + 2*tickMax)
+		mode() // it is open now, and remembered
+		mustDo(t, os.Chmod(at, 0o755))
+		if got := mode(); got != 0o711 {
+			t.Errorf("%s: mode %o: it was looked at again", name, got)
+		}
+		f, err := o.Open(netip.Addr{}, handle, UseAttr)
+		mustDo(t, err)
+		mustDo(t, f.Chmod(0o700))
+		f.Close()
+		if got := mode(); got != 0o700 {
+			t.Errorf("%s: mode %o after a client's change", name, got)
+		}
+		time.Sleep(2 * tickMax)
+		mode()
+		mustDo(t, os.Chmod(at, 0o755))
+		time.Sleep(attrsKept)
+		if got := mode(); got != 0o755 {
+			t.Errorf("%s: mode %o a second after a change on the disk", name, got)
+		}
+	}
+}

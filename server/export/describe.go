@@ -12,10 +12,11 @@ import (
 func (v *Volume) statRoot() {
 	var empty byte
 	var st unix.Statx_t
-	if err := statx(int(v.root.Fd()), &empty, unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_MNT_ID, &st); err != nil {
+	if err := statx(int(v.root.Fd()), &empty, unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_MNT_ID|unix.STATX_BTIME, &st); err != nil {
 		return
 	}
 	v.device, v.rootIno = unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino
+	v.births = st.Mask&unix.STATX_BTIME != 0
 	if st.Mask&unix.STATX_MNT_ID != 0 {
 		v.mount = st.Mnt_id
 	}

@@ -51,6 +51,7 @@ type Volume struct {
 	climbing sync.Mutex
 	mount    uint64 // the root's, and so of all that is opened by handle; 0 before Linux 5.8
 	device   uint64 // of mount
+	births   bool   // the disk has the times of birth
 	rootIno  uint64
 	disk     disk
 	account  *space.Account // nil: the server does not count

@@ -53,6 +53,18 @@ func (t *Task) Look(handle []byte) (*export.File, error) {
 	return t.opened(f)
 }
 
+// OpenToLookUp is Open, with UseAttr, of a directory in which a name is looked up.
+func (t *Task) OpenToLookUp(handle []byte) (*export.File, error) {
+	if !t.Call.MayWait(export.VolumeIn(handle)) {
+		return nil, errGone
+	}
+	f, err := t.service.opener.OpenToLookUp(t.Call.Client.Addr(), handle)
+	if err != nil {
+		return nil, err
+	}
+	return t.opened(f)
+}
+
 // opened counts the call for the file's volume, unless the volume refuses the client's port.
 func (t *Task) opened(f *export.File) (*export.File, error) {
 	t.Closes(f)
