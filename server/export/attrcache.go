@@ -11,7 +11,7 @@ import (
 )
 
 // The attributes of files are remembered next to their handles, so that a listing, or a GETATTR,
-// needs no system call for each file. They are used only if all of this holds:
+// needs no system call for each file, and a LOOKUP none for the directory. They are used only if all of this holds:
 //
 //   - No call has begun to change the file since they were read: versions.
 //   - They were read at most attrsKept ago: somebody may change files directly on the disk.
