@@ -145,8 +145,10 @@ func (c *compound) perform() vfs.Next {
 	if err == nil {
 		res, err = do(c)
 	}
-	if !looks(c.op) || errors.Is(err, errAsCaller) || errors.Is(err, errAsRoot) { // which may take a while
-		c.cur.fresh, c.saved.fresh, c.cur.found, c.saved.found = false, false, false, false
+	if !looks(c.op) && !c.open.looked || errors.Is(err, errAsCaller) || errors.Is(err, errAsRoot) { // which may take a while
+		for _, o := range [...]*object{&c.cur, &c.saved, &c.open.object} {
+			o.fresh, o.found = false, false
+		}
 	}
 	switch {
 	case errors.Is(err, errAsCaller):

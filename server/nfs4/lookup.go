@@ -52,7 +52,8 @@ func (c *compound) putfh() (result, error) {
 }
 
 // nextOpens reports whether the operation after PUTFH opens the file in its own way, and
-// meets what is wrong with the handle.
+// meets what is wrong with the handle; or CLOSE, which needs no open file. Of a file that was
+// saved that is also true of RENAME and LINK, after SAVEFH and another PUTFH.
 func (c *compound) nextOpens() bool {
 	if c.left == 0 {
 		return false
@@ -61,8 +62,17 @@ func (c *compound) nextOpens() bool {
 	d := c.Call.Args
 	op.Decode(&d)
 	switch op {
-	case nfs4.OpRead, nfs4.OpWrite, nfs4.OpCommit, nfs4.OpGetattr, nfs4.OpCreate, nfs4.OpRemove:
+	case nfs4.OpRead, nfs4.OpWrite, nfs4.OpCommit, nfs4.OpGetattr, nfs4.OpCreate, nfs4.OpRemove, nfs4.OpOpen, nfs4.OpClose,
+		nfs4.OpRename, nfs4.OpLink:
 		return true
+	case nfs4.OpSavefh:
+		if op.Decode(&d); c.left < 3 || op != nfs4.OpPutfh {
+			return false
+		}
+		var args nfs4.PutfhArgs
+		args.Decode(&d)
+		op.Decode(&d)
+		return d.Err() == nil && (op == nfs4.OpRename || op == nfs4.OpLink)
 	}
 	return false
 }

@@ -98,6 +98,9 @@ func (c *compound) rename() (result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.cur.names == nil && c.cur.n == c.saved.n && c.cur.handle == c.saved.handle { // the same directory
+		c.cur.names = from
+	}
 	to, err := c.namesFile(&c.cur)
 	if err != nil {
 		return nil, err

@@ -18,9 +18,13 @@ type opening struct {
 	change   nfs4.ChangeInfo
 	made     *export.File // if it was made by this call
 	set      nfs4.Bitmap  // what was set of it
+	early    *export.File // open for its data before the rights are known
 	size     *vfs.SetAttr // to be set
 	id       state.Stateid
 	data     *export.File // when it is open
+	// looked is whether nothing of the file was changed, so that its attributes from the look at its
+	// name are right after OPEN. Who denies others something wants those from when that began.
+	looked bool
 }
 
 // openOp: RFC 8881 section 18.16.
@@ -53,6 +57,7 @@ func (c *compound) openOp() (result, error) {
 		}
 	}
 	c.cur = o.object
+	o.looked = o.early != nil && args.ShareDeny == 0
 	c.stateid = nfs4.Stateid(o.id)
 	flags := uint32(nfs4.OpenResultLocktypePosix | nfs4.OpenResultPreserveUnlinked)
 	if can, _ := c.server.state.CanCallBack(c.on.client().ID()); can {
@@ -234,19 +239,24 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 	if o.size != nil {
 		does |= state.Write
 	}
+	use := export.UseRead
+	if does&state.Write != 0 {
+		use = export.UseWrite
+	}
+	if found := &c.mem.found; o.object.found && o.object.file == nil && c.IsRoot() {
+		if err := openable(found.volume, &found.attr, use); err != nil {
+			return err
+		}
+		if err := c.openEarly(use); err != nil {
+			return err
+		}
+	}
 	f, err := c.attrFile(&o.object)
 	if err != nil {
 		return err
 	}
-	switch {
-	case f.Attr.IsDir():
-		return syscall.EISDIR
-	case f.Attr.IsSymlink():
-		return statusError(nfs4.ErrSymlink)
-	case !f.Attr.IsRegular():
-		return statusError(nfs4.ErrWrongType)
-	case does&state.Write != 0 && f.Volume.Options.ReadOnly:
-		return syscall.EROFS
+	if err := openable(f.Volume, &f.Attr, use); err != nil {
+		return err
 	}
 	if o.made == nil && !c.may {
 		if err := c.mayOpen(f, does, reclaim); err != nil {
@@ -259,13 +269,12 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 		return err
 	}
 	data := o.made
-	if data == nil || !data.Created() { // an exclusive one that is repeated was made before
+	switch {
+	case o.early != nil:
+		data = o.early
+	case data == nil || !data.Created(): // an exclusive one that is repeated was made before
 		if !c.IsRoot() {
 			return errAsRoot
-		}
-		use := export.UseRead
-		if does&state.Write != 0 {
-			use = export.UseWrite
 		}
 		data, err = c.Open(o.object.bytes(), use)
 		if errors.Is(err, syscall.ESTALE) && args.Claim != nfs4.ClaimNull {
@@ -278,7 +287,10 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 	h := &held{Held: data.Hold()}
 	h.Retain()
 	open := state.OpenArgs{Owner: args.Owner.Owner, File: key, Access: does, Deny: deny, Reclaim: reclaim, Alias: alias, Held: h, Slot: c.on.slot}
-	status := c.server.state.MayOpen(c.on.client(), open)
+	status := state.OK
+	if does != access {
+		status = c.server.state.MayOpen(c.on.client(), open)
+	}
 	var id state.Stateid
 	if status == state.OK {
 		open.Access = access
@@ -289,6 +301,36 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 		return errorOf(status)
 	}
 	o.data, o.id = data, id
+	return nil
+}
+
+// openable returns an error for what OPEN can't open.
+func openable(v *export.Volume, a *export.Attr, use export.Use) error {
+	switch {
+	case a.IsDir():
+		return syscall.EISDIR
+	case a.IsSymlink():
+		return statusError(nfs4.ErrSymlink)
+	case !a.IsRegular():
+		return statusError(nfs4.ErrWrongType)
+	case use == export.UseWrite && v.Options.ReadOnly:
+		return syscall.EROFS
+	}
+	return nil
+}
+
+// openEarly opens the file for its data at once, where its attributes are those from the look at its
+// name, and the goroutine is root. Then the rights are checked by that descriptor, as READ and WRITE
+// of version 3 do. It saves opening the file for its attributes, and for who does not own it the way
+// back to root.
+func (c *compound) openEarly(use export.Use) error {
+	o := &c.open
+	f, err := c.Open(o.object.bytes(), use)
+	if err != nil {
+		return err
+	}
+	f.Attr = c.mem.found.attr
+	o.early, o.object.file, o.object.fresh = f, f, true
 	return nil
 }
 
@@ -366,6 +408,14 @@ func (c *compound) ofOpen(id nfs4.Stateid, do func(state.Stateid, state.FileKey)
 	if err != nil {
 		return nil, err
 	}
+	v, ok := c.server.table.ByID(key.Volume) // which PUTFH has not looked for
+	switch {
+	case !ok:
+		return nil, syscall.ESTALE
+	case !v.Allows(c.Call.Client.Addr()), !v.AllowsPort(c.Call.Client):
+		return nil, syscall.EACCES
+	}
+	c.Call.Served.Volume = &v.Served
 	next, status := do(sid, key)
 	if status != state.OK {
 		return nil, errorOf(status)
