@@ -70,6 +70,11 @@ func (c *changes) old(key fileKey, ctime int64) uint64 {
 	f := &c.files[i]
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return c.oldOf(f, i, key, ctime)
+}
+
+// oldOf is old for what the caller has locked.
+func (c *changes) oldOf(f *changedFile, i uint64, key fileKey, ctime int64) uint64 {
 	if f.key != key || f.ctime != ctime {
 		if ctime <= c.lost.Load() {
 			return uint64(ctime) + countLost
@@ -89,8 +94,8 @@ func (f *changedFile) look(counts uint32) {
 	}
 }
 
-// recent is old for a file that may still change in its ctime. stat returns its attributes,
-// which go with the change attribute.
+// recent is old for a file that may still change in its ctime, or has just been changed. stat returns
+// its attributes, which go with the change attribute.
 func (c *changes) recent(key fileKey, stat func() (Attr, error)) (uint64, Attr, error) {
 	i := c.index(&key)
 	f := &c.files[i]
@@ -102,6 +107,9 @@ func (c *changes) recent(key fileKey, stat func() (Attr, error)) (uint64, Attr, 
 		return 0, a, err
 	}
 	ctime := a.Ctime.UnixNano()
+	if time.Since(a.Ctime) >= tickMax {
+		return c.oldOf(f, i, key, ctime), a, nil
+	}
 	if f.key != key || f.ctime != ctime {
 		if f.key != key && (f.count > 0 || !f.final) {
 			c.lose(f.ctime)
@@ -132,6 +140,12 @@ func (f *File) Change(a Attr) (uint64, Attr, error) {
 		return a.change, a, nil
 	}
 	return f.opener.change(fileKey{f.Volume, f.ID}, a, f.Stat)
+}
+
+// StatChange is Stat and Change of a file that this call has just changed: Change would need another
+// Stat.
+func (f *File) StatChange() (uint64, Attr, error) {
+	return f.opener.changes.recent(fileKey{f.Volume, f.ID}, f.Stat)
 }
 
 // ChangeOf is Change for a name in the directory, whose handle and attributes Describe has

@@ -104,3 +104,20 @@ func TestChangeOfReplaced(t *testing.T) {
 		t.Errorf("file %d of %d bytes with change %d; want file %d of 4 with %d, it was file %d", a.Ino, a.Size, change, f.Attr.Ino, want, was.Ino)
 	}
 }
+
+// A file that was not changed lately has the same change attribute whoever asks for it: a call that
+// meant to change it, and failed, asks by StatChange.
+func TestStatChange(t *testing.T) {
+	for name, file := range map[string]struct{ lost, ctime time.Duration }{
+		"count lost": {time.Minute, time.Hour}, "count known": {time.Hour, time.Minute},
+	} {
+		c := newChanges()
+		c.lost.Store(time.Now().Add(-file.lost).UnixNano())
+		key := fileKey{&Volume{ID: 1}, NewFileID([]byte{1})}
+		a := Attr{Ctime: time.Now().Add(-file.ctime)}
+		want := c.old(key, a.Ctime.UnixNano())
+		if got, _, err := c.recent(key, func() (Attr, error) { return a, nil }); got != want || err != nil {
+			t.Errorf("%s: %d, %v, want %d", name, got, err, want)
+		}
+	}
+}

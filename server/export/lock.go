@@ -107,12 +107,9 @@ func (f *File) StatLocked() (Attr, error) {
 	return f.Stat()
 }
 
-// StatChanged is Stat for callers that have locked the directory's names, after a change, for the
-// StatLocked of the next call.
-func (f *File) StatChanged() (Attr, error) {
-	a, err := f.Stat()
-	if n := f.names; err == nil {
-		n.after, n.latest = a, n.changes.Load()+1
-	}
-	return a, err
+// KeepLocked has the StatLocked of the next call return the attributes that a caller, which has locked the
+// directory's names, has found after its change.
+func (f *File) KeepLocked(a Attr) {
+	n := f.names
+	n.after, n.latest = a, n.changes.Load()+1
 }

@@ -82,8 +82,9 @@ func TestStatLockedAfterAnother(t *testing.T) {
 		locked := LockNames(first, first)
 		after := second.Attr
 		if found {
-			after, err = first.StatChanged()
+			after, err = first.Stat()
 			mustDo(t, err)
+			first.KeepLocked(after)
 		}
 		locked.Unlock()
 		info, err := os.Stat(dir)

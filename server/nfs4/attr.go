@@ -148,16 +148,17 @@ func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
 		return nil
 	}
 	a := f.Attr
-	if !c.cur.fresh {
-		if a, err = f.Stat(); err != nil {
-			return err
-		}
-	}
 	var change uint64
-	if wanted.Has(nfs4.AttrChange) {
-		if change, a, err = f.Change(a); err != nil {
-			return err
-		}
+	switch changeToo := wanted.Has(nfs4.AttrChange); {
+	case c.cur.fresh && changeToo:
+		change, a, err = f.Change(a)
+	case changeToo:
+		change, a, err = f.StatChange()
+	case !c.cur.fresh:
+		a, err = f.Stat()
+	}
+	if err != nil {
+		return err
 	}
 	return c.server.attrs(f.Volume, &a, change, c.cur.bytes(), wanted, &c.mem.owners, into)
 }

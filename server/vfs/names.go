@@ -84,12 +84,20 @@ func (t *Task) before(dir *export.File) Attrs {
 	return t.withChange(dir, Attrs{Attr: attr, Known: err == nil})
 }
 
-func (t *Task) after(dir *export.File, changed bool) Attrs {
+func (t *Task) after(dir *export.File, changed bool) (a Attrs) {
 	if changed {
 		dir.Changed()
 	}
-	attr, err := dir.StatChanged()
-	return t.withChange(dir, Attrs{Attr: attr, Known: err == nil})
+	var err error
+	if t.WantChange {
+		a.Change, a.Attr, err = dir.StatChange()
+	} else {
+		a.Attr, err = dir.Stat()
+	}
+	if a.Known = err == nil; a.Known {
+		dir.KeepLocked(a.Attr)
+	}
+	return a
 }
 
 // withChange adds the change attribute.
