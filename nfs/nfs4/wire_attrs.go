@@ -65,10 +65,84 @@ func (a *Attrs) Append(b []byte, wanted Bitmap) []byte {
 	mask := a.Mask.And(wanted)
 	b = mask.append(b)
 	b, at := xdr.Reserve(b)
+	if mask[0]&^usual0|mask[1]&^usual1|mask[2] == 0 {
+		b = a.appendUsual(b, mask)
+	} else {
+		b = a.appendValues(b, mask)
+	}
+	xdr.Patch(b, at, uint32(len(b)-at-4))
+	return b
+}
+
+func (a *Attrs) appendValues(b []byte, mask Bitmap) []byte {
 	for attr, ok := mask.next(0); ok; attr, ok = mask.next(attr + 1) {
 		b = a.appendValue(b, attr)
 	}
-	xdr.Patch(b, at, uint32(len(b)-at-4))
+	return b
+}
+
+// The attributes that clients ask for most: those of stat(2), and what a listing needs besides.
+const (
+	usual0 = 1<<AttrType | 1<<AttrChange | 1<<AttrSize | 1<<AttrFSID | 1<<AttrRdattrError | 1<<AttrFilehandle | 1<<AttrFileID
+	usual1 = 1<<(AttrMode-32) | 1<<(AttrNumLinks-32) | 1<<(AttrOwner-32) | 1<<(AttrOwnerGroup-32) | 1<<(AttrRawDev-32) |
+		1<<(AttrSpaceUsed-32) | 1<<(AttrTimeAccess-32) | 1<<(AttrTimeMetadata-32) | 1<<(AttrTimeModify-32) | 1<<(AttrMountedOnFileID-32)
+)
+
+// appendUsual is appendValues for usual attributes, in a third of the time: go test -bench Attrs.
+func (a *Attrs) appendUsual(b []byte, mask Bitmap) []byte {
+	has0 := func(attr uint32) bool { return mask[0]&(1<<attr) != 0 }
+	has1 := func(attr uint32) bool { return mask[1]&(1<<(attr-32)) != 0 }
+	if has0(AttrType) {
+		b = xdr.AppendUint32(b, uint32(a.Type))
+	}
+	if has0(AttrChange) {
+		b = xdr.AppendUint64(b, a.Change)
+	}
+	if has0(AttrSize) {
+		b = xdr.AppendUint64(b, a.Size)
+	}
+	if has0(AttrFSID) {
+		b = a.FSID.append(b)
+	}
+	if has0(AttrRdattrError) {
+		b = xdr.AppendUint32(b, uint32(a.RdattrError))
+	}
+	if has0(AttrFilehandle) {
+		b = a.Filehandle.append(b)
+	}
+	if has0(AttrFileID) {
+		b = xdr.AppendUint64(b, a.FileID)
+	}
+	if has1(AttrMode) {
+		b = xdr.AppendUint32(b, a.Mode)
+	}
+	if has1(AttrNumLinks) {
+		b = xdr.AppendUint32(b, a.NumLinks)
+	}
+	if has1(AttrOwner) {
+		b = xdr.AppendOpaque(b, a.Owner)
+	}
+	if has1(AttrOwnerGroup) {
+		b = xdr.AppendOpaque(b, a.OwnerGroup)
+	}
+	if has1(AttrRawDev) {
+		b = a.RawDev.append(b)
+	}
+	if has1(AttrSpaceUsed) {
+		b = xdr.AppendUint64(b, a.SpaceUsed)
+	}
+	if has1(AttrTimeAccess) {
+		b = a.TimeAccess.append(b)
+	}
+	if has1(AttrTimeMetadata) {
+		b = a.TimeMetadata.append(b)
+	}
+	if has1(AttrTimeModify) {
+		b = a.TimeModify.append(b)
+	}
+	if has1(AttrMountedOnFileID) {
+		b = xdr.AppendUint64(b, a.MountedOnFileID)
+	}
 	return b
 }
 
