@@ -26,8 +26,7 @@ func (t *Task) May(f *export.File, mode uint32) (may, known bool) {
 	switch {
 	case t.worker || t.service.workers.Only():
 		return f.Access(mode) == nil, true
-	case mode&export.MayWrite != 0 && f.Access(export.MayWrite) != nil:
-		// No user may write an immutable file, or one on a read-only disk.
+	case mode&export.MayWrite != 0 && !t.someMayWrite(f):
 		return false, true
 	case t.IsCaller():
 		// Root may do everything else, except execute a file that no user may execute.
@@ -36,6 +35,18 @@ func (t *Task) May(f *export.File, mode uint32) (may, known bool) {
 		return f.Access(mode) == nil, true
 	}
 	return f.Attr.Mode>>6&mode == mode, true
+}
+
+// someMayWrite is false for an immutable file, and one on a read-only disk, which no user may write. The
+// kernel is asked once in a call: OPEN of version 4 and the ACCESS after it both want to know.
+func (t *Task) someMayWrite(f *export.File) bool {
+	if t.writable != f {
+		if f.Access(export.MayWrite) != nil {
+			return false
+		}
+		t.writable = f
+	}
+	return true
 }
 
 // The rights that ACCESS asks for, with the numbers that they have in all versions: RFC 1813

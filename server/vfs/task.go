@@ -42,15 +42,16 @@ type Task struct {
 	// SharesChecked is whether the protocol itself checks what opens deny.
 	SharesChecked bool
 
-	service *Service
-	steps   Steps
-	promise oncrpc.Promise  // if it is answered later
-	volume  *export.Volume  // of the file that was opened last
-	id      export.Identity // the caller's in that volume
-	worker  bool            // a worker runs it, as id
-	files   []closer        // closed after it
-	syncs   []pending       // synced before its next step, in this order
-	err     error           // of a sync
+	service  *Service
+	steps    Steps
+	promise  oncrpc.Promise  // if it is answered later
+	volume   *export.Volume  // of the file that was opened last
+	id       export.Identity // the caller's in that volume
+	worker   bool            // a worker runs it, as id
+	files    []closer        // closed after it
+	writable *export.File    // of files; see someMayWrite
+	syncs    []pending       // synced before its next step, in this order
+	err      error           // of a sync
 
 	// Memory for what most calls have of these.
 	filesMem [3]closer
@@ -100,7 +101,7 @@ type pending struct {
 // Begin starts the task of a call.
 func (t *Task) Begin(s *Service, c *oncrpc.Call, steps Steps) {
 	t.service, t.Call, t.steps = s, c, steps
-	t.files, t.syncs = t.filesMem[:0], t.syncsMem[:0]
+	t.files, t.syncs, t.writable = t.filesMem[:0], t.syncsMem[:0], nil
 }
 
 // Closes adds a file that is closed when the call ends.
