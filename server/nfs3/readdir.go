@@ -70,7 +70,7 @@ func (t *task) list(handle nfs3.FH, cookie uint64, verf [nfs3.CookieVerfSize]byt
 		return t.fail(rpc.SystemErr)
 	}
 	dir, err := t.Open(handle, export.UseAttr)
-	if err == nil && verf != [nfs3.CookieVerfSize]byte{} { // it was never given out: see vfs.Listing
+	if err == nil && cookie != 0 && verf != [nfs3.CookieVerfSize]byte{} { // it was never given out: see vfs.Listing
 		err = vfs.ErrBadCookie
 	}
 	if err != nil {

@@ -49,7 +49,7 @@ func (c *compound) readdir() (result, error) {
 	switch {
 	case args.Cookie == 1, args.Cookie == 2:
 		return nil, statusError(nfs4.ErrBadCookie)
-	case args.CookieVerf != nfs4.Verifier{}: // it was never given out: see vfs.Listing
+	case args.Cookie != 0 && args.CookieVerf != nfs4.Verifier{}: // it was never given out: see vfs.Listing
 		return nil, statusError(nfs4.ErrNotSame)
 	case !args.Request.And(c.server.sets.writeOnly).Empty():
 		return nil, statusError(nfs4.ErrInval)
