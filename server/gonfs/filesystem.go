@@ -171,8 +171,8 @@ func (f *filesystem) awaited(change func() error) error {
 	}
 }
 
-// make makes a file with a client's name.
-func (f *filesystem) make(path string, make func(dir *export.File, name string) (*export.File, error)) (export.FileID, error) {
+// make makes a file with a client's name: in does, in a directory.
+func (f *filesystem) make(path string, in func(dir *export.File, name string) (*export.File, error)) (export.FileID, error) {
 	dir, name, err := f.names(path)
 	if err != nil {
 		return export.FileID{}, err
@@ -180,7 +180,7 @@ func (f *filesystem) make(path string, make func(dir *export.File, name string) 
 	defer dir.Close()
 	var made *export.File
 	if err := f.locked(dir, dir, func() (err error) {
-		made, err = make(dir, name)
+		made, err = in(dir, name)
 		return err
 	}); err != nil {
 		return export.FileID{}, err

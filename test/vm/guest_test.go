@@ -334,7 +334,7 @@ func (s *Guest) do(c *GuestCall, r *GuestResult) (err error) {
 }
 
 func doFile(f file, c *GuestCall, r *GuestResult) (err error) {
-	n := 0
+	var n int
 	switch c.Do {
 	case "file write":
 		n, err = f.Write(c.Data)

@@ -44,8 +44,8 @@ func TestTwoGuests(t *testing.T) {
 			answers := make(chan error, 1)
 			go func() { answers <- guests[1].dropCaches() }()
 			select {
-			case <-answers:
-				t.Error("a guest answers that is cut off")
+			case err := <-answers:
+				t.Errorf("a guest answers that is cut off: %v", err)
 			case <-time.After(5 * time.Second):
 			}
 			guests[1].up()

@@ -1,6 +1,7 @@
 package nfstest4
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"slices"
@@ -28,7 +29,7 @@ var detailTests = []test{
 
 // Section 18.23.3: maxcount is the size of READDIR4resok, whose status it does not count.
 func testMaxCount(e *env) {
-	empty := func(max uint32) []op { return []op{putfh(e.dir), readdir(nfs4.ReaddirArgs{MaxCount: max})} }
+	empty := func(most uint32) []op { return []op{putfh(e.dir), readdir(nfs4.ReaddirArgs{MaxCount: most})} }
 	e.refused(empty(15), nfs4.ErrTooSmall)
 	if res := get[nfs4.ReaddirRes](e, e.ok(empty(16)...)); !res.EOF || len(res.Entries) != 0 {
 		e.Errorf("an empty directory: %+v", res)
@@ -37,8 +38,8 @@ func testMaxCount(e *env) {
 	e.file("a-name", "")
 	res := get[nfs4.ReaddirRes](e, e.ok(putfh(e.dir), readdir(nfs4.ReaddirArgs{MaxCount: 4096, Request: nfs4.BitmapOf(nfs4.AttrFileID)})))
 	fits := uint32(len(res.Append(nil)) - 4)
-	list := func(max uint32) []op {
-		return []op{putfh(e.dir), readdir(nfs4.ReaddirArgs{MaxCount: max, Request: nfs4.BitmapOf(nfs4.AttrFileID)})}
+	list := func(most uint32) []op {
+		return []op{putfh(e.dir), readdir(nfs4.ReaddirArgs{MaxCount: most, Request: nfs4.BitmapOf(nfs4.AttrFileID)})}
 	}
 	e.refused(list(fits-1), nfs4.ErrTooSmall)
 	if res := get[nfs4.ReaddirRes](e, e.ok(list(fits)...)); len(res.Entries) != 1 {
@@ -88,7 +89,7 @@ func testCookiesSigned(e *env) {
 			e.Errorf("cookie %#x of entry %d of %d", entry.Cookie, i+1, len(all))
 		}
 		rest := e.list(e.dir, nfs4.ReaddirArgs{Cookie: entry.Cookie, MaxCount: 8192})
-		if len(rest) != len(all)-i-1 || len(rest) > 0 && string(rest[0].Name) != string(all[i+1].Name) {
+		if len(rest) != len(all)-i-1 || len(rest) > 0 && !bytes.Equal(rest[0].Name, all[i+1].Name) {
 			e.Errorf("%d entries after entry %d of %d", len(rest), i+1, len(all))
 		}
 	}
