@@ -101,13 +101,13 @@ func (c *changes) recent(key fileKey, stat func() (Attr, error)) (uint64, Attr, 
 	f := &c.files[i]
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	counts := c.counts[i].Load() // before the attributes: what changes in between moves it later
+	counts, began := c.counts[i].Load(), time.Now() // before the attributes: what changes in between moves it later
 	a, err := stat()
 	if err != nil {
 		return 0, a, err
 	}
 	ctime := a.Ctime.UnixNano()
-	if time.Since(a.Ctime) >= tickMax {
+	if began.Sub(a.Ctime) >= tickMax {
 		return c.oldOf(f, i, key, ctime), a, nil
 	}
 	if f.key != key || f.ctime != ctime {
