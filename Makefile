@@ -64,7 +64,7 @@ test: ## unit tests and the conformance suite, with the race detector where ther
 		[ -z "$${CI:-}" ] || { echo "make: CI is set, where they must run with it" >&2; exit 1; }; \
 	fi; \
 	set -x; [ -z "$$race" ] || $(SUITE) go test -json -vet=off -run TestAllocations ./server/nfs3 ./server/nfs4; \
-	CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 20m -p 4 $$race ./...
+	CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 30m -p 4 $$race ./...
 
 .PHONY: lint
 lint: manifests-check ## golangci-lint, go vet's checks included, and actionlint (built on first use, 2 minutes)
