@@ -35,19 +35,13 @@ fi
 suite=("$work/inside.sh" "$work/attack" -podnas="$work/podnas" -test.v -test.timeout=48h -test.run="${RUN:-.}"
 	${ATTACKTIME:+"-attacktime=$ATTACKTIME"} "$@")
 status=0
+test/bench/box.sh "$work" "${suite[@]}" -dir="$work" "${race[@]}" || status=1
 if [ "${KERNEL:-}" = 0 ]; then
 	echo "test/attack/run.sh: KERNEL=0, so nothing runs on the kernel's own quotas" >&2
-else # beside the box, whose output comes first
+else
+	# What is measured is how long victims wait for the server: the guest, one processor that is
+	# slow enough by itself, is not to wait for what else runs on the machine, such as the linters.
 	chmod 755 "$work"
-	set -m # a process group of its own, to be ended as one
-	test/vm/vm.sh -m 1536 -t 172800 -x 4G -e ATTACK_KERNEL_QUOTA=1 "${suite[@]}" -dir=/xfs >"$work/guest" 2>&1 &
-	guest=$!
-	set +m
-	trap 'kill -- -$guest 2>/dev/null || true; rm -rf "$work"' EXIT
-fi
-test/bench/box.sh "$work" "${suite[@]}" -dir="$work" "${race[@]}" || status=1
-if [ -n "${guest:-}" ]; then
-	wait "$guest" || status=1
-	cat "$work/guest"
+	nice -n -10 test/vm/vm.sh -m 1536 -t 172800 -x 4G -e ATTACK_KERNEL_QUOTA=1 "${suite[@]}" -dir=/xfs || status=1
 fi
 exit $status
