@@ -135,11 +135,14 @@ func TestWorkersComeAndGo(t *testing.T) {
 	comesTrue(t, "one of the threads is left", func() bool {
 		left := 0
 		for _, tid := range all {
+			if tid == os.Getpid() { // Go parks the process's first thread for ever instead of ending it
+				continue
+			}
 			if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", tid)); err == nil {
 				left++
 			}
 		}
-		return left == 1
+		return left <= 1
 	})
 	w.endUnused()
 	threads(0)
