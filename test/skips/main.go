@@ -107,7 +107,7 @@ func (s *suite) read(from io.Reader) error {
 
 func (s *suite) of(pkg string) *results {
 	if s.packages[pkg] == nil {
-		s.packages[pkg] = &results{name: pkg, output: make(map[string]string), said: make(map[string]string)}
+		s.packages[pkg] = &results{name: pkg, output: make(map[string][]string), said: make(map[string]string)}
 	}
 	return s.packages[pkg]
 }

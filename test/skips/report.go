@@ -18,7 +18,7 @@ type skip struct{ pkg, test, said string }
 type failure struct {
 	pkg, test string
 	order     []string
-	output    map[string]string
+	output    map[string][]string
 }
 
 // unexpected are the skips that expected.go does not have, by what the tests said and then
@@ -63,7 +63,7 @@ func (s *suite) report(must bool) error {
 	for _, f := range s.failed {
 		fmt.Fprintf(&text, "      %s\n", strings.TrimSpace(f.test+"  "+strings.TrimPrefix(f.pkg, "github.com/podnas/podnas/")))
 		for _, test := range f.order {
-			text.WriteString(f.output[test])
+			text.WriteString(strings.Join(f.output[test], ""))
 		}
 	}
 	fmt.Fprint(s.out, text.String())

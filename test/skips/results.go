@@ -11,8 +11,8 @@ import (
 // events, are one package without a name.
 type results struct {
 	name   string
-	order  []string          // the tests, as they began
-	output map[string]string // of those that have not passed; "" is the package's own
+	order  []string            // the tests, as they began
+	output map[string][]string // of those that have not passed, in pieces; "" is the package's own
 
 	line    string            // its beginning, while the rest has not come
 	running string            // the test that printed last
@@ -24,7 +24,7 @@ func (r *results) print(test, text string) {
 	if _, ok := r.output[test]; !ok {
 		r.order = append(r.order, test)
 	}
-	r.output[test] += text
+	r.output[test] = append(r.output[test], text)
 }
 
 // finish prints what go test without -v does: a line for a package that passes, and for one
@@ -33,13 +33,13 @@ func (r *results) finish(out io.Writer, failed bool) {
 	if failed {
 		for _, test := range r.order {
 			if test != "" {
-				fmt.Fprint(out, r.output[test])
+				fmt.Fprint(out, strings.Join(r.output[test], ""))
 			}
 		}
-		fmt.Fprint(out, r.output[""])
+		fmt.Fprint(out, strings.Join(r.output[""], ""))
 		return
 	}
-	for line := range strings.Lines(r.output[""]) {
+	for line := range strings.Lines(strings.Join(r.output[""], "")) {
 		if strings.HasPrefix(line, "ok ") || strings.HasPrefix(line, "? ") {
 			fmt.Fprint(out, line)
 		}
@@ -64,7 +64,7 @@ func (r *results) end(s *suite, line string) {
 		if m[1] == "FAIL" {
 			s.failed = append(s.failed, failure{test: m[2], order: r.order, output: r.output})
 		}
-		r.order, r.output = nil, make(map[string]string)
+		r.order, r.output = nil, make(map[string][]string)
 	case m[1] != "FAIL" && len(s.failed) > 0: // its subtests, told after it
 		delete(s.failed[len(s.failed)-1].output, m[2])
 	}
