@@ -135,6 +135,11 @@ func (c *compound) getattr() (result, error) {
 
 // currentAttrs has the attributes of the current file.
 func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
+	if c.cur.n > 0 && !wanted.And(c.server.sets.ofDisk).Empty() { // statfs(2) may read from the disk
+		if err := c.MayWait(c.cur.bytes()); err != nil {
+			return err
+		}
+	}
 	if c.cur.found {
 		found := &c.mem.found
 		return c.server.attrs(found.volume, &found.attr, found.change, c.cur.bytes(), wanted, &c.mem.owners, into)

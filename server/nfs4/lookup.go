@@ -62,8 +62,8 @@ func (c *compound) nextOpens() bool {
 	d := c.Call.Args
 	op.Decode(&d)
 	switch op {
-	case nfs4.OpRead, nfs4.OpWrite, nfs4.OpCommit, nfs4.OpGetattr, nfs4.OpCreate, nfs4.OpRemove, nfs4.OpOpen, nfs4.OpClose,
-		nfs4.OpRename, nfs4.OpLink:
+	case nfs4.OpRead, nfs4.OpWrite, nfs4.OpCommit, nfs4.OpGetattr, nfs4.OpLookup, nfs4.OpCreate, nfs4.OpRemove, nfs4.OpOpen,
+		nfs4.OpClose, nfs4.OpRename, nfs4.OpLink:
 		return true
 	case nfs4.OpSavefh:
 		if op.Decode(&d); c.left < 3 || op != nfs4.OpPutfh {
@@ -135,7 +135,7 @@ func (c *compound) lookup() (result, error) {
 
 // step finds a name in the current directory.
 func (c *compound) step(name []byte, found func(object)) error {
-	dir, err := c.attrFile(&c.cur)
+	dir, err := c.lookFile(&c.cur)
 	if err != nil {
 		return err
 	}

@@ -51,8 +51,16 @@ func (c *compound) handleAsOpened(handle []byte) []byte {
 }
 
 // attrFile is the object open for its attributes, which are from when it was opened. The
-// operation that follows is for it. It is nil for a pseudo directory.
+// operation that follows is for it, and may block. It is nil for a pseudo directory.
 func (c *compound) attrFile(o *object) (*export.File, error) {
+	return c.openFile(o, func(handle []byte) (*export.File, error) { return c.Open(handle, export.UseAttr) })
+}
+
+// lookFile is attrFile of a directory in which a name is looked up: its attributes may be remembered
+// ones.
+func (c *compound) lookFile(o *object) (*export.File, error) { return c.openFile(o, c.OpenToLookUp) }
+
+func (c *compound) openFile(o *object, open func(handle []byte) (*export.File, error)) (*export.File, error) {
 	switch {
 	case !o.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
@@ -62,7 +70,7 @@ func (c *compound) attrFile(o *object) (*export.File, error) {
 		if !c.IsRoot() {
 			return nil, errAsRoot
 		}
-		f, err := c.OpenAtOnce(o.bytes(), export.UseAttr)
+		f, err := open(o.bytes())
 		if errors.Is(err, syscall.ESTALE) {
 			f, err = c.openRemoved(o)
 		}

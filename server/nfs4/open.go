@@ -430,6 +430,11 @@ func (c *compound) closeOp() (result, error) {
 	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
 		return nil, c.Call.Args.Err()
 	}
+	if c.cur.n > 0 { // of a removed file it may free what that takes on the disk
+		if err := c.MayWait(c.cur.bytes()); err != nil {
+			return nil, err
+		}
+	}
 	return c.ofOpen(args.Stateid, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
 		return state.Invalid, c.server.state.Close(c.on.client(), id, key)
 	})

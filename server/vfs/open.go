@@ -13,12 +13,20 @@ import (
 // errGone means that the client has gone. The reply is not sent.
 var errGone = errors.New("the client has gone")
 
-// Open opens a file for the rest of the call. From here on the call may block, so that another
-// goroutine may read the connection. Call it before Answer, on the connection's goroutine, which
+// MayWait has the call, for the file of a handle, be one that may block: another goroutine may read
+// the connection from here on. The methods that open a file do it, unless they say otherwise.
+func (t *Task) MayWait(handle []byte) error {
+	if !t.Call.MayWait(export.VolumeIn(handle)) {
+		return errGone
+	}
+	return nil
+}
+
+// Open opens a file for the rest of the call. Call it before Answer, on the connection's goroutine, which
 // is root.
 func (t *Task) Open(handle []byte, use export.Use) (*export.File, error) {
-	if !t.Call.MayWait(export.VolumeIn(handle)) {
-		return nil, errGone
+	if err := t.MayWait(handle); err != nil {
+		return nil, err
 	}
 	f, err := t.service.opener.Open(t.Call.Client.Addr(), handle, use)
 	if err != nil {
@@ -55,8 +63,8 @@ func (t *Task) Look(handle []byte) (*export.File, error) {
 
 // OpenToLookUp is Open, with UseAttr, of a directory in which a name is looked up.
 func (t *Task) OpenToLookUp(handle []byte) (*export.File, error) {
-	if !t.Call.MayWait(export.VolumeIn(handle)) {
-		return nil, errGone
+	if err := t.MayWait(handle); err != nil {
+		return nil, err
 	}
 	f, err := t.service.opener.OpenToLookUp(t.Call.Client.Addr(), handle)
 	if err != nil {
@@ -100,8 +108,8 @@ func (t *Task) OpenHeld(h *export.Held, wait bool) (*export.File, error) {
 // OpenRemoved is Open of a regular file, with UseRead or UseWrite, that has no name any more, and that
 // a client holds open or may reclaim.
 func (t *Task) OpenRemoved(handle []byte, use export.Use) (*export.File, error) {
-	if !t.Call.MayWait(export.VolumeIn(handle)) {
-		return nil, errGone
+	if err := t.MayWait(handle); err != nil {
+		return nil, err
 	}
 	f, err := t.service.opener.OpenRemoved(t.Call.Client.Addr(), handle, use)
 	if err != nil {
