@@ -96,6 +96,10 @@ attack: ## a hostile client before a server in a box (root), in minutes; ATTACKT
 	$(SUITE) go test -json -tags attack -count=1 -timeout 30m -run TestHostileClients ./cmd/podnas
 	$(SUITE) test/attack/run.sh $(ARGS)
 
+.PHONY: arm64
+arm64: ## the tests built for arm64, under QEMU's user mode (root, Debian on x86-64)
+	$(SUITE) test/arm64/run.sh
+
 .PHONY: bench
 bench: ## how fast: native beside go-nfs and more, see test/bench/run.sh (root); ARGS='flags of podnas bench'
 	test/bench/run.sh $(ARGS)

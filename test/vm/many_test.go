@@ -14,11 +14,11 @@ import (
 )
 
 // TestManyFiles has podnas, with 1,024 descriptors, serve a directory of
-// 100,000 entries: it is listed while it changes, and 5,200 files of it are read
+// 50,000 entries: it is listed while it changes, and 5,200 files of it are read
 // and written. Folder large has 100,000 files.
 func TestManyFiles(t *testing.T) {
 	nativeOnly(t, "it keeps no file open, and TestFiles lists with it")
-	const entries, used, nofile = 100_000, 5_200, 1024
+	const entries, used, nofile = 50_000, 5_200, 1024
 	a := newAppliance(t, settings{nofile: nofile})
 	a.start()
 	pv := a.volume("many", "512Mi")

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,6 +52,9 @@ func TestPermissions(t *testing.T) {
 		{"supplementary group", identity{1002, 1002, []int{5, 1002, ownerGID}}},
 		{"other", identity{1003, 1003, []int{1003, 2001}}},
 	} {
+		if os.Getenv("NFS_ONCE") != "" && !version41() && slices.Contains([]string{"root", "group", "owner in the group"}, user.name) {
+			continue // with version 4.1 there are all: that finds out by the same code who the caller is
+		}
 		t.Run(user.name, func(t *testing.T) {
 			do := actAs(t, user.identity)
 			n, differ := 0, 0
