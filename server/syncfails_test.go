@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -144,7 +143,7 @@ func syncFails(t *testing.T, engine string, disk *faultydisk.Disk, call func(*ca
 	lost := 0
 	for _, told := range l.told {
 		if err := told.check(volume); err != nil {
-			if disk.Kind.LosesBlocks && (errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EUCLEAN)) {
+			if disk.Kind.Loses(err) {
 				t.Logf("%s was told to be on the disk, and can't be read: %v", told.what, err)
 				continue
 			}

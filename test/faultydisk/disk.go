@@ -27,10 +27,16 @@ type Kind struct {
 	// holds: what mkfs has laid out, with it the journal, can be written while the disk
 	// fails, and nothing else.
 	holds bool
-	// LosesBlocks: the file system may not tell of a block of its own that could not be
-	// written; where a file's data is can then not be read, EIO, nor what is in a directory,
-	// EUCLEAN, see docs/nfs.md.
-	LosesBlocks bool
+	// losesBlocks: the file system may not tell of a block of its own that could not be
+	// written, see docs/nfs.md.
+	losesBlocks bool
+}
+
+// Loses reports whether the error of reading something that was synced may be that the file system has
+// lost a block of its own: where a file's data is, EIO, what is in a directory, EUCLEAN, or an inode whose
+// checksum is not that of the block, EBADMSG.
+func (k Kind) Loses(err error) bool {
+	return k.losesBlocks && (errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EUCLEAN) || errors.Is(err, syscall.EBADMSG))
 }
 
 // Kinds are all that are served by the native engine.

@@ -75,11 +75,11 @@ native41() { # $1: once, to leave out what runs with version 3 and is the same
 }
 otherFinder() { # what depends most on how files are found, once more
 	if [ -z "${FINDER:-}${RUN:-}" ]; then
-		suite 'native, by index' "$guest -e ENGINE=native -e FINDER=index" -run '^(TestRestart|TestKillUnderLoad|TestPowerCutNames)$' ./test/vm || status=1
+		suite 'native, by index' "$guest -e ENGINE=native -e FINDER=index" -run '^(TestRestart|TestKillUnderLoad)$' ./test/vm || status=1
 		suite "native, NFS 4.1, by the kernel's handles" "$guest -e ENGINE=native -e NFS=4.1 -e FINDER=kernel" -run '^(TestRemovedWhileOpen|TestRestartUnderLocks)$' ./test/vm || status=1
 	fi
 }
-nativeAlone() {
+nativeAlone() { # $1: once, without what version 4.1 has as well
 	# Not in a guest: what one is too slow for.
 	echo "=== engine native, on this machine"
 	go test -tags vm -count 1 -v -run "${RUN:-.}" ./test/vm/large || status=1
@@ -96,7 +96,7 @@ nativeAlone() {
 	if wanted TestFaultyDisk; then
 		suite native "$guest3" -run 'TestFaultyDisk|TestAfterFailedSync' ./test/vm ./test/faultydisk || status=1
 	fi
-	if wanted TestGuestPowerCut; then
+	if wanted TestGuestPowerCut && [ "${1:-}" != once ]; then
 		suite native "'$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
 	fi
 }
@@ -152,14 +152,14 @@ processors() { # those that this may run on
 		seq "${range%-*}" "${range#*-}"
 	done
 }
-rest() {
-	nativeAlone
+rest() { # $1: that of nativeAlone
+	nativeAlone "$@"
 	otherFinder
 	gonfs
 	ganesha
 }
 rest41() {
-	rest
+	rest once
 	native41 once
 }
 nativeAndKnfsd() { # about as long as the rest
