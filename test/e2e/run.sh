@@ -72,7 +72,7 @@ unshare --net --mount --pid --fork --kill-child --mount-proc bash -euc '
 	ip link set tap0 up
 	cd "$1" && shift
 	exec "$@"
-' e2e "$here" "$work/e2e.test" -test.v -test.timeout=30m "$@" &
+' e2e "$here" "$work/e2e.test" -test.v -test.timeout=60m "$@" &
 trap 'kill -KILL $!; exit 1' INT TERM
 status=0
 wait $! || status=$?
