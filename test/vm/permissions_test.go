@@ -53,7 +53,7 @@ func TestPermissions(t *testing.T) {
 		{"other", identity{1003, 1003, []int{1003, 2001}}},
 	} {
 		if os.Getenv("NFS_ONCE") != "" && !version41() && slices.Contains([]string{"root", "group", "owner in the group"}, user.name) {
-			continue // with version 4.1 there are all: that finds out by the same code who the caller is
+			continue // the run with version 4.1 has them, and who the caller is does not depend on the version
 		}
 		t.Run(user.name, func(t *testing.T) {
 			do := actAs(t, user.identity)
