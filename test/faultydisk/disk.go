@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -60,6 +61,7 @@ type Disk struct {
 	Kind Kind
 	Dir  string // where it is mounted
 
+	image      string // the file that it is in
 	device     string
 	fail, mend func()
 }
@@ -161,6 +163,7 @@ func newDisk(t testing.TB, kind Kind) (d *Disk, store, image string) {
 	image = filepath.Join(store, "image")
 	d.must(os.WriteFile(image, nil, 0o600))
 	d.must(os.Truncate(image, kind.size))
+	d.image = image
 	return d, store, image
 }
 
@@ -193,20 +196,44 @@ func (d *Disk) unmount() {
 	}
 }
 
-// Cut cuts the file system off from its disk, where it can be, and mounts it again: what
-// is there then was on the disk. btrfs, which can't be, writes what it has at the end.
+// Cut cuts the file system off from its disk, and mounts it again: what is there then was on the
+// disk. btrfs, which can't be cut off, is mounted from a copy.
 func (d *Disk) Cut() {
 	d.Helper()
+	if d.Kind.fs == "btrfs" {
+		copied := filepath.Join(d.TempDir(), "image")
+		d.run("cp", "--sparse=always", d.image, copied)
+		d.unmount()
+		d.must(forgetBtrfs()) // or the copy is an old one of this
+		d.image, d.device = copied, d.loop(copied)
+		d.mount()
+		return
+	}
 	dir, err := os.Open(d.Dir)
 	if err == nil {
 		const shutdown, noLogFlush = 'X'<<8 | 125 | 4<<16 | 2<<30, 2 // XFS_IOC_GOINGDOWN, which ext4 has too
 		err = errors.Join(unix.IoctlSetPointerInt(int(dir.Fd()), shutdown, noLogFlush), dir.Close())
 	}
-	if d.Kind.fs != "btrfs" && !errors.Is(err, unix.EIO) { // which has ended already
+	if !errors.Is(err, unix.EIO) { // it has ended already
 		d.must(err)
 	}
 	d.unmount()
 	d.mount()
+}
+
+// forgetBtrfs has the kernel forget the devices of every btrfs that is not mounted.
+func forgetBtrfs() error {
+	control, err := os.Open("/dev/btrfs-control")
+	if err != nil {
+		return err
+	}
+	defer control.Close()
+	const forget = 0x50009405 // BTRFS_IOC_FORGET_DEV, linux/btrfs.h
+	var every [8 + 4088]byte  // struct btrfs_ioctl_vol_args, without a name
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, control.Fd(), forget, uintptr(unsafe.Pointer(&every))); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 func (d *Disk) must(err error) {
@@ -264,7 +291,25 @@ func OwnMounts(t *testing.T) bool {
 	out, err := cmd.CombinedOutput()
 	t.Logf("in a process of its own:\n%s", out)
 	if err != nil {
-		t.Error(err)
+		t.Errorf("%v: there failed\n%s", err, failed(string(out)))
 	}
 	return true
+}
+
+// failed is what tests that failed have logged, of all that was printed, which may be long.
+func failed(printed string) string {
+	var running string
+	logged, found := make(map[string]string), ""
+	for line := range strings.Lines(printed) {
+		text := strings.TrimSpace(line)
+		if word, test, ok := strings.Cut(text, "  "); ok && strings.HasPrefix(word, "=== ") {
+			running = strings.TrimSpace(test)
+		} else if test, ok := strings.CutPrefix(text, "--- FAIL: "); ok {
+			name, _, _ := strings.Cut(test, " ")
+			found += line + logged[name]
+		} else if strings.Contains(text, "_test.go:") || strings.Contains(text, "/disk.go:") {
+			logged[running] += line
+		}
+	}
+	return found
 }
