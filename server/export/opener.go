@@ -33,6 +33,7 @@ type Opener struct {
 	spareListing sync.Pool // of *Listing
 
 	syncing syncSlots
+	onBtrfs overlap
 	modes   sync.Mutex // held while the only user changes a mode, see openOwn
 
 	stop     chan struct{}

@@ -262,9 +262,18 @@ func (o *Opener) fsync(file *openFile, data bool, began time.Time) {
 		file.unsynced.Store(false)
 	}
 	v := file.key.volume
-	err := v.disk.sync(file.fd, data)
-	if errors.Is(err, unix.EACCES) && v.table.Only != nil {
-		err = o.syncOwn(file)
+	sync := func() error {
+		err := v.disk.sync(file.fd, data)
+		if errors.Is(err, unix.EACCES) && v.table.Only != nil {
+			err = o.syncOwn(file)
+		}
+		return err
+	}
+	var err error
+	if v.disk.fs == unix.BTRFS_SUPER_MAGIC {
+		err = o.onBtrfs.sync(&v.disk, file.fd, sync)
+	} else {
+		err = sync()
 	}
 	if err := v.synced(began, err); err != nil {
 		v.newVerifier() // before any reply can depend on this sync
