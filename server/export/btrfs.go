@@ -1,6 +1,8 @@
 package export
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -39,26 +41,22 @@ func (o *overlap) sync(d *disk, fd int, sync func() error) error {
 	o.syncs[own] = struct{}{}
 	o.mu.Unlock()
 	own.err = sync()
+	waits := own.err == nil && isDir(fd)
+	var others []*underWay
 	o.mu.Lock()
 	delete(o.syncs, own)
-	var others []*underWay
-	for other := range o.syncs {
-		others = append(others, other)
+	if waits {
+		others = slices.Collect(maps.Keys(o.syncs))
 	}
 	o.mu.Unlock()
 	close(own.ended) // first, as others wait for this one
-	if own.err != nil || !isDir(fd) {
-		return own.err
-	}
-	failed := false
 	for _, other := range others {
 		<-other.ended
-		failed = failed || other.err != nil
+		if other.err != nil {
+			return d.commit(fd)
+		}
 	}
-	if failed {
-		return d.commit(fd)
-	}
-	return nil
+	return own.err
 }
 
 func isDir(fd int) bool {

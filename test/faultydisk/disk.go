@@ -80,15 +80,15 @@ const room = 16 << 20
 // lasts until the test ends.
 func NewThin(t testing.TB, kind Kind) *Disk {
 	t.Helper()
-	d, store, image := newDisk(t, kind)
-	d.run(kind.mkfs[0], append(kind.mkfs[1:], image)...)
+	d, store := newDisk(t, kind)
+	d.run(kind.mkfs[0], append(kind.mkfs[1:], d.image)...)
 	if kind.holds { // all of it is there at first
-		d.run("fallocate", "--length", fmt.Sprint(kind.size), image)
+		d.run("fallocate", "--length", fmt.Sprint(kind.size), d.image)
 	} else if kind.fs == "xfs" { // mkfs has written the log
-		at, length := XFSLog(t, image)
-		d.run("fallocate", "--punch-hole", "--offset", fmt.Sprint(at), "--length", fmt.Sprint(length), image)
+		at, length := XFSLog(t, d.image)
+		d.run("fallocate", "--punch-hole", "--offset", fmt.Sprint(at), "--length", fmt.Sprint(length), d.image)
 	}
-	d.device = d.loop(image)
+	d.device = d.loop(d.image)
 	d.mount()
 	t.Cleanup(d.unmount)
 	if kind.holds { // and then what is free is not
@@ -127,9 +127,9 @@ func NewFlakey(t testing.TB, kind Kind) *Disk {
 	} else if err != nil {
 		t.Skipf("%v; `make vm` runs this test", err)
 	}
-	d, _, image := newDisk(t, kind)
-	d.run(kind.mkfs[0], append(kind.mkfs[1:], image)...)
-	loop := d.loop(image)
+	d, _ := newDisk(t, kind)
+	d.run(kind.mkfs[0], append(kind.mkfs[1:], d.image)...)
+	loop := d.loop(d.image)
 	name := fmt.Sprint("podnas-faulty-", os.Getpid())
 	table := func(up, down int) string {
 		return fmt.Sprintf("0 %d flakey %s 0 %d %d 1 error_writes", kind.size/512, loop, up, down)
@@ -149,7 +149,7 @@ func NewFlakey(t testing.TB, kind Kind) *Disk {
 }
 
 // newDisk makes the file that the disk is in, in a tmpfs.
-func newDisk(t testing.TB, kind Kind) (d *Disk, store, image string) {
+func newDisk(t testing.TB, kind Kind) (d *Disk, store string) {
 	t.Helper()
 	_ = exec.Command("modprobe", "loop").Run() // where it is not built in
 	for _, program := range []string{kind.mkfs[0], "losetup"} {
@@ -160,11 +160,10 @@ func newDisk(t testing.TB, kind Kind) (d *Disk, store, image string) {
 	d, store = &Disk{TB: t, Kind: kind, Dir: t.TempDir()}, t.TempDir()
 	d.must(unix.Mount("tmpfs", store, "tmpfs", 0, fmt.Sprintf("size=%d", kind.size+room)))
 	t.Cleanup(func() { d.must(unix.Unmount(store, 0)) })
-	image = filepath.Join(store, "image")
-	d.must(os.WriteFile(image, nil, 0o600))
-	d.must(os.Truncate(image, kind.size))
-	d.image = image
-	return d, store, image
+	d.image = filepath.Join(store, "image")
+	d.must(os.WriteFile(d.image, nil, 0o600))
+	d.must(os.Truncate(d.image, kind.size))
+	return d, store
 }
 
 // loop makes a block device of an image.
