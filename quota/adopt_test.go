@@ -38,8 +38,12 @@ func testAssignTree(t *testing.T, disk string) {
 	must(t, os.MkdirAll(filepath.Join(root, workName, "left"), 0o755))
 	before["."] = lookAt(t, root)["."]
 
-	// All but the fifo with two names.
-	want := len(before) - 1 - 2
+	// Entries below the root. Where the kernel can't set a project by a name, those of the fifo with two
+	// names are left out, and the symbolic link with two becomes two.
+	want, used := len(before)-1, len(before)-3
+	if !setsNodes(t, filepath.Join(root, nodes[0])) {
+		want, used = want-2, want-2
+	}
 	for _, to := range []struct {
 		what string
 		id   uint32
@@ -79,10 +83,10 @@ func testAssignTree(t *testing.T, disk string) {
 		})
 	}
 
-	// The root is counted too, the file with two names once, and the fifo not.
+	// The root is counted too, and what has two names once.
 	u, err := p.Usage(other)
-	if err != nil || u.Inodes != int64(want)+1-1 {
-		t.Errorf("usage %+v, %v, want %d inodes", u, err, want)
+	if err != nil || u.Inodes != int64(used) {
+		t.Errorf("usage %+v, %v, want %d inodes", u, err, used)
 	}
 	eventually(t, func() (bool, error) { return free(p, id) }, "the first project is still in use")
 
@@ -237,6 +241,16 @@ func inodesOf(t *testing.T, root string) map[string]uint64 {
 }
 
 // checkProject asks the kernel about everything that it can be asked about.
+// setsNodes reports whether file_setattr(2) works there (Linux 6.17, and not on ext4 yet).
+func setsNodes(t *testing.T, node string) bool {
+	t.Helper()
+	fd, err := unix.Open(node, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(fd)
+	_, err = setNodeProject(fd, 0)
+	return err == nil
+}
+
 func checkProject(t *testing.T, root string, id uint32) {
 	t.Helper()
 	must(t, filepath.Walk(root, func(path string, info os.FileInfo, err error) error {
