@@ -132,7 +132,7 @@ func startNode() (*node, error) {
 	}
 	defer out.Close()
 	cmd := exec.Command(filepath.Join(here, "..", "vm", "vm.sh"),
-		"-n", "-m", "4000", "-t", "1800", "-x", "8G", "-s", cluster.run, "-s", cluster.logs,
+		"-n", "-o", "-m", "4000", "-t", "3600", "-x", "8G", "-s", cluster.run, "-s", cluster.logs,
 		"-e", "RUN="+cluster.run, "-e", "LOGS="+cluster.logs, "-e", "BIN="+cluster.bin, "-e", "NODE="+programs, "-e", "NAME="+nodeName,
 		"-e", "IMAGES="+strings.Join(images, " "),
 		"bash '"+filepath.Join(here, "node.sh")+"'")

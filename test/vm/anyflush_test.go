@@ -5,6 +5,7 @@ package vm_test
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -236,7 +237,7 @@ func (l *loggedDisk) load(t *testing.T) persistentVolume {
 		l.must(t, l.ack("volume "+name, volumeIs(made, 16<<20, 24<<20)))
 		a.claim(name, "growing", "24Mi")
 		eventually(t, "a larger volume", func() bool { return a.provisioned(name).Spec.Capacity["storage"] == "24Mi" })
-		l.must(t, l.ack("volume "+name, volumeIs(made, 24<<20)))
+		l.must(t, l.ack("volume "+name, volumeGrew(made, 16<<20, 24<<20)))
 	}
 	all.Wait()
 	for i := range nodes { // they leave
@@ -365,6 +366,23 @@ func volumeIs(pv persistentVolume, sizes ...uint64) func(d cutDisk) error {
 			err = fmt.Errorf("%s has a limit of %d bytes, want one of %v", pv.Metadata.Name, limit, sizes)
 		}
 		return err
+	}
+}
+
+// volumeGrew checks that the record of a volume, by which podnas sets the limit when it starts, has the
+// new size. The limit itself may be the one from before.
+func volumeGrew(pv persistentVolume, before, size uint64) func(d cutDisk) error {
+	limit := volumeIs(pv, before, size)
+	return func(d cutDisk) error {
+		var record struct{ Size uint64 }
+		text, err := os.ReadFile(filepath.Join(d.dir, ".podnas/volumes", pv.Metadata.Name+".json"))
+		if err == nil {
+			err = json.Unmarshal(text, &record)
+		}
+		if err == nil && record.Size != size {
+			err = fmt.Errorf("the record of %s has %d bytes, want %d", pv.Metadata.Name, record.Size, size)
+		}
+		return errors.Join(err, limit(d))
 	}
 }
 

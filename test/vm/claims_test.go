@@ -145,15 +145,15 @@ func TestPrintedMountCommand(t *testing.T) {
 			a.start()
 			pv := a.volume("printed", "16Mi")
 			var printed []string
-			for line := range bytes.Lines(a.output()) {
-				_, options, ok := strings.Cut(string(line), "mount -t nfs ")
-				if ok && strings.Contains(options, pv.Spec.NFS.Path) {
-					printed = append([]string{"mount", "-t", "nfs"}, strings.Fields(options)...)
+			eventually(t, "the mount command for the volume is printed", func() bool {
+				for line := range bytes.Lines(a.output()) {
+					_, options, ok := strings.Cut(string(line), "mount -t nfs ")
+					if ok && strings.Contains(options, pv.Spec.NFS.Path) {
+						printed = append([]string{"mount", "-t", "nfs"}, strings.Fields(options)...)
+					}
 				}
-			}
-			if len(printed) == 0 {
-				t.Fatal("no mount command for the volume was printed")
-			}
+				return len(printed) > 0
+			})
 			target := t.TempDir()
 			command(t, printed[0], append(printed[1:len(printed)-1], target)...)
 			t.Cleanup(func() { unmount(t, target) })

@@ -26,7 +26,7 @@ var knfsdNot = map[string]string{
 	"slots/after-secinfo-cut-short": "it panics some time after a SECINFO_NO_NAME that it could not decode, in the cache of its exports",
 }
 
-// knfsdDiffers are the tests that the kernel's server of Linux 6.1 fails, with who is wrong, and
+// knfsdDiffers are the tests that the kernel's server of Linux 6.1 or 7.2 fails, with who is wrong, and
 // the section of RFC 8881 that is on the suite's side.
 var knfsdDiffers = map[string]string{
 	"compound/tag":                    "knfsd: a tag of more than 128 bytes is refused, where section 16.2.3 has no such limit",
@@ -66,6 +66,9 @@ var knfsdDiffers = map[string]string{
 	"details/names-without-the-right-to-search":        "knfsd: it looks at each file, also if no attribute is asked for (section 18.23.3)",
 	"types/symbolic-link":                              "knfsd: it says that it has set the mode of a symbolic link, which stays 0777 (section 18.34.3)",
 	"compound/tag-that-is-no-utf-8":                    "knfsd: it takes any bytes for a tag, where section 14.5 has INVAL for what is no UTF-8",
+	"clients/session-of-another-principal":             "knfsd (7.2): it remembers that it has refused CREATE_SESSION to another principal, and says so to the right one (section 18.36.4)",
+	"sessions/another-principal":                       "knfsd (7.2): as clients/session-of-another-principal",
+	"names/readdir-refused":                            "knfsd (7.2): REP_TOO_BIG for a maxcount of 40, where section 18.23.3 has TOOSMALL",
 	"clients/destroy-session-elsewhere":                "knfsd: it takes DESTROY_SESSION by any connection, where section 18.37.3 has one of the session's",
 	"slots/current-stateid-lost":                       "knfsd: LOCKU, and RESTOREFH if no stateid was saved, leave the current one as it was, where section 16.2.3.1.2 has that of the result, and the saved one",
 	"callbacks/too-long":                               "nobody: it wants room for any callback that it may send, and TOOSMALL says so",

@@ -1,6 +1,6 @@
 #!/bin/bash
-# setup.sh: fetch what vm.sh needs: the User-Mode Linux kernel, and the few
-# programs that its guest wants and this machine lacks.
+# setup.sh: fetch what vm.sh needs: the User-Mode Linux kernel, a newer one where there is
+# one, and the few programs that its guest wants and this machine lacks.
 #
 # Nothing is installed on this machine: Debian packages (the missing ones with
 # their missing dependencies) are only unpacked, into $cache/uml, and vm.sh lays
@@ -104,4 +104,42 @@ if grep -qw amx_tile /proc/cpuinfo && [ "$here/xstate/xstate.c" -nt "$cache/xsta
 	mkdir -p "$cache"
 	cc -O2 -Wall -Werror -shared -fPIC -o "$cache/xstate.so.new" "$here/xstate/xstate.c" -ldl
 	mv "$cache/xstate.so.new" "$cache/xstate.so"
+fi
+
+# From Linux 6.16 on User-Mode Linux needs no ptrace (seccomp=), and system calls and page faults take
+# a fourth of the time. Debian testing has such a kernel, for a newer C library than this machine's, so
+# that comes with it. Where they can't be had, guests are only slower.
+newer=$cache/uml-newer
+fetchNewer() { # into $work
+	local list=$work/testing.list
+	echo 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian testing main' >"$list"
+	mkdir -p "$work/lists/partial" "$work/root"
+	apt_get() {
+		timeout 120 apt-get -qq -o APT::Sandbox::User=root -o Dir::Etc::sourcelist="$list" -o Dir::Etc::sourceparts=- \
+			-o Dir::State::lists="$work/lists" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o Acquire::Languages=none "$@"
+	}
+	(cd "$work" && apt_get update && apt_get download user-mode-linux libc6) || return 1
+	for deb in "$work"/*.deb; do
+		dpkg-deb -x "$deb" "$work/root" || return 1
+	done
+	mkdir -p "$work/newer/lib"
+	mv "$work/root/usr/lib/uml/modules" "$work/newer/" &&
+		cp -a "$work"/root/usr/lib/x86_64-linux-gnu/lib*.so* "$work/newer/lib/" &&
+		cp "$work/root/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" "$work/newer/ld.so" || return 1
+	# That C library's own interpreter, in the working directory. Its name is as long as the other's.
+	local there=/lib64/ld-linux-x86-64.so.2 here=./////////////////////ld.so
+	LC_ALL=C sed "s|$there|$here|" "$work/root/usr/bin/linux.uml" >"$work/newer/linux.uml" || return 1
+	chmod +x "$work/newer/linux.uml"
+}
+if [ ! -e "$newer" ] && [ "$(id -u)" = 0 ] && command -v apt-get dpkg-deb >/dev/null; then
+	echo "fetching a newer kernel into $newer" >&2
+	work=$(mktemp -d "${TMPDIR:-/tmp}/podnas-setup.XXXXXX")
+	trap 'rm -rf "$work"' EXIT
+	if fetchNewer >"$work/log" 2>&1 && mv "$work/newer" "$newer" && "$here/vm.sh" -t 60 true >"$work/log" 2>&1; then
+		echo "guests have Linux $(ls "$newer/modules")" >&2
+	else
+		tail -n 5 "$work/log" >&2
+		echo "test/vm/setup.sh: no newer kernel from Debian testing, so guests are four times slower" >&2
+		rm -rf "$newer"
+	fi
 fi
