@@ -84,7 +84,7 @@ fuzz: ## fuzz every decoder for FUZZTIME=30s each; CHANGED=1 leaves out what has
 	FUZZTIME='$(FUZZTIME)' CHANGED='$(CHANGED)' $(SUITE) test/fuzz.sh
 
 .PHONY: vm
-vm: ## a real kernel's NFS client and XFS quotas, under User-Mode Linux (root)
+vm: ## a real kernel's NFS client and XFS quotas, under User-Mode Linux (root); SHORT=1 for what each change runs
 	$(SUITE) test/vm/run.sh
 
 .PHONY: chaos
@@ -128,7 +128,7 @@ bench-claims: ## how fast 1,000 claims are bound, beside a provisioner that does
 	go test -tags cluster -run '^$$' -bench Bind -benchtime 1x -timeout 20m ./test/cluster
 
 .PHONY: e2e
-e2e: image image-xfs ## a whole cluster with a real node: apply, claim, write, upgrade, restart, delete (root)
+e2e: image image-xfs ## a whole cluster with a real node: apply, claim, write, upgrade, restart, delete (root); SHORT=1
 	PODNAS_IMAGE='$(CURDIR)/$(ARCHIVE)' PODNAS_XFS_IMAGE='$(CURDIR)/$(XFS_ARCHIVE)' $(SUITE) test/e2e/run.sh
 
 .PHONY: image
@@ -201,6 +201,7 @@ chart-check: ## fail when the Helm chart makes other objects than kubectl apply 
 	$(SUITE) go test -json -tags chart -count=1 ./test/chart
 
 .PHONY: check
+check: export SHORT = 1
 check: ## what CI runs: test, lint, chart-check, a short fuzz, page, attack, vm, cluster, reproducible, e2e
 	$(MAKE) test
 	$(MAKE) lint

@@ -8,6 +8,7 @@
 #                            "make image" leaves in dist/)
 #              PODNAS_XFS_IMAGE  that of its variant with mkfs.xfs (default: the
 #                            one that "make image-xfs" leaves there)
+#              SHORT=1       what each change runs: without the steps that take long
 #              PODNAS_PREVIOUS, PODNAS_PREVIOUS_NFS4  the commits to upgrade from (default:
 #                            see previous.sh)
 #              PODNAS_PAGE   a file to save the status page in, as it is in the pod

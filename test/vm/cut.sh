@@ -4,7 +4,7 @@
 #
 # usage: test/vm/cut.sh PODNAS ENGINE TEST-BINARY ARG...   (go test -exec)
 #
-# With NFS=4.1 in the environment the volume is mounted with that.
+# With NFS=4.1 in the environment the volume is mounted with that. SHORT=1 is for one cut.
 #
 # The test writes its orders into a folder that all share: "cut" kills the serving
 # guest as it is, "boot" starts the next one on its disk. The order is carried out
@@ -55,7 +55,7 @@ boot() { # in a session of its own, to be killed as one
 	server=$!
 }
 boot
-"$here/vm.sh" -N 1 -m 1024 -t 900 -s "$shared" -e "PODNAS=$podnas" -e "ENGINE=$engine" -e "NFS=${NFS:-}" -e "FINDER=${FINDER:-}" -e "SERVING_GUEST=$shared" "$@" &
+"$here/vm.sh" -N 1 -m 1024 -t 900 -s "$shared" -e "PODNAS=$podnas" -e "ENGINE=$engine" -e "NFS=${NFS:-}" -e "FINDER=${FINDER:-}" -e "SHORT=${SHORT:-}" -e "SERVING_GUEST=$shared" "$@" &
 client=$!
 order=$shared/order
 while kill -0 "$client" 2>/dev/null; do

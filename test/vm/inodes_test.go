@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keepers are who can keep a volume's limits, on which disk. With NFS_ONCE each keeper and each kind of disk
-// has its turn, but not all pairs.
-func keepers(t *testing.T, test func(t *testing.T, s settings)) {
+// keepers are who can keep a volume's limits, on which disk. A short run has one of the pairs.
+func keepers(t *testing.T, one string, test func(t *testing.T, s settings)) {
 	t.Helper()
 	for _, k := range []struct{ quota, fs string }{{"kernel", "xfs"}, {"kernel", "ext4"}, {"server", "xfs"}, {"server", "ext4"}} {
-		if os.Getenv("NFS_ONCE") != "" && (k.quota == "kernel") != (k.fs == "xfs") {
+		name := k.quota + " on " + k.fs
+		if short() && name != one {
 			continue
 		}
-		t.Run(k.quota+" on "+k.fs, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			s := settings{quota: k.quota}
 			if k.quota == "server" {
 				s.root, _ = loopDisk(t, k.fs, "")
@@ -75,7 +75,7 @@ func makeEmpty(dir string) func(i int) error {
 // raised has more.
 func TestInodeLimit(t *testing.T) {
 	nativeOnly(t, "the engine has no part in it")
-	keepers(t, func(t *testing.T, s settings) {
+	keepers(t, "kernel on xfs", func(t *testing.T, s settings) {
 		const limit, most = 1024, 3000
 		a := newAppliance(t, s)
 		a.start()
@@ -115,7 +115,7 @@ func TestInodeLimit(t *testing.T) {
 // has more than its size gives it, gets one above that.
 func TestInodesTakenOver(t *testing.T) {
 	nativeOnly(t, "the engine has no part in it")
-	keepers(t, func(t *testing.T, s settings) {
+	keepers(t, "server on ext4", func(t *testing.T, s settings) {
 		const made = 1500
 		a := newAppliance(t, s)
 		a.start()

@@ -6,8 +6,10 @@
 #                native, and what an engine can get wrong for go-nfs too. Or ganesha:
 #                NFS-Ganesha before the conformance suite, as a check on that; or knfsd,
 #                the kernel's server, before that of version 4.1
+#   SHORT=1      what each change runs (.ci/run): without what another version, another engine or
+#                another suite has as well; version_test.go has the lists
 #   NFS=4.1      only what mounts volumes with NFSv4.1, and all of that; NFS=3: without
-#                it. Without NFS what may differ runs with both (version_test.go)
+#                it. Without NFS with both (version_test.go)
 #   FINDER=NAME  how native finds files: kernel, or index. Without it, version 4.1 is with the index, as
 #                deploy/podnas.yaml has both, and version 3 with the kernel's handles; a few tests run
 #                with the other one, too
@@ -41,8 +43,8 @@ suite() { # $1: the engine, $2: the command, then flags and packages
 	echo "=== engine $engine"
 	go test -tags vm -count 1 -p 1 -v -timeout "$((limit - 60))s" -exec "$command" "$@"
 }
-alone='TestGuestPowerCut|TestTwoGuests|TestGanesha|TestKnfsd|TestFaultyDisk' # these have guests of their own
-limit=3660 # seconds: what takes 20 minutes takes 40 where two guests share a processor's core
+alone='TestThroughService|TestGuestPowerCut|TestTwoGuests|TestGanesha|TestKnfsd|TestFaultyDisk' # these have guests of their own
+limit=7260 # seconds
 case ${CHAOS:-} in
 *[0-9]h) limit=$((limit + 5400 * ${CHAOS%h})) ;; # with the time that it takes to check
 *[0-9]m) limit=$((limit + 90 * ${CHAOS%m})) ;;
@@ -52,19 +54,30 @@ case ${CHAOS:-} in
 	exit 2
 	;;
 esac
-guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t $limit -x 4G -s '$found' -e 'FOUND=$found' -e 'PODNAS=$bin/podnas' -e PODNAS_TEST_XFS=/xfs"
+if [ -n "${SHORT:-}" ]; then
+	limit=2460
+	CHAOS=${CHAOS:-40s} CUTS=${CUTS:-5}
+fi
+guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t $limit -x 4G -s '$found' -e 'FOUND=$found' -e 'PODNAS=$bin/podnas' -e PODNAS_TEST_XFS=/xfs ${SHORT:+-e SHORT=1}"
 guest3="$guest -e ENGINE=native ${FINDER:+-e FINDER=$FINDER}"
 finder41=${FINDER:-index}
-native() { # $1: once, for less of what version 4.1 or the unit tests have as well
+native() {
 	# These packages have tests of their own that need this disk.
-	suite native "$guest3 ${1:+-e NFS_ONCE=1}" -run "${RUN:-.}" -skip "$alone" ./test/vm ./quota ./tree || status=1
+	local tree="${RUN:-.}"
+	suite native "$guest3" -run "${RUN:-.}" -skip "$alone" ./test/vm ./quota || status=1
+	if [ -n "${SHORT:-}" ] && [ -z "${RUN:-}" ]; then
+		tree='^(TestCopyFull|TestCopySharesBlocks)$' # the others ran where make test did
+	fi
+	suite native "$guest3" -run "$tree" ./tree || status=1
 }
-native41() { # $1: once, to leave out what runs with version 3 and is the same
-	local once="${1:+-e NFS_ONCE=1} ${KILLS:+-e KILLS=$KILLS} ${CHAOS:+-e CHAOS=$CHAOS} ${SEED:+-e SEED=$SEED} ${CUTS:+-e CUTS=$CUTS}"
-	local guest="$guest -e ENGINE=native -e NFS=4.1 -e FINDER=$finder41 $once"
+native41() {
+	local guest="$guest -e ENGINE=native -e NFS=4.1 -e FINDER=$finder41 ${KILLS:+-e KILLS=$KILLS} ${CHAOS:+-e CHAOS=$CHAOS} ${SEED:+-e SEED=$SEED} ${CUTS:+-e CUTS=$CUTS}"
 	suite 'native, NFS 4.1' "$guest" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
 	if wanted TestFaultyDisk; then
 		suite 'native, NFS 4.1' "$guest" -run TestFaultyDisk ./test/vm || status=1
+	fi
+	if wanted TestThroughService; then # it has NAT
+		suite 'native, NFS 4.1' "${guest/vm.sh\'/vm.sh\' -o}" -run TestThroughService ./test/vm || status=1
 	fi
 	if wanted TestGuestPowerCut; then
 		suite 'native, NFS 4.1' "env NFS=4.1 FINDER=$finder41 '$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
@@ -79,7 +92,10 @@ otherFinder() { # what depends most on how files are found, once more
 		suite "native, NFS 4.1, by the kernel's handles" "$guest -e ENGINE=native -e NFS=4.1 -e FINDER=kernel" -run '^(TestRemovedWhileOpen|TestRestartUnderLocks)$' ./test/vm || status=1
 	fi
 }
-nativeAlone() { # $1: once, without what version 4.1 has as well
+nativeAlone() {
+	if [ -n "${SHORT:-}" ]; then
+		return
+	fi
 	# Not in a guest: what one is too slow for.
 	echo "=== engine native, on this machine"
 	go test -tags vm -count 1 -v -run "${RUN:-.}" ./test/vm/large || status=1
@@ -96,7 +112,7 @@ nativeAlone() { # $1: once, without what version 4.1 has as well
 	if wanted TestFaultyDisk; then
 		suite native "$guest3" -run 'TestFaultyDisk|TestAfterFailedSync' ./test/vm ./test/faultydisk || status=1
 	fi
-	if wanted TestGuestPowerCut && [ "${1:-}" != once ]; then
+	if wanted TestGuestPowerCut; then
 		suite native "'$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
 	fi
 }
@@ -152,23 +168,20 @@ processors() { # those that this may run on
 		seq "${range%-*}" "${range#*-}"
 	done
 }
-rest() { # $1: that of nativeAlone
-	nativeAlone "$@"
+rest() {
+	nativeAlone
 	otherFinder
 	gonfs
 	ganesha
 }
-rest41() {
-	rest once
-	native41 once
-}
-nativeAndKnfsd() { # about as long as the rest
-	native once
+others() { # about as long as version 4.1
+	native
 	knfsd
+	rest
 }
 status=0
 case ${NFS:-}:${ENGINE:-} in
-:) sideBySide nativeAndKnfsd rest41 ;;
+:) sideBySide others native41 ;;
 4.1:) sideBySide native41 knfsd ;;
 4.1:native) native41 ;;
 4.1:knfsd | :knfsd) knfsd ;;

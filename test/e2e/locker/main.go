@@ -133,7 +133,7 @@ func (l *locker) append() error {
 	if err != nil {
 		return err
 	}
-	for n := 0; !l.ended(20 * time.Millisecond); n++ {
+	for n := 0; !l.ended(100 * time.Millisecond); n++ {
 		if err := l.add(f, fmt.Sprintf("%d\n", n)); err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (l *locker) takeTurns() error {
 	if err != nil {
 		return err
 	}
-	for !l.ended(30 * time.Millisecond) {
+	for !l.ended(100 * time.Millisecond) {
 		if err := l.lock("wait for a turn", f, syscall.F_SETLKW, syscall.F_WRLCK); err != nil {
 			return err
 		}
