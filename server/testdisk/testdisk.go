@@ -138,5 +138,6 @@ func Others(t *testing.T, test func(t *testing.T, disk string)) {
 	t.Run("ext4 without birth times", func(t *testing.T) {
 		test(t, mount(t, 256<<20, "mkfs.ext4", "-q", "-F", "-I", "128", "-N", "65536"))
 	})
-	t.Run("btrfs", func(t *testing.T) { test(t, mount(t, 256<<20, "mkfs.btrfs", "-q")) })
+	// A smaller one says ENOSPC while it has room, when many write at once: it can't make a group of blocks.
+	t.Run("btrfs", func(t *testing.T) { test(t, mount(t, 1<<30, "mkfs.btrfs", "-q")) })
 }
