@@ -35,13 +35,14 @@ fi
 suite=("$work/inside.sh" "$work/attack" -podnas="$work/podnas" -test.v -test.timeout=48h -test.run="${RUN:-.}"
 	${ATTACKTIME:+"-attacktime=$ATTACKTIME"} "$@")
 status=0
-test/bench/box.sh "$work" "${suite[@]}" -dir="$work" "${race[@]}" || status=1
+# What is measured is how long victims wait for the server. They are not to wait for what else runs on the
+# machine, such as the linters.
+priority=(nice -n -10)
+"${priority[@]}" test/bench/box.sh "$work" "${suite[@]}" -dir="$work" "${race[@]}" || status=1
 if [ "${KERNEL:-}" = 0 ]; then
 	echo "test/attack/run.sh: KERNEL=0, so nothing runs on the kernel's own quotas" >&2
 else
-	# What is measured is how long victims wait for the server: the guest, one processor that is
-	# slow enough by itself, is not to wait for what else runs on the machine, such as the linters.
 	chmod 755 "$work"
-	nice -n -10 test/vm/vm.sh -m 1536 -t 172800 -x 4G -e ATTACK_KERNEL_QUOTA=1 "${suite[@]}" -dir=/xfs || status=1
+	"${priority[@]}" test/vm/vm.sh -m 1536 -t 172800 -x 4G -e ATTACK_KERNEL_QUOTA=1 "${suite[@]}" -dir=/xfs || status=1
 fi
 exit $status
