@@ -15,6 +15,7 @@ var concurrencyTests = []test{
 	{"one file", testOneFile},
 	{"one directory", testOneDirectory},
 	{"one name", testOneName},
+	{"a name that comes and goes", testComesAndGoes},
 	{"own changes", testOwnChanges},
 }
 
@@ -199,6 +200,31 @@ func testOneName(e *env) {
 			e.Errorf("%d clients have made %s", won, name)
 		}
 	}
+}
+
+// CREATE of a name that others make and remove finds it or makes it: open(2) with O_CREAT does not
+// know ENOENT, and with O_EXCL it knows EEXIST alone.
+func testComesAndGoes(e *env) {
+	const rounds = 40
+	e.inParallel(func(i int, c *Client) error {
+		for r := range rounds {
+			args := nfs3.CreateArgs{Where: *where(e.dir, "lock"), Mode: nfs3.Unchecked, Attr: mode(0o644)}
+			if i%3 == 0 {
+				args = nfs3.CreateArgs{Where: *where(e.dir, "lock"), Mode: nfs3.Exclusive, Verf: [8]byte{byte(i + 1), byte(r)}}
+			}
+			made, err := c.Create(e.Context(), args)
+			if err != nil {
+				return fmt.Errorf("CREATE: %w", err)
+			}
+			if made.Status != nfs3.OK && (args.Mode != nfs3.Exclusive || made.Status != nfs3.ErrExist) {
+				return fmt.Errorf("CREATE, %v, of a name that comes and goes: %v", args.Mode, made.Status)
+			}
+			if removed, err := c.Remove(e.Context(), e.dir, "lock"); err != nil || removed.Status != nfs3.OK && removed.Status != nfs3.ErrNoEnt {
+				return fmt.Errorf("REMOVE: %v, %w", removed.Status, err)
+			}
+		}
+		return nil
+	})
 }
 
 // A client whose cache was valid before its change considers it valid afterwards. So

@@ -160,6 +160,8 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 	var err error
 	if child.Attr, err = child.Stat(); err == nil {
 		child.ID, err = f.Volume.finder.identify(child.fd, nil)
+	} else if errors.Is(err, unix.ESTALE) { // which would be said of the directory
+		err = unix.ENOENT // it was removed since it was opened
 	}
 	if err != nil {
 		child.Close()

@@ -25,7 +25,12 @@ type opening struct {
 	// looked is whether nothing of the file was changed, so that its attributes from the look at its
 	// name are right after OPEN. Who denies others something wants those from when that began.
 	looked bool
+	again  int // how often the name led to another file, or to none, before what it led to was open
 }
+
+// openAgain is how often OPEN looks at a name again that others make, rename files to, and remove. After
+// that the client gets the error, and may ask again.
+const openAgain = 20
 
 // openOp: RFC 8881 section 18.16.
 func (c *compound) openOp() (result, error) {
@@ -38,16 +43,22 @@ func (c *compound) openOp() (result, error) {
 		return nil, err
 	}
 	o := &c.open
-	if !o.object.isSet() {
-		if err := c.findOpen(&args); err != nil {
-			return nil, err
+	for o.data == nil {
+		if !o.object.isSet() {
+			if err := c.findOpen(&args); err != nil {
+				return nil, err
+			}
+			if o.object.n > 0 { // and no pseudo directory
+				o.object.n = copy(o.object.handle[:], c.handleAsOpened(o.object.bytes()))
+			}
 		}
-		if o.object.n > 0 { // and no pseudo directory
-			o.object.n = copy(o.object.handle[:], c.handleAsOpened(o.object.bytes()))
-		}
-	}
-	if o.data == nil {
-		if err := c.openFound(&args, access, deny); err != nil {
+		err := c.openFound(&args, access, deny)
+		switch {
+		case err == nil:
+		case errors.Is(err, syscall.ESTALE) && args.Claim == nfs4.ClaimNull && o.made == nil && o.again < openAgain:
+			// OPEN is of what the name leads to, and never of what it led to.
+			*o, c.may = opening{again: o.again + 1}, false
+		default:
 			return nil, err
 		}
 	}
@@ -205,6 +216,10 @@ func (c *compound) createOpen(args *nfs4.OpenArgs) error {
 		o.size, o.set = &vfs.SetAttr{Size: set.Size}, nfs4.BitmapOf(nfs4.AttrSize)
 	}
 	child, err := dir.Lookup(args.Name)
+	if errors.Is(err, syscall.ENOENT) && o.again < openAgain { // removed since it was in the way
+		*o = opening{again: o.again + 1}
+		return c.createOpen(args)
+	}
 	if err != nil {
 		return err
 	}

@@ -92,9 +92,12 @@ func (g *guest) mount(pv persistentVolume) error {
 	return err
 }
 
-// kill ends the guest's kernel, as when a machine loses its power.
+// kill ends the guest's kernel, as when a machine loses its power. Without its network first: the
+// guest's programs are processes, too, and when they die before the kernel it gives their locks back.
 func (g *guest) kill() {
 	g.t.Helper()
+	g.cut()
+	defer g.up()
 	if err := syscall.Kill(-g.cmd.Process.Pid, syscall.SIGKILL); err != nil {
 		g.t.Error(err)
 	}

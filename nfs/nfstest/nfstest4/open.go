@@ -31,6 +31,8 @@ var openTests = []test{
 	{"rights are checked at open", testRightsAtOpen},
 	{"removed while open", testRemovedOpen},
 	{"replaced while open", testReplacedOpen},
+	{"while it is replaced", testOpenWhileReplaced},
+	{"while it comes and goes", testOpenWhileItGoes},
 	{"close", testClose},
 	{"at the same time", testConcurrentOpens},
 	{"version 3 beside it", testDeniesV3},

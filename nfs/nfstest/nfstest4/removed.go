@@ -1,6 +1,7 @@
 package nfstest4
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/podnas/podnas/nfs/nfs3"
@@ -178,5 +179,59 @@ func testReclaimRemoved(e *env) {
 	}
 	if r := e.do(putfh(forgotten), getattrs(nfs4.AttrType)); r.status != nfs4.ErrStale {
 		e.Errorf("what nobody has reclaimed: %v", r.status)
+	}
+}
+
+// Section 18.16.3: OPEN by a name is of the file that the name leads to, however often another client
+// gives the name to another file meanwhile, and the last one is gone.
+func testOpenWhileReplaced(e *env) {
+	e.file("f", "")
+	e.whileOther(200, func(other *client) []op {
+		args := other.openArgs(opening{name: "new", create: true})
+		return []op{putfh(e.dir), open(args), closeOp(nfs4.CurrentStateid()), putfh(e.dir), savefh(), rename("new", "f")}
+	}, func() {
+		e.ok(putfh(e.dir), open(e.openArgs(opening{name: "f"})), getattrs(nfs4.AttrSize), closeOp(nfs4.CurrentStateid()))
+	})
+}
+
+// OPEN, UNCHECKED, makes what is not there: open(2) with O_CREAT does not know ENOENT.
+func testOpenWhileItGoes(e *env) {
+	e.whileOther(200, func(other *client) []op {
+		args := other.openArgs(opening{name: "f", create: true})
+		return []op{putfh(e.dir), open(args), closeOp(nfs4.CurrentStateid()), putfh(e.dir), remove("f")}
+	}, func() {
+		e.ok(putfh(e.dir), open(e.openArgs(opening{name: "f", create: true})), closeOp(nfs4.CurrentStateid()))
+	})
+}
+
+// whileOther does something again and again while another client makes a call so many times.
+func (e *env) whileOther(times int, ops func(other *client) []op, do func()) {
+	e.Helper()
+	other := e.another()
+	done := make(chan error, 1)
+	go func() {
+		done <- func() error {
+			for range times {
+				r, err := other.try(&call{minor: 1, ops: append([]op{other.next()}, ops(other)...)})
+				if err != nil {
+					return err
+				}
+				if r.status != nfs4.OK {
+					return errors.New(r.status.String())
+				}
+			}
+			return nil
+		}()
+	}()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				e.Errorf("the other client: %v", err)
+			}
+			return
+		default:
+			do()
+		}
 	}
 }
