@@ -79,7 +79,7 @@ func TestAppliance(t *testing.T) {
 func install(t *testing.T) {
 	kubectl(t, "apply", "-f", "disk.yaml")
 	kubectl(t, "apply", "-f", previous("previous"))
-	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=300s")
 	kubectl(t, "wait", "--for=condition=Ready", "pod/disk", "--timeout=180s")
 	servesThrough(t, "native")
 }
@@ -101,7 +101,7 @@ func claim(t *testing.T) {
 
 func writeAndRead(t *testing.T) {
 	kubectl(t, "apply", "-f", deploy+"examples/writer.yaml", "-f", deploy+"examples/reader.yaml")
-	kubectl(t, "wait", "--for=condition=Ready", "pod/writer", "pod/reader", "--timeout=120s")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/writer", "pod/reader", "--timeout=300s")
 	eventually(t, time.Minute, "the writer has written 5 lines", func() bool { return len(written(t)) >= 5 })
 	// The reader is an ordinary user (uid 1000) and shows what it reads as its
 	// log; the writer is root.
@@ -276,14 +276,14 @@ func forget(t *testing.T) {
 	kubectl(t, "patch", "pv", volume, "-p", `{"metadata":{"finalizers":null}}`)
 	kubectl(t, "delete", "pvc", "shared", "--timeout=180s")
 	kubectl(t, "-n", "podnas", "scale", "statefulset/podnas", "--replicas=1")
-	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=300s")
 
 	apply(t, podnas(t, "volume", "manifests", volume, "--bind"))
 	if got := boundVolume(t, "shared").Name; got != volume {
 		t.Fatalf("the claim got %s, want %s back", got, volume)
 	}
 	kubectl(t, "apply", "-f", deploy+"examples/writer.yaml", "-f", deploy+"examples/reader.yaml")
-	kubectl(t, "wait", "--for=condition=Ready", "pod/writer", "pod/reader", "--timeout=120s")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/writer", "pod/reader", "--timeout=300s")
 	eventually(t, time.Minute, "the writer goes on after its old lines", func() bool { return len(written(t)) >= wrote+3 })
 }
 
@@ -312,7 +312,7 @@ func restricted(t *testing.T) {
 	kubectl(t, "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/owner", "--timeout=180s")
 	kubectl(t, "delete", "pod", "owner", "--timeout=180s")
 	kubectl(t, "apply", "-k", deploy+"overlays/restricted")
-	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=300s")
 	servesThrough(t, "native")
 	smallClaim(t)
 	const script = "set -C && echo hello >/small/mine && ln /small/mine /small/link && mkfifo /small/fifo && sync /small/mine"
@@ -336,7 +336,7 @@ func diskImage(t *testing.T) {
 	kubectl(t, "-n", "podnas", "delete", "statefulset", "podnas", "--cascade=foreground", "--timeout=180s")
 	kubectl(t, "-n", "podnas", "delete", "leases", "--all")
 	kubectl(t, "apply", "-k", deploy+"overlays/disk-image")
-	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=300s")
 	servesThrough(t, "native")
 	if !slices.Contains(diskFolders(t), "podnas.img") {
 		t.Fatalf("the disk has %q, want podnas.img", diskFolders(t))
@@ -362,7 +362,7 @@ func diskImage(t *testing.T) {
 	kubectl(t, "-n", "podnas", "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/repair-image", "--timeout=180s")
 	kubectl(t, "-n", "podnas", "delete", "pod", "repair-image")
 	kubectl(t, "-n", "podnas", "scale", "statefulset/podnas", "--replicas=1")
-	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=300s")
 	if got := root(t, "cat /small/file"); got != "kept\n" {
 		t.Errorf("after a start the file has %q", got)
 	}
@@ -386,7 +386,7 @@ func smallClaim(t *testing.T) {
 	t.Helper()
 	kubectl(t, "apply", "-f", "small.yaml")
 	boundVolume(t, "small")
-	kubectl(t, "wait", "--for=condition=Ready", "pod/small", "--timeout=120s")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/small", "--timeout=300s")
 }
 
 // smallOfVersion3 is the claim and the pod of small.yaml, with a volume that mounts with version 3: the

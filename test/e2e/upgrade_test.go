@@ -22,7 +22,7 @@ func previous(name string) string { return filepath.Join(os.Getenv("E2E_PREVIOUS
 func (w walkthrough) upgrade(t *testing.T) {
 	kubectl(t, "apply", "-f", "kept.yaml")
 	kept := boundVolume(t, "kept")
-	kubectl(t, "wait", "--for=condition=Ready", "pod/kept", "--timeout=120s")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/kept", "--timeout=300s")
 	inKept(t, "dd if=/dev/urandom of=/kept/file bs=1M count=10 conv=fsync 2>/dev/null && cd /kept && sha256sum file >sum && sync sum")
 	onDisk := records(t)
 
@@ -82,7 +82,7 @@ func downgrade(t *testing.T) {
 	kubectl(t, "delete", "pod", "small", "--timeout=180s")
 	mountAnew(t, func() {
 		kubectl(t, "apply", "-f", previous("previous"))
-		kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+		kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=300s")
 	})
 	if got := imageOf(t); !strings.HasSuffix(got, ":previous") {
 		t.Fatalf("podnas has the image %s, want the previous one", got)
@@ -122,7 +122,7 @@ func replacePodnas(t *testing.T, replace func()) {
 	t.Helper()
 	uid := podUID(t, "podnas", "podnas-0")
 	replace()
-	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=120s")
+	kubectl(t, "-n", "podnas", "rollout", "status", "statefulset/podnas", "--timeout=300s")
 	if podUID(t, "podnas", "podnas-0") == uid {
 		t.Fatal("podnas-0 is the same pod as before")
 	}

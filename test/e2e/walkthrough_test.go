@@ -156,7 +156,7 @@ func showsLine(n int) func(printed string) bool {
 // of podnas is left in the cluster.
 func (w walkthrough) remove(t *testing.T) {
 	kubectl(t, "apply", "-f", deploy+"examples/")
-	kubectl(t, "wait", "--for=condition=Ready", "pod/writer", "pod/reader", "--timeout=120s")
+	kubectl(t, "wait", "--for=condition=Ready", "pod/writer", "pod/reader", "--timeout=300s")
 	w.run(t, "docs/quickstart.md", "remove")
 	objects := kubectl(t, "get", "pv,storageclass,clusterrole,clusterrolebinding,namespace", "-o", "name")
 	if left := regexp.MustCompile(`(?m)^persistentvolume/pvc-.*$|^.*/podnas$`).FindAllString(objects, -1); left != nil {
