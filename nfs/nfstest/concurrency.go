@@ -205,6 +205,7 @@ func testOneName(e *env) {
 // CREATE of a name that others make and remove finds it or makes it: open(2) with O_CREAT does not
 // know ENOENT, and with O_EXCL it knows EEXIST alone.
 func testComesAndGoes(e *env) {
+	e.need(FeatureExclusiveCreate)
 	const rounds = 40
 	e.inParallel(func(i int, c *Client) error {
 		for r := range rounds {
