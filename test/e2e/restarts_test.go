@@ -114,7 +114,8 @@ func (l lockers) restarts(t *testing.T) {
 	kubectl(t, "delete", "pod", "killer", "--timeout=180s")
 
 	if short() {
-		return // TestFinderChanges of make vm has what follows, with one node
+		progress("to the kernel's handles and back: left out by SHORT=1; TestFinderChanges of make vm has it, with one node")
+		return
 	}
 	l.measure(t, "to the kernel's handles", func() { toKernelHandles(t) })
 	l.measure(t, "and back to the index", func() { toIndex(t) })

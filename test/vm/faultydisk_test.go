@@ -23,13 +23,23 @@ import (
 // write to a file with O_SYNC or by rename, is there, though the disk failed meanwhile.
 func TestFaultyDisk(t *testing.T) {
 	for _, kind := range faultydisk.Kinds() {
-		if short() && !strings.HasPrefix(kind.Name, "XFS") {
-			continue // TestSyncFails has all kinds, on this machine's own kernel
-		}
 		if !strings.Contains(kind.Name, " and its ") { // which fails there anyway
-			t.Run("flakey "+kind.Name, func(t *testing.T) { faultyDisk(t, faultydisk.NewFlakey(t, kind)) })
+			t.Run("flakey "+kind.Name, func(t *testing.T) {
+				xfsInShortRun(t, kind)
+				faultyDisk(t, faultydisk.NewFlakey(t, kind))
+			})
 		}
-		t.Run("thin "+kind.Name, func(t *testing.T) { faultyDisk(t, faultydisk.NewThin(t, kind)) })
+		t.Run("thin "+kind.Name, func(t *testing.T) {
+			xfsInShortRun(t, kind)
+			faultyDisk(t, faultydisk.NewThin(t, kind))
+		})
+	}
+}
+
+func xfsInShortRun(t *testing.T, kind faultydisk.Kind) {
+	t.Helper()
+	if !strings.HasPrefix(kind.Name, "XFS") {
+		notInShortRun(t, "TestSyncFails has all kinds, on this machine's own kernel")
 	}
 }
 
@@ -215,10 +225,11 @@ func contentOf(n int64) []byte {
 // after the failure means that it is on the disk. Nobody is told of a failure twice.
 func TestFaultyDiskTwoNodes(t *testing.T) {
 	for _, kind := range faultydisk.Kinds() {
-		if strings.Contains(kind.Name, " and its ") || short() && kind.Name != "XFS" {
+		if strings.Contains(kind.Name, " and its ") {
 			continue
 		}
 		t.Run(kind.Name, func(t *testing.T) {
+			xfsInShortRun(t, kind)
 			disk := faultydisk.NewThin(t, kind)
 			a := newAppliance(t, settings{root: disk.Dir, listen: ":20490"})
 			a.start()

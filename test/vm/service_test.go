@@ -86,10 +86,10 @@ func TestThroughService(t *testing.T) {
 		{"IPVS", "the node sends connections to the dead pod", (*replacement).late, unanswered},
 		{"iptables", "the pod is lost without a word", (*replacement).lost, unanswered},
 	} {
-		if short() && c.limit == refused {
-			continue // the others take more
-		}
 		t.Run(c.proxy+", "+c.name, func(t *testing.T) {
+			if c.limit == refused {
+				notInShortRun(t, "what comes late has to do more")
+			}
 			r := replacement{t: t, a: newAppliance(t, settings{listen: ":20490"}), v: newMachine(t, 1, "node")}
 			r.here, r.s = newShell(t), newService(r.v, c.proxy == "IPVS")
 			r.a.start()

@@ -127,8 +127,8 @@ fetchNewer() { # into $work
 		cp -a "$work"/root/usr/lib/x86_64-linux-gnu/lib*.so* "$work/newer/lib/" &&
 		cp "$work/root/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2" "$work/newer/ld.so" || return 1
 	# That C library's own interpreter, in the working directory. Its name is as long as the other's.
-	local there=/lib64/ld-linux-x86-64.so.2 here=./////////////////////ld.so
-	LC_ALL=C sed "s|$there|$here|" "$work/root/usr/bin/linux.uml" >"$work/newer/linux.uml" || return 1
+	local theirs=/lib64/ld-linux-x86-64.so.2 ours=./////////////////////ld.so
+	LC_ALL=C sed "s|$theirs|$ours|" "$work/root/usr/bin/linux.uml" >"$work/newer/linux.uml" || return 1
 	chmod +x "$work/newer/linux.uml"
 }
 if [ ! -e "$newer" ] && [ "$(id -u)" = 0 ] && command -v apt-get dpkg-deb >/dev/null; then

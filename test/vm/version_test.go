@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // version41 reports whether this run mounts volumes with NFS version 4.1 (NFS=4.1). It is
@@ -79,6 +80,14 @@ var only41 = map[string]string{
 // short reports whether this is the run of each change (SHORT=1), which leaves out what
 // follows here. All of it runs each night and before a release.
 func short() bool { return os.Getenv("SHORT") != "" }
+
+// notInShortRun passes a case over in a short run.
+func notInShortRun(t *testing.T, why string) {
+	t.Helper()
+	if short() {
+		t.Skipf("left out by SHORT=1: %s", why)
+	}
+}
 
 const (
 	alsoIn41    = "version 4.1 has it in a short run, too, and the protocol has little part in it"
