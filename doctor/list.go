@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/podnas/podnas/aligned"
 )
 
 const (
@@ -54,18 +56,12 @@ func (l *List) Watch(ctx context.Context) {
 				select {
 				case <-ctx.Done():
 					return
-				case <-time.After(untilNext(time.Now(), w.period())):
+				case <-time.After(aligned.Until(time.Now(), w.period())):
 				}
 			}
 		})
 	}
 	watching.Wait()
-}
-
-// untilNext is the time until a check runs that has this period. All run together, so that an idle
-// process wakes seldom.
-func untilNext(now time.Time, period time.Duration) time.Duration {
-	return period - now.Sub(now.Truncate(period))
 }
 
 // Look runs all checks now, and returns their results.

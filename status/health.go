@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podnas/podnas/aligned"
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/volume"
 )
@@ -22,14 +23,15 @@ type disk struct {
 // run reads the usage until ctx ends. If the disk hangs, so does run, but not the page; the
 // findings report it.
 func (d *disk) run(ctx context.Context, cfg *Config) {
-	tick := time.NewTicker(diskPeriod)
+	tick := time.NewTimer(aligned.Until(time.Now(), diskPeriod))
 	defer tick.Stop()
 	for {
 		d.look(cfg)
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case now := <-tick.C:
+			tick.Reset(aligned.Until(now, diskPeriod))
 		}
 	}
 }

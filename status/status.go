@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/podnas/podnas/aligned"
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/latest"
 	"github.com/podnas/podnas/process"
@@ -74,14 +75,15 @@ func New(cfg Config) (*Status, error) {
 // Run takes samples, and reads the state of the disk, until ctx ends.
 func (s *Status) Run(ctx context.Context) {
 	go s.disk.run(ctx, &s.cfg)
-	tick := time.NewTicker(samplePeriod)
+	tick := time.NewTimer(aligned.Until(time.Now(), samplePeriod))
 	defer tick.Stop()
 	for {
 		s.samples.add(take(time.Now(), s.cfg.Served, s.cfg.Exports))
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case now := <-tick.C:
+			tick.Reset(aligned.Until(now, samplePeriod))
 		}
 	}
 }

@@ -236,7 +236,7 @@ func (s *Store) Get(name string) (Volume, error) {
 func (s *Store) List() []Volume {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var volumes []Volume
+	volumes := make([]Volume, 0, len(s.records))
 	for _, name := range slices.Sorted(maps.Keys(s.records)) {
 		if r := s.records[name]; r.State == ready {
 			volumes = append(volumes, r.Volume)

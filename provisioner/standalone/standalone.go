@@ -43,7 +43,7 @@ const scanInterval = time.Second
 const (
 	// restInterval is the time between two scans while there is nothing to do, and the kernel would tell of a
 	// change in the folder: what somebody does to volumes by hand or by command is seen that late.
-	restInterval = 15 * time.Second
+	restInterval = time.Minute
 	// settleTime is from a change until the scan, for a file that is still being written.
 	settleTime = scanInterval / 2
 )

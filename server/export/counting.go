@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/aligned"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -42,15 +43,12 @@ func (v *Volume) count(slots chan struct{}, log *slog.Logger) {
 		}
 	}
 	v.again = time.AfterFunc(time.Hour, v.lookAfter)
-	v.again.Reset(untilLook(time.Now()))
+	v.again.Reset(aligned.Until(time.Now(), lookEvery))
 }
 
-// untilLook is the time until all volumes look after their charges. They do so together: 200 that do it each at
-// a time of its own wake an idle process 40 times a second, and that costs 1% of a processor.
-func untilLook(now time.Time) time.Duration {
-	const period = space.LookAfter / 8
-	return period - now.Sub(now.Truncate(period))
-}
+// lookEvery is the time between two looks after a volume's charges. All volumes look together: 200 that do it
+// each at a time of its own wake an idle process 40 times a second, and that costs 1% of a processor.
+const lookEvery = space.LookAfter / 8
 
 // scan counts the volume's usage while it is served, until the export ends.
 func (v *Volume) scan(log *slog.Logger) {
@@ -69,7 +67,7 @@ func (v *Volume) lookAfter() {
 	default:
 		v.settleDue(time.Now())
 		v.account.FollowMark()
-		v.again.Reset(untilLook(time.Now()))
+		v.again.Reset(aligned.Until(time.Now(), lookEvery))
 	}
 }
 

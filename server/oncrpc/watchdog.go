@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/podnas/podnas/aligned"
 )
 
 // A client that has begun to send a call, or does not read its replies, holds memory that
@@ -13,8 +15,9 @@ import (
 // wait that is the same one for as long as its limit.
 
 const (
-	// looksPerLimit is how many times the watchdog looks during the shortest limit.
-	looksPerLimit = 8
+	// looksPerLimit is how many times the watchdog looks during the shortest limit: every 5 seconds, with
+	// other periodic work.
+	looksPerLimit = 6
 	// Hurry divides the limits of connections that hold much memory while others wait
 	// for some.
 	Hurry = 10
@@ -81,7 +84,8 @@ func (s *Server) endLongWaits(ctx context.Context) {
 	l := &s.limits
 	every := max(time.Millisecond, min(l.idle, l.record, l.write)/looksPerLimit)
 	quick := max(time.Millisecond, every/Hurry)
-	look, next := time.NewTimer(every), time.Now().Add(every)
+	next := time.Now().Add(aligned.Until(time.Now(), every))
+	look := time.NewTimer(time.Until(next))
 	defer look.Stop()
 	for {
 		select {
@@ -94,7 +98,7 @@ func (s *Server) endLongWaits(ctx context.Context) {
 			next = time.Now().Add(quick)
 		case now := <-look.C:
 			s.endWaits(now)
-			next = now.Add(every)
+			next = now.Add(aligned.Until(now, every))
 			if s.budget.waiters.Load() > 0 {
 				next = now.Add(quick)
 			}

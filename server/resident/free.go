@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"reflect"
-	"runtime/debug"
 	"strings"
 	"time"
 	"unsafe"
@@ -14,13 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// free returns unused memory to the system: of what was allocated, and of the program's
-// own code and constants, most of which only the start has used. What is used again comes
-// back from the kernel's cache of the file, some pages at a time.
-func free() {
-	debug.FreeOSMemory()
+// dropProgram takes the program's own code and constants out of the resident set, most of which only
+// the start, or a busy time, has used. What is used again comes back from the kernel's cache of the
+// file, some pages at a time.
+func dropProgram() {
 	const constant = "a constant of the program"
-	for _, address := range []uintptr{reflect.ValueOf(free).Pointer(), uintptr(unsafe.Pointer(unsafe.StringData(constant)))} {
+	for _, address := range []uintptr{reflect.ValueOf(dropProgram).Pointer(), uintptr(unsafe.Pointer(unsafe.StringData(constant)))} {
 		smaps, err := os.Open("/proc/self/smaps")
 		if err != nil {
 			return // no /proc: it stays

@@ -5,7 +5,10 @@ package resident
 
 import (
 	"context"
+	"runtime/debug"
 	"time"
+
+	"github.com/podnas/podnas/aligned"
 )
 
 const (
@@ -27,17 +30,21 @@ const (
 // buffers to the garbage collector, and returns their bytes, and those of the ones that are
 // left.
 func Trim(ctx context.Context, release func() (released, left int)) {
-	tick := time.NewTicker(releaseEvery)
+	tick := time.NewTimer(aligned.Until(time.Now(), releaseEvery))
 	defer tick.Stop()
-	s := schedule{freed: time.Now(), used: processorTime()}
+	s := schedule{freed: time.Now(), used: processorTime(), worked: true}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
+			tick.Reset(aligned.Until(now, releaseEvery))
 			released, left := release()
-			if s.due(now, released, left, processorTime()) {
-				free()
+			if due, worked := s.due(now, released, left, processorTime()); due {
+				debug.FreeOSMemory()
+				if worked {
+					dropProgram()
+				}
 			}
 		}
 	}
@@ -48,17 +55,21 @@ type schedule struct {
 	freed    time.Time     // the last time
 	released int           // bytes since then
 	used     time.Duration // processor time of the process so far
+	worked   bool          // it was not idle all the time since then
 }
 
 // due is called every releaseEvery, with the bytes that were released since the last call,
-// those of the unused buffers that are left, and the processor time so far.
-func (s *schedule) due(now time.Time, released, left int, used time.Duration) bool {
+// those of the unused buffers that are left, and the processor time so far. worked is whether the
+// process has worked since the last time that it was due.
+func (s *schedule) due(now time.Time, released, left int, used time.Duration) (due, worked bool) {
 	s.released += released
-	idle := used-s.used < releaseEvery/idlePart && now.Sub(s.freed) >= idleEvery
-	s.used = used
+	rests := used-s.used < releaseEvery/idlePart
+	s.used, s.worked = used, s.worked || !rests
+	idle := rests && now.Sub(s.freed) >= idleEvery
 	if left >= freeBytes || s.released < freeBytes && !idle {
-		return false
+		return false, s.worked
 	}
-	s.freed, s.released = now, 0
-	return true
+	worked = s.worked
+	s.freed, s.released, s.worked = now, 0, false
+	return true, worked
 }

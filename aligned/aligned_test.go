@@ -1,0 +1,28 @@
+package aligned
+
+import (
+	"testing"
+	"time"
+)
+
+// What begins at any time goes off together, and then each time after its period.
+func TestUntil(t *testing.T) {
+	const period = 5 * time.Second
+	begin := time.Now()
+	first := begin.Add(Until(begin, period))
+	if first.Sub(begin) > period {
+		t.Errorf("the first time is %v later", first.Sub(begin))
+	}
+	for _, part := range []time.Duration{0, 1, 2, 3} {
+		now := begin.Add(first.Sub(begin) * part / 4)
+		if next := now.Add(Until(now, period)); !next.Equal(first) {
+			t.Errorf("%v later: %v, want %v", now.Sub(begin), next, first)
+		}
+	}
+	if again := Until(first, period); again != period {
+		t.Errorf("the next time is %v later", again)
+	}
+	if both := first.Add(Until(first, 2*period)); Until(both, period) != period {
+		t.Errorf("at %v one goes off, but not the other with half of its period", both)
+	}
+}
