@@ -11,7 +11,8 @@ import (
 )
 
 // The attributes of files are remembered next to their handles, so that a listing, or a GETATTR,
-// needs no system call for each file, and a LOOKUP none for the directory. They are used only if all of this holds:
+// needs no system call for each file, a LOOKUP none for the directory, and ACCESS and READ none for the attributes. They
+// are used only if all of this holds:
 //
 //   - No call has begun to change the file since they were read: versions.
 //   - They were read at most attrsKept ago: somebody may change files directly on the disk.
@@ -24,6 +25,9 @@ import (
 
 // attrsKept is how long attributes are used.
 const attrsKept = time.Second
+
+// atimeSettles is for how long after a READ has changed the atime nothing is remembered of the file.
+const atimeSettles = attrsKept + tickMax
 
 // cachedAttrs do not change.
 type cachedAttrs struct {
@@ -109,7 +113,7 @@ func (f *File) beginChange() changing { return f.opener.beginChange(f.Volume, f.
 // changed its atime. a is from afterwards. With noatime it never does, with relatime rarely:
 // mount(8).
 func (f *File) WasRead(a *Attr) {
-	if time.Since(a.Atime) < attrsKept+tickMax {
+	if time.Since(a.Atime) < atimeSettles {
 		if version := f.opener.versions.of(f.Volume, &f.ID); version != nil {
 			version.Add(oneChange)
 		}
@@ -151,14 +155,14 @@ func (o *Opener) remembered(v *Volume, ino uint64, now, after int64) (*cachedAtt
 }
 
 // remember remembers the attributes of a file whose handle is cached. It returns false if that is not.
-func (o *Opener) remember(f *File, handle []byte, version uint64, now int64) (cached bool) {
+func (o *Opener) remember(f *File, version uint64, now int64) (cached bool) {
 	key := described{volume: f.Volume.ID, device: f.Volume.device, ino: f.Attr.Ino}
 	ways, _ := o.handles.find(&key)
 	if ways == nil {
 		return false
 	}
 	for i := range ways {
-		if r := ways[i].Load(); r != nil && bytes.Equal(r.bytes[:r.n], handle) {
+		if r := ways[i].Load(); r != nil && r.file.volume == f.Volume.ID && idIn(r.bytes[:r.n]) == f.ID {
 			o.rememberAs(r, &f.Attr, f.Volume, version, now)
 			cached = true
 		}
@@ -175,9 +179,10 @@ func (o *Opener) rememberAs(r *cachedHandle, a *Attr, v *Volume, version uint64,
 }
 
 // lasts reports whether attributes are worth remembering, and may be: the version is from before
-// they were read. A file that is being changed will change again, and Change must look at it.
+// they were read. A file that is being changed will change again, and Change must look at it. One that
+// was removed is there only for who has it open.
 func lasts(a *Attr, version uint64, now int64) bool {
-	return version&changesAtOnce == 0 && now-a.Ctime.UnixNano() >= int64(tickMax)
+	return a.Nlink > 0 && version&changesAtOnce == 0 && now-a.Ctime.UnixNano() >= int64(tickMax)
 }
 
 // saw forgets attributes that were remembered if the file has others: after one reply with them
@@ -215,11 +220,11 @@ func (e Entry) Describe(handle []byte) (Attr, []byte, error) {
 	return a, handle, err
 }
 
-// OpenToLookUp is Open with UseAttr of a directory in which a name is looked up. Its attributes may be
-// remembered ones: then the name is still looked up on the disk, and the kernel decides who may, except
-// for a directory's owner, for whom a change of the mode that somebody makes directly on the disk
-// counts after attrsKept. It may block.
-func (o *Opener) OpenToLookUp(client netip.Addr, handle []byte) (*File, error) {
+// OpenRecent is Open with UseAttr of a file for ACCESS, or of a directory in which a name is looked up. Its
+// attributes may be remembered ones: then the name is still looked up on the disk, and the kernel decides
+// who may, except for a file's owner, for whom a change of the mode that somebody makes directly on the
+// disk counts after attrsKept. It may block.
+func (o *Opener) OpenRecent(client netip.Addr, handle []byte) (*File, error) {
 	v, id, err := o.volumeOf(client, handle)
 	if err != nil {
 		return nil, err
@@ -238,26 +243,50 @@ func (o *Opener) OpenToLookUp(client netip.Addr, handle []byte) (*File, error) {
 	}
 	version := o.versions.at(ino).Load()
 	f, err := o.openIn(v, id, UseAttr)
-	if err == nil && f.Attr.IsDir() && lasts(&f.Attr, version, now) {
-		o.rememberDir(f, version, now)
+	switch {
+	case err != nil || !lasts(&f.Attr, version, now):
+	case f.Attr.IsDir(), f.kept != nil && f.kept.looked.Swap(true):
+		o.rememberOpen(f, version, now)
+	default:
+		o.remember(f, version, now)
 	}
 	return f, err
 }
 
-// rememberDir is remember for a directory that may have no cached handle yet, as nobody has looked
-// up its name.
-func (o *Opener) rememberDir(f *File, version uint64, now int64) {
-	handle := f.Handle()
-	if o.remember(f, handle, version, now) {
+// rememberOpen is remember for an open file that may have no cached handle yet, as nobody has looked
+// up its name: a client has made it, or mounted it.
+func (o *Opener) rememberOpen(f *File, version uint64, now int64) {
+	if o.remember(f, version, now) {
 		return
 	}
 	var empty byte
 	var st unix.Statx_t
 	if err := statx(f.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
 		d := f.described(&st)
-		o.handles.put(&d, handle)
-		o.remember(f, handle, version, now)
+		o.handles.put(&d, f.Handle())
+		o.remember(f, version, now)
 	}
+}
+
+// Recent is Stat of a file that was just read, up to an offset: the attributes are remembered ones, if
+// reading does not change them. They are remembered when it is called again.
+func (f *File) Recent(end int64) (Attr, error) {
+	o, v := f.opener, f.Volume
+	ino := v.disk.numberIn(&f.ID)
+	if !o.remembers(v) || !v.births || ino == 0 || f.kept == nil || v.isAlias(&f.ID) {
+		return f.Stat()
+	}
+	now := time.Now().UnixNano()
+	if a, r := o.remembered(v, ino, now, 0); a != nil && idIn(r.bytes[:r.n]) == f.ID && end <= a.Size && v.disk.keepsAtime(&a.Attr, now) {
+		return a.Attr, nil
+	}
+	version := o.versions.at(ino).Load()
+	a, err := f.Stat()
+	if err == nil && lasts(&a, version, now) && v.disk.keepsAtime(&a, now) && f.kept.looked.Swap(true) {
+		f.Attr = a
+		o.rememberOpen(f, version, now)
+	}
+	return a, err
 }
 
 // Look opens a file only for its attributes, its volume and its ID: without a descriptor, if they
@@ -287,7 +316,7 @@ func (o *Opener) Look(client netip.Addr, handle []byte) (*File, error) {
 	version := o.versions.at(ino).Load()
 	f, err := o.OpenAtOnce(client, handle, UseAttr)
 	if f != nil && lasts(&f.Attr, version, now) {
-		o.remember(f, handle, version, now)
+		o.rememberOpen(f, version, now)
 	}
 	return f, err
 }

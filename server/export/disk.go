@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,6 +35,8 @@ type disk struct {
 	// settled is whether syncing a directory costs only a system call if its changes
 	// are on the disk already. ext4 flushes the disk's cache then.
 	settled bool
+	// noatime and relatime are how it is mounted, mount(8).
+	noatime, relatime bool
 }
 
 func diskOf(root *os.File) disk {
@@ -41,19 +44,33 @@ func diskOf(root *os.File) disk {
 	if err := unix.Fstatfs(int(root.Fd()), &fs); err != nil {
 		return disk{}
 	}
-	switch fs.Type {
+	d := diskOfType(root, fs.Type)
+	d.noatime, d.relatime = fs.Flags&unix.ST_NOATIME != 0, fs.Flags&unix.ST_RELATIME != 0
+	return d
+}
+
+func diskOfType(root *os.File, fs int64) disk {
+	switch fs {
 	case unix.XFS_SUPER_MAGIC:
-		return disk{fs: fs.Type, quick: true, journal: true, settled: true, numbered: true, dirents: true}
+		return disk{fs: fs, quick: true, journal: true, settled: true, numbered: true, dirents: true}
 	case unix.EXT4_SUPER_MAGIC:
-		return disk{fs: fs.Type, quick: true, journal: ext4Journal(root), numbered: true, dirents: true}
+		return disk{fs: fs, quick: true, journal: ext4Journal(root), numbered: true, dirents: true}
 	case unix.BTRFS_SUPER_MAGIC:
-		return disk{fs: fs.Type, quick: true, dirents: true}
+		return disk{fs: fs, quick: true, dirents: true}
 	case unix.TMPFS_MAGIC:
 		return disk{quick: true, dirents: true}
 	case unix.OVERLAYFS_SUPER_MAGIC:
 		return disk{overlay: true}
 	}
 	return disk{}
+}
+
+// keepsAtime reports whether reading a file with these attributes does not change its atime, and has not
+// just done so. With relatime the first time after a change does, and one each day.
+func (d *disk) keepsAtime(a *Attr, now int64) bool {
+	age := time.Duration(now - a.Atime.UnixNano())
+	const day = 24 * time.Hour
+	return age >= atimeSettles && (d.noatime || d.relatime && a.Atime.After(a.Mtime) && a.Atime.After(a.Ctime) && age < day-time.Minute)
 }
 
 // ext4Journal reports whether a file is on an ext4 with a journal, as most have.

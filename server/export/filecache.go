@@ -79,6 +79,7 @@ type openFile struct {
 
 	charge   *space.Charge // where the server counts
 	written  atomic.Bool
+	looked   atomic.Bool // by an ACCESS or READ, whose next one may find its attributes remembered
 	unsynced atomic.Bool // it has unsynced writes, and stays open until it is synced
 	state    *syncState  // shared with the file's other descriptors
 }

@@ -41,7 +41,7 @@ var (
 	keptHandles       = desc("nfs_kept_handles", "Cached handles of names. Missing with go-nfs.")
 	keptHandlesHits   = desc("nfs_kept_handles_hits_total", "Lookups and listed names whose handle was cached.")
 	keptHandlesMisses = desc("nfs_kept_handles_misses_total", "Lookups and listed names whose handle was not cached.")
-	keptAttrsHits     = desc("nfs_kept_attributes_hits_total", "Files in listings and GETATTR whose attributes were remembered. Missing with go-nfs.")
+	keptAttrsHits     = desc("nfs_kept_attributes_hits_total", "Files in listings, GETATTR, ACCESS and READ whose attributes were remembered. Missing with go-nfs.")
 
 	nfs4Clients        = desc("nfs4_clients", "Clients of NFSv4.1: nodes, each for all its mounts. This and the other podnas_nfs4 metrics are missing with go-nfs and with --nfs4=false.")
 	nfs4Silent         = desc("nfs4_clients_silent", "Clients whose lease has run out. They keep what nobody else wants.")

@@ -80,7 +80,7 @@ func (s *service) access(c *oncrpc.Call) oncrpc.Answer {
 	if !decode(c, args) {
 		return t.badArgs()
 	}
-	f, err := t.Open(args.Object, export.UseAttr)
+	f, err := t.OpenRecent(args.Object)
 	if err != nil {
 		res.Status = statusOf(err)
 		return t.reply(res)

@@ -15,7 +15,7 @@ func (s *service) lookup(c *oncrpc.Call) oncrpc.Answer {
 	if !decode(c, args) {
 		return t.badArgs()
 	}
-	dir, err := t.OpenToLookUp(args.Dir)
+	dir, err := t.OpenRecent(args.Dir)
 	if err != nil {
 		res.Status = statusOf(err)
 		return t.reply(res)

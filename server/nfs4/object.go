@@ -58,7 +58,7 @@ func (c *compound) attrFile(o *object) (*export.File, error) {
 
 // lookFile is attrFile of a directory in which a name is looked up: its attributes may be remembered
 // ones.
-func (c *compound) lookFile(o *object) (*export.File, error) { return c.openFile(o, c.OpenToLookUp) }
+func (c *compound) lookFile(o *object) (*export.File, error) { return c.openFile(o, c.OpenRecent) }
 
 func (c *compound) openFile(o *object, open func(handle []byte) (*export.File, error)) (*export.File, error) {
 	switch {

@@ -42,8 +42,8 @@ func (t *Task) readCached(f *export.File, p []byte, offset uint64) (d Data, done
 		return d, false
 	}
 	// The data is sent only if the caller is the owner, or root.
-	attr, err := f.Stat()
 	end := offset + uint64(n)
+	attr, err := f.Recent(int64(end))
 	switch {
 	case err != nil || !f.Opened() && !t.knows(&attr):
 		return d, false

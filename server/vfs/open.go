@@ -61,12 +61,13 @@ func (t *Task) Look(handle []byte) (*export.File, error) {
 	return t.opened(f)
 }
 
-// OpenToLookUp is Open, with UseAttr, of a directory in which a name is looked up.
-func (t *Task) OpenToLookUp(handle []byte) (*export.File, error) {
+// OpenRecent is Open, with UseAttr, of a file for ACCESS, or of a directory in which a name is looked up. Its
+// attributes may be remembered ones.
+func (t *Task) OpenRecent(handle []byte) (*export.File, error) {
 	if err := t.MayWait(handle); err != nil {
 		return nil, err
 	}
-	f, err := t.service.opener.OpenToLookUp(t.Call.Client.Addr(), handle)
+	f, err := t.service.opener.OpenRecent(t.Call.Client.Addr(), handle)
 	if err != nil {
 		return nil, err
 	}
