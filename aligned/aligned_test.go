@@ -13,8 +13,8 @@ func TestUntil(t *testing.T) {
 	if first.Sub(begin) > period {
 		t.Errorf("the first time is %v later", first.Sub(begin))
 	}
-	for _, part := range []time.Duration{0, 1, 2, 3} {
-		now := begin.Add(first.Sub(begin) * part / 4)
+	for _, later := range []time.Duration{0, time.Millisecond, time.Second, first.Sub(begin) - 1} {
+		now := begin.Add(min(later, first.Sub(begin)-1))
 		if next := now.Add(Until(now, period)); !next.Equal(first) {
 			t.Errorf("%v later: %v, want %v", now.Sub(begin), next, first)
 		}
