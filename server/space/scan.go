@@ -68,15 +68,18 @@ func (a *Account) found(dir int, name string, i Inode) {
 }
 
 // LookAt settles the charge if the inode has this name in a directory, and reports whether
-// the file system may free some of its blocks later.
-func (c *Charge) LookAt(dir int, name string) (mayShrink bool) {
+// what it takes may change by itself later: the file system may free some of its blocks, or the kernel has not
+// written all of it yet, which takes blocks for the places of its pieces.
+func (c *Charge) LookAt(dir int, name string) (mayChange bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && InodeOf(&st) == c.inode {
-		c.settle(&st, false)
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || InodeOf(&st) != c.inode {
+		return c.ahead
 	}
-	return c.ahead
+	c.settle(&st, false)
+	changed := time.Unix(st.Ctim.Unix())
+	return c.ahead || st.Mode&unix.S_IFMT == unix.S_IFREG && time.Since(changed) < LookAfter
 }
 
 // Moved tells the account that an inode was given this name in a directory for the one it
