@@ -1,13 +1,11 @@
 package export
 
 import (
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -45,7 +43,7 @@ func TestTakenBack(t *testing.T) {
 			now := time.Now()
 			v.settleDue(now.Add(space.LookAfter + time.Second))
 			before, _ := du(t, dir)
-			takeBack(t, disk)
+			testdisk.TakeBack(t, disk)
 			after, _ := du(t, dir)
 			ahead += before - after
 			v.settleDue(now.Add(space.LookAfter + lookLate + 2*time.Second))
@@ -61,23 +59,6 @@ func TestTakenBack(t *testing.T) {
 			t.Errorf("%d charges are kept", n)
 		}
 	})
-}
-
-// takeBack has XFS free all that it has allocated ahead, as it does by itself every 5
-// minutes.
-func takeBack(t *testing.T, disk string) {
-	t.Helper()
-	f, err := os.Open(disk)
-	mustDo(t, err)
-	defer f.Close()
-	// XFS_IOC_FREE_EOFBLOCKS and struct xfs_fs_eofblocks, xfs_fs.h: version 1, wait.
-	const ioctl, sync = 0x8080583a, 1
-	var how [128]byte
-	binary.NativeEndian.PutUint32(how[0:], 1)
-	binary.NativeEndian.PutUint32(how[4:], sync)
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctl, uintptr(unsafe.Pointer(&how))); errno != 0 {
-		t.Fatalf("XFS_IOC_FREE_EOFBLOCKS: %v", errno)
-	}
 }
 
 // What the kernel has not yet written when a volume is counted, as after a kill, takes more when it has:
