@@ -1,7 +1,10 @@
 package nfs4
 
 import (
+	"encoding/binary"
 	"errors"
+	"hash/fnv"
+	"io"
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
@@ -191,11 +194,11 @@ func (c *compound) createOpen(args *nfs4.OpenArgs) error {
 		return err
 	}
 	exclusive := args.Mode == nfs4.Exclusive || args.Mode == nfs4.ExclusiveAttrs
-	mode := vfs.Guarded
+	mode, verf := vfs.Guarded, args.Verf
 	if exclusive {
-		mode = vfs.Exclusive
+		mode, verf = vfs.Exclusive, verifierBy(c.on.client().Owner(), verf)
 	}
-	made, err := c.Create(dir, args.Name, mode, set, args.Verf)
+	made, err := c.Create(dir, args.Name, mode, set, verf)
 	o.change = changeInfo(&made.Dir)
 	switch {
 	case err == nil:
@@ -515,4 +518,15 @@ func (c *compound) delegpurge() (result, error) {
 		return nil, c.Call.Args.Err()
 	}
 	return nil, statusError(nfs4.ErrNotSupp)
+}
+
+// verifierBy is the verifier of an exclusive OPEN, by whom it is. Those of Linux are a clock tick since its
+// start and a process's number, which two nodes that have started together may both have: each would
+// take the file of the other for what it has made itself.
+func verifierBy(owner string, verf nfs4.Verifier) (by nfs4.Verifier) {
+	h := fnv.New64a() // the same after a restart
+	_, _ = h.Write(verf[:])
+	_, _ = io.WriteString(h, owner)
+	binary.BigEndian.PutUint64(by[:], h.Sum64())
+	return by
 }
