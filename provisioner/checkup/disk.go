@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/volume"
@@ -137,10 +138,14 @@ func secrets(root string) doctor.Result {
 	return doctor.Good("only podnas can read the key of the file handles")
 }
 
+// recordPeriod is how often the running process reads the records of all volumes, which would be most of what it
+// does when it is idle.
+const recordPeriod = time.Minute
+
 // RecordChecks returns checks that compare the records of a disk with its
 // directories.
 func RecordChecks(store *volume.Store) []doctor.Check {
-	return []doctor.Check{{Name: "records", Run: func(context.Context) []doctor.Result {
+	return []doctor.Check{{Name: "records", Every: recordPeriod, Run: func(context.Context) []doctor.Result {
 		found, err := store.Check()
 		if err != nil {
 			return []doctor.Result{doctor.Fail("give podnas the right to read its disk", "%v", err)}

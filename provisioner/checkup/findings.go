@@ -37,24 +37,19 @@ type Config struct {
 	Cluster     *Cluster // nil without a cluster
 }
 
-// recordPeriod is how often the records of all volumes are read, which takes most of what an idle
-// process does.
-const recordPeriod = time.Minute
-
 // Findings returns all checks of the running process, for podnas doctor, the status page
 // and the metrics. running is the process's context, which ends when it is asked to end.
 func Findings(running context.Context, cfg Config) *doctor.List {
-	records := RecordChecks(cfg.Store)
-	versions := doctor.One("versions", func(context.Context) doctor.Result { return versions(cfg.Store, cfg.NoNFS4) })
-	records[0].Every, versions.Every = recordPeriod, recordPeriod
+	mounts := doctor.One("versions", func(context.Context) doctor.Result { return versions(cfg.Store, cfg.NoNFS4) })
+	mounts.Every = recordPeriod
 	checks := slices.Concat(
 		doctor.Of("disk", DiskChecks(cfg.Disk, cfg.Process.Root)...),
-		doctor.Of("disk", records...),
+		doctor.Of("disk", RecordChecks(cfg.Store)...),
 		doctor.Of("disk", doctor.One("syncs", func(context.Context) doctor.Result { return Syncs(cfg.FailedSyncs()) })),
 		doctor.Of("volumes", VolumeChecks(cfg.Store)...),
 		doctor.Of("claims", doctor.Check{Name: "claims", Run: func(context.Context) []doctor.Result { return cfg.Claims() }}),
 		doctor.Of("process", ProcessChecks(cfg.Process)...),
-		doctor.Of("process", versions),
+		doctor.Of("process", mounts),
 		doctor.Of(
 			"process",
 			doctor.One("ports", func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, cfg.Dial, cfg.Address) }),

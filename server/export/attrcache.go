@@ -126,6 +126,15 @@ func (o *Opener) remembers(v *Volume) bool {
 	return !o.NoAttrs && v.mount != 0 && v.disk.numbered
 }
 
+// numberOf returns the inode number of a file whose attributes are remembered, 0 if they never are. Those of
+// an alias are not, or others would be given its handle.
+func (o *Opener) numberOf(v *Volume, id *FileID) uint64 {
+	if !o.remembers(v) || !v.births || v.isAlias(id) {
+		return 0
+	}
+	return v.disk.numberIn(id)
+}
+
 // remembered returns the attributes of the file with an inode number, and its handle; nil: they are
 // not remembered, or can't be used now. They are from after a time, if that is not 0.
 func (o *Opener) remembered(v *Volume, ino uint64, now, after int64) (*cachedAttrs, *cachedHandle) {
@@ -229,8 +238,8 @@ func (o *Opener) OpenRecent(client netip.Addr, handle []byte) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	ino := v.disk.numberIn(&id)
-	if !o.remembers(v) || !v.births || ino == 0 {
+	ino := o.numberOf(v, &id)
+	if ino == 0 {
 		return o.openIn(v, id, UseAttr)
 	}
 	now := time.Now().UnixNano()
@@ -272,8 +281,8 @@ func (o *Opener) rememberOpen(f *File, version uint64, now int64) {
 // reading does not change them. They are remembered when it is called again.
 func (f *File) Recent(end int64) (Attr, error) {
 	o, v := f.opener, f.Volume
-	ino := v.disk.numberIn(&f.ID)
-	if !o.remembers(v) || !v.births || ino == 0 || f.kept == nil || v.isAlias(&f.ID) {
+	ino := o.numberOf(v, &f.ID)
+	if ino == 0 || f.kept == nil {
 		return f.Stat()
 	}
 	now := time.Now().UnixNano()
@@ -296,8 +305,8 @@ func (o *Opener) Look(client netip.Addr, handle []byte) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	ino := v.disk.numberIn(&id)
-	if !o.remembers(v) || ino == 0 || v.isAlias(&id) {
+	ino := o.numberOf(v, &id)
+	if ino == 0 {
 		v.calls.Done()
 		return o.OpenAtOnce(client, handle, UseAttr)
 	}
