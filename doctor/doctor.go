@@ -46,8 +46,8 @@ type Check struct {
 	// Source is the part of podnas that it checks, by which findings are counted:
 	// disk, volumes, claims, cluster or process.
 	Source string
-	// Every is how often a List runs it; 0: every 10 seconds. It is for checks that
-	// cost others something, such as calls of the API server.
+	// Every is how often a List runs it; 0: every 10 seconds, which is the most often. It is for checks
+	// that cost something, such as calls of the API server, and for those whose result hardly changes.
 	Every time.Duration
 	// Run returns one Result or several. A Result without a Check gets the Name.
 	Run func(context.Context) []Result
@@ -117,6 +117,11 @@ func (c Check) within(ctx context.Context, timeout time.Duration) []Result {
 			results = []Result{Fail("", "no answer within %s", timeout)}
 		}
 	}
+	return c.named(results)
+}
+
+// named returns results with the check's name and source.
+func (c Check) named(results []Result) []Result {
 	results = slices.Clone(results) // they may be shared
 	for i := range results {
 		if results[i].Check == "" {

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/podnas/podnas/aligned"
 )
 
 const (
-	// watchPeriod is how often a List runs a check by default.
+	// watchPeriod is how often a List runs a check by default, and at most.
 	watchPeriod = 10 * time.Second
 	// wrongPeriod is how often it runs a less frequent check at least while that has
 	// findings, to see soon that they are solved.
@@ -24,13 +25,18 @@ const (
 // List has the latest results of a set of checks. The status page, the metrics and podnas
 // doctor all show it, so that they agree.
 //
-// Watch runs the checks periodically and independently, so one that hangs delays no
-// other; its own result is then that it does not answer. Known never waits.
+// Watch runs the checks periodically, one after the other, because each goroutine that starts while the
+// process is idle wakes several threads. One that hangs delays the others by a moment; its own result
+// is then that it does not answer. Known never waits.
 type List struct{ watched []*watched }
+
+// patience is how long the checks wait for one that hangs.
+const patience = time.Second
 
 // watched is a check and its results.
 type watched struct {
-	check Check // shared: see Shared
+	check Check     // shared: see Shared
+	asked time.Time // when Watch ran it last; only Watch uses it
 
 	mu      sync.Mutex
 	began   time.Time // start of the check that returned results; zero: none yet
@@ -48,20 +54,52 @@ func NewList(checks []Check) *List {
 
 // Watch runs the checks, each with its period, until ctx ends.
 func (l *List) Watch(ctx context.Context) {
-	var watching sync.WaitGroup
-	for _, w := range l.watched {
-		watching.Go(func() {
-			for {
-				w.look(ctx, Timeout)
-				select {
-				case <-ctx.Done():
-					return
-				case <-time.After(aligned.Until(time.Now(), w.period())):
-				}
+	for {
+		var due []*watched
+		for _, w := range l.watched {
+			if now := time.Now(); w.isDue(now) {
+				w.asked = now
+				due = append(due, w)
 			}
-		})
+		}
+		lookAt(ctx, due)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(aligned.Until(time.Now(), watchPeriod)):
+		}
 	}
-	watching.Wait()
+}
+
+// lookAt runs checks one after the other. While one of them hangs, another goroutine goes on with the rest. It
+// waits until all have begun, and a moment for the last ones.
+func lookAt(ctx context.Context, due []*watched) {
+	var begun atomic.Int64
+	ended := make(chan struct{}, len(due)+1)
+	work := func() {
+		for i := begun.Add(1) - 1; i < int64(len(due)); i = begun.Add(1) - 1 {
+			due[i].look(ctx)
+		}
+		ended <- struct{}{}
+	}
+	go work()
+	tick := time.NewTicker(patience)
+	defer tick.Stop()
+	for before := int64(0); ; {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+			switch now := begun.Load(); {
+			case now >= int64(len(due)):
+				return
+			case now == before:
+				go work()
+			default:
+				before = now
+			}
+		}
+	}
 }
 
 // Look runs all checks now, and returns their results.
@@ -71,7 +109,7 @@ func (l *List) Look(ctx context.Context) []Result {
 	found := make([][]Result, len(l.watched))
 	var looking sync.WaitGroup
 	for i, w := range l.watched {
-		looking.Go(func() { found[i] = w.look(ctx, Timeout) })
+		looking.Go(func() { found[i] = w.look(ctx) })
 	}
 	looking.Wait()
 	return append([]Result{}, slices.Concat(found...)...) // in JSON [], not null
@@ -91,9 +129,9 @@ func (l *List) Known() (results []Result, all bool) {
 
 // look runs the check and keeps its results, unless a run that started later has
 // already ended, or the caller is gone.
-func (w *watched) look(ctx context.Context, timeout time.Duration) []Result {
+func (w *watched) look(ctx context.Context) []Result {
 	began := time.Now()
-	results := w.check.within(ctx, timeout)
+	results := w.check.named(w.check.Run(ctx))
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return results
 	}
@@ -105,7 +143,13 @@ func (w *watched) look(ctx context.Context, timeout time.Duration) []Result {
 	return results
 }
 
-// period is the time until the next run.
+// isDue reports whether Watch is to run the check. What has the same period is due at the same time.
+func (w *watched) isDue(now time.Time) bool {
+	p := w.period()
+	return !now.Before(w.asked.Truncate(p).Add(p))
+}
+
+// period is the time between two runs.
 func (w *watched) period() time.Duration {
 	if w.check.Every == 0 {
 		return watchPeriod

@@ -20,7 +20,7 @@ const (
 type sample struct {
 	at      time.Time
 	served  stats.Snapshot
-	volumes map[uint64]stats.Traffic // by number
+	volumes map[uint64]stats.Traffic // by number; shared with the sample before if nothing has changed
 	syncs   stats.Distribution
 }
 
@@ -30,15 +30,21 @@ type samples struct {
 	ring []sample
 }
 
-func take(at time.Time, served *stats.Server, exports *export.Table) sample {
-	s := sample{at: at, served: served.Snapshot(), volumes: map[uint64]stats.Traffic{}, syncs: exports.Syncs.Durations.Snapshot()}
-	for _, v := range exports.Volumes() {
-		s.volumes[v.ID] = v.Served.Traffic()
+// take adds a sample. Only one goroutine takes samples.
+func (s *samples) take(at time.Time, served *stats.Server, exports *export.Table) {
+	latest := sample{at: at, served: served.Snapshot(), volumes: s.volumes(), syncs: exports.Syncs.Durations.Snapshot()}
+	all := exports.Volumes()
+	same := len(all) == len(latest.volumes)
+	for _, v := range all {
+		before, known := latest.volumes[v.ID]
+		same = same && known && before == v.Served.Traffic()
 	}
-	return s
-}
-
-func (s *samples) add(latest sample) {
+	if !same {
+		latest.volumes = make(map[uint64]stats.Traffic, len(all))
+		for _, v := range all {
+			latest.volumes[v.ID] = v.Served.Traffic()
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.ring) > samplesMax { // one more: between 61 are 60 spans
@@ -46,6 +52,16 @@ func (s *samples) add(latest sample) {
 		s.ring = s.ring[:samplesMax]
 	}
 	s.ring = append(s.ring, latest)
+}
+
+// volumes returns the traffic of the volumes in the latest sample, nil before the first.
+func (s *samples) volumes() map[uint64]stats.Traffic {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ring) == 0 {
+		return nil
+	}
+	return s.ring[len(s.ring)-1].volumes
 }
 
 // spans returns what was served between consecutive samples, the oldest first.

@@ -78,7 +78,7 @@ func (s *Status) Run(ctx context.Context) {
 	tick := time.NewTimer(aligned.Until(time.Now(), samplePeriod))
 	defer tick.Stop()
 	for {
-		s.samples.add(take(time.Now(), s.cfg.Served, s.cfg.Exports))
+		s.samples.take(time.Now(), s.cfg.Served, s.cfg.Exports)
 		select {
 		case <-ctx.Done():
 			return

@@ -170,14 +170,14 @@ func TestVolumes(t *testing.T) {
 	v, err := s.cfg.Store.Get("pvc-1")
 	mustDo(t, err)
 	exported, _ := s.cfg.Exports.ByID(v.ID)
-	s.samples.add(take(time.Now().Add(-10*time.Second), s.cfg.Served, s.cfg.Exports))
+	s.samples.take(time.Now().Add(-10*time.Second), s.cfg.Served, s.cfg.Exports)
 	conn := s.cfg.Served.Connect(netip.MustParseAddrPort("192.0.2.7:1000"))
 	for range 100 {
 		call := stats.Call{Volume: &exported.Served, Read: 1 << 20}
 		conn.Begin(&call, 1)
 		conn.End(&call, 0, 1)
 	}
-	s.samples.add(take(time.Now(), s.cfg.Served, s.cfg.Exports))
+	s.samples.take(time.Now(), s.cfg.Served, s.cfg.Exports)
 
 	view := s.view(time.Now())
 	if len(view.Volumes) != 3 {
@@ -303,7 +303,7 @@ func TestSamples(t *testing.T) {
 			conn.Begin(&call, 1)
 			conn.End(&call, 5, 1)
 		}
-		s.add(take(begin.Add(time.Duration(n)*time.Second), served, table))
+		s.take(begin.Add(time.Duration(n)*time.Second), served, table)
 	}
 	spans := s.spans()
 	last := spans[len(spans)-1]

@@ -43,7 +43,7 @@ func TestVolumePage(t *testing.T) {
 	begin := time.Now().Add(-10 * time.Second)
 	conn := s.cfg.Served.Connect(netip.MustParseAddrPort("192.0.2.7:1000"))
 	for n := range 3 {
-		s.samples.add(take(begin.Add(time.Duration(n)*5*time.Second), s.cfg.Served, s.cfg.Exports))
+		s.samples.take(begin.Add(time.Duration(n)*5*time.Second), s.cfg.Served, s.cfg.Exports)
 		for range 50 {
 			call := stats.Call{Volume: &exported.Served, Read: 1 << 20}
 			conn.Begin(&call, 1)
@@ -122,12 +122,12 @@ func TestManyVolumes(t *testing.T) {
 	busy, err := s.cfg.Store.Get("v-0") // empty, but busy
 	mustDo(t, err)
 	exported, _ := s.cfg.Exports.ByID(busy.ID)
-	s.samples.add(take(time.Now().Add(-5*time.Second), s.cfg.Served, s.cfg.Exports))
+	s.samples.take(time.Now().Add(-5*time.Second), s.cfg.Served, s.cfg.Exports)
 	conn := s.cfg.Served.Connect(netip.MustParseAddrPort("192.0.2.7:1000"))
 	call := stats.Call{Volume: &exported.Served}
 	conn.Begin(&call, 1)
 	conn.End(&call, 0, 1)
-	s.samples.add(take(time.Now(), s.cfg.Served, s.cfg.Exports))
+	s.samples.take(time.Now(), s.cfg.Served, s.cfg.Exports)
 
 	page := body(t, s)
 	shown, folded, ok := strings.Cut(page, `<details id="folded">`)

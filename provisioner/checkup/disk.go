@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/podnas/podnas/doctor"
@@ -28,13 +29,27 @@ const none = 16 << 20
 
 // DiskChecks returns checks of the disk at root.
 func DiskChecks(d Disk, root string) []doctor.Check {
-	return []doctor.Check{
-		doctor.One("file system", func(context.Context) doctor.Result { return fileSystem(root) }),
-		doctor.One("disk", func(context.Context) doctor.Result { return writable(d) }),
-		doctor.One("space", func(context.Context) doctor.Result { return space(d) }),
-		doctor.One("inodes", func(context.Context) doctor.Result { return inodes(d) }),
-		doctor.One("secrets", func(context.Context) doctor.Result { return secrets(root) }),
+	return slices.Concat(
+		rarely(doctor.One("file system", func(context.Context) doctor.Result { return fileSystem(root) })),
+		[]doctor.Check{
+			doctor.One("disk", func(context.Context) doctor.Result { return writable(d) }),
+			doctor.One("space", func(context.Context) doctor.Result { return space(d) }),
+			doctor.One("inodes", func(context.Context) doctor.Result { return inodes(d) }),
+		},
+		rarely(doctor.One("secrets", func(context.Context) doctor.Result { return secrets(root) })),
+	)
+}
+
+// rarePeriod is how often the running process runs checks that cost something, or whose results hardly change: they
+// would be most of what it does when it is idle.
+const rarePeriod = time.Minute
+
+// rarely returns checks that run every rarePeriod.
+func rarely(checks ...doctor.Check) []doctor.Check {
+	for i := range checks {
+		checks[i].Every = rarePeriod
 	}
+	return checks
 }
 
 func fileSystem(root string) doctor.Result {
@@ -138,14 +153,10 @@ func secrets(root string) doctor.Result {
 	return doctor.Good("only podnas can read the key of the file handles")
 }
 
-// recordPeriod is how often the running process reads the records of all volumes, which would be most of what it
-// does when it is idle.
-const recordPeriod = time.Minute
-
 // RecordChecks returns checks that compare the records of a disk with its
 // directories.
 func RecordChecks(store *volume.Store) []doctor.Check {
-	return []doctor.Check{{Name: "records", Every: recordPeriod, Run: func(context.Context) []doctor.Result {
+	return rarely(doctor.Check{Name: "records", Run: func(context.Context) []doctor.Result {
 		found, err := store.Check()
 		if err != nil {
 			return []doctor.Result{doctor.Fail("give podnas the right to read its disk", "%v", err)}
@@ -154,7 +165,7 @@ func RecordChecks(store *volume.Store) []doctor.Check {
 			return []doctor.Result{doctor.Good("records and directories agree")}
 		}
 		return findings(found)
-	}}}
+	}})
 }
 
 // Syncs reports syncs of the disk that failed since podnas was started.

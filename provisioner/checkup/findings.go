@@ -40,8 +40,6 @@ type Config struct {
 // Findings returns all checks of the running process, for podnas doctor, the status page
 // and the metrics. running is the process's context, which ends when it is asked to end.
 func Findings(running context.Context, cfg Config) *doctor.List {
-	mounts := doctor.One("versions", func(context.Context) doctor.Result { return versions(cfg.Store, cfg.NoNFS4) })
-	mounts.Every = recordPeriod
 	checks := slices.Concat(
 		doctor.Of("disk", DiskChecks(cfg.Disk, cfg.Process.Root)...),
 		doctor.Of("disk", RecordChecks(cfg.Store)...),
@@ -49,10 +47,12 @@ func Findings(running context.Context, cfg Config) *doctor.List {
 		doctor.Of("volumes", VolumeChecks(cfg.Store)...),
 		doctor.Of("claims", doctor.Check{Name: "claims", Run: func(context.Context) []doctor.Result { return cfg.Claims() }}),
 		doctor.Of("process", ProcessChecks(cfg.Process)...),
-		doctor.Of("process", mounts),
+		doctor.Of("process", rarely(
+			doctor.One("versions", func(context.Context) doctor.Result { return versions(cfg.Store, cfg.NoNFS4) }),
+			doctor.One("ports", func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, cfg.Dial, cfg.Address) }),
+		)...),
 		doctor.Of(
 			"process",
-			doctor.One("ports", func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, cfg.Dial, cfg.Address) }),
 			doctor.Check{Name: "state log", Run: func(context.Context) []doctor.Result { return stateLog(cfg.StateLog()) }},
 			doctor.Check{Name: "end", Run: func(context.Context) []doctor.Result { return stopping(running) }},
 		),
@@ -63,11 +63,10 @@ func Findings(running context.Context, cfg Config) *doctor.List {
 	}
 	if cfg.Cluster == nil {
 		address := doctor.One("address", func(ctx context.Context) doctor.Result { return Address(ctx, cfg.Endpoint) })
-		return doctor.NewList(append(checks, doctor.Of("process", address)...))
+		return doctor.NewList(append(checks, doctor.Of("process", rarely(address)...)...))
 	}
 	path := doctor.One("way in", func(ctx context.Context) doctor.Result { return clientPath(ctx, cfg.Endpoint) })
-	path.Every = time.Minute
-	return doctor.NewList(slices.Concat(checks, doctor.Of("cluster", ClusterChecks(cfg.Cluster)...), doctor.Of("cluster", path)))
+	return doctor.NewList(slices.Concat(checks, doctor.Of("cluster", ClusterChecks(cfg.Cluster)...), doctor.Of("cluster", rarely(path)...)))
 }
 
 // stateLog warns that the log was given up, and returns nothing before.

@@ -16,7 +16,7 @@ const descriptors = 2048
 
 // ProcessChecks returns checks of the process.
 func ProcessChecks(p process.Info) []doctor.Check {
-	return []doctor.Check{
+	return rarely(
 		doctor.One("engine", func(context.Context) doctor.Result { return doctor.Good("%s: %s", p.Engine, p.EngineWhy) }),
 		doctor.One("quota", func(context.Context) doctor.Result { return limits(&p) }),
 		doctor.One("capabilities", func(context.Context) doctor.Result { return capabilities(&p) }),
@@ -27,7 +27,7 @@ func ProcessChecks(p process.Info) []doctor.Check {
 			}
 			return judgeDescriptors(limit.Cur)
 		}),
-	}
+	)
 }
 
 func limits(p *process.Info) doctor.Result {

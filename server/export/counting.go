@@ -31,8 +31,8 @@ func (v *Volume) isEmpty() bool {
 	return errors.Is(err, io.EOF)
 }
 
-// count counts the volume's usage, if necessary, and then settles changed files until
-// the export ends. Each scan needs a slot.
+// count counts the volume's usage, if necessary, and then has the table look after it. Each scan needs
+// a slot.
 func (v *Volume) count(slots chan struct{}, log *slog.Logger) {
 	if v.account.Usage().Partial {
 		select {
@@ -40,15 +40,49 @@ func (v *Volume) count(slots chan struct{}, log *slog.Logger) {
 			v.scan(log)
 			<-slots
 		case <-v.ending:
+			return
 		}
 	}
-	v.again = time.AfterFunc(time.Hour, v.lookAfter)
-	v.again.Reset(aligned.Until(time.Now(), lookEvery))
+	v.counted.Store(true)
+	t := v.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.looking == nil {
+		t.looking = time.AfterFunc(aligned.Until(time.Now(), lookEvery), t.lookAfter)
+	}
 }
 
-// lookEvery is the time between two looks after a volume's charges. All volumes look together: 200 that do it
-// each at a time of its own wake an idle process 40 times a second, and that costs 1% of a processor.
-const lookEvery = space.LookAfter / 8
+// lookEvery is the time between two looks after the charges of all volumes. A timer for each volume would
+// wake an idle process more often, and a goroutine for each would need a stack.
+const lookEvery = space.LookAfter / 4
+
+// lookAfter settles due charges periodically, as long as there are volumes that are counted.
+func (t *Table) lookAfter() {
+	t.mu.RLock()
+	counted := t.counted()
+	t.mu.RUnlock()
+	for _, v := range counted {
+		v.settleDue(time.Now())
+		v.account.FollowMark()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.counted()) == 0 {
+		t.looking = nil // count begins it again
+		return
+	}
+	t.looking.Reset(aligned.Until(time.Now(), lookEvery))
+}
+
+// counted returns the volumes that are counted. The caller holds t.mu.
+func (t *Table) counted() (counted []*Volume) {
+	for _, v := range t.byID {
+		if v.counted.Load() {
+			counted = append(counted, v)
+		}
+	}
+	return counted
+}
 
 // scan counts the volume's usage while it is served, until the export ends.
 func (v *Volume) scan(log *slog.Logger) {
@@ -57,18 +91,6 @@ func (v *Volume) scan(log *slog.Logger) {
 	}
 	defer v.calls.Done()
 	v.account.Scan(v.root, v.ending, log)
-}
-
-// lookAfter settles due charges periodically. A timer calls it, because a goroutine
-// would need a stack for each volume.
-func (v *Volume) lookAfter() {
-	select {
-	case <-v.ending:
-	default:
-		v.settleDue(time.Now())
-		v.account.FollowMark()
-		v.again.Reset(aligned.Until(time.Now(), lookEvery))
-	}
 }
 
 // settleDue reads the usage of files again that were written some time ago, if

@@ -55,7 +55,7 @@ type Volume struct {
 	rootIno  uint64
 	disk     disk
 	account  *space.Account // nil: the server does not count
-	again    *time.Timer    // calls lookAfter
+	counted  atomic.Bool    // the usage is, and Table.lookAfter looks after it
 	mu       sync.RWMutex
 	ended    bool           // no call may begin
 	calls    sync.WaitGroup // current calls: every Dir and File, and a scan
@@ -158,6 +158,7 @@ type Table struct {
 	byPath  map[string]*Volume
 	byID    map[uint64]*Volume
 	scans   chan struct{} // limits concurrent scans
+	looking *time.Timer   // calls lookAfter; nil: no volume is counted
 	walks   chan struct{} // and walks of indexes
 	loads   chan struct{} // and files of indexes that are read
 	marks   string        // directory of the marks, see KeepMarks

@@ -15,9 +15,9 @@ import (
 // wait that is the same one for as long as its limit.
 
 const (
-	// looksPerLimit is how many times the watchdog looks during the shortest limit: every 5 seconds, with
-	// other periodic work.
-	looksPerLimit = 6
+	// looksPerLimit is how many times the watchdog looks during the shortest limit: every 10 seconds, with
+	// other periodic work. looksHurried is how many times it looks during one that Hurry divides.
+	looksPerLimit, looksHurried = 3, 6
 	// Hurry divides the limits of connections that hold much memory while others wait
 	// for some.
 	Hurry = 10
@@ -82,8 +82,9 @@ func (w *waits) over(now time.Time, l *limits) bool {
 // endLongWaits is the watchdog. It runs until ctx ends.
 func (s *Server) endLongWaits(ctx context.Context) {
 	l := &s.limits
-	every := max(time.Millisecond, min(l.idle, l.record, l.write)/looksPerLimit)
-	quick := max(time.Millisecond, every/Hurry)
+	shortest := min(l.idle, l.record, l.write)
+	every := max(time.Millisecond, shortest/looksPerLimit)
+	quick := max(time.Millisecond, shortest/Hurry/looksHurried)
 	next := time.Now().Add(aligned.Until(time.Now(), every))
 	look := time.NewTimer(time.Until(next))
 	defer look.Stop()

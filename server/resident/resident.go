@@ -18,15 +18,17 @@ const (
 	// freeBytes is how many bytes must have been released for memory to be freed at once,
 	// and how many the unused buffers may still have then.
 	freeBytes = 1 << 20
-	// idleEvery is the time between two times at which an idle process frees memory. Caches
-	// forget a busy time within minutes, and informers and probes leave garbage.
+	// idleEvery is the time after a busy time at which an idle process frees memory again: caches forget it
+	// within minutes. restEvery is the time between two such times while it stays idle, since informers
+	// and probes leave garbage. A bit later, two minutes after the last time, Go itself would collect garbage.
 	idleEvery = time.Minute
+	restEvery = 2*time.Minute - releaseEvery
 	// idlePart is the most processor time that an idle process takes, one part of so many.
 	idlePart = 100
 )
 
 // Trim has unused buffers released every few seconds until ctx ends, and frees memory when
-// a busy time is over, and again while the process is idle. release gives some unused
+// a busy time is over, and now and then while the process is idle. release gives some unused
 // buffers to the garbage collector, and returns their bytes, and those of the ones that are
 // left.
 func Trim(ctx context.Context, release func() (released, left int)) {
@@ -65,7 +67,11 @@ func (s *schedule) due(now time.Time, released, left int, used time.Duration) (d
 	s.released += released
 	rests := used-s.used < releaseEvery/idlePart
 	s.used, s.worked = used, s.worked || !rests
-	idle := rests && now.Sub(s.freed) >= idleEvery
+	every := restEvery
+	if s.worked {
+		every = idleEvery
+	}
+	idle := rests && now.Sub(s.freed) >= every
 	if left >= freeBytes || s.released < freeBytes && !idle {
 		return false, s.worked
 	}

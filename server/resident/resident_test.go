@@ -27,8 +27,9 @@ func TestSchedule(t *testing.T) {
 		{"a minute after, with small calls", 25*time.Second + idleEvery, 0, 0, much, false, true},
 		{"that have ended", 30*time.Second + idleEvery, 0, 0, little, true, true},
 		{"not long after that", 35*time.Second + idleEvery, 0, 0, little, false, false},
-		{"a minute after that, at rest", 30*time.Second + 2*idleEvery, 0, 0, little, true, false},
-		{"a minute after that, with large buffers", 30*time.Second + 3*idleEvery, 0, freeBytes, little, false, false},
+		{"a minute after that, at rest", 30*time.Second + 2*idleEvery, 0, 0, little, false, false},
+		{"nearly another, at rest", 30*time.Second + idleEvery + restEvery, 0, 0, little, true, false},
+		{"as long after that, with large buffers", 30*time.Second + idleEvery + 2*restEvery, 0, freeBytes, little, false, false},
 	} {
 		used += look.used
 		if due, worked := s.due(start.Add(look.after), look.gone, look.left, used); due != look.due || worked != look.worked {

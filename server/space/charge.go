@@ -180,10 +180,13 @@ func (a *Account) LookAgain(now time.Time, open func(id string, look func(fd int
 func (a *Account) due(now time.Time) map[*Charge]string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	due := map[*Charge]string{}
+	var due map[*Charge]string // mostly nothing is
 	for _, c := range a.charges {
 		if c.users == 0 && now.After(c.due) {
 			c.users++
+			if due == nil {
+				due = map[*Charge]string{}
+			}
 			due[c] = c.file
 		}
 	}

@@ -49,6 +49,7 @@ func (s *Server) Snapshot() Snapshot {
 	snap.Rejected, snap.Replayed = s.rejected.Load(), s.Replayed.Load()
 	snap.MemoryWaits, snap.CallWaits = s.MemoryWaits.Load(), s.CallWaits.Load()
 
+	snap.Procedures = make([]Procedure, 0, len(s.procedures))
 	for n, name := range s.procedures {
 		p := Procedure{Name: name}
 		for slot := range slots {
