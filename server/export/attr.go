@@ -41,6 +41,12 @@ func attrOf(st *unix.Stat_t) Attr {
 	}
 }
 
+// statOfNew is what an account looks at of a new inode.
+func (a *Attr) statOfNew() (st unix.Stat_t) {
+	st.Dev, st.Ino, st.Mode, st.Nlink, st.Size, st.Blocks = a.device, a.Ino, a.Mode, 1, a.Size, int64(a.Used/512)
+	return st
+}
+
 func (a *Attr) inode() space.Inode { return space.Inode{Device: a.device, Number: a.Ino} }
 
 // IsRegular reports whether it is a regular file.

@@ -253,7 +253,12 @@ func (f *File) make(name string, do func() (*File, error)) (*File, error) {
 		return nil, err
 	}
 	defer room.Release()
-	return f.made(do())
+	child, err := do()
+	if err != nil {
+		return nil, err
+	}
+	f.made(name, child)
+	return child, nil
 }
 
 // makeNode is make of what is opened after it was made.
@@ -278,24 +283,14 @@ func (f *File) roomFor(name string, n space.Amount) (space.Reservation, error) {
 	return room, err
 }
 
-// made charges the volume for a new file.
-func (f *File) made(child *File, err error) (*File, error) {
-	if err != nil {
-		return nil, err
-	}
+// made remembers the name of a new file, and charges the volume for it.
+func (f *File) made(name string, child *File) {
 	child.isNew = true
-	a := f.Volume.account
-	if a == nil {
-		return child, nil
+	f.opener.named.set(f, name, child.ID)
+	if a := f.Volume.account; a != nil {
+		st := child.Attr.statOfNew()
+		child.charge, child.held = a.EnterNew(&st), true
 	}
-	child.held = true
-	var st unix.Stat_t
-	if child.charge, err = a.EnterNew(child.Attr.inode(), child.fd, &st); err != nil {
-		child.Close()
-		return nil, err
-	}
-	child.Attr = attrOf(&st)
-	return child, nil
 }
 
 // Mkdir makes a directory.
@@ -333,6 +328,10 @@ func (f *File) Link(dir *File, name string) error {
 	if f.Volume != dir.Volume {
 		return unix.EXDEV
 	}
+	return f.Volume.account.Link(func() error { return f.link(dir, name) })
+}
+
+func (f *File) link(dir *File, name string) error {
 	if held := f.opener.held.removing(f.heldKey()); held != nil {
 		defer f.opener.release(held)
 		held.names.Lock()
@@ -360,6 +359,7 @@ func (f *File) Link(dir *File, name string) error {
 	if err := unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
 		return err
 	}
+	f.opener.named.set(dir, name, FileID{}) // f.ID may be of another form
 	x.saw(dir, []byte(name), f.Attr.Ino, false, removals)
 	return nil
 }
@@ -381,7 +381,11 @@ func (f *File) unlink(name string, flags int) error {
 	if err := component(name); err != nil {
 		return err
 	}
-	v := f.victim(name)
+	v, ok := f.lastVictim(name)
+	if !ok {
+		v = f.victim(name)
+		v.take()
+	}
 	v.keep(name)
 	return v.taken(unix.Unlinkat(f.fd, name, flags))
 }
@@ -395,13 +399,19 @@ func (f *File) Rename(name string, to *File, newName string) (changed bool, err 
 	if err := errors.Join(component(name), component(newName)); err != nil {
 		return false, unix.EINVAL
 	}
-	moved, _ := f.Volume.finder.identify(f.fd, []byte(name)) // its ctime changes
 	x := f.Volume.index.Load()
 	x.move()
 	defer x.moved()
+	if moved := f.moving(name); !moved.IsZero() && f.opener.named.get(to, newName).IsZero() && f.renameTo(name, to, newName, moved) == nil {
+		f.renamed(name, to, newName, moved)
+		return true, nil
+	}
+	// There is something with the new name, or it fails.
+	moved, _ := f.Volume.finder.identify(f.fd, []byte(name)) // its ctime changes
 	defer f.opener.beginChange(f.Volume, moved).end()
 	v := to.victim(newName)
 	v.same = v.id == moved && !moved.IsZero()
+	v.take()
 	v.taking.Renamed(f.fd, name)
 	if f.ID != to.ID || name != newName {
 		v.keep(newName)
@@ -409,13 +419,26 @@ func (f *File) Rename(name string, to *File, newName string) (changed bool, err 
 	err = v.taken(f.Volume.account.Rename(to.charge, !v.id.IsZero(), to.settle, func() error {
 		return unix.Renameat(f.fd, name, to.fd, newName)
 	}))
-	if err == nil {
-		f.Volume.account.Moved(to.fd, newName)
-		if !v.same {
-			x.renamed(f, name, to, newName, &moved)
-		}
+	if err == nil && !v.same {
+		f.renamed(name, to, newName, moved)
 	}
 	return err == nil && !v.same, err
+}
+
+// renameTo renames a file to a name that is free, without asking before whether it is.
+func (f *File) renameTo(name string, to *File, newName string, moved FileID) error {
+	defer f.opener.beginChange(f.Volume, moved).end()
+	return f.Volume.account.Rename(to.charge, false, to.settle, func() error {
+		return unix.Renameat2(f.fd, name, to.fd, newName, unix.RENAME_NOREPLACE)
+	})
+}
+
+// renamed tells who remembers names.
+func (f *File) renamed(name string, to *File, newName string, moved FileID) {
+	f.Volume.account.Moved(to.fd, newName)
+	f.opener.named.set(f, name, FileID{})
+	f.opener.named.set(to, newName, moved)
+	f.Volume.index.Load().renamed(f, name, to, newName, &moved)
 }
 
 // Chmod sets the permission bits, setuid, setgid and sticky. The error is

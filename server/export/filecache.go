@@ -3,6 +3,7 @@ package export
 import (
 	"cmp"
 	"container/list"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,10 +28,11 @@ const (
 type fileCache struct {
 	limit int
 
+	seed  maphash.Seed
 	mu    sync.Mutex
-	files map[fileKey][uses]*openFile // nil: not open for that
-	open  int                         // in files
-	used  list.List                   // of the *openFile in files, roughly least recently used first
+	files map[fileNumber]*openFile // the first with a number; others follow it
+	total int                      // in files
+	used  list.List                // of the *openFile in files, roughly least recently used first
 	count FileCounts
 	sweep int           // number of sweeps for idle files
 	rest  bool          // no sweep is to come
@@ -40,6 +42,21 @@ type fileCache struct {
 type fileKey struct {
 	volume *Volume
 	id     FileID
+}
+
+// fileNumber is the number of an inode, by which an open file is found faster than by its fileKey; and its ID, when
+// a name is removed. Others may have it: a file is open for several uses, and may have handles of several forms.
+type fileNumber struct {
+	volume *Volume
+	ino    uint64 // a hash if the FileID has no number
+}
+
+func (c *fileCache) number(key *fileKey) fileNumber {
+	n := fileNumber{key.volume, key.volume.disk.numberIn(&key.id)}
+	if n.ino == 0 {
+		n.ino = maphash.Bytes(c.seed, key.id.bytes[:key.id.n])
+	}
+	return n
 }
 
 // Use is the purpose of an open file.
@@ -73,9 +90,10 @@ type openFile struct {
 	own     descriptor
 	fd      int // of own
 	users   int
-	dropped bool          // to be closed by its last user
+	dropped bool          // to be closed by its last user, and found by nobody else
 	since   int           // the sweep after which nobody has used it, if users is 0
-	elem    *list.Element // in fileCache.used
+	elem    *list.Element // in fileCache.used; nil: it is not in the cache
+	next    *openFile     // with the same number, in fileCache.files
 
 	charge   *space.Charge // where the server counts
 	written  atomic.Bool
@@ -85,7 +103,7 @@ type openFile struct {
 }
 
 func newFileCache() *fileCache {
-	c := &fileCache{limit: filesMax, files: map[fileKey][uses]*openFile{}, idle: make(chan struct{}, 1)}
+	c := &fileCache{limit: filesMax, seed: maphash.MakeSeed(), files: map[fileNumber]*openFile{}, idle: make(chan struct{}, 1)}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
 		// The other half is for connections and for files in use.
@@ -111,7 +129,7 @@ func (c *fileCache) counts() FileCounts {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.count
-	n.Open, n.Limit = c.open, c.limit
+	n.Open, n.Limit = c.total, c.limit
 	return n
 }
 
@@ -119,7 +137,7 @@ func (c *fileCache) counts() FileCounts {
 func (c *fileCache) get(key fileKey, use Use) *openFile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	files := c.files[key]
+	files := c.open(&key)
 	f := files[use]
 	if f == nil && (use == UseAttr || use == UseRead) { // a descriptor for more is good enough
 		f = cmp.Or(files[UseWrite], files[UseRead])
@@ -129,6 +147,16 @@ func (c *fileCache) get(key fileKey, use Use) *openFile {
 		c.count.Hits++
 	}
 	return f
+}
+
+// open returns the descriptors of a file, nil: it is not open for that. The caller holds c.mu.
+func (c *fileCache) open(key *fileKey) (files [uses]*openFile) {
+	for f := c.files[c.number(key)]; f != nil; f = f.next {
+		if f.key == *key && !f.dropped {
+			files[f.use] = f
+		}
+	}
+	return files
 }
 
 // missed counts a file that was not cached.
@@ -145,7 +173,7 @@ func (c *fileCache) missed() {
 func (c *fileCache) put(key fileKey, use Use, d descriptor, charge *space.Charge) (f, unsynced *openFile) {
 	f = &openFile{key: key, use: use, own: d, fd: d.fd(), users: 1, charge: charge, state: &syncState{}}
 	c.mu.Lock()
-	files := c.files[key]
+	files := c.open(&key)
 	if first := files[use]; first != nil {
 		first.users++
 		c.mu.Unlock()
@@ -157,10 +185,10 @@ func (c *fileCache) put(key fileKey, use Use, d descriptor, charge *space.Charge
 			f.state = other.state
 		}
 	}
-	files[use] = f
-	c.files[key] = files
+	number := c.number(&key)
+	f.next, c.files[number] = c.files[number], f
 	var evicted *openFile
-	if c.open++; c.open > c.limit {
+	if c.total++; c.total > c.limit {
 		evicted, unsynced = c.longestUnused()
 	}
 	f.elem = c.used.PushBack(f)
@@ -202,7 +230,7 @@ func (c *fileCache) hold(f *openFile) {
 func (c *fileCache) release(f *openFile) {
 	c.mu.Lock()
 	f.users--
-	last := f.users == 0 && (f.dropped || c.open > c.limit && !f.unsynced.Load())
+	last := f.users == 0 && (f.dropped || c.total > c.limit && !f.unsynced.Load())
 	switch {
 	case last:
 		c.forget(f)
@@ -241,16 +269,53 @@ func (f *openFile) close() {
 
 // forget removes a file from the cache. The caller holds c.mu.
 func (c *fileCache) forget(f *openFile) {
-	files := c.files[f.key]
-	if files[f.use] != f {
+	if f.elem == nil {
 		return
 	}
-	files[f.use] = nil
-	if c.files[f.key] = files; files == ([uses]*openFile{}) {
-		delete(c.files, f.key)
-	}
-	c.open--
 	c.used.Remove(f.elem)
+	f.elem = nil
+	c.total--
+	number := c.number(&f.key)
+	first := c.files[number]
+	if first == f {
+		if c.files[number] = f.next; f.next == nil {
+			delete(c.files, number)
+		}
+		return
+	}
+	for ; first.next != f; first = first.next {
+	}
+	first.next = f.next
+}
+
+// idOf returns the FileID of an inode with a number, if it is open, or a client holds it open; else zero.
+func (c *fileCache) idOf(v *Volume, ino uint64) FileID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for f := c.files[fileNumber{v, ino}]; f != nil; f = f.next {
+		if v.disk.numberIn(&f.key.id) == ino {
+			return f.key.id
+		}
+	}
+	return FileID{}
+}
+
+// removed is idOf of an inode that has just been removed: another one may have its number by now.
+func (c *fileCache) removed(v *Volume, ino uint64) FileID {
+	id := c.idOf(v, ino)
+	if id.IsZero() {
+		return id
+	}
+	f := c.get(fileKey{v, id}, UseAttr)
+	if f == nil {
+		return FileID{}
+	}
+	defer c.release(f)
+	var st unix.Stat_t
+	if err := unix.Fstat(f.fd, &st); err != nil || st.Nlink > 0 {
+		return FileID{}
+	}
+	return id
 }
 
 // drop closes a removed file, so that its space is freed.
@@ -260,7 +325,7 @@ func (c *fileCache) drop(v *Volume, id FileID) {
 	}
 	var unused [uses]*openFile
 	c.mu.Lock()
-	for use, f := range c.files[fileKey{v, id}] {
+	for use, f := range c.open(&fileKey{v, id}) {
 		unused[use] = c.dropFile(f)
 	}
 	c.mu.Unlock()
@@ -269,18 +334,18 @@ func (c *fileCache) drop(v *Volume, id FileID) {
 	}
 }
 
-// dropFile removes a file from the cache and returns it, for the caller to close.
-// If it is in use, it returns nil, and its last user closes it. The caller holds
-// c.mu.
+// dropFile removes an unused file from the cache and returns it, for the caller to close. One
+// that is in use is not found any more, but by idOf, and its last user closes it: dropFile returns nil. The caller
+// holds c.mu.
 func (c *fileCache) dropFile(f *openFile) *openFile {
 	if f == nil {
 		return nil
 	}
-	c.forget(f)
 	f.dropped = true
 	if f.users > 0 {
 		return nil
 	}
+	c.forget(f)
 	return f
 }
 
@@ -310,7 +375,7 @@ func (c *fileCache) removeIdle() (unsynced []*openFile, more bool) {
 	}
 	c.rest = !more
 	if len(idle) > 0 && len(c.files) == 0 {
-		c.files = map[fileKey][uses]*openFile{} // a map keeps the memory of its largest size
+		c.files = map[fileNumber]*openFile{} // a map keeps the memory of its largest size
 	}
 	c.mu.Unlock()
 	for _, f := range idle {
@@ -329,10 +394,10 @@ func (f *openFile) changed() {
 func (c *fileCache) close() {
 	var unused []*openFile
 	c.mu.Lock()
-	for _, files := range c.files {
-		for _, f := range files {
-			unused = append(unused, c.dropFile(f))
-		}
+	for e := c.used.Front(); e != nil; {
+		f := e.Value.(*openFile)
+		e = e.Next()
+		unused = append(unused, c.dropFile(f))
 	}
 	c.mu.Unlock()
 	for _, f := range unused {

@@ -115,6 +115,13 @@ func (h *heldFiles) removing(key heldKey) *heldFile {
 	return h.hold(key)
 }
 
+// mayReclaim reports whether clients may reclaim files that nobody holds yet.
+func (h *heldFiles) mayReclaim() bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.reclaiming
+}
+
 // release ends a use. With the last one, what is kept is gone.
 func (o *Opener) release(f *heldFile) {
 	h := &o.held

@@ -215,11 +215,9 @@ func TestFileCacheGivesBack(t *testing.T) {
 	kept := func() (n int) {
 		o.files.mu.Lock()
 		defer o.files.mu.Unlock()
-		for _, files := range o.files.files {
-			for _, f := range files {
-				if f != nil && f.use >= UseRead { // the directory is kept too
-					n++
-				}
+		for e := o.files.used.Front(); e != nil; e = e.Next() {
+			if f := e.Value.(*openFile); f.use >= UseRead && !f.dropped { // the directory is kept too
+				n++
 			}
 		}
 		return n
@@ -400,8 +398,8 @@ func TestKeptAttributesEnd(t *testing.T) {
 			t.Errorf("%s, which is removed: %v, %v", name, f, err)
 		}
 		o.files.mu.Lock()
-		for key := range o.files.files {
-			if bytes.Equal(o.key.Handle(key.volume.ID, key.id), handle) {
+		for e := o.files.used.Front(); e != nil; e = e.Next() {
+			if key := e.Value.(*openFile).key; bytes.Equal(o.key.Handle(key.volume.ID, key.id), handle) {
 				t.Errorf("%s is removed and kept", name)
 			}
 		}

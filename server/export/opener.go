@@ -28,6 +28,7 @@ type Opener struct {
 	versions versions
 	inside   inside
 	changes  *changes
+	named    *named
 	// Closed objects are reused, so that frequent calls allocate nothing.
 	spare        sync.Pool // of *File
 	spareListing sync.Pool // of *Listing
@@ -49,6 +50,7 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 		files:        newFileCache(),
 		held:         heldFiles{files: map[heldKey]*heldFile{}},
 		changes:      newChanges(),
+		named:        newNamed(),
 		spare:        sync.Pool{New: func() any { return new(File) }},
 		spareListing: sync.Pool{New: func() any { return new(Listing) }},
 		syncing:      syncSlots{slots: shares.New[chan struct{}](syncsMax)},

@@ -7,7 +7,8 @@ import "github.com/podnas/podnas/server/space"
 type victim struct {
 	dir    *File
 	name   string
-	id     FileID     // zero: nothing there, or nothing that could be open
+	id     FileID     // zero: nothing there, or nothing that is open or could be
+	number uint64     // of the inode, 0: unknown
 	kept   *openFile  // of the file, nil: none
 	own    descriptor // opened to look at it, or none
 	taking space.Taking
@@ -18,29 +19,54 @@ type victim struct {
 	index  *index // nil: none
 }
 
+// victim begins it, before the name is removed.
 func (f *File) victim(name string) victim {
 	v := victim{dir: f, name: name}
-	id, err := f.Volume.finder.identify(f.fd, []byte(name))
-	if err != nil {
+	var err error
+	if v.id, err = f.Volume.finder.identify(f.fd, []byte(name)); err != nil {
 		return v
 	}
-	v.id = id
-	v.index = f.Volume.index.Load()
-	v.index.move()
-	v.change = f.opener.beginChange(f.Volume, id)
-	a := f.Volume.account
-	if a == nil {
-		return v
-	}
-	if v.kept = f.opener.files.get(fileKey{f.Volume, id}, UseAttr); v.kept != nil && v.kept.charge != nil {
-		v.taking = v.kept.charge.Take(v.kept.fd)
-	} else {
-		v.own, err = openEntry(f.fd, name)
-		if err == nil {
-			v.taking = a.Take(v.own.fd())
-		}
-	}
+	v.number = f.Volume.disk.numberIn(&v.id)
+	v.begin()
 	return v
+}
+
+// lastVictim is victim where the server counts, for a file's last name; ok is false for any other. It costs one system
+// call: the file's ID is needed only if the file is open, and then the cache has it.
+func (f *File) lastVictim(name string) (v victim, ok bool) {
+	a, o := f.Volume.account, f.opener
+	if a == nil || f.Volume.disk.numberIn(&f.Volume.rootID) == 0 || o.held.mayReclaim() {
+		return v, false
+	}
+	v = victim{dir: f, name: name}
+	if v.taking, v.number, ok = a.TakeLast(f.fd, name); !ok {
+		return v, false
+	}
+	v.id = o.files.idOf(f.Volume, v.number)
+	v.begin()
+	return v, true
+}
+
+func (v *victim) begin() {
+	v.index = v.dir.Volume.index.Load()
+	v.index.move()
+	v.change = v.dir.opener.beginChangeOf(v.dir.Volume, v.id, v.number)
+}
+
+// take looks at the file where the server counts.
+func (v *victim) take() {
+	a := v.dir.Volume.account
+	if a == nil || v.id.IsZero() {
+		return
+	}
+	if v.kept = v.dir.opener.files.get(fileKey{v.dir.Volume, v.id}, UseAttr); v.kept != nil && v.kept.charge != nil {
+		v.taking = v.kept.charge.Take(v.kept.fd)
+		return
+	}
+	var err error
+	if v.own, err = openEntry(v.dir.fd, v.name); err == nil {
+		v.taking = a.Take(v.own.fd())
+	}
 }
 
 // keep gives a file that clients hold open another name, if it is about to lose its last one. It
@@ -56,7 +82,9 @@ func (v *victim) keep(name string) {
 	}
 	v.held.names.Lock()
 	if dir.Access(MayWrite|MayExec) == nil { // else it will not be removed
-		v.linked = dir.opener.held.link(v.held, dir, name)
+		if v.linked = dir.opener.held.link(v.held, dir, name); v.linked {
+			v.taking.Keep()
+		}
 	}
 }
 
@@ -68,7 +96,7 @@ func (v *victim) taken(err error) error {
 	}
 	if x := v.index; x != nil {
 		if err == nil && !v.same {
-			x.names.Remove(v.dir.Volume.disk.numberIn(&v.id), v.dir.Attr.Ino, []byte(v.name))
+			x.names.Remove(v.number, v.dir.Attr.Ino, []byte(v.name))
 		}
 		x.moved()
 	}
@@ -76,6 +104,10 @@ func (v *victim) taken(err error) error {
 	v.own.close()
 	v.change.end()
 	if err == nil {
+		v.dir.opener.named.set(v.dir, v.name, FileID{})
+		if v.id.IsZero() && v.number != 0 { // opened meanwhile?
+			v.id = files.removed(v.dir.Volume, v.number)
+		}
 		files.drop(v.dir.Volume, v.id)
 	}
 	if v.kept != nil {

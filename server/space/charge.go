@@ -52,21 +52,21 @@ func (a *Account) Enter(i Inode) *Charge {
 }
 
 // EnterNew is Enter for an inode that the caller has just created, in a directory whose
-// names it has locked, with a Reservation of ForNew. It sets st to the attributes of the
-// inode, which is open as fd. The error is ESTALE if the inode is already removed. The caller
-// must Leave the charge after an error too.
-func (a *Account) EnterNew(i Inode, fd int, st *unix.Stat_t) (*Charge, error) {
-	c := a.Enter(i)
+// names it has locked, with a Reservation of ForNew. st are the inode's attributes since then.
+func (a *Account) EnterNew(st *unix.Stat_t) *Charge {
+	c := a.Enter(InodeOf(st))
+	c.first(st, true)
+	return c
+}
+
+// first settles the charge with attributes that were read before it was locked, unless the inode
+// is known: then others have read them, maybe later.
+func (c *Charge) first(st *unix.Stat_t, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := unix.Fstat(fd, st); err != nil {
-		return c, err
+	if !c.known || c.gone {
+		c.settle(st, isNew)
 	}
-	c.settle(st, true)
-	if st.Nlink == 0 {
-		return c, unix.ESTALE
-	}
-	return c, nil
 }
 
 // Leave releases the charge, which the caller must not use any more. If data was written,

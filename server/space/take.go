@@ -7,7 +7,9 @@ type Taking struct {
 	charge *Charge // nil: it can't be looked at, and stays charged as it is
 	fd     int
 	isDir  bool
-	held   bool // the charge is the caller's
+	held   bool     // the charge is the caller's
+	last   bool     // it is the inode's last name, and fd is none
+	links  *Account // whose links is read-locked; nil: none
 }
 
 // Take begins to take a name from the inode that is open as fd, which must stay open
@@ -19,8 +21,37 @@ func (a *Account) Take(fd int) Taking {
 	}
 	c := a.Enter(InodeOf(&st))
 	_ = c.Stat(fd, &st) // so that the inode is charged, if no call has seen it before
-	return Taking{charge: c, fd: fd, isDir: st.Mode&unix.S_IFMT == unix.S_IFDIR}
+	return Taking{charge: c, fd: fd, isDir: isDir(&st)}
 }
+
+// TakeLast is Take by the name, with one system call, if that is the inode's only one; else ok is false, and
+// there is nothing to end. Until Done, Link gives no inode another name. number is the inode's.
+func (a *Account) TakeLast(dir int, name string) (t Taking, number uint64, ok bool) {
+	a.links.RLock()
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || st.Nlink != 1 && !isDir(&st) {
+		a.links.RUnlock()
+		return Taking{}, st.Ino, false
+	}
+	c := a.Enter(InodeOf(&st))
+	c.first(&st, false)
+	return Taking{charge: c, last: true, links: a}, st.Ino, true
+}
+
+// Keep says that the inode has got another name, which no client can use.
+func (t *Taking) Keep() { t.last = false }
+
+// Link calls do, which gives an inode another name. a may be nil: then it only does that. No lock that is
+// taken between TakeLast and Done may be held.
+func (a *Account) Link(do func() error) error {
+	if a != nil {
+		a.links.Lock()
+		defer a.links.Unlock()
+	}
+	return do()
+}
+
+func isDir(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
 // Take is Account.Take for a file, no directory, whose charge the caller holds until Done.
 func (c *Charge) Take(fd int) Taking { return Taking{charge: c, fd: fd, held: true} }
@@ -40,13 +71,17 @@ func (t *Taking) Done(err error) {
 	if c == nil {
 		return
 	}
-	if t.isDir && err == nil {
-		c.end() // it had one name, whatever its link count says
-	} else {
+	switch {
+	case err == nil && (t.last || t.isDir): // a directory had one name, whatever its link count says
+		c.end()
+	case t.links == nil:
 		var st unix.Stat_t
 		_ = c.Stat(t.fd, &st) // what can't be looked at stays as it was
 	}
 	if !t.held {
 		c.Leave("")
+	}
+	if t.links != nil {
+		t.links.links.RUnlock()
 	}
 }
