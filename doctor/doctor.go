@@ -132,23 +132,22 @@ func (c Check) named(results []Result) []Result {
 	return results
 }
 
-// Shared returns checks that can be run again while one of them hangs: that one is
-// not started again, and its result says since when there is no answer.
-func Shared(checks []Check) []Check {
-	shared := make([]Check, 0, len(checks))
-	for _, c := range checks {
-		found := latest.New(Timeout, func(ctx context.Context) ([]Result, error) { return c.Run(ctx), nil })
-		shared = append(shared, Check{Name: c.Name, Source: c.Source, Every: c.Every, Run: func(ctx context.Context) []Result {
-			results, err := found.Get(ctx, 0)
-			if pending := (*latest.PendingError)(nil); errors.As(err, &pending) {
-				results = []Result{Fail("if this concerns the disk, check the kernel's log (dmesg) of podnas's node, and the backing disk", "%v", err)}
-			} else if err != nil {
-				results = []Result{Fail("report this to podnas's developers", "the check itself failed: %v", err)}
-			}
-			return results
-		}})
+// share returns two ways to run a check, which is not started again while it hangs: then its result says since when
+// there is no answer. timed waits no longer than Timeout; here runs the check on the caller's goroutine, unless it is
+// running already.
+func share(run func(context.Context) []Result) (timed, here func(context.Context) []Result) {
+	found := latest.New(Timeout, func(ctx context.Context) ([]Result, error) { return run(ctx), nil })
+	judge := func(results []Result, err error) []Result {
+		if pending := (*latest.PendingError)(nil); errors.As(err, &pending) {
+			return []Result{Fail("if this concerns the disk, check the kernel's log (dmesg) of podnas's node, and the backing disk", "%v", err)}
+		} else if err != nil {
+			return []Result{Fail("report this to podnas's developers", "the check itself failed: %v", err)}
+		}
+		return results
 	}
-	return shared
+	timed = func(ctx context.Context) []Result { return judge(found.Get(ctx, 0)) }
+	here = func(ctx context.Context) []Result { return judge(found.Here(ctx)) }
+	return timed, here
 }
 
 // Of sets the source of checks.

@@ -105,11 +105,14 @@ func TestShared(t *testing.T) { synctest.Test(t, testShared) }
 func testShared(t *testing.T) {
 	hang := make(chan struct{})
 	var hangs, fine, breaks atomic.Int64
-	checks := Shared([]Check{
+	checks := []Check{
 		One("hangs", func(context.Context) Result { hangs.Add(1); <-hang; return Good("back") }),
 		One("fine", func(context.Context) Result { fine.Add(1); return Good("fine") }),
 		One("breaks", func(context.Context) Result { breaks.Add(1); panic("oops") }),
-	})
+	}
+	for i := range checks {
+		checks[i].Run, _ = share(checks[i].Run)
+	}
 	for n := range int64(5) {
 		r := run(t.Context(), checks, 100*time.Millisecond)
 		if len(r) != 3 || r[0].Check != "hangs" || r[0].Status != Failed || !strings.HasPrefix(r[0].Says, "no answer for ") ||

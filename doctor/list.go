@@ -35,8 +35,9 @@ const patience = time.Second
 
 // watched is a check and its results.
 type watched struct {
-	check Check     // shared: see Shared
-	asked time.Time // when Watch ran it last; only Watch uses it
+	check Check                          // its Run is timed, see share
+	here  func(context.Context) []Result // see share
+	asked time.Time                      // when Watch ran it last; only Watch uses it
 
 	mu      sync.Mutex
 	began   time.Time // start of the check that returned results; zero: none yet
@@ -46,8 +47,10 @@ type watched struct {
 // NewList returns a List of checks.
 func NewList(checks []Check) *List {
 	l := &List{}
-	for _, c := range Shared(checks) {
-		l.watched = append(l.watched, &watched{check: c})
+	for _, c := range checks {
+		w := &watched{check: c}
+		w.check.Run, w.here = share(c.Run)
+		l.watched = append(l.watched, w)
 	}
 	return l
 }
@@ -71,14 +74,14 @@ func (l *List) Watch(ctx context.Context) {
 	}
 }
 
-// lookAt runs checks one after the other. While one of them hangs, another goroutine goes on with the rest. It
-// waits until all have begun, and a moment for the last ones.
+// lookAt runs checks one after the other. While one of them hangs, another goroutine goes on with the rest, and the
+// next lookAt tells that it hangs. It waits until all have begun, and a moment for the last ones.
 func lookAt(ctx context.Context, due []*watched) {
 	var begun atomic.Int64
 	ended := make(chan struct{}, len(due)+1)
 	work := func() {
 		for i := begun.Add(1) - 1; i < int64(len(due)); i = begun.Add(1) - 1 {
-			due[i].look(ctx)
+			due[i].look(ctx, due[i].here)
 		}
 		ended <- struct{}{}
 	}
@@ -109,7 +112,7 @@ func (l *List) Look(ctx context.Context) []Result {
 	found := make([][]Result, len(l.watched))
 	var looking sync.WaitGroup
 	for i, w := range l.watched {
-		looking.Go(func() { found[i] = w.look(ctx) })
+		looking.Go(func() { found[i] = w.look(ctx, w.check.Run) })
 	}
 	looking.Wait()
 	return append([]Result{}, slices.Concat(found...)...) // in JSON [], not null
@@ -129,9 +132,9 @@ func (l *List) Known() (results []Result, all bool) {
 
 // look runs the check and keeps its results, unless a run that started later has
 // already ended, or the caller is gone.
-func (w *watched) look(ctx context.Context) []Result {
+func (w *watched) look(ctx context.Context, run func(context.Context) []Result) []Result {
 	began := time.Now()
-	results := w.check.named(w.check.Run(ctx))
+	results := w.check.named(run(ctx))
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return results
 	}

@@ -64,6 +64,21 @@ func (v *Value[T]) Get(ctx context.Context, age time.Duration) (T, error) {
 	}
 }
 
+// Here is Get of a new call, which runs on this goroutine unless one is running: it returns when that does, which may be
+// late.
+func (v *Value[T]) Here(ctx context.Context) (T, error) {
+	v.mu.Lock()
+	if v.pending != nil {
+		v.mu.Unlock()
+		return v.Get(ctx, 0)
+	}
+	c := &call[T]{began: time.Now(), done: make(chan struct{})}
+	v.pending = c
+	v.mu.Unlock()
+	v.run(context.WithoutCancel(ctx), c)
+	return c.value, c.err
+}
+
 // take returns the last call if it is fresh, or else the running one, which may be
 // older, or else a new one.
 func (v *Value[T]) take(ctx context.Context, oldest time.Time) *call[T] {

@@ -122,3 +122,35 @@ func TestPanics(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A call on the caller's goroutine is shared with who asks meanwhile, and with who asks later.
+func TestHere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		hang := make(chan struct{})
+		v := New(4*time.Second, func(context.Context) (int64, error) {
+			n := calls.Add(1)
+			<-hang
+			return n, nil
+		})
+		var first int64
+		var asking sync.WaitGroup
+		asking.Go(func() { first, _ = v.Here(t.Context()) })
+		synctest.Wait()
+		for _, get := range []func(context.Context) (int64, error){
+			func(ctx context.Context) (int64, error) { return v.Get(ctx, time.Minute) }, v.Here,
+		} {
+			if _, err := get(t.Context()); !errors.As(err, new(*PendingError)) {
+				t.Errorf("%v, want a PendingError", err)
+			}
+		}
+		close(hang)
+		asking.Wait()
+		if n, err := v.Get(t.Context(), time.Minute); first != 1 || n != 1 || err != nil {
+			t.Errorf("%d, and then %d and %v, want 1", first, n, err)
+		}
+		if n, err := v.Here(t.Context()); n != 2 || err != nil {
+			t.Errorf("%d, %v, want 2", n, err)
+		}
+	})
+}
