@@ -30,7 +30,7 @@ const (
 // is then that it does not answer. Known never waits.
 type List struct{ watched []*watched }
 
-// patience is how long the checks wait for one that hangs.
+// patience is how long the checks wait for one that hangs, at most twice.
 const patience = time.Second
 
 // watched is a check and its results.

@@ -41,9 +41,9 @@ func TestList(t *testing.T) {
 		began := time.Now()
 		ctx, stop := context.WithCancel(t.Context())
 		go l.Watch(ctx)
-		time.Sleep(2 * patience)
+		time.Sleep(3 * patience)
 		want(false, is("disk", "disk", OK, "fine"), is("cluster", "rights", OK, "fine"))
-		time.Sleep(Timeout - 2*patience)
+		time.Sleep(Timeout - 3*patience)
 		since := ", since " + began.UTC().Format(time.RFC3339)
 		want(true, hung("no answer for 10s"+since), is("disk", "disk", OK, "fine"), is("cluster", "rights", OK, "fine"))
 

@@ -41,7 +41,7 @@ podnas_findings{severity="warning",source="disk"} 1
 				t.Error(err)
 			}
 		}
-		time.Sleep(2 * time.Second)
+		time.Sleep(3 * time.Second)
 		want(0)
 		time.Sleep(doctor.Timeout)
 		want(1)
