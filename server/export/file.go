@@ -359,7 +359,7 @@ func (f *File) link(dir *File, name string) error {
 	if err := unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
 		return err
 	}
-	f.opener.named.set(dir, name, FileID{}) // f.ID may be of another form
+	f.opener.named.set(dir, name, FileID{}) // what was remembered may have been removed directly on the disk
 	x.saw(dir, []byte(name), f.Attr.Ino, false, removals)
 	return nil
 }

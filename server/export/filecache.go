@@ -45,7 +45,7 @@ type fileKey struct {
 }
 
 // fileNumber is the number of an inode, by which an open file is found faster than by its fileKey; and its ID, when
-// a name is removed. Others may have it: a file is open for several uses, and may have handles of several forms.
+// a name is removed. A file is open for several uses, and hashes may be alike, so several may have one number.
 type fileNumber struct {
 	volume *Volume
 	ino    uint64 // a hash if the FileID has no number
