@@ -1,6 +1,6 @@
 // Package aligned has periodic work done together, at the multiples of its period. Each timer that goes
-// off on its own wakes 4 to 10 threads of Go's scheduler, so an idle process wakes less often if its
-// timers go off at once: 6.5 to 7 times a second instead of 8 (make idle; docs/performance.md).
+// off on its own wakes several threads of Go's scheduler, so an idle process wakes less often if its
+// timers go off at once (make idle; docs/performance.md).
 package aligned
 
 import "time"

@@ -146,10 +146,10 @@ func (w *watched) look(ctx context.Context, run func(context.Context) []Result) 
 	return results
 }
 
-// isDue reports whether Watch is to run the check. What has the same period is due at the same time.
+// isDue reports whether Watch is to run the check. What has the same period is due at the same time. Add keeps the
+// monotonic clock's reading, so nothing has to wait for a clock that was set back.
 func (w *watched) isDue(now time.Time) bool {
-	p := w.period()
-	return !now.Before(w.asked.Truncate(p).Add(p))
+	return !now.Before(w.asked.Add(aligned.Until(w.asked, w.period())))
 }
 
 // period is the time between two runs.

@@ -402,12 +402,15 @@ func (f *File) Rename(name string, to *File, newName string) (changed bool, err 
 	x := f.Volume.index.Load()
 	x.move()
 	defer x.moved()
-	if moved := f.moving(name); !moved.IsZero() && f.opener.named.get(to, newName).IsZero() && f.renameTo(name, to, newName, moved) == nil {
+	moved, sure := f.moving(name) // its ctime changes
+	if !moved.IsZero() && f.opener.named.get(to, newName).IsZero() && f.renameTo(name, to, newName, moved) == nil {
 		f.renamed(name, to, newName, moved)
 		return true, nil
 	}
 	// There is something with the new name, or it fails.
-	moved, _ := f.Volume.finder.identify(f.fd, []byte(name)) // its ctime changes
+	if !sure {
+		moved, _ = f.Volume.finder.identify(f.fd, []byte(name))
+	}
 	defer f.opener.beginChange(f.Volume, moved).end()
 	v := to.victim(newName)
 	v.same = v.id == moved && !moved.IsZero()

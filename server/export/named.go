@@ -46,7 +46,8 @@ func (n *named) get(dir *File, name string) (id FileID) {
 	at, sum := n.at(dir, name)
 	at.mu.Lock()
 	defer at.mu.Unlock()
-	if at.volume == dir.Volume.ID && at.sum == sum && time.Now().UnixNano()-at.since < int64(namedKept) {
+	age := time.Now().UnixNano() - at.since // negative if the clock was set back
+	if at.volume == dir.Volume.ID && at.sum == sum && age >= 0 && age < int64(namedKept) {
 		id = at.id
 	}
 	return id
@@ -65,13 +66,14 @@ func (n *named) set(dir *File, name string, id FileID) {
 	}
 }
 
-// moving returns the FileID of a file that is about to be renamed, zero if there is none.
-func (f *File) moving(name string) FileID {
+// moving returns the FileID of a file that is about to be renamed, zero if there is none. It is remembered, or it is
+// sure.
+func (f *File) moving(name string) (id FileID, sure bool) {
 	if f.Volume.index.Load() == nil { // else nothing is cheaper
-		if id := f.opener.named.get(f, name); !id.IsZero() {
-			return id
+		if id = f.opener.named.get(f, name); !id.IsZero() {
+			return id, false
 		}
 	}
-	id, _ := f.Volume.finder.identify(f.fd, []byte(name))
-	return id
+	id, _ = f.Volume.finder.identify(f.fd, []byte(name))
+	return id, true
 }
