@@ -3,19 +3,15 @@ package checkup
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/volume"
 )
 
-// usagePeriod is how often the running process reads the usage of all volumes, if none fills up.
-const usagePeriod = 30 * time.Second
-
 // VolumeChecks returns checks of the volumes' usage.
 func VolumeChecks(store *volume.Store) []doctor.Check {
-	return []doctor.Check{{Name: "volumes", Every: usagePeriod, Run: func(context.Context) []doctor.Result {
+	return []doctor.Check{{Name: "volumes", Run: func(context.Context) []doctor.Result {
 		usages, err := store.Usages()
 		if err != nil {
 			return []doctor.Result{doctor.Fail("check the disk", "their usage is unknown: %v", err)}
