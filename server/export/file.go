@@ -385,8 +385,8 @@ func (f *File) unlink(name string, flags int) error {
 	if !ok {
 		v = f.victim(name)
 		v.take()
+		v.keep(name)
 	}
-	v.keep(name)
 	return v.taken(unix.Unlinkat(f.fd, name, flags))
 }
 

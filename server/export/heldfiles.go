@@ -104,22 +104,19 @@ func (h *heldFiles) keeps(key heldKey) bool {
 	return f != nil && f.kept
 }
 
+// holds reports whether a file must stay if it loses its last name.
+func (h *heldFiles) holds(key heldKey) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.dir != nil && (h.reclaiming || h.files[key] != nil)
+}
+
 // removing returns a file whose names are about to change, until release; nil if nobody holds it.
 func (h *heldFiles) removing(key heldKey) *heldFile {
-	h.mu.RLock()
-	held := h.dir != nil && (h.reclaiming || h.files[key] != nil)
-	h.mu.RUnlock()
-	if !held {
+	if !h.holds(key) {
 		return nil
 	}
 	return h.hold(key)
-}
-
-// mayReclaim reports whether clients may reclaim files that nobody holds yet.
-func (h *heldFiles) mayReclaim() bool {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.reclaiming
 }
 
 // release ends a use. With the last one, what is kept is gone.

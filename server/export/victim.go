@@ -1,6 +1,10 @@
 package export
 
-import "github.com/podnas/podnas/server/space"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/space"
+)
 
 // victim is a file that is about to lose a name. If that is its last name, its
 // cached descriptors must be closed to free its space, and its charge ends.
@@ -31,11 +35,12 @@ func (f *File) victim(name string) victim {
 	return v
 }
 
-// lastVictim is victim where the server counts, for a file's last name; ok is false for any other. It costs one system
-// call: the file's ID is needed only if the file is open, and then the cache has it.
+// lastVictim is victim where the server counts, for the last name of a file that no client holds open; ok is false
+// for any other. It costs one system call: the file's ID is needed only if the file is open, and then the cache
+// has it.
 func (f *File) lastVictim(name string) (v victim, ok bool) {
 	a, o := f.Volume.account, f.opener
-	if a == nil || f.Volume.disk.numberIn(&f.Volume.rootID) == 0 || o.held.mayReclaim() {
+	if a == nil || f.Volume.disk.numberIn(&f.Volume.rootID) == 0 {
 		return v, false
 	}
 	v = victim{dir: f, name: name}
@@ -43,6 +48,10 @@ func (f *File) lastVictim(name string) (v victim, ok bool) {
 		return v, false
 	}
 	v.id = o.files.idOf(f.Volume, v.number)
+	if o.held.holds(heldKey{f.Volume.ID, v.id}) { // keep waits for who uses the charge
+		v.taking.Done(unix.EBUSY)
+		return v, false
+	}
 	v.begin()
 	return v, true
 }
@@ -82,9 +91,7 @@ func (v *victim) keep(name string) {
 	}
 	v.held.names.Lock()
 	if dir.Access(MayWrite|MayExec) == nil { // else it will not be removed
-		if v.linked = dir.opener.held.link(v.held, dir, name); v.linked {
-			v.taking.Keep()
-		}
+		v.linked = dir.opener.held.link(v.held, dir, name)
 	}
 }
 

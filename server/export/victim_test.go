@@ -78,6 +78,44 @@ func TestLastNames(t *testing.T) {
 	})
 }
 
+// An inode's number may be another's as soon as its last name is gone: what has it then is charged.
+func TestReusedNumbers(t *testing.T) {
+	onEachDisk(t, func(t *testing.T, dir string) {
+		o, v, root := countedAt(t, dir, 1<<30)
+		counted(t, v)
+		var working sync.WaitGroup
+		for n := range 8 {
+			name := fmt.Sprint(n)
+			mustDo(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+			own := handleOf(t, o, root, name)
+			working.Go(func() {
+				for i := range 500 {
+					err := inNames(t, o, own, func(d *File) error {
+						if i > 0 {
+							if err := d.Remove(fmt.Sprint(i - 1)); err != nil {
+								return err
+							}
+						}
+						made, err := d.Symlink("target", fmt.Sprint(i))
+						if err == nil {
+							made.Close()
+						}
+						return err
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		working.Wait()
+		if _, inodes := du(t, dir); v.Account().Usage().Inodes != inodes {
+			t.Errorf("%d inodes are counted, there are %d", v.Account().Usage().Inodes, inodes)
+		}
+	})
+}
+
 // A removed file is not open any more, whether or not it was before, and a new one with its inode's number is.
 func TestRemovedIsNotOpen(t *testing.T) {
 	onEachDisk(t, func(t *testing.T, dir string) {

@@ -55,18 +55,12 @@ func (a *Account) Enter(i Inode) *Charge {
 // names it has locked, with a Reservation of ForNew. st are the inode's attributes since then.
 func (a *Account) EnterNew(st *unix.Stat_t) *Charge {
 	c := a.Enter(InodeOf(st))
-	c.first(st, true)
-	return c
-}
-
-// first settles the charge with attributes that were read before it was locked, unless the inode
-// is known: then others have read them, maybe later.
-func (c *Charge) first(st *unix.Stat_t, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.known || c.gone {
-		c.settle(st, isNew)
+	if !c.known || c.gone { // else others have read its attributes, maybe later
+		c.settle(st, true)
 	}
+	return c
 }
 
 // Leave releases the charge, which the caller must not use any more. If data was written,

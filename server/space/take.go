@@ -7,9 +7,8 @@ type Taking struct {
 	charge *Charge // nil: it can't be looked at, and stays charged as it is
 	fd     int
 	isDir  bool
-	held   bool     // the charge is the caller's
-	last   bool     // it is the inode's last name, and fd is none
-	links  *Account // whose links is read-locked; nil: none
+	held   bool // the charge is the caller's
+	last   bool // it is the inode's last name: fd is none, charge.mu is locked, and the account's links read-locked
 }
 
 // Take begins to take a name from the inode that is open as fd, which must stay open
@@ -25,21 +24,23 @@ func (a *Account) Take(fd int) Taking {
 }
 
 // TakeLast is Take by the name, with one system call, if that is the inode's only one; else ok is false, and
-// there is nothing to end. Until Done, Link gives no inode another name. number is the inode's.
+// there is nothing to end. number is the inode's. Until Done, Link gives no inode another name, and nobody else looks
+// at the charge: as soon as the name is gone, another inode may have the number. So the caller must not use the
+// charge, nor wait for who does.
 func (a *Account) TakeLast(dir int, name string) (t Taking, number uint64, ok bool) {
 	a.links.RLock()
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || st.Nlink != 1 && !isDir(&st) {
 		a.links.RUnlock()
-		return Taking{}, st.Ino, false
+		return Taking{}, 0, false
 	}
 	c := a.Enter(InodeOf(&st))
-	c.first(&st, false)
-	return Taking{charge: c, last: true, links: a}, st.Ino, true
+	c.mu.Lock()
+	if !c.known || c.gone {
+		c.settle(&st, false)
+	}
+	return Taking{charge: c, last: true}, st.Ino, true
 }
-
-// Keep says that the inode has got another name, which no client can use.
-func (t *Taking) Keep() { t.last = false }
 
 // Link calls do, which gives an inode another name. a may be nil: then it only does that. No lock that is
 // taken between TakeLast and Done may be held.
@@ -72,16 +73,19 @@ func (t *Taking) Done(err error) {
 		return
 	}
 	switch {
-	case err == nil && (t.last || t.isDir): // a directory had one name, whatever its link count says
+	case t.last:
+		if err == nil {
+			c.setGone()
+		}
+		c.mu.Unlock()
+		c.account.links.RUnlock()
+	case err == nil && t.isDir: // it had one name, whatever its link count says
 		c.end()
-	case t.links == nil:
+	default:
 		var st unix.Stat_t
 		_ = c.Stat(t.fd, &st) // what can't be looked at stays as it was
 	}
 	if !t.held {
 		c.Leave("")
-	}
-	if t.links != nil {
-		t.links.links.RUnlock()
 	}
 }
