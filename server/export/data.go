@@ -47,7 +47,7 @@ func (f *File) WriteAt(p []byte, offset int64) (int, Attr, error) {
 	defer f.beginChange().end()
 	var st unix.Stat_t
 	n, err := f.charge.Write(f.fd, p, offset, &st)
-	f.kept.changed()
+	f.kept.changed(n)
 	if st.Nlink == 0 || st.Nlink == 1 && f.opener.held.keeps(f.heldKey()) {
 		return n, Attr{}, err
 	}
@@ -63,7 +63,7 @@ func (f *File) Truncate(size uint64) error {
 	defer f.beginChange().end()
 	if f.use == UseWrite {
 		f.kept.written.Store(true)
-		defer f.kept.changed()
+		defer f.kept.changed(0)
 		return f.charge.Resize(f.fd, int64(size), func() error {
 			for {
 				if err := unix.Ftruncate(f.fd, int64(size)); !errors.Is(err, unix.EINTR) {

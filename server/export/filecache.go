@@ -95,11 +95,13 @@ type openFile struct {
 	elem    *list.Element // in fileCache.used; nil: it is not in the cache
 	next    *openFile     // with the same number, in fileCache.files
 
-	charge   *space.Charge // where the server counts
-	written  atomic.Bool
-	looked   atomic.Bool // by an ACCESS or READ, whose next one may find its attributes remembered
-	unsynced atomic.Bool // it has unsynced writes, and stays open until it is synced
-	state    *syncState  // shared with the file's other descriptors
+	charge  *space.Charge // where the server counts
+	written atomic.Bool
+	looked  atomic.Bool // by an ACCESS or READ, whose next one may find its attributes remembered
+	// unsynced is 0 if all writes are synced, else the file stays open until it is: the bytes that were written
+	// since the last sync began, and 1 for each change.
+	unsynced atomic.Int64
+	state    *syncState // shared with the file's other descriptors
 }
 
 func newFileCache() *fileCache {
@@ -205,7 +207,7 @@ func (c *fileCache) longestUnused() (evicted, unsynced *openFile) {
 		f := e.Value.(*openFile)
 		switch {
 		case f.users > 0:
-		case !f.unsynced.Load():
+		case f.unsynced.Load() == 0:
 			c.count.Evicted++
 			c.forget(f)
 			return f, nil
@@ -230,7 +232,7 @@ func (c *fileCache) hold(f *openFile) {
 func (c *fileCache) release(f *openFile) {
 	c.mu.Lock()
 	f.users--
-	last := f.users == 0 && (f.dropped || c.total > c.limit && !f.unsynced.Load())
+	last := f.users == 0 && (f.dropped || c.total > c.limit && f.unsynced.Load() == 0)
 	switch {
 	case last:
 		c.forget(f)
@@ -365,7 +367,7 @@ func (c *fileCache) removeIdle() (unsynced []*openFile, more bool) {
 			more = true
 			break // the following ones were used later
 		}
-		if f.unsynced.Load() && !f.key.volume.hasEnded() {
+		if f.unsynced.Load() > 0 && !f.key.volume.hasEnded() {
 			f.users++
 			unsynced = append(unsynced, f)
 			continue
@@ -384,12 +386,8 @@ func (c *fileCache) removeIdle() (unsynced []*openFile, more bool) {
 	return unsynced, more
 }
 
-// changed marks the file as written.
-func (f *openFile) changed() {
-	if !f.unsynced.Load() { // usually it is set, and then a WRITE costs only this load
-		f.unsynced.Store(true)
-	}
-}
+// changed marks the file as written, with so many bytes.
+func (f *openFile) changed(bytes int) { f.unsynced.Add(int64(bytes) + 1) }
 
 func (c *fileCache) close() {
 	var unused []*openFile

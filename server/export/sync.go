@@ -24,6 +24,11 @@ import (
 // synced nevertheless: if the first did not write all, it takes longer, and nothing is
 // lost.
 //
+// Files with little to write wait together, too, where a journal has what all of them need. The kernel begins to
+// write all of them before the first is waited for, and the others take little more than a system call, instead of
+// a thread that waits for each. A disk that is slow to empty its cache does so for each of them: then they wait side
+// by side, so that it can do it once for many.
+//
 // Syncs run in their own goroutine. SyncHere saves a client that waits for nothing else
 // the switch.
 
@@ -38,15 +43,20 @@ type Waiter interface {
 // syncsMax is how many files are synced at a time: each takes a thread.
 const syncsMax = 64
 
+// littleBytes is how much may have been written to a file that is synced with others, which wait for it.
+const littleBytes = 256 << 10
+
+// slowSync is how long the sync of a file takes at most if another's has left nothing to wait for.
+const slowSync = 200 * time.Microsecond
+
 // syncs has the calls that wait for the sync of one file, or for those of a volume's
-// directories if they are synced together. Calls that are synced at once are a round.
+// files or directories that are synced together. Calls that are synced at once are a round.
 type syncs struct {
+	mu sync.Mutex
 	// aside: rounds run concurrently. One begins when as many calls wait as are in
 	// rounds, so that none waits for long on a slow disk, and a fast one has few
 	// rounds.
-	aside bool
-
-	mu      sync.Mutex
+	aside   bool
 	waiting []waiting // for the next round
 	data    bool      // data is enough for all waiting calls
 	begun   bool      // the next round's goroutine is starting
@@ -61,11 +71,12 @@ type waiting struct {
 	waiter Waiter
 }
 
-// syncState is shared by the descriptors of one file, so that its syncs run one after
-// the other.
+// syncState is shared by the descriptors of one file.
 type syncState struct {
-	syncs syncs
+	syncs syncs // that are not together with other files'
 	errs  errSeq
+	// syncing is locked while a regular file is synced, and a failure recorded.
+	syncing sync.Mutex
 }
 
 // SyncHere syncs data and metadata on this goroutine, which may be any; if dataOnly, it omits the
@@ -121,10 +132,15 @@ func (f *File) openFile() *openFile {
 	return &openFile{key: fileKey{f.Volume, f.ID}, fd: f.fd, state: &syncState{}} // not shared, of f's descriptor
 }
 
-// syncsOf returns the syncs that a file shares.
-func syncsOf(file *openFile) *syncs {
-	if file.use == UseNames && file.key.volume.disk.settled {
-		return &file.key.volume.dirSyncs
+// syncsOf returns the syncs that a file shares. alone is whether it is not to be synced with other files, as they
+// would wait for what is under way.
+func syncsOf(file *openFile, alone bool) *syncs {
+	v := file.key.volume
+	switch {
+	case file.use == UseNames && v.disk.settled:
+		return &v.dirSyncs
+	case file.use == UseWrite && v.disk.journal && !alone && file.unsynced.Load() <= littleBytes && file.state.syncs.idle():
+		return &v.fileSyncs
 	}
 	return &file.state.syncs
 }
@@ -132,7 +148,7 @@ func syncsOf(file *openFile) *syncs {
 // syncHere syncs a file, unless a goroutine does. Another goroutine serves the calls
 // that wait by then.
 func (o *Opener) syncHere(file *openFile, since uint64, data bool) (ok bool, err error) {
-	s := syncsOf(file)
+	s := syncsOf(file, true)
 	if !s.begin() {
 		return false, nil
 	}
@@ -146,7 +162,7 @@ func (o *Opener) syncHere(file *openFile, since uint64, data bool) (ok bool, err
 
 // sync starts the sync of a file, which stays open until it calls w.
 func (o *Opener) sync(w waiting, data bool) {
-	if s := syncsOf(w.file); s.wait(w, data) {
+	if s := syncsOf(w.file, false); s.wait(w, data) {
 		go o.syncRounds(s)
 	}
 }
@@ -208,6 +224,19 @@ func (s *syncs) begin() bool {
 	return true
 }
 
+// idle reports whether no one syncs.
+func (s *syncs) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rounds == 0
+}
+
+func (s *syncs) setAside(aside bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aside = aside
+}
+
 // more reports whether any calls wait. If not, the round was the last.
 func (s *syncs) more() bool {
 	s.mu.Lock()
@@ -237,29 +266,59 @@ func (s *syncs) next(last []waiting) (round []waiting, data bool) {
 
 // syncRounds syncs until no calls wait.
 func (o *Opener) syncRounds(s *syncs) {
-	done := map[*openFile]bool{} // of the round
+	var files []*openFile // of the round, each once
 	for round, data := s.next(nil); len(round) > 0; round, data = s.next(round) {
 		began := time.Now()
-		// What changed last is likely to be the last in the journal.
 		for _, w := range slices.Backward(round) {
-			if !done[w.file] {
-				done[w.file] = true
-				o.fsync(w.file, data, began)
+			if !slices.Contains(files, w.file) {
+				files = append(files, w.file)
 			}
+		}
+		slow := o.syncFiles(files, data, began)
+		if len(round) > 1 && s == &files[0].key.volume.fileSyncs {
+			s.setAside(slow)
 		}
 		for _, w := range round {
 			w.waiter.Synced(w.file.state.errs.since(w.since))
 		}
-		clear(done)
+		clear(files)
+		files = files[:0]
 	}
+}
+
+// syncFiles syncs files of which the first has changed last: that is likely to be the last in the journal. slow is
+// whether others had to wait, too; then the rest of them did so side by side.
+func (o *Opener) syncFiles(files []*openFile, data bool, began time.Time) (slow bool) {
+	if len(files) > 1 && files[0].use == UseWrite {
+		for _, file := range files {
+			// The kernel may do so at any time by itself, so an error comes again from the sync.
+			_ = unix.SyncFileRange(file.fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+		}
+	}
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	for i, file := range files {
+		if slow {
+			beside.Go(func() { o.fsync(file, data, began) })
+			continue
+		}
+		start := time.Now()
+		o.fsync(file, data, began)
+		slow = i > 0 && time.Since(start) > slowSync
+	}
+	return slow
 }
 
 // fsync syncs a file, and records a failure. began is when its clients started to wait.
 func (o *Opener) fsync(file *openFile, data bool, began time.Time) {
+	if file.use.isData() {
+		file.state.syncing.Lock()
+		defer file.state.syncing.Unlock()
+	}
 	o.syncing.take(file.key.volume)
 	defer o.syncing.give(file.key.volume)
-	if file.unsynced.Load() { // what is written from here on may not be covered
-		file.unsynced.Store(false)
+	if file.unsynced.Load() > 0 { // what is written from here on may not be covered
+		file.unsynced.Store(0)
 	}
 	v := file.key.volume
 	sync := func() error {

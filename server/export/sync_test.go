@@ -2,6 +2,7 @@ package export
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ func TestSyncsAreShared(t *testing.T) {
 	f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "file"), UseWrite)
 	mustDo(t, err)
 	defer f.Close()
+	f.Volume.disk.journal = false // else it is synced with other files
 
 	inFirst, goOn := make(chan struct{}), make(chan struct{})
 	f.SyncThen(false, waiterFunc(func(err error) {
@@ -131,6 +133,92 @@ func TestDirectoriesAreSyncedTogether(t *testing.T) {
 	}
 }
 
+// Where the disk has a journal, files with little to write are synced together, one round after the other as long as
+// nothing is left to wait for after the first: each once in a round, and each call is told what became of its own.
+func TestFilesAreSyncedTogether(t *testing.T) {
+	o, root, dir := openerAt(t)
+	open := func(name string) *File {
+		mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseWrite)
+		mustDo(t, err)
+		t.Cleanup(f.Close)
+		f.Volume.disk.journal = true
+		return f
+	}
+	a, b := open("a"), open("b")
+	bad := &openFile{key: a.kept.key, use: UseWrite, fd: -1, state: &syncState{}}
+	goOn, told := make(chan struct{}), make(chan struct{}, 5)
+	wait := func(file *openFile) {
+		o.sync(waiting{file, file.state.errs.sample(), waiterFunc(func(err error) {
+			if (err != nil) != (file == bad) {
+				t.Errorf("fd %d: %v", file.fd, err)
+			}
+			told <- struct{}{}
+			<-goOn
+		})}, true)
+	}
+	syncs := func() uint64 { return a.Volume.syncs.Durations.Snapshot().Count }
+	before := syncs()
+	wait(a.kept) // a round that goes on
+	<-told
+	for _, file := range []*openFile{a.kept, bad, b.kept, a.kept} {
+		wait(file)
+	}
+	together := &a.Volume.fileSyncs
+	together.mu.Lock()
+	if together.rounds != 1 || len(together.waiting) != 4 {
+		t.Errorf("%d rounds, and %d wait, want one that 4 wait for", together.rounds, len(together.waiting))
+	}
+	together.mu.Unlock()
+	if ok, err := b.SyncHere(true); !ok || err != nil {
+		t.Errorf("a sync of a file alone: %v, %v", ok, err)
+	}
+	_, _, err := b.WriteAt(make([]byte, littleBytes), 0)
+	mustDo(t, err)
+	much := make(chan error, 1)
+	b.SyncThen(true, waiterFunc(func(err error) { much <- err }))
+	mustDo(t, <-much) // with much to write it is not synced with others
+	if n := syncs() - before; n != 3 {
+		t.Errorf("%d syncs, want 3", n)
+	}
+	close(goOn)
+	for range 4 {
+		<-told
+	}
+	if n := syncs() - before; n != 6 {
+		t.Errorf("%d syncs, want one more for each of 3 files", n)
+	}
+}
+
+// A round whose calls wait for one file after the other is followed by rounds beside each other.
+func TestSlowDisk(t *testing.T) {
+	o, root, dir := openerAt(t)
+	var files []*openFile
+	for name := range 4 {
+		mustDo(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(name)), nil, 0o644))
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, fmt.Sprint(name)), UseWrite)
+		mustDo(t, err)
+		defer f.Close()
+		files = append(files, f.kept)
+	}
+	syncs := func() uint64 { return files[0].key.volume.syncs.Durations.Snapshot().Count }
+	before := syncs()
+	files[1].state.syncing.Lock() // as if its sync took long
+	go func() {
+		for syncs() == before { // of the first
+			time.Sleep(slowSync)
+		}
+		time.Sleep(2 * slowSync)
+		files[1].state.syncing.Unlock()
+	}()
+	if !o.syncFiles(files, true, time.Now()) {
+		t.Error("not told that a file had to wait after the first")
+	}
+	if n := syncs() - before; n != 4 {
+		t.Errorf("%d syncs of 4 files", n)
+	}
+}
+
 // SyncHere syncs unless another goroutine does, and not for other calls.
 func TestSyncHere(t *testing.T) {
 	o, root, dir := openerAt(t)
@@ -138,6 +226,7 @@ func TestSyncHere(t *testing.T) {
 	f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "file"), UseWrite)
 	mustDo(t, err)
 	defer f.Close()
+	f.Volume.disk.journal = false // else it is synced with other files
 	syncs := func() uint64 { return f.Volume.syncs.Durations.Snapshot().Count }
 
 	for n, dataOnly := range []bool{false, true} {

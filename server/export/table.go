@@ -40,6 +40,7 @@ type Volume struct {
 	table       *Table
 	syncs       *stats.Syncs // of the table
 	dirSyncs    syncs        // of directories, where they are synced together
+	fileSyncs   syncs        // of files that are
 	verifier    atomic.Uint64
 	root        *os.File
 	finder      finder
