@@ -198,7 +198,7 @@ func TestSlowDisk(t *testing.T) {
 		mustDo(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(name)), nil, 0o644))
 		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, fmt.Sprint(name)), UseWrite)
 		mustDo(t, err)
-		defer f.Close()
+		t.Cleanup(f.Close)
 		files = append(files, f.kept)
 	}
 	syncs := func() uint64 { return files[0].key.volume.syncs.Durations.Snapshot().Count }
