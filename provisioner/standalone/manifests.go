@@ -142,20 +142,22 @@ func parseManifest(text []byte) (any, error) {
 	}
 }
 
-// add adds a copy of a document.
+// add adds a document, which the next scan may get again: of a claim a copy whose fields may be set, but what they refer to
+// must not be changed.
 func (m *manifests) add(document any, source string) error {
 	switch document := document.(type) {
 	case *storagev1.StorageClass:
 		if _, twice := m.classes[document.Name]; twice {
 			return fmt.Errorf("StorageClass %s is defined twice, here or in another file: remove one of them", document.Name)
 		}
-		m.classes[document.Name] = document.DeepCopy()
+		m.classes[document.Name] = document
 	case *v1.PersistentVolumeClaim:
 		key := keyOf(document.Namespace, document.Name)
 		if other, twice := m.sources[key]; twice {
 			return fmt.Errorf("claim %s is also in %s: remove one of them", key, other)
 		}
-		m.claims[key], m.sources[key] = document.DeepCopy(), source
+		own := *document
+		m.claims[key], m.sources[key] = &own, source
 	}
 	return nil
 }
