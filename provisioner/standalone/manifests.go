@@ -142,22 +142,20 @@ func parseManifest(text []byte) (any, error) {
 	}
 }
 
-// add adds a document, which the next scan may get again: of a claim a copy whose fields may be set, but what they refer to
-// must not be changed.
+// add adds a copy of a document.
 func (m *manifests) add(document any, source string) error {
 	switch document := document.(type) {
 	case *storagev1.StorageClass:
 		if _, twice := m.classes[document.Name]; twice {
 			return fmt.Errorf("StorageClass %s is defined twice, here or in another file: remove one of them", document.Name)
 		}
-		m.classes[document.Name] = document
+		m.classes[document.Name] = document.DeepCopy()
 	case *v1.PersistentVolumeClaim:
 		key := keyOf(document.Namespace, document.Name)
 		if other, twice := m.sources[key]; twice {
 			return fmt.Errorf("claim %s is also in %s: remove one of them", key, other)
 		}
-		own := *document
-		m.claims[key], m.sources[key] = &own, source
+		m.claims[key], m.sources[key] = document.DeepCopy(), source
 	}
 	return nil
 }

@@ -45,8 +45,7 @@ func (r *Runner) writePV(pv *v1.PersistentVolume) error {
 	return nil
 }
 
-// readPVs reads the written PersistentVolumes, by name. Their fields may be set, but what they refer to must
-// not be changed: later calls return it, too.
+// readPVs reads the written PersistentVolumes, by name.
 func (r *Runner) readPVs() (map[string]*v1.PersistentVolume, error) {
 	dir := filepath.Join(r.Claims, provisionedDir)
 	entries, err := os.ReadDir(dir)
@@ -73,8 +72,7 @@ func (r *Runner) readPVs() (map[string]*v1.PersistentVolume, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s/%s: %w; remove the file, and podnas writes it again", provisionedDir, e.Name(), err)
 		}
-		own := *pv
-		pvs[pv.Name] = &own
+		pvs[pv.Name] = pv.DeepCopy()
 	}
 	r.pvFiles.forget(func(name string) bool { return there[name] })
 	return pvs, nil
