@@ -102,7 +102,6 @@ type openFile struct {
 	// since the last sync began, and 1 for each change.
 	unsynced atomic.Int64
 	state    *syncState // shared with the file's other descriptors
-	first    syncState  // state, if this was the first of them
 }
 
 func newFileCache() *fileCache {
@@ -174,8 +173,7 @@ func (c *fileCache) missed() {
 // closes another file. If all others must be synced before, it also returns one of them,
 // for the caller to sync and release.
 func (c *fileCache) put(key fileKey, use Use, d descriptor, charge *space.Charge) (f, unsynced *openFile) {
-	f = &openFile{key: key, use: use, own: d, fd: d.fd(), users: 1, charge: charge}
-	f.state = &f.first
+	f = &openFile{key: key, use: use, own: d, fd: d.fd(), users: 1, charge: charge, state: &syncState{}}
 	c.mu.Lock()
 	files := c.open(&key)
 	if first := files[use]; first != nil {

@@ -46,7 +46,8 @@ const syncsMax = 64
 // littleBytes is how much may have been written to a file that is synced with others, which wait for it.
 const littleBytes = 256 << 10
 
-// slowSync is how long the sync of a file takes at most if another's has left nothing to wait for.
+// slowSync is how long the sync of a file takes at most if another's has left nothing to wait for, see
+// docs/performance.md.
 const slowSync = 200 * time.Microsecond
 
 // syncs has the calls that wait for the sync of one file, or for those of a volume's
@@ -132,8 +133,8 @@ func (f *File) openFile() *openFile {
 	return &openFile{key: fileKey{f.Volume, f.ID}, fd: f.fd, state: &syncState{}} // not shared, of f's descriptor
 }
 
-// syncsOf returns the syncs that a file shares. alone is whether it is not to be synced with other files, as they
-// would wait for what is under way.
+// syncsOf returns the syncs that a file shares. alone is whether it shares none with other files. They would wait for
+// one with much to write, or that is being synced.
 func syncsOf(file *openFile, alone bool) *syncs {
 	v := file.key.volume
 	switch {
@@ -275,6 +276,7 @@ func (o *Opener) syncRounds(s *syncs) {
 			}
 		}
 		slow := o.syncFiles(files, data, began)
+		// A single call is no reason to change: on a slow disk some rounds have no more.
 		if len(round) > 1 && s == &files[0].key.volume.fileSyncs {
 			s.setAside(slow)
 		}

@@ -17,6 +17,20 @@ type waiterFunc func(error)
 
 func (f waiterFunc) Synced(err error) { f(err) }
 
+// syncing returns a function by which a call waits for the sync of a file. When it is told, it puts something into told, and
+// holds its round until goOn is closed. Only the sync of bad may fail, and must.
+func syncing(t *testing.T, o *Opener, bad *openFile, told, goOn chan struct{}) (wait func(*openFile)) {
+	return func(file *openFile) {
+		o.sync(waiting{file, file.state.errs.sample(), waiterFunc(func(err error) {
+			if (err != nil) != (file == bad) {
+				t.Errorf("fd %d: %v", file.fd, err)
+			}
+			told <- struct{}{}
+			<-goOn
+		})}, false)
+	}
+}
+
 // Calls that come while a file is synced share its next sync, and each is told once.
 func TestSyncsAreShared(t *testing.T) {
 	o, root, dir := openerAt(t)
@@ -97,15 +111,7 @@ func TestDirectoriesAreSyncedTogether(t *testing.T) {
 	syncs := func() uint64 { return a.Volume.syncs.Durations.Snapshot().Count }
 	before := syncs()
 	told := make(chan struct{}, 5)
-	wait := func(file *openFile) {
-		o.sync(waiting{file, file.state.errs.sample(), waiterFunc(func(err error) {
-			if (err != nil) != (file == bad) {
-				t.Errorf("fd %d: %v", file.fd, err)
-			}
-			told <- struct{}{}
-			<-goOn
-		})}, false)
-	}
+	wait := syncing(t, o, bad, told, goOn)
 	wait(a.openFile())
 	if got := state(); got != [3]int{1, 2, 2} {
 		t.Errorf("%v wait, rounds, and in rounds; want one that waits beside two rounds of one", got)
@@ -148,15 +154,7 @@ func TestFilesAreSyncedTogether(t *testing.T) {
 	a, b := open("a"), open("b")
 	bad := &openFile{key: a.kept.key, use: UseWrite, fd: -1, state: &syncState{}}
 	goOn, told := make(chan struct{}), make(chan struct{}, 5)
-	wait := func(file *openFile) {
-		o.sync(waiting{file, file.state.errs.sample(), waiterFunc(func(err error) {
-			if (err != nil) != (file == bad) {
-				t.Errorf("fd %d: %v", file.fd, err)
-			}
-			told <- struct{}{}
-			<-goOn
-		})}, true)
-	}
+	wait := syncing(t, o, bad, told, goOn)
 	syncs := func() uint64 { return a.Volume.syncs.Durations.Snapshot().Count }
 	before := syncs()
 	wait(a.kept) // a round that goes on
@@ -190,7 +188,7 @@ func TestFilesAreSyncedTogether(t *testing.T) {
 	}
 }
 
-// A round whose calls wait for one file after the other is followed by rounds beside each other.
+// Rounds begin beside each other after one in which a file had to wait after the first, until none has.
 func TestSlowDisk(t *testing.T) {
 	o, root, dir := openerAt(t)
 	var files []*openFile
@@ -199,23 +197,55 @@ func TestSlowDisk(t *testing.T) {
 		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, fmt.Sprint(name)), UseWrite)
 		mustDo(t, err)
 		t.Cleanup(f.Close)
+		f.Volume.disk.journal = true
 		files = append(files, f.kept)
+	}
+	together := &files[0].key.volume.fileSyncs
+	state := func() (rounds int, aside bool) {
+		together.mu.Lock()
+		defer together.mu.Unlock()
+		return together.rounds, together.aside
 	}
 	syncs := func() uint64 { return files[0].key.volume.syncs.Durations.Snapshot().Count }
 	before := syncs()
-	files[1].state.syncing.Lock() // as if its sync took long
-	go func() {
-		for syncs() == before { // of the first
-			time.Sleep(slowSync)
-		}
-		time.Sleep(2 * slowSync)
-		files[1].state.syncing.Unlock()
-	}()
-	if !o.syncFiles(files, true, time.Now()) {
-		t.Error("not told that a file had to wait after the first")
+	told, goOn := make(chan struct{}, 5), make(chan struct{})
+	wait := syncing(t, o, nil, told, goOn)
+	wait(files[0]) // a round that goes on, or the others are not one round
+	<-told
+	for _, file := range files {
+		wait(file)
 	}
-	if n := syncs() - before; n != 4 {
-		t.Errorf("%d syncs of 4 files", n)
+	files[2].state.syncing.Lock() // as if its sync took long; the last, which has changed last, is synced before
+	close(goOn)
+	for syncs() < before+2 {
+		time.Sleep(slowSync)
+	}
+	time.Sleep(2 * slowSync)
+	files[2].state.syncing.Unlock()
+	for range files {
+		<-told
+	}
+	if n := syncs() - before; n != 5 {
+		t.Errorf("%d syncs, want one, and one of each of 4 files", n)
+	}
+	for rounds, aside := state(); rounds > 0 || !aside; rounds, aside = state() {
+		if rounds == 0 {
+			t.Fatal("a file had to wait after the first, and rounds wait for each other")
+		}
+		time.Sleep(time.Millisecond)
+	}
+
+	together.mu.Lock()
+	together.rounds, together.inRound = 1, 3 // so that two calls begin none
+	together.mu.Unlock()
+	wait(files[0])
+	wait(files[0])
+	if !together.more() {
+		t.Fatal("nobody waits")
+	}
+	o.syncRounds(together)
+	if _, aside := state(); aside {
+		t.Error("no file had to wait after the first, and rounds do not wait for each other")
 	}
 }
 

@@ -40,7 +40,7 @@ type Volume struct {
 	table       *Table
 	syncs       *stats.Syncs // of the table
 	dirSyncs    syncs        // of directories, where they are synced together
-	fileSyncs   syncs        // of files that are
+	fileSyncs   syncs        // of files with little to write, where they are
 	verifier    atomic.Uint64
 	root        *os.File
 	finder      finder
