@@ -65,7 +65,7 @@ func counted(t *testing.T, v *Volume) quota.Usage {
 func du(t *testing.T, dir string) (bytes, inodes int64) {
 	t.Helper()
 	price := priceIn(t, dir)
-	seen := map[uint64]bool{}
+	seen := map[space.Inode]bool{}
 	mustDo(t, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -75,8 +75,8 @@ func du(t *testing.T, dir string) (bytes, inodes int64) {
 			return err
 		}
 		st := info.Sys().(*syscall.Stat_t)
-		if !seen[st.Ino] {
-			seen[st.Ino] = true
+		if i := (space.Inode{Device: st.Dev, Number: st.Ino}); !seen[i] {
+			seen[i] = true
 			bytes += st.Blocks*512 + price.Inode
 			if price.PerName && !d.IsDir() {
 				bytes += int64(st.Nlink-1) * price.Inode

@@ -14,15 +14,16 @@ type Attr struct {
 	Nlink, UID, GID     uint32
 	Size                int64
 	Used                uint64 // bytes on the disk
-	Ino                 uint64
+	Ino                 uint64 // disk.number of inode
 	Major, Minor        uint32 // of a device
 	Atime, Mtime, Ctime time.Time
 
-	device uint64 // with Ino, the key for counting
+	inode  space.Inode
 	change uint64 // the change attribute, if the attributes were remembered; else 0
 }
 
-func attrOf(st *unix.Stat_t) Attr {
+func (d *disk) attrOf(st *unix.Stat_t) Attr {
+	inode := space.InodeOf(st)
 	return Attr{
 		Mode:  st.Mode,
 		Nlink: uint32(st.Nlink), // 64 bits on amd64, 32 on arm64
@@ -30,24 +31,23 @@ func attrOf(st *unix.Stat_t) Attr {
 		GID:   st.Gid,
 		Size:  st.Size,
 		Used:  uint64(st.Blocks) * 512,
-		Ino:   st.Ino,
+		Ino:   d.number(inode),
 		Major: unix.Major(st.Rdev),
 		Minor: unix.Minor(st.Rdev),
 		Atime: time.Unix(st.Atim.Unix()),
 		Mtime: time.Unix(st.Mtim.Unix()),
 		Ctime: time.Unix(st.Ctim.Unix()),
 
-		device: st.Dev,
+		inode: inode,
 	}
 }
 
 // statOfNew is what an account looks at of a new inode.
 func (a *Attr) statOfNew() (st unix.Stat_t) {
-	st.Dev, st.Ino, st.Mode, st.Nlink, st.Size, st.Blocks = a.device, a.Ino, a.Mode, 1, a.Size, int64(a.Used/512)
+	st.Dev, st.Ino = a.inode.Device, a.inode.Number
+	st.Mode, st.Nlink, st.Size, st.Blocks = a.Mode, 1, a.Size, int64(a.Used/512)
 	return st
 }
-
-func (a *Attr) inode() space.Inode { return space.Inode{Device: a.device, Number: a.Ino} }
 
 // IsRegular reports whether it is a regular file.
 func (a *Attr) IsRegular() bool { return a.Mode&unix.S_IFMT == unix.S_IFREG }

@@ -51,7 +51,7 @@ func (f *File) WriteAt(p []byte, offset int64) (int, Attr, error) {
 	if st.Nlink == 0 || st.Nlink == 1 && f.opener.held.keeps(f.heldKey()) {
 		return n, Attr{}, err
 	}
-	return n, attrOf(&st), err
+	return n, f.Volume.disk.attrOf(&st), err
 }
 
 // Truncate sets the size of a regular file. A file that is not open with UseWrite, and
@@ -111,7 +111,7 @@ func (o *Opener) openData(v *Volume, id FileID, use Use, removed bool) (descript
 	if err != nil || v.account == nil {
 		return d, nil, err
 	}
-	c := v.account.Enter(attr.inode())
+	c := v.account.Enter(attr.inode)
 	_, _ = v.look(d.fd(), c) // so that only changes are charged; the next stat returns the error
 	return d, c, nil
 }

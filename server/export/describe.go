@@ -70,7 +70,8 @@ func (f *File) describe(name, handle []byte) (a Attr, _ []byte, known *cachedHan
 	if err != nil || st.Mnt_id != f.Volume.mount {
 		return a, handle, nil, errLookUp
 	}
-	x.saw(f, name, st.Ino, st.Mode&unix.S_IFMT == unix.S_IFDIR, removals)
+	ino := f.Volume.disk.number(inodeOf(&st))
+	x.saw(f, name, ino, st.Mode&unix.S_IFMT == unix.S_IFDIR, removals)
 	at := len(handle)
 	d := f.described(&st)
 	known = f.opener.handles.get(&d)
@@ -81,7 +82,7 @@ func (f *File) describe(name, handle []byte) (a Attr, _ []byte, known *cachedHan
 		if st.Mask&unix.STATX_BTIME == 0 || !f.Volume.holds(&st) {
 			return a, handle, nil, errLookUp
 		}
-		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, inodeID(&st))
+		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, inodeID(ino, &st))
 		if lasting(&st) {
 			f.opener.handles.put(&d, handle[at:])
 		}
@@ -93,7 +94,7 @@ func (f *File) describe(name, handle []byte) (a Attr, _ []byte, known *cachedHan
 		// then the attributes and the handle are of different files. That entry of the
 		// cache is never found, because it has the birth time of the removed file.
 		id, err := f.Volume.finder.identify(f.fd, name)
-		if err != nil || f.Volume.disk.numberIn(&id) != st.Ino {
+		if err != nil || f.Volume.disk.numberIn(&id) != ino {
 			return a, handle, nil, errLookUp
 		}
 		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, id)
@@ -101,7 +102,7 @@ func (f *File) describe(name, handle []byte) (a Attr, _ []byte, known *cachedHan
 			f.opener.handles.put(&d, handle[at:])
 		}
 	}
-	a = attrOfStatx(&st)
+	a = f.Volume.disk.attrOfStatx(&st)
 	if known != nil {
 		known.saw(&a)
 	}
@@ -133,7 +134,8 @@ func statx(dir int, name *byte, flags, mask int, st *unix.Statx_t) error {
 	return nil
 }
 
-func attrOfStatx(st *unix.Statx_t) Attr {
+func (d *disk) attrOfStatx(st *unix.Statx_t) Attr {
+	inode := inodeOf(st)
 	return Attr{
 		Mode:  uint32(st.Mode),
 		Nlink: st.Nlink,
@@ -141,13 +143,13 @@ func attrOfStatx(st *unix.Statx_t) Attr {
 		GID:   st.Gid,
 		Size:  int64(st.Size),
 		Used:  st.Blocks * 512,
-		Ino:   st.Ino,
+		Ino:   d.number(inode),
 		Major: st.Rdev_major,
 		Minor: st.Rdev_minor,
 		Atime: time.Unix(st.Atime.Sec, int64(st.Atime.Nsec)),
 		Mtime: time.Unix(st.Mtime.Sec, int64(st.Mtime.Nsec)),
 		Ctime: time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec)),
 
-		device: unix.Mkdev(st.Dev_major, st.Dev_minor),
+		inode: inode,
 	}
 }

@@ -30,8 +30,9 @@ type disk struct {
 	// dirents is whether the number that a directory has for a name is the inode's, but for what is
 	// mounted there, and for a subvolume.
 	dirents bool
-	// overlay is whether the files of one tree are on several devices.
+	// overlay is whether the files of one tree are on several devices, and device then that of its directories.
 	overlay bool
+	device  uint64
 	// settled is whether syncing a directory costs only a system call if its changes
 	// are on the disk already. ext4 flushes the disk's cache then.
 	settled bool
@@ -60,9 +61,29 @@ func diskOfType(root *os.File, fs int64) disk {
 	case unix.TMPFS_MAGIC:
 		return disk{quick: true, dirents: true}
 	case unix.OVERLAYFS_SUPER_MAGIC:
-		return disk{overlay: true}
+		var st unix.Stat_t
+		_ = unix.Fstat(int(root.Fd()), &st) // of an open directory
+		return disk{overlay: true, device: st.Dev}
 	}
 	return disk{}
+}
+
+// ofLayer marks the numbers of files that are not on the device of an overlay's directories.
+const ofLayer = 1 << 63
+
+// number is by what an inode is known in its volume. On an overlay whose layers are on several file systems,
+// directories have numbers of the overlay's own, and other files those of their layer, so that one of each may
+// have the same: see the table in Documentation/filesystems/overlayfs.rst.
+func (d *disk) number(i space.Inode) uint64 {
+	if d.overlay && i.Device != d.device {
+		return i.Number ^ ofLayer
+	}
+	return i.Number
+}
+
+// inodeOf is space.InodeOf.
+func inodeOf(st *unix.Statx_t) space.Inode {
+	return space.Inode{Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Number: st.Ino}
 }
 
 // keepsAtime reports whether reading a file with these attributes does not change its atime, and has not

@@ -164,7 +164,7 @@ func TestIdentify(t *testing.T) {
 		identify func(*os.File, string) (FileID, error)
 	}{
 		{"by inode and birth", func(dir *os.File, name string) (FileID, error) {
-			return inodes{}.identify(int(dir.Fd()), []byte(name))
+			return inodes{&disk{}}.identify(int(dir.Fd()), []byte(name))
 		}},
 		{"by handle", func(dir *os.File, name string) (FileID, error) {
 			return kernelHandles{}.identify(int(dir.Fd()), []byte(name))

@@ -97,11 +97,11 @@ func (v *Volume) look(fd int, c *space.Charge) (Attr, error) {
 	if err := c.Look(fd, &st, v.disk.quick); err != nil {
 		return Attr{}, err
 	}
-	return attrOf(&st), nil
+	return v.disk.attrOf(&st), nil
 }
 
 // IsRoot reports whether the attributes are of the volume's root directory.
-func (v *Volume) IsRoot(a *Attr) bool { return a.Ino == v.rootIno && a.device == v.device }
+func (v *Volume) IsRoot(a *Attr) bool { return a.Ino == v.rootIno && a.inode.Device == v.device }
 
 // IsRoot reports whether the file is the volume's root directory.
 func (f *File) IsRoot() bool { return f.ID == f.Volume.rootID }
@@ -476,7 +476,7 @@ func (f *File) hold() error {
 	if f.Volume.account == nil || f.charge != nil {
 		return nil
 	}
-	f.charge, f.held = f.Volume.account.Enter(f.Attr.inode()), true
+	f.charge, f.held = f.Volume.account.Enter(f.Attr.inode), true
 	_, err := f.Stat() // so that only the change is charged
 	return err
 }

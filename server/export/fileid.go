@@ -44,7 +44,7 @@ const fileIDByInode = 0xff
 var ErrNoFileID = errors.New("the file system has neither birth times nor file handles")
 
 // Identify returns the FileID of an open file by its inode.
-func Identify(f *os.File) (FileID, error) { return inodes{}.identify(int(f.Fd()), nil) }
+func Identify(f *os.File) (FileID, error) { return inodes{&disk{}}.identify(int(f.Fd()), nil) }
 
 // inodes identifies files by inode number and birth time, where the kernel's handles
 // are not available.
@@ -56,7 +56,7 @@ func Identify(f *os.File) (FileID, error) { return inodes{}.identify(int(f.Fd())
 // bytes). Without the inode's generation, two files can have the same FileID only
 // if the first was removed within the clock tick, some milliseconds, in which it
 // was created.
-type inodes struct{}
+type inodes struct{ disk *disk }
 
 // identify implements finder.
 func (i inodes) identify(dir int, name []byte) (FileID, error) {
@@ -64,8 +64,8 @@ func (i inodes) identify(dir int, name []byte) (FileID, error) {
 	return id, err
 }
 
-// look is identify, and returns what statx(2) has found.
-func (inodes) look(dir int, name string) (id FileID, st unix.Statx_t, err error) {
+// look is identify, and returns what statx(2) has found, with disk.number.
+func (i inodes) look(dir int, name string) (id FileID, st unix.Statx_t, err error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	if name == "" {
 		flags |= unix.AT_EMPTY_PATH
@@ -74,19 +74,20 @@ func (inodes) look(dir int, name string) (id FileID, st unix.Statx_t, err error)
 	if err := unix.Statx(dir, name, flags, mask, &st); err != nil {
 		return FileID{}, st, &os.PathError{Op: "statx", Path: name, Err: err}
 	}
+	st.Ino = i.disk.number(inodeOf(&st))
 	if st.Mask&unix.STATX_BTIME == 0 {
 		id, err = kernelHandles{}.identify(dir, []byte(name))
 		return id, st, err
 	}
-	id = inodeID(&st)
+	id = inodeID(st.Ino, &st)
 	return id, st, nil
 }
 
-// inodeID is the FileID by inode number and birth time.
-func inodeID(st *unix.Statx_t) FileID {
+// inodeID is the FileID by disk.number and birth time.
+func inodeID(number uint64, st *unix.Statx_t) FileID {
 	id := FileID{n: 1 + 8 + 8 + 4}
 	id.bytes[0] = fileIDByInode
-	binary.BigEndian.PutUint64(id.bytes[1:], st.Ino)
+	binary.BigEndian.PutUint64(id.bytes[1:], number)
 	binary.BigEndian.PutUint64(id.bytes[1+8:], uint64(st.Btime.Sec))
 	binary.BigEndian.PutUint32(id.bytes[1+8+8:], st.Btime.Nsec)
 	return id

@@ -93,17 +93,22 @@ func (t *Table) indexCounts() (n IndexCounts) {
 
 // identify implements finder, with statx(2).
 func (x *index) identify(dir int, name []byte) (FileID, error) {
-	id, st, err := inodes{}.look(dir, string(name))
+	id, st, err := x.look(dir, string(name))
 	if err == nil && !x.volume.holds(&st) {
 		return FileID{}, unix.EXDEV
 	}
 	return id, err
 }
 
+// look is inodes.look.
+func (x *index) look(dir int, name string) (FileID, unix.Statx_t, error) {
+	return inodes{&x.volume.disk}.look(dir, name)
+}
+
 // holds reports whether a file is on the volume's device: a subvolume of btrfs has inode numbers of
 // its own. Only an overlay has several devices in one tree.
 func (v *Volume) holds(st *unix.Statx_t) bool {
-	return v.disk.overlay || v.device == unix.Mkdev(st.Dev_major, st.Dev_minor)
+	return v.disk.overlay || v.device == inodeOf(st).Device
 }
 
 const (
@@ -231,10 +236,10 @@ func (v *Volume) verify(fd int, ino uint64, file *FileID) error {
 		return err
 	}
 	switch {
-	case st.Ino != ino || !v.holds(&st):
+	case v.disk.number(inodeOf(&st)) != ino || !v.holds(&st):
 		return errMoved
 	case file.bytes[0] == fileIDByInode && st.Mask&unix.STATX_BTIME != 0:
-		if inodeID(&st) == *file {
+		if inodeID(ino, &st) == *file {
 			return nil
 		}
 	case v.isByHandle(fd, uint32(st.Mode), file):

@@ -152,7 +152,7 @@ func TestIndexUnknown(t *testing.T) {
 	put(t, "data", dir, "file")
 	o, _, x := indexed(t, dir)
 	settled(t, x)
-	gone := o.key.Handle(7, inodeID(&unix.Statx_t{Ino: 1 << 40}))
+	gone := o.key.Handle(7, inodeID(1<<40, &unix.Statx_t{}))
 	if _, err := o.Open(netip.Addr{}, gone, UseAttr); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("a file that never was: %v", err)
 	}

@@ -40,7 +40,7 @@ func (x *index) renamed(from *File, name string, to *File, newName string, file 
 		return
 	}
 	ino := from.Volume.disk.numberIn(file)
-	_, st, _ := inodes{}.look(to.fd, newName)
+	_, st, _ := x.look(to.fd, newName)
 	if ino == 0 || st.Ino != ino {
 		x.walks.doubt(ino)
 		return

@@ -297,7 +297,7 @@ func (x *index) dirNow(ino uint64) (descriptor, error) {
 	if err := statx(path.fd(), &empty, unix.AT_EMPTY_PATH, unix.STATX_INO, &st); err != nil {
 		return descriptor{}, err
 	}
-	if st.Ino != ino || !x.volume.holds(&st) {
+	if x.volume.disk.number(inodeOf(&st)) != ino || !x.volume.holds(&st) {
 		return descriptor{}, errMoved
 	}
 	return reopen(path.fd(), unix.O_RDONLY|unix.O_DIRECTORY)
@@ -319,7 +319,7 @@ func (x *index) addNames(dir int, ino uint64, buf []byte, below []uint64) ([]uin
 				continue
 			}
 			if !direct || e.kind == unix.DT_UNKNOWN {
-				_, st, err := inodes{}.look(dir, string(e.name))
+				_, st, err := x.look(dir, string(e.name))
 				if errors.Is(err, unix.ENOENT) {
 					continue
 				}
@@ -371,7 +371,7 @@ func (x *index) learn(dir int, parent uint64, name []byte, ino uint64, isDir boo
 			return true
 		}
 		removals = x.names.Removals()
-		_, st, err := inodes{}.look(dir, string(name))
+		_, st, err := x.look(dir, string(name))
 		if err != nil && st.Ino == 0 || st.Ino != ino {
 			return false
 		}
@@ -421,7 +421,7 @@ func (x *index) repair(ino uint64) (again bool, err error) {
 // lookIn looks for a file in the directory where the index has it with a name, and corrects that.
 func (x *index) lookIn(dir int, parent uint64, name []byte, ino uint64) (found bool, err error) {
 	removals := x.names.Removals()
-	if _, st, err := (inodes{}).look(dir, string(name)); st.Ino == ino {
+	if _, st, err := x.look(dir, string(name)); st.Ino == ino {
 		return true, err
 	}
 	buf := make([]byte, 64<<10)
@@ -439,7 +439,7 @@ func (x *index) lookIn(dir int, parent uint64, name []byte, ino uint64) (found b
 			if e.ino != ino && x.volume.disk.dirents || !ValidName(e.name) {
 				continue
 			}
-			_, st, _ := inodes{}.look(dir, string(e.name))
+			_, st, _ := x.look(dir, string(e.name))
 			if st.Ino == ino {
 				found = x.learn(dir, parent, e.name, ino, st.Mode&unix.S_IFMT == unix.S_IFDIR, removals)
 			}

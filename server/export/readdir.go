@@ -108,5 +108,10 @@ func (l *Listing) Next() (e Entry, ok bool, err error) {
 		e.Name = e.Name[:end]
 	}
 	l.buf = b[size:]
+	if v := l.dir.Volume; v.disk.overlay { // in a directory the numbers are those of a layer
+		if _, st, err := (inodes{&v.disk}).look(l.own.fd(), string(e.Name)); err == nil {
+			e.Ino = st.Ino
+		}
+	}
 	return e, true, nil
 }

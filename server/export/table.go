@@ -228,7 +228,7 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 		v.index.Store(x)
 	}
 	if v.rootID, err = v.finder.identify(int(root.Fd()), nil); err != nil {
-		v.finder = inodes{}
+		v.finder = inodes{&v.disk}
 	}
 	if v.Refused != nil && t.Log != nil {
 		t.Log.Warn("nfs: no client may use a volume", "volume", v.Path, "reason", v.Refused)

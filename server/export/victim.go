@@ -12,7 +12,7 @@ type victim struct {
 	dir    *File
 	name   string
 	id     FileID     // zero: nothing there, or nothing that is open or could be
-	number uint64     // of the inode, 0: unknown
+	number uint64     // disk.number, 0: unknown
 	kept   *openFile  // of the file, nil: none
 	own    descriptor // opened to look at it, or none
 	taking space.Taking
@@ -44,9 +44,11 @@ func (f *File) lastVictim(name string) (v victim, ok bool) {
 		return v, false
 	}
 	v = victim{dir: f, name: name}
-	if v.taking, v.number, ok = a.TakeLast(f.fd, name); !ok {
+	taking, inode, ok := a.TakeLast(f.fd, name)
+	if !ok {
 		return v, false
 	}
+	v.taking, v.number = taking, f.Volume.disk.number(inode)
 	v.id = o.files.idOf(f.Volume, v.number)
 	if o.held.holds(heldKey{f.Volume.ID, v.id}) { // keep waits for who uses the charge
 		v.taking.Done(unix.EBUSY)

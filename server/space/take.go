@@ -24,22 +24,23 @@ func (a *Account) Take(fd int) Taking {
 }
 
 // TakeLast is Take by the name, with one system call, if that is the inode's only one; else ok is false, and
-// there is nothing to end. number is the inode's. Until Done, Link gives no inode another name, and nobody else looks
+// there is nothing to end. Until Done, Link gives no inode another name, and nobody else looks
 // at the charge: as soon as the name is gone, another inode may have the number. So the caller must not use the
 // charge, nor wait for who does.
-func (a *Account) TakeLast(dir int, name string) (t Taking, number uint64, ok bool) {
+func (a *Account) TakeLast(dir int, name string) (t Taking, i Inode, ok bool) {
 	a.links.RLock()
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || st.Nlink != 1 && !isDir(&st) {
 		a.links.RUnlock()
-		return Taking{}, 0, false
+		return Taking{}, Inode{}, false
 	}
-	c := a.Enter(InodeOf(&st))
+	i = InodeOf(&st)
+	c := a.Enter(i)
 	c.mu.Lock()
 	if !c.known || c.gone {
 		c.settle(&st, false)
 	}
-	return Taking{charge: c, last: true}, st.Ino, true
+	return Taking{charge: c, last: true}, i, true
 }
 
 // Link calls do, which gives an inode another name. a may be nil: then it only does that. No lock that is

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -126,18 +127,45 @@ func Others(t *testing.T, test func(t *testing.T, disk string)) {
 	t.Run("tmpfs", func(t *testing.T) { test(t, mountAt(t, "-t", "tmpfs", "-o", "size=512m", "tmpfs")) })
 	t.Run("overlayfs", func(t *testing.T) {
 		on := mountAt(t, "-t", "tmpfs", "-o", "size=512m", "tmpfs")
-		dirs := map[string]string{}
-		for _, name := range []string{"lower", "upper", "work"} {
-			dirs[name] = filepath.Join(on, name)
-			if err := os.Mkdir(dirs[name], 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-		test(t, mountAt(t, "-t", "overlay", "-o", "lowerdir="+dirs["lower"]+",upperdir="+dirs["upper"]+",workdir="+dirs["work"], "overlay"))
+		test(t, overlay(t, on, on))
 	})
+	t.Run("overlayfs on two", func(t *testing.T) { test(t, Overlay(t)) })
 	t.Run("ext4 without birth times", func(t *testing.T) {
 		test(t, mount(t, 256<<20, "mkfs.ext4", "-q", "-F", "-I", "128", "-N", "65536"))
 	})
 	// A smaller one says ENOSPC while it has room, when many write at once: it can't make a group of blocks.
 	t.Run("btrfs", func(t *testing.T) { test(t, mount(t, 1<<30, "mkfs.btrfs", "-q")) })
+}
+
+// Overlay is an overlay whose layers are on two file systems: its directories have inode numbers of the overlay's own,
+// and files those of their layer. The next directories have higher numbers than the next files, by some hundreds.
+func Overlay(t *testing.T) string {
+	t.Helper()
+	lower := mountAt(t, "-t", "tmpfs", "-o", "size=16m", "tmpfs")
+	upper := mountAt(t, "-t", "tmpfs", "-o", "size=512m", "tmpfs")
+	for n := range 300 {
+		makeDirs(t, filepath.Join(lower, "lower", "old", strconv.Itoa(n)))
+	}
+	target := overlay(t, lower, upper)
+	if _, err := filepath.Glob(filepath.Join(target, "old", "*", "*")); err != nil { // a directory that was seen has a number
+		t.Fatal(err)
+	}
+	return target
+}
+
+// overlay mounts one of folders in two others.
+func overlay(t *testing.T, lower, upper string) string {
+	t.Helper()
+	lower, upper, work := filepath.Join(lower, "lower"), filepath.Join(upper, "upper"), filepath.Join(upper, "work")
+	makeDirs(t, lower, upper, work)
+	return mountAt(t, "-t", "overlay", "-o", "lowerdir="+lower+",upperdir="+upper+",workdir="+work, "overlay")
+}
+
+func makeDirs(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if err := os.MkdirAll(name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -213,10 +213,15 @@ func TestServerCounts(t *testing.T) {
 			}
 			agree := func(when string) {
 				t.Helper()
+				var used, found int64
+				defer func() {
+					if t.Failed() {
+						t.Logf("df shows %d bytes, du finds %d", used, found)
+					}
+				}()
 				eventually(t, "df and du agree "+when, func() bool {
 					total, available := size(t, mnt)
-					used := int64(total - available)
-					found := du(t, a.dir(pv))
+					used, found = int64(total-available), du(t, a.dir(pv))
 					return used-found < 1<<20 && found-used < 1<<20
 				})
 			}
@@ -322,7 +327,8 @@ func overwrite(t *testing.T, name string, b []byte) {
 // du is what du(1) finds in a directory, in bytes.
 func du(t *testing.T, dir string) int64 {
 	t.Helper()
-	seen := map[uint64]bool{}
+	type inode struct{ device, number uint64 } // on an overlay, a file and a directory may have the same number
+	seen := map[inode]bool{}
 	total := int64(0)
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -333,8 +339,8 @@ func du(t *testing.T, dir string) int64 {
 			return err
 		}
 		st := info.Sys().(*syscall.Stat_t)
-		if !seen[st.Ino] {
-			seen[st.Ino] = true
+		if i := (inode{st.Dev, st.Ino}); !seen[i] {
+			seen[i] = true
 			total += st.Blocks * 512
 		}
 		return nil
