@@ -14,16 +14,15 @@ type Attr struct {
 	Nlink, UID, GID     uint32
 	Size                int64
 	Used                uint64 // bytes on the disk
-	Ino                 uint64 // disk.number of inode
+	Ino                 uint64 // disk.number
 	Major, Minor        uint32 // of a device
 	Atime, Mtime, Ctime time.Time
 
-	inode  space.Inode
+	device uint64 // with Ino, what is counted by: disk.inode
 	change uint64 // the change attribute, if the attributes were remembered; else 0
 }
 
 func (d *disk) attrOf(st *unix.Stat_t) Attr {
-	inode := space.InodeOf(st)
 	return Attr{
 		Mode:  st.Mode,
 		Nlink: uint32(st.Nlink), // 64 bits on amd64, 32 on arm64
@@ -31,20 +30,21 @@ func (d *disk) attrOf(st *unix.Stat_t) Attr {
 		GID:   st.Gid,
 		Size:  st.Size,
 		Used:  uint64(st.Blocks) * 512,
-		Ino:   d.number(inode),
+		Ino:   d.number(space.InodeOf(st)),
 		Major: unix.Major(st.Rdev),
 		Minor: unix.Minor(st.Rdev),
 		Atime: time.Unix(st.Atim.Unix()),
 		Mtime: time.Unix(st.Mtim.Unix()),
 		Ctime: time.Unix(st.Ctim.Unix()),
 
-		inode: inode,
+		device: st.Dev,
 	}
 }
 
 // statOfNew is what an account looks at of a new inode.
-func (a *Attr) statOfNew() (st unix.Stat_t) {
-	st.Dev, st.Ino = a.inode.Device, a.inode.Number
+func (d *disk) statOfNew(a *Attr) (st unix.Stat_t) {
+	i := d.inode(a)
+	st.Dev, st.Ino = i.Device, i.Number
 	st.Mode, st.Nlink, st.Size, st.Blocks = a.Mode, 1, a.Size, int64(a.Used/512)
 	return st
 }

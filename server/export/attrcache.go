@@ -147,7 +147,7 @@ func (o *Opener) numberOf(v *Volume, id *FileID) uint64 {
 // remembered returns the attributes of the file with an inode number, and its handle; nil: they are
 // not remembered, or can't be used now. They are from after a time, if that is not 0.
 func (o *Opener) remembered(v *Volume, ino uint64, now, after int64) (*cachedAttrs, *cachedHandle) {
-	key := described{volume: v.ID, device: v.device, ino: ino}
+	key := described{volume: v.ID, device: v.disk.device, ino: ino}
 	ways, count := o.handles.find(&key)
 	if ways == nil {
 		return nil, nil
@@ -155,7 +155,7 @@ func (o *Opener) remembered(v *Volume, ino uint64, now, after int64) (*cachedAtt
 	version := o.versions.at(ino).Load()
 	for i := range ways {
 		r := ways[i].Load()
-		if r == nil || r.file.ino != ino || r.file.volume != v.ID || r.file.device != v.device {
+		if r == nil || r.file.ino != ino || r.file.volume != v.ID || r.file.device != v.disk.device {
 			continue
 		}
 		a := r.attrs.Load()
@@ -174,7 +174,7 @@ func (o *Opener) remembered(v *Volume, ino uint64, now, after int64) (*cachedAtt
 
 // remember remembers the attributes of a file whose handle is cached. It returns false if that is not.
 func (o *Opener) remember(f *File, version uint64, now int64) (cached bool) {
-	key := described{volume: f.Volume.ID, device: f.Volume.device, ino: f.Attr.Ino}
+	key := described{volume: f.Volume.ID, device: f.Volume.disk.device, ino: f.Attr.Ino}
 	ways, _ := o.handles.find(&key)
 	if ways == nil {
 		return false

@@ -111,7 +111,7 @@ func (o *Opener) openData(v *Volume, id FileID, use Use, removed bool) (descript
 	if err != nil || v.account == nil {
 		return d, nil, err
 	}
-	c := v.account.Enter(attr.inode)
+	c := v.account.Enter(v.disk.inode(&attr))
 	_, _ = v.look(d.fd(), c) // so that only changes are charged; the next stat returns the error
 	return d, c, nil
 }

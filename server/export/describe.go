@@ -15,7 +15,7 @@ func (v *Volume) statRoot() {
 	if err := statx(int(v.root.Fd()), &empty, unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_MNT_ID|unix.STATX_BTIME, &st); err != nil {
 		return
 	}
-	v.device, v.rootIno = unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino
+	v.disk.device, v.rootIno = inodeOf(&st).Device, st.Ino
 	v.births = st.Mask&unix.STATX_BTIME != 0
 	if st.Mask&unix.STATX_MNT_ID != 0 {
 		v.mount = st.Mnt_id
@@ -150,6 +150,6 @@ func (d *disk) attrOfStatx(st *unix.Statx_t) Attr {
 		Mtime: time.Unix(st.Mtime.Sec, int64(st.Mtime.Nsec)),
 		Ctime: time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec)),
 
-		inode: inode,
+		device: inode.Device,
 	}
 }

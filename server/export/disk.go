@@ -30,9 +30,10 @@ type disk struct {
 	// dirents is whether the number that a directory has for a name is the inode's, but for what is
 	// mounted there, and for a subvolume.
 	dirents bool
-	// overlay is whether the files of one tree are on several devices, and device then that of its directories.
+	// overlay is whether the files of one tree are on several devices.
 	overlay bool
-	device  uint64
+	// device is the volume's root's, Volume.statRoot; on an overlay, that of all its directories.
+	device uint64
 	// settled is whether syncing a directory costs only a system call if its changes
 	// are on the disk already. ext4 flushes the disk's cache then.
 	settled bool
@@ -61,9 +62,7 @@ func diskOfType(root *os.File, fs int64) disk {
 	case unix.TMPFS_MAGIC:
 		return disk{quick: true, dirents: true}
 	case unix.OVERLAYFS_SUPER_MAGIC:
-		var st unix.Stat_t
-		_ = unix.Fstat(int(root.Fd()), &st) // of an open directory
-		return disk{overlay: true, device: st.Dev}
+		return disk{overlay: true}
 	}
 	return disk{}
 }
@@ -81,7 +80,12 @@ func (d *disk) number(i space.Inode) uint64 {
 	return i.Number
 }
 
-// inodeOf is space.InodeOf.
+// inode is the inode that attributes are of: to mark twice is not to mark.
+func (d *disk) inode(a *Attr) space.Inode {
+	return space.Inode{Device: a.device, Number: d.number(space.Inode{Device: a.device, Number: a.Ino})}
+}
+
+// inodeOf is space.InodeOf for statx(2).
 func inodeOf(st *unix.Statx_t) space.Inode {
 	return space.Inode{Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Number: st.Ino}
 }

@@ -101,7 +101,7 @@ func (v *Volume) look(fd int, c *space.Charge) (Attr, error) {
 }
 
 // IsRoot reports whether the attributes are of the volume's root directory.
-func (v *Volume) IsRoot(a *Attr) bool { return a.Ino == v.rootIno && a.inode.Device == v.device }
+func (v *Volume) IsRoot(a *Attr) bool { return a.Ino == v.rootIno && a.device == v.disk.device }
 
 // IsRoot reports whether the file is the volume's root directory.
 func (f *File) IsRoot() bool { return f.ID == f.Volume.rootID }
@@ -288,7 +288,7 @@ func (f *File) made(name string, child *File) {
 	child.isNew = true
 	f.opener.named.set(f, name, child.ID)
 	if a := f.Volume.account; a != nil {
-		st := child.Attr.statOfNew()
+		st := child.Volume.disk.statOfNew(&child.Attr)
 		child.charge, child.held = a.EnterNew(&st), true
 	}
 }
@@ -476,7 +476,7 @@ func (f *File) hold() error {
 	if f.Volume.account == nil || f.charge != nil {
 		return nil
 	}
-	f.charge, f.held = f.Volume.account.Enter(f.Attr.inode), true
+	f.charge, f.held = f.Volume.account.Enter(f.Volume.disk.inode(&f.Attr)), true
 	_, err := f.Stat() // so that only the change is charged
 	return err
 }

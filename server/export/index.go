@@ -108,7 +108,7 @@ func (x *index) look(dir int, name string) (FileID, unix.Statx_t, error) {
 // holds reports whether a file is on the volume's device: a subvolume of btrfs has inode numbers of
 // its own. Only an overlay has several devices in one tree.
 func (v *Volume) holds(st *unix.Statx_t) bool {
-	return v.disk.overlay || v.device == inodeOf(st).Device
+	return v.disk.overlay || v.disk.device == inodeOf(st).Device
 }
 
 const (

@@ -288,7 +288,7 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 	}
 	var c *space.Charge
 	if use == UseNames && v.account != nil {
-		c = v.account.Enter(f.Attr.inode)
+		c = v.account.Enter(v.disk.inode(&f.Attr))
 	}
 	f.keptAs(o.keep(fileKey{v, id}, use, f.own.take(), c))
 	if f.charge != nil { // Attr must be what the charge was settled with

@@ -108,8 +108,8 @@ func (l *Listing) Next() (e Entry, ok bool, err error) {
 		e.Name = e.Name[:end]
 	}
 	l.buf = b[size:]
-	if v := l.dir.Volume; v.disk.overlay { // in a directory the numbers are those of a layer
-		if _, st, err := (inodes{&v.disk}).look(l.own.fd(), string(e.Name)); err == nil {
+	if v := l.dir.Volume; v.disk.overlay { // whose directories have the numbers of their layer
+		if _, st, _ := (inodes{&v.disk}).look(l.own.fd(), string(e.Name)); st.Ino != 0 {
 			e.Ino = st.Ino
 		}
 	}

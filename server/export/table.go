@@ -51,7 +51,6 @@ type Volume struct {
 	// climbing is held while walking up many levels, see findInside.
 	climbing sync.Mutex
 	mount    uint64 // the root's, and so of all that is opened by handle; 0 before Linux 5.8
-	device   uint64 // of mount
 	births   bool   // the disk has the times of birth
 	rootIno  uint64
 	disk     disk

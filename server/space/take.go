@@ -24,9 +24,8 @@ func (a *Account) Take(fd int) Taking {
 }
 
 // TakeLast is Take by the name, with one system call, if that is the inode's only one; else ok is false, and
-// there is nothing to end. Until Done, Link gives no inode another name, and nobody else looks
-// at the charge: as soon as the name is gone, another inode may have the number. So the caller must not use the
-// charge, nor wait for who does.
+// there is nothing to end. Until Done, Link gives no inode another name, and nobody else looks at the charge: as soon
+// as the name is gone, another inode may have the number. So the caller must not use the charge, nor wait for who does.
 func (a *Account) TakeLast(dir int, name string) (t Taking, i Inode, ok bool) {
 	a.links.RLock()
 	var st unix.Stat_t
