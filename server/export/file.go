@@ -20,7 +20,7 @@ type File struct {
 	opener  *Opener
 	Volume  *Volume
 	ID      FileID
-	Attr    Attr // when it was opened with UseAttr or UseNames
+	Attr    Attr // when it was opened with UseAttr, or made; with UseNames since StatLocked
 	use     Use
 	fd      int           // of own or kept
 	own     descriptor    // none if it is kept
@@ -31,7 +31,7 @@ type File struct {
 	charge  *space.Charge // if the call may change the file and the server counts
 	held    bool          // f must release the charge, not kept
 	names   *names        // with UseNames: the lock of the directory's names
-	changes uint64        // of names, before Attr
+	changes uint64        // of names, before Attr; never: Attr is not set
 	changed bool          // by a method, since Attr
 	opened  bool          // it is a Held's
 }

@@ -126,7 +126,7 @@ func (i *inside) removeOld() (some bool) {
 // isInside reports whether a file is no directory, or is known to be inside its
 // volume.
 func (o *Opener) isInside(f *File) bool {
-	if !f.Attr.IsDir() || f.IsRoot() {
+	if f.use != UseNames && !f.Attr.IsDir() || f.IsRoot() {
 		return true
 	}
 	_, ok := o.inside.get(f.Volume, &f.ID)

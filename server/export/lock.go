@@ -2,8 +2,12 @@ package export
 
 import (
 	"bytes"
+	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 )
 
 // A client that gets the attributes of a directory before and after its change attributes
@@ -26,8 +30,11 @@ type names struct {
 
 	lock   sync.Mutex
 	after  Attr   // the directory's after a change, guarded by lock
-	latest uint64 // changes, when after is from the latest one; guarded by lock
+	latest uint64 // changes, when after is from the latest one, or never; guarded by lock
 }
+
+// never is none of names.changes.
+const never = math.MaxUint64
 
 // enter returns the lock of a directory, until leave.
 func (d *directories) enter(id FileID, version *version) *names {
@@ -35,7 +42,7 @@ func (d *directories) enter(id FileID, version *version) *names {
 	defer d.mu.Unlock()
 	n := d.inUse[id]
 	if n == nil {
-		n = &names{id: id, version: version}
+		n = &names{id: id, version: version, latest: never}
 		if d.inUse == nil {
 			d.inUse = map[FileID]*names{}
 		}
@@ -94,17 +101,20 @@ func (l LockedNames) Unlock() {
 	}
 }
 
-// StatLocked is Stat for callers that have locked the directory's names, before a change. It returns
-// the attributes from Open if no other call has locked the names in between, or else those that the
-// last one has found after its change, which are later.
-func (f *File) StatLocked() (Attr, error) {
+// StatLocked sets Attr, and returns it, for callers that have locked the directory's names, before a
+// change. It is the one from Open if that has looked and no other call has locked the names in between, or else what the
+// last one has found after its change, which is later. The error is ESTALE if the directory was removed.
+func (f *File) StatLocked() (_ Attr, err error) {
 	switch n := f.names; n.changes.Load() {
 	case f.changes:
-		return f.Attr, nil
 	case n.latest:
-		return n.after, nil
+		f.Attr = n.after
+	default:
+		if f.Attr, err = f.Stat(); errors.Is(err, unix.ESTALE) {
+			f.opener.files.drop(f.Volume, f.ID)
+		}
 	}
-	return f.Stat()
+	return f.Attr, err
 }
 
 // KeepLocked has the StatLocked of the next call return the attributes that a caller, which has locked the

@@ -1,12 +1,15 @@
 package export
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // All calls lock two directories in the same order, and one that is given twice only once.
@@ -80,10 +83,9 @@ func TestStatLockedAfterAnother(t *testing.T) {
 		second, err := o.Open(netip.Addr{}, root, UseNames)
 		mustDo(t, err)
 		locked := LockNames(first, first)
-		after := second.Attr
+		after, err := first.Stat()
+		mustDo(t, err)
 		if found {
-			after, err = first.Stat()
-			mustDo(t, err)
 			first.KeepLocked(after)
 		}
 		locked.Unlock()
@@ -100,6 +102,31 @@ func TestStatLockedAfterAnother(t *testing.T) {
 		}
 		first.Close()
 		second.Close()
+	}
+}
+
+// A directory is opened from the cache without a look at it: that it was removed shows when it is locked.
+func TestStatLockedRemoved(t *testing.T) {
+	o, root, dir := openerAt(t)
+	mustDo(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
+	handle := handleOf(t, o, root, "d")
+	first, err := o.Open(netip.Addr{}, handle, UseNames)
+	mustDo(t, err)
+	first.Close()
+	mustDo(t, os.Remove(filepath.Join(dir, "d"))) // not by a client
+	f, err := o.Open(netip.Addr{}, handle, UseNames)
+	if err == nil {
+		locked := LockNames(f, f)
+		_, err = f.StatLocked()
+		locked.Unlock()
+		f.Close()
+	}
+	if !errors.Is(err, unix.ESTALE) {
+		t.Errorf("a removed directory: %v, want ESTALE", err)
+	}
+	if f, err := o.Open(netip.Addr{}, handle, UseNames); !errors.Is(err, unix.ESTALE) {
+		f.Close()
+		t.Errorf("opened again: %v, want ESTALE", err)
 	}
 }
 

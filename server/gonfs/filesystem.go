@@ -154,6 +154,11 @@ func (f *filesystem) names(path string) (dir *export.File, name string, err erro
 func (f *filesystem) locked(a, b *export.File, change func() error) error {
 	return f.awaited(func() error {
 		defer export.LockNames(a, b).Unlock()
+		for _, dir := range []*export.File{a, b} {
+			if _, err := dir.StatLocked(); err != nil {
+				return err
+			}
+		}
 		defer func() { // charges what the directories have grown by
 			_, _ = a.Stat()
 			_, _ = b.Stat()

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"syscall"
@@ -18,9 +19,9 @@ type Made struct {
 
 // make creates a file in a directory, and adds the syncs unless the volume is async.
 func (t *Task) make(dir *export.File, name []byte, f func(name string) (*export.File, error)) (made Made, err error) {
-	names := t.lock(dir, dir, &made.Dir, &made.Dir)
+	names, err := t.lock(dir, dir, &made.Dir, &made.Dir)
 	defer t.unlock(names, dir, dir, &made.Dir, &made.Dir, true)
-	if err := checkNew(name); err != nil {
+	if err := cmp.Or(err, checkNew(name)); err != nil {
 		return made, err
 	}
 	object, err := f(string(name))

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"cmp"
 	"errors"
 	"syscall"
 
@@ -60,14 +61,15 @@ func (t *Task) Lookup(dir *export.File, name, handle []byte) (attr export.Attr, 
 // such lock. The changes are synced before the next step, unless the volume is async.
 
 // lock locks the names of one or two directories, whose attributes before a change go to inA and inB,
-// until unlock has set those after it.
-func (t *Task) lock(a, b *export.File, inA, inB *Change) export.LockedNames {
-	names := export.LockNames(a, b)
-	inA.Before = t.before(a)
-	if inB.Before = inA.Before; b.ID != a.ID {
-		inB.Before = t.before(b)
+// until unlock has set those after it. After an error, as ESTALE for a directory that was removed, only unlock
+// must follow.
+func (t *Task) lock(a, b *export.File, inA, inB *Change) (names export.LockedNames, err error) {
+	names = export.LockNames(a, b)
+	inA.Before, err = t.before(a)
+	if inB.Before = inA.Before; b.ID != a.ID && err == nil {
+		inB.Before, err = t.before(b)
 	}
-	return names
+	return names, err
 }
 
 // unlock ends a lock. changed is false only if it is certain that no name changed.
@@ -79,9 +81,9 @@ func (t *Task) unlock(names export.LockedNames, a, b *export.File, inA, inB *Cha
 	}
 }
 
-func (t *Task) before(dir *export.File) Attrs {
+func (t *Task) before(dir *export.File) (Attrs, error) {
 	attr, err := dir.StatLocked()
-	return t.withChange(dir, Attrs{Attr: attr, Known: err == nil})
+	return t.withChange(dir, Attrs{Attr: attr, Known: err == nil}), err
 }
 
 func (t *Task) after(dir *export.File, changed bool) (a Attrs) {
@@ -140,9 +142,9 @@ func (t *Task) RemoveAny(dir *export.File, name []byte) (Change, error) {
 }
 
 func (t *Task) remove(dir *export.File, name []byte, remove func(*export.File, string) error) (change Change, err error) {
-	names := t.lock(dir, dir, &change, &change)
+	names, err := t.lock(dir, dir, &change, &change)
 	defer t.unlock(names, dir, dir, &change, &change, true)
-	if err := checkName(name); err != nil {
+	if err := cmp.Or(err, checkName(name)); err != nil {
 		return change, err
 	}
 	if err := remove(dir, string(name)); err != nil {
@@ -155,13 +157,10 @@ func (t *Task) remove(dir *export.File, name []byte, remove func(*export.File, s
 // Rename renames a file, and replaces an existing file with the new name. If both names are of one
 // file nothing happens, not even to the change attributes: RFC 8881 section 18.26.3.
 func (t *Task) Rename(from *export.File, name []byte, to *export.File, newName []byte) (inFrom, inTo Change, err error) {
-	names := t.lock(from, to, &inFrom, &inTo)
+	names, err := t.lock(from, to, &inFrom, &inTo)
 	changed := true
 	defer func() { t.unlock(names, from, to, &inFrom, &inTo, changed) }()
-	if err := checkName(name); err != nil {
-		return inFrom, inTo, err
-	}
-	if err := checkName(newName); err != nil {
+	if err := cmp.Or(err, checkName(name), checkName(newName)); err != nil {
 		return inFrom, inTo, err
 	}
 	renamed, err := from.Rename(string(name), to, string(newName))
@@ -181,9 +180,9 @@ func (t *Task) Rename(from *export.File, name []byte, to *export.File, newName [
 
 // Link gives a file, open with UseAttr, another name in dir.
 func (t *Task) Link(f, dir *export.File, name []byte) (change Change, err error) {
-	names := t.lock(dir, dir, &change, &change)
+	names, err := t.lock(dir, dir, &change, &change)
 	defer t.unlock(names, dir, dir, &change, &change, true)
-	switch err := checkNew(name); {
+	switch err := cmp.Or(err, checkNew(name)); {
 	case err != nil:
 		return change, err
 	case f.Attr.IsDir():
