@@ -240,15 +240,7 @@ func (o *Opener) openDataIn(v *Volume, id FileID, use Use, removed bool) (*File,
 		v.calls.Done()
 		return nil, err
 	}
-	kept, unsynced := o.files.put(fileKey{v, id}, use, d, charge)
-	if unsynced != nil {
-		// Writers wait here, otherwise they would open files faster than those can be
-		// synced and closed, and descriptors would run out.
-		synced := make(chan struct{})
-		o.syncUnused(unsynced, synced)
-		<-synced
-	}
-	return o.newKept(v, id, use, kept), nil
+	return o.newKept(v, id, use, o.keep(fileKey{v, id}, use, d, charge)), nil
 }
 
 // openIn is openDataIn for UseAttr and UseNames.

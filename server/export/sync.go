@@ -168,11 +168,14 @@ func (o *Opener) sync(w waiting, data bool) {
 	}
 }
 
-// keep is fileCache.put.
+// keep is fileCache.put. If a file must be synced before there is room, it waits for that: otherwise writers would open
+// files, and directories between them, faster than those can be synced and closed, and descriptors would run out.
 func (o *Opener) keep(key fileKey, use Use, d descriptor, charge *space.Charge) *openFile {
 	f, unsynced := o.files.put(key, use, d, charge)
 	if unsynced != nil {
-		o.syncUnused(unsynced, nil)
+		synced := make(chan struct{})
+		o.syncUnused(unsynced, synced)
+		<-synced
 	}
 	return f
 }
