@@ -31,7 +31,7 @@ const (
 // changes nothing, and refuses methods other than GET and HEAD. The data is collected at
 // most once a second, for all pages.
 func (s *Status) Handler() http.Handler {
-	views := latest.New(viewLate, func(context.Context) (*page, error) { return s.view(time.Now()), nil })
+	views := latest.New(viewLate, func(ctx context.Context) (*page, error) { return s.view(ctx, time.Now()), nil })
 	answer := func(build func(*http.Request, *page) (int, g.Node)) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			p, err := views.Get(r.Context(), viewAge)

@@ -55,12 +55,16 @@ func (c *Config) Validate() error {
 type Status struct {
 	cfg     Config
 	samples samples
-	disk    disk
+	space   *latest.Value[volume.Space]
 	address *latest.Value[provisioner.Address] // that volumes are mounted from
 }
 
-// addressLate is the time limit for finding out the address.
-const addressLate = 2 * time.Second
+const (
+	// addressLate is the time limit for finding out the address.
+	addressLate = 2 * time.Second
+	// spaceLate is the time limit for the usage of the disk: the page is there while that hangs.
+	spaceLate = time.Second
+)
 
 // New returns a Status. It shows data only after Run has started.
 func New(cfg Config) (*Status, error) {
@@ -68,13 +72,13 @@ func New(cfg Config) (*Status, error) {
 		return nil, err
 	}
 	s := &Status{cfg: cfg}
+	s.space = latest.New(spaceLate, func(context.Context) (volume.Space, error) { return cfg.Store.Space() })
 	s.address = latest.New(addressLate, func(ctx context.Context) (provisioner.Address, error) { return cfg.Provisioner.Endpoint.Address(ctx) })
 	return s, nil
 }
 
-// Run takes samples, and reads the state of the disk, until ctx ends.
+// Run takes samples until ctx ends.
 func (s *Status) Run(ctx context.Context) {
-	go s.disk.run(ctx, &s.cfg)
 	tick := time.NewTimer(aligned.Until(time.Now(), samplePeriod))
 	defer tick.Stop()
 	for {

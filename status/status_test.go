@@ -64,7 +64,6 @@ func newStatus(t *testing.T, specs []volume.Spec, change func(*Config, exporter)
 	}
 	s, err := New(cfg)
 	mustDo(t, err)
-	s.disk.look(&s.cfg)
 	s.cfg.Findings.Look(t.Context())
 	return s
 }
@@ -179,7 +178,7 @@ func TestVolumes(t *testing.T) {
 	}
 	s.samples.take(time.Now(), s.cfg.Served, s.cfg.Exports)
 
-	view := s.view(time.Now())
+	view := s.view(t.Context(), time.Now())
 	if len(view.Volumes) != 3 {
 		t.Fatalf("%d volumes", len(view.Volumes))
 	}

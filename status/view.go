@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -99,8 +100,11 @@ type eventView struct {
 }
 
 // view collects the data of the page.
-func (s *Status) view(now time.Time) *page {
-	space := s.disk.known()
+func (s *Status) view(ctx context.Context, now time.Time) *page {
+	space, err := s.space.Get(ctx, 0)
+	if err != nil {
+		space = volume.Space{} // the findings report it
+	}
 	recent, spans := s.samples.recent(), s.samples.spans()
 	served := s.cfg.Served.Snapshot()
 	p := &page{

@@ -28,15 +28,15 @@ func (s *Store) Usage(name string) (quota.Usage, error) {
 	return quota.Usage{}, nil
 }
 
-// Usages returns the usage of all counted volumes, by name. It reads the kernel's
+// Usages returns the usage, by name, of those of the volumes that are counted. It reads the kernel's
 // quota records once, or nothing from the disk if the server counts.
-func (s *Store) Usages() (map[string]quota.Usage, error) {
+func (s *Store) Usages(volumes []Volume) (map[string]quota.Usage, error) {
 	projects, err := s.projectUsages()
 	if err != nil {
 		return nil, err
 	}
-	usages := map[string]quota.Usage{}
-	for _, v := range s.List() {
+	usages := make(map[string]quota.Usage, len(volumes))
+	for _, v := range volumes {
 		var u quota.Usage
 		switch {
 		case s.quota != nil && v.Project != 0:

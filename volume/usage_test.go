@@ -62,7 +62,7 @@ func TestUsagesInOnePass(t *testing.T) {
 			t.Cleanup(func() { mustDo(t, s.Close()) })
 		}},
 		{"Usages", func() {
-			usages, err := s.Usages()
+			usages, err := s.Usages(s.List())
 			mustDo(t, err)
 			for i := range volumes {
 				if u := usages[fmt.Sprint("v", i)]; u != (quota.Usage{Bytes: 4096, Inodes: 1, Limit: quota.Limit{Bytes: 1 << 20, Inodes: 1024}}) {
@@ -150,7 +150,7 @@ func TestUsagesOfBoth(t *testing.T) {
 	defer s.Close()
 	_, err = s.Create(t.Context(), Spec{Name: "new", Size: 2 << 20})
 	mustDo(t, err)
-	usages, err := s.Usages()
+	usages, err := s.Usages(s.List())
 	mustDo(t, err)
 	if len(usages) != 2 || usages["old"].Bytes != 8192 || usages["new"].Limit.Bytes != 2<<20 {
 		t.Errorf("usages: %+v", usages)

@@ -12,11 +12,11 @@ import (
 // VolumeChecks returns checks of the volumes' usage.
 func VolumeChecks(store *volume.Store) []doctor.Check {
 	return []doctor.Check{{Name: "volumes", Run: func(context.Context) []doctor.Result {
-		usages, err := store.Usages()
+		volumes := store.List()
+		usages, err := store.Usages(volumes)
 		if err != nil {
 			return []doctor.Result{doctor.Fail("check the disk", "their usage is unknown: %v", err)}
 		}
-		volumes := store.List()
 		var results []doctor.Result
 		for i := range volumes {
 			v := &volumes[i]

@@ -76,7 +76,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 func (s *Server) handler() http.Handler {
 	s.disk = latest.New(diskLate, s.lookAtDisk)
-	s.usages = latest.New(diskLate, func(context.Context) (map[string]quota.Usage, error) { return s.store().Usages() })
+	s.usages = latest.New(diskLate, func(context.Context) (map[string]quota.Usage, error) { return s.store().Usages(s.store().List()) })
 	// Each kind has its own limit, so that podnas doctor can still say why the others hang.
 	changes := &underWay{max: requestsMax, kind: "changes"}
 	questions := &underWay{max: requestsMax, kind: "questions"}

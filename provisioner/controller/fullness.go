@@ -50,13 +50,14 @@ func (f *fullness) run(ctx context.Context) {
 }
 
 func (f *fullness) look() {
-	usages, err := f.store.Usages()
+	volumes := f.store.List()
+	usages, err := f.store.Usages(volumes)
 	if err != nil {
 		f.log.Warn("volume: can't read the usage of volumes", "err", err)
 		return
 	}
 	there := map[string]bool{}
-	for _, v := range f.store.List() {
+	for _, v := range volumes {
 		there[v.Name] = true
 		if u, counted := usages[v.Name]; counted {
 			f.tell(&v, false, u.Bytes, u.Limit.Bytes)

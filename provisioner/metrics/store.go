@@ -49,7 +49,7 @@ func (s *store) Collect(ch chan<- prometheus.Metric) {
 
 func (s *store) volumes(o out) {
 	served := s.List()
-	usages, err := s.Usages()
+	usages, err := s.Usages(served)
 	if err != nil {
 		s.log.Warn("metrics: what volumes use is not known", "err", err)
 	}

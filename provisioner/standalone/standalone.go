@@ -19,6 +19,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -41,8 +42,8 @@ import (
 const scanInterval = time.Second
 
 const (
-	// restInterval is the time between two scans while there is nothing to do, and the kernel would tell of a
-	// change in the folder: what somebody does to volumes by hand or by command is seen that late.
+	// restInterval is the time between two looks at the volumes while there is nothing to do, and the kernel would
+	// tell of a change in the folder: what somebody does to volumes by command is seen that late.
 	restInterval = time.Minute
 	// settleTime is from a change until the scan, for a file that is still being written.
 	settleTime = scanInterval / 2
@@ -82,12 +83,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	r.printf("podnas: serving claims of %s from volumes in %s\npodnas: %s\n", r.Claims, r.Root, r.Limits)
 	for {
 		// Before the scan, so that no change falls between the two.
+		volumes := r.Provisioner.Store.List()
 		changes, err := tree.NewWatch(r.Claims, filepath.Join(r.Claims, provisionedDir))
 		r.scan(ctx)
 		if err == nil && r.restful() {
-			if changed := pause(ctx, changes.Changed(), restInterval); changed {
-				pause(ctx, nil, settleTime)
-			}
+			r.rest(ctx, changes.Changed(), volumes)
 		} else {
 			pause(ctx, nil, scanInterval)
 		}
@@ -102,6 +102,19 @@ func (r *Runner) Run(ctx context.Context) error {
 // they are: no claim waits for anything, and nothing is wrong.
 func (r *Runner) restful() bool {
 	return len(r.gone) == 0 && len(r.asked) == 0 && len(r.problems.Current()) == 0
+}
+
+// rest waits until ctx ends, the folder changes, or the volumes are others.
+func (r *Runner) rest(ctx context.Context, change <-chan struct{}, volumes []volume.Volume) {
+	for {
+		if changed := pause(ctx, change, restInterval); changed {
+			pause(ctx, nil, settleTime)
+			return
+		}
+		if ctx.Err() != nil || !reflect.DeepEqual(r.Provisioner.Store.List(), volumes) {
+			return
+		}
+	}
 }
 
 // pause waits for so long, or until ctx ends or something changes.

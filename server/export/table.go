@@ -15,6 +15,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,6 +158,7 @@ type Table struct {
 	mu      sync.RWMutex
 	byPath  map[string]*Volume
 	byID    map[uint64]*Volume
+	sorted  []*Volume     // by path; replaced by each change, because callers of Volumes have it
 	scans   chan struct{} // limits concurrent scans
 	looking *time.Timer   // calls lookAfter; nil: no volume is counted
 	walks   chan struct{} // and walks of indexes
@@ -235,6 +237,7 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 	v.Served.Name, v.syncs = v.Path, &t.Syncs
 	v.newVerifier()
 	t.byPath[v.Path], t.byID[v.ID] = v, v
+	t.sorted = slices.SortedFunc(maps.Values(t.byPath), comparePaths)
 	if x := v.index.Load(); x != nil {
 		x.fill()
 	}
@@ -256,6 +259,7 @@ func (t *Table) Remove(id uint64) {
 	if v != nil {
 		delete(t.byPath, v.Path)
 		delete(t.byID, id)
+		t.sorted = slices.SortedFunc(maps.Values(t.byPath), comparePaths)
 	}
 	t.mu.Unlock()
 	if v != nil {
@@ -289,14 +293,11 @@ func (t *Table) ByID(id uint64) (*Volume, bool) {
 	return v, ok
 }
 
-// Volumes lists the exports, sorted by path.
+// Volumes lists the exports, sorted by path. The caller must not change the list.
 func (t *Table) Volumes() []*Volume {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return slices.SortedFunc(maps.Values(t.byID), func(a, b *Volume) int {
-		if a.Path < b.Path {
-			return -1
-		}
-		return 1
-	})
+	return t.sorted
 }
+
+func comparePaths(a, b *Volume) int { return strings.Compare(a.Path, b.Path) }
