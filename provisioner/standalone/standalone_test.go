@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -480,5 +482,41 @@ func TestLinkedClaim(t *testing.T) {
 	b.scans(1)
 	if b.pvs()["data"] == nil {
 		t.Errorf("not provisioned; log: %s", b.logs.String())
+	}
+}
+
+// A Runner at rest looks again when the folder changes, and a minute after a command has changed the volumes.
+func TestRest(t *testing.T) {
+	b := newBench(t)
+	_, err := b.store.Create(t.Context(), volume.Spec{Name: "first", Size: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name   string
+		change func(changed chan<- struct{}, stop func())
+		took   time.Duration
+	}{
+		{"the folder changes", func(changed chan<- struct{}, _ func()) { close(changed) }, time.Second + settleTime},
+		{"it ends", func(_ chan<- struct{}, stop func()) { stop() }, time.Second},
+		{"a volume is resized", func(chan<- struct{}, func()) {
+			if _, err := b.store.Resize(t.Context(), "first", 2<<20, 0); err != nil {
+				t.Error(err)
+			}
+		}, restInterval},
+		{"nothing, and then it ends", func(_ chan<- struct{}, stop func()) { time.AfterFunc(10*restInterval, stop) }, time.Second + 10*restInterval},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				defer stop()
+				changed, volumes, began := make(chan struct{}), b.store.List(), time.Now()
+				time.AfterFunc(time.Second, func() { test.change(changed, stop) })
+				b.rest(ctx, changed, volumes)
+				if took := time.Since(began); took != test.took {
+					t.Errorf("it rested for %s, want %s", took, test.took)
+				}
+			})
+		})
 	}
 }
