@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"os"
 	"path"
@@ -237,7 +236,8 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 	v.Served.Name, v.syncs = v.Path, &t.Syncs
 	v.newVerifier()
 	t.byPath[v.Path], t.byID[v.ID] = v, v
-	t.sorted = slices.SortedFunc(maps.Values(t.byPath), comparePaths)
+	at, _ := slices.BinarySearchFunc(t.sorted, v.Path, func(other *Volume, path string) int { return strings.Compare(other.Path, path) })
+	t.sorted = slices.Concat(t.sorted[:at], []*Volume{v}, t.sorted[at:])
 	if x := v.index.Load(); x != nil {
 		x.fill()
 	}
@@ -259,7 +259,7 @@ func (t *Table) Remove(id uint64) {
 	if v != nil {
 		delete(t.byPath, v.Path)
 		delete(t.byID, id)
-		t.sorted = slices.SortedFunc(maps.Values(t.byPath), comparePaths)
+		t.sorted = slices.DeleteFunc(slices.Clone(t.sorted), func(other *Volume) bool { return other == v })
 	}
 	t.mu.Unlock()
 	if v != nil {
@@ -299,5 +299,3 @@ func (t *Table) Volumes() []*Volume {
 	defer t.mu.RUnlock()
 	return t.sorted
 }
-
-func comparePaths(a, b *Volume) int { return strings.Compare(a.Path, b.Path) }
