@@ -9,7 +9,7 @@ shift 2
 work=/xfs/bench servers=()
 mkdir -p $work/least
 serve native
-"$ceiling" -listen 127.0.0.1:0 -dir $work/least >$work/least.out &
+"$ceiling" -listen 127.0.0.1:0 -dir $work/least ${COUNTS:+-counts} >$work/least.out &
 servers+=($!)
 until [ -s $work/least.out ]; do sleep 0.1; done
 status=0

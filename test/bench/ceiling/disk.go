@@ -16,8 +16,9 @@ import (
 // a handle is too long. Attributes are in all replies that RFC 1813 has them in: what a server
 // leaves out, clients ask for by themselves, or take what they have for out of date.
 type disk struct {
-	dir string
-	fds sync.Map // int by path: open files
+	dir    string
+	counts bool     // makes two more system calls, see -counts
+	fds    sync.Map // int by path: open files
 }
 
 func (s *disk) root() nfs3.FH { return nfs3.FH(".") }

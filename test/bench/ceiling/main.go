@@ -45,20 +45,21 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:20499", "address to serve on")
 	size := flag.Int("file-size", 64, "MiB of each file in memory, as of podnas bench")
 	dir := flag.String("dir", "", "directory to serve (default: files in memory)")
+	counts := flag.Bool("counts", false, "look at a file before it is removed, as who counts space must, and keep what CREATE has opened for the WRITE that follows")
 	flag.Parse()
-	fmt.Fprintln(os.Stderr, "ceiling:", run(*listen, *dir, *size<<20))
+	fmt.Fprintln(os.Stderr, "ceiling:", run(*listen, *dir, *counts, *size<<20))
 	os.Exit(1)
 }
 
 // run serves until it can't.
-func run(listen, dir string, size int) error {
+func run(listen, dir string, counts bool, size int) error {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		return err
 	}
 	var f files = newMemory(size)
 	if dir != "" {
-		f = &disk{dir: dir}
+		f = &disk{dir: dir, counts: counts}
 	}
 	fmt.Println(l.Addr()) // for scripts
 	for {

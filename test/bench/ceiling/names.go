@@ -38,6 +38,10 @@ func (s *disk) names(proc uint32, d *xdr.Decoder, out, block []byte) []byte {
 			if proc == nfs3.ProcRmdir {
 				return unix.Unlinkat(fd, string(args.Name), unix.AT_REMOVEDIR)
 			}
+			if s.counts {
+				var st unix.Stat_t
+				_ = unix.Fstatat(fd, string(args.Name), &st, unix.AT_SYMLINK_NOFOLLOW) // or the removal fails
+			}
 			return unix.Unlinkat(fd, string(args.Name), 0)
 		})
 		return (&nfs3.RemoveRes{Status: status(err), Wcc: wcc}).Append(out)
@@ -95,7 +99,7 @@ func (s *disk) make(proc uint32, d *xdr.Decoder, out []byte) []byte {
 			}
 			return unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 		}
-		flags := unix.O_CREAT | unix.O_WRONLY | unix.O_CLOEXEC
+		flags := unix.O_CREAT | unix.O_RDWR | unix.O_CLOEXEC
 		if args.Mode != nfs3.Unchecked {
 			flags |= unix.O_EXCL
 		}
@@ -103,7 +107,12 @@ func (s *disk) make(proc uint32, d *xdr.Decoder, out []byte) []byte {
 		if err != nil {
 			return err
 		}
-		defer unix.Close(fd) // nothing was written
+		if s.counts {
+			s.forget(object)
+			s.fds.Store(string(object), fd)
+		} else {
+			defer unix.Close(fd) // nothing was written
+		}
 		// What is made needs a handle that outlives a rename, though here it gets another.
 		if _, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH); err != nil {
 			return err
