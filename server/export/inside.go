@@ -124,7 +124,7 @@ func (i *inside) removeOld() (some bool) {
 }
 
 // isInside reports whether a file is no directory, or is known to be inside its
-// volume.
+// volume. One that is open with UseNames is a directory, and may have no Attr yet.
 func (o *Opener) isInside(f *File) bool {
 	if f.use != UseNames && !f.Attr.IsDir() || f.IsRoot() {
 		return true

@@ -95,7 +95,7 @@ func (o *Opener) sweep() {
 		case <-tick.C:
 			unsynced, more := o.files.removeIdle()
 			for _, f := range unsynced {
-				o.syncUnused(f, nil)
+				o.syncUnused(f)
 			}
 			if more {
 				tick.Reset(filesSweep)

@@ -168,38 +168,32 @@ func (o *Opener) sync(w waiting, data bool) {
 	}
 }
 
-// keep is fileCache.put. If a file must be synced before there is room, it waits for that: otherwise writers would open
-// files, and directories between them, faster than those can be synced and closed, and descriptors would run out.
+// keep is fileCache.put. If a file must be synced before there is room, it does so: otherwise writers would open
+// files, and directories between them, faster than those can be synced and closed, and descriptors would run out. It
+// can't wait for a round, since a Waiter that opens files is called by the goroutine of one.
 func (o *Opener) keep(key fileKey, use Use, d descriptor, charge *space.Charge) *openFile {
 	f, unsynced := o.files.put(key, use, d, charge)
 	if unsynced != nil {
-		synced := make(chan struct{})
-		o.syncUnused(unsynced, synced)
-		<-synced
+		o.fsync(unsynced, false, time.Now())
+		o.files.release(unsynced)
 	}
 	return f
 }
 
 // syncUnused syncs a file that the cache wants to close, and releases it. If that fails,
-// the write verifier changes. done, if not nil, is closed then.
-func (o *Opener) syncUnused(file *openFile, done chan struct{}) {
-	o.sync(waiting{file, 0, unused{o, file, done}}, false)
+// the write verifier changes.
+func (o *Opener) syncUnused(file *openFile) {
+	o.sync(waiting{file, 0, unused{o, file}}, false)
 }
 
 // unused waits for the sync of an unused file.
 type unused struct {
 	opener *Opener
 	file   *openFile
-	done   chan struct{}
 }
 
 // Synced releases the file.
-func (u unused) Synced(error) {
-	u.opener.files.release(u.file)
-	if u.done != nil {
-		close(u.done)
-	}
-}
+func (u unused) Synced(error) { u.opener.files.release(u.file) }
 
 // wait adds a call to the next round. If it returns true, the caller must start the
 // round.

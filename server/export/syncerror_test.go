@@ -114,9 +114,12 @@ func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
 		makeIdle(o)
 		unsynced, _ := o.files.removeIdle()
 		for _, f := range unsynced {
-			done := make(chan struct{})
-			o.syncUnused(f, done)
-			<-done
+			o.syncUnused(f)
+			eventually(t, func() bool {
+				o.files.mu.Lock()
+				defer o.files.mu.Unlock()
+				return f.users == 0
+			}, "an unused file is synced and released")
 		}
 	}
 	before := syncs()
@@ -189,6 +192,51 @@ func TestFailureInTheBackground(t *testing.T) {
 				t.Error("what was written is lost, and COMMIT would say that it is on the disk")
 			}
 		})
+	}
+}
+
+// opens is a Waiter that opens files, as a call does that goes on when its sync is done.
+type opens struct {
+	do   func()
+	done chan struct{}
+}
+
+func (w opens) Synced(error) {
+	w.do()
+	close(w.done)
+}
+
+// Who is told of a sync may open files, and so need room, which takes another sync: that must not wait for the
+// goroutine that tells.
+func TestRoomWhenSynced(t *testing.T) {
+	o, root, dir := openerAt(t)
+	write := func(name string) *File {
+		mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseWrite)
+		mustDo(t, err)
+		_, _, err = f.WriteAt([]byte("data"), 0)
+		mustDo(t, err)
+		return f
+	}
+	file := write("file")
+	defer file.Close()
+	file.Volume.disk.journal = true // one goroutine syncs files together
+	o.files.mu.Lock()
+	o.files.limit = 4
+	o.files.mu.Unlock()
+	for i := range 6 {
+		write(fmt.Sprint("before", i)).Close()
+	}
+	w := opens{done: make(chan struct{}), do: func() {
+		for i := range 6 {
+			write(fmt.Sprint("after", i)).Close()
+		}
+	}}
+	file.SyncThen(false, w)
+	select {
+	case <-w.done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("who was told of a sync waits for the next one for good")
 	}
 }
 
