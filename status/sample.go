@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -32,7 +33,8 @@ type samples struct {
 
 // take adds a sample. Only one goroutine takes samples.
 func (s *samples) take(at time.Time, served *stats.Server, exports *export.Table) {
-	latest := sample{at: at, served: served.Snapshot(), volumes: s.volumes(), syncs: exports.Syncs.Durations.Snapshot()}
+	latest := sample{at: at, served: s.oldest(), volumes: s.volumes(), syncs: exports.Syncs.Durations.Snapshot()}
+	served.Read(&latest.served)
 	all := exports.Volumes()
 	same := len(all) == len(latest.volumes)
 	for _, v := range all {
@@ -47,11 +49,19 @@ func (s *samples) take(at time.Time, served *stats.Server, exports *export.Table
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.ring) > samplesMax { // one more: between 61 are 60 spans
-		copy(s.ring, s.ring[1:])
-		s.ring = s.ring[:samplesMax]
-	}
 	s.ring = append(s.ring, latest)
+}
+
+// oldest makes room for a sample, and returns the memory of the one that was there; empty while there is room.
+func (s *samples) oldest() (memory stats.Snapshot) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ring) <= samplesMax { // one more: between 61 are 60 spans
+		return stats.Snapshot{}
+	}
+	memory = s.ring[0].served
+	s.ring = slices.Delete(s.ring, 0, 1)
+	return memory
 }
 
 // volumes returns the traffic of the volumes in the latest sample, nil before the first.

@@ -312,6 +312,10 @@ func TestSamples(t *testing.T) {
 	if r := s.recent(); r.seconds != recently {
 		t.Errorf("of late is %g s", r.seconds)
 	}
+	// An idle server has no garbage of them to collect, but for the list of clients.
+	if n := testing.AllocsPerRun(10, func() { s.take(time.Now(), served, table) }); n > 2 {
+		t.Errorf("another sample takes %g allocations", n)
+	}
 }
 
 func TestChart(t *testing.T) {

@@ -58,28 +58,31 @@ const lookEvery = space.LookAfter / 4
 
 // lookAfter settles due charges periodically, as long as there are volumes that are counted.
 func (t *Table) lookAfter() {
-	t.mu.RLock()
 	counted := t.counted()
-	t.mu.RUnlock()
+	if len(counted) == 0 {
+		return
+	}
 	for _, v := range counted {
 		v.settleDue(time.Now())
 		v.account.FollowMark()
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.counted()) == 0 {
-		t.looking = nil // count begins it again
-		return
-	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
 	t.looking.Reset(aligned.Until(time.Now(), lookEvery))
 }
 
-// counted returns the volumes that are counted. The caller holds t.mu.
-func (t *Table) counted() (counted []*Volume) {
+// counted returns the volumes that are counted. If there is none, lookAfter ends.
+func (t *Table) counted() []*Volume {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	counted := make([]*Volume, 0, len(t.byID))
 	for _, v := range t.byID {
 		if v.counted.Load() {
 			counted = append(counted, v)
 		}
+	}
+	if len(counted) == 0 {
+		t.looking = nil // count begins it again
 	}
 	return counted
 }

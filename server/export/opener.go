@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/aligned"
 	"github.com/podnas/podnas/server/shares"
 	"github.com/podnas/podnas/server/space"
 )
@@ -84,7 +85,7 @@ func (o *Opener) sweep() {
 	// Without an idle descriptor there is nothing to do each second.
 	tick := time.NewTimer(filesSweep)
 	defer tick.Stop()
-	age := time.NewTicker(handlesKept)
+	age := time.NewTimer(aligned.Until(time.Now(), handlesKept))
 	defer age.Stop()
 	for {
 		select {
@@ -100,7 +101,8 @@ func (o *Opener) sweep() {
 			if more {
 				tick.Reset(filesSweep)
 			}
-		case <-age.C:
+		case now := <-age.C:
+			age.Reset(aligned.Until(now, handlesKept))
 			o.handles.evict()
 			o.table.saveIndexes()
 		}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/podnas/podnas/aligned"
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
@@ -181,7 +182,7 @@ func (s *Server) Run(ctx context.Context) {
 		case <-tick.C:
 			next := time.Second
 			if s.state.Expire() {
-				next = lease / 3
+				next = aligned.Until(time.Now(), lease/3)
 			}
 			tick.Reset(next)
 			if s.stateLog != nil {

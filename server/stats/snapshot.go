@@ -41,39 +41,56 @@ type ClientTraffic struct {
 }
 
 // Snapshot returns the current counts.
-func (s *Server) Snapshot() Snapshot {
-	var snap Snapshot
+func (s *Server) Snapshot() (snap Snapshot) {
+	s.Read(&snap)
+	return snap
+}
+
+// Read replaces a Snapshot by the current counts, in the memory that it has.
+func (s *Server) Read(snap *Snapshot) {
 	snap.Connections.Open = uint64(max(0, s.open.Load()))
 	snap.Connections.Accepted = s.accepted.Load()
 	snap.Connections.Refused, snap.Connections.Closed = s.Refused.Load(), s.Closed.Load()
 	snap.Rejected, snap.Replayed = s.rejected.Load(), s.Replayed.Load()
 	snap.MemoryWaits, snap.CallWaits = s.MemoryWaits.Load(), s.CallWaits.Load()
 
-	snap.Procedures = make([]Procedure, 0, len(s.procedures))
-	for n, name := range s.procedures {
-		p := Procedure{Name: name}
-		for slot := range slots {
-			count := uint64(0)
-			for i := range s.shards {
-				count += s.shards[i].calls[n].status[slot].Load()
-			}
-			if count > 0 {
-				p.Statuses = append(p.Statuses, StatusCount{statusOf(slot), count})
-			}
-		}
-		for i := range s.shards {
-			p.Durations.add(&s.shards[i].calls[n].durations)
-		}
-		snap.Procedures = append(snap.Procedures, p)
+	if snap.Procedures == nil {
+		snap.Procedures = make([]Procedure, len(s.procedures))
 	}
+	for n, name := range s.procedures {
+		s.readProcedure(n, &snap.Procedures[n])
+		snap.Procedures[n].Name = name
+	}
+	snap.InFlight = 0
 	for i := range s.shards {
 		snap.InFlight += uint64(s.shards[i].inFlight.Load())
 	}
 
+	snap.Clients = snap.Clients[:0]
 	for _, c := range s.clients.remembered(s.now()) {
 		snap.Clients = append(snap.Clients, s.clientTraffic(c))
 	}
-	return snap
+}
+
+// readProcedure reads no statuses of a procedure without calls, which most are: all counters together are larger
+// than a processor's cache.
+func (s *Server) readProcedure(n int, p *Procedure) {
+	p.Durations, p.Statuses = Distribution{}, p.Statuses[:0]
+	for i := range s.shards {
+		p.Durations.add(&s.shards[i].calls[n].durations)
+	}
+	if p.Durations.Count == 0 {
+		return
+	}
+	for slot := range slots {
+		count := uint64(0)
+		for i := range s.shards {
+			count += s.shards[i].calls[n].status[slot].Load()
+		}
+		if count > 0 {
+			p.Statuses = append(p.Statuses, StatusCount{statusOf(slot), count})
+		}
+	}
 }
 
 func (s *Server) clientTraffic(c *Client) ClientTraffic {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -74,6 +75,14 @@ func TestWhatIsCounted(t *testing.T) {
 		}
 		if seen := s.ClientsOf(&other); len(seen) != 1 || seen[0].Address != address(2) {
 			t.Errorf("clients of the other: %v", seen)
+		}
+
+		a.End(&open, 0, 7)
+		a.Close()
+		serve(s.Connect(client(3)), &v, 0, 0, 0, 0)
+		s.Read(&snap)
+		if fresh := s.Snapshot(); !reflect.DeepEqual(snap, fresh) {
+			t.Errorf("read into an older one: %+v\nand into a new one: %+v", snap, fresh)
 		}
 	})
 }
