@@ -46,8 +46,8 @@ type Check struct {
 	// Source is the part of podnas that it checks, by which findings are counted:
 	// disk, volumes, claims, cluster or process.
 	Source string
-	// Every is how often a List runs it; 0: every 10 seconds, which is the most often. It is for checks
-	// that cost something, such as calls of the API server, and for those whose result hardly changes.
+	// Every is how often a List runs it, for checks that cost something, such as calls of the API server, and
+	// for those whose result hardly changes. 0: every 10 seconds while somebody asks for the results, else every minute.
 	Every time.Duration
 	// Run returns one Result or several. A Result without a Check gets the Name.
 	Run func(context.Context) []Result

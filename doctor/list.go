@@ -12,8 +12,15 @@ import (
 )
 
 const (
-	// watchPeriod is how often a List runs a check by default, and at most.
+	// watchPeriod is how often a List runs a check by default while somebody asks for the results,
+	// and how often it runs any check at most.
 	watchPeriod = 10 * time.Second
+	// restPeriod is how often it runs one by default while nobody asks: checks were most of what an
+	// idle process did.
+	restPeriod = time.Minute
+	// askedFor is how long somebody who has asked is expected to ask again. Prometheus does
+	// each minute or more often.
+	askedFor = 2 * time.Minute
 	// wrongPeriod is how often it runs a less frequent check at least while that has
 	// findings, to see soon that they are solved.
 	wrongPeriod = time.Minute
@@ -28,7 +35,13 @@ const (
 // Watch runs the checks periodically, one after the other, because each goroutine that starts while the
 // process is idle wakes several threads. One that hangs delays the others by a moment; its own result
 // is then that it does not answer. Known never waits.
-type List struct{ watched []*watched }
+type List struct {
+	watched []*watched
+
+	mu    sync.Mutex
+	known time.Time     // when Known was called last; zero: never
+	again chan struct{} // Known was called after a long time: what is known is to be looked at
+}
 
 // patience is how long the checks wait for one that hangs, at most twice.
 const patience = time.Second
@@ -46,7 +59,7 @@ type watched struct {
 
 // NewList returns a List of checks.
 func NewList(checks []Check) *List {
-	l := &List{}
+	l := &List{again: make(chan struct{}, 1)}
 	for _, c := range checks {
 		w := &watched{check: c}
 		w.check.Run, w.here = share(c.Run)
@@ -60,7 +73,7 @@ func (l *List) Watch(ctx context.Context) {
 	for {
 		var due []*watched
 		for _, w := range l.watched {
-			if now := time.Now(); w.isDue(now) {
+			if now := time.Now(); !now.Before(w.due(l.isAsked(now))) {
 				w.asked = now
 				due = append(due, w)
 			}
@@ -69,8 +82,44 @@ func (l *List) Watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(aligned.Until(time.Now(), watchPeriod)):
+		case <-l.again:
+		case <-time.After(time.Until(l.next())):
 		}
+	}
+}
+
+// next is when a check is due.
+func (l *List) next() time.Time {
+	now := time.Now()
+	asked, next := l.isAsked(now), now.Add(restPeriod)
+	for _, w := range l.watched {
+		if due := w.due(asked); due.Before(next) {
+			next = due
+		}
+	}
+	return next
+}
+
+// isAsked reports whether somebody has asked for the results lately.
+func (l *List) isAsked(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return now.Sub(l.known) < askedFor
+}
+
+// ask has the checks run more often for a while.
+func (l *List) ask() {
+	now := time.Now()
+	l.mu.Lock()
+	before := l.known
+	l.known = now
+	l.mu.Unlock()
+	if now.Sub(before) < askedFor {
+		return
+	}
+	select {
+	case l.again <- struct{}{}:
+	default:
 	}
 }
 
@@ -120,6 +169,7 @@ func (l *List) Look(ctx context.Context) []Result {
 
 // Known returns the latest results, and whether every check has returned some.
 func (l *List) Known() (results []Result, all bool) {
+	l.ask()
 	all = true
 	for _, w := range l.watched {
 		w.mu.Lock()
@@ -146,21 +196,25 @@ func (w *watched) look(ctx context.Context, run func(context.Context) []Result) 
 	return results
 }
 
-// isDue reports whether Watch is to run the check. What has the same period is due at the same time. Add keeps the
+// due is when Watch is to run the check. What has the same period is due at the same time. Add keeps the
 // monotonic clock's reading, so nothing has to wait for a clock that was set back.
-func (w *watched) isDue(now time.Time) bool {
-	return !now.Before(w.asked.Add(aligned.Until(w.asked, w.period())))
+func (w *watched) due(asked bool) time.Time {
+	return w.asked.Add(aligned.Until(w.asked, w.period(asked)))
 }
 
-// period is the time between two runs.
-func (w *watched) period() time.Duration {
-	if w.check.Every == 0 {
+// period is the time between two runs, while somebody asks for the results or nobody does.
+func (w *watched) period(asked bool) time.Duration {
+	every := w.check.Every
+	switch {
+	case every == 0 && asked:
 		return watchPeriod
+	case every == 0:
+		every = restPeriod
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if slices.ContainsFunc(w.results, func(r Result) bool { return r.Status != OK }) {
-		return min(w.check.Every, max(watchPeriod, min(w.check.Every/wrongPart, wrongPeriod)))
+		return min(every, max(watchPeriod, min(every/wrongPart, wrongPeriod)))
 	}
-	return w.check.Every
+	return every
 }

@@ -92,18 +92,56 @@ func TestListPeriod(t *testing.T) {
 	wrong := []Result{Fail("wait", "not ready")}
 	for _, tt := range []struct {
 		every   time.Duration
+		asked   bool
 		results []Result
 		want    time.Duration
 	}{
-		{0, nil, watchPeriod},
-		{0, wrong, watchPeriod},
-		{time.Minute, nil, time.Minute},
-		{time.Minute, wrong, 10 * time.Second},
-		{10 * time.Minute, wrong, time.Minute},
+		{0, true, nil, 10 * time.Second},
+		{0, true, wrong, 10 * time.Second},
+		{0, false, nil, time.Minute},
+		{0, false, wrong, 10 * time.Second},
+		{time.Minute, true, nil, time.Minute},
+		{time.Minute, false, wrong, 10 * time.Second},
+		{10 * time.Minute, true, wrong, time.Minute},
 	} {
 		w := &watched{check: Check{Every: tt.every}, results: tt.results}
-		if got := w.period(); got != tt.want {
-			t.Errorf("every %s, with %v: the next one is in %s, want %s", tt.every, tt.results, got, tt.want)
+		if got := w.period(tt.asked); got != tt.want {
+			t.Errorf("every %s, asked %t, with %v: the next one is in %s, want %s", tt.every, tt.asked, tt.results, got, tt.want)
 		}
 	}
+}
+
+// While nobody asks, little is done. Who asks gets what is known, soon what is, and from then on all news.
+func TestListAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		l := NewList([]Check{One("disk", func(context.Context) Result { return Good("%d", calls.Add(1)) })})
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go l.Watch(ctx)
+		in := func(d time.Duration) int64 {
+			before := calls.Load()
+			time.Sleep(d)
+			synctest.Wait()
+			return calls.Load() - before
+		}
+		if n := in(10*time.Minute + time.Second); n != 1+10 {
+			t.Errorf("%d looks in ten minutes", n)
+		}
+		time.Sleep(watchPeriod)
+		l.Known()
+		if n := in(time.Millisecond); n != 1 {
+			t.Errorf("%d looks at once when somebody asks", n)
+		}
+		for range 3 { // as Prometheus does
+			l.Known()
+			if n := in(time.Minute); n != 6 {
+				t.Errorf("%d looks in a minute", n)
+			}
+		}
+		time.Sleep(askedFor)
+		if n := in(10 * time.Minute); n != 10 {
+			t.Errorf("%d looks in ten minutes after that", n)
+		}
+	})
 }

@@ -28,10 +28,6 @@ type Cluster struct {
 	Check func(volume.Options) error
 }
 
-// clusterPeriod is how often checks that call the API server run, unless somebody runs
-// podnas doctor.
-const clusterPeriod = 10 * time.Minute
-
 // ClusterChecks returns checks for what podnas needs in the cluster.
 func ClusterChecks(c *Cluster) []doctor.Check {
 	checks := []doctor.Check{
@@ -42,7 +38,7 @@ func ClusterChecks(c *Cluster) []doctor.Check {
 		doctor.One("clock", c.clock),
 	}
 	for i := range checks {
-		checks[i].Every = clusterPeriod
+		checks[i].Every = longPeriod
 	}
 	checks[0].Every = time.Minute                                         // two calls, and claims depend on it
 	return append(checks, doctor.Check{Name: "cluster", Run: c.compared}) // the comparison ran already

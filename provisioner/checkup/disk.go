@@ -44,6 +44,9 @@ func DiskChecks(d Disk, root string) []doctor.Check {
 // would be most of what it does when it is idle.
 const rarePeriod = time.Minute
 
+// longPeriod is how often it runs those that cost most, which call the API server or look at each volume's directory.
+const longPeriod = 10 * time.Minute
+
 // rarely returns checks that run every rarePeriod.
 func rarely(checks ...doctor.Check) []doctor.Check {
 	for i := range checks {
@@ -156,7 +159,7 @@ func secrets(root string) doctor.Result {
 // RecordChecks returns checks that compare the records of a disk with its
 // directories.
 func RecordChecks(store *volume.Store) []doctor.Check {
-	return rarely(doctor.Check{Name: "records", Run: func(context.Context) []doctor.Result {
+	return []doctor.Check{{Name: "records", Every: longPeriod, Run: func(context.Context) []doctor.Result {
 		found, err := store.Check()
 		if err != nil {
 			return []doctor.Result{doctor.Fail("give podnas the right to read its disk", "%v", err)}
@@ -165,7 +168,7 @@ func RecordChecks(store *volume.Store) []doctor.Check {
 			return []doctor.Result{doctor.Good("records and directories agree")}
 		}
 		return findings(found)
-	}})
+	}}}
 }
 
 // Syncs reports syncs of the disk that failed since podnas was started.

@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
+	"github.com/podnas/podnas/aligned"
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/problem"
@@ -107,7 +108,7 @@ func (r *Runner) restful() bool {
 // rest waits until ctx ends, the folder changes, or the volumes are others.
 func (r *Runner) rest(ctx context.Context, change <-chan struct{}, volumes []volume.Volume) {
 	for {
-		if changed := pause(ctx, change, restInterval); changed {
+		if changed := pause(ctx, change, aligned.Until(time.Now(), restInterval)); changed {
 			pause(ctx, nil, settleTime)
 			return
 		}
