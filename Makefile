@@ -107,7 +107,7 @@ bench: ## how fast: native beside go-nfs and more, see test/bench/run.sh (root);
 
 .PHONY: idle
 idle: ## how often a server with 200 volumes and 50 clients wakes that has nothing to do (root, 3 minutes)
-	CI=true go test -count=1 -run '^TestIdle$$' -v ./cmd/podnas | grep -A 20 -E 'wakes a second|^(ok|---|FAIL)'
+	CI=true go test -count=1 -exec 'taskset -c 0' -run '^TestIdle$$' -v ./cmd/podnas | grep -A 20 -E 'wakes a second|^(ok|---|FAIL)'
 
 .PHONY: page
 page: ## the status page in a headless Chromium; PAGE_PICTURES=DIR keeps the pictures

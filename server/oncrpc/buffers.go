@@ -58,7 +58,7 @@ func (b *buffers) put(buf []byte) {
 // some again takes less than to count which are needed.
 func (b *buffers) halve() (released, left int) {
 	for class, size := range bufferSizes {
-		n, kept := b.classes[class].halve()
+		n, kept := b.classes[class].halve(0)
 		released += n * size
 		left += kept * size
 	}
@@ -87,13 +87,16 @@ func (l *freeList[T]) put(v T, most int) {
 	}
 }
 
-// halve releases half of the list to the garbage collector, and returns how many these are,
-// and how many are left.
-func (l *freeList[T]) halve() (released, left int) {
+// halve releases half of the list to the garbage collector, unless only a few are left that are to be
+// kept. It returns how many it has released, and how many are left.
+func (l *freeList[T]) halve(few int) (released, left int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	left = len(l.free) / 2
+	left = min(len(l.free), max(few, len(l.free)/2))
 	released = len(l.free) - left
+	if released == 0 {
+		return 0, left
+	}
 	l.free = slices.Clone(l.free[released:])
 	return released, left
 }

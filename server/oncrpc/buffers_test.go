@@ -32,6 +32,16 @@ func TestBuffersAreLetGo(t *testing.T) {
 	if gone != all || left != 0 {
 		t.Errorf("%d of %d bytes went, %d are left", gone, all, left)
 	}
+	few := &b.classes[0]
+	for range 3 {
+		few.put(used, 9)
+	}
+	for _, want := range [][2]int{{2, 1}, {0, 1}} {
+		if released, left := few.halve(1); released != want[0] || left != want[1] {
+			t.Errorf("but for one: %d went, and %d are left, want %v", released, left, want)
+		}
+	}
+	few.halve(0)
 	b.put(used)
 	if again := b.get(100); cap(again) != cap(used) {
 		t.Error("a buffer is not used again")

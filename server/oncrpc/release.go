@@ -6,6 +6,10 @@ const connCost = 16 << 10
 // fewPieces is how many replies in one write leave nothing behind that is worth releasing.
 const fewPieces = 8
 
+// idleCalls is for how many calls at a time the memory is kept: clients that do nothing renew their leases, which would
+// make it anew each time.
+const idleCalls = 1
+
 // releaser returns a function that releases half of the memory that is kept to be used
 // again, and what a busy time has left to the connections. It returns the bytes released,
 // and those that are left.
@@ -15,9 +19,9 @@ func (s *Server) releaser() func() (released, left int) {
 		before := conns
 		conns = s.slimDown()
 		released, left = s.buffers.halve()
-		n, kept := s.calls.halve()
+		n, kept := s.calls.halve(idleCalls)
 		released, left = released+n*callCost, left+kept*callCost
-		n, kept = s.inputs.free.halve()
+		n, kept = s.inputs.free.halve(idleCalls)
 		released, left = released+n*readAhead, left+kept*readAhead
 		return released + max(0, before-conns)*connCost, left
 	}

@@ -20,9 +20,9 @@ const (
 	freeBytes = 1 << 20
 	// idleEvery is the time after a busy time at which an idle process frees memory again: caches forget it
 	// within minutes. restEvery is the time between two such times while it stays idle, since informers
-	// and probes leave garbage. A bit later, two minutes after the last time, Go itself would collect garbage.
+	// and probes leave garbage.
 	idleEvery = time.Minute
-	restEvery = 2*time.Minute - releaseEvery
+	restEvery = 5 * time.Minute
 	// idlePart is the most processor time that an idle process takes, one part of so many.
 	idlePart = 100
 )
@@ -35,6 +35,8 @@ func Trim(ctx context.Context, release func() (released, left int)) {
 	tick := time.NewTimer(aligned.Until(time.Now(), releaseEvery))
 	defer tick.Stop()
 	s := schedule{freed: time.Now(), used: processorTime(), worked: true}
+	var r rest
+	defer r.end()
 	for {
 		select {
 		case <-ctx.Done():
@@ -42,11 +44,19 @@ func Trim(ctx context.Context, release func() (released, left int)) {
 		case now := <-tick.C:
 			tick.Reset(aligned.Until(now, releaseEvery))
 			released, left := release()
-			if due, worked := s.due(now, released, left, processorTime()); due {
-				debug.FreeOSMemory()
-				if worked {
-					dropProgram()
-				}
+			due, worked := s.due(now, released, left, processorTime())
+			if due || !s.rests {
+				r.end()
+			}
+			if !due {
+				continue
+			}
+			debug.FreeOSMemory()
+			if worked {
+				dropProgram()
+			}
+			if s.rests {
+				r.begin()
 			}
 		}
 	}
@@ -58,6 +68,7 @@ type schedule struct {
 	released int           // bytes since then
 	used     time.Duration // processor time of the process so far
 	worked   bool          // it was not idle all the time since then
+	rests    bool          // it has been idle since the last call
 }
 
 // due is called every releaseEvery, with the bytes that were released since the last call,
@@ -65,13 +76,13 @@ type schedule struct {
 // process has worked since the last time that it was due.
 func (s *schedule) due(now time.Time, released, left int, used time.Duration) (due, worked bool) {
 	s.released += released
-	rests := used-s.used < releaseEvery/idlePart
-	s.used, s.worked = used, s.worked || !rests
+	s.rests = used-s.used < releaseEvery/idlePart
+	s.used, s.worked = used, s.worked || !s.rests
 	every := restEvery
 	if s.worked {
 		every = idleEvery
 	}
-	idle := rests && now.Sub(s.freed) >= every
+	idle := s.rests && now.Sub(s.freed) >= every
 	if left >= freeBytes || s.released < freeBytes && !idle {
 		return false, s.worked
 	}
