@@ -39,8 +39,8 @@ type List struct {
 	watched []*watched
 
 	mu    sync.Mutex
-	known time.Time     // when Known was called last; zero: never
-	again chan struct{} // Known was called after a long time: what is known is to be looked at
+	known time.Time     // when Known was called last, or zero; guarded by mu
+	again chan struct{} // Known was called after a long time, so what it returned may be old
 }
 
 // patience is how long the checks wait for one that hangs, at most twice.
