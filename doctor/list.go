@@ -72,8 +72,10 @@ func NewList(checks []Check) *List {
 func (l *List) Watch(ctx context.Context) {
 	for {
 		var due []*watched
+		now := time.Now()
+		asked := l.isAsked(now)
 		for _, w := range l.watched {
-			if now := time.Now(); !now.Before(w.due(l.isAsked(now))) {
+			if !now.Before(w.due(asked)) {
 				w.asked = now
 				due = append(due, w)
 			}

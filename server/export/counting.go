@@ -58,7 +58,12 @@ const lookEvery = space.LookAfter / 4
 
 // lookAfter settles due charges periodically, as long as there are volumes that are counted.
 func (t *Table) lookAfter() {
+	t.mu.Lock()
 	counted := t.counted()
+	if len(counted) == 0 {
+		t.looking = nil // count begins it again
+	}
+	t.mu.Unlock()
 	if len(counted) == 0 {
 		return
 	}
@@ -71,18 +76,13 @@ func (t *Table) lookAfter() {
 	t.looking.Reset(aligned.Until(time.Now(), lookEvery))
 }
 
-// counted returns the volumes that are counted. If there is none, lookAfter ends.
+// counted returns the volumes that are counted. The caller holds t.mu.
 func (t *Table) counted() []*Volume {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	counted := make([]*Volume, 0, len(t.byID))
 	for _, v := range t.byID {
 		if v.counted.Load() {
 			counted = append(counted, v)
 		}
-	}
-	if len(counted) == 0 {
-		t.looking = nil // count begins it again
 	}
 	return counted
 }

@@ -9,8 +9,8 @@ import (
 // restBytes is how much garbage there may be while the process rests.
 const restBytes = 8 << 20
 
-// rest keeps Go from collecting garbage every two minutes while the process is idle, as there is hardly any. What
-// bounds it meanwhile is the limit on memory (debug.SetMemoryLimit), and the first collection for that ends the rest:
+// rest keeps Go from collecting garbage every two minutes while the process is idle, as there is hardly any: that
+// wakes threads a hundred times and takes 15 to 25 ms (docs/performance.md). What bounds it meanwhile is the limit on memory (debug.SetMemoryLimit), and the first collection for that ends the rest:
 // a busy time that begins must not be slowed down by one after another.
 type rest struct {
 	mu      sync.Mutex

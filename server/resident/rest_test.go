@@ -2,7 +2,6 @@ package resident
 
 import (
 	"math"
-	"runtime"
 	"runtime/debug"
 	"testing"
 	"time"
@@ -84,5 +83,4 @@ func TestRestOfUser(t *testing.T) {
 	if _, limit := settings(); limit != 1<<20 {
 		t.Errorf("the limit of the user is 1 MiB, and %d at rest", limit)
 	}
-	runtime.KeepAlive(&r)
 }
