@@ -56,6 +56,7 @@ func TestPage(t *testing.T) {
 	write(t, client, "/"+scratch, 5<<20)
 	p.waitFor(t, `GETATTR</td>`) // a sample was taken after the last call
 	p.waitFor(t, `<path class="line0" d="M`)
+	p.waitFor(t, "97% full") // the checks ran after that
 
 	t.Run("values", func(t *testing.T) {
 		p.reset(0)
