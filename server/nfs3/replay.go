@@ -24,6 +24,8 @@ const (
 	// what is around one.
 	replayBytes = 32 << 20
 	replayCost  = 256
+	// replayBuckets is a power of 2. Those of a client take 8 KiB.
+	replayBuckets = replaysPerClient
 	// replayAge is for how long a reply is remembered. Linux repeats a call after
 	// 10 minutes at the latest (nfs(5), timeo), and tries for a connection every 5 at
 	// least.
@@ -32,7 +34,7 @@ const (
 
 // replays remembers replies to calls that must not be done twice. A client is
 // known by its address (not its port: it comes again over a new connection), and
-// a call by its xid, procedure, and checksums of its caller and its arguments.
+// a call by its xid, procedure, caller and arguments.
 type replays struct {
 	seed maphash.Seed
 
@@ -41,29 +43,33 @@ type replays struct {
 	used    list.List // of *clientReplays, the longest unused first
 	bytes   int       // of all replies
 	aging   bool      // age is to be called
+	spare   *replay   // one that was forgotten, with its memory; nil: none
 }
 
+// clientReplays are calls of a client. A client that makes many small files has one remembered, and another one forgotten,
+// with each call, so neither allocates.
 type clientReplays struct {
-	addr  netip.Addr
-	elem  *list.Element
-	calls map[replayKey]*replay
-	done  list.List // of *replay that are answered, the oldest first
-	open  int       // those that are not
-	bytes int       // of those in done
+	addr    netip.Addr
+	elem    *list.Element
+	buckets [replayBuckets]*replay // by the checksum of the header
+	oldest  *replay                // of those that are answered; nil: none is
+	newest  *replay
+	done    int // how many are answered
+	open    int // how many are not
+	bytes   int // of those that are answered
 }
 
-type replayKey struct {
-	xid, proc    uint32
-	caller, args uint64 // checksums
-}
+// replayKey has two checksums, which no client can foresee.
+type replayKey struct{ header, args uint64 }
 
-// caller is who makes a call: all that decides what it may do. Not the stamp: a client
-// may make a new one when it repeats the call.
-type caller struct {
-	flavor   rpc.AuthFlavor
-	uid, gid uint32
-	ngroups  int
-	groups   [rpc.MaxGroups]uint32
+// header is what tells calls with the same arguments apart. Of the caller it is all that decides what it may do, and not
+// the stamp: a client may make a new one when it repeats the call. There is no gap in it, so that all is summed at once.
+type header struct {
+	xid, proc uint32
+	flavor    rpc.AuthFlavor
+	uid, gid  uint32
+	ngroups   uint32
+	groups    [rpc.MaxGroups]uint32
 }
 
 // replay is a call that was seen, and its reply once there is one.
@@ -75,6 +81,8 @@ type replay struct {
 	stat    rpc.AcceptStat
 	results []byte
 	waiting []repetition // before the first is answered
+	next    *replay      // in its bucket
+	newer   *replay      // the one that was answered after it
 }
 
 // repetition is the same call again.
@@ -96,37 +104,57 @@ func (r *replays) repeated(c *oncrpc.Call) (oncrpc.Answer, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	client := r.client(c.Client.Addr())
-	seen, ok := client.calls[key]
+	seen := *client.find(key)
 	switch {
-	case !ok:
-		seen = &replay{replays: r, key: key, client: client}
-		client.calls[key] = seen
-		client.open++
-		c.Tell(seen)
+	case seen == nil:
+		c.Tell(r.add(client, key))
 		return oncrpc.Answer{}, false
 	case seen.done.IsZero():
 		promise, later := c.Later()
 		seen.waiting = append(seen.waiting, repetition{c, promise})
 		return later, true
 	}
-	return seen.answer(c), true
+	return answer(c, seen.stat, seen.results), true
 }
 
-func (r *replays) key(c *oncrpc.Call) replayKey {
-	by := caller{flavor: c.Header.Cred.Flavor, uid: c.Cred.UID, gid: c.Cred.GID}
-	by.ngroups = copy(by.groups[:], c.Cred.Groups())
-	args := c.Args
-	return replayKey{
-		xid: c.Header.XID, proc: c.Header.Proc,
-		caller: maphash.Comparable(r.seed, by),
-		args:   maphash.Bytes(r.seed, args.Rest()),
+// add remembers a call that is not answered yet. The caller holds r.mu.
+func (r *replays) add(client *clientReplays, key replayKey) *replay {
+	seen := r.spare
+	if r.spare = nil; seen == nil {
+		seen = &replay{}
 	}
+	bucket := client.bucket(key)
+	*seen = replay{replays: r, key: key, client: client, results: seen.results, next: *bucket}
+	*bucket = seen
+	client.open++
+	return seen
+}
+
+func (c *clientReplays) bucket(key replayKey) **replay { return &c.buckets[key.header%replayBuckets] }
+
+// find returns where a call is referred to in its bucket, or where it would be.
+func (c *clientReplays) find(key replayKey) **replay {
+	at := c.bucket(key)
+	for *at != nil && (*at).key != key {
+		at = &(*at).next
+	}
+	return at
+}
+
+// forget takes a call out of its bucket.
+func (c *clientReplays) forget(seen *replay) { *c.find(seen.key) = seen.next }
+
+func (r *replays) key(c *oncrpc.Call) replayKey {
+	h := header{xid: c.Header.XID, proc: c.Header.Proc, flavor: c.Header.Cred.Flavor, uid: c.Cred.UID, gid: c.Cred.GID}
+	h.ngroups = uint32(copy(h.groups[:], c.Cred.Groups()))
+	args := c.Args
+	return replayKey{maphash.Comparable(r.seed, h), maphash.Bytes(r.seed, args.Rest())}
 }
 
 // answer is the one that the first call got.
-func (seen *replay) answer(c *oncrpc.Call) oncrpc.Answer {
-	c.Reply = append(c.Reply, seen.results...)
-	return oncrpc.Done(seen.stat)
+func answer(c *oncrpc.Call, stat rpc.AcceptStat, results []byte) oncrpc.Answer {
+	c.Reply = append(c.Reply, results...)
+	return oncrpc.Done(stat)
 }
 
 // client finds what is remembered of a client. The caller holds r.mu.
@@ -139,12 +167,12 @@ func (r *replays) client(addr netip.Addr) *clientReplays {
 	if len(r.clients) >= replayClients {
 		for e := r.used.Front(); e != nil; e = e.Next() {
 			if old := e.Value.(*clientReplays); old.open == 0 {
-				r.drop(old, old.done.Len())
+				r.drop(old, old.done)
 				break
 			}
 		}
 	}
-	c = &clientReplays{addr: addr, calls: map[replayKey]*replay{}}
+	c = &clientReplays{addr: addr}
 	c.elem = r.used.PushBack(c)
 	r.clients[addr] = c
 	return c
@@ -159,16 +187,14 @@ func (seen *replay) Ended(stat rpc.AcceptStat, results []byte) {
 	c.open--
 	waiting := seen.waiting
 	seen.waiting = nil
-	seen.done, seen.stat, seen.results = now, stat, append([]byte(nil), results...)
 	if len(results) > replayMax {
-		delete(c.calls, seen.key)
+		c.forget(seen)
 		r.drop(c, 0)
 	} else {
-		c.done.PushBack(seen)
-		c.bytes += seen.cost()
-		r.bytes += seen.cost()
+		seen.done, seen.stat, seen.results = now, stat, append(seen.results, results...)
+		r.keep(seen)
 	}
-	if c.done.Len() > replaysPerClient {
+	if c.done > replaysPerClient {
 		r.drop(c, 1)
 	}
 	for r.bytes > replayBytes {
@@ -178,7 +204,7 @@ func (seen *replay) Ended(stat rpc.AcceptStat, results []byte) {
 				most = other
 			}
 		}
-		r.drop(most, (most.done.Len()+1)/2) // so that not every call has to look for one
+		r.drop(most, (most.done+1)/2) // so that not every call has to look for one
 	}
 	if !r.aging {
 		r.aging = true
@@ -186,8 +212,22 @@ func (seen *replay) Ended(stat rpc.AcceptStat, results []byte) {
 	}
 	r.mu.Unlock()
 	for _, again := range waiting {
-		again.reply.Finish(seen.answer(again.call))
+		again.reply.Finish(answer(again.call, stat, results))
 	}
+}
+
+// keep adds a call that is answered now. The caller holds r.mu.
+func (r *replays) keep(seen *replay) {
+	c := seen.client
+	if c.newest == nil {
+		c.oldest = seen
+	} else {
+		c.newest.newer = seen
+	}
+	c.newest = seen
+	c.done++
+	c.bytes += seen.cost()
+	r.bytes += seen.cost()
 }
 
 // Drop forgets a call that is not begun, unless the client has sent it again and waits
@@ -199,7 +239,7 @@ func (seen *replay) Drop() bool {
 	if len(seen.waiting) > 0 {
 		return false
 	}
-	delete(seen.client.calls, seen.key)
+	seen.client.forget(seen)
 	seen.client.open--
 	r.drop(seen.client, 0)
 	return true
@@ -209,12 +249,18 @@ func (seen *replay) Drop() bool {
 // caller holds r.mu.
 func (r *replays) drop(c *clientReplays, n int) {
 	for range n {
-		old := c.done.Remove(c.done.Front()).(*replay)
-		delete(c.calls, old.key)
+		old := c.oldest
+		if c.oldest = old.newer; c.oldest == nil {
+			c.newest = nil
+		}
+		c.forget(old)
+		c.done--
 		c.bytes -= old.cost()
 		r.bytes -= old.cost()
+		*old = replay{results: old.results[:0]}
+		r.spare = old
 	}
-	if c.open == 0 && c.done.Len() == 0 {
+	if c.open == 0 && c.done == 0 {
 		r.used.Remove(c.elem)
 		delete(r.clients, c.addr)
 	}
@@ -233,7 +279,7 @@ func (r *replays) expire(before time.Time) int {
 	defer r.mu.Unlock()
 	for _, c := range r.clients {
 		n := 0
-		for e := c.done.Front(); e != nil && e.Value.(*replay).done.Before(before); e = e.Next() {
+		for seen := c.oldest; seen != nil && seen.done.Before(before); seen = seen.newer {
 			n++
 		}
 		r.drop(c, n)
