@@ -128,7 +128,8 @@ func (t *task) setattr(args *nfs3.SetattrArgs) oncrpc.Answer {
 			res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &before, &after)
 			return res
 		}
-		before, after, err := t.SetAttr(f, data, setAttr(&args.Attr), expected)
+		set := setAttr(&args.Attr)
+		before, after, err := t.SetAttr(f, data, &set, expected)
 		res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &before, &after)
 		t.syncs(&res.Status)
 		return res
@@ -136,7 +137,7 @@ func (t *task) setattr(args *nfs3.SetattrArgs) oncrpc.Answer {
 }
 
 // setAttr is what an sattr3 sets.
-func setAttr(a *nfs3.Sattr) *vfs.SetAttr {
+func setAttr(a *nfs3.Sattr) vfs.SetAttr {
 	number := func(s *nfs3.SetUint32) *uint32 {
 		if !s.Set {
 			return nil
@@ -150,7 +151,7 @@ func setAttr(a *nfs3.Sattr) *vfs.SetAttr {
 			Time: time.Unix(int64(t.Time.Sec), int64(t.Time.Nsec)),
 		}
 	}
-	set := &vfs.SetAttr{Mode: number(&a.Mode), UID: number(&a.UID), GID: number(&a.GID), Atime: at(a.Atime), Mtime: at(a.Mtime)}
+	set := vfs.SetAttr{Mode: number(&a.Mode), UID: number(&a.UID), GID: number(&a.GID), Atime: at(a.Atime), Mtime: at(a.Mtime)}
 	if a.Size.Set {
 		set.Size = &a.Size.Value
 	}

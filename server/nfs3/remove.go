@@ -10,29 +10,47 @@ import (
 )
 
 // remove: RFC 1813 section 3.3.12.
-func (t *task) remove(args *nfs3.RemoveArgs) oncrpc.Answer { return t.removeName(args, t.Remove) }
+func (s *service) remove(c *oncrpc.Call) oncrpc.Answer { return s.removeName(c, (*task).remove) }
 
 // rmdir: section 3.3.13.
-func (t *task) rmdir(args *nfs3.RemoveArgs) oncrpc.Answer { return t.removeName(args, t.Rmdir) }
+func (s *service) rmdir(c *oncrpc.Call) oncrpc.Answer { return s.removeName(c, (*task).rmdir) }
 
-func (t *task) removeName(args *nfs3.RemoveArgs, remove func(*export.File, []byte) (vfs.Change, error)) oncrpc.Answer {
-	res := &nfs3.RemoveRes{}
+func (s *service) removeName(c *oncrpc.Call, remove func(*task) result) oncrpc.Answer {
+	t := s.task(c)
+	n := t.naming()
+	args, res := &n.args.remove, &n.res.remove
+	if !decode(c, args) {
+		return t.badArgs()
+	}
 	dir, err := t.Open(args.Dir, export.UseNames)
 	if err != nil {
 		res.Status = statusOf(err)
 		return t.reply(res)
 	}
-	return t.answerAsCaller(func(t *task) result {
-		change, err := remove(dir, args.Name)
-		res.Status, res.Wcc = statusOf(err), wcc(dir.Volume, &change.Before, &change.After)
-		t.syncs(&res.Status)
-		return res
-	})
+	t.file = dir
+	return t.answerAsCaller(remove)
+}
+
+func (t *task) remove() result { return t.removed(t.Remove(t.file, t.names.args.remove.Name)) }
+
+func (t *task) rmdir() result { return t.removed(t.Rmdir(t.file, t.names.args.remove.Name)) }
+
+// removed is the result of a change.
+func (t *task) removed(change vfs.Change, err error) result {
+	res := &t.names.res.remove
+	res.Status, res.Wcc = statusOf(err), wcc(t.file.Volume, &change.Before, &change.After)
+	t.syncs(&res.Status)
+	return res
 }
 
 // rename: section 3.3.14.
-func (t *task) rename(args *nfs3.RenameArgs) oncrpc.Answer {
-	res := &nfs3.RenameRes{}
+func (s *service) rename(c *oncrpc.Call) oncrpc.Answer {
+	t := s.task(c)
+	n := t.naming()
+	args, res := &n.args.rename, &n.res.rename
+	if !decode(c, args) {
+		return t.badArgs()
+	}
 	from, err := t.Open(args.From.Dir, export.UseNames)
 	to := from
 	if err == nil && !bytes.Equal(args.From.Dir, args.To.Dir) {
@@ -42,14 +60,18 @@ func (t *task) rename(args *nfs3.RenameArgs) oncrpc.Answer {
 		res.Status = statusOf(err)
 		return t.reply(res)
 	}
-	return t.answerAsCaller(func(t *task) result {
-		inFrom, inTo, err := t.Rename(from, args.From.Name, to, args.To.Name)
-		res.Status = statusOf(err)
-		res.FromWcc = wcc(from.Volume, &inFrom.Before, &inFrom.After)
-		res.ToWcc = wcc(to.Volume, &inTo.Before, &inTo.After)
-		t.syncs(&res.Status)
-		return res
-	})
+	t.file, n.to = from, to
+	return t.answerAsCaller((*task).rename)
+}
+
+func (t *task) rename() result {
+	from, to, args, res := t.file, t.names.to, &t.names.args.rename, &t.names.res.rename
+	inFrom, inTo, err := t.Rename(from, args.From.Name, to, args.To.Name)
+	res.Status = statusOf(err)
+	res.FromWcc = wcc(from.Volume, &inFrom.Before, &inFrom.After)
+	res.ToWcc = wcc(to.Volume, &inTo.Before, &inTo.After)
+	t.syncs(&res.Status)
+	return res
 }
 
 // link: section 3.3.15.

@@ -22,7 +22,7 @@ type task struct {
 	status   *nfs3.Status              // the result's, of a call that has files synced
 	verf     *[nfs3.WriteVerfSize]byte // of COMMIT's result, which is from after the sync
 
-	file   *export.File      // of GETATTR, ACCESS, LOOKUP, READ, WRITE and COMMIT
+	file   *export.File      // of GETATTR, ACCESS, LOOKUP, READ, WRITE and COMMIT, and the directory of CREATE, REMOVE and RENAME
 	handle [nfs3.FHSize]byte // of LOOKUP's result
 	args   struct {
 		getattr nfs3.GetattrArgs
@@ -38,6 +38,23 @@ type task struct {
 		read    nfs3.ReadRes
 		write   nfs3.WriteRes
 	}
+	names *naming // nil until it is needed first
+}
+
+// naming is the memory of a CREATE, REMOVE or RENAME. It is not in the task, so that other calls need not clear it.
+type naming struct {
+	args struct {
+		create nfs3.CreateArgs
+		remove nfs3.RemoveArgs
+		rename nfs3.RenameArgs
+	}
+	res struct {
+		create nfs3.CreateRes
+		remove nfs3.RemoveRes
+		rename nfs3.RenameRes
+	}
+	set vfs.SetAttr  // of CREATE
+	to  *export.File // the other directory of RENAME
 }
 
 // task begins the answer to a call.
@@ -47,9 +64,18 @@ func (s *service) task(c *oncrpc.Call) *task {
 		t = &task{}
 		c.State = t
 	}
-	*t = task{}
+	*t = task{names: t.names}
 	t.Begin(s.files, c, t)
 	return t
+}
+
+// naming returns the memory for a call that changes names.
+func (t *task) naming() *naming {
+	if t.names == nil {
+		t.names = &naming{}
+	}
+	*t.names = naming{}
+	return t.names
 }
 
 // answer answers the call with what do returns.
@@ -95,7 +121,7 @@ func (t *task) Step() vfs.Next {
 }
 
 // Free forgets the call.
-func (t *task) Free() { *t = task{} }
+func (t *task) Free() { *t = task{names: t.names} }
 
 // procedure is a handler that decodes the arguments of a call for answer. The most frequent
 // procedures have their arguments in the task.
