@@ -24,7 +24,7 @@ const (
 	// what is around one.
 	replayBytes = 32 << 20
 	replayCost  = 256
-	// replayBuckets is a power of 2. Those of a client take 8 KiB.
+	// replayBuckets is a power of 2. Those of a client take 8 KiB, beside replayBytes.
 	replayBuckets = replaysPerClient
 	// replayAge is for how long a reply is remembered. Linux repeats a call after
 	// 10 minutes at the latest (nfs(5), timeo), and tries for a connection every 5 at

@@ -22,8 +22,8 @@ type task struct {
 	status   *nfs3.Status              // the result's, of a call that has files synced
 	verf     *[nfs3.WriteVerfSize]byte // of COMMIT's result, which is from after the sync
 
-	file   *export.File      // of GETATTR, ACCESS, LOOKUP, READ, WRITE and COMMIT, and the directory of CREATE, REMOVE and RENAME
-	handle [nfs3.FHSize]byte // of LOOKUP's result
+	file   *export.File      // of GETATTR, ACCESS, LOOKUP, READ, WRITE and COMMIT, and the directory of a naming
+	handle [nfs3.FHSize]byte // of LOOKUP's result, and of what was made
 	args   struct {
 		getattr nfs3.GetattrArgs
 		lookup  nfs3.LookupArgs
@@ -41,7 +41,7 @@ type task struct {
 	names *naming // nil until it is needed first
 }
 
-// naming is the memory of a CREATE, REMOVE or RENAME. It is not in the task, so that other calls need not clear it.
+// naming is the memory of a CREATE, REMOVE, RMDIR or RENAME. It is not in the task, so that other calls need not clear it.
 type naming struct {
 	args struct {
 		create nfs3.CreateArgs
