@@ -70,20 +70,23 @@ native() {
 	fi
 	suite native "$guest3" -run "$tree" ./tree || status=1
 }
+guest41="$guest -e ENGINE=native -e NFS=4.1 -e FINDER=$finder41"
 native41() {
-	local guest="$guest -e ENGINE=native -e NFS=4.1 -e FINDER=$finder41 ${KILLS:+-e KILLS=$KILLS} ${CHAOS:+-e CHAOS=$CHAOS} ${SEED:+-e SEED=$SEED} ${CUTS:+-e CUTS=$CUTS}"
+	local guest="$guest41 ${KILLS:+-e KILLS=$KILLS} ${CHAOS:+-e CHAOS=$CHAOS} ${SEED:+-e SEED=$SEED} ${CUTS:+-e CUTS=$CUTS}"
 	suite 'native, NFS 4.1' "$guest" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
 	if wanted TestFaultyDisk; then
 		suite 'native, NFS 4.1' "$guest" -run TestFaultyDisk ./test/vm || status=1
-	fi
-	if wanted TestThroughService; then # it has NAT
-		suite 'native, NFS 4.1' "${guest/vm.sh\'/vm.sh\' -o}" -run TestThroughService ./test/vm || status=1
 	fi
 	if wanted TestGuestPowerCut; then
 		suite 'native, NFS 4.1' "env NFS=4.1 FINDER=$finder41 '$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
 	fi
 	if wanted TestTwoGuests; then
 		suite 'native, NFS 4.1' "env 'PODNAS=$bin/podnas' ENGINE=native NFS=4.1 ${FINDER:+FINDER=$FINDER} ${GUESTS:+GUESTS=$GUESTS} '$here/taps.sh'" -run TestTwoGuests ./test/vm || status=1
+	fi
+}
+throughService() {
+	if wanted TestThroughService; then # it has NAT
+		suite 'native, NFS 4.1' "${guest41/vm.sh\'/vm.sh\' -o}" -run TestThroughService ./test/vm || status=1
 	fi
 }
 otherFinder() { # what depends most on how files are found, once more
@@ -174,16 +177,21 @@ rest() {
 	gonfs
 	ganesha
 }
-others() { # about as long as version 4.1
+others() { # about as long as the rest of version 4.1
 	native
 	knfsd
+	throughService
 	rest
+}
+others41() {
+	knfsd
+	throughService
 }
 status=0
 case ${NFS:-}:${ENGINE:-} in
 :) sideBySide others native41 ;;
-4.1:) sideBySide native41 knfsd ;;
-4.1:native) native41 ;;
+4.1:) sideBySide native41 others41 ;;
+4.1:native) sideBySide native41 throughService ;;
 4.1:knfsd | :knfsd) knfsd ;;
 3:) sideBySide native rest ;;
 3:native | :native) sideBySide native nativeAlone ;;
