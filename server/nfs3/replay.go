@@ -63,7 +63,7 @@ type clientReplays struct {
 type replayKey struct{ header, args uint64 }
 
 // header is what tells calls with the same arguments apart. Of the caller it is all that decides what it may do, and not
-// the stamp: a client may make a new one when it repeats the call. There is no gap in it, so that all is summed at once.
+// the stamp: a client may make a new one when it repeats the call.
 type header struct {
 	xid, proc uint32
 	flavor    rpc.AuthFlavor

@@ -61,6 +61,7 @@ fi
 guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t $limit -x 4G -s '$found' -e 'FOUND=$found' -e 'PODNAS=$bin/podnas' -e PODNAS_TEST_XFS=/xfs ${SHORT:+-e SHORT=1}"
 guest3="$guest -e ENGINE=native ${FINDER:+-e FINDER=$FINDER}"
 finder41=${FINDER:-index}
+guest41="$guest -e ENGINE=native -e NFS=4.1 -e FINDER=$finder41"
 native() {
 	# These packages have tests of their own that need this disk.
 	local tree="${RUN:-.}"
@@ -70,7 +71,6 @@ native() {
 	fi
 	suite native "$guest3" -run "$tree" ./tree || status=1
 }
-guest41="$guest -e ENGINE=native -e NFS=4.1 -e FINDER=$finder41"
 native41() {
 	local guest="$guest41 ${KILLS:+-e KILLS=$KILLS} ${CHAOS:+-e CHAOS=$CHAOS} ${SEED:+-e SEED=$SEED} ${CUTS:+-e CUTS=$CUTS}"
 	suite 'native, NFS 4.1' "$guest" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
