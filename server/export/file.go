@@ -27,7 +27,7 @@ type File struct {
 	kept    *openFile     // nil if it is not
 	since   uint64        // the sample of its errSeq
 	isNew   bool          // made by this call
-	created bool          // with a descriptor to write to it
+	created bool          // and kept with a descriptor to write to it
 	charge  *space.Charge // if the call may change the file and the server counts
 	held    bool          // f must release the charge, not kept
 	names   *names        // with UseNames: the lock of the directory's names
@@ -39,10 +39,6 @@ type File struct {
 // Close releases the file and f, which is reused. Call it once, when no sync of the file is
 // pending.
 func (f *File) Close() {
-	if f.created { // its creator will write to it next
-		f.kept = f.opener.keep(fileKey{f.Volume, f.ID}, UseWrite, f.own.take(), f.charge)
-		f.held = false // the charge is the kept one's
-	}
 	if f.kept != nil {
 		f.opener.files.release(f.kept)
 	}
@@ -78,7 +74,7 @@ func (f *File) Stat() (Attr, error) {
 		err = unix.ESTALE
 	}
 	if f.use.isData() && errors.Is(err, unix.ESTALE) {
-		f.opener.files.drop(f.Volume, f.ID)
+		f.opener.files.drop(f.Volume, f.ID, nil)
 	}
 	return a, err
 }
@@ -232,15 +228,18 @@ func (f *File) Readlink() ([]byte, error) {
 // Those that create something return EEXIST if the name exists. Only the directory's
 // default ACL restricts the mode: the process's umask is 0.
 
-// Create makes a regular file.
+// Create makes a regular file. It stays open, because its creator will write to it next.
 func (f *File) Create(name string, mode uint32) (*File, error) {
+	only := f.opener.files.onlyName(f, name)
 	made, err := f.make(name, func() (*File, error) {
 		return f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, within)
 	})
-	if err == nil {
-		made.created = true
+	if err != nil {
+		return nil, err
 	}
-	return made, err
+	made.keptAs(f.opener.keepNew(fileKey{made.Volume, made.ID}, UseWrite, made.own.take(), made.charge, only))
+	made.created, made.held = true, false // the charge is the kept one's
+	return made, nil
 }
 
 // make makes a file with a name by do, in reserved space, and charges the volume for it.
@@ -257,7 +256,7 @@ func (f *File) make(name string, do func() (*File, error)) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.made(name, child)
+	f.made(child)
 	return child, nil
 }
 
@@ -267,6 +266,7 @@ func (f *File) makeNode(name string, do func() error) (*File, error) {
 		if err := do(); err != nil {
 			return nil, err
 		}
+		f.opener.files.isNew(f.Volume, f.opener.files.nameSum(f, name))
 		return f.Lookup([]byte(name))
 	})
 }
@@ -283,10 +283,9 @@ func (f *File) roomFor(name string, n space.Amount) (space.Reservation, error) {
 	return room, err
 }
 
-// made remembers the name of a new file, and charges the volume for it.
-func (f *File) made(name string, child *File) {
+// made charges the volume for a new file.
+func (f *File) made(child *File) {
 	child.isNew = true
-	f.opener.named.set(f, name, child.ID)
 	if a := f.Volume.account; a != nil {
 		st := child.Volume.disk.statOfNew(&child.Attr)
 		child.charge, child.held = a.EnterNew(&st), true
@@ -353,13 +352,15 @@ func (f *File) link(dir *File, name string) error {
 	}
 	defer room.Release()
 	defer f.beginChange().end()
+	files := f.opener.files
+	files.linking(f.Volume, f.ID)
 	x := f.Volume.index.Load()
 	removals := x.removals()
 	// Without a path it needs CAP_DAC_READ_SEARCH, linkat(2).
 	if err := unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
 		return err
 	}
-	f.opener.named.set(dir, name, FileID{}) // what was remembered may have been removed directly on the disk
+	files.isNew(dir.Volume, files.nameSum(dir, name))
 	x.saw(dir, []byte(name), f.Attr.Ino, false, removals)
 	return nil
 }
@@ -402,15 +403,15 @@ func (f *File) Rename(name string, to *File, newName string) (changed bool, err 
 	x := f.Volume.index.Load()
 	x.move()
 	defer x.moved()
-	moved, sure := f.moving(name) // its ctime changes
-	if !moved.IsZero() && f.opener.named.get(to, newName).IsZero() && f.renameTo(name, to, newName, moved) == nil {
+	files := f.opener.files
+	sum, newSum := files.nameSum(f, name), files.nameSum(to, newName)
+	moved, taken := f.moving(name, sum, newSum) // its ctime changes
+	if !moved.IsZero() && !taken && f.renameTo(name, to, newName, moved) == nil {
+		files.renamed(f.Volume, moved, sum, newSum)
 		f.renamed(name, to, newName, moved)
 		return true, nil
 	}
 	// There is something with the new name, or it fails.
-	if !sure {
-		moved, _ = f.Volume.finder.identify(f.fd, []byte(name))
-	}
 	defer f.opener.beginChange(f.Volume, moved).end()
 	v := to.victim(newName)
 	v.same = v.id == moved && !moved.IsZero()
@@ -423,6 +424,7 @@ func (f *File) Rename(name string, to *File, newName string) (changed bool, err 
 		return unix.Renameat(f.fd, name, to.fd, newName)
 	}))
 	if err == nil && !v.same {
+		files.renamed(f.Volume, moved, sum, newSum)
 		f.renamed(name, to, newName, moved)
 	}
 	return err == nil && !v.same, err
@@ -439,8 +441,6 @@ func (f *File) renameTo(name string, to *File, newName string, moved FileID) err
 // renamed tells who remembers names.
 func (f *File) renamed(name string, to *File, newName string, moved FileID) {
 	f.Volume.account.Moved(to.fd, newName)
-	f.opener.named.set(f, name, FileID{})
-	f.opener.named.set(to, newName, moved)
 	f.Volume.index.Load().renamed(f, name, to, newName, &moved)
 }
 

@@ -15,7 +15,7 @@ import (
 
 const (
 	// filesMax limits the cached descriptors, even if the limit of the process is
-	// higher.
+	// higher. It is a power of 2.
 	filesMax = 4096
 	// filesIdle is how long an unused descriptor is kept: as long as the pauses
 	// between two calls of a program that reads or writes.
@@ -33,6 +33,8 @@ type fileCache struct {
 	files map[fileNumber]*openFile // the first with a number; others follow it
 	total int                      // in files
 	used  list.List                // of the *openFile in files, roughly least recently used first
+	named [filesMax]*openFile      // by a checksum of their name, see named.go
+	links atomic.Uint64            // how often a file got another name; written with mu
 	count FileCounts
 	sweep int           // number of sweeps for idle files
 	rest  bool          // no sweep is to come
@@ -94,6 +96,7 @@ type openFile struct {
 	since   int           // the sweep after which nobody has used it, if users is 0
 	elem    *list.Element // in fileCache.used; nil: it is not in the cache
 	next    *openFile     // with the same number, in fileCache.files
+	name    nameSum       // its only one; 0: unknown
 
 	charge  *space.Charge // where the server counts
 	written atomic.Bool
@@ -171,13 +174,14 @@ func (c *fileCache) missed() {
 // put adds an opened file to the cache and returns it for use. If another call has added
 // the file already, put returns that one and closes this one. If the cache is full, it
 // closes another file. If all others must be synced before, it also returns one of them,
-// for the caller to sync and release.
-func (c *fileCache) put(key fileKey, use Use, d descriptor, charge *space.Charge) (f, unsynced *openFile) {
+// for the caller to sync and release. only is the file's name if it is new.
+func (c *fileCache) put(key fileKey, use Use, d descriptor, charge *space.Charge, only onlyName) (f, unsynced *openFile) {
 	f = &openFile{key: key, use: use, own: d, fd: d.fd(), users: 1, charge: charge, state: &syncState{}}
 	c.mu.Lock()
 	files := c.open(&key)
 	if first := files[use]; first != nil {
 		first.users++
+		c.nameNew(first, only)
 		c.mu.Unlock()
 		f.close()
 		return first, nil
@@ -194,6 +198,7 @@ func (c *fileCache) put(key fileKey, use Use, d descriptor, charge *space.Charge
 		evicted, unsynced = c.longestUnused()
 	}
 	f.elem = c.used.PushBack(f)
+	c.nameNew(f, only)
 	c.mu.Unlock()
 	evicted.close()
 	return f, unsynced
@@ -236,20 +241,28 @@ func (c *fileCache) release(f *openFile) {
 	switch {
 	case last:
 		c.forget(f)
-	case f.users == 0:
-		f.since = c.sweep
-		c.used.MoveToBack(f.elem)
-		if c.rest {
-			c.rest = false
-			select {
-			case c.idle <- struct{}{}:
-			default: // sweep is told already
-			}
-		}
+	default:
+		c.unused(f)
 	}
 	c.mu.Unlock()
 	if last {
 		f.close()
+	}
+}
+
+// unused begins the time that a file is idle, if nobody uses it now. The caller holds c.mu.
+func (c *fileCache) unused(f *openFile) {
+	if f.users > 0 {
+		return
+	}
+	f.since = c.sweep
+	c.used.MoveToBack(f.elem)
+	if c.rest {
+		c.rest = false
+		select {
+		case c.idle <- struct{}{}:
+		default: // sweep is told already
+		}
 	}
 }
 
@@ -276,6 +289,7 @@ func (c *fileCache) forget(f *openFile) {
 	}
 	c.used.Remove(f.elem)
 	f.elem = nil
+	c.setName(f, 0)
 	c.total--
 	number := c.number(&f.key)
 	first := c.files[number]
@@ -320,13 +334,17 @@ func (c *fileCache) removed(v *Volume, ino uint64) FileID {
 	return id
 }
 
-// drop closes a removed file, so that its space is freed.
-func (c *fileCache) drop(v *Volume, id FileID) {
+// drop closes a removed file, so that its space is freed. used is one that it releases, or nil.
+func (c *fileCache) drop(v *Volume, id FileID, used *openFile) {
 	if id.IsZero() {
 		return
 	}
-	var unused [uses]*openFile
+	var unused [uses + 1]*openFile
 	c.mu.Lock()
+	if used != nil {
+		used.users--
+		unused[uses] = c.dropFile(used)
+	}
 	for use, f := range c.open(&fileKey{v, id}) {
 		unused[use] = c.dropFile(f)
 	}

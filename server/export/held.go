@@ -33,8 +33,7 @@ func HeldMax() int {
 // made by this call with Create; then it is open with UseWrite from here on.
 func (f *File) Hold() *Held {
 	if f.created {
-		f.created, f.held, f.use = false, false, UseWrite // the charge is the kept one's
-		f.keptAs(f.opener.keep(fileKey{f.Volume, f.ID}, UseWrite, f.own.take(), f.charge))
+		f.created, f.use = false, UseWrite
 	}
 	f.opener.files.hold(f.kept)
 	f.opened = true

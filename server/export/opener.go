@@ -29,7 +29,6 @@ type Opener struct {
 	versions versions
 	inside   inside
 	changes  *changes
-	named    *named
 	// Closed objects are reused, so that frequent calls allocate nothing.
 	spare        sync.Pool // of *File
 	spareListing sync.Pool // of *Listing
@@ -51,7 +50,6 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 		files:        newFileCache(),
 		held:         heldFiles{files: map[heldKey]*heldFile{}},
 		changes:      newChanges(),
-		named:        newNamed(),
 		spare:        sync.Pool{New: func() any { return new(File) }},
 		spareListing: sync.Pool{New: func() any { return new(Listing) }},
 		syncing:      syncSlots{slots: shares.New[chan struct{}](syncsMax)},
@@ -314,7 +312,7 @@ func (o *Opener) openKept(v *Volume, id FileID, use Use) *File {
 		return f
 	}
 	if err == nil || errors.Is(err, unix.ESTALE) { // removed on the disk itself
-		o.files.drop(v, id)
+		o.files.drop(v, id, nil)
 	}
 	o.files.release(kept)
 	v.directories.leave(f.names)

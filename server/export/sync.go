@@ -172,7 +172,12 @@ func (o *Opener) sync(w waiting, data bool) {
 // files, and directories between them, faster than those can be synced and closed, and descriptors would run out. It
 // can't wait for a round, since a Waiter that opens files is called by the goroutine of one.
 func (o *Opener) keep(key fileKey, use Use, d descriptor, charge *space.Charge) *openFile {
-	f, unsynced := o.files.put(key, use, d, charge)
+	return o.keepNew(key, use, d, charge, onlyName{})
+}
+
+// keepNew is keep of a file that was just made.
+func (o *Opener) keepNew(key fileKey, use Use, d descriptor, charge *space.Charge, name onlyName) *openFile {
+	f, unsynced := o.files.put(key, use, d, charge, name)
 	if unsynced != nil {
 		o.fsync(unsynced, false, time.Now())
 		o.files.release(unsynced)

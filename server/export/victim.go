@@ -35,23 +35,43 @@ func (f *File) victim(name string) victim {
 	return v
 }
 
-// lastVictim is victim where the server counts, for the last name of a file that no client holds open; ok is false
-// for any other. It costs one system call: the file's ID is needed only if the file is open, and then the cache
-// has it.
+// lastVictim is victim for the last name of a file that no client holds open; ok is false for any other. It asks the kernel
+// nothing if the file is known by its name (named.go), and where the server counts it takes one system call else: the
+// file's ID is needed only if the file is open, and then the cache has it.
 func (f *File) lastVictim(name string) (v victim, ok bool) {
-	a, o := f.Volume.account, f.opener
-	if a == nil || f.Volume.disk.numberIn(&f.Volume.rootID) == 0 {
+	volume, files := f.Volume, f.opener.files
+	if volume.disk.numberIn(&volume.rootID) == 0 {
 		return v, false
 	}
 	v = victim{dir: f, name: name}
-	taking, inode, ok := a.TakeLast(f.fd, name)
-	if !ok {
-		return v, false
+	sum := files.nameSum(f, name)
+	var inode space.Inode
+	if a := volume.account; a == nil {
+		v.kept = files.getNamed(volume, sum)
+		ok = v.kept != nil
+	} else {
+		v.taking, inode, ok = a.TakeLast(f.fd, name, func() *space.Charge {
+			if v.kept = files.getNamed(volume, sum); v.kept == nil {
+				return nil
+			}
+			return v.kept.charge
+		})
 	}
-	v.taking, v.number = taking, f.Volume.disk.number(inode)
-	v.id = o.files.idOf(f.Volume, v.number)
-	if o.held.holds(heldKey{f.Volume.ID, v.id}) { // keep waits for who uses the charge
+	switch {
+	case !ok:
+		return v, false
+	case v.kept != nil:
+		v.id = v.kept.key.id
+		v.number = volume.disk.numberIn(&v.id)
+	default:
+		v.number = volume.disk.number(inode)
+		v.id = files.idOf(volume, v.number)
+	}
+	if f.opener.held.holds(heldKey{volume.ID, v.id}) { // keep waits for who uses the charge
 		v.taking.Done(unix.EBUSY)
+		if v.kept != nil {
+			files.release(v.kept)
+		}
 		return v, false
 	}
 	v.begin()
@@ -113,13 +133,11 @@ func (v *victim) taken(err error) error {
 	v.own.close()
 	v.change.end()
 	if err == nil {
-		v.dir.opener.named.set(v.dir, v.name, FileID{})
 		if v.id.IsZero() && v.number != 0 { // opened meanwhile?
 			v.id = files.removed(v.dir.Volume, v.number)
 		}
-		files.drop(v.dir.Volume, v.id)
-	}
-	if v.kept != nil {
+		files.drop(v.dir.Volume, v.id, v.kept)
+	} else if v.kept != nil {
 		files.release(v.kept)
 	}
 	if v.held != nil {

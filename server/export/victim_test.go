@@ -3,6 +3,7 @@ package export
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -150,12 +151,15 @@ func statIn(t *testing.T, dir, name string) (st unix.Stat_t) {
 	return st
 }
 
-// The file of a name that a client has made is known when it is renamed, but not that of one that has gone, or is
-// another's.
-func TestMoving(t *testing.T) {
+// The file of a name that a client has made is known while it is open, but not that of one that has gone, is another's,
+// or has two names.
+func TestNamed(t *testing.T) {
 	o, root, dir := openerAt(t)
 	known := func(name string) (id FileID) {
-		mustDo(t, inNames(t, o, root, func(d *File) error { id = o.named.get(d, name); return nil }))
+		mustDo(t, inNames(t, o, root, func(d *File) error {
+			id, _ = o.files.idNamed(d.Volume, o.files.nameSum(d, name), 0)
+			return nil
+		}))
 		return id
 	}
 	is := func(name string) FileID {
@@ -173,6 +177,17 @@ func TestMoving(t *testing.T) {
 			return err
 		}))
 	}
+	remove := func(name string) {
+		t.Helper()
+		mustDo(t, inNames(t, o, root, func(d *File) error { return d.Remove(name) }))
+	}
+	link := func(name, newName string) {
+		t.Helper()
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseAttr)
+		mustDo(t, err)
+		defer f.Close()
+		mustDo(t, inNames(t, o, root, func(d *File) error { return f.Link(d, newName) }))
+	}
 	create(t, o, root, "new")
 	if known("new") != is("new") || known("new").IsZero() {
 		t.Error("a new file's name is not known")
@@ -188,20 +203,169 @@ func TestMoving(t *testing.T) {
 	}
 	mustDo(t, os.WriteFile(filepath.Join(dir, "found"), nil, 0o644))
 	rename("found", "here")
-	if known("here") != is("here") {
-		t.Error("a file that was there before is not known by its new name")
+	rename("here", "free")
+	if id := known("free"); !id.IsZero() {
+		t.Error("a name that was replaced is known to be the file's that it was")
 	}
-	mustDo(t, os.WriteFile(filepath.Join(dir, "taken"), nil, 0o644))
-	rename("here", "taken")
-	if known("taken") != is("taken") {
-		t.Error("a name that was there before is not known to be another file's")
+	remove("free")
+	create(t, o, root, "one")
+	link("one", "two")
+	if !known("one").IsZero() || !known("two").IsZero() {
+		t.Error("one of two names is known")
 	}
-	mustDo(t, inNames(t, o, root, func(d *File) error { return d.Remove("taken") }))
-	if !known("taken").IsZero() {
+	remove("one")
+	if !known("two").IsZero() {
+		t.Error("a name is known that the file was not made with")
+	}
+	create(t, o, root, "gone")
+	handle := handleOf(t, o, root, "gone")
+	remove("gone")
+	if !known("gone").IsZero() {
 		t.Error("a name that is removed is known")
+	}
+	if _, err := o.Open(netip.Addr{}, handle, UseAttr); !errors.Is(err, unix.ESTALE) {
+		t.Errorf("a removed file: %v", err)
 	}
 	err := inNames(t, o, root, func(d *File) error { _, err := d.Rename("none", d, "other"); return err })
 	if !errors.Is(err, unix.ENOENT) {
 		t.Errorf("a name that is not there is renamed: %v", err)
 	}
+	// What the disk itself has lost.
+	create(t, o, root, "lost")
+	mustDo(t, os.Remove(filepath.Join(dir, "lost")))
+	create(t, o, root, "lost")
+	if known("lost") != is("lost") {
+		t.Error("a name is known to be the file's that was there before")
+	}
+	mustDo(t, os.Remove(filepath.Join(dir, "lost")))
+	mustDo(t, inNames(t, o, root, func(d *File) error {
+		made, err := d.Mkdir("lost", 0o755)
+		if err == nil {
+			made.Close()
+		}
+		return err
+	}))
+	if !known("lost").IsZero() {
+		t.Error("a directory's name is known to be a file's")
+	}
+}
+
+// On a disk that takes A and a for one name, a file is known by the one that it was made with, until it is renamed by the
+// other.
+func TestNamedTwice(t *testing.T) {
+	o, root, _ := openerAt(t)
+	create(t, o, root, "A")
+	mustDo(t, inNames(t, o, root, func(d *File) error {
+		sum := func(name string) nameSum { return o.files.nameSum(d, name) }
+		id, _ := o.files.idNamed(d.Volume, sum("A"), 0)
+		o.files.renamed(d.Volume, id, sum("a"), sum("b"))
+		for _, name := range []string{"A", "a", "b"} {
+			if id, _ := o.files.idNamed(d.Volume, sum(name), 0); !id.IsZero() {
+				t.Errorf("the file is known as %s", name)
+			}
+		}
+		return nil
+	}))
+}
+
+// A file that gets another name as soon as it is there, before its first one could be told, is not known by that.
+func TestLinkedAtOnce(t *testing.T) {
+	o, root, _ := openerAt(t)
+	create(t, o, root, "other")
+	mustDo(t, inNames(t, o, root, func(d *File) error {
+		only := o.files.onlyName(d, "new")
+		made, err := d.Create("new", 0o644)
+		mustDo(t, err)
+		defer made.Close()
+		mustDo(t, made.Link(d, "second"))
+		f := o.keepNew(fileKey{made.Volume, made.ID}, UseWrite, descriptor{}, nil, only)
+		defer o.files.release(f)
+		if id, _ := o.files.idNamed(d.Volume, o.files.nameSum(d, "new"), 0); !id.IsZero() {
+			t.Error("one of two names is known")
+		}
+		return nil
+	}))
+}
+
+// Clients make, link, rename and remove files at the same time: what is known of names is what the disk has, and files
+// are counted that have a name.
+func TestNamesMatch(t *testing.T) {
+	onEachDisk(t, func(t *testing.T, dir string) {
+		o, v, root := countedAt(t, dir, 1<<30)
+		counted(t, v)
+		var dirs [2][]byte
+		for i := range dirs {
+			mustDo(t, inNames(t, o, root, func(d *File) error {
+				made, err := d.Mkdir(fmt.Sprint(i), 0o755)
+				if err == nil {
+					dirs[i] = made.Handle()
+					made.Close()
+				}
+				return err
+			}))
+		}
+		var working sync.WaitGroup
+		for seed := range uint64(4) {
+			working.Go(func() {
+				r := rand.New(rand.NewPCG(seed, 0))
+				name := func() string { return string(rune('a' + r.IntN(4))) }
+				for range 1500 {
+					from, err := o.Open(netip.Addr{}, dirs[r.IntN(2)], UseNames)
+					mustDo(t, err)
+					to, err := o.Open(netip.Addr{}, dirs[r.IntN(2)], UseNames)
+					mustDo(t, err)
+					file, _ := from.Lookup([]byte(name())) // without a lock, as a client's call before
+					locked := LockNames(from, to)
+					switch r.IntN(5) { // each may fail
+					case 0, 1:
+						if made, err := to.Create(name(), 0o644); err == nil {
+							made.Close()
+						}
+					case 2:
+						_ = from.Remove(name())
+					case 3:
+						_, _ = from.Rename(name(), to, name())
+					case 4:
+						if file != nil {
+							_ = file.Link(to, name())
+						}
+					}
+					locked.Unlock()
+					if file != nil {
+						file.Close()
+					}
+					from.Close()
+					to.Close()
+				}
+			})
+		}
+		working.Wait()
+		known := 0
+		for i, at := range dirs {
+			mustDo(t, inNames(t, o, at, func(d *File) error {
+				for c := range 4 {
+					name := string(rune('a' + c))
+					id, _ := o.files.idNamed(v, o.files.nameSum(d, name), 0)
+					if id.IsZero() {
+						continue
+					}
+					known++
+					file, err := d.Lookup([]byte(name))
+					if err != nil {
+						t.Errorf("%d/%s is known, and not there: %v", i, name, err)
+						continue
+					}
+					if file.ID != id || file.Attr.Nlink != 1 {
+						t.Errorf("%d/%s is known as another file, or has %d names", i, name, file.Attr.Nlink)
+					}
+					file.Close()
+				}
+				return nil
+			}))
+		}
+		t.Log(known, "names are known")
+		if _, inodes := du(t, dir); v.Account().Usage().Inodes != inodes {
+			t.Errorf("%d inodes are counted, there are %d", v.Account().Usage().Inodes, inodes)
+		}
+	})
 }

@@ -24,10 +24,16 @@ func (a *Account) Take(fd int) Taking {
 }
 
 // TakeLast is Take by the name, with one system call, if that is the inode's only one; else ok is false, and
-// there is nothing to end. Until Done, Link gives no inode another name, and nobody else looks at the charge: as soon
-// as the name is gone, another inode may have the number. So the caller must not use the charge, nor wait for who does.
-func (a *Account) TakeLast(dir int, name string) (t Taking, i Inode, ok bool) {
+// there is nothing to end. It takes none if known, which is asked first, knows that it is the only one, and returns the
+// inode's charge, which the caller holds until Done. Until then Link gives no inode another name, and nobody
+// else looks at the charge: as soon as the name is gone, another inode may have the number. So the caller must not use
+// the charge, nor wait for who does.
+func (a *Account) TakeLast(dir int, name string, known func() *Charge) (t Taking, i Inode, ok bool) {
 	a.links.RLock()
+	if c := known(); c != nil {
+		c.mu.Lock()
+		return Taking{charge: c, last: true, held: true}, c.inode, true
+	}
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || st.Nlink != 1 && !isDir(&st) {
 		a.links.RUnlock()
