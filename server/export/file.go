@@ -74,7 +74,7 @@ func (f *File) Stat() (Attr, error) {
 		err = unix.ESTALE
 	}
 	if f.use.isData() && errors.Is(err, unix.ESTALE) {
-		f.opener.files.drop(f.Volume, f.ID, nil)
+		f.opener.files.drop(f.Volume, f.ID)
 	}
 	return a, err
 }
@@ -237,7 +237,7 @@ func (f *File) Create(name string, mode uint32) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	made.keptAs(f.opener.keepNew(fileKey{made.Volume, made.ID}, UseWrite, made.own.take(), made.charge, only))
+	made.keptAs(f.opener.keep(fileKey{made.Volume, made.ID}, UseWrite, made.own.take(), made.charge, only))
 	made.created, made.held = true, false // the charge is the kept one's
 	return made, nil
 }
@@ -403,17 +403,17 @@ func (f *File) Rename(name string, to *File, newName string) (changed bool, err 
 	x := f.Volume.index.Load()
 	x.move()
 	defer x.moved()
-	files := f.opener.files
-	sum, newSum := files.nameSum(f, name), files.nameSum(to, newName)
-	moved, taken := f.moving(name, sum, newSum) // its ctime changes
+	moved, taken := f.moving(name, to, newName) // its ctime changes
 	if !moved.IsZero() && !taken && f.renameTo(name, to, newName, moved) == nil {
-		files.renamed(f.Volume, moved, sum, newSum)
 		f.renamed(name, to, newName, moved)
 		return true, nil
 	}
 	// There is something with the new name, or it fails.
 	defer f.opener.beginChange(f.Volume, moved).end()
 	v := to.victim(newName)
+	if v.id == moved { // that may have been its name, and have become the new one directly on the disk
+		moved, _ = f.Volume.finder.identify(f.fd, []byte(name))
+	}
 	v.same = v.id == moved && !moved.IsZero()
 	v.take()
 	v.taking.Renamed(f.fd, name)
@@ -424,7 +424,6 @@ func (f *File) Rename(name string, to *File, newName string) (changed bool, err 
 		return unix.Renameat(f.fd, name, to.fd, newName)
 	}))
 	if err == nil && !v.same {
-		files.renamed(f.Volume, moved, sum, newSum)
 		f.renamed(name, to, newName, moved)
 	}
 	return err == nil && !v.same, err
@@ -441,6 +440,8 @@ func (f *File) renameTo(name string, to *File, newName string, moved FileID) err
 // renamed tells who remembers names.
 func (f *File) renamed(name string, to *File, newName string, moved FileID) {
 	f.Volume.account.Moved(to.fd, newName)
+	files := f.opener.files
+	files.renamed(f.Volume, moved, files.nameSum(f, name), files.nameSum(to, newName))
 	f.Volume.index.Load().renamed(f, name, to, newName, &moved)
 }
 

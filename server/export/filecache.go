@@ -238,10 +238,9 @@ func (c *fileCache) release(f *openFile) {
 	c.mu.Lock()
 	f.users--
 	last := f.users == 0 && (f.dropped || c.total > c.limit && f.unsynced.Load() == 0)
-	switch {
-	case last:
+	if last {
 		c.forget(f)
-	default:
+	} else {
 		c.unused(f)
 	}
 	c.mu.Unlock()
@@ -334,17 +333,13 @@ func (c *fileCache) removed(v *Volume, ino uint64) FileID {
 	return id
 }
 
-// drop closes a removed file, so that its space is freed. used is one that it releases, or nil.
-func (c *fileCache) drop(v *Volume, id FileID, used *openFile) {
+// drop closes a removed file, so that its space is freed.
+func (c *fileCache) drop(v *Volume, id FileID) {
 	if id.IsZero() {
 		return
 	}
-	var unused [uses + 1]*openFile
+	var unused [uses]*openFile
 	c.mu.Lock()
-	if used != nil {
-		used.users--
-		unused[uses] = c.dropFile(used)
-	}
 	for use, f := range c.open(&fileKey{v, id}) {
 		unused[use] = c.dropFile(f)
 	}

@@ -242,6 +242,6 @@ func (o *Opener) unlinkKept(f *heldFile) error {
 	err := unix.Unlinkat(dir, name, 0)
 	taking.Done(err)
 	o.changes.changed(v, f.key.id)
-	o.files.drop(v, f.key.id, nil)
+	o.files.drop(v, f.key.id)
 	return err
 }

@@ -111,7 +111,7 @@ func (f *File) StatLocked() (_ Attr, err error) {
 		f.Attr = n.after
 	default:
 		if f.Attr, err = f.Stat(); errors.Is(err, unix.ESTALE) {
-			f.opener.files.drop(f.Volume, f.ID, nil)
+			f.opener.files.drop(f.Volume, f.ID)
 		}
 	}
 	return f.Attr, err

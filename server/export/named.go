@@ -135,9 +135,10 @@ func (c *fileCache) renamed(v *Volume, id FileID, from, to nameSum) {
 
 // moving returns the FileID of a file that is about to be renamed, zero if there is none. taken is whether there is
 // something with the new name, as far as is known.
-func (f *File) moving(name string, sum, newSum nameSum) (id FileID, taken bool) {
-	id, taken = f.opener.files.idNamed(f.Volume, sum, newSum)
-	if id.IsZero() || f.Volume.index.Load() != nil { // which must be told what is there now
+func (f *File) moving(name string, to *File, newName string) (id FileID, taken bool) {
+	files := f.opener.files
+	id, taken = files.idNamed(f.Volume, files.nameSum(f, name), files.nameSum(to, newName))
+	if id.IsZero() || f.Volume.index.Load() != nil { // an index must be told what is there now
 		id, _ = f.Volume.finder.identify(f.fd, []byte(name))
 	}
 	return id, taken

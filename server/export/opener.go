@@ -240,7 +240,7 @@ func (o *Opener) openDataIn(v *Volume, id FileID, use Use, removed bool) (*File,
 		v.calls.Done()
 		return nil, err
 	}
-	return o.newKept(v, id, use, o.keep(fileKey{v, id}, use, d, charge)), nil
+	return o.newKept(v, id, use, o.keep(fileKey{v, id}, use, d, charge, onlyName{})), nil
 }
 
 // openIn is openDataIn for UseAttr and UseNames.
@@ -282,7 +282,7 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 	if use == UseNames && v.account != nil {
 		c = v.account.Enter(v.disk.inode(&f.Attr))
 	}
-	f.keptAs(o.keep(fileKey{v, id}, use, f.own.take(), c))
+	f.keptAs(o.keep(fileKey{v, id}, use, f.own.take(), c, onlyName{}))
 	if f.charge != nil { // Attr must be what the charge was settled with
 		if f.Attr, err = f.Stat(); err != nil {
 			f.Close()
@@ -312,7 +312,7 @@ func (o *Opener) openKept(v *Volume, id FileID, use Use) *File {
 		return f
 	}
 	if err == nil || errors.Is(err, unix.ESTALE) { // removed on the disk itself
-		o.files.drop(v, id, nil)
+		o.files.drop(v, id)
 	}
 	o.files.release(kept)
 	v.directories.leave(f.names)

@@ -136,8 +136,9 @@ func (v *victim) taken(err error) error {
 		if v.id.IsZero() && v.number != 0 { // opened meanwhile?
 			v.id = files.removed(v.dir.Volume, v.number)
 		}
-		files.drop(v.dir.Volume, v.id, v.kept)
-	} else if v.kept != nil {
+		files.drop(v.dir.Volume, v.id)
+	}
+	if v.kept != nil {
 		files.release(v.kept)
 	}
 	if v.held != nil {
