@@ -1,6 +1,9 @@
 # Everything a person or CI does with this tree. make help lists the targets.
 # Needed: Go, make, git and bash. The suites fetch the rest, see CONTRIBUTING.md.
 
+# What is compiled does not contain the name of this folder, so a clone in another one finds it in Go's cache.
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
+
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := build
