@@ -201,7 +201,7 @@ docs-check: ## the docs alone, which test checks too: reference, links, commands
 
 .PHONY: chart-check
 chart-check: ## fail when the Helm chart makes other objects than kubectl apply (Helm is built on first use, 2 minutes)
-	$(SUITE) go test -json -tags chart -count=1 ./test/chart
+	$(SUITE) go test -json -tags chart -count=1 -timeout 30m ./test/chart
 
 .PHONY: check
 check: export SHORT = 1

@@ -81,7 +81,7 @@ func newServeCommand() *cobra.Command {
 	f.StringVar(&cfg.http, "http", ":8080", "address of the status page (/), the probes (/healthz, /readyz), and the metrics\nfor Prometheus (/metrics)")
 	f.StringSliceVar(&cfg.hosts, "http-host", nil, "further host `names` for the page and the metrics, separated by commas, such as that of\nan Ingress; always accepted: addresses, localhost, names without a dot, and names below\n.localhost, .svc and .cluster.local")
 	f.StringVar(&cfg.handles, "handles", server.HandlesAuto, "how files are found: kernel, by the kernel's handles (needs DAC_READ_SEARCH),\nindex, by an index in memory, or auto: kernel where it can")
-	f.IntVar(&cfg.indexMemory, "index-memory", 128, "MiB of memory for where files are, if they are found by an index; a million files take 50.\nBeyond it the volumes with the most files forget those that were not used for long")
+	f.IntVar(&cfg.indexMemory, "index-memory", defaultIndexMemory, "MiB of memory for where files are, if they are found by an index; a million files take 50.\nBeyond it the volumes with the most files forget those that were not used for long")
 	f.StringVar(&cfg.engine, "engine", server.EngineAuto, "NFS engine: native, go-nfs (a library with limits), or auto: native")
 	f.StringVar(&cfg.quota, "quota", string(quota.Auto), "what enforces sizes: kernel (project quotas; podnas refuses to start without them),\nserver (which counts what clients write), off, or auto: kernel if possible, else server")
 	f.Float64Var(&cfg.overcommit, "overcommit", 0, "limit of the sum of all volumes' sizes, as a multiple of the disk's size: with 1, each\nvolume can always reach its size; 0: no limit, but a new volume must fit into the space\nthat is free at that time, and volumes that fill up later may find the disk full")
@@ -121,6 +121,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	gonfs.JoinLog(log)
 	server.UseProcessors()
+	limitMemory(cfg.indexMemory)
 	log.Info("podnas: starting", "version", version, "root", cfg.root)
 
 	listener, err := listen("--listen", cfg.listen)
