@@ -399,8 +399,20 @@ func (c *compound) setSize() error {
 	return err
 }
 
-// stateidOf is a stateid, with the current one for what stands for it: section 16.2.3.1.2.
+// stateidOf is a stateid, with the current one for what stands for it: section 16.2.3.1.2. Its seqid is
+// zero then, section 8.2.3, which stands for the latest one: an operation between may have raised it.
 func (c *compound) stateidOf(id nfs4.Stateid) (state.Stateid, error) {
+	sid, err := c.exactStateidOf(id)
+	// Only one that was made for a client may lose its seqid: Invalid, which CLOSE returns, would become Anonymous.
+	if err == nil && id == nfs4.CurrentStateid() && sid != state.Invalid {
+		sid.Seqid = 0
+	}
+	return sid, err
+}
+
+// exactStateidOf is stateidOf for CLOSE and OPEN_DOWNGRADE, for which section 8.2.3 leaves the seqid of the
+// current stateid as it is.
+func (c *compound) exactStateidOf(id nfs4.Stateid) (state.Stateid, error) {
 	if id == nfs4.CurrentStateid() {
 		if c.stateid == (nfs4.Stateid{}) {
 			return state.Stateid{}, statusError(nfs4.ErrBadStateid)
@@ -410,15 +422,15 @@ func (c *compound) stateidOf(id nfs4.Stateid) (state.Stateid, error) {
 	return state.Stateid(id), nil
 }
 
-// ofOpen does something to an open of the current file.
-func (c *compound) ofOpen(id nfs4.Stateid, do func(state.Stateid, state.FileKey) (state.Stateid, state.Error)) (result, error) {
+// ofOpen does something to an open of the current file, or to its locks, with the stateid that of makes of id.
+func (c *compound) ofOpen(id nfs4.Stateid, of func(*compound, nfs4.Stateid) (state.Stateid, error), do func(state.Stateid, state.FileKey) (state.Stateid, state.Error)) (result, error) {
 	switch {
 	case !c.cur.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
 	case c.cur.node != nil:
 		return nil, statusError(nfs4.ErrBadStateid)
 	}
-	sid, err := c.stateidOf(id)
+	sid, err := of(c, id)
 	if err != nil {
 		return nil, err
 	}
@@ -453,7 +465,7 @@ func (c *compound) closeOp() (result, error) {
 			return nil, err
 		}
 	}
-	return c.ofOpen(args.Stateid, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
+	return c.ofOpen(args.Stateid, (*compound).exactStateidOf, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
 		return state.Invalid, c.server.state.Close(c.on.client(), id, key)
 	})
 }
@@ -468,7 +480,7 @@ func (c *compound) openDowngrade() (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.ofOpen(args.Stateid, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
+	return c.ofOpen(args.Stateid, (*compound).exactStateidOf, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
 		return c.server.state.Downgrade(c.on.client(), id, key, access, deny)
 	})
 }

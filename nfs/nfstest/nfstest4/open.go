@@ -28,6 +28,7 @@ var openTests = []test{
 	{"stateids", testStateids},
 	{"special stateids", testSpecialStateids},
 	{"current stateid", testCurrentStateid},
+	{"seqid of the current stateid", testCurrentSeqid},
 	{"rights are checked at open", testRightsAtOpen},
 	{"removed while open", testRemovedOpen},
 	{"replaced while open", testReplacedOpen},
@@ -395,28 +396,6 @@ func testSpecialStateids(e *env) {
 		other.refused([]op{putfh(fh), read(nfs4.BypassStateid(), 0, 10)}, nfs4.ErrAccess)
 		other.refused([]op{putfh(fh), write(nfs4.Stateid{}, 0, "x")}, nfs4.ErrAccess)
 	})
-}
-
-// Section 16.2.3.1.2.
-func testCurrentStateid(e *env) {
-	cur := nfs4.CurrentStateid()
-	args := e.openArgs(opening{name: "f", create: true})
-	r := e.ok(putfh(e.dir), open(args), write(cur, 0, "content"), read(cur, 0, 100), getfh(), closeOp(cur))
-	if res := get[nfs4.ReadRes](e, r); string(res.Data) != "content" {
-		e.Errorf("read %q", res.Data)
-	}
-	fh := get[nfs4.GetfhRes](e, r).FH
-	e.refused([]op{putfh(fh), read(get[nfs4.OpenRes](e, r).Stateid, 0, 1)}, nfs4.ErrBadStateid)
-	// An operation that sets the file handle takes the stateid away.
-	e.refused([]op{putfh(e.dir), open(args), putfh(fh), read(cur, 0, 1)}, nfs4.ErrBadStateid)
-	e.refused([]op{putfh(e.dir), open(args), putrootfh(), putfh(fh), closeOp(cur)}, nfs4.ErrBadStateid)
-	// SAVEFH and RESTOREFH keep both.
-	e.ok(putfh(e.dir), open(args), savefh(), putrootfh(), restorefh(), read(cur, 0, 1), closeOp(cur))
-	// LOCK and LOCKU set it.
-	e.ok(putfh(e.dir), open(args),
-		lock(nfs4.LockArgs{Type: nfs4.LockWrite, Length: 10, NewOwner: true, OpenStateid: cur, Owner: nfs4.StateOwner{Owner: []byte("l")}}),
-		locku(cur, 0, 10))
-	e.refused([]op{putfh(e.dir), open(args), closeOp(cur), read(cur, 0, 1)}, nfs4.ErrBadStateid) // CLOSE's is invalid
 }
 
 // Section 18.16.3: rights are those at OPEN; who makes a file may write it, whatever its mode.
