@@ -17,7 +17,7 @@ import (
 // found or made, as root the file is opened for its data, and as the caller its size is set.
 type opening struct {
 	object   object
-	readOnly bool // the volume
+	readOnly bool // the volume, or the pseudo directory
 	change   nfs4.ChangeInfo
 	made     *export.File // if it was made by this call
 	set      nfs4.Bitmap  // what was set of it
@@ -135,10 +135,6 @@ func (c *compound) findOpen(args *nfs4.OpenArgs) error {
 	if err := c.findName(args.Name); err != nil {
 		return err
 	}
-	if c.open.object.node != nil {
-		c.open.object = object{}
-		return syscall.EISDIR
-	}
 	if dir := c.cur.file; dir != nil {
 		change, _, err := dir.Change(dir.Attr)
 		if err != nil {
@@ -149,11 +145,19 @@ func (c *compound) findOpen(args *nfs4.OpenArgs) error {
 	return nil
 }
 
-// findName finds the file. Where the goroutine acts as the caller, the file is opened for its
-// attributes at once, which saves the way to root and back.
+// findName finds the file, which may be no pseudo directory. Where the goroutine acts as the caller, the
+// file is opened for its attributes at once, which saves the way to root and back.
 func (c *compound) findName(name []byte) error {
 	if c.IsRoot() {
-		return c.step(name, func(o object) { c.open.object = o })
+		var found object
+		if err := c.step(name, func(o object) { found = o }); err != nil {
+			return err
+		}
+		if found.node != nil {
+			return syscall.EISDIR
+		}
+		c.open.object = found
+		return nil
 	}
 	dir, err := c.mustFile(&c.cur, nfs4.ErrIsDir)
 	if err != nil {
@@ -183,7 +187,7 @@ func (c *compound) createOpen(args *nfs4.OpenArgs) error {
 		return c.openReadOnly(args, set)
 	}
 	dir, err := c.namesFile(&c.cur)
-	if errors.Is(err, syscall.EROFS) && c.cur.node == nil {
+	if errors.Is(err, syscall.EROFS) { // also of a pseudo directory
 		o.readOnly = true
 		return c.openReadOnly(args, set)
 	}
@@ -235,13 +239,15 @@ func (c *compound) createOpen(args *nfs4.OpenArgs) error {
 // open one that is there.
 func (c *compound) openReadOnly(args *nfs4.OpenArgs, set *vfs.SetAttr) error {
 	o := &c.open
-	switch err := c.findName(args.Name); {
+	err := c.findName(args.Name)
+	there := err == nil || errors.Is(err, syscall.EISDIR)
+	switch {
 	case errors.Is(err, syscall.ENOENT):
 		return syscall.EROFS
+	case there && args.Mode != nfs4.Unchecked:
+		return syscall.EEXIST
 	case err != nil:
 		return err
-	case args.Mode != nfs4.Unchecked:
-		return syscall.EEXIST
 	}
 	if set.Size != nil && *set.Size == 0 { // which openFound refuses
 		o.size = &vfs.SetAttr{Size: set.Size}
@@ -323,14 +329,17 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 }
 
 // openable returns an error for what OPEN can't open.
+//
+// For a fifo, a device or a socket section 18.16.3 has NFS4ERR_WRONG_TYPE. Linux does not expect that of an
+// OPEN, and programs get EIO for what its client has not in its cache. NFS4ERR_SYMLINK has it look the name
+// up, and open locally what that is. The kernel's own server answers so up to Linux 6.11, for this reason
+// (nfsd_check_obj_isreg).
 func openable(v *export.Volume, a *export.Attr, use export.Use) error {
 	switch {
 	case a.IsDir():
 		return syscall.EISDIR
-	case a.IsSymlink():
-		return statusError(nfs4.ErrSymlink)
 	case !a.IsRegular():
-		return statusError(nfs4.ErrWrongType)
+		return statusError(nfs4.ErrSymlink)
 	case use == export.UseWrite && v.Options.ReadOnly:
 		return syscall.EROFS
 	}

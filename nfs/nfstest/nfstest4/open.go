@@ -97,26 +97,55 @@ func testOpenRefused(e *env) {
 	}
 }
 
-// Section 18.16.4: only regular files are opened.
+// Section 18.16.4: only regular files are opened. Of a fifo, a device or a socket it has WRONG_TYPE, which
+// Linux makes EIO: SYMLINK has it open them locally.
 func testOpenTypes(e *env) {
 	e.ok(putfh(e.dir), mkdir("dir"))
 	e.ok(putfh(e.dir), symlink("link", "dir"))
-	e.ok(putfh(e.dir), create(nfs4.CreateArgs{Type: nfs4.TypeFIFO, Name: []byte("fifo")}))
-	for name, want := range map[string][]nfs4.Status{
-		"dir": {nfs4.ErrIsDir}, "link": {nfs4.ErrSymlink}, "fifo": {nfs4.ErrWrongType, nfs4.ErrSymlink},
-	} {
+	want := map[string]nfs4.Status{"dir": nfs4.ErrIsDir, "link": nfs4.ErrSymlink}
+	special := map[string]nfs4.FType{"fifo": nfs4.TypeFIFO, "socket": nfs4.TypeSock}
+	if _, lacks := e.target.Lacks[nfstest.FeatureDevices]; !lacks {
+		special["char"], special["block"] = nfs4.TypeChr, nfs4.TypeBlk
+	}
+	for name, kind := range special {
+		want[name] = nfs4.ErrSymlink
+		e.ok(putfh(e.dir), create(nfs4.CreateArgs{Type: kind, Name: []byte(name), Spec: nfs4.SpecData{Major: 1, Minor: 3}, Attr: mode(0o666)}))
+	}
+	for name, want := range want {
 		byName := e.openArgs(opening{name: name})
 		toCreate := e.openArgs(opening{name: name, create: true})
-		guarded := toCreate
-		guarded.Mode = nfs4.Guarded
+		truncating, guarded, exclusive, exclusiveAttrs := toCreate, toCreate, toCreate, toCreate
+		truncating.Attr = size(0)
+		guarded.Mode, exclusive.Mode, exclusiveAttrs.Mode = nfs4.Guarded, nfs4.Exclusive, nfs4.ExclusiveAttrs
 		byFH := e.openArgs(opening{})
 		byFH.Claim = nfs4.ClaimFH
 		e.expect([]expect{
-			{name, []op{putfh(e.dir), open(byName)}, want},
-			{name + "/to create", []op{putfh(e.dir), open(toCreate)}, append(want, nfs4.ErrExist)},
+			{name, []op{putfh(e.dir), open(byName)}, is(want)},
+			{name + "/to create", []op{putfh(e.dir), open(toCreate)}, is(want)},
+			{name + "/to create or truncate", []op{putfh(e.dir), open(truncating)}, is(want)},
 			{name + "/guarded", []op{putfh(e.dir), open(guarded)}, is(nfs4.ErrExist)},
-			{name + "/by handle", []op{putfh(e.dir), lookup(name), open(byFH)}, want},
+			{name + "/exclusive", []op{putfh(e.dir), open(exclusive)}, is(nfs4.ErrExist)},
+			{name + "/exclusive with attributes", []op{putfh(e.dir), open(exclusiveAttrs)}, is(nfs4.ErrExist)},
+			{name + "/by handle", []op{putfh(e.dir), lookup(name), open(byFH)}, is(want)},
 		})
+	}
+	e.asOther(func(other *client) { // who has no right to it is told the same
+		e.ok(putfh(e.dir), lookup("fifo"), setattr(nfs4.Stateid{}, mode(0)))
+		other.refused([]op{putfh(e.dir), open(other.openArgs(opening{name: "fifo"}))}, nfs4.ErrSymlink)
+	})
+	// A directory above the volumes is one, too.
+	above := strings.Split(strings.Trim(e.target.Export, "/"), "/")[0]
+	for name, tt := range map[string]struct {
+		how  func(*nfs4.OpenArgs)
+		want nfs4.Status
+	}{
+		"no create": {func(*nfs4.OpenArgs) {}, nfs4.ErrIsDir},
+		"to create": {func(a *nfs4.OpenArgs) { a.Create = true }, nfs4.ErrIsDir},
+		"guarded":   {func(a *nfs4.OpenArgs) { a.Create, a.Mode = true, nfs4.Guarded }, nfs4.ErrExist},
+	} {
+		args := e.openArgs(opening{name: above})
+		tt.how(&args)
+		e.expect([]expect{{"above/" + name, []op{putrootfh(), open(args)}, is(tt.want)}})
 	}
 }
 
