@@ -202,6 +202,9 @@ func (c *compound) createOpen(args *nfs4.OpenArgs) error {
 	if exclusive {
 		mode, verf = vfs.Exclusive, verifierBy(c.on.client().Owner(), verf)
 	}
+	if err := c.mayOpenNew(dir, args); err != nil {
+		return err
+	}
 	made, err := c.Create(dir, args.Name, mode, set, verf)
 	o.change = changeInfo(&made.Dir)
 	switch {
@@ -209,9 +212,6 @@ func (c *compound) createOpen(args *nfs4.OpenArgs) error {
 		o.made, o.set = made.Object, args.Attr.Mask
 		if exclusive {
 			o.set = o.set.Or(c.server.sets.writeOnly) // they have the verifier
-			if _, _, err := c.SetAttr(made.Object, nil, set, nil); err != nil {
-				return err
-			}
 		}
 		o.object.setFile(made.Object)
 		o.object.fresh = false
@@ -233,6 +233,20 @@ func (c *compound) createOpen(args *nfs4.OpenArgs) error {
 	c.Closes(child)
 	o.object.setFile(child)
 	return nil
+}
+
+// mayOpenNew returns an error for an OPEN that can't make a file, as it could not open it then. What is there it
+// may open even so: the client may have it open already.
+func (c *compound) mayOpenNew(dir *export.File, args *nfs4.OpenArgs) error {
+	access, deny, err := shares(args)
+	if err != nil {
+		return err
+	}
+	status := c.server.state.MayOpen(c.on.client(), state.OpenArgs{Owner: args.Owner.Owner, Access: access, Deny: deny})
+	if status == state.OK || !dir.Lacks(string(args.Name)) {
+		return nil
+	}
+	return errorOf(status)
 }
 
 // openReadOnly finds the file in a volume where none can be made: as open(2) with O_CREAT, OPEN may
@@ -322,6 +336,9 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 	}
 	if status != state.OK {
 		h.Release()
+		if o.made != nil { // so the goroutine acts as the caller still
+			c.Unmake(c.cur.names, o.made, args.Name)
+		}
 		return errorOf(status)
 	}
 	o.data, o.id = data, id
