@@ -33,7 +33,8 @@ type File struct {
 	names   *names        // with UseNames: the lock of the directory's names
 	changes uint64        // of names, before Attr; never: Attr is not set
 	changed bool          // by a method, since Attr
-	opened  bool          // it is a Held's
+	opened  bool          // it is a Held's, or what one holds
+	by      *Held         // through which it is open; nil: none
 }
 
 // Close releases the file and f, which is reused. Call it once, when no sync of the file is

@@ -324,6 +324,9 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 	}
 	h := &held{Held: data.Hold()}
 	h.Retain()
+	if c.may && !reclaim {
+		c.Opened(h.Held, &f.Attr, does&state.Read != 0, does&state.Write != 0)
+	}
 	open := state.OpenArgs{Owner: args.Owner.Owner, File: key, Access: does, Deny: deny, Reclaim: reclaim, Alias: alias, Held: h, Slot: c.on.slot}
 	status := state.OK
 	if does != access {

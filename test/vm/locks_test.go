@@ -267,7 +267,7 @@ func openBeforeChmod(t *testing.T, disk string, nodes [2]*node) {
 		letThrough(t, v.mnt)
 	}
 	mustWrite(t, filepath.Join(disk, "chmod"), nil)
-	if err := os.Chmod(filepath.Join(disk, "chmod"), 0o666); err != nil {
+	if err := os.Chown(filepath.Join(disk, "chmod"), strangerUID, strangerUID); err != nil { // an owner may go on
 		t.Fatal(err)
 	}
 	user := identity{uid: strangerUID, gid: strangerUID}

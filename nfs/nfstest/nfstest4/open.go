@@ -30,6 +30,8 @@ var openTests = []test{
 	{"current stateid", testCurrentStateid},
 	{"seqid of the current stateid", testCurrentSeqid},
 	{"rights are checked at open", testRightsAtOpen},
+	{"rights of who reads and writes", testRightsOfCaller},
+	{"rights that are taken away", testRightsTaken},
 	{"removed while open", testRemovedOpen},
 	{"replaced while open", testReplacedOpen},
 	{"while it is replaced", testOpenWhileReplaced},
@@ -425,43 +427,6 @@ func testSpecialStateids(e *env) {
 		other.refused([]op{putfh(fh), read(nfs4.BypassStateid(), 0, 10)}, nfs4.ErrAccess)
 		other.refused([]op{putfh(fh), write(nfs4.Stateid{}, 0, "x")}, nfs4.ErrAccess)
 	})
-}
-
-// Section 18.16.3: rights are those at OPEN; who makes a file may write it, whatever its mode.
-func testRightsAtOpen(e *env) {
-	e.need(nfstest.FeatureIdentity)
-	e.ok(putfh(e.dir), setattr(nfs4.Stateid{}, mode(0o777)))
-	user := e.as(1000, 1000)
-	args := user.openArgs(opening{name: "f", create: true})
-	args.Attr = mode(0o444)
-	r := user.ok(putfh(e.dir), open(args), getfh(), write(nfs4.CurrentStateid(), 0, "content"))
-	fh, id := get[nfs4.GetfhRes](e, r).FH, get[nfs4.OpenRes](e, r).Stateid
-	if a := e.attr([]op{putfh(fh)}, nfs4.AttrOwner, nfs4.AttrMode); string(a.Owner) != "1000" || a.Mode != 0o444 {
-		e.Errorf("owner %q, mode %o", a.Owner, a.Mode)
-	}
-	e.ok(putfh(fh), setattr(nfs4.Stateid{}, nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup), Owner: []byte("0"), OwnerGroup: []byte("0")}))
-	user.ok(putfh(fh), write(id, 0, "CONTENT"), read(id, 0, 10))
-	user.refused([]op{putfh(e.dir), open(user.openArgs(opening{name: "f", owner: "2", access: nfs4.ShareAccessRead}))}, nfs4.ErrAccess)
-	user.refused([]op{putfh(e.dir), open(user.openArgs(opening{name: "f", owner: "2", access: nfs4.ShareAccessWrite}))}, nfs4.ErrAccess)
-	for m, may := range map[uint32]uint32{0o004: 1, 0o002: 2, 0o006: 3} {
-		e.ok(putfh(fh), setattr(nfs4.Stateid{}, mode(m)))
-		for a := uint32(1); a <= 3; a++ {
-			want := nfs4.OK
-			if a&^may != 0 {
-				want = nfs4.ErrAccess
-			}
-			r := user.do(putfh(e.dir), open(user.openArgs(opening{name: "f", owner: fmt.Sprint(m, a), access: a})))
-			if r.status != want {
-				e.Errorf("mode %o, access %d: %v, want %v", m, a, r.status, want)
-			}
-		}
-	}
-	e.content(fh, "CONTENT")
-	e.ok(putfh(fh), setattr(nfs4.Stateid{}, mode(0o006)))
-	args = user.openArgs(opening{name: "f", owner: "truncates", create: true})
-	args.Attr = size(0)
-	user.ok(putfh(e.dir), open(args), write(nfs4.CurrentStateid(), 0, "x"), getattrs(nfs4.AttrSize), closeOp(nfs4.CurrentStateid()))
-	e.content(fh, "x")
 }
 
 // Section 18.25.4: a file that was removed is there until its last CLOSE, for all clients.
