@@ -111,6 +111,13 @@ func (h *heldFiles) holds(key heldKey) bool {
 	return h.dir != nil && (h.reclaiming || h.files[key] != nil)
 }
 
+// held reports whether somebody holds a file, or it is kept.
+func (h *heldFiles) held(key heldKey) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.files[key] != nil
+}
+
 // removing returns a file whose names are about to change, until release; nil if nobody holds it.
 func (h *heldFiles) removing(key heldKey) *heldFile {
 	if !h.holds(key) {
