@@ -60,6 +60,9 @@ func (r *Runner) checkUnknown(key claimKey, pvs map[string]*v1.PersistentVolume)
 		if claimOf(pv) != key || pv.Status.Phase == v1.VolumeReleased {
 			continue
 		}
+		if v, err := store.Get(name); err == nil && v.Claim != nil {
+			return fmt.Errorf("its volume %s is the claim %s/%s's by its record on the disk, and this claim's by %s: remove that file to get a new, empty volume", name, v.Claim.Namespace, v.Claim.Name, r.pvFile(name))
+		}
 		anew := fmt.Sprintf("to start with a new, empty volume, remove %s", r.pvFile(name))
 		owner := pv.Annotations[provisioner.InstanceAnnotation]
 		switch {

@@ -62,7 +62,7 @@ func (r *Runner) readPVs() (map[string]*v1.PersistentVolume, error) {
 		}
 		name := filepath.Join(dir, e.Name())
 		there[name] = true
-		pv, err := r.pvFiles.parse(name, parsePV)
+		pv, _, err := r.pvFiles.parse(name, parsePV)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since it was listed
 		}
