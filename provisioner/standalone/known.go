@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/podnas/podnas/provisioner"
@@ -49,6 +51,28 @@ func (r *Runner) checkDoubles(volumes map[claimKey]volume.Volume) {
 		}
 	}
 	r.problems.Keep(func(about string) bool { return doubles[about] || !strings.HasPrefix(about, "second ") })
+}
+
+// giveBack gives a claim its volume, if the record has no claim: it was adopted by command, or
+// podnas was killed when it had released it.
+func (r *Runner) giveBack(ctx context.Context, claim *v1.PersistentVolumeClaim, pvs map[string]*v1.PersistentVolume) (v volume.Volume, found bool, err error) {
+	store := r.Provisioner.Store
+	for _, name := range slices.Sorted(maps.Keys(pvs)) {
+		pv := pvs[name]
+		if claimOf(pv) != keyOf(claim.Namespace, claim.Name) || pv.Status.Phase == v1.VolumeReleased || pv.Annotations[provisioner.InstanceAnnotation] != store.Identity() {
+			continue
+		}
+		if v, err := store.Get(name); err == nil && v.Claim == nil {
+			v, err = store.Claim(ctx, name, newClaim(claim))
+			return v, err == nil, err
+		}
+	}
+	return volume.Volume{}, false, nil
+}
+
+// newClaim is a claim in the record of its volume.
+func newClaim(claim *v1.PersistentVolumeClaim) *volume.Claim {
+	return &volume.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: uuid.NewString()}
 }
 
 // checkUnknown refuses a claim that has no volume on the disk, but must have one.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/volume"
 )
 
 // A claim whose volume is known never gets another one, whatever became of the volume.
@@ -64,6 +65,31 @@ func TestKnownVolume(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A claim whose volume was deleted by command, and archived, says how to bring it back, and has it
+// again when that is done.
+func TestAdoptedByCommand(t *testing.T) {
+	b := newBench(t)
+	b.write("data.yaml", claimYAML("data", "", "1Mi"))
+	b.scans(1)
+	before := b.fill("data")
+	b.delete(before["data"])
+	b.scans(2)
+	if n := strings.Count(b.logs.String(), "podnas volume adopt "+before["data"]); n != 1 || len(b.store.List()) != 0 {
+		t.Fatalf("told %d times; log:\n%s", n, &b.logs)
+	}
+	if _, err := b.store.Adopt(t.Context(), volume.Spec{Name: before["data"]}); err != nil {
+		t.Fatal(err)
+	}
+	b.scans(2)
+	b.checkFilled(before)
+	if v, err := b.store.Get(before["data"]); err != nil || v.Claim == nil || v.Claim.Name != "data" {
+		t.Errorf("%+v, %v; log:\n%s", v, err, &b.logs)
+	}
+	b.remove("data.yaml") // it goes with its claim again
+	b.scans(3)
+	b.checkFilled(map[string]string{})
 }
 
 func (b *bench) record(volume string) string {

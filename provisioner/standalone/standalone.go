@@ -205,6 +205,12 @@ func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes
 		v, found = r.volumes()[key]
 	}
 	if !found {
+		var err error
+		if v, found, err = r.giveBack(ctx, claim, pvs); err != nil {
+			return err
+		}
+	}
+	if !found {
 		if err := r.checkUnknown(key, pvs); err != nil {
 			return err
 		}
@@ -219,28 +225,12 @@ func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes
 	var pv *v1.PersistentVolume
 	var err error
 	if found {
-		// The volume's own name counts, not one that is made of the claim.
-		if named := claim.Spec.VolumeName; named != "" && named != v.Name {
-			return fmt.Errorf("its volumeName is %s, and it has the volume %s, which is served as before: set volumeName to %s, or remove it", named, v.Name, v.Name)
-		}
 		delete(r.asked, key)
-		size, err := requested(claim)
-		if err != nil {
-			return err
-		}
-		fits := size == v.Size || size < v.Size && claim.Spec.VolumeName != "" // as a cluster binds it
-		if fits && r.served[key] == v.Name && pvs[v.Name] != nil {
-			return nil
-		}
-		if !fits {
-			if v, err = r.resize(ctx, m, v, claim, size); err != nil {
-				return err
-			}
-		}
-		if pv, err = r.Provisioner.VolumeFor(ctx, claim, v); err != nil {
-			return err
-		}
-	} else if pv, err = r.provision(ctx, m, key); err != nil {
+		pv, err = r.keep(ctx, m, claim, v, pvs)
+	} else {
+		pv, err = r.provision(ctx, m, key)
+	}
+	if err != nil || pv == nil {
 		return err
 	}
 	// Without the claim's UID, which no cluster has: in a cluster, the volume then
@@ -254,6 +244,31 @@ func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes
 	r.served[key] = pv.Name
 	r.print(claim, pv)
 	return nil
+}
+
+// keep expands the volume that a claim has, and returns its PersistentVolume, or nil if that
+// is there.
+func (r *Runner) keep(ctx context.Context, m *manifests, claim *v1.PersistentVolumeClaim, v volume.Volume, pvs map[string]*v1.PersistentVolume) (*v1.PersistentVolume, error) {
+	named := claim.Spec.VolumeName
+	if named != "" && named != v.Name {
+		return nil, fmt.Errorf("its volumeName is %s, and it has the volume %s, which is served as before: set volumeName to %s, or remove it", named, v.Name, v.Name)
+	}
+	size, err := requested(claim)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case size < v.Size && named != "": // a cluster binds a larger volume, too
+	case size != v.Size:
+		if v, err = r.resize(ctx, m, v, claim, size); err != nil {
+			return nil, err
+		}
+		return r.Provisioner.VolumeFor(ctx, claim, v)
+	}
+	if r.served[keyOf(claim.Namespace, claim.Name)] == v.Name && pvs[v.Name] != nil {
+		return nil, nil
+	}
+	return r.Provisioner.VolumeFor(ctx, claim, v)
 }
 
 // VolumeOf implements provisioner.Claims.

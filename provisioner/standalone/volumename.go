@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/google/uuid"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/podnas/podnas/provisioner"
@@ -41,7 +40,7 @@ func (r *Runner) take(ctx context.Context, m *manifests, claim *v1.PersistentVol
 		return volume.Volume{}, fmt.Errorf("volume %s has %s, and %s is requested: request at most its size, or set allowVolumeExpansion to true in a StorageClass of the claim",
 			name, volume.FormatSize(v.Size), claim.Spec.Resources.Requests.Storage())
 	}
-	spec := volume.Spec{Name: name, Claim: &volume.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: uuid.NewString()}}
+	spec := volume.Spec{Name: name, Claim: newClaim(claim)}
 	if spec.Manifest, err = manifestFor(v, claim); err != nil {
 		return volume.Volume{}, err
 	}
