@@ -47,6 +47,7 @@ func TestClassOfAClaim(t *testing.T) {
 		{"the beta annotation of a class that is not there", classYAML("a", ours, marked), "volume.beta.kubernetes.io/storage-class: b", "", "", "StorageClass b: add it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			b.remove("classes.yaml")
 			b.write("class.yaml", tt.classes)
@@ -101,6 +102,7 @@ func TestFieldsThatPodnasCannotFulfil(t *testing.T) {
 		{"itself", "dataSource: {kind: PersistentVolumeClaim, name: data}", "claim data can't be copied"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			b.write("data.yaml", claimYAML("data", tt.spec, "1Mi"))
 			b.scans(3)
@@ -150,6 +152,7 @@ func TestQuantities(t *testing.T) {
 		{"10E", 0, "too large"},
 	} {
 		t.Run(tt.size, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			b.write("data.yaml", claimYAML("data", "", tt.size))
 			b.scans(3)

@@ -147,6 +147,7 @@ func TestForms(t *testing.T) {
 		{"a file of 20 MB", "claims.yaml", one + "---\n" + two + "# " + strings.Repeat("x", 20e6), "larger than 16Mi"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			b.write("class.yaml", deleting)
 			b.write("claims.yaml", object("one", "1Mi")+"---\n"+object("two", "1Mi"))
@@ -299,6 +300,7 @@ func TestInPlaceOfAFile(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			b.write("class.yaml", deleting)
 			b.write("claims.yaml", object("one", "1Mi")+"---\n"+object("two", "1Mi"))
@@ -360,6 +362,7 @@ func TestClaimInTwoFiles(t *testing.T) {
 		{"the same", "b.yaml", object("one", "1Mi"), "in a.yaml (line 1) and b.yaml (line 1)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			b.write("class.yaml", deleting)
 			b.write("a.yaml", object("one", "1Mi"))
@@ -497,6 +500,7 @@ func TestStrangeFolder(t *testing.T) {
 		}, []string{"two", "new"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			b.write("class.yaml", deleting)
 			b.write("claims.yaml", object("one", "1Mi")+"---\n"+object("two", "1Mi"))

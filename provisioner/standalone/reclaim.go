@@ -65,10 +65,10 @@ func (r *Runner) waitAnew() {
 }
 
 // reclaimAll deletes the volumes whose claims were removed from the folder.
-func (r *Runner) reclaimAll(ctx context.Context, m *manifests, volumes map[claimKey]volume.Volume, pvs map[string]*v1.PersistentVolume) {
+func (r *Runner) reclaimAll(ctx context.Context, m *manifests, volumes map[claimKey]volume.Volume, pvs writtenPVs) {
 	var without []*v1.PersistentVolume
-	for _, name := range slices.Sorted(maps.Keys(pvs)) {
-		if pv := pvs[name]; !m.has(claimOf(pv)) && pv.Status.Phase != v1.VolumeReleased {
+	for _, name := range slices.Sorted(maps.Keys(pvs.byName)) {
+		if pv := pvs.byName[name]; !m.has(claimOf(pv)) && pv.Status.Phase != v1.VolumeReleased {
 			without = append(without, pv)
 		}
 	}

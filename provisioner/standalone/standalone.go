@@ -158,7 +158,7 @@ func pause(ctx context.Context, change <-chan struct{}, d time.Duration) (change
 // accordingly.
 func (r *Runner) scan(ctx context.Context) {
 	m, err := readManifests(r.Claims, &r.manifests, r.settle)
-	var pvs map[string]*v1.PersistentVolume
+	var pvs writtenPVs
 	if err == nil {
 		pvs, err = r.readPVs()
 	}
@@ -176,6 +176,10 @@ func (r *Runner) scan(ctx context.Context) {
 	}
 	for subject, err := range m.twice {
 		r.problem(subject, err)
+	}
+	r.putAside(pvs)
+	for name, err := range pvs.lost {
+		r.problem("PersistentVolume "+name, fmt.Errorf("%w; remove %s if its volume is not needed any more; until then no claim gets a new volume, as this may be its volume", err, r.pvFile(name)))
 	}
 	volumes := r.volumes()
 	r.checkDoubles(volumes)
@@ -197,7 +201,7 @@ func (r *Runner) scan(ctx context.Context) {
 }
 
 // ensure makes sure that a claim has its volume and its PersistentVolume.
-func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes map[claimKey]volume.Volume, pvs map[string]*v1.PersistentVolume) error {
+func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes map[claimKey]volume.Volume, pvs writtenPVs) error {
 	claim := m.claims[key]
 	r.isBack(key)
 	v, found := volumes[key]
@@ -248,7 +252,7 @@ func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes
 
 // keep expands the volume that a claim has, and returns its PersistentVolume, or nil if that
 // is there.
-func (r *Runner) keep(ctx context.Context, m *manifests, claim *v1.PersistentVolumeClaim, v volume.Volume, pvs map[string]*v1.PersistentVolume) (*v1.PersistentVolume, error) {
+func (r *Runner) keep(ctx context.Context, m *manifests, claim *v1.PersistentVolumeClaim, v volume.Volume, pvs writtenPVs) (*v1.PersistentVolume, error) {
 	named := claim.Spec.VolumeName
 	if named != "" && named != v.Name {
 		return nil, fmt.Errorf("its volumeName is %s, and it has the volume %s, which is served as before: set volumeName to %s, or remove it", named, v.Name, v.Name)
@@ -265,7 +269,7 @@ func (r *Runner) keep(ctx context.Context, m *manifests, claim *v1.PersistentVol
 		}
 		return r.Provisioner.VolumeFor(ctx, claim, v)
 	}
-	if r.served[keyOf(claim.Namespace, claim.Name)] == v.Name && pvs[v.Name] != nil {
+	if r.served[keyOf(claim.Namespace, claim.Name)] == v.Name && pvs.byName[v.Name] != nil {
 		return nil, nil
 	}
 	return r.Provisioner.VolumeFor(ctx, claim, v)
@@ -365,7 +369,7 @@ func (r *Runner) problem(about string, err error, more ...any) {
 
 // solved reports which files are no longer broken, and forgets files, claims and
 // volumes that are gone.
-func (r *Runner) solved(m *manifests, pvs map[string]*v1.PersistentVolume) {
+func (r *Runner) solved(m *manifests, pvs writtenPVs) {
 	for _, file := range m.names {
 		if m.broken[file] == nil {
 			r.problem("file "+file, nil)
@@ -379,7 +383,9 @@ func (r *Runner) solved(m *manifests, pvs map[string]*v1.PersistentVolume) {
 		case "claim", "class":
 			return m.claims[claimKey(name)] != nil || m.twice[about] != nil
 		case "volume":
-			return pvs[name] != nil
+			return pvs.byName[name] != nil
+		case "PersistentVolume":
+			return pvs.lost[name] != nil
 		}
 		return true
 	})

@@ -157,7 +157,7 @@ func (b *bench) pvs() map[string]*v1.PersistentVolume {
 		b.t.Fatal(err)
 	}
 	byClaim := map[string]*v1.PersistentVolume{}
-	for _, pv := range pvs {
+	for _, pv := range pvs.byName {
 		byClaim[pv.Spec.ClaimRef.Name] = pv
 	}
 	return byClaim
@@ -310,7 +310,7 @@ func TestMistakesDeleteNothing(t *testing.T) {
 		{"a damaged PersistentVolume", func(b *bench) {
 			b.remove("data.yaml")
 			b.write(provisionedDir+"/"+b.pvs()["data"].Name+".yaml", "kind: Pod")
-		}, "remove the file"},
+		}, "it is not the PersistentVolume that podnas wrote"},
 		{"a fifo in the claim's place", func(b *bench) { b.remove("data.yaml"); b.fifo("data.yaml") }, "not a regular file"},
 		{"a fifo beside it", func(b *bench) { b.remove("data.yaml"); b.fifo("other.json") }, "not a regular file"},
 		{"a link to a fifo", func(b *bench) { b.fifo("fifo"); b.remove("data.yaml"); b.link("fifo", "data.yaml") }, "not a regular file"},
@@ -322,7 +322,7 @@ func TestMistakesDeleteNothing(t *testing.T) {
 			name := provisionedDir + "/" + b.pvs()["data"].Name + ".yaml"
 			b.remove(name)
 			b.fifo(name)
-		}, "not a regular file; remove the file"},
+		}, "not a regular file"},
 		{"a PersistentVolume without an end", func(b *bench) {
 			b.remove("data.yaml")
 			b.write(provisionedDir+"/"+b.pvs()["data"].Name+".yaml", strings.Repeat("#", fileMax+1))

@@ -19,7 +19,7 @@ import (
 
 // take gives a claim without a volume the one that its volumeName names, if no other
 // claim has it.
-func (r *Runner) take(ctx context.Context, m *manifests, claim *v1.PersistentVolumeClaim, pvs map[string]*v1.PersistentVolume) (volume.Volume, error) {
+func (r *Runner) take(ctx context.Context, m *manifests, claim *v1.PersistentVolumeClaim, pvs writtenPVs) (volume.Volume, error) {
 	name := claim.Spec.VolumeName
 	class, err := m.class(claim, r.Provisioner.Name)
 	if named, _ := className(claim); named != "" && errors.Is(err, errNotOurs) {
@@ -57,7 +57,7 @@ func (r *Runner) take(ctx context.Context, m *manifests, claim *v1.PersistentVol
 }
 
 // free returns a volume that no claim has, and whether it was deleted and kept.
-func (r *Runner) free(name string, pvs map[string]*v1.PersistentVolume) (v volume.Volume, kept bool, err error) {
+func (r *Runner) free(name string, pvs writtenPVs) (v volume.Volume, kept bool, err error) {
 	store := r.Provisioner.Store
 	if v, err := store.Get(name); err == nil {
 		if v.Claim != nil {
@@ -75,7 +75,7 @@ func (r *Runner) free(name string, pvs map[string]*v1.PersistentVolume) (v volum
 		}
 	}
 	why := "there is no volume of that name"
-	switch pv := pvs[name]; {
+	switch pv := pvs.byName[name]; {
 	case slices.Contains(store.Damaged(), name):
 		why = fmt.Sprintf("the record .podnas/volumes/%s.json is damaged (restore it from a backup)", name)
 	case pv != nil && pv.Annotations[provisioner.InstanceAnnotation] != store.Identity():

@@ -102,6 +102,7 @@ func TestVolumeName(t *testing.T) {
 		{"the name is a path", func(*bench) {}, "", "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			tt.prepare(b)
 			name := "old"
@@ -248,6 +249,7 @@ func TestRecordOfAnotherUID(t *testing.T) {
 		{"no claim", `"claim"`, `"clain"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			b.write("class.yaml", deleting)
 			b.write("data.yaml", claimYAML("data", "storageClassName: deleting", "1Mi"))
