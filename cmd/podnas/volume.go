@@ -95,11 +95,11 @@ func advise(err error) error {
 	return err
 }
 
-// sizeFlag takes the size of a new volume, a quantity as Kubernetes writes it.
+// sizeFlag takes a quantity as Kubernetes writes it.
 type sizeFlag int64
 
 func (s *sizeFlag) Set(text string) error {
-	bytes, err := parseSize(text, provisioner.NewSize)
+	bytes, err := parseSize(text, provisioner.Bytes)
 	*s = sizeFlag(bytes)
 	return err
 }
@@ -112,6 +112,15 @@ func (s *sizeFlag) String() string {
 }
 
 func (s *sizeFlag) Type() string { return "SIZE" }
+
+// newSizeFlag takes the size of a new volume.
+type newSizeFlag struct{ sizeFlag }
+
+func (s *newSizeFlag) Set(text string) error {
+	bytes, err := parseSize(text, provisioner.NewSize)
+	s.sizeFlag = sizeFlag(bytes)
+	return err
+}
 
 // parseSize parses a quantity, and returns what bytes makes of it: provisioner.Bytes, or
 // provisioner.NewSize.
