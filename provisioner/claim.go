@@ -5,26 +5,36 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// checkClaim refuses a claim that podnas can't fulfil, and returns its size in
-// bytes.
+// checkClaim refuses a claim that podnas can't fulfil with a new volume, and returns its
+// size in bytes.
 func checkClaim(claim *v1.PersistentVolumeClaim) (int64, error) {
+	if err := CheckFields(claim); err != nil {
+		return 0, err
+	}
+	size, err := NewSize(claim.Spec.Resources.Requests[v1.ResourceStorage])
+	if err != nil {
+		return 0, fmt.Errorf("resources.requests.storage: %w", err)
+	}
+	return size, nil
+}
+
+// CheckFields refuses a claim for what no volume of podnas is.
+func CheckFields(claim *v1.PersistentVolumeClaim) error {
 	spec := &claim.Spec
 	switch {
 	case spec.VolumeMode != nil && *spec.VolumeMode != v1.PersistentVolumeFilesystem:
-		return 0, fmt.Errorf("volumeMode %s: an NFS volume is a file system, use volumeMode: Filesystem", *spec.VolumeMode)
+		return fmt.Errorf("volumeMode %s: an NFS volume is a file system, use volumeMode: Filesystem", *spec.VolumeMode)
 	case spec.Selector != nil:
-		return 0, errors.New("a selector chooses among existing volumes and can't be used for provisioning: remove it")
+		return errors.New("a selector chooses among existing volumes and can't be used for provisioning: remove it")
+	case spec.VolumeAttributesClassName != nil && *spec.VolumeAttributesClassName != "":
+		return fmt.Errorf("volumeAttributesClassName %s: podnas's volumes have no attributes that can be changed that way: remove it", *spec.VolumeAttributesClassName)
 	case len(spec.AccessModes) == 0:
-		return 0, errors.New("the claim has no access mode: add accessModes, for example [ReadWriteMany]")
+		return errors.New("the claim has no access mode: add accessModes, for example [ReadWriteMany]")
 	}
-	request := spec.Resources.Requests[v1.ResourceStorage]
-	// The quantity rounds up to whole bytes.
-	if request.Value() <= 0 {
-		return 0, fmt.Errorf("the claim requests %s of storage: set resources.requests.storage to more than 0", request.String())
-	}
-	return request.Value(), nil
+	return nil
 }
 
 // sourceClaim returns the name of the claim to clone, or "" for an empty volume.
@@ -35,6 +45,9 @@ func sourceClaim(claim *v1.PersistentVolumeClaim) (string, error) {
 	switch spec := &claim.Spec; {
 	case spec.DataSource != nil:
 		field, group, kind, name = "dataSource", spec.DataSource.APIGroup, spec.DataSource.Kind, spec.DataSource.Name
+		if ref := spec.DataSourceRef; ref != nil && (ref.Namespace != nil || !equality.Semantic.DeepEqual(ref.APIGroup, group) || ref.Kind != kind || ref.Name != name) {
+			return "", errors.New("dataSource and dataSourceRef differ: remove one of them")
+		}
 	case spec.DataSourceRef != nil:
 		field, group, kind, name = "dataSourceRef", spec.DataSourceRef.APIGroup, spec.DataSourceRef.Kind, spec.DataSourceRef.Name
 		if ns := spec.DataSourceRef.Namespace; ns != nil && *ns != "" && *ns != claim.Namespace {
@@ -45,6 +58,9 @@ func sourceClaim(claim *v1.PersistentVolumeClaim) (string, error) {
 	}
 	if kind != "PersistentVolumeClaim" || group != nil && *group != "" {
 		return "", fmt.Errorf("%s %s %s: podnas can only copy claims: use kind: PersistentVolumeClaim, or remove it", field, kind, name)
+	}
+	if name == "" { // else the volume would be empty
+		return "", fmt.Errorf("%s has no name: add the name of the claim to copy, or remove it", field)
 	}
 	return name, nil
 }

@@ -32,8 +32,12 @@ const DefaultName = "podnas.io/nfs"
 // volume's disk.
 const InstanceAnnotation = "podnas.io/instance"
 
-// DefaultClassAnnotation is "true" on the StorageClass of claims without a class.
-const DefaultClassAnnotation = "storageclass.kubernetes.io/is-default-class"
+// DefaultClassAnnotation is "true" on the StorageClass of claims without a class. The
+// API server reads the beta one, too.
+const (
+	DefaultClassAnnotation     = "storageclass.kubernetes.io/is-default-class"
+	BetaDefaultClassAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
+)
 
 // Annotations of every PersistentVolume that say what enforces the volume's size
 // (kernel, server or off) and why, at the time the PersistentVolume was created.
@@ -101,12 +105,25 @@ func (p *Provisioner) provision(ctx context.Context, options controller.Provisio
 			return nil, err
 		}
 	}
+	return p.volumeFor(options.PVC, v, address)
+}
+
+// VolumeFor returns the PersistentVolume of a claim's existing volume.
+func (p *Provisioner) VolumeFor(ctx context.Context, claim *v1.PersistentVolumeClaim, v volume.Volume) (*v1.PersistentVolume, error) {
+	address, err := p.Endpoint.Address(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return p.volumeFor(claim, v, address)
+}
+
+func (p *Provisioner) volumeFor(claim *v1.PersistentVolumeClaim, v volume.Volume, address Address) (*v1.PersistentVolume, error) {
 	pv, err := p.persistentVolume(v, address)
 	if err != nil {
 		return nil, err
 	}
 	// As the user wrote it: 1G, not 976562500Ki.
-	if request := options.PVC.Spec.Resources.Requests[v1.ResourceStorage]; request.Value() == v.Size {
+	if request := claim.Spec.Resources.Requests[v1.ResourceStorage]; request.Value() == v.Size {
 		pv.Spec.Capacity = v1.ResourceList{v1.ResourceStorage: request}
 	}
 	return pv, nil

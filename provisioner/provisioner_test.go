@@ -84,10 +84,10 @@ func TestProvisionRefused(t *testing.T) {
 	}{
 		{"zero size", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
 			c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("0")
-		}, []string{"more than 0"}},
+		}, []string{"greater than 0"}},
 		{"no size", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
 			c.Spec.Resources.Requests = nil
-		}, []string{"more than 0"}},
+		}, []string{"greater than 0"}},
 		{"no access mode", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
 			c.Spec.AccessModes = nil
 		}, []string{"accessModes"}},

@@ -48,6 +48,7 @@ func startWeb(t *testing.T, freezable bool) *webProcess {
 	mustDo(t, err)
 	root := filepath.Join(dir, "disk")
 	mustDo(t, os.Mkdir(root, 0o755))
+	mustDo(t, os.Mkdir(filepath.Join(dir, "claims"), 0o755))
 	s := &webProcess{http: freeAddress(t), root: root, log: &syncBuffer{}}
 	nfs := freeAddress(t)
 	args := []string{program, "serve", "--standalone", "--root=" + root, "--claims=" + filepath.Join(dir, "claims"), "--listen=" + nfs, "--http=" + s.http}
@@ -191,7 +192,7 @@ func TestFrozenDisk(t *testing.T) {
 	var changing sync.WaitGroup
 	for i := range 2 * threadsOfCommands {
 		changing.Go(func() { // it comes to nothing, or to a volume when the disk is back
-			_, _ = commands.Create(hung, control.CreateRequest{Name: fmt.Sprint("hung-", i), Size: 1 << 10})
+			_, _ = commands.Create(hung, control.CreateRequest{Name: fmt.Sprint("hung-", i), Size: 1 << 20})
 		})
 	}
 	for range 20 {

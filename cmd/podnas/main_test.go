@@ -72,6 +72,8 @@ current-context: c
 	}{
 		{"claims without standalone", []string{"--claims=x"}, "--standalone and --claims"},
 		{"standalone without claims", []string{"--standalone"}, "--standalone and --claims"},
+		{"a folder of claims that is not there", []string{"--standalone", "--claims=" + t.TempDir() + "/clams"}, "clams, does not exist: correct --claims"},
+		{"a folder of claims that is none", []string{"--standalone", "--claims=" + os.Args[0]}, "is not a folder"},
 		{"quota", []string{"--quota=ext4"}, "auto, kernel, server or off"},
 		{"engine", []string{"--engine=ganesha"}, "engine"},
 		{"version 4 with go-nfs", []string{"--standalone", "--claims=" + t.TempDir(), "--engine=go-nfs", "--nfs4"}, "--nfs4: NFSv4.1 needs the native engine"},

@@ -90,8 +90,8 @@ func newServeCommand() *cobra.Command {
 	f.StringVar(&cfg.serverAddress, "server-address", "", "IP address that volumes are mounted from, if there is no Service")
 
 	f.BoolVar(&cfg.standalone, "standalone", false, "serve the claims in a folder instead of a cluster")
-	f.StringVar(&cfg.claims, "claims", "", "with --standalone: folder with the YAML files of StorageClasses and\nPersistentVolumeClaims; podnas writes PersistentVolumes to provisioned/ in it")
-	f.DurationVar(&cfg.claimGrace, "claim-grace", time.Minute, "with --standalone: time from the removal of a claim's file until podnas deletes or\narchives its volume")
+	f.StringVar(&cfg.claims, "claims", "", "with --standalone: folder with the YAML and JSON files of StorageClasses and\nPersistentVolumeClaims; podnas writes PersistentVolumes to provisioned/ in it")
+	f.DurationVar(&cfg.claimGrace, "claim-grace", time.Minute, "with --standalone: time from the removal of a claim, and the last change of any\nfile of the folder, until podnas deletes or archives its volume")
 
 	cfg.cluster.addFlags(f)
 
@@ -118,6 +118,11 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	if cfg.root, err = filepath.Abs(cfg.root); err != nil {
 		return err
+	}
+	if cfg.standalone { // before anything is made
+		if err := standalone.CheckFolder(cfg.claims); err != nil {
+			return err
+		}
 	}
 	gonfs.JoinLog(log)
 	server.UseProcessors()

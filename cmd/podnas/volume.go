@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/volume"
 )
@@ -98,7 +99,7 @@ func advise(err error) error {
 type sizeFlag int64
 
 func (s *sizeFlag) Set(text string) error {
-	bytes, err := parseSize(text)
+	bytes, err := parseSize(text, provisioner.Bytes)
 	*s = sizeFlag(bytes)
 	return err
 }
@@ -112,15 +113,27 @@ func (s *sizeFlag) String() string {
 
 func (s *sizeFlag) Type() string { return "SIZE" }
 
-func parseSize(text string) (int64, error) {
+// newSizeFlag takes the size of a new volume.
+type newSizeFlag struct{ sizeFlag }
+
+func (s *newSizeFlag) Set(text string) error {
+	bytes, err := parseSize(text, provisioner.NewSize)
+	s.sizeFlag = sizeFlag(bytes)
+	return err
+}
+
+// parseSize parses a quantity, and returns what bytes makes of it: provisioner.Bytes, or
+// provisioner.NewSize.
+func parseSize(text string, bytes func(resource.Quantity) (int64, error)) (int64, error) {
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
 		return 0, fmt.Errorf("invalid size %q: use a Kubernetes quantity, for example 500Mi, 10Gi or 2T", text)
 	}
-	if q.Value() <= 0 { // it rounds up to whole bytes
-		return 0, fmt.Errorf("invalid size %s: it must be greater than 0", text)
+	size, err := bytes(q)
+	if err != nil {
+		return 0, fmt.Errorf("invalid size: %w", err)
 	}
-	return q.Value(), nil
+	return size, nil
 }
 
 // age is how long ago something was, as kubectl says it.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/volume"
 )
@@ -30,7 +31,7 @@ the volume.`,
 			"  # Keep the size, but allow more small files\n  podnas volume resize scratch 20Gi --bytes-per-inode 1Ki",
 		Args: exactly("NAME", "SIZE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			size, err := parseSize(args[1])
+			size, err := parseSize(args[1], provisioner.Bytes)
 			if err != nil {
 				return &usageError{err}
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/control"
 )
 
@@ -28,8 +29,8 @@ is written to meanwhile, the copy is not consistent.`,
 			if err != nil {
 				return advise(err)
 			}
-			if cfg.size == 0 {
-				cfg.size = sizeFlag(source.Size)
+			if cfg.size.sizeFlag == 0 {
+				cfg.size.sizeFlag = sizeFlag(max(source.Size, provisioner.MinSize))
 			}
 			cfg.request.Source = source.Name
 			return cfg.run(cmd, args[1], (*control.Client).Create)

@@ -60,7 +60,7 @@ func parameterFlags() map[string]string {
 type createConfig struct {
 	*volumeConfig
 	request     control.CreateRequest
-	size        sizeFlag
+	size        newSizeFlag
 	accessModes []string
 	reclaim     string
 	noWait      bool
@@ -80,7 +80,7 @@ binds to it. If you repeat the command, it changes nothing and prints the same.`
 		Example: createExamples,
 		Args:    exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cfg.size == 0 {
+			if cfg.size.sizeFlag == 0 {
 				return &usageError{errors.New("--size is missing: set the size of the volume, for example --size 10Gi")}
 			}
 			return cfg.run(cmd, args[0], (*control.Client).Create)
@@ -121,7 +121,7 @@ has another name. Files keep their owners, modes and times.`,
 
 // addFlags adds the flags that create and adopt share.
 func (c *createConfig) addFlags(f *pflag.FlagSet) {
-	f.Var(&c.size, "size", "`SIZE` of the volume, for example 500Mi, 10Gi or 2T")
+	f.Var(&c.size, "size", "`SIZE` of the volume, for example 500Mi, 10Gi or 2T; at least 1Mi")
 	f.String("bytes-per-inode", "", "allow one file (directory, symbolic link and so on) for this many `BYTES` of its\nsize, and at least 1024 (default 4Ki, or more on ext4)")
 	f.StringVar(&c.request.Path, "path", "", "its `DIRECTORY`, relative to the root of the disk (default NAME)")
 	f.Bool("root-squash", false, "root of a client becomes the anonymous user")
@@ -145,7 +145,7 @@ func (c *createConfig) run(cmd *cobra.Command, name string, ask func(*control.Cl
 		return err
 	}
 	r := &c.request
-	r.Name, r.Size, r.ReclaimPolicy = name, int64(c.size), v1.PersistentVolumeReclaimPolicy(c.reclaim)
+	r.Name, r.Size, r.ReclaimPolicy = name, int64(c.size.sizeFlag), v1.PersistentVolumeReclaimPolicy(c.reclaim)
 	for _, mode := range c.accessModes {
 		r.AccessModes = append(r.AccessModes, v1.PersistentVolumeAccessMode(mode))
 	}

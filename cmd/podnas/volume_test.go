@@ -143,6 +143,8 @@ func TestVolumeCommands(t *testing.T) {
 		{name: "no room", command: "volume create huge --size=1Ei", code: 5, err: "1Ei", stdout: "-"},
 		{name: "no size", command: "volume create new", code: 2, err: "--size is missing"},
 		{name: "bad size", command: "volume create new --size=lots", code: 2, err: "for example 500Mi"},
+		{name: "a size without its unit", command: "volume create new --size=10", code: 2, err: "did you mean 10Gi?"},
+		{name: "a size that no disk has", command: "volume create new --size=1e30", code: 2, err: "too large"},
 		{name: "size 0", command: "volume create new --size=0", code: 2, err: "greater than 0"},
 		{name: "bad new size", command: "volume resize team much", code: 2, err: "for example 500Mi"},
 		{name: "no name", command: "volume create --size=1Mi", code: 2, err: "NAME is missing"},

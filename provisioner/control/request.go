@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podnas/podnas/provisioner"
@@ -56,6 +57,11 @@ func (r *CreateRequest) spec(p *provisioner.Provisioner) (volume.Spec, error) {
 	spec, err := p.StaticSpec(r.Name, r.Size, class, r.AccessModes)
 	if err != nil {
 		return invalid("%v", err)
+	}
+	if r.Size != 0 { // 0: an archived or retained volume has its own
+		if _, err := provisioner.NewSize(*resource.NewQuantity(r.Size, resource.BinarySI)); err != nil {
+			return invalid("invalid size: %v", err)
+		}
 	}
 	spec.Path, spec.Source = r.Path, r.Source
 	return spec, nil

@@ -207,20 +207,21 @@ func TestRefusals(t *testing.T) {
 		code    Code
 		text    string
 	}{
-		{"name", CreateRequest{Name: "Not A Name", Size: 1}, Invalid, "Not A Name"},
+		{"name", CreateRequest{Name: "Not A Name", Size: 1 << 20}, Invalid, "Not A Name"},
 		{"no size", CreateRequest{Name: "new"}, Invalid, "size"},
-		{"path", CreateRequest{Name: "new", Size: 1, Path: "../out"}, Invalid, "../out"},
-		{"state directory", CreateRequest{Name: "new", Size: 1, Path: ".podnas/volumes"}, Invalid, ".podnas"},
-		{"nested", CreateRequest{Name: "new", Size: 1, Path: "there/in"}, Exists, "there"},
+		{"path", CreateRequest{Name: "new", Size: 1 << 20, Path: "../out"}, Invalid, "../out"},
+		{"state directory", CreateRequest{Name: "new", Size: 1 << 20, Path: ".podnas/volumes"}, Invalid, ".podnas"},
+		{"nested", CreateRequest{Name: "new", Size: 1 << 20, Path: "there/in"}, Exists, "there"},
+		{"a size without its unit", CreateRequest{Name: "new", Size: 10}, Invalid, "did you mean 10Gi?"},
 		{"other size", CreateRequest{Name: "there", Size: 1 << 30}, Exists, "there"},
-		{"folder", CreateRequest{Name: "folder", Size: 1}, Exists, "folder"},
+		{"folder", CreateRequest{Name: "folder", Size: 1 << 20}, Exists, "folder"},
 		{"no room", CreateRequest{Name: "new", Size: 1 << 60}, NoSpace, "1Ei"},
-		{"no source", CreateRequest{Name: "new", Size: 1, Source: "nothing"}, NotFound, "nothing"},
-		{"parameter", CreateRequest{Name: "new", Size: 1, Parameters: map[string]string{"rootsquish": "1"}}, Invalid, "rootsquish"},
-		{"parameter's value", CreateRequest{Name: "new", Size: 1, Parameters: map[string]string{"mode": "rwx"}}, Invalid, "mode"},
-		{"access mode", CreateRequest{Name: "new", Size: 1, AccessModes: []v1.PersistentVolumeAccessMode{"RWX"}}, Invalid, "ReadWriteMany"},
-		{"reclaim policy", CreateRequest{Name: "new", Size: 1, ReclaimPolicy: v1.PersistentVolumeReclaimRecycle}, Invalid, "Retain or Delete"},
-		{"mount options", CreateRequest{Name: "new", Size: 1, MountOptions: []string{"nfsvers=4.2"}}, Invalid, "use nfsvers=3 or nfsvers=4.1"},
+		{"no source", CreateRequest{Name: "new", Size: 1 << 20, Source: "nothing"}, NotFound, "nothing"},
+		{"parameter", CreateRequest{Name: "new", Size: 1 << 20, Parameters: map[string]string{"rootsquish": "1"}}, Invalid, "rootsquish"},
+		{"parameter's value", CreateRequest{Name: "new", Size: 1 << 20, Parameters: map[string]string{"mode": "rwx"}}, Invalid, "mode"},
+		{"access mode", CreateRequest{Name: "new", Size: 1 << 20, AccessModes: []v1.PersistentVolumeAccessMode{"RWX"}}, Invalid, "ReadWriteMany"},
+		{"reclaim policy", CreateRequest{Name: "new", Size: 1 << 20, ReclaimPolicy: v1.PersistentVolumeReclaimRecycle}, Invalid, "Retain or Delete"},
+		{"mount options", CreateRequest{Name: "new", Size: 1 << 20, MountOptions: []string{"nfsvers=4.2"}}, Invalid, "use nfsvers=3 or nfsvers=4.1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := c.Create(ctx, tt.request)
@@ -237,7 +238,7 @@ func TestRefusals(t *testing.T) {
 	wantCode(t, err, NotFound, "nothing")
 	_, err = c.Manifests(ctx, "there", "nothing")
 	wantCode(t, err, NotFound, "nothing")
-	_, err = c.Adopt(ctx, CreateRequest{Name: "nothing", Size: 1})
+	_, err = c.Adopt(ctx, CreateRequest{Name: "nothing", Size: 1 << 20})
 	wantCode(t, err, NotFound, "nothing")
 	if list, err := c.List(ctx, true); err != nil || len(list) != 1 {
 		t.Errorf("after all refusals: %+v, %v, want the one volume", list, err)

@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -24,16 +25,17 @@ func (r *Runner) find(m *manifests) {
 	for _, about := range slices.Sorted(maps.Keys(wrong)) {
 		result := doctor.Fail("solve that; podnas reads the folder every second", "%v", wrong[about])
 		result.Check = about
-		switch kind, name, _ := strings.Cut(about, " "); {
+		var paused *pauseError
+		switch kind, _, _ := strings.Cut(about, " "); {
 		case kind == "claim" && m != nil:
-			result.Fix = "change it in " + m.sources[claimKey(name)] + ", or solve the problem; podnas tries again every second"
+			result.Fix = "change it in " + m.fileOf(about) + ", or solve the problem; podnas tries again every second"
 		case kind == "file":
 			result.Fix = "correct or remove it; podnas reads the folder every second"
 		case kind == "second": // a volume that the claim does not use
 			result.Status = doctor.Warning
 			result.Fix = "delete the one that you do not need"
-		case about == pausedKey:
-			result = doctor.Warn("correct the files, or put them back", "no volume is deleted for now: %v", wrong[about])
+		case errors.As(wrong[about], &paused):
+			result = doctor.Warn(paused.fix, "no volume is deleted for now: %s", paused.why)
 			result.Check = "folder " + r.Claims
 		}
 		found = append(found, result)

@@ -1,13 +1,13 @@
 package standalone
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/podnas/podnas/provisioner"
@@ -51,14 +51,39 @@ func (r *Runner) checkDoubles(volumes map[claimKey]volume.Volume) {
 	r.problems.Keep(func(about string) bool { return doubles[about] || !strings.HasPrefix(about, "second ") })
 }
 
+// giveBack gives a claim its volume, if the record has no claim: it was adopted by command, or
+// podnas was killed when it had released it.
+func (r *Runner) giveBack(ctx context.Context, claim *v1.PersistentVolumeClaim, pvs writtenPVs) (v volume.Volume, found bool, err error) {
+	store := r.Provisioner.Store
+	for _, name := range slices.Sorted(maps.Keys(pvs.byName)) {
+		pv := pvs.byName[name]
+		if claimOf(pv) != keyOf(claim.Namespace, claim.Name) || pv.Status.Phase == v1.VolumeReleased || pv.Annotations[provisioner.InstanceAnnotation] != store.Identity() {
+			continue
+		}
+		if v, err := store.Get(name); err == nil && v.Claim == nil {
+			v, err = store.Claim(ctx, name, newClaim(claim))
+			return v, err == nil, err
+		}
+	}
+	return volume.Volume{}, false, nil
+}
+
+// newClaim is a claim in the record of its volume.
+func newClaim(claim *v1.PersistentVolumeClaim) *volume.Claim {
+	return &volume.Claim{Namespace: claim.Namespace, Name: claim.Name, UID: uuid.NewString()}
+}
+
 // checkUnknown refuses a claim that has no volume on the disk, but must have one.
-func (r *Runner) checkUnknown(key claimKey, pvs map[string]*v1.PersistentVolume) error {
+func (r *Runner) checkUnknown(key claimKey, pvs writtenPVs) error {
 	store := r.Provisioner.Store
 	damaged := store.Damaged()
-	for _, name := range slices.Sorted(maps.Keys(pvs)) {
-		pv := pvs[name]
+	for _, name := range slices.Sorted(maps.Keys(pvs.byName)) {
+		pv := pvs.byName[name]
 		if claimOf(pv) != key || pv.Status.Phase == v1.VolumeReleased {
 			continue
+		}
+		if v, err := store.Get(name); err == nil && v.Claim != nil {
+			return fmt.Errorf("its volume %s is the claim %s/%s's by its record on the disk, and this claim's by %s: remove that file to get a new, empty volume", name, v.Claim.Namespace, v.Claim.Name, r.pvFile(name))
 		}
 		anew := fmt.Sprintf("to start with a new, empty volume, remove %s", r.pvFile(name))
 		owner := pv.Annotations[provisioner.InstanceAnnotation]
@@ -72,8 +97,11 @@ func (r *Runner) checkUnknown(key claimKey, pvs map[string]*v1.PersistentVolume)
 			return fmt.Errorf("its volume %s has no record on the disk%s: restore it with podnas volume adopt %s; %s", name, r.keptState(name), name, anew)
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(pvs.lost)) {
+		return fmt.Errorf("the PersistentVolume in %s can't be read, and may be of this claim: restore the file, or remove it to get a new, empty volume", r.pvFile(name))
+	}
 	for _, name := range damaged {
-		if pvs[name] == nil { // otherwise it belongs to another claim
+		if pvs.byName[name] == nil { // otherwise it belongs to another claim
 			return fmt.Errorf("the record .podnas/volumes/%s.json is damaged, and may belong to this claim: restore it from a backup, or move it away", name)
 		}
 	}
@@ -99,13 +127,11 @@ func CheckDisk(claims, root string) error {
 		return err
 	}
 	r := Runner{Claims: claims}
-	pvs, err := r.readPVs()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	written, err := r.readPVs()
+	if err != nil && identity == "" {
+		return fmt.Errorf("podnas has never served %s, and whether it is the disk of these claims is unknown: read the PersistentVolumes in %s: %w", root, claims, err)
 	}
-	if err != nil {
-		return fmt.Errorf("read the PersistentVolumes in %s: %w", claims, err)
-	}
+	pvs := written.byName
 	var others []string
 	for _, name := range slices.Sorted(maps.Keys(pvs)) {
 		if owner := pvs[name].Annotations[provisioner.InstanceAnnotation]; owner != identity && pvs[name].Status.Phase != v1.VolumeReleased {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/volume"
 )
 
 // A claim whose volume is known never gets another one, whatever became of the volume.
@@ -35,6 +36,7 @@ func TestKnownVolume(t *testing.T) {
 		}, "is on the disk another"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			b := newBench(t)
 			b.write("data.yaml", claimYAML("data", "", "1Mi"))
 			b.scans(1)
@@ -64,6 +66,93 @@ func TestKnownVolume(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A damaged file in provisioned/ is put aside and written again, and everything else goes on. If
+// the disk does not have its record, no claim gets a new volume, as it may be that of the lost one.
+func TestDamagedPersistentVolume(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		damage func(b *bench, file string)
+	}{
+		{"empty", func(b *bench, file string) { b.write(file, "") }},
+		{"cut", func(b *bench, file string) { b.truncate(filepath.Join(b.Claims, file)) }},
+		{"zeroed", func(b *bench, file string) { b.write(file, strings.Repeat("\x00", 500)) }},
+		{"another's", func(b *bench, file string) { b.write(file, "kind: Pod") }},
+		{"a folder", func(b *bench, file string) { b.remove(file); b.mkdir(file) }},
+		{"a fifo", func(b *bench, file string) { b.remove(file); b.fifo(file) }},
+		{"a link to nothing", func(b *bench, file string) { b.remove(file); b.link("nothing", file) }},
+		{"without an end", func(b *bench, file string) { b.write(file, strings.Repeat("#", fileMax+1)) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, recordThere := range []bool{true, false} {
+				b := newBench(t)
+				b.write("class.yaml", deleting)
+				b.write("data.yaml", object("data", "1Mi"))
+				b.scans(1)
+				before := b.fill("data")
+				file := filepath.Join(provisionedDir, before["data"]+".yaml")
+				tt.damage(b, file)
+				if !recordThere {
+					b.removeAll(b.record(before["data"]))
+				}
+				if err := CheckDisk(b.Claims, b.Root); err != nil {
+					t.Errorf("at the start: %v", err)
+				}
+				b.restart()
+				b.write("new.yaml", object("new", "1Mi"))
+				b.scans(3)
+				if data, err := os.ReadFile(filepath.Join(b.Root, before["data"], "file")); string(data) != "data" {
+					t.Errorf("the file has %q, %v", data, err)
+				}
+				if !recordThere {
+					if n := len(b.store.List()); n > 0 || !strings.Contains(b.logs.String(), "PersistentVolume "+before["data"]+" has a problem") || !strings.Contains(b.logs.String(), "may be of this claim") {
+						t.Errorf("%d volumes; log:\n%s", n, &b.logs)
+					}
+					b.removeAll(filepath.Join(b.Claims, file)) // a person has decided
+					b.scans(2)
+					if n := len(b.pvs()); n != 2 || b.pvs()["data"].Name == before["data"] {
+						t.Errorf("%d PersistentVolumes after that; log:\n%s", n, &b.logs)
+					}
+					continue
+				}
+				before["new"] = b.fill("new")["new"]
+				b.checkFilled(before)
+				if n := strings.Count(b.logs.String(), "is put aside"); n != 1 {
+					t.Errorf("told %d times; log:\n%s", n, &b.logs)
+				}
+				if _, err := os.Lstat(filepath.Join(b.Claims, file+".damaged")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// A claim whose volume was deleted by command, and archived, says how to bring it back, and has it
+// again when that is done.
+func TestAdoptedByCommand(t *testing.T) {
+	b := newBench(t)
+	b.write("data.yaml", claimYAML("data", "", "1Mi"))
+	b.scans(1)
+	before := b.fill("data")
+	b.delete(before["data"])
+	b.scans(2)
+	if n := strings.Count(b.logs.String(), "podnas volume adopt "+before["data"]); n != 1 || len(b.store.List()) != 0 {
+		t.Fatalf("told %d times; log:\n%s", n, &b.logs)
+	}
+	if _, err := b.store.Adopt(t.Context(), volume.Spec{Name: before["data"]}); err != nil {
+		t.Fatal(err)
+	}
+	b.scans(2)
+	b.checkFilled(before)
+	if v, err := b.store.Get(before["data"]); err != nil || v.Claim == nil || v.Claim.Name != "data" {
+		t.Errorf("%+v, %v; log:\n%s", v, err, &b.logs)
+	}
+	b.remove("data.yaml") // it goes with its claim again
+	b.scans(3)
+	b.checkFilled(map[string]string{})
 }
 
 func (b *bench) record(volume string) string {
@@ -102,6 +191,16 @@ func TestNewDisk(t *testing.T) {
 	}
 	if err := CheckDisk(b.Claims, filepath.Join(empty, "missing")); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("no disk: %v", err)
+	}
+	unreadable := t.TempDir()
+	if err := os.WriteFile(filepath.Join(unreadable, provisionedDir), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckDisk(unreadable, empty); err == nil || !strings.Contains(err.Error(), "is unknown") {
+		t.Errorf("an empty disk, and no folder of PersistentVolumes: %v", err)
+	}
+	if err := CheckDisk(unreadable, b.Root); err != nil {
+		t.Errorf("the right disk, and no folder of PersistentVolumes: %v", err)
 	}
 	if err := CheckDisk(t.TempDir(), empty); err != nil {
 		t.Errorf("claims that have no volume yet: %v", err)

@@ -1,23 +1,21 @@
 package standalone
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	yaml "go.yaml.in/yaml/v3"
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
-
-	"github.com/podnas/podnas/provisioner"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // claimKey is "namespace/name".
@@ -29,15 +27,36 @@ func keyOf(namespace, name string) claimKey { return claimKey(namespace + "/" + 
 type manifests struct {
 	claims  map[claimKey]*v1.PersistentVolumeClaim
 	classes map[string]*storagev1.StorageClass
-	sources map[claimKey]string // the file of each claim
-	names   []string            // of all files
-	// broken has the errors of files, by name. While there are any, it is unknown
-	// which claims should exist.
+	// places has where each claim and class is, by subject ("claim default/data").
+	places map[string][]place
+	names  []string         // of all files
+	stamps map[string]stamp // of all files; what can't be opened has the zero stamp
+	// broken has the errors of files, by name. A broken file has no claims and no classes
+	// here: while there are any, it is unknown which should exist.
 	broken map[string]error
+	// twice has the errors of claims and classes that are in the folder more than once, by
+	// subject. They are not in claims and classes.
+	twice map[string]error
+	// unsettled are files that may still be written. They have no claims here either.
+	unsettled []string
 }
 
-// readManifests reads every *.yaml, *.yml and *.json file of a folder.
-func readManifests(dir string, files *parsed[[]any]) (*manifests, error) {
+// place is where a document is.
+type place struct {
+	file string
+	line int
+}
+
+// manifest is a claim or a class of a file.
+type manifest struct {
+	claim *v1.PersistentVolumeClaim // or nil
+	class *storagev1.StorageClass   // or nil
+	line  int
+}
+
+// readManifests reads every *.yaml, *.yml and *.json file of a folder. A file that has
+// changed less than settle ago is unsettled.
+func readManifests(dir string, files *parsed[[]manifest], settle time.Duration) (*manifests, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read the folder of claims: %w", err)
@@ -45,148 +64,179 @@ func readManifests(dir string, files *parsed[[]any]) (*manifests, error) {
 	m := &manifests{
 		claims:  map[claimKey]*v1.PersistentVolumeClaim{},
 		classes: map[string]*storagev1.StorageClass{},
-		sources: map[claimKey]string{},
+		places:  map[string][]place{},
+		stamps:  map[string]stamp{},
 		broken:  map[string]error{},
+		twice:   map[string]error{},
 	}
 	there := map[string]bool{}
 	for _, e := range entries {
-		ext := filepath.Ext(e.Name())
-		// Editors keep drafts in hidden files.
-		if e.IsDir() || strings.HasPrefix(e.Name(), ".") || !slices.Contains([]string{".yaml", ".yml", ".json"}, ext) {
+		// Editors keep drafts in hidden files. A folder of such a name is no folder of a
+		// person: container engines make one where the source of a mount is missing.
+		if strings.HasPrefix(e.Name(), ".") || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(e.Name())) {
 			continue
 		}
 		name := filepath.Join(dir, e.Name())
+		found, stamp, err := files.parse(name, parseManifests)
+		if _, missing := os.Lstat(name); errors.Is(missing, fs.ErrNotExist) {
+			continue // removed since it was listed
+		}
 		there[name] = true
 		m.names = append(m.names, e.Name())
-		// The documents before a broken one count.
-		documents, err := files.parse(name, parseManifests)
-		for i, document := range documents {
-			if wrong := m.add(document, e.Name()); wrong != nil && err == nil {
-				err = fmt.Errorf("document %d: %w", i+1, wrong)
-			}
-		}
-		if err != nil {
+		m.stamps[e.Name()] = stamp
+		switch {
+		case stamp.youngerThan(settle):
+			m.unsettled = append(m.unsettled, e.Name())
+		case err != nil:
 			m.broken[e.Name()] = err
+		default:
+			m.add(found, e.Name())
 		}
 	}
 	files.forget(func(name string) bool { return there[name] })
+	m.findTwice()
 	return m, nil
 }
 
-// parseManifests parses the documents of a file: each is a StorageClass, a
-// PersistentVolumeClaim, or nil.
-func parseManifests(data []byte) (documents []any, err error) {
-	r := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	empty := true
-	for n := 1; ; n++ {
-		text, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			if empty {
-				return nil, errors.New("the file is empty: remove it if you want to remove its claims")
-			}
-			return documents, nil
+// add adds copies of the manifests of a file.
+func (m *manifests) add(found []manifest, file string) {
+	for _, d := range found {
+		subject := ""
+		if d.class != nil {
+			subject = "class " + d.class.Name
+			m.classes[d.class.Name] = d.class.DeepCopy()
+		} else {
+			key := keyOf(d.claim.Namespace, d.claim.Name)
+			subject = "claim " + string(key)
+			m.claims[key] = d.claim.DeepCopy()
 		}
-		var document any
-		if err == nil {
-			document, err = parseManifest(text)
-		}
-		switch {
-		case errors.Is(err, errNothing): // between two lines of ---
-		case err != nil && !errors.Is(err, errOtherKind):
-			return documents, fmt.Errorf("document %d: %w", n, err)
-		default:
-			empty = false
-		}
-		documents = append(documents, document)
+		m.places[subject] = append(m.places[subject], place{file, d.line})
 	}
 }
 
-// errNothing is the error of a document with only comments.
-var errNothing = errors.New("nothing")
+// findTwice takes out what is in the folder more than once: nobody knows which is meant.
+func (m *manifests) findTwice() {
+	for _, subject := range slices.Sorted(maps.Keys(m.places)) {
+		places := m.places[subject]
+		if len(places) == 1 {
+			continue
+		}
+		var list []string
+		for _, p := range places {
+			list = append(list, fmt.Sprintf("%s (line %d)", p.file, p.line))
+		}
+		m.twice[subject] = fmt.Errorf("it is in the folder %d times, in %s: remove all but one", len(places), strings.Join(list, " and "))
+		kind, name, _ := strings.Cut(subject, " ")
+		if kind == "class" {
+			delete(m.classes, name)
+		} else {
+			delete(m.claims, claimKey(name))
+		}
+	}
+}
 
-// parseManifest parses one document. It checks the name and the other fields that a
-// cluster requires.
-func parseManifest(text []byte) (any, error) {
-	var anything any
-	if err := yaml.Unmarshal(text, &anything); err != nil {
+// has reports whether a claim is in the folder, once or more.
+func (m *manifests) has(key claimKey) bool { return m.places["claim "+string(key)] != nil }
+
+// fileOf returns the file of a claim, or the files.
+func (m *manifests) fileOf(subject string) string {
+	var files []string
+	for _, p := range m.places[subject] {
+		if !slices.Contains(files, p.file) {
+			files = append(files, p.file)
+		}
+	}
+	return strings.Join(files, " and ")
+}
+
+// parseManifests returns the claims and classes of a file, if it understands all of it.
+func parseManifests(data []byte) ([]manifest, error) {
+	documents, err := documentsOf(data)
+	if err != nil {
 		return nil, err
 	}
-	if anything == nil {
-		return nil, errNothing
-	}
-	var kind metav1.TypeMeta
-	if err := yaml.Unmarshal(text, &kind); err != nil {
-		return nil, err
-	}
-	switch gvk := kind.GroupVersionKind(); gvk {
-	case storagev1.SchemeGroupVersion.WithKind("StorageClass"):
-		class := &storagev1.StorageClass{}
-		if err := yaml.UnmarshalStrict(text, class); err != nil {
+	p := parser{}
+	for _, document := range documents {
+		if err := p.document(document, schema.GroupVersionKind{}); err != nil {
 			return nil, err
 		}
-		return class, validateClass(class)
-	case v1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"):
+	}
+	if p.documents == 0 {
+		return nil, errors.New("the file is empty: remove it if you want to remove its claims")
+	}
+	return p.found, nil
+}
+
+// parser collects what is in the documents of a file.
+type parser struct {
+	found     []manifest
+	documents int // including those of other kinds
+}
+
+// document parses one document, or the item of a typed list, whose kind may be implied.
+func (p *parser) document(document *yaml.Node, implied schema.GroupVersionKind) error {
+	in := func(err error) error { return fmt.Errorf("the object at line %d: %w", document.Line, err) }
+	gvk, err := kindOf(document, implied)
+	if err != nil {
+		return in(err)
+	}
+	if items, isList := listKind(gvk); isList {
+		return p.list(document, gvk, items)
+	}
+	p.documents++
+	switch gvk {
+	case classKind():
+		class := &storagev1.StorageClass{}
+		if err := decode(document, class); err != nil {
+			return in(err)
+		}
+		if err := validateClass(class); err != nil {
+			return in(fmt.Errorf("StorageClass %s: %w", class.Name, err))
+		}
+		p.found = append(p.found, manifest{class: class, line: document.Line})
+	case claimKind():
 		claim := &v1.PersistentVolumeClaim{}
-		if err := yaml.UnmarshalStrict(text, claim); err != nil {
-			return nil, err
+		if err := decode(document, claim); err != nil {
+			return in(err)
 		}
 		if claim.Namespace == "" {
 			claim.Namespace = metav1.NamespaceDefault
 		}
 		if err := validateClaim(claim); err != nil {
-			return nil, fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err)
+			return in(fmt.Errorf("claim %s/%s: %w", claim.Namespace, claim.Name, err))
 		}
-		return claim, nil
+		p.found = append(p.found, manifest{claim: claim, line: document.Line})
 	default:
-		return nil, checkKind(gvk)
-	}
-}
-
-// add adds a copy of a document.
-func (m *manifests) add(document any, source string) error {
-	switch document := document.(type) {
-	case *storagev1.StorageClass:
-		if _, twice := m.classes[document.Name]; twice {
-			return fmt.Errorf("StorageClass %s is defined twice, here or in another file: remove one of them", document.Name)
+		if err := checkKind(gvk); err != nil {
+			return in(err)
 		}
-		m.classes[document.Name] = document.DeepCopy()
-	case *v1.PersistentVolumeClaim:
-		key := keyOf(document.Namespace, document.Name)
-		if other, twice := m.sources[key]; twice {
-			return fmt.Errorf("claim %s is also in %s: remove one of them", key, other)
-		}
-		m.claims[key], m.sources[key] = document.DeepCopy(), source
 	}
 	return nil
 }
 
-// errNotOurs means that a claim is for another provisioner.
-var errNotOurs = errors.New("not for this provisioner")
-
-// class finds the StorageClass of a claim, like the API server and the library's
-// controller.
-func (m *manifests) class(claim *v1.PersistentVolumeClaim, ours string) (*storagev1.StorageClass, error) {
-	if name := claim.Spec.StorageClassName; name != nil {
-		if *name == "" {
-			return nil, fmt.Errorf(`storageClassName is "": %w`, errNotOurs)
-		}
-		class, ok := m.classes[*name]
-		if !ok {
-			return nil, fmt.Errorf("no file in the folder has the StorageClass %s: add it", *name)
-		}
-		return m.ours(class, ours)
+// list parses the items of a list, as kubectl prints several objects. items is the kind
+// of those that have none of their own.
+func (p *parser) list(document *yaml.Node, gvk, items schema.GroupVersionKind) error {
+	in := func(err error) error { return fmt.Errorf("the %s at line %d: %w", gvk.Kind, document.Line, err) }
+	sequence := valueOf(document, "items")
+	if sequence == nil || sequence.Kind != yaml.SequenceNode {
+		return in(errors.New("it has no items"))
 	}
-	for _, class := range m.classes {
-		if class.Annotations[provisioner.DefaultClassAnnotation] == "true" {
-			return m.ours(class, ours)
+	// Its other fields are as strict as those of a claim.
+	rest := *document
+	rest.Content = slices.Clone(document.Content)
+	for i, n := range rest.Content {
+		if n == sequence {
+			rest.Content[i] = &yaml.Node{Kind: yaml.SequenceNode}
 		}
 	}
-	return nil, fmt.Errorf("the claim has no storageClassName, and no StorageClass in the folder is the default (annotation %s)", provisioner.DefaultClassAnnotation)
-}
-
-func (m *manifests) ours(class *storagev1.StorageClass, name string) (*storagev1.StorageClass, error) {
-	if class.Provisioner != name {
-		return nil, fmt.Errorf("StorageClass %s is for %s: %w", class.Name, class.Provisioner, errNotOurs)
+	if err := decode(&rest, &v1.List{}); err != nil {
+		return in(err)
 	}
-	return class, nil
+	for _, item := range sequence.Content {
+		if err := p.document(item, items); err != nil {
+			return err
+		}
+	}
+	return nil
 }

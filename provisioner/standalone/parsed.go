@@ -8,10 +8,13 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/podnas/podnas/volume"
 )
 
-// fileMax bounds a file, in bytes; etcd's own limit for an object.
-const fileMax = 1536 << 10
+// fileMax bounds a file, in bytes. A list of thousands of claims, as kubectl prints it, is
+// smaller.
+const fileMax = 16 << 20
 
 // settled is how old a change must be so that the next one gets a different time:
 // file systems record times at the kernel's tick, some only at full seconds.
@@ -27,6 +30,7 @@ type parsed[T any] struct {
 type parsedFile[T any] struct {
 	stamp stamp
 	says  T
+	err   error // why it can't be parsed
 }
 
 // stamp changes when a file does. It uses ctime, because mtime can be set by
@@ -45,13 +49,19 @@ func stampOf(info fs.FileInfo) (stamp, bool) {
 	return stamp{stat.Dev, stat.Ino, stat.Size, stat.Ctim}, true
 }
 
+// youngerThan reports whether the file was changed less than d ago.
+func (s stamp) youngerThan(d time.Duration) bool {
+	age := time.Since(time.Unix(s.changed.Unix()))
+	return age >= 0 && age < d // not if the clock was set back
+}
+
 // parse returns the parsed file, and parses it if it has changed. Later calls share
-// the result. A file with an error is parsed again each time.
-func (p *parsed[T]) parse(name string, parse func([]byte) (T, error)) (T, error) {
+// the result, or the error of parsing. A file that can't be read has the zero stamp.
+func (p *parsed[T]) parse(name string, parse func([]byte) (T, error)) (T, stamp, error) {
 	if known, ok := p.files[name]; ok {
 		if info, err := os.Stat(name); err == nil {
 			if now, ok := stampOf(info); ok && now == known.stamp {
-				return known.says, nil
+				return known.says, now, known.err
 			}
 		}
 		delete(p.files, name)
@@ -59,19 +69,17 @@ func (p *parsed[T]) parse(name string, parse func([]byte) (T, error)) (T, error)
 	var none T
 	data, info, err := read(name)
 	if err != nil {
-		return none, err
+		return none, stamp{}, err
 	}
 	says, err := parse(data)
-	if err != nil {
-		return says, err
-	}
-	if now, ok := stampOf(info); ok && time.Since(time.Unix(now.changed.Unix())) > settled {
+	now, ok := stampOf(info)
+	if ok && time.Since(time.Unix(now.changed.Unix())) > settled {
 		if p.files == nil {
 			p.files = map[string]parsedFile[T]{}
 		}
-		p.files[name] = parsedFile[T]{now, says}
+		p.files[name] = parsedFile[T]{now, says, err}
 	}
-	return says, nil
+	return says, now, err
 }
 
 // errIrregular is the error of a fifo, a socket, a device or a directory.
@@ -85,6 +93,9 @@ func read(name string) ([]byte, fs.FileInfo, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, nil, err
+	}
+	if info.IsDir() {
+		return nil, nil, fmt.Errorf("a folder, %w: container engines make one where the source of a mount is missing", errIrregular)
 	}
 	if !info.Mode().IsRegular() {
 		return nil, nil, errIrregular
@@ -102,7 +113,7 @@ func read(name string) ([]byte, fs.FileInfo, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(f, fileMax+1))
 	if err == nil && len(data) > fileMax {
-		err = fmt.Errorf("larger than %d bytes", fileMax)
+		err = fmt.Errorf("larger than %s: split it into several files", volume.FormatSize(fileMax))
 	}
 	return data, info, err
 }

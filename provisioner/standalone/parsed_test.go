@@ -23,7 +23,7 @@ func TestParsed(t *testing.T) {
 	parses := 0
 	look := func(want string) {
 		t.Helper()
-		got, err := p.parse(name, func(data []byte) (string, error) {
+		got, _, err := p.parse(name, func(data []byte) (string, error) {
 			parses++
 			return string(data), nil
 		})
@@ -78,13 +78,13 @@ func TestParsed(t *testing.T) {
 	if err := os.Remove(name); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.parse(name, nil); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := p.parse(name, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 	write(name, "broken")
 	broken := errors.New("broken")
 	for range 2 {
-		if got, err := p.parse(name, func([]byte) (string, error) { return "half", broken }); got != "half" || !errors.Is(err, broken) || len(p.files) != 0 {
+		if got, _, err := p.parse(name, func([]byte) (string, error) { return "half", broken }); got != "half" || !errors.Is(err, broken) || len(p.files) != 0 {
 			t.Errorf("%q, %v, %d remembered", got, err, len(p.files))
 		}
 	}

@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,10 +22,14 @@ import (
 // A volume is deleted when its claim was removed from the folder, but never by a
 // possible mistake:
 //
-//   - While any file is unreadable or empty, or contains something that may be meant as a
-//     claim, or the folder has no manifest at all, nothing is deleted.
-//   - A claim must be missing for Runner.Grace. This is announced, and if the claim is put
-//     back, it keeps its volume.
+//   - Nothing is deleted unless every file of the folder was read whole and understood. A
+//     file that is empty, a folder in its place, or no manifest at all is not understood.
+//   - A claim must be missing for Runner.Grace, in which no file of the folder changes: a file
+//     that is being written has its first documents only, and a claim that moves to another
+//     file is in neither for a while. This is announced, and if the claim is put back, it
+//     keeps its volume.
+//   - If at the start no claim in the folder has a volume, although volumes have claims, it
+//     may be the wrong folder: nothing is deleted until one of these claims is there.
 //   - Only a volume whose PersistentVolume is in this folder's provisioned/ is deleted: another
 //     folder, or an empty one mounted in its place, deletes nothing.
 //   - Its files go to the archive, unless its class explicitly says otherwise.
@@ -52,16 +57,32 @@ func keepByDefault(class *storagev1.StorageClass) *storagev1.StorageClass {
 	return class
 }
 
+// waitAnew makes claims that are missing wait for all of Runner.Grace again.
+func (r *Runner) waitAnew() {
+	for key := range r.gone {
+		r.gone[key] = gone{since: time.Now()}
+	}
+}
+
 // reclaimAll deletes the volumes whose claims were removed from the folder.
-func (r *Runner) reclaimAll(ctx context.Context, m *manifests, pvs map[string]*v1.PersistentVolume) {
+func (r *Runner) reclaimAll(ctx context.Context, m *manifests, volumes map[claimKey]volume.Volume, pvs writtenPVs) {
 	var without []*v1.PersistentVolume
-	for _, name := range slices.Sorted(maps.Keys(pvs)) {
-		if pv := pvs[name]; m.claims[claimOf(pv)] == nil && pv.Status.Phase != v1.VolumeReleased {
+	for _, name := range slices.Sorted(maps.Keys(pvs.byName)) {
+		if pv := pvs.byName[name]; !m.has(claimOf(pv)) && pv.Status.Phase != v1.VolumeReleased {
 			without = append(without, pv)
 		}
 	}
-	err := r.paused(m, len(without))
-	switch r.problems.Update(pausedKey, err) {
+	err := r.recognize(m, volumes)
+	if len(without) > 0 {
+		err = cmp.Or(paused(m), err)
+	}
+	var change problem.Change
+	if err == nil {
+		change = r.problems.Update(pausedKey, nil)
+	} else {
+		change = r.problems.Update(pausedKey, err)
+	}
+	switch change {
 	case problem.Unchanged, problem.Waiting:
 	case problem.New:
 		r.Log.Warn("standalone: deleting no volumes for now", "reason", err)
@@ -77,17 +98,52 @@ func (r *Runner) reclaimAll(ctx context.Context, m *manifests, pvs map[string]*v
 	}
 }
 
-// paused returns why no volume is deleted now, although some have no claim.
-func (r *Runner) paused(m *manifests, without int) error {
+// pauseError is why no volume is deleted now, and what to do about it.
+type pauseError struct{ why, fix string }
+
+func (e *pauseError) Error() string { return e.why + ": " + e.fix }
+
+// paused returns why the files do not say for sure which claims there are.
+func paused(m *manifests) *pauseError {
 	switch {
-	case without == 0:
-		return nil
 	case len(m.broken) > 0:
-		return fmt.Errorf("podnas can't read all claims: correct or remove %s", strings.Join(slices.Sorted(maps.Keys(m.broken)), ", "))
+		return &pauseError{"podnas does not understand all files", "correct or remove " + m.brokenNames()}
+	case len(m.twice) > 0:
+		return &pauseError{"some objects are in the folder more than once (" + strings.Join(slices.Sorted(maps.Keys(m.twice)), ", ") + ")", "remove all but one"}
 	case len(m.names) == 0:
-		return errors.New("the folder has no manifests: put the files back, or at least the StorageClass")
+		return &pauseError{"the folder has no manifests", "put the files back, or at least the StorageClass"}
 	}
 	return nil
+}
+
+// recognize returns an error while the folder may be the wrong one: while none of the claims
+// that had a volume at the start was in it.
+func (r *Runner) recognize(m *manifests, volumes map[claimKey]volume.Volume) *pauseError {
+	if r.strange == nil {
+		r.strange = map[claimKey]bool{}
+		for key := range volumes {
+			r.strange[key] = true
+		}
+	}
+	for key := range r.strange {
+		if _, there := volumes[key]; !there {
+			delete(r.strange, key) // its volume was deleted by command
+		} else if m.has(key) {
+			clear(r.strange)
+		}
+	}
+	if len(r.strange) == 0 {
+		return nil
+	}
+	var names []string
+	for _, key := range slices.Sorted(maps.Keys(r.strange)) {
+		names = append(names, string(key))
+	}
+	first := volumes[claimKey(names[0])].Name
+	return &pauseError{
+		fmt.Sprintf("since podnas has started, the folder %s had no claim of those that have volumes on this disk (%s), so it may be the wrong folder", r.Claims, volume.FormatNames(names)),
+		fmt.Sprintf("start podnas with the right --claims, or put the files back; one of the claims is enough. If they were removed on purpose, delete their volumes (podnas volume delete --force %s)", first),
+	}
 }
 
 func claimOf(pv *v1.PersistentVolume) claimKey {

@@ -7,7 +7,8 @@
 // from the folder, its volume is handled by the reclaim policy.
 //
 // A volume with data is never deleted by mistake (reclaim.go), and a claim that
-// has a volume never gets another one (known.go).
+// has a volume never gets another one (known.go). The folder is read whole, and what is
+// not understood is an error (documents.go, manifests.go, kinds.go).
 package standalone
 
 import (
@@ -15,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -27,7 +29,6 @@ import (
 
 	"github.com/google/uuid"
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
@@ -70,17 +71,25 @@ type Runner struct {
 	// asked has the UIDs of claims that have no volume yet, so that a claim keeps its
 	// UID, and its problem, from one attempt to the next.
 	asked map[claimKey]types.UID
+	// settle is how long a file must be unchanged until it is read; it may still be written.
+	settle time.Duration
+	stamps map[string]stamp // of the files, at the last scan
+	unsure bool             // the last scan has found a file that may still be written
+	// strange has the claims that had a volume at the start, until one of them is seen in
+	// the folder; nil before the first scan.
+	strange map[claimKey]bool
 
-	manifests parsed[[]any]
+	manifests parsed[[]manifest]
 	pvFiles   parsed[*v1.PersistentVolume]
 }
 
 // Run serves the folder until ctx ends.
 func (r *Runner) Run(ctx context.Context) error {
-	if err := os.MkdirAll(r.Claims, 0o755); err != nil {
-		return fmt.Errorf("make the folder of claims: %w", err)
+	if err := CheckFolder(r.Claims); err != nil {
+		return err
 	}
 	r.gone, r.served, r.asked = map[claimKey]gone{}, map[claimKey]string{}, map[claimKey]types.UID{}
+	r.settle = settleTime
 	r.printf("podnas: serving claims of %s from volumes in %s\npodnas: %s\n", r.Claims, r.Root, r.Limits)
 	for {
 		// Before the scan, so that no change falls between the two.
@@ -99,10 +108,24 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 }
 
+// CheckFolder refuses a folder of claims that is not there, which is mistyped, or not mounted.
+func CheckFolder(claims string) error {
+	info, err := os.Stat(claims)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the folder of claims, %s, does not exist: correct --claims, mount what holds the folder, or make it (mkdir %s)", claims, claims)
+	case err != nil:
+		return fmt.Errorf("the folder of claims: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("the folder of claims, %s, is not a folder: set --claims to the folder with the manifests", claims)
+	}
+	return nil
+}
+
 // restful reports whether the next scan will do nothing, as long as the folder and the volumes stay as
 // they are: no claim waits for anything, and nothing is wrong.
 func (r *Runner) restful() bool {
-	return len(r.gone) == 0 && len(r.asked) == 0 && len(r.problems.Current()) == 0
+	return len(r.gone) == 0 && len(r.asked) == 0 && len(r.problems.Current()) == 0 && !r.unsure
 }
 
 // rest waits until ctx ends, the folder changes, or the volumes are others.
@@ -134,17 +157,29 @@ func pause(ctx context.Context, change <-chan struct{}, d time.Duration) (change
 // scan reads the folder once, and creates, expands and deletes volumes
 // accordingly.
 func (r *Runner) scan(ctx context.Context) {
-	m, err := readManifests(r.Claims, &r.manifests)
-	var pvs map[string]*v1.PersistentVolume
+	m, err := readManifests(r.Claims, &r.manifests, r.settle)
+	var pvs writtenPVs
 	if err == nil {
 		pvs, err = r.readPVs()
 	}
 	if r.problem("folder "+r.Claims, err); err != nil {
+		clear(r.gone) // a claim must be seen missing all the time
 		r.find(nil)
 		return
 	}
+	if !maps.Equal(m.stamps, r.stamps) { // whoever changes files may not be done
+		r.waitAnew()
+	}
+	r.stamps = m.stamps
 	for file, err := range m.broken {
 		r.problem("file "+file, err)
+	}
+	for subject, err := range m.twice {
+		r.problem(subject, err)
+	}
+	r.putAside(pvs)
+	for name, err := range pvs.lost {
+		r.problem("PersistentVolume "+name, fmt.Errorf("%w; remove %s if its volume is not needed any more; until then no claim gets a new volume, as this may be its volume", err, r.pvFile(name)))
 	}
 	volumes := r.volumes()
 	r.checkDoubles(volumes)
@@ -154,49 +189,58 @@ func (r *Runner) scan(ctx context.Context) {
 			r.Log.Debug("standalone: claim passed over", "claim", key, "reason", err)
 			err = nil
 		}
-		r.problem("claim "+string(key), err, "claim", key, "file", m.sources[key])
+		r.problem("claim "+string(key), err, "claim", key, "file", m.fileOf("claim "+string(key)))
+	}
+	if r.unsure = len(m.unsettled) > 0; r.unsure {
+		return // it is unknown which claims there are
 	}
 	maps.DeleteFunc(r.asked, func(key claimKey, _ types.UID) bool { return m.claims[key] == nil })
-	r.reclaimAll(ctx, m, pvs)
+	r.reclaimAll(ctx, m, volumes, pvs)
 	r.solved(m, pvs)
 	r.find(m)
 }
 
 // ensure makes sure that a claim has its volume and its PersistentVolume.
-func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes map[claimKey]volume.Volume, pvs map[string]*v1.PersistentVolume) error {
+func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes map[claimKey]volume.Volume, pvs writtenPVs) error {
 	claim := m.claims[key]
 	r.isBack(key)
 	v, found := volumes[key]
 	if !found { // it may have been adopted since
 		v, found = r.volumes()[key]
 	}
-	if found {
-		claim.UID = types.UID(v.Claim.UID)
-		delete(r.asked, key)
-		if request := claim.Spec.Resources.Requests.Storage(); r.served[key] == v.Name && pvs[v.Name] != nil && request.Value() == v.Size {
-			return nil
+	if !found {
+		var err error
+		if v, found, err = r.giveBack(ctx, claim, pvs); err != nil {
+			return err
 		}
-	} else {
+	}
+	if !found {
 		if err := r.checkUnknown(key, pvs); err != nil {
 			return err
 		}
-		if r.asked[key] == "" {
-			r.asked[key] = r.newUID(claim)
+		if claim.Spec.VolumeName != "" {
+			var err error
+			if v, err = r.take(ctx, m, claim, pvs); err != nil {
+				return err
+			}
+			found = true
 		}
-		claim.UID = r.asked[key]
 	}
-	class, err := m.class(claim, r.Provisioner.Name)
-	if err != nil {
-		return err
-	}
+	var pv *v1.PersistentVolume
+	var err error
 	if found {
-		if err := r.resize(ctx, v, claim, class); err != nil {
-			return err
-		}
+		delete(r.asked, key)
+		pv, err = r.keep(ctx, m, claim, v, pvs)
+	} else {
+		pv, err = r.provision(ctx, m, key)
 	}
-	pv, err := r.provision(ctx, claim, class)
-	if err != nil {
+	if err != nil || pv == nil {
 		return err
+	}
+	// Without the claim's UID, which no cluster has: in a cluster, the volume then
+	// waits for a claim of that name.
+	pv.Spec.ClaimRef = &v1.ObjectReference{
+		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name,
 	}
 	if err := r.writePV(pv); err != nil {
 		return fmt.Errorf("write its PersistentVolume: %w", err)
@@ -204,6 +248,31 @@ func (r *Runner) ensure(ctx context.Context, m *manifests, key claimKey, volumes
 	r.served[key] = pv.Name
 	r.print(claim, pv)
 	return nil
+}
+
+// keep expands the volume that a claim has, and returns its PersistentVolume, or nil if that
+// is there.
+func (r *Runner) keep(ctx context.Context, m *manifests, claim *v1.PersistentVolumeClaim, v volume.Volume, pvs writtenPVs) (*v1.PersistentVolume, error) {
+	named := claim.Spec.VolumeName
+	if named != "" && named != v.Name {
+		return nil, fmt.Errorf("its volumeName is %s, and it has the volume %s, which is served as before: set volumeName to %s, or remove it", named, v.Name, v.Name)
+	}
+	size, err := requested(claim)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case size < v.Size && named != "": // a cluster binds a larger volume, too
+	case size != v.Size:
+		if v, err = r.resize(ctx, m, v, claim, size); err != nil {
+			return nil, err
+		}
+		return r.Provisioner.VolumeFor(ctx, claim, v)
+	}
+	if r.served[keyOf(claim.Namespace, claim.Name)] == v.Name && pvs.byName[v.Name] != nil {
+		return nil, nil
+	}
+	return r.Provisioner.VolumeFor(ctx, claim, v)
 }
 
 // VolumeOf implements provisioner.Claims.
@@ -234,19 +303,41 @@ func (r *Runner) newUID(claim *v1.PersistentVolumeClaim) types.UID {
 // volumeName is the volume's name, like that of the library's controller.
 func volumeName(uid types.UID) string { return "pvc-" + string(uid) }
 
-// resize expands a volume to its claim's request.
-func (r *Runner) resize(ctx context.Context, v volume.Volume, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) error {
-	request := claim.Spec.Resources.Requests.Storage()
-	if request.Value() > v.Size && (class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion) {
-		return fmt.Errorf("StorageClass %s does not allow expansion from %s to %s: set its allowVolumeExpansion to true",
-			class.Name, volume.FormatSize(v.Size), request)
+// requested returns the size that a claim requests, in bytes.
+func requested(claim *v1.PersistentVolumeClaim) (int64, error) {
+	size, err := provisioner.Bytes(claim.Spec.Resources.Requests[v1.ResourceStorage])
+	if err != nil {
+		return 0, fmt.Errorf("resources.requests.storage: %w", err)
 	}
-	_, err := r.Provisioner.Store.Resize(ctx, v.Name, request.Value(), 0)
-	return err
+	return size, nil
 }
 
-// provision does for a claim what the library's controller does.
-func (r *Runner) provision(ctx context.Context, claim *v1.PersistentVolumeClaim, class *storagev1.StorageClass) (*v1.PersistentVolume, error) {
+// resize expands a volume to its claim's request.
+func (r *Runner) resize(ctx context.Context, m *manifests, v volume.Volume, claim *v1.PersistentVolumeClaim, size int64) (volume.Volume, error) {
+	if size > v.Size {
+		class, err := m.class(claim, r.Provisioner.Name)
+		if err != nil {
+			return v, fmt.Errorf("expand volume %s: %w", v.Name, err)
+		}
+		if class.AllowVolumeExpansion == nil || !*class.AllowVolumeExpansion {
+			return v, fmt.Errorf("StorageClass %s does not allow expansion from %s to %s: set its allowVolumeExpansion to true",
+				class.Name, volume.FormatSize(v.Size), claim.Spec.Resources.Requests.Storage())
+		}
+	}
+	return r.Provisioner.Store.Resize(ctx, v.Name, size, 0)
+}
+
+// provision makes a new volume for a claim, as the library's controller does.
+func (r *Runner) provision(ctx context.Context, m *manifests, key claimKey) (*v1.PersistentVolume, error) {
+	claim := m.claims[key]
+	if r.asked[key] == "" {
+		r.asked[key] = r.newUID(claim)
+	}
+	claim.UID = r.asked[key]
+	class, err := m.class(claim, r.Provisioner.Name)
+	if err != nil {
+		return nil, err
+	}
 	p := *r.Provisioner
 	p.Claims = r
 	class = keepByDefault(class)
@@ -258,11 +349,7 @@ func (r *Runner) provision(ctx context.Context, claim *v1.PersistentVolumeClaim,
 	if err != nil {
 		return nil, fmt.Errorf("provision a volume with StorageClass %s: %w", class.Name, err)
 	}
-	// Without the claim's UID, which no cluster has: in a cluster, the volume then
-	// waits for a claim of that name.
-	pv.Spec.ClaimRef = &v1.ObjectReference{
-		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name,
-	}
+	delete(r.asked, key)
 	return pv, nil
 }
 
@@ -282,7 +369,7 @@ func (r *Runner) problem(about string, err error, more ...any) {
 
 // solved reports which files are no longer broken, and forgets files, claims and
 // volumes that are gone.
-func (r *Runner) solved(m *manifests, pvs map[string]*v1.PersistentVolume) {
+func (r *Runner) solved(m *manifests, pvs writtenPVs) {
 	for _, file := range m.names {
 		if m.broken[file] == nil {
 			r.problem("file "+file, nil)
@@ -293,10 +380,12 @@ func (r *Runner) solved(m *manifests, pvs map[string]*v1.PersistentVolume) {
 		switch kind {
 		case "file":
 			return slices.Contains(m.names, name)
-		case "claim":
-			return m.claims[claimKey(name)] != nil
+		case "claim", "class":
+			return m.claims[claimKey(name)] != nil || m.twice[about] != nil
 		case "volume":
-			return pvs[name] != nil
+			return pvs.byName[name] != nil
+		case "PersistentVolume":
+			return pvs.lost[name] != nil
 		}
 		return true
 	})

@@ -157,7 +157,7 @@ func (b *bench) pvs() map[string]*v1.PersistentVolume {
 		b.t.Fatal(err)
 	}
 	byClaim := map[string]*v1.PersistentVolume{}
-	for _, pv := range pvs {
+	for _, pv := range pvs.byName {
 		byClaim[pv.Spec.ClaimRef.Name] = pv
 	}
 	return byClaim
@@ -280,7 +280,7 @@ func TestMistakesDeleteNothing(t *testing.T) {
 		{"an unknown field", func(b *bench) {
 			b.write("data.yaml", strings.Replace(claimYAML("data", "", "1Mi"), "accessModes", "accesModes", 1))
 		}, "accesModes"},
-		{"the claim twice", func(b *bench) { b.write("twice.yaml", claimYAML("data", "", "1Mi")) }, "is also in"},
+		{"the claim twice", func(b *bench) { b.write("twice.yaml", claimYAML("data", "", "1Mi")) }, "is in the folder 2 times, in data.yaml (line 2) and twice.yaml (line 2)"},
 		{"another folder", func(b *bench) { b.Claims = b.t.TempDir() }, ""},
 		{"no folder", func(b *bench) { b.Claims += "/missing" }, "folder"},
 		{"a slip in the kind", func(b *bench) {
@@ -297,8 +297,8 @@ func TestMistakesDeleteNothing(t *testing.T) {
 		{"a file of comments", func(b *bench) {
 			b.write("data.yaml", "# "+strings.ReplaceAll(claimYAML("data", "", "1Mi"), "\n", "\n# "))
 		}, "empty"},
-		{"a list", func(b *bench) { b.write("data.yaml", "apiVersion: v1\nkind: List\nitems: []") }, "kind List"},
-		{"a list of claims", func(b *bench) { b.write("data.yaml", "apiVersion: v1\nkind: PersistentVolumeClaimList\nitems: []") }, "PersistentVolumeClaimList"},
+		{"a list", func(b *bench) { b.write("data.yaml", "apiVersion: v1\nkind: List\nitems: []") }, "empty"},
+		{"a list of claims", func(b *bench) { b.write("data.yaml", "apiVersion: v1\nkind: PersistentVolumeClaimList\nitems: []") }, "empty"},
 		{"no manifests", func(b *bench) { b.remove("data.yaml"); b.remove("classes.yaml") }, "no manifest"},
 		{"all files renamed", func(b *bench) {
 			for _, name := range []string{"data.yaml", "classes.yaml"} {
@@ -310,7 +310,7 @@ func TestMistakesDeleteNothing(t *testing.T) {
 		{"a damaged PersistentVolume", func(b *bench) {
 			b.remove("data.yaml")
 			b.write(provisionedDir+"/"+b.pvs()["data"].Name+".yaml", "kind: Pod")
-		}, "remove the file"},
+		}, "it is not the PersistentVolume that podnas wrote"},
 		{"a fifo in the claim's place", func(b *bench) { b.remove("data.yaml"); b.fifo("data.yaml") }, "not a regular file"},
 		{"a fifo beside it", func(b *bench) { b.remove("data.yaml"); b.fifo("other.json") }, "not a regular file"},
 		{"a link to a fifo", func(b *bench) { b.fifo("fifo"); b.remove("data.yaml"); b.link("fifo", "data.yaml") }, "not a regular file"},
@@ -322,7 +322,7 @@ func TestMistakesDeleteNothing(t *testing.T) {
 			name := provisionedDir + "/" + b.pvs()["data"].Name + ".yaml"
 			b.remove(name)
 			b.fifo(name)
-		}, "not a regular file; remove the file"},
+		}, "not a regular file"},
 		{"a PersistentVolume without an end", func(b *bench) {
 			b.remove("data.yaml")
 			b.write(provisionedDir+"/"+b.pvs()["data"].Name+".yaml", strings.Repeat("#", fileMax+1))

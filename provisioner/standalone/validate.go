@@ -2,16 +2,13 @@ package standalone
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // What the API server refuses is refused here too, so that what works in a folder works
@@ -46,8 +43,6 @@ func validateClaim(claim *v1.PersistentVolumeClaim) error {
 		errs = append(errs, field.Required(storage, "for example 10Gi"))
 	case request.Sign() <= 0:
 		errs = append(errs, field.Invalid(storage, request.String(), "must be greater than zero"))
-	case request.MilliValue()%1000 != 0 && request.Value() < 1<<50: // above that, thousandths overflow
-		errs = append(errs, field.Invalid(storage, request.String(), "must be a whole number of bytes"))
 	}
 	return oneLine(errs)
 }
@@ -70,28 +65,6 @@ func validateName(name string, path *field.Path) (errs field.ErrorList) {
 		errs = append(errs, field.Invalid(path, name, problem))
 	}
 	return errs
-}
-
-// errOtherKind is the error of other kinds of objects, because a file may contain a
-// whole application.
-var errOtherKind = errors.New("another kind")
-
-// checkKind refuses a document that may be meant as a claim or a class: a
-// misspelled claim is not a removed one.
-func checkKind(gvk schema.GroupVersionKind) error {
-	wanted := func(kind string) bool {
-		return strings.HasPrefix(strings.ToLower(kind), "persistentvolumeclaim") || strings.HasPrefix(strings.ToLower(kind), "storageclass")
-	}
-	switch {
-	case gvk.Kind == "" || gvk.Version == "":
-		return errors.New("apiVersion or kind is missing")
-	case gvk.Kind == "List" || wanted(strings.TrimSuffix(gvk.Kind, "List")) && strings.HasSuffix(gvk.Kind, "List"):
-		return fmt.Errorf("kind %s is not supported: put its items into the file one by one, separated by lines ---", gvk.Kind)
-	case wanted(gvk.Kind), scheme.Scheme.IsGroupRegistered(gvk.Group) && !scheme.Scheme.Recognizes(gvk):
-		return fmt.Errorf("unknown kind %[2]s in apiVersion %[1]s: a claim is v1 PersistentVolumeClaim, a class storage.k8s.io/v1 StorageClass",
-			gvk.GroupVersion(), gvk.Kind)
-	}
-	return errOtherKind
 }
 
 func oneLine(errs field.ErrorList) error {

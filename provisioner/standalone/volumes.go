@@ -2,10 +2,10 @@ package standalone
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -45,37 +45,64 @@ func (r *Runner) writePV(pv *v1.PersistentVolume) error {
 	return nil
 }
 
-// readPVs reads the written PersistentVolumes, by name.
-func (r *Runner) readPVs() (map[string]*v1.PersistentVolume, error) {
+// writtenPVs are the PersistentVolumes in provisioned/.
+type writtenPVs struct {
+	byName map[string]*v1.PersistentVolume
+	lost   map[string]error // why others can't be read, by name
+}
+
+// readPVs reads the written PersistentVolumes.
+func (r *Runner) readPVs() (writtenPVs, error) {
 	dir := filepath.Join(r.Claims, provisionedDir)
+	pvs := writtenPVs{map[string]*v1.PersistentVolume{}, map[string]error{}}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return pvs, nil
 	}
 	if err != nil {
-		return nil, err
+		return pvs, err
 	}
-	pvs, there := map[string]*v1.PersistentVolume{}, map[string]bool{}
+	there := map[string]bool{}
 	for _, e := range entries {
-		if filepath.Ext(e.Name()) != ".yaml" || e.Name()[0] == '.' {
+		name, isPV := strings.CutSuffix(e.Name(), ".yaml")
+		if !isPV || e.Name()[0] == '.' {
 			continue
 		}
-		name := filepath.Join(dir, e.Name())
-		there[name] = true
-		pv, err := r.pvFiles.parse(name, parsePV)
-		if errors.Is(err, fs.ErrNotExist) {
+		file := filepath.Join(dir, e.Name())
+		there[file] = true
+		pv, _, err := r.pvFiles.parse(file, parsePV)
+		if _, missing := os.Lstat(file); errors.Is(missing, fs.ErrNotExist) {
 			continue // removed since it was listed
 		}
-		if err == nil && (pv.Name+".yaml" != e.Name() || pv.Spec.ClaimRef == nil) {
+		if err == nil && (pv.Name != name || pv.Spec.ClaimRef == nil) {
 			err = errors.New("it is not the PersistentVolume that podnas wrote")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s/%s: %w; remove the file, and podnas writes it again", provisionedDir, e.Name(), err)
+			pvs.lost[name] = err
+			continue
 		}
-		pvs[pv.Name] = pv.DeepCopy()
+		pvs.byName[name] = pv.DeepCopy()
 	}
 	r.pvFiles.forget(func(name string) bool { return there[name] })
 	return pvs, nil
+}
+
+// putAside renames the files that can't be read, if the records on the disk have what they
+// said: podnas writes them again. The others stay lost.
+func (r *Runner) putAside(pvs writtenPVs) {
+	for name, err := range pvs.lost {
+		if _, missing := r.Provisioner.Store.Get(name); missing != nil {
+			continue
+		}
+		file := r.pvFile(name)
+		aside := file + ".damaged"
+		if failed := os.Rename(file, aside); failed != nil {
+			pvs.lost[name] = errors.Join(err, failed)
+			continue
+		}
+		r.Log.Warn("standalone: a PersistentVolume is damaged; it is put aside, and written again if its claim is in the folder", "file", file, "as", aside, "err", err)
+		delete(pvs.lost, name)
+	}
 }
 
 func parsePV(data []byte) (*v1.PersistentVolume, error) {
