@@ -16,6 +16,8 @@ func checkClaim(claim *v1.PersistentVolumeClaim) (int64, error) {
 		return 0, fmt.Errorf("volumeMode %s: an NFS volume is a file system, use volumeMode: Filesystem", *spec.VolumeMode)
 	case spec.Selector != nil:
 		return 0, errors.New("a selector chooses among existing volumes and can't be used for provisioning: remove it")
+	case spec.VolumeAttributesClassName != nil && *spec.VolumeAttributesClassName != "":
+		return 0, fmt.Errorf("volumeAttributesClassName %s: podnas's volumes have no attributes that such a class could change: make the claim again without it", *spec.VolumeAttributesClassName)
 	case len(spec.AccessModes) == 0:
 		return 0, errors.New("the claim has no access mode: add accessModes, for example [ReadWriteMany]")
 	}
