@@ -277,6 +277,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		commands.Users = func(ctx context.Context) ([]controller.User, error) {
 			return controller.Users(ctx, claims.client, store.Identity())
 		}
+		commands.Compared = func() []volume.Finding { return claims.reconciler.Report().Findings }
 	}
 	group.Go(func() error { return serveCommands(provisioning, claims.made, cfg.root, commands) })
 	return group.Wait()

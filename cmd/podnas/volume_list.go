@@ -35,7 +35,8 @@ func newListCommand(cfg *volumeConfig) *cobra.Command {
 		Long: `List the volumes: their size, their usage on the disk ("-" if it is not counted, and with a
 "+" while the server still counts existing files), their claim, and what enforces the size
 (kernel, server, or off: nothing). If a volume's directory differs from its name, the list shows
-it, relative to the root of the disk. Below the table is the reason for the kind of quota.`,
+it, relative to the root of the disk. Below the table is the reason for the kind of quota, and
+in a cluster what is wrong with volumes there, and what to do about it.`,
 		Example: listExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -96,6 +97,11 @@ func printTable(out io.Writer, volumes []control.Volume, wide bool) error {
 	}
 	for _, q := range reasons(volumes) {
 		fmt.Fprintf(out, "\nQUOTA %s: %s\n", q.By, q.Reason)
+	}
+	for _, v := range volumes {
+		if v.Problem != "" {
+			fmt.Fprintf(out, "\n%s: %s. To do: %s\n", v.Name, v.Problem, v.Fix)
+		}
 	}
 	return nil
 }
@@ -226,6 +232,9 @@ func printVolume(out io.Writer, s shown) error {
 		{"Mount:", s.Mount},
 	} {
 		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+	}
+	if v.Problem != "" {
+		fmt.Fprintf(w, "Problem:\t%s\nTo do:\t%s\n", v.Problem, v.Fix)
 	}
 	return w.Flush()
 }

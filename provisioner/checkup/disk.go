@@ -31,11 +31,11 @@ const none = 16 << 20
 func DiskChecks(d Disk, root string) []doctor.Check {
 	return slices.Concat(
 		rarely(doctor.One("file system", func(context.Context) doctor.Result { return fileSystem(root) })),
-		[]doctor.Check{
-			doctor.One("disk", func(context.Context) doctor.Result { return writable(d) }),
+		[]doctor.Check{doctor.One("disk", func(context.Context) doctor.Result { return writable(d) })},
+		doctor.Live(
 			doctor.One("space", func(context.Context) doctor.Result { return space(d) }),
 			doctor.One("inodes", func(context.Context) doctor.Result { return inodes(d) }),
-		},
+		),
 		rarely(doctor.One("secrets", func(context.Context) doctor.Result { return secrets(root) })),
 	)
 }

@@ -28,6 +28,10 @@ type Volume struct {
 	Used *quota.Usage `json:"used,omitempty"`
 	// Quota is set if clients can mount the volume.
 	Quota *Quota `json:"quota,omitempty"`
+	// Problem is what the comparison with the cluster found wrong with it, and Fix what to
+	// do.
+	Problem string `json:"problem,omitempty"`
+	Fix     string `json:"fix,omitempty"`
 }
 
 // Quota says what enforces a volume's size, and why.

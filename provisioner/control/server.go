@@ -53,6 +53,9 @@ type Server struct {
 	// Users, if not nil, returns the pods that have volumes mounted. It is nil without
 	// a cluster.
 	Users func(context.Context) ([]controller.User, error)
+	// Compared, if not nil, returns what the latest comparison of the disk with the cluster
+	// found. It is nil without a cluster.
+	Compared func() []volume.Finding
 	// Clients, if not nil, returns the connected clients.
 	Clients func() []netip.Addr
 	// NFS4 is zero where version 4.1 is not served.
@@ -154,8 +157,9 @@ func (s *Server) list(r *http.Request) (any, error) {
 	if err != nil {
 		s.Log.Warn("control: can't read the usage of volumes", "err", err)
 	}
+	found := s.compared()
 	for _, v := range s.store().List() {
-		volumes = append(volumes, s.served(v, usages[v.Name]))
+		volumes = append(volumes, s.served(v, usages[v.Name], found[v.Name]))
 	}
 	for _, c := range s.store().Copies() {
 		volumes = append(volumes, copiedVolume(c))
@@ -197,13 +201,24 @@ func (s *Server) describe(ctx context.Context, v volume.Volume) Volume {
 	if err != nil {
 		s.Log.Warn("control: can't read the usage of a volume", "volume", v.Name, "err", err)
 	}
-	return s.served(v, usages[v.Name])
+	return s.served(v, usages[v.Name], s.compared()[v.Name])
+}
+
+// compared returns the findings of the comparison with the cluster, by volume.
+func (s *Server) compared() map[string]volume.Finding {
+	found := map[string]volume.Finding{}
+	if s.Compared != nil {
+		for _, f := range s.Compared() {
+			found[f.Volume] = f
+		}
+	}
+	return found
 }
 
 // served describes a volume that clients can mount, with its usage if known.
-func (s *Server) served(v volume.Volume, u quota.Usage) Volume {
+func (s *Server) served(v volume.Volume, u quota.Usage, f volume.Finding) Volume {
 	by, reason := s.store().Quota(&v)
-	d := Volume{Volume: v, State: volume.Ready, Quota: &Quota{By: by, Reason: reason}}
+	d := Volume{Volume: v, State: volume.Ready, Quota: &Quota{By: by, Reason: reason}, Problem: f.Problem, Fix: f.Fix}
 	if u.Limit.Bytes > 0 {
 		d.Used = &u
 	}
