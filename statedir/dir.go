@@ -68,6 +68,9 @@ func OpenIn(above *os.File, name string, reserve *Reserve, log *slog.Logger) (*D
 	}
 }
 
+// Of is the Dir of an open folder.
+func Of(folder *os.File, reserve *Reserve, log *slog.Logger) *Dir { return &Dir{folder, reserve, log} }
+
 // openFolder opens a folder that is not a link. path is its name for people.
 func openFolder(at int, name, path string) (*os.File, error) {
 	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -197,6 +200,17 @@ func (d *Dir) Remove(name string) error {
 		return d.SetAside(name, ErrIrregular)
 	}
 	return &fs.PathError{Op: "remove", Path: filepath.Join(d.f.Name(), name), Err: err}
+}
+
+// Rename renames a file, which replaces another one.
+func (d *Dir) Rename(name, as string) error { return replace(d.f, name, d.f, as) }
+
+// Link gives a file another name.
+func (d *Dir) Link(name, as string) error {
+	if err := unix.Linkat(d.Fd(), name, d.Fd(), as, 0); err != nil {
+		return &fs.PathError{Op: "link", Path: filepath.Join(d.f.Name(), as), Err: err}
+	}
+	return nil
 }
 
 // RemoveTemporary removes what was half written when the process before ended.

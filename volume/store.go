@@ -32,9 +32,9 @@ const (
 	IndexDir      = StateDir + "/index"         // where the files of volumes are, kept by the server
 	ClientsDir    = StateDir + "/clients"       // which clients of NFSv4 have something open or locked, kept by the server
 	RemovedDir    = StateDir + "/removed"       // files that were removed while clients of NFSv4 have them open, kept by the server
-	lockFile      = "lock"                      // in StateDir
-	probeFile     = "probe"                     // in StateDir
-	ReserveDir    = StateDir + "/reserve"       // room for all of these on a full disk
+	lockFile      = StateDir + "/lock"
+	probeFile     = StateDir + "/probe"
+	ReserveDir    = StateDir + "/reserve" // room for all of these on a full disk
 	volumesDir    = StateDir + "/volumes"
 	archiveDir    = StateDir + "/archive"
 	trashDir      = StateDir + "/trash"
