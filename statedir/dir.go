@@ -109,6 +109,15 @@ func (d *Dir) Names() ([]string, error) {
 	return names, err
 }
 
+// Check returns ErrIrregular if there is something of that name that is not a regular file.
+func (d *Dir) Check(name string) error {
+	var st unix.Stat_t
+	if unix.Fstatat(d.Fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return ErrIrregular
+	}
+	return nil
+}
+
 // OpenFile opens a regular file, with flags as of os.OpenFile. Anything else that has the name is ErrIrregular.
 func (d *Dir) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	return openFile(d.f, name, flag, perm)
@@ -222,6 +231,23 @@ func (d *Dir) RemoveTemporary() error {
 		}
 	}
 	return err
+}
+
+// Remove removes a file. It is no error if there is none, or no folder.
+func Remove(path string) error {
+	folder, err := openFolder(unix.AT_FDCWD, filepath.Dir(path), filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrIrregular) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	err = unix.Unlinkat(int(folder.Fd()), filepath.Base(path), 0)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return &fs.PathError{Op: "remove", Path: path, Err: err}
+	}
+	return nil
 }
 
 // give gives what is new to the owner of its folder, if the process may: a podnas that runs as root once, on the

@@ -71,6 +71,7 @@ type Runner struct {
 	// UID, and its problem, from one attempt to the next.
 	asked map[claimKey]types.UID
 
+	damaged   int // files that a Runner that only looks has found
 	manifests parsed[[]any]
 	pvFiles   parsed[*v1.PersistentVolume]
 }

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
 	"sync/atomic"
+
+	"github.com/podnas/podnas/statedir"
 )
 
 // mark is an upper bound of a volume's usage in a file that outlives the process: the
@@ -131,7 +132,7 @@ func (a *Account) setMark(n Amount, sync bool) {
 	go func() { // as root, whatever user the caller's thread is
 		err := writeMark(keeper.path, n, sync, keeper.log)
 		if err != nil {
-			_ = os.Remove(keeper.path) // no mark is better than a wrong one
+			_ = statedir.Remove(keeper.path) // no mark is better than a wrong one
 		}
 		written <- err
 	}()
