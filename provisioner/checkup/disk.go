@@ -156,7 +156,7 @@ func aside(root string) []doctor.Result {
 	for _, path := range statedir.Aside(folders...) {
 		r := doctor.Warn("look for what may have damaged it: the disk (dmesg), a restore, a program or a person. Then remove it: rm -r "+path,
 			"it can't be what podnas wrote, and was put aside: what it was for is lost, and nothing else")
-		r.Check = path
+		r.Check, _ = filepath.Rel(root, path) // it is below
 		results = append(results, r)
 	}
 	return results
