@@ -269,7 +269,7 @@ func (s *Store) enter(r *record, state state) error {
 }
 
 // write writes a record in volumes/.
-func (s *Store) write(r *record) error { return writeJSON(s.root, recordFile(r.Name), r) }
+func (s *Store) write(r *record) error { return writeJSON(s.root, s.room, recordFile(r.Name), r) }
 
 // undo removes what create has created. No client has seen the volume, so its
 // directory is empty. If it is not empty, it is kept with its record, and the

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/podnas/podnas/statedir"
 )
 
 // state of a record in volumes/.
@@ -46,29 +48,18 @@ type record struct {
 }
 
 // writeJSON replaces a file atomically, even in a crash, and syncs it before it
-// returns.
-func writeJSON(dir *os.Root, name string, v any) error {
+// returns. On a full disk it uses the reserve.
+func writeJSON(dir *os.Root, reserve *statedir.Reserve, name string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
-	temporary := name + ".tmp"
-	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	folder, err := dir.Open(path.Dir(name))
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	_, err = f.Write(append(data, '\n'))
-	err = errors.Join(err, own(dir, f), f.Sync(), f.Close())
-	if err == nil {
-		err = dir.Rename(temporary, name)
-	}
-	if err == nil {
-		err = syncDir(dir, path.Dir(name))
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
+	defer folder.Close()
+	return reserve.Write(folder, path.Base(name), append(data, '\n'))
 }
 
 func readJSON(dir *os.Root, name string, v any) error {

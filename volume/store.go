@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/statedir"
 )
 
 // The state directory and its contents, relative to the root of the disk.
@@ -32,6 +34,7 @@ const (
 	RemovedDir    = StateDir + "/removed"       // files that were removed while clients of NFSv4 have them open, kept by the server
 	lockFile      = StateDir + "/lock"
 	probeFile     = StateDir + "/probe"
+	ReserveDir    = StateDir + "/reserve" // room for all of these on a full disk
 	volumesDir    = StateDir + "/volumes"
 	archiveDir    = StateDir + "/archive"
 	trashDir      = StateDir + "/trash"
@@ -84,6 +87,8 @@ type Config struct {
 // Store manages the volumes of one disk. Its methods may be called concurrently.
 type Store struct {
 	root       *os.Root
+	state      *statedir.Dir     // StateDir
+	room       *statedir.Reserve // for a full disk; nil: there is none
 	lock       *os.File
 	exports    Exporter
 	choice     quota.Choice
@@ -201,6 +206,7 @@ func (s *Store) open(name string) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("open the disk %s: %w", name, err), s.Close())
 	}
 	s.working.Go(func() { s.emptyTrash(s.background) })
+	s.working.Go(func() { s.room.Run(s.background) })
 	return s, nil
 }
 
@@ -212,8 +218,14 @@ func (s *Store) Close() error {
 	if s.lock != nil {
 		_ = s.lock.Close() // holds no data; closing it unlocks
 	}
-	return s.root.Close()
+	if s.state != nil {
+		_ = s.state.Close() // all is synced
+	}
+	return errors.Join(s.room.Close(), s.root.Close())
 }
+
+// Reserve returns the room that is left for podnas on a full disk. It may be nil.
+func (s *Store) Reserve() *statedir.Reserve { return s.room }
 
 // Identity returns the disk's identity, which is unique and never changes.
 func (s *Store) Identity() string { return s.instance.Identity }
@@ -285,12 +297,12 @@ func (s *Store) statfs() (st unix.Statfs_t, err error) {
 // CheckWrite makes sure that the disk is writable. A full disk is no error,
 // because clients must be able to read and to delete.
 func (s *Store) CheckWrite() error {
-	f, err := s.root.OpenFile(probeFile, os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := s.state.MakeFile(path.Base(probeFile), os.O_WRONLY)
 	if err == nil {
 		_, err = f.WriteAt([]byte("podnas\n"), 0)
-		err = errors.Join(err, own(s.root, f), f.Sync(), f.Close())
+		err = errors.Join(err, f.Sync(), f.Close())
 	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if statedir.IsFull(err) {
 		return nil
 	}
 	return err
@@ -298,13 +310,18 @@ func (s *Store) CheckWrite() error {
 
 // load repairs the state directory after a crash, and loads it.
 func (s *Store) load() error {
-	for _, dir := range []string{StateDir, volumesDir, archiveDir, trashDir} {
-		if err := s.root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return err
-		}
+	if err := s.openState(); err != nil {
+		return err
 	}
 	if err := s.takeLock(); err != nil {
 		return err
+	}
+	s.openReserve()
+	for _, dir := range []string{volumesDir, archiveDir, trashDir} {
+		err := s.room.Do(func() error { return s.root.Mkdir(dir, 0o700) })
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
 	}
 	if err := s.loadInstance(); err != nil {
 		return err
@@ -349,15 +366,46 @@ func (s *Store) load() error {
 	return nil
 }
 
+// openState opens the state directory, and makes it on a new disk. What is in its place is not put aside: without
+// it no volume is known.
+func (s *Store) openState() error {
+	if info, err := s.root.Lstat(StateDir); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is not a directory: put the one back that podnas has made on this disk", StateDir)
+	}
+	disk, err := s.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer disk.Close()
+	if s.state, err = statedir.OpenIn(disk, StateDir, nil, s.log); err != nil {
+		return err
+	}
+	return nil
+}
+
+// openReserve opens the reserve, once this process has the disk.
+func (s *Store) openReserve() {
+	var err error
+	s.room, err = statedir.OpenReserve(filepath.Join(s.root.Name(), ReserveDir), s.log)
+	if err != nil {
+		s.log.Warn("disk: there is no reserve for podnas on this disk: when it is full, volumes can't be deleted", "err", err)
+	}
+	if err := s.state.RemoveTemporary(); err != nil {
+		s.log.Warn("disk: can't remove what was half written", "err", err)
+	}
+}
+
+// rename renames something on the disk, which may be full.
+func (s *Store) rename(from, to string) error {
+	return s.room.Do(func() error { return s.root.Rename(from, to) })
+}
+
 func (s *Store) takeLock() error {
-	lock, err := s.root.OpenFile(lockFile, os.O_WRONLY|os.O_CREATE, 0o600)
+	lock, err := s.state.MakeFile(path.Base(lockFile), os.O_WRONLY)
 	if err != nil {
 		return err
 	}
 	s.lock = lock
-	if err := own(s.root, lock); err != nil {
-		return fmt.Errorf("lock %s: %w", lockFile, err)
-	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return ErrInUse
@@ -375,7 +423,7 @@ func (s *Store) loadInstance() error {
 		_, _ = rand.Read(key) // never fails, see crypto/rand
 		s.instance = instance{Identity: uuid.NewString(), HandleKey: key}
 		s.log.Info("disk: new disk, created its identity", "identity", s.instance.Identity)
-		return writeJSON(s.root, InstanceFile, s.instance)
+		return writeJSON(s.root, s.room, InstanceFile, s.instance)
 	}
 	return err
 }

@@ -122,7 +122,7 @@ func TestDamagedPersistentVolume(t *testing.T) {
 				if n := strings.Count(b.logs.String(), "is put aside"); n != 1 {
 					t.Errorf("told %d times; log:\n%s", n, &b.logs)
 				}
-				if _, err := os.Lstat(filepath.Join(b.Claims, file+".damaged")); err != nil {
+				if _, err := os.Lstat(filepath.Join(b.Claims, file+".damaged-1")); err != nil {
 					t.Error(err)
 				}
 			}

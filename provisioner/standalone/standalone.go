@@ -160,6 +160,9 @@ func (r *Runner) scan(ctx context.Context) {
 	m, err := readManifests(r.Claims, &r.manifests, r.settle)
 	var pvs writtenPVs
 	if err == nil {
+		err = r.makeWay()
+	}
+	if err == nil {
 		pvs, err = r.readPVs()
 	}
 	if r.problem("folder "+r.Claims, err); err != nil {
