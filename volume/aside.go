@@ -10,7 +10,7 @@ import (
 )
 
 // asideSuffix is in the names of files that were put aside.
-const asideSuffix = ".put-aside"
+const asideSuffix = ".damaged"
 
 // putAside renames what is in the way of one of podnas's files. Nobody knows what it is, so it is kept.
 func (s *Store) putAside(name string) error {

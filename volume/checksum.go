@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -186,7 +185,6 @@ func (o object) addUnknown(unknown object, t reflect.Type) {
 // others could mount it.
 func (o object) checkFields(t reflect.Type) error {
 	fields := fieldsOf(t)
-	fields[checksumField] = reflect.TypeFor[string]()
 	for name, value := range o {
 		field, known := fields[strings.ToLower(name)]
 		if known {
@@ -197,7 +195,10 @@ func (o object) checkFields(t reflect.Type) error {
 			}
 			continue
 		}
-		near := slices.ContainsFunc(slices.Collect(maps.Keys(fields)), func(f string) bool { return oneByteApart(f, strings.ToLower(name)) })
+		near := oneByteApart(checksumField, name)
+		for f := range fields {
+			near = near || oneByteApart(f, strings.ToLower(name))
+		}
 		if near || strings.ContainsFunc(name, unicode.IsControl) {
 			return fmt.Errorf("it has no checksum, and its field %q is probably another one that was damaged", name)
 		}

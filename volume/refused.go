@@ -287,3 +287,17 @@ func (s *Store) mayBeOf(r *record) *refused {
 	}
 	return nil
 }
+
+// Damaged returns the names of the volumes whose records are not used. Their claims are
+// unknown.
+func (s *Store) Damaged() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, d := range s.stillRefused() {
+		if path.Dir(d.file) == volumesDir {
+			names = append(names, d.volume())
+		}
+	}
+	return names
+}
