@@ -167,6 +167,9 @@ func (s *Store) findLost() error {
 		return fmt.Errorf("list the root of the disk: %w", err)
 	}
 	known := s.places()
+	for _, name := range s.Damaged() {
+		known.add(name) // it has a record
+	}
 	for _, e := range entries {
 		if p := e.Name(); e.IsDir() && isLost(p) && !known.volumes[p] {
 			s.lost = append(s.lost, p)

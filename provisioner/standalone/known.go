@@ -55,6 +55,12 @@ func (r *Runner) checkDoubles(volumes map[claimKey]volume.Volume) {
 func (r *Runner) checkUnknown(key claimKey, pvs map[string]*v1.PersistentVolume) error {
 	store := r.Provisioner.Store
 	damaged := store.Damaged()
+	if r.seen == nil {
+		r.seen = map[string]bool{}
+	}
+	for name := range pvs {
+		r.seen[name] = true
+	}
 	for _, name := range slices.Sorted(maps.Keys(pvs)) {
 		pv := pvs[name]
 		if claimOf(pv) != key || pv.Status.Phase == v1.VolumeReleased {
@@ -78,7 +84,7 @@ func (r *Runner) checkUnknown(key claimKey, pvs map[string]*v1.PersistentVolume)
 		}
 	}
 	for _, dir := range store.Lost() {
-		if pvs[dir] == nil {
+		if !r.seen[dir] { // otherwise a person has removed its PersistentVolume, to begin anew
 			return fmt.Errorf("the directory %[1]s has the name of a volume, but no record, and may have the files of this claim: restore .podnas/volumes/%[1]s.json from a backup; or make it a volume with podnas volume adopt %[1]s --size=SIZE, and name it in volumeName of the right claim; or move it away", dir)
 		}
 	}

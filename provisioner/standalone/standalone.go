@@ -70,6 +70,8 @@ type Runner struct {
 	// asked has the UIDs of claims that have no volume yet, so that a claim keeps its
 	// UID, and its problem, from one attempt to the next.
 	asked map[claimKey]types.UID
+	// seen has the names of the PersistentVolumes that were in provisioned/, see checkUnknown.
+	seen map[string]bool
 
 	manifests parsed[[]any]
 	pvFiles   parsed[*v1.PersistentVolume]
