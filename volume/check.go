@@ -70,11 +70,6 @@ func (s *Store) Check() ([]Finding, error) {
 		}
 		findings = append(findings, f)
 	}
-	aside, err := s.findAside()
-	if err != nil {
-		return nil, err
-	}
-	findings = append(findings, aside...)
 	limits, err := s.projectUsages()
 	if err != nil {
 		findings = append(findings, Finding{Problem: "the limits of volumes can't be read: " + err.Error(), Fix: "check the disk"})

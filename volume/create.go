@@ -285,7 +285,7 @@ func (s *Store) enter(r *record, state state) error {
 func (s *Store) write(r *record) error {
 	next := *r
 	next.Disk = s.instance.Identity
-	return writeJSON(s.root, recordFile(r.Name), next)
+	return writeJSON(s.root, s.room, recordFile(r.Name), next)
 }
 
 // undo removes what create has created. No client has seen the volume, so its

@@ -103,7 +103,7 @@ func (s *Store) trash(r *record) error {
 	if err := s.write(r); err != nil { // when it was deleted
 		return errors.Join(err, s.exportAgain(r))
 	}
-	if err := s.root.Rename(recordFile(r.Name), r.keptIn(trashDir)+".json"); err != nil {
+	if err := s.rename(recordFile(r.Name), r.keptIn(trashDir)+".json"); err != nil {
 		return errors.Join(err, s.exportAgain(r))
 	}
 	s.step("record is in the trash")
@@ -144,7 +144,7 @@ func (s *Store) archive(r *record) error {
 		return err
 	}
 	s.step("directory is in the archive")
-	if err := s.root.Rename(recordFile(r.Name), r.keptIn(archiveDir)+".json"); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := s.rename(recordFile(r.Name), r.keptIn(archiveDir)+".json"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	s.step("record is in the archive")

@@ -165,7 +165,7 @@ func (s *Store) createInstance(disks []string) error {
 	} else {
 		s.log.Info("disk: new disk, created its identity", "identity", identity)
 	}
-	return writeJSON(s.root, InstanceFile, s.instance)
+	return writeJSON(s.root, s.room, InstanceFile, s.instance)
 }
 
 func readInstance(root *os.Root) (instance, error) {
@@ -221,7 +221,7 @@ func (s *Store) bindToStateDir() error {
 	}
 	next := s.instance
 	next.StateDir = here
-	if err := writeJSON(s.root, InstanceFile, next); err != nil { // serve it even if the disk is full
+	if err := writeJSON(s.root, s.room, InstanceFile, next); err != nil { // serve it even if the disk is full
 		s.log.Warn("disk: can't record where its state directory is, the next start tries again", "err", err)
 		return nil
 	}

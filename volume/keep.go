@@ -71,7 +71,7 @@ func (s *Store) unarchiveToTrash(r *record) error {
 		return err
 	}
 	s.step("directory is in the trash")
-	if err := s.root.Rename(r.keptIn(archiveDir)+".json", r.keptIn(trashDir)+".json"); err != nil {
+	if err := s.rename(r.keptIn(archiveDir)+".json", r.keptIn(trashDir)+".json"); err != nil {
 		return err
 	}
 	s.step("record is in the trash")
@@ -273,7 +273,7 @@ func (s *Store) moveBack(r *record) error {
 	if _, err := s.root.Lstat(r.Path); !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("directory %s: %w: move it away", r.Path, errors.Join(ErrExists, err))
 	}
-	if err := s.root.Rename(r.keptIn(archiveDir)+".json", recordFile(r.Name)); err != nil {
+	if err := s.rename(r.keptIn(archiveDir)+".json", recordFile(r.Name)); err != nil {
 		return err
 	}
 	s.step("record is back")

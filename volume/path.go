@@ -164,14 +164,14 @@ func (s *Store) moveDirLocked(from, to string) error {
 		}
 		return err
 	}
-	err := s.root.Rename(from, to)
+	err := s.rename(from, to)
 	if errors.Is(err, os.ErrPermission) {
 		// A directory can be moved only if it is writable, or with CAP_DAC_OVERRIDE, and
 		// if it is not immutable; a client may have changed either.
 		if info, _ := s.root.Lstat(from); info != nil && info.IsDir() {
 			err = errors.Join(s.makeMutable(from), s.root.Chmod(from, info.Mode().Perm()|0o700))
 			if err == nil {
-				err = errors.Join(s.root.Rename(from, to), s.root.Chmod(to, info.Mode()))
+				err = errors.Join(s.rename(from, to), s.root.Chmod(to, info.Mode()))
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path"
 	"time"
+
+	"github.com/podnas/podnas/statedir"
 )
 
 // state of a record in volumes/.
@@ -61,38 +63,37 @@ func (r *record) UnmarshalJSON(data []byte) (err error) {
 	return err
 }
 
+// stateFileMax is the maximum size of a file that is read, in bytes. A record has some 500 and its
+// manifest.
+const stateFileMax = 4 << 20
+
 // writeJSON replaces a file atomically, even in a crash, and syncs it before it
-// returns.
-func writeJSON(dir *os.Root, name string, v any) error {
+// returns. On a full disk it uses the reserve.
+func writeJSON(dir *os.Root, reserve *statedir.Reserve, name string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
-	temporary := name + ".tmp"
-	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	folder, err := dir.Open(path.Dir(name))
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	_, err = f.Write(append(data, '\n'))
-	err = errors.Join(err, own(dir, f), f.Sync(), f.Close())
-	if err == nil {
-		err = dir.Rename(temporary, name)
-	}
-	if err == nil {
-		err = syncDir(dir, path.Dir(name))
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
+	defer folder.Close()
+	return reserve.Write(folder, path.Base(name), append(data, '\n'))
 }
 
+// readJSON reads a file of the state directory. It follows no link and does not wait for the other end of a fifo.
 func readJSON(dir *os.Root, name string, v any) error {
-	data, err := readRegular(dir, name)
+	folder, err := dir.Open(path.Dir(name))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
-	if err := json.Unmarshal(data, v); err != nil {
+	defer folder.Close()
+	data, err := statedir.Of(folder, nil, nil).Read(path.Base(name), stateFileMax)
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	return nil

@@ -128,9 +128,6 @@ func readRecord(root *os.Root, file string) (*record, error) {
 // readRecords reads the records of a state directory, and refuses those that are
 // damaged. A record that podnas may not read is an error, because it is not damaged.
 func (s *Store) readRecords(dir string) ([]*record, error) {
-	if err := s.removeTemporaries(dir); err != nil {
-		return nil, err
-	}
 	names, err := recordFiles(s.root, dir)
 	if err != nil {
 		return nil, err
@@ -149,29 +146,6 @@ func (s *Store) readRecords(dir string) ([]*record, error) {
 		}
 	}
 	return records, nil
-}
-
-// removeTemporaries removes incomplete files left by a crash (*.tmp), which never were records.
-func (s *Store) removeTemporaries(dir string) error {
-	entries, err := fs.ReadDir(s.root.FS(), dir)
-	if err != nil {
-		return fmt.Errorf("list %s: %w", dir, err)
-	}
-	for _, e := range entries {
-		file := path.Join(dir, e.Name())
-		switch {
-		case !strings.HasSuffix(file, ".tmp"):
-		case e.IsDir(): // nobody knows what is in it
-			if err := s.putAside(file); err != nil {
-				return err
-			}
-		default:
-			if err := s.root.Remove(file); err != nil {
-				return fmt.Errorf("remove what an interrupted write left: %w", err)
-			}
-		}
-	}
-	return nil
 }
 
 // withoutContradictions refuses the records that contradict each other, or that are of another disk, and

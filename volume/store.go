@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/statedir"
 )
 
 // The state directory and its contents, relative to the root of the disk.
@@ -31,6 +33,7 @@ const (
 	RemovedDir    = StateDir + "/removed"       // files that were removed while clients of NFSv4 have them open, kept by the server
 	lockFile      = StateDir + "/lock"
 	probeFile     = StateDir + "/probe"
+	ReserveDir    = StateDir + "/reserve" // room for all of these on a full disk
 	volumesDir    = StateDir + "/volumes"
 	archiveDir    = StateDir + "/archive"
 	trashDir      = StateDir + "/trash"
@@ -86,6 +89,8 @@ type Config struct {
 // Store manages the volumes of one disk. Its methods may be called concurrently.
 type Store struct {
 	root       *os.Root
+	state      *statedir.Dir     // StateDir
+	room       *statedir.Reserve // for a full disk; nil: there is none
 	lock       *os.File
 	exports    Exporter
 	choice     quota.Choice
@@ -186,6 +191,7 @@ func (s *Store) open(name string) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("open the disk %s: %w", name, err), s.Close())
 	}
 	s.working.Go(func() { s.emptyTrash(s.background) })
+	s.working.Go(func() { s.room.Run(s.background) })
 	return s, nil
 }
 
@@ -197,8 +203,14 @@ func (s *Store) Close() error {
 	if s.lock != nil {
 		_ = s.lock.Close() // holds no data; closing it unlocks
 	}
-	return s.root.Close()
+	if s.state != nil {
+		_ = s.state.Close() // all is synced
+	}
+	return errors.Join(s.room.Close(), s.root.Close())
 }
+
+// Reserve returns the room that is left for podnas on a full disk. It may be nil.
+func (s *Store) Reserve() *statedir.Reserve { return s.room }
 
 // Identity returns the disk's identity, which is unique and never changes.
 func (s *Store) Identity() string { return s.instance.Identity }
@@ -270,12 +282,12 @@ func (s *Store) statfs() (st unix.Statfs_t, err error) {
 // CheckWrite makes sure that the disk is writable. A full disk is no error,
 // because clients must be able to read and to delete.
 func (s *Store) CheckWrite() error {
-	f, err := openRegular(s.root, probeFile, os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := s.state.MakeFile(path.Base(probeFile), os.O_WRONLY)
 	if err == nil {
 		_, err = f.WriteAt([]byte("podnas\n"), 0)
-		err = errors.Join(err, own(s.root, f), f.Sync(), f.Close())
+		err = errors.Join(err, f.Sync(), f.Close())
 	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if statedir.IsFull(err) {
 		return nil
 	}
 	return err
@@ -283,10 +295,14 @@ func (s *Store) CheckWrite() error {
 
 // load repairs the state directory after a crash, and loads it.
 func (s *Store) load() error {
-	if err := s.makeStateDirs(); err != nil {
+	if err := s.openState(); err != nil {
 		return err
 	}
 	if err := s.takeLock(); err != nil {
+		return err
+	}
+	s.openReserve()
+	if err := s.makeStateDirs(); err != nil {
 		return err
 	}
 	var all []*record
@@ -339,43 +355,74 @@ func (s *Store) load() error {
 	return s.findLost()
 }
 
-// makeStateDirs creates the directories of the state directory, and makes sure that what is there can be
-// opened.
+// makeStateDirs makes the directories of records. What is in the place of the archive or the trash is put
+// aside.
 func (s *Store) makeStateDirs() error {
-	made := func(dir string) error {
-		if err := s.root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return err
-		}
-		return nil
-	}
-	if err := errors.Join(made(StateDir), s.plainDir(StateDir)); err != nil {
-		return err
-	}
 	_, noRecords := s.root.Lstat(volumesDir)
 	if _, err := s.root.Lstat(InstanceFile); err == nil && errors.Is(noRecords, os.ErrNotExist) {
 		return fmt.Errorf("%s/%s, the folder with the records of the volumes, is missing: restore it from a backup of the disk. Without a backup, create it, start podnas, and adopt the directories with podnas volume adopt",
 			s.root.Name(), volumesDir)
 	}
-	if err := errors.Join(made(volumesDir), s.plainDir(volumesDir)); err != nil {
+	if info, err := s.root.Lstat(volumesDir); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is not a directory: put the one back that podnas has made on this disk", volumesDir)
+	}
+	above, err := s.root.Open(StateDir)
+	if err != nil {
 		return err
 	}
-	for _, dir := range []string{archiveDir, trashDir} {
-		if err := errors.Join(s.putAsideUnless(dir, os.FileMode.IsDir), made(dir)); err != nil {
+	defer above.Close()
+	for _, dir := range []string{volumesDir, archiveDir, trashDir} {
+		d, err := statedir.OpenIn(above, path.Base(dir), s.room, s.log)
+		if err != nil {
 			return err
 		}
+		if err := errors.Join(d.RemoveTemporary(), d.Close()); err != nil {
+			return fmt.Errorf("remove what an interrupted write left: %w", err)
+		}
 	}
-	return errors.Join(s.putAsideUnless(lockFile, os.FileMode.IsRegular), s.putAsideUnless(probeFile, os.FileMode.IsRegular))
+	return nil
+}
+
+// openState opens the state directory, and makes it on a new disk. What is in its place is not put aside: without
+// it no volume is known.
+func (s *Store) openState() error {
+	if info, err := s.root.Lstat(StateDir); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is not a directory: put the one back that podnas has made on this disk", StateDir)
+	}
+	disk, err := s.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer disk.Close()
+	if s.state, err = statedir.OpenIn(disk, StateDir, nil, s.log); err != nil {
+		return err
+	}
+	return nil
+}
+
+// openReserve opens the reserve, once this process has the disk.
+func (s *Store) openReserve() {
+	var err error
+	s.room, err = statedir.OpenReserve(filepath.Join(s.root.Name(), ReserveDir), s.log)
+	if err != nil {
+		s.log.Warn("disk: there is no reserve for podnas on this disk: when it is full, volumes can't be deleted", "err", err)
+	}
+	if err := s.state.RemoveTemporary(); err != nil {
+		s.log.Warn("disk: can't remove what was half written", "err", err)
+	}
+}
+
+// rename renames something on the disk, which may be full.
+func (s *Store) rename(from, to string) error {
+	return s.room.Do(func() error { return s.root.Rename(from, to) })
 }
 
 func (s *Store) takeLock() error {
-	lock, err := openRegular(s.root, lockFile, os.O_WRONLY|os.O_CREATE, 0o600)
+	lock, err := s.state.MakeFile(path.Base(lockFile), os.O_WRONLY)
 	if err != nil {
 		return err
 	}
 	s.lock = lock
-	if err := own(s.root, lock); err != nil {
-		return fmt.Errorf("lock %s: %w", lockFile, err)
-	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return ErrInUse

@@ -200,6 +200,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		Removed:     filepath.Join(cfg.root, volume.RemovedDir),
 		NoAttrCache: !cfg.attrCache,
 		StateLog:    cfg.stateLog,
+		Reserve:     store.Reserve(),
 		SlowCall:    cfg.slowCall,
 		Log:         log,
 	})

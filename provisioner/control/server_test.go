@@ -51,7 +51,7 @@ func startOn(t *testing.T, root string) (*Client, *Server) {
 		Process:     process.Info{Version: "test", Root: root, Engine: "native"},
 		Log:         log,
 	}
-	l, err := Listen(root)
+	l, err := Listen(root, nil, slog.New(slog.DiscardHandler))
 	mustDo(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -407,7 +407,7 @@ func TestClientWithoutServer(t *testing.T) {
 		t.Errorf("no disk: %v, want a NotReachedError", err)
 	}
 
-	l, err := Listen(root)
+	l, err := Listen(root, nil, slog.New(slog.DiscardHandler))
 	mustDo(t, err)
 	defer l.Close()
 	go func() { // ends each connection, and itself with the listener
@@ -432,7 +432,7 @@ func TestClientWithoutServer(t *testing.T) {
 	odd := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Second}
 	defer odd.Close()
 	root = newRoot(t)
-	other, err := Listen(root)
+	other, err := Listen(root, nil, slog.New(slog.DiscardHandler))
 	mustDo(t, err)
 	go func() { _ = odd.Serve(other) }()
 	if _, err := NewClient(root).List(t.Context(), false); err == nil || !strings.Contains(err.Error(), "another version") {

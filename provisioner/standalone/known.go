@@ -123,6 +123,10 @@ func CheckDisk(claims, root string) error {
 			others = append(others, name+" (disk "+owner+")")
 		}
 	}
+	if identity == "" && len(pvs) == 0 && r.damaged > 0 { // they were of some disk
+		return fmt.Errorf("%s is empty: podnas has never served it, and what is in %s/%s is damaged, so claims may have volumes on another disk. Mount that. To start with new, empty volumes instead, remove %s/%s or use --new-disk",
+			root, claims, provisionedDir, claims, provisionedDir)
+	}
 	if len(others) == 0 || len(others) < len(pvs) { // some are here: the claims of the others get an error
 		return nil
 	}

@@ -73,6 +73,7 @@ type Runner struct {
 	// seen has the names of the PersistentVolumes that were in provisioned/, see checkUnknown.
 	seen map[string]bool
 
+	damaged   int // files that a Runner that only looks has found
 	manifests parsed[[]any]
 	pvFiles   parsed[*v1.PersistentVolume]
 }

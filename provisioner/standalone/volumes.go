@@ -9,6 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/podnas/podnas/statedir"
 )
 
 // provisionedDir is the directory for PersistentVolumes in the folder of claims.
@@ -48,6 +50,11 @@ func (r *Runner) writePV(pv *v1.PersistentVolume) error {
 // readPVs reads the written PersistentVolumes, by name.
 func (r *Runner) readPVs() (map[string]*v1.PersistentVolume, error) {
 	dir := filepath.Join(r.Claims, provisionedDir)
+	if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
+		if err := r.setAside(r.Claims, provisionedDir, statedir.ErrIrregular); err != nil {
+			return nil, err
+		}
+	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -62,12 +69,17 @@ func (r *Runner) readPVs() (map[string]*v1.PersistentVolume, error) {
 		}
 		name := filepath.Join(dir, e.Name())
 		there[name] = true
-		pv, err := r.pvFiles.parse(name, parsePV)
+		pv, err := r.parsePV(name, e)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed since it was listed
 		}
 		if err == nil && (pv.Name+".yaml" != e.Name() || pv.Spec.ClaimRef == nil) {
 			err = errors.New("it is not the PersistentVolume that podnas wrote")
+		}
+		if err != nil && !errors.Is(err, fs.ErrPermission) {
+			if err = r.setAside(dir, e.Name(), err); err == nil {
+				continue
+			}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s/%s: %w; remove the file, and podnas writes it again", provisionedDir, e.Name(), err)
@@ -76,6 +88,28 @@ func (r *Runner) readPVs() (map[string]*v1.PersistentVolume, error) {
 	}
 	r.pvFiles.forget(func(name string) bool { return there[name] })
 	return pvs, nil
+}
+
+// setAside puts something aside that podnas can write again. A Runner that only looks leaves it.
+func (r *Runner) setAside(dir, name string, why error) error {
+	if r.Log == nil {
+		r.damaged++
+		return nil
+	}
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return statedir.Of(folder, nil, r.Log).SetAside(name, why)
+}
+
+// parsePV parses a file of provisioned/.
+func (r *Runner) parsePV(name string, e fs.DirEntry) (*v1.PersistentVolume, error) {
+	if !e.Type().IsRegular() {
+		return nil, statedir.ErrIrregular
+	}
+	return r.pvFiles.parse(name, parsePV)
 }
 
 func parsePV(data []byte) (*v1.PersistentVolume, error) {
