@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 
@@ -78,6 +77,9 @@ type Config struct {
 	// Overcommit limits the sum of all volumes' sizes to that many times the size of
 	// the disk. 0: a volume must only fit into the free space.
 	Overcommit float64
+	// NewIdentity is the identity of a disk that has lost its own, or RandomIdentity. If it is
+	// empty, such a disk is not opened.
+	NewIdentity string
 	// CountOnce counts repeated failures with the same reason once. It is for a caller
 	// that retries every second.
 	CountOnce bool
@@ -96,8 +98,11 @@ type Store struct {
 	counter    Counter
 	overcommit float64
 	countOnce  bool
-	log        *slog.Logger
-	instance   instance
+	// newIdentity is Config.NewIdentity.
+	newIdentity string
+	log         *slog.Logger
+	instance    instance
+	original    string // the root that this one is a copy of, see bindToStateDir; empty if of none
 	// step is called after each change of the disk. Tests stop there.
 	step func(done string)
 
@@ -107,7 +112,8 @@ type Store struct {
 	mu       sync.Mutex
 	records  map[string]*record  // by name; all of volumes/, and those being created
 	archived []*record           // what is in archive/
-	damaged  []damaged           // damaged records
+	refused  []refused           // records that are not used
+	lost     []string            // directories whose records are gone, see Lost
 	copies   map[string]*copying // by name
 	failed   map[string]error    // why a copy failed, for the next Create
 	markings map[string]*marking // by name
@@ -122,14 +128,6 @@ type Store struct {
 	background context.Context // of copying, marking and emptying
 	stop       context.CancelFunc
 	working    sync.WaitGroup
-}
-
-// instance is instance.json.
-type instance struct {
-	// Identity is unique to this disk.
-	Identity string `json:"identity"`
-	// HandleKey signs file handles. With it anybody could forge handles of any file.
-	HandleKey []byte `json:"handleKey"`
 }
 
 // Open locks a disk, creates its state directory if it is new, finishes or undoes
@@ -158,15 +156,17 @@ func newStore(cfg Config) (*Store, error) {
 		overcommit: cfg.Overcommit,
 		countOnce:  cfg.CountOnce,
 		log:        cfg.Log,
-		step:       func(string) {},
-		records:    map[string]*record{},
-		copies:     map[string]*copying{},
-		failed:     map[string]error{},
-		markings:   map[string]*marking{},
-		copySlots:  semaphore.NewWeighted(copiesAtOnce),
-		markSlot:   semaphore.NewWeighted(1),
-		projects:   map[uint32]bool{},
-		wake:       make(chan struct{}, 1),
+
+		newIdentity: cfg.NewIdentity,
+		step:        func(string) {},
+		records:     map[string]*record{},
+		copies:      map[string]*copying{},
+		failed:      map[string]error{},
+		markings:    map[string]*marking{},
+		copySlots:   semaphore.NewWeighted(copiesAtOnce),
+		markSlot:    semaphore.NewWeighted(1),
+		projects:    map[uint32]bool{},
+		wake:        make(chan struct{}, 1),
 	}, nil
 }
 
@@ -181,21 +181,6 @@ func openRoot(name string) (*os.Root, error) {
 		return nil, fmt.Errorf("open the root of the disk: %w", err)
 	}
 	return root, nil
-}
-
-// IdentityOf returns the identity of the disk at root, or "" if it is new. It
-// changes nothing.
-func IdentityOf(name string) (string, error) {
-	root, err := openRoot(name)
-	if err != nil {
-		return "", err
-	}
-	defer root.Close()
-	i, err := readInstance(root)
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	}
-	return i.Identity, err
 }
 
 // open loads the disk and starts the background work.
@@ -233,13 +218,13 @@ func (s *Store) Identity() string { return s.instance.Identity }
 // HandleKey returns the secret that signs the file handles of this disk.
 func (s *Store) HandleKey() []byte { return s.instance.HandleKey }
 
-// Get returns the volume of a name.
+// Get returns the volume of a name. Its errors are ErrNotFound, and ErrRecord if there may be one.
 func (s *Store) Get(name string) (Volume, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.records[name]
 	if !ok || r.State != ready {
-		return Volume{}, fmt.Errorf("%s: %w", name, ErrNotFound)
+		return Volume{}, s.notFound(name)
 	}
 	return r.Volume, nil
 }
@@ -317,50 +302,82 @@ func (s *Store) load() error {
 		return err
 	}
 	s.openReserve()
-	for _, dir := range []string{volumesDir, archiveDir, trashDir} {
-		err := s.room.Do(func() error { return s.root.Mkdir(dir, 0o700) })
-		if err != nil && !errors.Is(err, os.ErrExist) {
+	if err := s.makeStateDirs(); err != nil {
+		return err
+	}
+	var all []*record
+	var disks []string
+	for _, dir := range []string{trashDir, archiveDir, volumesDir} {
+		found, err := s.readRecords(dir)
+		if err != nil {
 			return err
 		}
+		all = append(all, found...)
 	}
-	if err := s.loadInstance(); err != nil {
+	for _, r := range all {
+		disks = append(disks, r.Disk)
+	}
+	if err := s.loadInstance(disks); err != nil {
 		return err
 	}
-	var err error
-	if s.trashed, err = s.readRecords(trashDir); err != nil {
-		return err
-	}
-	if s.archived, err = s.readRecords(archiveDir); err != nil {
-		return err
-	}
-	for _, r := range slices.Concat(s.trashed, s.archived) {
+	// Load copies last, because they wait for their sources.
+	var others, copies []*record
+	for _, r := range s.withoutContradictions(all) {
 		s.projects[r.Project] = true
+		switch dir := path.Dir(r.file); {
+		case dir == trashDir:
+			s.trashed = append(s.trashed, r)
+		case dir == archiveDir:
+			s.archived = append(s.archived, r)
+		case r.State == copyingState:
+			copies = append(copies, r)
+		default:
+			others = append(others, r)
+		}
 	}
-	records, err := s.readRecords(volumesDir)
-	if err != nil {
-		return err
-	}
+	records := append(others, copies...)
 	for _, r := range records {
-		s.projects[r.Project] = true
 		s.records[r.Name] = r
 	}
 	limits, err := s.projectUsages()
 	if err != nil {
 		return err
 	}
-	// Load copies last, because they wait for their sources.
-	var others, copies []*record
 	for _, r := range records {
-		if r.State == copyingState {
-			copies = append(copies, r)
-		} else {
-			others = append(others, r)
-		}
-	}
-	for _, r := range append(others, copies...) {
 		if err := s.resume(r, limits[r.Project]); err != nil {
 			// All others are served.
-			s.log.Error("volume: can't be loaded", "volume", r.Name, "err", err)
+			s.log.Error("volume: can't be loaded, so it is not served", "volume", r.Name, "path", r.Path, "err", err)
+			s.mu.Lock()
+			r.unserved = err
+			s.mu.Unlock()
+		}
+	}
+	return s.findLost()
+}
+
+// makeStateDirs makes the directories of records. What is in the place of the archive or the trash is put
+// aside.
+func (s *Store) makeStateDirs() error {
+	_, noRecords := s.root.Lstat(volumesDir)
+	if _, err := s.root.Lstat(InstanceFile); err == nil && errors.Is(noRecords, os.ErrNotExist) {
+		return fmt.Errorf("%s/%s, the folder with the records of the volumes, is missing: restore it from a backup of the disk. Without a backup, create it, start podnas, and adopt the directories with podnas volume adopt",
+			s.root.Name(), volumesDir)
+	}
+	if info, err := s.root.Lstat(volumesDir); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is not a directory: put the one back that podnas has made on this disk", volumesDir)
+	}
+	above, err := s.root.Open(StateDir)
+	if err != nil {
+		return err
+	}
+	defer above.Close()
+	for _, dir := range []string{volumesDir, archiveDir, trashDir} {
+		d, err := statedir.OpenIn(above, path.Base(dir), s.room, s.log)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.RemoveTemporary(), d.Close()); err != nil {
+			return fmt.Errorf("remove what an interrupted write left: %w", err)
 		}
 	}
 	return nil
@@ -415,40 +432,15 @@ func (s *Store) takeLock() error {
 	return nil
 }
 
-func (s *Store) loadInstance() error {
-	var err error
-	s.instance, err = readInstance(s.root)
-	if errors.Is(err, os.ErrNotExist) {
-		key := make([]byte, 32)
-		_, _ = rand.Read(key) // never fails, see crypto/rand
-		s.instance = instance{Identity: uuid.NewString(), HandleKey: key}
-		s.log.Info("disk: new disk, created its identity", "identity", s.instance.Identity)
-		return writeJSON(s.root, s.room, InstanceFile, s.instance)
-	}
-	return err
-}
-
-func readInstance(root *os.Root) (instance, error) {
-	var i instance
-	err := readJSON(root, InstanceFile, &i)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-		return instance{}, err
-	}
-	if err == nil && (i.Identity == "" || len(i.HandleKey) != 32) {
-		err = errors.New("its identity or its key is missing")
-	}
-	if err != nil {
-		return instance{}, fmt.Errorf("%s is damaged: restore it from a backup of the disk; without it no file handle is valid: %w", InstanceFile, err)
-	}
-	return i, nil
-}
-
 // resume continues with one record at Open. u is the kernel's usage and limit of
-// its project.
+// its project. With an error the volume is not served.
 func (s *Store) resume(r *record, u quota.Usage) error {
 	log := s.log.With("volume", r.Name)
 	switch r.State {
 	case creating:
+		if info, err := s.root.Lstat(r.Path); !r.summed && err == nil && info.Mode().Perm() != newDirMode {
+			return fmt.Errorf("its state is %s, but its directory is complete, and the record has no checksum that would show whether the state is right: correct the state to %s if the volume was in use, or move the record away", creating, ready)
+		}
 		log.Info("volume: creation was interrupted, undoing it")
 		return s.undo(r)
 	case adopting:
@@ -459,9 +451,11 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 	case archived:
 		return s.archive(r)
 	}
-	if err := s.plainDir(r.Path); err != nil {
-		log.Error("volume: its directory is missing, so it is not served; put the directory back, or delete the volume", "path", r.Path, "err", err)
-		return nil
+	if err := s.servable(r.Path); err != nil {
+		return err
+	}
+	if r.State == copyingState && !s.isReady(r.Source) {
+		return fmt.Errorf("its copy can't be completed: the volume %s, of which it should be a copy, is not there", r.Source)
 	}
 	marked, err := s.restoreLimit(r, u, log)
 	if err != nil {
@@ -480,6 +474,14 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 		s.startMarking(r.Volume)
 	}
 	return nil
+}
+
+// isReady reports whether there is a volume of a name, and its files can be read.
+func (s *Store) isReady(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.records[name]
+	return r != nil && r.State == ready && r.unserved == nil
 }
 
 // recordFile is the path of a volume's record.

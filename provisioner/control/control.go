@@ -22,16 +22,16 @@ import (
 type Volume struct {
 	volume.Volume
 	State string `json:"state"` // volume.Ready and so on
+	// Problem is why it is damaged or not served, or what the comparison with the cluster
+	// found wrong with it, and Fix what to do.
+	Problem string `json:"problem,omitempty"`
+	Fix     string `json:"fix,omitempty"`
 	// Since is when it was archived or retained.
 	Since *time.Time `json:"since,omitempty"`
 	// Used is nil if usage is not counted.
 	Used *quota.Usage `json:"used,omitempty"`
 	// Quota is set if clients can mount the volume.
 	Quota *Quota `json:"quota,omitempty"`
-	// Problem is what the comparison with the cluster found wrong with it, and Fix what to
-	// do.
-	Problem string `json:"problem,omitempty"`
-	Fix     string `json:"fix,omitempty"`
 }
 
 // Quota says what enforces a volume's size, and why.

@@ -158,8 +158,14 @@ func (s *Server) list(r *http.Request) (any, error) {
 		s.Log.Warn("control: can't read the usage of volumes", "err", err)
 	}
 	found := s.compared()
+	unserved := s.store().Unserved()
 	for _, v := range s.store().List() {
-		volumes = append(volumes, s.served(v, usages[v.Name], found[v.Name]))
+		if !slices.ContainsFunc(unserved, func(u volume.Unserved) bool { return u.Name == v.Name }) {
+			volumes = append(volumes, s.served(v, usages[v.Name], found[v.Name]))
+		}
+	}
+	for _, u := range unserved {
+		volumes = append(volumes, unservedVolume(u))
 	}
 	for _, c := range s.store().Copies() {
 		volumes = append(volumes, copiedVolume(c))
@@ -176,6 +182,11 @@ func (s *Server) list(r *http.Request) (any, error) {
 
 func (s *Server) get(r *http.Request) (any, error) {
 	name := r.URL.Query().Get("name")
+	for _, u := range s.store().Unserved() {
+		if u.Name == name {
+			return unservedVolume(u), nil
+		}
+	}
 	v, err := s.store().Get(name)
 	if err == nil {
 		return s.describe(r.Context(), v), nil
@@ -223,6 +234,10 @@ func (s *Server) served(v volume.Volume, u quota.Usage, f volume.Finding) Volume
 		d.Used = &u
 	}
 	return d
+}
+
+func unservedVolume(u volume.Unserved) Volume {
+	return Volume{Volume: u.Volume, State: u.State, Problem: u.Problem, Fix: u.Fix}
 }
 
 func copiedVolume(c volume.Copy) Volume {

@@ -226,6 +226,10 @@ func (c *comparison) checkVolume(ctx context.Context, pv *v1.PersistentVolume) *
 		Problem: fmt.Sprintf("PersistentVolume %s has no volume on the disk: it can't be mounted", pv.Name),
 		Fix:     "put the volume's directory and record back from a backup, or delete the PersistentVolume and its claim",
 	}
+	if errors.Is(err, volume.ErrRecord) {
+		f.Problem = fmt.Sprintf("PersistentVolume %s can't be mounted: %v", pv.Name, err)
+		f.Fix = "put the record right, see podnas doctor; podnas does not delete the volume before"
+	}
 	if kept, err := c.p.Store.Kept(); err == nil {
 		for _, k := range kept {
 			if k.Name == pv.Name {
