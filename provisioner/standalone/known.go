@@ -83,6 +83,9 @@ func (r *Runner) checkUnknown(key claimKey, pvs writtenPVs) error {
 	for name := range pvs.byName {
 		r.seen[name] = true
 	}
+	for name := range pvs.lost {
+		r.seen[name] = true
+	}
 	for _, name := range slices.Sorted(maps.Keys(pvs.byName)) {
 		pv := pvs.byName[name]
 		if claimOf(pv) != key || pv.Status.Phase == v1.VolumeReleased {
