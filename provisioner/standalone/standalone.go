@@ -188,6 +188,12 @@ func (r *Runner) scan(ctx context.Context) {
 		r.problem("PersistentVolume "+name, fmt.Errorf("%w; remove %s if its volume is not needed any more; until then no claim gets a new volume, as this may be its volume", err, r.pvFile(name)))
 	}
 	volumes := r.volumes()
+	if r.strange == nil {
+		r.strange = map[claimKey]bool{}
+		for key := range volumes {
+			r.strange[key] = true
+		}
+	}
 	r.checkDoubles(volumes)
 	for _, key := range slices.Sorted(maps.Keys(m.claims)) {
 		err := r.ensure(ctx, m, key, volumes, pvs)
