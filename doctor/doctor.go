@@ -49,6 +49,9 @@ type Check struct {
 	// Every is how often a List runs it, for checks that cost something, such as calls of the API server, and
 	// for those whose result hardly changes. 0: every 10 seconds while somebody asks for the results, else every minute.
 	Every time.Duration
+	// Live is for checks that cost next to nothing, because they read what the process knows or one system call
+	// returns: List.Current runs them for each page.
+	Live bool
 	// Run returns one Result or several. A Result without a Check gets the Name.
 	Run func(context.Context) []Result
 }
@@ -148,6 +151,15 @@ func share(run func(context.Context) []Result) (timed, here func(context.Context
 	timed = func(ctx context.Context) []Result { return judge(found.Get(ctx, 0)) }
 	here = func(ctx context.Context) []Result { return judge(found.Here(ctx)) }
 	return timed, here
+}
+
+// Live marks checks as Live.
+func Live(checks ...Check) []Check {
+	checks = slices.Clone(checks)
+	for i := range checks {
+		checks[i].Live = true
+	}
+	return checks
 }
 
 // Of sets the source of checks.

@@ -34,7 +34,7 @@ const (
 //
 // Watch runs the checks periodically, one after the other, because each goroutine that starts while the
 // process is idle wakes several threads. One that hangs delays the others by a moment; its own result
-// is then that it does not answer. Known never waits.
+// is then that it does not answer. Known never waits. Current waits for the live checks.
 type List struct {
 	watched []*watched
 
@@ -180,6 +180,20 @@ func (l *List) Known() (results []Result, all bool) {
 		w.mu.Unlock()
 	}
 	return results, all
+}
+
+// Current is Known after the live checks have run anew: for a page that shows beside the results what these
+// checks are about. Call it after that was read, and the results are not older. If one of the checks hangs, it waits a
+// moment.
+func (l *List) Current(ctx context.Context) (results []Result, all bool) {
+	var live []*watched
+	for _, w := range l.watched {
+		if w.check.Live {
+			live = append(live, w)
+		}
+	}
+	lookAt(ctx, live)
+	return l.Known()
 }
 
 // look runs the check and keeps its results, unless a run that started later has

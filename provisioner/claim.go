@@ -30,7 +30,7 @@ func CheckFields(claim *v1.PersistentVolumeClaim) error {
 	case spec.Selector != nil:
 		return errors.New("a selector chooses among existing volumes and can't be used for provisioning: remove it")
 	case spec.VolumeAttributesClassName != nil && *spec.VolumeAttributesClassName != "":
-		return fmt.Errorf("volumeAttributesClassName %s: podnas's volumes have no attributes that can be changed that way: remove it", *spec.VolumeAttributesClassName)
+		return fmt.Errorf("volumeAttributesClassName %s: podnas's volumes have no attributes that such a class could change: make the claim again without it", *spec.VolumeAttributesClassName)
 	case len(spec.AccessModes) == 0:
 		return errors.New("the claim has no access mode: add accessModes, for example [ReadWriteMany]")
 	}

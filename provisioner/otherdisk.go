@@ -27,7 +27,7 @@ func (p *Provisioner) CheckDisk(address Address) error {
 	var others []string
 	disk := ""
 	for _, pv := range pvs {
-		if owner := pv.Annotations[InstanceAnnotation]; owner != "" && owner != p.Store.Identity() && leadsTo(pv, address) {
+		if owner := pv.Annotations[InstanceAnnotation]; owner != "" && owner != p.Store.Identity() && mayBeMounted(pv) && LeadsTo(pv, address) {
 			others, disk = append(others, pv.Name), owner
 		}
 	}
@@ -39,10 +39,13 @@ func (p *Provisioner) CheckDisk(address Address) error {
 		len(others), disk, volume.FormatNames(others), p.Store.Identity(), len(p.Store.List()))
 }
 
-// leadsTo reports whether a PersistentVolume is, or may yet be, mounted from an
-// address.
-func leadsTo(pv *v1.PersistentVolume, address Address) bool {
+// mayBeMounted reports whether a PersistentVolume is, or may yet be, mounted.
+func mayBeMounted(pv *v1.PersistentVolume) bool {
+	return pv.DeletionTimestamp == nil && pv.Status.Phase != v1.VolumeReleased
+}
+
+// LeadsTo reports whether clients mount a PersistentVolume from an address.
+func LeadsTo(pv *v1.PersistentVolume, address Address) bool {
 	return pv.Spec.NFS != nil && pv.Spec.NFS.Server == address.IP.String() &&
-		slices.Contains(pv.Spec.MountOptions, fmt.Sprintf("port=%d", address.Port)) &&
-		pv.DeletionTimestamp == nil && pv.Status.Phase != v1.VolumeReleased
+		slices.Contains(pv.Spec.MountOptions, fmt.Sprintf("port=%d", address.Port))
 }

@@ -87,6 +87,11 @@ func (p *Provisioner) provision(ctx context.Context, options controller.Provisio
 	v, err := p.Store.Get(options.PVName)
 	var spec volume.Spec
 	if err != nil {
+		// Before the claim's source is looked for, which may be gone: its volume stays until
+		// the copy is complete.
+		if err := p.Store.Copying(options.PVName); err != nil {
+			return nil, err
+		}
 		if spec, err = p.spec(options); err != nil {
 			return nil, err
 		}
@@ -185,7 +190,9 @@ func (p *Provisioner) Delete(ctx context.Context, pv *v1.PersistentVolume) error
 		}
 	}
 	if errors.Is(err, volume.ErrNotFound) {
-		p.Log.Info("volume: already deleted", "volume", pv.Name)
+		if pv.DeletionTimestamp == nil { // else the library asks again, until its finalizer is off
+			p.Log.Info("volume: already deleted", "volume", pv.Name)
+		}
 		return nil
 	}
 	return err

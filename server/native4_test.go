@@ -61,7 +61,8 @@ func conformance4(t *testing.T, handles string, switches bool) {
 		)
 	}
 	cfg.StateLog = filepath.Join(dir, "log")
-	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: add, switches: switches}
+	const descriptors = 4096 // which gives a client this many opens by eight
+	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: add, switches: switches, descriptors: descriptors}
 	t.Cleanup(i.end)
 	i.start(t)
 	defer func() {
@@ -83,7 +84,7 @@ func conformance4(t *testing.T, handles string, switches bool) {
 		Addr:  i.addr, MountAddr: i.addr,
 		Export: "/a/volume",
 		Hidden: "/a/hidden", ReadOnly: "/a/readonly", Squashed: "/a/squashed", SquashUID: squashUID,
-		Limited: "/a/limited", LimitedTo: limitedTo,
+		Limited: "/a/limited", LimitedTo: limitedTo, Opens: descriptors / 8,
 		Restart: func(t *testing.T) {
 			end(t)
 			i.start(t)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +33,8 @@ type instance struct {
 	// of the files. If switches is set, each finds them in another way.
 	add      func(*export.Table) error
 	switches bool
+	// descriptors is how many it believes that it may have, when it starts; 0: as many as there are.
+	descriptors uint64
 }
 
 // anew has the next start be another process.
@@ -57,7 +60,9 @@ func (i *instance) end() {
 func (i *instance) start(t *testing.T) {
 	t.Helper()
 	i.anew(t)
-	s, err := server.New(i.cfg)
+	var s *server.Server
+	var err error
+	withDescriptors(t, i.descriptors, func() { s, err = server.New(i.cfg) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +81,28 @@ func (i *instance) start(t *testing.T) {
 		cancel()
 		return <-served
 	}
+}
+
+// withDescriptors does something while the process may have only so many descriptors, or if that is 0 as many as
+// before.
+func withDescriptors(t *testing.T, n uint64, do func()) {
+	t.Helper()
+	var had syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &had); err != nil {
+		t.Fatal(err)
+	}
+	if n == 0 || n > had.Cur {
+		do()
+		return
+	}
+	set := func(limit syscall.Rlimit) {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(syscall.Rlimit{Cur: n, Max: had.Max})
+	defer set(had)
+	do()
 }
 
 func openDescriptors(t *testing.T) int {

@@ -23,6 +23,7 @@ import (
 	"github.com/podnas/podnas/server/nfs4"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
+	"github.com/podnas/podnas/statedir"
 )
 
 // The engines.
@@ -141,6 +142,8 @@ type Config struct {
 	// StateLog is a directory in memory for what clients of version 4 have, for the time after a
 	// crash of this process. It may be empty.
 	StateLog string
+	// Reserve is room for what is in NFS4, on a full disk; nil: there is none.
+	Reserve *statedir.Reserve
 	// SlowCall is the duration from which calls are logged as slow; 0: none.
 	SlowCall time.Duration
 }

@@ -3,8 +3,8 @@
 //
 // A Status reads the server's counters every few seconds, and keeps those of the last
 // minutes for the charts (sample.go, chart.go). It also reads the usage of the disk
-// (health.go), and keeps the latest lines of the log (events.go). Problems come from the
-// list of findings that podnas doctor shows, too. A request only collects what is known
+// and keeps the latest lines of the log (events.go). Problems come from the list of
+// findings that podnas doctor shows, too (health.go). A request only collects what is known
 // (view.go) and generates HTML from it (page.go, tables.go), so it is answered while the
 // disk hangs. However many requests there are, the data is collected once a second, and
 // the page of all volumes generated once a second. Pages that are not the same for

@@ -226,31 +226,68 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// A check that hangs is said, and the page is there all the same.
-func TestHangingCheck(t *testing.T) {
+// What is wrong with a volume is among the problems of the page that shows it, not of one some seconds later.
+func TestHealthIsOfTheSameMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hang := make(chan struct{})
-		s := newStatus(t, nil, nil)
-		s.cfg.Findings = doctor.NewList([]doctor.Check{doctor.One("disk", func(context.Context) doctor.Result {
-			<-hang
-			return doctor.Good("fine")
-		})})
+		var used map[string]int64
+		s := newStatus(t, []volume.Spec{{Name: "v", Size: 1 << 20}}, func(cfg *Config, e exporter) {
+			used = e.used
+			cfg.Findings = doctor.NewList(doctor.Live(doctor.One("volume v", func(context.Context) doctor.Result {
+				if u, err := cfg.Store.Usage("v"); err != nil || u.Inodes > 90 {
+					return doctor.Fail("remove files", "it is full: %v", err)
+				}
+				return doctor.Good("fine")
+			})))
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			s.cfg.Findings.Watch(ctx)
 			close(done)
 		}()
-		time.Sleep(time.Second)
-		wants(t, body(t, s), "The first checks are under way.")
-		time.Sleep(doctor.Timeout)
-		wants(t, body(t, s), "Something is wrong.", "<strong>disk</strong>: no answer for 10s")
-		close(hang)
-		time.Sleep(time.Minute)
-		wants(t, body(t, s), "All is well.")
+		synctest.Wait()
+		for range 3 {
+			used["v"] = 50
+			wants(t, body(t, s), "All is well.", `<svg class="bar "`)
+			used["v"] = 95
+			wants(t, body(t, s), "Something is wrong.", `<svg class="bar full"`)
+		}
 		cancel()
 		<-done
 	})
+}
+
+// A check that hangs is said, and the page is there all the same.
+func TestHangingCheck(t *testing.T) {
+	for name, live := range map[string]bool{"from time to time": false, "for each page": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hang := make(chan struct{})
+				s := newStatus(t, nil, nil)
+				check := doctor.One("disk", func(context.Context) doctor.Result {
+					<-hang
+					return doctor.Good("fine")
+				})
+				check.Live = live
+				s.cfg.Findings = doctor.NewList([]doctor.Check{check})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() {
+					s.cfg.Findings.Watch(ctx)
+					close(done)
+				}()
+				time.Sleep(time.Second)
+				wants(t, body(t, s), "The first checks are under way.")
+				time.Sleep(doctor.Timeout)
+				wants(t, body(t, s), "Something is wrong.", "<strong>disk</strong>: no answer for 1")
+				close(hang)
+				time.Sleep(time.Minute)
+				wants(t, body(t, s), "All is well.")
+				cancel()
+				<-done
+			})
+		})
+	}
 }
 
 func TestEvents(t *testing.T) {

@@ -118,12 +118,6 @@ func (s *Status) view(ctx context.Context, now time.Time) *page {
 	use := diskUse{}
 	p.Volumes = s.volumes(now, &recent, &use)
 	p.Shares = use.shares(space)
-	p.Problems, p.Checked = s.problems()
-	p.Bad = len(p.Problems) > 0 && p.Problems[0].Status == doctor.Failed
-	for i := range p.Volumes {
-		v := &p.Volumes[i]
-		v.bad = !v.served && v.sort >= 0 || len(problemsOf(v, p.Problems)) > 0
-	}
 	p.Procedures = procedures(&recent)
 	p.Clients, p.MoreClients = clients(now, served.Clients, &recent)
 	if s.cfg.NFS4 != nil {
@@ -132,6 +126,13 @@ func (s *Status) view(ctx context.Context, now time.Time) *page {
 	}
 	for _, e := range s.cfg.Events.Recent() {
 		p.Events = append(p.Events, eventOf(now, e))
+	}
+	// Last, so that a problem that shows above is among them.
+	p.Problems, p.Checked = s.problems(ctx)
+	p.Bad = len(p.Problems) > 0 && p.Problems[0].Status == doctor.Failed
+	for i := range p.Volumes {
+		v := &p.Volumes[i]
+		v.bad = !v.served && v.sort >= 0 || len(problemsOf(v, p.Problems)) > 0
 	}
 	return p
 }

@@ -114,7 +114,9 @@ func (s *Store) changeLocked(name string, f func(*Volume) error) (Volume, error)
 	if err := f(&v); err != nil {
 		return Volume{}, err
 	}
-	r := &record{State: ready, Volume: v}
+	s.mu.Lock()
+	r := &record{State: ready, Volume: v, unknown: s.records[name].unknown, unserved: s.records[name].unserved}
+	s.mu.Unlock()
 	if err := s.write(r); err != nil {
 		return Volume{}, fmt.Errorf("change volume %s: %w", name, err)
 	}

@@ -6,7 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
+
+	"github.com/google/uuid"
 
 	"github.com/podnas/podnas/quota"
 )
@@ -34,8 +37,11 @@ func (s *Store) Check() ([]Finding, error) {
 	}
 	s.mu.Lock()
 	var findings []Finding
-	for _, d := range s.stillDamaged() {
-		findings = append(findings, Finding{Path: d.file, Problem: damagedRecord + ": " + d.err.Error(), Fix: damagedFix})
+	for _, d := range s.stillRefused() {
+		findings = append(findings, d.finding())
+	}
+	if s.original != "" {
+		findings = append(findings, s.copiedFinding())
 	}
 	var records []record
 	for _, r := range s.records {
@@ -51,12 +57,18 @@ func (s *Store) Check() ([]Finding, error) {
 		if _, err := s.root.Lstat(p); errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		findings = append(findings, Finding{
+		f := Finding{
 			Path:    p,
 			Problem: "a directory that belongs to no volume",
 			Fix:     "turn it into a volume: podnas volume adopt NAME --path=" + p + " --size=SIZE, or move it away",
 			Notice:  true,
-		})
+		}
+		if isLost(p) {
+			f.Problem += ", but has the name of one: its record is gone"
+			f.Fix = "restore " + recordFile(p) + " from a backup of the disk and restart podnas; or " + f.Fix
+			f.Notice = false
+		}
+		findings = append(findings, f)
 	}
 	limits, err := s.projectUsages()
 	if err != nil {
@@ -119,12 +131,57 @@ func (s *Store) places() places {
 	defer s.mu.Unlock()
 	known := places{map[string]bool{}, map[string]bool{}}
 	for _, r := range s.records {
-		known.volumes[r.Path] = true
-		for p := path.Dir(r.Path); p != "." && !known.above[p]; p = path.Dir(p) {
-			known.above[p] = true
+		known.add(r.Path)
+	}
+	for _, d := range s.stillRefused() {
+		if p := d.path(); p != "" {
+			known.add(p)
 		}
 	}
 	return known
+}
+
+func (known places) add(volume string) {
+	known.volumes[volume] = true
+	for p := path.Dir(volume); p != "." && !known.above[p]; p = path.Dir(p) {
+		known.above[p] = true
+	}
+}
+
+// isLost reports whether a directory has the name that volumes of claims get, unless their class
+// has a pathPattern.
+func isLost(p string) bool {
+	id, found := strings.CutPrefix(p, "pvc-")
+	return found && len(id) == 36 && uuid.Validate(id) == nil
+}
+
+// findLost finds the directories at Open that lost their records.
+func (s *Store) findLost() error {
+	entries, err := fs.ReadDir(s.root.FS(), ".")
+	if err != nil {
+		return fmt.Errorf("list the root of the disk: %w", err)
+	}
+	known := s.places()
+	for _, name := range s.Damaged() {
+		known.add(name) // it has a record
+	}
+	for _, e := range entries {
+		if p := e.Name(); e.IsDir() && isLost(p) && !known.volumes[p] {
+			s.lost = append(s.lost, p)
+		}
+	}
+	return nil
+}
+
+// Lost returns the directories that were made for claims, but have no record any more.
+func (s *Store) Lost() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = slices.DeleteFunc(s.lost, func(p string) bool {
+		_, err := s.root.Lstat(p)
+		return errors.Is(err, os.ErrNotExist) || s.takenBy(p) != nil
+	})
+	return slices.Clone(s.lost)
 }
 
 // checkRecord checks one volume.
@@ -133,17 +190,24 @@ func (s *Store) checkRecord(r *record) []Finding {
 	found := func(problem, fix string) {
 		findings = append(findings, Finding{Volume: r.Name, Path: r.Path, Problem: problem, Fix: fix})
 	}
+	if f := unservedFinding(r); f != nil {
+		return []Finding{*f}
+	}
 	switch r.State {
 	case ready, retained, copyingState:
-		if err := s.plainDir(r.Path); err != nil {
-			found("its directory is missing, so it is not served: "+err.Error(), "put the directory back and restart podnas, or delete the volume")
-			return findings
+		mounted := false
+		err := s.plainDir(r.Path)
+		if err == nil {
+			mounted, err = s.isMountedOver(r.Path)
 		}
-	case adopting, archived:
-		found("it could not be loaded at the start", "see the log for the reason, correct it, and restart podnas")
-	}
-	if r.State == copyingState && s.copyOf(r.Name) == nil {
-		found("it should be a copy of "+r.Source+", which does not exist", "delete it")
+		switch {
+		case errors.Is(err, os.ErrNotExist), errors.Is(err, ErrExists):
+			found("its directory is missing: "+err.Error(), "put the directory back and restart podnas, or delete the volume")
+		case err != nil:
+			found("its directory can't be checked: "+err.Error(), "give podnas the right to read its disk")
+		case mounted:
+			found("something is mounted over its directory since podnas was started: clients use the directory below", "unmount it")
+		}
 	}
 	return findings
 }
@@ -172,10 +236,4 @@ func checkLimit(r *record, u quota.Usage, marked map[string]error) []Finding {
 		f.Fix = "restart podnas, which corrects it"
 	}
 	return []Finding{f}
-}
-
-func (s *Store) copyOf(name string) *copying {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.copies[name]
 }

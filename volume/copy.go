@@ -48,6 +48,17 @@ func (s *Store) Copies() []Copy {
 	return copies
 }
 
+// Copying returns a *CopyingError with the progress if the volume is being copied from
+// another, else nil.
+func (s *Store) Copying(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.copies[name]; c != nil {
+		return c.progress()
+	}
+	return nil
+}
+
 // startCopy copies the source's files into a volume, in the background.
 func (s *Store) startCopy(r *record) {
 	ctx, cancel := context.WithCancel(s.background)

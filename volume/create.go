@@ -81,15 +81,17 @@ func (s *Store) existing(spec *Spec) (*Volume, error) {
 	switch {
 	case r == nil:
 		return nil, nil
+	case r.unserved != nil:
+		return none, fmt.Errorf("volume %s: %w: it is not served: %w", r.Name, ErrBusy, r.unserved)
 	case r.State == retained:
 		return none, fmt.Errorf("volume %s: %w: it was deleted, and its files were kept in %s; adopt it, or move the files away", r.Name, ErrExists, r.Path)
 	case r.State == copyingState:
 		if c := s.copies[r.Name]; c != nil {
 			return none, c.progress()
 		}
-		return none, fmt.Errorf("volume %s: %w: the volume %s, of which it should be a copy", r.Name, ErrNotFound, r.Source)
+		return none, fmt.Errorf("volume %s: %w: the copy of %s has failed, and its files can't be removed, see the log", r.Name, ErrBusy, r.Source)
 	case r.State != ready:
-		return none, fmt.Errorf("volume %s: %w: it could not be loaded at the start, see the log", r.Name, ErrBusy)
+		return none, fmt.Errorf("volume %s: %w: another request is changing it", r.Name, ErrBusy)
 	case r.Size < spec.Size || r.Path != spec.Path || r.Source != spec.Source:
 		return none, fmt.Errorf("volume %s: %w with %s in %s, not %s in %s", r.Name, ErrExists, FormatSize(r.Size), r.Path, FormatSize(spec.Size), spec.Path)
 	}
@@ -126,7 +128,9 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 		source := s.records[spec.Source]
 		switch {
 		case source == nil || source.State != ready || source.deleting:
-			return fmt.Errorf("%s, to be copied: %w", spec.Source, ErrNotFound)
+			return fmt.Errorf("to be copied: %w", s.notFound(spec.Source))
+		case source.unserved != nil:
+			return fmt.Errorf("%s, to be copied: %w: it is not served: %w", spec.Source, ErrBusy, source.unserved)
 		case source.Size > spec.Size:
 			return fmt.Errorf("%w: a copy of %s needs at least its size: %s, not %s", ErrInvalid, spec.Source, FormatSize(source.Size), FormatSize(spec.Size))
 		}
@@ -141,11 +145,19 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 	if err := s.promise(spec.Size, space.Size, overcommit); err != nil {
 		return err
 	}
-	if other := s.takenBy(spec.Path); other != nil {
-		return fmt.Errorf("path %s: %w: volume %s has %s", spec.Path, ErrExists, other.Name, other.Path)
+	if err := s.refusal(r.Name); err != nil {
+		return fmt.Errorf("%w; a new volume would hide its files: %w", err, ErrExists)
 	}
 	if _, err := s.root.Lstat(recordFile(r.Name)); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("volume %s: %w: its record can't be read, see the log", r.Name, errors.Join(ErrExists, err))
+		return fmt.Errorf("volume %s: %w: there is a file %s, which was not there at the start; restart podnas", r.Name, errors.Join(ErrExists, err), recordFile(r.Name))
+	}
+	if err := s.checkFree(spec.Path); err != nil {
+		return err
+	}
+	if r.State == creating {
+		if err := s.checkAbove(spec.Path); err != nil {
+			return err
+		}
 	}
 	if r.State == creating {
 		if _, err := s.root.Lstat(spec.Path); !errors.Is(err, os.ErrNotExist) {
@@ -262,6 +274,7 @@ func (s *Store) enter(r *record, state state) error {
 		}
 		s.limitWhenCounted(next.Volume)
 	}
+	next.unserved = nil
 	s.mu.Lock()
 	*r = next
 	s.mu.Unlock()
@@ -269,7 +282,11 @@ func (s *Store) enter(r *record, state state) error {
 }
 
 // write writes a record in volumes/.
-func (s *Store) write(r *record) error { return writeJSON(s.root, recordFile(r.Name), r) }
+func (s *Store) write(r *record) error {
+	next := *r
+	next.Disk = s.instance.Identity
+	return writeJSON(s.root, s.room, recordFile(r.Name), next)
+}
 
 // undo removes what create has created. No client has seen the volume, so its
 // directory is empty. If it is not empty, it is kept with its record, and the

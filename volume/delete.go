@@ -29,8 +29,8 @@ func (v *Volume) FateOfFiles(root string) string {
 
 // Delete deletes a volume: afterwards no client can access it. OnDelete determines
 // what happens to its files; they are removed in the background, also after a
-// restart. Its errors are ErrNotFound if there is no such volume, and ErrBusy
-// while it is being copied.
+// restart. Its errors are ErrNotFound if there is no such volume, ErrRecord if its record
+// can't be relied on, and ErrBusy while it is being copied.
 func (s *Store) Delete(ctx context.Context, name string) error {
 	unlock, err := s.names.lock(ctx, name)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Store) deleting(name string) (*record, error) {
 	delete(s.failed, name)
 	r := s.records[name]
 	if r == nil || r.State != ready && r.State != copyingState {
-		return nil, fmt.Errorf("%s: %w", name, ErrNotFound)
+		return nil, s.notFound(name)
 	}
 	for _, target := range s.records {
 		if target.Source == name && (target.State == creating || target.State == copyingState) {
@@ -103,7 +103,7 @@ func (s *Store) trash(r *record) error {
 	if err := s.write(r); err != nil { // when it was deleted
 		return errors.Join(err, s.exportAgain(r))
 	}
-	if err := s.root.Rename(recordFile(r.Name), r.keptIn(trashDir)+".json"); err != nil {
+	if err := s.rename(recordFile(r.Name), r.keptIn(trashDir)+".json"); err != nil {
 		return errors.Join(err, s.exportAgain(r))
 	}
 	s.step("record is in the trash")
@@ -144,7 +144,7 @@ func (s *Store) archive(r *record) error {
 		return err
 	}
 	s.step("directory is in the archive")
-	if err := s.root.Rename(recordFile(r.Name), r.keptIn(archiveDir)+".json"); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := s.rename(recordFile(r.Name), r.keptIn(archiveDir)+".json"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	s.step("record is in the archive")
@@ -170,7 +170,7 @@ func (s *Store) retain(r *record) error {
 
 // exportAgain serves a volume whose deletion failed.
 func (s *Store) exportAgain(r *record) error {
-	if r.State != ready {
+	if r.State != ready || r.unserved != nil {
 		return nil
 	}
 	return s.exports.Export(r.Volume)

@@ -71,7 +71,7 @@ func (s *Store) unarchiveToTrash(r *record) error {
 		return err
 	}
 	s.step("directory is in the trash")
-	if err := s.root.Rename(r.keptIn(archiveDir)+".json", r.keptIn(trashDir)+".json"); err != nil {
+	if err := s.rename(r.keptIn(archiveDir)+".json", r.keptIn(trashDir)+".json"); err != nil {
 		return err
 	}
 	s.step("record is in the trash")
@@ -128,7 +128,7 @@ func (s *Store) adoptLocked(ctx context.Context, spec *Spec) (Volume, error) {
 	if err := s.exports.Check(spec.Options); err != nil {
 		return Volume{}, err
 	}
-	if err := s.plainDir(spec.Path); err != nil {
+	if err := s.servable(spec.Path); err != nil {
 		return Volume{}, fmt.Errorf("adopt %s: %w", spec.Path, err)
 	}
 	r = newRecord(adopting, spec)
@@ -202,7 +202,7 @@ func (s *Store) forget(r *record) error {
 
 // revive serves a retained volume again.
 func (s *Store) revive(r *record, spec *Spec) (Volume, error) {
-	if err := s.plainDir(r.Path); err != nil {
+	if err := s.servable(r.Path); err != nil {
 		return Volume{}, fmt.Errorf("adopt %s: %w", r.Path, err)
 	}
 	next := r.again(spec)
@@ -217,6 +217,7 @@ func (s *Store) revive(r *record, spec *Spec) (Volume, error) {
 	if err != nil {
 		return Volume{}, err
 	}
+	next.Deleted = time.Time{}
 	if err := s.enter(next, ready); err != nil {
 		return Volume{}, fmt.Errorf("adopt %s: %w", r.Name, err)
 	}
@@ -230,10 +231,11 @@ func (s *Store) revive(r *record, spec *Spec) (Volume, error) {
 	return next.Volume, nil
 }
 
-// again returns the new record of a kept volume that is adopted.
+// again returns the new record of a kept volume that is adopted. Until it is ready, it says
+// when it was deleted.
 func (r *record) again(spec *Spec) *record {
 	next := *r
-	next.Deleted, next.Claim = time.Time{}, spec.Claim
+	next.Claim = spec.Claim
 	if spec.Manifest != nil {
 		next.Manifest = spec.Manifest
 	}
@@ -243,14 +245,20 @@ func (r *record) again(spec *Spec) *record {
 // unarchive moves an archived volume back to its path and serves it.
 func (s *Store) unarchive(r *record, spec *Spec) (Volume, error) {
 	s.mu.Lock()
-	other := s.takenBy(r.Path)
-	if other == nil {
+	err := s.checkFree(r.Path)
+	if err == nil {
+		err = s.checkAbove(r.Path)
+	}
+	if err == nil {
+		err = s.refusal(r.Name)
+	}
+	if err == nil {
 		s.records[r.Name] = r // reserves the path
 		s.archived = slices.DeleteFunc(s.archived, func(a *record) bool { return a == r })
 	}
 	s.mu.Unlock()
-	if other != nil {
-		return Volume{}, fmt.Errorf("path %s: %w: volume %s has %s", r.Path, ErrExists, other.Name, other.Path)
+	if err != nil {
+		return Volume{}, err
 	}
 	if err := s.moveBack(r); err != nil {
 		// Move it back to the archive; the next Open would do that too.
@@ -265,7 +273,7 @@ func (s *Store) moveBack(r *record) error {
 	if _, err := s.root.Lstat(r.Path); !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("directory %s: %w: move it away", r.Path, errors.Join(ErrExists, err))
 	}
-	if err := s.root.Rename(r.keptIn(archiveDir)+".json", recordFile(r.Name)); err != nil {
+	if err := s.rename(r.keptIn(archiveDir)+".json", recordFile(r.Name)); err != nil {
 		return err
 	}
 	s.step("record is back")

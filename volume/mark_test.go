@@ -219,13 +219,13 @@ func TestDeletedWhileMarking(t *testing.T) {
 			<-reached
 
 			// A deletion that comes to nothing changes nothing.
-			blocked := filepath.Join(root, recordFile("v")+".tmp")
-			mustDo(t, os.Mkdir(blocked, 0o700))
+			blocked := filepath.Join(root, recordFile("v"))
+			mustDo(t, errors.Join(os.Rename(blocked, blocked+".moved"), os.Mkdir(blocked, 0o700)))
 			if err := s.Delete(t.Context(), "v"); err == nil {
 				t.Fatal("deleted without a record of that")
 			}
 			<-reached
-			mustDo(t, errors.Join(os.Remove(blocked), s.Delete(t.Context(), "v")))
+			mustDo(t, errors.Join(os.Remove(blocked), os.Rename(blocked+".moved", blocked), s.Delete(t.Context(), "v")))
 			if findings, err := s.Check(); err != nil || len(findings) != 0 {
 				t.Errorf("found %v, %v", findings, err)
 			}

@@ -66,6 +66,9 @@ func nests(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
 
+// newDirMode is the mode of a volume's directory until the volume is complete.
+const newDirMode = 0o700
+
 // makeDir creates the directory of a volume and its parents. None of them may be a
 // symbolic link, which could lead into another volume.
 func (s *Store) makeDir(p string) error {
@@ -74,7 +77,7 @@ func (s *Store) makeDir(p string) error {
 	if err := s.makeParents(p); err != nil {
 		return err
 	}
-	return s.root.Mkdir(p, 0o700)
+	return s.root.Mkdir(p, newDirMode)
 }
 
 // makeParents creates the parents of a path. The caller holds s.tree.
@@ -136,9 +139,16 @@ func (s *Store) moveToTrash(r *record) error {
 	for _, other := range s.records {
 		taken = taken || other.ID != r.ID && nests(other.Path, r.Path)
 	}
+	var mayBeOf *refused
+	if !taken && r.file != "" && path.Dir(r.file) == trashDir { // otherwise it was served until now
+		mayBeOf = s.mayBeOf(r)
+	}
 	s.mu.Unlock()
 	if taken {
 		return nil
+	}
+	if mayBeOf != nil {
+		return fmt.Errorf("the directory %s may belong to a record that is not used: %w", r.Path, mayBeOf.err)
 	}
 	return s.moveDirLocked(r.Path, trashed)
 }
@@ -154,14 +164,14 @@ func (s *Store) moveDirLocked(from, to string) error {
 		}
 		return err
 	}
-	err := s.root.Rename(from, to)
+	err := s.rename(from, to)
 	if errors.Is(err, os.ErrPermission) {
 		// A directory can be moved only if it is writable, or with CAP_DAC_OVERRIDE, and
 		// if it is not immutable; a client may have changed either.
 		if info, _ := s.root.Lstat(from); info != nil && info.IsDir() {
 			err = errors.Join(s.makeMutable(from), s.root.Chmod(from, info.Mode().Perm()|0o700))
 			if err == nil {
-				err = errors.Join(s.root.Rename(from, to), s.root.Chmod(to, info.Mode()))
+				err = errors.Join(s.rename(from, to), s.root.Chmod(to, info.Mode()))
 			}
 		}
 	}

@@ -4,12 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
-	"slices"
-	"strings"
 	"time"
+
+	"github.com/podnas/podnas/statedir"
 )
 
 // state of a record in volumes/.
@@ -39,142 +38,117 @@ type record struct {
 	// Boot identifies the machine's start in which it is copied: files copied before
 	// that may not be on the disk.
 	Boot string `json:"boot,omitempty"`
+	// Disk is the identity of the disk that the volume is on.
+	Disk string `json:"disk,omitempty"`
 	Volume
 
+	file     string    // where it was read, below the root of the disk; empty if it was created since
+	unknown  object    // fields of a newer podnas
+	summed   bool      // the file has a checksum
+	unserved error     // why a volume that is ready is not served; guarded by Store.mu
 	deleting bool      // guarded by Store.mu
 	retry    time.Time // when emptying may be retried; guarded by Store.mu
 }
 
+// MarshalJSON adds the checksum.
+func (r record) MarshalJSON() ([]byte, error) {
+	type plain record
+	return encodeSummed(plain(r), r.unknown)
+}
+
+// UnmarshalJSON checks the checksum.
+func (r *record) UnmarshalJSON(data []byte) (err error) {
+	type plain record
+	r.unknown, r.summed, err = decodeSummed(data, (*plain)(r))
+	return err
+}
+
+// stateFileMax is the maximum size of a file that is read, in bytes. A record has some 500 and its
+// manifest.
+const stateFileMax = 4 << 20
+
 // writeJSON replaces a file atomically, even in a crash, and syncs it before it
-// returns.
-func writeJSON(dir *os.Root, name string, v any) error {
+// returns. On a full disk it uses the reserve.
+func writeJSON(dir *os.Root, reserve *statedir.Reserve, name string, v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
-	temporary := name + ".tmp"
-	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	folder, err := dir.Open(path.Dir(name))
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	_, err = f.Write(append(data, '\n'))
-	err = errors.Join(err, own(dir, f), f.Sync(), f.Close())
-	if err == nil {
-		err = dir.Rename(temporary, name)
-	}
-	if err == nil {
-		err = syncDir(dir, path.Dir(name))
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
+	defer folder.Close()
+	return reserve.Write(folder, path.Base(name), append(data, '\n'))
 }
 
+// readJSON reads a file of the state directory. It follows no link and does not wait for the other end of a fifo.
 func readJSON(dir *os.Root, name string, v any) error {
-	data, err := dir.ReadFile(name)
+	folder, err := dir.Open(path.Dir(name))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
-	if err := json.Unmarshal(data, v); err != nil {
+	defer folder.Close()
+	data, err := statedir.Of(folder, nil, nil).Read(path.Base(name), stateFileMax)
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
 	return nil
-}
-
-// readRecords reads the records of a state directory. It removes incomplete files
-// left by a crash (*.tmp), which never were records. It reports a damaged record
-// and keeps its file: its volume is not served, all others are. A record that
-// podnas may not read is an error, because it is not damaged.
-func (s *Store) readRecords(name string) ([]*record, error) {
-	dir := s.root
-	entries, err := fs.ReadDir(dir.FS(), name)
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", name, err)
-	}
-	var records []*record
-	for _, e := range entries {
-		file := path.Join(name, e.Name())
-		switch {
-		case strings.HasSuffix(file, ".tmp"):
-			if err := dir.Remove(file); err != nil {
-				return nil, fmt.Errorf("remove what an interrupted write left: %w", err)
-			}
-		case strings.HasSuffix(file, ".json"):
-			var r record
-			err := readJSON(dir, file, &r)
-			if errors.Is(err, fs.ErrPermission) {
-				return nil, err
-			}
-			if err == nil {
-				err = r.check(file)
-			}
-			if err != nil {
-				s.log.Error("volume: "+damagedRecord, "record", file, "err", err, "fix", damagedFix)
-				s.damaged = append(s.damaged, damaged{file: file, err: err})
-				continue
-			}
-			records = append(records, &r)
-		}
-	}
-	return records, nil
-}
-
-// damaged is a record that can't be parsed.
-type damaged struct {
-	file string // below the root of the disk
-	err  error
-}
-
-const (
-	damagedRecord = "the record is damaged, so its volume is not served"
-	damagedFix    = "restore the record from a backup of the disk, or move it away and adopt the directory"
-)
-
-// Damaged returns the names of the volumes whose records are damaged. Their claims are
-// unknown.
-func (s *Store) Damaged() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var names []string
-	for _, d := range s.stillDamaged() {
-		if dir, file := path.Split(d.file); path.Clean(dir) == volumesDir {
-			names = append(names, strings.TrimSuffix(file, ".json"))
-		}
-	}
-	return names
-}
-
-// stillDamaged returns the damaged records whose files still exist. The caller holds
-// s.mu.
-func (s *Store) stillDamaged() []damaged {
-	s.damaged = slices.DeleteFunc(s.damaged, func(d damaged) bool {
-		_, err := s.root.Lstat(d.file)
-		return errors.Is(err, os.ErrNotExist)
-	})
-	return s.damaged
 }
 
 // check refuses a record that was edited or damaged, so that it can't refer to a
 // wrong directory.
-func (r *record) check(file string) error {
+func (r *record) check() error {
 	spec := Spec{Name: r.Name, Path: r.Path, Size: r.Size, BytesPerInode: r.BytesPerInode, OnDelete: r.OnDelete}
 	if err := spec.validate(); err != nil {
-		return fmt.Errorf("record %s: %w", file, err)
-	}
-	switch r.State {
-	case creating, copyingState, adopting, ready, retained, archived:
-	default:
-		return fmt.Errorf("record %s: %w: state %q", file, ErrInvalid, r.State)
+		return err
 	}
 	if r.Inodes < 0 {
-		return fmt.Errorf("record %s: %w: a limit of %d inodes", file, ErrInvalid, r.Inodes)
+		return fmt.Errorf("%w: a limit of %d inodes", ErrInvalid, r.Inodes)
 	}
 	if r.ID == 0 {
-		return fmt.Errorf("record %s: %w: no id", file, ErrInvalid)
+		return fmt.Errorf("%w: no id", ErrInvalid)
 	}
-	if want := path.Base(file); want != r.Name+".json" && want != r.keptName()+".json" {
-		return fmt.Errorf("record %s: %w: it is the record of %s", file, ErrInvalid, r.Name)
+	want := r.keptName()
+	if path.Dir(r.file) == volumesDir {
+		want = r.Name
+	}
+	if path.Base(r.file) != want+".json" {
+		return fmt.Errorf("%w: it is the record of %s, in the file of another", ErrInvalid, r.Name)
+	}
+	return r.checkState()
+}
+
+// checkState refuses a state that the rest of the record contradicts: acting on it, podnas would move
+// or remove files. Records of older versions have no checksum that would show a changed state.
+func (r *record) checkState() error {
+	right := true
+	switch r.State {
+	case creating:
+		right = r.Deleted.IsZero()
+	case copyingState:
+		right = r.Source != "" && r.Inodes == 0
+	case adopting:
+		right = r.Deleted.IsZero() && r.Inodes == 0
+	case retained:
+		right = r.OnDelete == RetainFiles
+	case archived:
+		right = !r.Deleted.IsZero() && r.OnDelete == ArchiveFiles
+	case ready:
+	default:
+		return fmt.Errorf("%w: state %q", ErrInvalid, r.State)
+	}
+	switch path.Dir(r.file) {
+	case trashDir: // where no state makes a difference
+		return nil
+	case archiveDir:
+		right = right && r.State == archived
+	}
+	if !right {
+		return fmt.Errorf("%w: its state is %q, which the rest of it contradicts", ErrInvalid, r.State)
 	}
 	return nil
 }

@@ -10,15 +10,16 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/statedir"
 )
 
 // The state directory and its contents, relative to the root of the disk.
@@ -32,6 +33,7 @@ const (
 	RemovedDir    = StateDir + "/removed"       // files that were removed while clients of NFSv4 have them open, kept by the server
 	lockFile      = StateDir + "/lock"
 	probeFile     = StateDir + "/probe"
+	ReserveDir    = StateDir + "/reserve" // room for all of these on a full disk
 	volumesDir    = StateDir + "/volumes"
 	archiveDir    = StateDir + "/archive"
 	trashDir      = StateDir + "/trash"
@@ -75,6 +77,9 @@ type Config struct {
 	// Overcommit limits the sum of all volumes' sizes to that many times the size of
 	// the disk. 0: a volume must only fit into the free space.
 	Overcommit float64
+	// NewIdentity is the identity of a disk that has lost its own, or RandomIdentity. If it is
+	// empty, such a disk is not opened.
+	NewIdentity string
 	// CountOnce counts repeated failures with the same reason once. It is for a caller
 	// that retries every second.
 	CountOnce bool
@@ -84,6 +89,8 @@ type Config struct {
 // Store manages the volumes of one disk. Its methods may be called concurrently.
 type Store struct {
 	root       *os.Root
+	state      *statedir.Dir     // StateDir
+	room       *statedir.Reserve // for a full disk; nil: there is none
 	lock       *os.File
 	exports    Exporter
 	choice     quota.Choice
@@ -91,8 +98,11 @@ type Store struct {
 	counter    Counter
 	overcommit float64
 	countOnce  bool
-	log        *slog.Logger
-	instance   instance
+	// newIdentity is Config.NewIdentity.
+	newIdentity string
+	log         *slog.Logger
+	instance    instance
+	original    string // the root that this one is a copy of, see bindToStateDir; empty if of none
 	// step is called after each change of the disk. Tests stop there.
 	step func(done string)
 
@@ -102,7 +112,8 @@ type Store struct {
 	mu       sync.Mutex
 	records  map[string]*record  // by name; all of volumes/, and those being created
 	archived []*record           // what is in archive/
-	damaged  []damaged           // damaged records
+	refused  []refused           // records that are not used
+	lost     []string            // directories whose records are gone, see Lost
 	copies   map[string]*copying // by name
 	failed   map[string]error    // why a copy failed, for the next Create
 	markings map[string]*marking // by name
@@ -117,14 +128,6 @@ type Store struct {
 	background context.Context // of copying, marking and emptying
 	stop       context.CancelFunc
 	working    sync.WaitGroup
-}
-
-// instance is instance.json.
-type instance struct {
-	// Identity is unique to this disk.
-	Identity string `json:"identity"`
-	// HandleKey signs file handles. With it anybody could forge handles of any file.
-	HandleKey []byte `json:"handleKey"`
 }
 
 // Open locks a disk, creates its state directory if it is new, finishes or undoes
@@ -153,15 +156,17 @@ func newStore(cfg Config) (*Store, error) {
 		overcommit: cfg.Overcommit,
 		countOnce:  cfg.CountOnce,
 		log:        cfg.Log,
-		step:       func(string) {},
-		records:    map[string]*record{},
-		copies:     map[string]*copying{},
-		failed:     map[string]error{},
-		markings:   map[string]*marking{},
-		copySlots:  semaphore.NewWeighted(copiesAtOnce),
-		markSlot:   semaphore.NewWeighted(1),
-		projects:   map[uint32]bool{},
-		wake:       make(chan struct{}, 1),
+
+		newIdentity: cfg.NewIdentity,
+		step:        func(string) {},
+		records:     map[string]*record{},
+		copies:      map[string]*copying{},
+		failed:      map[string]error{},
+		markings:    map[string]*marking{},
+		copySlots:   semaphore.NewWeighted(copiesAtOnce),
+		markSlot:    semaphore.NewWeighted(1),
+		projects:    map[uint32]bool{},
+		wake:        make(chan struct{}, 1),
 	}, nil
 }
 
@@ -178,21 +183,6 @@ func openRoot(name string) (*os.Root, error) {
 	return root, nil
 }
 
-// IdentityOf returns the identity of the disk at root, or "" if it is new. It
-// changes nothing.
-func IdentityOf(name string) (string, error) {
-	root, err := openRoot(name)
-	if err != nil {
-		return "", err
-	}
-	defer root.Close()
-	i, err := readInstance(root)
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	}
-	return i.Identity, err
-}
-
 // open loads the disk and starts the background work.
 func (s *Store) open(name string) (*Store, error) {
 	s.background, s.stop = context.WithCancel(context.Background())
@@ -201,6 +191,7 @@ func (s *Store) open(name string) (*Store, error) {
 		return nil, errors.Join(fmt.Errorf("open the disk %s: %w", name, err), s.Close())
 	}
 	s.working.Go(func() { s.emptyTrash(s.background) })
+	s.working.Go(func() { s.room.Run(s.background) })
 	return s, nil
 }
 
@@ -212,8 +203,14 @@ func (s *Store) Close() error {
 	if s.lock != nil {
 		_ = s.lock.Close() // holds no data; closing it unlocks
 	}
-	return s.root.Close()
+	if s.state != nil {
+		_ = s.state.Close() // all is synced
+	}
+	return errors.Join(s.room.Close(), s.root.Close())
 }
+
+// Reserve returns the room that is left for podnas on a full disk. It may be nil.
+func (s *Store) Reserve() *statedir.Reserve { return s.room }
 
 // Identity returns the disk's identity, which is unique and never changes.
 func (s *Store) Identity() string { return s.instance.Identity }
@@ -221,13 +218,13 @@ func (s *Store) Identity() string { return s.instance.Identity }
 // HandleKey returns the secret that signs the file handles of this disk.
 func (s *Store) HandleKey() []byte { return s.instance.HandleKey }
 
-// Get returns the volume of a name.
+// Get returns the volume of a name. Its errors are ErrNotFound, and ErrRecord if there may be one.
 func (s *Store) Get(name string) (Volume, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r, ok := s.records[name]
 	if !ok || r.State != ready {
-		return Volume{}, fmt.Errorf("%s: %w", name, ErrNotFound)
+		return Volume{}, s.notFound(name)
 	}
 	return r.Volume, nil
 }
@@ -285,12 +282,12 @@ func (s *Store) statfs() (st unix.Statfs_t, err error) {
 // CheckWrite makes sure that the disk is writable. A full disk is no error,
 // because clients must be able to read and to delete.
 func (s *Store) CheckWrite() error {
-	f, err := s.root.OpenFile(probeFile, os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := s.state.MakeFile(path.Base(probeFile), os.O_WRONLY)
 	if err == nil {
 		_, err = f.WriteAt([]byte("podnas\n"), 0)
-		err = errors.Join(err, own(s.root, f), f.Sync(), f.Close())
+		err = errors.Join(err, f.Sync(), f.Close())
 	}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+	if statedir.IsFull(err) {
 		return nil
 	}
 	return err
@@ -298,66 +295,134 @@ func (s *Store) CheckWrite() error {
 
 // load repairs the state directory after a crash, and loads it.
 func (s *Store) load() error {
-	for _, dir := range []string{StateDir, volumesDir, archiveDir, trashDir} {
-		if err := s.root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return err
-		}
+	if err := s.openState(); err != nil {
+		return err
 	}
 	if err := s.takeLock(); err != nil {
 		return err
 	}
-	if err := s.loadInstance(); err != nil {
+	s.openReserve()
+	if err := s.makeStateDirs(); err != nil {
 		return err
 	}
-	var err error
-	if s.trashed, err = s.readRecords(trashDir); err != nil {
+	var all []*record
+	var disks []string
+	for _, dir := range []string{trashDir, archiveDir, volumesDir} {
+		found, err := s.readRecords(dir)
+		if err != nil {
+			return err
+		}
+		all = append(all, found...)
+	}
+	for _, r := range all {
+		disks = append(disks, r.Disk)
+	}
+	if err := s.loadInstance(disks); err != nil {
 		return err
 	}
-	if s.archived, err = s.readRecords(archiveDir); err != nil {
-		return err
-	}
-	for _, r := range slices.Concat(s.trashed, s.archived) {
+	// Load copies last, because they wait for their sources.
+	var others, copies []*record
+	for _, r := range s.withoutContradictions(all) {
 		s.projects[r.Project] = true
+		switch dir := path.Dir(r.file); {
+		case dir == trashDir:
+			s.trashed = append(s.trashed, r)
+		case dir == archiveDir:
+			s.archived = append(s.archived, r)
+		case r.State == copyingState:
+			copies = append(copies, r)
+		default:
+			others = append(others, r)
+		}
 	}
-	records, err := s.readRecords(volumesDir)
-	if err != nil {
-		return err
-	}
+	records := append(others, copies...)
 	for _, r := range records {
-		s.projects[r.Project] = true
 		s.records[r.Name] = r
 	}
 	limits, err := s.projectUsages()
 	if err != nil {
 		return err
 	}
-	// Load copies last, because they wait for their sources.
-	var others, copies []*record
 	for _, r := range records {
-		if r.State == copyingState {
-			copies = append(copies, r)
-		} else {
-			others = append(others, r)
-		}
-	}
-	for _, r := range append(others, copies...) {
 		if err := s.resume(r, limits[r.Project]); err != nil {
 			// All others are served.
-			s.log.Error("volume: can't be loaded", "volume", r.Name, "err", err)
+			s.log.Error("volume: can't be loaded, so it is not served", "volume", r.Name, "path", r.Path, "err", err)
+			s.mu.Lock()
+			r.unserved = err
+			s.mu.Unlock()
+		}
+	}
+	return s.findLost()
+}
+
+// makeStateDirs makes the directories of records. What is in the place of the archive or the trash is put
+// aside.
+func (s *Store) makeStateDirs() error {
+	_, noRecords := s.root.Lstat(volumesDir)
+	if _, err := s.root.Lstat(InstanceFile); err == nil && errors.Is(noRecords, os.ErrNotExist) {
+		return fmt.Errorf("%s/%s, the folder with the records of the volumes, is missing: restore it from a backup of the disk. Without a backup, create it, start podnas, and adopt the directories with podnas volume adopt",
+			s.root.Name(), volumesDir)
+	}
+	if info, err := s.root.Lstat(volumesDir); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is not a directory: put the one back that podnas has made on this disk", volumesDir)
+	}
+	above, err := s.root.Open(StateDir)
+	if err != nil {
+		return err
+	}
+	defer above.Close()
+	for _, dir := range []string{volumesDir, archiveDir, trashDir} {
+		d, err := statedir.OpenIn(above, path.Base(dir), s.room, s.log)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.RemoveTemporary(), d.Close()); err != nil {
+			return fmt.Errorf("remove what an interrupted write left: %w", err)
 		}
 	}
 	return nil
 }
 
+// openState opens the state directory, and makes it on a new disk. What is in its place is not put aside: without
+// it no volume is known.
+func (s *Store) openState() error {
+	if info, err := s.root.Lstat(StateDir); err == nil && !info.IsDir() {
+		return fmt.Errorf("%s is not a directory: put the one back that podnas has made on this disk", StateDir)
+	}
+	disk, err := s.root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer disk.Close()
+	if s.state, err = statedir.OpenIn(disk, StateDir, nil, s.log); err != nil {
+		return err
+	}
+	return nil
+}
+
+// openReserve opens the reserve, once this process has the disk.
+func (s *Store) openReserve() {
+	var err error
+	s.room, err = statedir.OpenReserve(filepath.Join(s.root.Name(), ReserveDir), s.log)
+	if err != nil {
+		s.log.Warn("disk: there is no reserve for podnas on this disk: when it is full, volumes can't be deleted", "err", err)
+	}
+	if err := s.state.RemoveTemporary(); err != nil {
+		s.log.Warn("disk: can't remove what was half written", "err", err)
+	}
+}
+
+// rename renames something on the disk, which may be full.
+func (s *Store) rename(from, to string) error {
+	return s.room.Do(func() error { return s.root.Rename(from, to) })
+}
+
 func (s *Store) takeLock() error {
-	lock, err := s.root.OpenFile(lockFile, os.O_WRONLY|os.O_CREATE, 0o600)
+	lock, err := s.state.MakeFile(path.Base(lockFile), os.O_WRONLY)
 	if err != nil {
 		return err
 	}
 	s.lock = lock
-	if err := own(s.root, lock); err != nil {
-		return fmt.Errorf("lock %s: %w", lockFile, err)
-	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return ErrInUse
@@ -367,40 +432,15 @@ func (s *Store) takeLock() error {
 	return nil
 }
 
-func (s *Store) loadInstance() error {
-	var err error
-	s.instance, err = readInstance(s.root)
-	if errors.Is(err, os.ErrNotExist) {
-		key := make([]byte, 32)
-		_, _ = rand.Read(key) // never fails, see crypto/rand
-		s.instance = instance{Identity: uuid.NewString(), HandleKey: key}
-		s.log.Info("disk: new disk, created its identity", "identity", s.instance.Identity)
-		return writeJSON(s.root, InstanceFile, s.instance)
-	}
-	return err
-}
-
-func readInstance(root *os.Root) (instance, error) {
-	var i instance
-	err := readJSON(root, InstanceFile, &i)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-		return instance{}, err
-	}
-	if err == nil && (i.Identity == "" || len(i.HandleKey) != 32) {
-		err = errors.New("its identity or its key is missing")
-	}
-	if err != nil {
-		return instance{}, fmt.Errorf("%s is damaged: restore it from a backup of the disk; without it no file handle is valid: %w", InstanceFile, err)
-	}
-	return i, nil
-}
-
 // resume continues with one record at Open. u is the kernel's usage and limit of
-// its project.
+// its project. With an error the volume is not served.
 func (s *Store) resume(r *record, u quota.Usage) error {
 	log := s.log.With("volume", r.Name)
 	switch r.State {
 	case creating:
+		if info, err := s.root.Lstat(r.Path); !r.summed && err == nil && info.Mode().Perm() != newDirMode {
+			return fmt.Errorf("its state is %s, but its directory is complete, and the record has no checksum that would show whether the state is right: correct the state to %s if the volume was in use, or move the record away", creating, ready)
+		}
 		log.Info("volume: creation was interrupted, undoing it")
 		return s.undo(r)
 	case adopting:
@@ -411,9 +451,11 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 	case archived:
 		return s.archive(r)
 	}
-	if err := s.plainDir(r.Path); err != nil {
-		log.Error("volume: its directory is missing, so it is not served; put the directory back, or delete the volume", "path", r.Path, "err", err)
-		return nil
+	if err := s.servable(r.Path); err != nil {
+		return err
+	}
+	if r.State == copyingState && !s.isReady(r.Source) {
+		return fmt.Errorf("its copy can't be completed: the volume %s, of which it should be a copy, is not there", r.Source)
 	}
 	marked, err := s.restoreLimit(r, u, log)
 	if err != nil {
@@ -432,6 +474,14 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 		s.startMarking(r.Volume)
 	}
 	return nil
+}
+
+// isReady reports whether there is a volume of a name, and its files can be read.
+func (s *Store) isReady(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.records[name]
+	return r != nil && r.State == ready && r.unserved == nil
 }
 
 // recordFile is the path of a volume's record.

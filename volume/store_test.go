@@ -318,7 +318,7 @@ func mustWriteState(t *testing.T, root, file string, st state, v Volume) {
 	dir, err := os.OpenRoot(root)
 	mustDo(t, err)
 	defer dir.Close()
-	mustDo(t, writeJSON(dir, file, record{State: st, Volume: v}))
+	mustDo(t, writeJSON(dir, nil, file, record{State: st, Volume: v}))
 }
 
 func TestMissingDirectoryIsNotServed(t *testing.T) {

@@ -16,7 +16,8 @@
 //	    trash/<id>.json      the record of a deleted volume ...
 //	    trash/<id>/          ... and its files, until they are gone
 //
-// The records decide. Each is written to a temporary file, synced and renamed.
+// The records decide, if they have the right checksum (checksum.go), and none contradicts another
+// (refused.go). Each is written to a temporary file, synced and renamed.
 // After a crash between any two steps, the next Open finishes or undoes the
 // operation:
 //
@@ -142,6 +143,9 @@ type Kept struct {
 const (
 	Ready   = string(ready)        // clients can mount it
 	Copying = string(copyingState) // of a Copy
+	// Of Unserved:
+	Damaged   = "damaged"    // its record can't be relied on
+	NotServed = "not served" // for another reason
 	// Of Kept:
 	Archived = "archived" // in the state directory
 	Retained = "retained" // where it was

@@ -34,13 +34,15 @@ func newAppliance(t *testing.T) *appliance {
 	return a
 }
 
-func (a *appliance) start() {
+func (a *appliance) start(flags ...string) {
 	a.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		_, log, err := podnas(ctx, "serve", "--standalone", "--root="+a.root, "--claims="+a.claims, "--quota=server", "--claim-grace=1h",
-			"--listen="+a.nfs, "--http="+a.http)
+		_, log, err := podnas(ctx, append([]string{
+			"serve", "--standalone", "--root=" + a.root, "--claims=" + a.claims, "--quota=server", "--claim-grace=1h",
+			"--listen=" + a.nfs, "--http=" + a.http,
+		}, flags...)...)
 		if err != nil {
 			err = fmt.Errorf("%w; log: %s", err, log)
 		}
@@ -276,6 +278,14 @@ func TestFindings(t *testing.T) {
 			a.restarted(func() { mustDo(a.t, os.Truncate(record, 20)) })
 			return func() { a.restarted(func() { mustDo(a.t, os.WriteFile(record, []byte(was), 0o600)) }) }
 		}, "disk", ".podnas/volumes/$.json", doctor.Failed, "the record is damaged"},
+		{"a doubled record", func(a *appliance) func() {
+			record := filepath.Join(a.root, ".podnas/volumes", a.claim("1Mi")+".json")
+			double := regexp.MustCompile(`"checksum": ".*",`).ReplaceAllString(read(a.t, record), "")
+			double = regexp.MustCompile(`"name": "pvc-.*"`).ReplaceAllString(double, `"name": "double"`)
+			file := filepath.Join(a.root, ".podnas/volumes/double.json")
+			a.restarted(func() { mustDo(a.t, os.WriteFile(file, []byte(double), 0o600)) })
+			return func() { a.restarted(func() { mustDo(a.t, os.Remove(file)) }) }
+		}, "disk", ".podnas/volumes/$.json", doctor.Failed, "double.json has the id"},
 		{"a full volume", func(a *appliance) func() {
 			a.fill(a.claim("1Mi"), 1000<<10)
 			return func() { a.write("data.yaml", claimText("podnas", "2Mi")) }

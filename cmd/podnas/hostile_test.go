@@ -128,7 +128,6 @@ func TestHostileClients(t *testing.T) {
 	}
 	for _, engine := range []string{"native", "go-nfs"} {
 		t.Run(engine, func(t *testing.T) {
-			t.Setenv("GOMEMLIMIT", manifestValue(t, "GOMEMLIMIT"))
 			s := startProcess(t, engine)
 			client, err := nfstest.Dial(t.Context(), s.nfs, s.nfs)
 			mustDo(t, err)
@@ -335,16 +334,3 @@ func (w *victim) end() {
 }
 
 func (w *victim) p99() time.Duration { return w.small[len(w.small)*99/100] }
-
-// manifestValue is the value of an environment variable in the manifest.
-func manifestValue(t *testing.T, name string) string {
-	t.Helper()
-	manifest, err := os.ReadFile("../../deploy/base/statefulset.yaml")
-	mustDo(t, err)
-	_, after, _ := strings.Cut(string(manifest), "- name: "+name+"\n")
-	var value string
-	if _, err := fmt.Sscanf(after, " value: %s", &value); err != nil {
-		t.Fatalf("the manifest sets no %s: %v", name, err)
-	}
-	return value
-}

@@ -50,6 +50,7 @@ type serveConfig struct {
 	claims                                     string
 	claimGrace                                 time.Duration
 	newDisk                                    bool
+	newIdentity                                string
 	overcommit                                 float64
 	indexMemory                                int // MiB
 	cluster                                    clusterConfig
@@ -81,11 +82,12 @@ func newServeCommand() *cobra.Command {
 	f.StringVar(&cfg.http, "http", ":8080", "address of the status page (/), the probes (/healthz, /readyz), and the metrics\nfor Prometheus (/metrics)")
 	f.StringSliceVar(&cfg.hosts, "http-host", nil, "further host `names` for the page and the metrics, separated by commas, such as that of\nan Ingress; always accepted: addresses, localhost, names without a dot, and names below\n.localhost, .svc and .cluster.local")
 	f.StringVar(&cfg.handles, "handles", server.HandlesAuto, "how files are found: kernel, by the kernel's handles (needs DAC_READ_SEARCH),\nindex, by an index in memory, or auto: kernel where it can")
-	f.IntVar(&cfg.indexMemory, "index-memory", 128, "MiB of memory for where files are, if they are found by an index; a million files take 50.\nBeyond it the volumes with the most files forget those that were not used for long")
+	f.IntVar(&cfg.indexMemory, "index-memory", defaultIndexMemory, "MiB of memory for where files are, if they are found by an index; a million files take 50.\nBeyond it the volumes with the most files forget those that were not used for long")
 	f.StringVar(&cfg.engine, "engine", server.EngineAuto, "NFS engine: native, go-nfs (a library with limits), or auto: native")
 	f.StringVar(&cfg.quota, "quota", string(quota.Auto), "what enforces sizes: kernel (project quotas; podnas refuses to start without them),\nserver (which counts what clients write), off, or auto: kernel if possible, else server")
 	f.Float64Var(&cfg.overcommit, "overcommit", 0, "limit of the sum of all volumes' sizes, as a multiple of the disk's size: with 1, each\nvolume can always reach its size; 0: no limit, but a new volume must fit into the space\nthat is free at that time, and volumes that fill up later may find the disk full")
 	f.BoolVar(&cfg.newDisk, "new-disk", false, "create volumes although there are PersistentVolumes of another disk, which this disk\nreplaces")
+	f.StringVar(&cfg.newIdentity, "new-identity", "", "the identity of a disk that has lost .podnas/instance.json, if there is no backup: the UUID in\nthe annotation podnas.io/instance of its PersistentVolumes, or random; ignored by others")
 	f.StringVar(&cfg.provisioner, "provisioner", provisioner.DefaultName, "name of this provisioner in StorageClasses")
 	f.StringVar(&cfg.serverAddress, "server-address", "", "IP address that volumes are mounted from, if there is no Service")
 
@@ -126,6 +128,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	gonfs.JoinLog(log)
 	server.UseProcessors()
+	limitMemory(cfg.indexMemory)
 	log.Info("podnas: starting", "version", version, "root", cfg.root)
 
 	listener, err := listen("--listen", cfg.listen)
@@ -150,11 +153,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, closeImage()) }()
-	if cfg.standalone && !cfg.newDisk {
-		if err := standalone.CheckDisk(cfg.claims, cfg.root); err != nil {
-			return err
-		}
-	} else if _, err := volume.IdentityOf(cfg.root); err != nil {
+	if err := cfg.checkDisk(); err != nil {
 		return err
 	}
 	limits, err := quota.Select(mode, cfg.root)
@@ -185,6 +184,8 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		Overcommit: cfg.overcommit,
 		CountOnce:  cfg.standalone,
 		Log:        log,
+
+		NewIdentity: cfg.newIdentity,
 	}
 	store, err := volume.Open(disk)
 	if err != nil {
@@ -205,6 +206,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		Removed:     filepath.Join(cfg.root, volume.RemovedDir),
 		NoAttrCache: !cfg.attrCache,
 		StateLog:    cfg.stateLog,
+		Reserve:     store.Reserve(),
 		SlowCall:    cfg.slowCall,
 		Log:         log,
 	})
@@ -276,6 +278,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		commands.Users = func(ctx context.Context) ([]controller.User, error) {
 			return controller.Users(ctx, claims.client, store.Identity())
 		}
+		commands.Compared = func() []volume.Finding { return claims.reconciler.Report().Findings }
 	}
 	group.Go(func() error { return serveCommands(provisioning, claims.made, cfg.root, commands) })
 	return group.Wait()
@@ -297,6 +300,18 @@ func noNFS4(cfg *serveConfig, engine server.Choice) error {
 	return engine.CheckNFS4()
 }
 
+// checkDisk refuses a disk that can't be served, before anything is changed on it.
+func (c *serveConfig) checkDisk() error {
+	if c.newIdentity != "" { // Open knows more
+		return nil
+	}
+	if c.standalone && !c.newDisk {
+		return standalone.CheckDisk(c.claims, c.root)
+	}
+	_, err := volume.IdentityOf(c.root)
+	return err
+}
+
 // validate refuses flags that mean nothing.
 func (c *serveConfig) validate() (quota.Mode, error) {
 	switch {
@@ -312,6 +327,9 @@ func (c *serveConfig) validate() (quota.Mode, error) {
 		return "", fmt.Errorf("invalid --index-memory=%d: use more than 0", c.indexMemory)
 	case !slices.Contains(server.Engines(), c.engine):
 		return "", fmt.Errorf("unknown --engine=%s: use one of %s", c.engine, strings.Join(server.Engines(), ", "))
+	}
+	if err := volume.CheckNewIdentity(c.newIdentity); err != nil {
+		return "", fmt.Errorf("--new-identity: %w", err)
 	}
 	mode, err := quota.ParseMode(c.quota)
 	if err != nil {

@@ -50,7 +50,7 @@ func newVolumeCommand() *cobra.Command {
 	})
 	addRootFlag(cmd.PersistentFlags(), &cfg.root, "directory of the disk that the running podnas serves")
 	served, kept := []string{volume.Ready}, []string{volume.Archived, volume.Retained}
-	all := append(slices.Concat(served, kept), volume.Copying)
+	all := append(slices.Concat(served, kept), volume.Copying, volume.Damaged, volume.NotServed)
 	for _, sub := range []struct {
 		command  *cobra.Command
 		complete cobra.CompletionFunc

@@ -35,7 +35,9 @@ func newListCommand(cfg *volumeConfig) *cobra.Command {
 		Long: `List the volumes: their size, their usage on the disk ("-" if it is not counted, and with a
 "+" while the server still counts existing files), their claim, and what enforces the size
 (kernel, server, or off: nothing). If a volume's directory differs from its name, the list shows
-it, relative to the root of the disk. Below the table is the reason for the kind of quota.`,
+it, relative to the root of the disk. A volume is "ready" if clients can mount it, "damaged" if its
+record can't be relied on, and "not served" for another reason. Below the table is why, and what is
+wrong with volumes in a cluster, with what to do, and the reason for the kind of quota.`,
 		Example: listExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -78,7 +80,7 @@ func printTable(out io.Writer, volumes []control.Volume, wide bool) error {
 	}
 	fmt.Fprintln(w, strings.Join(header, "\t"))
 	for _, v := range volumes {
-		row := []string{v.Name, volume.FormatSize(v.Size), usedBytes(v), claimName(v), v.State, quotaOf(v)}
+		row := []string{v.Name, sizeOf(v), usedBytes(v), claimName(v), v.State, quotaOf(v)}
 		if paths {
 			row = append(row, v.Path)
 		}
@@ -87,12 +89,21 @@ func printTable(out io.Writer, volumes []control.Volume, wide bool) error {
 			if v.Used != nil {
 				files = usedFiles(v, "", "/")
 			}
-			row = append(row, files, onDelete(v), cmp.Or(strings.Join(options(v.Options), ","), "-"), age(v.Created))
+			since := "-"
+			if !v.Created.IsZero() {
+				since = age(v.Created)
+			}
+			row = append(row, files, onDelete(v), cmp.Or(strings.Join(options(v.Options), ","), "-"), since)
 		}
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	for _, v := range volumes {
+		if v.Problem != "" {
+			fmt.Fprintf(out, "\n%s: %s\n  to do: %s\n", v.Name, v.Problem, v.Fix)
+		}
 	}
 	for _, q := range reasons(volumes) {
 		fmt.Fprintf(out, "\nQUOTA %s: %s\n", q.By, q.Reason)
@@ -212,8 +223,10 @@ func printVolume(out io.Writer, s shown) error {
 	for _, line := range [][2]string{
 		{"Name:", v.Name},
 		{"State:", state},
+		{"Problem:", v.Problem},
+		{"To do:", v.Fix},
 		{"Directory:", directory},
-		{"Size:", volume.FormatSize(v.Size)},
+		{"Size:", sizeOf(v)},
 		{"Used:", used},
 		{"Quota:", limited},
 		{"Claim:", claimName(v)},
@@ -222,12 +235,30 @@ func printVolume(out io.Writer, s shown) error {
 		{"On delete:", onDelete(v)},
 		{"Copy of:", cmp.Or(v.Source, "-")},
 		{"Project:", cmp.Or(strings.TrimPrefix(fmt.Sprint(v.Project), "0"), "-")},
-		{"Created:", fmt.Sprintf("%s (%s)", v.Created.Format(time.RFC3339), age(v.Created))},
-		{"Mount:", s.Mount},
+		{"Created:", created(v)},
+		{"Mount:", cmp.Or(s.Mount, "-")},
 	} {
-		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+		if line[1] != "" {
+			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
+		}
 	}
 	return w.Flush()
+}
+
+// created is "-" if the record of the volume can't be read.
+func created(v control.Volume) string {
+	if v.Created.IsZero() {
+		return "-"
+	}
+	return fmt.Sprintf("%s (%s)", v.Created.Format(time.RFC3339), age(v.Created))
+}
+
+// sizeOf is "-" if the record of the volume can't be read.
+func sizeOf(v control.Volume) string {
+	if v.Size == 0 {
+		return "-"
+	}
+	return volume.FormatSize(v.Size)
 }
 
 func usedBytes(v control.Volume) string {

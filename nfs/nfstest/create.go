@@ -13,6 +13,7 @@ var createTests = []test{
 	{"SYMLINK", testSymlink},
 	{"MKNOD", testMknod},
 	{"in what is no directory", testCreateNotDir},
+	{"owner that may not be set", testCreateOwner},
 }
 
 // CREATE UNCHECKED of an existing file changes only the given attributes. Clients
@@ -204,4 +205,27 @@ func testCreateNotDir(e *env) {
 	}
 	e.refused("RENAME from a file", e.rename(file, "new", e.dir, "to").Status, nfs3.ErrNotDir)
 	e.handle(e.dir, "exists")
+}
+
+// What can't be made as it was asked for is not there.
+func testCreateOwner(e *env) {
+	e.need(FeatureIdentity)
+	e.need(FeatureMknod)
+	e.setMode(e.dir, 0o777)
+	a := e.as(alice, alice)
+	for _, attr := range []nfs3.Sattr{
+		{UID: nfs3.SetUint32{Set: true, Value: bob}},
+		{GID: nfs3.SetUint32{Set: true, Value: team}},
+		{UID: nfs3.SetUint32{Set: true, Value: alice}, GID: nfs3.SetUint32{Set: true, Value: 0}, Mode: nfs3.SetUint32{Set: true, Value: 0o6755}},
+	} {
+		for range 2 { // the second is no EXIST
+			e.refused("CREATE UNCHECKED", a.createRes(nfs3.CreateArgs{Where: *where(e.dir, "new"), Mode: nfs3.Unchecked, Attr: attr}).Status, nfs3.ErrPerm)
+			e.refused("CREATE GUARDED", a.createRes(nfs3.CreateArgs{Where: *where(e.dir, "new"), Mode: nfs3.Guarded, Attr: attr}).Status, nfs3.ErrPerm)
+			res, err := a.client.Mkdir(e.Context(), e.dir, "new", attr)
+			e.answered("MKDIR", err)
+			e.refused("MKDIR", res.Status, nfs3.ErrPerm)
+			e.refused("MKNOD", a.mknod(nfs3.MknodArgs{Where: *where(e.dir, "new"), Type: nfs3.TypeFIFO, Attr: attr}).Status, nfs3.ErrPerm)
+			e.gone(e.dir, "new")
+		}
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/statedir"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -31,11 +32,12 @@ const none = 16 << 20
 func DiskChecks(d Disk, root string) []doctor.Check {
 	return slices.Concat(
 		rarely(doctor.One("file system", func(context.Context) doctor.Result { return fileSystem(root) })),
-		[]doctor.Check{
-			doctor.One("disk", func(context.Context) doctor.Result { return writable(d) }),
+		[]doctor.Check{doctor.One("disk", func(context.Context) doctor.Result { return writable(d) })},
+		doctor.Live(
 			doctor.One("space", func(context.Context) doctor.Result { return space(d) }),
 			doctor.One("inodes", func(context.Context) doctor.Result { return inodes(d) }),
-		},
+		),
+		rarely(doctor.Check{Name: "damaged files", Run: func(context.Context) []doctor.Result { return aside(root) }}),
 		rarely(doctor.One("secrets", func(context.Context) doctor.Result { return secrets(root) })),
 	)
 }
@@ -138,6 +140,26 @@ func judgeInodes(space *volume.Space) doctor.Result {
 			"%d of %d are free, but the volumes together may have %d, which is more than --overcommit=%g", free, total, space.InodesPromised, space.Overcommit)
 	}
 	return doctor.Good("%d of %d are free; the volumes together may have %d", free, total, space.InodesPromised)
+}
+
+// aside tells of files of podnas's own that were damaged, and put aside.
+func aside(root string) []doctor.Result {
+	var results []doctor.Result
+	state := filepath.Join(root, volume.StateDir)
+	folders := []string{state}
+	entries, _ := os.ReadDir(state) // other checks tell of that
+	for _, e := range entries {
+		if e.IsDir() {
+			folders = append(folders, filepath.Join(state, e.Name()))
+		}
+	}
+	for _, path := range statedir.Aside(folders...) {
+		r := doctor.Warn("look for what may have damaged it: the disk (dmesg), a restore, a program or a person. Then remove it: rm -r "+path,
+			"it can't be what podnas wrote, and was put aside: what it was for is lost, and nothing else")
+		r.Check, _ = filepath.Rel(root, path) // it is below
+		results = append(results, r)
+	}
+	return results
 }
 
 // secrets checks whether other users of the machine can read the key of the file

@@ -76,9 +76,10 @@ func TestDisk(t *testing.T) {
 		{"the key is open", func(root string) error { return os.Chmod(filepath.Join(root, ".podnas/instance.json"), 0o644) }, "secrets", doctor.Warning, "0644", "chmod go= "},
 		{"the state is open", func(root string) error { return os.Chmod(filepath.Join(root, ".podnas"), 0o755) }, "secrets", doctor.Warning, "0755", "chmod go= "},
 		{"the key is gone", func(root string) error { return os.Remove(filepath.Join(root, ".podnas/instance.json")) }, "secrets", doctor.Failed, "no such file", "backup"},
-		{"writing fails", func(root string) error { // a directory stands where the probe writes
-			return errors.Join(os.RemoveAll(filepath.Join(root, ".podnas/probe")), os.Mkdir(filepath.Join(root, ".podnas/probe"), 0o700))
-		}, "disk", doctor.Failed, "can't be written", "dmesg"},
+		{"a file was put aside", func(root string) error {
+			return os.WriteFile(filepath.Join(root, ".podnas/volumes/x.damaged-1"), nil, 0o600)
+		}, ".podnas/volumes/x.damaged-1", doctor.Warning, "put aside", "rm -r "},
+		{"writing fails", func(root string) error { return os.RemoveAll(filepath.Join(root, ".podnas")) }, "disk", doctor.Failed, "can't be written", "dmesg"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			store, root := newStore(t)

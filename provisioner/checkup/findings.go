@@ -43,23 +43,22 @@ func Findings(running context.Context, cfg Config) *doctor.List {
 	checks := slices.Concat(
 		doctor.Of("disk", DiskChecks(cfg.Disk, cfg.Process.Root)...),
 		doctor.Of("disk", RecordChecks(cfg.Store)...),
-		doctor.Of("disk", doctor.One("syncs", func(context.Context) doctor.Result { return Syncs(cfg.FailedSyncs()) })),
-		doctor.Of("volumes", VolumeChecks(cfg.Store)...),
-		doctor.Of("claims", doctor.Check{Name: "claims", Run: func(context.Context) []doctor.Result { return cfg.Claims() }}),
+		doctor.Of("disk", doctor.Live(doctor.One("syncs", func(context.Context) doctor.Result { return Syncs(cfg.FailedSyncs()) }))...),
+		doctor.Of("volumes", doctor.Live(VolumeChecks(cfg.Store)...)...),
+		doctor.Of("claims", doctor.Live(doctor.Check{Name: "claims", Run: func(context.Context) []doctor.Result { return cfg.Claims() }})...),
 		doctor.Of("process", ProcessChecks(cfg.Process)...),
 		doctor.Of("process", rarely(
 			doctor.One("versions", func(context.Context) doctor.Result { return versions(cfg.Store, cfg.NoNFS4) }),
 			doctor.One("ports", func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, cfg.Dial, cfg.Address) }),
 		)...),
-		doctor.Of(
-			"process",
+		doctor.Of("process", doctor.Live(
 			doctor.Check{Name: "state log", Run: func(context.Context) []doctor.Result { return stateLog(cfg.StateLog()) }},
 			doctor.Check{Name: "end", Run: func(context.Context) []doctor.Result { return stopping(running) }},
-		),
+		)...),
 	)
 	if cfg.SharedNames != nil {
 		names := doctor.Check{Name: "host names", Run: func(context.Context) []doctor.Result { return SharedNames(cfg.SharedNames()) }}
-		checks = append(checks, doctor.Of("process", names)...)
+		checks = append(checks, doctor.Of("process", doctor.Live(names)...)...)
 	}
 	if cfg.Cluster == nil {
 		address := doctor.One("address", func(ctx context.Context) doctor.Result { return Address(ctx, cfg.Endpoint) })

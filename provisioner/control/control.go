@@ -22,6 +22,10 @@ import (
 type Volume struct {
 	volume.Volume
 	State string `json:"state"` // volume.Ready and so on
+	// Problem is why it is damaged or not served, or what the comparison with the cluster
+	// found wrong with it, and Fix what to do.
+	Problem string `json:"problem,omitempty"`
+	Fix     string `json:"fix,omitempty"`
 	// Since is when it was archived or retained.
 	Since *time.Time `json:"since,omitempty"`
 	// Used is nil if usage is not counted.

@@ -17,6 +17,7 @@ const (
 	Exists   Code = "Exists"   // the name or the directory is in use
 	Claimed  Code = "Claimed"  // the volume belongs to a claim
 	Busy     Code = "Busy"     // the volume is temporarily in use
+	Damaged  Code = "Damaged"  // the volume's record can't be relied on
 	NoSpace  Code = "NoSpace"  // the disk has too little space
 	Copying  Code = "Copying"  // in progress, repeat the request
 	Internal Code = "Internal" // an error in podnas or its disk
@@ -47,6 +48,8 @@ func toError(err error) *Error {
 		e.Code = Copying
 	case errors.As(err, &noSpace):
 		e.Code = NoSpace
+	case errors.Is(err, volume.ErrRecord):
+		e.Code = Damaged
 	case errors.Is(err, volume.ErrNotFound):
 		e.Code = NotFound
 	case errors.Is(err, volume.ErrExists):
@@ -66,7 +69,7 @@ func (c Code) status() int {
 		return http.StatusBadRequest
 	case NotFound:
 		return http.StatusNotFound
-	case Exists, Claimed, Busy:
+	case Exists, Claimed, Busy, Damaged:
 		return http.StatusConflict
 	case NoSpace:
 		return http.StatusInsufficientStorage

@@ -53,6 +53,9 @@ type Server struct {
 	// Users, if not nil, returns the pods that have volumes mounted. It is nil without
 	// a cluster.
 	Users func(context.Context) ([]controller.User, error)
+	// Compared, if not nil, returns what the latest comparison of the disk with the cluster
+	// found. It is nil without a cluster.
+	Compared func() []volume.Finding
 	// Clients, if not nil, returns the connected clients.
 	Clients func() []netip.Addr
 	// NFS4 is zero where version 4.1 is not served.
@@ -154,8 +157,15 @@ func (s *Server) list(r *http.Request) (any, error) {
 	if err != nil {
 		s.Log.Warn("control: can't read the usage of volumes", "err", err)
 	}
+	found := s.compared()
+	unserved := s.store().Unserved()
 	for _, v := range s.store().List() {
-		volumes = append(volumes, s.served(v, usages[v.Name]))
+		if !slices.ContainsFunc(unserved, func(u volume.Unserved) bool { return u.Name == v.Name }) {
+			volumes = append(volumes, s.served(v, usages[v.Name], found[v.Name]))
+		}
+	}
+	for _, u := range unserved {
+		volumes = append(volumes, unservedVolume(u))
 	}
 	for _, c := range s.store().Copies() {
 		volumes = append(volumes, copiedVolume(c))
@@ -172,6 +182,11 @@ func (s *Server) list(r *http.Request) (any, error) {
 
 func (s *Server) get(r *http.Request) (any, error) {
 	name := r.URL.Query().Get("name")
+	for _, u := range s.store().Unserved() {
+		if u.Name == name {
+			return unservedVolume(u), nil
+		}
+	}
 	v, err := s.store().Get(name)
 	if err == nil {
 		return s.describe(r.Context(), v), nil
@@ -197,17 +212,32 @@ func (s *Server) describe(ctx context.Context, v volume.Volume) Volume {
 	if err != nil {
 		s.Log.Warn("control: can't read the usage of a volume", "volume", v.Name, "err", err)
 	}
-	return s.served(v, usages[v.Name])
+	return s.served(v, usages[v.Name], s.compared()[v.Name])
+}
+
+// compared returns the findings of the comparison with the cluster, by volume.
+func (s *Server) compared() map[string]volume.Finding {
+	found := map[string]volume.Finding{}
+	if s.Compared != nil {
+		for _, f := range s.Compared() {
+			found[f.Volume] = f
+		}
+	}
+	return found
 }
 
 // served describes a volume that clients can mount, with its usage if known.
-func (s *Server) served(v volume.Volume, u quota.Usage) Volume {
+func (s *Server) served(v volume.Volume, u quota.Usage, f volume.Finding) Volume {
 	by, reason := s.store().Quota(&v)
-	d := Volume{Volume: v, State: volume.Ready, Quota: &Quota{By: by, Reason: reason}}
+	d := Volume{Volume: v, State: volume.Ready, Quota: &Quota{By: by, Reason: reason}, Problem: f.Problem, Fix: f.Fix}
 	if u.Limit.Bytes > 0 {
 		d.Used = &u
 	}
 	return d
+}
+
+func unservedVolume(u volume.Unserved) Volume {
+	return Volume{Volume: u.Volume, State: u.State, Problem: u.Problem, Fix: u.Fix}
 }
 
 func copiedVolume(c volume.Copy) Volume {

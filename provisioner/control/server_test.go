@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -32,6 +33,13 @@ import (
 func start(t *testing.T) (*Client, *Server, string) {
 	t.Helper()
 	root := t.TempDir()
+	client, s := startOn(t, root)
+	return client, s, root
+}
+
+// startOn serves a disk until the test ends.
+func startOn(t *testing.T, root string) (*Client, *Server) {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	store, err := volume.Open(volume.Config{Root: root, Exports: fixture.NoExports{}, Log: log})
 	mustDo(t, err)
@@ -43,7 +51,7 @@ func start(t *testing.T) (*Client, *Server, string) {
 		Process:     process.Info{Version: "test", Root: root, Engine: "native"},
 		Log:         log,
 	}
-	l, err := Listen(root)
+	l, err := Listen(root, nil, slog.New(slog.DiscardHandler))
 	mustDo(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -65,7 +73,7 @@ func start(t *testing.T) (*Client, *Server, string) {
 			t.Error(err)
 		}
 	})
-	return NewClient(root), s, root
+	return NewClient(root), s
 }
 
 // wantCode checks that an error is an Error of a code, with a text in it.
@@ -148,6 +156,44 @@ func TestLifeOfAVolume(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(root, "team/scratch/file")); string(data) != "kept" {
 		t.Errorf("the file reads %q, %v", data, err)
 	}
+}
+
+// A volume that clients can't mount is not listed as ready, and why is said. One whose record can't be relied on is not
+// deleted.
+func TestUnservedVolumes(t *testing.T) {
+	root := t.TempDir()
+	store, err := volume.Open(volume.Config{Root: root, Exports: fixture.NoExports{}, Log: slog.New(slog.DiscardHandler)})
+	mustDo(t, err)
+	for _, name := range []string{"cut", "gone", "well"} {
+		_, err := store.Create(t.Context(), volume.Spec{Name: name, Size: 1 << 20})
+		mustDo(t, err)
+	}
+	mustDo(t, store.Close())
+	mustDo(t, os.Truncate(filepath.Join(root, ".podnas/volumes/cut.json"), 30))
+	mustDo(t, os.Remove(filepath.Join(root, "gone")))
+
+	c, _ := startOn(t, root)
+	listed, err := c.List(t.Context(), false)
+	mustDo(t, err)
+	states := map[string]string{}
+	for _, v := range listed {
+		states[v.Name] += v.State
+		if told := v.Problem != "" && v.Fix != "" && v.Quota == nil; told != (v.Name != "well") {
+			t.Errorf("%+v", v)
+		}
+	}
+	if want := map[string]string{"cut": volume.Damaged, "gone": volume.NotServed, "well": volume.Ready}; !maps.Equal(states, want) {
+		t.Errorf("%v, want %v", states, want)
+	}
+	for name, state := range states {
+		if v, err := c.Get(t.Context(), name); err != nil || v.State != state {
+			t.Errorf("%s: %+v, %v, want %s", name, v, err, state)
+		}
+	}
+	wantCode(t, c.Delete(t.Context(), "cut", true), Damaged, "restore the record")
+	_, err = c.Create(t.Context(), CreateRequest{Name: "cut", Size: 1 << 20})
+	wantCode(t, err, Damaged, "restore the record")
+	mustDo(t, c.Delete(t.Context(), "gone", false))
 }
 
 func TestVolumeOfAClaim(t *testing.T) {
@@ -362,7 +408,7 @@ func TestClientWithoutServer(t *testing.T) {
 		t.Errorf("no disk: %v, want a NotReachedError", err)
 	}
 
-	l, err := Listen(root)
+	l, err := Listen(root, nil, slog.New(slog.DiscardHandler))
 	mustDo(t, err)
 	defer l.Close()
 	go func() { // ends each connection, and itself with the listener
@@ -387,7 +433,7 @@ func TestClientWithoutServer(t *testing.T) {
 	odd := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Second}
 	defer odd.Close()
 	root = newRoot(t)
-	other, err := Listen(root)
+	other, err := Listen(root, nil, slog.New(slog.DiscardHandler))
 	mustDo(t, err)
 	go func() { _ = odd.Serve(other) }()
 	if _, err := NewClient(root).List(t.Context(), false); err == nil || !strings.Contains(err.Error(), "another version") {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path"
 	"path/filepath"
 	"syscall"
 
+	"github.com/podnas/podnas/statedir"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -23,13 +25,13 @@ func socketPath(dir *os.File) string {
 
 // Listen creates the socket of a disk. The caller has its Store open, so an
 // existing socket without a listener is left over from a dead process, and is
-// replaced.
-func Listen(root string) (net.Listener, error) {
+// replaced. What is no socket is put aside. On a full disk it takes the reserve, which may be nil.
+func Listen(root string, reserve *statedir.Reserve, log *slog.Logger) (net.Listener, error) {
 	dir, err := os.Open(filepath.Join(root, volume.StateDir))
 	if err != nil {
 		return nil, fmt.Errorf("open the state of the disk: %w", err)
 	}
-	l, err := listen(dir)
+	l, err := listen(dir, reserve, log)
 	if err != nil {
 		_ = dir.Close() // only looked at
 		return nil, fmt.Errorf("make the socket %s: %w", filepath.Join(root, volume.ControlSocket), err)
@@ -37,8 +39,16 @@ func Listen(root string) (net.Listener, error) {
 	return l, nil
 }
 
-func listen(dir *os.File) (net.Listener, error) {
+func listen(dir *os.File, reserve *statedir.Reserve, log *slog.Logger) (net.Listener, error) {
 	address := socketPath(dir)
+	info, err := os.Lstat(address)
+	dead := err == nil && (info.Mode().Type() == fs.ModeSocket || info.Mode().IsRegular() && info.Size() == 0)
+	if err == nil && !dead {
+		err = statedir.Of(dir, reserve, log).SetAside(path.Base(address), errors.New("it is not a socket"))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	if conn, err := net.Dial("unix", address); err == nil {
 		_ = conn.Close() // nothing was sent
 		return nil, volume.ErrInUse
@@ -46,7 +56,11 @@ func listen(dir *os.File) (net.Listener, error) {
 	if err := os.Remove(address); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	l, err := net.Listen("unix", address)
+	var l net.Listener
+	err = reserve.Do(func() (err error) {
+		l, err = net.Listen("unix", address)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

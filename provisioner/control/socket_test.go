@@ -3,6 +3,7 @@ package control
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -24,14 +25,14 @@ func newRoot(t *testing.T, below ...string) string {
 func TestListen(t *testing.T) {
 	root := newRoot(t)
 	socket := filepath.Join(root, volume.ControlSocket)
-	l, err := Listen(root)
+	l, err := Listen(root, nil, slog.New(slog.DiscardHandler))
 	mustDo(t, err)
 	info, err := os.Lstat(socket)
 	mustDo(t, err)
 	if info.Mode() != fs.ModeSocket|0o600 {
 		t.Errorf("the socket's mode is %v, want a socket for its owner alone", info.Mode())
 	}
-	if _, err := Listen(root); !errors.Is(err, volume.ErrInUse) {
+	if _, err := Listen(root, nil, slog.New(slog.DiscardHandler)); !errors.Is(err, volume.ErrInUse) {
 		t.Errorf("a second listener: %v, want ErrInUse", err)
 	}
 	conn, err := dial(t.Context(), root)
@@ -62,7 +63,7 @@ func TestListenReplacesWhatIsDead(t *testing.T) {
 			if _, err := dial(t.Context(), root); !errors.As(err, new(*NotReachedError)) {
 				t.Errorf("dialled what is dead: %v, want a NotReachedError", err)
 			}
-			l, err := Listen(root)
+			l, err := Listen(root, nil, slog.New(slog.DiscardHandler))
 			mustDo(t, err)
 			conn, err := dial(t.Context(), root)
 			mustDo(t, err)
@@ -71,10 +72,41 @@ func TestListenReplacesWhatIsDead(t *testing.T) {
 	}
 }
 
+// What is not a socket is put aside, and no link is followed.
+func TestListenPutsAside(t *testing.T) {
+	other := newRoot(t)
+	l, err := Listen(other, nil, slog.New(slog.DiscardHandler))
+	mustDo(t, err)
+	defer l.Close()
+	for name, leave := range map[string]func(path string) error{
+		"file":   func(path string) error { return os.WriteFile(path, []byte("data"), 0o600) },
+		"folder": func(path string) error { return os.MkdirAll(filepath.Join(path, "x"), 0o700) },
+		"fifo":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"link":   func(path string) error { return os.Symlink(filepath.Join(other, volume.ControlSocket), path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := newRoot(t)
+			socket := filepath.Join(root, volume.ControlSocket)
+			mustDo(t, leave(socket))
+			l, err := Listen(root, nil, slog.New(slog.DiscardHandler))
+			mustDo(t, err)
+			conn, err := dial(t.Context(), root)
+			mustDo(t, err)
+			mustDo(t, errors.Join(conn.Close(), l.Close()))
+			if _, err := os.Lstat(socket + ".damaged-1"); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Lstat(filepath.Join(other, volume.ControlSocket)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // An address of a socket has 108 bytes.
 func TestListenOnLongPath(t *testing.T) {
 	root := newRoot(t, strings.Repeat("long", 50), strings.Repeat("longer", 40))
-	l, err := Listen(root)
+	l, err := Listen(root, nil, slog.New(slog.DiscardHandler))
 	mustDo(t, err)
 	defer l.Close()
 	conn, err := dial(t.Context(), root)

@@ -4,7 +4,8 @@
 // Run starts the library's controller, which calls a Provisioner for each claim and
 // for each volume to be deleted (controller.go, logging.go). Beside it, on the same
 // informers, run: the expansion of volumes (expand.go), the comparison of the disk
-// with the cluster (reconcile.go), events on claims about full volumes (fullness.go)
+// with the cluster (reconcile.go), the end of PersistentVolumes that are deleted before
+// their claims (finalizer.go), events on claims about full volumes (fullness.go)
 // and about failed mounts (mountfailures.go), the Lease that lists the volumes in
 // use (inuse.go), and events about nodes that have one name (sharednames.go). All of them run only while podnas has the right to provision: the
 // leader election's Lease, or the guard against a second podnas of the same name
@@ -187,6 +188,7 @@ type workers struct {
 	provisioning *library.ProvisionController
 	expand       *expander
 	compare      *comparison
+	depart       *departures
 	full         *fullness
 	use          *inUse
 	shared       *sharedNames
@@ -215,9 +217,10 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 		// volume after some failed attempts, although one of them may have saved the
 		// PersistentVolume.
 		library.CreateProvisionedPVLimiter(newRateLimiter()),
+		library.AddFinalizer(true), // see finalizer.go
 		library.MetricsPort(0),
 		library.ClaimsInformer(claims.Informer()),
-		library.VolumesInformer(newSavedVolumes(volumes.Informer())),
+		library.VolumesInformer(newSavedVolumes(volumes.Informer(), p.Store.Identity())),
 		library.ClassesInformer(classes.Informer()),
 		library.NodesLister(anyNode{}),
 	)
@@ -227,6 +230,16 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	}
 	if err := expand.watch(claims.Informer()); err != nil {
 		return nil, fmt.Errorf("watch claims: %w", err)
+	}
+	depart := &departures{
+		client: cfg.Client, p: p, claims: claims.Lister(), volumes: volumes.Lister(), log: cfg.Log,
+		queue: workqueue.NewTypedRateLimitingQueue(newRetries[string]()),
+	}
+	compare := &comparison{
+		p: p, claims: claims.Lister(), volumes: volumes.Lister(), events: events, pod: own, log: cfg.Log, changed: make(chan struct{}, 1),
+	}
+	if err := errors.Join(depart.watch(volumes.Informer()), compare.watch(volumes.Informer())); err != nil {
+		return nil, fmt.Errorf("watch volumes: %w", err)
 	}
 	cfg.Reconciler.lookAt(&unfulfilled{
 		name: p.Name, claims: claims.Lister(), classes: classes.Lister(), volumes: volumes.Lister(), provision: &logging.problems, expand: &expand.problems,
@@ -245,10 +258,10 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	}
 	return &workers{
 		cfg: cfg, factory: factory, mounts: mounts, provisioning: provisioning, expand: expand, use: use,
-		compare: &comparison{p: p, volumes: volumes.Lister(), events: events, pod: own, log: cfg.Log},
-		full:    newFullness(p.Store, events, cfg.Log),
-		shared:  &sharedNames{list: cfg.SharedNames, pod: own},
-		pod:     own,
+		compare: compare, depart: depart,
+		full:   newFullness(p.Store, events, cfg.Log),
+		shared: &sharedNames{list: cfg.SharedNames, pod: own},
+		pod:    own,
 	}, nil
 }
 
@@ -289,12 +302,14 @@ func (w *workers) run(ctx context.Context) {
 	for range w.cfg.Workers {
 		working.Go(func() { w.expand.work(ctx) })
 	}
+	working.Go(func() { w.depart.work(ctx) })
 	working.Go(func() { w.cfg.Reconciler.run(ctx, w.compare) })
 	working.Go(func() { w.full.run(ctx) })
 	working.Go(func() { w.use.run(ctx) })
 	working.Go(func() { w.shared.run(ctx) })
 	<-ctx.Done()
 	w.expand.queue.ShutDown()
+	w.depart.queue.ShutDown()
 	working.Wait()
 }
 

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/podnas/podnas/doctor"
@@ -24,9 +25,11 @@ const (
 	// findingsPeriod is how often the comparison runs while it has findings, to see that
 	// they are solved.
 	findingsPeriod = time.Minute
-	// youngVolume is how long a volume may lack a PersistentVolume: its claim may
+	// youngVolume is how long the volume of a claim may lack a PersistentVolume: it may
 	// still be in progress.
 	youngVolume = 5 * time.Minute
+	// changePause combines changes that come together.
+	changePause = time.Second
 )
 
 // Report is the result of a comparison of the disk with the cluster.
@@ -96,8 +99,15 @@ func (r *Reconciler) run(ctx context.Context, c *comparison) {
 		if len(findings) > 0 {
 			period = findingsPeriod
 		}
-		if sleep(ctx, period) != nil {
+		select {
+		case <-ctx.Done():
 			return
+		case <-time.After(period):
+		case <-c.changed:
+			told = time.Time{}
+			if sleep(ctx, changePause) != nil {
+				return
+			}
 		}
 	}
 }
@@ -107,11 +117,40 @@ func (r *Reconciler) run(ctx context.Context, c *comparison) {
 // because it can't know which side is wrong.
 type comparison struct {
 	p       *provisioner.Provisioner
+	claims  corelisters.PersistentVolumeClaimLister
 	volumes corelisters.PersistentVolumeLister
 	events  record.EventRecorder
 	pod     *pod
 	log     *slog.Logger
-	quiet   bool // the findings were reported recently: only check whether they are solved
+	changed chan struct{} // a comparison would find something new
+	quiet   bool          // the findings were reported recently: only check whether they are solved
+}
+
+// watch wakes run when a PersistentVolume goes whose volume stays, and when somebody
+// changes its reclaim policy, which the record is to have before the PersistentVolume goes.
+func (c *comparison) watch(volumes cache.SharedIndexInformer) error {
+	wake := func() {
+		select {
+		case c.changed <- struct{}{}:
+		default: // it is awake already
+		}
+	}
+	_, err := volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			old, pv := volumeOf(before), volumeOf(after)
+			if old != nil && pv != nil && old.Spec.PersistentVolumeReclaimPolicy != pv.Spec.PersistentVolumeReclaimPolicy {
+				wake()
+			}
+		},
+		DeleteFunc: func(object any) {
+			if pv := volumeOf(object); pv != nil {
+				if _, err := c.p.Store.Get(pv.Name); err == nil {
+					wake()
+				}
+			}
+		},
+	})
+	return err
 }
 
 // compare compares once.
@@ -138,7 +177,7 @@ func (c *comparison) compare(ctx context.Context) ([]volume.Finding, error) {
 	var orphans []string
 	for _, v := range c.p.Store.List() {
 		// A volume without a claim was created by hand, and may be mounted by hand.
-		if v.Claim != nil && !known[v.Name] && time.Since(v.Created) > youngVolume {
+		if v.Claim != nil && !known[v.Name] && !c.isAwaited(&v) {
 			orphans = append(orphans, v.Name)
 			findings = append(findings, orphan(v))
 		}
@@ -186,6 +225,10 @@ func (c *comparison) checkVolume(ctx context.Context, pv *v1.PersistentVolume) *
 		Volume:  pv.Name,
 		Problem: fmt.Sprintf("PersistentVolume %s has no volume on the disk: it can't be mounted", pv.Name),
 		Fix:     "put the volume's directory and record back from a backup, or delete the PersistentVolume and its claim",
+	}
+	if errors.Is(err, volume.ErrRecord) {
+		f.Problem = fmt.Sprintf("PersistentVolume %s can't be mounted: %v", pv.Name, err)
+		f.Fix = "put the record right, see podnas doctor; podnas does not delete the volume before"
 	}
 	if kept, err := c.p.Store.Kept(); err == nil {
 		for _, k := range kept {
@@ -254,13 +297,19 @@ func (c *comparison) noteManifest(ctx context.Context, pv *v1.PersistentVolume, 
 	return err
 }
 
+// isAwaited reports whether the PersistentVolume of a volume may be on its way.
+func (c *comparison) isAwaited(v *volume.Volume) bool {
+	claim, err := c.claims.PersistentVolumeClaims(v.Claim.Namespace).Get(v.Claim.Name)
+	return err == nil && string(claim.UID) == v.Claim.UID && time.Since(v.Created) < youngVolume
+}
+
 // orphan is the finding about a volume without a PersistentVolume.
 func orphan(v volume.Volume) volume.Finding {
 	return volume.Finding{
 		Volume: v.Name, Path: v.Path,
 		Problem: fmt.Sprintf("it has no PersistentVolume, though claim %s/%s had it", v.Claim.Namespace, v.Claim.Name),
 		Notice:  true,
-		Fix:     "make it reachable with podnas volume manifests " + v.Name + " | kubectl apply -f -, or end it with podnas volume delete --force " + v.Name,
+		Fix:     "make it reachable for a claim of that name with podnas volume manifests " + v.Name + " | kubectl apply -f - (--bind also makes the claim), or end it with podnas volume delete --force " + v.Name,
 	}
 }
 

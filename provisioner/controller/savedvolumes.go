@@ -2,8 +2,12 @@ package controller
 
 import (
 	"sync"
+	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/podnas/podnas/provisioner"
 )
 
 // savedVolumes is the library's view of the informer of PersistentVolumes.
@@ -14,13 +18,40 @@ import (
 // would have the object as sent, without a phase, until the volume changes again. So
 // objects that the library adds are kept separately, for the library alone, until the
 // watch has delivered them.
+//
+// The library changes the finalizers of the objects that it gets before it writes them to
+// the API server. If that fails, they would be wrong in the informer's store until the next
+// change, for the library and for all others; so it gets copies. And it would put its
+// finalizer on the PersistentVolumes of another disk: so it hears of this one's alone.
 type savedVolumes struct {
 	cache.SharedIndexInformer
-	store *savedStore
+	store    *savedStore
+	identity string // of this disk
 }
 
-func newSavedVolumes(informer cache.SharedIndexInformer) *savedVolumes {
-	return &savedVolumes{informer, &savedStore{Store: informer.GetStore(), saved: map[string]any{}}}
+func newSavedVolumes(informer cache.SharedIndexInformer, identity string) *savedVolumes {
+	return &savedVolumes{informer, &savedStore{Store: informer.GetStore(), saved: map[string]any{}}, identity}
+}
+
+// AddEventHandlerWithResyncPeriod adds the library's handler.
+func (v *savedVolumes) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return v.SharedIndexInformer.AddEventHandlerWithResyncPeriod(cache.FilteringResourceEventHandler{
+		FilterFunc: func(object any) bool {
+			pv := volumeOf(object)
+			return pv != nil && pv.Annotations[provisioner.InstanceAnnotation] == v.identity
+		},
+		Handler: handler,
+	}, period)
+}
+
+// volumeOf returns the PersistentVolume that a handler got, or nil. Of one that was deleted
+// while the watch was interrupted it returns the last known state.
+func volumeOf(object any) *v1.PersistentVolume {
+	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	pv, _ := object.(*v1.PersistentVolume)
+	return pv
 }
 
 // GetStore returns the store in which the library looks up volumes.
@@ -51,13 +82,16 @@ func (s *savedStore) Add(object any) error {
 	return nil
 }
 
-// GetByKey returns the object from the watch, or else the one that the library has
-// saved.
+// GetByKey returns a copy of the object from the watch, or else the one that the library
+// has saved.
 func (s *savedStore) GetByKey(key string) (object any, exists bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if object, exists, err = s.Store.GetByKey(key); exists || err != nil {
 		delete(s.saved, key)
+		if pv, ok := object.(*v1.PersistentVolume); ok {
+			object = pv.DeepCopy()
+		}
 		return object, exists, err
 	}
 	object, exists = s.saved[key]

@@ -3,10 +3,12 @@ package standalone
 import (
 	"errors"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/statedir"
 )
 
 // Findings returns what the last scan found wrong with the folder. It may be called
@@ -38,6 +40,11 @@ func (r *Runner) find(m *manifests) {
 			result = doctor.Warn(paused.fix, "no volume is deleted for now: %s", paused.why)
 			result.Check = "folder " + r.Claims
 		}
+		found = append(found, result)
+	}
+	for _, path := range statedir.Aside(r.Claims, filepath.Join(r.Claims, provisionedDir)) {
+		result := doctor.Warn("remove it: rm -r "+path, "it was not what podnas had written, and was put aside; podnas has written it again")
+		result.Check = path
 		found = append(found, result)
 	}
 	if len(found) == 0 {

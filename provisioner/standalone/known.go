@@ -77,6 +77,12 @@ func newClaim(claim *v1.PersistentVolumeClaim) *volume.Claim {
 func (r *Runner) checkUnknown(key claimKey, pvs writtenPVs) error {
 	store := r.Provisioner.Store
 	damaged := store.Damaged()
+	if r.seen == nil {
+		r.seen = map[string]bool{}
+	}
+	for name := range pvs.byName {
+		r.seen[name] = true
+	}
 	for _, name := range slices.Sorted(maps.Keys(pvs.byName)) {
 		pv := pvs.byName[name]
 		if claimOf(pv) != key || pv.Status.Phase == v1.VolumeReleased {
@@ -92,7 +98,7 @@ func (r *Runner) checkUnknown(key claimKey, pvs writtenPVs) error {
 		case owner != store.Identity():
 			return fmt.Errorf("its volume %s is on the disk %s, and the one at %s is %s: mount the right disk; %s, or use --new-disk for all claims", name, owner, r.Root, store.Identity(), anew)
 		case slices.Contains(damaged, name):
-			return fmt.Errorf("its volume %s is on the disk, but its record is damaged: restore .podnas/volumes/%s.json from a backup, or move it away and restore the volume with podnas volume adopt %s; %s too", name, name, name, anew)
+			return fmt.Errorf("its volume %s is on the disk, but its record is damaged or contradicts another: restore .podnas/volumes/%s.json from a backup, or move it away and restore the volume with podnas volume adopt %s; podnas doctor says more; %s too", name, name, name, anew)
 		default:
 			return fmt.Errorf("its volume %s has no record on the disk%s: restore it with podnas volume adopt %s; %s", name, r.keptState(name), name, anew)
 		}
@@ -102,7 +108,12 @@ func (r *Runner) checkUnknown(key claimKey, pvs writtenPVs) error {
 	}
 	for _, name := range damaged {
 		if pvs.byName[name] == nil { // otherwise it belongs to another claim
-			return fmt.Errorf("the record .podnas/volumes/%s.json is damaged, and may belong to this claim: restore it from a backup, or move it away", name)
+			return fmt.Errorf("the record .podnas/volumes/%s.json is damaged or contradicts another, and may belong to this claim: restore it from a backup, or move it away; podnas doctor says more", name)
+		}
+	}
+	for _, dir := range store.Lost() {
+		if !r.seen[dir] { // otherwise a person has removed its PersistentVolume, to begin anew
+			return fmt.Errorf("the directory %[1]s has the name of a volume, but no record, and may have the files of this claim: restore .podnas/volumes/%[1]s.json from a backup; or make it a volume with podnas volume adopt %[1]s --size=SIZE, and name it in volumeName of the right claim; or move it away", dir)
 		}
 	}
 	return nil
@@ -137,6 +148,10 @@ func CheckDisk(claims, root string) error {
 		if owner := pvs[name].Annotations[provisioner.InstanceAnnotation]; owner != identity && pvs[name].Status.Phase != v1.VolumeReleased {
 			others = append(others, name+" (disk "+owner+")")
 		}
+	}
+	if identity == "" && len(pvs) == 0 && len(written.lost) > 0 { // they were of some disk
+		return fmt.Errorf("%s is empty: podnas has never served it, and what is in %s/%s is damaged, so claims may have volumes on another disk. Mount that. To start with new, empty volumes instead, remove %s/%s or use --new-disk",
+			root, claims, provisionedDir, claims, provisionedDir)
 	}
 	if len(others) == 0 || len(others) < len(pvs) { // some are here: the claims of the others get an error
 		return nil

@@ -80,6 +80,8 @@ type Runner struct {
 	// strange has the claims that had a volume at the start, until one of them is seen in
 	// the folder; nil before the first scan.
 	strange map[claimKey]bool
+	// seen has the names of the PersistentVolumes that were in provisioned/, see checkUnknown.
+	seen map[string]bool
 
 	manifests parsed[[]manifest]
 	pvFiles   parsed[*v1.PersistentVolume]
@@ -165,6 +167,9 @@ func (r *Runner) scan(ctx context.Context) {
 	}
 	m, err := readManifests(r.Claims, &r.manifests, settle)
 	var pvs writtenPVs
+	if err == nil {
+		err = r.makeWay()
+	}
 	if err == nil {
 		pvs, err = r.readPVs()
 	}

@@ -310,7 +310,7 @@ func TestMistakesDeleteNothing(t *testing.T) {
 		{"a damaged PersistentVolume", func(b *bench) {
 			b.remove("data.yaml")
 			b.write(provisionedDir+"/"+b.pvs()["data"].Name+".yaml", "kind: Pod")
-		}, "it is not the PersistentVolume that podnas wrote"},
+		}, "put aside"},
 		{"a fifo in the claim's place", func(b *bench) { b.remove("data.yaml"); b.fifo("data.yaml") }, "not a regular file"},
 		{"a fifo beside it", func(b *bench) { b.remove("data.yaml"); b.fifo("other.json") }, "not a regular file"},
 		{"a link to a fifo", func(b *bench) { b.fifo("fifo"); b.remove("data.yaml"); b.link("fifo", "data.yaml") }, "not a regular file"},
@@ -322,11 +322,11 @@ func TestMistakesDeleteNothing(t *testing.T) {
 			name := provisionedDir + "/" + b.pvs()["data"].Name + ".yaml"
 			b.remove(name)
 			b.fifo(name)
-		}, "not a regular file"},
+		}, "put aside"},
 		{"a PersistentVolume without an end", func(b *bench) {
 			b.remove("data.yaml")
 			b.write(provisionedDir+"/"+b.pvs()["data"].Name+".yaml", strings.Repeat("#", fileMax+1))
-		}, "larger than"},
+		}, "put aside"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t)

@@ -9,6 +9,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/podnas/podnas/statedir"
 )
 
 // provisionedDir is the directory for PersistentVolumes in the folder of claims.
@@ -70,7 +72,7 @@ func (r *Runner) readPVs() (writtenPVs, error) {
 		}
 		file := filepath.Join(dir, e.Name())
 		there[file] = true
-		pv, _, err := r.pvFiles.parse(file, parsePV)
+		pv, err := r.parsePV(file, e)
 		if _, missing := os.Lstat(file); errors.Is(missing, fs.ErrNotExist) {
 			continue // removed since it was listed
 		}
@@ -94,15 +96,39 @@ func (r *Runner) putAside(pvs writtenPVs) {
 		if _, missing := r.Provisioner.Store.Get(name); missing != nil {
 			continue
 		}
-		file := r.pvFile(name)
-		aside := file + ".damaged"
-		if failed := os.Rename(file, aside); failed != nil {
+		if failed := r.setAside(filepath.Join(r.Claims, provisionedDir), name+".yaml", err); failed != nil {
 			pvs.lost[name] = errors.Join(err, failed)
 			continue
 		}
-		r.Log.Warn("standalone: a PersistentVolume is damaged; it is put aside, and written again if its claim is in the folder", "file", file, "as", aside, "err", err)
 		delete(pvs.lost, name)
 	}
+}
+
+// makeWay puts aside what is in the place of the folder provisioned/.
+func (r *Runner) makeWay() error {
+	info, err := os.Lstat(filepath.Join(r.Claims, provisionedDir))
+	if err != nil || info.IsDir() {
+		return nil // readPVs reports the error
+	}
+	return r.setAside(r.Claims, provisionedDir, statedir.ErrIrregular)
+}
+
+func (r *Runner) setAside(dir, name string, why error) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return statedir.Of(folder, nil, r.Log).SetAside(name, why)
+}
+
+// parsePV parses a file of provisioned/.
+func (r *Runner) parsePV(name string, e fs.DirEntry) (*v1.PersistentVolume, error) {
+	if !e.Type().IsRegular() {
+		return nil, statedir.ErrIrregular
+	}
+	pv, _, err := r.pvFiles.parse(name, parsePV)
+	return pv, err
 }
 
 func parsePV(data []byte) (*v1.PersistentVolume, error) {

@@ -3,7 +3,6 @@ package export
 import (
 	"errors"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/podnas/podnas/aligned"
 	"github.com/podnas/podnas/server/space"
+	"github.com/podnas/podnas/statedir"
 )
 
 // scansAtOnce is how many volumes are scanned concurrently.
@@ -141,10 +141,7 @@ func (t *Table) ForgetMark(id uint64) error {
 	if t.marks == "" {
 		return nil
 	}
-	if err := os.Remove(t.markFile(id)); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return statedir.Remove(t.markFile(id))
 }
 
 // LastMarks writes the usage of all volumes, after serving has ended.

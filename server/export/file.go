@@ -33,7 +33,8 @@ type File struct {
 	names   *names        // with UseNames: the lock of the directory's names
 	changes uint64        // of names, before Attr; never: Attr is not set
 	changed bool          // by a method, since Attr
-	opened  bool          // it is a Held's
+	opened  bool          // it is a Held's, or what one holds
+	by      *Held         // through which it is open; nil: none
 }
 
 // Close releases the file and f, which is reused. Call it once, when no sync of the file is
@@ -290,6 +291,39 @@ func (f *File) made(child *File) {
 		st := child.Volume.disk.statOfNew(&child.Attr)
 		child.charge, child.held = a.EnterNew(&st), true
 	}
+}
+
+// Lacks reports whether it is certain that the directory has no such name.
+func (f *File) Lacks(name string) bool {
+	_, err := f.Volume.finder.identify(f.fd, []byte(name))
+	return errors.Is(err, unix.ENOENT)
+}
+
+// Unmake removes a name that this call has made, as far as it is still that of the file that was made, and
+// nobody else uses that: no client has it open, it has no data, and no other name.
+func (f *File) Unmake(made *File, name string) (removed bool, err error) {
+	if !made.isNew || f.opener.held.held(made.heldKey()) {
+		return false, nil
+	}
+	a, err := made.Stat()
+	switch {
+	case err != nil:
+		return false, err
+	case a.IsRegular() && a.Used > 0, !a.IsDir() && a.Nlink > 1:
+		return false, nil
+	}
+	switch is, err := f.Volume.finder.identify(f.fd, []byte(name)); {
+	case err != nil:
+		return false, err
+	case is != made.ID:
+		return false, nil
+	}
+	if a.IsDir() {
+		err = f.Rmdir(name)
+	} else {
+		err = f.Remove(name)
+	}
+	return err == nil, err
 }
 
 // Mkdir makes a directory.

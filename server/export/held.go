@@ -11,12 +11,13 @@ import (
 )
 
 // Held is a regular file that a client holds open, from an OPEN to its CLOSE: its data
-// can be used through it although the file was removed, and by who may not open it any
-// more. It does not keep the export from ending; then nobody can use it.
+// can be used through it although the file was removed. It does not keep the export from ending; then
+// nobody can use it.
 type Held struct {
 	opener *Opener
 	kept   *openFile
 	file   *heldFile
+	grants grants
 }
 
 // HeldMax is how many files clients should hold at most: a quarter of the descriptors that the
@@ -37,7 +38,8 @@ func (f *File) Hold() *Held {
 	}
 	f.opener.files.hold(f.kept)
 	f.opened = true
-	return &Held{f.opener, f.kept, f.opener.held.hold(f.heldKey())}
+	f.by = &Held{opener: f.opener, kept: f.kept, file: f.opener.held.hold(f.heldKey())}
+	return f.by
 }
 
 // Reopen opens a file that was held by an earlier process, whether or not it has been removed. It
@@ -122,13 +124,9 @@ func (h *Held) File() (*File, error) {
 	}
 	h.opener.files.hold(h.kept)
 	f := h.opener.newKept(key.volume, key.id, h.kept.use, h.kept)
-	f.opened = true
+	f.opened, f.by = true, h
 	return f, nil
 }
-
-// Opened reports whether the file is held open, by a client that had the rights when it
-// opened it.
-func (f *File) Opened() bool { return f.opened }
 
 // Where returns the file's path below the root of its volume, empty if the kernel does not
 // know it, and its inode number. A file that was removed has the path that it had.

@@ -4,7 +4,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/server/space"
+	"github.com/podnas/podnas/statedir"
 )
 
 // A file that a client holds open stays until its last close, whoever removes it. The kernel keeps it
@@ -32,7 +32,7 @@ type heldFiles struct {
 	kept atomic.Int64 // how many are: as long as none is, calls do not ask for each file
 
 	mu    sync.RWMutex
-	dir   *os.File // nil: no file can be kept
+	dir   *statedir.Dir // nil: no file can be kept
 	files map[heldKey]*heldFile
 	// reclaiming is whether clients may reclaim files that nobody holds yet: any file may be one
 	// of these.
@@ -77,7 +77,7 @@ func (h *heldFiles) at() int {
 	if h.dir == nil {
 		return -1
 	}
-	return int(h.dir.Fd())
+	return h.dir.Fd()
 }
 
 // hold is another use of a file, until release.
@@ -109,6 +109,13 @@ func (h *heldFiles) holds(key heldKey) bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.dir != nil && (h.reclaiming || h.files[key] != nil)
+}
+
+// held reports whether somebody holds a file, or it is kept.
+func (h *heldFiles) held(key heldKey) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.files[key] != nil
 }
 
 // removing returns a file whose names are about to change, until release; nil if nobody holds it.

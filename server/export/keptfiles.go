@@ -3,26 +3,26 @@ package export
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/statedir"
 )
 
 // KeepRemoved has files kept that are removed while they are held, in a directory on the disk of the
 // volumes. What is there from the process before can be opened again with Reopen and OpenRemoved.
 // Call it before the first call is served. Until EndReclaim, no file that loses its last name is gone.
 func (o *Opener) KeepRemoved(dir string) error {
-	d, err := openKept(dir)
+	d, err := statedir.Open(dir, nil, o.log)
 	if err != nil {
 		return err
 	}
-	names, err := d.Readdirnames(-1)
+	names, err := d.Names()
 	if err != nil {
 		return errors.Join(err, d.Close())
 	}
@@ -34,6 +34,12 @@ func (o *Opener) KeepRemoved(dir string) error {
 		key, ok := parseHeldKey(name)
 		if !ok {
 			o.log.Warn("nfs: this is no file that was removed while it was open: remove it", "file", filepath.Join(dir, name))
+			continue
+		}
+		if err := d.Check(name); err != nil {
+			if err := d.SetAside(name, err); err != nil {
+				o.log.Warn("nfs: what is no file that was removed while it was open can't be put aside", "err", err)
+			}
 			continue
 		}
 		key = o.ownKept(d, key)
@@ -50,41 +56,21 @@ func (o *Opener) KeepRemoved(dir string) error {
 
 // ownKept returns the key of a file that is kept, and renames the file, if it has a FileID of another
 // form: a process with other rights kept it.
-func (o *Opener) ownKept(dir *os.File, key heldKey) heldKey {
+func (o *Opener) ownKept(dir *statedir.Dir, key heldKey) heldKey {
 	v, ok := o.table.ByID(key.volume)
 	if !ok || !v.isAlias(&key.id) {
 		return key
 	}
-	own, err := v.finder.identify(int(dir.Fd()), []byte(key.name()))
+	own, err := v.finder.identify(dir.Fd(), []byte(key.name()))
 	if err != nil || own.byInode() != v.rootID.byInode() {
 		return key
 	}
 	to := heldKey{key.volume, own}
-	if err := unix.Renameat(int(dir.Fd()), key.name(), int(dir.Fd()), to.name()); err != nil {
+	if err := unix.Renameat(dir.Fd(), key.name(), dir.Fd(), to.name()); err != nil {
 		return key
 	}
 	v.indexOnDemand().aliases.keep(key.id, own)
 	return to
-}
-
-// openKept opens the directory, and makes it if it is not there.
-func openKept(dir string) (*os.File, error) {
-	err := os.Mkdir(dir, 0o700)
-	if err == nil {
-		err = syncAt(filepath.Dir(dir))
-	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	return os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-}
-
-func syncAt(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // countKept counts a file of the process before, where the server counts: the scan of its volume

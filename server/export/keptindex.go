@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/server/inodeindex"
+	"github.com/podnas/podnas/statedir"
 )
 
 // keptIndex is the file of an index: with it the next process finds files before its walk has come to
@@ -72,7 +73,7 @@ func (t *Table) ForgetIndex(id uint64) error {
 
 func removeKeptIndex(path string) error {
 	for _, path := range []string{path, path + newIndexSuffix} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := statedir.Remove(path); err != nil {
 			return err
 		}
 	}
@@ -142,7 +143,7 @@ func (x *index) load() {
 		return
 	case err != nil:
 		x.log.Warn("nfs: the index that was kept of a volume can't be used: a walk makes another", "volume", v.Path, "names", saved.Names, "err", err)
-		_ = os.Remove(k.path) // the next one replaces it
+		x.setAside(err)
 	default:
 		k.file = &saved
 	}
@@ -155,12 +156,31 @@ func (x *index) load() {
 }
 
 func (x *index) loadFile(path string) (inodeindex.Saved, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if _, err := os.Lstat(path); err != nil { // the folder may not be there either
+		return inodeindex.Saved{}, err
+	}
+	dir, err := statedir.Open(filepath.Dir(path), nil, x.log)
+	if err != nil {
+		return inodeindex.Saved{}, err
+	}
+	defer dir.Close()
+	f, err := dir.OpenFile(filepath.Base(path), os.O_RDONLY, 0)
 	if err != nil {
 		return inodeindex.Saved{}, err
 	}
 	defer f.Close()
 	return x.names.Load(untilEnded{f, x.volume}, x.volume.ID, x.volume.rootIno)
+}
+
+// setAside puts the file aside, which is of no use.
+func (x *index) setAside(why error) {
+	dir, err := statedir.Open(filepath.Dir(x.kept.path), nil, x.log)
+	if err == nil {
+		err = errors.Join(dir.SetAside(filepath.Base(x.kept.path), why), dir.Close())
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		x.log.Warn("nfs: a file is in the way of an index", "err", err)
+	}
 }
 
 // lookAgain has those look again who wait for a walk, as the index has more names.
@@ -225,7 +245,12 @@ func (x *index) hasWalked() bool {
 // appendFile appends the names that are not in the file.
 func (x *index) appendFile() error {
 	k := &x.kept
-	f, err := os.OpenFile(k.path, os.O_WRONLY|unix.O_NOFOLLOW, 0)
+	dir, err := statedir.Open(filepath.Dir(k.path), nil, x.log)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	f, err := dir.OpenFile(filepath.Base(k.path), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -244,46 +269,34 @@ func (x *index) appendFile() error {
 func (x *index) writeFile(names int) error {
 	k, v := &x.kept, x.volume
 	k.file = nil
-	dir, err := openKept(filepath.Dir(k.path))
+	dir, err := statedir.Open(filepath.Dir(k.path), nil, x.log)
 	if err != nil {
 		return err
 	}
 	defer dir.Close()
 	var st unix.Statfs_t
-	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
+	if err := unix.Fstatfs(dir.Fd(), &st); err != nil {
 		return err
 	}
 	if free := int64(st.Bavail) * st.Bsize; free/keptRoom < int64(names)*keptNameSize {
 		return fmt.Errorf("only %d MiB are free on the disk: %w", free>>20, unix.ENOSPC)
 	}
-	f, err := os.OpenFile(k.path+newIndexSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	name := filepath.Base(k.path)
+	f, err := dir.MakeFile(name+newIndexSuffix, os.O_WRONLY|os.O_TRUNC)
 	if err != nil {
 		return err
 	}
 	saved, err := x.names.Save(&paced{untilEnded: untilEnded{f, v}, began: time.Now()}, v.ID, v.rootIno)
 	if err == nil {
-		err = errors.Join(giveToOwner(dir, filepath.Dir(dir.Name())), giveToOwner(f, dir.Name()), unix.Fdatasync(int(f.Fd())))
+		err = unix.Fdatasync(int(f.Fd()))
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), k.path)
+		err = dir.Rename(name+newIndexSuffix, name)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+		return errors.Join(err, dir.Remove(name+newIndexSuffix))
 	}
 	k.file = &saved
-	return nil
-}
-
-// giveToOwner gives a file to the owner of a directory, if the process may, so that a podnas which runs as
-// root once leaves nothing that an ordinary user's can't change.
-func giveToOwner(f *os.File, dir string) error {
-	var st unix.Stat_t
-	if err := unix.Stat(dir, &st); err != nil {
-		return err
-	}
-	if err := f.Chown(int(st.Uid), int(st.Gid)); !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
 	return nil
 }
 

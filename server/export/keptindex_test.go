@@ -277,7 +277,9 @@ func TestKeptIndexOfNoUse(t *testing.T) {
 // TestKeptIndexFails: where nothing can be written, that is said once, and changes nothing else.
 func TestKeptIndexFails(t *testing.T) {
 	k := newKeptVolume(t)
-	put(t, "no directory", filepath.Dir(k.file))
+	state := filepath.Dir(filepath.Dir(k.file))
+	mustDo(t, os.Remove(state))
+	put(t, "no directory", state)
 	p := k.begin()
 	go p.letWalk()
 	settled(t, p.x)
@@ -292,7 +294,7 @@ func TestKeptIndexFails(t *testing.T) {
 	if n := strings.Count(p.logged(), "can't be kept"); n != 1 {
 		t.Errorf("it is said %d times: %s", n, p.logged())
 	}
-	mustDo(t, os.Remove(filepath.Dir(k.file)))
+	mustDo(t, errors.Join(os.Remove(state), os.Mkdir(state, 0o700)))
 	p = k.begin()
 	p.walked()
 	p.finds("later", map[int][]byte{5: h})

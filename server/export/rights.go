@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/statedir"
 )
 
 // Right is something that takes a capability, capabilities(7). It is probed by trying it, because
@@ -42,17 +44,25 @@ var errNotTried = errors.New("not tried without CHOWN")
 // rightsFile is a name in the root of the disk, where no volume has it. It exists for a moment.
 const rightsFile = ".podnas-rights"
 
-// TryRights tries on the disk at dir what this process may do.
+// TryRights tries on the disk at dir what this process may do. On a disk that has no room for a file it is what
+// the process's capabilities say.
 func TryRights(dir string) Rights {
 	users := ProbeIdentities()
 	chown, override, fowner, fsetid := tryOwners(dir)
+	device := tryDevice(dir)
+	if statedir.IsFull(chown) {
+		chown, override, fowner, fsetid = capable(unix.CAP_CHOWN), capable(unix.CAP_DAC_OVERRIDE), capable(unix.CAP_FOWNER), capable(unix.CAP_FSETID)
+	}
+	if statedir.IsFull(device) {
+		device = capable(unix.CAP_MKNOD)
+	}
 	r := Rights{Tried: []Right{
 		{"SETUID and SETGID", fmt.Sprintf("every call is done as podnas's own user %d and group %d", unix.Geteuid(), unix.Getegid()), users},
 		{"CHOWN", "nobody can change the owner of a file", chown},
 		{"DAC_OVERRIDE", "modes bind root of a client, and podnas itself, as they do other users", override},
 		{"FOWNER", "root of a client can't set mode and times of files of other owners", fowner},
 		{"FSETID", "root of a client can't set setgid on a file of another group", fsetid},
-		{"MKNOD", "root of a client can't make device nodes", tryDevice(dir)},
+		{"MKNOD", "root of a client can't make device nodes", device},
 	}}
 	if users != nil {
 		r.Only = &Only{uint32(unix.Geteuid()), uint32(unix.Getegid()), override == nil && severalUsers()}
@@ -112,6 +122,19 @@ func tryDevice(dir string) error {
 		return err
 	}
 	return os.Remove(path)
+}
+
+// capable returns EPERM if this process lacks a capability.
+func capable(capability uint) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return err
+	}
+	if data[capability/32].Effective&(1<<(capability%32)) == 0 {
+		return unix.EPERM
+	}
+	return nil
 }
 
 // severalUsers reports whether this process's user namespace has more than one user,

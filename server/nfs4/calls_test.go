@@ -92,6 +92,12 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 // serve serves a directory, and returns a connection.
 func serve(t testing.TB, dir string, counted bool) net.Conn {
 	t.Helper()
+	return serveWith(t, dir, t.TempDir(), counted)
+}
+
+// serveWith is serve with a directory for the clients that have state.
+func serveWith(t testing.TB, dir, roster string, counted bool) net.Conn {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	table := &export.Table{ByIndex: testdisk.ByIndex()}
 	if counted {
@@ -102,7 +108,7 @@ func serve(t testing.TB, dir string, counted bool) net.Conn {
 	key := export.NewKey(make([]byte, 32))
 	opener, workers := export.NewOpener(table, key, log), export.NewWorkers(2, nil)
 	files := vfs.New(vfs.Config{Opener: opener, Workers: workers, Log: log})
-	nfs, err := server.New(server.Config{Files: files, Opener: opener, Table: table, Key: key, Roster: t.TempDir(), Log: log})
+	nfs, err := server.New(server.Config{Files: files, Opener: opener, Table: table, Key: key, Roster: roster, Log: log})
 	mustDo(t, err)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{Programs: []oncrpc.Program{nfs.Program()}, Log: log})
 	mustDo(t, err)
@@ -176,6 +182,15 @@ func (c *caller) record(name string, ops ...operation) call {
 // do makes a call, all of whose operations succeed, and returns the results after
 // SEQUENCE; without SEQUENCE that of the one operation.
 func (c *caller) do(made call) []byte {
+	results, status := c.try(made)
+	if status != nfs4.OK {
+		c.Fatalf("%s: %v", made.name, status)
+	}
+	return results
+}
+
+// try is do of a call that may fail.
+func (c *caller) try(made call) ([]byte, nfs4.Status) {
 	if made.seqAt > 0 {
 		c.seq++
 		binary.BigEndian.PutUint32(made.record[made.seqAt:], c.seq)
@@ -191,15 +206,13 @@ func (c *caller) do(made call) []byte {
 		c.Fatal(err)
 	}
 	const header = 6 * 4
-	if status := nfs4.Status(binary.BigEndian.Uint32(c.reply[header:])); status != nfs4.OK {
-		c.Fatalf("%s: %v", made.name, status)
-	}
+	status := nfs4.Status(binary.BigEndian.Uint32(c.reply[header:]))
 	results := c.reply[header+4+4+4 : size]
 	if made.seqAt > 0 {
 		const sequence = 4 + 4 + nfs4.SessionIDSize + 5*4
-		return results[sequence:]
+		return results[sequence:], status
 	}
-	return results[4:]
+	return results[4:], status
 }
 
 func mustDo(t testing.TB, err error) {

@@ -42,8 +42,8 @@ func (h *held) Release() {
 func (h *held) Close() { h.Release() }
 
 // dataFile is the current file open for its data, through what a stateid stands for: an
-// open, whose rights were checked, or for the special stateids nothing, and then the
-// caller's rights decide as in version 3.
+// open, or for the special stateids nothing. Either way the caller's rights decide as in version 3: they need not
+// be those of the user that opened it.
 func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*export.File, error) {
 	switch {
 	case !c.cur.isSet():

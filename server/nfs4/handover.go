@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"os"
-	"path/filepath"
+	"io/fs"
+	"maps"
 	"slices"
 
 	"github.com/podnas/podnas/nfs/rpc"
@@ -18,19 +18,22 @@ import (
 // A server that is meant to end leaves all that its clients have in a file, and the next one
 // goes on with it: no grace period, and nobody has to reclaim anything.
 //
-// The file is removed before the next one grants anything, so that it is never read twice. A
-// podnas that does not know it removes it, too, as it is beside the entries of the roster and
-// none of them.
+// The file is removed before the next one grants anything, so that it is never read twice, and names the run
+// that has written it (run.go), so that it is not read later. A podnas that does not know it removes it, too, as
+// it is beside the entries of the roster and none of them.
 
 const (
 	handoverFile   = "handover"
 	handoverFormat = 1
+	// handoverMax bounds the file: replies and opens of all clients are less than a quarter of it.
+	handoverMax = 256 << 20
 )
 
 // handover is the file.
 type handover struct {
 	Format int             `json:"format"`
 	Server []byte          `json:"server"` // whose it is: Server.identity
+	Run    string          `json:"run"`    // which process has written it; empty: it was of an earlier version
 	Sum    uint32          `json:"sum"`    // CRC-32C of State
 	State  json.RawMessage `json:"state"`
 	// What clients could not be told yet. They ask by themselves where it is lost, but late.
@@ -78,23 +81,22 @@ func (s *Server) handOver() error {
 	}
 	b, err := json.Marshal(saved)
 	if err == nil {
-		b, err = json.Marshal(handover{handoverFormat, s.identity, crc32.Checksum(b, s.crc), b, s.notices.save()})
+		err = s.run.record()
+	}
+	if err == nil {
+		b, err = json.Marshal(handover{handoverFormat, s.identity, s.run.own, crc32.Checksum(b, s.crc), b, s.notices.save()})
 	}
 	if err != nil {
 		return err
 	}
-	return s.roster.write(handoverFile, b)
+	return s.roster.dir.Write(handoverFile, b)
 }
 
 // takeOver goes on with what the server before has left, if it fits the roster. The error
 // says why not.
 func (s *Server) takeOver(cfg state.Config, roster []state.RosterEntry) (*state.State, error) {
-	b, err := os.ReadFile(filepath.Join(s.roster.dir, handoverFile))
+	file, err := s.readHandover()
 	if err != nil {
-		return nil, err
-	}
-	var file handover
-	if err := json.Unmarshal(b, &file); err != nil {
 		return nil, err
 	}
 	var saved state.Saved
@@ -103,14 +105,16 @@ func (s *Server) takeOver(cfg state.Config, roster []state.RosterEntry) (*state.
 		return nil, fmt.Errorf("it has the format %d, and this podnas knows %d", file.Format, handoverFormat)
 	case !slices.Equal(file.Server, s.identity):
 		return nil, errors.New("it is another disk's")
-	case crc32.Checksum(file.State, s.crc) != file.Sum:
-		return nil, errors.New("it is damaged")
+	case file.Run != s.run.before:
+		return nil, errOtherRun
 	}
 	if err := json.Unmarshal(file.State, &saved); err != nil {
 		return nil, err
 	}
-	if !sameEntries(saved.Roster(), roster) {
-		return nil, errors.New("another podnas has served this disk since")
+	// The process that has written it was the last that has changed the roster. What the two don't have
+	// in common was changed on the disk, or was damaged there.
+	if err := s.follow(file, &saved, roster); err != nil {
+		return nil, err
 	}
 	s.ownForms(&saved)
 	restored, err := state.Restore(cfg, &saved, restoreBack, s.reopen)
@@ -118,6 +122,37 @@ func (s *Server) takeOver(cfg state.Config, roster []state.RosterEntry) (*state.
 		s.notices.restore(file.Notices)
 	}
 	return restored, err
+}
+
+// readHandover reads the file. One that is damaged is put aside.
+func (s *Server) readHandover() (*handover, error) {
+	b, err := s.roster.dir.Read(handoverFile, handoverMax)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil, err
+	}
+	var file handover
+	if err == nil {
+		err = json.Unmarshal(b, &file)
+	}
+	if err == nil && file.Format == handoverFormat && crc32.Checksum(file.State, s.crc) != file.Sum {
+		err = errors.New("its checksum is wrong")
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.roster.dir.SetAside(handoverFile, err))
+	}
+	return &file, nil
+}
+
+// follow makes sure that the roster is that of a handover.
+func (s *Server) follow(file *handover, saved *state.Saved, roster []state.RosterEntry) error {
+	want := saved.Roster()
+	switch {
+	case file.Run != "":
+		return s.roster.become(want, roster)
+	case !maps.Equal(byID(want), byID(roster)):
+		return errors.New("another podnas has served this disk since")
+	}
+	return nil
 }
 
 // ownForms has files known by the FileIDs that the volumes use now. Clients know them by those that they
@@ -139,23 +174,6 @@ func (s *Server) ownForms(saved *state.Saved) {
 			}
 		}
 	}
-}
-
-func sameEntries(a, b []state.RosterEntry) bool {
-	byID := func(entries []state.RosterEntry) map[uint64]string {
-		m := map[uint64]string{}
-		for _, e := range entries {
-			m[e.ClientID] = e.Owner
-		}
-		return m
-	}
-	x, y := byID(a), byID(b)
-	for id, owner := range x {
-		if other, ok := y[id]; !ok || other != owner {
-			return false
-		}
-	}
-	return len(x) == len(y)
 }
 
 // reopen opens a file that a client has open. One that is gone, as one that was removed on a full

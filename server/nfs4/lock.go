@@ -90,7 +90,7 @@ func (c *compound) locku() (result, error) {
 	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
 		return nil, c.Call.Args.Err()
 	}
-	return c.ofOpen(args.Stateid, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
+	return c.ofOpen(args.Stateid, (*compound).stateidOf, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
 		return c.server.state.Unlock(c.on.client(), id, key, args.Offset, args.Length)
 	})
 }

@@ -17,7 +17,7 @@ import (
 // found or made, as root the file is opened for its data, and as the caller its size is set.
 type opening struct {
 	object   object
-	readOnly bool // the volume
+	readOnly bool // the volume, or the pseudo directory
 	change   nfs4.ChangeInfo
 	made     *export.File // if it was made by this call
 	set      nfs4.Bitmap  // what was set of it
@@ -135,10 +135,6 @@ func (c *compound) findOpen(args *nfs4.OpenArgs) error {
 	if err := c.findName(args.Name); err != nil {
 		return err
 	}
-	if c.open.object.node != nil {
-		c.open.object = object{}
-		return syscall.EISDIR
-	}
 	if dir := c.cur.file; dir != nil {
 		change, _, err := dir.Change(dir.Attr)
 		if err != nil {
@@ -149,11 +145,19 @@ func (c *compound) findOpen(args *nfs4.OpenArgs) error {
 	return nil
 }
 
-// findName finds the file. Where the goroutine acts as the caller, the file is opened for its
-// attributes at once, which saves the way to root and back.
+// findName finds the file, which may be no pseudo directory. Where the goroutine acts as the caller, the
+// file is opened for its attributes at once, which saves the way to root and back.
 func (c *compound) findName(name []byte) error {
 	if c.IsRoot() {
-		return c.step(name, func(o object) { c.open.object = o })
+		var found object
+		if err := c.step(name, func(o object) { found = o }); err != nil {
+			return err
+		}
+		if found.node != nil {
+			return syscall.EISDIR
+		}
+		c.open.object = found
+		return nil
 	}
 	dir, err := c.mustFile(&c.cur, nfs4.ErrIsDir)
 	if err != nil {
@@ -183,7 +187,7 @@ func (c *compound) createOpen(args *nfs4.OpenArgs) error {
 		return c.openReadOnly(args, set)
 	}
 	dir, err := c.namesFile(&c.cur)
-	if errors.Is(err, syscall.EROFS) && c.cur.node == nil {
+	if errors.Is(err, syscall.EROFS) { // also of a pseudo directory
 		o.readOnly = true
 		return c.openReadOnly(args, set)
 	}
@@ -198,6 +202,9 @@ func (c *compound) createOpen(args *nfs4.OpenArgs) error {
 	if exclusive {
 		mode, verf = vfs.Exclusive, verifierBy(c.on.client().Owner(), verf)
 	}
+	if err := c.mayOpenNew(dir, args); err != nil {
+		return err
+	}
 	made, err := c.Create(dir, args.Name, mode, set, verf)
 	o.change = changeInfo(&made.Dir)
 	switch {
@@ -205,9 +212,6 @@ func (c *compound) createOpen(args *nfs4.OpenArgs) error {
 		o.made, o.set = made.Object, args.Attr.Mask
 		if exclusive {
 			o.set = o.set.Or(c.server.sets.writeOnly) // they have the verifier
-			if _, _, err := c.SetAttr(made.Object, nil, set, nil); err != nil {
-				return err
-			}
 		}
 		o.object.setFile(made.Object)
 		o.object.fresh = false
@@ -231,17 +235,33 @@ func (c *compound) createOpen(args *nfs4.OpenArgs) error {
 	return nil
 }
 
+// mayOpenNew returns an error for an OPEN that can't make a file, as it could not open it then. What is there it
+// may open even so: the client may have it open already.
+func (c *compound) mayOpenNew(dir *export.File, args *nfs4.OpenArgs) error {
+	access, deny, err := shares(args)
+	if err != nil {
+		return err
+	}
+	status := c.server.state.MayOpen(c.on.client(), state.OpenArgs{Owner: args.Owner.Owner, Access: access, Deny: deny})
+	if status == state.OK || !dir.Lacks(string(args.Name)) {
+		return nil
+	}
+	return errorOf(status)
+}
+
 // openReadOnly finds the file in a volume where none can be made: as open(2) with O_CREAT, OPEN may
 // open one that is there.
 func (c *compound) openReadOnly(args *nfs4.OpenArgs, set *vfs.SetAttr) error {
 	o := &c.open
-	switch err := c.findName(args.Name); {
+	err := c.findName(args.Name)
+	there := err == nil || errors.Is(err, syscall.EISDIR)
+	switch {
 	case errors.Is(err, syscall.ENOENT):
 		return syscall.EROFS
+	case there && args.Mode != nfs4.Unchecked:
+		return syscall.EEXIST
 	case err != nil:
 		return err
-	case args.Mode != nfs4.Unchecked:
-		return syscall.EEXIST
 	}
 	if set.Size != nil && *set.Size == 0 { // which openFound refuses
 		o.size = &vfs.SetAttr{Size: set.Size}
@@ -304,6 +324,9 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 	}
 	h := &held{Held: data.Hold()}
 	h.Retain()
+	if c.may && !reclaim {
+		c.Opened(h.Held, &f.Attr, does&state.Read != 0, does&state.Write != 0)
+	}
 	open := state.OpenArgs{Owner: args.Owner.Owner, File: key, Access: does, Deny: deny, Reclaim: reclaim, Alias: alias, Held: h, Slot: c.on.slot}
 	status := state.OK
 	if does != access {
@@ -316,6 +339,9 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 	}
 	if status != state.OK {
 		h.Release()
+		if o.made != nil { // so the goroutine acts as the caller still
+			c.Unmake(c.cur.names, o.made, args.Name)
+		}
 		return errorOf(status)
 	}
 	o.data, o.id = data, id
@@ -323,14 +349,17 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 }
 
 // openable returns an error for what OPEN can't open.
+//
+// For a fifo, a device or a socket section 18.16.3 has NFS4ERR_WRONG_TYPE. Linux does not expect that of an
+// OPEN, and programs get EIO for what its client has not in its cache. NFS4ERR_SYMLINK has it look the name
+// up, and open locally what that is. The kernel's own server answers so up to Linux 6.11, for this reason
+// (nfsd_check_obj_isreg).
 func openable(v *export.Volume, a *export.Attr, use export.Use) error {
 	switch {
 	case a.IsDir():
 		return syscall.EISDIR
-	case a.IsSymlink():
-		return statusError(nfs4.ErrSymlink)
 	case !a.IsRegular():
-		return statusError(nfs4.ErrWrongType)
+		return statusError(nfs4.ErrSymlink)
 	case use == export.UseWrite && v.Options.ReadOnly:
 		return syscall.EROFS
 	}
@@ -399,8 +428,20 @@ func (c *compound) setSize() error {
 	return err
 }
 
-// stateidOf is a stateid, with the current one for what stands for it: section 16.2.3.1.2.
+// stateidOf is a stateid, with the current one for what stands for it: section 16.2.3.1.2. Its seqid is
+// zero then, section 8.2.3, which stands for the latest one: an operation between may have raised it.
 func (c *compound) stateidOf(id nfs4.Stateid) (state.Stateid, error) {
+	sid, err := c.exactStateidOf(id)
+	// Only one that was made for a client may lose its seqid: Invalid, which CLOSE returns, would become Anonymous.
+	if err == nil && id == nfs4.CurrentStateid() && sid != state.Invalid {
+		sid.Seqid = 0
+	}
+	return sid, err
+}
+
+// exactStateidOf is stateidOf for CLOSE and OPEN_DOWNGRADE, for which section 8.2.3 leaves the seqid of the
+// current stateid as it is.
+func (c *compound) exactStateidOf(id nfs4.Stateid) (state.Stateid, error) {
 	if id == nfs4.CurrentStateid() {
 		if c.stateid == (nfs4.Stateid{}) {
 			return state.Stateid{}, statusError(nfs4.ErrBadStateid)
@@ -410,15 +451,15 @@ func (c *compound) stateidOf(id nfs4.Stateid) (state.Stateid, error) {
 	return state.Stateid(id), nil
 }
 
-// ofOpen does something to an open of the current file.
-func (c *compound) ofOpen(id nfs4.Stateid, do func(state.Stateid, state.FileKey) (state.Stateid, state.Error)) (result, error) {
+// ofOpen does something to an open of the current file, or to its locks, with the stateid that of makes of id.
+func (c *compound) ofOpen(id nfs4.Stateid, of func(*compound, nfs4.Stateid) (state.Stateid, error), do func(state.Stateid, state.FileKey) (state.Stateid, state.Error)) (result, error) {
 	switch {
 	case !c.cur.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
 	case c.cur.node != nil:
 		return nil, statusError(nfs4.ErrBadStateid)
 	}
-	sid, err := c.stateidOf(id)
+	sid, err := of(c, id)
 	if err != nil {
 		return nil, err
 	}
@@ -453,7 +494,7 @@ func (c *compound) closeOp() (result, error) {
 			return nil, err
 		}
 	}
-	return c.ofOpen(args.Stateid, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
+	return c.ofOpen(args.Stateid, (*compound).exactStateidOf, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
 		return state.Invalid, c.server.state.Close(c.on.client(), id, key)
 	})
 }
@@ -468,7 +509,7 @@ func (c *compound) openDowngrade() (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.ofOpen(args.Stateid, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
+	return c.ofOpen(args.Stateid, (*compound).exactStateidOf, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
 		return c.server.state.Downgrade(c.on.client(), id, key, access, deny)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/podnas/podnas/server/nfs4/state"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/vfs"
+	"github.com/podnas/podnas/statedir"
 )
 
 // Config says how to make a Server. All fields but Removed and StateLog are needed.
@@ -36,6 +38,8 @@ type Config struct {
 	// StateLog is a directory in memory for what the next process goes on with if this one dies.
 	// If it is empty, clients have to reclaim what they had.
 	StateLog string
+	// Reserve is room for Roster on a full disk, nil for none.
+	Reserve *statedir.Reserve
 }
 
 // Server answers the calls of version 4.
@@ -52,6 +56,7 @@ type Server struct {
 	began    time.Time
 	crc      *crc32.Table // CRC-32C
 	roster   *roster
+	run      run
 	stateLog *stateLog // nil: there is none
 	wentOn   bool      // with stateLog
 	notices  notices
@@ -82,7 +87,7 @@ func limits() state.Limits {
 
 // New makes a Server. If clients had state when the one before ended, there is a grace period.
 func New(cfg Config) (*Server, error) {
-	kept, had, err := openRoster(cfg.Roster)
+	kept, had, err := openRoster(cfg.Roster, cfg.Reserve, cfg.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +99,9 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(),
 		crc: crc32.MakeTable(crc32.Castagnoli), roster: kept, sets: newAttrSets(), does: newOperations(), events: newEvents(cfg.Log),
+	}
+	if s.run, err = openRun(filepath.Dir(cfg.Roster), cfg.Reserve, cfg.Log); err != nil {
+		return nil, err
 	}
 	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
 	s.notices.clients = map[uint64]*clientNotices{}
@@ -133,7 +141,9 @@ func (s *Server) inherit(config state.Config, had []state.RosterEntry) bool {
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		s.log.Warn("nfs: what the podnas before has handed over can't be used", "err", err)
-		return false
+		if !errors.Is(err, errOtherRun) {
+			return false
+		}
 	}
 	if s.stateLog == nil {
 		return false
@@ -154,6 +164,9 @@ func (s *Server) inherit(config state.Config, had []state.RosterEntry) bool {
 // what the server before has left.
 func (s *Server) Begin() error {
 	err := s.startLog()
+	if err == nil {
+		err = s.run.begin()
+	}
 	if err == nil {
 		err = s.roster.forgetHandover()
 	}
@@ -203,6 +216,15 @@ func (s *Server) Stop() {
 		_ = s.stateLog.remove() // what was handed over goes first
 	}
 	s.state.Stop()
+	s.closeFolders()
+}
+
+// closeFolders closes the folders on the disk, which were only looked at or are synced.
+func (s *Server) closeFolders() {
+	_, _ = s.roster.dir.Close(), s.run.dir.Close()
+	if s.stateLog != nil {
+		_ = s.stateLog.dir.Close()
+	}
 }
 
 // Closed must be called when a connection has ended.

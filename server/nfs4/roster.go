@@ -5,20 +5,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/podnas/podnas/server/nfs4/state"
+	"github.com/podnas/podnas/statedir"
 )
 
 // roster is the list on the disk of clients that have state: RFC 8881 section 8.4.2.1. It is
 // a directory with a file for each, named by its client ID.
-type roster struct{ dir string }
+//
+// A file that is damaged is put aside. Its client is not on the list then, so it can't reclaim what it
+// had, and nobody waits for it: for who is not on the list that is the rule of the RFC, too. All others are
+// as they were.
+type roster struct{ dir *statedir.Dir }
 
 const rosterSuffix = ".json"
+
+// rosterFileMax bounds a file. An owner has 1024 bytes at most.
+const rosterFileMax = 16 << 10
 
 // rosterFile is what a file says.
 type rosterFile struct {
@@ -26,47 +34,66 @@ type rosterFile struct {
 }
 
 // openRoster makes the directory, and reads who had state when the server ended.
-func openRoster(dir string) (*roster, []state.RosterEntry, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("clients with state: %w", err)
-	}
-	files, err := os.ReadDir(dir)
+func openRoster(path string, reserve *statedir.Reserve, log *slog.Logger) (*roster, []state.RosterEntry, error) {
+	dir, err := statedir.Open(path, reserve, log)
 	if err != nil {
 		return nil, nil, fmt.Errorf("clients with state: %w", err)
 	}
 	r := &roster{dir}
-	var had []state.RosterEntry
-	for _, f := range files {
-		name, ok := strings.CutSuffix(f.Name(), rosterSuffix)
-		if f.Name() == handoverFile || f.Name() == witnessFile {
-			continue
-		}
-		if !ok { // half written
-			if err := os.Remove(filepath.Join(dir, f.Name())); err != nil {
-				return nil, nil, fmt.Errorf("clients with state: %w", err)
-			}
-			continue
-		}
-		id, err := strconv.ParseUint(name, 16, 64)
-		if err != nil {
-			return nil, nil, fmt.Errorf("clients with state: %s is not a client: remove it", filepath.Join(dir, f.Name()))
-		}
-		b, err := os.ReadFile(r.path(id))
-		if err != nil {
-			return nil, nil, fmt.Errorf("clients with state: %w", err)
-		}
-		var file rosterFile
-		if err := json.Unmarshal(b, &file); err != nil {
-			return nil, nil, fmt.Errorf("clients with state: %s is damaged, remove it; its client then loses what it has open and locked: %w", r.path(id), err)
-		}
-		had = append(had, state.RosterEntry{ClientID: id, Owner: string(file.Owner)})
+	had, err := r.read()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("clients with state: %w", err), dir.Close())
 	}
 	return r, had, nil
 }
 
-func (r *roster) path(id uint64) string {
-	return filepath.Join(r.dir, fmt.Sprintf("%016x", id)+rosterSuffix)
+func (r *roster) read() (had []state.RosterEntry, err error) {
+	names, err := r.dir.Names()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if name == handoverFile || name == witnessFile {
+			continue
+		}
+		if !strings.HasSuffix(name, rosterSuffix) { // half written
+			if err := r.dir.Remove(name); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		entry, err := r.readEntry(name)
+		if errors.Is(err, fs.ErrPermission) { // it is not damaged
+			return nil, err
+		}
+		if err == nil {
+			had = append(had, entry)
+		} else if err := r.dir.SetAside(name, fmt.Errorf("its client loses what it has open and locked: %w", err)); err != nil {
+			return nil, err
+		}
+	}
+	return had, nil
 }
+
+// readEntry reads a file.
+func (r *roster) readEntry(name string) (state.RosterEntry, error) {
+	id, err := strconv.ParseUint(strings.TrimSuffix(name, rosterSuffix), 16, 64)
+	if err != nil || entryName(id) != name {
+		return state.RosterEntry{}, errors.New("its name is not that of a client")
+	}
+	b, err := r.dir.Read(name, rosterFileMax)
+	if err != nil {
+		return state.RosterEntry{}, err
+	}
+	var file rosterFile
+	if err := json.Unmarshal(b, &file); err != nil {
+		return state.RosterEntry{}, err
+	}
+	return state.RosterEntry{ClientID: id, Owner: string(file.Owner)}, nil
+}
+
+// entryName is the name of a client's file.
+func entryName(id uint64) string { return fmt.Sprintf("%016x", id) + rosterSuffix }
 
 // asRoot does something on a goroutine of its own: an operation may be under way on one that
 // acts as its caller, to whom the directory is closed.
@@ -84,45 +111,26 @@ func (r *roster) add(e state.RosterEntry) error {
 	if err != nil {
 		return err
 	}
-	err = r.write(filepath.Base(r.path(e.ClientID)), b)
-	if errors.Is(err, syscall.ENOSPC) && r.link(e.ClientID, b) {
-		return r.sync()
+	err = r.dir.Write(entryName(e.ClientID), b)
+	if statedir.IsFull(err) && r.link(e.ClientID, b) {
+		return r.dir.Sync()
 	}
 	return err
-}
-
-// write writes a file of the directory, as a whole or not at all, and syncs it. It has a name of
-// its own meanwhile: a client's first OPENs come at the same time.
-func (r *roster) write(name string, b []byte) error {
-	f, err := os.CreateTemp(r.dir, "new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(r.dir, name))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return r.sync()
 }
 
 // link gives another client's file of the same owner a second name: on a full disk a client that
 // had state before a restart can still reclaim it.
 func (r *roster) link(id uint64, b []byte) bool {
-	files, err := os.ReadDir(r.dir)
+	names, err := r.dir.Names()
 	if err != nil {
 		return false
 	}
-	for _, f := range files {
-		path := filepath.Join(r.dir, f.Name())
-		had, err := os.ReadFile(path)
-		if err != nil || !bytes.Equal(had, b) || !strings.HasSuffix(path, rosterSuffix) {
+	for _, name := range names {
+		had, err := r.dir.Read(name, rosterFileMax)
+		if err != nil || !bytes.Equal(had, b) || !strings.HasSuffix(name, rosterSuffix) {
 			continue
 		}
-		if err := os.Link(path, r.path(id)); err == nil || errors.Is(err, os.ErrExist) {
+		if err := r.dir.Link(name, entryName(id)); err == nil || errors.Is(err, os.ErrExist) {
 			return true
 		}
 	}
@@ -134,25 +142,41 @@ func (r *roster) Remove(e state.RosterEntry) error {
 	return asRoot(func() error { return r.remove(e) })
 }
 
-func (r *roster) remove(e state.RosterEntry) error { return r.removeFile(r.path(e.ClientID)) }
+func (r *roster) remove(e state.RosterEntry) error { return r.dir.Remove(entryName(e.ClientID)) }
 
-func (r *roster) removeFile(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+// become has the list be another one, of which it is had.
+func (r *roster) become(want, had []state.RosterEntry) error {
+	is, was := byID(want), byID(had)
+	for id, owner := range is {
+		if before, ok := was[id]; ok && before == owner {
+			continue
+		}
+		if err := r.add(state.RosterEntry{ClientID: id, Owner: owner}); err != nil {
+			return err
+		}
 	}
-	return r.sync()
+	for id := range was {
+		if _, ok := is[id]; ok {
+			continue
+		}
+		if err := r.remove(state.RosterEntry{ClientID: id}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byID are the owners of entries.
+func byID(entries []state.RosterEntry) map[uint64]string {
+	m := map[uint64]string{}
+	for _, e := range entries {
+		m[e.ClientID] = e.Owner
+	}
+	return m
 }
 
 // forgetHandover removes what the server before has left.
-func (r *roster) forgetHandover() error { return r.removeFile(filepath.Join(r.dir, handoverFile)) }
+func (r *roster) forgetHandover() error { return r.dir.Remove(handoverFile) }
 
 // forgetWitness makes the log of the server before void.
-func (r *roster) forgetWitness() error { return r.removeFile(filepath.Join(r.dir, witnessFile)) }
-
-func (r *roster) sync() error {
-	d, err := os.Open(r.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
+func (r *roster) forgetWitness() error { return r.dir.Remove(witnessFile) }

@@ -3,6 +3,7 @@ package nfs4
 import (
 	"cmp"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -16,10 +17,12 @@ import (
 	"github.com/podnas/podnas/server/nfs4/state"
 )
 
+var discard = slog.New(slog.DiscardHandler)
+
 // The next server knows who had state, whatever the owner's bytes are, and nothing half written.
 func TestRoster(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "clients")
-	r, had, err := openRoster(dir)
+	r, had, err := openRoster(dir, nil, discard)
 	if err != nil || len(had) > 0 {
 		t.Fatalf("%v, %v: want nobody", had, err)
 	}
@@ -38,7 +41,7 @@ func TestRoster(t *testing.T) {
 	if err := os.WriteFile(half, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, had, err = openRoster(dir)
+	_, had, err = openRoster(dir, nil, discard)
 	slices.SortFunc(had, func(a, b state.RosterEntry) int { return cmp.Compare(a.ClientID, b.ClientID) })
 	if err != nil || !reflect.DeepEqual(had, entries[:2]) {
 		t.Errorf("%v, %v, want %v", had, err, entries[:2])
@@ -62,7 +65,7 @@ func TestRosterOnFullDisk(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	r, _, err := openRoster(dir)
+	r, _, err := openRoster(dir, nil, discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +82,7 @@ func TestRosterOnFullDisk(t *testing.T) {
 	if err := errors.Join(r.Add(again), r.Add(again), r.Remove(before)); err != nil {
 		t.Errorf("again: %v", err)
 	}
-	if _, had, err := openRoster(dir); err != nil || !reflect.DeepEqual(had, []state.RosterEntry{again}) {
+	if _, had, err := openRoster(dir, nil, discard); err != nil || !reflect.DeepEqual(had, []state.RosterEntry{again}) {
 		t.Errorf("%v, %v, want %v", had, err, again)
 	}
 }
@@ -87,7 +90,7 @@ func TestRosterOnFullDisk(t *testing.T) {
 // The first OPENs of a client come at the same time, and each adds it.
 func TestRosterAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	r, _, err := openRoster(dir)
+	r, _, err := openRoster(dir, nil, discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,22 +106,69 @@ func TestRosterAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if _, had, err := openRoster(dir); err != nil || !reflect.DeepEqual(had, []state.RosterEntry{e}) {
+	if _, had, err := openRoster(dir, nil, discard); err != nil || !reflect.DeepEqual(had, []state.RosterEntry{e}) {
 		t.Errorf("%v, %v, want %v", had, err, e)
 	}
 }
 
-// What is damaged is named, with what to do: nobody's locks are given away in silence.
+// A file that is damaged is put aside, and its client has nothing to reclaim. All others have.
 func TestDamagedRoster(t *testing.T) {
-	for name, content := range map[string]string{"0000000000000001.json": `{"owner":`, "nobody.json": `{}`} {
-		dir := t.TempDir()
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := openRoster(dir); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "remove it") {
-			t.Errorf("%s: %v, want an error that names it", name, err)
-		}
+	const good, bad = "0000000000000001.json", "0000000000000002.json"
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.WriteFile(outside, []byte(`{"owner":"bm9kZQ=="}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, damage := range map[string]func(path string) error{
+		"half":      func(path string) error { return os.WriteFile(path, []byte(`{"owner":`), 0o600) },
+		"empty":     func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"zeros":     func(path string) error { return os.WriteFile(path, make([]byte, 30), 0o600) },
+		"too large": func(path string) error { return os.WriteFile(path, make([]byte, 1<<20), 0o600) },
+		"folder":    func(path string) error { return os.MkdirAll(filepath.Join(path, "with", "something"), 0o700) },
+		"fifo":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"link":      func(path string) error { return os.Symlink(outside, path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, good), []byte(`{"owner":"bm9kZQ=="}`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := damage(filepath.Join(dir, bad)); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				_, had, err := openRoster(dir, nil, discard)
+				if err != nil || !reflect.DeepEqual(had, []state.RosterEntry{{ClientID: 1, Owner: "node"}}) {
+					t.Fatalf("%v, %v", had, err)
+				}
+			}
+			if _, err := os.Lstat(filepath.Join(dir, bad+".damaged-1")); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Lstat(filepath.Join(dir, bad)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("it is there: %v", err)
+			}
+		})
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "nobody.json"), []byte(`{}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, had, err := openRoster(dir, nil, discard); err != nil || len(had) > 0 {
+		t.Errorf("a file that is no client's: %v, %v", had, err)
+	}
+}
+
+// A folder of the roster that is a link is put aside: nothing is removed where it leads.
+func TestRosterLink(t *testing.T) {
+	outside, dir := t.TempDir(), filepath.Join(t.TempDir(), "clients")
+	if err := errors.Join(os.WriteFile(filepath.Join(outside, "file"), nil, 0o600), os.Symlink(outside, dir)); err != nil {
+		t.Fatal(err)
+	}
+	if _, had, err := openRoster(dir, nil, discard); err != nil || len(had) > 0 {
+		t.Errorf("%v, %v", had, err)
+	}
+	if _, err := os.Stat(filepath.Join(outside, "file")); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -127,7 +177,7 @@ func TestRosterAsCaller(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to act as another")
 	}
-	r, _, err := openRoster(filepath.Join(t.TempDir(), "clients"))
+	r, _, err := openRoster(filepath.Join(t.TempDir(), "clients"), nil, discard)
 	if err != nil {
 		t.Fatal(err)
 	}

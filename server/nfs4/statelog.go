@@ -9,12 +9,12 @@ import (
 	"hash/crc32"
 	"iter"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/podnas/podnas/server/nfs4/state"
+	"github.com/podnas/podnas/statedir"
 )
 
 // A server that dies while its machine lives on leaves a log of what its clients have: see
@@ -31,6 +31,8 @@ import (
 const (
 	witnessFile    = "state-log"
 	stateLogFormat = 1
+	// stateLogMax bounds what is read of it. It is rewritten long before.
+	stateLogMax = 1 << 30
 
 	// triesMax is how often a log is used by processes that die before stableAfter: it may be
 	// what is in it that they die of.
@@ -44,7 +46,8 @@ const (
 
 // stateLog is the file. It implements state.Log.
 type stateLog struct {
-	path   string // path+".new" is half written, path+".tries" counts those who used it
+	dir    *statedir.Dir
+	name   string // name+".new" is half written, name+".tries" counts those who used it
 	head   []byte // the first frame
 	file   *os.File
 	size   int64
@@ -68,8 +71,12 @@ func (s *Server) newStateLog(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("log of the clients' state: %w", err)
 	}
-	path := filepath.Join(dir, fmt.Sprintf("clients-%08x", crc32.Checksum(s.identity, s.crc)))
-	s.stateLog = &stateLog{path: path, void: s.roster.forgetWitness}
+	folder, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("log of the clients' state: %w", err)
+	}
+	name := fmt.Sprintf("clients-%08x", crc32.Checksum(s.identity, s.crc))
+	s.stateLog = &stateLog{dir: statedir.Of(folder, nil, s.log), name: name, void: s.roster.forgetWitness}
 	return nil
 }
 
@@ -86,11 +93,11 @@ func (s *Server) headOf(witness []byte) ([]byte, error) {
 // goOn goes on with the log of a server that has died. The error says why not.
 func (s *Server) goOn(cfg state.Config, roster []state.RosterEntry) (*state.State, error) {
 	l := s.stateLog
-	b, err := os.ReadFile(l.path)
+	b, err := readOr(l.dir, l.name, stateLogMax)
 	if err != nil {
 		return nil, err
 	}
-	witness, err := os.ReadFile(filepath.Join(s.roster.dir, witnessFile))
+	witness, err := readOr(s.roster.dir, witnessFile, runMax)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, errors.New("another podnas has served this disk since")
 	} else if err != nil {
@@ -117,6 +124,15 @@ func (s *Server) goOn(cfg state.Config, roster []state.RosterEntry) (*state.Stat
 	return state.Restore(cfg, saved, restoreBack, s.reopen)
 }
 
+// readOr reads a file of at most so many bytes. What is not one is put aside.
+func readOr(dir *statedir.Dir, name string, most int64) ([]byte, error) {
+	b, err := dir.Read(name, most)
+	if errors.Is(err, statedir.ErrIrregular) {
+		err = errors.Join(err, dir.SetAside(name, err))
+	}
+	return b, err
+}
+
 func readStateLog(frames []byte) (*state.Saved, error) {
 	replay := state.NewReplay()
 	for {
@@ -133,24 +149,24 @@ func readStateLog(frames []byte) (*state.Saved, error) {
 
 // try counts who uses the log.
 func (l *stateLog) try() error {
-	if b, err := os.ReadFile(l.triesPath()); err == nil {
+	if b, err := l.dir.Read(l.triesName(), runMax); err == nil {
 		l.tries, _ = strconv.Atoi(string(b))
 	}
 	if l.tries >= triesMax {
 		return fmt.Errorf("podnas has died %d times in a row soon after it went on with it", l.tries)
 	}
 	l.tries++
-	return os.WriteFile(l.triesPath(), []byte(strconv.Itoa(l.tries)), 0o600)
+	return l.dir.Write(l.triesName(), []byte(strconv.Itoa(l.tries)))
 }
 
-func (l *stateLog) triesPath() string { return l.path + ".tries" }
-func (l *stateLog) newPath() string   { return l.path + ".new" }
+func (l *stateLog) triesName() string { return l.name + ".tries" }
+func (l *stateLog) newName() string   { return l.name + ".new" }
 
 // stable forgets who used the log.
 func (l *stateLog) stable() {
 	if l.tries > 0 {
 		l.tries = 0
-		_ = os.Remove(l.triesPath()) // or the log is given up too early
+		_ = l.dir.Remove(l.triesName()) // or the log is given up too early
 	}
 }
 
@@ -166,7 +182,7 @@ func (s *Server) startLog() error {
 		witness := []byte(rand.Text())
 		var err error
 		if l.head, err = s.headOf(witness); err == nil {
-			err = s.roster.write(witnessFile, witness)
+			err = s.roster.dir.Write(witnessFile, witness)
 		}
 		if err != nil { // the disk is full, or worse
 			_ = l.giveUp(err)
@@ -197,7 +213,7 @@ func (l *stateLog) Rewrite(frames iter.Seq[[]byte]) error {
 		_ = l.file.Close()
 	}
 	err := asRoot(func() (err error) {
-		l.file, err = os.OpenFile(l.newPath(), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+		l.file, err = l.dir.MakeFile(l.newName(), os.O_TRUNC|os.O_WRONLY)
 		if err != nil {
 			return err
 		}
@@ -210,7 +226,7 @@ func (l *stateLog) Rewrite(frames iter.Seq[[]byte]) error {
 				return err
 			}
 		}
-		return os.Rename(l.newPath(), l.path)
+		return l.dir.Rename(l.newName(), l.name)
 	})
 	l.limit = longTimes*l.size + longMin
 	if err != nil {
@@ -232,12 +248,11 @@ func (l *stateLog) remove() error {
 		_ = l.file.Close()
 		l.file = nil
 	}
-	_, _ = os.Remove(l.newPath()), os.Remove(l.triesPath()) // nobody reads them without the log
-	err := os.Remove(l.path)
-	if err == nil || errors.Is(err, os.ErrNotExist) {
-		return nil
+	_, _ = l.dir.Remove(l.newName()), l.dir.Remove(l.triesName()) // nobody reads them without the log
+	if err := l.dir.Remove(l.name); err != nil {
+		return errors.Join(err, l.void())
 	}
-	return errors.Join(err, l.void())
+	return nil
 }
 
 // StateLogFailed returns why the log of the clients' state was given up, or nil.

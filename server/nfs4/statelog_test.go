@@ -17,6 +17,7 @@ import (
 	"github.com/podnas/podnas/server/nfs4/state"
 	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/server/vfs"
+	"github.com/podnas/podnas/statedir"
 )
 
 // life is a disk, and a folder in memory, that servers die over.
@@ -87,12 +88,12 @@ func (l *life) do(err error) {
 // A server goes on with the log of one that has died if nobody has served the disk since, and
 // nothing else is wrong with it.
 func TestStateLog(t *testing.T) {
-	change := func(s *Server, do func([]byte) []byte) error {
-		b, err := os.ReadFile(s.stateLog.path)
+	change := func(l *life, s *Server, do func([]byte) []byte) error {
+		b, err := os.ReadFile(filepath.Join(l.cfg.StateLog, s.stateLog.name))
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(s.stateLog.path, do(b), 0o600)
+		return os.WriteFile(filepath.Join(l.cfg.StateLog, s.stateLog.name), do(b), 0o600)
 	}
 	for _, tt := range []struct {
 		name   string
@@ -102,7 +103,7 @@ func TestStateLog(t *testing.T) {
 	}{
 		{"it died", func(*life, *Server) {}, true, "podnas had died, and clients go on"},
 		{"it died while it wrote", func(l *life, s *Server) {
-			l.do(change(s, func(b []byte) []byte { return append(b, state.AppendFrame(nil, []byte("{}"))[:9]...) }))
+			l.do(change(l, s, func(b []byte) []byte { return append(b, state.AppendFrame(nil, []byte("{}"))[:9]...) }))
 		}, true, "clients go on"},
 		{"a podnas that does not know it was there", func(l *life, _ *Server) {
 			l.do(os.Remove(filepath.Join(l.cfg.Roster, witnessFile)))
@@ -118,25 +119,25 @@ func TestStateLog(t *testing.T) {
 			other.start()
 		}, false, "another podnas has served this disk since"},
 		{"another boot", func(l *life, s *Server) {
-			l.do(change(s, func(b []byte) []byte {
+			l.do(change(l, s, func(b []byte) []byte {
 				records, rest, _ := state.CutFrame(b)
 				return append(state.AppendFrame(nil, bytes.Replace(records, []byte(`"kernel":"`), []byte(`"kernel":"AAAA`), 1)), rest...)
 			}))
 		}, false, "of another format, disk or boot"},
 		{"another format", func(l *life, s *Server) {
-			l.do(change(s, func(b []byte) []byte {
+			l.do(change(l, s, func(b []byte) []byte {
 				records, rest, _ := state.CutFrame(b)
 				return append(state.AppendFrame(nil, bytes.Replace(records, []byte(`"format":1`), []byte(`"format":2`), 1)), rest...)
 			}))
 		}, false, "of another format, disk or boot"},
 		{"an empty file", func(l *life, s *Server) {
-			l.do(change(s, func([]byte) []byte { return nil }))
+			l.do(change(l, s, func([]byte) []byte { return nil }))
 		}, false, "of another format, disk or boot"},
 		{"nothing but its beginning", func(l *life, s *Server) {
-			l.do(change(s, func(b []byte) []byte { return b[:len(s.stateLog.head)] }))
+			l.do(change(l, s, func(b []byte) []byte { return b[:len(s.stateLog.head)] }))
 		}, false, "it has no beginning"},
 		{"it contradicts itself", func(l *life, s *Server) {
-			l.do(change(s, func(b []byte) []byte { return append(b, state.AppendFrame(nil, []byte(`{"open":{"client":1}}`))...) }))
+			l.do(change(l, s, func(b []byte) []byte { return append(b, state.AppendFrame(nil, []byte(`{"open":{"client":1}}`))...) }))
 		}, false, "it contradicts itself"},
 		{"another list of clients", func(l *life, s *Server) {
 			l.do(s.roster.Add(state.RosterEntry{ClientID: 1, Owner: "x"}))
@@ -169,7 +170,10 @@ func TestStateLog(t *testing.T) {
 		}, false, "clients go on"},
 		{"it could not hand over", func(l *life, s *Server) {
 			dir := s.roster.dir
-			s.roster.dir = filepath.Join(dir, "none")
+			closed, err := statedir.Open(filepath.Join(t.TempDir(), "closed"), nil, l.cfg.Log)
+			l.do(err)
+			l.do(closed.Close())
+			s.roster.dir = closed
 			s.Stop()
 			s.roster.dir = dir
 		}, true, "podnas had died, and clients go on"},

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
 	"sync/atomic"
+
+	"github.com/podnas/podnas/statedir"
 )
 
 // mark is an upper bound of a volume's usage in a file that outlives the process: the
@@ -42,7 +43,7 @@ func (a *Account) step() Amount {
 
 // KeepMark sets the mark's file, before the first change. Without a path there is none.
 func (a *Account) KeepMark(path string, log *slog.Logger) {
-	known, err := readMark(path)
+	known, err := readMark(path, log)
 	if err != nil {
 		if path != "" {
 			a.mark.waiting = &keeper{path, log}
@@ -129,9 +130,9 @@ func (a *Account) setMark(n Amount, sync bool) {
 	}
 	written := make(chan error)
 	go func() { // as root, whatever user the caller's thread is
-		err := writeMark(keeper.path, n, sync)
+		err := writeMark(keeper.path, n, sync, keeper.log)
 		if err != nil {
-			_ = os.Remove(keeper.path) // no mark is better than a wrong one
+			_ = statedir.Remove(keeper.path) // no mark is better than a wrong one
 		}
 		written <- err
 	}()

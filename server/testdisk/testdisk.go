@@ -35,6 +35,13 @@ func XFS(t *testing.T, test func(t *testing.T, disk string)) {
 	t.Run("XFS", func(t *testing.T) { test(t, mount(t, 512<<20, "mkfs.xfs", "-q")) })
 }
 
+// Small runs a test on an ext4 and an XFS that are full soon, of blocks or of inodes.
+func Small(t *testing.T, test func(t *testing.T, disk string)) {
+	t.Helper()
+	t.Run("ext4", func(t *testing.T) { test(t, mount(t, 128<<20, "mkfs.ext4", "-q", "-F", "-b", "4096", "-N", "4096")) })
+	t.Run("XFS", func(t *testing.T) { test(t, mount(t, 300<<20, "mkfs.xfs", "-q", "-i", "maxpct=1")) })
+}
+
 // mount makes a file system in a file of so many bytes by a command, and mounts it
 // until the test ends.
 func mount(t *testing.T, size int64, mkfs ...string) (target string) {

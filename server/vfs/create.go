@@ -17,25 +17,57 @@ type Made struct {
 	Dir    Change
 }
 
-// make creates a file in a directory, and adds the syncs unless the volume is async.
-func (t *Task) make(dir *export.File, name []byte, f func(name string) (*export.File, error)) (made Made, err error) {
+// make creates a file in a directory, and adds the syncs unless the volume is async. A create that fails leaves
+// nothing: f returns a file also with an error, and if that is a new one, it is removed again.
+func (t *Task) make(dir *export.File, name []byte, attr *SetAttr, f func(name string) (*export.File, error)) (made Made, err error) {
 	names, err := t.lock(dir, dir, &made.Dir, &made.Dir)
 	defer t.unlock(names, dir, dir, &made.Dir, &made.Dir, true)
 	if err := cmp.Or(err, checkNew(name)); err != nil {
 		return made, err
 	}
+	if t.cantOwn(attr) && dir.Lacks(string(name)) { // else what is there decides
+		return made, syscall.EPERM
+	}
 	object, err := f(string(name))
 	if err != nil {
+		if object != nil {
+			t.unmake(dir, object, name)
+			object.Close()
+		}
 		return made, err
 	}
 	t.Closes(object)
-	attr, err := object.Latest()
-	made.Object, made.Attr = object, Attrs{Attr: attr, Known: err == nil}
+	latest, err := object.Latest()
+	made.Object, made.Attr = object, Attrs{Attr: latest, Known: err == nil}
 	if !dir.Volume.Options.Async && !object.ComesWithName() {
 		t.Sync(object, false)
 	}
 	t.syncNames(dir)
 	return made, nil
+}
+
+// cantOwn reports whether it is known that the caller may not give a new file, which is its own, the owner of
+// attr: only root may give files away. Of groups only the kernel knows.
+func (t *Task) cantOwn(attr *SetAttr) bool {
+	return attr.UID != nil && *attr.UID != t.id.UID && t.id.UID != 0 && !t.service.workers.Only()
+}
+
+// Unmake removes a file that this call has made in a directory, for a call that fails after all. A file
+// stays if somebody has begun to use it.
+func (t *Task) Unmake(dir, made *export.File, name []byte) {
+	var change Change
+	names, err := t.lock(dir, dir, &change, &change)
+	defer t.unlock(names, dir, dir, &change, &change, true)
+	if err == nil {
+		t.unmake(dir, made, name)
+	}
+}
+
+// unmake is Unmake where the names are locked. If it fails, so has the call: there is nobody to tell.
+func (t *Task) unmake(dir, made *export.File, name []byte) {
+	if removed, _ := dir.Unmake(made, string(name)); removed {
+		t.syncNames(dir)
+	}
 }
 
 // CreateMode is what Create does if the name exists.
@@ -55,27 +87,29 @@ var ErrFileType = errors.New("not a type that can be made")
 // lock its names meanwhile: the caller must hold no such lock. The goroutine acts as the caller
 // (IsCaller).
 
-// Create creates a regular file. With Exclusive it does not set attr: the client does that next.
+// Create creates a regular file. With Exclusive, attr must have neither a size nor times, and is set also if the
+// file was there.
 func (t *Task) Create(dir *export.File, name []byte, mode CreateMode, attr *SetAttr, verifier [8]byte) (Made, error) {
-	return t.make(dir, name, func(name string) (*export.File, error) {
+	return t.make(dir, name, attr, func(name string) (*export.File, error) {
 		if attr.Size != nil && *attr.Size > MaxOffset {
 			return nil, syscall.EFBIG // before there is a file
 		}
 		if mode == Exclusive {
-			return createExclusive(dir, name, verifier)
+			return t.createExclusive(dir, name, attr, verifier)
 		}
 		made, err := dir.Create(name, attr.mode())
-		if mode == Unchecked && errors.Is(err, syscall.EEXIST) {
+		switch {
+		case mode == Unchecked && errors.Is(err, syscall.EEXIST):
 			return openExisting(dir, name, attr)
+		case err != nil:
+			return nil, err
 		}
-		return finish(made, err, func() error {
-			if attr.Size != nil && *attr.Size != 0 {
-				if err := made.Truncate(*attr.Size); err != nil {
-					return err
-				}
+		if attr.Size != nil && *attr.Size != 0 {
+			if err := made.Truncate(*attr.Size); err != nil {
+				return made, err
 			}
-			return setRest(made, attr)
-		})
+		}
+		return made, setRest(made, attr)
 	})
 }
 
@@ -90,50 +124,42 @@ func (a *SetAttr) mode() uint32 {
 // file.
 func openExisting(dir *export.File, name string, attr *SetAttr) (*export.File, error) {
 	f, err := dir.Lookup([]byte(name))
-	return finish(f, err, func() error {
-		switch {
-		case !f.Attr.IsRegular():
-			return syscall.EEXIST
-		case attr.Size != nil:
-			return f.Truncate(*attr.Size)
-		}
-		return nil
-	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !f.Attr.IsRegular():
+		return f, syscall.EEXIST
+	case attr.Size != nil:
+		return f, f.Truncate(*attr.Size)
+	}
+	return f, nil
 }
 
 // createExclusive keeps the verifier in the new file's times, where a repeated
 // call finds it.
-func createExclusive(dir *export.File, name string, verifier [8]byte) (*export.File, error) {
+func (t *Task) createExclusive(dir *export.File, name string, attr *SetAttr, verifier [8]byte) (*export.File, error) {
 	// As signed numbers and without nanoseconds: every disk keeps those.
 	atime := time.Unix(int64(int32(binary.BigEndian.Uint32(verifier[:4]))), 0)
 	mtime := time.Unix(int64(int32(binary.BigEndian.Uint32(verifier[4:]))), 0)
 	made, err := dir.Create(name, 0)
-	if errors.Is(err, syscall.EEXIST) {
+	switch {
+	case errors.Is(err, syscall.EEXIST):
 		found, lookupErr := dir.Lookup([]byte(name))
 		if lookupErr != nil {
 			return nil, lookupErr
 		}
-		if a := &found.Attr; a.IsRegular() && a.Atime.Equal(atime) && a.Mtime.Equal(mtime) {
-			return found, nil // the call's repetition
+		if a := &found.Attr; !a.IsRegular() || !a.Atime.Equal(atime) || !a.Mtime.Equal(mtime) {
+			return found, err
 		}
-		found.Close()
+		made = found // the call's repetition
+	case err != nil:
 		return nil, err
+	default:
+		if err := made.Chtimes(export.SetTime{Set: true, Time: atime}, export.SetTime{Set: true, Time: mtime}); err != nil {
+			return made, err
+		}
 	}
-	return finish(made, err, func() error {
-		return made.Chtimes(export.SetTime{Set: true, Time: atime}, export.SetTime{Set: true, Time: mtime})
-	})
-}
-
-// finish sets what could not be set at creation, and closes the file if that fails.
-func finish(f *export.File, err error, set func() error) (*export.File, error) {
-	if err != nil {
-		return nil, err
-	}
-	if err := set(); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return made, t.setAttr(made, nil, attr)
 }
 
 // setRest sets the owner and the times of a new file.
@@ -143,35 +169,39 @@ func setRest(f *export.File, attr *SetAttr) error {
 
 // Mkdir creates a directory.
 func (t *Task) Mkdir(dir *export.File, name []byte, attr *SetAttr) (Made, error) {
-	return t.make(dir, name, func(name string) (*export.File, error) {
+	return t.make(dir, name, attr, func(name string) (*export.File, error) {
 		const special = syscall.S_ISUID | syscall.S_ISGID
 		mode := attr.mode()
 		made, err := dir.Mkdir(name, mode&^special)
-		return finish(made, err, func() error {
-			// mkdir(2) ignores setuid and setgid, but the directory may have
-			// inherited setgid.
-			if mode&special != 0 {
-				if err := made.Chmod(mode | made.Attr.Mode&syscall.S_ISGID); err != nil {
-					return err
-				}
+		if err != nil {
+			return nil, err
+		}
+		// mkdir(2) ignores setuid and setgid, but the directory may have
+		// inherited setgid.
+		if mode&special != 0 {
+			if err := made.Chmod(mode | made.Attr.Mode&syscall.S_ISGID); err != nil {
+				return made, err
 			}
-			return setRest(made, attr)
-		})
+		}
+		return made, setRest(made, attr)
 	})
 }
 
 // Symlink creates a symbolic link. It has no mode.
 func (t *Task) Symlink(dir *export.File, name, target []byte, attr *SetAttr) (Made, error) {
-	return t.make(dir, name, func(name string) (*export.File, error) {
+	return t.make(dir, name, attr, func(name string) (*export.File, error) {
 		made, err := dir.Symlink(string(target), name)
-		return finish(made, err, func() error { return setRest(made, attr) })
+		if err != nil {
+			return nil, err
+		}
+		return made, setRest(made, attr)
 	})
 }
 
 // Mknod creates a fifo, a socket, or a device with two numbers. Only root may create devices,
 // and only if podnas has CAP_MKNOD.
 func (t *Task) Mknod(dir *export.File, name []byte, fileType, major, minor uint32, attr *SetAttr) (Made, error) {
-	return t.make(dir, name, func(name string) (*export.File, error) {
+	return t.make(dir, name, attr, func(name string) (*export.File, error) {
 		switch fileType {
 		case export.TypeFIFO, export.TypeSocket:
 		case export.TypeChar, export.TypeBlock:
@@ -182,6 +212,9 @@ func (t *Task) Mknod(dir *export.File, name []byte, fileType, major, minor uint3
 			return nil, ErrFileType
 		}
 		made, err := dir.Mknod(name, fileType, attr.mode(), major, minor)
-		return finish(made, err, func() error { return setRest(made, attr) })
+		if err != nil {
+			return nil, err
+		}
+		return made, setRest(made, attr)
 	})
 }

@@ -41,11 +41,11 @@ func (t *Task) readCached(f *export.File, p []byte, offset uint64) (d Data, done
 	if err != nil {
 		return d, false
 	}
-	// The data is sent only if the caller is the owner, or root.
+	// The data is sent only if the caller is known to have the right.
 	end := offset + uint64(n)
 	attr, err := f.Recent(int64(end))
 	switch {
-	case err != nil || !f.Opened() && !t.knows(&attr):
+	case err != nil || !t.knows(&attr) && !f.Granted(&t.id, export.MayRead, &attr):
 		return d, false
 	case n < len(p) && end < uint64(attr.Size): // only so much was in the cache
 		return d, false
@@ -61,7 +61,7 @@ func (t *Task) read(f *export.File, p []byte, offset uint64) (d Data, err error)
 		return d, err
 	}
 	d.Attr = known(attr)
-	if err := t.mayRead(f, &attr); err != nil {
+	if _, err := t.mayUse(f, &attr, export.MayRead); err != nil { // a worker knows
 		return d, err
 	}
 	if offset > MaxOffset {
@@ -90,7 +90,7 @@ type Written struct {
 }
 
 // Write writes to a file that is open with UseWrite. If the goroutine does not act as the
-// caller, done is false, unless root may write instead: if the caller owns the file, the file
+// caller, done is false, unless root may write instead: if the caller owns the file, or is known to have the right, the file
 // has no setuid and setgid bits, which a write of root would not clear, and the disk is not
 // nearly full, because ext4 reserves its last blocks for root.
 //
@@ -99,17 +99,16 @@ type Written struct {
 func (t *Task) Write(f *export.File, p []byte, offset uint64) (w Written, done bool, err error) {
 	w.Verifier = f.Volume.WriteVerifier()
 	attr, err := f.Stat()
-	if !t.IsCaller() {
-		if err != nil || !f.Opened() && attr.UID != t.id.UID || attr.Mode&(syscall.S_ISUID|syscall.S_ISGID) != 0 || !f.Volume.HasRoom(len(p)) {
-			return w, false, nil
-		}
-	}
 	if err != nil {
-		return w, true, err
+		return w, t.IsCaller(), err
+	}
+	isKnown, mayErr := t.mayUse(f, &attr, export.MayWrite)
+	if !isKnown || !t.IsCaller() && (attr.Mode&(syscall.S_ISUID|syscall.S_ISGID) != 0 || !f.Volume.HasRoom(len(p))) {
+		return w, false, nil
 	}
 	w.Before = known(attr)
 	w.After = w.Before
-	if err := cmp.Or(t.denied(f, true), t.mayUse(f, &attr, export.MayWrite)); err != nil {
+	if err := cmp.Or(t.denied(f, true), mayErr); err != nil {
 		return w, true, err
 	}
 	if offset > MaxOffset-uint64(len(p)) {
@@ -130,13 +129,13 @@ func (t *Task) Write(f *export.File, p []byte, offset uint64) (w Written, done b
 // the file either.
 func (t *Task) Commit(f *export.File) (attr Attrs, done bool, err error) {
 	a, err := f.Stat()
-	if !t.IsCaller() && (err != nil || !f.Opened() && a.UID != t.id.UID) {
-		return attr, false, nil
-	}
 	if err != nil {
-		return attr, true, err
+		return attr, t.IsCaller(), err
 	}
-	if err := t.mayUse(f, &a, export.MayWrite); err != nil {
+	switch isKnown, err := t.mayUse(f, &a, export.MayWrite); {
+	case !isKnown:
+		return attr, false, nil
+	case err != nil:
 		return known(a), true, err
 	}
 	t.Sync(f, false)

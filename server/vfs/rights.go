@@ -93,25 +93,39 @@ func (t *Task) Rights(f *export.File, asked uint32) (rights, apply uint32, known
 	return rights, apply, true
 }
 
-// mayUse reports whether the caller may read or write a file's data. The owner
-// always may: it had the right when it opened the file, and the server does not
-// see opens. Every server does so. The goroutine acts as the caller, unless that is the
-// owner.
-func (t *Task) mayUse(f *export.File, a *export.Attr, mode uint32) error {
-	if f.Opened() || a.UID == t.id.UID {
-		return nil
+// mayUse reports whether the caller may read or write a file's data, with the attributes that it has. The owner
+// always may: it had the right when it opened the file, and the server of version 3 does not see opens. Every
+// server does so. The right to execute a file includes reading it: to execute is to read. If known is false,
+// only a worker can decide.
+func (t *Task) mayUse(f *export.File, a *export.Attr, mode uint32) (known bool, err error) {
+	switch {
+	case a.UID == t.id.UID, f.Granted(&t.id, mode, a):
+		return true, nil
+	case !t.IsCaller():
+		return false, nil
 	}
-	return f.Access(mode)
+	err = f.Access(mode)
+	if err != nil && mode == export.MayRead && f.Access(export.MayExec) == nil {
+		err = nil
+	}
+	if err == nil {
+		f.Grant(&t.id, mode, a)
+	}
+	return true, err
 }
 
-// mayRead is mayUse for reading. The right to execute a file includes reading it: to execute is
-// to read.
-func (t *Task) mayRead(f *export.File, a *export.Attr) error {
-	err := t.mayUse(f, a, export.MayRead)
-	if err != nil && f.Access(export.MayExec) == nil {
-		return nil
+// Opened remembers that the caller has the rights to read, or write, a file that it has opened. The attributes are from
+// before they were checked.
+func (t *Task) Opened(h *export.Held, a *export.Attr, read, write bool) {
+	if a.UID == t.id.UID {
+		return
 	}
-	return err
+	if read {
+		h.Grant(&t.id, export.MayRead, a)
+	}
+	if write {
+		h.Grant(&t.id, export.MayWrite, a)
+	}
 }
 
 // denied is EAGAIN if another client denies what the caller is about to do: a share

@@ -73,7 +73,7 @@ func (p *process) start() {
 	defer log.Close()
 	p.cmd = exec.Command(p.binary, p.flags...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 exitcode=66", "GOTRACEBACK=all", "GOMEMLIMIT="+goMemLimit)
+	p.cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 exitcode=66", "GOTRACEBACK=all")
 	p.done, p.watch = make(chan struct{}), make(chan struct{})
 	must(p.t, p.cmd.Start())
 	must(p.t, p.cgroup.add(p.cmd.Process.Pid))

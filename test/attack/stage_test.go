@@ -34,10 +34,8 @@ const diskSize = 2 << 30
 
 // What holds for all attacks. The figures of the server's are in docs/nfs.md.
 const (
-	// rssMax is the memory that the whole process may take, with the GOMEMLIMIT that the
-	// manifest sets.
-	rssMax     = 600 << 20
-	goMemLimit = "512MiB"
+	// rssMax is the memory that the whole process may take.
+	rssMax = 600 << 20
 	// kernelMax is what the kernel may hold for it besides, of the manifest's memoryLimit.
 	kernelMax = 640 << 20
 	// raceFactor is how much more the race detector takes.

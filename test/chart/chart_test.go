@@ -77,6 +77,9 @@ func TestSchema(t *testing.T) {
 		{"a slip", `{"disk": {"sise": "10Gi"}}`, "sise"},
 		{"no size", `{"disk": {"size": "lots"}}`, "/disk/size"},
 		{"two disks", `{"disk": {"existingClaim": "a", "hostPath": "/b"}}`, "/disk"},
+		{"a label that is the chart's own", `{"podLabels": {"app.kubernetes.io/name": "a"}}`, "app.kubernetes.io/name"},
+		{"half a digest", `{"image": {"digest": "sha256:12"}}`, "/image/digest"},
+		{"a priority of the system's", `{"priorityClass": {"value": 2000000000}}`, "/priorityClass/value"},
 		{"a folder of no node", `{"disk": {"hostPath": "/srv"}}`, "/nodeSelector"},
 		{"a level that asks for nothing", `{"podSecurity": "privileged"}`, "/podSecurity"},
 		{"the kernel's handles need more than restricted", `{"podSecurity": "restricted", "kernelHandles": true}`, "/kernelHandles"},
@@ -91,7 +94,7 @@ func TestSchema(t *testing.T) {
 		{"a policy that is no switch", `{"policy": true}`, "/policy"},
 		{"a right that is no switch", `{"drain": {"enable": true}}`, "enable"},
 		{"a guard that is no switch", `{"guard": true}`, "/guard"},
-		{"a slip in the monitoring", `{"monitoring": {"serviceMonitor": true}}`, "serviceMonitor"},
+		{"a slip in the monitoring", `{"monitoring": {"serviceMonitr": true}}`, "serviceMonitr"},
 		{"a node that is no network", `{"networkPolicy": {"enabled": true, "nodes": ["10.0.0.1"]}}`, "/networkPolicy/nodes/0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -108,6 +111,7 @@ func TestSchema(t *testing.T) {
 
 // Every value does something: it changes what is rendered.
 func TestValues(t *testing.T) {
+	digest := strings.Repeat("0a", 32)
 	plain := string(render(t, "podnas", "podnas", `{}`))
 	for want, values := range map[string]string{
 		"image: \"example.com/nas:v2\"":       `{"image": {"repository": "example.com/nas", "tag": "v2"}}`,
@@ -127,6 +131,14 @@ func TestValues(t *testing.T) {
 		"- key: disk":                         `{"tolerations": [{"key": "disk"}]}`,
 		"nodeAffinity: {}":                    `{"affinity": {"nodeAffinity": {}}}`,
 		"priorityClassName: high":             `{"priorityClassName": "high"}`,
+		"value: 5\n":                          `{"priorityClass": {"value": 5}}`,
+		"@sha256:" + digest:                   `{"image": {"digest": "sha256:` + digest + `"}}`,
+		"name: nas-0":                         `{"fullnameOverride": "nas-0"}`,
+		"team: a\n":                           `{"commonLabels": {"team": "a"}}`,
+		"        team: a\n    spec:":          `{"podLabels": {"team": "a"}}`,
+		"- name: GOMEMLIMIT":                  `{"extraEnv": [{"name": "GOMEMLIMIT", "value": "1GiB"}]}`,
+		"annotations:\n    role: a":           `{"serviceAccount": {"annotations": {"role": "a"}}}`,
+		"kind: ServiceMonitor":                `{"monitoring": {"serviceMonitor": true}}`,
 		"annotations:\n        note: x":       `{"podAnnotations": {"note": "x"}}`,
 		"clusterIP: \"10.96.7.7\"":            `{"service": {"clusterIP": "10.96.7.7"}}`,
 		"\n    note: x":                       `{"service": {"annotations": {"note": "x"}}}`,
@@ -158,8 +170,15 @@ func TestValues(t *testing.T) {
 			t.Errorf("with a disk image in a folder there is no %q in\n%s", want, folder)
 		}
 	}
-	if got := string(render(t, "podnas", "podnas", `{"storageClass": {"create": false}}`)); strings.Contains(got, "kind: StorageClass") {
-		t.Error("a StorageClass is made, though none is wanted")
+	for kind, values := range map[string]string{
+		"kind: StorageClass":  `{"storageClass": {"create": false}}`,
+		"kind: PriorityClass": `{"priorityClass": {"create": false}}`,
+		"priorityClassName:":  `{"priorityClass": {"create": false}}`,
+		"value: 1000000":      `{"priorityClassName": "high"}`,
+	} {
+		if got := string(render(t, "podnas", "podnas", values)); strings.Contains(got, kind) || !strings.Contains(plain, kind) {
+			t.Errorf("with %s there is %q, or there is none without", values, kind)
+		}
 	}
 }
 
@@ -263,7 +282,10 @@ func objects(t *testing.T, rendered []byte) map[string]object {
 			t.Fatalf("no metadata in\n%s", doc)
 		}
 		for field, owned := range map[string][]string{
-			"labels":      {"app.kubernetes.io/managed-by", "helm.sh/chart"},
+			"labels": {
+				"app.kubernetes.io/component", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by",
+				"app.kubernetes.io/part-of", "app.kubernetes.io/version", "helm.sh/chart",
+			},
 			"annotations": {"helm.sh/resource-policy"},
 		} {
 			if m, ok := metadata[field].(map[string]any); ok {

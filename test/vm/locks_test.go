@@ -26,6 +26,7 @@ func TestTwoNodes(t *testing.T) {
 	for _, part := range ofTwoMachines {
 		t.Run(part.name, func(t *testing.T) { part.run(t, a.dir(pv), [2]machine{nodes[0], nodes[1]}) })
 	}
+	t.Run("NotRegular", func(t *testing.T) { notRegular(t, a.dir(pv), nodes) })
 	t.Run("Signals", func(t *testing.T) { signals(t, nodes) })
 	t.Run("Chmod", func(t *testing.T) { openBeforeChmod(t, a.dir(pv), nodes) })
 	t.Run("Append", func(t *testing.T) { appenders(t, a.dir(pv), [2]machine{nodes[0], nodes[1]}, 30*time.Second) })
@@ -266,7 +267,7 @@ func openBeforeChmod(t *testing.T, disk string, nodes [2]*node) {
 		letThrough(t, v.mnt)
 	}
 	mustWrite(t, filepath.Join(disk, "chmod"), nil)
-	if err := os.Chmod(filepath.Join(disk, "chmod"), 0o666); err != nil {
+	if err := os.Chown(filepath.Join(disk, "chmod"), strangerUID, strangerUID); err != nil { // an owner may go on
 		t.Fatal(err)
 	}
 	user := identity{uid: strangerUID, gid: strangerUID}

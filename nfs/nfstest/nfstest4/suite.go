@@ -22,6 +22,9 @@ type Target struct {
 	SquashUID                   uint32
 	LimitedTo                   string
 
+	// Opens is how many opens a client may have at most, some hundreds; 0: that is not known.
+	Opens int
+
 	// Lacks has the features that the server lacks, with the reason: FeatureIdentity, FeatureChown, FeatureDevices.
 	Lacks map[nfstest.Feature]string
 
@@ -69,6 +72,7 @@ func Run(t *testing.T, target Target) {
 		{"handles", handleTests, ""},
 		{"attributes", attrTests, ""},
 		{"open", openTests, ""},
+		{"failed creates", failedTests, ""},
 		{"locks", lockTests, ""},
 		{"callbacks", callbackTests, ""},
 		{"names", nameTests, ""},
@@ -79,7 +83,7 @@ func Run(t *testing.T, target Target) {
 		{"handover", handoverTests, nothing},
 		{"died", diedTests, dies},
 	} {
-		t.Run(family.name, func(t *testing.T) {
+		t.Run(strings.ReplaceAll(family.name, " ", "-"), func(t *testing.T) {
 			for _, tt := range family.tests {
 				t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
 					if family.skip != "" {

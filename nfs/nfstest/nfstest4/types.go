@@ -214,13 +214,11 @@ func (e *env) typeNoDir(fh nfs4.FH, kind nfs4.FType) {
 	e.ok(putfh(e.dir), remove("other"))
 }
 
-// Sections 18.3.3, 18.10.3, 18.16.3, 18.22.3 and 18.32.3.
+// Sections 18.3.3, 18.10.3, 18.22.3 and 18.32.3. testOpenTypes has OPEN.
 func (e *env) typeNoData(fh nfs4.FH, kind nfs4.FType) {
 	e.Helper()
-	byFH := e.openArgs(opening{})
-	byFH.Claim = nfs4.ClaimFH
 	for name, o := range map[string]op{
-		"READ": read(nfs4.Stateid{}, 0, 1), "WRITE": write(nfs4.Stateid{}, 0, "x"), "COMMIT": commit(0, 0), "OPEN": open(byFH),
+		"READ": read(nfs4.Stateid{}, 0, 1), "WRITE": write(nfs4.Stateid{}, 0, "x"), "COMMIT": commit(0, 0),
 		"LOCKT": lockt(nfs4.LocktArgs{Type: nfs4.LockRead, Length: 1, Owner: nfs4.StateOwner{Owner: []byte("l")}}),
 	} {
 		r := e.do(putfh(fh), o)

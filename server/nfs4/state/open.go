@@ -1,6 +1,10 @@
 package state
 
-import "time"
+import (
+	"errors"
+	"syscall"
+	"time"
+)
 
 // file is what is open of one file. It is there as long as it has opens.
 type file struct {
@@ -202,6 +206,9 @@ func (s *State) record(c *Client) Error {
 		err := s.cfg.Roster.Add(RosterEntry{ClientID: c.id, Owner: c.owner})
 		s.mu.Lock()
 		c.changing--
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			return ErrNoSpc
+		}
 		if err != nil {
 			return ErrServerFault
 		}

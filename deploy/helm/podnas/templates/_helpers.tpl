@@ -1,6 +1,8 @@
 {{/* The name of everything: the release's, with "podnas" in it. */}}
 {{- define "podnas.name" -}}
-{{- if contains "podnas" .Release.Name -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains "podnas" .Release.Name -}}
 {{- .Release.Name | trunc 52 | trimSuffix "-" -}}
 {{- else -}}
 {{- printf "%s-podnas" .Release.Name | trunc 52 | trimSuffix "-" -}}
@@ -17,15 +19,30 @@ app.kubernetes.io/name: {{ include "podnas.name" . }}
 {{ include "podnas.chartLabels" . }}
 {{- end -}}
 
-{{/* Of what the guard lets go. */}}
+{{/* Of what the guard lets go, which has no app.kubernetes.io/name. */}}
 {{- define "podnas.partLabels" -}}
-app.kubernetes.io/part-of: {{ include "podnas.name" . }}
 {{ include "podnas.chartLabels" . }}
 {{- end -}}
 
 {{- define "podnas.chartLabels" -}}
+app.kubernetes.io/part-of: {{ include "podnas.name" . }}
+app.kubernetes.io/component: storage
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* The pod's PriorityClass: one that exists, or the chart's own. */}}
+{{- define "podnas.priorityClass" -}}
+{{- if .Values.priorityClassName -}}
+{{- .Values.priorityClassName -}}
+{{- else if .Values.priorityClass.create -}}
+{{- include "podnas.name" . -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The level of Pod Security that the pod meets. */}}

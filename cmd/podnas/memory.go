@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+	"runtime/debug"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+)
+
+// memoryMax bounds what Go may take before it collects garbage more often, in bytes: below what docs/nfs.md says of the
+// whole process. The index of files comes on top, where it may have more than by default.
+const memoryMax = 512 << 20
+
+// defaultIndexMemory is the default of --index-memory, in MiB.
+const defaultIndexMemory = 128
+
+// limitMemory sets Go's soft limit of memory (runtime/debug.SetMemoryLimit): memoryMax, but at most three
+// quarters of what the process's control group may have, since the kernel's sockets and written data need some of
+// that. indexMemory is --index-memory. The variable GOMEMLIMIT overrides it.
+func limitMemory(indexMemory int) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	debug.SetMemoryLimit(memoryLimit(indexMemory, memlimit.FromCgroup))
+}
+
+// memoryLimit is the limit in bytes. cgroup returns that of the control group, or an error if there is none.
+func memoryLimit(indexMemory int, cgroup func() (uint64, error)) int64 {
+	limit := uint64(memoryMax) + uint64(max(0, indexMemory-defaultIndexMemory))<<20
+	if all, err := cgroup(); err == nil {
+		limit = min(limit, all/4*3)
+	}
+	return int64(limit)
+}

@@ -1,0 +1,52 @@
+package export
+
+import (
+	"testing"
+	"time"
+)
+
+// What the kernel has said to a caller is known while the file says that it would say it again.
+func TestGranted(t *testing.T) {
+	old := time.Now().Add(-time.Minute)
+	attr := Attr{Mode: 0o100640, UID: 2000, GID: 3000, Ctime: old}
+	caller := Identity{UID: 1000, GID: 3000}
+	for _, tt := range []struct {
+		name   string
+		change func(id *Identity, a *Attr, mode *uint32)
+		later  bool // than an answer is used for a file that changes
+		want   bool
+	}{
+		{"the same", func(*Identity, *Attr, *uint32) {}, false, true},
+		{"the same, later", func(*Identity, *Attr, *uint32) {}, true, true},
+		{"for writing", func(_ *Identity, _ *Attr, mode *uint32) { *mode = MayWrite }, false, false},
+		{"another user", func(id *Identity, _ *Attr, _ *uint32) { id.UID++ }, false, false},
+		{"another group", func(id *Identity, _ *Attr, _ *uint32) { id.GID++ }, false, false},
+		{"one group more", func(id *Identity, _ *Attr, _ *uint32) { id.groups[0], id.n = 5, 1 }, false, false},
+		{"chmod", func(_ *Identity, a *Attr, _ *uint32) { a.Mode = 0o100600 }, false, false},
+		{"chown", func(_ *Identity, a *Attr, _ *uint32) { a.UID++ }, false, false},
+		{"chgrp", func(_ *Identity, a *Attr, _ *uint32) { a.GID++ }, false, false},
+		{"written", func(_ *Identity, a *Attr, _ *uint32) { a.Ctime = time.Now() }, false, true},
+		{"changed, which may be an ACL, and later", func(_ *Identity, a *Attr, _ *uint32) { a.Ctime = time.Now() }, true, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var h Held
+			h.Grant(&caller, MayRead, &attr)
+			if tt.later {
+				h.grants.read.Load().asked = time.Now().Add(-2 * grantKept)
+			}
+			id, a, mode := caller, attr, uint32(MayRead)
+			tt.change(&id, &a, &mode)
+			if got := h.granted(&id, mode, &a); got != tt.want {
+				t.Errorf("granted: %v, want %v", got, tt.want)
+			}
+		})
+	}
+	// A file that has just changed may change again within the same tick of the clock.
+	var h Held
+	attr.Ctime = time.Now()
+	h.Grant(&caller, MayRead, &attr)
+	h.grants.read.Load().asked = time.Now().Add(-2 * grantKept)
+	if h.granted(&caller, MayRead, &attr) {
+		t.Error("granted for good by a ctime that two changes may have")
+	}
+}

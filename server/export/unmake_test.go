@@ -1,0 +1,80 @@
+package export
+
+import (
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// What was made for a call that fails goes, unless somebody uses it by now.
+func TestUnmake(t *testing.T) {
+	if err := ProbeHandles(t.TempDir()); err != nil {
+		t.Skip(err)
+	}
+	table, v, disk := volumeAt(t)
+	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	defer o.Close()
+	root, err := o.Root(v)
+	mustDo(t, err)
+	file := func(dir *File) (*File, error) { return dir.Create("new", 0o600) }
+	path := filepath.Join(disk, "new")
+	for _, tt := range []struct {
+		name  string
+		make  func(dir *File) (*File, error)
+		then  func(t *testing.T, made *File)
+		stays bool
+	}{
+		{"file", file, func(*testing.T, *File) {}, false},
+		{"file without rights", func(dir *File) (*File, error) { return dir.Create("new", 0) }, func(*testing.T, *File) {}, false},
+		{"file with a size", file, func(t *testing.T, made *File) { mustDo(t, made.Truncate(1<<30)) }, false},
+		{"file of another", file, func(t *testing.T, _ *File) { mustDo(t, os.Chown(path, 1000, 1000)) }, false},
+		{"directory", func(dir *File) (*File, error) { return dir.Mkdir("new", 0o700) }, func(*testing.T, *File) {}, false},
+		{"link", func(dir *File) (*File, error) { return dir.Symlink("to", "new") }, func(*testing.T, *File) {}, false},
+		{"fifo", func(dir *File) (*File, error) { return dir.Mknod("new", TypeFIFO, 0o600, 0, 0) }, func(*testing.T, *File) {}, false},
+
+		{"file that was written", file, func(t *testing.T, _ *File) { mustDo(t, os.WriteFile(path, []byte("content"), 0)) }, true},
+		{"file with another name", file, func(t *testing.T, _ *File) { mustDo(t, os.Link(path, filepath.Join(disk, "other"))) }, true},
+		{"file that is open", file, func(t *testing.T, made *File) { t.Cleanup(made.Hold().Close) }, true},
+		{"replaced by another", file, func(t *testing.T, _ *File) {
+			mustDo(t, os.WriteFile(filepath.Join(disk, "other"), nil, 0o600))
+			mustDo(t, os.Rename(filepath.Join(disk, "other"), path))
+		}, true},
+		{"replaced by a directory", func(dir *File) (*File, error) { return dir.Mkdir("new", 0o700) }, func(t *testing.T, _ *File) {
+			mustDo(t, os.Rename(path, filepath.Join(disk, "other")))
+			mustDo(t, os.Mkdir(path, 0o700))
+		}, true},
+		{"directory that is used", func(dir *File) (*File, error) { return dir.Mkdir("new", 0o700) }, func(t *testing.T, _ *File) {
+			mustDo(t, os.Mkdir(filepath.Join(path, "sub"), 0o700))
+		}, true},
+		{"what was there", func(dir *File) (*File, error) {
+			made, err := dir.Create("new", 0o600)
+			if err != nil {
+				return nil, err
+			}
+			made.Close()
+			return dir.Lookup([]byte("new"))
+		}, func(*testing.T, *File) {}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, err := o.Open(netip.Addr{}, root, UseNames)
+			mustDo(t, err)
+			defer dir.Close()
+			defer LockNames(dir, dir).Unlock()
+			_, err = dir.StatLocked()
+			mustDo(t, err)
+			made, err := tt.make(dir)
+			mustDo(t, err)
+			defer made.Close()
+			tt.then(t, made)
+			removed, err := dir.Unmake(made, "new")
+			if _, there := os.Lstat(path); removed == tt.stays || (there == nil) != tt.stays {
+				t.Errorf("removed %v, %v; and now it is %v", removed, err, there)
+			}
+			for _, name := range []string{"new", "other"} {
+				mustDo(t, os.RemoveAll(filepath.Join(disk, name)))
+			}
+		})
+	}
+}

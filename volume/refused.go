@@ -1,0 +1,277 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Nothing is exported, moved, removed or created on the word of a record that is damaged, or that
+// another record contradicts: podnas can't know which of two is right. Such a record is refused. Its
+// file and its directory stay where they are, and all other volumes are served. Its name, its path
+// and its project, as far as they are known, stay reserved.
+//
+// A damaged record contradicts no other: what it says is not known.
+
+// refused is a record that is not used.
+type refused struct {
+	file string  // below the root of the disk
+	r    *record // what could be read of it, nil if nothing
+	err  error   // why
+	// contradicted means that the record itself is well-formed.
+	contradicted bool
+}
+
+const (
+	damagedFix = "stop podnas, and restore the record from a backup of the disk; or correct it, remove its field " + checksumField +
+		", and start podnas; or move the record away, and adopt the directory with podnas volume adopt"
+	contradictedFix = "stop podnas, find out which of the records is right, move the other away, out of " + StateDir + ", and start podnas"
+)
+
+// ErrRecord means that the volume's record is damaged, or that another contradicts it.
+var ErrRecord = errors.New("its record can't be relied on")
+
+func (d *refused) finding() Finding {
+	f := Finding{Path: d.file, Problem: "the record is damaged, so its volume is not served: " + d.err.Error(), Fix: damagedFix}
+	if d.contradicted {
+		f.Problem, f.Fix = "the record contradicts another, so podnas neither serves nor removes anything because of it: "+d.err.Error(), contradictedFix
+	}
+	return f
+}
+
+// volume returns the name of the volume that the record is of, or "".
+func (d *refused) volume() string {
+	switch {
+	case path.Dir(d.file) == volumesDir:
+		return strings.TrimSuffix(path.Base(d.file), ".json")
+	case d.contradicted:
+		return d.r.Name
+	}
+	return ""
+}
+
+// path returns the path in the record, "" if it is not known.
+func (d *refused) path() string {
+	if d.r == nil || validPath(d.r.Path) != nil {
+		return ""
+	}
+	return d.r.Path
+}
+
+// refuse stops the use of a record. The caller holds s.mu, or is load.
+func (s *Store) refuse(d refused) {
+	s.refused = append(s.refused, d)
+	if d.r != nil {
+		s.projects[d.r.Project] = true
+	}
+	f := d.finding()
+	s.log.Error("volume: "+f.Problem, "record", d.file, "fix", f.Fix)
+}
+
+// stillRefused returns the refused records whose files still exist. The caller holds
+// s.mu.
+func (s *Store) stillRefused() []refused {
+	s.refused = slices.DeleteFunc(s.refused, func(d refused) bool {
+		_, err := s.root.Lstat(d.file)
+		return errors.Is(err, os.ErrNotExist)
+	})
+	return s.refused
+}
+
+// refusal returns an error if the record of a volume is refused. The caller holds s.mu.
+func (s *Store) refusal(name string) error {
+	if len(s.refused) == 0 {
+		return nil
+	}
+	for _, d := range s.stillRefused() {
+		if path.Dir(d.file) == volumesDir && d.volume() == name {
+			return fmt.Errorf("volume %s: %w: %w; %s", name, ErrRecord, d.err, d.finding().Fix)
+		}
+	}
+	return nil
+}
+
+// recordFiles lists the names of the records in a directory.
+func recordFiles(root *os.Root, dir string) ([]string, error) {
+	entries, err := fs.ReadDir(root.FS(), dir)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", dir, err)
+	}
+	var names []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".json") {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+// readRecord reads a record. With an error it returns what it could read, or nil.
+func readRecord(root *os.Root, file string) (*record, error) {
+	r := &record{file: file}
+	err := readJSON(root, file, r)
+	if err == nil {
+		if err = r.check(); err != nil {
+			err = fmt.Errorf("record %s: %w", file, err)
+		}
+	}
+	if r.Name == "" && r.Path == "" {
+		r = nil
+	}
+	return r, err
+}
+
+// readRecords reads the records of a state directory, and refuses those that are
+// damaged. A record that podnas may not read is an error, because it is not damaged.
+func (s *Store) readRecords(dir string) ([]*record, error) {
+	names, err := recordFiles(s.root, dir)
+	if err != nil {
+		return nil, err
+	}
+	var records []*record
+	for _, name := range names {
+		file := path.Join(dir, name)
+		r, err := readRecord(s.root, file)
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			return nil, err
+		case err != nil:
+			s.refuse(refused{file: file, r: r, err: err})
+		default:
+			records = append(records, r)
+		}
+	}
+	return records, nil
+}
+
+// withoutContradictions refuses the records that contradict each other, or that are of another disk, and
+// returns the others.
+func (s *Store) withoutContradictions(records []*record) []*record {
+	against := map[*record][]string{}
+	both := func(a, b *record, what string) {
+		against[a] = append(against[a], fmt.Sprintf("%s has %s, too", b.file, what))
+		against[b] = append(against[b], fmt.Sprintf("%s has %s, too", a.file, what))
+	}
+	ids, projects, paths := map[uint64]*record{}, map[uint32]*record{}, map[string]*record{}
+	for _, r := range records {
+		if !s.instance.isOf(r.Disk) {
+			against[r] = append(against[r], fmt.Sprintf("it is of the disk %s, and this one is %s", r.Disk, s.instance.Identity))
+			continue // it says nothing about the others
+		}
+		if other := ids[r.ID]; other != nil {
+			both(r, other, "the id "+r.keptName())
+		} else {
+			ids[r.ID] = r
+		}
+		if other := projects[r.Project]; other != nil && r.Project != 0 {
+			both(r, other, fmt.Sprintf("the project %d", r.Project))
+		} else {
+			projects[r.Project] = r
+		}
+		// The path of a volume that was deleted or archived may be another's now.
+		if path.Dir(r.file) != volumesDir {
+			continue
+		}
+		if other := paths[r.Path]; other != nil {
+			both(r, other, "the path "+r.Path)
+		} else {
+			paths[r.Path] = r
+		}
+	}
+	for p, r := range paths {
+		for above := path.Dir(p); above != "."; above = path.Dir(above) {
+			if other := paths[above]; other != nil {
+				both(r, other, fmt.Sprintf("a path above or below: %s and %s", other.Path, r.Path))
+			}
+		}
+	}
+	var right []*record
+	for _, r := range records {
+		if why := against[r]; why != nil {
+			slices.Sort(why)
+			s.refuse(refused{file: r.file, r: r, contradicted: true, err: fmt.Errorf("record %s: %s", r.file, strings.Join(slices.Compact(why), "; "))})
+		} else {
+			right = append(right, r)
+		}
+	}
+	return right
+}
+
+// checkFree returns an error if a path belongs to a volume, or to a record that is not used. The
+// caller holds s.mu.
+func (s *Store) checkFree(p string) error {
+	if other := s.takenBy(p); other != nil {
+		return fmt.Errorf("path %s: %w: volume %s has %s", p, ErrExists, other.Name, other.Path)
+	}
+	if len(s.refused) == 0 {
+		return nil
+	}
+	for _, d := range s.stillRefused() {
+		if known := d.path(); known != "" && nests(known, p) {
+			return fmt.Errorf("path %s: %w: %s, in the record %s, which is not used: %w", p, ErrExists, known, d.file, d.err)
+		}
+	}
+	return nil
+}
+
+// checkAbove returns an error if a path is inside of a directory that may belong to a damaged record. The
+// caller holds s.mu.
+func (s *Store) checkAbove(p string) error {
+	if len(s.refused) == 0 {
+		return nil
+	}
+	still := s.stillRefused()
+	unknown := slices.IndexFunc(still, func(d refused) bool { return !d.contradicted && path.Dir(d.file) != archiveDir })
+	if unknown < 0 {
+		return nil
+	}
+	for above := path.Dir(p); above != "."; above = path.Dir(above) {
+		info, err := s.root.Lstat(above)
+		if err == nil && info.IsDir() && !s.isAbove(above) {
+			return fmt.Errorf("path %s: %w: the directory %s belongs to no volume that is known, and may belong to a damaged record: %w",
+				p, ErrExists, above, still[unknown].err)
+		}
+	}
+	return nil
+}
+
+// isAbove reports whether a directory is above that of a volume. The caller holds s.mu.
+func (s *Store) isAbove(dir string) bool {
+	for _, r := range s.records {
+		if strings.HasPrefix(r.Path, dir+"/") {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.refused, func(d refused) bool { return d.contradicted && strings.HasPrefix(d.r.Path, dir+"/") })
+}
+
+// mayBeOf returns the refused record that a deleted volume's directory, if it is still at its path, may
+// belong to. The caller holds s.mu.
+func (s *Store) mayBeOf(r *record) *refused {
+	still := s.stillRefused()
+	for i := range still {
+		d := &still[i]
+		if p := d.path(); p == "" || nests(p, r.Path) || d.volume() == r.Name || d.r.ID == r.ID {
+			return d
+		}
+	}
+	return nil
+}
+
+// Damaged returns the names of the volumes whose records are not used. Their claims are
+// unknown.
+func (s *Store) Damaged() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, d := range s.stillRefused() {
+		if path.Dir(d.file) == volumesDir {
+			names = append(names, d.volume())
+		}
+	}
+	return names
+}
