@@ -77,6 +77,7 @@ func TestProvision(t *testing.T) {
 func TestProvisionRefused(t *testing.T) {
 	p, _ := newProvisioner(t)
 	block := v1.PersistentVolumeBlock
+	gold := "gold"
 	for _, tt := range []struct {
 		name   string
 		change func(*v1.PersistentVolumeClaim, *storagev1.StorageClass)
@@ -88,6 +89,21 @@ func TestProvisionRefused(t *testing.T) {
 		{"no size", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
 			c.Spec.Resources.Requests = nil
 		}, []string{"greater than 0"}},
+		{"a size without its unit", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
+			c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("5")
+		}, []string{"resources.requests.storage: 5 is less than 1Mi", "did you mean 5Gi?"}},
+		{"thousandths", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
+			c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("100m")
+		}, []string{"did you mean 100Mi?"}},
+		{"a size that no number has", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
+			c.Spec.Resources.Requests[v1.ResourceStorage] = resource.MustParse("1e30")
+		}, []string{"too large"}},
+		{"a VolumeAttributesClass", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
+			c.Spec.VolumeAttributesClassName = &gold
+		}, []string{"volumeAttributesClassName gold", "remove it"}},
+		{"a data source without a name", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
+			c.Spec.DataSource = &v1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim"}
+		}, []string{"dataSource has no name"}},
 		{"no access mode", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
 			c.Spec.AccessModes = nil
 		}, []string{"accessModes"}},

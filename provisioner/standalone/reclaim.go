@@ -119,12 +119,6 @@ func paused(m *manifests) *pauseError {
 // recognize returns an error while the folder may be the wrong one: while none of the claims
 // that had a volume at the start was in it.
 func (r *Runner) recognize(m *manifests, volumes map[claimKey]volume.Volume) *pauseError {
-	if r.strange == nil {
-		r.strange = map[claimKey]bool{}
-		for key := range volumes {
-			r.strange[key] = true
-		}
-	}
 	for key := range r.strange {
 		if _, there := volumes[key]; !there {
 			delete(r.strange, key) // its volume was deleted by command

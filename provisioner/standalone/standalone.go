@@ -49,6 +49,8 @@ const (
 	restInterval = time.Minute
 	// settleTime is from a change until the scan, for a file that is still being written.
 	settleTime = scanInterval / 2
+	// unsureMax is how many scans wait for a file that changes all the time. Then it is read as it is.
+	unsureMax = 10
 )
 
 // Runner serves the claims of a folder. All fields but NewDisk are needed.
@@ -74,7 +76,7 @@ type Runner struct {
 	// settle is how long a file must be unchanged until it is read; it may still be written.
 	settle time.Duration
 	stamps map[string]stamp // of the files, at the last scan
-	unsure bool             // the last scan has found a file that may still be written
+	unsure int              // how many scans in a row have found a file that may still be written
 	// strange has the claims that had a volume at the start, until one of them is seen in
 	// the folder; nil before the first scan.
 	strange map[claimKey]bool
@@ -127,7 +129,7 @@ func CheckFolder(claims string) error {
 // restful reports whether the next scan will do nothing, as long as the folder and the volumes stay as
 // they are: no claim waits for anything, and nothing is wrong.
 func (r *Runner) restful() bool {
-	return len(r.gone) == 0 && len(r.asked) == 0 && len(r.problems.Current()) == 0 && !r.unsure
+	return len(r.gone) == 0 && len(r.asked) == 0 && len(r.problems.Current()) == 0 && r.unsure == 0
 }
 
 // rest waits until ctx ends, the folder changes, or the volumes are others.
@@ -159,7 +161,11 @@ func pause(ctx context.Context, change <-chan struct{}, d time.Duration) (change
 // scan reads the folder once, and creates, expands and deletes volumes
 // accordingly.
 func (r *Runner) scan(ctx context.Context) {
-	m, err := readManifests(r.Claims, &r.manifests, r.settle)
+	settle := r.settle
+	if r.unsure >= unsureMax {
+		settle = 0
+	}
+	m, err := readManifests(r.Claims, &r.manifests, settle)
 	var pvs writtenPVs
 	if err == nil {
 		err = r.makeWay()
@@ -187,6 +193,12 @@ func (r *Runner) scan(ctx context.Context) {
 		r.problem("PersistentVolume "+name, fmt.Errorf("%w; remove %s if its volume is not needed any more; until then no claim gets a new volume, as this may be its volume", err, r.pvFile(name)))
 	}
 	volumes := r.volumes()
+	if r.strange == nil {
+		r.strange = map[claimKey]bool{}
+		for key := range volumes {
+			r.strange[key] = true
+		}
+	}
 	r.checkDoubles(volumes)
 	for _, key := range slices.Sorted(maps.Keys(m.claims)) {
 		err := r.ensure(ctx, m, key, volumes, pvs)
@@ -194,11 +206,16 @@ func (r *Runner) scan(ctx context.Context) {
 			r.Log.Debug("standalone: claim passed over", "claim", key, "reason", err)
 			err = nil
 		}
+		if err != nil && len(m.unsettled) > 0 {
+			continue // what it lacks, such as its class, may be there soon
+		}
 		r.problem("claim "+string(key), err, "claim", key, "file", m.fileOf("claim "+string(key)))
 	}
-	if r.unsure = len(m.unsettled) > 0; r.unsure {
-		return // it is unknown which claims there are
+	if len(m.unsettled) > 0 { // it is unknown which claims there are
+		r.unsure++
+		return
 	}
+	r.unsure = 0
 	maps.DeleteFunc(r.asked, func(key claimKey, _ types.UID) bool { return m.claims[key] == nil })
 	r.reclaimAll(ctx, m, volumes, pvs)
 	r.solved(m, pvs)

@@ -218,6 +218,7 @@ func TestDelete(t *testing.T) {
 func TestDeleteWhileDown(t *testing.T) {
 	nativeOnly(t, "the engine has no part in it")
 	a := serve(t)
+	a.volume("stays", "16Mi") // without any claim that it knows, it may be the wrong folder
 	big, small := a.volume("big", "64Mi"), a.volume("small", "16Mi")
 	for i := range 3000 {
 		if err := os.WriteFile(filepath.Join(a.dir(big), fmt.Sprint(i)), []byte("x"), 0o644); err != nil {
