@@ -255,6 +255,9 @@ func (s *Store) mayBeOf(r *record) *refused {
 	still := s.stillRefused()
 	for i := range still {
 		d := &still[i]
+		if path.Dir(d.file) == archiveDir {
+			continue // as is its directory
+		}
 		if p := d.path(); p == "" || nests(p, r.Path) || d.volume() == r.Name || d.r.ID == r.ID {
 			return d
 		}
