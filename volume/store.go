@@ -365,7 +365,8 @@ func (s *Store) load() error {
 			s.mu.Unlock()
 		}
 	}
-	return s.findLost()
+	s.findLost()
+	return nil
 }
 
 // makeStateDirs makes the directories of records. What is in the place of the archive or the trash is put
