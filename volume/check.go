@@ -156,10 +156,11 @@ func isLost(p string) bool {
 }
 
 // findLost finds the directories at Open that lost their records.
-func (s *Store) findLost() error {
+func (s *Store) findLost() {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
-		return fmt.Errorf("list the root of the disk: %w", err)
+		s.log.Warn("disk: can't look for directories whose records are gone", "err", err)
+		return
 	}
 	known := s.places()
 	for _, name := range s.Damaged() {
@@ -170,7 +171,6 @@ func (s *Store) findLost() error {
 			s.lost = append(s.lost, p)
 		}
 	}
-	return nil
 }
 
 // Lost returns the directories that were made for claims, but have no record any more.

@@ -399,6 +399,16 @@ func TestRecordsBent(t *testing.T) {
 		{"a copy under its id", func(t *testing.T, d *damagedDisk) {
 			d.put(t, d.victim.keptIn(volumesDir)+".json", d.read(t, victim))
 		}, []string{"other", "third", "victim"}, func(d *damagedDisk) []string { return []string{d.victim.keptIn(volumesDir) + ".json"} }},
+		{"a record of another disk, and the others are of an older podnas", func(t *testing.T, d *damagedDisk) {
+			for _, name := range []string{other, recordFile("third"), d.kept.keptIn(archiveDir) + ".json"} {
+				d.put(t, name, withoutSum(t, d.read(t, name), nil))
+			}
+			d.write(t, victim, record{State: ready, Disk: "another", Volume: d.victim})
+		}, []string{"other", "third"}, func(*damagedDisk) []string { return []string{victim} }},
+		{"a record of another disk, and no other", func(t *testing.T, d *damagedDisk) {
+			mustDo(t, errors.Join(os.Remove(d.file(other)), os.Remove(d.file(recordFile("third"))), os.Remove(d.file(d.kept.keptIn(archiveDir)+".json"))))
+			d.write(t, victim, record{State: ready, Disk: "another", Volume: d.victim})
+		}, nil, func(*damagedDisk) []string { return []string{victim} }},
 		{"a record of another disk", func(t *testing.T, d *damagedDisk) {
 			d.write(t, victim, record{State: ready, Disk: "another", Volume: d.victim})
 		}, []string{"other", "third"}, func(*damagedDisk) []string { return []string{victim} }},

@@ -119,7 +119,7 @@ func namedDisks(names []string) []string {
 }
 
 // loadInstance reads the identity, or creates that of a new disk. disks are the identities that the
-// disk's records name.
+// disk's records name, "" for each that names none.
 func (s *Store) loadInstance(disks []string) error {
 	var err error
 	s.instance, err = readInstance(s.root)
@@ -134,10 +134,10 @@ func (s *Store) loadInstance(disks []string) error {
 	case err != nil:
 		return err
 	}
-	known := namedDisks(disks)
-	if len(known) > 0 && !slices.ContainsFunc(known, s.instance.isOf) {
+	// One record may be that of another disk, or say nothing.
+	if len(disks) > 1 && !slices.ContainsFunc(disks, s.instance.isOf) {
 		return fmt.Errorf("%s is that of another disk, %s: the records here are of the disk %s. Put the right one back, from a backup of this disk",
-			InstanceFile, s.instance.Identity, known[0])
+			InstanceFile, s.instance.Identity, namedDisks(disks)[0])
 	}
 	return s.bindToStateDir()
 }

@@ -24,12 +24,14 @@ type refused struct {
 	err  error   // why
 	// contradicted means that the record itself is well-formed.
 	contradicted bool
+	foreign      bool // it is contradicted, because it names another disk
 }
 
 const (
 	damagedFix = "stop podnas, and restore the record from a backup of the disk; or correct it, remove its field " + checksumField +
 		", and start podnas; or move the record away, and adopt the directory with podnas volume adopt"
 	contradictedFix = "stop podnas, find out which of the records is right, move the other away, out of " + StateDir + ", and start podnas"
+	foreignFix      = "stop podnas, move the record away, out of " + StateDir + ", and start podnas; if " + InstanceFile + " is the wrong one instead, put the right one back from a backup of this disk"
 )
 
 // ErrRecord means that the volume's record is damaged, or that another contradicts it.
@@ -37,7 +39,10 @@ var ErrRecord = errors.New("its record can't be relied on")
 
 func (d *refused) finding() Finding {
 	f := Finding{Path: d.file, Problem: "the record is damaged, so its volume is not served: " + d.err.Error(), Fix: damagedFix}
-	if d.contradicted {
+	switch {
+	case d.foreign:
+		f.Problem, f.Fix = "the record is of another disk, so its volume is not served: "+d.err.Error(), foreignFix
+	case d.contradicted:
 		f.Problem, f.Fix = "the record contradicts another, so podnas neither serves nor removes anything because of it: "+d.err.Error(), contradictedFix
 	}
 	return f
@@ -159,7 +164,8 @@ func (s *Store) withoutContradictions(records []*record) []*record {
 	ids, projects, paths := map[uint64]*record{}, map[uint32]*record{}, map[string]*record{}
 	for _, r := range records {
 		if !s.instance.isOf(r.Disk) {
-			against[r] = append(against[r], fmt.Sprintf("it is of the disk %s, and this one is %s", r.Disk, s.instance.Identity))
+			s.refuse(refused{file: r.file, r: r, contradicted: true, foreign: true,
+				err: fmt.Errorf("record %s: it is of the disk %s, and this one is %s", r.file, r.Disk, s.instance.Identity)})
 			continue // it says nothing about the others
 		}
 		if other := ids[r.ID]; other != nil {
@@ -191,10 +197,13 @@ func (s *Store) withoutContradictions(records []*record) []*record {
 	}
 	var right []*record
 	for _, r := range records {
-		if why := against[r]; why != nil {
+		why := against[r]
+		switch {
+		case !s.instance.isOf(r.Disk):
+		case why != nil:
 			slices.Sort(why)
 			s.refuse(refused{file: r.file, r: r, contradicted: true, err: fmt.Errorf("record %s: %s", r.file, strings.Join(slices.Compact(why), "; "))})
-		} else {
+		default:
 			right = append(right, r)
 		}
 	}
@@ -255,6 +264,9 @@ func (s *Store) mayBeOf(r *record) *refused {
 	still := s.stillRefused()
 	for i := range still {
 		d := &still[i]
+		if path.Dir(d.file) == archiveDir {
+			continue // as is its directory
+		}
 		if p := d.path(); p == "" || nests(p, r.Path) || d.volume() == r.Name || d.r.ID == r.ID {
 			return d
 		}

@@ -229,13 +229,26 @@ func (s *Store) Get(name string) (Volume, error) {
 	return r.Volume, nil
 }
 
-// List returns all volumes, sorted by name.
+// List returns all volumes, sorted by name. Those of Unserved, with the state NotServed, are among them.
 func (s *Store) List() []Volume {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	volumes := make([]Volume, 0, len(s.records))
 	for _, name := range slices.Sorted(maps.Keys(s.records)) {
 		if r := s.records[name]; r.State == ready {
+			volumes = append(volumes, r.Volume)
+		}
+	}
+	return volumes
+}
+
+// Served returns the volumes that clients can mount, sorted by name.
+func (s *Store) Served() []Volume {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	volumes := make([]Volume, 0, len(s.records))
+	for _, name := range slices.Sorted(maps.Keys(s.records)) {
+		if r := s.records[name]; r.State == ready && r.unserved == nil {
 			volumes = append(volumes, r.Volume)
 		}
 	}
@@ -352,7 +365,8 @@ func (s *Store) load() error {
 			s.mu.Unlock()
 		}
 	}
-	return s.findLost()
+	s.findLost()
+	return nil
 }
 
 // makeStateDirs makes the directories of records. What is in the place of the archive or the trash is put

@@ -25,7 +25,7 @@ func VolumeChecks(store *volume.Store) []doctor.Check {
 			results = append(results, judgeFullness(v, u.Inodes, u.Limit.Inodes, "%d%% of its inodes are used: %s of %s", func(n int64) string { return fmt.Sprint(n) })...)
 		}
 		if len(results) == 0 {
-			return []doctor.Result{doctor.Good("%d are served, each less than %d%% full", len(volumes), volume.FillingPercent)}
+			return []doctor.Result{doctor.Good("%d are served, each less than %d%% full", len(store.Served()), volume.FillingPercent)}
 		}
 		return results
 	}}}

@@ -44,7 +44,7 @@ func (s *Server) doctor(r *http.Request) (any, error) {
 func (s *Server) lookAtDisk(context.Context) (Disk, error) {
 	store := s.store()
 	space, _ := store.Space() // the checks report an error, as of the two below
-	d := Disk{Capacity: space.Size, Free: space.Free, Promised: space.Promised, Volumes: len(store.List())}
+	d := Disk{Capacity: space.Size, Free: space.Free, Promised: space.Promised, Volumes: len(store.Served())}
 	kept, _ := store.Kept()
 	for _, k := range kept {
 		switch k.State {

@@ -158,13 +158,10 @@ func (s *Server) list(r *http.Request) (any, error) {
 		s.Log.Warn("control: can't read the usage of volumes", "err", err)
 	}
 	found := s.compared()
-	unserved := s.store().Unserved()
-	for _, v := range s.store().List() {
-		if !slices.ContainsFunc(unserved, func(u volume.Unserved) bool { return u.Name == v.Name }) {
-			volumes = append(volumes, s.served(v, usages[v.Name], found[v.Name]))
-		}
+	for _, v := range s.store().Served() {
+		volumes = append(volumes, s.served(v, usages[v.Name], found[v.Name]))
 	}
-	for _, u := range unserved {
+	for _, u := range s.store().Unserved() {
 		volumes = append(volumes, unservedVolume(u))
 	}
 	for _, c := range s.store().Copies() {

@@ -48,12 +48,12 @@ func (s *store) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (s *store) volumes(o out) {
-	served := s.List()
-	usages, err := s.Usages(served)
+	known := s.List()
+	usages, err := s.Usages(known)
 	if err != nil {
 		s.log.Warn("metrics: what volumes use is not known", "err", err)
 	}
-	for _, v := range served {
+	for _, v := range known {
 		labels := []string{v.Name, "", ""}
 		if v.Claim != nil {
 			labels = []string{v.Name, v.Claim.Namespace, v.Claim.Name}
@@ -71,7 +71,10 @@ func (s *store) volumes(o out) {
 	for _, c := range copies {
 		o.gauge(copied, float64(c.Bytes), c.Name)
 	}
-	states := map[string]int{volume.Ready: len(served), volume.Copying: len(copies), volume.Archived: 0, volume.Retained: 0}
+	states := map[string]int{volume.Ready: len(s.Served()), volume.Copying: len(copies), volume.Archived: 0, volume.Retained: 0}
+	for _, u := range s.Unserved() {
+		states[u.State]++
+	}
 	kept, err := s.Kept()
 	if err != nil {
 		s.log.Warn("metrics: what is archived and retained is not known", "err", err)
