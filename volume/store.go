@@ -87,7 +87,6 @@ type Config struct {
 // Store manages the volumes of one disk. Its methods may be called concurrently.
 type Store struct {
 	root       *os.Root
-	state      *statedir.Dir     // StateDir
 	room       *statedir.Reserve // for a full disk; nil: there is none
 	lock       *os.File
 	exports    Exporter
@@ -218,9 +217,6 @@ func (s *Store) Close() error {
 	if s.lock != nil {
 		_ = s.lock.Close() // holds no data; closing it unlocks
 	}
-	if s.state != nil {
-		_ = s.state.Close() // all is synced
-	}
 	return errors.Join(s.room.Close(), s.root.Close())
 }
 
@@ -297,10 +293,10 @@ func (s *Store) statfs() (st unix.Statfs_t, err error) {
 // CheckWrite makes sure that the disk is writable. A full disk is no error,
 // because clients must be able to read and to delete.
 func (s *Store) CheckWrite() error {
-	f, err := s.state.MakeFile(path.Base(probeFile), os.O_WRONLY)
+	f, err := s.root.OpenFile(probeFile, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err == nil {
 		_, err = f.WriteAt([]byte("podnas\n"), 0)
-		err = errors.Join(err, f.Sync(), f.Close())
+		err = errors.Join(err, own(s.root, f), f.Sync(), f.Close())
 	}
 	if statedir.IsFull(err) {
 		return nil
@@ -310,19 +306,15 @@ func (s *Store) CheckWrite() error {
 
 // load repairs the state directory after a crash, and loads it.
 func (s *Store) load() error {
-	if err := s.openState(); err != nil {
-		return err
+	for _, dir := range []string{StateDir, volumesDir, archiveDir, trashDir} {
+		if err := s.root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
 	}
 	if err := s.takeLock(); err != nil {
 		return err
 	}
 	s.openReserve()
-	for _, dir := range []string{volumesDir, archiveDir, trashDir} {
-		err := s.room.Do(func() error { return s.root.Mkdir(dir, 0o700) })
-		if err != nil && !errors.Is(err, os.ErrExist) {
-			return err
-		}
-	}
 	if err := s.loadInstance(); err != nil {
 		return err
 	}
@@ -366,32 +358,12 @@ func (s *Store) load() error {
 	return nil
 }
 
-// openState opens the state directory, and makes it on a new disk. What is in its place is not put aside: without
-// it no volume is known.
-func (s *Store) openState() error {
-	if info, err := s.root.Lstat(StateDir); err == nil && !info.IsDir() {
-		return fmt.Errorf("%s is not a directory: put the one back that podnas has made on this disk", StateDir)
-	}
-	disk, err := s.root.Open(".")
-	if err != nil {
-		return err
-	}
-	defer disk.Close()
-	if s.state, err = statedir.OpenIn(disk, StateDir, nil, s.log); err != nil {
-		return err
-	}
-	return nil
-}
-
 // openReserve opens the reserve, once this process has the disk.
 func (s *Store) openReserve() {
 	var err error
 	s.room, err = statedir.OpenReserve(filepath.Join(s.root.Name(), ReserveDir), s.log)
 	if err != nil {
 		s.log.Warn("disk: there is no reserve for podnas on this disk: when it is full, volumes can't be deleted", "err", err)
-	}
-	if err := s.state.RemoveTemporary(); err != nil {
-		s.log.Warn("disk: can't remove what was half written", "err", err)
 	}
 }
 
@@ -401,11 +373,14 @@ func (s *Store) rename(from, to string) error {
 }
 
 func (s *Store) takeLock() error {
-	lock, err := s.state.MakeFile(path.Base(lockFile), os.O_WRONLY)
+	lock, err := s.root.OpenFile(lockFile, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
 	s.lock = lock
+	if err := own(s.root, lock); err != nil {
+		return fmt.Errorf("lock %s: %w", lockFile, err)
+	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return ErrInUse

@@ -81,6 +81,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err := os.MkdirAll(r.Claims, 0o755); err != nil {
 		return fmt.Errorf("make the folder of claims: %w", err)
 	}
+	r.removeHalfWritten()
 	r.gone, r.served, r.asked = map[claimKey]gone{}, map[claimKey]string{}, map[claimKey]types.UID{}
 	r.printf("podnas: serving claims of %s from volumes in %s\npodnas: %s\n", r.Claims, r.Root, r.Limits)
 	for {
