@@ -61,7 +61,7 @@ func (r *Runner) removeHalfWritten() {
 func (r *Runner) readPVs() (map[string]*v1.PersistentVolume, error) {
 	dir := filepath.Join(r.Claims, provisionedDir)
 	if info, err := os.Lstat(dir); err == nil && !info.IsDir() {
-		if err := r.setAside(r.Claims, provisionedDir, statedir.ErrIrregular); err != nil {
+		if err := r.setAside(r.Claims, provisionedDir, statedir.ErrIrregular); err != nil || r.Log == nil {
 			return nil, err
 		}
 	}
