@@ -186,11 +186,11 @@ func (d *Dir) Read(name string, most int64) ([]byte, error) {
 	return b, err
 }
 
-// Write writes a file as a whole or not at all, and syncs it. On a full disk it takes the reserve.
+// Write writes a file as a whole or not at all, and syncs it. On a full disk it takes the reserve. What is not a file
+// in its place is put aside.
 func (d *Dir) Write(name string, b []byte) error {
-	var st unix.Stat_t
-	if unix.Fstatat(d.Fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		if err := d.SetAside(name, ErrIrregular); err != nil {
+	if err := d.Check(name); err != nil {
+		if err := d.SetAside(name, err); err != nil {
 			return err
 		}
 	}

@@ -28,53 +28,6 @@ func mustDo(t testing.TB, err error) {
 	}
 }
 
-// fillers take all of a disk until the test ends, and never pause.
-func fillers(t *testing.T, disk, what string) {
-	dir := filepath.Join(disk, "clients")
-	mustDo(t, os.Mkdir(dir, 0o755))
-	ctx, stop := context.WithCancel(context.Background())
-	var all, full sync.WaitGroup
-	for i := range 4 {
-		full.Add(1)
-		all.Go(func() {
-			name := filepath.Join(dir, fmt.Sprint(i))
-			once := sync.OnceFunc(full.Done)
-			defer once()
-			var f *os.File
-			for n := 0; ctx.Err() == nil; n++ {
-				var err error
-				if what == "inodes" {
-					f, err = os.Create(fmt.Sprint(name, "-", n))
-					if err == nil {
-						err = f.Close()
-					}
-				} else {
-					if f == nil {
-						if f, err = os.Create(name); err != nil {
-							t.Error(err)
-							return
-						}
-						defer f.Close()
-					}
-					// First much, then what is left.
-					if _, err = f.Write(make([]byte, 256<<10)); err != nil {
-						_, _ = f.Write(make([]byte, 4096))
-					}
-				}
-				if err != nil {
-					if !IsFull(err) {
-						t.Error(err)
-						return
-					}
-					once()
-				}
-			}
-		})
-	}
-	full.Wait()
-	t.Cleanup(func() { stop(); all.Wait() })
-}
-
 // What podnas writes is written on a disk that clients fill without a pause.
 func TestReserveOnFullDisk(t *testing.T) {
 	for _, what := range []string{"blocks", "inodes"} {
@@ -90,7 +43,8 @@ func TestReserveOnFullDisk(t *testing.T) {
 				mustDo(t, err)
 				defer d.Close()
 				mustDo(t, d.Write("record", []byte("old")))
-				fillers(t, disk, what)
+				mustDo(t, os.Mkdir(filepath.Join(disk, "clients"), 0o755))
+				testdisk.Fill(t, filepath.Join(disk, "clients"), what == "inodes")
 
 				began := time.Now()
 				for n := range 100 { // these cost nothing

@@ -92,6 +92,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err := CheckFolder(r.Claims); err != nil {
 		return err
 	}
+	r.removeHalfWritten()
 	r.gone, r.served, r.asked = map[claimKey]gone{}, map[claimKey]string{}, map[claimKey]types.UID{}
 	r.settle = settleTime
 	r.printf("podnas: serving claims of %s from volumes in %s\npodnas: %s\n", r.Claims, r.Root, r.Limits)

@@ -47,6 +47,16 @@ func (r *Runner) writePV(pv *v1.PersistentVolume) error {
 	return nil
 }
 
+// removeHalfWritten removes what writePV had not finished when the process before was killed.
+func (r *Runner) removeHalfWritten() {
+	half, _ := filepath.Glob(filepath.Join(r.Claims, provisionedDir, "."+volumeName("*")+"-*")) // the pattern is good
+	for _, name := range half {
+		if err := statedir.Remove(name); err != nil {
+			r.Log.Warn("standalone: can't remove what was half written", "err", err)
+		}
+	}
+}
+
 // writtenPVs are the PersistentVolumes in provisioned/.
 type writtenPVs struct {
 	byName map[string]*v1.PersistentVolume

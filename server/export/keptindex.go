@@ -143,7 +143,7 @@ func (x *index) load() {
 		return
 	case err != nil:
 		x.log.Warn("nfs: the index that was kept of a volume can't be used: a walk makes another", "volume", v.Path, "names", saved.Names, "err", err)
-		x.setAside(err)
+		x.clear(err)
 	default:
 		k.file = &saved
 	}
@@ -172,11 +172,17 @@ func (x *index) loadFile(path string) (inodeindex.Saved, error) {
 	return x.names.Load(untilEnded{f, x.volume}, x.volume.ID, x.volume.rootIno)
 }
 
-// setAside puts the file aside, which is of no use.
-func (x *index) setAside(why error) {
+// clear removes a file that is of no use, so that the next one can replace it. What is no file is put aside.
+func (x *index) clear(why error) {
 	dir, err := statedir.Open(filepath.Dir(x.kept.path), nil, x.log)
 	if err == nil {
-		err = errors.Join(dir.SetAside(filepath.Base(x.kept.path), why), dir.Close())
+		name := filepath.Base(x.kept.path)
+		if errors.Is(why, statedir.ErrIrregular) {
+			err = dir.SetAside(name, why)
+		} else {
+			err = dir.Remove(name)
+		}
+		err = errors.Join(err, dir.Close())
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		x.log.Warn("nfs: a file is in the way of an index", "err", err)

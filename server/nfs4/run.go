@@ -36,6 +36,9 @@ func openRun(path string, reserve *statedir.Reserve, log *slog.Logger) (run, err
 		return run{}, fmt.Errorf("number of the run: %w", err)
 	}
 	r := run{dir: statedir.Of(folder, reserve, log)}
+	if err := r.dir.RemoveTemporary(); err != nil {
+		return run{}, errors.Join(fmt.Errorf("what was half written: %w", err), r.dir.Close())
+	}
 	b, err := r.dir.Read(runFile, runMax)
 	switch {
 	case err == nil && len(b) > 0:
