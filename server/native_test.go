@@ -44,7 +44,7 @@ func (i *instance) anew(t *testing.T) {
 		return
 	}
 	i.end()
-	i.cfg.Exports = &export.Table{ByIndex: i.cfg.Exports.ByIndex != i.switches, Only: i.cfg.Engine.Only()}
+	i.cfg.Exports = &export.Table{ByIndex: i.cfg.Exports.ByIndex != i.switches, Only: i.cfg.Engine.Only(), Modes: i.cfg.Exports.Modes}
 	if err := i.add(i.cfg.Exports); err != nil {
 		t.Fatal(err)
 	}
@@ -149,6 +149,7 @@ func nativeConfig(t *testing.T, dir, handles string) server.Config {
 	}
 	cfg := config(t)
 	cfg.Engine, cfg.Exports.Only, cfg.Exports.ByIndex = choice, choice.Only(), choice.ByIndex
+	cfg.Exports.Modes = filepath.Join(t.TempDir(), "modes")
 	_, _ = rand.Read(cfg.HandleKey)
 	return cfg
 }

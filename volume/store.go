@@ -31,6 +31,7 @@ const (
 	IndexDir      = StateDir + "/index"         // where the files of volumes are, kept by the server
 	ClientsDir    = StateDir + "/clients"       // which clients of NFSv4 have something open or locked, kept by the server
 	RemovedDir    = StateDir + "/removed"       // files that were removed while clients of NFSv4 have them open, kept by the server
+	ModesDir      = StateDir + "/modes"         // modes of files that are wider for a moment, kept by the server
 	lockFile      = StateDir + "/lock"
 	probeFile     = StateDir + "/probe"
 	ReserveDir    = StateDir + "/reserve" // room for all of these on a full disk

@@ -172,7 +172,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		return &usageError{fmt.Errorf("--nfs4: %w", err)}
 	}
 	exports.ByIndex, exports.IndexMax = engine.ByIndex, cfg.indexMemory<<20
-	exports.Only = engine.Only()
+	exports.Only, exports.Modes = engine.Only(), filepath.Join(cfg.root, volume.ModesDir)
 	exports.KeepMarks(filepath.Join(cfg.root, volume.UsageDir))
 	exports.KeepIndexes(filepath.Join(cfg.root, volume.IndexDir))
 	served := exporter.Exporter{Table: exports, Root: cfg.root, Engine: engine, Limits: limits, Log: log}

@@ -487,10 +487,13 @@ func (f *File) Chmod(mode uint32) error {
 	}
 	f.changed = true
 	defer f.beginChange().end()
-	if o := f.opener; o.table.Only != nil {
-		o.modes.Lock()
-		defer o.modes.Unlock()
+	if m := &f.opener.modes; f.opener.table.Only != nil || m.some.Load() {
+		return m.set(f.heldKey(), func() error { return f.chmod(mode) })
 	}
+	return f.chmod(mode)
+}
+
+func (f *File) chmod(mode uint32) error {
 	if f.isPath() {
 		return unix.Chmod(f.proc(), mode)
 	}

@@ -35,7 +35,7 @@ type Opener struct {
 
 	syncing syncSlots
 	onBtrfs overlap
-	modes   sync.Mutex // held while the only user changes a mode, see openOwn
+	modes   modes
 
 	stop     chan struct{}
 	sweeping sync.WaitGroup
@@ -58,6 +58,12 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 	for _, v := range table.Volumes() { // clients must notice a restart, RFC 1813 section 3.3.7
 		v.newVerifier()
 	}
+	if table.Modes != "" {
+		o.modes.open(table.Modes, table.Only != nil, log)
+		if o.modes.some.Load() {
+			o.sweeping.Go(o.restoreModes)
+		}
+	}
 	o.inside.seed, o.inside.begin = maphash.MakeSeed(), make(chan struct{}, 1)
 	o.sweeping.Go(o.sweep)
 	o.sweeping.Go(func() { o.inside.age(o.stop) })
@@ -71,6 +77,7 @@ func (o *Opener) Close() {
 	o.sweeping.Wait()
 	o.files.close()
 	o.held.close()
+	o.modes.close()
 }
 
 // Kept returns the counts of the caches.

@@ -1,6 +1,8 @@
 package export
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -8,34 +10,54 @@ import (
 // owner. A client that has made a file may write it whatever its mode, and the server does not see
 // opens; names in a directory may be changed by who may not read it; and what has just been made
 // without a right for anybody is synced. Root needs no right for any of these. Another owner gets it
-// by the mode, for a moment.
+// by the mode, for a moment, of which there is a record: modes.go.
 func (o *Opener) openOwn(v *Volume, id FileID, path int, use Use) (descriptor, error) {
-	o.modes.Lock()
-	defer o.modes.Unlock()
+	m := &o.modes
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	attr, err := v.look(path, nil)
 	switch {
 	case err != nil:
 		return descriptor{}, err
-	case attr.UID != o.table.Only.UID:
+	case m.dir == nil || attr.UID != o.table.Only.UID:
 		return descriptor{}, unix.EACCES
 	}
 	wants := uint32(unix.S_IRUSR)
 	if use == UseWrite {
 		wants |= unix.S_IWUSR
 	}
+	open := func() (descriptor, error) {
+		fd, err := unix.Open(procPath(path), use.flags()&^unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return descriptor{}, err
+		}
+		return owned(fd), nil
+	}
+	r := modeRecord{heldKey{v.ID, id}, attr.Mode & allModes, wants &^ attr.Mode}
+	if r.added == 0 {
+		return open()
+	}
+	if err := m.record(r); err != nil {
+		return descriptor{}, err
+	}
+	m.did("recorded")
 	defer o.beginChange(v, id).end()
-	if err := unix.Chmod(procPath(path), attr.Mode|wants); err != nil {
-		return descriptor{}, err
+	if err := unix.Chmod(procPath(path), r.mode|r.added); err != nil {
+		return descriptor{}, errors.Join(err, m.drop(r))
 	}
-	fd, err := unix.Open(procPath(path), use.flags()&^unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if restored := unix.Chmod(procPath(path), attr.Mode); err == nil && restored != nil {
-		_ = unix.Close(fd)
-		return descriptor{}, restored
+	m.did("widened")
+	d, err := open()
+	if undone := errors.Join(m.narrow(path, r), m.settle(v, path)); undone != nil {
+		m.leave(r) // to the next process
+		d.close()
+		return descriptor{}, undone
 	}
-	if err != nil {
-		return descriptor{}, err
+	m.did("narrowed")
+	if undone := m.drop(r); undone != nil {
+		m.leave(r)
 	}
-	return owned(fd), nil
+	m.did("dropped")
+	return d, err
 }
 
 // syncOwn syncs such a file, which is open with O_PATH.

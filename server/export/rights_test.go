@@ -138,7 +138,7 @@ func TestOwnFilesWhateverTheirModes(t *testing.T) {
 		t.Skip(err)
 	}
 	table, v, dir := volumeAt(t)
-	table.Only = TryRights(dir).Only
+	table.Only, table.Modes = TryRights(dir).Only, filepath.Join(t.TempDir(), "modes")
 	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	defer o.Close()
 	root, err := o.Root(v)

@@ -152,6 +152,9 @@ type Table struct {
 	IndexMax int
 	// Only is the user as whom all calls are done, see Rights. It must be set before a volume is added.
 	Only *Only
+	// Modes is the directory on the disk that has the modes of files which Only changes for a moment, see Opener.openOwn.
+	// If it is empty, none is changed. It must be set before NewOpener.
+	Modes string
 
 	refused refused
 	mu      sync.RWMutex

@@ -10,9 +10,7 @@ import (
 
 // What was made for a call that fails goes, unless somebody uses it by now.
 func TestUnmake(t *testing.T) {
-	if err := ProbeHandles(t.TempDir()); err != nil {
-		t.Skip(err)
-	}
+	needNative(t)
 	table, v, disk := volumeAt(t)
 	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	defer o.Close()
@@ -76,5 +74,32 @@ func TestUnmake(t *testing.T) {
 				mustDo(t, os.RemoveAll(filepath.Join(disk, name)))
 			}
 		})
+	}
+}
+
+// What is removed again takes no space, where the server counts.
+func TestUnmakeCounted(t *testing.T) {
+	needNative(t)
+	o, v, root := countedAt(t, t.TempDir(), 1<<30)
+	before := counted(t, v)
+	for name, do := range map[string]func(dir *File) (*File, error){
+		"file":      func(dir *File) (*File, error) { return dir.Create("new", 0o600) },
+		"directory": func(dir *File) (*File, error) { return dir.Mkdir("new", 0o700) },
+		"link":      func(dir *File) (*File, error) { return dir.Symlink("to", "new") },
+	} {
+		dir, err := o.Open(netip.Addr{}, root, UseNames)
+		mustDo(t, err)
+		names := LockNames(dir, dir)
+		_, err = dir.StatLocked()
+		mustDo(t, err)
+		made, err := do(dir)
+		mustDo(t, err)
+		removed, err := dir.Unmake(made, "new")
+		made.Close()
+		names.Unlock()
+		dir.Close()
+		if after := v.Account().Usage(); !removed || err != nil || after != before {
+			t.Errorf("%s: removed %v, %v; %+v is used, and %+v was", name, removed, err, after, before)
+		}
 	}
 }

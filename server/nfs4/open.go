@@ -339,7 +339,7 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 	}
 	if status != state.OK {
 		h.Release()
-		if o.made != nil { // so the goroutine acts as the caller still
+		if o.made != nil { // if it is new, the goroutine acts as the caller still, who has made it
 			c.Unmake(c.cur.names, o.made, args.Name)
 		}
 		return errorOf(status)
