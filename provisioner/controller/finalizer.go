@@ -2,15 +2,12 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -107,15 +104,7 @@ func (d *departures) sync(ctx context.Context, name string) error {
 	if why == "" || err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid":             pv.UID,
-		"resourceVersion": pv.ResourceVersion, // a conflict if another changes the finalizers
-		"finalizers":      slices.DeleteFunc(slices.Clone(pv.Finalizers), func(f string) bool { return f == finalizer }),
-	}})
-	if err != nil {
-		return err
-	}
-	if _, err = d.client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err = setFinalizer(ctx, d.client.CoreV1().PersistentVolumes(), pv, false); err != nil {
 		return ignoreNotFound(err)
 	}
 	d.log.Info("volume: its PersistentVolume is deleted, its files stay", "volume", name, "reason", why)
