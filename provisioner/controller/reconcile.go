@@ -123,7 +123,7 @@ type comparison struct {
 	log     *slog.Logger
 	changed chan struct{} // a comparison would find something new
 	quiet   bool          // the findings were reported recently: report new ones alone
-	said    []volume.Finding
+	said    map[volume.Finding]bool
 }
 
 // watch wakes run when a PersistentVolume goes whose volume stays, and when somebody
@@ -191,9 +191,10 @@ func (c *comparison) compare(ctx context.Context) ([]volume.Finding, error) {
 		}
 	}
 	said := c.said
-	c.said = slices.Concat(onDisk, findings)
-	isNew := func(f volume.Finding) bool { return !c.quiet || !slices.Contains(said, f) }
-	for _, f := range c.said {
+	c.said = map[volume.Finding]bool{}
+	isNew := func(f volume.Finding) bool { return !c.quiet || !said[f] }
+	for _, f := range slices.Concat(onDisk, findings) {
+		c.said[f] = true
 		if isNew(f) {
 			c.log.Warn("reconcile: "+f.Problem, "volume", f.Volume, "path", f.Path, "fix", f.Fix)
 		}
