@@ -190,9 +190,7 @@ func (p *Provisioner) Delete(ctx context.Context, pv *v1.PersistentVolume) error
 		}
 	}
 	if errors.Is(err, volume.ErrNotFound) {
-		if pv.DeletionTimestamp == nil { // else the library asks again, until its finalizer is off
-			p.Log.Info("volume: already deleted", "volume", pv.Name)
-		}
+		p.Log.Info("volume: already deleted", "volume", pv.Name)
 		return nil
 	}
 	return err

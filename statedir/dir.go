@@ -86,6 +86,9 @@ func openFolder(at int, name, path string) (*os.File, error) {
 // Close closes the folder.
 func (d *Dir) Close() error { return d.f.Close() }
 
+// Name is the path of the folder.
+func (d *Dir) Name() string { return d.f.Name() }
+
 // Fd is the descriptor of the folder, as long as it is open.
 func (d *Dir) Fd() int { return int(d.f.Fd()) }
 

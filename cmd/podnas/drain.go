@@ -21,9 +21,10 @@ import (
 // drainPeriod is the time between two looks.
 const drainPeriod = 2 * time.Second
 
-const drainLong = `List the pods that have volumes of this podnas mounted, and wait until there are none. Do this
-before you remove podnas, its namespace or its disk. Otherwise nodes wait for a server that is
-gone, and pods that can't end prevent the node from being drained or shut down.
+const drainLong = `List the pods that have volumes of this podnas mounted, and the volumes that it has yet to delete
+because their claims were deleted, and wait until there are none. Do this before you remove
+podnas, its namespace or its disk. Otherwise nodes wait for a server that is gone, pods that can't
+end prevent the node from being drained or shut down, and PersistentVolumes stay.
 
 This evicts and changes nothing; delete or scale down the listed pods yourself. In a cluster,
 run it in podnas's pod:
@@ -136,21 +137,30 @@ func summary(u control.Mounted) string {
 		pods[user.Namespace+"/"+user.Pod] = true
 		volumes[user.Volume] = true
 	}
-	return fmt.Sprintf("%d pod%s with %d volume%s, %d client%s connected",
+	says := fmt.Sprintf("%d pod%s with %d volume%s, %d client%s connected",
 		len(pods), plural(len(pods)), len(volumes), plural(len(volumes)), len(u.Clients), plural(len(u.Clients)))
+	if n := len(u.Deleting); n > 0 {
+		says += fmt.Sprintf(", %d volume%s to be deleted", n, plural(n))
+	}
+	return says
 }
 
 func mountedTable(u control.Mounted) string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
 	if u.Cluster {
-		fmt.Fprintln(w, "  NAMESPACE\tPOD\tNODE\tCLAIM\tVOLUME\t")
+		if len(u.Users) > 0 {
+			fmt.Fprintln(w, "  NAMESPACE\tPOD\tNODE\tCLAIM\tVOLUME\t")
+		}
 		for _, user := range u.Users {
 			ending := ""
 			if user.Ending {
 				ending = "ending"
 			}
 			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\n", user.Namespace, user.Pod, cmp.Or(user.Node, "-"), user.Claim, user.Volume, ending)
+		}
+		for _, name := range u.Deleting {
+			fmt.Fprintf(w, "  volume %s is to be deleted\n", name)
 		}
 	} else {
 		fmt.Fprintln(w, "  CLIENT")

@@ -26,6 +26,7 @@ func TestDrainWaits(t *testing.T) {
 		{Cluster: true, Users: []controller.User{pod("a"), pod("b")}},
 		{Cluster: true, Users: []controller.User{pod("a"), pod("b")}},
 		{Cluster: true, Users: []controller.User{pod("b")}, Clients: []netip.Addr{netip.MustParseAddr("10.0.0.1")}},
+		{Cluster: true, Deleting: []string{"pvc-1"}},
 		{Cluster: true, Clients: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}, // kubelet has let go, the kernel stays connected
 	}
 	var out bytes.Buffer
@@ -44,6 +45,8 @@ func TestDrainWaits(t *testing.T) {
 1 pod with 1 volume, 1 client connected:
   NAMESPACE   POD   NODE     CLAIM   VOLUME   
   ns          b     node-a   data    pvc-1    
+0 pods with 0 volumes, 0 clients connected, 1 volume to be deleted:
+  volume pvc-1 is to be deleted
 Nothing is mounted.
 `
 	if out.String() != want {

@@ -278,6 +278,9 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		commands.Users = func(ctx context.Context) ([]controller.User, error) {
 			return controller.Users(ctx, claims.client, store.Identity())
 		}
+		commands.Deleting = func(ctx context.Context) ([]string, error) {
+			return controller.Deleting(ctx, claims.client, store.Identity())
+		}
 		commands.Compared = func() []volume.Finding { return claims.reconciler.Report().Findings }
 	}
 	group.Go(func() error { return serveCommands(provisioning, claims.made, cfg.root, commands) })

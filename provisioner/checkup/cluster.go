@@ -40,8 +40,9 @@ func ClusterChecks(c *Cluster) []doctor.Check {
 	for i := range checks {
 		checks[i].Every = longPeriod
 	}
-	checks[0].Every = time.Minute                                                         // two calls, and claims depend on it
-	return append(checks, doctor.Live(doctor.Check{Name: "cluster", Run: c.compared})...) // the comparison ran already
+	checks[0].Every = time.Minute // two calls, and claims depend on it
+	// The comparison ran already.
+	return append(checks, doctor.Live(doctor.Check{Name: "cluster", Run: c.compared})...)
 }
 
 // Address checks the address that clients mount from.

@@ -53,6 +53,9 @@ type Server struct {
 	// Users, if not nil, returns the pods that have volumes mounted. It is nil without
 	// a cluster.
 	Users func(context.Context) ([]controller.User, error)
+	// Deleting, if not nil, returns the PersistentVolumes that podnas has yet to delete. It is
+	// nil without a cluster.
+	Deleting func(context.Context) ([]string, error)
 	// Compared, if not nil, returns what the latest comparison of the disk with the cluster
 	// found. It is nil without a cluster.
 	Compared func() []volume.Finding

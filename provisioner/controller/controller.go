@@ -207,7 +207,7 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 	p.Claims = clusterClaims{claims: claims.Lister(), volumes: volumes.Lister(), identity: p.Store.Identity()}
 
 	logging := &loggingProvisioner{Provisioner: p, permission: &permission{client: cfg.Client, name: p.Name}}
-	provisioning := library.NewProvisionController(cfg.Client, p.Name, logging,
+	provisioning := library.NewProvisionController(libraryClient{cfg.Client}, p.Name, logging,
 		library.LeaderElection(false), // it uses a lock on Endpoints, which no longer exists
 		library.Threadiness(cfg.Workers),
 		library.RateLimiter(newRateLimiter()),

@@ -116,7 +116,7 @@ func (e *expander) sync(ctx context.Context, key string) error {
 		return err
 	}
 	// Read both from the API server: the cached ones may be older than the last
-	// expansion, and the library itself writes to its cache.
+	// expansion.
 	pv, err = e.client.CoreV1().PersistentVolumes().Get(ctx, cached.Spec.VolumeName, metav1.GetOptions{})
 	if err != nil {
 		return ignoreNotFound(err)

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -45,6 +44,35 @@ import (
 
 // finalizer is the library's, and that of all provisioners that use it.
 const finalizer = "external-provisioner.volume.kubernetes.io/finalizer"
+
+// Deleting lists the PersistentVolumes of the disk with that identity that stay until podnas
+// has deleted their volumes: without podnas they would stay for ever.
+func Deleting(ctx context.Context, client kubernetes.Interface, identity string) ([]string, error) {
+	volumes, err := client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list PersistentVolumes: %w", err)
+	}
+	claims, err := client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list claims: %w", err)
+	}
+	there := map[types.UID]bool{}
+	for i := range claims.Items {
+		there[claims.Items[i].UID] = true
+	}
+	var names []string
+	for i := range volumes.Items {
+		pv := &volumes.Items[i]
+		// The phase becomes Released a moment after the claim is gone.
+		released := pv.Spec.ClaimRef != nil && pv.Spec.ClaimRef.UID != "" && !there[pv.Spec.ClaimRef.UID]
+		if pv.Annotations[provisioner.InstanceAnnotation] == identity && slices.Contains(pv.Finalizers, finalizer) &&
+			(pv.DeletionTimestamp != nil || released) {
+			names = append(names, pv.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
 
 // departures lets go the PersistentVolumes that are being deleted and whose volumes the
 // library will never be asked to delete. The volumes stay.
@@ -107,15 +135,7 @@ func (d *departures) sync(ctx context.Context, name string) error {
 	if why == "" || err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid":             pv.UID,
-		"resourceVersion": pv.ResourceVersion, // a conflict if another changes the finalizers
-		"finalizers":      slices.DeleteFunc(slices.Clone(pv.Finalizers), func(f string) bool { return f == finalizer }),
-	}})
-	if err != nil {
-		return err
-	}
-	if _, err = d.client.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err = setFinalizer(ctx, d.client.CoreV1().PersistentVolumes(), pv, false); err != nil {
 		return ignoreNotFound(err)
 	}
 	d.log.Info("volume: its PersistentVolume is deleted, its files stay", "volume", name, "reason", why)

@@ -104,7 +104,6 @@ func (r *Reconciler) run(ctx context.Context, c *comparison) {
 			return
 		case <-time.After(period):
 		case <-c.changed:
-			told = time.Time{}
 			if sleep(ctx, changePause) != nil {
 				return
 			}
@@ -123,7 +122,8 @@ type comparison struct {
 	pod     *pod
 	log     *slog.Logger
 	changed chan struct{} // a comparison would find something new
-	quiet   bool          // the findings were reported recently: only check whether they are solved
+	quiet   bool          // the findings were reported recently: report new ones alone
+	said    map[volume.Finding]bool
 }
 
 // watch wakes run when a PersistentVolume goes whose volume stays, and when somebody
@@ -190,13 +190,16 @@ func (c *comparison) compare(ctx context.Context) ([]volume.Finding, error) {
 			}
 		}
 	}
-	if c.quiet {
-		return findings, nil
+	said := c.said
+	c.said = map[volume.Finding]bool{}
+	isNew := func(f volume.Finding) bool { return !c.quiet || !said[f] }
+	for _, f := range slices.Concat(onDisk, findings) {
+		c.said[f] = true
+		if isNew(f) {
+			c.log.Warn("reconcile: "+f.Problem, "volume", f.Volume, "path", f.Path, "fix", f.Fix)
+		}
 	}
-	for _, f := range append(onDisk, findings...) {
-		c.log.Warn("reconcile: "+f.Problem, "volume", f.Volume, "path", f.Path, "fix", f.Fix)
-	}
-	if n := len(orphans); n > 0 {
+	if n := len(orphans); n > 0 && slices.ContainsFunc(findings, isNew) {
 		c.pod.warn("VolumeWithoutPersistentVolume",
 			fmt.Sprintf("%d volumes on the disk have no PersistentVolume: %s. They are kept; podnas doctor says what to do", n, volume.FormatNames(orphans)))
 	}

@@ -47,6 +47,15 @@ func TestSavedVolumes(t *testing.T) {
 	if got := phase("a"); got != v1.VolumeBound {
 		t.Errorf("the library finds a bound volume in phase %q", got)
 	}
+	// What the library changes, it changes for itself alone.
+	if object, _, err := saved.GetByKey("a"); err != nil {
+		t.Error(err)
+	} else if pv := object.(*v1.PersistentVolume); pv != nil {
+		pv.Finalizers = []string{finalizer}
+		if pv, err := lister.Get("a"); err != nil || len(pv.Finalizers) != 0 {
+			t.Errorf("others have what the library has changed: %v, %v", pv, err)
+		}
+	}
 	// The library is.
 	do(saved.Add(volume("b", "")))
 	if got := phase("b"); got != "" {

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/statedir"
 )
 
 // A mode that is widened for a moment (openOwn) must not stay so if the process is killed in that moment. So before
@@ -32,7 +34,7 @@ type modes struct {
 	// mu is held while that is done, over all its system calls: a client's chmod must come before or after it. They are
 	// few, and it is rare.
 	mu  sync.Mutex
-	dir *os.File // with the records; nil: no mode is changed. Set by NewOpener.
+	dir *statedir.Dir // with the records; nil: no mode is changed. Set by NewOpener.
 	// left are records of what is not undone yet, mostly by a process before. Guarded by mu.
 	left map[heldKey]modeRecord
 	some atomic.Bool  // left has one
@@ -75,19 +77,24 @@ func (m *modes) open(dir string, change bool, log *slog.Logger) {
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) && !change {
 		return
 	}
-	d, err := openKept(dir)
+	d, err := statedir.Open(dir, nil, log)
 	if err != nil { // as on a full disk
 		log.Warn("nfs: files whose modes keep podnas's own user from them can't be opened for their owner", "err", err)
 		return
 	}
-	names, err := d.Readdirnames(-1)
+	names, err := d.Names()
 	if err != nil {
 		log.Warn("nfs: modes that were wider for a moment when podnas was killed can't be put right; the next start tries again", "err", err)
 	}
 	m.dir = d
 	for _, name := range names {
 		r, ok := parseModeRecord(name)
+		irregular := d.Check(name)
 		switch {
+		case irregular != nil && (ok || name == spareRecord):
+			if err := d.SetAside(name, irregular); err != nil {
+				log.Warn("nfs: what is no record of a file's mode can't be put aside", "err", err)
+			}
 		case ok:
 			m.leave(r)
 		case name != spareRecord:
@@ -105,7 +112,7 @@ func (m *modes) close() {
 
 // record writes a record. The caller holds mu, as of the following.
 func (m *modes) record(r modeRecord) error {
-	dir, name := int(m.dir.Fd()), r.name()
+	dir, name := m.dir.Fd(), r.name()
 	err := unix.Renameat(dir, spareRecord, dir, name)
 	if errors.Is(err, unix.ENOENT) {
 		var fd int
@@ -126,7 +133,7 @@ func (m *modes) record(r modeRecord) error {
 // drop removes a record.
 func (m *modes) drop(r modeRecord) (err error) {
 	asRoot(func() {
-		dir := int(m.dir.Fd())
+		dir := m.dir.Fd()
 		err = unix.Renameat(dir, r.name(), dir, spareRecord)
 	})
 	if errors.Is(err, unix.ENOENT) {
@@ -167,7 +174,7 @@ func (m *modes) narrow(path int, r modeRecord) error {
 // settle has the mode be on the disk before the record can be gone from it. A journal has both in their order.
 func (m *modes) settle(v *Volume, path int) error {
 	var st, dir unix.Stat_t
-	if err := errors.Join(unix.Fstat(path, &st), unix.Fstat(int(m.dir.Fd()), &dir)); err != nil {
+	if err := errors.Join(unix.Fstat(path, &st), unix.Fstat(m.dir.Fd(), &dir)); err != nil {
 		return err
 	}
 	if v.disk.journal && st.Dev == dir.Dev {

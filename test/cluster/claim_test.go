@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -196,6 +197,32 @@ func TestTooLargeClaim(t *testing.T) {
 	if got := p.volumes(); !slices.Equal(got, []string{v.Name}) {
 		t.Errorf("the disk has %q, want %s alone", got, v.Name)
 	}
+}
+
+// What podnas has no way to give is told, and no volume is made.
+func TestRefusedClaim(t *testing.T) {
+	n := newTenant(t)
+	p := newPodnas(t, n.provisioner, local)
+	p.start()
+	class := n.class("", nil)
+	for _, tt := range []struct {
+		name   string
+		change func(*corev1.PersistentVolumeClaim)
+		want   string
+	}{
+		{"attributes", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("fast") }, "volumeAttributesClassName fast: podnas's volumes have no attributes"},
+		{"block", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = new(corev1.PersistentVolumeBlock) }, "use volumeMode: Filesystem"},
+	} {
+		n.claim(tt.name, class, "1Mi", tt.change)
+		if message := n.failure(tt.name); !strings.Contains(message, tt.want) {
+			t.Errorf("%s: the event is %q, want %q in it", tt.name, message, tt.want)
+		}
+	}
+	if got := p.volumes(); len(got) != 0 || len(n.volumes()) != 0 {
+		t.Errorf("the disk has %q, and the cluster %d volumes", got, len(n.volumes()))
+	}
+	n.claim("without", class, "1Mi", func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("") })
+	n.bound("without")
 }
 
 // A volume that says it is another instance's is not deleted, whatever its

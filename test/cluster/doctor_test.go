@@ -274,4 +274,18 @@ func TestDrain(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "writer") || !strings.HasSuffix(out, "Nothing is mounted.\n") {
 		t.Errorf("drained: %d, %q, %q", code, out, errs)
 	}
+	// What is being deleted is waited for too: without podnas it would stay.
+	n.deleteVolume(volume)
+	if out, errs, code := p.run("drain", "--timeout=0"); code != 4 || !strings.Contains(out, "volume "+volume+" is to be deleted") {
+		t.Errorf("a volume is being deleted: %d, %q, %q", code, out, errs)
+	}
+	// The policy's end is waited for, also when the claim alone was deleted, just now.
+	n.claim("late", class, "1Mi", nil)
+	n.bound("late")
+	if _, err := kubectl(t.Context(), nil, "-n", n.name, "delete", "pvc", "data", "late"); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, code := p.run("drain", "--timeout=30s"); code != 0 || len(n.volumes()) != 0 {
+		t.Errorf("drained: %d, %q, %q; %d volumes are there", code, out, errs, len(n.volumes()))
+	}
 }

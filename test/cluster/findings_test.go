@@ -93,6 +93,15 @@ func TestFindings(t *testing.T) {
 	n.claim("nobodys", n.name+"-none", "1Pi", nil)
 
 	n.claim("too-large", class, "1Pi", nil)
+	// The page that shows the event says that something is wrong.
+	var page string
+	eventually(t, time.Minute, "the page has the claim's event", func() bool {
+		page = p.page("/")
+		return strings.Contains(page, "claim: can&#39;t get a volume yet")
+	})
+	if !strings.Contains(page, "Something is wrong.") || !strings.Contains(page, "<strong>claim "+n.name+"/too-large</strong>: ") {
+		t.Error("the page shows the claim's event, and its health does not know of it")
+	}
 	p.tells("claims", "claim "+n.name+"/too-large", "is free on the disk")
 	n.deleteClaim("too-large")
 	p.tellsNothing("claims", "claim "+n.name+"/too-large")

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,22 +19,53 @@ import (
 // makes a PersistentVolume. It returns the API server's address by that way.
 func holding(t *testing.T, delay time.Duration) string {
 	t.Helper()
+	proxy := apiProxy(t)
+	proxy.ModifyResponse = func(r *http.Response) error {
+		if makesVolume(r.Request) {
+			time.Sleep(delay)
+		}
+		return nil
+	}
+	return serveProxy(t, proxy)
+}
+
+// refusing passes requests on to the API server, but none that makes a PersistentVolume. It
+// closes reached at the first one. It returns the API server's address by that way.
+func refusing(t *testing.T, reached chan<- struct{}) string {
+	t.Helper()
+	proxy := apiProxy(t)
+	var once sync.Once
+	return serveProxy(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if makesVolume(r) && r.URL.Query().Get("dryRun") == "" {
+			once.Do(func() { close(reached) })
+			http.Error(w, "not today", http.StatusServiceUnavailable)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+}
+
+func makesVolume(r *http.Request) bool {
+	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/persistentvolumes")
+}
+
+// apiProxy passes requests on to the API server.
+func apiProxy(t *testing.T) *httputil.ReverseProxy {
+	t.Helper()
 	config, server := apiServer(t)
 	transport, err := rest.TransportFor(config) // with the credentials of podnas, which sends none in the clear
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := &httputil.ReverseProxy{
+	return &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(server) },
 		Transport:     transport,
 		FlushInterval: -1, // for watches
-		ModifyResponse: func(r *http.Response) error {
-			if r.Request.Method == http.MethodPost && strings.HasSuffix(r.Request.URL.Path, "/persistentvolumes") {
-				time.Sleep(delay)
-			}
-			return nil
-		},
 	}
+}
+
+func serveProxy(t *testing.T, proxy http.Handler) (address string) {
+	t.Helper()
 	s := httptest.NewServer(proxy)
 	t.Cleanup(s.Close)
 	t.Cleanup(s.CloseClientConnections) // watches have no end of their own

@@ -249,12 +249,9 @@ func TestWorkUnderPolicy(t *testing.T) {
 	v := n.bound("data")
 	n.grow("data", "2Mi")
 	n.grown("data", "2Mi")
-	const finalizer = "external-provisioner.volume.kubernetes.io/finalizer"
-	n.update(v.Name, func(v *corev1.PersistentVolume) { v.Finalizers = append(v.Finalizers, finalizer) })
-	eventually(t, time.Minute, "another provisioner's finalizer is gone", func() bool {
-		v, err := cluster.client.CoreV1().PersistentVolumes().Get(t.Context(), v.Name, metav1.GetOptions{})
-		return err == nil && !strings.Contains(strings.Join(v.Finalizers, " "), finalizer)
-	})
+	n.unhold(v.Name)
+	n.held(v.Name, true)
+	n.deleteVolume(v.Name)
 	n.deleteClaim("data")
 	n.gone(v.Name)
 	if results, _ := p.doctor(); !found(results, "policy", doctor.OK, provisioner.DefaultName) {

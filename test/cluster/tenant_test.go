@@ -336,7 +336,8 @@ func (n *tenant) apply(v *corev1.PersistentVolume, claim *corev1.PersistentVolum
 	}
 }
 
-// forget has the cluster lose the tenant's claims and volumes.
+// forget has the cluster lose the tenant's claims and volumes, as one does that is made
+// anew: podnas is not asked.
 func (n *tenant) forget() {
 	n.t.Helper()
 	n.deleteClaims()
@@ -348,6 +349,7 @@ func (n *tenant) forget() {
 		if err := cluster.client.CoreV1().PersistentVolumes().Delete(n.t.Context(), v.Name, metav1.DeleteOptions{}); err != nil {
 			n.t.Fatal(err)
 		}
+		n.unhold(v.Name)
 		n.gone(v.Name)
 	}
 }

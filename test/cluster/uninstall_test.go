@@ -5,6 +5,9 @@ package cluster_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,7 +15,44 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/podnas/podnas/test/docs"
 )
+
+// podnas is removed before its claims: what is deleted then stays Terminating, and what
+// deploy/README.md says lets it go. In the order that it gives nothing stays.
+func TestRemovedBeforeItsClaims(t *testing.T) {
+	const page = "../../deploy/README.md"
+	blocks, err := docs.Blocks(page)
+	if err != nil || len(blocks) != 1 {
+		t.Fatalf("%s has %d blocks to run, %v, want 1", page, len(blocks), err)
+	}
+	n := newTenant(t)
+	p := newPodnas(t, n.provisioner, local)
+	p.start()
+	class := n.class("", nil)
+	n.claim("in-order", class, "1Mi", nil)
+	n.claim("late", class, "1Mi", nil)
+	inOrder, late := n.bound("in-order"), n.bound("late")
+	if _, err := kubectl(t.Context(), nil, "-n", n.name, "delete", "pvc", "in-order"); err != nil {
+		t.Fatal(err)
+	}
+	n.gone(inOrder.Name)
+	p.stop()
+	n.deleteClaim("late")
+	n.released(late.Name)
+	n.deleteVolume(late.Name)
+	n.held(late.Name, true)
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", blocks[0].Script)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.plane.Kubeconfig(), "PATH="+cluster.bin+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	n.gone(late.Name)
+	if got := p.volumes(); !slices.Equal(got, []string{late.Name}) {
+		t.Errorf("the disk has %q, want %s left alone", got, late.Name)
+	}
+}
 
 // A release with the guard is not uninstalled while volumes are bound, and nothing that
 // they need goes. helm rollback makes a release of it again, which helm upgrade can't.
