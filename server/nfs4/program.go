@@ -65,7 +65,7 @@ const lease = 30 * time.Second
 // Replies are kept for clients that ask again: replyBytes for all, with the slots. A slot has replyMax,
 // which is what knfsd has, and where there are many sessions replyLeast: a Linux client has replies kept that
 // are half of that, to operations that change something. A session gets 64 slots, as long as there are less
-// than about 300, and each of the 20,000 that there may be gets one.
+// than about 300, and each of the 24,000 that there may be gets one.
 const (
 	replyBytes = 64 << 20
 	replyMax   = 2 << 10

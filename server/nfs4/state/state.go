@@ -60,7 +60,7 @@ type State struct {
 }
 
 // New returns a State without clients. Limits that are zero become 10,000 clients, each with a
-// session, 10,000 sessions more, 16 sessions of a client, 64 slots and 32 connections of a session, 100,000 opens
+// session, 14,000 sessions more, 16 sessions of a client, 64 slots and 32 connections of a session, 100,000 opens
 // and 50,000 locks of a client, 2,048 ranges of a lock owner, 256 waiters of a client, 1,024 of a file,
 // 16 MiB of owners' names of a client, 200,000 opens, 250,000 locks, 16,384 waiters and 64 MiB of owners'
 // names of all clients, 512 MiB of cached replies of all, 8 KiB for each, and 1 KiB where there are many, requests and responses of 1 MiB
@@ -78,7 +78,7 @@ func New(cfg Config) *State {
 	l := &cfg.Limits
 	orDefault(&l.Clients, 10_000)
 	orDefault(&l.Sessions, 16)
-	orDefault(&l.MoreSessions, 10_000)
+	orDefault(&l.MoreSessions, 14_000)
 	orDefault(&l.Slots, 64)
 	orDefault(&l.Conns, 32)
 	orDefault(&l.Opens, 100_000)
