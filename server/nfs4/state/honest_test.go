@@ -135,7 +135,7 @@ func TestResident(t *testing.T) {
 	}
 	sessions := resident()
 	// Opens of files of their own, and locks, by names as long as there is room for.
-	owner := func(i int) []byte { return fmt.Appendf(nil, "%s%020d", strings.Repeat("x", 120), i) }
+	owner := func(i int) []byte { return fmt.Appendf(nil, "%s%020d", strings.Repeat("x", 80), i) }
 	for i := range l.AllOpens {
 		n := nodes[i%len(nodes)]
 		id, _, e := m.Open(n.c, OpenArgs{Owner: owner(i), File: m.key(i), Access: Both})

@@ -62,7 +62,7 @@ type State struct {
 // New returns a State without clients. Limits that are zero become 10,000 clients, each with a
 // session, 14,000 sessions more, 16 sessions of a client, 64 slots and 32 connections of a session, 100,000 opens
 // and 50,000 locks of a client, 2,048 ranges of a lock owner, 256 waiters of a client, 1,024 of a file,
-// 16 MiB of owners' names of a client, 200,000 opens, 250,000 locks, 16,384 waiters and 64 MiB of owners'
+// 8 MiB of owners' names of a client, 200,000 opens, 250,000 locks, 16,384 waiters and 32 MiB of owners'
 // names of all clients, 512 MiB of cached replies of all, 8 KiB for each, and 1 KiB where there are many, requests and responses of 1 MiB
 // and a little, 64 operations, and at least 128 bytes for a message: SEQUENCE alone takes 88 and a credential,
 // its reply 80.
@@ -86,11 +86,11 @@ func New(cfg Config) *State {
 	orDefault(&l.Ranges, 2048)
 	orDefault(&l.Waiters, 256)
 	orDefault(&l.FileWaiters, 1024)
-	orDefault(&l.OwnerBytes, 16<<20)
+	orDefault(&l.OwnerBytes, 8<<20)
 	orDefault(&l.AllOpens, 200_000)
 	orDefault(&l.AllLocks, 250_000)
 	orDefault(&l.AllWaiters, 16_384)
-	orDefault(&l.AllOwnerBytes, 64<<20)
+	orDefault(&l.AllOwnerBytes, 32<<20)
 	orDefault(&l.ReplyBytes, 512<<20)
 	orDefault(&l.CachedReply, 8<<10)
 	orDefault(&l.LeastReply, 1<<10)
