@@ -215,6 +215,7 @@ type client4 struct {
 	slots    uint32 // of the session
 	slot     uint32 // the sequence of slot 0
 	lanes    []*lane4
+	exists   bool  // the files that it opens
 	err      error // of the last call of a victim that had no reply
 }
 
@@ -309,7 +310,7 @@ func (c *client4) open(volume, name, owner string) (nfs4.Stateid, nfs4.Status) {
 	n, ops := at(volume)
 	args := nfs4.OpenArgs{
 		ShareAccess: nfs4.ShareAccessBoth, Owner: nfs4.StateOwner{ClientID: c.id, Owner: []byte(owner)},
-		Create: true, Mode: nfs4.Unchecked, Attr: nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrMode), Mode: 0o600},
+		Create: !c.exists, Mode: nfs4.Unchecked, Attr: nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrMode), Mode: 0o600},
 		Claim: nfs4.ClaimNull, Name: []byte(name),
 	}
 	status, d := c.sequenced(n+1, args.Append(nfs4.OpOpen.Append(ops)))

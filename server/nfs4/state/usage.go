@@ -46,12 +46,12 @@ type has struct {
 	client, limit      int
 	address            int
 	all, allLimit      int
-	holders, addresses int // that share it, without those that have none yet
+	holders, addresses int // that share it, with the one that asks
 }
 
 // room reports whether a client may have more. Of what is limited for all, the last quarter is kept for those
-// who have less than their share of it, half of that counted by client, half by address, and an address
-// that has nothing gets something: nobody can take it all, neither by one client nor by many of one
+// who have less than their share of it, half of that counted by client, half by address, and who
+// has nothing gets something: nobody can take it all, neither by one client nor by many of one
 // address.
 func (h has) room(more int) bool {
 	switch {
@@ -59,7 +59,7 @@ func (h has) room(more int) bool {
 		return false
 	case h.all+more <= h.allLimit*3/4:
 		return true
-	case h.all+more <= h.allLimit*7/8 && h.client+more <= h.allLimit/4/max(1, h.holders):
+	case h.all+more <= h.allLimit*7/8 && (h.client == 0 || h.client+more <= h.allLimit/4/h.holders):
 		return true
 	}
 	return h.address == 0 || h.address+more <= h.allLimit/8/(h.addresses+1)
@@ -101,16 +101,16 @@ func (s *State) roomFor(c *Client, h has, more int) bool {
 func (s *State) roomForSession(c *Client) bool {
 	l := &s.cfg.Limits
 	return has{
-		limit: l.MoreSessions, address: c.home.usage.more, all: s.all.more, allLimit: l.MoreSessions,
+		client: 1, limit: l.MoreSessions, address: c.home.usage.more, all: s.all.more, allLimit: l.MoreSessions,
 		holders: l.MoreSessions, addresses: len(s.addresses),
-	}.room(1)
+	}.room(1) // by address only
 }
 
 // roomForClient is for an owner that is new.
 func (s *State) roomForClient(from *address) bool {
 	l := &s.cfg.Limits
 	return has{
-		limit: l.Clients, address: from.clients, all: len(s.owners), allLimit: l.Clients,
+		client: 1, limit: l.Clients, address: from.clients, all: len(s.owners), allLimit: l.Clients,
 		holders: l.Clients, addresses: len(s.addresses),
-	}.room(1)
+	}.room(1) // by address only
 }
