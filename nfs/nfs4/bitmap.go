@@ -1,6 +1,7 @@
 package nfs4
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/podnas/podnas/nfs/xdr"
@@ -88,9 +89,10 @@ func (m *Bitmap) append(b []byte) []byte {
 }
 
 // decodeBitmap consumes a bitmap. others is whether it has a bit that Bitmap has no room
-// for.
+// for. It has as many words as the record has room for: RFC 8881 section 3.3.7 sets no limit, and zeros
+// mean nothing.
 func decodeBitmap(d *xdr.Decoder) (m Bitmap, others bool) {
-	for i := range d.Count(MaxBitmap, 4) {
+	for i := range d.Count(math.MaxInt32, 4) {
 		w := d.Uint32()
 		if i < len(m) {
 			m[i] = w

@@ -38,8 +38,6 @@ const (
 	MaxTag = 1024
 	// MaxAttrs is the most that one file's attributes take, an ACL included.
 	MaxAttrs = 64 << 10
-	// MaxBitmap is how many words of a bitmap are decoded.
-	MaxBitmap = 32
 	// MaxSecParms is how many security flavors a client offers, or a server.
 	MaxSecParms = 16
 )

@@ -1,6 +1,10 @@
 package nfs4
 
-import "github.com/podnas/podnas/nfs/xdr"
+import (
+	"math"
+
+	"github.com/podnas/podnas/nfs/xdr"
+)
 
 // FH is nfs_fh4, a file handle of at most FHSize bytes.
 type FH []byte
@@ -118,7 +122,7 @@ func (op *OpNum) Decode(d *xdr.Decoder) {
 }
 
 // CompoundArgs is the head of COMPOUND4args; NumOps operations follow. NumOps is as the
-// client sent it, and may be more than the record holds.
+// client sent it, and may be more than the record holds. So is Tag, which can be longer than MaxTag.
 type CompoundArgs struct {
 	Tag          []byte
 	MinorVersion uint32
@@ -134,7 +138,7 @@ func (a *CompoundArgs) Append(b []byte) []byte {
 
 // Decode consumes the head.
 func (a *CompoundArgs) Decode(d *xdr.Decoder) {
-	a.Tag = d.Opaque(MaxTag)
+	a.Tag = d.Opaque(math.MaxInt32)
 	a.MinorVersion = d.Uint32()
 	a.NumOps = d.Uint32()
 }

@@ -274,8 +274,12 @@ func TestBitmap(t *testing.T) {
 	if got, others := decodeBitmap(&d); got != (Bitmap{1, 2, 3}) || !others || d.Finish() != nil {
 		t.Errorf("%x, %v, %v", got, others, d.Err())
 	}
-	d = xdr.NewDecoder(append(words(MaxBitmap+1), make([]byte, 4*(MaxBitmap+1))...))
-	if decodeBitmap(&d); !errors.Is(d.Err(), xdr.ErrTooLong) {
+	d = xdr.NewDecoder(append(words(1000, 5), make([]byte, 4*999)...))
+	if got, others := decodeBitmap(&d); got != (Bitmap{5}) || others || d.Finish() != nil {
+		t.Errorf("%x, %v, %v", got, others, d.Err())
+	}
+	d = xdr.NewDecoder(words(1000, 5))
+	if decodeBitmap(&d); !errors.Is(d.Err(), xdr.ErrShort) {
 		t.Error(d.Err())
 	}
 }

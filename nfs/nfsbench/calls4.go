@@ -27,6 +27,9 @@ type calls4 struct {
 	opened []byte // the handle of the file that was opened last
 }
 
+// bitmapMax is how many words of a bitmap of a reply are read.
+const bitmapMax = 32
+
 // usualAttrs are the attributes that the Linux client asks for.
 func usualAttrs() nfs4.Bitmap {
 	return nfs4.BitmapOf(nfs4.AttrType, nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrFSID, nfs4.AttrFileID,
@@ -59,7 +62,7 @@ func attrs(d *xdr.Decoder) (a attributes, err error) {
 		return a, err
 	}
 	var first uint32
-	for i := range d.Count(nfs4.MaxBitmap, 4) {
+	for i := range d.Count(bitmapMax, 4) {
 		if word := d.Uint32(); i == 0 {
 			first = word
 		}

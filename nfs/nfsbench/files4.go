@@ -228,7 +228,7 @@ func (l *calls4) list(dir []byte, after page, visit func(name []byte, isDir bool
 		next.cookie = d.Uint64()
 		name := d.Opaque(nfs4.MaxPath)
 		var first uint32
-		for i := range d.Count(nfs4.MaxBitmap, 4) {
+		for i := range d.Count(bitmapMax, 4) {
 			if word := d.Uint32(); i == 0 {
 				first = word
 			}

@@ -23,6 +23,10 @@ type CallHeader struct {
 	RPCVersion       uint32
 	Prog, Vers, Proc uint32
 	Cred, Verf       Auth
+
+	// Bad is what is wrong with Cred or Verf if one is longer than section 8.2 lets it be. What
+	// follows in the record is not decoded then.
+	Bad AuthStat
 }
 
 // Append appends the header.
@@ -66,8 +70,13 @@ func (h *CallHeader) Decode(d *xdr.Decoder) {
 	h.Prog = d.Uint32()
 	h.Vers = d.Uint32()
 	h.Proc = d.Uint32()
-	h.Cred.Decode(d)
-	h.Verf.Decode(d)
+	if h.Cred.Decode(d); errors.Is(d.Err(), xdr.ErrTooLong) {
+		h.Bad = AuthBadCred
+		return
+	}
+	if h.Verf.Decode(d); errors.Is(d.Err(), xdr.ErrTooLong) {
+		h.Bad = AuthBadVerf
+	}
 }
 
 // ReplyStat is whether the server accepted the call (reply_stat).

@@ -91,6 +91,10 @@ func (s *Server) compound(call *oncrpc.Call) oncrpc.Answer {
 		c.Free()
 		return oncrpc.Done(rpc.GarbageArgs)
 	}
+	long := len(args.Tag) > nfs4.MaxTag
+	if long {
+		args.Tag = nil
+	}
 	if !call.Reserve(replySize(&args, call.Args)) {
 		c.Free()
 		return oncrpc.Done(rpc.SystemErr)
@@ -99,7 +103,7 @@ func (s *Server) compound(call *oncrpc.Call) oncrpc.Answer {
 	switch {
 	case args.MinorVersion != 1:
 		c.status, c.left = nfs4.ErrMinorVersMismatch, 0
-	case !utf8.Valid(args.Tag): // section 14.5
+	case long, !utf8.Valid(args.Tag): // XDR has no limit for it, section 16.2.3; and section 14.5
 		c.status, c.left = nfs4.ErrInval, 0
 	}
 	res := nfs4.CompoundRes{Tag: args.Tag}

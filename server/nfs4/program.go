@@ -67,17 +67,19 @@ type Server struct {
 // lease is how long a client may be silent, RFC 8881 section 8.3.
 const lease = 30 * time.Second
 
-// Replies are kept for clients that ask again: replyBytes for all, replyMax for each slot, which
-// is what knfsd has, and several times what Linux has kept, replies to operations that change
-// something. A Linux client gets 64 slots, as long as there are less than 190.
+// Replies are kept for clients that ask again: replyBytes for all, with the slots. A slot has replyMax,
+// which is what knfsd has, and where there are many sessions replyLeast: a Linux client has replies kept that
+// are half of that, to operations that change something. A session gets 64 slots, as long as there are less
+// than about 300, and each of the 24,000 that there may be gets one.
 const (
-	replyBytes = 32 << 20
+	replyBytes = 64 << 20
 	replyMax   = 2 << 10
+	replyLeast = 1 << 10
 )
 
 // limits are what clients may have. Each open has a descriptor.
 func limits() state.Limits {
-	l := state.Limits{ReplyBytes: replyBytes, CachedReply: replyMax}
+	l := state.Limits{ReplyBytes: replyBytes, CachedReply: replyMax, LeastReply: replyLeast}
 	if all := export.HeldMax(); all > 0 {
 		l.AllOpens = min(200_000, all)
 		l.Opens = min(100_000, max(1, all/2))

@@ -230,7 +230,7 @@ func (c *conn) dispatch(call *Call) error {
 		c.answered(call.record)
 		c.release(call)
 		return nil
-	case err != nil:
+	case err != nil && h.Bad == rpc.AuthOK:
 		return fmt.Errorf("decode a call: %w", err)
 	}
 	var reply rpc.ReplyHeader
@@ -265,6 +265,9 @@ func (c *conn) dispatch(call *Call) error {
 
 // authenticate decodes the credential. AUTH_SYS has nothing to verify, RFC 5531 appendix A.
 func (c *Call) authenticate(proc *Procedure) rpc.AuthStat {
+	if c.Header.Bad != rpc.AuthOK {
+		return c.Header.Bad
+	}
 	switch c.Header.Cred.Flavor {
 	case rpc.AuthSys:
 		d := xdr.NewDecoder(c.Header.Cred.Body)

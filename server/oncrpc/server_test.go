@@ -3,6 +3,7 @@ package oncrpc
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -342,6 +343,50 @@ func TestServerPipeline(t *testing.T) {
 	}
 	if xid, results := replyTo(t, conn); xid != 7 || len(results) != 12 {
 		t.Errorf("of fragments: %d, %x", xid, results)
+	}
+}
+
+// A credential or verifier that is longer than RFC 5531 section 8.2 lets it be is refused. The connection
+// lasts.
+func TestLongCredential(t *testing.T) {
+	s := startServer(t, nil)
+	conn := s.connect()
+	long := rpc.Auth{Flavor: rpc.AuthSys, Body: make([]byte, rpc.MaxAuthBody+4)}
+	for _, tt := range []struct {
+		name       string
+		cred, verf rpc.Auth
+		want       rpc.AuthStat
+	}{
+		{"credential", long, rpc.Auth{}, rpc.AuthBadCred},
+		{"verifier", rpc.Auth{}, long, rpc.AuthBadVerf},
+		{"both", long, long, rpc.AuthBadCred},
+	} {
+		h := rpc.CallHeader{XID: 1, RPCVersion: rpc.Version, Prog: testProg, Vers: testVers, Proc: procEcho, Cred: tt.cred, Verf: tt.verf}
+		b, at := rpc.BeginRecord(nil)
+		b = h.Append(b)
+		rpc.EndRecord(b, at)
+		if _, err := conn.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		var mark [4]byte
+		if _, err := io.ReadFull(conn, mark[:]); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		reply := make([]byte, binary.BigEndian.Uint32(mark[:])&^(1<<31))
+		if _, err := io.ReadFull(conn, reply); err != nil {
+			t.Fatalf("%s: %v", tt.name, err)
+		}
+		var got rpc.ReplyHeader
+		d := xdr.NewDecoder(reply)
+		if got.Decode(&d); d.Finish() != nil || got.Stat != rpc.MsgDenied || got.Reject != rpc.AuthError || got.Auth != tt.want {
+			t.Errorf("%s: %+v, %v", tt.name, got, d.Err())
+		}
+	}
+	if _, err := conn.Write(record(9, procEcho, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if xid, results := replyTo(t, conn); xid != 9 || len(results) != 4 {
+		t.Errorf("afterwards: %d, %x", xid, results)
 	}
 }
 

@@ -25,6 +25,7 @@ var (
 	attackTime = flag.Duration("attacktime", 0, "go over the table, with all that there is time for, again and again for so long; 0: once, in minutes")
 	seedFlag   = flag.Uint64("seed", 0, "of all that is random; 0: another in each run")
 	onlySetups = flag.String("setups", "", "a regular expression: the setups to run, by their names")
+	beMachine  = flag.Bool("machine", false, "measure how late a process that only sleeps wakes up, and tell it on standard output (the test starts this itself)")
 	beVictim   = flag.Bool("victim", false, "measure, and tell it on standard output (the test starts this itself)")
 )
 
@@ -104,6 +105,9 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if *beVictim {
 		os.Exit(victimMain())
+	}
+	if *beMachine {
+		os.Exit(machineMain())
 	}
 	if os.Getenv("ATTACK_BOX") == "" {
 		fmt.Fprintln(os.Stderr, "test/attack: run this with make attack, which makes a box for it")

@@ -205,13 +205,22 @@ func (e encoded) Append(b []byte) []byte { return append(b, e...) }
 
 // client4 is a client of version 4.1, which makes one call at a time.
 type client4 struct {
-	a       *assault
-	conn    *rpc.Client
-	id      uint64
-	seq     uint32 // of CREATE_SESSION
-	session nfs4.SessionID
-	slot    uint32 // the sequence of slot 0
+	a        *assault // nil: a victim's
+	ctx      context.Context
+	conn     *rpc.Client
+	verifier byte
+	id       uint64
+	seq      uint32 // of CREATE_SESSION
+	session  nfs4.SessionID
+	slots    uint32 // of the session
+	slot     uint32 // the sequence of slot 0
+	lanes    []*lane4
+	exists   bool  // the files that it opens
+	err      error // of the last call of a victim that had no reply
 }
+
+// channel4 is what clients ask for.
+var channel4 = nfs4.ChannelAttrs{MaxRequestSize: 1 << 20, MaxResponseSize: 1 << 20, MaxResponseSizeCached: 8192, MaxOperations: 16, MaxRequests: 64}
 
 // client4 connects from the attacker's nth address.
 func (a *assault) client4(n int) *client4 {
@@ -220,7 +229,7 @@ func (a *assault) client4(n int) *client4 {
 		a.Errorf("connect: %v", err)
 		conn, _ = net.Pipe()
 	}
-	c := &client4{a: a, conn: rpc.NewClient(conn)}
+	c := &client4{a: a, ctx: a.ctx, conn: rpc.NewClient(conn), verifier: 1}
 	a.Cleanup(func() { c.conn.Close() })
 	return c
 }
@@ -231,11 +240,13 @@ func header4(proc uint32) rpc.CallHeader {
 
 // compound calls, and returns the status of the last operation and what follows it.
 func (c *client4) compound(n uint32, ops []byte) (nfs4.Status, xdr.Decoder) {
-	ctx, cancel := context.WithTimeout(c.a.ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(c.ctx, 30*time.Second)
 	defer cancel()
 	b, err := c.conn.Do(ctx, header4(nfs4.ProcCompound), encoded(append((&nfs4.CompoundArgs{MinorVersion: 1, NumOps: n}).Append(nil), ops...)))
 	if err != nil {
-		c.a.Errorf("COMPOUND: %v", err)
+		if c.err = err; c.a != nil {
+			c.a.Errorf("COMPOUND: %v", err)
+		}
 		return nfs4.ErrServerFault, xdr.Decoder{}
 	}
 	d := xdr.NewDecoder(b)
@@ -253,7 +264,7 @@ func (c *client4) call(op nfs4.OpNum, args rpc.Args) (nfs4.Status, xdr.Decoder) 
 
 // introduce is EXCHANGE_ID.
 func (c *client4) introduce(owner string) bool {
-	status, d := c.call(nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{OwnerID: []byte(owner), Verf: nfs4.Verifier{1}})
+	status, d := c.call(nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{OwnerID: []byte(owner), Verf: nfs4.Verifier{c.verifier}})
 	var res nfs4.ExchangeIDRes
 	res.Decode(&d)
 	c.id, c.seq = res.ClientID, res.SequenceID
@@ -261,11 +272,10 @@ func (c *client4) introduce(owner string) bool {
 }
 
 func (c *client4) createSession() bool {
-	channel := nfs4.ChannelAttrs{MaxRequestSize: 1 << 20, MaxResponseSize: 1 << 20, MaxResponseSizeCached: 8192, MaxOperations: 16, MaxRequests: 64}
-	status, d := c.call(nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: c.id, SequenceID: c.seq, Fore: channel, Back: channel})
+	status, d := c.call(nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: c.id, SequenceID: c.seq, Fore: channel4, Back: channel4})
 	var res nfs4.CreateSessionRes
 	res.Decode(&d)
-	c.session, c.slot = res.SessionID, 0
+	c.session, c.slots, c.slot, c.lanes = res.SessionID, res.Fore.MaxRequests, 0, nil
 	if status != nfs4.OK || d.Err() != nil {
 		return false
 	}
@@ -300,7 +310,7 @@ func (c *client4) open(volume, name, owner string) (nfs4.Stateid, nfs4.Status) {
 	n, ops := at(volume)
 	args := nfs4.OpenArgs{
 		ShareAccess: nfs4.ShareAccessBoth, Owner: nfs4.StateOwner{ClientID: c.id, Owner: []byte(owner)},
-		Create: true, Mode: nfs4.Unchecked, Attr: nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrMode), Mode: 0o600},
+		Create: !c.exists, Mode: nfs4.Unchecked, Attr: nfs4.Sattr{Mask: nfs4.BitmapOf(nfs4.AttrMode), Mode: 0o600},
 		Claim: nfs4.ClaimNull, Name: []byte(name),
 	}
 	status, d := c.sequenced(n+1, args.Append(nfs4.OpOpen.Append(ops)))

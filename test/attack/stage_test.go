@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -198,14 +199,18 @@ func (a *assault) path(volume string, more ...string) string {
 // be spared is the same for all attacks.
 func (a *assault) beside(attack func()) {
 	a.Helper()
-	v := newVictims(a.T)
+	v, machine := newVictims(a.T, "-victim"), newVictims(a.T, "-machine")
+	defer machine.stop()
 	defer v.stop()
 	time.Sleep(200 * time.Millisecond) // they mount, and the server has its first of all
 	v.report()
+	machine.report()
 	time.Sleep(a.window * 2 / 3)
 	a.row.before = v.report()
+	maps.Copy(a.row.before, machine.report())
 	attack()
 	a.row.during = v.report()
+	maps.Copy(a.row.during, machine.report())
 	a.Logf("victims without the attack: %v", a.row.before)
 	a.Logf("victims beside the attack:  %v", a.row.during)
 	for _, op := range victimOps {

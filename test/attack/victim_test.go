@@ -4,6 +4,7 @@ package attack_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,7 +19,9 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/nfs/rpc"
 )
 
 // The victims are a process of their own, so that what is measured is the server and
@@ -28,11 +31,16 @@ import (
 //     REMOVE of a file.
 //   - One that comes anew: connect, MNT, GETATTR.
 //   - kubelet: /readyz.
+//   - A node with version 4.1: OPEN, LOCK, LOCKU and CLOSE, each of which takes the lock that guards what
+//     clients of 4.1 have.
+//
+// Beside them a process only sleeps, and measures how late it wakes up: what the machine itself delays.
 
 const (
 	victimVolume  = "victim"
 	mountedClient = "10.77.200.1"
 	newClient     = "10.77.200.2"
+	openingClient = "10.77.200.3"
 	// victimTimeout is when a victim gives up, and counts as refused.
 	victimTimeout = 20 * time.Second
 )
@@ -50,7 +58,7 @@ type latency struct {
 type latencies map[string]*latency
 
 // victimOps are what is measured, in the order of the summary.
-var victimOps = []string{"getattr", "write", "create", "connect", "ready"}
+var victimOps = []string{"getattr", "write", "create", "connect", "ready", "open4"}
 
 // measured collects times until they are asked for.
 type measured struct {
@@ -127,6 +135,27 @@ func victimMain() int {
 	go forEver(200*time.Millisecond, func(int) {
 		m.time("ready", func() error { return ready(victimTimeout) })
 	})
+	if opening := openingVictim(ctx, m); opening != nil {
+		go forEver(time.Millisecond, opening)
+	}
+	return m.reports()
+}
+
+// machineMain is the process that sleeps.
+func machineMain() int {
+	m := &measured{begun: map[string]time.Time{}}
+	m.report()
+	go forEver(0, func(int) {
+		const pause = time.Millisecond
+		begin := time.Now()
+		time.Sleep(pause)
+		m.add("machine", max(0, time.Since(begin)-pause))
+	})
+	return m.reports()
+}
+
+// reports reports for each line of the input.
+func (m *measured) reports() int {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		if err := json.NewEncoder(os.Stdout).Encode(m.report()); err != nil {
@@ -134,6 +163,59 @@ func victimMain() int {
 		}
 	}
 	return 0
+}
+
+func (m *measured) add(op string, took time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.times[op] = append(m.times[op], took)
+}
+
+// openingVictim is what a node with version 4.1 does. It is nil where the server has none.
+func openingVictim(ctx context.Context, m *measured) func(int) {
+	conn, err := dialFrom(ctx, openingClient, nfsAddress)
+	if err != nil {
+		return nil
+	}
+	c := &client4{ctx: ctx, conn: rpc.NewClient(conn), verifier: 1}
+	if !c.introduce("an honest node") || !c.createSession() {
+		return nil
+	}
+	if _, status := c.open(victimVolume, "opened", "first"); status != nfs4.OK {
+		return nil
+	}
+	c.exists = true // what it waits for is not the disk
+	timed := func(op func() nfs4.Status) {
+		m.time("open4", func() error {
+			c.err = nil
+			if status := op(); status != nfs4.OK {
+				return cmp.Or(c.err, errors.New(status.String()))
+			}
+			return nil
+		})
+	}
+	return func(int) {
+		var id, lock nfs4.Stateid
+		n, ops := at(victimVolume, "opened")
+		timed(func() (status nfs4.Status) {
+			id, status = c.open(victimVolume, "opened", "x")
+			return status
+		})
+		timed(func() (status nfs4.Status) {
+			lock, status = c.lock(victimVolume, "opened", nfs4.LockArgs{
+				Type: nfs4.LockWrite, Length: 1, NewOwner: true, OpenStateid: id, Owner: nfs4.StateOwner{ClientID: c.id, Owner: []byte("l")},
+			})
+			return status
+		})
+		timed(func() nfs4.Status {
+			status, _ := c.sequenced(n+1, (&nfs4.LockuArgs{Type: nfs4.LockWrite, Stateid: lock, Length: 1}).Append(nfs4.OpLocku.Append(slices.Clone(ops))))
+			return status
+		})
+		timed(func() nfs4.Status {
+			status, _ := c.sequenced(n+1, (&nfs4.CloseArgs{Stateid: id}).Append(nfs4.OpClose.Append(slices.Clone(ops))))
+			return status
+		})
+	}
 }
 
 // mountedVictim is what a node with a mount does.
@@ -185,7 +267,7 @@ func said(status nfs3.Status, err error) error {
 	return err
 }
 
-// victims is that process, seen from the attacker's.
+// victims is that process, seen from the attacker's, or the one that sleeps.
 type victims struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -193,9 +275,9 @@ type victims struct {
 	out *json.Decoder
 }
 
-func newVictims(t *testing.T) *victims {
+func newVictims(t *testing.T, role string) *victims {
 	t.Helper()
-	v := &victims{t: t, cmd: exec.Command(os.Args[0], "-victim")}
+	v := &victims{t: t, cmd: exec.Command(os.Args[0], role)}
 	v.cmd.Stderr = os.Stderr
 	v.cmd.Env = append(os.Environ(), "GOMAXPROCS=2")
 	in, err := v.cmd.StdinPipe()
@@ -229,7 +311,7 @@ func (v *victims) stop() {
 // String is what a person reads of one phase.
 func (l latencies) String() string {
 	var b strings.Builder
-	for _, op := range victimOps {
+	for _, op := range append(slices.Clone(victimOps), "machine") {
 		if x := l[op]; x != nil {
 			fmt.Fprintf(&b, "%s %d: p50 %v p99 %v max %v", op, x.N, short(x.P50), short(x.P99), short(x.Max))
 			if x.Refused > 0 {

@@ -13,7 +13,8 @@ func (s *State) check() error {
 	if s.after != nil {
 		return fmt.Errorf("effects are left")
 	}
-	opens, lockOwners, sessions, replies, denying := 0, 0, 0, 0, 0
+	opens, lockOwners, sessions, replies, least, denying, ranges, holders := 0, 0, 0, 0, 0, 0, 0, 0
+	homes := map[*address]*address{}
 	aliases := map[aliasKey]int{}
 	var all usage
 	for id, c := range s.clients {
@@ -27,9 +28,23 @@ func (s *State) check() error {
 		if err := s.checkClient(c); err != nil {
 			return fmt.Errorf("client %x: %w", id, err)
 		}
-		opens += c.numOpens
-		all.locks += c.usage.locks
-		all.ownerBytes += c.usage.ownerBytes
+		opens += c.usage.opens
+		ranges += c.ranges
+		all.add(c.usage)
+		home := homes[c.home]
+		if home == nil {
+			home = &address{}
+			homes[c.home] = home
+		}
+		home.clients++
+		home.usage.add(c.usage)
+		if c.usage.opens > 0 {
+			home.holders++
+			holders++
+		}
+		if s.list[c.index] != c || (c.places[0] == nil) != c.confirmed {
+			return fmt.Errorf("client %x is not in the lists", id)
+		}
 		for o := c.opens; o != nil; o = o.nextOfClient {
 			lockOwners += len(o.locks)
 			if o.deny != 0 {
@@ -42,6 +57,7 @@ func (s *State) check() error {
 		for _, ses := range c.sessions {
 			sessions++
 			replies += ses.reserved()
+			least += s.leastOf(ses)
 			if s.sessions[ses.id] != ses || ses.client != c || ses.gone {
 				return fmt.Errorf("session %x of client %x is not in the table", ses.id, id)
 			}
@@ -53,10 +69,13 @@ func (s *State) check() error {
 		}
 	}
 	if opens != len(s.opens) || opens != len(s.byOwner) || lockOwners != len(s.locks) || sessions != len(s.sessions) ||
-		replies != s.replies || int64(denying) != s.denying.Load() {
+		replies != s.replies || least != s.least || ranges != s.ranges || len(s.list) != len(s.clients) || int64(denying) != s.denying.Load() {
 		return fmt.Errorf("counted %d opens, %d lock owners, %d sessions, %d bytes, %d denying; tables have %d, %d, %d, %d, %d, %d",
 			opens, lockOwners, sessions, replies, denying,
 			len(s.opens), len(s.byOwner), len(s.locks), len(s.sessions), s.replies, s.denying.Load())
+	}
+	if err := s.checkHomes(homes, holders); err != nil {
+		return err
 	}
 	for key, n := range aliases {
 		if a := s.aliases[key]; a == nil || a.opens != n || a.id == "" {
@@ -69,7 +88,7 @@ func (s *State) check() error {
 	if l := &s.cfg.Limits; all != s.all || opens > l.AllOpens || all.locks > l.AllLocks || all.ownerBytes > l.AllOwnerBytes {
 		return fmt.Errorf("%d opens, counted %+v, have %+v", opens, all, s.all)
 	}
-	if replies > s.cfg.Limits.ReplyBytes || len(s.clients) > s.cfg.Limits.Clients {
+	if replies > max(s.cfg.Limits.ReplyBytes, s.leastOfAll()) || len(s.owners) > s.cfg.Limits.Clients || all.more > s.cfg.Limits.MoreSessions || all.waiters > s.cfg.Limits.AllWaiters {
 		return fmt.Errorf("%d bytes, %d clients are over the limit", replies, len(s.clients))
 	}
 	ofFiles := 0
@@ -84,14 +103,18 @@ func (s *State) check() error {
 		return fmt.Errorf("files have %d opens, clients %d", ofFiles, opens)
 	}
 	for conn, list := range s.conns {
-		for _, ses := range list {
-			if ses.gone || ses.findConn(conn) < 0 {
+		for i, ses := range list {
+			if ses.gone || ses.findConn(conn) < 0 || ses.conns[ses.findConn(conn)].at != i {
 				return fmt.Errorf("connection %s is of a session that does not know it", conn.Address())
 			}
 		}
 	}
-	if n := len(s.unconfirmed); n > 2*s.cfg.Limits.Clients {
-		return fmt.Errorf("%d unconfirmed clients are listed", n)
+	for kind := range s.silent {
+		for i, c := range s.silent[kind].list {
+			if c.silentAt[kind] != i+1 || c.gone {
+				return fmt.Errorf("a silent client is at %d, not %d, gone %t", c.silentAt[kind], i+1, c.gone)
+			}
+		}
 	}
 	missing := 0
 	for _, w := range s.grace.owners {
@@ -101,6 +124,24 @@ func (s *State) check() error {
 	}
 	if missing != s.grace.missing || s.grace.active != s.graced.Load() {
 		return fmt.Errorf("grace waits for %d, counted %d", s.grace.missing, missing)
+	}
+	return nil
+}
+
+func (s *State) checkHomes(counted map[*address]*address, holders int) error {
+	homes, unconfirmed := 0, 0
+	for a, n := range counted {
+		if s.addresses[a.key] != a || a.clients != n.clients || a.holders != n.holders || a.usage != n.usage {
+			return fmt.Errorf("address %s is %+v, counted %+v", a.key, a, n)
+		}
+		if n.holders > 0 {
+			homes++
+		}
+		unconfirmed += a.unconfirmed.Len()
+	}
+	if len(counted) != len(s.addresses) || homes != s.homes || holders != s.holders || unconfirmed != s.unconfirmed.Len() {
+		return fmt.Errorf("counted %d addresses, %d of %d holders, %d unconfirmed; have %d, %d, %d, %d",
+			len(counted), homes, holders, unconfirmed, len(s.addresses), s.homes, s.holders, s.unconfirmed.Len())
 	}
 	return nil
 }
@@ -120,7 +161,7 @@ func (s *State) checkClient(c *Client) error {
 			locks += 1 + len(l.ranges)
 			ranges += len(l.ranges)
 			bytes += len(l.owner)
-			if l.open != o || s.locks[l.number] != l || l.seqid == 0 {
+			if l.open != o || s.locks[l.number] != l || s.lockers[lockerKey{o, l.owner}] != l || o.locks[l.at] != l || l.seqid == 0 {
 				return fmt.Errorf("lock owner %d can't be found", l.number)
 			}
 			for i, r := range l.ranges {
@@ -137,11 +178,12 @@ func (s *State) checkClient(c *Client) error {
 			}
 		}
 	}
-	for f := range s.waiting {
-		for _, w := range f.waiters {
-			if w.open.client == c {
-				waiters++
-				bytes += len(w.owner)
+	for owner, waits := range c.waits {
+		for _, w := range waits {
+			waiters++
+			bytes += len(w.owner)
+			if w.owner != owner || s.waiters[w.key()] != w || w.open.client != c {
+				return fmt.Errorf("a waiter of %q can't be found", owner)
 			}
 		}
 	}
@@ -169,9 +211,9 @@ func (s *State) checkClient(c *Client) error {
 			return fmt.Errorf("session has %d connections, %d back, counted %d", len(ses.conns), ses.backConns, back)
 		}
 	}
-	if n != c.numOpens || locks != c.usage.locks || ranges != c.ranges || bytes != c.usage.ownerBytes || waiters != len(c.waits) || busy > c.busy {
+	if n != c.usage.opens || locks != c.usage.locks || ranges != c.ranges || bytes != c.usage.ownerBytes || waiters != c.usage.waiters || busy > c.busy {
 		return fmt.Errorf("has %d opens, %d locks, %d ranges, %d bytes, %d waiters, %d busy; counted %d, %d, %d, %d, %d, %d",
-			c.numOpens, c.usage.locks, c.ranges, c.usage.ownerBytes, len(c.waits), c.busy, n, locks, ranges, bytes, waiters, busy)
+			c.usage.opens, c.usage.locks, c.ranges, c.usage.ownerBytes, c.usage.waiters, c.busy, n, locks, ranges, bytes, waiters, busy)
 	}
 	l := &s.cfg.Limits
 	if n > l.Opens || locks > l.Locks || bytes > l.OwnerBytes || waiters > l.Waiters || len(c.sessions) > l.Sessions {
@@ -185,12 +227,33 @@ func (s *State) checkClient(c *Client) error {
 
 func (s *State) checkFile(f *file) (opens int, err error) {
 	var count file
-	lockers := 0
-	for o := f.opens; o != nil; o = o.nextOfFile {
+	var all []*open
+	var lockers []*lockOwner
+	for i, list := range f.opens {
+		for o := list; o != nil; o = o.nextOfFile {
+			all = append(all, o)
+			lockers = append(lockers, o.locks...)
+			if (o.deny != 0) != (i == denyingSome) {
+				return 0, fmt.Errorf("open %d is in list %d", o.number, i)
+			}
+		}
+	}
+	locked := 0
+	for _, l := range lockers {
+		for _, r := range l.ranges {
+			locked++
+			if n := f.locked.find(r.first, l.number); n == nil || n.of != l || n.lockRange != r {
+				return 0, fmt.Errorf("range %v of lock owner %d can't be found", r, l.number)
+			}
+		}
+	}
+	if n := f.locked.root.count(); n != locked {
+		return 0, fmt.Errorf("has %d ranges, counted %d", n, locked)
+	}
+	for i, o := range all {
 		opens++
-		lockers += len(o.locks)
 		count.add(o, 1)
-		for p := o.nextOfFile; p != nil; p = p.nextOfFile {
+		for _, p := range all[i+1:] {
 			if p.access&o.deny != 0 || o.access&p.deny != 0 {
 				return 0, fmt.Errorf("opens %d and %d deny each other", o.number, p.number)
 			}
@@ -199,11 +262,11 @@ func (s *State) checkFile(f *file) (opens int, err error) {
 			}
 		}
 	}
-	if opens == 0 || count.counts != f.counts || lockers != len(f.lockers) {
-		return 0, fmt.Errorf("has %d opens, %v, %d lockers; counted %v, %d", opens, f.counts, len(f.lockers), count.counts, lockers)
+	if opens == 0 || count.counts != f.counts || len(lockers) != f.lockers {
+		return 0, fmt.Errorf("has %d opens, %v, %d lockers; counted %v, %d", opens, f.counts, f.lockers, count.counts, len(lockers))
 	}
-	for i, l := range f.lockers {
-		for _, m := range f.lockers[i+1:] {
+	for i, l := range lockers {
+		for _, m := range lockers[i+1:] {
 			if l.open.client == m.open.client && l.owner == m.owner {
 				continue
 			}
@@ -214,16 +277,48 @@ func (s *State) checkFile(f *file) (opens int, err error) {
 			}
 		}
 	}
-	_, listed := s.waiting[f]
-	if listed != (len(f.waiters) > 0) {
-		return 0, fmt.Errorf("has %d waiters, listed %t", len(f.waiters), listed)
+	if f.waits == nil {
+		return opens, nil
 	}
-	for _, w := range f.waiters {
-		if s.opens[w.open.number] != w.open || w.open.file != f {
-			return 0, fmt.Errorf("a waiter's open is gone")
+	if s.waiting[f.waits.index] != f || len(f.waits.list) == 0 || len(f.waits.list) > s.cfg.Limits.FileWaiters {
+		return 0, fmt.Errorf("has %d waiters, listed at %d", len(f.waits.list), f.waits.index)
+	}
+	told := 0
+	for i, w := range f.waits.list {
+		if s.opens[w.open.number] != w.open || w.open.file != f || i > 0 && f.waits.list[i-1].number >= w.number {
+			return 0, fmt.Errorf("a waiter's open is gone, or they are not in order")
+		}
+		if !w.told.IsZero() {
+			told++
+			if n := f.waits.told.find(w.first, w.number); n == nil || n.of != w {
+				return 0, fmt.Errorf("a waiter that was told can't be found")
+			}
 		}
 	}
+	if n := f.waits.told.root.count(); n != told {
+		return 0, fmt.Errorf("%d waiters were told, counted %d", n, told)
+	}
 	return opens, nil
+}
+
+// find and count are for checks.
+func (t *intervals[T]) find(first, number uint64) *interval[T] {
+	n := t.root
+	for n != nil && (n.first != first || n.number != number) {
+		if n.before(first, number) {
+			n = n.right
+		} else {
+			n = n.left
+		}
+	}
+	return n
+}
+
+func (n *interval[T]) count() int {
+	if n == nil {
+		return 0
+	}
+	return 1 + n.left.count() + n.right.count()
 }
 
 const toEOF = math.MaxUint64

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"container/list"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -16,6 +17,10 @@ type Client struct {
 	verifier  [8]byte
 	principal Principal
 	since     time.Time
+
+	home   *address         // where it came from first
+	index  int              // in State.list
+	places [2]*list.Element // in the lists of those that are not confirmed
 
 	address   string
 	confirmed bool
@@ -35,11 +40,13 @@ type Client struct {
 	leaving  bool // dismiss runs
 	complete bool // it has said RECLAIM_COMPLETE
 
-	opens    *open // list
-	numOpens int
-	ranges   int // of usage.locks
-	waits    []*waiter
-	usage    usage
+	opens  *open                // list
+	ranges int                  // of usage.locks
+	waits  map[string][]*waiter // by lock owner
+	usage  usage
+
+	silentAt  [silentKinds]int // see silentHeap
+	unsettled []*open          // repeatable ones of the process before, see settle
 }
 
 // ID returns the client ID.
@@ -112,8 +119,9 @@ func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, Error) {
 			s.drop(rec.unconfirmed)
 			rec = s.owners[string(a.Owner)] // it goes with its last record
 		}
-		if len(s.clients) >= s.cfg.Limits.Clients {
-			if e := s.makeRoom(); e != OK {
+		home := s.addressOf(addressOf(a.Conn))
+		if rec == nil && !s.roomForClient(home) { // one that starts again replaces itself
+			if e := s.makeRoom(home); e != OK {
 				return ExchangeIDResult{}, e
 			}
 			continue
@@ -122,14 +130,22 @@ func (s *State) ExchangeID(a ExchangeIDArgs) (ExchangeIDResult, Error) {
 			rec = &ownerRecord{}
 			s.owners[string(a.Owner)] = rec
 		}
-		c := s.newClient(&a)
+		c := s.newClient(&a, home)
 		rec.unconfirmed = c
 		s.warnOfSharedOwner(rec, c)
 		return ExchangeIDResult{ClientID: c.id, Seq: c.createSeq + 1}, OK
 	}
 }
 
-func (s *State) newClient(a *ExchangeIDArgs) *Client {
+// addressOf is empty where there is no connection, as in some tests.
+func addressOf(conn Conn) string {
+	if conn == nil {
+		return ""
+	}
+	return conn.Address()
+}
+
+func (s *State) newClient(a *ExchangeIDArgs, home *address) *Client {
 	id := s.random64()
 	for s.clients[id] != nil {
 		id = s.random64()
@@ -137,13 +153,9 @@ func (s *State) newClient(a *ExchangeIDArgs) *Client {
 	now := s.cfg.Now()
 	c := &Client{
 		id: id, owner: string(a.Owner), verifier: a.Verifier, principal: a.Principal,
-		since: now, seen: now,
+		since: now, seen: now, address: addressOf(a.Conn),
 	}
-	if a.Conn != nil {
-		c.address = a.Conn.Address()
-	}
-	s.clients[id] = c
-	s.addUnconfirmed(c)
+	s.addClient(c, home)
 	return c
 }
 
@@ -167,12 +179,13 @@ func (s *State) confirm(c *Client) {
 	rec := s.owners[c.owner]
 	rec.confirmed, rec.unconfirmed = c, nil
 	c.confirmed = true
+	s.leaveUnconfirmed(c)
 }
 
 func (c *Client) event(kind EventKind) Event {
 	return Event{
 		Kind: kind, ClientID: c.id, Owner: c.owner, Address: c.address,
-		Opens: c.numOpens, Locks: c.ranges,
+		Opens: c.usage.opens, Locks: c.ranges,
 	}
 }
 
@@ -186,7 +199,7 @@ func (s *State) DestroyClientID(id uint64, p Principal) Error {
 		return ErrStaleClientID
 	case c.principal != p:
 		return ErrWrongCred
-	case len(c.sessions) > 0 || c.numOpens > 0:
+	case len(c.sessions) > 0 || c.usage.opens > 0:
 		return ErrClientIDBusy
 	}
 	return s.dismiss(c, ClientLeft)
@@ -245,7 +258,10 @@ func (s *State) dismiss(c *Client, why EventKind) Error {
 	}
 	c.recorded = false
 	s.event(c.event(why))
-	s.drop(c)
+	if s.drop(c); s.after.unfinished() { // the caller may want what it held
+		s.unlock()
+		s.mu.Lock()
+	}
 	return OK
 }
 
@@ -266,18 +282,13 @@ func (s *State) rosterEntries(c *Client, why EventKind) []RosterEntry {
 // ownRestart reports whether the client's owner is still there.
 func ownRestart(why EventKind) bool { return why == ClientReturned || why == ClientLeft }
 
-// drop removes all of a client.
+// drop removes all of a client. What it held is void at once, and goes in steps.
 func (s *State) drop(c *Client) {
 	s.logGone(c)
+	s.steps++
 	c.gone = true
-	s.forgetWaiters(c)
-	for c.opens != nil {
-		s.removeOpen(c.opens)
-	}
-	for len(c.sessions) > 0 {
-		s.removeSession(c.sessions[len(c.sessions)-1])
-	}
-	delete(s.clients, c.id)
+	s.notSilent(c)
+	s.removeClient(c)
 	rec := s.owners[c.owner]
 	switch c {
 	case rec.confirmed:
@@ -292,6 +303,23 @@ func (s *State) drop(c *Client) {
 	if rec.confirmed == nil && rec.unconfirmed == nil {
 		delete(s.owners, c.owner)
 	}
+	for len(c.sessions) > 0 { // at most Limits.Sessions, of at most Limits.Conns
+		s.removeSession(c.sessions[len(c.sessions)-1])
+	}
+	if c.opens != nil {
+		s.begin(func() bool { return s.releaseAll(c) })
+	}
+}
+
+// releaseAll is the task that removes what a client held that is gone.
+func (s *State) releaseAll(c *Client) (more bool) {
+	for began := s.steps; c.opens != nil; {
+		if s.steps-began >= stepWork {
+			return true
+		}
+		s.removeOpen(c.opens) // with those that wait
+	}
+	return false
 }
 
 // usable says whether a request that has c in hand may go on.
@@ -306,4 +334,4 @@ func (c *Client) usable() Error {
 }
 
 // hasState says whether the client has anything open.
-func (s *State) hasState(c *Client) bool { return c.numOpens > 0 }
+func (s *State) hasState(c *Client) bool { return c.usage.opens > 0 }

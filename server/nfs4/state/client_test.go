@@ -154,11 +154,18 @@ func TestClientLimits(t *testing.T) {
 	}
 	_, e := idle.renew()
 	w.want(e, OK)
-	for i := range 30 {
+	for i := range 22 {
 		w.ready(fmt.Sprint("live", i), 1)
 	}
 	_, e = w.exchange("one more", 1)
-	w.want(e, ErrDelay)
+	w.want(e, ErrDelay) // the rest is for other addresses
+	w.ready("idle", 2)  // one that starts again needs no room
+	w.ok()
+	for address := range 10 {
+		_, e = w.exchangeFrom(fmt.Sprintf("10.0.1.%d:700", address), fmt.Sprint("other", address), 1)
+		w.want(e, OK)
+		w.ok()
+	}
 	w.pass(lease + 1)
 	for range 1000 {
 		_, e = w.exchange("one more", 1)
@@ -173,6 +180,26 @@ func TestClientLimits(t *testing.T) {
 	w.want(e, ErrInval)
 	_, e = w.exchange("", 1)
 	w.want(e, ErrInval)
+}
+
+// A node that comes anew gets in while all others are silent, though each holds something: who
+// holds the most goes first.
+func TestSilentHoldersMakeRoom(t *testing.T) {
+	w := newWorld(t, Limits{Clients: 4})
+	least, most := w.ready("least", 1), w.ready("most", 1)
+	least.mustOpen("x", 1)
+	most.mustOpen("x", 1)
+	most.mustOpen("x", 2)
+	w.ready("some", 1).mustOpen("x", 3)
+	_, e := w.exchange("new", 1)
+	w.want(e, ErrDelay)
+	w.pass(lease + 1)
+	w.ready("new", 1)
+	w.ok()
+	_, e = most.renew()
+	w.want(e, ErrBadSession)
+	_, e = least.renew()
+	w.want(e, OK)
 }
 
 func TestUnconfirmedClientsGo(t *testing.T) {

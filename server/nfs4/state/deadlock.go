@@ -13,8 +13,9 @@ import "time"
 // freshFor is for how long an owner that has asked is taken to wait.
 const freshFor = 2 * time.Second
 
-// searchMax bounds the waiters that one search looks at.
-const searchMax = 256
+// searchMax bounds the locks and waiters that one search looks at. A circle that is found by none of
+// them is not told, and its owners wait as they would on a server that does not look for any.
+const searchMax = 2048
 
 // circle is a search for a circle through start.
 type circle struct {
@@ -22,6 +23,7 @@ type circle struct {
 	start *waiter
 	fresh bool // only waiters that have asked lately count
 	now   time.Time
+	left  int // of searchMax
 	seen  map[*waiter]bool
 	path  []*waiter // from start
 }
@@ -29,11 +31,11 @@ type circle struct {
 // deadlocked reports whether w waits for itself. If it may, others are told to ask again.
 func (s *State) deadlocked(w *waiter) bool {
 	now := s.cfg.Now()
-	c := circle{state: s, start: w, fresh: true, now: now, seen: map[*waiter]bool{}}
+	c := circle{state: s, start: w, fresh: true, now: now, left: searchMax, seen: map[*waiter]bool{}}
 	if c.closes(w) {
 		return true
 	}
-	c = circle{state: s, start: w, now: now, seen: map[*waiter]bool{}}
+	c = circle{state: s, start: w, now: now, left: searchMax, seen: map[*waiter]bool{}}
 	if c.closes(w) {
 		for _, other := range c.path[1:] {
 			s.askAgain(other, now)
@@ -44,27 +46,39 @@ func (s *State) deadlocked(w *waiter) bool {
 
 // closes reports whether what w waits for is held by the start's owner, or by one that
 // waits, and for which the same is true.
-func (c *circle) closes(w *waiter) bool {
-	if c.seen[w] || len(c.seen) >= searchMax {
+func (c *circle) closes(w *waiter) (found bool) {
+	if c.seen[w] {
 		return false
 	}
 	c.seen[w] = true
 	c.path = append(c.path, w)
-	for _, l := range w.open.file.lockers {
-		if l.isOf(w.open.client, w.owner) || firstExcluded(l.ranges, w.lockRange) == nil {
-			continue
+	steps := 0
+	defer func() { c.state.steps += steps }()
+	w.open.file.locked.excluding(w.lockRange, &steps, func(i *interval[*lockOwner]) bool {
+		l := i.of
+		if c.left--; c.left < 0 {
+			return false
 		}
-		if l.isOf(c.start.open.client, c.start.owner) {
+		if l.open.void() || l.isOf(w.open.client, w.owner) {
 			return true
 		}
-		for _, next := range l.open.client.waits {
-			if next.owner == l.owner && (!c.fresh || c.now.Sub(next.asked) <= freshFor) && c.closes(next) {
-				return true
+		if found = l.isOf(c.start.open.client, c.start.owner); found {
+			return false
+		}
+		for _, next := range l.open.client.waits[l.owner] {
+			if c.left--; c.left < 0 {
+				return false
+			}
+			if found = (!c.fresh || c.now.Sub(next.asked) <= freshFor) && c.closes(next); found {
+				return false
 			}
 		}
+		return true
+	})
+	if !found {
+		c.path = c.path[:len(c.path)-1]
 	}
-	c.path = c.path[:len(c.path)-1]
-	return false
+	return found
 }
 
 // isOf reports whether it is the lock owner of this name.

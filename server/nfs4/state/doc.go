@@ -16,13 +16,18 @@
 //
 // # Locks
 //
-// One mutex, State.mu, guards everything; nothing is done under it that waits. It is
-// enough: the calls of a READ (Sequence, Check, Done) take 0.3 us together, clock
+// One mutex, State.mu, guards everything; nothing is done under it that waits, or that grows with what
+// somebody holds: there is an index, or a task of short steps, between which mu is free (work.go). TestWork
+// counts the steps with each table at its limit. One mutex is enough: the calls of a READ (Sequence, Check, Done) take 0.3 us together, clock
 // and all, and two processors get through more of them than one (go test -bench Read
 // -cpu 1,2), so that 300,000 READs a second, more than the rest of the server can
 // do, keep it busy for less than a tenth of the time. In return no call ever sees a
-// client half gone. Denies, which is asked at each READ and WRITE of version 3, does
+// client half gone: what it held is void at once, though it is removed in steps (open.void).
+// Denies, which is asked at each READ and WRITE of version 3, does
 // not take it unless somebody denies something.
+//
+// What does grow is the rewriting of the Log, once it is three times as long as what it says, and the end of the grace
+// period, once in the life of a process.
 //
 // The Log is written under it, by unlock: 2 to 3 us for each OPEN, CLOSE, LOCK and LOCKU, most
 // of it for write(2), and nothing for other calls (go test -bench Logged).
@@ -34,18 +39,20 @@
 // # Memory
 //
 // An open of a file of its own has about 560 bytes, with an owner's name like
-// Linux's; a lock owner with one range 140; a further range 30; a client with a
-// session 1 KiB, and 64 bytes for each slot (go test -v -run Memory). Cached replies
+// Linux's; a lock owner with one range 300; a further range 120; a client with a
+// session 1.2 KiB, and 64 bytes for each slot (go test -v -run Memory). Cached replies
 // come on top: what a session may cache is reserved when it is made.
 //
 // # Limits
 //
 // Who passes one of the Limits gets an error, and nobody else notices: of what is limited for
-// all, the last quarter is for those who have less than their share of it. EXCHANGE_ID
+// all, the last quarter is for those who have less than their share of it, by client and by address
+// (usage.go). EXCHANGE_ID
 // gets DELAY, CREATE_SESSION and OPEN NOSPC, LOCK and LOCKU (which can make two ranges
 // of one) SERVERFAULT, for which RFC 8881 section 15.2 has nothing better. A waiter
-// too many is not remembered, and asks again by itself. Clients that never came back
-// after EXCHANGE_ID go first, then those whose lease is over and that hold nothing.
+// too many is not remembered, and asks again by itself. Before that, clients go (silent.go): those that never came back
+// after EXCHANGE_ID, those whose lease is over and that hold nothing, and those whose lease is over and that hold
+// most. Kept replies are never a reason: sessions get fewer and smaller ones.
 //
 // # Invariants
 //

@@ -200,7 +200,11 @@ func verifier(n uint64) (v [8]byte) {
 var channel = Channel{MaxRequest: 1 << 20, MaxResponse: 1 << 20, MaxResponseCached: 4096, MaxOps: 8, MaxSlots: 4}
 
 func (w *world) exchange(owner string, v uint64) (ExchangeIDResult, Error) {
-	return w.ExchangeID(ExchangeIDArgs{Owner: []byte(owner), Verifier: verifier(v), Principal: root, Conn: newConn("10.0.0.1:700")})
+	return w.exchangeFrom("10.0.0.1:700", owner, v)
+}
+
+func (w *world) exchangeFrom(address, owner string, v uint64) (ExchangeIDResult, Error) {
+	return w.ExchangeID(ExchangeIDArgs{Owner: []byte(owner), Verifier: verifier(v), Principal: root, Conn: newConn(address)})
 }
 
 // node is a client with a session.
@@ -216,9 +220,14 @@ type node struct {
 // join makes a client with a session that has not said RECLAIM_COMPLETE.
 func (w *world) join(owner string, v uint64) *node {
 	w.t.Helper()
-	id, e := w.exchange(owner, v)
+	return w.joinFrom("10.0.0.1:700", owner, v)
+}
+
+func (w *world) joinFrom(address, owner string, v uint64) *node {
+	w.t.Helper()
+	id, e := w.exchangeFrom(address, owner, v)
 	w.want(e, OK)
-	n := &node{w: w, conn: newConn("10.0.0.1:700")}
+	n := &node{w: w, conn: newConn(address)}
 	n.create = CreateSessionArgs{
 		ClientID: id.ClientID, Seq: id.Seq, Principal: root, Fore: channel, Back: channel,
 		BackChannel: true, Callback: owner, Conn: n.conn,

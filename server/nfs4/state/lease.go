@@ -1,10 +1,6 @@
 package state
 
-import (
-	"maps"
-	"slices"
-	"time"
-)
+import "time"
 
 // returnLeases is how many leases a client has to return to the next process. A connection that it
 // begins before its node knows the way to that may go nowhere, and Linux begins another after a
@@ -30,34 +26,37 @@ func (c *Client) renewed(now time.Time) { c.seen, c.returning = now, false }
 func (s *State) Expire() (rest bool) {
 	now := s.cfg.Now()
 	s.mu.Lock()
-	defer s.unlock()
 	s.tryEndGrace()
-	var expired []*Client
 	rest = !s.grace.active
-	for _, c := range s.clients {
+	s.unlock()
+	inSteps(s, func() []*Client { return s.list }, func(c *Client) {
+		s.expire(c, now)
 		rest = rest && c.confirmed && c.settles.IsZero() && c.busy == 0
-		if !c.settles.IsZero() && now.After(c.settles) {
-			s.settle(c)
-		}
-		silent := now.Sub(c.seen)
-		switch {
-		case c.busy > 0:
-			c.seen = now // a request that takes longer than the lease renews it
-		case !c.confirmed && silent > s.cfg.Lease:
-			s.drop(c)
-		case silent > s.cfg.Courtesy:
-			expired = append(expired, c)
-		}
-	}
-	for _, c := range expired {
-		if s.cfg.Now().Sub(c.seen) > s.cfg.Courtesy && c.busy == 0 { // dismiss lets go of mu
-			_ = s.dismiss(c, ClientExpired) // or the next time
-		}
-	}
+	})
 	s.expireWaiters(now)
+	s.mu.Lock()
+	defer s.unlock()
 	s.noted = s.noted || len(s.records) > 0
 	s.resting = rest && len(s.waiting) == 0
 	return s.resting
+}
+
+// expire does what is due for a client.
+func (s *State) expire(c *Client, now time.Time) {
+	if !c.settles.IsZero() && now.After(c.settles) {
+		s.settle(c)
+	}
+	silent := now.Sub(c.seen)
+	switch {
+	case c.busy > 0:
+		c.seen = now // a request that takes longer than the lease renews it
+	case !c.confirmed && silent > s.cfg.Lease:
+		s.drop(c)
+	case silent > s.cfg.Courtesy:
+		_ = s.dismiss(c, ClientExpired) // or the next time
+	default:
+		s.noticeSilent(c)
+	}
 }
 
 // Due gets something when Expire is to be called each second again.
@@ -73,78 +72,6 @@ func (s *State) soon() {
 	select {
 	case s.due <- struct{}{}:
 	default: // it is told already
-	}
-}
-
-// makeRoom removes a client that holds nothing, when there are too many: of those that
-// did not come back after EXCHANGE_ID the oldest, or else one whose lease is over. A
-// client that holds something stays.
-func (s *State) makeRoom() Error {
-	for len(s.unconfirmed) > 0 {
-		c := s.unconfirmed[0]
-		s.unconfirmed = s.unconfirmed[1:]
-		if !c.confirmed && !c.gone {
-			s.drop(c)
-			return OK
-		}
-	}
-	if idle := s.idlest(nil); idle != nil {
-		return s.dismiss(idle, ClientExpired)
-	}
-	return ErrDelay
-}
-
-// addUnconfirmed notes a client for makeRoom.
-func (s *State) addUnconfirmed(c *Client) {
-	s.soon()
-	if len(s.unconfirmed) >= 2*s.cfg.Limits.Clients {
-		s.unconfirmed = slices.DeleteFunc(s.unconfirmed, func(c *Client) bool { return c.confirmed || c.gone })
-	}
-	s.unconfirmed = append(s.unconfirmed, c)
-}
-
-// idlest returns the client, but this one, that was silent for longest, if its lease
-// is over and it holds nothing. If there is none it does not look again for a
-// second: a flood of clients must not make all others wait for that.
-func (s *State) idlest(not *Client) (idle *Client) {
-	now := s.cfg.Now()
-	if now.Before(s.noneIdle) {
-		return nil
-	}
-	for _, c := range s.clients {
-		if c != not && c.confirmed && !s.hasState(c) && s.leaseOver(c) && (idle == nil || c.seen.Before(idle.seen)) {
-			idle = c
-		}
-	}
-	if idle == nil {
-		s.noneIdle = now.Add(time.Second)
-	}
-	return idle
-}
-
-// expireWaiters forgets who has not asked again for long, and takes locks from
-// clients whose lease is over if somebody waits for them.
-func (s *State) expireWaiters(now time.Time) {
-	if len(s.waiting) == 0 {
-		return
-	}
-	for _, f := range slices.Collect(maps.Keys(s.waiting)) { // dismiss lets go of mu
-		s.dropWaiters(f, func(w *waiter) bool { return s.expired(w, now) })
-		for _, w := range slices.Clone(f.waiters) {
-			s.takeFromSilent(f, w)
-		}
-		s.wake(f)
-	}
-}
-
-// takeFromSilent dismisses clients whose lease is over and that have a lock that w
-// waits for, as long as w does: dismiss lets go of mu, and w can be of such a client.
-func (s *State) takeFromSilent(f *file, w *waiter) {
-	for slices.Contains(f.waiters, w) {
-		other, silent := s.conflict(f, w.open.client, w.owner, w.lockRange)
-		if !silent || s.dismiss(other.open.client, ClientRevoked) != OK {
-			return
-		}
 	}
 }
 

@@ -8,27 +8,54 @@ import "slices"
 type lockOwner struct {
 	number uint64 // of its stateid
 	open   *open
+	at     int // in open.locks
 	owner  string
-	ranges []lockRange // in order, apart
+	ranges []lockRange // in order, apart; file.locked has them, too
 	seqid  uint32
 	// uncertain is that of open.
 	uncertain bool
 }
 
-// conflict returns a lock owner with a range that excludes r, which is for c's owner.
-// Its client is silent only if those of all such are: then they can be taken.
-func (s *State) conflict(f *file, c *Client, owner string, r lockRange) (holder *lockOwner, silent bool) {
-	for _, l := range f.lockers {
-		if l.open.client == c && l.owner == owner || firstExcluded(l.ranges, r) == nil {
-			continue
-		}
-		if !s.leaseOver(l.open.client) {
-			return l, false
-		}
-		holder = l
-	}
-	return holder, holder != nil
+// lockerKey finds a lock owner.
+type lockerKey struct {
+	open  *open
+	owner string
 }
+
+// Of the locks in the way of another, so many are looked at: those of silent clients, and those of
+// the owner itself, or that are being released.
+const (
+	silentMax = 256
+	ownMax    = 4096
+)
+
+// conflict is what is in the way of a lock.
+type conflict struct {
+	holder *lockOwner // nil: nothing
+	at     lockRange
+	silent bool // the holder's client is, and so are those of all others that were looked at: they can be taken
+	// unknown is set if there was nothing among as much as may be looked at.
+	unknown bool
+}
+
+// conflict returns what excludes r, which is for c's owner.
+func (s *State) conflict(f *file, c *Client, owner string, r lockRange) (found conflict) {
+	silent, own := 0, 0
+	f.locked.excluding(r, &s.steps, func(i *interval[*lockOwner]) bool {
+		l := i.of
+		if l.open.void() || l.isOf(c, owner) {
+			own++
+			found.unknown = own >= ownMax
+			return !found.unknown
+		}
+		found.holder, found.at, found.silent = l, i.lockRange, s.leaseOver(l.open.client)
+		silent++
+		return found.silent && silent < silentMax
+	})
+	return found
+}
+
+func (in *conflict) denied() Denied { return denied(in.holder.open.client, in.holder.owner, in.at) }
 
 func denied(c *Client, owner string, r lockRange) Denied {
 	return Denied{ClientID: c.id, Owner: owner, Write: r.write, Offset: r.first, Length: r.length()}
@@ -54,22 +81,23 @@ func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 		if l != nil {
 			owner = l.owner
 		}
-		other, silent := s.conflict(o.file, c, owner, r)
-		if silent {
-			if e := s.dismiss(other.open.client, ClientRevoked); e != OK {
+		other := s.conflict(o.file, c, owner, r)
+		switch {
+		case other.silent:
+			if e := s.dismiss(other.holder.open.client, ClientRevoked); e != OK {
 				return Stateid{}, Denied{}, e
 			}
 			continue
-		}
-		if other != nil {
-			if a.Reclaim {
-				return Stateid{}, Denied{}, ErrReclaimConflict
-			}
+		case other.holder != nil && a.Reclaim:
+			return Stateid{}, Denied{}, ErrReclaimConflict
+		case other.holder != nil:
 			e := ErrDenied
 			if a.Wait {
 				e = s.wait(o, owner, r)
 			}
-			return Stateid{}, denied(other.open.client, other.owner, *firstExcluded(other.ranges, r)), e
+			return Stateid{}, other.denied(), e
+		case other.unknown:
+			return Stateid{}, Denied{}, ErrDelay
 		}
 		if w := s.turnOf(o.file, c, owner, r); w != nil && !a.Reclaim {
 			if a.Wait {
@@ -79,6 +107,12 @@ func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 		}
 		if l == nil {
 			if !s.roomForLocks(c, 2) || !s.roomForOwner(c, len(owner)) {
+				if again, e := s.makeRoomFor(c, usage{locks: 2, ownerBytes: len(owner)}); again || e != OK {
+					if e != OK {
+						return Stateid{}, Denied{}, e
+					}
+					continue
+				}
 				return Stateid{}, Denied{}, ErrServerFault
 			}
 			l = s.addLockOwner(o, s.newNumber(1), owner)
@@ -86,9 +120,11 @@ func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 		if e := s.changeRanges(l, r, setRange); e != OK {
 			return Stateid{}, Denied{}, e
 		}
-		s.dropWaiters(o.file, func(w *waiter) bool {
-			return w.open.client == c && w.owner == owner && w.overlaps(r)
-		})
+		for _, w := range slices.Clone(c.waits[owner]) {
+			if w.open.file == o.file && w.overlaps(r) {
+				s.dropWaiter(w)
+			}
+		}
 		l.seqid, l.uncertain = nextSeqid(l.seqid), false
 		s.logRange(l, r, true)
 		s.wake(o.file) // it can have changed a write lock to a read lock
@@ -102,11 +138,7 @@ func (s *State) findForLock(c *Client, a *LockArgs) (o *open, l *lockOwner, e Er
 		if o, e = s.findOpen(c, &a.Stateid, &a.File); e != OK {
 			return nil, nil, e
 		}
-		for _, known := range o.locks {
-			if known.owner == string(a.Owner) {
-				l = known
-			}
-		}
+		l = s.lockers[lockerKey{o, string(a.Owner)}]
 	} else {
 		if l, e = s.findLock(c, &a.Stateid, &a.File); e != OK {
 			return nil, nil, e
@@ -124,21 +156,31 @@ func (s *State) findForLock(c *Client, a *LockArgs) (o *open, l *lockOwner, e Er
 }
 
 // changeRanges sets or clears r, unless the client would have too many.
-func (s *State) changeRanges(l *lockOwner, r lockRange, change func([]lockRange, lockRange) []lockRange) Error {
-	c := l.open.client
-	had := len(l.ranges)
-	if !s.roomForLocks(c, 2) {
-		if more := len(change(slices.Clone(l.ranges), r)) - had; more > 0 && !s.roomForLocks(c, more) {
-			return ErrServerFault
-		}
+func (s *State) changeRanges(l *lockOwner, r lockRange, change func([]lockRange, lockRange) edit) Error {
+	e := change(l.ranges, r)
+	more := e.more()
+	if more > 0 && (!s.roomForLocks(l.open.client, more) || len(l.ranges)+more > s.cfg.Limits.Ranges) {
+		return ErrServerFault
 	}
-	l.ranges = change(l.ranges, r)
+	locked := &l.open.file.locked
+	for _, old := range l.ranges[e.from:e.to] {
+		s.steps += locked.remove(old.first, l.number)
+	}
+	for _, piece := range e.pieces[:e.n] {
+		s.steps += locked.add(piece, l.number, l)
+	}
+	l.ranges = e.apply(l.ranges)
 	if len(l.ranges) == 0 {
 		l.ranges = nil
 	}
-	s.use(c, len(l.ranges)-had, 0)
-	c.ranges += len(l.ranges) - had
+	s.useRanges(l.open.client, more)
 	return OK
+}
+
+func (s *State) useRanges(c *Client, n int) {
+	c.ranges += n
+	s.ranges += n
+	s.use(c, usage{locks: n})
 }
 
 // TestLock is LOCKT, RFC 8881 section 18.11. What a silent client has could be had.
@@ -159,11 +201,14 @@ func (s *State) TestLock(c *Client, owner []byte, f FileKey, write bool, offset,
 	if file == nil {
 		return Denied{}, OK
 	}
-	other, silent := s.conflict(file, c, string(owner), r)
-	if other == nil || silent {
+	other := s.conflict(file, c, string(owner), r)
+	switch {
+	case other.unknown:
+		return Denied{}, ErrDelay
+	case other.holder == nil || other.silent:
 		return Denied{}, OK
 	}
-	return denied(other.open.client, other.owner, *firstExcluded(other.ranges, r)), ErrDenied
+	return other.denied(), ErrDenied
 }
 
 // Unlock is LOCKU, RFC 8881 section 18.12.
@@ -192,21 +237,45 @@ func (s *State) lockID(l *lockOwner) Stateid {
 }
 
 func (s *State) addLockOwner(o *open, number uint64, owner string) *lockOwner {
-	l := &lockOwner{number: number, open: o, owner: owner}
+	l := &lockOwner{number: number, open: o, at: len(o.locks), owner: owner}
 	s.locks[l.number] = l
+	s.lockers[lockerKey{o, owner}] = l
 	o.locks = append(o.locks, l)
-	o.file.lockers = append(o.file.lockers, l)
-	s.use(o.client, 1, len(owner))
+	o.file.lockers++
+	s.use(o.client, usage{locks: 1, ownerBytes: len(owner)})
 	return l
 }
 
-// removeLockOwner removes a lock owner and its ranges. The caller calls wake.
+// removeLockOwner removes a lock owner that has no ranges.
 func (s *State) removeLockOwner(l *lockOwner) {
 	o := l.open
-	is := func(other *lockOwner) bool { return other == l }
-	o.locks = slices.DeleteFunc(o.locks, is)
-	o.file.lockers = slices.DeleteFunc(o.file.lockers, is)
+	last := o.locks[len(o.locks)-1]
+	o.locks[l.at], last.at = last, l.at
+	o.locks[len(o.locks)-1] = nil
+	o.locks = o.locks[:len(o.locks)-1]
+	o.file.lockers--
 	delete(s.locks, l.number)
-	o.client.ranges -= len(l.ranges)
-	s.use(o.client, -1-len(l.ranges), -len(l.owner))
+	delete(s.lockers, lockerKey{o, l.owner})
+	s.use(o.client, usage{locks: -1, ownerBytes: -len(l.owner)})
+}
+
+// releaseLocks is the task that releases the locks of an open that is void.
+func (s *State) releaseLocks(o *open) (more bool) {
+	for began := s.steps; len(o.locks) > 0; s.steps++ {
+		if s.steps-began >= stepWork {
+			return true
+		}
+		l := o.locks[len(o.locks)-1]
+		n := len(l.ranges)
+		if n == 0 {
+			s.removeLockOwner(l)
+			continue
+		}
+		s.steps += o.file.locked.remove(l.ranges[n-1].first, l.number)
+		l.ranges = l.ranges[:n-1]
+		s.useRanges(o.client, -1)
+	}
+	s.dropFile(o.file)
+	s.wake(o.file)
+	return false
 }

@@ -169,11 +169,17 @@ const settleFor = 2 * time.Second
 // settle ends the time in which a client may send an OPEN again.
 func (s *State) settle(c *Client) {
 	c.settles = time.Time{}
-	for o := c.opens; o != nil; o = o.nextOfClient {
-		if o.repeatable != 0 {
-			s.notRepeated(o)
+	s.begin(func() bool {
+		for began := s.steps; len(c.unsettled) > 0 && s.steps-began < stepWork; s.steps++ {
+			last := len(c.unsettled) - 1
+			if o := c.unsettled[last]; o.repeatable != 0 && !o.gone {
+				s.notRepeated(o)
+			}
+			c.unsettled[last] = nil
+			c.unsettled = c.unsettled[:last]
 		}
-	}
+		return len(c.unsettled) > 0
+	})
 }
 
 // notRepeated notes that the client does not send the last OPEN again.

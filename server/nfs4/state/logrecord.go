@@ -157,8 +157,8 @@ func (s *State) frames() iter.Seq[[]byte] {
 				frame(frameSize)
 			}
 		}
-		for f := range s.waiting {
-			for _, w := range f.waiters {
+		for _, f := range s.waiting {
+			for _, w := range f.waits.list {
 				saved := w.save()
 				b = (&record{Wait: &saved}).append(b)
 			}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func heap() int {
+func heapBytes() int {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -27,11 +27,11 @@ func TestMemory(t *testing.T) {
 		return k
 	}
 	each := func(what string, limit int, add func(i int)) {
-		before := heap()
+		before := heapBytes()
 		for i := range n {
 			add(i)
 		}
-		got := (heap() - before) / n
+		got := (heapBytes() - before) / n
 		t.Logf("%s: %d bytes", what, got)
 		if got >= limit {
 			t.Errorf("%s has %d bytes, want less than %d", what, got, limit)
@@ -43,7 +43,7 @@ func TestMemory(t *testing.T) {
 		w.want(e, OK)
 		ids[i] = id
 	})
-	each("a lock of an owner of its own", 200, func(i int) {
+	each("a lock of an owner of its own", 360, func(i int) {
 		_, _, e := w.Lock(c.c, LockArgs{
 			Stateid: ids[i], NewOwner: true, Owner: owner(i)[:20], File: file(i), Write: true, Length: 1,
 		})
@@ -54,20 +54,27 @@ func TestMemory(t *testing.T) {
 	w.want(e, OK)
 	lock, _, e := other.lock(id, "l", 2, true, 0, 1)
 	w.want(e, OK)
-	each("another range of an owner", 200, func(i int) {
+	before := heapBytes()
+	ranges := w.cfg.Limits.Ranges - 1
+	for i := range ranges {
 		_, _, e := w.Lock(other.c, LockArgs{
 			Stateid: Stateid{Other: lock.Other}, File: file1(2), Write: true, Offset: uint64(2*i + 2), Length: 1,
 		})
 		w.want(e, OK)
-	})
+	}
+	got := (heapBytes() - before) / ranges
+	t.Logf("another range of an owner: %d bytes", got)
+	if got >= 200 {
+		t.Errorf("another range of an owner has %d bytes", got)
+	}
 	w.want(w.Evict(c.c.ID()), OK)
 	w.want(w.Evict(other.c.ID()), OK)
-	before := heap()
+	before = heapBytes()
 	const clients = 2000
 	for i := range clients {
 		w.ready(fmt.Sprintf("Linux NFSv4.1 node%d", i), 1)
 	}
-	t.Logf("a client with a session of 4 slots: %d bytes", (heap()-before)/clients)
+	t.Logf("a client with a session of 4 slots: %d bytes", (heapBytes()-before)/clients)
 	runtime.KeepAlive(w)
 }
 

@@ -1,18 +1,22 @@
 package state
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"syscall"
 	"time"
 )
 
-// file is what is open of one file. It is there as long as it has opens.
+// file is what is open of one file. It is there as long as it has opens, or locks that are being
+// released.
 type file struct {
 	key     FileKey
-	opens   *open // list
+	opens   [2]*open // lists: those that deny nothing, and those that do
 	counts  [4]int
-	lockers []*lockOwner
-	waiters []*waiter // who asked first comes first
+	lockers int                   // lock owners
+	locked  intervals[*lockOwner] // what they have
+	waits   *fileWaiters          // nil: nobody waits
 }
 
 // The indexes of file.counts: how many opens read, write, deny reading, deny writing.
@@ -68,12 +72,17 @@ type open struct {
 	unanswered uint16
 	repeatable uint16
 	uncertain  bool
+	gone       bool   // it is closed
 	access     Access // their union
 	deny       Access // their union
 
 	nextOfClient, prevOfClient *open
 	nextOfFile, prevOfFile     *open
 }
+
+// void reports whether it is closed, or its client is gone. What it denies and has locked excludes nobody
+// any more, though it takes some steps until all of that is removed.
+func (o *open) void() bool { return o.gone || o.client.gone }
 
 // combo is the bit of open.combos for an OPEN.
 func combo(access, deny Access) uint16 { return 1 << ((access-1)<<2 | deny) }
@@ -170,6 +179,9 @@ func (s *State) tryOpen(c *Client, a *OpenArgs) (o *open, again bool, e Error) {
 		return nil, again, e
 	}
 	if o == nil && (!s.roomForOpen(c) || !s.roomForOwner(c, len(a.Owner))) {
+		if again, e := s.makeRoomFor(c, usage{opens: 1, ownerBytes: len(a.Owner)}); again || e != OK {
+			return nil, again, e
+		}
 		return nil, false, ErrNoSpc
 	}
 	return o, false, OK
@@ -183,14 +195,33 @@ func (s *State) shareConflict(f *file, access, deny Access) (again bool, e Error
 		return false, OK
 	}
 	var silent *Client
-	for o := f.opens; o != nil; o = o.nextOfFile {
-		if access&o.deny == 0 && deny&o.access == 0 {
-			continue
+	looked, void := 0, false
+	lists := [...]*open{f.opens[denyingSome], nil}
+	if deny != 0 {
+		lists[1] = f.opens[denyingNone]
+	}
+	for _, list := range lists {
+		for o := list; o != nil && looked < silentMax; o = o.nextOfFile {
+			s.steps++
+			looked++
+			switch {
+			case access&o.deny == 0 && deny&o.access == 0:
+			case o.void():
+				void = true
+			case !s.leaseOver(o.client):
+				return false, ErrShareDenied
+			default:
+				silent = o.client
+			}
 		}
-		if !s.leaseOver(o.client) {
-			return false, ErrShareDenied
-		}
-		silent = o.client
+	}
+	switch {
+	case silent == nil && looked < silentMax: // all that are in the way go at this moment
+		return false, OK
+	case silent == nil && void:
+		return false, ErrDelay
+	case silent == nil:
+		return false, ErrShareDenied
 	}
 	if e := s.dismiss(silent, ClientRevoked); e != OK {
 		return false, e
@@ -218,6 +249,45 @@ func (s *State) record(c *Client) Error {
 	return OK
 }
 
+// The lists of file.opens.
+const (
+	denyingNone = iota
+	denyingSome
+)
+
+func (f *file) listOf(o *open) **open {
+	if o.deny == 0 {
+		return &f.opens[denyingNone]
+	}
+	return &f.opens[denyingSome]
+}
+
+func (f *file) link(o *open) {
+	list := f.listOf(o)
+	if o.prevOfFile, o.nextOfFile = nil, *list; *list != nil {
+		(*list).prevOfFile = o
+	}
+	*list = o
+}
+
+func (f *file) unlink(o *open) {
+	if o.prevOfFile == nil {
+		*f.listOf(o) = o.nextOfFile
+	} else {
+		o.prevOfFile.nextOfFile = o.nextOfFile
+	}
+	if o.nextOfFile != nil {
+		o.nextOfFile.prevOfFile = o.prevOfFile
+	}
+}
+
+// dropFile forgets a file that has nothing.
+func (s *State) dropFile(f *file) {
+	if f.opens[denyingNone] == nil && f.opens[denyingSome] == nil && f.lockers == 0 {
+		delete(s.files, f.key)
+	}
+}
+
 // addOpen adds an open that may do nothing yet.
 func (s *State) addOpen(c *Client, number uint64, a *OpenArgs) *open {
 	f := s.files[a.File]
@@ -235,13 +305,9 @@ func (s *State) addOpen(c *Client, number uint64, a *OpenArgs) *open {
 		c.opens.prevOfClient = o
 	}
 	c.opens = o
-	if o.nextOfFile = f.opens; f.opens != nil {
-		f.opens.prevOfFile = o
-	}
-	f.opens = o
+	f.link(o)
 	s.addAlias(o, a.Alias)
-	c.numOpens++
-	s.use(c, 0, len(o.owner))
+	s.use(c, usage{opens: 1, ownerBytes: len(o.owner)})
 	return o
 }
 
@@ -262,7 +328,9 @@ func (s *State) setShare(o *open, access, deny Access) {
 		}
 	}
 	o.file.add(o, -1)
+	o.file.unlink(o)
 	o.access, o.deny = access, deny
+	o.file.link(o)
 	o.file.add(o, 1)
 }
 
@@ -346,15 +414,17 @@ func (s *State) Close(c *Client, id Stateid, f FileKey) Error {
 	return OK
 }
 
+// removeOpen removes an open. Its locks are void at once.
 func (s *State) removeOpen(o *open) {
 	c, f := o.client, o.file
 	s.logClosed(o)
-	for len(o.locks) > 0 {
-		s.removeLockOwner(o.locks[len(o.locks)-1])
+	o.gone = true
+	if len(c.waits) > 0 {
+		s.dropWaitersOf(c, o)
 	}
-	s.dropWaiters(f, func(w *waiter) bool { return w.open == o })
 	s.setShare(o, 0, 0)
 	s.letGo(o)
+	f.unlink(o)
 	delete(s.opens, o.number)
 	delete(s.byOwner, openKey{c, f, o.owner})
 	s.dropAlias(o)
@@ -366,19 +436,26 @@ func (s *State) removeOpen(o *open) {
 	if o.nextOfClient != nil {
 		o.nextOfClient.prevOfClient = o.prevOfClient
 	}
-	if o.prevOfFile == nil {
-		f.opens = o.nextOfFile
-	} else {
-		o.prevOfFile.nextOfFile = o.nextOfFile
+	s.use(c, usage{opens: -1, ownerBytes: -len(o.owner)})
+	s.steps++
+	if s.releaseLocks(o) {
+		s.goOn(func() bool { return s.releaseLocks(o) })
 	}
-	if o.nextOfFile != nil {
-		o.nextOfFile.prevOfFile = o.prevOfFile
+}
+
+// dropWaitersOf forgets those of an open; a client has at most Limits.Waiters.
+func (s *State) dropWaitersOf(c *Client, o *open) {
+	var of []*waiter
+	for _, waits := range c.waits {
+		for _, w := range waits {
+			s.steps++
+			if w.open == o {
+				of = append(of, w)
+			}
+		}
 	}
-	c.numOpens--
-	s.use(c, 0, -len(o.owner))
-	if f.opens == nil {
-		delete(s.files, f.key)
-		return
+	slices.SortFunc(of, func(a, b *waiter) int { return cmp.Compare(a.number, b.number) })
+	for _, w := range of {
+		s.dropWaiter(w)
 	}
-	s.wake(f)
 }

@@ -67,55 +67,66 @@ func firstExcluded(ranges []lockRange, r lockRange) *lockRange {
 	return nil
 }
 
+// edit is a change of an owner's ranges: those from one index to before another become pieces.
+type edit struct {
+	from, to int
+	pieces   [3]lockRange
+	n        int // of pieces
+}
+
+// more is how many ranges more there are after the change.
+func (e *edit) more() int { return e.n - (e.to - e.from) }
+
+// apply uses the memory of ranges.
+func (e *edit) apply(ranges []lockRange) []lockRange {
+	return slices.Replace(ranges, e.from, e.to, e.pieces[:e.n]...)
+}
+
+func (e *edit) add(r lockRange) {
+	e.pieces[e.n] = r
+	e.n++
+}
+
 // setRange locks r as POSIX does: what the owner had of these bytes changes its
-// type, and ranges of one type that touch become one. It uses the memory of ranges.
-func setRange(ranges []lockRange, r lockRange) []lockRange {
+// type, and ranges of one type that touch become one.
+func setRange(ranges []lockRange, r lockRange) (e edit) {
 	// From the one that ends just before r to the one that begins just after it.
-	i := search(ranges, r.first-min(r.first, 1))
-	j := i
-	var pieces [3]lockRange
-	n := 0
+	e.from = search(ranges, r.first-min(r.first, 1))
+	e.to = e.from
 	var right *lockRange
 	// Those of the other type reach at least to r.first-1, or begin at r.last+1 at most.
-	for ; j < len(ranges) && (r.last == math.MaxUint64 || ranges[j].first <= r.last+1); j++ {
-		old := ranges[j]
+	for ; e.to < len(ranges) && (r.last == math.MaxUint64 || ranges[e.to].first <= r.last+1); e.to++ {
+		old := ranges[e.to]
 		if old.write == r.write {
 			r.first, r.last = min(r.first, old.first), max(r.last, old.last)
 			continue
 		}
 		if old.first < r.first {
-			pieces[n] = lockRange{old.first, r.first - 1, old.write}
-			n++
+			e.add(lockRange{old.first, r.first - 1, old.write})
 		}
 		if old.last > r.last {
 			right = &lockRange{r.last + 1, old.last, old.write}
 		}
 	}
-	pieces[n] = r
-	n++
+	e.add(r)
 	if right != nil {
-		pieces[n] = *right
-		n++
+		e.add(*right)
 	}
-	return slices.Replace(ranges, i, j, pieces[:n]...)
+	return e
 }
 
-// clearRange unlocks the bytes of r, of both types. It uses the memory of ranges.
-func clearRange(ranges []lockRange, r lockRange) []lockRange {
-	i := search(ranges, r.first)
-	j := i
-	var pieces [2]lockRange
-	n := 0
-	for ; j < len(ranges) && ranges[j].first <= r.last; j++ {
-		old := ranges[j]
+// clearRange unlocks the bytes of r, of both types.
+func clearRange(ranges []lockRange, r lockRange) (e edit) {
+	e.from = search(ranges, r.first)
+	e.to = e.from
+	for ; e.to < len(ranges) && ranges[e.to].first <= r.last; e.to++ {
+		old := ranges[e.to]
 		if old.first < r.first {
-			pieces[n] = lockRange{old.first, r.first - 1, old.write}
-			n++
+			e.add(lockRange{old.first, r.first - 1, old.write})
 		}
 		if old.last > r.last {
-			pieces[n] = lockRange{r.last + 1, old.last, old.write}
-			n++
+			e.add(lockRange{r.last + 1, old.last, old.write})
 		}
 	}
-	return slices.Replace(ranges, i, j, pieces[:n]...)
+	return e
 }

@@ -218,14 +218,15 @@ func (p *Replay) lock(logged *loggedLock) error {
 	if err != nil {
 		return err
 	}
-	change, r := setRange, logged.Set
+	makeChange, r := setRange, logged.Set
 	if r == nil {
-		change, r = clearRange, logged.Clear
+		makeChange, r = clearRange, logged.Clear
 	}
 	if r == nil || r.First > r.Last {
 		return fmt.Errorf("a lock: %w", errDamaged)
 	}
-	l.ranges = change(l.ranges, lockRange{r.First, r.Last, r.Write})
+	change := makeChange(l.ranges, lockRange{r.First, r.Last, r.Write})
+	l.ranges = change.apply(l.ranges)
 	return nil
 }
 

@@ -22,8 +22,7 @@ func TestRest(t *testing.T) {
 	}
 	c := &Client{owner: "client", seen: time.Now()}
 	s.mu.Lock()
-	s.clients[1] = c
-	s.addUnconfirmed(c)
+	s.addClient(c, s.addressOf(""))
 	s.mu.Unlock()
 	if !due() {
 		t.Error("nobody is told of a client that is not confirmed")

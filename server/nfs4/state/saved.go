@@ -166,8 +166,8 @@ func (s *State) saveAll() *Saved {
 		saved.Clients = append(saved.Clients, client)
 	}
 	saved.sortClients()
-	for f := range s.waiting {
-		for _, w := range f.waiters {
+	for _, f := range s.waiting {
+		for _, w := range f.waits.list {
 			saved.Waits = append(saved.Waits, w.save())
 		}
 	}
@@ -369,13 +369,12 @@ func (s *State) restoreClient(saved *SavedClient, callback func(json.RawMessage)
 		for _, e := range saved.Earlier {
 			rec.earlier = append(rec.earlier, formerVerifier{e.Verifier, e.Address})
 		}
-	} else {
-		s.addUnconfirmed(c)
 	}
 	if *place != nil || s.clients[c.id] != nil || c.id == 0 || !c.confirmed && len(saved.Opens)+len(saved.Sessions) > 0 || !c.recorded && len(saved.Opens) > 0 {
 		return errDamaged
 	}
-	*place, s.clients[c.id] = c, c
+	*place = c
+	s.addClient(c, s.addressOf(c.address))
 	for i := range saved.Sessions {
 		if err := s.restoreSession(c, &saved.Sessions[i], callback); err != nil {
 			return err
@@ -386,7 +385,7 @@ func (s *State) restoreClient(saved *SavedClient, callback func(json.RawMessage)
 			return err
 		}
 	}
-	if l := &s.cfg.Limits; c.numOpens > l.Opens || c.usage.locks > l.Locks || c.usage.ownerBytes > l.OwnerBytes || len(c.sessions) > l.Sessions {
+	if l := &s.cfg.Limits; c.usage.opens > l.Opens || c.usage.locks > l.Locks || c.usage.ownerBytes > l.OwnerBytes || len(c.sessions) > l.Sessions {
 		return errors.New("it has more than it may have")
 	}
 	return nil
@@ -412,9 +411,7 @@ func (s *State) restoreSession(c *Client, saved *SavedSession, callback func(jso
 		}
 		ses.slots[i] = Slot{session: ses, seq: t.Seq, digest: t.Digest, cached: t.Cached, reply: t.Reply}
 	}
-	s.sessions[ses.id] = ses
-	s.replies += ses.reserved()
-	c.sessions = append(c.sessions, ses)
+	s.keepSession(ses)
 	return nil
 }
 
@@ -436,6 +433,9 @@ func (s *State) restoreOpen(c *Client, saved *SavedOpen, reopen func(FileKey, Ac
 	o.combos, o.seqid, o.since = saved.Combos, saved.Seqid, saved.Since
 	if o.uncertain = saved.Uncertain; o.uncertain {
 		o.unanswered, o.repeatable = saved.Unanswered, saved.Unanswered
+		if o.repeatable != 0 {
+			c.unsettled = append(c.unsettled, o)
+		}
 	}
 	s.hold(o, saved.Access, reopen(key, saved.Access))
 	for i := range saved.Locks {
@@ -457,12 +457,12 @@ func (s *State) restoreLock(o *open, saved *SavedLock) error {
 		if !r.comesAfter(l.ranges) {
 			return errDamaged
 		}
-		if other, _ := s.conflict(o.file, o.client, l.owner, r); other != nil {
+		if in := s.conflict(o.file, o.client, l.owner, r); in.holder != nil || in.unknown {
 			return errDamaged
 		}
+		o.file.locked.add(r, l.number, l)
 		l.ranges = append(l.ranges, r)
 	}
-	s.use(o.client, len(l.ranges), 0)
-	o.client.ranges += len(l.ranges)
+	s.useRanges(o.client, len(l.ranges))
 	return nil
 }

@@ -1,6 +1,9 @@
 package state
 
-import "slices"
+import (
+	"slices"
+	"unsafe"
+)
 
 // session is guarded by State.mu. Its first group never changes.
 type session struct {
@@ -23,6 +26,7 @@ type session struct {
 type boundConn struct {
 	conn Conn
 	dir  Direction
+	at   int // index in State.conns[conn]
 }
 
 // createReply is the one slot of a client's CREATE_SESSIONs.
@@ -62,24 +66,21 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 		case a.Seq != c.createSeq+1:
 			return CreateSessionResult{}, ErrSeqMisordered
 		}
-		fore, back, e := s.negotiate(c, &a)
-		if e == ErrNoSpc && len(c.sessions) < s.cfg.Limits.Sessions {
-			if idle := s.idlest(c); idle != nil {
-				if e := s.dismiss(idle, ClientExpired); e != OK {
-					return CreateSessionResult{}, e
-				}
-				continue
-			}
-		}
-		if e != OK {
+		if e := s.checkChannels(&a); e != OK {
 			return s.keepCreated(c, &a, CreateSessionResult{}, e)
 		}
+		// A client that starts again makes room for itself.
 		if old := s.owners[c.owner].confirmed; old != nil && old != c {
 			if e := s.dismiss(old, ClientReturned); e != OK {
 				return CreateSessionResult{}, e
 			}
 			returned = true
 			continue
+		}
+		if len(c.sessions) > 0 {
+			if len(c.sessions) >= s.cfg.Limits.Sessions || !s.roomForSession(c) && !s.makeRoomForSession(c) {
+				return s.keepCreated(c, &a, CreateSessionResult{}, ErrNoSpc)
+			}
 		}
 		if !c.confirmed {
 			s.confirm(c)
@@ -88,6 +89,7 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 			}
 		}
 		c.renewed(s.cfg.Now())
+		fore, back := s.negotiate(&a)
 		ses := s.addSession(c, fore, back, &a)
 		return s.keepCreated(c, &a, CreateSessionResult{
 			ID: ses.id, Seq: a.Seq, Fore: fore, Back: back, BackChannel: ses.backChannel,
@@ -107,37 +109,58 @@ func (s *State) keepCreated(c *Client, a *CreateSessionArgs, r CreateSessionResu
 	return r, e
 }
 
-// negotiate returns the channels that the server agrees to. Linux gives up if a size
-// is more than it asked for, or fore.MaxOps less.
-func (s *State) negotiate(c *Client, a *CreateSessionArgs) (fore, back Channel, e Error) {
-	l := &s.cfg.Limits
-	fore, back = a.Fore, a.Back
-	least := l.MinMessageSize
-	if fore.MaxRequest < least || fore.MaxResponse < least || fore.MaxOps == 0 {
-		return fore, back, ErrTooSmall
+// checkChannels says whether a session of what a client asks for is of any use.
+func (s *State) checkChannels(a *CreateSessionArgs) Error {
+	least := s.cfg.Limits.MinMessageSize
+	if a.Fore.MaxRequest < least || a.Fore.MaxResponse < least || a.Fore.MaxOps == 0 {
+		return ErrTooSmall
 	}
 	// CB_SEQUENCE and one more. A session without a back channel may get one later.
-	if back.MaxRequest < least || back.MaxResponse < least || back.MaxOps < 2 {
-		return fore, back, ErrTooSmall
+	if a.Back.MaxRequest < least || a.Back.MaxResponse < least || a.Back.MaxOps < 2 {
+		return ErrTooSmall
 	}
-	if len(c.sessions) >= l.Sessions {
-		return fore, back, ErrNoSpc
-	}
+	return OK
+}
+
+// slotBytes is what a slot has beside its reply.
+const slotBytes = int(unsafe.Sizeof(Slot{}))
+
+// leastOf is the memory of a session that has the least.
+func (s *State) leastOf(ses *session) int {
+	return slotBytes + int(min(ses.fore.MaxResponseCached, s.cfg.Limits.LeastReply))
+}
+
+// negotiate returns the channels that the server agrees to. Linux gives up if a size
+// is more than it asked for, or fore.MaxOps less.
+//
+// What is agreed is reserved, so that every reply that should be cached can be. Every session that there
+// may be has one slot; what is left after that is for more and larger ones (RFC 8881 section 18.36.3 lets
+// the server say how many and how large), and the less is left the less one session gets of it.
+func (s *State) negotiate(a *CreateSessionArgs) (fore, back Channel) {
+	l := &s.cfg.Limits
+	fore, back = a.Fore, a.Back
 	fore.MaxRequest = min(fore.MaxRequest, l.Request)
 	fore.MaxResponse = min(fore.MaxResponse, l.Response)
-	fore.MaxResponseCached = min(fore.MaxResponseCached, fore.MaxResponse, l.CachedReply)
 	fore.MaxOps = min(fore.MaxOps, l.Ops)
-	fore.MaxSlots = max(1, min(fore.MaxSlots, uint32(l.Slots)))
-	if each := int(fore.MaxResponseCached); each > 0 {
-		// What is agreed is reserved, so that every reply that should be cached can
-		// be. The fuller the memory, the less one session gets of it.
-		left := l.ReplyBytes - s.replies
-		if left < each {
-			return fore, back, ErrNoSpc
-		}
-		fore.MaxSlots = min(fore.MaxSlots, uint32(max(1, left/64/each)))
+	all := max(0, l.ReplyBytes-s.leastOfAll())
+	left := max(0, all-(s.replies-s.least))
+	reply := l.CachedReply
+	if left < all*3/4 {
+		reply = min(reply, l.LeastReply)
 	}
-	return fore, back, OK
+	fore.MaxResponseCached = min(fore.MaxResponseCached, fore.MaxResponse, reply)
+	more := left / 256 / (slotBytes + int(fore.MaxResponseCached))
+	if more == 0 { // the one that it has anyway is a small one
+		fore.MaxResponseCached = min(fore.MaxResponseCached, l.LeastReply)
+	}
+	fore.MaxSlots = max(1, min(fore.MaxSlots, uint32(l.Slots), uint32(1+more)))
+	return fore, back
+}
+
+// leastOfAll is the memory of all sessions that there may be, if each has the least.
+func (s *State) leastOfAll() int {
+	l := &s.cfg.Limits
+	return (l.Clients + l.MoreSessions) * (slotBytes + int(l.LeastReply))
 }
 
 func (s *State) addSession(c *Client, fore, back Channel, a *CreateSessionArgs) *session {
@@ -153,9 +176,7 @@ func (s *State) addSession(c *Client, fore, back Channel, a *CreateSessionArgs) 
 	for s.sessions[ses.id] != nil {
 		s.cfg.Random(ses.id[:])
 	}
-	s.sessions[ses.id] = ses
-	s.replies += ses.reserved()
-	c.sessions = append(c.sessions, ses)
+	s.keepSession(ses)
 	if a.Conn != nil {
 		dir := Fore
 		if a.BackChannel {
@@ -166,19 +187,37 @@ func (s *State) addSession(c *Client, fore, back Channel, a *CreateSessionArgs) 
 	return ses
 }
 
-// reserved is how many bytes of replies the slots may cache.
-func (ses *session) reserved() int { return len(ses.slots) * int(ses.fore.MaxResponseCached) }
+// keepSession puts a session into the tables.
+func (s *State) keepSession(ses *session) {
+	s.sessions[ses.id] = ses
+	s.replies += ses.reserved()
+	s.least += s.leastOf(ses)
+	c := ses.client
+	if c.sessions = append(c.sessions, ses); len(c.sessions) > 1 {
+		s.use(c, usage{more: 1})
+	}
+}
+
+// reserved is how many bytes the slots have, with the replies that they may cache.
+func (ses *session) reserved() int {
+	return len(ses.slots) * (slotBytes + int(ses.fore.MaxResponseCached))
+}
 
 func (s *State) removeSession(ses *session) {
 	ses.gone = true
 	delete(s.sessions, ses.id)
 	s.replies -= ses.reserved()
+	s.least -= s.leastOf(ses)
 	for len(ses.conns) > 0 {
 		s.unbind(ses, len(ses.conns)-1)
 	}
 	c := ses.client
 	c.sessions = slices.DeleteFunc(c.sessions, func(o *session) bool { return o == ses })
+	if len(c.sessions) > 0 {
+		s.use(c, usage{more: -1})
+	}
 	ses.last = nil
+	s.steps++
 }
 
 // DestroySession is DESTROY_SESSION, RFC 8881 section 18.37. via is the slot of the
@@ -236,7 +275,7 @@ func (s *State) bind(ses *session, conn Conn, dir Direction) {
 	} else if len(ses.conns) >= s.cfg.Limits.Conns {
 		s.unbind(ses, 0)
 	}
-	ses.conns = append(ses.conns, boundConn{conn, dir})
+	ses.conns = append(ses.conns, boundConn{conn, dir, len(s.conns[conn])})
 	if dir&Back != 0 {
 		ses.backConns++
 	}
@@ -253,12 +292,19 @@ func (s *State) unbind(ses *session, i int) {
 	if ses.last == b.conn {
 		ses.last = nil
 	}
-	left := slices.DeleteFunc(s.conns[b.conn], func(o *session) bool { return o == ses })
-	if len(left) == 0 {
+	s.steps++
+	list := s.conns[b.conn]
+	end := len(list) - 1
+	if end == 0 {
 		delete(s.conns, b.conn)
-	} else {
-		s.conns[b.conn] = left
+		return
 	}
+	if last := list[end]; last != ses {
+		list[b.at] = last
+		last.conns[last.findConn(b.conn)].at = b.at
+	}
+	list[end] = nil
+	s.conns[b.conn] = list[:end]
 }
 
 func (ses *session) findConn(conn Conn) int {
@@ -273,15 +319,17 @@ func (ses *session) findConn(conn Conn) int {
 // ConnClosed must be called for each connection that was ever passed in, after its
 // last request.
 func (s *State) ConnClosed(conn Conn) {
-	s.mu.Lock()
-	defer s.unlock()
-	for {
-		list := s.conns[conn]
-		if len(list) == 0 {
-			return
+	s.finish(func() bool {
+		for began := s.steps; s.steps-began < stepWork; {
+			list := s.conns[conn]
+			if len(list) == 0 {
+				return false
+			}
+			last := list[len(list)-1]
+			s.unbind(last, last.findConn(conn))
 		}
-		s.unbind(list[0], list[0].findConn(conn))
-	}
+		return true
+	})
 }
 
 // CallbackFailed takes a connection out of the back channel: the client is told by

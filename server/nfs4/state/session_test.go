@@ -104,35 +104,85 @@ func TestCreateSessionThatFails(t *testing.T) {
 }
 
 // Linux gives up if it gets more bytes than it asked for, fewer operations, or no
-// slots.
+// slots. However many come, each gets a session, and the memory has a bound.
 func TestNegotiation(t *testing.T) {
-	w := newWorld(t, Limits{Slots: 16, ReplyBytes: 320 * 3428})
+	limits := Limits{Slots: 16, Clients: 400, MoreSessions: 100}
+	limits.ReplyBytes = 500*(slotBytes+1024) + 64*16*(slotBytes+3428)
+	w := newWorld(t, limits)
 	linux := Channel{MaxRequest: 1049620, MaxResponse: 1049480, MaxResponseCached: 3428, MaxOps: 8, MaxSlots: 64}
 	back := Channel{MaxRequest: 4096, MaxResponse: 4096, MaxOps: 2, MaxSlots: 16}
-	for i := range 300 {
-		id, e := w.exchange(fmt.Sprint(i), 1)
+	for i := range 400 {
+		id, e := w.exchangeFrom(fmt.Sprintf("10.0.%d.%d:700", i/256, i%256), fmt.Sprint(i), 1)
+		if e != OK && i > 300 { // the last quarter of the clients
+			break
+		}
 		w.want(e, OK)
 		r, e := w.CreateSession(CreateSessionArgs{
 			ClientID: id.ClientID, Seq: id.Seq, Principal: root, Fore: linux, Back: back, BackChannel: true,
 		})
-		w.ok()
-		if i == 0 && r.Fore.MaxSlots != 5 {
-			t.Errorf("the first session got %+v, not a 64th of the memory", r.Fore)
-		}
-		if e == ErrNoSpc && i > 150 {
-			// Nobody lost what was promised. Who is silent and holds nothing makes room.
-			w.pass(lease + 1)
-			w.ready("later", 1)
-			w.ok()
-			return
-		}
 		w.want(e, OK)
-		if r.Fore.MaxSlots == 0 || r.Fore.MaxOps < 8 || r.Fore.MaxRequest > linux.MaxRequest ||
+		w.ok()
+		if i == 0 && (r.Fore.MaxSlots != 16/4+1 || r.Fore.MaxResponseCached != 3428) {
+			t.Errorf("the first session got %+v", r.Fore)
+		}
+		if r.Fore.MaxSlots == 0 || r.Fore.MaxOps < 8 || r.Fore.MaxRequest > linux.MaxRequest || r.Fore.MaxResponseCached < 1024 ||
 			r.Fore.MaxResponse > linux.MaxResponse || r.Fore.MaxResponseCached > linux.MaxResponseCached || r.Back != back {
 			t.Fatalf("got %+v, %+v", r.Fore, r.Back)
 		}
 	}
-	t.Error("the cache has no bound")
+	if n := len(w.sessions); n < 300 {
+		t.Errorf("%d sessions", n)
+	}
+}
+
+// A session without replies has memory, too.
+func TestSlotsWithoutReplies(t *testing.T) {
+	w := newWorld(t, Limits{ReplyBytes: 1, Clients: 64, MoreSessions: 64})
+	n := w.ready("o", 1)
+	again := n.create
+	again.Fore.MaxResponseCached, again.Fore.MaxSlots = 0, 64
+	for range 15 {
+		again.Seq++
+		r, e := w.CreateSession(again)
+		w.want(e, OK)
+		if r.Fore.MaxSlots != 1 {
+			t.Errorf("%d slots where there is memory for one", r.Fore.MaxSlots)
+		}
+		w.ok()
+	}
+}
+
+// When all sessions are taken, a client whose lease is over loses those that it has, and keeps what it has
+// open.
+func TestSilentSessionsMakeRoom(t *testing.T) {
+	w := newWorld(t, Limits{MoreSessions: 4})
+	a, b := w.ready("a", 1), w.ready("b", 1)
+	id := a.mustOpen("x", 1)
+	more := func(n *node) (CreateSessionResult, Error) {
+		n.create.Seq++
+		return w.CreateSession(n.create)
+	}
+	for range 3 {
+		_, e := more(a)
+		w.want(e, OK)
+	}
+	_, e := more(b)
+	w.want(e, ErrNoSpc) // the last is for another address
+	c := w.joinFrom("10.0.0.2:700", "c", 1)
+	w.ok()
+	w.pass(lease + 1)
+	_, e = c.renew()
+	w.want(e, OK)
+	_, e = more(b)
+	w.want(e, OK)
+	w.ok()
+	_, e = a.renew()
+	w.want(e, ErrBadSession)
+	a.create.Seq++
+	_, e = w.CreateSession(a.create)
+	w.want(e, OK)
+	w.want(w.Close(a.c, id, file1(1)), OK)
+	w.ok()
 }
 
 func TestConnections(t *testing.T) {

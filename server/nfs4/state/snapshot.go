@@ -20,23 +20,19 @@ type Counts struct {
 }
 
 // Counts returns how much there is.
-func (s *State) Counts() Counts {
-	s.mu.Lock()
-	defer s.unlock()
-	n := Counts{
-		Sessions: len(s.sessions), Opens: len(s.opens), ReplyBytes: s.replies,
-		InGrace: s.grace.active, Awaited: s.grace.missing,
-	}
-	for _, c := range s.clients {
+func (s *State) Counts() (n Counts) {
+	inSteps(s, func() []*Client { return s.list }, func(c *Client) {
 		if c.confirmed {
 			n.Clients++
 			if s.leaseOver(c) {
 				n.Silent++
 			}
 		}
-		n.Locks += c.ranges
-		n.Waiters += len(c.waits)
-	}
+	})
+	s.mu.Lock()
+	defer s.unlock()
+	n.Sessions, n.Opens, n.Locks, n.Waiters, n.ReplyBytes = len(s.sessions), len(s.opens), s.ranges, len(s.waiters), s.replies
+	n.InGrace, n.Awaited = s.grace.active, s.grace.missing
 	return n
 }
 
@@ -117,36 +113,32 @@ func (k *FileKey) compare(o *FileKey) int {
 	return cmp.Or(cmp.Compare(k.Volume, o.Volume), slices.Compare(k.ID[:], o.ID[:]))
 }
 
+// copyAll copies in steps: of a client that comes or goes meanwhile there may be less.
 func (s *State) copyAll(limit int) (snap Snapshot) {
-	s.mu.Lock()
-	defer s.unlock()
-	for _, c := range s.clients {
+	inSteps(s, func() []*Client { return s.list }, func(c *Client) {
 		snap.Clients = append(snap.Clients, ClientInfo{
 			ID: c.id, Owner: c.owner, Address: c.address, Principal: c.principal,
 			Confirmed: c.confirmed, Since: c.since, Seen: c.seen, Silent: s.leaseOver(c),
-			Sessions: len(c.sessions), Opens: c.numOpens, Locks: c.ranges,
+			Sessions: len(c.sessions), Opens: c.usage.opens, Locks: c.ranges,
 			Recorded: c.recorded, ReclaimComplete: c.complete,
 		})
-	}
-	locks := 0
-	for _, c := range s.clients {
-		locks += c.ranges + len(c.waits)
-		for o := c.opens; o != nil; o = o.nextOfClient {
-			if len(snap.Opens) < limit {
-				snap.Opens = append(snap.Opens, OpenInfo{
-					File: o.file.key, ClientID: c.id, Owner: o.owner,
-					Access: o.access, Deny: o.deny, Since: o.since,
-				})
-			}
+		for o := c.opens; o != nil && len(snap.Opens) < limit; o = o.nextOfClient {
+			s.steps++
+			snap.Opens = append(snap.Opens, OpenInfo{
+				File: o.file.key, ClientID: c.id, Owner: o.owner,
+				Access: o.access, Deny: o.deny, Since: o.since,
+			})
 			snap.addLocks(o, limit)
 		}
-	}
-	for f := range s.waiting {
-		for _, w := range f.waiters {
+	})
+	inSteps(s, func() []*file { return s.waiting }, func(f *file) {
+		for _, w := range f.waits.list { // at most Limits.FileWaiters
 			snap.addLock(w.open, w.owner, w.lockRange, true, limit)
 		}
-	}
-	snap.Cut = len(s.opens) - len(snap.Opens) + locks - len(snap.Locks)
+	})
+	s.mu.Lock()
+	defer s.unlock()
+	snap.Cut = max(0, len(s.opens)-len(snap.Opens)+s.ranges+len(s.waiters)-len(snap.Locks))
 	g := &s.grace
 	snap.Grace = GraceInfo{Active: g.active, Until: g.until}
 	for owner, w := range g.owners {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"container/list"
 	"crypto/rand"
 	"encoding/binary"
 	"sync"
@@ -15,6 +16,7 @@ type State struct {
 
 	mu       sync.Mutex
 	clients  map[uint64]*Client
+	list     []*Client // the clients again: for what goes through all in steps
 	owners   map[string]*ownerRecord
 	sessions map[SessionID]*session
 	conns    map[Conn][]*session
@@ -23,16 +25,27 @@ type State struct {
 	byOwner  map[openKey]*open
 	aliases  map[aliasKey]*alias
 	locks    map[uint64]*lockOwner
-	waiting  map[*file]struct{} // files that have waiters
-	next     uint64             // number of the next stateid
-	replies  int                // bytes that slots may cache
-	all      usage              // of all clients
+	lockers  map[lockerKey]*lockOwner
+	waiters  map[waiterKey]*waiter
+	waiting  []*file // files that have waiters
+	next     uint64  // number of the next stateid
+	waits    uint64  // number of the last waiter
+	replies  int     // bytes of slots, with what they may cache
+	least    int     // of replies: what the sessions would have at least
+	all      usage   // of all clients
+	ranges   int     // of all.locks
+	holders  int     // clients that have opens
+	homes    int     // addresses of holders
 	grace    grace
-	// unconfirmed has clients in the order in which they came, with some that are
-	// gone or confirmed by now.
-	unconfirmed []*Client
-	noneIdle    time.Time // no client is idle before that
-	after       *effects
+	after    *effects
+
+	addresses   map[string]*address
+	unconfirmed list.List // *Client, in the order in which they came
+	silent      [silentKinds]silentHeap
+	looked      int // at s.list, by nextSilent
+
+	steps int // of work, since mu was locked
+	most  int // steps under one lock, for the tests
 
 	resting bool          // Expire is not called each second; guarded by mu
 	due     chan struct{} // for Due
@@ -46,11 +59,11 @@ type State struct {
 	aliased atomic.Int64 // len(aliases), for HasAliases
 }
 
-// New returns a State without clients. Limits that are zero become 10,000 clients,
-// 16 sessions of a client, 64 slots and 32 connections of a session, 100,000 opens
-// and as many locks of a client, 1,000 waiters, 16 MiB of owners' names of a client, 200,000
-// opens, 500,000 locks and 64 MiB of owners' names of all clients,
-// 512 MiB of cached replies of all, 8 KiB for each, requests and responses of 1 MiB
+// New returns a State without clients. Limits that are zero become 10,000 clients, each with a
+// session, 14,000 sessions more, 16 sessions of a client, 64 slots and 32 connections of a session, 100,000 opens
+// and 50,000 locks of a client, 2,048 ranges of a lock owner, 256 waiters of a client, 1,024 of a file,
+// 8 MiB of owners' names of a client, 200,000 opens, 250,000 locks, 16,384 waiters and 32 MiB of owners'
+// names of all clients, 512 MiB of cached replies of all, 8 KiB for each, and 1 KiB where there are many, requests and responses of 1 MiB
 // and a little, 64 operations, and at least 128 bytes for a message: SEQUENCE alone takes 88 and a credential,
 // its reply 80.
 func New(cfg Config) *State {
@@ -65,22 +78,27 @@ func New(cfg Config) *State {
 	l := &cfg.Limits
 	orDefault(&l.Clients, 10_000)
 	orDefault(&l.Sessions, 16)
+	orDefault(&l.MoreSessions, 14_000)
 	orDefault(&l.Slots, 64)
 	orDefault(&l.Conns, 32)
 	orDefault(&l.Opens, 100_000)
-	orDefault(&l.Locks, 100_000)
-	orDefault(&l.Waiters, 1000)
-	orDefault(&l.OwnerBytes, 16<<20)
+	orDefault(&l.Locks, 50_000)
+	orDefault(&l.Ranges, 2048)
+	orDefault(&l.Waiters, 256)
+	orDefault(&l.FileWaiters, 1024)
+	orDefault(&l.OwnerBytes, 8<<20)
 	orDefault(&l.AllOpens, 200_000)
-	orDefault(&l.AllLocks, 500_000)
-	orDefault(&l.AllOwnerBytes, 64<<20)
+	orDefault(&l.AllLocks, 250_000)
+	orDefault(&l.AllWaiters, 16_384)
+	orDefault(&l.AllOwnerBytes, 32<<20)
 	orDefault(&l.ReplyBytes, 512<<20)
 	orDefault(&l.CachedReply, 8<<10)
+	orDefault(&l.LeastReply, 1<<10)
 	orDefault(&l.Request, 1<<20+4096)
 	orDefault(&l.Response, 1<<20+4096)
 	orDefault(&l.Ops, 64)
 	orDefault(&l.MinMessageSize, 128)
-	return &State{
+	s := &State{
 		cfg:      cfg,
 		clients:  map[uint64]*Client{},
 		owners:   map[string]*ownerRecord{},
@@ -91,9 +109,16 @@ func New(cfg Config) *State {
 		byOwner:  map[openKey]*open{},
 		aliases:  map[aliasKey]*alias{},
 		locks:    map[uint64]*lockOwner{},
-		waiting:  map[*file]struct{}{},
+		lockers:  map[lockerKey]*lockOwner{},
+		waiters:  map[waiterKey]*waiter{},
 		due:      make(chan struct{}, 1),
+
+		addresses: map[string]*address{},
 	}
+	for kind := range s.silent {
+		s.silent[kind].kind = kind
+	}
+	return s
 }
 
 func orDefault[T comparable](v *T, d T) {
@@ -108,6 +133,7 @@ type effects struct {
 	release []Held
 	events  []Event
 	free    []LockFree
+	tasks   []task
 }
 
 func (s *State) later() *effects {
@@ -130,8 +156,9 @@ func (s *State) event(e Event) {
 }
 
 // unlock logs what has changed, lets go of mu, and then does what was collected while it was
-// held.
+// held, and the rest of what was begun.
 func (s *State) unlock() {
+	s.most, s.steps = max(s.most, s.steps), 0
 	if s.noted {
 		s.flushLog()
 	}
@@ -153,6 +180,9 @@ func (s *State) unlock() {
 		for _, f := range after.free {
 			s.cfg.LockFree(f)
 		}
+	}
+	for _, t := range after.tasks {
+		s.finish(t)
 	}
 }
 

@@ -24,7 +24,7 @@ func (s *State) findLock(c *Client, id *Stateid, f *FileKey) (*lockOwner, Error)
 		return nil, e
 	}
 	l := s.locks[s.number(id)]
-	if l == nil || l.open.client != c || l.open.file.key != *f {
+	if l == nil || l.open.void() || l.open.client != c || l.open.file.key != *f {
 		return nil, ErrBadStateid
 	}
 	return l, checkSeqid(id.Seqid, l.seqid, l.uncertain)
@@ -100,18 +100,28 @@ func (s *State) Denies(f FileKey, access Access) bool {
 func (s *State) Find(f FileKey) Held {
 	s.mu.Lock()
 	defer s.unlock()
-	file := s.files[f]
-	if file == nil {
-		return nil
-	}
-	var found Held
-	for o := file.opens; o != nil; o = o.nextOfFile {
-		if found = cmp.Or(o.held[1], o.held[0], found); o.held[1] != nil {
-			break
-		}
-	}
+	found := s.findHeld(s.files[f])
 	if found != nil {
 		found.Retain()
+	}
+	return found
+}
+
+// findHeld looks at a bounded number of opens.
+func (s *State) findHeld(f *file) (found Held) {
+	if f == nil {
+		return nil
+	}
+	looked := 0
+	for _, list := range f.opens {
+		for o := list; o != nil && looked < silentMax; o = o.nextOfFile {
+			looked++
+			s.steps++
+			if o.held[1] != nil {
+				return o.held[1]
+			}
+			found = cmp.Or(found, o.held[0])
+		}
 	}
 	return found
 }
@@ -121,10 +131,10 @@ func (s *State) TestStateid(c *Client, id Stateid) Error {
 	s.mu.Lock()
 	defer s.unlock()
 	n := s.number(&id)
-	if o := s.opens[n]; o != nil && o.client == c {
+	if o := s.opens[n]; o != nil && o.client == c && !c.gone {
 		return checkSeqid(id.Seqid, o.seqid, o.uncertain)
 	}
-	if l := s.locks[n]; l != nil && l.open.client == c {
+	if l := s.locks[n]; l != nil && l.open.client == c && !l.open.void() {
 		return checkSeqid(id.Seqid, l.seqid, l.uncertain)
 	}
 	return ErrBadStateid
@@ -144,7 +154,7 @@ func (s *State) FreeStateid(c *Client, id Stateid) Error {
 		}
 		return ErrLocksHeld
 	}
-	if l := s.locks[n]; l != nil && l.open.client == c {
+	if l := s.locks[n]; l != nil && l.open.client == c && !l.open.void() {
 		if e := checkSeqid(id.Seqid, l.seqid, l.uncertain); e != OK {
 			return e
 		}

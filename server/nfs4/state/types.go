@@ -39,17 +39,22 @@ type Config struct {
 type Limits struct {
 	Clients        int // of all
 	Sessions       int // of a client
+	MoreSessions   int // of all, but for the first of each client
 	Slots          int // of a session
 	Conns          int // of a session
 	Opens          int // of a client
 	Locks          int // of a client: stateids of lock owners, and ranges
+	Ranges         int // of a lock owner, through one open
 	Waiters        int // of a client
+	FileWaiters    int // of a file
 	OwnerBytes     int // of a client: the names of its open and lock owners
-	AllOpens       int // of all clients, as the next two
+	AllOpens       int // of all clients, as the next three
 	AllLocks       int
+	AllWaiters     int
 	AllOwnerBytes  int
-	ReplyBytes     int // of all: what slots may cache
+	ReplyBytes     int // of all slots, with what they may cache
 	CachedReply    uint32
+	LeastReply     uint32 // what a slot may cache where there are many
 	Request        uint32 // bytes
 	Response       uint32 // bytes
 	Ops            uint32 // of a COMPOUND

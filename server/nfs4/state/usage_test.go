@@ -1,11 +1,19 @@
 package state
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // A client that takes all it can leaves others something.
 func TestRoomOfAll(t *testing.T) {
 	w := newWorld(t, Limits{AllOpens: 16, AllLocks: 32, AllOwnerBytes: 4096})
 	greedy, modest := w.ready("greedy", 1), w.ready("modest", 1)
+	for i := range 100 { // who holds nothing has no share
+		_, e := w.exchange(fmt.Sprint(i), 1)
+		w.want(e, OK)
+		w.ready(fmt.Sprint("idle", i), 1)
+	}
 	opens := 0
 	for ; ; opens++ {
 		_, e := greedy.open("x", opens, Both, 0)
@@ -50,4 +58,28 @@ func (w *world) lockOf2(n *node, at uint64) (Stateid, Error) {
 		}
 	}
 	return Stateid{}, ErrBadStateid
+}
+
+// Many clients of one address take no more than an eighth beyond what all may have: the rest is for other
+// addresses.
+func TestRoomByAddress(t *testing.T) {
+	w := newWorld(t, Limits{AllOpens: 64})
+	taken := 0
+	for i := range 100 {
+		n := w.ready(fmt.Sprint("greedy", i), 1)
+		if _, e := n.open("x", i, Both, 0); e == OK {
+			taken++
+		}
+		w.ok()
+	}
+	if taken != 56 {
+		t.Errorf("one address has %d opens of 64", taken)
+	}
+	for i := range 2 {
+		n := w.joinFrom(fmt.Sprintf("10.0.1.%d:700", i), fmt.Sprint("modest", i), 1)
+		w.want(w.ReclaimComplete(n.c, false), OK)
+		n.mustOpen("x", 1)
+		n.mustOpen("x", 2)
+		w.ok()
+	}
 }
