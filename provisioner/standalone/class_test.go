@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/volume"
 )
 
 // classYAML is a StorageClass with annotations.
@@ -177,11 +178,13 @@ func TestQuantities(t *testing.T) {
 // A volume that was made smaller than podnas now makes them is served and grows as before.
 func TestSmallVolumeOfBefore(t *testing.T) {
 	b := newBench(t)
-	b.write("data.yaml", claimYAML("data", "", "1Mi"))
-	b.scans(1)
-	before := b.fill("data")
-	b.edit(before["data"], `"size": 1048576`, `"size": 1000`)
+	_, err := b.store.Create(t.Context(), volume.Spec{Name: "small", Size: 1000, Claim: &volume.Claim{Namespace: "default", Name: "data", UID: "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	b.write("data.yaml", claimYAML("data", "", "1000"))
+	b.scans(2)
+	before := b.fill("data")
 	b.restart()
 	b.scans(2)
 	b.checkFilled(before)

@@ -135,6 +135,7 @@ func TestDamagedPersistentVolume(t *testing.T) {
 						t.Errorf("%d volumes; log:\n%s", n, &b.logs)
 					}
 					b.removeAll(filepath.Join(b.Claims, file)) // a person has decided
+					b.removeAll(filepath.Join(b.Root, before["data"]))
 					b.scans(2)
 					if n := len(b.pvs()); n != 2 || b.pvs()["data"].Name == before["data"] {
 						t.Errorf("%d PersistentVolumes after that; log:\n%s", n, &b.logs)
