@@ -58,15 +58,15 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 	for _, v := range table.Volumes() { // clients must notice a restart, RFC 1813 section 3.3.7
 		v.newVerifier()
 	}
+	o.inside.seed, o.inside.begin = maphash.MakeSeed(), make(chan struct{}, 1)
+	o.sweeping.Go(o.sweep)
+	o.sweeping.Go(func() { o.inside.age(o.stop) })
 	if table.Modes != "" {
 		o.modes.open(table.Modes, table.Only != nil, log)
 		if o.modes.some.Load() {
 			o.sweeping.Go(o.restoreModes)
 		}
 	}
-	o.inside.seed, o.inside.begin = maphash.MakeSeed(), make(chan struct{}, 1)
-	o.sweeping.Go(o.sweep)
-	o.sweeping.Go(func() { o.inside.age(o.stop) })
 	return o
 }
 
