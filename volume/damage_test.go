@@ -34,20 +34,20 @@ func newDamagedDisk(t *testing.T) *damagedDisk {
 	t.Helper()
 	d := &damagedDisk{root: t.TempDir(), serving: []string{"other", "third", "victim"}}
 	s, _ := open(t, d.root)
-	make := func(spec Spec) Volume {
+	made := func(spec Spec) Volume {
 		spec.Size = 1 << 20
 		makeVolume(spec)(t, s, d.root)
 		v, err := s.Get(spec.Name)
 		mustDo(t, err)
 		return v
 	}
-	d.victim = make(Spec{
+	d.victim = made(Spec{
 		Name: "victim", Path: "team/victim", OnDelete: RetainFiles, Claim: &Claim{"ns", "claim", "uid"}, Manifest: []byte(`{"a":"b"}`),
 		Options: Options{RootSquash: true, Clients: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/16")}},
 	})
-	d.other = make(Spec{Name: "other"})
-	make(Spec{Name: "third", Path: "team/third"})
-	d.kept = make(Spec{Name: "kept", OnDelete: ArchiveFiles})
+	d.other = made(Spec{Name: "other"})
+	made(Spec{Name: "third", Path: "team/third"})
+	d.kept = made(Spec{Name: "kept", OnDelete: ArchiveFiles})
 	mustDo(t, errors.Join(s.Delete(t.Context(), "kept"), s.Close()))
 	return d
 }

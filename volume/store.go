@@ -349,7 +349,7 @@ func (s *Store) load() error {
 			others = append(others, r)
 		}
 	}
-	records := append(others, copies...)
+	records := slices.Concat(others, copies)
 	for _, r := range records {
 		s.records[r.Name] = r
 	}

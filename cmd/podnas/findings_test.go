@@ -18,6 +18,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/server/testdisk"
 )
 
 // appliance is a podnas on a folder, in this process, that can be stopped and started.
@@ -304,10 +305,7 @@ func TestFindings(t *testing.T) {
 			return func() { mustDo(a.t, os.Remove(filepath.Join(a.root, "stray"))) }
 		}, "disk", "stray", doctor.Warning, "belongs to no volume"},
 		{"a disk that takes no write", func(a *appliance) func() {
-			probe := filepath.Join(a.root, ".podnas/probe")
-			mustDo(a.t, os.RemoveAll(probe))
-			mustDo(a.t, os.Mkdir(probe, 0o700))
-			return func() { mustDo(a.t, os.Remove(probe)) }
+			return testdisk.Unwritable(a.t, filepath.Join(a.root, ".podnas/probe"))
 		}, "disk", "disk", doctor.Failed, "can't be written to"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

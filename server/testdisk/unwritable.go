@@ -1,0 +1,49 @@
+package testdisk
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// immutable is FS_IMMUTABLE_FL of linux/fs.h.
+const immutable = 0x10
+
+// Unwritable keeps everybody, root too, from writing a file until mend is called.
+func Unwritable(t *testing.T, file string) (mend func()) {
+	t.Helper()
+	change := func(mode os.FileMode, set uint32) {
+		t.Helper()
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if os.Getuid() == 0 { // whom no mode keeps from it
+			var flags uint32
+			if flags, err = unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS); err == nil {
+				err = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags&^immutable|set))
+			}
+		} else {
+			err = f.Chmod(mode)
+		}
+		if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {
+			t.Skip("the file system has no immutable files")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(0o400, immutable)
+	writable := false
+	mend = func() {
+		if !writable {
+			change(0o600, 0)
+			writable = true
+		}
+	}
+	t.Cleanup(mend)
+	return mend
+}
