@@ -58,7 +58,7 @@ func keptKinds() []keptKind {
 		{pattern: `disk/\.podnas/index/[0-9]+`, aside: replaced},
 		{pattern: `disk/\.podnas/removed/[^/]+`, aside: replaced},
 		{pattern: `disk/\.podnas/reserve/(small|large)-[0-9]{2}`, aside: "folder"},
-		{pattern: `disk/\.podnas/usage/[0-9]+`, aside: replaced + " emptied cut byte zeroed copy"},
+		{pattern: `disk/\.podnas/usage/[0-9]+`, aside: replaced + " emptied cut byte zeroed"},
 
 		{pattern: `claims/provisioned`, aside: "file fifo link"},
 		{pattern: `claims/provisioned/pvc-[^/]+\.yaml`, aside: replaced + " emptied cut zeroed copy", copies: `claims/classes\.yaml`},
