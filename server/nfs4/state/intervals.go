@@ -4,7 +4,10 @@ import "math/rand/v2"
 
 // intervals finds among many ranges those that exclude another, in O(log n) and a little for each that
 // it finds. It is a treap by the first byte, whose nodes know how far the ranges below them reach.
-type intervals[T any] struct{ root *interval[T] }
+type intervals[T any] struct {
+	root  *interval[T]
+	spare *interval[T] // the one that was removed last: who locks and unlocks again and again allocates none
+}
 
 // interval is a range of one that has it. Two of one first byte have different numbers.
 type interval[T any] struct {
@@ -39,7 +42,11 @@ func (n *interval[T]) before(first, number uint64) bool {
 
 // add adds a range. It returns the steps that it took, as the others do.
 func (t *intervals[T]) add(r lockRange, number uint64, of T) (steps int) {
-	added := &interval[T]{lockRange: r, of: of, number: number, priority: rand.Uint32()}
+	added := t.spare
+	if t.spare = nil; added == nil {
+		added = &interval[T]{}
+	}
+	*added = interval[T]{lockRange: r, of: of, number: number, priority: rand.Uint32()}
 	at := &t.root
 	for *at != nil && (*at).priority >= added.priority {
 		n := *at
@@ -76,22 +83,25 @@ func split[T any](n *interval[T], first, number uint64, steps *int) (left, right
 
 // remove removes the range that begins at first and has this number, if there is one.
 func (t *intervals[T]) remove(first, number uint64) (steps int) {
-	t.root = removeBelow(t.root, first, number, &steps)
+	t.root = t.removeBelow(t.root, first, number, &steps)
 	return steps
 }
 
-func removeBelow[T any](n *interval[T], first, number uint64, steps *int) *interval[T] {
+func (t *intervals[T]) removeBelow(n *interval[T], first, number uint64, steps *int) *interval[T] {
 	if n == nil {
 		return nil
 	}
 	*steps++
 	switch {
 	case n.first == first && n.number == number:
-		return join(n.left, n.right, steps)
+		below := join(n.left, n.right, steps)
+		*n = interval[T]{} // it holds on to nothing
+		t.spare = n
+		return below
 	case n.before(first, number):
-		n.right = removeBelow(n.right, first, number, steps)
+		n.right = t.removeBelow(n.right, first, number, steps)
 	default:
-		n.left = removeBelow(n.left, first, number, steps)
+		n.left = t.removeBelow(n.left, first, number, steps)
 	}
 	n.update()
 	return n

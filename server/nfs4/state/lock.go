@@ -40,6 +40,9 @@ type conflict struct {
 
 // conflict returns what excludes r, which is for c's owner.
 func (s *State) conflict(f *file, c *Client, owner string, r lockRange) (found conflict) {
+	if f.locked.root == nil {
+		return found
+	}
 	silent, own := 0, 0
 	f.locked.excluding(r, &s.steps, func(i *interval[*lockOwner]) bool {
 		l := i.of
@@ -120,9 +123,11 @@ func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 		if e := s.changeRanges(l, r, setRange); e != OK {
 			return Stateid{}, Denied{}, e
 		}
-		for _, w := range slices.Clone(c.waits[owner]) {
-			if w.open.file == o.file && w.overlaps(r) {
-				s.dropWaiter(w)
+		if len(c.waits) > 0 {
+			for _, w := range slices.Clone(c.waits[owner]) {
+				if w.open.file == o.file && w.overlaps(r) {
+					s.dropWaiter(w)
+				}
 			}
 		}
 		l.seqid, l.uncertain = nextSeqid(l.seqid), false
@@ -178,6 +183,9 @@ func (s *State) changeRanges(l *lockOwner, r lockRange, change func([]lockRange,
 }
 
 func (s *State) useRanges(c *Client, n int) {
+	if n == 0 {
+		return
+	}
 	c.ranges += n
 	s.ranges += n
 	s.use(c, usage{locks: n})
