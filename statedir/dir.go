@@ -38,11 +38,11 @@ func Open(path string, reserve *Reserve, log *slog.Logger) (*Dir, error) {
 		return nil, err
 	}
 	defer above.Close()
-	return openIn(above, filepath.Base(path), reserve, log)
+	return OpenIn(above, filepath.Base(path), reserve, log)
 }
 
-// openIn is Open for a folder in an open one.
-func openIn(above *os.File, name string, reserve *Reserve, log *slog.Logger) (*Dir, error) {
+// OpenIn is Open for a folder in an open one.
+func OpenIn(above *os.File, name string, reserve *Reserve, log *slog.Logger) (*Dir, error) {
 	at, path := int(above.Fd()), filepath.Join(above.Name(), name)
 	for tries := 0; ; tries++ {
 		err := reserve.Do(func() error { return unix.Mkdirat(at, name, 0o700) })

@@ -30,24 +30,33 @@ type keptKind struct {
 	pattern string // of the path below the bench's folder
 	aside   string // the damages after which it is put aside
 	refuses string // those after which podnas does not serve the disk
-	// records is whether package volume says what becomes of it: its tests have all damages.
-	records bool
+	loses   string // those after which it does not serve the volume that the path names, and leaves its files
 	// inMemory is whether it goes with the pod: the log tells of it, and no finding.
 	inMemory bool
 	// copies is what a copy of another is taken of, if not of a file beside it.
 	copies string
 }
 
-// replaced are the damages that leave something else than a file, or a folder.
-const replaced = "folder fifo link"
+// replaced are the damages that leave something else than a file, and changed those that leave another one.
+const (
+	replaced = "folder fifo link"
+	changed  = "emptied cut byte zeroed copy"
+)
 
 // keptKinds are all of them. A file that is none of them fails the test: say here what happens if it is damaged.
 func keptKinds() []keptKind {
 	return []keptKind{
-		{pattern: `disk/\.podnas`, records: true},
-		{pattern: `disk/\.podnas/instance\.json`, records: true},
-		{pattern: `disk/\.podnas/(volumes|archive|trash)(/[^/]+\.json)?`, records: true},
-		{pattern: `disk/\.podnas/(lock|probe)`, records: true},
+		{pattern: `disk/\.podnas`, refuses: "emptied file fifo link gone"},
+		{pattern: `disk/\.podnas/instance\.json`, refuses: replaced + " gone " + changed},
+		{pattern: `disk/\.podnas/volumes`, refuses: "file fifo link gone", loses: "emptied"},
+		{pattern: `disk/\.podnas/volumes/pvc-[^/]+\.json`, loses: replaced + " gone " + changed},
+		{pattern: `disk/\.podnas/volumes/retained\.json`},
+		{pattern: `disk/\.podnas/volumes/two\.json`, loses: replaced + " gone " + changed},
+		{pattern: `disk/\.podnas/(archive|trash)`, aside: "file fifo link"},
+		{pattern: `disk/\.podnas/archive/[^/]+\.json`},
+		{pattern: `disk/\.podnas/trash/[^/]+\.json`},
+		{pattern: `disk/\.podnas/lock`, aside: replaced},
+		{pattern: `disk/\.podnas/probe`, aside: replaced},
 
 		{pattern: `disk/\.podnas/run`, aside: replaced + " emptied copy"},
 		{pattern: `disk/\.podnas/control\.sock`, aside: "folder fifo link copy file"},
@@ -391,7 +400,7 @@ func TestDamagedState(t *testing.T) {
 			}
 			again := tried[k.pattern]
 			tried[k.pattern] = true
-			if again || k.records {
+			if again {
 				continue
 			}
 			for name, damage := range b.damagesOf(path) {
@@ -470,10 +479,17 @@ func (b *damageBench) damaged(path, name string, k *keptKind, damage func(b *dam
 	mustDo(t, err)
 	defer client.Close()
 	for _, volume := range volumes {
-		if got := b.file(client, volume); got != volume {
+		got := b.file(client, volume)
+		if has(k.loses) && (strings.HasSuffix(path, "/volumes") || strings.Contains(path, "/"+volume+".json")) {
+			contents, err := os.ReadFile(b.in("disk", volume, "file"))
+			if string(contents) != volume || got == volume {
+				t.Errorf("volume %s: %q, and on the disk %q, %v", volume, got, contents, err)
+			}
+		} else if got != volume {
 			t.Errorf("volume %s: %q", volume, got)
 		}
 	}
+	b.volumes() // the claim has not got another one
 	aside := b.in(path) + ".damaged-1"
 	isAside := func() bool { _, err := os.Lstat(aside); return err == nil }
 	if has(k.aside) {
