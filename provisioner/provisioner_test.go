@@ -100,7 +100,7 @@ func TestProvisionRefused(t *testing.T) {
 		}, []string{"too large"}},
 		{"a VolumeAttributesClass", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
 			c.Spec.VolumeAttributesClassName = &gold
-		}, []string{"volumeAttributesClassName gold", "remove it"}},
+		}, []string{"volumeAttributesClassName gold"}},
 		{"a data source without a name", func(c *v1.PersistentVolumeClaim, _ *storagev1.StorageClass) {
 			c.Spec.DataSource = &v1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim"}
 		}, []string{"dataSource has no name"}},
