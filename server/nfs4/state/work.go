@@ -1,9 +1,8 @@
 package state
 
-// No call holds mu for longer than others take who hold little. What grows with what a client
-// has is a task: steps of bounded length, between which mu is free. The call that was the reason does all
-// of its tasks before it returns, so that its caller sees the whole effect, and others pay for none
-// of it. What a task has not released yet is nobody's any more: see open.void.
+// Work that grows with what a client has is a task: steps of bounded length, between which mu is free for
+// others. The call that was the reason does all of its tasks before it returns: its caller sees the whole
+// effect, and other calls do none of the work. What a task has not released yet is nobody's any more: see open.void.
 
 // stepWork is how much of a task is done before mu is free for others.
 const stepWork = 256
