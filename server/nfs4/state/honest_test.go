@@ -32,7 +32,7 @@ func TestHonestCluster(t *testing.T) {
 				before := heapBytes()
 				w := newWorld(t, served).unlogged()
 				slots := map[uint32]int{}
-				least := uint32(linux.fore.MaxSlots)
+				least := linux.fore.MaxSlots
 				come := func(i int, v uint64) {
 					address := "10.0.0.1:700"
 					if !nat {

@@ -49,7 +49,7 @@ func (h *silentHeap) Swap(i, j int) {
 
 // Push appends a *Client.
 func (h *silentHeap) Push(v any) {
-	c := v.(*Client) //nolint:errcheck,forcetypeassert // only noticeSilent calls it
+	c := v.(*Client) //nolint:forcetypeassert // only noticeSilent calls it
 	h.list = append(h.list, c)
 	c.silentAt[h.kind] = len(h.list)
 }
@@ -126,7 +126,7 @@ func (s *State) makeRoom(home *address) Error {
 		waiting = &home.unconfirmed
 	}
 	if front := waiting.Front(); front != nil {
-		s.drop(front.Value.(*Client)) //nolint:errcheck,forcetypeassert // addClient has put it there
+		s.drop(front.Value.(*Client)) //nolint:forcetypeassert // addClient has put it there
 		return OK
 	}
 	for _, kind := range [...]int{silentIdle, silentHolding} {
