@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,7 +146,7 @@ func TestOldInstance(t *testing.T) {
 	mustDo(t, err)
 	d.put(t, InstanceFile, old)
 	s = d.finds(t, d.serving)
-	if s.Identity() != identity || string(s.HandleKey()) != string(key) {
+	if s.Identity() != identity || !bytes.Equal(s.HandleKey(), key) {
 		t.Error("it has another identity or key")
 	}
 	mustDo(t, s.Close())
@@ -157,7 +158,7 @@ func TestOldInstance(t *testing.T) {
 		Identity  string `json:"identity"`
 		HandleKey []byte `json:"handleKey"`
 	}
-	if err := json.Unmarshal(d.read(t, InstanceFile), &i); err != nil || i.Identity != identity || string(i.HandleKey) != string(key) {
+	if err := json.Unmarshal(d.read(t, InstanceFile), &i); err != nil || i.Identity != identity || !bytes.Equal(i.HandleKey, key) {
 		t.Errorf("%+v, %v", i, err)
 	}
 }

@@ -164,8 +164,10 @@ func (s *Store) withoutContradictions(records []*record) []*record {
 	ids, projects, paths := map[uint64]*record{}, map[uint32]*record{}, map[string]*record{}
 	for _, r := range records {
 		if !s.instance.isOf(r.Disk) {
-			s.refuse(refused{file: r.file, r: r, contradicted: true, foreign: true,
-				err: fmt.Errorf("record %s: it is of the disk %s, and this one is %s", r.file, r.Disk, s.instance.Identity)})
+			s.refuse(refused{
+				file: r.file, r: r, contradicted: true, foreign: true,
+				err: fmt.Errorf("record %s: it is of the disk %s, and this one is %s", r.file, r.Disk, s.instance.Identity),
+			})
 			continue // it says nothing about the others
 		}
 		if other := ids[r.ID]; other != nil {

@@ -101,7 +101,7 @@ func readManifests(dir string, files *parsed[[]manifest], settle time.Duration) 
 // add adds copies of the manifests of a file.
 func (m *manifests) add(found []manifest, file string) {
 	for _, d := range found {
-		subject := ""
+		var subject string
 		if d.class != nil {
 			subject = "class " + d.class.Name
 			m.classes[d.class.Name] = d.class.DeepCopy()

@@ -130,9 +130,9 @@ func openExisting(dir *export.File, name string, attr *SetAttr) (*export.File, e
 	case !f.Attr.IsRegular():
 		return f, syscall.EEXIST
 	case attr.Size != nil:
-		return f, f.Truncate(*attr.Size)
+		err = f.Truncate(*attr.Size)
 	}
-	return f, nil
+	return f, err
 }
 
 // createExclusive keeps the verifier in the new file's times, where a repeated
