@@ -107,12 +107,12 @@ func (s *Store) copy(ctx context.Context, c *copying, r *record) error {
 	if source == nil {
 		return ErrNotFound
 	}
-	from, err := s.root.Open(source.Path)
+	from, err := openDir(s.root, source.Path)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := s.root.Open(r.Path)
+	to, err := openDir(s.root, r.Path)
 	if err != nil {
 		return err
 	}

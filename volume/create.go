@@ -211,7 +211,7 @@ func (s *Store) create(r *record, spec *Spec) error {
 		return err
 	}
 	s.step("directory is made")
-	dir, err := s.root.Open(r.Path)
+	dir, err := openDir(s.root, r.Path)
 	if err != nil {
 		return err
 	}

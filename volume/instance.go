@@ -285,7 +285,7 @@ func (s *Store) findOriginal() (string, error) {
 
 // handleOf returns the kernel's handle of a directory, its type first, nil if the file system has none.
 func handleOf(root *os.Root, name string) ([]byte, error) {
-	d, err := root.Open(name)
+	d, err := openDir(root, name)
 	if err != nil {
 		return nil, err
 	}

@@ -149,7 +149,7 @@ func (s *Store) adoptLocked(ctx context.Context, spec *Spec) (Volume, error) {
 // adopt assigns the files of a volume to its project and serves it.
 func (s *Store) adopt(ctx context.Context, r *record) error {
 	if r.Project != 0 && s.quota != nil {
-		dir, err := s.root.Open(r.Path)
+		dir, err := openDir(s.root, r.Path)
 		if err != nil {
 			return err
 		}

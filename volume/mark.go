@@ -69,7 +69,7 @@ func (s *Store) restoreLimit(r *record, u quota.Usage, log *slog.Logger) (marked
 
 // assigned reports whether the volume's directory has its project.
 func (s *Store) assigned(r *record) (bool, error) {
-	dir, err := s.root.Open(r.Path)
+	dir, err := openDir(s.root, r.Path)
 	if err != nil {
 		return false, err
 	}
@@ -107,7 +107,7 @@ func (s *Store) copyAnew(r *record) error {
 	if err := s.write(r); err != nil {
 		return err
 	}
-	dir, err := s.root.Open(r.Path)
+	dir, err := openDir(s.root, r.Path)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *Store) mark(ctx context.Context, v Volume) error {
 		return err
 	}
 	defer s.markSlot.Release(1)
-	dir, err := s.root.Open(v.Path)
+	dir, err := openDir(s.root, v.Path)
 	if err != nil {
 		return err
 	}

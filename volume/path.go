@@ -9,6 +9,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/podnas/podnas/tree"
 )
 
@@ -117,6 +119,11 @@ func (s *Store) plainDir(p string) error {
 	return nil
 }
 
+// openDir opens a directory, and nothing else: to open a fifo would wait for who writes it.
+func openDir(root *os.Root, name string) (*os.File, error) {
+	return root.OpenFile(name, os.O_RDONLY|unix.O_DIRECTORY, 0)
+}
+
 // moveDir moves the directory of a volume into the state directory, or back. It is
 // no error if it is already moved, or gone.
 func (s *Store) moveDir(from, to string) error {
@@ -208,7 +215,7 @@ func (s *Store) removeParents(p string) {
 
 // makeMutable clears the flags of a directory that prevent moving it.
 func (s *Store) makeMutable(dir string) error {
-	d, err := s.root.Open(dir)
+	d, err := openDir(s.root, dir)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func writeJSON(dir *os.Root, reserve *statedir.Reserve, name string, v any) erro
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", name, err)
 	}
-	folder, err := dir.Open(path.Dir(name))
+	folder, err := openDir(dir, path.Dir(name))
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
@@ -84,7 +84,7 @@ func writeJSON(dir *os.Root, reserve *statedir.Reserve, name string, v any) erro
 
 // readJSON reads a file of the state directory. It follows no link and does not wait for the other end of a fifo.
 func readJSON(dir *os.Root, name string, v any) error {
-	folder, err := dir.Open(path.Dir(name))
+	folder, err := openDir(dir, path.Dir(name))
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
@@ -161,7 +161,7 @@ func (v *Volume) keptName() string { return fmt.Sprintf("%016x", v.ID) }
 func (v *Volume) keptIn(dir string) string { return path.Join(dir, v.keptName()) }
 
 func syncDir(root *os.Root, name string) error {
-	d, err := root.Open(name)
+	d, err := openDir(root, name)
 	if err != nil {
 		return err
 	}

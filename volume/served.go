@@ -102,7 +102,7 @@ type mount struct {
 }
 
 func (s *Store) mountOf(p string) (mount, error) {
-	d, err := s.root.Open(p)
+	d, err := openDir(s.root, p)
 	if err != nil {
 		return mount{}, err
 	}

@@ -381,7 +381,7 @@ func (s *Store) makeStateDirs() error {
 	if info, err := s.root.Lstat(volumesDir); err == nil && !info.IsDir() {
 		return fmt.Errorf("%s is not a directory: put the one back that podnas has made on this disk", volumesDir)
 	}
-	above, err := s.root.Open(StateDir)
+	above, err := openDir(s.root, StateDir)
 	if err != nil {
 		return err
 	}

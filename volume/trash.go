@@ -109,7 +109,7 @@ func (s *Store) destroyTree(ctx context.Context, dir string) (int, error) {
 	if err := s.root.Chmod(dir, 0o700); err != nil {
 		return 0, err
 	}
-	top, err := s.root.Open(dir)
+	top, err := openDir(s.root, dir)
 	if err != nil {
 		return 0, err
 	}

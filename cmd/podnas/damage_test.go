@@ -239,7 +239,7 @@ func makeDamageBench(t *testing.T) (stopped, killed *damageBench) {
 	}
 	waitUntil(t, "the claim has a volume", func() bool { return b.claimed() != "" })
 	b.command("volume", "create", "two", "--size=64Mi")
-	for name, fate := range map[string]string{"archived": "archive", "trashed": "archive", "retained": "retain"} {
+	for name, fate := range map[string]string{"archived": "archive", "trashed": "archive", "trashed-too": "archive", "retained": "retain"} {
 		b.command("volume", "create", name, "--size=1Mi", "--on-delete="+fate)
 		mustDo(t, os.WriteFile(b.in("disk", name, "file"), []byte(name), 0o644))
 		b.command("volume", "delete", "--force", "--yes", name)
@@ -251,8 +251,6 @@ func makeDamageBench(t *testing.T) (stopped, killed *damageBench) {
 	for n := range 1000 { // enough for an index
 		mustDo(t, os.WriteFile(b.in("disk/two", fmt.Sprint(n)), nil, 0o644))
 	}
-	mustDo(t, b.trashHalf("trashed"))
-
 	b.begin()
 	if !b.ready() {
 		t.Fatal(b.log)
@@ -282,7 +280,11 @@ func makeDamageBench(t *testing.T) (stopped, killed *damageBench) {
 		}
 		b.end(syscall.SIGKILL) //nolint:errcheck // that it was killed
 	}
-	mustDo(t, b.trashHalf("trashed"))
+	mustDo(t, b.trashHalf("trashed-too"))
+	// A copy would be served with other keys while the state directory of the original is there.
+	for _, args := range [][]string{{"cp", "-a", b.in("disk/.podnas"), b.in("disk/.copy")}, {"rm", "-r", b.in("disk/.podnas")}, {"mv", b.in("disk/.copy"), b.in("disk/.podnas")}} {
+		mustDo(t, exec.Command(args[0], args[1:]...).Run())
+	}
 	return stopped, b
 }
 
@@ -314,7 +316,7 @@ func (b *damageBench) trashHalf(name string) error {
 		trash := b.in("disk/.podnas/trash", id)
 		return errors.Join(os.Rename(b.in("disk/.podnas/archive", id), trash), os.Rename(record, trash+".json"))
 	}
-	return nil
+	return fmt.Errorf("%s is not in the archive", name)
 }
 
 func (b *damageBench) copy(t *testing.T) *damageBench {

@@ -1,0 +1,98 @@
+//go:build !race
+
+// The race detector takes several times as much memory, so make test runs this file in a run of its own.
+
+package state
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/podnas/podnas/server/testdisk"
+)
+
+// residentMax is the memory that all tables may take at their limits, replies included. It is less than half
+// of what docs/nfs.md says the process has at most.
+const residentMax = 280 << 20
+
+// All tables at their limits take as much memory as docs/nfs.md says, by the kernel's account.
+func TestResident(t *testing.T) {
+	testdisk.OnlyCI(t)
+	resident := func() int {
+		debug.FreeOSMemory()
+		b, err := os.ReadFile(filepath.Clean("/proc/self/status"))
+		if err != nil {
+			t.Skipf("this system has no /proc: %v", err)
+		}
+		_, after, _ := strings.Cut(string(b), "VmRSS:")
+		kib, err := strconv.Atoi(strings.Fields(after)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kib << 10
+	}
+	before := resident()
+	m := &many{newWorld(t, served).unlogged(), t}
+	m.cfg.LockFree, m.cfg.Event = nil, nil
+	l := m.cfg.Limits
+	// Sessions, with each slot's reply kept.
+	var nodes []*node
+	reply := make([]byte, l.CachedReply)
+	keep := func(r CreateSessionResult) {
+		for slot := range r.Fore.MaxSlots {
+			got, e := m.Sequence(SequenceArgs{Session: r.ID, Slot: slot, Seq: 1, Ops: 1, Size: 100})
+			m.want(e, OK)
+			got.Slot.Done(reply[:r.Fore.MaxResponseCached], true)
+		}
+	}
+	for i := range l.Clients * 4 / 5 {
+		address := fmt.Sprintf("10.%d.%d.%d:700", i>>16, i>>8&255, i&255)
+		id, e := m.exchangeFrom(address, fmt.Sprint(strings.Repeat("o", 100), i), 1)
+		m.want(e, OK)
+		for j := range uint32(l.Sessions) {
+			r, e := m.CreateSession(CreateSessionArgs{
+				ClientID: id.ClientID, Seq: id.Seq + j, Principal: root, Fore: linux.fore, Back: linux.back, BackChannel: true, Callback: "callback", Conn: newConn(address),
+			})
+			if e == ErrNoSpc {
+				break
+			}
+			m.want(e, OK)
+			keep(r)
+		}
+		c := m.clients[id.ClientID]
+		m.want(m.ReclaimComplete(c, false), OK)
+		nodes = append(nodes, &node{w: m.world, c: c})
+	}
+	sessions := resident()
+	// Opens of files of their own, and locks, by names as long as there is room for.
+	owner := func(i int) []byte { return fmt.Appendf(nil, "%s%020d", strings.Repeat("x", 80), i) }
+	for i := range l.AllOpens {
+		n := nodes[i%len(nodes)]
+		id, _, e := m.Open(n.c, OpenArgs{Owner: owner(i), File: m.key(i), Access: Both})
+		if e == ErrNoSpc {
+			continue
+		}
+		m.want(e, OK)
+		for j := range 3 {
+			_, _, e := m.Lock(n.c, LockArgs{Stateid: id, NewOwner: j == 0, Owner: owner(i), File: m.key(i), Write: true, Offset: uint64(2 * j), Length: 1})
+			if e != OK {
+				break
+			}
+		}
+	}
+	counts := m.Counts()
+	got := resident() - before
+	t.Logf("%d clients, %d sessions, %d MiB of replies, %d opens, %d locks, %d MiB of names: %d MiB, of which sessions %d",
+		counts.Clients, counts.Sessions, counts.ReplyBytes>>20, counts.Opens, m.all.locks, m.all.ownerBytes>>20, got>>20, (sessions-before)>>20)
+	if counts.Clients < 7500 || counts.Sessions < l.MoreSessions || counts.Opens < l.AllOpens*3/4 {
+		t.Errorf("the tables are not full: %+v", counts)
+	}
+	if got > residentMax {
+		t.Errorf("the tables take %d MiB of memory", got>>20)
+	}
+}
