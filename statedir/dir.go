@@ -200,18 +200,28 @@ func (d *Dir) Write(name string, b []byte) error {
 	return d.reserve.Write(d.f, name, b)
 }
 
-// Remove removes a file; it is no error if there is none. What is not a file is put aside.
-func (d *Dir) Remove(name string) error {
-	err := unix.Unlinkat(d.Fd(), name, 0)
-	switch {
-	case err == nil:
-		return d.Sync()
-	case errors.Is(err, unix.ENOENT):
-		return nil
-	case errors.Is(err, unix.EISDIR):
-		return d.SetAside(name, ErrIrregular)
+// Remove removes files, in their order, and syncs once; it is no error if there is none. What is not a file is put aside.
+func (d *Dir) Remove(names ...string) (err error) {
+	removed := false
+	for _, name := range names {
+		switch err = unix.Unlinkat(d.Fd(), name, 0); {
+		case err == nil:
+			removed = true
+		case errors.Is(err, unix.ENOENT):
+			err = nil
+		case errors.Is(err, unix.EISDIR):
+			err = d.SetAside(name, ErrIrregular)
+		default:
+			err = &fs.PathError{Op: "remove", Path: filepath.Join(d.f.Name(), name), Err: err}
+		}
+		if err != nil {
+			break
+		}
 	}
-	return &fs.PathError{Op: "remove", Path: filepath.Join(d.f.Name(), name), Err: err}
+	if removed {
+		err = errors.Join(err, d.Sync())
+	}
+	return err
 }
 
 // Rename renames a file, which replaces another one.
@@ -263,8 +273,9 @@ func give(fd, dir int) error {
 	if has.Uid == want.Uid {
 		return nil
 	}
-	if err := unix.Fchown(fd, int(want.Uid), int(want.Gid)); !errors.Is(err, unix.EPERM) {
-		return err
+	err := unix.Fchown(fd, int(want.Uid), int(want.Gid))
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) { // EINVAL: a user namespace without that id
+		return nil
 	}
-	return nil
+	return err
 }

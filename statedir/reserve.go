@@ -110,7 +110,7 @@ func (r *Reserve) Run(ctx context.Context) {
 	}
 	for wait := refillFirst; ; {
 		var again <-chan time.Time
-		if !r.refill() {
+		if !r.refill(ctx) {
 			again = time.After(wait)
 			wait = min(2*wait, refillLast)
 		}
@@ -130,9 +130,9 @@ func (r *Reserve) Run(ctx context.Context) {
 }
 
 // refill makes what is missing, and reports whether all is there.
-func (r *Reserve) refill() bool {
+func (r *Reserve) refill(ctx context.Context) bool {
 	made := false
-	for {
+	for ctx.Err() == nil {
 		s := r.claim(func(s *spare) bool { return !s.here })
 		if s == nil {
 			break
@@ -216,7 +216,9 @@ func (r *Reserve) fill(s *spare) error {
 		_, err = f.WriteAt(make([]byte, s.size), 0)
 	}
 	if err == nil && !r.whole(s) { // blocks are counted when they are written
-		err = f.Sync()
+		if err = f.Sync(); err == nil && !r.whole(s) { // ZFS, for one: no file of zeros has blocks
+			err = errors.New("the file system gives a file no blocks before it has data")
+		}
 	}
 	return errors.Join(err, f.Close())
 }

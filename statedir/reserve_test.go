@@ -36,7 +36,7 @@ func TestReserveOnFullDisk(t *testing.T) {
 				r, err := OpenReserve(filepath.Join(disk, "reserve"), discard)
 				mustDo(t, err)
 				defer r.Close()
-				if !r.refill() {
+				if !r.refill(t.Context()) {
 					t.Fatal("the reserve can't be made")
 				}
 				d, err := Open(filepath.Join(disk, "folder"), r, discard)

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -153,6 +154,10 @@ func (s *Store) createInstance(disks []string) error {
 	identity := s.newIdentity
 	if identity == "" || identity == RandomIdentity {
 		identity = uuid.NewString()
+	} else if empty, err := s.isEmpty(); err != nil {
+		return err
+	} else if empty {
+		return fmt.Errorf("%s is empty, so it is not the disk that has lost the identity %s: mount that disk, or start podnas without --new-identity", s.root.Name(), identity)
 	}
 	formerly := slices.DeleteFunc(namedDisks(disks), func(disk string) bool { return disk == identity })
 	here, err := handleOf(s.root, StateDir)
@@ -166,6 +171,15 @@ func (s *Store) createInstance(disks []string) error {
 		s.log.Info("disk: new disk, created its identity", "identity", identity)
 	}
 	return writeJSON(s.root, s.room, InstanceFile, s.instance)
+}
+
+// isEmpty reports whether the disk has neither records nor directories.
+func (s *Store) isEmpty() (bool, error) {
+	if err := lostIdentity(s.root); err != nil { // it has records
+		return false, nil
+	}
+	entries, err := fs.ReadDir(s.root.FS(), ".")
+	return !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != StateDir && e.Name() != "lost+found" }), err
 }
 
 func readInstance(root *os.Root) (instance, error) {

@@ -151,13 +151,31 @@ func (s *Store) moveToTrash(r *record) error {
 		mayBeOf = s.mayBeOf(r)
 	}
 	s.mu.Unlock()
-	if taken {
+	if taken || s.isNewer(r) {
 		return nil
 	}
 	if mayBeOf != nil {
 		return fmt.Errorf("the directory %s may belong to a record that is not used: %w", r.Path, mayBeOf.err)
 	}
 	return s.moveDirLocked(r.Path, trashed)
+}
+
+// isNewer reports whether the directory at the path of a deleted volume was made after that, and so
+// is another one. The volume's own was removed already.
+func (s *Store) isNewer(r *record) bool {
+	if r.Deleted.IsZero() || s.plainDir(r.Path) != nil {
+		return false
+	}
+	d, err := openDir(s.root, r.Path)
+	if err != nil {
+		return false
+	}
+	defer d.Close()
+	var st unix.Statx_t
+	if unix.Statx(int(d.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &st) != nil || st.Mask&unix.STATX_BTIME == 0 {
+		return false
+	}
+	return st.Btime.Sec > r.Deleted.Unix()
 }
 
 // moveDirLocked is moveDir for callers that hold s.tree.

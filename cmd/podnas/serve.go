@@ -305,14 +305,16 @@ func noNFS4(cfg *serveConfig, engine server.Choice) error {
 
 // checkDisk refuses a disk that can't be served, before anything is changed on it.
 func (c *serveConfig) checkDisk() error {
-	if c.newIdentity != "" { // Open knows more
-		return nil
+	if _, err := volume.IdentityOf(c.root); err != nil {
+		if c.newIdentity != "" { // Open knows more
+			return nil
+		}
+		return err
 	}
 	if c.standalone && !c.newDisk {
 		return standalone.CheckDisk(c.claims, c.root)
 	}
-	_, err := volume.IdentityOf(c.root)
-	return err
+	return nil
 }
 
 // validate refuses flags that mean nothing.

@@ -220,7 +220,7 @@ func newWorkers(cfg *Config, events record.EventRecorder, own *pod) (*workers, e
 		library.AddFinalizer(true), // see finalizer.go
 		library.MetricsPort(0),
 		library.ClaimsInformer(claims.Informer()),
-		library.VolumesInformer(newSavedVolumes(volumes.Informer(), p.Store.Identity())),
+		library.VolumesInformer(newSavedVolumes(volumes.Informer(), p.Store.Identity(), p.Name)),
 		library.ClassesInformer(classes.Informer()),
 		library.NodesLister(anyNode{}),
 	)

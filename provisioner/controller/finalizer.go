@@ -100,10 +100,11 @@ func (d *departures) watch(volumes cache.SharedIndexInformer) error {
 	return err
 }
 
-// isHeld reports whether the finalizer keeps a PersistentVolume of this provisioner that is
-// being deleted.
+// isHeld reports whether the finalizer keeps a PersistentVolume of this provisioner, or of this
+// disk, that is being deleted: it is from a time when the provisioner had another name.
 func (d *departures) isHeld(pv *v1.PersistentVolume) bool {
-	return pv.DeletionTimestamp != nil && pv.Annotations[provisioner.ProvisionedBy] == d.p.Name && slices.Contains(pv.Finalizers, finalizer)
+	ours := pv.Annotations[provisioner.ProvisionedBy] == d.p.Name || pv.Annotations[provisioner.InstanceAnnotation] == d.p.Store.Identity()
+	return pv.DeletionTimestamp != nil && ours && slices.Contains(pv.Finalizers, finalizer)
 }
 
 // work lets them go, one at a time, until the queue is shut down.
@@ -147,6 +148,9 @@ func (d *departures) sync(ctx context.Context, name string) error {
 func (d *departures) reason(ctx context.Context, pv *v1.PersistentVolume) (string, error) {
 	if pv.Status.Phase == v1.VolumeBound {
 		return "", nil // it is Released when its claim is gone
+	}
+	if by := pv.Annotations[provisioner.ProvisionedBy]; by != d.p.Name {
+		return fmt.Sprintf("the provisioner %q has made it, and this one is %s", by, d.p.Name), nil
 	}
 	if owner := pv.Annotations[provisioner.InstanceAnnotation]; owner != d.p.Store.Identity() {
 		address, err := d.p.Endpoint.Address(ctx)

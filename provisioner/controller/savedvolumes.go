@@ -22,15 +22,17 @@ import (
 // The library changes the finalizers of the objects that it gets before it writes them to
 // the API server. If that fails, they would be wrong in the informer's store until the next
 // change, for the library and for all others; so it gets copies. And it would put its
-// finalizer on the PersistentVolumes of another disk: so it hears of this one's alone.
+// finalizer on the PersistentVolumes of another disk, and on those of a provisioner of another
+// name, which it never deletes: so it hears of its own alone.
 type savedVolumes struct {
 	cache.SharedIndexInformer
 	store    *savedStore
 	identity string // of this disk
+	name     string // of this provisioner
 }
 
-func newSavedVolumes(informer cache.SharedIndexInformer, identity string) *savedVolumes {
-	return &savedVolumes{informer, &savedStore{Store: informer.GetStore(), saved: map[string]any{}}, identity}
+func newSavedVolumes(informer cache.SharedIndexInformer, identity, name string) *savedVolumes {
+	return &savedVolumes{informer, &savedStore{Store: informer.GetStore(), saved: map[string]any{}}, identity, name}
 }
 
 // AddEventHandlerWithResyncPeriod adds the library's handler.
@@ -38,7 +40,7 @@ func (v *savedVolumes) AddEventHandlerWithResyncPeriod(handler cache.ResourceEve
 	return v.SharedIndexInformer.AddEventHandlerWithResyncPeriod(cache.FilteringResourceEventHandler{
 		FilterFunc: func(object any) bool {
 			pv := volumeOf(object)
-			return pv != nil && pv.Annotations[provisioner.InstanceAnnotation] == v.identity
+			return pv != nil && pv.Annotations[provisioner.InstanceAnnotation] == v.identity && pv.Annotations[provisioner.ProvisionedBy] == v.name
 		},
 		Handler: handler,
 	}, period)

@@ -15,7 +15,7 @@ func TestSavedVolumes(t *testing.T) {
 	informer := cache.NewSharedIndexInformer(nil, &v1.PersistentVolume{}, 0, cache.Indexers{})
 	watched := informer.GetStore()
 	lister := corelisters.NewPersistentVolumeLister(informer.GetIndexer())
-	saved := newSavedVolumes(informer, "disk").GetStore()
+	saved := newSavedVolumes(informer, "disk", "podnas").GetStore()
 	volume := func(name string, phase v1.PersistentVolumePhase) *v1.PersistentVolume {
 		return &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.PersistentVolumeStatus{Phase: phase}}
 	}

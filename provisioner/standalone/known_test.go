@@ -159,6 +159,58 @@ func TestDamagedPersistentVolume(t *testing.T) {
 	}
 }
 
+// A PersistentVolume that names another claim than the record deletes nothing, and is written again.
+func TestPersistentVolumeOfAnotherClaim(t *testing.T) {
+	b := newBench(t)
+	b.write("class.yaml", deleting)
+	b.write("data.yaml", object("data", "1Mi"))
+	b.scans(1)
+	before := b.fill("data")
+	file := filepath.Join(provisionedDir, before["data"]+".yaml")
+	text, err := os.ReadFile(filepath.Join(b.Claims, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.write(file, strings.Replace(string(text), "name: data", "name: dbta", 1))
+	if b.pvs()["dbta"] == nil {
+		t.Fatalf("nothing was changed:\n%s", text)
+	}
+	b.scans(5)
+	b.checkFilled(before)
+	b.remove("data.yaml") // now nobody knows whose it is
+	b.write("other.yaml", object("other", "1Mi"))
+	b.write(file, strings.Replace(string(text), "name: data", "name: dbta", 1))
+	b.scans(5)
+	if contents, err := os.ReadFile(filepath.Join(b.Root, before["data"], "file")); string(contents) != "data" || !strings.Contains(b.logs.String(), "so it is not deleted") {
+		t.Errorf("%q, %v; log:\n%s", contents, err, &b.logs)
+	}
+}
+
+// provisioned may be a link to a folder that a person has made. One that leads nowhere stops the scans.
+func TestLinkedProvisioned(t *testing.T) {
+	b := newBench(t)
+	elsewhere := filepath.Join(t.TempDir(), "provisioned")
+	if err := os.Mkdir(elsewhere, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.link(elsewhere, provisionedDir)
+	b.write("class.yaml", deleting)
+	b.write("data.yaml", object("data", "1Mi"))
+	b.scans(1)
+	before := b.fill("data")
+	b.restart()
+	b.scans(2)
+	b.checkFilled(before)
+	if err := os.Rename(elsewhere, elsewhere+".away"); err != nil {
+		t.Fatal(err)
+	}
+	b.write("new.yaml", object("new", "1Mi"))
+	b.scans(2)
+	if n := len(b.store.List()); n != 1 || !strings.Contains(b.logs.String(), "is a link that leads to no folder") {
+		t.Errorf("%d volumes; log:\n%s", n, &b.logs)
+	}
+}
+
 // A claim whose volume was deleted by command, and archived, says how to bring it back, and has it
 // again when that is done.
 func TestAdoptedByCommand(t *testing.T) {
@@ -174,6 +226,18 @@ func TestAdoptedByCommand(t *testing.T) {
 	if _, err := b.store.Adopt(t.Context(), volume.Spec{Name: before["data"]}); err != nil {
 		t.Fatal(err)
 	}
+	// While whose volume it is can't be read, nobody gets another one.
+	file := filepath.Join(b.Claims, provisionedDir, before["data"]+".yaml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.truncate(file)
+	b.scans(2)
+	if n := len(b.store.List()); n != 1 {
+		t.Errorf("%d volumes; log:\n%s", n, &b.logs)
+	}
+	b.write(filepath.Join(provisionedDir, filepath.Base(file)), string(text))
 	b.scans(2)
 	b.checkFilled(before)
 	if v, err := b.store.Get(before["data"]); err != nil || v.Claim == nil || v.Claim.Name != "data" {

@@ -37,6 +37,7 @@ type manifests struct {
 	// twice has the errors of claims and classes that are in the folder more than once, by
 	// subject. They are not in claims and classes.
 	twice map[string]error
+	read  time.Time // when
 	// unsettled are files that may still be written. They have no claims here either.
 	unsettled []string
 }
@@ -62,6 +63,7 @@ func readManifests(dir string, files *parsed[[]manifest], settle time.Duration) 
 		return nil, fmt.Errorf("read the folder of claims: %w", err)
 	}
 	m := &manifests{
+		read:    time.Now(),
 		claims:  map[claimKey]*v1.PersistentVolumeClaim{},
 		classes: map[string]*storagev1.StorageClass{},
 		places:  map[string][]place{},

@@ -68,9 +68,20 @@ func (r *Runner) waitAnew() {
 func (r *Runner) reclaimAll(ctx context.Context, m *manifests, volumes map[claimKey]volume.Volume, pvs writtenPVs) {
 	var without []*v1.PersistentVolume
 	for _, name := range slices.Sorted(maps.Keys(pvs.byName)) {
-		if pv := pvs.byName[name]; !m.has(claimOf(pv)) && pv.Status.Phase != v1.VolumeReleased {
-			without = append(without, pv)
+		pv := pvs.byName[name]
+		if m.has(claimOf(pv)) || pv.Status.Phase == v1.VolumeReleased {
+			r.problem("volume "+name, nil)
+			continue
 		}
+		if v, err := r.Provisioner.Store.Get(name); err == nil && v.Claim != nil {
+			if owner := keyOf(v.Claim.Namespace, v.Claim.Name); m.has(owner) { // the file was changed, and is written again
+				continue
+			} else if owner != claimOf(pv) {
+				r.problem("volume "+name, fmt.Errorf("its claim is %s by its record on the disk, and %s by %s, so it is not deleted: correct that file, or delete the volume (podnas volume delete --force %s)", owner, claimOf(pv), r.pvFile(name), name))
+				continue
+			}
+		}
+		without = append(without, pv)
 	}
 	err := r.recognize(m, volumes)
 	if len(without) > 0 {
@@ -94,7 +105,7 @@ func (r *Runner) reclaimAll(ctx context.Context, m *manifests, volumes map[claim
 		return
 	}
 	for _, pv := range without {
-		r.problem("volume "+pv.Name, r.reclaim(ctx, pv))
+		r.problem("volume "+pv.Name, r.reclaim(ctx, m, pv))
 	}
 }
 
@@ -145,7 +156,7 @@ func claimOf(pv *v1.PersistentVolume) claimKey {
 }
 
 // reclaim deletes a volume whose claim was removed from the folder long enough ago.
-func (r *Runner) reclaim(ctx context.Context, pv *v1.PersistentVolume) error {
+func (r *Runner) reclaim(ctx context.Context, m *manifests, pv *v1.PersistentVolume) error {
 	key := claimOf(pv)
 	g, told := r.gone[key]
 	if !told {
@@ -155,7 +166,7 @@ func (r *Runner) reclaim(ctx context.Context, pv *v1.PersistentVolume) error {
 	}
 	g.scans++
 	r.gone[key] = g
-	if g.scans < 2 || time.Since(g.since) < r.Grace { // twice: editors replace files
+	if g.scans < 2 || m.read.Sub(g.since) < r.Grace { // twice: editors replace files; and it may be back since the folder was read
 		return nil
 	}
 	fate := r.fate(pv)

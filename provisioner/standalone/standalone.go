@@ -292,7 +292,8 @@ func (r *Runner) keep(ctx context.Context, m *manifests, claim *v1.PersistentVol
 		}
 		return r.Provisioner.VolumeFor(ctx, claim, v)
 	}
-	if r.served[keyOf(claim.Namespace, claim.Name)] == v.Name && pvs.byName[v.Name] != nil {
+	key := keyOf(claim.Namespace, claim.Name)
+	if pv := pvs.byName[v.Name]; r.served[key] == v.Name && pv != nil && claimOf(pv) == key { // else it is written again
 		return nil, nil
 	}
 	return r.Provisioner.VolumeFor(ctx, claim, v)

@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -103,8 +104,8 @@ func (r *Runner) readPVs() (writtenPVs, error) {
 // said: podnas writes them again. The others stay lost.
 func (r *Runner) putAside(pvs writtenPVs) {
 	for name, err := range pvs.lost {
-		if _, missing := r.Provisioner.Store.Get(name); missing != nil {
-			continue
+		if v, missing := r.Provisioner.Store.Get(name); missing != nil || v.Claim == nil {
+			continue // whose volume it is, or that it was released, was in this file alone
 		}
 		if failed := r.setAside(filepath.Join(r.Claims, provisionedDir), name+".yaml", err); failed != nil {
 			pvs.lost[name] = errors.Join(err, failed)
@@ -114,11 +115,19 @@ func (r *Runner) putAside(pvs writtenPVs) {
 	}
 }
 
-// makeWay puts aside what is in the place of the folder provisioned/.
+// makeWay puts aside what is in the place of the folder provisioned/. A link to a folder is as good,
+// and a person has made it: if it leads nowhere, what it leads to may not be mounted.
 func (r *Runner) makeWay() error {
-	info, err := os.Lstat(filepath.Join(r.Claims, provisionedDir))
+	name := filepath.Join(r.Claims, provisionedDir)
+	info, err := os.Lstat(name)
 	if err != nil || info.IsDir() {
 		return nil // readPVs reports the error
+	}
+	if info.Mode().Type() == fs.ModeSymlink {
+		if to, err := os.Stat(name); err != nil || !to.IsDir() {
+			return fmt.Errorf("%s is a link that leads to no folder: mount what it leads to, or remove the link", name)
+		}
+		return nil
 	}
 	return r.setAside(r.Claims, provisionedDir, statedir.ErrIrregular)
 }

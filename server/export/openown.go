@@ -15,6 +15,17 @@ func (o *Opener) openOwn(v *Volume, id FileID, path int, use Use) (descriptor, e
 	m := &o.modes
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	// A file has one record at a time: of two that a kill leaves, one would take what the other has added for the mode.
+	if r, ok := m.left[heldKey{v.ID, id}]; ok {
+		change := o.beginChange(v, id)
+		err := errors.Join(m.narrow(path, r), m.settle(v, path))
+		if change.end(); err == nil {
+			err = m.forget(r)
+		}
+		if err != nil {
+			return descriptor{}, err
+		}
+	}
 	attr, err := v.look(path, nil)
 	switch {
 	case err != nil:

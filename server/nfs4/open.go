@@ -296,7 +296,9 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 	if err := openable(f.Volume, &f.Attr, use); err != nil {
 		return err
 	}
-	if o.made == nil && !c.may {
+	// What an exclusive one finds by its verifier is taken for its own, but anybody can compute one that fits some file.
+	own := o.made != nil && (o.made.Created() || c.Owns(f))
+	if !own && !c.may {
 		if err := c.mayOpen(f, does, reclaim); err != nil {
 			return err
 		}

@@ -137,12 +137,18 @@ func (r *roster) link(id uint64, b []byte) bool {
 	return false
 }
 
-// Remove removes a client.
-func (r *roster) Remove(e state.RosterEntry) error {
-	return asRoot(func() error { return r.remove(e) })
+// Remove removes clients, with one sync for all: the end of a grace period can have thousands.
+func (r *roster) Remove(entries ...state.RosterEntry) error {
+	return asRoot(func() error { return r.remove(entries...) })
 }
 
-func (r *roster) remove(e state.RosterEntry) error { return r.dir.Remove(entryName(e.ClientID)) }
+func (r *roster) remove(entries ...state.RosterEntry) error {
+	names := make([]string, len(entries))
+	for i := range entries {
+		names[i] = entryName(entries[i].ClientID)
+	}
+	return r.dir.Remove(names...)
+}
 
 // become has the list be another one, of which it is had.
 func (r *roster) become(want, had []state.RosterEntry) error {

@@ -237,12 +237,7 @@ func (s *State) dismiss(c *Client, why EventKind) Error {
 	if len(entries) > 0 && s.cfg.Roster != nil {
 		c.leaving = true
 		s.unlock()
-		var err error
-		for _, e := range entries {
-			if err = s.cfg.Roster.Remove(e); err != nil {
-				break
-			}
-		}
+		err := s.cfg.Roster.Remove(entries...)
 		s.mu.Lock()
 		c.leaving = false
 		if err != nil {

@@ -104,12 +104,7 @@ func (s *State) tryEndGrace() {
 	}
 	if s.cfg.Roster != nil && len(entries) > 0 {
 		s.unlock()
-		var err error
-		for _, e := range entries {
-			if err = s.cfg.Roster.Remove(e); err != nil {
-				break
-			}
-		}
+		err := s.cfg.Roster.Remove(entries...)
 		s.mu.Lock()
 		if err != nil {
 			g.ending = false // Expire tries again

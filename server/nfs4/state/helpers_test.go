@@ -74,8 +74,15 @@ func (r *fakeRoster) change(add bool, e RosterEntry) error {
 	return nil
 }
 
-func (r *fakeRoster) Add(e RosterEntry) error    { return r.change(true, e) }
-func (r *fakeRoster) Remove(e RosterEntry) error { return r.change(false, e) }
+func (r *fakeRoster) Add(e RosterEntry) error { return r.change(true, e) }
+func (r *fakeRoster) Remove(entries ...RosterEntry) error {
+	for _, e := range entries {
+		if err := r.change(false, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (r *fakeRoster) entries() (list []RosterEntry) {
 	r.mu.Lock()

@@ -26,6 +26,7 @@ func (c *Client) renewed(now time.Time) { c.seen, c.returning = now, false }
 func (s *State) Expire() (rest bool) {
 	now := s.cfg.Now()
 	s.mu.Lock()
+	s.stirred = false
 	s.tryEndGrace()
 	rest = !s.grace.active
 	s.unlock()
@@ -37,7 +38,7 @@ func (s *State) Expire() (rest bool) {
 	s.mu.Lock()
 	defer s.unlock()
 	s.noted = s.noted || len(s.records) > 0
-	s.resting = rest && len(s.waiting) == 0
+	s.resting = rest && len(s.waiting) == 0 && !s.stirred // between the steps somebody may have come that they did not see
 	return s.resting
 }
 
@@ -65,6 +66,7 @@ func (s *State) Due() <-chan struct{} { return s.due }
 // soon is called for all that Expire does in time, but for the end of leases: nobody notices when
 // that comes a few seconds late. The caller holds mu.
 func (s *State) soon() {
+	s.stirred = true
 	if !s.resting {
 		return
 	}

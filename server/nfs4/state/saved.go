@@ -168,7 +168,9 @@ func (s *State) saveAll() *Saved {
 	saved.sortClients()
 	for _, f := range s.waiting {
 		for _, w := range f.waits.list {
-			saved.Waits = append(saved.Waits, w.save())
+			if !w.open.void() {
+				saved.Waits = append(saved.Waits, w.save())
+			}
 		}
 	}
 	return saved
@@ -457,7 +459,8 @@ func (s *State) restoreLock(o *open, saved *SavedLock) error {
 		if !r.comesAfter(l.ranges) {
 			return errDamaged
 		}
-		if in := s.conflict(o.file, o.client, l.owner, r); in.holder != nil || in.unknown {
+		// What is unknown is the owner's own: its locks by other opens, which may be any number, do not make it damaged.
+		if in := s.conflict(o.file, o.client, l.owner, r); in.holder != nil {
 			return errDamaged
 		}
 		o.file.locked.add(r, l.number, l)

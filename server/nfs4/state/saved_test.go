@@ -207,3 +207,24 @@ func FuzzRestore(f *testing.F) {
 		}
 	})
 }
+
+// One owner locks a file whole by one open, and in more pieces than a look passes over by others: the next process
+// takes that for what it is.
+func TestRestoreOwnRanges(t *testing.T) {
+	w := newWorld(t, Limits{}).unlogged()
+	n := w.ready("node", 1)
+	first, second, whole := n.mustOpen("a", 1), n.mustOpen("b", 1), n.mustOpen("c", 1)
+	_, _, e := n.lock(whole, "l", 1, true, 0, toEOF)
+	w.want(e, OK)
+	for _, o := range []Stateid{first, second} {
+		lock, _, e := n.lock(o, "l", 1, true, 0, 1)
+		w.want(e, OK)
+		for i := uint64(1); i < 2048; i++ {
+			lock, _, e = w.Lock(n.c, LockArgs{Stateid: lock, File: file1(1), Write: true, Offset: 2 * i, Length: 1})
+			w.want(e, OK)
+		}
+	}
+	if err := w.restore(w.save(), noFile); err != nil {
+		t.Fatal(err)
+	}
+}

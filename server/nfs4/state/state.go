@@ -48,6 +48,7 @@ type State struct {
 	most  int // steps under one lock, for the tests
 
 	resting bool          // Expire is not called each second; guarded by mu
+	stirred bool          // soon was called since Expire began; guarded by mu
 	due     chan struct{} // for Due
 
 	log     Log    // nil: there is none

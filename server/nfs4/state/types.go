@@ -71,7 +71,7 @@ const OwnerMax = 1024
 // their ClientID.
 type Roster interface {
 	Add(RosterEntry) error
-	Remove(RosterEntry) error
+	Remove(...RosterEntry) error // in their order; if it fails, the last may be there still
 }
 
 // RosterEntry is one client of the roster.

@@ -120,14 +120,14 @@ func (s *State) untold(w *waiter) {
 }
 
 // turnOf returns a waiter that was told that the lock is free, and that c's owner
-// must not overtake.
+// must not overtake. One whose client is gone has no turn, though it takes some steps until it is removed.
 func (s *State) turnOf(f *file, c *Client, owner string, r lockRange) (found *waiter) {
 	if f.waits == nil {
 		return nil
 	}
 	now := s.cfg.Now()
 	f.waits.told.excluding(r, &s.steps, func(i *interval[*waiter]) bool {
-		if w := i.of; s.hasTurn(w, now) && (w.open.client != c || w.owner != owner) {
+		if w := i.of; !w.open.void() && s.hasTurn(w, now) && (w.open.client != c || w.owner != owner) {
 			found = w
 		}
 		return found == nil

@@ -182,3 +182,30 @@ func waitersModel(t *testing.T, r *rand.Rand) {
 		}
 	}
 }
+
+// A waiter that was told that its lock is free, and whose client is gone, denies it to nobody, even before it is removed.
+func TestTurnOfGoneClient(t *testing.T) {
+	w := newWorld(t, Limits{}).unlogged()
+	holder, waiter, third := w.ready("holder", 1), w.ready("waiter", 1), w.ready("third", 1)
+	lock, _, e := holder.lock(holder.mustOpen("x", 1), "l", 1, true, 0, toEOF)
+	w.want(e, OK)
+	waits := waiter.mustOpen("y", 1)
+	for i := 2; i < 200; i++ {
+		waiter.mustOpen("y", i)
+	}
+	_, _, e = waiter.lock(waits, "m", 1, true, 0, toEOF)
+	w.want(e, ErrDenied)
+	_, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
+	w.want(e, OK)
+	to := third.mustOpen("z", 1)
+	w.mu.Lock()
+	w.drop(waiter.c)
+	w.after.tasks, w.after = nil, nil // it stays half removed
+	half := waiter.c.opens != nil
+	w.mu.Unlock()
+	if !half {
+		t.Fatal("it is removed whole")
+	}
+	_, _, e = third.lock(to, "l", 1, true, 0, toEOF)
+	w.want(e, OK)
+}
