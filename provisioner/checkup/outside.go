@@ -142,6 +142,8 @@ func (o *Outside) uncreated(why string) string {
 		return "raise the ResourceQuota of the namespace, or remove it"
 	case strings.Contains(why, "serviceaccount"):
 		return "apply all of deploy/podnas.yaml, which contains the ServiceAccount"
+	case strings.Contains(why, "no PriorityClass with name"):
+		return "apply all of deploy/podnas.yaml, which contains the PriorityClass"
 	}
 	return "do what the message says; the StatefulSet tries again by itself"
 }

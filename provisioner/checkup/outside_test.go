@@ -173,6 +173,10 @@ func TestOutside(t *testing.T) {
 			d.pod = nil
 			d.warn("podnas", "FailedCreate", "exceeded quota: small")
 		}, "statefulset", doctor.Failed, "exceeded quota: small", "ResourceQuota", true},
+		{"no priority", func(d *deployed) {
+			d.pod = nil
+			d.warn("podnas", "FailedCreate", `pods "podnas-0" is forbidden: no PriorityClass with name podnas was found`)
+		}, "statefulset", doctor.Failed, "no PriorityClass with name podnas", "contains the PriorityClass", true},
 		{"just made", func(d *deployed) {
 			d.set.CreationTimestamp, d.pod, d.claim = metav1.Now(), nil, nil
 		}, "statefulset", doctor.Warning, "not created yet", "try again", true},

@@ -58,6 +58,7 @@ func TestDoctorPod(t *testing.T) {
 	if _, err := kubectl(t.Context(), nil, "create", "serviceaccount", "-n", n.name, "podnas"); err != nil {
 		t.Fatal(err)
 	}
+	makePriorityClass(t)
 	touchSet(t, n.name)
 	wait("statefulset", doctor.Failed, "violates PodSecurity", 6)
 

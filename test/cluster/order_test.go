@@ -236,7 +236,7 @@ func TestRetainedComesBack(t *testing.T) {
 	want := "podnas volume manifests " + v.Name
 	eventually(t, 20*time.Second, "the list has the way back", func() bool {
 		out, _, _ := p.run("volume", "list")
-		return strings.Contains(out, "ready") && strings.Contains(out, "To do: ") && strings.Contains(out, want)
+		return strings.Contains(out, "ready") && strings.Contains(out, "to do: ") && strings.Contains(out, want)
 	})
 	if out, _, _ := p.run("volume", "show", v.Name); !strings.Contains(out, want) {
 		t.Errorf("podnas volume show does not say %q: %s", want, out)
@@ -267,7 +267,7 @@ func TestRetainedComesBack(t *testing.T) {
 	p.start()
 	eventually(t, 10*time.Second, "the list says nothing more", func() bool {
 		out, _, _ := p.run("volume", "list")
-		return !strings.Contains(out, "To do: ")
+		return !strings.Contains(out, "to do: ")
 	})
 }
 

@@ -26,6 +26,7 @@ func TestPodSecurity(t *testing.T) {
 		"xfs-quota":  "privileged",
 		"disk-image": "privileged",
 	}
+	makePriorityClass(t)
 	for _, path := range kustomizations(t, "../../deploy") {
 		if strings.HasSuffix(path, "/monitoring") { // has no pod
 			continue
@@ -65,6 +66,14 @@ func TestPodSecurity(t *testing.T) {
 			}
 			says(pod, level, "let in")
 		})
+	}
+}
+
+// makePriorityClass makes the class of the pod, without which no pod of the StatefulSet is let in.
+func makePriorityClass(t *testing.T) {
+	t.Helper()
+	if _, err := kubectl(t.Context(), nil, "apply", "-f", "../../deploy/base/priorityclass.yaml"); err != nil {
+		t.Fatal(err)
 	}
 }
 
