@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -72,10 +73,35 @@ spec:
 // bench is a Runner that is scanned by hand.
 type bench struct {
 	*Runner
-	t         *testing.T
-	out, logs bytes.Buffer
-	store     *volume.Store
-	refuse    string // why no volume can be exported
+	t      *testing.T
+	out    bytes.Buffer
+	logs   logs
+	store  *volume.Store
+	refuse string // why no volume can be exported
+}
+
+// logs is what was logged, also by what the store does in the background.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logs) Reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text.Reset()
 }
 
 func newBench(t *testing.T) *bench {
@@ -189,7 +215,7 @@ func TestProvisionAndPrint(t *testing.T) {
 	if strings.Contains(b.out.String(), "kubectl") {
 		t.Errorf("kubectl is advised without a cluster:\n%s", b.out.String())
 	}
-	if b.logs.Len() > 0 && strings.Contains(b.logs.String(), "ERROR") {
+	if len(b.logs.String()) > 0 && strings.Contains(b.logs.String(), "ERROR") {
 		t.Errorf("log: %s", b.logs.String())
 	}
 }
