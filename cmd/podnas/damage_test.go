@@ -70,7 +70,7 @@ func keptKinds() []keptKind {
 		{pattern: `disk/\.podnas/reserve/(small|large)-[0-9]{2}`, aside: "folder"},
 		{pattern: `disk/\.podnas/usage/[0-9]+`, aside: replaced + " emptied cut byte zeroed"},
 
-		{pattern: `claims/provisioned`, aside: "file fifo link"},
+		{pattern: `claims/provisioned`, aside: "file fifo"},
 		{pattern: `claims/provisioned/pvc-[^/]+\.yaml`, aside: replaced + " emptied cut zeroed copy", either: "byte", copies: `claims/classes\.yaml`},
 		{pattern: `log/clients-[0-9a-f]{8}`, aside: replaced, inMemory: true},
 		{pattern: `log/clients-[0-9a-f]{8}\.tries`, aside: replaced, inMemory: true},
