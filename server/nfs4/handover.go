@@ -25,7 +25,7 @@ import (
 const (
 	handoverFile   = "handover"
 	handoverFormat = 1
-	// handoverMax bounds the file: replies and opens of all clients are less than a quarter of it.
+	// handoverMax bounds the file: with all tables full it is 60% of that (state.TestResident).
 	handoverMax = 256 << 20
 )
 
@@ -85,6 +85,9 @@ func (s *Server) handOver() error {
 	}
 	if err == nil {
 		b, err = json.Marshal(handover{handoverFormat, s.identity, s.run.own, crc32.Checksum(b, s.crc), b, s.notices.save()})
+	}
+	if err == nil && len(b) > handoverMax {
+		err = fmt.Errorf("what clients have is %d MiB, and a handover at most %d", len(b)>>20, handoverMax>>20)
 	}
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"iter"
+	"io"
 	"os"
 	"strconv"
 	"sync/atomic"
@@ -30,8 +30,8 @@ import (
 
 const (
 	witnessFile    = "state-log"
-	stateLogFormat = 1
-	// stateLogMax bounds what is read of it. It is rewritten long before.
+	stateLogFormat = 2
+	// stateLogMax bounds what is read of it. It is replaced long before.
 	stateLogMax = 1 << 30
 
 	// triesMax is how often a log is used by processes that die before stableAfter: it may be
@@ -39,23 +39,36 @@ const (
 	triesMax    = 3
 	stableAfter = 10 * time.Second
 
-	// A log that is longMin longer than longTimes what it was when it was rewritten is rewritten.
-	longTimes = 3
-	longMin   = 1 << 20
+	// A log is replaced that is longer than when it was begun by as much as that was, but by longMin at least and
+	// longMax at most: while it is, both are in memory.
+	longMin = 1 << 20
+	longMax = 32 << 20
 )
 
 // stateLog is the file. It implements state.Log.
 type stateLog struct {
 	dir    *statedir.Dir
-	name   string // name+".new" is half written, name+".tries" counts those who used it
-	head   []byte // the first frame
-	file   *os.File
-	size   int64
-	limit  int64 // of size
+	name   string   // name+".new" is half written, name+".tries" counts those who used it
+	head   []byte   // the first frame
+	now    *logFile // nil: there is none yet
+	next   *logFile // nil: none was begun
 	tries  int
 	failed atomic.Pointer[error]
 	told   bool         // that it has failed
 	void   func() error // removes the witness
+}
+
+// logFile is one that is appended to.
+type logFile struct {
+	*os.File
+	size  int64
+	limit int64 // of size: longer is long
+}
+
+func (f *logFile) append(frame []byte) error {
+	n, err := f.Write(frame)
+	f.size += int64(n)
+	return err
 }
 
 // logHead is the first frame of a log: all is equal if it is right.
@@ -195,44 +208,47 @@ func (s *Server) startLog() error {
 
 // Append adds a frame.
 func (l *stateLog) Append(frame []byte) (long bool, err error) {
-	if err := l.write(frame); err != nil {
+	if err := l.now.append(frame); err != nil {
 		return false, l.giveUp(err)
 	}
-	return l.size > l.limit, nil
+	return l.now.size > l.now.limit, nil
 }
 
-func (l *stateLog) write(frame []byte) error {
-	n, err := l.file.Write(frame)
-	l.size += int64(n)
-	return err
-}
-
-// Rewrite replaces the file. It stays as it is until the new one is whole.
-func (l *stateLog) Rewrite(frames iter.Seq[[]byte]) error {
-	if l.file != nil {
-		_ = l.file.Close()
-	}
-	err := asRoot(func() (err error) {
-		l.file, err = l.dir.MakeFile(l.newName(), os.O_TRUNC|os.O_WRONLY)
+// Begin begins the file that is to replace the log.
+func (l *stateLog) Begin() error {
+	err := asRoot(func() error {
+		f, err := l.dir.MakeFile(l.newName(), os.O_TRUNC|os.O_WRONLY)
 		if err != nil {
 			return err
 		}
-		l.size = 0
-		if err := l.write(l.head); err != nil {
-			return err
-		}
-		for frame := range frames {
-			if err := l.write(frame); err != nil {
-				return err
-			}
-		}
-		return l.dir.Rename(l.newName(), l.name)
+		l.next = &logFile{File: f}
+		return l.next.append(l.head)
 	})
-	l.limit = longTimes*l.size + longMin
 	if err != nil {
 		return l.giveUp(err)
 	}
 	return nil
+}
+
+// Copy adds a frame to the file that was begun.
+func (l *stateLog) Copy(frame []byte) error {
+	if err := l.next.append(frame); err != nil {
+		return l.giveUp(err)
+	}
+	return nil
+}
+
+// Replace puts the file that was begun in the place of the log.
+func (l *stateLog) Replace() (old io.Closer, err error) {
+	if err := asRoot(func() error { return l.dir.Rename(l.newName(), l.name) }); err != nil {
+		return nil, l.giveUp(err)
+	}
+	if l.now != nil {
+		old = l.now
+	}
+	l.now, l.next = l.next, nil
+	l.now.limit = l.now.size + min(max(l.now.size, longMin), longMax)
+	return old, nil
 }
 
 // giveUp removes the log, so that nobody goes on with what is no longer right, and returns err.
@@ -244,10 +260,12 @@ func (l *stateLog) giveUp(err error) error {
 
 // remove removes the file, or makes it void.
 func (l *stateLog) remove() error {
-	if l.file != nil {
-		_ = l.file.Close()
-		l.file = nil
+	for _, f := range []*logFile{l.now, l.next} {
+		if f != nil {
+			_ = f.Close()
+		}
 	}
+	l.now, l.next = nil, nil
 	_, _ = l.dir.Remove(l.newName()), l.dir.Remove(l.triesName()) // nobody reads them without the log
 	if err := l.dir.Remove(l.name); err != nil {
 		return errors.Join(err, l.void())

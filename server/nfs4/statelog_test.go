@@ -127,7 +127,7 @@ func TestStateLog(t *testing.T) {
 		{"another format", func(l *life, s *Server) {
 			l.do(change(l, s, func(b []byte) []byte {
 				records, rest, _ := state.CutFrame(b)
-				return append(state.AppendFrame(nil, bytes.Replace(records, []byte(`"format":1`), []byte(`"format":2`), 1)), rest...)
+				return append(state.AppendFrame(nil, bytes.Replace(records, []byte(`"format":2`), []byte(`"format":1`), 1)), rest...)
 			}))
 		}, false, "of another format, disk or boot"},
 		{"an empty file", func(l *life, s *Server) {
@@ -135,7 +135,7 @@ func TestStateLog(t *testing.T) {
 		}, false, "of another format, disk or boot"},
 		{"nothing but its beginning", func(l *life, s *Server) {
 			l.do(change(l, s, func(b []byte) []byte { return b[:len(s.stateLog.head)] }))
-		}, false, "it has no beginning"},
+		}, false, "it is not whole"},
 		{"it contradicts itself", func(l *life, s *Server) {
 			l.do(change(l, s, func(b []byte) []byte { return append(b, state.AppendFrame(nil, []byte(`{"open":{"client":1}}`))...) }))
 		}, false, "it contradicts itself"},
@@ -237,17 +237,16 @@ func TestStateLogFull(t *testing.T) {
 	}
 }
 
-// A log that has become long is written anew, also where a call is done as its caller, to whom the
-// folder is closed.
-func TestStateLogRewritten(t *testing.T) {
+// A log that has become long is replaced, also by who acts as somebody to whom the folder is closed.
+func TestStateLogReplaced(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to act as another")
 	}
 	l := newLife(t)
 	s := l.start()
 	l.open(s, "node")
-	s.stateLog.limit = 0
-	before := s.stateLog.size
+	s.stateLog.now.limit = 0
+	before := s.stateLog.now.size
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // it ends with the goroutine
@@ -255,12 +254,13 @@ func TestStateLogRewritten(t *testing.T) {
 		defer func() { done <- err }()
 		if err == nil {
 			l.open(s, "another")
+			s.state.Expire()
 		}
 	}()
 	l.do(<-done)
 	l.do(s.StateLogFailed())
-	if s.stateLog.limit == 0 {
-		t.Errorf("it was not rewritten: %d bytes, had %d", s.stateLog.size, before)
+	if now := s.stateLog.now; now.limit == 0 {
+		t.Errorf("it was not replaced: %d bytes, had %d", now.size, before)
 	}
 	if s = l.start(); !s.wentOn || s.state.Counts().Opens != 2 {
 		t.Errorf("it says %s", l.said)

@@ -34,6 +34,7 @@ func (s *State) addClient(c *Client, home *address) {
 	home.clients++
 	s.addresses[home.key] = home
 	s.clients[c.id] = c
+	c.gen = s.gen
 	c.index = len(s.list)
 	s.list = append(s.list, c)
 	if !c.confirmed {

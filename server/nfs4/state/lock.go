@@ -14,6 +14,7 @@ type lockOwner struct {
 	seqid  uint32
 	// uncertain is that of open.
 	uncertain bool
+	gen       uint8 // see logCopy
 }
 
 // lockerKey finds a lock owner.
@@ -245,7 +246,7 @@ func (s *State) lockID(l *lockOwner) Stateid {
 }
 
 func (s *State) addLockOwner(o *open, number uint64, owner string) *lockOwner {
-	l := &lockOwner{number: number, open: o, at: len(o.locks), owner: owner}
+	l := &lockOwner{number: number, open: o, at: len(o.locks), owner: owner, gen: o.gen}
 	s.locks[l.number] = l
 	s.lockers[lockerKey{o, owner}] = l
 	o.locks = append(o.locks, l)

@@ -3,7 +3,7 @@ package state
 import (
 	"encoding/binary"
 	"hash/crc32"
-	"iter"
+	"io"
 	"time"
 )
 
@@ -22,18 +22,21 @@ import (
 //   - An OPEN may be the last one again (open.repeatable). It gets the same seqid again: for a
 //     seqid that is left out Linux waits 5 seconds.
 //
-// A frame is what one call of unlock appends: the length of its records, their CRC-32C, and the
+// A frame is what one hold of State.mu appends: the length of its records, their CRC-32C, and the
 // records, JSON objects one after another.
 
-// Log keeps frames for the next process. Its methods are called one at a time, under State.mu.
-// After an error neither is called again.
+// Log keeps frames for the next process. Its methods are called one at a time, under State.mu. After an
+// error none is called again.
 type Log interface {
 	// Append adds a frame. It reports whether the log has become much longer than
 	// what it says.
 	Append(frame []byte) (long bool, err error)
-	// Rewrite replaces all frames by others that say the same. Each is valid until the
-	// next.
-	Rewrite(frames iter.Seq[[]byte]) error
+	// Begin begins another log, and Copy adds a frame to that one.
+	Begin() error
+	Copy(frame []byte) error
+	// Replace puts what was begun in the place of the log, if there is one. What is left of
+	// that is closed later, without State.mu.
+	Replace() (old io.Closer, err error)
 }
 
 const (
@@ -68,86 +71,110 @@ func CutFrame(b []byte) (records, rest []byte, ok bool) {
 	return records, b[frameHeader+int(n):], true
 }
 
-// StartLog writes all there is to a log, and each change from now on.
+// StartLog writes all there is to a log, and each change from now on. It is called before any client.
 func (s *State) StartLog(log Log) error {
 	s.mu.Lock()
 	defer s.unlock()
 	s.log = log
-	return s.rewriteLog()
-}
-
-// note logs a change. The caller has checked that there is a log.
-func (s *State) note(r *record) {
-	s.noteBytes(r.append(s.notes()))
-}
-
-// noteBytes is note for notes and one record more.
-func (s *State) noteBytes(notes []byte) {
-	s.records = notes
-	s.noted = true
-}
-
-// notes returns what is to be logged, to be appended to.
-func (s *State) notes() []byte {
-	if len(s.records) == 0 {
-		s.soon() // what need not be written at once is by then
-		s.records = append(s.records, make([]byte, frameHeader)...)
-	}
-	return s.records
-}
-
-// flushLog appends what was noted.
-func (s *State) flushLog() {
-	s.noted = false
-	if s.log == nil || len(s.records) == 0 {
-		return
-	}
-	frame := endFrame(s.records)
-	long, err := s.log.Append(frame)
-	if s.records = frame[:0]; cap(frame) > keepBuffer {
-		s.records = nil
-	}
-	switch {
-	case err != nil:
-		s.log, s.records = nil, nil
-	case long:
-		_ = s.rewriteLog() // the log knows
-	}
-}
-
-func (s *State) rewriteLog() error {
-	s.records, s.noted = nil, false
-	err := s.log.Rewrite(s.frames())
-	if err != nil {
-		s.log = nil
+	err := s.beginCopy()
+	for more := true; more && err == nil; {
+		more, err = s.copySome()
 	}
 	return err
 }
+
+// note logs a change, of something that the logs have that were begun since gen.
+func (s *State) note(gen uint8, add func([]byte) []byte) {
+	s.noteLater(gen, add)
+	s.noted = true
+}
+
+// noteLater is note for what is no reason to write. The caller has checked that there is a log.
+func (s *State) noteLater(gen uint8, add func([]byte) []byte) {
+	if len(s.records) == 0 {
+		s.soon() // what need not be written at once is by then
+		s.records = beginFrame(s.records)
+	}
+	from := len(s.records)
+	s.records = add(s.records)
+	if s.copy != nil && gen == s.gen {
+		s.copy.records = append(beginFrame(s.copy.records), s.records[from:]...)
+	}
+}
+
+// beginFrame leaves the place of a header.
+func beginFrame(b []byte) []byte {
+	if len(b) == 0 {
+		b = append(b, make([]byte, frameHeader)...)
+	}
+	return b
+}
+
+// endFrame fills in the header.
+func endFrame(frame []byte) []byte {
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-frameHeader))
+	binary.BigEndian.PutUint32(frame[4:], checksum(frame[frameHeader:]))
+	return frame
+}
+
+// emptied returns the place of the next frame.
+func emptied(frame []byte) []byte {
+	if cap(frame) > keepBuffer {
+		return nil
+	}
+	return frame[:0]
+}
+
+// flushLog appends what was noted.
+func (s *State) flushLog() error {
+	s.noted = false
+	if s.log == nil {
+		return nil
+	}
+	var err error
+	if len(s.records) > 0 {
+		var long bool
+		long, err = s.log.Append(endFrame(s.records))
+		s.long = s.long || long
+		s.records = emptied(s.records)
+	}
+	if p := s.copy; p != nil && len(p.records) > 0 && err == nil {
+		err = s.log.Copy(endFrame(p.records))
+		p.records = emptied(p.records)
+	}
+	if err != nil {
+		s.endLog()
+	}
+	return err
+}
+
+// endLog is for a log that has failed: it knows.
+func (s *State) endLog() { s.log, s.copy, s.records, s.noted, s.long = nil, nil, nil, false, false }
 
 // logClient logs a client that is confirmed.
 func (s *State) logClient(c *Client) {
 	if s.log != nil && c.confirmed {
 		saved := s.saveClient(c)
-		s.note(&record{Client: &saved})
+		s.note(c.gen, (&record{Client: &saved}).append)
 	}
 }
 
 func (s *State) logGone(c *Client) {
 	if s.log != nil && c.confirmed {
-		s.note(&record{Gone: c.id})
+		s.note(c.gen, (&record{Gone: c.id}).append)
 	}
 }
 
 // logOpen logs an open, but not its locks.
 func (s *State) logOpen(o *open) {
 	if s.log != nil {
-		s.noteBytes(appendOpen(s.notes(), o, false))
+		s.note(o.gen, func(b []byte) []byte { return appendOpen(b, o) })
 	}
 }
 
 func (s *State) logClosed(o *open) {
 	if s.log != nil && !o.client.gone {
-		s.noteBytes(appendOne(s.notes(), `"closed":`, o.number))
+		s.note(o.gen, func(b []byte) []byte { return appendOne(b, `"closed":`, o.number) })
 	}
 }
 
@@ -157,7 +184,7 @@ func (s *State) answered(number uint64, seqid uint32) {
 	if o := s.opens[number]; o != nil && o.seqid == seqid && o.unanswered != 0 {
 		o.unanswered = 0
 		if s.log != nil {
-			s.records = appendOne(s.notes(), `"answered":`, number)
+			s.noteLater(o.gen, func(b []byte) []byte { return appendOne(b, `"answered":`, number) })
 		}
 	}
 }
@@ -191,33 +218,32 @@ func (s *State) notRepeated(o *open) {
 // logRange logs that a LOCK, or a LOCKU, has changed what l has.
 func (s *State) logRange(l *lockOwner, r lockRange, isLock bool) {
 	if s.log != nil {
-		s.noteBytes(appendLock(s.notes(), l, r, isLock))
+		s.note(l.gen, func(b []byte) []byte { return appendLock(b, l, r, isLock) })
 	}
 }
 
 func (s *State) logFreed(l *lockOwner) {
 	if s.log != nil {
-		s.note(&record{Freed: l.number})
+		s.note(l.gen, (&record{Freed: l.number}).append)
 	}
 }
 
 func (s *State) logWait(w *waiter) {
 	if s.log != nil {
-		saved := w.save()
-		s.note(&record{Wait: &saved})
+		s.note(w.open.file.waits.gen, func(b []byte) []byte { return appendWait(b, `{"wait":`, w) })
 	}
 }
 
 func (s *State) logWaitEnds(w *waiter) {
 	if s.log != nil && !w.open.client.gone {
-		saved := w.save()
-		s.note(&record{WaitEnds: &saved})
+		s.note(w.open.file.waits.gen, func(b []byte) []byte { return appendWait(b, `{"waitEnds":`, w) })
 	}
 }
 
-// logGrace logs what becomes of the grace period.
+// logGrace logs what becomes of the grace period. A log that does not have yet what it is about loses nothing
+// by it.
 func (s *State) logGrace(r record) {
 	if s.log != nil {
-		s.note(&r)
+		s.note(s.gen, r.append)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,12 +16,14 @@ import (
 
 // memoryLog is a log that is read while it is written.
 type memoryLog struct {
-	bytes  []byte
-	frames int
-	long   int // after so many frames it is to be rewritten; never if 0
-	replay *Replay
-	wrong  error
-	err    error // that the next call returns
+	bytes    []byte
+	frames   int
+	long     int // after so many frames it is to be rewritten; never if 0
+	replay   *Replay
+	wrong    error
+	err      error // that the next call returns
+	next     *memoryLog
+	replaced int // how often
 }
 
 func (l *memoryLog) Append(frame []byte) (bool, error) {
@@ -35,14 +36,28 @@ func (l *memoryLog) Append(frame []byte) (bool, error) {
 	return l.long > 0 && l.frames > l.long, nil
 }
 
-func (l *memoryLog) Rewrite(frames iter.Seq[[]byte]) error {
-	l.bytes, l.frames, l.replay = nil, 0, NewReplay()
-	for frame := range frames {
-		if _, err := l.Append(frame); err != nil {
-			return err
-		}
+func (l *memoryLog) Begin() error {
+	l.next = &memoryLog{long: l.long, replay: NewReplay()}
+	return l.err
+}
+
+func (l *memoryLog) Copy(frame []byte) error {
+	if l.err != nil {
+		return l.err
 	}
-	return nil
+	_, err := l.next.Append(frame)
+	l.wrong = cmp.Or(l.wrong, l.next.wrong)
+	return err
+}
+
+func (l *memoryLog) Replace() (io.Closer, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
+	replaced := l.replaced
+	*l = *l.next
+	l.replaced = replaced + 1
+	return io.NopCloser(nil), nil
 }
 
 func (l *memoryLog) read(frame []byte) {
@@ -476,7 +491,7 @@ func FuzzReplay(f *testing.F) {
 		all, b = append(all, records...), rest
 	}
 	f.Add(all)
-	f.Add([]byte(`{"begin":{"boot":1,"next":9}}{"client":{"id":1,"owner":"AA==","confirmed":true,"recorded":true}}{"open":{"client":1,"number":2,"access":1,"combos":1,"seqid":1,"locks":[{"number":3,"seqid":1,"ranges":[{"first":1,"last":5},{"first":3,"last":9}]}]}}{"lock":{"open":2,"number":3,"seqid":2,"set":{"first":0,"last":18446744073709551615,"write":true}}}`))
+	f.Add([]byte(`{"client":{"id":1,"owner":"AA==","confirmed":true,"recorded":true}}{"open":{"client":1,"number":2,"access":1,"combos":1,"seqid":1}}{"locks":{"open":2,"number":3,"seqid":1,"ranges":[{"first":1,"last":5},{"first":3,"last":9}]}}{"whole":{"boot":1,"next":9}}{"lock":{"open":2,"number":3,"seqid":2,"set":{"first":0,"last":18446744073709551615,"write":true}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if records, rest, ok := CutFrame(b); ok && frameHeader+len(records)+len(rest) != len(b) {
 			t.Errorf("%d bytes are a frame of %d, and %d", len(b), len(records), len(rest))
@@ -511,66 +526,46 @@ func (l fileLog) Append(frame []byte) (bool, error) {
 	return false, err
 }
 
-func (l fileLog) Rewrite(frames iter.Seq[[]byte]) error {
-	for frame := range frames {
-		if _, err := l.Write(frame); err != nil {
-			return err
-		}
-	}
-	return nil
+func (l fileLog) Begin() error { return nil }
+
+func (l fileLog) Copy(frame []byte) error {
+	_, err := l.Write(frame)
+	return err
 }
 
-// A log that is rewritten has several frames, and says the same.
-func TestLogRewritten(t *testing.T) {
-	w := newWorld(t, Limits{})
-	n, other := w.ready("node", 1), w.ready("other", 1)
-	for i := range 1000 {
-		id := n.mustOpen(fmt.Sprint("o", i), i%3)
-		_, _, e := n.lock(id, "\x00l", i%3, i%2 == 0, uint64(4*i), 2)
-		w.want(e, OK)
-		_, _, e = n.lock(id, "\x00l", i%3, false, toEOF-uint64(4*i)-8, 2)
-		w.want(e, OK)
-	}
-	_, _, e := other.lock(other.mustOpen("x", 0), "l", 0, true, 0, toEOF)
-	w.want(e, ErrDenied)
-	if err := w.StartLog(w.logged); err != nil {
-		t.Fatal(err)
-	}
-	if w.logged.frames < 3 {
-		t.Errorf("%d frames", w.logged.frames)
-	}
-	w.ok()
-	w.dies()
-	if n := w.Counts(); n.Opens != 1001 || n.Locks != 2000 || n.Waiters != 1 {
-		t.Errorf("%+v", n)
-	}
-	w.logged.err = io.ErrShortWrite
-	if err := w.StartLog(w.logged); !errors.Is(err, io.ErrShortWrite) {
-		t.Errorf("a log that fails: %v", err)
-	}
-}
+func (l fileLog) Replace() (io.Closer, error) { return nil, nil }
 
 // What is encoded by hand is what encoding/json makes of it, or the same to it.
 func TestRecords(t *testing.T) {
 	w, _, _, _ := busyWorld(t)
 	for _, o := range w.opens {
-		for _, locks := range []bool{false, true} {
-			var r record
-			if err := json.Unmarshal(appendOpen(nil, o, locks), &r); err != nil {
-				t.Fatal(err)
-			}
-			want := o.save()
-			if locks {
-				want = o.saveAll()
-			}
-			r.Open.Since, want.Since = r.Open.Since.UTC(), want.Since.UTC()
-			if !reflect.DeepEqual(r, record{Open: &loggedOpen{o.client.id, want}}) {
-				t.Errorf("%s\nis %+v, want %+v", appendOpen(nil, o, locks), r.Open, want)
-			}
+		var r record
+		if err := json.Unmarshal(appendOpen(nil, o), &r); err != nil {
+			t.Fatal(err)
+		}
+		want := o.save()
+		r.Open.Since, want.Since = r.Open.Since.UTC(), want.Since.UTC()
+		if !reflect.DeepEqual(r, record{Open: &loggedOpen{o.client.id, want}}) {
+			t.Errorf("%s\nis %+v, want %+v", appendOpen(nil, o), r.Open, want)
+		}
+	}
+	for _, x := range w.waiters {
+		var r record
+		if err := json.Unmarshal(appendWait(nil, `{"wait":`, x), &r); err != nil {
+			t.Fatal(err)
+		}
+		if want := x.save(); !reflect.DeepEqual(r, record{Wait: &want}) {
+			t.Errorf("%s\nis %+v, want %+v", appendWait(nil, `{"wait":`, x), r.Wait, want)
 		}
 	}
 	for _, l := range w.locks {
-		var r record
+		var all, r record
+		if err := json.Unmarshal(appendLocks(nil, l), &all); err != nil {
+			t.Fatal(err)
+		}
+		if want := l.save(); !reflect.DeepEqual(all, record{Locks: &loggedLocks{l.open.number, want}}) {
+			t.Errorf("%s\nis %+v, want %+v", appendLocks(nil, l), all.Locks, want)
+		}
 		if err := json.Unmarshal(appendLock(nil, l, l.ranges[0], true), &r); err != nil {
 			t.Fatal(err)
 		}
@@ -590,7 +585,7 @@ func BenchmarkRecord(b *testing.B) {
 	var to []byte
 	b.Run("by-hand", func(b *testing.B) {
 		for b.Loop() {
-			to = appendOpen(to[:0], o, false)
+			to = appendOpen(to[:0], o)
 		}
 	})
 	b.Run("json", func(b *testing.B) {

@@ -2,40 +2,46 @@ package state
 
 import (
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
-	"iter"
 	"strconv"
 	"time"
 )
 
 // record is a change. One field is set.
 type record struct {
-	Begin     *loggedBegin `json:"begin,omitempty"`
-	Client    *SavedClient `json:"client,omitempty"` // without its sessions and opens
-	Gone      uint64       `json:"gone,omitempty"`   // client, with all it had
-	Open      *loggedOpen  `json:"open,omitempty"`
-	Answered  uint64       `json:"answered,omitempty"` // number of an open: its client has the reply to the last OPEN
-	Closed    uint64       `json:"closed,omitempty"`   // number of an open, with its locks
-	Lock      *loggedLock  `json:"lock,omitempty"`
-	Freed     uint64       `json:"freed,omitempty"` // number of a lock owner
-	Wait      *SavedWait   `json:"wait,omitempty"`
-	WaitEnds  *SavedWait   `json:"waitEnds,omitempty"`
-	Grace     *SavedGrace  `json:"grace,omitempty"`
-	Reclaimed []byte       `json:"reclaimed,omitempty"` // owner that has said RECLAIM_COMPLETE
-	Forgotten []byte       `json:"forgotten,omitempty"` // owner that may not reclaim any more
-	GraceOver bool         `json:"graceOver,omitempty"`
+	Whole     *loggedWhole     `json:"whole,omitempty"`  // all there was is in the log
+	Client    *SavedClient     `json:"client,omitempty"` // without its sessions and opens
+	Gone      uint64           `json:"gone,omitempty"`   // client, with all it had
+	Open      *loggedOpen      `json:"open,omitempty"`
+	Answered  uint64           `json:"answered,omitempty"` // number of an open: its client has the reply to the last OPEN
+	Closed    uint64           `json:"closed,omitempty"`   // number of an open, with its locks
+	Locks     *loggedLocks     `json:"locks,omitempty"`
+	Lock      *loggedLock      `json:"lock,omitempty"`
+	Freed     uint64           `json:"freed,omitempty"` // number of a lock owner
+	Wait      *SavedWait       `json:"wait,omitempty"`
+	WaitEnds  *SavedWait       `json:"waitEnds,omitempty"`
+	Grace     *SavedGrace      `json:"grace,omitempty"` // without its owners
+	Awaited   *SavedGraceOwner `json:"awaited,omitempty"`
+	Reclaimed []byte           `json:"reclaimed,omitempty"` // owner that has said RECLAIM_COMPLETE
+	Forgotten []byte           `json:"forgotten,omitempty"` // owner that may not reclaim any more
+	GraceOver bool             `json:"graceOver,omitempty"`
 }
 
-type loggedBegin struct {
+type loggedWhole struct {
 	Boot uint32 `json:"boot"`
 	Next uint64 `json:"next"`
 }
 
-// loggedOpen is an open. If it has no locks, those that were logged stay.
+// loggedOpen is an open without its locks.
 type loggedOpen struct {
 	Client uint64 `json:"client"`
 	SavedOpen
+}
+
+// loggedLocks is all that a lock owner has.
+type loggedLocks struct {
+	Open uint64 `json:"open"` // number
+	SavedLock
 }
 
 // loggedLock is a LOCK or LOCKU, not all ranges that the owner has: there may be many.
@@ -56,9 +62,9 @@ func (r *record) append(b []byte) []byte {
 	return append(b, encoded...)
 }
 
-// appendOpen appends the record of an open. What OPEN, CLOSE, LOCK and LOCKU log is encoded by hand:
+// appendOpen appends the record of an open. What is logged often, or often at once, is encoded by hand:
 // encoding/json takes seven times as long (go test -bench Record), under State.mu.
-func appendOpen(b []byte, o *open, locks bool) []byte {
+func appendOpen(b []byte, o *open) []byte {
 	b = appendNumber(append(b, `{"open":{`...), `"client":`, o.client.id)
 	b = appendNumber(b, `,"number":`, o.number)
 	b = appendNumber(b, `,"volume":`, o.file.key.Volume)
@@ -73,25 +79,28 @@ func appendOpen(b []byte, o *open, locks bool) []byte {
 	b = appendNumber(b, `,"seqid":`, uint64(o.seqid))
 	b = o.since.AppendFormat(append(b, `,"since":"`...), time.RFC3339Nano)
 	b = appendNumber(append(b, '"'), `,"unanswered":`, uint64(o.unanswered))
-	if locks && len(o.locks) > 0 {
-		b = append(b, `,"locks":[`...)
-		for i, l := range o.locks {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = appendText(appendNumber(append(b, '{'), `"number":`, l.number), `,"owner":`, l.owner)
-			b = append(appendNumber(b, `,"seqid":`, uint64(l.seqid)), `,"ranges":[`...)
-			for j, r := range l.ranges {
-				if j > 0 {
-					b = append(b, ',')
-				}
-				b = appendRange(b, r)
-			}
-			b = append(b, "]}"...)
-		}
-		b = append(b, ']')
-	}
 	return append(b, "}}"...)
+}
+
+// appendLocks appends the record of all that a lock owner has.
+func appendLocks(b []byte, l *lockOwner) []byte {
+	b = appendNumber(append(b, `{"locks":{`...), `"open":`, l.open.number)
+	b = appendText(appendNumber(b, `,"number":`, l.number), `,"owner":`, l.owner)
+	b = append(appendNumber(b, `,"seqid":`, uint64(l.seqid)), `,"ranges":[`...)
+	for i, r := range l.ranges {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendRange(b, r)
+	}
+	return append(b, "]}}"...)
+}
+
+// appendWait appends the record of a LOCK that waits, or does not any more.
+func appendWait(b []byte, name string, w *waiter) []byte {
+	b = appendNumber(append(b, name...), `{"open":`, w.open.number)
+	b = append(appendText(b, `,"owner":`, w.owner), `,"range":`...)
+	return append(appendRange(b, w.lockRange), "}}"...)
 }
 
 // appendLock appends the record of a LOCK, or a LOCKU.
@@ -125,52 +134,4 @@ func appendText(b []byte, name, text string) []byte {
 func appendRange(b []byte, r lockRange) []byte {
 	b = appendNumber(appendNumber(append(b, '{'), `"first":`, r.first), `,"last":`, r.last)
 	return append(strconv.AppendBool(append(b, `,"write":`...), r.write), '}')
-}
-
-// frameSize is how long the frames of a log are that is rewritten, more or less.
-const frameSize = 64 << 10
-
-// frames returns all there is. A frame is valid until the next one.
-func (s *State) frames() iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		b := make([]byte, frameHeader, frameSize+frameSize/4)
-		ended := false
-		frame := func(size int) {
-			if ended || len(b) <= size {
-				return
-			}
-			ended = !yield(endFrame(b))
-			b = b[:frameHeader]
-		}
-		b = (&record{Begin: &loggedBegin{s.cfg.Boot, s.next}}).append(b)
-		if g := s.grace.save(s.cfg.Now()); g != nil {
-			b = (&record{Grace: g}).append(b)
-		}
-		for _, c := range s.clients {
-			if !c.confirmed {
-				continue
-			}
-			saved := s.saveClient(c)
-			b = (&record{Client: &saved}).append(b)
-			for o := c.opens; o != nil; o = o.nextOfClient {
-				b = appendOpen(b, o, true)
-				frame(frameSize)
-			}
-		}
-		for _, f := range s.waiting {
-			for _, w := range f.waits.list {
-				saved := w.save()
-				b = (&record{Wait: &saved}).append(b)
-			}
-			frame(frameSize)
-		}
-		frame(frameHeader)
-	}
-}
-
-// endFrame fills in the header, for which the frame has the place.
-func endFrame(frame []byte) []byte {
-	binary.BigEndian.PutUint32(frame, uint32(len(frame)-frameHeader))
-	binary.BigEndian.PutUint32(frame[4:], checksum(frame[frameHeader:]))
-	return frame
 }

@@ -73,6 +73,7 @@ type open struct {
 	repeatable uint16
 	uncertain  bool
 	gone       bool   // it is closed
+	gen        uint8  // see logCopy
 	access     Access // their union
 	deny       Access // their union
 
@@ -297,7 +298,7 @@ func (s *State) addOpen(c *Client, number uint64, a *OpenArgs) *open {
 	}
 	o := &open{
 		number: number, client: c, file: f,
-		owner: string(a.Owner), since: s.cfg.Now(),
+		owner: string(a.Owner), since: s.cfg.Now(), gen: c.gen,
 	}
 	s.opens[o.number] = o
 	s.byOwner[openKey{c, f, o.owner}] = o
@@ -418,6 +419,7 @@ func (s *State) Close(c *Client, id Stateid, f FileKey) Error {
 func (s *State) removeOpen(o *open) {
 	c, f := o.client, o.file
 	s.logClosed(o)
+	s.notCopied(o)
 	o.gone = true
 	if len(c.waits) > 0 {
 		s.dropWaitersOf(c, o)

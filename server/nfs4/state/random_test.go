@@ -93,6 +93,9 @@ func (r *runner) compare() {
 	if r.rand.IntN(5) == 0 {
 		r.checkLog()
 	}
+	if r.rand.IntN(3) == 0 {
+		r.copySomeThings(r.rand.IntN(4))
+	}
 	disk := map[uint64]string{}
 	for _, e := range r.roster.entries() {
 		disk[e.ClientID] = e.Owner

@@ -13,7 +13,7 @@ import (
 
 // Replay reads a log.
 type Replay struct {
-	begun   bool
+	whole   bool
 	boot    uint32
 	next    uint64
 	grace   *SavedGrace
@@ -78,8 +78,8 @@ func (p *Replay) Apply(records []byte) error {
 
 func (p *Replay) apply(r *record) error {
 	switch {
-	case r.Begin != nil:
-		p.begun, p.boot, p.next = true, r.Begin.Boot, r.Begin.Next
+	case r.Whole != nil:
+		p.whole, p.boot, p.next = true, r.Whole.Boot, max(p.next, r.Whole.Next)
 	case r.Client != nil:
 		p.client(r.Client)
 	case r.Gone != 0:
@@ -92,6 +92,8 @@ func (p *Replay) apply(r *record) error {
 		}
 	case r.Closed != 0:
 		p.closed(r.Closed)
+	case r.Locks != nil:
+		return p.allLocks(r.Locks)
 	case r.Lock != nil:
 		return p.lock(r.Lock)
 	case r.Freed != 0:
@@ -104,7 +106,9 @@ func (p *Replay) apply(r *record) error {
 	case r.WaitEnds != nil:
 		delete(p.waits, waitOf(r.WaitEnds))
 	case r.Grace != nil:
-		p.beginGrace(r.Grace)
+		p.grace = r.Grace
+	case r.Awaited != nil:
+		p.owners[string(r.Awaited.Owner)] = r.Awaited
 	case r.Reclaimed != nil:
 		if o := p.owners[string(r.Reclaimed)]; o != nil {
 			o.Done = true
@@ -118,15 +122,6 @@ func (p *Replay) apply(r *record) error {
 		return fmt.Errorf("a record that says nothing: %w", errDamaged)
 	}
 	return nil
-}
-
-func (p *Replay) beginGrace(g *SavedGrace) {
-	p.grace = g
-	clear(p.owners)
-	for i := range g.Owners {
-		o := &g.Owners[i]
-		p.owners[string(o.Owner)] = o
-	}
 }
 
 func waitOf(w *SavedWait) replayedWait {
@@ -164,20 +159,21 @@ func (p *Replay) open(logged *loggedOpen) error {
 		p.next = max(p.next, logged.Number)
 	}
 	o.SavedOpen = logged.SavedOpen
-	locks := o.Locks
 	o.Locks = nil
-	for i := range locks {
-		l, err := p.lockOf(o, locks[i].Number, locks[i].Owner, locks[i].Seqid)
-		if err != nil {
-			return err
+	return nil
+}
+
+func (p *Replay) allLocks(logged *loggedLocks) error {
+	l, err := p.lockOf(logged.Open, logged.Number, logged.Owner, logged.Seqid)
+	if err != nil {
+		return err
+	}
+	for _, saved := range logged.Ranges {
+		r := lockRange{saved.First, saved.Last, saved.Write}
+		if !r.comesAfter(l.ranges) {
+			return fmt.Errorf("a lock: %w", errDamaged)
 		}
-		for _, saved := range locks[i].Ranges {
-			r := lockRange{saved.First, saved.Last, saved.Write}
-			if !r.comesAfter(l.ranges) {
-				return fmt.Errorf("a lock: %w", errDamaged)
-			}
-			l.ranges = append(l.ranges, r)
-		}
+		l.ranges = append(l.ranges, r)
 	}
 	return nil
 }
@@ -194,9 +190,12 @@ func (p *Replay) closed(number uint64) {
 	delete(p.opens, number)
 }
 
-// lockOf returns a lock owner, which may be new.
-func (p *Replay) lockOf(o *replayedOpen, number uint64, owner []byte, seqid uint32) (*replayedLock, error) {
-	l := p.locks[number]
+// lockOf returns a lock owner of an open, which may be new.
+func (p *Replay) lockOf(open, number uint64, owner []byte, seqid uint32) (*replayedLock, error) {
+	o, l := p.opens[open], p.locks[number]
+	if o == nil {
+		return nil, fmt.Errorf("a lock: %w", errDamaged)
+	}
 	if l == nil {
 		l = &replayedLock{open: o, number: number, owner: owner}
 		p.locks[number], o.locks[number] = l, l
@@ -210,11 +209,7 @@ func (p *Replay) lockOf(o *replayedOpen, number uint64, owner []byte, seqid uint
 }
 
 func (p *Replay) lock(logged *loggedLock) error {
-	o := p.opens[logged.Open]
-	if o == nil {
-		return fmt.Errorf("a lock: %w", errDamaged)
-	}
-	l, err := p.lockOf(o, logged.Number, logged.Owner, logged.Seqid)
+	l, err := p.lockOf(logged.Open, logged.Number, logged.Owner, logged.Seqid)
 	if err != nil {
 		return err
 	}
@@ -240,8 +235,8 @@ func (p *Replay) freed(number uint64) {
 // Saved returns what the process had that wrote the log, for Restore. What was under way when it
 // died is not known.
 func (p *Replay) Saved() (*Saved, error) {
-	if !p.begun {
-		return nil, errors.New("it has no beginning")
+	if !p.whole {
+		return nil, errors.New("it is not whole")
 	}
 	saved := &Saved{Boot: p.boot, Next: p.next}
 	if p.grace != nil {

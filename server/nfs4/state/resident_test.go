@@ -5,6 +5,7 @@
 package state
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,13 @@ import (
 // residentMax is the memory that all tables may take at their limits, replies included. It is less than half
 // of what docs/nfs.md says the process has at most.
 const residentMax = 280 << 20
+
+// loggedMax is what a log of them may have: the manifest's folder of 320 MiB has room for two, and for what is
+// logged meanwhile. savedMax is nfs4's handoverMax.
+const (
+	loggedMax = 112 << 20
+	savedMax  = 256 << 20
+)
 
 // All tables at their limits take as much memory as docs/nfs.md says, by the kernel's account.
 func TestResident(t *testing.T) {
@@ -94,5 +102,21 @@ func TestResident(t *testing.T) {
 	}
 	if got > residentMax {
 		t.Errorf("the tables take %d MiB of memory", got>>20)
+	}
+	log := &longLog{}
+	if err := m.StartLog(log); err != nil {
+		t.Fatal(err)
+	}
+	saved, err := m.Save(func(any) (json.RawMessage, error) { return json.RawMessage("{}"), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	handover, err := json.Marshal(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("a log of them has %d MiB, a handover %d MiB", log.copied>>20, len(handover)>>20)
+	if log.copied > loggedMax || len(handover) > savedMax {
+		t.Error("that is more than there is room for")
 	}
 }

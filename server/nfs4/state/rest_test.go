@@ -40,7 +40,8 @@ func TestRest(t *testing.T) {
 		t.Error("something is due again")
 	}
 	s.mu.Lock()
-	s.notes()
+	s.log = &memoryLog{replay: NewReplay()}
+	s.noteLater(s.gen, (&record{Answered: 1}).append)
 	s.unlock()
 	if !due() {
 		t.Error("nobody is told of what is to be logged")

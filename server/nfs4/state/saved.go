@@ -188,11 +188,15 @@ func (g *grace) save(now time.Time) *SavedGrace {
 	}
 	saved := &SavedGrace{Left: g.until.Sub(now)}
 	for owner, w := range g.owners {
-		o := SavedGraceOwner{Owner: []byte(owner), Done: w.done}
-		for _, e := range w.entries {
-			o.Entries = append(o.Entries, e.ClientID)
-		}
-		saved.Owners = append(saved.Owners, o)
+		saved.Owners = append(saved.Owners, w.save(owner))
+	}
+	return saved
+}
+
+func (w *awaited) save(owner string) SavedGraceOwner {
+	saved := SavedGraceOwner{Owner: []byte(owner), Done: w.done}
+	for _, e := range w.entries {
+		saved.Entries = append(saved.Entries, e.ClientID)
 	}
 	return saved
 }
@@ -248,11 +252,15 @@ func (o *open) save() SavedOpen {
 func (o *open) saveAll() SavedOpen {
 	saved := o.save()
 	for _, l := range o.locks {
-		lock := SavedLock{Number: l.number, Owner: []byte(l.owner), Seqid: l.seqid, Uncertain: l.uncertain}
-		for _, r := range l.ranges {
-			lock.Ranges = append(lock.Ranges, r.save())
-		}
-		saved.Locks = append(saved.Locks, lock)
+		saved.Locks = append(saved.Locks, l.save())
+	}
+	return saved
+}
+
+func (l *lockOwner) save() SavedLock {
+	saved := SavedLock{Number: l.number, Owner: []byte(l.owner), Seqid: l.seqid, Uncertain: l.uncertain}
+	for _, r := range l.ranges {
+		saved.Ranges = append(saved.Ranges, r.save())
 	}
 	return saved
 }

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"crypto/rand"
 	"encoding/binary"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,9 +52,12 @@ type State struct {
 	stirred bool          // soon was called since Expire began; guarded by mu
 	due     chan struct{} // for Due
 
-	log     Log    // nil: there is none
-	records []byte // what is to be logged, after the place of a frame's header
-	noted   bool   // it is to be logged by unlock
+	log     Log      // nil: there is none
+	records []byte   // what is to be logged, after the place of a frame's header
+	noted   bool     // it is to be logged by unlock
+	long    bool     // the log is
+	copy    *logCopy // nil: the log is not being replaced
+	gen     uint8    // of the newest log
 
 	graced  atomic.Bool  // grace.active, for InGrace
 	denying atomic.Int64 // opens that deny something, for Denies
@@ -135,6 +139,7 @@ type effects struct {
 	events  []Event
 	free    []LockFree
 	tasks   []task
+	close   io.Closer
 }
 
 func (s *State) later() *effects {
@@ -161,7 +166,7 @@ func (s *State) event(e Event) {
 func (s *State) unlock() {
 	s.most, s.steps = max(s.most, s.steps), 0
 	if s.noted {
-		s.flushLog()
+		_ = s.flushLog() // the log knows
 	}
 	after := s.after
 	s.after = nil
@@ -171,6 +176,9 @@ func (s *State) unlock() {
 	}
 	for _, h := range after.release {
 		h.Release()
+	}
+	if after.close != nil {
+		_ = after.close.Close()
 	}
 	if s.cfg.Event != nil {
 		for _, e := range after.events {

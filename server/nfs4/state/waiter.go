@@ -35,6 +35,7 @@ type fileWaiters struct {
 	index int                // in State.waiting
 	list  []*waiter          // who asked first comes first; at most Limits.FileWaiters
 	told  intervals[*waiter] // those that were told and have not asked again since
+	gen   uint8              // see logCopy
 }
 
 // after returns the index of the first waiter after the one of a number.
@@ -79,7 +80,7 @@ func (s *State) addWaiter(o *open, owner string, r lockRange) *waiter {
 	c.waits[owner] = append(c.waits[owner], w)
 	s.use(c, usage{waiters: 1, ownerBytes: len(owner)})
 	if f.waits == nil {
-		f.waits = &fileWaiters{index: len(s.waiting)}
+		f.waits = &fileWaiters{index: len(s.waiting), gen: s.gen}
 		s.waiting = append(s.waiting, f)
 	}
 	f.waits.list = append(f.waits.list, w)

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"io"
 	"testing"
 	"time"
 )
@@ -266,6 +267,21 @@ func TestWork(t *testing.T) {
 				m.want(e, OK)
 			})
 		},
+		"a log that has become long": func(m *many, step func(string, func())) {
+			m.fill()
+			log := &longLog{}
+			if err := m.StartLog(log); err != nil {
+				m.t.Fatal(err)
+			}
+			size := log.copied
+			a := m.clientAgain(0)
+			m.open(a, 1, 0) // the log says that it is long
+			step("Expire", func() { m.Expire() })
+			if log.replaced != 2 || log.copied < 2*size {
+				m.t.Errorf("replaced %d times, %d bytes, of which %d at first", log.replaced, log.copied, size)
+			}
+			m.t.Logf("the log has %d MiB: %+v", size>>20, m.Counts())
+		},
 		"clients": func(m *many, step func(string, func())) {
 			for c := range l.Clients {
 				m.client(c)
@@ -317,6 +333,46 @@ func TestWork(t *testing.T) {
 		})
 	}
 }
+
+// fill has the tables of opens, locks and waiters be near their limits. Client 0 has nothing.
+func (m *many) fill() {
+	l := m.cfg.Limits
+	m.client(0)
+	for i := range l.AllOpens * 3 / 4 {
+		n := i % 1000
+		if i < 1000 {
+			m.client(n + 1)
+		}
+		a := m.clientAgain(n + 1)
+		id := m.open(a, i, i)
+		if i < l.AllLocks/3 {
+			_, e := m.lock(a, id, i, i, true, 0, 1)
+			m.want(e, OK)
+		}
+	}
+	a := m.client(1001) // a lock owner with many ranges
+	id := m.open(a, 0, l.AllOpens)
+	for i := range l.Ranges {
+		_, e := m.lock(a, id, 0, l.AllOpens, true, uint64(2*i), 1)
+		m.want(e, OK)
+	}
+	for c := range l.AllWaiters / l.Waiters * 3 / 4 {
+		a, f := m.client(1002+c), c*l.Waiters/l.FileWaiters
+		id := m.open(a, 0, f)
+		for i := range l.Waiters {
+			_, e := m.lock(a, id, i, f, true, 0, 1)
+			m.want(e, ErrDenied)
+		}
+	}
+}
+
+// longLog is a log that is always long.
+type longLog struct{ copied, replaced int }
+
+func (l *longLog) Append([]byte) (bool, error) { return true, nil }
+func (l *longLog) Begin() error                { return nil }
+func (l *longLog) Copy(frame []byte) error     { l.copied += len(frame); return nil }
+func (l *longLog) Replace() (io.Closer, error) { l.replaced++; return nil, nil }
 
 // releasing calls back when it is released: in the middle of what removes an open.
 type releasing func()

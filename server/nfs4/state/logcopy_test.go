@@ -1,0 +1,235 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+)
+
+// copySomeThings goes on with the copy of the log, or begins one. It reports whether the copy is in the place of the log.
+func (w *world) copySomeThings(n int) (done bool) {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.unlock()
+	var err error
+	if w.copy == nil {
+		err = w.beginCopy()
+	}
+	for ; n > 0 && err == nil && !done; n-- {
+		if !w.copyNext() {
+			done, err = true, w.endCopy()
+		}
+	}
+	if err == nil {
+		err = w.flushLog()
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return done
+}
+
+// A log has several frames, and says what there is.
+func TestLogReplaced(t *testing.T) {
+	w := newWorld(t, Limits{})
+	n, other := w.ready("node", 1), w.ready("other", 1)
+	for i := range 1000 {
+		id := n.mustOpen(fmt.Sprint("o", i), i%3)
+		_, _, e := n.lock(id, "\x00l", i%3, i%2 == 0, uint64(4*i), 2)
+		w.want(e, OK)
+		_, _, e = n.lock(id, "\x00l", i%3, false, toEOF-uint64(4*i)-8, 2)
+		w.want(e, OK)
+	}
+	_, _, e := other.lock(other.mustOpen("x", 0), "l", 0, true, 0, toEOF)
+	w.want(e, ErrDenied)
+	w.Expire()
+	if l := w.logged; l.replaced < 2 || l.frames < 3 {
+		t.Errorf("%d frames, replaced %d times", l.frames, l.replaced)
+	}
+	w.ok()
+	w.dies()
+	if n := w.Counts(); n.Opens != 1001 || n.Locks != 2000 || n.Waiters != 1 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// Each thing that happens while the log is copied is in the new one, wherever the copy has come to.
+func TestLogCopy(t *testing.T) {
+	// Of node: opens 0 to 2 of files 0 to 2; each has two lock owners.
+	type scene struct {
+		*world
+		node, waiter *node
+		opens, locks []Stateid
+	}
+	begin := func(t *testing.T) *scene {
+		w := newWorld(t, Limits{})
+		s := &scene{world: w, node: w.ready("node", 1), waiter: w.ready("waiter", 1)}
+		w.ready("third", 1)
+		if _, e := w.exchange("unconfirmed", 1); e != OK {
+			t.Fatal(e)
+		}
+		for f := range 3 {
+			s.opens = append(s.opens, s.node.mustOpen("o", f))
+			for l := range 2 {
+				id, _, e := s.node.lock(s.opens[f], fmt.Sprint("l", l), f, true, uint64(10*l), 5)
+				w.want(e, OK)
+				s.locks = append(s.locks, id)
+			}
+			id := s.waiter.mustOpen("o", f)
+			for l := range 2 {
+				_, _, e := s.waiter.lock(id, fmt.Sprint("l", l), f, true, uint64(10*l), 5)
+				w.want(e, ErrDenied)
+			}
+		}
+		return s
+	}
+	for name, do := range map[string]func(s *scene){
+		"nothing": func(*scene) {},
+		"CLOSE":   func(s *scene) { s.want(s.Close(s.node.c, s.opens[1], file1(1)), OK) },
+		"OPEN":    func(s *scene) { s.node.mustOpen("new", 4) },
+		"OPEN again": func(s *scene) {
+			_, e := s.node.open("o", 1, Read, Write)
+			s.want(e, ErrShareDenied)
+			s.node.mustOpen("o", 1)
+		},
+		"OPEN and CLOSE": func(s *scene) { s.want(s.Close(s.node.c, s.node.mustOpen("new", 4), file1(4)), OK) },
+		"OPEN_DOWNGRADE": func(s *scene) {
+			id, e := s.node.open("o", 1, Read, 0)
+			s.want(e, OK)
+			_, e = s.Downgrade(s.node.c, id, file1(1), Read, 0)
+			s.want(e, OK)
+		},
+		"LOCK": func(s *scene) {
+			for f := range 3 {
+				_, _, e := s.node.lock(s.opens[f], "l0", f, true, 100, 5)
+				s.want(e, OK)
+				_, _, e = s.node.lock(s.opens[f], "new", f, true, 200, 5)
+				s.want(e, OK)
+			}
+		},
+		"LOCKU": func(s *scene) {
+			for i, id := range s.locks {
+				_, e := s.Unlock(s.node.c, id, file1(i/2), 0, 12)
+				s.want(e, OK)
+			}
+		},
+		"FREE_STATEID": func(s *scene) {
+			for i, id := range s.locks {
+				id, e := s.Unlock(s.node.c, id, file1(i/2), 0, toEOF)
+				s.want(e, OK)
+				s.want(s.FreeStateid(s.node.c, id), OK)
+			}
+		},
+		"an eviction":                func(s *scene) { s.want(s.Evict(s.node.c.ID()), OK) },
+		"an eviction of who waits":   func(s *scene) { s.want(s.Evict(s.waiter.c.ID()), OK) },
+		"a restart":                  func(s *scene) { s.ready("node", 2).mustOpen("o", 1) },
+		"a new client":               func(s *scene) { s.ready("new", 1).mustOpen("o", 1) },
+		"a client that is confirmed": func(s *scene) { s.ready("unconfirmed", 1).mustOpen("o", 1) },
+		"a wait": func(s *scene) {
+			id := s.waiter.mustOpen("o", 1)
+			_, _, e := s.waiter.lock(id, "new", 1, true, 0, toEOF)
+			s.want(e, ErrDenied)
+		},
+		"a wait of a file that had none": func(s *scene) {
+			_, _, e := s.node.lock(s.node.mustOpen("o", 5), "l", 5, true, 0, toEOF)
+			s.want(e, OK)
+			_, _, e = s.waiter.lock(s.waiter.mustOpen("o", 5), "l", 5, true, 0, toEOF)
+			s.want(e, ErrDenied)
+		},
+		"the end of all waits": func(s *scene) { s.pass(2 * waitFor); s.renewAll(); s.Expire() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for at := 0; ; at++ {
+				s := begin(t)
+				over := s.copySomeThings(at)
+				do(s)
+				for range 1000 {
+					if over || s.copySomeThings(1) {
+						break
+					}
+				}
+				if s.copy != nil {
+					t.Fatal("the copy does not end")
+				}
+				s.ok()
+				next := s.next
+				s.dies()
+				if s.next != next {
+					t.Fatalf("the number of the next stateid is after %d, was after %d", s.next, next)
+				}
+				if over {
+					return
+				}
+			}
+		})
+	}
+}
+
+// renewAll renews all leases.
+func (w *world) renewAll() {
+	for _, c := range w.clients {
+		c.renewed(w.now)
+	}
+}
+
+// A process that dies in the grace period, after the log was copied in it.
+func TestLogCopyGrace(t *testing.T) {
+	for at := 0; ; at++ {
+		w := newWorld(t, Limits{})
+		for i := range 3 {
+			w.ready(fmt.Sprint("node", i), 1).mustOpen("o", i)
+		}
+		w.crash()
+		over := w.copySomeThings(at)
+		n := w.join("node1", 1)
+		w.want(w.ReclaimComplete(n.c, false), OK)
+		n = w.join("node2", 1)
+		w.want(w.Evict(n.c.ID()), OK)
+		for !over && !w.copySomeThings(1) {
+		}
+		w.ok()
+		w.dies()
+		if n := w.Counts(); !n.InGrace || n.Awaited != 1 {
+			t.Fatalf("after %d things: %+v", at, n)
+		}
+		if over {
+			return
+		}
+	}
+}
+
+// A log that fails is no more used, wherever the copy has come to.
+func TestLogCopyFails(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		things int
+		do     func(w *world)
+	}{
+		{"begin", 0, func(w *world) { w.long = true; w.copyLog() }},
+		{"a step", 1, func(w *world) {
+			w.mu.Lock()
+			defer w.unlock()
+			if _, err := w.copySome(); !errors.Is(err, io.ErrShortWrite) {
+				t.Errorf("%v", err)
+			}
+		}},
+		{"a call", 1, func(w *world) { w.ready("new", 1) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, n, _, _ := busyWorld(t)
+			if tt.things > 0 {
+				w.copySomeThings(tt.things)
+			}
+			w.logged.err = io.ErrShortWrite
+			tt.do(w)
+			if w.log != nil || w.copy != nil {
+				t.Error("the log is used still")
+			}
+			w.logged = nil
+			n.mustOpen("after", 7)
+			w.Expire()
+			w.ok()
+		})
+	}
+}
