@@ -192,8 +192,9 @@ manifests-check: ## fail when deploy/podnas.yaml is stale
 	deploy/manifests.sh --check
 
 .PHONY: docs
-docs: ## write docs/reference.md and docs/reference/ from the commands, flags and parameters
+docs: ## write the reference from the commands, flags and parameters, and the chart's table of values
 	go test ./cmd/podnas -run '^TestReference$$' -count=1 -update
+	go test ./test/docs -run '^TestChartValues$$' -count=1 -update
 
 # In a release's files, and not in the image, where nothing shows them.
 .PHONY: man
