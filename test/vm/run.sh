@@ -89,9 +89,9 @@ apart41() { # the rest of version 4.1: each has a guest of another kind
 		suite 'native, NFS 4.1' "env 'PODNAS=$bin/podnas' ENGINE=native NFS=4.1 ${FINDER:+FINDER=$FINDER} ${GUESTS:+GUESTS=$GUESTS} '$here/taps.sh'" -run TestTwoGuests ./test/vm || status=1
 	fi
 }
-# Whether a part that SHORT=1 leaves out is wanted: in a run that does not ask for tests by their names it is not.
+# Whether a part that SHORT=1 leaves out is wanted: only in a run that asks for tests or an engine by name.
 alsoShort() { # $1: the part, $2: where else what it proves is proven
-	[ -z "${SHORT:-}" ] || [ -n "${RUN:-}" ] || { echo "SHORT=1 leaves out $1: $2"; return 1; }
+	[ -z "${SHORT:-}" ] || [ -n "${RUN:-}${ENGINE:-}" ] || { echo "SHORT=1 leaves out $1: $2"; return 1; }
 }
 otherFinder() { # what depends most on how files are found, once more
 	if [ -z "${FINDER:-}${RUN:-}" ]; then
