@@ -192,8 +192,17 @@ manifests-check: ## fail when deploy/podnas.yaml is stale
 	deploy/manifests.sh --check
 
 .PHONY: docs
-docs: ## write docs/reference.md from the flags and parameters
+docs: ## write the reference from the commands, flags and parameters, and the chart's table of values
 	go test ./cmd/podnas -run '^TestReference$$' -count=1 -update
+	go test ./test/docs -run '^TestChartValues$$' -count=1 -update
+
+# In a release's files, and not in the image, where nothing shows them.
+.PHONY: man
+man: ## the commands' manual pages in dist/man, and as an archive in dist/
+	rm -rf dist/man
+	mkdir -p dist/man
+	go test ./cmd/podnas -run '^TestManPages$$' -count=1 -man '$(CURDIR)/dist/man'
+	tar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner -C dist -c man | gzip -n >dist/podnas-man-$(TAG).tgz
 
 .PHONY: docs-check
 docs-check: ## the docs alone, which test checks too: reference, links, commands
