@@ -63,11 +63,10 @@ func execute(ctx context.Context, root *cobra.Command) error {
 
 // noCommand says that a command has no such subcommand, and which ones are near.
 func noCommand(cmd *cobra.Command, name string) error {
-	cmd.SuggestionsMinimumDistance = distance(name)
 	if !cmd.HasSubCommands() {
 		return &usageError{fmt.Errorf("%q has no commands: see '%[1]s --help'", cmd.CommandPath())}
 	}
-	return &usageError{fmt.Errorf("%q has no command %q%s: see '%[1]s --help'", cmd.CommandPath(), name, didYouMean(cmd.SuggestionsFor(name), ""))}
+	return &usageError{fmt.Errorf("%q has no command %q%s: see '%[1]s --help'", cmd.CommandPath(), name, didYouMean(suggestions(cmd, name), ""))}
 }
 
 // flagError says of a flag that is not there which ones are near.
@@ -92,19 +91,22 @@ func flagError(cmd *cobra.Command, err error) error {
 // nearest returns the names that a mistyped word may stand for, by cobra's measure, which knows
 // commands alone.
 func nearest(word string, names []string) []string {
-	c := &cobra.Command{SuggestionsMinimumDistance: distance(word)}
+	c := &cobra.Command{}
 	for _, name := range names {
 		c.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
-	return c.SuggestionsFor(word)
+	return suggestions(c, word)
 }
 
-// distance is how many letters of a mistyped word may be wrong. With two, a short one is near everything.
-func distance(word string) int {
-	if len(word) < 5 {
-		return 1
+// suggestions returns the commands that begin with a word or differ from it in one letter, else
+// those that differ in two: a short word is near to many of these.
+func suggestions(cmd *cobra.Command, word string) (near []string) {
+	for _, cmd.SuggestionsMinimumDistance = range []int{1, 2} {
+		if near = cmd.SuggestionsFor(word); len(near) > 0 {
+			return near
+		}
 	}
-	return 2
+	return nil
 }
 
 // didYouMean offers what is near, at most three.
