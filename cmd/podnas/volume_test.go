@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -268,7 +269,7 @@ func TestDoctorCommand(t *testing.T) {
 func TestNotRunning(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "nowhere")
 	for _, command := range []string{
-		"volume create a --size=1Mi", "volume list", "volume show a", "volume resize a 2Mi", "volume delete a -y",
+		"volume create a --size=1Mi", "volume list", "volume show a", "volume resize a 2Mi", "volume delete a -y", "volume archive a -y",
 		"volume adopt a", "volume manifests", "doctor", "drain",
 	} {
 		t.Run(command, step{
@@ -326,8 +327,8 @@ func TestExitCode(t *testing.T) {
 
 func TestConfirm(t *testing.T) {
 	v := control.Volume{Volume: volume.Volume{Name: "scratch", Path: "scratch", Size: 1 << 30, Claim: &volume.Claim{Namespace: "demo", Name: "data"}}}
-	question := deleteQuestion(v, v.FateOfFiles("/export"))
-	for _, want := range []string{"scratch (1Gi", "claim demo/data", "files are removed"} {
+	question := deleteQuestion(v, "delete", v.FateOfFiles("/export"))
+	for _, want := range []string{"Delete volume scratch (1Gi", "claim demo/data", "files are removed"} {
 		if !strings.Contains(question, want) {
 			t.Errorf("asked %q, want %q in it", question, want)
 		}
@@ -337,7 +338,7 @@ func TestConfirm(t *testing.T) {
 		"\n": `not "y"`, "n\n": `not "y"`, "yesterday\n": `not "y"`, "": "--yes",
 	} {
 		var asked bytes.Buffer
-		err := confirm(strings.NewReader(answer), &asked, question)
+		err := confirm(bufio.NewReader(strings.NewReader(answer)), &asked, question)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || asked.String() != question {
 			t.Errorf("%q answered to %q: %v, want %q", answer, asked.String(), err, want)
 		}

@@ -107,6 +107,7 @@ func (s *Server) handler() http.Handler {
 		"PATCH /v1/volume":  s.resize,
 		"DELETE /v1/volume": s.delete,
 		"POST /v1/adopt":    s.adopt,
+		"POST /v1/archive":  s.archive,
 		"GET /v1/manifests": s.manifests,
 		"GET " + doctorPath: s.doctor,
 		"GET /v1/usage":     s.mounted,
@@ -347,8 +348,7 @@ func (s *Server) delete(r *http.Request) (any, error) {
 		s.Log.Info("control: request to remove an archived or retained volume", "volume", name)
 		return struct{}{}, s.store().Discard(r.Context(), name)
 	}
-	v, _ := s.store().Get(name) // Delete returns an error if it does not exist
-	if c := v.Claim; c != nil && r.URL.Query().Get("force") == "" {
+	if c := s.claimOf(r); c != nil {
 		advice := `delete the claim, and podnas applies the reclaim policy to the volume:
   kubectl -n %[2]s delete pvc %[3]s
 If the claim does not exist any more, use --force to delete the volume`
@@ -359,4 +359,26 @@ If the claim does not exist any more, use --force to delete the volume`
 	}
 	s.Log.Info("control: request to delete a volume", "volume", name)
 	return struct{}{}, s.store().Delete(r.Context(), name)
+}
+
+// archive is not delete with a parameter: a podnas that does not know this path refuses it, and one that does
+// not know a parameter would remove the files.
+func (s *Server) archive(r *http.Request) (any, error) {
+	name := r.URL.Query().Get("name")
+	if c := s.claimOf(r); c != nil {
+		return nil, &Error{Code: Claimed, Message: fmt.Sprintf(
+			"volume %s belongs to the claim %s/%s, whose pods would get errors: use --force to archive the volume all the same, and then delete the claim", name, c.Namespace, c.Name)}
+	}
+	s.Log.Info("control: request to archive a volume", "volume", name)
+	return struct{}{}, s.store().Archive(r.Context(), name)
+}
+
+// claimOf returns the claim of the volume that a request is about, nil if there is none or the request
+// has force.
+func (s *Server) claimOf(r *http.Request) *volume.Claim {
+	if r.URL.Query().Get("force") != "" {
+		return nil
+	}
+	v, _ := s.store().Get(r.URL.Query().Get("name")) // who needs the volume gets the error
+	return v.Claim
 }

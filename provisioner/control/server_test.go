@@ -246,6 +246,14 @@ func TestVolumeOfAClaim(t *testing.T) {
 	if v, err := c.Resize(ctx, "pvc-1", 2<<20, 0, true); err != nil || v.Size != 2<<20 {
 		t.Errorf("resized by force: %+v, %v", v, err)
 	}
+	wantCode(t, c.Archive(ctx, "pvc-1", false), Claimed, "use --force to archive")
+	mustDo(t, c.Archive(ctx, "pvc-1", true))
+	if v, err := c.Get(ctx, "pvc-1"); err != nil || v.State != volume.Archived {
+		t.Errorf("archived by force: %+v, %v", v, err)
+	}
+	wantCode(t, c.Archive(ctx, "pvc-1", true), NotFound, "pvc-1")
+	_, err = c.Adopt(ctx, CreateRequest{Name: "pvc-1"})
+	mustDo(t, err)
 	mustDo(t, c.Delete(ctx, "pvc-1", true))
 }
 
