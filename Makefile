@@ -192,8 +192,9 @@ manifests-check: ## fail when deploy/podnas.yaml is stale
 	deploy/manifests.sh --check
 
 .PHONY: docs
-docs: ## write docs/reference.md from the flags and parameters
+docs: ## write docs/reference.md from the flags and parameters, and docs/performance.svg from its tables
 	go test ./cmd/podnas -run '^TestReference$$' -count=1 -update
+	go test ./test/docs -run '^TestPicture$$' -count=1 -update
 
 .PHONY: docs-check
 docs-check: ## the docs alone, which test checks too: reference, links, commands
