@@ -63,7 +63,7 @@ func cells(line string) (all []string) {
 	return all
 }
 
-// A base that another repository names does not move: it has the tag of the manifests.
+// What names a revision of this repository names none that moves, but the tag of the manifests, or TAG for one.
 func TestRemoteBases(t *testing.T) {
 	manifest, err := os.ReadFile(filepath.Join(top, "deploy/podnas.yaml"))
 	if err != nil {
@@ -81,7 +81,7 @@ func TestRemoteBases(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, found := range revision.FindAllSubmatch(text, -1) {
-			if named++; string(found[1]) != string(tag[1]) {
+			if named++; string(found[1]) != string(tag[1]) && string(found[1]) != "TAG" {
 				t.Errorf("%s names %s, the manifests the tag %s", page, found[0], tag[1])
 			}
 		}
