@@ -192,9 +192,9 @@ manifests-check: ## fail when deploy/podnas.yaml is stale
 	deploy/manifests.sh --check
 
 .PHONY: docs
-docs: ## write the reference from the commands, flags and parameters, and the chart's table of values
+docs: ## write what is made: the reference of commands, the chart's table of values, docs/performance.svg
 	go test ./cmd/podnas -run '^TestReference$$' -count=1 -update
-	go test ./test/docs -run '^TestChartValues$$' -count=1 -update
+	go test ./test/docs -run '^(TestChartValues|TestPicture)$$' -count=1 -update
 
 # In a release's files, and not in the image, where nothing shows them.
 .PHONY: man

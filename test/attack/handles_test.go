@@ -18,7 +18,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 )
 
-// movedNoticed is when docs/nfs.md says that a directory that was moved away is stale.
+// movedNoticed is when docs/internals/semantics.md says that a directory that was moved away is stale.
 const movedNoticed = 2500 * time.Millisecond
 
 var handleAttacks = []attack{
