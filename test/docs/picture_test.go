@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/performance.svg anew")
+var update = flag.Bool("update", false, "write docs/performance.svg and the values in the chart's README.md anew")
 
 // The picture in docs/performance.md is made of the tables in docs/internals/measurements.md, by
 // "make docs", and never behind them.
