@@ -13,12 +13,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-const chartFolder = top + "/deploy/helm/podnas/"
+const chart = top + "/deploy/helm/podnas/"
 
 // What the chart's README.md says of its values is made of values.yaml and the comments in it, by "make docs".
 func TestChartValues(t *testing.T) {
 	const begin, end = "<!-- Generated from values.yaml by \"make docs\". -->\n", "<!-- End of what is generated. -->\n"
-	page, err := os.ReadFile(chartFolder + "README.md")
+	page, err := os.ReadFile(chart + "README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestChartValues(t *testing.T) {
 	}
 	want := before + begin + valuesTable(t) + end + after
 	if *update {
-		if err := os.WriteFile(chartFolder+"README.md", []byte(want), 0o644); err != nil {
+		if err := os.WriteFile(chart+"README.md", []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -43,7 +43,7 @@ func TestChartValues(t *testing.T) {
 func valuesTable(t *testing.T) string {
 	t.Helper()
 	var document yaml.Node
-	text, err := os.ReadFile(chartFolder + "values.yaml")
+	text, err := os.ReadFile(chart + "values.yaml")
 	if err == nil {
 		err = yaml.Unmarshal(text, &document)
 	}
@@ -51,7 +51,7 @@ func valuesTable(t *testing.T) string {
 		t.Fatal(err)
 	}
 	var schema schema
-	text, err = os.ReadFile(chartFolder + "values.schema.json")
+	text, err = os.ReadFile(chart + "values.schema.json")
 	if err == nil {
 		err = json.Unmarshal(text, &schema)
 	}
@@ -130,7 +130,7 @@ func TestChartLinks(t *testing.T) {
 	var chartFile struct {
 		AppVersion string `yaml:"appVersion"`
 	}
-	text, err := os.ReadFile(chartFolder + "Chart.yaml")
+	text, err := os.ReadFile(chart + "Chart.yaml")
 	if err == nil {
 		err = yaml.Unmarshal(text, &chartFile)
 	}
@@ -139,7 +139,7 @@ func TestChartLinks(t *testing.T) {
 	}
 	appVersion := chartFile.AppVersion
 	for _, name := range []string{"README.md", "Chart.yaml"} {
-		page, err := os.ReadFile(chartFolder + name)
+		page, err := os.ReadFile(chart + name)
 		if err != nil {
 			t.Fatal(err)
 		}
