@@ -138,7 +138,7 @@ func (a *assault) fillTables(n int) {
 	}
 	wg.Wait()
 	a.note("%d clients, %d sessions, %d replies, %d opens, %d locks", clients.Load(), sessions.Load(), replies.Load(), opens.Load(), locks.Load())
-	if clients.Load() < int64(n)*9/10 || sessions.Load() < min(27*int64(n)/10, 14_000*3/4) || locks.Load() < min(25*int64(n), 250_000/2*3/4) {
+	if clients.Load() < int64(n)*9/10 || sessions.Load() < min(27*int64(n)/10, 14_000*3/4) || locks.Load() < min(25*int64(n), 80_000) {
 		a.Error("the tables are not full")
 	}
 }
