@@ -245,9 +245,15 @@ func TestHands(t *testing.T) {
 		width      int
 		dark       bool
 	}{
-		{"many", "/", 1280, false}, {"many", "/", 1280, true}, {"many", "/", 375, false}, {"many", "/", 375, true},
-		{"long", "/volume/" + long, 1280, true}, {"long", "/volume/" + long, 375, false},
-		{"filtered", "/?filter=team-49", 375, true}, {"unmatched", "/?filter=none", 375, false}, {"unknown", "/volume/none", 375, false},
+		{"many", "/", 1280, false},
+		{"many", "/", 1280, true},
+		{"many", "/", 375, false},
+		{"many", "/", 375, true},
+		{"long", "/volume/" + long, 1280, true},
+		{"long", "/volume/" + long, 375, false},
+		{"filtered", "/?filter=team-49", 375, true},
+		{"unmatched", "/?filter=none", 375, false},
+		{"unknown", "/volume/none", 375, false},
 	} {
 		name := fmt.Sprintf("%s-%d-dark=%t", page.name, page.width, page.dark)
 		t.Run("looks "+name, func(t *testing.T) {
