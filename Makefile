@@ -115,7 +115,7 @@ idle: ## how often a server with 200 volumes and 50 clients wakes that has nothi
 .PHONY: page
 page: ## the status page in a headless Chromium; PAGE_PICTURES=DIR keeps the pictures
 	@chromium=$$(test/page/setup.sh); axe=$$(test/page/axe.sh); set -x; \
-	CHROMIUM=$$chromium AXE=$$axe PAGE_PICTURES='$(if $(PAGE_PICTURES),$(abspath $(PAGE_PICTURES)))' $(SUITE) go test -tags page -count=1 -timeout 10m -v ./test/page
+	CHROMIUM=$$chromium AXE=$$axe PAGE_PICTURES='$(if $(PAGE_PICTURES),$(abspath $(PAGE_PICTURES)))' $(SUITE) go test -tags page -count=1 -timeout 20m -v ./test/page
 
 .PHONY: page-picture
 page-picture: ## takes docs/page.png, the picture in README.md (root, six minutes)
