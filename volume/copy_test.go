@@ -96,6 +96,9 @@ func TestDeleteOfACopyUnderWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-reached
+	if err := s.Archive(t.Context(), "copy"); !errors.Is(err, ErrBusy) {
+		t.Errorf("half a copy is archived: %v", err)
+	}
 	deleted := make(chan error)
 	go func() { deleted <- s.Delete(context.Background(), "copy") }()
 	select {

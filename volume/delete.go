@@ -16,32 +16,42 @@ const unexportWarning = 10 * time.Second
 // FateOfFiles says for people what happens to the volume's files when it is deleted. root is the
 // directory of the disk.
 func (v *Volume) FateOfFiles(root string) string {
-	adopt := ", 'podnas volume adopt " + v.Name + "' restores it"
 	switch v.OnDelete {
 	case ArchiveFiles:
-		return "its files are in the archive" + adopt
+		return v.Archived()
 	case RetainFiles:
-		return "its files stay in " + filepath.Join(root, v.Path) + adopt
+		return "its files stay in " + filepath.Join(root, v.Path) + v.restored()
 	default:
 		return "its files are removed in the background"
 	}
 }
 
+// Archived says for people where the volume's files are when it is archived.
+func (v *Volume) Archived() string { return "its files are in the archive" + v.restored() }
+
+func (v *Volume) restored() string { return ", 'podnas volume adopt " + v.Name + "' restores it" }
+
 // Delete deletes a volume: afterwards no client can access it. OnDelete determines
 // what happens to its files; they are removed in the background, also after a
 // restart. Its errors are ErrNotFound if there is no such volume, ErrRecord if its record
 // can't be relied on, and ErrBusy while it is being copied.
-func (s *Store) Delete(ctx context.Context, name string) error {
+func (s *Store) Delete(ctx context.Context, name string) error { return s.remove(ctx, name, false) }
+
+// Archive is Delete with ArchiveFiles as the OnDelete, which the volume has from then on, also when it is
+// restored. It refuses an incomplete copy with ErrBusy.
+func (s *Store) Archive(ctx context.Context, name string) error { return s.remove(ctx, name, true) }
+
+func (s *Store) remove(ctx context.Context, name string, archive bool) error {
 	unlock, err := s.names.lock(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	r, err := s.deleting(name)
+	r, err := s.deleting(name, archive)
 	if err != nil {
 		return err
 	}
-	err = s.delete(r)
+	err = s.delete(r, archive)
 	s.count(&s.activity.remove, name, err)
 	s.mu.Lock()
 	r.deleting = false
@@ -52,14 +62,17 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// deleting finds a volume that may be deleted. From then on it can't be copied.
-func (s *Store) deleting(name string) (*record, error) {
+// deleting finds a volume that may be deleted, or archived. From then on it can't be copied.
+func (s *Store) deleting(name string, archive bool) (*record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.failed, name)
 	r := s.records[name]
 	if r == nil || r.State != ready && r.State != copyingState {
 		return nil, s.notFound(name)
+	}
+	if archive && r.State == copyingState {
+		return nil, fmt.Errorf("%w: %s is still being copied from %s; archive it after that", ErrBusy, name, r.Source)
 	}
 	for _, target := range s.records {
 		if target.Source == name && (target.State == creating || target.State == copyingState) {
@@ -70,7 +83,7 @@ func (s *Store) deleting(name string) (*record, error) {
 	return r, nil
 }
 
-func (s *Store) delete(r *record) error {
+func (s *Store) delete(r *record, archive bool) error {
 	s.endCopy(r.Name)
 	if s.endMarking(r.Name) {
 		defer func() {
@@ -86,12 +99,15 @@ func (s *Store) delete(r *record) error {
 	slow.Stop()
 	gone := *r
 	gone.Deleted = time.Now().UTC().Truncate(time.Second)
+	if archive {
+		gone.OnDelete = ArchiveFiles
+	}
 	switch {
 	case r.State == copyingState: // it is incomplete
 		return s.trash(&gone)
-	case r.OnDelete == ArchiveFiles:
+	case gone.OnDelete == ArchiveFiles:
 		return s.toArchive(&gone)
-	case r.OnDelete == RetainFiles:
+	case gone.OnDelete == RetainFiles:
 		return s.retain(&gone)
 	}
 	return s.trash(&gone)

@@ -204,6 +204,23 @@ func deleteVolume(ctx context.Context, s *Store) error {
 	return err
 }
 
+func archiveVolume(ctx context.Context, s *Store) error {
+	err := s.Archive(ctx, "v")
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func isArchived(t *testing.T, s *Store, _ *exports, root string) {
+	t.Helper()
+	k, err := s.Kept()
+	if err != nil || len(k) != 1 || k[0].State != Archived || k[0].Since.IsZero() {
+		t.Fatalf("%+v, %v", k, err)
+	}
+	isKept(t, filepath.Join(root, k[0].keptIn(archiveDir)))
+}
+
 func discard(ctx context.Context, s *Store) error {
 	err := s.Discard(ctx, "v")
 	if errors.Is(err, ErrNotFound) {
@@ -279,13 +296,8 @@ func scenes() []scene {
 			}
 		}},
 		{"delete", makeVolume(small), deleteVolume, gone},
-		{"archive", makeVolume(with(func(s *Spec) { s.OnDelete = ArchiveFiles })), deleteVolume, func(t *testing.T, s *Store, _ *exports, root string) {
-			k, err := s.Kept()
-			if err != nil || len(k) != 1 || k[0].State != Archived || k[0].Since.IsZero() {
-				t.Fatalf("%+v, %v", k, err)
-			}
-			isKept(t, filepath.Join(root, k[0].keptIn(archiveDir)))
-		}},
+		{"archive", makeVolume(with(func(s *Spec) { s.OnDelete = ArchiveFiles })), deleteVolume, isArchived},
+		{"archive one whose files would be removed", makeVolume(small), archiveVolume, isArchived},
 		{"retain", makeVolume(with(func(s *Spec) { s.OnDelete = RetainFiles })), deleteVolume, func(t *testing.T, s *Store, e *exports, root string) {
 			k, err := s.Kept()
 			if err != nil || len(k) != 1 || k[0].State != Retained || len(e.names()) != 1 {

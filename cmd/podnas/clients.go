@@ -6,8 +6,10 @@ import (
 
 	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner/controller"
+	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/nfs4"
 	"github.com/podnas/podnas/server/nfs4/state"
+	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -31,6 +33,24 @@ func holdings(served *nfs4.Server, store *volume.Store, limit int) func() proces
 		}
 		return v.of(served.Snapshot(limit))
 	}
+}
+
+// clientRecent is how long after its last call a client counts as one of a volume.
+const clientRecent = time.Hour
+
+// volumeClients returns how many clients have lately made a call in each volume, by its ID. All those
+// without counters of their own are one.
+func volumeClients(exports *export.Table, served *stats.Server, now time.Time) map[uint64]int {
+	clients := map[uint64]int{}
+	for _, v := range exports.Volumes() {
+		clients[v.ID] = 0
+		for _, seen := range served.ClientsOf(&v.Served) {
+			if now.Sub(seen.Last) < clientRecent {
+				clients[v.ID]++
+			}
+		}
+	}
+	return clients
 }
 
 // sharedNames returns what tells which names two nodes have, nil if version 4.1 is not served.

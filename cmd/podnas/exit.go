@@ -2,9 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-
-	"github.com/spf13/cobra"
 
 	"github.com/podnas/podnas/provisioner/control"
 )
@@ -68,34 +65,3 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 
 func (e *usageError) Unwrap() error { return e.err }
-
-// exactly says which arguments a command takes, and what is wrong when others are
-// given.
-func exactly(names ...string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) < len(names):
-			return &usageError{fmt.Errorf("%s is missing: %s", names[len(args)], cmd.UseLine())}
-		case len(args) > len(names):
-			return &usageError{fmt.Errorf("unexpected argument %q: %s", args[len(names)], cmd.UseLine())}
-		}
-		return nil
-	}
-}
-
-// group makes a command that only holds others.
-func group(cmd *cobra.Command) *cobra.Command {
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		text := fmt.Sprintf("%[2]q has no command %[1]q", args[0], cmd.CommandPath())
-		cmd.SuggestionsMinimumDistance = 2
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			text += fmt.Sprintf(", did you mean %q?", near[0])
-		}
-		return &usageError{errors.New(text)}
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	return cmd
-}

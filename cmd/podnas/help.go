@@ -1,10 +1,6 @@
 package main
 
-import (
-	"fmt"
-
-	"github.com/spf13/cobra"
-)
+import "github.com/spf13/cobra"
 
 // newHelpCommand is cobra's own, but for a command that is not there, which is an error.
 func newHelpCommand() *cobra.Command {
@@ -27,11 +23,11 @@ func newHelpCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
-			switch {
-			case err != nil:
-				return &usageError{fmt.Errorf("there is no command %q; see podnas --help", args[0])}
-			case len(rest) > 0 && about.HasSubCommands():
-				return about.Args(about, rest) // says that there is none, and which is near
+			if err == nil && len(rest) > 0 {
+				err = noCommand(about, rest[0])
+			}
+			if err != nil {
+				return err
 			}
 			return about.Help()
 		},

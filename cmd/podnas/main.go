@@ -41,11 +41,11 @@ func run() error {
 	defer stop()
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	return newCommand().ExecuteContext(ctx)
+	return execute(ctx, newCommand())
 }
 
 func newCommand() *cobra.Command {
-	root := &cobra.Command{
+	root := group(&cobra.Command{
 		Use:   "podnas",
 		Short: "Shared storage in one pod: an NFS server and a Kubernetes provisioner over one disk",
 		Long: `podnas turns PersistentVolumeClaims into directories with a quota on one disk,
@@ -56,8 +56,8 @@ commands, flags and the names of volumes.`,
 		Example:       rootExamples,
 		SilenceErrors: true, // main says them
 		SilenceUsage:  true, // an error is not a question about usage
-	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newServeCommand(), newVolumeCommand(), newClientCommand(), newDoctorCommand(), newDrainCommand(), newBenchCommand(), newVersionCommand())
 	root.SetHelpCommand(newHelpCommand())
 	if err := completeFlags(root); err != nil {

@@ -27,7 +27,7 @@ func podnas(ctx context.Context, args ...string) (stdout, stderr string, err err
 	cmd.SetIn(strings.NewReader("")) // nobody is there
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
-	err = cmd.ExecuteContext(ctx)
+	err = execute(ctx, cmd)
 	return out.String(), errs.String(), err
 }
 

@@ -17,6 +17,7 @@ import (
 const (
 	outputTable = "table"
 	outputWide  = "wide"
+	outputName  = "name"
 	outputJSON  = "json"
 	outputYAML  = "yaml"
 )

@@ -265,11 +265,12 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	})
 	group.Go(func() error { return claims.run(provisioning) })
 	commands := &control.Server{
-		Provisioner: p,
-		Process:     info,
-		Findings:    found,
-		Clients:     nfs.Stats().Connected,
-		Log:         log,
+		Provisioner:   p,
+		Process:       info,
+		Findings:      found,
+		Clients:       nfs.Stats().Connected,
+		VolumeClients: func() map[uint64]int { return volumeClients(exports, nfs.Stats(), time.Now()) },
+		Log:           log,
 	}
 	if served := nfs.NFS4(); served != nil {
 		commands.NFS4 = control.NFS4{Holdings: holdings(served, store, holdingsMax), Evict: served.Evict}

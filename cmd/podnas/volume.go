@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -60,7 +61,8 @@ func newVolumeCommand() *cobra.Command {
 		{newListCommand(&cfg), cobra.NoFileCompletions},
 		{newShowCommand(&cfg), cfg.completeVolumes(false, all...)},
 		{newResizeCommand(&cfg), cfg.completeVolumes(false, served...)},
-		{newDeleteCommand(&cfg), cfg.completeVolumes(false, all...)},
+		{newDeleteCommand(&cfg), cfg.completeVolumes(true, all...)},
+		{newArchiveCommand(&cfg), cfg.completeVolumes(true, served...)},
 		{newAdoptCommand(&cfg), cfg.completeVolumes(false, kept...)},
 		{newManifestsCommand(&cfg), cfg.completeVolumes(true, served...)},
 	} {
@@ -139,14 +141,10 @@ func parseSize(text string, bytes func(resource.Quantity) (int64, error)) (int64
 // age is how long ago something was, as kubectl says it.
 func age(t time.Time) string { return duration.HumanDuration(time.Since(t)) }
 
-// isTerminal reports whether a person can answer a question.
+// isTerminal reports whether a person reads or writes there.
 func isTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // sleep waits, and is false when ctx ended first.

@@ -1,16 +1,11 @@
 package main
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
-	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -55,102 +50,6 @@ the volume.`,
 	cmd.Flags().Var(&bytesPerInode, "bytes-per-inode", "from now on, allow one file (directory, symbolic link and so on) for this many\nbytes of its size")
 	cmd.Flags().BoolVar(&force, "force", false, "resize even a volume that belongs to a claim; the claim is not changed")
 	return cmd
-}
-
-func newDeleteCommand(cfg *volumeConfig) *cobra.Command {
-	var force, yes, kept bool
-	cmd := &cobra.Command{
-		Use:     "delete NAME",
-		Aliases: []string{"rm", "remove"},
-		Short:   "Delete a volume, and its files as --on-delete says",
-		Long: `Delete a volume. Clients that have it mounted get errors from then on. Its files are
-removed in the background, moved to the archive, or kept in their directory, as set by the
-volume's --on-delete; 'podnas volume show NAME' shows it.
-
-For a volume that belongs to a claim, delete the claim instead. Deleting a volume that is being
-copied cancels the copy.
-
---kept removes the files of a volume that was deleted before, and archived or retained.`,
-		Example: "  podnas volume delete scratch\n  podnas volume delete scratch --yes    # in a script\n" +
-			"  podnas volume delete old --kept       # what 'podnas volume list --all' shows as archived",
-		Args: exactly("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := cfg.client()
-			if err != nil {
-				return err
-			}
-			v, err := client.Get(cmd.Context(), args[0])
-			if err != nil {
-				return advise(err)
-			}
-			if isKept := v.State == volume.Archived || v.State == volume.Retained; isKept != kept {
-				return keptError(v, isKept)
-			}
-			what := v.FateOfFiles(cfg.root)
-			if kept || v.State == volume.Copying {
-				what = "its files are removed in the background"
-			}
-			if !yes {
-				if !isTerminal(cmd.InOrStdin()) {
-					return &usageError{fmt.Errorf("volume %s is not deleted: there is no terminal for the question; use --yes", v.Name)}
-				}
-				if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), deleteQuestion(v, what)); err != nil {
-					return fmt.Errorf("volume %s is not deleted: %w", v.Name, err)
-				}
-			}
-			if kept {
-				err = client.Discard(cmd.Context(), v.Name)
-			} else {
-				err = client.Delete(cmd.Context(), v.Name, force)
-			}
-			if err != nil {
-				return advise(err)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "volume %s is deleted: %s\n", v.Name, what)
-			return nil
-		},
-	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
-	cmd.Flags().BoolVar(&force, "force", false, "delete even a volume that belongs to a claim")
-	cmd.Flags().BoolVar(&kept, "kept", false, "remove the files of a volume that was deleted before, and archived or retained")
-	return cmd
-}
-
-// keptError says that a volume is not what --kept, or its absence, asks for.
-func keptError(v control.Volume, isKept bool) error {
-	if isKept {
-		return &usageError{fmt.Errorf("volume %s is already deleted, and its files are %s; use --kept to remove them too", v.Name, v.State)}
-	}
-	return &usageError{fmt.Errorf("volume %s is not archived or retained, but in use: don't use --kept", v.Name)}
-}
-
-func deleteQuestion(v control.Volume, fate string) string {
-	what := volume.FormatSize(v.Size)
-	if v.Used != nil {
-		what += fmt.Sprintf(", %s used in %s", volume.FormatSize(v.Used.Bytes), volume.FormatCount(v.Used.Inodes, "file"))
-	}
-	if v.Claim != nil {
-		what += ", of the claim " + claimName(v)
-	}
-	return fmt.Sprintf("Delete volume %s (%s)? Then %s. [y/N] ", v.Name, what, fate)
-}
-
-// confirm asks a person.
-func confirm(in io.Reader, out io.Writer, question string) error {
-	fmt.Fprint(out, question)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
-	case "":
-		if err != nil {
-			return errors.New("no answer; in a script use --yes")
-		}
-	}
-	return errors.New(`the answer was not "y"`)
 }
 
 const manifestsExamples = `  # The PersistentVolume of one volume

@@ -2,9 +2,10 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -12,64 +13,198 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/podnas/podnas/process"
-	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/volume"
 )
 
+// watchPeriod is the time between two looks of --watch.
+const watchPeriod = 2 * time.Second
+
+const listLong = `List the volumes: their size; their usage on the disk ("-" if it is not counted, and with a "+"
+while the server still counts existing files), also in percent of the size; their StorageClass and
+claim; their state; how many clients have used them in the last hour; and what enforces the size
+(kernel, server, or off: nothing). If a volume's directory differs from its name, the list shows it,
+relative to the root of the disk.
+
+A volume is "ready" if clients can mount it, "damaged" if its record can't be relied on, and "not
+served" for another reason. Below the table is why, and what is wrong with volumes in a cluster, with
+what to do, and the reason for the kind of quota.
+
+--sort takes name, claim, size, used or use%: names with their numbers by value, so team-2 is before
+team-10, and sizes and usage with the largest first.`
+
 const listExamples = `  podnas volume list
+  podnas volume list --sort use%    # the fullest first
+  podnas volume list --watch        # again every 2 seconds, until Ctrl-C
   podnas volume list --all          # also those that were deleted and kept
   podnas volume list -o wide        # files, age, and what clients may do
-  podnas volume list -o json | jq -r '.[] | select(.claim == null) | .name'`
+  podnas volume list -o json | jq -r '.[] | select(.claim == null) | .name'
+
+  # Names alone, for a script
+  podnas volume list -o name`
+
+// listFlags are what the flags of podnas volume list say.
+type listFlags struct {
+	all, watch   bool
+	sort, output string
+}
 
 func newListCommand(cfg *volumeConfig) *cobra.Command {
-	var (
-		all    bool
-		output string
-	)
+	var flags listFlags
+	forms := []string{outputTable, outputWide, outputName, outputJSON, outputYAML}
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the volumes",
-		Long: `List the volumes: their size, their usage on the disk ("-" if it is not counted, and with a
-"+" while the server still counts existing files), their claim, and what enforces the size
-(kernel, server, or off: nothing). If a volume's directory differs from its name, the list shows
-it, relative to the root of the disk. A volume is "ready" if clients can mount it, "damaged" if its
-record can't be relied on, and "not served" for another reason. Below the table is why, and what is
-wrong with volumes in a cluster, with what to do, and the reason for the kind of quota.`,
+		Long:    listLong,
 		Example: listExamples,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output, outputTable, outputWide, outputJSON, outputYAML); err != nil {
+			if err := errors.Join(checkOutput(flags.output, forms...), flags.check()); err != nil {
 				return err
 			}
 			client, err := cfg.client()
 			if err != nil {
 				return err
 			}
-			volumes, err := client.List(cmd.Context(), all)
-			if err != nil {
-				return err
+			out := cmd.OutOrStdout()
+			if flags.watch {
+				return repeat(cmd.Context(), out, isTerminal(out), watchPeriod, func(ctx context.Context, out io.Writer) error {
+					return flags.list(ctx, client, out, out, cfg.root)
+				})
 			}
-			switch {
-			case output == outputJSON || output == outputYAML:
-				return printValue(cmd.OutOrStdout(), output, volumes)
-			case len(volumes) == 0:
-				fmt.Fprintf(cmd.ErrOrStderr(), "there are no volumes on %s\n", cfg.root)
-				return nil
-			}
-			return printTable(cmd.OutOrStdout(), volumes, output == outputWide)
+			return flags.list(cmd.Context(), client, out, cmd.ErrOrStderr(), cfg.root)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "also list deleted volumes that were archived or retained")
-	addOutputFlag(cmd.Flags(), &output, outputTable, outputWide, outputJSON, outputYAML)
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.BoolVar(&flags.all, "all", false, "also list deleted volumes that were archived or retained")
+	f.StringVar(&flags.sort, "sort", sortName, "order: "+strings.Join(sortOrders(), ", "))
+	f.Lookup("sort").Annotations = map[string][]string{formsAnnotation: sortOrders()}
+	f.BoolVarP(&flags.watch, "watch", "w", false, "list them again every 2 seconds; if the output is no terminal, when something has changed")
+	addOutputFlag(f, &flags.output, forms...)
 	return cmd
+}
+
+// check refuses flags that mean nothing.
+func (l *listFlags) check() error {
+	switch {
+	case !slices.Contains(sortOrders(), l.sort):
+		return &usageError{fmt.Errorf("unknown order --sort=%s%s: use one of %s", l.sort, didYouMean(nearest(l.sort, sortOrders()), ""), strings.Join(sortOrders(), ", "))}
+	case l.watch && (l.output == outputJSON || l.output == outputYAML):
+		return &usageError{fmt.Errorf("--watch has no end, so there is no whole document to print as %s: use -o %s, %s or %s", l.output, outputTable, outputWide, outputName)}
+	}
+	return nil
+}
+
+// list prints the volumes once. That there are none is said on remarks.
+func (l *listFlags) list(ctx context.Context, client *control.Client, out, remarks io.Writer, root string) error {
+	volumes, err := client.List(ctx, l.all)
+	if err != nil {
+		return err
+	}
+	sortVolumes(volumes, l.sort)
+	switch {
+	case l.output == outputJSON || l.output == outputYAML:
+		return printValue(out, l.output, volumes)
+	case l.output == outputName:
+		for _, v := range volumes {
+			fmt.Fprintln(out, v.Name)
+		}
+		return nil
+	case len(volumes) == 0:
+		fmt.Fprintf(remarks, "there are no volumes on %s\n", root)
+		return nil
+	}
+	return printTable(out, volumes, l.output == outputWide)
+}
+
+// repeat prints something again and again, until ctx ends: on a terminal instead of what was there
+// before, else when it has changed.
+func repeat(ctx context.Context, out io.Writer, terminal bool, period time.Duration, print func(context.Context, io.Writer) error) error {
+	said := ""
+	for {
+		var text strings.Builder
+		err := print(ctx, &text)
+		switch {
+		case ctx.Err() != nil:
+			return nil // how a watch ends
+		case err != nil:
+			return err
+		case terminal:
+			// To the top left; each line, and what is below the last, is erased.
+			fmt.Fprint(out, "\x1b[H", strings.ReplaceAll(text.String(), "\n", "\x1b[K\n"), "\x1b[J")
+		case text.String() != said:
+			fmt.Fprint(out, text.String())
+		}
+		said = text.String()
+		if !sleep(ctx, period) {
+			return nil
+		}
+	}
+}
+
+// The orders of --sort.
+const (
+	sortName       = "name"
+	sortClaim      = "claim"
+	sortSize       = "size"
+	sortUsed       = "used"
+	sortUsePercent = "use%"
+)
+
+func sortOrders() []string { return []string{sortName, sortClaim, sortSize, sortUsed, sortUsePercent} }
+
+// sortVolumes sorts them; those that are equal in this order by their names.
+func sortVolumes(volumes []control.Volume, order string) {
+	slices.SortStableFunc(volumes, func(a, b control.Volume) int {
+		first := 0
+		switch order {
+		case sortClaim:
+			first = compareClaims(a, b)
+		case sortSize:
+			first = cmp.Compare(b.Size, a.Size)
+		case sortUsed:
+			first = cmp.Compare(usedFor(b), usedFor(a))
+		case sortUsePercent:
+			first = cmp.Compare(usePercent(b), usePercent(a))
+		}
+		return cmp.Or(first, volume.CompareNames(a.Name, b.Name))
+	})
+}
+
+// compareClaims has the volumes without a claim at the end.
+func compareClaims(a, b control.Volume) int {
+	switch {
+	case a.Claim == nil && b.Claim == nil:
+		return 0
+	case a.Claim == nil:
+		return 1
+	case b.Claim == nil:
+		return -1
+	}
+	return volume.CompareNames(claimName(a), claimName(b))
+}
+
+// usedFor is less than 0 if the usage is unknown.
+func usedFor(v control.Volume) int64 {
+	if v.Used == nil {
+		return -1
+	}
+	return v.Used.Bytes
+}
+
+// usePercent is less than 0 if the usage is unknown.
+func usePercent(v control.Volume) float64 {
+	if v.Used == nil || v.Size == 0 {
+		return -1
+	}
+	return 100 * float64(v.Used.Bytes) / float64(v.Size)
 }
 
 func printTable(out io.Writer, volumes []control.Volume, wide bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	header := []string{"NAME", "SIZE", "USED", "CLAIM", "STATE", "QUOTA"}
+	header := []string{"NAME", "SIZE", "USED", "USE%", "CLASS", "CLAIM", "STATE", "CLIENTS", "QUOTA"}
 	// Most directories are called what their volumes are.
 	paths := wide || slices.ContainsFunc(volumes, func(v control.Volume) bool { return v.Path != v.Name })
 	if paths {
@@ -80,7 +215,7 @@ func printTable(out io.Writer, volumes []control.Volume, wide bool) error {
 	}
 	fmt.Fprintln(w, strings.Join(header, "\t"))
 	for _, v := range volumes {
-		row := []string{v.Name, sizeOf(v), usedBytes(v), claimName(v), v.State, quotaOf(v)}
+		row := []string{v.Name, sizeOf(v), usedBytes(v), useOf(v), cmp.Or(v.StorageClass, "-"), claimName(v), v.State, clientsOf(v), quotaOf(v)}
 		if paths {
 			row = append(row, v.Path)
 		}
@@ -122,189 +257,28 @@ func reasons(volumes []control.Volume) []control.Quota {
 	return said
 }
 
+// useOf is how full a volume is.
+func useOf(v control.Volume) string {
+	if usePercent(v) < 0 {
+		return "-"
+	}
+	use := fmt.Sprintf("%d%%", volume.Percent(v.Used.Bytes, v.Size))
+	if v.Used.Partial {
+		use += "+"
+	}
+	return use
+}
+
+func clientsOf(v control.Volume) string {
+	if v.Clients == nil {
+		return "-"
+	}
+	return fmt.Sprint(*v.Clients)
+}
+
 func quotaOf(v control.Volume) string {
 	if v.Quota == nil {
 		return "-"
 	}
 	return string(v.Quota.By)
-}
-
-func newShowCommand(cfg *volumeConfig) *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
-		Use:     "show NAME",
-		Aliases: []string{"get", "describe"},
-		Short:   "Show all details of one volume, how to mount it, and who has its files open and locked",
-		Example: "  # Its options, its claim, and the command that mounts it\n  podnas volume show scratch\n\n" +
-			"  # Its record, for programs\n  podnas volume show scratch -o yaml",
-		Args: exactly("NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
-				return err
-			}
-			client, err := cfg.client()
-			if err != nil {
-				return err
-			}
-			v, err := client.Get(cmd.Context(), args[0])
-			if err != nil {
-				return advise(err)
-			}
-			s := shown{Volume: v, Directory: filepath.Join(cfg.root, v.Path)}
-			var notNow error
-			if v.State == volume.Ready {
-				var manifests []control.Manifest
-				manifests, notNow = client.Manifests(cmd.Context(), v.Name)
-				if len(manifests) == 1 {
-					s.Mount = provisioner.MountCommand(manifests[0].Volume)
-				}
-			}
-			if v.State == volume.Ready {
-				all, err := client.NFS4(cmd.Context(), v.Name)
-				if err != nil {
-					return err
-				}
-				s.NFS4 = &all
-			}
-			if output != outputTable {
-				return printValue(cmd.OutOrStdout(), output, s)
-			}
-			if s.Mount = cmp.Or(s.Mount, "-"); notNow != nil {
-				s.Mount = "not now: " + notNow.Error()
-			}
-			if err := printVolume(cmd.OutOrStdout(), s); err != nil {
-				return err
-			}
-			if s.NFS4 == nil {
-				return nil
-			}
-			return printHoldings(cmd.OutOrStdout(), s.NFS4)
-		},
-	}
-	addOutputFlag(cmd.Flags(), &output, outputTable, outputJSON, outputYAML)
-	return cmd
-}
-
-// shown is what 'podnas volume show' prints of a volume.
-type shown struct {
-	control.Volume
-	Directory string `json:"directory"`       // of its files, on podnas's machine or in its pod
-	Mount     string `json:"mount,omitempty"` // the command
-
-	NFS4 *process.NFS4 `json:"nfs4,omitempty"` // who has its files open and locked
-}
-
-func printVolume(out io.Writer, s shown) error {
-	v := s.Volume
-	used := "not counted"
-	if v.Used != nil {
-		used = volume.FormatSize(v.Used.Bytes) + ", " + usedFiles(v, "file", " of ")
-		if v.Used.Partial {
-			used += " so far: the server is still counting the files that existed when it started"
-		}
-	}
-	limited := quotaOf(v)
-	if v.Quota != nil {
-		limited += ": " + v.Quota.Reason
-	}
-	clients := "all"
-	if len(v.Options.Clients) > 0 {
-		clients = strings.Trim(fmt.Sprint(v.Options.Clients), "[]")
-	}
-	state := v.State
-	if v.Since != nil {
-		state += fmt.Sprintf(" since %s (%s)", v.Since.Format(time.RFC3339), age(*v.Since))
-	}
-	directory := s.Directory
-	if v.State == volume.Archived {
-		directory += ", but its files are in the archive"
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, line := range [][2]string{
-		{"Name:", v.Name},
-		{"State:", state},
-		{"Problem:", v.Problem},
-		{"To do:", v.Fix},
-		{"Directory:", directory},
-		{"Size:", sizeOf(v)},
-		{"Used:", used},
-		{"Quota:", limited},
-		{"Claim:", claimName(v)},
-		{"Clients:", clients},
-		{"Options:", cmp.Or(strings.Join(options(v.Options), ", "), "none")},
-		{"On delete:", onDelete(v)},
-		{"Copy of:", cmp.Or(v.Source, "-")},
-		{"Project:", cmp.Or(strings.TrimPrefix(fmt.Sprint(v.Project), "0"), "-")},
-		{"Created:", created(v)},
-		{"Mount:", cmp.Or(s.Mount, "-")},
-	} {
-		if line[1] != "" {
-			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
-		}
-	}
-	return w.Flush()
-}
-
-// created is "-" if the record of the volume can't be read.
-func created(v control.Volume) string {
-	if v.Created.IsZero() {
-		return "-"
-	}
-	return fmt.Sprintf("%s (%s)", v.Created.Format(time.RFC3339), age(v.Created))
-}
-
-// sizeOf is "-" if the record of the volume can't be read.
-func sizeOf(v control.Volume) string {
-	if v.Size == 0 {
-		return "-"
-	}
-	return volume.FormatSize(v.Size)
-}
-
-func usedBytes(v control.Volume) string {
-	if v.Used == nil {
-		return "-"
-	}
-	used := volume.FormatSize(v.Used.Bytes)
-	if v.Used.Partial {
-		used += "+"
-	}
-	return used
-}
-
-// usedFiles is how many files a volume has, and may have.
-func usedFiles(v control.Volume, thing, of string) string {
-	files := volume.FormatCount(v.Used.Inodes, thing)
-	if v.Inodes > 0 {
-		files += of + volume.FormatCount(v.Inodes, "")
-	}
-	return files
-}
-
-func claimName(v control.Volume) string {
-	if v.Claim == nil {
-		return "-"
-	}
-	return v.Claim.Namespace + "/" + v.Claim.Name
-}
-
-func onDelete(v control.Volume) string { return cmp.Or(string(v.OnDelete), string(volume.DeleteFiles)) }
-
-// options are what of a volume's options is not as usual.
-func options(o volume.Options) []string {
-	var said []string
-	add := func(is bool, text string) {
-		if is {
-			said = append(said, text)
-		}
-	}
-	add(o.RootSquash && !o.AllSquash, "root-squash")
-	add(o.AllSquash, "all-squash")
-	add(o.AnonUID != 0, fmt.Sprintf("anon-uid=%d", o.AnonUID))
-	add(o.AnonGID != 0, fmt.Sprintf("anon-gid=%d", o.AnonGID))
-	add(o.ReadOnly, "read-only")
-	add(o.Async, "no-sync")
-	add(o.PrivilegedPorts, "privileged-ports")
-	add(len(o.Clients) > 0, "allowed-clients")
-	return said
 }

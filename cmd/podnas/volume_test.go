@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -102,8 +103,13 @@ func TestVolumeCommands(t *testing.T) {
 		{name: "create another size", command: "volume create scratch --size 2Mi", code: 4, err: "already exists", stdout: "-"},
 		{name: "create with options", command: "volume create team --size=2M --path=teams/one --read-only --sync=false --allowed-clients=10.0.0.0/8,fd00::/8 --on-delete=archive --storage-class=manual --access-modes=ReadWriteOnce,ReadOnlyMany --reclaim-policy=Delete --mount-options=hard", stdout: "storageClassName: manual\n"},
 		{name: "list", command: "volume list", stdout: "scratch   1Mi"},
-		{name: "list who keeps the sizes", command: "volume list", stdout: "ready   server   scratch\n"},
+		{name: "list who keeps the sizes", command: "volume list", stdout: "ready   0         server   scratch\n"},
 		{name: "list why", command: "volume list", stdout: "\nQUOTA server: the server enforces sizes by counting what clients write, as requested\n"},
+		{name: "list the class", command: "volume list", stdout: "0%     manual   -       ready"},
+		{name: "list names", command: "volume list -o name --sort=name", stdout: "scratch\nteam\n"},
+		{name: "list names by size", command: "volume list -o name --sort=size", stdout: "team\nscratch\n"},
+		{name: "list in an unknown order", command: "volume list --sort=szie", code: 2, err: `did you mean "size"?: use one of name, claim, size, used, use%`},
+		{name: "watch a document", command: "volume list --watch -o json", code: 2, err: "use -o table, wide or name"},
 		{name: "list for programs", command: "volume list -o json", stdout: `"by": "server"`},
 		{name: "list wide", command: "volume list -o wide", stdout: "read-only,no-sync,allowed-clients"},
 		{name: "show", command: "volume show team", stdout: "10.0.0.0/8 fd00::/8"},
@@ -154,7 +160,7 @@ func TestVolumeCommands(t *testing.T) {
 		{name: "bad mode", command: "volume create new --size=1Mi --mode=rwx", code: 2, err: "octal"},
 		{name: "bad network", command: "volume create new --size=1Mi --allowed-clients=10.0.0.1/8", code: 2, err: "10.0.0.0/8"},
 		{name: "bad policy", command: "volume create new --size=1Mi --reclaim-policy=Recycle", code: 2, err: "Retain or Delete"},
-		{name: "bad output", command: "volume list -o xml", code: 2, err: "-o table, wide, json, yaml"},
+		{name: "bad output", command: "volume list -o xml", code: 2, err: "-o table, wide, name, json, yaml"},
 		{name: "too many arguments", command: "volume show a b", code: 2, err: `unexpected argument "b"`},
 		{name: "no such flag", command: "volume list --everything", code: 2, err: "--everything"},
 		{name: "no such command", command: "volume crate", code: 2, err: `did you mean "create"?`},
@@ -263,7 +269,7 @@ func TestDoctorCommand(t *testing.T) {
 func TestNotRunning(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "nowhere")
 	for _, command := range []string{
-		"volume create a --size=1Mi", "volume list", "volume show a", "volume resize a 2Mi", "volume delete a -y",
+		"volume create a --size=1Mi", "volume list", "volume show a", "volume resize a 2Mi", "volume delete a -y", "volume archive a -y",
 		"volume adopt a", "volume manifests", "doctor", "drain",
 	} {
 		t.Run(command, step{
@@ -321,8 +327,8 @@ func TestExitCode(t *testing.T) {
 
 func TestConfirm(t *testing.T) {
 	v := control.Volume{Volume: volume.Volume{Name: "scratch", Path: "scratch", Size: 1 << 30, Claim: &volume.Claim{Namespace: "demo", Name: "data"}}}
-	question := deleteQuestion(v, v.FateOfFiles("/export"))
-	for _, want := range []string{"scratch (1Gi", "claim demo/data", "files are removed"} {
+	question := deleteQuestion(v, "delete", v.FateOfFiles("/export"))
+	for _, want := range []string{"Delete volume scratch (1Gi", "claim demo/data", "files are removed"} {
 		if !strings.Contains(question, want) {
 			t.Errorf("asked %q, want %q in it", question, want)
 		}
@@ -332,7 +338,7 @@ func TestConfirm(t *testing.T) {
 		"\n": `not "y"`, "n\n": `not "y"`, "yesterday\n": `not "y"`, "": "--yes",
 	} {
 		var asked bytes.Buffer
-		err := confirm(strings.NewReader(answer), &asked, question)
+		err := confirm(bufio.NewReader(strings.NewReader(answer)), &asked, question)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) || asked.String() != question {
 			t.Errorf("%q answered to %q: %v, want %q", answer, asked.String(), err, want)
 		}

@@ -83,6 +83,17 @@ func (c *Client) Delete(ctx context.Context, name string, force bool) error {
 	return err
 }
 
+// Archive deletes a volume and archives its files, whatever its OnDelete. A volume that belongs to a
+// claim is only archived with force.
+func (c *Client) Archive(ctx context.Context, name string, force bool) error {
+	query := url.Values{"name": {name}}
+	if force {
+		query.Set("force", "true")
+	}
+	_, err := ask[struct{}](ctx, c, http.MethodPost, "/v1/archive", query, nil)
+	return err
+}
+
 // Discard removes the files of an archived or retained volume.
 func (c *Client) Discard(ctx context.Context, name string) error {
 	_, err := ask[struct{}](ctx, c, http.MethodDelete, "/v1/volume", url.Values{"name": {name}, "kept": {"true"}}, nil)

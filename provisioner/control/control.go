@@ -32,6 +32,11 @@ type Volume struct {
 	Used *quota.Usage `json:"used,omitempty"`
 	// Quota is set if clients can mount the volume.
 	Quota *Quota `json:"quota,omitempty"`
+	// StorageClass is the one that its PersistentVolume has.
+	StorageClass string `json:"storageClass,omitempty"`
+	// Clients is how many clients have made a call in the volume in the last hour; nil if it
+	// is not served.
+	Clients *int `json:"clients,omitempty"`
 }
 
 // Quota says what enforces a volume's size, and why.

@@ -61,6 +61,9 @@ type Server struct {
 	Compared func() []volume.Finding
 	// Clients, if not nil, returns the connected clients.
 	Clients func() []netip.Addr
+	// VolumeClients, if not nil, returns for each volume that is exported, by its ID, how many
+	// clients have made a call in it in the last hour.
+	VolumeClients func() map[uint64]int
 	// NFS4 is zero where version 4.1 is not served.
 	NFS4 NFS4
 	Log  *slog.Logger
@@ -104,6 +107,7 @@ func (s *Server) handler() http.Handler {
 		"PATCH /v1/volume":  s.resize,
 		"DELETE /v1/volume": s.delete,
 		"POST /v1/adopt":    s.adopt,
+		"POST /v1/archive":  s.archive,
 		"GET /v1/manifests": s.manifests,
 		"GET " + doctorPath: s.doctor,
 		"GET /v1/usage":     s.mounted,
@@ -160,9 +164,9 @@ func (s *Server) list(r *http.Request) (any, error) {
 	if err != nil {
 		s.Log.Warn("control: can't read the usage of volumes", "err", err)
 	}
-	found := s.compared()
+	found, clients := s.compared(), s.volumeClients()
 	for _, v := range s.store().Served() {
-		volumes = append(volumes, s.served(v, usages[v.Name], found[v.Name]))
+		volumes = append(volumes, s.served(v, usages[v.Name], found[v.Name], clients))
 	}
 	for _, u := range s.store().Unserved() {
 		volumes = append(volumes, unservedVolume(u))
@@ -212,7 +216,14 @@ func (s *Server) describe(ctx context.Context, v volume.Volume) Volume {
 	if err != nil {
 		s.Log.Warn("control: can't read the usage of a volume", "volume", v.Name, "err", err)
 	}
-	return s.served(v, usages[v.Name], s.compared()[v.Name])
+	return s.served(v, usages[v.Name], s.compared()[v.Name], s.volumeClients())
+}
+
+func (s *Server) volumeClients() map[uint64]int {
+	if s.VolumeClients == nil {
+		return nil
+	}
+	return s.VolumeClients()
 }
 
 // compared returns the findings of the comparison with the cluster, by volume.
@@ -227,25 +238,43 @@ func (s *Server) compared() map[string]volume.Finding {
 }
 
 // served describes a volume that clients can mount, with its usage if known.
-func (s *Server) served(v volume.Volume, u quota.Usage, f volume.Finding) Volume {
+func (s *Server) served(v volume.Volume, u quota.Usage, f volume.Finding, clients map[uint64]int) Volume {
 	by, reason := s.store().Quota(&v)
-	d := Volume{Volume: v, State: volume.Ready, Quota: &Quota{By: by, Reason: reason}, Problem: f.Problem, Fix: f.Fix}
+	d := newVolume(v, volume.Ready)
+	d.Quota, d.Problem, d.Fix = &Quota{By: by, Reason: reason}, f.Problem, f.Fix
 	if u.Limit.Bytes > 0 {
 		d.Used = &u
+	}
+	if n, ok := clients[v.ID]; ok {
+		d.Clients = &n
 	}
 	return d
 }
 
 func unservedVolume(u volume.Unserved) Volume {
-	return Volume{Volume: u.Volume, State: u.State, Problem: u.Problem, Fix: u.Fix}
+	d := newVolume(u.Volume, u.State)
+	d.Problem, d.Fix = u.Problem, u.Fix
+	return d
 }
 
 func copiedVolume(c volume.Copy) Volume {
-	return Volume{Volume: c.Volume, State: volume.Copying, Used: &quota.Usage{Bytes: c.Bytes, Inodes: c.Files}}
+	d := newVolume(c.Volume, volume.Copying)
+	d.Used = &quota.Usage{Bytes: c.Bytes, Inodes: c.Files}
+	return d
 }
 
 func keptVolume(k volume.Kept) Volume {
-	return Volume{Volume: k.Volume, State: k.State, Since: &k.Since}
+	d := newVolume(k.Volume, k.State)
+	d.Since = &k.Since
+	return d
+}
+
+func newVolume(v volume.Volume, state string) Volume {
+	d := Volume{Volume: v, State: state}
+	if m, err := provisioner.ManifestOf(v); err == nil { // of a damaged record it is not known
+		d.StorageClass = m.StorageClassName
+	}
+	return d
 }
 
 // readSpec decodes a CreateRequest, and returns its Spec too.
@@ -319,8 +348,7 @@ func (s *Server) delete(r *http.Request) (any, error) {
 		s.Log.Info("control: request to remove an archived or retained volume", "volume", name)
 		return struct{}{}, s.store().Discard(r.Context(), name)
 	}
-	v, _ := s.store().Get(name) // Delete returns an error if it does not exist
-	if c := v.Claim; c != nil && r.URL.Query().Get("force") == "" {
+	if c := s.claimOf(r); c != nil {
 		advice := `delete the claim, and podnas applies the reclaim policy to the volume:
   kubectl -n %[2]s delete pvc %[3]s
 If the claim does not exist any more, use --force to delete the volume`
@@ -331,4 +359,26 @@ If the claim does not exist any more, use --force to delete the volume`
 	}
 	s.Log.Info("control: request to delete a volume", "volume", name)
 	return struct{}{}, s.store().Delete(r.Context(), name)
+}
+
+// archive is not delete with a parameter: a podnas that does not know this path refuses it, and one that does
+// not know a parameter would remove the files.
+func (s *Server) archive(r *http.Request) (any, error) {
+	name := r.URL.Query().Get("name")
+	if c := s.claimOf(r); c != nil {
+		return nil, &Error{Code: Claimed, Message: fmt.Sprintf(
+			"volume %s belongs to the claim %s/%s, whose pods would get errors: use --force to archive the volume all the same, and then delete the claim", name, c.Namespace, c.Name)}
+	}
+	s.Log.Info("control: request to archive a volume", "volume", name)
+	return struct{}{}, s.store().Archive(r.Context(), name)
+}
+
+// claimOf returns the claim of the volume that a request is about, nil if there is none or the request
+// has force.
+func (s *Server) claimOf(r *http.Request) *volume.Claim {
+	if r.URL.Query().Get("force") != "" {
+		return nil
+	}
+	v, _ := s.store().Get(r.URL.Query().Get("name")) // who needs the volume gets the error
+	return v.Claim
 }

@@ -86,7 +86,7 @@ func wantCode(t *testing.T, err error, code Code, text string) {
 }
 
 func TestLifeOfAVolume(t *testing.T) {
-	c, _, root := start(t)
+	c, s, root := start(t)
 	ctx := t.Context()
 	request := CreateRequest{
 		Name: "scratch", Size: 1 << 20, Path: "team/scratch",
@@ -104,7 +104,7 @@ func TestLifeOfAVolume(t *testing.T) {
 	if info.Mode() != fs.ModeDir|fs.ModeSetgid|0o770 {
 		t.Errorf("mode %v, want 2770", info.Mode())
 	}
-	if v.State != volume.Ready || v.Size != 1<<20 || !v.Options.RootSquash || v.OnDelete != volume.RetainFiles ||
+	if v.State != volume.Ready || v.Size != 1<<20 || v.StorageClass != "manual" || v.Clients != nil || !v.Options.RootSquash || v.OnDelete != volume.RetainFiles ||
 		len(v.Options.Clients) != 1 || v.Options.Clients[0] != netip.MustParsePrefix("10.0.0.0/8") {
 		t.Errorf("created %+v", v)
 	}
@@ -123,6 +123,14 @@ func TestLifeOfAVolume(t *testing.T) {
 		pv.Spec.StorageClassName != "manual" || pv.Spec.AccessModes[0] != v1.ReadWriteOnce || pv.Spec.Capacity.Storage().String() != "1Mi" ||
 		pv.Spec.PersistentVolumeReclaimPolicy != v1.PersistentVolumeReclaimRetain {
 		t.Errorf("PersistentVolume %+v", pv)
+	}
+
+	s.VolumeClients = func() map[uint64]int { return map[uint64]int{v.ID: 3} }
+	if of, err := c.Get(ctx, "scratch"); err != nil || of.Clients == nil || *of.Clients != 3 {
+		t.Errorf("with three clients: %+v, %v", of, err)
+	}
+	if all, err := c.List(ctx, false); err != nil || len(all) != 1 || all[0].Clients == nil || *all[0].Clients != 3 {
+		t.Errorf("listed with three clients: %+v, %v", all, err)
 	}
 
 	if v, err = c.Resize(ctx, "scratch", 2<<20, 0, false); err != nil || v.Size != 2<<20 {
@@ -238,6 +246,14 @@ func TestVolumeOfAClaim(t *testing.T) {
 	if v, err := c.Resize(ctx, "pvc-1", 2<<20, 0, true); err != nil || v.Size != 2<<20 {
 		t.Errorf("resized by force: %+v, %v", v, err)
 	}
+	wantCode(t, c.Archive(ctx, "pvc-1", false), Claimed, "use --force to archive")
+	mustDo(t, c.Archive(ctx, "pvc-1", true))
+	if v, err := c.Get(ctx, "pvc-1"); err != nil || v.State != volume.Archived {
+		t.Errorf("archived by force: %+v, %v", v, err)
+	}
+	wantCode(t, c.Archive(ctx, "pvc-1", true), NotFound, "pvc-1")
+	_, err = c.Adopt(ctx, CreateRequest{Name: "pvc-1"})
+	mustDo(t, err)
 	mustDo(t, c.Delete(ctx, "pvc-1", true))
 }
 

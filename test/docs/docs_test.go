@@ -24,7 +24,7 @@ const top = "../.."
 func pages(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/internals/*.md", "deploy/*.md", "test/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/internals/*.md", "docs/reference/*.md", "deploy/*.md", "deploy/helm/*/*.md", "test/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(top, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no page %s (%v)", pattern, err)

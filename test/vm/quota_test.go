@@ -172,7 +172,7 @@ func TestQuotaTurnedOn(t *testing.T) {
 	}
 	holds(t, filepath.Join(a.dir(before), "keep"), keep)
 	list := command(t, os.Getenv("PODNAS"), "volume", "list", "--root", a.root)
-	for _, want := range []string{`default/before +ready +server\s`, `default/after +ready +kernel\s`, `QUOTA kernel: .*XFS project quotas`, `QUOTA server: .*no project`} {
+	for _, want := range []string{`default/before +ready +\d+ +server\s`, `default/after +ready +\d+ +kernel\s`, `QUOTA kernel: .*XFS project quotas`, `QUOTA server: .*no project`} {
 		if !regexp.MustCompile(want).MatchString(list) {
 			t.Errorf("podnas volume list does not have %q:\n%s", want, list)
 		}
