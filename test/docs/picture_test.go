@@ -2,6 +2,7 @@ package docs
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"html"
 	"math"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 )
+
+var update = flag.Bool("update", false, "write anew what is made: docs/performance.svg, and the values in the chart's README.md")
 
 // The picture in docs/performance.md is made of the tables in docs/internals/measurements.md, by
 // "make docs", and never behind them.
@@ -99,7 +102,7 @@ const (
 	labelWidth = 190
 )
 
-// A plot has a line for each row of a table, at whose height draw draws.
+// A plot has a line for each row of a table, and draw adds to line i what is at the height y.
 type plot struct {
 	title, unit string
 	legend      []mark
