@@ -20,7 +20,7 @@ const clientLong = `List and evict clients of NFSv4.1.
 
 With version 4.1 the server knows its clients: each node that has mounted volumes is one client,
 for all its mounts, and the server remembers what it has open and locked. Clients of version 3 are
-not among them; 'podnas drain' lists those that are connected.
+not among them; 'podnas mounted' lists those that are connected.
 
 `
 

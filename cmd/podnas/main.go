@@ -24,7 +24,7 @@ const rootExamples = `  # Without a cluster: serve the claims in a folder
   # In podnas's pod in a cluster: volumes, problems, users
   kubectl exec -n podnas podnas-0 -- podnas volume list
   kubectl exec -n podnas podnas-0 -- podnas doctor
-  kubectl exec -n podnas podnas-0 -- podnas drain --timeout=0`
+  kubectl exec -n podnas podnas-0 -- podnas mounted`
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
@@ -58,7 +58,7 @@ commands, flags and the names of volumes.`,
 		SilenceUsage:  true, // an error is not a question about usage
 	})
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newServeCommand(), newVolumeCommand(), newClientCommand(), newDoctorCommand(), newDrainCommand(), newBenchCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newVolumeCommand(), newClientCommand(), newDoctorCommand(), newMountedCommand(), newDrainCommand(), newBenchCommand(), newVersionCommand())
 	root.SetHelpCommand(newHelpCommand())
 	if err := completeFlags(root); err != nil {
 		panic(err) // only a flag that is there twice gives one
