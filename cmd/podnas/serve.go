@@ -341,7 +341,10 @@ func (c *serveConfig) validate() (quota.Mode, error) {
 	if err != nil {
 		return "", fmt.Errorf("--quota: %w", err)
 	}
-	return mode, nil
+	if !c.standalone {
+		err = c.cluster.check()
+	}
+	return mode, err
 }
 
 // listen opens the port that a flag names.
