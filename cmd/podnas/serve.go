@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/checkup"
 	"github.com/podnas/podnas/provisioner/control"
@@ -272,6 +273,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		VolumeClients: func() map[uint64]int { return volumeClients(exports, nfs.Stats(), time.Now()) },
 		Log:           log,
 	}
+	commands.Clients3 = func() []process.Client3 { return version3(nfs.Stats().Snapshot().Clients, time.Now()) }
 	if served := nfs.NFS4(); served != nil {
 		commands.NFS4 = control.NFS4{Holdings: holdings(served, store, holdingsMax), Evict: served.Evict}
 	}
