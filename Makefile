@@ -55,8 +55,8 @@ run: build ## serve the example claims on 127.0.0.1, without a cluster; ARGS='mo
 		--listen 127.0.0.1:20490 --http 127.0.0.1:20491 $(ARGS)
 
 # Without go vet, which make lint runs: here it looks at all that podnas imports, too. Four packages
-# at a time, because some of them mostly wait. Allocations and memory can't be
-# measured under the race detector.
+# at a time, because some of them mostly wait. What the race detector is no help with, such as a measure of memory, is in
+# files that it leaves out, and has a run of its own.
 .PHONY: test
 test: ## unit tests and the conformance suite; RACE=1 with the race detector, as CI has it
 	@echo 'make: testing. The first time this fetches Go modules and compiles them, which takes a few minutes.'
@@ -65,7 +65,7 @@ test: ## unit tests and the conformance suite; RACE=1 with the race detector, as
 		race=-race; cgo=1; \
 		printf '#include <pthread.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -o /dev/null - || \
 			{ echo 'make: the race detector needs a C compiler, such as gcc and libc6-dev: install it, or leave out RACE=1' >&2; exit 1; }; \
-		set -x; $(SUITE) go test -json -vet=off -run 'TestAllocations|TestResident' ./server/nfs3 ./server/nfs4/...; \
+		set -x; $(SUITE) go test -json -vet=off -run 'TestAllocations|TestResident|TestFileSystems|TestWaysToFindFiles' ./server ./server/nfs3 ./server/nfs4/...; \
 	fi; \
 	set -x; CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 30m -p 4 $$race ./...
 
@@ -114,8 +114,8 @@ idle: ## how often a server with 200 volumes and 50 clients wakes that has nothi
 
 .PHONY: page
 page: ## the status page in a headless Chromium; PAGE_PICTURES=DIR keeps the pictures
-	@chromium=$$(test/page/setup.sh); set -x; \
-	CHROMIUM=$$chromium PAGE_PICTURES='$(if $(PAGE_PICTURES),$(abspath $(PAGE_PICTURES)))' $(SUITE) go test -tags page -count=1 -timeout 10m -v ./test/page
+	@chromium=$$(test/page/setup.sh); axe=$$(test/page/axe.sh); set -x; \
+	CHROMIUM=$$chromium AXE=$$axe PAGE_PICTURES='$(if $(PAGE_PICTURES),$(abspath $(PAGE_PICTURES)))' $(SUITE) go test -tags page -count=1 -timeout 10m -v ./test/page
 
 .PHONY: page-picture
 page-picture: ## takes docs/page.png, the picture in README.md (root, six minutes)
@@ -192,8 +192,17 @@ manifests-check: ## fail when deploy/podnas.yaml is stale
 	deploy/manifests.sh --check
 
 .PHONY: docs
-docs: ## write docs/reference.md from the flags and parameters
+docs: ## write what is made: the reference of commands, the chart's table of values, docs/performance.svg
 	go test ./cmd/podnas -run '^TestReference$$' -count=1 -update
+	go test ./test/docs -run '^(TestChartValues|TestPicture)$$' -count=1 -update
+
+# In a release's files, and not in the image, where nothing shows them.
+.PHONY: man
+man: ## the commands' manual pages in dist/man, and as an archive in dist/
+	rm -rf dist/man
+	mkdir -p dist/man
+	go test ./cmd/podnas -run '^TestManPages$$' -count=1 -man '$(CURDIR)/dist/man'
+	tar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner -C dist -c man | gzip -n >dist/podnas-man-$(TAG).tgz
 
 .PHONY: docs-check
 docs-check: ## the docs alone, which test checks too: reference, links, commands

@@ -1,6 +1,6 @@
 // Package aligned has periodic work done together, at the multiples of its period. Each timer that goes
 // off on its own wakes several threads of Go's scheduler, so an idle process wakes less often if its
-// timers go off at once (make idle; docs/performance.md).
+// timers go off at once (make idle; docs/internals/measurements.md).
 package aligned
 
 import "time"

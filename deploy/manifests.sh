@@ -5,11 +5,25 @@
 # The file is the base's files one after the other, and not kustomize's own
 # output, which loses the comments: the reasons for each permission belong in
 # what people apply. --check has kustomize build both, and compares.
+#
+# The label app.kubernetes.io/version of all objects is set to the tag of the image, whose one place is
+# the StatefulSet.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=$(mktemp -d "${TMPDIR:-/tmp}/podnas-manifests.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 kustomize() { go tool -modfile=test/tools/go.mod kustomize "$@"; }
+
+tag=$(sed -n 's/^ *image: .*://p' deploy/base/statefulset.yaml)
+version='app\.kubernetes\.io/version: '
+labelled=$(grep -rl --include='*.yaml' "$version" deploy/{base,components,overlays,monitoring,helm/podnas/monitoring})
+# shellcheck disable=SC2086 # a list of files without spaces
+if [ "${1:-}" != --check ]; then
+	sed -i "s|\($version\).*|\1$tag|" $labelled
+elif grep -n "$version" $labelled | grep -v ": $tag\$"; then
+	echo "these versions are not that of the image, $tag: run \"make manifests\"" >&2
+	exit 1
+fi
 
 {
 	echo '# Code generated from deploy/base by "make manifests". DO NOT EDIT.'

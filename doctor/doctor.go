@@ -33,7 +33,8 @@ const (
 
 // Result is the result of a check. If it is not OK, it is a finding.
 type Result struct {
-	Check  string `json:"check"` // what was checked: a volume, a claim, the disk
+	Check  string `json:"check"`            // what was checked: a volume, a claim, the disk
+	Volume string `json:"volume,omitempty"` // the name of the volume, if it is about one, for commands
 	Status Status `json:"status"`
 	Says   string `json:"says"`
 	Fix    string `json:"fix,omitempty"`    // what to do, unless all is well

@@ -36,12 +36,12 @@ func TestRun(t *testing.T) {
 	}
 	results[3] = Result{}
 	want := []Result{
-		{"good", OK, "all 3 are there", "", ""},
-		{"hangs", Failed, "no answer within 200ms", "", ""},
-		{"minds its context", Failed, "cut off", "wait", ""},
+		{Check: "good", Status: OK, Says: "all 3 are there"},
+		{Check: "hangs", Status: Failed, Says: "no answer within 200ms"},
+		{Check: "minds its context", Status: Failed, Says: "cut off", Fix: "wait"},
 		{},
-		{"several", Warning, "soon", "do this", ""},
-		{"volume a", Failed, "gone", "do that", ""},
+		{Check: "several", Status: Warning, Says: "soon", Fix: "do this"},
+		{Check: "volume a", Status: Failed, Says: "gone", Fix: "do that"},
 	}
 	if !reflect.DeepEqual(results, want) {
 		t.Errorf("got  %+v\nwant %+v", results, want)

@@ -1,3 +1,5 @@
+//go:build !race
+
 package server_test
 
 import (
@@ -6,6 +8,18 @@ import (
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/testdisk"
 )
+
+// The suites again, with other ways to find files and other disks than TestNativeConformance and
+// TestNativeConformance4 have: how goroutines share what they have is the same. So not under the race detector, which takes five times
+// as long; with RACE=1, make test runs this file in a run of its own.
+
+// TestWaysToFindFiles puts the native engine to the suites with the kernel's handles, where they work.
+func TestWaysToFindFiles(t *testing.T) {
+	t.Run("kernel counts", func(t *testing.T) { conformance(t, testdisk.Memory(t), handlesHere(), uncounted) })
+	t.Run("server counts", func(t *testing.T) { conformance(t, testdisk.Memory(t), handlesHere(), counted) })
+	t.Run("by index, kernel counts", func(t *testing.T) { conformance(t, testdisk.Memory(t), server.HandlesIndex, uncounted) })
+	t.Run("version 4.1", func(t *testing.T) { conformance4(t, server.HandlesAuto, false) })
+}
 
 // TestFileSystems puts the native engine to the suite on file systems that it was not made for, with
 // each way to find files that they have: docs/nfs.md lists them.

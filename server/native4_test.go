@@ -22,9 +22,7 @@ const limitedTo = "127.0.0.3"
 // TestNativeConformance4 puts the native engine to the suite of version 4.1. It serves
 // version 3 beside it.
 func TestNativeConformance4(t *testing.T) {
-	for _, handles := range []string{server.HandlesAuto, server.HandlesIndex} { // the kernel's, where it works
-		t.Run(handles, func(t *testing.T) { conformance4(t, handles, false) })
-	}
+	conformance4(t, server.HandlesIndex, false)
 }
 
 // TestConformance4Switches is the same with a process after each restart that finds files in another

@@ -35,8 +35,9 @@ const (
 	minute      = int(time.Minute / samplePeriod) // in these units
 )
 
-func newChart(title string, base float64, format func(float64) string, lines ...line) chart {
+func newChart(title string, base float64, of units, lines ...line) chart {
 	c := chart{Title: title, Lines: lines, base: base}
+	format := of.of(c.scale()).format
 	for i := range c.Lines {
 		l := &c.Lines[i]
 		l.Class = fmt.Sprintf("line%d", i)
@@ -158,67 +159,17 @@ func charts(spans []span) []chart {
 	calls := func(s *span) *stats.Distribution { return &s.durations }
 	syncs := func(s *span) *stats.Distribution { return &s.syncs }
 	return []chart{
-		newChart("Calls per second", 0, formatRate,
+		newChart("Calls per second", 0, countUnits(),
 			line{Name: "all", values: collect(func(s *span) float64 { return s.perSecond(s.durations.Count) })},
 			line{Name: "failed", values: collect(func(s *span) float64 { return s.perSecond(s.errors) })}),
-		newChart("Data per second", 1024, formatBytes,
+		newChart("Data per second", 1024, byteUnits(),
 			line{Name: "read", values: collect(func(s *span) float64 { return s.perSecond(s.all.Read) })},
 			line{Name: "written", values: collect(func(s *span) float64 { return s.perSecond(s.all.Written) })}),
-		newChart("How long calls take", 0, formatSeconds,
-			line{Name: "half below", values: quantile(0.5, calls)},
-			line{Name: "99% below", values: quantile(0.99, calls)}),
-		newChart("How long syncs take", 0, formatSeconds,
-			line{Name: "half below", values: quantile(0.5, syncs)},
-			line{Name: "99% below", values: quantile(0.99, syncs)}),
+		newChart("How long calls take", 0, timeUnits(),
+			line{Name: "p50", values: quantile(0.5, calls)},
+			line{Name: "p99", values: quantile(0.99, calls)}),
+		newChart("How long syncs take", 0, timeUnits(),
+			line{Name: "p50", values: quantile(0.5, syncs)},
+			line{Name: "p99", values: quantile(0.99, syncs)}),
 	}
-}
-
-// formatRate writes a number of things per second.
-func formatRate(v float64) string {
-	switch {
-	case v == 0:
-		return "0"
-	case v < 0.05:
-		return "<0.1"
-	case v < 10:
-		return fmt.Sprintf("%.1f", v)
-	case v < 10000:
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.0fk", v/1000)
-}
-
-// formatBytes writes bytes, or bytes per second, to three digits.
-func formatBytes(v float64) string {
-	for _, unit := range []string{"B", "KiB", "MiB", "GiB", "TiB"} {
-		switch {
-		case v < 10 && unit != "B" && v > 0:
-			return fmt.Sprintf("%.1f %s", v, unit)
-		case v < 1000:
-			return fmt.Sprintf("%.0f %s", v, unit)
-		}
-		v /= 1024
-	}
-	return fmt.Sprintf("%.1f PiB", v)
-}
-
-// formatSeconds writes a time to two digits.
-func formatSeconds(v float64) string {
-	d := time.Duration(v * float64(time.Second))
-	switch {
-	case d == 0:
-		return "0"
-	case d < time.Millisecond:
-		return twoDigits(float64(d)/1e3) + " µs"
-	case d < time.Second:
-		return twoDigits(float64(d)/1e6) + " ms"
-	}
-	return twoDigits(d.Seconds()) + " s"
-}
-
-func twoDigits(v float64) string {
-	if v < 9.95 {
-		return fmt.Sprintf("%.1f", v)
-	}
-	return fmt.Sprintf("%.0f", v)
 }

@@ -55,10 +55,15 @@ func (u *diskUse) shares(space volume.Space) []share {
 
 // sharesBar is one bar of several parts, with a legend below it.
 func sharesBar(parts []share) g.Node {
+	whole := 0.0
+	for _, p := range parts {
+		whole += float64(p.Bytes)
+	}
+	u := byteUnits().of(whole)
 	var rects, legend g.Group
 	at, label := 0.0, "the disk"
 	for _, p := range parts {
-		size := formatBytes(float64(p.Bytes))
+		size := u.format(float64(p.Bytes))
 		label += ", " + p.Name + " " + size
 		legend = append(legend, h.Span(h.Class(p.Class), g.Text(p.Name+" "), h.B(g.Text(size))), g.Text(" "))
 		if p.Class != "free" {

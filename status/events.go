@@ -20,13 +20,15 @@ type Event struct {
 	Details string // the attributes, as "key=value key=value"
 	Times   int    // how often it was logged in a row
 
-	about []string // the volumes, paths and claims that it names
+	number uint64   // of all events, in their order
+	about  []string // the volumes, paths and claims that it names
 }
 
 // Events keeps the latest lines of podnas's log. The zero Events is ready for use.
 type Events struct {
 	mu   sync.Mutex
 	ring []Event // the oldest first
+	all  uint64  // how many there have been
 }
 
 // Recent returns the events, latest first.
@@ -49,6 +51,8 @@ func (e *Events) add(event Event) {
 		}
 	}
 	event.Times = 1
+	e.all++
+	event.number = e.all
 	if len(e.ring) == eventsMax {
 		oldest := e.oldest()
 		e.ring = slices.Delete(e.ring, oldest, oldest+1)

@@ -57,7 +57,7 @@ func (s *Status) Handler() http.Handler {
 		filtered.ServeHTTP(w, r)
 	})
 	mux.Handle("GET /volume/{name}", web.Each(eachMax, volume))
-	for _, name := range []string{"page.css", "page.js", "icon.svg"} {
+	for _, name := range []string{"page.css", "page.js", "icon.svg", "idiomorph/idiomorph.min.js", "idiomorph/LICENSE"} {
 		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) {
 			http.ServeFileFS(w, r, assets, "assets/"+name)
 		})

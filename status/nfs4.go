@@ -3,7 +3,6 @@ package status
 import (
 	"fmt"
 	"strconv"
-	"time"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
@@ -29,11 +28,11 @@ func nfs4Section(p *page) g.Node {
 	return section(
 		"nfs4", title, graceNode(p),
 		table("cards", columns, g.Map(clients[:len(clients)-more], func(c process.Client) g.Node {
-			return row(columns, clientName(c.Name, c.State == process.ClientActive, nil), g.Text(c.Address), g.Text(c.Version), g.Text(stateWords(c.State)),
+			return row("client-4-"+c.ID, columns, clientName(c.Name, c.State == process.ClientActive, nil), g.Text(c.Address), g.Text(c.Version), g.Text(stateWords(c.State)),
 				g.Text(ago(p.Now.Sub(c.Since))), g.Text(agoWords(ago(p.Now.Sub(c.Seen)))), g.Text(strconv.Itoa(c.Opens)), g.Text(strconv.Itoa(c.Locks)))
 		})),
 		g.If(more > 0, none(fmt.Sprintf("and %d more: podnas client list has all", more))),
-		g.If(len(p.NFS4.Opens) > 0, h.Details(h.ID("holdings"), h.Summary(g.Text("Open files and locks")), holdingsTable(p.NFS4, p.Now, true))),
+		g.If(len(p.NFS4.Opens) > 0, h.Details(h.ID("holdings"), h.Summary(g.Text("Open files and locks")), holdingsTable(p.NFS4, p, true))),
 	)
 }
 
@@ -46,7 +45,7 @@ func volumeHoldings(p *page, volume string) g.Node {
 	if len(its.Opens)+len(its.Locks) == 0 {
 		return section("nfs4", "Open files and locks", graceNode(p), none("None. Only clients of NFSv4.1 tell what they have open and locked."))
 	}
-	return section("nfs4", "Open files and locks", graceNode(p), holdingsTable(&its, p.Now, false))
+	return section("nfs4", "Open files and locks", graceNode(p), holdingsTable(&its, p, false))
 }
 
 func graceNode(p *page) g.Node {
@@ -66,18 +65,24 @@ func stateWords(state string) string {
 
 // holdingsTable lists open files and locks. Everybody may see the page, but not what files are
 // called, so they are told by their inode numbers.
-func holdingsTable(all *process.NFS4, now time.Time, volumes bool) g.Node {
+func holdingsTable(all *process.NFS4, p *page, volumes bool) g.Node {
 	columns := []column{{"File", ""}, {"What", ""}, {"Client", ""}, {"Open for", ""}}
 	var rows g.Group
+	ids := map[string]bool{}
 	add := func(holder *process.Holder, what string) {
 		if len(rows) == holdingsMax {
 			return
 		}
 		file := g.Textf("inode %d", holder.Inode)
 		if volumes {
-			file = g.Group{file, g.Text(" "), h.Small(h.A(volumeHref(holder.Volume), g.Text(holder.Volume)))}
+			file = g.Group{file, g.Text(" "), h.Small(h.A(volumeHref(holder.Volume), g.Text(p.titleOf(holder.Volume))))}
 		}
-		rows = append(rows, row(columns, file, g.Text(what), g.Group{g.Text(holder.Client + " "), h.Small(g.Text(holder.Address))}, g.Text(ago(now.Sub(holder.Since)))))
+		id := fmt.Sprintf("%s-%d-%s-%s", holder.Volume, holder.Inode, holder.ClientID, what)
+		for ids[id] { // it may have several of a kind
+			id += "+"
+		}
+		ids[id] = true
+		rows = append(rows, row("open-"+id, columns, file, g.Text(what), g.Group{g.Text(holder.Client + " "), h.Small(g.Text(holder.Address))}, g.Text(ago(p.Now.Sub(holder.Since)))))
 	}
 	for i := range all.Locks {
 		add(&all.Locks[i].Holder, all.Locks[i].Text())

@@ -112,6 +112,9 @@ func TestOnlyReads(t *testing.T) {
 		{"GET", "/page.css", 200, "text/css; charset=utf-8"},
 		{"GET", "/page.js", 200, "text/javascript; charset=utf-8"},
 		{"GET", "/icon.svg", 200, "image/svg+xml"},
+		{"GET", "/idiomorph/idiomorph.min.js", 200, "text/javascript; charset=utf-8"},
+		{"GET", "/idiomorph/LICENSE", 200, "text/plain; charset=utf-8"},
+		{"GET", "/idiomorph/", 404, ""},
 		{"GET", "/other", 404, ""},
 		{"GET", "/page.html", 404, ""},
 		{"GET", "/assets/page.html", 404, ""},
@@ -184,8 +187,8 @@ func TestVolumes(t *testing.T) {
 	}
 	full, half, kept := view.Volumes[0], view.Volumes[1], view.Volumes[2]
 	if full.Claim != "team/full" || full.Class != "fast" || full.Use.Percent != 97 || full.Use.Class != "full" || full.State != "ready" ||
-		full.Use.Size != "1Gi" || len(full.Clients) != 1 || full.Clients[0].Address != "192.0.2.7" || !full.Clients[0].Here ||
-		full.Calls != "10" && full.Calls != "10.0" || full.Read != "10 MiB" && full.Read != "10.0 MiB" {
+		full.Use.Size != "1 GiB" || len(full.Clients) != 1 || full.Clients[0].Address != "192.0.2.7" || !full.Clients[0].Here ||
+		full.Calls != "10" || full.Read != "10 MiB" {
 		t.Errorf("%+v", full)
 	}
 	if half.Claim != "team/half" || half.Use.Percent != 50 || half.Use.Class != "" || len(half.Clients) != 0 || half.Calls != "0" {
@@ -218,7 +221,10 @@ func TestHealth(t *testing.T) {
 		{"well", []doctor.Result{good}, []string{"All is well."}},
 		{"a warning", []doctor.Result{good, notice}, []string{"All works. There is something to know.", "<strong>check</strong>: almost full", "To do: make it larger", "<title>podnas"}},
 		{"a failure comes first", []doctor.Result{notice, bad}, []string{"Something is wrong.", `it is gone <span class="fix">To do: put it back</span></div><div class="problem notice"><strong>check`, "volume &lt;v&gt;", "<title>Trouble: podnas"}},
+		{"few are in sight", many, []string{`put it back</span></div><details id="problems"><summary>99 more problems</summary><div class="problem bad">`}},
 		{"more than is listed", many, []string{"Something is wrong.", "and 4 more, podnas doctor has them all"}},
+		// What is read out when it changes.
+		{"the names", []doctor.Result{notice, bad, bad}, []string{`<p id="state" role="status" class="state bad">Something is wrong.<span class="unseen"> volume &lt;v&gt;, check</span></p>`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			wants(t, body(t, newStatus(t, nil, func(c *Config, _ exporter) { c.Findings = found(tt.found...) })), tt.wants...)
@@ -356,14 +362,14 @@ func TestSamples(t *testing.T) {
 }
 
 func TestChart(t *testing.T) {
-	c := newChart("Data", 1024, formatBytes, line{Name: "read", values: []float64{0, 3 << 20, math.NaN(), 1 << 20}})
-	if c.Max != "5.0 MiB" || c.Label() != "Data: read 1.0 MiB now" {
+	c := newChart("Data", 1024, byteUnits(), line{Name: "read", values: []float64{0, 3 << 20, math.NaN(), 1 << 20}})
+	if c.Max != "5 MiB" || c.Label() != "Data: read 1 MiB now" {
 		t.Errorf("%s, %s", c.Max, c.Label())
 	}
 	if got, want := c.Path(c.Lines[0]), "M56 40.0L57 40.0L58 16.0M59 32.0L60 32.0"; got != want {
 		t.Errorf("path %q, want %q", got, want)
 	}
-	if c.Half != "2.5 MiB" || c.Zero != "0 B" {
+	if c.Half != "2.5 MiB" || c.Zero != "0 MiB" {
 		t.Errorf("%s, %s", c.Half, c.Zero)
 	}
 	if got := fmt.Sprint(ticks()); got != "[{-5m 0 start} {-4m 20 middle} {-3m 40 middle} {-2m 60 middle} {-1m 80 middle} {now 100 end}]" {
@@ -372,18 +378,20 @@ func TestChart(t *testing.T) {
 	if got, want := grid(), "M0 0V40M12 0V40M24 0V40M36 0V40M48 0V40M60 0V40M0 0H60M0 20H60M0 40H60"; got != want {
 		t.Errorf("grid %q, want %q", got, want)
 	}
-	empty := newChart("Nothing", 0, formatSeconds, line{values: nil})
-	if got := empty.Path(empty.Lines[0]); got != "" || empty.Lines[0].Now != "0" {
+	empty := newChart("Nothing", 0, timeUnits(), line{values: nil})
+	if got := empty.Path(empty.Lines[0]); got != "" || empty.Lines[0].Now != "0 s" {
 		t.Errorf("of nothing: %q, %q", got, empty.Lines[0].Now)
 	}
 }
 
 func TestFormats(t *testing.T) {
+	seconds := func(v float64) string { return timeUnits().of(v).format(v) }
 	for want, got := range map[string]string{
-		"0": formatRate(0), "<0.1": formatRate(0.01), "0.5": formatRate(0.5), "1234": formatRate(1234), "57k": formatRate(56789),
-		"0 B": formatBytes(0), "999 B": formatBytes(999), "1.0 KiB": formatBytes(1024), "64 KiB": formatBytes(65536), "1.0 GiB": formatBytes(1 << 30),
-		"8.5 µs": formatSeconds(8.5e-6), "120 µs": formatSeconds(120e-6), "3.5 ms": formatSeconds(3.5e-3), "12 s": formatSeconds(12),
-		"now": ago(0), "59 s": ago(59 * time.Second), "2 min": ago(125 * time.Second), "47 h": ago(47 * time.Hour), "3 days": ago(80 * time.Hour),
+		"0": formatRate(0), "<0.01": formatRate(0.001), "0.5": formatRate(0.5), "1234": formatRate(1234), "57k": formatRate(56789),
+		"0 B": formatBytes(0), "999 B": formatBytes(999), "1 KiB": formatBytes(1024), "64 KiB": formatBytes(65536), "1.4 GiB": formatBytes(1.4 * (1 << 30)),
+		"8.5 µs": seconds(8.5e-6), "120 µs": seconds(120e-6), "3.5 ms": seconds(3.5e-3), "12 s": seconds(12),
+		"0.06 of 10 GiB": newBar(60<<20, 10<<30, volume.Mark).Used + " of " + newBar(60<<20, 10<<30, volume.Mark).Size,
+		"now":            ago(0), "59 s": ago(59 * time.Second), "2 min": ago(125 * time.Second), "47 h": ago(47 * time.Hour), "3 days": ago(80 * time.Hour),
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -18,27 +19,31 @@ type column struct {
 	class string // of its cells: n for numbers
 }
 
-// table is a table whose rows have a cell for each column.
+// table is a table whose rows have a cell for each column. Each row has an id, by which the page's script finds it again when
+// rows move.
 func table(class string, columns []column, rows g.Node) g.Node {
 	return h.Table(
 		g.If(class != "", h.Class(class)),
 		h.THead(h.Tr(g.Map(columns, func(c column) g.Node {
-			return h.Th(g.If(c.class == "n", h.Class("n")), g.Text(c.name))
+			return h.Th(h.Scope("col"), g.If(c.class == "n", h.Class("n")), g.Text(c.name))
 		}))),
 		h.TBody(rows),
 	)
 }
 
 // row is a row of a table that may be shown as cards. The first cell is the card's title.
-func row(columns []column, cells ...g.Node) g.Node {
-	name := h.Td(h.Class("name"), cells[0])
+func row(id string, columns []column, cells ...g.Node) g.Node {
+	name := h.Th(h.Scope("row"), h.Class("name"), cells[0])
 	rest := make(g.Group, 0, len(cells))
 	for i, cell := range cells[1:] {
 		c := columns[i+1]
 		rest = append(rest, h.Td(h.Data("label", c.name), g.If(c.class != "", h.Class(c.class)), cell))
 	}
-	return h.Tr(name, rest)
+	return h.Tr(rowID(id), name, rest)
 }
+
+// rowID makes an id, which must not have spaces.
+func rowID(parts ...string) g.Node { return h.ID(url.PathEscape(strings.Join(parts, "-"))) }
 
 func volumesSection(l list) g.Node {
 	const title = "Volumes"
@@ -50,7 +55,7 @@ func volumesSection(l list) g.Node {
 		g.If(l.There > filterFrom || l.Filter != "", filterForm(&l)),
 		g.If(len(l.Shown) > 0, volumesTable(l.Shown)),
 		g.If(len(l.Folded) > 0, h.Details(
-			h.ID("folded"), h.Summary(g.Textf("%d more; above are the fullest, the busiest, and those with a problem", l.Matching-len(l.Shown))),
+			h.ID("folded"), h.Summary(g.Textf("%s more; above are the fullest, the busiest, and those with a problem", volume.FormatCount(l.Matching-len(l.Shown), ""))),
 			volumesTable(l.Folded),
 		)),
 		g.If(l.Matching > volumesMax, none(fmt.Sprintf("and %d more: filter for them; podnas volume list has all", l.Matching-volumesMax))),
@@ -64,12 +69,12 @@ func filterForm(l *list) g.Node {
 		says = fmt.Sprintf("%s of %s", volume.FormatCount(l.Matching, ""), says)
 	}
 	return h.Form(
-		h.Class("filter"), h.Method("get"), h.Action("/"), h.Role("search"),
+		h.ID("filtering"), h.Class("filter"), h.Method("get"), h.Action("/"), h.Role("search"),
 		h.Input(h.Type("search"), h.ID("filter"), h.Name("filter"), h.Value(l.Filter), h.MaxLength(strconv.Itoa(filterMax)), h.AutoComplete("off"),
 			h.Placeholder("claim, namespace, class, state or client"), h.Aria("label", "Filter the volumes")),
 		h.Button(h.Type("submit"), g.Text("Filter")),
 		h.Span(h.Class("none"), g.Text(says)),
-		g.If(l.Filter != "", h.A(h.Href("/"), g.Text("show all"))),
+		g.If(l.Filter != "", h.A(h.Href("/"), g.Text("Show all volumes"))),
 	)
 }
 
@@ -80,24 +85,22 @@ func volumesTable(volumes []volumeView) g.Node {
 		if class == "" {
 			class = "none"
 		}
-		return row(columns, volumeName(&v), volumeUse(&v), g.Text(class), g.Text(v.State), seenBy(v.Clients), g.Text(v.Calls), g.Text(v.Read), g.Text(v.Written))
+		return row("volume-"+v.Name, columns, volumeName(&v), volumeUse(&v), g.Text(class), g.Text(v.State), seenBy(v.Clients), g.Text(v.Calls), g.Text(v.Read), g.Text(v.Written))
 	}))
 }
 
 func volumeName(v *volumeView) g.Node {
-	claim := h.I(g.Text("no claim"))
-	if v.Claim != "" {
-		claim = h.B(g.Text(v.Claim))
+	about := v.Name
+	if v.Claim == "" {
+		about = "without a claim"
 	}
-	var b strings.Builder
-	b.WriteString(v.Name)
 	if v.Path != v.Name {
-		b.WriteString(" in " + v.Path)
+		about += " in " + v.Path
 	}
 	if v.Source != "" {
-		b.WriteString(", a copy of " + v.Source)
+		about += ", a copy of " + v.Source
 	}
-	return g.Group{h.A(volumeHref(v.Name), claim), h.Small(g.Text(b.String()))}
+	return g.Group{h.A(volumeHref(v.Name), h.B(g.Text(v.title()))), h.Small(g.Text(about))}
 }
 
 func volumeUse(v *volumeView) g.Node {
@@ -141,7 +144,7 @@ func clientsSection(p *page) g.Node {
 	return section(
 		"clients", title,
 		table("cards", columns, g.Map(p.Clients, func(c clientView) g.Node {
-			return row(columns, clientName(c.Address, c.Here, nil), g.Text(agoWords(c.Ago)), g.Text(strconv.Itoa(c.Connections)), g.Text(c.Rate), g.Text(c.Read), g.Text(c.Written),
+			return row("client-"+c.Address, columns, clientName(c.Address, c.Here, nil), g.Text(agoWords(c.Ago)), g.Text(strconv.Itoa(c.Connections)), g.Text(c.Rate), g.Text(c.Read), g.Text(c.Written),
 				g.Text(c.AllCalls), g.Text(c.AllRead), g.Text(c.AllWritten))
 		})),
 		g.If(p.MoreClients > 0, none("and "+strconv.Itoa(p.MoreClients)+" more")),
@@ -161,10 +164,9 @@ func proceduresSection(p *page) g.Node {
 	if len(p.Procedures) == 0 {
 		return section("procedures", title, none("There was none."))
 	}
-	columns := []column{{"Procedure", ""}, {"Per second", "n"}, {"Half take up to", "n"}, {"99% up to", "n"}}
-	number := func(text string) g.Node { return h.Td(h.Class("n"), g.Text(text)) }
+	columns := []column{{"Procedure", ""}, {"Per second", "n"}, {"p50", "n"}, {"p99", "n"}}
 	return section("procedures", title, table("", columns, g.Map(p.Procedures, func(v procedureView) g.Node {
-		return h.Tr(h.Td(g.Text(v.Name)), number(v.Rate), number(v.Half), number(v.Most))
+		return row("procedure-"+v.Name, columns, g.Text(v.Name), g.Text(v.Rate), g.Text(v.P50), g.Text(v.P99))
 	})))
 }
 
@@ -175,7 +177,7 @@ func eventsSection(events []eventView, otherwise string) g.Node {
 	}
 	return section("events", title, h.Ol(h.Class("events"), g.Map(events, func(e eventView) g.Node {
 		return h.Li(
-			h.Class(e.Class),
+			rowID("event", strconv.FormatUint(e.number, 10)), h.Class(e.Class),
 			h.Time(h.DateTime(e.Time.UTC().Format(timeFormat)), g.Text(agoWords(e.Ago))),
 			h.P(
 				g.If(e.Class != "info", g.Group{h.B(g.Text(e.Level.String())), g.Text(" ")}),

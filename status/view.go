@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/maruel/natural"
+
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
@@ -18,9 +20,10 @@ import (
 )
 
 const (
-	// clientsMax and problemsMax limit the lists.
-	clientsMax  = 30
-	problemsMax = 100
+	// clientsMax and problemsMax limit the lists. Beyond problemsShown, problems are folded away.
+	clientsMax    = 30
+	problemsMax   = 100
+	problemsShown = 5
 	// hereFor is how long after its last call a client is shown as present.
 	hereFor = 30 * time.Second
 )
@@ -36,9 +39,10 @@ type page struct {
 	Disk     bar
 	Shares   []share // of the disk
 	Inodes   bar
-	Promised string
+	Promised string // with the unit of Disk
 
 	Volumes []volumeView // all
+	byName  map[string]int
 	Charts  []chart
 	Spans   bool // the charts are not empty
 
@@ -54,7 +58,7 @@ type page struct {
 type bar struct {
 	Known      bool
 	Percent    int
-	Used, Size string
+	Used, Size string // "1.2" of "3 GiB"
 	Class      string // full, filling, or empty
 }
 
@@ -79,8 +83,8 @@ type seenView struct {
 }
 
 type procedureView struct {
-	Name, Rate, Half, Most string
-	count                  uint64
+	Name, Rate, P50, P99 string
+	count                uint64
 }
 
 type clientView struct {
@@ -113,7 +117,7 @@ func (s *Status) view(ctx context.Context, now time.Time) *page {
 		Connections: served.Connections.Open, InFlight: served.InFlight,
 		Disk:     newBar(space.Size-space.Free, space.Size, volume.DiskMark),
 		Inodes:   newBar(int64(space.Inodes-space.InodesFree), int64(space.Inodes), volume.DiskMark),
-		Promised: volume.FormatSize(space.Promised),
+		Promised: byteUnits().of(float64(space.Size)).format(float64(space.Promised)),
 	}
 	use := diskUse{}
 	p.Volumes = s.volumes(now, &recent, &use)
@@ -130,8 +134,10 @@ func (s *Status) view(ctx context.Context, now time.Time) *page {
 	// Last, so that a problem that shows above is among them.
 	p.Problems, p.Checked = s.problems(ctx)
 	p.Bad = len(p.Problems) > 0 && p.Problems[0].Status == doctor.Failed
+	p.byName = map[string]int{}
 	for i := range p.Volumes {
 		v := &p.Volumes[i]
+		p.byName[v.Name] = i
 		v.bad = !v.served && v.sort >= 0 || len(problemsOf(v, p.Problems)) > 0
 	}
 	return p
@@ -139,7 +145,8 @@ func (s *Status) view(ctx context.Context, now time.Time) *page {
 
 // newBar returns the bar of something whose marks are volume.Mark or volume.DiskMark.
 func newBar(used, size int64, mark func(percent int) int) bar {
-	b := bar{Known: size > 0, Percent: volume.Percent(used, size), Used: volume.FormatSize(used), Size: volume.FormatSize(size)}
+	u := byteUnits().of(float64(size))
+	b := bar{Known: size > 0, Percent: volume.Percent(used, size), Used: u.number(float64(used)), Size: u.format(float64(size))}
 	switch mark(b.Percent) {
 	case 0:
 	case volume.FullPercent:
@@ -178,18 +185,21 @@ func (s *Status) volumes(now time.Time, recent *span, use *diskUse) []volumeView
 		t := recent.volumes[v.ID]
 		view.calls = t.Calls
 		view.Calls = formatRate(recent.perSecond(t.Calls))
-		view.Read, view.Written = formatBytes(recent.perSecond(t.Read)), formatBytes(recent.perSecond(t.Written))
+		view.Read, view.Written = formatPair(recent.perSecond(t.Read), recent.perSecond(t.Written))
 		views = append(views, view)
 	}
 	for _, c := range s.cfg.Store.Copies() {
-		view := describe(c.Volume, fmt.Sprintf("being copied: %s so far", volume.FormatSize(c.Bytes)))
+		view := describe(c.Volume, fmt.Sprintf("being copied: %s so far", formatBytes(float64(c.Bytes))))
 		view.Source, view.sort, view.served = c.Source, 101, true
+		if source, err := s.cfg.Store.Get(c.Source); err == nil && source.Claim != nil {
+			view.Source = source.Claim.Namespace + "/" + source.Claim.Name
+		}
 		use.volumes += c.Bytes
 		views = append(views, view)
 	}
 	views = append(views, s.kept(now, use)...)
 	slices.SortStableFunc(views, func(a, b volumeView) int {
-		return cmp.Or(cmp.Compare(b.sort, a.sort), cmp.Compare(a.Claim, b.Claim))
+		return cmp.Or(cmp.Compare(b.sort, a.sort), natural.Compare(a.title(), b.title()))
 	})
 	return views
 }
@@ -228,9 +238,28 @@ func (v *volumeView) count(u *quota.Usage) {
 	v.Partial = u.Partial
 }
 
+// titleOf is what people call a volume.
+func (p *page) titleOf(name string) string {
+	if v := p.volume(name); v != nil {
+		return v.title()
+	}
+	return name
+}
+
+// volume returns the volume with a name, or nil.
+func (p *page) volume(name string) *volumeView {
+	if at, ok := p.byName[name]; ok {
+		return &p.Volumes[at]
+	}
+	return nil
+}
+
+// title is what people call the volume: by its claim, if it has one.
+func (v *volumeView) title() string { return cmp.Or(v.Claim, v.Name) }
+
 // describe returns the data in a volume's record.
 func describe(v volume.Volume, state string) volumeView {
-	view := volumeView{record: v, Name: v.Name, Path: v.Path, State: state, Use: bar{Size: volume.FormatSize(v.Size)}, Calls: "0", Read: "0 B", Written: "0 B"}
+	view := volumeView{record: v, Name: v.Name, Path: v.Path, State: state, Use: bar{Size: formatBytes(float64(v.Size))}, Calls: "0", Read: "0 B", Written: "0 B"}
 	if v.Claim != nil {
 		view.Claim = v.Claim.Namespace + "/" + v.Claim.Name
 	}
@@ -256,9 +285,10 @@ func procedures(recent *span) []procedureView {
 	var views []procedureView
 	for i := range recent.procedures {
 		p := &recent.procedures[i]
+		p50, p99 := p.durations.Quantile(0.5).Seconds(), p.durations.Quantile(0.99).Seconds()
+		u := timeUnits().of(p50, p99)
 		views = append(views, procedureView{
-			Name: p.name, Rate: formatRate(recent.perSecond(p.durations.Count)), count: p.durations.Count,
-			Half: formatSeconds(p.durations.Quantile(0.5).Seconds()), Most: formatSeconds(p.durations.Quantile(0.99).Seconds()),
+			Name: p.name, Rate: formatRate(recent.perSecond(p.durations.Count)), count: p.durations.Count, P50: u.format(p50), P99: u.format(p99),
 		})
 	}
 	slices.SortStableFunc(views, func(a, b procedureView) int { return cmp.Compare(b.count, a.count) })
@@ -273,14 +303,18 @@ func clients(now time.Time, served []stats.ClientTraffic, recent *span) (views [
 			continue // the forgotten clients
 		}
 		t := recent.clients[c.Address.String()]
+		read, written := formatPair(recent.perSecond(t.Read), recent.perSecond(t.Written))
+		allRead, allWritten := formatPair(float64(c.Traffic.Read), float64(c.Traffic.Written))
 		views = append(views, clientView{
 			Address: nameOf(c.Address), Ago: ago(now.Sub(c.Seen)), Here: now.Sub(c.Seen) < hereFor,
 			Connections: c.Connections, calls: t.Calls,
-			Rate: formatRate(recent.perSecond(t.Calls)), Read: formatBytes(recent.perSecond(t.Read)), Written: formatBytes(recent.perSecond(t.Written)),
-			AllCalls: fmt.Sprint(c.Calls), AllRead: formatBytes(float64(c.Traffic.Read)), AllWritten: formatBytes(float64(c.Traffic.Written)),
+			Rate: formatRate(recent.perSecond(t.Calls)), Read: read, Written: written,
+			AllCalls: volume.FormatCount(c.Calls, ""), AllRead: allRead, AllWritten: allWritten,
 		})
 	}
-	slices.SortStableFunc(views, func(a, b clientView) int { return cmp.Compare(b.calls, a.calls) })
+	slices.SortStableFunc(views, func(a, b clientView) int {
+		return cmp.Or(cmp.Compare(b.calls, a.calls), natural.Compare(a.Address, b.Address))
+	})
 	if more = len(views) - clientsMax; more > 0 {
 		return views[:clientsMax], more
 	}

@@ -22,36 +22,36 @@ func volumeHref(name string) g.Node { return h.Href("/volume/" + url.PathEscape(
 
 // volumePage is the page of one volume.
 func (s *Status) volumePage(ctx context.Context, p *page, name string) (int, g.Node) {
-	at := slices.IndexFunc(p.Volumes, func(v volumeView) bool { return v.Name == name })
-	if at < 0 {
-		return http.StatusNotFound, document("No such volume: podnas", heading(p), back(),
+	v := p.volume(name)
+	if v == nil {
+		return http.StatusNotFound, document("No such volume: podnas", volumeHeader(p, "No such volume"),
 			h.P(h.Class("state"), g.Textf("There is no volume %s.", name)),
 			none("It may have been deleted; a claim's volume is found by its claim's name in the list."))
 	}
-	v := &p.Volumes[at]
 	spans := s.samples.history(v.record.ID)
-	title := v.Name
-	if v.Claim != "" {
-		title = v.Claim
-	}
 	problems := problemsOf(v, p.Problems)
-	bad := slices.ContainsFunc(problems, func(r doctor.Result) bool { return r.Status == doctor.Failed })
 	mark := ""
-	if bad {
+	if len(problems) > 0 && problems[0].Status == doctor.Failed {
 		mark = "Trouble: "
 	}
 	return http.StatusOK, document(
-		mark+title+": podnas", heading(p), back(), h.H2(h.Class("title"), g.Text(title)),
-		h.Section(h.ID("health"), h.Aria("label", "Health"), g.Map(problems, problemNode)),
+		mark+v.title()+": podnas", volumeHeader(p, v.title()),
+		healthSection(p, problems, v.Name),
 		volumeFacts(v, s.mountCommand(ctx, v)),
 		chartsOf(volumeCharts(spans), len(spans) > 1),
 		section("clients", "Clients", volumeClients(v)), volumeHoldings(p, v.Name),
 		eventsSection(eventsOf(v, p.Events), "Nothing since podnas was started."),
-		footer(p),
+		footer(),
 	)
 }
 
-func back() g.Node { return h.Nav(h.A(h.Href("/"), g.Text("← all volumes"))) }
+// volumeHeader begins a page that is not the one of all volumes.
+func volumeHeader(p *page, title string) g.Node {
+	return h.Header(
+		h.Nav(h.Aria("label", "Pages"), h.A(h.Href("/"), icon(), g.Text(" All volumes of podnas"))), moment(p),
+		h.H1(h.Class("title"), g.Text(title)),
+	)
+}
 
 // mountCommand returns the command that mounts the volume, or why it is unknown.
 func (s *Status) mountCommand(ctx context.Context, v *volumeView) g.Node {
@@ -68,7 +68,7 @@ func (s *Status) mountCommand(ctx context.Context, v *volumeView) g.Node {
 	if err != nil {
 		return g.Text("unknown at the moment: " + err.Error())
 	}
-	return h.Code(g.Text(provisioner.MountCommand(pv)))
+	return command("command-mount", "mounts the volume", provisioner.MountCommand(pv))
 }
 
 // volumeFacts are the properties of a volume.
@@ -77,28 +77,20 @@ func volumeFacts(v *volumeView, mount g.Node) g.Node {
 	if v.Use.Known {
 		use = g.Group{useBar(&v.Use), g.If(v.Partial, h.P(g.Text("so far: it is still being counted")))}
 	}
-	line := func(name string, value g.Node) g.Node { return g.Group{h.Dt(g.Text(name)), h.Dd(value)} }
-	text := func(name, value string) g.Node {
-		if value == "" {
-			return g.Group{}
-		}
-		return line(name, g.Text(value))
-	}
 	return g.Group{
-		h.Section(
-			h.ID("volume"), h.Aria("label", "Use"), h.Class("facts"),
+		untitled("volume", "Use", h.Div(
+			h.Class("facts"),
 			h.Div(h.H3(g.Text("Size")), use),
-			g.If(v.Inodes.Known, h.Div(h.H3(g.Text("Files")), shareBar(&v.Inodes), h.P(g.Textf("%s of %s", v.Inodes.Used, v.Inodes.Size)))),
+			g.If(v.Inodes.Known, h.Div(h.H3(g.Text("Files")), useBar(&v.Inodes))),
 			h.Div(h.H3(g.Text("Of the last minute")), h.P(
 				h.B(g.Text(v.Calls)), g.Text(" calls, "), h.B(g.Text(v.Read)), g.Text(" read, "), h.B(g.Text(v.Written)), g.Text(" written per second"),
 			)),
-		),
-		h.Dl(
-			h.Class("about"),
-			text("Volume", v.Name), text("Claim", v.Claim), text("Class", v.Class), text("State", v.State),
-			text("A copy of", v.Source), text("Directory", v.Path), text("Made", v.record.Created.UTC().Format("2006-01-02 15:04 UTC")),
-			line("Mount", mount),
-		),
+		)),
+		section("about", "This volume", facts(
+			say("Volume", v.Name), say("Claim", v.Claim), say("Class", v.Class), say("State", v.State),
+			say("A copy of", v.Source), say("Directory", v.Path), say("Made", v.record.Created.UTC().Format("2006-01-02 15:04 UTC")),
+			fact{"Mount", mount}, fact{"More", command("command-show", "tells more of the volume", "podnas volume show "+v.Name)},
+		)),
 	}
 }
 
@@ -109,7 +101,7 @@ func volumeClients(v *volumeView) g.Node {
 	}
 	columns := []column{{"Address", ""}, {"Last call", ""}}
 	return table("", columns, g.Map(v.Clients, func(c seenView) g.Node {
-		return h.Tr(h.Td(clientName(c.Address, c.Here, nil)), h.Td(g.Text(agoWords(c.Ago))))
+		return row("client-"+c.Address, columns, clientName(c.Address, c.Here, nil), g.Text(agoWords(c.Ago)))
 	}))
 }
 
@@ -123,8 +115,8 @@ func volumeCharts(spans []trafficSpan) []chart {
 		return values
 	}
 	return []chart{
-		newChart("Calls per second", 0, formatRate, line{Name: "all", values: collect(func(s *trafficSpan) uint64 { return s.Calls })}),
-		newChart("Data per second", 1024, formatBytes,
+		newChart("Calls per second", 0, countUnits(), line{Name: "all", values: collect(func(s *trafficSpan) uint64 { return s.Calls })}),
+		newChart("Data per second", 1024, byteUnits(),
 			line{Name: "read", values: collect(func(s *trafficSpan) uint64 { return s.Read })},
 			line{Name: "written", values: collect(func(s *trafficSpan) uint64 { return s.Written })}),
 	}
@@ -134,8 +126,7 @@ func volumeCharts(spans []trafficSpan) []chart {
 func problemsOf(v *volumeView, problems []doctor.Result) []doctor.Result {
 	var its []doctor.Result
 	for _, p := range problems {
-		switch p.Check {
-		case "volume " + v.Name, "claim " + v.Claim, v.Path:
+		if p.Volume == v.Name || p.Check == v.Path || v.Claim != "" && p.Check == "claim "+v.Claim {
 			its = append(its, p)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -26,8 +27,8 @@ func TestVolumePage(t *testing.T) {
 		e.used["pvc-1"], e.used["pvc-2"] = 90, 97
 		cfg.Provisioner = &provisioner.Provisioner{Store: cfg.Store, Endpoint: provisioner.StaticEndpoint{IP: netip.MustParseAddr("192.0.2.1"), Port: 2049}}
 		cfg.Findings = found(
-			doctor.Result{Check: "volume pvc-1", Status: doctor.Warning, Says: "90% full"},
-			doctor.Result{Check: "volume pvc-2", Status: doctor.Failed, Says: "97% full"},
+			doctor.Result{Check: "volume team/one", Volume: "pvc-1", Status: doctor.Warning, Says: "90% full"},
+			doctor.Result{Check: "volume team/other", Volume: "pvc-2", Status: doctor.Failed, Says: "97% full"},
 		)
 		log := slog.New(cfg.Events.Handler(slog.DiscardHandler))
 		log.Info("by its name", "volume", "pvc-1")
@@ -57,14 +58,31 @@ func TestVolumePage(t *testing.T) {
 	}
 	wants(t, page, "<title>team/one: podnas</title>", "90% full", `aria-label="90% used"`, "fast", "team/one", "90 of 100", "192.0.2.7",
 		"sudo mount -t nfs -o nfsvers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,mountvers=3,nolock 192.0.2.1:/team/one /mnt",
-		`aria-label="Calls per second: all 10 now"`, `aria-label="Data per second: read 10 MiB, written 0 B now"`,
+		`aria-label="Calls per second: all 10 now"`, `aria-label="Data per second: read 10 MiB, written 0 MiB now"`,
 		"by its name", "by its logger", "by its path", "by its claim")
-	for _, foreign := range []string{"pvc-2", "97%", "of the other", "of none"} {
+	for _, foreign := range []string{"pvc-2", "team/other", "97%", "of the other", "of none"} {
 		if strings.Contains(page, foreign) {
 			t.Errorf("the page has %q, which is not about this volume", foreign)
 		}
 	}
-	wants(t, body(t, s), `<a href="/volume/pvc-1">`, `<a href="/volume/pvc-2">`)
+	wants(t, page, `<strong>volume team/one</strong>: 90% full`, `<button type="button" class="copy" data-copies="command-mount" aria-label="Copy the command that mounts the volume">Copy</button>`)
+	wants(t, body(t, s), `<a href="/volume/pvc-1"><b>team/one</b></a>`, `<a href="/volume/pvc-2"><b>team/other</b></a>`,
+		`<strong><a href="/volume/pvc-2">volume team/other</a></strong>: 97% full`)
+}
+
+// Volumes that are as full are in the order that people expect.
+func TestOrder(t *testing.T) {
+	var specs []volume.Spec
+	for i, name := range []string{"team-10", "team-2", "team-1"} {
+		specs = append(specs, volume.Spec{Name: fmt.Sprint("pvc-", i), Size: 1 << 20, Claim: &volume.Claim{Namespace: name, Name: "data"}})
+	}
+	var got []string
+	for _, link := range regexp.MustCompile(`<b>(team-\d+)/data</b>`).FindAllStringSubmatch(body(t, newStatus(t, specs, nil)), -1) {
+		got = append(got, link[1])
+	}
+	if fmt.Sprint(got) != "[team-1 team-2 team-10]" {
+		t.Errorf("the order is %v", got)
+	}
 }
 
 func TestNoSuchVolume(t *testing.T) {
@@ -155,7 +173,7 @@ func TestManyVolumes(t *testing.T) {
 		if want != nil && n != len(want) || want == nil && (n < 2 || n == many) {
 			t.Errorf("%q: %d volumes", filter, n)
 		}
-		wants(t, found, append(want, `<form class="filter"`, fmt.Sprintf("%d of %d volumes", n, many), "show all")...)
+		wants(t, found, append(want, `class="filter"`, fmt.Sprintf("%d of %d volumes", n, many), "Show all volumes")...)
 	}
 }
 

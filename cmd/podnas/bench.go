@@ -107,6 +107,9 @@ func newBenchCommand() *cobra.Command {
 	f.IntVar(&flags.entries, "entries", 10000, "number of files in the directory that readdirplus lists")
 	f.Uint32Var(&flags.uid, "uid", uint32(os.Getuid()), "user id of the calls; default: yours")
 	f.Uint32Var(&flags.gid, "gid", uint32(os.Getgid()), "group id of the calls; default: yours")
+	for _, id := range []string{"uid", "gid"} {
+		f.Lookup(id).DefValue = "0" // whoever runs it, the help is the same
+	}
 	f.Uint16Var(&flags.port, "port", 0, "port of NFS (default 2049)")
 	f.Uint16Var(&flags.mountPort, "mountport", 0, "port of MOUNT, which only NFSv3 needs (default that of NFS)")
 	f.Uint16Var(&flags.againstPort, "against-port", 0, "like --port, for the second server")

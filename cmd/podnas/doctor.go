@@ -143,7 +143,11 @@ func printResults(out io.Writer, results []doctor.Result) error {
 			continue
 		}
 		wrong++
-		fmt.Fprintf(out, "\n%s: %s\n", r.Check, r.Says)
+		about := r.Check
+		if r.Volume != "" && !strings.HasSuffix(about, r.Volume) {
+			about += " (" + r.Volume + ")" // it is called by its claim, and commands need its name
+		}
+		fmt.Fprintf(out, "\n%s: %s\n", about, r.Says)
 		if r.Fix != "" {
 			fmt.Fprintf(out, "  to do: %s\n", strings.ReplaceAll(r.Fix, "\n", "\n  "))
 		}

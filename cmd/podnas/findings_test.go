@@ -216,7 +216,7 @@ func TestFindings(t *testing.T) {
 		name   string
 		hurt   func(a *appliance) (mend func())
 		source string
-		check  string // which is told, $ stands for a volume pvc-...
+		check  string // which is told, $ stands for the name of a volume, pvc-...
 		status doctor.Status
 		says   string
 	}{
@@ -290,16 +290,16 @@ func TestFindings(t *testing.T) {
 		{"a full volume", func(a *appliance) func() {
 			a.fill(a.claim("1Mi"), 1000<<10)
 			return func() { a.write("data.yaml", claimText("podnas", "2Mi")) }
-		}, "volumes", "volume $", doctor.Failed, "% full: "},
+		}, "volumes", "volume default/data", doctor.Failed, "% full: "},
 		{"a volume that fills up", func(a *appliance) func() {
 			a.fill(a.claim("1Mi"), 900<<10)
 			return func() { a.write("data.yaml", claimText("podnas", "2Mi")) }
-		}, "volumes", "volume $", doctor.Warning, "% full: "},
+		}, "volumes", "volume default/data", doctor.Warning, "% full: "},
 		{"a volume without its directory", func(a *appliance) func() {
 			dir := filepath.Join(a.root, a.claim("1Mi"))
 			mustDo(a.t, os.Rename(dir, dir+".away"))
 			return func() { mustDo(a.t, os.Rename(dir+".away", dir)) }
-		}, "disk", "volume $", doctor.Failed, "its directory is missing"},
+		}, "disk", "volume default/data", doctor.Failed, "its directory is missing"},
 		{"a stray directory", func(a *appliance) func() {
 			mustDo(a.t, os.Mkdir(filepath.Join(a.root, "stray"), 0o755))
 			return func() { mustDo(a.t, os.Remove(filepath.Join(a.root, "stray"))) }
@@ -336,8 +336,15 @@ func TestFindings(t *testing.T) {
 			if tt.status == doctor.Failed {
 				class, mark = "bad", "FAILED"
 			}
-			a.until("podnas doctor", a.doctor, mark, "\n"+told.Check+": ", tt.says, "to do: "+told.Fix, fmt.Sprintf("exit code %d", code))
-			a.until("the page", a.health, headline, fmt.Sprintf(`<div class="problem %s"><strong>%s</strong>: `, class, told.Check), tt.says, "To do: "+told.Fix)
+			shown, linked := told.Check, told.Check
+			if about, ok := strings.CutPrefix(told.Check, "volume "); ok && about == "default/data" {
+				if !regexp.MustCompile("^pvc-[0-9a-f-]+$").MatchString(told.Volume) {
+					t.Errorf("commands need the name of the volume: %+v", told)
+				}
+				shown, linked = fmt.Sprintf("%s (%s)", told.Check, told.Volume), fmt.Sprintf(`<a href="/volume/%s">%s</a>`, told.Volume, told.Check)
+			}
+			a.until("podnas doctor", a.doctor, mark, "\n"+shown+": ", tt.says, "to do: "+told.Fix, fmt.Sprintf("exit code %d", code))
+			a.until("the page", a.health, headline, fmt.Sprintf(`<div class="problem %s"><strong>%s</strong>: `, class, linked), tt.says, "To do: "+told.Fix)
 			a.until("the metrics", func() string {
 				if regexp.MustCompile(fmt.Sprintf(`severity=%q,source=%q\} [1-9]`, tt.status, tt.source)).MatchString(a.findings()) {
 					return "counted"

@@ -140,6 +140,7 @@ func TestFrozenDisk(t *testing.T) {
 			t.Skip(err)
 		}
 	}
+	t.Parallel() // it mostly waits
 	s := startWeb(t, true)
 	commands := control.NewClient(s.root)
 	_, err := commands.Doctor(t.Context())

@@ -18,6 +18,7 @@ func TestServesFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("the native engine needs root")
 	}
+	t.Parallel() // it mostly waits for the disk
 	program, err := builtPodnas()
 	mustDo(t, err)
 	for _, what := range []string{"blocks", "inodes"} {

@@ -25,7 +25,7 @@ import (
 
 const (
 	// processMax is what the whole process takes at most, whatever its clients do, with
-	// the memory limit of the manifest: docs/nfs.md tells it.
+	// the memory limit of the manifest: docs/limits.md tells it.
 	processMax = 600 * mebi
 	// hostileAddresses is how many addresses an attack comes from.
 	hostileAddresses = 8

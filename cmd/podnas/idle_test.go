@@ -24,7 +24,7 @@ const (
 	// renewal is how often a Linux client of version 4.1 renews its lease, two thirds of it.
 	renewal = 20 * time.Second
 
-	// docs/performance.md has what is measured, much less than these. A timer for each volume, or a scan of the
+	// docs/internals/measurements.md has what is measured, much less than these. A timer for each volume, or a scan of the
 	// folder each second, is more than these.
 	idleWakes  = 60.0 // a second, of all threads
 	idlePart   = 0.01 // of a processor

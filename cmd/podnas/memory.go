@@ -7,7 +7,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// memoryMax bounds what Go may take before it collects garbage more often, in bytes: below what docs/nfs.md says of the
+// memoryMax bounds what Go may take before it collects garbage more often, in bytes: below what docs/limits.md says of the
 // whole process. The index of files comes on top, where it may have more than by default.
 const memoryMax = 512 << 20
 

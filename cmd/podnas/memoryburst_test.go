@@ -38,6 +38,7 @@ func TestMemoryAfterBurst(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, for the native engine")
 	}
+	t.Parallel() // it mostly waits
 	s := startProcess(t, "native")
 	client, err := nfstest.Dial(t.Context(), s.nfs, s.nfs)
 	if err != nil {

@@ -142,12 +142,12 @@ func TestMonitoringAsksForWhatThereIs(t *testing.T) {
 	}
 }
 
-// docs/monitoring.md has every metric, and no other.
+// docs/metrics.md has every metric, and no other.
 func TestMetricsAreDocumented(t *testing.T) {
 	names := metricNames(t)
 	documented := map[string]bool{}
 	row := regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)")
-	for _, found := range row.FindAllStringSubmatch(read(t, "../../docs/monitoring.md"), -1) {
+	for _, found := range row.FindAllStringSubmatch(read(t, "../../docs/metrics.md"), -1) {
 		documented[found[1]] = true
 	}
 	all := map[string]bool{}
@@ -156,12 +156,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if !documented[name] {
-			t.Errorf("%s is not in docs/monitoring.md", name)
+			t.Errorf("%s is not in docs/metrics.md", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(documented)) {
 		if !all[name] {
-			t.Errorf("docs/monitoring.md has %s, which is not told", name)
+			t.Errorf("docs/metrics.md has %s, which is not told", name)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func TestCompared(t *testing.T) {
 	c := &Cluster{Reconciler: &controller.Reconciler{}}
 	want(t, []doctor.Result{named("cluster", c.compared(t.Context())[0])}, "cluster", doctor.Warning, "not compared", "log")
 	if got := findings([]volume.Finding{{Volume: "v", Path: "p", Problem: "lost", Fix: "find it"}, {Path: "p", Problem: "odd"}}); len(got) != 2 ||
-		got[0] != (doctor.Result{Check: "volume v", Status: doctor.Failed, Says: "lost", Fix: "find it"}) || got[1].Check != "p" {
+		got[0] != (doctor.Result{Check: "volume v", Volume: "v", Status: doctor.Failed, Says: "lost", Fix: "find it"}) || got[1].Check != "p" {
 		t.Errorf("%+v", got)
 	}
 }

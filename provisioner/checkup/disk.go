@@ -211,7 +211,7 @@ func findings(found []volume.Finding) []doctor.Result {
 			r.Status = doctor.Warning
 		}
 		if r.Check = f.Path; f.Volume != "" {
-			r.Check = "volume " + f.Volume
+			r.Check, r.Volume = "volume "+f.Volume, f.Volume
 		}
 		results = append(results, r)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/podnas/podnas/doctor"
@@ -13,7 +14,6 @@ import (
 	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
-	"golang.org/x/sys/unix"
 )
 
 // newStore opens a disk in a temporary directory, with the volumes one and two.
@@ -58,7 +58,7 @@ func want(t *testing.T, results []doctor.Result, check string, status doctor.Sta
 // removeWritten removes a folder in which the store is making its reserve meanwhile.
 func removeWritten(path string) error {
 	for {
-		if err := os.RemoveAll(path); !errors.Is(err, unix.ENOTEMPTY) {
+		if err := os.RemoveAll(path); !errors.Is(err, syscall.ENOTEMPTY) {
 			return err
 		}
 	}

@@ -62,10 +62,12 @@ func Findings(running context.Context, cfg Config) *doctor.List {
 	}
 	if cfg.Cluster == nil {
 		address := doctor.One("address", func(ctx context.Context) doctor.Result { return Address(ctx, cfg.Endpoint) })
-		return doctor.NewList(append(checks, doctor.Of("process", rarely(address)...)...))
+		checks = append(checks, doctor.Of("process", rarely(address)...)...)
+	} else {
+		path := doctor.One("way in", func(ctx context.Context) doctor.Result { return clientPath(ctx, cfg.Endpoint) })
+		checks = slices.Concat(checks, doctor.Of("cluster", ClusterChecks(cfg.Cluster)...), doctor.Of("cluster", rarely(path)...))
 	}
-	path := doctor.One("way in", func(ctx context.Context) doctor.Result { return clientPath(ctx, cfg.Endpoint) })
-	return doctor.NewList(slices.Concat(checks, doctor.Of("cluster", ClusterChecks(cfg.Cluster)...), doctor.Of("cluster", rarely(path)...)))
+	return doctor.NewList(byClaim(cfg.Store, checks))
 }
 
 // stateLog warns that the log was given up, and returns nothing before.

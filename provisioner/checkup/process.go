@@ -11,7 +11,7 @@ import (
 )
 
 // descriptors is how many file descriptors a server with some hundred clients needs.
-// It uses half of the limit for files (docs/nfs.md); each client has a connection.
+// It uses half of the limit for files (docs/limits.md); each client has a connection.
 const descriptors = 2048
 
 // ProcessChecks returns checks of the process.

@@ -46,7 +46,7 @@ func judgeFullness(v *volume.Volume, used, limit int64, says string, format func
 	if mark == volume.FullPercent {
 		r.Status = doctor.Failed
 	}
-	r.Check = "volume " + v.Name
+	r.Check, r.Volume = "volume "+v.Name, v.Name
 	return []doctor.Result{r}
 }
 
@@ -56,7 +56,7 @@ func versions(store *volume.Store, notServed error) doctor.Result {
 	var need []string
 	for _, v := range store.List() {
 		if provisioner.MountsAs4(v) {
-			need = append(need, v.Name)
+			need = append(need, known(&v))
 		}
 	}
 	switch {

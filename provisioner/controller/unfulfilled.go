@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maruel/natural"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -68,16 +69,15 @@ func (u *unfulfilled) look() []doctor.Result {
 		}
 	}
 	var results []doctor.Result
-	add := func(about, says, fix string) {
-		r := doctor.Fail(fix, "%s", says)
-		r.Check = about
+	for _, key := range slices.SortedFunc(maps.Keys(wrong), natural.Compare) {
+		r := doctor.Fail("change the claim, its class or the disk accordingly; podnas tries again within a minute", "%s", wrong[key])
+		r.Check = "claim " + key
 		results = append(results, r)
 	}
-	for _, key := range slices.Sorted(maps.Keys(wrong)) {
-		add("claim "+key, wrong[key], "change the claim, its class or the disk accordingly; podnas tries again within a minute")
-	}
 	for _, name := range slices.Sorted(maps.Keys(stuck)) {
-		add("volume "+name, stuck[name], "solve that; podnas tries again within a minute")
+		r := doctor.Fail("solve that; podnas tries again within a minute", "%s", stuck[name])
+		r.Check, r.Volume = "volume "+name, name
+		results = append(results, r)
 	}
 	if len(results) == 0 {
 		return []doctor.Result{doctor.Good("no claim is refused")}

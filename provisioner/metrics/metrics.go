@@ -54,7 +54,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("podnas_"+name, help, labels, nil)
 }
 
-// docs/monitoring.md lists all of them; a test compares.
+// docs/metrics.md lists all of them; a test compares.
 //
 //nolint:gochecknoglobals // constants, if Go had such
 var (

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maruel/natural"
+
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/statedir"
 )
@@ -24,17 +26,19 @@ func (r *Runner) Findings() []doctor.Result {
 func (r *Runner) find(m *manifests) {
 	wrong := r.problems.Current()
 	found := []doctor.Result{}
-	for _, about := range slices.Sorted(maps.Keys(wrong)) {
+	for _, about := range slices.SortedFunc(maps.Keys(wrong), natural.Compare) {
 		result := doctor.Fail("solve that; podnas reads the folder every second", "%v", wrong[about])
 		result.Check = about
 		var paused *pauseError
-		switch kind, _, _ := strings.Cut(about, " "); {
+		switch kind, name, _ := strings.Cut(about, " "); {
+		case kind == "volume":
+			result.Volume = name
 		case kind == "claim" && m != nil:
 			result.Fix = "change it in " + m.fileOf(about) + ", or solve the problem; podnas tries again every second"
 		case kind == "file":
 			result.Fix = "correct or remove it; podnas reads the folder every second"
 		case kind == "second": // a volume that the claim does not use
-			result.Status = doctor.Warning
+			result.Status, result.Volume = doctor.Warning, strings.TrimPrefix(name, "volume ")
 			result.Fix = "delete the one that you do not need"
 		case errors.As(wrong[about], &paused):
 			result = doctor.Warn(paused.fix, "no volume is deleted for now: %s", paused.why)

@@ -64,7 +64,7 @@ func TestAttrsDuringChange(t *testing.T) {
 	}
 }
 
-// The cache takes at most 20 MiB: docs/performance.md has the size of an entry.
+// The cache takes at most 20 MiB: docs/internals/measurements.md has the size of an entry.
 func TestAttrsMemory(t *testing.T) {
 	const entries = 10_000
 	used := func() uint64 {

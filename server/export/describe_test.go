@@ -85,7 +85,7 @@ func TestDescribe(t *testing.T) {
 }
 
 // The attributes and the handle are one file's, though the name goes from one to
-// another meanwhile. CI looks fifty times as often.
+// another meanwhile. CI looks ten times as often.
 func TestDescribeRenamed(t *testing.T) {
 	o, root, dir := openerAt(t)
 	top, err := o.Open(netip.Addr{}, root, UseAttr)
@@ -116,7 +116,7 @@ func TestDescribeRenamed(t *testing.T) {
 		}
 		ended <- err
 	}()
-	for range testdisk.Rounds(100, 5000) {
+	for range testdisk.Rounds(100, 1000) {
 		a, handle, err := top.Describe([]byte("a"), nil)
 		mustDo(t, err)
 		if !bytes.Equal(handle, handles[a.Ino]) {

@@ -47,7 +47,7 @@ const syncsMax = 64
 const littleBytes = 256 << 10
 
 // slowSync is how long the sync of a file takes at most if another's has left nothing to wait for, see
-// docs/performance.md.
+// docs/internals/tried.md.
 const slowSync = 200 * time.Microsecond
 
 // syncs has the calls that wait for the sync of one file, or for those of a volume's

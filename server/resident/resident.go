@@ -1,6 +1,6 @@
 // Package resident keeps the resident set small of a process that is idle: the garbage
 // collector would go on to hold what the busiest time has taken, and twice what is used.
-// docs/performance.md has what it gains, and how to measure it.
+// docs/internals/measurements.md has what it gains, and how to measure it.
 package resident
 
 import (

@@ -10,7 +10,7 @@ import (
 const restBytes = 8 << 20
 
 // rest keeps Go from collecting garbage every two minutes while the process is idle, as there is hardly any: that
-// wakes threads a hundred times and takes 15 to 25 ms (docs/performance.md). What bounds it meanwhile is the limit on memory (debug.SetMemoryLimit), and the first collection for that ends the rest:
+// wakes threads a hundred times and takes 15 to 25 ms (docs/internals/measurements.md). What bounds it meanwhile is the limit on memory (debug.SetMemoryLimit), and the first collection for that ends the rest:
 // a busy time that begins must not be slowed down by one after another.
 type rest struct {
 	mu      sync.Mutex

@@ -4,7 +4,7 @@
 // time. With the kernel's timer slack of 50 us (prctl(2), PR_SET_TIMERSLACK) it wakes thousands of
 // times a second, and takes processors back from system calls that would soon end. With a
 // millisecond the server takes 0.82 of the processor time for synced WRITEs of 4 KiB to 16 files,
-// 0.74 if they are to one file, and 0.78 with one of them at a time; docs/performance.md has the command.
+// 0.74 if they are to one file, and 0.78 with one of them at a time; docs/internals/tried.md has the command.
 // Timers go off up to a millisecond late.
 package timerslack
 

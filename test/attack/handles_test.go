@@ -18,7 +18,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 )
 
-// movedNoticed is when docs/nfs.md says that a directory that was moved away is stale.
+// movedNoticed is when docs/internals/semantics.md says that a directory that was moved away is stale.
 const movedNoticed = 2500 * time.Millisecond
 
 var handleAttacks = []attack{
@@ -33,47 +33,14 @@ var handleAttacks = []attack{
 			c, root := a.client("prey")
 			_, otherRoot := a.client("other")
 			file := a.create(c, root, "file", mode(0o666))
-			var guesses []nfs3.FH
-			guess := func(fh nfs3.FH) {
-				if !slices.ContainsFunc([]nfs3.FH{root, otherRoot, file}, func(known nfs3.FH) bool { return slices.Equal(fh, known) }) {
-					guesses = append(guesses, fh)
-				}
-			}
-			for _, fh := range []nfs3.FH{root, file} {
-				for bit := range 8 * len(fh) {
-					flipped := slices.Clone(fh)
-					flipped[bit/8] ^= 1 << (bit % 8)
-					guess(flipped)
-				}
-				for n := range len(fh) {
-					guess(fh[:n])
-					guess(slices.Concat(fh[:n], otherRoot[n:]))
-					guess(slices.Concat(otherRoot[:n], fh[n:]))
-				}
-				guess(append(slices.Clone(fh), make([]byte, 64-len(fh))...))
-				for i := 0; i+8 <= len(fh); i += 2 { // another number, in either byte order
-					for n := range uint64(20) {
-						guess(binary.BigEndian.AppendUint64(slices.Clone(fh[:i]), n))
-						other := slices.Clone(fh)
-						binary.LittleEndian.PutUint32(other[i:], uint32(n+2))
-						guess(other)
-					}
-				}
-			}
-			for range 2000 * a.factor {
-				b := make([]byte, a.rng.IntN(65))
-				for i := range b {
-					b[i] = byte(a.rng.Uint32())
-				}
-				guess(b)
-			}
+			guesses := guessedHandles(a, 64, root, otherRoot, file)
 			taken := 0
 			conn := a.conn(0)
 			err := flood(conn, 64, func(i int) (rpc.Auth, uint32, rpc.Args, bool) {
 				if i >= 3*len(guesses) {
 					return rpc.Auth{}, 0, nil, false
 				}
-				fh := guesses[i/3]
+				fh := nfs3.FH(guesses[i/3])
 				switch i % 3 {
 				case 0:
 					return caller(0, 0), nfs3.ProcRead, &nfs3.ReadArgs{File: fh, Count: 10}, true
@@ -279,4 +246,45 @@ var handleAttacks = []attack{
 			})
 		},
 	},
+}
+
+// guessedHandles are of up to size bytes, near those that are known, but none of them: with every bit flipped, cut, made longer,
+// put together of two, with another number, and random ones.
+func guessedHandles(a *assault, size int, known ...[]byte) (guesses [][]byte) {
+	guess := func(fh []byte) {
+		if !slices.ContainsFunc(known, func(k []byte) bool { return slices.Equal(fh, k) }) {
+			guesses = append(guesses, fh)
+		}
+	}
+	for i, fh := range known {
+		other := known[(i+1)%len(known)]
+		for bit := range 8 * len(fh) {
+			flipped := slices.Clone(fh)
+			flipped[bit/8] ^= 1 << (bit % 8)
+			guess(flipped)
+		}
+		for n := range len(fh) {
+			guess(fh[:n])
+			guess(slices.Concat(fh[:n], other[min(n, len(other)):]))
+			guess(slices.Concat(other[:min(n, len(other))], fh[n:]))
+		}
+		guess(append(slices.Clone(fh), 0))
+		guess(append(slices.Clone(fh), make([]byte, size-len(fh))...))
+		for i := 0; i+8 <= len(fh); i += 2 { // another number, in either byte order
+			for n := range uint64(20) {
+				guess(binary.BigEndian.AppendUint64(slices.Clone(fh[:i]), n))
+				other := slices.Clone(fh)
+				binary.LittleEndian.PutUint32(other[i:], uint32(n+2))
+				guess(other)
+			}
+		}
+	}
+	for range 2000 * a.factor {
+		b := make([]byte, a.rng.IntN(size+1))
+		for i := range b {
+			b[i] = byte(a.rng.Uint32())
+		}
+		guess(b)
+	}
+	return guesses
 }

@@ -183,7 +183,7 @@ var nfs4Attacks = []attack{
 			a.beside(func() {
 				for until := time.Now().Add(a.window); time.Now().Before(until); calls++ {
 					ctx, cancel := context.WithTimeout(a.ctx, 10*time.Second)
-					_, err := c.conn.Do(ctx, header4(nfs4.ProcCompound), encoded(bodies[calls%len(bodies)]))
+					_, err := c.conn.Do(ctx, header4(c.cred), encoded(bodies[calls%len(bodies)]))
 					cancel()
 					var refused *rpc.RPCError
 					if err != nil && !errors.As(err, &refused) {
@@ -208,6 +208,7 @@ type client4 struct {
 	a        *assault // nil: a victim's
 	ctx      context.Context
 	conn     *rpc.Client
+	cred     rpc.Auth // of its calls
 	verifier byte
 	id       uint64
 	seq      uint32 // of CREATE_SESSION
@@ -223,26 +224,33 @@ type client4 struct {
 var channel4 = nfs4.ChannelAttrs{MaxRequestSize: 1 << 20, MaxResponseSize: 1 << 20, MaxResponseSizeCached: 8192, MaxOperations: 16, MaxRequests: 64}
 
 // client4 connects from the attacker's nth address.
-func (a *assault) client4(n int) *client4 {
-	conn, err := dialFrom(a.ctx, mallory(n), nfsAddress)
+func (a *assault) client4(n int) *client4 { return a.client4From(mallory(n)) }
+
+func (a *assault) client4From(address string) *client4 {
+	conn, err := dialFrom(a.ctx, address, nfsAddress)
 	if err != nil {
 		a.Errorf("connect: %v", err)
 		conn, _ = net.Pipe()
 	}
-	c := &client4{a: a, ctx: a.ctx, conn: rpc.NewClient(conn), verifier: 1}
+	c := &client4{a: a, ctx: a.ctx, conn: rpc.NewClient(conn), cred: caller(0, 0), verifier: 1}
 	a.Cleanup(func() { c.conn.Close() })
 	return c
 }
 
-func header4(proc uint32) rpc.CallHeader {
-	return rpc.CallHeader{RPCVersion: rpc.Version, Prog: nfs4.Program, Vers: nfs4.Version, Proc: proc, Cred: caller(0, 0)}
+func header4(cred rpc.Auth) rpc.CallHeader {
+	return rpc.CallHeader{RPCVersion: rpc.Version, Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: cred}
+}
+
+// send makes a COMPOUND by a connection, and returns its reply.
+func (c *client4) send(conn *rpc.Client, n uint32, ops []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, 30*time.Second)
+	defer cancel()
+	return conn.Do(ctx, header4(c.cred), encoded(append((&nfs4.CompoundArgs{MinorVersion: 1, NumOps: n}).Append(nil), ops...)))
 }
 
 // compound calls, and returns the status of the last operation and what follows it.
 func (c *client4) compound(n uint32, ops []byte) (nfs4.Status, xdr.Decoder) {
-	ctx, cancel := context.WithTimeout(c.ctx, 30*time.Second)
-	defer cancel()
-	b, err := c.conn.Do(ctx, header4(nfs4.ProcCompound), encoded(append((&nfs4.CompoundArgs{MinorVersion: 1, NumOps: n}).Append(nil), ops...)))
+	b, err := c.send(c.conn, n, ops)
 	if err != nil {
 		if c.err = err; c.a != nil {
 			c.a.Errorf("COMPOUND: %v", err)
@@ -298,6 +306,37 @@ func at(path ...string) (n uint32, ops []byte) {
 	}
 	return uint32(1 + len(path)), ops
 }
+
+// ops4 are operations of a COMPOUND.
+type ops4 struct {
+	n     uint32
+	bytes []byte
+}
+
+// on begins operations on a file of a volume, and onFH on that of a handle.
+func on(path ...string) (o ops4) {
+	o.n, o.bytes = at(path...)
+	return o
+}
+
+func onFH(fh nfs4.FH) ops4 { return ops4{}.do(nfs4.OpPutfh, &nfs4.PutfhArgs{FH: fh}) }
+
+// do adds an operation. args is nil if it has none.
+func (o ops4) do(num nfs4.OpNum, args rpc.Args) ops4 {
+	o.n++
+	if o.bytes = num.Append(slices.Clip(o.bytes)); args != nil {
+		o.bytes = args.Append(o.bytes)
+	}
+	return o
+}
+
+// name adds one that has a name.
+func (o ops4) name(num nfs4.OpNum, name string) ops4 {
+	return o.do(num, &nfs4.NameArgs{Name: []byte(name)})
+}
+
+// and adds others.
+func (o ops4) and(p ops4) ops4 { return ops4{o.n + p.n, slices.Concat(o.bytes, p.bytes)} }
 
 // result skips to the result of the last operation, if the others were as at has them.
 func result(d *xdr.Decoder, names int) {

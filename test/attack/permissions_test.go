@@ -40,9 +40,10 @@ var permissionAttacks = []attack{
 			granted, refused := 0, 0
 			until := time.Now().Add(2 * a.window)
 			for i := 0; i < 1500*a.factor*a.factor && time.Now().Before(until); i++ {
-				p := newCase(a.rng)
+				p := newCase(a.rng, allOps[a.rng.IntN(len(allOps))])
 				for _, twin := range []string{"nfs", "local"} {
 					p.build(a, a.path("prey", twin))
+					p.protect(a, a.path("prey", twin))
 				}
 				over := p.overNFS(a, c, root)
 				local := p.locally(a, a.path("prey", "local"))
@@ -120,9 +121,9 @@ var (
 	}
 )
 
-func newCase(rng *rand.Rand) *permissionCase {
+func newCase(rng *rand.Rand, op string) *permissionCase {
 	id := func() uint32 { return someIDs[rng.IntN(len(someIDs))] }
-	p := &permissionCase{uid: id(), gid: id(), op: allOps[rng.IntN(len(allOps))], arg: rng.Uint32()}
+	p := &permissionCase{uid: id(), gid: id(), op: op, arg: rng.Uint32()}
 	if rng.IntN(12) == 0 {
 		p.uid = 0xffffffff
 	}
@@ -169,12 +170,18 @@ func (p *permissionCase) ownersRight() bool {
 	return p.uid == p.file.uid && slices.Contains([]string{"read", "write", "truncate"}, p.op)
 }
 
-// build makes what the case is about.
+// build makes what the case is about, for everybody.
 func (p *permissionCase) build(a *assault, at string) {
 	a.Helper()
 	dir, other := filepath.Join(at, "dir"), filepath.Join(at, "other")
-	err := errors.Join(os.MkdirAll(filepath.Join(dir, "sub"), 0o777), os.Mkdir(other, 0o777),
-		os.WriteFile(filepath.Join(dir, "file"), []byte("content"), 0o666), os.WriteFile(filepath.Join(dir, "over"), nil, 0o666))
+	must(a, errors.Join(os.MkdirAll(filepath.Join(dir, "sub"), 0o777), os.Mkdir(other, 0o777),
+		os.WriteFile(filepath.Join(dir, "file"), []byte("content"), 0o666), os.WriteFile(filepath.Join(dir, "over"), nil, 0o666)))
+}
+
+// protect gives it the owners and modes of the case.
+func (p *permissionCase) protect(a *assault, at string) {
+	a.Helper()
+	var err error
 	for _, made := range []struct {
 		name string
 		object

@@ -40,7 +40,7 @@ func (a *assault) within(volume string, size, before int64) {
 	after, _ := a.disk.spent()
 	a.note("%s took %s", mib(size), mib(after-before))
 	if a.fs == "xfs" && a.quota == "server" && after-before > size+spaceSlack {
-		// XFS allocates ahead of files that grow; docs/nfs.md says how much. The file
+		// XFS allocates ahead of files that grow; docs/internals/counting.md says how much. The file
 		// system gives that back when nothing is open.
 		if after-before > allocatedAhead*size {
 			a.Errorf("%s, a volume of %s, took %s of the disk with what is allocated ahead", volume, mib(size), mib(after-before))

@@ -33,7 +33,7 @@ type attack struct {
 // diskSize is of a sparse file, in which little is written.
 const diskSize = 2 << 30
 
-// What holds for all attacks. The figures of the server's are in docs/nfs.md.
+// What holds for all attacks. The figures of the server's are in docs/limits.md.
 const (
 	// rssMax is the memory that the whole process may take.
 	rssMax = 600 << 20

@@ -177,7 +177,7 @@ func openingVictim(ctx context.Context, m *measured) func(int) {
 	if err != nil {
 		return nil
 	}
-	c := &client4{ctx: ctx, conn: rpc.NewClient(conn), verifier: 1}
+	c := &client4{ctx: ctx, conn: rpc.NewClient(conn), cred: caller(0, 0), verifier: 1}
 	if !c.introduce("an honest node") || !c.createSession() {
 		return nil
 	}

@@ -57,7 +57,8 @@ ganesha() {
 }
 
 # knfsd DIR: the guest's own kernel exports DIR, NFS on port 2049 and MOUNT on 20049.
-# It need not sync anything (async), which makes it as fast as it can be.
+# It need not sync anything (async), which makes it as fast as it can be, unless options=sync says
+# otherwise.
 knfsd() {
 	mkdir -p "$1"
 	chmod 777 "$1"
@@ -66,7 +67,7 @@ knfsd() {
 	touch /etc/exports /var/lib/nfs/etab /var/lib/nfs/rmtab
 	modprobe nfsd
 	mount -t nfsd nfsd /proc/fs/nfsd
-	exportfs -o rw,async,no_root_squash,no_subtree_check,insecure,fsid=1 "127.0.0.1:$1"
+	exportfs -o rw,${options:-async},no_root_squash,no_subtree_check,insecure,fsid=1 "127.0.0.1:$1"
 	rpc.mountd -N 4 --port 20049
 	rpc.nfsd -V 3 -N 4 --no-udp 8
 	answers 2049 20049 || { echo "the kernel's server does not answer" >&2; exit 1; }

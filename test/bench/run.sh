@@ -18,9 +18,10 @@
 #                           no names either; on an XFS in a file, in a box (box.sh)
 #                  guest    the same in a User-Mode Linux guest. A system call costs
 #                           much more there than outside
-#                  client   native with sync: "false", NFS-Ganesha, the server of least
+#                  client   native with sync: "false" (with SYNC=1 as by default), NFS-Ganesha, the server of least
 #                           and the kernel's own in one such guest, and the kernel's own
 #                           client: flags and loads are those of test/bench/client
+#   SYNC=1       client: native and the kernel's own server sync each change before they answer
 #   NFS=VERSION  of NFS, 3 or 4.1, for ganesha, guest and client (default: 3)
 #   COUNTS=1     least also looks at a file before it is removed, as who counts space must, and
 #                keeps what CREATE has opened, until then
@@ -104,7 +105,7 @@ for one in $with; do
 		test/vm/setup.sh
 		go build -o "$work/client" ./test/bench/client
 		git archive --format=tar -o "$work/tree.tar" HEAD
-		test/vm/vm.sh -m 2048 -t 1800 -x 8G "$here/client.sh" "$podnas" "${NFS:-3}" "$work/client" "$work/ceiling" "$work/tree.tar" "${loads[@]}" "$@" || status=1
+		test/vm/vm.sh -m 2048 -t 1800 -x 8G -e SYNC="${SYNC:-}" "$here/client.sh" "$podnas" "${NFS:-3}" "$work/client" "$work/ceiling" "$work/tree.tar" "${loads[@]}" "$@" || status=1
 		;;
 	esac
 done

@@ -111,10 +111,12 @@ func TestSchema(t *testing.T) {
 
 // Every value does something: it changes what is rendered.
 func TestValues(t *testing.T) {
-	digest := strings.Repeat("0a", 32)
+	digest, long := strings.Repeat("0a", 32), strings.Repeat("a", 62)
 	plain := string(render(t, "podnas", "podnas", `{}`))
 	for want, values := range map[string]string{
 		"image: \"example.com/nas:v2\"":       `{"image": {"repository": "example.com/nas", "tag": "v2"}}`,
+		"version: \"v2\"":                     `{"image": {"tag": "v2"}}`,
+		"version: \"" + long + "\"\n":         `{"image": {"tag": "` + long + `-b"}}`, // longer than a label may be
 		"- name: secret":                      `{"imagePullSecrets": [{"name": "secret"}]}`,
 		"- --provisioner=example.com/nas":     `{"provisioner": "example.com/nas"}`,
 		"orValue('') == 'example.com/nas'":    `{"provisioner": "example.com/nas"}`,
@@ -282,10 +284,7 @@ func objects(t *testing.T, rendered []byte) map[string]object {
 			t.Fatalf("no metadata in\n%s", doc)
 		}
 		for field, owned := range map[string][]string{
-			"labels": {
-				"app.kubernetes.io/component", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by",
-				"app.kubernetes.io/part-of", "app.kubernetes.io/version", "helm.sh/chart",
-			},
+			"labels":      {"app.kubernetes.io/managed-by", "helm.sh/chart"},
 			"annotations": {"helm.sh/resource-policy"},
 		} {
 			if m, ok := metadata[field].(map[string]any); ok {

@@ -241,7 +241,7 @@ func TestRetainedComesBack(t *testing.T) {
 	if out, _, _ := p.run("volume", "show", v.Name); !strings.Contains(out, want) {
 		t.Errorf("podnas volume show does not say %q: %s", want, out)
 	}
-	if results, _ := p.doctor(); !found(results, "volume "+v.Name, doctor.Warning, "it has no PersistentVolume, though claim "+n.name+"/precious had it") {
+	if results, _ := p.doctor(); !found(results, "volume "+n.name+"/precious", doctor.Warning, "it has no PersistentVolume, though claim "+n.name+"/precious had it") {
 		t.Errorf("the doctor says %+v", results)
 	}
 	if promised := p.report().Disk.Promised; promised != 3<<20 {
@@ -297,7 +297,7 @@ func TestKilledBeforePersistentVolume(t *testing.T) {
 	p.start()
 	eventually(t, 20*time.Second, "the doctor names the volume", func() bool {
 		results, _ := p.doctor()
-		return found(results, "volume "+volume, doctor.Warning, "it has no PersistentVolume")
+		return found(results, "volume "+n.name+"/data", doctor.Warning, "it has no PersistentVolume")
 	})
 	if out, _, _ := p.run("volume", "list"); !strings.Contains(out, "podnas volume delete --force "+volume) {
 		t.Errorf("podnas volume list does not say how to end it: %s", out)

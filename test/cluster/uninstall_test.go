@@ -20,9 +20,9 @@ import (
 )
 
 // podnas is removed before its claims: what is deleted then stays Terminating, and what
-// deploy/README.md says lets it go. In the order that it gives nothing stays.
+// docs/install.md says lets it go. In the order that it gives nothing stays.
 func TestRemovedBeforeItsClaims(t *testing.T) {
-	const page = "../../deploy/README.md"
+	const page = "../../docs/install.md"
 	blocks, err := docs.Blocks(page)
 	if err != nil || len(blocks) != 1 {
 		t.Fatalf("%s has %d blocks to run, %v, want 1", page, len(blocks), err)

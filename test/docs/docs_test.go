@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -23,7 +24,7 @@ const top = "../.."
 func pages(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "deploy/*.md", "test/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/internals/*.md", "docs/reference/*.md", "deploy/*.md", "deploy/helm/*/*.md", "test/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(top, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no page %s (%v)", pattern, err)
@@ -202,6 +203,49 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// What code, manifests and scripts say of a page is there: the page, and the heading where one is named.
+func TestNamedPages(t *testing.T) {
+	named := regexp.MustCompile(`\b(docs/[a-z0-9/-]+\.(?:md|svg|png))(?:#([a-z0-9-]+)|, \\?"([^"\\]+)\\?")?`)
+	found := 0
+	err := filepath.WalkDir(top, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if name := entry.Name(); name == "testdata" || name == "data" || name == "dist" || name == ".git" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if ext := filepath.Ext(path); ext != ".go" && ext != ".yaml" && ext != ".sh" && ext != ".tpl" && ext != ".html" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, match := range named.FindAllStringSubmatch(string(text), -1) {
+			found++
+			page := filepath.Join(top, match[1])
+			if _, err := os.Stat(page); err != nil {
+				t.Errorf("%s names %s, which is not there", path, match[1])
+				continue
+			}
+			anchor := match[2] + anchorOf(match[3])
+			if anchor != "" && !slices.Contains(anchors(t, page), anchor) {
+				t.Errorf("%s names %s, whose heading is not there", path, match[0])
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found < 40 {
+		t.Errorf("only %d names of pages were found", found)
+	}
+}
+
 // anchors are what GitHub makes of a page's headings.
 func anchors(t *testing.T, page string) []string {
 	t.Helper()
@@ -209,13 +253,20 @@ func anchors(t *testing.T, page string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heading := regexp.MustCompile("(?m)^#+ (.*)$")
-	dropped := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	var all []string
 	for _, found := range heading.FindAllStringSubmatch(string(text), -1) {
-		all = append(all, strings.ReplaceAll(strings.ToLower(dropped.ReplaceAllString(found[1], "")), " ", "-"))
+		all = append(all, anchorOf(found[1]))
 	}
 	return all
+}
+
+var (
+	heading         = regexp.MustCompile("(?m)^#+ (.*)$")
+	leftOutOfAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+func anchorOf(heading string) string {
+	return strings.ReplaceAll(strings.ToLower(leftOutOfAnchor.ReplaceAllString(heading, "")), " ", "-")
 }
 
 // The pages name the image that the manifest has.

@@ -92,7 +92,7 @@ func (l lockers) calls(t *testing.T) []report.Call {
 
 // restarts replaces podnas in every way that a cluster has, while both lock, append and sync, and
 // by one that finds files in another way. It prints how long the longest call took;
-// docs/upgrading.md has these figures.
+// docs/internals/restarts.md has these figures.
 func (l lockers) restarts(t *testing.T) {
 	rollout := l.measure(t, "kubectl rollout restart", func() {
 		replacePodnas(t, func() { kubectl(t, "-n", "podnas", "rollout", "restart", "statefulset/podnas") })

@@ -29,7 +29,7 @@ type Kind struct {
 	// fails, and nothing else.
 	holds bool
 	// losesBlocks: the file system may not tell of a block of its own that could not be
-	// written, see docs/nfs.md.
+	// written, see docs/internals/durability.md.
 	losesBlocks bool
 }
 

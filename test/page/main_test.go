@@ -30,10 +30,12 @@ type podnas struct {
 
 	proxy *httptest.Server
 	mu    sync.Mutex
-	typed string   // into the filter, by a script of the test's own
-	pages []string // what was answered to GET /
-	gone  bool     // answer nothing any more
-	after int      // be gone after so many pages, 0: never
+	typed string                   // into the filter, by a script of the test's own
+	pages []string                 // what was answered to GET /
+	gone  bool                     // answer with an error
+	hangs bool                     // answer nothing at all
+	alter func(page string) string // nil: what is answered is not changed
+	after int                      // be gone after so many pages, 0: never
 }
 
 // start serves the claims of a manifest.
@@ -137,17 +139,26 @@ func (p *podnas) startProxy(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		r.Body = io.NopCloser(bytes.NewReader(page))
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		if p.alter != nil {
+			page = []byte(p.alter(string(page)))
+			r.ContentLength = int64(len(page))
+			r.Header.Set("Content-Length", fmt.Sprint(len(page)))
+		}
+		r.Body = io.NopCloser(bytes.NewReader(page))
 		p.pages = append(p.pages, string(page))
 		p.gone = p.gone || len(p.pages) == p.after
 		return nil
 	}
 	p.proxy = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
-		gone := p.gone && r.URL.Path == "/"
+		gone, hangs := p.gone && r.URL.Path == "/", p.hangs && r.URL.Path == "/"
 		p.mu.Unlock()
+		if hangs {
+			<-r.Context().Done()
+			return
+		}
 		if gone {
 			http.Error(w, "gone", http.StatusBadGateway)
 			return
@@ -162,7 +173,14 @@ func (p *podnas) startProxy(t *testing.T) {
 func (p *podnas) reset(after int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pages, p.gone, p.after = nil, false, after
+	p.pages, p.gone, p.hangs, p.alter, p.after = nil, false, false, nil, after
+}
+
+// change has the proxy change pages.
+func (p *podnas) change(alter func(page string) string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alter = alter
 }
 
 func (p *podnas) answered() []string {
@@ -175,17 +193,10 @@ func (p *podnas) answered() []string {
 // complained of.
 func chromium(t *testing.T, args ...string) (dom, console string) {
 	t.Helper()
-	binary := os.Getenv("CHROMIUM")
-	if binary == "" {
-		t.Fatal("no CHROMIUM in the environment: run this with make page")
-	}
+	binary := chromiumPath(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, binary, append([]string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--enable-logging=stderr",
-		"--user-data-dir=" + t.TempDir(),
-	}, args...)...)
+	cmd := exec.CommandContext(ctx, binary, append(chromiumFlags(t), append(args, "--enable-logging=stderr")...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
@@ -197,6 +208,23 @@ func chromium(t *testing.T, args ...string) (dom, console string) {
 		}
 	}
 	return out.String(), console
+}
+
+func chromiumPath(t *testing.T) string {
+	t.Helper()
+	binary := os.Getenv("CHROMIUM")
+	if binary == "" {
+		t.Fatal("no CHROMIUM in the environment: run this with make page")
+	}
+	return binary
+}
+
+func chromiumFlags(t *testing.T) []string {
+	t.Helper()
+	return []string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--user-data-dir=" + t.TempDir(),
+	}
 }
 
 func mustDo(t testing.TB, err error) {

@@ -134,6 +134,7 @@ var (
 		"TestFullByEachCall":   belowEngine,
 		"TestPowerCut":         belowEngine,
 		"TestRandomOperations": belowEngine,
+		"TestRestart":          belowEngine,
 		"TestServerCounts":     belowEngine,
 		"TestSize":             belowEngine,
 		"TestSQLite":           belowEngine,

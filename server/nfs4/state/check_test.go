@@ -233,7 +233,7 @@ func (s *State) checkFile(f *file) (opens int, err error) {
 		for o := list; o != nil; o = o.nextOfFile {
 			all = append(all, o)
 			lockers = append(lockers, o.locks...)
-			if (o.deny != 0) != (i == denyingSome) {
+			if (o.deny != 0) != (i == denying) || i != denying && i != int(o.access) {
 				return 0, fmt.Errorf("open %d is in list %d", o.number, i)
 			}
 		}

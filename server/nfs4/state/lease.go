@@ -19,7 +19,10 @@ func (s *State) leaseOver(c *Client) bool {
 }
 
 // renewed renews the client's lease.
-func (c *Client) renewed(now time.Time) { c.seen, c.returning = now, false }
+func (s *State) renewed(c *Client, now time.Time) {
+	s.notSilent(c)
+	c.seen, c.returning = now, false
+}
 
 // Expire does what is due: it is to be called each second, or, after it has returned true, when there is
 // something in Due, and in a third of the lease at the latest.

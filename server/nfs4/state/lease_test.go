@@ -1,6 +1,10 @@
 package state
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+	"time"
+)
 
 // A client that is silent keeps what it has until somebody wants it, and then is
 // gone with all that it had.
@@ -156,6 +160,53 @@ func TestCourtesyIsNotWasted(t *testing.T) {
 	w.want(e, ErrDenied)
 	if w.saw(ClientRevoked) != 0 {
 		t.Error("a client was dismissed for nothing")
+	}
+}
+
+// A silent client is found behind many opens that are not in the way.
+func TestSilentBehindOthers(t *testing.T) {
+	w := newWorld(t, Limits{})
+	silent, other, b := w.ready("silent", 1), w.ready("other", 1), w.ready("b", 1)
+	_, e := silent.open("x", 1, Write, 0)
+	w.want(e, OK)
+	for i := range 2 * silentMax {
+		_, e := other.open(fmt.Sprint(i), 1, Read, 0)
+		w.want(e, OK)
+	}
+	w.pass(lease + 1)
+	_, e = other.renew()
+	w.want(e, OK)
+	_, e = b.open("x", 1, Read, Write)
+	w.want(e, OK)
+	if w.saw(ClientRevoked) != 1 {
+		t.Errorf("events %+v", w.events)
+	}
+	_, e = b.open("y", 1, Read, Read)
+	w.want(e, ErrShareDenied)
+}
+
+// Many clients were silent and have come back: the one that has not is found at once when there is no room.
+func TestSilentAmongMany(t *testing.T) {
+	const clients = 3 * stepWork
+	w := &many{newWorld(t, Limits{AllOpens: clients + 1}).unlogged(), t}
+	var nodes []*node
+	for i := range clients + 1 {
+		if i == clients {
+			w.pass(time.Second) // the one that stays away is the last to be taken
+		}
+		nodes = append(nodes, w.client(i))
+		w.open(nodes[i], 0, i)
+	}
+	w.pass(lease + time.Second)
+	w.Expire()
+	for _, n := range nodes[:clients] {
+		_, e := n.renew()
+		w.want(e, OK)
+	}
+	b := w.client(clients + 1)
+	w.open(b, 0, 0)
+	if w.saw(ClientExpired) != 1 {
+		t.Errorf("%d clients went", w.saw(ClientExpired))
 	}
 }
 

@@ -169,7 +169,7 @@ func TestLogCopy(t *testing.T) {
 // renewAll renews all leases.
 func (w *world) renewAll() {
 	for _, c := range w.clients {
-		c.renewed(w.now)
+		w.renewed(c, w.now)
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 // released.
 type file struct {
 	key     FileKey
-	opens   [2]*open // lists: those that deny nothing, and those that do
-	counts  [4]int
+	opens   [4]*open // lists: those that deny something, or have no access yet, are in the first, others in that of their access
+	counts  [4]int32
 	lockers int                   // lock owners
 	locked  intervals[*lockOwner] // what they have
 	waits   *fileWaiters          // nil: nobody waits
@@ -27,11 +27,11 @@ const (
 	denyingWrite
 )
 
-func (f *file) add(o *open, n int) {
-	f.counts[reading] += n * int(o.access&Read)
-	f.counts[writing] += n * int(o.access&Write>>1)
-	f.counts[denyingRead] += n * int(o.deny&Read)
-	f.counts[denyingWrite] += n * int(o.deny&Write>>1)
+func (f *file) add(o *open, n int32) {
+	f.counts[reading] += n * int32(o.access&Read)
+	f.counts[writing] += n * int32(o.access&Write>>1)
+	f.counts[denyingRead] += n * int32(o.deny&Read)
+	f.counts[denyingWrite] += n * int32(o.deny&Write>>1)
 }
 
 func (f *file) access() (a Access) { return f.union(reading, writing) }
@@ -191,24 +191,26 @@ func (s *State) tryOpen(c *Client, a *OpenArgs) (o *open, again bool, e Error) {
 // shareConflict compares with all opens of the file, as RFC 8881 section 9.7 does:
 // those of the same owner, too. again means that a silent client lost the file, and
 // mu was let go meanwhile.
+//
+// It looks at a bounded number of opens. That is enough, as the lists leave out most that are not in the way: of those that deny
+// something, each denies the same, since they exclude each other otherwise, but for two at most.
 func (s *State) shareConflict(f *file, access, deny Access) (again bool, e Error) {
 	if f == nil || access&f.deny() == 0 && deny&f.access() == 0 {
 		return false, OK
 	}
 	var silent *Client
 	looked, void := 0, false
-	lists := [...]*open{f.opens[denyingSome], nil}
-	if deny != 0 {
-		lists[1] = f.opens[denyingNone]
-	}
-	for _, list := range lists {
-		for o := list; o != nil && looked < silentMax; o = o.nextOfFile {
+	for of, first := range f.opens {
+		if of != denying && deny&Access(of) == 0 {
+			continue
+		}
+		for o := first; o != nil && looked < silentMax; o = o.nextOfFile {
 			s.steps++
 			looked++
 			switch {
-			case access&o.deny == 0 && deny&o.access == 0:
 			case o.void():
 				void = true
+			case access&o.deny == 0 && deny&o.access == 0:
 			case !s.leaseOver(o.client):
 				return false, ErrShareDenied
 			default:
@@ -250,17 +252,14 @@ func (s *State) record(c *Client) Error {
 	return OK
 }
 
-// The lists of file.opens.
-const (
-	denyingNone = iota
-	denyingSome
-)
+// denying is the list in file.opens of those that deny something.
+const denying = 0
 
 func (f *file) listOf(o *open) **open {
-	if o.deny == 0 {
-		return &f.opens[denyingNone]
+	if o.deny != 0 {
+		return &f.opens[denying]
 	}
-	return &f.opens[denyingSome]
+	return &f.opens[o.access]
 }
 
 func (f *file) link(o *open) {
@@ -284,7 +283,7 @@ func (f *file) unlink(o *open) {
 
 // dropFile forgets a file that has nothing.
 func (s *State) dropFile(f *file) {
-	if f.opens[denyingNone] == nil && f.opens[denyingSome] == nil && f.lockers == 0 {
+	if f.opens == [4]*open{} && f.lockers == 0 {
 		delete(s.files, f.key)
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // residentMax is the memory that all tables may take at their limits, replies included. It is less than half
-// of what docs/nfs.md says the process has at most.
+// of what docs/limits.md says the process has at most.
 const residentMax = 280 << 20
 
 // loggedMax is what a log of them may have: the manifest's folder of 320 MiB has room for two, and for what is
@@ -28,7 +28,7 @@ const (
 	savedMax  = 256 << 20
 )
 
-// All tables at their limits take as much memory as docs/nfs.md says, by the kernel's account.
+// All tables at their limits take as much memory as docs/limits.md says, by the kernel's account.
 func TestResident(t *testing.T) {
 	testdisk.OnlyCI(t)
 	resident := func() int {

@@ -88,7 +88,7 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 				s.event(c.event(ClientCame))
 			}
 		}
-		c.renewed(s.cfg.Now())
+		s.renewed(c, s.cfg.Now())
 		fore, back := s.negotiate(&a)
 		ses := s.addSession(c, fore, back, &a)
 		return s.keepCreated(c, &a, CreateSessionResult{

@@ -13,7 +13,7 @@ const (
 // silentHeap has the clients whose lease is over, as the last tick has seen them, and that have something of
 // a kind. Those that hold most come first, so who holds the least goes last; of those that hold the
 // same, who was silent for longest. A client that is silent gets nothing more, so its place stays right. One
-// that has come back since is found out when it is its turn.
+// that comes back is taken out, so that the first is nearly always one that can go.
 //
 // It implements heap.Interface. Client.silentAt is the index in the heap of each kind, and 1 more.
 type silentHeap struct {

@@ -58,7 +58,7 @@ func (s *State) Sequence(a SequenceArgs) (r SequenceResult, e Error) {
 			return r, ErrSeqFalseRetry
 		}
 		s.renew(ses, a.Conn, &r)
-		c.renewed(now)
+		s.renewed(c, now)
 		if !t.cached {
 			return r, ErrRetryUncachedRep
 		}
@@ -85,7 +85,7 @@ func (s *State) Sequence(a SequenceArgs) (r SequenceResult, e Error) {
 	t.cached = false
 	ses.busy++
 	c.busy++
-	c.renewed(now)
+	s.renewed(c, now)
 	s.renew(ses, a.Conn, &r)
 	r.Slot = t
 	return r, OK

@@ -113,8 +113,8 @@ func (s *State) findHeld(f *file) (found Held) {
 		return nil
 	}
 	looked := 0
-	for _, list := range f.opens {
-		for o := list; o != nil && looked < silentMax; o = o.nextOfFile {
+	for _, of := range [...]Access{Both, Write, denying, Read} {
+		for o := f.opens[of]; o != nil && looked < silentMax; o = o.nextOfFile {
 			looked++
 			s.steps++
 			if o.held[1] != nil {

@@ -9,26 +9,29 @@
 {{- end -}}
 {{- end -}}
 
+{{/* The labels by which objects find the pod. They can't be changed: not in a StatefulSet. */}}
 {{- define "podnas.selector" -}}
 app.kubernetes.io/name: {{ include "podnas.name" . }}
 {{- end -}}
 
-{{/* Of objects alone, not of the pod: a new version of the chart starts nothing anew. */}}
+{{/* Of objects and of the pod. Their values change with the image alone, so that a new version of the
+chart does not start the pod anew. A label has fewer characters than a tag may have. */}}
+{{- define "podnas.recommendedLabels" -}}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: storage
+app.kubernetes.io/part-of: {{ include "podnas.name" . }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | trimAll "-_." | quote }}
+{{- end -}}
+
+{{/* Of objects. */}}
 {{- define "podnas.labels" -}}
 {{ include "podnas.selector" . }}
-{{ include "podnas.chartLabels" . }}
+{{ include "podnas.partLabels" . }}
 {{- end -}}
 
 {{/* Of what the guard lets go, which has no app.kubernetes.io/name. */}}
 {{- define "podnas.partLabels" -}}
-{{ include "podnas.chartLabels" . }}
-{{- end -}}
-
-{{- define "podnas.chartLabels" -}}
-app.kubernetes.io/part-of: {{ include "podnas.name" . }}
-app.kubernetes.io/component: storage
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{ include "podnas.recommendedLabels" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.commonLabels }}
