@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/podnas/podnas/provisioner/remote"
 	"github.com/podnas/podnas/server/timerslack"
 )
 
@@ -31,7 +33,10 @@ func main() {
 		timerslack.Set()
 	}
 	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "podnas:", err)
+		var said *remote.ExitError
+		if !errors.As(err, &said) {
+			fmt.Fprintln(os.Stderr, "podnas:", err)
+		}
 		os.Exit(exitCode(err))
 	}
 }
@@ -41,7 +46,9 @@ func run() error {
 	defer stop()
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	return execute(ctx, newCommand())
+	cmd, args := newCommandFor(os.Args[0], os.Args[1:])
+	cmd.SetArgs(args)
+	return execute(ctx, cmd)
 }
 
 func newCommand() *cobra.Command {
