@@ -222,7 +222,7 @@ func TestOutside(t *testing.T) {
 		}, "pod podnas-0", doctor.Failed, "again and again, 7 times so far. It ended with exit code 1. The end of its log:\n    podnas: open the disk: read-only file system", "end of its log says. Its whole log: kubectl -n podnas logs podnas-0 -c podnas --previous", true},
 		{"a flag that is none", func(d *deployed) {
 			d.crashes(v1.ContainerStateTerminated{ExitCode: 2, Reason: "Error", Message: "podnas: unknown flag: --workres"})
-		}, "pod podnas-0", doctor.Failed, "unknown flag: --workres", "docs/reference.md", true},
+		}, "pod podnas-0", doctor.Failed, "unknown flag: --workres", "docs/reference/podnas_serve.md", true},
 		{"without last words", func(d *deployed) { d.crashes(v1.ContainerStateTerminated{ExitCode: 139, Reason: "Error"}) }, "pod podnas-0", doctor.Failed, "exit code 139", "--previous", true},
 		{"out of memory", func(d *deployed) { d.crashes(v1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}) }, "pod podnas-0", doctor.Failed, "too much memory", "limit", true},
 		{"killed by its probe", func(d *deployed) {

@@ -202,7 +202,7 @@ func (o *Outside) ended(p *v1.Pod, s *v1.ContainerStatus, t *v1.ContainerStateTe
 		}
 	case t.ExitCode == 2 && s.Name == container:
 		says += ". Its command line is invalid (exit code 2)"
-		fix = "correct the arguments in the StatefulSet; docs/reference.md has all flags. " + fix
+		fix = "correct the arguments in the StatefulSet; docs/reference/podnas_serve.md has all flags. " + fix
 	default:
 		says += fmt.Sprintf(". It ended with exit code %d", t.ExitCode)
 		if t.Reason != "" && t.Reason != "Error" {

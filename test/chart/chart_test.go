@@ -205,6 +205,13 @@ func TestWithoutPolicy(t *testing.T) {
 	}
 }
 
+// A release may be called by a number, which is a label all the same.
+func TestNumberedRelease(t *testing.T) {
+	if got := string(render(t, "2024", "podnas", `{}`)); strings.Contains(got, "instance: 2024\n") || !strings.Contains(got, "instance: \"2024\"\n") {
+		t.Errorf("the label of the release 2024 is no string:\n%s", got)
+	}
+}
+
 // Two releases in one cluster share nothing.
 func TestTwoReleases(t *testing.T) {
 	const all = `"guard": {"enabled": true}, "monitoring": {"podMonitor": true, "rules": true}`

@@ -101,7 +101,7 @@ func runSuite(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	cluster.kubeconfig = filepath.Join(dir, "podnas.kubeconfig")
-	if err := writePodnasKubeconfig(ctx, cluster.kubeconfig); err != nil {
+	if err := writeKubeconfig(ctx, cluster.kubeconfig, podnasNamespace, podnasName); err != nil {
 		return 0, fmt.Errorf("make podnas's kubeconfig: %w", err)
 	}
 	if code = m.Run(); code != 0 {
@@ -142,10 +142,10 @@ func applyRBAC(ctx context.Context, kustomization string) error {
 	return err
 }
 
-// writePodnasKubeconfig writes a kubeconfig with a token of podnas's ServiceAccount.
-func writePodnasKubeconfig(ctx context.Context, path string) error {
+// writeKubeconfig writes a kubeconfig with a token of a ServiceAccount.
+func writeKubeconfig(ctx context.Context, path, namespace, account string) error {
 	hour := int64(3600)
-	token, err := cluster.client.CoreV1().ServiceAccounts(podnasNamespace).CreateToken(ctx, podnasName,
+	token, err := cluster.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hour}}, metav1.CreateOptions{})
 	if err != nil {
 		return err

@@ -65,7 +65,13 @@ func TestChart(t *testing.T) {
 				{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "busy"}}}
 			]}},
 			"priorityClassName": "system-cluster-critical",
+			"image": {"digest": "sha256:` + strings.Repeat("0a", 32) + `"},
+			"fullnameOverride": "nas",
+			"commonLabels": {"team": "storage"},
+			"extraEnv": [{"name": "GOMEMLIMIT", "value": "1GiB"}],
 			"podAnnotations": {"note": "x"},
+			"podLabels": {"note": "x"},
+			"serviceAccount": {"annotations": {"note": "x"}},
 			"service": {"clusterIP": "fd00:10:96::77", "ipFamilies": ["IPv6"], "ipFamilyPolicy": "SingleStack", "annotations": {"note": "x"}},
 			"storageClass": {
 				"name": "team", "default": true, "reclaimPolicy": "Retain", "volumeBindingMode": "WaitForFirstConsumer",
@@ -73,7 +79,7 @@ func TestChart(t *testing.T) {
 			},
 			"networkPolicy": {"enabled": true, "nodes": ["172.18.0.0/16", "fd00::/8"], "http": [{"namespaceSelector": {"matchLabels": {"app": "prometheus"}}}]},
 			"guard": {"enabled": true},
-			"monitoring": {"podMonitor": true, "rules": true, "dashboard": true, "labels": {"release": "prometheus"}}
+			"monitoring": {"podMonitor": true, "serviceMonitor": true, "rules": true, "dashboard": true, "labels": {"release": "prometheus"}}
 		}`,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/performance.svg anew")
+var update = flag.Bool("update", false, "write anew what is made: docs/performance.svg, and the values in the chart's README.md")
 
 // The picture in docs/performance.md is made of the tables in docs/internals/measurements.md, by
 // "make docs", and never behind them.
@@ -102,8 +102,8 @@ const (
 	labelWidth = 190
 )
 
-// A chart has a line for each row of a table, and draw adds to line i what is at the height y.
-type chart struct {
+// A plot has a line for each row of a table, and draw adds to line i what is at the height y.
+type plot struct {
 	title, unit string
 	legend      []mark
 	scale       scale
@@ -112,29 +112,29 @@ type chart struct {
 	draw        func(svg *bytes.Buffer, r row, y float64)
 }
 
-// A mark is a circle in a chart, of a class in the picture's style.
+// A mark is a circle in a plot, of a class in the picture's style.
 type mark struct {
 	class, text string
 	left        float64
 }
 
-func (c chart) height() float64 { return 90 + lineHeight*float64(len(c.rows)) }
+func (p plot) height() float64 { return 90 + lineHeight*float64(len(p.rows)) }
 
-func (c chart) write(svg *bytes.Buffer, y float64) {
-	fmt.Fprintf(svg, `<text x="14" y="%.0f" class="title">%s</text>`+"\n", y+16, html.EscapeString(c.title))
-	for _, m := range c.legend {
+func (p plot) write(svg *bytes.Buffer, y float64) {
+	fmt.Fprintf(svg, `<text x="14" y="%.0f" class="title">%s</text>`+"\n", y+16, html.EscapeString(p.title))
+	for _, m := range p.legend {
 		circle(svg, m.class, m.left, y+38)
 		fmt.Fprintf(svg, `<text x="%.0f" y="%.0f">%s</text>`+"\n", m.left+10, y+42, html.EscapeString(m.text))
 	}
-	bottom := y + 56 + lineHeight*float64(len(c.rows))
-	for _, tick := range c.ticks {
-		fmt.Fprintf(svg, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.0f" y2="%.0f"/>`+"\n", c.scale.x(tick), c.scale.x(tick), y+56, bottom)
-		fmt.Fprintf(svg, `<text x="%.1f" y="%.0f" class="tick">%v%s</text>`+"\n", c.scale.x(tick), bottom+16, tick, c.unit)
+	bottom := y + 56 + lineHeight*float64(len(p.rows))
+	for _, tick := range p.ticks {
+		fmt.Fprintf(svg, `<line class="grid" x1="%.1f" x2="%.1f" y1="%.0f" y2="%.0f"/>`+"\n", p.scale.x(tick), p.scale.x(tick), y+56, bottom)
+		fmt.Fprintf(svg, `<text x="%.1f" y="%.0f" class="tick">%v%s</text>`+"\n", p.scale.x(tick), bottom+16, tick, p.unit)
 	}
-	for i, r := range c.rows {
+	for i, r := range p.rows {
 		at := y + 68 + lineHeight*float64(i)
 		fmt.Fprintf(svg, `<text x="%d" y="%.0f" class="label">%s</text>`+"\n", labelWidth-10, at+4, html.EscapeString(r["load"]))
-		c.draw(svg, r, at)
+		p.draw(svg, r, at)
 	}
 }
 
@@ -146,7 +146,7 @@ func circle(svg *bytes.Buffer, class string, x, y float64) {
 func picture(t *testing.T) []byte {
 	t.Helper()
 	const page = "docs/internals/measurements.md"
-	seen := chart{
+	seen := plot{
 		title:  "What a program in a pod sees: rates as multiples of NFS-Ganesha's (right is faster)",
 		legend: []mark{{"podnas", "podnas: median, lowest and highest of the rounds", 24}, {"knfsd", "knfsd: median", 370}},
 		scale:  scale{0.25, 16, labelWidth, 540}, ticks: []float64{0.25, 0.5, 1, 2, 4, 8, 16}, unit: "x",
@@ -164,7 +164,7 @@ func picture(t *testing.T) []byte {
 		circle(svg, "knfsd", x(kernel), y)
 	}
 	loads := []string{"getattr", "lookup", "read-4k-rand", "read-128k-seq", "write-4k-rand-unstable", "write-4k-rand-stable", "create", "rename", "remove", "smallfile"}
-	costs := chart{
+	costs := plot{
 		title:  "What a call costs the server: processor time in microseconds (left is cheaper)",
 		legend: []mark{{"podnas", "podnas", 24}, {"ganesha", "NFS-Ganesha", 110}},
 		scale:  scale{1, 1000, labelWidth, 540}, ticks: []float64{1, 10, 100, 1000},

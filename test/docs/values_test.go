@@ -2,7 +2,6 @@ package docs
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,8 +14,6 @@ import (
 )
 
 const chart = top + "/deploy/helm/podnas/"
-
-var update = flag.Bool("update", false, "write the values in the chart's README.md anew")
 
 // What the chart's README.md says of its values is made of values.yaml and the comments in it, by "make docs".
 func TestChartValues(t *testing.T) {

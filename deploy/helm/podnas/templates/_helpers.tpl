@@ -17,7 +17,7 @@ app.kubernetes.io/name: {{ include "podnas.name" . }}
 {{/* Of objects and of the pod. Their values change with the image alone, so that a new version of the
 chart does not start the pod anew. A label has fewer characters than a tag may have. */}}
 {{- define "podnas.recommendedLabels" -}}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: storage
 app.kubernetes.io/part-of: {{ include "podnas.name" . }}
 app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | trimAll "-_." | quote }}
