@@ -81,6 +81,21 @@ type Client struct {
 	Locks    int       `json:"locks"`
 }
 
+// Client3 is a client of version 3, which tells the server neither its name nor what it has mounted.
+type Client3 struct {
+	Address string    `json:"address"` // or "others", which have no counters of their own
+	Seen    time.Time `json:"seen"`    // its last call
+}
+
+// Clients are the clients of all versions, and who has what by NFSv4.1.
+type Clients struct {
+	NFS4
+
+	Version3 []Client3 `json:"version3"` // by address: those that have called in the last hour
+	// NoNFS4 is why version 4.1 is not served, or empty.
+	NoNFS4 string `json:"noNFS4,omitempty"`
+}
+
 // Holder is who has a file open or locked, and which.
 type Holder struct {
 	Volume   string    `json:"volume"`

@@ -176,7 +176,7 @@ func newStore(cfg Config) (*Store, error) {
 func openRoot(name string) (*os.Root, error) {
 	root, err := os.OpenRoot(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("the root of the disk, %s, does not exist: mount the disk, or create the directory", name)
+		return nil, fmt.Errorf("the root of the disk, %s, does not exist: mount the disk there, create the directory, or name another one (--root)", name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the root of the disk: %w", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/nfs/nfsbench"
 )
 
@@ -178,6 +179,9 @@ func (f *benchFlags) config(target string) (cfg nfsbench.Config, err error) {
 
 func benchTarget(where, version string, port, mountPort uint16) (t nfsbench.Target, err error) {
 	if t, err = nfsbench.ParseTarget(where, port, mountPort); err != nil {
+		if strings.HasPrefix(where, "/") {
+			err = fmt.Errorf("%w: bench speaks NFS itself, so it takes the server and path that 'findmnt -no SOURCE %s' prints; 'podnas doctor mount' takes a directory, too", err, where)
+		}
 		return t, err
 	}
 	if t.Version, err = nfsbench.ParseVersion(version); err != nil {
@@ -202,6 +206,9 @@ func bench(ctx context.Context, flags *benchFlags, target string, stdout, stderr
 	}
 	report, err := nfsbench.Run(ctx, cfg)
 	clearLine()
+	if err != nil && ctx.Err() == nil && (report == nil || len(report.Loads) == 0) {
+		err = explain(ctx, &cfg, err)
+	}
 	if report != nil && len(report.Loads) > 0 {
 		err = errors.Join(err, report.Write(stdout, flags.output))
 	}
@@ -210,6 +217,24 @@ func bench(ctx context.Context, flags *benchFlags, target string, stdout, stderr
 	}
 	if err == nil && report.Errors() > 0 {
 		return fmt.Errorf("%d operations failed", report.Errors())
+	}
+	return err
+}
+
+// explain adds to the error of a benchmark that could not begin what podnas doctor mount finds wrong
+// with one of its servers, and what to do.
+func explain(ctx context.Context, cfg *nfsbench.Config, err error) error {
+	for _, target := range cfg.Targets {
+		try := mountFlags{options: []string{"nfsvers=" + target.Version.String()}, uid: cfg.UID, gid: cfg.GID}
+		m, bad := try.mount(target)
+		if bad != nil {
+			continue
+		}
+		for _, r := range onWire(ctx, m) {
+			if r.Status == doctor.Failed {
+				return fmt.Errorf("%w\n%s: %s: %s\n  to do: %s", err, target, r.Check, r.Says, r.Fix)
+			}
+		}
 	}
 	return err
 }

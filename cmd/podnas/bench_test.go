@@ -64,8 +64,19 @@ func TestBench(t *testing.T) {
 	if _, _, err := podnas(t.Context(), "bench", target, "--loads=null", "--server-pid=4194303"); err == nil || !strings.Contains(err.Error(), "process 4194303") {
 		t.Errorf("no such process: %v", err)
 	}
-	if _, _, err := podnas(t.Context(), "bench", address+":/nowhere"); err == nil || exitCode(err) != exitFailed {
-		t.Errorf("no such export: %v", err)
+	for _, version := range []nfsbench.Version{nfsbench.NFS3, nfsbench.NFS41} {
+		if version != nfsbench.NFS3 && choice.Engine != server.EngineNative {
+			continue
+		}
+		for where, want := range map[string]string{
+			address + ":/nowhere": "\n  to do: list the volumes with podnas volume list",
+			"127.0.0.1:1:/volume": "\n  to do: nothing listens there",
+		} {
+			_, _, err := podnas(t.Context(), "bench", where, "--nfs="+version.String())
+			if err == nil || exitCode(err) != exitFailed || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s by version %s: %v, want %q", where, version, err, want)
+			}
+		}
 	}
 }
 
@@ -76,6 +87,7 @@ func TestBenchRefuses(t *testing.T) {
 	}{
 		{nil, "HOST:/path is missing"},
 		{[]string{"nas"}, "not HOST:/path"},
+		{[]string{"/mnt/data"}, "findmnt -no SOURCE /mnt/data"},
 		{[]string{"nas:/a", "nas:/b"}, "unexpected argument"},
 		{[]string{"nas:/a", "--against=nas"}, "--against"},
 		{[]string{"nas:/a", "--against-port=1"}, "need --against"},

@@ -16,22 +16,27 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-const clientLong = `List and evict clients of NFSv4.1.
+const clientLong = `List clients, and evict those of NFSv4.1.
 
 With version 4.1 the server knows its clients: each node that has mounted volumes is one client,
-for all its mounts, and the server remembers what it has open and locked. Clients of version 3 are
-not among them; 'podnas drain' lists those that are connected.
+for all its mounts, and the server remembers what it has open and locked. With version 3 it knows
+only the addresses that calls come from, and there is nothing to evict.
 
 `
 
-const clientExitHelp = `Exit codes: 0 success; 1 failed; 2 invalid request; 3 no such client, or NFSv4.1 is not served;
+const clientExitHelp = `Exit codes: 0 success; 1 failed; 2 invalid request; 3 no such client of NFSv4.1;
 6 podnas is not running.`
 
-const clientListLong = `List the clients of NFSv4.1, and how many files they have open and ranges locked.
+const clientListLong = `List the clients, and how many files those of NFSv4.1 have open and ranges locked.
 
-STATE is active; silent: the client's lease has run out, and it keeps what no other client wants;
-or new: it has no session yet. SEEN is the time since its last call. After a crash of podnas,
-the grace period and the clients that podnas waits for are below the table.
+VERSION is that of NFS. With 4.1 STATE is active; silent: the client's lease has run out, and it keeps
+what no other client wants; or new: it has no session yet. SEEN is the time since its last call. After
+a crash of podnas, the grace period and the clients that podnas waits for are below the table.
+
+A client of version 3 is an address that has made a call in the last hour: the server does not know
+what it has mounted. 128 addresses are listed by themselves, and others together. A node that uses
+both versions is there twice.
+
 -o json also has each open file and each lock; 'podnas volume show' lists those of a volume.`
 
 const evictLong = `Evict a client of NFSv4.1: the server forgets it, with all that it has open and locked, and what it
@@ -57,9 +62,9 @@ func newClientCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:     "client",
 		Aliases: []string{"clients"},
-		Short:   "List and evict clients of NFSv4.1",
+		Short:   "List clients, and evict those of NFSv4.1",
 		Long:    clientLong + clientExitHelp,
-		Example: "  # Which nodes have mounted volumes with version 4.1?\n  podnas client list\n\n  # node3 is gone for good: give its locks to others\n  podnas client evict node3",
+		Example: "  # Which nodes use volumes?\n  podnas client list\n\n  # node3 is gone for good: give its locks to others\n  podnas client evict node3",
 	})
 	addRootFlag(cmd.PersistentFlags(), &root, "directory of the disk that the running podnas serves")
 	cmd.AddCommand(newClientListCommand(&root), newEvictCommand(&root))
@@ -77,7 +82,7 @@ func newClientListCommand(root *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List the clients of NFSv4.1",
+		Short:   "List the clients",
 		Long:    clientListLong,
 		Example: "  podnas client list\n\n  # Every lock, with its holder\n  podnas client list -o json | jq -r '.locks[] | [.volume, .file, .client] | @tsv'",
 		Args:    exactly(),
@@ -89,7 +94,7 @@ func newClientListCommand(root *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, err := client.NFS4(cmd.Context(), "")
+			all, err := client.Clients(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -104,18 +109,24 @@ func newClientListCommand(root *string) *cobra.Command {
 	return cmd
 }
 
-func printClients(out io.Writer, all *process.NFS4) error {
-	if len(all.Clients) == 0 {
-		fmt.Fprintln(out, "There are no clients of NFSv4.1.")
+func printClients(out io.Writer, all *process.Clients) error {
+	if len(all.Clients)+len(all.Version3) == 0 {
+		fmt.Fprintln(out, "There are no clients.")
 	} else {
 		w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 		fmt.Fprintln(w, "NAME\tID\tADDRESS\tVERSION\tSTATE\tOPEN\tLOCKED\tSINCE\tSEEN")
 		for _, c := range all.Clients {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\n", c.Name, c.ID, c.Address, c.Version, c.State, c.Opens, c.Locks, age(c.Since), age(c.Seen))
 		}
+		for _, c := range all.Version3 {
+			fmt.Fprintf(w, "-\t-\t%s\t3\t-\t-\t-\t-\t%s\n", c.Address, age(c.Seen))
+		}
 		if err := w.Flush(); err != nil {
 			return err
 		}
+	}
+	if all.NoNFS4 != "" {
+		fmt.Fprintf(out, "\n%s\n", all.NoNFS4)
 	}
 	if all.Grace != nil {
 		fmt.Fprintf(out, "\nGrace period: %s\n", all.Grace.Text(time.Now()))
@@ -164,7 +175,7 @@ func newEvictCommand(root *string) *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		all, err := client.NFS4(ctx, "")
+		all, err := client.Clients(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -150,7 +150,7 @@ func TestClients(t *testing.T) {
 		t.Errorf("its PersistentVolume has options of version 3: %s", made)
 	}
 	run("another", "", 0, "volume", "create", "other", "--size=10Mi")
-	run("nobody", "no clients of NFSv4.1", 0, "client", "list")
+	run("nobody", "There are no clients", 0, "client", "list")
 	run("a volume that nobody uses", "Mount: .*nfsvers=4.1 127.0.0.1:/shared /mnt\n$", 0, "volume", "show", "shared")
 	page("/", "Clients of NFSv4.1", "There is none.")
 
@@ -187,6 +187,20 @@ func TestClients(t *testing.T) {
 	if status := one.do(); status != nfs4.ErrBadSession {
 		t.Errorf("a call of the evicted client: %s, want BADSESSION", status)
 	}
+
+	// A client of version 3 is an address, and one that used a volume.
+	bench, _, err := podnas(t.Context(), "bench", address+":/other", "--loads=write-4k-rand-stable", "--duration=20ms", "--file-size=1")
+	if err != nil {
+		t.Errorf("%v: %s", err, bench)
+	}
+	run("a client of version 3", `\n- +- +127.0.0.1 +3 +- +- +- +- +\d+s\n`, 0, "client", "list")
+	var with3 process.Clients
+	mustDo(t, json.Unmarshal([]byte(run("for programs", "", 0, "client", "list", "-o=json")), &with3))
+	if len(with3.Version3) != 1 || with3.Version3[0].Address != "127.0.0.1" || time.Since(with3.Version3[0].Seen) > time.Minute || with3.NoNFS4 != "" {
+		t.Errorf("%+v", with3)
+	}
+	run("how many clients a volume has", `(?m)^other .* ready +1 +server$`, 0, "volume", "list")
+
 	var left process.NFS4
 	mustDo(t, json.Unmarshal([]byte(run("who is left", "", 0, "client", "list", "-o=json")), &left))
 	if len(left.Clients) != 1 || len(left.Opens)+len(left.Locks) != 0 {
@@ -211,10 +225,11 @@ func TestClients(t *testing.T) {
 // Where version 4.1 is not served, the commands say so, and a volume is shown as ever.
 func TestClientsWithoutVersion4(t *testing.T) {
 	root, _ := serveStandaloneWith(t, "--engine="+server.EngineGoNFS)
-	for _, args := range [][]string{{"client", "list"}, {"client", "evict", "x", "--yes"}} {
-		if _, _, err := podnas(t.Context(), append(args, "--root="+root)...); exitCode(err) != exitNotFound || !strings.Contains(err.Error(), "needs the native engine") {
-			t.Errorf("%v: %v", args, err)
-		}
+	if out, _, err := podnas(t.Context(), "client", "list", "--root="+root); err != nil || !strings.Contains(out, "There are no clients.\n\nthis podnas serves version 3 of NFS alone") {
+		t.Errorf("%q, %v", out, err)
+	}
+	if _, _, err := podnas(t.Context(), "client", "evict", "x", "--yes", "--root="+root); exitCode(err) != exitNotFound || !strings.Contains(err.Error(), "needs the native engine") {
+		t.Errorf("evict: %v", err)
 	}
 	if _, _, err := podnas(t.Context(), "volume", "create", "v", "--size=1Mi", "--root="+root); err != nil {
 		t.Error(err)

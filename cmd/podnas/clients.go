@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/podnas/podnas/process"
@@ -49,6 +50,24 @@ func volumeClients(exports *export.Table, served *stats.Server, now time.Time) m
 				clients[v.ID]++
 			}
 		}
+	}
+	return clients
+}
+
+// version3 returns the clients that have lately called by version 3, by their addresses.
+func version3(served []stats.ClientTraffic, now time.Time) []process.Client3 {
+	slices.SortFunc(served, func(a, b stats.ClientTraffic) int { return a.Address.Compare(b.Address) })
+	var clients []process.Client3
+	for i := range served {
+		c := &served[i]
+		if c.Seen3.IsZero() || now.Sub(c.Seen3) >= clientRecent {
+			continue
+		}
+		address := "others"
+		if c.Address.IsValid() {
+			address = c.Address.Unmap().String()
+		}
+		clients = append(clients, process.Client3{Address: address, Seen: c.Seen3})
 	}
 	return clients
 }

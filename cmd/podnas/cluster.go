@@ -37,15 +37,21 @@ func (c *clusterConfig) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.leaseNamespace, "leader-elect-namespace", "", "namespace of the Leases for leader election and for the guard against\ntwo podnas with the same --provisioner name; default: $POD_NAMESPACE")
 }
 
+// check refuses to look for a cluster where there is none, before the disk is looked for: in a pod it has
+// its place, elsewhere whoever types just 'podnas serve' is told what is missing first.
+func (c *clusterConfig) check() error {
+	if c.kubeconfig == "" && c.master == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == "" {
+		return errors.New("not running in a pod of a cluster: to serve the claims in a folder, without a cluster, use --standalone --root=DIR --claims=DIR; for a cluster elsewhere set --kubeconfig=FILE")
+	}
+	return nil
+}
+
 // client connects to the API server.
 func (c *clusterConfig) client(log *slog.Logger) (kubernetes.Interface, error) {
 	var config *rest.Config
 	var err error
 	if c.kubeconfig == "" && c.master == "" {
 		config, err = rest.InClusterConfig()
-		if errors.Is(err, rest.ErrNotInCluster) {
-			return nil, errors.New("not running in a pod of a cluster: set --kubeconfig=FILE, or serve a folder with --standalone --claims=DIR")
-		}
 	} else {
 		config, err = clientcmd.BuildConfigFromFlags(c.master, c.kubeconfig)
 	}

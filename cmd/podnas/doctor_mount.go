@@ -103,27 +103,39 @@ func (f *mountFlags) run(ctx context.Context, where string) ([]doctor.Result, er
 	if err != nil {
 		return nil, &usageError{err}
 	}
-	m, err := nfscheck.NewMount(target.Host, target.Path, target.Port, target.MountPort, f.options)
+	m, err := f.mount(target)
 	if err != nil {
-		return nil, &usageError{err}
+		return nil, err
+	}
+	// What the machine lacks does not keep the wire from being tried.
+	node := nfscheck.Node{Root: cmp.Or(f.nodeRoot, "/"), InPod: f.nodeRoot == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != "", NFS4: m.Version4()}
+	return append(doctor.Run(ctx, node.Checks()), onWire(ctx, m)...), nil
+}
+
+// onWire makes the steps that speak NFS.
+func onWire(ctx context.Context, m nfscheck.Mount) []doctor.Result {
+	steps, closeAll := m.Steps()
+	defer closeAll()
+	return doctor.Steps(ctx, steps)
+}
+
+// mount is the mount of a server's path.
+func (f *mountFlags) mount(target nfsbench.Target) (m nfscheck.Mount, err error) {
+	if m, err = nfscheck.NewMount(target.Host, target.Path, target.Port, target.MountPort, f.options); err != nil {
+		return m, &usageError{err}
 	}
 	m.UID, m.GID = f.uid, f.gid
 	if m.Machine, err = os.Hostname(); err != nil {
-		return nil, err
+		return m, err
 	}
 	if int(f.uid) == os.Geteuid() && int(f.gid) == os.Getegid() { // another's groups are not known
 		groups, err := os.Getgroups()
 		if err != nil {
-			return nil, fmt.Errorf("find the groups of this user: %w", err)
+			return m, fmt.Errorf("find the groups of this user: %w", err)
 		}
 		for _, g := range groups {
 			m.Groups = append(m.Groups, uint32(g))
 		}
 	}
-	// What the machine lacks does not keep the wire from being tried.
-	node := nfscheck.Node{Root: cmp.Or(f.nodeRoot, "/"), InPod: f.nodeRoot == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != "", NFS4: m.Version4()}
-	results := doctor.Run(ctx, node.Checks())
-	steps, closeAll := m.Steps()
-	defer closeAll()
-	return append(results, doctor.Steps(ctx, steps)...), nil
+	return m, nil
 }

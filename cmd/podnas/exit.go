@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/provisioner/remote"
 )
 
 // What podnas ends with, for scripts.
@@ -30,13 +31,17 @@ func exitCode(err error) int {
 		said      *control.Error
 		warnings  *warningsError
 		inUse     *inUseError
+		inPod     *remote.ExitError
+		noPod     *remote.NotRunningError
 	)
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.As(err, &unreached), errors.As(err, &down):
+	case errors.As(err, &inPod):
+		return inPod.Code
+	case errors.As(err, &unreached), errors.As(err, &down), errors.As(err, &noPod):
 		return exitNotRunning
 	case errors.As(err, &warnings):
 		return exitWarnings

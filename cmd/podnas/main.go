@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/podnas/podnas/provisioner/remote"
 	"github.com/podnas/podnas/server/timerslack"
 )
 
@@ -24,14 +26,17 @@ const rootExamples = `  # Without a cluster: serve the claims in a folder
   # In podnas's pod in a cluster: volumes, problems, users
   kubectl exec -n podnas podnas-0 -- podnas volume list
   kubectl exec -n podnas podnas-0 -- podnas doctor
-  kubectl exec -n podnas podnas-0 -- podnas drain --timeout=0`
+  kubectl exec -n podnas podnas-0 -- podnas mounted`
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
 		timerslack.Set()
 	}
 	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "podnas:", err)
+		var said *remote.ExitError
+		if !errors.As(err, &said) {
+			fmt.Fprintln(os.Stderr, "podnas:", err)
+		}
 		os.Exit(exitCode(err))
 	}
 }
@@ -41,7 +46,9 @@ func run() error {
 	defer stop()
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	return execute(ctx, newCommand())
+	cmd, args := newCommandFor(os.Args[0], os.Args[1:])
+	cmd.SetArgs(args)
+	return execute(ctx, cmd)
 }
 
 func newCommand() *cobra.Command {
@@ -58,7 +65,7 @@ commands, flags and the names of volumes.`,
 		SilenceUsage:  true, // an error is not a question about usage
 	})
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newServeCommand(), newVolumeCommand(), newClientCommand(), newDoctorCommand(), newDrainCommand(), newBenchCommand(), newVersionCommand())
+	root.AddCommand(newServeCommand(), newVolumeCommand(), newClientCommand(), newDoctorCommand(), newMountedCommand(), newDrainCommand(), newBenchCommand(), newVersionCommand())
 	root.SetHelpCommand(newHelpCommand())
 	if err := completeFlags(root); err != nil {
 		panic(err) // only a flag that is there twice gives one

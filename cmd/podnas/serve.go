@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/checkup"
 	"github.com/podnas/podnas/provisioner/control"
@@ -273,6 +274,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		VolumeClients: func() map[uint64]int { return volumeClients(exports, nfs.Stats(), time.Now()) },
 		Log:           log,
 	}
+	commands.Clients3 = func() []process.Client3 { return version3(nfs.Stats().Snapshot().Clients, time.Now()) }
 	if served := nfs.NFS4(); served != nil {
 		commands.NFS4 = control.NFS4{Holdings: holdings(served, store, holdingsMax), Evict: served.Evict}
 	}
@@ -342,7 +344,10 @@ func (c *serveConfig) validate() (quota.Mode, error) {
 	if err != nil {
 		return "", fmt.Errorf("--quota: %w", err)
 	}
-	return mode, nil
+	if !c.standalone {
+		err = c.cluster.check()
+	}
+	return mode, err
 }
 
 // listen opens the port that a flag names.

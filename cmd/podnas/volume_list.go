@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/maruel/natural"
 	"github.com/spf13/cobra"
 
 	"github.com/podnas/podnas/provisioner/control"
@@ -169,7 +170,7 @@ func sortVolumes(volumes []control.Volume, order string) {
 		case sortUsePercent:
 			first = cmp.Compare(usePercent(b), usePercent(a))
 		}
-		return cmp.Or(first, volume.CompareNames(a.Name, b.Name))
+		return cmp.Or(first, natural.Compare(a.Name, b.Name))
 	})
 }
 
@@ -183,7 +184,7 @@ func compareClaims(a, b control.Volume) int {
 	case b.Claim == nil:
 		return -1
 	}
-	return volume.CompareNames(claimName(a), claimName(b))
+	return natural.Compare(claimName(a), claimName(b))
 }
 
 // usedFor is less than 0 if the usage is unknown.

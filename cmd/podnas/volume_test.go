@@ -270,7 +270,7 @@ func TestNotRunning(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "nowhere")
 	for _, command := range []string{
 		"volume create a --size=1Mi", "volume list", "volume show a", "volume resize a 2Mi", "volume delete a -y", "volume archive a -y",
-		"volume adopt a", "volume manifests", "doctor", "drain",
+		"volume adopt a", "volume manifests", "doctor", "mounted", "mounted --wait",
 	} {
 		t.Run(command, step{
 			command: command + " --root=" + root, stdout: "-", stderr: "-",

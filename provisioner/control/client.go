@@ -115,13 +115,14 @@ func (c *Client) Mounted(ctx context.Context) (Mounted, error) {
 	return ask[Mounted](ctx, c, http.MethodGet, "/v1/usage", nil, nil)
 }
 
-// NFS4 returns who has what by NFSv4.1, of all volumes or, unless it is empty, of one.
+// Clients returns the clients of all versions, and who has what by NFSv4.1.
+func (c *Client) Clients(ctx context.Context) (process.Clients, error) {
+	return ask[process.Clients](ctx, c, http.MethodGet, "/v1/clients", nil, nil)
+}
+
+// NFS4 returns who has what of a volume by NFSv4.1.
 func (c *Client) NFS4(ctx context.Context, volume string) (process.NFS4, error) {
-	query := url.Values{}
-	if volume != "" {
-		query.Set("volume", volume)
-	}
-	return ask[process.NFS4](ctx, c, http.MethodGet, "/v1/clients", query, nil)
+	return ask[process.NFS4](ctx, c, http.MethodGet, "/v1/clients", url.Values{"volume": {volume}}, nil)
 }
 
 // Evict removes a client of NFSv4.1, and returns what it was.

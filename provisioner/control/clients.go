@@ -26,19 +26,24 @@ func (n *NFS4) served() error {
 	return nil
 }
 
-// clients tells who has what: all, or of one volume.
+// clients tells who is there, and who has what: all, or of one volume.
 func (s *Server) clients(r *http.Request) (any, error) {
-	name := r.URL.Query().Get("volume")
-	err := s.NFS4.served()
-	switch {
-	case name == "" && err != nil:
-		return nil, err
-	case name == "":
-		return s.NFS4.Holdings(), nil
-	case err != nil: // then nobody has any file of the volume open
-		return process.NFS4{Clients: []process.Client{}, Opens: []process.Open{}, Locks: []process.Lock{}}, nil
+	all := process.Clients{
+		NFS4:     process.NFS4{Clients: []process.Client{}, Opens: []process.Open{}, Locks: []process.Lock{}},
+		Version3: []process.Client3{},
 	}
-	return s.NFS4.Holdings().Of(name), nil
+	if err := s.NFS4.served(); err != nil {
+		all.NoNFS4 = err.Error()
+	} else {
+		all.NFS4 = s.NFS4.Holdings()
+	}
+	if name := r.URL.Query().Get("volume"); name != "" {
+		return all.Of(name), nil
+	}
+	if s.Clients3 != nil {
+		all.Version3 = append(all.Version3, s.Clients3()...)
+	}
+	return all, nil
 }
 
 // evict removes a client that is named by its ID, its name or the last word of that.

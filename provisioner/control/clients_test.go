@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/podnas/podnas/process"
@@ -12,10 +13,9 @@ import (
 // fits too is not guessed.
 func TestEvict(t *testing.T) {
 	client, s, _ := start(t)
-	if _, err := client.NFS4(t.Context(), ""); err == nil {
-		t.Error("without version 4.1 there are clients")
-	} else {
-		wantCode(t, err, NotFound, "version 3 of NFS alone")
+	s.Clients3 = func() []process.Client3 { return []process.Client3{{Address: "10.0.0.7"}} }
+	if all, err := client.Clients(t.Context()); err != nil || len(all.Clients) != 0 || len(all.Version3) != 1 || !strings.Contains(all.NoNFS4, "version 3 of NFS alone") {
+		t.Errorf("without version 4.1: %+v, %v", all, err)
 	}
 	if of, err := client.NFS4(t.Context(), "v"); err != nil || of.Opens == nil {
 		t.Errorf("a volume without version 4.1: %+v, %v", of, err)

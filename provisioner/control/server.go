@@ -64,6 +64,8 @@ type Server struct {
 	// VolumeClients, if not nil, returns for each volume that is exported, by its ID, how many
 	// clients have made a call in it in the last hour.
 	VolumeClients func() map[uint64]int
+	// Clients3, if not nil, returns the clients of version 3.
+	Clients3 func() []process.Client3
 	// NFS4 is zero where version 4.1 is not served.
 	NFS4 NFS4
 	Log  *slog.Logger

@@ -12,7 +12,7 @@ type Right struct {
 }
 
 // Rights are all rights that podnas needs in the cluster, including the library's
-// controller. deploy/base/rbac.yaml grants these and no others. (podnas drain needs
+// controller. deploy/base/rbac.yaml grants these and no others. (podnas mounted needs
 // one more, which deploy/components/drain grants.)
 func Rights() []Right {
 	return []Right{

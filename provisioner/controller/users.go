@@ -45,7 +45,7 @@ func Users(ctx context.Context, client kubernetes.Interface, identity string) ([
 	for namespace := range namespaces {
 		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 		if apierrors.IsForbidden(err) {
-			return nil, fmt.Errorf("podnas has no permission to list pods, so it does not know which of them have volumes mounted. Grant it while you drain with kubectl apply -f deploy/components/drain/rbac.yaml (Helm: --set drain.enabled=true), and delete it afterwards: %w", err)
+			return nil, fmt.Errorf("podnas has no permission to list pods, so it does not know which of them have volumes mounted. Grant it while you wait for them with kubectl apply -f deploy/components/drain/rbac.yaml (Helm: --set drain.enabled=true), and delete it afterwards: %w", err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list pods in namespace %s: %w", namespace, err)

@@ -27,6 +27,7 @@ type Client struct {
 
 	calls, read, written atomic.Uint64
 	seen                 atomic.Int64
+	seen3                atomic.Int64 // the last call by version 3; 0: none
 }
 
 func (c *Client) count(call *Call, now time.Duration) {
@@ -116,6 +117,7 @@ func (c *clients) forget(old *Client) {
 	others.read.Add(t.Read)
 	others.written.Add(t.Written)
 	others.seen.Store(max(others.seen.Load(), old.seen.Load()))
+	others.seen3.Store(max(others.seen3.Load(), old.seen3.Load()))
 }
 
 // remembered returns place 0, and then the remembered clients that have made a call

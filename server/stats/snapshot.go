@@ -38,6 +38,7 @@ type ClientTraffic struct {
 	Address     netip.Addr
 	Connections int
 	Seen        time.Time // its last call, or its first connection; zero: never
+	Seen3       time.Time // its last call by version 3; zero: never
 }
 
 // Snapshot returns the current counts.
@@ -93,7 +94,7 @@ func (s *Server) readProcedure(n int, p *Procedure) {
 }
 
 func (s *Server) clientTraffic(c *Client) ClientTraffic {
-	t := ClientTraffic{Address: c.addr, Traffic: c.traffic(), Seen: s.timeOf(c.seen.Load())}
+	t := ClientTraffic{Address: c.addr, Traffic: c.traffic(), Seen: s.timeOf(c.seen.Load()), Seen3: s.timeOf(c.seen3.Load())}
 	s.clients.mu.Lock()
 	t.Connections = c.conns
 	s.clients.mu.Unlock()

@@ -31,6 +31,7 @@ type Server struct {
 	MemoryWaits, CallWaits atomic.Uint64
 
 	procedures []string
+	version3   []bool    // of each procedure: who calls it uses version 3 of NFS
 	start      time.Time // calls' times are relative to it
 	slow       *SlowLog
 	rejected   atomic.Uint64
@@ -61,11 +62,24 @@ type procedure struct {
 // index. It logs slow calls to the slow log, if it is not nil.
 func New(procedures []string, slow *SlowLog) *Server {
 	s := &Server{procedures: procedures, start: time.Now(), slow: slow}
+	for _, name := range procedures {
+		s.version3 = append(s.version3, usesVersion3(name))
+	}
 	for i := range s.shards {
 		s.shards[i].calls = make([]procedure, len(procedures))
 	}
 	s.clients.init()
 	return s
+}
+
+// usesVersion3 reports whether the caller of a procedure uses version 3 of NFS: not one of version 4, nor
+// somebody who only asks whether the server is there, or what it exports.
+func usesVersion3(procedure string) bool {
+	switch procedure {
+	case "NULL", "NULL4", "COMPOUND", "MOUNT NULL", "DUMP", "EXPORT":
+		return false
+	}
+	return true
 }
 
 // Conn counts a connection and its calls.
@@ -139,6 +153,9 @@ func (c *Conn) End(call *Call, status Status, xid uint32) {
 	p.status[status.slot()].Add(1)
 	p.durations.Add(took)
 	c.client.count(call, now)
+	if c.server.version3[call.procedure] {
+		note(&c.client.seen3, now)
+	}
 	if v := call.Volume; v != nil {
 		v.count(call, c, now)
 	}

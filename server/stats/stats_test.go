@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -328,6 +330,38 @@ func TestConnectionWithoutCall(t *testing.T) {
 		garbage.Close()
 		if listed() != 1 || s.Snapshot().Clients[1].Calls != 1 {
 			t.Error("who makes calls that are not understood is not listed")
+		}
+	})
+}
+
+// Who uses version 3 is told from who uses version 4, and from who only looks whether a server is there.
+func TestVersion3(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		procedures := []string{"NULL", "READ", "MNT", "NULL4", "COMPOUND", "EXPORT"}
+		s := New(procedures, nil)
+		call := func(c *Conn, procedure string) {
+			var call Call
+			c.Begin(&call, slices.Index(procedures, procedure))
+			c.End(&call, 0, 1)
+		}
+		mounts, reads, node4, looks := s.Connect(client(1)), s.Connect(client(2)), s.Connect(client(3)), s.Connect(client(4))
+		time.Sleep(time.Minute)
+		call(mounts, "MNT")
+		call(reads, "READ")
+		for _, name := range []string{"NULL", "NULL4", "EXPORT"} {
+			call(looks, name)
+		}
+		time.Sleep(time.Minute)
+		call(reads, "READ")
+		call(node4, "COMPOUND")
+		since := map[string]time.Duration{}
+		for _, c := range s.Snapshot().Clients {
+			if !c.Seen3.IsZero() {
+				since[c.Address.String()] = time.Since(c.Seen3)
+			}
+		}
+		if want := map[string]time.Duration{address(1).String(): time.Minute, address(2).String(): 0}; !maps.Equal(since, want) {
+			t.Errorf("calls by version 3 were so long ago: %v, want %v", since, want)
 		}
 	})
 }

@@ -202,12 +202,12 @@ func TestDoctorRights(t *testing.T) {
 }
 
 // Which pods have volumes mounted, from the API server; and until they have not.
-func TestDrain(t *testing.T) {
+func TestMounted(t *testing.T) {
 	n := newTenant(t)
 	p := newPodnas(t, n.provisioner, local)
 	p.env = []string{"POD_NAMESPACE=" + podnasNamespace}
 	p.start()
-	if out, errs, code := p.run("drain", "--timeout=0"); code != 0 || !strings.Contains(out, "Nothing is mounted.") {
+	if out, errs, code := p.run("mounted"); code != 0 || !strings.Contains(out, "Nothing is mounted.") {
 		t.Errorf("nothing is there: %d, %q, %q", code, out, errs)
 	}
 	class := n.class("", nil)
@@ -234,7 +234,7 @@ func TestDrain(t *testing.T) {
 	pod("writer", "node-b", "data")
 	pod("waits", "", "data")
 	pod("another", "node-a", "other")
-	if _, errs, code := p.run("drain", "--timeout=0"); code != 1 || !strings.Contains(errs, "kubectl apply -f deploy/components/drain/rbac.yaml") {
+	if _, errs, code := p.run("mounted"); code != 1 || !strings.Contains(errs, "kubectl apply -f deploy/components/drain/rbac.yaml") {
 		t.Errorf("without the right: %d, %q, want it to say what to apply", code, errs)
 	}
 	const right = "../../deploy/components/drain/rbac.yaml"
@@ -247,10 +247,10 @@ func TestDrain(t *testing.T) {
 		}
 	})
 	eventually(t, time.Minute, "podnas may list pods", func() bool {
-		_, _, code := p.run("drain", "--timeout=0")
+		_, _, code := p.run("mounted")
 		return code == 4
 	})
-	out, errs, code := p.run("drain", "--timeout=0")
+	out, errs, code := p.run("mounted")
 	t.Logf("%s%s", out, errs)
 	if code != 4 || !strings.Contains(errs, "2 pods with 1 volume") {
 		t.Errorf("in use: %d, %q", code, errs)
@@ -270,13 +270,13 @@ func TestDrain(t *testing.T) {
 			_ = cluster.client.CoreV1().Pods(n.name).Delete(t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}) // seen below
 		}
 	}()
-	out, errs, code = p.run("drain", "--timeout=30s")
+	out, errs, code = p.run("mounted", "--wait", "--timeout=30s")
 	if code != 0 || !strings.Contains(out, "writer") || !strings.HasSuffix(out, "Nothing is mounted.\n") {
-		t.Errorf("drained: %d, %q, %q", code, out, errs)
+		t.Errorf("waited: %d, %q, %q", code, out, errs)
 	}
 	// What is being deleted is waited for too: without podnas it would stay.
 	n.deleteVolume(volume)
-	if out, errs, code := p.run("drain", "--timeout=0"); code != 4 || !strings.Contains(out, "volume "+volume+" is to be deleted") {
+	if out, errs, code := p.run("mounted"); code != 4 || !strings.Contains(out, "volume "+volume+" is to be deleted") {
 		t.Errorf("a volume is being deleted: %d, %q, %q", code, out, errs)
 	}
 	// The policy's end is waited for, also when the claim alone was deleted, just now.
@@ -285,7 +285,7 @@ func TestDrain(t *testing.T) {
 	if _, err := kubectl(t.Context(), nil, "-n", n.name, "delete", "pvc", "data", "late"); err != nil {
 		t.Fatal(err)
 	}
-	if out, errs, code := p.run("drain", "--timeout=30s"); code != 0 || len(n.volumes()) != 0 {
-		t.Errorf("drained: %d, %q, %q; %d volumes are there", code, out, errs, len(n.volumes()))
+	if out, errs, code := p.run("mounted", "--wait", "--timeout=30s"); code != 0 || len(n.volumes()) != 0 {
+		t.Errorf("waited: %d, %q, %q; %d volumes are there", code, out, errs, len(n.volumes()))
 	}
 }

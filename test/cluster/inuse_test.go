@@ -47,7 +47,7 @@ func TestVolumesInUse(t *testing.T) {
 			err = remove(what)
 			return refused(err)
 		})
-		for _, want := range []string{"the claim " + n.name + "/data", "podnas drain", "kubectl delete validatingadmissionpolicybinding podnas-volumes-in-use"} {
+		for _, want := range []string{"the claim " + n.name + "/data", "podnas mounted", "kubectl delete validatingadmissionpolicybinding podnas-volumes-in-use"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("deleting %s: %v, want it to say %q", what, err, want)
 			}

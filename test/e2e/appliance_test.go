@@ -168,8 +168,8 @@ func noHelper(t *testing.T) {
 	}
 	kubectl(t, "wait", "--for=condition=Ready", "pod/small", "--timeout=180s")
 	kubectl(t, "apply", "-f", deploy+"components/drain/rbac.yaml")
-	if out, err := tryKubectl(t, "-n", "podnas", "exec", "podnas-0", "--", "podnas", "drain", "--timeout=0"); err == nil || !strings.Contains(out, "small") || !strings.Contains(out, "writer") {
-		t.Errorf("podnas drain says %q (%v), want the pods small and writer", out, err)
+	if out, err := tryKubectl(t, "-n", "podnas", "exec", "podnas-0", "--", "podnas", "mounted"); err == nil || !strings.Contains(out, "small") || !strings.Contains(out, "writer") {
+		t.Errorf("podnas mounted says %q (%v), want the pods small and writer", out, err)
 	}
 	kubectl(t, "delete", "-f", deploy+"components/drain/rbac.yaml")
 	root(t, "echo new >/small/file && sync /small/file")

@@ -50,8 +50,8 @@ func TestDoctorMount(t *testing.T) {
 	if out, code = run(t, "doctor", "--root="+a.root); code != 0 {
 		t.Errorf("podnas doctor: %d\n%s", code, out)
 	}
-	if out, code = run(t, "drain", "--root="+a.root, "--timeout=0"); code != 4 || !strings.Contains(out, "127.0.0.1") {
-		t.Errorf("podnas drain with a client: %d\n%s", code, out)
+	if out, code = run(t, "mounted", "--root="+a.root); code != 4 || !strings.Contains(out, "127.0.0.1") {
+		t.Errorf("podnas mounted with a client: %d\n%s", code, out)
 	}
 
 	a.prepare()

@@ -18,7 +18,7 @@ import (
 )
 
 // Each change is told once, and the end is when the last pod is gone.
-func TestDrainWaits(t *testing.T) {
+func TestMountedWaits(t *testing.T) {
 	pod := func(name string) controller.User {
 		return controller.User{Namespace: "ns", Pod: name, Node: "node-a", Claim: "data", Volume: "pvc-1"}
 	}
@@ -31,11 +31,11 @@ func TestDrainWaits(t *testing.T) {
 	}
 	var out bytes.Buffer
 	n := 0
-	d := &drain{period: time.Millisecond, timeout: -1, out: &out, ask: func(context.Context) (control.Mounted, error) {
+	u := &unmounting{period: time.Millisecond, timeout: -1, out: &out, ask: func(context.Context) (control.Mounted, error) {
 		n++
 		return looks[n-1], nil
 	}}
-	if _, err := d.wait(t.Context()); err != nil {
+	if _, err := u.wait(t.Context()); err != nil {
 		t.Error(err)
 	}
 	want := `2 pods with 1 volume, 0 clients connected:
@@ -54,32 +54,38 @@ Nothing is mounted.
 	}
 
 	n = 0
-	d.timeout = 0
-	if _, err := d.wait(t.Context()); exitCode(err) != exitRefused || !strings.Contains(err.Error(), "2 pods with 1 volume") || n != 1 {
+	u.timeout = 0
+	if _, err := u.wait(t.Context()); exitCode(err) != exitRefused || !strings.Contains(err.Error(), "2 pods with 1 volume") || n != 1 {
 		t.Errorf("without waiting: %v after %d looks", err, n)
 	}
-	d.ask = func(context.Context) (control.Mounted, error) { return looks[0], nil }
-	d.timeout = 20 * time.Millisecond
-	if _, err := d.wait(t.Context()); exitCode(err) != exitRefused {
+	u.ask = func(context.Context) (control.Mounted, error) { return looks[0], nil }
+	u.timeout = 20 * time.Millisecond
+	if _, err := u.wait(t.Context()); exitCode(err) != exitRefused {
 		t.Errorf("the time is over: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	d.timeout = -1
-	if _, err := d.wait(ctx); !errors.Is(err, context.Canceled) {
+	u.timeout = -1
+	if _, err := u.wait(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted: %v", err)
 	}
-	d.ask = func(context.Context) (control.Mounted, error) { return control.Mounted{}, errors.New("forbidden") }
-	if _, err := d.wait(t.Context()); exitCode(err) != exitFailed {
+	u.ask = func(context.Context) (control.Mounted, error) { return control.Mounted{}, errors.New("forbidden") }
+	if _, err := u.wait(t.Context()); exitCode(err) != exitFailed {
 		t.Errorf("the API server refuses: %v", err)
 	}
 }
 
 // Without a cluster who is connected counts.
-func TestDrainStandalone(t *testing.T) {
+func TestMountedStandalone(t *testing.T) {
 	root, _ := serveStandalone(t)
 	t.Setenv("PODNAS_ROOT", root)
-	step{command: "drain", stdout: "Nothing is mounted."}.run(t)
+	step{command: "mounted", stdout: "Nothing is mounted.", stderr: "-"}.run(t)
+	step{command: "mounted --wait", stdout: "Nothing is mounted."}.run(t)
+	// The name of before works, and says the new one.
+	step{command: "drain", stdout: "Nothing is mounted.", stderr: "'podnas mounted --wait'"}.run(t)
+	if help, _, err := podnas(t.Context(), "--help"); err != nil || strings.Contains(help, "  drain") || !strings.Contains(help, "  mounted") {
+		t.Errorf("the help lists\n%s (%v)", help, err)
+	}
 
 	out, _, err := podnas(t.Context(), "doctor", "-o", "json")
 	mustDo(t, err)
@@ -90,7 +96,7 @@ func TestDrainStandalone(t *testing.T) {
 	defer client.Close()
 	deadline := time.Now().Add(10 * time.Second)
 	for {
-		out, _, err = podnas(t.Context(), "drain", "--timeout=0", "-o", "json")
+		out, _, err = podnas(t.Context(), "mounted", "-o", "json")
 		if exitCode(err) == exitRefused {
 			break
 		}
@@ -102,9 +108,12 @@ func TestDrainStandalone(t *testing.T) {
 	if !strings.Contains(out, `"127.0.0.1"`) || !strings.Contains(err.Error(), "1 client is connected") {
 		t.Errorf("%s, %v", out, err)
 	}
+	step{command: "drain --timeout=0", code: exitRefused, err: "1 client is connected", stdout: "127.0.0.1"}.run(t)
+	step{command: "mounted --wait --timeout=1ms", code: exitRefused, err: "1 client is connected", stdout: "127.0.0.1"}.run(t)
 	time.AfterFunc(100*time.Millisecond, func() { client.Close() })
-	step{command: "drain --timeout=20s", stdout: "Nothing is mounted."}.run(t)
-	step{command: "drain -o wide", code: exitUsage, err: "table, json, yaml"}.run(t)
+	step{command: "mounted --wait --timeout=20s", stdout: "Nothing is mounted."}.run(t)
+	step{command: "mounted --timeout=20s", code: exitUsage, err: "--timeout is for --wait"}.run(t)
+	step{command: "mounted -o wide", code: exitUsage, err: "table, json, yaml"}.run(t)
 }
 
 // A mount that is tried against the running podnas, as a user would.
