@@ -23,7 +23,7 @@ const defaultRoot = "/export"
 const rootExamples = `  # Without a cluster: serve the claims in a folder
   podnas serve --standalone --root=data/disk --claims=data/claims --listen=127.0.0.1:20490 --http=127.0.0.1:20491
 
-  # In podnas's pod in a cluster: volumes, problems, users
+  # In a cluster: volumes, problems, users
   kubectl exec -n podnas podnas-0 -- podnas volume list
   kubectl exec -n podnas podnas-0 -- podnas doctor
   kubectl exec -n podnas podnas-0 -- podnas mounted`
@@ -57,6 +57,9 @@ func newCommand() *cobra.Command {
 		Short: "Shared storage in one pod: an NFS server and a Kubernetes provisioner over one disk",
 		Long: `podnas turns PersistentVolumeClaims into directories with a quota on one disk,
 exports them over NFS, and creates the PersistentVolumes by which Kubernetes mounts them.
+
+Called kubectl-podnas, this binary is a plug-in of kubectl, which runs these commands in podnas's
+pod from your own machine: see 'kubectl podnas --help'.
 
 Each command's --help has examples. 'podnas completion --help' explains shell completion of
 commands, flags and the names of volumes.`,

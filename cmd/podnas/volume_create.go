@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -175,53 +173,4 @@ func (c *createConfig) run(cmd *cobra.Command, name string, ask func(*control.Cl
 		return fmt.Errorf("its PersistentVolume is not available yet; print it later with 'podnas volume manifests %s': %w", name, err)
 	}
 	return printManifests(cmd.OutOrStdout(), c.output, manifests, false)
-}
-
-// wait asks until an answer is there that is not "under way", and meanwhile says
-// how far it is.
-func (c *createConfig) wait(cmd *cobra.Command, ask func(context.Context) (control.Volume, error)) (control.Volume, error) {
-	p := newProgress(cmd.ErrOrStderr())
-	defer p.end()
-	for {
-		v, err := ask(cmd.Context())
-		var said *control.Error
-		if c.noWait || !errors.As(err, &said) || said.Code != control.Copying {
-			return v, err
-		}
-		p.say(said.Message)
-		if !sleep(cmd.Context(), copyPoll) {
-			return v, err
-		}
-	}
-}
-
-// progress says how far something is: on a terminal in one line that changes, in
-// a log in a line now and then.
-type progress struct {
-	out      io.Writer
-	terminal bool
-	width    int // of the line on the terminal
-	last     time.Time
-}
-
-// progressInterval is the time between two lines of progress in a log.
-const progressInterval = 10 * time.Second
-
-func newProgress(out io.Writer) *progress { return &progress{out: out, terminal: isTerminal(out)} }
-
-func (p *progress) say(text string) {
-	switch {
-	case p.terminal:
-		fmt.Fprintf(p.out, "\r%s%s", text, strings.Repeat(" ", max(0, p.width-len(text))))
-		p.width = len(text)
-	case time.Since(p.last) >= progressInterval:
-		fmt.Fprintln(p.out, text)
-		p.last = time.Now()
-	}
-}
-
-func (p *progress) end() {
-	if p.width > 0 {
-		fmt.Fprintln(p.out)
-	}
 }

@@ -27,6 +27,17 @@ const (
 type Error struct {
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
+	// Progress is set with the code Copying.
+	Progress *Progress `json:"progress,omitempty"`
+}
+
+// Progress is how far a copy is.
+type Progress struct {
+	Source string `json:"source"`
+	Files  int64  `json:"files"`
+	Bytes  int64  `json:"bytes"`
+	// Total is what the source uses, in bytes; 0 if that is not known.
+	Total int64 `json:"total,omitempty"`
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -46,6 +57,7 @@ func toError(err error) *Error {
 	switch {
 	case errors.As(err, &copying):
 		e.Code = Copying
+		e.Progress = &Progress{Source: copying.Source, Files: copying.Files, Bytes: copying.Bytes}
 	case errors.As(err, &noSpace):
 		e.Code = NoSpace
 	case errors.Is(err, volume.ErrRecord):

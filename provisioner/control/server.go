@@ -293,7 +293,16 @@ func (s *Server) create(r *http.Request) (any, error) {
 		return nil, err
 	}
 	v, err := s.store().Create(r.Context(), spec)
-	if err != nil {
+	var copying *volume.CopyingError
+	switch {
+	case errors.As(err, &copying):
+		e := toError(err)
+		usages, err := s.usages.Get(r.Context(), 0)
+		if u := usages[copying.Source]; err == nil && !u.Partial {
+			e.Progress.Total = u.Bytes
+		}
+		return nil, e
+	case err != nil:
 		return nil, err
 	}
 	return s.describe(r.Context(), v), nil

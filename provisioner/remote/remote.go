@@ -58,8 +58,13 @@ func (c *Command) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect to the API server: %w", err)
 	}
+	var refused httpstream.UpgradeFailureError // the WebSocket; SPDY's errors are texts alone
 	executor, err := remotecommand.NewFallbackExecutor(webSocket, spdy, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+		if upgrade := (*httpstream.UpgradeFailureError)(nil); errors.As(err, &upgrade) {
+			refused = *upgrade
+			return true
+		}
+		return httpstream.IsHTTPSProxyError(err)
 	})
 	if err != nil {
 		return fmt.Errorf("connect to the API server: %w", err)
@@ -68,22 +73,18 @@ func (c *Command) Run(ctx context.Context) error {
 	if !c.TTY {
 		options.Stderr = c.Stderr
 	}
-	return c.explain(executor.StreamWithContext(ctx, options))
+	return c.explain(executor.StreamWithContext(ctx, options), refused.Cause)
 }
 
-// explain says why a command did not run, and what to do.
-func (c *Command) explain(err error) error {
+// explain says why a command did not run, and what to do. refused is what kept it from the WebSocket, or nil.
+func (c *Command) explain(err, refused error) error {
 	var ended exec.CodeExitError
-	var upgrade *httpstream.UpgradeFailureError
-	if errors.As(err, &upgrade) {
-		err = upgrade.Cause
-	}
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &ended):
 		return &ExitError{ended.Code}
-	case apierrors.IsForbidden(err):
+	case apierrors.IsForbidden(refused):
 		return fmt.Errorf("you have no right to create pods/exec in namespace %[1]s, by which commands are run in pods. Who may create Roles there can give it to you:\n"+
 			"  kubectl -n %[1]s create role podnas-commands --verb=create --resource=pods/exec\n"+
 			"  kubectl -n %[1]s create rolebinding podnas-commands --role=podnas-commands --user=YOU\n%[2]w", c.Pod.Namespace, err)

@@ -3,8 +3,10 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -131,10 +133,27 @@ func (w walkthrough) commands(t *testing.T) {
 	if got := diskFolders(t); !slices.Contains(got, "scratch") {
 		t.Errorf("the disk has %q, want scratch too", got)
 	}
+	plugin(t)
 	kubectl(t, "delete", "pv", "scratch", "--timeout=180s")
 	podnas(t, "volume", "delete", "scratch", "--yes")
 	if got := diskFolders(t); slices.Contains(got, "scratch") {
 		t.Errorf("the disk still has %q", got)
+	}
+}
+
+// plugin looks with kubectl podnas at the volume that the commands have made: output and exit code come back from
+// the pod.
+func plugin(t *testing.T) {
+	if out := podnas(t, "volume", "list", "-o", "name"); !slices.Contains(strings.Fields(out), "scratch") {
+		t.Errorf("kubectl podnas volume list says %q, want scratch in it", out)
+	}
+	out, err := tryKubectl(t, "podnas", "volume", "show", "nothing", "-n", "podnas", "--name=podnas")
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) || ended.ExitCode() != 3 || out != "" || !strings.Contains(err.Error(), "podnas: nothing") {
+		t.Errorf("kubectl podnas volume show of no volume: %q, %v, want exit code 3 and why", out, err)
+	}
+	if _, err := tryKubectl(t, "podnas", "volume", "list", "-n", "default"); err == nil || !strings.Contains(err.Error(), "there is no podnas in namespace default") {
+		t.Errorf("kubectl podnas where there is none: %v", err)
 	}
 }
 
@@ -168,7 +187,7 @@ func noHelper(t *testing.T) {
 	}
 	kubectl(t, "wait", "--for=condition=Ready", "pod/small", "--timeout=180s")
 	kubectl(t, "apply", "-f", deploy+"components/drain/rbac.yaml")
-	if out, err := tryKubectl(t, "-n", "podnas", "exec", "podnas-0", "--", "podnas", "mounted"); err == nil || !strings.Contains(out, "small") || !strings.Contains(out, "writer") {
+	if out, err := tryKubectl(t, "podnas", "mounted"); err == nil || !strings.Contains(out, "small") || !strings.Contains(out, "writer") {
 		t.Errorf("podnas mounted says %q (%v), want the pods small and writer", out, err)
 	}
 	kubectl(t, "delete", "-f", deploy+"components/drain/rbac.yaml")

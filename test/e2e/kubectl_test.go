@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// podnas runs one of podnas's own commands in its pod.
+// podnas runs one of podnas's own commands in its pod, which the plug-in of kubectl finds.
 func podnas(t *testing.T, args ...string) string {
 	t.Helper()
-	return kubectl(t, append([]string{"-n", "podnas", "exec", "podnas-0", "--", "podnas"}, args...)...)
+	return kubectl(t, append([]string{"podnas"}, args...)...)
 }
 
 // apply gives manifests to the cluster.

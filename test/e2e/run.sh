@@ -58,6 +58,11 @@ mkdir -p "$work/locker"/{bin,dev,mnt,proc,sys,tmp}
 (cd "$here" && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$work/locker/bin/locker" ./locker)
 "$here/mkimage.sh" podnas.test/locker:1 "$work/locker" "$work/locker.tar" /bin/locker
 
+step "the plug-in of kubectl"
+mkdir "$work/plugin"
+(cd "$here/../.." && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o "$work/plugin/kubectl-podnas" ./cmd/podnas)
+export PATH=$work/plugin:$PATH
+
 logs=${PODNAS_LOGS:-$work/logs}
 mkdir -p "$logs" "$work/run"
 cache=${PODNAS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/podnas}

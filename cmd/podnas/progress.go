@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/podnas/podnas/provisioner/control"
+	"github.com/podnas/podnas/volume"
+)
+
+// wait asks until an answer is there that is not "under way", and meanwhile says
+// how far it is.
+func (c *createConfig) wait(cmd *cobra.Command, ask func(context.Context) (control.Volume, error)) (control.Volume, error) {
+	p := newProgress(cmd.ErrOrStderr())
+	defer p.end()
+	var speed copySpeed
+	for {
+		v, err := ask(cmd.Context())
+		var said *control.Error
+		if c.noWait || !errors.As(err, &said) || said.Code != control.Copying {
+			return v, err
+		}
+		p.say(speed.text(said, time.Now()))
+		if !sleep(cmd.Context(), copyPoll) {
+			return v, err
+		}
+	}
+}
+
+// copySpeed measures how fast a copy is, from when it is first asked about: an earlier process may have copied
+// some of it.
+type copySpeed struct {
+	began time.Time
+	first int64 // bytes that were copied then
+}
+
+// text says how far a copy is: in percent, if it is known how much there is to copy.
+func (s *copySpeed) text(said *control.Error, now time.Time) string {
+	p := said.Progress
+	if p == nil { // an older podnas
+		return said.Message
+	}
+	if s.began.IsZero() {
+		s.began, s.first = now, p.Bytes
+	}
+	text := fmt.Sprintf("copying %s: %s in %s", p.Source, volume.FormatSize(p.Bytes), volume.FormatCount(p.Files, "file"))
+	if p.Total > 0 {
+		// The source grows and shrinks meanwhile. The last percent is for syncing.
+		text = fmt.Sprintf("copying %s: %d%%, %s of %s", p.Source, min(99, volume.Percent(p.Bytes, p.Total)), volume.FormatSize(p.Bytes), volume.FormatSize(p.Total))
+	}
+	rate := float64(p.Bytes-s.first) / now.Sub(s.began).Seconds()
+	if now.Sub(s.began) < copyPoll/2 || rate < 1 {
+		return text // it is not known yet
+	}
+	text += fmt.Sprintf(", %s/s", volume.FormatSize(int64(rate)))
+	if left := p.Total - p.Bytes; left > 0 {
+		text += fmt.Sprintf(", %s left", duration.HumanDuration(time.Duration(float64(left)/rate*float64(time.Second))))
+	}
+	return text
+}
+
+// progress says how far something is: on a terminal in one line that changes, in
+// a log in a line now and then.
+type progress struct {
+	out      io.Writer
+	terminal bool
+	width    int // of the line on the terminal
+	last     time.Time
+}
+
+// progressInterval is the time between two lines of progress in a log.
+const progressInterval = 10 * time.Second
+
+func newProgress(out io.Writer) *progress { return &progress{out: out, terminal: isTerminal(out)} }
+
+func (p *progress) say(text string) {
+	switch {
+	case p.terminal:
+		fmt.Fprintf(p.out, "\r%s%s", text, strings.Repeat(" ", max(0, p.width-len(text))))
+		p.width = len(text)
+	case time.Since(p.last) >= progressInterval:
+		fmt.Fprintln(p.out, text)
+		p.last = time.Now()
+	}
+}
+
+func (p *progress) end() {
+	if p.width > 0 {
+		fmt.Fprintln(p.out)
+	}
+}
