@@ -124,11 +124,11 @@ func (l *listFlags) list(ctx context.Context, client *control.Client, out, remar
 
 // repeat prints something again and again, until ctx ends: on a terminal instead of what was there
 // before, else when it has changed.
-func repeat(ctx context.Context, out io.Writer, terminal bool, period time.Duration, print func(context.Context, io.Writer) error) error {
+func repeat(ctx context.Context, out io.Writer, terminal bool, period time.Duration, list func(context.Context, io.Writer) error) error {
 	said := ""
 	for {
 		var text strings.Builder
-		err := print(ctx, &text)
+		err := list(ctx, &text)
 		switch {
 		case ctx.Err() != nil:
 			return nil // how a watch ends
