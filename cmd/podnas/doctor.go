@@ -69,7 +69,7 @@ func newDoctorCommand() *cobra.Command {
 				return err
 			}
 			if output == outputTable {
-				err = printReport(cmd.OutOrStdout(), report)
+				err = printReport(cmd.OutOrStdout(), newPainter(cmd, cmd.OutOrStdout()), report)
 			} else {
 				err = printValue(cmd.OutOrStdout(), output, report)
 			}
@@ -103,17 +103,17 @@ func verdict(results []doctor.Result) error {
 	return nil
 }
 
-func printReport(out io.Writer, r control.Report) error {
-	p, d := &r.Process, &r.Disk
+func printReport(out io.Writer, p painter, r control.Report) error {
+	process, d := &r.Process, &r.Disk
 	promised := "only free space is checked"
-	if p.Overcommit > 0 {
-		promised = fmt.Sprintf("at most %g times the disk may be promised", p.Overcommit)
+	if process.Overcommit > 0 {
+		promised = fmt.Sprintf("at most %g times the disk may be promised", process.Overcommit)
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, line := range [][2]string{
-		{"process", fmt.Sprintf("podnas %s, pid %d, running for %s, %s mode", p.Version, p.PID, age(p.Started), p.Mode)},
-		{"serves", fmt.Sprintf("NFS on %s, claims of provisioner %s", p.Listen, p.Provisioner)},
-		{"disk", fmt.Sprintf("%s, identity %s", p.Root, d.Identity)},
+		{"process", fmt.Sprintf("podnas %s, pid %d, running for %s, %s mode", process.Version, process.PID, age(process.Started), process.Mode)},
+		{"serves", fmt.Sprintf("NFS on %s, claims of provisioner %s", process.Listen, process.Provisioner)},
+		{"disk", fmt.Sprintf("%s, identity %s", process.Root, d.Identity)},
 		{"promised", fmt.Sprintf("%s of %s to volumes (%s)", volume.FormatSize(d.Promised), volume.FormatSize(d.Capacity), promised)},
 		{"volumes", fmt.Sprintf("%d served, %d archived, %d retained", d.Volumes, d.Archived, d.Retained)},
 	} {
@@ -123,16 +123,16 @@ func printReport(out io.Writer, r control.Report) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	return printResults(out, r.Checks)
+	return printResults(out, p, r.Checks)
 }
 
 // printResults prints what was found: a line for each check, then what to do.
-func printResults(out io.Writer, results []doctor.Result) error {
+func printResults(out io.Writer, p painter, results []doctor.Result) error {
 	mark := map[doctor.Status]string{doctor.OK: "ok", doctor.Warning: "WARNING", doctor.Failed: "FAILED"}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, r := range results {
 		first, _, _ := strings.Cut(r.Says, "\n")
-		fmt.Fprintf(w, "%s\t%s\t%s\n", mark[r.Status], r.Check, first)
+		fmt.Fprintf(w, "%s\t%s\t%s\n", p.paint(colourOf(r.Status), mark[r.Status]), r.Check, first)
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -70,7 +70,7 @@ func newDoctorMountCommand() *cobra.Command {
 				return err
 			}
 			if output == outputTable {
-				err = printResults(cmd.OutOrStdout(), results)
+				err = printResults(cmd.OutOrStdout(), newPainter(cmd, cmd.OutOrStdout()), results)
 			} else {
 				err = printValue(cmd.OutOrStdout(), output, map[string]any{"checks": results})
 			}

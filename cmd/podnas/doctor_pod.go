@@ -57,7 +57,7 @@ func newDoctorPodCommand() *cobra.Command {
 			}
 			results, down := outside.Look(cmd.Context())
 			if output == outputTable {
-				err = printResults(cmd.OutOrStdout(), results)
+				err = printResults(cmd.OutOrStdout(), newPainter(cmd, cmd.OutOrStdout()), results)
 			} else {
 				err = printValue(cmd.OutOrStdout(), output, map[string]any{"checks": results})
 			}

@@ -195,6 +195,9 @@ func onTerminal(ctx context.Context, stdin io.Reader, c *remote.Command) (err er
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.Stdin, c.TTY, c.Sizes = in, true, newTerminalSizes(ctx, fd)
+	if os.Getenv("NO_COLOR") != "" {
+		c.Args = append([]string{"--" + noColourFlag}, c.Args...)
+	}
 	return c.Run(ctx)
 }
 

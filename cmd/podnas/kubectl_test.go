@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/gorilla/websocket"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +33,7 @@ type apiServer struct {
 	t         *testing.T
 	spdyOnly  bool // as one before 1.30, or a proxy that knows no WebSocket
 	forbidden bool // nobody may run commands in pods
+	tty       bool // commands get a terminal
 
 	mu  sync.Mutex
 	ran [][]string // the commands
@@ -76,8 +79,8 @@ func (s *apiServer) exec(w http.ResponseWriter, r *http.Request) {
 	case isWebSocket && s.spdyOnly:
 		http.Error(w, "no such upgrade", http.StatusBadRequest)
 		return
-	case query.Get("container") != "podnas" || query.Get("stdin") == "true" || query.Get("tty") == "true" || query.Get("stderr") != "true":
-		s.t.Errorf("without a terminal a command is run with %s", r.URL.RawQuery)
+	case query.Get("container") != "podnas" || query.Has("stdin") != s.tty || query.Has("tty") != s.tty || query.Has("stderr") == s.tty:
+		s.t.Errorf("a command is run with %s, with a terminal: %v", r.URL.RawQuery, s.tty)
 	}
 	if isWebSocket {
 		upgrader := websocket.Upgrader{Subprotocols: []string{remotecommand.StreamProtocolV5Name}}
@@ -92,7 +95,15 @@ func (s *apiServer) exec(w http.ResponseWriter, r *http.Request) {
 				return len(b), conn.WriteMessage(websocket.BinaryMessage, append([]byte{number}, b...))
 			})
 		}
-		s.run(r, channel(remotecommand.StreamStdOut), channel(remotecommand.StreamStdErr), channel(remotecommand.StreamErr))
+		stderr := channel(remotecommand.StreamStdErr)
+		if s.tty {
+			stderr = channel(remotecommand.StreamStdOut)
+			_, said, err := conn.ReadMessage()
+			if err != nil || !strings.HasPrefix(string(said), "\x04{\"Width\":") {
+				s.t.Errorf("the terminal's size is told as %q, %v", said, err)
+			}
+		}
+		s.run(r, channel(remotecommand.StreamStdOut), stderr, channel(remotecommand.StreamErr))
 		_ = conn.WriteMessage(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")) // seen by the client
 		return
 	}
@@ -292,5 +303,31 @@ func TestNames(t *testing.T) {
 		if cmd.CommandPath() != tt.path || !slices.Equal(args, strings.Fields(tt.args)) {
 			t.Errorf("%s is %s with %q, want %s with %s", tt.name, cmd.CommandPath(), args, tt.path, tt.args)
 		}
+	}
+}
+
+// On a terminal the command gets one, with its size, and the terminal is afterwards as it was.
+func TestPluginOnTerminal(t *testing.T) {
+	s := &apiServer{tty: true}
+	inCluster(t, s)
+	t.Setenv("NO_COLOR", "1")
+	terminal := openTerminal(t)
+	before, err := term.GetState(int(terminal.Fd()))
+	mustDo(t, err)
+	cmd := newPluginCommand()
+	cmd.SetArgs([]string{"volume", "show", "none"})
+	cmd.SetIn(terminal)
+	cmd.SetOut(terminal)
+	cmd.SetErr(terminal)
+	if err := execute(t.Context(), cmd); exitCode(err) != exitNotFound {
+		t.Errorf("%v, want exit code %d", err, exitNotFound)
+	}
+	if want := [][]string{{"podnas", "--no-color", "volume", "show", "--", "none"}}; !reflect.DeepEqual(s.ran, want) {
+		t.Errorf("run is %q, want %q", s.ran, want)
+	}
+	after, err := term.GetState(int(terminal.Fd()))
+	mustDo(t, err)
+	if !reflect.DeepEqual(before, after) {
+		t.Errorf("the terminal was %+v and is %+v", before, after)
 	}
 }

@@ -62,12 +62,16 @@ Called kubectl-podnas, this binary is a plug-in of kubectl, which runs these com
 pod from your own machine: see 'kubectl podnas --help'.
 
 Each command's --help has examples. 'podnas completion --help' explains shell completion of
-commands, flags and the names of volumes.`,
+commands, flags and the names of volumes. On a terminal statuses have colours, unless NO_COLOR is set.`,
 		Example:       rootExamples,
 		SilenceErrors: true, // main says them
 		SilenceUsage:  true, // an error is not a question about usage
 	})
 	root.SetFlagErrorFunc(flagError)
+	root.PersistentFlags().Bool(noColourFlag, false, "print statuses without colours, as with NO_COLOR in the environment")
+	if err := root.PersistentFlags().MarkHidden(noColourFlag); err != nil {
+		panic(err) // only a flag that is not there gives one
+	}
 	root.AddCommand(newServeCommand(), newVolumeCommand(), newClientCommand(), newDoctorCommand(), newMountedCommand(), newDrainCommand(), newBenchCommand(), newVersionCommand())
 	root.SetHelpCommand(newHelpCommand())
 	if err := completeFlags(root); err != nil {

@@ -48,6 +48,7 @@ const listExamples = `  podnas volume list
 type listFlags struct {
 	all, watch   bool
 	sort, output string
+	painter      painter
 }
 
 func newListCommand(cfg *volumeConfig) *cobra.Command {
@@ -69,6 +70,7 @@ func newListCommand(cfg *volumeConfig) *cobra.Command {
 				return err
 			}
 			out := cmd.OutOrStdout()
+			flags.painter = newPainter(cmd, out)
 			if flags.watch {
 				return repeat(cmd.Context(), out, isTerminal(out), watchPeriod, func(ctx context.Context, out io.Writer) error {
 					return flags.list(ctx, client, out, out, cfg.root)
@@ -117,16 +119,16 @@ func (l *listFlags) list(ctx context.Context, client *control.Client, out, remar
 		fmt.Fprintf(remarks, "there are no volumes on %s\n", root)
 		return nil
 	}
-	return printTable(out, volumes, l.output == outputWide)
+	return printTable(out, l.painter, volumes, l.output == outputWide)
 }
 
 // repeat prints something again and again, until ctx ends: on a terminal instead of what was there
 // before, else when it has changed.
-func repeat(ctx context.Context, out io.Writer, terminal bool, period time.Duration, show func(context.Context, io.Writer) error) error {
+func repeat(ctx context.Context, out io.Writer, terminal bool, period time.Duration, list func(context.Context, io.Writer) error) error {
 	said := ""
 	for {
 		var text strings.Builder
-		err := show(ctx, &text)
+		err := list(ctx, &text)
 		switch {
 		case ctx.Err() != nil:
 			return nil // how a watch ends
@@ -203,9 +205,9 @@ func usePercent(v control.Volume) float64 {
 	return 100 * float64(v.Used.Bytes) / float64(v.Size)
 }
 
-func printTable(out io.Writer, volumes []control.Volume, wide bool) error {
+func printTable(out io.Writer, p painter, volumes []control.Volume, wide bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	header := []string{"NAME", "SIZE", "USED", "USE%", "CLASS", "CLAIM", "STATE", "CLIENTS", "QUOTA"}
+	header := []string{"NAME", "SIZE", "USED", p.paint(noColour, "USE%"), "CLASS", "CLAIM", p.paint(noColour, "STATE"), "CLIENTS", "QUOTA"}
 	// Most directories are called what their volumes are.
 	paths := wide || slices.ContainsFunc(volumes, func(v control.Volume) bool { return v.Path != v.Name })
 	if paths {
@@ -216,7 +218,10 @@ func printTable(out io.Writer, volumes []control.Volume, wide bool) error {
 	}
 	fmt.Fprintln(w, strings.Join(header, "\t"))
 	for _, v := range volumes {
-		row := []string{v.Name, sizeOf(v), usedBytes(v), useOf(v), cmp.Or(v.StorageClass, "-"), claimName(v), v.State, clientsOf(v), quotaOf(v)}
+		row := []string{
+			v.Name, sizeOf(v), usedBytes(v), p.paint(colourOfUse(v), useOf(v)), cmp.Or(v.StorageClass, "-"), claimName(v),
+			p.paint(colourOfState(v.State), v.State), clientsOf(v), quotaOf(v),
+		}
 		if paths {
 			row = append(row, v.Path)
 		}

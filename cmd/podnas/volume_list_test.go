@@ -54,7 +54,7 @@ func TestVolumeTable(t *testing.T) {
 		{Volume: volume.Volume{Name: "b", Path: "b"}, State: volume.Damaged, Problem: "it is damaged", Fix: "mend it"},
 	}
 	var out bytes.Buffer
-	mustDo(t, printTable(&out, volumes, false))
+	mustDo(t, printTable(&out, false, volumes, false))
 	want := `NAME   SIZE   USED    USE%   CLASS    CLAIM       STATE     CLIENTS   QUOTA
 a      1Gi    512Mi   50%    podnas   demo/data   ready     2         kernel
 b      -      -       -      -        -           damaged   -         -

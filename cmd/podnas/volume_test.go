@@ -356,7 +356,7 @@ func mustDo(t *testing.T, err error) {
 func TestPartialCount(t *testing.T) {
 	v := control.Volume{Volume: volume.Volume{Name: "v", Size: 1 << 30}, State: volume.Ready, Used: &quota.Usage{Bytes: 5 << 20, Inodes: 7, Partial: true}}
 	var table, one bytes.Buffer
-	mustDo(t, printTable(&table, []control.Volume{v}, false))
+	mustDo(t, printTable(&table, false, []control.Volume{v}, false))
 	mustDo(t, printVolume(&one, shown{Volume: v, Directory: "/disk/v", Mount: "-"}))
 	if !strings.Contains(table.String(), " 5Mi+ ") || !strings.Contains(one.String(), "5Mi, 7 files so far") {
 		t.Errorf("%s\n%s", &table, &one)
