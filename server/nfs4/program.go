@@ -188,12 +188,13 @@ func (s *Server) Begin() error {
 func (s *Server) Run(ctx context.Context) {
 	tick := time.NewTimer(time.Second)
 	defer tick.Stop()
-	var forgetting sync.WaitGroup
-	defer forgetting.Wait()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { s.copyLogs(ctx) })
 	for reclaiming := true; ; {
 		if reclaiming && !s.state.InGrace() {
 			reclaiming = false
-			forgetting.Go(func() { s.opener.EndReclaim(ctx) })
+			beside.Go(func() { s.opener.EndReclaim(ctx) })
 		}
 		select {
 		case <-ctx.Done():

@@ -2,6 +2,7 @@ package nfs4
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -39,8 +40,7 @@ const (
 	triesMax    = 3
 	stableAfter = 10 * time.Second
 
-	// A log is replaced that is longer than when it was begun by as much as that was, but by longMin at least and
-	// longMax at most: while it is, both are in memory.
+	// See logFile.grow.
 	longMin = 1 << 20
 	longMax = 32 << 20
 )
@@ -64,6 +64,10 @@ type logFile struct {
 	size  int64
 	limit int64 // of size: longer is long
 }
+
+// grow lets it become longer by as much as it has, but by longMin at least and longMax at most: while
+// it is replaced, both are in memory.
+func (f *logFile) grow() { f.limit = f.size + min(max(f.size, longMin), longMax) }
 
 func (f *logFile) append(frame []byte) error {
 	n, err := f.Write(frame)
@@ -216,39 +220,46 @@ func (l *stateLog) Append(frame []byte) (long bool, err error) {
 
 // Begin begins the file that is to replace the log.
 func (l *stateLog) Begin() error {
-	err := asRoot(func() error {
+	return l.orDrop(asRoot(func() error {
 		f, err := l.dir.MakeFile(l.newName(), os.O_TRUNC|os.O_WRONLY)
 		if err != nil {
 			return err
 		}
 		l.next = &logFile{File: f}
 		return l.next.append(l.head)
-	})
-	if err != nil {
-		return l.giveUp(err)
-	}
-	return nil
+	}))
 }
 
 // Copy adds a frame to the file that was begun.
-func (l *stateLog) Copy(frame []byte) error {
-	if err := l.next.append(frame); err != nil {
-		return l.giveUp(err)
-	}
-	return nil
-}
+func (l *stateLog) Copy(frame []byte) error { return l.orDrop(l.next.append(frame)) }
 
 // Replace puts the file that was begun in the place of the log.
 func (l *stateLog) Replace() (old io.Closer, err error) {
-	if err := asRoot(func() error { return l.dir.Rename(l.newName(), l.name) }); err != nil {
-		return nil, l.giveUp(err)
+	if err := l.orDrop(asRoot(func() error { return l.dir.Rename(l.newName(), l.name) })); err != nil {
+		return nil, err
 	}
 	if l.now != nil {
 		old = l.now
 	}
 	l.now, l.next = l.next, nil
-	l.now.limit = l.now.size + min(max(l.now.size, longMin), longMax)
+	l.now.grow()
 	return old, nil
+}
+
+// orDrop drops the file that was begun after an error, and returns that. Without a log there is none then.
+func (l *stateLog) orDrop(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case l.now == nil:
+		return l.giveUp(err)
+	}
+	if l.next != nil {
+		_ = l.next.Close()
+		l.next = nil
+	}
+	l.now.grow()
+	return errors.Join(err, asRoot(func() error { return l.dir.Remove(l.newName()) }))
 }
 
 // giveUp removes the log, so that nobody goes on with what is no longer right, and returns err.
@@ -282,6 +293,20 @@ func (s *Server) StateLogFailed() error {
 		return *err
 	}
 	return nil
+}
+
+// copyLogs replaces the log when it has become long, until ctx ends.
+func (s *Server) copyLogs(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.state.LogGrown():
+			if err := s.state.CopyLog(); err != nil {
+				s.log.Warn("nfs: the log of what clients have open and locked can't be replaced by a shorter one, and goes on: give its folder more room", "err", err)
+			}
+		}
+	}
 }
 
 // watchLog is called each second: it forgets the tries of a process that has lasted, and says once that the

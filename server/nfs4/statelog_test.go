@@ -2,6 +2,7 @@ package nfs4
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -254,7 +256,7 @@ func TestStateLogReplaced(t *testing.T) {
 		defer func() { done <- err }()
 		if err == nil {
 			l.open(s, "another")
-			s.state.Expire()
+			err = s.state.CopyLog()
 		}
 	}()
 	l.do(<-done)
@@ -263,6 +265,38 @@ func TestStateLogReplaced(t *testing.T) {
 		t.Errorf("it was not replaced: %d bytes, had %d", now.size, before)
 	}
 	if s = l.start(); !s.wentOn || s.state.Counts().Opens != 2 {
+		t.Errorf("it says %s", l.said)
+	}
+}
+
+// While a server runs its log is replaced when it has become long. Where that can't be, it goes on.
+func TestStateLogGrows(t *testing.T) {
+	l := newLife(t)
+	s := l.start()
+	path := filepath.Join(l.cfg.StateLog, s.stateLog.name)
+	s.stateLog.now.limit = 0
+	l.do(errors.Join(os.Remove(path), os.MkdirAll(filepath.Join(path, "in the way"), 0o700)))
+	l.open(s, "node")
+	if err := s.state.CopyLog(); err == nil {
+		t.Error("a file takes the place of a folder")
+	}
+	l.do(s.StateLogFailed())
+	l.do(os.RemoveAll(path))
+	s.stateLog.now.limit = 0
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { s.Run(ctx); close(ended) }()
+	end := sync.OnceFunc(func() { cancel(); <-ended })
+	defer end()
+	for i := 0; ; i++ {
+		l.open(s, fmt.Sprint("node", i))
+		if _, err := os.Stat(path); err == nil {
+			break
+		}
+	}
+	end()
+	opens := s.state.Counts().Opens
+	if s = l.start(); !s.wentOn || s.state.Counts().Opens != opens {
 		t.Errorf("it says %s", l.said)
 	}
 }

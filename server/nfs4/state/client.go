@@ -35,11 +35,11 @@ type Client struct {
 	settles   time.Time    // when it has sent again what had no reply; zero if there is nothing
 	sessions  []*session
 
-	recorded bool  // it is on the roster
-	changing int   // calls of Roster.Add that run
-	leaving  bool  // dismiss runs
-	complete bool  // it has said RECLAIM_COMPLETE
-	gen      uint8 // see logCopy
+	recorded bool   // it is on the roster
+	changing int    // calls of Roster.Add that run
+	leaving  bool   // dismiss runs
+	complete bool   // it has said RECLAIM_COMPLETE
+	gen      uint32 // see logCopy
 
 	opens  *open                // list
 	ranges int                  // of usage.locks

@@ -38,7 +38,6 @@ func (s *State) Expire() (rest bool) {
 		rest = rest && c.confirmed && c.settles.IsZero() && c.busy == 0
 	})
 	s.expireWaiters(now)
-	s.copyLog()
 	s.mu.Lock()
 	defer s.unlock()
 	s.noted = s.noted || len(s.records) > 0

@@ -14,7 +14,7 @@ type lockOwner struct {
 	seqid  uint32
 	// uncertain is that of open.
 	uncertain bool
-	gen       uint8 // see logCopy
+	gen       uint32 // see logCopy
 }
 
 // lockerKey finds a lock owner.

@@ -26,7 +26,7 @@ import (
 // records, JSON objects one after another.
 
 // Log keeps frames for the next process. Its methods are called one at a time, under State.mu. After an
-// error none is called again.
+// error of Append none is called again.
 type Log interface {
 	// Append adds a frame. It reports whether the log has become much longer than
 	// what it says.
@@ -35,7 +35,8 @@ type Log interface {
 	Begin() error
 	Copy(frame []byte) error
 	// Replace puts what was begun in the place of the log, if there is one. What is left of
-	// that is closed later, without State.mu.
+	// that is closed later, without State.mu. After an error of these three what was begun is
+	// gone, and the log, if there is one, is as it was, and long only when it has become longer yet.
 	Replace() (old io.Closer, err error)
 }
 
@@ -80,17 +81,20 @@ func (s *State) StartLog(log Log) error {
 	for more := true; more && err == nil; {
 		more, err = s.copySome()
 	}
+	if err != nil {
+		s.endLog()
+	}
 	return err
 }
 
 // note logs a change, of something that the logs have that were begun since gen.
-func (s *State) note(gen uint8, add func([]byte) []byte) {
+func (s *State) note(gen uint32, add func([]byte) []byte) {
 	s.noteLater(gen, add)
 	s.noted = true
 }
 
 // noteLater is note for what is no reason to write. The caller has checked that there is a log.
-func (s *State) noteLater(gen uint8, add func([]byte) []byte) {
+func (s *State) noteLater(gen uint32, add func([]byte) []byte) {
 	if len(s.records) == 0 {
 		s.soon() // what need not be written at once is by then
 		s.records = beginFrame(s.records)
@@ -125,30 +129,34 @@ func emptied(frame []byte) []byte {
 	return frame[:0]
 }
 
-// flushLog appends what was noted.
+// flushLog appends what was noted. The error is that of the copy.
 func (s *State) flushLog() error {
 	s.noted = false
-	if s.log == nil {
-		return nil
+	if s.log != nil && len(s.records) > 0 {
+		long, err := s.log.Append(endFrame(s.records))
+		if s.records = emptied(s.records); err != nil { // the log knows
+			s.endLog()
+			return nil
+		}
+		if long && !s.long {
+			s.long = true
+			select {
+			case s.grown <- struct{}{}:
+			default:
+			}
+		}
 	}
-	var err error
-	if len(s.records) > 0 {
-		var long bool
-		long, err = s.log.Append(endFrame(s.records))
-		s.long = s.long || long
-		s.records = emptied(s.records)
+	if p := s.copy; p != nil && len(p.records) > 0 {
+		err := s.log.Copy(endFrame(p.records))
+		if p.records = emptied(p.records); err != nil {
+			s.copy, s.long = nil, false
+			return err
+		}
 	}
-	if p := s.copy; p != nil && len(p.records) > 0 && err == nil {
-		err = s.log.Copy(endFrame(p.records))
-		p.records = emptied(p.records)
-	}
-	if err != nil {
-		s.endLog()
-	}
-	return err
+	return nil
 }
 
-// endLog is for a log that has failed: it knows.
+// endLog is for a log that has failed.
 func (s *State) endLog() { s.log, s.copy, s.records, s.noted, s.long = nil, nil, nil, false, false }
 
 // logClient logs a client that is confirmed.

@@ -22,6 +22,7 @@ type memoryLog struct {
 	replay   *Replay
 	wrong    error
 	err      error // that the next call returns
+	copyErr  error // that the next call about the copy returns
 	next     *memoryLog
 	replaced int // how often
 }
@@ -38,12 +39,12 @@ func (l *memoryLog) Append(frame []byte) (bool, error) {
 
 func (l *memoryLog) Begin() error {
 	l.next = &memoryLog{long: l.long, replay: NewReplay()}
-	return l.err
+	return cmp.Or(l.err, l.copyErr)
 }
 
 func (l *memoryLog) Copy(frame []byte) error {
-	if l.err != nil {
-		return l.err
+	if err := cmp.Or(l.err, l.copyErr); err != nil {
+		return err
 	}
 	_, err := l.next.Append(frame)
 	l.wrong = cmp.Or(l.wrong, l.next.wrong)
@@ -51,8 +52,8 @@ func (l *memoryLog) Copy(frame []byte) error {
 }
 
 func (l *memoryLog) Replace() (io.Closer, error) {
-	if l.err != nil {
-		return nil, l.err
+	if err := cmp.Or(l.err, l.copyErr); err != nil {
+		return nil, err
 	}
 	replaced := l.replaced
 	*l = *l.next

@@ -1,7 +1,7 @@
 package state
 
 // A log that has become long is replaced by another that says the same. That is written in steps, between
-// which clients go on; so each change is logged twice until then, but to the new one only if it is about
+// which clients go on, by a goroutine that waits for nothing else: the log would grow meanwhile; so each change is logged twice until then, but to the new one only if it is about
 // something that the new one has. What it has not is copied later, with what has changed. So no log ever names
 // what it does not have, and one that is not whole is not used.
 //
@@ -26,7 +26,7 @@ const copyBytes = 64 << 10
 // beginCopy begins the new log.
 func (s *State) beginCopy() error {
 	if err := s.log.Begin(); err != nil {
-		s.endLog()
+		s.long = false
 		return err
 	}
 	s.gen++
@@ -42,20 +42,29 @@ func (s *State) beginCopy() error {
 	return nil
 }
 
-// copyLog replaces a log that has become long. The caller does not hold mu.
-func (s *State) copyLog() {
+// LogGrown gets something when the log has become long, and CopyLog is to be called.
+func (s *State) LogGrown() <-chan struct{} { return s.grown }
+
+// CopyLog replaces a log that has become long, in steps. It waits for nobody but the log, and is called
+// by one goroutine. The error is that there was no room for another: the log goes on, and becomes longer.
+func (s *State) CopyLog() error {
 	s.mu.Lock()
-	long := s.long && s.log != nil && s.beginCopy() == nil
+	var err error
+	begun := s.long && s.log != nil && s.copy == nil
+	if begun {
+		err = s.beginCopy()
+	}
 	s.unlock()
-	if long {
-		s.finish(func() bool {
-			more, err := s.copySome()
+	if begun && err == nil {
+		s.finish(func() (more bool) {
+			more, err = s.copySome()
 			return more && err == nil
 		})
 	}
+	return err
 }
 
-// copySome is one step of the copy. After an error there is no log any more.
+// copySome is one step of the copy. After an error there is no copy any more.
 func (s *State) copySome() (more bool, err error) {
 	if s.copy == nil {
 		return false, nil
@@ -74,10 +83,12 @@ func (s *State) endCopy() error {
 	if err := s.flushLog(); err != nil {
 		return err
 	}
+	if s.copy == nil { // the log itself has failed
+		return nil
+	}
 	s.copy, s.long = nil, false
 	old, err := s.log.Replace()
 	if err != nil {
-		s.endLog()
 		return err
 	}
 	if old != nil {

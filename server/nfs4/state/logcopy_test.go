@@ -43,7 +43,10 @@ func TestLogReplaced(t *testing.T) {
 	}
 	_, _, e := other.lock(other.mustOpen("x", 0), "l", 0, true, 0, toEOF)
 	w.want(e, ErrDenied)
-	w.Expire()
+	<-w.LogGrown()
+	if err := w.CopyLog(); err != nil {
+		t.Error(err)
+	}
 	if l := w.logged; l.replaced < 2 || l.frames < 3 {
 		t.Errorf("%d frames, replaced %d times", l.frames, l.replaced)
 	}
@@ -199,37 +202,68 @@ func TestLogCopyGrace(t *testing.T) {
 	}
 }
 
-// A log that fails is no more used, wherever the copy has come to.
+// A copy that fails is given up, wherever it has come to, and the log goes on: the next one is whole.
 func TestLogCopyFails(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		things int
-		do     func(w *world)
+		do     func(w *world) error
 	}{
-		{"begin", 0, func(w *world) { w.long = true; w.copyLog() }},
-		{"a step", 1, func(w *world) {
+		{"begin", 0, func(w *world) error {
+			w.long = true
+			return w.CopyLog()
+		}},
+		{"a step", 1, func(w *world) error {
 			w.mu.Lock()
 			defer w.unlock()
-			if _, err := w.copySome(); !errors.Is(err, io.ErrShortWrite) {
-				t.Errorf("%v", err)
-			}
+			_, err := w.copySome()
+			return err
 		}},
-		{"a call", 1, func(w *world) { w.ready("new", 1) }},
+		{"a call", 3, func(w *world) error {
+			w.ready(fmt.Sprint("new", len(w.list)), 1)
+			return io.ErrShortWrite
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w, n, _, _ := busyWorld(t)
-			if tt.things > 0 {
-				w.copySomeThings(tt.things)
+			for range 3 {
+				if tt.things > 0 {
+					w.copySomeThings(tt.things)
+				}
+				w.logged.copyErr = io.ErrShortWrite
+				if err := tt.do(w); !errors.Is(err, io.ErrShortWrite) {
+					t.Errorf("%v", err)
+				}
+				w.logged.copyErr = nil
+				if w.log == nil || w.copy != nil || w.long {
+					t.Errorf("log %v, copy %v, long %t", w.log, w.copy, w.long)
+				}
+				n.mustOpen("after", 7)
+				w.ok()
 			}
-			w.logged.err = io.ErrShortWrite
-			tt.do(w)
-			if w.log != nil || w.copy != nil {
-				t.Error("the log is used still")
+			for !w.copySomeThings(1) {
 			}
-			w.logged = nil
-			n.mustOpen("after", 7)
-			w.Expire()
 			w.ok()
+			w.dies()
 		})
 	}
+}
+
+// A log that fails while it is copied is no more used.
+func TestLogFailsMeanwhile(t *testing.T) {
+	w, n, _, _ := busyWorld(t)
+	w.copySomeThings(1)
+	w.logged.err = io.ErrShortWrite
+	n.mustOpen("after", 7)
+	if w.log != nil || w.copy != nil {
+		t.Error("the log is used still")
+	}
+	w.mu.Lock()
+	more, err := w.copySome()
+	w.unlock()
+	if more || err != nil {
+		t.Errorf("the copy goes on: %t, %v", more, err)
+	}
+	w.logged = nil
+	w.ok()
 }

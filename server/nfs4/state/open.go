@@ -73,7 +73,7 @@ type open struct {
 	repeatable uint16
 	uncertain  bool
 	gone       bool   // it is closed
-	gen        uint8  // see logCopy
+	gen        uint32 // see logCopy
 	access     Access // their union
 	deny       Access // their union
 
@@ -199,14 +199,14 @@ func (s *State) shareConflict(f *file, access, deny Access) (again bool, e Error
 		return false, OK
 	}
 	var silent *Client
-	looked, void := 0, false
+	more, void := false, false
 	for of, first := range f.opens {
 		if of != denying && deny&Access(of) == 0 {
 			continue
 		}
-		for o := first; o != nil && looked < silentMax; o = o.nextOfFile {
+		o := first
+		for looked := 0; o != nil && looked < silentMax; o, looked = o.nextOfFile, looked+1 {
 			s.steps++
-			looked++
 			switch {
 			case o.void():
 				void = true
@@ -217,9 +217,10 @@ func (s *State) shareConflict(f *file, access, deny Access) (again bool, e Error
 				silent = o.client
 			}
 		}
+		more = more || o != nil
 	}
 	switch {
-	case silent == nil && looked < silentMax: // all that are in the way go at this moment
+	case silent == nil && !more: // all that are in the way go at this moment
 		return false, OK
 	case silent == nil && void:
 		return false, ErrDelay

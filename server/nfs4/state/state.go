@@ -52,12 +52,13 @@ type State struct {
 	stirred bool          // soon was called since Expire began; guarded by mu
 	due     chan struct{} // for Due
 
-	log     Log      // nil: there is none
-	records []byte   // what is to be logged, after the place of a frame's header
-	noted   bool     // it is to be logged by unlock
-	long    bool     // the log is
-	copy    *logCopy // nil: the log is not being replaced
-	gen     uint8    // of the newest log
+	log     Log           // nil: there is none
+	records []byte        // what is to be logged, after the place of a frame's header
+	noted   bool          // it is to be logged by unlock
+	long    bool          // the log is
+	copy    *logCopy      // nil: the log is not being replaced
+	gen     uint32        // of the newest log
+	grown   chan struct{} // for LogGrown
 
 	graced  atomic.Bool  // grace.active, for InGrace
 	denying atomic.Int64 // opens that deny something, for Denies
@@ -117,6 +118,7 @@ func New(cfg Config) *State {
 		lockers:  map[lockerKey]*lockOwner{},
 		waiters:  map[waiterKey]*waiter{},
 		due:      make(chan struct{}, 1),
+		grown:    make(chan struct{}, 1),
 
 		addresses: map[string]*address{},
 	}

@@ -35,7 +35,7 @@ type fileWaiters struct {
 	index int                // in State.waiting
 	list  []*waiter          // who asked first comes first; at most Limits.FileWaiters
 	told  intervals[*waiter] // those that were told and have not asked again since
-	gen   uint8              // see logCopy
+	gen   uint32             // see logCopy
 }
 
 // after returns the index of the first waiter after the one of a number.
