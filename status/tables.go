@@ -85,7 +85,7 @@ func volumesTable(volumes []volumeView) g.Node {
 		if class == "" {
 			class = "none"
 		}
-		return row("volume-"+v.Name, columns, volumeName(&v), volumeUse(&v), g.Text(class), g.Text(v.State), seenBy(v.Clients), g.Text(v.Calls), g.Text(v.Read), g.Text(v.Written))
+		return row("volume-"+strconv.FormatUint(v.record.ID, 10), columns, volumeName(&v), volumeUse(&v), g.Text(class), g.Text(v.State), seenBy(v.Clients), g.Text(v.Calls), g.Text(v.Read), g.Text(v.Written))
 	}))
 }
 

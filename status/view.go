@@ -137,7 +137,9 @@ func (s *Status) view(ctx context.Context, now time.Time) *page {
 	p.byName = map[string]int{}
 	for i := range p.Volumes {
 		v := &p.Volumes[i]
-		p.byName[v.Name] = i
+		if _, ok := p.byName[v.Name]; !ok { // a kept volume is after the new one of its name
+			p.byName[v.Name] = i
+		}
 		v.bad = !v.served && v.sort >= 0 || len(problemsOf(v, p.Problems)) > 0
 	}
 	return p

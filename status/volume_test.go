@@ -70,6 +70,26 @@ func TestVolumePage(t *testing.T) {
 		`<strong><a href="/volume/pvc-2">volume team/other</a></strong>: 97% full`)
 }
 
+// A name leads to the live volume that has it, and not to the archived one that had it.
+func TestNameOfKept(t *testing.T) {
+	spec := volume.Spec{Name: "data", Size: 1 << 30, OnDelete: volume.ArchiveFiles}
+	s := newStatus(t, []volume.Spec{spec}, nil)
+	mustDo(t, s.cfg.Store.Delete(t.Context(), "data"))
+	wants(t, get(t, s, http.MethodGet, "/volume/data").Body.String(), "archived now ago")
+	spec.Path = "live"
+	_, err := s.cfg.Store.Create(t.Context(), spec)
+	mustDo(t, err)
+	page := get(t, s, http.MethodGet, "/volume/data").Body.String()
+	wants(t, page, "ready", "live")
+	if strings.Contains(page, "archived") {
+		t.Error("the page of the live volume is about the archived one")
+	}
+	ids := regexp.MustCompile(`<tr id="(volume-[^"]+)"`).FindAllStringSubmatch(body(t, s), -1)
+	if len(ids) != 2 || ids[0][1] == ids[1][1] {
+		t.Errorf("the rows of the two volumes have the ids %q, want two that differ", ids)
+	}
+}
+
 // Volumes that are as full are in the order that people expect.
 func TestOrder(t *testing.T) {
 	var specs []volume.Spec

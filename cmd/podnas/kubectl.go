@@ -44,7 +44,7 @@ It is the binary podnas under another name. To install it, copy it out of the im
   ln -s podnas ~/.local/bin/kubectl_complete-podnas    # completion after 'kubectl podnas'
 
 If there are several podnas, --namespace and --name say which one is meant. You need the rights to list
-statefulsets and get pods, which the ClusterRole view has, and to create pods/exec.
+statefulsets and get pods, which the ClusterRole view has, and to get and create pods/exec.
 
 ` + exitHelp
 

@@ -33,6 +33,8 @@ type apiServer struct {
 	t         *testing.T
 	spdyOnly  bool // as one before 1.30, or a proxy that knows no WebSocket
 	forbidden bool // nobody may run commands in pods
+	noGet     bool // but may only create pods/exec, so not by a WebSocket
+	drops     bool // the connection is lost at once
 	tty       bool // commands get a terminal
 
 	mu  sync.Mutex
@@ -70,7 +72,7 @@ func (s *apiServer) write(w http.ResponseWriter, code int, object any) {
 func (s *apiServer) exec(w http.ResponseWriter, r *http.Request) {
 	isWebSocket := websocket.IsWebSocketUpgrade(r)
 	switch query := r.URL.Query(); {
-	case s.forbidden:
+	case s.forbidden, s.noGet && isWebSocket:
 		s.write(w, http.StatusForbidden, metav1.Status{
 			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Code: http.StatusForbidden,
 			Message: `pods "team-podnas-0" is forbidden: User "jane" cannot create resource "pods/exec"`,
@@ -117,6 +119,9 @@ func (s *apiServer) exec(w http.ResponseWriter, r *http.Request) {
 		return nil
 	})
 	defer conn.Close()
+	if s.drops {
+		return
+	}
 	of := map[string]io.Writer{}
 	for range 3 {
 		stream := <-streams
@@ -259,10 +264,24 @@ func TestPluginForbidden(t *testing.T) {
 	if exitCode(err) != exitFailed || err == nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"no right to create pods/exec in namespace storage", "kubectl -n storage create role podnas-commands --verb=create --resource=pods/exec", `User "jane"`} {
+	for _, want := range []string{"no right to get and create pods/exec in namespace storage", "kubectl -n storage create role podnas-commands --verb=get,create --resource=pods/exec", `User "jane"`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q in it", err, want)
 		}
+	}
+}
+
+// Who may create pods/exec, but not get it, is refused a WebSocket alone: what goes wrong later is another thing.
+func TestPluginMayOnlyCreate(t *testing.T) {
+	s := &apiServer{noGet: true}
+	root := inCluster(t, s)
+	if _, stderr, err := plugin(t.Context(), "volume", "list"); err != nil || !strings.Contains(stderr, "there are no volumes on "+root) {
+		t.Errorf("%v, printed %q", err, stderr)
+	}
+	s.drops = true
+	_, _, err := plugin(t.Context(), "volume", "list")
+	if err == nil || strings.Contains(err.Error(), "no right") || !strings.Contains(err.Error(), "run 'podnas volume list --' in pod storage/team-podnas-0") {
+		t.Errorf("a lost connection: %v", err)
 	}
 }
 

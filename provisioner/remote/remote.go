@@ -76,7 +76,11 @@ func (c *Command) Run(ctx context.Context) error {
 	return c.explain(executor.StreamWithContext(ctx, options), refused.Cause)
 }
 
-// explain says why a command did not run, and what to do. refused is what kept it from the WebSocket, or nil.
+// spdyRefused begins client-go's error if the API server does not let a command run by SPDY.
+const spdyRefused = "unable to upgrade connection: "
+
+// explain says why a command did not run, and what to do. refused is what kept it from the WebSocket, or nil. That
+// alone is not an error: a WebSocket is a GET, so who may only create pods/exec is refused it, but not SPDY, a POST.
 func (c *Command) explain(err, refused error) error {
 	var ended exec.CodeExitError
 	switch {
@@ -84,9 +88,9 @@ func (c *Command) explain(err, refused error) error {
 		return nil
 	case errors.As(err, &ended):
 		return &ExitError{ended.Code}
-	case apierrors.IsForbidden(refused):
-		return fmt.Errorf("you have no right to create pods/exec in namespace %[1]s, by which commands are run in pods. Who may create Roles there can give it to you:\n"+
-			"  kubectl -n %[1]s create role podnas-commands --verb=create --resource=pods/exec\n"+
+	case apierrors.IsForbidden(refused) && strings.HasPrefix(err.Error(), spdyRefused) && strings.Contains(err.Error(), "forbidden"):
+		return fmt.Errorf("you have no right to get and create pods/exec in namespace %[1]s, by which commands are run in pods. Who may create Roles there can give it to you:\n"+
+			"  kubectl -n %[1]s create role podnas-commands --verb=get,create --resource=pods/exec\n"+
 			"  kubectl -n %[1]s create rolebinding podnas-commands --role=podnas-commands --user=YOU\n%[2]w", c.Pod.Namespace, err)
 	}
 	return fmt.Errorf("run 'podnas %s' in pod %s/%s: %w", strings.Join(c.Args, " "), c.Pod.Namespace, c.Pod.Name, err)

@@ -59,10 +59,50 @@ func TestRest(t *testing.T) {
 	normal("after a busy time")
 
 	r.begin()
-	debug.SetMemoryLimit(9 << 30) // somebody else knows better
+	SetLimit(9 << 30)
+	for _, after := range []string{"it is set", "the rest would have ended"} {
+		if percent, limit := settings(); percent != 77 || limit != 9<<30 {
+			t.Errorf("a limit of 9 GiB was set at rest: %d%%, at most %d after %s", percent, limit, after)
+		}
+		r.end()
+	}
+	r.begin()
+	rests()
 	r.end()
-	if _, limit := settings(); limit != 9<<30 {
-		t.Errorf("the limit was changed to 9 GiB at rest, and is %d after it", limit)
+	if percent, limit := settings(); percent != 77 || limit != 9<<30 {
+		t.Errorf("after the next rest: %d%%, at most %d", percent, limit)
+	}
+}
+
+// A limit that is set while a rest begins or ends is not lost.
+func TestSetLimitAndRests(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(77))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(10 << 30))
+	var r rest
+	defer r.end()
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				r.begin()
+				r.end()
+			}
+		}
+	}()
+	var set int64
+	for n := range 1000 {
+		set = 5<<30 + int64(n)
+		SetLimit(set)
+	}
+	close(done)
+	<-ended
+	if percent, limit := settings(); percent != 77 || limit != set {
+		t.Errorf("%d%%, at most %d, want %d", percent, limit, set)
 	}
 }
 
@@ -75,7 +115,7 @@ func TestRestOfUser(t *testing.T) {
 	var r rest
 	defer r.end()
 	r.begin()
-	if percent, limit := settings(); percent != -1 || limit != 64<<20 || r.on {
+	if percent, limit := settings(); percent != -1 || limit != 64<<20 || collector.resting != nil {
 		t.Errorf("with GOGC=off: %d%%, at most %d", percent, limit)
 	}
 	debug.SetGCPercent(100)

@@ -55,7 +55,7 @@ func TestHands(t *testing.T) {
 		b.open(p.proxy.URL + "/")
 		b.run(`
 			document.querySelector("#folded").open = true;
-			const link = document.getElementById("volume-" + %s).querySelector("a"); // it moves below
+			const link = document.querySelector('#volumes a[href="/volume/' + %s + '"]'); // it moves below
 			link.focus();
 			link.known = true; // as it is this element and no copy
 			getSelection().setBaseAndExtent(document.querySelector("#clients tbody th").firstChild.firstChild, 2, document.querySelector("#clients tbody").lastElementChild.lastElementChild.firstChild, 1);
@@ -66,7 +66,7 @@ func TestHands(t *testing.T) {
 		}
 		b.refreshes(1)
 		write(t, client, "/"+documents, 500<<10) // it becomes one of the fullest
-		b.until(`document.getElementById("volume-" + %s).querySelector(".percent").textContent > "4"`, documents)
+		b.until(`document.querySelector('#volumes a[href="/volume/' + %s + '"]').closest("tr").querySelector(".percent").textContent > "4"`, documents)
 		b.refreshes(1)
 		b.expect("the focused link", "true", `document.activeElement.known === true`)
 		b.expect("is it in sight, or still folded away", "true", `document.querySelector("#folded").open`)

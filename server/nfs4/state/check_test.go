@@ -114,6 +114,9 @@ func (s *State) check() error {
 			if c.silentAt[kind] != i+1 || c.gone {
 				return fmt.Errorf("a silent client is at %d, not %d, gone %t", c.silentAt[kind], i+1, c.gone)
 			}
+			if above := s.silent[kind].list[max(0, i-1)/2]; c.held(kind) > above.held(kind) {
+				return fmt.Errorf("of kind %d, a silent client that holds %d comes after one that holds %d", kind, c.held(kind), above.held(kind))
+			}
 		}
 	}
 	missing := 0

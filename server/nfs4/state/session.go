@@ -212,6 +212,7 @@ func (s *State) removeSession(ses *session) {
 		s.unbind(ses, len(ses.conns)-1)
 	}
 	c := ses.client
+	s.notSilent(c) // its place in there may be of how many it has; the next tick puts it back
 	c.sessions = slices.DeleteFunc(c.sessions, func(o *session) bool { return o == ses })
 	if len(c.sessions) > 0 {
 		s.use(c, usage{more: -1})

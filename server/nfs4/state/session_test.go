@@ -152,6 +152,41 @@ func TestSlotsWithoutReplies(t *testing.T) {
 	}
 }
 
+// Who ends sessions while its lease is over has less to lose then: others with more go first.
+func TestSilentSessionsEnd(t *testing.T) {
+	w := newWorld(t, Limits{MoreSessions: 8})
+	a, b := w.ready("a", 1), w.ready("b", 1)
+	var ended []SessionID
+	for i := range 3 {
+		a.create.Seq++
+		r, e := w.CreateSession(a.create)
+		w.want(e, OK)
+		ended = append(ended, r.ID)
+		if i > 0 {
+			b.create.Seq++
+			_, e = w.CreateSession(b.create)
+			w.want(e, OK)
+		}
+	}
+	w.pass(lease + 1)
+	w.Expire()
+	for _, id := range ended[:2] {
+		w.want(w.DestroySession(id, a.conn, nil), OK)
+		w.ok()
+	}
+	w.mu.Lock()
+	room := w.makeRoomForSession(nil)
+	w.unlock()
+	if !room {
+		t.Fatal("nobody's sessions go")
+	}
+	w.ok()
+	_, e := b.renew()
+	w.want(e, ErrBadSession)
+	_, e = a.renew()
+	w.want(e, OK)
+}
+
 // When all sessions are taken, a client whose lease is over loses those that it has, and keeps what it has
 // open.
 func TestSilentSessionsMakeRoom(t *testing.T) {

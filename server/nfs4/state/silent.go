@@ -12,8 +12,8 @@ const (
 
 // silentHeap has the clients whose lease is over, as the last tick has seen them, and that have something of
 // a kind. Those that hold most come first, so who holds the least goes last; of those that hold the
-// same, who was silent for longest. A client that is silent gets nothing more, so its place stays right. One
-// that comes back is taken out, so that the first is nearly always one that can go.
+// same, who was silent for longest. A client that is silent gets nothing more, and one that comes back, or that ends a
+// session, is taken out: so places stay right, and the first is nearly always one that can go.
 //
 // It implements heap.Interface. Client.silentAt is the index in the heap of each kind, and 1 more.
 type silentHeap struct {
@@ -161,6 +161,5 @@ func (s *State) makeRoomForSession(not *Client) bool {
 	for len(c.sessions) > 0 {
 		s.removeSession(c.sessions[len(c.sessions)-1])
 	}
-	s.notSilent(c)
 	return true
 }
