@@ -144,7 +144,7 @@ func printResults(out io.Writer, p painter, results []doctor.Result) error {
 		}
 		wrong++
 		about := r.Check
-		if r.Volume != "" && !strings.HasSuffix(about, r.Volume) {
+		if name := about[strings.LastIndex(about, " ")+1:]; r.Volume != "" && name != r.Volume {
 			about += " (" + r.Volume + ")" // it is called by its claim, and commands need its name
 		}
 		fmt.Fprintf(out, "\n%s: %s\n", about, r.Says)

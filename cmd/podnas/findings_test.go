@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -369,4 +370,20 @@ func TestNoFindings(t *testing.T) {
 		return strings.Join(found, " ")
 	}, "pvc-")
 	a.well()
+}
+
+// What is wrong with a volume is told with its name, which commands need, also if its claim's ends in that.
+func TestResultsNameVolumes(t *testing.T) {
+	for _, tt := range []struct{ check, volume, want string }{
+		{"volume vol", "vol", "\nvolume vol: full\n"},
+		{"volume team/data", "vol", "\nvolume team/data (vol): full\n"},
+		{"volume team/vol", "vol", "\nvolume team/vol (vol): full\n"},
+		{"disk", "", "\ndisk: full\n"},
+	} {
+		var out bytes.Buffer
+		mustDo(t, printResults(&out, false, []doctor.Result{{Check: tt.check, Volume: tt.volume, Status: doctor.Failed, Says: "full"}}))
+		if !strings.Contains(out.String(), tt.want) {
+			t.Errorf("%q lacks %q", &out, tt.want)
+		}
+	}
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -20,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/remotecommand"
 
+	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/provisioner/remote"
 )
 
@@ -37,7 +41,8 @@ exec -n podnas podnas-0 -- podnas ...' does: volume, client, doctor and mounted.
 back, and so does their exit code. 'doctor mount', 'doctor pod', 'bench' and 'version' run on this
 machine: the first and bench need a network on which it reaches podnas's address.
 
-It is the binary podnas under another name. To install it, copy it out of the image, or build it:
+It is the binary podnas under another name, and runs on Linux; elsewhere kubectl exec does the same.
+To install it, copy it out of the image, or build it:
 
   go build -o ~/.local/bin/podnas ./cmd/podnas
   ln -s podnas ~/.local/bin/kubectl-podnas
@@ -78,9 +83,9 @@ func newPluginCommand() *cobra.Command {
 	root.Short = "Manage podnas in a cluster from your own machine"
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
-		case "serve", "drain":
+		case "serve":
 			root.RemoveCommand(cmd)
-		case "volume", "client", "mounted":
+		case "volume", "client", "mounted", "drain": // the last for the pods of older versions, which have no mounted
 			cfg.runInPod(cmd)
 			for _, sub := range cmd.Commands() {
 				cfg.runInPod(sub)
@@ -120,18 +125,18 @@ func (c *pluginConfig) runInPod(cmd *cobra.Command) {
 		}
 	}
 	if cmd.Runnable() && !isGroup(cmd) {
-		cmd.RunE = func(cmd *cobra.Command, args []string) error { return c.run(cmd, podArguments(cmd, args)) }
+		cmd.RunE = c.run
 	}
 }
 
 // isGroup reports whether a command only holds others: doctor does not.
 func isGroup(cmd *cobra.Command) bool { return cmd.HasSubCommands() && cmd.Name() != "doctor" }
 
-// podArguments are the command and its flags and arguments, without the flags that say where podnas is.
-func podArguments(cmd *cobra.Command, args []string) []string {
+// podArguments are the command and its flags and arguments, without the flags that say where podnas is, and others.
+func podArguments(cmd *cobra.Command, args []string, without ...string) []string {
 	words := strings.Fields(cmd.CommandPath())[2:] // kubectl podnas
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if cmd.Root().PersistentFlags().Lookup(f.Name) == f {
+		if cmd.Root().PersistentFlags().Lookup(f.Name) == f || slices.Contains(without, f.Name) {
 			return
 		}
 		many, ok := f.Value.(pflag.SliceValue)
@@ -175,17 +180,77 @@ func (c *pluginConfig) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	command := &remote.Command{Config: config, Client: c.finder.Client, Pod: pod, Args: args, Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr()}
-	return onTerminal(ctx, cmd.InOrStdin(), command)
+	command := &remote.Command{Config: config, Client: c.finder.Client, Pod: pod, Args: podArguments(cmd, args), Stdout: cmd.OutOrStdout(), Stderr: cmd.ErrOrStderr()}
+	in, ok := cmd.InOrStdin().(*os.File)
+	switch {
+	case ok && isTerminal(in) && isTerminal(command.Stdout) && isTerminal(command.Stderr):
+		return onTerminal(ctx, in, command)
+	case isSet(cmd, "watch"):
+		return watchFromHere(cmd, args, command)
+	case isSet(cmd, "wait"):
+		return waitFromHere(cmd, args, command)
+	}
+	return command.Run(ctx)
 }
 
-// onTerminal runs a command with the terminal, if all of its streams are on one: then it can ask, and Ctrl-C ends it
-// in the pod. Else it reads nothing: what is on stdin is for others, such as the rest of a loop over names.
-func onTerminal(ctx context.Context, stdin io.Reader, c *remote.Command) (err error) {
-	in, ok := stdin.(*os.File)
-	if !ok || !isTerminal(in) || !isTerminal(c.Stdout) || !isTerminal(c.Stderr) {
-		return c.Run(ctx)
+// isSet reports whether a command has a flag that is given and true.
+func isSet(cmd *cobra.Command, flag string) bool {
+	set, err := cmd.Flags().GetBool(flag)
+	return err == nil && set
+}
+
+// watchFromHere is volume list --watch where no terminal tells the pod of the end: a list in the pod for each look,
+// so none lives on there.
+func watchFromHere(cmd *cobra.Command, args []string, c *remote.Command) error {
+	flags := listFlags{watch: true}
+	flags.sort, _ = cmd.Flags().GetString("sort")
+	flags.output, _ = cmd.Flags().GetString("output")
+	if err := flags.check(); err != nil {
+		return err
 	}
+	out := cmd.OutOrStdout()
+	return repeat(cmd.Context(), out, screenOf(out), watchPeriod, func(ctx context.Context, out io.Writer) error {
+		var remarks bytes.Buffer
+		look := *c
+		look.Args, look.Stdout, look.Stderr = podArguments(cmd, args, "watch"), out, &remarks
+		if err := look.Run(ctx); err != nil {
+			_, _ = remarks.WriteTo(c.Stderr)
+			return err
+		}
+		_, err := remarks.WriteTo(out) // such as that there are no volumes
+		return err
+	})
+}
+
+// waitFromHere is mounted --wait, likewise.
+func waitFromHere(cmd *cobra.Command, args []string, c *remote.Command) error {
+	var m mountedFlags
+	m.output, _ = cmd.Flags().GetString("output")
+	m.timeout, _ = cmd.Flags().GetDuration("timeout")
+	if err := checkOutput(m.output, outputTable, outputJSON, outputYAML); err != nil {
+		return err
+	}
+	c.Args = append([]string{cmd.Name(), "--output=" + outputJSON}, podArguments(cmd, args, "wait", "timeout", "output")[1:]...)
+	return m.look(cmd, func(ctx context.Context) (mounted control.Mounted, err error) {
+		var out, remarks bytes.Buffer
+		look := *c
+		look.Stdout, look.Stderr = &out, &remarks
+		err = look.Run(ctx)
+		var ended *remote.ExitError
+		if inUse := errors.As(err, &ended) && ended.Code == exitRefused; err != nil && !inUse {
+			_, _ = remarks.WriteTo(c.Stderr)
+			return mounted, err
+		}
+		if err = json.Unmarshal(out.Bytes(), &mounted); err != nil {
+			err = fmt.Errorf("read what 'podnas mounted -o json' says in the pod: %w", err)
+		}
+		return mounted, err
+	})
+}
+
+// onTerminal runs a command with the terminal that all of its streams are on: so it can ask, and Ctrl-C ends it in
+// the pod. Others read nothing: what is on stdin is for others, such as the rest of a loop over names.
+func onTerminal(ctx context.Context, in *os.File, c *remote.Command) (err error) {
 	fd := int(in.Fd())
 	before, err := term.MakeRaw(fd)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gorilla/websocket"
 	"github.com/spf13/cobra"
@@ -223,7 +225,11 @@ func TestPlugin(t *testing.T) {
 				{args: []string{"volume", "resize", "a", "--", "-1Gi"}, ran: "podnas volume resize -- a -1Gi", stderr: "invalid size", code: exitUsage},
 				{args: []string{"client", "list"}, ran: "podnas client list --", stdout: "There are no clients."},
 				{args: []string{"doctor"}, ran: "podnas doctor --", stdout: "Nothing is wrong."},
-				{args: []string{"mounted", "--wait", "--timeout=10s"}, ran: "podnas mounted --timeout=10s --wait=true --", stdout: "Nothing is mounted."},
+				{args: []string{"mounted", "--wait", "--timeout=10s"}, ran: "podnas mounted --output=json --", stdout: "Nothing is mounted."},
+				{args: []string{"mounted", "-w", "-o=json"}, ran: "podnas mounted --output=json --", stdout: `"clients": `},
+				{args: []string{"mounted", "-w", "-o=wide"}, err: `unknown output format "wide"`, code: exitUsage},
+				{args: []string{"volume", "list", "--watch", "-o=json"}, err: "--watch has no end", code: exitUsage},
+				{args: []string{"drain", "--timeout=0"}, ran: "podnas drain --timeout=0s --", stderr: "'podnas mounted --wait'"},
 				// What runs here, or not at all.
 				{args: []string{"version"}, stdout: "podnas " + version},
 				{args: []string{"doctor", "mount", "nowhere"}, err: "HOST:/path", code: exitUsage},
@@ -254,6 +260,48 @@ func TestPlugin(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Without a terminal nothing tells the pod of the end of a watch or a wait, so each look is a command that ends.
+func TestPluginLooks(t *testing.T) {
+	s := &apiServer{}
+	root := inCluster(t, s)
+	nobody := fmt.Sprintf("there are no volumes on %s\n", root)
+	ctx, cancel := context.WithTimeout(t.Context(), watchPeriod+time.Second)
+	defer cancel()
+	stdout, stderr, err := plugin(ctx, "volume", "list", "--watch", "--sort=size")
+	if err != nil || stdout != nobody || stderr != "" {
+		t.Errorf("a watch ends with %v, printed %q, %q", err, stdout, stderr)
+	}
+	want := []string{"podnas", "volume", "list", "--sort=size", "--"}
+	if len(s.ran) != 2 || !slices.Equal(s.ran[0], want) || !slices.Equal(s.ran[1], want) {
+		t.Errorf("a watch runs %q in the pod, want twice %q", s.ran, want)
+	}
+	d, err := controlOf(root)
+	mustDo(t, err)
+	report, err := d.Doctor(t.Context())
+	mustDo(t, err)
+	client, err := net.Dial("tcp", report.Process.Listen)
+	mustDo(t, err)
+	defer client.Close()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) { // until it is accepted
+		mounted, err := d.Mounted(t.Context())
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("no client is connected: %v", err)
+		}
+		if mounted.Any() {
+			break
+		}
+	}
+	s.ran = nil
+	stdout, stderr, err = plugin(t.Context(), "mounted", "--wait", "--timeout=1s")
+	var inUse *inUseError
+	if exitCode(err) != exitRefused || !errors.As(err, &inUse) || stdout != "1 client is connected:\n  CLIENT\n  127.0.0.1\n" || stderr != "" {
+		t.Errorf("a wait ends with %v, printed %q, %q", err, stdout, stderr)
+	}
+	if want := []string{"podnas", "mounted", "--output=json", "--"}; len(s.ran) != 2 || !slices.Equal(s.ran[1], want) {
+		t.Errorf("a wait runs %q in the pod, want twice %q", s.ran, want)
 	}
 }
 

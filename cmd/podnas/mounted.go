@@ -118,7 +118,12 @@ func (m *mountedFlags) run(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	w := &unmounting{ask: client.Mounted, period: mountedPeriod, timeout: m.timeout, out: cmd.OutOrStdout()}
+	return m.look(cmd, client.Mounted)
+}
+
+// look prints what ask says is mounted, and waits if it is to.
+func (m *mountedFlags) look(cmd *cobra.Command, ask func(context.Context) (control.Mounted, error)) error {
+	w := &unmounting{ask: ask, period: mountedPeriod, timeout: m.timeout, out: cmd.OutOrStdout()}
 	if m.output != outputTable {
 		w.out = io.Discard
 	}

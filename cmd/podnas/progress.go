@@ -41,6 +41,9 @@ type copySpeed struct {
 	first int64 // bytes that were copied then
 }
 
+// leftMax is the longest time that is told to be left. Beyond it, the copy as good as stands still.
+const leftMax = 1000 * time.Hour
+
 // text says how far a copy is: in percent, if it is known how much there is to copy.
 func (s *copySpeed) text(said *control.Error, now time.Time) string {
 	p := said.Progress
@@ -60,8 +63,8 @@ func (s *copySpeed) text(said *control.Error, now time.Time) string {
 		return text // it is not known yet
 	}
 	text += fmt.Sprintf(", %s/s", volume.FormatSize(int64(rate)))
-	if left := p.Total - p.Bytes; left > 0 {
-		text += fmt.Sprintf(", %s left", duration.HumanDuration(time.Duration(float64(left)/rate*float64(time.Second))))
+	if left := float64(p.Total-p.Bytes) / rate; left > 0 && left < leftMax.Seconds() {
+		text += fmt.Sprintf(", %s left", duration.HumanDuration(time.Duration(left*float64(time.Second))))
 	}
 	return text
 }
@@ -69,22 +72,26 @@ func (s *copySpeed) text(said *control.Error, now time.Time) string {
 // progress says how far something is: on a terminal in one line that changes, in
 // a log in a line now and then.
 type progress struct {
-	out      io.Writer
-	terminal bool
-	width    int // of the line on the terminal
-	last     time.Time
+	out    io.Writer
+	screen screen // of the terminal
+	width  int    // of the line on the terminal
+	last   time.Time
 }
 
 // progressInterval is the time between two lines of progress in a log.
 const progressInterval = 10 * time.Second
 
-func newProgress(out io.Writer) *progress { return &progress{out: out, terminal: isTerminal(out)} }
+func newProgress(out io.Writer) *progress { return &progress{out: out, screen: screenOf(out)} }
 
 func (p *progress) say(text string) {
 	switch {
-	case p.terminal:
-		fmt.Fprintf(p.out, "\r%s%s", text, strings.Repeat(" ", max(0, p.width-len(text))))
-		p.width = len(text)
+	case p.screen != nil:
+		line := []rune(text)
+		if width, _ := p.screen(); width > 0 {
+			line = line[:min(len(line), width-1)] // one that wraps is not overwritten
+		}
+		fmt.Fprintf(p.out, "\r%s%s", string(line), strings.Repeat(" ", max(0, p.width-len(line))))
+		p.width = len(line)
 	case time.Since(p.last) >= progressInterval:
 		fmt.Fprintln(p.out, text)
 		p.last = time.Now()

@@ -19,11 +19,14 @@ func TestProgress(t *testing.T) {
 		t.Errorf("in a log: %q", got)
 	}
 	out.Reset()
-	p = &progress{out: &out, terminal: true}
+	width := 0 // not known
+	p = &progress{out: &out, screen: func() (int, int) { return width, 24 }}
 	p.say("10 files")
 	p.say("9 files")
+	width = 6
+	p.say("8 files")
 	p.end()
-	if got := out.String(); got != "\r10 files\r9 files \n" {
+	if got := out.String(); got != "\r10 files\r9 files \r8 fil  \n" {
 		t.Errorf("on a terminal: %q", got)
 	}
 }
@@ -45,6 +48,7 @@ func TestCopySpeed(t *testing.T) {
 		{"all is copied, and being synced", 0, 100 * mi, 100 * mi, 10 * time.Second, "copying a: 99%, 100Mi of 100Mi, 10Mi/s"},
 		{"the source has shrunk", 0, 110 * mi, 100 * mi, 10 * time.Second, "copying a: 99%, 110Mi of 100Mi, 11Mi/s"},
 		{"it stands still", 5 * mi, 5 * mi, 100 * mi, time.Minute, "copying a: 5%, 5Mi of 100Mi"},
+		{"as good as never", 0, 100, 1 << 60, 100 * time.Second, "copying a: 0%, 100 of 1Ei, 1/s"},
 		{"nothing counts", 0, 40 * mi, 0, 4 * time.Second, "copying a: 40Mi in 7 files, 10Mi/s"},
 	} {
 		var s copySpeed

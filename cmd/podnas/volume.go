@@ -147,6 +147,24 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// screen tells the size of a terminal, or zeros if that is unknown.
+type screen func() (width, height int)
+
+// screenOf returns the screen of a stream, nil if that is no terminal.
+func screenOf(stream any) screen {
+	if !isTerminal(stream) {
+		return nil
+	}
+	fd := int(stream.(*os.File).Fd()) //nolint:forcetypeassert // a terminal is one
+	return func() (width, height int) {
+		width, height, err := term.GetSize(fd)
+		if err != nil {
+			return 0, 0
+		}
+		return width, height
+	}
+}
+
 // sleep waits, and is false when ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/maruel/natural"
 	"github.com/spf13/cobra"
@@ -72,7 +74,7 @@ func newListCommand(cfg *volumeConfig) *cobra.Command {
 			out := cmd.OutOrStdout()
 			flags.painter = newPainter(cmd, out)
 			if flags.watch {
-				return repeat(cmd.Context(), out, isTerminal(out), watchPeriod, func(ctx context.Context, out io.Writer) error {
+				return repeat(cmd.Context(), out, screenOf(out), watchPeriod, func(ctx context.Context, out io.Writer) error {
 					return flags.list(ctx, client, out, out, cfg.root)
 				})
 			}
@@ -122,9 +124,9 @@ func (l *listFlags) list(ctx context.Context, client *control.Client, out, remar
 	return printTable(out, l.painter, volumes, l.output == outputWide)
 }
 
-// repeat prints something again and again, until ctx ends: on a terminal instead of what was there
+// repeat prints something again and again, until ctx ends: on a screen instead of what was there
 // before, else when it has changed.
-func repeat(ctx context.Context, out io.Writer, terminal bool, period time.Duration, list func(context.Context, io.Writer) error) error {
+func repeat(ctx context.Context, out io.Writer, on screen, period time.Duration, list func(context.Context, io.Writer) error) error {
 	said := ""
 	for {
 		var text strings.Builder
@@ -134,9 +136,9 @@ func repeat(ctx context.Context, out io.Writer, terminal bool, period time.Durat
 			return nil // how a watch ends
 		case err != nil:
 			return err
-		case terminal:
+		case on != nil:
 			// To the top left; each line, and what is below the last, is erased.
-			fmt.Fprint(out, "\x1b[H", strings.ReplaceAll(text.String(), "\n", "\x1b[K\n"), "\x1b[J")
+			fmt.Fprint(out, "\x1b[H", strings.ReplaceAll(on.fit(text.String()), "\n", "\x1b[K\n"), "\x1b[J")
 		case text.String() != said:
 			fmt.Fprint(out, text.String())
 		}
@@ -146,6 +148,29 @@ func repeat(ctx context.Context, out io.Writer, terminal bool, period time.Durat
 		}
 	}
 }
+
+// fit cuts a text to the rows of the screen, which would scroll, and says how much is left out.
+func (s screen) fit(text string) string {
+	width, height := s()
+	if height == 0 {
+		return text
+	}
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	rows, fitting := 0, 0 // the lines that fit above the one that says how many do not
+	for i, line := range lines {
+		rows += 1 + max(0, utf8.RuneCountInString(sgr.ReplaceAllString(line, ""))-1)/max(1, width)
+		if rows <= height-2 {
+			fitting = i + 1
+		}
+	}
+	if rows < height { // the cursor is in the row below
+		return text
+	}
+	return strings.Join(append(lines[:fitting:fitting], fmt.Sprintf("and %d more lines\n", len(lines)-fitting)), "\n")
+}
+
+// sgr is what painter writes, which has no width.
+var sgr = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // The orders of --sort.
 const (

@@ -72,19 +72,19 @@ QUOTA kernel: XFS
 // A watch prints what has changed, on a terminal over what was there, and ends with its context or an error.
 func TestRepeat(t *testing.T) {
 	for _, tt := range []struct {
-		name     string
-		terminal bool
-		want     string
+		name   string
+		screen screen
+		want   string
 	}{
-		{"in a pipe", false, "one\ntwo\nthree\nfour\n"},
-		{"on a terminal", true, "\x1b[Hone\x1b[K\ntwo\x1b[K\n\x1b[J\x1b[Hone\x1b[K\ntwo\x1b[K\n\x1b[J\x1b[Hthree\x1b[K\nfour\x1b[K\n\x1b[J"},
+		{"in a pipe", nil, "one\ntwo\nthree\nfour\n"},
+		{"on a terminal", func() (int, int) { return 80, 24 }, "\x1b[Hone\x1b[K\ntwo\x1b[K\n\x1b[J\x1b[Hone\x1b[K\ntwo\x1b[K\n\x1b[J\x1b[Hthree\x1b[K\nfour\x1b[K\n\x1b[J"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			looks := []string{"one\ntwo\n", "one\ntwo\n", "three\nfour\n"}
 			ctx, cancel := context.WithCancel(t.Context())
 			var out bytes.Buffer
 			n := 0
-			err := repeat(ctx, &out, tt.terminal, 0, func(_ context.Context, out io.Writer) error {
+			err := repeat(ctx, &out, tt.screen, 0, func(_ context.Context, out io.Writer) error {
 				if n == len(looks) {
 					cancel()
 					return errors.New("interrupted")
@@ -99,7 +99,28 @@ func TestRepeat(t *testing.T) {
 		})
 	}
 	broken := errors.New("podnas does not run")
-	if err := repeat(t.Context(), io.Discard, false, 0, func(context.Context, io.Writer) error { return broken }); !errors.Is(err, broken) {
+	if err := repeat(t.Context(), io.Discard, nil, 0, func(context.Context, io.Writer) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("an error: %v", err)
+	}
+}
+
+// What would scroll a terminal is cut, also if its lines wrap. Colours have no width.
+func TestFit(t *testing.T) {
+	coloured := painter(true).paint(red, "four")
+	for _, tt := range []struct {
+		name, text    string
+		width, height int
+		want          string
+	}{
+		{"it fits", "1\n2\n3\n", 4, 4, "1\n2\n3\n"},
+		{"a row too much", "1\n2\n3\n4\n", 4, 4, "1\n2\nand 2 more lines\n"},
+		{"a line that wraps", "1\nfive5\n3\n", 4, 4, "1\nand 2 more lines\n"},
+		{"a coloured line that does not", "1\n" + coloured + "\n3\n", 4, 4, "1\n" + coloured + "\n3\n"},
+		{"a terminal of a row", "1\n2\n", 4, 1, "and 2 more lines\n"},
+		{"of an unknown size", "1\n2\n3\n4\n", 0, 0, "1\n2\n3\n4\n"},
+	} {
+		if got := screen(func() (int, int) { return tt.width, tt.height }).fit(tt.text); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
 	}
 }

@@ -25,7 +25,9 @@ func byClaim(store *volume.Store, checks []doctor.Check) []doctor.Check {
 				if r.Volume == "" {
 					others = true
 				} else if v, err := store.Get(r.Volume); err == nil {
-					r.Check = strings.Replace(r.Check, r.Volume, known(&v), 1)
+					if about, ok := strings.CutSuffix(r.Check, r.Volume); ok {
+						r.Check = about + known(&v)
+					}
 				}
 			}
 			if !others {

@@ -14,7 +14,7 @@ import (
 // Results call volumes by their claims, in the order that people expect, and keep the names for commands.
 func TestByClaim(t *testing.T) {
 	store, _ := fixture.Store(t)
-	for name, claim := range map[string]string{"pvc-1": "team-10", "pvc-2": "team-2", "pvc-3": "team-1", "hand": ""} {
+	for name, claim := range map[string]string{"pvc-1": "team-10", "pvc-2": "team-2", "pvc-3": "team-1", "vol": "team-3", "hand": ""} {
 		spec := volume.Spec{Name: name, Size: 1 << 20}
 		if claim != "" {
 			spec.Claim = &volume.Claim{Namespace: claim, Name: "data"}
@@ -41,6 +41,7 @@ func TestByClaim(t *testing.T) {
 			"[volume team-10/data=pvc-1 b= a= volume team-2/data=pvc-2]",
 		},
 		{"a second one", []doctor.Result{{Check: "second volume pvc-1", Volume: "pvc-1"}}, "[second volume team-10/data=pvc-1]"},
+		{"one whose name is elsewhere too", []doctor.Result{about("vol")}, "[volume team-3/data=vol]"},
 		{"one that is gone", []doctor.Result{about("pvc-4")}, "[volume pvc-4=pvc-4]"},
 		{"none", nil, "[]"},
 	} {

@@ -37,6 +37,8 @@ const (
 	// diskLate is how long a read-only request waits for the disk before it replies
 	// without that information.
 	diskLate = 5 * time.Second
+	// sourceAge is how old the usage may be that the progress of a copy is compared with.
+	sourceAge = 15 * time.Second
 	// requestsMax limits concurrent requests of each kind.
 	requestsMax = 32
 	// connsMax limits connections. It is much larger than the limits of requests, so
@@ -297,15 +299,22 @@ func (s *Server) create(r *http.Request) (any, error) {
 	switch {
 	case errors.As(err, &copying):
 		e := toError(err)
-		usages, err := s.usages.Get(r.Context(), 0)
-		if u := usages[copying.Source]; err == nil && !u.Partial {
-			e.Progress.Total = u.Bytes
-		}
+		e.Progress.Total = s.toCopy(r.Context(), copying.Source)
 		return nil, e
 	case err != nil:
 		return nil, err
 	}
 	return s.describe(r.Context(), v), nil
+}
+
+// toCopy is how many bytes a volume has, 0 if that is unknown. Who waits for a copy asks each second, so it may be
+// old: it is counted with those of all others.
+func (s *Server) toCopy(ctx context.Context, source string) int64 {
+	usages, err := s.usages.Get(ctx, sourceAge)
+	if u := usages[source]; err == nil && !u.Partial {
+		return u.Bytes
+	}
+	return 0
 }
 
 func (s *Server) adopt(r *http.Request) (any, error) {

@@ -22,10 +22,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/latest"
 	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/provisioner/internal/fixture"
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -489,5 +491,25 @@ func TestManyRequests(t *testing.T) {
 	asking.Wait()
 	if _, err := c.List(t.Context(), true); err != nil {
 		t.Errorf("when all are answered: %v", err)
+	}
+}
+
+// Who waits for a copy does not have the usage of all volumes read each time.
+func TestToCopy(t *testing.T) {
+	reads := 0
+	s := &Server{usages: latest.New(diskLate, func(context.Context) (map[string]quota.Usage, error) {
+		reads++
+		return map[string]quota.Usage{"a": {Bytes: 10}, "b": {Bytes: 20, Partial: true}}, nil
+	})}
+	for _, tt := range []struct {
+		source string
+		want   int64
+	}{{"a", 10}, {"b", 0}, {"none", 0}, {"a", 10}} {
+		if got := s.toCopy(t.Context(), tt.source); got != tt.want {
+			t.Errorf("%s: %d bytes, want %d", tt.source, got, tt.want)
+		}
+	}
+	if reads != 1 {
+		t.Errorf("the usages are read %d times, want once", reads)
 	}
 }

@@ -76,9 +76,11 @@ func (f *Finder) installations(ctx context.Context) ([]appsv1.StatefulSet, error
 		return sets, f.unlisted(err)
 	}
 	for _, namespace := range slices.Compact(slices.Sorted(slices.Values(f.Likely))) {
-		if here, err := f.list(ctx, namespace); err == nil {
-			sets = append(sets, here...)
+		here, hereErr := f.list(ctx, namespace)
+		if hereErr != nil && !apierrors.IsForbidden(hereErr) {
+			return nil, f.unlisted(hereErr)
 		}
+		sets = append(sets, here...)
 	}
 	if len(sets) == 0 {
 		return nil, f.unlisted(err)

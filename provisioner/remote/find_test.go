@@ -48,6 +48,7 @@ func TestFind(t *testing.T) {
 		there      []runtime.Object
 		finder     Finder
 		forbidden  string // "verb resource namespace", which the caller may not
+		broken     string // likewise, what fails
 		want       string // the pod
 		err        string
 		notRunning bool
@@ -73,6 +74,7 @@ func TestFind(t *testing.T) {
 		{name: "both are said, and nothing may be listed", there: []runtime.Object{base, basePod}, finder: Finder{Namespace: "podnas", Name: "podnas"}, forbidden: "list statefulsets *", want: "podnas/podnas-0"},
 		{name: "both are said, and it is not there", finder: Finder{Namespace: "podnas", Name: "nas"}, err: "there is no such StatefulSet", notRunning: true},
 		{name: "not all namespaces may be listed", there: []runtime.Object{base, basePod, team}, forbidden: "list statefulsets ", want: "podnas/podnas-0"},
+		{name: "a likely one can't be listed", there: []runtime.Object{base, basePod}, forbidden: "list statefulsets ", broken: "list statefulsets mine", err: "look for podnas in the cluster: too busy"},
 		{name: "none may be listed", there: []runtime.Object{base, basePod}, forbidden: "list statefulsets *", err: "no right to list StatefulSets in all namespaces, and in those where podnas is likely to be (podnas, mine)"},
 		{name: "this one may not be listed", finder: Finder{Namespace: "podnas"}, forbidden: "list statefulsets *", err: "add the name of podnas's: --name=podnas"},
 		{name: "no right to see the pod", there: []runtime.Object{base, basePod}, forbidden: "get pods *", err: "no right to get pods in namespace podnas"},
@@ -83,6 +85,9 @@ func TestFind(t *testing.T) {
 				did := a.GetVerb() + " " + a.GetResource().Resource + " "
 				if tt.forbidden == did+a.GetNamespace() || tt.forbidden == did+"*" {
 					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: a.GetResource().Resource}, "", errors.New("no"))
+				}
+				if tt.broken == did+a.GetNamespace() {
+					return true, nil, apierrors.NewServiceUnavailable("too busy")
 				}
 				return false, nil, nil
 			})
