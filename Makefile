@@ -55,7 +55,7 @@ run: build ## serve the example claims on 127.0.0.1, without a cluster; ARGS='mo
 		--listen 127.0.0.1:20490 --http 127.0.0.1:20491 $(ARGS)
 
 # Without go vet, which make lint runs: here it looks at all that podnas imports, too. Four packages
-# at a time, because some of them mostly wait. What the race detector is no help with, such as a measure of memory, is in
+# at a time, because some of them mostly wait, and those first that take longest. What the race detector is no help with, such as a measure of memory, is in
 # files that it leaves out, and has a run of its own.
 .PHONY: test
 test: ## unit tests and the conformance suite; RACE=1 with the race detector, as CI has it
@@ -67,7 +67,7 @@ test: ## unit tests and the conformance suite; RACE=1 with the race detector, as
 			{ echo 'make: the race detector needs a C compiler, such as gcc and libc6-dev: install it, or leave out RACE=1' >&2; exit 1; }; \
 		set -x; $(SUITE) go test -json -vet=off -run 'TestAllocations|TestResident|TestFileSystems|TestWaysToFindFiles' ./server ./server/nfs3 ./server/nfs4/...; \
 	fi; \
-	set -x; CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 30m -p 4 $$race ./...
+	set -x; CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 30m -p 4 $$race ./server ./server/export ./...
 
 .PHONY: lint
 lint: manifests-check ## golangci-lint, go vet's checks included, and actionlint (built on first use, 2 minutes)
@@ -115,7 +115,7 @@ idle: ## how often a server with 200 volumes and 50 clients wakes that has nothi
 .PHONY: page
 page: ## the status page in a headless Chromium; PAGE_PICTURES=DIR keeps the pictures
 	@chromium=$$(test/page/setup.sh); axe=$$(test/page/axe.sh); set -x; \
-	CHROMIUM=$$chromium AXE=$$axe PAGE_PICTURES='$(if $(PAGE_PICTURES),$(abspath $(PAGE_PICTURES)))' $(SUITE) go test -tags page -count=1 -timeout 10m -v ./test/page
+	CHROMIUM=$$chromium AXE=$$axe PAGE_PICTURES='$(if $(PAGE_PICTURES),$(abspath $(PAGE_PICTURES)))' $(SUITE) go test -tags page -count=1 -timeout 20m -v ./test/page
 
 .PHONY: page-picture
 page-picture: ## takes docs/page.png, the picture in README.md (root, six minutes)

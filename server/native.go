@@ -52,7 +52,7 @@ func newNative(cfg *Config, key *export.Key, slow *stats.SlowLog) (*native, erro
 	}
 	var err error
 	if cfg.NFS4 != "" {
-		n.nfs4, err = nfs4.New(nfs4.Config{Files: files, Opener: n.opener, Table: table, Key: key, Roster: cfg.NFS4, Removed: cfg.Removed, Log: log, StateLog: cfg.StateLog, Reserve: cfg.Reserve})
+		n.nfs4, err = nfs4.New(nfs4.Config{Files: files, Opener: n.opener, Table: table, Key: key, Roster: cfg.NFS4, Removed: cfg.Removed, Log: log, StateLog: cfg.StateLog, Tables: cfg.Tables, Reserve: cfg.Reserve})
 		if err != nil {
 			return nil, err
 		}

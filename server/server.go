@@ -142,6 +142,8 @@ type Config struct {
 	// StateLog is a directory in memory for what clients of version 4 have, for the time after a
 	// crash of this process. It may be empty.
 	StateLog string
+	// Tables is told how many bytes what clients of version 4 have takes, about once a second while that changes. It may be nil.
+	Tables func(bytes int)
 	// Reserve is room for what is in NFS4, on a full disk; nil: there is none.
 	Reserve *statedir.Reserve
 	// SlowCall is the duration from which calls are logged as slow; 0: none.

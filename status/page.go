@@ -117,7 +117,7 @@ func problemNode(p *page, problem doctor.Result, of string) g.Node {
 	if problem.Status == doctor.Failed {
 		class = "problem bad"
 	}
-	var name g.Node = g.Text(problem.Check)
+	name := g.Text(problem.Check)
 	if problem.Volume != of && p.volume(problem.Volume) != nil {
 		name = h.A(volumeHref(problem.Volume), name)
 	}

@@ -82,7 +82,7 @@ func volumeFacts(v *volumeView, mount g.Node) g.Node {
 			h.Class("facts"),
 			h.Div(h.H3(g.Text("Size")), use),
 			g.If(v.Inodes.Known, h.Div(h.H3(g.Text("Files")), useBar(&v.Inodes))),
-			h.Div(h.H3(g.Text("Of the last minute")), h.P(
+			h.Div(h.Class("wide"), h.H3(g.Text("Of the last minute")), h.P(
 				h.B(g.Text(v.Calls)), g.Text(" calls, "), h.B(g.Text(v.Read)), g.Text(" read, "), h.B(g.Text(v.Written)), g.Text(" written per second"),
 			)),
 		)),

@@ -129,7 +129,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	}
 	gonfs.JoinLog(log)
 	server.UseProcessors()
-	limitMemory(cfg.indexMemory)
+	tables := limitMemory(cfg.indexMemory)
 	log.Info("podnas: starting", "version", version, "root", cfg.root)
 
 	listener, err := listen("--listen", cfg.listen)
@@ -207,6 +207,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		Removed:     filepath.Join(cfg.root, volume.RemovedDir),
 		NoAttrCache: !cfg.attrCache,
 		StateLog:    cfg.stateLog,
+		Tables:      tables,
 		Reserve:     store.Reserve(),
 		SlowCall:    cfg.slowCall,
 		Log:         log,

@@ -31,7 +31,7 @@ func writeSBOM(name string, binary []byte, beside []cdx.Component, version strin
 // newSBOM lists what a binary is made of, in CycloneDX's JSON: the modules and the Go
 // release that the linker noted in it. So it says what is there, and not what some
 // go.mod asked for. Licenses of modules are not noted, so they are not told. After them
-// it has what is packed beside the binary.
+// it has what is embedded in the binary, and what is packed beside it.
 func newSBOM(binary []byte, beside []cdx.Component, version string, created time.Time) ([]byte, error) {
 	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {
@@ -59,6 +59,7 @@ func newSBOM(binary []byte, beside []cdx.Component, version string, created time
 		}
 		components = append(components, component(dep.Path, dep.Version, dep.Sum))
 	}
+	components = append(components, embedded())
 	components = append(components, beside...)
 	refs := make([]string, len(components))
 	for i := range components {
@@ -82,6 +83,15 @@ func newSBOM(binary []byte, beside []cdx.Component, version string, created time
 		return nil, fmt.Errorf("encode: %w", err)
 	}
 	return out.Bytes(), nil
+}
+
+// embedded is what of others the binary has but modules: the script that patches the status page, in status/assets.
+func embedded() cdx.Component {
+	const id = "pkg:npm/idiomorph@0.8.0"
+	return cdx.Component{
+		BOMRef: id, Type: cdx.ComponentTypeLibrary, Name: "idiomorph", Version: "0.8.0", PackageURL: id,
+		Licenses: &cdx.Licenses{{License: &cdx.License{ID: "0BSD"}}},
+	}
 }
 
 func component(path, version, sum string) cdx.Component {

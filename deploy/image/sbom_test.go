@@ -30,7 +30,7 @@ type (
 		Ref                       string `json:"bom-ref"`
 		Type, Name, Version, Purl string
 		Hashes                    []struct{ Alg, Content string }
-		Licenses                  []struct{ License struct{ Name string } }
+		Licenses                  []struct{ License struct{ ID, Name string } }
 		ExternalReferences        []struct{ URL string }
 		Supplier                  struct{ Name string }
 	}
@@ -64,7 +64,11 @@ func TestSBOM(t *testing.T) {
 	if c := listed["std"]; c.Purl != "pkg:golang/std@"+strings.TrimPrefix(info.GoVersion, "go") {
 		t.Errorf("the standard library is %+v", c)
 	}
-	if len(info.Deps) < 5 || len(listed) != len(info.Deps)+1 {
+	// What status/assets has of others.
+	if c := listed["idiomorph"]; c.Purl != "pkg:npm/idiomorph@0.8.0" || len(c.Licenses) != 1 || c.Licenses[0].License.ID != "0BSD" {
+		t.Errorf("the page's script is %+v", c)
+	}
+	if len(info.Deps) < 5 || len(listed) != len(info.Deps)+2 {
 		t.Fatalf("%d components of %d modules", len(listed), len(info.Deps))
 	}
 	for _, dep := range info.Deps {

@@ -30,10 +30,16 @@ func TestByClaim(t *testing.T) {
 		results []doctor.Result
 		want    string
 	}{
-		{"all about volumes", []doctor.Result{about("pvc-1"), about("pvc-2"), about("hand"), about("pvc-3")},
-			"[volume hand=hand volume team-1/data=pvc-3 volume team-2/data=pvc-2 volume team-10/data=pvc-1]"},
-		{"the order of others has its reasons", []doctor.Result{about("pvc-1"), {Check: "b"}, {Check: "a"}, about("pvc-2")},
-			"[volume team-10/data=pvc-1 b= a= volume team-2/data=pvc-2]"},
+		{
+			"all about volumes",
+			[]doctor.Result{about("pvc-1"), about("pvc-2"), about("hand"), about("pvc-3")},
+			"[volume hand=hand volume team-1/data=pvc-3 volume team-2/data=pvc-2 volume team-10/data=pvc-1]",
+		},
+		{
+			"the order of others has its reasons",
+			[]doctor.Result{about("pvc-1"), {Check: "b"}, {Check: "a"}, about("pvc-2")},
+			"[volume team-10/data=pvc-1 b= a= volume team-2/data=pvc-2]",
+		},
 		{"a second one", []doctor.Result{{Check: "second volume pvc-1", Volume: "pvc-1"}}, "[second volume team-10/data=pvc-1]"},
 		{"one that is gone", []doctor.Result{about("pvc-4")}, "[volume pvc-4=pvc-4]"},
 		{"none", nil, "[]"},

@@ -23,7 +23,7 @@ import (
 	"github.com/podnas/podnas/statedir"
 )
 
-// Config says how to make a Server. All fields but Removed and StateLog are needed.
+// Config says how to make a Server. Removed, StateLog, Tables and Reserve may be left out.
 type Config struct {
 	Files  *vfs.Service
 	Opener *export.Opener
@@ -38,6 +38,8 @@ type Config struct {
 	// StateLog is a directory in memory for what the next process goes on with if this one dies.
 	// If it is empty, clients have to reclaim what they had.
 	StateLog string
+	// Tables is told how many bytes the tables of clients take: state.State.Bytes. Run calls it.
+	Tables func(bytes int)
 	// Reserve is room for Roster on a full disk, nil for none.
 	Reserve *statedir.Reserve
 }
@@ -58,7 +60,8 @@ type Server struct {
 	roster   *roster
 	run      run
 	stateLog *stateLog // nil: there is none
-	wentOn   bool      // with stateLog
+	tables   func(bytes int)
+	wentOn   bool // with stateLog
 	notices  notices
 	events   *events
 	identity []byte // server_owner4 and scope: the same as long as the disk, and different for each
@@ -100,7 +103,10 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(),
-		crc: crc32.MakeTable(crc32.Castagnoli), roster: kept, sets: newAttrSets(), does: newOperations(), events: newEvents(cfg.Log),
+		crc: crc32.MakeTable(crc32.Castagnoli), roster: kept, sets: newAttrSets(), does: newOperations(), events: newEvents(cfg.Log), tables: cfg.Tables,
+	}
+	if s.tables == nil {
+		s.tables = func(int) {}
 	}
 	if s.run, err = openRun(filepath.Dir(cfg.Roster), cfg.Reserve, cfg.Log); err != nil {
 		return nil, err
@@ -200,6 +206,7 @@ func (s *Server) Run(ctx context.Context) {
 				next = aligned.Until(time.Now(), lease/3)
 			}
 			tick.Reset(next)
+			s.tables(s.state.Bytes())
 			if s.stateLog != nil {
 				s.watchLog()
 			}

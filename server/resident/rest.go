@@ -18,6 +18,7 @@ type rest struct {
 	on      bool
 	percent int   // of debug.SetGCPercent before
 	limit   int64 // of debug.SetMemoryLimit before
+	rests   int64 // of debug.SetMemoryLimit meanwhile
 }
 
 // begin is called just after a collection. It does nothing if the user, or another rest of this process, has
@@ -36,7 +37,8 @@ func (r *rest) begin() {
 	r.on, r.percent, r.limit = true, percent, debug.SetMemoryLimit(-1)
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	debug.SetMemoryLimit(min(r.limit, int64(m.Sys-m.HeapReleased)+restBytes))
+	r.rests = min(r.limit, int64(m.Sys-m.HeapReleased)+restBytes)
+	debug.SetMemoryLimit(r.rests)
 	runtime.AddCleanup(new(*rest), r.collected, r.times) // of something that nobody uses: the next collection finds it
 }
 
@@ -61,5 +63,7 @@ func (r *rest) endLocked() {
 	}
 	r.on = false
 	debug.SetGCPercent(r.percent)
-	debug.SetMemoryLimit(r.limit)
+	if debug.SetMemoryLimit(-1) == r.rests { // and has no other by now, see cmd/podnas/memory.go
+		debug.SetMemoryLimit(r.limit)
+	}
 }

@@ -57,6 +57,13 @@ func TestRest(t *testing.T) {
 	}
 	r.end() // or it is about to
 	normal("after a busy time")
+
+	r.begin()
+	debug.SetMemoryLimit(9 << 30) // somebody else knows better
+	r.end()
+	if _, limit := settings(); limit != 9<<30 {
+		t.Errorf("the limit was changed to 9 GiB at rest, and is %d after it", limit)
+	}
 }
 
 var kept []byte // or it would not be allocated

@@ -122,6 +122,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "test/attack: setpriority:", err)
 	}
 	signal.Ignore(syscall.SIGPIPE)
+	// As containerd has it. How many files clients of version 4.1 may have open depends on it.
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20}); err != nil {
+		fmt.Fprintln(os.Stderr, "test/attack: setrlimit:", err)
+	}
 	status := m.Run()
 	summary.print(os.Stdout)
 	os.Exit(status)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -140,14 +141,14 @@ var replay4Attacks = []attack{
 					})
 				}
 				wg.Wait()
+				var first, last []byte
 				eventually(a, 20*time.Second, name+" is not answered", func() bool {
-					last, err := r.send(r.conns[0], r.seq, kept, ops)
+					var err error
+					last, err = r.send(r.conns[0], r.seq, kept, ops)
 					must(a, err)
-					replies = append(replies, last)
 					return status4(last) != nfs4.ErrDelay
 				})
-				var first []byte
-				for _, reply := range replies {
+				for _, reply := range slices.Concat(replies, [][]byte{last}) {
 					switch status := status4(reply); {
 					case status == nfs4.ErrDelay:
 						meanwhile++

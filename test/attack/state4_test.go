@@ -336,11 +336,15 @@ func (c *client4) mustOpen(volume, name string) nfs4.Stateid {
 
 // moreSession makes a session, which is not used.
 func (c *client4) moreSession() bool {
-	session, slot := c.session, c.slot
-	c.seq++
-	status, _ := c.call(nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: c.id, SequenceID: c.seq, Fore: channel4, Back: channel4})
-	c.session, c.slot = session, slot
+	_, status := c.addSession()
 	return status == nfs4.OK
+}
+
+func (c *client4) addSession() (res nfs4.CreateSessionRes, status nfs4.Status) {
+	c.seq++
+	status, d := c.call(nfs4.OpCreateSession, &nfs4.CreateSessionArgs{ClientID: c.id, SequenceID: c.seq, Fore: channel4, Back: channel4})
+	res.Decode(&d)
+	return res, status
 }
 
 func (c *client4) lockAll(id nfs4.Stateid) (nfs4.Stateid, nfs4.Status) {

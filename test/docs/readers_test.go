@@ -80,8 +80,8 @@ func TestRemoteBases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, found := range revision.FindAllSubmatch(text, -1) {
-			if named++; string(found[1]) != string(tag[1]) && string(found[1]) != "TAG" {
+		for _, found := range revision.FindAllStringSubmatch(string(text), -1) {
+			if named++; found[1] != string(tag[1]) && found[1] != "TAG" {
 				t.Errorf("%s names %s, the manifests the tag %s", page, found[0], tag[1])
 			}
 		}

@@ -140,7 +140,7 @@ func (w walkthrough) quickStart(t *testing.T) {
 	w.run(t, page, "two pods")
 	w.watch(t, page, "watch", showsLine(5))
 	out := w.run(t, page, "ask")
-	if !strings.Contains(out, "Nothing is wrong.") || !regexp.MustCompile(`(?m)^pvc-\S+ +\S+ +\S+ +default/shared +ready `).MatchString(out) {
+	if !strings.Contains(out, "Nothing is wrong.") || !regexp.MustCompile(`(?m)^pvc-\S+ +(\S+ +)+default/shared +ready `).MatchString(out) {
 		t.Errorf("podnas says\n%s", out)
 	}
 	replacePodnas(t, func() { w.run(t, page, "take away") })

@@ -22,7 +22,7 @@ import (
 // https://chromedevtools.github.io/devtools-protocol/
 type browser struct {
 	t       *testing.T
-	in      *os.File
+	pipe    *os.File
 	session string
 
 	mu         sync.Mutex
@@ -52,7 +52,7 @@ func newBrowser(t *testing.T, args ...string) *browser {
 	mustDo(t, err)
 	out, theirOut, err := os.Pipe()
 	mustDo(t, err)
-	b := &browser{t: t, in: in, replies: map[int]chan message{}}
+	b := &browser{t: t, pipe: in, replies: map[int]chan message{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, chromiumPath(t), append(chromiumFlags(t), append(args, "--remote-debugging-pipe")...)...)
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
@@ -114,7 +114,7 @@ func (b *browser) ask(method string, params, result any) {
 	b.mu.Unlock()
 	text, err := json.Marshal(m)
 	mustDo(b.t, err)
-	_, err = b.in.Write(append(text, 0))
+	_, err = b.pipe.Write(append(text, 0))
 	mustDo(b.t, err)
 	select {
 	case m = <-reply:
@@ -163,6 +163,13 @@ func (b *browser) open(url string) {
 	b.until("document.readyState === 'complete' && location.href.startsWith(%s) && document.documentElement.className === 'scripts'", url)
 }
 
+// in is the browser in the hands of another test.
+func (b *browser) in(t *testing.T) *browser {
+	b.t = t
+	b.takeComplaints()
+	return b
+}
+
 // until waits until a script's value is true.
 func (b *browser) until(script string, args ...any) {
 	b.t.Helper()
@@ -193,7 +200,7 @@ func (b *browser) refreshes(times int) {
 // key presses a key, like Tab or Enter. The commands are those of an editor, which a browser has instead of keys.
 func (b *browser) key(key string, code int, text string, commands ...string) {
 	b.t.Helper()
-	down := map[string]any{"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text, "commands": commands}
+	down := map[string]any{"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": code, "text": text, "commands": append([]string{}, commands...)}
 	b.ask("Input.dispatchKeyEvent", down, nil)
 	b.ask("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": code}, nil)
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -85,7 +86,7 @@ func TestPage(t *testing.T) {
 		}
 		// The client's own calls, exactly: it is the only one that writes.
 		clients := section(t, dom, `<section id="clients"`, "</section>")
-		if !strings.Contains(clients, `<td data-label="Written" class="n">15 MiB</td>`) {
+		if !strings.Contains(clients, `<td data-label="Written" class="n">14.7 MiB</td>`) {
 			t.Errorf("clients: %s", clients)
 		}
 		procedures := section(t, dom, `<section id="procedures"`, "</section>")
@@ -101,6 +102,21 @@ func TestPage(t *testing.T) {
 		if !strings.Contains(events, "mount: mounted") || !strings.Contains(events, "volume: created") {
 			t.Errorf("events: %s", events)
 		}
+	})
+	t.Run("volumes come first", func(t *testing.T) {
+		p.reset(0)
+		b := newBrowser(t)
+		for _, width := range []int{1280, 375} {
+			b.look(width, 667, false)
+			b.open(p.proxy.URL + "/")
+			top, charts := b.run(`document.querySelector("#volumes").getBoundingClientRect().top`), b.run(`document.querySelector("#charts").getBoundingClientRect().top`)
+			if a, b := number(t, top), number(t, charts); a > 667 || b < a {
+				t.Errorf("%d wide: they begin at %s, and the charts at %s", width, top, charts)
+			}
+			looksWell(b, width)
+			b.keep(fmt.Sprint("first-", width))
+		}
+		b.uncomplaining()
 	})
 	t.Run("brings itself up to date", func(t *testing.T) {
 		p.reset(0)
@@ -200,6 +216,13 @@ func TestPage(t *testing.T) {
 			}
 		}
 	}
+}
+
+func number(t *testing.T, text string) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(text, 64)
+	mustDo(t, err)
+	return n
 }
 
 // types has the next pages type into their filter.

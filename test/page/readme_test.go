@@ -22,9 +22,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfstest"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/nfs/rpc"
 )
 
 // demo is what the picture shows: claims, how full they are, and the clients of each.
@@ -117,8 +117,8 @@ func dialFrom(ctx context.Context, from, nfs string) (*nfstest.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect from %s: %w", from, err)
 	}
-	rpc := oncrpc.NewClient(conn)
-	return nfstest.NewClient(rpc, rpc), nil
+	client := rpc.NewClient(conn)
+	return nfstest.NewClient(client, client), nil
 }
 
 // work reads and writes a little, now more and now less, until ctx ends.

@@ -26,8 +26,7 @@
 // Denies, which is asked at each READ and WRITE of version 3, does
 // not take it unless somebody denies something.
 //
-// What does grow is the rewriting of the Log, once it is three times as long as what it says, and the end of the grace
-// period, once in the life of a process.
+// What does grow is the end of the grace period, once in the life of a process, and the beginning of a copy of the Log in it.
 //
 // The Log is written under it, by unlock: 2 to 3 us for each OPEN, CLOSE, LOCK and LOCKU, most
 // of it for write(2), and nothing for other calls (go test -bench Logged).

@@ -95,10 +95,13 @@ func TestResident(t *testing.T) {
 	}
 	counts := m.Counts()
 	got := resident() - before
-	t.Logf("%d clients, %d sessions, %d MiB of replies, %d opens, %d locks, %d MiB of names: %d MiB, of which sessions %d",
-		counts.Clients, counts.Sessions, counts.ReplyBytes>>20, counts.Opens, m.all.locks, m.all.ownerBytes>>20, got>>20, (sessions-before)>>20)
+	t.Logf("%d clients, %d sessions, %d MiB of replies, %d opens, %d locks, %d MiB of names: %d MiB, of which sessions %d; Bytes estimates %d",
+		counts.Clients, counts.Sessions, counts.ReplyBytes>>20, counts.Opens, m.all.locks, m.all.ownerBytes>>20, got>>20, (sessions-before)>>20, m.Bytes()>>20)
 	if counts.Clients < 7500 || counts.Sessions < l.MoreSessions || counts.Opens < l.AllOpens*3/4 {
 		t.Errorf("the tables are not full: %+v", counts)
+	}
+	if estimate := m.Bytes(); estimate < got*3/4 || estimate > got*5/4 {
+		t.Errorf("Bytes estimates %d MiB", estimate>>20)
 	}
 	if got > residentMax {
 		t.Errorf("the tables take %d MiB of memory", got>>20)

@@ -36,6 +36,14 @@ func (s *State) Counts() (n Counts) {
 	return n
 }
 
+// Bytes estimates how much memory the tables take, with what is reserved for replies. TestResident compares it
+// with what the kernel counts.
+func (s *State) Bytes() int {
+	s.mu.Lock()
+	defer s.unlock()
+	return 750*len(s.opens) + 150*(s.all.locks+len(s.waiters)) + s.all.ownerBytes + 1400*len(s.list) + 800*len(s.sessions) + s.replies
+}
+
 // Snapshot is who has what, for people.
 type Snapshot struct {
 	Clients []ClientInfo // by owner
