@@ -25,8 +25,8 @@ because their claims were deleted. With --wait, wait until there are none. Do th
 podnas, its namespace or its disk. Otherwise nodes wait for a server that is gone, pods that can't
 end prevent a node from being drained or shut down, and PersistentVolumes stay.
 
-This evicts and changes nothing; delete or scale down the listed pods yourself. In a cluster,
-run it in podnas's pod:
+This evicts and changes nothing; delete or scale down the listed pods yourself.
+In a cluster, run it in podnas's pod:
 
   kubectl apply -f deploy/components/drain/rbac.yaml
   kubectl exec -n podnas podnas-0 -- podnas mounted --wait

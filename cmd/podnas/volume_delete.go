@@ -34,9 +34,9 @@ A volume of a claim is only archived with --force; then delete its claim.
 ` + severalHelp
 
 const severalHelp = `
-Of several volumes each is asked for and tried by itself, in their order, with a line for each; a name
-that is given twice counts once. If one fails, the command ends with 1, and otherwise as with that
-one alone.`
+Several volumes are deleted or archived one after the other, each with a question and a line of its
+own; a name that is given twice counts once. If some of them fail, the exit code is 1. With one name
+it says why: see 'podnas volume --help'.`
 
 func newDeleteCommand(cfg *volumeConfig) *cobra.Command {
 	r := remover{volumeConfig: cfg, verb: "delete", done: "deleted"}
