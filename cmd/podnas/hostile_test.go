@@ -144,8 +144,22 @@ func TestHostileClients(t *testing.T) {
 	}
 }
 
-// attack does what h says, with a victim beside it.
+// attack does what h says, with a victim beside it. A disk that others of this machine sync makes the victim wait, too: so what
+// took too long is done a second time.
 func (s *served) attack(t *testing.T, h *hostility, v *victimFiles) {
+	slow := s.tryAttack(t, h, v)
+	if slow != "" {
+		t.Logf("%s: once more", slow)
+		slow = s.tryAttack(t, h, v)
+	}
+	if slow != "" {
+		t.Error(slow)
+	}
+}
+
+// tryAttack attacks once, and returns for what the victim waited too long.
+func (s *served) tryAttack(t *testing.T, h *hostility, v *victimFiles) (slow string) {
+	t.Helper()
 	alone := s.victim(t, v)
 	time.Sleep(time.Second)
 	alone.end()
@@ -172,11 +186,12 @@ func (s *served) attack(t *testing.T, h *hostility, v *victimFiles) {
 		t.Errorf("the process had %d MiB, want %d at most", most/mebi, processMax/mebi)
 	}
 	if limit := max(victimMax, victimTimes*alone.p99()); !h.load && victim.p99() > limit {
-		t.Errorf("99%% of the victim's calls took %v at most, want %v", victim.p99(), limit)
+		slow = fmt.Sprintf("99%% of the victim's calls took %v at most, want %v", victim.p99(), limit)
 	}
 	if !h.load && victim.ready == 0 {
-		t.Error("podnas was never ready")
+		slow = "podnas was never ready"
 	}
+	return slow
 }
 
 // traffic is how much an attack has sent and read.
