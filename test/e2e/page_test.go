@@ -19,8 +19,8 @@ const forwarded = "http://127.0.0.1:8080"
 // its probes: they tell of the claim that the upgrade has left.
 func (w walkthrough) statusPage(t *testing.T) {
 	v := boundVolume(t, "kept")
-	row := regexp.MustCompile(`(?s)<tr>\s*<td class="name"><a href="/volume/` + v.Name + `"><b>default/kept</b></a><small>` + v.Name + `</small></td>(.*?)</tr>`)
-	shows := regexp.MustCompile(`(?s)10(\.\d+)?Mi of 16Mi.*>squashed<.*>ready<.*class="client here"`)
+	row := regexp.MustCompile(`(?s)<tr[^>]*><th[^>]* class="name"><a href="/volume/` + v.Name + `"><b>default/kept</b></a><small>` + v.Name + `</small></th>(.*?)</tr>`)
+	shows := regexp.MustCompile(`(?s)>10(\.\d+)? of 16 MiB<.*>squashed<.*>ready<.*class="client here"`)
 	page, metrics, probes := "", "", ""
 	inKept(t, "touch /kept/file") // who is connected is who made a call of late
 	deadline := time.Now().Add(time.Minute)
