@@ -152,12 +152,12 @@ type screen func() (width, height int)
 
 // screenOf returns the screen of a stream, nil if that is no terminal.
 func screenOf(stream any) screen {
-	if !isTerminal(stream) {
+	f, ok := stream.(*os.File)
+	if !ok || !isTerminal(f) {
 		return nil
 	}
-	fd := int(stream.(*os.File).Fd()) //nolint:forcetypeassert // a terminal is one
 	return func() (width, height int) {
-		width, height, err := term.GetSize(fd)
+		width, height, err := term.GetSize(int(f.Fd()))
 		if err != nil {
 			return 0, 0
 		}
