@@ -55,8 +55,9 @@ run: build ## serve the example claims on 127.0.0.1, without a cluster; ARGS='mo
 		--listen 127.0.0.1:20490 --http 127.0.0.1:20491 $(ARGS)
 
 # Without go vet, which make lint runs: here it looks at all that podnas imports, too. Four packages
-# at a time, because some of them mostly wait, and those first that take longest. What the race detector is no help with, such as a measure of memory, is in
-# files that it leaves out, and has a run of its own.
+# at a time, because some of them mostly wait, and those first that take longest. What the race
+# detector is no help with, such as a measure of memory, is in files that it leaves out, and has a run
+# of its own (test/skips/race_test.go compares the list).
 .PHONY: test
 test: ## unit tests and the conformance suite; RACE=1 with the race detector, as CI has it
 	@echo 'make: testing. The first time this fetches Go modules and compiles them, which takes a few minutes.'

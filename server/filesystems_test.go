@@ -10,8 +10,8 @@ import (
 )
 
 // The suites again, with other ways to find files and other disks than TestNativeConformance and
-// TestNativeConformance4 have: how goroutines share what they have is the same. So not under the race detector, which takes five times
-// as long; with RACE=1, make test runs this file in a run of its own.
+// TestNativeConformance4 have. Goroutines share the same things in all of them, so this file is not for
+// the race detector, which takes five times as long: make test RACE=1 runs it by itself.
 
 // TestWaysToFindFiles puts the native engine to the suites with the kernel's handles, where they work.
 func TestWaysToFindFiles(t *testing.T) {

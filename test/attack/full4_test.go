@@ -15,10 +15,9 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/nfs/xdr"
 )
 
-// tablesMax is what docs/nfs.md lets the process have beside rssMax while all tables of version 4.1 are full.
+// tablesMax is what docs/limits.md lets the process have beside rssMax while all tables of version 4.1 are full.
 const tablesMax = 280 << 20
 
 // All that clients can have the server hold, at once.
@@ -32,19 +31,13 @@ var full4Attacks = []attack{
 		run: func(a *assault) {
 			a.volume("prey", "64Mi")
 			c, root := a.client("prey")
-			file := a.create(c, root, "read", nfs3.Sattr{})
-			res, err := c.Write(a.ctx, file, 0, nfs3.Unstable, pattern(3, 1<<20))
-			ok(a, "WRITE", res.Status, err)
+			unread := a.unreadCalls(c, root)
 			for i := range tableFiles {
 				a.create(c, root, fmt.Sprint(i), nfs3.Sattr{})
 			}
 			a.fillTables(a.many(500, 8000))
 			a.note("tables %s", mib(a.server.usage().rss))
-			var unread []byte
-			for i := range 64 {
-				unread = appendCall(unread, uint32(i), caller(0, 0), nfs3.ProcRead, &nfs3.ReadArgs{File: file, Count: 1 << 20})
-			}
-			half := append(xdr.AppendUint32(nil, 1<<31|1<<20), pattern(2, 512<<10)...)
+			half := halfRecord(512 << 10)
 			a.beside(func() {
 				begin, used := time.Now(), a.server.processorTime()
 				a.hold(a.many(300, 4000), 250, func(int) []byte { return unread })

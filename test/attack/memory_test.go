@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
 )
@@ -22,6 +23,21 @@ import (
 
 // memoryPatience is for a write to a server that reads no more.
 const memoryPatience = 300 * time.Millisecond
+
+// halfRecord announces a record of 1 MiB and has so many bytes of it.
+func halfRecord(n int) []byte { return append(xdr.AppendUint32(nil, 1<<31|1<<20), pattern(2, n)...) }
+
+// unreadCalls makes a file of 1 MiB, and returns 64 calls to read it.
+func (a *assault) unreadCalls(c *nfstest.Client, root nfs3.FH) (calls []byte) {
+	a.Helper()
+	file := a.create(c, root, "read", nfs3.Sattr{})
+	res, err := c.Write(a.ctx, file, 0, nfs3.Unstable, pattern(3, 1<<20))
+	ok(a, "WRITE", res.Status, err)
+	for i := range 64 {
+		calls = appendCall(calls, uint32(i), caller(0, 0), nfs3.ProcRead, &nfs3.ReadArgs{File: file, Count: 1 << 20})
+	}
+	return calls
+}
 
 var memoryAttacks = []attack{
 	{
@@ -43,7 +59,7 @@ var memoryAttacks = []attack{
 		also:  kinds{gonfs},
 		run: func(a *assault) {
 			a.beside(func() {
-				raw := append(xdr.AppendUint32(nil, 1<<31|1<<20), pattern(2, 512<<10)...)
+				raw := halfRecord(512 << 10)
 				a.hold(a.many(675, 2000), 64, func(int) []byte { return raw })
 			})
 		},
@@ -54,7 +70,7 @@ var memoryAttacks = []attack{
 		holds: "others are served",
 		run: func(a *assault) {
 			a.beside(func() {
-				raw := append(xdr.AppendUint32(nil, 1<<31|1<<20), pattern(2, 100)...)
+				raw := halfRecord(100)
 				a.hold(500, 500, func(int) []byte { return raw })
 			})
 		},
@@ -66,13 +82,7 @@ var memoryAttacks = []attack{
 		run: func(a *assault) {
 			a.volume("prey", "64Mi")
 			c, root := a.client("prey")
-			file := a.create(c, root, "read", nfs3.Sattr{})
-			res, err := c.Write(a.ctx, file, 0, nfs3.Unstable, pattern(3, 1<<20))
-			ok(a, "WRITE", res.Status, err)
-			var raw []byte
-			for i := range 64 {
-				raw = appendCall(raw, uint32(i), caller(0, 0), nfs3.ProcRead, &nfs3.ReadArgs{File: file, Count: 1 << 20})
-			}
+			raw := a.unreadCalls(c, root)
 			a.beside(func() { a.hold(a.many(300, 4000), 250, func(int) []byte { return raw }) })
 		},
 	},

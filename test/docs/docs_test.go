@@ -269,8 +269,9 @@ func anchorOf(heading string) string {
 	return strings.ReplaceAll(strings.ToLower(leftOutOfAnchor.ReplaceAllString(heading, "")), " ", "-")
 }
 
-// The pages name the image that the manifest has.
-func TestImageTag(t *testing.T) {
+// manifestTag is the tag of the image that the manifest has.
+func manifestTag(t *testing.T) string {
+	t.Helper()
 	manifest, err := os.ReadFile(filepath.Join(top, "deploy/podnas.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -279,6 +280,12 @@ func TestImageTag(t *testing.T) {
 	if tag == nil {
 		t.Fatal("deploy/podnas.yaml has no image of podnas")
 	}
+	return string(tag[1])
+}
+
+// The pages name the image that the manifest has.
+func TestImageTag(t *testing.T) {
+	tag := manifestTag(t)
 	named := regexp.MustCompile(`podnas[:-](v[0-9][0-9A-Za-z.-]*?)(?:-amd64|-arm64)?(?:\.tar|\s|$)`)
 	for _, page := range pages(t) {
 		text, err := os.ReadFile(page)
@@ -286,8 +293,8 @@ func TestImageTag(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, found := range named.FindAllSubmatch(text, -1) {
-			if !bytes.Equal(found[1], tag[1]) {
-				t.Errorf("%s names the image %s, the manifest %s", page, found[0], tag[1])
+			if string(found[1]) != tag {
+				t.Errorf("%s names the image %s, the manifest %s", page, found[0], tag)
 			}
 		}
 	}

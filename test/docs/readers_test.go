@@ -65,14 +65,7 @@ func cells(line string) (all []string) {
 
 // What names a revision of this repository names none that moves, but the tag of the manifests, or TAG for one.
 func TestRemoteBases(t *testing.T) {
-	manifest, err := os.ReadFile(filepath.Join(top, "deploy/podnas.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	tag := regexp.MustCompile(`image: ghcr\.io/podnas/podnas:(\S+)`).FindSubmatch(manifest)
-	if tag == nil {
-		t.Fatal("deploy/podnas.yaml has no image of podnas")
-	}
+	tag := manifestTag(t)
 	revision := regexp.MustCompile("(?:[?]ref=|targetRevision: |ref: {(?:tag|branch): )([^\\s`}]+)")
 	named := 0
 	for _, page := range pages(t) {
@@ -81,8 +74,8 @@ func TestRemoteBases(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, found := range revision.FindAllStringSubmatch(string(text), -1) {
-			if named++; found[1] != string(tag[1]) && found[1] != "TAG" {
-				t.Errorf("%s names %s, the manifests the tag %s", page, found[0], tag[1])
+			if named++; found[1] != tag && found[1] != "TAG" {
+				t.Errorf("%s names %s, the manifests the tag %s", page, found[0], tag)
 			}
 		}
 	}

@@ -168,7 +168,7 @@ func (s *State) event(e Event) {
 func (s *State) unlock() {
 	s.most, s.steps = max(s.most, s.steps), 0
 	if s.noted {
-		_ = s.flushLog() // the log knows
+		_ = s.flushLog() // without a copy the log goes on
 	}
 	after := s.after
 	s.after = nil

@@ -1,0 +1,128 @@
+package state
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+)
+
+// What is encoded by hand is what encoding/json makes of it, or the same to it.
+func TestRecords(t *testing.T) {
+	w, _, _, _ := busyWorld(t)
+	for _, o := range w.opens {
+		var r record
+		if err := json.Unmarshal(appendOpen(nil, o), &r); err != nil {
+			t.Fatal(err)
+		}
+		want := o.save()
+		r.Open.Since, want.Since = r.Open.Since.UTC(), want.Since.UTC()
+		if !reflect.DeepEqual(r, record{Open: &loggedOpen{o.client.id, want}}) {
+			t.Errorf("%s\nis %+v, want %+v", appendOpen(nil, o), r.Open, want)
+		}
+	}
+	for _, x := range w.waiters {
+		var r record
+		if err := json.Unmarshal(appendWait(nil, `{"wait":`, x), &r); err != nil {
+			t.Fatal(err)
+		}
+		if want := x.save(); !reflect.DeepEqual(r, record{Wait: &want}) {
+			t.Errorf("%s\nis %+v, want %+v", appendWait(nil, `{"wait":`, x), r.Wait, want)
+		}
+	}
+	for _, l := range w.locks {
+		var all, r record
+		if err := json.Unmarshal(appendLocks(nil, l), &all); err != nil {
+			t.Fatal(err)
+		}
+		if want := l.save(); !reflect.DeepEqual(all, record{Locks: &loggedLocks{l.open.number, want}}) {
+			t.Errorf("%s\nis %+v, want %+v", appendLocks(nil, l), all.Locks, want)
+		}
+		if err := json.Unmarshal(appendLock(nil, l, l.ranges[0], true), &r); err != nil {
+			t.Fatal(err)
+		}
+		saved := l.ranges[0].save()
+		if !reflect.DeepEqual(r.Lock, &loggedLock{Open: l.open.number, Number: l.number, Owner: []byte(l.owner), Seqid: l.seqid, Set: &saved}) {
+			t.Errorf("a lock is %+v", r.Lock)
+		}
+	}
+}
+
+// go test -bench Record ./server/nfs4/state
+func BenchmarkRecord(b *testing.B) {
+	w := newWorld(b, Limits{}).unlogged()
+	n := w.ready("node", 1)
+	id := n.mustOpen("open id:00000000000000000001", 1)
+	o := w.opens[w.number(&id)]
+	var to []byte
+	b.Run("by-hand", func(b *testing.B) {
+		for b.Loop() {
+			to = appendOpen(to[:0], o)
+		}
+	})
+	b.Run("json", func(b *testing.B) {
+		for b.Loop() {
+			to = (&record{Open: &loggedOpen{o.client.id, o.save()}}).append(to[:0])
+		}
+	})
+}
+
+// What a log costs: go test -bench Logged ./server/nfs4/state
+func BenchmarkLogged(b *testing.B) {
+	for _, logged := range []bool{false, true} {
+		start := func(b *testing.B) *node {
+			w := &world{State: New(Config{Lease: time.Hour, Boot: 1}), t: b}
+			if logged {
+				dir := "/dev/shm"
+				if _, err := os.Stat(dir); err != nil {
+					dir = b.TempDir()
+				}
+				f, err := os.CreateTemp(dir, "podnas-log-*")
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(func() { f.Close(); os.Remove(filepath.Clean(f.Name())) })
+				if err := w.StartLog(fileLog{f}); err != nil {
+					b.Fatal(err)
+				}
+			}
+			return w.ready("node", 1)
+		}
+		b.Run(fmt.Sprintf("open-close/log=%t", logged), func(b *testing.B) {
+			n := start(b)
+			for b.Loop() {
+				id, _ := n.open("owner of the open", 1, Both, 0)
+				n.w.Close(n.c, id, file1(1))
+			}
+		})
+		b.Run(fmt.Sprintf("lock-unlock/log=%t", logged), func(b *testing.B) {
+			n := start(b)
+			id := n.mustOpen("owner of the open", 1)
+			for b.Loop() {
+				l, _, _ := n.lock(id, "owner of the lock", 1, true, 0, 10)
+				_, _ = n.w.Unlock(n.c, l, file1(1), 0, 10)
+			}
+		})
+	}
+}
+
+// fileLog is a log as a server has it.
+type fileLog struct{ *os.File }
+
+func (l fileLog) Append(frame []byte) (bool, error) {
+	_, err := l.Write(frame)
+	return false, err
+}
+
+func (l fileLog) Begin() error { return nil }
+
+func (l fileLog) Copy(frame []byte) error {
+	_, err := l.Write(frame)
+	return err
+}
+
+func (l fileLog) Replace() (io.Closer, error) { return nil, nil }
