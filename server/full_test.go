@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/space"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // countedWith serves an empty volume that the server counts.

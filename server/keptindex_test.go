@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 var indexed = flag.Int("indexed", 2000, "files of TestKeptIndex, which measures restarts; a million take some minutes")

@@ -20,10 +20,10 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 var kills = flag.Int("kills", 20, "how often TestKilled kills the server; a thousand take two to five minutes")

@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/podnas/podnas/nfs/nfstest"
-	"github.com/podnas/podnas/nfs/nfstest/nfstest4"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/conformance/nfstest"
+	"github.com/podnas/podnas/test/conformance/nfstest4"
 )
 
 const limitedTo = "127.0.0.3"

@@ -14,7 +14,6 @@ import (
 
 	"github.com/podnas/podnas/nfs/mount3"
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/quota"
@@ -22,6 +21,7 @@ import (
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // instance is a server that can be stopped and started again on its port.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/podnas/podnas/nfs/mount3"
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // What a volume's options promise, seen from the wire.

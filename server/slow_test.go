@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // lines is a log that can be read while it is written.

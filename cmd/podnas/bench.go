@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/nfs/nfsbench"
+	"github.com/podnas/podnas/tools/nfsbench"
 )
 
 const benchLong = `bench sends NFS calls to a server, like many concurrent clients, and measures its operations

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podnas/podnas/nfs/nfsbench"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/test/conformance/nfstest"
+	"github.com/podnas/podnas/tools/nfsbench"
 )
 
 func TestBench(t *testing.T) {

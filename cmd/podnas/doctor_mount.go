@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/nfs/nfsbench"
 	"github.com/podnas/podnas/nfs/nfscheck"
+	"github.com/podnas/podnas/tools/nfsbench"
 )
 
 const doctorMountLong = `Test step by step whether this machine can mount and use a volume, and say what to do about the

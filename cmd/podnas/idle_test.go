@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 const (

@@ -17,13 +17,13 @@ import (
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfscheck"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/space"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // serve runs an engine with the volumes of these tests, and returns its port.

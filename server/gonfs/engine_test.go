@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/leaks"
 )
 

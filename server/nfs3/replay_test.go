@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // counter is a server with one procedure, which tells how often it was called. One that is

@@ -11,11 +11,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // disk tells of syncs as a file does.

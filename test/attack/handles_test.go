@@ -14,8 +14,8 @@ import (
 
 	"github.com/podnas/podnas/nfs/mount3"
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // movedNoticed is when docs/internals/semantics.md says that a directory that was moved away is stale.

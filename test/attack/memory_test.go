@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // Ways to have the server hold memory. That it holds no more than its bound is checked

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // The server has the kernel decide who may do what. Here a random user does a random

@@ -14,9 +14,9 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // Calls of version 4.1 that come again, RFC 8881 section 2.10.6.1: that they are not executed twice.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // attack is a line of the table.

@@ -20,8 +20,8 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // The victims are a process of their own, so that what is measured is the server and

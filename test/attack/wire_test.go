@@ -18,9 +18,9 @@ import (
 
 	"github.com/podnas/podnas/nfs/mount3"
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // dialFrom connects from one of the box's addresses, and from a port that only root

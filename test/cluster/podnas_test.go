@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/test/cluster/controlplane"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // podnas is one instance of the server: a disk, and a process that serves it

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // many is how many volumes a large podnas has. Two have special names.

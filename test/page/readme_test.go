@@ -23,8 +23,8 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // demo is what the picture shows: claims, how full they are, and the clients of each.

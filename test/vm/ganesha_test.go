@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestGanesha puts NFS-Ganesha to the conformance suite of nfs/nfstest, to check that suite.
+// TestGanesha puts NFS-Ganesha to the conformance suite of test/conformance/nfstest, to check that suite.
 func TestGanesha(t *testing.T) {
 	export := filepath.Join(xfs, "ganesha")
 	if err := errors.Join(os.Mkdir(export, 0o777), os.Chmod(export, 0o777)); err != nil {

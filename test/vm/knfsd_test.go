@@ -8,7 +8,7 @@ import (
 )
 
 // TestKnfsd4 puts the kernel's own server to the conformance suite of version 4.1,
-// nfs/nfstest/nfstest4, to check that suite.
+// test/conformance/nfstest4, to check that suite.
 func TestKnfsd4(t *testing.T) {
 	const export, hidden = "/a/volume", "/a/hidden"
 	// As test/bench/peers.sh has it.

@@ -134,13 +134,13 @@ ganesha() {
 		return
 	fi
 	wanted TestGanesha || return 0
-	go test -c -o "$bin/nfstest" ./nfs/nfstest
+	go test -c -o "$bin/nfstest" ./test/conformance/nfstest
 	suite ganesha "$guest -e ENGINE=ganesha -e 'NFSTEST=$bin/nfstest'" -run '^TestGanesha$' ./test/vm || status=1
 }
 knfsd() {
 	alsoShort knfsd 'it is a check on the conformance suite, which seldom changes' || return 0
 	if wanted TestKnfsd4; then
-		go test -c -o "$bin/nfstest4" ./nfs/nfstest/nfstest4
+		go test -c -o "$bin/nfstest4" ./test/conformance/nfstest4
 		suite knfsd "$guest -e ENGINE=knfsd -e 'NFSTEST=$bin/nfstest4'" -run TestKnfsd4 ./test/vm || status=1
 	fi
 	if [ -n "${RUN:-}" ] && wanted TestKnfsdChaos; then # by hand

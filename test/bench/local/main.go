@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/podnas/podnas/nfs/nfsbench"
+	"github.com/podnas/podnas/tools/nfsbench"
 )
 
 func main() {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/podnas/podnas/nfs/mount3"
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // serve serves a directory. Names are not synced one by one, which is all that

@@ -2,8 +2,8 @@ package nfstest4
 
 import (
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // typeTests put the operations to each type of file: RFC 8881 sections 15.1.2 and 15.2, and those of the

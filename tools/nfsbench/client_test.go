@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // atOnce is a server that answers every call with the same results, and those

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 var (
@@ -18,7 +18,7 @@ var (
 
 // TestExternal runs the suite against a server that runs already:
 //
-//	go test ./nfs/nfstest -nfs 127.0.0.1:2049 -export /srv
+//	go test ./test/conformance/nfstest -nfs 127.0.0.1:2049 -export /srv
 func TestExternal(t *testing.T) {
 	if *addr == "" {
 		t.Skip("named skip: external: no server is given by -nfs")

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // handleTests are file handles and names: RFC 8881 sections 4, 7, 14 and those of the

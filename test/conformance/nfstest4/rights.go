@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // Rights, at OPEN and by its stateid.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // failedTests are creates that fail. They leave nothing, so that who tries again meets the same as before.

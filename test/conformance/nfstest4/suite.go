@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // Target is a server under test.

@@ -4,7 +4,7 @@ import (
 	"strconv"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // exportTests are what a volume's options take from each operation of a COMPOUND, whatever

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // nameTests are what changes and reads directories, and COMMIT: RFC 8881 sections 18.3, 18.4,

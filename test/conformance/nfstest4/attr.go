@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // attrTests are attributes: RFC 8881 section 5, and GETATTR, SETATTR, VERIFY and NVERIFY.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/nfs/nfstest"
+	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
 // openTests are OPEN, OPEN_DOWNGRADE and CLOSE, share reservations, and stateids: RFC 8881

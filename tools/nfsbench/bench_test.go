@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/nfs/nfsbench"
-	"github.com/podnas/podnas/nfs/nfstest"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/test/conformance/nfstest"
+	"github.com/podnas/podnas/tools/nfsbench"
 )
 
 // serve runs the best engine that can run here on a directory, which it returns.
@@ -167,7 +167,7 @@ func running() (n int) {
 	var stacks strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&stacks, 2)
 	for stack := range strings.SplitSeq(stacks.String(), "\n\n") {
-		if strings.Contains(stack, "/nfs/nfsbench.") || strings.Contains(stack, "/nfs/rpc.") {
+		if strings.Contains(stack, "/tools/nfsbench.") || strings.Contains(stack, "/nfs/rpc.") {
 			n++
 		}
 	}
