@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/podnas/podnas/aligned"
+	"github.com/podnas/podnas/idle"
 )
 
 const (
@@ -215,7 +215,7 @@ func (w *watched) look(ctx context.Context, run func(context.Context) []Result) 
 // due is when Watch is to run the check. What has the same period is due at the same time. Add keeps the
 // monotonic clock's reading, so nothing has to wait for a clock that was set back.
 func (w *watched) due(asked bool) time.Time {
-	return w.asked.Add(aligned.Until(w.asked, w.period(asked)))
+	return w.asked.Add(idle.UntilTick(w.asked, w.period(asked)))
 }
 
 // period is the time between two runs, while somebody asks for the results or nobody does.

@@ -18,8 +18,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/podnas/podnas/aligned"
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/idle"
 	"github.com/podnas/podnas/latest"
 	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
@@ -79,7 +79,7 @@ func New(cfg Config) (*Status, error) {
 
 // Run takes samples until ctx ends.
 func (s *Status) Run(ctx context.Context) {
-	tick := time.NewTimer(aligned.Until(time.Now(), samplePeriod))
+	tick := time.NewTimer(idle.UntilTick(time.Now(), samplePeriod))
 	defer tick.Stop()
 	for {
 		s.samples.take(time.Now(), s.cfg.Served, s.cfg.Exports)
@@ -87,7 +87,7 @@ func (s *Status) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			tick.Reset(aligned.Until(now, samplePeriod))
+			tick.Reset(idle.UntilTick(now, samplePeriod))
 		}
 	}
 }

@@ -238,12 +238,14 @@ func TestHealthIsOfTheSameMoment(t *testing.T) {
 		var used map[string]int64
 		s := newStatus(t, []volume.Spec{{Name: "v", Size: 1 << 20}}, func(cfg *Config, e exporter) {
 			used = e.used
-			cfg.Findings = doctor.NewList(doctor.Live(doctor.One("volume v", func(context.Context) doctor.Result {
+			check := doctor.One("volume v", func(context.Context) doctor.Result {
 				if u, err := cfg.Store.Usage("v"); err != nil || u.Inodes > 90 {
 					return doctor.Fail("remove files", "it is full: %v", err)
 				}
 				return doctor.Good("fine")
-			})))
+			})
+			check.Live = true
+			cfg.Findings = doctor.NewList([]doctor.Check{check})
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/metrics"
 	"github.com/podnas/podnas/server"
 )
 
@@ -35,7 +36,7 @@ func TestHTTPPages(t *testing.T) {
 			t.Errorf("before the start %s: %d, %q, want %q", path, w.Code, w.Body, want)
 		}
 	}
-	pages.start(checks, newRegistry(newTestCollectors(t)...), page)
+	pages.start(checks, metrics.NewRegistry(newTestCollectors(t)...), page)
 	for _, tt := range []struct {
 		method, path string
 		code         int

@@ -5,7 +5,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
-	"github.com/podnas/podnas/server/resident"
+	"github.com/podnas/podnas/idle"
 )
 
 // memoryMax bounds what Go may take before it collects garbage more often, in bytes: below what docs/limits.md says of the
@@ -18,7 +18,7 @@ const defaultIndexMemory = 128
 // tablesStep is by how much the tables of version 4.1 grow or shrink before the limit follows.
 const tablesStep = 8 << 20
 
-// limitMemory sets Go's soft limit of memory (resident.SetLimit): memoryMax, but at most three
+// limitMemory sets Go's soft limit of memory (idle.SetMemoryLimit): memoryMax, but at most three
 // quarters of what the process's control group may have, since the kernel's sockets and written data need some of
 // that. indexMemory is --index-memory. The variable GOMEMLIMIT overrides it.
 //
@@ -32,7 +32,7 @@ func limitMemory(indexMemory int) (tables func(bytes int)) {
 	tables = func(bytes int) {
 		if bytes-told >= tablesStep || told-bytes >= tablesStep {
 			told = bytes
-			resident.SetLimit(memoryLimit(indexMemory, bytes, memlimit.FromCgroup))
+			idle.SetMemoryLimit(memoryLimit(indexMemory, bytes, memlimit.FromCgroup))
 		}
 	}
 	tables(0)

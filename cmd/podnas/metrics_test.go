@@ -16,11 +16,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/metrics"
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/exporter"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -29,13 +28,15 @@ func newTestCollectors(t *testing.T) []prometheus.Collector {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	table, root := &export.Table{}, t.TempDir()
-	e := exporter.Exporter{Table: table, Root: root, Engine: server.Choice{Engine: server.EngineGoNFS, Reason: "test"}, Log: log}
+	e := exporter{Table: table, Root: root, Engine: server.Choice{Engine: server.EngineGoNFS, Reason: "test"}, Log: log}
 	store, err := volume.Open(volume.Config{Root: root, Exports: e, Log: log})
 	mustDo(t, err)
 	t.Cleanup(func() { mustDo(t, store.Close()) })
 	nfs, err := server.New(server.Config{Engine: e.Engine, Exports: table, HandleKey: store.HandleKey(), Log: log})
 	mustDo(t, err)
-	return newCollectors(process.Info{}, nfs, table, store, &controller.Reconciler{}, doctor.NewList(nil), log)
+	return metrics.New(metrics.Config{
+		Server: nfs, Exports: table, Store: store, Report: (&controller.Reconciler{}).Report, Findings: doctor.NewList(nil), Log: log,
+	})
 }
 
 // metricNames are the names of all that is told, also of what there is nothing of

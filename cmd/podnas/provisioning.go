@@ -15,7 +15,6 @@ import (
 	"github.com/podnas/podnas/provisioner/checkup"
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/provisioner/standalone"
-	"github.com/podnas/podnas/server/exporter"
 )
 
 // provisioning is what turns claims into volumes.
@@ -72,7 +71,7 @@ func newProvisioning(cfg *serveConfig, address *net.TCPAddr, p *provisioner.Prov
 }
 
 // checks returns what the checks in a cluster need, nil without one.
-func (p *provisioning) checks(cfg *serveConfig, volumes *provisioner.Provisioner, served exporter.Exporter) *checkup.Cluster {
+func (p *provisioning) checks(cfg *serveConfig, volumes *provisioner.Provisioner, served exporter) *checkup.Cluster {
 	if p.client == nil {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/podnas/podnas/metrics"
 	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/checkup"
@@ -24,7 +25,6 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/exporter"
 	"github.com/podnas/podnas/server/gonfs"
 	"github.com/podnas/podnas/server/nfs4"
 	"github.com/podnas/podnas/status"
@@ -176,7 +176,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	exports.Only, exports.Modes = engine.Only(), filepath.Join(cfg.root, volume.ModesDir)
 	exports.KeepMarks(filepath.Join(cfg.root, volume.UsageDir))
 	exports.KeepIndexes(filepath.Join(cfg.root, volume.IndexDir))
-	served := exporter.Exporter{Table: exports, Root: cfg.root, Engine: engine, Limits: limits, Log: log}
+	served := exporter{Table: exports, Root: cfg.root, Engine: engine, Limits: limits, Log: log}
 	disk := volume.Config{
 		Root:       cfg.root,
 		Exports:    served,
@@ -246,7 +246,10 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		FailedSyncs: exports.Syncs.Failed.Load, Dial: nfs.Dial, Address: local(address).String(), NoNFS4: p.NoNFS4, StateLog: stateLogFailed(nfs.NFS4()), SharedNames: sharedNames(nfs.NFS4()), Cluster: claims.checks(cfg, p, served),
 	})
 	group.Go(func() error { return watch(serving, claims.made, found) })
-	collectors := newCollectors(info, nfs, exports, store, claims.reconciler, found, log)
+	measured := metrics.Config{Process: info, Server: nfs, Exports: exports, Store: store, Findings: found, Log: log}
+	if claims.reconciler != nil {
+		measured.Report = claims.reconciler.Report
+	}
 	overview, err := status.New(status.Config{
 		Process: info,
 		Store:   store, Served: nfs.Stats(), Exports: exports, Findings: found, Provisioner: p, Events: events, Log: log,
@@ -256,7 +259,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		return err
 	}
 	tellPage(cfg, probes.Addr().(*net.TCPAddr), stdout, log)
-	pages.start(checks, newRegistry(collectors...), overview.Handler())
+	pages.start(checks, metrics.NewRegistry(metrics.New(measured)...), overview.Handler())
 	group.Go(func() error {
 		context.AfterFunc(serving, stopAnswering)
 		return <-answered

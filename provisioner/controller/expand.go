@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/provisioner/problem"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -41,7 +40,7 @@ type expander struct {
 	events   record.EventRecorder
 	queue    workqueue.TypedRateLimitingInterface[string] // of keys of claims
 	log      *slog.Logger
-	problems problem.Set // by claimKey
+	problems provisioner.Problems // by claimKey
 }
 
 // watch queues claims whose request was raised above their capacity. It ignores
@@ -89,7 +88,7 @@ func (e *expander) work(ctx context.Context) {
 			return
 		}
 		err := e.sync(ctx, key)
-		if e.problems.Update(key, err) == problem.New && ctx.Err() == nil {
+		if e.problems.Update(key, err) == provisioner.ProblemNew && ctx.Err() == nil {
 			e.log.Warn("volume: can't be expanded yet, will try again", "claim", key, "err", err)
 		}
 		if err != nil && ctx.Err() == nil {

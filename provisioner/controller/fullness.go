@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/podnas/podnas/aligned"
+	"github.com/podnas/podnas/idle"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -44,7 +44,7 @@ func newFullness(store *volume.Store, events record.EventRecorder, log *slog.Log
 func (f *fullness) run(ctx context.Context) {
 	for {
 		f.look()
-		if sleep(ctx, aligned.Until(time.Now(), fullnessPeriod)) != nil {
+		if sleep(ctx, idle.UntilTick(time.Now(), fullnessPeriod)) != nil {
 			return
 		}
 	}

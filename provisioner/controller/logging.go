@@ -8,7 +8,6 @@ import (
 	library "sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/provisioner/problem"
 )
 
 // loggingProvisioner is the Provisioner that the library's controller calls. It logs
@@ -17,10 +16,10 @@ import (
 type loggingProvisioner struct {
 	*provisioner.Provisioner
 	permission *permission
-	problems   problem.Set // by claimKey; of volumes that can't be deleted, by their names
+	problems   provisioner.Problems // by claimKey; of volumes that can't be deleted, by their names
 }
 
-// claimKey is the key of a claim in a problem.Set. Names of volumes contain no slash.
+// claimKey is the key of a claim in a provisioner.Problems. Names of volumes contain no slash.
 func claimKey(claim *v1.PersistentVolumeClaim) string { return claim.Namespace + "/" + claim.Name }
 
 // Provision creates the volume of a claim. If podnas may not save
@@ -35,11 +34,11 @@ func (p *loggingProvisioner) Provision(ctx context.Context, options library.Prov
 	}
 	key := claimKey(options.PVC)
 	switch p.problems.Update(key, err) {
-	case problem.New:
+	case provisioner.ProblemNew:
 		p.Log.Warn("claim: can't get a volume yet", "claim", key, "volume", options.PVName, "reason", err)
-	case problem.Waiting:
+	case provisioner.ProblemWaiting:
 		p.Log.Info("claim: waiting for its copy", "claim", key, "volume", options.PVName, "reason", err)
-	case problem.Unchanged, problem.Solved:
+	case provisioner.ProblemUnchanged, provisioner.ProblemSolved:
 	}
 	return pv, state, err
 }
@@ -51,7 +50,7 @@ func (p *loggingProvisioner) Delete(ctx context.Context, pv *v1.PersistentVolume
 	if ignored := (*library.IgnoredError)(nil); errors.As(err, &ignored) {
 		wrong = nil // another podnas's
 	}
-	if p.problems.Update(pv.Name, wrong) == problem.New {
+	if p.problems.Update(pv.Name, wrong) == provisioner.ProblemNew {
 		p.Log.Warn("volume: can't be deleted yet", "volume", pv.Name, "reason", err)
 	}
 	return err

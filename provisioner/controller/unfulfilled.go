@@ -14,7 +14,7 @@ import (
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 
 	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/provisioner/problem"
+	"github.com/podnas/podnas/provisioner"
 )
 
 // With these annotations Kubernetes assigns a claim to a provisioner.
@@ -30,8 +30,8 @@ type unfulfilled struct {
 	claims    corelisters.PersistentVolumeClaimLister
 	classes   storagelisters.StorageClassLister
 	volumes   corelisters.PersistentVolumeLister
-	provision *problem.Set // of provisioning and deletion
-	expand    *problem.Set // of expansion
+	provision *provisioner.Problems // of provisioning and deletion
+	expand    *provisioner.Problems // of expansion
 }
 
 func (u *unfulfilled) look() []doctor.Result {

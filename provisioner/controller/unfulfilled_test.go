@@ -17,7 +17,6 @@ import (
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/internal/fixture"
-	"github.com/podnas/podnas/provisioner/problem"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -27,7 +26,7 @@ func TestUnfulfilled(t *testing.T) {
 	core := factory.Core().V1()
 	claims, volumes := core.PersistentVolumeClaims().Informer().GetIndexer(), core.PersistentVolumes().Informer().GetIndexer()
 	classes := factory.Storage().V1().StorageClasses()
-	var provision, expand problem.Set
+	var provision, expand provisioner.Problems
 	u := &unfulfilled{
 		name: provisioner.DefaultName, claims: core.PersistentVolumeClaims().Lister(), volumes: core.PersistentVolumes().Lister(), classes: classes.Lister(),
 		provision: &provision, expand: &expand,

@@ -15,7 +15,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/provisioner/problem"
 	"github.com/podnas/podnas/volume"
 )
 
@@ -87,17 +86,15 @@ func (r *Runner) reclaimAll(ctx context.Context, m *manifests, volumes map[claim
 	if len(without) > 0 {
 		err = cmp.Or(paused(m), err)
 	}
-	var change problem.Change
-	if err == nil {
-		change = r.problems.Update(pausedKey, nil)
-	} else {
-		change = r.problems.Update(pausedKey, err)
+	var why error
+	if err != nil { // an error that is a nil *pauseError is not nil
+		why = err
 	}
-	switch change {
-	case problem.Unchanged, problem.Waiting:
-	case problem.New:
+	switch r.problems.Update(pausedKey, why) {
+	case provisioner.ProblemUnchanged, provisioner.ProblemWaiting:
+	case provisioner.ProblemNew:
 		r.Log.Warn("standalone: deleting no volumes for now", "reason", err)
-	case problem.Solved:
+	case provisioner.ProblemSolved:
 		r.Log.Info("standalone: deleting volumes again when their claims are removed")
 	}
 	if err != nil {

@@ -32,10 +32,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
-	"github.com/podnas/podnas/aligned"
 	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/idle"
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/provisioner/problem"
 	"github.com/podnas/podnas/tree"
 	"github.com/podnas/podnas/volume"
 )
@@ -66,7 +65,7 @@ type Runner struct {
 	Out         io.Writer // gets messages about what was done
 	Log         *slog.Logger
 
-	problems problem.Set // by what they are about
+	problems provisioner.Problems // by what they are about
 	found    atomic.Pointer[[]doctor.Result]
 	gone     map[claimKey]gone   // claims that are not in the folder any more
 	served   map[claimKey]string // the PersistentVolume printed last
@@ -136,7 +135,7 @@ func (r *Runner) restful() bool {
 // rest waits until ctx ends, the folder changes, or the volumes are others.
 func (r *Runner) rest(ctx context.Context, change <-chan struct{}, volumes []volume.Volume) {
 	for {
-		if changed := pause(ctx, change, aligned.Until(time.Now(), restInterval)); changed {
+		if changed := pause(ctx, change, idle.UntilTick(time.Now(), restInterval)); changed {
 			pause(ctx, nil, settleTime)
 			return
 		}
@@ -380,12 +379,12 @@ func (r *Runner) provision(ctx context.Context, m *manifests, key claimKey) (*v1
 // problem reports a problem once, and when it is solved. more is for the log.
 func (r *Runner) problem(about string, err error, more ...any) {
 	switch r.problems.Update(about, err) {
-	case problem.Unchanged:
-	case problem.Solved:
+	case provisioner.ProblemUnchanged:
+	case provisioner.ProblemSolved:
 		r.Log.Info("standalone: "+about+": the problem is solved", more...)
-	case problem.Waiting:
+	case provisioner.ProblemWaiting:
 		r.Log.Info("standalone: "+about+" waits for its copy", append(more, "reason", err)...)
-	case problem.New:
+	case provisioner.ProblemNew:
 		reason := strings.ReplaceAll(err.Error(), "\n", "; ")
 		r.Log.Error("standalone: "+about+" has a problem", append(more, "reason", reason)...)
 	}

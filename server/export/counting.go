@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/aligned"
+	"github.com/podnas/podnas/idle"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/statedir"
 )
@@ -48,7 +48,7 @@ func (v *Volume) count(slots chan struct{}, log *slog.Logger) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.looking == nil {
-		t.looking = time.AfterFunc(aligned.Until(time.Now(), lookEvery), t.lookAfter)
+		t.looking = time.AfterFunc(idle.UntilTick(time.Now(), lookEvery), t.lookAfter)
 	}
 }
 
@@ -73,7 +73,7 @@ func (t *Table) lookAfter() {
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	t.looking.Reset(aligned.Until(time.Now(), lookEvery))
+	t.looking.Reset(idle.UntilTick(time.Now(), lookEvery))
 }
 
 // counted returns the volumes that are counted. The caller holds t.mu.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/aligned"
+	"github.com/podnas/podnas/idle"
 	"github.com/podnas/podnas/server/shares"
 	"github.com/podnas/podnas/server/space"
 )
@@ -90,7 +90,7 @@ func (o *Opener) sweep() {
 	// Without an idle descriptor there is nothing to do each second.
 	tick := time.NewTimer(filesSweep)
 	defer tick.Stop()
-	age := time.NewTimer(aligned.Until(time.Now(), handlesKept))
+	age := time.NewTimer(idle.UntilTick(time.Now(), handlesKept))
 	defer age.Stop()
 	for {
 		select {
@@ -107,7 +107,7 @@ func (o *Opener) sweep() {
 				tick.Reset(filesSweep)
 			}
 		case now := <-age.C:
-			age.Reset(aligned.Until(now, handlesKept))
+			age.Reset(idle.UntilTick(now, handlesKept))
 			o.handles.evict()
 			o.table.saveIndexes()
 		}

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/aligned"
+	"github.com/podnas/podnas/idle"
 	"github.com/podnas/podnas/server/shares"
 )
 
@@ -212,14 +212,14 @@ func (w *Workers) next() (j job, ok bool) {
 
 // endIdle ends unused threads, until Close, because Go does not end idle threads.
 func (w *Workers) endIdle() {
-	tick := time.NewTimer(aligned.Until(time.Now(), idleThreads))
+	tick := time.NewTimer(idle.UntilTick(time.Now(), idleThreads))
 	defer tick.Stop()
 	for {
 		select {
 		case <-w.stop:
 			return
 		case now := <-tick.C:
-			tick.Reset(aligned.Until(now, idleThreads))
+			tick.Reset(idle.UntilTick(now, idleThreads))
 			w.endUnused()
 		}
 	}

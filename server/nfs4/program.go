@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/podnas/podnas/aligned"
+	"github.com/podnas/podnas/idle"
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
@@ -204,7 +204,7 @@ func (s *Server) Run(ctx context.Context) {
 		case <-tick.C:
 			next := time.Second
 			if s.state.Expire() {
-				next = aligned.Until(time.Now(), lease/3)
+				next = idle.UntilTick(time.Now(), lease/3)
 			}
 			tick.Reset(next)
 			s.tables(s.state.Bytes())

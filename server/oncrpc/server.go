@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/podnas/podnas/idle"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/socket"
-	"github.com/podnas/podnas/server/resident"
 	"github.com/podnas/podnas/server/stats"
 )
 
@@ -165,7 +165,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	})
 	serving, end := context.WithCancel(ctx)
 	defer end()
-	go resident.Trim(serving, s.releaser())
+	go idle.TrimMemory(serving, s.releaser())
 	go s.endLongWaits(serving)
 	err := s.accept(l)
 	if !stop() {

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/podnas/podnas/aligned"
+	"github.com/podnas/podnas/idle"
 )
 
 // A client that has begun to send a call, or does not read its replies, holds memory that
@@ -85,7 +85,7 @@ func (s *Server) endLongWaits(ctx context.Context) {
 	shortest := min(l.idle, l.record, l.write)
 	every := max(time.Millisecond, shortest/looksPerLimit)
 	quick := max(time.Millisecond, shortest/Hurry/looksHurried)
-	next := time.Now().Add(aligned.Until(time.Now(), every))
+	next := time.Now().Add(idle.UntilTick(time.Now(), every))
 	look := time.NewTimer(time.Until(next))
 	defer look.Stop()
 	for {
@@ -99,7 +99,7 @@ func (s *Server) endLongWaits(ctx context.Context) {
 			next = time.Now().Add(quick)
 		case now := <-look.C:
 			s.endWaits(now)
-			next = now.Add(aligned.Until(now, every))
+			next = now.Add(idle.UntilTick(now, every))
 			if s.budget.waiters.Load() > 0 {
 				next = now.Add(quick)
 			}

@@ -1,4 +1,4 @@
-package exporter
+package main
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ func TestExporterCounts(t *testing.T) {
 	mustDo(t, os.WriteFile(filepath.Join(root, "scratch", "file"), bytes.Repeat([]byte("podnas  "), 64<<10/8), 0o600))
 	v := volume.Volume{ID: 1, Name: "scratch", Path: "scratch", Size: 1 << 20}
 	for _, counts := range []bool{true, false} {
-		e := Exporter{
+		e := exporter{
 			Table: &export.Table{}, Root: root, Limits: quota.Choice{Server: counts},
 			Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler),
 		}
@@ -65,7 +65,7 @@ func TestExporterCountsBesideTheKernel(t *testing.T) {
 		{"nobody", quota.Choice{}, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e := Exporter{
+			e := exporter{
 				Table: &export.Table{}, Root: t.TempDir(), Limits: tt.limits,
 				Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler),
 			}
@@ -81,7 +81,7 @@ func TestExporterCountsBesideTheKernel(t *testing.T) {
 
 // What the engine can't keep can never be made.
 func TestExporterRefuses(t *testing.T) {
-	e := Exporter{Table: &export.Table{}, Root: t.TempDir(), Engine: server.Choice{Engine: server.EngineGoNFS, Reason: "asked for"}}
+	e := exporter{Table: &export.Table{}, Root: t.TempDir(), Engine: server.Choice{Engine: server.EngineGoNFS, Reason: "asked for"}}
 	if err := e.Check(volume.Options{RootSquash: true}); !errors.Is(err, volume.ErrInvalid) {
 		t.Errorf("root squash with go-nfs: %v, want ErrInvalid", err)
 	}
@@ -94,7 +94,7 @@ func TestExporterRefuses(t *testing.T) {
 // is there, and refused to clients.
 func TestExporterOfOneUser(t *testing.T) {
 	choice := server.Choice{Engine: server.EngineNative, Rights: export.Rights{Only: &export.Only{UID: 1000, GID: 1000}}}
-	e := Exporter{Table: &export.Table{Only: choice.Only()}, Root: t.TempDir(), Engine: choice, Log: slog.New(slog.DiscardHandler)}
+	e := exporter{Table: &export.Table{Only: choice.Only()}, Root: t.TempDir(), Engine: choice, Log: slog.New(slog.DiscardHandler)}
 	own := volume.Options{AllSquash: true, AnonUID: 1000, AnonGID: 1000}
 	for _, o := range []volume.Options{{}, own} {
 		if err := e.Check(o); err != nil {
@@ -112,13 +112,6 @@ func TestExporterOfOneUser(t *testing.T) {
 	}
 }
 
-func mustDo(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // What is kept of files that were removed while they are open goes with the volume.
 func TestUnexportForgetsRemoved(t *testing.T) {
 	root := t.TempDir()
@@ -127,7 +120,7 @@ func TestUnexportForgetsRemoved(t *testing.T) {
 	}
 	kept := filepath.Join(root, "removed")
 	mustDo(t, os.Mkdir(filepath.Join(root, "scratch"), 0o755))
-	e := Exporter{Table: &export.Table{}, Root: root, Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler)}
+	e := exporter{Table: &export.Table{}, Root: root, Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler)}
 	v := volume.Volume{ID: 1, Name: "scratch", Path: "scratch", Size: 1 << 20}
 	mustDo(t, e.Export(v))
 	o := export.NewOpener(e.Table, export.NewKey(make([]byte, 32)), e.Log)

@@ -1,4 +1,4 @@
-package metrics_test
+package metrics
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/metrics"
 	"github.com/podnas/podnas/test/conformance/nfstest"
+	"github.com/podnas/podnas/volume"
 )
 
 // start serves one volume until the test ends.
@@ -43,9 +43,8 @@ func start(t *testing.T, engine string) (prometheus.Collector, *nfstest.Client, 
 	client, err := nfstest.Dial(t.Context(), address, address)
 	mustDo(t, err)
 	t.Cleanup(func() { client.Close() })
-	return metrics.New(metrics.Config{Server: s, Exports: table, Names: func() map[uint64]metrics.Volume {
-		return map[uint64]metrics.Volume{7: {Name: "pvc-7", Namespace: "ns", Claim: "mine"}}
-	}}), client, address
+	known := []volume.Volume{{ID: 7, Name: "pvc-7", Claim: &volume.Claim{Namespace: "ns", Name: "mine"}}}
+	return &nfs{s, table, func() []volume.Volume { return known }}, client, address
 }
 
 // TestServed makes calls of which it is known what they must be counted as.

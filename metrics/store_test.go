@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/podnas/podnas/provisioner/controller"
-	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/volume"
 )
@@ -19,7 +18,7 @@ import (
 func TestMetrics(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	opened, err := volume.Open(volume.Config{
-		Root: t.TempDir(), Exports: fixture.NoExports{}, Log: log,
+		Root: t.TempDir(), Exports: noExports{}, Log: log,
 		Quota: quota.Choice{Server: true}, Counter: counter{"mine": {Bytes: 4096, Inodes: 3, Limit: quota.Limit{Bytes: 1 << 20, Inodes: 1024}}},
 	})
 	if err != nil {
@@ -65,7 +64,7 @@ podnas_volumes{state="retained"} 1
 
 func TestDiskMetrics(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	opened, err := volume.Open(volume.Config{Root: t.TempDir(), Exports: fixture.NoExports{}, Log: log})
+	opened, err := volume.Open(volume.Config{Root: t.TempDir(), Exports: noExports{}, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +158,7 @@ func BenchmarkThousandVolumes(b *testing.B) {
 	for i := range 1000 {
 		counts[fmt.Sprint("v", i)] = quota.Usage{Bytes: 1, Inodes: 1, Limit: quota.Limit{Bytes: 100, Inodes: 100}}
 	}
-	opened, err := volume.Open(volume.Config{Root: b.TempDir(), Exports: fixture.NoExports{}, Log: log, Quota: quota.Choice{Server: true}, Counter: counts})
+	opened, err := volume.Open(volume.Config{Root: b.TempDir(), Exports: noExports{}, Log: log, Quota: quota.Choice{Server: true}, Counter: counts})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -182,3 +181,10 @@ type counter map[string]quota.Usage
 
 func (c counter) SetLimit(volume.Volume)            {}
 func (c counter) Usage(v volume.Volume) quota.Usage { return c[v.Name] }
+
+// noExports serves nothing.
+type noExports struct{}
+
+func (noExports) Export(volume.Volume) error { return nil }
+func (noExports) Check(volume.Options) error { return nil }
+func (noExports) Unexport(volume.Volume)     {}

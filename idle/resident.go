@@ -1,14 +1,13 @@
-// Package resident keeps the resident set small of a process that is idle: the garbage
-// collector would go on to hold what the busiest time has taken, and twice what is used.
-// docs/internals/measurements.md has what it gains, and how to measure it.
-package resident
+// Package idle keeps a process cheap that has nothing to do. It wakes seldom: periodic work is done
+// together (aligned.go), and no garbage is collected (rest.go). Its resident set is small (resident.go,
+// free.go): the garbage collector would go on to hold what the busiest time has taken, and twice what is
+// used. docs/internals/measurements.md has what this gains, and how to measure it.
+package idle
 
 import (
 	"context"
 	"runtime/debug"
 	"time"
-
-	"github.com/podnas/podnas/aligned"
 )
 
 const (
@@ -27,12 +26,12 @@ const (
 	idlePart = 100
 )
 
-// Trim has unused buffers released every few seconds until ctx ends, and frees memory when
+// TrimMemory has unused buffers released every few seconds until ctx ends, and frees memory when
 // a busy time is over, and now and then while the process is idle. release gives some unused
 // buffers to the garbage collector, and returns their bytes, and those of the ones that are
 // left.
-func Trim(ctx context.Context, release func() (released, left int)) {
-	tick := time.NewTimer(aligned.Until(time.Now(), releaseEvery))
+func TrimMemory(ctx context.Context, release func() (released, left int)) {
+	tick := time.NewTimer(UntilTick(time.Now(), releaseEvery))
 	defer tick.Stop()
 	s := schedule{freed: time.Now(), used: processorTime(), worked: true}
 	var r rest
@@ -42,7 +41,7 @@ func Trim(ctx context.Context, release func() (released, left int)) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			tick.Reset(aligned.Until(now, releaseEvery))
+			tick.Reset(UntilTick(now, releaseEvery))
 			released, left := release()
 			due, worked := s.due(now, released, left, processorTime())
 			if due || !s.rests {

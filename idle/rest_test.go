@@ -1,4 +1,4 @@
-package resident
+package idle
 
 import (
 	"math"
@@ -59,7 +59,7 @@ func TestRest(t *testing.T) {
 	normal("after a busy time")
 
 	r.begin()
-	SetLimit(9 << 30)
+	SetMemoryLimit(9 << 30)
 	for _, after := range []string{"it is set", "the rest would have ended"} {
 		if percent, limit := settings(); percent != 77 || limit != 9<<30 {
 			t.Errorf("a limit of 9 GiB was set at rest: %d%%, at most %d after %s", percent, limit, after)
@@ -88,7 +88,7 @@ func TestSetLimitAsRestBegins(t *testing.T) {
 		}()
 		time.Sleep(time.Duration(n%100) * time.Microsecond)
 		set := 5<<30 + int64(n)
-		SetLimit(set)
+		SetMemoryLimit(set)
 		<-began
 		r.end()
 		if percent, limit := settings(); percent != 77 || limit != set {

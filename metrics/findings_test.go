@@ -3,7 +3,6 @@ package metrics
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,12 +18,14 @@ import (
 func TestFindingsMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
-		list := doctor.NewList(slices.Concat(
-			doctor.Of("disk",
-				doctor.One("disk", func(context.Context) doctor.Result { <-hang; return doctor.Good("") }),
-				doctor.One("space", func(context.Context) doctor.Result { return doctor.Warn("", "filling") })),
-			doctor.Of("claims", doctor.One("claims", func(context.Context) doctor.Result { return doctor.Good("") })),
-		))
+		check := func(source string, run func() doctor.Result) doctor.Check {
+			return doctor.Check{Source: source, Run: func(context.Context) []doctor.Result { return []doctor.Result{run()} }}
+		}
+		list := doctor.NewList([]doctor.Check{
+			check("disk", func() doctor.Result { <-hang; return doctor.Good("") }),
+			check("disk", func() doctor.Result { return doctor.Warn("", "filling") }),
+			check("claims", func() doctor.Result { return doctor.Good("") }),
+		})
 		ctx, stop := context.WithCancel(t.Context())
 		go list.Watch(ctx)
 		want := func(failed int) {

@@ -1,8 +1,3 @@
-// Package metrics exports a server's statistics to Prometheus. Package stats counts;
-// this package has the metrics' names.
-//
-// The labels are bounded: procedures and statuses are the RFC's, clients those in
-// stats, volumes those that are exported.
 package metrics
 
 import (
@@ -12,26 +7,18 @@ import (
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/nfs4"
 	"github.com/podnas/podnas/server/stats"
+	"github.com/podnas/podnas/volume"
 )
 
-// Volume has the names of a volume.
-type Volume struct{ Name, Namespace, Claim string }
-
-// Config is what New needs. All fields are required.
-type Config struct {
-	Server  *server.Server
-	Exports *export.Table
-	// Names returns the names of the exported volumes, by ID.
-	Names func() map[uint64]Volume
+// nfs collects the metrics of the NFS server.
+type nfs struct {
+	server  *server.Server
+	exports *export.Table
+	volumes func() []volume.Volume // of the disk
 }
 
-// New returns the collector of a server.
-func New(cfg Config) prometheus.Collector { return &collector{cfg} }
-
-type collector struct{ cfg Config }
-
 // Describe implements prometheus.Collector.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+func (n *nfs) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range [...]*prometheus.Desc{
 		calls, duration, inFlight, read, written, connections, connectionsTotal, connectionsRefused, connectionsClosed,
 		rejected, replayed, throttled, syncDuration, syncFailures,
@@ -48,8 +35,8 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	served := c.cfg.Server.Stats()
+func (n *nfs) Collect(ch chan<- prometheus.Metric) {
+	served := n.server.Stats()
 	snap := served.Snapshot()
 	o := out(ch)
 	for i := range snap.Procedures {
@@ -71,12 +58,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	o.count(throttled, snap.MemoryWaits, "memory")
 	o.count(throttled, snap.CallWaits, "calls")
 	o.clients(snap.Clients)
-	o.volumes(c.cfg.Exports.Volumes(), c.cfg.Names(), served)
+	o.volumes(n.exports.Volumes(), n.volumes(), served)
 
-	syncs := c.cfg.Exports.Syncs.Durations.Snapshot()
+	syncs := n.exports.Syncs.Durations.Snapshot()
 	o.histogram(syncDuration, &syncs)
-	o.count(syncFailures, c.cfg.Exports.Syncs.Failed.Load())
-	kept := c.cfg.Server.Kept()
+	o.count(syncFailures, n.exports.Syncs.Failed.Load())
+	kept := n.server.Kept()
 	files, handles := kept.Files, kept.Handles
 	o.gauge(openFiles, float64(files.Open))
 	o.gauge(openFilesLimit, float64(files.Limit))
@@ -91,7 +78,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	o.gauge(indexBytes, float64(kept.Index.Bytes))
 	o.count(indexWalks, kept.Index.Walks)
 	o.gauge(indexPartial, float64(kept.Index.Partial))
-	if served := c.cfg.Server.NFS4(); served != nil {
+	if served := n.server.NFS4(); served != nil {
 		o.nfs4(served)
 	}
 }
@@ -122,17 +109,6 @@ func (o out) nfs4(served *nfs4.Server) {
 	}
 	o.count(nfs4LostOpens, total.LostOpens)
 	o.count(nfs4LostLocks, total.LostLocks)
-}
-
-// out receives the metrics.
-type out chan<- prometheus.Metric
-
-func (o out) gauge(d *prometheus.Desc, value float64, labels ...string) {
-	o <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-}
-
-func (o out) count(d *prometheus.Desc, n uint64, labels ...string) {
-	o <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 }
 
 func (o out) histogram(d *prometheus.Desc, s *stats.Distribution, labels ...string) {
@@ -168,13 +144,16 @@ func (o out) clients(clients []stats.ClientTraffic) {
 	o.count(written, all.Written)
 }
 
-func (o out) volumes(volumes []*export.Volume, names map[uint64]Volume, served *stats.Server) {
-	for _, v := range volumes {
-		name, ok := names[v.ID]
+func (o out) volumes(exported []*export.Volume, known []volume.Volume, served *stats.Server) {
+	names := map[uint64][]string{}
+	for i := range known {
+		names[known[i].ID] = labelsOf(&known[i])
+	}
+	for _, v := range exported {
+		labels, ok := names[v.ID]
 		if !ok {
 			continue // it is being created or deleted
 		}
-		labels := []string{name.Name, name.Namespace, name.Claim}
 		t := v.Served.Traffic()
 		o.count(volumeCalls, t.Calls, labels...)
 		o.count(volumeRead, t.Read, labels...)

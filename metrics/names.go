@@ -10,6 +10,31 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 //
 //nolint:gochecknoglobals // constants, if Go had such
 var (
+	volumes          = desc("volumes", "Volumes, by state.", "state")
+	volumeSize       = desc("volume_size_bytes", "Size of a volume.", "volume", "namespace", "claim")
+	volumeUsed       = desc("volume_used_bytes", "Disk usage of a volume. Missing if not counted.", "volume", "namespace", "claim")
+	volumeFiles      = desc("volume_files", "Files, directories and everything else in a volume. Missing if not counted.", "volume", "namespace", "claim")
+	volumeFilesLimit = desc("volume_files_limit", "Maximum number of files of a volume. Missing if it is not enforced.", "volume", "namespace", "claim")
+
+	diskSize           = desc("disk_size_bytes", "Size of the disk.")
+	diskFree           = desc("disk_free_bytes", "Free space on the disk.")
+	diskPromised       = desc("disk_promised_bytes", "Sum of the sizes of all volumes, archived and retained ones too.")
+	diskInodes         = desc("disk_inodes", "Total inodes of the disk. Missing if the file system has no limit.")
+	diskInodesFree     = desc("disk_inodes_free", "Free inodes of the disk.")
+	diskInodesPromised = desc("disk_promised_inodes", "Sum of the file limits of all volumes, archived and retained ones too.")
+	diskUnanswered     = desc("disk_unanswered_seconds", "How long the disk has not answered the queries for metrics, otherwise 0. The metrics of the disk and of volumes' usage are missing meanwhile.")
+
+	operations = desc("volume_operations_total", "Completed operations on volumes: create, resize, copy, delete, and empty (removal of a deleted volume's files).", "operation")
+	failures   = desc("volume_operation_failures_total", "Failed operations on volumes. Most are retried, and each failure counts.", "operation")
+	copied     = desc("volume_copied_bytes", "Bytes copied so far by a running copy.", "volume")
+	trash      = desc("trash_volumes", "Deleted volumes whose files are not removed yet.")
+	trashBytes = desc("trash_bytes", "Disk usage of deleted volumes. Missing if the kernel does not count it.")
+
+	reconciled  = desc("reconcile_last_success_timestamp_seconds", "Time of the last comparison of the disk with the cluster.")
+	standsAside = desc("stands_aside", "1 if this podnas provisions no claims, because another one has its provisioner name.")
+
+	findingsCount = desc("findings", "Findings, as shown by podnas doctor.", "source", "severity")
+
 	calls    = desc("nfs_calls_total", "NFS and MOUNT calls, by procedure and status.", "procedure", "status")
 	duration = desc("nfs_call_duration_seconds", "Time from reading a call until its reply is ready to be sent.", "procedure")
 	inFlight = desc("nfs_calls_in_flight", "Calls in flight.")

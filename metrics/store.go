@@ -53,11 +53,9 @@ func (s *store) volumes(o out) {
 	if err != nil {
 		s.log.Warn("metrics: what volumes use is not known", "err", err)
 	}
-	for _, v := range known {
-		labels := []string{v.Name, "", ""}
-		if v.Claim != nil {
-			labels = []string{v.Name, v.Claim.Namespace, v.Claim.Name}
-		}
+	for i := range known {
+		v := &known[i]
+		labels := labelsOf(v)
 		o.gauge(volumeSize, float64(v.Size), labels...)
 		if u, counted := usages[v.Name]; counted {
 			o.gauge(volumeUsed, float64(u.Bytes), labels...)

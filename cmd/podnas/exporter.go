@@ -1,6 +1,4 @@
-// Package exporter serves the volumes of a store: it puts them into the server's table,
-// with an account where the server enforces their sizes.
-package exporter
+package main
 
 import (
 	"fmt"
@@ -14,8 +12,9 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// Exporter implements volume.Exporter and volume.Counter. All fields are needed.
-type Exporter struct {
+// exporter serves the volumes of a store: it puts them into the server's table, with an account where the
+// server enforces their sizes. It implements volume.Exporter and volume.Counter. All fields are needed.
+type exporter struct {
 	Table  *export.Table
 	Root   string // of the disk
 	Engine server.Choice
@@ -24,7 +23,7 @@ type Exporter struct {
 }
 
 // Counter returns what counts the usage of volumes, or nil if sizes are not enforced.
-func (e Exporter) Counter() volume.Counter {
+func (e exporter) Counter() volume.Counter {
 	if e.Limits.Mode() == quota.Off {
 		return nil
 	}
@@ -32,7 +31,7 @@ func (e Exporter) Counter() volume.Counter {
 }
 
 // Check implements volume.Exporter.
-func (e Exporter) Check(o volume.Options) error {
+func (e exporter) Check(o volume.Options) error {
 	options := export.Options(o)
 	if err := e.Engine.Check(&options); err != nil {
 		return fmt.Errorf("%w: %w", volume.ErrInvalid, err)
@@ -41,7 +40,7 @@ func (e Exporter) Check(o volume.Options) error {
 }
 
 // Export implements volume.Exporter.
-func (e Exporter) Export(v volume.Volume) error {
+func (e exporter) Export(v volume.Volume) error {
 	if e.Engine.Only() == nil { // otherwise the table refuses the volume's clients, not its start
 		if err := e.Check(v.Options); err != nil {
 			return err
@@ -61,27 +60,27 @@ func (e Exporter) Export(v volume.Volume) error {
 func limitOf(v volume.Volume) quota.Limit { return quota.Limit{Bytes: v.Size, Inodes: v.Inodes} }
 
 // Unexport implements volume.Exporter.
-func (e Exporter) Unexport(v volume.Volume) {
+func (e exporter) Unexport(v volume.Volume) {
 	e.Table.Remove(v.ID)
 	e.Table.ForgetRemoved(v.ID)
 	e.forgetMark(v)
 	e.forgetIndex(v)
 }
 
-func (e Exporter) forgetMark(v volume.Volume) {
+func (e exporter) forgetMark(v volume.Volume) {
 	if err := e.Table.ForgetMark(v.ID); err != nil {
 		e.Log.Warn("accounting: can't forget what a volume used", "volume", v.Name, "err", err)
 	}
 }
 
-func (e Exporter) forgetIndex(v volume.Volume) {
+func (e exporter) forgetIndex(v volume.Volume) {
 	if err := e.Table.ForgetIndex(v.ID); err != nil {
 		e.Log.Warn("nfs: can't remove what is kept of a volume's index", "volume", v.Name, "err", err)
 	}
 }
 
 // account returns the account of an exported volume that the server counts, or nil.
-func (e Exporter) account(v volume.Volume) *space.Account {
+func (e exporter) account(v volume.Volume) *space.Account {
 	if exported, ok := e.Table.ByID(v.ID); ok {
 		return exported.Account()
 	}
@@ -89,14 +88,14 @@ func (e Exporter) account(v volume.Volume) *space.Account {
 }
 
 // SetLimit implements volume.Counter.
-func (e Exporter) SetLimit(v volume.Volume) {
+func (e exporter) SetLimit(v volume.Volume) {
 	if a := e.account(v); a != nil {
 		a.SetLimit(limitOf(v))
 	}
 }
 
 // Usage implements volume.Counter.
-func (e Exporter) Usage(v volume.Volume) quota.Usage {
+func (e exporter) Usage(v volume.Volume) quota.Usage {
 	a := e.account(v)
 	if a == nil {
 		return quota.Usage{}

@@ -1,4 +1,4 @@
-package resident
+package idle
 
 import (
 	"runtime"
@@ -16,9 +16,9 @@ var collector struct { //nolint:gochecknoglobals // it guards what is global in 
 	resting *rest // or nil
 }
 
-// SetLimit sets Go's soft limit of memory, as debug.SetMemoryLimit does, which nothing else may call beside Trim. A rest ends
+// SetMemoryLimit sets Go's soft limit of memory, as debug.SetMemoryLimit does, which nothing else may call beside TrimMemory. A rest ends
 // with it, as it has a limit of its own, and was begun under another one.
-func SetLimit(bytes int64) {
+func SetMemoryLimit(bytes int64) {
 	collector.Lock()
 	defer collector.Unlock()
 	if collector.resting != nil {
