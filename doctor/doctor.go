@@ -154,24 +154,6 @@ func share(run func(context.Context) []Result) (timed, here func(context.Context
 	return timed, here
 }
 
-// Live marks checks as Live.
-func Live(checks ...Check) []Check {
-	checks = slices.Clone(checks)
-	for i := range checks {
-		checks[i].Live = true
-	}
-	return checks
-}
-
-// Of sets the source of checks.
-func Of(source string, checks ...Check) []Check {
-	checks = slices.Clone(checks)
-	for i := range checks {
-		checks[i].Source = source
-	}
-	return checks
-}
-
 // Count returns how many results have a status.
 func Count(results []Result, s Status) int {
 	n := 0

@@ -18,10 +18,11 @@ func TestList(t *testing.T) {
 		disk.Store(Good("fine"))
 		rights.Store(Good("fine"))
 		hang := make(chan struct{})
-		l := NewList(slices.Concat(
-			Of("disk", One("hangs", func(context.Context) Result { <-hang; return Good("back") }), One("disk", func(context.Context) Result { return disk.Load().(Result) })),
-			Of("cluster", Check{Name: "rights", Every: 10 * time.Minute, Run: func(context.Context) []Result { calls.Add(1); return []Result{rights.Load().(Result)} }}),
-		))
+		l := NewList([]Check{
+			{Source: "disk", Name: "hangs", Run: func(context.Context) []Result { <-hang; return []Result{Good("back")} }},
+			{Source: "disk", Name: "disk", Run: func(context.Context) []Result { return []Result{disk.Load().(Result)} }},
+			{Source: "cluster", Name: "rights", Every: 10 * time.Minute, Run: func(context.Context) []Result { calls.Add(1); return []Result{rights.Load().(Result)} }},
+		})
 		want := func(all bool, want ...Result) {
 			t.Helper()
 			synctest.Wait()

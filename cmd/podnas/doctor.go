@@ -69,11 +69,11 @@ func newDoctorCommand() *cobra.Command {
 				return err
 			}
 			if output == outputTable {
-				err = printReport(cmd.OutOrStdout(), newPainter(cmd, cmd.OutOrStdout()), report)
-			} else {
-				err = printValue(cmd.OutOrStdout(), output, report)
+				if err := printProcess(cmd.OutOrStdout(), &report); err != nil {
+					return err
+				}
 			}
-			return errors.Join(err, verdict(report.Checks))
+			return tell(cmd, output, report, report.Checks)
 		},
 	}
 	addRootFlag(cmd.Flags(), &root, "directory of the disk that the running podnas serves")
@@ -103,7 +103,18 @@ func verdict(results []doctor.Result) error {
 	return nil
 }
 
-func printReport(out io.Writer, p painter, r control.Report) error {
+// tell prints what was found, for people or, as part of all, for programs, and returns what the command ends with.
+func tell(cmd *cobra.Command, output string, all any, results []doctor.Result) (err error) {
+	if out := cmd.OutOrStdout(); output == outputTable {
+		err = printResults(out, newPainter(cmd, out), results)
+	} else {
+		err = printValue(out, output, all)
+	}
+	return errors.Join(err, verdict(results))
+}
+
+// printProcess prints the state of the process and its disk.
+func printProcess(out io.Writer, r *control.Report) error {
 	process, d := &r.Process, &r.Disk
 	promised := "only free space is checked"
 	if process.Overcommit > 0 {
@@ -120,10 +131,7 @@ func printReport(out io.Writer, p painter, r control.Report) error {
 		fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
 	}
 	fmt.Fprintln(w)
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	return printResults(out, p, r.Checks)
+	return w.Flush()
 }
 
 // printResults prints what was found: a line for each check, then what to do.

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -69,12 +68,7 @@ func newDoctorMountCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output == outputTable {
-				err = printResults(cmd.OutOrStdout(), newPainter(cmd, cmd.OutOrStdout()), results)
-			} else {
-				err = printValue(cmd.OutOrStdout(), output, map[string]any{"checks": results})
-			}
-			return errors.Join(err, verdict(results))
+			return tell(cmd, output, map[string]any{"checks": results}, results)
 		},
 	}
 	f := cmd.Flags()

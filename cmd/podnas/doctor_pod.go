@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -56,16 +55,11 @@ func newDoctorPodCommand() *cobra.Command {
 				return fmt.Errorf("find the API server: %w", err)
 			}
 			results, down := outside.Look(cmd.Context())
-			if output == outputTable {
-				err = printResults(cmd.OutOrStdout(), newPainter(cmd, cmd.OutOrStdout()), results)
-			} else {
-				err = printValue(cmd.OutOrStdout(), output, map[string]any{"checks": results})
-			}
-			found := verdict(results)
+			found := tell(cmd, output, map[string]any{"checks": results}, results)
 			if down {
-				found = &downError{found}
+				return &downError{found}
 			}
-			return errors.Join(err, found)
+			return found
 		},
 	}
 	f := cmd.Flags()

@@ -85,7 +85,7 @@ func (s *session4) begin(ctx context.Context) doctor.Result {
 	}
 	switch {
 	case err != nil:
-		return doctor.Fail("podnas's log says more", "the call got no valid answer: %v", reason(err))
+		return noAnswer(err)
 	case status == nfs4.ErrMinorVersMismatch:
 		return doctor.Fail("this is not podnas, or another version of it: use nfsvers=3", "the server does not serve version 4.1")
 	case status != nfs4.OK:
@@ -97,11 +97,18 @@ func (s *session4) begin(ctx context.Context) doctor.Result {
 	return doctor.Good("the server knows this client, and made a session")
 }
 
-// close makes the server forget the client, and closes the connection.
+// close removes the test file if a step has failed since it was made, makes the server forget the client, and closes
+// the connection.
 func (s *session4) close() {
-	if s.nfs != nil && s.clientID != 0 {
-		ctx, cancel := context.WithTimeout(context.Background(), goodbye)
-		defer cancel()
+	if s.nfs == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), goodbye)
+	defer cancel()
+	if s.name != nil {
+		s.remove(ctx)
+	}
+	if s.clientID != 0 {
 		for _, o := range []op{
 			{Num: nfs4.OpDestroySession, Args: &nfs4.DestroySessionArgs{SessionID: s.id}, Res: &nfs4.StatusRes{}},
 			{Num: nfs4.OpDestroyClientID, Args: &nfs4.DestroyClientIDArgs{ClientID: s.clientID}, Res: &nfs4.StatusRes{}},
@@ -109,5 +116,5 @@ func (s *session4) close() {
 			_, _, _ = s.bare(ctx, o) // if it fails, the server forgets the client in time
 		}
 	}
-	s.session.close()
+	_ = s.nfs.Close() // it never fails
 }

@@ -1,7 +1,6 @@
 package nfscheck
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,12 +11,10 @@ import (
 	"strings"
 
 	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/nfs/mount3"
 	"github.com/podnas/podnas/nfs/mountoption"
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/nfs/xdr"
 )
 
 // Mount is a mount to test with the NFS calls of mount.nfs and the kernel. Nothing is
@@ -56,28 +53,21 @@ func NewMount(host, path string, port, mountPort uint16, options []string) (Moun
 	return m, nil
 }
 
-// Steps returns the steps of the mount, for doctor.Steps. closeAll closes their
-// connections.
+// Steps returns the steps of the mount, for doctor.Steps. closeAll removes what a failed step has left, and
+// closes their connections.
 func (m Mount) Steps() (steps []doctor.Check, closeAll func()) {
-	if m.Version4() {
-		return m.steps4()
-	}
 	s := &session{mount: m}
-	return []doctor.Check{
+	steps = []doctor.Check{
 		doctor.One("options", func(context.Context) doctor.Result { return judgeOptions(m.Options) }),
 		doctor.One("address", s.resolve),
 		doctor.One("connect", s.connect),
-		doctor.One("NFS", func(ctx context.Context) doctor.Result { return s.null(ctx, s.nfs, programs()[0]) }),
-		doctor.One("MOUNT", s.connectMount),
-		doctor.One("mount", s.mnt),
-		doctor.One("FSINFO", s.fsinfo),
-		doctor.One("locks", s.locks),
-		doctor.One("space", s.fsstat),
-		doctor.One("create", s.create),
-		doctor.One("write", s.write),
-		doctor.One("read", s.read),
-		doctor.One("remove", s.remove),
-	}, s.close
+	}
+	if m.Version4() {
+		four := newSession4(s)
+		return append(steps, four.steps()...), four.close
+	}
+	three := &session3{session: s}
+	return append(steps, three.steps()...), three.close
 }
 
 // Version4 reports whether the mount is one of version 4: without a version it is one like those
@@ -117,23 +107,12 @@ func judgeOptions(options []string) doctor.Result {
 	return doctor.Good("no conflicting option; recommended: nfsvers=3,proto=tcp,port=N,mountport=N,mountproto=tcp,mountvers=3,nolock")
 }
 
-// session is the state of the steps, which run one after the other.
+// session is the state of the steps, which run one after the other, in both versions.
 type session struct {
-	mount  Mount
-	nfs    *rpc.Client
-	mountd *rpc.Client
-	root   nfs3.FH
-	attr   nfs3.PostOpAttr // of the root
-	name   []byte          // of the created file
-	file   nfs3.FH
-}
-
-func (s *session) close() {
-	for _, c := range []*rpc.Client{s.nfs, s.mountd} {
-		if c != nil {
-			_ = c.Close() // it never fails
-		}
-	}
+	mount Mount
+	nfs   *rpc.Client
+	attr  nfs3.PostOpAttr // of the root
+	name  []byte          // of the test file, while it exists
 }
 
 func (s *session) address(port uint16) string {
@@ -174,16 +153,6 @@ func (s *session) connect(ctx context.Context) doctor.Result {
 	return doctor.Good("TCP to %s", s.address(s.mount.Port))
 }
 
-func (s *session) connectMount(ctx context.Context) doctor.Result {
-	client, err := dial(ctx, s.address(s.mount.MountPort))
-	if err != nil {
-		return doctor.Fail("set MOUNT's port with --options=mountport=N; podnas serves it on the port of NFS. "+connectFix(err),
-			"no TCP connection to %s: %v", s.address(s.mount.MountPort), reason(err))
-	}
-	s.mountd = client
-	return s.null(ctx, client, programs()[1])
-}
-
 // null calls NULL, which does nothing: an answer shows that the server reads calls.
 func (s *session) null(ctx context.Context, client *rpc.Client, p program) doctor.Result {
 	_, err := client.Call(ctx, p.number, p.version, 0, nil)
@@ -201,60 +170,9 @@ func (s *session) null(ctx context.Context, client *rpc.Client, p program) docto
 	return doctor.Good("%s version %d answers", p.name, p.version)
 }
 
-func (s *session) mnt(ctx context.Context) doctor.Result {
-	var res mount3.MntRes
-	if r, ok := s.call(ctx, s.mountd, mount3.Program, mount3.Version, mount3.ProcMnt, &mount3.PathArgs{Path: []byte(s.mount.Path)}, &res); !ok {
-		return r
-	}
-	switch res.Status {
-	case mount3.OK:
-	case mount3.ErrNoEnt:
-		return doctor.Fail("list the volumes with podnas volume list, in podnas's pod. The path of a PersistentVolume is its .spec.nfs.path; if that is missing on the disk, podnas doctor there says more",
-			"the server has no volume at %s", s.mount.Path)
-	case mount3.ErrAcces, mount3.ErrPerm:
-		return doctor.Fail("the volume's allowedClients (podnas volume show NAME) must include the address that this machine connects from: a node's, not a pod's. Volumes with privilegedPorts, the default in a cluster, accept only calls from ports below 1024: run this as root",
-			"the server does not let this machine mount %s", s.mount.Path)
-	default:
-		return doctor.Fail("podnas's log says more", "the server answers %s to the mount of %s", res.Status, s.mount.Path)
-	}
-	if !slices.Contains(res.Flavors, rpc.AuthSys) {
-		return doctor.Fail("this is not podnas: configure the server to allow sec=sys", "the server does not accept AUTH_SYS, which mounts use")
-	}
-	s.root = bytes.Clone(res.Handle)
-	return doctor.Good("the server has %s and lets this machine mount it", s.mount.Path)
-}
-
-// lockManager is NLM version 4 (the Open Group's XNFS, chapter 10).
-const lockManager, lockVersion = 100021, 4
-
-func (s *session) locks(ctx context.Context) doctor.Result {
-	if _, err := s.nfs.Call(ctx, lockManager, lockVersion, 0, nil); err == nil {
-		return doctor.Good("the server serves NLM, NFS's lock protocol; with nolock it is not used")
-	}
-	return doctor.Good("with nolock, locks (flock, fcntl) work between programs of one node, but not between nodes, because the server has no NLM. Files that are locked from two nodes at once, such as a database, need nfsvers=4.1")
-}
-
 // credential is that of the user that writes.
 func (s *session) credential() rpc.Auth {
 	cred := rpc.SysCred{MachineName: []byte(s.mount.Machine), UID: s.mount.UID, GID: s.mount.GID}
 	cred.SetGroups(s.mount.Groups...)
 	return cred.Auth()
-}
-
-// result is the result of a call.
-type result interface{ Decode(*xdr.Decoder) }
-
-// call makes a call and decodes its result into res. If that fails, it returns false
-// and a Result that says so.
-func (s *session) call(ctx context.Context, client *rpc.Client, prog, vers, proc uint32, args rpc.Args, res result) (doctor.Result, bool) {
-	data, err := client.Do(ctx, rpc.CallHeader{RPCVersion: rpc.Version, Prog: prog, Vers: vers, Proc: proc, Cred: s.credential()}, args)
-	if err == nil {
-		d := xdr.NewDecoder(data)
-		res.Decode(&d)
-		err = d.Err() // surplus bytes are no error: go-nfs sends them, and the kernel ignores them
-	}
-	if err != nil {
-		return doctor.Fail("podnas's log says more", "the call got no valid answer: %v", reason(err)), false
-	}
-	return doctor.Result{}, true
 }

@@ -18,30 +18,29 @@ import (
 
 // claim checks the claim of podnas's own disk.
 func (o *Outside) claim(ctx context.Context, name string, set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
-	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{r} }
 	claim, err := o.Client.CoreV1().PersistentVolumeClaims(o.Namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) && pod == nil:
 		return nil // it is made before the pod
 	case apierrors.IsNotFound(err):
-		return one(doctor.Fail("if the StatefulSet created it, its data is gone with it: delete the pod, and the claim is created again, empty. If you named it (disk.existingClaim of the chart), create it or correct the name",
+		return only(doctor.Fail("if the StatefulSet created it, its data is gone with it: delete the pod, and the claim is created again, empty. If you named it (disk.existingClaim of the chart), create it or correct the name",
 			"it does not exist"))
 	case err != nil:
-		return one(o.denied("", "get persistentvolumeclaims", err, doctor.Failed))
+		return only(o.denied("", "get persistentvolumeclaims", err, doctor.Failed))
 	case claim.DeletionTimestamp != nil:
-		return one(doctor.Fail("before its pod ends, make sure that its data is kept: kubectl patch pv "+claim.Spec.VolumeName+
+		return only(doctor.Fail("before its pod ends, make sure that its data is kept: kubectl patch pv "+claim.Spec.VolumeName+
 			` -p '{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}' (docs/backup.md)`,
 			"it is being deleted, and waits for its pod to end"))
 	}
 	switch claim.Status.Phase {
 	case v1.ClaimBound:
 		size := claim.Status.Capacity[v1.ResourceStorage]
-		return one(doctor.Good("it is bound to %s, %s", claim.Spec.VolumeName, size.String()))
+		return only(doctor.Good("it is bound to %s, %s", claim.Spec.VolumeName, size.String()))
 	case v1.ClaimLost:
-		return one(doctor.Fail("find out who deleted it, and whether its data still exists; create a PersistentVolume of that name for it, or restore a backup (docs/backup.md)",
+		return only(doctor.Fail("find out who deleted it, and whether its data still exists; create a PersistentVolume of that name for it, or restore a backup (docs/backup.md)",
 			"its PersistentVolume %s is gone", claim.Spec.VolumeName))
 	}
-	return one(o.unbound(ctx, claim, set))
+	return only(o.unbound(ctx, claim, set))
 }
 
 // unbound says why a claim has no disk.

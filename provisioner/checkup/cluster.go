@@ -3,7 +3,6 @@ package checkup
 import (
 	"context"
 	"fmt"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,25 +27,8 @@ type Cluster struct {
 	Check func(volume.Options) error
 }
 
-// ClusterChecks returns checks for what podnas needs in the cluster.
-func ClusterChecks(c *Cluster) []doctor.Check {
-	checks := []doctor.Check{
-		doctor.One("service", func(ctx context.Context) doctor.Result { return Address(ctx, c.Provisioner.Endpoint) }),
-		{Name: "rights", Run: c.rights},
-		doctor.One("policy", c.policy),
-		{Name: "classes", Run: c.classes},
-		doctor.One("clock", c.clock),
-	}
-	for i := range checks {
-		checks[i].Every = longPeriod
-	}
-	checks[0].Every = time.Minute // two calls, and claims depend on it
-	// The comparison ran already.
-	return append(checks, doctor.Live(doctor.Check{Name: "cluster", Run: c.compared})...)
-}
-
-// Address checks the address that clients mount from.
-func Address(ctx context.Context, e provisioner.Endpoint) doctor.Result {
+// address checks the address that clients mount from.
+func address(ctx context.Context, e provisioner.Endpoint) doctor.Result {
 	a, err := e.Address(ctx)
 	if err != nil {
 		return doctor.Fail("do what the message says; until then podnas creates no volume, because nodes could not mount it", "%v", err)
@@ -55,7 +37,7 @@ func Address(ctx context.Context, e provisioner.Endpoint) doctor.Result {
 }
 
 // compared returns the findings of the comparison of the disk with the cluster.
-func (c *Cluster) compared(context.Context) []doctor.Result {
+func (c *Cluster) compared() []doctor.Result {
 	r := c.Reconciler.Report()
 	switch {
 	case r.StandsAside != "":

@@ -27,10 +27,10 @@ func (brokenEndpoint) Address(context.Context) (provisioner.Address, error) {
 func TestAddress(t *testing.T) {
 	e, err := provisioner.ParseStaticEndpoint("192.0.2.10", 20490)
 	mustDo(t, err)
-	if r := Address(t.Context(), e); r.Status != doctor.OK || !strings.Contains(r.Says, "192.0.2.10, port 20490") {
+	if r := address(t.Context(), e); r.Status != doctor.OK || !strings.Contains(r.Says, "192.0.2.10, port 20490") {
 		t.Errorf("%+v", r)
 	}
-	if r := Address(t.Context(), brokenEndpoint{}); r.Status != doctor.Failed || r.Says != "no Service" || r.Fix == "" {
+	if r := address(t.Context(), brokenEndpoint{}); r.Status != doctor.Failed || r.Says != "no Service" || r.Fix == "" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -87,7 +87,7 @@ func TestClass(t *testing.T) {
 
 func TestCompared(t *testing.T) {
 	c := &Cluster{Reconciler: &controller.Reconciler{}}
-	want(t, []doctor.Result{named("cluster", c.compared(t.Context())[0])}, "cluster", doctor.Warning, "not compared", "log")
+	want(t, []doctor.Result{named("cluster", c.compared()[0])}, "cluster", doctor.Warning, "not compared", "log")
 	if got := findings([]volume.Finding{{Volume: "v", Path: "p", Problem: "lost", Fix: "find it"}, {Path: "p", Problem: "odd"}}); len(got) != 2 ||
 		got[0] != (doctor.Result{Check: "volume v", Volume: "v", Status: doctor.Failed, Says: "lost", Fix: "find it"}) || got[1].Check != "p" {
 		t.Errorf("%+v", got)

@@ -1,18 +1,15 @@
-// Package checkup has the checks of podnas doctor. It runs these in the running
-// process: for the disk (disk.go), for the process and its rights on the machine
-// (process.go), and for what it needs in the cluster (cluster.go, classes.go,
+// Package checkup has the checks of podnas doctor. The running process runs those that
+// findings.go lists: of the disk (disk.go), of the volumes (volumes.go), of the process and its
+// rights on the machine (process.go), and of what it needs in the cluster (cluster.go, classes.go,
 // clock.go). podnas doctor pod runs others from outside, when there is no such
 // process (outside.go, pod.go, claim.go).
 package checkup
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"time"
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/statedir"
@@ -27,35 +24,6 @@ type Disk interface {
 
 // none is so little free space that it counts as none.
 const none = 16 << 20
-
-// DiskChecks returns checks of the disk at root.
-func DiskChecks(d Disk, root string) []doctor.Check {
-	return slices.Concat(
-		rarely(doctor.One("file system", func(context.Context) doctor.Result { return fileSystem(root) })),
-		[]doctor.Check{doctor.One("disk", func(context.Context) doctor.Result { return writable(d) })},
-		doctor.Live(
-			doctor.One("space", func(context.Context) doctor.Result { return space(d) }),
-			doctor.One("inodes", func(context.Context) doctor.Result { return inodes(d) }),
-		),
-		rarely(doctor.Check{Name: "damaged files", Run: func(context.Context) []doctor.Result { return aside(root) }}),
-		rarely(doctor.One("secrets", func(context.Context) doctor.Result { return secrets(root) })),
-	)
-}
-
-// rarePeriod is how often the running process runs checks that cost something, or whose results hardly change: they
-// would be most of what it does when it is idle.
-const rarePeriod = time.Minute
-
-// longPeriod is how often it runs those that cost most, which call the API server or look at each volume's directory.
-const longPeriod = 10 * time.Minute
-
-// rarely returns checks that run every rarePeriod.
-func rarely(checks ...doctor.Check) []doctor.Check {
-	for i := range checks {
-		checks[i].Every = rarePeriod
-	}
-	return checks
-}
 
 func fileSystem(root string) doctor.Result {
 	m, err := doctor.FindMount(root)
@@ -178,23 +146,20 @@ func secrets(root string) doctor.Result {
 	return doctor.Good("only podnas can read the key of the file handles")
 }
 
-// RecordChecks returns checks that compare the records of a disk with its
-// directories.
-func RecordChecks(store *volume.Store) []doctor.Check {
-	return []doctor.Check{{Name: "records", Every: longPeriod, Run: func(context.Context) []doctor.Result {
-		found, err := store.Check()
-		if err != nil {
-			return []doctor.Result{doctor.Fail("give podnas the right to read its disk", "%v", err)}
-		}
-		if len(found) == 0 {
-			return []doctor.Result{doctor.Good("records and directories agree")}
-		}
-		return findings(found)
-	}}}
+// records compares the records of the disk with its directories.
+func records(store *volume.Store) []doctor.Result {
+	found, err := store.Check()
+	if err != nil {
+		return []doctor.Result{doctor.Fail("give podnas the right to read its disk", "%v", err)}
+	}
+	if len(found) == 0 {
+		return []doctor.Result{doctor.Good("records and directories agree")}
+	}
+	return findings(found)
 }
 
-// Syncs reports syncs of the disk that failed since podnas was started.
-func Syncs(failed uint64) doctor.Result {
+// syncs reports syncs of the disk that failed since podnas was started.
+func syncs(failed uint64) doctor.Result {
 	if failed > 0 {
 		return doctor.Fail("check the kernel's log (dmesg) of podnas's node: the disk may be broken, or the storage below it full. Restart podnas when that is repaired",
 			"%d syncs have failed since podnas was started: data that clients wrote may be lost", failed)

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -97,13 +98,28 @@ func TestDisk(t *testing.T) {
 			if tt.hurt != nil {
 				mustDo(t, tt.hurt(root))
 			}
-			results := doctor.Run(t.Context(), append(DiskChecks(store, root), RecordChecks(store)...))
+			results := run(t, Config{Store: store, Disk: store, Process: process.Info{Root: root}}, "file system", "disk", "space", "inodes", "damaged files", "secrets", "records")
 			want(t, results, tt.check, tt.status, tt.says, tt.fix)
 			if tt.hurt == nil && doctor.Count(results, doctor.Failed) > 0 {
 				t.Errorf("a good disk: %+v", results)
 			}
 		})
 	}
+}
+
+// run runs the checks of these names.
+func run(t *testing.T, cfg Config, names ...string) []doctor.Result {
+	t.Helper()
+	var checks []doctor.Check
+	for _, c := range cfg.checks(t.Context()) {
+		if slices.Contains(names, c.Name) {
+			checks = append(checks, c)
+		}
+	}
+	if len(checks) != len(names) {
+		t.Fatalf("of %q there are %d", names, len(checks))
+	}
+	return doctor.Run(t.Context(), checks)
 }
 
 // brokenDisk answers nothing, as one that is gone.
@@ -115,7 +131,7 @@ func (brokenDisk) Space() (volume.Space, error) { return volume.Space{}, errGone
 func (brokenDisk) CheckWrite() error            { return errGone }
 
 func TestBrokenDisk(t *testing.T) {
-	results := doctor.Run(t.Context(), DiskChecks(brokenDisk{}, filepath.Join(t.TempDir(), "nothing")))
+	results := run(t, Config{Disk: brokenDisk{}, Process: process.Info{Root: filepath.Join(t.TempDir(), "nothing")}}, "file system", "disk", "space", "inodes")
 	for _, check := range []string{"disk", "space", "inodes"} {
 		want(t, results, check, doctor.Failed, "input/output error", "dmesg")
 	}
@@ -153,8 +169,8 @@ func TestJudgeDisk(t *testing.T) {
 		{"inodes promised", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000, InodesPromised: 3000}), doctor.OK, "may have 3000"},
 		{"inodes promised in earnest", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000, InodesPromised: 1000, Overcommit: 1}), doctor.OK, "may have 1000"},
 		{"more inodes promised than allowed", judgeInodes(&volume.Space{InodesFree: 500, Inodes: 1000, InodesPromised: 2001, Overcommit: 2}), doctor.Warning, "may have 2001, which is more than --overcommit=2"},
-		{"no sync failed", Syncs(0), doctor.OK, "none"},
-		{"a sync failed", Syncs(1), doctor.Failed, "1 syncs have failed"},
+		{"no sync failed", syncs(0), doctor.OK, "none"},
+		{"a sync failed", syncs(1), doctor.Failed, "1 syncs have failed"},
 		{"btrfs has no number", judgeInodes(&volume.Space{}), doctor.OK, "while it has space"},
 	} {
 		if tt.r.Status != tt.status || !strings.Contains(tt.r.Says, tt.says) || (tt.r.Fix == "") != (tt.status == doctor.OK) {
@@ -164,9 +180,9 @@ func TestJudgeDisk(t *testing.T) {
 }
 
 func TestProcess(t *testing.T) {
-	results := doctor.Run(t.Context(), ProcessChecks(process.Info{Rights: "CHOWN; without MKNOD no devices", Adds: []string{"MKNOD"}}))
+	results := run(t, Config{Process: process.Info{Rights: "CHOWN; without MKNOD no devices", Adds: []string{"MKNOD"}}}, "engine", "quota", "capabilities")
 	want(t, results, "capabilities", doctor.Warning, "without MKNOD no devices", "add MKNOD to")
-	results = doctor.Run(t.Context(), ProcessChecks(process.Info{Rights: "none; without SETUID and SETGID every call is done as podnas's own user"}))
+	results = run(t, Config{Process: process.Info{Rights: "none; without SETUID and SETGID every call is done as podnas's own user"}}, "engine", "quota", "capabilities")
 	want(t, results, "capabilities", doctor.OK, "podnas's own user", "")
 	if r := judgeDescriptors(1024); r.Status != doctor.Warning || !strings.Contains(r.Says, "1024") {
 		t.Errorf("few descriptors: %+v", r)
@@ -174,9 +190,9 @@ func TestProcess(t *testing.T) {
 	if r := judgeDescriptors(1 << 20); r.Status != doctor.OK {
 		t.Errorf("many descriptors: %+v", r)
 	}
-	results = doctor.Run(t.Context(), ProcessChecks(process.Info{Engine: "native", EngineWhy: "by the index", Quota: "by the server", Enforced: quota.Server}))
+	results = run(t, Config{Process: process.Info{Engine: "native", EngineWhy: "by the index", Quota: "by the server", Enforced: quota.Server}}, "engine", "quota", "capabilities")
 	want(t, results, "engine", doctor.OK, "by the index", "")
 	want(t, results, "quota", doctor.OK, "by the server", "")
-	results = doctor.Run(t.Context(), ProcessChecks(process.Info{Enforced: quota.Off}))
+	results = run(t, Config{Process: process.Info{Enforced: quota.Off}}, "engine", "quota", "capabilities")
 	want(t, results, "quota", doctor.Warning, "not enforced", "--quota=auto")
 }

@@ -3,7 +3,6 @@ package checkup
 import (
 	"context"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/podnas/podnas/doctor"
@@ -40,34 +39,73 @@ type Config struct {
 // Findings returns all checks of the running process, for podnas doctor, the status page
 // and the metrics. running is the process's context, which ends when it is asked to end.
 func Findings(running context.Context, cfg Config) *doctor.List {
-	checks := slices.Concat(
-		doctor.Of("disk", DiskChecks(cfg.Disk, cfg.Process.Root)...),
-		doctor.Of("disk", RecordChecks(cfg.Store)...),
-		doctor.Of("disk", doctor.Live(doctor.One("syncs", func(context.Context) doctor.Result { return Syncs(cfg.FailedSyncs()) }))...),
-		doctor.Of("volumes", doctor.Live(VolumeChecks(cfg.Store)...)...),
-		doctor.Of("claims", doctor.Live(doctor.Check{Name: "claims", Run: func(context.Context) []doctor.Result { return cfg.Claims() }})...),
-		doctor.Of("process", ProcessChecks(cfg.Process)...),
-		doctor.Of("process", rarely(
-			doctor.One("versions", func(context.Context) doctor.Result { return versions(cfg.Store, cfg.NoNFS4) }),
-			doctor.One("ports", func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, cfg.Dial, cfg.Address) }),
-		)...),
-		doctor.Of("process", doctor.Live(
-			doctor.Check{Name: "state log", Run: func(context.Context) []doctor.Result { return stateLog(cfg.StateLog()) }},
-			doctor.Check{Name: "end", Run: func(context.Context) []doctor.Result { return stopping(running) }},
-		)...),
-	)
+	return doctor.NewList(byClaim(cfg.Store, cfg.checks(running)))
+}
+
+const (
+	// rarely is how often the running process runs checks that cost something, or whose results hardly change: they
+	// would be most of what it does when it is idle.
+	rarely = time.Minute
+	// seldom is how often it runs those that cost most, which call the API server or look at each volume's directory.
+	seldom = 10 * time.Minute
+)
+
+// checks returns the checks in the order in which podnas doctor prints their results.
+func (cfg *Config) checks(running context.Context) []doctor.Check {
+	p := &cfg.Process
+	checks := []doctor.Check{
+		{Source: "disk", Name: "file system", Every: rarely, Run: one(func() doctor.Result { return fileSystem(p.Root) })},
+		{Source: "disk", Name: "disk", Run: one(func() doctor.Result { return writable(cfg.Disk) })},
+		{Source: "disk", Name: "space", Live: true, Run: one(func() doctor.Result { return space(cfg.Disk) })},
+		{Source: "disk", Name: "inodes", Live: true, Run: one(func() doctor.Result { return inodes(cfg.Disk) })},
+		{Source: "disk", Name: "damaged files", Every: rarely, Run: some(func() []doctor.Result { return aside(p.Root) })},
+		{Source: "disk", Name: "secrets", Every: rarely, Run: one(func() doctor.Result { return secrets(p.Root) })},
+		{Source: "disk", Name: "records", Every: seldom, Run: some(func() []doctor.Result { return records(cfg.Store) })},
+		{Source: "disk", Name: "syncs", Live: true, Run: one(func() doctor.Result { return syncs(cfg.FailedSyncs()) })},
+		{Source: "volumes", Name: "volumes", Live: true, Run: some(func() []doctor.Result { return volumes(cfg.Store) })},
+		{Source: "claims", Name: "claims", Live: true, Run: some(cfg.Claims)},
+		{Source: "process", Name: "engine", Every: rarely, Run: one(func() doctor.Result { return doctor.Good("%s: %s", p.Engine, p.EngineWhy) })},
+		{Source: "process", Name: "quota", Every: rarely, Run: one(func() doctor.Result { return limits(p) })},
+		{Source: "process", Name: "capabilities", Every: rarely, Run: one(func() doctor.Result { return capabilities(p) })},
+		{Source: "process", Name: "descriptors", Every: rarely, Run: one(descriptors)},
+		{Source: "process", Name: "versions", Every: rarely, Run: one(func() doctor.Result { return versions(cfg.Store, cfg.NoNFS4) })},
+		{Source: "process", Name: "ports", Every: rarely, Run: asking(func(ctx context.Context) doctor.Result { return nfscheck.Ports(ctx, cfg.Dial, cfg.Address) })},
+		{Source: "process", Name: "state log", Live: true, Run: some(func() []doctor.Result { return stateLog(cfg.StateLog()) })},
+		{Source: "process", Name: "end", Live: true, Run: some(func() []doctor.Result { return stopping(running) })},
+	}
 	if cfg.SharedNames != nil {
-		names := doctor.Check{Name: "host names", Run: func(context.Context) []doctor.Result { return SharedNames(cfg.SharedNames()) }}
-		checks = append(checks, doctor.Of("process", doctor.Live(names)...)...)
+		checks = append(checks, doctor.Check{Source: "process", Name: "host names", Live: true, Run: some(func() []doctor.Result { return sharedNames(cfg.SharedNames()) })})
 	}
-	if cfg.Cluster == nil {
-		address := doctor.One("address", func(ctx context.Context) doctor.Result { return Address(ctx, cfg.Endpoint) })
-		checks = append(checks, doctor.Of("process", rarely(address)...)...)
-	} else {
-		path := doctor.One("way in", func(ctx context.Context) doctor.Result { return clientPath(ctx, cfg.Endpoint) })
-		checks = slices.Concat(checks, doctor.Of("cluster", ClusterChecks(cfg.Cluster)...), doctor.Of("cluster", rarely(path)...))
+	path := asking(func(ctx context.Context) doctor.Result { return address(ctx, cfg.Endpoint) })
+	c := cfg.Cluster
+	if c == nil {
+		return append(checks, doctor.Check{Source: "process", Name: "address", Every: rarely, Run: path})
 	}
-	return doctor.NewList(byClaim(cfg.Store, checks))
+	return append(
+		checks,
+		doctor.Check{Source: "cluster", Name: "service", Every: rarely, Run: path}, // two calls, and claims depend on it
+		doctor.Check{Source: "cluster", Name: "rights", Every: seldom, Run: c.rights},
+		doctor.Check{Source: "cluster", Name: "policy", Every: seldom, Run: asking(c.policy)},
+		doctor.Check{Source: "cluster", Name: "classes", Every: seldom, Run: c.classes},
+		doctor.Check{Source: "cluster", Name: "clock", Every: seldom, Run: asking(c.clock)},
+		doctor.Check{Source: "cluster", Name: "cluster", Live: true, Run: some(c.compared)}, // the comparison ran already
+		doctor.Check{Source: "cluster", Name: "way in", Every: rarely, Run: asking(func(ctx context.Context) doctor.Result { return clientPath(ctx, cfg.Endpoint) })},
+	)
+}
+
+// one is the Run of a check with one result, which needs no context.
+func one(check func() doctor.Result) func(context.Context) []doctor.Result {
+	return func(context.Context) []doctor.Result { return []doctor.Result{check()} }
+}
+
+// some is the Run of a check with several results.
+func some(check func() []doctor.Result) func(context.Context) []doctor.Result {
+	return func(context.Context) []doctor.Result { return check() }
+}
+
+// asking is the Run of a check that waits for others, such as the API server.
+func asking(check func(context.Context) doctor.Result) func(context.Context) []doctor.Result {
+	return func(ctx context.Context) []doctor.Result { return []doctor.Result{check(ctx)} }
 }
 
 // stateLog warns that the log was given up, and returns nothing before.

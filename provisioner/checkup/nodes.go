@@ -7,8 +7,8 @@ import (
 	"github.com/podnas/podnas/provisioner/controller"
 )
 
-// SharedNames warns of each name that two nodes have.
-func SharedNames(names []controller.SharedName) []doctor.Result {
+// sharedNames warns of each name that two nodes have.
+func sharedNames(names []controller.SharedName) []doctor.Result {
 	var found []doctor.Result
 	for _, n := range names {
 		found = append(found, doctor.Warn(

@@ -1,4 +1,4 @@
-package checkup_test
+package checkup
 
 import (
 	"strings"
@@ -6,16 +6,15 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/provisioner/checkup"
 	"github.com/podnas/podnas/provisioner/controller"
 )
 
 func TestSharedNames(t *testing.T) {
-	if got := checkup.SharedNames(nil); len(got) != 1 || got[0].Status != doctor.OK {
+	if got := sharedNames(nil); len(got) != 1 || got[0].Status != doctor.OK {
 		t.Errorf("with none: %+v", got)
 	}
 	last := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	got := checkup.SharedNames([]controller.SharedName{
+	got := sharedNames([]controller.SharedName{
 		{Name: "Linux NFSv4.1 pi", Address: "10.0.0.1:700", Other: "10.0.0.2:800", Last: last},
 		{Name: "Linux NFSv4.1 pi2", Last: last},
 	})

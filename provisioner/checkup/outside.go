@@ -64,7 +64,9 @@ func (o *Outside) Look(ctx context.Context) (results []doctor.Result, down bool)
 	default:
 		down = !runs(pod)
 	}
-	results = append(results, o.set(set, pod)...)
+	for _, r := range o.set(set, pod) {
+		results = append(results, named("statefulset", r))
+	}
 	if pod != nil {
 		for _, r := range o.pod(pod) {
 			results = append(results, named("pod "+pod.Name, r))
@@ -79,6 +81,8 @@ func (o *Outside) Look(ctx context.Context) (results []doctor.Result, down bool)
 }
 
 func (o *Outside) podName() string { return o.Name + "-0" }
+
+func only(r doctor.Result) []doctor.Result { return []doctor.Result{r} }
 
 func named(check string, r doctor.Result) doctor.Result {
 	r.Check = check
@@ -99,36 +103,35 @@ func (o *Outside) denied(check, what string, err error, s doctor.Status) doctor.
 
 // set checks the StatefulSet, and why it has no pod.
 func (o *Outside) set(set *appsv1.StatefulSet, pod *v1.Pod) []doctor.Result {
-	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{named("statefulset", r)} }
 	if set == nil {
 		if pod == nil {
-			return one(doctor.Fail("get the right to read StatefulSets, or ask somebody who has it", "there is no pod %s, for an unknown reason", o.podName()))
+			return only(doctor.Fail("get the right to read StatefulSets, or ask somebody who has it", "there is no pod %s, for an unknown reason", o.podName()))
 		}
 		return nil
 	}
 	if set.DeletionTimestamp != nil {
-		return one(doctor.Fail("apply it again when it is gone; its claim is kept (kubectl get pvc)", "it is being deleted"))
+		return only(doctor.Fail("apply it again when it is gone; its claim is kept (kubectl get pvc)", "it is being deleted"))
 	}
 	if set.Spec.Replicas != nil && *set.Spec.Replicas == 0 {
-		return one(doctor.Fail(fmt.Sprintf("kubectl -n %s scale statefulset %s --replicas=1", o.Namespace, o.Name), "it is scaled to 0 pods"))
+		return only(doctor.Fail(fmt.Sprintf("kubectl -n %s scale statefulset %s --replicas=1", o.Namespace, o.Name), "it is scaled to 0 pods"))
 	}
 	if pod == nil {
 		if why := o.warned(set.UID); why != "" {
-			return one(doctor.Fail(o.uncreated(why), "its pod can't be created: %s", why))
+			return only(doctor.Fail(o.uncreated(why), "its pod can't be created: %s", why))
 		}
 		if time.Since(set.CreationTimestamp.Time) < young {
-			return one(doctor.Warn("try again in a minute", "its pod is not created yet"))
+			return only(doctor.Warn("try again in a minute", "its pod is not created yet"))
 		}
-		return one(doctor.Fail("check whether kube-controller-manager works: if not, other StatefulSets get no pods either",
+		return only(doctor.Fail("check whether kube-controller-manager works: if not, other StatefulSets get no pods either",
 			"its pod is not created, and no event says why"))
 	}
 	// Kubernetes replaces a pod by one of a changed template only when it is ready,
 	// and this one may never be.
 	if was, is := pod.Labels[appsv1.ControllerRevisionHashLabelKey], set.Status.UpdateRevision; was != "" && is != "" && was != is && !ready(pod) {
-		return one(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s: the next one has the new template. No data is lost", o.Namespace, pod.Name),
+		return only(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s: the next one has the new template. No data is lost", o.Namespace, pod.Name),
 			"it was changed, but its pod is still the old one: Kubernetes does not replace a pod that is not ready"))
 	}
-	return one(doctor.Good("it exists, and has its pod"))
+	return only(doctor.Good("it exists, and has its pod"))
 }
 
 // uncreated says what to do if the API server refuses a pod.

@@ -40,21 +40,20 @@ func condition(p *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
 
 // pod checks how far podnas's pod has come, and what blocks it.
 func (o *Outside) pod(p *v1.Pod) []doctor.Result {
-	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{r} }
 	if d := p.DeletionTimestamp; d != nil {
 		if time.Since(d.Time) < young { // the time by which it should have ended
-			return one(doctor.Warn("try again in a minute", "it is ending; another one follows"))
+			return only(doctor.Warn("try again in a minute", "it is ending; another one follows"))
 		}
-		return one(doctor.Fail(fmt.Sprintf("check the node: kubectl get node %s. Only if it is switched off or gone for good: kubectl -n %s delete pod %s --force. "+
+		return only(doctor.Fail(fmt.Sprintf("check the node: kubectl get node %s. Only if it is switched off or gone for good: kubectl -n %s delete pod %s --force. "+
 			"If the old pod still ran, two podnas would write to one disk", p.Spec.NodeName, o.Namespace, p.Name),
 			"it should have ended at %s, but its node %s does not report that it has", d.UTC().Format(time.RFC3339), p.Spec.NodeName))
 	}
 	if p.Status.Phase == v1.PodFailed || p.Status.Phase == v1.PodSucceeded {
-		return one(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s makes a new one. A node that is short of memory or disk evicts pods, those of a high priorityClassName last", o.Namespace, p.Name),
+		return only(doctor.Fail(fmt.Sprintf("kubectl -n %s delete pod %s makes a new one. A node that is short of memory or disk evicts pods, those of a high priorityClassName last", o.Namespace, p.Name),
 			"it has ended: %s", words(p.Status.Reason, p.Status.Message)))
 	}
 	if p.Spec.NodeName == "" {
-		return one(o.unscheduled(p))
+		return only(o.unscheduled(p))
 	}
 	var results []doctor.Result
 	statuses := append(append([]v1.ContainerStatus{}, p.Status.InitContainerStatuses...), p.Status.ContainerStatuses...)
@@ -71,7 +70,7 @@ func (o *Outside) pod(p *v1.Pod) []doctor.Result {
 		}
 	}
 	if len(results) == 0 {
-		return one(o.beginning(p))
+		return only(o.beginning(p))
 	}
 	return results
 }
@@ -120,15 +119,14 @@ func (o *Outside) beginning(p *v1.Pod) doctor.Result {
 
 // container checks an existing container.
 func (o *Outside) container(p *v1.Pod, s *v1.ContainerStatus) []doctor.Result {
-	one := func(r doctor.Result) []doctor.Result { return []doctor.Result{r} }
 	if s.State.Waiting != nil {
-		return one(o.waiting(p, s))
+		return only(o.waiting(p, s))
 	}
 	if t := s.State.Terminated; t != nil {
-		return one(o.ended(p, s, t, "it has ended, and will be started again"))
+		return only(o.ended(p, s, t, "it has ended, and will be started again"))
 	}
 	if s.State.Running == nil {
-		return one(o.beginning(p))
+		return only(o.beginning(p))
 	}
 	var results []doctor.Result
 	since := time.Since(s.State.Running.StartedAt.Time)

@@ -1,7 +1,6 @@
 package checkup
 
 import (
-	"context"
 	"strings"
 	"syscall"
 
@@ -9,26 +8,6 @@ import (
 	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/quota"
 )
-
-// descriptors is how many file descriptors a server with some hundred clients needs.
-// It uses half of the limit for files (docs/limits.md); each client has a connection.
-const descriptors = 2048
-
-// ProcessChecks returns checks of the process.
-func ProcessChecks(p process.Info) []doctor.Check {
-	return rarely(
-		doctor.One("engine", func(context.Context) doctor.Result { return doctor.Good("%s: %s", p.Engine, p.EngineWhy) }),
-		doctor.One("quota", func(context.Context) doctor.Result { return limits(&p) }),
-		doctor.One("capabilities", func(context.Context) doctor.Result { return capabilities(&p) }),
-		doctor.One("descriptors", func(context.Context) doctor.Result {
-			var limit syscall.Rlimit
-			if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-				return doctor.Warn("", "their limit is not known: %v", err)
-			}
-			return judgeDescriptors(limit.Cur)
-		}),
-	)
-}
 
 func limits(p *process.Info) doctor.Result {
 	if p.Enforced == quota.Off {
@@ -46,10 +25,20 @@ func capabilities(p *process.Info) doctor.Result {
 	return doctor.Good("%s", p.Rights)
 }
 
+func descriptors() doctor.Result {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return doctor.Warn("", "their limit is not known: %v", err)
+	}
+	return judgeDescriptors(limit.Cur)
+}
+
 func judgeDescriptors(limit uint64) doctor.Result {
-	if limit < descriptors {
+	// A server with some hundred clients uses half of the limit for files (docs/limits.md); each client has a connection.
+	const enough = 2048
+	if limit < enough {
 		return doctor.Warn("raise the limit of open files (ulimit -n, LimitNOFILE of the container runtime's service) and restart podnas",
-			"it may open %d files and connections, %d are needed for many clients", limit, descriptors)
+			"it may open %d files and connections, %d are needed for many clients", limit, enough)
 	}
 	return doctor.Good("it may open %d files and connections", limit)
 }

@@ -1,7 +1,6 @@
 package checkup
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/podnas/podnas/doctor"
@@ -9,26 +8,24 @@ import (
 	"github.com/podnas/podnas/volume"
 )
 
-// VolumeChecks returns checks of the volumes' usage.
-func VolumeChecks(store *volume.Store) []doctor.Check {
-	return []doctor.Check{{Name: "volumes", Run: func(context.Context) []doctor.Result {
-		volumes := store.List()
-		usages, err := store.Usages(volumes)
-		if err != nil {
-			return []doctor.Result{doctor.Fail("check the disk", "their usage is unknown: %v", err)}
-		}
-		var results []doctor.Result
-		for i := range volumes {
-			v := &volumes[i]
-			u := usages[v.Name]
-			results = append(results, judgeFullness(v, u.Bytes, u.Limit.Bytes, "%d%% full: %s of %s are used", volume.FormatSize)...)
-			results = append(results, judgeFullness(v, u.Inodes, u.Limit.Inodes, "%d%% of its inodes are used: %s of %s", func(n int64) string { return fmt.Sprint(n) })...)
-		}
-		if len(results) == 0 {
-			return []doctor.Result{doctor.Good("%d are served, each less than %d%% full", len(store.Served()), volume.FillingPercent)}
-		}
-		return results
-	}}}
+// volumes says which volumes fill up.
+func volumes(store *volume.Store) []doctor.Result {
+	listed := store.List()
+	usages, err := store.Usages(listed)
+	if err != nil {
+		return []doctor.Result{doctor.Fail("check the disk", "their usage is unknown: %v", err)}
+	}
+	var results []doctor.Result
+	for i := range listed {
+		v := &listed[i]
+		u := usages[v.Name]
+		results = append(results, judgeFullness(v, u.Bytes, u.Limit.Bytes, "%d%% full: %s of %s are used", volume.FormatSize)...)
+		results = append(results, judgeFullness(v, u.Inodes, u.Limit.Inodes, "%d%% of its inodes are used: %s of %s", func(n int64) string { return fmt.Sprint(n) })...)
+	}
+	if len(results) == 0 {
+		return []doctor.Result{doctor.Good("%d are served, each less than %d%% full", len(store.Served()), volume.FillingPercent)}
+	}
+	return results
 }
 
 // judgeFullness reports a volume that fills up.

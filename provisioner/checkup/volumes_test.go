@@ -50,14 +50,14 @@ func TestVolumes(t *testing.T) {
 	} {
 		clear(counts)
 		counts[tt.volume] = quota.Usage{Bytes: tt.bytes, Inodes: tt.inodes, Limit: quota.Limit{Bytes: 1000, Inodes: 100}}
-		results := doctor.Run(t.Context(), VolumeChecks(store))
+		results := run(t, Config{Store: store}, "volumes")
 		want(t, results, tt.check, tt.status, tt.says, tt.fix)
 		if len(results) != 1 {
 			t.Errorf("%+v: %+v", tt, results)
 		}
 	}
 	clear(counts) // nobody counts
-	want(t, doctor.Run(t.Context(), VolumeChecks(store)), "volumes", doctor.OK, "2 are served", "")
+	want(t, run(t, Config{Store: store}, "volumes"), "volumes", doctor.OK, "2 are served", "")
 }
 
 // A volume that mounts with NFSv4.1 is found where that is not served.
