@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // The suites again, with other ways to find files and other disks than TestNativeConformance and

@@ -10,8 +10,8 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/conformance/nfstest"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // TestHandlesOfAnyForm: a volume stays mounted whatever engine the next process has, and however that

@@ -16,7 +16,7 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // raw is a client that sends any arguments.

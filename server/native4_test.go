@@ -12,9 +12,9 @@ import (
 
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/conformance/nfstest4"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 const limitedTo = "127.0.0.3"

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // podCapabilities are those that deploy/base gives the pod, capabilities(7): CHOWN,

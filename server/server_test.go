@@ -17,9 +17,9 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/leaks"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

@@ -18,9 +18,9 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/faultydisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // What a client was told is on the disk is there, though the disk fails meanwhile and

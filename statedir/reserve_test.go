@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 var discard = slog.New(slog.DiscardHandler)

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 func TestCopyRandom(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // On a disk that clients fill without a pause, podnas starts, and deletes, archives and retains volumes.

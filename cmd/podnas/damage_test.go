@@ -20,8 +20,8 @@ import (
 	"github.com/podnas/podnas/nfs/mount3"
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/conformance/nfstest"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // keptKind is a kind of files or folders that podnas keeps for itself, and what becomes of one that is damaged: by

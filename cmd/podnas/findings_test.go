@@ -18,8 +18,8 @@ import (
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/provisioner/control"
-	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/conformance/nfstest"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // appliance is a podnas on a folder, in this process, that can be stopped and started.

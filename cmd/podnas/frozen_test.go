@@ -17,7 +17,7 @@ import (
 
 	"github.com/podnas/podnas/doctor"
 	"github.com/podnas/podnas/provisioner/control"
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // onDisk starts podnas on an ext4 of its own, mounted where it alone sees it. When the

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // On a disk that clients fill without a pause: podnas ends, hands over and starts, its commands reach it, volumes are

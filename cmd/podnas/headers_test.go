@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // Headers without an end, from one address and from many, take little memory, and

@@ -13,8 +13,8 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/conformance/nfstest"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 const (

@@ -19,8 +19,8 @@ import (
 	"github.com/podnas/podnas/nfs/mount3"
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/conformance/nfstest"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 const deniedDisk, deniedHandles = "PODNAS_DENIED_DISK", "PODNAS_DENIED_HANDLES"

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/leaks"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }

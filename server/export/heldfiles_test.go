@@ -16,7 +16,7 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/shares"
 	"github.com/podnas/podnas/server/space"
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // keeping is a process that serves a volume of a disk, and keeps files.

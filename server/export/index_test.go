@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // indexed is a volume whose files are found by the index.

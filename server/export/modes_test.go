@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // asUser runs the test as an ordinary user, for whom openOwn is, and reports whether it is that already.

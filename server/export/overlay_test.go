@@ -10,7 +10,7 @@ import (
 
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/space"
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // On an overlay a file may have the number of a directory, also of one above it. Both are found, before

@@ -16,9 +16,9 @@ import (
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
 	"github.com/podnas/podnas/server/space"
-	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/leaks"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 func TestMain(m *testing.M) {

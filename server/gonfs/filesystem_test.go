@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // testFilesystem is the library's view of a new volume.

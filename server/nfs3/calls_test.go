@@ -18,8 +18,8 @@ import (
 	server "github.com/podnas/podnas/server/nfs3"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/space"
-	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/server/vfs"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // caller is a client whose side allocates nothing: its calls are bytes that were

@@ -19,8 +19,8 @@ import (
 	server "github.com/podnas/podnas/server/nfs4"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/space"
-	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/server/vfs"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // caller is a client with a session, of which it uses one slot, and whose side allocates

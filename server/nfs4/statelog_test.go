@@ -17,9 +17,9 @@ import (
 
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/nfs4/state"
-	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/server/vfs"
 	"github.com/podnas/podnas/statedir"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // life is a disk, and a folder in memory, that servers die over.

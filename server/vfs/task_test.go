@@ -14,8 +14,8 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
-	"github.com/podnas/podnas/server/testdisk"
 	"github.com/podnas/podnas/test/conformance/nfstest"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // disk tells of syncs as a file does.

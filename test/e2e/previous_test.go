@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // Where the history is not there, as in a shallow clone, the upgrade is from the present

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podnas/podnas/server/testdisk"
+	"github.com/podnas/podnas/test/testdisk"
 )
 
 // residentMax is the memory that all tables may take at their limits, replies included. It is less than half
