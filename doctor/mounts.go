@@ -19,16 +19,6 @@ type Mount struct {
 // Has reports whether a mount has an option, "ro" or "timeo=600".
 func (m Mount) Has(option string) bool { return slices.Contains(m.Options, option) }
 
-// Value returns the value of an option like timeo=600, empty if it is not there.
-func (m Mount) Value(key string) string {
-	for _, o := range m.Options {
-		if value, ok := strings.CutPrefix(o, key+"="); ok {
-			return value
-		}
-	}
-	return ""
-}
-
 // String returns the type and the options of the file system, for people.
 func (m Mount) String() string { return fmt.Sprintf("%s (%s)", m.Type, strings.Join(m.Options, ",")) }
 

@@ -50,11 +50,7 @@ func (s *session3) connectMount(ctx context.Context) doctor.Result {
 
 func (s *session3) mnt(ctx context.Context) doctor.Result {
 	var res mount3.MntRes
-	data, err := s.call(ctx, s.mountd, mount3.Program, mount3.Version, mount3.ProcMnt, &mount3.PathArgs{Path: []byte(s.mount.Path)})
-	if err == nil {
-		err = decode(data, &res)
-	}
-	if err != nil {
+	if _, err := s.call(ctx, s.mountd, mount3.Program, mount3.Version, mount3.ProcMnt, &mount3.PathArgs{Path: []byte(s.mount.Path)}, &res); err != nil {
 		return noAnswer(err)
 	}
 	switch res.Status {
@@ -85,34 +81,29 @@ func (s *session3) locks(ctx context.Context) doctor.Result {
 	return doctor.Good("with nolock, locks (flock, fcntl) work between programs of one node, but not between nodes, because the server has no NLM. Files that are locked from two nodes at once, such as a database, need nfsvers=4.1")
 }
 
-// call makes a call, and returns its result undecoded.
-func (s *session3) call(ctx context.Context, client *rpc.Client, prog, vers, proc uint32, args rpc.Args) ([]byte, error) {
-	return client.Do(ctx, rpc.CallHeader{RPCVersion: rpc.Version, Prog: prog, Vers: vers, Proc: proc, Cred: s.credential()}, args)
-}
-
 // result is the result of a call.
 type result interface{ Decode(*xdr.Decoder) }
 
-// decode decodes a result. Surplus bytes are no error: go-nfs sends them, and the kernel ignores them.
-func decode(data []byte, res result) error {
-	d := xdr.NewDecoder(data)
-	res.Decode(&d)
-	return d.Err()
+// call makes a call and decodes its result, which begins with a status.
+func (s *session3) call(ctx context.Context, client *rpc.Client, prog, vers, proc uint32, args rpc.Args, res result) (status uint32, err error) {
+	data, err := client.Do(ctx, rpc.CallHeader{RPCVersion: rpc.Version, Prog: prog, Vers: vers, Proc: proc, Cred: s.credential()}, args)
+	if err != nil {
+		return 0, err
+	}
+	first, whole := xdr.NewDecoder(data), xdr.NewDecoder(data)
+	status = first.Uint32()
+	res.Decode(&whole)
+	return status, whole.Err() // surplus bytes are no error: go-nfs sends them, and the kernel ignores them
 }
 
-// do makes a call of NFS and decodes its result, which begins with a status. If that fails, it returns false and a
-// Result that says so.
+// do makes a call of NFS. If that fails, it returns false and a Result that says so.
 func (s *session3) do(ctx context.Context, doing string, proc uint32, args rpc.Args, res result) (doctor.Result, bool) {
-	data, err := s.call(ctx, s.nfs, nfs3.Program, nfs3.Version, proc, args)
-	if err == nil {
-		err = decode(data, res)
-	}
-	if err != nil {
+	status, err := s.call(ctx, s.nfs, nfs3.Program, nfs3.Version, proc, args, res)
+	switch {
+	case err != nil:
 		return noAnswer(err), false
-	}
-	d := xdr.NewDecoder(data)
-	if status := nfs3.Status(d.Uint32()); status != nfs3.OK {
-		return s.explain(fmt.Sprintf("%s: %s", doing, status), nfs4.Status(status)), false
+	case nfs3.Status(status) != nfs3.OK:
+		return s.explain(fmt.Sprintf("%s: %s", doing, nfs3.Status(status)), nfs4.Status(status)), false
 	}
 	return doctor.Result{}, true
 }

@@ -2,7 +2,6 @@ package nfscheck
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -66,7 +65,7 @@ func (p *mountpoint) answer() doctor.Result {
 }
 
 func (p *mountpoint) write() doctor.Result {
-	file := filepath.Join(p.path, ".podnas-doctor-"+rand.Text()[:12])
+	file := filepath.Join(p.path, newName())
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return p.failed("creating a file", err)

@@ -1,6 +1,6 @@
 // Package nfscheck has the checks of podnas doctor that are about NFS: whether a server
 // answers on its ports (ports.go); whether a volume can be mounted, tested by NFS calls
-// (mount.go, files.go); whether this machine can mount NFS (node.go); and whether an
+// (mount.go, steps.go; mount3.go and mount4.go by version); whether this machine can mount NFS (node.go); and whether an
 // existing mount works (mountpoint.go).
 package nfscheck
 
