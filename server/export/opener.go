@@ -247,7 +247,7 @@ func (o *Opener) openDataIn(v *Volume, id FileID, use Use, removed bool) (*File,
 		v.calls.Done()
 		return nil, err
 	}
-	return o.newKept(v, id, use, o.keep(fileKey{v, id}, use, d, charge, onlyName{})), nil
+	return o.newKept(v, id, use, o.keep(fileKey{v, id}, use, d, charge)), nil
 }
 
 // openIn is openDataIn for UseAttr and UseNames.
@@ -289,7 +289,7 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 	if use == UseNames && v.account != nil {
 		c = v.account.Enter(v.disk.inode(&f.Attr))
 	}
-	f.keptAs(o.keep(fileKey{v, id}, use, f.own.take(), c, onlyName{}))
+	f.keptAs(o.keep(fileKey{v, id}, use, f.own.take(), c))
 	if f.charge != nil { // Attr must be what the charge was settled with
 		if f.Attr, err = f.Stat(); err != nil {
 			f.Close()
