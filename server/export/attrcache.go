@@ -127,9 +127,9 @@ func (o *Opener) remembers(v *Volume) bool {
 }
 
 // numberOf returns the inode number of a file whose attributes are remembered, 0 if they never are. Those of
-// an alias are not, or others would be given its handle.
+// a handle of the other form are not, or others would be given that.
 func (o *Opener) numberOf(v *Volume, id *FileID) uint64 {
-	if !o.remembers(v) || !v.births || v.isAlias(id) {
+	if !o.remembers(v) || !v.births || v.isOther(id) {
 		return 0
 	}
 	return v.disk.numberIn(id)
