@@ -3,9 +3,11 @@
 package server_test
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -18,7 +20,12 @@ func TestWaysToFindFiles(t *testing.T) {
 	t.Run("kernel counts", func(t *testing.T) { conformance(t, testdisk.Memory(t), handlesHere(), uncounted) })
 	t.Run("server counts", func(t *testing.T) { conformance(t, testdisk.Memory(t), handlesHere(), counted) })
 	t.Run("by index, kernel counts", func(t *testing.T) { conformance(t, testdisk.Memory(t), server.HandlesIndex, uncounted) })
-	t.Run("version 4.1", func(t *testing.T) { conformance4(t, server.HandlesAuto, false) })
+	t.Run("by index, with the kernel's handles", func(t *testing.T) {
+		conformance(t, testdisk.Memory(t), server.HandlesIndex, func(table *export.Table, dir string) error {
+			return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Form: export.FormKernel}, slog.New(slog.DiscardHandler))
+		})
+	})
+	t.Run("version 4.1", func(t *testing.T) { conformance4(t, server.HandlesAuto, "") })
 }
 
 // TestFileSystems puts the native engine to the suite on file systems that it was not made for, with

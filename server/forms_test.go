@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs3"
@@ -14,57 +15,60 @@ import (
 	"github.com/podnas/podnas/test/testdisk"
 )
 
-// TestHandlesOfAnyForm: a volume stays mounted whatever engine the next process has, and however that
-// finds files: the handles of all before it are good.
+// Each way to find files comes after each other once.
+var finders = func() [][2]string {
+	kernel, index, goNFS := [2]string{server.EngineNative, "kernel"}, [2]string{server.EngineNative, "index"}, [2]string{server.EngineGoNFS, "index"}
+	return [][2]string{kernel, index, goNFS, kernel, goNFS, index, kernel}
+}()
+
+// givenHandles are what a process has given out.
+type givenHandles struct {
+	by              string
+	root, dir, file nfs3.FH
+}
+
+// overProcesses serves a volume by processes that find files in different ways, and has check look at what each does with
+// the handles that it and those before it have given out.
+func overProcesses(t *testing.T, disk string, form export.Form, check func(c *raw, n int, had []givenHandles)) {
+	t.Helper()
+	dir := filepath.Join(disk, "volume")
+	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a", "b", "file"), []byte("data"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := export.ProbeHandles(dir); err != nil {
+		t.Skip(err)
+	}
+	cfg := config(t)
+	_, _ = rand.Read(cfg.HandleKey)
+	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: func(table *export.Table) error {
+		return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Form: form}, cfg.Log)
+	}}
+	t.Cleanup(i.end)
+	var had []givenHandles
+	for n, by := range finders {
+		i.cfg.Engine.Engine, i.cfg.Exports.ByIndex = by[0], by[1] == "index"
+		i.start(t)
+		c := dialRaw(t, i.addr, 0)
+		root := c.mount("/volume")
+		had = append(had, givenHandles{fmt.Sprint(by), root, c.find(root, "a"), c.find(root, "a", "b", "file")})
+		check(c, n, had)
+		if err := i.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestHandlesOfAnyForm: a volume whose record has no form stays mounted whatever engine the next process has, and
+// however that finds files: the handles of all before it are good.
 func TestHandlesOfAnyForm(t *testing.T) {
 	testdisk.Each(t, func(t *testing.T, disk string) {
-		dir := filepath.Join(disk, "volume")
-		if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "a", "b", "file"), []byte("data"), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if err := export.ProbeHandles(dir); err != nil {
-			t.Skip(err)
-		}
-		cfg := config(t)
-		_, _ = rand.Read(cfg.HandleKey)
-		i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: func(table *export.Table) error {
-			return table.Add(1, "/volume", dir, export.Options{})
-		}}
-		t.Cleanup(i.end)
-		// Each comes after each other once.
-		kernel, index, goNFS := [2]string{server.EngineNative, "kernel"}, [2]string{server.EngineNative, "index"}, [2]string{server.EngineGoNFS, "index"}
-		type handles struct {
-			by              string
-			root, dir, file nfs3.FH
-		}
-		var had []handles
-		for n, by := range [][2]string{kernel, index, goNFS, kernel, goNFS, index, kernel} {
-			if n > 0 {
-				if err := i.stop(); err != nil {
-					t.Error(err)
-				}
-			}
-			i.cfg.Engine.Engine, i.cfg.Exports.ByIndex = by[0], by[1] == "index"
-			i.start(t)
-			c := dialRaw(t, i.addr, 0)
-			root := c.mount("/volume")
-			had = append(had, handles{fmt.Sprint(by), root, c.find(root, "a"), c.find(root, "a", "b", "file")})
+		overProcesses(t, disk, "", func(c *raw, n int, had []givenHandles) {
 			for m, h := range had {
-				what := fmt.Sprintf("%s with a handle of %s", by, h.by)
-				for _, fh := range []nfs3.FH{h.root, h.dir, h.file} {
-					if status := c.status(nfs3.ProcGetattr, &nfs3.HandleArgs{Object: fh}); status != nfs3.OK {
-						t.Errorf("%s: GETATTR: %v", what, status)
-					}
-				}
-				if status := c.status(nfs3.ProcRead, &nfs3.ReadArgs{File: h.file, Count: 10}); status != nfs3.OK {
-					t.Errorf("%s: READ: %v", what, status)
-				}
-				if status := c.status(nfs3.ProcWrite, &nfs3.WriteArgs{File: h.file, Count: 4, Data: []byte("data"), Stable: nfs3.FileSync}); status != nfs3.OK {
-					t.Errorf("%s: WRITE: %v", what, status)
-				}
+				what := fmt.Sprintf("%s with a handle of %s", had[n].by, h.by)
+				c.usable(what, h)
 				name := []byte(fmt.Sprint("made ", n, " ", m))
 				if status := c.status(nfs3.ProcMkdir, &nfs3.MkdirArgs{Where: nfs3.DirOpArgs{Dir: h.dir, Name: name}}); status != nfs3.OK {
 					t.Errorf("%s: MKDIR: %v", what, status)
@@ -74,9 +78,37 @@ func TestHandlesOfAnyForm(t *testing.T) {
 					t.Errorf("%s: RENAME: %v", what, status)
 				}
 			}
-		}
-		if err := i.stop(); err != nil {
-			t.Error(err)
+		})
+	})
+}
+
+// TestHandlesKeepTheirForm: where the record has a form, all processes give out the same handles.
+func TestHandlesKeepTheirForm(t *testing.T) {
+	testdisk.Each(t, func(t *testing.T, disk string) {
+		for _, form := range []export.Form{export.FormKernel, export.FormInode} {
+			overProcesses(t, filepath.Join(disk, string(form)), form, func(c *raw, n int, had []givenHandles) {
+				h := had[n]
+				if h.by = had[0].by; !reflect.DeepEqual(h, had[0]) {
+					t.Errorf("form %s: %s gives out\n%x, and %s gave out\n%x", form, had[n].by, h, had[0].by, had[0])
+				}
+				c.usable(string(form)+" by "+had[n].by, h)
+			})
 		}
 	})
+}
+
+// usable looks, reads and writes by handles.
+func (r *raw) usable(what string, h givenHandles) {
+	r.Helper()
+	for _, fh := range []nfs3.FH{h.root, h.dir, h.file} {
+		if status := r.status(nfs3.ProcGetattr, &nfs3.HandleArgs{Object: fh}); status != nfs3.OK {
+			r.Errorf("%s: GETATTR: %v", what, status)
+		}
+	}
+	if status := r.status(nfs3.ProcRead, &nfs3.ReadArgs{File: h.file, Count: 10}); status != nfs3.OK {
+		r.Errorf("%s: READ: %v", what, status)
+	}
+	if status := r.status(nfs3.ProcWrite, &nfs3.WriteArgs{File: h.file, Count: 4, Data: []byte("data"), Stable: nfs3.FileSync}); status != nfs3.OK {
+		r.Errorf("%s: WRITE: %v", what, status)
+	}
 }

@@ -22,15 +22,20 @@ const limitedTo = "127.0.0.3"
 // TestNativeConformance4 puts the native engine to the suite of version 4.1. It serves
 // version 3 beside it.
 func TestNativeConformance4(t *testing.T) {
-	conformance4(t, server.HandlesIndex, false)
+	conformance4(t, server.HandlesIndex, "")
 }
 
 // TestConformance4Switches is the same with a process after each restart that finds files in another
 // way, by the kernel's handles and by the index in turn: what clients have open and locked, and their
-// handles, go on.
-func TestConformance4Switches(t *testing.T) { conformance4(t, handlesHere(), true) }
+// handles, go on, whatever form the volume's handles have.
+func TestConformance4Switches(t *testing.T) {
+	for _, form := range []export.Form{export.FormKernel, export.FormInode} {
+		t.Run(string(form), func(t *testing.T) { conformance4(t, handlesHere(), form) })
+	}
+}
 
-func conformance4(t *testing.T, handles string, switches bool) {
+// conformance4 has each process find files in another way if the form of handles is given.
+func conformance4(t *testing.T, handles string, form export.Form) {
 	t.Helper()
 	dir := testdisk.Memory(t)
 	volume, hidden := filepath.Join(dir, "volume"), filepath.Join(dir, "hidden")
@@ -49,18 +54,22 @@ func conformance4(t *testing.T, handles string, switches bool) {
 		cfg.Log = slog.Default()
 	}
 	others := export.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
-	add := func(table *export.Table) error {
-		return errors.Join(
-			table.Add(1, "/a/volume", volume, export.Options{}),
-			table.Add(2, "/a/hidden", hidden, others),
-			table.Add(3, "/a/readonly", volume, export.Options{ReadOnly: true}),
-			table.Add(4, "/a/squashed", volume, export.Options{AllSquash: true, AnonUID: squashUID, AnonGID: squashUID}),
-			table.Add(5, "/a/limited", volume, export.Options{Clients: []netip.Prefix{netip.MustParsePrefix(limitedTo + "/32")}}),
-		)
+	add := func(table *export.Table) (err error) {
+		for i, e := range []export.Exported{
+			{Path: "volume", Dir: volume},
+			{Path: "hidden", Dir: hidden, Options: others},
+			{Path: "readonly", Dir: volume, Options: export.Options{ReadOnly: true}},
+			{Path: "squashed", Dir: volume, Options: export.Options{AllSquash: true, AnonUID: squashUID, AnonGID: squashUID}},
+			{Path: "limited", Dir: volume, Options: export.Options{Clients: []netip.Prefix{netip.MustParsePrefix(limitedTo + "/32")}}},
+		} {
+			e.ID, e.Path, e.Form = uint64(i+1), "/a/"+e.Path, form
+			err = errors.Join(err, table.Export(e, cfg.Log))
+		}
+		return err
 	}
 	cfg.StateLog = filepath.Join(dir, "log")
 	const descriptors = 4096 // which gives a client this many opens by eight
-	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: add, switches: switches, descriptors: descriptors}
+	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: add, switches: form != "", descriptors: descriptors}
 	t.Cleanup(i.end)
 	i.start(t)
 	defer func() {

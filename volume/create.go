@@ -263,7 +263,7 @@ func fileMode(mode uint32) os.FileMode {
 // enter writes a record with the state and, if that is ready, exports the volume.
 func (s *Store) enter(r *record, state state) error {
 	next := *r
-	next.State = state
+	next.State, next.Handles = state, cmp.Or(r.Handles, s.handles)
 	if err := s.write(&next); err != nil {
 		return err
 	}

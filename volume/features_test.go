@@ -335,3 +335,50 @@ func TestDamagedRecordIsKept(t *testing.T) {
 		t.Errorf("findings: %v, %v", f, err)
 	}
 }
+
+// A volume keeps the form of its handles, whatever the next process would choose.
+func TestHandlesOfVolumes(t *testing.T) {
+	root := t.TempDir()
+	process := func(fresh, earlier string) *Store {
+		t.Helper()
+		s, err := Open(Config{Root: root, Exports: &exports{}, Log: slog.New(slog.DiscardHandler), Handles: fresh, EarlierHandles: earlier})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	wants := func(s *Store, name, form string) {
+		t.Helper()
+		v, err := s.Get(name)
+		if err != nil || v.Handles != form {
+			t.Errorf("%s has handles of the form %q, %v, want %q", name, v.Handles, err, form)
+		}
+	}
+	s := process("", "")
+	mustCreate(t, s, "old")
+	if _, err := s.Create(t.Context(), Spec{Name: "away", Size: 1 << 20, OnDelete: RetainFiles}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(t.Context(), "away"); err != nil {
+		t.Fatal(err)
+	}
+	wants(s, "old", "")
+	for n, forms := range [][2]string{{"inode", "kernel"}, {"kernel", "inode"}, {"", ""}} {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = process(forms[0], forms[1])
+		if n == 0 {
+			mustCreate(t, s, "new")
+			if _, err := s.Adopt(t.Context(), Spec{Name: "away"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wants(s, "old", "kernel")
+		wants(s, "away", "kernel")
+		wants(s, "new", "inode")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -206,6 +207,7 @@ func (s *Store) revive(r *record, spec *Spec) (Volume, error) {
 		return Volume{}, fmt.Errorf("adopt %s: %w", r.Path, err)
 	}
 	next := r.again(spec)
+	next.Handles = cmp.Or(next.Handles, s.earlierHandles)
 	var u quota.Usage
 	if s.quota != nil && next.Project != 0 {
 		var err error

@@ -81,6 +81,8 @@ type Config struct {
 	// NewIdentity is the identity of a disk that has lost its own, or RandomIdentity. If it is
 	// empty, such a disk is not opened.
 	NewIdentity string
+	// Handles is Volume.Handles of new volumes, and EarlierHandles of volumes that have none.
+	Handles, EarlierHandles string
 	// CountOnce counts repeated failures with the same reason once. It is for a caller
 	// that retries every second.
 	CountOnce bool
@@ -99,6 +101,8 @@ type Store struct {
 	counter    Counter
 	overcommit float64
 	countOnce  bool
+	// handles and earlierHandles are those of Config.
+	handles, earlierHandles string
 	// newIdentity is Config.NewIdentity.
 	newIdentity string
 	log         *slog.Logger
@@ -156,7 +160,10 @@ func newStore(cfg Config) (*Store, error) {
 		counter:    cfg.Counter,
 		overcommit: cfg.Overcommit,
 		countOnce:  cfg.CountOnce,
+		handles:    cfg.Handles,
 		log:        cfg.Log,
+
+		earlierHandles: cfg.EarlierHandles,
 
 		newIdentity: cfg.NewIdentity,
 		step:        func(string) {},
@@ -480,6 +487,12 @@ func (s *Store) resume(r *record, u quota.Usage) error {
 		log.Info("volume: continuing the copy", "from", r.Source)
 		s.startCopy(r)
 		return nil
+	}
+	if r.Handles == "" && s.earlierHandles != "" {
+		r.Handles = s.earlierHandles
+		if err := s.write(r); err != nil {
+			log.Warn("volume: the form of its file handles can't be recorded; the next start tries again", "form", r.Handles, "err", err)
+		}
 	}
 	if err := s.exports.Export(r.Volume); err != nil {
 		return err

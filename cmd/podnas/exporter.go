@@ -46,15 +46,21 @@ func (e exporter) Export(v volume.Volume) error {
 			return err
 		}
 	}
-	if !e.Table.ByIndex {
+	x := export.Exported{
+		ID: v.ID, Path: "/" + v.Path, Dir: filepath.Join(e.Root, v.Path), Options: export.Options(v.Options), Form: export.Form(v.Handles),
+	}
+	if e.Limits.ModeOf(v.Project) == quota.Server {
+		x.Account = space.NewAccount(limitOf(v))
+	} else {
+		e.forgetMark(v) // of a time when it was counted
+	}
+	if err := e.Table.Export(x, e.Log); err != nil {
+		return err
+	}
+	if served, ok := e.Table.ByID(v.ID); ok && !served.ByIndex() {
 		e.forgetIndex(v) // of a time when it had one
 	}
-	path, dir, options := "/"+v.Path, filepath.Join(e.Root, v.Path), export.Options(v.Options)
-	if e.Limits.ModeOf(v.Project) != quota.Server {
-		e.forgetMark(v) // of a time when it was counted
-		return e.Table.Add(v.ID, path, dir, options)
-	}
-	return e.Table.AddCounted(v.ID, path, dir, options, space.NewAccount(limitOf(v)), e.Log)
+	return nil
 }
 
 func limitOf(v volume.Volume) quota.Limit { return quota.Limit{Bytes: v.Size, Inodes: v.Inodes} }

@@ -149,3 +149,17 @@ func TestUnexportForgetsRemoved(t *testing.T) {
 	}
 	h.Close()
 }
+
+// A volume whose handles only the index finds has one, whatever the process may do; one of a newer podnas is not served.
+func TestExporterForms(t *testing.T) {
+	e := exporter{Table: &export.Table{}, Root: t.TempDir(), Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler)}
+	v := volume.Volume{ID: 1, Name: "v", Path: ".", Handles: string(export.FormInode)}
+	mustDo(t, e.Export(v))
+	defer e.Unexport(v)
+	if served, ok := e.Table.ByID(1); !ok || !served.ByIndex() {
+		t.Error("it has no index")
+	}
+	if err := e.Export(volume.Volume{ID: 2, Name: "w", Path: ".", Handles: "newer"}); err == nil {
+		t.Error("a volume of an unknown form is served")
+	}
+}

@@ -176,6 +176,10 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	exports.Only, exports.Modes = engine.Only(), filepath.Join(cfg.root, volume.ModesDir)
 	exports.KeepMarks(filepath.Join(cfg.root, volume.UsageDir))
 	exports.KeepIndexes(filepath.Join(cfg.root, volume.IndexDir))
+	form, earlier, err := exports.Forms(cfg.root, filepath.Join(cfg.root, volume.RemovedDir))
+	if err != nil {
+		return err
+	}
 	served := exporter{Table: exports, Root: cfg.root, Engine: engine, Limits: limits, Log: log}
 	disk := volume.Config{
 		Root:       cfg.root,
@@ -187,6 +191,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 		Log:        log,
 
 		NewIdentity: cfg.newIdentity,
+		Handles:     string(form), EarlierHandles: string(earlier),
 	}
 	store, err := volume.Open(disk)
 	if err != nil {

@@ -93,16 +93,7 @@ type changing struct {
 // beginChange begins a change of a file, which its end must end. A file that does not exist has the
 // zero FileID.
 func (o *Opener) beginChange(v *Volume, id FileID) changing {
-	return o.beginChangeOf(v, id, v.disk.numberIn(&id))
-}
-
-// beginChangeOf is beginChange of a file with an inode number, 0: unknown. The FileID may be zero if nobody
-// will look at the file again.
-func (o *Opener) beginChangeOf(v *Volume, id FileID, ino uint64) changing {
-	c := changing{changes: o.changes, key: fileKey{v, id}}
-	if ino != 0 {
-		c.version = o.versions.at(ino)
-	}
+	c := changing{changes: o.changes, version: o.versions.of(v, &id), key: fileKey{v, id}}
 	c.version.begin()
 	return c
 }
@@ -136,9 +127,9 @@ func (o *Opener) remembers(v *Volume) bool {
 }
 
 // numberOf returns the inode number of a file whose attributes are remembered, 0 if they never are. Those of
-// an alias are not, or others would be given its handle.
+// a handle of the other form are not, or others would be given that.
 func (o *Opener) numberOf(v *Volume, id *FileID) uint64 {
-	if !o.remembers(v) || !v.births || v.isAlias(id) {
+	if !o.remembers(v) || !v.births || v.isOther(id) {
 		return 0
 	}
 	return v.disk.numberIn(id)

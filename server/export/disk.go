@@ -60,7 +60,7 @@ func diskOfType(root *os.File, fs int64) disk {
 	case unix.BTRFS_SUPER_MAGIC:
 		return disk{fs: fs, quick: true, dirents: true}
 	case unix.TMPFS_MAGIC:
-		return disk{quick: true, dirents: true}
+		return disk{fs: fs, quick: true, dirents: true}
 	case unix.OVERLAYFS_SUPER_MAGIC:
 		return disk{overlay: true}
 	}

@@ -231,14 +231,13 @@ func (f *File) Readlink() ([]byte, error) {
 
 // Create makes a regular file. It stays open, because its creator will write to it next.
 func (f *File) Create(name string, mode uint32) (*File, error) {
-	only := f.opener.files.onlyName(f, name)
 	made, err := f.make(name, func() (*File, error) {
 		return f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, within)
 	})
 	if err != nil {
 		return nil, err
 	}
-	made.keptAs(f.opener.keep(fileKey{made.Volume, made.ID}, UseWrite, made.own.take(), made.charge, only))
+	made.keptAs(f.opener.keep(fileKey{made.Volume, made.ID}, UseWrite, made.own.take(), made.charge))
 	made.created, made.held = true, false // the charge is the kept one's
 	return made, nil
 }
@@ -267,7 +266,6 @@ func (f *File) makeNode(name string, do func() error) (*File, error) {
 		if err := do(); err != nil {
 			return nil, err
 		}
-		f.opener.files.isNew(f.Volume, f.opener.files.nameSum(f, name))
 		return f.Lookup([]byte(name))
 	})
 }
@@ -361,10 +359,6 @@ func (f *File) Link(dir *File, name string) error {
 	if f.Volume != dir.Volume {
 		return unix.EXDEV
 	}
-	return f.Volume.account.Link(func() error { return f.link(dir, name) })
-}
-
-func (f *File) link(dir *File, name string) error {
 	if held := f.opener.held.removing(f.heldKey()); held != nil {
 		defer f.opener.release(held)
 		held.names.Lock()
@@ -386,15 +380,12 @@ func (f *File) link(dir *File, name string) error {
 	}
 	defer room.Release()
 	defer f.beginChange().end()
-	files := f.opener.files
-	files.linking(f.Volume, f.ID)
 	x := f.Volume.index.Load()
 	removals := x.removals()
 	// Without a path it needs CAP_DAC_READ_SEARCH, linkat(2).
 	if err := unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
 		return err
 	}
-	files.isNew(dir.Volume, files.nameSum(dir, name))
 	x.saw(dir, []byte(name), f.Attr.Ino, false, removals)
 	return nil
 }
@@ -416,12 +407,9 @@ func (f *File) unlink(name string, flags int) error {
 	if err := component(name); err != nil {
 		return err
 	}
-	v, ok := f.lastVictim(name)
-	if !ok {
-		v = f.victim(name)
-		v.take()
-		v.keep(name)
-	}
+	v := f.victim(name)
+	v.take()
+	v.keep(name)
 	return v.taken(unix.Unlinkat(f.fd, name, flags))
 }
 
@@ -437,17 +425,14 @@ func (f *File) Rename(name string, to *File, newName string) (changed bool, err 
 	x := f.Volume.index.Load()
 	x.move()
 	defer x.moved()
-	moved, taken := f.moving(name, to, newName) // its ctime changes
-	if !moved.IsZero() && !taken && f.renameTo(name, to, newName, moved) == nil {
+	moved, err := f.Volume.finder.identify(f.fd, []byte(name)) // its ctime changes
+	if err == nil && f.renameTo(name, to, newName, moved) == nil {
 		f.renamed(name, to, newName, moved)
 		return true, nil
 	}
 	// There is something with the new name, or it fails.
 	defer f.opener.beginChange(f.Volume, moved).end()
 	v := to.victim(newName)
-	if v.id == moved { // that may have been its name, and have become the new one directly on the disk
-		moved, _ = f.Volume.finder.identify(f.fd, []byte(name))
-	}
 	v.same = v.id == moved && !moved.IsZero()
 	v.take()
 	v.taking.Renamed(f.fd, name)
@@ -471,11 +456,9 @@ func (f *File) renameTo(name string, to *File, newName string, moved FileID) err
 	})
 }
 
-// renamed tells who remembers names.
+// renamed tells the account and the index of a new name.
 func (f *File) renamed(name string, to *File, newName string, moved FileID) {
 	f.Volume.account.Moved(to.fd, newName)
-	files := f.opener.files
-	files.renamed(f.Volume, moved, files.nameSum(f, name), files.nameSum(to, newName))
 	f.Volume.index.Load().renamed(f, name, to, newName, &moved)
 }
 

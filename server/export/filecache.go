@@ -33,8 +33,6 @@ type fileCache struct {
 	files map[fileNumber]*openFile // the first with a number; others follow it
 	total int                      // in files
 	used  list.List                // of the *openFile in files, roughly least recently used first
-	named [filesMax]*openFile      // by a checksum of their name, see named.go
-	links atomic.Uint64            // how often a file got another name; written with mu
 	count FileCounts
 	sweep int           // number of sweeps for idle files
 	rest  bool          // no sweep is to come
@@ -46,8 +44,7 @@ type fileKey struct {
 	id     FileID
 }
 
-// fileNumber is the number of an inode, by which an open file is found faster than by its fileKey; and its ID, when
-// a name is removed. A file is open for several uses, and hashes may be alike, so several may have one number.
+// fileNumber is the number of an inode, by which an open file is found faster than by its fileKey. A file is open for several uses, and hashes may be alike, so several may have one number.
 type fileNumber struct {
 	volume *Volume
 	ino    uint64 // a hash if the FileID has no number
@@ -96,7 +93,6 @@ type openFile struct {
 	since   int           // the sweep after which nobody has used it, if users is 0
 	elem    *list.Element // in fileCache.used; nil: it is not in the cache
 	next    *openFile     // with the same number, in fileCache.files
-	name    nameSum       // its only one; 0: unknown
 
 	charge  *space.Charge // where the server counts
 	written atomic.Bool
@@ -174,14 +170,13 @@ func (c *fileCache) missed() {
 // put adds an opened file to the cache and returns it for use. If another call has added
 // the file already, put returns that one and closes this one. If the cache is full, it
 // closes another file. If all others must be synced before, it also returns one of them,
-// for the caller to sync and release. only is the file's name if it is new.
-func (c *fileCache) put(key fileKey, use Use, d descriptor, charge *space.Charge, only onlyName) (f, unsynced *openFile) {
+// for the caller to sync and release.
+func (c *fileCache) put(key fileKey, use Use, d descriptor, charge *space.Charge) (f, unsynced *openFile) {
 	f = &openFile{key: key, use: use, own: d, fd: d.fd(), users: 1, charge: charge, state: &syncState{}}
 	c.mu.Lock()
 	files := c.open(&key)
 	if first := files[use]; first != nil {
 		first.users++
-		c.nameNew(first, only)
 		c.mu.Unlock()
 		f.close()
 		return first, nil
@@ -198,7 +193,6 @@ func (c *fileCache) put(key fileKey, use Use, d descriptor, charge *space.Charge
 		evicted, unsynced = c.longestUnused()
 	}
 	f.elem = c.used.PushBack(f)
-	c.nameNew(f, only)
 	c.mu.Unlock()
 	evicted.close()
 	return f, unsynced
@@ -288,7 +282,6 @@ func (c *fileCache) forget(f *openFile) {
 	}
 	c.used.Remove(f.elem)
 	f.elem = nil
-	c.setName(f, 0)
 	c.total--
 	number := c.number(&f.key)
 	first := c.files[number]
@@ -301,36 +294,6 @@ func (c *fileCache) forget(f *openFile) {
 	for ; first.next != f; first = first.next {
 	}
 	first.next = f.next
-}
-
-// idOf returns the FileID of an inode with a number, if it is open, or a client holds it open; else zero.
-func (c *fileCache) idOf(v *Volume, ino uint64) FileID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for f := c.files[fileNumber{v, ino}]; f != nil; f = f.next {
-		if v.disk.numberIn(&f.key.id) == ino {
-			return f.key.id
-		}
-	}
-	return FileID{}
-}
-
-// removed is idOf of an inode that has just been removed: another one may have its number by now.
-func (c *fileCache) removed(v *Volume, ino uint64) FileID {
-	id := c.idOf(v, ino)
-	if id.IsZero() {
-		return id
-	}
-	f := c.get(fileKey{v, id}, UseAttr)
-	if f == nil {
-		return FileID{}
-	}
-	defer c.release(f)
-	var st unix.Stat_t
-	if err := unix.Fstat(f.fd, &st); err != nil || st.Nlink > 0 {
-		return FileID{}
-	}
-	return id
 }
 
 // drop closes a removed file, so that its space is freed.
@@ -350,7 +313,7 @@ func (c *fileCache) drop(v *Volume, id FileID) {
 }
 
 // dropFile removes an unused file from the cache and returns it, for the caller to close. One
-// that is in use is not found any more, but by idOf, and its last user closes it: dropFile returns nil. The caller
+// that is in use is not found any more, and its last user closes it: dropFile returns nil. The caller
 // holds c.mu.
 func (c *fileCache) dropFile(f *openFile) *openFile {
 	if f == nil {

@@ -72,8 +72,8 @@ func (o *Opener) Reopen(volume uint64, id FileID, write bool) (*Held, error) {
 	return held, err
 }
 
-// OwnForm returns the FileID by which a file is known that an earlier process knew by another, as it
-// had other rights; the same if there is none. It waits as Reopen does.
+// OwnForm returns the FileID of the volume's own form for one by which an earlier process knew a file; the same if there
+// is none. It waits as Reopen does.
 func (o *Opener) OwnForm(volume uint64, id FileID) FileID {
 	own := id
 	_ = o.patiently(func() error { // a file that is gone has none

@@ -32,11 +32,10 @@ type index struct {
 	renames  atomic.Uint64
 	renaming atomic.Int64
 
-	aliases aliases
-	walks   walks
-	losses  uint64 // of names, when the last walk began; guarded by walks.mu
-	kept    keptIndex
-	loaded  atomic.Bool // the index had names before the first walk
+	walks  walks
+	losses uint64 // of names, when the last walk began; guarded by walks.mu
+	kept   keptIndex
+	loaded atomic.Bool // the index had names before the first walk
 }
 
 // indexMax is how many bytes of memory all indexes may take, unless Table.IndexMax is set: enough for 2.5
@@ -59,7 +58,7 @@ var (
 func newIndex(v *Volume) *index {
 	x := &index{volume: v, names: inodeindex.New(v.table.indexMemory()), log: v.table.log()}
 	x.walks.init()
-	if v.table.ByIndex {
+	if v.byIndex {
 		x.kept.path = v.table.indexFile(v.ID)
 	}
 	return x
@@ -91,11 +90,20 @@ func (t *Table) indexCounts() (n IndexCounts) {
 	return n
 }
 
-// identify implements finder, with statx(2).
+// identify implements finder, with statx(2), and name_to_handle_at(2) if the volume's handles have that form.
 func (x *index) identify(dir int, name []byte) (FileID, error) {
 	id, st, err := x.look(dir, string(name))
-	if err == nil && !x.volume.holds(&st) {
+	switch {
+	case err != nil:
+		return FileID{}, err
+	case !x.volume.holds(&st):
 		return FileID{}, unix.EXDEV
+	case x.volume.form == FormInode, !id.byInode():
+		return id, nil
+	}
+	id, err = kernelHandles{}.identify(dir, name)
+	if err == nil && x.volume.disk.numberIn(&id) != st.Ino { // somebody has changed the name directly on the disk
+		return FileID{}, unix.ESTALE
 	}
 	return id, err
 }

@@ -190,7 +190,7 @@ func TestDeepDirectories(t *testing.T) {
 	id := nested(t, dir, depth)
 	v, _ := o.table.ByID(7)
 	walked(v)
-	id, err := v.Own(id)
+	id, err := o.own(v, id)
 	mustDo(t, err)
 	deep := o.key.Handle(v.ID, id)
 	// fastest of some, as the machine may be busy.

@@ -42,7 +42,6 @@ func (o *Opener) KeepRemoved(dir string) error {
 			}
 			continue
 		}
-		key = o.ownKept(d, key)
 		f := h.hold(key)
 		h.setKept(f, true)
 		o.countKept(f)
@@ -52,25 +51,6 @@ func (o *Opener) KeepRemoved(dir string) error {
 	o.table.opener = o
 	o.table.mu.Unlock()
 	return nil
-}
-
-// ownKept returns the key of a file that is kept, and renames the file, if it has a FileID of another
-// form: a process with other rights kept it.
-func (o *Opener) ownKept(dir *statedir.Dir, key heldKey) heldKey {
-	v, ok := o.table.ByID(key.volume)
-	if !ok || !v.isAlias(&key.id) {
-		return key
-	}
-	own, err := v.finder.identify(dir.Fd(), []byte(key.name()))
-	if err != nil || own.byInode() != v.rootID.byInode() {
-		return key
-	}
-	to := heldKey{key.volume, own}
-	if err := unix.Renameat(dir.Fd(), key.name(), dir.Fd(), to.name()); err != nil {
-		return key
-	}
-	v.indexOnDemand().aliases.keep(key.id, own)
-	return to
 }
 
 // countKept counts a file of the process before, where the server counts: the scan of its volume

@@ -93,6 +93,8 @@ func (d *disk) numberIn(id *FileID) uint64 {
 		return number
 	case (d.fs == unix.XFS_SUPER_MAGIC || d.fs == unix.EXT4_SUPER_MAGIC) && id.bytes[0] == fidIno32Gen:
 		return uint64(binary.NativeEndian.Uint32(id.bytes[1:]))
+	case d.fs == unix.TMPFS_MAGIC && id.bytes[0] == fidIno32Gen && id.n == 1+12: // mm/shmem.c: generation, and two halves
+		return uint64(binary.NativeEndian.Uint32(id.bytes[5:])) | uint64(binary.NativeEndian.Uint32(id.bytes[9:]))<<32
 	}
 	return 0
 }
@@ -100,7 +102,7 @@ func (d *disk) numberIn(id *FileID) uint64 {
 // open implements finder, with open_by_handle_at(2).
 func (k kernelHandles) open(file FileID, flags int) (descriptor, error) {
 	if file.n < 2 || file.bytes[0] == fileIDByInode {
-		return descriptor{}, unix.ESTALE // made by an engine that finds files in another way
+		return descriptor{}, unix.ESTALE // of the other form
 	}
 	h := kernelHandle{size: uint32(file.n) - 1, kind: int32(file.bytes[0])}
 	copy(h.bytes[:], file.bytes[1:file.n])

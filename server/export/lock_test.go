@@ -114,7 +114,8 @@ func TestStatLockedRemoved(t *testing.T) {
 	mustDo(t, err)
 	first.Close()
 	mustDo(t, os.Remove(filepath.Join(dir, "d"))) // not by a client
-	f, err := o.Open(netip.Addr{}, handle, UseNames)
+	again := func() (*File, error) { return o.Open(netip.Addr{}, handle, UseNames) }
+	f, err := patiently(again)
 	if err == nil {
 		locked := LockNames(f, f)
 		_, err = f.StatLocked()
@@ -124,8 +125,7 @@ func TestStatLockedRemoved(t *testing.T) {
 	if !errors.Is(err, unix.ESTALE) {
 		t.Errorf("a removed directory: %v, want ESTALE", err)
 	}
-	if f, err := o.Open(netip.Addr{}, handle, UseNames); !errors.Is(err, unix.ESTALE) {
-		f.Close()
+	if _, err := patiently(again); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("opened again: %v, want ESTALE", err)
 	}
 }

@@ -114,20 +114,20 @@ func (o *Opener) sweep() {
 	}
 }
 
-// volumeOf finds the volume of a handle, and begins a call in it. It may block for a handle that is an
-// alias.
+// volumeOf finds the volume of a handle, and begins a call in it. The FileID has the volume's own form. It may block for
+// a handle of the other form.
 func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*Volume, FileID, error) {
 	v, file, err := o.volumeAtOnce(client, handle)
-	if err != nil || !v.isAlias(&file) {
+	if err != nil {
 		return v, file, err
 	}
-	if file, err = v.Own(file); err != nil {
+	if file, err = o.own(v, file); err != nil {
 		v.calls.Done()
 	}
 	return v, file, err
 }
 
-// volumeAtOnce is volumeOf without blocking. The FileID may be an alias.
+// volumeAtOnce is volumeOf without blocking. The FileID may have the other form.
 func (o *Opener) volumeAtOnce(client netip.Addr, handle []byte) (*Volume, FileID, error) {
 	id, file, err := o.key.Parse(handle)
 	if err != nil {
@@ -178,7 +178,7 @@ func (o *Opener) OpenIn(v *Volume, id FileID, use Use) (f *File, err error) {
 		if !v.begin() {
 			return unix.ESTALE
 		}
-		own, err := v.Own(id)
+		own, err := o.own(v, id)
 		if err != nil {
 			v.calls.Done()
 			return err
@@ -216,10 +216,7 @@ func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte, use Use) (*File, e
 	if err != nil {
 		return nil, err
 	}
-	if v.isAlias(&id) {
-		id, _ = v.index.Load().known(id)
-	}
-	if v.disk.quick && !id.IsZero() {
+	if v.disk.quick && !v.isOther(&id) {
 		f := o.openKept(v, id, use)
 		if f != nil && o.isInside(f) {
 			return f, nil
@@ -247,7 +244,7 @@ func (o *Opener) openDataIn(v *Volume, id FileID, use Use, removed bool) (*File,
 		v.calls.Done()
 		return nil, err
 	}
-	return o.newKept(v, id, use, o.keep(fileKey{v, id}, use, d, charge, onlyName{})), nil
+	return o.newKept(v, id, use, o.keep(fileKey{v, id}, use, d, charge)), nil
 }
 
 // openIn is openDataIn for UseAttr and UseNames.
@@ -289,7 +286,7 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 	if use == UseNames && v.account != nil {
 		c = v.account.Enter(v.disk.inode(&f.Attr))
 	}
-	f.keptAs(o.keep(fileKey{v, id}, use, f.own.take(), c, onlyName{}))
+	f.keptAs(o.keep(fileKey{v, id}, use, f.own.take(), c))
 	if f.charge != nil { // Attr must be what the charge was settled with
 		if f.Attr, err = f.Stat(); err != nil {
 			f.Close()
@@ -368,7 +365,7 @@ func (o *Opener) newFile(v *Volume, d descriptor) *File {
 // are kept.
 func (o *Opener) find(v *Volume, id FileID, flags int) (descriptor, error) {
 	key := heldKey{v.ID, id}
-	if !v.ByIndex() || !o.held.keeps(key) {
+	if !o.held.keeps(key) || !v.byIndex && !v.isOther(&id) {
 		return v.finder.open(id, flags)
 	}
 	path, err := openEntry(o.held.at(), key.name())
@@ -387,7 +384,7 @@ func (o *Opener) find(v *Volume, id FileID, flags int) (descriptor, error) {
 }
 
 // ByIndex reports whether the volume's files are found by an index.
-func (v *Volume) ByIndex() bool { return v.table.ByIndex }
+func (v *Volume) ByIndex() bool { return v.byIndex }
 
 // Parent opens the parent of an open directory. The error is ESTALE if the parent is not in the
 // volume. The root's parent is the root.

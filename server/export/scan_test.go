@@ -18,7 +18,7 @@ func uncounted(t *testing.T, dir string) (*Opener, *Volume, *File) {
 	t.Helper()
 	needNative(t)
 	table := newTable(t)
-	v, err := table.add(1, "/v", dir, Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 40}))
+	v, err := table.add(Exported{ID: 1, Path: "/v", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 40})})
 	mustDo(t, err)
 	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	handle, err := o.Root(v)

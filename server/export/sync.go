@@ -171,8 +171,8 @@ func (o *Opener) sync(w waiting, data bool) {
 // keep is fileCache.put. If a file must be synced before there is room, it does so: otherwise writers would open
 // files, and directories between them, faster than those can be synced and closed, and descriptors would run out. It
 // can't wait for a round, since a Waiter that opens files is called by the goroutine of one.
-func (o *Opener) keep(key fileKey, use Use, d descriptor, charge *space.Charge, only onlyName) *openFile {
-	f, unsynced := o.files.put(key, use, d, charge, only)
+func (o *Opener) keep(key fileKey, use Use, d descriptor, charge *space.Charge) *openFile {
+	f, unsynced := o.files.put(key, use, d, charge)
 	if unsynced != nil {
 		o.fsync(unsynced, false, time.Now())
 		o.files.release(unsynced)

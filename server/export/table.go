@@ -43,6 +43,8 @@ type Volume struct {
 	fileSyncs   syncs        // of files with little to write, where they are
 	verifier    atomic.Uint64
 	root        *os.File
+	form        Form
+	byIndex     bool // finder is the index
 	finder      finder
 	index       atomic.Pointer[index] // nil: none is needed, yet
 	rootID      FileID                // zero if there is none
@@ -145,7 +147,7 @@ var ErrExists = errors.New("is exported already")
 type Table struct {
 	Syncs stats.Syncs  // of all its volumes, including removed ones
 	Log   *slog.Logger // for refused clients; nil: they are not logged
-	// ByIndex is whether files are found by an index, and not by the kernel's handles. IndexMax is
+	// ByIndex is whether all files are found by an index, and none is opened by the kernel's handle. IndexMax is
 	// how many bytes the indexes of all volumes may take, before those with the most files forget some; 0: as
 	// many as most disks need. Both must be set before a volume is added.
 	ByIndex  bool
@@ -176,19 +178,34 @@ type Table struct {
 	stopping atomic.Bool // and that without pauses
 }
 
-// Add exports a directory under a path.
-func (t *Table) Add(id uint64, exportPath, dir string, options Options) error {
-	_, err := t.add(id, exportPath, dir, options, nil)
-	return err
+// Exported is a directory for Table.Export.
+type Exported struct {
+	ID      uint64
+	Path    string // what clients mount
+	Dir     string
+	Options Options
+	Form    Form           // of the handles; empty: nobody has recorded it
+	Account *space.Account // nil: the server does not count
 }
 
-// AddCounted exports a directory whose usage the server counts, and starts to
-// count the existing files.
+// Add exports a directory under a path, with handles of any form.
+func (t *Table) Add(id uint64, exportPath, dir string, options Options) error {
+	return t.Export(Exported{ID: id, Path: exportPath, Dir: dir, Options: options}, t.log())
+}
+
+// AddCounted is Add of a directory whose usage the server counts.
 func (t *Table) AddCounted(id uint64, exportPath, dir string, options Options, account *space.Account, log *slog.Logger) error {
-	log = log.With("volume", path.Clean("/"+exportPath))
-	account.KeepMark(t.markFile(id), log)
-	v, err := t.add(id, exportPath, dir, options, account)
-	if err != nil {
+	return t.Export(Exported{ID: id, Path: exportPath, Dir: dir, Options: options, Account: account}, log)
+}
+
+// Export exports a directory. With an account it starts to count the existing files.
+func (t *Table) Export(e Exported, log *slog.Logger) error {
+	log = log.With("volume", path.Clean("/"+e.Path))
+	if e.Account != nil {
+		e.Account.KeepMark(t.markFile(e.ID), log)
+	}
+	v, err := t.add(e)
+	if err != nil || e.Account == nil {
 		return err
 	}
 	if v.isEmpty() {
@@ -198,15 +215,15 @@ func (t *Table) AddCounted(id uint64, exportPath, dir string, options Options, a
 	return nil
 }
 
-func (t *Table) add(id uint64, exportPath, dir string, options Options, account *space.Account) (*Volume, error) {
-	exportPath = path.Clean("/" + exportPath)
-	root, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+func (t *Table) add(e Exported) (*Volume, error) {
+	exportPath := path.Clean("/" + e.Path)
+	root, err := os.OpenFile(e.Dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, fmt.Errorf("export %s: %w", exportPath, err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.byPath[exportPath] != nil || t.byID[id] != nil {
+	if t.byPath[exportPath] != nil || t.byID[e.ID] != nil {
 		return nil, fmt.Errorf("export %s: %w", exportPath, errors.Join(ErrExists, root.Close()))
 	}
 	if t.byPath == nil {
@@ -217,19 +234,17 @@ func (t *Table) add(id uint64, exportPath, dir string, options Options, account 
 		}
 	}
 	v := &Volume{
-		ID: id, table: t, Path: exportPath, Options: options, root: root, finder: kernelHandles{root}, disk: diskOf(root), account: account,
-		ending: make(chan struct{}), closed: make(chan struct{}), Refused: t.Only.Refuses(&options),
+		ID: e.ID, table: t, Path: exportPath, Options: e.Options, root: root, disk: diskOf(root), account: e.Account,
+		ending: make(chan struct{}), closed: make(chan struct{}), Refused: t.Only.Refuses(&e.Options),
 	}
 	v.statRoot()
-	if account != nil {
-		account.Attach(root, v.identifyAgain)
+	if err := v.setForm(e.Form); err != nil {
+		return nil, fmt.Errorf("export %s: %w", exportPath, errors.Join(err, root.Close()))
+	}
+	if v.account != nil {
+		v.account.Attach(root, v.identifyAgain)
 	}
 	v.dirSyncs.aside = true
-	if t.ByIndex {
-		x := newIndex(v)
-		v.finder = x
-		v.index.Store(x)
-	}
 	if v.rootID, err = v.finder.identify(int(root.Fd()), nil); err != nil {
 		v.finder = inodes{&v.disk}
 	}

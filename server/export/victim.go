@@ -1,10 +1,6 @@
 package export
 
-import (
-	"golang.org/x/sys/unix"
-
-	"github.com/podnas/podnas/server/space"
-)
+import "github.com/podnas/podnas/server/space"
 
 // victim is a file that is about to lose a name. If that is its last name, its
 // cached descriptors must be closed to free its space, and its charge ends.
@@ -12,7 +8,6 @@ type victim struct {
 	dir    *File
 	name   string
 	id     FileID     // zero: nothing there, or nothing that is open or could be
-	number uint64     // disk.number, 0: unknown
 	kept   *openFile  // of the file, nil: none
 	own    descriptor // opened to look at it, or none
 	taking space.Taking
@@ -30,58 +25,10 @@ func (f *File) victim(name string) victim {
 	if v.id, err = f.Volume.finder.identify(f.fd, []byte(name)); err != nil {
 		return v
 	}
-	v.number = f.Volume.disk.numberIn(&v.id)
-	v.begin()
-	return v
-}
-
-// lastVictim is victim for the last name of a file that no client holds open; ok is false for any other. It asks the kernel
-// nothing if the file is known by its name (named.go), and where the server counts it takes one system call else: the
-// file's ID is needed only if the file is open, and then the cache has it.
-func (f *File) lastVictim(name string) (v victim, ok bool) {
-	volume, files := f.Volume, f.opener.files
-	if volume.disk.numberIn(&volume.rootID) == 0 {
-		return v, false
-	}
-	v = victim{dir: f, name: name}
-	sum := files.nameSum(f, name)
-	var inode space.Inode
-	if a := volume.account; a == nil {
-		v.kept = files.getNamed(volume, sum)
-		ok = v.kept != nil
-	} else {
-		v.taking, inode, ok = a.TakeLast(f.fd, name, func() *space.Charge {
-			if v.kept = files.getNamed(volume, sum); v.kept == nil {
-				return nil
-			}
-			return v.kept.charge
-		})
-	}
-	switch {
-	case !ok:
-		return v, false
-	case v.kept != nil:
-		v.id = v.kept.key.id
-		v.number = volume.disk.numberIn(&v.id)
-	default:
-		v.number = volume.disk.number(inode)
-		v.id = files.idOf(volume, v.number)
-	}
-	if f.opener.held.holds(heldKey{volume.ID, v.id}) { // keep waits for who uses the charge
-		v.taking.Done(unix.EBUSY)
-		if v.kept != nil {
-			files.release(v.kept)
-		}
-		return v, false
-	}
-	v.begin()
-	return v, true
-}
-
-func (v *victim) begin() {
-	v.index = v.dir.Volume.index.Load()
+	v.index = f.Volume.index.Load()
 	v.index.move()
-	v.change = v.dir.opener.beginChangeOf(v.dir.Volume, v.id, v.number)
+	v.change = f.opener.beginChange(f.Volume, v.id)
+	return v
 }
 
 // take looks at the file where the server counts.
@@ -90,8 +37,12 @@ func (v *victim) take() {
 	if a == nil || v.id.IsZero() {
 		return
 	}
-	if v.kept = v.dir.opener.files.get(fileKey{v.dir.Volume, v.id}, UseAttr); v.kept != nil && v.kept.charge != nil {
-		v.taking = v.kept.charge.Take(v.kept.fd)
+	if v.kept = v.dir.opener.files.get(fileKey{v.dir.Volume, v.id}, UseAttr); v.kept != nil {
+		if v.kept.charge != nil {
+			v.taking = v.kept.charge.Take(v.kept.fd)
+		} else {
+			v.taking = a.Take(v.kept.fd)
+		}
 		return
 	}
 	var err error
@@ -125,7 +76,7 @@ func (v *victim) taken(err error) error {
 	}
 	if x := v.index; x != nil {
 		if err == nil && !v.same {
-			x.names.Remove(v.number, v.dir.Attr.Ino, []byte(v.name))
+			x.names.Remove(v.dir.Volume.disk.numberIn(&v.id), v.dir.Attr.Ino, []byte(v.name))
 		}
 		x.moved()
 	}
@@ -133,9 +84,6 @@ func (v *victim) taken(err error) error {
 	v.own.close()
 	v.change.end()
 	if err == nil {
-		if v.id.IsZero() && v.number != 0 { // opened meanwhile?
-			v.id = files.removed(v.dir.Volume, v.number)
-		}
 		files.drop(v.dir.Volume, v.id)
 	}
 	if v.kept != nil {

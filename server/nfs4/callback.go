@@ -199,21 +199,12 @@ func (n *notices) restore(saved []savedNotice) {
 }
 
 // tellFree sends CB_NOTIFY_LOCK, by any way that works. It reports whether the client has it.
-// The client compares the handle with the one that it has used, which may be of another form.
 func (s *Server) tellFree(free state.LockFree) bool {
-	for _, id := range s.opener.Forms(free.File.Volume, export.NewFileID(free.File.ID[:free.File.Len])) {
-		if !s.tell(free.ClientID, &nfs4.CBNotifyLockArgs{
-			FH:    s.key.Handle(free.File.Volume, id),
-			Owner: nfs4.StateOwner{ClientID: free.ClientID, Owner: []byte(free.Owner)},
-		}) {
-			return false
-		}
+	args := &nfs4.CBNotifyLockArgs{
+		FH:    s.key.Handle(free.File.Volume, export.NewFileID(free.File.ID[:free.File.Len])),
+		Owner: nfs4.StateOwner{ClientID: free.ClientID, Owner: []byte(free.Owner)},
 	}
-	return true
-}
-
-func (s *Server) tell(client uint64, args *nfs4.CBNotifyLockArgs) bool {
-	for _, path := range s.state.CallbackPaths(client) {
+	for _, path := range s.state.CallbackPaths(free.ClientID) {
 		back, can := path.Callback.(*backChannel)
 		if can && back.size(args) > int(path.Back.MaxRequest) {
 			return true // never: the client asks again by itself

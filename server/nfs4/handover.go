@@ -1,7 +1,6 @@
 package nfs4
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -158,23 +157,13 @@ func (s *Server) follow(file *handover, saved *state.Saved, roster []state.Roste
 	return nil
 }
 
-// ownForms has files known by the FileIDs that the volumes use now. Clients know them by those that they
-// were given.
+// ownForms has files known by the FileIDs of their volumes' form. A podnas that recorded no form may have known them
+// by others.
 func (s *Server) ownForms(saved *state.Saved) {
-	own := func(volume uint64, file []byte) []byte {
-		return slices.Clone(s.opener.OwnForm(volume, export.NewFileID(file)).Bytes())
-	}
 	for i := range saved.Clients {
 		for j := range saved.Clients[i].Opens {
 			f := &saved.Clients[i].Opens[j]
-			had := f.File
-			f.File = own(f.Volume, had)
-			switch {
-			case bytes.Equal(f.Alias, f.File): // the process before the last had this form, too
-				f.Alias = nil
-			case f.Alias == nil && !bytes.Equal(had, f.File):
-				f.Alias = had
-			}
+			f.File = slices.Clone(s.opener.OwnForm(f.Volume, export.NewFileID(f.File)).Bytes())
 		}
 	}
 }

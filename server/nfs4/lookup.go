@@ -164,7 +164,7 @@ func (c *compound) step(name []byte, found func(object)) error {
 	c.mem.found.volume = dir.Volume
 	c.mem.found.change, c.mem.found.attr, handle, err = dir.ChangeOf(name, handle, attr)
 	var o object
-	o.set(c.handleAsOpened(handle))
+	o.set(handle)
 	o.found = err == nil
 	found(o)
 	return nil

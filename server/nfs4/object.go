@@ -34,22 +34,6 @@ func (o *object) setFile(f *export.File) {
 
 func (o *object) bytes() []byte { return o.handle[:o.n] }
 
-// handleAsOpened is the handle of a file by which the client has it open, which is another one if an
-// earlier process found files in another way; otherwise, the one that is given.
-func (c *compound) handleAsOpened(handle []byte) []byte {
-	if !c.server.state.HasAliases() {
-		return handle
-	}
-	volume, id, err := c.server.key.Parse(handle)
-	if err != nil {
-		return handle
-	}
-	if alias := c.server.state.Alias(c.on.client(), key(volume, id)); alias != "" {
-		return c.server.key.Handle(volume, export.NewFileID([]byte(alias)))
-	}
-	return handle
-}
-
 // attrFile is the object open for its attributes, which are from when it was opened. The
 // operation that follows is for it, and may block. It is nil for a pseudo directory.
 func (c *compound) attrFile(o *object) (*export.File, error) {

@@ -51,9 +51,6 @@ func (c *compound) openOp() (result, error) {
 			if err := c.findOpen(&args); err != nil {
 				return nil, err
 			}
-			if o.object.n > 0 { // and no pseudo directory
-				o.object.n = copy(o.object.handle[:], c.handleAsOpened(o.object.bytes()))
-			}
 		}
 		err := c.openFound(&args, access, deny)
 		switch {
@@ -304,7 +301,7 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 		}
 		c.may = true
 	}
-	key, alias, err := c.server.keyAndAlias(o.object.bytes())
+	key, err := c.server.keyOf(o.object.bytes())
 	if err != nil {
 		return err
 	}
@@ -329,7 +326,7 @@ func (c *compound) openFound(args *nfs4.OpenArgs, access, deny state.Access) err
 	if c.may && !reclaim {
 		c.Opened(h.Held, &f.Attr, does&state.Read != 0, does&state.Write != 0)
 	}
-	open := state.OpenArgs{Owner: args.Owner.Owner, File: key, Access: does, Deny: deny, Reclaim: reclaim, Alias: alias, Held: h, Slot: c.on.slot}
+	open := state.OpenArgs{Owner: args.Owner.Owner, File: key, Access: does, Deny: deny, Reclaim: reclaim, Held: h, Slot: c.on.slot}
 	status := state.OK
 	if does != access {
 		status = c.server.state.MayOpen(c.on.client(), open)

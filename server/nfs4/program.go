@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -254,24 +253,14 @@ func (s *Server) Program() oncrpc.Program {
 
 // keyOf is how state knows the file of a handle.
 func (s *Server) keyOf(handle []byte) (state.FileKey, error) {
-	k, _, err := s.keyAndAlias(handle)
-	return k, err
-}
-
-// keyAndAlias is keyOf, and returns the FileID of the handle if that is not the volume's own.
-func (s *Server) keyAndAlias(handle []byte) (k state.FileKey, alias []byte, err error) {
 	volume, id, err := s.key.Parse(handle)
-	own := id
 	if err == nil {
-		own, err = s.opener.Own(volume, id)
+		id, err = s.opener.Own(volume, id)
 	}
 	if err != nil {
-		return state.FileKey{}, nil, err
+		return state.FileKey{}, err
 	}
-	if own != id {
-		alias = slices.Clone(id.Bytes())
-	}
-	return key(volume, own), alias, nil
+	return key(volume, id), nil
 }
 
 func key(volume uint64, id export.FileID) state.FileKey {

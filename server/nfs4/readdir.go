@@ -128,7 +128,7 @@ func (c *compound) list(dir *export.File, l *lister) error {
 		case errors.Is(err, syscall.ENOENT): // gone
 			return true, nil
 		case err == nil:
-			err = c.server.attrs(dir.Volume, &a, change, c.handleAsOpened(object), l.args.Request, &names, &l.attrs)
+			err = c.server.attrs(dir.Volume, &a, change, object, l.args.Request, &names, &l.attrs)
 		}
 		if err != nil { // what may not be looked at has no attributes: section 5.8.1.12
 			if !l.args.Request.Has(nfs4.AttrRdattrError) {

@@ -76,8 +76,6 @@ type Account struct {
 	// that finds no space write-locks it, so that it is not refused because of others'
 	// reservations.
 	writing sync.RWMutex
-	// links is read-locked while an inode loses its last name, and locked while one gets another.
-	links sync.RWMutex
 	// overdrawn is how many bytes directories have grown past the limit by renames.
 	overdrawn atomic.Int64
 

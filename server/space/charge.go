@@ -26,12 +26,12 @@ type Charge struct {
 	due     time.Time // when, if nobody uses it; guarded by account.mu
 	late    int64     // bytes at the last read for lookLate; guarded by account.mu
 
-	mu    sync.Mutex // held by a Taking from TakeLast to Done
-	known bool       // bytes is included in used
-	gone  bool       // it has no name any more
-	bytes int64      // 0 if gone
-	size  int64      // of a file, when last read
-	ahead bool       // the file system may free some of its blocks later
+	mu    sync.Mutex
+	known bool  // bytes is included in used
+	gone  bool  // it has no name any more
+	bytes int64 // 0 if gone
+	size  int64 // of a file, when last read
+	ahead bool  // the file system may free some of its blocks later
 
 	// blocks is read-locked by calls that overwrite existing blocks without a
 	// Reservation, and write-locked by calls that truncate the file.

@@ -64,8 +64,8 @@ func finds(t *testing.T, how string) {
 }
 
 // downgradeMounted goes back to a version that knows the kernel's handles alone, and forth again, under
-// volumes that are mounted and locked. For that, deploy/overlays/handles must be there before they
-// are mounted: docs/upgrading.md.
+// volumes that are mounted and locked. Those have the kernel's handles: a version without an index has made
+// them, or this one with deploy/overlays/handles: docs/upgrading.md.
 func downgradeMounted(t *testing.T) {
 	toKernelHandles(t)
 	mountAnew(t, func() {})
@@ -179,7 +179,7 @@ func imageOf(t *testing.T) string {
 func records(t *testing.T) string {
 	t.Helper()
 	// A volume from before there were limits of inodes gets one, and files from before there were checksums get
-	// them when they are written, with their fields in another order.
+	// them when they are written, with their fields in another order. One from before handles had a form gets that.
 	return kubectl(t, "exec", "disk", "--", "sh", "-c", `cd /disk/.podnas && cat instance.json volumes/*.json |
-		grep -v '"\(inodes\|checksum\|disk\|stateDir\)":' | sed 's/,$//' | sort`)
+		grep -v '"\(inodes\|handles\|checksum\|disk\|stateDir\)":' | sed 's/,$//' | sort`)
 }

@@ -114,8 +114,6 @@ type OpenArgs struct {
 	Access  Access
 	Deny    Access
 	Reclaim bool // CLAIM_PREVIOUS
-	// Alias is the FileID by which the client has named the file, if it is not that of File.
-	Alias []byte
 	// Held is the descriptor, good for Access. Open takes the caller's use of it over
 	// if it returns OK; otherwise it stays the caller's.
 	Held Held

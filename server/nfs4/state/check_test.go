@@ -15,7 +15,6 @@ func (s *State) check() error {
 	}
 	opens, lockOwners, sessions, replies, least, denying, ranges, holders := 0, 0, 0, 0, 0, 0, 0, 0
 	homes := map[*address]*address{}
-	aliases := map[aliasKey]int{}
 	var all usage
 	for id, c := range s.clients {
 		if c.id != id || c.gone {
@@ -50,9 +49,6 @@ func (s *State) check() error {
 			if o.deny != 0 {
 				denying++
 			}
-			if o.alias != nil {
-				aliases[aliasKey{c, o.file}]++
-			}
 		}
 		for _, ses := range c.sessions {
 			sessions++
@@ -76,14 +72,6 @@ func (s *State) check() error {
 	}
 	if err := s.checkHomes(homes, holders); err != nil {
 		return err
-	}
-	for key, n := range aliases {
-		if a := s.aliases[key]; a == nil || a.opens != n || a.id == "" {
-			return fmt.Errorf("counted %d opens with an alias, which is %+v", n, a)
-		}
-	}
-	if len(aliases) != len(s.aliases) || int64(len(aliases)) != s.aliased.Load() {
-		return fmt.Errorf("counted %d aliases of files, have %d and %d", len(aliases), len(s.aliases), s.aliased.Load())
 	}
 	if l := &s.cfg.Limits; all != s.all || opens > l.AllOpens || all.locks > l.AllLocks || all.ownerBytes > l.AllOwnerBytes {
 		return fmt.Errorf("%d opens, counted %+v, have %+v", opens, all, s.all)

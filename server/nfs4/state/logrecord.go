@@ -70,9 +70,6 @@ func appendOpen(b []byte, o *open) []byte {
 	b = appendNumber(b, `,"volume":`, o.file.key.Volume)
 	b = base64.StdEncoding.AppendEncode(append(b, `,"file":"`...), o.file.key.ID[:o.file.key.Len])
 	b = appendText(append(b, '"'), `,"owner":`, o.owner)
-	if o.alias != nil {
-		b = appendText(b, `,"alias":`, o.alias.id)
-	}
 	b = appendNumber(b, `,"access":`, uint64(o.access))
 	b = appendNumber(b, `,"deny":`, uint64(o.deny))
 	b = appendNumber(b, `,"combos":`, uint64(o.combos))

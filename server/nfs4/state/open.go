@@ -62,7 +62,6 @@ type open struct {
 	owner  string // of open_owner4
 	held   [2]Held
 	locks  []*lockOwner
-	alias  *alias // nil: none
 	since  time.Time
 	seqid  uint32
 	combos uint16 // which access and deny its OPENs had: for OPEN_DOWNGRADE
@@ -307,7 +306,6 @@ func (s *State) addOpen(c *Client, number uint64, a *OpenArgs) *open {
 	}
 	c.opens = o
 	f.link(o)
-	s.addAlias(o, a.Alias)
 	s.use(c, usage{opens: 1, ownerBytes: len(o.owner)})
 	return o
 }
@@ -429,7 +427,6 @@ func (s *State) removeOpen(o *open) {
 	f.unlink(o)
 	delete(s.opens, o.number)
 	delete(s.byOwner, openKey{c, f, o.owner})
-	s.dropAlias(o)
 	if o.prevOfClient == nil {
 		c.opens = o.nextOfClient
 	} else {

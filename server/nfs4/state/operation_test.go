@@ -53,9 +53,6 @@ func (r *runner) opOpen(c *Client, mc *mClient) {
 	if r.rand.IntN(2) == 0 {
 		a.Slot = r.slot
 	}
-	if r.rand.IntN(4) == 0 {
-		a.Alias = []byte("alias")
-	}
 	id, isNew, e := r.Open(c, a)
 	want := r.m.open(mc, owner, f, access, deny, reclaim)
 	r.same(fmt.Sprintf("open reclaim=%t", reclaim), e, want)

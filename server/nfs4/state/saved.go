@@ -95,8 +95,6 @@ type SavedOpen struct {
 	Seqid  uint32      `json:"seqid"`
 	Since  time.Time   `json:"since"`
 	Locks  []SavedLock `json:"locks,omitempty"`
-	// Alias is the FileID by which the client knows the file, if it is another than File.
-	Alias []byte `json:"alias,omitempty"`
 	// Uncertain is set if the client may not know the seqid. Unanswered then has what the last
 	// OPEN was for, as a bit of Combos, if its reply may be lost.
 	Uncertain  bool   `json:"uncertain,omitempty"`
@@ -245,7 +243,7 @@ func (o *open) save() SavedOpen {
 	return SavedOpen{
 		Number: o.number, Volume: o.file.key.Volume, File: o.file.key.ID[:o.file.key.Len], Owner: []byte(o.owner),
 		Access: o.access, Deny: o.deny, Combos: o.combos, Seqid: o.seqid, Since: o.since,
-		Alias: o.aliasID(), Uncertain: o.uncertain, Unanswered: o.unanswered,
+		Uncertain: o.uncertain, Unanswered: o.unanswered,
 	}
 }
 
@@ -427,7 +425,7 @@ func (s *State) restoreSession(c *Client, saved *SavedSession, callback func(jso
 
 func (s *State) restoreOpen(c *Client, saved *SavedOpen, reopen func(FileKey, Access) Held) error {
 	key := FileKey{Volume: saved.Volume, Len: uint8(len(saved.File))}
-	if len(saved.File) > len(key.ID) || len(saved.Alias) > len(key.ID) {
+	if len(saved.File) > len(key.ID) {
 		return errDamaged
 	}
 	copy(key.ID[:], saved.File)
@@ -438,7 +436,7 @@ func (s *State) restoreOpen(c *Client, saved *SavedOpen, reopen func(FileKey, Ac
 		f != nil && (saved.Access&f.deny() != 0 || saved.Deny&f.access() != 0 || s.byOwner[openKey{c, f, string(saved.Owner)}] != nil):
 		return errDamaged
 	}
-	o := s.addOpen(c, saved.Number, &OpenArgs{Owner: saved.Owner, File: key, Alias: saved.Alias})
+	o := s.addOpen(c, saved.Number, &OpenArgs{Owner: saved.Owner, File: key})
 	s.setShare(o, saved.Access, saved.Deny)
 	o.combos, o.seqid, o.since = saved.Combos, saved.Seqid, saved.Since
 	if o.uncertain = saved.Uncertain; o.uncertain {

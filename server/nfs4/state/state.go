@@ -24,7 +24,6 @@ type State struct {
 	files    map[FileKey]*file
 	opens    map[uint64]*open
 	byOwner  map[openKey]*open
-	aliases  map[aliasKey]*alias
 	locks    map[uint64]*lockOwner
 	lockers  map[lockerKey]*lockOwner
 	waiters  map[waiterKey]*waiter
@@ -62,7 +61,6 @@ type State struct {
 
 	graced  atomic.Bool  // grace.active, for InGrace
 	denying atomic.Int64 // opens that deny something, for Denies
-	aliased atomic.Int64 // len(aliases), for HasAliases
 }
 
 // New returns a State without clients. Limits that are zero become 10,000 clients, each with a
@@ -113,7 +111,6 @@ func New(cfg Config) *State {
 		files:    map[FileKey]*file{},
 		opens:    map[uint64]*open{},
 		byOwner:  map[openKey]*open{},
-		aliases:  map[aliasKey]*alias{},
 		locks:    map[uint64]*lockOwner{},
 		lockers:  map[lockerKey]*lockOwner{},
 		waiters:  map[waiterKey]*waiter{},

@@ -1,0 +1,149 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Form says how the handles of a volume identify a file. It is fixed when a volume is made, and the volume's record has
+// it: Linux takes two handles of one file for two files, each with pages of its own, and with the opens and locks of
+// both under one open owner. A process with other rights than the one that made the volume finds the same files by the
+// same handles, in another way.
+//
+// Handles of the other form exist where an earlier podnas served the volume, which recorded no form and gave out what
+// its rights allowed. Opener.own translates them at each use: the index opens the file, and that tells its FileID of the
+// volume's own form, which is the only one that caches, open files and locks know. That takes some system calls for each
+// call, and no memory: such handles go with the mounts from that time.
+type Form string
+
+const (
+	// FormKernel is the kernel's handle. Without the right to open files by it, the index finds the inode's number that
+	// is in it, and what was opened is compared with the whole handle, for which name_to_handle_at(2) needs no right.
+	FormKernel Form = "kernel"
+	// FormInode is the inode's number and its time of birth. Only the index finds a file by it.
+	FormInode Form = "inode"
+)
+
+// Forms returns the form for new volumes on the disk at dir, and that for volumes whose records have none.
+//
+// New ones get the kernel's handles where this process may open files by them, but only if a later process without that
+// right can find the inode's number in them. The others get the form of their clients' handles, as far as that is known.
+// removed is the directory for Opener.KeepRemoved, which each podnas with an index has made. One without gave out the
+// kernel's handles, whatever rights this process has; one with gave out what this process would.
+func (t *Table) Forms(dir, removed string) (fresh, earlier Form, err error) {
+	if fresh, err = formAt(dir, !t.ByIndex); err != nil {
+		return "", "", err
+	}
+	if _, err := os.Lstat(removed); errors.Is(err, fs.ErrNotExist) {
+		earlier, err = formAt(dir, true)
+		return fresh, earlier, err
+	}
+	return fresh, fresh, nil
+}
+
+func formAt(dir string, kernel bool) (Form, error) {
+	root, err := os.Open(dir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	d := diskOf(root)
+	return d.form(root, kernel), nil
+}
+
+// form returns the form for files of the disk that root is on. kernel is whether that may be the kernel's handles where
+// there is another.
+func (d *disk) form(root *os.File, kernel bool) Form {
+	id, err := inodes{d}.identify(int(root.Fd()), nil)
+	if err != nil || !id.byInode() || kernel && d.hasNumber(root) {
+		return FormKernel
+	}
+	return FormInode
+}
+
+// hasNumber reports whether the kernel tells the handle of an open file, in which the inode's number is found.
+func (d *disk) hasNumber(f *os.File) bool {
+	id, err := kernelHandles{}.identify(int(f.Fd()), nil)
+	if err != nil {
+		return false
+	}
+	var st unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &st) == nil && d.numberIn(&id) == st.Ino
+}
+
+// setForm sets how files of the volume are identified and found. recorded is what its record says, empty if it has
+// none. If the disk, or what the process is allowed, has no handles of that form, the volume has the other one, in which
+// no file of an earlier disk is known.
+func (v *Volume) setForm(recorded Form) error {
+	kernel := recorded == FormKernel || recorded == "" && !v.table.ByIndex
+	v.form = v.disk.form(v.root, kernel)
+	switch {
+	case recorded != "" && recorded != FormKernel && recorded != FormInode:
+		return fmt.Errorf("its handles have the form %q, which this podnas does not know", recorded)
+	case recorded == FormKernel && v.form != recorded:
+		v.table.log().Warn("nfs: the kernel's handles of a volume's files can't be read here: clients get other handles, and may take files that they have open for others",
+			"volume", v.Path, "fix", "let the container's seccomp profile allow name_to_handle_at, and use the disk that the volume was made on")
+	}
+	v.finder = kernelHandles{v.root}
+	if v.byIndex = v.table.ByIndex || v.form == FormInode; v.byIndex {
+		x := newIndex(v)
+		v.finder = x
+		v.index.Store(x)
+	}
+	return nil
+}
+
+// byInode reports whether a FileID is by inode and birth time.
+func (f *FileID) byInode() bool { return f.bytes[0] == fileIDByInode }
+
+// isOther reports whether a FileID does not have the volume's own form.
+func (v *Volume) isOther(id *FileID) bool {
+	return !v.rootID.IsZero() && id.byInode() != v.rootID.byInode()
+}
+
+// own returns the FileID of the volume's own form for that of a handle. It may block. The error is ESTALE if there is no
+// such file, and EAGAIN if that is not known yet. A file that was removed while it is open has the FileID by which it
+// is kept: nobody else can look it up.
+func (o *Opener) own(v *Volume, id FileID) (FileID, error) {
+	if !v.isOther(&id) || o.held.keeps(heldKey{v.ID, id}) {
+		return id, nil
+	}
+	d, err := v.indexOnDemand().open(id, UseAttr.flags())
+	if err != nil {
+		return FileID{}, err
+	}
+	defer d.close()
+	return v.finder.identify(d.fd(), nil)
+}
+
+// Own is own by the volume's number. Without such a volume it returns the FileID as it is.
+func (o *Opener) Own(volume uint64, id FileID) (FileID, error) {
+	v, ok := o.table.ByID(volume)
+	if !ok || !v.isOther(&id) {
+		return id, nil
+	}
+	if !v.begin() {
+		return id, unix.ESTALE
+	}
+	defer v.calls.Done()
+	return o.own(v, id)
+}
+
+// indexOnDemand returns the volume's index. Where the kernel's handles are used, the first handle of the other form
+// makes it.
+func (v *Volume) indexOnDemand() *index {
+	if x := v.index.Load(); x != nil {
+		return x
+	}
+	x := newIndex(v)
+	if !v.index.CompareAndSwap(nil, x) {
+		x.names.Close()
+		return v.index.Load()
+	}
+	x.fill()
+	return x
+}
