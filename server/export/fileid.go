@@ -46,10 +46,9 @@ var ErrNoFileID = errors.New("the file system has neither birth times nor file h
 // Identify returns the FileID of an open file by its inode.
 func Identify(f *os.File) (FileID, error) { return inodes{&disk{}}.identify(int(f.Fd()), nil) }
 
-// inodes identifies files by inode number and birth time, where the kernel's handles
-// are not available.
+// inodes identifies files by inode number and birth time, as FormInode has it.
 //
-// The kind of FileID must depend on the disk alone, or handles would not survive a
+// Their FileIDs must depend on the disk alone, or handles would not survive a
 // change of the pod's rights: seccomp profiles of some container runtimes deny
 // name_to_handle_at(2), while all allow statx(2). So the kernel's handle is used
 // only if the disk has no birth times (XFS version 4, ext4 with inodes of 128

@@ -15,7 +15,7 @@ import (
 )
 
 // index finds files by an index from their inode's number to their names, where the process may not
-// open them by the kernel's handles. Each file is opened by its path from the volume's root, and only
+// open them by the kernel's handles, or they have others. Each file is opened by its path from the volume's root, and only
 // then is it known whether it is the right one: the index may be wrong at any time.
 //
 // What passes through the server adds to the index, and a walk of the volume does. A file that is not

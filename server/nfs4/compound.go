@@ -50,8 +50,8 @@ type memory struct {
 	write    nfs4.WriteArgs
 	writeRes nfs4.WriteRes
 
-	handle    [export.HandleMax]byte // of LOOKUP
-	found     found                  // by LOOKUP
+	handle    [2 * export.HandleMax]byte // of LOOKUP; for ChangeOf, too
+	found     found                      // by LOOKUP
 	handleRes nfs4.GetfhRes
 
 	accessRes nfs4.AccessRes
