@@ -14,6 +14,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfstest/nfstest4"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/nfs4/state"
 	"github.com/podnas/podnas/server/testdisk"
 )
 
@@ -73,7 +74,7 @@ func conformance4(t *testing.T, handles string, switches bool) {
 		if err := i.stop(); err != nil {
 			t.Error(err)
 		}
-		if err := os.Remove(filepath.Join(cfg.NFS4, "handover")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(filepath.Join(cfg.NFS4, "handover.log")); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)
 		}
 	}
@@ -117,8 +118,8 @@ func TestHandoverStaysUntilServed(t *testing.T) {
 	cfg := config(t)
 	cfg.Engine.Engine = server.EngineNative
 	cfg.NFS4 = t.TempDir()
-	left := filepath.Join(cfg.NFS4, "handover")
-	if err := os.WriteFile(left, []byte("{}"), 0o600); err != nil {
+	left := filepath.Join(cfg.NFS4, "handover.log")
+	if err := os.WriteFile(left, state.AppendFrame(nil, []byte("{}")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, err := server.New(cfg)
