@@ -64,7 +64,7 @@ func keptKinds() []keptKind {
 		{pattern: `disk/\.podnas/control\.sock`, aside: "folder fifo link copy file"},
 		{pattern: `disk/\.podnas/(clients|index|removed|reserve|usage)`, aside: "file fifo link"},
 		{pattern: `disk/\.podnas/clients/[0-9a-f]{16}\.json`, aside: replaced + " emptied cut zeroed", either: "byte"},
-		{pattern: `disk/\.podnas/clients/handover\.log`, aside: replaced + " emptied cut byte zeroed"},
+		{pattern: `disk/\.podnas/clients/handover\.log`, aside: replaced + " " + changed},
 		{pattern: `disk/\.podnas/index/[0-9]+`, aside: replaced},
 		{pattern: `disk/\.podnas/removed/[^/]+`, aside: replaced},
 		{pattern: `disk/\.podnas/reserve/(small|large)-[0-9]{2}`, aside: "folder"},

@@ -22,7 +22,7 @@ import (
 
 const (
 	handoverFile = "handover.log"
-	// handoverMax bounds the file: with all tables full it is 60% of that (state.TestResident).
+	// handoverMax bounds the file: with all tables full it is two thirds of that (state.TestResident).
 	handoverMax = 256 << 20
 )
 

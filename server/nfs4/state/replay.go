@@ -17,10 +17,11 @@ type Replay struct {
 	s        *State // nobody else has it yet
 	callback func(json.RawMessage) (any, error)
 	own      func(volume uint64, file []byte) []byte
-	whole    *wholeRecord         // nil: not all is there yet
-	waits    map[replayedWait]int // their order; State has them in the end, so that nobody is told anything before
-	waited   int
-	notices  []LockFree
+	whole    *wholeRecord // nil: not all is there yet
+	// waits has the order of those that wait. State gets them in the end, so that nobody is told anything before.
+	waits   map[replayedWait]int
+	waited  int
+	notices []LockFree
 }
 
 // replayedWait is a waiterKey with the number of the open, which may be gone.
@@ -341,9 +342,9 @@ func (p *Replay) Left() bool { return p.whole != nil && p.whole.Left }
 func (p *Replay) Notices() []LockFree { return p.notices }
 
 // State returns what the log's writer was, and the Replay is of no use any more. Leases begin anew (returnLeases). follow
-// makes the roster on the disk what it must be: the writer may have died when it had changed it there alone, and what
-// is missing was damaged. reopen opens a file. An error is of a log that is not whole or contradicts itself, with which nothing was done, or
-// of follow.
+// makes the roster on the disk what it must be: it is another one if the writer died when it had changed the roster, but
+// not yet the log, or if the roster was damaged. reopen opens a file. After an error no file was opened, and unless it is that
+// of follow, the roster is as it was.
 func (p *Replay) State(follow func([]RosterEntry) error, reopen func(FileKey, Access) Held) (*State, error) {
 	s := p.s
 	s.mu.Lock()
