@@ -12,6 +12,7 @@ import (
 
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/nfs4/state"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/conformance/nfstest4"
 	"github.com/podnas/podnas/test/testdisk"
@@ -82,7 +83,7 @@ func conformance4(t *testing.T, handles string, form export.Form) {
 		if err := i.stop(); err != nil {
 			t.Error(err)
 		}
-		if err := os.Remove(filepath.Join(cfg.NFS4, "handover")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(filepath.Join(cfg.NFS4, "handover.log")); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)
 		}
 	}
@@ -126,8 +127,8 @@ func TestHandoverStaysUntilServed(t *testing.T) {
 	cfg := config(t)
 	cfg.Engine.Engine = server.EngineNative
 	cfg.NFS4 = t.TempDir()
-	left := filepath.Join(cfg.NFS4, "handover")
-	if err := os.WriteFile(left, []byte("{}"), 0o600); err != nil {
+	left := filepath.Join(cfg.NFS4, "handover.log")
+	if err := os.WriteFile(left, state.AppendFrame(nil, []byte("{}")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, err := server.New(cfg)

@@ -173,28 +173,26 @@ func (s *Server) stopNotices() {
 }
 
 // save returns what nobody has been told, when nobody is told anything any more.
-func (n *notices) save() (saved []savedNotice) {
+func (n *notices) save() (all []state.LockFree) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.clients {
-		for _, f := range c.queue {
-			saved = append(saved, savedNotice{f.ClientID, f.File.Volume, f.File.ID[:f.File.Len], []byte(f.Owner)})
-		}
+		all = append(all, c.queue...)
 	}
-	return saved
+	return all
 }
 
 // restore queues it again. It is told when its client has a back channel.
-func (n *notices) restore(saved []savedNotice) {
+func (n *notices) restore(all []state.LockFree) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, f := range saved {
-		c := n.clients[f.Client]
+	for _, f := range all {
+		c := n.clients[f.ClientID]
 		if c == nil {
 			c = &clientNotices{}
-			n.clients[f.Client] = c
+			n.clients[f.ClientID] = c
 		}
-		c.queue = append(c.queue, state.LockFree{ClientID: f.Client, File: key(f.Volume, export.NewFileID(f.File)), Owner: string(f.Owner)})
+		c.queue = append(c.queue, f)
 	}
 }
 

@@ -148,15 +148,13 @@ func (s *Server) inherit(config state.Config, had []state.RosterEntry) bool {
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		s.log.Warn("nfs: what the podnas before has handed over can't be used", "err", err)
-		if !errors.Is(err, errOtherRun) {
-			return false
-		}
 	}
 	if s.stateLog == nil {
 		return false
 	}
 	if s.state, err = s.goOn(config, had); err == nil {
 		s.wentOn = true
+		s.run.goOn()
 		n := s.state.Counts()
 		s.log.Info("nfs: podnas had died, and clients go on with what they have open and locked", "clients", n.Clients, "open files", n.Opens, "locks", n.Locks)
 		return true
@@ -168,11 +166,15 @@ func (s *Server) inherit(config state.Config, had []state.RosterEntry) bool {
 }
 
 // Begin must be called before the first call is served. From then on nobody else can go on with
-// what the server before has left.
+// what the server before has left. That ends when the number of this run is on the disk, with which the log is right.
 func (s *Server) Begin() error {
-	err := s.startLog()
-	if err == nil {
-		err = s.run.begin()
+	s.startLog()
+	err := s.run.record()
+	if err != nil { // the disk is full, or worse
+		if s.stateLog != nil {
+			_ = s.stateLog.giveUp(err)
+		}
+		err = s.run.forget()
 	}
 	if err == nil {
 		err = s.roster.forgetHandover()

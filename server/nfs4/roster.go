@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,7 +54,7 @@ func (r *roster) read() (had []state.RosterEntry, err error) {
 		return nil, err
 	}
 	for _, name := range names {
-		if name == handoverFile || name == witnessFile {
+		if name == handoverFile || slices.Contains(filesOfFormat1, name) {
 			continue
 		}
 		if !strings.HasSuffix(name, rosterSuffix) { // half written
@@ -182,7 +183,6 @@ func byID(entries []state.RosterEntry) map[uint64]string {
 }
 
 // forgetHandover removes what the server before has left.
-func (r *roster) forgetHandover() error { return r.dir.Remove(handoverFile) }
-
-// forgetWitness makes the log of the server before void.
-func (r *roster) forgetWitness() error { return r.dir.Remove(witnessFile) }
+func (r *roster) forgetHandover() error {
+	return r.dir.Remove(append([]string{handoverFile}, filesOfFormat1...)...)
+}

@@ -11,22 +11,23 @@ import (
 	"github.com/podnas/podnas/statedir"
 )
 
-// runFile is beside the roster, and has the number of the process that has served the disk last. Each writes
-// another one before it serves, and names it in what it hands over. So a handover is of use for the next process alone:
-// one that was put back from a backup has the number of an older one.
+// runFile is beside the roster, and has the number of the run that has served the disk last. A run is a process, and those
+// that went on with its log after it had died. A handover and a log name theirs, so both are of use as long as nobody else has
+// served: one that was put back from a backup has the number of an older run.
 const runFile = "run"
 
 // runMax bounds the file: rand.Text has 26 bytes.
 const runMax = 64
 
-// errOtherRun is that a handover is not of the process that has served the disk last.
+// errOtherRun is that a handover or a log is not of the run that has served the disk last.
 var errOtherRun = errors.New("it is of an older run: another podnas has served this disk since")
 
-// run is the number of this process, and of the one before.
+// run has the numbers of this run, and of the one before.
 type run struct {
 	dir    *statedir.Dir
 	before string // empty: there is none, as a podnas of an earlier version was the last
-	own    string // empty: it is not on the disk
+	own    string
+	onDisk bool // own is
 }
 
 // openRun reads who has served last.
@@ -35,7 +36,7 @@ func openRun(path string, reserve *statedir.Reserve, log *slog.Logger) (run, err
 	if err != nil {
 		return run{}, fmt.Errorf("number of the run: %w", err)
 	}
-	r := run{dir: statedir.Of(folder, reserve, log)}
+	r := run{dir: statedir.Of(folder, reserve, log), own: rand.Text()}
 	if err := r.dir.RemoveTemporary(); err != nil {
 		return run{}, errors.Join(fmt.Errorf("what was half written: %w", err), r.dir.Close())
 	}
@@ -58,24 +59,21 @@ func openRun(path string, reserve *statedir.Reserve, log *slog.Logger) (run, err
 	return r, nil
 }
 
-// begin makes what was handed over before void. On a disk that has no room, nothing can be handed over to the
-// next process, unless there is room in the end.
-func (r *run) begin() error {
-	if r.record() == nil {
+// goOn has this process be of the run before.
+func (r *run) goOn() { r.own, r.onDisk = r.before, true }
+
+// record makes sure that the number is on the disk. From then on what the run before has left is void.
+func (r *run) record() error {
+	if r.onDisk {
 		return nil
 	}
-	return r.dir.Remove(runFile)
+	err := r.dir.Write(runFile, []byte(r.own))
+	r.onDisk = err == nil
+	return err
 }
 
-// record makes sure that the number is on the disk.
-func (r *run) record() error {
-	if r.own != "" {
-		return nil
-	}
-	own := rand.Text()
-	if err := r.dir.Write(runFile, []byte(own)); err != nil {
-		return err
-	}
-	r.own = own
-	return nil
+// forget makes void what names the number, and has another one be this run's, which is not on the disk.
+func (r *run) forget() error {
+	r.own, r.onDisk = rand.Text(), false
+	return r.dir.Remove(runFile)
 }

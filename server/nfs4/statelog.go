@@ -3,12 +3,12 @@ package nfs4
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"sync/atomic"
@@ -24,14 +24,11 @@ import (
 // data's disk would, without a system call that says so: a page fault stops a thread that Go takes
 // to be running, and on a full disk it is a SIGBUS.)
 //
-// It is right only if nobody has served the disk since. So there is a file on the disk, the
-// witness, with the same random number, which each podnas that starts without that log replaces, or
-// removes. One that does not know the witness removes it, too, as it is beside the entries of the
-// roster and none of them.
+// It is right only if nobody has served the disk since: it names the run (run.go).
 
 const (
-	witnessFile    = "state-log"
-	stateLogFormat = 2
+	// logFormat is that of a log and a handover.
+	logFormat = 3
 	// stateLogMax bounds what is read of it. It is replaced long before.
 	stateLogMax = 1 << 30
 
@@ -49,13 +46,14 @@ const (
 type stateLog struct {
 	dir    *statedir.Dir
 	name   string   // name+".new" is half written, name+".tries" counts those who used it
+	kernel []byte   // a random number of each boot
 	head   []byte   // the first frame
 	now    *logFile // nil: there is none yet
 	next   *logFile // nil: none was begun
 	tries  int
 	failed atomic.Pointer[error]
 	told   bool         // that it has failed
-	void   func() error // removes the witness
+	void   func() error // makes it of no use where it can't be removed
 }
 
 // logFile is one that is appended to.
@@ -75,12 +73,13 @@ func (f *logFile) append(frame []byte) error {
 	return err
 }
 
-// logHead is the first frame of a log: all is equal if it is right.
+// logHead is the first frame of a log, and of a handover.
 type logHead struct {
 	Format int    `json:"format"`
-	Server []byte `json:"server"` // Server.identity
-	Kernel []byte `json:"kernel"` // a random number of each boot
-	Number []byte `json:"number"` // the witness
+	Server []byte `json:"server"`           // Server.identity
+	Kernel []byte `json:"kernel,omitempty"` // stateLog.kernel; a handover has none
+	Run    string `json:"run"`              // the writer's
+	Number []byte `json:"number,omitempty"` // of format 2
 }
 
 // newStateLog makes the directory. Several servers can have one.
@@ -92,76 +91,83 @@ func (s *Server) newStateLog(dir string) error {
 	if err != nil {
 		return fmt.Errorf("log of the clients' state: %w", err)
 	}
+	kernel, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return errors.Join(fmt.Errorf("log of the clients' state: %w", err), folder.Close())
+	}
 	name := fmt.Sprintf("clients-%08x", crc32.Checksum(s.identity, s.crc))
-	s.stateLog = &stateLog{dir: statedir.Of(folder, nil, s.log), name: name, void: s.roster.forgetWitness}
+	s.stateLog = &stateLog{dir: statedir.Of(folder, nil, s.log), name: name, kernel: kernel, void: s.run.forget}
 	return nil
 }
 
-// headOf is what a log begins with that goes with a witness.
-func (s *Server) headOf(witness []byte) ([]byte, error) {
-	kernel, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return nil, err
-	}
-	head, err := json.Marshal(logHead{stateLogFormat, s.identity, kernel, witness})
+// headOf is what a log of this run begins with.
+func (s *Server) headOf(kernel []byte) ([]byte, error) {
+	head, err := json.Marshal(logHead{Format: logFormat, Server: s.identity, Kernel: kernel, Run: s.run.own})
 	return state.AppendFrame(nil, head), err
+}
+
+// errNoLog is that a file is no log.
+var errNoLog = errors.New("it is damaged")
+
+// readLog returns the frames of a log of the run before. What is no file is put aside.
+func (s *Server) readLog(dir *statedir.Dir, name string, most int64, kernel []byte) ([]byte, error) {
+	b, err := dir.Read(name, most)
+	switch {
+	case errors.Is(err, statedir.ErrIrregular):
+		return nil, errors.Join(err, dir.SetAside(name, err))
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return nil, err
+	case err != nil:
+		return nil, errors.Join(errNoLog, err)
+	}
+	var head logHead
+	first, frames, ok := state.CutFrame(b)
+	if !ok || json.Unmarshal(first, &head) != nil {
+		return nil, errNoLog
+	}
+	s.fromFormat2(&head)
+	switch {
+	case head.Format != logFormat:
+		return nil, fmt.Errorf("it has the format %d, and this podnas knows %d", head.Format, logFormat)
+	case !bytes.Equal(head.Server, s.identity):
+		return nil, errors.New("it is another disk's")
+	case !bytes.Equal(head.Kernel, kernel):
+		return nil, errors.New("it is of another boot")
+	case s.run.before == "" || head.Run != s.run.before:
+		return nil, errOtherRun
+	}
+	return frames, nil
+}
+
+// replayFrames applies frames as long as they are whole.
+func replayFrames(replay *state.Replay, frames []byte) (rest []byte, err error) {
+	for {
+		records, rest, ok := state.CutFrame(frames)
+		if !ok {
+			return rest, nil
+		}
+		if err := replay.Apply(records); err != nil {
+			return rest, err
+		}
+		frames = rest
+	}
 }
 
 // goOn goes on with the log of a server that has died. The error says why not.
 func (s *Server) goOn(cfg state.Config, roster []state.RosterEntry) (*state.State, error) {
 	l := s.stateLog
-	b, err := readOr(l.dir, l.name, stateLogMax)
+	frames, err := s.readLog(l.dir, l.name, stateLogMax, l.kernel)
+	if err == nil {
+		err = l.try()
+	}
 	if err != nil {
 		return nil, err
 	}
-	witness, err := readOr(s.roster.dir, witnessFile, runMax)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, errors.New("another podnas has served this disk since")
-	} else if err != nil {
+	replay := s.newReplay(cfg)
+	if _, err := replayFrames(replay, frames); err != nil { // the rest was being written when the process died
 		return nil, err
 	}
-	if l.head, err = s.headOf(witness); err != nil {
-		return nil, err
-	}
-	frames, ok := bytes.CutPrefix(b, l.head)
-	if !ok {
-		return nil, errors.New("it is of another format, disk or boot, or another podnas has served this disk since")
-	}
-	if err := l.try(); err != nil {
-		return nil, err
-	}
-	saved, err := readStateLog(frames)
-	if err != nil {
-		return nil, err
-	}
-	if err := saved.Fit(roster); err != nil {
-		return nil, err
-	}
-	s.ownForms(saved)
-	return state.Restore(cfg, saved, restoreBack, s.reopen)
-}
-
-// readOr reads a file of at most so many bytes. What is not one is put aside.
-func readOr(dir *statedir.Dir, name string, most int64) ([]byte, error) {
-	b, err := dir.Read(name, most)
-	if errors.Is(err, statedir.ErrIrregular) {
-		err = errors.Join(err, dir.SetAside(name, err))
-	}
-	return b, err
-}
-
-func readStateLog(frames []byte) (*state.Saved, error) {
-	replay := state.NewReplay()
-	for {
-		records, rest, ok := state.CutFrame(frames)
-		if !ok { // what was being written when the process died
-			return replay.Saved()
-		}
-		if err := replay.Apply(records); err != nil {
-			return nil, err
-		}
-		frames = rest
-	}
+	return s.goOnWith(replay, roster)
 }
 
 // try counts who uses the log.
@@ -187,31 +193,28 @@ func (l *stateLog) stable() {
 	}
 }
 
-// startLog begins to log all that changes, or makes sure that no log is ever taken for what clients
-// have then.
-func (s *Server) startLog() error {
+// startLog begins to log all that changes.
+func (s *Server) startLog() {
 	l := s.stateLog
 	if l == nil {
-		return s.roster.forgetWitness()
+		return
 	}
 	if !s.wentOn {
 		l.stable()
-		witness := []byte(rand.Text())
-		var err error
-		if l.head, err = s.headOf(witness); err == nil {
-			err = s.roster.dir.Write(witnessFile, witness)
-		}
-		if err != nil { // the disk is full, or worse
-			_ = l.giveUp(err)
-			return s.roster.forgetWitness()
-		}
+	}
+	var err error
+	if l.head, err = s.headOf(l.kernel); err != nil {
+		_ = l.giveUp(err)
+		return
 	}
 	_ = s.state.StartLog(l) // the error is in l
-	return nil
 }
 
 // Append adds a frame.
 func (l *stateLog) Append(frame []byte) (long bool, err error) {
+	if l.now == nil {
+		return false, os.ErrClosed
+	}
 	if err := l.now.append(frame); err != nil {
 		return false, l.giveUp(err)
 	}
@@ -262,14 +265,20 @@ func (l *stateLog) orDrop(err error) error {
 	return errors.Join(err, asRoot(func() error { return l.dir.Remove(l.newName()) }))
 }
 
-// giveUp removes the log, so that nobody goes on with what is no longer right, and returns err.
+// giveUp removes the log, or makes it void, so that nobody goes on with what is no longer right, and returns err.
 func (l *stateLog) giveUp(err error) error {
-	err = errors.Join(err, asRoot(l.remove))
+	err = errors.Join(err, asRoot(func() error {
+		err := l.remove()
+		if err != nil {
+			err = errors.Join(err, l.void())
+		}
+		return err
+	}))
 	l.failed.Store(&err)
 	return err
 }
 
-// remove removes the file, or makes it void.
+// remove removes the file.
 func (l *stateLog) remove() error {
 	for _, f := range []*logFile{l.now, l.next} {
 		if f != nil {
@@ -278,10 +287,7 @@ func (l *stateLog) remove() error {
 	}
 	l.now, l.next = nil, nil
 	_, _ = l.dir.Remove(l.newName()), l.dir.Remove(l.triesName()) // nobody reads them without the log
-	if err := l.dir.Remove(l.name); err != nil {
-		return errors.Join(err, l.void())
-	}
-	return nil
+	return l.dir.Remove(l.name)
 }
 
 // StateLogFailed returns why the log of the clients' state was given up, or nil.

@@ -107,8 +107,8 @@ func TestStateLog(t *testing.T) {
 		{"it died while it wrote", func(l *life, s *Server) {
 			l.do(change(l, s, func(b []byte) []byte { return append(b, state.AppendFrame(nil, []byte("{}"))[:9]...) }))
 		}, true, "clients go on"},
-		{"a podnas that does not know it was there", func(l *life, _ *Server) {
-			l.do(os.Remove(filepath.Join(l.cfg.Roster, witnessFile)))
+		{"the number of the run is gone", func(l *life, _ *Server) {
+			l.do(os.Remove(filepath.Join(l.cfg.Roster, "..", runFile)))
 		}, false, "another podnas has served this disk since"},
 		{"a podnas without a log was there", func(l *life, _ *Server) {
 			other := *l
@@ -125,16 +125,16 @@ func TestStateLog(t *testing.T) {
 				records, rest, _ := state.CutFrame(b)
 				return append(state.AppendFrame(nil, bytes.Replace(records, []byte(`"kernel":"`), []byte(`"kernel":"AAAA`), 1)), rest...)
 			}))
-		}, false, "of another format, disk or boot"},
+		}, false, "it is of another boot"},
 		{"another format", func(l *life, s *Server) {
 			l.do(change(l, s, func(b []byte) []byte {
 				records, rest, _ := state.CutFrame(b)
-				return append(state.AppendFrame(nil, bytes.Replace(records, []byte(`"format":2`), []byte(`"format":1`), 1)), rest...)
+				return append(state.AppendFrame(nil, bytes.Replace(records, []byte(`"format":3`), []byte(`"format":4`), 1)), rest...)
 			}))
-		}, false, "of another format, disk or boot"},
+		}, false, "it has the format 4"},
 		{"an empty file", func(l *life, s *Server) {
 			l.do(change(l, s, func([]byte) []byte { return nil }))
-		}, false, "of another format, disk or boot"},
+		}, false, "it is damaged"},
 		{"nothing but its beginning", func(l *life, s *Server) {
 			l.do(change(l, s, func(b []byte) []byte { return b[:len(s.stateLog.head)] }))
 		}, false, "it is not whole"},
@@ -142,8 +142,8 @@ func TestStateLog(t *testing.T) {
 			l.do(change(l, s, func(b []byte) []byte { return append(b, state.AppendFrame(nil, []byte(`{"open":{"client":1}}`))...) }))
 		}, false, "it contradicts itself"},
 		{"another list of clients", func(l *life, s *Server) {
-			l.do(s.roster.Add(state.RosterEntry{ClientID: 1, Owner: "x"}))
-		}, false, "the list of clients"},
+			l.do(errors.Join(os.Remove(filepath.Join(l.cfg.Roster, entries(l)[0])), s.roster.Add(state.RosterEntry{ClientID: 1, Owner: "x"})))
+		}, true, "clients go on"},
 		{"a log of another disk", func(l *life, _ *Server) {
 			l.cfg.Key = export.NewKey([]byte("another key"))
 		}, false, "may reclaim"},
@@ -170,6 +170,9 @@ func TestStateLog(t *testing.T) {
 		{"it died after it had handed over", func(l *life, s *Server) {
 			l.do(s.handOver())
 		}, false, "clients go on"},
+		{"what it had handed over is damaged", func(l *life, s *Server) {
+			l.do(errors.Join(s.handOver(), os.WriteFile(filepath.Join(l.cfg.Roster, handoverFile), nil, 0o600)))
+		}, true, "podnas had died, and clients go on"},
 		{"it could not hand over", func(l *life, s *Server) {
 			dir := s.roster.dir
 			closed, err := statedir.Open(filepath.Join(t.TempDir(), "closed"), nil, l.cfg.Log)

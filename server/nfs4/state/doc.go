@@ -8,8 +8,8 @@
 // confirms it, which ends the client's incarnation before; Sequence takes a slot,
 // renews the lease, and returns the Client through its Slot; ReclaimComplete ends the
 // client's own reclaiming; Open, Lock and the like take that Client; Done ends the
-// COMPOUND and keeps its reply. Expire is called each second. Save and Restore hand all of it
-// to the next process; of a process that dies, Replay reads the Log.
+// COMPOUND and keeps its reply. Expire is called each second. Leave writes all of it for the
+// next process, the Log what has changed in case that this one dies, and Replay reads either.
 //
 // A client that is silent for longer than the lease keeps what it has. It is removed,
 // as a whole, when somebody else wants some of that, or after Config.Courtesy.

@@ -62,9 +62,7 @@ func (s *State) ReclaimComplete(c *Client, oneFS bool) Error {
 	}
 	c.complete = true
 	s.logClient(c)
-	if w := s.grace.owners[c.owner]; w != nil && !w.done {
-		w.done = true
-		s.grace.missing--
+	if s.grace.reclaimed(c.owner) {
 		s.logGrace(record{Reclaimed: []byte(c.owner)})
 		s.tryEndGrace()
 	}
@@ -130,6 +128,17 @@ func (g *grace) entries(owner string) []RosterEntry {
 		return w.entries
 	}
 	return nil
+}
+
+// reclaimed notes that an owner has said RECLAIM_COMPLETE, and reports whether it was awaited.
+func (g *grace) reclaimed(owner string) bool {
+	w := g.owners[owner]
+	if w == nil || w.done {
+		return false
+	}
+	w.done = true
+	g.missing--
+	return true
 }
 
 // forget takes an owner off the list of those who may reclaim. Its entries are no

@@ -3,6 +3,7 @@ package state
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -84,6 +85,17 @@ func (r *fakeRoster) Remove(entries ...RosterEntry) error {
 	return nil
 }
 
+// become has it be another.
+func (r *fakeRoster) become(list []RosterEntry) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = map[uint64]RosterEntry{}
+	for _, e := range list {
+		r.list[e.ClientID] = e
+	}
+	return r.err
+}
+
 func (r *fakeRoster) entries() (list []RosterEntry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +149,7 @@ func (w *world) unlogged() *world {
 
 func (w *world) startLog() {
 	w.t.Helper()
-	w.logged = &memoryLog{long: 100}
+	w.logged = &memoryLog{config: w.config(), long: 100}
 	if err := w.StartLog(w.logged); err != nil {
 		w.t.Fatal(err)
 	}
@@ -152,33 +164,57 @@ func (w *world) config() Config {
 }
 
 // save is what a process leaves behind that is meant to end.
-func (w *world) save() []byte {
+func (w *world) save(notices ...LockFree) []byte {
 	w.t.Helper()
-	saved, err := w.Save(func(v any) (json.RawMessage, error) { return json.Marshal(v) })
-	if err != nil {
+	left := &memoryLog{config: w.config()}
+	if err := w.Leave(left, encodeCallback, notices); err != nil {
 		w.t.Fatal(err)
 	}
 	w.Stop()
-	b, err := json.Marshal(saved)
+	return left.bytes
+}
+
+func encodeCallback(v any) json.RawMessage {
+	b, err := json.Marshal(v)
 	if err != nil {
-		w.t.Fatal(err)
+		panic(err)
 	}
 	return b
+}
+
+func decodeCallback(b json.RawMessage) (any, error) {
+	var owner string
+	err := json.Unmarshal(b, &owner)
+	return owner, err
+}
+
+// replay reads a log with as many frames as there are.
+func replay(config Config, b []byte) (*Replay, error) {
+	p := NewReplay(config, decodeCallback, nil)
+	for {
+		records, rest, ok := CutFrame(b)
+		if !ok {
+			return p, nil
+		}
+		if err := p.Apply(records); err != nil {
+			return nil, err
+		}
+		b = rest
+	}
 }
 
 // restore starts a process with what another left behind.
 func (w *world) restore(b []byte, reopen func(FileKey, Access) Held) error {
 	w.t.Helper()
-	var saved Saved
-	if err := json.Unmarshal(b, &saved); err != nil {
+	w.boot++
+	p, err := replay(w.config(), b)
+	if err != nil {
 		return err
 	}
-	w.boot++
-	s, err := Restore(w.config(), &saved, func(b json.RawMessage) (any, error) {
-		var owner string
-		err := json.Unmarshal(b, &owner)
-		return owner, err
-	}, reopen)
+	if !p.Left() {
+		return errors.New("it is not all that there was")
+	}
+	s, err := p.State(w.roster.become, reopen)
 	if err == nil {
 		w.State = s
 		w.startLog()

@@ -168,6 +168,13 @@ func (s *State) changeRanges(l *lockOwner, r lockRange, change func([]lockRange,
 	if more > 0 && (!s.roomForLocks(l.open.client, more) || len(l.ranges)+more > s.cfg.Limits.Ranges) {
 		return ErrServerFault
 	}
+	s.edit(l, e)
+	return OK
+}
+
+// edit changes what a lock owner has.
+func (s *State) edit(l *lockOwner, e edit) {
+	more := e.more()
 	locked := &l.open.file.locked
 	for _, old := range l.ranges[e.from:e.to] {
 		s.steps += locked.remove(old.first, l.number)
@@ -180,7 +187,6 @@ func (s *State) changeRanges(l *lockOwner, r lockRange, change func([]lockRange,
 		l.ranges = nil
 	}
 	s.useRanges(l.open.client, more)
-	return OK
 }
 
 func (s *State) useRanges(c *Client, n int) {

@@ -11,7 +11,9 @@ import (
 // appended before the operation returns, so before its reply can be sent: what a client was told
 // is in the log, and the last change may be there although nobody was told.
 //
-// Sessions, slots and replies are not in it: they would cost every call a copy, and a call that
+// What a process leaves that is meant to end is a log, too, of all that there is (Leave).
+//
+// Sessions, slots and replies are not in the log of a process that may die: they would cost every call a copy, and a call that
 // the end of the process has cut off could not be told from one that was done anyway. So clients
 // get BADSESSION and make new sessions, and what they send again is taken for what it is:
 //
@@ -76,15 +78,7 @@ func CutFrame(b []byte) (records, rest []byte, ok bool) {
 func (s *State) StartLog(log Log) error {
 	s.mu.Lock()
 	defer s.unlock()
-	s.log = log
-	err := s.beginCopy()
-	for more := true; more && err == nil; {
-		more, err = s.copySome()
-	}
-	if err != nil {
-		s.endLog()
-	}
-	return err
+	return s.copyTo(log)
 }
 
 // note logs a change, of something that the logs have that were begun since gen.
@@ -148,7 +142,7 @@ func (s *State) flushLog() error {
 	}
 	if p := s.copy; p != nil && len(p.records) > 0 {
 		err := s.log.Copy(endFrame(p.records))
-		if p.records = emptied(p.records); err != nil {
+		if p.records = p.records[:0]; err != nil {
 			s.copy, s.long = nil, false
 			return err
 		}
@@ -162,8 +156,7 @@ func (s *State) endLog() { s.log, s.copy, s.records, s.noted, s.long = nil, nil,
 // logClient logs a client that is confirmed.
 func (s *State) logClient(c *Client) {
 	if s.log != nil && c.confirmed {
-		saved := s.saveClient(c)
-		s.note(c.gen, (&record{Client: &saved}).append)
+		s.note(c.gen, (&record{Client: s.recordOf(c)}).append)
 	}
 }
 

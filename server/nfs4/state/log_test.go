@@ -2,11 +2,10 @@ package state
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 // memoryLog is a log that is read while it is written.
 type memoryLog struct {
+	config   Config
 	bytes    []byte
 	frames   int
 	long     int // after so many frames it is to be rewritten; never if 0
@@ -36,7 +36,7 @@ func (l *memoryLog) Append(frame []byte) (bool, error) {
 }
 
 func (l *memoryLog) Begin() error {
-	l.next = &memoryLog{long: l.long, replay: NewReplay()}
+	l.next = &memoryLog{config: l.config, long: l.long, replay: NewReplay(l.config, decodeCallback, nil)}
 	return cmp.Or(l.err, l.copyErr)
 }
 
@@ -69,47 +69,87 @@ func (l *memoryLog) read(frame []byte) {
 	}
 }
 
-// readLog reads as many frames as there are.
-func readLog(b []byte) (*Saved, error) {
-	p := NewReplay()
-	for {
-		records, rest, ok := CutFrame(b)
-		if !ok {
-			return p.Saved()
+// facts are what a log says, and with all what a process leaves that is meant to end, but for the waiters.
+func (s *State) facts(all bool) []string {
+	list := []string{fmt.Sprintf("boot %d, next stateid %d, in grace %t, %d awaited", s.cfg.Boot, s.next, s.grace.active, s.grace.missing)}
+	say := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	for owner, w := range s.grace.owners {
+		var entries []uint64
+		for _, e := range w.entries {
+			entries = append(entries, e.ClientID)
 		}
-		if err := p.Apply(records); err != nil {
-			return nil, err
-		}
-		b = rest
+		slices.Sort(entries)
+		say("%q may reclaim %t by %x", owner, !w.done, entries)
 	}
+	for _, c := range s.clients {
+		if !c.confirmed && !all {
+			continue
+		}
+		say("client %x of %q, verifier %x, %v, since %v, confirmed %t, recorded %t, complete %t, sequence %d, earlier %v",
+			c.id, c.owner, c.verifier, c.principal, c.since.UTC(), c.confirmed, c.recorded, c.complete, c.createSeq, s.owners[c.owner].earlier)
+		if all {
+			say("client %x is from %s, uncertain %t", c.id, c.address, c.uncertain)
+			if c.created != nil {
+				say("client %x was told %+v, %v", c.id, c.created.result, c.created.err)
+			}
+		}
+		for o := c.opens; o != nil; o = o.nextOfClient {
+			say("client %x has open %d of file %v by %q, access %d, deny %d, combos %x, since %v, seqid %d",
+				c.id, o.number, o.file.key, o.owner, o.access, o.deny, o.combos, o.since.UTC(), o.seqid)
+			if all {
+				say("open %d is uncertain %t, may come again %x", o.number, o.uncertain, o.repeatable)
+			}
+			for _, l := range o.locks {
+				say("open %d has lock %d of %q, seqid %d: %v", o.number, l.number, l.owner, l.seqid, l.ranges)
+				if all {
+					say("lock %d is uncertain %t", l.number, l.uncertain)
+				}
+			}
+		}
+	}
+	for _, ses := range s.sessions {
+		if !all {
+			break
+		}
+		say("session %x of client %x: %+v, %+v, back channel %t, %v", ses.id, ses.client.id, ses.fore, ses.back, ses.backChannel, ses.callback)
+		for i, t := range ses.slots {
+			if !t.cached {
+				t.reply = nil
+			}
+			say("slot %d of session %x: sequence %d, digest %x, cached %t, reply %q", i, ses.id, t.seq, t.digest, t.cached, t.reply)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
-// comparable takes out what a log need not say.
-func (d *Saved) comparable() *Saved {
-	if d.Grace != nil {
-		d.Grace.Left = 0
-		slices.SortFunc(d.Grace.Owners, func(a, b SavedGraceOwner) int { return cmp.Compare(string(a.Owner), string(b.Owner)) })
-		for _, o := range d.Grace.Owners {
-			slices.Sort(o.Entries)
-		}
-	}
-	files := map[uint64]string{} // of opens
-	for i := range d.Clients {
-		c := &d.Clients[i]
-		c.Address, c.Uncertain, c.Since = "", false, c.Since.UTC()
-		slices.SortFunc(c.Opens, func(a, b SavedOpen) int { return cmp.Compare(a.Number, b.Number) })
-		for j := range c.Opens {
-			o := &c.Opens[j]
-			o.Uncertain, o.Unanswered, o.Since = false, 0, o.Since.UTC()
-			slices.SortFunc(o.Locks, func(a, b SavedLock) int { return cmp.Compare(a.Number, b.Number) })
-			for k := range o.Locks {
-				o.Locks[k].Uncertain = false
+// waitFacts are the waiters of each file, in their order.
+func (s *State) waitFacts() []string {
+	var list []string
+	for _, f := range s.waiting {
+		said := fmt.Sprintf("file %v", f.key)
+		for _, w := range f.waits.list {
+			if !w.open.void() {
+				said += fmt.Sprintf(", open %d of %q for %v", w.open.number, w.owner, w.lockRange)
 			}
-			files[o.Number] = string(o.File)
+		}
+		list = append(list, said)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// differ returns the first of the facts that are not the same.
+func differ(got, want []string) error {
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(want):
+			return fmt.Errorf("%s\nis not so", got[i])
+		case i >= len(got) || got[i] != want[i]:
+			return fmt.Errorf("%s\nand not, but in what was read\n%s", want[i], append(got, "nothing")[i])
 		}
 	}
-	slices.SortStableFunc(d.Waits, func(a, b SavedWait) int { return cmp.Compare(files[a.Open], files[b.Open]) })
-	return d
+	return nil
 }
 
 // checkLog compares what the log says with what there is.
@@ -121,32 +161,43 @@ func (w *world) checkLog() {
 	if w.logged.wrong != nil {
 		w.t.Fatalf("the log: %v", w.logged.wrong)
 	}
-	saved, err := w.logged.replay.Saved()
+	p := w.logged.replay
+	err := p.s.check()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		err = differ(p.s.facts(false), w.facts(false))
+	}
+	if err == nil {
+		err = differ(p.waitFacts(), w.waitFacts())
+	}
 	if err != nil {
 		w.t.Fatalf("the log: %v", err)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if got, want := saved.comparable(), w.saveAll().comparable(); !reflect.DeepEqual(got, want) {
-		g, _ := json.Marshal(got)
-		h, _ := json.Marshal(want)
-		w.t.Fatalf("the log says %s\nand there is %s", g, h)
+}
+
+// waitFacts are those of the waiters that State will have.
+func (p *Replay) waitFacts() []string {
+	said := map[FileKey]string{}
+	for _, wait := range slices.SortedFunc(maps.Keys(p.waits), func(a, b replayedWait) int { return cmp.Compare(p.waits[a], p.waits[b]) }) {
+		if o := p.s.opens[wait.open]; o != nil {
+			key := o.file.key
+			said[key] = cmp.Or(said[key], fmt.Sprintf("file %v", key)) + fmt.Sprintf(", open %d of %q for %v", wait.open, wait.owner, wait.lockRange)
+		}
 	}
+	return slices.Sorted(maps.Values(said))
 }
 
 // dies ends the process. The next one goes on with its log.
 func (w *world) dies() {
 	w.t.Helper()
 	w.checkLog()
-	saved, err := readLog(w.logged.bytes)
-	if err == nil {
-		err = saved.Fit(w.roster.entries())
-	}
+	w.boot++
+	p, err := replay(w.config(), w.logged.bytes)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.boot++
-	if w.State, err = Restore(w.config(), saved, nil, noFile); err != nil {
+	if w.State, err = p.State(w.roster.become, noFile); err != nil {
 		w.t.Fatal(err)
 	}
 	w.startLog()
@@ -352,8 +403,9 @@ func TestLogThenSave(t *testing.T) {
 	}
 }
 
-// The process can die between what it does to the roster and what it logs of that.
-func TestLogFits(t *testing.T) {
+// The process can die between what it does to the roster and what it logs of that. What the log says is right: nobody
+// was given anything meanwhile.
+func TestLogAndRoster(t *testing.T) {
 	w := newWorld(t, Limits{})
 	n, other := w.ready("node", 1), w.ready("other", 1)
 	other.mustOpen("o", 2)
@@ -364,47 +416,44 @@ func TestLogFits(t *testing.T) {
 	if len(logs) != 2 {
 		t.Fatalf("%d changes of the roster", len(logs))
 	}
-	mine := RosterEntry{n.c.ID(), "node"}
 	others := w.roster.entries()
 	for _, tt := range []struct {
-		name    string
-		log     []byte
-		roster  []RosterEntry
-		clients int
-		opens   int
+		name   string
+		log    []byte
+		roster []RosterEntry
+		opens  int
 	}{
-		{"before it is added", logs[0], others, 2, 1},
-		{"when it is added", logs[0], append(others, mine), 2, 1},
-		{"before it is removed", logs[1], append(others, mine), 2, 2},
-		{"when it is removed", logs[1], others, 1, 1},
-		{"a client more", logs[1], append(others, mine, RosterEntry{1, "x"}), 0, 0},
-		{"another client by that ID", logs[1], append(others, RosterEntry{mine.ClientID, "x"}), 0, 0},
+		{"before it is added", logs[0], others, 1},
+		{"before it is removed", logs[1], append(others, RosterEntry{n.c.ID(), "node"}), 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			saved, err := readLog(tt.log)
+			p, err := replay(w.config(), tt.log)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := saved.Fit(tt.roster); (err == nil) != (tt.clients > 0) {
-				t.Fatalf("it fits: %v", err)
-			} else if err != nil {
-				return
-			}
-			s, err := Restore(w.config(), saved, nil, noFile)
+			var roster fakeRoster
+			s, err := p.State(roster.become, noFile)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c := s.clients[mine.ClientID]; c != nil && c.recorded != slices.Contains(tt.roster, mine) {
-				t.Errorf("recorded is %t", c.recorded)
-			}
-			if n := s.Counts(); n.Clients != tt.clients || n.Opens != tt.opens {
+			if n := s.Counts(); n.Clients != 2 || n.Opens != tt.opens {
 				t.Errorf("%+v", n)
+			}
+			if got := roster.entries(); !slices.Equal(sorted(got), sorted(tt.roster)) {
+				t.Errorf("the roster is %v, want %v", got, tt.roster)
 			}
 		})
 	}
+	p, err := replay(w.config(), logs[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.State((&fakeRoster{err: io.ErrShortWrite}).become, noFile); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("a roster that can't be written: %v", err)
+	}
 }
 
-// A process that dies in the grace period, or when it has ended on the disk only.
+// A process that dies in the grace period, or when it has ended on the disk only: it goes on then.
 func TestLogGrace(t *testing.T) {
 	w, _, _, _ := busyWorld(t)
 	w.crash()
@@ -423,6 +472,10 @@ func TestLogGrace(t *testing.T) {
 		}
 	}
 	w.dies()
+	if got := w.Counts(); !got.InGrace || got.Awaited != 1 || len(w.roster.owners()) != 2 {
+		t.Errorf("%+v, roster %v", got, w.roster.owners())
+	}
+	w.pass(lease + 1)
 	w.Expire()
 	if w.InGrace() {
 		t.Error("the grace period has not ended")
@@ -473,6 +526,17 @@ func TestFrames(t *testing.T) {
 	}
 }
 
+// recordsIn returns the records of all frames.
+func recordsIn(b []byte) (all []byte) {
+	for {
+		records, rest, ok := CutFrame(b)
+		if !ok {
+			return all
+		}
+		all, b = append(all, records...), rest
+	}
+}
+
 // Whatever a log says, it is refused, or keeps the invariants.
 func FuzzReplay(f *testing.F) {
 	w, n, _, lock := busyWorld(f)
@@ -481,38 +545,38 @@ func FuzzReplay(f *testing.F) {
 	_, _ = w.Unlock(n.c, lock, file1(1), 5, 5)
 	w.want(w.Evict(n.c.ID()), OK)
 	w.crash()
-	var all []byte
-	for b := w.logged.bytes; ; {
-		records, rest, ok := CutFrame(b)
-		if !ok {
-			break
-		}
-		all, b = append(all, records...), rest
-	}
-	f.Add(all)
+	f.Add(recordsIn(w.logged.bytes))
+	f.Add(recordsIn(w.save(LockFree{ClientID: n.c.ID(), File: file1(1), Owner: "l"})))
 	f.Add([]byte(`{"client":{"id":1,"owner":"AA==","confirmed":true,"recorded":true}}{"open":{"client":1,"number":2,"access":1,"combos":1,"seqid":1}}{"locks":{"open":2,"number":3,"seqid":1,"ranges":[{"first":1,"last":5},{"first":3,"last":9}]}}{"whole":{"boot":1,"next":9}}{"lock":{"open":2,"number":3,"seqid":2,"set":{"first":0,"last":18446744073709551615,"write":true}}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if records, rest, ok := CutFrame(b); ok && frameHeader+len(records)+len(rest) != len(b) {
 			t.Errorf("%d bytes are a frame of %d, and %d", len(b), len(records), len(rest))
 		}
-		p := NewReplay()
+		w := newWorld(t, Limits{})
+		p := NewReplay(w.config(), decodeCallback, nil)
 		if p.Apply(b) != nil {
 			return
 		}
-		saved, err := p.Saved()
-		if err != nil {
-			return
+		if err := p.s.check(); err != nil {
+			t.Fatal(err)
 		}
-		w := newWorld(t, Limits{})
-		if saved.Fit(saved.Roster()) != nil {
-			return
-		}
-		s, err := Restore(w.config(), saved, nil, noFile)
+		left := p.Left()
+		s, err := p.State(w.roster.become, noFile)
 		if err != nil {
 			return
 		}
 		w.State = s
 		w.startLog()
 		w.ok()
+		if !left || len(w.clients) == 0 && !w.grace.active { // which leaves nothing
+			return
+		}
+		want := w.facts(true)
+		if err := w.restore(w.save(p.Notices()...), noFile); err != nil {
+			t.Fatal(err)
+		}
+		if err := differ(w.facts(true), want); err != nil {
+			t.Error(err)
+		}
 	})
 }

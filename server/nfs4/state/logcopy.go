@@ -1,5 +1,7 @@
 package state
 
+import "encoding/json"
+
 // A log that has become long is replaced by another that says the same. That is written in steps, between
 // which clients go on, by a goroutine that waits for nothing else: the log would grow meanwhile; so each change is logged twice until then, but to the new one only if it is about
 // something that the new one has. What it has not is copied later, with what has changed. So no log ever names
@@ -36,10 +38,56 @@ func (s *State) beginCopy() error {
 			s.copy.awaited = append(s.copy.awaited, owner)
 		}
 		s.steps += len(g.owners)
-		saved := SavedGrace{Left: g.until.Sub(s.cfg.Now())}
-		s.copied((&record{Grace: &saved}).append)
+		s.copied((&record{Grace: &graceRecord{g.until.Sub(s.cfg.Now())}}).append)
 	}
 	return nil
+}
+
+// copyTo writes all there is to a log, and has it be the log from now on.
+func (s *State) copyTo(log Log) error {
+	s.log = log
+	err := s.beginCopy()
+	for more := true; more && err == nil; {
+		more, err = s.copySome()
+	}
+	if err != nil {
+		s.endLog()
+	}
+	return err
+}
+
+// leaving is what a process that leaves adds to the log.
+type leaving struct {
+	callback func(any) json.RawMessage
+	notices  []LockFree
+}
+
+// Leave writes all there is to a log, for a process that is meant to end: with the sessions, so that clients notice
+// nothing but that their connections break, and with the notices that could not be told. callback encodes what
+// CreateSession was given. If there is nothing, nothing is written. No call is under way any more, and nothing may be called
+// afterwards but Stop.
+func (s *State) Leave(log Log, callback func(any) json.RawMessage, notices []LockFree) error {
+	s.mu.Lock()
+	defer s.unlock()
+	_ = s.flushLog() // the log before is of use if this one fails
+	if len(s.clients) == 0 && !s.grace.active {
+		return nil
+	}
+	for _, o := range s.opens {
+		o.unanswered = o.repeatable // the replies of this process are in the slots
+	}
+	s.leaving = &leaving{callback, notices}
+	return s.copyTo(log)
+}
+
+// copyRest copies what only a process leaves behind that is meant to end, but for the sessions.
+func (s *State) copyRest() {
+	for e := s.unconfirmed.Front(); e != nil; e = e.Next() { // in the order in which they came
+		s.copied((&record{Client: s.recordOf(e.Value.(*Client))}).append)
+	}
+	for _, f := range s.leaving.notices {
+		s.copied((&record{Notice: &noticeRecord{f.ClientID, f.File.Volume, f.File.ID[:f.File.Len], []byte(f.Owner)}}).append)
+	}
 }
 
 // LogGrown gets something when the log has become long, and CopyLog is to be called.
@@ -79,7 +127,10 @@ func (s *State) copySome() (more bool, err error) {
 
 // endCopy goes over to the new log.
 func (s *State) endCopy() error {
-	s.copied((&record{Whole: &loggedWhole{s.cfg.Boot, s.next}}).append)
+	if s.leaving != nil {
+		s.copyRest()
+	}
+	s.copied((&record{Whole: &wholeRecord{s.cfg.Boot, s.next, s.leaving != nil}}).append)
 	if err := s.flushLog(); err != nil {
 		return err
 	}
@@ -146,8 +197,7 @@ func (s *State) copyAwaited(owner string) {
 	if w == nil { // it can't reclaim any more, or nobody can
 		return
 	}
-	saved := w.save(owner)
-	s.copied((&record{Awaited: &saved}).append)
+	s.copied((&record{Awaited: w.record(owner)}).append)
 }
 
 // copyClient copies a client, and has its opens be copied next.
@@ -156,9 +206,20 @@ func (s *State) copyClient(c *Client) {
 		return
 	}
 	if c.gen = s.gen; c.confirmed { // or it is logged when it is
-		saved := s.saveClient(c)
-		s.copied((&record{Client: &saved}).append)
+		s.copied((&record{Client: s.recordOf(c)}).append)
 		s.copy.open = c.opens
+		s.copySessions(c)
+	}
+}
+
+// copySessions copies the sessions of a client, if this process leaves: at most Limits.Sessions, with as many
+// slots each.
+func (s *State) copySessions(c *Client) {
+	if s.leaving == nil {
+		return
+	}
+	for _, ses := range c.sessions {
+		s.copied((&record{Session: ses.record(s.leaving.callback)}).append)
 	}
 }
 

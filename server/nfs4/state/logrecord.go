@@ -7,51 +7,152 @@ import (
 	"time"
 )
 
-// record is a change. One field is set.
+// record is a change, or a part of all there is. One field is set.
 type record struct {
-	Whole     *loggedWhole     `json:"whole,omitempty"`  // all there was is in the log
-	Client    *SavedClient     `json:"client,omitempty"` // without its sessions and opens
-	Gone      uint64           `json:"gone,omitempty"`   // client, with all it had
-	Open      *loggedOpen      `json:"open,omitempty"`
-	Answered  uint64           `json:"answered,omitempty"` // number of an open: its client has the reply to the last OPEN
-	Closed    uint64           `json:"closed,omitempty"`   // number of an open, with its locks
-	Locks     *loggedLocks     `json:"locks,omitempty"`
-	Lock      *loggedLock      `json:"lock,omitempty"`
-	Freed     uint64           `json:"freed,omitempty"` // number of a lock owner
-	Wait      *SavedWait       `json:"wait,omitempty"`
-	WaitEnds  *SavedWait       `json:"waitEnds,omitempty"`
-	Grace     *SavedGrace      `json:"grace,omitempty"` // without its owners
-	Awaited   *SavedGraceOwner `json:"awaited,omitempty"`
-	Reclaimed []byte           `json:"reclaimed,omitempty"` // owner that has said RECLAIM_COMPLETE
-	Forgotten []byte           `json:"forgotten,omitempty"` // owner that may not reclaim any more
-	GraceOver bool             `json:"graceOver,omitempty"`
+	Whole     *wholeRecord   `json:"whole,omitempty"`  // all there was is in the log
+	Client    *clientRecord  `json:"client,omitempty"` // without its sessions and opens
+	Gone      uint64         `json:"gone,omitempty"`   // client, with all it had
+	Session   *sessionRecord `json:"session,omitempty"`
+	Open      *openRecord    `json:"open,omitempty"`     // without its locks
+	Answered  uint64         `json:"answered,omitempty"` // number of an open: its client has the reply to the last OPEN
+	Closed    uint64         `json:"closed,omitempty"`   // number of an open, with its locks
+	Locks     *locksRecord   `json:"locks,omitempty"`    // all that a lock owner has
+	Lock      *lockRecord    `json:"lock,omitempty"`
+	Freed     uint64         `json:"freed,omitempty"` // number of a lock owner
+	Wait      *waitRecord    `json:"wait,omitempty"`
+	WaitEnds  *waitRecord    `json:"waitEnds,omitempty"`
+	Notice    *noticeRecord  `json:"notice,omitempty"`
+	Grace     *graceRecord   `json:"grace,omitempty"`
+	Awaited   *awaitedRecord `json:"awaited,omitempty"`
+	Reclaimed []byte         `json:"reclaimed,omitempty"` // owner that has said RECLAIM_COMPLETE
+	Forgotten []byte         `json:"forgotten,omitempty"` // owner that may not reclaim any more
+	GraceOver bool           `json:"graceOver,omitempty"`
 }
 
-type loggedWhole struct {
+type wholeRecord struct {
 	Boot uint32 `json:"boot"`
-	Next uint64 `json:"next"`
+	Next uint64 `json:"next"` // number of the next stateid
+	// Left is set if the process has ended with this: sessions are in the log, and replies in their slots.
+	Left bool `json:"left,omitempty"`
 }
 
-// loggedOpen is an open without its locks.
-type loggedOpen struct {
+// clientRecord is a Client. Those of a Log are confirmed.
+type clientRecord struct {
+	ID        uint64          `json:"id"`
+	Owner     []byte          `json:"owner"`
+	Verifier  [8]byte         `json:"verifier"`
+	Principal Principal       `json:"principal"`
+	Since     time.Time       `json:"since"`
+	Address   string          `json:"address"`
+	Confirmed bool            `json:"confirmed"`
+	Recorded  bool            `json:"recorded"`
+	Complete  bool            `json:"complete"`
+	CreateSeq uint32          `json:"createSeq"`
+	Earlier   []earlierRecord `json:"earlier,omitempty"` // of the owner's confirmed record
+
+	// Of a process that has left:
+	Uncertain bool           `json:"uncertain,omitempty"` // whether it has the reply to its last CREATE_SESSION
+	Created   *createdRecord `json:"created,omitempty"`   // that reply
+}
+
+type createdRecord struct {
+	Result CreateSessionResult `json:"result"`
+	Err    Error               `json:"err"`
+}
+
+// earlierRecord is a formerVerifier.
+type earlierRecord struct {
+	Verifier [8]byte `json:"verifier"`
+	Address  string  `json:"address"`
+}
+
+// sessionRecord is a session, without its connections.
+type sessionRecord struct {
+	Client      uint64          `json:"client"`
+	ID          SessionID       `json:"id"`
+	Fore        Channel         `json:"fore"`
+	Back        Channel         `json:"back"`
+	BackChannel bool            `json:"backChannel"`
+	Callback    json.RawMessage `json:"callback,omitempty"`
+	Slots       []slotRecord    `json:"slots"`
+}
+
+// slotRecord is a Slot. One whose request had no reply yet has none.
+type slotRecord struct {
+	Seq    uint32 `json:"seq"`
+	Digest uint64 `json:"digest,omitempty"`
+	Cached bool   `json:"cached,omitempty"`
+	Reply  []byte `json:"reply,omitempty"`
+}
+
+// openRecord is an open, but for its locks.
+type openRecord struct {
+	Client     uint64    `json:"client"`
+	Number     uint64    `json:"number"`
+	Volume     uint64    `json:"volume"`
+	File       []byte    `json:"file"`
+	Owner      []byte    `json:"owner"`
+	Access     Access    `json:"access"`
+	Deny       Access    `json:"deny,omitempty"`
+	Combos     uint16    `json:"combos"`
+	Seqid      uint32    `json:"seqid"`
+	Since      time.Time `json:"since"`
+	Unanswered uint16    `json:"unanswered,omitempty"`
+	Uncertain  bool      `json:"uncertain,omitempty"` // of a process that has left
+}
+
+// locksRecord is all that a lock owner has.
+type locksRecord struct {
+	Open      uint64        `json:"open"` // number
+	Number    uint64        `json:"number"`
+	Owner     []byte        `json:"owner"`
+	Seqid     uint32        `json:"seqid"`
+	Ranges    []rangeRecord `json:"ranges,omitempty"`
+	Uncertain bool          `json:"uncertain,omitempty"` // of a process that has left
+}
+
+// lockRecord is a LOCK or LOCKU, not all ranges that the owner has: there may be many.
+type lockRecord struct {
+	Open   uint64       `json:"open"` // number
+	Number uint64       `json:"number"`
+	Owner  []byte       `json:"owner"`
+	Seqid  uint32       `json:"seqid"`
+	Set    *rangeRecord `json:"set,omitempty"`
+	Clear  *rangeRecord `json:"clear,omitempty"`
+}
+
+// rangeRecord is a lockRange.
+type rangeRecord struct {
+	First uint64 `json:"first"`
+	Last  uint64 `json:"last"`
+	Write bool   `json:"write"`
+}
+
+// waitRecord is a LOCK that waits. Those of a file are in the order in which they came.
+type waitRecord struct {
+	Open  uint64      `json:"open"` // number
+	Owner []byte      `json:"owner"`
+	Range rangeRecord `json:"range"`
+}
+
+// noticeRecord is a LockFree that its client could not be told.
+type noticeRecord struct {
 	Client uint64 `json:"client"`
-	SavedOpen
+	Volume uint64 `json:"volume"`
+	File   []byte `json:"file"`
+	Owner  []byte `json:"owner"`
 }
 
-// loggedLocks is all that a lock owner has.
-type loggedLocks struct {
-	Open uint64 `json:"open"` // number
-	SavedLock
+// graceRecord is a grace period that has not ended, without its owners.
+type graceRecord struct {
+	Left time.Duration `json:"left"`
 }
 
-// loggedLock is a LOCK or LOCKU, not all ranges that the owner has: there may be many.
-type loggedLock struct {
-	Open   uint64      `json:"open"` // number
-	Number uint64      `json:"number"`
-	Owner  []byte      `json:"owner"`
-	Seqid  uint32      `json:"seqid"`
-	Set    *SavedRange `json:"set,omitempty"`
-	Clear  *SavedRange `json:"clear,omitempty"`
+// awaitedRecord is one who may reclaim, or has.
+type awaitedRecord struct {
+	Owner   []byte   `json:"owner"`
+	Entries []uint64 `json:"entries"` // client IDs on the roster
+	Done    bool     `json:"done"`
 }
 
 func (r *record) append(b []byte) []byte {
@@ -60,6 +161,51 @@ func (r *record) append(b []byte) []byte {
 		panic(err) // a record has nothing that JSON hasn't
 	}
 	return append(b, encoded...)
+}
+
+// recordOf returns the record of a client.
+func (s *State) recordOf(c *Client) *clientRecord {
+	r := &clientRecord{
+		ID: c.id, Owner: []byte(c.owner), Verifier: c.verifier, Principal: c.principal, Since: c.since, Address: c.address,
+		Confirmed: c.confirmed, Recorded: c.recorded, Complete: c.complete, CreateSeq: c.createSeq,
+	}
+	if c.confirmed {
+		for _, f := range s.owners[c.owner].earlier {
+			r.Earlier = append(r.Earlier, earlierRecord{f.verifier, f.address})
+		}
+	}
+	if s.leaving != nil {
+		r.Uncertain = c.uncertain
+		if c.created != nil {
+			r.Created = &createdRecord{c.created.result, c.created.err}
+		}
+	}
+	return r
+}
+
+// record returns the record of a session. callback encodes what CreateSession was given.
+func (ses *session) record(callback func(any) json.RawMessage) *sessionRecord {
+	r := &sessionRecord{Client: ses.client.id, ID: ses.id, Fore: ses.fore, Back: ses.back, BackChannel: ses.backChannel}
+	if ses.callback != nil {
+		r.Callback = callback(ses.callback)
+	}
+	for i := range ses.slots {
+		t := &ses.slots[i]
+		slot := slotRecord{Seq: t.seq, Digest: t.digest, Cached: t.cached}
+		if t.cached {
+			slot.Reply = t.reply
+		}
+		r.Slots = append(r.Slots, slot)
+	}
+	return r
+}
+
+func (w *awaited) record(owner string) *awaitedRecord {
+	r := &awaitedRecord{Owner: []byte(owner), Done: w.done}
+	for _, e := range w.entries {
+		r.Entries = append(r.Entries, e.ClientID)
+	}
+	return r
 }
 
 // appendOpen appends the record of an open. What is logged often, or often at once, is encoded by hand:
@@ -76,7 +222,7 @@ func appendOpen(b []byte, o *open) []byte {
 	b = appendNumber(b, `,"seqid":`, uint64(o.seqid))
 	b = o.since.AppendFormat(append(b, `,"since":"`...), time.RFC3339Nano)
 	b = appendNumber(append(b, '"'), `,"unanswered":`, uint64(o.unanswered))
-	return append(b, "}}"...)
+	return append(appendUncertain(b, o.uncertain), "}}"...)
 }
 
 // appendLocks appends the record of all that a lock owner has.
@@ -90,7 +236,7 @@ func appendLocks(b []byte, l *lockOwner) []byte {
 		}
 		b = appendRange(b, r)
 	}
-	return append(b, "]}}"...)
+	return append(appendUncertain(append(b, ']'), l.uncertain), "}}"...)
 }
 
 // appendWait appends the record of a LOCK that waits, or does not any more.
@@ -112,6 +258,13 @@ func appendLock(b []byte, l *lockOwner, r lockRange, isLock bool) []byte {
 		b = append(b, `,"clear":`...)
 	}
 	return append(appendRange(b, r), "}}"...)
+}
+
+func appendUncertain(b []byte, uncertain bool) []byte {
+	if !uncertain {
+		return b
+	}
+	return append(b, `,"uncertain":true`...)
 }
 
 // appendOne appends a record that is a number.

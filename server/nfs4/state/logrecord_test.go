@@ -14,15 +14,35 @@ import (
 // What is encoded by hand is what encoding/json makes of it, or the same to it.
 func TestRecords(t *testing.T) {
 	w, _, _, _ := busyWorld(t)
-	for _, o := range w.opens {
-		var r record
-		if err := json.Unmarshal(appendOpen(nil, o), &r); err != nil {
-			t.Fatal(err)
+	for _, uncertain := range []bool{false, true} {
+		for _, o := range w.opens {
+			o.uncertain, o.unanswered = uncertain, 3
+			want := recordOf(o)
+			var r record
+			if err := json.Unmarshal(appendOpen(nil, o), &r); err != nil {
+				t.Fatal(err)
+			}
+			r.Open.Since, want.Since = r.Open.Since.UTC(), want.Since.UTC()
+			if !reflect.DeepEqual(r, record{Open: want}) {
+				t.Errorf("%s\nis %+v, want %+v", appendOpen(nil, o), r.Open, want)
+			}
 		}
-		want := o.save()
-		r.Open.Since, want.Since = r.Open.Since.UTC(), want.Since.UTC()
-		if !reflect.DeepEqual(r, record{Open: &loggedOpen{o.client.id, want}}) {
-			t.Errorf("%s\nis %+v, want %+v", appendOpen(nil, o), r.Open, want)
+		for _, l := range w.locks {
+			l.uncertain = uncertain
+			var all, r record
+			if err := json.Unmarshal(appendLocks(nil, l), &all); err != nil {
+				t.Fatal(err)
+			}
+			want := &locksRecord{Open: l.open.number, Number: l.number, Owner: []byte(l.owner), Seqid: l.seqid, Ranges: []rangeRecord{rangeOf(l.ranges[0])}, Uncertain: uncertain}
+			if !reflect.DeepEqual(all, record{Locks: want}) {
+				t.Errorf("%s\nis %+v, want %+v", appendLocks(nil, l), all.Locks, want)
+			}
+			if err := json.Unmarshal(appendLock(nil, l, l.ranges[0], true), &r); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(r.Lock, &lockRecord{Open: want.Open, Number: want.Number, Owner: want.Owner, Seqid: want.Seqid, Set: &want.Ranges[0]}) {
+				t.Errorf("a lock is %+v", r.Lock)
+			}
 		}
 	}
 	for _, x := range w.waiters {
@@ -30,25 +50,19 @@ func TestRecords(t *testing.T) {
 		if err := json.Unmarshal(appendWait(nil, `{"wait":`, x), &r); err != nil {
 			t.Fatal(err)
 		}
-		if want := x.save(); !reflect.DeepEqual(r, record{Wait: &want}) {
+		if want := (&waitRecord{x.open.number, []byte(x.owner), rangeOf(x.lockRange)}); !reflect.DeepEqual(r, record{Wait: want}) {
 			t.Errorf("%s\nis %+v, want %+v", appendWait(nil, `{"wait":`, x), r.Wait, want)
 		}
 	}
-	for _, l := range w.locks {
-		var all, r record
-		if err := json.Unmarshal(appendLocks(nil, l), &all); err != nil {
-			t.Fatal(err)
-		}
-		if want := l.save(); !reflect.DeepEqual(all, record{Locks: &loggedLocks{l.open.number, want}}) {
-			t.Errorf("%s\nis %+v, want %+v", appendLocks(nil, l), all.Locks, want)
-		}
-		if err := json.Unmarshal(appendLock(nil, l, l.ranges[0], true), &r); err != nil {
-			t.Fatal(err)
-		}
-		saved := l.ranges[0].save()
-		if !reflect.DeepEqual(r.Lock, &loggedLock{Open: l.open.number, Number: l.number, Owner: []byte(l.owner), Seqid: l.seqid, Set: &saved}) {
-			t.Errorf("a lock is %+v", r.Lock)
-		}
+}
+
+func rangeOf(r lockRange) rangeRecord { return rangeRecord{r.first, r.last, r.write} }
+
+// recordOf is the record of an open.
+func recordOf(o *open) *openRecord {
+	return &openRecord{
+		Client: o.client.id, Number: o.number, Volume: o.file.key.Volume, File: o.file.key.ID[:o.file.key.Len], Owner: []byte(o.owner),
+		Access: o.access, Deny: o.deny, Combos: o.combos, Seqid: o.seqid, Since: o.since, Unanswered: o.unanswered, Uncertain: o.uncertain,
 	}
 }
 
@@ -66,7 +80,7 @@ func BenchmarkRecord(b *testing.B) {
 	})
 	b.Run("json", func(b *testing.B) {
 		for b.Loop() {
-			to = (&record{Open: &loggedOpen{o.client.id, o.save()}}).append(to[:0])
+			to = (&record{Open: recordOf(o)}).append(to[:0])
 		}
 	})
 }

@@ -231,16 +231,13 @@ func (r *runner) restart() {
 func (r *runner) dies() {
 	whole := r.logged.bytes
 	cut := append(slices.Clone(whole), r.tornFrame()...)
-	saved, err := readLog(cut)
+	r.helds = nil // a process that dies closes what it has
+	r.boot++
+	p, err := replay(r.config(), cut)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := saved.Fit(r.roster.entries()); err != nil {
-		r.t.Fatal(err)
-	}
-	r.helds = nil // a process that dies closes what it has
-	r.boot++
-	s, err := Restore(r.config(), saved, nil, r.reopen)
+	s, err := p.State(r.roster.become, r.reopen)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -248,7 +245,7 @@ func (r *runner) dies() {
 	r.startLog()
 	r.m.dies()
 	if r.m.grace != nil {
-		r.m.grace.until = r.now.Add(saved.Grace.Left)
+		r.m.grace.until = r.State.grace.until
 	}
 	for _, o := range r.m.opens {
 		restored := r.opens[r.number(&o.id)]

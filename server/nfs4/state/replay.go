@@ -11,55 +11,39 @@ import (
 	"slices"
 )
 
-// Replay reads a log.
+// Replay reads a log, and has a State be what the log's writer was. Every record is checked against those before it: each
+// beginning of a log is something that there was, or a part of that.
 type Replay struct {
-	whole   bool
-	boot    uint32
-	next    uint64
-	grace   *SavedGrace
-	owners  map[string]*SavedGraceOwner // of grace
-	clients map[uint64]*replayedClient
-	opens   map[uint64]*replayedOpen
-	locks   map[uint64]*replayedLock
-	waits   map[replayedWait]int // their order
+	s        *State // nobody else has it yet
+	callback func(json.RawMessage) (any, error)
+	own      func(volume uint64, file []byte) []byte
+	whole    *wholeRecord // nil: not all is there yet
+	// waits has the order of those that wait. State gets them in the end, so that nobody is told anything before.
+	waits   map[replayedWait]int
 	waited  int
+	notices []LockFree
 }
 
-type replayedClient struct {
-	SavedClient
-	opens map[uint64]*replayedOpen
-}
-
-type replayedOpen struct {
-	SavedOpen
-	client *replayedClient
-	locks  map[uint64]*replayedLock
-}
-
-type replayedLock struct {
-	open   *replayedOpen
-	number uint64
-	owner  []byte
-	seqid  uint32
-	ranges []lockRange
-}
-
+// replayedWait is a waiterKey with the number of the open, which may be gone.
 type replayedWait struct {
 	open  uint64
 	owner string
 	lockRange
 }
 
-// NewReplay returns the Replay of an empty log.
-func NewReplay() *Replay {
-	return &Replay{
-		owners: map[string]*SavedGraceOwner{}, clients: map[uint64]*replayedClient{},
-		opens: map[uint64]*replayedOpen{}, locks: map[uint64]*replayedLock{}, waits: map[replayedWait]int{},
-	}
+// errDamaged is that a log contradicts itself.
+var errDamaged = errors.New("it contradicts itself")
+
+// NewReplay returns the Replay of an empty log. callback decodes what CreateSession was given, and own returns the
+// FileID that a file is known by now.
+func NewReplay(cfg Config, callback func(json.RawMessage) (any, error), own func(volume uint64, file []byte) []byte) *Replay {
+	return &Replay{s: New(cfg), callback: callback, own: own, waits: map[replayedWait]int{}}
 }
 
 // Apply does what the records of a frame say. After an error the Replay is of no use.
 func (p *Replay) Apply(records []byte) error {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
 	d := json.NewDecoder(bytes.NewReader(records))
 	for {
 		var r record
@@ -77,247 +61,365 @@ func (p *Replay) Apply(records []byte) error {
 }
 
 func (p *Replay) apply(r *record) error {
+	s := p.s
 	switch {
 	case r.Whole != nil:
-		p.whole, p.boot, p.next = true, r.Whole.Boot, max(p.next, r.Whole.Next)
+		p.whole = r.Whole
+		s.cfg.Boot, s.next = r.Whole.Boot, max(s.next, r.Whole.Next)
 	case r.Client != nil:
-		p.client(r.Client)
+		return p.client(r.Client)
 	case r.Gone != 0:
-		p.gone(r.Gone)
+		if c := s.clients[r.Gone]; c != nil {
+			s.drop(c)
+			s.finishLocked()
+		}
+	case r.Session != nil:
+		return p.session(r.Session)
 	case r.Open != nil:
 		return p.open(r.Open)
 	case r.Answered != 0:
-		if o := p.opens[r.Answered]; o != nil {
-			o.Unanswered = 0
+		if o := s.opens[r.Answered]; o != nil {
+			o.unanswered = 0
 		}
 	case r.Closed != 0:
-		p.closed(r.Closed)
+		if o := s.opens[r.Closed]; o != nil {
+			s.removeOpen(o)
+			s.finishLocked()
+		}
 	case r.Locks != nil:
-		return p.allLocks(r.Locks)
+		return p.locks(r.Locks)
 	case r.Lock != nil:
 		return p.lock(r.Lock)
 	case r.Freed != 0:
-		p.freed(r.Freed)
+		return p.freed(r.Freed)
 	case r.Wait != nil:
-		if w := waitOf(r.Wait); p.waits[w] == 0 {
-			p.waited++
-			p.waits[w] = p.waited
-		}
+		p.wait(r.Wait)
 	case r.WaitEnds != nil:
 		delete(p.waits, waitOf(r.WaitEnds))
+	case r.Notice != nil:
+		return p.notice(r.Notice)
+	default:
+		return p.grace(r)
+	}
+	return nil
+}
+
+func (p *Replay) grace(r *record) error {
+	s := p.s
+	g := &s.grace
+	switch {
 	case r.Grace != nil:
-		p.grace = r.Grace
-	case r.Awaited != nil:
-		p.owners[string(r.Awaited.Owner)] = r.Awaited
-	case r.Reclaimed != nil:
-		if o := p.owners[string(r.Reclaimed)]; o != nil {
-			o.Done = true
+		*g = grace{active: true, until: s.cfg.Now().Add(min(max(0, r.Grace.Left), s.cfg.Lease)), owners: map[string]*awaited{}}
+	case r.Awaited != nil && g.active:
+		owner := string(r.Awaited.Owner)
+		g.forget(owner)
+		w := &awaited{done: r.Awaited.Done}
+		for _, id := range r.Awaited.Entries {
+			w.entries = append(w.entries, RosterEntry{id, owner})
 		}
+		if g.owners[owner] = w; !w.done {
+			g.missing++
+		}
+	case r.Reclaimed != nil:
+		g.reclaimed(string(r.Reclaimed))
 	case r.Forgotten != nil:
-		delete(p.owners, string(r.Forgotten))
+		g.forget(string(r.Forgotten))
 	case r.GraceOver:
-		p.grace = nil
-		clear(p.owners)
+		*g = grace{}
 	default:
 		return fmt.Errorf("a record that says nothing: %w", errDamaged)
 	}
+	s.graced.Store(g.active)
 	return nil
 }
 
-func waitOf(w *SavedWait) replayedWait {
-	return replayedWait{w.Open, string(w.Owner), lockRange{w.Range.First, w.Range.Last, w.Range.Write}}
-}
-
-func (p *Replay) client(saved *SavedClient) {
-	c := p.clients[saved.ID]
+func (p *Replay) client(r *clientRecord) error {
+	s, owner := p.s, string(r.Owner)
+	c, rec := s.clients[r.ID], s.owners[owner]
+	if rec == nil {
+		rec = &ownerRecord{}
+	}
 	if c == nil {
-		c = &replayedClient{opens: map[uint64]*replayedOpen{}}
-		p.clients[saved.ID] = c
-	}
-	c.SavedClient = *saved
-	c.Opens, c.Sessions, c.Created = nil, nil, nil
-}
-
-func (p *Replay) gone(id uint64) {
-	if c := p.clients[id]; c != nil {
-		for number := range c.opens {
-			p.closed(number)
+		place := &rec.unconfirmed
+		if r.Confirmed {
+			place = &rec.confirmed
 		}
-		delete(p.clients, id)
+		if *place != nil || r.ID == 0 {
+			return fmt.Errorf("client %x: %w", r.ID, errDamaged)
+		}
+		c = &Client{
+			id: r.ID, owner: owner, verifier: r.Verifier, principal: r.Principal, since: r.Since,
+			address: r.Address, confirmed: r.Confirmed, seen: s.cfg.Now(), returning: r.Confirmed,
+		}
+		*place = c
+		s.owners[owner] = rec
+		s.addClient(c, s.addressOf(c.address))
 	}
-}
-
-func (p *Replay) open(logged *loggedOpen) error {
-	c := p.clients[logged.Client]
-	o := p.opens[logged.Number]
-	if c == nil || o != nil && o.client != c {
-		return fmt.Errorf("an open: %w", errDamaged)
+	if c.owner != owner || c.confirmed != r.Confirmed || len(r.Earlier) > maxEarlier || c.opens != nil && !r.Recorded {
+		return fmt.Errorf("client %x: %w", r.ID, errDamaged)
 	}
-	if o == nil {
-		o = &replayedOpen{client: c, locks: map[uint64]*replayedLock{}}
-		p.opens[logged.Number], c.opens[logged.Number] = o, o
-		p.next = max(p.next, logged.Number)
+	c.address, c.recorded, c.complete = r.Address, r.Recorded, r.Complete
+	c.createSeq, c.uncertain = r.CreateSeq, r.Uncertain
+	if c.created = nil; r.Created != nil {
+		c.created = &createReply{result: r.Created.Result, err: r.Created.Err}
 	}
-	o.SavedOpen = logged.SavedOpen
-	o.Locks = nil
+	if c.confirmed {
+		rec.earlier = nil
+		for _, e := range r.Earlier {
+			rec.earlier = append(rec.earlier, formerVerifier{e.Verifier, e.Address})
+		}
+	}
 	return nil
 }
 
-func (p *Replay) allLocks(logged *loggedLocks) error {
-	l, err := p.lockOf(logged.Open, logged.Number, logged.Owner, logged.Seqid)
+func (p *Replay) session(r *sessionRecord) error {
+	s := p.s
+	c := s.clients[r.Client]
+	if c == nil || !c.confirmed || s.sessions[r.ID] != nil || len(r.Slots) == 0 {
+		return fmt.Errorf("a session of client %x: %w", r.Client, errDamaged)
+	}
+	ses := &session{state: s, id: r.ID, client: c, fore: r.Fore, back: r.Back, backChannel: r.BackChannel, slots: make([]Slot, len(r.Slots))}
+	if r.Callback != nil {
+		var err error
+		if ses.callback, err = p.callback(r.Callback); err != nil {
+			return err
+		}
+	}
+	for i, t := range r.Slots {
+		if len(t.Reply) > int(ses.fore.MaxResponseCached) {
+			return fmt.Errorf("a reply to client %x: %w", r.Client, errDamaged)
+		}
+		ses.slots[i] = Slot{session: ses, seq: t.Seq, digest: t.Digest, cached: t.Cached, reply: t.Reply}
+	}
+	s.keepSession(ses)
+	return nil
+}
+
+// fileKey returns how a file is known here.
+func (p *Replay) fileKey(volume uint64, file []byte) (key FileKey, err error) {
+	if len(file) > len(key.ID) {
+		return key, fmt.Errorf("a file: %w", errDamaged)
+	}
+	if p.own != nil {
+		file = p.own(volume, file)
+	}
+	key.Volume, key.Len = volume, uint8(copy(key.ID[:], file))
+	return key, nil
+}
+
+func (p *Replay) open(r *openRecord) error {
+	s := p.s
+	key, err := p.fileKey(r.Volume, r.File)
 	if err != nil {
 		return err
 	}
-	for _, saved := range logged.Ranges {
-		r := lockRange{saved.First, saved.Last, saved.Write}
-		if !r.comesAfter(l.ranges) {
-			return fmt.Errorf("a lock: %w", errDamaged)
-		}
-		l.ranges = append(l.ranges, r)
+	damaged := fmt.Errorf("an open of client %x: %w", r.Client, errDamaged)
+	c, f, o := s.clients[r.Client], s.files[key], s.opens[r.Number]
+	switch {
+	case c == nil, !c.confirmed, !c.recorded:
+		return damaged
+	case o != nil && (o.client != c || o.file != f || o.owner != string(r.Owner)):
+		return damaged
+	case o != nil:
+		s.setShare(o, 0, 0)
+	case isLock(r.Number), r.Number == 0, f != nil && s.byOwner[openKey{c, f, string(r.Owner)}] != nil:
+		return damaged
+	default:
+		o = s.addOpen(c, r.Number, &OpenArgs{Owner: r.Owner, File: key})
+		s.next = max(s.next, r.Number)
 	}
+	if r.Seqid == 0 || !validShare(r.Access, r.Deny) || !isUnion(r.Combos, r.Access, r.Deny) || r.Access&o.file.deny() != 0 || r.Deny&o.file.access() != 0 {
+		return damaged
+	}
+	s.setShare(o, r.Access, r.Deny)
+	o.combos, o.seqid, o.since, o.unanswered, o.uncertain = r.Combos, r.Seqid, r.Since, r.Unanswered, r.Uncertain
 	return nil
 }
 
-func (p *Replay) closed(number uint64) {
-	o := p.opens[number]
-	if o == nil {
-		return
-	}
-	for lock := range o.locks {
-		delete(p.locks, lock)
-	}
-	delete(o.client.opens, number)
-	delete(p.opens, number)
-}
-
-// lockOf returns a lock owner of an open, which may be new.
-func (p *Replay) lockOf(open, number uint64, owner []byte, seqid uint32) (*replayedLock, error) {
-	o, l := p.opens[open], p.locks[number]
-	if o == nil {
+// lockOwner returns a lock owner of an open, which may be new.
+func (p *Replay) lockOwner(open, number uint64, owner []byte, seqid uint32) (*lockOwner, error) {
+	s := p.s
+	o, l := s.opens[open], s.locks[number]
+	switch {
+	case o == nil, !isLock(number), seqid == 0, l != nil && (l.open != o || l.owner != string(owner)):
 		return nil, fmt.Errorf("a lock: %w", errDamaged)
-	}
-	if l == nil {
-		l = &replayedLock{open: o, number: number, owner: owner}
-		p.locks[number], o.locks[number] = l, l
-		p.next = max(p.next, number&^1)
-	}
-	if l.open != o || !bytes.Equal(l.owner, owner) {
+	case l != nil:
+	case s.lockers[lockerKey{o, string(owner)}] != nil:
 		return nil, fmt.Errorf("a lock: %w", errDamaged)
+	default:
+		l = s.addLockOwner(o, number, string(owner))
+		s.next = max(s.next, number&^1)
 	}
 	l.seqid = seqid
 	return l, nil
 }
 
-func (p *Replay) lock(logged *loggedLock) error {
-	l, err := p.lockOf(logged.Open, logged.Number, logged.Owner, logged.Seqid)
+func (p *Replay) locks(r *locksRecord) error {
+	s := p.s
+	l, err := p.lockOwner(r.Open, r.Number, r.Owner, r.Seqid)
 	if err != nil {
 		return err
 	}
-	makeChange, r := setRange, logged.Set
-	if r == nil {
-		makeChange, r = clearRange, logged.Clear
+	l.uncertain = r.Uncertain
+	for _, of := range r.Ranges {
+		r := lockRange{of.First, of.Last, of.Write}
+		if !r.comesAfter(l.ranges) || p.excluded(l, r) {
+			return fmt.Errorf("a lock: %w", errDamaged)
+		}
+		l.open.file.locked.add(r, l.number, l)
+		l.ranges = append(l.ranges, r)
 	}
-	if r == nil || r.First > r.Last {
+	s.useRanges(l.open.client, len(r.Ranges))
+	return nil
+}
+
+func (p *Replay) lock(r *lockRecord) error {
+	l, err := p.lockOwner(r.Open, r.Number, r.Owner, r.Seqid)
+	if err != nil {
+		return err
+	}
+	change, of := setRange, r.Set
+	if of == nil {
+		change, of = clearRange, r.Clear
+	}
+	if of == nil || of.First > of.Last {
 		return fmt.Errorf("a lock: %w", errDamaged)
 	}
-	change := makeChange(l.ranges, lockRange{r.First, r.Last, r.Write})
-	l.ranges = change.apply(l.ranges)
+	set := lockRange{of.First, of.Last, of.Write}
+	if r.Set != nil && p.excluded(l, set) {
+		return fmt.Errorf("a lock: %w", errDamaged)
+	}
+	p.s.edit(l, change(l.ranges, set))
 	return nil
 }
 
-func (p *Replay) freed(number uint64) {
-	if l := p.locks[number]; l != nil {
-		delete(l.open.locks, number)
-		delete(p.locks, number)
+// excluded reports whether another owner has locked some of a range. What is unknown is the owner's own: its locks by
+// other opens, which may be any number, do not exclude it.
+func (p *Replay) excluded(l *lockOwner, r lockRange) bool {
+	return p.s.conflict(l.open.file, l.open.client, l.owner, r).holder != nil
+}
+
+func (p *Replay) freed(number uint64) error {
+	l := p.s.locks[number]
+	if l == nil {
+		return nil
+	}
+	if len(l.ranges) > 0 {
+		return fmt.Errorf("a lock: %w", errDamaged)
+	}
+	p.s.removeLockOwner(l)
+	return nil
+}
+
+func waitOf(r *waitRecord) replayedWait {
+	return replayedWait{r.Open, string(r.Owner), lockRange{r.Range.First, r.Range.Last, r.Range.Write}}
+}
+
+func (p *Replay) wait(r *waitRecord) {
+	if w := waitOf(r); p.waits[w] == 0 {
+		p.waited++
+		p.waits[w] = p.waited
 	}
 }
 
-// Saved returns what the process had that wrote the log, for Restore. What was under way when it
-// died is not known.
-func (p *Replay) Saved() (*Saved, error) {
-	if !p.whole {
+func (p *Replay) notice(r *noticeRecord) error {
+	key, err := p.fileKey(r.Volume, r.File)
+	p.notices = append(p.notices, LockFree{ClientID: r.Client, File: key, Owner: string(r.Owner)})
+	return err
+}
+
+// Left reports whether all is there that a process had which was meant to end.
+func (p *Replay) Left() bool { return p.whole != nil && p.whole.Left }
+
+// Notices are what clients could not be told.
+func (p *Replay) Notices() []LockFree { return p.notices }
+
+// State returns what the log's writer was, and the Replay is of no use any more. Leases begin anew (returnLeases). follow
+// makes the roster on the disk what it must be: it is another one if the writer died when it had changed the roster, but
+// not yet the log, or if the roster was damaged. reopen opens a file. After an error no file was opened, and unless it is that
+// of follow, the roster is as it was.
+func (p *Replay) State(follow func([]RosterEntry) error, reopen func(FileKey, Access) Held) (*State, error) {
+	s := p.s
+	s.mu.Lock()
+	defer s.unlock()
+	if p.whole == nil {
 		return nil, errors.New("it is not whole")
 	}
-	saved := &Saved{Boot: p.boot, Next: p.next}
-	if p.grace != nil {
-		saved.Grace = &SavedGrace{Left: p.grace.Left}
-		for _, owner := range slices.Sorted(maps.Keys(p.owners)) {
-			saved.Grace.Owners = append(saved.Grace.Owners, *p.owners[owner])
-		}
+	if err := p.checkLimits(); err != nil {
+		return nil, err
 	}
-	for _, c := range p.clients {
-		client := c.SavedClient
-		client.Uncertain = true
-		for _, o := range c.opens {
-			client.Opens = append(client.Opens, o.saved())
-		}
-		slices.SortFunc(client.Opens, func(a, b SavedOpen) int { return cmp.Compare(b.Number, a.Number) }) // the newest first, as Save has them
-		saved.Clients = append(saved.Clients, client)
+	if err := p.addWaiters(); err != nil {
+		return nil, err
 	}
-	saved.sortClients()
-	waits := slices.SortedFunc(maps.Keys(p.waits), func(a, b replayedWait) int { return cmp.Compare(p.waits[a], p.waits[b]) })
-	for _, w := range waits {
-		if p.opens[w.open] != nil {
-			saved.Waits = append(saved.Waits, SavedWait{w.open, []byte(w.owner), w.save()})
-		}
+	if err := follow(s.onRoster()); err != nil {
+		return nil, err
 	}
-	return saved, nil
+	for _, c := range s.list {
+		p.inherit(c, reopen)
+	}
+	return s, nil
 }
 
-func (o *replayedOpen) saved() SavedOpen {
-	saved := o.SavedOpen
-	saved.Uncertain = true
-	for _, l := range o.locks {
-		lock := SavedLock{Number: l.number, Owner: l.owner, Seqid: l.seqid, Uncertain: true}
-		for _, r := range l.ranges {
-			lock.Ranges = append(lock.Ranges, r.save())
+func (p *Replay) checkLimits() error {
+	s := p.s
+	l := &s.cfg.Limits
+	for _, c := range s.list {
+		if u := &c.usage; u.opens > l.Opens || u.locks > l.Locks || u.ownerBytes > l.OwnerBytes || len(c.sessions) > l.Sessions {
+			return fmt.Errorf("client %x has more than it may have", c.id)
 		}
-		saved.Locks = append(saved.Locks, lock)
 	}
-	slices.SortFunc(saved.Locks, func(a, b SavedLock) int { return cmp.Compare(a.Number, b.Number) })
-	return saved
-}
-
-// Fit compares with the roster that the disk has after the process died. It changed the disk
-// first, and the log after that: a client may be on the roster that is unrecorded in the log, and
-// one that was being removed may be on it no more, and is removed here. An error means that
-// somebody else has changed the roster.
-func (d *Saved) Fit(roster []RosterEntry) error {
-	onDisk := make(map[uint64]string, len(roster))
-	for _, e := range roster {
-		onDisk[e.ClientID] = e.Owner
-	}
-	is := func(id uint64, owner []byte) bool {
-		o, ok := onDisk[id]
-		return ok && o == string(owner)
-	}
-	known := 0
-	removed := map[uint64]bool{} // opens
-	d.Clients = slices.DeleteFunc(d.Clients, func(c SavedClient) bool {
-		if is(c.ID, c.Owner) {
-			known++
-			return false
-		}
-		for i := range c.Opens {
-			removed[c.Opens[i].Number] = true
-		}
-		return c.Recorded
-	})
-	for i := range d.Clients {
-		c := &d.Clients[i]
-		c.Recorded = is(c.ID, c.Owner)
-	}
-	d.Waits = slices.DeleteFunc(d.Waits, func(w SavedWait) bool { return removed[w.Open] })
-	if d.Grace != nil {
-		for i := range d.Grace.Owners {
-			o := &d.Grace.Owners[i]
-			o.Entries = slices.DeleteFunc(o.Entries, func(id uint64) bool { return !is(id, o.Owner) })
-			known += len(o.Entries)
-		}
-		d.Grace.Owners = slices.DeleteFunc(d.Grace.Owners, func(o SavedGraceOwner) bool { return len(o.Entries) == 0 })
-	}
-	if known != len(onDisk) {
-		return errors.New("another podnas has changed the list of clients on the disk since")
+	if s.replies > max(l.ReplyBytes, s.leastOfAll()) {
+		return errors.New("clients may have more replies kept than there is room for")
 	}
 	return nil
+}
+
+func (p *Replay) addWaiters() error {
+	for _, wait := range slices.SortedFunc(maps.Keys(p.waits), func(a, b replayedWait) int { return cmp.Compare(p.waits[a], p.waits[b]) }) {
+		o := p.s.opens[wait.open]
+		switch {
+		case wait.first > wait.last:
+			return fmt.Errorf("a lock that is waited for: %w", errDamaged)
+		case o == nil: // its client is gone
+			continue
+		}
+		if w := p.s.addWaiter(o, wait.owner, wait.lockRange); w != nil {
+			w.asked = w.asked.Add(-freshFor - 1) // it may have given up, see deadlocked
+		}
+	}
+	return nil
+}
+
+// onRoster returns what the roster on the disk must have.
+func (s *State) onRoster() (list []RosterEntry) {
+	for _, c := range s.list {
+		if c.recorded {
+			list = append(list, RosterEntry{c.id, c.owner})
+		}
+	}
+	for _, w := range s.grace.owners {
+		list = append(list, w.entries...)
+	}
+	return list
+}
+
+// inherit has a client go on with what it has. Of what was under way when the writer died, nobody knows whether the client
+// was told.
+func (p *Replay) inherit(c *Client, reopen func(FileKey, Access) Held) {
+	s, died := p.s, !p.whole.Left
+	if c.uncertain = c.uncertain || died; !c.uncertain {
+		c.settles = s.cfg.Now().Add(settleFor) // it has a session already
+	}
+	for o := c.opens; o != nil; o = o.nextOfClient {
+		if o.uncertain = o.uncertain || died; !o.uncertain {
+			o.unanswered = 0
+		}
+		if o.repeatable = o.unanswered; o.repeatable != 0 {
+			c.unsettled = append(c.unsettled, o)
+		}
+		for _, l := range o.locks {
+			l.uncertain = l.uncertain || died
+		}
+		s.hold(o, o.access, reopen(o.file.key, o.access))
+	}
 }

@@ -40,7 +40,7 @@ func TestRest(t *testing.T) {
 		t.Error("something is due again")
 	}
 	s.mu.Lock()
-	s.log = &memoryLog{replay: NewReplay()}
+	s.log = &memoryLog{replay: NewReplay(Config{}, nil, nil)}
 	s.noteLater(s.gen, (&record{Answered: 1}).append)
 	s.unlock()
 	if !due() {

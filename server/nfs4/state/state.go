@@ -58,6 +58,7 @@ type State struct {
 	copy    *logCopy      // nil: the log is not being replaced
 	gen     uint32        // of the newest log
 	grown   chan struct{} // for LogGrown
+	leaving *leaving      // nil: this process goes on
 
 	graced  atomic.Bool  // grace.active, for InGrace
 	denying atomic.Int64 // opens that deny something, for Denies

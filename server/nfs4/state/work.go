@@ -35,6 +35,20 @@ func (s *State) finish(t task) {
 	}
 }
 
+// finishLocked does what was left to unlock, of a State that nobody else has.
+func (s *State) finishLocked() {
+	for s.after.unfinished() {
+		tasks := s.after.tasks
+		s.after = nil
+		for _, t := range tasks {
+			for more := true; more; {
+				more = t()
+			}
+		}
+	}
+	s.after = nil
+}
+
 // inSteps does something with each of a list that may change meanwhile, from its end: what is removed is
 // replaced by the last, which was done already. The caller does not hold mu.
 func inSteps[T any](s *State, list func() []T, each func(T)) {

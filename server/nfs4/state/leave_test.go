@@ -1,0 +1,374 @@
+package state
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// busyWorld has two clients, one of which waits for the other's lock, with replies that can be
+// asked for again.
+func busyWorld(t testing.TB) (w *world, holder, waiter *node, lock Stateid) {
+	w = newWorld(t, Limits{})
+	holder, waiter = w.ready("holder", 1), w.ready("waiter", 1)
+	id := holder.mustOpen("x", 1)
+	lock, _, e := holder.lock(id, "l", 1, true, 0, toEOF)
+	w.want(e, OK)
+	_, _, e = waiter.lock(waiter.mustOpen("y", 1), "m", 1, false, 5, 5)
+	w.want(e, ErrDenied)
+	w.ok()
+	return w, holder, waiter, lock
+}
+
+// sorted are entries by their IDs.
+func sorted(list []RosterEntry) []RosterEntry {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b RosterEntry) int { return cmp.Compare(a.ClientID, b.ClientID) })
+	return list
+}
+
+func noFile(FileKey, Access) Held { return nil }
+
+// The next process answers a request that comes again from its slot, and tells who waits.
+func TestRestore(t *testing.T) {
+	w, holder, waiter, lock := busyWorld(t)
+	again := SequenceArgs{Session: holder.session, Seq: 1, Digest: 7, Ops: 2, Conn: holder.conn}
+	r, e := w.Sequence(again)
+	w.want(e, OK)
+	r.Slot.Done([]byte("reply"), true)
+	roster := sorted(w.roster.entries())
+	b := w.save()
+	w.roster.list = nil // it was damaged
+	w.pass(time.Hour)   // the pod was away, and nobody else could get anything
+	if err := w.restore(b, noFile); err != nil {
+		t.Fatal(err)
+	}
+	w.ok()
+	if got := sorted(w.roster.entries()); !slices.Equal(got, roster) {
+		t.Errorf("roster is %v, want %v", got, roster)
+	}
+	if w.InGrace() || w.saw(ClientCame) != 2 {
+		t.Error("clients notice")
+	}
+	again.Conn = newConn("10.0.0.1:701")
+	r, e = w.Sequence(again)
+	w.want(e, OK)
+	if string(r.Reply) != "reply" || r.Status != StatusCallbackPathDown|StatusCallbackPathDownSession {
+		t.Errorf("the reply is %q, the status %#x", r.Reply, r.Status)
+	}
+	if paths := w.CallbackPaths(waiter.c.ID()); len(paths) != 0 {
+		t.Errorf("there are connections: %+v", paths)
+	}
+	holder.c = w.clients[holder.c.ID()]
+	_, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
+	w.want(e, OK)
+	if len(w.free) != 1 || w.free[0].ClientID != waiter.c.ID() || w.free[0].Owner != "m" {
+		t.Errorf("told %+v", w.free)
+	}
+	_, _, e = w.BindConn(waiter.session, newConn("10.0.0.2:700"), Back)
+	w.want(e, OK)
+	if paths := w.CallbackPaths(waiter.c.ID()); len(paths) != 1 || paths[0].Callback != "waiter" {
+		t.Errorf("paths are %+v", paths)
+	}
+	w.ok()
+}
+
+// Whoever was there before has longer than a lease to return, and then a lease as ever.
+func TestReturn(t *testing.T) {
+	w := newWorld(t, Limits{})
+	holder := w.ready("holder", 1)
+	lock, _, e := holder.lock(holder.mustOpen("x", 1), "l", 1, true, 0, toEOF)
+	w.want(e, OK)
+	if err := w.restore(w.save(), noFile); err != nil {
+		t.Fatal(err)
+	}
+	other := w.ready("other", 1)
+	open := other.mustOpen("o", 1)
+	locked := func(want Error) {
+		t.Helper()
+		_, e := other.renew()
+		w.want(e, OK)
+		_, _, e = other.lock(open, "l", 1, true, 0, toEOF)
+		w.want(e, want)
+	}
+	w.pass(3 * lease)
+	locked(ErrDenied)
+	_, e = holder.renew()
+	w.want(e, OK)
+	w.pass(lease)
+	locked(ErrDenied)
+	w.pass(1)
+	locked(OK)
+	w.want(w.TestStateid(other.c, lock), ErrBadStateid)
+	w.ok()
+}
+
+// A restart within the grace period goes on with it.
+func TestRestoreGrace(t *testing.T) {
+	w, _, _, _ := busyWorld(t)
+	w.crash()
+	n := w.join("holder", 1)
+	w.want(w.ReclaimComplete(n.c, false), OK)
+	w.pass(lease / 2)
+	if err := w.restore(w.save(), noFile); err != nil {
+		t.Fatal(err)
+	}
+	w.ok()
+	if !w.InGrace() {
+		t.Fatal("the grace period has ended")
+	}
+	w.pass(lease/2 + 1)
+	w.Expire()
+	if w.InGrace() {
+		t.Error("the grace period lasts for more than a lease")
+	}
+}
+
+// All that a process leaves is as it was in the next one, but for the connections. It is told what its clients were not.
+func TestRestoreAll(t *testing.T) {
+	w, holder, waiter, _ := busyWorld(t)
+	w.ready("holder", 2) // which has another verifier before
+	w.join("idle", 1)
+	var came []string
+	for i := range 5 {
+		came = append(came, fmt.Sprint("unconfirmed", i))
+		_, e := w.exchange(came[i], 1)
+		w.want(e, OK)
+	}
+	_, _ = holder, waiter
+	w.dies() // what is uncertain stays so
+	again := w.ready("again", 1)
+	again.openBy("o", 1, Read)
+	r, e := w.Sequence(SequenceArgs{Session: again.session, Slot: 1, Seq: 1, Digest: 1<<64 - 1, Ops: 2, Conn: again.conn})
+	w.want(e, OK)
+	r.Slot.Done([]byte("\x00reply\xff"), true)
+	for _, name := range came {
+		_, e := w.exchange(name, 1)
+		w.want(e, OK)
+	}
+	for _, f := range []FileKey{file1(1), {Volume: 1<<64 - 1, Len: 46}} {
+		want, waits := w.facts(true), w.waitFacts()
+		notices := []LockFree{{ClientID: 1, File: f, Owner: "\x00"}, {ClientID: 1<<64 - 1, File: f}}
+		b := w.save(notices...)
+		p, err := replay(w.config(), b)
+		if err != nil || !slices.Equal(p.Notices(), notices) {
+			t.Errorf("the notices are %v, want %v; %v", p.Notices(), notices, err)
+		}
+		if err := w.restore(b, noFile); err != nil {
+			t.Fatal(err)
+		}
+		w.ok()
+		want[slices.IndexFunc(want, func(f string) bool { return strings.HasPrefix(f, "boot") })] = w.facts(true)[0]
+		if err := cmp.Or(differ(w.facts(true), want), differ(w.waitFacts(), waits)); err != nil {
+			t.Error(err)
+		}
+		var names []string
+		for e := w.unconfirmed.Front(); e != nil; e = e.Next() {
+			names = append(names, e.Value.(*Client).owner)
+		}
+		if !slices.Equal(names, came) {
+			t.Errorf("the unconfirmed clients came as %v, want %v", names, came)
+		}
+	}
+}
+
+// A process that has nothing leaves nothing.
+func TestLeaveNothing(t *testing.T) {
+	w := newWorld(t, Limits{})
+	if b := w.save(); len(b) > 0 {
+		t.Errorf("it leaves %q", b)
+	}
+}
+
+// What is left can't be written: the log before goes on to be right, with what was not yet in it.
+func TestLeaveFails(t *testing.T) {
+	w, n, _, _ := busyWorld(t)
+	n.openBy("o", 2, Read)
+	_, e := n.renew() // it has the reply, which is not in the log yet
+	w.want(e, OK)
+	for _, left := range []*memoryLog{{err: io.ErrShortWrite}, {copyErr: io.ErrShortWrite}} {
+		if err := w.Leave(left, encodeCallback, nil); !errors.Is(err, io.ErrShortWrite) {
+			t.Errorf("it leaves: %v", err)
+		}
+	}
+	w.Stop()
+	p, err := replay(w.config(), w.logged.bytes)
+	if err != nil || p.Left() {
+		t.Fatalf("left %t, %v", p.Left(), err)
+	}
+	if n := p.s.Counts(); n.Opens != 3 || n.Locks != 1 {
+		t.Errorf("%+v", n)
+	}
+	for _, o := range p.s.opens {
+		if o.unanswered != 0 {
+			t.Error("an OPEN may come again")
+		}
+	}
+}
+
+// changed returns a log with other records.
+func changed(t *testing.T, b []byte, change func([]record) []record) []byte {
+	t.Helper()
+	var records []record
+	for d := json.NewDecoder(bytes.NewReader(recordsIn(b))); ; {
+		var r record
+		err := d.Decode(&r)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, r)
+	}
+	var frames []byte
+	for _, r := range change(records) {
+		frames = AppendFrame(frames, r.append(nil))
+	}
+	return frames
+}
+
+// What contradicts itself is refused, and no file is opened for it.
+func TestRestoreDamaged(t *testing.T) {
+	w, _, _, _ := busyWorld(t)
+	b := w.save()
+	// first returns the first record that is one.
+	first := func(list []record, is func(*record) bool) *record {
+		for i := range list {
+			if is(&list[i]) {
+				return &list[i]
+			}
+		}
+		t.Fatal("there is no such record")
+		return nil
+	}
+	client := func(r *record) bool { return r.Client != nil }
+	session := func(r *record) bool { return r.Session != nil }
+	open := func(r *record) bool { return r.Open != nil }
+	locks := func(r *record) bool { return r.Locks != nil }
+	// set changes the first record that is one, and twice has it come once more in the end.
+	set := func(is func(*record) bool, do func(*record)) func([]record) []record {
+		return func(list []record) []record { do(first(list, is)); return list }
+	}
+	twice := func(is func(*record) bool, do func(*record)) func([]record) []record {
+		return func(list []record) []record {
+			r := *first(list, is)
+			do(&r)
+			return append(list, r)
+		}
+	}
+	for name, damage := range map[string]func([]record) []record{
+		"nothing that says something": func(list []record) []record { return append(list, record{}) },
+		"a client without an ID":      set(client, func(r *record) { r.Client.ID = 0 }),
+		"an owner with two clients":   twice(client, func(r *record) { c := *r.Client; c.ID++; r.Client = &c }),
+		"another owner":               twice(client, func(r *record) { c := *r.Client; c.Owner = []byte("x"); r.Client = &c }),
+		"no more confirmed":           twice(client, func(r *record) { c := *r.Client; c.Confirmed = false; r.Client = &c }),
+		"off the roster with an open": twice(client, func(r *record) { c := *r.Client; c.Recorded = false; r.Client = &c }),
+		"an open off the roster":      set(client, func(r *record) { r.Client.Recorded = false }),
+		"many earlier verifiers":      set(client, func(r *record) { r.Client.Earlier = make([]earlierRecord, maxEarlier+1) }),
+		"a session of nobody":         set(session, func(r *record) { r.Session.Client++ }),
+		"a session twice":             twice(session, func(*record) {}),
+		"a session without slots":     set(session, func(r *record) { r.Session.Slots = nil }),
+		"a session of who has none": func(list []record) []record {
+			first(list, client).Client.Confirmed = false
+			return slices.DeleteFunc(list, func(r record) bool { return r.Open != nil })
+		},
+		"a callback that is none": set(session, func(r *record) { r.Session.Callback = json.RawMessage("1") }),
+		"a long reply": set(session, func(r *record) {
+			r.Session.Slots[0] = slotRecord{Cached: true, Reply: make([]byte, channel.MaxResponseCached+1)}
+		}),
+		"more replies than there is room for": set(session, func(r *record) { r.Session.Fore.MaxResponseCached = 1<<32 - 1 }),
+		"an open of nobody":                   set(open, func(r *record) { r.Open.Client++ }),
+		"an open by two numbers":              twice(open, func(r *record) { o := *r.Open; o.Number += 100; r.Open = &o }),
+		"an open of another file":             twice(open, func(r *record) { o := *r.Open; o.Volume++; r.Open = &o }),
+		"an open by another owner":            twice(open, func(r *record) { o := *r.Open; o.Owner = []byte("x"); r.Open = &o }),
+		"an open without a number":            twice(open, func(r *record) { o := *r.Open; o.Number = 0; o.Owner = []byte("x"); r.Open = &o }),
+		"an open that another denies":         set(open, func(r *record) { r.Open.Deny = Both }),
+		"an open for nothing":                 set(open, func(r *record) { r.Open.Access = 0 }),
+		"an open without OPENs":               set(open, func(r *record) { r.Open.Combos = 0 }),
+		"an open without a seqid":             set(open, func(r *record) { r.Open.Seqid = 0 }),
+		"a long file ID":                      set(open, func(r *record) { r.Open.File = make([]byte, 47) }),
+		"ranges out of order":                 set(locks, func(r *record) { r.Locks.Ranges = append(r.Locks.Ranges, r.Locks.Ranges[0]) }),
+		"a range that ends first":             set(locks, func(r *record) { r.Locks.Ranges[0] = rangeRecord{First: 1} }),
+		"an open's number":                    set(locks, func(r *record) { r.Locks.Number++ }),
+		"a lock without a seqid":              set(locks, func(r *record) { r.Locks.Seqid = 0 }),
+		"a lock of no open":                   set(locks, func(r *record) { r.Locks.Open = 0 }),
+		"an owner with two locks":             twice(locks, func(r *record) { l := *r.Locks; l.Number += 100; l.Ranges = nil; r.Locks = &l }),
+		"a lock of two": func(list []record) []record {
+			for i := range list {
+				if o := list[i].Open; o != nil && o.Number != first(list, locks).Locks.Open {
+					list = append(list, record{Locks: &locksRecord{Open: o.Number, Number: 1001, Owner: []byte("n"), Seqid: 1, Ranges: first(list, locks).Locks.Ranges}})
+				}
+			}
+			return list
+		},
+		"a LOCK of what another has": func(list []record) []record {
+			for i := range list {
+				if o := list[i].Open; o != nil && o.Number != first(list, locks).Locks.Open {
+					list = append(list, record{Lock: &lockRecord{Open: o.Number, Number: 1001, Owner: []byte("n"), Seqid: 1, Set: &rangeRecord{}}})
+				}
+			}
+			return list
+		},
+		"a LOCK of nothing": twice(locks, func(r *record) {
+			l := r.Locks
+			*r = record{Lock: &lockRecord{Open: l.Open, Number: l.Number, Owner: l.Owner, Seqid: 2}}
+		}),
+		"a lock freed with range": twice(locks, func(r *record) { *r = record{Freed: r.Locks.Number} }),
+		"a wait that ends first":  set(func(r *record) bool { return r.Wait != nil }, func(r *record) { r.Wait.Range = rangeRecord{First: 1} }),
+		"reclaims without grace":  func(list []record) []record { return append(list, record{Awaited: &awaitedRecord{}}) },
+		"a notice of a long file": func(list []record) []record {
+			return append(list, record{Notice: &noticeRecord{File: make([]byte, 47)}})
+		},
+		"not all of it": func(list []record) []record { return list[:len(list)-1] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := w.restore(changed(t, b, damage), func(FileKey, Access) Held { t.Error("a file is opened"); return nil }); err == nil {
+				t.Error("it was restored")
+			}
+		})
+	}
+	if err := w.restore(changed(t, b, func(list []record) []record { return list }), noFile); err != nil {
+		t.Errorf("as it was: %v", err)
+	}
+	w.ok()
+}
+
+// What is cut anywhere is not whole.
+func TestRestoreCut(t *testing.T) {
+	w, _, _, _ := busyWorld(t)
+	b := w.save()
+	for i := range b {
+		if p, err := replay(w.config(), b[:i]); err != nil || p.Left() {
+			t.Fatalf("%d of %d bytes: %v", i, len(b), err)
+		}
+	}
+}
+
+// One owner locks a file whole by one open, and in more pieces than a look passes over by others: the next process
+// takes that for what it is.
+func TestRestoreOwnRanges(t *testing.T) {
+	w := newWorld(t, Limits{}).unlogged()
+	n := w.ready("node", 1)
+	first, second, whole := n.mustOpen("a", 1), n.mustOpen("b", 1), n.mustOpen("c", 1)
+	_, _, e := n.lock(whole, "l", 1, true, 0, toEOF)
+	w.want(e, OK)
+	for _, o := range []Stateid{first, second} {
+		lock, _, e := n.lock(o, "l", 1, true, 0, 1)
+		w.want(e, OK)
+		for i := uint64(1); i < 2048; i++ {
+			lock, _, e = w.Lock(n.c, LockArgs{Stateid: lock, File: file1(1), Write: true, Offset: 2 * i, Length: 1})
+			w.want(e, OK)
+		}
+	}
+	if err := w.restore(w.save(), noFile); err != nil {
+		t.Fatal(err)
+	}
+}
