@@ -62,13 +62,13 @@ type Program struct {
 // Procedure answers the calls of one number.
 type Procedure struct {
 	Name string
-	// Handle answers a call. It runs on the connection's goroutine and delays the
-	// connection's other calls, so it calls MayWait before what may block, or has another
-	// goroutine answer, with Later.
-	Handle func(*Call) Answer
+	// Handle answers a call, once: with the results in Call.Reply if it returns Success. It
+	// runs on the goroutine that reads the connection, and the calls behind it wait, so it calls
+	// Call.MayWait before what may block, and Call.Wait before it waits for another goroutine.
+	Handle func(*Call) rpc.AcceptStat
 	// Repeated, if not nil, is called first. It answers a repeated call, and returns false
 	// for any other. It is for procedures that are not idempotent.
-	Repeated func(*Call) (Answer, bool)
+	Repeated func(*Call) (rpc.AcceptStat, bool)
 	// AnyAuth means that a call needs no AUTH_SYS credential.
 	AnyAuth bool
 	// NoStatus means that the results don't begin with a status.
