@@ -106,8 +106,8 @@ func serveWith(t testing.TB, dir, roster string, counted bool) net.Conn {
 		mustDo(t, table.Add(1, "/volume", dir, export.Options{}))
 	}
 	key := export.NewKey(make([]byte, 32))
-	opener, workers := export.NewOpener(table, key, log), export.NewWorkers(2, nil)
-	files := vfs.New(vfs.Config{Opener: opener, Workers: workers, Log: log})
+	opener := export.NewOpener(table, key, log)
+	files := vfs.New(vfs.Config{Opener: opener, Users: export.NewUsers(nil), Log: log})
 	nfs, err := server.New(server.Config{Files: files, Opener: opener, Table: table, Key: key, Roster: roster, Log: log})
 	mustDo(t, err)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{Programs: []oncrpc.Program{nfs.Program()}, Log: log})
@@ -123,7 +123,6 @@ func serveWith(t testing.TB, dir, roster string, counted bool) net.Conn {
 			t.Error(err)
 		}
 		nfs.Stop()
-		workers.Close()
 		opener.Close()
 		table.Remove(1)
 	})
