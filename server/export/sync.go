@@ -89,7 +89,8 @@ func (f *File) Sync(dataOnly bool) error {
 	if ok, err := f.SyncHere(dataOnly); ok {
 		return err
 	}
-	return f.SyncShared(dataOnly)
+	s := f.BeginSync(dataOnly)
+	return s.Wait()
 }
 
 // SyncHere is Sync on this goroutine, which shares the sync with no other file. If another goroutine
@@ -101,19 +102,33 @@ func (f *File) SyncHere(dataOnly bool) (ok bool, err error) {
 	return f.opener.syncHere(f.openFile(), f.since, dataOnly)
 }
 
-// SyncShared is Sync on another goroutine, which syncs for all calls that wait.
-func (f *File) SyncShared(dataOnly bool) error {
+// BeginSync has another goroutine sync the file for all calls that wait. Wait must be called, once.
+func (f *File) BeginSync(dataOnly bool) Syncing {
 	if !f.canSync() {
-		return nil
+		return Syncing{}
 	}
 	w := f.opener.spareWait.Get().(syncWait)
 	f.opener.sync(waiting{f.openFile(), f.since, w}, dataOnly)
-	err := <-w
-	f.opener.spareWait.Put(w)
+	return Syncing{f.opener, w}
+}
+
+// Syncing is a sync by another goroutine.
+type Syncing struct {
+	opener *Opener
+	result syncWait // nil: there is nothing to wait for
+}
+
+// Wait waits for the sync.
+func (s Syncing) Wait() error {
+	if s.result == nil {
+		return nil
+	}
+	err := <-s.result
+	s.opener.spareWait.Put(s.result)
 	return err
 }
 
-// syncWait is a call that waits in SyncShared. It has room for the result, so that no waiter delays others.
+// syncWait is a call that waits in Syncing. It has room for the result, so that no call delays others.
 type syncWait chan error
 
 func (w syncWait) synced(err error) { w <- err }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -113,9 +114,7 @@ func (c *conn) stopReading() {
 func (c *conn) serve() {
 	go c.writeLater()
 	defer close(c.done)
-	first := &reader{}
-	c.reader.Store(first)
-	c.readOn(first)
+	c.readOn(c.newReader(0))
 	err := <-c.ended
 	c.endAsking()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, errNoMemory) {
@@ -299,6 +298,7 @@ func (c *conn) writeLater() {
 	for {
 		select {
 		case <-c.wake:
+			runtime.Gosched() // the calls that have waited for the same sync are answered now, too
 			c.flush()
 		case <-c.done:
 			return

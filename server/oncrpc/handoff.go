@@ -29,6 +29,7 @@ var errReplaced = errors.New("another goroutine reads the connection")
 
 // reader is a goroutine while it reads the connection.
 type reader struct {
+	conn *conn
 	// blocking is the number of the call that may block, 0 if there is none, or replaced
 	// for good.
 	blocking atomic.Uint64
@@ -65,13 +66,13 @@ func (c *Call) Wait() {
 func (c *Call) HandOn() {
 	r := c.reader
 	if n := r.blocking.Load(); n != replaced && r.blocking.CompareAndSwap(n, replaced) {
-		go c.conn.readOn(c.conn.newReader(r.numbers))
+		c.conn.server.readers.begin(c.conn.newReader(r.numbers))
 	}
 }
 
 // newReader returns the next reader. Its calls have other numbers than those of the one before.
 func (c *conn) newReader(numbers uint64) *reader {
-	next := &reader{numbers: numbers}
+	next := &reader{conn: c, numbers: numbers}
 	c.reader.Store(next)
 	return next
 }
@@ -114,7 +115,7 @@ func (c *conn) checkReader() {
 		c.found, c.idle = 0, 0
 		c.check.Reset(checkEvery)
 		c.flush() // the replies to the calls before the one that blocks
-		c.readOn(next)
+		c.server.readers.begin(next)
 		return
 	}
 	if n != 0 {

@@ -97,6 +97,7 @@ type Server struct {
 	calls    freeList[*Call]
 	inputs   inputBuffers
 	slots    *slots
+	readers  readers
 	peers    *Peers
 	// drained is closed when the calls under way have had their time after shutdown.
 	drained chan struct{}
@@ -174,6 +175,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.shutdown(l)
 	s.open.Wait()
 	s.drain()
+	s.readers.release(true)
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -137,9 +137,12 @@ func (c *Call) Sync(f *export.File, dataOnly bool) error {
 			return err
 		}
 	}
+	// Begun before the reading is handed on, the sync finds more calls that wait: Go's scheduler runs
+	// first what was made last.
+	syncing := f.BeginSync(dataOnly)
 	c.conn.Wait()
 	c.waited = true
-	return f.SyncShared(dataOnly)
+	return syncing.Wait()
 }
 
 // mayWaitAgain is MayWait after a wait.
