@@ -110,6 +110,7 @@ func serveWith(t testing.TB, dir, roster string, counted bool) net.Conn {
 	files := vfs.New(vfs.Config{Opener: opener, Users: export.NewUsers(nil), Log: log})
 	nfs, err := server.New(server.Config{Files: files, Opener: opener, Table: table, Key: key, Roster: roster, Log: log})
 	mustDo(t, err)
+	nfs.PanicIn(nfs4.OpDelegpurge)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{Programs: []oncrpc.Program{nfs.Program()}, Log: log})
 	mustDo(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -190,6 +191,19 @@ func (c *caller) do(made call) []byte {
 
 // try is do of a call that may fail.
 func (c *caller) try(made call) ([]byte, nfs4.Status) {
+	reply := c.send(made)
+	const header = 6 * 4
+	status := nfs4.Status(binary.BigEndian.Uint32(reply[header:]))
+	results := reply[header+4+4+4:]
+	if made.seqAt > 0 {
+		const sequence = 4 + 4 + nfs4.SessionIDSize + 5*4
+		return results[sequence:], status
+	}
+	return results[4:], status
+}
+
+// send makes a call, and returns the reply with its header.
+func (c *caller) send(made call) []byte {
 	if made.seqAt > 0 {
 		c.seq++
 		binary.BigEndian.PutUint32(made.record[made.seqAt:], c.seq)
@@ -204,14 +218,7 @@ func (c *caller) try(made call) ([]byte, nfs4.Status) {
 	if _, err := io.ReadFull(c.conn, c.reply[:size]); err != nil {
 		c.Fatal(err)
 	}
-	const header = 6 * 4
-	status := nfs4.Status(binary.BigEndian.Uint32(c.reply[header:]))
-	results := c.reply[header+4+4+4 : size]
-	if made.seqAt > 0 {
-		const sequence = 4 + 4 + nfs4.SessionIDSize + 5*4
-		return results[sequence:], status
-	}
-	return results[4:], status
+	return c.reply[:size]
 }
 
 func mustDo(t testing.TB, err error) {
