@@ -73,7 +73,7 @@ func (c *compound) open(o *opening) error {
 	}
 	err := c.openFound(o)
 	switch {
-	case o.made.Object != nil: // and is there still, whatever the error
+	case o.made.Object != nil: // which may be there still, whatever the error
 		return cmp.Or(err, c.SyncMade(c.cur.names, &o.made))
 	case err == nil && o.size != nil:
 		return c.setSize(o)
