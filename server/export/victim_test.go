@@ -50,13 +50,13 @@ func TestLastNames(t *testing.T) {
 							return // it was removed before
 						}
 						defer f.Close()
-						_ = inNames(t, o, handles["b"], func(d *File) error { return f.Link(d, name) })
+						_ = inNames(t, o, handles["b"], func(d *File) error { return f.Link(AsProcess(), d, name) })
 						if i%2 == 0 {
-							_ = inNames(t, o, handles["b"], func(d *File) error { return d.Remove(name) })
+							_ = inNames(t, o, handles["b"], func(d *File) error { return d.Remove(AsProcess(), name) })
 						}
 					})
 					changing.Go(func() {
-						if err := inNames(t, o, handles["a"], func(d *File) error { return d.Remove(name) }); err != nil {
+						if err := inNames(t, o, handles["a"], func(d *File) error { return d.Remove(AsProcess(), name) }); err != nil {
 							t.Error(err)
 						}
 					})
@@ -93,11 +93,11 @@ func TestReusedNumbers(t *testing.T) {
 				for i := range 500 {
 					err := inNames(t, o, own, func(d *File) error {
 						if i > 0 {
-							if err := d.Remove(fmt.Sprint(i - 1)); err != nil {
+							if err := d.Remove(AsProcess(), fmt.Sprint(i-1)); err != nil {
 								return err
 							}
 						}
-						made, err := d.Symlink("target", fmt.Sprint(i))
+						made, err := d.Symlink(AsProcess(), "target", fmt.Sprint(i))
 						if err == nil {
 							made.Close()
 						}
@@ -129,7 +129,7 @@ func TestRemovedIsNotOpen(t *testing.T) {
 			if numbered && o.files.idOf(v, st.Ino).IsZero() {
 				t.Fatal("a new file is not open")
 			}
-			mustDo(t, inNames(t, o, root, func(d *File) error { return d.Remove("file") }))
+			mustDo(t, inNames(t, o, root, func(d *File) error { return d.Remove(AsProcess(), "file") }))
 			if !o.files.idOf(v, st.Ino).IsZero() {
 				t.Fatal("a removed file is open")
 			}
@@ -137,7 +137,7 @@ func TestRemovedIsNotOpen(t *testing.T) {
 			if id := o.files.removed(v, statIn(t, dir, "other").Ino); !id.IsZero() {
 				t.Fatal("a file that is there counts as removed")
 			}
-			mustDo(t, inNames(t, o, root, func(d *File) error { return d.Remove("other") }))
+			mustDo(t, inNames(t, o, root, func(d *File) error { return d.Remove(AsProcess(), "other") }))
 			if _, err := o.Open(netip.Addr{}, again, UseAttr); err == nil {
 				t.Fatal("a removed file can be opened")
 			}
@@ -170,7 +170,7 @@ func TestNamed(t *testing.T) {
 	rename := func(name, newName string) {
 		t.Helper()
 		mustDo(t, inNames(t, o, root, func(d *File) error {
-			changed, err := d.Rename(name, d, newName)
+			changed, err := d.Rename(AsProcess(), name, d, newName)
 			if !changed {
 				t.Errorf("%s is not renamed to %s", name, newName)
 			}
@@ -179,14 +179,14 @@ func TestNamed(t *testing.T) {
 	}
 	remove := func(name string) {
 		t.Helper()
-		mustDo(t, inNames(t, o, root, func(d *File) error { return d.Remove(name) }))
+		mustDo(t, inNames(t, o, root, func(d *File) error { return d.Remove(AsProcess(), name) }))
 	}
 	link := func(name, newName string) {
 		t.Helper()
 		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseAttr)
 		mustDo(t, err)
 		defer f.Close()
-		mustDo(t, inNames(t, o, root, func(d *File) error { return f.Link(d, newName) }))
+		mustDo(t, inNames(t, o, root, func(d *File) error { return f.Link(AsProcess(), d, newName) }))
 	}
 	create(t, o, root, "new")
 	if known("new") != is("new") || known("new").IsZero() {
@@ -226,7 +226,7 @@ func TestNamed(t *testing.T) {
 	if _, err := o.Open(netip.Addr{}, handle, UseAttr); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("a removed file: %v", err)
 	}
-	err := inNames(t, o, root, func(d *File) error { _, err := d.Rename("none", d, "other"); return err })
+	err := inNames(t, o, root, func(d *File) error { _, err := d.Rename(AsProcess(), "none", d, "other"); return err })
 	if !errors.Is(err, unix.ENOENT) {
 		t.Errorf("a name that is not there is renamed: %v", err)
 	}
@@ -239,7 +239,7 @@ func TestNamed(t *testing.T) {
 	}
 	mustDo(t, os.Remove(filepath.Join(dir, "lost")))
 	mustDo(t, inNames(t, o, root, func(d *File) error {
-		made, err := d.Mkdir("lost", 0o755)
+		made, err := d.Mkdir(AsProcess(), "lost", 0o755)
 		if err == nil {
 			made.Close()
 		}
@@ -286,10 +286,10 @@ func TestLinkedAtOnce(t *testing.T) {
 	create(t, o, root, "other")
 	mustDo(t, inNames(t, o, root, func(d *File) error {
 		only := o.files.onlyName(d, "new")
-		made, err := d.Create("new", 0o644)
+		made, err := d.Create(AsProcess(), "new", 0o644)
 		mustDo(t, err)
 		defer made.Close()
-		mustDo(t, made.Link(d, "second"))
+		mustDo(t, made.Link(AsProcess(), d, "second"))
 		f := o.keep(fileKey{made.Volume, made.ID}, UseWrite, descriptor{}, nil, only)
 		defer o.files.release(f)
 		if id, _ := o.files.idNamed(d.Volume, o.files.nameSum(d, "new"), 0); !id.IsZero() {
@@ -308,7 +308,7 @@ func TestNamesMatch(t *testing.T) {
 		var dirs [2][]byte
 		for i := range dirs {
 			mustDo(t, inNames(t, o, root, func(d *File) error {
-				made, err := d.Mkdir(fmt.Sprint(i), 0o755)
+				made, err := d.Mkdir(AsProcess(), fmt.Sprint(i), 0o755)
 				if err == nil {
 					dirs[i] = made.Handle()
 					made.Close()
@@ -330,16 +330,16 @@ func TestNamesMatch(t *testing.T) {
 					locked := LockNames(from, to)
 					switch r.IntN(5) { // each may fail
 					case 0, 1:
-						if made, err := to.Create(name(), 0o644); err == nil {
+						if made, err := to.Create(AsProcess(), name(), 0o644); err == nil {
 							made.Close()
 						}
 					case 2:
-						_ = from.Remove(name())
+						_ = from.Remove(AsProcess(), name())
 					case 3:
-						_, _ = from.Rename(name(), to, name())
+						_, _ = from.Rename(AsProcess(), name(), to, name())
 					case 4:
 						if file != nil {
-							_ = file.Link(to, name())
+							_ = file.Link(AsProcess(), to, name())
 						}
 					}
 					locked.Unlock()

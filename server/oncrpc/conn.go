@@ -121,16 +121,24 @@ func (c *conn) serve() {
 		c.server.log.Info("rpc: connection ended", "client", c.client, "err", err)
 	}
 	c.flush()
-	for range cap(c.inFlight) { // when it is full, no call is in flight
+	for n := range cap(c.inFlight) { // when it is full, no call is in flight
 		select {
 		case c.inFlight <- struct{}{}:
 		case <-c.server.drained:
 			c.server.log.Warn("rpc: stopped with calls under way", "client", c.client)
 			_ = c.Close()
+			c.server.late.Go(func() { c.fill(n) })
 			return
 		}
 	}
 	c.end()
+}
+
+// fill waits until no call is in flight, if n values of inFlight are no calls.
+func (c *conn) fill(n int) {
+	for ; n < cap(c.inFlight); n++ {
+		c.inFlight <- struct{}{}
+	}
 }
 
 // end closes a connection whose replies are all written. It first reads what the client

@@ -2,9 +2,12 @@ package oncrpc
 
 import "sync"
 
-// sparesMax is how many goroutines that may read a connection next are kept. Their stacks take some
-// 16 KiB each.
-const sparesMax = 64
+const (
+	// sparesMax is how many goroutines that may read a connection next are kept, and
+	// readerCost about how many bytes one takes.
+	sparesMax  = 64
+	readerCost = 16 << 10
+)
 
 // readers are goroutines that read connections, one after the other. One whose call has handed on the
 // reading is kept, when the call is answered, for the next that does so: its stack is
@@ -52,12 +55,15 @@ func (s *readers) next(next chan *reader) *reader {
 	return <-next
 }
 
-// release ends the goroutines that read nothing; for good if none will have to.
-func (s *readers) release(forGood bool) {
+// release ends the goroutines that read nothing, and returns how many. forGood is whether none will
+// have to read.
+func (s *readers) release(forGood bool) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, next := range s.spare {
 		next <- nil
 	}
+	n = len(s.spare)
 	s.spare, s.ended = nil, s.ended || forGood
+	return n
 }

@@ -23,6 +23,7 @@ func (s *Server) releaser() func() (released, left int) {
 		released, left = released+n*callCost, left+kept*callCost
 		n, kept = s.inputs.free.halve(idleCalls)
 		released, left = released+n*readAhead, left+kept*readAhead
+		released += s.readers.release(false) * readerCost
 		return released + max(0, before-conns)*connCost, left
 	}
 }

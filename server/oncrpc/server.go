@@ -111,6 +111,7 @@ type Server struct {
 	mu    sync.Mutex
 	conns map[*conn]bool
 	open  sync.WaitGroup // conns
+	late  sync.WaitGroup // conns that have calls under way although they are closed
 }
 
 // NewServer returns a Server.
@@ -181,6 +182,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	return err
 }
+
+// Wait waits, when Serve has returned, for the calls that it did not wait for, as those that hang on
+// the disk.
+func (s *Server) Wait() { s.late.Wait() }
 
 // accept serves clients until the listener is closed.
 func (s *Server) accept(l net.Listener) error {

@@ -74,7 +74,7 @@ func (c *Call) setAttr(u export.Thread, f, data *export.File, attr *SetAttr) err
 		if f.Attr.IsSymlink() { // EOPNOTSUPP is of no operation that sets a mode
 			return syscall.EINVAL
 		}
-		if err := f.Chmod(u, *attr.Mode & 0o7777); err != nil {
+		if err := f.Chmod(u, *attr.Mode&0o7777); err != nil {
 			return err
 		}
 		attr.Mode = nil

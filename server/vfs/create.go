@@ -220,7 +220,7 @@ func (c *Call) Mkdir(dir *export.File, name []byte, attr *SetAttr) (Made, error)
 		// mkdir(2) ignores setuid and setgid, but the directory may have
 		// inherited setgid.
 		if mode&special != 0 {
-			if err := made.Chmod(u, mode | made.Attr.Mode&syscall.S_ISGID); err != nil {
+			if err := made.Chmod(u, mode|made.Attr.Mode&syscall.S_ISGID); err != nil {
 				return made, err
 			}
 		}
