@@ -276,7 +276,7 @@ func (c *conn) release(call *Call) {
 	}
 	own, charged := call.own, call.charged
 	*call = Call{State: call.State, small: call.small}
-	c.server.calls.put(call, keptBytes/callCost)
+	c.server.calls.put(call, keptBytes/callBytes)
 	if charged > 0 {
 		c.server.budget.Give(c.holding, charged)
 	}
