@@ -74,6 +74,7 @@ type Call struct {
 	files    []closer        // closed by End
 	filesMem [3]closer       // of files, for most calls
 	writable *export.File    // of files; see someMayWrite
+	told     told            // of one of files; see askKernel
 }
 
 // closer is a file as long as a call uses it.
@@ -82,7 +83,8 @@ type closer interface{ Close() }
 // Begin starts a call.
 func (c *Call) Begin(s *Service, conn Conn, who Caller, served *stats.Call) {
 	c.service, c.conn, c.Caller, c.Served = s, conn, who, served
-	c.files, c.writable, c.volume = c.filesMem[:0], nil, nil
+	c.files, c.volume = c.filesMem[:0], nil
+	c.Forget()
 	c.acting, c.waited = false, false
 }
 
@@ -129,10 +131,8 @@ func (c *Call) isProcess() bool { return c.service.users.IsProcess(&c.id) }
 // another goroutine does so for all calls that wait.
 func (c *Call) Sync(f *export.File, dataOnly bool) error {
 	c.mustNotAct()
-	if c.conn.Alone() {
-		if err := c.mayWaitAgain(); err != nil {
-			return err
-		}
+	// After a wait MayWait would be needed for it, which may drop the call: that has begun.
+	if !c.waited && c.conn.Alone() {
 		if ok, err := f.SyncHere(dataOnly); ok {
 			return err
 		}

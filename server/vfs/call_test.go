@@ -113,6 +113,21 @@ func TestSync(t *testing.T) {
 	}
 }
 
+// A call that its client has left while it waited ends its syncs: it has begun, and is not done again.
+func TestGoneBetweenSyncs(t *testing.T) {
+	w := newWorld(t)
+	w.conn.alone = false
+	c := w.call(0)
+	dir := w.open(c, export.UseNames)
+	mustDo(t, c.Sync(dir, false))
+	w.conn = conn{alone: true, gone: true}
+	before := w.syncs()
+	mustDo(t, c.Sync(dir, false))
+	if n := w.syncs() - before; n != 1 || w.conn.may != 0 {
+		t.Errorf("%d syncs, and the call was asked %d times whether it goes on", n, w.conn.may)
+	}
+}
+
 // A call that its client has left while it waited does nothing more.
 func TestGoneAfterWait(t *testing.T) {
 	w := newWorld(t)

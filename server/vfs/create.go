@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"syscall"
@@ -14,6 +15,7 @@ type Made struct {
 	Object *export.File
 	Attr   Attrs
 	Dir    Change
+	Found  *export.File // the file that has the name already, if the mode is Finding
 
 	unsynced bool // it is not on the disk with its directory
 }
@@ -110,6 +112,7 @@ type CreateMode uint8
 const (
 	Unchecked CreateMode = iota // the file is opened, and its size set
 	Guarded                     // EEXIST
+	Finding                     // EEXIST, and the file is opened
 	Exclusive                   // EEXIST, unless it was created with the same verifier
 )
 
@@ -131,7 +134,8 @@ func (c *Call) Create(dir *export.File, name []byte, mode CreateMode, attr *SetA
 
 // CreateUnsynced is Create, but the file must be synced with SyncMade before the call is answered.
 func (c *Call) CreateUnsynced(dir *export.File, name []byte, mode CreateMode, attr *SetAttr, verifier [8]byte) (Made, error) {
-	return c.makeUnsynced(dir, name, attr, func(u export.Thread, name string) (*export.File, error) {
+	var found *export.File
+	made, err := c.makeUnsynced(dir, name, attr, func(u export.Thread, name string) (*export.File, error) {
 		if attr.Size != nil && *attr.Size > MaxOffset {
 			return nil, syscall.EFBIG // before there is a file
 		}
@@ -142,6 +146,10 @@ func (c *Call) CreateUnsynced(dir *export.File, name []byte, mode CreateMode, at
 		switch {
 		case mode == Unchecked && errors.Is(err, syscall.EEXIST):
 			return openExisting(u, dir, name, attr)
+		case mode == Finding && errors.Is(err, syscall.EEXIST):
+			var lookupErr error
+			found, lookupErr = dir.Lookup([]byte(name))
+			return nil, cmp.Or(lookupErr, err)
 		case err != nil:
 			return nil, err
 		}
@@ -152,6 +160,11 @@ func (c *Call) CreateUnsynced(dir *export.File, name []byte, mode CreateMode, at
 		}
 		return made, setRest(u, made, attr)
 	})
+	if found != nil {
+		c.Closes(found)
+		made.Found = found
+	}
+	return made, err
 }
 
 func (a *SetAttr) mode() uint32 {

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"slices"
 	"syscall"
 
 	"github.com/podnas/podnas/server/export"
@@ -16,8 +17,51 @@ func (c *Call) May(f *export.File, mode uint32) bool {
 	if may, known := c.knownMay(f, mode); known {
 		return may
 	}
-	return c.AsCaller(func(u export.Thread) error { return f.Access(u, mode) }) == nil
+	ways := []uint32{mode}
+	if f.Attr.IsRegular() { // OPEN of version 4, and the ACCESS after it, want to know the others, too
+		ways = []uint32{mode, export.MayRead, export.MayWrite, export.MayExec}
+	}
+	return c.askKernel(f, ways) == nil && c.told.may.has(mode)
 }
+
+// told is in which ways the caller may use a file, as the kernel has told.
+type told struct {
+	file       *export.File
+	asked, may modes
+}
+
+// modes is a set of modes of File.Access.
+type modes uint8
+
+func (m *modes) add(mode uint32)     { *m |= 1 << mode }
+func (m modes) has(mode uint32) bool { return m&(1<<mode) != 0 }
+
+// askKernel asks the kernel for those ways to use a file, 0 for none, that this call has not been told of yet.
+func (c *Call) askKernel(f *export.File, ways []uint32) error {
+	if c.told.file != f {
+		c.told = told{file: f}
+	}
+	t := &c.told
+	isTold := func(mode uint32) bool { return mode == 0 || t.asked.has(mode) }
+	if !slices.ContainsFunc(ways, func(mode uint32) bool { return !isTold(mode) }) {
+		return nil
+	}
+	return c.AsCaller(func(u export.Thread) error {
+		for _, mode := range ways {
+			if isTold(mode) {
+				continue
+			}
+			if t.asked.add(mode); f.Access(u, mode) == nil {
+				t.may.add(mode)
+			}
+		}
+		return nil
+	})
+}
+
+// Forget has May and Rights ask the kernel again. It must be called before them if the call has changed
+// a file since, or has taken a while.
+func (c *Call) Forget() { c.told, c.writable = told{}, nil }
 
 // knownMay is May without acting as the caller, if that is known.
 func (c *Call) knownMay(f *export.File, mode uint32) (may, known bool) {
@@ -80,11 +124,16 @@ func (c *Call) Rights(f *export.File, asked uint32) (rights, apply uint32, err e
 	if _, known := c.knownMay(f, 0); known {
 		return answered(&questions, func(mode uint32) bool { return c.May(f, mode) }), apply, nil
 	}
-	err = c.AsCaller(func(u export.Thread) error {
-		rights = answered(&questions, func(mode uint32) bool { return f.Access(u, mode) == nil })
-		return nil
-	})
-	return rights, apply, err
+	var ways [len(questions)]uint32
+	for i, q := range questions {
+		if q.rights != 0 {
+			ways[i] = q.mode
+		}
+	}
+	if err := c.askKernel(f, ways[:]); err != nil {
+		return 0, apply, err
+	}
+	return answered(&questions, c.told.may.has), apply, nil
 }
 
 // question is what takes one right, mode, of File.Access.
