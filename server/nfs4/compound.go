@@ -141,6 +141,7 @@ func (c *compound) perform() result {
 		for _, o := range [...]*object{&c.cur, &c.saved} {
 			o.fresh, o.found = false, false
 		}
+		c.Forget()
 	}
 	if c.status = statusOf(err); res == nil {
 		res = c.bare()

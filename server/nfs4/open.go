@@ -177,8 +177,11 @@ func (c *compound) createOpen(o *opening) error {
 	}
 	exclusive := o.Mode == nfs4.Exclusive || o.Mode == nfs4.ExclusiveAttrs
 	mode, verf := vfs.Guarded, o.Verf
-	if exclusive {
+	switch {
+	case exclusive:
 		mode, verf = vfs.Exclusive, verifierBy(c.on.client().Owner(), verf)
+	case o.Mode == nfs4.Unchecked:
+		mode = vfs.Finding
 	}
 	o.made, err = c.CreateUnsynced(dir, o.Name, mode, set, verf)
 	o.change = changeInfo(&o.made.Dir)
@@ -191,23 +194,14 @@ func (c *compound) createOpen(o *opening) error {
 		o.object.setFile(o.made.Object)
 		o.object.fresh = false
 		return nil
-	case o.Mode != nfs4.Unchecked || !errors.Is(err, syscall.EEXIST):
+	case o.made.Found == nil:
+		o.raced = mode == vfs.Finding && errors.Is(err, syscall.ENOENT) // removed since it was in the way
 		return err
 	}
 	if set.Size != nil && *set.Size == 0 {
 		o.size, o.set = &vfs.SetAttr{Size: set.Size}, nfs4.BitmapOf(nfs4.AttrSize)
 	}
-	var child *export.File
-	err = c.AsCaller(func(export.Thread) (err error) {
-		child, err = dir.Lookup(o.Name)
-		return err
-	})
-	if err != nil {
-		o.raced = errors.Is(err, syscall.ENOENT) // removed since it was in the way
-		return err
-	}
-	c.Closes(child)
-	o.object.setFile(child)
+	o.object.setFile(o.made.Found)
 	return nil
 }
 
