@@ -17,10 +17,6 @@ import (
 	"github.com/podnas/podnas/server/vfs"
 )
 
-// workers is how many calls use the disk concurrently. It is larger than the
-// number of processors, because most calls wait for a sync.
-const workers = 64
-
 // closeTimeout is how long shutdown waits for calls that use the disk.
 const closeTimeout = time.Second
 
@@ -30,17 +26,16 @@ const handoverTimeout = 10 * time.Second
 
 // native is podnas's own engine: the RPC server with the programs NFS and MOUNT.
 type native struct {
-	nfs4    *nfs4.Server // nil: version 4 is not served
-	rpc     *oncrpc.Server
-	opener  *export.Opener
-	workers *export.Workers
+	nfs4   *nfs4.Server // nil: version 4 is not served
+	rpc    *oncrpc.Server
+	opener *export.Opener
 }
 
 func newNative(cfg *Config, key *export.Key, slow *stats.SlowLog) (*native, error) {
 	table, log := cfg.Exports, cfg.Log
-	n := &native{opener: export.NewOpener(table, key, log), workers: export.NewWorkers(workers, cfg.Engine.Only())}
+	n := &native{opener: export.NewOpener(table, key, log)}
 	n.opener.NoAttrs = cfg.NoAttrCache
-	filesConfig := vfs.Config{Opener: n.opener, Workers: n.workers, Log: log}
+	filesConfig := vfs.Config{Opener: n.opener, Users: export.NewUsers(cfg.Engine.Only()), Log: log}
 	if cfg.NFS4 != "" {
 		filesConfig.Denied = func(v *export.Volume, id export.FileID, write bool) bool { return n.nfs4.Denies(v, id, write) }
 	}
@@ -85,7 +80,7 @@ func (n *native) Serve(ctx context.Context, l net.Listener) error {
 	end()
 	idle, closed := make(chan struct{}), make(chan struct{})
 	go func() {
-		n.workers.Close()
+		n.rpc.Wait()
 		leases.Wait()
 		close(idle)
 		if n.nfs4 != nil {

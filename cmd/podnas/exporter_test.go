@@ -132,11 +132,11 @@ func TestUnexportForgetsRemoved(t *testing.T) {
 	dir, err := o.Open(netip.Addr{}, handle, export.UseNames)
 	mustDo(t, err)
 	names := export.LockNames(dir, dir)
-	f, err := dir.Create("file", 0o600)
+	f, err := dir.Create(export.AsProcess(), "file", 0o600)
 	mustDo(t, err)
 	h := f.Hold()
 	f.Close()
-	mustDo(t, dir.Remove("file"))
+	mustDo(t, dir.Remove(export.AsProcess(), "file"))
 	names.Unlock()
 	dir.Close()
 	for want := 1; want >= 0; want-- {

@@ -122,7 +122,7 @@ func TestOpenRecent(t *testing.T) {
 		}
 		f, err := o.Open(netip.Addr{}, handle, UseAttr)
 		mustDo(t, err)
-		mustDo(t, f.Chmod(0o700))
+		mustDo(t, f.Chmod(AsProcess(), 0o700))
 		f.Close()
 		if got := mode(); got != 0o700 {
 			t.Errorf("%s: mode %o after a client's change", name, got)
@@ -148,7 +148,7 @@ func TestLookAtNew(t *testing.T) {
 		t.Skip("no attributes are remembered on this disk")
 	}
 	names := LockNames(top, top)
-	made, err := top.Create("new", 0o640)
+	made, err := top.Create(AsProcess(), "new", 0o640)
 	mustDo(t, err)
 	names.Unlock()
 	handle := made.Handle()
@@ -173,7 +173,7 @@ func TestLookAtNew(t *testing.T) {
 	}
 	f, err := o.Open(netip.Addr{}, handle, UseAttr)
 	mustDo(t, err)
-	mustDo(t, f.Chmod(0o600))
+	mustDo(t, f.Chmod(AsProcess(), 0o600))
 	f.Close()
 	if mode, remembered := look(); remembered || mode != 0o600 {
 		t.Errorf("after a change: mode %o, remembered %v", mode, remembered)
@@ -220,7 +220,7 @@ func TestRecent(t *testing.T) {
 	}
 	f, err := o.Open(netip.Addr{}, handle, UseWrite)
 	mustDo(t, err)
-	mustDo(t, f.Truncate(300))
+	mustDo(t, f.Truncate(AsProcess(), 300))
 	f.Close()
 	if size, remembered := look(100); size != 300 || remembered {
 		t.Errorf("after a client's change: size %d, remembered %v", size, remembered)

@@ -10,8 +10,8 @@ import (
 )
 
 // The data of a file that is open with UseRead or UseWrite. It was opened as root, so
-// the caller must check the permissions, by the owner or with Access, on a thread with the
-// user's identity. The methods themselves may run on any goroutine.
+// the caller must check the permissions, by the owner or with Access. The methods themselves may
+// run on any goroutine.
 
 // ReadAt reads until p is full or the file ends.
 func (f *File) ReadAt(p []byte, offset int64) (int, error) {
@@ -56,7 +56,8 @@ func (f *File) WriteAt(p []byte, offset int64) (int, Attr, error) {
 
 // Truncate sets the size of a regular file. A file that is not open with UseWrite, and
 // not made by Create, requires the right to write to it.
-func (f *File) Truncate(size uint64) error {
+func (f *File) Truncate(as Thread, size uint64) error {
+	as.check()
 	if size > math.MaxInt64 {
 		return unix.EFBIG
 	}

@@ -24,7 +24,7 @@ func renameIn(dir *File, name, newName string) error { return rename(dir, name, 
 
 // rename is Rename, whatever it has changed.
 func rename(from *File, name string, to *File, newName string) error {
-	_, err := from.Rename(name, to, newName)
+	_, err := from.Rename(AsProcess(), name, to, newName)
 	return err
 }
 

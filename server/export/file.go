@@ -12,9 +12,9 @@ import (
 )
 
 // File is an open file of a volume, used by one call, on one goroutine at a time. The volume
-// does not end while a File is open. Methods that take names, and Access, List, Chmod, Chown,
-// Chtimes and Truncate, act as the user of the calling thread: for another user than root call
-// them on a thread of Workers. The others may run on any goroutine. Names are one component
+// does not end while a File is open. Methods that get a Thread act as its user. Lookup, Describe and
+// Lacks take the right to search the directory: call them in Users.As, or when it is known that
+// the caller has that right. The others may run anywhere. Names are one component
 // (ValidName). Errors are errnos.
 type File struct {
 	opener  *Opener
@@ -110,8 +110,11 @@ const (
 	MayExec  = unix.X_OK
 )
 
-// Access asks the kernel whether this thread may do something with the file.
-func (f *File) Access(mode uint32) error { return access(f.fd, mode) }
+// Access asks the kernel whether a thread's user may do something with the file.
+func (f *File) Access(as Thread, mode uint32) error {
+	as.check()
+	return access(f.fd, mode)
+}
 
 func access(fd int, mode uint32) error {
 	var empty byte // a path; x/sys would allocate one
@@ -230,8 +233,8 @@ func (f *File) Readlink() ([]byte, error) {
 // default ACL restricts the mode: the process's umask is 0.
 
 // Create makes a regular file. It stays open, because its creator will write to it next.
-func (f *File) Create(name string, mode uint32) (*File, error) {
-	made, err := f.make(name, func() (*File, error) {
+func (f *File) Create(as Thread, name string, mode uint32) (*File, error) {
+	made, err := f.make(as, name, func() (*File, error) {
 		return f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, within)
 	})
 	if err != nil {
@@ -243,7 +246,8 @@ func (f *File) Create(name string, mode uint32) (*File, error) {
 }
 
 // make makes a file with a name by do, in reserved space, and charges the volume for it.
-func (f *File) make(name string, do func() (*File, error)) (*File, error) {
+func (f *File) make(as Thread, name string, do func() (*File, error)) (*File, error) {
+	as.check()
 	if err := component(name); err != nil {
 		return nil, err
 	}
@@ -261,8 +265,8 @@ func (f *File) make(name string, do func() (*File, error)) (*File, error) {
 }
 
 // makeNode is make of what is opened after it was made.
-func (f *File) makeNode(name string, do func() error) (*File, error) {
-	return f.make(name, func() (*File, error) {
+func (f *File) makeNode(as Thread, name string, do func() error) (*File, error) {
+	return f.make(as, name, func() (*File, error) {
 		if err := do(); err != nil {
 			return nil, err
 		}
@@ -299,7 +303,7 @@ func (f *File) Lacks(name string) bool {
 
 // Unmake removes a name that this call has made, as far as it is still that of the file that was made, and
 // nobody else uses that: no client has it open, it has no data, and no other name.
-func (f *File) Unmake(made *File, name string) (removed bool, err error) {
+func (f *File) Unmake(as Thread, made *File, name string) (removed bool, err error) {
 	if !made.isNew || f.opener.held.held(made.heldKey()) {
 		return false, nil
 	}
@@ -317,21 +321,21 @@ func (f *File) Unmake(made *File, name string) (removed bool, err error) {
 		return false, nil
 	}
 	if a.IsDir() {
-		err = f.Rmdir(name)
+		err = f.Rmdir(as, name)
 	} else {
-		err = f.Remove(name)
+		err = f.Remove(as, name)
 	}
 	return err == nil, err
 }
 
 // Mkdir makes a directory.
-func (f *File) Mkdir(name string, mode uint32) (*File, error) {
-	return f.makeNode(name, func() error { return unix.Mkdirat(f.fd, name, mode) })
+func (f *File) Mkdir(as Thread, name string, mode uint32) (*File, error) {
+	return f.makeNode(as, name, func() error { return unix.Mkdirat(f.fd, name, mode) })
 }
 
 // Symlink makes a symbolic link.
-func (f *File) Symlink(target, name string) (*File, error) {
-	return f.makeNode(name, func() error { return unix.Symlinkat(target, f.fd, name) })
+func (f *File) Symlink(as Thread, target, name string) (*File, error) {
+	return f.makeNode(as, name, func() error { return unix.Symlinkat(target, f.fd, name) })
 }
 
 // Types of Mknod, inode(7).
@@ -344,15 +348,16 @@ const (
 
 // Mknod creates a fifo, a socket or a device. The error is EPERM for a device,
 // unless the thread is root and has CAP_MKNOD.
-func (f *File) Mknod(name string, fileType, mode, major, minor uint32) (*File, error) {
-	return f.makeNode(name, func() error {
+func (f *File) Mknod(as Thread, name string, fileType, mode, major, minor uint32) (*File, error) {
+	return f.makeNode(as, name, func() error {
 		return unix.Mknodat(f.fd, name, fileType|mode, int(unix.Mkdev(major, minor)))
 	})
 }
 
 // Link gives the file another name, in a directory whose names the caller has locked. The
 // error is EXDEV for another volume.
-func (f *File) Link(dir *File, name string) error {
+func (f *File) Link(as Thread, dir *File, name string) error {
+	as.check()
 	if err := component(name); err != nil {
 		return err
 	}
@@ -398,24 +403,26 @@ func (f *File) settle() {
 }
 
 // Remove removes a name that is no directory.
-func (f *File) Remove(name string) error { return f.unlink(name, 0) }
+func (f *File) Remove(as Thread, name string) error { return f.unlink(as, name, 0) }
 
 // Rmdir removes an empty directory.
-func (f *File) Rmdir(name string) error { return f.unlink(name, unix.AT_REMOVEDIR) }
+func (f *File) Rmdir(as Thread, name string) error { return f.unlink(as, name, unix.AT_REMOVEDIR) }
 
-func (f *File) unlink(name string, flags int) error {
+func (f *File) unlink(as Thread, name string, flags int) error {
+	as.check()
 	if err := component(name); err != nil {
 		return err
 	}
 	v := f.victim(name)
 	v.take()
-	v.keep(name)
+	v.keep(as, name)
 	return v.taken(unix.Unlinkat(f.fd, name, flags))
 }
 
 // Rename renames a file, and replaces an existing one like rename(2). If both names are of
 // the same file nothing happens, and changed is false. The error is EXDEV for another volume.
-func (f *File) Rename(name string, to *File, newName string) (changed bool, err error) {
+func (f *File) Rename(as Thread, name string, to *File, newName string) (changed bool, err error) {
+	as.check()
 	if f.Volume != to.Volume {
 		return false, unix.EXDEV
 	}
@@ -437,7 +444,7 @@ func (f *File) Rename(name string, to *File, newName string) (changed bool, err 
 	v.take()
 	v.taking.Renamed(f.fd, name)
 	if f.ID != to.ID || name != newName {
-		v.keep(newName)
+		v.keep(as, newName)
 	}
 	err = v.taken(f.Volume.account.Rename(to.charge, !v.id.IsZero(), to.settle, func() error {
 		return unix.Renameat(f.fd, name, to.fd, newName)
@@ -464,7 +471,8 @@ func (f *File) renamed(name string, to *File, newName string, moved FileID) {
 
 // Chmod sets the permission bits, setuid, setgid and sticky. The error is
 // EOPNOTSUPP for a symbolic link.
-func (f *File) Chmod(mode uint32) error {
+func (f *File) Chmod(as Thread, mode uint32) error {
+	as.check()
 	if f.Attr.IsSymlink() {
 		return unix.EOPNOTSUPP
 	}
@@ -506,7 +514,8 @@ func (f *File) hold() error {
 const NoChange = -1
 
 // Chown sets the owner and the group.
-func (f *File) Chown(uid, gid int) error {
+func (f *File) Chown(as Thread, uid, gid int) error {
+	as.check()
 	f.changed = true
 	defer f.beginChange().end()
 	err := unix.Fchownat(f.fd, "", uid, gid, unix.AT_EMPTY_PATH)
@@ -534,7 +543,8 @@ func (t SetTime) timespec() unix.Timespec {
 }
 
 // Chtimes sets the times. Setting them to now requires only the right to write.
-func (f *File) Chtimes(atime, mtime SetTime) error {
+func (f *File) Chtimes(as Thread, atime, mtime SetTime) error {
+	as.check()
 	f.changed = true
 	defer f.beginChange().end()
 	ts := []unix.Timespec{atime.timespec(), mtime.timespec()}

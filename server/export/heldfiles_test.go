@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/server/shares"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -70,7 +69,7 @@ func (k *keeping) hold(name, content string) (handle []byte, h *Held) {
 	dir := k.names()
 	defer dir.Close()
 	defer LockNames(dir, dir).Unlock()
-	f, err := dir.Create(name, 0o666)
+	f, err := dir.Create(AsProcess(), name, 0o666)
 	mustDo(k.T, err)
 	h = f.Hold()
 	_, _, err = f.WriteAt([]byte(content), 0)
@@ -99,7 +98,7 @@ func (k *keeping) change(do func(dir *File) error) error {
 }
 
 func (k *keeping) remove(name string) error {
-	return k.change(func(dir *File) error { return dir.Remove(name) })
+	return k.change(func(dir *File) error { return dir.Remove(AsProcess(), name) })
 }
 
 // read reads what is held.
@@ -214,42 +213,40 @@ func TestRemovals(t *testing.T) {
 				return err
 			}
 			defer f.Close()
-			return f.Link(dir, name)
+			return f.Link(AsProcess(), dir, name)
 		}
 		for _, tt := range []struct {
 			name string
 			kept int
 			do   func(dir *File) error
 		}{
-			{"removed", 1, func(dir *File) error { return dir.Remove("file") }},
+			{"removed", 1, func(dir *File) error { return dir.Remove(AsProcess(), "file") }},
 			{"replaced", 1, func(dir *File) error {
-				return errors.Join(closed(dir.Symlink("x", "new")), renameIn(dir, "new", "file"))
+				return errors.Join(closed(dir.Symlink(AsProcess(), "x", "new")), renameIn(dir, "new", "file"))
 			}},
 			{"renamed", 0, func(dir *File) error { return renameIn(dir, "file", "other") }},
 			{"renamed to itself", 0, func(dir *File) error { return renameIn(dir, "file", "file") }},
 			{"one name of two", 0, func(dir *File) error {
-				return errors.Join(link(dir, "other"), dir.Remove("file"))
+				return errors.Join(link(dir, "other"), dir.Remove(AsProcess(), "file"))
 			}},
 			{"one name replaced by the other", 0, func(dir *File) error {
-				return errors.Join(link(dir, "other"), renameIn(dir, "other", "file"), dir.Remove("other"))
+				return errors.Join(link(dir, "other"), renameIn(dir, "other", "file"), dir.Remove(AsProcess(), "other"))
 			}},
 			{"both names", 1, func(dir *File) error {
-				return errors.Join(link(dir, "other"), dir.Remove("file"), dir.Remove("other"))
+				return errors.Join(link(dir, "other"), dir.Remove(AsProcess(), "file"), dir.Remove(AsProcess(), "other"))
 			}},
 			{"refused", 0, func(dir *File) error {
-				if err := closed(dir.Mkdir("dir", 0o755)); err != nil {
+				if err := closed(dir.Mkdir(AsProcess(), "dir", 0o755)); err != nil {
 					return err
 				}
 				if err := renameIn(dir, "dir", "file"); !errors.Is(err, unix.ENOTDIR) {
 					return fmt.Errorf("a directory took its place: %w", err)
 				}
-				return dir.Rmdir("dir")
+				return dir.Rmdir(AsProcess(), "dir")
 			}},
 			{"by a user", 1, func(dir *File) error {
-				workers, done := NewWorkers(1, nil), make(chan error)
-				defer workers.Close()
-				workers.Do((&Options{}).Identity(1000, 1000, nil), shares.Owner{}, jobFunc(func(err error) { done <- errors.Join(err, dir.Remove("file")) }))
-				return <-done
+				id := (&Options{}).Identity(1000, 1000, nil)
+				return NewUsers(nil).As(&id, func(u Thread) error { return dir.Remove(u, "file") })
 			}},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
@@ -282,7 +279,7 @@ func TestRemovals(t *testing.T) {
 			f, err := h.File()
 			mustDo(t, err)
 			defer f.Close()
-			return f.Link(dir, "back")
+			return f.Link(AsProcess(), dir, "back")
 		}); !errors.Is(err, unix.ENOENT) {
 			t.Errorf("a removed file got a name again: %v", err)
 		}
@@ -496,7 +493,7 @@ func TestHeldFilesRace(t *testing.T) {
 			for i := range rounds {
 				name := fmt.Sprint("file", i%3)
 				_ = k.change(func(d *File) error {
-					f, err := d.Create(name, 0o600)
+					f, err := d.Create(AsProcess(), name, 0o600)
 					if err != nil {
 						return err
 					}
@@ -526,7 +523,7 @@ func TestHeldFilesRace(t *testing.T) {
 						return err
 					}
 					defer f.Close()
-					return f.Link(d, "link")
+					return f.Link(AsProcess(), d, "link")
 				})
 				_ = k.change(func(d *File) error { return renameIn(d, "link", fmt.Sprint("file", (i+1)%3)) })
 				_ = k.remove(name)

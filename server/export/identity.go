@@ -65,6 +65,11 @@ func become(id *Identity) error {
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(id.n), uintptr(unsafe.Pointer(&id.groups)), 0); errno != 0 {
 		return fmt.Errorf("setgroups: %w", errno)
 	}
+	return becomeUser(id)
+}
+
+// becomeUser is become without the supplementary groups.
+func becomeUser(id *Identity) error {
 	if err := setfsid(unix.SYS_SETFSGID, id.GID); err != nil {
 		return fmt.Errorf("setfsgid %d: %w", id.GID, err)
 	}
@@ -80,18 +85,4 @@ func setfsid(trap uintptr, id uint32) error {
 		return unix.EPERM
 	}
 	return nil
-}
-
-// dropSysResource drops CAP_SYS_RESOURCE from the calling thread, because with it
-// ext4 lets writes exceed the project's limit.
-func dropSysResource() {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if _, _, errno := unix.RawSyscall(unix.SYS_CAPGET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0); errno != 0 {
-		return
-	}
-	const bit = 1 << unix.CAP_SYS_RESOURCE
-	data[0].Effective &^= bit
-	data[0].Permitted &^= bit
-	_, _, _ = unix.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
 }

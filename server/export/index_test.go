@@ -95,13 +95,13 @@ func TestIndexHardLinks(t *testing.T) {
 			}
 		}
 		found("the start")
-		o.inDir(t, root, func(d *File) error { return d.Remove("a") })
+		o.inDir(t, root, func(d *File) error { return d.Remove(AsProcess(), "a") })
 		found("its first name was removed")
 		f, err := o.Open(netip.Addr{}, h, UseAttr)
 		mustDo(t, err)
-		o.inDir(t, root, func(d *File) error { return f.Link(d, "c") })
+		o.inDir(t, root, func(d *File) error { return f.Link(AsProcess(), d, "c") })
 		f.Close()
-		o.inDir(t, handleOf(t, o, root, "d"), func(d *File) error { return d.Remove("b") })
+		o.inDir(t, handleOf(t, o, root, "d"), func(d *File) error { return d.Remove(AsProcess(), "b") })
 		found("it got another name, and lost the second")
 		mustDo(t, os.Link(filepath.Join(dir, "c"), filepath.Join(dir, "d", "e")))
 		mustDo(t, os.Remove(filepath.Join(dir, "c")))
@@ -117,7 +117,7 @@ func TestIndexHardLinks(t *testing.T) {
 		mustDo(t, os.Link(filepath.Join(dir, "x"), filepath.Join(dir, "y")))
 		h, _ = handleOf(t, o, root, "x"), handleOf(t, o, root, "y")
 		o.inDir(t, root, func(d *File) error { return renameIn(d, "x", "y") })
-		o.inDir(t, root, func(d *File) error { return d.Remove("x") })
+		o.inDir(t, root, func(d *File) error { return d.Remove(AsProcess(), "x") })
 		forgetOpen(o)
 		if got, err := contentOf(o, h); got != "two" || err != nil {
 			t.Errorf("after a rename to itself: %q, %v", got, err)
@@ -188,7 +188,7 @@ func TestIndexReusedInode(t *testing.T) {
 		var was, is unix.Stat_t
 		mustDo(t, unix.Stat(filepath.Join(dir, name), &was))
 		if n%2 == 0 {
-			o.inDir(t, root, func(d *File) error { return d.Remove(name) })
+			o.inDir(t, root, func(d *File) error { return d.Remove(AsProcess(), name) })
 		} else {
 			mustDo(t, os.Remove(filepath.Join(dir, name)))
 			forgetOpen(o)

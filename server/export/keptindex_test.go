@@ -158,7 +158,7 @@ func TestKeptIndex(t *testing.T) {
 	p.inDir(t, p.root, func(d *File) error { return renameIn(d, "d3", "renamed") })
 	var made *File
 	p.inDir(t, p.root, func(d *File) (err error) {
-		made, err = d.Create("new", 0o644)
+		made, err = d.Create(AsProcess(), "new", 0o644)
 		return err
 	})
 	handles[9999] = bytes.Clone(made.Handle())

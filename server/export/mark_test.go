@@ -72,7 +72,7 @@ func fill(t *testing.T, o *Opener, root []byte, prefix string) (int64, error) {
 	defer dir.Close()
 	total := int64(0)
 	for i := 0; ; i++ {
-		f, err := dir.Create(fmt.Sprint(prefix, i), 0o644)
+		f, err := dir.Create(AsProcess(), fmt.Sprint(prefix, i), 0o644)
 		_, _ = dir.Stat()
 		if err != nil {
 			return total, err
@@ -122,7 +122,7 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 			top, err := o.Open(netip.Addr{}, root, UseNames)
 			mustDo(t, err)
 			if end == "an orderly end" {
-				mustDo(t, top.Remove("big"))
+				mustDo(t, top.Remove(AsProcess(), "big"))
 			}
 			top.Close()
 			again, err := fill(t, o, root, end+" again ")
@@ -142,7 +142,7 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 			top, err = o.Open(netip.Addr{}, root, UseNames)
 			mustDo(t, err)
 			for _, name := range names[:len(names)/2] {
-				mustDo(t, top.Remove(filepath.Base(name)))
+				mustDo(t, top.Remove(AsProcess(), filepath.Base(name)))
 			}
 			_, _ = top.Stat()
 			top.Close()
@@ -182,7 +182,7 @@ func makeMany(t *testing.T, o *Opener, v *Volume) (int, error) {
 	mustDo(t, err)
 	defer top.Close()
 	for made := 0; ; made++ {
-		d, err := top.Mkdir(fmt.Sprintf("m%d-%d", time.Now().UnixNano(), made), 0o755)
+		d, err := top.Mkdir(AsProcess(), fmt.Sprintf("m%d-%d", time.Now().UnixNano(), made), 0o755)
 		if err != nil {
 			return made, err
 		}
@@ -266,7 +266,7 @@ func TestMarkFollows(t *testing.T) {
 	}
 	f, err := o.Open(netip.Addr{}, file, UseWrite)
 	mustDo(t, err)
-	mustDo(t, f.Truncate(1<<20))
+	mustDo(t, f.Truncate(AsProcess(), 1<<20))
 	f.Close()
 	v.account.FollowMark()
 	check("after it was cut")
@@ -300,13 +300,13 @@ func TestNotCredited(t *testing.T) {
 		defer top.Close()
 		for i := range 4 {
 			put("removed")
-			mustDo(t, top.Remove("removed"))
+			mustDo(t, top.Remove(AsProcess(), "removed"))
 			put("over")
 			create(t, o, root, fmt.Sprint("new", i))
 			mustDo(t, renameIn(top, fmt.Sprint("new", i), "over"))
-			mustDo(t, top.Remove("over"))
+			mustDo(t, top.Remove(AsProcess(), "over"))
 			mustDo(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
-			mustDo(t, top.Rmdir("d"))
+			mustDo(t, top.Rmdir(AsProcess(), "d"))
 			_, _ = top.Stat()
 		}
 		if u := v.Account().Usage(); u.Inodes != before.Inodes || u.Bytes < before.Bytes || u.Bytes > before.Bytes+2*blockSize {

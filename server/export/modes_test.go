@@ -215,7 +215,7 @@ func TestLeftModes(t *testing.T) {
 		f, err := p.Open(netip.Addr{}, handleOf(t, p.Opener, root, "file"), UseAttr)
 		mustDo(t, err)
 		defer f.Close()
-		mustDo(t, f.Chmod(mode))
+		mustDo(t, f.Chmod(AsProcess(), mode))
 	}
 	for _, tt := range []struct {
 		name  string

@@ -228,7 +228,7 @@ func TestFileCacheGivesBack(t *testing.T) {
 	top, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer top.Close()
-	mustDo(t, errors.Join(top.Remove("removed"), top.Remove("in use")))
+	mustDo(t, errors.Join(top.Remove(AsProcess(), "removed"), top.Remove(AsProcess(), "in use")))
 	if n := kept(); n != 1 {
 		t.Errorf("%d files are kept, want the idle one", n)
 	}
@@ -286,7 +286,7 @@ func TestListing(t *testing.T) {
 	seen := map[string]bool{}
 	var cookie uint64
 	for done := false; !done; {
-		l, err := top.List(cookie, 4096)
+		l, err := top.List(AsProcess(), cookie, 4096)
 		mustDo(t, err)
 		for range 7 { // go on from a cookie often
 			e, ok, err := l.Next()
@@ -324,13 +324,13 @@ func TestFileTakesNamesOnly(t *testing.T) {
 	defer file.Close()
 	for _, name := range []string{bait, outside + "/new", "sub/new", "../new", "", "..", "new\x00"} {
 		_, lookup := top.Lookup([]byte(name))
-		_, create := top.Create(name, 0o644)
-		_, mkdir := top.Mkdir(name, 0o755)
-		_, symlink := top.Symlink("target", name)
-		_, mknod := top.Mknod(name, TypeFIFO, 0o644, 0, 0)
+		_, create := top.Create(AsProcess(), name, 0o644)
+		_, mkdir := top.Mkdir(AsProcess(), name, 0o755)
+		_, symlink := top.Symlink(AsProcess(), "target", name)
+		_, mknod := top.Mknod(AsProcess(), name, TypeFIFO, 0o644, 0, 0)
 		for call, err := range map[string]error{
 			"lookup": lookup, "create": create, "mkdir": mkdir, "symlink": symlink, "mknod": mknod,
-			"link": file.Link(top, name), "remove": top.Remove(name), "rmdir": top.Rmdir(name),
+			"link": file.Link(AsProcess(), top, name), "remove": top.Remove(AsProcess(), name), "rmdir": top.Rmdir(AsProcess(), name),
 			"rename from": renameIn(top, name, "new"), "rename to": renameIn(top, "file", name),
 		} {
 			if !errors.Is(err, unix.EINVAL) {
@@ -383,8 +383,8 @@ func TestKeptAttributesEnd(t *testing.T) {
 	mustDo(t, os.Mkdir(filepath.Join(dir, "below"), 0o755))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "here"), 0o755))
 	for name, remove := range map[string]func() error{
-		"file":  func() error { return top.Remove("file") },
-		"below": func() error { return top.Rmdir("below") },
+		"file":  func() error { return top.Remove(AsProcess(), "file") },
+		"below": func() error { return top.Rmdir(AsProcess(), "below") },
 		"here":  func() error { return os.Remove(filepath.Join(dir, "here")) }, // by the side
 	} {
 		handle := handleOf(t, o, root, name)
@@ -414,13 +414,15 @@ func TestLatest(t *testing.T) {
 	mustDo(t, err)
 	defer dir.Close()
 	for name, change := range map[string]func(*File) error{
-		"nothing":  func(*File) error { return nil },
-		"Chmod":    func(f *File) error { return f.Chmod(0o600) },
-		"Chown":    func(f *File) error { return f.Chown(1, 1) },
-		"Chtimes":  func(f *File) error { return f.Chtimes(SetTime{}, SetTime{Set: true, Time: time.Unix(1, 0)}) },
-		"Truncate": func(f *File) error { return f.Truncate(100) },
+		"nothing": func(*File) error { return nil },
+		"Chmod":   func(f *File) error { return f.Chmod(AsProcess(), 0o600) },
+		"Chown":   func(f *File) error { return f.Chown(AsProcess(), 1, 1) },
+		"Chtimes": func(f *File) error {
+			return f.Chtimes(AsProcess(), SetTime{}, SetTime{Set: true, Time: time.Unix(1, 0)})
+		},
+		"Truncate": func(f *File) error { return f.Truncate(AsProcess(), 100) },
 	} {
-		f, err := dir.Create(name, 0o644)
+		f, err := dir.Create(AsProcess(), name, 0o644)
 		mustDo(t, err)
 		mustDo(t, change(f))
 		got, err := f.Latest()
@@ -440,7 +442,7 @@ func TestReadThroughWriter(t *testing.T) {
 	dir, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer dir.Close()
-	made, err := dir.Create("file", 0o644)
+	made, err := dir.Create(AsProcess(), "file", 0o644)
 	mustDo(t, err)
 	handle := made.Handle()
 	made.Close()
@@ -476,8 +478,8 @@ func TestSetAttributesThroughAnyDescriptor(t *testing.T) {
 		t.Helper()
 		defer f.Close()
 		then := time.Unix(int64(len(what)), 0)
-		mustDo(t, f.Chmod(0o700|uint32(len(what))))
-		mustDo(t, f.Chtimes(SetTime{}, SetTime{Set: true, Time: then}))
+		mustDo(t, f.Chmod(AsProcess(), 0o700|uint32(len(what))))
+		mustDo(t, f.Chtimes(AsProcess(), SetTime{}, SetTime{Set: true, Time: then}))
 		a, err := f.Stat()
 		mustDo(t, err)
 		if a.Mode&0o7777 != 0o700|uint32(len(what)) || !a.Mtime.Equal(then) {
@@ -492,9 +494,9 @@ func TestSetAttributesThroughAnyDescriptor(t *testing.T) {
 	names := open("dir", UseNames)
 	defer names.Close()
 	lock := LockNames(names, names)
-	made, err := names.Create("made", 0)
+	made, err := names.Create(AsProcess(), "made", 0)
 	mustDo(t, err)
-	mkdir, err := names.Mkdir("mkdir", 0)
+	mkdir, err := names.Mkdir(AsProcess(), "mkdir", 0)
 	mustDo(t, err)
 	lock.Unlock()
 	set("created", made)

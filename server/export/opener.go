@@ -16,7 +16,7 @@ import (
 )
 
 // Opener opens files by their handles. Its methods may be called concurrently, on goroutines that
-// are root: never on a thread of Workers. Each File that they return must be closed.
+// act as the process: never in Users.As. Each File that they return must be closed.
 type Opener struct {
 	table   *Table
 	key     *Key
@@ -32,6 +32,7 @@ type Opener struct {
 	// Closed objects are reused, so that frequent calls allocate nothing.
 	spare        sync.Pool // of *File
 	spareListing sync.Pool // of *Listing
+	spareWait    sync.Pool // of syncWait
 
 	syncing syncSlots
 	onBtrfs overlap
@@ -52,6 +53,7 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 		changes:      newChanges(),
 		spare:        sync.Pool{New: func() any { return new(File) }},
 		spareListing: sync.Pool{New: func() any { return new(Listing) }},
+		spareWait:    sync.Pool{New: func() any { return make(syncWait, 1) }},
 		syncing:      syncSlots{slots: shares.New[chan struct{}](syncsMax)},
 		stop:         make(chan struct{}),
 	}

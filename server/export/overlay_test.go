@@ -44,7 +44,7 @@ func TestOverlayNumbers(t *testing.T) {
 	for n := range 1000 {
 		name := fmt.Sprint(n)
 		err := inNames(t, o, below, func(d *File) error {
-			f, err := d.Create(name, 0o644)
+			f, err := d.Create(AsProcess(), name, 0o644)
 			if err == nil {
 				f.Close()
 			}
@@ -62,7 +62,7 @@ func TestOverlayNumbers(t *testing.T) {
 		mustDo(t, inNames(t, o, below, func(d *File) error { return renameIn(d, name, "renamed") }))
 		found("renamed", handle, of)
 		found("beside it", sibling, "sibling")
-		mustDo(t, inNames(t, o, below, func(d *File) error { return d.Remove("renamed") }))
+		mustDo(t, inNames(t, o, below, func(d *File) error { return d.Remove(AsProcess(), "renamed") }))
 		found("when it was removed", sibling, "sibling")
 		if _, err := contentOf(o, handle); err == nil {
 			t.Error("it is found after it was removed")

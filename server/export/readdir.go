@@ -21,9 +21,11 @@ type Entry struct {
 	listing *Listing
 }
 
-// Listing reads a directory. It is used by one goroutine, and must be closed before its File.
+// Listing reads a directory. It is used where List was called, as its user, and must be closed
+// before its File.
 type Listing struct {
 	dir *File
+	as  Thread
 	own descriptor
 	buf []byte // what getdents64(2) gave and Next has not yet
 	mem []byte
@@ -36,7 +38,8 @@ type Listing struct {
 
 // List opens the directory for reading after a cookie; 0 is the start. The caller
 // needs the right to read it. It is read in pieces of size bytes, at least 4 KiB.
-func (f *File) List(cookie uint64, size int) (*Listing, error) {
+func (f *File) List(as Thread, cookie uint64, size int) (*Listing, error) {
+	as.check()
 	if !f.Attr.IsDir() {
 		return nil, unix.ENOTDIR
 	}
@@ -46,7 +49,7 @@ func (f *File) List(cookie uint64, size int) (*Listing, error) {
 		return nil, err
 	}
 	l := f.opener.spareListing.Get().(*Listing)
-	*l = Listing{dir: f, own: owned(fd), mem: slices.Grow(l.mem[:0], size)[:size]}
+	*l = Listing{dir: f, as: as, own: owned(fd), mem: slices.Grow(l.mem[:0], size)[:size]}
 	if cookie != 0 {
 		if _, err := unix.Seek(fd, int64(cookie), 0); err != nil {
 			l.Close()
@@ -78,7 +81,7 @@ func (l *Listing) look() {
 // has the right to see them.
 func (l *Listing) maySearch() bool {
 	if !l.checked {
-		l.search, l.checked = l.dir.opener.remembers(l.dir.Volume) && l.dir.Access(MayExec) == nil, true
+		l.search, l.checked = l.dir.opener.remembers(l.dir.Volume) && l.dir.Access(l.as, MayExec) == nil, true
 	}
 	return l.search
 }

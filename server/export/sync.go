@@ -29,15 +29,14 @@ import (
 // a thread that waits for each. A disk that is slow to empty its cache does so for each of them: then they wait side
 // by side, so that it can do it once for many.
 //
-// Syncs run in their own goroutine. SyncHere saves a client that waits for nothing else
-// the switch.
+// Syncs that are shared run in their own goroutine. SyncHere saves a client that waits for
+// nothing else the switch.
 
-// Waiter waits for a sync.
-type Waiter interface {
-	// Synced is called when all earlier changes are on the disk, or with the reason
-	// why they may not be. It is called once, as root, and delays other waiters while
-	// it runs.
-	Synced(error)
+// waiter waits for a sync.
+type waiter interface {
+	// synced is called when all earlier changes are on the disk, or with the reason
+	// why they may not be. It is called once, and delays other waiters while it runs.
+	synced(error)
 }
 
 // syncsMax is how many files are synced at a time: each takes a thread.
@@ -69,7 +68,7 @@ type syncs struct {
 type waiting struct {
 	file   *openFile
 	since  uint64 // of the file's errSeq
-	waiter Waiter
+	waiter waiter
 }
 
 // syncState is shared by the descriptors of one file.
@@ -80,12 +79,22 @@ type syncState struct {
 	syncing sync.Mutex
 }
 
-// SyncHere syncs data and metadata on this goroutine, which may be any; if dataOnly, it omits the
-// metadata that is not needed to read the data back. A directory's names are synced too. If
-// another goroutine already syncs the file, SyncHere does nothing, and ok is false.
+// Sync syncs data and metadata; if dataOnly, it omits the metadata that is not needed to read
+// the data back. A directory's names are synced too. The error is also that of an earlier
+// sync since the file was opened.
 //
 // Only regular files and directories can be synced; other types are on the disk when
 // their directory is synced.
+func (f *File) Sync(dataOnly bool) error {
+	if ok, err := f.SyncHere(dataOnly); ok {
+		return err
+	}
+	s := f.BeginSync(dataOnly)
+	return s.Wait()
+}
+
+// SyncHere is Sync on this goroutine, which shares the sync with no other file. If another goroutine
+// already syncs the file, SyncHere does nothing, and ok is false.
 func (f *File) SyncHere(dataOnly bool) (ok bool, err error) {
 	if !f.canSync() {
 		return true, nil
@@ -93,15 +102,36 @@ func (f *File) SyncHere(dataOnly bool) (ok bool, err error) {
 	return f.opener.syncHere(f.openFile(), f.since, dataOnly)
 }
 
-// SyncThen is SyncHere on another goroutine, which then calls w. The file must stay open until
-// then.
-func (f *File) SyncThen(dataOnly bool, w Waiter) {
+// BeginSync has another goroutine sync the file for all calls that wait. Wait must be called, once.
+func (f *File) BeginSync(dataOnly bool) Syncing {
 	if !f.canSync() {
-		w.Synced(nil)
-		return
+		return Syncing{}
 	}
+	w := f.opener.spareWait.Get().(syncWait)
 	f.opener.sync(waiting{f.openFile(), f.since, w}, dataOnly)
+	return Syncing{f.opener, w}
 }
+
+// Syncing is a sync by another goroutine.
+type Syncing struct {
+	opener *Opener
+	result syncWait // nil: there is nothing to wait for
+}
+
+// Wait waits for the sync.
+func (s Syncing) Wait() error {
+	if s.result == nil {
+		return nil
+	}
+	err := <-s.result
+	s.opener.spareWait.Put(s.result)
+	return err
+}
+
+// syncWait is a call that waits in Syncing. It has room for the result, so that no call delays others.
+type syncWait chan error
+
+func (w syncWait) synced(err error) { w <- err }
 
 // ComesWithName reports whether a new file is on the disk when its directory is synced.
 // Attributes set later, like times, or an ACL inherited from the directory, may be in
@@ -169,8 +199,7 @@ func (o *Opener) sync(w waiting, data bool) {
 }
 
 // keep is fileCache.put. If a file must be synced before there is room, it does so: otherwise writers would open
-// files, and directories between them, faster than those can be synced and closed, and descriptors would run out. It
-// can't wait for a round, since a Waiter that opens files is called by the goroutine of one.
+// files, and directories between them, faster than those can be synced and closed, and descriptors would run out.
 func (o *Opener) keep(key fileKey, use Use, d descriptor, charge *space.Charge) *openFile {
 	f, unsynced := o.files.put(key, use, d, charge)
 	if unsynced != nil {
@@ -192,8 +221,7 @@ type unused struct {
 	file   *openFile
 }
 
-// Synced releases the file.
-func (u unused) Synced(error) { u.opener.files.release(u.file) }
+func (u unused) synced(error) { u.opener.files.release(u.file) }
 
 // wait adds a call to the next round. If it returns true, the caller must start the
 // round.
@@ -278,7 +306,7 @@ func (o *Opener) syncRounds(s *syncs) {
 			s.setAside(slow)
 		}
 		for _, w := range round {
-			w.waiter.Synced(w.file.state.errs.since(w.since))
+			w.waiter.synced(w.file.state.errs.since(w.since))
 		}
 		clear(files)
 		files = files[:0]

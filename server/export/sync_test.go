@@ -15,7 +15,12 @@ import (
 
 type waiterFunc func(error)
 
-func (f waiterFunc) Synced(err error) { f(err) }
+func (f waiterFunc) synced(err error) { f(err) }
+
+// syncThen begins a sync that tells w.
+func syncThen(f *File, dataOnly bool, w waiterFunc) {
+	f.opener.sync(waiting{f.openFile(), f.since, w}, dataOnly)
+}
 
 // syncing returns a function by which a call waits for the sync of a file. When it is told, it puts something into told, and
 // holds its round until goOn is closed. Only the sync of bad may fail, and must.
@@ -41,7 +46,7 @@ func TestSyncsAreShared(t *testing.T) {
 	f.Volume.disk.journal = false // else it is synced with other files
 
 	inFirst, goOn := make(chan struct{}), make(chan struct{})
-	f.SyncThen(false, waiterFunc(func(err error) {
+	syncThen(f, false, waiterFunc(func(err error) {
 		mustBeNil(t, err)
 		close(inFirst)
 		<-goOn
@@ -55,9 +60,9 @@ func TestSyncsAreShared(t *testing.T) {
 			told.Done()
 		})
 		if i%2 == 0 {
-			f.SyncThen(true, w)
+			syncThen(f, true, w)
 		} else {
-			f.SyncThen(false, w)
+			syncThen(f, false, w)
 		}
 	}
 	f.kept.state.syncs.mu.Lock()
@@ -96,7 +101,7 @@ func TestDirectoriesAreSyncedTogether(t *testing.T) {
 	goOn := make(chan struct{})
 	hold := func(f *File) { // a round of one call that goes on
 		in := make(chan struct{})
-		f.SyncThen(false, waiterFunc(func(err error) {
+		syncThen(f, false, waiterFunc(func(err error) {
 			mustBeNil(t, err)
 			close(in)
 			<-goOn
@@ -174,7 +179,7 @@ func TestFilesAreSyncedTogether(t *testing.T) {
 	_, _, err := b.WriteAt(make([]byte, littleBytes), 0)
 	mustDo(t, err)
 	much := make(chan error, 1)
-	b.SyncThen(true, waiterFunc(func(err error) { much <- err }))
+	syncThen(b, true, waiterFunc(func(err error) { much <- err }))
 	mustDo(t, <-much) // with much to write it is not synced with others
 	if n := syncs() - before; n != 3 {
 		t.Errorf("%d syncs, want 3", n)
@@ -266,7 +271,7 @@ func TestSyncHere(t *testing.T) {
 	}
 	before := syncs()
 	inSync, goOn := make(chan struct{}), make(chan struct{})
-	f.SyncThen(false, waiterFunc(func(err error) {
+	syncThen(f, false, waiterFunc(func(err error) {
 		mustBeNil(t, err)
 		close(inSync)
 		<-goOn
@@ -296,7 +301,7 @@ func TestSyncHere(t *testing.T) {
 
 // Every file and directory can be synced, however it was opened, and for who has no
 // rights to it; what has only a name, at once.
-func TestSyncThen(t *testing.T) {
+func TestBeginSync(t *testing.T) {
 	o, root, dir := openerAt(t)
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "dir"), 0))
@@ -306,9 +311,8 @@ func TestSyncThen(t *testing.T) {
 		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseAttr)
 		mustDo(t, err)
 		before := f.Volume.syncs.Durations.Snapshot().Count
-		done := make(chan error, 1)
-		f.SyncThen(false, waiterFunc(func(err error) { done <- err }))
-		mustDo(t, <-done)
+		syncing := f.BeginSync(false)
+		mustDo(t, syncing.Wait())
 		if n := f.Volume.syncs.Durations.Snapshot().Count - before; n != syncs {
 			t.Errorf("%s: %d syncs, want %d", name, n, syncs)
 		}
@@ -322,7 +326,7 @@ func TestComesWithName(t *testing.T) {
 	dir, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer dir.Close()
-	file := func(name string) (*File, error) { return dir.Create(name, 0o644) }
+	file := func(name string) (*File, error) { return dir.Create(AsProcess(), name, 0o644) }
 	for name, test := range map[string]struct {
 		journal bool
 		make    func(name string) (*File, error)
@@ -331,14 +335,14 @@ func TestComesWithName(t *testing.T) {
 	}{
 		"a file":             {true, file, nil, 1},
 		"without a journal":  {false, file, nil, 2},
-		"a directory":        {true, func(name string) (*File, error) { return dir.Mkdir(name, 0o755) }, nil, 1},
-		"a symbolic link":    {false, func(name string) (*File, error) { return dir.Symlink("to", name) }, nil, 1},
-		"with another mode":  {true, file, func(f *File) error { return f.Chmod(0o600) }, 2},
-		"with other times":   {true, file, func(f *File) error { return f.Chtimes(SetTime{Set: true}, SetTime{}) }, 2},
-		"with another owner": {true, file, func(f *File) error { return f.Chown(1, 1) }, 2},
+		"a directory":        {true, func(name string) (*File, error) { return dir.Mkdir(AsProcess(), name, 0o755) }, nil, 1},
+		"a symbolic link":    {false, func(name string) (*File, error) { return dir.Symlink(AsProcess(), "to", name) }, nil, 1},
+		"with another mode":  {true, file, func(f *File) error { return f.Chmod(AsProcess(), 0o600) }, 2},
+		"with other times":   {true, file, func(f *File) error { return f.Chtimes(AsProcess(), SetTime{Set: true}, SetTime{}) }, 2},
+		"with another owner": {true, file, func(f *File) error { return f.Chown(AsProcess(), 1, 1) }, 2},
 		"with an attribute":  {true, file, func(f *File) error { return unix.Setxattr(f.proc(), "user.a", nil, 0) }, 2},
 		"that was there": {true, func(name string) (*File, error) {
-			f, err := dir.Create(name, 0o644)
+			f, err := dir.Create(AsProcess(), name, 0o644)
 			mustDo(t, err)
 			f.Close()
 			return dir.Lookup([]byte(name))

@@ -57,7 +57,7 @@ func TestFailedSyncIsToldToAll(t *testing.T) {
 	good := first.kept.fd
 	first.kept.fd = -1
 	inRound, goOn := make(chan error), make(chan struct{})
-	first.SyncThen(false, waiterFunc(func(err error) {
+	syncThen(first, false, waiterFunc(func(err error) {
 		if first.Volume.WriteVerifier() == verifier {
 			t.Error("a failure is told, and the write verifier is the one from before")
 		}
@@ -71,7 +71,7 @@ func TestFailedSyncIsToldToAll(t *testing.T) {
 	late := open()
 	told := make(chan error, 2)
 	for _, f := range []*File{second, late} {
-		f.SyncThen(false, waiterFunc(func(err error) { told <- err }))
+		syncThen(f, false, waiterFunc(func(err error) { told <- err }))
 	}
 	close(goOn)
 	if err := <-told; err == nil {
@@ -192,51 +192,6 @@ func TestFailureInTheBackground(t *testing.T) {
 				t.Error("what was written is lost, and COMMIT would say that it is on the disk")
 			}
 		})
-	}
-}
-
-// opens is a Waiter that opens files, as a call does that goes on when its sync is done.
-type opens struct {
-	do   func()
-	done chan struct{}
-}
-
-func (w opens) Synced(error) {
-	w.do()
-	close(w.done)
-}
-
-// Who is told of a sync may open files, and so need room, which takes another sync: that must not wait for the
-// goroutine that tells.
-func TestRoomWhenSynced(t *testing.T) {
-	o, root, dir := openerAt(t)
-	write := func(name string) *File {
-		mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
-		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseWrite)
-		mustDo(t, err)
-		_, _, err = f.WriteAt([]byte("data"), 0)
-		mustDo(t, err)
-		return f
-	}
-	file := write("file")
-	defer file.Close()
-	file.Volume.disk.journal = true // one goroutine syncs files together
-	o.files.mu.Lock()
-	o.files.limit = 4
-	o.files.mu.Unlock()
-	for i := range 6 {
-		write(fmt.Sprint("before", i)).Close()
-	}
-	w := opens{done: make(chan struct{}), do: func() {
-		for i := range 6 {
-			write(fmt.Sprint("after", i)).Close()
-		}
-	}}
-	file.SyncThen(false, w)
-	select {
-	case <-w.done:
-	case <-time.After(30 * time.Second):
-		t.Fatal("who was told of a sync waits for the next one for good")
 	}
 }
 

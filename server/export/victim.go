@@ -54,7 +54,7 @@ func (v *victim) take() {
 // keep gives a file that clients hold open another name, if it is about to lose its last one. It
 // does nothing where that fails, as on a full disk: then the file stays as long as this process has it
 // open.
-func (v *victim) keep(name string) {
+func (v *victim) keep(as Thread, name string) {
 	dir := v.dir
 	if v.id.IsZero() {
 		return
@@ -63,7 +63,7 @@ func (v *victim) keep(name string) {
 		return
 	}
 	v.held.names.Lock()
-	if dir.Access(MayWrite|MayExec) == nil { // else it will not be removed
+	if dir.Access(as, MayWrite|MayExec) == nil { // else it will not be removed
 		v.linked = dir.opener.held.link(v.held, dir, name)
 	}
 }

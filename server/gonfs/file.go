@@ -86,7 +86,7 @@ func (f *file) Close() (err error) {
 		return nil
 	}
 	if f.write {
-		err = commit(f.open)
+		err = f.open.Sync(false)
 	}
 	f.open.Close()
 	f.open = nil
@@ -108,10 +108,10 @@ func (r *resizer) Truncate(size int64) error {
 		return err
 	}
 	defer open.Close()
-	if err := r.fs.awaited(func() error { return open.Truncate(uint64(size)) }); err != nil {
+	if err := r.fs.awaited(func() error { return open.Truncate(export.AsProcess(), uint64(size)) }); err != nil {
 		return err
 	}
-	return commit(open)
+	return open.Sync(false)
 }
 
 // Close does nothing.

@@ -97,10 +97,10 @@ const listingSize = 32 << 10
 // ReadDir lists a directory.
 func (f *filesystem) ReadDir(name string) (infos []os.FileInfo, err error) {
 	err = f.do(name, func(dir *export.File) error {
-		if err := dir.Access(export.MayExec); err != nil { // or no entry can be looked up
+		if err := dir.Access(export.AsProcess(), export.MayExec); err != nil { // or no entry can be looked up
 			return err
 		}
-		listing, err := dir.List(0, listingSize)
+		listing, err := dir.List(export.AsProcess(), 0, listingSize)
 		if err != nil {
 			return err
 		}
@@ -192,16 +192,16 @@ func (f *filesystem) make(path string, in func(dir *export.File, name string) (*
 	}
 	defer made.Close()
 	if !made.ComesWithName() {
-		err = commit(made)
+		err = made.Sync(false)
 	}
-	return made.ID, cmp.Or(err, commit(dir))
+	return made.ID, cmp.Or(err, dir.Sync(false))
 }
 
 // Create makes a file if needed. It does not truncate: a CREATE that wants that has it in the
 // attributes, RFC 1813 section 3.3.8, and the library sets them next.
 func (f *filesystem) Create(path string) (billy.File, error) {
 	id, err := f.make(path, func(dir *export.File, name string) (*export.File, error) {
-		made, err := dir.Create(name, 0o644)
+		made, err := dir.Create(export.AsProcess(), name, 0o644)
 		if !errors.Is(err, syscall.EEXIST) {
 			return made, err
 		}
@@ -224,7 +224,7 @@ func (f *filesystem) MkdirAll(path string, mode os.FileMode) error {
 		mode = 0o755 // the library's default lacks the 0o
 	}
 	_, err := f.make(path, func(dir *export.File, name string) (*export.File, error) {
-		return dir.Mkdir(name, uint32(mode.Perm()))
+		return dir.Mkdir(export.AsProcess(), name, uint32(mode.Perm()))
 	})
 	return err
 }
@@ -232,7 +232,7 @@ func (f *filesystem) MkdirAll(path string, mode os.FileMode) error {
 // Symlink creates a symbolic link.
 func (f *filesystem) Symlink(target, path string) error {
 	_, err := f.make(path, func(dir *export.File, name string) (*export.File, error) {
-		return dir.Symlink(target, name)
+		return dir.Symlink(export.AsProcess(), target, name)
 	})
 	return err
 }
@@ -246,15 +246,15 @@ func (f *filesystem) Remove(path string) error {
 	}
 	defer dir.Close()
 	if err := f.locked(dir, dir, func() error {
-		err := dir.Remove(name)
+		err := dir.Remove(export.AsProcess(), name)
 		if errors.Is(err, syscall.EISDIR) {
-			err = dir.Rmdir(name)
+			err = dir.Rmdir(export.AsProcess(), name)
 		}
 		return err
 	}); err != nil {
 		return err
 	}
-	return commit(dir)
+	return dir.Sync(false)
 }
 
 // Rename moves a file.
@@ -270,7 +270,7 @@ func (f *filesystem) Rename(from, to string) error {
 	}
 	defer b.Close()
 	err = f.locked(a, b, func() error {
-		_, err := a.Rename(name, b, newName)
+		_, err := a.Rename(export.AsProcess(), name, b, newName)
 		return err
 	})
 	if errors.Is(err, syscall.EDQUOT) {
@@ -282,12 +282,12 @@ func (f *filesystem) Rename(from, to string) error {
 		return err
 	}
 	// The new name first: after a power cut the file may have both names, but never none.
-	return cmp.Or(commit(b), commit(a))
+	return cmp.Or(b.Sync(false), a.Sync(false))
 }
 
 // set sets attributes and syncs them.
 func (f *filesystem) set(path string, set func(*export.File) error) error {
-	return f.do(path, func(file *export.File) error { return cmp.Or(set(file), commit(file)) })
+	return f.do(path, func(file *export.File) error { return cmp.Or(set(file), file.Sync(false)) })
 }
 
 // Chmod sets the permission bits. It ignores a symbolic link, which has none.
@@ -296,13 +296,13 @@ func (f *filesystem) Chmod(path string, mode os.FileMode) error {
 		if file.Attr.IsSymlink() {
 			return nil
 		}
-		return file.Chmod(uint32(mode.Perm()))
+		return file.Chmod(export.AsProcess(), uint32(mode.Perm()))
 	})
 }
 
 // Lchown sets the owner and the group.
 func (f *filesystem) Lchown(path string, uid, gid int) error {
-	return f.set(path, func(file *export.File) error { return file.Chown(uid, gid) })
+	return f.set(path, func(file *export.File) error { return file.Chown(export.AsProcess(), uid, gid) })
 }
 
 // Chown is Lchown.
@@ -311,25 +311,9 @@ func (f *filesystem) Chown(path string, uid, gid int) error { return f.Lchown(pa
 // Chtimes sets the times.
 func (f *filesystem) Chtimes(path string, atime, mtime time.Time) error {
 	return f.set(path, func(file *export.File) error {
-		return file.Chtimes(export.SetTime{Set: true, Time: atime}, export.SetTime{Set: true, Time: mtime})
+		return file.Chtimes(export.AsProcess(), export.SetTime{Set: true, Time: atime}, export.SetTime{Set: true, Time: mtime})
 	})
 }
-
-// commit syncs data, metadata and a directory's names.
-func commit(f *export.File) error {
-	if ok, err := f.SyncHere(false); ok {
-		return err
-	}
-	w := make(waiter, 1)
-	f.SyncThen(false, w)
-	return <-w
-}
-
-// waiter waits for a sync by another goroutine.
-type waiter chan error
-
-// Synced implements export.Waiter.
-func (w waiter) Synced(err error) { w <- err }
 
 // TempFile, Chroot and Root belong to billy's interface; the library calls none.
 func (f *filesystem) TempFile(string, string) (billy.File, error) {

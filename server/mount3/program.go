@@ -56,7 +56,7 @@ func NewProgram(exports Exports, log *slog.Logger) oncrpc.Program {
 	}
 }
 
-func null(*oncrpc.Call) oncrpc.Answer { return oncrpc.Done(rpc.Success) }
+func null(*oncrpc.Call) rpc.AcceptStat { return rpc.Success }
 
 // path decodes the argument of MNT and UMNT; ok is false if it is malformed.
 func path(c *oncrpc.Call) (name string, ok bool) {
@@ -65,10 +65,10 @@ func path(c *oncrpc.Call) (name string, ok bool) {
 	return string(args.Path), c.Args.Finish() == nil
 }
 
-func (s *service) mnt(c *oncrpc.Call) oncrpc.Answer {
+func (s *service) mnt(c *oncrpc.Call) rpc.AcceptStat {
 	name, ok := path(c)
 	if !ok {
-		return oncrpc.Done(rpc.GarbageArgs)
+		return rpc.GarbageArgs
 	}
 	client := c.Client.Addr().Unmap()
 	fh, status := s.exports.Root(name, netip.AddrPortFrom(client, c.Client.Port()))
@@ -81,7 +81,7 @@ func (s *service) mnt(c *oncrpc.Call) oncrpc.Answer {
 		s.log.Info("mount: refused", "path", name, "client", client, "status", status)
 	}
 	c.Reply = res.Append(c.Reply)
-	return oncrpc.Done(rpc.Success)
+	return rpc.Success
 }
 
 func (s *service) add(m mount) {
@@ -105,27 +105,27 @@ func (s *service) drop(gone func(mount) bool) {
 	s.mounts = kept
 }
 
-func (s *service) umnt(c *oncrpc.Call) oncrpc.Answer {
+func (s *service) umnt(c *oncrpc.Call) rpc.AcceptStat {
 	name, ok := path(c)
 	if !ok {
-		return oncrpc.Done(rpc.GarbageArgs)
+		return rpc.GarbageArgs
 	}
 	gone := mount{c.Client.Addr().Unmap(), name}
 	s.mu.Lock()
 	s.drop(func(have mount) bool { return have == gone })
 	s.mu.Unlock()
-	return oncrpc.Done(rpc.Success)
+	return rpc.Success
 }
 
-func (s *service) umntAll(c *oncrpc.Call) oncrpc.Answer {
+func (s *service) umntAll(c *oncrpc.Call) rpc.AcceptStat {
 	client := c.Client.Addr().Unmap()
 	s.mu.Lock()
 	s.drop(func(have mount) bool { return have.client == client })
 	s.mu.Unlock()
-	return oncrpc.Done(rpc.Success)
+	return rpc.Success
 }
 
-func (s *service) dump(c *oncrpc.Call) oncrpc.Answer {
+func (s *service) dump(c *oncrpc.Call) rpc.AcceptStat {
 	return reply(c, func(b []byte) []byte {
 		var res mount3.DumpRes
 		s.mu.Lock()
@@ -137,7 +137,7 @@ func (s *service) dump(c *oncrpc.Call) oncrpc.Answer {
 	})
 }
 
-func (s *service) export(c *oncrpc.Call) oncrpc.Answer {
+func (s *service) export(c *oncrpc.Call) rpc.AcceptStat {
 	return reply(c, func(b []byte) []byte {
 		var res mount3.ExportRes
 		for _, name := range s.exports.List() {
@@ -152,11 +152,11 @@ const listMax = 1 << 20
 
 // reply sends a list. It builds the list twice: first only for its size, because a call that waits
 // for the memory must not hold a list.
-func reply(c *oncrpc.Call, list func([]byte) []byte) oncrpc.Answer {
+func reply(c *oncrpc.Call, list func([]byte) []byte) rpc.AcceptStat {
 	size := len(list(nil))
 	if size > listMax || !c.Reserve(size) {
-		return oncrpc.Done(rpc.SystemErr) // there are tens of thousands of volumes; no mount needs the list
+		return rpc.SystemErr // there are tens of thousands of volumes; no mount needs the list
 	}
 	c.Reply = list(c.Reply)
-	return oncrpc.Done(rpc.Success)
+	return rpc.Success
 }

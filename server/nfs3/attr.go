@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -58,49 +58,37 @@ func wcc(v *export.Volume, before, after *vfs.Attrs) nfs3.WccData {
 	return nfs3.WccData{Before: preOp(before), After: postOp(v, after)}
 }
 
-// getattr: RFC 1813 section 3.3.1. Whoever has a handle may ask, and nothing
-// blocks, so no worker is needed.
-func (s *service) getattr(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
+// getattr: RFC 1813 section 3.3.1. Whoever has a handle may ask, and nothing blocks.
+func (t *task) getattr() (result, rpc.AcceptStat) {
 	args, res := &t.args.getattr, &t.res.getattr
-	if !decode(c, args) {
-		return t.badArgs()
+	if !t.decode(args) {
+		return nil, rpc.GarbageArgs
 	}
 	f, err := t.Look(args.Object)
 	if res.Status = statusOf(err); err == nil {
 		res.Attr = fattr(f.Volume, &f.Attr)
 	}
-	return t.reply(res)
+	return res, rpc.Success
 }
 
 // access: section 3.3.4. Each bit is what the kernel says to the caller.
-func (s *service) access(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
+func (t *task) access() (result, rpc.AcceptStat) {
 	args, res := &t.args.access, &t.res.access
-	if !decode(c, args) {
-		return t.badArgs()
+	if !t.decode(args) {
+		return nil, rpc.GarbageArgs
 	}
 	f, err := t.OpenRecent(args.Object)
-	if err != nil {
-		res.Status = statusOf(err)
-		return t.reply(res)
+	if err == nil {
+		res.Access, _, err = t.Rights(f, args.Access)
 	}
-	t.file = f
-	return t.answer((*task).access)
-}
-
-func (t *task) access() result {
-	res := &t.res.access
-	rights, _, known := t.Rights(t.file, t.args.access.Access)
-	if !known {
-		return nil
+	if res.Status = statusOf(err); err == nil {
+		res.Attr = postOpOf(f)
 	}
-	res.Access, res.Attr = rights, postOpOf(t.file)
-	return res
+	return res, rpc.Success
 }
 
 // setattr: section 3.3.2.
-func (t *task) setattr(args *nfs3.SetattrArgs) oncrpc.Answer {
+func (t *task) setattr(args *nfs3.SetattrArgs) (result, rpc.AcceptStat) {
 	res := &nfs3.SetattrRes{}
 	f, err := t.Open(args.Object, export.UseAttr)
 	if err == nil && f.Volume.Options.ReadOnly {
@@ -108,32 +96,30 @@ func (t *task) setattr(args *nfs3.SetattrArgs) oncrpc.Answer {
 	}
 	if err != nil {
 		res.Status = statusOf(err)
-		return t.reply(res)
+		return res, rpc.Success
 	}
+	before, after, err := t.set(f, args)
+	res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &before, &after)
+	return res, rpc.Success
+}
+
+func (t *task) set(f *export.File, args *nfs3.SetattrArgs) (before, after vfs.Attrs, err error) {
 	var data *export.File // for a new size
 	if args.Attr.Size.Set {
-		data, err = t.Open(args.Object, export.UseWrite)
+		if data, err = t.Open(args.Object, export.UseWrite); err != nil { // and nothing is set
+			after = vfs.AttrsOf(f)
+			if before = after; f.Attr.IsDir() { // as of SetAttr
+				before = vfs.Attrs{}
+			}
+			return before, after, err
+		}
 	}
 	var expected func(time.Time) bool
 	if args.Guarded {
 		expected = func(ctime time.Time) bool { return timeOf(ctime) == args.Guard }
 	}
-	return t.answerAsCaller(func(t *task) result {
-		if err != nil { // and nothing is set
-			after := vfs.AttrsOf(f)
-			before := after
-			if f.Attr.IsDir() { // as of SetAttr
-				before = vfs.Attrs{}
-			}
-			res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &before, &after)
-			return res
-		}
-		set := setAttr(&args.Attr)
-		before, after, err := t.SetAttr(f, data, &set, expected)
-		res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &before, &after)
-		t.syncs(&res.Status)
-		return res
-	})
+	set := setAttr(&args.Attr)
+	return t.SetAttr(f, data, &set, expected)
 }
 
 // setAttr is what an sattr3 sets.

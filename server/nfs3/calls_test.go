@@ -57,9 +57,9 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	} else {
 		mustDo(t, table.Add(1, "/volume", dir, export.Options{}))
 	}
-	opener, workers := export.NewOpener(table, export.NewKey(make([]byte, 32)), log), export.NewWorkers(2, nil)
+	opener := export.NewOpener(table, export.NewKey(make([]byte, 32)), log)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{
-		Programs: []oncrpc.Program{server.NewProgram(vfs.New(vfs.Config{Opener: opener, Workers: workers, Log: log}))},
+		Programs: []oncrpc.Program{server.NewProgram(vfs.New(vfs.Config{Opener: opener, Users: export.NewUsers(nil), Log: log}))},
 		Log:      log,
 	})
 	mustDo(t, err)
@@ -73,7 +73,6 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		workers.Close()
 		opener.Close()
 		table.Remove(1)
 	})

@@ -6,7 +6,6 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -20,104 +19,69 @@ const (
 )
 
 // read: RFC 1813 section 3.3.6.
-func (s *service) read(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
+func (t *task) read() (result, rpc.AcceptStat) {
 	args, res := &t.args.read, &t.res.read
-	if !decode(c, args) {
-		return t.badArgs()
+	if !t.decode(args) {
+		return nil, rpc.GarbageArgs
 	}
-	args.Count = min(args.Count, ioMax)
-	if !c.Reserve(readHead + int(args.Count) + 3) {
-		return t.fail(rpc.SystemErr)
+	count := int(min(args.Count, ioMax))
+	if !t.rpc.Reserve(readHead + count + 3) {
+		return nil, rpc.SystemErr
 	}
 	f, err := t.OpenAtOnce(args.File, export.UseRead)
 	if err != nil {
 		res.Status = statusOf(err)
-		return t.reply(res)
+		return res, rpc.Success
 	}
-	t.file = f
-	return t.answer((*task).read)
-}
-
-func (t *task) read() result {
-	args, res := &t.args.read, &t.res.read
 	// The data goes where the result will have it.
-	at, count := len(t.Call.Reply)+readHead, int(args.Count)
-	data, done, err := t.Read(t.file, t.Call.Reply[at:at+count:at+count], args.Offset)
-	if !done {
-		return nil
-	}
+	at := len(t.rpc.Reply) + readHead
+	data, err := t.Read(f, t.rpc.Reply[at:at+count:at+count], args.Offset)
 	res.Status, res.Data, res.EOF = statusOf(err), data.Bytes, data.EOF
-	res.Attr = postOp(t.file.Volume, &data.Attr)
-	return res
+	res.Attr = postOp(f.Volume, &data.Attr)
+	return res, rpc.Success
 }
 
 // write: section 3.3.7.
 //
 // The arguments' data aliases the record, which does not change until the reply, and is
 // written to the file from there.
-func (s *service) write(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
+func (t *task) write() (result, rpc.AcceptStat) {
 	args, res := &t.args.write, &t.res.write
-	if !decode(c, args) {
-		return t.badArgs()
+	if !t.decode(args) {
+		return nil, rpc.GarbageArgs
 	}
 	f, err := t.Open(args.File, export.UseWrite)
 	if err != nil {
 		res.Status = statusOf(err)
-		return t.reply(res)
+		return res, rpc.Success
 	}
-	t.file = f
-	return t.answer((*task).write)
-}
-
-func (t *task) write() result {
-	f, args, res := t.file, &t.args.write, &t.res.write
 	if int(args.Count) > len(args.Data) {
 		attr := vfs.AttrsOf(f)
 		res.Status, res.Wcc = statusOf(syscall.EINVAL), wcc(f.Volume, &attr, &attr)
-		return res
+		return res, rpc.Success
 	}
-	w, done, err := t.Write(f, args.Data[:args.Count], args.Offset)
-	if !done {
-		return nil
-	}
-	res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &w.Before, &w.After)
-	res.Verf = writeVerf(w.Verifier)
+	w, err := t.Write(f, args.Data[:args.Count], args.Offset)
 	if err == nil {
 		res.Count, res.Committed = uint32(w.Count), args.Stable
 		if args.Stable != nfs3.Unstable {
-			t.Sync(f, args.Stable == nfs3.DataSync)
-			t.syncs(&res.Status)
+			err = t.Sync(f, args.Stable == nfs3.DataSync)
 		}
 	}
-	return res
+	res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &w.Before, &w.After)
+	res.Verf = writeVerf(w.Verifier)
+	return res, rpc.Success
 }
 
 // commit: section 3.3.21. The whole file is synced, whatever the range.
-func (s *service) commit(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
-	var args nfs3.CommitArgs
-	if !decode(c, &args) {
-		return t.badArgs()
-	}
+func (t *task) commit(args *nfs3.CommitArgs) (result, rpc.AcceptStat) {
 	res := &nfs3.CommitRes{}
 	f, err := t.Open(args.File, export.UseWrite)
 	if err != nil {
 		res.Status = statusOf(err)
-		return t.reply(res)
+		return res, rpc.Success
 	}
-	t.file = f
-	return t.answer(func(t *task) result {
-		attr, done, err := t.Commit(f)
-		if !done {
-			return nil
-		}
-		res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &attr, &attr)
-		if err == nil {
-			t.syncs(&res.Status)
-			t.verf = &res.Verf
-		}
-		return res
-	})
+	attr, err := t.Commit(f)
+	res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &attr, &attr)
+	res.Verf = writeVerf(f.Volume.WriteVerifier()) // from after the sync
+	return res, rpc.Success
 }

@@ -2,14 +2,14 @@ package nfs3
 
 import (
 	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/vfs"
 )
 
 // fsstat: RFC 1813 section 3.3.18. The numbers are the volume's, whatever file
 // the handle is of.
-func (t *task) fsstat(args *nfs3.HandleArgs) oncrpc.Answer {
+func (t *task) fsstat(args *nfs3.HandleArgs) (result, rpc.AcceptStat) {
 	return t.about(args, func(f *export.File, err error) result {
 		res := &nfs3.FsstatRes{Status: statusOf(err)}
 		if err != nil {
@@ -26,7 +26,7 @@ func (t *task) fsstat(args *nfs3.HandleArgs) oncrpc.Answer {
 }
 
 // fsinfo: section 3.3.19.
-func (t *task) fsinfo(args *nfs3.HandleArgs) oncrpc.Answer {
+func (t *task) fsinfo(args *nfs3.HandleArgs) (result, rpc.AcceptStat) {
 	return t.about(args, func(f *export.File, err error) result {
 		if err != nil {
 			return &nfs3.FsinfoRes{Status: statusOf(err)}
@@ -45,7 +45,7 @@ func (t *task) fsinfo(args *nfs3.HandleArgs) oncrpc.Answer {
 }
 
 // pathconf: section 3.3.20.
-func (t *task) pathconf(args *nfs3.HandleArgs) oncrpc.Answer {
+func (t *task) pathconf(args *nfs3.HandleArgs) (result, rpc.AcceptStat) {
 	return t.about(args, func(f *export.File, err error) result {
 		res := &nfs3.PathconfRes{Status: statusOf(err)}
 		if err != nil {
@@ -62,6 +62,6 @@ func (t *task) pathconf(args *nfs3.HandleArgs) oncrpc.Answer {
 }
 
 // about answers a question about the file system that a file is in.
-func (t *task) about(args *nfs3.HandleArgs, answer func(*export.File, error) result) oncrpc.Answer {
-	return t.reply(answer(t.Open(args.Object, export.UseAttr)))
+func (t *task) about(args *nfs3.HandleArgs, answer func(*export.File, error) result) (result, rpc.AcceptStat) {
+	return answer(t.Open(args.Object, export.UseAttr)), rpc.Success
 }

@@ -22,27 +22,27 @@ func NewProgram(files *vfs.Service) oncrpc.Program {
 		Version: nfs3.Version,
 		Procedures: []oncrpc.Procedure{
 			nfs3.ProcNull:        {Name: "NULL", Handle: s.null, AnyAuth: true},
-			nfs3.ProcGetattr:     {Name: "GETATTR", Handle: s.getattr},
-			nfs3.ProcSetattr:     {Name: "SETATTR", Handle: procedure(s, (*task).setattr), Repeated: repeated},
-			nfs3.ProcLookup:      {Name: "LOOKUP", Handle: s.lookup},
-			nfs3.ProcAccess:      {Name: "ACCESS", Handle: s.access},
-			nfs3.ProcReadlink:    {Name: "READLINK", Handle: procedure(s, (*task).readlink)},
-			nfs3.ProcRead:        {Name: "READ", Handle: s.read},
-			nfs3.ProcWrite:       {Name: "WRITE", Handle: s.write},
-			nfs3.ProcCreate:      {Name: "CREATE", Handle: s.create, Repeated: repeated},
-			nfs3.ProcMkdir:       {Name: "MKDIR", Handle: procedure(s, (*task).mkdir), Repeated: repeated},
-			nfs3.ProcSymlink:     {Name: "SYMLINK", Handle: procedure(s, (*task).symlink), Repeated: repeated},
-			nfs3.ProcMknod:       {Name: "MKNOD", Handle: procedure(s, (*task).mknod), Repeated: repeated},
-			nfs3.ProcRemove:      {Name: "REMOVE", Handle: s.remove, Repeated: repeated},
-			nfs3.ProcRmdir:       {Name: "RMDIR", Handle: s.rmdir, Repeated: repeated},
-			nfs3.ProcRename:      {Name: "RENAME", Handle: s.rename, Repeated: repeated},
-			nfs3.ProcLink:        {Name: "LINK", Handle: procedure(s, (*task).link), Repeated: repeated},
-			nfs3.ProcReaddir:     {Name: "READDIR", Handle: procedure(s, (*task).readdir)},
-			nfs3.ProcReaddirplus: {Name: "READDIRPLUS", Handle: procedure(s, (*task).readdirplus)},
-			nfs3.ProcFsstat:      {Name: "FSSTAT", Handle: procedure(s, (*task).fsstat)},
-			nfs3.ProcFsinfo:      {Name: "FSINFO", Handle: procedure(s, (*task).fsinfo)},
-			nfs3.ProcPathconf:    {Name: "PATHCONF", Handle: procedure(s, (*task).pathconf)},
-			nfs3.ProcCommit:      {Name: "COMMIT", Handle: s.commit},
+			nfs3.ProcGetattr:     {Name: "GETATTR", Handle: s.handler((*task).getattr)},
+			nfs3.ProcSetattr:     {Name: "SETATTR", Handle: s.handler(with((*task).setattr)), Repeated: repeated},
+			nfs3.ProcLookup:      {Name: "LOOKUP", Handle: s.handler((*task).lookup)},
+			nfs3.ProcAccess:      {Name: "ACCESS", Handle: s.handler((*task).access)},
+			nfs3.ProcReadlink:    {Name: "READLINK", Handle: s.handler(with((*task).readlink))},
+			nfs3.ProcRead:        {Name: "READ", Handle: s.handler((*task).read)},
+			nfs3.ProcWrite:       {Name: "WRITE", Handle: s.handler((*task).write)},
+			nfs3.ProcCreate:      {Name: "CREATE", Handle: s.handler((*task).create), Repeated: repeated},
+			nfs3.ProcMkdir:       {Name: "MKDIR", Handle: s.handler(with((*task).mkdir)), Repeated: repeated},
+			nfs3.ProcSymlink:     {Name: "SYMLINK", Handle: s.handler(with((*task).symlink)), Repeated: repeated},
+			nfs3.ProcMknod:       {Name: "MKNOD", Handle: s.handler(with((*task).mknod)), Repeated: repeated},
+			nfs3.ProcRemove:      {Name: "REMOVE", Handle: s.handler((*task).remove), Repeated: repeated},
+			nfs3.ProcRmdir:       {Name: "RMDIR", Handle: s.handler((*task).rmdir), Repeated: repeated},
+			nfs3.ProcRename:      {Name: "RENAME", Handle: s.handler((*task).rename), Repeated: repeated},
+			nfs3.ProcLink:        {Name: "LINK", Handle: s.handler(with((*task).link)), Repeated: repeated},
+			nfs3.ProcReaddir:     {Name: "READDIR", Handle: s.handler(with((*task).readdir))},
+			nfs3.ProcReaddirplus: {Name: "READDIRPLUS", Handle: s.handler(with((*task).readdirplus))},
+			nfs3.ProcFsstat:      {Name: "FSSTAT", Handle: s.handler(with((*task).fsstat))},
+			nfs3.ProcFsinfo:      {Name: "FSINFO", Handle: s.handler(with((*task).fsinfo))},
+			nfs3.ProcPathconf:    {Name: "PATHCONF", Handle: s.handler(with((*task).pathconf))},
+			nfs3.ProcCommit:      {Name: "COMMIT", Handle: s.handler(with((*task).commit))},
 		},
 	}
 }
@@ -54,7 +54,4 @@ func writeVerf(v uint64) (verf [nfs3.WriteVerfSize]byte) {
 	return verf
 }
 
-func (s *service) null(*oncrpc.Call) oncrpc.Answer { return oncrpc.Done(rpc.Success) }
-
-// result is what a procedure answers.
-type result interface{ Append([]byte) []byte }
+func (s *service) null(*oncrpc.Call) rpc.AcceptStat { return rpc.Success }

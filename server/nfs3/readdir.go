@@ -5,7 +5,6 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -14,7 +13,7 @@ const entrySize = 4 + 8 + 4 + nfs3.MaxName + 1 + 8 + 4 + 84 + 4 + 4 + nfs3.FHSiz
 
 // fill lists a directory from a cookie on. plus adds to an entry what READDIRPLUS has of it, nil for
 // READDIR.
-func fill(l *vfs.Listing, dir *export.File, cookie uint64, plus func(*export.File, export.Entry, *nfs3.EntryPlus)) error {
+func (t *task) fill(l *vfs.Listing, dir *export.File, cookie uint64, plus func(*export.File, export.Entry, *nfs3.EntryPlus)) error {
 	// What was read and does not fit is read again by the next call. Of an entry,
 	// READDIRPLUS tells about five times as much as getdents64(2).
 	size := l.DirMax
@@ -22,7 +21,7 @@ func fill(l *vfs.Listing, dir *export.File, cookie uint64, plus func(*export.Fil
 		size = min(size, (l.Max-len(l.Bytes))/5)
 	}
 	var entry nfs3.EntryPlus // out of the function: plus makes it escape
-	return l.Fill(dir, cookie, size, func(e export.Entry) (more bool, err error) {
+	return t.List(dir, l, cookie, size, func(e export.Entry) (more bool, err error) {
 		entry = nfs3.EntryPlus{Entry: nfs3.Entry{FileID: e.Ino, Name: e.Name, Cookie: e.Cookie}}
 		if string(e.Name) == ".." && dir.IsRoot() {
 			entry.FileID = dir.Attr.Ino // clients must not learn what is above the volume
@@ -41,12 +40,12 @@ type encoded []byte
 func (e encoded) Append([]byte) []byte { return e }
 
 // readdir: section 3.3.16.
-func (t *task) readdir(args *nfs3.ReaddirArgs) oncrpc.Answer {
+func (t *task) readdir(args *nfs3.ReaddirArgs) (result, rpc.AcceptStat) {
 	return t.list(args.Dir, args.Cookie, args.CookieVerf, args.Count, args.Count, nil)
 }
 
 // readdirplus: section 3.3.17.
-func (t *task) readdirplus(args *nfs3.ReaddirplusArgs) oncrpc.Answer {
+func (t *task) readdirplus(args *nfs3.ReaddirplusArgs) (result, rpc.AcceptStat) {
 	var handle [nfs3.FHSize]byte
 	return t.list(args.Dir, args.Cookie, args.CookieVerf, args.DirCount, args.MaxCount, func(dir *export.File, entry export.Entry, e *nfs3.EntryPlus) {
 		switch string(e.Name) {
@@ -64,29 +63,27 @@ func (t *task) readdirplus(args *nfs3.ReaddirplusArgs) oncrpc.Answer {
 	})
 }
 
-func (t *task) list(handle nfs3.FH, cookie uint64, verf [nfs3.CookieVerfSize]byte, dirCount, maxCount uint32, plus func(*export.File, export.Entry, *nfs3.EntryPlus)) oncrpc.Answer {
+func (t *task) list(handle nfs3.FH, cookie uint64, verf [nfs3.CookieVerfSize]byte, dirCount, maxCount uint32, plus func(*export.File, export.Entry, *nfs3.EntryPlus)) (result, rpc.AcceptStat) {
 	size := int(min(maxCount, vfs.ListMax))
-	if !t.Call.Reserve(size + entrySize) { // the entry that turns out to be too much
-		return t.fail(rpc.SystemErr)
+	if !t.rpc.Reserve(size + entrySize) { // the entry that turns out to be too much
+		return nil, rpc.SystemErr
 	}
 	dir, err := t.Open(handle, export.UseAttr)
 	if err == nil && cookie != 0 && verf != [nfs3.CookieVerfSize]byte{} { // it was never given out: see vfs.Listing
 		err = vfs.ErrBadCookie
 	}
 	if err != nil {
-		return t.reply(&nfs3.ReaddirRes{Status: statusOf(err)})
+		return &nfs3.ReaddirRes{Status: statusOf(err)}, rpc.Success
 	}
-	return t.answerAsCaller(func(t *task) result {
-		start := len(t.Call.Reply)
-		res := nfs3.ReaddirRes{DirAttr: postOpOf(dir)}
-		// The head, whose status is OK, and the two booleans of an empty list,
-		// which go again.
-		b := res.Append(t.Call.Reply)
-		l := &vfs.Listing{Bytes: b[:len(b)-vfs.ListTail], Max: start + size, DirMax: int(min(dirCount, vfs.ListMax))}
-		if err := fill(l, dir, cookie, plus); err != nil {
-			res.Status = statusOf(err)
-			return &res
-		}
-		return encoded(xdr.AppendBool(xdr.AppendBool(l.Bytes, false), l.EOF)) // no more entries
-	})
+	start := len(t.rpc.Reply)
+	res := nfs3.ReaddirRes{DirAttr: postOpOf(dir)}
+	// The head, whose status is OK, and the two booleans of an empty list,
+	// which go again.
+	b := res.Append(t.rpc.Reply)
+	l := &vfs.Listing{Bytes: b[:len(b)-vfs.ListTail], Max: start + size, DirMax: int(min(dirCount, vfs.ListMax))}
+	if err := t.fill(l, dir, cookie, plus); err != nil {
+		res.Status = statusOf(err)
+		return &res, rpc.Success
+	}
+	return encoded(xdr.AppendBool(xdr.AppendBool(l.Bytes, false), l.EOF)), rpc.Success // no more entries
 }

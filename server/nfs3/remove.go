@@ -4,52 +4,39 @@ import (
 	"bytes"
 
 	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/vfs"
 )
 
 // remove: RFC 1813 section 3.3.12.
-func (s *service) remove(c *oncrpc.Call) oncrpc.Answer { return s.removeName(c, (*task).remove) }
+func (t *task) remove() (result, rpc.AcceptStat) { return t.removeName((*vfs.Call).Remove) }
 
 // rmdir: section 3.3.13.
-func (s *service) rmdir(c *oncrpc.Call) oncrpc.Answer { return s.removeName(c, (*task).rmdir) }
+func (t *task) rmdir() (result, rpc.AcceptStat) { return t.removeName((*vfs.Call).Rmdir) }
 
-func (s *service) removeName(c *oncrpc.Call, remove func(*task) result) oncrpc.Answer {
-	t := s.task(c)
+func (t *task) removeName(remove func(*vfs.Call, *export.File, []byte) (vfs.Change, error)) (result, rpc.AcceptStat) {
 	n := t.naming()
 	args, res := &n.args.remove, &n.res.remove
-	if !decode(c, args) {
-		return t.badArgs()
+	if !t.decode(args) {
+		return nil, rpc.GarbageArgs
 	}
 	dir, err := t.Open(args.Dir, export.UseNames)
 	if err != nil {
 		res.Status = statusOf(err)
-		return t.reply(res)
+		return res, rpc.Success
 	}
-	t.file = dir
-	return t.answerAsCaller(remove)
-}
-
-func (t *task) remove() result { return t.removed(t.Remove(t.file, t.names.args.remove.Name)) }
-
-func (t *task) rmdir() result { return t.removed(t.Rmdir(t.file, t.names.args.remove.Name)) }
-
-// removed is the result of a change.
-func (t *task) removed(change vfs.Change, err error) result {
-	res := &t.names.res.remove
-	res.Status, res.Wcc = statusOf(err), wcc(t.file.Volume, &change.Before, &change.After)
-	t.syncs(&res.Status)
-	return res
+	change, err := remove(&t.Call, dir, args.Name)
+	res.Status, res.Wcc = statusOf(err), wcc(dir.Volume, &change.Before, &change.After)
+	return res, rpc.Success
 }
 
 // rename: section 3.3.14.
-func (s *service) rename(c *oncrpc.Call) oncrpc.Answer {
-	t := s.task(c)
+func (t *task) rename() (result, rpc.AcceptStat) {
 	n := t.naming()
 	args, res := &n.args.rename, &n.res.rename
-	if !decode(c, args) {
-		return t.badArgs()
+	if !t.decode(args) {
+		return nil, rpc.GarbageArgs
 	}
 	from, err := t.Open(args.From.Dir, export.UseNames)
 	to := from
@@ -58,24 +45,17 @@ func (s *service) rename(c *oncrpc.Call) oncrpc.Answer {
 	}
 	if err != nil {
 		res.Status = statusOf(err)
-		return t.reply(res)
+		return res, rpc.Success
 	}
-	t.file, n.to = from, to
-	return t.answerAsCaller((*task).rename)
-}
-
-func (t *task) rename() result {
-	from, to, args, res := t.file, t.names.to, &t.names.args.rename, &t.names.res.rename
 	inFrom, inTo, err := t.Rename(from, args.From.Name, to, args.To.Name)
 	res.Status = statusOf(err)
 	res.FromWcc = wcc(from.Volume, &inFrom.Before, &inFrom.After)
 	res.ToWcc = wcc(to.Volume, &inTo.Before, &inTo.After)
-	t.syncs(&res.Status)
-	return res
+	return res, rpc.Success
 }
 
 // link: section 3.3.15.
-func (t *task) link(args *nfs3.LinkArgs) oncrpc.Answer {
+func (t *task) link(args *nfs3.LinkArgs) (result, rpc.AcceptStat) {
 	res := &nfs3.LinkRes{}
 	f, err := t.Open(args.File, export.UseAttr)
 	var dir *export.File
@@ -84,14 +64,11 @@ func (t *task) link(args *nfs3.LinkArgs) oncrpc.Answer {
 	}
 	if err != nil {
 		res.Status = statusOf(err)
-		return t.reply(res)
+		return res, rpc.Success
 	}
-	return t.answerAsCaller(func(t *task) result {
-		change, err := t.Link(f, dir, args.Link.Name)
-		attr := vfs.AttrsOf(f)
-		res.Status, res.Attr = statusOf(err), postOp(f.Volume, &attr)
-		res.LinkWcc = wcc(dir.Volume, &change.Before, &change.After)
-		t.syncs(&res.Status)
-		return res
-	})
+	change, err := t.Link(f, dir, args.Link.Name)
+	attr := vfs.AttrsOf(f)
+	res.Status, res.Attr = statusOf(err), postOp(f.Volume, &attr)
+	res.LinkWcc = wcc(dir.Volume, &change.Before, &change.After)
+	return res, rpc.Success
 }

@@ -85,10 +85,10 @@ type replay struct {
 	newer   *replay      // the one that was answered after it
 }
 
-// repetition is the same call again.
+// repetition is the same call again, whose goroutine waits for the reply to the first.
 type repetition struct {
-	call  *oncrpc.Call
-	reply oncrpc.Promise
+	call *oncrpc.Call
+	stat chan rpc.AcceptStat // has room for it
 }
 
 func (seen *replay) cost() int { return replayCost + cap(seen.results) }
@@ -99,21 +99,24 @@ func newReplays() *replays {
 
 // repeated answers a call that was made before as it was answered then, or will be. Any
 // other is remembered.
-func (r *replays) repeated(c *oncrpc.Call) (oncrpc.Answer, bool) {
+func (r *replays) repeated(c *oncrpc.Call) (stat rpc.AcceptStat, ok bool) {
 	key := r.key(c)
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	client := r.client(c.Client.Addr())
 	seen := *client.find(key)
 	switch {
 	case seen == nil:
 		c.Tell(r.add(client, key))
-		return oncrpc.Answer{}, false
+		r.mu.Unlock()
+		return 0, false
 	case seen.done.IsZero():
-		promise, later := c.Later()
-		seen.waiting = append(seen.waiting, repetition{c, promise})
-		return later, true
+		again := repetition{c, make(chan rpc.AcceptStat, 1)}
+		seen.waiting = append(seen.waiting, again)
+		r.mu.Unlock()
+		c.Wait()
+		return <-again.stat, true
 	}
+	defer r.mu.Unlock()
 	return answer(c, seen.stat, seen.results), true
 }
 
@@ -152,9 +155,9 @@ func (r *replays) key(c *oncrpc.Call) replayKey {
 }
 
 // answer is the one that the first call got.
-func answer(c *oncrpc.Call, stat rpc.AcceptStat, results []byte) oncrpc.Answer {
+func answer(c *oncrpc.Call, stat rpc.AcceptStat, results []byte) rpc.AcceptStat {
 	c.Reply = append(c.Reply, results...)
-	return oncrpc.Done(stat)
+	return stat
 }
 
 // client finds what is remembered of a client. The caller holds r.mu.
@@ -212,7 +215,7 @@ func (seen *replay) Ended(stat rpc.AcceptStat, results []byte) {
 	}
 	r.mu.Unlock()
 	for _, again := range waiting {
-		again.reply.Finish(answer(again.call, stat, results))
+		again.stat <- answer(again.call, stat, results)
 	}
 }
 

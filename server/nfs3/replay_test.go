@@ -30,19 +30,14 @@ type counter struct {
 func startCounter(t *testing.T) *counter {
 	t.Helper()
 	s := &counter{t: t, blocked: make(chan struct{})}
-	s.server, s.addr = serve(t, oncrpc.Procedure{Name: "COUNT", AnyAuth: true, Repeated: newReplays().repeated, Handle: func(c *oncrpc.Call) oncrpc.Answer {
-		wait := c.Args.Len() > 0 && c.Args.Uint32() == 1
-		promise, later := c.Later()
-		go func() {
-			defer promise.Recover()
-			if wait {
-				s.waiting.Add(1)
-				<-s.blocked
-			}
-			c.Reply = xdr.AppendUint32(c.Reply, s.counted.Add(1))
-			promise.Finish(oncrpc.Done(rpc.Success))
-		}()
-		return later
+	s.server, s.addr = serve(t, oncrpc.Procedure{Name: "COUNT", AnyAuth: true, Repeated: newReplays().repeated, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
+		if c.Args.Len() > 0 && c.Args.Uint32() == 1 {
+			c.Wait()
+			s.waiting.Add(1)
+			<-s.blocked
+		}
+		c.Reply = xdr.AppendUint32(c.Reply, s.counted.Add(1))
+		return rpc.Success
 	}})
 	return s
 }

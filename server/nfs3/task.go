@@ -4,7 +4,6 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
-	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/vfs"
 )
@@ -12,17 +11,9 @@ import (
 // task is a call that is being answered, and the memory for that. It is the Call's State and
 // is reused with it, so that the most frequent calls allocate nothing.
 type task struct {
-	vfs.Task
+	vfs.Call
 
-	// do executes the call, on any goroutine or, if asCaller is set, on one that acts as the
-	// caller. It returns nil if it needs a worker, and is called again there.
-	do       func(*task) result
-	asCaller bool
-	result   result                    // of do
-	status   *nfs3.Status              // the result's, of a call that has files synced
-	verf     *[nfs3.WriteVerfSize]byte // of COMMIT's result, which is from after the sync
-
-	file   *export.File      // of GETATTR, ACCESS, LOOKUP, READ, WRITE and COMMIT, and the directory of a naming
+	rpc    *oncrpc.Call
 	handle [nfs3.FHSize]byte // of LOOKUP's result, and of what was made
 	args   struct {
 		getattr nfs3.GetattrArgs
@@ -53,20 +44,53 @@ type naming struct {
 		remove nfs3.RemoveRes
 		rename nfs3.RenameRes
 	}
-	set vfs.SetAttr  // of CREATE
-	to  *export.File // the other directory of RENAME
+	set vfs.SetAttr // of CREATE
 }
 
-// task begins the answer to a call.
-func (s *service) task(c *oncrpc.Call) *task {
-	t, ok := c.State.(*task)
-	if !ok {
-		t = &task{}
-		c.State = t
+// procedure answers a call: with a result, or not at all if it can't be executed.
+type procedure func(*task) (result, rpc.AcceptStat)
+
+// result is what a procedure answers.
+type result interface{ Append([]byte) []byte }
+
+// handler is the handler of a procedure. One with arguments of its own decodes them.
+func (s *service) handler(do procedure) func(*oncrpc.Call) rpc.AcceptStat {
+	return func(c *oncrpc.Call) rpc.AcceptStat {
+		t, ok := c.State.(*task)
+		if !ok {
+			t = &task{}
+			c.State = t
+		}
+		t.rpc = c
+		t.Begin(s.files, c, vfs.Caller{Client: c.Client, UID: c.Cred.UID, GID: c.Cred.GID, Groups: c.Cred.Groups()}, &c.Served)
+		defer t.end()
+		res, stat := do(t)
+		if stat == rpc.Success {
+			c.Reply = res.Append(c.Reply)
+		}
+		return stat
 	}
+}
+
+// end ends the call and forgets it: what stays must not refer to the buffers of arguments and results.
+func (t *task) end() {
+	t.End()
 	*t = task{names: t.names}
-	t.Begin(s.files, c, t)
-	return t
+}
+
+// with is a procedure whose arguments are decoded first. The most frequent procedures have them in the
+// task.
+func with[A any, D interface {
+	*A
+	Decode(*xdr.Decoder)
+}](do func(*task, D) (result, rpc.AcceptStat)) procedure {
+	return func(t *task) (result, rpc.AcceptStat) {
+		args := D(new(A))
+		if !t.decode(args) {
+			return nil, rpc.GarbageArgs
+		}
+		return do(t, args)
+	}
 }
 
 // naming returns the memory for a call that changes names.
@@ -78,77 +102,8 @@ func (t *task) naming() *naming {
 	return t.names
 }
 
-// answer answers the call with what do returns.
-func (t *task) answer(do func(*task) result) oncrpc.Answer {
-	t.do = do
-	return t.Answer()
-}
-
-// answerAsCaller is answer, but do runs only on a goroutine that acts as the caller.
-func (t *task) answerAsCaller(do func(*task) result) oncrpc.Answer {
-	t.asCaller = true
-	return t.answer(do)
-}
-
-// reply answers the call with a result.
-func (t *task) reply(res result) oncrpc.Answer {
-	t.result = res
-	return t.Answer()
-}
-
-// syncs sets the status that changes if a sync fails.
-func (t *task) syncs(status *nfs3.Status) { t.status = status }
-
-// Step is one of two: the operation, and the reply, when all is synced.
-func (t *task) Step() vfs.Next {
-	if t.result == nil {
-		if t.asCaller && !t.IsCaller() {
-			return vfs.AsCaller
-		}
-		if t.result = t.do(t); t.result == nil {
-			return vfs.AsCaller
-		}
-		return vfs.AfterSync
-	}
-	if err := t.SyncErr(); err != nil {
-		*t.status = statusOf(err)
-	}
-	if t.verf != nil {
-		*t.verf = writeVerf(t.file.Volume.WriteVerifier())
-	}
-	t.Call.Reply = t.result.Append(t.Call.Reply)
-	return vfs.End
-}
-
-// Free forgets the call.
-func (t *task) Free() { *t = task{names: t.names} }
-
-// procedure is a handler that decodes the arguments of a call for answer. The most frequent
-// procedures have their arguments in the task.
-func procedure[A any, D interface {
-	*A
-	Decode(*xdr.Decoder)
-}](s *service, answer func(*task, D) oncrpc.Answer) func(*oncrpc.Call) oncrpc.Answer {
-	return func(c *oncrpc.Call) oncrpc.Answer {
-		t, args := s.task(c), D(new(A))
-		if !decode(c, args) {
-			return t.badArgs()
-		}
-		return answer(t, args)
-	}
-}
-
-// decode decodes a call's arguments. It returns false if they are malformed.
-func decode(c *oncrpc.Call, args interface{ Decode(*xdr.Decoder) }) bool {
-	args.Decode(&c.Args)
-	return c.Args.Finish() == nil
-}
-
-// badArgs answers a call with malformed arguments.
-func (t *task) badArgs() oncrpc.Answer { return t.fail(rpc.GarbageArgs) }
-
-// fail answers a call that was not executed.
-func (t *task) fail(stat rpc.AcceptStat) oncrpc.Answer {
-	t.Free()
-	return oncrpc.Done(stat)
+// decode decodes the call's arguments. It returns false if they are malformed.
+func (t *task) decode(args interface{ Decode(*xdr.Decoder) }) bool {
+	args.Decode(&t.rpc.Args)
+	return t.rpc.Args.Finish() == nil
 }

@@ -117,9 +117,9 @@ func (s *Server) pseudoAttrs(n *node, handle []byte, into *nfs4.Attrs) {
 
 // getattr: RFC 8881 section 18.7.
 func (c *compound) getattr() (result, error) {
-	var args nfs4.GetattrArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
+	args := &c.mem.getattr
+	if err := c.decode(args); err != nil {
+		return nil, err
 	}
 	if !args.Request.And(c.server.sets.writeOnly).Empty() {
 		return nil, statusError(nfs4.ErrInval)
@@ -171,7 +171,7 @@ func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
 // lookedAt is attrFile of the current file for its attributes alone. If no operation follows, it
 // need not be open.
 func (c *compound) lookedAt() (*export.File, error) {
-	if c.left > 0 || c.cur.n == 0 || c.cur.file != nil || !c.IsRoot() {
+	if c.left > 0 || c.cur.n == 0 || c.cur.file != nil {
 		return c.attrFile(&c.cur)
 	}
 	f, err := c.Look(c.cur.bytes())
@@ -182,40 +182,47 @@ func (c *compound) lookedAt() (*export.File, error) {
 	return f, err
 }
 
-// verify: sections 18.30 and 18.15.
-func (c *compound) verify(same bool) (result, error) {
-	var args nfs4.VerifyArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
+// verify: section 18.30.
+func (c *compound) verify(args *nfs4.VerifyArgs) (result, error) {
+	same, err := c.hasAttrs(args)
+	if err == nil && !same {
+		err = statusError(nfs4.ErrNotSame)
 	}
+	return nil, err
+}
+
+// nverify: section 18.15.
+func (c *compound) nverify(args *nfs4.VerifyArgs) (result, error) {
+	same, err := c.hasAttrs(args)
+	if err == nil && same {
+		err = statusError(nfs4.ErrSame)
+	}
+	return nil, err
+}
+
+// hasAttrs reports whether the current file has the attributes of args.
+func (c *compound) hasAttrs(args *nfs4.VerifyArgs) (bool, error) {
 	switch {
 	case !args.Attr.Mask.And(c.server.sets.writeOnly).Empty(), args.Attr.Mask.Has(nfs4.AttrRdattrError):
-		return nil, statusError(nfs4.ErrInval)
+		return false, statusError(nfs4.ErrInval)
 	case args.Attr.Others, !args.Attr.Mask.Without(c.server.sets.supported).Empty():
-		return nil, statusError(nfs4.ErrAttrNotSupp)
+		return false, statusError(nfs4.ErrAttrNotSupp)
 	}
 	var attrs nfs4.Attrs
 	if err := c.currentAttrs(args.Attr.Mask, &attrs); err != nil {
-		return nil, err
+		return false, err
 	}
 	d := xdr.NewDecoder(attrs.Append(nil, args.Attr.Mask))
 	var mine nfs4.VerifyArgs
 	mine.Decode(&d)
-	is := bytes.Equal(mine.Attr.Vals, args.Attr.Vals)
-	switch {
-	case same && !is:
-		return nil, statusError(nfs4.ErrNotSame)
-	case !same && is:
-		return nil, statusError(nfs4.ErrSame)
-	}
-	return nil, nil
+	return bytes.Equal(mine.Attr.Vals, args.Attr.Vals), nil
 }
 
 // access: section 18.1. Each bit is what the kernel says to the caller.
 func (c *compound) access() (result, error) {
-	var args nfs4.AccessArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
+	args := &c.mem.access
+	if err := c.decode(args); err != nil {
+		return nil, err
 	}
 	const ofDir = nfs4.AccessRead | nfs4.AccessLookup | nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessDelete
 	f, err := c.attrFile(&c.cur)
@@ -228,9 +235,9 @@ func (c *compound) access() (result, error) {
 		*res = nfs4.AccessRes{Supported: args.Access & ofDir, Access: args.Access & may}
 		return res, nil
 	}
-	rights, supported, known := c.Rights(f, args.Access)
-	if !known {
-		return nil, errAsCaller
+	rights, supported, err := c.Rights(f, args.Access)
+	if err != nil {
+		return nil, err
 	}
 	*res = nfs4.AccessRes{Supported: supported, Access: rights}
 	return res, nil
@@ -292,12 +299,8 @@ func leading(number []byte) bool {
 }
 
 // setattr: section 18.34. Its result has the attributes that were set, whatever happens.
-func (c *compound) setattr() (result, error) {
-	var args nfs4.SetattrArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
-	set, err := c.setAttr(&args)
+func (c *compound) setattr(args *nfs4.SetattrArgs) (result, error) {
+	set, err := c.setAttr(args)
 	return &nfs4.SetattrRes{Status: statusOf(err), AttrSet: set}, err
 }
 
@@ -322,12 +325,9 @@ func (c *compound) setAttr(args *nfs4.SetattrArgs) (done nfs4.Bitmap, err error)
 		case !f.Attr.IsRegular():
 			return done, statusError(nfs4.ErrInval)
 		}
-		if data, err = c.ioFile(args.Stateid, writeAccess); err != nil {
+		if data, err = c.dataFile(args.Stateid, writeAccess); err != nil {
 			return done, err
 		}
-	}
-	if err := c.asCaller(); err != nil {
-		return done, err
 	}
 	if _, _, err = c.SetAttr(f, data, set, nil); err == nil {
 		return args.Attr.Mask, nil

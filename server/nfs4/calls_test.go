@@ -106,10 +106,11 @@ func serveWith(t testing.TB, dir, roster string, counted bool) net.Conn {
 		mustDo(t, table.Add(1, "/volume", dir, export.Options{}))
 	}
 	key := export.NewKey(make([]byte, 32))
-	opener, workers := export.NewOpener(table, key, log), export.NewWorkers(2, nil)
-	files := vfs.New(vfs.Config{Opener: opener, Workers: workers, Log: log})
+	opener := export.NewOpener(table, key, log)
+	files := vfs.New(vfs.Config{Opener: opener, Users: export.NewUsers(nil), Log: log})
 	nfs, err := server.New(server.Config{Files: files, Opener: opener, Table: table, Key: key, Roster: roster, Log: log})
 	mustDo(t, err)
+	nfs.PanicIn(nfs4.OpDelegpurge)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{Programs: []oncrpc.Program{nfs.Program()}, Log: log})
 	mustDo(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -123,7 +124,6 @@ func serveWith(t testing.TB, dir, roster string, counted bool) net.Conn {
 			t.Error(err)
 		}
 		nfs.Stop()
-		workers.Close()
 		opener.Close()
 		table.Remove(1)
 	})
@@ -191,6 +191,19 @@ func (c *caller) do(made call) []byte {
 
 // try is do of a call that may fail.
 func (c *caller) try(made call) ([]byte, nfs4.Status) {
+	reply := c.send(made)
+	const header = 6 * 4
+	status := nfs4.Status(binary.BigEndian.Uint32(reply[header:]))
+	results := reply[header+4+4+4:]
+	if made.seqAt > 0 {
+		const sequence = 4 + 4 + nfs4.SessionIDSize + 5*4
+		return results[sequence:], status
+	}
+	return results[4:], status
+}
+
+// send makes a call, and returns the reply with its header.
+func (c *caller) send(made call) []byte {
 	if made.seqAt > 0 {
 		c.seq++
 		binary.BigEndian.PutUint32(made.record[made.seqAt:], c.seq)
@@ -205,14 +218,7 @@ func (c *caller) try(made call) ([]byte, nfs4.Status) {
 	if _, err := io.ReadFull(c.conn, c.reply[:size]); err != nil {
 		c.Fatal(err)
 	}
-	const header = 6 * 4
-	status := nfs4.Status(binary.BigEndian.Uint32(c.reply[header:]))
-	results := c.reply[header+4+4+4 : size]
-	if made.seqAt > 0 {
-		const sequence = 4 + 4 + nfs4.SessionIDSize + 5*4
-		return results[sequence:], status
-	}
-	return results[4:], status
+	return c.reply[:size]
 }
 
 func mustDo(t testing.TB, err error) {

@@ -1,7 +1,6 @@
 package nfs4
 
 import (
-	"errors"
 	"unicode/utf8"
 
 	"github.com/podnas/podnas/nfs/nfs4"
@@ -14,33 +13,33 @@ import (
 
 // compound is a COMPOUND under way. It is the Call's State, and used again with it.
 type compound struct {
-	vfs.Task
+	vfs.Call
 
 	server *Server
+	rpc    *oncrpc.Call
 	left   uint32 // operations that were not begun
 	done   uint32 // results in the reply
 	head   int    // where the reply has its status
-	tag    []byte // of the call
 	status nfs4.Status
 
-	op     nfs4.OpNum  // the one under way
-	args   xdr.Decoder // its arguments, from where it is done again on another goroutine
-	result result      // to be appended, when all is synced
-	synced func()      // completes the result then
-	may    bool        // its caller has the right to it: it goes on as root, which can't tell
+	op     nfs4.OpNum // the one under way
+	looked bool       // it has changed nothing, so that the attributes that it has seen are right after it
 
 	cur, saved       object
 	stateid, savedID nfs4.Stateid // the current one, and what SAVEFH has saved
 
-	on   sequenced    // if it began with SEQUENCE
-	io   *export.File // of a READ, WRITE or COMMIT under way
-	open opening      // of an OPEN under way
-	mem  memory
+	on  sequenced // if it began with SEQUENCE
+	mem memory
 }
 
 // memory is for the arguments and results of what is called most, which thus allocate
 // nothing.
 type memory struct {
+	access  nfs4.AccessArgs
+	getattr nfs4.GetattrArgs
+	lookup  nfs4.LookupArgs
+	putfh   nfs4.PutfhArgs
+
 	sequence    nfs4.SequenceArgs
 	sequenceRes nfs4.SequenceRes
 
@@ -67,106 +66,95 @@ type found struct {
 	change uint64
 }
 
-// result is what an operation answers after its status.
-type result interface{ Append([]byte) []byte }
-
-// Reasons why an operation must be done again, from its start, on another goroutine.
-var (
-	errAsCaller = errors.New("takes a goroutine that acts as the caller")
-	errAsRoot   = errors.New("takes a goroutine that is root")
-)
-
 // compound answers a COMPOUND: RFC 8881 section 16.2.
-func (s *Server) compound(call *oncrpc.Call) oncrpc.Answer {
+func (s *Server) compound(call *oncrpc.Call) rpc.AcceptStat {
 	c, ok := call.State.(*compound)
 	if !ok {
 		c = &compound{}
 		call.State = c
 	}
-	*c = compound{server: s}
-	c.Begin(s.files, call, c)
+	c.server, c.rpc = s, call
 	c.WantChange, c.SharesChecked = true, true
+	c.Begin(s.files, call, vfs.Caller{Client: call.Client, UID: call.Cred.UID, GID: call.Cred.GID, Groups: call.Cred.Groups()}, &call.Served)
+	defer c.forget()
+	return c.answer()
+}
+
+// forget ends the call: what stays with it must not refer to the buffers of arguments and results. If it
+// was not done to its end, as after a panic, its slot has no reply.
+func (c *compound) forget() {
+	c.on.end(nil)
+	c.End()
+	*c = compound{}
+}
+
+// answer does the operations one after the other, until one fails, and appends their results.
+func (c *compound) answer() rpc.AcceptStat {
+	call := c.rpc
 	var args nfs4.CompoundArgs
 	if args.Decode(&call.Args); call.Args.Err() != nil {
-		c.Free()
-		return oncrpc.Done(rpc.GarbageArgs)
+		return rpc.GarbageArgs
 	}
 	long := len(args.Tag) > nfs4.MaxTag
 	if long {
 		args.Tag = nil
 	}
 	if !call.Reserve(replySize(&args, call.Args)) {
-		c.Free()
-		return oncrpc.Done(rpc.SystemErr)
+		return rpc.SystemErr
 	}
-	c.left, c.tag, c.head = args.NumOps, args.Tag, len(call.Reply)
+	c.left, c.head = args.NumOps, len(call.Reply)
 	switch {
 	case args.MinorVersion != 1:
-		c.status, c.left = nfs4.ErrMinorVersMismatch, 0
+		c.status = nfs4.ErrMinorVersMismatch
 	case long, !utf8.Valid(args.Tag): // XDR has no limit for it, section 16.2.3; and section 14.5
-		c.status, c.left = nfs4.ErrInval, 0
+		c.status = nfs4.ErrInval
 	}
 	res := nfs4.CompoundRes{Tag: args.Tag}
 	call.Reply = res.Append(call.Reply)
-	return c.Answer()
+	for c.status == nfs4.OK && c.left > 0 {
+		c.left--
+		if c.op.Decode(&call.Args); call.Args.Err() != nil {
+			c.status = nfs4.ErrBadXDR
+			break
+		}
+		result := c.perform()
+		if c.on.replayed { // the reply is complete
+			return rpc.Success
+		}
+		c.append(result)
+	}
+	res.Status, res.NumOps = c.status, c.done
+	res.Patch(call.Reply, c.head)
+	c.on.end(call.Reply[c.head:])
+	return rpc.Success
 }
 
-// Step does an operation, and appends the result of the one before.
-func (c *compound) Step() vfs.Next {
-	if c.result != nil { // and all is synced
-		c.append()
-	}
-	if !c.begin() {
-		return c.end()
-	}
-	return c.perform()
-}
-
-// begin takes the next operation from the call. It is false at the end.
-func (c *compound) begin() bool {
-	switch {
-	case c.op != 0:
-		return true // again
-	case c.status != nfs4.OK, c.left == 0, c.on.replayed:
-		return false
-	}
-	c.left--
-	c.op.Decode(&c.Call.Args)
-	if c.Call.Args.Err() != nil {
-		c.op = 0
-		c.status = nfs4.ErrBadXDR
-		return false
-	}
-	c.args = c.Call.Args
-	return true
-}
-
-// perform does the operation that was begun.
-func (c *compound) perform() vfs.Next {
-	c.Call.Args = c.args
+// perform does the operation that was decoded. What it has changed is synced when it returns.
+func (c *compound) perform() result {
+	c.looked = looks(c.op)
 	var res result
 	do, err := c.operation()
 	if err == nil {
 		res, err = do(c)
 	}
-	if !looks(c.op) && !c.open.looked || errors.Is(err, errAsCaller) || errors.Is(err, errAsRoot) { // which may take a while
-		for _, o := range [...]*object{&c.cur, &c.saved, &c.open.object} {
+	if !c.looked {
+		for _, o := range [...]*object{&c.cur, &c.saved} {
 			o.fresh, o.found = false, false
 		}
+		c.Forget()
 	}
-	switch {
-	case errors.Is(err, errAsCaller):
-		return vfs.AsCaller
-	case errors.Is(err, errAsRoot):
-		return vfs.AsRoot
-	case c.Call.Args.Err() != nil:
-		res, err = nil, statusError(nfs4.ErrBadXDR)
+	if c.status = statusOf(err); res == nil {
+		res = c.bare()
 	}
-	c.status = statusOf(err)
-	if c.result = res; res == nil {
-		c.result = c.bare()
+	return res
+}
+
+// decode decodes the arguments of the operation.
+func (c *compound) decode(args interface{ Decode(*xdr.Decoder) }) error {
+	if args.Decode(&c.rpc.Args); c.rpc.Args.Err() != nil {
+		return statusError(nfs4.ErrBadXDR)
 	}
-	return vfs.AfterSync
+	return nil
 }
 
 // bare is a result that has nothing but the status.
@@ -179,41 +167,15 @@ func (c *compound) bare() result {
 }
 
 // append puts the result of the operation into the reply.
-func (c *compound) append() {
-	if err := c.SyncErr(); err != nil && c.status == nfs4.OK {
+func (c *compound) append(res result) {
+	before := len(c.rpc.Reply)
+	c.rpc.Reply = res.Append(c.op.Append(c.rpc.Reply))
+	// An error can be long, too: LOCK's says whose lock is in the way.
+	if err := c.fits(0); err != nil && c.op != nfs4.OpSequence && (c.status == nfs4.OK || c.op == nfs4.OpLock || c.op == nfs4.OpLockt) {
 		c.status = statusOf(err)
-		c.result = c.bare()
-	} else if c.synced != nil {
-		c.synced()
-	}
-	if !c.on.replayed { // else the reply is complete
-		before := len(c.Call.Reply)
-		c.Call.Reply = c.result.Append(c.op.Append(c.Call.Reply))
-		// An error can be long, too: LOCK's says whose lock is in the way.
-		if err := c.fits(0); err != nil && c.op != nfs4.OpSequence && (c.status == nfs4.OK || c.op == nfs4.OpLock || c.op == nfs4.OpLockt) {
-			c.status = statusOf(err)
-			c.Call.Reply = c.bare().Append(c.op.Append(c.Call.Reply[:before]))
-		}
+		c.rpc.Reply = c.bare().Append(c.op.Append(c.rpc.Reply[:before]))
 	}
 	c.done++
-	c.op, c.result, c.synced, c.may, c.io, c.open = 0, nil, nil, false, nil, opening{}
-}
-
-// end completes the reply.
-func (c *compound) end() vfs.Next {
-	if c.on.replayed {
-		return vfs.End
-	}
-	res := nfs4.CompoundRes{Status: c.status, Tag: c.tag, NumOps: c.done}
-	res.Patch(c.Call.Reply, c.head)
-	c.on.end(c.Call.Reply[c.head:])
-	return vfs.End
-}
-
-// Free forgets the call. If it was not done to its end, it was not answered either.
-func (c *compound) Free() {
-	c.on.end(nil)
-	*c = compound{}
 }
 
 // Ended is called when the call is answered.

@@ -59,28 +59,19 @@ func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*export.File,
 	if err != nil {
 		return nil, err
 	}
-	var f *export.File
 	if sid.IsSpecial() {
-		if !c.IsRoot() {
-			return nil, errAsRoot
-		}
-		f, err = c.openAnonymous(sid, key, access)
-	} else {
-		h, status := c.server.state.Check(c.on.client(), sid, key, access)
-		if status != state.OK {
-			return nil, errorOf(status)
-		}
-		open := h.(*held)
-		c.Closes(open)
-		if open.Held == nil {
-			return nil, syscall.ESTALE
-		}
-		f, err = c.OpenHeld(open.Held, access == writeAccess)
+		return c.openAnonymous(sid, key, access)
 	}
-	if err == nil && !c.Of(f) {
-		return nil, errAsRoot
+	h, status := c.server.state.Check(c.on.client(), sid, key, access)
+	if status != state.OK {
+		return nil, errorOf(status)
 	}
-	return f, err
+	open := h.(*held)
+	c.Closes(open)
+	if open.Held == nil {
+		return nil, syscall.ESTALE
+	}
+	return c.OpenHeld(open.Held, access == writeAccess)
 }
 
 func (c *compound) openAnonymous(sid state.Stateid, key state.FileKey, access state.Access) (*export.File, error) {
@@ -112,26 +103,24 @@ func (c *compound) openAnonymous(sid state.Stateid, key state.FileKey, access st
 // read: RFC 8881 section 18.22.
 func (c *compound) read() (result, error) {
 	args, res := &c.mem.read, &c.mem.readRes
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
+	if err := c.decode(args); err != nil {
+		return nil, err
 	}
-	f, err := c.ioFile(args.Stateid, readAccess)
+	f, err := c.dataFile(args.Stateid, readAccess)
 	if err != nil {
 		return nil, err
 	}
 	count := int(min(args.Count, ioMax))
 	// The data goes where the result will have it.
-	at := len(c.Call.Reply) + readHead
+	at := len(c.rpc.Reply) + readHead
 	var p []byte
-	if cap(c.Call.Reply) >= at+count {
-		p = c.Call.Reply[at : at+count : at+count]
+	if cap(c.rpc.Reply) >= at+count {
+		p = c.rpc.Reply[at : at+count : at+count]
 	} else {
 		p = make([]byte, count)
 	}
-	data, done, err := c.Read(f, p, args.Offset)
+	data, err := c.Read(f, p, args.Offset)
 	switch {
-	case !done:
-		return nil, errAsCaller
 	case errors.Is(err, syscall.EINVAL) && args.Offset > 1<<63-1: // past any end
 		*res = nfs4.ReadRes{EOF: true}
 		return res, nil
@@ -142,43 +131,29 @@ func (c *compound) read() (result, error) {
 	return res, nil
 }
 
-// ioFile is dataFile for an operation that finds it again when it is done again, on a goroutine
-// that could not open it.
-func (c *compound) ioFile(id nfs4.Stateid, access state.Access) (*export.File, error) {
-	if c.io != nil {
-		return c.io, nil
-	}
-	f, err := c.dataFile(id, access)
-	if err == nil {
-		c.io = f
-	}
-	return f, err
-}
-
 // write: section 18.32. Its reply is kept for a client that sends the call again on another
 // connection, though Linux does not ask for that: done twice, it would undo what another client
 // has written meanwhile.
 func (c *compound) write() (result, error) {
 	args, res := &c.mem.write, &c.mem.writeRes
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
+	if err := c.decode(args); err != nil {
+		return nil, err
 	}
-	f, err := c.ioFile(args.Stateid, writeAccess)
+	f, err := c.dataFile(args.Stateid, writeAccess)
 	if err != nil {
 		return nil, err
 	}
-	w, done, err := c.Write(f, args.Data, args.Offset)
-	switch {
-	case !done:
-		return nil, errAsCaller
-	case err != nil:
+	w, err := c.Write(f, args.Data, args.Offset)
+	if err != nil {
 		return nil, err
 	}
 	c.on.wrote = true
-	*res = nfs4.WriteRes{Count: uint32(w.Count), Committed: args.Stable, Verf: verifierOf(w.Verifier)}
 	if args.Stable != nfs4.Unstable {
-		c.Sync(f, args.Stable == nfs4.DataSync)
+		if err := c.Sync(f, args.Stable == nfs4.DataSync); err != nil {
+			return nil, err
+		}
 	}
+	*res = nfs4.WriteRes{Count: uint32(w.Count), Committed: args.Stable, Verf: verifierOf(w.Verifier)}
 	return res, nil
 }
 
@@ -188,38 +163,24 @@ func verifierOf(v uint64) (verf nfs4.Verifier) {
 }
 
 // commit: section 18.3. The whole file is synced, whatever the range.
-func (c *compound) commit() (result, error) {
-	var args nfs4.CommitArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) commit(*nfs4.CommitArgs) (result, error) {
 	f, err := c.commitFile()
 	if err != nil {
 		return nil, err
 	}
-	_, done, err := c.Commit(f)
-	switch {
-	case !done:
-		return nil, errAsCaller
-	case err != nil:
+	if _, err := c.Commit(f); err != nil {
 		return nil, err
 	}
-	res := &nfs4.CommitRes{}
-	c.synced = func() { res.Verf = verifierOf(f.Volume.WriteVerifier()) }
-	return res, nil
+	return &nfs4.CommitRes{Verf: verifierOf(f.Volume.WriteVerifier())}, nil // from after the sync
 }
 
 // commitFile is the current file open for writing: COMMIT has no stateid.
 func (c *compound) commitFile() (*export.File, error) {
 	switch {
-	case c.io != nil:
-		return c.io, nil
 	case !c.cur.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
 	case c.cur.node != nil:
 		return nil, syscall.EISDIR
-	case !c.IsRoot():
-		return nil, errAsRoot
 	}
 	key, err := c.server.keyOf(c.cur.bytes())
 	if err != nil {
@@ -235,9 +196,6 @@ func (c *compound) commitFile() (*export.File, error) {
 	if errors.Is(err, syscall.EINVAL) { // no regular file: which status that has its type says
 		_, typeErr := c.regularFile()
 		err = cmp.Or(typeErr, err)
-	}
-	if err == nil {
-		c.io = f
 	}
 	return f, err
 }

@@ -33,11 +33,7 @@ func (c *compound) regularFile() (state.FileKey, error) {
 }
 
 // lock: RFC 8881 section 18.10.
-func (c *compound) lock() (result, error) {
-	var args nfs4.LockArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) lock(args *nfs4.LockArgs) (result, error) {
 	key, err := c.regularFile()
 	if err != nil {
 		return nil, err
@@ -67,11 +63,7 @@ func (c *compound) lock() (result, error) {
 }
 
 // lockt: section 18.11.
-func (c *compound) lockt() (result, error) {
-	var args nfs4.LocktArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) lockt(args *nfs4.LocktArgs) (result, error) {
 	key, err := c.regularFile()
 	if err != nil {
 		return nil, err
@@ -85,11 +77,7 @@ func (c *compound) lockt() (result, error) {
 }
 
 // locku: section 18.12.
-func (c *compound) locku() (result, error) {
-	var args nfs4.LockuArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) locku(args *nfs4.LockuArgs) (result, error) {
 	return c.ofOpen(args.Stateid, (*compound).stateidOf, func(id state.Stateid, key state.FileKey) (state.Stateid, state.Error) {
 		return c.server.state.Unlock(c.on.client(), id, key, args.Offset, args.Length)
 	})

@@ -1,7 +1,6 @@
 package nfs4
 
 import (
-	"errors"
 	"strings"
 	"syscall"
 
@@ -18,14 +17,14 @@ func (c *compound) putrootfh() (result, error) {
 }
 
 func (c *compound) pseudo() pseudo {
-	return pseudo{c.server.table, c.server.key, c.Call.Client}
+	return pseudo{c.server.table, c.server.key, c.rpc.Client}
 }
 
 // putfh: section 18.19.
 func (c *compound) putfh() (result, error) {
-	var args nfs4.PutfhArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
+	args := &c.mem.putfh
+	if err := c.decode(args); err != nil {
+		return nil, err
 	}
 	volume, id, err := c.server.key.Parse(args.FH)
 	if err != nil {
@@ -44,8 +43,7 @@ func (c *compound) putfh() (result, error) {
 	if c.nextOpens() {
 		return nil, nil
 	}
-	_, err = c.attrFile(&c.cur)
-	if err != nil && !errors.Is(err, errAsRoot) {
+	if _, err = c.attrFile(&c.cur); err != nil {
 		c.cur = object{}
 	}
 	return nil, err
@@ -59,7 +57,7 @@ func (c *compound) nextOpens() bool {
 		return false
 	}
 	var op nfs4.OpNum
-	d := c.Call.Args
+	d := c.rpc.Args
 	op.Decode(&d)
 	switch op {
 	case nfs4.OpRead, nfs4.OpWrite, nfs4.OpCommit, nfs4.OpGetattr, nfs4.OpLookup, nfs4.OpCreate, nfs4.OpRemove, nfs4.OpOpen,
@@ -126,131 +124,112 @@ func checkName(name []byte) error {
 
 // lookup: section 18.13.
 func (c *compound) lookup() (result, error) {
-	var args nfs4.LookupArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
+	args := &c.mem.lookup
+	if err := c.decode(args); err != nil {
+		return nil, err
 	}
-	return nil, c.step(args.Name, func(o object) { c.cur, c.stateid = o, nfs4.Stateid{} })
+	o, err := c.step(args.Name)
+	if err != nil {
+		return nil, err
+	}
+	c.cur, c.stateid = o, nfs4.Stateid{}
+	return nil, nil
 }
 
 // step finds a name in the current directory.
-func (c *compound) step(name []byte, found func(object)) error {
+func (c *compound) step(name []byte) (o object, err error) {
 	dir, err := c.lookFile(&c.cur)
 	if err != nil {
-		return err
+		return o, err
 	}
 	if dir == nil {
 		if err := checkName(name); err != nil {
-			return err
+			return o, err
 		}
-		return c.stepPseudo(c.cur.node, string(name), found)
+		return c.stepPseudo(c.cur.node, string(name))
 	}
 	switch {
 	case dir.Attr.IsSymlink():
-		return statusError(nfs4.ErrSymlink)
+		return o, statusError(nfs4.ErrSymlink)
 	case !dir.Attr.IsDir():
-		return syscall.ENOTDIR
+		return o, syscall.ENOTDIR
 	}
 	if err := checkName(name); err != nil {
-		return err
+		return o, err
 	}
-	attr, handle, done, err := c.Lookup(dir, name, c.mem.handle[:0])
-	if !done {
-		return errAsCaller
-	}
+	attr, handle, err := c.Lookup(dir, name, c.mem.handle[:0])
 	if err != nil {
-		return err
+		return o, err
 	}
 	c.mem.found.volume = dir.Volume
 	c.mem.found.change, c.mem.found.attr, handle, err = dir.ChangeOf(name, handle, attr)
-	var o object
 	o.set(handle)
 	o.found = err == nil
-	found(o)
-	return nil
+	return o, nil
 }
 
 // stepPseudo finds a name in a pseudo directory.
-func (c *compound) stepPseudo(n *node, name string, found func(object)) error {
+func (c *compound) stepPseudo(n *node, name string) (o object, err error) {
 	e, ok := n.lookup(name)
 	switch {
 	case !ok:
-		return syscall.ENOENT
+		return o, syscall.ENOENT
 	case e.volume == nil:
-		next := c.pseudo().byPath(n.child(name))
-		if next == nil { // its last volume has just gone
-			return syscall.ENOENT
+		if o.node = c.pseudo().byPath(n.child(name)); o.node == nil { // its last volume has just gone
+			return o, syscall.ENOENT
 		}
-		found(object{node: next})
-		return nil
+		return o, nil
 	}
-	return c.enter(e.volume, found)
-}
-
-// enter finds a volume's root.
-func (c *compound) enter(v *export.Volume, found func(object)) error {
-	handle, err := c.server.opener.Root(v)
+	handle, err := c.server.opener.Root(e.volume)
 	if err != nil {
-		return statusError(nfs4.ErrServerFault)
+		return o, statusError(nfs4.ErrServerFault)
 	}
-	var o object
 	o.set(handle)
-	found(o)
-	return nil
+	return o, nil
 }
 
 // lookupp: section 18.14.
 func (c *compound) lookupp() (result, error) {
-	return nil, c.up(func(o object) { c.cur, c.stateid = o, nfs4.Stateid{} })
+	o, err := c.up()
+	if err != nil {
+		return nil, err
+	}
+	c.cur, c.stateid = o, nfs4.Stateid{}
+	return nil, nil
 }
 
 // up finds the directory that the current one is in.
-func (c *compound) up(found func(object)) error {
+func (c *compound) up() (o object, err error) {
 	dir, err := c.attrFile(&c.cur)
 	switch {
 	case err != nil:
-		return err
+		return o, err
 	case dir == nil && c.cur.node.path == "/":
-		return syscall.ENOENT
+		return o, syscall.ENOENT
 	case dir == nil:
-		return c.pseudoAt(parent(c.cur.node.path), found)
+		return c.pseudoAt(parent(c.cur.node.path))
 	case dir.Attr.IsSymlink():
-		return statusError(nfs4.ErrSymlink)
+		return o, statusError(nfs4.ErrSymlink)
 	case !dir.Attr.IsDir():
-		return syscall.ENOTDIR
+		return o, syscall.ENOTDIR
 	case dir.IsRoot():
-		return c.pseudoAt(parent("/"+strings.Trim(dir.Volume.Path, "/")), found)
-	}
-	if !c.may {
-		may, known := c.May(dir, export.MayExec)
-		switch {
-		case !known:
-			return errAsCaller
-		case !may:
-			return syscall.EACCES
-		}
-		c.may = true
-	}
-	if !c.IsRoot() {
-		return errAsRoot // what is above may be closed to the caller
+		return c.pseudoAt(parent("/" + strings.Trim(dir.Volume.Path, "/")))
+	case !c.May(dir, export.MayExec):
+		return o, syscall.EACCES
 	}
 	up, err := c.Parent(dir)
 	if err != nil {
-		return err
+		return o, err
 	}
-	var o object
 	o.setFile(up)
-	found(o)
-	return nil
+	return o, nil
 }
 
-func (c *compound) pseudoAt(path string, found func(object)) error {
-	n := c.pseudo().byPath(path)
-	if n == nil {
-		return syscall.ESTALE
+func (c *compound) pseudoAt(path string) (o object, err error) {
+	if o.node = c.pseudo().byPath(path); o.node == nil {
+		return o, syscall.ESTALE
 	}
-	found(object{node: n})
-	return nil
+	return o, nil
 }
 
 // flavors are how a client may say who it is: section 2.6.
@@ -259,12 +238,8 @@ func flavors() result {
 }
 
 // secinfo: section 18.29. There is no current file handle after it.
-func (c *compound) secinfo() (result, error) {
-	var args nfs4.SecinfoArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
-	if err := c.step(args.Name, func(object) {}); err != nil {
+func (c *compound) secinfo(args *nfs4.SecinfoArgs) (result, error) {
+	if _, err := c.step(args.Name); err != nil {
 		return nil, err
 	}
 	c.cur, c.stateid = object{}, nfs4.Stateid{}
@@ -272,18 +247,14 @@ func (c *compound) secinfo() (result, error) {
 }
 
 // secinfoNoName: section 18.45.
-func (c *compound) secinfoNoName() (result, error) {
-	var args nfs4.SecinfoNoNameArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) secinfoNoName(args *nfs4.SecinfoNoNameArgs) (result, error) {
 	switch args.Style {
 	case nfs4.SecinfoCurrentFH:
 		if !c.cur.isSet() {
 			return nil, statusError(nfs4.ErrNoFileHandle)
 		}
 	case nfs4.SecinfoParent:
-		if err := c.up(func(object) {}); err != nil {
+		if _, err := c.up(); err != nil {
 			return nil, err
 		}
 	}

@@ -15,11 +15,7 @@ func changeInfo(c *vfs.Change) nfs4.ChangeInfo {
 }
 
 // create makes what is no regular file: RFC 8881 section 18.4.
-func (c *compound) create() (result, error) {
-	var args nfs4.CreateArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) create(args *nfs4.CreateArgs) (result, error) {
 	set, err := c.server.setOf(&args.Attr, c.server.sets.settable)
 	if err != nil {
 		return nil, err
@@ -31,9 +27,6 @@ func (c *compound) create() (result, error) {
 	}
 	dir, err := c.namesFile(&c.cur)
 	if err != nil {
-		return nil, err
-	}
-	if err := c.asCaller(); err != nil {
 		return nil, err
 	}
 	types := map[nfs4.FType]uint32{nfs4.TypeFIFO: export.TypeFIFO, nfs4.TypeSock: export.TypeSocket, nfs4.TypeChr: export.TypeChar, nfs4.TypeBlk: export.TypeBlock}
@@ -60,19 +53,12 @@ func (c *compound) create() (result, error) {
 }
 
 // remove: section 18.25. One operation removes files and directories.
-func (c *compound) remove() (result, error) {
-	var args nfs4.RemoveArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) remove(args *nfs4.RemoveArgs) (result, error) {
 	if err := checkName(args.Name); err != nil {
 		return nil, err
 	}
 	dir, err := c.namesFile(&c.cur)
 	if err != nil {
-		return nil, err
-	}
-	if err := c.asCaller(); err != nil {
 		return nil, err
 	}
 	change, err := c.RemoveAny(dir, args.Name)
@@ -83,11 +69,7 @@ func (c *compound) remove() (result, error) {
 }
 
 // rename: section 18.26, from the saved directory to the current one.
-func (c *compound) rename() (result, error) {
-	var args nfs4.RenameArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) rename(args *nfs4.RenameArgs) (result, error) {
 	if err := checkName(args.OldName); err != nil {
 		return nil, err
 	}
@@ -108,9 +90,6 @@ func (c *compound) rename() (result, error) {
 	if from.Volume != to.Volume {
 		return nil, syscall.EXDEV
 	}
-	if err := c.asCaller(); err != nil {
-		return nil, err
-	}
 	inFrom, inTo, err := c.Rename(from, args.OldName, to, args.NewName)
 	if err != nil {
 		return nil, err
@@ -119,11 +98,7 @@ func (c *compound) rename() (result, error) {
 }
 
 // link: section 18.9, of the saved file in the current directory.
-func (c *compound) link() (result, error) {
-	var args nfs4.LinkArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) link(args *nfs4.LinkArgs) (result, error) {
 	if err := checkName(args.Name); err != nil {
 		return nil, err
 	}
@@ -137,9 +112,6 @@ func (c *compound) link() (result, error) {
 		return nil, err
 	case f.Volume != dir.Volume:
 		return nil, syscall.EXDEV
-	}
-	if err := c.asCaller(); err != nil {
-		return nil, err
 	}
 	change, err := c.Link(f, dir, args.Name)
 	if err != nil {
@@ -156,9 +128,6 @@ func (c *compound) readlink() (result, error) {
 		return nil, err
 	case !f.Attr.IsSymlink():
 		return nil, statusError(nfs4.ErrWrongType)
-	}
-	if err := c.asCaller(); err != nil {
-		return nil, err
 	}
 	path, err := f.Readlink()
 	if err != nil {

@@ -51,9 +51,6 @@ func (c *compound) openFile(o *object, open func(handle []byte) (*export.File, e
 	case o.node != nil:
 		return nil, nil
 	case o.file == nil:
-		if !c.IsRoot() {
-			return nil, errAsRoot
-		}
 		f, err := open(o.bytes())
 		if errors.Is(err, syscall.ESTALE) {
 			f, err = c.openRemoved(o)
@@ -63,9 +60,7 @@ func (c *compound) openFile(o *object, open func(handle []byte) (*export.File, e
 		}
 		o.file, o.fresh = f, true
 	}
-	if !c.Of(o.file) {
-		return nil, errAsRoot
-	}
+	c.Of(o.file)
 	return o.file, nil
 }
 
@@ -120,7 +115,7 @@ func (c *compound) mustFile(o *object, status nfs4.Status) (*export.File, error)
 	return f, err
 }
 
-// namesFile is the directory open for its names, on a goroutine that acts as the caller.
+// namesFile is the directory open for its names. The operation that follows is for it.
 func (c *compound) namesFile(o *object) (*export.File, error) {
 	switch {
 	case !o.isSet():
@@ -128,25 +123,12 @@ func (c *compound) namesFile(o *object) (*export.File, error) {
 	case o.node != nil:
 		return nil, syscall.EROFS
 	case o.names == nil:
-		if !c.IsRoot() {
-			return nil, errAsRoot
-		}
 		f, err := c.Open(o.bytes(), export.UseNames)
 		if err != nil {
 			return nil, err
 		}
 		o.names = f
 	}
-	if !c.Of(o.names) {
-		return nil, errAsRoot
-	}
+	c.Of(o.names)
 	return o.names, nil
-}
-
-// asCaller returns an error until the goroutine acts as the caller.
-func (c *compound) asCaller() error {
-	if !c.IsCaller() {
-		return errAsCaller
-	}
-	return nil
 }

@@ -6,53 +6,75 @@ import (
 	"github.com/podnas/podnas/server/vfs"
 )
 
+// result is what an operation answers after its status.
+type result interface{ Append([]byte) []byte }
+
+// operation does an operation, once and whole. It returns an error that becomes the status, and nil or
+// what the result has besides.
+type operation func(*compound) (result, error)
+
+// with is an operation whose arguments are decoded first. Those that are most frequent have them in the
+// memory of the compound.
+func with[A any, D interface {
+	*A
+	Decode(*xdr.Decoder)
+}](do func(*compound, D) (result, error)) operation {
+	return func(c *compound) (result, error) {
+		args := D(new(A))
+		if err := c.decode(args); err != nil {
+			return nil, err
+		}
+		return do(c, args)
+	}
+}
+
 // operations are those that are served. What RFC 8881 knows besides is NOTSUPP.
-type operations [nfs4.OpReclaimComplete + 1]func(*compound) (result, error)
+type operations [nfs4.OpReclaimComplete + 1]operation
 
 func newOperations() operations {
 	return operations{
 		nfs4.OpAccess:            (*compound).access,
-		nfs4.OpClose:             (*compound).closeOp,
-		nfs4.OpCommit:            (*compound).commit,
-		nfs4.OpCreate:            (*compound).create,
-		nfs4.OpDelegpurge:        (*compound).delegpurge,
-		nfs4.OpDelegreturn:       (*compound).delegreturn,
+		nfs4.OpClose:             with((*compound).closeOp),
+		nfs4.OpCommit:            with((*compound).commit),
+		nfs4.OpCreate:            with((*compound).create),
+		nfs4.OpDelegpurge:        with((*compound).delegpurge),
+		nfs4.OpDelegreturn:       with((*compound).delegreturn),
 		nfs4.OpGetattr:           (*compound).getattr,
 		nfs4.OpGetfh:             (*compound).getfh,
-		nfs4.OpLink:              (*compound).link,
-		nfs4.OpLock:              (*compound).lock,
-		nfs4.OpLockt:             (*compound).lockt,
-		nfs4.OpLocku:             (*compound).locku,
+		nfs4.OpLink:              with((*compound).link),
+		nfs4.OpLock:              with((*compound).lock),
+		nfs4.OpLockt:             with((*compound).lockt),
+		nfs4.OpLocku:             with((*compound).locku),
 		nfs4.OpLookup:            (*compound).lookup,
 		nfs4.OpLookupp:           (*compound).lookupp,
-		nfs4.OpNverify:           func(c *compound) (result, error) { return c.verify(false) },
-		nfs4.OpOpen:              (*compound).openOp,
-		nfs4.OpOpenDowngrade:     (*compound).openDowngrade,
+		nfs4.OpNverify:           with((*compound).nverify),
+		nfs4.OpOpen:              with((*compound).openOp),
+		nfs4.OpOpenDowngrade:     with((*compound).openDowngrade),
 		nfs4.OpPutfh:             (*compound).putfh,
 		nfs4.OpPutpubfh:          (*compound).putrootfh,
 		nfs4.OpPutrootfh:         (*compound).putrootfh,
 		nfs4.OpRead:              (*compound).read,
-		nfs4.OpReaddir:           (*compound).readdir,
+		nfs4.OpReaddir:           with((*compound).readdir),
 		nfs4.OpReadlink:          (*compound).readlink,
-		nfs4.OpRemove:            (*compound).remove,
-		nfs4.OpRename:            (*compound).rename,
+		nfs4.OpRemove:            with((*compound).remove),
+		nfs4.OpRename:            with((*compound).rename),
 		nfs4.OpRestorefh:         (*compound).restorefh,
 		nfs4.OpSavefh:            (*compound).savefh,
-		nfs4.OpSecinfo:           (*compound).secinfo,
-		nfs4.OpSecinfoNoName:     (*compound).secinfoNoName,
-		nfs4.OpSetattr:           (*compound).setattr,
-		nfs4.OpVerify:            func(c *compound) (result, error) { return c.verify(true) },
+		nfs4.OpSecinfo:           with((*compound).secinfo),
+		nfs4.OpSecinfoNoName:     with((*compound).secinfoNoName),
+		nfs4.OpSetattr:           with((*compound).setattr),
+		nfs4.OpVerify:            with((*compound).verify),
 		nfs4.OpWrite:             (*compound).write,
-		nfs4.OpBackchannelCtl:    (*compound).backchannelCtl,
-		nfs4.OpBindConnToSession: (*compound).bindConnToSession,
-		nfs4.OpExchangeID:        (*compound).exchangeID,
-		nfs4.OpCreateSession:     (*compound).createSession,
-		nfs4.OpDestroySession:    (*compound).destroySession,
-		nfs4.OpFreeStateid:       (*compound).freeStateid,
+		nfs4.OpBackchannelCtl:    with((*compound).backchannelCtl),
+		nfs4.OpBindConnToSession: with((*compound).bindConnToSession),
+		nfs4.OpExchangeID:        with((*compound).exchangeID),
+		nfs4.OpCreateSession:     with((*compound).createSession),
+		nfs4.OpDestroySession:    with((*compound).destroySession),
+		nfs4.OpFreeStateid:       with((*compound).freeStateid),
 		nfs4.OpSequence:          (*compound).sequence,
-		nfs4.OpTestStateid:       (*compound).testStateid,
-		nfs4.OpDestroyClientID:   (*compound).destroyClientID,
-		nfs4.OpReclaimComplete:   (*compound).reclaimComplete,
+		nfs4.OpTestStateid:       with((*compound).testStateid),
+		nfs4.OpDestroyClientID:   with((*compound).destroyClientID),
+		nfs4.OpReclaimComplete:   with((*compound).reclaimComplete),
 	}
 }
 
@@ -82,7 +104,7 @@ func looks(op nfs4.OpNum) bool {
 
 // operation finds the operation that was begun, if it may stand where it does: RFC 8881
 // section 2.10.6.4 and the operations' own.
-func (c *compound) operation() (func(*compound) (result, error), error) {
+func (c *compound) operation() (operation, error) {
 	legal := c.op >= nfs4.OpAccess && c.op <= nfs4.OpReclaimComplete
 	if !legal {
 		c.op = nfs4.OpIllegal

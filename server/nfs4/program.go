@@ -247,7 +247,7 @@ func (s *Server) Program() oncrpc.Program {
 		Number:  nfs4.Program,
 		Version: nfs4.Version,
 		Procedures: []oncrpc.Procedure{
-			nfs4.ProcNull:     {Name: "NULL4", Handle: func(*oncrpc.Call) oncrpc.Answer { return oncrpc.Done(rpc.Success) }, AnyAuth: true},
+			nfs4.ProcNull:     {Name: "NULL4", Handle: func(*oncrpc.Call) rpc.AcceptStat { return rpc.Success }, AnyAuth: true},
 			nfs4.ProcCompound: {Name: "COMPOUND", Handle: s.compound},
 		},
 	}

@@ -41,11 +41,7 @@ type encoded struct{ res []byte }
 func (e encoded) Append(b []byte) []byte { return append(b, e.res...) }
 
 // readdir: RFC 8881 section 18.23.
-func (c *compound) readdir() (result, error) {
-	var args nfs4.ReaddirArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) readdir(args *nfs4.ReaddirArgs) (result, error) {
 	switch {
 	case args.Cookie == 1, args.Cookie == 2:
 		return nil, statusError(nfs4.ErrBadCookie)
@@ -58,11 +54,11 @@ func (c *compound) readdir() (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lister{args: &args, Listing: vfs.Listing{Max: statusSize + int(min(args.MaxCount, vfs.ListMax)), DirMax: int(min(args.DirCount, vfs.ListMax))}}
+	l := &lister{args: args, Listing: vfs.Listing{Max: statusSize + int(min(args.MaxCount, vfs.ListMax)), DirMax: int(min(args.DirCount, vfs.ListMax))}}
 	if args.DirCount == 0 { // a hint that the client does not give
 		l.DirMax = vfs.ListMax
 	}
-	if reply := c.Call.Reply; cap(reply) > len(reply)+4 { // which has room for it: the list is where the result will have it
+	if reply := c.rpc.Reply; cap(reply) > len(reply)+4 { // which has room for it: the list is where the result will have it
 		l.Bytes = reply[len(reply)+4 : len(reply)+4]
 	}
 	l.Bytes = (&nfs4.ReaddirRes{}).AppendHead(l.Bytes)
@@ -74,9 +70,6 @@ func (c *compound) readdir() (result, error) {
 	} else {
 		if !dir.Attr.IsDir() {
 			return nil, syscall.ENOTDIR
-		}
-		if err := c.asCaller(); err != nil {
-			return nil, err
 		}
 		err = c.list(dir, l)
 	}
@@ -112,7 +105,7 @@ func (c *compound) list(dir *export.File, l *lister) error {
 	}
 	var names owners
 	var handle [export.HandleMax]byte
-	return l.Fill(dir, at, size, func(e export.Entry) (more bool, err error) {
+	return c.List(dir, &l.Listing, at, size, func(e export.Entry) (more bool, err error) {
 		if string(e.Name) == "." || string(e.Name) == ".." {
 			return true, nil
 		}
@@ -168,9 +161,6 @@ func (c *compound) listPseudo(l *lister) error {
 }
 
 func (c *compound) rootAttrs(v *export.Volume, l *lister, names *owners) error {
-	if !c.IsRoot() {
-		return errAsRoot
-	}
 	handle, err := c.server.opener.Root(v)
 	if err != nil {
 		return err

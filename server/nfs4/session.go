@@ -116,7 +116,7 @@ func statusOfState(e state.Error) nfs4.Status {
 
 // principal is who sent the call.
 func (c *compound) principal() state.Principal {
-	return state.Principal{Flavor: uint32(c.Call.Header.Cred.Flavor), UID: c.Call.Cred.UID}
+	return state.Principal{Flavor: uint32(c.rpc.Header.Cred.Flavor), UID: c.rpc.Cred.UID}
 }
 
 // digestOf is how much of a call tells it from another one, in bytes: section 2.10.6.1.3.1
@@ -126,22 +126,22 @@ const digestOf = 512
 // digest is of what follows SEQUENCE. That is not the same when Linux sends a call again: sa_highest_slotid
 // says what slots it uses then.
 func (c *compound) digest() uint64 {
-	left := c.Call.Args
+	left := c.rpc.Args
 	rest := left.Rest()
 	args := crc32.Checksum(rest[:min(len(rest), digestOf)], c.server.crc)
-	cred := crc32.Checksum(c.Call.Header.Cred.Body, c.server.crc)
+	cred := crc32.Checksum(c.rpc.Header.Cred.Body, c.server.crc)
 	return uint64(args)<<32 | uint64(cred^uint32(len(rest)))
 }
 
 // sequence: RFC 8881 section 18.46.
 func (c *compound) sequence() (result, error) {
 	args := &c.mem.sequence
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
+	if err := c.decode(args); err != nil {
+		return nil, err
 	}
 	res, err := c.server.state.Sequence(state.SequenceArgs{
 		Session: state.SessionID(args.SessionID), Slot: args.SlotID, Seq: args.SequenceID, HighestSlot: args.HighestSlotID,
-		Digest: c.digest(), Ops: c.left + 1, Size: uint32(c.Call.Size()), Conn: c.Call.Conn(),
+		Digest: c.digest(), Ops: c.left + 1, Size: uint32(c.rpc.Size()), Conn: c.rpc.Conn(),
 		Reply: uint32(c.size(sequenceBytes)), Cache: args.CacheThis,
 	})
 	switch {
@@ -150,12 +150,12 @@ func (c *compound) sequence() (result, error) {
 	case err != state.OK && err != state.ErrRetryUncachedRep:
 		return nil, errorOf(err)
 	case res.Reply != nil:
-		c.Call.Reply = append(c.Call.Reply[:c.head], res.Reply...)
+		c.rpc.Reply = append(c.rpc.Reply[:c.head], res.Reply...)
 		c.on.replayed = true
 		return nil, nil
 	}
 	if c.on.slot, c.on.cache = res.Slot, args.CacheThis; c.on.slot != nil {
-		c.Call.Tell(c)
+		c.rpc.Tell(c)
 	}
 	c.mem.sequenceRes = nfs4.SequenceRes{
 		SessionID: args.SessionID, SequenceID: args.SequenceID, SlotID: args.SlotID,
@@ -175,7 +175,7 @@ func (c *compound) size(more int) int {
 	if c.left > 0 {
 		more += status
 	}
-	return header + len(c.Call.Reply) - c.head + more
+	return header + len(c.rpc.Reply) - c.head + more
 }
 
 // fits returns an error if the reply, with so many bytes more, is larger than the session
@@ -195,11 +195,7 @@ func (c *compound) fits(more int) error {
 }
 
 // exchangeID: section 18.35.
-func (c *compound) exchangeID() (result, error) {
-	var args nfs4.ExchangeIDArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) exchangeID(args *nfs4.ExchangeIDArgs) (result, error) {
 	const known = nfs4.ExchangeSuppMovedRefer | nfs4.ExchangeSuppMovedMigr | nfs4.ExchangeBindPrincStateid | nfs4.ExchangeMaskPNFS | nfs4.ExchangeUpdConfirmedRecA
 	switch {
 	case args.Flags&^known != 0:
@@ -211,7 +207,7 @@ func (c *compound) exchangeID() (result, error) {
 	}
 	res, err := c.server.state.ExchangeID(state.ExchangeIDArgs{
 		Owner: args.OwnerID, Verifier: args.Verf, Principal: c.principal(),
-		Update: args.Flags&nfs4.ExchangeUpdConfirmedRecA != 0, Conn: c.Call.Conn(),
+		Update: args.Flags&nfs4.ExchangeUpdConfirmedRecA != 0, Conn: c.rpc.Conn(),
 	})
 	if err != state.OK {
 		return nil, errorOf(err)
@@ -233,18 +229,14 @@ func attrsOf(c *state.Channel) nfs4.ChannelAttrs {
 }
 
 // createSession: section 18.36.
-func (c *compound) createSession() (result, error) {
-	var args nfs4.CreateSessionArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) createSession(args *nfs4.CreateSessionArgs) (result, error) {
 	const known = nfs4.SessionPersist | nfs4.SessionConnBackChan | nfs4.SessionConnRDMA
 	if args.Flags&^known != 0 {
 		return nil, statusError(nfs4.ErrInval)
 	}
 	create := state.CreateSessionArgs{
 		ClientID: args.ClientID, Seq: args.SequenceID, Principal: c.principal(),
-		Fore: channelOf(&args.Fore), Back: channelOf(&args.Back), Conn: c.Call.Conn(),
+		Fore: channelOf(&args.Fore), Back: channelOf(&args.Back), Conn: c.rpc.Conn(),
 	}
 	if back := newBackChannel(args.CBProgram, args.SecParms); back != nil {
 		create.Callback, create.BackChannel = back, args.Flags&nfs4.SessionConnBackChan != 0
@@ -264,35 +256,23 @@ func (c *compound) createSession() (result, error) {
 }
 
 // destroySession: section 18.37.
-func (c *compound) destroySession() (result, error) {
-	var args nfs4.DestroySessionArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) destroySession(args *nfs4.DestroySessionArgs) (result, error) {
 	id := state.SessionID(args.SessionID)
 	if c.on.slot != nil && c.on.slot.SessionID() == id && c.left > 0 {
 		return nil, statusError(nfs4.ErrNotOnlyOp) // it must be the last then
 	}
-	return nil, errorOf(c.server.state.DestroySession(id, c.Call.Conn(), c.on.slot))
+	return nil, errorOf(c.server.state.DestroySession(id, c.rpc.Conn(), c.on.slot))
 }
 
 // destroyClientID: section 18.50.
-func (c *compound) destroyClientID() (result, error) {
-	var args nfs4.DestroyClientIDArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) destroyClientID(args *nfs4.DestroyClientIDArgs) (result, error) {
 	return nil, errorOf(c.server.state.DestroyClientID(args.ClientID, c.principal()))
 }
 
 // bindConnToSession: section 18.34.
-func (c *compound) bindConnToSession() (result, error) {
-	var args nfs4.BindConnToSessionArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) bindConnToSession(args *nfs4.BindConnToSessionArgs) (result, error) {
 	want := state.Direction(args.Dir) & (state.Fore | state.Back) // as the client asks for, or would also have
-	dir, client, err := c.server.state.BindConn(state.SessionID(args.SessionID), c.Call.Conn(), want)
+	dir, client, err := c.server.state.BindConn(state.SessionID(args.SessionID), c.rpc.Conn(), want)
 	if err != state.OK {
 		return nil, errorOf(err)
 	}
@@ -303,11 +283,7 @@ func (c *compound) bindConnToSession() (result, error) {
 }
 
 // backchannelCtl: section 18.33.
-func (c *compound) backchannelCtl() (result, error) {
-	var args nfs4.BackchannelCtlArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) backchannelCtl(args *nfs4.BackchannelCtlArgs) (result, error) {
 	cred, ok := callbackCred(args.SecParms)
 	if back, has := c.on.slot.Callback().(*backChannel); ok && has {
 		back.set(args.CBProgram, cred)
@@ -317,11 +293,7 @@ func (c *compound) backchannelCtl() (result, error) {
 }
 
 // reclaimComplete: section 18.51.
-func (c *compound) reclaimComplete() (result, error) {
-	var args nfs4.ReclaimCompleteArgs
-	if args.Decode(&c.Call.Args); c.Call.Args.Err() != nil {
-		return nil, c.Call.Args.Err()
-	}
+func (c *compound) reclaimComplete(args *nfs4.ReclaimCompleteArgs) (result, error) {
 	if args.OneFS && !c.cur.isSet() {
 		return nil, statusError(nfs4.ErrNoFileHandle)
 	}

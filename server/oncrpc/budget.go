@@ -29,9 +29,11 @@ type Budget struct {
 }
 
 const (
-	// callCost is the bytes of a Call, with a small record, a small reply, and the handler's
-	// State.
-	callCost = 4 << 10
+	// callBytes is the bytes of a Call, with a small record, a small reply, and the handler's
+	// State. callCost is that and the stack of a goroutine, which a call has for itself
+	// when it waits: 8 to 12 KiB.
+	callBytes = 4 << 10
+	callCost  = callBytes + 8<<10
 	// largest is the bytes of the largest call.
 	largest = callCost + recordMax + replyHead
 	// connShare and peerShare are the parts of what is free that one connection and

@@ -48,10 +48,8 @@ type Call struct {
 	slot    slot   // if it may block, see MayWait
 	owner   shares.Owner
 	last    bool // no other call had arrived when it was read
-	later   bool // promised
 	counted bool // in stats
 	outcome Outcome
-	calls   *calls
 }
 
 // Conn is a connection. It is comparable.
@@ -92,14 +90,31 @@ type Outcome interface {
 	Drop() bool
 }
 
-// Tell sets the Outcome of the call. The handler calls it, before it promises an answer.
+// Tell sets the Outcome of the call. The handler calls it, before it waits.
 func (c *Call) Tell(o Outcome) { c.outcome = o }
 
 // Alone reports whether this is the only call of the connection that is not answered yet, as
 // far as is known. Then blocking on the goroutine that reads, after MayWait, delays no other
 // call, and is faster than another goroutine.
-func (c *Call) Alone() bool {
-	return !c.later && c.last && len(c.conn.inFlight) == 1
+func (c *Call) Alone() bool { return c.last && len(c.conn.inFlight) == 1 }
+
+// handle runs the handler. A panic ends only the call.
+func (c *Call) handle() (stat rpc.AcceptStat) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.logPanic(v)
+			stat = rpc.SystemErr
+		}
+	}()
+	if c.proc.Repeated != nil {
+		if stat, ok := c.proc.Repeated(c); ok {
+			c.conn.server.stats.Replayed.Add(1)
+			return stat
+		}
+	}
+	c.counted = true
+	c.conn.served.Begin(&c.Served, c.proc.number)
+	return c.proc.Handle(c)
 }
 
 // Reserve makes room for n bytes of results. The handler calls it before MayWait and
@@ -129,8 +144,7 @@ func (c *Call) logPanic(v any) {
 	c.conn.server.log.Error("rpc: a call ended in a panic", "procedure", name, "client", c.Client, "xid", c.Header.XID, "panic", v, "stack", string(debug.Stack()))
 }
 
-// finish sends the reply: the results if stat is Success, otherwise only stat. A Promise
-// calls it, once.
+// finish sends the reply: the results if stat is Success, otherwise only stat.
 func (c *Call) finish(stat rpc.AcceptStat) {
 	c.releaseSlot() // a client that does not read its reply must not keep it
 	c.grown()
@@ -202,7 +216,7 @@ func (c *conn) newCall(r *reader) (*Call, error) {
 	}
 	call, ok := c.server.calls.take()
 	if !ok {
-		call = &Call{small: make([]byte, smallRecord+smallReply), calls: &calls{server: c.server}}
+		call = &Call{small: make([]byte, smallRecord+smallReply)}
 	}
 	call.conn, call.reader, call.Client, call.own = c, r, c.client, own
 	call.record = call.small[:0:smallRecord]
@@ -261,8 +275,8 @@ func (c *conn) release(call *Call) {
 		c.server.buffers.put(call.memory)
 	}
 	own, charged := call.own, call.charged
-	*call = Call{State: call.State, small: call.small, calls: call.calls}
-	c.server.calls.put(call, keptBytes/callCost)
+	*call = Call{State: call.State, small: call.small}
+	c.server.calls.put(call, keptBytes/callBytes)
 	if charged > 0 {
 		c.server.budget.Give(c.holding, charged)
 	}

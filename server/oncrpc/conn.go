@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -30,10 +31,10 @@ const (
 	lingerTimeout = 200 * time.Millisecond
 )
 
-// conn is a client's connection. One goroutine reads and decodes calls, and writes the
-// replies to those that it answers itself, all of a batch in one write. Another goroutine
-// writes the replies to calls that were answered elsewhere, so that a client that does not
-// read its replies blocks no other goroutine.
+// conn is a client's connection. One goroutine reads a call, answers it, and reads the next, and
+// writes the replies, all of a batch in one write, before it waits for more. A call that waits hands
+// the reading on to another goroutine. When it is answered, its goroutine ends, and another one
+// writes such replies, as one batch where many calls have waited for the same.
 type conn struct {
 	*socket.Conn
 	server *Server
@@ -113,25 +114,31 @@ func (c *conn) stopReading() {
 func (c *conn) serve() {
 	go c.writeLater()
 	defer close(c.done)
-	first := &reader{}
-	c.reader.Store(first)
-	c.readOn(first)
+	c.readOn(c.newReader(0))
 	err := <-c.ended
 	c.endAsking()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, errNoMemory) {
 		c.server.log.Info("rpc: connection ended", "client", c.client, "err", err)
 	}
 	c.flush()
-	for range cap(c.inFlight) { // when it is full, no call is in flight
+	for n := range cap(c.inFlight) { // when it is full, no call is in flight
 		select {
 		case c.inFlight <- struct{}{}:
 		case <-c.server.drained:
 			c.server.log.Warn("rpc: stopped with calls under way", "client", c.client)
 			_ = c.Close()
+			c.server.late.Go(func() { c.fill(n) })
 			return
 		}
 	}
 	c.end()
+}
+
+// fill waits until no call is in flight, if n values of inFlight are no calls.
+func (c *conn) fill(n int) {
+	for ; n < cap(c.inFlight); n++ {
+		c.inFlight <- struct{}{}
+	}
 }
 
 // end closes a connection whose replies are all written. It first reads what the client
@@ -248,18 +255,7 @@ func (c *conn) dispatch(call *Call) error {
 		return nil
 	}
 	call.proc = proc
-	p := call.promise()
-	defer p.Recover()
-	if proc.Repeated != nil {
-		if a, ok := proc.Repeated(call); ok {
-			c.server.stats.Replayed.Add(1)
-			p.Finish(a)
-			return nil
-		}
-	}
-	call.counted = true
-	c.served.Begin(&call.Served, proc.number)
-	p.Finish(proc.Handle(call))
+	call.finish(call.handle())
 	return nil
 }
 
@@ -284,19 +280,15 @@ func (c *Call) authenticate(proc *Procedure) rpc.AuthStat {
 	return rpc.AuthOK
 }
 
-// send queues a reply. The goroutine that reads writes it, before it waits. If the call was
-// answered elsewhere, the goroutine that writes does.
+// send queues a reply. The goroutine that reads writes it, before it waits. If another one
+// reads by now, the goroutine that writes does, see read.
 func (c *conn) send(call *Call) {
-	later := call.later // once it is written, the Call may be another one's
 	c.mu.Lock()
 	c.out = append(c.out, call)
 	c.outSize += len(call.Reply)
 	full := c.outSize > max(outMax, 2*len(call.Reply))
 	c.mu.Unlock()
-	switch {
-	case later:
-		c.writeSoon()
-	case full:
+	if full {
 		c.flush()
 	}
 }
@@ -309,11 +301,12 @@ func (c *conn) writeSoon() {
 	}
 }
 
-// writeLater writes the replies to calls that are answered elsewhere.
+// writeLater writes the replies to calls whose goroutines do not read any more.
 func (c *conn) writeLater() {
 	for {
 		select {
 		case <-c.wake:
+			runtime.Gosched() // the calls that have waited for the same sync are answered now, too
 			c.flush()
 		case <-c.done:
 			return

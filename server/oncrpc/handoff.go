@@ -9,10 +9,11 @@ import (
 )
 
 // The goroutine that reads a connection answers most calls itself, because handing a
-// call to another goroutine takes longer than the call. But a call that waits for the
-// disk must not delay the calls behind it. So while a call runs that may block, a timer
-// checks the connection. If two checks in a row find the same call, another goroutine
-// becomes the reader. The first one ends when its call is answered.
+// call to another goroutine takes longer than the call. But a call that waits must not delay the
+// calls behind it. One that knows that it will wait hands on the reading of the connection
+// to another goroutine (HandOn). One that may block, or not, is watched (MayWait): a timer
+// checks the connection, and if two checks in a row find the same call, it hands on the reading
+// for it. In both cases the first goroutine ends when its call is answered.
 
 const (
 	// checkEvery is the time between two checks. A call delays others for twice as long
@@ -28,6 +29,7 @@ var errReplaced = errors.New("another goroutine reads the connection")
 
 // reader is a goroutine while it reads the connection.
 type reader struct {
+	conn *conn
 	// blocking is the number of the call that may block, 0 if there is none, or replaced
 	// for good.
 	blocking atomic.Uint64
@@ -36,11 +38,10 @@ type reader struct {
 
 const replaced = 1<<64 - 1
 
-// MayWait must be called before a call, which is for a volume, does what may block, so
-// that it does not delay the connection's other calls. The handler calls it on the
-// goroutine that it was called on, or, once it has promised an answer, on any: then nothing
-// waits for the call. While too many calls are blocked, it waits for one of them to end. It
-// returns false if the client has gone meanwhile: the call must not be begun then.
+// MayWait must be called before a call, which is for a volume, makes system calls that may block, so
+// that it does not delay the connection's other calls for long. While too many calls are blocked, it
+// waits for one of them to end. It returns false if the client has gone meanwhile: the call must
+// not be begun then.
 func (c *Call) MayWait(volume uint64) bool {
 	if c.slot == noSlot {
 		c.owner = shares.Owner{Volume: volume, Client: c.Client.Addr()}
@@ -53,12 +54,31 @@ func (c *Call) MayWait(volume uint64) bool {
 	return true
 }
 
-// watch has the timer check the connection, unless the call was promised an answer: then the
-// reader, which has gone on, is not the goroutine that may block, and two would read.
-func (c *Call) watch() {
-	if c.later {
-		return
+// Wait must be called before the call waits for another goroutine, so that it delays no other
+// call. It ends what MayWait has begun: a call that waits without a thread must not keep others from
+// blocking.
+func (c *Call) Wait() {
+	c.releaseSlot()
+	c.HandOn()
+}
+
+// HandOn has another goroutine read the connection from here on.
+func (c *Call) HandOn() {
+	r := c.reader
+	if n := r.blocking.Load(); n != replaced && r.blocking.CompareAndSwap(n, replaced) {
+		c.conn.server.readers.begin(c.conn.newReader(r.numbers))
 	}
+}
+
+// newReader returns the next reader. Its calls have other numbers than those of the one before.
+func (c *conn) newReader(numbers uint64) *reader {
+	next := &reader{conn: c, numbers: numbers}
+	c.reader.Store(next)
+	return next
+}
+
+// watch has the timer check the connection, unless another goroutine reads it already.
+func (c *Call) watch() {
 	conn, r := c.conn, c.reader
 	r.numbers++
 	if !r.blocking.CompareAndSwap(0, r.numbers) {
@@ -87,16 +107,15 @@ func (c *conn) checkReader() {
 		}
 		c.idle = 0
 		c.checked.Store(false)
-		if r.blocking.Load() == 0 || !c.checked.CompareAndSwap(false, true) {
+		if c.reader.Load().blocking.Load() == 0 || !c.checked.CompareAndSwap(false, true) {
 			return // the next call that may block starts the timer, or has just done so
 		}
-	case n == c.found && r.blocking.CompareAndSwap(n, replaced):
-		next := &reader{}
-		c.reader.Store(next)
+	case n != replaced && n == c.found && r.blocking.CompareAndSwap(n, replaced):
+		next := c.newReader(n)
 		c.found, c.idle = 0, 0
 		c.check.Reset(checkEvery)
 		c.flush() // the replies to the calls before the one that blocks
-		c.readOn(next)
+		c.server.readers.begin(next)
 		return
 	}
 	if n != 0 {

@@ -12,61 +12,124 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 )
 
-// Calls that wait on the connection's own goroutine hold up none of its others,
-// and all are answered, each as itself.
+// Calls that wait hold up none of their connection's others, and all are answered, each as itself
+// and once: those that may block on the goroutine that reads, those that hand on the reading
+// before they wait, and those that may block after that.
 func TestWaitHoldsUpNobody(t *testing.T) {
-	s := startServer(t, nil)
-	c := s.dial()
-	const waits = 20
-	var answers sync.WaitGroup
-	for i := range uint32(waits) {
-		answers.Go(func() {
-			got, err := c.Call(t.Context(), testProg, testVers, procWait, words{i})
-			if err != nil || !bytes.Equal(got, words{i}.Append(nil)) {
-				t.Errorf("WAIT %d: %v", i, err)
+	for name, proc := range map[string]uint32{"may block": procWait, "waits": procBlock, "may block after it has waited": procThen} {
+		t.Run(name, func(t *testing.T) {
+			s := startServer(t, nil)
+			c := s.dial()
+			const waits, echoes = 20, 100
+			var answers sync.WaitGroup
+			for i := range uint32(waits) {
+				answers.Go(func() {
+					got, err := c.Call(t.Context(), testProg, testVers, proc, words{i})
+					if err != nil || !bytes.Equal(got, words{i}.Append(nil)) {
+						t.Errorf("call %d: %x, %v", i, got, err)
+					}
+				})
+			}
+			eventually(t, "all wait", func() bool { return s.waiting.Load() == waits })
+			time.Sleep(20 * checkEvery) // for the timer to find them, where it looks
+			for i := range uint32(echoes) {
+				got, err := c.Call(t.Context(), testProg, testVers, procEcho, words{i})
+				if err != nil || !bytes.Equal(got, words{i}.Append(nil)) {
+					t.Fatalf("ECHO %d: %v", i, err)
+				}
+			}
+			for range waits {
+				s.blocked <- struct{}{}
+			}
+			answers.Wait()
+			if n := s.handled.Load(); n != waits+echoes {
+				t.Errorf("handlers were called %d times for %d calls", n, waits+echoes)
 			}
 		})
 	}
-	eventually(t, "all wait", func() bool { return s.waiting.Load() == waits })
-	for i := range uint32(100) {
-		got, err := c.Call(t.Context(), testProg, testVers, procEcho, words{i})
-		if err != nil || !bytes.Equal(got, words{i}.Append(nil)) {
-			t.Fatalf("ECHO %d: %v", i, err)
-		}
-	}
-	for range waits {
-		s.blocked <- struct{}{}
-	}
-	answers.Wait()
 }
 
-// A call that may wait after it was promised an answer does so on a goroutine that reads no
-// connection: the one that does is not replaced.
-func TestWaitAfterPromise(t *testing.T) {
+// A client that goes while its calls wait leaves nothing behind, and disturbs nobody.
+func TestClientGoesWhileCallsWait(t *testing.T) {
 	s := startServer(t, nil)
-	c := s.dial()
+	conn := s.connect()
 	const waits = 20
-	var answers sync.WaitGroup
 	for i := range uint32(waits) {
-		answers.Go(func() {
-			got, err := c.Call(t.Context(), testProg, testVers, procThen, words{i})
-			if err != nil || !bytes.Equal(got, words{i}.Append(nil)) {
-				t.Errorf("THEN %d: %v", i, err)
-			}
-		})
-	}
-	eventually(t, "all wait", func() bool { return s.waiting.Load() == waits })
-	time.Sleep(20 * checkEvery) // for the timer to find them, where it looks
-	for i := range uint32(100) {
-		got, err := c.Call(t.Context(), testProg, testVers, procEcho, words{i})
-		if err != nil || !bytes.Equal(got, words{i}.Append(nil)) {
-			t.Fatalf("ECHO %d: %v", i, err)
+		if _, err := conn.Write(record(i, procBlock, i)); err != nil {
+			t.Fatal(err)
 		}
 	}
+	eventually(t, "all wait", func() bool { return s.waiting.Load() == waits })
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.echo(s.connect(), 1)
 	for range waits {
 		s.blocked <- struct{}{}
 	}
-	answers.Wait()
+	eventually(t, "only the other connection is left", func() bool {
+		s.server.mu.Lock()
+		defer s.server.mu.Unlock()
+		return len(s.server.conns) == 1
+	})
+}
+
+// A panic after the reading was handed on ends only the call.
+func TestPanicAfterWait(t *testing.T) {
+	s := startServer(t, nil)
+	conn := s.connect()
+	for i := range uint32(10) {
+		if _, err := conn.Write(record(i, procLater)); err != nil {
+			t.Fatal(err)
+		}
+		b, err := rpc.ReadRecord(conn, nil, recordMax)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var h rpc.ReplyHeader
+		d := xdr.NewDecoder(b)
+		if h.Decode(&d); h.XID != i || h.Accept != rpc.SystemErr {
+			t.Errorf("call %d: the reply is to %d, %v", i, h.XID, h.Accept)
+		}
+		s.echo(conn, 100+i)
+	}
+}
+
+// Goroutines that have read a connection are used again, up to a number, and end when
+// the server has nothing to do.
+func TestReadersAreKept(t *testing.T) {
+	s := startServer(t, nil)
+	c := s.dial()
+	spare := func() int {
+		s.server.readers.mu.Lock()
+		defer s.server.readers.mu.Unlock()
+		return len(s.server.readers.spare)
+	}
+	for range 2 {
+		waiting := s.waiting.Load()
+		var answers sync.WaitGroup
+		for i := range uint32(sparesMax + 10) {
+			answers.Go(func() {
+				if _, err := c.Call(t.Context(), testProg, testVers, procBlock, words{i}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		eventually(t, "all wait", func() bool { return s.waiting.Load() == waiting+sparesMax+10 })
+		if n := spare(); n != 0 {
+			t.Errorf("%d goroutines are kept while calls need them", n)
+		}
+		for range sparesMax + 10 {
+			s.blocked <- struct{}{}
+		}
+		answers.Wait()
+		eventually(t, "as many as may be are kept", func() bool { return spare() == sparesMax })
+	}
+	release := s.server.releaser()
+	release()
+	if n := spare(); n != 0 {
+		t.Errorf("%d goroutines are kept when nothing is to be done", n)
+	}
 }
 
 // Readers that are replaced just when their call is answered lose none.
@@ -92,7 +155,7 @@ func TestReadersChange(t *testing.T) {
 				for i := range uint32(200) {
 					proc := uint32(procEcho)
 					if i%3 == 0 {
-						proc = procWait
+						proc = [...]uint32{procWait, procBlock, procThen}[i/3%3]
 					}
 					got, err := c.Call(t.Context(), testProg, testVers, proc, words{i})
 					if err != nil || !bytes.Equal(got, words{i}.Append(nil)) {
@@ -106,6 +169,9 @@ func TestReadersChange(t *testing.T) {
 	clients.Wait()
 	close(stop)
 	open.Wait()
+	if n := s.handled.Load(); n != 4*3*200 {
+		t.Errorf("handlers were called %d times for %d calls", n, 4*3*200)
+	}
 }
 
 // A server that stops waits for them as for all others.

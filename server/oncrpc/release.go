@@ -20,9 +20,10 @@ func (s *Server) releaser() func() (released, left int) {
 		conns = s.slimDown()
 		released, left = s.buffers.halve()
 		n, kept := s.calls.halve(idleCalls)
-		released, left = released+n*callCost, left+kept*callCost
+		released, left = released+n*callBytes, left+kept*callBytes
 		n, kept = s.inputs.free.halve(idleCalls)
 		released, left = released+n*readAhead, left+kept*readAhead
+		released += s.readers.release(false) * readerCost
 		return released + max(0, before-conns)*connCost, left
 	}
 }

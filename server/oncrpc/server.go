@@ -62,13 +62,13 @@ type Program struct {
 // Procedure answers the calls of one number.
 type Procedure struct {
 	Name string
-	// Handle answers a call. It runs on the connection's goroutine and delays the
-	// connection's other calls, so it calls MayWait before what may block, or has another
-	// goroutine answer, with Later.
-	Handle func(*Call) Answer
+	// Handle answers a call, once: with the results in Call.Reply if it returns Success. It
+	// runs on the goroutine that reads the connection, and the calls behind it wait, so it calls
+	// Call.MayWait before what may block, and Call.Wait before it waits for another goroutine.
+	Handle func(*Call) rpc.AcceptStat
 	// Repeated, if not nil, is called first. It answers a repeated call, and returns false
 	// for any other. It is for procedures that are not idempotent.
-	Repeated func(*Call) (Answer, bool)
+	Repeated func(*Call) (rpc.AcceptStat, bool)
 	// AnyAuth means that a call needs no AUTH_SYS credential.
 	AnyAuth bool
 	// NoStatus means that the results don't begin with a status.
@@ -97,6 +97,7 @@ type Server struct {
 	calls    freeList[*Call]
 	inputs   inputBuffers
 	slots    *slots
+	readers  readers
 	peers    *Peers
 	// drained is closed when the calls under way have had their time after shutdown.
 	drained chan struct{}
@@ -110,6 +111,7 @@ type Server struct {
 	mu    sync.Mutex
 	conns map[*conn]bool
 	open  sync.WaitGroup // conns
+	late  sync.WaitGroup // conns that have calls under way although they are closed
 }
 
 // NewServer returns a Server.
@@ -174,11 +176,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.shutdown(l)
 	s.open.Wait()
 	s.drain()
+	s.readers.release(true)
 	if ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
+
+// Wait waits, when Serve has returned, for the calls that it did not wait for, as those that hang on
+// the disk.
+func (s *Server) Wait() { s.late.Wait() }
 
 // accept serves clients until the listener is closed.
 func (s *Server) accept(l net.Listener) error {

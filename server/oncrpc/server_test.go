@@ -11,7 +11,6 @@ import (
 	"net"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -30,25 +29,24 @@ const (
 
 	procNull  = 0
 	procEcho  = 1 // the arguments, as they came
-	procTwice = 2 // as procEcho, then panics when another call has the Call
-	procBlock = 3 // answers when the test lets it
+	procBlock = 3 // as procEcho, when the test lets it
 	procPanic = 4
-	procLater = 5  // panics on another goroutine
+	procLater = 5  // panics when another goroutine reads
 	procLarge = 6  // 1 MiB of results
 	procNone  = 7  // has no handler
-	procWait  = 8  // as procBlock, but on the connection's goroutine; then as procEcho
+	procWait  = 8  // as procBlock, but on the goroutine that reads; then as procEcho
 	procDisk  = 9  // as procWait, but in a system call
 	procAlone = 10 // whether it is alone
-	procThen  = 11 // as procWait, but on another goroutine
+	procThen  = 11 // as procWait, but when another goroutine reads
 )
 
 type testServer struct {
 	t       testing.TB
 	addr    string
 	blocked chan struct{} // a receiver for each procBlock that goes on
-	again   chan struct{} // closed when procTwice is to go on
 	disk    atomic.Int64  // a descriptor that each procDisk reads a byte from
 	waiting atomic.Int32  // procBlocks that wait
+	handled atomic.Int32  // how often a handler was called
 	stop    func()
 	logs    bytes.Buffer
 	stats   *stats.Server
@@ -82,83 +80,58 @@ func startServer(t testing.TB, change func(*limits)) *testServer {
 
 func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServer {
 	t.Helper()
-	s := &testServer{t: t, blocked: make(chan struct{}), again: make(chan struct{})}
-	echo := func(c *Call) Answer {
+	s := &testServer{t: t, blocked: make(chan struct{})}
+	echo := func(c *Call) rpc.AcceptStat {
 		c.Reply = append(c.Reply, c.Args.Rest()...)
-		return Done(rpc.Success)
+		return rpc.Success
 	}
-	null := func(*Call) Answer { return Done(rpc.Success) }
+	wait := func() {
+		s.waiting.Add(1)
+		<-s.blocked
+	}
 	program := Program{Number: testProg, Version: testVers, Procedures: []Procedure{
-		procNull: {Name: "NULL", Handle: null, AnyAuth: true},
-		procEcho: {Name: "ECHO", Handle: echo, AnyAuth: true},
-		procTwice: {Name: "TWICE", AnyAuth: true, Handle: func(c *Call) Answer {
-			promise, later := c.Later()
-			go func() {
-				defer s.waiting.Add(1)
-				defer promise.Recover()
-				promise.Finish(echo(c))
-				<-s.again
-				promise.Finish(Done(rpc.SystemErr))
-				panic("after the reply")
-			}()
-			return later
+		procNull: {Name: "NULL", AnyAuth: true, Handle: func(*Call) rpc.AcceptStat { return rpc.Success }},
+		procEcho: {Name: "ECHO", AnyAuth: true, Handle: echo},
+		procBlock: {Name: "BLOCK", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
+			c.Wait()
+			wait()
+			return echo(c)
 		}},
-		procBlock: {Name: "BLOCK", AnyAuth: true, Handle: func(c *Call) Answer {
-			promise, later := c.Later()
-			go func() {
-				defer promise.Recover()
-				s.waiting.Add(1)
-				<-s.blocked
-				promise.Finish(Done(rpc.Success))
-			}()
-			return later
+		procPanic: {Name: "PANIC", AnyAuth: true, Handle: func(*Call) rpc.AcceptStat { panic("at once") }},
+		procLater: {Name: "LATER", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
+			c.Wait()
+			panic("later")
 		}},
-		procPanic: {Name: "PANIC", AnyAuth: true, Handle: func(*Call) Answer { panic("at once") }},
-		procLater: {Name: "LATER", AnyAuth: true, Handle: func(c *Call) Answer {
-			promise, later := c.Later()
-			go func() {
-				defer promise.Recover()
-				panic("later")
-			}()
-			return later
-		}},
-		procLarge: {Name: "LARGE", AnyAuth: true, Handle: func(c *Call) Answer {
+		procLarge: {Name: "LARGE", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
 			const size = 1 << 20
 			c.Reserve(size)
 			c.Reply = c.Reply[:len(c.Reply)+size]
-			promise, later := c.Later()
-			go promise.Finish(Done(rpc.Success))
-			return later
+			c.Wait()
+			return rpc.Success
 		}},
 		procNone: {Name: "NONE"},
-		procWait: {Name: "WAIT", AnyAuth: true, Handle: func(c *Call) Answer {
+		procWait: {Name: "WAIT", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
 			if !c.MayWait(volumeIn(c)) {
-				return Done(rpc.SystemErr)
+				return rpc.SystemErr
 			}
-			s.waiting.Add(1)
-			<-s.blocked
+			wait()
 			c.MayWait(volumeIn(c)) // by now another may read the connection
 			return echo(c)
 		}},
-		procThen: {Name: "THEN", AnyAuth: true, Handle: func(c *Call) Answer {
-			promise, later := c.Later()
-			go func() {
-				defer promise.Recover()
-				if !c.MayWait(volumeIn(c)) {
-					promise.Finish(Done(rpc.SystemErr))
-					return
-				}
-				s.waiting.Add(1)
-				<-s.blocked
-				promise.Finish(echo(c))
-			}()
-			return later
+		procThen: {Name: "THEN", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
+			c.Wait()
+			if !c.MayWait(volumeIn(c)) {
+				return rpc.SystemErr
+			}
+			wait()
+			c.HandOn() // it has
+			return echo(c)
 		}},
-		procAlone: {Name: "ALONE", AnyAuth: true, Handle: func(c *Call) Answer {
+		procAlone: {Name: "ALONE", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
 			c.Reply = xdr.AppendBool(c.Reply, c.Alone())
-			return Done(rpc.Success)
+			return rpc.Success
 		}},
-		procDisk: {Name: "DISK", AnyAuth: true, Handle: func(c *Call) Answer {
+		procDisk: {Name: "DISK", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
 			c.MayWait(volumeIn(c))
 			s.waiting.Add(1)
 			if _, err := syscall.Read(int(s.disk.Load()), make([]byte, 1)); err != nil {
@@ -167,6 +140,14 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 			return echo(c)
 		}},
 	}}
+	for i := range program.Procedures {
+		if handle := program.Procedures[i].Handle; handle != nil {
+			program.Procedures[i].Handle = func(c *Call) rpc.AcceptStat {
+				s.handled.Add(1)
+				return handle(c)
+			}
+		}
+	}
 	limits := defaultLimits()
 	if change != nil {
 		change(&limits)
@@ -430,45 +411,6 @@ func TestReplyFromClient(t *testing.T) {
 		}
 	}
 	s.echo(conn, 1)
-}
-
-// A call is answered once. A second answer, or a panic after it, does not affect the next call,
-// which is in the same memory.
-func TestAnsweredOnce(t *testing.T) {
-	s := startServer(t, nil)
-	conn := s.connect()
-	ask := func(xid, proc uint32) {
-		if _, err := conn.Write(record(xid, proc, xid)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	answered := func(xid uint32, want words) {
-		t.Helper()
-		if got, results := replyTo(t, conn); got != xid || !bytes.Equal(results, want.Append(nil)) {
-			t.Errorf("the reply is to %d, %x; want %d, %x", got, results, xid, want.Append(nil))
-		}
-	}
-	free := func() int {
-		s.server.calls.mu.Lock()
-		defer s.server.calls.mu.Unlock()
-		return len(s.server.calls.free)
-	}
-	ask(1, procTwice)
-	answered(1, words{1})
-	eventually(t, "the Call can be used again", func() bool { return free() == 1 })
-	ask(2, procBlock)
-	eventually(t, "the next call is under way", func() bool { return s.waiting.Load() == 1 })
-	if free() != 0 {
-		t.Error("the next call is not in the memory of the first")
-	}
-	close(s.again)
-	eventually(t, "the first has ended", func() bool { return s.waiting.Load() == 2 })
-	s.blocked <- struct{}{}
-	answered(2, nil)
-	s.echo(conn, 3)
-	if !strings.Contains(s.logs.String(), "a panic after a call was answered") {
-		t.Errorf("the panic is not in the log: %s", s.logs.String())
-	}
 }
 
 // echo has a call answered.

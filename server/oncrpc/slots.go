@@ -109,7 +109,7 @@ func (s *slots) pass() {
 	later <- anySlot
 }
 
-// acquireSlot takes a slot for a call, which Later or the answer releases. Before it
+// acquireSlot takes a slot for a call, which Wait or the answer releases. Before it
 // waits for one, it sends the replies that are ready, and unless too many wait already,
 // another goroutine reads the connection's next calls.
 func (c *Call) acquireSlot() {
@@ -119,7 +119,7 @@ func (c *Call) acquireSlot() {
 		conn.flush()
 		fewHere, few := conn.ahead.Add(1) <= aheadConn, s.ahead.Add(1) <= aheadMax
 		if fewHere && few {
-			c.watch()
+			c.HandOn()
 		}
 		taken = <-later
 		conn.ahead.Add(-1)

@@ -36,37 +36,37 @@ type SetAttr struct {
 	Atime, Mtime   export.SetTime
 }
 
-// SetAttr sets attributes of a file that is open with UseAttr. data is the same file, open
-// with UseWrite, if a size is to be set. The goroutine acts as the caller (IsCaller). The error
+// SetAttr sets attributes of a file that is open with UseAttr, and syncs it unless the volume is async.
+// data is the same file, open with UseWrite, if a size is to be set. The error
 // is ErrNotSync if expected is not nil and returns false for the file's ctime. After another error
-// attr has what was not set.
-func (t *Task) SetAttr(f, data *export.File, attr *SetAttr, expected func(ctime time.Time) bool) (before, after Attrs, err error) {
+// attr has what was not set; before and after are right then, too.
+func (c *Call) SetAttr(f, data *export.File, attr *SetAttr, expected func(ctime time.Time) bool) (before, after Attrs, err error) {
 	before = AttrsOf(f)
-	defer func() { after = AttrsOf(f) }()
 	if expected != nil && (!before.Known || !expected(before.Ctime)) {
 		err = ErrNotSync
 	} else {
-		err = t.setAttr(f, data, attr)
+		err = c.AsCaller(func(u export.Thread) error { return c.setAttr(u, f, data, attr) })
 	}
-	if err == nil && !f.Volume.Options.Async {
-		if data == nil {
-			data = f
-		}
-		t.Sync(data, false)
-	}
+	after = AttrsOf(f)
 	if f.Attr.IsDir() { // other calls may change its names meanwhile
 		before = Attrs{}
 	}
-	return before, after, err
+	if err != nil || f.Volume.Options.Async {
+		return before, after, err
+	}
+	if data == nil {
+		data = f
+	}
+	return before, after, c.Sync(data, false)
 }
 
 // setAttr sets the owner first, because that clears setuid, and the times last, because the
 // other changes update them.
-func (t *Task) setAttr(f, data *export.File, attr *SetAttr) error {
+func (c *Call) setAttr(u export.Thread, f, data *export.File, attr *SetAttr) error {
 	if attr.Size != nil && *attr.Size > MaxOffset {
 		return syscall.EFBIG
 	}
-	if err := setOwner(f, attr); err != nil {
+	if err := setOwner(u, f, attr); err != nil {
 		return err
 	}
 	attr.UID, attr.GID = nil, nil
@@ -74,17 +74,16 @@ func (t *Task) setAttr(f, data *export.File, attr *SetAttr) error {
 		if f.Attr.IsSymlink() { // EOPNOTSUPP is of no operation that sets a mode
 			return syscall.EINVAL
 		}
-		if err := f.Chmod(*attr.Mode & 0o7777); err != nil {
+		if err := f.Chmod(u, *attr.Mode&0o7777); err != nil {
 			return err
 		}
 		attr.Mode = nil
 	}
 	if attr.Size != nil {
-		_, err := t.mayUse(data, &f.Attr, export.MayWrite) // known, as the goroutine acts as the caller
-		if err := cmp.Or(t.denied(data, true), err); err != nil {
+		if err := cmp.Or(c.denied(data, true), c.ask(u, data, &f.Attr, export.MayWrite)); err != nil {
 			return err
 		}
-		if err := data.Truncate(*attr.Size); err != nil {
+		if err := data.Truncate(u, *attr.Size); err != nil {
 			return err
 		}
 		attr.Size = nil
@@ -94,10 +93,10 @@ func (t *Task) setAttr(f, data *export.File, attr *SetAttr) error {
 			return nil
 		}
 	}
-	return setTimes(f, attr)
+	return setTimes(u, f, attr)
 }
 
-func setOwner(f *export.File, attr *SetAttr) error {
+func setOwner(u export.Thread, f *export.File, attr *SetAttr) error {
 	if attr.UID == nil && attr.GID == nil {
 		return nil
 	}
@@ -118,12 +117,12 @@ func setOwner(f *export.File, attr *SetAttr) error {
 	if err != nil {
 		return err
 	}
-	return f.Chown(uid, gid)
+	return f.Chown(u, uid, gid)
 }
 
-func setTimes(f *export.File, attr *SetAttr) error {
+func setTimes(u export.Thread, f *export.File, attr *SetAttr) error {
 	if !attr.Atime.Set && !attr.Mtime.Set {
 		return nil
 	}
-	return f.Chtimes(attr.Atime, attr.Mtime)
+	return f.Chtimes(u, attr.Atime, attr.Mtime)
 }

@@ -10,64 +10,99 @@ import (
 	"github.com/podnas/podnas/server/export"
 )
 
-// Made is a new file and its directory. Object is nil after an error; the task closes it.
+// Made is a new file and its directory. Object is nil if it was not made; the call closes it.
 type Made struct {
 	Object *export.File
 	Attr   Attrs
 	Dir    Change
+	Found  *export.File // the file that has the name already, if the mode is Finding
+
+	unsynced bool // it is not on the disk with its directory
 }
 
-// make creates a file in a directory, and adds the syncs unless the volume is async. A create that fails leaves
-// nothing: f returns a file also with an error, and if that is a new one, it is removed again.
-func (t *Task) make(dir *export.File, name []byte, attr *SetAttr, f func(name string) (*export.File, error)) (made Made, err error) {
-	names, err := t.lock(dir, dir, &made.Dir, &made.Dir)
-	defer t.unlock(names, dir, dir, &made.Dir, &made.Dir, true)
-	if err := cmp.Or(err, checkNew(name)); err != nil {
-		return made, err
+// maker makes a file in a directory as the caller. It returns the file also with an error: if that is
+// a new one, it is removed again.
+type maker func(u export.Thread, name string) (*export.File, error)
+
+// make makes a file and syncs it, unless the volume is async.
+func (c *Call) make(dir *export.File, name []byte, attr *SetAttr, do maker) (Made, error) {
+	made, err := c.makeUnsynced(dir, name, attr, do)
+	if err == nil {
+		err = c.SyncMade(dir, &made)
 	}
-	if t.cantOwn(attr) && dir.Lacks(string(name)) { // else what is there decides
-		return made, syscall.EPERM
-	}
-	object, err := f(string(name))
-	if err != nil {
-		if object != nil {
-			t.unmake(dir, object, name)
-			object.Close()
+	return made, err
+}
+
+// makeUnsynced makes a file. One that fails leaves nothing.
+func (c *Call) makeUnsynced(dir *export.File, name []byte, attr *SetAttr, do maker) (made Made, err error) {
+	removed := false
+	made.Dir, err = c.change(dir, func() error {
+		if err := checkNew(name); err != nil {
+			return err
 		}
-		return made, err
+		err := c.AsCaller(func(u export.Thread) error {
+			if c.cantOwn(attr) && dir.Lacks(string(name)) { // else what is there decides
+				return syscall.EPERM
+			}
+			object, err := do(u, string(name))
+			if err != nil && object != nil {
+				removed = unmake(u, dir, object, name)
+				object.Close()
+				return err
+			}
+			made.Object = object
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		c.Closes(made.Object)
+		latest, err := made.Object.Latest()
+		made.Attr = Attrs{Attr: latest, Known: err == nil}
+		made.unsynced = !dir.Volume.Options.Async && !made.Object.ComesWithName()
+		return nil
+	})
+	if removed {
+		_ = c.syncNames(dir) // the call has failed already
 	}
-	t.Closes(object)
-	latest, err := object.Latest()
-	made.Object, made.Attr = object, Attrs{Attr: latest, Known: err == nil}
-	if !dir.Volume.Options.Async && !object.ComesWithName() {
-		t.Sync(object, false)
+	return made, err
+}
+
+// SyncMade syncs what CreateUnsynced has made, unless the volume is async.
+func (c *Call) SyncMade(dir *export.File, made *Made) error {
+	if made.unsynced {
+		if err := c.Sync(made.Object, false); err != nil {
+			return err
+		}
 	}
-	t.syncNames(dir)
-	return made, nil
+	return c.syncNames(dir)
 }
 
 // cantOwn reports whether it is known that the caller may not give a new file, which is its own, the owner of
 // attr: only root may give files away. Of groups only the kernel knows.
-func (t *Task) cantOwn(attr *SetAttr) bool {
-	return attr.UID != nil && *attr.UID != t.id.UID && t.id.UID != 0 && !t.service.workers.Only()
+func (c *Call) cantOwn(attr *SetAttr) bool {
+	return attr.UID != nil && *attr.UID != c.id.UID && c.id.UID != 0 && !c.service.users.Only()
 }
 
 // Unmake removes a file that this call has made in a directory, for a call that fails after all. A file
 // stays if somebody has begun to use it.
-func (t *Task) Unmake(dir, made *export.File, name []byte) {
-	var change Change
-	names, err := t.lock(dir, dir, &change, &change)
-	defer t.unlock(names, dir, dir, &change, &change, true)
-	if err == nil {
-		t.unmake(dir, made, name)
+func (c *Call) Unmake(dir, made *export.File, name []byte) {
+	removed := false
+	_, _ = c.change(dir, func() error {
+		return c.AsCaller(func(u export.Thread) error {
+			removed = unmake(u, dir, made, name)
+			return nil
+		})
+	})
+	if removed {
+		_ = c.syncNames(dir) // there is nobody to tell
 	}
 }
 
 // unmake is Unmake where the names are locked. If it fails, so has the call: there is nobody to tell.
-func (t *Task) unmake(dir, made *export.File, name []byte) {
-	if removed, _ := dir.Unmake(made, string(name)); removed {
-		t.syncNames(dir)
-	}
+func unmake(u export.Thread, dir, made *export.File, name []byte) (removed bool) {
+	removed, _ = dir.Unmake(u, made, string(name))
+	return removed
 }
 
 // CreateMode is what Create does if the name exists.
@@ -77,6 +112,7 @@ type CreateMode uint8
 const (
 	Unchecked CreateMode = iota // the file is opened, and its size set
 	Guarded                     // EEXIST
+	Finding                     // EEXIST, and the file is opened
 	Exclusive                   // EEXIST, unless it was created with the same verifier
 )
 
@@ -84,33 +120,51 @@ const (
 var ErrFileType = errors.New("not a type that can be made")
 
 // Create, Mkdir, Symlink and Mknod create a file in a directory that is open with UseNames, and
-// lock its names meanwhile: the caller must hold no such lock. The goroutine acts as the caller
-// (IsCaller).
+// lock its names meanwhile: the caller must hold no such lock. If the error is that of a sync, the file was made.
 
 // Create creates a regular file. With Exclusive, attr must have neither a size nor times, and is set also if the
 // file was there.
-func (t *Task) Create(dir *export.File, name []byte, mode CreateMode, attr *SetAttr, verifier [8]byte) (Made, error) {
-	return t.make(dir, name, attr, func(name string) (*export.File, error) {
+func (c *Call) Create(dir *export.File, name []byte, mode CreateMode, attr *SetAttr, verifier [8]byte) (Made, error) {
+	made, err := c.CreateUnsynced(dir, name, mode, attr, verifier)
+	if err == nil {
+		err = c.SyncMade(dir, &made)
+	}
+	return made, err
+}
+
+// CreateUnsynced is Create, but the file must be synced with SyncMade before the call is answered.
+func (c *Call) CreateUnsynced(dir *export.File, name []byte, mode CreateMode, attr *SetAttr, verifier [8]byte) (Made, error) {
+	var found *export.File
+	made, err := c.makeUnsynced(dir, name, attr, func(u export.Thread, name string) (*export.File, error) {
 		if attr.Size != nil && *attr.Size > MaxOffset {
 			return nil, syscall.EFBIG // before there is a file
 		}
 		if mode == Exclusive {
-			return t.createExclusive(dir, name, attr, verifier)
+			return c.createExclusive(u, dir, name, attr, verifier)
 		}
-		made, err := dir.Create(name, attr.mode())
+		made, err := dir.Create(u, name, attr.mode())
 		switch {
 		case mode == Unchecked && errors.Is(err, syscall.EEXIST):
-			return openExisting(dir, name, attr)
+			return openExisting(u, dir, name, attr)
+		case mode == Finding && errors.Is(err, syscall.EEXIST):
+			var lookupErr error
+			found, lookupErr = dir.Lookup([]byte(name))
+			return nil, cmp.Or(lookupErr, err)
 		case err != nil:
 			return nil, err
 		}
 		if attr.Size != nil && *attr.Size != 0 {
-			if err := made.Truncate(*attr.Size); err != nil {
+			if err := made.Truncate(u, *attr.Size); err != nil {
 				return made, err
 			}
 		}
-		return made, setRest(made, attr)
+		return made, setRest(u, made, attr)
 	})
+	if found != nil {
+		c.Closes(found)
+		made.Found = found
+	}
+	return made, err
 }
 
 func (a *SetAttr) mode() uint32 {
@@ -122,7 +176,7 @@ func (a *SetAttr) mode() uint32 {
 
 // openExisting is Create of an existing name. Of the attributes only the size is for an existing
 // file.
-func openExisting(dir *export.File, name string, attr *SetAttr) (*export.File, error) {
+func openExisting(u export.Thread, dir *export.File, name string, attr *SetAttr) (*export.File, error) {
 	f, err := dir.Lookup([]byte(name))
 	switch {
 	case err != nil:
@@ -130,18 +184,18 @@ func openExisting(dir *export.File, name string, attr *SetAttr) (*export.File, e
 	case !f.Attr.IsRegular():
 		return f, syscall.EEXIST
 	case attr.Size != nil:
-		err = f.Truncate(*attr.Size)
+		err = f.Truncate(u, *attr.Size)
 	}
 	return f, err
 }
 
 // createExclusive keeps the verifier in the new file's times, where a repeated
 // call finds it.
-func (t *Task) createExclusive(dir *export.File, name string, attr *SetAttr, verifier [8]byte) (*export.File, error) {
+func (c *Call) createExclusive(u export.Thread, dir *export.File, name string, attr *SetAttr, verifier [8]byte) (*export.File, error) {
 	// As signed numbers and without nanoseconds: every disk keeps those.
 	atime := time.Unix(int64(int32(binary.BigEndian.Uint32(verifier[:4]))), 0)
 	mtime := time.Unix(int64(int32(binary.BigEndian.Uint32(verifier[4:]))), 0)
-	made, err := dir.Create(name, 0)
+	made, err := dir.Create(u, name, 0)
 	switch {
 	case errors.Is(err, syscall.EEXIST):
 		found, lookupErr := dir.Lookup([]byte(name))
@@ -155,66 +209,66 @@ func (t *Task) createExclusive(dir *export.File, name string, attr *SetAttr, ver
 	case err != nil:
 		return nil, err
 	default:
-		if err := made.Chtimes(export.SetTime{Set: true, Time: atime}, export.SetTime{Set: true, Time: mtime}); err != nil {
+		if err := made.Chtimes(u, export.SetTime{Set: true, Time: atime}, export.SetTime{Set: true, Time: mtime}); err != nil {
 			return made, err
 		}
 	}
-	return made, t.setAttr(made, nil, attr)
+	return made, c.setAttr(u, made, nil, attr)
 }
 
 // setRest sets the owner and the times of a new file.
-func setRest(f *export.File, attr *SetAttr) error {
-	return errors.Join(setOwner(f, attr), setTimes(f, attr))
+func setRest(u export.Thread, f *export.File, attr *SetAttr) error {
+	return errors.Join(setOwner(u, f, attr), setTimes(u, f, attr))
 }
 
 // Mkdir creates a directory.
-func (t *Task) Mkdir(dir *export.File, name []byte, attr *SetAttr) (Made, error) {
-	return t.make(dir, name, attr, func(name string) (*export.File, error) {
+func (c *Call) Mkdir(dir *export.File, name []byte, attr *SetAttr) (Made, error) {
+	return c.make(dir, name, attr, func(u export.Thread, name string) (*export.File, error) {
 		const special = syscall.S_ISUID | syscall.S_ISGID
 		mode := attr.mode()
-		made, err := dir.Mkdir(name, mode&^special)
+		made, err := dir.Mkdir(u, name, mode&^special)
 		if err != nil {
 			return nil, err
 		}
 		// mkdir(2) ignores setuid and setgid, but the directory may have
 		// inherited setgid.
 		if mode&special != 0 {
-			if err := made.Chmod(mode | made.Attr.Mode&syscall.S_ISGID); err != nil {
+			if err := made.Chmod(u, mode|made.Attr.Mode&syscall.S_ISGID); err != nil {
 				return made, err
 			}
 		}
-		return made, setRest(made, attr)
+		return made, setRest(u, made, attr)
 	})
 }
 
 // Symlink creates a symbolic link. It has no mode.
-func (t *Task) Symlink(dir *export.File, name, target []byte, attr *SetAttr) (Made, error) {
-	return t.make(dir, name, attr, func(name string) (*export.File, error) {
-		made, err := dir.Symlink(string(target), name)
+func (c *Call) Symlink(dir *export.File, name, target []byte, attr *SetAttr) (Made, error) {
+	return c.make(dir, name, attr, func(u export.Thread, name string) (*export.File, error) {
+		made, err := dir.Symlink(u, string(target), name)
 		if err != nil {
 			return nil, err
 		}
-		return made, setRest(made, attr)
+		return made, setRest(u, made, attr)
 	})
 }
 
 // Mknod creates a fifo, a socket, or a device with two numbers. Only root may create devices,
 // and only if podnas has CAP_MKNOD.
-func (t *Task) Mknod(dir *export.File, name []byte, fileType, major, minor uint32, attr *SetAttr) (Made, error) {
-	return t.make(dir, name, attr, func(name string) (*export.File, error) {
+func (c *Call) Mknod(dir *export.File, name []byte, fileType, major, minor uint32, attr *SetAttr) (Made, error) {
+	return c.make(dir, name, attr, func(u export.Thread, name string) (*export.File, error) {
 		switch fileType {
 		case export.TypeFIFO, export.TypeSocket:
 		case export.TypeChar, export.TypeBlock:
-			if t.id.UID != 0 {
+			if c.id.UID != 0 {
 				return nil, syscall.EPERM
 			}
 		default:
 			return nil, ErrFileType
 		}
-		made, err := dir.Mknod(name, fileType, attr.mode(), major, minor)
+		made, err := dir.Mknod(u, name, fileType, attr.mode(), major, minor)
 		if err != nil {
 			return nil, err
 		}
-		return made, setRest(made, attr)
+		return made, setRest(u, made, attr)
 	})
 }

@@ -18,22 +18,22 @@ type Data struct {
 	Attr  Attrs // after it
 }
 
-// Read reads from a file that is open with UseRead into p. On a worker it waits for the disk.
-// On another goroutine it does not block, and done is false unless the caller is known to have
-// the right and all of the data is in the kernel's cache.
-func (t *Task) Read(f *export.File, p []byte, offset uint64) (d Data, done bool, err error) {
-	if err := t.denied(f, false); err != nil {
-		return d, true, err
+// Read reads from a file that is open with UseRead into p. If all of the data is in the kernel's
+// cache, and the caller is known to have the right, it does not block.
+func (c *Call) Read(f *export.File, p []byte, offset uint64) (d Data, err error) {
+	if err := c.denied(f, false); err != nil {
+		return d, err
 	}
-	if !t.worker {
-		d, done = t.readCached(f, p, offset)
-		return d, done, nil
+	if d, ok := c.readCached(f, p, offset); ok {
+		return d, nil
 	}
-	d, err = t.read(f, p, offset)
-	return d, true, err
+	if err := c.blocks(f); err != nil {
+		return d, err
+	}
+	return c.read(f, p, offset)
 }
 
-func (t *Task) readCached(f *export.File, p []byte, offset uint64) (d Data, done bool) {
+func (c *Call) readCached(f *export.File, p []byte, offset uint64) (d Data, ok bool) {
 	if len(p) == 0 || offset > MaxOffset-uint64(len(p)) {
 		return d, false
 	}
@@ -45,23 +45,21 @@ func (t *Task) readCached(f *export.File, p []byte, offset uint64) (d Data, done
 	end := offset + uint64(n)
 	attr, err := f.Recent(int64(end))
 	switch {
-	case err != nil || !t.knows(&attr) && !f.Granted(&t.id, export.MayRead, &attr):
+	case err != nil || c.id.UID != 0 && !c.service.users.Only() && !c.isKnown(f, &attr, export.MayRead):
 		return d, false
 	case n < len(p) && end < uint64(attr.Size): // only so much was in the cache
 		return d, false
 	}
-	f.WasRead(&attr)
-	t.Call.Served.Read = n
-	return Data{p[:n], end >= uint64(attr.Size), known(attr)}, true
+	return c.wasRead(f, p[:n], offset, &attr), true
 }
 
-func (t *Task) read(f *export.File, p []byte, offset uint64) (d Data, err error) {
+func (c *Call) read(f *export.File, p []byte, offset uint64) (d Data, err error) {
 	attr, err := f.Stat()
 	if err != nil {
 		return d, err
 	}
 	d.Attr = known(attr)
-	if _, err := t.mayUse(f, &attr, export.MayRead); err != nil { // a worker knows
+	if err := c.mayUse(f, &attr, export.MayRead); err != nil {
 		return d, err
 	}
 	if offset > MaxOffset {
@@ -77,9 +75,14 @@ func (t *Task) read(f *export.File, p []byte, offset uint64) (d Data, err error)
 	if attr, err = f.Stat(); err != nil {
 		return d, err
 	}
-	f.WasRead(&attr)
-	t.Call.Served.Read = n
-	return Data{p[:n], offset+uint64(n) >= uint64(attr.Size), known(attr)}, nil
+	return c.wasRead(f, p[:n], offset, &attr), nil
+}
+
+// wasRead is what was read from an offset on, with the attributes after it.
+func (c *Call) wasRead(f *export.File, p []byte, offset uint64, attr *export.Attr) Data {
+	f.WasRead(attr)
+	c.Served.Read = len(p)
+	return Data{p, offset+uint64(len(p)) >= uint64(attr.Size), known(*attr)}
 }
 
 // Written is the result of a WRITE.
@@ -89,55 +92,56 @@ type Written struct {
 	Before, After Attrs
 }
 
-// Write writes to a file that is open with UseWrite. If the goroutine does not act as the
-// caller, done is false, unless root may write instead: if the caller owns the file, or is known to have the right, the file
-// has no setuid and setgid bits, which a write of root would not clear, and the disk is not
-// nearly full, because ext4 reserves its last blocks for root.
+// Write writes to a file that is open with UseWrite.
 //
 // If some of p was written before an error, there is no error: the client gets it when it
 // writes the rest.
-func (t *Task) Write(f *export.File, p []byte, offset uint64) (w Written, done bool, err error) {
+func (c *Call) Write(f *export.File, p []byte, offset uint64) (w Written, err error) {
 	w.Verifier = f.Volume.WriteVerifier()
 	attr, err := f.Stat()
 	if err != nil {
-		return w, t.IsCaller(), err
-	}
-	isKnown, mayErr := t.mayUse(f, &attr, export.MayWrite)
-	if !isKnown || !t.IsCaller() && (attr.Mode&(syscall.S_ISUID|syscall.S_ISGID) != 0 || !f.Volume.HasRoom(len(p))) {
-		return w, false, nil
+		return w, err
 	}
 	w.Before = known(attr)
 	w.After = w.Before
-	if err := cmp.Or(t.denied(f, true), mayErr); err != nil {
-		return w, true, err
+	if err := cmp.Or(c.denied(f, true), c.mayUse(f, &attr, export.MayWrite)); err != nil {
+		return w, err
 	}
 	if offset > MaxOffset-uint64(len(p)) {
-		return w, true, syscall.EFBIG
+		return w, syscall.EFBIG
 	}
-	n, attr, err := f.WriteAt(p, int64(offset))
+	n, attr, err := c.writeAt(f, p, offset, &attr)
 	if n == 0 && err != nil {
 		w.After = known(attr)
-		return w, true, err
+		return w, err
 	}
-	t.Call.Served.Written = n
+	c.Served.Written = n
 	w.Count, w.After = n, known(attr)
-	return w, true, nil
+	return w, nil
 }
 
-// Commit adds the sync of a file that is open with UseWrite to the task, see Sync; attr is from
-// before the sync. done is false if the goroutine does not act as the caller, who does not own
-// the file either.
-func (t *Task) Commit(f *export.File) (attr Attrs, done bool, err error) {
+// writeAt writes as root, which is faster than as the caller, unless the file has setuid or setgid
+// bits, which a write of root would not clear, or the disk is nearly full, because ext4 reserves its last
+// blocks for root.
+func (c *Call) writeAt(f *export.File, p []byte, offset uint64, before *export.Attr) (n int, after export.Attr, err error) {
+	if c.isProcess() || before.Mode&(syscall.S_ISUID|syscall.S_ISGID) == 0 && f.Volume.HasRoom(len(p)) {
+		return f.WriteAt(p, int64(offset))
+	}
+	err = c.AsCaller(func(export.Thread) error {
+		n, after, err = f.WriteAt(p, int64(offset))
+		return err
+	})
+	return n, after, err
+}
+
+// Commit syncs a file that is open with UseWrite; attr is from before the sync.
+func (c *Call) Commit(f *export.File) (attr Attrs, err error) {
 	a, err := f.Stat()
 	if err != nil {
-		return attr, t.IsCaller(), err
+		return attr, err
 	}
-	switch isKnown, err := t.mayUse(f, &a, export.MayWrite); {
-	case !isKnown:
-		return attr, false, nil
-	case err != nil:
-		return known(a), true, err
+	if err := c.mayUse(f, &a, export.MayWrite); err != nil {
+		return known(a), err
 	}
-	t.Sync(f, false)
-	return known(a), true, nil
+	return known(a), c.Sync(f, false)
 }

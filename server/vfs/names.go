@@ -35,63 +35,62 @@ func checkNew(name []byte) error {
 }
 
 // Lookup returns the attributes of a name in a directory, which is open with UseAttr, and
-// appends its handle to the bytes given. It runs on any goroutine; done is false if only a worker
-// can decide whether the caller may search the directory.
-func (t *Task) Lookup(dir *export.File, name, handle []byte) (attr export.Attr, _ []byte, done bool, err error) {
-	if !t.IsCaller() {
-		if may, known := t.May(dir, export.MayExec); !dir.Attr.IsDir() || !known || !may {
-			return attr, nil, false, nil
-		}
+// appends its handle to the bytes given.
+func (c *Call) Lookup(dir *export.File, name, handle []byte) (attr export.Attr, _ []byte, err error) {
+	if !dir.Attr.IsDir() {
+		return attr, nil, syscall.ENOTDIR
 	}
-	switch {
-	case !dir.Attr.IsDir():
-		return attr, nil, true, syscall.ENOTDIR
-	case string(name) == ".":
-	default:
+	if string(name) != "." {
 		if err := checkName(name); err != nil {
-			return attr, nil, true, err
+			return attr, nil, err
 		}
 	}
-	attr, handle, err = dir.Describe(name, handle)
-	return attr, handle, true, err
+	if may, known := c.knownMay(dir, export.MayExec); may || known && c.isProcess() {
+		return dir.Describe(name, handle)
+	}
+	err = c.AsCaller(func(export.Thread) error {
+		attr, handle, err = dir.Describe(name, handle)
+		return err
+	})
+	return attr, handle, err
 }
 
-// The following are for a directory that is open with UseNames, on a goroutine that acts as
-// the caller (IsCaller). They lock the directory's names themselves, so the caller must hold no
-// such lock. The changes are synced before the next step, unless the volume is async.
+// The following are for a directory that is open with UseNames. They lock the directory's names
+// themselves, so the caller must hold no such lock, and sync what they have changed, unless the volume
+// is async. What they return besides the error is right also if the error is that of a sync.
 
 // lock locks the names of one or two directories, whose attributes before a change go to inA and inB,
 // until unlock has set those after it. After an error, as ESTALE for a directory that was removed, only unlock
 // must follow.
-func (t *Task) lock(a, b *export.File, inA, inB *Change) (names export.LockedNames, err error) {
+func (c *Call) lock(a, b *export.File, inA, inB *Change) (names export.LockedNames, err error) {
 	names = export.LockNames(a, b)
-	inA.Before, err = t.before(a)
+	inA.Before, err = c.before(a)
 	if inB.Before = inA.Before; b.ID != a.ID && err == nil {
-		inB.Before, err = t.before(b)
+		inB.Before, err = c.before(b)
 	}
 	return names, err
 }
 
 // unlock ends a lock. changed is false only if it is certain that no name changed.
-func (t *Task) unlock(names export.LockedNames, a, b *export.File, inA, inB *Change, changed bool) {
+func (c *Call) unlock(names export.LockedNames, a, b *export.File, inA, inB *Change, changed bool) {
 	defer names.Unlock()
-	inA.After = t.after(a, changed)
+	inA.After = c.after(a, changed)
 	if inB.After = inA.After; b.ID != a.ID {
-		inB.After = t.after(b, changed)
+		inB.After = c.after(b, changed)
 	}
 }
 
-func (t *Task) before(dir *export.File) (Attrs, error) {
+func (c *Call) before(dir *export.File) (Attrs, error) {
 	attr, err := dir.StatLocked()
-	return t.withChange(dir, Attrs{Attr: attr, Known: err == nil}), err
+	return c.withChange(dir, Attrs{Attr: attr, Known: err == nil}), err
 }
 
-func (t *Task) after(dir *export.File, changed bool) (a Attrs) {
+func (c *Call) after(dir *export.File, changed bool) (a Attrs) {
 	if changed {
 		dir.Changed()
 	}
 	var err error
-	if t.WantChange {
+	if c.WantChange {
 		a.Change, a.Attr, err = dir.StatChange()
 	} else {
 		a.Attr, err = dir.Stat()
@@ -103,8 +102,8 @@ func (t *Task) after(dir *export.File, changed bool) (a Attrs) {
 }
 
 // withChange adds the change attribute.
-func (t *Task) withChange(dir *export.File, a Attrs) Attrs {
-	if !t.WantChange || !a.Known {
+func (c *Call) withChange(dir *export.File, a Attrs) Attrs {
+	if !c.WantChange || !a.Known {
 		return a
 	}
 	var err error
@@ -113,84 +112,128 @@ func (t *Task) withChange(dir *export.File, a Attrs) Attrs {
 	return a
 }
 
-// syncNames adds the sync of a directory.
-func (t *Task) syncNames(dir *export.File) {
-	if !dir.Volume.Options.Async {
-		t.Sync(dir, false)
+// syncNames syncs a directory.
+func (c *Call) syncNames(dir *export.File) error {
+	if dir.Volume.Options.Async {
+		return nil
 	}
+	return c.Sync(dir, false)
 }
 
 // Remove removes a name that is no directory.
-func (t *Task) Remove(dir *export.File, name []byte) (Change, error) {
-	return t.remove(dir, name, (*export.File).Remove)
+func (c *Call) Remove(dir *export.File, name []byte) (Change, error) {
+	return c.remove(dir, name, (*export.File).Remove)
 }
 
 // Rmdir removes an empty directory.
-func (t *Task) Rmdir(dir *export.File, name []byte) (Change, error) {
-	return t.remove(dir, name, (*export.File).Rmdir)
+func (c *Call) Rmdir(dir *export.File, name []byte) (Change, error) {
+	return c.remove(dir, name, (*export.File).Rmdir)
 }
 
 // RemoveAny removes a name, and what it names if that is an empty directory.
-func (t *Task) RemoveAny(dir *export.File, name []byte) (Change, error) {
-	return t.remove(dir, name, func(dir *export.File, name string) error {
-		err := dir.Remove(name)
+func (c *Call) RemoveAny(dir *export.File, name []byte) (Change, error) {
+	return c.remove(dir, name, func(dir *export.File, u export.Thread, name string) error {
+		err := dir.Remove(u, name)
 		if errors.Is(err, syscall.EISDIR) {
-			err = dir.Rmdir(name)
+			err = dir.Rmdir(u, name)
 		}
 		return err
 	})
 }
 
-func (t *Task) remove(dir *export.File, name []byte, remove func(*export.File, string) error) (change Change, err error) {
-	names, err := t.lock(dir, dir, &change, &change)
-	defer t.unlock(names, dir, dir, &change, &change, true)
-	if err := cmp.Or(err, checkName(name)); err != nil {
+func (c *Call) remove(dir *export.File, name []byte, remove func(*export.File, export.Thread, string) error) (Change, error) {
+	change, err := c.change(dir, func() error {
+		if err := checkName(name); err != nil {
+			return err
+		}
+		if c.ownsNames(dir) {
+			return remove(dir, export.AsProcess(), string(name))
+		}
+		return c.AsCaller(func(u export.Thread) error { return remove(dir, u, string(name)) })
+	})
+	if err == nil {
+		err = c.syncNames(dir)
+	}
+	return change, err
+}
+
+// ownsNames reports whether the caller is known to have the right to remove the names in a directory, and to
+// replace one by another: it owns the directory, the mode lets the owner write to it, and so a sticky bit does not
+// keep the owner from it (unlink(2), rename(2)). Everything else that the kernel checks then, it checks for root, too.
+func (c *Call) ownsNames(dir *export.File) bool {
+	const mayChange = syscall.S_IWUSR | syscall.S_IXUSR
+	if c.isProcess() || c.id.UID != dir.Attr.UID {
+		return false // the most frequent, without a system call
+	}
+	a, err := dir.Stat() // the mode may have changed since
+	return err == nil && a.UID == c.id.UID && a.Mode&mayChange == mayChange
+}
+
+// change locks the names of a directory while do changes one.
+func (c *Call) change(dir *export.File, do func() error) (change Change, err error) {
+	if err := c.mayWaitAgain(); err != nil {
 		return change, err
 	}
-	if err := remove(dir, string(name)); err != nil {
+	names, err := c.lock(dir, dir, &change, &change)
+	defer c.unlock(names, dir, dir, &change, &change, true)
+	if err != nil {
 		return change, err
 	}
-	t.syncNames(dir)
-	return change, nil
+	return change, do()
 }
 
 // Rename renames a file, and replaces an existing file with the new name. If both names are of one
 // file nothing happens, not even to the change attributes: RFC 8881 section 18.26.3.
-func (t *Task) Rename(from *export.File, name []byte, to *export.File, newName []byte) (inFrom, inTo Change, err error) {
-	names, err := t.lock(from, to, &inFrom, &inTo)
-	changed := true
-	defer func() { t.unlock(names, from, to, &inFrom, &inTo, changed) }()
-	if err := cmp.Or(err, checkName(name), checkName(newName)); err != nil {
+func (c *Call) Rename(from *export.File, name []byte, to *export.File, newName []byte) (inFrom, inTo Change, err error) {
+	changed, err := c.rename(from, name, to, newName, &inFrom, &inTo)
+	if err != nil || !changed {
 		return inFrom, inTo, err
-	}
-	renamed, err := from.Rename(string(name), to, string(newName))
-	if err != nil {
-		return inFrom, inTo, err
-	}
-	if changed = renamed; !changed {
-		return inFrom, inTo, nil
 	}
 	// The new name first: after a power cut the file may have both names, but never none.
-	t.syncNames(to)
-	if from.ID != to.ID {
-		t.syncNames(from)
+	if err = c.syncNames(to); err == nil && from.ID != to.ID {
+		err = c.syncNames(from)
 	}
-	return inFrom, inTo, nil
+	return inFrom, inTo, err
+}
+
+func (c *Call) rename(from *export.File, name []byte, to *export.File, newName []byte, inFrom, inTo *Change) (changed bool, err error) {
+	if err := c.mayWaitAgain(); err != nil {
+		return false, err
+	}
+	names, err := c.lock(from, to, inFrom, inTo)
+	moved := true // unless it is certain that nothing was
+	defer func() { c.unlock(names, from, to, inFrom, inTo, moved) }()
+	if err := cmp.Or(err, checkName(name), checkName(newName)); err != nil {
+		return false, err
+	}
+	do := func(u export.Thread) (err error) {
+		changed, err = from.Rename(u, string(name), to, string(newName))
+		return err
+	}
+	// Another directory takes the right to write to what is moved, too, if that is a directory; and ext4 reserves its
+	// last blocks for root.
+	if from.ID == to.ID && c.ownsNames(from) && from.Volume.HasRoom(0) {
+		err = do(export.AsProcess())
+	} else {
+		err = c.AsCaller(do)
+	}
+	moved = changed || err != nil
+	return changed, err
 }
 
 // Link gives a file, open with UseAttr, another name in dir.
-func (t *Task) Link(f, dir *export.File, name []byte) (change Change, err error) {
-	names, err := t.lock(dir, dir, &change, &change)
-	defer t.unlock(names, dir, dir, &change, &change, true)
-	switch err := cmp.Or(err, checkNew(name)); {
-	case err != nil:
-		return change, err
-	case f.Attr.IsDir():
-		return change, syscall.EISDIR
+func (c *Call) Link(f, dir *export.File, name []byte) (Change, error) {
+	change, err := c.change(dir, func() error {
+		switch err := checkNew(name); {
+		case err != nil:
+			return err
+		case f.Attr.IsDir():
+			return syscall.EISDIR
+		}
+		return c.AsCaller(func(u export.Thread) error { return f.Link(u, dir, string(name)) })
+	})
+	if err == nil {
+		err = c.syncNames(dir)
 	}
-	if err := f.Link(dir, string(name)); err != nil {
-		return change, err
-	}
-	t.syncNames(dir)
-	return change, nil
+	return change, err
 }

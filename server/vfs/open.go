@@ -15,92 +15,97 @@ var errGone = errors.New("the client has gone")
 
 // MayWait has the call, for the file of a handle, be one that may block: another goroutine may read
 // the connection from here on. The methods that open a file do it, unless they say otherwise.
-func (t *Task) MayWait(handle []byte) error {
-	if !t.Call.MayWait(export.VolumeIn(handle)) {
+func (c *Call) MayWait(handle []byte) error {
+	c.mustNotAct()
+	if !c.conn.MayWait(export.VolumeIn(handle)) {
 		return errGone
 	}
+	c.waited = false
 	return nil
 }
 
-// Open opens a file for the rest of the call. Call it before Answer, on the connection's goroutine, which
-// is root.
-func (t *Task) Open(handle []byte, use export.Use) (*export.File, error) {
-	if err := t.MayWait(handle); err != nil {
+// Open opens a file for the rest of the call.
+func (c *Call) Open(handle []byte, use export.Use) (*export.File, error) {
+	if err := c.MayWait(handle); err != nil {
 		return nil, err
 	}
-	f, err := t.service.opener.Open(t.Call.Client.Addr(), handle, use)
+	f, err := c.service.opener.Open(c.Client.Addr(), handle, use)
 	if err != nil {
 		return nil, err
 	}
-	return t.opened(f)
+	return c.opened(f)
 }
 
 // OpenAtOnce is Open with UseAttr or UseRead. If the file is cached, the call does not become
 // one that may block.
-func (t *Task) OpenAtOnce(handle []byte, use export.Use) (*export.File, error) {
-	f, err := t.service.opener.OpenAtOnce(t.Call.Client.Addr(), handle, use)
+func (c *Call) OpenAtOnce(handle []byte, use export.Use) (*export.File, error) {
+	f, err := c.service.opener.OpenAtOnce(c.Client.Addr(), handle, use)
 	if err != nil {
 		return nil, err
 	}
 	if f == nil {
-		return t.Open(handle, use)
+		return c.Open(handle, use)
 	}
-	return t.opened(f)
+	return c.opened(f)
 }
 
 // Look opens a file only for its attributes: of the file that it returns, Attr, Volume and ID can
 // be used. If they are remembered, the call does not become one that may block.
-func (t *Task) Look(handle []byte) (*export.File, error) {
-	f, err := t.service.opener.Look(t.Call.Client.Addr(), handle)
+func (c *Call) Look(handle []byte) (*export.File, error) {
+	f, err := c.service.opener.Look(c.Client.Addr(), handle)
 	if err != nil {
 		return nil, err
 	}
 	if f == nil {
-		return t.Open(handle, export.UseAttr)
+		return c.Open(handle, export.UseAttr)
 	}
-	return t.opened(f)
+	return c.opened(f)
 }
 
 // OpenRecent is Open, with UseAttr, of a file for ACCESS, or of a directory in which a name is looked up. Its
 // attributes may be remembered ones.
-func (t *Task) OpenRecent(handle []byte) (*export.File, error) {
-	if err := t.MayWait(handle); err != nil {
+func (c *Call) OpenRecent(handle []byte) (*export.File, error) {
+	if err := c.MayWait(handle); err != nil {
 		return nil, err
 	}
-	f, err := t.service.opener.OpenRecent(t.Call.Client.Addr(), handle)
+	f, err := c.service.opener.OpenRecent(c.Client.Addr(), handle)
 	if err != nil {
 		return nil, err
 	}
-	return t.opened(f)
+	return c.opened(f)
 }
 
 // opened counts the call for the file's volume, unless the volume refuses the client's port.
-func (t *Task) opened(f *export.File) (*export.File, error) {
-	t.Closes(f)
+func (c *Call) opened(f *export.File) (*export.File, error) {
+	c.Closes(f)
 	v := f.Volume
-	if !v.AllowsPort(t.Call.Client) {
+	if !v.AllowsPort(c.Client) {
 		return nil, syscall.EACCES
 	}
-	t.Call.Served.Volume = &v.Served
-	t.volume, t.id = v, t.service.workers.Identity(&v.Options, t.Call.Cred.UID, t.Call.Cred.GID, t.Call.Cred.Groups())
+	c.Served.Volume = &v.Served
+	c.enter(v)
 	return f, nil
 }
 
 // OpenHeld is Open of a file that the client holds open. wait is whether the call may wait
 // from here on.
-func (t *Task) OpenHeld(h *export.Held, wait bool) (*export.File, error) {
+func (c *Call) OpenHeld(h *export.Held, wait bool) (*export.File, error) {
 	v := h.Volume()
-	if wait && !t.Call.MayWait(v.ID) {
-		return nil, errGone
+	c.mustNotAct()
+	if wait {
+		if !c.conn.MayWait(v.ID) {
+			return nil, errGone
+		}
+		c.waited = false
 	}
-	if !v.Allows(t.Call.Client.Addr()) {
+	if !v.Allows(c.Client.Addr()) {
 		return nil, syscall.EACCES
 	}
 	f, err := h.File()
 	if err != nil {
 		return nil, err
 	}
-	if f, err = t.opened(f); err == nil && wait && v.Options.ReadOnly {
+	if f, err = c.opened(f); err == nil && wait && v.Options.ReadOnly {
 		return nil, syscall.EROFS
 	}
 	return f, err
@@ -108,47 +113,42 @@ func (t *Task) OpenHeld(h *export.Held, wait bool) (*export.File, error) {
 
 // OpenRemoved is Open of a regular file, with UseRead or UseWrite, that has no name any more, and that
 // a client holds open or may reclaim.
-func (t *Task) OpenRemoved(handle []byte, use export.Use) (*export.File, error) {
-	if err := t.MayWait(handle); err != nil {
+func (c *Call) OpenRemoved(handle []byte, use export.Use) (*export.File, error) {
+	if err := c.MayWait(handle); err != nil {
 		return nil, err
 	}
-	f, err := t.service.opener.OpenRemoved(t.Call.Client.Addr(), handle, use)
+	f, err := c.service.opener.OpenRemoved(c.Client.Addr(), handle, use)
 	if err != nil {
 		return nil, err
 	}
-	return t.opened(f)
+	return c.opened(f)
 }
 
 // Parent opens a directory's parent, as root: the caller may have no right to the parent.
 // The caller of Parent must check with May that the client's user may search the directory.
-func (t *Task) Parent(dir *export.File) (*export.File, error) {
+func (c *Call) Parent(dir *export.File) (*export.File, error) {
+	c.mustNotAct()
 	if !dir.Attr.IsDir() {
 		return nil, syscall.ENOTDIR
 	}
-	parent, err := t.service.opener.Parent(dir)
+	parent, err := c.service.opener.Parent(dir)
 	if err == nil {
-		t.Closes(parent)
+		c.Closes(parent)
 	}
 	return parent, err
 }
 
-// IsRoot reports whether the goroutine is root, and may open files by their handles.
-func (t *Task) IsRoot() bool { return !t.worker || t.service.workers.Spare(&t.id) }
-
 // Of has the operations that follow be for a file that the call has opened: they are done
-// as who the caller is in its volume. It is false if the goroutine acts as another user:
-// then AsRoot must be next.
-func (t *Task) Of(f *export.File) bool {
-	if t.volume == f.Volume {
-		return true
+// as who the caller is in its volume.
+func (c *Call) Of(f *export.File) {
+	if c.volume != f.Volume {
+		c.enter(f.Volume)
 	}
-	id := t.service.workers.Identity(&f.Volume.Options, t.Call.Cred.UID, t.Call.Cred.GID, t.Call.Cred.Groups())
-	if t.worker && id != t.id {
-		return false
-	}
-	t.volume, t.id = f.Volume, id
-	return true
+}
+
+func (c *Call) enter(v *export.Volume) {
+	c.volume, c.id = v, c.service.users.Identity(&v.Options, c.UID, c.GID, c.Groups)
 }
 
 // Owns reports whether the caller owns a file.
-func (t *Task) Owns(f *export.File) bool { return f.Attr.UID == t.id.UID }
+func (c *Call) Owns(f *export.File) bool { return f.Attr.UID == c.id.UID }

@@ -1,50 +1,94 @@
 package vfs
 
 import (
+	"slices"
 	"syscall"
 
 	"github.com/podnas/podnas/server/export"
 )
 
-// Handing a call to a worker takes longer than most operations. So calls that need no thread
-// with the caller's identity are executed on the connection's goroutine, which is root: those
-// of root, and those that the caller is known to have the right for. That is known of a file's
-// owner: the mode's bits for the owner decide, whatever ACL there is (acl(5), "ACCESS CHECK
-// ALGORITHM"). All other calls need a worker, also those that read data that is not in memory.
-
-// knows reports whether this goroutine knows what the caller may do with a file.
-func (t *Task) knows(a *export.Attr) bool {
-	return t.worker || t.service.workers.Only() || t.id.UID == 0 || t.id.UID == a.UID
-}
+// To act as the caller takes longer than most operations. So it is done only where it is not known
+// what the caller may do: that is known of root, and of a file's owner, for whom the mode's bits for
+// the owner decide, whatever ACL there is (acl(5), "ACCESS CHECK ALGORITHM").
 
 // May reports whether the caller may use a file that is open with UseAttr or UseNames, in
-// the ways of File.Access. If known is false, only a worker can decide.
-func (t *Task) May(f *export.File, mode uint32) (may, known bool) {
-	if !t.knows(&f.Attr) {
-		return false, false
+// the ways of File.Access.
+func (c *Call) May(f *export.File, mode uint32) bool {
+	if may, known := c.knownMay(f, mode); known {
+		return may
 	}
+	ways := []uint32{mode}
+	if f.Attr.IsRegular() { // OPEN of version 4, and the ACCESS after it, want to know the others, too
+		ways = []uint32{mode, export.MayRead, export.MayWrite, export.MayExec}
+	}
+	return c.askKernel(f, ways) == nil && c.told.may.has(mode)
+}
+
+// told is in which ways the caller may use a file, as the kernel has told.
+type told struct {
+	file       *export.File
+	asked, may modes
+}
+
+// modes is a set of modes of File.Access.
+type modes uint8
+
+func (m *modes) add(mode uint32)     { *m |= 1 << mode }
+func (m modes) has(mode uint32) bool { return m&(1<<mode) != 0 }
+
+// askKernel asks the kernel for those ways to use a file, 0 for none, that this call has not been told of yet.
+func (c *Call) askKernel(f *export.File, ways []uint32) error {
+	if c.told.file != f {
+		c.told = told{file: f}
+	}
+	t := &c.told
+	isTold := func(mode uint32) bool { return mode == 0 || t.asked.has(mode) }
+	if !slices.ContainsFunc(ways, func(mode uint32) bool { return !isTold(mode) }) {
+		return nil
+	}
+	return c.AsCaller(func(u export.Thread) error {
+		for _, mode := range ways {
+			if isTold(mode) {
+				continue
+			}
+			if t.asked.add(mode); f.Access(u, mode) == nil {
+				t.may.add(mode)
+			}
+		}
+		return nil
+	})
+}
+
+// Forget has May and Rights ask the kernel again. It must be called before them if the call has changed
+// a file since, or has taken a while.
+func (c *Call) Forget() { c.told, c.writable = told{}, nil }
+
+// knownMay is May without acting as the caller, if that is known.
+func (c *Call) knownMay(f *export.File, mode uint32) (may, known bool) {
 	switch {
-	case t.worker || t.service.workers.Only():
-		return f.Access(mode) == nil, true
-	case mode&export.MayWrite != 0 && !t.someMayWrite(f):
+	case c.service.users.Only():
+		return f.Access(export.AsProcess(), mode) == nil, true
+	case c.id.UID != 0 && c.id.UID != f.Attr.UID:
+		return false, false
+	case mode&export.MayWrite != 0 && !c.someMayWrite(f):
 		return false, true
-	case t.IsCaller():
+	case c.isProcess():
 		// Root may do everything else, except execute a file that no user may execute.
 		return mode&export.MayExec == 0 || f.Attr.IsDir() || f.Attr.Mode&0o111 != 0, true
-	case t.id.UID == 0:
-		return f.Access(mode) == nil, true
+	case c.id.UID == 0:
+		return f.Access(export.AsProcess(), mode) == nil, true
 	}
 	return f.Attr.Mode>>6&mode == mode, true
 }
 
 // someMayWrite is false for an immutable file, and one on a read-only disk, which no user may write. The
 // kernel is asked once in a call: OPEN of version 4 and the ACCESS after it both want to know.
-func (t *Task) someMayWrite(f *export.File) bool {
-	if t.writable != f {
-		if f.Access(export.MayWrite) != nil {
+func (c *Call) someMayWrite(f *export.File) bool {
+	if c.writable != f {
+		if f.Access(export.AsProcess(), export.MayWrite) != nil {
 			return false
 		}
-		t.writable = f
+		c.writable = f
 	}
 	return true
 }
@@ -62,8 +106,8 @@ const (
 
 // Rights returns which of the rights that are asked for the caller has to a file that is open with
 // UseAttr, as the kernel says, and apply, which of them there are for such a file: only a directory
-// has those to look up and to delete. If known is false, only a worker can decide.
-func (t *Task) Rights(f *export.File, asked uint32) (rights, apply uint32, known bool) {
+// has those to look up and to delete.
+func (c *Call) Rights(f *export.File, asked uint32) (rights, apply uint32, err error) {
 	// Of what may be changed, a directory's names also take the right to search
 	// it, and nothing goes in a volume that is read only.
 	read, change, execute := uint32(rightRead), uint32(rightModify|rightExtend), uint32(rightExecute)
@@ -76,62 +120,82 @@ func (t *Task) Rights(f *export.File, asked uint32) (rights, apply uint32, known
 	if f.Volume.Options.ReadOnly {
 		change = 0
 	}
-	for _, right := range [...]struct{ bits, mode uint32 }{
-		{read, export.MayRead}, {change, mayChange}, {execute, export.MayExec},
-	} {
-		if asked&right.bits == 0 {
-			continue
-		}
-		may, known := t.May(f, right.mode)
-		if !known {
-			return 0, 0, false
-		}
-		if may {
-			rights |= asked & right.bits
+	questions := [...]question{{read & asked, export.MayRead}, {change & asked, mayChange}, {execute & asked, export.MayExec}}
+	if _, known := c.knownMay(f, 0); known {
+		return answered(&questions, func(mode uint32) bool { return c.May(f, mode) }), apply, nil
+	}
+	var ways [len(questions)]uint32
+	for i, q := range questions {
+		if q.rights != 0 {
+			ways[i] = q.mode
 		}
 	}
-	return rights, apply, true
+	if err := c.askKernel(f, ways[:]); err != nil {
+		return 0, apply, err
+	}
+	return answered(&questions, c.told.may.has), apply, nil
 }
 
-// mayUse reports whether the caller may read or write a file's data, with the attributes that it has. The owner
-// always may: it had the right when it opened the file, and the server of version 3 does not see opens. Every
-// server does so. The right to execute a file includes reading it: to execute is to read. If known is false,
-// only a worker can decide.
-func (t *Task) mayUse(f *export.File, a *export.Attr, mode uint32) (known bool, err error) {
-	switch {
-	case a.UID == t.id.UID, f.Granted(&t.id, mode, a):
-		return true, nil
-	case !t.IsCaller():
-		return false, nil
+// question is what takes one right, mode, of File.Access.
+type question struct{ rights, mode uint32 }
+
+func answered(questions *[3]question, may func(mode uint32) bool) (rights uint32) {
+	for _, q := range questions {
+		if q.rights != 0 && may(q.mode) {
+			rights |= q.rights
+		}
 	}
-	err = f.Access(mode)
-	if err != nil && mode == export.MayRead && f.Access(export.MayExec) == nil {
+	return rights
+}
+
+// mayUse is nil if the caller may read or write a file's data, with the attributes that it has. The owner
+// always may: it had the right when it opened the file, and the server of version 3 does not see opens. Every
+// server does so. The right to execute a file includes reading it: to execute is to read.
+func (c *Call) mayUse(f *export.File, a *export.Attr, mode uint32) error {
+	if c.isKnown(f, a, mode) {
+		return nil
+	}
+	return c.AsCaller(func(u export.Thread) error { return c.ask(u, f, a, mode) })
+}
+
+// isKnown reports whether it is known that the caller may read or write a file's data.
+func (c *Call) isKnown(f *export.File, a *export.Attr, mode uint32) bool {
+	return a.UID == c.id.UID || f.Granted(&c.id, mode, a)
+}
+
+// ask is mayUse in AsCaller.
+func (c *Call) ask(u export.Thread, f *export.File, a *export.Attr, mode uint32) error {
+	if c.isKnown(f, a, mode) {
+		return nil
+	}
+	err := f.Access(u, mode)
+	if err != nil && mode == export.MayRead && f.Access(u, export.MayExec) == nil {
 		err = nil
 	}
 	if err == nil {
-		f.Grant(&t.id, mode, a)
+		f.Grant(&c.id, mode, a)
 	}
-	return true, err
+	return err
 }
 
 // Opened remembers that the caller has the rights to read, or write, a file that it has opened. The attributes are from
 // before they were checked.
-func (t *Task) Opened(h *export.Held, a *export.Attr, read, write bool) {
-	if a.UID == t.id.UID {
+func (c *Call) Opened(h *export.Held, a *export.Attr, read, write bool) {
+	if a.UID == c.id.UID {
 		return
 	}
 	if read {
-		h.Grant(&t.id, export.MayRead, a)
+		h.Grant(&c.id, export.MayRead, a)
 	}
 	if write {
-		h.Grant(&t.id, export.MayWrite, a)
+		h.Grant(&c.id, export.MayWrite, a)
 	}
 }
 
 // denied is EAGAIN if another client denies what the caller is about to do: a share
 // reservation of version 4, RFC 8881 section 9.7. The caller may try again later.
-func (t *Task) denied(f *export.File, write bool) error {
-	if d := t.service.denied; d != nil && !t.SharesChecked && d(f.Volume, f.ID, write) {
+func (c *Call) denied(f *export.File, write bool) error {
+	if d := c.service.denied; d != nil && !c.SharesChecked && d(f.Volume, f.ID, write) {
 		return syscall.EAGAIN
 	}
 	return nil

@@ -1,0 +1,168 @@
+package vfs
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/stats"
+)
+
+// Config configures a Service. All fields but Denied are needed.
+type Config struct {
+	Opener *export.Opener
+	Users  *export.Users
+	// Denied reports whether a client that has a file open denies reading or writing it to
+	// who has not; nil: nobody does.
+	Denied func(v *export.Volume, id export.FileID, write bool) bool
+	Log    *slog.Logger
+}
+
+// Service has what calls share.
+type Service struct {
+	opener *export.Opener
+	users  *export.Users
+	denied func(v *export.Volume, id export.FileID, write bool) bool
+	log    *slog.Logger
+}
+
+// New returns a Service.
+func New(cfg Config) *Service {
+	return &Service{opener: cfg.Opener, users: cfg.Users, denied: cfg.Denied, log: cfg.Log}
+}
+
+// Conn is what a call needs of the connection that it came by. Calls of a connection that come
+// after it are read by the same goroutine, unless the call hands that on.
+type Conn interface {
+	// MayWait must be called before the call makes system calls that may block, for a
+	// volume. It returns false if the client has gone: the call must not be begun then.
+	MayWait(volume uint64) bool
+	// Alone reports whether no other call of the connection is under way, as far as is known.
+	Alone() bool
+	// HandOn has another goroutine read the connection from here on.
+	HandOn()
+	// Wait must be called before the call waits for another goroutine, and makes no system calls
+	// meanwhile. It is HandOn, and MayWait is needed again afterwards.
+	Wait()
+}
+
+// Caller is who calls.
+type Caller struct {
+	Client   netip.AddrPort
+	UID, GID uint32
+	Groups   []uint32
+}
+
+// Call is a call on its way through the operations, on one goroutine from Begin to End. A
+// protocol embeds it in what it keeps of a call, so that the most frequent calls allocate nothing.
+type Call struct {
+	Caller
+	// WantChange is whether the change attribute of directories is wanted.
+	WantChange bool
+	// SharesChecked is whether the protocol itself checks what opens deny.
+	SharesChecked bool
+	// Served is where the call is counted.
+	Served *stats.Call
+
+	service  *Service
+	conn     Conn
+	volume   *export.Volume  // of the file that was opened last
+	id       export.Identity // the caller's in that volume
+	acting   bool            // in AsCaller
+	waited   bool            // MayWait is needed again
+	files    []closer        // closed by End
+	filesMem [3]closer       // of files, for most calls
+	writable *export.File    // of files; see someMayWrite
+	told     told            // of one of files; see askKernel
+}
+
+// closer is a file as long as a call uses it.
+type closer interface{ Close() }
+
+// Begin starts a call.
+func (c *Call) Begin(s *Service, conn Conn, who Caller, served *stats.Call) {
+	c.service, c.conn, c.Caller, c.Served = s, conn, who, served
+	c.files, c.volume = c.filesMem[:0], nil
+	c.Forget()
+	c.acting, c.waited = false, false
+}
+
+// End closes the call's files. It must be called whatever becomes of the call, so deferred.
+func (c *Call) End() {
+	for _, f := range c.files {
+		f.Close()
+	}
+	c.files = nil
+}
+
+// Closes adds a file that is closed when the call ends.
+func (c *Call) Closes(f closer) { c.files = append(c.files, f) }
+
+// AsCaller runs do with a thread that acts as the caller, in the volume of the file that was opened last,
+// and returns its error. What do does must be little: the names that it changes, say, but no wait, no file
+// of a handle, and no other AsCaller, for which the goroutine must be root.
+func (c *Call) AsCaller(do func(export.Thread) error) error {
+	c.mustNotAct()
+	if err := c.mayWaitAgain(); err != nil {
+		return err
+	}
+	c.acting = true
+	err := c.service.users.As(&c.id, do)
+	c.acting = false
+	if errors.Is(err, export.ErrIdentity) {
+		c.service.log.Error("nfs: can't act as the caller of a call", "client", c.Client, "uid", c.id.UID, "gid", c.id.GID, "err", err)
+	}
+	return err
+}
+
+// mustNotAct panics in AsCaller.
+func (c *Call) mustNotAct() {
+	if c.acting {
+		panic("vfs: acts as the caller, and must be root")
+	}
+}
+
+// isProcess reports whether any goroutine acts as the caller.
+func (c *Call) isProcess() bool { return c.service.users.IsProcess(&c.id) }
+
+// Sync syncs a file of the call and waits for it; if dataOnly, without the metadata that is not
+// needed to read the data back. A call that is alone does so itself. Otherwise
+// another goroutine does so for all calls that wait.
+func (c *Call) Sync(f *export.File, dataOnly bool) error {
+	c.mustNotAct()
+	// After a wait MayWait would be needed for it, which may drop the call: that has begun.
+	if !c.waited && c.conn.Alone() {
+		if ok, err := f.SyncHere(dataOnly); ok {
+			return err
+		}
+	}
+	// Begun before the reading is handed on, the sync finds more calls that wait: Go's scheduler runs
+	// first what was made last.
+	syncing := f.BeginSync(dataOnly)
+	c.conn.Wait()
+	c.waited = true
+	return syncing.Wait()
+}
+
+// mayWaitAgain is MayWait after a wait.
+func (c *Call) mayWaitAgain() error {
+	if c.waited && !c.conn.MayWait(c.volume.ID) {
+		return errGone
+	}
+	c.waited = false
+	return nil
+}
+
+// blocks must be called before what is likely to wait for the disk, or takes as long as many calls, on
+// a file of the call. The calls behind it need not wait until a timer finds that.
+func (c *Call) blocks(f *export.File) error {
+	if !c.conn.MayWait(f.Volume.ID) {
+		return errGone
+	}
+	c.waited = false
+	if !c.conn.Alone() {
+		c.conn.HandOn()
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/stats"
+	"github.com/podnas/podnas/test/testdisk"
+)
+
+// conn is a connection that records what the call does to it.
+type conn struct {
+	alone, gone         bool
+	waits, handsOn, may int
+}
+
+func (c *conn) MayWait(uint64) bool { c.may++; return !c.gone }
+func (c *conn) Alone() bool         { return c.alone }
+func (c *conn) HandOn()             { c.handsOn++ }
+func (c *conn) Wait()               { c.waits++ }
+
+// world is a volume in a temporary directory.
+type world struct {
+	*testing.T
+
+	dir     string
+	root    []byte // the handle of dir
+	table   *export.Table
+	service *Service
+	conn    conn
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, dir: t.TempDir(), table: &export.Table{ByIndex: testdisk.ByIndex()}, conn: conn{alone: true}}
+	if err := export.ProbeHandles(w.dir); err != nil {
+		t.Skipf("files can't be opened by handle here: %v", err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	mustDo(t, w.table.Add(1, "/volume", w.dir, export.Options{}))
+	t.Cleanup(func() { w.table.Remove(1) })
+	opener := export.NewOpener(w.table, export.NewKey(make([]byte, 32)), log)
+	t.Cleanup(opener.Close)
+	v, _ := w.table.ByID(1)
+	var err error
+	w.root, err = opener.Root(v)
+	mustDo(t, err)
+	w.service = New(Config{Opener: opener, Users: export.NewUsers(nil), Log: log})
+	return w
+}
+
+// call begins a call of a user, which ends with the test.
+func (w *world) call(uid uint32) *Call {
+	c := &Call{}
+	c.Begin(w.service, &w.conn, Caller{UID: uid, GID: uid}, &stats.Call{})
+	w.Cleanup(c.End)
+	return c
+}
+
+// open opens a path below the volume's root.
+func (w *world) open(c *Call, use export.Use, names ...string) *export.File {
+	w.Helper()
+	handle := w.root
+	for _, name := range names {
+		dir, err := c.Open(handle, export.UseAttr)
+		mustDo(w, err)
+		_, handle, err = dir.Describe([]byte(name), nil)
+		mustDo(w, err)
+	}
+	f, err := c.Open(handle, use)
+	mustDo(w, err)
+	return f
+}
+
+// syncs is how many there were.
+func (w *world) syncs() uint64 { return w.table.Syncs.Durations.Snapshot().Count }
+
+func mustDo(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A call that is alone syncs itself. Any other waits for another goroutine, and holds up
+// no call behind it meanwhile.
+func TestSync(t *testing.T) {
+	w := newWorld(t)
+	mustDo(t, os.WriteFile(filepath.Join(w.dir, "file"), nil, 0o644))
+	for _, alone := range []bool{true, false} {
+		w.conn = conn{alone: alone}
+		c := w.call(0)
+		f := w.open(c, export.UseWrite, "file")
+		before, may := w.syncs(), w.conn.may
+		mustDo(t, c.Sync(f, false))
+		if n := w.syncs() - before; n != 1 {
+			t.Errorf("alone %v: %d syncs", alone, n)
+		}
+		if waits := w.conn.waits; (waits == 0) != alone {
+			t.Errorf("alone %v: it waits %d times", alone, waits)
+		}
+		// What may block after a wait is announced again.
+		mustDo(t, c.AsCaller(func(export.Thread) error { return nil }))
+		if more := w.conn.may - may; (more == 0) != alone {
+			t.Errorf("alone %v: %d times it is announced that the call may block", alone, more)
+		}
+	}
+}
+
+// A call that its client has left while it waited ends its syncs: it has begun, and is not done again.
+func TestGoneBetweenSyncs(t *testing.T) {
+	w := newWorld(t)
+	w.conn.alone = false
+	c := w.call(0)
+	dir := w.open(c, export.UseNames)
+	mustDo(t, c.Sync(dir, false))
+	w.conn = conn{alone: true, gone: true}
+	before := w.syncs()
+	mustDo(t, c.Sync(dir, false))
+	if n := w.syncs() - before; n != 1 || w.conn.may != 0 {
+		t.Errorf("%d syncs, and the call was asked %d times whether it goes on", n, w.conn.may)
+	}
+}
+
+// A call that its client has left while it waited does nothing more.
+func TestGoneAfterWait(t *testing.T) {
+	w := newWorld(t)
+	w.conn.alone = false
+	c := w.call(0)
+	dir := w.open(c, export.UseNames)
+	mustDo(t, c.Sync(dir, false))
+	w.conn.gone = true
+	if _, err := c.Mkdir(dir, []byte("late"), &SetAttr{}); !errors.Is(err, errGone) {
+		t.Errorf("MKDIR: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, "late")); err == nil {
+		t.Error("the directory was made")
+	}
+}
+
+// A call can be made of many operations: on more files than two, each of which is synced when it
+// returns, and all with the rights of its caller.
+func TestManyOperations(t *testing.T) {
+	const uid = 1234
+	w := newWorld(t)
+	names := []string{"a", "b", "c"}
+	for _, name := range names {
+		mustDo(t, os.Mkdir(filepath.Join(w.dir, name), 0o755))
+		mustDo(t, os.Chown(filepath.Join(w.dir, name), uid, uid))
+	}
+	c := w.call(uid)
+	for _, name := range names {
+		dir := w.open(c, export.UseNames, name)
+		before := w.syncs()
+		made, err := c.Mkdir(dir, []byte("made"), &SetAttr{})
+		mustDo(t, err)
+		if made.Attr.UID != uid {
+			t.Errorf("owner %d", made.Attr.UID)
+		}
+		if w.syncs() == before {
+			t.Error("it is not synced")
+		}
+		before = w.syncs()
+		_, _, err = c.Rename(dir, []byte("made"), dir, []byte("renamed"))
+		mustDo(t, err)
+		if w.syncs() == before {
+			t.Error("the new name is not synced")
+		}
+		if _, err := os.Stat(filepath.Join(w.dir, name, "renamed")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The rights of an ordinary user, whether the call asks the kernel or knows: of who owns a directory it
+// does.
+func TestNamesTakeRights(t *testing.T) {
+	const owner, other = 1000, 1001
+	for _, tt := range []struct {
+		name   string
+		mode   os.FileMode // of the directory, which is the owner's
+		uid    uint32
+		of     int // whose the files are
+		remove error
+		rename error
+	}{
+		{"the owner", 0o300, owner, other, nil, nil},
+		{"the owner, who may not search", 0o200, owner, owner, syscall.EACCES, syscall.EACCES},
+		{"the owner, who may not write", 0o577, owner, owner, syscall.EACCES, syscall.EACCES},
+		{"the owner of a sticky one", 0o700 | os.ModeSticky, owner, other, nil, nil},
+		{"somebody", 0o707, other, owner, nil, nil},
+		{"somebody, in a sticky one", 0o707 | os.ModeSticky, other, owner, syscall.EPERM, syscall.EPERM},
+		{"somebody, in a sticky one, of an own file", 0o707 | os.ModeSticky, other, other, nil, nil},
+		{"somebody, who may not write", 0o705, other, other, syscall.EACCES, syscall.EACCES},
+		{"root", 0o000, 0, other, nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			mustDo(t, os.Chmod(w.dir, 0o755))
+			dir := filepath.Join(w.dir, "dir")
+			mustDo(t, os.Mkdir(dir, 0o755))
+			for _, name := range []string{"removed", "renamed"} {
+				mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+				mustDo(t, os.Chown(filepath.Join(dir, name), tt.of, tt.of))
+			}
+			mustDo(t, os.Chown(dir, owner, owner))
+			mustDo(t, os.Chmod(dir, tt.mode))
+			c := w.call(tt.uid)
+			f := w.open(c, export.UseNames, "dir")
+			if _, err := c.Remove(f, []byte("removed")); !errors.Is(err, tt.remove) {
+				t.Errorf("REMOVE: %v, want %v", err, tt.remove)
+			}
+			if _, _, err := c.Rename(f, []byte("renamed"), f, []byte("new")); !errors.Is(err, tt.rename) {
+				t.Errorf("RENAME: %v, want %v", err, tt.rename)
+			}
+		})
+	}
+}
+
+// To move a directory takes the right to write to it, which its place does not give.
+func TestMoveTakesTheDirectory(t *testing.T) {
+	const uid = 1000
+	w := newWorld(t)
+	mustDo(t, os.Chmod(w.dir, 0o755))
+	for _, name := range []string{"a", "b"} {
+		mustDo(t, os.MkdirAll(filepath.Join(w.dir, name, "of root"), 0o755))
+		mustDo(t, os.Chown(filepath.Join(w.dir, name), uid, uid))
+	}
+	c := w.call(uid)
+	a, b := w.open(c, export.UseNames, "a"), w.open(c, export.UseNames, "b")
+	if _, _, err := c.Rename(a, []byte("of root"), b, []byte("new")); !errors.Is(err, syscall.EACCES) {
+		t.Errorf("told %v, want %v", err, syscall.EACCES)
+	}
+}
+
+// What acts as the caller must not open files of handles, wait, or act as the caller again; and after a panic
+// the goroutine is root again.
+func TestAsCaller(t *testing.T) {
+	w := newWorld(t)
+	c := w.call(1000)
+	dir := w.open(c, export.UseAttr)
+	for name, do := range map[string]func() error{
+		"open":  func() error { _, err := c.Open(w.root, export.UseAttr); return err },
+		"sync":  func() error { return c.Sync(dir, false) },
+		"again": func() error { return c.AsCaller(func(export.Thread) error { return nil }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				c.acting = false
+				if recover() == nil {
+					t.Error("no panic")
+				}
+				path := filepath.Join(w.dir, fmt.Sprint("after ", name))
+				mustDo(t, os.WriteFile(path, nil, 0o600))
+				if a, err := os.Stat(path); err != nil || a.Sys().(*syscall.Stat_t).Uid != 0 {
+					t.Errorf("after it the goroutine is not root: %v", err)
+				}
+			}()
+			_ = c.AsCaller(func(export.Thread) error { return do() })
+		})
+	}
+}
