@@ -69,6 +69,7 @@ type waiting struct {
 	file   *openFile
 	since  uint64 // of the file's errSeq
 	waiter waiter
+	by     Waiter // nil: nobody
 }
 
 // syncState is shared by the descriptors of one file.
@@ -89,7 +90,7 @@ func (f *File) Sync(dataOnly bool) error {
 	if ok, err := f.SyncHere(dataOnly); ok {
 		return err
 	}
-	s := f.BeginSync(dataOnly)
+	s := f.BeginSync(dataOnly, nil)
 	return s.Wait()
 }
 
@@ -102,13 +103,18 @@ func (f *File) SyncHere(dataOnly bool) (ok bool, err error) {
 	return f.opener.syncHere(f.openFile(), f.since, dataOnly)
 }
 
-// BeginSync has another goroutine sync the file for all calls that wait. Wait must be called, once.
-func (f *File) BeginSync(dataOnly bool) Syncing {
+// Waiter is told that the wait for a sync ends. Those who wait for the same one are told before
+// any of them goes on.
+type Waiter interface{ Woken() }
+
+// BeginSync has another goroutine sync the file for all calls that wait. Wait must be called, once. by
+// is who will; nil: nobody is told.
+func (f *File) BeginSync(dataOnly bool, by Waiter) Syncing {
 	if !f.canSync() {
 		return Syncing{}
 	}
 	w := f.opener.spareWait.Get().(syncWait)
-	f.opener.sync(waiting{f.openFile(), f.since, w}, dataOnly)
+	f.opener.sync(waiting{f.openFile(), f.since, w, by}, dataOnly)
 	return Syncing{f.opener, w}
 }
 
@@ -212,7 +218,7 @@ func (o *Opener) keep(key fileKey, use Use, d descriptor, charge *space.Charge) 
 // syncUnused syncs a file that the cache wants to close, and releases it. If that fails,
 // the write verifier changes.
 func (o *Opener) syncUnused(file *openFile) {
-	o.sync(waiting{file, 0, unused{o, file}}, false)
+	o.sync(waiting{file, 0, unused{o, file}, nil}, false)
 }
 
 // unused waits for the sync of an unused file.
@@ -304,6 +310,11 @@ func (o *Opener) syncRounds(s *syncs) {
 		// A single call is no reason to change: on a slow disk some rounds have no more.
 		if len(round) > 1 && s == &files[0].key.volume.fileSyncs {
 			s.setAside(slow)
+		}
+		for _, w := range round {
+			if w.by != nil {
+				w.by.Woken()
+			}
 		}
 		for _, w := range round {
 			w.waiter.synced(w.file.state.errs.since(w.since))

@@ -19,7 +19,7 @@ func (f waiterFunc) synced(err error) { f(err) }
 
 // syncThen begins a sync that tells w.
 func syncThen(f *File, dataOnly bool, w waiterFunc) {
-	f.opener.sync(waiting{f.openFile(), f.since, w}, dataOnly)
+	f.opener.sync(waiting{f.openFile(), f.since, w, nil}, dataOnly)
 }
 
 // syncing returns a function by which a call waits for the sync of a file. When it is told, it puts something into told, and
@@ -32,7 +32,7 @@ func syncing(t *testing.T, o *Opener, bad *openFile, told, goOn chan struct{}) (
 			}
 			told <- struct{}{}
 			<-goOn
-		})}, false)
+		}), nil}, false)
 	}
 }
 
@@ -288,7 +288,7 @@ func TestSyncHere(t *testing.T) {
 		t.Fatal("a file that nobody has is synced")
 	}
 	told := make(chan error, 1)
-	o.sync(waiting{file, 0, waiterFunc(func(err error) { told <- err })}, false)
+	o.sync(waiting{file, 0, waiterFunc(func(err error) { told <- err }), nil}, false)
 	if !file.state.syncs.more() {
 		t.Fatal("nobody waits")
 	}
@@ -311,7 +311,7 @@ func TestBeginSync(t *testing.T) {
 		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseAttr)
 		mustDo(t, err)
 		before := f.Volume.syncs.Durations.Snapshot().Count
-		syncing := f.BeginSync(false)
+		syncing := f.BeginSync(false, nil)
 		mustDo(t, syncing.Wait())
 		if n := f.Volume.syncs.Durations.Snapshot().Count - before; n != syncs {
 			t.Errorf("%s: %d syncs, want %d", name, n, syncs)
@@ -383,7 +383,7 @@ func TestSyncFails(t *testing.T) {
 	defer f.Close()
 	gone, failed := &openFile{key: fileKey{volume: f.Volume}, fd: -1, state: &syncState{}}, make(chan error, 3)
 	for range 3 {
-		o.sync(waiting{gone, 0, waiterFunc(func(err error) { failed <- err })}, false)
+		o.sync(waiting{gone, 0, waiterFunc(func(err error) { failed <- err }), nil}, false)
 	}
 	for range 3 {
 		if err := <-failed; !errors.Is(err, unix.ENOENT) {

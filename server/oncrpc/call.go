@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
@@ -47,8 +48,9 @@ type Call struct {
 	charged int64  // bytes taken from the budget besides that
 	slot    slot   // if it may block, see MayWait
 	owner   shares.Owner
-	last    bool // no other call had arrived when it was read
-	counted bool // in stats
+	last    bool         // no other call had arrived when it was read
+	woken   atomic.Int32 // what conn.awake has of it
+	counted bool         // in stats
 	outcome Outcome
 }
 

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -26,6 +25,8 @@ const (
 	// them, or two replies if those are more. Four of 128 KiB in one write are faster than
 	// one, and than eight, which don't fit the processor's cache.
 	outMax = 512 << 10
+	// outCalls is how many replies wait at most for those of calls that were woken together with theirs.
+	outCalls = 32
 	// lingerTimeout is how long an ended connection waits for the client to close its
 	// side.
 	lingerTimeout = 200 * time.Millisecond
@@ -60,6 +61,7 @@ type conn struct {
 
 	gone    atomic.Bool            // the client reads no more replies
 	ahead   atomic.Int32           // goroutines that wait for a slot
+	awake   atomic.Int32           // calls that were woken together, and are about to be answered
 	reader  atomic.Pointer[reader] // the goroutine that reads
 	checked atomic.Bool            // check is running
 	check   *time.Timer            // calls checkReader
@@ -179,7 +181,9 @@ func (c *conn) read(r *reader) error {
 			return err
 		}
 		if !r.answered() {
-			c.writeSoon()
+			if c.awake.Load() == 0 { // else another call's goroutine does it
+				c.writeSoon()
+			}
 			return errReplaced
 		}
 	}
@@ -287,6 +291,10 @@ func (c *conn) send(call *Call) {
 	c.out = append(c.out, call)
 	c.outSize += len(call.Reply)
 	full := c.outSize > max(outMax, 2*len(call.Reply))
+	if n := call.woken.Load(); n > 0 {
+		c.awake.Add(-n)
+		full = full || len(c.out) >= outCalls
+	}
 	c.mu.Unlock()
 	if full {
 		c.flush()
@@ -306,7 +314,6 @@ func (c *conn) writeLater() {
 	for {
 		select {
 		case <-c.wake:
-			runtime.Gosched() // the calls that have waited for the same sync are answered now, too
 			c.flush()
 		case <-c.done:
 			return

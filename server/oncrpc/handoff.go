@@ -39,10 +39,12 @@ type reader struct {
 const replaced = 1<<64 - 1
 
 // MayWait must be called before a call, which is for a volume, makes system calls that may block, so
-// that it does not delay the connection's other calls for long. While too many calls are blocked, it
+// that it does not delay the connection's other calls for long. surely is whether it is likely to
+// block, or to take as long as many calls. While too many calls are blocked, MayWait
 // waits for one of them to end. It returns false if the client has gone meanwhile: the call must
 // not be begun then.
-func (c *Call) MayWait(volume uint64) bool {
+func (c *Call) MayWait(volume uint64, surely bool) bool {
+	c.asleep()
 	if c.slot == noSlot {
 		c.owner = shares.Owner{Volume: volume, Client: c.Client.Addr()}
 		c.acquireSlot()
@@ -50,7 +52,11 @@ func (c *Call) MayWait(volume uint64) bool {
 	if c.Abandoned() {
 		return false
 	}
-	c.watch()
+	if surely && !c.Alone() {
+		c.handOn()
+	} else {
+		c.watch()
+	}
 	return true
 }
 
@@ -58,12 +64,27 @@ func (c *Call) MayWait(volume uint64) bool {
 // call. It ends what MayWait has begun: a call that waits without a thread must not keep others from
 // blocking.
 func (c *Call) Wait() {
+	c.asleep()
 	c.releaseSlot()
-	c.HandOn()
+	c.handOn()
 }
 
-// HandOn has another goroutine read the connection from here on.
-func (c *Call) HandOn() {
+// Woken may be called by the goroutine that a call waits for, before it wakes several such
+// calls: their replies then leave in one write, with the last of them. The call may be about to wait still.
+func (c *Call) Woken() {
+	c.woken.Add(1)
+	c.conn.awake.Add(1)
+}
+
+// asleep ends Woken for a call that is not answered yet.
+func (c *Call) asleep() {
+	if n := c.woken.Swap(0); n > 0 && c.conn.awake.Add(-n) == 0 {
+		c.conn.writeSoon()
+	}
+}
+
+// handOn has another goroutine read the connection from here on.
+func (c *Call) handOn() {
 	r := c.reader
 	if n := r.blocking.Load(); n != replaced && r.blocking.CompareAndSwap(n, replaced) {
 		c.conn.server.readers.begin(c.conn.newReader(r.numbers))

@@ -49,6 +49,87 @@ func TestWaitHoldsUpNobody(t *testing.T) {
 	}
 }
 
+// Replies to calls that were woken together leave with the last of them, unless there are many.
+func TestWokenTogether(t *testing.T) {
+	const calls = outCalls + 8
+	s := startServer(t, nil)
+	s.waiters = make(chan *Call, calls)
+	conn := s.connect()
+	for i := range uint32(calls) {
+		if _, err := conn.Write(record(i, procBlock, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "all wait", func() bool { return s.waiting.Load() == calls })
+	var woken *Call
+	for range calls {
+		woken = <-s.waiters
+		woken.Woken()
+	}
+	on := woken.conn
+	replies := func(n int) {
+		t.Helper()
+		for range n {
+			if xid, results := replyTo(t, conn); !bytes.Equal(results, words{xid}.Append(nil)) {
+				t.Errorf("reply to %d: %x", xid, results)
+			}
+		}
+	}
+	goOn := func(n int) {
+		for range n {
+			s.blocked <- struct{}{}
+		}
+		time.Sleep(20 * checkEvery) // for what is written too early
+	}
+	early := func() bool {
+		if err := conn.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := conn.Read(make([]byte, 1))
+		return err == nil
+	}
+	goOn(outCalls - 1)
+	if early() {
+		t.Fatal("a reply does not wait for those of the other calls")
+	}
+	goOn(1)
+	replies(outCalls)
+	goOn(calls - outCalls - 1)
+	if early() {
+		t.Fatal("a reply does not wait for those of the other calls")
+	}
+	goOn(1)
+	replies(calls - outCalls)
+	if n := on.awake.Load(); n != 0 {
+		t.Errorf("%d calls are taken for awake when all are answered", n)
+	}
+	s.echo(conn, 1)
+}
+
+// A call that waits once more does not keep the replies of those that were woken with it.
+func TestWokenAndAsleep(t *testing.T) {
+	s := startServer(t, nil)
+	s.waiters = make(chan *Call, 2)
+	conn := s.connect()
+	for i, proc := range []uint32{procBlock, procAgain} {
+		if _, err := conn.Write(record(uint32(i), proc, uint32(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "both wait", func() bool { return s.waiting.Load() == 2 })
+	for range 2 {
+		(<-s.waiters).Woken()
+	}
+	for want := range uint32(2) {
+		for range 2 - want { // both, and then the one that waits again
+			s.blocked <- struct{}{}
+		}
+		if xid, _ := replyTo(t, conn); xid != want {
+			t.Errorf("the reply is to %d, want %d", xid, want)
+		}
+	}
+}
+
 // A client that goes while its calls wait leaves nothing behind, and disturbs nobody.
 func TestClientGoesWhileCallsWait(t *testing.T) {
 	s := startServer(t, nil)

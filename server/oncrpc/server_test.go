@@ -29,6 +29,7 @@ const (
 
 	procNull  = 0
 	procEcho  = 1 // the arguments, as they came
+	procAgain = 2 // as procBlock, twice
 	procBlock = 3 // as procEcho, when the test lets it
 	procPanic = 4
 	procLater = 5  // panics when another goroutine reads
@@ -47,6 +48,7 @@ type testServer struct {
 	disk    atomic.Int64  // a descriptor that each procDisk reads a byte from
 	waiting atomic.Int32  // procBlocks that wait
 	handled atomic.Int32  // how often a handler was called
+	waiters chan *Call    // procBlocks that wait, if the test has made it
 	stop    func()
 	logs    bytes.Buffer
 	stats   *stats.Server
@@ -94,6 +96,17 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 		procEcho: {Name: "ECHO", AnyAuth: true, Handle: echo},
 		procBlock: {Name: "BLOCK", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
 			c.Wait()
+			if s.waiters != nil {
+				s.waiters <- c
+			}
+			wait()
+			return echo(c)
+		}},
+		procAgain: {Name: "AGAIN", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
+			c.Wait()
+			s.waiters <- c
+			wait()
+			c.Wait()
 			wait()
 			return echo(c)
 		}},
@@ -111,20 +124,20 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 		}},
 		procNone: {Name: "NONE"},
 		procWait: {Name: "WAIT", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
-			if !c.MayWait(volumeIn(c)) {
+			if !c.MayWait(volumeIn(c), false) {
 				return rpc.SystemErr
 			}
 			wait()
-			c.MayWait(volumeIn(c)) // by now another may read the connection
+			c.MayWait(volumeIn(c), false) // by now another may read the connection
 			return echo(c)
 		}},
 		procThen: {Name: "THEN", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
 			c.Wait()
-			if !c.MayWait(volumeIn(c)) {
+			if !c.MayWait(volumeIn(c), false) {
 				return rpc.SystemErr
 			}
 			wait()
-			c.HandOn() // it has
+			c.Wait() // it has
 			return echo(c)
 		}},
 		procAlone: {Name: "ALONE", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
@@ -132,7 +145,7 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 			return rpc.Success
 		}},
 		procDisk: {Name: "DISK", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
-			c.MayWait(volumeIn(c))
+			c.MayWait(volumeIn(c), false)
 			s.waiting.Add(1)
 			if _, err := syscall.Read(int(s.disk.Load()), make([]byte, 1)); err != nil {
 				panic(err)

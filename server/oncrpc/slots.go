@@ -119,7 +119,7 @@ func (c *Call) acquireSlot() {
 		conn.flush()
 		fewHere, few := conn.ahead.Add(1) <= aheadConn, s.ahead.Add(1) <= aheadMax
 		if fewHere && few {
-			c.HandOn()
+			c.handOn()
 		}
 		taken = <-later
 		conn.ahead.Add(-1)

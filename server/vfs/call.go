@@ -33,18 +33,20 @@ func New(cfg Config) *Service {
 }
 
 // Conn is what a call needs of the connection that it came by. Calls of a connection that come
-// after it are read by the same goroutine, unless the call hands that on.
+// after it are read by the same goroutine, until the call hands that on to another one.
 type Conn interface {
 	// MayWait must be called before the call makes system calls that may block, for a
-	// volume. It returns false if the client has gone: the call must not be begun then.
-	MayWait(volume uint64) bool
+	// volume. surely is whether they are likely to: then the reading is handed on at once,
+	// unless the call is alone, and otherwise after a moment. It
+	// returns false if the client has gone: the call must not be begun then.
+	MayWait(volume uint64, surely bool) bool
 	// Alone reports whether no other call of the connection is under way, as far as is known.
 	Alone() bool
-	// HandOn has another goroutine read the connection from here on.
-	HandOn()
-	// Wait must be called before the call waits for another goroutine, and makes no system calls
-	// meanwhile. It is HandOn, and MayWait is needed again afterwards.
+	// Wait hands on the reading. It must be called before the call waits for another goroutine. MayWait
+	// is needed again afterwards.
 	Wait()
+	// Woken may be called before the call goes on after Wait, by the goroutine that wakes it.
+	Woken()
 }
 
 // Caller is who calls.
@@ -139,7 +141,7 @@ func (c *Call) Sync(f *export.File, dataOnly bool) error {
 	}
 	// Begun before the reading is handed on, the sync finds more calls that wait: Go's scheduler runs
 	// first what was made last.
-	syncing := f.BeginSync(dataOnly)
+	syncing := f.BeginSync(dataOnly, c.conn)
 	c.conn.Wait()
 	c.waited = true
 	return syncing.Wait()
@@ -147,7 +149,7 @@ func (c *Call) Sync(f *export.File, dataOnly bool) error {
 
 // mayWaitAgain is MayWait after a wait.
 func (c *Call) mayWaitAgain() error {
-	if c.waited && !c.conn.MayWait(c.volume.ID) {
+	if c.waited && !c.conn.MayWait(c.volume.ID, false) {
 		return errGone
 	}
 	c.waited = false
@@ -155,14 +157,11 @@ func (c *Call) mayWaitAgain() error {
 }
 
 // blocks must be called before what is likely to wait for the disk, or takes as long as many calls, on
-// a file of the call. The calls behind it need not wait until a timer finds that.
+// a file of the call.
 func (c *Call) blocks(f *export.File) error {
-	if !c.conn.MayWait(f.Volume.ID) {
+	if !c.conn.MayWait(f.Volume.ID, true) {
 		return errGone
 	}
 	c.waited = false
-	if !c.conn.Alone() {
-		c.conn.HandOn()
-	}
 	return nil
 }

@@ -16,14 +16,14 @@ import (
 
 // conn is a connection that records what the call does to it.
 type conn struct {
-	alone, gone         bool
-	waits, handsOn, may int
+	alone, gone       bool
+	waits, woken, may int
 }
 
-func (c *conn) MayWait(uint64) bool { c.may++; return !c.gone }
-func (c *conn) Alone() bool         { return c.alone }
-func (c *conn) HandOn()             { c.handsOn++ }
-func (c *conn) Wait()               { c.waits++ }
+func (c *conn) MayWait(uint64, bool) bool { c.may++; return !c.gone }
+func (c *conn) Alone() bool               { return c.alone }
+func (c *conn) Wait()                     { c.waits++ }
+func (c *conn) Woken()                    { c.woken++ }
 
 // world is a volume in a temporary directory.
 type world struct {
@@ -102,8 +102,8 @@ func TestSync(t *testing.T) {
 		if n := w.syncs() - before; n != 1 {
 			t.Errorf("alone %v: %d syncs", alone, n)
 		}
-		if waits := w.conn.waits; (waits == 0) != alone {
-			t.Errorf("alone %v: it waits %d times", alone, waits)
+		if waits, woken := w.conn.waits, w.conn.woken; (waits == 0) != alone || woken != waits {
+			t.Errorf("alone %v: it waits %d times, and is woken %d times", alone, waits, woken)
 		}
 		// What may block after a wait is announced again.
 		mustDo(t, c.AsCaller(func(export.Thread) error { return nil }))

@@ -17,7 +17,7 @@ var errGone = errors.New("the client has gone")
 // the connection from here on. The methods that open a file do it, unless they say otherwise.
 func (c *Call) MayWait(handle []byte) error {
 	c.mustNotAct()
-	if !c.conn.MayWait(export.VolumeIn(handle)) {
+	if !c.conn.MayWait(export.VolumeIn(handle), false) {
 		return errGone
 	}
 	c.waited = false
@@ -93,7 +93,7 @@ func (c *Call) OpenHeld(h *export.Held, wait bool) (*export.File, error) {
 	v := h.Volume()
 	c.mustNotAct()
 	if wait {
-		if !c.conn.MayWait(v.ID) {
+		if !c.conn.MayWait(v.ID, false) {
 			return nil, errGone
 		}
 		c.waited = false
