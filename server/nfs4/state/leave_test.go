@@ -133,7 +133,7 @@ func TestRestoreGrace(t *testing.T) {
 
 // All that a process leaves is as it was in the next one, but for the connections. It is told what its clients were not.
 func TestRestoreAll(t *testing.T) {
-	w, holder, waiter, _ := busyWorld(t)
+	w, _, _, _ := busyWorld(t)
 	w.ready("holder", 2) // which has another verifier before
 	w.join("idle", 1)
 	var came []string
@@ -142,7 +142,6 @@ func TestRestoreAll(t *testing.T) {
 		_, e := w.exchange(came[i], 1)
 		w.want(e, OK)
 	}
-	_, _ = holder, waiter
 	w.dies() // what is uncertain stays so
 	again := w.ready("again", 1)
 	again.openBy("o", 1, Read)
@@ -158,8 +157,11 @@ func TestRestoreAll(t *testing.T) {
 		notices := []LockFree{{ClientID: 1, File: f, Owner: "\x00"}, {ClientID: 1<<64 - 1, File: f}}
 		b := w.save(notices...)
 		p, err := replay(w.config(), b)
-		if err != nil || !slices.Equal(p.Notices(), notices) {
-			t.Errorf("the notices are %v, want %v; %v", p.Notices(), notices, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(p.Notices(), notices) {
+			t.Errorf("the notices are %v, want %v", p.Notices(), notices)
 		}
 		if err := w.restore(b, noFile); err != nil {
 			t.Fatal(err)
@@ -200,8 +202,11 @@ func TestLeaveFails(t *testing.T) {
 	}
 	w.Stop()
 	p, err := replay(w.config(), w.logged.bytes)
-	if err != nil || p.Left() {
-		t.Fatalf("left %t, %v", p.Left(), err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Left() {
+		t.Error("the log says that all is there")
 	}
 	if n := p.s.Counts(); n.Opens != 3 || n.Locks != 1 {
 		t.Errorf("%+v", n)
@@ -346,8 +351,12 @@ func TestRestoreCut(t *testing.T) {
 	w, _, _, _ := busyWorld(t)
 	b := w.save()
 	for i := range b {
-		if p, err := replay(w.config(), b[:i]); err != nil || p.Left() {
-			t.Fatalf("%d of %d bytes: %v", i, len(b), err)
+		p, err := replay(w.config(), b[:i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Left() {
+			t.Fatalf("%d of %d bytes are all", i, len(b))
 		}
 	}
 }
