@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bytes"
 	"errors"
 	"net/netip"
 	"os"
@@ -44,7 +45,7 @@ func TestForms(t *testing.T) {
 				mustDo(t, err)
 				for _, name := range []string{"d", "d/file", "d/link", "d/fifo"} {
 					h := handleOf(t, o, root, name)
-					if had := all[form][name]; had != nil && string(had) != string(h) {
+					if had := all[form][name]; had != nil && !bytes.Equal(had, h) {
 						t.Errorf("%s by index %t: %s had the handle %x, and has %x", form, byIndex, name, had, h)
 					}
 					all[form][name] = h
@@ -56,7 +57,7 @@ func TestForms(t *testing.T) {
 							t.Errorf("%s by index %t: the handle of %s of form %s: %v", form, byIndex, name, of, err)
 							continue
 						}
-						if own := f.Handle(); string(own) != string(all[form][name]) {
+						if own := f.Handle(); !bytes.Equal(own, all[form][name]) {
 							t.Errorf("%s by index %t: %s of form %s is known by %x, not %x", form, byIndex, name, of, own, all[form][name])
 						}
 						f.Close()

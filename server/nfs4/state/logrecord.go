@@ -215,7 +215,7 @@ func appendOpen(b []byte, o *open) []byte {
 	b = appendNumber(b, `,"number":`, o.number)
 	b = appendNumber(b, `,"volume":`, o.file.key.Volume)
 	b = base64.StdEncoding.AppendEncode(append(b, `,"file":"`...), o.file.key.ID[:o.file.key.Len])
-	b = appendText(append(b, '"'), `,"owner":`, o.owner)
+	b = appendOwner(append(b, '"'), o.owner)
 	b = appendNumber(b, `,"access":`, uint64(o.access))
 	b = appendNumber(b, `,"deny":`, uint64(o.deny))
 	b = appendNumber(b, `,"combos":`, uint64(o.combos))
@@ -228,7 +228,7 @@ func appendOpen(b []byte, o *open) []byte {
 // appendLocks appends the record of all that a lock owner has.
 func appendLocks(b []byte, l *lockOwner) []byte {
 	b = appendNumber(append(b, `{"locks":{`...), `"open":`, l.open.number)
-	b = appendText(appendNumber(b, `,"number":`, l.number), `,"owner":`, l.owner)
+	b = appendOwner(appendNumber(b, `,"number":`, l.number), l.owner)
 	b = append(appendNumber(b, `,"seqid":`, uint64(l.seqid)), `,"ranges":[`...)
 	for i, r := range l.ranges {
 		if i > 0 {
@@ -242,7 +242,7 @@ func appendLocks(b []byte, l *lockOwner) []byte {
 // appendWait appends the record of a LOCK that waits, or does not any more.
 func appendWait(b []byte, name string, w *waiter) []byte {
 	b = appendNumber(append(b, name...), `{"open":`, w.open.number)
-	b = append(appendText(b, `,"owner":`, w.owner), `,"range":`...)
+	b = append(appendOwner(b, w.owner), `,"range":`...)
 	return append(appendRange(b, w.lockRange), "}}"...)
 }
 
@@ -250,7 +250,7 @@ func appendWait(b []byte, name string, w *waiter) []byte {
 func appendLock(b []byte, l *lockOwner, r lockRange, isLock bool) []byte {
 	b = appendNumber(append(b, `{"lock":{`...), `"open":`, l.open.number)
 	b = appendNumber(b, `,"number":`, l.number)
-	b = appendText(b, `,"owner":`, l.owner)
+	b = appendOwner(b, l.owner)
 	b = appendNumber(b, `,"seqid":`, uint64(l.seqid))
 	if isLock {
 		b = append(b, `,"set":`...)
@@ -276,9 +276,9 @@ func appendNumber(b []byte, name string, n uint64) []byte {
 	return strconv.AppendUint(append(b, name...), n, 10)
 }
 
-func appendText(b []byte, name, text string) []byte {
-	b = append(append(b, name...), '"')
-	return append(base64.StdEncoding.AppendEncode(b, []byte(text)), '"')
+func appendOwner(b []byte, owner string) []byte {
+	b = base64.StdEncoding.AppendEncode(append(b, `,"owner":"`...), []byte(owner))
+	return append(b, '"')
 }
 
 func appendRange(b []byte, r lockRange) []byte {
