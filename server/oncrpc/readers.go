@@ -11,8 +11,8 @@ const (
 
 // readers are goroutines that read connections, one after the other. One whose call has handed on the
 // reading is kept, when the call is answered, for the next that does so: its stack is
-// as large as calls need, while that of a new goroutine grows, and is copied, with its first call. A WRITE
-// that shares its sync takes 0.8 of the processor time so.
+// as large as calls need, while that of a new goroutine grows, and is copied, with its first call:
+// docs/internals/tried.md.
 type readers struct {
 	mu    sync.Mutex
 	spare []chan *reader // of goroutines that wait in next
