@@ -28,14 +28,16 @@ type compound struct {
 	cur, saved       object
 	stateid, savedID nfs4.Stateid // the current one, and what SAVEFH has saved
 
-	on  sequenced // if it began with SEQUENCE
-	mem memory
+	on   sequenced // if it began with SEQUENCE
+	mem  memory
+	open *openMemory // nil until it is needed first
 }
 
 // memory is for the arguments and results of what is called most, which thus allocate
 // nothing.
 type memory struct {
 	access  nfs4.AccessArgs
+	close   nfs4.CloseArgs
 	getattr nfs4.GetattrArgs
 	lookup  nfs4.LookupArgs
 	putfh   nfs4.PutfhArgs
@@ -85,7 +87,7 @@ func (s *Server) compound(call *oncrpc.Call) rpc.AcceptStat {
 func (c *compound) forget() {
 	c.on.end(nil)
 	c.End()
-	*c = compound{}
+	*c = compound{open: c.open}
 }
 
 // answer does the operations one after the other, until one fails, and appends their results.

@@ -30,20 +30,35 @@ type opening struct {
 	raced  bool // the name led to another file, or to none, before what it led to was open
 }
 
+// openMemory is for an OPEN. It is not in the compound, so that other calls need not clear it.
+type openMemory struct {
+	args    nfs4.OpenArgs
+	opening opening
+}
+
+func (m *openMemory) forget() { *m = openMemory{} }
+
 // openAgain is how often OPEN looks at a name again that others make, rename files to, and remove. After
 // that the client gets the error, and may ask again.
 const openAgain = 20
 
 // openOp: RFC 8881 section 18.16.
-func (c *compound) openOp(args *nfs4.OpenArgs) (result, error) {
+func (c *compound) openOp() (result, error) {
+	if c.open == nil {
+		c.open = &openMemory{}
+	}
+	args, o := &c.open.args, &c.open.opening
+	defer c.open.forget()
+	if err := c.decode(args); err != nil {
+		return nil, err
+	}
 	access, deny, err := shares(args.ShareAccess, args.ShareDeny)
 	if err != nil {
 		return nil, err
 	}
-	var o opening
 	for again := 0; ; again++ {
-		o = opening{OpenArgs: args, access: access, deny: deny}
-		if err = c.open(&o); err == nil {
+		*o = opening{OpenArgs: args, access: access, deny: deny}
+		if err = c.doOpen(o); err == nil {
 			break
 		}
 		if !o.raced || again == openAgain {
@@ -63,8 +78,8 @@ func (c *compound) openOp(args *nfs4.OpenArgs) (result, error) {
 	}, nil
 }
 
-// open finds or makes the file, and opens it.
-func (c *compound) open(o *opening) error {
+// doOpen finds or makes the file, and opens it.
+func (c *compound) doOpen(o *opening) error {
 	if err := c.findOpen(o); err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ type operations [nfs4.OpReclaimComplete + 1]operation
 func newOperations() operations {
 	return operations{
 		nfs4.OpAccess:            (*compound).access,
-		nfs4.OpClose:             with((*compound).closeOp),
+		nfs4.OpClose:             (*compound).closeOp,
 		nfs4.OpCommit:            with((*compound).commit),
 		nfs4.OpCreate:            with((*compound).create),
 		nfs4.OpDelegpurge:        with((*compound).delegpurge),
@@ -48,7 +48,7 @@ func newOperations() operations {
 		nfs4.OpLookup:            (*compound).lookup,
 		nfs4.OpLookupp:           (*compound).lookupp,
 		nfs4.OpNverify:           with((*compound).nverify),
-		nfs4.OpOpen:              with((*compound).openOp),
+		nfs4.OpOpen:              (*compound).openOp,
 		nfs4.OpOpenDowngrade:     with((*compound).openDowngrade),
 		nfs4.OpPutfh:             (*compound).putfh,
 		nfs4.OpPutpubfh:          (*compound).putrootfh,

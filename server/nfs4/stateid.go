@@ -63,7 +63,11 @@ func (c *compound) ofOpen(id nfs4.Stateid, of func(*compound, nfs4.Stateid) (sta
 }
 
 // closeOp: section 18.2.
-func (c *compound) closeOp(args *nfs4.CloseArgs) (result, error) {
+func (c *compound) closeOp() (result, error) {
+	args := &c.mem.close
+	if err := c.decode(args); err != nil {
+		return nil, err
+	}
 	if c.cur.n > 0 { // of a removed file it may free what that takes on the disk
 		if err := c.MayWait(c.cur.bytes()); err != nil {
 			return nil, err
