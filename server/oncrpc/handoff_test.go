@@ -53,7 +53,6 @@ func TestWaitHoldsUpNobody(t *testing.T) {
 func TestWokenTogether(t *testing.T) {
 	const calls = outCalls + 8
 	s := startServer(t, nil)
-	s.waiters = make(chan *Call, calls)
 	conn := s.connect()
 	for i := range uint32(calls) {
 		if _, err := conn.Write(record(i, procBlock, i)); err != nil {
@@ -109,7 +108,6 @@ func TestWokenTogether(t *testing.T) {
 // A call that waits once more does not keep the replies of those that were woken with it.
 func TestWokenAndAsleep(t *testing.T) {
 	s := startServer(t, nil)
-	s.waiters = make(chan *Call, 2)
 	conn := s.connect()
 	for i, proc := range []uint32{procBlock, procAgain} {
 		if _, err := conn.Write(record(uint32(i), proc, uint32(i))); err != nil {

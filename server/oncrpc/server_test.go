@@ -48,7 +48,7 @@ type testServer struct {
 	disk    atomic.Int64  // a descriptor that each procDisk reads a byte from
 	waiting atomic.Int32  // procBlocks that wait
 	handled atomic.Int32  // how often a handler was called
-	waiters chan *Call    // procBlocks that wait, if the test has made it
+	waiters chan *Call    // procBlocks that wait
 	stop    func()
 	logs    bytes.Buffer
 	stats   *stats.Server
@@ -82,7 +82,7 @@ func startServer(t testing.TB, change func(*limits)) *testServer {
 
 func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServer {
 	t.Helper()
-	s := &testServer{t: t, blocked: make(chan struct{})}
+	s := &testServer{t: t, blocked: make(chan struct{}), waiters: make(chan *Call, 256)}
 	echo := func(c *Call) rpc.AcceptStat {
 		c.Reply = append(c.Reply, c.Args.Rest()...)
 		return rpc.Success
@@ -96,15 +96,13 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 		procEcho: {Name: "ECHO", AnyAuth: true, Handle: echo},
 		procBlock: {Name: "BLOCK", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
 			c.Wait()
-			if s.waiters != nil {
-				s.waiters <- c
-			}
+			s.waits(c)
 			wait()
 			return echo(c)
 		}},
 		procAgain: {Name: "AGAIN", AnyAuth: true, Handle: func(c *Call) rpc.AcceptStat {
 			c.Wait()
-			s.waiters <- c
+			s.waits(c)
 			wait()
 			c.Wait()
 			wait()
@@ -184,6 +182,14 @@ func startServerOn(t testing.TB, l net.Listener, change func(*limits)) *testServ
 	})
 	t.Cleanup(s.stop)
 	return s
+}
+
+// waits tells the test of a call, if it takes them.
+func (s *testServer) waits(c *Call) {
+	select {
+	case s.waiters <- c:
+	default:
+	}
 }
 
 // held is what is taken: bytes of the budget, and buffers to read into.
