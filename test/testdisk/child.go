@@ -60,7 +60,6 @@ func Child(t *testing.T, user User, pattern string, env ...string) {
 		// For good: what the thread has dropped it never has again, and the child ends with it.
 		runtime.LockOSThread()
 		for _, c := range user.Drops {
-			//nolint:forbidigo // one call, for tests
 			if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, prCapBsetDrop, c, 0); errno != 0 {
 				started <- errno
 				return

@@ -23,7 +23,6 @@ func TakeBack(t testing.TB, dir string) {
 	var how [128]byte
 	binary.NativeEndian.PutUint32(how[0:], 1)
 	binary.NativeEndian.PutUint32(how[4:], sync)
-	//nolint:forbidigo // one call, for tests
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctl, uintptr(unsafe.Pointer(&how))); errno != 0 {
 		t.Fatalf("XFS_IOC_FREE_EOFBLOCKS: %v", errno)
 	}
