@@ -1,7 +1,9 @@
 // Package nfs4 serves NFS version 4.1 (RFC 8881).
 //
 // A call is a COMPOUND of operations that are done one after the other, each on the files
-// that the ones before have found: the current one and the saved one. Like nfs3, it
-// decodes an operation, calls that of package vfs, and encodes what comes of it. What
-// clients have open and locked is in package state, and so are their sessions.
+// that the ones before have found: the current one and the saved one. Server.compound begins a call, and
+// compound.answer is the loop over its operations: it decodes an operation's number, finds its function in the table
+// (compound.operation), calls that, and appends the result. The function decodes the arguments, calls the
+// operation of package vfs, and returns what is to be encoded. It runs once, and what it has changed is
+// synced when it returns. What clients have open and locked is in package state, and so are their sessions.
 package nfs4
