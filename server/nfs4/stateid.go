@@ -108,7 +108,7 @@ func (c *compound) testStateid(args *nfs4.TestStateidArgs) (result, error) {
 }
 
 // delegreturn: section 18.6. No stateid is of a delegation.
-func (c *compound) delegreturn(args *nfs4.DelegreturnArgs) (result, error) {
+func (c *compound) delegreturn(*nfs4.DelegreturnArgs) (result, error) {
 	if !c.cur.isSet() {
 		return nil, statusError(nfs4.ErrNoFileHandle)
 	}
@@ -116,6 +116,6 @@ func (c *compound) delegreturn(args *nfs4.DelegreturnArgs) (result, error) {
 }
 
 // delegpurge: section 18.5.
-func (c *compound) delegpurge(args *nfs4.DelegpurgeArgs) (result, error) {
+func (c *compound) delegpurge(*nfs4.DelegpurgeArgs) (result, error) {
 	return nil, statusError(nfs4.ErrNotSupp)
 }
