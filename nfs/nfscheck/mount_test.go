@@ -262,7 +262,7 @@ func TestBrokenService(t *testing.T) {
 	h := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Second}
 	go func() { _ = h.Serve(web) }()
 	t.Cleanup(func() { h.Close() })
-	null := oncrpc.Procedure{Name: "NULL", AnyAuth: true, Handle: func(*oncrpc.Call) oncrpc.Answer { return oncrpc.Done(rpc.Success) }}
+	null := oncrpc.Procedure{Name: "NULL", AnyAuth: true, Handle: func(*oncrpc.Call) rpc.AcceptStat { return rpc.Success }}
 	program := func(version uint32) uint16 { // NFS, and no MOUNT
 		s, err := oncrpc.NewServer(oncrpc.ServerConfig{
 			Programs: []oncrpc.Program{{Number: nfs3.Program, Version: version, Procedures: []oncrpc.Procedure{null}}},
