@@ -24,7 +24,7 @@ func TestUsers(t *testing.T) {
 	mustDo(t, err)
 	defer unix.Close(fd)
 	users := NewUsers(nil)
-	make := func(i int) error {
+	makeFile := func(i int) error {
 		var file int
 		file, err := unix.Openat(fd, fmt.Sprint("file", i), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o600)
 		if err == nil {
@@ -48,7 +48,7 @@ func TestUsers(t *testing.T) {
 				isProcess(t)
 			}()
 			err := users.As(&id, func(Thread) error {
-				err := make(i)
+				err := makeFile(i)
 				if i%11 == 0 {
 					panic("in a call")
 				}

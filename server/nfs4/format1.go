@@ -1,6 +1,7 @@
 package nfs4
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"hash/crc32"
@@ -44,7 +45,7 @@ func (s *Server) takeOverFormat1(cfg state.Config, roster []state.RosterEntry) (
 	switch {
 	case file.Format != 1 || crc32.Checksum(file.State, s.crc) != file.Sum:
 		return nil, errors.New("it is damaged")
-	case string(file.Server) != string(s.identity):
+	case !bytes.Equal(file.Server, s.identity):
 		return nil, errors.New("it is another disk's")
 	case file.Run == "" || file.Run != s.run.before:
 		return nil, errOtherRun
@@ -62,7 +63,7 @@ func (s *Server) fromFormat2(head *logHead) {
 		return
 	}
 	head.Format = logFormat
-	if number, err := s.roster.dir.Read(numberOfFormat2, runMax); err == nil && string(number) == string(head.Number) {
+	if number, err := s.roster.dir.Read(numberOfFormat2, runMax); err == nil && bytes.Equal(number, head.Number) {
 		head.Run = s.run.before
 	}
 }

@@ -122,7 +122,7 @@ func TestResident(t *testing.T) {
 		t.Error("that is more than there is room for")
 	}
 	config := m.cfg
-	m.State, m, nodes = nil, nil, nil
+	m.State, m = nil, nil
 	before = resident()
 	began = time.Now()
 	p, err := replay(config, left.bytes)
