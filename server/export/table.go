@@ -1,9 +1,3 @@
-// Package export has what clients access: the table of exported volumes, file
-// handles, and every system call on behalf of clients.
-//
-// An engine finds the volume of a MOUNT by its path and the volume of a handle
-// by the number in it, and opens the file of a handle (Opener.Open, File). The native engine uses it with
-// the caller's identity (Workers).
 package export
 
 import (

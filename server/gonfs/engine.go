@@ -8,10 +8,20 @@
 //   - no hard links, device nodes, fifos, sockets, or exclusive create;
 //   - one call at a time on a connection, and every WRITE is synced.
 //
-// A call's way: listener.Accept gives the library a connection whose Read returns
-// whole, checked records (conn.go); the library decodes the call and gets a path of
-// the file from handler.FromHandle (location.go); it works on paths through
-// filesystem (filesystem.go) and file (file.go), which open the file of the handle.
+// A call's way:
+//
+//  1. listener.Accept gives the library a connection (conn.go), which the Peers of package oncrpc
+//     admit, as for the native engine. Its Read joins the fragments of a record, bounds its size, and
+//     takes its memory from a Budget of that package.
+//  2. check decodes the call by podnas's own wire packages (check.go), because the library allocates
+//     whatever a length says. It keeps from the library what that would get wrong. A procedure that
+//     the library lacks gets PROC_UNAVAIL.
+//  3. The library decodes the call again, and asks handler.FromHandle for the path of the file.
+//     Key.Parse checks the handle's MAC. The path consists of the file's FileID and of no name
+//     (location.go): whatever other clients rename meanwhile, it leads to that file or to none.
+//  4. The library works on paths through filesystem (filesystem.go) and file (file.go). They open
+//     the file, and use it by the methods of export.File, as the native engine does. What
+//     changes the disk is synced before the reply.
 package gonfs
 
 import (

@@ -21,6 +21,9 @@
 //     goroutine of the connection sends it.
 //   - When it is sent, the record and the reply go back to the free list.
 //
+// A call that must not be done twice, such as a REMOVE, is first looked up among the replies to
+// earlier ones (replay.go).
+//
 // An UNSTABLE write stays in the page cache until COMMIT syncs the file. If a sync of the
 // volume fails, or the server restarts, the write verifier changes, and clients send their
 // uncommitted writes again.

@@ -1,5 +1,9 @@
-// Package space counts what a volume uses of its disk, and enforces the volume's limit, if
-// the disk has no project quotas. It can, because every byte passes through the server.
+// Package space counts what a volume uses of its disk, and enforces the volume's limits of bytes and
+// of inodes, if the disk has no project quotas, by which the kernel would do so. It can, because every
+// byte passes through the server.
+//
+// An inode uses its blocks on the disk (charge.go), and the inode itself has a price (price.go).
+// [Account] says what that means for holes, links, preallocation and delayed allocation.
 //
 // A change of a file goes through the volume's Account:
 //
@@ -7,15 +11,16 @@
 //     smaller: of the file, and of the directories whose names change.
 //  2. The caller locks the names of those directories, so that the file of a name can't
 //     change before it is charged.
-//  3. Account.Reserve reserves the space that the change can take, or refuses the change.
-//     Charge.Write, Charge.Resize and Account.Rename do it themselves.
+//  3. Account.Reserve reserves the space that the change can take, in an atomic counter, or
+//     refuses the change (reserve.go). Charge.Write, Charge.Resize and Account.Rename do it
+//     themselves (admit.go).
 //  4. After the change, Charge.Stat and Charge.Look read the inode's attributes, which
 //     the reply needs anyway, and charge what the inode uses now. Account.EnterNew does
 //     that for a new inode, Taking for one that has lost a name.
 //  5. Reservation.Release returns the reservation, and Charge.Leave the Charge.
 //
-// Account.Scan counts what was there before. Until it ends, the usage at the end of the
-// last run is in its place (mark.go).
+// Account.Scan counts what was there before (scan.go). Until it ends, an upper bound that the process
+// before has stored is in its place (mark.go).
 package space
 
 import (
