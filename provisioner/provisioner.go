@@ -7,7 +7,10 @@
 // clone (clone.go), gets the server's address from an Endpoint (endpoint.go,
 // service.go), checks that this is the disk of the existing PersistentVolumes
 // (otherdisk.go), creates the volume in the volume.Store, and returns the
-// PersistentVolume (pv.go).
+// PersistentVolume (pv.go). The volume's path follows the class's pattern
+// (pathpattern.go), and its mount options the version of NFS that the class asks for
+// (mountoptions.go). What only the PersistentVolume needs is kept in the volume's record
+// (manifest.go). While a volume is copied, Provision returns an error, and is called again.
 //
 // This package watches nothing: package controller does.
 package provisioner

@@ -21,7 +21,8 @@ import (
 const serviceCheckInterval = 10 * time.Second
 
 // ServiceEndpoint is the pod's own Service. Volumes point at its ClusterIP,
-// which stays when the pod is replaced.
+// which stays when the pod is replaced. The Service must have this pod as a ready
+// endpoint, and a port that leads to the pod's NFS port.
 type ServiceEndpoint struct {
 	Client          kubernetes.Interface
 	Namespace, Name string // of the Service

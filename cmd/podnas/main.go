@@ -1,4 +1,4 @@
-// Command podnas is shared storage in one process: an NFSv3 server and a
+// Command podnas is shared storage in one process: an NFS server and a
 // Kubernetes volume provisioner over one disk.
 package main
 

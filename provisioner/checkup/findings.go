@@ -20,7 +20,8 @@ type Config struct {
 	Store    *volume.Store
 	Disk     Disk // Store, or what explains its errors
 	Endpoint provisioner.Endpoint
-	// Claims returns the findings about claims.
+	// Claims returns the findings about claims: Reconciler.Claims of package controller, or
+	// Runner.Findings of package standalone.
 	Claims func() []doctor.Result
 	// FailedSyncs returns how many syncs of the disk have failed.
 	FailedSyncs func() uint64

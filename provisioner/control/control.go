@@ -6,7 +6,17 @@
 // (socket.go) and sends a request. The Server (server.go) calls the volume.Store
 // or the Provisioner of the running process, and replies with the JSON of a type
 // below, or of an Error (errors.go). A command never accesses the disk itself, so
-// it can't race the process that owns it.
+// it can't race the process that owns it, and it works the same in a pod and on a machine.
+// cmd/podnas turns the Code of an Error into an exit code.
+//
+// For podnas doctor the Server runs all checks of Findings at the same time, each for at most
+// doctor.Timeout: a disk that hangs is reported, and hides no other result. The same doctor.List
+// repeats the checks. The metrics show its latest results without waiting, and so does the status
+// page, but for the few live checks, which it repeats.
+//
+// podnas doctor mount and podnas doctor pod do not connect to this socket. The first tests a volume
+// from the side of its clients. The second asks only the API server, with the rights of its user,
+// because it is for a podnas that does not run.
 package control
 
 import (

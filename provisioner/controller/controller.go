@@ -1,15 +1,35 @@
 // Package controller runs podnas in a cluster. It watches the API server, and has
 // package provisioner make the volumes.
 //
-// Run starts the library's controller, which calls a Provisioner for each claim and
-// for each volume to be deleted (controller.go, logging.go). Beside it, on the same
-// informers, run: the expansion of volumes (expand.go), the comparison of the disk
-// with the cluster (reconcile.go), the end of PersistentVolumes that are deleted before
-// their claims (finalizer.go), events on claims about full volumes (fullness.go)
-// and about failed mounts (mountfailures.go), the Lease that lists the volumes in
-// use (inuse.go), and events about nodes that have one name (sharednames.go). All of them run only while podnas has the right to provision: the
-// leader election's Lease, or the guard against a second podnas of the same name
-// (guard.go).
+// Run starts the library's controller (sig-storage-lib-external-provisioner), which calls a
+// Provisioner for each claim and for each volume to be deleted. newWorkers changes some of the
+// library's defaults, and says why. Three files are between the library and what it uses:
+//
+//   - logging.go logs each problem of a claim once, however often the library retries it. liblog.go
+//     lowers what the library itself logs about it to debug.
+//   - libclient.go has the library change its finalizer alone, and no other field of a
+//     PersistentVolume.
+//   - savedvolumes.go keeps the PersistentVolumes that the library has saved apart from the
+//     informer's store, to which the watch may have delivered newer ones.
+//
+// Beside the library run podnas's own controllers. Those that watch objects do so by the same
+// informers; only kubelet's events have an informer of their own:
+//
+//   - expand.go expands volumes whose claims request more.
+//   - finalizer.go lets PersistentVolumes go that are being deleted and that no claim will ever
+//     release.
+//   - reconcile.go reports what exists only on the disk or only in the cluster, and never removes
+//     it. unfulfilled.go adds the claims that lack what they request.
+//   - fullness.go puts events about full volumes on their claims.
+//   - mountfailures.go reads kubelet's events about failed mounts, and puts an event with advice on
+//     the claim.
+//   - sharednames.go puts an event on podnas's own pod if two nodes have one name.
+//   - inuse.go keeps a Lease that lists the bound claims. While there are any,
+//     deploy/components/guard has the API server refuse to delete what they need.
+//
+// All of them run only while podnas has the right to provision, if the Config demands one: with
+// LeaseIn that is the leader election's Lease, and with GuardIn, that no other podnas has held the
+// provisioner's name for longer (guard.go).
 package controller
 
 import (

@@ -1,14 +1,21 @@
 // Package standalone runs the provisioner without a cluster: a folder of manifests
 // replaces the API server.
 //
-// A Runner scans the folder once a second. For a PersistentVolumeClaim without a
-// volume, it creates one with the same Provisioner that serves a cluster, and
-// writes the PersistentVolume to provisioned/<name>.yaml. If a claim is removed
-// from the folder, its volume is handled by the reclaim policy.
+// A Runner scans the folder: once a second while there is something to do, and otherwise when the
+// kernel tells of a change (Runner.rest). For a PersistentVolumeClaim without a volume, it creates one with the
+// same Provisioner that serves a cluster, and writes the PersistentVolume to
+// provisioned/<name>.yaml. If a claim is removed from the folder, its volume is handled by the
+// reclaim policy.
 //
-// A volume with data is never deleted by mistake (reclaim.go), and a claim that
-// has a volume never gets another one (known.go). The folder is read whole, and what is
-// not understood is an error (documents.go, manifests.go, kinds.go).
+// A volume with data is never deleted by mistake: only if every file of the folder was understood,
+// and the claim was gone for a while in which no file changed (reclaim.go). A claim that has a
+// volume never gets another one: if that volume is missing, because the disk is another one or the
+// record is damaged, the Runner reports it (known.go).
+//
+// Each file is read to its end, as YAML or as a stream of JSON objects (documents.go). What is not
+// understood is an error that names the line (manifests.go, kinds.go), and what the API server would
+// refuse is an error, too (validate.go). A claim without a class gets the one that Kubernetes would
+// choose (class.go), and a claim that names its volume gets that one or none (volumename.go).
 package standalone
 
 import (
