@@ -14,7 +14,7 @@ type Attrs struct {
 	export.Attr
 
 	Known bool
-	// Change is the change attribute of a directory that was changed, if the task wants it.
+	// Change is the change attribute of a directory that was changed, if Call.WantChange is set.
 	Change uint64
 }
 
