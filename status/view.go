@@ -218,7 +218,7 @@ func (s *Status) kept(now time.Time, use *diskUse) []volumeView {
 	var views []volumeView
 	for i := range kept {
 		k := &kept[i]
-		view := describe(k.Volume, fmt.Sprintf("%s %s ago", k.State, ago(now.Sub(k.Since))))
+		view := describe(k.Volume, fmt.Sprintf("%s %s", k.State, agoWords(ago(now.Sub(k.Since)))))
 		view.sort = -1
 		if u, ok, err := s.cfg.Store.KeptUsage(k); ok && err == nil {
 			use.kept += u.Bytes

@@ -75,7 +75,7 @@ func TestNameOfKept(t *testing.T) {
 	spec := volume.Spec{Name: "data", Size: 1 << 30, OnDelete: volume.ArchiveFiles}
 	s := newStatus(t, []volume.Spec{spec}, nil)
 	mustDo(t, s.cfg.Store.Delete(t.Context(), "data"))
-	wants(t, get(t, s, http.MethodGet, "/volume/data").Body.String(), "archived now ago")
+	wants(t, get(t, s, http.MethodGet, "/volume/data").Body.String(), "archived ")
 	spec.Path = "live"
 	_, err := s.cfg.Store.Create(t.Context(), spec)
 	mustDo(t, err)
