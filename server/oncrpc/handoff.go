@@ -11,7 +11,7 @@ import (
 // The goroutine that reads a connection answers most calls itself, because handing a
 // call to another goroutine takes longer than the call. But a call that waits must not delay the
 // calls behind it. One that knows that it will wait hands on the reading of the connection
-// to another goroutine (HandOn). One that may block, or not, is watched (MayWait): a timer
+// to another goroutine (Wait). One that may block, or not, is watched (MayWait): a timer
 // checks the connection, and if two checks in a row find the same call, it hands on the reading
 // for it. In both cases the first goroutine ends when its call is answered.
 
