@@ -20,8 +20,8 @@ import (
 	"github.com/podnas/podnas/test/testdisk"
 )
 
-// onDisk starts podnas on an ext4 of its own, mounted where it alone sees it. When the
-// test is gone, however it went, the disk is thawed and podnas ended.
+// onDisk starts podnas on an ext4 of its own, mounted where it alone sees it, and frozen from the start with
+// FROZEN=1. When the test is gone, however it went, the disk is thawed and podnas ended.
 const onDisk = `
 mount -o loop "$1" "$2" || exit 77
 (
@@ -29,6 +29,7 @@ mount -o loop "$1" "$2" || exit 77
 	fsfreeze --unfreeze "$2"
 	kill $$
 ) </dev/null >/dev/null 2>&1 &
+[ -z "$FROZEN" ] || fsfreeze --freeze "$2" || exit 77
 shift 3
 exec "$@"`
 
@@ -40,9 +41,29 @@ type webProcess struct {
 	log  *syncBuffer
 }
 
-// startWeb starts podnas, on a disk that can be frozen or not.
-func startWeb(t *testing.T, freezable bool) *webProcess {
+// disk is what podnas is started on.
+type disk int
+
+const (
+	folder    disk = iota
+	freezable      // an ext4 that can be frozen
+	frozen         // which is frozen before podnas opens it
+)
+
+// startWeb starts podnas and waits until it is ready.
+func startWeb(t *testing.T, on disk) *webProcess {
 	t.Helper()
+	s := execWeb(t, on)
+	s.eventually("podnas is ready", func() bool { return s.get("127.0.0.1", "/readyz").code == http.StatusOK })
+	return s
+}
+
+// execWeb starts podnas.
+func execWeb(t *testing.T, on disk) *webProcess {
+	t.Helper()
+	if on != folder {
+		needFreezable(t)
+	}
 	dir := t.TempDir()
 	program, err := builtPodnas()
 	mustDo(t, err)
@@ -52,7 +73,7 @@ func startWeb(t *testing.T, freezable bool) *webProcess {
 	s := &webProcess{http: freeAddress(t), root: root, log: &syncBuffer{}}
 	nfs := freeAddress(t)
 	args := []string{program, "serve", "--standalone", "--root=" + root, "--claims=" + filepath.Join(dir, "claims"), "--listen=" + nfs, "--http=" + s.http}
-	if freezable {
+	if on != folder {
 		image := filepath.Join(dir, "image")
 		mustDo(t, os.WriteFile(image, nil, 0o600))
 		mustDo(t, os.Truncate(image, 64<<20))
@@ -63,13 +84,16 @@ func startWeb(t *testing.T, freezable bool) *webProcess {
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = s.log, s.log
+	if on == frozen {
+		cmd.Env = append(os.Environ(), "FROZEN=1")
+	}
 	mustDo(t, cmd.Start())
 	s.served = &served{t: t, pid: cmd.Process.Pid, nfs: nfs}
-	if freezable {
+	if on != folder {
 		s.root = fmt.Sprintf("/proc/%d/root%s", s.pid, root)
 	}
 	t.Cleanup(func() {
-		if freezable {
+		if on != folder {
 			_ = s.freeze("--unfreeze") // it may be thawed
 		}
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -77,13 +101,26 @@ func startWeb(t *testing.T, freezable bool) *webProcess {
 			t.Logf("podnas ended: %v\n%s", err, s.log.String())
 		}
 	})
-	s.eventually("podnas is ready", func() bool {
+	s.eventually("podnas answers", func() bool {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d/exe", s.pid)); err != nil {
 			t.Skipf("no ext4 can be mounted here: %s", s.log.String())
 		}
-		return s.get("127.0.0.1", "/readyz").code == http.StatusOK
+		return s.get("127.0.0.1", "/healthz").code == http.StatusOK
 	})
 	return s
+}
+
+// needFreezable skips a test where no disk can be frozen.
+func needFreezable(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to mount a disk and freeze it")
+	}
+	for _, program := range []string{"mkfs.ext4", "fsfreeze", "unshare"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
 }
 
 func (s *webProcess) freeze(how string) error {
@@ -132,16 +169,8 @@ const threadsOfCommands = 32
 // so only CI runs it.
 func TestFrozenDisk(t *testing.T) {
 	testdisk.OnlyCI(t)
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to mount a disk and freeze it")
-	}
-	for _, program := range []string{"mkfs.ext4", "fsfreeze", "unshare"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skip(err)
-		}
-	}
 	t.Parallel() // it mostly waits
-	s := startWeb(t, true)
+	s := startWeb(t, freezable)
 	commands := control.NewClient(s.root)
 	_, err := commands.Doctor(t.Context())
 	mustDo(t, err)

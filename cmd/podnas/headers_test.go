@@ -23,7 +23,7 @@ func TestUnfinishedHeaders(t *testing.T) {
 		allowed = 64 << 20 // 512 connections of 16 KiB each, with what it takes to read them
 	)
 	testdisk.OnlyCI(t)
-	s := startWeb(t, false)
+	s := startWeb(t, folder)
 	before := s.status("RssAnon")
 	line := bytes.Repeat([]byte("x"), header)
 	for _, addresses := range []int{1, 200} {

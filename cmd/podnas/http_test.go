@@ -8,10 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -74,41 +71,20 @@ func TestHTTPPages(t *testing.T) {
 // While the disk is being opened podnas is alive, and says that it is not ready: kubelet
 // must not end it again and again for a disk that hangs.
 func TestAliveBeforeTheDisk(t *testing.T) {
-	root, address := t.TempDir(), freeAddress(t)
-	lock := filepath.Join(root, ".podnas", "lock")
-	mustDo(t, os.Mkdir(filepath.Dir(lock), 0o700))
-	mustDo(t, syscall.Mkfifo(lock, 0o600)) // to open it for writing waits for a reader
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		_, _, err := podnas(ctx, "serve", "--standalone", "--engine=go-nfs", "--root="+root, "--claims="+t.TempDir(), "--listen=127.0.0.1:0", "--http="+address)
-		ended <- err
-	}()
+	s := execWeb(t, frozen)
 	says := func(path, want string) {
 		t.Helper()
-		got := ""
-		for deadline := time.Now().Add(60 * time.Second); !strings.HasPrefix(got, want); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: %q, want %q", path, got, want)
-			}
-			response, err := (&http.Client{Timeout: 5 * time.Second}).Get("http://" + address + path)
-			if err != nil {
-				got = err.Error()
-				continue
-			}
-			body, err := io.ReadAll(response.Body)
-			response.Body.Close()
-			got = fmt.Sprint(response.StatusCode, " ", string(body), err)
+		if r := s.get("127.0.0.1", path); !strings.HasPrefix(fmt.Sprint(r.code, " ", r.body), want) {
+			t.Errorf("%s: %d %q, want %q", path, r.code, r.body, want)
 		}
 	}
-	says("/healthz", "200 ok")
-	says("/readyz", "503 start: the disk "+root+" is being opened")
-	says("/", "503 podnas is starting")
-	reader, err := os.OpenFile(lock, os.O_RDONLY, 0)
-	mustDo(t, err)
-	defer reader.Close()
-	says("/readyz", "200 ok")
+	for range 2 {
+		says("/healthz", "200 ok")
+		says("/readyz", "503 start: the disk ")
+		says("/", "503 podnas is starting")
+		time.Sleep(100 * time.Millisecond)
+	}
+	mustDo(t, s.freeze("--unfreeze"))
+	s.eventually("podnas is ready", func() bool { return s.get("127.0.0.1", "/readyz").code == http.StatusOK })
 	says("/", "200 ")
-	cancel()
-	mustDo(t, <-ended)
 }
