@@ -33,7 +33,7 @@ func start(t *testing.T, engine string) (prometheus.Collector, *nfstest.Client, 
 		}
 	}
 	table := &export.Table{}
-	mustDo(t, table.Add(7, "/volume", dir, export.Options{}))
+	mustDo(t, table.Export(export.Exported{ID: 7, Path: "/volume", Dir: dir}))
 	s, err := server.New(server.Config{
 		Engine: server.Choice{Engine: engine}, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler),
 	})

@@ -230,8 +230,8 @@ func serveTwice(t *testing.T, attrs bool) *served {
 	}
 	cfg := config(t)
 	cfg.Engine.Engine, cfg.NFS4, cfg.NoAttrCache = server.EngineNative, t.TempDir(), !attrs
-	must(t, cfg.Exports.Add(1, "/volume", s.dir, export.Options{}))
-	must(t, cfg.Exports.Add(2, "/again", s.dir, export.Options{}))
+	must(t, cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: s.dir}))
+	must(t, cfg.Exports.Export(export.Exported{ID: 2, Path: "/again", Dir: s.dir}))
 	var err error
 	s.server, err = server.New(cfg)
 	must(t, err)

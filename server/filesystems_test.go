@@ -3,7 +3,6 @@
 package server_test
 
 import (
-	"log/slog"
 	"testing"
 
 	"github.com/podnas/podnas/server"
@@ -22,7 +21,7 @@ func TestWaysToFindFiles(t *testing.T) {
 	t.Run("by index, kernel counts", func(t *testing.T) { conformance(t, testdisk.Memory(t), server.HandlesIndex, uncounted) })
 	t.Run("by index, with the kernel's handles", func(t *testing.T) {
 		conformance(t, testdisk.Memory(t), server.HandlesIndex, func(table *export.Table, dir string) error {
-			return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Form: export.FormKernel}, slog.New(slog.DiscardHandler))
+			return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Form: export.FormKernel})
 		})
 	})
 	t.Run("version 4.1", func(t *testing.T) { conformance4(t, server.HandlesAuto, "") })

@@ -44,7 +44,7 @@ func overProcesses(t *testing.T, disk string, form export.Form, check func(c *ra
 	cfg := config(t)
 	_, _ = rand.Read(cfg.HandleKey)
 	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: func(table *export.Table) error {
-		return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Form: form}, cfg.Log)
+		return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Form: form})
 	}}
 	t.Cleanup(i.end)
 	var had []givenHandles

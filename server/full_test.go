@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -26,7 +25,7 @@ func countedWith(t *testing.T, engine string, limit quota.Limit) (*nfstest.Clien
 	cfg := config(t)
 	cfg.Engine.Engine = engine
 	account := space.NewAccount(limit)
-	if err := cfg.Exports.AddCounted(1, "/volume", dir, export.Options{}, account, slog.New(slog.DiscardHandler)); err != nil {
+	if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Account: account}); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(30 * time.Second); account.Usage().Partial; time.Sleep(time.Millisecond) {

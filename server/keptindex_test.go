@@ -46,7 +46,7 @@ func TestKeptIndex(t *testing.T) {
 	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: func(table *export.Table) error {
 		table.Log = slog.New(slog.NewTextHandler(log, nil))
 		table.KeepIndexes(kept)
-		return table.Add(1, "/volume", dir, export.Options{})
+		return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir})
 	}}
 	t.Cleanup(i.end)
 	var handles []nfs3.FH

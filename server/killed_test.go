@@ -43,7 +43,7 @@ func TestKilledServer(t *testing.T) {
 	cfg.Engine.Engine = server.EngineNative
 	cfg.NFS4, cfg.StateLog = filepath.Join(dir, "clients"), filepath.Join(dir, "log")
 	cfg.Log = slog.New(slog.NewTextHandler(os.Stdout, nil))
-	if err := cfg.Exports.Add(1, "/volume", filepath.Join(dir, "volume"), export.Options{}); err != nil {
+	if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: filepath.Join(dir, "volume")}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := server.New(cfg)

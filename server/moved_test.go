@@ -144,7 +144,7 @@ func TestHeldHandleOfMovedDirectory(t *testing.T) {
 				if err := os.MkdirAll(filepath.Join(dir, "d", "sub"), 0o777); err != nil {
 					t.Fatal(err)
 				}
-				if err := cfg.Exports.Add(uint64(id+1), "/"+name, dir, export.Options{}); err != nil {
+				if err := cfg.Exports.Export(export.Exported{ID: uint64(id + 1), Path: "/" + name, Dir: dir}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -242,7 +242,7 @@ func TestNothingAboveTheRoot(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(disk, "sub"), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := cfg.Exports.Add(1, "/volume", disk, export.Options{}); err != nil {
+		if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: disk}); err != nil {
 			t.Fatal(err)
 		}
 		address, stop := serve(t, cfg)

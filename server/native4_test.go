@@ -64,7 +64,7 @@ func conformance4(t *testing.T, handles string, form export.Form) {
 			{Path: "limited", Dir: volume, Options: export.Options{Clients: []netip.Prefix{netip.MustParsePrefix(limitedTo + "/32")}}},
 		} {
 			e.ID, e.Path, e.Form = uint64(i+1), "/a/"+e.Path, form
-			err = errors.Join(err, table.Export(e, cfg.Log))
+			err = errors.Join(err, table.Export(e))
 		}
 		return err
 	}

@@ -122,11 +122,11 @@ func TestNativeConformance(t *testing.T) {
 
 // counted adds a volume whose size the server enforces, as deploy/podnas.yaml has it on most disks.
 func counted(table *export.Table, dir string) error {
-	return table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 50}), slog.New(slog.DiscardHandler))
+	return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 50})})
 }
 
 func uncounted(table *export.Table, dir string) error {
-	return table.Add(1, "/volume", dir, export.Options{})
+	return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir})
 }
 
 // handlesHere is how tests have files found.
@@ -232,7 +232,7 @@ func FuzzNative(f *testing.F) {
 	}
 	cfg := config(f)
 	cfg.Engine.Engine = server.EngineNative
-	if err := cfg.Exports.Add(1, "/volume", dir, export.Options{AllSquash: true}); err != nil {
+	if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Options: export.Options{AllSquash: true}}); err != nil {
 		f.Fatal(err)
 	}
 	s, err := server.New(cfg)

@@ -35,7 +35,7 @@ func volumeWith(t *testing.T, engine string, options export.Options) (*nfstest.C
 	}
 	cfg := config(t)
 	cfg.Engine.Engine = engine
-	if err := cfg.Exports.Add(1, "/volume", dir, options); err != nil {
+	if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Options: options}); err != nil {
 		t.Fatal(err)
 	}
 	return mounted(t, cfg)
@@ -223,7 +223,7 @@ func TestClients(t *testing.T) {
 				dir := t.TempDir()
 				network := []string{"127.0.0.0/8", "192.0.2.0/24"}[i]
 				options := export.Options{Clients: []netip.Prefix{netip.MustParsePrefix(network)}}
-				if err := cfg.Exports.Add(uint64(i+1), path, dir, options); err != nil {
+				if err := cfg.Exports.Export(export.Exported{ID: uint64(i + 1), Path: path, Dir: dir, Options: options}); err != nil {
 					t.Fatal(err)
 				}
 				roots[path] = rootOf(t, cfg.HandleKey, uint64(i+1), dir)

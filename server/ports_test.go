@@ -50,9 +50,9 @@ func TestPrivilegedPorts(t *testing.T) {
 			cfg.Engine.Engine = engine
 			cfg.Exports.Log = slog.New(slog.NewTextHandler(&out, nil))
 			dir := t.TempDir()
-			err := cfg.Exports.Add(1, "/all", t.TempDir(), export.Options{})
+			err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/all", Dir: t.TempDir()})
 			if err == nil {
-				err = cfg.Exports.Add(2, "/privileged", dir, export.Options{PrivilegedPorts: true})
+				err = cfg.Exports.Export(export.Exported{ID: 2, Path: "/privileged", Dir: dir, Options: export.Options{PrivilegedPorts: true}})
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -149,7 +149,7 @@ func TestServeEndsWithAClosedListener(t *testing.T) {
 // their connections closed: a client must not stay bound to a dead pod.
 func TestStopClosesConnections(t *testing.T) {
 	cfg := config(t)
-	if err := cfg.Exports.Add(1, "/v", t.TempDir(), export.Options{}); err != nil {
+	if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/v", Dir: t.TempDir()}); err != nil {
 		t.Fatal(err)
 	}
 	address, stop := serve(t, cfg)

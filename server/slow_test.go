@@ -42,7 +42,7 @@ func TestSlowCallsAreNamed(t *testing.T) {
 			var log lines
 			cfg := config(t)
 			cfg.Engine.Engine, cfg.SlowCall, cfg.Log = engine, time.Nanosecond, slog.New(slog.NewTextHandler(&log, nil))
-			if err := cfg.Exports.Add(1, "/volume", dir, export.Options{}); err != nil {
+			if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir}); err != nil {
 				t.Fatal(err)
 			}
 			address, stop := serve(t, cfg)

@@ -94,7 +94,7 @@ func syncFails(t *testing.T, engine string, disk *faultydisk.Disk, call func(*ca
 	cfg := config(t)
 	cfg.Engine.Engine = engine
 	_, _ = rand.Read(cfg.HandleKey)
-	must(t, cfg.Exports.Add(1, "/volume", volume, export.Options{}))
+	must(t, cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: volume}))
 	i := &instance{cfg: cfg, addr: nfstest.OwnAddress()}
 	i.start(t)
 	l := &load{}

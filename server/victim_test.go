@@ -233,7 +233,7 @@ func attacked(t *testing.T, one, two string, prepare func(*testing.T, string)) (
 	cfg.Engine.Engine = server.EngineNative
 	for i, dir := range []string{one, two} {
 		must(t, os.Chmod(dir, 0o777))
-		must(t, cfg.Exports.Add(uint64(i+1), fmt.Sprint("/", i+1), dir, export.Options{}))
+		must(t, cfg.Exports.Export(export.Exported{ID: uint64(i + 1), Path: fmt.Sprint("/", i+1), Dir: dir}))
 	}
 	if prepare != nil {
 		prepare(t, one)

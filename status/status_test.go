@@ -35,7 +35,7 @@ type exporter struct {
 
 func (e exporter) Check(volume.Options) error { return nil }
 func (e exporter) Export(v volume.Volume) error {
-	return e.table.Add(v.ID, v.Path, filepath.Join(e.root, v.Path), export.Options{})
+	return e.table.Export(export.Exported{ID: v.ID, Path: v.Path, Dir: filepath.Join(e.root, v.Path)})
 }
 func (e exporter) Unexport(v volume.Volume) { e.table.Remove(v.ID) }
 func (e exporter) SetLimit(volume.Volume)   {}

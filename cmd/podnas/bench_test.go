@@ -22,7 +22,7 @@ func TestBench(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := &export.Table{}
-	if err := table.Add(1, "/volume", dir, export.Options{}); err != nil {
+	if err := table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
 	cfg := server.Config{Engine: choice, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler)}

@@ -54,7 +54,7 @@ func (e exporter) Export(v volume.Volume) error {
 	} else {
 		e.forgetMark(v) // of a time when it was counted
 	}
-	if err := e.Table.Export(x, e.Log); err != nil {
+	if err := e.Table.Export(x); err != nil {
 		return err
 	}
 	if served, ok := e.Table.ByID(v.ID); ok && !served.ByIndex() {

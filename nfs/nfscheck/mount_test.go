@@ -59,7 +59,7 @@ func serve(t *testing.T, engine string) (port uint16, dirs map[string]string) {
 			}
 		}
 		dirs[v.name] = dir
-		if err := exports.Add(uint64(i+1), "/"+v.name, dir, v.options); err != nil {
+		if err := exports.Export(export.Exported{ID: uint64(i + 1), Path: "/" + v.name, Dir: dir, Options: v.options}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -67,7 +67,7 @@ func serve(t *testing.T, engine string) (port uint16, dirs map[string]string) {
 	if err := os.WriteFile(filepath.Join(full, "file"), make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := exports.AddCounted(9, "/full", full, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 20}), slog.New(slog.DiscardHandler)); err != nil {
+	if err := exports.Export(export.Exported{ID: 9, Path: "/full", Dir: full, Account: space.NewAccount(quota.Limit{Bytes: 1 << 20})}); err != nil {
 		t.Fatal(err)
 	}
 	clients := t.TempDir() // with state

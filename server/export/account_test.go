@@ -41,7 +41,7 @@ func countedTo(t *testing.T, dir string, limit quota.Limit) (*Opener, *Volume, [
 	t.Helper()
 	needNative(t)
 	table := newTable(t)
-	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, space.NewAccount(limit), discard))
+	mustDo(t, table.Export(Exported{ID: 1, Path: "/v", Dir: dir, Account: space.NewAccount(limit)}))
 	o := NewOpener(table, NewKey(make([]byte, 32)), discard)
 	t.Cleanup(o.Close)
 	v, _ := table.ByID(1)

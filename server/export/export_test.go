@@ -83,7 +83,7 @@ func volumeAt(t *testing.T) (*Table, *Volume, string) {
 	t.Helper()
 	dir := t.TempDir()
 	table := newTable(t)
-	mustDo(t, table.Add(7, "/v", dir, Options{}))
+	mustDo(t, table.Export(Exported{ID: 7, Path: "/v", Dir: dir}))
 	v, ok := table.ByID(7)
 	if !ok {
 		t.Fatal("not in the table")
@@ -98,16 +98,16 @@ func TestTable(t *testing.T) {
 			t.Errorf("ByPath(%q) = %v, %v", path, got, ok)
 		}
 	}
-	if err := table.Add(8, "/v", dir, Options{}); !errors.Is(err, ErrExists) {
+	if err := table.Export(Exported{ID: 8, Path: "/v", Dir: dir}); !errors.Is(err, ErrExists) {
 		t.Errorf("same path: %v", err)
 	}
-	if err := table.Add(7, "/w", dir, Options{}); !errors.Is(err, ErrExists) {
+	if err := table.Export(Exported{ID: 7, Path: "/w", Dir: dir}); !errors.Is(err, ErrExists) {
 		t.Errorf("same number: %v", err)
 	}
-	if err := table.Add(8, "/w", filepath.Join(dir, "missing"), Options{}); !errors.Is(err, os.ErrNotExist) {
+	if err := table.Export(Exported{ID: 8, Path: "/w", Dir: filepath.Join(dir, "missing")}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing directory: %v", err)
 	}
-	mustDo(t, table.Add(9, "/a", dir, Options{}))
+	mustDo(t, table.Export(Exported{ID: 9, Path: "/a", Dir: dir}))
 	if vs := table.Volumes(); len(vs) != 2 || vs[0].Path != "/a" || vs[1].Path != "/v" {
 		t.Errorf("Volumes() = %v", vs)
 	}

@@ -19,7 +19,7 @@ func formed(t *testing.T, dir string, form Form, byIndex bool) (*Opener, *Volume
 	t.Helper()
 	table := newTable(t)
 	table.ByIndex = byIndex
-	mustDo(t, table.Export(Exported{ID: 1, Path: "/v", Dir: dir, Form: form, Account: space.NewAccount(quota.Limit{Bytes: 1 << 40})}, discard))
+	mustDo(t, table.Export(Exported{ID: 1, Path: "/v", Dir: dir, Form: form, Account: space.NewAccount(quota.Limit{Bytes: 1 << 40})}))
 	v, _ := table.ByID(1)
 	counted(t, v)
 	return openerOf(t, table), v
@@ -114,7 +114,7 @@ func TestFormsOfDisk(t *testing.T) {
 // A form that this podnas does not know is refused, and leaves nothing behind.
 func TestUnknownForm(t *testing.T) {
 	table := newTable(t)
-	if err := table.Export(Exported{ID: 1, Path: "/v", Dir: t.TempDir(), Form: "newer"}, discard); err == nil {
+	if err := table.Export(Exported{ID: 1, Path: "/v", Dir: t.TempDir(), Form: "newer"}); err == nil {
 		t.Error("a volume of an unknown form is exported")
 	}
 	if _, ok := table.ByID(1); ok {

@@ -34,7 +34,7 @@ type keeping struct {
 func keepingAt(t *testing.T, dir string) *keeping {
 	t.Helper()
 	k := &keeping{T: t, table: newTable(t), dir: dir, kept: filepath.Join(filepath.Dir(dir), "removed")}
-	mustDo(t, k.table.AddCounted(1, "/v", dir, Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 40}), discard))
+	mustDo(t, k.table.Export(Exported{ID: 1, Path: "/v", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 40})}))
 	k.v, _ = k.table.ByID(1)
 	counted(t, k.v)
 	k.Opener = NewOpener(k.table, NewKey(make([]byte, 32)), discard)

@@ -28,7 +28,7 @@ func indexed(t *testing.T, dir string) (o *Opener, root []byte, x *index) {
 	}
 	table := newTable(t)
 	table.ByIndex = true
-	mustDo(t, table.Add(7, "/v", dir, Options{}))
+	mustDo(t, table.Export(Exported{ID: 7, Path: "/v", Dir: dir}))
 	o = openerOf(t, table)
 	v, _ := table.ByID(7)
 	root, err := o.Root(v)
@@ -225,7 +225,7 @@ func TestIndexTooSmall(t *testing.T) {
 	}
 	table := newTable(t)
 	table.ByIndex, table.IndexMax = true, 1
-	mustDo(t, table.Add(7, "/v", dir, Options{}))
+	mustDo(t, table.Export(Exported{ID: 7, Path: "/v", Dir: dir}))
 	o := openerOf(t, table)
 	v, _ := table.ByID(7)
 	root, err := o.Root(v)

@@ -24,7 +24,7 @@ func twoVolumes(t *testing.T, disk string) (o *Opener, roots [2][]byte, dirs [2]
 	for i, name := range []string{"one", "two"} {
 		dirs[i] = filepath.Join(disk, name)
 		mustDo(t, os.Mkdir(dirs[i], 0o755))
-		mustDo(t, table.Add(uint64(i+1), "/"+name, dirs[i], Options{}))
+		mustDo(t, table.Export(Exported{ID: uint64(i + 1), Path: "/" + name, Dir: dirs[i]}))
 		v, _ := table.ByID(uint64(i + 1))
 		root, err := o.Root(v)
 		mustDo(t, err)

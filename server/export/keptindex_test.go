@@ -75,7 +75,7 @@ func (k *keptVolume) begin() *keptProcess {
 	table := newTable(k.T)
 	table.ByIndex, table.walks, table.Log = true, p.walk, slog.New(slog.NewTextHandler(p, nil))
 	table.KeepIndexes(filepath.Dir(k.file))
-	mustDo(k.T, table.Add(7, "/v", k.dir, Options{}))
+	mustDo(k.T, table.Export(Exported{ID: 7, Path: "/v", Dir: k.dir}))
 	p.Opener = NewOpener(table, NewKey(make([]byte, 32)), discard)
 	v, _ := table.ByID(7)
 	var err error
@@ -360,7 +360,7 @@ func TestKeptIndexGoes(t *testing.T) {
 	table := newTable(t)
 	table.ByIndex = false
 	table.KeepIndexes(filepath.Dir(k.file))
-	mustDo(t, table.Add(7, "/v", k.dir, Options{}))
+	mustDo(t, table.Export(Exported{ID: 7, Path: "/v", Dir: k.dir}))
 	v, _ := table.ByID(7)
 	x := v.indexOnDemand()
 	settled(t, x)

@@ -111,7 +111,7 @@ func TestLargestSizes(t *testing.T) {
 
 		// The scan counts the same.
 		table := newTable(t)
-		mustDo(t, table.AddCounted(2, "/again", dir, Options{}, space.NewAccount(quota.Limit{Bytes: limit}), discard))
+		mustDo(t, table.Export(Exported{ID: 2, Path: "/again", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: limit})}))
 		again, _ := table.ByID(2)
 		counted(t, again)
 		sound(t, again, dir, "by the scan")

@@ -22,11 +22,11 @@ func restarted(t *testing.T, dir, marks string, limit quota.Limit) (o *Opener, v
 	needNative(t)
 	table := newTable(t)
 	table.KeepMarks(marks)
-	mustDo(t, table.AddCounted(9, "/other", t.TempDir(), Options{}, space.NewAccount(limit), discard))
+	mustDo(t, table.Export(Exported{ID: 9, Path: "/other", Dir: t.TempDir(), Account: space.NewAccount(limit)}))
 	for range scansAtOnce {
 		table.scans <- struct{}{}
 	}
-	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, space.NewAccount(limit), discard))
+	mustDo(t, table.Export(Exported{ID: 1, Path: "/v", Dir: dir, Account: space.NewAccount(limit)}))
 	o = NewOpener(table, NewKey(make([]byte, 32)), discard)
 	v, _ = table.ByID(1)
 	root, err := o.Root(v)

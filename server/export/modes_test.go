@@ -38,7 +38,7 @@ type process struct {
 func beginProcess(t *testing.T, disk, records string, byIndex, restores bool) *process {
 	t.Helper()
 	table := &Table{ByIndex: byIndex, Only: TryRights(disk).Only, Modes: records}
-	mustDo(t, table.Add(7, "/v", disk, Options{}))
+	mustDo(t, table.Export(Exported{ID: 7, Path: "/v", Dir: disk}))
 	if !restores {
 		table.Modes = ""
 	}

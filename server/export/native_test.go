@@ -348,9 +348,9 @@ func TestClients(t *testing.T) {
 	needNative(t)
 	dir := t.TempDir()
 	table := newTable(t)
-	mustDo(t, table.Add(1, "/v", dir, Options{Clients: []netip.Prefix{
+	mustDo(t, table.Export(Exported{ID: 1, Path: "/v", Dir: dir, Options: Options{Clients: []netip.Prefix{
 		netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64"),
-	}}))
+	}}}))
 	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	defer o.Close()
 	v, _ := table.ByID(1)

@@ -20,7 +20,7 @@ func TestOverlayNumbers(t *testing.T) {
 	mustDo(t, os.Mkdir(dir, 0o755))
 	table := newTable(t)
 	table.ByIndex = true
-	mustDo(t, table.AddCounted(1, "/v", dir, Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 30}), discard))
+	mustDo(t, table.Export(Exported{ID: 1, Path: "/v", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 30})}))
 	o := openerOf(t, table)
 	v, _ := table.ByID(1)
 	root, err := o.Root(v)

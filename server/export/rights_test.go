@@ -107,7 +107,7 @@ func TestOnlyRefuses(t *testing.T) {
 			// No client uses what is refused, not by a handle of before either.
 			var log strings.Builder
 			table := &Table{Only: tt.only, Log: slog.New(slog.NewTextHandler(&log, nil))}
-			mustDo(t, table.Add(1, "/v", t.TempDir(), tt.options))
+			mustDo(t, table.Export(Exported{ID: 1, Path: "/v", Dir: t.TempDir(), Options: tt.options}))
 			defer table.Remove(1)
 			key := NewKey(make([]byte, 32))
 			o := NewOpener(table, key, slog.New(slog.DiscardHandler))

@@ -59,11 +59,11 @@ func TestMovedByHandleWhileCounted(t *testing.T) {
 
 // Volumes take turns to be counted; one that waits can be removed.
 func TestScansTakeTurns(t *testing.T) {
-	table, log := newTable(t), slog.New(slog.DiscardHandler)
+	table := newTable(t)
 	add := func(id uint64) *Volume {
 		dir := t.TempDir()
 		mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)) // an empty volume does not wait
-		mustDo(t, table.AddCounted(id, fmt.Sprint("/", id), dir, Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 30}), log))
+		mustDo(t, table.Export(Exported{ID: id, Path: fmt.Sprint("/", id), Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 30})}))
 		v, _ := table.ByID(id)
 		return v
 	}

@@ -158,7 +158,7 @@ func TestFailureInTheBackground(t *testing.T) {
 		t.Run(kind.Name, func(t *testing.T) {
 			disk := faultydisk.NewThin(t, kind)
 			table := newTable(t)
-			mustDo(t, table.Add(1, "/volume", disk.Dir, Options{}))
+			mustDo(t, table.Export(Exported{ID: 1, Path: "/volume", Dir: disk.Dir}))
 			v, _ := table.ByID(1)
 			o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 			t.Cleanup(o.Close)

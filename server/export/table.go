@@ -140,7 +140,7 @@ var ErrExists = errors.New("is exported already")
 // may be called concurrently.
 type Table struct {
 	Syncs stats.Syncs  // of all its volumes, including removed ones
-	Log   *slog.Logger // for refused clients; nil: they are not logged
+	Log   *slog.Logger // nil: nothing is logged
 	// ByIndex is whether all files are found by an index, and none is opened by the kernel's handle. IndexMax is
 	// how many bytes the indexes of all volumes may take, before those with the most files forget some; 0: as
 	// many as most disks need. Both must be set before a volume is added.
@@ -182,19 +182,9 @@ type Exported struct {
 	Account *space.Account // nil: the server does not count
 }
 
-// Add exports a directory under a path, with handles of any form.
-func (t *Table) Add(id uint64, exportPath, dir string, options Options) error {
-	return t.Export(Exported{ID: id, Path: exportPath, Dir: dir, Options: options}, t.log())
-}
-
-// AddCounted is Add of a directory whose usage the server counts.
-func (t *Table) AddCounted(id uint64, exportPath, dir string, options Options, account *space.Account, log *slog.Logger) error {
-	return t.Export(Exported{ID: id, Path: exportPath, Dir: dir, Options: options, Account: account}, log)
-}
-
 // Export exports a directory. With an account it starts to count the existing files.
-func (t *Table) Export(e Exported, log *slog.Logger) error {
-	log = log.With("volume", path.Clean("/"+e.Path))
+func (t *Table) Export(e Exported) error {
+	log := t.log().With("volume", path.Clean("/"+e.Path))
 	if e.Account != nil {
 		e.Account.KeepMark(t.markFile(e.ID), log)
 	}

@@ -74,7 +74,7 @@ func newInstance(t *testing.T) (*instance, string) {
 	}
 	i := &instance{table: emptied(t, &export.Table{ByIndex: testdisk.ByIndex()}), key: make([]byte, 32), addr: nfstest.OwnAddress()}
 	_, _ = rand.Read(i.key)
-	if err := i.table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 50}), slog.New(slog.DiscardHandler)); err != nil {
+	if err := i.table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 50})}); err != nil {
 		t.Fatal(err)
 	}
 	i.start(t)

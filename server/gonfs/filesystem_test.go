@@ -18,7 +18,7 @@ func testFilesystem(t *testing.T) (f *filesystem, dir string) {
 	dir = t.TempDir()
 	table := &export.Table{ByIndex: testdisk.ByIndex()}
 	t.Cleanup(func() { table.Remove(1) })
-	if err := table.Add(1, "/volume", dir, export.Options{}); err != nil {
+	if err := table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
 	volume, _ := table.ByID(1)

@@ -52,11 +52,11 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	mustDo(t, os.Chmod(dir, 0o777))
 	log := slog.New(slog.DiscardHandler)
 	table := &export.Table{ByIndex: testdisk.ByIndex()}
+	exported := export.Exported{ID: 1, Path: "/volume", Dir: dir}
 	if counted {
-		mustDo(t, table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 40}), log))
-	} else {
-		mustDo(t, table.Add(1, "/volume", dir, export.Options{}))
+		exported.Account = space.NewAccount(quota.Limit{Bytes: 1 << 40})
 	}
+	mustDo(t, table.Export(exported))
 	opener := export.NewOpener(table, export.NewKey(make([]byte, 32)), log)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{
 		Programs: []oncrpc.Program{server.NewProgram(vfs.New(vfs.Config{Opener: opener, Users: export.NewUsers(nil), Log: log}))},

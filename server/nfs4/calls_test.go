@@ -100,11 +100,11 @@ func serveWith(t testing.TB, dir, roster string, counted bool) net.Conn {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	table := &export.Table{ByIndex: testdisk.ByIndex()}
+	exported := export.Exported{ID: 1, Path: "/volume", Dir: dir}
 	if counted {
-		mustDo(t, table.AddCounted(1, "/volume", dir, export.Options{}, space.NewAccount(quota.Limit{Bytes: 1 << 40}), log))
-	} else {
-		mustDo(t, table.Add(1, "/volume", dir, export.Options{}))
+		exported.Account = space.NewAccount(quota.Limit{Bytes: 1 << 40})
 	}
+	mustDo(t, table.Export(exported))
 	key := export.NewKey(make([]byte, 32))
 	opener := export.NewOpener(table, key, log)
 	files := vfs.New(vfs.Config{Opener: opener, Users: export.NewUsers(nil), Log: log})

@@ -21,7 +21,7 @@ func TestPseudo(t *testing.T) {
 		{path: "/secret/three", clients: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 	} {
 		id := uint64(id) + 1
-		if err := table.Add(id, v.path, t.TempDir(), export.Options{Clients: v.clients}); err != nil {
+		if err := table.Export(export.Exported{ID: id, Path: v.path, Dir: t.TempDir(), Options: export.Options{Clients: v.clients}}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { table.Remove(id) })

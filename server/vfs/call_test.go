@@ -43,7 +43,7 @@ func newWorld(t *testing.T) *world {
 		t.Skipf("files can't be opened by handle here: %v", err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	mustDo(t, w.table.Add(1, "/volume", w.dir, export.Options{}))
+	mustDo(t, w.table.Export(export.Exported{ID: 1, Path: "/volume", Dir: w.dir}))
 	t.Cleanup(func() { w.table.Remove(1) })
 	opener := export.NewOpener(w.table, export.NewKey(make([]byte, 32)), log)
 	t.Cleanup(opener.Close)

@@ -35,10 +35,10 @@ func serve(t testing.TB) (address, dir string) {
 	}
 	table := &export.Table{}
 	// The disk's syncs are not what is tested here.
-	if err := table.Add(1, "/volume", dir, export.Options{Async: true}); err != nil {
+	if err := table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Options: export.Options{Async: true}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := table.Add(2, "/others", t.TempDir(), export.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}); err != nil {
+	if err := table.Export(export.Exported{ID: 2, Path: "/others", Dir: t.TempDir(), Options: export.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}}); err != nil {
 		t.Fatal(err)
 	}
 	cfg := server.Config{Engine: choice, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler)}

@@ -46,7 +46,7 @@ func TestMillionFiles(t *testing.T) {
 	limit := holds + 64<<20
 
 	said := &lines{}
-	exports, account := &export.Table{}, space.NewAccount(quota.Limit{Bytes: limit})
+	exports, account := &export.Table{Log: slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))}, space.NewAccount(quota.Limit{Bytes: limit})
 	marks := t.TempDir()
 	exports.KeepMarks(marks)
 	if err := os.WriteFile(filepath.Join(marks, "1"), fmt.Appendf(nil, "%020d %020d\n", holds, inodes), 0o600); err != nil {
@@ -54,7 +54,7 @@ func TestMillionFiles(t *testing.T) {
 	}
 	before := heap()
 	begin = time.Now()
-	if err := exports.AddCounted(1, "/volume", dir, export.Options{Async: true}, account, slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))); err != nil {
+	if err := exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Options: export.Options{Async: true}, Account: account}); err != nil {
 		t.Fatal(err)
 	}
 	addr, stop := serveTable(t, exports)

@@ -21,7 +21,7 @@ import (
 func serve(t *testing.T, dir string) (addr string, stop func()) {
 	t.Helper()
 	exports := &export.Table{}
-	if err := exports.Add(1, "/volume", dir, export.Options{Async: true}); err != nil {
+	if err := exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Options: export.Options{Async: true}}); err != nil {
 		t.Fatal(err)
 	}
 	return serveTable(t, exports)
