@@ -66,7 +66,7 @@ test: ## unit tests and the conformance suite; RACE=1 with the race detector, as
 		race=-race; cgo=1; \
 		printf '#include <pthread.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -o /dev/null - || \
 			{ echo 'make: the race detector needs a C compiler, such as gcc and libc6-dev: install it, or leave out RACE=1' >&2; exit 1; }; \
-		set -x; $(SUITE) go test -json -vet=off -timeout 30m -run 'TestAllocations|TestResident|TestFileSystems|TestWaysToFindFiles' ./server ./server/nfs3 ./server/nfs4/...; \
+		set -x; $(SUITE) go test -json -vet=off -timeout 30m -run 'TestAllocations|TestResident|TestFileSystems|TestWaysToFindFiles' ./server ./server/nfsv3 ./server/nfsv41/...; \
 	fi; \
 	set -x; CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 30m -p 4 $$race ./server ./server/export ./...
 

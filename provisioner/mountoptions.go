@@ -7,8 +7,8 @@ import (
 
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/nfs/mountoption"
-	"github.com/podnas/podnas/volume"
 )
 
 // splitOptions splits mount options at commas: kubelet joins them with commas, so

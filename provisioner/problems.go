@@ -4,7 +4,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 // Problems has the current problems of what is tried again and again, such as a claim without a volume, by

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 func TestProblems(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 // DefaultName is the default provisioner name in StorageClasses.

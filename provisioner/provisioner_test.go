@@ -16,8 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/internal/fixture"
-	"github.com/podnas/podnas/volume"
 )
 
 func newProvisioner(t *testing.T) (*Provisioner, string) {

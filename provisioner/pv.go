@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 // Annotations that Kubernetes and the library read on a PersistentVolume.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/tree"
+	"github.com/podnas/podnas/internal/tree"
 )
 
 // workName is a directory in the root of a tree while AssignTree is at it, for

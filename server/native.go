@@ -10,8 +10,8 @@ import (
 	"github.com/podnas/podnas/nfs/mount3"
 	"github.com/podnas/podnas/server/export"
 	mountd "github.com/podnas/podnas/server/mount3"
-	"github.com/podnas/podnas/server/nfs3"
-	"github.com/podnas/podnas/server/nfs4"
+	"github.com/podnas/podnas/server/nfsv3"
+	"github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/server/vfs"
@@ -26,7 +26,7 @@ const handoverTimeout = 10 * time.Second
 
 // native is podnas's own engine: the RPC server with the programs NFS and MOUNT.
 type native struct {
-	nfs4   *nfs4.Server // nil: version 4 is not served
+	nfs4   *nfsv41.Server // nil: version 4 is not served
 	rpc    *oncrpc.Server
 	opener *export.Opener
 }
@@ -41,13 +41,13 @@ func newNative(cfg *Config, key *export.Key, slow *stats.SlowLog) (*native, erro
 	}
 	files := vfs.New(filesConfig)
 	served := oncrpc.ServerConfig{
-		Programs: []oncrpc.Program{nfs3.NewProgram(files), mountd.NewProgram(exports{table, n.opener}, log)},
+		Programs: []oncrpc.Program{nfsv3.NewProgram(files), mountd.NewProgram(exports{table, n.opener}, log)},
 		SlowLog:  slow,
 		Log:      log,
 	}
 	var err error
 	if cfg.NFS4 != "" {
-		n.nfs4, err = nfs4.New(nfs4.Config{Files: files, Opener: n.opener, Table: table, Key: key, Roster: cfg.NFS4, Removed: cfg.Removed, Log: log, StateLog: cfg.StateLog, Tables: cfg.Tables, Reserve: cfg.Reserve})
+		n.nfs4, err = nfsv41.New(nfsv41.Config{Files: files, Opener: n.opener, Table: table, Key: key, Roster: cfg.NFS4, Removed: cfg.Removed, Log: log, StateLog: cfg.StateLog, Tables: cfg.Tables, Reserve: cfg.Reserve})
 		if err != nil {
 			return nil, err
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/nfs4/state"
+	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/conformance/nfstest4"
 	"github.com/podnas/podnas/test/testdisk"

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/podnas/podnas/latest"
+	"github.com/podnas/podnas/internal/latest"
 )
 
 const (

@@ -16,14 +16,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
-	"github.com/podnas/podnas/server/nfs4"
+	"github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
-	"github.com/podnas/podnas/statedir"
 )
 
 // The engines.
@@ -204,7 +204,7 @@ func (s *Server) Stats() *stats.Server { return s.engine.Stats() }
 func (s *Server) Kept() export.Kept { return s.engine.Kept() }
 
 // NFS4 returns what serves version 4, nil where it is not served.
-func (s *Server) NFS4() *nfs4.Server {
+func (s *Server) NFS4() *nfsv41.Server {
 	n, ok := s.engine.(*native)
 	if !ok {
 		return nil

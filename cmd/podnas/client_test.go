@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/internal/process"
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/server"
 )
 

@@ -5,13 +5,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/internal/process"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/server/nfs4"
-	"github.com/podnas/podnas/server/nfs4/state"
+	"github.com/podnas/podnas/server/nfsv41"
+	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/stats"
-	"github.com/podnas/podnas/volume"
 )
 
 // How many opens, and how many locks, commands know of, and the page, which is generated
@@ -23,7 +23,7 @@ const (
 
 // holdings returns a function that tells who has what by version 4.1, at most limit opens and
 // locks; nil where it is not served.
-func holdings(served *nfs4.Server, store *volume.Store, limit int) func() process.NFS4 {
+func holdings(served *nfsv41.Server, store *volume.Store, limit int) func() process.NFS4 {
 	if served == nil {
 		return nil
 	}
@@ -73,7 +73,7 @@ func version3(served []stats.ClientTraffic, now time.Time) []process.Client3 {
 }
 
 // sharedNames returns what tells which names two nodes have, nil if version 4.1 is not served.
-func sharedNames(served *nfs4.Server) func() []controller.SharedName {
+func sharedNames(served *nfsv41.Server) func() []controller.SharedName {
 	if served == nil {
 		return nil
 	}
@@ -87,7 +87,7 @@ func sharedNames(served *nfs4.Server) func() []controller.SharedName {
 
 // view turns what the server knows into what people read.
 type view struct {
-	server  *nfs4.Server
+	server  *nfsv41.Server
 	volumes map[uint64]string
 	clients map[uint64]process.Client
 	files   map[state.FileKey]file
@@ -122,7 +122,7 @@ func (v *view) of(snap state.Snapshot) process.NFS4 {
 	if g := &snap.Grace; g.Active {
 		all.Grace = &process.Grace{Until: g.Until, Awaited: []string{}}
 		for _, owner := range g.Awaited {
-			all.Grace.Awaited = append(all.Grace.Awaited, nfs4.Printable(owner))
+			all.Grace.Awaited = append(all.Grace.Awaited, nfsv41.Printable(owner))
 		}
 	}
 	return all
@@ -137,7 +137,7 @@ func client(c *state.ClientInfo) process.Client {
 		is = process.ClientSilent
 	}
 	return process.Client{
-		ID: fmt.Sprintf("%016x", c.ID), Name: nfs4.Printable(c.Owner), Address: c.Address, Version: "4.1", State: is,
+		ID: fmt.Sprintf("%016x", c.ID), Name: nfsv41.Printable(c.Owner), Address: c.Address, Version: "4.1", State: is,
 		Since: c.Since, Seen: c.Seen, Sessions: c.Sessions, Opens: c.Opens, Locks: c.Locks,
 	}
 }

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/control"
-	"github.com/podnas/podnas/volume"
 )
 
 // colour is a sequence of ECMA-48 (SGR). All are of one length: tables count their bytes, so each cell of a column

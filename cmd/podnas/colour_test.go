@@ -8,10 +8,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/volume"
 )
 
 // With colours a table has the columns that it has without, and each status its colour.

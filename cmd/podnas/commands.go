@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/process"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/volume"
 )
 
 // completionTimeout is how long a shell is kept waiting for the names of volumes.

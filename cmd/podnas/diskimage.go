@@ -10,9 +10,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/podnas/podnas/internal/volume"
+	"github.com/podnas/podnas/internal/volume/diskimage"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/volume"
-	"github.com/podnas/podnas/volume/diskimage"
 )
 
 // imageFlag is the value of --disk-image: PATH,size=S.

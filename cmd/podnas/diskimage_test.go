@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podnas/podnas/volume/diskimage"
+	"github.com/podnas/podnas/internal/volume/diskimage"
 )
 
 func TestImageFlag(t *testing.T) {

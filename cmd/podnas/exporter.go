@@ -5,11 +5,11 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/space"
-	"github.com/podnas/podnas/volume"
 )
 
 // exporter serves the volumes of a store: it puts them into the server's table, with an account where the

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/volume"
 )
 
 // The exporter counts what is in a volume, for as long as it is exported.

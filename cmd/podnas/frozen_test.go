@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/test/testdisk"
 )

@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/podnas/podnas/internal/web"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/web"
 )
 
 const (

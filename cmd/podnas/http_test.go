@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/metrics"
+	"github.com/podnas/podnas/internal/metrics"
 	"github.com/podnas/podnas/server"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 // A disk that has lost its identity is not served under another one, unless a person says so, and with the one that it

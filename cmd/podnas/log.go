@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/podnas/podnas/internal/status"
 	"github.com/podnas/podnas/provisioner/controller"
-	"github.com/podnas/podnas/status"
 )
 
 // newLogger makes the log, and has client-go and the provisioning library, which

@@ -16,7 +16,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 
-	"github.com/podnas/podnas/status"
+	"github.com/podnas/podnas/internal/status"
 )
 
 // podnas runs a command and returns what it prints.

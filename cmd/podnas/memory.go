@@ -5,7 +5,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
-	"github.com/podnas/podnas/idle"
+	"github.com/podnas/podnas/internal/idle"
 )
 
 // memoryMax bounds what Go may take before it collects garbage more often, in bytes: below what docs/limits.md says of the

@@ -15,12 +15,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/yaml"
 
-	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/metrics"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/metrics"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
-	"github.com/podnas/podnas/volume"
 )
 
 // collectors are those of a podnas in a cluster.

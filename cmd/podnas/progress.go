@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/control"
-	"github.com/podnas/podnas/volume"
 )
 
 // wait asks until an answer is there that is not "under way", and meanwhile says

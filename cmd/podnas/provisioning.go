@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/checkup"
 	"github.com/podnas/podnas/provisioner/controller"

@@ -15,8 +15,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/podnas/podnas/metrics"
-	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/internal/metrics"
+	"github.com/podnas/podnas/internal/process"
+	"github.com/podnas/podnas/internal/status"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/checkup"
 	"github.com/podnas/podnas/provisioner/control"
@@ -26,9 +28,7 @@ import (
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
-	"github.com/podnas/podnas/server/nfs4"
-	"github.com/podnas/podnas/status"
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/server/nfsv41"
 )
 
 const serveExamples = `  # In a pod, as deploy/podnas.yaml runs it
@@ -300,7 +300,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 }
 
 // stateLogFailed returns what tells why the log of --state-log was given up.
-func stateLogFailed(served *nfs4.Server) func() error {
+func stateLogFailed(served *nfsv41.Server) func() error {
 	if served == nil {
 		return func() error { return nil }
 	}

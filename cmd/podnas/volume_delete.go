@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/control"
-	"github.com/podnas/podnas/volume"
 )
 
 const deleteLong = `Delete volumes. Clients that have one mounted get errors from then on. Its files are removed in the

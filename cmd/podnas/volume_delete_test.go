@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 // Of several volumes each is tried, and a mistake in one name costs no other volume.

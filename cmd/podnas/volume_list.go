@@ -16,8 +16,8 @@ import (
 	"github.com/maruel/natural"
 	"github.com/spf13/cobra"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/control"
-	"github.com/podnas/podnas/volume"
 )
 
 // watchPeriod is the time between two looks of --watch.

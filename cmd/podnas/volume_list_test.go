@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/volume"
 )
 
 func TestSortVolumes(t *testing.T) {

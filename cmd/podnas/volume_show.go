@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/internal/process"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/control"
-	"github.com/podnas/podnas/volume"
 )
 
 func newShowCommand(cfg *volumeConfig) *cobra.Command {

@@ -16,10 +16,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/control"
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/volume"
 )
 
 // serveStandalone runs a podnas on a new disk until the test ends, and returns

@@ -85,7 +85,7 @@ func newSBOM(binary []byte, beside []cdx.Component, version string, created time
 	return out.Bytes(), nil
 }
 
-// embedded is what of others the binary has but modules: the script that patches the status page, in status/assets.
+// embedded is what of others the binary has but modules: the script that patches the status page, in internal/status/assets.
 func embedded() cdx.Component {
 	const id = "pkg:npm/idiomorph@0.8.0"
 	return cdx.Component{

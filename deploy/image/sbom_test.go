@@ -64,7 +64,7 @@ func TestSBOM(t *testing.T) {
 	if c := listed["std"]; c.Purl != "pkg:golang/std@"+strings.TrimPrefix(info.GoVersion, "go") {
 		t.Errorf("the standard library is %+v", c)
 	}
-	// What status/assets has of others.
+	// What internal/status/assets has of others.
 	if c := listed["idiomorph"]; c.Purl != "pkg:npm/idiomorph@0.8.0" || len(c.Licenses) != 1 || c.Licenses[0].License.ID != "0BSD" {
 		t.Errorf("the page's script is %+v", c)
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
 )
 
 // Mountpoint returns the steps that test an existing mount, for doctor.Steps. path is

@@ -4,7 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/nfs/nfs4"
 )
 

@@ -9,7 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/provisioner"
 )
 

@@ -10,10 +10,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/controller"
-	"github.com/podnas/podnas/volume"
 )
 
 // What needs an API server is in test/cluster.

@@ -11,9 +11,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/statedir"
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/statedir"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 // Disk is the part of *volume.Store that the checks need.

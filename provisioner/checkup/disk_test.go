@@ -10,11 +10,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/process"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/volume"
 )
 
 // newStore opens a disk in a temporary directory, with the volumes one and two.

@@ -5,13 +5,13 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/process"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/nfs/nfscheck"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/process"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/controller"
-	"github.com/podnas/podnas/volume"
 )
 
 // Config is what Findings needs. All fields but NoNFS4, SharedNames and Cluster are needed.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/maruel/natural"
 
-	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 // byClaim has the results of checks call volumes by their claims, which people have named, and not pvc-1e86....

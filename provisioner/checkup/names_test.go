@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/internal/fixture"
-	"github.com/podnas/podnas/volume"
 )
 
 // Results call volumes by their claims, in the order that people expect, and keep the names for commands.

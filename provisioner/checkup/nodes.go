@@ -3,7 +3,7 @@ package checkup
 import (
 	"time"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/provisioner/controller"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/provisioner/controller"
 )
 

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
 )
 
 // young is how long something may take to start before it is reported as stuck.

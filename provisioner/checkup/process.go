@@ -4,8 +4,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/process"
 	"github.com/podnas/podnas/quota"
 )
 

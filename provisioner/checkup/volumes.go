@@ -3,9 +3,9 @@ package checkup
 import (
 	"fmt"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/volume"
 )
 
 // volumes says which volumes fill up.

@@ -12,7 +12,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/internal/process"
 )
 
 const (

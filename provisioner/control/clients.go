@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/internal/process"
 )
 
 // NFS4 is the running server of version 4.1.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/internal/process"
 )
 
 // A client is found by its ID, its name, or its host name, and one that somebody else's name

@@ -24,8 +24,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/volume"
 )
 
 // Volume is a volume's record with its current state.

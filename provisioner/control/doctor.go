@@ -4,9 +4,9 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/process"
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/process"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 const doctorPath = "/v1/doctor"

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 // Code is the kind of an Error, for programs.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/volume"
 )
 
 func (s *Server) manifests(r *http.Request) (any, error) {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/volume"
 )
 
 // CreateRequest describes a new volume without a claim.

@@ -16,14 +16,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/latest"
-	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/latest"
+	"github.com/podnas/podnas/internal/process"
+	"github.com/podnas/podnas/internal/volume"
+	"github.com/podnas/podnas/internal/web"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/volume"
-	"github.com/podnas/podnas/web"
 )
 
 const (

@@ -21,14 +21,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/latest"
-	"github.com/podnas/podnas/process"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/latest"
+	"github.com/podnas/podnas/internal/process"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/volume"
 )
 
 // start serves a new disk until the test ends.

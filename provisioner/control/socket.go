@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/podnas/podnas/statedir"
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/statedir"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 // socketPath is the path of the socket in an open directory, through /proc. A

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 // newRoot is a disk with a state directory and nothing else.

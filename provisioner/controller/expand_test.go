@@ -21,9 +21,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	library "sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/internal/fixture"
-	"github.com/podnas/podnas/volume"
 )
 
 // expansion is an expander beside a fake API server, with one bound claim of 1Mi

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
-	"github.com/podnas/podnas/idle"
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/idle"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 const (

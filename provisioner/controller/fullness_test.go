@@ -8,9 +8,9 @@ import (
 
 	"k8s.io/client-go/tools/record"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/internal/fixture"
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/volume"
 )
 
 // One event for each mark that is crossed, on the way up and on the way down, and

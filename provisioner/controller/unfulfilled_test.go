@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 	library "sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/internal/fixture"
-	"github.com/podnas/podnas/volume"
 )
 
 // A claim is told while it is there and waits, for as long as it is for us to fulfil.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 // classYAML is a StorageClass with annotations.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/maruel/natural"
 
-	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/statedir"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/statedir"
 )
 
 // Findings returns what the last scan found wrong with the folder. It may be called

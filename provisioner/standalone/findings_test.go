@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
 )
 
 // What is wrong is found by the next scan, and gone by the one after it is mended.

@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/volume"
 )
 
 // The records on the disk say which volume a claim has. If there is no record, but a

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/volume"
 )
 
 // A directory that was a claim's, but has neither a record nor a PersistentVolume, may be that of any claim: none gets a

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 // fileMax bounds a file, in bytes. A list of thousands of claims, as kubectl prints it, is

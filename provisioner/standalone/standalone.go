@@ -39,11 +39,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v8/controller"
 
-	"github.com/podnas/podnas/doctor"
-	"github.com/podnas/podnas/idle"
+	"github.com/podnas/podnas/internal/doctor"
+	"github.com/podnas/podnas/internal/idle"
+	"github.com/podnas/podnas/internal/tree"
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/tree"
-	"github.com/podnas/podnas/volume"
 )
 
 // scanInterval is the time between two scans of the folder.

@@ -18,9 +18,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/provisioner/internal/fixture"
-	"github.com/podnas/podnas/volume"
 )
 
 // mayRefuse exports nothing if there is a reason.

@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/podnas/podnas/statedir"
+	"github.com/podnas/podnas/internal/statedir"
 )
 
 // provisionedDir is the directory for PersistentVolumes in the folder of claims.

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/idle"
+	"github.com/podnas/podnas/internal/idle"
+	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/server/space"
-	"github.com/podnas/podnas/statedir"
 )
 
 // scansAtOnce is how many volumes are scanned concurrently.

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/server/space"
-	"github.com/podnas/podnas/statedir"
 )
 
 // A file that a client holds open stays until its last close, whoever removes it. The kernel keeps it

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/statedir"
+	"github.com/podnas/podnas/internal/statedir"
 )
 
 // KeepRemoved has files kept that are removed while they are held, in a directory on the disk of the

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/server/inodeindex"
-	"github.com/podnas/podnas/statedir"
 )
 
 // keptIndex is the file of an index: with it the next process finds files before its walk has come to

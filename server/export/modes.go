@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/statedir"
+	"github.com/podnas/podnas/internal/statedir"
 )
 
 // A mode that is widened for a moment (openOwn) must not stay so if the process is killed in that moment. So before

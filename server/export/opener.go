@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/idle"
+	"github.com/podnas/podnas/internal/idle"
 	"github.com/podnas/podnas/server/shares"
 	"github.com/podnas/podnas/server/space"
 )

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/podnas/podnas/idle"
+	"github.com/podnas/podnas/internal/idle"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/socket"
 	"github.com/podnas/podnas/server/stats"

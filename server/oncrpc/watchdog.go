@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/podnas/podnas/idle"
+	"github.com/podnas/podnas/internal/idle"
 )
 
 // A client that has begun to send a call, or does not read its replies, holds memory that

@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"github.com/podnas/podnas/statedir"
+	"github.com/podnas/podnas/internal/statedir"
 )
 
 // mark is an upper bound of a volume's usage in a file that outlives the process: the

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/statedir"
+	"github.com/podnas/podnas/internal/statedir"
 )
 
 // markMax bounds the file of a mark.

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/podnas/podnas/tree"
+	"github.com/podnas/podnas/internal/tree"
 )
 
 // pass is one pass of a scan through a volume.

@@ -53,4 +53,4 @@ skip='TestAllocations|TestDescribe|TestAttributesAfterEachChange|TestAttributesC
 skip+='|TestKilled|TestFailureInTheBackground|TestSet|TestCopyAsUser|TestTryRights' # start their own program, as this machine's
 skip+='|TestTakenBack'                                                              # XFS_IOC_FREE_EOFBLOCKS
 exec env GOARCH=arm64 CGO_ENABLED=0 go test -json -vet=off -count=1 -timeout 30m -exec "$qemu" \
-	-run "${RUN:-.}" -skip "^($skip)\$" ${PKG:-./nfs/... ./server/... ./quota/... ./volume/... ./tree/... ./latest/... ./idle/... ./tools/...}
+	-run "${RUN:-.}" -skip "^($skip)\$" ${PKG:-./nfs/... ./server/... ./quota/... ./internal/volume/... ./internal/tree/... ./internal/latest/... ./internal/idle/... ./tools/...}

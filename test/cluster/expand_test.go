@@ -15,8 +15,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/volume"
 )
 
 // expandable lets the claims of a class grow.

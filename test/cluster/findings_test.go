@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/podnas/podnas/doctor"
+	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/provisioner"
 )
 

@@ -16,7 +16,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/podnas/podnas/volume"
+	"github.com/podnas/podnas/internal/volume"
 )
 
 // with gives a class parameters.

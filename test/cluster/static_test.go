@@ -19,9 +19,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/volume"
 )
 
 // A volume that was made without a claim lives like any other once its

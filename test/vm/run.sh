@@ -69,7 +69,7 @@ native() {
 	if [ -n "${SHORT:-}" ] && [ -z "${RUN:-}" ]; then
 		tree='^(TestCopyFull|TestCopySharesBlocks)$' # the others ran where make test did
 	fi
-	suite native "$guest3" -run "$tree" ./tree || status=1
+	suite native "$guest3" -run "$tree" ./internal/tree || status=1
 }
 native41() {
 	local guest="$guest41 ${KILLS:+-e KILLS=$KILLS} ${CHAOS:+-e CHAOS=$CHAOS} ${SEED:+-e SEED=$SEED} ${CUTS:+-e CUTS=$CUTS}"

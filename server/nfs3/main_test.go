@@ -1,9 +1,0 @@
-package nfs3_test
-
-import (
-	"testing"
-
-	"github.com/podnas/podnas/test/leaks"
-)
-
-func TestMain(m *testing.M) { leaks.Main(m) }

@@ -1,0 +1,349 @@
+package nfsv41
+
+import (
+	"bytes"
+	"errors"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/vfs"
+)
+
+// attrSets are sets of attributes: RFC 8881 section 5.
+type attrSets struct {
+	supported   nfs4.Bitmap
+	settable    nfs4.Bitmap // by SETATTR
+	writeOnly   nfs4.Bitmap // those of settable that can't be read, section 5.5
+	inExclusive nfs4.Bitmap // what EXCLUSIVE4_1 sets: not the times, which keep its verifier, nor the size, which sets them
+	ofDisk      nfs4.Bitmap // what statfs(2) tells
+}
+
+func newAttrSets() attrSets {
+	s := attrSets{
+		settable:  nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet),
+		writeOnly: nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet),
+		ofDisk: nfs4.BitmapOf(nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrFilesTotal, nfs4.AttrMaxLink, nfs4.AttrMaxName,
+			nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree, nfs4.AttrSpaceTotal),
+	}
+	s.inExclusive = s.settable.Without(s.writeOnly).Without(nfs4.BitmapOf(nfs4.AttrSize))
+	s.supported = s.settable.Or(s.ofDisk).Or(nfs4.BitmapOf(
+		nfs4.AttrSupportedAttrs, nfs4.AttrType, nfs4.AttrFHExpireType, nfs4.AttrChange,
+		nfs4.AttrLinkSupport, nfs4.AttrSymlinkSupport, nfs4.AttrNamedAttr, nfs4.AttrFSID, nfs4.AttrUniqueHandles,
+		nfs4.AttrLeaseTime, nfs4.AttrRdattrError, nfs4.AttrACLSupport, nfs4.AttrCanSetTime, nfs4.AttrCaseInsensitive,
+		nfs4.AttrCasePreserving, nfs4.AttrChownRestricted, nfs4.AttrFilehandle, nfs4.AttrFileID, nfs4.AttrHomogeneous,
+		nfs4.AttrMaxFileSize, nfs4.AttrMaxRead, nfs4.AttrMaxWrite, nfs4.AttrNoTrunc, nfs4.AttrNumLinks, nfs4.AttrRawDev,
+		nfs4.AttrSpaceUsed, nfs4.AttrTimeAccess, nfs4.AttrTimeDelta, nfs4.AttrTimeMetadata, nfs4.AttrTimeModify,
+		nfs4.AttrMountedOnFileID, nfs4.AttrSuppattrExclcreat,
+	))
+	return s
+}
+
+const (
+	// ioMax is the most that READ and WRITE move at once, in bytes.
+	ioMax = 1 << 20
+	// attrsMax is the most that all attributes take, in bytes.
+	attrsMax = 1 << 10
+)
+
+func timeOf(t time.Time) nfs4.Time { return nfs4.Time{Sec: t.Unix(), Nsec: uint32(t.Nanosecond())} }
+
+// owners is memory for the names of a file's owner and group.
+type owners [2][10]byte
+
+// attrs has the attributes of a file that are wanted and supported. into is zero, or has those of another
+// file of the volume.
+func (s *Server) attrs(v *export.Volume, a *export.Attr, change uint64, handle []byte, wanted nfs4.Bitmap, names *owners, into *nfs4.Attrs) error {
+	types := [...]nfs4.FType{0o01: nfs4.TypeFIFO, 0o02: nfs4.TypeChr, 0o04: nfs4.TypeDir, 0o06: nfs4.TypeBlk, 0o10: nfs4.TypeReg, 0o12: nfs4.TypeLnk, 0o14: nfs4.TypeSock, 0o17: 0}
+	if into.LeaseTime == 0 { // else it has those of another file: a listing has many
+		s.common(into)
+	}
+	into.Mask = s.sets.supported.Without(s.sets.writeOnly)
+	into.RdattrError = nfs4.OK
+	into.Type, into.Change = types[a.Mode>>12], change
+	into.Size, into.SpaceUsed = uint64(a.Size), a.Used
+	into.FSID = nfs4.FSID{Major: v.ID}
+	into.Filehandle = handle
+	into.FileID, into.MountedOnFileID = a.Ino, a.Ino
+	into.Mode, into.NumLinks = a.Mode&0o7777, a.Nlink
+	// As numbers, RFC 7530 section 5.9: clients and server need not know each other's users.
+	into.Owner = strconv.AppendUint(names[0][:0], uint64(a.UID), 10)
+	into.OwnerGroup = strconv.AppendUint(names[1][:0], uint64(a.GID), 10)
+	into.RawDev = nfs4.SpecData{Major: a.Major, Minor: a.Minor}
+	into.TimeAccess, into.TimeMetadata, into.TimeModify = timeOf(a.Atime), timeOf(a.Ctime), timeOf(a.Mtime)
+	if wanted.Has(nfs4.AttrMountedOnFileID) && a.IsDir() && v.IsRoot(a) {
+		into.MountedOnFileID = pathID(v.Path)
+	}
+	if wanted.And(s.sets.ofDisk).Empty() {
+		return nil
+	}
+	st, err := v.Statfs()
+	if err != nil {
+		return err
+	}
+	into.FilesAvail, into.FilesFree, into.FilesTotal = st.FreeFiles, st.FreeFiles, st.Files
+	into.SpaceAvail, into.SpaceFree, into.SpaceTotal = st.Available, st.Free, st.Size
+	into.MaxLink, into.MaxName = st.LinkMax, st.NameMax
+	return nil
+}
+
+// common sets the attributes that are the same for all files.
+func (s *Server) common(into *nfs4.Attrs) {
+	into.SupportedAttrs, into.SuppattrExclcreat = s.sets.supported, s.sets.inExclusive
+	into.FHExpireType = nfs4.FHPersistent
+	into.LinkSupport, into.SymlinkSupport = true, true
+	into.UniqueHandles, into.CanSetTime, into.CasePreserving, into.ChownRestricted = true, true, true, true
+	into.Homogeneous, into.NoTrunc = true, true
+	into.LeaseTime = uint32(s.lease / time.Second)
+	into.MaxFileSize, into.MaxRead, into.MaxWrite = vfs.MaxOffset, ioMax, ioMax
+	into.MaxLink, into.MaxName = 1, nfs4.MaxName
+	into.TimeDelta = nfs4.Time{Nsec: 1}
+}
+
+// pseudoAttrs has the attributes of a pseudo directory.
+func (s *Server) pseudoAttrs(n *node, handle []byte, into *nfs4.Attrs) {
+	began := timeOf(s.began)
+	*into = nfs4.Attrs{
+		Mask: s.sets.supported.Without(s.sets.writeOnly),
+		Type: nfs4.TypeDir, Change: n.change(), Size: 4096, Filehandle: handle, FileID: n.fileID(), MountedOnFileID: n.fileID(),
+		Mode: 0o555, NumLinks: 2, Owner: []byte("0"), OwnerGroup: []byte("0"),
+		TimeAccess: began, TimeMetadata: began, TimeModify: began,
+	}
+	s.common(into)
+}
+
+// getattr: RFC 8881 section 18.7.
+func (c *compound) getattr() (result, error) {
+	args := &c.mem.getattr
+	if err := c.decode(args); err != nil {
+		return nil, err
+	}
+	if !args.Request.And(c.server.sets.writeOnly).Empty() {
+		return nil, statusError(nfs4.ErrInval)
+	}
+	res := &c.mem.attrRes
+	if err := c.currentAttrs(args.Request, &res.Attr); err != nil {
+		return nil, err
+	}
+	res.Status = nfs4.OK
+	res.Attr.Mask = res.Attr.Mask.And(args.Request)
+	return res, nil
+}
+
+// currentAttrs has the attributes of the current file.
+func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
+	if c.cur.n > 0 && !wanted.And(c.server.sets.ofDisk).Empty() { // statfs(2) may read from the disk
+		if err := c.MayWait(c.cur.bytes()); err != nil {
+			return err
+		}
+	}
+	if c.cur.found {
+		found := &c.mem.found
+		return c.server.attrs(found.volume, &found.attr, found.change, c.cur.bytes(), wanted, &c.mem.owners, into)
+	}
+	f, err := c.lookedAt()
+	if err != nil {
+		return err
+	}
+	if f == nil {
+		c.server.pseudoAttrs(c.cur.node, c.pseudo().handle(c.cur.node.path), into)
+		return nil
+	}
+	a := f.Attr
+	var change uint64
+	switch changeToo := wanted.Has(nfs4.AttrChange); {
+	case c.cur.fresh && changeToo:
+		change, a, err = f.Change(a)
+	case changeToo:
+		change, a, err = f.StatChange()
+	case !c.cur.fresh:
+		a, err = f.Stat()
+	}
+	if err != nil {
+		return err
+	}
+	return c.server.attrs(f.Volume, &a, change, c.cur.bytes(), wanted, &c.mem.owners, into)
+}
+
+// lookedAt is attrFile of the current file for its attributes alone. If no operation follows, it
+// need not be open.
+func (c *compound) lookedAt() (*export.File, error) {
+	if c.left > 0 || c.cur.n == 0 || c.cur.file != nil {
+		return c.attrFile(&c.cur)
+	}
+	f, err := c.Look(c.cur.bytes())
+	if errors.Is(err, syscall.ESTALE) {
+		return c.attrFile(&c.cur) // it may be open and removed
+	}
+	c.cur.fresh = err == nil
+	return f, err
+}
+
+// verify: section 18.30.
+func (c *compound) verify(args *nfs4.VerifyArgs) (result, error) {
+	same, err := c.hasAttrs(args)
+	if err == nil && !same {
+		err = statusError(nfs4.ErrNotSame)
+	}
+	return nil, err
+}
+
+// nverify: section 18.15.
+func (c *compound) nverify(args *nfs4.VerifyArgs) (result, error) {
+	same, err := c.hasAttrs(args)
+	if err == nil && same {
+		err = statusError(nfs4.ErrSame)
+	}
+	return nil, err
+}
+
+// hasAttrs reports whether the current file has the attributes of args.
+func (c *compound) hasAttrs(args *nfs4.VerifyArgs) (bool, error) {
+	switch {
+	case !args.Attr.Mask.And(c.server.sets.writeOnly).Empty(), args.Attr.Mask.Has(nfs4.AttrRdattrError):
+		return false, statusError(nfs4.ErrInval)
+	case args.Attr.Others, !args.Attr.Mask.Without(c.server.sets.supported).Empty():
+		return false, statusError(nfs4.ErrAttrNotSupp)
+	}
+	var attrs nfs4.Attrs
+	if err := c.currentAttrs(args.Attr.Mask, &attrs); err != nil {
+		return false, err
+	}
+	d := xdr.NewDecoder(attrs.Append(nil, args.Attr.Mask))
+	var mine nfs4.VerifyArgs
+	mine.Decode(&d)
+	return bytes.Equal(mine.Attr.Vals, args.Attr.Vals), nil
+}
+
+// access: section 18.1. Each bit is what the kernel says to the caller.
+func (c *compound) access() (result, error) {
+	args := &c.mem.access
+	if err := c.decode(args); err != nil {
+		return nil, err
+	}
+	const ofDir = nfs4.AccessRead | nfs4.AccessLookup | nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessDelete
+	f, err := c.attrFile(&c.cur)
+	if err != nil {
+		return nil, err
+	}
+	res := &c.mem.accessRes
+	if f == nil {
+		may := uint32(nfs4.AccessRead | nfs4.AccessLookup)
+		*res = nfs4.AccessRes{Supported: args.Access & ofDir, Access: args.Access & may}
+		return res, nil
+	}
+	rights, supported, err := c.Rights(f, args.Access)
+	if err != nil {
+		return nil, err
+	}
+	*res = nfs4.AccessRes{Supported: supported, Access: rights}
+	return res, nil
+}
+
+// setOf is what an sattr sets, and which attributes that are.
+func (s *Server) setOf(a *nfs4.Sattr, may nfs4.Bitmap) (*vfs.SetAttr, error) {
+	switch {
+	case a.Others, !a.Mask.Without(s.sets.supported).Empty():
+		return nil, statusError(nfs4.ErrAttrNotSupp)
+	case !a.Mask.Without(may).Empty():
+		return nil, statusError(nfs4.ErrInval)
+	}
+	set := &vfs.SetAttr{}
+	if a.Mask.Has(nfs4.AttrSize) {
+		set.Size = &a.Size
+	}
+	if a.Mask.Has(nfs4.AttrMode) {
+		if a.Mode > 0o7777 {
+			return nil, statusError(nfs4.ErrInval)
+		}
+		set.Mode = &a.Mode
+	}
+	for _, owner := range [...]struct {
+		attr uint32
+		name []byte
+		id   **uint32
+	}{{nfs4.AttrOwner, a.Owner, &set.UID}, {nfs4.AttrOwnerGroup, a.OwnerGroup, &set.GID}} {
+		if !a.Mask.Has(owner.attr) {
+			continue
+		}
+		n, err := strconv.ParseUint(string(owner.name), 10, 32)
+		if err != nil || leading(owner.name) || n == 1<<32-1 { // which is nobody: chown(2)
+			return nil, statusError(nfs4.ErrBadOwner)
+		}
+		id := uint32(n)
+		*owner.id = &id
+	}
+	at := func(attr uint32, t nfs4.SetTime) (export.SetTime, error) {
+		if !a.Mask.Has(attr) {
+			return export.SetTime{}, nil
+		}
+		if t.How == nfs4.SetToClientTime && t.Time.Nsec >= 1e9 {
+			return export.SetTime{}, statusError(nfs4.ErrInval)
+		}
+		return export.SetTime{Set: true, Now: t.How == nfs4.SetToServerTime, Time: time.Unix(t.Time.Sec, int64(t.Time.Nsec))}, nil
+	}
+	var err error
+	if set.Atime, err = at(nfs4.AttrTimeAccessSet, a.TimeAccess); err != nil {
+		return nil, err
+	}
+	set.Mtime, err = at(nfs4.AttrTimeModifySet, a.TimeModify)
+	return set, err
+}
+
+// leading reports whether a number begins with what section 5.9 does not let it begin with.
+func leading(number []byte) bool {
+	return number[0] == '+' || number[0] == '0' && len(number) > 1
+}
+
+// setattr: section 18.34. Its result has the attributes that were set, whatever happens.
+func (c *compound) setattr(args *nfs4.SetattrArgs) (result, error) {
+	set, err := c.setAttr(args)
+	return &nfs4.SetattrRes{Status: statusOf(err), AttrSet: set}, err
+}
+
+// setAttr returns what was set, also with an error.
+func (c *compound) setAttr(args *nfs4.SetattrArgs) (done nfs4.Bitmap, err error) {
+	set, err := c.server.setOf(&args.Attr, c.server.sets.settable)
+	if err != nil {
+		return done, err
+	}
+	f, err := c.attrFile(&c.cur)
+	switch {
+	case err != nil:
+		return done, err
+	case f == nil, f.Volume.Options.ReadOnly:
+		return done, syscall.EROFS
+	}
+	var data *export.File
+	if set.Size != nil {
+		switch {
+		case f.Attr.IsDir():
+			return done, syscall.EISDIR
+		case !f.Attr.IsRegular():
+			return done, statusError(nfs4.ErrInval)
+		}
+		if data, err = c.dataFile(args.Stateid, writeAccess); err != nil {
+			return done, err
+		}
+	}
+	if _, _, err = c.SetAttr(f, data, set, nil); err == nil {
+		return args.Attr.Mask, nil
+	}
+	return args.Attr.Mask.Without(remaining(set)), err
+}
+
+// remaining are the attributes that SetAttr has not set.
+func remaining(set *vfs.SetAttr) (left nfs4.Bitmap) {
+	for attr, is := range map[uint32]bool{
+		nfs4.AttrSize: set.Size != nil, nfs4.AttrMode: set.Mode != nil, nfs4.AttrOwner: set.UID != nil, nfs4.AttrOwnerGroup: set.GID != nil,
+		nfs4.AttrTimeAccessSet: set.Atime.Set, nfs4.AttrTimeModifySet: set.Mtime.Set,
+	} {
+		if is {
+			left.Set(attr)
+		}
+	}
+	return left
+}

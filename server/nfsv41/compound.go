@@ -1,0 +1,188 @@
+package nfsv41
+
+import (
+	"unicode/utf8"
+
+	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/vfs"
+)
+
+// compound is a COMPOUND under way. It is the Call's State, and used again with it.
+type compound struct {
+	vfs.Call
+
+	server *Server
+	rpc    *oncrpc.Call
+	left   uint32 // operations that were not begun
+	done   uint32 // results in the reply
+	head   int    // where the reply has its status
+	status nfs4.Status
+
+	op     nfs4.OpNum // the one under way
+	looked bool       // it has changed nothing, so that the attributes that it has seen are right after it
+
+	cur, saved       object
+	stateid, savedID nfs4.Stateid // the current one, and what SAVEFH has saved
+
+	on   sequenced // if it began with SEQUENCE
+	mem  memory
+	open *openMemory // nil until it is needed first
+}
+
+// memory is for the arguments and results of what is called most, which thus allocate
+// nothing.
+type memory struct {
+	access  nfs4.AccessArgs
+	close   nfs4.CloseArgs
+	getattr nfs4.GetattrArgs
+	lookup  nfs4.LookupArgs
+	putfh   nfs4.PutfhArgs
+
+	sequence    nfs4.SequenceArgs
+	sequenceRes nfs4.SequenceRes
+
+	read    nfs4.ReadArgs
+	readRes nfs4.ReadRes
+
+	write    nfs4.WriteArgs
+	writeRes nfs4.WriteRes
+
+	handle    [2 * export.HandleMax]byte // of LOOKUP; for ChangeOf, too
+	found     found                      // by LOOKUP
+	handleRes nfs4.GetfhRes
+
+	accessRes nfs4.AccessRes
+	attrRes   nfs4.GetattrRes
+	owners    owners
+	status    nfs4.StatusRes // of all that answer nothing else
+}
+
+// found has the attributes of what LOOKUP has found.
+type found struct {
+	volume *export.Volume
+	attr   export.Attr
+	change uint64
+}
+
+// compound answers a COMPOUND: RFC 8881 section 16.2.
+func (s *Server) compound(call *oncrpc.Call) rpc.AcceptStat {
+	c, ok := call.State.(*compound)
+	if !ok {
+		c = &compound{}
+		call.State = c
+	}
+	c.server, c.rpc = s, call
+	c.WantChange, c.SharesChecked = true, true
+	c.Begin(s.files, call, vfs.Caller{Client: call.Client, UID: call.Cred.UID, GID: call.Cred.GID, Groups: call.Cred.Groups()}, &call.Served)
+	defer c.forget()
+	return c.answer()
+}
+
+// forget ends the call: what stays with it must not refer to the buffers of arguments and results. If it
+// was not done to its end, as after a panic, its slot has no reply.
+func (c *compound) forget() {
+	c.on.end(nil)
+	c.End()
+	*c = compound{open: c.open}
+}
+
+// answer does the operations one after the other, until one fails, and appends their results.
+func (c *compound) answer() rpc.AcceptStat {
+	call := c.rpc
+	var args nfs4.CompoundArgs
+	if args.Decode(&call.Args); call.Args.Err() != nil {
+		return rpc.GarbageArgs
+	}
+	long := len(args.Tag) > nfs4.MaxTag
+	if long {
+		args.Tag = nil
+	}
+	if !call.Reserve(replySize(&args, call.Args)) {
+		return rpc.SystemErr
+	}
+	c.left, c.head = args.NumOps, len(call.Reply)
+	switch {
+	case args.MinorVersion != 1:
+		c.status = nfs4.ErrMinorVersMismatch
+	case long, !utf8.Valid(args.Tag): // XDR has no limit for it, section 16.2.3; and section 14.5
+		c.status = nfs4.ErrInval
+	}
+	res := nfs4.CompoundRes{Tag: args.Tag}
+	call.Reply = res.Append(call.Reply)
+	for c.status == nfs4.OK && c.left > 0 {
+		c.left--
+		if c.op.Decode(&call.Args); call.Args.Err() != nil {
+			c.status = nfs4.ErrBadXDR
+			break
+		}
+		result := c.perform()
+		if c.on.replayed { // the reply is complete
+			return rpc.Success
+		}
+		c.append(result)
+	}
+	res.Status, res.NumOps = c.status, c.done
+	res.Patch(call.Reply, c.head)
+	c.on.end(call.Reply[c.head:])
+	return rpc.Success
+}
+
+// perform does the operation that was decoded. What it has changed is synced when it returns.
+func (c *compound) perform() result {
+	c.looked = looks(c.op)
+	var res result
+	do, err := c.operation()
+	if err == nil {
+		res, err = do(c)
+	}
+	if !c.looked {
+		for _, o := range [...]*object{&c.cur, &c.saved} {
+			o.fresh, o.found = false, false
+		}
+		c.Forget()
+	}
+	if c.status = statusOf(err); res == nil {
+		res = c.bare()
+	}
+	return res
+}
+
+// decode decodes the arguments of the operation.
+func (c *compound) decode(args interface{ Decode(*xdr.Decoder) }) error {
+	if args.Decode(&c.rpc.Args); c.rpc.Args.Err() != nil {
+		return statusError(nfs4.ErrBadXDR)
+	}
+	return nil
+}
+
+// bare is a result that has nothing but the status.
+func (c *compound) bare() result {
+	if c.op == nfs4.OpSetattr { // it says what was set, whatever its status
+		return &nfs4.SetattrRes{Status: c.status}
+	}
+	c.mem.status.Status = c.status
+	return &c.mem.status
+}
+
+// append puts the result of the operation into the reply.
+func (c *compound) append(res result) {
+	before := len(c.rpc.Reply)
+	c.rpc.Reply = res.Append(c.op.Append(c.rpc.Reply))
+	// An error can be long, too: LOCK's says whose lock is in the way.
+	if err := c.fits(0); err != nil && c.op != nfs4.OpSequence && (c.status == nfs4.OK || c.op == nfs4.OpLock || c.op == nfs4.OpLockt) {
+		c.status = statusOf(err)
+		c.rpc.Reply = c.bare().Append(c.op.Append(c.rpc.Reply[:before]))
+	}
+	c.done++
+}
+
+// Ended is called when the call is answered.
+func (c *compound) Ended(rpc.AcceptStat, []byte) {}
+
+// Drop reports whether the call may be forgotten, as its client has gone: if it has a slot,
+// the client asks for the reply on another connection.
+func (c *compound) Drop() bool { return c.on.slot == nil }

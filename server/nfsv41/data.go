@@ -1,0 +1,201 @@
+package nfsv41
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/nfsv41/state"
+)
+
+const (
+	readAccess  = state.Read
+	writeAccess = state.Write
+	// readHead is the size of READ's result before the data: the operation, status, eof
+	// and length.
+	readHead = 4 + 4 + 4 + 4
+)
+
+// held is a Held as opens have it, with its users. It is nil if the file could not be opened
+// again after a restart.
+type held struct {
+	*export.Held
+
+	users atomic.Int32
+}
+
+// Retain adds a user.
+func (h *held) Retain() { h.users.Add(1) }
+
+// Release removes a user; with the last the file is closed.
+func (h *held) Release() {
+	if h.users.Add(-1) == 0 && h.Held != nil {
+		h.Held.Close()
+	}
+}
+
+// Close is Release, at the end of a call.
+func (h *held) Close() { h.Release() }
+
+// dataFile is the current file open for its data, through what a stateid stands for: an
+// open, or for the special stateids nothing. Either way the caller's rights decide as in version 3: they need not
+// be those of the user that opened it.
+func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*export.File, error) {
+	switch {
+	case !c.cur.isSet():
+		return nil, statusError(nfs4.ErrNoFileHandle)
+	case c.cur.node != nil:
+		return nil, syscall.EISDIR
+	}
+	key, err := c.server.keyOf(c.cur.bytes())
+	if err != nil {
+		return nil, err
+	}
+	sid, err := c.stateidOf(id)
+	if err != nil {
+		return nil, err
+	}
+	if sid.IsSpecial() {
+		return c.openAnonymous(sid, key, access)
+	}
+	h, status := c.server.state.Check(c.on.client(), sid, key, access)
+	if status != state.OK {
+		return nil, errorOf(status)
+	}
+	open := h.(*held)
+	c.Closes(open)
+	if open.Held == nil {
+		return nil, syscall.ESTALE
+	}
+	return c.OpenHeld(open.Held, access == writeAccess)
+}
+
+func (c *compound) openAnonymous(sid state.Stateid, key state.FileKey, access state.Access) (*export.File, error) {
+	use := export.UseRead
+	if access == writeAccess {
+		use = export.UseWrite
+	}
+	f, err := c.OpenAtOnce(c.cur.bytes(), export.UseAttr)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case f.Attr.IsDir():
+		return nil, syscall.EISDIR
+	case f.Attr.IsSymlink():
+		return nil, statusError(nfs4.ErrSymlink)
+	case !f.Attr.IsRegular():
+		return nil, statusError(nfs4.ErrWrongType)
+	}
+	if status := c.server.state.CheckSpecial(sid, key, access); status != state.OK {
+		return nil, errorOf(status)
+	}
+	if use == export.UseRead {
+		return c.OpenAtOnce(c.cur.bytes(), use)
+	}
+	return c.Open(c.cur.bytes(), use)
+}
+
+// read: RFC 8881 section 18.22.
+func (c *compound) read() (result, error) {
+	args, res := &c.mem.read, &c.mem.readRes
+	if err := c.decode(args); err != nil {
+		return nil, err
+	}
+	f, err := c.dataFile(args.Stateid, readAccess)
+	if err != nil {
+		return nil, err
+	}
+	count := int(min(args.Count, ioMax))
+	// The data goes where the result will have it.
+	at := len(c.rpc.Reply) + readHead
+	var p []byte
+	if cap(c.rpc.Reply) >= at+count {
+		p = c.rpc.Reply[at : at+count : at+count]
+	} else {
+		p = make([]byte, count)
+	}
+	data, err := c.Read(f, p, args.Offset)
+	switch {
+	case errors.Is(err, syscall.EINVAL) && args.Offset > 1<<63-1: // past any end
+		*res = nfs4.ReadRes{EOF: true}
+		return res, nil
+	case err != nil:
+		return nil, err
+	}
+	*res = nfs4.ReadRes{Data: data.Bytes, EOF: data.EOF}
+	return res, nil
+}
+
+// write: section 18.32. Its reply is kept for a client that sends the call again on another
+// connection, though Linux does not ask for that: done twice, it would undo what another client
+// has written meanwhile.
+func (c *compound) write() (result, error) {
+	args, res := &c.mem.write, &c.mem.writeRes
+	if err := c.decode(args); err != nil {
+		return nil, err
+	}
+	f, err := c.dataFile(args.Stateid, writeAccess)
+	if err != nil {
+		return nil, err
+	}
+	w, err := c.Write(f, args.Data, args.Offset)
+	if err != nil {
+		return nil, err
+	}
+	c.on.wrote = true
+	if args.Stable != nfs4.Unstable {
+		if err := c.Sync(f, args.Stable == nfs4.DataSync); err != nil {
+			return nil, err
+		}
+	}
+	*res = nfs4.WriteRes{Count: uint32(w.Count), Committed: args.Stable, Verf: verifierOf(w.Verifier)}
+	return res, nil
+}
+
+func verifierOf(v uint64) (verf nfs4.Verifier) {
+	binary.BigEndian.PutUint64(verf[:], v)
+	return verf
+}
+
+// commit: section 18.3. The whole file is synced, whatever the range.
+func (c *compound) commit(*nfs4.CommitArgs) (result, error) {
+	f, err := c.commitFile()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Commit(f); err != nil {
+		return nil, err
+	}
+	return &nfs4.CommitRes{Verf: verifierOf(f.Volume.WriteVerifier())}, nil // from after the sync
+}
+
+// commitFile is the current file open for writing: COMMIT has no stateid.
+func (c *compound) commitFile() (*export.File, error) {
+	switch {
+	case !c.cur.isSet():
+		return nil, statusError(nfs4.ErrNoFileHandle)
+	case c.cur.node != nil:
+		return nil, syscall.EISDIR
+	}
+	key, err := c.server.keyOf(c.cur.bytes())
+	if err != nil {
+		return nil, err
+	}
+	f, err := c.Open(c.cur.bytes(), export.UseWrite)
+	if errors.Is(err, syscall.ESTALE) {
+		if h := c.server.holdOf(key); h != nil { // removed, and open
+			c.Closes(h)
+			f, err = c.OpenHeld(h.Held, true)
+		}
+	}
+	if errors.Is(err, syscall.EINVAL) { // no regular file: which status that has its type says
+		_, typeErr := c.regularFile()
+		err = cmp.Or(typeErr, err)
+	}
+	return f, err
+}

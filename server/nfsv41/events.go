@@ -1,0 +1,110 @@
+package nfsv41
+
+import (
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
+)
+
+const (
+	// eventBurst is how many lines about clients are logged at once, and eventPeriod how
+	// long until one more is: anybody may come with a new name in each call.
+	eventBurst  = 50
+	eventPeriod = 2 * time.Second
+)
+
+// events logs and counts what becomes of clients. Lines of each level have a limit of
+// their own, so that many clients that come and go hide none that loses something.
+type events struct {
+	log      *slog.Logger
+	rates    map[slog.Level]*rate.Limiter
+	withheld atomic.Uint64
+
+	kinds     [state.GraceEnded]atomic.Uint64 // by state.EventKind
+	lostOpens atomic.Uint64
+	lostLocks atomic.Uint64
+
+	shared sharedNames
+}
+
+func newEvents(log *slog.Logger) *events {
+	e := &events{log: log, rates: map[slog.Level]*rate.Limiter{}}
+	for _, level := range []slog.Level{slog.LevelInfo, slog.LevelWarn} {
+		e.rates[level] = rate.NewLimiter(rate.Every(eventPeriod), eventBurst)
+	}
+	return e
+}
+
+// Totals are how often what has become of clients since the start, for metrics.
+type Totals struct {
+	Came, Returned, Left, Revoked, Expired, Evicted, NameShared uint64
+
+	LostOpens, LostLocks uint64 // of clients that are gone
+}
+
+func (v *events) totals() Totals {
+	n := func(k state.EventKind) uint64 { return v.kinds[k].Load() }
+	return Totals{
+		Came: n(state.ClientCame), Returned: n(state.ClientReturned), Left: n(state.ClientLeft),
+		Revoked: n(state.ClientRevoked), Expired: n(state.ClientExpired), Evicted: n(state.ClientEvicted),
+		NameShared: n(state.OwnerShared), LostOpens: v.lostOpens.Load(), LostLocks: v.lostLocks.Load(),
+	}
+}
+
+// tell logs and counts an event.
+func (v *events) tell(e state.Event) {
+	if int(e.Kind) < len(v.kinds) {
+		v.kinds[e.Kind].Add(1)
+	}
+	client := []any{"client", Printable(e.Owner), "address", e.Address}
+	lost := slices.Concat(client, []any{"open files lost", e.Opens, "locks lost", e.Locks})
+	switch e.Kind {
+	case state.OwnerShared:
+		v.shared.add(SharedName{Name: Printable(e.Owner), Address: e.Address, Other: e.Other, Last: time.Now()})
+	case state.ClientRevoked, state.ClientExpired, state.ClientEvicted:
+		v.lostOpens.Add(uint64(e.Opens))
+		v.lostLocks.Add(uint64(e.Locks))
+	}
+	switch e.Kind {
+	case state.ClientCame:
+		v.line(slog.LevelInfo, "nfs: a client has come", client)
+	case state.ClientReturned:
+		v.line(slog.LevelInfo, "nfs: a client has come again, after a restart of its own", lost)
+	case state.ClientLeft:
+		v.line(slog.LevelInfo, "nfs: a client has left", client)
+	case state.ClientRevoked:
+		v.line(slog.LevelWarn, "nfs: a client that was silent for longer than a lease is forgotten, as another one wanted what it had", lost)
+	case state.ClientExpired:
+		v.line(slog.LevelInfo, "nfs: a client that was silent for long is forgotten", lost)
+	case state.ClientEvicted:
+		v.line(slog.LevelWarn, "nfs: a client was evicted", lost)
+	case state.OwnerShared:
+		v.line(slog.LevelWarn, "nfs: two nodes have the same host name, and take each other's locks: give them different names, or set nfs4_unique_id on them", append(client, "other", e.Other))
+	case state.GraceEnded:
+		if e.Owner == "" {
+			v.line(slog.LevelInfo, "nfs: all clients have reclaimed what they had", nil)
+		} else {
+			v.line(slog.LevelWarn, "nfs: a client has not reclaimed in time what it had open and locked", []any{"client", Printable(e.Owner)})
+		}
+	}
+}
+
+func (v *events) line(level slog.Level, message string, attrs []any) {
+	if !v.rates[level].Allow() {
+		v.withheld.Add(1)
+		return
+	}
+	if n := v.withheld.Swap(0); n > 0 {
+		attrs = append(attrs, "withheld", n)
+	}
+	if level == slog.LevelWarn {
+		v.log.Warn(message, attrs...)
+		return
+	}
+	v.log.Info(message, attrs...)
+}

@@ -1,0 +1,140 @@
+package nfsv41
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/nfsv41/state"
+)
+
+// A server that is meant to end leaves all that its clients have in a file on the disk, a log (statelog.go) that has their
+// sessions, too. The next one goes on with it: no grace period, and nobody has to reclaim anything.
+//
+// The file is removed before the next one grants anything, so that it is never read twice, and names the run
+// that has written it (run.go), so that it is not read later. A podnas that does not know it removes it, too, as
+// it is beside the entries of the roster and none of them.
+
+const (
+	handoverFile = "handover.log"
+	// handoverMax bounds the file: with all tables full it is two thirds of that (state.TestResident).
+	handoverMax = 256 << 20
+)
+
+// handover is the file while it is made. It implements state.Log.
+type handover struct {
+	server *Server
+	bytes  []byte
+}
+
+// Begin begins it.
+func (h *handover) Begin() error {
+	head, err := h.server.headOf(nil)
+	h.bytes = append(h.bytes, head...)
+	return err
+}
+
+// Copy adds a frame.
+func (h *handover) Copy(frame []byte) error {
+	if len(h.bytes)+len(frame) > handoverMax {
+		return fmt.Errorf("what clients have is more than the %d MiB that a handover has at most", handoverMax>>20)
+	}
+	h.bytes = append(h.bytes, frame...)
+	return nil
+}
+
+// Replace writes the file.
+func (h *handover) Replace() (old io.Closer, err error) {
+	if err := h.server.run.record(); err != nil {
+		return nil, err
+	}
+	return nil, h.server.roster.dir.Write(handoverFile, h.bytes)
+}
+
+// Append is never called: nothing changes any more.
+func (h *handover) Append([]byte) (long bool, err error) { return false, errors.ErrUnsupported }
+
+// savedBack is a backChannel.
+type savedBack struct {
+	Seq     uint32   `json:"seq"`
+	Program uint32   `json:"program"`
+	Cred    rpc.Auth `json:"cred"`
+}
+
+func saveBack(callback any) (encoded json.RawMessage) {
+	if b, ok := callback.(*backChannel); ok {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		encoded, _ = json.Marshal(savedBack{b.seq, b.program, b.cred}) // which has nothing that JSON hasn't
+	}
+	return encoded
+}
+
+func restoreBack(b json.RawMessage) (any, error) {
+	var saved savedBack
+	if err := json.Unmarshal(b, &saved); err != nil {
+		return nil, err
+	}
+	return &backChannel{seq: saved.Seq, program: saved.Program, cred: saved.Cred}, nil
+}
+
+// handOver leaves what clients have to the next server.
+func (s *Server) handOver() error {
+	h := &handover{server: s, bytes: make([]byte, 0, s.state.Bytes())} // it is shorter
+	return s.state.Leave(h, saveBack, s.notices.save())
+}
+
+// takeOver goes on with what the server before has left, and has the roster be what it was then: what the two don't have in
+// common was changed on the disk, or was damaged there. The error says why not.
+func (s *Server) takeOver(cfg state.Config, roster []state.RosterEntry) (*state.State, error) {
+	frames, err := s.readLog(s.roster.dir, handoverFile, handoverMax, nil)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s.takeOverFormat1(cfg, roster)
+	}
+	if errors.Is(err, errNoLog) {
+		return nil, errors.Join(err, s.roster.dir.SetAside(handoverFile, err))
+	}
+	if err != nil {
+		return nil, err
+	}
+	replay := s.newReplay(cfg)
+	rest, err := replayFrames(replay, frames)
+	if err != nil {
+		return nil, err
+	}
+	if len(rest) > 0 || !replay.Left() {
+		err := errors.New("it is not whole")
+		return nil, errors.Join(err, s.roster.dir.SetAside(handoverFile, err))
+	}
+	return s.goOnWith(replay, roster)
+}
+
+// newReplay returns what reads a log.
+func (s *Server) newReplay(cfg state.Config) *state.Replay {
+	return state.NewReplay(cfg, restoreBack, func(volume uint64, file []byte) []byte {
+		return slices.Clone(s.opener.OwnForm(volume, export.NewFileID(file)).Bytes())
+	})
+}
+
+// goOnWith goes on with what a server before has left, and has the roster be what it was then.
+func (s *Server) goOnWith(replay *state.Replay, roster []state.RosterEntry) (*state.State, error) {
+	restored, err := replay.State(func(want []state.RosterEntry) error { return s.roster.become(want, roster) }, s.reopen)
+	if err == nil {
+		s.notices.restore(replay.Notices())
+	}
+	return restored, err
+}
+
+// reopen opens a file that a client has open. One that is gone, as one that was removed on a full
+// disk, is a held without a file.
+func (s *Server) reopen(key state.FileKey, access state.Access) state.Held {
+	h := &held{}
+	h.Retain()
+	h.Held, _ = s.opener.Reopen(key.Volume, export.NewFileID(key.ID[:key.Len]), access&state.Write != 0) // nil with an error, which its users get as ESTALE
+	return h
+}

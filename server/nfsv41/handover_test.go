@@ -1,0 +1,202 @@
+package nfsv41
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/nfsv41/state"
+)
+
+// What is handed over is of use for the next process alone, and has all that clients have: also where the
+// list of clients was damaged.
+func TestHandover(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(l *life, file func(string) string, older []byte)
+		opens  int  // that clients go on with
+		grace  bool // whether clients have to reclaim
+		aside  string
+	}{
+		{name: "as it was", change: func(*life, func(string) string, []byte) {}, opens: 2},
+		{name: "of an older run", change: func(l *life, file func(string) string, older []byte) {
+			l.do(os.WriteFile(file(handoverFile), older, 0o600))
+		}, grace: true},
+		{name: "without the number of the run", change: func(l *life, file func(string) string, _ []byte) {
+			l.do(os.Remove(filepath.Join(file(".."), runFile)))
+		}, grace: true},
+		{name: "with a damaged number", change: func(l *life, file func(string) string, _ []byte) {
+			l.do(os.WriteFile(filepath.Join(file(".."), runFile), nil, 0o600))
+		}, grace: true},
+		{name: "a client is not on the list", change: func(l *life, file func(string) string, _ []byte) {
+			l.do(os.Remove(file(entries(l)[0])))
+		}, opens: 2},
+		{name: "a client's entry is damaged", change: func(l *life, file func(string) string, _ []byte) {
+			l.do(os.WriteFile(file(entries(l)[0]), []byte("{"), 0o600))
+		}, opens: 2, aside: ".json.damaged-1"},
+		{name: "a client's entry is another's", change: func(l *life, file func(string) string, _ []byte) {
+			b, err := os.ReadFile(file(entries(l)[1]))
+			l.do(err)
+			l.do(os.WriteFile(file(entries(l)[0]), b, 0o600))
+		}, opens: 2},
+		{name: "damaged", change: func(l *life, file func(string) string, _ []byte) {
+			b, err := os.ReadFile(file(handoverFile))
+			l.do(err)
+			l.do(os.WriteFile(file(handoverFile), bytes.Replace(b, []byte(`"access":1`), []byte(`"access":3`), 1), 0o600))
+		}, grace: true, aside: handoverFile + ".damaged-1"},
+		{name: "with something after it", change: func(l *life, file func(string) string, _ []byte) {
+			b, err := os.ReadFile(file(handoverFile))
+			l.do(err)
+			l.do(os.WriteFile(file(handoverFile), append(b, 0), 0o600))
+		}, grace: true, aside: handoverFile + ".damaged-1"},
+		{name: "it contradicts itself", change: func(l *life, file func(string) string, _ []byte) {
+			b, err := os.ReadFile(file(handoverFile))
+			l.do(err)
+			head, _, _ := state.CutFrame(b)
+			l.do(os.WriteFile(file(handoverFile), state.AppendFrame(state.AppendFrame(nil, head), []byte(`{"open":{"client":1}}`)), 0o600))
+		}, grace: true},
+		{name: "a log", change: func(l *life, file func(string) string, _ []byte) {
+			s := l.start() // goes on, and dies
+			b, err := os.ReadFile(filepath.Join(l.cfg.StateLog, s.stateLog.name))
+			l.do(errors.Join(err, os.Remove(filepath.Join(l.cfg.StateLog, s.stateLog.name))))
+			l.do(os.WriteFile(file(handoverFile), b, 0o600))
+		}, grace: true},
+		{name: "another disk's", change: func(l *life, _ func(string) string, _ []byte) {
+			l.cfg.Key = export.NewKey([]byte("another key"))
+		}, grace: true},
+		{name: "a folder", change: func(l *life, file func(string) string, _ []byte) {
+			l.do(errors.Join(os.Remove(file(handoverFile)), os.MkdirAll(filepath.Join(file(handoverFile), "x"), 0o700)))
+		}, grace: true, aside: handoverFile + ".damaged-1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLife(t)
+			file := func(name string) string { return filepath.Join(l.cfg.Roster, name) }
+			s := l.start()
+			l.open(s, "one")
+			l.open(s, "two")
+			s.Stop()
+			older, err := os.ReadFile(file(handoverFile))
+			l.do(err)
+			l.start().Stop() // the list is the same
+			tt.change(l, file, older)
+
+			s = l.start()
+			if n := s.state.Counts(); n.Opens != tt.opens || s.state.InGrace() != tt.grace {
+				t.Errorf("%d open files, want %d; grace %v, want %v\n%s", n.Opens, tt.opens, s.state.InGrace(), tt.grace, l.said)
+			}
+			aside, _ := filepath.Glob(file("*.damaged-*"))
+			if tt.aside == "" && len(aside) > 0 || tt.aside != "" && (len(aside) != 1 || !strings.HasSuffix(aside[0], tt.aside)) {
+				t.Errorf("put aside: %v, want %q", aside, tt.aside)
+			}
+			if tt.opens > 0 && len(entries(l)) != 2 {
+				t.Errorf("the list has %v", entries(l))
+			}
+			if _, err := os.Lstat(file(handoverFile)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("it is there still: %v", err)
+			}
+			s.Stop()
+		})
+	}
+}
+
+// A handover that is cut anywhere is put aside, and clients reclaim what they had.
+func TestHandoverCut(t *testing.T) {
+	l := newLife(t)
+	file := filepath.Join(l.cfg.Roster, handoverFile)
+	s := l.start()
+	l.open(s, "one")
+	s.Stop()
+	whole, err := os.ReadFile(file)
+	l.do(err)
+	number, err := os.ReadFile(filepath.Join(l.cfg.Roster, "..", runFile))
+	l.do(err)
+	for i := range whole {
+		l.do(errors.Join(os.WriteFile(file, whole[:i], 0o600), os.WriteFile(filepath.Join(l.cfg.Roster, "..", runFile), number, 0o600)))
+		s := l.start()
+		if n := s.state.Counts(); n.Opens > 0 || !n.InGrace {
+			t.Fatalf("%d of %d bytes: %+v", i, len(whole), n)
+		}
+		l.do(os.Remove(file + ".damaged-1"))
+	}
+}
+
+// A process may die at each step of ending or of beginning: what clients had goes on, with their sessions until another process
+// has begun to serve.
+func TestHandoverKilled(t *testing.T) {
+	l := newLife(t)
+	goesOn := func(s *Server, when string, sessions int) {
+		t.Helper()
+		if n := s.state.Counts(); n.InGrace || n.Opens != 1 || n.Sessions != sessions {
+			t.Errorf("%s: %+v; it says %s", when, n, l.said)
+		}
+	}
+	// begin is what Begin does, until a step.
+	begin := func(steps int) *Server {
+		t.Helper()
+		l.said.Reset()
+		s, err := New(l.cfg)
+		l.do(err)
+		for _, step := range []func() error{func() error { s.startLog(); return nil }, s.run.record, s.roster.forgetHandover}[:steps] {
+			l.do(step())
+		}
+		return s
+	}
+	s := l.start()
+	l.open(s, "one")
+	l.do(s.handOver()) // and the log is there
+	goesOn(begin(0), "handed over", 1)
+	goesOn(begin(1), "looked at by another", 1)
+	goesOn(begin(2), "which has begun a log", 1)
+	goesOn(begin(3), "which has begun a run", 0)
+	goesOn(l.start(), "which has forgotten the handover", 0)
+	goesOn(l.start(), "which has died", 0)
+}
+
+// entries are the files of the list.
+func entries(l *life) (names []string) {
+	paths, err := filepath.Glob(filepath.Join(l.cfg.Roster, "*.json"))
+	l.do(err)
+	for _, path := range paths {
+		names = append(names, filepath.Base(path))
+	}
+	return names
+}
+
+// On a full disk no run can begin: what the one before has left is void then, and this one's log with it.
+func TestBeginOnFullDisk(t *testing.T) {
+	l := newLife(t)
+	dir := filepath.Join(t.TempDir(), "disk")
+	l.do(os.Mkdir(dir, 0o700))
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("needs a disk that can be filled: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	l.cfg.Roster = filepath.Join(dir, "clients")
+	s := l.start()
+	l.open(s, "one")
+	s.Stop()
+	full := filepath.Join(dir, "full")
+	if err := os.WriteFile(full, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	s = l.start()
+	if n := s.state.Counts(); n.Opens != 1 || s.StateLogFailed() == nil {
+		t.Errorf("%+v, the log: %v; it says %s", n, s.StateLogFailed(), l.said)
+	}
+	s.watchLog()
+	l.do(os.Remove(full))
+	l.open(s, "two")
+	died := l.start()
+	if n := died.state.Counts(); !n.InGrace || died.wentOn {
+		t.Errorf("after it has died: %+v; it says %s", n, l.said)
+	}
+}

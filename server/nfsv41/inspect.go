@@ -1,0 +1,85 @@
+package nfsv41
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/podnas/podnas/server/nfsv41/state"
+)
+
+// Counts returns how much clients have, and Totals what has become of them.
+func (s *Server) Counts() state.Counts { return s.state.Counts() }
+
+// Totals returns how often what has become of clients.
+func (s *Server) Totals() Totals { return s.events.totals() }
+
+// Snapshot returns who has what: of opens and locks at most limit each.
+func (s *Server) Snapshot(limit int) state.Snapshot { return s.state.Snapshot(limit) }
+
+// File returns the name and the inode number of a file that some client has open. The name
+// is its path in its volume, where the kernel knows that. If nobody has it open any more,
+// both are zero.
+func (s *Server) File(key state.FileKey) (name string, inode uint64) {
+	h := s.holdOf(key)
+	if h == nil {
+		return "", 0
+	}
+	defer h.Release()
+	path, inode, removed := h.Where()
+	name = Printable(path)
+	if path == "" {
+		name = fmt.Sprintf("inode %d", inode)
+	}
+	if removed {
+		name += " (removed)"
+	}
+	return name, inode
+}
+
+// evictAgain is the time between two attempts to evict a client.
+const evictAgain = 50 * time.Millisecond
+
+// Evict removes a client with all that it has open and locked. It waits for calls of
+// the client that change what is on the disk about it.
+func (s *Server) Evict(ctx context.Context, id uint64) error {
+	for {
+		switch s.state.Evict(id) {
+		case state.OK:
+			return nil
+		case state.ErrStaleClientID:
+			return errors.New("the client has gone meanwhile")
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the list of clients on the disk could not be changed: %w", ctx.Err())
+		case <-time.After(evictAgain):
+		}
+	}
+}
+
+// printableMax bounds what is shown of a name, in bytes.
+const printableMax = 128
+
+// Printable returns bytes that a client has chosen, as text in one line.
+func Printable(name string) string {
+	more := ""
+	if len(name) > printableMax {
+		end := printableMax
+		for end > 0 && !utf8.RuneStart(name[end]) {
+			end--
+		}
+		name, more = name[:end], "..."
+	}
+	isPlain := utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+	if !isPlain {
+		quoted := strconv.Quote(name)
+		name = quoted[1 : len(quoted)-1]
+	}
+	return name + more
+}

@@ -1,0 +1,134 @@
+package nfsv41
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/server/export"
+)
+
+// object is a current or saved file handle: nothing, a pseudo directory, or a file of a
+// volume. What is opened of it stays open until the call ends.
+type object struct {
+	node   *node // of a pseudo directory
+	n      int
+	handle [export.HandleMax]byte // of a file
+
+	file  *export.File // open for its attributes; nil: not yet
+	names *export.File // open for its names; nil: not yet
+	found bool         // LOOKUP has just found it, and its attributes are in memory.found
+	fresh bool         // file was opened by this operation or those before it that only look, and has its attributes from then
+}
+
+func (o *object) isSet() bool { return o.node != nil || o.n > 0 }
+
+// set makes it the file of a handle.
+func (o *object) set(handle []byte) { *o = object{n: len(handle)}; copy(o.handle[:], handle) }
+
+// setFile makes it a file that the call has opened for its attributes.
+func (o *object) setFile(f *export.File) {
+	*o = object{file: f, fresh: true}
+	o.n = len(f.AppendHandle(o.handle[:0]))
+}
+
+func (o *object) bytes() []byte { return o.handle[:o.n] }
+
+// attrFile is the object open for its attributes, which are from when it was opened. The
+// operation that follows is for it, and may block. It is nil for a pseudo directory.
+func (c *compound) attrFile(o *object) (*export.File, error) {
+	return c.openFile(o, func(handle []byte) (*export.File, error) { return c.Open(handle, export.UseAttr) })
+}
+
+// lookFile is attrFile of a directory in which a name is looked up: its attributes may be remembered
+// ones.
+func (c *compound) lookFile(o *object) (*export.File, error) { return c.openFile(o, c.OpenRecent) }
+
+func (c *compound) openFile(o *object, open func(handle []byte) (*export.File, error)) (*export.File, error) {
+	switch {
+	case !o.isSet():
+		return nil, statusError(nfs4.ErrNoFileHandle)
+	case o.node != nil:
+		return nil, nil
+	case o.file == nil:
+		f, err := open(o.bytes())
+		if errors.Is(err, syscall.ESTALE) {
+			f, err = c.openRemoved(o)
+		}
+		if err != nil {
+			return nil, err
+		}
+		o.file, o.fresh = f, true
+	}
+	c.Of(o.file)
+	return o.file, nil
+}
+
+// openRemoved opens a file for its attributes that has no name any more and that a client holds
+// open, or may reclaim.
+func (c *compound) openRemoved(o *object) (*export.File, error) {
+	h, err := c.heldBySome(o)
+	if err != nil {
+		return nil, err
+	}
+	if h == nil {
+		return c.OpenRemoved(o.bytes(), export.UseRead)
+	}
+	f, err := c.OpenHeld(h.Held, false)
+	if err == nil {
+		f.Attr, err = f.Stat()
+	}
+	return f, err
+}
+
+// openRemovedData opens such a file for its data, once more.
+func (c *compound) openRemovedData(o *object, use export.Use) (*export.File, error) {
+	if _, err := c.heldBySome(o); err != nil { // which stays as long as somebody holds it
+		return nil, err
+	}
+	return c.OpenRemoved(o.bytes(), use)
+}
+
+// heldBySome is what some client holds open of a file, until the call ends. It is nil in the grace
+// period, if nobody has reclaimed it yet. The error is ESTALE if nobody may have it.
+func (c *compound) heldBySome(o *object) (*held, error) {
+	key, err := c.server.keyOf(o.bytes())
+	if err != nil {
+		return nil, err
+	}
+	h := c.server.holdOf(key)
+	switch {
+	case h != nil:
+		c.Closes(h)
+	case !c.server.state.InGrace():
+		return nil, syscall.ESTALE
+	}
+	return h, nil
+}
+
+// mustFile is attrFile for what a pseudo directory has not.
+func (c *compound) mustFile(o *object, status nfs4.Status) (*export.File, error) {
+	f, err := c.attrFile(o)
+	if err == nil && f == nil {
+		return nil, statusError(status)
+	}
+	return f, err
+}
+
+// namesFile is the directory open for its names. The operation that follows is for it.
+func (c *compound) namesFile(o *object) (*export.File, error) {
+	switch {
+	case !o.isSet():
+		return nil, statusError(nfs4.ErrNoFileHandle)
+	case o.node != nil:
+		return nil, syscall.EROFS
+	case o.names == nil:
+		f, err := c.Open(o.bytes(), export.UseNames)
+		if err != nil {
+			return nil, err
+		}
+		o.names = f
+	}
+	c.Of(o.names)
+	return o.names, nil
+}

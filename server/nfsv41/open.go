@@ -1,0 +1,399 @@
+package nfsv41
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"io"
+	"syscall"
+
+	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/nfsv41/state"
+	"github.com/podnas/podnas/server/vfs"
+)
+
+// opening is an OPEN under way.
+type opening struct {
+	*nfs4.OpenArgs
+	access, deny state.Access
+
+	object object
+	change nfs4.ChangeInfo
+	made   vfs.Made     // the file, if this call has made it
+	set    nfs4.Bitmap  // what was set of it
+	size   *vfs.SetAttr // to be set of a file that was there
+	early  *export.File // open for its data before the rights were known
+	data   *export.File // open for its data, as the client has it
+	id     state.Stateid
+	raced  bool // the name led to another file, or to none, before what it led to was open
+}
+
+// openMemory is for an OPEN. It is not in the compound, so that other calls need not clear it.
+type openMemory struct {
+	args    nfs4.OpenArgs
+	opening opening
+}
+
+func (m *openMemory) forget() { *m = openMemory{} }
+
+// openAgain is how often OPEN looks at a name again that others make, rename files to, and remove. After
+// that the client gets the error, and may ask again.
+const openAgain = 20
+
+// openOp: RFC 8881 section 18.16.
+func (c *compound) openOp() (result, error) {
+	if c.open == nil {
+		c.open = &openMemory{}
+	}
+	args, o := &c.open.args, &c.open.opening
+	defer c.open.forget()
+	if err := c.decode(args); err != nil {
+		return nil, err
+	}
+	access, deny, err := shares(args.ShareAccess, args.ShareDeny)
+	if err != nil {
+		return nil, err
+	}
+	for again := 0; ; again++ {
+		*o = opening{OpenArgs: args, access: access, deny: deny}
+		if err = c.doOpen(o); err == nil {
+			break
+		}
+		if !o.raced || again == openAgain {
+			return nil, err
+		}
+	}
+	c.cur, c.stateid = o.object, nfs4.Stateid(o.id)
+	// A file that was opened early was neither made nor truncated: its attributes from the look at its name are right
+	// still. A client that denies others something wants those from when that began.
+	c.looked = o.early != nil && deny == 0
+	flags := uint32(nfs4.OpenResultLocktypePosix | nfs4.OpenResultPreserveUnlinked)
+	if can, _ := c.server.state.CanCallBack(c.on.client().ID()); can {
+		flags |= nfs4.OpenResultMayNotifyLock
+	}
+	return &nfs4.OpenRes{
+		Stateid: c.stateid, Change: o.change, AttrSet: o.set, Delegation: noDelegation(args.ShareAccess), Flags: flags,
+	}, nil
+}
+
+// doOpen finds or makes the file, and opens it.
+func (c *compound) doOpen(o *opening) error {
+	if err := c.findOpen(o); err != nil {
+		return err
+	}
+	err := c.openFound(o)
+	switch {
+	case o.made.Object != nil: // which may be there still, whatever the error
+		return cmp.Or(err, c.SyncMade(c.cur.names, &o.made))
+	case err == nil && o.size != nil:
+		return c.setSize(o)
+	case o.Claim == nfs4.ClaimNull: // OPEN is of what the name leads to, and never of what it led to
+		o.raced = errors.Is(err, syscall.ESTALE)
+	}
+	return err
+}
+
+// shares are what an OPEN shares and denies.
+func shares(shareAccess, shareDeny uint32) (access, deny state.Access, err error) {
+	const wants = nfs4.WantDelegMask | nfs4.WantSignalDelegWhenRescAvail | nfs4.WantPushDelegWhenUncontended
+	share := shareAccess &^ wants
+	if share == 0 || share > nfs4.ShareAccessBoth || shareDeny > nfs4.ShareDenyBoth {
+		return 0, 0, statusError(nfs4.ErrInval)
+	}
+	return state.Access(share), state.Access(shareDeny), nil
+}
+
+// noDelegation says why there is none, if one was asked for.
+func noDelegation(access uint32) nfs4.Delegation {
+	switch access & nfs4.WantDelegMask {
+	case nfs4.WantNoPreference:
+		return nfs4.Delegation{Type: nfs4.DelegateNone}
+	case nfs4.WantNoDeleg, nfs4.WantCancel:
+		return nfs4.Delegation{Type: nfs4.DelegateNoneExt, Why: nfs4.NoneNotWanted}
+	}
+	return nfs4.Delegation{Type: nfs4.DelegateNoneExt, Why: nfs4.NoneResource}
+}
+
+// findOpen finds or makes the file.
+func (c *compound) findOpen(o *opening) error {
+	switch o.Claim {
+	case nfs4.ClaimNull:
+	case nfs4.ClaimFH, nfs4.ClaimPrevious:
+		if o.Create {
+			return statusError(nfs4.ErrInval)
+		}
+		f, err := c.attrFile(&c.cur)
+		switch {
+		case err != nil:
+			return err
+		case f == nil:
+			return syscall.EISDIR
+		}
+		o.object = c.cur
+		return nil
+	default: // of delegations, which are not given
+		return statusError(nfs4.ErrNotSupp)
+	}
+	if err := checkName(o.Name); err != nil {
+		return err
+	}
+	if c.server.state.InGrace() { // before anything is made
+		return statusError(nfs4.ErrGrace)
+	}
+	if o.Create {
+		return c.createOpen(o)
+	}
+	if err := c.findName(o); err != nil {
+		return err
+	}
+	if dir := c.cur.file; dir != nil {
+		change, _, err := dir.Change(dir.Attr)
+		if err != nil {
+			return err
+		}
+		o.change = nfs4.ChangeInfo{Before: change, After: change}
+	}
+	return nil
+}
+
+// findName finds the file, which may be no pseudo directory.
+func (c *compound) findName(o *opening) (err error) {
+	o.object, err = c.step(o.Name)
+	if err == nil && o.object.node != nil {
+		err = syscall.EISDIR
+	}
+	return err
+}
+
+// createOpen makes the file, or finds that it is there.
+func (c *compound) createOpen(o *opening) error {
+	may := c.server.sets.settable
+	if o.Mode == nfs4.ExclusiveAttrs {
+		may = c.server.sets.inExclusive
+	}
+	set, err := c.server.setOf(&o.Attr, may)
+	if err != nil {
+		return err
+	}
+	dir, err := c.namesFile(&c.cur)
+	switch {
+	case errors.Is(err, syscall.EROFS): // also of a pseudo directory
+		return c.openReadOnly(o, set)
+	case err != nil:
+		return err
+	}
+	if err := c.mayOpenNew(dir, o); err != nil {
+		return err
+	}
+	exclusive := o.Mode == nfs4.Exclusive || o.Mode == nfs4.ExclusiveAttrs
+	mode, verf := vfs.Guarded, o.Verf
+	switch {
+	case exclusive:
+		mode, verf = vfs.Exclusive, verifierBy(c.on.client().Owner(), verf)
+	case o.Mode == nfs4.Unchecked:
+		mode = vfs.Finding
+	}
+	o.made, err = c.CreateUnsynced(dir, o.Name, mode, set, verf)
+	o.change = changeInfo(&o.made.Dir)
+	switch {
+	case err == nil:
+		o.set = o.Attr.Mask
+		if exclusive {
+			o.set = o.set.Or(c.server.sets.writeOnly) // they have the verifier
+		}
+		o.object.setFile(o.made.Object)
+		o.object.fresh = false
+		return nil
+	case o.made.Found == nil:
+		o.raced = mode == vfs.Finding && errors.Is(err, syscall.ENOENT) // removed since it was in the way
+		return err
+	}
+	if set.Size != nil && *set.Size == 0 {
+		o.size, o.set = &vfs.SetAttr{Size: set.Size}, nfs4.BitmapOf(nfs4.AttrSize)
+	}
+	o.object.setFile(o.made.Found)
+	return nil
+}
+
+// mayOpenNew returns an error for an OPEN that can't make a file, as it could not open it then. What is there it
+// may open even so: the client may have it open already.
+func (c *compound) mayOpenNew(dir *export.File, o *opening) error {
+	status := c.server.state.MayOpen(c.on.client(), state.OpenArgs{Owner: o.Owner.Owner, Access: o.access, Deny: o.deny})
+	if status == state.OK {
+		return nil
+	}
+	return c.AsCaller(func(export.Thread) error {
+		if dir.Lacks(string(o.Name)) {
+			return errorOf(status)
+		}
+		return nil
+	})
+}
+
+// openReadOnly finds the file in a volume where none can be made: as open(2) with O_CREAT, OPEN may
+// open one that is there.
+func (c *compound) openReadOnly(o *opening, set *vfs.SetAttr) error {
+	err := c.findName(o)
+	there := err == nil || errors.Is(err, syscall.EISDIR)
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		return syscall.EROFS
+	case there && o.Mode != nfs4.Unchecked:
+		return syscall.EEXIST
+	case err != nil:
+		return err
+	}
+	if set.Size != nil && *set.Size == 0 { // which openFound refuses
+		o.size = &vfs.SetAttr{Size: set.Size}
+	}
+	return nil
+}
+
+// openFound opens the file for its data, if the caller may and nobody denies it.
+func (c *compound) openFound(o *opening) error {
+	reclaim := o.Claim == nfs4.ClaimPrevious
+	does := o.access // which is more than what it is open for, if it is to be truncated
+	if o.size != nil {
+		does |= state.Write
+	}
+	use := export.UseRead
+	if does&state.Write != 0 {
+		use = export.UseWrite
+	}
+	if o.object.found && o.object.file == nil {
+		if err := c.openEarly(o, use); err != nil {
+			return err
+		}
+	}
+	f, err := c.attrFile(&o.object)
+	if err != nil {
+		return err
+	}
+	if err := openable(f.Volume, &f.Attr, use); err != nil {
+		return err
+	}
+	// What an exclusive one finds by its verifier is taken for its own, but anybody can compute one that fits some file.
+	made := o.made.Object
+	own := made != nil && (made.Created() || c.Owns(f))
+	if !own && !c.mayOpen(f, does, reclaim) {
+		return syscall.EACCES
+	}
+	switch {
+	case o.early != nil:
+		o.data = o.early
+	case made != nil && made.Created(): // an exclusive one that is repeated was made before
+		o.data = made
+	default:
+		o.data, err = c.Open(o.object.bytes(), use)
+		if errors.Is(err, syscall.ESTALE) && o.Claim != nfs4.ClaimNull {
+			o.data, err = c.openRemovedData(&o.object, use)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	h := &held{Held: o.data.Hold()}
+	h.Retain()
+	if !own && !reclaim {
+		c.Opened(h.Held, &f.Attr, does&state.Read != 0, does&state.Write != 0)
+	}
+	err = c.hold(o, h, does)
+	if err != nil {
+		h.Release()
+		if made != nil {
+			c.Unmake(c.cur.names, made, o.Name)
+		}
+	}
+	return err
+}
+
+// hold has the client hold the file open for o.access. does is all that the OPEN does to it.
+func (c *compound) hold(o *opening, h *held, does state.Access) error {
+	key, err := c.server.keyOf(o.object.bytes())
+	if err != nil {
+		return err
+	}
+	args := state.OpenArgs{
+		Owner: o.Owner.Owner, File: key, Access: does, Deny: o.deny, Reclaim: o.Claim == nfs4.ClaimPrevious, Held: h, Slot: c.on.slot,
+	}
+	status := state.OK
+	if does != o.access {
+		status = c.server.state.MayOpen(c.on.client(), args)
+	}
+	if status == state.OK {
+		args.Access = o.access
+		o.id, _, status = c.server.state.Open(c.on.client(), args)
+	}
+	return errorOf(status)
+}
+
+// openable returns an error for what OPEN can't open.
+//
+// For a fifo, a device or a socket section 18.16.3 has NFS4ERR_WRONG_TYPE. Linux does not expect that of an
+// OPEN, and programs get EIO for what its client has not in its cache. NFS4ERR_SYMLINK has it look the name
+// up, and open locally what that is. The kernel's own server answers so up to Linux 6.11, for this reason
+// (nfsd_check_obj_isreg).
+func openable(v *export.Volume, a *export.Attr, use export.Use) error {
+	switch {
+	case a.IsDir():
+		return syscall.EISDIR
+	case !a.IsRegular():
+		return statusError(nfs4.ErrSymlink)
+	case use == export.UseWrite && v.Options.ReadOnly:
+		return syscall.EROFS
+	}
+	return nil
+}
+
+// openEarly opens the file for its data at once, where its attributes are known from the look at its
+// name. Then the rights are checked by that descriptor, as READ and WRITE of version 3 do. It saves
+// opening the file for its attributes.
+func (c *compound) openEarly(o *opening, use export.Use) error {
+	found := &c.mem.found
+	if err := openable(found.volume, &found.attr, use); err != nil {
+		return err
+	}
+	f, err := c.Open(o.object.bytes(), use)
+	if err != nil {
+		return err
+	}
+	f.Attr = found.attr
+	o.early, o.object.file, o.object.fresh = f, f, true
+	return nil
+}
+
+// mayOpen reports whether the caller has the rights. Who may execute a file may read it: to execute is to
+// read. Who reclaims had the rights; the owner may have taken them from itself since.
+func (c *compound) mayOpen(f *export.File, access state.Access, reclaim bool) bool {
+	if reclaim && c.Owns(f) {
+		return true
+	}
+	return (access&state.Read == 0 || c.May(f, export.MayRead) || c.May(f, export.MayExec)) &&
+		(access&state.Write == 0 || c.May(f, export.MayWrite))
+}
+
+// setSize sets the size of a file that was there, when it is open. If that fails it is not.
+func (c *compound) setSize(o *opening) error {
+	f, err := c.attrFile(&o.object)
+	if err == nil {
+		_, _, err = c.SetAttr(f, o.data, o.size, nil)
+	}
+	if err != nil {
+		key, _ := c.server.keyOf(o.object.bytes())
+		_ = c.server.state.Close(c.on.client(), o.id, key)
+	}
+	return err
+}
+
+// verifierBy is the verifier of an exclusive OPEN, by whom it is. Those of Linux are a clock tick since its
+// start and a process's number, which two nodes that have started together may both have: each would
+// take the file of the other for what it has made itself.
+func verifierBy(owner string, verf nfs4.Verifier) (by nfs4.Verifier) {
+	h := fnv.New64a() // the same after a restart
+	_, _ = h.Write(verf[:])
+	_, _ = io.WriteString(h, owner)
+	binary.BigEndian.PutUint64(by[:], h.Sum64())
+	return by
+}

@@ -1,0 +1,291 @@
+package nfsv41
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/podnas/podnas/internal/idle"
+	"github.com/podnas/podnas/internal/statedir"
+	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/nfsv41/state"
+	"github.com/podnas/podnas/server/oncrpc"
+	"github.com/podnas/podnas/server/vfs"
+)
+
+// Config says how to make a Server. Removed, StateLog, Tables and Reserve may be left out.
+type Config struct {
+	Files  *vfs.Service
+	Opener *export.Opener
+	Table  *export.Table
+	Key    *export.Key
+	Roster string // the directory on the disk for the list of clients that have state
+	Log    *slog.Logger
+
+	// Removed is the directory on the disk for files that were removed while clients have them
+	// open. If it is empty, a restart ends them.
+	Removed string
+	// StateLog is a directory in memory for what the next process goes on with if this one dies.
+	// If it is empty, clients have to reclaim what they had.
+	StateLog string
+	// Tables is told how many bytes the tables of clients take: state.State.Bytes. Run calls it.
+	Tables func(bytes int)
+	// Reserve is room for Roster on a full disk, nil for none.
+	Reserve *statedir.Reserve
+}
+
+// Server answers the calls of version 4.
+type Server struct {
+	files    *vfs.Service
+	opener   *export.Opener
+	table    *export.Table
+	key      *export.Key
+	state    *state.State
+	log      *slog.Logger
+	sets     attrSets
+	does     operations
+	lease    time.Duration
+	began    time.Time
+	crc      *crc32.Table // CRC-32C
+	roster   *roster
+	run      run
+	stateLog *stateLog // nil: there is none
+	tables   func(bytes int)
+	wentOn   bool // with stateLog
+	notices  notices
+	events   *events
+	identity []byte // server_owner4 and scope: the same as long as the disk, and different for each
+}
+
+// lease is how long a client may be silent, RFC 8881 section 8.3.
+const lease = 30 * time.Second
+
+// Replies are kept for clients that ask again: replyBytes for all, with the slots. A slot has replyMax,
+// which is what knfsd has, and where there are many sessions replyLeast: a Linux client has replies kept that
+// are half of that, to operations that change something. A session gets 64 slots, as long as there are less
+// than about 300, and each of the 24,000 that there may be gets one.
+const (
+	replyBytes = 64 << 20
+	replyMax   = 2 << 10
+	replyLeast = 1 << 10
+)
+
+// limits are what clients may have. Each open has a descriptor.
+func limits() state.Limits {
+	l := state.Limits{ReplyBytes: replyBytes, CachedReply: replyMax, LeastReply: replyLeast}
+	if all := export.HeldMax(); all > 0 {
+		l.AllOpens = min(200_000, all)
+		l.Opens = min(100_000, max(1, all/2))
+	}
+	return l
+}
+
+// New makes a Server. If clients had state when the one before ended, there is a grace period.
+func New(cfg Config) (*Server, error) {
+	kept, had, err := openRoster(cfg.Roster, cfg.Reserve, cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Removed != "" {
+		if err := cfg.Opener.KeepRemoved(cfg.Removed); err != nil { // as on a full disk
+			cfg.Log.Warn("nfs: files that are removed while clients have them open can't be kept over a restart", "err", err)
+		}
+	}
+	s := &Server{
+		log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(),
+		crc: crc32.MakeTable(crc32.Castagnoli), roster: kept, sets: newAttrSets(), does: newOperations(), events: newEvents(cfg.Log), tables: cfg.Tables,
+	}
+	if s.tables == nil {
+		s.tables = func(int) {}
+	}
+	if s.run, err = openRun(filepath.Dir(cfg.Roster), cfg.Reserve, cfg.Log); err != nil {
+		return nil, err
+	}
+	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
+	s.notices.clients = map[uint64]*clientNotices{}
+	config := state.Config{
+		Lease: lease, Boot: rand.Uint32(), Roster: kept, Limits: limits(), LockFree: s.notify,
+		Event: func(e state.Event) {
+			if e.Gone() {
+				s.forgetNotices(e.ClientID)
+			}
+			s.events.tell(e)
+		},
+	}
+	if cfg.StateLog != "" {
+		if err := s.newStateLog(cfg.StateLog); err != nil {
+			return nil, err
+		}
+	}
+	if s.inherit(config, had) {
+		return s, nil
+	}
+	s.state = state.New(config)
+	if len(had) > 0 {
+		s.log.Info("nfs: clients may reclaim what they had open and locked", "clients", len(had), "at most", lease)
+		s.state.BeginGrace(had)
+	}
+	return s, nil
+}
+
+// inherit goes on with what the server before has handed over, or with its log if it has died. It
+// returns false if there is neither.
+func (s *Server) inherit(config state.Config, had []state.RosterEntry) bool {
+	var err error
+	if s.state, err = s.takeOver(config, had); err == nil {
+		n := s.state.Counts()
+		s.log.Info("nfs: clients go on with what they have open and locked", "clients", n.Clients, "open files", n.Opens, "locks", n.Locks)
+		return true
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		s.log.Warn("nfs: what the podnas before has handed over can't be used", "err", err)
+	}
+	if s.stateLog == nil {
+		return false
+	}
+	if s.state, err = s.goOn(config, had); err == nil {
+		s.wentOn = true
+		s.run.goOn()
+		n := s.state.Counts()
+		s.log.Info("nfs: podnas had died, and clients go on with what they have open and locked", "clients", n.Clients, "open files", n.Opens, "locks", n.Locks)
+		return true
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		s.log.Warn("nfs: the log of a podnas that had died can't be used", "err", err)
+	}
+	return false
+}
+
+// Begin must be called before the first call is served. From then on nobody else can go on with
+// what the server before has left. That ends when the number of this run is on the disk, with which the log is right.
+func (s *Server) Begin() error {
+	s.startLog()
+	err := s.run.record()
+	if err != nil { // the disk is full, or worse
+		if s.stateLog != nil {
+			_ = s.stateLog.giveUp(err)
+		}
+		err = s.run.forget()
+	}
+	if err == nil {
+		err = s.roster.forgetHandover()
+	}
+	if err != nil {
+		return fmt.Errorf("clients with state: %w", err)
+	}
+	return nil
+}
+
+// Run ends leases until ctx ends.
+func (s *Server) Run(ctx context.Context) {
+	tick := time.NewTimer(time.Second)
+	defer tick.Stop()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { s.copyLogs(ctx) })
+	for reclaiming := true; ; {
+		if reclaiming && !s.state.InGrace() {
+			reclaiming = false
+			beside.Go(func() { s.opener.EndReclaim(ctx) })
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.state.Due():
+			tick.Reset(time.Second)
+		case <-tick.C:
+			next := time.Second
+			if s.state.Expire() {
+				next = idle.UntilTick(time.Now(), lease/3)
+			}
+			tick.Reset(next)
+			s.tables(s.state.Bytes())
+			if s.stateLog != nil {
+				s.watchLog()
+			}
+		}
+	}
+}
+
+// Stop hands what clients have over to the next Server, when no call is under way any more and
+// Run has ended.
+func (s *Server) Stop() {
+	s.stopNotices()
+	s.opener.LeaveRemoved()
+	if err := s.handOver(); err != nil {
+		s.log.Warn("nfs: clients may have to reclaim what they have open and locked, as it can't be handed over to the next podnas", "err", err)
+	} else if s.stateLog != nil {
+		_ = s.stateLog.remove() // what was handed over goes first
+	}
+	s.state.Stop()
+	s.closeFolders()
+}
+
+// closeFolders closes the folders on the disk, which were only looked at or are synced.
+func (s *Server) closeFolders() {
+	_, _ = s.roster.dir.Close(), s.run.dir.Close()
+	if s.stateLog != nil {
+		_ = s.stateLog.dir.Close()
+	}
+}
+
+// Closed must be called when a connection has ended.
+func (s *Server) Closed(c oncrpc.Conn) { s.state.ConnClosed(c) }
+
+// Program is the server's side of NFS version 4.
+func (s *Server) Program() oncrpc.Program {
+	return oncrpc.Program{
+		Number:  nfs4.Program,
+		Version: nfs4.Version,
+		Procedures: []oncrpc.Procedure{
+			nfs4.ProcNull:     {Name: "NULL4", Handle: func(*oncrpc.Call) rpc.AcceptStat { return rpc.Success }, AnyAuth: true},
+			nfs4.ProcCompound: {Name: "COMPOUND", Handle: s.compound},
+		},
+	}
+}
+
+// keyOf is how state knows the file of a handle.
+func (s *Server) keyOf(handle []byte) (state.FileKey, error) {
+	volume, id, err := s.key.Parse(handle)
+	if err == nil {
+		id, err = s.opener.Own(volume, id)
+	}
+	if err != nil {
+		return state.FileKey{}, err
+	}
+	return key(volume, id), nil
+}
+
+func key(volume uint64, id export.FileID) state.FileKey {
+	key := state.FileKey{Volume: volume, Len: uint8(len(id.Bytes()))}
+	copy(key.ID[:], id.Bytes())
+	return key
+}
+
+// Denies reports whether an open denies reading or writing a file to version 3.
+func (s *Server) Denies(v *export.Volume, id export.FileID, write bool) bool {
+	access := readAccess
+	if write {
+		access = writeAccess
+	}
+	return s.state.Denies(key(v.ID, id), access)
+}
+
+// holdOf is what some client holds open of a file, to be released; or nil.
+func (s *Server) holdOf(key state.FileKey) *held {
+	h, _ := s.state.Find(key).(*held)
+	if h != nil && h.Held == nil {
+		h.Release()
+		return nil
+	}
+	return h
+}

@@ -1,0 +1,301 @@
+package nfsv41
+
+import (
+	"hash/crc32"
+
+	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/server/nfsv41/state"
+)
+
+// sequenced is what SEQUENCE has begun.
+type sequenced struct {
+	slot     *state.Slot
+	cache    bool
+	wrote    bool // the reply is kept, asked for or not: see write
+	replayed bool // the reply is that of the first time
+	retry    bool // the reply of the first time was not kept
+}
+
+// client is who has called.
+func (s *sequenced) client() *state.Client { return s.slot.Client() }
+
+// end ends the use of the slot, whose reply may be asked for again.
+func (s *sequenced) end(results []byte) {
+	if s.slot != nil {
+		s.slot.Done(results, (s.cache || s.wrote) && results != nil)
+		s.slot = nil
+	}
+}
+
+// errorOf is the error for what state says.
+func errorOf(e state.Error) error {
+	if e == state.OK {
+		return nil
+	}
+	return statusError(statusOfState(e))
+}
+
+// statusOfState is the status of the same name.
+func statusOfState(e state.Error) nfs4.Status {
+	switch e {
+	case state.OK:
+		return nfs4.OK
+	case state.ErrBadSession:
+		return nfs4.ErrBadSession
+	case state.ErrConnNotBound:
+		return nfs4.ErrConnNotBoundToSession
+	case state.ErrRepTooBig:
+		return nfs4.ErrRepTooBig
+	case state.ErrRepTooBigToCache:
+		return nfs4.ErrRepTooBigToCache
+	case state.ErrDeadSession:
+		return nfs4.ErrDeadSession
+	case state.ErrBadSlot:
+		return nfs4.ErrBadSlot
+	case state.ErrBadHighSlot:
+		return nfs4.ErrBadHighSlot
+	case state.ErrSeqMisordered:
+		return nfs4.ErrSeqMisordered
+	case state.ErrSeqFalseRetry:
+		return nfs4.ErrSeqFalseRetry
+	case state.ErrRetryUncachedRep:
+		return nfs4.ErrRetryUncachedRep
+	case state.ErrReqTooBig:
+		return nfs4.ErrReqTooBig
+	case state.ErrTooManyOps:
+		return nfs4.ErrTooManyOps
+	case state.ErrTooSmall:
+		return nfs4.ErrTooSmall
+	case state.ErrStaleClientID:
+		return nfs4.ErrStaleClientID
+	case state.ErrClidInUse:
+		return nfs4.ErrClidInUse
+	case state.ErrClientIDBusy:
+		return nfs4.ErrClientIDBusy
+	case state.ErrWrongCred:
+		return nfs4.ErrWrongCred
+	case state.ErrNotSame:
+		return nfs4.ErrNotSame
+	case state.ErrPerm:
+		return nfs4.ErrPerm
+	case state.ErrNoEnt:
+		return nfs4.ErrNoEnt
+	case state.ErrCompleteAlready:
+		return nfs4.ErrCompleteAlready
+	case state.ErrBadStateid:
+		return nfs4.ErrBadStateid
+	case state.ErrOldStateid:
+		return nfs4.ErrOldStateid
+	case state.ErrOpenMode:
+		return nfs4.ErrOpenMode
+	case state.ErrShareDenied:
+		return nfs4.ErrShareDenied
+	case state.ErrLocked:
+		return nfs4.ErrLocked
+	case state.ErrDenied:
+		return nfs4.ErrDenied
+	case state.ErrDeadlock:
+		return nfs4.ErrDeadlock
+	case state.ErrLocksHeld:
+		return nfs4.ErrLocksHeld
+	case state.ErrGrace:
+		return nfs4.ErrGrace
+	case state.ErrNoGrace:
+		return nfs4.ErrNoGrace
+	case state.ErrReclaimConflict:
+		return nfs4.ErrReclaimConflict
+	case state.ErrInval:
+		return nfs4.ErrInval
+	case state.ErrDelay:
+		return nfs4.ErrDelay
+	case state.ErrNoSpc:
+		return nfs4.ErrNoSpc
+	}
+	return nfs4.ErrServerFault
+}
+
+// principal is who sent the call.
+func (c *compound) principal() state.Principal {
+	return state.Principal{Flavor: uint32(c.rpc.Header.Cred.Flavor), UID: c.rpc.Cred.UID}
+}
+
+// digestOf is how much of a call tells it from another one, in bytes: section 2.10.6.1.3.1
+// leaves it to the server. The next process must get the same.
+const digestOf = 512
+
+// digest is of what follows SEQUENCE. That is not the same when Linux sends a call again: sa_highest_slotid
+// says what slots it uses then.
+func (c *compound) digest() uint64 {
+	left := c.rpc.Args
+	rest := left.Rest()
+	args := crc32.Checksum(rest[:min(len(rest), digestOf)], c.server.crc)
+	cred := crc32.Checksum(c.rpc.Header.Cred.Body, c.server.crc)
+	return uint64(args)<<32 | uint64(cred^uint32(len(rest)))
+}
+
+// sequence: RFC 8881 section 18.46.
+func (c *compound) sequence() (result, error) {
+	args := &c.mem.sequence
+	if err := c.decode(args); err != nil {
+		return nil, err
+	}
+	res, err := c.server.state.Sequence(state.SequenceArgs{
+		Session: state.SessionID(args.SessionID), Slot: args.SlotID, Seq: args.SequenceID, HighestSlot: args.HighestSlotID,
+		Digest: c.digest(), Ops: c.left + 1, Size: uint32(c.rpc.Size()), Conn: c.rpc.Conn(),
+		Reply: uint32(c.size(sequenceBytes)), Cache: args.CacheThis,
+	})
+	switch {
+	case err == state.ErrRetryUncachedRep && c.left > 0:
+		c.on.retry = true
+	case err != state.OK && err != state.ErrRetryUncachedRep:
+		return nil, errorOf(err)
+	case res.Reply != nil:
+		c.rpc.Reply = append(c.rpc.Reply[:c.head], res.Reply...)
+		c.on.replayed = true
+		return nil, nil
+	}
+	if c.on.slot, c.on.cache = res.Slot, args.CacheThis; c.on.slot != nil {
+		c.rpc.Tell(c)
+	}
+	c.mem.sequenceRes = nfs4.SequenceRes{
+		SessionID: args.SessionID, SequenceID: args.SequenceID, SlotID: args.SlotID,
+		HighestSlotID: res.HighestSlot, TargetHighestSlotID: res.TargetHighestSlot, StatusFlags: res.Status,
+	}
+	return &c.mem.sequenceRes, nil
+}
+
+// sequenceBytes is how much the result of SEQUENCE takes.
+const sequenceBytes = 4 + 4 + len(nfs4.SessionID{}) + 5*4
+
+// size is how long the reply is with so many bytes more, and with the error of the operation after
+// it.
+func (c *compound) size(more int) int {
+	const header = 24 // of a reply of RPC, which counts
+	const status = 4 + 4
+	if c.left > 0 {
+		more += status
+	}
+	return header + len(c.rpc.Reply) - c.head + more
+}
+
+// fits returns an error if the reply, with so many bytes more, is larger than the session
+// may have it, or than it may cache: section 2.10.6.4.
+func (c *compound) fits(more int) error {
+	if c.on.slot == nil {
+		return nil
+	}
+	size := c.size(more)
+	switch fore := c.on.slot.Fore(); {
+	case size > int(fore.MaxResponse):
+		return statusError(nfs4.ErrRepTooBig)
+	case c.on.cache && size > int(fore.MaxResponseCached):
+		return statusError(nfs4.ErrRepTooBigToCache)
+	}
+	return nil
+}
+
+// exchangeID: section 18.35.
+func (c *compound) exchangeID(args *nfs4.ExchangeIDArgs) (result, error) {
+	const known = nfs4.ExchangeSuppMovedRefer | nfs4.ExchangeSuppMovedMigr | nfs4.ExchangeBindPrincStateid | nfs4.ExchangeMaskPNFS | nfs4.ExchangeUpdConfirmedRecA
+	switch {
+	case args.Flags&^known != 0:
+		return nil, statusError(nfs4.ErrInval)
+	case args.StateProtect.How == nfs4.ProtectSSV:
+		return nil, statusError(nfs4.ErrEncrAlgUnsupp)
+	case args.StateProtect.How != nfs4.ProtectNone: // takes RPCSEC_GSS
+		return nil, statusError(nfs4.ErrInval)
+	}
+	res, err := c.server.state.ExchangeID(state.ExchangeIDArgs{
+		Owner: args.OwnerID, Verifier: args.Verf, Principal: c.principal(),
+		Update: args.Flags&nfs4.ExchangeUpdConfirmedRecA != 0, Conn: c.rpc.Conn(),
+	})
+	if err != state.OK {
+		return nil, errorOf(err)
+	}
+	flags := uint32(nfs4.ExchangeUseNonPNFS)
+	if res.Confirmed {
+		flags |= nfs4.ExchangeConfirmedR
+	}
+	id := c.server.identity
+	return &nfs4.ExchangeIDRes{ClientID: res.ClientID, SequenceID: res.Seq, Flags: flags, MajorID: id, Scope: id}, nil
+}
+
+func channelOf(a *nfs4.ChannelAttrs) state.Channel {
+	return state.Channel{MaxRequest: a.MaxRequestSize, MaxResponse: a.MaxResponseSize, MaxResponseCached: a.MaxResponseSizeCached, MaxOps: a.MaxOperations, MaxSlots: a.MaxRequests}
+}
+
+func attrsOf(c *state.Channel) nfs4.ChannelAttrs {
+	return nfs4.ChannelAttrs{MaxRequestSize: c.MaxRequest, MaxResponseSize: c.MaxResponse, MaxResponseSizeCached: c.MaxResponseCached, MaxOperations: c.MaxOps, MaxRequests: c.MaxSlots}
+}
+
+// createSession: section 18.36.
+func (c *compound) createSession(args *nfs4.CreateSessionArgs) (result, error) {
+	const known = nfs4.SessionPersist | nfs4.SessionConnBackChan | nfs4.SessionConnRDMA
+	if args.Flags&^known != 0 {
+		return nil, statusError(nfs4.ErrInval)
+	}
+	create := state.CreateSessionArgs{
+		ClientID: args.ClientID, Seq: args.SequenceID, Principal: c.principal(),
+		Fore: channelOf(&args.Fore), Back: channelOf(&args.Back), Conn: c.rpc.Conn(),
+	}
+	if back := newBackChannel(args.CBProgram, args.SecParms); back != nil {
+		create.Callback, create.BackChannel = back, args.Flags&nfs4.SessionConnBackChan != 0
+	}
+	res, err := c.server.state.CreateSession(create)
+	if err != state.OK {
+		return nil, errorOf(err)
+	}
+	reply := &nfs4.CreateSessionRes{
+		SessionID: nfs4.SessionID(res.ID), SequenceID: res.Seq, Fore: attrsOf(&res.Fore), Back: attrsOf(&res.Back),
+	}
+	if res.BackChannel {
+		reply.Flags = nfs4.SessionConnBackChan
+		c.server.callableAgain(args.ClientID)
+	}
+	return reply, nil
+}
+
+// destroySession: section 18.37.
+func (c *compound) destroySession(args *nfs4.DestroySessionArgs) (result, error) {
+	id := state.SessionID(args.SessionID)
+	if c.on.slot != nil && c.on.slot.SessionID() == id && c.left > 0 {
+		return nil, statusError(nfs4.ErrNotOnlyOp) // it must be the last then
+	}
+	return nil, errorOf(c.server.state.DestroySession(id, c.rpc.Conn(), c.on.slot))
+}
+
+// destroyClientID: section 18.50.
+func (c *compound) destroyClientID(args *nfs4.DestroyClientIDArgs) (result, error) {
+	return nil, errorOf(c.server.state.DestroyClientID(args.ClientID, c.principal()))
+}
+
+// bindConnToSession: section 18.34.
+func (c *compound) bindConnToSession(args *nfs4.BindConnToSessionArgs) (result, error) {
+	want := state.Direction(args.Dir) & (state.Fore | state.Back) // as the client asks for, or would also have
+	dir, client, err := c.server.state.BindConn(state.SessionID(args.SessionID), c.rpc.Conn(), want)
+	if err != state.OK {
+		return nil, errorOf(err)
+	}
+	if dir&state.Back != 0 {
+		c.server.callableAgain(client)
+	}
+	return &nfs4.BindConnToSessionRes{SessionID: args.SessionID, Dir: nfs4.ConnDir(dir)}, nil
+}
+
+// backchannelCtl: section 18.33.
+func (c *compound) backchannelCtl(args *nfs4.BackchannelCtlArgs) (result, error) {
+	cred, ok := callbackCred(args.SecParms)
+	if back, has := c.on.slot.Callback().(*backChannel); ok && has {
+		back.set(args.CBProgram, cred)
+		return nil, nil
+	}
+	return nil, statusError(nfs4.ErrNoEnt) // no credential that can be used: section 18.33.3
+}
+
+// reclaimComplete: section 18.51.
+func (c *compound) reclaimComplete(args *nfs4.ReclaimCompleteArgs) (result, error) {
+	if args.OneFS && !c.cur.isSet() {
+		return nil, statusError(nfs4.ErrNoFileHandle)
+	}
+	return nil, errorOf(c.server.state.ReclaimComplete(c.on.client(), args.OneFS))
+}
