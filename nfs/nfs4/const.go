@@ -38,6 +38,8 @@ const (
 	MaxTag = 1024
 	// MaxAttrs is the most that one file's attributes take, an ACL included.
 	MaxAttrs = 64 << 10
+	// MaxServers is how many servers COPY names.
+	MaxServers = 16
 	// MaxSecParms is how many security flavors a client offers, or a server.
 	MaxSecParms = 16
 )

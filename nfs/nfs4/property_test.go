@@ -79,6 +79,8 @@ func randomize(r *rand.Rand, v reflect.Value) {
 		pick(0, 1, 2, 8)
 	case *LimitBy, *ConnDir:
 		pick(1, 2)
+	case *NetLocType:
+		pick(1, 2, 3)
 	case *LockType:
 		pick(1, 2, 3, 4)
 	case *ProtectHow, *SecinfoStyle:
