@@ -145,7 +145,7 @@ func client(c *state.ClientInfo) process.Client {
 		is = process.ClientSilent
 	}
 	return process.Client{
-		ID: fmt.Sprintf("%016x", c.ID), Name: nfsv41.Printable(c.Owner), Address: c.Address, Version: "4.1", State: is,
+		ID: fmt.Sprintf("%016x", c.ID), Name: nfsv41.Printable(c.Owner), Address: c.Address, Version: fmt.Sprintf("4.%d", c.Minor), State: is,
 		Since: c.Since, Seen: c.Seen, Sessions: c.Sessions, Opens: c.Opens, Locks: c.Locks,
 	}
 }

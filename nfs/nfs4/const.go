@@ -245,6 +245,7 @@ const (
 const (
 	ExchangeSuppMovedRefer   = 0x00000001
 	ExchangeSuppMovedMigr    = 0x00000002
+	ExchangeSuppFenceOps     = 0x00000004 // of version 4.2
 	ExchangeBindPrincStateid = 0x00000100
 	ExchangeUseNonPNFS       = 0x00010000
 	ExchangeUsePNFSMDS       = 0x00020000

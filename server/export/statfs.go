@@ -13,6 +13,7 @@ import (
 type Statfs struct {
 	space.Room
 	NameMax, LinkMax uint32
+	BlockSize        uint32 // in bytes
 }
 
 // Statfs returns the size and free space of the volume.
@@ -37,6 +38,8 @@ func (v *Volume) Statfs() (Statfs, error) {
 		},
 		NameMax: uint32(st.Namelen),
 		LinkMax: linkMax(st.Type),
+
+		BlockSize: uint32(st.Bsize),
 	}
 	if v.account != nil {
 		v.account.LimitTo(&room.Room)

@@ -58,6 +58,7 @@ type Volume struct {
 	ending   chan struct{}
 	closed   chan struct{}
 	credit   atomic.Int64 // bytes that HasRoom accepts before it reads the free space again
+	known    known        // what the file system can do
 }
 
 // Closed returns a channel that is closed when the export has ended and its last call has

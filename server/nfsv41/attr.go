@@ -13,7 +13,7 @@ import (
 	"github.com/podnas/podnas/server/vfs"
 )
 
-// attrSets are sets of attributes: RFC 8881 section 5.
+// attrSets are sets of attributes of one minor version: RFC 8881 section 5.
 type attrSets struct {
 	supported   nfs4.Bitmap
 	settable    nfs4.Bitmap // by SETATTR
@@ -22,7 +22,8 @@ type attrSets struct {
 	ofDisk      nfs4.Bitmap // what statfs(2) tells
 }
 
-func newAttrSets() attrSets {
+// newAttrSets returns the sets of each minor version.
+func newAttrSets() (all [lastMinor + 1]attrSets) {
 	s := attrSets{
 		settable:  nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet),
 		writeOnly: nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet),
@@ -39,8 +40,15 @@ func newAttrSets() attrSets {
 		nfs4.AttrSpaceUsed, nfs4.AttrTimeAccess, nfs4.AttrTimeDelta, nfs4.AttrTimeMetadata, nfs4.AttrTimeModify,
 		nfs4.AttrMountedOnFileID, nfs4.AttrSuppattrExclcreat,
 	))
-	return s
+	all[1] = s
+	of2 := nfs4.BitmapOf(nfs4.AttrCloneBlksize)
+	s.supported, s.ofDisk = s.supported.Or(of2), s.ofDisk.Or(of2)
+	all[2] = s
+	return all
 }
+
+// sets are those of the call's minor version.
+func (c *compound) sets() *attrSets { return &c.server.sets[c.minor] }
 
 const (
 	// ioMax is the most that READ and WRITE move at once, in bytes.
@@ -56,12 +64,13 @@ type owners [2][10]byte
 
 // attrs has the attributes of a file that are wanted and supported. into is zero, or has those of another
 // file of the volume.
-func (s *Server) attrs(v *export.Volume, a *export.Attr, change uint64, handle []byte, wanted nfs4.Bitmap, names *owners, into *nfs4.Attrs) error {
+func (c *compound) attrs(v *export.Volume, a *export.Attr, change uint64, handle []byte, wanted nfs4.Bitmap, names *owners, into *nfs4.Attrs) error {
 	types := [...]nfs4.FType{0o01: nfs4.TypeFIFO, 0o02: nfs4.TypeChr, 0o04: nfs4.TypeDir, 0o06: nfs4.TypeBlk, 0o10: nfs4.TypeReg, 0o12: nfs4.TypeLnk, 0o14: nfs4.TypeSock, 0o17: 0}
 	if into.LeaseTime == 0 { // else it has those of another file: a listing has many
-		s.common(into)
+		c.common(into)
 	}
-	into.Mask = s.sets.supported.Without(s.sets.writeOnly)
+	sets := c.sets()
+	into.Mask = sets.supported.Without(sets.writeOnly)
 	into.RdattrError = nfs4.OK
 	into.Type, into.Change = types[a.Mode>>12], change
 	into.Size, into.SpaceUsed = uint64(a.Size), a.Used
@@ -77,7 +86,7 @@ func (s *Server) attrs(v *export.Volume, a *export.Attr, change uint64, handle [
 	if wanted.Has(nfs4.AttrMountedOnFileID) && a.IsDir() && v.IsRoot(a) {
 		into.MountedOnFileID = pathID(v.Path)
 	}
-	if wanted.And(s.sets.ofDisk).Empty() {
+	if wanted.And(sets.ofDisk).Empty() {
 		return nil
 	}
 	st, err := v.Statfs()
@@ -86,33 +95,34 @@ func (s *Server) attrs(v *export.Volume, a *export.Attr, change uint64, handle [
 	}
 	into.FilesAvail, into.FilesFree, into.FilesTotal = st.FreeFiles, st.FreeFiles, st.Files
 	into.SpaceAvail, into.SpaceFree, into.SpaceTotal = st.Available, st.Free, st.Size
-	into.MaxLink, into.MaxName = st.LinkMax, st.NameMax
+	into.MaxLink, into.MaxName, into.CloneBlksize = st.LinkMax, st.NameMax, st.BlockSize
 	return nil
 }
 
 // common sets the attributes that are the same for all files.
-func (s *Server) common(into *nfs4.Attrs) {
-	into.SupportedAttrs, into.SuppattrExclcreat = s.sets.supported, s.sets.inExclusive
+func (c *compound) common(into *nfs4.Attrs) {
+	sets := c.sets()
+	into.SupportedAttrs, into.SuppattrExclcreat = sets.supported, sets.inExclusive
 	into.FHExpireType = nfs4.FHPersistent
 	into.LinkSupport, into.SymlinkSupport = true, true
 	into.UniqueHandles, into.CanSetTime, into.CasePreserving, into.ChownRestricted = true, true, true, true
 	into.Homogeneous, into.NoTrunc = true, true
-	into.LeaseTime = uint32(s.lease / time.Second)
+	into.LeaseTime = uint32(c.server.lease / time.Second)
 	into.MaxFileSize, into.MaxRead, into.MaxWrite = vfs.MaxOffset, ioMax, ioMax
 	into.MaxLink, into.MaxName = 1, nfs4.MaxName
 	into.TimeDelta = nfs4.Time{Nsec: 1}
 }
 
 // pseudoAttrs has the attributes of a pseudo directory.
-func (s *Server) pseudoAttrs(n *node, handle []byte, into *nfs4.Attrs) {
-	began := timeOf(s.began)
+func (c *compound) pseudoAttrs(n *node, handle []byte, into *nfs4.Attrs) {
+	sets, began := c.sets(), timeOf(c.server.began)
 	*into = nfs4.Attrs{
-		Mask: s.sets.supported.Without(s.sets.writeOnly),
+		Mask: sets.supported.Without(sets.writeOnly),
 		Type: nfs4.TypeDir, Change: n.change(), Size: 4096, Filehandle: handle, FileID: n.fileID(), MountedOnFileID: n.fileID(),
 		Mode: 0o555, NumLinks: 2, Owner: []byte("0"), OwnerGroup: []byte("0"),
 		TimeAccess: began, TimeMetadata: began, TimeModify: began,
 	}
-	s.common(into)
+	c.common(into)
 }
 
 // getattr: RFC 8881 section 18.7.
@@ -121,7 +131,7 @@ func (c *compound) getattr() (result, error) {
 	if err := c.decode(args); err != nil {
 		return nil, err
 	}
-	if !args.Request.And(c.server.sets.writeOnly).Empty() {
+	if !args.Request.And(c.sets().writeOnly).Empty() {
 		return nil, statusError(nfs4.ErrInval)
 	}
 	res := &c.mem.attrRes
@@ -135,21 +145,21 @@ func (c *compound) getattr() (result, error) {
 
 // currentAttrs has the attributes of the current file.
 func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
-	if c.cur.n > 0 && !wanted.And(c.server.sets.ofDisk).Empty() { // statfs(2) may read from the disk
+	if c.cur.n > 0 && !wanted.And(c.sets().ofDisk).Empty() { // statfs(2) may read from the disk
 		if err := c.MayWait(c.cur.bytes()); err != nil {
 			return err
 		}
 	}
 	if c.cur.found {
 		found := &c.mem.found
-		return c.server.attrs(found.volume, &found.attr, found.change, c.cur.bytes(), wanted, &c.mem.owners, into)
+		return c.attrs(found.volume, &found.attr, found.change, c.cur.bytes(), wanted, &c.mem.owners, into)
 	}
 	f, err := c.lookedAt()
 	if err != nil {
 		return err
 	}
 	if f == nil {
-		c.server.pseudoAttrs(c.cur.node, c.pseudo().handle(c.cur.node.path), into)
+		c.pseudoAttrs(c.cur.node, c.pseudo().handle(c.cur.node.path), into)
 		return nil
 	}
 	a := f.Attr
@@ -165,7 +175,7 @@ func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
 	if err != nil {
 		return err
 	}
-	return c.server.attrs(f.Volume, &a, change, c.cur.bytes(), wanted, &c.mem.owners, into)
+	return c.attrs(f.Volume, &a, change, c.cur.bytes(), wanted, &c.mem.owners, into)
 }
 
 // lookedAt is attrFile of the current file for its attributes alone. If no operation follows, it
@@ -203,9 +213,9 @@ func (c *compound) nverify(args *nfs4.VerifyArgs) (result, error) {
 // hasAttrs reports whether the current file has the attributes of args.
 func (c *compound) hasAttrs(args *nfs4.VerifyArgs) (bool, error) {
 	switch {
-	case !args.Attr.Mask.And(c.server.sets.writeOnly).Empty(), args.Attr.Mask.Has(nfs4.AttrRdattrError):
+	case !args.Attr.Mask.And(c.sets().writeOnly).Empty(), args.Attr.Mask.Has(nfs4.AttrRdattrError):
 		return false, statusError(nfs4.ErrInval)
-	case args.Attr.Others, !args.Attr.Mask.Without(c.server.sets.supported).Empty():
+	case args.Attr.Others, !args.Attr.Mask.Without(c.sets().supported).Empty():
 		return false, statusError(nfs4.ErrAttrNotSupp)
 	}
 	var attrs nfs4.Attrs
@@ -244,9 +254,9 @@ func (c *compound) access() (result, error) {
 }
 
 // setOf is what an sattr sets, and which attributes that are.
-func (s *Server) setOf(a *nfs4.Sattr, may nfs4.Bitmap) (*vfs.SetAttr, error) {
+func (c *compound) setOf(a *nfs4.Sattr, may nfs4.Bitmap) (*vfs.SetAttr, error) {
 	switch {
-	case a.Others, !a.Mask.Without(s.sets.supported).Empty():
+	case a.Others, !a.Mask.Without(c.sets().supported).Empty():
 		return nil, statusError(nfs4.ErrAttrNotSupp)
 	case !a.Mask.Without(may).Empty():
 		return nil, statusError(nfs4.ErrInval)
@@ -306,7 +316,7 @@ func (c *compound) setattr(args *nfs4.SetattrArgs) (result, error) {
 
 // setAttr returns what was set, also with an error.
 func (c *compound) setAttr(args *nfs4.SetattrArgs) (done nfs4.Bitmap, err error) {
-	set, err := c.server.setOf(&args.Attr, c.server.sets.settable)
+	set, err := c.setOf(&args.Attr, c.sets().settable)
 	if err != nil {
 		return done, err
 	}

@@ -26,7 +26,8 @@ const (
 
 // backChannel is how a session's client is called: RFC 8881 section 2.10.3.1.
 type backChannel struct {
-	seq uint32 // of slot 0, which alone is used; of the goroutine that tells the client
+	seq   uint32 // of slot 0, which alone is used; of the goroutine that tells the client
+	minor uint32 // version, the session's
 
 	mu      sync.Mutex
 	program uint32
@@ -34,12 +35,12 @@ type backChannel struct {
 }
 
 // newBackChannel returns nil if the client takes no credential that this server has.
-func newBackChannel(program uint32, parms []nfs4.CallbackSec) *backChannel {
+func newBackChannel(minor, program uint32, parms []nfs4.CallbackSec) *backChannel {
 	cred, ok := callbackCred(parms)
 	if !ok {
 		return nil
 	}
-	return &backChannel{program: program, cred: cred}
+	return &backChannel{minor: minor, program: program, cred: cred}
 }
 
 // callbackCred is the credential to call a client with. Linux wants AUTH_SYS.
@@ -237,7 +238,7 @@ func (b *backChannel) call(conn oncrpc.Conn, session state.SessionID, op nfs4.CB
 	defer cancel()
 	h := b.header()
 	for {
-		res, err := conn.Ask(ctx, h, &callback{session: nfs4.SessionID(session), seq: b.seq + 1, op: op, args: args})
+		res, err := conn.Ask(ctx, h, &callback{minor: b.minor, session: nfs4.SessionID(session), seq: b.seq + 1, op: op, args: args})
 		if err != nil {
 			return err
 		}
@@ -263,6 +264,7 @@ func (b *backChannel) call(conn oncrpc.Conn, session state.SessionID, op nfs4.CB
 
 // callback is the arguments of a CB_COMPOUND: CB_SEQUENCE, and an operation.
 type callback struct {
+	minor   uint32
 	session nfs4.SessionID
 	seq     uint32
 	op      nfs4.CBOpNum
@@ -271,7 +273,7 @@ type callback struct {
 
 // Append appends the arguments: sections 20.2 and 20.9.
 func (c *callback) Append(b []byte) []byte {
-	head := nfs4.CBCompoundArgs{MinorVersion: 1, NumOps: 2}
+	head := nfs4.CBCompoundArgs{MinorVersion: c.minor, NumOps: 2}
 	seq := nfs4.CBSequenceArgs{SessionID: c.session, SequenceID: c.seq}
 	b = seq.Append(nfs4.OpCBSequence.Append(head.Append(b)))
 	return c.args.Append(c.op.Append(b))

@@ -17,6 +17,7 @@ type compound struct {
 
 	server *Server
 	rpc    *oncrpc.Call
+	minor  uint32 // version
 	left   uint32 // operations that were not begun
 	done   uint32 // results in the reply
 	head   int    // where the reply has its status
@@ -104,9 +105,9 @@ func (c *compound) answer() rpc.AcceptStat {
 	if !call.Reserve(replySize(&args, call.Args)) {
 		return rpc.SystemErr
 	}
-	c.left, c.head = args.NumOps, len(call.Reply)
+	c.left, c.head, c.minor = args.NumOps, len(call.Reply), args.MinorVersion
 	switch {
-	case args.MinorVersion != 1:
+	case args.MinorVersion < firstMinor, args.MinorVersion > lastMinor:
 		c.status = nfs4.ErrMinorVersMismatch
 	case long, !utf8.Valid(args.Tag): // XDR has no limit for it, section 16.2.3; and section 14.5
 		c.status = nfs4.ErrInval

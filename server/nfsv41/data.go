@@ -45,22 +45,28 @@ func (h *held) Close() { h.Release() }
 // open, or for the special stateids nothing. Either way the caller's rights decide as in version 3: they need not
 // be those of the user that opened it.
 func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*export.File, error) {
+	sid, err := c.stateidOf(id)
+	return c.dataFileOf(&c.cur, sid, err, access)
+}
+
+// dataFileOf is dataFile of the current or the saved file. badID is the error of the stateid, which comes after
+// those of the file handle.
+func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access state.Access) (*export.File, error) {
 	switch {
-	case !c.cur.isSet():
+	case !o.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
-	case c.cur.node != nil:
+	case o.node != nil:
 		return nil, syscall.EISDIR
 	}
-	key, err := c.server.keyOf(c.cur.bytes())
+	key, err := c.server.keyOf(o.bytes())
 	if err != nil {
 		return nil, err
 	}
-	sid, err := c.stateidOf(id)
-	if err != nil {
-		return nil, err
+	if badID != nil {
+		return nil, badID
 	}
 	if sid.IsSpecial() {
-		return c.openAnonymous(sid, key, access)
+		return c.openAnonymous(o, sid, key, access)
 	}
 	h, status := c.server.state.Check(c.on.client(), sid, key, access)
 	if status != state.OK {
@@ -74,12 +80,12 @@ func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*export.File,
 	return c.OpenHeld(open.Held, access == writeAccess)
 }
 
-func (c *compound) openAnonymous(sid state.Stateid, key state.FileKey, access state.Access) (*export.File, error) {
+func (c *compound) openAnonymous(o *object, sid state.Stateid, key state.FileKey, access state.Access) (*export.File, error) {
 	use := export.UseRead
 	if access == writeAccess {
 		use = export.UseWrite
 	}
-	f, err := c.OpenAtOnce(c.cur.bytes(), export.UseAttr)
+	f, err := c.OpenAtOnce(o.bytes(), export.UseAttr)
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +101,9 @@ func (c *compound) openAnonymous(sid state.Stateid, key state.FileKey, access st
 		return nil, errorOf(status)
 	}
 	if use == export.UseRead {
-		return c.OpenAtOnce(c.cur.bytes(), use)
+		return c.OpenAtOnce(o.bytes(), use)
 	}
-	return c.Open(c.cur.bytes(), use)
+	return c.Open(o.bytes(), use)
 }
 
 // read: RFC 8881 section 18.22.

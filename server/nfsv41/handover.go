@@ -61,6 +61,7 @@ func (h *handover) Append([]byte) (long bool, err error) { return false, errors.
 
 // savedBack is a backChannel.
 type savedBack struct {
+	Minor   uint32   `json:"minor,omitempty"` // none: 1, of a podnas that had no other
 	Seq     uint32   `json:"seq"`
 	Program uint32   `json:"program"`
 	Cred    rpc.Auth `json:"cred"`
@@ -70,7 +71,7 @@ func saveBack(callback any) (encoded json.RawMessage) {
 	if b, ok := callback.(*backChannel); ok {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		encoded, _ = json.Marshal(savedBack{b.seq, b.program, b.cred}) // which has nothing that JSON hasn't
+		encoded, _ = json.Marshal(savedBack{b.minor, b.seq, b.program, b.cred}) // which has nothing that JSON hasn't
 	}
 	return encoded
 }
@@ -80,7 +81,7 @@ func restoreBack(b json.RawMessage) (any, error) {
 	if err := json.Unmarshal(b, &saved); err != nil {
 		return nil, err
 	}
-	return &backChannel{seq: saved.Seq, program: saved.Program, cred: saved.Cred}, nil
+	return &backChannel{minor: max(saved.Minor, firstMinor), seq: saved.Seq, program: saved.Program, cred: saved.Cred}, nil
 }
 
 // handOver leaves what clients have to the next server.

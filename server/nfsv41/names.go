@@ -16,7 +16,7 @@ func changeInfo(c *vfs.Change) nfs4.ChangeInfo {
 
 // create makes what is no regular file: RFC 8881 section 18.4.
 func (c *compound) create(args *nfs4.CreateArgs) (result, error) {
-	set, err := c.server.setOf(&args.Attr, c.server.sets.settable)
+	set, err := c.setOf(&args.Attr, c.sets().settable)
 	if err != nil {
 		return nil, err
 	}

@@ -169,11 +169,11 @@ func (c *compound) findName(o *opening) (err error) {
 
 // createOpen makes the file, or finds that it is there.
 func (c *compound) createOpen(o *opening) error {
-	may := c.server.sets.settable
+	may := c.sets().settable
 	if o.Mode == nfs4.ExclusiveAttrs {
-		may = c.server.sets.inExclusive
+		may = c.sets().inExclusive
 	}
-	set, err := c.server.setOf(&o.Attr, may)
+	set, err := c.setOf(&o.Attr, may)
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (c *compound) createOpen(o *opening) error {
 	case err == nil:
 		o.set = o.Attr.Mask
 		if exclusive {
-			o.set = o.set.Or(c.server.sets.writeOnly) // they have the verifier
+			o.set = o.set.Or(c.sets().writeOnly) // they have the verifier
 		}
 		o.object.setFile(o.made.Object)
 		o.object.fresh = false

@@ -51,7 +51,7 @@ type Server struct {
 	key      *export.Key
 	state    *state.State
 	log      *slog.Logger
-	sets     attrSets
+	sets     [lastMinor + 1]attrSets
 	does     operations
 	lease    time.Duration
 	began    time.Time

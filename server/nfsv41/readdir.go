@@ -47,7 +47,7 @@ func (c *compound) readdir(args *nfs4.ReaddirArgs) (result, error) {
 		return nil, statusError(nfs4.ErrBadCookie)
 	case args.Cookie != 0 && args.CookieVerf != nfs4.Verifier{}: // it was never given out: see vfs.Listing
 		return nil, statusError(nfs4.ErrNotSame)
-	case !args.Request.And(c.server.sets.writeOnly).Empty():
+	case !args.Request.And(c.sets().writeOnly).Empty():
 		return nil, statusError(nfs4.ErrInval)
 	}
 	dir, err := c.attrFile(&c.cur)
@@ -121,7 +121,7 @@ func (c *compound) list(dir *export.File, l *lister) error {
 		case errors.Is(err, syscall.ENOENT): // gone
 			return true, nil
 		case err == nil:
-			err = c.server.attrs(dir.Volume, &a, change, object, l.args.Request, &names, &l.attrs)
+			err = c.attrs(dir.Volume, &a, change, object, l.args.Request, &names, &l.attrs)
 		}
 		if err != nil { // what may not be looked at has no attributes: section 5.8.1.12
 			if !l.args.Request.Has(nfs4.AttrRdattrError) {
@@ -148,7 +148,7 @@ func (c *compound) listPseudo(l *lister) error {
 			if next == nil {
 				continue
 			}
-			c.server.pseudoAttrs(next, c.pseudo().handle(path), &l.attrs)
+			c.pseudoAttrs(next, c.pseudo().handle(path), &l.attrs)
 		} else if err := c.rootAttrs(e.volume, l, &names); err != nil {
 			l.attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrRdattrError), RdattrError: statusOf(err)}
 		}
@@ -173,5 +173,5 @@ func (c *compound) rootAttrs(v *export.Volume, l *lister, names *owners) error {
 	if err != nil {
 		return err
 	}
-	return c.server.attrs(f.Volume, &a, change, handle, l.args.Request, names, &l.attrs)
+	return c.attrs(f.Volume, &a, change, handle, l.args.Request, names, &l.attrs)
 }

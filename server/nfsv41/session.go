@@ -196,7 +196,10 @@ func (c *compound) fits(more int) error {
 
 // exchangeID: section 18.35.
 func (c *compound) exchangeID(args *nfs4.ExchangeIDArgs) (result, error) {
-	const known = nfs4.ExchangeSuppMovedRefer | nfs4.ExchangeSuppMovedMigr | nfs4.ExchangeBindPrincStateid | nfs4.ExchangeMaskPNFS | nfs4.ExchangeUpdConfirmedRecA
+	known := uint32(nfs4.ExchangeSuppMovedRefer | nfs4.ExchangeSuppMovedMigr | nfs4.ExchangeBindPrincStateid | nfs4.ExchangeMaskPNFS | nfs4.ExchangeUpdConfirmedRecA)
+	if c.minor >= 2 {
+		known |= nfs4.ExchangeSuppFenceOps
+	}
 	switch {
 	case args.Flags&^known != 0:
 		return nil, statusError(nfs4.ErrInval)
@@ -206,7 +209,7 @@ func (c *compound) exchangeID(args *nfs4.ExchangeIDArgs) (result, error) {
 		return nil, statusError(nfs4.ErrInval)
 	}
 	res, err := c.server.state.ExchangeID(state.ExchangeIDArgs{
-		Owner: args.OwnerID, Verifier: args.Verf, Principal: c.principal(),
+		Owner: args.OwnerID, Verifier: args.Verf, Principal: c.principal(), Minor: c.minor,
 		Update: args.Flags&nfs4.ExchangeUpdConfirmedRecA != 0, Conn: c.rpc.Conn(),
 	})
 	if err != state.OK {
@@ -238,7 +241,7 @@ func (c *compound) createSession(args *nfs4.CreateSessionArgs) (result, error) {
 		ClientID: args.ClientID, Seq: args.SequenceID, Principal: c.principal(),
 		Fore: channelOf(&args.Fore), Back: channelOf(&args.Back), Conn: c.rpc.Conn(),
 	}
-	if back := newBackChannel(args.CBProgram, args.SecParms); back != nil {
+	if back := newBackChannel(c.minor, args.CBProgram, args.SecParms); back != nil {
 		create.Callback, create.BackChannel = back, args.Flags&nfs4.SessionConnBackChan != 0
 	}
 	res, err := c.server.state.CreateSession(create)

@@ -141,11 +141,11 @@ func blocksOf(offset int64, n int) int64 {
 	return roundUp(offset&(blockSize-1) + int64(n))
 }
 
-// hasBlocks reports whether a range of a file has no hole. It moves the offset of
+// hasBlocks reports whether all of a range of a file has blocks. It moves the offset of
 // the descriptor, which nothing else uses.
 func hasBlocks(fd int, offset int64, n int) bool {
 	hole, err := unix.Seek(fd, offset, unix.SEEK_HOLE)
-	return err == nil && hole-offset >= int64(n)
+	return err == nil && hole-offset >= int64(n) || allocated(fd, offset, int64(n)) == int64(n)
 }
 
 // pwrite writes all of p, or less with an error.

@@ -5,7 +5,8 @@ type ExchangeIDArgs struct {
 	Owner     []byte
 	Verifier  [8]byte
 	Principal Principal
-	Update    bool // EXCHGID4_FLAG_UPD_CONFIRMED_REC_A
+	Minor     uint32 // version of the COMPOUND; 0 is 1
+	Update    bool   // EXCHGID4_FLAG_UPD_CONFIRMED_REC_A
 	Conn      Conn
 }
 

@@ -16,6 +16,7 @@ type Client struct {
 	owner     string // co_ownerid
 	verifier  [8]byte
 	principal Principal
+	minor     uint32 // version of its EXCHANGE_ID
 	since     time.Time
 
 	home   *address         // where it came from first
@@ -153,7 +154,7 @@ func (s *State) newClient(a *ExchangeIDArgs, home *address) *Client {
 	}
 	now := s.cfg.Now()
 	c := &Client{
-		id: id, owner: string(a.Owner), verifier: a.Verifier, principal: a.Principal,
+		id: id, owner: string(a.Owner), verifier: a.Verifier, principal: a.Principal, minor: max(1, a.Minor),
 		since: now, seen: now, address: addressOf(a.Conn),
 	}
 	s.addClient(c, home)

@@ -42,6 +42,7 @@ type clientRecord struct {
 	Owner     []byte          `json:"owner"`
 	Verifier  [8]byte         `json:"verifier"`
 	Principal Principal       `json:"principal"`
+	Minor     uint32          `json:"minor,omitempty"` // none: 1, of a podnas that had no other
 	Since     time.Time       `json:"since"`
 	Address   string          `json:"address"`
 	Confirmed bool            `json:"confirmed"`
@@ -166,7 +167,7 @@ func (r *record) append(b []byte) []byte {
 // recordOf returns the record of a client.
 func (s *State) recordOf(c *Client) *clientRecord {
 	r := &clientRecord{
-		ID: c.id, Owner: []byte(c.owner), Verifier: c.verifier, Principal: c.principal, Since: c.since, Address: c.address,
+		ID: c.id, Owner: []byte(c.owner), Verifier: c.verifier, Principal: c.principal, Minor: c.minor, Since: c.since, Address: c.address,
 		Confirmed: c.confirmed, Recorded: c.recorded, Complete: c.complete, CreateSeq: c.createSeq,
 	}
 	if c.confirmed {

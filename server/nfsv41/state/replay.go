@@ -148,7 +148,7 @@ func (p *Replay) client(r *clientRecord) error {
 			return fmt.Errorf("client %x: %w", r.ID, errDamaged)
 		}
 		c = &Client{
-			id: r.ID, owner: owner, verifier: r.Verifier, principal: r.Principal, since: r.Since,
+			id: r.ID, owner: owner, verifier: r.Verifier, principal: r.Principal, minor: max(1, r.Minor), since: r.Since,
 			address: r.Address, confirmed: r.Confirmed, seen: s.cfg.Now(), returning: r.Confirmed,
 		}
 		*place = c

@@ -60,6 +60,7 @@ type ClientInfo struct {
 	Owner           string // any bytes
 	Address         string
 	Principal       Principal
+	Minor           uint32 // version
 	Confirmed       bool
 	Since           time.Time
 	Seen            time.Time
@@ -125,7 +126,7 @@ func (k *FileKey) compare(o *FileKey) int {
 func (s *State) copyAll(limit int) (snap Snapshot) {
 	inSteps(s, func() []*Client { return s.list }, func(c *Client) {
 		snap.Clients = append(snap.Clients, ClientInfo{
-			ID: c.id, Owner: c.owner, Address: c.address, Principal: c.principal,
+			ID: c.id, Owner: c.owner, Address: c.address, Principal: c.principal, Minor: c.minor,
 			Confirmed: c.confirmed, Since: c.since, Seen: c.seen, Silent: s.leaseOver(c),
 			Sessions: len(c.sessions), Opens: c.usage.opens, Locks: c.ranges,
 			Recorded: c.recorded, ReclaimComplete: c.complete,

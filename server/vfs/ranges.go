@@ -1,0 +1,239 @@
+package vfs
+
+import (
+	"cmp"
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/podnas/podnas/server/export"
+)
+
+// Ranges of files: RFC 7862 section 15. They are few and take long, so all are done as the caller: then the kernel clears
+// setuid and setgid as it does for a write of the caller, and keeps the blocks that ext4 reserves for root.
+
+const (
+	// copyFor is for how long a COPY begins to copy one more piece. Clients ask for the rest.
+	copyFor = time.Second
+	// copyPiece is what is copied at once, in bytes: other calls for the file wait for it, and so does the end of COPY.
+	copyPiece = 4 << 20
+	// clonePiece is what a COPY shares at once. Sharing a GiB in one extent takes a millisecond, but in extents of 4 KiB seconds.
+	clonePiece = 256 << 20
+	// cloneBlock is what offsets of blocks that are shared must be multiples of, on most disks. On others a COPY copies.
+	cloneBlock = 4 << 10
+)
+
+// Seek returns where the next data, or the next hole, begins from an offset on in a file that is open with UseRead. If there
+// is none, it returns the end of the file. eof is whether there is neither after that. The error is ENXIO for an offset
+// at or behind the end.
+func (c *Call) Seek(f *export.File, offset uint64, hole bool) (at uint64, eof bool, err error) {
+	attr, err := c.mayReadFile(f)
+	if err != nil {
+		return 0, false, err
+	}
+	if offset >= uint64(attr.Size) {
+		return 0, false, syscall.ENXIO
+	}
+	if err := c.blocks(f); err != nil {
+		return 0, false, err
+	}
+	found, err := f.Next(int64(offset), hole)
+	none := errors.Is(err, syscall.ENXIO)
+	if err != nil && !none {
+		return 0, false, err
+	}
+	if attr, err = f.Stat(); err != nil { // it may have become shorter
+		return 0, false, err
+	}
+	size := uint64(attr.Size)
+	switch {
+	case offset >= size:
+		return 0, false, syscall.ENXIO
+	case none, uint64(found) >= size:
+		return size, true, nil
+	}
+	return uint64(found), false, nil
+}
+
+// Allocate gives blocks to a range of a file that is open with UseWrite.
+func (c *Call) Allocate(f *export.File, offset, length uint64) error {
+	return c.changeRange(f, export.CanAllocate, offset, length, (*export.File).Allocate)
+}
+
+// Deallocate makes a hole of a range of a file that is open with UseWrite.
+func (c *Call) Deallocate(f *export.File, offset, length uint64) error {
+	return c.changeRange(f, export.CanDeallocate, offset, length, (*export.File).Deallocate)
+}
+
+func (c *Call) changeRange(f *export.File, what export.Ability, offset, length uint64, do func(f *export.File, as export.Thread, offset, length int64) error) error {
+	if _, err := c.mayWriteFile(f); err != nil {
+		return err
+	}
+	switch {
+	case length == 0, offset+length < offset:
+		return syscall.EINVAL
+	case offset+length > MaxOffset:
+		return syscall.EFBIG
+	}
+	if err := c.blocks(f); err != nil {
+		return err
+	}
+	err := c.AsCaller(func(u export.Thread) error { return do(f, u, int64(offset), int64(length)) })
+	if err = f.Volume.Unable(what, err); err != nil {
+		return err
+	}
+	return c.syncRange(f)
+}
+
+// syncRange syncs what is durable when the call is answered, unless the volume is async.
+func (c *Call) syncRange(f *export.File) error {
+	if f.Volume.Options.Async {
+		return nil
+	}
+	return c.Sync(f, false)
+}
+
+// Clone has a range of a file that is open with UseWrite share the blocks of a range of another, which is open with
+// UseRead, or of the same file: all of it, or nothing. A count of 0 is everything up to the end of the other.
+func (c *Call) Clone(from, to *export.File, fromOffset, offset, count uint64) error {
+	if _, _, err := c.mayUseBoth(from, to); err != nil {
+		return err
+	}
+	if max(fromOffset, offset, count) > MaxOffset || count > MaxOffset-max(fromOffset, offset) {
+		return syscall.EINVAL
+	}
+	if err := c.blocks(to); err != nil {
+		return err
+	}
+	err := c.AsCaller(func(u export.Thread) error {
+		return to.CloneFrom(u, from, int64(fromOffset), int64(offset), int64(count))
+	})
+	c.wasCopied(from)
+	if err = to.Volume.Unable(export.CanClone, err); err != nil {
+		return err
+	}
+	return c.syncRange(to)
+}
+
+// Copy copies a range of a file that is open with UseRead to another, which is open with UseWrite: as much as can be done in
+// about a second. Where the disk can, both share the blocks. A count of 0 is everything up to the end.
+//
+// If some was copied before an error, there is no error: the client gets it when it asks for the rest.
+func (c *Call) Copy(from, to *export.File, fromOffset, offset, count uint64) (w Written, err error) {
+	w.Verifier = to.Volume.WriteVerifier()
+	a, b, err := c.mayUseBoth(from, to)
+	switch {
+	case err != nil:
+		return w, err
+	case a.Same(&b), fromOffset > MaxOffset, offset > MaxOffset, fromOffset+count < fromOffset:
+		return w, syscall.EINVAL
+	}
+	left := uint64(max(a.Size-int64(fromOffset), 0)) // the client may have known the file longer than it is
+	if count == 0 || count > left {
+		count = left
+	}
+	if count > MaxOffset-offset {
+		return w, syscall.EFBIG
+	}
+	if err := c.blocks(to); err != nil {
+		return w, err
+	}
+	done, err := c.copyPieces(&copying{from: from, to: to, fromOffset: int64(fromOffset), offset: int64(offset), left: int64(count), ends: count == left})
+	c.wasCopied(from)
+	if done > 0 {
+		err = nil
+	}
+	c.Served.Written, w.Count = int(done), int(done)
+	return w, err
+}
+
+// copying is a COPY under way.
+type copying struct {
+	from, to           *export.File
+	fromOffset, offset int64
+	left               int64
+	ends               bool // with the end of from
+}
+
+func (c *Call) copyPieces(p *copying) (done int64, err error) {
+	piece, shares := int64(copyPiece), true
+	for began := time.Now(); p.left > 0 && (done == 0 || time.Since(began) < copyFor); {
+		n := int64(0)
+		if shares {
+			n = c.sharePiece(p)
+			shares = n > 0
+		}
+		if n == 0 {
+			n, err = c.copyPiece(p, min(piece, p.left))
+		}
+		p.fromOffset, p.offset, p.left, done = p.fromOffset+n, p.offset+n, p.left-n, done+n
+		switch {
+		case n > 0 && err == nil:
+		case n == 0 && errors.Is(err, syscall.EDQUOT) && piece > cloneBlock:
+			piece, err = piece/2, nil // the server's own count takes a piece as a whole
+		default: // an error, or the file has become shorter
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// copyPiece copies n bytes, or less.
+func (c *Call) copyPiece(p *copying, n int64) (done int64, err error) {
+	err = c.AsCaller(func(u export.Thread) error {
+		done, err = p.to.CopyFrom(u, p.from, p.fromOffset, p.offset, n)
+		return err
+	})
+	return done, err
+}
+
+// sharePiece has the files share blocks, and returns how many bytes: 0 if they can't.
+func (c *Call) sharePiece(p *copying) int64 {
+	n := min(p.left, clonePiece)
+	if n < p.left || !p.ends {
+		n -= n % cloneBlock
+	}
+	if n == 0 || p.fromOffset%cloneBlock != 0 || p.offset%cloneBlock != 0 {
+		return 0
+	}
+	err := c.AsCaller(func(u export.Thread) error { return p.to.CloneFrom(u, p.from, p.fromOffset, p.offset, n) })
+	if err != nil { // copying says what is wrong, if anything is
+		return 0
+	}
+	return n
+}
+
+// wasCopied forgets what is remembered of a file whose data was read.
+func (c *Call) wasCopied(f *export.File) {
+	if attr, err := f.Stat(); err == nil {
+		f.WasRead(&attr)
+	}
+}
+
+// mayReadFile returns the attributes of a file whose data the caller may read.
+func (c *Call) mayReadFile(f *export.File) (export.Attr, error) {
+	c.Of(f)
+	attr, err := f.Stat()
+	if err == nil {
+		err = cmp.Or(c.denied(f, false), c.mayUse(f, &attr, export.MayRead))
+	}
+	return attr, err
+}
+
+// mayWriteFile returns the attributes of a file whose data the caller may write.
+func (c *Call) mayWriteFile(f *export.File) (export.Attr, error) {
+	c.Of(f)
+	attr, err := f.Stat()
+	if err == nil {
+		err = cmp.Or(c.denied(f, true), c.mayUse(f, &attr, export.MayWrite))
+	}
+	return attr, err
+}
+
+// mayUseBoth returns the attributes of two files if the caller may read the first and write the second.
+func (c *Call) mayUseBoth(from, to *export.File) (a, b export.Attr, err error) {
+	if a, err = c.mayReadFile(from); err == nil {
+		b, err = c.mayWriteFile(to)
+	}
+	return a, b, err
+}
