@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -41,7 +42,7 @@ type fileCache struct {
 
 type fileKey struct {
 	volume *Volume
-	id     FileID
+	id     disk.FileID
 }
 
 // fileNumber is the number of an inode, by which an open file is found faster than by its fileKey. A file is open for several uses, and hashes may be alike, so several may have one number.
@@ -51,9 +52,9 @@ type fileNumber struct {
 }
 
 func (c *fileCache) number(key *fileKey) fileNumber {
-	n := fileNumber{key.volume, key.volume.disk.numberIn(&key.id)}
+	n := fileNumber{key.volume, key.volume.disk.NumberIn(&key.id)}
 	if n.ino == 0 {
-		n.ino = maphash.Bytes(c.seed, key.id.bytes[:key.id.n])
+		n.ino = key.id.Hash(c.seed)
 	}
 	return n
 }
@@ -75,7 +76,7 @@ func (u Use) isData() bool { return u == UseRead || u == UseWrite }
 // flags are the flags for open(2).
 func (u Use) flags() int {
 	return [uses]int{
-		UseAttr:  unix.O_PATH | unix.O_NOFOLLOW,
+		UseAttr:  disk.PathOnly,
 		UseNames: unix.O_RDONLY | unix.O_DIRECTORY,
 		UseRead:  unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK,
 		UseWrite: unix.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK,
@@ -86,7 +87,7 @@ func (u Use) flags() int {
 type openFile struct {
 	key     fileKey
 	use     Use
-	own     descriptor
+	own     disk.Descriptor
 	fd      int // of own
 	users   int
 	dropped bool          // to be closed by its last user, and found by nobody else
@@ -171,8 +172,8 @@ func (c *fileCache) missed() {
 // the file already, put returns that one and closes this one. If the cache is full, it
 // closes another file. If all others must be synced before, it also returns one of them,
 // for the caller to sync and release.
-func (c *fileCache) put(key fileKey, use Use, d descriptor, charge *space.Charge) (f, unsynced *openFile) {
-	f = &openFile{key: key, use: use, own: d, fd: d.fd(), users: 1, charge: charge, state: &syncState{}}
+func (c *fileCache) put(key fileKey, use Use, d disk.Descriptor, charge *space.Charge) (f, unsynced *openFile) {
+	f = &openFile{key: key, use: use, own: d, fd: d.FD(), users: 1, charge: charge, state: &syncState{}}
 	c.mu.Lock()
 	files := c.open(&key)
 	if first := files[use]; first != nil {
@@ -265,11 +266,11 @@ func (f *openFile) close() {
 	if f == nil {
 		return
 	}
-	f.own.close()
+	f.own.Close()
 	if f.charge != nil {
 		var written string
 		if f.written.Load() {
-			written = f.key.id.string()
+			written = f.key.id.AsString()
 		}
 		f.charge.Leave(written)
 	}
@@ -297,7 +298,7 @@ func (c *fileCache) forget(f *openFile) {
 }
 
 // drop closes a removed file, so that its space is freed.
-func (c *fileCache) drop(v *Volume, id FileID) {
+func (c *fileCache) drop(v *Volume, id disk.FileID) {
 	if id.IsZero() {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -146,7 +147,7 @@ func (f *File) ComesWithName() bool {
 	switch {
 	case !f.canSync():
 		return true
-	case !f.isNew || f.changed || !f.Volume.disk.journal:
+	case !f.isNew || f.changed || !f.Volume.disk.Journal:
 		return false
 	}
 	var attributes int
@@ -174,9 +175,9 @@ func (f *File) openFile() *openFile {
 func syncsOf(file *openFile, alone bool) *syncs {
 	v := file.key.volume
 	switch {
-	case file.use == UseNames && v.disk.settled:
+	case file.use == UseNames && v.disk.Settled:
 		return &v.dirSyncs
-	case file.use == UseWrite && v.disk.journal && !alone && file.unsynced.Load() <= littleBytes && file.state.syncs.idle():
+	case file.use == UseWrite && v.disk.Journal && !alone && file.unsynced.Load() <= littleBytes && file.state.syncs.idle():
 		return &v.fileSyncs
 	}
 	return &file.state.syncs
@@ -206,7 +207,7 @@ func (o *Opener) sync(w waiting, data bool) {
 
 // keep is fileCache.put. If a file must be synced before there is room, it does so: otherwise writers would open
 // files, and directories between them, faster than those can be synced and closed, and descriptors would run out.
-func (o *Opener) keep(key fileKey, use Use, d descriptor, charge *space.Charge) *openFile {
+func (o *Opener) keep(key fileKey, use Use, d disk.Descriptor, charge *space.Charge) *openFile {
 	f, unsynced := o.files.put(key, use, d, charge)
 	if unsynced != nil {
 		o.fsync(unsynced, false, time.Now())
@@ -360,14 +361,14 @@ func (o *Opener) fsync(file *openFile, data bool, began time.Time) {
 	}
 	v := file.key.volume
 	sync := func() error {
-		err := v.disk.sync(file.fd, data)
+		err := v.disk.Sync(file.fd, data)
 		if errors.Is(err, unix.EACCES) && v.table.Only != nil {
 			err = o.syncOwn(file)
 		}
 		return err
 	}
 	var err error
-	if v.disk.fs == unix.BTRFS_SUPER_MAGIC {
+	if v.disk.Type == unix.BTRFS_SUPER_MAGIC {
 		err = o.onBtrfs.sync(&v.disk, file.fd, sync)
 	} else {
 		err = sync()

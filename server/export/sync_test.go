@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 )
 
 type waiterFunc func(error)
@@ -43,7 +46,7 @@ func TestSyncsAreShared(t *testing.T) {
 	f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "file"), UseWrite)
 	mustDo(t, err)
 	defer f.Close()
-	f.Volume.disk.journal = false // else it is synced with other files
+	f.Volume.disk.Journal = false // else it is synced with other files
 
 	inFirst, goOn := make(chan struct{}), make(chan struct{})
 	syncThen(f, false, waiterFunc(func(err error) {
@@ -87,7 +90,7 @@ func TestDirectoriesAreSyncedTogether(t *testing.T) {
 		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseNames)
 		mustDo(t, err)
 		t.Cleanup(f.Close)
-		f.Volume.disk.settled = true
+		f.Volume.disk.Settled = true
 		return f
 	}
 	a, b := open("a"), open("b")
@@ -153,7 +156,7 @@ func TestFilesAreSyncedTogether(t *testing.T) {
 		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseWrite)
 		mustDo(t, err)
 		t.Cleanup(f.Close)
-		f.Volume.disk.journal = true
+		f.Volume.disk.Journal = true
 		return f
 	}
 	a, b := open("a"), open("b")
@@ -202,7 +205,7 @@ func TestSlowDisk(t *testing.T) {
 		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, fmt.Sprint(name)), UseWrite)
 		mustDo(t, err)
 		t.Cleanup(f.Close)
-		f.Volume.disk.journal = true
+		f.Volume.disk.Journal = true
 		files = append(files, f.kept)
 	}
 	together := &files[0].key.volume.fileSyncs
@@ -261,7 +264,7 @@ func TestSyncHere(t *testing.T) {
 	f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "file"), UseWrite)
 	mustDo(t, err)
 	defer f.Close()
-	f.Volume.disk.journal = false // else it is synced with other files
+	f.Volume.disk.Journal = false // else it is synced with other files
 	syncs := func() uint64 { return f.Volume.syncs.Durations.Snapshot().Count }
 
 	for n, dataOnly := range []bool{false, true} {
@@ -326,7 +329,7 @@ func TestComesWithName(t *testing.T) {
 	dir, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer dir.Close()
-	file := func(name string) (*File, error) { return dir.Create(AsProcess(), name, 0o644) }
+	file := func(name string) (*File, error) { return dir.Create(actas.AsProcess(), name, 0o644) }
 	for name, test := range map[string]struct {
 		journal bool
 		make    func(name string) (*File, error)
@@ -335,21 +338,21 @@ func TestComesWithName(t *testing.T) {
 	}{
 		"a file":             {true, file, nil, 1},
 		"without a journal":  {false, file, nil, 2},
-		"a directory":        {true, func(name string) (*File, error) { return dir.Mkdir(AsProcess(), name, 0o755) }, nil, 1},
-		"a symbolic link":    {false, func(name string) (*File, error) { return dir.Symlink(AsProcess(), "to", name) }, nil, 1},
-		"with another mode":  {true, file, func(f *File) error { return f.Chmod(AsProcess(), 0o600) }, 2},
-		"with other times":   {true, file, func(f *File) error { return f.Chtimes(AsProcess(), SetTime{Set: true}, SetTime{}) }, 2},
-		"with another owner": {true, file, func(f *File) error { return f.Chown(AsProcess(), 1, 1) }, 2},
+		"a directory":        {true, func(name string) (*File, error) { return dir.Mkdir(actas.AsProcess(), name, 0o755) }, nil, 1},
+		"a symbolic link":    {false, func(name string) (*File, error) { return dir.Symlink(actas.AsProcess(), "to", name) }, nil, 1},
+		"with another mode":  {true, file, func(f *File) error { return f.Chmod(actas.AsProcess(), 0o600) }, 2},
+		"with other times":   {true, file, func(f *File) error { return f.Chtimes(actas.AsProcess(), SetTime{Set: true}, SetTime{}) }, 2},
+		"with another owner": {true, file, func(f *File) error { return f.Chown(actas.AsProcess(), 1, 1) }, 2},
 		"with an attribute":  {true, file, func(f *File) error { return unix.Setxattr(f.proc(), "user.a", nil, 0) }, 2},
 		"that was there": {true, func(name string) (*File, error) {
-			f, err := dir.Create(AsProcess(), name, 0o644)
+			f, err := dir.Create(actas.AsProcess(), name, 0o644)
 			mustDo(t, err)
 			f.Close()
 			return dir.Lookup([]byte(name))
 		}, nil, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir.Volume.disk.journal = test.journal
+			dir.Volume.disk.Journal = test.journal
 			f, err := test.make(name)
 			mustDo(t, err)
 			if test.change != nil {
@@ -368,9 +371,9 @@ func TestDiskOf(t *testing.T) {
 	f, err := os.Open("/proc")
 	mustDo(t, err)
 	defer f.Close()
-	got := diskOf(f)
-	got.noatime, got.relatime = false, false // as it is mounted here
-	if got != (disk{}) {
+	got := disk.Of(f)
+	got.NoAtime, got.RelAtime = false, false // as it is mounted here
+	if got != (disk.FS{}) {
 		t.Errorf("/proc: %+v", got)
 	}
 }

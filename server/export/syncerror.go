@@ -1,7 +1,6 @@
 package export
 
 import (
-	"cmp"
 	"errors"
 	"math/rand/v2"
 	"sync/atomic"
@@ -59,43 +58,3 @@ func (e *errSeq) since(sample uint64) error {
 func (v *Volume) WriteVerifier() uint64 { return v.verifier.Load() }
 
 func (v *Volume) newVerifier() { v.verifier.Store(rand.Uint64()) }
-
-// alive reports whether the file system of an open file or directory still works after a
-// sync. If it can't write its journal, it reports that only to waiting syncs; later syncs
-// have nothing to wait for and get no error: without this check, TestSyncFails in server
-// finds names lost on XFS each time, on ext4 most times, and on btrfs when processors are
-// busy, one time in five.
-func (d *disk) alive(fd int) error {
-	var err error
-	switch {
-	case d.fs == unix.XFS_SUPER_MAGIC:
-		_, err = unix.Flistxattr(fd, nil)
-	case d.fs == unix.EXT4_SUPER_MAGIC && d.journal, d.fs == unix.BTRFS_SUPER_MAGIC:
-		// Begins a change, and finds nothing to do.
-		err = unix.Fremovexattr(fd, "user.podnas.none")
-	}
-	if errors.Is(err, unix.EIO) || errors.Is(err, unix.EROFS) {
-		return err
-	}
-	return nil
-}
-
-// sync is fsync(2), or fdatasync(2). Without an error, all earlier changes are on the disk,
-// unless another sync through the descriptor has failed since they were made.
-func (d *disk) sync(fd int, data bool) error {
-	sync := unix.Fsync
-	if data {
-		sync = unix.Fdatasync
-	}
-	err := sync(fd)
-	if errors.Is(err, unix.EBADF) { // open with O_PATH
-		fd, err = unix.Open(procPath(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		opened := owned(fd)
-		defer opened.close()
-		err = sync(fd)
-	}
-	return cmp.Or(err, d.alive(fd))
-}

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/inodeindex"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/server/stats"
@@ -41,7 +43,7 @@ type Volume struct {
 	byIndex     bool // finder is the index
 	finder      finder
 	index       atomic.Pointer[index] // nil: none is needed, yet
-	rootID      FileID                // zero if there is none
+	rootID      disk.FileID           // zero if there is none
 	over        atomic.Pointer[above]
 	directories directories
 	// climbing is held while walking up many levels, see findInside.
@@ -49,7 +51,7 @@ type Volume struct {
 	mount    uint64 // the root's, and so of all that is opened by handle; 0 before Linux 5.8
 	births   bool   // the disk has the times of birth
 	rootIno  uint64
-	disk     disk
+	disk     disk.FS
 	account  *space.Account // nil: the server does not count
 	counted  atomic.Bool    // the usage is, and Table.lookAfter looks after it
 	mu       sync.RWMutex
@@ -116,6 +118,11 @@ type Options struct {
 	Clients []netip.Prefix
 }
 
+// Squash returns which callers become the anonymous user.
+func (o *Options) Squash() actas.Squash {
+	return actas.Squash{Root: o.RootSquash, All: o.AllSquash, AnonUID: o.AnonUID, AnonGID: o.AnonGID}
+}
+
 // Allows reports whether a client may use the volume. A client without an address,
 // on a Unix socket, may only use a volume that allows all clients.
 func (o *Options) Allows(client netip.Addr) bool {
@@ -147,7 +154,7 @@ type Table struct {
 	ByIndex  bool
 	IndexMax int
 	// Only is the user as whom all calls are done, see Rights. It must be set before a volume is added.
-	Only *Only
+	Only *actas.Only
 	// Modes is the directory on the disk that has the modes of files which Only changes for a moment, see Opener.openOwn.
 	// If it is empty, none is changed. It must be set before NewOpener.
 	Modes string
@@ -218,8 +225,8 @@ func (t *Table) add(e Exported) (*Volume, error) {
 		}
 	}
 	v := &Volume{
-		ID: e.ID, table: t, Path: exportPath, Options: e.Options, root: root, disk: diskOf(root), account: e.Account,
-		ending: make(chan struct{}), closed: make(chan struct{}), Refused: t.Only.Refuses(&e.Options),
+		ID: e.ID, table: t, Path: exportPath, Options: e.Options, root: root, disk: disk.Of(root), account: e.Account,
+		ending: make(chan struct{}), closed: make(chan struct{}), Refused: t.Only.Refuses(e.Options.Squash()),
 	}
 	v.statRoot()
 	if err := v.setForm(e.Form); err != nil {
@@ -229,8 +236,8 @@ func (t *Table) add(e Exported) (*Volume, error) {
 		v.account.Attach(root, v.identifyAgain)
 	}
 	v.dirSyncs.aside = true
-	if v.rootID, err = v.finder.identify(int(root.Fd()), nil); err != nil {
-		v.finder = inodes{&v.disk}
+	if v.rootID, err = v.finder.Identify(int(root.Fd()), nil); err != nil {
+		v.finder = disk.ByInode{FS: &v.disk}
 	}
 	if v.Refused != nil && t.Log != nil {
 		t.Log.Warn("nfs: no client may use a volume", "volume", v.Path, "reason", v.Refused)
