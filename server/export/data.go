@@ -49,7 +49,7 @@ func (f *File) WriteAt(p []byte, offset int64) (int, disk.Attr, error) {
 	defer f.beginChange().end()
 	var st unix.Stat_t
 	n, err := f.charge.Write(f.fd, p, offset, &st)
-	f.kept.changed(n)
+	f.kept.Changed(n)
 	if st.Nlink == 0 || st.Nlink == 1 && f.opener.held.keeps(f.heldKey()) {
 		return n, disk.Attr{}, err
 	}
@@ -66,7 +66,7 @@ func (f *File) Truncate(as actas.Thread, size uint64) error {
 	defer f.beginChange().end()
 	if f.use == UseWrite {
 		f.kept.written.Store(true)
-		defer f.kept.changed(0)
+		defer f.kept.Changed(0)
 		return f.charge.Resize(f.fd, int64(size), func() error {
 			for {
 				if err := unix.Ftruncate(f.fd, int64(size)); !errors.Is(err, unix.EINTR) {

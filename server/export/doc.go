@@ -19,9 +19,7 @@
 //     client the directory's attributes from right before and after its change (lock.go). Each
 //     change is charged to the volume's space.Account, if the server counts, and told to the index
 //     (indexnames.go) and to what remembers attributes (attrcache.go).
-//  6. [File.SyncHere] or [File.BeginSync] puts the change on the disk before the reply. One sync
-//     serves all calls that wait when it begins (sync.go). If it fails, each call whose change may
-//     have been in it gets the error (syncerror.go).
+//  6. [File.SyncHere] or [File.BeginSync] puts the change on the disk before the reply: package durable.
 //  7. [File.Close] gives the descriptor back to the cache, and ends the call in the volume.
 //
 // # Handles

@@ -9,6 +9,7 @@ import (
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/durable"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -87,6 +88,70 @@ func (f *File) Latest() (disk.Attr, error) {
 		return f.Stat()
 	}
 	return f.Attr, nil
+}
+
+// Sync syncs data and metadata; if dataOnly, it omits the metadata that is not needed to read
+// the data back. A directory's names are synced too. The error is also that of an earlier
+// sync since the file was opened.
+//
+// Only regular files and directories can be synced; other types are on the disk when
+// their directory is synced.
+func (f *File) Sync(dataOnly bool) error {
+	if ok, err := f.SyncHere(dataOnly); ok {
+		return err
+	}
+	s := f.BeginSync(dataOnly, nil)
+	return s.Wait()
+}
+
+// SyncHere is Sync on this goroutine, which shares the sync with no other file. If another goroutine
+// already syncs the file, SyncHere does nothing, and ok is false.
+func (f *File) SyncHere(dataOnly bool) (ok bool, err error) {
+	if !f.canSync() {
+		return true, nil
+	}
+	return f.opener.syncer.Here(f.toSync(), f.since, dataOnly)
+}
+
+// BeginSync has another goroutine sync the file for all calls that wait. Wait must be called, once. by
+// is who will; nil: nobody is told.
+func (f *File) BeginSync(dataOnly bool, by durable.Waiter) durable.Syncing {
+	if !f.canSync() {
+		return durable.Syncing{}
+	}
+	return f.opener.syncer.Begin(f.toSync(), f.since, dataOnly, by)
+}
+
+// ComesWithName reports whether a new file is on the disk when its directory is synced.
+// Attributes set later, like times, or an ACL inherited from the directory, may be in
+// another transaction.
+func (f *File) ComesWithName() bool {
+	switch {
+	case !f.canSync():
+		return true
+	case !f.isNew || f.changed || !f.Volume.disk.Journal:
+		return false
+	}
+	var attributes int
+	var err error
+	if f.created {
+		attributes, err = unix.Flistxattr(f.fd, nil)
+	} else { // it is open with O_PATH
+		attributes, err = unix.Listxattr(f.proc(), nil)
+	}
+	return err == nil && attributes == 0
+}
+
+func (f *File) canSync() bool { return f.use != UseAttr || f.Attr.IsDir() || f.Attr.IsRegular() }
+
+// toSync returns the descriptor with the calls that wait for it.
+func (f *File) toSync() *durable.File {
+	if f.kept != nil {
+		return &f.kept.File
+	}
+	alone := f.opener.newOpenFile(fileKey{f.Volume, f.ID}, UseAttr, f.fd, nil) // of f's descriptor, not shared
+	alone.init(new(durable.State))
+	return &alone.File
 }
 
 // look returns the attributes of an open file, and settles its charge if it has one.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/podnas/podnas/internal/idle"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/shares"
+	"github.com/podnas/podnas/server/durable"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -33,11 +33,9 @@ type Opener struct {
 	// Closed objects are reused, so that frequent calls allocate nothing.
 	spare        sync.Pool // of *File
 	spareListing sync.Pool // of *Listing
-	spareWait    sync.Pool // of syncWait
 
-	syncing syncSlots
-	onBtrfs overlap
-	modes   modes
+	syncer *durable.Syncer
+	modes  modes
 
 	stop     chan struct{}
 	sweeping sync.WaitGroup
@@ -54,12 +52,11 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 		changes:      newChanges(),
 		spare:        sync.Pool{New: func() any { return new(File) }},
 		spareListing: sync.Pool{New: func() any { return new(Listing) }},
-		spareWait:    sync.Pool{New: func() any { return make(syncWait, 1) }},
-		syncing:      syncSlots{slots: shares.New[chan struct{}](syncsMax)},
+		syncer:       durable.New(log),
 		stop:         make(chan struct{}),
 	}
 	for _, v := range table.Volumes() { // clients must notice a restart, RFC 1813 section 3.3.7
-		v.newVerifier()
+		v.Durable.NewVerifier()
 	}
 	o.inside.seed, o.inside.begin = maphash.MakeSeed(), make(chan struct{}, 1)
 	o.sweeping.Go(o.sweep)
@@ -338,7 +335,7 @@ func (o *Opener) newKept(v *Volume, id disk.FileID, use Use, kept *openFile) *Fi
 // keptAs makes the file use a cached descriptor, and its charge if the call may change the
 // file or a directory's names.
 func (f *File) keptAs(kept *openFile) {
-	f.kept, f.fd, f.since = kept, kept.fd, kept.state.errs.sample()
+	f.kept, f.fd, f.since = kept, kept.fd, kept.Sample()
 	if f.use != UseAttr {
 		f.charge = kept.charge
 	}

@@ -72,13 +72,3 @@ func (o *Opener) openOwn(v *Volume, id disk.FileID, path int, use Use) (disk.Des
 	m.did("dropped")
 	return d, err
 }
-
-// syncOwn syncs such a file, which is open with O_PATH.
-func (o *Opener) syncOwn(file *openFile) error {
-	d, err := o.openOwn(file.key.volume, file.key.id, file.fd, UseRead)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return file.key.volume.disk.Sync(d.FD(), false)
-}

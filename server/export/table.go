@@ -17,6 +17,7 @@ import (
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/durable"
 	"github.com/podnas/podnas/server/inodeindex"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/server/stats"
@@ -32,12 +33,10 @@ type Volume struct {
 	Served  stats.Volume
 	// Refused is why no client may use the volume, nil if clients may.
 	Refused error
+	// Durable has the syncs of the volume's files.
+	Durable durable.Volume
 
 	table       *Table
-	syncs       *stats.Syncs // of the table
-	dirSyncs    syncs        // of directories, where they are synced together
-	fileSyncs   syncs        // of files with little to write, where they are
-	verifier    atomic.Uint64
 	root        *os.File
 	form        Form
 	byIndex     bool // finder is the index
@@ -235,15 +234,14 @@ func (t *Table) add(e Exported) (*Volume, error) {
 	if v.account != nil {
 		v.account.Attach(root, v.identifyAgain)
 	}
-	v.dirSyncs.aside = true
 	if v.rootID, err = v.finder.Identify(int(root.Fd()), nil); err != nil {
 		v.finder = disk.ByInode{FS: &v.disk}
 	}
 	if v.Refused != nil && t.Log != nil {
 		t.Log.Warn("nfs: no client may use a volume", "volume", v.Path, "reason", v.Refused)
 	}
-	v.Served.Name, v.syncs = v.Path, &t.Syncs
-	v.newVerifier()
+	v.Served.Name = v.Path
+	v.Durable.Init(v.ID, v.Path, &v.disk, &t.Syncs)
 	t.byPath[v.Path], t.byID[v.ID] = v, v
 	at, _ := slices.BinarySearchFunc(t.sorted, v.Path, func(other *Volume, path string) int { return strings.Compare(other.Path, path) })
 	t.sorted = slices.Concat(t.sorted[:at], []*Volume{v}, t.sorted[at:])

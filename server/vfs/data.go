@@ -99,7 +99,7 @@ type Written struct {
 // If some of p was written before an error, there is no error: the client gets it when it
 // writes the rest.
 func (c *Call) Write(f *export.File, p []byte, offset uint64) (w Written, err error) {
-	w.Verifier = f.Volume.WriteVerifier()
+	w.Verifier = f.Volume.Durable.WriteVerifier()
 	attr, err := f.Stat()
 	if err != nil {
 		return w, err

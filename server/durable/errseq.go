@@ -1,8 +1,7 @@
-package export
+package durable
 
 import (
 	"errors"
-	"math/rand/v2"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -18,9 +17,9 @@ import (
 // reply. That finds every failure that may have lost the change, because
 //
 //   - a failed sync is recorded before another one of the file begins;
-//   - a file that was written stays open until it is synced (unsynced), so the kernel
+//   - a file that was written stays open until it is synced (File.Unsynced), so the kernel
 //     has an earlier descriptor to which it reports what fails in the background;
-//   - a failure of the file system's journal is found by a further system call (alive).
+//   - a failure of the file system's journal is found by a further system call (disk.FS.Sync).
 //
 // An UNSTABLE WRITE gets its reply before the sync. For those there is the volume's write
 // verifier: it changes before the failure is recorded. WRITE returns the verifier from
@@ -52,9 +51,3 @@ func (e *errSeq) since(sample uint64) error {
 	}
 	return unix.Errno(now & 0xffff)
 }
-
-// WriteVerifier is the write verifier, RFC 1813 section 3.3.7: while it does not
-// change, the server has lost no uncommitted data.
-func (v *Volume) WriteVerifier() uint64 { return v.verifier.Load() }
-
-func (v *Volume) newVerifier() { v.verifier.Store(rand.Uint64()) }

@@ -1,4 +1,4 @@
-package export
+package durable
 
 import (
 	"errors"
@@ -16,13 +16,13 @@ import (
 // fails. A file's does not.
 func TestDirectoryWaitsForSyncsUnderWay(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
-	mustDo(t, err)
+	mustBeNil(t, err)
 	defer dir.Close()
 	file, err := os.Create(filepath.Join(dir.Name(), "file"))
-	mustDo(t, err)
+	mustBeNil(t, err)
 	defer file.Close()
 	var st unix.Statfs_t
-	mustDo(t, unix.Fstatfs(int(dir.Fd()), &st))
+	mustBeNil(t, unix.Fstatfs(int(dir.Fd()), &st))
 	var commit error = unix.ENOTTY
 	if st.Type == unix.BTRFS_SUPER_MAGIC {
 		commit = nil
@@ -66,7 +66,7 @@ func TestDirectoryWaitsForSyncsUnderWay(t *testing.T) {
 // Directories whose syncs return together don't wait for each other.
 func TestDirectoriesSyncedTogether(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
-	mustDo(t, err)
+	mustBeNil(t, err)
 	defer dir.Close()
 	synctest.Test(t, func(t *testing.T) {
 		var o overlap
