@@ -12,6 +12,7 @@ import (
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -30,7 +31,7 @@ type givenHandles struct {
 
 // overProcesses serves a volume by processes that find files in different ways, and has check look at what each does with
 // the handles that it and those before it have given out.
-func overProcesses(t *testing.T, diskDir string, form export.Form, check func(c *raw, n int, had []givenHandles)) {
+func overProcesses(t *testing.T, diskDir string, form locate.Form, check func(c *raw, n int, had []givenHandles)) {
 	t.Helper()
 	dir := filepath.Join(diskDir, "volume")
 	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o777); err != nil {
@@ -86,7 +87,7 @@ func TestHandlesOfAnyForm(t *testing.T) {
 // TestHandlesKeepTheirForm: where the record has a form, all processes give out the same handles.
 func TestHandlesKeepTheirForm(t *testing.T) {
 	testdisk.Each(t, func(t *testing.T, diskDir string) {
-		for _, form := range []export.Form{export.FormKernel, export.FormInode} {
+		for _, form := range []locate.Form{locate.FormKernel, locate.FormInode} {
 			overProcesses(t, filepath.Join(diskDir, string(form)), form, func(c *raw, n int, had []givenHandles) {
 				h := had[n]
 				if h.by = had[0].by; !reflect.DeepEqual(h, had[0]) {

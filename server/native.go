@@ -11,6 +11,7 @@ import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 
 	mountd "github.com/podnas/podnas/server/mount3"
 	"github.com/podnas/podnas/server/nfsv3"
@@ -34,7 +35,7 @@ type native struct {
 	opener *export.Opener
 }
 
-func newNative(cfg *Config, key *export.Key, slow *stats.SlowLog) (*native, error) {
+func newNative(cfg *Config, key *locate.Key, slow *stats.SlowLog) (*native, error) {
 	table, log := cfg.Exports, cfg.Log
 	n := &native{opener: export.NewOpener(table, key, log)}
 	n.opener.NoAttrs = cfg.NoAttrCache

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/conformance/nfstest4"
@@ -30,13 +31,13 @@ func TestNativeConformance4(t *testing.T) {
 // way, by the kernel's handles and by the index in turn: what clients have open and locked, and their
 // handles, go on, whatever form the volume's handles have.
 func TestConformance4Switches(t *testing.T) {
-	for _, form := range []export.Form{export.FormKernel, export.FormInode} {
+	for _, form := range []locate.Form{locate.FormKernel, locate.FormInode} {
 		t.Run(string(form), func(t *testing.T) { conformance4(t, handlesHere(), form) })
 	}
 }
 
 // conformance4 has each process find files in another way if the form of handles is given.
-func conformance4(t *testing.T, handles string, form export.Form) {
+func conformance4(t *testing.T, handles string, form locate.Form) {
 	t.Helper()
 	dir := testdisk.Memory(t)
 	volume, hidden := filepath.Join(dir, "volume"), filepath.Join(dir, "hidden")

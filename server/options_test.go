@@ -13,6 +13,7 @@ import (
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
@@ -204,7 +205,7 @@ func rootOf(t *testing.T, key []byte, id uint64, dir string) nfs3.FH {
 	if err = errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	return export.NewKey(key).Handle(id, file)
+	return locate.NewKey(key).Handle(id, file)
 }
 
 // TestClients: who is not among a volume's clients can't mount it, and has no

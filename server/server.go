@@ -23,6 +23,7 @@ import (
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
@@ -97,14 +98,14 @@ func (c *Choice) selectHandles(handles, root string) error {
 	c.Reason = "files are found by the kernel's handles"
 	if handles == HandlesIndex {
 		c.ByIndex, c.Reason = true, "files are found by the index, as requested"
-		return export.ProbeIndex(root)
+		return locate.ProbeIndex(root)
 	}
 	err := disk.ProbeHandles(root)
 	if err == nil || handles == HandlesKernel {
 		return err
 	}
 	c.ByIndex, c.Reason = true, fmt.Sprintf("files are found by the index: %v", err)
-	if indexErr := export.ProbeIndex(root); indexErr != nil {
+	if indexErr := locate.ProbeIndex(root); indexErr != nil {
 		return errors.Join(err, indexErr)
 	}
 	return nil
@@ -180,7 +181,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	key := export.NewKey(cfg.HandleKey)
+	key := locate.NewKey(cfg.HandleKey)
 	s := &Server{name: cfg.Engine.Engine, versions: "3", log: cfg.Log}
 	if len(cfg.Engine.Rights.Tried) > 0 {
 		cfg.Log.Info("nfs: rights on the disk: " + cfg.Engine.Rights.String())

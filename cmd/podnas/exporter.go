@@ -9,6 +9,7 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -47,7 +48,7 @@ func (e exporter) Export(v volume.Volume) error {
 		}
 	}
 	x := export.Exported{
-		ID: v.ID, Path: "/" + v.Path, Dir: filepath.Join(e.Root, v.Path), Options: export.Options(v.Options), Form: export.Form(v.Handles),
+		ID: v.ID, Path: "/" + v.Path, Dir: filepath.Join(e.Root, v.Path), Options: export.Options(v.Options), Form: locate.Form(v.Handles),
 	}
 	if e.Limits.ModeOf(v.Project) == quota.Server {
 		x.Account = space.NewAccount(limitOf(v))
@@ -57,7 +58,7 @@ func (e exporter) Export(v volume.Volume) error {
 	if err := e.Table.Export(x); err != nil {
 		return err
 	}
-	if served, ok := e.Table.ByID(v.ID); ok && !served.ByIndex() {
+	if served, ok := e.Table.ByID(v.ID); ok && !served.Files.IsByIndex() {
 		e.forgetIndex(v) // of a time when it had one
 	}
 	return nil

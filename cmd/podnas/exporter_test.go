@@ -14,6 +14,8 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/locate"
+
 	serverdisk "github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 )
@@ -125,7 +127,7 @@ func TestUnexportForgetsRemoved(t *testing.T) {
 	e := exporter{Table: &export.Table{}, Root: root, Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler)}
 	v := volume.Volume{ID: 1, Name: "scratch", Path: "scratch", Size: 1 << 20}
 	mustDo(t, e.Export(v))
-	o := export.NewOpener(e.Table, export.NewKey(make([]byte, 32)), e.Log)
+	o := export.NewOpener(e.Table, locate.NewKey(make([]byte, 32)), e.Log)
 	defer o.Close()
 	mustDo(t, o.KeepRemoved(kept))
 	served, _ := e.Table.ByID(1)
@@ -155,10 +157,10 @@ func TestUnexportForgetsRemoved(t *testing.T) {
 // A volume whose handles only the index finds has one, whatever the process may do; one of a newer podnas is not served.
 func TestExporterForms(t *testing.T) {
 	e := exporter{Table: &export.Table{}, Root: t.TempDir(), Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler)}
-	v := volume.Volume{ID: 1, Name: "v", Path: ".", Handles: string(export.FormInode)}
+	v := volume.Volume{ID: 1, Name: "v", Path: ".", Handles: string(locate.FormInode)}
 	mustDo(t, e.Export(v))
 	defer e.Unexport(v)
-	if served, ok := e.Table.ByID(1); !ok || !served.ByIndex() {
+	if served, ok := e.Table.ByID(1); !ok || !served.Files.IsByIndex() {
 		t.Error("it has no index")
 	}
 	if err := e.Export(volume.Volume{ID: 2, Name: "w", Path: ".", Handles: "newer"}); err == nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -44,7 +45,7 @@ func countedTo(t *testing.T, dir string, limit quota.Limit) (*Opener, *Volume, [
 	needNative(t)
 	table := newTable(t)
 	mustDo(t, table.Export(Exported{ID: 1, Path: "/v", Dir: dir, Account: space.NewAccount(limit)}))
-	o := NewOpener(table, NewKey(make([]byte, 32)), discard)
+	o := NewOpener(table, locate.NewKey(make([]byte, 32)), discard)
 	t.Cleanup(o.Close)
 	v, _ := table.ByID(1)
 	root, err := o.Root(v)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // The attributes of files are remembered next to their handles, so that a listing, or a GETATTR,
@@ -37,15 +38,6 @@ func keepsAtime(d *disk.FS, a *disk.Attr, now int64) bool {
 	age := time.Duration(now - a.Atime.UnixNano())
 	const day = 24 * time.Hour
 	return age >= atimeSettles && (d.NoAtime || d.RelAtime && a.Atime.After(a.Mtime) && a.Atime.After(a.Ctime) && age < day-time.Minute)
-}
-
-// cachedAttrs do not change.
-type cachedAttrs struct {
-	disk.Attr
-
-	volume  *Volume // a volume that was exported again is another
-	version uint64  // of the file, before they were read
-	at      int64   // before they were read, in nanoseconds since 1970
 }
 
 // version counts the changes of files, of those with one index together. Its low bits are the
@@ -81,8 +73,9 @@ type versions [versionsKept]version
 func (v *versions) at(ino uint64) *version {
 	// Consecutive numbers have consecutive indexes, so that a listing reads few cache lines.
 	const odd = 0x9e3779b97f4a7c15
-	const runs = versionsKept / setRun
-	return &v[(ino/setRun*odd)>>32%runs*setRun+ino%setRun]
+	const run = 64
+	const runs = versionsKept / run
+	return &v[(ino/run*odd)>>32%runs*run+ino%run]
 }
 
 // of returns the version of a file.
@@ -133,13 +126,13 @@ func (f *File) WasRead(a *disk.Attr) {
 // remembers reports whether attributes of files of the volume are remembered. The inode number that
 // a directory has for a name must identify the file: on btrfs it does not.
 func (o *Opener) remembers(v *Volume) bool {
-	return !o.NoAttrs && v.mount != 0 && v.disk.Numbered
+	return !o.NoAttrs && v.Files.Mount() != 0 && v.disk.Numbered
 }
 
 // numberOf returns the inode number of a file whose attributes are remembered, 0 if they never are. Those of
 // a handle of the other form are not, or others would be given that.
 func (o *Opener) numberOf(v *Volume, id *disk.FileID) uint64 {
-	if !o.remembers(v) || !v.births || v.isOther(id) {
+	if !o.remembers(v) || !v.Files.HasBirths() || v.Files.IsOther(id) {
 		return 0
 	}
 	return v.disk.NumberIn(id)
@@ -147,54 +140,25 @@ func (o *Opener) numberOf(v *Volume, id *disk.FileID) uint64 {
 
 // remembered returns the attributes of the file with an inode number, and its handle; nil: they are
 // not remembered, or can't be used now. They are from after a time, if that is not 0.
-func (o *Opener) remembered(v *Volume, ino uint64, now, after int64) (*cachedAttrs, *cachedHandle) {
-	key := described{volume: v.ID, device: v.disk.Device, ino: ino}
-	ways, count := o.handles.find(&key)
-	if ways == nil {
-		return nil, nil
-	}
-	version := o.versions.at(ino).Load()
-	for i := range ways {
-		r := ways[i].Load()
-		if r == nil || r.file.ino != ino || r.file.volume != v.ID || r.file.device != v.disk.Device {
-			continue
-		}
-		a := r.attrs.Load()
-		if a == nil || a.volume != v || a.version != version || a.at <= after {
-			continue
-		}
-		if age := now - a.at; age < 0 || age >= int64(attrsKept) {
-			continue
-		}
-		o.handles.use(r)
-		count.attrs.Add(1)
-		return a, r
-	}
-	return nil, nil
+func (o *Opener) remembered(v *Volume, ino uint64, now, after int64) (*locate.CachedAttrs, *locate.CachedHandle) {
+	return o.handles.AttrsOf(&v.Files, ino, o.versions.at(ino).Load(), max(after, now-int64(attrsKept)), now)
 }
 
 // remember remembers the attributes of a file whose handle is cached. It returns false if that is not.
 func (o *Opener) remember(f *File, version uint64, now int64) (cached bool) {
-	key := described{volume: f.Volume.ID, device: f.Volume.disk.Device, ino: f.Attr.Ino}
-	ways, _ := o.handles.find(&key)
-	if ways == nil {
-		return false
+	r := o.handles.Of(&f.Volume.Files, f.Attr.Ino, &f.ID)
+	if r != nil {
+		o.rememberAs(r, &f.Attr, f.Volume, version, now)
 	}
-	for i := range ways {
-		if r := ways[i].Load(); r != nil && r.file.volume == f.Volume.ID && idIn(r.bytes[:r.n]) == f.ID {
-			o.rememberAs(r, &f.Attr, f.Volume, version, now)
-			cached = true
-		}
-	}
-	return cached
+	return r != nil
 }
 
 // rememberAs remembers attributes that last, with the change attribute that goes with them: as long
 // as they are valid it does not move.
-func (o *Opener) rememberAs(r *cachedHandle, a *disk.Attr, v *Volume, version uint64, now int64) {
-	c := &cachedAttrs{*a, v, version, now}
-	c.Change = o.changes.old(fileKey{v, idIn(r.bytes[:r.n])}, a.Ctime.UnixNano())
-	r.attrs.Store(c)
+func (o *Opener) rememberAs(r *locate.CachedHandle, a *disk.Attr, v *Volume, version uint64, now int64) {
+	c := &locate.CachedAttrs{Attr: *a, Volume: &v.Files, Version: version, At: now}
+	c.Change = o.changes.old(fileKey{v, locate.IDIn(r.Handle())}, a.Ctime.UnixNano())
+	r.Attrs.Store(c)
 }
 
 // lasts reports whether attributes are worth remembering, and may be: the version is from before
@@ -202,20 +166,6 @@ func (o *Opener) rememberAs(r *cachedHandle, a *disk.Attr, v *Volume, version ui
 // was removed is there only for who has it open.
 func lasts(a *disk.Attr, version uint64, now int64) bool {
 	return a.Nlink > 0 && version&changesAtOnce == 0 && now-a.Ctime.UnixNano() >= int64(tickMax)
-}
-
-// saw forgets attributes that were remembered if the file has others: after one reply with them
-// no other should have those of before.
-func (r *cachedHandle) saw(a *disk.Attr) {
-	was := r.attrs.Load()
-	if was == nil {
-		return
-	}
-	same := *a
-	same.Change = was.Change
-	if was.Attr != same {
-		r.attrs.Store(nil)
-	}
 }
 
 // Describe is File.Describe for an entry of a listing.
@@ -226,7 +176,7 @@ func (e Entry) Describe(handle []byte) (disk.Attr, []byte, error) {
 		return f.Describe(e.Name, handle)
 	}
 	if a, r := o.remembered(f.Volume, e.Ino, l.read, l.changed+int64(tickMax)); a != nil {
-		return a.Attr, append(handle, r.bytes[:r.n]...), nil
+		return a.Attr, append(handle, r.Handle()...), nil
 	}
 	version := o.versions.at(e.Ino).Load()
 	a, handle, r, err := f.describe(e.Name, handle)
@@ -253,7 +203,7 @@ func (o *Opener) OpenRecent(client netip.Addr, handle []byte) (*File, error) {
 		return o.openIn(v, id, UseAttr)
 	}
 	now := time.Now().UnixNano()
-	if a, r := o.remembered(v, ino, now, 0); a != nil && idIn(r.bytes[:r.n]) == id {
+	if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == id {
 		if kept := o.files.get(fileKey{v, id}, UseAttr); kept != nil {
 			f := o.newKept(v, id, UseAttr, kept)
 			f.Attr = a.Attr
@@ -282,7 +232,7 @@ func (o *Opener) rememberOpen(f *File, version uint64, now int64) {
 	var st unix.Statx_t
 	if err := disk.Statx(f.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
 		d := f.described(&st)
-		o.handles.put(&d, f.Handle())
+		o.handles.Put(&d, f.Handle())
 		o.remember(f, version, now)
 	}
 }
@@ -296,7 +246,7 @@ func (f *File) Recent(end int64) (disk.Attr, error) {
 		return f.Stat()
 	}
 	now := time.Now().UnixNano()
-	if a, r := o.remembered(v, ino, now, 0); a != nil && idIn(r.bytes[:r.n]) == f.ID && end <= a.Size && keepsAtime(&v.disk, &a.Attr, now) {
+	if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == f.ID && end <= a.Size && keepsAtime(&v.disk, &a.Attr, now) {
 		return a.Attr, nil
 	}
 	version := o.versions.at(ino).Load()
@@ -317,12 +267,12 @@ func (o *Opener) Look(client netip.Addr, handle []byte) (*File, error) {
 	}
 	ino := o.numberOf(v, &id)
 	if ino == 0 {
-		v.calls.Done()
+		v.Done()
 		return o.OpenAtOnce(client, handle, UseAttr)
 	}
 	now := time.Now().UnixNano()
 	a, r := o.remembered(v, ino, now, 0)
-	if a != nil && bytes.Equal(r.bytes[:r.n], handle) {
+	if a != nil && bytes.Equal(r.Handle(), handle) {
 		f := o.newFile(v, disk.Descriptor{})
 		f.ID, f.Attr = id, a.Attr
 		if o.isInside(f) {
@@ -331,7 +281,7 @@ func (o *Opener) Look(client netip.Addr, handle []byte) (*File, error) {
 		f.Close()
 		return nil, nil
 	}
-	v.calls.Done()
+	v.Done()
 	version := o.versions.at(ino).Load()
 	f, err := o.OpenAtOnce(client, handle, UseAttr)
 	if f != nil && lasts(&f.Attr, version, now) {

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -28,7 +27,7 @@ func TestAttrsDuringChange(t *testing.T) {
 	mustDo(t, err)
 	look := func() (remembered bool) {
 		t.Helper()
-		before := o.handles.counts().Attrs
+		before := o.handles.Counts().Attrs
 		f, err := o.Look(netip.Addr{}, handle)
 		mustDo(t, err)
 		if f == nil { // it is not open yet
@@ -36,7 +35,7 @@ func TestAttrsDuringChange(t *testing.T) {
 			mustDo(t, err)
 		}
 		f.Close()
-		return o.handles.counts().Attrs > before
+		return o.handles.Counts().Attrs > before
 	}
 	look()
 	look()
@@ -67,31 +66,6 @@ func TestAttrsDuringChange(t *testing.T) {
 	}
 }
 
-// The cache takes at most 20 MiB: docs/internals/measurements.md has the size of an entry.
-func TestAttrsMemory(t *testing.T) {
-	const entries = 10_000
-	used := func() uint64 {
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.TotalAlloc
-	}
-	var h handles
-	d := described{sec: 1}
-	h.put(&d, nil) // the sets are there
-	handle := make([]byte, 24)
-	before := used()
-	for i := range uint64(entries) {
-		d.ino = i
-		h.put(&d, handle)
-		h.get(&d).attrs.Store(&cachedAttrs{})
-	}
-	each := (used() - before) / entries
-	t.Logf("%d bytes an entry", each)
-	if most := each * setRuns * setRun * setWays; each > 320 || most > 20<<20 {
-		t.Errorf("%d bytes an entry, %d bytes in all", each, most)
-	}
-}
-
 // A directory in which names are looked up is not looked at each time, the root too, until a client changes
 // it or its attributes are too old.
 func TestOpenRecent(t *testing.T) {
@@ -108,7 +82,7 @@ func TestOpenRecent(t *testing.T) {
 			f, err := o.OpenRecent(netip.Addr{}, handle)
 			mustDo(t, err)
 			defer f.Close()
-			if !o.remembers(f.Volume) || !f.Volume.births {
+			if !o.remembers(f.Volume) || !f.Volume.Files.HasBirths() {
 				t.Skip("no attributes are remembered on this disk")
 			}
 			if _, err := f.Lookup([]byte("none")); err == nil {
@@ -147,7 +121,7 @@ func TestLookAtNew(t *testing.T) {
 	top, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer top.Close()
-	if !o.remembers(top.Volume) || !top.Volume.births {
+	if !o.remembers(top.Volume) || !top.Volume.Files.HasBirths() {
 		t.Skip("no attributes are remembered on this disk")
 	}
 	names := LockNames(top, top)
@@ -159,14 +133,14 @@ func TestLookAtNew(t *testing.T) {
 	time.Sleep(2 * tickMax)
 	look := func() (mode uint32, remembered bool) {
 		t.Helper()
-		before := o.handles.counts().Attrs
+		before := o.handles.Counts().Attrs
 		f, err := o.Look(netip.Addr{}, handle)
 		mustDo(t, err)
 		if f == nil {
 			t.Fatal("a file that was just made is not open")
 		}
 		defer f.Close()
-		return f.Attr.Mode & 0o777, o.handles.counts().Attrs > before
+		return f.Attr.Mode & 0o777, o.handles.Counts().Attrs > before
 	}
 	if _, remembered := look(); remembered {
 		t.Error("remembered before anybody had looked")
@@ -194,7 +168,7 @@ func TestRecent(t *testing.T) {
 	time.Sleep(2 * tickMax)
 	handle := handleOf(t, o, root, "f")
 	v := o.table.Volumes()[0]
-	if !o.remembers(v) || !v.births {
+	if !o.remembers(v) || !v.Files.HasBirths() {
 		t.Skip("no attributes are remembered on this disk")
 	}
 	// The ctime is later than the atime, which the first READ sets: as on a disk on which it never does.
@@ -204,10 +178,10 @@ func TestRecent(t *testing.T) {
 		f, err := o.Open(netip.Addr{}, handle, UseRead)
 		mustDo(t, err)
 		defer f.Close()
-		before := o.handles.counts().Attrs
+		before := o.handles.Counts().Attrs
 		a, err := f.Recent(end)
 		mustDo(t, err)
-		return a.Size, o.handles.counts().Attrs > before && a.Size >= end
+		return a.Size, o.handles.Counts().Attrs > before && a.Size >= end
 	}
 	look(100)
 	look(100)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // The change attribute of NFSv4 (RFC 8881 section 5.8.1.4) must move at each change, or
@@ -159,7 +160,7 @@ func (f *File) ChangeOf(name, handle []byte, a disk.Attr) (uint64, disk.Attr, []
 			return a.Change, a, handle, nil
 		}
 		again := handle
-		change, now, err := f.opener.change(fileKey{f.Volume, idIn(handle)}, a, func() (now disk.Attr, err error) {
+		change, now, err := f.opener.change(fileKey{f.Volume, locate.IDIn(handle)}, a, func() (now disk.Attr, err error) {
 			now, again, err = f.Describe(name, handle[len(handle):])
 			return now, err
 		})

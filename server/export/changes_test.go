@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // The change attribute moves at each change, and stays as long as there is none, whatever
@@ -93,7 +94,7 @@ func TestChangeOfReplaced(t *testing.T) {
 	}
 	top, path := open(root), filepath.Join(dir, "a")
 	mustDo(t, os.WriteFile(path, nil, 0o600))
-	was, handle, err := top.Describe([]byte("a"), make([]byte, 0, HandleMax))
+	was, handle, err := top.Describe([]byte("a"), make([]byte, 0, locate.HandleMax))
 	mustDo(t, err)
 	mustDo(t, os.WriteFile(path+".new", []byte("data"), 0o600))
 	mustDo(t, os.Rename(path+".new", path))

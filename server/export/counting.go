@@ -90,33 +90,26 @@ func (t *Table) counted() []*Volume {
 
 // scan counts the volume's usage while it is served, until the export ends.
 func (v *Volume) scan(log *slog.Logger) {
-	if !v.begin() {
+	if !v.Begin() {
 		return
 	}
-	defer v.calls.Done()
+	defer v.Done()
 	v.account.Scan(v.root, v.ending, log)
 }
 
 // settleDue reads the usage of files again that were written some time ago, if
 // they can be opened by handle.
 func (v *Volume) settleDue(now time.Time) {
-	if !v.begin() {
+	if !v.Begin() {
 		return
 	}
-	defer v.calls.Done()
+	defer v.Done()
 	v.account.LookAgain(now, func(id string, look func(fd int)) {
-		if d, err := v.finder.Open(disk.NewFileID([]byte(id)), disk.PathOnly); err == nil {
+		if d, err := v.Files.Open(disk.NewFileID([]byte(id)), disk.PathOnly); err == nil {
 			look(d.FD())
 			d.Close()
 		}
 	})
-}
-
-// identifyAgain returns the ID of the file with a name in a directory, for settleDue; it is empty
-// if the file has none.
-func (v *Volume) identifyAgain(dir int, name string) string {
-	id, _ := v.finder.Identify(dir, []byte(name))
-	return id.AsString()
 }
 
 // Await waits until the volume is counted, if an error of a change is EAGAIN because its free space is
@@ -152,4 +145,11 @@ func (t *Table) LastMarks() {
 			v.account.LastMark()
 		}
 	}
+}
+
+// identifyAgain returns the ID of the file with a name in a directory, for settleDue; it is empty
+// if the file has none.
+func (v *Volume) identifyAgain(dir int, name string) string {
+	id, _ := v.Files.Identify(dir, []byte(name))
+	return id.AsString()
 }

@@ -107,7 +107,7 @@ func (o *Opener) openData(v *Volume, id disk.FileID, use Use, removed bool) (dis
 	case !attr.IsRegular(): // to open a fifo or a device has effects
 		return disk.Descriptor{}, nil, unix.EINVAL
 	}
-	d, err := v.finder.Reopen(id, path.FD(), use.flags())
+	d, err := v.Files.Reopen(id, path.FD(), use.flags())
 	if errors.Is(err, unix.EACCES) && o.table.Only != nil {
 		d, err = o.openOwn(v, id, path.FD(), use)
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -57,7 +58,7 @@ func TestKernelHandlesOfChild(t *testing.T) {
 		mustDo(t, err)
 		ids[i] = id
 	}
-	handle := func(id []byte) []byte { return NewKey(make([]byte, 32)).Handle(7, disk.NewFileID(id)) }
+	handle := func(id []byte) []byte { return locate.NewKey(make([]byte, 32)).Handle(7, disk.NewFileID(id)) }
 	handleOf(t, o, handle(ids[0]), "file")
 	if got, err := contentOf(o, handle(ids[1])); got != "data" || err != nil {
 		t.Errorf("the file: %q, %v", got, err)

@@ -46,7 +46,7 @@ func TestDescribe(t *testing.T) {
 	mustDo(t, os.Symlink("a", filepath.Join(dir, "link")))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
 	same("too young to be remembered", "a")
-	if n := o.handles.counts().Cached; n != 0 {
+	if n := o.handles.Counts().Cached; n != 0 {
 		t.Errorf("%d handles are remembered of files that were just made", n)
 	}
 	time.Sleep(bornBefore + 20*time.Millisecond)
@@ -54,7 +54,7 @@ func TestDescribe(t *testing.T) {
 		same(name, name)
 		same(name+" again", name)
 	}
-	if c := o.handles.counts(); c.Cached != 5 || c.Hits != 4 { // "." is looked up, and remembered for its other name
+	if c := o.handles.Counts(); c.Cached != 5 || c.Hits != 4 { // "." is looked up, and remembered for its other name
 		t.Errorf("%+v of five names", c)
 	}
 	write("a", "written")
@@ -69,9 +69,9 @@ func TestDescribe(t *testing.T) {
 		write("a", fmt.Sprint(i))
 		same(fmt.Sprint("made anew, ", i), "a")
 	}
-	o.handles.evict()
-	o.handles.evict()
-	if n := o.handles.counts().Cached; n != 0 {
+	o.handles.Evict()
+	o.handles.Evict()
+	if n := o.handles.Counts().Cached; n != 0 {
 		t.Errorf("%d handles are never forgotten", n)
 	}
 	same("after that", "sub")
@@ -123,8 +123,8 @@ func TestDescribeRenamed(t *testing.T) {
 		if !bytes.Equal(handle, handles[a.Ino]) {
 			t.Fatalf("inode %d is described with handle %x, not %x", a.Ino, handle, handles[a.Ino])
 		}
-		o.handles.evict()
-		o.handles.evict()
+		o.handles.Evict()
+		o.handles.Evict()
 	}
 	close(end)
 	mustDo(t, <-ended)

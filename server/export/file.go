@@ -10,6 +10,7 @@ import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/durable"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -53,7 +54,7 @@ func (f *File) Close() {
 	volume.directories.leave(f.names)
 	*f = File{fd: -1}
 	opener.spare.Put(f)
-	volume.calls.Done()
+	volume.Done()
 }
 
 // AppendHandle appends the file's handle.
@@ -62,7 +63,7 @@ func (f *File) AppendHandle(b []byte) []byte {
 }
 
 // Handle returns the file's handle.
-func (f *File) Handle() []byte { return f.AppendHandle(make([]byte, 0, HandleMax)) }
+func (f *File) Handle() []byte { return f.AppendHandle(make([]byte, 0, locate.HandleMax)) }
 
 // Stat returns the attributes. The error is ESTALE if the file was removed, even
 // if it is still open somewhere, unless it is a Held's: then it has no links.
@@ -163,11 +164,8 @@ func (v *Volume) look(fd int, c *space.Charge) (disk.Attr, error) {
 	return v.disk.AttrOf(&st), nil
 }
 
-// IsRoot reports whether the attributes are of the volume's root directory.
-func (v *Volume) IsRoot(a *disk.Attr) bool { return a.Ino == v.rootIno && a.Device == v.disk.Device }
-
 // IsRoot reports whether the file is the volume's root directory.
-func (f *File) IsRoot() bool { return f.ID == f.Volume.rootID }
+func (f *File) IsRoot() bool { return f.ID == *f.Volume.Files.RootID() }
 
 // Permission bits for Access, access(2).
 const (
@@ -197,22 +195,22 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 		Mode:    uint64(mode),
 		Resolve: resolve | unix.RESOLVE_NO_MAGICLINKS,
 	}
-	x := f.Volume.index.Load()
-	removals := x.removals()
+	x := f.Volume.Files.Index()
+	removals := x.Removals()
 	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(f.fd), uintptr(unsafe.Pointer(&path)),
 		uintptr(unsafe.Pointer(&how)), unix.SizeofOpenHow, 0, 0)
 	if errno != 0 {
 		return nil, errno
 	}
 	d := disk.Owned(int(fd))
-	if !f.Volume.begin() {
+	if !f.Volume.Begin() {
 		d.Close()
 		return nil, unix.ESTALE
 	}
 	child := f.opener.newFile(f.Volume, d)
 	var err error
 	if child.Attr, err = child.Stat(); err == nil {
-		child.ID, err = f.Volume.finder.Identify(child.fd, nil)
+		child.ID, err = f.Volume.Files.Identify(child.fd, nil)
 	} else if errors.Is(err, unix.ESTALE) { // which would be said of the directory
 		err = unix.ENOENT // it was removed since it was opened
 	}
@@ -220,7 +218,7 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 		child.Close()
 		return nil, err
 	}
-	x.saw(f, name, child.Attr.Ino, child.Attr.IsDir(), removals)
+	x.Saw(f.fd, f.Attr.Ino, name, child.Attr.Ino, child.Attr.IsDir(), removals)
 	return child, nil
 }
 
@@ -313,7 +311,7 @@ func (f *File) makeNode(as actas.Thread, name string, do func() error) (*File, e
 func (f *File) roomFor(name string, n space.Amount) (space.Reservation, error) {
 	room, err := f.Volume.account.Reserve(n)
 	if err != nil {
-		if _, taken := f.Volume.finder.Identify(f.fd, []byte(name)); taken == nil {
+		if _, taken := f.Volume.Files.Identify(f.fd, []byte(name)); taken == nil {
 			return space.Reservation{}, nil
 		}
 	}
@@ -331,7 +329,7 @@ func (f *File) made(child *File) {
 
 // Lacks reports whether it is certain that the directory has no such name.
 func (f *File) Lacks(name string) bool {
-	_, err := f.Volume.finder.Identify(f.fd, []byte(name))
+	_, err := f.Volume.Files.Identify(f.fd, []byte(name))
 	return errors.Is(err, unix.ENOENT)
 }
 
@@ -348,7 +346,7 @@ func (f *File) Unmake(as actas.Thread, made *File, name string) (removed bool, e
 	case a.IsRegular() && a.Used > 0, !a.IsDir() && a.Nlink > 1:
 		return false, nil
 	}
-	switch is, err := f.Volume.finder.Identify(f.fd, []byte(name)); {
+	switch is, err := f.Volume.Files.Identify(f.fd, []byte(name)); {
 	case err != nil:
 		return false, err
 	case is != made.ID:
@@ -419,13 +417,13 @@ func (f *File) Link(as actas.Thread, dir *File, name string) error {
 	}
 	defer room.Release()
 	defer f.beginChange().end()
-	x := f.Volume.index.Load()
-	removals := x.removals()
+	x := f.Volume.Files.Index()
+	removals := x.Removals()
 	// Without a path it needs CAP_DAC_READ_SEARCH, linkat(2).
 	if err := unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
 		return err
 	}
-	x.saw(dir, []byte(name), f.Attr.Ino, false, removals)
+	x.Saw(dir.fd, dir.Attr.Ino, []byte(name), f.Attr.Ino, false, removals)
 	return nil
 }
 
@@ -465,10 +463,10 @@ func (f *File) Rename(as actas.Thread, name string, to *File, newName string) (c
 	if err := errors.Join(component(name), component(newName)); err != nil {
 		return false, unix.EINVAL
 	}
-	x := f.Volume.index.Load()
-	x.move()
-	defer x.moved()
-	moved, err := f.Volume.finder.Identify(f.fd, []byte(name)) // its ctime changes
+	x := f.Volume.Files.Index()
+	x.Moving()
+	defer x.Moved()
+	moved, err := f.Volume.Files.Identify(f.fd, []byte(name)) // its ctime changes
 	if err == nil && f.renameTo(name, to, newName, moved) == nil {
 		f.renamed(name, to, newName, moved)
 		return true, nil
@@ -502,7 +500,7 @@ func (f *File) renameTo(name string, to *File, newName string, moved disk.FileID
 // renamed tells the account and the index of a new name.
 func (f *File) renamed(name string, to *File, newName string, moved disk.FileID) {
 	f.Volume.account.Moved(to.fd, newName)
-	f.Volume.index.Load().renamed(f, name, to, newName, &moved)
+	f.Volume.Files.Index().Renamed(f.Attr.Ino, name, to.fd, to.Attr.Ino, newName, &moved)
 }
 
 // Chmod sets the permission bits, setuid, setgid and sticky. The error is

@@ -12,6 +12,7 @@ import (
 
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/durable"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -161,8 +162,8 @@ func newFileCache() *fileCache {
 // Kept counts what an Opener keeps between calls.
 type Kept struct {
 	Files   FileCounts
-	Handles HandleCounts
-	Index   IndexCounts
+	Handles locate.HandleCounts
+	Index   locate.IndexCounts
 }
 
 // FileCounts counts the cached open files.
@@ -390,7 +391,7 @@ func (c *fileCache) removeIdle() (unsynced []*openFile, more bool) {
 			more = true
 			break // the following ones were used later
 		}
-		if f.Unsynced() && !f.key.volume.hasEnded() {
+		if f.Unsynced() && !f.key.volume.HasEnded() {
 			f.users++
 			unsynced = append(unsynced, f)
 			continue

@@ -11,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
 // formed is a process that serves a volume with handles of a form.
-func formed(t *testing.T, dir string, form Form, byIndex bool) (*Opener, *Volume) {
+func formed(t *testing.T, dir string, form locate.Form, byIndex bool) (*Opener, *Volume) {
 	t.Helper()
 	table := newTable(t)
 	table.ByIndex = byIndex
@@ -33,13 +34,13 @@ func TestForms(t *testing.T) {
 		put(t, "data", dir, "d", "file")
 		mustDo(t, os.Symlink("target", filepath.Join(dir, "d", "link")))
 		mustDo(t, unix.Mkfifo(filepath.Join(dir, "d", "fifo"), 0o644))
-		all := map[Form]map[string][]byte{}
-		for _, form := range []Form{FormKernel, FormInode} {
+		all := map[locate.Form]map[string][]byte{}
+		for _, form := range []locate.Form{locate.FormKernel, locate.FormInode} {
 			all[form] = map[string][]byte{}
 			for _, byIndex := range []bool{false, true, false} {
 				o, v := formed(t, dir, form, byIndex)
-				if v.ByIndex() != (byIndex || form == FormInode) {
-					t.Errorf("%s: files are found by the index: %t", form, v.ByIndex())
+				if v.Files.IsByIndex() != (byIndex || form == locate.FormInode) {
+					t.Errorf("%s: files are found by the index: %t", form, v.Files.IsByIndex())
 				}
 				root, err := o.Root(v)
 				mustDo(t, err)
@@ -95,12 +96,12 @@ func TestFormsOfDisk(t *testing.T) {
 		for _, tt := range []struct {
 			byIndex        bool
 			removed        string
-			fresh, earlier Form
+			fresh, earlier locate.Form
 		}{
-			{false, there, FormKernel, FormKernel},
-			{false, missing, FormKernel, FormKernel},
-			{true, there, FormInode, FormInode},
-			{true, missing, FormInode, FormKernel},
+			{false, there, locate.FormKernel, locate.FormKernel},
+			{false, missing, locate.FormKernel, locate.FormKernel},
+			{true, there, locate.FormInode, locate.FormInode},
+			{true, missing, locate.FormInode, locate.FormKernel},
 		} {
 			table := &Table{ByIndex: tt.byIndex}
 			fresh, earlier, err := table.Forms(dir, tt.removed)

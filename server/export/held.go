@@ -60,7 +60,7 @@ func (o *Opener) Reopen(volume uint64, id disk.FileID, write bool) (*Held, error
 	}
 	var held *Held
 	err := o.patiently(func() error {
-		if !v.begin() {
+		if !v.Begin() {
 			return unix.ESTALE
 		}
 		f, err := o.openDataIn(v, id, use, true)
@@ -121,7 +121,7 @@ func (h *Held) Volume() *Volume { return h.kept.key.volume }
 // has ended.
 func (h *Held) File() (*File, error) {
 	key := h.kept.key
-	if !key.volume.begin() {
+	if !key.volume.Begin() {
 		return nil, unix.ESTALE
 	}
 	h.opener.files.hold(h.kept)
@@ -134,10 +134,10 @@ func (h *Held) File() (*File, error) {
 // know it, and its inode number. A file that was removed has the path that it had.
 func (h *Held) Where() (path string, inode uint64, removed bool) {
 	v := h.Volume()
-	if !v.begin() {
+	if !v.Begin() {
 		return "", 0, false
 	}
-	defer v.calls.Done()
+	defer v.Done()
 	fd := h.kept.fd
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

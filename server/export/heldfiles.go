@@ -236,10 +236,10 @@ func (o *Opener) forget(f *heldFile) bool {
 func (o *Opener) unlinkKept(f *heldFile) error {
 	dir, name := o.held.at(), f.key.name()
 	v, ok := o.table.ByID(f.key.volume)
-	if !ok || !v.begin() {
+	if !ok || !v.Begin() {
 		return unix.Unlinkat(dir, name, 0)
 	}
-	defer v.calls.Done()
+	defer v.Done()
 	var taking space.Taking
 	if v.account != nil {
 		if own, err := disk.OpenEntry(dir, name); err == nil {

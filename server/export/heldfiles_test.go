@@ -16,6 +16,7 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -39,7 +40,7 @@ func keepingAt(t *testing.T, dir string) *keeping {
 	mustDo(t, k.table.Export(Exported{ID: 1, Path: "/v", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 40})}))
 	k.v, _ = k.table.ByID(1)
 	counted(t, k.v)
-	k.Opener = NewOpener(k.table, NewKey(make([]byte, 32)), discard)
+	k.Opener = NewOpener(k.table, locate.NewKey(make([]byte, 32)), discard)
 	mustDo(t, k.KeepRemoved(k.kept))
 	var err error
 	k.root, err = k.Root(k.v)

@@ -19,13 +19,14 @@ import (
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
 // indexed is a volume whose files are found by the index.
-func indexed(t *testing.T, dir string) (o *Opener, root []byte, x *index) {
+func indexed(t *testing.T, dir string) (o *Opener, root []byte, x *locate.Index) {
 	t.Helper()
-	if err := ProbeIndex(dir); err != nil {
+	if err := locate.ProbeIndex(dir); err != nil {
 		t.Skip(err)
 	}
 	table := newTable(t)
@@ -35,16 +36,14 @@ func indexed(t *testing.T, dir string) (o *Opener, root []byte, x *index) {
 	v, _ := table.ByID(7)
 	root, err := o.Root(v)
 	mustDo(t, err)
-	return o, root, v.index.Load()
+	return o, root, v.Files.Index()
 }
 
 // settled waits until the index has all files.
-func settled(t *testing.T, x *index) {
+func settled(t *testing.T, x *locate.Index) {
 	t.Helper()
 	comesTrue(t, "the index is complete", func() bool {
-		x.walks.mu.Lock()
-		defer x.walks.mu.Unlock()
-		return x.walks.complete
+		return x.Complete()
 	})
 }
 
@@ -158,17 +157,17 @@ func TestIndexUnknown(t *testing.T) {
 	if _, err := o.Open(netip.Addr{}, gone, UseAttr); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("a file that never was: %v", err)
 	}
-	walks := x.walks.begun
+	walks := o.table.indexCounts().Walks
 	for range 100 {
 		if _, err := o.Open(netip.Addr{}, gone, UseAttr); !errors.Is(err, unix.ESTALE) {
 			t.Errorf("a file that never was: %v", err)
 		}
 	}
-	if x.walks.begun != walks {
+	if o.table.indexCounts().Walks != walks {
 		t.Error("handles of files that do not exist have the volume walked")
 	}
 	// As after a change directly on the disk.
-	x.walks.doubt(0)
+	x.Doubt(0)
 	if _, err := o.Open(netip.Addr{}, gone, UseAttr); !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ESTALE) {
 		t.Errorf("while nobody knows: %v", err)
 	}
@@ -216,7 +215,7 @@ func TestIndexReusedInode(t *testing.T) {
 func TestIndexTooSmall(t *testing.T) {
 	dir := t.TempDir()
 	const files = 20_000
-	if err := ProbeIndex(dir); err != nil {
+	if err := locate.ProbeIndex(dir); err != nil {
 		t.Skip(err)
 	}
 	for n := range files {
@@ -239,7 +238,8 @@ func TestIndexTooSmall(t *testing.T) {
 	for n := range files { // so that the index forgets them
 		a, err := os.Stat(filepath.Join(dir, fmt.Sprint("d", n/1000), fmt.Sprint("file", n)))
 		mustDo(t, err)
-		v.index.Load().names.Add(a.Sys().(*syscall.Stat_t).Ino, 1, []byte("x"), false)
+		x := v.Files.Index()
+		x.Saw(-1, 1, []byte("x"), a.Sys().(*syscall.Stat_t).Ino, false, x.Removals())
 	}
 	for n, h := range handles {
 		forgetOpen(o)
@@ -247,7 +247,7 @@ func TestIndexTooSmall(t *testing.T) {
 			t.Fatalf("file %d: %q, %v", n, got, err)
 		}
 	}
-	if names, _ := v.index.Load().names.Size(); names >= files {
+	if names := table.indexCounts().Names; names >= files {
 		t.Errorf("the index has %d names", names)
 	}
 }
@@ -286,7 +286,7 @@ func TestIndexRenamesWhileOpening(t *testing.T) {
 	})
 	asked, opens := 0, 0
 	for deadline := time.Now().Add(time.Minute); renames.Load() < int64(testdisk.Rounds(1000, 10_000)) && time.Now().Before(deadline); opens++ {
-		d, err := x.Open(idIn(h), UseAttr.flags())
+		d, err := x.Open(locate.IDIn(h), UseAttr.flags())
 		switch {
 		case errors.Is(err, unix.EAGAIN): // none of 50 tries came between two renames
 			asked++
@@ -331,7 +331,7 @@ func TestIndexChangedByHand(t *testing.T) {
 		archive = append(archive, fmt.Sprint("d", d))
 	}
 	mustDo(t, exec.Command("tar", archive...).Run())
-	o, root, x := indexed(t, dir)
+	o, root, _ := indexed(t, dir)
 	known := make([]int, 0, 1000)
 	handles := map[int][]byte{}
 	for n := 0; n < files; n += 2 * max(1, files/2000) {
@@ -339,9 +339,6 @@ func TestIndexChangedByHand(t *testing.T) {
 		mustDo(t, err)
 		known, handles[n] = append(known, n), handleOf(t, o, root, rel)
 	}
-	x.walks.mu.Lock()
-	x.walks.next = time.Time{}
-	x.walks.mu.Unlock()
 
 	var stop atomic.Bool
 	var hand, clients sync.WaitGroup

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -21,7 +22,7 @@ func twoVolumes(t *testing.T, disk string) (o *Opener, roots [2][]byte, dirs [2]
 	t.Helper()
 	needNative(t)
 	table := newTable(t)
-	o = NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	o = NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	for i, name := range []string{"one", "two"} {
 		dirs[i] = filepath.Join(disk, name)
 		mustDo(t, os.Mkdir(dirs[i], 0o755))
@@ -67,7 +68,7 @@ func TestMovedDirectoriesLeadNowhere(t *testing.T) {
 		}
 		check := func(where string, inside bool) {
 			t.Helper()
-			o.inside.now.Add(2) // what was known is too old
+			forgetInside(o) // what was known is too old
 			for name := range handles {
 				dir := name != "a/b/file"
 				for i, err := range open(name) {
@@ -150,11 +151,14 @@ func TestMovedDirectoriesAreFoundInTime(t *testing.T) {
 		moved := time.Now()
 		mustDo(t, os.Rename(filepath.Join(dirs[0], "a"), filepath.Join(dirs[1], "a")))
 		comesTrue(t, "none of what was moved is entered", func() bool { return use() == len(handles) })
-		if took := time.Since(moved); took > 2*insideAge+5*time.Second { // on a busy machine
+		if took := time.Since(moved); took > 2*time.Second+5*time.Second { // on a busy machine
 			t.Errorf("it took %v", took)
 		}
 	})
 }
+
+// forgetInside has all directories be checked again.
+func forgetInside(o *Opener) { o.inside = locate.NewInside() }
 
 // nested makes directories in one another, each called d, until the test ends.
 func nested(t *testing.T, dir string, depth int) (deepest disk.FileID) {
@@ -205,7 +209,7 @@ func TestDeepDirectories(t *testing.T) {
 		return best
 	}
 	got := fastest(func() {
-		o.inside.now.Add(2)
+		forgetInside(o)
 		f, err := o.Open(netip.Addr{}, deep, UseAttr)
 		mustDo(t, err)
 		defer f.Close()
@@ -214,13 +218,16 @@ func TestDeepDirectories(t *testing.T) {
 		parent.Close()
 	})
 	oneByOne := fastest(func() {
-		at, err := v.finder.Open(id, UseAttr.flags())
+		at, err := v.Files.Open(id, UseAttr.flags())
 		mustDo(t, err)
 		for at := at; ; {
-			up, id, err := v.ancestor(at.FD(), 1)
+			fd, err := unix.Openat(at.FD(), "..", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			mustDo(t, err)
+			up := disk.Owned(fd)
+			id, err := v.Files.Identify(fd, nil)
 			mustDo(t, err)
 			at.Close()
-			if id == v.rootID {
+			if id == *v.Files.RootID() {
 				up.Close()
 				break
 			}
@@ -245,10 +252,10 @@ func TestWayUp(t *testing.T) {
 		path = filepath.Join(path, "d")
 		fd, err := unix.Open(path, unix.O_PATH, 0)
 		mustDo(t, err)
-		id, err := v.finder.Identify(fd, nil)
+		id, err := v.Files.Identify(fd, nil)
 		mustDo(t, err)
-		o.inside.now.Add(2)
-		if err := o.findInside(&File{Volume: v, ID: id, fd: fd}); err != nil {
+		forgetInside(o)
+		if err := o.inside.Find(&v.Files, &id, fd); err != nil {
 			t.Errorf("%d below the root: %v", n+1, err)
 		}
 		mustDo(t, unix.Close(fd))

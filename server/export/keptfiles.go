@@ -78,7 +78,7 @@ func (o *Opener) OpenRemoved(client netip.Addr, handle []byte, use Use) (*File, 
 		return nil, err
 	}
 	if !o.held.keeps(heldKey{v.ID, id}) {
-		v.calls.Done()
+		v.Done()
 		return nil, unix.ESTALE
 	}
 	f, err := o.openDataIn(v, id, use, true)

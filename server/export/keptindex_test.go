@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -16,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // keptVolume is a disk with a volume of 2,000 files, whose index is kept.
@@ -47,12 +48,13 @@ func (*keptVolume) path(n int) string { return fmt.Sprintf("d%d/below/file%d", n
 type keptProcess struct {
 	*Opener
 
-	t    *testing.T
-	root []byte
-	x    *index
-	log  *bytes.Buffer
-	mu   sync.Mutex // of log
-	walk chan struct{}
+	t      *testing.T
+	root   []byte
+	x      *locate.Index
+	volume *Volume
+	log    *bytes.Buffer
+	mu     sync.Mutex // of log
+	walk   chan struct{}
 }
 
 func (p *keptProcess) Write(b []byte) (int, error) {
@@ -70,20 +72,20 @@ func (p *keptProcess) logged() string {
 // begin begins a process, which does not walk before letWalk.
 func (k *keptVolume) begin() *keptProcess {
 	k.Helper()
-	if err := ProbeIndex(k.dir); err != nil {
+	if err := locate.ProbeIndex(k.dir); err != nil {
 		k.Skip(err)
 	}
 	p := &keptProcess{t: k.T, log: &bytes.Buffer{}, walk: make(chan struct{})}
 	table := newTable(k.T)
-	table.ByIndex, table.walks, table.Log = true, p.walk, slog.New(slog.NewTextHandler(p, nil))
+	table.ByIndex, table.indexes.Walks, table.Log = true, p.walk, slog.New(slog.NewTextHandler(p, nil))
 	table.KeepIndexes(filepath.Dir(k.file))
 	mustDo(k.T, table.Export(Exported{ID: 7, Path: "/v", Dir: k.dir}))
-	p.Opener = NewOpener(table, NewKey(make([]byte, 32)), discard)
+	p.Opener = NewOpener(table, locate.NewKey(make([]byte, 32)), discard)
 	v, _ := table.ByID(7)
 	var err error
 	p.root, err = p.Root(v)
 	mustDo(k.T, err)
-	p.x = v.index.Load()
+	p.volume, p.x = v, v.Files.Index()
 	return p
 }
 
@@ -99,17 +101,13 @@ func (p *keptProcess) walked() {
 	p.t.Helper()
 	go p.letWalk()
 	settled(p.t, p.x)
-	comesTrue(p.t, "the index is written", func() bool {
-		p.x.kept.mu.Lock()
-		defer p.x.kept.mu.Unlock()
-		return p.x.kept.file != nil && p.x.kept.changes == p.x.names.Changes()
-	})
+	p.volume.Files.Save()
 }
 
 // loaded waits until the kept index was loaded.
 func (p *keptProcess) loaded() {
 	p.t.Helper()
-	comesTrue(p.t, "the kept index is loaded", p.x.loaded.Load)
+	comesTrue(p.t, "the kept index is loaded", func() bool { return strings.Contains(p.logged(), "loaded the index") })
 }
 
 // end ends the process as it is meant to end, or kills it.
@@ -286,9 +284,6 @@ func TestKeptIndexFails(t *testing.T) {
 	go p.letWalk()
 	settled(t, p.x)
 	comesTrue(t, "it is said", func() bool { return strings.Contains(p.logged(), "can't be kept") })
-	p.x.kept.mu.Lock()
-	p.x.kept.retry = p.x.kept.retry.Add(-keptRetry)
-	p.x.kept.mu.Unlock()
 	h := handleOf(t, p.Opener, p.root, k.path(5))
 	p.inDir(t, p.root, func(d *File) error { return renameIn(d, "d3", "renamed") })
 	p.table.saveIndexes()
@@ -325,7 +320,7 @@ func TestKeptIndexOtherDisks(t *testing.T) {
 		p.inDir(t, p.root, func(d *File) error { return renameIn(d, "d3", what) })
 		p.inDir(t, p.root, func(d *File) error { return renameIn(d, what, "d3") })
 		comesTrue(t, what+": it is said", func() bool {
-			p.x.save()
+			p.volume.Files.Save()
 			return strings.Contains(p.logged(), "can't be kept")
 		})
 		p.finds(what, map[int][]byte{5: h})
@@ -364,45 +359,11 @@ func TestKeptIndexGoes(t *testing.T) {
 	table.KeepIndexes(filepath.Dir(k.file))
 	mustDo(t, table.Export(Exported{ID: 7, Path: "/v", Dir: k.dir}))
 	v, _ := table.ByID(7)
-	x := v.indexOnDemand()
-	settled(t, x)
-	x.save()
+	_, _ = v.Files.Own(disk.InodeID(1<<40, &unix.Statx_t{}))
+	settled(t, v.Files.Index())
+	v.Files.Save()
 	table.LastIndexes()
 	if files, err := os.ReadDir(filepath.Dir(k.file)); err != nil || len(files) > 0 {
 		t.Errorf("%v, %v", files, err)
 	}
-}
-
-// TestKeptIndexSmall: a volume that has become small needs none, and one that changes much gets another file.
-func TestKeptIndexSmall(t *testing.T) {
-	k := newKeptVolume(t)
-	p, _ := k.made()
-	size := func() int64 {
-		a, err := os.Stat(k.file)
-		if errors.Is(err, fs.ErrNotExist) {
-			return 0
-		}
-		mustDo(t, err)
-		return a.Size()
-	}
-	before := size()
-	for round := range 40 {
-		for n := range 500 {
-			p.x.names.Add(uint64(1<<40+round*500+n), 1, fmt.Appendf(nil, "name %d %d", round, n), false)
-			if round > 0 {
-				p.x.names.Remove(uint64(1<<40+(round-1)*500+n), 1, fmt.Appendf(nil, "name %d %d", round-1, n))
-			}
-		}
-		p.x.save()
-	}
-	if size() > 3*before {
-		t.Errorf("the file has %d bytes, before it had %d", size(), before)
-	}
-	p.x.names.Unsee()
-	p.x.names.RemoveUnseen()
-	p.x.save()
-	if size() != 0 {
-		t.Errorf("the index of an empty volume has %d bytes", size())
-	}
-	p.end(false)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -29,7 +30,7 @@ func restarted(t *testing.T, dir, marks string, limit quota.Limit) (o *Opener, v
 		table.scans <- struct{}{}
 	}
 	mustDo(t, table.Export(Exported{ID: 1, Path: "/v", Dir: dir, Account: space.NewAccount(limit)}))
-	o = NewOpener(table, NewKey(make([]byte, 32)), discard)
+	o = NewOpener(table, locate.NewKey(make([]byte, 32)), discard)
 	v, _ = table.ByID(1)
 	root, err := o.Root(v)
 	mustDo(t, err)

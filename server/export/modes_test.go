@@ -16,6 +16,7 @@ import (
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -44,7 +45,7 @@ func beginProcess(t *testing.T, disk, records string, byIndex, restores bool) *p
 	if !restores {
 		table.Modes = ""
 	}
-	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	o := NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	if !restores {
 		o.modes.open(records, true, o.log)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // needNative skips where the native engine can't run.
@@ -32,7 +33,7 @@ func openerAt(t *testing.T) (o *Opener, root []byte, dir string) {
 	t.Helper()
 	needNative(t)
 	table, v, dir := volumeAt(t)
-	o = NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	o = NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	t.Cleanup(o.Close)
 	root, err := o.Root(v)
 	mustDo(t, err)
@@ -76,7 +77,7 @@ func TestHandlesLastAsLongAsFiles(t *testing.T) {
 		}
 		mustDo(t, os.Remove(filepath.Join(dir, "new")))
 	}
-	if _, err := o.Open(netip.Addr{}, root[:len(root)-1], UseAttr); !errors.Is(err, ErrBadHandle) {
+	if _, err := o.Open(netip.Addr{}, root[:len(root)-1], UseAttr); !errors.Is(err, locate.ErrBadHandle) {
 		t.Errorf("a cut handle: %v", err)
 	}
 	o.table.Remove(7)
@@ -97,7 +98,7 @@ func TestParentStaysInside(t *testing.T) {
 		f, err := o.Open(netip.Addr{}, h, UseAttr) // it may be known yet from before
 		mustDo(t, err)
 		defer f.Close()
-		o.inside.now.Add(2)
+		forgetInside(o)
 		p, err := o.Parent(f)
 		if err != nil {
 			return nil, err
@@ -115,7 +116,7 @@ func TestParentStaysInside(t *testing.T) {
 		v, _ := o.table.ByID(7)
 		_, id, err := o.key.Parse(h)
 		mustDo(t, err)
-		o.inside.put(v, &id, o.inside.now.Load())
+		o.inside.Put(&v.Files, &id, o.inside.Now())
 		if got, err := parent(h); !errors.Is(err, unix.ESTALE) {
 			t.Errorf("parent of what was moved out: %x, %v, want ESTALE", got, err)
 		}
@@ -320,7 +321,7 @@ func TestClients(t *testing.T) {
 	mustDo(t, table.Export(Exported{ID: 1, Path: "/v", Dir: dir, Options: Options{Clients: []netip.Prefix{
 		netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("2001:db8::/64"),
 	}}}))
-	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	o := NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	defer o.Close()
 	v, _ := table.ByID(1)
 	root, err := o.Root(v)

@@ -2,7 +2,6 @@ package export
 
 import (
 	"errors"
-	"hash/maphash"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/podnas/podnas/internal/idle"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/durable"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -20,15 +20,15 @@ import (
 // act as the process: never in Users.As. Each File that they return must be closed.
 type Opener struct {
 	table   *Table
-	key     *Key
+	key     *locate.Key
 	log     *slog.Logger
 	files   *fileCache
 	held    heldFiles
-	handles handles
+	handles locate.Handles
 	// NoAttrs is whether attributes are not remembered. It must be set before calls are served.
 	NoAttrs  bool
 	versions versions
-	inside   inside
+	inside   *locate.Inside
 	changes  *changes
 	// Closed objects are reused, so that frequent calls allocate nothing.
 	spare        sync.Pool // of *File
@@ -42,7 +42,7 @@ type Opener struct {
 }
 
 // NewOpener returns an Opener of the volumes in a table.
-func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
+func NewOpener(table *Table, key *locate.Key, log *slog.Logger) *Opener {
 	o := &Opener{
 		table:        table,
 		key:          key,
@@ -50,6 +50,7 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 		files:        newFileCache(),
 		held:         heldFiles{files: map[heldKey]*heldFile{}},
 		changes:      newChanges(),
+		inside:       locate.NewInside(),
 		spare:        sync.Pool{New: func() any { return new(File) }},
 		spareListing: sync.Pool{New: func() any { return new(Listing) }},
 		syncer:       durable.New(log),
@@ -58,9 +59,9 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 	for _, v := range table.Volumes() { // clients must notice a restart, RFC 1813 section 3.3.7
 		v.Durable.NewVerifier()
 	}
-	o.inside.seed, o.inside.begin = maphash.MakeSeed(), make(chan struct{}, 1)
 	o.sweeping.Go(o.sweep)
-	o.sweeping.Go(func() { o.inside.age(o.stop) })
+	inside := o.inside
+	o.sweeping.Go(func() { inside.Age(o.stop) })
 	if table.Modes != "" {
 		o.modes.open(table.Modes, table.Only != nil, log)
 		if o.modes.some.Load() {
@@ -82,7 +83,7 @@ func (o *Opener) Close() {
 
 // Kept returns the counts of the caches.
 func (o *Opener) Kept() Kept {
-	return Kept{o.files.counts(), o.handles.counts(), o.table.indexCounts()}
+	return Kept{o.files.counts(), o.handles.Counts(), o.table.indexCounts()}
 }
 
 // sweep evicts idle entries.
@@ -90,7 +91,7 @@ func (o *Opener) sweep() {
 	// Without an idle descriptor there is nothing to do each second.
 	tick := time.NewTimer(filesSweep)
 	defer tick.Stop()
-	age := time.NewTimer(idle.UntilTick(time.Now(), handlesKept))
+	age := time.NewTimer(idle.UntilTick(time.Now(), locate.HandlesKept))
 	defer age.Stop()
 	for {
 		select {
@@ -107,8 +108,8 @@ func (o *Opener) sweep() {
 				tick.Reset(filesSweep)
 			}
 		case now := <-age.C:
-			age.Reset(idle.UntilTick(now, handlesKept))
-			o.handles.evict()
+			age.Reset(idle.UntilTick(now, locate.HandlesKept))
+			o.handles.Evict()
 			o.table.saveIndexes()
 		}
 	}
@@ -122,7 +123,7 @@ func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*Volume, disk.FileI
 		return v, file, err
 	}
 	if file, err = o.own(v, file); err != nil {
-		v.calls.Done()
+		v.Done()
 	}
 	return v, file, err
 }
@@ -139,18 +140,41 @@ func (o *Opener) volumeAtOnce(client netip.Addr, handle []byte) (*Volume, disk.F
 		return nil, file, unix.ESTALE
 	case !v.Allows(client):
 		return nil, file, unix.EACCES
-	case !v.begin():
+	case !v.Begin():
 		return nil, file, unix.ESTALE
 	}
 	return v, file, nil
 }
 
+// own returns the FileID of the volume's own form for that of a handle. It may block. The error is ESTALE if there is no
+// such file, and EAGAIN if that is not known yet. A file that was removed while it is open has the FileID by which it
+// is kept: nobody else can look it up.
+func (o *Opener) own(v *Volume, id disk.FileID) (disk.FileID, error) {
+	if !v.Files.IsOther(&id) || o.held.keeps(heldKey{v.ID, id}) {
+		return id, nil
+	}
+	return v.Files.Own(id)
+}
+
+// Own is own by the volume's number. Without such a volume it returns the FileID as it is.
+func (o *Opener) Own(volume uint64, id disk.FileID) (disk.FileID, error) {
+	v, ok := o.table.ByID(volume)
+	if !ok || !v.Files.IsOther(&id) {
+		return id, nil
+	}
+	if !v.Begin() {
+		return id, unix.ESTALE
+	}
+	defer v.Done()
+	return o.own(v, id)
+}
+
 // Root returns the handle of a volume's root directory. It does not block.
 func (o *Opener) Root(v *Volume) ([]byte, error) {
-	if v.rootID.IsZero() {
+	if v.Files.RootID().IsZero() {
 		return nil, disk.ErrNoFileID
 	}
-	return o.key.Handle(v.ID, v.rootID), nil
+	return o.key.Handle(v.ID, *v.Files.RootID()), nil
 }
 
 // The methods that get a handle from a client return ErrBadHandle, ESTALE (also
@@ -172,15 +196,15 @@ func (o *Opener) Open(client netip.Addr, handle []byte, use Use) (*File, error) 
 // the volume's root, and whose clients may use the volume is not looked at.
 func (o *Opener) OpenIn(v *Volume, id disk.FileID, use Use) (f *File, err error) {
 	if id.IsZero() {
-		id = v.rootID
+		id = *v.Files.RootID()
 	}
 	err = o.patiently(func() error {
-		if !v.begin() {
+		if !v.Begin() {
 			return unix.ESTALE
 		}
 		own, err := o.own(v, id)
 		if err != nil {
-			v.calls.Done()
+			v.Done()
 			return err
 		}
 		f, err = o.open(v, own, use)
@@ -216,7 +240,7 @@ func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte, use Use) (*File, e
 	if err != nil {
 		return nil, err
 	}
-	if v.disk.Quick && !v.isOther(&id) {
+	if v.disk.Quick && !v.Files.IsOther(&id) {
 		f := o.openKept(v, id, use)
 		if f != nil && o.isInside(f) {
 			return f, nil
@@ -226,7 +250,7 @@ func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte, use Use) (*File, e
 			return nil, nil
 		}
 	}
-	v.calls.Done()
+	v.Done()
 	return nil, nil
 }
 
@@ -241,7 +265,7 @@ func (o *Opener) openDataIn(v *Volume, id disk.FileID, use Use, removed bool) (*
 	o.files.missed()
 	d, charge, err := o.openData(v, id, use, removed)
 	if err != nil {
-		v.calls.Done()
+		v.Done()
 		return nil, err
 	}
 	return o.newKept(v, id, use, o.keep(fileKey{v, id}, use, d, charge)), nil
@@ -253,7 +277,7 @@ func (o *Opener) openIn(v *Volume, id disk.FileID, use Use) (*File, error) {
 		return o.mustBeInside(f)
 	}
 	o.files.missed()
-	now := o.inside.now.Load()
+	now := o.inside.Now()
 	d, err := o.find(v, id, use.flags())
 	if errors.Is(err, unix.EACCES) && o.table.Only != nil && use == UseNames {
 		var path disk.Descriptor
@@ -263,7 +287,7 @@ func (o *Opener) openIn(v *Volume, id disk.FileID, use Use) (*File, error) {
 		}
 	}
 	if err != nil {
-		v.calls.Done()
+		v.Done()
 		if use == UseNames && errors.Is(err, unix.ELOOP) { // a symbolic link
 			err = unix.ENOTDIR
 		}
@@ -276,8 +300,8 @@ func (o *Opener) openIn(v *Volume, id disk.FileID, use Use) (*File, error) {
 		f.Close()
 		return nil, err
 	}
-	if v.ByIndex() && f.Attr.IsDir() {
-		o.inside.put(v, &id, now) // a path from the root led to it
+	if v.Files.IsByIndex() && f.Attr.IsDir() {
+		o.inside.Put(&v.Files, &id, now) // a path from the root led to it
 	}
 	if f, err = o.mustBeInside(f); err != nil || !countsLinks(&f.Attr) {
 		return f, err
@@ -307,7 +331,7 @@ func (o *Opener) openKept(v *Volume, id disk.FileID, use Use) *File {
 		return f // Stat returns ESTALE if it has been removed
 	}
 	f.enterNames()
-	if use == UseNames && !v.ByIndex() && (f.charge != nil || v.account == nil) {
+	if use == UseNames && !v.Files.IsByIndex() && (f.charge != nil || v.account == nil) {
 		f.changes = never // StatLocked looks, unless another call has: a twentieth of what a CREATE costs
 		return f
 	}
@@ -365,14 +389,14 @@ func (o *Opener) newFile(v *Volume, d disk.Descriptor) *File {
 // are kept.
 func (o *Opener) find(v *Volume, id disk.FileID, flags int) (disk.Descriptor, error) {
 	key := heldKey{v.ID, id}
-	if !o.held.keeps(key) || !v.byIndex && !v.isOther(&id) {
-		return v.finder.Open(id, flags)
+	if !o.held.keeps(key) || !v.Files.IsByIndex() && !v.Files.IsOther(&id) {
+		return v.Files.Open(id, flags)
 	}
 	path, err := disk.OpenEntry(o.held.at(), key.name())
 	if err != nil {
 		return disk.Descriptor{}, unix.ESTALE
 	}
-	if err := v.verify(path.FD(), v.disk.NumberIn(&id), &id); err != nil {
+	if err := v.Files.Verify(path.FD(), v.disk.NumberIn(&id), &id); err != nil {
 		path.Close()
 		return disk.Descriptor{}, unix.ESTALE
 	}
@@ -383,14 +407,33 @@ func (o *Opener) find(v *Volume, id disk.FileID, flags int) (disk.Descriptor, er
 	return disk.Reopen(path.FD(), flags)
 }
 
-// ByIndex reports whether the volume's files are found by an index.
-func (v *Volume) ByIndex() bool { return v.byIndex }
+// isInside reports whether a file is no directory, or is known to be inside its
+// volume. One that is open with UseNames is a directory, and may have no Attr yet.
+func (o *Opener) isInside(f *File) bool {
+	if f.use != UseNames && !f.Attr.IsDir() || f.IsRoot() {
+		return true
+	}
+	return o.inside.Has(&f.Volume.Files, &f.ID)
+}
+
+// mustBeInside returns f, unless it is a directory outside of its volume: then it
+// closes f and returns ESTALE. It may wait for the disk.
+func (o *Opener) mustBeInside(f *File) (*File, error) {
+	if o.isInside(f) {
+		return f, nil
+	}
+	if err := o.inside.Find(&f.Volume.Files, &f.ID, f.fd); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
 
 // Parent opens the parent of an open directory. The error is ESTALE if the parent is not in the
 // volume. The root's parent is the root.
 func (o *Opener) Parent(dir *File) (*File, error) {
 	if dir.IsRoot() {
-		if !dir.Volume.begin() {
+		if !dir.Volume.Begin() {
 			return nil, unix.ESTALE
 		}
 		return o.openIn(dir.Volume, dir.ID, UseAttr)

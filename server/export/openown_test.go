@@ -12,6 +12,7 @@ import (
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -26,7 +27,7 @@ func TestOwnFilesWhateverTheirModes(t *testing.T) {
 	}
 	table, v, dir := volumeAt(t)
 	table.Only, table.Modes = actas.TryRights(dir).Only, filepath.Join(t.TempDir(), "modes")
-	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	o := NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	defer o.Close()
 	root, err := o.Root(v)
 	mustDo(t, err)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // What promises who callers are is not served as somebody else.
@@ -44,12 +45,12 @@ func TestOnlyRefuses(t *testing.T) {
 			table := &Table{Only: tt.only, Log: slog.New(slog.NewTextHandler(&log, nil))}
 			mustDo(t, table.Export(Exported{ID: 1, Path: "/v", Dir: t.TempDir(), Options: tt.options}))
 			defer table.Remove(1)
-			key := NewKey(make([]byte, 32))
+			key := locate.NewKey(make([]byte, 32))
 			o := NewOpener(table, key, slog.New(slog.DiscardHandler))
 			defer o.Close()
 			v, _ := table.ByID(1)
 			client := netip.MustParseAddr("192.0.2.1")
-			f, openErr := o.Open(client, key.Handle(1, v.rootID), UseAttr)
+			f, openErr := o.Open(client, key.Handle(1, *v.Files.RootID()), UseAttr)
 			if f != nil {
 				f.Close()
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -20,7 +21,7 @@ func uncounted(t *testing.T, dir string) (*Opener, *Volume, *File) {
 	table := newTable(t)
 	v, err := table.add(Exported{ID: 1, Path: "/v", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 40})})
 	mustDo(t, err)
-	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	o := NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	handle, err := o.Root(v)
 	mustDo(t, err)
 	root, err := o.Open(netip.Addr{}, handle, UseNames)

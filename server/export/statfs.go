@@ -17,10 +17,10 @@ type Statfs struct {
 
 // Statfs returns the size and free space of the volume.
 func (v *Volume) Statfs() (Statfs, error) {
-	if !v.begin() {
+	if !v.Begin() {
 		return Statfs{}, unix.ESTALE
 	}
-	defer v.calls.Done()
+	defer v.Done()
 	var st unix.Statfs_t
 	// On XFS and ext4 statfs of a directory returns its project's limit as the size;
 	// of a file it does not.

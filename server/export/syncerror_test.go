@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/faultydisk"
 )
 
@@ -98,7 +99,7 @@ func TestFailureInTheBackground(t *testing.T) {
 			table := newTable(t)
 			mustDo(t, table.Export(Exported{ID: 1, Path: "/volume", Dir: disk.Dir}))
 			v, _ := table.ByID(1)
-			o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+			o := NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 			t.Cleanup(o.Close)
 			root, err := o.Root(v)
 			mustDo(t, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/durable"
-	"github.com/podnas/podnas/server/inodeindex"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/server/stats"
 )
@@ -33,32 +33,23 @@ type Volume struct {
 	Served  stats.Volume
 	// Refused is why no client may use the volume, nil if clients may.
 	Refused error
+	// Files finds the volume's files.
+	Files locate.Volume
 	// Durable has the syncs of the volume's files.
 	Durable durable.Volume
 
 	table       *Table
 	root        *os.File
-	form        Form
-	byIndex     bool // finder is the index
-	finder      finder
-	index       atomic.Pointer[index] // nil: none is needed, yet
-	rootID      disk.FileID           // zero if there is none
-	over        atomic.Pointer[above]
 	directories directories
-	// climbing is held while walking up many levels, see findInside.
-	climbing sync.Mutex
-	mount    uint64 // the root's, and so of all that is opened by handle; 0 before Linux 5.8
-	births   bool   // the disk has the times of birth
-	rootIno  uint64
-	disk     disk.FS
-	account  *space.Account // nil: the server does not count
-	counted  atomic.Bool    // the usage is, and Table.lookAfter looks after it
-	mu       sync.RWMutex
-	ended    bool           // no call may begin
-	calls    sync.WaitGroup // current calls: every Dir and File, and a scan
-	ending   chan struct{}
-	closed   chan struct{}
-	credit   atomic.Int64 // bytes that HasRoom accepts before it reads the free space again
+	disk        disk.FS
+	account     *space.Account // nil: the server does not count
+	counted     atomic.Bool    // the usage is, and Table.lookAfter looks after it
+	mu          sync.RWMutex
+	ended       bool           // no call may begin
+	calls       sync.WaitGroup // current calls: every Dir and File, and a scan
+	ending      chan struct{}
+	closed      chan struct{}
+	credit      atomic.Int64 // bytes that HasRoom accepts before it reads the free space again
 }
 
 // Closed returns a channel that is closed when the export has ended and its last call has
@@ -68,9 +59,8 @@ func (v *Volume) Closed() <-chan struct{} { return v.closed }
 // Account returns the volume's account, nil if the server does not count.
 func (v *Volume) Account() *space.Account { return v.account }
 
-// begin starts a call in the volume, which v.calls.Done ends. It returns false
-// after the end of the export.
-func (v *Volume) begin() bool {
+// Begin begins a call in the volume, which Done ends. It returns false after the end of the export.
+func (v *Volume) Begin() bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	if v.ended {
@@ -80,7 +70,14 @@ func (v *Volume) begin() bool {
 	return true
 }
 
-func (v *Volume) hasEnded() bool {
+// Done ends what Begin has begun.
+func (v *Volume) Done() { v.calls.Done() }
+
+// Ending returns a channel that is closed when no call may begin any more.
+func (v *Volume) Ending() <-chan struct{} { return v.ending }
+
+// HasEnded reports whether no call may begin any more.
+func (v *Volume) HasEnded() bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.ended
@@ -92,9 +89,7 @@ func (v *Volume) end() {
 	v.mu.Unlock()
 	close(v.ending)
 	v.calls.Wait()
-	if x := v.index.Load(); x != nil {
-		x.names.Close()
-	}
+	v.Files.Close()
 	if v.account != nil {
 		v.account.LastMark()
 	}
@@ -165,17 +160,11 @@ type Table struct {
 	sorted  []*Volume     // by path; replaced by each change, because callers of Volumes have it
 	scans   chan struct{} // limits concurrent scans
 	looking *time.Timer   // calls lookAfter; nil: no volume is counted
-	walks   chan struct{} // and walks of indexes
-	loads   chan struct{} // and files of indexes that are read
 	marks   string        // directory of the marks, see KeepMarks
-	indexes string        // of the indexes, see KeepIndexes
-	opener  *Opener       // that keeps files, see Opener.KeepRemoved; nil: none
+	indexes locate.Indexes
+	opener  *Opener // that keeps files, see Opener.KeepRemoved; nil: none
 
-	memoryOnce sync.Once
-	memory     *inodeindex.Memory // of the indexes, see indexMemory
-
-	saving   atomic.Bool // indexes are written
-	stopping atomic.Bool // and that without pauses
+	saving atomic.Bool // indexes are written
 }
 
 // Exported is a directory for Table.Export.
@@ -184,7 +173,7 @@ type Exported struct {
 	Path    string // what clients mount
 	Dir     string
 	Options Options
-	Form    Form           // of the handles; empty: nobody has recorded it
+	Form    locate.Form    // of the handles; empty: nobody has recorded it
 	Account *space.Account // nil: the server does not count
 }
 
@@ -218,24 +207,18 @@ func (t *Table) add(e Exported) (*Volume, error) {
 	}
 	if t.byPath == nil {
 		t.byPath, t.byID = map[string]*Volume{}, map[uint64]*Volume{}
-		t.scans, t.loads = make(chan struct{}, scansAtOnce), make(chan struct{}, walksAtOnce)
-		if t.walks == nil {
-			t.walks = make(chan struct{}, walksAtOnce)
-		}
+		t.scans = make(chan struct{}, scansAtOnce)
+		t.indexes.SetUp(t.IndexMax, t.log())
 	}
 	v := &Volume{
 		ID: e.ID, table: t, Path: exportPath, Options: e.Options, root: root, disk: disk.Of(root), account: e.Account,
 		ending: make(chan struct{}), closed: make(chan struct{}), Refused: t.Only.Refuses(e.Options.Squash()),
 	}
-	v.statRoot()
-	if err := v.setForm(e.Form); err != nil {
+	if err := v.Files.SetUp(v, locate.Config{ID: v.ID, Path: v.Path, Root: root, FS: &v.disk}, &t.indexes, e.Form, t.ByIndex); err != nil {
 		return nil, fmt.Errorf("export %s: %w", exportPath, errors.Join(err, root.Close()))
 	}
 	if v.account != nil {
 		v.account.Attach(root, v.identifyAgain)
-	}
-	if v.rootID, err = v.finder.Identify(int(root.Fd()), nil); err != nil {
-		v.finder = disk.ByInode{FS: &v.disk}
 	}
 	if v.Refused != nil && t.Log != nil {
 		t.Log.Warn("nfs: no client may use a volume", "volume", v.Path, "reason", v.Refused)
@@ -245,9 +228,7 @@ func (t *Table) add(e Exported) (*Volume, error) {
 	t.byPath[v.Path], t.byID[v.ID] = v, v
 	at, _ := slices.BinarySearchFunc(t.sorted, v.Path, func(other *Volume, path string) int { return strings.Compare(other.Path, path) })
 	t.sorted = slices.Concat(t.sorted[:at], []*Volume{v}, t.sorted[at:])
-	if x := v.index.Load(); x != nil {
-		x.fill()
-	}
+	v.Files.Fill()
 	return v, nil
 }
 

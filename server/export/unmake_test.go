@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // What was made for a call that fails goes, unless somebody uses it by now.
 func TestUnmake(t *testing.T) {
 	needNative(t)
 	table, v, disk := volumeAt(t)
-	o := NewOpener(table, NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	o := NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	defer o.Close()
 	root, err := o.Root(v)
 	mustDo(t, err)

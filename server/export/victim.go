@@ -3,6 +3,7 @@ package export
 import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -19,18 +20,18 @@ type victim struct {
 	linked bool      // held got its name for this
 	same   bool      // it does not lose the name, because a rename gives it the same
 	change changing
-	index  *index // nil: none
+	index  *locate.Index // nil: none
 }
 
 // victim begins it, before the name is removed.
 func (f *File) victim(name string) victim {
 	v := victim{dir: f, name: name}
 	var err error
-	if v.id, err = f.Volume.finder.Identify(f.fd, []byte(name)); err != nil {
+	if v.id, err = f.Volume.Files.Identify(f.fd, []byte(name)); err != nil {
 		return v
 	}
-	v.index = f.Volume.index.Load()
-	v.index.move()
+	v.index = f.Volume.Files.Index()
+	v.index.Moving()
 	v.change = f.opener.beginChange(f.Volume, v.id)
 	return v
 }
@@ -80,9 +81,9 @@ func (v *victim) taken(err error) error {
 	}
 	if x := v.index; x != nil {
 		if err == nil && !v.same {
-			x.names.Remove(v.dir.Volume.disk.NumberIn(&v.id), v.dir.Attr.Ino, []byte(v.name))
+			x.Removed(v.dir.Attr.Ino, v.name, &v.id)
 		}
-		x.moved()
+		x.Moved()
 	}
 	v.taking.Done(err)
 	v.own.Close()

@@ -32,6 +32,9 @@ import (
 	"time"
 
 	"github.com/go-git/go-billy/v5"
+
+	"github.com/podnas/podnas/server/locate"
+
 	nfs "github.com/willscott/go-nfs"
 	"golang.org/x/time/rate"
 
@@ -49,7 +52,7 @@ type Engine struct {
 
 // New returns an engine. The table may change while it serves. slow logs slow calls,
 // and may be nil.
-func New(table *export.Table, key *export.Key, slow *stats.SlowLog, log *slog.Logger) *Engine {
+func New(table *export.Table, key *locate.Key, slow *stats.SlowLog, log *slog.Logger) *Engine {
 	return &Engine{
 		handler: &handler{table: table, key: key, opener: export.NewOpener(table, key, log)},
 		stats:   stats.New(procedureNames(), slow),
@@ -94,7 +97,7 @@ func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
 // handler implements nfs.Handler and nfs.CachingHandler for the library.
 type handler struct {
 	table  *export.Table
-	key    *export.Key
+	key    *locate.Key
 	opener *export.Opener
 	listings
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/leaks"
@@ -43,7 +44,7 @@ func (i *instance) start(t *testing.T) {
 	i.addr = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
-	engine := gonfs.New(i.table, export.NewKey(i.key), nil, slog.New(slog.DiscardHandler))
+	engine := gonfs.New(i.table, locate.NewKey(i.key), nil, slog.New(slog.DiscardHandler))
 	go func() {
 		served <- engine.Serve(ctx, l)
 		close(served) // who stops once more does not wait

@@ -10,6 +10,7 @@ import (
 
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -23,7 +24,7 @@ func testFilesystem(t *testing.T) (f *filesystem, dir string) {
 		t.Fatal(err)
 	}
 	volume, _ := table.ByID(1)
-	opener := export.NewOpener(table, export.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	opener := export.NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	t.Cleanup(opener.Close)
 	return &filesystem{id: 1, opener: opener, volume: volume}, dir
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 
 	server "github.com/podnas/podnas/server/nfsv3"
 	"github.com/podnas/podnas/server/oncrpc"
@@ -60,7 +61,7 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 		exported.Account = space.NewAccount(quota.Limit{Bytes: 1 << 40})
 	}
 	mustDo(t, table.Export(exported))
-	opener := export.NewOpener(table, export.NewKey(make([]byte, 32)), log)
+	opener := export.NewOpener(table, locate.NewKey(make([]byte, 32)), log)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{
 		Programs: []oncrpc.Program{server.NewProgram(vfs.New(vfs.Config{Opener: opener, Users: actas.NewUsers(nil), Log: log}))},
 		Log:      log,

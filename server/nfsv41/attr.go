@@ -75,7 +75,7 @@ func (s *Server) attrs(v *export.Volume, a *disk.Attr, change uint64, handle []b
 	into.OwnerGroup = strconv.AppendUint(names[1][:0], uint64(a.GID), 10)
 	into.RawDev = nfs4.SpecData{Major: a.Major, Minor: a.Minor}
 	into.TimeAccess, into.TimeMetadata, into.TimeModify = timeOf(a.Atime), timeOf(a.Ctime), timeOf(a.Mtime)
-	if wanted.Has(nfs4.AttrMountedOnFileID) && a.IsDir() && v.IsRoot(a) {
+	if wanted.Has(nfs4.AttrMountedOnFileID) && a.IsDir() && v.Files.IsRoot(a) {
 		into.MountedOnFileID = pathID(v.Path)
 	}
 	if wanted.And(s.sets.ofDisk).Empty() {

@@ -18,6 +18,7 @@ import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 
 	server "github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/oncrpc"
@@ -108,7 +109,7 @@ func serveWith(t testing.TB, dir, roster string, counted bool) net.Conn {
 		exported.Account = space.NewAccount(quota.Limit{Bytes: 1 << 40})
 	}
 	mustDo(t, table.Export(exported))
-	key := export.NewKey(make([]byte, 32))
+	key := locate.NewKey(make([]byte, 32))
 	opener := export.NewOpener(table, key, log)
 	files := vfs.New(vfs.Config{Opener: opener, Users: actas.NewUsers(nil), Log: log})
 	nfs, err := server.New(server.Config{Files: files, Opener: opener, Table: table, Key: key, Roster: roster, Log: log})

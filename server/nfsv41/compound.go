@@ -8,6 +8,7 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/vfs"
 )
@@ -52,7 +53,7 @@ type memory struct {
 	write    nfs4.WriteArgs
 	writeRes nfs4.WriteRes
 
-	handle    [2 * export.HandleMax]byte // of LOOKUP; for ChangeOf, too
+	handle    [2 * locate.HandleMax]byte // of LOOKUP; for ChangeOf, too
 	found     found                      // by LOOKUP
 	handleRes nfs4.GetfhRes
 

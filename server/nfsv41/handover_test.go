@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -67,7 +67,7 @@ func TestHandover(t *testing.T) {
 			l.do(os.WriteFile(file(handoverFile), b, 0o600))
 		}, grace: true},
 		{name: "another disk's", change: func(l *life, _ func(string) string, _ []byte) {
-			l.cfg.Key = export.NewKey([]byte("another key"))
+			l.cfg.Key = locate.NewKey([]byte("another key"))
 		}, grace: true},
 		{name: "a folder", change: func(l *life, file func(string) string, _ []byte) {
 			l.do(errors.Join(os.Remove(file(handoverFile)), os.MkdirAll(filepath.Join(file(handoverFile), "x"), 0o700)))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // object is a current or saved file handle: nothing, a pseudo directory, or a file of a
@@ -13,7 +14,7 @@ import (
 type object struct {
 	node   *node // of a pseudo directory
 	n      int
-	handle [export.HandleMax]byte // of a file
+	handle [locate.HandleMax]byte // of a file
 
 	file  *export.File // open for its attributes; nil: not yet
 	names *export.File // open for its names; nil: not yet

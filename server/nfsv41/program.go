@@ -18,6 +18,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/vfs"
@@ -28,7 +29,7 @@ type Config struct {
 	Files  *vfs.Service
 	Opener *export.Opener
 	Table  *export.Table
-	Key    *export.Key
+	Key    *locate.Key
 	Roster string // the directory on the disk for the list of clients that have state
 	Log    *slog.Logger
 
@@ -49,7 +50,7 @@ type Server struct {
 	files    *vfs.Service
 	opener   *export.Opener
 	table    *export.Table
-	key      *export.Key
+	key      *locate.Key
 	state    *state.State
 	log      *slog.Logger
 	sets     attrSets

@@ -9,6 +9,7 @@ import (
 
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // The pseudo file system (RFC 8881 section 7.3) joins the volumes to one tree: the parts
@@ -66,7 +67,7 @@ func (n *node) lookup(name string) (nodeEntry, bool) {
 // pseudo finds pseudo directories for a client.
 type pseudo struct {
 	table  *export.Table
-	key    *export.Key
+	key    *locate.Key
 	client netip.AddrPort
 }
 

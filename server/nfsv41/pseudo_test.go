@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // A client finds the volumes that it may mount, below directories made of their paths, and
 // nothing of the others.
 func TestPseudo(t *testing.T) {
-	table, key := &export.Table{}, export.NewKey(make([]byte, 32))
+	table, key := &export.Table{}, locate.NewKey(make([]byte, 32))
 	for id, v := range []struct {
 		path    string
 		clients []netip.Prefix

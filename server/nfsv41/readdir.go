@@ -7,6 +7,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -104,7 +105,7 @@ func (c *compound) list(dir *export.File, l *lister) error {
 		size = min(size, (l.Max-len(l.Bytes))/6)
 	}
 	var names owners
-	var handle [export.HandleMax]byte
+	var handle [locate.HandleMax]byte
 	return c.List(dir, &l.Listing, at, size, func(e export.Entry) (more bool, err error) {
 		if string(e.Name) == "." || string(e.Name) == ".." {
 			return true, nil

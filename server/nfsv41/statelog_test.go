@@ -17,6 +17,7 @@ import (
 
 	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/vfs"
 	"github.com/podnas/podnas/test/testdisk"
@@ -32,7 +33,7 @@ type life struct {
 func newLife(t *testing.T) *life {
 	t.Helper()
 	l := &life{t: t, said: &bytes.Buffer{}}
-	table, key := &export.Table{ByIndex: testdisk.ByIndex()}, export.NewKey(make([]byte, 32))
+	table, key := &export.Table{ByIndex: testdisk.ByIndex()}, locate.NewKey(make([]byte, 32))
 	log := slog.New(slog.NewTextHandler(l.said, nil))
 	opener := export.NewOpener(table, key, log)
 	t.Cleanup(opener.Close)
@@ -145,7 +146,7 @@ func TestStateLog(t *testing.T) {
 			l.do(errors.Join(os.Remove(filepath.Join(l.cfg.Roster, entries(l)[0])), s.roster.Add(state.RosterEntry{ClientID: 1, Owner: "x"})))
 		}, true, "clients go on"},
 		{"a log of another disk", func(l *life, _ *Server) {
-			l.cfg.Key = export.NewKey([]byte("another key"))
+			l.cfg.Key = locate.NewKey([]byte("another key"))
 		}, false, "may reclaim"},
 		{"it died of the log", func(l *life, _ *Server) {
 			for range triesMax {

@@ -12,6 +12,7 @@ import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -47,7 +48,7 @@ func newWorld(t *testing.T) *world {
 	log := slog.New(slog.DiscardHandler)
 	mustDo(t, w.table.Export(export.Exported{ID: 1, Path: "/volume", Dir: w.dir}))
 	t.Cleanup(func() { w.table.Remove(1) })
-	opener := export.NewOpener(w.table, export.NewKey(make([]byte, 32)), log)
+	opener := export.NewOpener(w.table, locate.NewKey(make([]byte, 32)), log)
 	t.Cleanup(opener.Close)
 	v, _ := w.table.ByID(1)
 	var err error

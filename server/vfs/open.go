@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // The files of a call's handles are opened here, as root. The last one determines the volume
@@ -17,7 +18,7 @@ var errGone = errors.New("the client has gone")
 // the connection from here on. The methods that open a file do it, unless they say otherwise.
 func (c *Call) MayWait(handle []byte) error {
 	c.mustNotAct()
-	if !c.conn.MayWait(export.VolumeIn(handle), false) {
+	if !c.conn.MayWait(locate.VolumeIn(handle), false) {
 		return errGone
 	}
 	c.waited = false

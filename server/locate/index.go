@@ -1,7 +1,6 @@
-package export
+package locate
 
 import (
-	"cmp"
 	"errors"
 	"log/slog"
 	"sync/atomic"
@@ -14,7 +13,7 @@ import (
 	"github.com/podnas/podnas/server/inodeindex"
 )
 
-// index finds files by an index from their inode's number to their names, where the process may not
+// Index finds files by an index from their inode's number to their names, where the process may not
 // open them by the kernel's handles, or they have others. Each file is opened by its path from the volume's root, and only
 // then is it known whether it is the right one: the index may be wrong at any time.
 //
@@ -22,7 +21,7 @@ import (
 // where the index says was renamed directly on the disk. Then it is looked for where it was; after
 // that a walk looks for it. Until a walk that began after the question has ended, the client is asked
 // to wait, EAGAIN. A process begins with the names that the one before has kept, see keptIndex.
-type index struct {
+type Index struct {
 	volume *Volume
 	names  *inodeindex.Index
 	log    *slog.Logger
@@ -38,14 +37,9 @@ type index struct {
 	loaded atomic.Bool // the index had names before the first walk
 }
 
-// indexMax is how many bytes of memory all indexes may take, unless Table.IndexMax is set: enough for 2.5
+// indexMax is how many bytes of memory all indexes may take, unless more or less is asked for: enough for 2.5
 // million files.
 const indexMax = 128 << 20
-
-func (t *Table) indexMemory() *inodeindex.Memory {
-	t.memoryOnce.Do(func() { t.memory = inodeindex.NewMemory(cmp.Or(t.IndexMax, indexMax)) })
-	return t.memory
-}
 
 // errMoved means that the path of the index does not lead to the file, and errReplaced that there can't
 // be such a file any more: another one has its inode.
@@ -55,14 +49,24 @@ var (
 	errReplaced = errors.New("another file has the inode now")
 )
 
-func newIndex(v *Volume) *index {
-	x := &index{volume: v, names: inodeindex.New(v.table.indexMemory()), log: v.table.log()}
+func newIndex(v *Volume) *Index {
+	x := &Index{volume: v, names: inodeindex.New(v.indexes.memory), log: v.indexes.log}
 	x.walks.init()
 	if v.byIndex {
-		x.kept.path = v.table.indexFile(v.ID)
+		x.kept.path = v.indexes.file(v.ID)
 	}
 	return x
 }
+
+// Complete reports whether the index has all files, so that what it does not know does not exist.
+func (x *Index) Complete() bool {
+	x.walks.mu.Lock()
+	defer x.walks.mu.Unlock()
+	return x.walks.complete
+}
+
+// Doubt says that somebody seems to have changed the disk directly, as a file is not where it was.
+func (x *Index) Doubt(ino uint64) { x.walks.doubt(ino) }
 
 // IndexCounts counts the indexes of all volumes.
 type IndexCounts struct {
@@ -71,52 +75,50 @@ type IndexCounts struct {
 	Partial      int // volumes that may have files that their index lacks
 }
 
-func (t *Table) indexCounts() (n IndexCounts) {
-	for _, v := range t.Volumes() {
-		x := v.index.Load()
-		if x == nil {
-			continue
-		}
-		names, bytes := x.names.Size()
-		n.Names += names
-		n.Bytes += bytes
-		x.walks.mu.Lock()
-		n.Walks += x.walks.ended
-		if !x.walks.complete {
-			n.Partial++
-		}
-		x.walks.mu.Unlock()
+// Add counts the index of a volume, if there is one.
+func (n *IndexCounts) Add(v *Volume) {
+	x := v.index.Load()
+	if x == nil {
+		return
 	}
-	return n
+	names, bytes := x.names.Size()
+	n.Names += names
+	n.Bytes += bytes
+	x.walks.mu.Lock()
+	defer x.walks.mu.Unlock()
+	n.Walks += x.walks.ended
+	if !x.walks.complete {
+		n.Partial++
+	}
 }
 
-// identify implements finder, with statx(2), and name_to_handle_at(2) if the volume's handles have that form.
-func (x *index) Identify(dir int, name []byte) (disk.FileID, error) {
+// Identify implements finder, with statx(2), and name_to_handle_at(2) if the volume's handles have that form.
+func (x *Index) Identify(dir int, name []byte) (disk.FileID, error) {
 	id, st, err := x.look(dir, string(name))
 	switch {
 	case err != nil:
 		return disk.FileID{}, err
-	case !x.volume.holds(&st):
+	case !x.volume.Holds(&st):
 		return disk.FileID{}, unix.EXDEV
 	case x.volume.form == FormInode, !id.ByInode():
 		return id, nil
 	}
 	id, err = disk.ByHandle{}.Identify(dir, name)
-	if err == nil && x.volume.disk.NumberIn(&id) != st.Ino { // somebody has changed the name directly on the disk
+	if err == nil && x.volume.FS.NumberIn(&id) != st.Ino { // somebody has changed the name directly on the disk
 		return disk.FileID{}, unix.ESTALE
 	}
 	return id, err
 }
 
 // look is inodes.look.
-func (x *index) look(dir int, name string) (disk.FileID, unix.Statx_t, error) {
-	return disk.ByInode{FS: &x.volume.disk}.Look(dir, name)
+func (x *Index) look(dir int, name string) (disk.FileID, unix.Statx_t, error) {
+	return disk.ByInode{FS: x.volume.FS}.Look(dir, name)
 }
 
-// holds reports whether a file is on the volume's device: a subvolume of btrfs has inode numbers of
+// Holds reports whether a file is on the volume's device: a subvolume of btrfs has inode numbers of
 // its own. Only an overlay has several devices in one tree.
-func (v *Volume) holds(st *unix.Statx_t) bool {
-	return v.disk.Overlay || v.disk.Device == disk.InodeOfStatx(st).Device
+func (v *Volume) Holds(st *unix.Statx_t) bool {
+	return v.FS.Overlay || v.FS.Device == disk.InodeOfStatx(st).Device
 }
 
 const (
@@ -129,9 +131,9 @@ const (
 	asksMax = 3
 )
 
-// open implements finder.
-func (x *index) Open(file disk.FileID, flags int) (disk.Descriptor, error) {
-	ino := x.volume.disk.NumberIn(&file)
+// Open implements finder.
+func (x *Index) Open(file disk.FileID, flags int) (disk.Descriptor, error) {
+	ino := x.volume.FS.NumberIn(&file)
 	if ino == 0 {
 		return disk.Descriptor{}, unix.ESTALE
 	}
@@ -181,13 +183,13 @@ func (x *index) Open(file disk.FileID, flags int) (disk.Descriptor, error) {
 	}
 }
 
-// reopen implements finder.
-func (*index) Reopen(_ disk.FileID, path, flags int) (disk.Descriptor, error) {
+// Reopen implements finder.
+func (*Index) Reopen(_ disk.FileID, path, flags int) (disk.Descriptor, error) {
 	return disk.Reopen(path, flags)
 }
 
 // try opens a file by each of its names.
-func (x *index) try(ino uint64, file *disk.FileID, flags int) (disk.Descriptor, error) {
+func (x *Index) try(ino uint64, file *disk.FileID, flags int) (disk.Descriptor, error) {
 	result := errUnknown
 	for nth := 0; nth < namesMax; nth++ {
 		d, err := x.byName(ino, nth)
@@ -195,7 +197,7 @@ func (x *index) try(ino uint64, file *disk.FileID, flags int) (disk.Descriptor, 
 			return disk.Descriptor{}, result
 		}
 		if err == nil {
-			err = x.volume.verify(d.FD(), ino, file)
+			err = x.volume.Verify(d.FD(), ino, file)
 		}
 		if err == nil && flags&unix.O_PATH != 0 {
 			return d, nil
@@ -221,24 +223,24 @@ func (x *index) try(ino uint64, file *disk.FileID, flags int) (disk.Descriptor, 
 // namesMax is more than the index has of one file.
 const namesMax = 32
 
-// verify reports with errMoved or errReplaced that an open file is not the one meant.
-func (v *Volume) verify(fd int, ino uint64, file *disk.FileID) error {
+// Verify reports with errMoved or errReplaced that an open file is not the one meant.
+func (v *Volume) Verify(fd int, ino uint64, file *disk.FileID) error {
 	var empty byte
 	var st unix.Statx_t
 	if err := disk.Statx(fd, &empty, unix.AT_EMPTY_PATH, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
 		return err
 	}
 	switch {
-	case v.disk.Number(disk.InodeOfStatx(&st)) != ino || !v.holds(&st):
+	case v.FS.Number(disk.InodeOfStatx(&st)) != ino || !v.Holds(&st):
 		return errMoved
 	case file.ByInode() && st.Mask&unix.STATX_BTIME != 0:
 		if disk.InodeID(ino, &st) == *file {
 			return nil
 		}
-	case v.disk.IsHandleOf(fd, uint32(st.Mode), file):
+	case v.FS.IsHandleOf(fd, uint32(st.Mode), file):
 		return nil
 	}
-	if v.disk.Overlay { // whose layers may have the same numbers
+	if v.FS.Overlay { // whose layers may have the same numbers
 		return errMoved
 	}
 	return errReplaced
@@ -252,16 +254,16 @@ const (
 
 // byName opens a file by its nth name, from the volume's root, with O_PATH. The error is errUnknown if
 // the index does not have that name, and errMoved if nothing is there.
-func (x *index) byName(ino uint64, nth int) (disk.Descriptor, error) {
+func (x *Index) byName(ino uint64, nth int) (disk.Descriptor, error) {
 	return x.below(ino, nth, pathsMax)
 }
 
 // below is byName with so many paths at most, one below the other.
-func (x *index) below(ino uint64, nth, paths int) (d disk.Descriptor, err error) {
+func (x *Index) below(ino uint64, nth, paths int) (d disk.Descriptor, err error) {
 	var path [pathMax]byte // its end is the path, and a 0
 	var buf [256]byte
 	at := len(path) - 1
-	base := int(x.volume.root.Fd())
+	base := int(x.volume.Root.Fd())
 	var upper disk.Descriptor // base, if the path is too long from the root
 	defer func() { upper.Close() }()
 	for root := x.volume.rootIno; ino != root; {

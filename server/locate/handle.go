@@ -1,4 +1,4 @@
-package export
+package locate
 
 import (
 	"crypto/hmac"
@@ -103,12 +103,12 @@ func (k *Key) Parse(handle []byte) (volume uint64, file disk.FileID, err error) 
 		copy(p.bytes[:], handle)
 		place.Store(p)
 	}
-	return binary.BigEndian.Uint64(handle[2:]), idIn(handle), nil
+	return binary.BigEndian.Uint64(handle[2:]), IDIn(handle), nil
 }
 
-// idIn returns the file in a handle that has a valid MAC, or was just made: the length in it
+// IDIn returns the file in a handle that has a valid MAC, or was just made: the length in it
 // fits.
-func idIn(handle []byte) disk.FileID {
+func IDIn(handle []byte) disk.FileID {
 	n := int(handle[1])
 	return disk.NewFileID(handle[handleHeader : handleHeader+n])
 }

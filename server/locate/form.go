@@ -1,4 +1,4 @@
-package export
+package locate
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 // same handles, in another way.
 //
 // Handles of the other form exist where an earlier podnas served the volume, which recorded no form and gave out what
-// its rights allowed. Opener.own translates them at each use: the index opens the file, and that tells its FileID of the
+// its rights allowed. Volume.Own translates them at each use: the index opens the file, and that tells its FileID of the
 // volume's own form, which is the only one that caches, open files and locks know. That takes some system calls for each
 // call, and no memory: such handles go with the mounts from that time.
 type Form string
@@ -34,10 +34,10 @@ const (
 //
 // New ones get the kernel's handles where this process may open files by them, but only if a later process without that
 // right can find the inode's number in them. The others get the form of their clients' handles, as far as that is known.
-// removed is the directory for Opener.KeepRemoved, which each podnas with an index has made. One without gave out the
+// removed is the directory of files that were removed while they were open, which each podnas with an index has made. One without gave out the
 // kernel's handles, whatever rights this process has; one with gave out what this process would.
-func (t *Table) Forms(dir, removed string) (fresh, earlier Form, err error) {
-	if fresh, err = formAt(dir, !t.ByIndex); err != nil {
+func Forms(byIndex bool, dir, removed string) (fresh, earlier Form, err error) {
+	if fresh, err = formAt(dir, !byIndex); err != nil {
 		return "", "", err
 	}
 	if _, err := os.Lstat(removed); errors.Is(err, fs.ErrNotExist) {
@@ -80,18 +80,18 @@ func hasNumber(d *disk.FS, f *os.File) bool {
 // setForm sets how files of the volume are identified and found. recorded is what its record says, empty if it has
 // none. If the disk, or what the process is allowed, has no handles of that form, the volume has the other one, in which
 // no file of an earlier disk is known.
-func (v *Volume) setForm(recorded Form) error {
-	kernel := recorded == FormKernel || recorded == "" && !v.table.ByIndex
-	v.form = formOf(&v.disk, v.root, kernel)
+func (v *Volume) setForm(recorded Form, byIndex bool) error {
+	kernel := recorded == FormKernel || recorded == "" && !byIndex
+	v.form = formOf(v.FS, v.Root, kernel)
 	switch {
 	case recorded != "" && recorded != FormKernel && recorded != FormInode:
 		return fmt.Errorf("its handles have the form %q, which this podnas does not know", recorded)
 	case recorded == FormKernel && v.form != recorded:
-		v.table.log().Warn("nfs: the kernel's handles of a volume's files can't be read here: clients get other handles, and may take files that they have open for others",
+		v.indexes.log.Warn("nfs: the kernel's handles of a volume's files can't be read here: clients get other handles, and may take files that they have open for others",
 			"volume", v.Path, "fix", "let the container's seccomp profile allow name_to_handle_at, and use the disk that the volume was made on")
 	}
-	v.finder = disk.ByHandle{Root: v.root}
-	if v.byIndex = v.table.ByIndex || v.form == FormInode; v.byIndex {
+	v.finder = disk.ByHandle{Root: v.Root}
+	if v.byIndex = byIndex || v.form == FormInode; v.byIndex {
 		x := newIndex(v)
 		v.finder = x
 		v.index.Store(x)
@@ -99,42 +99,14 @@ func (v *Volume) setForm(recorded Form) error {
 	return nil
 }
 
-// isOther reports whether a FileID does not have the volume's own form.
-func (v *Volume) isOther(id *disk.FileID) bool {
+// IsOther reports whether a FileID does not have the volume's own form.
+func (v *Volume) IsOther(id *disk.FileID) bool {
 	return !v.rootID.IsZero() && id.ByInode() != v.rootID.ByInode()
-}
-
-// own returns the FileID of the volume's own form for that of a handle. It may block. The error is ESTALE if there is no
-// such file, and EAGAIN if that is not known yet. A file that was removed while it is open has the FileID by which it
-// is kept: nobody else can look it up.
-func (o *Opener) own(v *Volume, id disk.FileID) (disk.FileID, error) {
-	if !v.isOther(&id) || o.held.keeps(heldKey{v.ID, id}) {
-		return id, nil
-	}
-	d, err := v.indexOnDemand().Open(id, disk.PathOnly)
-	if err != nil {
-		return disk.FileID{}, err
-	}
-	defer d.Close()
-	return v.finder.Identify(d.FD(), nil)
-}
-
-// Own is own by the volume's number. Without such a volume it returns the FileID as it is.
-func (o *Opener) Own(volume uint64, id disk.FileID) (disk.FileID, error) {
-	v, ok := o.table.ByID(volume)
-	if !ok || !v.isOther(&id) {
-		return id, nil
-	}
-	if !v.begin() {
-		return id, unix.ESTALE
-	}
-	defer v.calls.Done()
-	return o.own(v, id)
 }
 
 // indexOnDemand returns the volume's index. Where the kernel's handles are used, the first handle of the other form
 // makes it.
-func (v *Volume) indexOnDemand() *index {
+func (v *Volume) indexOnDemand() *Index {
 	if x := v.index.Load(); x != nil {
 		return x
 	}
@@ -145,4 +117,15 @@ func (v *Volume) indexOnDemand() *index {
 	}
 	x.fill()
 	return x
+}
+
+// Own returns the FileID of the volume's own form for that of a handle of the other one. It may block. The error is ESTALE
+// if there is no such file, and EAGAIN if that is not known yet.
+func (v *Volume) Own(id disk.FileID) (disk.FileID, error) {
+	d, err := v.indexOnDemand().Open(id, disk.PathOnly)
+	if err != nil {
+		return disk.FileID{}, err
+	}
+	defer d.Close()
+	return v.finder.Identify(d.FD(), nil)
 }

@@ -1,4 +1,4 @@
-package export
+package locate
 
 import (
 	"errors"
@@ -35,28 +35,47 @@ const (
 	leapsFew = 12
 )
 
-// inside caches directories that are known to be in their volumes.
-type inside struct {
+// Inside caches directories that are known to be in their volumes. Its methods may be called concurrently.
+type Inside struct {
 	seed  maphash.Seed
 	now   atomic.Uint32 // ages since the start, without the time in which nothing was cached
-	aging atomic.Bool   // something may be cached, and age is to come
-	begin chan struct{} // for age: aging was set
+	aging atomic.Bool   // something may be cached, and Age is to come
+	begin chan struct{} // for Age: aging was set
 	found [insideMax]atomic.Pointer[insideDir]
 }
 
 type insideDir struct {
-	key fileKey
+	key insideKey
 	at  atomic.Uint32 // when it was checked
 }
 
-func (i *inside) slot(key *fileKey) *atomic.Pointer[insideDir] {
+type insideKey struct {
+	volume *Volume
+	id     disk.FileID
+}
+
+// NewInside returns an empty Inside.
+func NewInside() *Inside {
+	return &Inside{seed: maphash.MakeSeed(), begin: make(chan struct{}, 1)}
+}
+
+// Now returns the age that Put takes for a directory that is looked at from now on.
+func (i *Inside) Now() uint32 { return i.now.Load() }
+
+func (i *Inside) slot(key *insideKey) *atomic.Pointer[insideDir] {
 	sum := key.id.Hash(i.seed) + key.volume.ID
 	return &i.found[sum%insideMax]
 }
 
+// Has reports whether a directory is known to be in its volume.
+func (i *Inside) Has(v *Volume, id *disk.FileID) bool {
+	_, ok := i.get(v, id)
+	return ok
+}
+
 // get returns when a directory was found in its volume, if that is still valid.
-func (i *inside) get(v *Volume, id *disk.FileID) (at uint32, ok bool) {
-	key := fileKey{v, *id}
+func (i *Inside) get(v *Volume, id *disk.FileID) (at uint32, ok bool) {
+	key := insideKey{v, *id}
 	d := i.slot(&key).Load()
 	if d == nil || d.key != key {
 		return 0, false
@@ -65,8 +84,9 @@ func (i *inside) get(v *Volume, id *disk.FileID) (at uint32, ok bool) {
 	return at, i.now.Load()-at <= 1
 }
 
-func (i *inside) put(v *Volume, id *disk.FileID, at uint32) {
-	key := fileKey{v, *id}
+// Put remembers that a directory was found in its volume at a time.
+func (i *Inside) Put(v *Volume, id *disk.FileID, at uint32) {
+	key := insideKey{v, *id}
 	slot := i.slot(&key)
 	if d := slot.Load(); d != nil && d.key == key {
 		d.at.Store(at)
@@ -83,8 +103,8 @@ func (i *inside) put(v *Volume, id *disk.FileID, at uint32) {
 	}
 }
 
-// age ages the entries until stop, while there are some.
-func (i *inside) age(stop <-chan struct{}) {
+// Age ages the entries until stop, while there are some.
+func (i *Inside) Age(stop <-chan struct{}) {
 	for {
 		select {
 		case <-stop:
@@ -109,7 +129,7 @@ func (i *inside) age(stop <-chan struct{}) {
 }
 
 // removeOld begins the next age, and reports whether there are still entries.
-func (i *inside) removeOld() (some bool) {
+func (i *Inside) removeOld() (some bool) {
 	now := i.now.Add(1)
 	for n := range i.found {
 		d := i.found[n].Load()
@@ -125,47 +145,23 @@ func (i *inside) removeOld() (some bool) {
 	return some
 }
 
-// isInside reports whether a file is no directory, or is known to be inside its
-// volume. One that is open with UseNames is a directory, and may have no Attr yet.
-func (o *Opener) isInside(f *File) bool {
-	if f.use != UseNames && !f.Attr.IsDir() || f.IsRoot() {
-		return true
-	}
-	_, ok := o.inside.get(f.Volume, &f.ID)
-	return ok
-}
-
-// mustBeInside returns f, unless it is a directory outside of its volume: then it
-// closes f and returns ESTALE. It may wait for the disk.
-func (o *Opener) mustBeInside(f *File) (*File, error) {
-	if o.isInside(f) {
-		return f, nil
-	}
-	if err := o.findInside(f); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-// findInside goes up from a directory until it meets the volume's root, or a cached
-// directory of the volume. A result from a cached directory gets that directory's
+// Find goes up from an open directory until it meets the volume's root, or a cached
+// directory of the volume, and remembers it; else the error is ESTALE. A result from a cached directory gets that directory's
 // age.
 //
 // It leaps: the first leap is one level, each further one twice as long, until one
 // ends above the root; then they get shorter. So it takes some ten system calls if
 // directories are not nested deeply, and a few more per thousand levels.
-func (o *Opener) findInside(f *File) error {
-	v := f.Volume
-	now := o.inside.now.Load()
+func (i *Inside) Find(v *Volume, f *disk.FileID, fd int) error {
+	now := i.now.Load()
 	above, err := v.above(now)
 	if err != nil {
 		return err
 	}
-	if above.has(&f.ID) {
+	if above.has(f) {
 		return unix.ESTALE
 	}
-	at, last := f.fd, f.ID
+	at, last := fd, *f
 	var up disk.Descriptor // where at is, above f
 	defer up.Close()
 	far := false // a leap was too long
@@ -180,19 +176,19 @@ func (o *Opener) findInside(f *File) error {
 		if n == leapsFew {
 			v.climbing.Lock()
 			climbing = true
-			if _, known := o.inside.get(v, &f.ID); known { // the previous check has found it
+			if _, known := i.get(v, f); known { // the previous check has found it
 				return nil
 			}
 		}
 		next, id, err := v.ancestor(at, levels)
 		if err == nil {
-			seen, known := o.inside.get(v, &id)
+			seen, known := i.get(v, &id)
 			if id == v.rootID {
 				seen, known = now, true
 			}
 			if known {
 				next.Close()
-				o.inside.put(v, &f.ID, seen)
+				i.Put(v, f, seen)
 				return nil
 			}
 		}
@@ -261,7 +257,7 @@ func (v *Volume) above(now uint32) (*above, error) {
 		return a, nil
 	}
 	a := &above{at: now}
-	at, last := int(v.root.Fd()), v.rootID
+	at, last := int(v.Root.Fd()), v.rootID
 	var up disk.Descriptor // where at is, above the root
 	defer up.Close()
 	for len(a.ids) < leapsMax {

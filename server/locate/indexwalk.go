@@ -1,4 +1,4 @@
-package export
+package locate
 
 import (
 	"errors"
@@ -84,7 +84,7 @@ const (
 )
 
 // ask asks whether a file exists that is not found.
-func (x *index) ask(ino uint64) answer {
+func (x *Index) ask(ino uint64) answer {
 	w := &x.walks
 	w.mu.Lock()
 	if w.complete && x.names.Losses() == x.losses {
@@ -109,13 +109,13 @@ func (x *index) ask(ino uint64) answer {
 	case <-done:
 		return walkEnded
 	case <-wait.C:
-	case <-x.volume.ending:
+	case <-x.volume.calls.Ending():
 	}
 	return walkPending
 }
 
 // start has a walk begin, unless there is one. The caller has locked walks.mu.
-func (x *index) start() {
+func (x *Index) start() {
 	if w := &x.walks; !w.running {
 		w.running = true
 		go x.walk(time.Until(w.next))
@@ -123,7 +123,7 @@ func (x *index) start() {
 }
 
 // fill loads the names that are kept, and begins the first walk.
-func (x *index) fill() {
+func (x *Index) fill() {
 	x.walks.mu.Lock()
 	defer x.walks.mu.Unlock()
 	x.walks.running = true
@@ -134,21 +134,21 @@ func (x *index) fill() {
 }
 
 // walk walks the volume, until all questions are answered.
-func (x *index) walk(pause time.Duration) {
+func (x *Index) walk(pause time.Duration) {
 	v, w := x.volume, &x.walks
 	for {
 		select {
 		case <-time.After(pause):
-		case <-v.ending:
+		case <-v.calls.Ending():
 			return
 		}
 		select {
-		case v.table.walks <- struct{}{}:
-		case <-v.ending:
+		case v.indexes.Walks <- struct{}{}:
+		case <-v.calls.Ending():
 			return
 		}
-		again := x.walkOnce()
-		<-v.table.walks
+		again := x.WalkOnce()
+		<-v.indexes.Walks
 		w.mu.Lock()
 		pause = time.Until(w.next)
 		w.running = again
@@ -160,10 +160,10 @@ func (x *index) walk(pause time.Duration) {
 	}
 }
 
-// walkOnce walks once. again is whether another walk is needed.
-func (x *index) walkOnce() (again bool) {
+// WalkOnce walks once. again is whether another walk is needed.
+func (x *Index) WalkOnce() (again bool) {
 	v, w := x.volume, &x.walks
-	if !v.begin() {
+	if !v.calls.Begin() {
 		return false
 	}
 	defer v.calls.Done()
@@ -218,7 +218,7 @@ func (x *index) walkOnce() (again bool) {
 
 // walkAll walks the tree. It finds each directory by the index, which follows renames through the
 // server. It returns false if it could not see all.
-func (x *index) walkAll() (all bool) {
+func (x *Index) walkAll() (all bool) {
 	w := &x.walks
 	all = true
 	todo := []uint64{x.volume.rootIno}
@@ -261,20 +261,20 @@ func (x *index) walkAll() (all bool) {
 }
 
 // gone reports whether a directory was removed through the server.
-func (x *index) gone(dir uint64) bool {
+func (x *Index) gone(dir uint64) bool {
 	var buf [256]byte
 	_, _, ok := x.names.Name(dir, 0, &buf)
 	return !ok && dir != x.volume.rootIno
 }
 
-func (x *index) awaited() bool {
+func (x *Index) awaited() bool {
 	x.walks.mu.Lock()
 	defer x.walks.mu.Unlock()
 	return len(x.walks.asked) > 0
 }
 
 // openDir opens a directory of the index to read its names.
-func (x *index) openDir(ino uint64) (disk.Descriptor, error) {
+func (x *Index) openDir(ino uint64) (disk.Descriptor, error) {
 	d, err := x.dirNow(ino)
 	for n := 0; n < renameTries && errors.Is(err, errMoved); n++ {
 		renames := x.renames.Load()
@@ -286,7 +286,7 @@ func (x *index) openDir(ino uint64) (disk.Descriptor, error) {
 	return d, err
 }
 
-func (x *index) dirNow(ino uint64) (disk.Descriptor, error) {
+func (x *Index) dirNow(ino uint64) (disk.Descriptor, error) {
 	path, err := x.byName(ino, 0)
 	if err != nil {
 		return path, err
@@ -297,15 +297,15 @@ func (x *index) dirNow(ino uint64) (disk.Descriptor, error) {
 	if err := disk.Statx(path.FD(), &empty, unix.AT_EMPTY_PATH, unix.STATX_INO, &st); err != nil {
 		return disk.Descriptor{}, err
 	}
-	if x.volume.disk.Number(disk.InodeOfStatx(&st)) != ino || !x.volume.holds(&st) {
+	if x.volume.FS.Number(disk.InodeOfStatx(&st)) != ino || !x.volume.Holds(&st) {
 		return disk.Descriptor{}, errMoved
 	}
 	return disk.Reopen(path.FD(), unix.O_RDONLY|unix.O_DIRECTORY)
 }
 
 // addNames adds the names of an open directory to the index, and appends its subdirectories.
-func (x *index) addNames(dir int, ino uint64, buf []byte, below []uint64) ([]uint64, error) {
-	direct := x.volume.disk.Dirents
+func (x *Index) addNames(dir int, ino uint64, buf []byte, below []uint64) ([]uint64, error) {
+	direct := x.volume.FS.Dirents
 	for {
 		removals, asked := x.names.Removals(), x.awaited()
 		n, err := unix.Getdents(dir, buf)
@@ -347,7 +347,7 @@ func (x *index) addNames(dir int, ino uint64, buf []byte, below []uint64) ([]uin
 
 // learn adds a name that was seen in an open directory after removals was read. It returns false if
 // that name is not there any more.
-func (x *index) learn(dir int, parent uint64, name []byte, ino uint64, isDir bool, removals uint64) bool {
+func (x *Index) learn(dir int, parent uint64, name []byte, ino uint64, isDir bool, removals uint64) bool {
 	for range 3 {
 		if x.names.AddIf(removals, ino, parent, name, isDir) {
 			return true
@@ -364,7 +364,7 @@ func (x *index) learn(dir int, parent uint64, name []byte, ino uint64, isDir boo
 
 // repair looks where the index has a file, or a directory above it, but it is not: in that directory
 // it may have another name. again is whether it was found.
-func (x *index) repair(ino uint64) (again bool, err error) {
+func (x *Index) repair(ino uint64) (again bool, err error) {
 	for range repairsMax {
 		var places []place
 		var buf [256]byte
@@ -401,7 +401,7 @@ func (x *index) repair(ino uint64) (again bool, err error) {
 }
 
 // lookIn looks for a file in the directory where the index has it with a name, and corrects that.
-func (x *index) lookIn(dir int, parent uint64, name []byte, ino uint64) (found bool, err error) {
+func (x *Index) lookIn(dir int, parent uint64, name []byte, ino uint64) (found bool, err error) {
 	removals := x.names.Removals()
 	if _, st, err := x.look(dir, string(name)); st.Ino == ino {
 		return true, err
@@ -418,7 +418,7 @@ func (x *index) lookIn(dir int, parent uint64, name []byte, ino uint64) (found b
 		for b := buf[:n]; len(b) > 0 && !found; {
 			e := disk.DirentIn(b)
 			b = b[e.Size:]
-			if e.Ino != ino && x.volume.disk.Dirents || !disk.ValidName(e.Name) {
+			if e.Ino != ino && x.volume.FS.Dirents || !disk.ValidName(e.Name) {
 				continue
 			}
 			_, st, _ := x.look(dir, string(e.Name))

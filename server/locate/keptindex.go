@@ -1,4 +1,4 @@
-package export
+package locate
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -44,32 +43,9 @@ const (
 	keptNameSize = 40
 	// keptStep is how many bytes are synced at once, so that other syncs need not wait for all.
 	keptStep = 1 << 20
-	// lastIndexes is how long the end of the process may be delayed.
-	lastIndexes = time.Second
 )
 
 var errExportEnded = errors.New("the export has ended")
-
-// KeepIndexes keeps the indexes of volumes in a directory from one start to the next, in a file per
-// volume of 1,000 files or more. Call it before adding volumes. The directory is created when it is needed.
-func (t *Table) KeepIndexes(dir string) { t.indexes = dir }
-
-// indexFile is where the index of a volume is kept, empty if it is not.
-func (t *Table) indexFile(id uint64) string {
-	if t.indexes == "" {
-		return ""
-	}
-	return filepath.Join(t.indexes, strconv.FormatUint(id, 10))
-}
-
-// ForgetIndex removes what is kept of the index of a volume that was deleted, or has none.
-func (t *Table) ForgetIndex(id uint64) error {
-	path := t.indexFile(id)
-	if path == "" {
-		return nil
-	}
-	return removeKeptIndex(path)
-}
 
 func removeKeptIndex(path string) error {
 	for _, path := range []string{path, path + newIndexSuffix} {
@@ -82,55 +58,19 @@ func removeKeptIndex(path string) error {
 
 const newIndexSuffix = ".new"
 
-// saveIndexes begins to write what is new in the indexes. It is called each minute.
-func (t *Table) saveIndexes() {
-	if t.indexes == "" || !t.saving.CompareAndSwap(false, true) {
-		return
-	}
-	go func() {
-		defer t.saving.Store(false)
-		t.saveEach()
-	}()
-}
-
-func (t *Table) saveEach() {
-	for _, v := range t.Volumes() {
-		if x := v.index.Load(); x != nil {
-			x.save()
-		}
-	}
-}
-
-// LastIndexes writes what is new in the indexes, after serving has ended. It gives up after a second.
-func (t *Table) LastIndexes() {
-	if t.indexes == "" {
-		return
-	}
-	t.stopping.Store(true)
-	done := make(chan struct{})
-	go func() {
-		t.saveEach()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-time.After(lastIndexes):
-	}
-}
-
 // load adds the names that were kept. Clients that wait for a walk look again then.
-func (x *index) load() {
+func (x *Index) load() {
 	k, v := &x.kept, x.volume
 	if k.path == "" {
 		return
 	}
 	select {
-	case v.table.loads <- struct{}{}:
-		defer func() { <-v.table.loads }()
-	case <-v.ending:
+	case v.indexes.loads <- struct{}{}:
+		defer func() { <-v.indexes.loads }()
+	case <-v.calls.Ending():
 		return
 	}
-	if !v.begin() {
+	if !v.calls.Begin() {
 		return
 	}
 	defer v.calls.Done()
@@ -155,7 +95,7 @@ func (x *index) load() {
 	x.walks.lookAgain(x.names)
 }
 
-func (x *index) loadFile(path string) (inodeindex.Saved, error) {
+func (x *Index) loadFile(path string) (inodeindex.Saved, error) {
 	if _, err := os.Lstat(path); err != nil { // the folder may not be there either
 		return inodeindex.Saved{}, err
 	}
@@ -173,7 +113,7 @@ func (x *index) loadFile(path string) (inodeindex.Saved, error) {
 }
 
 // clear removes a file that is of no use, so that the next one can replace it. What is no file is put aside.
-func (x *index) clear(why error) {
+func (x *Index) clear(why error) {
 	dir, err := statedir.Open(filepath.Dir(x.kept.path), nil, x.log)
 	if err == nil {
 		name := filepath.Base(x.kept.path)
@@ -204,9 +144,9 @@ func (w *walks) lookAgain(names *inodeindex.Index) {
 }
 
 // save brings the file up to date.
-func (x *index) save() {
+func (x *Index) save() {
 	k, v := &x.kept, x.volume
-	if k.path == "" || !v.begin() {
+	if k.path == "" || !v.calls.Begin() {
 		return
 	}
 	defer v.calls.Done()
@@ -242,14 +182,14 @@ func (x *index) save() {
 	}
 }
 
-func (x *index) hasWalked() bool {
+func (x *Index) hasWalked() bool {
 	x.walks.mu.Lock()
 	defer x.walks.mu.Unlock()
 	return x.walks.ended > 0
 }
 
 // appendFile appends the names that are not in the file.
-func (x *index) appendFile() error {
+func (x *Index) appendFile() error {
 	k := &x.kept
 	dir, err := statedir.Open(filepath.Dir(k.path), nil, x.log)
 	if err != nil {
@@ -272,7 +212,7 @@ func (x *index) appendFile() error {
 }
 
 // writeFile writes another file, and puts it in the place of the old one.
-func (x *index) writeFile(names int) error {
+func (x *Index) writeFile(names int) error {
 	k, v := &x.kept, x.volume
 	k.file = nil
 	dir, err := statedir.Open(filepath.Dir(k.path), nil, x.log)
@@ -336,7 +276,7 @@ type paced struct {
 
 func (p *paced) Write(b []byte) (int, error) {
 	n, err := p.untilEnded.Write(b)
-	if p.unsynced += n; err != nil || p.unsynced < keptStep || p.volume.table.stopping.Load() {
+	if p.unsynced += n; err != nil || p.unsynced < keptStep || p.volume.indexes.stopping.Load() {
 		return n, err
 	}
 	if err := unix.Fdatasync(int(p.file.Fd())); err != nil {
