@@ -68,7 +68,7 @@ test: ## unit tests and the conformance suite; RACE=1 with the race detector, as
 			{ echo 'make: the race detector needs a C compiler, such as gcc and libc6-dev: install it, or leave out RACE=1' >&2; exit 1; }; \
 		set -x; $(SUITE) go test -json -vet=off -timeout 30m -run 'TestAllocations|TestResident|TestFileSystems|TestWaysToFindFiles' ./server ./server/nfsv3 ./server/nfsv41/...; \
 	fi; \
-	set -x; CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 30m -p 4 $$race ./server ./server/export ./...
+	set -x; CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 30m -p 4 $$race ./server ./server/inode ./...
 
 .PHONY: lint
 lint: manifests-check ## golangci-lint, go vet's checks included, and actionlint (built on first use, 2 minutes)

@@ -18,7 +18,7 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
@@ -231,8 +231,8 @@ func serveTwice(t *testing.T, attrs bool) *served {
 	}
 	cfg := config(t)
 	cfg.Engine.Engine, cfg.NFS4, cfg.NoAttrCache = server.EngineNative, t.TempDir(), !attrs
-	must(t, cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: s.dir}))
-	must(t, cfg.Exports.Export(export.Exported{ID: 2, Path: "/again", Dir: s.dir}))
+	must(t, cfg.Exports.Export(exports.Exported{ID: 1, Path: "/volume", Dir: s.dir}))
+	must(t, cfg.Exports.Export(exports.Exported{ID: 2, Path: "/again", Dir: s.dir}))
 	var err error
 	s.server, err = server.New(cfg)
 	must(t, err)

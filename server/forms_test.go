@@ -11,7 +11,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/testdisk"
@@ -45,8 +45,8 @@ func overProcesses(t *testing.T, diskDir string, form locate.Form, check func(c 
 	}
 	cfg := config(t)
 	_, _ = rand.Read(cfg.HandleKey)
-	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: func(table *export.Table) error {
-		return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Form: form})
+	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: func(table *exports.Table) error {
+		return table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir, Form: form})
 	}}
 	t.Cleanup(i.end)
 	var had []givenHandles

@@ -23,7 +23,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
@@ -44,7 +44,7 @@ func TestKilledServer(t *testing.T) {
 	cfg.Engine.Engine = server.EngineNative
 	cfg.NFS4, cfg.StateLog = filepath.Join(dir, "clients"), filepath.Join(dir, "log")
 	cfg.Log = slog.New(slog.NewTextHandler(os.Stdout, nil))
-	if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: filepath.Join(dir, "volume")}); err != nil {
+	if err := cfg.Exports.Export(exports.Exported{ID: 1, Path: "/volume", Dir: filepath.Join(dir, "volume")}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := server.New(cfg)

@@ -16,7 +16,7 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -145,7 +145,7 @@ func TestHeldHandleOfMovedDirectory(t *testing.T) {
 				if err := os.MkdirAll(filepath.Join(dir, "d", "sub"), 0o777); err != nil {
 					t.Fatal(err)
 				}
-				if err := cfg.Exports.Export(export.Exported{ID: uint64(id + 1), Path: "/" + name, Dir: dir}); err != nil {
+				if err := cfg.Exports.Export(exports.Exported{ID: uint64(id + 1), Path: "/" + name, Dir: dir}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -243,7 +243,7 @@ func TestNothingAboveTheRoot(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(disk, "sub"), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: disk}); err != nil {
+		if err := cfg.Exports.Export(exports.Exported{ID: 1, Path: "/volume", Dir: disk}); err != nil {
 			t.Fatal(err)
 		}
 		address, stop := serve(t, cfg)

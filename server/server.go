@@ -21,8 +21,9 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/gonfs"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/oncrpc"
@@ -56,7 +57,7 @@ func Handles() []string { return []string{HandlesAuto, HandlesKernel, HandlesInd
 type Choice struct {
 	Engine string // EngineNative or EngineGoNFS
 	Reason string // for people
-	// ByIndex is whether files are found by the index: export.Table.ByIndex.
+	// ByIndex is whether files are found by the index: exports.Table.ByIndex.
 	ByIndex bool
 	// Rights are what the process may do on the disk.
 	Rights actas.Rights
@@ -112,7 +113,7 @@ func (c *Choice) selectHandles(handles, root string) error {
 }
 
 // Check returns an error if the engine does not support a volume's options.
-func (c Choice) Check(o *export.Options) error {
+func (c Choice) Check(o *exports.Options) error {
 	if c.Engine == EngineGoNFS && (o.RootSquash || o.AllSquash || o.AnonUID != 0 || o.AnonGID != 0) {
 		return fmt.Errorf("squashing users (rootSquash, allSquash, anonUid, anonGid) needs the native engine, but this server runs %s", c.Engine)
 	}
@@ -130,8 +131,8 @@ func (c Choice) CheckNFS4() error {
 // Config configures a Server. All fields but those below Log are needed.
 type Config struct {
 	Engine    Choice // of SelectEngine
-	Exports   *export.Table
-	HandleKey []byte // the secret of the disk's file handles, see export.Key
+	Exports   *exports.Table
+	HandleKey []byte // the secret of the disk's file handles, see locate.Key
 	Log       *slog.Logger
 
 	// NFS4 is the directory on the disk for what version 4 must know after a crash. If it
@@ -165,7 +166,7 @@ func (c *Config) Validate() error {
 type engine interface {
 	Serve(ctx context.Context, l net.Listener) error
 	Stats() *stats.Server
-	Kept() export.Kept
+	Kept() inode.Kept
 }
 
 // Server serves NFS clients.
@@ -204,7 +205,7 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Stats() *stats.Server { return s.engine.Stats() }
 
 // Kept counts what is kept between calls.
-func (s *Server) Kept() export.Kept { return s.engine.Kept() }
+func (s *Server) Kept() inode.Kept { return s.engine.Kept() }
 
 // NFS4 returns what serves version 4, nil where it is not served.
 func (s *Server) NFS4() *nfsv41.Server {

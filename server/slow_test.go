@@ -10,7 +10,7 @@ import (
 
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
@@ -43,7 +43,7 @@ func TestSlowCallsAreNamed(t *testing.T) {
 			var log lines
 			cfg := config(t)
 			cfg.Engine.Engine, cfg.SlowCall, cfg.Log = engine, time.Nanosecond, slog.New(slog.NewTextHandler(&log, nil))
-			if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir}); err != nil {
+			if err := cfg.Exports.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir}); err != nil {
 				t.Fatal(err)
 			}
 			address, stop := serve(t, cfg)

@@ -18,7 +18,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/faultydisk"
 	"github.com/podnas/podnas/test/testdisk"
@@ -95,7 +95,7 @@ func syncFails(t *testing.T, engine string, faulty *faultydisk.Disk, call func(*
 	cfg := config(t)
 	cfg.Engine.Engine = engine
 	_, _ = rand.Read(cfg.HandleKey)
-	must(t, cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: volume}))
+	must(t, cfg.Exports.Export(exports.Exported{ID: 1, Path: "/volume", Dir: volume}))
 	i := &instance{cfg: cfg, addr: nfstest.OwnAddress()}
 	i.start(t)
 	l := &load{}

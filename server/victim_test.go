@@ -20,7 +20,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -234,7 +234,7 @@ func attacked(t *testing.T, one, two string, prepare func(*testing.T, string)) (
 	cfg.Engine.Engine = server.EngineNative
 	for i, dir := range []string{one, two} {
 		must(t, os.Chmod(dir, 0o777))
-		must(t, cfg.Exports.Export(export.Exported{ID: uint64(i + 1), Path: fmt.Sprint("/", i+1), Dir: dir}))
+		must(t, cfg.Exports.Export(exports.Exported{ID: uint64(i + 1), Path: fmt.Sprint("/", i+1), Dir: dir}))
 	}
 	if prepare != nil {
 		prepare(t, one)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/internal/volume/diskimage"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 )
 
 // imageFlag is the value of --disk-image: PATH,size=S.
@@ -61,7 +61,7 @@ func (d imageDisk) CheckWrite() error { return d.spec.Explain(d.Store.CheckWrite
 // open mounts the image at root, where there is to be one, and returns what
 // unmounts it, for when the server and the store are done. To be called before
 // anything else looks at root.
-func (f *imageFlag) open(ctx context.Context, root string, exports *export.Table, log *slog.Logger) (func() error, error) {
+func (f *imageFlag) open(ctx context.Context, root string, exports *exports.Table, log *slog.Logger) (func() error, error) {
 	if f.spec == nil {
 		return func() error { return nil }, nil
 	}

@@ -26,7 +26,7 @@ import (
 	"github.com/podnas/podnas/provisioner/standalone"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/gonfs"
 	"github.com/podnas/podnas/server/nfsv41"
 )
@@ -148,7 +148,7 @@ func serve(ctx context.Context, cfg *serveConfig, stdout, stderr io.Writer) (err
 	answered := make(chan error, 1)
 	go func() { answered <- serveHTTP(answering, probes, pages, log) }()
 
-	exports := &export.Table{Log: log}
+	exports := &exports.Table{Log: log}
 	closeImage, err := cfg.image.open(ctx, cfg.root, exports, log)
 	if err != nil {
 		return err

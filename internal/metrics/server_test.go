@@ -20,7 +20,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
@@ -33,8 +33,8 @@ func start(t *testing.T, engine string) (prometheus.Collector, *nfstest.Client, 
 			t.Skipf("the native engine can't run here: %v", err)
 		}
 	}
-	table := &export.Table{}
-	mustDo(t, table.Export(export.Exported{ID: 7, Path: "/volume", Dir: dir}))
+	table := &exports.Table{}
+	mustDo(t, table.Export(exports.Exported{ID: 7, Path: "/volume", Dir: dir}))
 	s, err := server.New(server.Config{
 		Engine: server.Choice{Engine: engine}, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler),
 	})
@@ -245,7 +245,7 @@ func TestOwnProbes(t *testing.T) {
 				if err != nil {
 					t.Skip(err) // no IPv6
 				}
-				table := &export.Table{}
+				table := &exports.Table{}
 				s, err := server.New(server.Config{
 					Engine: server.Choice{Engine: engine}, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler),
 				})

@@ -17,7 +17,8 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 
 	server "github.com/podnas/podnas/server/nfsv41"
@@ -103,14 +104,14 @@ func serve(t testing.TB, dir string, counted bool) net.Conn {
 func serveWith(t testing.TB, dir, roster string, counted bool) net.Conn {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	table := &export.Table{ByIndex: testdisk.ByIndex()}
-	exported := export.Exported{ID: 1, Path: "/volume", Dir: dir}
+	table := &exports.Table{ByIndex: testdisk.ByIndex()}
+	exported := exports.Exported{ID: 1, Path: "/volume", Dir: dir}
 	if counted {
 		exported.Account = space.NewAccount(quota.Limit{Bytes: 1 << 40})
 	}
 	mustDo(t, table.Export(exported))
 	key := locate.NewKey(make([]byte, 32))
-	opener := export.NewOpener(table, key, log)
+	opener := inode.NewOpener(table, key, log)
 	files := vfs.New(vfs.Config{Opener: opener, Users: actas.NewUsers(nil), Log: log})
 	nfs, err := server.New(server.Config{Files: files, Opener: opener, Table: table, Key: key, Roster: roster, Log: log})
 	mustDo(t, err)

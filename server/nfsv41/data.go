@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -23,7 +23,7 @@ const (
 // held is a Held as opens have it, with its users. It is nil if the file could not be opened
 // again after a restart.
 type held struct {
-	*export.Held
+	*inode.Held
 
 	users atomic.Int32
 }
@@ -44,7 +44,7 @@ func (h *held) Close() { h.Release() }
 // dataFile is the current file open for its data, through what a stateid stands for: an
 // open, or for the special stateids nothing. Either way the caller's rights decide as in version 3: they need not
 // be those of the user that opened it.
-func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*export.File, error) {
+func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*inode.File, error) {
 	switch {
 	case !c.cur.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
@@ -74,12 +74,12 @@ func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*export.File,
 	return c.OpenHeld(open.Held, access == writeAccess)
 }
 
-func (c *compound) openAnonymous(sid state.Stateid, key state.FileKey, access state.Access) (*export.File, error) {
-	use := export.UseRead
+func (c *compound) openAnonymous(sid state.Stateid, key state.FileKey, access state.Access) (*inode.File, error) {
+	use := inode.UseRead
 	if access == writeAccess {
-		use = export.UseWrite
+		use = inode.UseWrite
 	}
-	f, err := c.OpenAtOnce(c.cur.bytes(), export.UseAttr)
+	f, err := c.OpenAtOnce(c.cur.bytes(), inode.UseAttr)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (c *compound) openAnonymous(sid state.Stateid, key state.FileKey, access st
 	if status := c.server.state.CheckSpecial(sid, key, access); status != state.OK {
 		return nil, errorOf(status)
 	}
-	if use == export.UseRead {
+	if use == inode.UseRead {
 		return c.OpenAtOnce(c.cur.bytes(), use)
 	}
 	return c.Open(c.cur.bytes(), use)
@@ -175,7 +175,7 @@ func (c *compound) commit(*nfs4.CommitArgs) (result, error) {
 }
 
 // commitFile is the current file open for writing: COMMIT has no stateid.
-func (c *compound) commitFile() (*export.File, error) {
+func (c *compound) commitFile() (*inode.File, error) {
 	switch {
 	case !c.cur.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
@@ -186,7 +186,7 @@ func (c *compound) commitFile() (*export.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := c.Open(c.cur.bytes(), export.UseWrite)
+	f, err := c.Open(c.cur.bytes(), inode.UseWrite)
 	if errors.Is(err, syscall.ESTALE) {
 		if h := c.server.holdOf(key); h != nil { // removed, and open
 			c.Closes(h)

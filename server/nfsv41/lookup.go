@@ -7,7 +7,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // putrootfh: RFC 8881 section 18.21; PUTPUBFH, section 18.20, is the same.
@@ -215,7 +215,7 @@ func (c *compound) up() (o object, err error) {
 		return o, syscall.ENOTDIR
 	case dir.IsRoot():
 		return c.pseudoAt(parent("/" + strings.Trim(dir.Volume.Path, "/")))
-	case !c.May(dir, export.MayExec):
+	case !c.May(dir, inode.MayExec):
 		return o, syscall.EACCES
 	}
 	up, err := c.Parent(dir)

@@ -11,7 +11,8 @@ import (
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/vfs"
 )
@@ -26,8 +27,8 @@ type opening struct {
 	made   vfs.Made     // the file, if this call has made it
 	set    nfs4.Bitmap  // what was set of it
 	size   *vfs.SetAttr // to be set of a file that was there
-	early  *export.File // open for its data before the rights were known
-	data   *export.File // open for its data, as the client has it
+	early  *inode.File  // open for its data before the rights were known
+	data   *inode.File  // open for its data, as the client has it
 	id     state.Stateid
 	raced  bool // the name led to another file, or to none, before what it led to was open
 }
@@ -221,7 +222,7 @@ func (c *compound) createOpen(o *opening) error {
 
 // mayOpenNew returns an error for an OPEN that can't make a file, as it could not open it then. What is there it
 // may open even so: the client may have it open already.
-func (c *compound) mayOpenNew(dir *export.File, o *opening) error {
+func (c *compound) mayOpenNew(dir *inode.File, o *opening) error {
 	status := c.server.state.MayOpen(c.on.client(), state.OpenArgs{Owner: o.Owner.Owner, Access: o.access, Deny: o.deny})
 	if status == state.OK {
 		return nil
@@ -260,9 +261,9 @@ func (c *compound) openFound(o *opening) error {
 	if o.size != nil {
 		does |= state.Write
 	}
-	use := export.UseRead
+	use := inode.UseRead
 	if does&state.Write != 0 {
-		use = export.UseWrite
+		use = inode.UseWrite
 	}
 	if o.object.found && o.object.file == nil {
 		if err := c.openEarly(o, use); err != nil {
@@ -337,13 +338,13 @@ func (c *compound) hold(o *opening, h *held, does state.Access) error {
 // OPEN, and programs get EIO for what its client has not in its cache. NFS4ERR_SYMLINK has it look the name
 // up, and open locally what that is. The kernel's own server answers so up to Linux 6.11, for this reason
 // (nfsd_check_obj_isreg).
-func openable(v *export.Volume, a *disk.Attr, use export.Use) error {
+func openable(v *exports.Volume, a *disk.Attr, use inode.Use) error {
 	switch {
 	case a.IsDir():
 		return syscall.EISDIR
 	case !a.IsRegular():
 		return statusError(nfs4.ErrSymlink)
-	case use == export.UseWrite && v.Options.ReadOnly:
+	case use == inode.UseWrite && v.Options.ReadOnly:
 		return syscall.EROFS
 	}
 	return nil
@@ -352,7 +353,7 @@ func openable(v *export.Volume, a *disk.Attr, use export.Use) error {
 // openEarly opens the file for its data at once, where its attributes are known from the look at its
 // name. Then the rights are checked by that descriptor, as READ and WRITE of version 3 do. It saves
 // opening the file for its attributes.
-func (c *compound) openEarly(o *opening, use export.Use) error {
+func (c *compound) openEarly(o *opening, use inode.Use) error {
 	found := &c.mem.found
 	if err := openable(found.volume, &found.attr, use); err != nil {
 		return err
@@ -368,12 +369,12 @@ func (c *compound) openEarly(o *opening, use export.Use) error {
 
 // mayOpen reports whether the caller has the rights. Who may execute a file may read it: to execute is to
 // read. Who reclaims had the rights; the owner may have taken them from itself since.
-func (c *compound) mayOpen(f *export.File, access state.Access, reclaim bool) bool {
+func (c *compound) mayOpen(f *inode.File, access state.Access, reclaim bool) bool {
 	if reclaim && c.Owns(f) {
 		return true
 	}
-	return (access&state.Read == 0 || c.May(f, export.MayRead) || c.May(f, export.MayExec)) &&
-		(access&state.Write == 0 || c.May(f, export.MayWrite))
+	return (access&state.Read == 0 || c.May(f, inode.MayRead) || c.May(f, inode.MayExec)) &&
+		(access&state.Write == 0 || c.May(f, inode.MayWrite))
 }
 
 // setSize sets the size of a file that was there, when it is open. If that fails it is not.

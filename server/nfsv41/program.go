@@ -17,7 +17,8 @@ import (
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/oncrpc"
@@ -27,8 +28,8 @@ import (
 // Config says how to make a Server. Removed, StateLog, Tables and Reserve may be left out.
 type Config struct {
 	Files  *vfs.Service
-	Opener *export.Opener
-	Table  *export.Table
+	Opener *inode.Opener
+	Table  *exports.Table
 	Key    *locate.Key
 	Roster string // the directory on the disk for the list of clients that have state
 	Log    *slog.Logger
@@ -48,8 +49,8 @@ type Config struct {
 // Server answers the calls of version 4.
 type Server struct {
 	files    *vfs.Service
-	opener   *export.Opener
-	table    *export.Table
+	opener   *inode.Opener
+	table    *exports.Table
 	key      *locate.Key
 	state    *state.State
 	log      *slog.Logger
@@ -84,7 +85,7 @@ const (
 // limits are what clients may have. Each open has a descriptor.
 func limits() state.Limits {
 	l := state.Limits{ReplyBytes: replyBytes, CachedReply: replyMax, LeastReply: replyLeast}
-	if all := export.HeldMax(); all > 0 {
+	if all := inode.HeldMax(); all > 0 {
 		l.AllOpens = min(200_000, all)
 		l.Opens = min(100_000, max(1, all/2))
 	}
@@ -274,7 +275,7 @@ func key(volume uint64, id disk.FileID) state.FileKey {
 }
 
 // Denies reports whether an open denies reading or writing a file to version 3.
-func (s *Server) Denies(v *export.Volume, id disk.FileID, write bool) bool {
+func (s *Server) Denies(v *exports.Volume, id disk.FileID, write bool) bool {
 	access := readAccess
 	if write {
 		access = writeAccess

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/locate"
 )
 
@@ -28,7 +28,7 @@ type node struct {
 // nodeEntry is a name in a pseudo directory.
 type nodeEntry struct {
 	name   string
-	volume *export.Volume // nil: a pseudo directory
+	volume *exports.Volume // nil: a pseudo directory
 }
 
 // fileID is the directory's number.
@@ -66,7 +66,7 @@ func (n *node) lookup(name string) (nodeEntry, bool) {
 
 // pseudo finds pseudo directories for a client.
 type pseudo struct {
-	table  *export.Table
+	table  *exports.Table
 	key    *locate.Key
 	client netip.AddrPort
 }

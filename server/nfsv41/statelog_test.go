@@ -16,7 +16,8 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/internal/statedir"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/vfs"
@@ -33,9 +34,9 @@ type life struct {
 func newLife(t *testing.T) *life {
 	t.Helper()
 	l := &life{t: t, said: &bytes.Buffer{}}
-	table, key := &export.Table{ByIndex: testdisk.ByIndex()}, locate.NewKey(make([]byte, 32))
+	table, key := &exports.Table{ByIndex: testdisk.ByIndex()}, locate.NewKey(make([]byte, 32))
 	log := slog.New(slog.NewTextHandler(l.said, nil))
-	opener := export.NewOpener(table, key, log)
+	opener := inode.NewOpener(table, key, log)
 	t.Cleanup(opener.Close)
 	l.cfg = Config{
 		Files: vfs.New(vfs.Config{Opener: opener, Log: log}), Opener: opener, Table: table, Key: key, Log: log,
