@@ -13,6 +13,8 @@ import (
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/actas"
+	serverdisk "github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 )
 
@@ -93,7 +95,7 @@ func TestExporterRefuses(t *testing.T) {
 // A process that can act only as its own user makes no volume of other users; one that was made before
 // is there, and refused to clients.
 func TestExporterOfOneUser(t *testing.T) {
-	choice := server.Choice{Engine: server.EngineNative, Rights: export.Rights{Only: &export.Only{UID: 1000, GID: 1000}}}
+	choice := server.Choice{Engine: server.EngineNative, Rights: actas.Rights{Only: &actas.Only{UID: 1000, GID: 1000}}}
 	e := exporter{Table: &export.Table{Only: choice.Only()}, Root: t.TempDir(), Engine: choice, Log: slog.New(slog.DiscardHandler)}
 	own := volume.Options{AllSquash: true, AnonUID: 1000, AnonGID: 1000}
 	for _, o := range []volume.Options{{}, own} {
@@ -115,7 +117,7 @@ func TestExporterOfOneUser(t *testing.T) {
 // What is kept of files that were removed while they are open goes with the volume.
 func TestUnexportForgetsRemoved(t *testing.T) {
 	root := t.TempDir()
-	if err := export.ProbeHandles(root); err != nil {
+	if err := serverdisk.ProbeHandles(root); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	kept := filepath.Join(root, "removed")
@@ -132,11 +134,11 @@ func TestUnexportForgetsRemoved(t *testing.T) {
 	dir, err := o.Open(netip.Addr{}, handle, export.UseNames)
 	mustDo(t, err)
 	names := export.LockNames(dir, dir)
-	f, err := dir.Create(export.AsProcess(), "file", 0o600)
+	f, err := dir.Create(actas.AsProcess(), "file", 0o600)
 	mustDo(t, err)
 	h := f.Hold()
 	f.Close()
-	mustDo(t, dir.Remove(export.AsProcess(), "file"))
+	mustDo(t, dir.Remove(actas.AsProcess(), "file"))
 	names.Unlock()
 	dir.Close()
 	for want := 1; want >= 0; want-- {

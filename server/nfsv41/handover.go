@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -117,7 +117,7 @@ func (s *Server) takeOver(cfg state.Config, roster []state.RosterEntry) (*state.
 // newReplay returns what reads a log.
 func (s *Server) newReplay(cfg state.Config) *state.Replay {
 	return state.NewReplay(cfg, restoreBack, func(volume uint64, file []byte) []byte {
-		return slices.Clone(s.opener.OwnForm(volume, export.NewFileID(file)).Bytes())
+		return slices.Clone(s.opener.OwnForm(volume, disk.NewFileID(file)).Bytes())
 	})
 }
 
@@ -135,6 +135,6 @@ func (s *Server) goOnWith(replay *state.Replay, roster []state.RosterEntry) (*st
 func (s *Server) reopen(key state.FileKey, access state.Access) state.Held {
 	h := &held{}
 	h.Retain()
-	h.Held, _ = s.opener.Reopen(key.Volume, export.NewFileID(key.ID[:key.Len]), access&state.Write != 0) // nil with an error, which its users get as ESTALE
+	h.Held, _ = s.opener.Reopen(key.Volume, disk.NewFileID(key.ID[:key.Len]), access&state.Write != 0) // nil with an error, which its users get as ESTALE
 	return h
 }

@@ -1,4 +1,4 @@
-package export
+package disk
 
 import (
 	"unsafe"
@@ -9,12 +9,12 @@ import (
 // An ordinary system call first informs Go's scheduler, so that another thread can run
 // goroutines while the call blocks. That takes time, and the first such call after an idle
 // period wakes the thread that watches for blocked calls, which takes longer than a small call.
-// The system calls here and fstat of server/space never block, so they do not inform the
+// The system calls here never block, so they do not inform the
 // scheduler. If one blocked nevertheless, it would stop all goroutines at the next garbage
 // collection.
 
-// preadNow is preadv2(2) with RWF_NOWAIT, which never waits.
-func preadNow(fd int, p []byte, offset int64) (int, error) {
+// PreadNow is preadv2(2) with RWF_NOWAIT, which never waits.
+func PreadNow(fd int, p []byte, offset int64) (int, error) {
 	iovec := unix.Iovec{Base: unsafe.SliceData(p)}
 	iovec.SetLen(len(p))
 	// The offset is in two halves; where the first has all of it, the kernel leaves out
@@ -24,4 +24,16 @@ func preadNow(fd int, p []byte, offset int64) (int, error) {
 		return 0, errno
 	}
 	return int(n), nil
+}
+
+// Fstat is fstat(2). If it is quick (FS.Quick), it never blocks and does not inform the scheduler.
+func Fstat(fd int, st *unix.Stat_t, quick bool) error {
+	if !quick {
+		return unix.Fstat(fd, st)
+	}
+	_, _, errno := unix.RawSyscall(unix.SYS_FSTAT, uintptr(fd), uintptr(unsafe.Pointer(st)), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }

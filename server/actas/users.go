@@ -1,4 +1,4 @@
-package export
+package actas
 
 import (
 	"errors"
@@ -31,9 +31,10 @@ type Thread struct{ acts bool }
 // AsProcess returns any goroutine's thread, outside of Users.As: it acts as the process.
 func AsProcess() Thread { return Thread{true} }
 
-func (t Thread) check() {
+// MustAct panics if the thread acts as nobody.
+func (t Thread) MustAct() {
 	if !t.acts {
-		panic("export: no thread that acts as the caller")
+		panic("actas: no thread that acts as the caller")
 	}
 }
 
@@ -61,12 +62,12 @@ func NewUsers(only *Only) *Users {
 	return u
 }
 
-// Identity returns as whom a call is done in a volume with these options.
-func (u *Users) Identity(o *Options, uid, gid uint32, groups []uint32) Identity {
+// Identity returns as whom a call is done in a volume that has callers squashed like this.
+func (u *Users) Identity(s Squash, uid, gid uint32, groups []uint32) Identity {
 	if u.only {
 		return u.self
 	}
-	return o.Identity(uid, gid, groups)
+	return s.Identity(uid, gid, groups)
 }
 
 // Only reports whether all calls are done as one user, who may not be root.

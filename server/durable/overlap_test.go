@@ -1,4 +1,4 @@
-package export
+package durable
 
 import (
 	"errors"
@@ -8,19 +8,21 @@ import (
 	"testing/synctest"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // A directory's sync waits for what is under way when its own fsync has returned, and commits if that
 // fails. A file's does not.
 func TestDirectoryWaitsForSyncsUnderWay(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
-	mustDo(t, err)
+	mustBeNil(t, err)
 	defer dir.Close()
 	file, err := os.Create(filepath.Join(dir.Name(), "file"))
-	mustDo(t, err)
+	mustBeNil(t, err)
 	defer file.Close()
 	var st unix.Statfs_t
-	mustDo(t, unix.Fstatfs(int(dir.Fd()), &st))
+	mustBeNil(t, unix.Fstatfs(int(dir.Fd()), &st))
 	var commit error = unix.ENOTTY
 	if st.Type == unix.BTRFS_SUPER_MAGIC {
 		commit = nil
@@ -41,13 +43,13 @@ func TestDirectoryWaitsForSyncsUnderWay(t *testing.T) {
 				var o overlap
 				end, told := make(chan struct{}), make(chan error, 1)
 				go func() {
-					err := o.sync(&disk{}, int(file.Fd()), func() error { <-end; return test.other })
+					err := o.sync(&disk.FS{}, int(file.Fd()), func() error { <-end; return test.other })
 					if !errors.Is(err, test.other) {
 						t.Errorf("the other's sync: %v, want %v", err, test.other)
 					}
 				}()
 				synctest.Wait()
-				go func() { told <- o.sync(&disk{}, int(test.own.Fd()), func() error { return nil }) }()
+				go func() { told <- o.sync(&disk.FS{}, int(test.own.Fd()), func() error { return nil }) }()
 				synctest.Wait()
 				if waits := len(told) == 0; waits != test.waits {
 					t.Errorf("it waits: %v, want %v", waits, test.waits)
@@ -64,13 +66,13 @@ func TestDirectoryWaitsForSyncsUnderWay(t *testing.T) {
 // Directories whose syncs return together don't wait for each other.
 func TestDirectoriesSyncedTogether(t *testing.T) {
 	dir, err := os.Open(t.TempDir())
-	mustDo(t, err)
+	mustBeNil(t, err)
 	defer dir.Close()
 	synctest.Test(t, func(t *testing.T) {
 		var o overlap
 		end, told := make(chan struct{}), make(chan error)
 		for range 3 {
-			go func() { told <- o.sync(&disk{}, int(dir.Fd()), func() error { <-end; return nil }) }()
+			go func() { told <- o.sync(&disk.FS{}, int(dir.Fd()), func() error { <-end; return nil }) }()
 		}
 		synctest.Wait()
 		close(end)

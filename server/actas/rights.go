@@ -1,16 +1,18 @@
-package export
+package actas
 
 import (
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/internal/statedir"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // Right is something that takes a capability, capabilities(7). It is probed by trying it, because
@@ -83,7 +85,7 @@ func tryOwners(dir string) (chown, override, fowner, fsetid error) {
 		return err, err, err, err
 	}
 	fd := int(f.Fd())
-	if again, err := os.OpenFile(procPath(fd), os.O_RDWR, 0); err != nil { // its mode is 0
+	if again, err := os.OpenFile(disk.ProcPath(fd), os.O_RDWR, 0); err != nil { // its mode is 0
 		override = err
 	} else {
 		_ = again.Close()
@@ -179,23 +181,37 @@ func (r *Rights) RootLacks() (capabilities []string) {
 	return capabilities
 }
 
-// Refuses returns why a volume with these options can't be served by a process that is only this
+// Refuses returns why a volume that has callers squashed like this can't be served by a process that is only this
 // user, or nil. What promises that callers are certain users, or are told apart, must not be served
 // otherwise. A volume that says nothing of users is served as the only user, if that user has no
 // right to files of others.
-func (u *Only) Refuses(o *Options) error {
+func (u *Only) Refuses(s Squash) error {
 	if u == nil {
 		return nil
 	}
 	const fix = "give podnas the capabilities SETUID and SETGID"
-	anon := o.Identity(noID, noID, nil)
+	anon := s.Identity(noID, noID, nil)
 	switch {
-	case o.AllSquash && anon.UID == u.UID && (anon.GID == u.GID || o.AnonGID == 0):
+	case s.All && anon.UID == u.UID && (anon.GID == u.GID || s.AnonGID == 0):
 		return nil
-	case o.AllSquash || o.RootSquash || o.AnonUID != 0 || o.AnonGID != 0:
+	case s.All || s.Root || s.AnonUID != 0 || s.AnonGID != 0:
 		return fmt.Errorf("podnas can act only as its own user %d and group %d: use allSquash with anonUid %d and anonGid %d, or none of rootSquash, allSquash, anonUid and anonGid; or %s", u.UID, u.GID, u.UID, u.GID, fix)
 	case u.Overrides:
 		return fmt.Errorf("podnas can't act as the users that call, and its own user %d may use the files of all of them: %s, or run it as an ordinary user without DAC_OVERRIDE", u.UID, fix)
+	}
+	return nil
+}
+
+// ProbeIdentities tests whether threads of this process can act as other users. The error is
+// a *disk.NeedsError.
+func ProbeIdentities() error {
+	answer := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		answer <- become(&Identity{UID: otherUser(), GID: otherUser()})
+	}()
+	if err := <-answer; err != nil {
+		return &disk.NeedsError{What: "threads can't act as other users", Fix: "run as root with the capabilities SETUID and SETGID", Err: err}
 	}
 	return nil
 }

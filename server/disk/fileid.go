@@ -1,12 +1,16 @@
-package export
+package disk
 
 import (
 	"encoding/binary"
 	"errors"
+	"hash/maphash"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
+
+// FileIDMax is the largest number of bytes in a FileID: what a handle of NFS version 3 has left for it.
+const FileIDMax = 46
 
 // FileID identifies a file within its file system, even after renames; no later
 // file has the same one. It is comparable and can be a map key. No file has the
@@ -29,11 +33,14 @@ func NewFileID(b []byte) FileID {
 // IsZero reports whether it is the zero FileID.
 func (f FileID) IsZero() bool { return f.n == 0 }
 
+// Hash returns a hash of the FileID.
+func (f *FileID) Hash(seed maphash.Seed) uint64 { return maphash.Bytes(seed, f.bytes[:f.n]) }
+
 // Bytes returns the bytes for NewFileID.
 func (f FileID) Bytes() []byte { return f.bytes[:f.n] }
 
-// string has the bytes too, for what knows no FileID.
-func (f *FileID) string() string { return string(f.bytes[:f.n]) }
+// AsString returns the bytes as a string, for packages that know no FileID.
+func (f *FileID) AsString() string { return string(f.bytes[:f.n]) }
 
 // fileIDByInode is the first byte of a FileID made of inode number and birth time.
 // In others the first byte is the kernel's handle type, which is always smaller.
@@ -44,9 +51,9 @@ const fileIDByInode = 0xff
 var ErrNoFileID = errors.New("the file system has neither birth times nor file handles")
 
 // Identify returns the FileID of an open file by its inode.
-func Identify(f *os.File) (FileID, error) { return inodes{&disk{}}.identify(int(f.Fd()), nil) }
+func Identify(f *os.File) (FileID, error) { return ByInode{&FS{}}.Identify(int(f.Fd()), nil) }
 
-// inodes identifies files by inode number and birth time, as FormInode has it.
+// ByInode identifies files by inode number and birth time.
 //
 // Their FileIDs must depend on the disk alone, or handles would not survive a
 // change of the pod's rights: seccomp profiles of some container runtimes deny
@@ -55,16 +62,16 @@ func Identify(f *os.File) (FileID, error) { return inodes{&disk{}}.identify(int(
 // bytes). Without the inode's generation, two files can have the same FileID only
 // if the first was removed within the clock tick, some milliseconds, in which it
 // was created.
-type inodes struct{ disk *disk }
+type ByInode struct{ FS *FS }
 
-// identify implements finder.
-func (i inodes) identify(dir int, name []byte) (FileID, error) {
-	id, _, err := i.look(dir, string(name))
+// Identify returns the FileID of a name in a directory, or of the directory itself if the name is empty.
+func (i ByInode) Identify(dir int, name []byte) (FileID, error) {
+	id, _, err := i.Look(dir, string(name))
 	return id, err
 }
 
-// look is identify, and returns what statx(2) has found, with disk.number.
-func (i inodes) look(dir int, name string) (id FileID, st unix.Statx_t, err error) {
+// Look is Identify, and returns what statx(2) has found, with FS.Number.
+func (i ByInode) Look(dir int, name string) (id FileID, st unix.Statx_t, err error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	if name == "" {
 		flags |= unix.AT_EMPTY_PATH
@@ -73,17 +80,17 @@ func (i inodes) look(dir int, name string) (id FileID, st unix.Statx_t, err erro
 	if err := unix.Statx(dir, name, flags, mask, &st); err != nil {
 		return FileID{}, st, &os.PathError{Op: "statx", Path: name, Err: err}
 	}
-	st.Ino = i.disk.number(inodeOf(&st))
+	st.Ino = i.FS.Number(InodeOfStatx(&st))
 	if st.Mask&unix.STATX_BTIME == 0 {
-		id, err = kernelHandles{}.identify(dir, []byte(name))
+		id, err = ByHandle{}.Identify(dir, []byte(name))
 		return id, st, err
 	}
-	id = inodeID(st.Ino, &st)
+	id = InodeID(st.Ino, &st)
 	return id, st, nil
 }
 
-// inodeID is the FileID by disk.number and birth time.
-func inodeID(number uint64, st *unix.Statx_t) FileID {
+// InodeID returns the FileID of FS.Number and the birth time.
+func InodeID(number uint64, st *unix.Statx_t) FileID {
 	id := FileID{n: 1 + 8 + 8 + 4}
 	id.bytes[0] = fileIDByInode
 	binary.BigEndian.PutUint64(id.bytes[1:], number)
@@ -92,8 +99,11 @@ func inodeID(number uint64, st *unix.Statx_t) FileID {
 	return id
 }
 
-// open implements finder: it finds no file.
-func (inodes) open(FileID, int) (descriptor, error) { return descriptor{}, unix.ESTALE }
+// Open finds no file: only an index does.
+func (ByInode) Open(FileID, int) (Descriptor, error) { return Descriptor{}, unix.ESTALE }
 
-// reopen implements finder.
-func (inodes) reopen(FileID, int, int) (descriptor, error) { return descriptor{}, unix.ESTALE }
+// Reopen finds no file.
+func (ByInode) Reopen(FileID, int, int) (Descriptor, error) { return Descriptor{}, unix.ESTALE }
+
+// ByInode reports whether a FileID is by inode and birth time.
+func (f *FileID) ByInode() bool { return f.bytes[0] == fileIDByInode }

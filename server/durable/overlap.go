@@ -1,12 +1,13 @@
-package export
+package durable
 
 import (
 	"maps"
 	"slices"
 	"sync"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // On btrfs, an fsync(2) may return 0 although the directory's new names are only in the log that another
@@ -32,7 +33,7 @@ type underWay struct {
 }
 
 // sync does the sync of an open file.
-func (o *overlap) sync(d *disk, fd int, sync func() error) error {
+func (o *overlap) sync(d *disk.FS, fd int, sync func() error) error {
 	own := &underWay{ended: make(chan struct{})}
 	o.mu.Lock()
 	if o.syncs == nil {
@@ -53,7 +54,7 @@ func (o *overlap) sync(d *disk, fd int, sync func() error) error {
 	for _, other := range others {
 		<-other.ended
 		if other.err != nil {
-			return d.commit(fd)
+			return d.Commit(fd)
 		}
 	}
 	return own.err
@@ -62,21 +63,4 @@ func (o *overlap) sync(d *disk, fd int, sync func() error) error {
 func isDir(fd int) bool {
 	var st unix.Stat_t
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
-}
-
-// commit commits a btrfs with all changes of names and attributes from before it. It writes no file's data.
-func (d *disk) commit(dir int) error {
-	const startSync, waitSync = 0x80089418, 0x40089416 // BTRFS_IOC_START_SYNC, BTRFS_IOC_WAIT_SYNC, linux/btrfs.h
-	opened, err := reopen(dir, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return err
-	}
-	defer opened.close()
-	var transaction uint64
-	for _, request := range []uintptr{startSync, waitSync} {
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(opened.fd()), request, uintptr(unsafe.Pointer(&transaction))); errno != 0 {
-			return errno
-		}
-	}
-	return d.alive(opened.fd())
 }

@@ -1,4 +1,4 @@
-package export
+package disk
 
 import (
 	"bytes"
@@ -31,12 +31,13 @@ func (h *kernelHandle) fileID() (FileID, bool) {
 	return id, true
 }
 
-// kernelHandles finds files by the kernel's handles. To open them needs
+// ByHandle finds files by the kernel's handles. To open them needs
 // CAP_DAC_READ_SEARCH.
-type kernelHandles struct{ root *os.File }
+type ByHandle struct{ Root *os.File }
 
-// identify implements finder, with name_to_handle_at(2).
-func (kernelHandles) identify(dir int, name []byte) (FileID, error) {
+// Identify returns the FileID of a name in a directory, or of the directory itself if the name is empty, with
+// name_to_handle_at(2).
+func (ByHandle) Identify(dir int, name []byte) (FileID, error) {
 	var path [unix.NAME_MAX + 1]byte // ends with 0
 	flags := 0
 	switch {
@@ -79,9 +80,9 @@ const (
 	fidBtrfs    = 0x4d
 )
 
-// numberIn returns the inode number in a handle of the disk, 0 if its position in the handle is
+// NumberIn returns the inode number in a handle of the disk, 0 if its position in the handle is
 // not known.
-func (d *disk) numberIn(id *FileID) uint64 {
+func (d *FS) NumberIn(id *FileID) uint64 {
 	if id.n < 1+8 {
 		return 0
 	}
@@ -89,28 +90,28 @@ func (d *disk) numberIn(id *FileID) uint64 {
 	switch {
 	case id.bytes[0] == fileIDByInode:
 		return binary.BigEndian.Uint64(id.bytes[1:])
-	case d.fs == unix.XFS_SUPER_MAGIC && id.bytes[0] == fidXFS64, d.fs == unix.BTRFS_SUPER_MAGIC && id.bytes[0] == fidBtrfs:
+	case d.Type == unix.XFS_SUPER_MAGIC && id.bytes[0] == fidXFS64, d.Type == unix.BTRFS_SUPER_MAGIC && id.bytes[0] == fidBtrfs:
 		return number
-	case (d.fs == unix.XFS_SUPER_MAGIC || d.fs == unix.EXT4_SUPER_MAGIC) && id.bytes[0] == fidIno32Gen:
+	case (d.Type == unix.XFS_SUPER_MAGIC || d.Type == unix.EXT4_SUPER_MAGIC) && id.bytes[0] == fidIno32Gen:
 		return uint64(binary.NativeEndian.Uint32(id.bytes[1:]))
-	case d.fs == unix.TMPFS_MAGIC && id.bytes[0] == fidIno32Gen && id.n == 1+12: // mm/shmem.c: generation, and two halves
+	case d.Type == unix.TMPFS_MAGIC && id.bytes[0] == fidIno32Gen && id.n == 1+12: // mm/shmem.c: generation, and two halves
 		return uint64(binary.NativeEndian.Uint32(id.bytes[5:])) | uint64(binary.NativeEndian.Uint32(id.bytes[9:]))<<32
 	}
 	return 0
 }
 
-// open implements finder, with open_by_handle_at(2).
-func (k kernelHandles) open(file FileID, flags int) (descriptor, error) {
+// Open opens a file, with open_by_handle_at(2). The error is ESTALE if it is gone.
+func (k ByHandle) Open(file FileID, flags int) (Descriptor, error) {
 	if file.n < 2 || file.bytes[0] == fileIDByInode {
-		return descriptor{}, unix.ESTALE // of the other form
+		return Descriptor{}, unix.ESTALE // of the other form
 	}
 	h := kernelHandle{size: uint32(file.n) - 1, kind: int32(file.bytes[0])}
 	copy(h.bytes[:], file.bytes[1:file.n])
 	for tries := 0; ; {
-		fd, _, errno := unix.Syscall(unix.SYS_OPEN_BY_HANDLE_AT, k.root.Fd(), uintptr(unsafe.Pointer(&h)), uintptr(flags|unix.O_CLOEXEC))
+		fd, _, errno := unix.Syscall(unix.SYS_OPEN_BY_HANDLE_AT, k.Root.Fd(), uintptr(unsafe.Pointer(&h)), uintptr(flags|unix.O_CLOEXEC))
 		switch {
 		case errno == 0:
-			return owned(int(fd)), nil
+			return Owned(int(fd)), nil
 		case errno == unix.EINTR:
 		case errno == unix.ENOMEM && tries < 5:
 			// ext4 returns this also while a new file gets the number of a removed
@@ -118,54 +119,54 @@ func (k kernelHandles) open(file FileID, flags int) (descriptor, error) {
 			tries++
 			time.Sleep(time.Millisecond)
 		default:
-			return descriptor{}, errno
+			return Descriptor{}, errno
 		}
 	}
 }
 
-// reopen implements finder.
-func (k kernelHandles) reopen(file FileID, _, flags int) (descriptor, error) {
-	return k.open(file, flags)
+// Reopen opens a file that is open with O_PATH.
+func (k ByHandle) Reopen(file FileID, _, flags int) (Descriptor, error) {
+	return k.Open(file, flags)
 }
 
 // getVersion is FS_IOC_GETVERSION, ioctl_iflags(2), as on all machines of 64 bits.
 const getVersion = 0x80087601
 
-// isByHandle reports whether an open file has a FileID of the kernel's handle: by the handle itself,
-// or, where the process may not ask for that, by the inode's generation, which only regular files and
-// directories tell. The inode's number is known to be right.
-func (v *Volume) isByHandle(fd int, mode uint32, file *FileID) bool {
-	id, err := kernelHandles{}.identify(fd, nil)
-	if err == nil {
-		return id == *file
-	}
-	generation, ok := v.disk.generationIn(file)
-	if !ok || mode&unix.S_IFMT != unix.S_IFREG && mode&unix.S_IFMT != unix.S_IFDIR {
-		return false
-	}
-	d, err := reopen(fd, unix.O_RDONLY|unix.O_NONBLOCK)
-	if err != nil {
-		return false
-	}
-	defer d.close()
-	n, err := unix.IoctlGetUint32(d.fd(), getVersion)
-	return err == nil && n == generation
-}
-
 // generationIn returns the generation of the inode in a handle of the disk, as in the kernel's fs/ext4,
 // fs/xfs/xfs_export.h and fs/btrfs/export.h.
-func (d *disk) generationIn(id *FileID) (uint32, bool) {
+func (d *FS) generationIn(id *FileID) (uint32, bool) {
 	at := 0
 	switch {
-	case d.fs == unix.XFS_SUPER_MAGIC && id.bytes[0] == fidXFS64:
+	case d.Type == unix.XFS_SUPER_MAGIC && id.bytes[0] == fidXFS64:
 		at = 1 + 8
-	case d.fs == unix.BTRFS_SUPER_MAGIC && id.bytes[0] == fidBtrfs:
+	case d.Type == unix.BTRFS_SUPER_MAGIC && id.bytes[0] == fidBtrfs:
 		at = 1 + 8 + 8
-	case (d.fs == unix.XFS_SUPER_MAGIC || d.fs == unix.EXT4_SUPER_MAGIC) && id.bytes[0] == fidIno32Gen:
+	case (d.Type == unix.XFS_SUPER_MAGIC || d.Type == unix.EXT4_SUPER_MAGIC) && id.bytes[0] == fidIno32Gen:
 		at = 1 + 4
 	}
 	if at == 0 || int(id.n) < at+4 {
 		return 0, false
 	}
 	return binary.NativeEndian.Uint32(id.bytes[at:]), true
+}
+
+// IsHandleOf reports whether an open file has a FileID of the kernel's handle: by the handle itself,
+// or, where the process may not ask for that, by the inode's generation, which only regular files and
+// directories tell. The inode's number is known to be right.
+func (d *FS) IsHandleOf(fd int, mode uint32, file *FileID) bool {
+	id, err := ByHandle{}.Identify(fd, nil)
+	if err == nil {
+		return id == *file
+	}
+	generation, ok := d.generationIn(file)
+	if !ok || mode&unix.S_IFMT != unix.S_IFREG && mode&unix.S_IFMT != unix.S_IFDIR {
+		return false
+	}
+	opened, err := Reopen(fd, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return false
+	}
+	defer opened.Close()
+	n, err := unix.IoctlGetUint32(opened.FD(), getVersion)
+	return err == nil && n == generation
 }

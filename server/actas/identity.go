@@ -1,4 +1,4 @@
-package export
+package actas
 
 import (
 	"fmt"
@@ -22,23 +22,29 @@ type Identity struct {
 // identity it would leave the thread's identity unchanged.
 const noID = 1<<32 - 1
 
-// anonymous is used if Options.AnonUID or AnonGID is 0.
+// anonymous is used if Squash.AnonUID or AnonGID is 0.
 const anonymous = 65534
 
-// Identity returns the identity of a caller in the volume.
-func (o *Options) Identity(uid, gid uint32, groups []uint32) Identity {
-	anonUID, anonGID := o.AnonUID, o.AnonGID
+// Squash says which callers of a volume become its anonymous user. With the zero Squash none does.
+type Squash struct {
+	Root, All        bool   // callers that are root, or all
+	AnonUID, AnonGID uint32 // the anonymous user and group; 0 stands for 65534
+}
+
+// Identity returns the identity of a caller.
+func (s Squash) Identity(uid, gid uint32, groups []uint32) Identity {
+	anonUID, anonGID := s.AnonUID, s.AnonGID
 	if anonUID == 0 || anonUID == noID {
 		anonUID = anonymous
 	}
 	if anonGID == 0 || anonGID == noID {
 		anonGID = anonymous
 	}
-	if uid == noID || gid == noID || o.AllSquash {
+	if uid == noID || gid == noID || s.All {
 		return Identity{UID: anonUID, GID: anonGID}
 	}
 	id := Identity{UID: uid, GID: gid}
-	if o.RootSquash {
+	if s.Root {
 		if uid == 0 {
 			id.UID = anonUID
 		}
@@ -47,7 +53,7 @@ func (o *Options) Identity(uid, gid uint32, groups []uint32) Identity {
 		}
 	}
 	for _, g := range groups {
-		if g == noID || o.RootSquash && g == 0 || id.n == GroupsMax {
+		if g == noID || s.Root && g == 0 || id.n == GroupsMax {
 			continue
 		}
 		id.groups[id.n] = g
