@@ -1,9 +1,11 @@
-package main
+package app
 
 import (
 	"errors"
 	"testing"
 )
+
+const mebi = 1 << 20
 
 func TestMemoryLimit(t *testing.T) {
 	for _, tt := range []struct {

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/podnas/podnas/internal/metrics"
 	"github.com/podnas/podnas/server"
@@ -66,25 +65,4 @@ func TestHTTPPages(t *testing.T) {
 			}
 		}
 	}
-}
-
-// While the disk is being opened podnas is alive, and says that it is not ready: kubelet
-// must not end it again and again for a disk that hangs.
-func TestAliveBeforeTheDisk(t *testing.T) {
-	s := execWeb(t, frozen)
-	says := func(path, want string) {
-		t.Helper()
-		if r := s.get("127.0.0.1", path); !strings.HasPrefix(fmt.Sprint(r.code, " ", r.body), want) {
-			t.Errorf("%s: %d %q, want %q", path, r.code, r.body, want)
-		}
-	}
-	for range 2 {
-		says("/healthz", "200 ok")
-		says("/readyz", "503 start: the disk ")
-		says("/", "503 podnas is starting")
-		time.Sleep(100 * time.Millisecond)
-	}
-	mustDo(t, s.freeze("--unfreeze"))
-	s.eventually("podnas is ready", func() bool { return s.get("127.0.0.1", "/readyz").code == http.StatusOK })
-	says("/", "200 ")
 }

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"fmt"
@@ -83,6 +83,14 @@ func sharedNames(served *nfsv41.Server) func() []controller.SharedName {
 		}
 		return all
 	}
+}
+
+// stateLogFailed returns what tells why the log of --state-log was given up.
+func stateLogFailed(served *nfsv41.Server) func() error {
+	if served == nil {
+		return func() error { return nil }
+	}
+	return served.StateLogFailed
 }
 
 // view turns what the server knows into what people read.

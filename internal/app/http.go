@@ -1,9 +1,8 @@
-package main
+package app
 
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -77,10 +76,10 @@ func serveHTTP(ctx context.Context, l net.Listener, pages http.Handler, log *slo
 }
 
 // tellPage says where the status page is.
-func tellPage(cfg *serveConfig, address *net.TCPAddr, stdout io.Writer, log *slog.Logger) {
-	url := fmt.Sprintf("http://%s/", local(address))
-	log.Info("http: serving the status page, probes and metrics", "address", address)
-	if cfg.standalone {
-		fmt.Fprintf(stdout, "podnas: status page at %s\n", url)
+func (a *App) tellPage() {
+	address := a.httpPort.Addr().(*net.TCPAddr)
+	a.Log.Info("http: serving the status page, probes and metrics", "address", address)
+	if a.Standalone {
+		fmt.Fprintf(a.Out, "podnas: status page at http://%s/\n", local(address))
 	}
 }

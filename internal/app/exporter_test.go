@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"bytes"
@@ -166,5 +166,12 @@ func TestExporterForms(t *testing.T) {
 	}
 	if err := e.Export(volume.Volume{ID: 2, Name: "w", Path: ".", Handles: "newer"}); err == nil {
 		t.Error("a volume of an unknown form is served")
+	}
+}
+
+func mustDo(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

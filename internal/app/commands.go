@@ -1,16 +1,12 @@
-package main
+package app
 
 import (
 	"context"
 	"net"
-	"os"
 	"time"
 
 	"github.com/podnas/podnas/internal/doctor"
-	"github.com/podnas/podnas/internal/process"
 	"github.com/podnas/podnas/provisioner/control"
-	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/server"
 )
 
 // listenAgain is when the socket is tried again on a disk that does not take it, as a full one.
@@ -51,21 +47,6 @@ func listenForCommands(ctx context.Context, root string, s *control.Server) net.
 		case <-time.After(listenAgain):
 		}
 	}
-}
-
-// describe returns the facts about this process.
-func describe(cfg *serveConfig, address *net.TCPAddr, engine server.Choice, limits quota.Choice) process.Info {
-	info := process.Info{
-		Version: version, PID: os.Getpid(), Started: time.Now(), Mode: process.InCluster,
-		Provisioner: cfg.provisioner, Root: cfg.root, Listen: address.String(), Overcommit: cfg.overcommit,
-		Engine: engine.Engine, EngineWhy: engine.Reason,
-		Rights: engine.Rights.String(), Adds: engine.Rights.RootLacks(),
-		QuotaMode: cfg.quota, Quota: limits.Reason, Enforced: limits.Mode(), DiskImage: cfg.image.spec != nil,
-	}
-	if cfg.standalone {
-		info.Mode = process.Standalone
-	}
-	return info
 }
 
 // watch runs the checks of a list from when they may use the client of the API server,

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"os"
@@ -12,8 +12,8 @@ import (
 // whole process. The index of files comes on top, where it may have more than by default.
 const memoryMax = 512 << 20
 
-// defaultIndexMemory is the default of --index-memory, in MiB.
-const defaultIndexMemory = 128
+// DefaultIndexMemory is the default of Config.IndexMemory, in MiB.
+const DefaultIndexMemory = 128
 
 // tablesStep is by how much the tables of version 4.1 grow or shrink before the limit follows.
 const tablesStep = 8 << 20
@@ -41,7 +41,7 @@ func limitMemory(indexMemory int) (tables func(bytes int)) {
 
 // memoryLimit is the limit in bytes. cgroup returns that of the control group, or an error if there is none.
 func memoryLimit(indexMemory, tables int, cgroup func() (uint64, error)) int64 {
-	limit := uint64(memoryMax) + uint64(max(0, indexMemory-defaultIndexMemory))<<20 + uint64(tables)
+	limit := uint64(memoryMax) + uint64(max(0, indexMemory-DefaultIndexMemory))<<20 + uint64(tables)
 	if all, err := cgroup(); err == nil {
 		limit = min(limit, all/4*3)
 	}
