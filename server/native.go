@@ -13,7 +13,6 @@ import (
 	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
-
 	mountd "github.com/podnas/podnas/server/mount3"
 	"github.com/podnas/podnas/server/nfsv3"
 	"github.com/podnas/podnas/server/nfsv41"

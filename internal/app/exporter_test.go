@@ -14,11 +14,10 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/actas"
+	serverdisk "github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
-
-	serverdisk "github.com/podnas/podnas/server/disk"
 )
 
 // The exporter counts what is in a volume, for as long as it is exported.

@@ -39,7 +39,8 @@ func TestFailedSyncIsToldToAll(t *testing.T) {
 	first := b.file("file", Write)
 	open := func() (*File, uint64) {
 		f := b.of(first.fd, Write, first.State())
-		return f, f.Sample()
+		since := f.Sample()
+		return f, since
 	}
 	second, secondSince := open()
 	here, hereSince := open()

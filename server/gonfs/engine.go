@@ -32,14 +32,12 @@ import (
 	"time"
 
 	"github.com/go-git/go-billy/v5"
+	nfs "github.com/willscott/go-nfs"
+	"golang.org/x/time/rate"
 
 	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
-
-	nfs "github.com/willscott/go-nfs"
-	"golang.org/x/time/rate"
-
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
 )

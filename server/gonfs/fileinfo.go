@@ -4,9 +4,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/podnas/podnas/server/disk"
-
 	nfsfile "github.com/willscott/go-nfs/file"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // fileInfo has a file's attributes for the library.

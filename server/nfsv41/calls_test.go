@@ -20,7 +20,6 @@ import (
 	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/locate"
-
 	server "github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/space"
