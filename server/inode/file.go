@@ -29,7 +29,7 @@ type File struct {
 	fd      int             // of own or kept
 	own     disk.Descriptor // none if it is kept
 	kept    *openFile       // nil if it is not
-	since   uint64          // the sample of its errSeq
+	since   uint64          // durable.File.Sample
 	isNew   bool            // made by this call
 	created bool            // and kept with a descriptor to write to it
 	charge  *space.Charge   // if the call may change the file and the server counts
