@@ -54,7 +54,7 @@ func TestExchangeIDCases(t *testing.T) {
 			w := newWorld(t, Limits{})
 			c.before(w)
 			var old uint64
-			for id := range w.clients {
+			for id := range w.sessions.clients {
 				old = id
 			}
 			r, e := w.ExchangeID(ExchangeIDArgs{
@@ -65,10 +65,10 @@ func TestExchangeIDCases(t *testing.T) {
 			if r.Confirmed != c.confirmed {
 				t.Errorf("confirmed is %t", r.Confirmed)
 			}
-			if kept := w.clients[old] != nil; kept != c.keeps {
+			if kept := w.sessions.clients[old] != nil; kept != c.keeps {
 				t.Errorf("the record from before is kept: %t", kept)
 			}
-			if e == OK && w.clients[r.ClientID] == nil {
+			if e == OK && w.sessions.clients[r.ClientID] == nil {
 				t.Error("the client ID is unknown")
 			}
 		})
@@ -209,7 +209,7 @@ func TestUnconfirmedClientsGo(t *testing.T) {
 	w.pass(lease + 1)
 	w.Expire()
 	w.ok()
-	if len(w.clients) != 0 {
+	if len(w.sessions.clients) != 0 {
 		t.Error("it is still there")
 	}
 }

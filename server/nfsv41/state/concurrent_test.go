@@ -98,7 +98,7 @@ func TestConcurrency(t *testing.T) {
 	for _, c := range s.Snapshot(0).Clients {
 		w.want(s.Evict(c.ID), OK)
 	}
-	if n := s.Counts(); n != (Counts{}) || len(roster.list) != 0 || len(s.files) != 0 {
+	if n := s.Counts(); n != (Counts{}) || len(roster.list) != 0 || len(s.opens.files) != 0 {
 		t.Errorf("%+v is left, and the roster %v", n, roster.list)
 	}
 }

@@ -143,7 +143,7 @@ func (w *world) crash() {
 // unlogged returns the world without a log: for tests with many steps that are about something
 // else.
 func (w *world) unlogged() *world {
-	w.State.log, w.logged = nil, nil
+	w.State.log.out, w.logged = nil, nil
 	return w
 }
 
@@ -279,7 +279,7 @@ func (w *world) joinFrom(address, owner string, v uint64) *node {
 	w.want(e, OK)
 	n.session = r.ID
 	w.mu.Lock()
-	n.c = w.clients[id.ClientID]
+	n.c = w.sessions.clients[id.ClientID]
 	w.mu.Unlock()
 	return n
 }

@@ -262,7 +262,7 @@ func TestCourtesyEnds(t *testing.T) {
 	n.mustOpen("x", 1)
 	w.pass(courtesy)
 	w.Expire()
-	if len(w.clients) != 1 {
+	if len(w.sessions.clients) != 1 {
 		t.Fatal("too early")
 	}
 	w.pass(1)
@@ -270,7 +270,7 @@ func TestCourtesyEnds(t *testing.T) {
 	w.ok()
 	_, e := n.renew()
 	w.want(e, ErrBadSession)
-	if w.saw(ClientExpired) != 1 || len(w.roster.list) != 0 || len(w.files) != 0 {
+	if w.saw(ClientExpired) != 1 || len(w.roster.list) != 0 || len(w.opens.files) != 0 {
 		t.Errorf("events %+v, roster %v", w.events, w.roster.list)
 	}
 }

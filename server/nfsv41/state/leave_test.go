@@ -66,7 +66,7 @@ func TestRestore(t *testing.T) {
 	if paths := w.CallbackPaths(waiter.c.ID()); len(paths) != 0 {
 		t.Errorf("there are connections: %+v", paths)
 	}
-	holder.c = w.clients[holder.c.ID()]
+	holder.c = w.sessions.clients[holder.c.ID()]
 	_, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
 	w.want(e, OK)
 	if len(w.free) != 1 || w.free[0].ClientID != waiter.c.ID() || w.free[0].Owner != "m" {
@@ -172,7 +172,7 @@ func TestRestoreAll(t *testing.T) {
 			t.Error(err)
 		}
 		var names []string
-		for e := w.unconfirmed.Front(); e != nil; e = e.Next() {
+		for e := w.sessions.unconfirmed.Front(); e != nil; e = e.Next() {
 			names = append(names, e.Value.(*Client).owner)
 		}
 		if !slices.Equal(names, came) {
@@ -211,7 +211,7 @@ func TestLeaveFails(t *testing.T) {
 	if n := p.s.Counts(); n.Opens != 3 || n.Locks != 1 {
 		t.Errorf("%+v", n)
 	}
-	for _, o := range p.s.opens {
+	for _, o := range p.s.opens.byNumber {
 		if o.unanswered != 0 {
 			t.Error("an OPEN may come again")
 		}

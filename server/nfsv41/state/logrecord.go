@@ -163,26 +163,6 @@ func (r *record) append(b []byte) []byte {
 	return append(b, encoded...)
 }
 
-// recordOf returns the record of a client.
-func (s *State) recordOf(c *Client) *clientRecord {
-	r := &clientRecord{
-		ID: c.id, Owner: []byte(c.owner), Verifier: c.verifier, Principal: c.principal, Since: c.since, Address: c.address,
-		Confirmed: c.confirmed, Recorded: c.recorded, Complete: c.complete, CreateSeq: c.createSeq,
-	}
-	if c.confirmed {
-		for _, f := range s.owners[c.owner].earlier {
-			r.Earlier = append(r.Earlier, earlierRecord{f.verifier, f.address})
-		}
-	}
-	if s.leaving != nil {
-		r.Uncertain = c.uncertain
-		if c.created != nil {
-			r.Created = &createdRecord{c.created.result, c.created.err}
-		}
-	}
-	return r
-}
-
 // record returns the record of a session. callback encodes what CreateSession was given.
 func (ses *session) record(callback func(any) json.RawMessage) *sessionRecord {
 	r := &sessionRecord{Client: ses.client.id, ID: ses.id, Fore: ses.fore, Back: ses.back, BackChannel: ses.backChannel}

@@ -106,12 +106,12 @@ func (r *runner) compare() {
 	if r.InGrace() != (r.m.grace != nil) {
 		r.t.Fatalf("grace is %t", r.InGrace())
 	}
-	if len(r.opens) != len(r.m.opens) || len(r.clients) != len(r.m.clients) {
-		r.t.Fatalf("%d opens and %d clients, the model has %d and %d", len(r.opens), len(r.clients), len(r.m.opens), len(r.m.clients))
+	if len(r.opens.byNumber) != len(r.m.opens) || len(r.sessions.clients) != len(r.m.clients) {
+		r.t.Fatalf("%d opens and %d clients, the model has %d and %d", len(r.opens.byNumber), len(r.sessions.clients), len(r.m.opens), len(r.m.clients))
 	}
 	for _, mo := range r.m.opens {
-		o := r.opens[r.number(&mo.id)]
-		if o == nil || r.openID(o) != mo.id {
+		o := r.opens.byNumber[r.opens.number(&mo.id)]
+		if o == nil || r.opens.openID(o) != mo.id {
 			r.t.Fatalf("open %v of the model is %+v", mo.id, o)
 		}
 		if a, d := mo.share(); o.access != a || o.deny != d || len(o.locks) != len(mo.locks) {
@@ -125,8 +125,8 @@ func (r *runner) compare() {
 
 func (r *runner) compareLocks(ml *mLocks) {
 	r.t.Helper()
-	l := r.locks[r.number(&ml.id)]
-	if l == nil || r.lockID(l) != ml.id {
+	l := r.locks.byNumber[r.opens.number(&ml.id)]
+	if l == nil || r.locks.lockID(l) != ml.id {
 		r.t.Fatalf("lock owner %v of the model is %+v", ml.id, l)
 	}
 	var cells [cells]byte
@@ -248,7 +248,7 @@ func (r *runner) dies() {
 		r.m.grace.until = r.State.grace.until
 	}
 	for _, o := range r.m.opens {
-		restored := r.opens[r.number(&o.id)]
+		restored := r.opens.byNumber[r.opens.number(&o.id)]
 		if had := o.unanswered; had != [2]Access{} && restored.repeatable != combo(had[0], had[1]) {
 			r.t.Fatalf("an OPEN that may come again is forgotten: %v", had)
 		}

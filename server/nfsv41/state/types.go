@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/binary"
 	"math"
 	"time"
 )
@@ -149,24 +148,6 @@ var (
 // IsSpecial reports whether it is Anonymous or Bypass: a READ or WRITE that names no
 // open.
 func (i Stateid) IsSpecial() bool { return i == Anonymous || i == Bypass }
-
-// An Other is the boot epoch and a number that is never used again; the number's
-// lowest bit tells locks from opens.
-func (s *State) other(number uint64) (o [12]byte) {
-	binary.BigEndian.PutUint32(o[:], s.cfg.Boot)
-	binary.BigEndian.PutUint64(o[4:], number)
-	return o
-}
-
-// number returns the number of a stateid that this process made, otherwise 0. One of
-// an earlier process is as bad as any other that was never given out: clients hang
-// if TEST_STATEID says STALE_STATEID.
-func (s *State) number(i *Stateid) uint64 {
-	if binary.BigEndian.Uint32(i.Other[:]) != s.cfg.Boot {
-		return 0
-	}
-	return binary.BigEndian.Uint64(i.Other[4:])
-}
 
 // EventKind is what happened to a client.
 type EventKind uint8
