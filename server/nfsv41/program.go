@@ -103,6 +103,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(),
 		crc: crc32.MakeTable(crc32.Castagnoli), roster: kept, sets: newAttrSets(), does: newOperations(), events: newEvents(cfg.Log), tables: cfg.Tables,
+		notices: notices{clients: map[uint64]*clientNotices{}},
 	}
 	if s.tables == nil {
 		s.tables = func(int) {}
@@ -111,7 +112,6 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
-	s.notices.clients = map[uint64]*clientNotices{}
 	config := state.Config{
 		Lease: lease, Boot: rand.Uint32(), Roster: kept, Limits: limits(), LockFree: s.notify,
 		Event: func(e state.Event) {

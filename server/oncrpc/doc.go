@@ -20,4 +20,7 @@
 //
 // A watchdog closes connections that wait too long for the client (watchdog.go). The system calls
 // of sockets never block, so they bypass Go's scheduler (package socket).
+//
+// Order of locks: Server.mu, Peers.mu, conn.looks. conn.mu and Budget.mu may be taken with Server.mu held; with them, and
+// with those of slots, readers and free lists, no other is taken.
 package oncrpc

@@ -108,7 +108,8 @@ type Server struct {
 
 	full rate.Sometimes // there are too many connections
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	conns map[*conn]bool
 	open  sync.WaitGroup // conns
 	late  sync.WaitGroup // conns that have calls under way although they are closed

@@ -30,7 +30,8 @@ type slots struct {
 	waiting atomic.Int32 // calls; written with mu
 	ahead   atomic.Int32 // goroutines that wait
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	shared *shares.Semaphore[chan slot]
 }
 
@@ -61,7 +62,7 @@ func (s *slots) acquire(o shares.Owner) (taken slot, later chan slot) {
 	// A slot that is released from now on is given to a call that waits. This is for one
 	// that was released just before.
 	if s.try() {
-		s.pass()
+		s.passLocked()
 	}
 	return noSlot, later
 }
@@ -93,13 +94,15 @@ func (s *slots) release(taken slot, o shares.Owner) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.try() {
-			s.pass()
+			s.passLocked()
 		}
 	}
 }
 
-// pass gives a slot that try has taken to the next call that waits. The caller holds s.mu.
-func (s *slots) pass() {
+// passLocked gives a slot that try has taken to the next call that waits.
+//
+// +checklocks:s.mu
+func (s *slots) passLocked() {
 	later, ok := s.shared.Pop()
 	if !ok {
 		s.taken.Add(-1)
