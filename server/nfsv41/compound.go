@@ -11,6 +11,9 @@ import (
 	"github.com/podnas/podnas/server/vfs"
 )
 
+// result is what an operation answers after its status.
+type result interface{ Append([]byte) []byte }
+
 // compound is a COMPOUND under way. It is the Call's State, and used again with it.
 type compound struct {
 	vfs.Call

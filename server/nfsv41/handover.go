@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server/export"
@@ -112,22 +111,6 @@ func (s *Server) takeOver(cfg state.Config, roster []state.RosterEntry) (*state.
 		return nil, errors.Join(err, s.roster.dir.SetAside(handoverFile, err))
 	}
 	return s.goOnWith(replay, roster)
-}
-
-// newReplay returns what reads a log.
-func (s *Server) newReplay(cfg state.Config) *state.Replay {
-	return state.NewReplay(cfg, restoreBack, func(volume uint64, file []byte) []byte {
-		return slices.Clone(s.opener.OwnForm(volume, export.NewFileID(file)).Bytes())
-	})
-}
-
-// goOnWith goes on with what a server before has left, and has the roster be what it was then.
-func (s *Server) goOnWith(replay *state.Replay, roster []state.RosterEntry) (*state.State, error) {
-	restored, err := replay.State(func(want []state.RosterEntry) error { return s.roster.become(want, roster) }, s.reopen)
-	if err == nil {
-		s.notices.restore(replay.Notices())
-	}
-	return restored, err
 }
 
 // reopen opens a file that a client has open. One that is gone, as one that was removed on a full

@@ -95,16 +95,6 @@ func (c *compound) doOpen(o *opening) error {
 	return err
 }
 
-// shares are what an OPEN shares and denies.
-func shares(shareAccess, shareDeny uint32) (access, deny state.Access, err error) {
-	const wants = nfs4.WantDelegMask | nfs4.WantSignalDelegWhenRescAvail | nfs4.WantPushDelegWhenUncontended
-	share := shareAccess &^ wants
-	if share == 0 || share > nfs4.ShareAccessBoth || shareDeny > nfs4.ShareDenyBoth {
-		return 0, 0, statusError(nfs4.ErrInval)
-	}
-	return state.Access(share), state.Access(shareDeny), nil
-}
-
 // noDelegation says why there is none, if one was asked for.
 func noDelegation(access uint32) nfs4.Delegation {
 	switch access & nfs4.WantDelegMask {

@@ -10,11 +10,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/podnas/podnas/internal/statedir"
+	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -326,4 +328,20 @@ func (s *Server) watchLog() {
 		l.told = true
 		s.log.Warn("nfs: the log of what clients have open and locked can't be written and was removed: if podnas dies, they have to reclaim it", "err", err)
 	}
+}
+
+// newReplay returns what reads a log.
+func (s *Server) newReplay(cfg state.Config) *state.Replay {
+	return state.NewReplay(cfg, restoreBack, func(volume uint64, file []byte) []byte {
+		return slices.Clone(s.opener.OwnForm(volume, export.NewFileID(file)).Bytes())
+	})
+}
+
+// goOnWith goes on with what a server before has left, and has the roster be what it was then.
+func (s *Server) goOnWith(replay *state.Replay, roster []state.RosterEntry) (*state.State, error) {
+	restored, err := replay.State(func(want []state.RosterEntry) error { return s.roster.become(want, roster) }, s.reopen)
+	if err == nil {
+		s.notices.restore(replay.Notices())
+	}
+	return restored, err
 }
