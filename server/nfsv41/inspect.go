@@ -58,4 +58,3 @@ func (s *Server) Evict(ctx context.Context, id uint64) error {
 		}
 	}
 }
-

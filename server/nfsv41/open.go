@@ -306,7 +306,7 @@ func (c *compound) hold(o *opening, h *held, does state.Access) error {
 		return err
 	}
 	args := state.OpenArgs{
-		Owner: o.Owner.Owner, File: key, Access: does, Deny: o.deny, Reclaim: o.Claim == nfs4.ClaimPrevious, Held: h, Slot: c.on.slot,
+		Owner: o.Owner.Owner, File: key, Access: does, Deny: o.deny, Reclaim: o.Claim == nfs4.ClaimPrevious, Descriptor: h, Slot: c.on.slot,
 	}
 	status := state.OK
 	if does != o.access {

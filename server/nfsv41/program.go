@@ -24,12 +24,12 @@ import (
 
 // Config says how to make a Server. Removed, StateLog, Tables and Reserve may be left out.
 type Config struct {
-	Files  *vfs.Service
-	Opener *export.Opener
-	Table  *export.Table
-	Key    *export.Key
-	Roster string // the directory on the disk for the list of clients that have state
-	Log    *slog.Logger
+	Files    *vfs.Service
+	Opener   *export.Opener
+	Table    *export.Table
+	Key      *export.Key
+	Tracking string // the directory on the disk of the client tracking: the clients that have state
+	Log      *slog.Logger
 
 	// Removed is the directory on the disk for files that were removed while clients have them
 	// open. If it is empty, a restart ends them.
@@ -39,7 +39,7 @@ type Config struct {
 	StateLog string
 	// Tables is told how many bytes the tables of clients take: state.State.Bytes. Run calls it.
 	Tables func(bytes int)
-	// Reserve is room for Roster on a full disk, nil for none.
+	// Reserve is room for Tracking on a full disk, nil for none.
 	Reserve *statedir.Reserve
 }
 
@@ -56,7 +56,7 @@ type Server struct {
 	lease    time.Duration
 	began    time.Time
 	crc      *crc32.Table // CRC-32C
-	roster   *roster
+	tracking *tracking
 	run      run
 	stateLog *stateLog // nil: there is none
 	tables   func(bytes int)
@@ -91,7 +91,7 @@ func limits() state.Limits {
 
 // New makes a Server. If clients had state when the one before ended, there is a grace period.
 func New(cfg Config) (*Server, error) {
-	kept, had, err := openRoster(cfg.Roster, cfg.Reserve, cfg.Log)
+	kept, had, err := openTracking(cfg.Tracking, cfg.Reserve, cfg.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -102,18 +102,18 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(),
-		crc: crc32.MakeTable(crc32.Castagnoli), roster: kept, sets: newAttrSets(), does: newOperations(), events: newEvents(cfg.Log), tables: cfg.Tables,
+		crc: crc32.MakeTable(crc32.Castagnoli), tracking: kept, sets: newAttrSets(), does: newOperations(), events: newEvents(cfg.Log), tables: cfg.Tables,
 		notices: notices{clients: map[uint64]*clientNotices{}},
 	}
 	if s.tables == nil {
 		s.tables = func(int) {}
 	}
-	if s.run, err = openRun(filepath.Dir(cfg.Roster), cfg.Reserve, cfg.Log); err != nil {
+	if s.run, err = openRun(filepath.Dir(cfg.Tracking), cfg.Reserve, cfg.Log); err != nil {
 		return nil, err
 	}
 	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
 	config := state.Config{
-		Lease: lease, Boot: rand.Uint32(), Roster: kept, Limits: limits(), LockFree: s.notify,
+		Lease: lease, Boot: rand.Uint32(), Tracking: kept, Limits: limits(), LockFree: s.notify,
 		Event: func(e state.Event) {
 			if e.Gone() {
 				s.forgetNotices(e.ClientID)
@@ -139,7 +139,7 @@ func New(cfg Config) (*Server, error) {
 
 // inherit goes on with what the server before has handed over, or with its log if it has died. It
 // returns false if there is neither.
-func (s *Server) inherit(config state.Config, had []state.RosterEntry) bool {
+func (s *Server) inherit(config state.Config, had []state.TrackedClient) bool {
 	var err error
 	if s.state, err = s.takeOver(config, had); err == nil {
 		n := s.state.Counts()
@@ -177,7 +177,7 @@ func (s *Server) Begin() error {
 		err = s.run.forget()
 	}
 	if err == nil {
-		err = s.roster.forgetHandover()
+		err = s.tracking.forgetHandover()
 	}
 	if err != nil {
 		return fmt.Errorf("clients with state: %w", err)
@@ -232,7 +232,7 @@ func (s *Server) Stop() {
 
 // closeFolders closes the folders on the disk, which were only looked at or are synced.
 func (s *Server) closeFolders() {
-	_, _ = s.roster.dir.Close(), s.run.dir.Close()
+	_, _ = s.tracking.dir.Close(), s.run.dir.Close()
 	if s.stateLog != nil {
 		_ = s.stateLog.dir.Close()
 	}

@@ -156,7 +156,7 @@ func replayFrames(replay *state.Replay, frames []byte) (rest []byte, err error) 
 }
 
 // goOn goes on with the log of a server that has died. The error says why not.
-func (s *Server) goOn(cfg state.Config, roster []state.RosterEntry) (*state.State, error) {
+func (s *Server) goOn(cfg state.Config, tracking []state.TrackedClient) (*state.State, error) {
 	l := s.stateLog
 	frames, err := s.readLog(l.dir, l.name, stateLogMax, l.kernel)
 	if err == nil {
@@ -169,7 +169,7 @@ func (s *Server) goOn(cfg state.Config, roster []state.RosterEntry) (*state.Stat
 	if _, err := replayFrames(replay, frames); err != nil { // the rest was being written when the process died
 		return nil, err
 	}
-	return s.goOnWith(replay, roster)
+	return s.goOnWith(replay, tracking)
 }
 
 // try counts who uses the log.
@@ -337,9 +337,9 @@ func (s *Server) newReplay(cfg state.Config) *state.Replay {
 	})
 }
 
-// goOnWith goes on with what a server before has left, and has the roster be what it was then.
-func (s *Server) goOnWith(replay *state.Replay, roster []state.RosterEntry) (*state.State, error) {
-	restored, err := replay.State(func(want []state.RosterEntry) error { return s.roster.become(want, roster) }, s.reopen)
+// goOnWith goes on with what a server before has left, and has the client tracking be what it was then.
+func (s *Server) goOnWith(replay *state.Replay, tracking []state.TrackedClient) (*state.State, error) {
+	restored, err := replay.State(func(want []state.TrackedClient) error { return s.tracking.become(want, tracking) }, s.reopen)
 	if err == nil {
 		s.notices.restore(replay.Notices())
 	}

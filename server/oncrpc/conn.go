@@ -60,7 +60,7 @@ type conn struct {
 	writes waits      // of the goroutine that has set writing
 
 	gone    atomic.Bool            // the client reads no more replies
-	ahead   atomic.Int32           // goroutines that wait for a slot
+	ahead   atomic.Int32           // goroutines that wait for a permit
 	awake   atomic.Int32           // calls that were woken together, and are about to be answered
 	reader  atomic.Pointer[reader] // the goroutine that reads
 	checked atomic.Bool            // check is running

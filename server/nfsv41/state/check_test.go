@@ -218,7 +218,7 @@ func (s *State) checkClient(c *Client) error {
 
 func (s *State) checkFile(f *file) (opens int, err error) {
 	var count file
-	var all []*open
+	var all []*openState
 	var lockers []*lockOwner
 	for i, list := range f.opens {
 		for o := list; o != nil; o = o.nextOfFile {

@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// dismissLocked removes the client from the roster, and then from here. It lets go of mu
+// dismissLocked removes the client from the client tracking, and then from here. It lets go of mu
 // for the first, so the caller looks up again what it had found. Nothing that the
-// client held is free before the roster says that it can't reclaim it.
+// client held is free before the client tracking says that it can't reclaim it.
 //
 // All of the client goes with ClientRevoked, too, one of the two ways of RFC 8881
 // section 8.4.3: its next SEQUENCE gets BADSESSION, CREATE_SESSION STALE_CLIENTID, and it
@@ -25,11 +25,11 @@ func (s *State) dismissLocked(c *Client, why EventKind) Error {
 	if c.leaving || c.changing > 0 {
 		return ErrDelay
 	}
-	entries := s.rosterEntriesLocked(c, why)
-	if len(entries) > 0 && s.cfg.Roster != nil {
+	entries := s.trackedByLocked(c, why)
+	if len(entries) > 0 && s.cfg.Tracking != nil {
 		c.leaving = true
 		s.unlock()
-		err := s.cfg.Roster.Remove(entries...)
+		err := s.cfg.Tracking.Remove(entries...)
 		s.mu.Lock()
 		c.leaving = false
 		if err != nil {
@@ -52,18 +52,18 @@ func (s *State) dismissLocked(c *Client, why EventKind) Error {
 	return OK
 }
 
-// rosterEntriesLocked are the entries that must go before c does: its own, and if it does
+// trackedByLocked are the entries that must go before c does: its own, and if it does
 // not go by its own will, those by which its owner may reclaim in this grace period.
-// Its own is the last: if the disk fails before, the client is still on the roster.
+// Its own is the last: if the disk fails before, the client is still in the client tracking.
 //
 // +checklocks:s.mu
-func (s *State) rosterEntriesLocked(c *Client, why EventKind) []RosterEntry {
-	var entries []RosterEntry
+func (s *State) trackedByLocked(c *Client, why EventKind) []TrackedClient {
+	var entries []TrackedClient
 	if !ownRestart(why) {
 		entries = append(entries, s.grace.entries(c.owner)...)
 	}
 	if c.recorded {
-		entries = append(entries, RosterEntry{ClientID: c.id, Owner: c.owner})
+		entries = append(entries, TrackedClient{ClientID: c.id, Owner: c.owner})
 	}
 	return entries
 }
@@ -103,14 +103,14 @@ func (s *State) dropLocked(c *Client) {
 	}
 }
 
-// recordLocked writes a client to the roster. It lets go of mu meanwhile.
+// recordLocked writes a client to the client tracking. It lets go of mu meanwhile.
 //
 // +checklocks:s.mu
 func (s *State) recordLocked(c *Client) Error {
-	if s.cfg.Roster != nil {
+	if s.cfg.Tracking != nil {
 		c.changing++
 		s.unlock()
-		err := s.cfg.Roster.Add(RosterEntry{ClientID: c.id, Owner: c.owner})
+		err := s.cfg.Tracking.Add(TrackedClient{ClientID: c.id, Owner: c.owner})
 		s.mu.Lock()
 		c.changing--
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {

@@ -3,7 +3,7 @@ package state
 import "time"
 
 // grace owns the time after a crash in which clients reclaim what they had, RFC 8881
-// section 8.4.2. The roster that it begins with stays on the disk until it ends,
+// section 8.4.2. The client tracking that it begins with stays on the disk until it ends,
 // beside the entries of those who reclaim, so that a crash within it loses nothing.
 // State.mu guards all of it.
 type grace struct {
@@ -30,7 +30,7 @@ func (g *grace) over() {
 }
 
 type awaited struct {
-	entries []RosterEntry
+	entries []TrackedClient
 	done    bool // its client has said RECLAIM_COMPLETE
 }
 
@@ -52,7 +52,7 @@ func (g *grace) mayGrant(c *Client, reclaim bool) Error {
 }
 
 // entries returns by which entries an owner may still reclaim.
-func (g *grace) entries(owner string) []RosterEntry {
+func (g *grace) entries(owner string) []TrackedClient {
 	if w := g.owners[owner]; w != nil {
 		return w.entries
 	}

@@ -113,7 +113,7 @@ func (s *State) Stop() {
 	s.mu.Lock()
 	defer s.unlock()
 	for _, o := range s.opens.byNumber {
-		for _, h := range o.held {
+		for _, h := range o.descriptors {
 			s.release(h)
 		}
 	}

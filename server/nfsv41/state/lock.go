@@ -78,7 +78,7 @@ func (s *State) Lock(c *Client, a LockArgs) (Stateid, Denied, Error) {
 // findForLockLocked checks all of a LOCK but the range. The lock owner is nil if it is new.
 //
 // +checklocks:s.mu
-func (s *State) findForLockLocked(c *Client, a *LockArgs) (o *open, l *lockOwner, e Error) {
+func (s *State) findForLockLocked(c *Client, a *LockArgs) (o *openState, l *lockOwner, e Error) {
 	if a.NewOwner {
 		if o, e = s.opens.findOpen(c, &a.Stateid, &a.File); e != OK {
 			return nil, nil, e

@@ -84,7 +84,7 @@ func (t *locks) findLock(c *Client, id *Stateid, f *FileKey) (*lockOwner, Error)
 	return l, checkSeqid(id.Seqid, l.seqid, l.uncertain)
 }
 
-func (t *locks) addLockOwner(o *open, number uint64, owner string) *lockOwner {
+func (t *locks) addLockOwner(o *openState, number uint64, owner string) *lockOwner {
 	l := &lockOwner{number: number, open: o, at: len(o.locks), owner: owner, gen: o.gen}
 	t.byNumber[l.number] = l
 	t.byOwner[lockerKey{o, owner}] = l
@@ -156,7 +156,7 @@ func (t *locks) releaseAll(c *Client) (more bool) {
 }
 
 // removeOpen removes an open. Its locks are void at once.
-func (t *locks) removeOpen(o *open) {
+func (t *locks) removeOpen(o *openState) {
 	c, f := o.client, o.file
 	t.opens.logClosed(o)
 	t.log.notCopied(o)
@@ -165,7 +165,7 @@ func (t *locks) removeOpen(o *open) {
 		t.dropWaitersOf(c, o)
 	}
 	t.opens.setShare(o, 0, 0)
-	t.opens.letGo(o)
+	t.opens.releaseDescriptors(o)
 	f.unlink(o)
 	delete(t.opens.byNumber, o.number)
 	delete(t.opens.byOwner, openKey{c, f, o.owner})
@@ -185,7 +185,7 @@ func (t *locks) removeOpen(o *open) {
 }
 
 // releaseLocks is the task that releases the locks of an open that is void.
-func (t *locks) releaseLocks(o *open) (more bool) {
+func (t *locks) releaseLocks(o *openState) (more bool) {
 	for began := t.steps; len(o.locks) > 0; t.steps++ {
 		if t.steps-began >= stepWork {
 			return true

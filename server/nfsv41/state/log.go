@@ -19,9 +19,9 @@ import (
 //
 //   - CREATE_SESSION may have the sequence of the last one, whose reply may be lost
 //     (Client.uncertain).
-//   - A stateid may have an older seqid, until its seqid changes (open.uncertain): Linux
+//   - A stateid may have an older seqid, until its seqid changes (openState.uncertain): Linux
 //     repeats a LOCK or LOCKU that gets OLD_STATEID for ever, as it never learns the new one.
-//   - An OPEN may be the last one again (open.repeatable). It gets the same seqid again: for a
+//   - An OPEN may be the last one again (openState.repeatable). It gets the same seqid again: for a
 //     seqid that is left out Linux waits 5 seconds.
 //
 // A frame is what one hold of State.mu appends: the length of its records, their CRC-32C, and the
@@ -168,7 +168,7 @@ func (l *stateLog) flush() error {
 func (l *stateLog) end() { l.out, l.copy, l.records, l.noted, l.long = nil, nil, nil, false, false }
 
 // notCopied takes an open that is removed out of the way of the copy.
-func (l *stateLog) notCopied(o *open) {
+func (l *stateLog) notCopied(o *openState) {
 	if l.copy != nil && l.copy.open == o {
 		l.copy.open = o.nextOfClient
 	}

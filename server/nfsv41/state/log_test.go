@@ -197,7 +197,7 @@ func (w *world) dies() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if w.State, err = p.State(w.roster.become, noFile); err != nil {
+	if w.State, err = p.State(w.tracking.become, noFile); err != nil {
 		w.t.Fatal(err)
 	}
 	w.startLog()
@@ -403,44 +403,44 @@ func TestLogThenSave(t *testing.T) {
 	}
 }
 
-// The process can die between what it does to the roster and what it logs of that. What the log says is right: nobody
+// The process can die between what it does to the client tracking and what it logs of that. What the log says is right: nobody
 // was given anything meanwhile.
-func TestLogAndRoster(t *testing.T) {
+func TestLogAndTracking(t *testing.T) {
 	w := newWorld(t, Limits{})
 	n, other := w.ready("node", 1), w.ready("other", 1)
 	other.mustOpen("o", 2)
 	var logs [][]byte
-	w.roster.before = func(bool, RosterEntry) { logs = append(logs, slices.Clone(w.logged.bytes)) }
+	w.tracking.before = func(bool, TrackedClient) { logs = append(logs, slices.Clone(w.logged.bytes)) }
 	n.mustOpen("o", 1)
 	w.want(w.Evict(n.c.ID()), OK)
 	if len(logs) != 2 {
-		t.Fatalf("%d changes of the roster", len(logs))
+		t.Fatalf("%d changes of the client tracking", len(logs))
 	}
-	others := w.roster.entries()
+	others := w.tracking.entries()
 	for _, tt := range []struct {
-		name   string
-		log    []byte
-		roster []RosterEntry
-		opens  int
+		name     string
+		log      []byte
+		tracking []TrackedClient
+		opens    int
 	}{
 		{"before it is added", logs[0], others, 1},
-		{"before it is removed", logs[1], append(others, RosterEntry{n.c.ID(), "node"}), 2},
+		{"before it is removed", logs[1], append(others, TrackedClient{n.c.ID(), "node"}), 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := replay(w.config(), tt.log)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var roster fakeRoster
-			s, err := p.State(roster.become, noFile)
+			var tracking fakeTracking
+			s, err := p.State(tracking.become, noFile)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if n := s.Counts(); n.Clients != 2 || n.Opens != tt.opens {
 				t.Errorf("%+v", n)
 			}
-			if got := roster.entries(); !slices.Equal(sorted(got), sorted(tt.roster)) {
-				t.Errorf("the roster is %v, want %v", got, tt.roster)
+			if got := tracking.entries(); !slices.Equal(sorted(got), sorted(tt.tracking)) {
+				t.Errorf("the client tracking is %v, want %v", got, tt.tracking)
 			}
 		})
 	}
@@ -448,8 +448,8 @@ func TestLogAndRoster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.State((&fakeRoster{err: io.ErrShortWrite}).become, noFile); !errors.Is(err, io.ErrShortWrite) {
-		t.Errorf("a roster that can't be written: %v", err)
+	if _, err := p.State((&fakeTracking{err: io.ErrShortWrite}).become, noFile); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("a client tracking that can't be written: %v", err)
 	}
 }
 
@@ -466,14 +466,14 @@ func TestLogGrace(t *testing.T) {
 	}
 	_, e := n.open("x", 1, Both, 0)
 	w.want(e, ErrGrace)
-	for _, e := range w.roster.entries() {
-		if err := w.roster.Remove(e); err != nil {
+	for _, e := range w.tracking.entries() {
+		if err := w.tracking.Remove(e); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.dies()
-	if got := w.Counts(); !got.InGrace || got.Awaited != 1 || len(w.roster.owners()) != 2 {
-		t.Errorf("%+v, roster %v", got, w.roster.owners())
+	if got := w.Counts(); !got.InGrace || got.Awaited != 1 || len(w.tracking.owners()) != 2 {
+		t.Errorf("%+v, client tracking %v", got, w.tracking.owners())
 	}
 	w.pass(lease + 1)
 	w.Expire()
@@ -561,7 +561,7 @@ func FuzzReplay(f *testing.F) {
 			t.Fatal(err)
 		}
 		left := p.Left()
-		s, err := p.State(w.roster.become, noFile)
+		s, err := p.State(w.tracking.become, noFile)
 		if err != nil {
 			return
 		}

@@ -7,7 +7,7 @@ import "encoding/json"
 // something that the new one has. What it has not is copied later, with what has changed. So no log ever names
 // what it does not have, and one that is not whole is not used.
 //
-// Client.gen, open.gen, lockOwner.gen and fileWaiters.gen are the stateLog.gen of the newest log that has the thing.
+// Client.gen, openState.gen, lockOwner.gen and fileWaiters.gen are the stateLog.gen of the newest log that has the thing.
 // What comes new is logged at once if that is of which it is part, and comes with that otherwise.
 
 // copyBytes is how long the frames of a log are that is copied, more or less.
@@ -22,13 +22,13 @@ type logCopy struct {
 	locks    *locks
 	grace    *grace
 
-	records    []byte   // as stateLog.records
-	awaited    []string // owners of grace that are not copied yet
-	clients    int      // so many of sessions.list are not
-	open       *open    // the next one of its client, or nil
-	locksOf    *open    // or nil
-	lockOwners int      // so many of its lock owners are not
-	files      int      // so many of locks.waiting are not
+	records    []byte     // as stateLog.records
+	awaited    []string   // owners of grace that are not copied yet
+	clients    int        // so many of sessions.list are not
+	open       *openState // the next one of its client, or nil
+	locksOf    *openState // or nil
+	lockOwners int        // so many of its lock owners are not
+	files      int        // so many of locks.waiting are not
 }
 
 // newCopyLocked returns a copy that is not begun.
@@ -238,7 +238,7 @@ func (p *logCopy) copySessions(c *Client) {
 }
 
 // copyOpen copies an open, and has its locks be copied next.
-func (p *logCopy) copyOpen(o *open) {
+func (p *logCopy) copyOpen(o *openState) {
 	if o.gen == p.log.gen {
 		return
 	}

@@ -151,7 +151,7 @@ type graceRecord struct {
 // awaitedRecord is one who may reclaim, or has.
 type awaitedRecord struct {
 	Owner   []byte   `json:"owner"`
-	Entries []uint64 `json:"entries"` // client IDs on the roster
+	Entries []uint64 `json:"entries"` // client IDs in the client tracking
 	Done    bool     `json:"done"`
 }
 
@@ -190,7 +190,7 @@ func (w *awaited) record(owner string) *awaitedRecord {
 
 // appendOpen appends the record of an open. What is logged often, or often at once, is encoded by hand:
 // encoding/json takes seven times as long (go test -bench Record), under State.mu.
-func appendOpen(b []byte, o *open) []byte {
+func appendOpen(b []byte, o *openState) []byte {
 	b = appendNumber(append(b, `{"open":{`...), `"client":`, o.client.id)
 	b = appendNumber(b, `,"number":`, o.number)
 	b = appendNumber(b, `,"volume":`, o.file.key.Volume)

@@ -59,7 +59,7 @@ func TestRecords(t *testing.T) {
 func rangeOf(r lockRange) rangeRecord { return rangeRecord{r.first, r.last, r.write} }
 
 // recordOf is the record of an open.
-func recordOf(o *open) *openRecord {
+func recordOf(o *openState) *openRecord {
 	return &openRecord{
 		Client: o.client.id, Number: o.number, Volume: o.file.key.Volume, File: o.file.key.ID[:o.file.key.Len], Owner: []byte(o.owner),
 		Access: o.access, Deny: o.deny, Combos: o.combos, Seqid: o.seqid, Since: o.since, Unanswered: o.unanswered, Uncertain: o.uncertain,

@@ -34,19 +34,19 @@ type Client struct {
 	settles   time.Time    // when it has sent again what had no reply; zero if there is nothing
 	sessions  []*session
 
-	recorded bool   // it is on the roster
-	changing int    // calls of Roster.Add that run
+	recorded bool   // it is in the client tracking
+	changing int    // calls of Tracking.Add that run
 	leaving  bool   // dismiss runs
 	complete bool   // it has said RECLAIM_COMPLETE
 	gen      uint32 // see logCopy
 
-	opens  *open                // list
+	opens  *openState           // list
 	ranges int                  // of usage.locks
 	waits  map[string][]*waiter // by lock owner
 	usage  usage
 
 	silentAt  [silentKinds]int // see silentHeap
-	unsettled []*open          // repeatable ones of the process before, see settle
+	unsettled []*openState     // repeatable ones of the process before, see settle
 }
 
 // ID returns the client ID.
@@ -201,7 +201,7 @@ func (t *Slot) Callback() any { return t.session.callback }
 // released.
 type file struct {
 	key     FileKey
-	opens   [4]*open // lists: those that deny something, or have no access yet, are in the first, others in that of their access
+	opens   [4]*openState // lists: those that deny something, or have no access yet, are in the first, others in that of their access
 	counts  [4]int32
 	lockers int                   // lock owners
 	locked  intervals[*lockOwner] // what they have
@@ -216,7 +216,7 @@ const (
 	denyingWrite
 )
 
-func (f *file) add(o *open, n int32) {
+func (f *file) add(o *openState, n int32) {
 	f.counts[reading] += n * int32(o.access&Read)
 	f.counts[writing] += n * int32(o.access&Write>>1)
 	f.counts[denyingRead] += n * int32(o.deny&Read)
@@ -240,14 +240,14 @@ func (f *file) union(r, w int) (a Access) {
 // denying is the list in file.opens of those that deny something.
 const denying = 0
 
-func (f *file) listOf(o *open) **open {
+func (f *file) listOf(o *openState) **openState {
 	if o.deny != 0 {
 		return &f.opens[denying]
 	}
 	return &f.opens[o.access]
 }
 
-func (f *file) link(o *open) {
+func (f *file) link(o *openState) {
 	list := f.listOf(o)
 	if o.prevOfFile, o.nextOfFile = nil, *list; *list != nil {
 		(*list).prevOfFile = o
@@ -255,7 +255,7 @@ func (f *file) link(o *open) {
 	*list = o
 }
 
-func (f *file) unlink(o *open) {
+func (f *file) unlink(o *openState) {
 	if o.prevOfFile == nil {
 		*f.listOf(o) = o.nextOfFile
 	} else {
@@ -273,17 +273,17 @@ type openKey struct {
 	owner  string
 }
 
-// open is what a client's open owner has open of a file, by one or several OPENs.
-type open struct {
-	number uint64 // of its stateid
-	client *Client
-	file   *file
-	owner  string // of open_owner4
-	held   [2]Held
-	locks  []*lockOwner
-	since  time.Time
-	seqid  uint32
-	combos uint16 // which access and deny its OPENs had: for OPEN_DOWNGRADE
+// openState is what a client's open owner has open of a file, by one or several OPENs.
+type openState struct {
+	number      uint64 // of its stateid
+	client      *Client
+	file        *file
+	owner       string // of open_owner4
+	descriptors [2]Descriptor
+	locks       []*lockOwner
+	since       time.Time
+	seqid       uint32
+	combos      uint16 // which access and deny its OPENs had: for OPEN_DOWNGRADE
 	// unanswered is the combo of the last OPEN, while its reply may be lost. uncertain and
 	// repeatable are for the time after this process went on with the log of one that died: the
 	// client may not know the seqid, or may send again an OPEN with that combo.
@@ -295,15 +295,15 @@ type open struct {
 	access     Access // their union
 	deny       Access // their union
 
-	nextOfClient, prevOfClient *open
-	nextOfFile, prevOfFile     *open
+	nextOfClient, prevOfClient *openState
+	nextOfFile, prevOfFile     *openState
 }
 
 // void reports whether it is closed, or its client is gone. What it denies and has locked excludes nobody
 // any more, though it takes some steps until all of that is removed.
-func (o *open) void() bool { return o.gone || o.client.gone }
+func (o *openState) void() bool { return o.gone || o.client.gone }
 
-// combo is the bit of open.combos for an OPEN.
+// combo is the bit of openState.combos for an OPEN.
 func combo(access, deny Access) uint16 { return 1 << ((access-1)<<2 | deny) }
 
 // isUnion reports whether access and deny are what the OPENs of combos had together.
@@ -330,8 +330,8 @@ func validShare(access, deny Access) bool {
 // they do not exclude each other.
 type lockOwner struct {
 	number uint64 // of its stateid
-	open   *open
-	at     int // in open.locks
+	open   *openState
+	at     int // in openState.locks
 	owner  string
 	ranges []lockRange // in order, apart; file.locked has them, too
 	seqid  uint32
@@ -342,7 +342,7 @@ type lockOwner struct {
 
 // lockerKey finds a lock owner.
 type lockerKey struct {
-	open  *open
+	open  *openState
 	owner string
 }
 
@@ -354,7 +354,7 @@ func (l *lockOwner) isOf(c *Client, owner string) bool { return l.open.client ==
 type waiter struct {
 	lockRange
 	number uint64 // in the order in which they asked first
-	open   *open
+	open   *openState
 	owner  string
 	asked  time.Time // the last time
 	told   time.Time // that it is free, since it asked; zero if not
@@ -366,7 +366,7 @@ type waiter struct {
 
 // waiterKey finds a waiter.
 type waiterKey struct {
-	open  *open
+	open  *openState
 	owner string
 	lockRange
 }

@@ -3,7 +3,7 @@ package state
 // Open is OPEN for CLAIM_NULL, CLAIM_FH and CLAIM_PREVIOUS. An owner that has the file
 // open already gets more of it, by the same stateid. isNew reports that it had not.
 //
-// It may call the Roster, so it can wait for the disk.
+// It may call Tracking, so it can wait for the disk.
 func (s *State) Open(c *Client, a OpenArgs) (id Stateid, isNew bool, e Error) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -27,7 +27,7 @@ func (s *State) Open(c *Client, a OpenArgs) (id Stateid, isNew bool, e Error) {
 		if o.repeatable == 0 || o.repeatable != combo(a.Access, a.Deny) {
 			s.opens.upgrade(o, a.Access, a.Deny)
 		}
-		s.opens.hold(o, a.Access, a.Held)
+		s.opens.keepDescriptor(o, a.Access, a.Descriptor)
 		o.repeatable, o.unanswered = 0, 0
 		if a.Slot != nil {
 			o.unanswered = combo(a.Access, a.Deny)
@@ -54,7 +54,7 @@ func (s *State) MayOpen(c *Client, a OpenArgs) Error {
 // again means that mu was let go, to take the file from a silent client.
 //
 // +checklocks:s.mu
-func (s *State) tryOpenLocked(c *Client, a *OpenArgs) (o *open, again bool, e Error) {
+func (s *State) tryOpenLocked(c *Client, a *OpenArgs) (o *openState, again bool, e Error) {
 	if !validShare(a.Access, a.Deny) || len(a.Owner) > OwnerMax {
 		return nil, false, ErrInval
 	}
@@ -159,7 +159,7 @@ func (s *State) Downgrade(c *Client, id Stateid, f FileKey, access, deny Access)
 	o.combos = left
 	o.seqid, o.uncertain = nextSeqid(o.seqid), false
 	o.repeatable, o.unanswered = 0, 0
-	s.opens.letGo(o)
+	s.opens.releaseDescriptors(o)
 	s.opens.logOpen(o)
 	return s.opens.openID(o), OK
 }

@@ -15,8 +15,8 @@ type opens struct {
 	log      *stateLog
 
 	files    map[FileKey]*file
-	byNumber map[uint64]*open
-	byOwner  map[openKey]*open
+	byNumber map[uint64]*openState
+	byOwner  map[openKey]*openState
 	next     uint64        // number of the next stateid
 	denying  *atomic.Int64 // State.denying
 }
@@ -25,8 +25,8 @@ func newOpens(w *work, ss *sessions, log *stateLog, denying *atomic.Int64) opens
 	return opens{
 		work: w, sessions: ss, log: log, denying: denying,
 		files:    map[FileKey]*file{},
-		byNumber: map[uint64]*open{},
-		byOwner:  map[openKey]*open{},
+		byNumber: map[uint64]*openState{},
+		byOwner:  map[openKey]*openState{},
 	}
 }
 
@@ -80,10 +80,12 @@ func checkSeqid(got, current uint32, uncertain bool) Error {
 	return ErrBadStateid
 }
 
-func (t *opens) openID(o *open) Stateid { return Stateid{Seqid: o.seqid, Other: t.other(o.number)} }
+func (t *opens) openID(o *openState) Stateid {
+	return Stateid{Seqid: o.seqid, Other: t.other(o.number)}
+}
 
 // findOpen returns the open of a stateid that must be of an open.
-func (t *opens) findOpen(c *Client, id *Stateid, f *FileKey) (*open, Error) {
+func (t *opens) findOpen(c *Client, id *Stateid, f *FileKey) (*openState, Error) {
 	if e := c.usable(); e != OK {
 		return nil, e
 	}
@@ -99,13 +101,13 @@ func (t *opens) findOpen(c *Client, id *Stateid, f *FileKey) (*open, Error) {
 }
 
 // addOpen adds an open that may do nothing yet.
-func (t *opens) addOpen(c *Client, number uint64, a *OpenArgs) *open {
+func (t *opens) addOpen(c *Client, number uint64, a *OpenArgs) *openState {
 	f := t.files[a.File]
 	if f == nil {
 		f = &file{key: a.File}
 		t.files[a.File] = f
 	}
-	o := &open{
+	o := &openState{
 		number: number, client: c, file: f,
 		owner: string(a.Owner), since: t.cfg.Now(), gen: c.gen,
 	}
@@ -121,14 +123,14 @@ func (t *opens) addOpen(c *Client, number uint64, a *OpenArgs) *open {
 }
 
 // upgrade adds what one OPEN may do.
-func (t *opens) upgrade(o *open, access, deny Access) {
+func (t *opens) upgrade(o *openState, access, deny Access) {
 	t.setShare(o, o.access|access, o.deny|deny)
 	o.combos |= combo(access, deny)
 	o.seqid, o.uncertain = nextSeqid(o.seqid), false
 }
 
 // setShare changes what the open may do and denies.
-func (t *opens) setShare(o *open, access, deny Access) {
+func (t *opens) setShare(o *openState, access, deny Access) {
 	if had, has := o.deny != 0, deny != 0; had != has {
 		if has {
 			t.denying.Add(1)
@@ -143,20 +145,20 @@ func (t *opens) setShare(o *open, access, deny Access) {
 	o.file.add(o, 1)
 }
 
-// hold takes over h, for what the open had no descriptor for.
-func (t *opens) hold(o *open, access Access, h Held) {
+// keepDescriptor takes over h, for what the open had no descriptor for.
+func (t *opens) keepDescriptor(o *openState, access Access, h Descriptor) {
 	if h == nil {
 		return
 	}
 	used := false
 	for i, a := range [...]Access{Read, Write} {
-		if access&a == 0 || o.held[i] != nil {
+		if access&a == 0 || o.descriptors[i] != nil {
 			continue
 		}
 		if used {
 			h.Retain()
 		}
-		o.held[i] = h
+		o.descriptors[i] = h
 		used = true
 	}
 	if !used {
@@ -164,25 +166,25 @@ func (t *opens) hold(o *open, access Access, h Held) {
 	}
 }
 
-// letGo releases the descriptors for what the open may no longer do.
-func (t *opens) letGo(o *open) {
+// releaseDescriptors releases the descriptors for what the open may no longer do.
+func (t *opens) releaseDescriptors(o *openState) {
 	for i, a := range [...]Access{Read, Write} {
 		if o.access&a == 0 {
-			t.release(o.held[i])
-			o.held[i] = nil
+			t.release(o.descriptors[i])
+			o.descriptors[i] = nil
 		}
 	}
 }
 
 // dropFile forgets a file that has nothing.
 func (t *opens) dropFile(f *file) {
-	if f.opens == [4]*open{} && f.lockers == 0 {
+	if f.opens == [4]*openState{} && f.lockers == 0 {
 		delete(t.files, f.key)
 	}
 }
 
-// findHeld looks at a bounded number of opens.
-func (t *opens) findHeld(f *file) (found Held) {
+// findDescriptor looks at a bounded number of opens.
+func (t *opens) findDescriptor(f *file) (found Descriptor) {
 	if f == nil {
 		return nil
 	}
@@ -191,23 +193,23 @@ func (t *opens) findHeld(f *file) (found Held) {
 		for o := f.opens[of]; o != nil && looked < silentMax; o = o.nextOfFile {
 			looked++
 			t.steps++
-			if o.held[1] != nil {
-				return o.held[1]
+			if o.descriptors[1] != nil {
+				return o.descriptors[1]
 			}
-			found = cmp.Or(found, o.held[0])
+			found = cmp.Or(found, o.descriptors[0])
 		}
 	}
 	return found
 }
 
 // logOpen logs an open, but not its locks.
-func (t *opens) logOpen(o *open) {
+func (t *opens) logOpen(o *openState) {
 	if t.log.out != nil {
 		t.log.note(o.gen, func(b []byte) []byte { return appendOpen(b, o) })
 	}
 }
 
-func (t *opens) logClosed(o *open) {
+func (t *opens) logClosed(o *openState) {
 	if t.log.out != nil && !o.client.gone {
 		t.log.note(o.gen, func(b []byte) []byte { return appendOne(b, `"closed":`, o.number) })
 	}
@@ -241,7 +243,7 @@ func (t *opens) settle(c *Client) {
 }
 
 // notRepeated notes that the client does not send the last OPEN again.
-func (t *opens) notRepeated(o *open) {
+func (t *opens) notRepeated(o *openState) {
 	o.repeatable = 0
 	t.answered(o.number, o.seqid)
 }

@@ -1,16 +1,16 @@
 package state
 
-// BeginGrace begins a grace period with the roster that was found on the disk. It is
-// called once, before any client and StartLog. Without a roster there is no grace period.
-func (s *State) BeginGrace(roster []RosterEntry) {
-	if len(roster) == 0 {
+// BeginGrace begins a grace period with the client tracking that was found on the disk. It is
+// called once, before any client and StartLog. Without client tracking there is no grace period.
+func (s *State) BeginGrace(tracking []TrackedClient) {
+	if len(tracking) == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.unlock()
 	g := &s.grace
 	g.start(s.cfg.Lease)
-	for _, e := range roster {
+	for _, e := range tracking {
 		w := g.owners[e.Owner]
 		if w == nil {
 			w = &awaited{}
@@ -59,13 +59,13 @@ func (s *State) tryEndGraceLocked() {
 		return
 	}
 	g.ending = true
-	var entries []RosterEntry
+	var entries []TrackedClient
 	for _, w := range g.owners {
 		entries = append(entries, w.entries...)
 	}
-	if s.cfg.Roster != nil && len(entries) > 0 {
+	if s.cfg.Tracking != nil && len(entries) > 0 {
 		s.unlock()
-		err := s.cfg.Roster.Remove(entries...)
+		err := s.cfg.Tracking.Remove(entries...)
 		s.mu.Lock()
 		if err != nil {
 			g.ending = false // Expire tries again

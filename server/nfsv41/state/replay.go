@@ -117,7 +117,7 @@ func (p *Replay) grace(r *record) error {
 		g.forget(owner)
 		w := &awaited{done: r.Awaited.Done}
 		for _, id := range r.Awaited.Entries {
-			w.entries = append(w.entries, RosterEntry{id, owner})
+			w.entries = append(w.entries, TrackedClient{id, owner})
 		}
 		if g.owners[owner] = w; !w.done {
 			g.missing++
@@ -347,10 +347,10 @@ func (p *Replay) Left() bool { return p.whole != nil && p.whole.Left }
 func (p *Replay) Notices() []LockFree { return p.notices }
 
 // State returns what the log's writer was, and the Replay is of no use any more. Leases begin anew (returnLeases). follow
-// makes the roster on the disk what it must be: it is another one if the writer died when it had changed the roster, but
-// not yet the log, or if the roster was damaged. reopen opens a file. After an error no file was opened, and unless it is that
-// of follow, the roster is as it was.
-func (p *Replay) State(follow func([]RosterEntry) error, reopen func(FileKey, Access) Held) (*State, error) {
+// makes the client tracking on the disk what it must be: it is another one if the writer died when it had changed the client tracking, but
+// not yet the log, or if the client tracking was damaged. reopen opens a file. After an error no file was opened, and unless it is that
+// of follow, the client tracking is as it was.
+func (p *Replay) State(follow func([]TrackedClient) error, reopen func(FileKey, Access) Descriptor) (*State, error) {
 	s := p.s
 	s.mu.Lock()
 	defer s.unlock()
@@ -363,7 +363,7 @@ func (p *Replay) State(follow func([]RosterEntry) error, reopen func(FileKey, Ac
 	if err := p.addWaiters(); err != nil {
 		return nil, err
 	}
-	if err := follow(s.onRosterLocked()); err != nil {
+	if err := follow(s.allTrackedLocked()); err != nil {
 		return nil, err
 	}
 	for _, c := range s.sessions.list {
@@ -404,13 +404,13 @@ func (p *Replay) addWaiters() error {
 	return nil
 }
 
-// onRosterLocked returns what the roster on the disk must have.
+// allTrackedLocked returns what the client tracking on the disk must have.
 //
 // +checklocks:s.mu
-func (s *State) onRosterLocked() (list []RosterEntry) {
+func (s *State) allTrackedLocked() (list []TrackedClient) {
 	for _, c := range s.sessions.list {
 		if c.recorded {
-			list = append(list, RosterEntry{c.id, c.owner})
+			list = append(list, TrackedClient{c.id, c.owner})
 		}
 	}
 	for _, w := range s.grace.owners {
@@ -423,7 +423,7 @@ func (s *State) onRosterLocked() (list []RosterEntry) {
 // was told.
 //
 // +checklocks:p.s.mu
-func (p *Replay) inherit(c *Client, reopen func(FileKey, Access) Held) {
+func (p *Replay) inherit(c *Client, reopen func(FileKey, Access) Descriptor) {
 	s, died := p.s, !p.whole.Left
 	if c.uncertain = c.uncertain || died; !c.uncertain {
 		c.settles = s.cfg.Now().Add(settleFor) // it has a session already
@@ -438,6 +438,6 @@ func (p *Replay) inherit(c *Client, reopen func(FileKey, Access) Held) {
 		for _, l := range o.locks {
 			l.uncertain = l.uncertain || died
 		}
-		s.opens.hold(o, o.access, reopen(o.file.key, o.access))
+		s.opens.keepDescriptor(o, o.access, reopen(o.file.key, o.access))
 	}
 }

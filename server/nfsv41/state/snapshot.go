@@ -172,7 +172,7 @@ func (s *State) copyClients(snap *Snapshot, limit int) {
 	})
 }
 
-func (snap *Snapshot) addLocks(o *open, limit int) {
+func (snap *Snapshot) addLocks(o *openState, limit int) {
 	for _, l := range o.locks {
 		for _, r := range l.ranges {
 			if len(snap.Locks) >= limit {
@@ -183,7 +183,7 @@ func (snap *Snapshot) addLocks(o *open, limit int) {
 	}
 }
 
-func (snap *Snapshot) addLock(o *open, owner string, r lockRange, waiting bool, limit int) {
+func (snap *Snapshot) addLock(o *openState, owner string, r lockRange, waiting bool, limit int) {
 	if len(snap.Locks) < limit {
 		snap.Locks = append(snap.Locks, LockInfo{
 			File: o.file.key, ClientID: o.client.id, Owner: owner, Write: r.write, Waiting: waiting,

@@ -12,7 +12,7 @@ import (
 //
 // What it remembers is in five types, each in a file of its name. They have no mutex of their own:
 // mu guards each as a whole, so whoever has a pointer to one holds mu. State joins them: an
-// operation that needs several, or the roster, is its method.
+// operation that needs several, or the client tracking, is its method.
 type State struct {
 	cfg    Config        // never changes
 	due    chan struct{} // for Due

@@ -4,10 +4,10 @@ package state
 // owner, and returns the open's descriptor for access: one member of Access, or
 // Both, which gives the one for writing. The descriptor has one user more, which the
 // caller ends with Release. It is nil if Open got none.
-func (s *State) Check(c *Client, id Stateid, f FileKey, access Access) (Held, Error) {
+func (s *State) Check(c *Client, id Stateid, f FileKey, access Access) (Descriptor, Error) {
 	s.mu.Lock()
 	defer s.unlock()
-	var o *open
+	var o *openState
 	var e Error
 	if isLock(s.opens.number(&id)) {
 		var l *lockOwner
@@ -23,9 +23,9 @@ func (s *State) Check(c *Client, id Stateid, f FileKey, access Access) (Held, Er
 	if access&^o.access != 0 {
 		return nil, ErrOpenMode
 	}
-	h := o.held[0]
+	h := o.descriptors[0]
 	if access&Write != 0 {
-		h = o.held[1]
+		h = o.descriptors[1]
 	}
 	if h != nil {
 		h.Retain()
@@ -67,10 +67,10 @@ func (s *State) Denies(f FileKey, access Access) bool {
 
 // Find returns the descriptor of any open of a file, best one that can write, with Retain
 // called; or nil.
-func (s *State) Find(f FileKey) Held {
+func (s *State) Find(f FileKey) Descriptor {
 	s.mu.Lock()
 	defer s.unlock()
-	found := s.opens.findHeld(s.opens.files[f])
+	found := s.opens.findDescriptor(s.opens.files[f])
 	if found != nil {
 		found.Retain()
 	}

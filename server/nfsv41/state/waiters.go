@@ -13,7 +13,7 @@ const waitFor = time.Minute
 // wait notes that the lock could not be given. If there are too many waiters,
 // or the owner's name is too long for it, this one has to ask again by itself. The error is
 // ErrDenied, or ErrDeadlock if it would wait for itself.
-func (t *locks) wait(o *open, owner string, r lockRange) Error {
+func (t *locks) wait(o *openState, owner string, r lockRange) Error {
 	w := t.addWaiter(o, owner, r)
 	if w == nil || !t.deadlocked(w) {
 		return ErrDenied
@@ -23,7 +23,7 @@ func (t *locks) wait(o *open, owner string, r lockRange) Error {
 }
 
 // addWaiter returns nil if there are too many.
-func (t *locks) addWaiter(o *open, owner string, r lockRange) *waiter {
+func (t *locks) addWaiter(o *openState, owner string, r lockRange) *waiter {
 	f, c, now := o.file, o.client, t.cfg.Now()
 	if w := t.waiters[waiterKey{o, owner, r}]; w != nil {
 		t.untold(w)
@@ -75,7 +75,7 @@ func (t *locks) dropWaiter(w *waiter) {
 }
 
 // dropWaitersOf forgets those of an open; a client has at most Limits.Waiters.
-func (t *locks) dropWaitersOf(c *Client, o *open) {
+func (t *locks) dropWaitersOf(c *Client, o *openState) {
 	var of []*waiter
 	for _, waits := range c.waits {
 		for _, w := range waits {

@@ -4,7 +4,7 @@ import "io"
 
 // Work that grows with what a client has is a task: steps of bounded length, between which mu is free for
 // others. The call that was the reason does all of its tasks before it returns: its caller sees the whole
-// effect, and other calls do none of the work. What a task has not released yet is nobody's any more: see open.void.
+// effect, and other calls do none of the work. What a task has not released yet is nobody's any more: see openState.void.
 
 // stepWork is how much of a task is done before mu is free for others.
 const stepWork = 256
@@ -28,7 +28,7 @@ type work struct {
 
 // effects are what is done after the lock is let go.
 type effects struct {
-	release []Held
+	release []Descriptor
 	events  []Event
 	free    []LockFree
 	tasks   []task
@@ -45,7 +45,7 @@ func (w *work) later() *effects {
 	return w.after
 }
 
-func (w *work) release(h Held) {
+func (w *work) release(h Descriptor) {
 	if h != nil {
 		e := w.later()
 		e.release = append(e.release, h)

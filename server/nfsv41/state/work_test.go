@@ -421,7 +421,7 @@ func TestVoid(t *testing.T) {
 						m.want(e, ErrDeadSession)
 					}
 				})
-				id, _, e := m.Open(a.c, OpenArgs{Owner: []byte("a"), File: m.key(i), Access: Read, Deny: Both, Held: held})
+				id, _, e := m.Open(a.c, OpenArgs{Owner: []byte("a"), File: m.key(i), Access: Read, Deny: Both, Descriptor: held})
 				m.want(e, OK)
 				lock, e := m.lock(a, id, 0, i, false, 0, 1)
 				m.want(e, OK)
