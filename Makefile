@@ -58,18 +58,22 @@ run: build ## serve the example claims on 127.0.0.1, without a cluster; ARGS='mo
 # Without go vet, which make lint runs: here it looks at all that podnas imports, too. Four packages
 # at a time, because some of them mostly wait, and those first that take longest. What the race
 # detector is no help with, such as a measure of memory, is in files that it leaves out, and has a run
-# of its own (test/skips/race_test.go compares the list).
+# of its own beside the others (test/skips/race_test.go compares the list).
 .PHONY: test
 test: ## unit tests and the conformance suite; RACE=1 with the race detector, as CI has it
 	@echo 'make: testing. The first time this fetches Go modules and compiles them, which takes a few minutes.'
-	@race=; cgo=0; \
+	@race=; cgo=0; status=0; beside=; \
 	if [ '$(RACE)' = 1 ]; then \
 		race=-race; cgo=1; \
 		printf '#include <pthread.h>\nint main(void) { return 0; }\n' | $$(go env CC) -x c -o /dev/null - || \
 			{ echo 'make: the race detector needs a C compiler, such as gcc and libc6-dev: install it, or leave out RACE=1' >&2; exit 1; }; \
-		set -x; $(SUITE) go test -json -vet=off -timeout 30m -run 'TestAllocations|TestResident|TestFileSystems|TestWaysToFindFiles' ./server ./server/nfsv3 ./server/nfsv41/...; \
+		beside=$$(mktemp); trap 'rm -f "$$beside"' EXIT; \
+		{ set -x; $(SUITE) go test -json -vet=off -timeout 30m -run 'TestAllocations|TestResident|TestFileSystems|TestWaysToFindFiles|TestConformance4Switches|TestOtherRights' ./server ./server/nfsv3 ./server/nfsv41/...; } >"$$beside" 2>&1 & \
 	fi; \
-	set -x; CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 30m -p 4 $$race ./server ./server/export ./...
+	set -x; CGO_ENABLED=$$cgo $(SUITE) go test -json -vet=off -timeout 30m -p 4 $$race ./server ./server/export ./... || status=1; \
+	{ set +x; } 2>/dev/null; \
+	[ -z "$$beside" ] || { wait $$! || status=1; cat "$$beside"; }; \
+	exit $$status
 
 .PHONY: lint
 lint: manifests-check locks ## golangci-lint, go vet's checks included, and actionlint (built on first use, 2 minutes)

@@ -17,6 +17,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
@@ -225,7 +226,7 @@ func serveTwice(t *testing.T, attrs bool) *served {
 	t.Helper()
 	s := &served{dir: filepath.Join(t.TempDir(), "volume"), v4: &view4{}}
 	must(t, os.Mkdir(s.dir, 0o777))
-	if err := export.ProbeHandles(s.dir); err != nil {
+	if err := disk.ProbeHandles(s.dir); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	cfg := config(t)

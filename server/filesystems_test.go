@@ -3,6 +3,7 @@
 package server_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/podnas/podnas/server"
@@ -10,7 +11,7 @@ import (
 	"github.com/podnas/podnas/test/testdisk"
 )
 
-// The suites again, with other ways to find files and other disks than TestNativeConformance and
+// The suites again, with other ways to find files, other disks and other rights than TestNativeConformance and
 // TestNativeConformance4 have. Goroutines share the same things in all of them, so this file is not for
 // the race detector, which takes five times as long: make test RACE=1 runs it by itself.
 
@@ -37,5 +38,46 @@ func TestFileSystems(t *testing.T) {
 				conformance(t, disk, handles, uncounted)
 			})
 		}
+	})
+}
+
+// TestConformance4Switches is TestNativeConformance4 with a process after each restart that finds files in another
+// way, by the kernel's handles and by the index in turn: what clients have open and locked, and their
+// handles, go on, whatever form the volume's handles have.
+func TestConformance4Switches(t *testing.T) {
+	for _, form := range []export.Form{export.FormKernel, export.FormInode} {
+		t.Run(string(form), func(t *testing.T) { conformance4(t, handlesHere(), form) })
+	}
+}
+
+// podCapabilities are those that deploy/base gives the pod, capabilities(7): CHOWN,
+// DAC_OVERRIDE, FOWNER, FSETID, SETGID, SETUID and MKNOD.
+// capPerfmon is the first one that not every kernel has.
+const capPerfmon = 38
+
+var podCapabilities = []uintptr{0, 1, 3, 4, 6, 7, 27}
+
+// TestOtherRights puts the native engine to both suites in processes with fewer rights than root has.
+func TestOtherRights(t *testing.T) {
+	const suites = "^(TestNativeConformance|TestNativeConformance4)$"
+	t.Run("an ordinary user", func(t *testing.T) {
+		t.Parallel()
+		testdisk.Child(t, testdisk.User{ID: testdisk.Nobody}, suites)
+	})
+	t.Run("root of a namespace of one user", func(t *testing.T) {
+		testdisk.OnlyCI(t)
+		t.Parallel()
+		testdisk.Child(t, testdisk.User{ID: testdisk.Nobody, Namespace: true}, suites)
+	})
+	t.Run("the pod of deploy/podnas.yaml", func(t *testing.T) {
+		testdisk.OnlyCI(t)
+		t.Parallel()
+		var drops []uintptr
+		for c := range uintptr(capPerfmon) {
+			if !slices.Contains(podCapabilities, c) {
+				drops = append(drops, c)
+			}
+		}
+		testdisk.Child(t, testdisk.User{Drops: drops}, suites)
 	})
 }

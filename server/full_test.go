@@ -8,6 +8,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/conformance/nfstest"
@@ -18,7 +19,7 @@ func countedWith(t *testing.T, engine string, limit quota.Limit) (*nfstest.Clien
 	t.Helper()
 	dir := t.TempDir()
 	if engine == server.EngineNative {
-		if err := export.ProbeHandles(dir); err != nil {
+		if err := disk.ProbeHandles(dir); err != nil {
 			t.Skipf("the native engine can't run here: %v", err)
 		}
 	}

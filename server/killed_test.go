@@ -22,6 +22,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
@@ -67,7 +68,7 @@ func TestKilled(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	volume := filepath.Join(dir, "volume")
-	if err := errors.Join(os.Mkdir(volume, 0o777), export.ProbeHandles(volume)); err != nil {
+	if err := errors.Join(os.Mkdir(volume, 0o777), disk.ProbeHandles(volume)); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	l, err := net.Listen("tcp", nfstest.OwnAddress())

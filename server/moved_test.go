@@ -15,6 +15,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -116,15 +117,15 @@ func (r *raw) up(dir nfs3.FH) (numbers []uint64) {
 }
 
 // engines runs a test with each engine.
-func engines(t *testing.T, disk string, test func(t *testing.T, engine, disk string)) {
+func engines(t *testing.T, dir string, test func(t *testing.T, engine, dir string)) {
 	t.Helper()
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		t.Run(engine, func(t *testing.T) {
-			at := filepath.Join(disk, engine)
+			at := filepath.Join(dir, engine)
 			if err := os.Mkdir(at, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := export.ProbeHandles(at); err != nil && engine == server.EngineNative {
+			if err := disk.ProbeHandles(at); err != nil && engine == server.EngineNative {
 				t.Skipf("the native engine can't run here: %v", err)
 			}
 			test(t, engine, at)

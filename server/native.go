@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/mount3"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
+
 	mountd "github.com/podnas/podnas/server/mount3"
 	"github.com/podnas/podnas/server/nfsv3"
 	"github.com/podnas/podnas/server/nfsv41"
@@ -35,9 +38,9 @@ func newNative(cfg *Config, key *export.Key, slow *stats.SlowLog) (*native, erro
 	table, log := cfg.Exports, cfg.Log
 	n := &native{opener: export.NewOpener(table, key, log)}
 	n.opener.NoAttrs = cfg.NoAttrCache
-	filesConfig := vfs.Config{Opener: n.opener, Users: export.NewUsers(cfg.Engine.Only()), Log: log}
+	filesConfig := vfs.Config{Opener: n.opener, Users: actas.NewUsers(cfg.Engine.Only()), Log: log}
 	if cfg.NFS4 != "" {
-		filesConfig.Denied = func(v *export.Volume, id export.FileID, write bool) bool { return n.nfs4.Denies(v, id, write) }
+		filesConfig.Denied = func(v *export.Volume, id disk.FileID, write bool) bool { return n.nfs4.Denies(v, id, write) }
 	}
 	files := vfs.New(filesConfig)
 	served := oncrpc.ServerConfig{

@@ -26,15 +26,6 @@ func TestNativeConformance4(t *testing.T) {
 	conformance4(t, server.HandlesIndex, "")
 }
 
-// TestConformance4Switches is the same with a process after each restart that finds files in another
-// way, by the kernel's handles and by the index in turn: what clients have open and locked, and their
-// handles, go on, whatever form the volume's handles have.
-func TestConformance4Switches(t *testing.T) {
-	for _, form := range []export.Form{export.FormKernel, export.FormInode} {
-		t.Run(string(form), func(t *testing.T) { conformance4(t, handlesHere(), form) })
-	}
-}
-
 // conformance4 has each process find files in another way if the form of handles is given.
 func conformance4(t *testing.T, handles string, form export.Form) {
 	t.Helper()

@@ -18,6 +18,8 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/conformance/nfstest"
@@ -152,7 +154,7 @@ func nativeConfig(t *testing.T, dir, handles string) server.Config {
 }
 
 // lacks is what the native engine lacks where it has only some rights.
-func lacks(rights *export.Rights) map[nfstest.Feature]string {
+func lacks(rights *actas.Rights) map[nfstest.Feature]string {
 	lacks := map[nfstest.Feature]string{}
 	if rights.Only != nil {
 		lacks[nfstest.FeatureIdentity] = "podnas can't act as other users"
@@ -227,7 +229,7 @@ func conformance(t *testing.T, disk, handles string, add func(*export.Table, str
 // connections would use up the ports.
 func FuzzNative(f *testing.F) {
 	dir := f.TempDir()
-	if err := export.ProbeHandles(dir); err != nil {
+	if err := disk.ProbeHandles(dir); err != nil {
 		f.Skipf("the native engine can't run here: %v", err)
 	}
 	cfg := config(f)

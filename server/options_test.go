@@ -11,6 +11,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
@@ -23,7 +24,7 @@ func volumeWith(t *testing.T, engine string, options export.Options) (*nfstest.C
 	t.Helper()
 	dir := t.TempDir()
 	if engine == server.EngineNative {
-		if err := export.ProbeHandles(dir); err != nil {
+		if err := disk.ProbeHandles(dir); err != nil {
 			t.Skipf("the native engine can't run here: %v", err)
 		}
 	}
@@ -199,7 +200,7 @@ func rootOf(t *testing.T, key []byte, id uint64, dir string) nfs3.FH {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := export.Identify(f)
+	file, err := disk.Identify(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +213,7 @@ func TestClients(t *testing.T) {
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		t.Run(engine, func(t *testing.T) {
 			if engine == server.EngineNative {
-				if err := export.ProbeHandles(t.TempDir()); err != nil {
+				if err := disk.ProbeHandles(t.TempDir()); err != nil {
 					t.Skipf("the native engine can't run here: %v", err)
 				}
 			}

@@ -19,6 +19,8 @@ import (
 	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/gonfs"
 	"github.com/podnas/podnas/server/nfsv41"
@@ -56,12 +58,12 @@ type Choice struct {
 	// ByIndex is whether files are found by the index: export.Table.ByIndex.
 	ByIndex bool
 	// Rights are what the process may do on the disk.
-	Rights export.Rights
+	Rights actas.Rights
 }
 
 // Only is the user as whom the engine does all calls, nil if it does each as its caller. go-nfs does
 // not look at callers.
-func (c Choice) Only() *export.Only {
+func (c Choice) Only() *actas.Only {
 	if c.Engine == EngineGoNFS {
 		return nil
 	}
@@ -86,7 +88,7 @@ func SelectEngine(name, handles, root string) (Choice, error) {
 	if err := c.selectHandles(handles, root); err != nil {
 		return c, fmt.Errorf("files on this disk can't be found by their handles: %w", err)
 	}
-	c.Rights = export.TryRights(root)
+	c.Rights = actas.TryRights(root)
 	return c, nil
 }
 
@@ -97,7 +99,7 @@ func (c *Choice) selectHandles(handles, root string) error {
 		c.ByIndex, c.Reason = true, "files are found by the index, as requested"
 		return export.ProbeIndex(root)
 	}
-	err := export.ProbeHandles(root)
+	err := disk.ProbeHandles(root)
 	if err == nil || handles == HandlesKernel {
 		return err
 	}
@@ -113,7 +115,7 @@ func (c Choice) Check(o *export.Options) error {
 	if c.Engine == EngineGoNFS && (o.RootSquash || o.AllSquash || o.AnonUID != 0 || o.AnonGID != 0) {
 		return fmt.Errorf("squashing users (rootSquash, allSquash, anonUid, anonGid) needs the native engine, but this server runs %s", c.Engine)
 	}
-	return c.Only().Refuses(o)
+	return c.Only().Refuses(o.Squash())
 }
 
 // CheckNFS4 returns an error if the engine can't serve version 4.

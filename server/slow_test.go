@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
@@ -36,7 +37,7 @@ func TestSlowCallsAreNamed(t *testing.T) {
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		t.Run(engine, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := export.ProbeHandles(dir); err != nil && engine == server.EngineNative {
+			if err := disk.ProbeHandles(dir); err != nil && engine == server.EngineNative {
 				t.Skipf("the native engine can't run here: %v", err)
 			}
 			var log lines

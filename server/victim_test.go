@@ -19,6 +19,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -226,7 +227,7 @@ func freeze(t *testing.T, disk string) (thaw func()) {
 // another for a victim.
 func attacked(t *testing.T, one, two string, prepare func(*testing.T, string)) (address string, root nfs3.FH, v *victim) {
 	t.Helper()
-	if err := export.ProbeHandles(one); err != nil {
+	if err := disk.ProbeHandles(one); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	cfg := config(t)

@@ -1,18 +1,14 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/internal/volume/diskimage"
-	"github.com/podnas/podnas/server/export"
 )
 
 // imageFlag is the value of --disk-image: PATH,size=S.
@@ -47,33 +43,4 @@ func (f *imageFlag) Set(s string) error {
 	}
 	f.spec = &spec
 	return nil
-}
-
-// imageDisk is a disk that may be in an image; spec is nil if not.
-type imageDisk struct {
-	*volume.Store
-	spec *diskimage.Spec
-}
-
-// CheckWrite explains an error that an image is the reason of.
-func (d imageDisk) CheckWrite() error { return d.spec.Explain(d.Store.CheckWrite()) }
-
-// open mounts the image at root, where there is to be one, and returns what
-// unmounts it, for when the server and the store are done. To be called before
-// anything else looks at root.
-func (f *imageFlag) open(ctx context.Context, root string, exports *export.Table, log *slog.Logger) (func() error, error) {
-	if f.spec == nil {
-		return func() error { return nil }, nil
-	}
-	image, err := diskimage.Open(ctx, *f.spec, root, log)
-	if err != nil {
-		return nil, err
-	}
-	return func() error {
-		// What is exported is open, and would keep the image mounted.
-		for _, v := range exports.Volumes() {
-			exports.Remove(v.ID)
-		}
-		return image.Close()
-	}, nil
 }

@@ -387,3 +387,10 @@ func TestResultsNameVolumes(t *testing.T) {
 		}
 	}
 }
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	mustDo(t, err)
+	return string(data)
+}

@@ -161,6 +161,27 @@ func (s *webProcess) get(from, path string) reply {
 	return reply{response.StatusCode, string(body), time.Since(begin)}
 }
 
+// While the disk is being opened podnas is alive, and says that it is not ready: kubelet
+// must not end it again and again for a disk that hangs.
+func TestAliveBeforeTheDisk(t *testing.T) {
+	s := execWeb(t, frozen)
+	says := func(path, want string) {
+		t.Helper()
+		if r := s.get("127.0.0.1", path); !strings.HasPrefix(fmt.Sprint(r.code, " ", r.body), want) {
+			t.Errorf("%s: %d %q, want %q", path, r.code, r.body, want)
+		}
+	}
+	for range 2 {
+		says("/healthz", "200 ok")
+		says("/readyz", "503 start: the disk ")
+		says("/", "503 podnas is starting")
+		time.Sleep(100 * time.Millisecond)
+	}
+	mustDo(t, s.freeze("--unfreeze"))
+	s.eventually("podnas is ready", func() bool { return s.get("127.0.0.1", "/readyz").code == http.StatusOK })
+	says("/", "200 ")
+}
+
 // threadsOfCommands is how many commands that change something are at work at a time.
 const threadsOfCommands = 32
 

@@ -19,6 +19,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfscheck"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
@@ -28,7 +29,7 @@ func start(t *testing.T, engine string) (prometheus.Collector, *nfstest.Client, 
 	t.Helper()
 	dir := t.TempDir()
 	if engine == server.EngineNative {
-		if err := export.ProbeHandles(dir); err != nil {
+		if err := disk.ProbeHandles(dir); err != nil {
 			t.Skipf("the native engine can't run here: %v", err)
 		}
 	}
@@ -237,7 +238,7 @@ func TestOwnProbes(t *testing.T) {
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		for _, listen := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
 			t.Run(engine+" "+listen, func(t *testing.T) {
-				if err := export.ProbeHandles(t.TempDir()); engine == server.EngineNative && err != nil {
+				if err := disk.ProbeHandles(t.TempDir()); engine == server.EngineNative && err != nil {
 					t.Skipf("the native engine can't run here: %v", err)
 				}
 				l, err := net.Listen("tcp", listen)

@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -65,7 +67,7 @@ func counted(t *testing.T, v *Volume) quota.Usage {
 func du(t *testing.T, dir string) (bytes, inodes int64) {
 	t.Helper()
 	price := priceIn(t, dir)
-	seen := map[space.Inode]bool{}
+	seen := map[disk.Inode]bool{}
 	mustDo(t, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -75,7 +77,7 @@ func du(t *testing.T, dir string) (bytes, inodes int64) {
 			return err
 		}
 		st := info.Sys().(*syscall.Stat_t)
-		if i := (space.Inode{Device: st.Dev, Number: st.Ino}); !seen[i] {
+		if i := (disk.Inode{Device: st.Dev, Number: st.Ino}); !seen[i] {
 			seen[i] = true
 			bytes += st.Blocks*512 + price.Inode
 			if price.PerName && !d.IsDir() {
@@ -112,7 +114,7 @@ func create(t *testing.T, o *Opener, root []byte, name string) []byte {
 	mustDo(t, err)
 	defer dir.Close()
 	defer LockNames(dir, dir).Unlock()
-	f, err := dir.Create(AsProcess(), name, 0o644)
+	f, err := dir.Create(actas.AsProcess(), name, 0o644)
 	mustDo(t, err)
 	defer f.Close()
 	return f.Handle()
@@ -145,25 +147,25 @@ func TestLimit(t *testing.T) {
 	mustDo(t, err)
 	defer dir.Close()
 	for what, make := range map[string]func() (*File, error){
-		"Create":  func() (*File, error) { return dir.Create(AsProcess(), "new", 0o644) },
-		"Mkdir":   func() (*File, error) { return dir.Mkdir(AsProcess(), "new", 0o755) },
-		"Mknod":   func() (*File, error) { return dir.Mknod(AsProcess(), "new", TypeFIFO, 0o644, 0, 0) },
-		"Symlink": func() (*File, error) { return dir.Symlink(AsProcess(), "to", "new") },
+		"Create":  func() (*File, error) { return dir.Create(actas.AsProcess(), "new", 0o644) },
+		"Mkdir":   func() (*File, error) { return dir.Mkdir(actas.AsProcess(), "new", 0o755) },
+		"Mknod":   func() (*File, error) { return dir.Mknod(actas.AsProcess(), "new", TypeFIFO, 0o644, 0, 0) },
+		"Symlink": func() (*File, error) { return dir.Symlink(actas.AsProcess(), "to", "new") },
 	} {
 		if _, err := make(); !errors.Is(err, unix.EDQUOT) {
 			t.Errorf("%s past the limit: %v", what, err)
 		}
 	}
 
-	if _, err := dir.Create(AsProcess(), "file", 0o644); !errors.Is(err, unix.EEXIST) {
+	if _, err := dir.Create(actas.AsProcess(), "file", 0o644); !errors.Is(err, unix.EEXIST) {
 		t.Errorf("Create of what is there: %v", err) // as CREATE UNCHECKED wants to hear
 	}
 
 	// A hole takes nothing, and what is taken away can be written again.
 	f, err := o.Open(netip.Addr{}, file, UseWrite)
 	mustDo(t, err)
-	mustDo(t, f.Truncate(AsProcess(), 1<<30))
-	mustDo(t, f.Truncate(AsProcess(), 0))
+	mustDo(t, f.Truncate(actas.AsProcess(), 1<<30))
+	mustDo(t, f.Truncate(actas.AsProcess(), 0))
 	f.Close()
 	if wrote, err := write(t, o, file, 1<<40, 4096); wrote != 4096 || err != nil {
 		t.Errorf("after truncation: %d, %v", wrote, err)
@@ -173,7 +175,7 @@ func TestLimit(t *testing.T) {
 	if wrote, err := write(t, o, file, 0, 2*limit); wrote != 2*limit || err != nil {
 		t.Errorf("after a raise: %d, %v", wrote, err)
 	}
-	mustDo(t, dir.Remove(AsProcess(), "file"))
+	mustDo(t, dir.Remove(actas.AsProcess(), "file"))
 	if u := v.Account().Usage(); u.Bytes > 2*blockSize || u.Inodes != 1 {
 		t.Errorf("after removal: %+v", u)
 	}
@@ -211,18 +213,18 @@ func TestNoFalseRefusal(t *testing.T) {
 		if n, err := write(t, o, next, 0, limit/2-64<<10); err != nil {
 			t.Fatalf("%d bytes, then: %v", n, err)
 		}
-		if _, err := dir.Create(AsProcess(), "next", 0o644); !errors.Is(err, unix.EEXIST) {
+		if _, err := dir.Create(actas.AsProcess(), "next", 0o644); !errors.Is(err, unix.EEXIST) {
 			t.Errorf("Create: %v", err)
 		}
-		made, err := dir.Create(AsProcess(), "small", 0o644)
+		made, err := dir.Create(actas.AsProcess(), "small", 0o644)
 		if err != nil {
 			t.Fatal(err)
 		}
 		made.Close()
-		mustDo(t, dir.Remove(AsProcess(), "small"))
+		mustDo(t, dir.Remove(actas.AsProcess(), "small"))
 		f, err := o.Open(netip.Addr{}, next, UseWrite)
 		mustDo(t, err)
-		mustDo(t, f.Truncate(AsProcess(), 0))
+		mustDo(t, f.Truncate(actas.AsProcess(), 0))
 		f.Close()
 	}
 	close(stop)
@@ -320,7 +322,7 @@ func churn(t *testing.T, o *Opener, root []byte, random *rand.Rand, own string) 
 	}
 	defer top.Close()
 	locked := LockNames(top, top)
-	made, err := top.Mkdir(AsProcess(), own, 0o755)
+	made, err := top.Mkdir(actas.AsProcess(), own, 0o755)
 	locked.Unlock()
 	if err != nil {
 		t.Error(err)
@@ -351,29 +353,29 @@ func churn(t *testing.T, o *Opener, root []byte, random *rand.Rand, own string) 
 		// Of two clients only one succeeds with a name; either is right.
 		switch random.IntN(8) {
 		case 0, 1, 2:
-			if child, err = d.Create(AsProcess(), name, 0o644); errors.Is(err, unix.EEXIST) {
+			if child, err = d.Create(actas.AsProcess(), name, 0o644); errors.Is(err, unix.EEXIST) {
 				child, err = d.Lookup([]byte(name))
 			}
 			if err == nil && child.Attr.IsRegular() {
 				if f, err := o.Open(netip.Addr{}, child.Handle(), UseWrite); err == nil {
 					_, _, _ = f.WriteAt(make([]byte, random.IntN(200_000)), int64(random.IntN(1<<20)))
 					if random.IntN(4) == 0 {
-						_ = f.Truncate(AsProcess(), uint64(random.IntN(100_000)))
+						_ = f.Truncate(actas.AsProcess(), uint64(random.IntN(100_000)))
 					}
 					f.Close()
 				}
 			}
 		case 3:
-			child, _ = d.Mkdir(AsProcess(), name, 0o755)
+			child, _ = d.Mkdir(actas.AsProcess(), name, 0o755)
 		case 4:
-			_ = d.Remove(AsProcess(), name)
+			_ = d.Remove(actas.AsProcess(), name)
 		case 5:
-			_ = d.Rmdir(AsProcess(), name)
+			_ = d.Rmdir(actas.AsProcess(), name)
 		case 6:
-			_, _ = d.Rename(AsProcess(), name, d, other)
+			_, _ = d.Rename(actas.AsProcess(), name, d, other)
 		case 7:
 			if child, err = d.Lookup([]byte(name)); err == nil {
-				_ = child.Link(AsProcess(), d, other)
+				_ = child.Link(actas.AsProcess(), d, other)
 			}
 		}
 		if child != nil {
@@ -389,7 +391,7 @@ func removeAll(t *testing.T, o *Opener, dir *File) {
 	t.Helper()
 	for again := true; again; {
 		again = false
-		list, err := dir.List(AsProcess(), 0, 1<<16)
+		list, err := dir.List(actas.AsProcess(), 0, 1<<16)
 		mustDo(t, err)
 		for {
 			e, ok, err := list.Next()
@@ -402,7 +404,7 @@ func removeAll(t *testing.T, o *Opener, dir *File) {
 				continue
 			}
 			again = true
-			if err := dir.Remove(AsProcess(), name); errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
+			if err := dir.Remove(actas.AsProcess(), name); errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
 				child, err := dir.Lookup([]byte(name))
 				mustDo(t, err)
 				below, err := o.Open(netip.Addr{}, child.Handle(), UseNames)
@@ -410,7 +412,7 @@ func removeAll(t *testing.T, o *Opener, dir *File) {
 				child.Close()
 				removeAll(t, o, below)
 				below.Close()
-				mustDo(t, dir.Rmdir(AsProcess(), name))
+				mustDo(t, dir.Rmdir(actas.AsProcess(), name))
 			} else {
 				mustDo(t, err)
 			}
@@ -434,7 +436,7 @@ func TestRemovedIsForgotten(t *testing.T) {
 		}
 	}
 	for _, name := range names {
-		mustDo(t, dir.Remove(AsProcess(), name))
+		mustDo(t, dir.Remove(actas.AsProcess(), name))
 	}
 	dir.Close()
 	o.files.close()
@@ -461,14 +463,14 @@ func TestLookAtWhatIsGone(t *testing.T) {
 	defer open.Close()
 	f, err := o.Open(netip.Addr{}, root, UseAttr)
 	mustDo(t, err)
-	mustDo(t, f.Remove(AsProcess(), "file"))
+	mustDo(t, f.Remove(actas.AsProcess(), "file"))
 	f.Close()
 	o.files.close()
 	want := v.Account().Usage()
 	var st unix.Stat_t
 	mustDo(t, unix.Fstat(int(open.Fd()), &st))
 	for range 2 {
-		c := v.account.Enter(space.InodeOf(&st))
+		c := v.account.Enter(disk.InodeOf(&st))
 		mustDo(t, c.Stat(int(open.Fd()), &st))
 		c.Leave("")
 	}
@@ -495,13 +497,13 @@ func TestChargeIsGivenBack(t *testing.T) {
 			f, err := o.Open(netip.Addr{}, file, UseAttr)
 			mustDo(t, err)
 			defer f.Close()
-			return f.Truncate(AsProcess(), 4096)
+			return f.Truncate(actas.AsProcess(), 4096)
 		},
 		"REMOVE": func() error {
 			dir, err := o.Open(netip.Addr{}, root, UseNames)
 			mustDo(t, err)
 			defer dir.Close()
-			return dir.Remove(AsProcess(), "nothing")
+			return dir.Remove(actas.AsProcess(), "nothing")
 		},
 	} {
 		for range 3 {

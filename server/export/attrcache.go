@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // The attributes of files are remembered next to their handles, so that a listing, or a GETATTR,
@@ -29,9 +31,17 @@ const attrsKept = time.Second
 // atimeSettles is for how long after a READ has changed the atime nothing is remembered of the file.
 const atimeSettles = attrsKept + tickMax
 
+// keepsAtime reports whether reading a file with these attributes does not change its atime, and has not
+// just done so. With relatime the first time after a change does, and one each day.
+func keepsAtime(d *disk.FS, a *disk.Attr, now int64) bool {
+	age := time.Duration(now - a.Atime.UnixNano())
+	const day = 24 * time.Hour
+	return age >= atimeSettles && (d.NoAtime || d.RelAtime && a.Atime.After(a.Mtime) && a.Atime.After(a.Ctime) && age < day-time.Minute)
+}
+
 // cachedAttrs do not change.
 type cachedAttrs struct {
-	Attr
+	disk.Attr
 
 	volume  *Volume // a volume that was exported again is another
 	version uint64  // of the file, before they were read
@@ -76,8 +86,8 @@ func (v *versions) at(ino uint64) *version {
 }
 
 // of returns the version of a file.
-func (v *versions) of(volume *Volume, id *FileID) *version {
-	if ino := volume.disk.numberIn(id); ino != 0 {
+func (v *versions) of(volume *Volume, id *disk.FileID) *version {
+	if ino := volume.disk.NumberIn(id); ino != 0 {
 		return v.at(ino)
 	}
 	return nil
@@ -92,7 +102,7 @@ type changing struct {
 
 // beginChange begins a change of a file, which its end must end. A file that does not exist has the
 // zero FileID.
-func (o *Opener) beginChange(v *Volume, id FileID) changing {
+func (o *Opener) beginChange(v *Volume, id disk.FileID) changing {
 	c := changing{changes: o.changes, version: o.versions.of(v, &id), key: fileKey{v, id}}
 	c.version.begin()
 	return c
@@ -112,7 +122,7 @@ func (f *File) beginChange() changing { return f.opener.beginChange(f.Volume, f.
 // WasRead forgets what is remembered of a file whose data, names or target was read, if that has
 // changed its atime. a is from afterwards. With noatime it never does, with relatime rarely:
 // mount(8).
-func (f *File) WasRead(a *Attr) {
+func (f *File) WasRead(a *disk.Attr) {
 	if time.Since(a.Atime) < atimeSettles {
 		if version := f.opener.versions.of(f.Volume, &f.ID); version != nil {
 			version.Add(oneChange)
@@ -123,22 +133,22 @@ func (f *File) WasRead(a *Attr) {
 // remembers reports whether attributes of files of the volume are remembered. The inode number that
 // a directory has for a name must identify the file: on btrfs it does not.
 func (o *Opener) remembers(v *Volume) bool {
-	return !o.NoAttrs && v.mount != 0 && v.disk.numbered
+	return !o.NoAttrs && v.mount != 0 && v.disk.Numbered
 }
 
 // numberOf returns the inode number of a file whose attributes are remembered, 0 if they never are. Those of
 // a handle of the other form are not, or others would be given that.
-func (o *Opener) numberOf(v *Volume, id *FileID) uint64 {
+func (o *Opener) numberOf(v *Volume, id *disk.FileID) uint64 {
 	if !o.remembers(v) || !v.births || v.isOther(id) {
 		return 0
 	}
-	return v.disk.numberIn(id)
+	return v.disk.NumberIn(id)
 }
 
 // remembered returns the attributes of the file with an inode number, and its handle; nil: they are
 // not remembered, or can't be used now. They are from after a time, if that is not 0.
 func (o *Opener) remembered(v *Volume, ino uint64, now, after int64) (*cachedAttrs, *cachedHandle) {
-	key := described{volume: v.ID, device: v.disk.device, ino: ino}
+	key := described{volume: v.ID, device: v.disk.Device, ino: ino}
 	ways, count := o.handles.find(&key)
 	if ways == nil {
 		return nil, nil
@@ -146,7 +156,7 @@ func (o *Opener) remembered(v *Volume, ino uint64, now, after int64) (*cachedAtt
 	version := o.versions.at(ino).Load()
 	for i := range ways {
 		r := ways[i].Load()
-		if r == nil || r.file.ino != ino || r.file.volume != v.ID || r.file.device != v.disk.device {
+		if r == nil || r.file.ino != ino || r.file.volume != v.ID || r.file.device != v.disk.Device {
 			continue
 		}
 		a := r.attrs.Load()
@@ -165,7 +175,7 @@ func (o *Opener) remembered(v *Volume, ino uint64, now, after int64) (*cachedAtt
 
 // remember remembers the attributes of a file whose handle is cached. It returns false if that is not.
 func (o *Opener) remember(f *File, version uint64, now int64) (cached bool) {
-	key := described{volume: f.Volume.ID, device: f.Volume.disk.device, ino: f.Attr.Ino}
+	key := described{volume: f.Volume.ID, device: f.Volume.disk.Device, ino: f.Attr.Ino}
 	ways, _ := o.handles.find(&key)
 	if ways == nil {
 		return false
@@ -181,35 +191,35 @@ func (o *Opener) remember(f *File, version uint64, now int64) (cached bool) {
 
 // rememberAs remembers attributes that last, with the change attribute that goes with them: as long
 // as they are valid it does not move.
-func (o *Opener) rememberAs(r *cachedHandle, a *Attr, v *Volume, version uint64, now int64) {
+func (o *Opener) rememberAs(r *cachedHandle, a *disk.Attr, v *Volume, version uint64, now int64) {
 	c := &cachedAttrs{*a, v, version, now}
-	c.change = o.changes.old(fileKey{v, idIn(r.bytes[:r.n])}, a.Ctime.UnixNano())
+	c.Change = o.changes.old(fileKey{v, idIn(r.bytes[:r.n])}, a.Ctime.UnixNano())
 	r.attrs.Store(c)
 }
 
 // lasts reports whether attributes are worth remembering, and may be: the version is from before
 // they were read. A file that is being changed will change again, and Change must look at it. One that
 // was removed is there only for who has it open.
-func lasts(a *Attr, version uint64, now int64) bool {
+func lasts(a *disk.Attr, version uint64, now int64) bool {
 	return a.Nlink > 0 && version&changesAtOnce == 0 && now-a.Ctime.UnixNano() >= int64(tickMax)
 }
 
 // saw forgets attributes that were remembered if the file has others: after one reply with them
 // no other should have those of before.
-func (r *cachedHandle) saw(a *Attr) {
+func (r *cachedHandle) saw(a *disk.Attr) {
 	was := r.attrs.Load()
 	if was == nil {
 		return
 	}
 	same := *a
-	same.change = was.change
+	same.Change = was.Change
 	if was.Attr != same {
 		r.attrs.Store(nil)
 	}
 }
 
 // Describe is File.Describe for an entry of a listing.
-func (e Entry) Describe(handle []byte) (Attr, []byte, error) {
+func (e Entry) Describe(handle []byte) (disk.Attr, []byte, error) {
 	l, f := e.listing, e.listing.dir
 	o := f.opener
 	if !l.maySearch() {
@@ -270,7 +280,7 @@ func (o *Opener) rememberOpen(f *File, version uint64, now int64) {
 	}
 	var empty byte
 	var st unix.Statx_t
-	if err := statx(f.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
+	if err := disk.Statx(f.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
 		d := f.described(&st)
 		o.handles.put(&d, f.Handle())
 		o.remember(f, version, now)
@@ -279,19 +289,19 @@ func (o *Opener) rememberOpen(f *File, version uint64, now int64) {
 
 // Recent is Stat of a file that was just read, up to an offset: the attributes are remembered ones, if
 // reading does not change them. They are remembered when it is called again.
-func (f *File) Recent(end int64) (Attr, error) {
+func (f *File) Recent(end int64) (disk.Attr, error) {
 	o, v := f.opener, f.Volume
 	ino := o.numberOf(v, &f.ID)
 	if ino == 0 || f.kept == nil {
 		return f.Stat()
 	}
 	now := time.Now().UnixNano()
-	if a, r := o.remembered(v, ino, now, 0); a != nil && idIn(r.bytes[:r.n]) == f.ID && end <= a.Size && v.disk.keepsAtime(&a.Attr, now) {
+	if a, r := o.remembered(v, ino, now, 0); a != nil && idIn(r.bytes[:r.n]) == f.ID && end <= a.Size && keepsAtime(&v.disk, &a.Attr, now) {
 		return a.Attr, nil
 	}
 	version := o.versions.at(ino).Load()
 	a, err := f.Stat()
-	if err == nil && lasts(&a, version, now) && v.disk.keepsAtime(&a, now) && f.kept.looked.Swap(true) {
+	if err == nil && lasts(&a, version, now) && keepsAtime(&v.disk, &a, now) && f.kept.looked.Swap(true) {
 		f.Attr = a
 		o.rememberOpen(f, version, now)
 	}
@@ -313,7 +323,7 @@ func (o *Opener) Look(client netip.Addr, handle []byte) (*File, error) {
 	now := time.Now().UnixNano()
 	a, r := o.remembered(v, ino, now, 0)
 	if a != nil && bytes.Equal(r.bytes[:r.n], handle) {
-		f := o.newFile(v, descriptor{})
+		f := o.newFile(v, disk.Descriptor{})
 		f.ID, f.Attr = id, a.Attr
 		if o.isInside(f) {
 			return f, nil

@@ -7,6 +7,9 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // As long as a change of a file is under way, what is remembered of it is not used, and what is
@@ -122,7 +125,7 @@ func TestOpenRecent(t *testing.T) {
 		}
 		f, err := o.Open(netip.Addr{}, handle, UseAttr)
 		mustDo(t, err)
-		mustDo(t, f.Chmod(AsProcess(), 0o700))
+		mustDo(t, f.Chmod(actas.AsProcess(), 0o700))
 		f.Close()
 		if got := mode(); got != 0o700 {
 			t.Errorf("%s: mode %o after a client's change", name, got)
@@ -148,7 +151,7 @@ func TestLookAtNew(t *testing.T) {
 		t.Skip("no attributes are remembered on this disk")
 	}
 	names := LockNames(top, top)
-	made, err := top.Create(AsProcess(), "new", 0o640)
+	made, err := top.Create(actas.AsProcess(), "new", 0o640)
 	mustDo(t, err)
 	names.Unlock()
 	handle := made.Handle()
@@ -173,7 +176,7 @@ func TestLookAtNew(t *testing.T) {
 	}
 	f, err := o.Open(netip.Addr{}, handle, UseAttr)
 	mustDo(t, err)
-	mustDo(t, f.Chmod(AsProcess(), 0o600))
+	mustDo(t, f.Chmod(actas.AsProcess(), 0o600))
 	f.Close()
 	if mode, remembered := look(); remembered || mode != 0o600 {
 		t.Errorf("after a change: mode %o, remembered %v", mode, remembered)
@@ -195,7 +198,7 @@ func TestRecent(t *testing.T) {
 		t.Skip("no attributes are remembered on this disk")
 	}
 	// The ctime is later than the atime, which the first READ sets: as on a disk on which it never does.
-	v.disk.noatime = true
+	v.disk.NoAtime = true
 	look := func(end int64) (size int64, remembered bool) {
 		t.Helper()
 		f, err := o.Open(netip.Addr{}, handle, UseRead)
@@ -220,7 +223,7 @@ func TestRecent(t *testing.T) {
 	}
 	f, err := o.Open(netip.Addr{}, handle, UseWrite)
 	mustDo(t, err)
-	mustDo(t, f.Truncate(AsProcess(), 300))
+	mustDo(t, f.Truncate(actas.AsProcess(), 300))
 	f.Close()
 	if size, remembered := look(100); size != 300 || remembered {
 		t.Errorf("after a client's change: size %d, remembered %v", size, remembered)
@@ -238,21 +241,21 @@ func TestKeepsAtime(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	for name, tt := range map[string]struct {
-		disk                disk
+		FS                  disk.FS
 		atime, mtime, ctime time.Time
 		want                bool
 	}{
-		"relatime":                 {disk{relatime: true}, ago(time.Minute), ago(time.Hour), ago(time.Hour), true},
-		"relatime, never read":     {disk{relatime: true}, ago(time.Hour), ago(time.Hour), ago(time.Hour), false},
-		"relatime, data changed":   {disk{relatime: true}, ago(time.Hour), ago(time.Minute), ago(2 * time.Hour), false},
-		"relatime, mode changed":   {disk{relatime: true}, ago(time.Hour), ago(2 * time.Hour), ago(time.Minute), false},
-		"relatime, read yesterday": {disk{relatime: true}, ago(24 * time.Hour), ago(50 * time.Hour), ago(50 * time.Hour), false},
-		"relatime, read just now":  {disk{relatime: true}, ago(time.Second), ago(time.Hour), ago(time.Hour), false},
-		"noatime":                  {disk{noatime: true}, ago(50 * time.Hour), ago(time.Hour), ago(time.Hour), true},
-		"strictatime":              {disk{}, ago(time.Minute), ago(time.Hour), ago(time.Hour), false},
+		"relatime":                 {disk.FS{RelAtime: true}, ago(time.Minute), ago(time.Hour), ago(time.Hour), true},
+		"relatime, never read":     {disk.FS{RelAtime: true}, ago(time.Hour), ago(time.Hour), ago(time.Hour), false},
+		"relatime, data changed":   {disk.FS{RelAtime: true}, ago(time.Hour), ago(time.Minute), ago(2 * time.Hour), false},
+		"relatime, mode changed":   {disk.FS{RelAtime: true}, ago(time.Hour), ago(2 * time.Hour), ago(time.Minute), false},
+		"relatime, read yesterday": {disk.FS{RelAtime: true}, ago(24 * time.Hour), ago(50 * time.Hour), ago(50 * time.Hour), false},
+		"relatime, read just now":  {disk.FS{RelAtime: true}, ago(time.Second), ago(time.Hour), ago(time.Hour), false},
+		"noatime":                  {disk.FS{NoAtime: true}, ago(50 * time.Hour), ago(time.Hour), ago(time.Hour), true},
+		"strictatime":              {disk.FS{}, ago(time.Minute), ago(time.Hour), ago(time.Hour), false},
 	} {
-		a := Attr{Atime: tt.atime, Mtime: tt.mtime, Ctime: tt.ctime}
-		if got := tt.disk.keepsAtime(&a, now.UnixNano()); got != tt.want {
+		a := disk.Attr{Atime: tt.atime, Mtime: tt.mtime, Ctime: tt.ctime}
+		if got := keepsAtime(&tt.FS, &a, now.UnixNano()); got != tt.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // The change attribute of NFSv4 (RFC 8881 section 5.8.1.4) must move at each change, or
@@ -55,11 +57,11 @@ func newChanges() *changes {
 }
 
 func (c *changes) index(key *fileKey) uint64 {
-	return (maphash.Bytes(c.seed, key.id.bytes[:key.id.n]) + key.volume.ID) % changesKept
+	return (key.id.Hash(c.seed) + key.volume.ID) % changesKept
 }
 
 // changed counts a change, after it was made and before anybody is told.
-func (c *changes) changed(v *Volume, id FileID) {
+func (c *changes) changed(v *Volume, id disk.FileID) {
 	c.counts[c.index(&fileKey{v, id})].Add(1)
 }
 
@@ -96,7 +98,7 @@ func (f *changedFile) look(counts uint32) {
 
 // recent is old for a file that may still change in its ctime, or has just been changed. stat returns
 // its attributes, which go with the change attribute.
-func (c *changes) recent(key fileKey, stat func() (Attr, error)) (uint64, Attr, error) {
+func (c *changes) recent(key fileKey, stat func() (disk.Attr, error)) (uint64, disk.Attr, error) {
 	i := c.index(&key)
 	f := &c.files[i]
 	f.mu.Lock()
@@ -135,29 +137,29 @@ func (c *changes) lose(ctime int64) {
 
 // Change returns the change attribute of the file, and the attributes that go with it. a is
 // what is known of them.
-func (f *File) Change(a Attr) (uint64, Attr, error) {
-	if a.change != 0 {
-		return a.change, a, nil
+func (f *File) Change(a disk.Attr) (uint64, disk.Attr, error) {
+	if a.Change != 0 {
+		return a.Change, a, nil
 	}
 	return f.opener.change(fileKey{f.Volume, f.ID}, a, f.Stat)
 }
 
 // StatChange is Stat and Change of a file that this call has just changed: Change would need another
 // Stat.
-func (f *File) StatChange() (uint64, Attr, error) {
+func (f *File) StatChange() (uint64, disk.Attr, error) {
 	return f.opener.changes.recent(fileKey{f.Volume, f.ID}, f.Stat)
 }
 
 // ChangeOf is Change for a name in the directory, whose handle and attributes Describe has
 // found. If the name is another file's by now, all that it returns is of that one. It may
 // write to the capacity of handle.
-func (f *File) ChangeOf(name, handle []byte, a Attr) (uint64, Attr, []byte, error) {
+func (f *File) ChangeOf(name, handle []byte, a disk.Attr) (uint64, disk.Attr, []byte, error) {
 	for {
-		if a.change != 0 {
-			return a.change, a, handle, nil
+		if a.Change != 0 {
+			return a.Change, a, handle, nil
 		}
 		again := handle
-		change, now, err := f.opener.change(fileKey{f.Volume, idIn(handle)}, a, func() (now Attr, err error) {
+		change, now, err := f.opener.change(fileKey{f.Volume, idIn(handle)}, a, func() (now disk.Attr, err error) {
 			now, again, err = f.Describe(name, handle[len(handle):])
 			return now, err
 		})
@@ -168,7 +170,7 @@ func (f *File) ChangeOf(name, handle []byte, a Attr) (uint64, Attr, []byte, erro
 	}
 }
 
-func (o *Opener) change(key fileKey, a Attr, stat func() (Attr, error)) (uint64, Attr, error) {
+func (o *Opener) change(key fileKey, a disk.Attr, stat func() (disk.Attr, error)) (uint64, disk.Attr, error) {
 	if time.Since(a.Ctime) < tickMax {
 		return o.changes.recent(key, stat)
 	}

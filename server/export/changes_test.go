@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // The change attribute moves at each change, and stays as long as there is none, whatever
@@ -14,17 +16,17 @@ func TestChangeMoves(t *testing.T) {
 	c := newChanges()
 	v := &Volume{ID: 1}
 	const files = 3 * changesKept / 2 // some share their memory
-	ids := make([]FileID, files)
-	attrs := make([]Attr, files)
+	ids := make([]disk.FileID, files)
+	attrs := make([]disk.Attr, files)
 	last := make([]uint64, files)
 	for i := range ids {
-		ids[i] = NewFileID([]byte{byte(i), byte(i >> 8), 1})
+		ids[i] = disk.NewFileID([]byte{byte(i), byte(i >> 8), 1})
 		attrs[i].Ctime = time.Now()
 	}
 	o := &Opener{changes: c}
 	look := func(i int) uint64 {
 		t.Helper()
-		change, _, err := o.change(fileKey{v, ids[i]}, attrs[i], func() (Attr, error) { return attrs[i], nil })
+		change, _, err := o.change(fileKey{v, ids[i]}, attrs[i], func() (disk.Attr, error) { return attrs[i], nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,10 +68,10 @@ func TestChangeMoves(t *testing.T) {
 // look at it.
 func TestChangeOfSlowLook(t *testing.T) {
 	c := newChanges()
-	key := fileKey{&Volume{ID: 1}, NewFileID([]byte{1})}
-	a := Attr{Ctime: time.Now()}
+	key := fileKey{&Volume{ID: 1}, disk.NewFileID([]byte{1})}
+	a := disk.Attr{Ctime: time.Now()}
 	c.lose(a.Ctime.UnixNano())
-	slow, _, err := c.recent(key, func() (Attr, error) {
+	slow, _, err := c.recent(key, func() (disk.Attr, error) {
 		time.Sleep(2 * tickMax)
 		return a, nil
 	})
@@ -113,10 +115,10 @@ func TestStatChange(t *testing.T) {
 	} {
 		c := newChanges()
 		c.lost.Store(time.Now().Add(-file.lost).UnixNano())
-		key := fileKey{&Volume{ID: 1}, NewFileID([]byte{1})}
-		a := Attr{Ctime: time.Now().Add(-file.ctime)}
+		key := fileKey{&Volume{ID: 1}, disk.NewFileID([]byte{1})}
+		a := disk.Attr{Ctime: time.Now().Add(-file.ctime)}
 		want := c.old(key, a.Ctime.UnixNano())
-		if got, _, err := c.recent(key, func() (Attr, error) { return a, nil }); got != want || err != nil {
+		if got, _, err := c.recent(key, func() (disk.Attr, error) { return a, nil }); got != want || err != nil {
 			t.Errorf("%s: %d, %v, want %d", name, got, err, want)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/podnas/podnas/internal/idle"
 	"github.com/podnas/podnas/internal/statedir"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -104,9 +105,9 @@ func (v *Volume) settleDue(now time.Time) {
 	}
 	defer v.calls.Done()
 	v.account.LookAgain(now, func(id string, look func(fd int)) {
-		if d, err := v.finder.open(NewFileID([]byte(id)), UseAttr.flags()); err == nil {
-			look(d.fd())
-			d.close()
+		if d, err := v.finder.Open(disk.NewFileID([]byte(id)), disk.PathOnly); err == nil {
+			look(d.FD())
+			d.Close()
 		}
 	})
 }
@@ -114,8 +115,8 @@ func (v *Volume) settleDue(now time.Time) {
 // identifyAgain returns the ID of the file with a name in a directory, for settleDue; it is empty
 // if the file has none.
 func (v *Volume) identifyAgain(dir int, name string) string {
-	id, _ := v.finder.identify(dir, []byte(name))
-	return id.string()
+	id, _ := v.finder.Identify(dir, []byte(name))
+	return id.AsString()
 }
 
 // Await waits until the volume is counted, if an error of a change is EAGAIN because its free space is

@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -33,7 +35,7 @@ func (f *File) ReadAt(p []byte, offset int64) (int, error) {
 // would wait, or if the file system does not support that; at the end of the file
 // it reads less.
 func (f *File) ReadCached(p []byte, offset int64) (int, error) {
-	n, err := preadNow(f.fd, p, offset)
+	n, err := disk.PreadNow(f.fd, p, offset)
 	if err != nil {
 		return 0, unix.EAGAIN
 	}
@@ -42,29 +44,29 @@ func (f *File) ReadCached(p []byte, offset int64) (int, error) {
 
 // WriteAt writes all of p, or less with an error. It returns the attributes
 // afterwards, which are zero if the file was removed.
-func (f *File) WriteAt(p []byte, offset int64) (int, Attr, error) {
+func (f *File) WriteAt(p []byte, offset int64) (int, disk.Attr, error) {
 	f.kept.written.Store(true)
 	defer f.beginChange().end()
 	var st unix.Stat_t
 	n, err := f.charge.Write(f.fd, p, offset, &st)
-	f.kept.changed(n)
+	f.kept.Changed(n)
 	if st.Nlink == 0 || st.Nlink == 1 && f.opener.held.keeps(f.heldKey()) {
-		return n, Attr{}, err
+		return n, disk.Attr{}, err
 	}
-	return n, f.Volume.disk.attrOf(&st), err
+	return n, f.Volume.disk.AttrOf(&st), err
 }
 
 // Truncate sets the size of a regular file. A file that is not open with UseWrite, and
 // not made by Create, requires the right to write to it.
-func (f *File) Truncate(as Thread, size uint64) error {
-	as.check()
+func (f *File) Truncate(as actas.Thread, size uint64) error {
+	as.MustAct()
 	if size > math.MaxInt64 {
 		return unix.EFBIG
 	}
 	defer f.beginChange().end()
 	if f.use == UseWrite {
 		f.kept.written.Store(true)
-		defer f.kept.changed(0)
+		defer f.kept.Changed(0)
 		return f.charge.Resize(f.fd, int64(size), func() error {
 			for {
 				if err := unix.Ftruncate(f.fd, int64(size)); !errors.Is(err, unix.EINTR) {
@@ -88,31 +90,31 @@ func (f *File) Truncate(as Thread, size uint64) error {
 
 // openData opens a regular file for use. removed is whether it may be one that is kept only for
 // who holds it open.
-func (o *Opener) openData(v *Volume, id FileID, use Use, removed bool) (descriptor, *space.Charge, error) {
+func (o *Opener) openData(v *Volume, id disk.FileID, use Use, removed bool) (disk.Descriptor, *space.Charge, error) {
 	path, err := o.find(v, id, UseAttr.flags())
 	if err != nil {
-		return descriptor{}, nil, err
+		return disk.Descriptor{}, nil, err
 	}
-	defer path.close()
-	attr, err := v.look(path.fd(), nil)
+	defer path.Close()
+	attr, err := v.look(path.FD(), nil)
 	switch {
 	case err != nil:
-		return descriptor{}, nil, err
+		return disk.Descriptor{}, nil, err
 	case attr.Nlink == 0, attr.Nlink == 1 && !removed && o.held.keeps(heldKey{v.ID, id}):
-		return descriptor{}, nil, unix.ESTALE
+		return disk.Descriptor{}, nil, unix.ESTALE
 	case attr.IsDir():
-		return descriptor{}, nil, unix.EISDIR
+		return disk.Descriptor{}, nil, unix.EISDIR
 	case !attr.IsRegular(): // to open a fifo or a device has effects
-		return descriptor{}, nil, unix.EINVAL
+		return disk.Descriptor{}, nil, unix.EINVAL
 	}
-	d, err := v.finder.reopen(id, path.fd(), use.flags())
+	d, err := v.finder.Reopen(id, path.FD(), use.flags())
 	if errors.Is(err, unix.EACCES) && o.table.Only != nil {
-		d, err = o.openOwn(v, id, path.fd(), use)
+		d, err = o.openOwn(v, id, path.FD(), use)
 	}
 	if err != nil || v.account == nil {
 		return d, nil, err
 	}
-	c := v.account.Enter(v.disk.inode(&attr))
-	_, _ = v.look(d.fd(), c) // so that only changes are charged; the next stat returns the error
+	c := v.account.Enter(v.disk.Inode(&attr))
+	_, _ = v.look(d.FD(), c) // so that only changes are charged; the next stat returns the error
 	return d, c, nil
 }

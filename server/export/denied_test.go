@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -21,13 +22,13 @@ const deniedDisk, deniedHandles = "PODNAS_DENIED_DISK", "PODNAS_DENIED_HANDLES"
 // where the runtime's seccomp profile denies name_to_handle_at(2), too, as containerd's did until the
 // middle of 2023.
 func TestKernelHandlesDenied(t *testing.T) {
-	testdisk.Each(t, func(t *testing.T, disk string) {
-		dir := filepath.Join(disk, "v")
+	testdisk.Each(t, func(t *testing.T, diskDir string) {
+		dir := filepath.Join(diskDir, "v")
 		mustDo(t, os.MkdirAll(filepath.Join(dir, "d"), 0o755))
 		put(t, "data", dir, "d", "file")
 		var handles []string
 		for _, name := range []string{"d", "d/file"} {
-			id, err := kernelHandles{}.identify(unix.AT_FDCWD, []byte(filepath.Join(dir, name)))
+			id, err := disk.ByHandle{}.Identify(unix.AT_FDCWD, []byte(filepath.Join(dir, name)))
 			if err != nil {
 				t.Skip(err)
 			}
@@ -45,7 +46,7 @@ func TestKernelHandlesOfChild(t *testing.T) {
 		t.Skip("it runs as a child of TestKernelHandlesDenied")
 	}
 	denyHandles(t)
-	if _, err := (kernelHandles{}).identify(unix.AT_FDCWD, []byte(dir)); !errors.Is(err, unix.EPERM) {
+	if _, err := (disk.ByHandle{}).Identify(unix.AT_FDCWD, []byte(dir)); !errors.Is(err, unix.EPERM) {
 		t.Fatalf("name_to_handle_at is allowed: %v", err)
 	}
 	o, _, x := indexed(t, dir)
@@ -56,7 +57,7 @@ func TestKernelHandlesOfChild(t *testing.T) {
 		mustDo(t, err)
 		ids[i] = id
 	}
-	handle := func(id []byte) []byte { return NewKey(make([]byte, 32)).Handle(7, NewFileID(id)) }
+	handle := func(id []byte) []byte { return NewKey(make([]byte, 32)).Handle(7, disk.NewFileID(id)) }
 	handleOf(t, o, handle(ids[0]), "file")
 	if got, err := contentOf(o, handle(ids[1])); got != "data" || err != nil {
 		t.Errorf("the file: %q, %v", got, err)
@@ -65,9 +66,9 @@ func TestKernelHandlesOfChild(t *testing.T) {
 	forgetOpen(o)
 	generation := 1 + 4
 	switch ids[1][0] {
-	case fidXFS64:
+	case 0x81:
 		generation = 1 + 8
-	case fidBtrfs:
+	case 0x4d:
 		generation = 1 + 8 + 8
 	}
 	ids[1][generation]++
@@ -103,8 +104,8 @@ func TestProbeHandlesWithoutTheirRight(t *testing.T) {
 		testdisk.Child(t, testdisk.User{Drops: []uintptr{unix.CAP_DAC_READ_SEARCH}}, "^"+t.Name()+"$", child+"=1")
 		return
 	}
-	var needs *NeedsError
-	if err := ProbeHandles(t.TempDir()); !errors.As(err, &needs) || !strings.Contains(needs.Fix, "DAC_READ_SEARCH") {
+	var needs *disk.NeedsError
+	if err := disk.ProbeHandles(t.TempDir()); !errors.As(err, &needs) || !strings.Contains(needs.Fix, "DAC_READ_SEARCH") {
 		t.Errorf("%v, want that DAC_READ_SEARCH is needed", err)
 	}
 }

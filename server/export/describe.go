@@ -3,19 +3,20 @@ package export
 import (
 	"errors"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // statRoot sets what is known of the volume's root.
 func (v *Volume) statRoot() {
 	var empty byte
 	var st unix.Statx_t
-	if err := statx(int(v.root.Fd()), &empty, unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_MNT_ID|unix.STATX_BTIME, &st); err != nil {
+	if err := disk.Statx(int(v.root.Fd()), &empty, unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_MNT_ID|unix.STATX_BTIME, &st); err != nil {
 		return
 	}
-	v.disk.device, v.rootIno = inodeOf(&st).Device, st.Ino
+	v.disk.Device, v.rootIno = disk.InodeOfStatx(&st).Device, st.Ino
 	v.births = st.Mask&unix.STATX_BTIME != 0
 	if st.Mask&unix.STATX_MNT_ID != 0 {
 		v.mount = st.Mnt_id
@@ -24,7 +25,7 @@ func (v *Volume) statRoot() {
 
 // Describe returns the attributes of a name in the directory, and appends its
 // handle, like Lookup. The thread needs the right to search the directory.
-func (f *File) Describe(name, handle []byte) (Attr, []byte, error) {
+func (f *File) Describe(name, handle []byte) (disk.Attr, []byte, error) {
 	a, handle, _, err := f.describe(name, handle)
 	if errors.Is(err, errLookUp) {
 		return f.lookUp(name, handle)
@@ -36,17 +37,17 @@ func (f *File) Describe(name, handle []byte) (Attr, []byte, error) {
 var errLookUp = errors.New("to be looked up")
 
 // lookUp is Describe for a file that describe can't describe.
-func (f *File) lookUp(name, handle []byte) (Attr, []byte, error) {
+func (f *File) lookUp(name, handle []byte) (disk.Attr, []byte, error) {
 	child, err := f.Lookup(name)
 	if err != nil {
-		return Attr{}, handle, err
+		return disk.Attr{}, handle, err
 	}
 	defer child.Close()
 	at := len(handle)
 	handle = child.AppendHandle(handle)
 	var empty byte
 	var st unix.Statx_t
-	if err := statx(child.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
+	if err := disk.Statx(child.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
 		d := f.described(&st)
 		f.opener.handles.put(&d, handle[at:])
 	}
@@ -55,22 +56,22 @@ func (f *File) lookUp(name, handle []byte) (Attr, []byte, error) {
 
 // describe is Describe for a file whose handle is cached or can be read by name,
 // or that does not exist. If its handle is cached, known has it.
-func (f *File) describe(name, handle []byte) (a Attr, _ []byte, known *cachedHandle, err error) {
+func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *cachedHandle, err error) {
 	var path [unix.NAME_MAX + 1]byte // ends with 0
-	if f.Volume.mount == 0 || !ValidName(name) || copy(path[:unix.NAME_MAX], name) < len(name) {
+	if f.Volume.mount == 0 || !disk.ValidName(name) || copy(path[:unix.NAME_MAX], name) < len(name) {
 		return a, handle, nil, errLookUp
 	}
 	x := f.Volume.index.Load()
 	removals := x.removals()
 	var st unix.Statx_t
-	err = statx(f.fd, &path[0], unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, describing, &st)
+	err = disk.Statx(f.fd, &path[0], unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, describing, &st)
 	if errors.Is(err, unix.ENOENT) {
 		return a, handle, nil, unix.ENOENT
 	}
 	if err != nil || st.Mnt_id != f.Volume.mount {
 		return a, handle, nil, errLookUp
 	}
-	ino := f.Volume.disk.number(inodeOf(&st))
+	ino := f.Volume.disk.Number(disk.InodeOfStatx(&st))
 	x.saw(f, name, ino, st.Mode&unix.S_IFMT == unix.S_IFDIR, removals)
 	at := len(handle)
 	d := f.described(&st)
@@ -78,23 +79,23 @@ func (f *File) describe(name, handle []byte) (a Attr, _ []byte, known *cachedHan
 	switch {
 	case known != nil:
 		handle = append(handle, known.bytes[:known.n]...)
-	case f.Volume.rootID.byInode():
+	case f.Volume.rootID.ByInode():
 		if st.Mask&unix.STATX_BTIME == 0 || !f.Volume.holds(&st) {
 			return a, handle, nil, errLookUp
 		}
-		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, inodeID(ino, &st))
+		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, disk.InodeID(ino, &st))
 		if lasting(&st) {
 			f.opener.handles.put(&d, handle[at:])
 		}
-	case f.Volume.disk.fs == 0:
+	case f.Volume.disk.Type == 0:
 		return a, handle, nil, errLookUp
 	default:
 		// The name may have a new file by now, with a different number as long as the old
 		// file exists. If the old one is removed, the new one may have the same number:
 		// then the attributes and the handle are of different files. That entry of the
 		// cache is never found, because it has the birth time of the removed file.
-		id, err := f.Volume.finder.identify(f.fd, name)
-		if err != nil || f.Volume.disk.numberIn(&id) != ino {
+		id, err := f.Volume.finder.Identify(f.fd, name)
+		if err != nil || f.Volume.disk.NumberIn(&id) != ino {
 			return a, handle, nil, errLookUp
 		}
 		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, id)
@@ -102,7 +103,7 @@ func (f *File) describe(name, handle []byte) (a Attr, _ []byte, known *cachedHan
 			f.opener.handles.put(&d, handle[at:])
 		}
 	}
-	a = f.Volume.disk.attrOfStatx(&st)
+	a = f.Volume.disk.AttrOfStatx(&st)
 	if known != nil {
 		known.saw(&a)
 	}
@@ -123,33 +124,4 @@ func lasting(st *unix.Statx_t) bool {
 
 func (f *File) described(st *unix.Statx_t) described {
 	return described{f.Volume.ID, unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino, st.Btime.Sec, st.Btime.Nsec}
-}
-
-// statx is statx(2); that of x/sys allocates the name.
-func statx(dir int, name *byte, flags, mask int, st *unix.Statx_t) error {
-	_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(dir), uintptr(unsafe.Pointer(name)), uintptr(flags), uintptr(mask), uintptr(unsafe.Pointer(st)), 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-func (d *disk) attrOfStatx(st *unix.Statx_t) Attr {
-	inode := inodeOf(st)
-	return Attr{
-		Mode:  uint32(st.Mode),
-		Nlink: st.Nlink,
-		UID:   st.Uid,
-		GID:   st.Gid,
-		Size:  int64(st.Size),
-		Used:  st.Blocks * 512,
-		Ino:   d.number(inode),
-		Major: st.Rdev_major,
-		Minor: st.Rdev_minor,
-		Atime: time.Unix(st.Atime.Sec, int64(st.Atime.Nsec)),
-		Mtime: time.Unix(st.Mtime.Sec, int64(st.Mtime.Nsec)),
-		Ctime: time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec)),
-
-		device: inode.Device,
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -97,7 +98,7 @@ func TestDescribeRenamed(t *testing.T) {
 		child, err := top.Lookup([]byte(name))
 		mustDo(t, err)
 		handles[child.Attr.Ino] = child.Handle()
-		if disk := top.Volume.disk; disk.fs != 0 && disk.numberIn(&child.ID) != child.Attr.Ino {
+		if disk := top.Volume.disk; disk.Type != 0 && disk.NumberIn(&child.ID) != child.Attr.Ino {
 			t.Errorf("%s: number %d in %x", name, child.Attr.Ino, child.ID.Bytes())
 		}
 		child.Close()
@@ -131,18 +132,18 @@ func TestDescribeRenamed(t *testing.T) {
 
 // A number is read where it is known to be.
 func TestNumberIn(t *testing.T) {
-	xfs, ext4, btrfs := disk{fs: unix.XFS_SUPER_MAGIC}, disk{fs: unix.EXT4_SUPER_MAGIC}, disk{fs: unix.BTRFS_SUPER_MAGIC}
-	handle := func(kind byte, numbers ...uint32) FileID {
+	xfs, ext4, btrfs := disk.FS{Type: unix.XFS_SUPER_MAGIC}, disk.FS{Type: unix.EXT4_SUPER_MAGIC}, disk.FS{Type: unix.BTRFS_SUPER_MAGIC}
+	handle := func(kind byte, numbers ...uint32) disk.FileID {
 		b := []byte{kind}
 		for _, n := range numbers {
 			b = binary.NativeEndian.AppendUint32(b, n)
 		}
-		return NewFileID(b)
+		return disk.NewFileID(b)
 	}
 	for _, test := range []struct {
 		name string
-		disk disk
-		id   FileID
+		FS   disk.FS
+		id   disk.FileID
 		want uint64
 	}{
 		{"ext4", ext4, handle(1, 12, 7), 12},
@@ -150,12 +151,12 @@ func TestNumberIn(t *testing.T) {
 		{"XFS, 64 bits", xfs, handle(0x81, 131, 0, 7), 131},
 		{"btrfs", btrfs, handle(0x4d, 257, 0, 5, 0, 7), 257},
 		{"of another disk", ext4, handle(0x81, 131, 0, 7), 0},
-		{"of a disk that is not known", disk{}, handle(1, 12, 7), 0},
+		{"of a disk that is not known", disk.FS{}, handle(1, 12, 7), 0},
 		{"with the parent's", ext4, handle(2, 12, 7, 2, 0), 0},
 		{"too short", ext4, handle(1, 12), 0},
-		{"none", xfs, FileID{}, 0},
+		{"none", xfs, disk.FileID{}, 0},
 	} {
-		if got := test.disk.numberIn(&test.id); got != test.want {
+		if got := test.FS.NumberIn(&test.id); got != test.want {
 			t.Errorf("%s: %d, not %d", test.name, got, test.want)
 		}
 	}

@@ -1,5 +1,5 @@
 // Package export has what clients access: the table of exported volumes, the handles of their files,
-// and every system call on behalf of clients. It knows no protocol.
+// and what is done with the files on behalf of clients. It knows no protocol.
 //
 // # The way of a call
 //
@@ -13,34 +13,30 @@
 //     client's user may do. [Opener.OpenAtOnce] and [Opener.Look] return nothing where this would
 //     block.
 //  4. The methods of File are the system calls. A method that the kernel must check the user's rights
-//     for takes a [Thread]. [Users.As] gives one: it has the goroutine's thread act as the user
-//     (users.go).
+//     for takes an [actas.Thread]. [actas.Users.As] gives one: it has the goroutine's thread act as
+//     the user.
 //  5. A call that changes names first locks those of the directory, [LockNames]: it has to tell the
 //     client the directory's attributes from right before and after its change (lock.go). Each
 //     change is charged to the volume's space.Account, if the server counts, and told to the index
 //     (indexnames.go) and to what remembers attributes (attrcache.go).
-//  6. [File.SyncHere] or [File.BeginSync] puts the change on the disk before the reply. One sync
-//     serves all calls that wait when it begins (sync.go). If it fails, each call whose change may
-//     have been in it gets the error (syncerror.go).
+//  6. [File.SyncHere] or [File.BeginSync] puts the change on the disk before the reply: package durable.
 //  7. [File.Close] gives the descriptor back to the cache, and ends the call in the volume.
-//
-// Some system calls never block. They bypass Go's scheduler (nowait.go).
 //
 // # Handles
 //
-// A handle has the volume's number, a [FileID], which says which file of the volume it is, and a MAC
+// A handle has the volume's number, a [disk.FileID], which says which file of the volume it is, and a MAC
 // with a key that lives on the disk (handle.go). It does not depend on a process, a mount or a machine,
 // so it stays the same after a restart, after a rename, and after the disk has moved.
 //
 // The FileID has one of two forms: it is the kernel's handle of the file, or the inode's number and
-// time of birth (fileid.go). The form is fixed for each volume in its record (form.go), because Linux
+// time of birth. The form is fixed for each volume in its record (form.go), because Linux
 // takes two handles of one file for two files. Open files and locks are known by the volume's own form.
 // Handles of the other form, which an earlier podnas gave out, are translated at each use.
 //
 // A finder opens the file of a FileID. Which one a volume has depends on its form and on the rights
 // of the process, so the next process may find the same files in another way:
 //
-//   - kernelHandles has the kernel open its own handle (kernelhandle.go). This takes a right, and a
+//   - disk.ByHandle has the kernel open its own handle. This takes a right, and a
 //     volume of that form.
 //   - index finds files of both forms, as both have the inode's number. Package inodeindex
 //     remembers the names of each inode. index opens the path that they make, from the volume's
@@ -71,8 +67,7 @@
 //
 // # A process that is not root
 //
-// [TryRights] tries what the process may do on the disk (rights.go). If its threads can't act as
-// other users, [Only] is the user as whom all is done. Then Users.As switches no thread, and the table
+// If the threads of the process can't act as other users, [actas.Only] is the user as whom all is done, and the table
 // refuses the clients of volumes whose options promise them other users.
 //
 // Root opens a file whatever its mode is. The only user can't, so openown.go widens the mode of the

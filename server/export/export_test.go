@@ -7,12 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/test/leaks"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -24,7 +25,7 @@ func renameIn(dir *File, name, newName string) error { return rename(dir, name, 
 
 // rename is Rename, whatever it has changed.
 func rename(from *File, name string, to *File, newName string) error {
-	_, err := from.Rename(AsProcess(), name, to, newName)
+	_, err := from.Rename(actas.AsProcess(), name, to, newName)
 	return err
 }
 
@@ -116,7 +117,7 @@ func TestTable(t *testing.T) {
 	if _, ok := table.ByPath("/v"); ok {
 		t.Error("found after Remove")
 	}
-	if _, err := openerOf(t, table).OpenIn(v, FileID{}, UseAttr); !errors.Is(err, unix.ESTALE) {
+	if _, err := openerOf(t, table).OpenIn(v, disk.FileID{}, UseAttr); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("OpenIn after Remove: %v, want ESTALE", err)
 	}
 }
@@ -124,7 +125,7 @@ func TestTable(t *testing.T) {
 // Remove waits for what is under way, since the directory is then given away.
 func TestRemoveWaits(t *testing.T) {
 	table, v, _ := volumeAt(t)
-	d, err := openerOf(t, table).OpenIn(v, FileID{}, UseAttr)
+	d, err := openerOf(t, table).OpenIn(v, disk.FileID{}, UseAttr)
 	mustDo(t, err)
 	removed := make(chan struct{})
 	go func() {
@@ -146,87 +147,10 @@ func TestRemoveWaits(t *testing.T) {
 	<-v.Closed()
 }
 
-func TestValidName(t *testing.T) {
-	for name, want := range map[string]bool{
-		"a": true, "...": true, "..a": true, " ": true, "\xff": true, strings.Repeat("n", 300): true,
-		"": false, ".": false, "..": false, "a/b": false, "/": false, "a\x00": false,
-	} {
-		if ValidName(name) != want {
-			t.Errorf("ValidName(%q) = %v", name, !want)
-		}
-	}
-}
-
-// Both ways to name a file keep the same promises.
-func TestIdentify(t *testing.T) {
-	for _, way := range []struct {
-		name     string
-		identify func(*os.File, string) (FileID, error)
-	}{
-		{"by inode and birth", func(dir *os.File, name string) (FileID, error) {
-			return inodes{&disk{}}.identify(int(dir.Fd()), []byte(name))
-		}},
-		{"by handle", func(dir *os.File, name string) (FileID, error) {
-			return kernelHandles{}.identify(int(dir.Fd()), []byte(name))
-		}},
-	} {
-		t.Run(way.name, func(t *testing.T) {
-			dir, err := os.Open(t.TempDir())
-			mustDo(t, err)
-			defer dir.Close()
-			if _, err := way.identify(dir, ""); errors.Is(err, ErrNoFileID) {
-				t.Skipf("the temporary directory's file system can't: %v", err)
-			}
-			id := func(name string) FileID {
-				t.Helper()
-				id, err := way.identify(dir, name)
-				mustDo(t, err)
-				if id.IsZero() {
-					t.Errorf("FileID of %q is zero", name)
-				}
-				return id
-			}
-			name := filepath.Join(dir.Name(), "file")
-			mustDo(t, os.WriteFile(name, nil, 0o600))
-			mustDo(t, os.Symlink("file", filepath.Join(dir.Name(), "link")))
-			file := id("file")
-			if id("link") == file {
-				t.Error("followed a symbolic link")
-			}
-			if id("") != id(".") || id("") == file {
-				t.Error("the directory itself")
-			}
-			f, err := os.Open(name)
-			mustDo(t, err)
-			if open, err := way.identify(f, ""); err != nil || open != file {
-				t.Errorf("an open file: %x, %v, by name %x", open, err, file)
-			}
-			mustDo(t, f.Close())
-			mustDo(t, os.Rename(name, filepath.Join(dir.Name(), "renamed")))
-			if id("renamed") != file {
-				t.Error("changed with a rename")
-			}
-			mustDo(t, os.Remove(filepath.Join(dir.Name(), "renamed")))
-			if _, err := way.identify(dir, "renamed"); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("a removed file: %v", err)
-			}
-			// A file system may give the inode number to the next file.
-			time.Sleep(20 * time.Millisecond)
-			for range 100 {
-				mustDo(t, os.WriteFile(name, nil, 0o600))
-				if id("file") == file {
-					t.Fatal("a new file has the FileID of a removed one")
-				}
-				mustDo(t, os.Remove(name))
-			}
-		})
-	}
-}
-
 func TestHandle(t *testing.T) {
 	key := NewKey(bytes.Repeat([]byte{1}, 32))
-	for n := 1; n <= FileIDMax; n++ {
-		file := NewFileID(bytes.Repeat([]byte("f"), n))
+	for n := 1; n <= disk.FileIDMax; n++ {
+		file := disk.NewFileID(bytes.Repeat([]byte("f"), n))
 		h := key.Handle(1<<63+5, file)
 		if len(h) > HandleMax || len(h)%4 != 0 {
 			t.Fatalf("handle of %d bytes", len(h))
@@ -239,7 +163,7 @@ func TestHandle(t *testing.T) {
 		}
 	}
 
-	h := key.Handle(5, NewFileID([]byte("file")))
+	h := key.Handle(5, disk.NewFileID([]byte("file")))
 	for i := range h {
 		for bit := range 8 {
 			forged := slices.Clone(h)
@@ -261,7 +185,7 @@ func TestHandle(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	key := NewKey(make([]byte, 32))
-	f.Add(key.Handle(1, NewFileID([]byte("file"))))
+	f.Add(key.Handle(1, disk.NewFileID([]byte("file"))))
 	f.Add(make([]byte, HandleMax))
 	f.Fuzz(func(t *testing.T, h []byte) {
 		v, file, err := key.Parse(h)
@@ -269,4 +193,14 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%x is not the handle of what it names", h)
 		}
 	})
+}
+
+// comesTrue waits for what happens soon.
+func comesTrue(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in ten seconds: %s", what)
+		}
+	}
 }

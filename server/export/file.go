@@ -2,12 +2,14 @@ package export
 
 import (
 	"errors"
-	"fmt"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/durable"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -19,22 +21,22 @@ import (
 type File struct {
 	opener  *Opener
 	Volume  *Volume
-	ID      FileID
-	Attr    Attr // when it was opened with UseAttr, or made; with UseNames since StatLocked
+	ID      disk.FileID
+	Attr    disk.Attr // when it was opened with UseAttr, or made; with UseNames since StatLocked
 	use     Use
-	fd      int           // of own or kept
-	own     descriptor    // none if it is kept
-	kept    *openFile     // nil if it is not
-	since   uint64        // the sample of its errSeq
-	isNew   bool          // made by this call
-	created bool          // and kept with a descriptor to write to it
-	charge  *space.Charge // if the call may change the file and the server counts
-	held    bool          // f must release the charge, not kept
-	names   *names        // with UseNames: the lock of the directory's names
-	changes uint64        // of names, before Attr; never: Attr is not set
-	changed bool          // by a method, since Attr
-	opened  bool          // it is a Held's, or what one holds
-	by      *Held         // through which it is open; nil: none
+	fd      int             // of own or kept
+	own     disk.Descriptor // none if it is kept
+	kept    *openFile       // nil if it is not
+	since   uint64          // the sample of its errSeq
+	isNew   bool            // made by this call
+	created bool            // and kept with a descriptor to write to it
+	charge  *space.Charge   // if the call may change the file and the server counts
+	held    bool            // f must release the charge, not kept
+	names   *names          // with UseNames: the lock of the directory's names
+	changes uint64          // of names, before Attr; never: Attr is not set
+	changed bool            // by a method, since Attr
+	opened  bool            // it is a Held's, or what one holds
+	by      *Held           // through which it is open; nil: none
 }
 
 // Close releases the file and f, which is reused. Call it once, when no sync of the file is
@@ -43,7 +45,7 @@ func (f *File) Close() {
 	if f.kept != nil {
 		f.opener.files.release(f.kept)
 	}
-	f.own.close()
+	f.own.Close()
 	if f.held {
 		f.charge.Leave("")
 	}
@@ -64,7 +66,7 @@ func (f *File) Handle() []byte { return f.AppendHandle(make([]byte, 0, HandleMax
 
 // Stat returns the attributes. The error is ESTALE if the file was removed, even
 // if it is still open somewhere, unless it is a Held's: then it has no links.
-func (f *File) Stat() (Attr, error) {
+func (f *File) Stat() (disk.Attr, error) {
 	key := f.heldKey()
 	kept := f.opener.held.keeps(key)
 	a, err := f.Volume.look(f.fd, f.charge)
@@ -81,24 +83,88 @@ func (f *File) Stat() (Attr, error) {
 }
 
 // Latest returns Attr, or the new attributes if a method has changed the file.
-func (f *File) Latest() (Attr, error) {
+func (f *File) Latest() (disk.Attr, error) {
 	if f.changed {
 		return f.Stat()
 	}
 	return f.Attr, nil
 }
 
-// look returns the attributes of an open file, and settles its charge if it has one.
-func (v *Volume) look(fd int, c *space.Charge) (Attr, error) {
-	var st unix.Stat_t
-	if err := c.Look(fd, &st, v.disk.quick); err != nil {
-		return Attr{}, err
+// Sync syncs data and metadata; if dataOnly, it omits the metadata that is not needed to read
+// the data back. A directory's names are synced too. The error is also that of an earlier
+// sync since the file was opened.
+//
+// Only regular files and directories can be synced; other types are on the disk when
+// their directory is synced.
+func (f *File) Sync(dataOnly bool) error {
+	if ok, err := f.SyncHere(dataOnly); ok {
+		return err
 	}
-	return v.disk.attrOf(&st), nil
+	s := f.BeginSync(dataOnly, nil)
+	return s.Wait()
+}
+
+// SyncHere is Sync on this goroutine, which shares the sync with no other file. If another goroutine
+// already syncs the file, SyncHere does nothing, and ok is false.
+func (f *File) SyncHere(dataOnly bool) (ok bool, err error) {
+	if !f.canSync() {
+		return true, nil
+	}
+	return f.opener.syncer.Here(f.toSync(), f.since, dataOnly)
+}
+
+// BeginSync has another goroutine sync the file for all calls that wait. Wait must be called, once. by
+// is who will; nil: nobody is told.
+func (f *File) BeginSync(dataOnly bool, by durable.Waiter) durable.Syncing {
+	if !f.canSync() {
+		return durable.Syncing{}
+	}
+	return f.opener.syncer.Begin(f.toSync(), f.since, dataOnly, by)
+}
+
+// ComesWithName reports whether a new file is on the disk when its directory is synced.
+// Attributes set later, like times, or an ACL inherited from the directory, may be in
+// another transaction.
+func (f *File) ComesWithName() bool {
+	switch {
+	case !f.canSync():
+		return true
+	case !f.isNew || f.changed || !f.Volume.disk.Journal:
+		return false
+	}
+	var attributes int
+	var err error
+	if f.created {
+		attributes, err = unix.Flistxattr(f.fd, nil)
+	} else { // it is open with O_PATH
+		attributes, err = unix.Listxattr(f.proc(), nil)
+	}
+	return err == nil && attributes == 0
+}
+
+func (f *File) canSync() bool { return f.use != UseAttr || f.Attr.IsDir() || f.Attr.IsRegular() }
+
+// toSync returns the descriptor with the calls that wait for it.
+func (f *File) toSync() *durable.File {
+	if f.kept != nil {
+		return &f.kept.File
+	}
+	alone := f.opener.newOpenFile(fileKey{f.Volume, f.ID}, UseAttr, f.fd, nil) // of f's descriptor, not shared
+	alone.init(new(durable.State))
+	return &alone.File
+}
+
+// look returns the attributes of an open file, and settles its charge if it has one.
+func (v *Volume) look(fd int, c *space.Charge) (disk.Attr, error) {
+	var st unix.Stat_t
+	if err := c.Look(fd, &st, v.disk.Quick); err != nil {
+		return disk.Attr{}, err
+	}
+	return v.disk.AttrOf(&st), nil
 }
 
 // IsRoot reports whether the attributes are of the volume's root directory.
-func (v *Volume) IsRoot(a *Attr) bool { return a.Ino == v.rootIno && a.device == v.disk.device }
+func (v *Volume) IsRoot(a *disk.Attr) bool { return a.Ino == v.rootIno && a.Device == v.disk.Device }
 
 // IsRoot reports whether the file is the volume's root directory.
 func (f *File) IsRoot() bool { return f.ID == f.Volume.rootID }
@@ -111,27 +177,14 @@ const (
 )
 
 // Access asks the kernel whether a thread's user may do something with the file.
-func (f *File) Access(as Thread, mode uint32) error {
-	as.check()
-	return access(f.fd, mode)
-}
-
-func access(fd int, mode uint32) error {
-	var empty byte // a path; x/sys would allocate one
-	const flags = unix.AT_EMPTY_PATH | unix.AT_EACCESS
-	_, _, errno := unix.Syscall6(unix.SYS_FACCESSAT2, uintptr(fd), uintptr(unsafe.Pointer(&empty)), uintptr(mode), flags, 0, 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
+func (f *File) Access(as actas.Thread, mode uint32) error {
+	as.MustAct()
+	return disk.Access(f.fd, mode)
 }
 
 // proc is a path to the file for system calls that do not accept O_PATH
 // descriptors.
-func (f *File) proc() string { return procPath(f.fd) }
-
-// procPath is a path to an open file. A process may always follow its own.
-func procPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
+func (f *File) proc() string { return disk.ProcPath(f.fd) }
 
 // openAt opens or creates a name in the directory.
 func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*File, error) {
@@ -151,15 +204,15 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 	if errno != 0 {
 		return nil, errno
 	}
-	d := owned(int(fd))
+	d := disk.Owned(int(fd))
 	if !f.Volume.begin() {
-		d.close()
+		d.Close()
 		return nil, unix.ESTALE
 	}
 	child := f.opener.newFile(f.Volume, d)
 	var err error
 	if child.Attr, err = child.Stat(); err == nil {
-		child.ID, err = f.Volume.finder.identify(child.fd, nil)
+		child.ID, err = f.Volume.finder.Identify(child.fd, nil)
 	} else if errors.Is(err, unix.ESTALE) { // which would be said of the directory
 		err = unix.ENOENT // it was removed since it was opened
 	}
@@ -171,29 +224,10 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 	return child, nil
 }
 
-// within is how names are resolved: never up, through a symbolic link, or into a
-// mount.
-const within = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_SYMLINKS
-
-// ValidName reports whether a client may use a name: one component that is not "."
-// or "..". The file system limits its length.
-func ValidName[T string | []byte](name T) bool {
-	switch string(name) {
-	case "", ".", "..":
-		return false
-	}
-	for i := range len(name) {
-		if name[i] == '/' || name[i] == 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // component refuses a name that the kernel would treat as a path. Callers have
 // checked it already; this catches their mistakes.
 func component(name string) error {
-	if !ValidName(name) {
+	if !disk.ValidName(name) {
 		return unix.EINVAL
 	}
 	return nil
@@ -202,10 +236,10 @@ func component(name string) error {
 // Lookup opens a name in the directory; "." is the directory itself. The error is
 // EACCES for a mount point.
 func (f *File) Lookup(name []byte) (*File, error) {
-	if string(name) != "." && !ValidName(name) {
+	if string(name) != "." && !disk.ValidName(name) {
 		return nil, unix.EINVAL
 	}
-	child, err := f.openAt(name, unix.O_PATH|unix.O_NOFOLLOW, 0, within)
+	child, err := f.openAt(name, unix.O_PATH|unix.O_NOFOLLOW, 0, disk.Within)
 	if errors.Is(err, unix.EXDEV) {
 		return nil, unix.EACCES
 	}
@@ -233,21 +267,21 @@ func (f *File) Readlink() ([]byte, error) {
 // default ACL restricts the mode: the process's umask is 0.
 
 // Create makes a regular file. It stays open, because its creator will write to it next.
-func (f *File) Create(as Thread, name string, mode uint32) (*File, error) {
+func (f *File) Create(as actas.Thread, name string, mode uint32) (*File, error) {
 	made, err := f.make(as, name, func() (*File, error) {
-		return f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, within)
+		return f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, disk.Within)
 	})
 	if err != nil {
 		return nil, err
 	}
-	made.keptAs(f.opener.keep(fileKey{made.Volume, made.ID}, UseWrite, made.own.take(), made.charge))
+	made.keptAs(f.opener.keep(fileKey{made.Volume, made.ID}, UseWrite, made.own.Take(), made.charge))
 	made.created, made.held = true, false // the charge is the kept one's
 	return made, nil
 }
 
 // make makes a file with a name by do, in reserved space, and charges the volume for it.
-func (f *File) make(as Thread, name string, do func() (*File, error)) (*File, error) {
-	as.check()
+func (f *File) make(as actas.Thread, name string, do func() (*File, error)) (*File, error) {
+	as.MustAct()
 	if err := component(name); err != nil {
 		return nil, err
 	}
@@ -265,7 +299,7 @@ func (f *File) make(as Thread, name string, do func() (*File, error)) (*File, er
 }
 
 // makeNode is make of what is opened after it was made.
-func (f *File) makeNode(as Thread, name string, do func() error) (*File, error) {
+func (f *File) makeNode(as actas.Thread, name string, do func() error) (*File, error) {
 	return f.make(as, name, func() (*File, error) {
 		if err := do(); err != nil {
 			return nil, err
@@ -279,7 +313,7 @@ func (f *File) makeNode(as Thread, name string, do func() error) (*File, error) 
 func (f *File) roomFor(name string, n space.Amount) (space.Reservation, error) {
 	room, err := f.Volume.account.Reserve(n)
 	if err != nil {
-		if _, taken := f.Volume.finder.identify(f.fd, []byte(name)); taken == nil {
+		if _, taken := f.Volume.finder.Identify(f.fd, []byte(name)); taken == nil {
 			return space.Reservation{}, nil
 		}
 	}
@@ -290,20 +324,20 @@ func (f *File) roomFor(name string, n space.Amount) (space.Reservation, error) {
 func (f *File) made(child *File) {
 	child.isNew = true
 	if a := f.Volume.account; a != nil {
-		st := child.Volume.disk.statOfNew(&child.Attr)
+		st := child.Volume.disk.StatOfNew(&child.Attr)
 		child.charge, child.held = a.EnterNew(&st), true
 	}
 }
 
 // Lacks reports whether it is certain that the directory has no such name.
 func (f *File) Lacks(name string) bool {
-	_, err := f.Volume.finder.identify(f.fd, []byte(name))
+	_, err := f.Volume.finder.Identify(f.fd, []byte(name))
 	return errors.Is(err, unix.ENOENT)
 }
 
 // Unmake removes a name that this call has made, as far as it is still that of the file that was made, and
 // nobody else uses that: no client has it open, it has no data, and no other name.
-func (f *File) Unmake(as Thread, made *File, name string) (removed bool, err error) {
+func (f *File) Unmake(as actas.Thread, made *File, name string) (removed bool, err error) {
 	if !made.isNew || f.opener.held.held(made.heldKey()) {
 		return false, nil
 	}
@@ -314,7 +348,7 @@ func (f *File) Unmake(as Thread, made *File, name string) (removed bool, err err
 	case a.IsRegular() && a.Used > 0, !a.IsDir() && a.Nlink > 1:
 		return false, nil
 	}
-	switch is, err := f.Volume.finder.identify(f.fd, []byte(name)); {
+	switch is, err := f.Volume.finder.Identify(f.fd, []byte(name)); {
 	case err != nil:
 		return false, err
 	case is != made.ID:
@@ -329,12 +363,12 @@ func (f *File) Unmake(as Thread, made *File, name string) (removed bool, err err
 }
 
 // Mkdir makes a directory.
-func (f *File) Mkdir(as Thread, name string, mode uint32) (*File, error) {
+func (f *File) Mkdir(as actas.Thread, name string, mode uint32) (*File, error) {
 	return f.makeNode(as, name, func() error { return unix.Mkdirat(f.fd, name, mode) })
 }
 
 // Symlink makes a symbolic link.
-func (f *File) Symlink(as Thread, target, name string) (*File, error) {
+func (f *File) Symlink(as actas.Thread, target, name string) (*File, error) {
 	return f.makeNode(as, name, func() error { return unix.Symlinkat(target, f.fd, name) })
 }
 
@@ -348,7 +382,7 @@ const (
 
 // Mknod creates a fifo, a socket or a device. The error is EPERM for a device,
 // unless the thread is root and has CAP_MKNOD.
-func (f *File) Mknod(as Thread, name string, fileType, mode, major, minor uint32) (*File, error) {
+func (f *File) Mknod(as actas.Thread, name string, fileType, mode, major, minor uint32) (*File, error) {
 	return f.makeNode(as, name, func() error {
 		return unix.Mknodat(f.fd, name, fileType|mode, int(unix.Mkdev(major, minor)))
 	})
@@ -356,8 +390,8 @@ func (f *File) Mknod(as Thread, name string, fileType, mode, major, minor uint32
 
 // Link gives the file another name, in a directory whose names the caller has locked. The
 // error is EXDEV for another volume.
-func (f *File) Link(as Thread, dir *File, name string) error {
-	as.check()
+func (f *File) Link(as actas.Thread, dir *File, name string) error {
+	as.MustAct()
 	if err := component(name); err != nil {
 		return err
 	}
@@ -403,13 +437,15 @@ func (f *File) settle() {
 }
 
 // Remove removes a name that is no directory.
-func (f *File) Remove(as Thread, name string) error { return f.unlink(as, name, 0) }
+func (f *File) Remove(as actas.Thread, name string) error { return f.unlink(as, name, 0) }
 
 // Rmdir removes an empty directory.
-func (f *File) Rmdir(as Thread, name string) error { return f.unlink(as, name, unix.AT_REMOVEDIR) }
+func (f *File) Rmdir(as actas.Thread, name string) error {
+	return f.unlink(as, name, unix.AT_REMOVEDIR)
+}
 
-func (f *File) unlink(as Thread, name string, flags int) error {
-	as.check()
+func (f *File) unlink(as actas.Thread, name string, flags int) error {
+	as.MustAct()
 	if err := component(name); err != nil {
 		return err
 	}
@@ -421,8 +457,8 @@ func (f *File) unlink(as Thread, name string, flags int) error {
 
 // Rename renames a file, and replaces an existing one like rename(2). If both names are of
 // the same file nothing happens, and changed is false. The error is EXDEV for another volume.
-func (f *File) Rename(as Thread, name string, to *File, newName string) (changed bool, err error) {
-	as.check()
+func (f *File) Rename(as actas.Thread, name string, to *File, newName string) (changed bool, err error) {
+	as.MustAct()
 	if f.Volume != to.Volume {
 		return false, unix.EXDEV
 	}
@@ -432,7 +468,7 @@ func (f *File) Rename(as Thread, name string, to *File, newName string) (changed
 	x := f.Volume.index.Load()
 	x.move()
 	defer x.moved()
-	moved, err := f.Volume.finder.identify(f.fd, []byte(name)) // its ctime changes
+	moved, err := f.Volume.finder.Identify(f.fd, []byte(name)) // its ctime changes
 	if err == nil && f.renameTo(name, to, newName, moved) == nil {
 		f.renamed(name, to, newName, moved)
 		return true, nil
@@ -456,7 +492,7 @@ func (f *File) Rename(as Thread, name string, to *File, newName string) (changed
 }
 
 // renameTo renames a file to a name that is free, without asking before whether it is.
-func (f *File) renameTo(name string, to *File, newName string, moved FileID) error {
+func (f *File) renameTo(name string, to *File, newName string, moved disk.FileID) error {
 	defer f.opener.beginChange(f.Volume, moved).end()
 	return f.Volume.account.Rename(to.charge, false, to.settle, func() error {
 		return unix.Renameat2(f.fd, name, to.fd, newName, unix.RENAME_NOREPLACE)
@@ -464,15 +500,15 @@ func (f *File) renameTo(name string, to *File, newName string, moved FileID) err
 }
 
 // renamed tells the account and the index of a new name.
-func (f *File) renamed(name string, to *File, newName string, moved FileID) {
+func (f *File) renamed(name string, to *File, newName string, moved disk.FileID) {
 	f.Volume.account.Moved(to.fd, newName)
 	f.Volume.index.Load().renamed(f, name, to, newName, &moved)
 }
 
 // Chmod sets the permission bits, setuid, setgid and sticky. The error is
 // EOPNOTSUPP for a symbolic link.
-func (f *File) Chmod(as Thread, mode uint32) error {
-	as.check()
+func (f *File) Chmod(as actas.Thread, mode uint32) error {
+	as.MustAct()
 	if f.Attr.IsSymlink() {
 		return unix.EOPNOTSUPP
 	}
@@ -505,7 +541,7 @@ func (f *File) hold() error {
 	if f.Volume.account == nil || f.charge != nil {
 		return nil
 	}
-	f.charge, f.held = f.Volume.account.Enter(f.Volume.disk.inode(&f.Attr)), true
+	f.charge, f.held = f.Volume.account.Enter(f.Volume.disk.Inode(&f.Attr)), true
 	_, err := f.Stat() // so that only the change is charged
 	return err
 }
@@ -514,8 +550,8 @@ func (f *File) hold() error {
 const NoChange = -1
 
 // Chown sets the owner and the group.
-func (f *File) Chown(as Thread, uid, gid int) error {
-	as.check()
+func (f *File) Chown(as actas.Thread, uid, gid int) error {
+	as.MustAct()
 	f.changed = true
 	defer f.beginChange().end()
 	err := unix.Fchownat(f.fd, "", uid, gid, unix.AT_EMPTY_PATH)
@@ -543,8 +579,8 @@ func (t SetTime) timespec() unix.Timespec {
 }
 
 // Chtimes sets the times. Setting them to now requires only the right to write.
-func (f *File) Chtimes(as Thread, atime, mtime SetTime) error {
-	as.check()
+func (f *File) Chtimes(as actas.Thread, atime, mtime SetTime) error {
+	as.MustAct()
 	f.changed = true
 	defer f.beginChange().end()
 	ts := []unix.Timespec{atime.timespec(), mtime.timespec()}

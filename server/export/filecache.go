@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/durable"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -41,7 +43,7 @@ type fileCache struct {
 
 type fileKey struct {
 	volume *Volume
-	id     FileID
+	id     disk.FileID
 }
 
 // fileNumber is the number of an inode, by which an open file is found faster than by its fileKey. A file is open for several uses, and hashes may be alike, so several may have one number.
@@ -51,9 +53,9 @@ type fileNumber struct {
 }
 
 func (c *fileCache) number(key *fileKey) fileNumber {
-	n := fileNumber{key.volume, key.volume.disk.numberIn(&key.id)}
+	n := fileNumber{key.volume, key.volume.disk.NumberIn(&key.id)}
 	if n.ino == 0 {
-		n.ino = maphash.Bytes(c.seed, key.id.bytes[:key.id.n])
+		n.ino = key.id.Hash(c.seed)
 	}
 	return n
 }
@@ -72,10 +74,15 @@ const (
 
 func (u Use) isData() bool { return u == UseRead || u == UseWrite }
 
+// kind is how a descriptor for it is synced.
+func (u Use) kind() durable.Kind {
+	return [uses]durable.Kind{UseAttr: durable.Other, UseNames: durable.Names, UseRead: durable.Read, UseWrite: durable.Write}[u]
+}
+
 // flags are the flags for open(2).
 func (u Use) flags() int {
 	return [uses]int{
-		UseAttr:  unix.O_PATH | unix.O_NOFOLLOW,
+		UseAttr:  disk.PathOnly,
 		UseNames: unix.O_RDONLY | unix.O_DIRECTORY,
 		UseRead:  unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK,
 		UseWrite: unix.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK,
@@ -84,9 +91,12 @@ func (u Use) flags() int {
 
 // openFile is a descriptor. It is in use, idle and in the cache, or closed.
 type openFile struct {
+	durable.File // stays open until it is synced
+
+	opener  *Opener
 	key     fileKey
 	use     Use
-	own     descriptor
+	own     disk.Descriptor
 	fd      int // of own
 	users   int
 	dropped bool          // to be closed by its last user, and found by nobody else
@@ -97,11 +107,46 @@ type openFile struct {
 	charge  *space.Charge // where the server counts
 	written atomic.Bool
 	looked  atomic.Bool // by an ACCESS or READ, whose next one may find its attributes remembered
-	// unsynced is 0 if all writes are synced, else the file stays open until it is: the bytes that were written
-	// since the last sync began, and 1 for each change.
-	unsynced atomic.Int64
-	state    *syncState // shared with the file's other descriptors
 }
+
+// newOpenFile returns a descriptor that is in use, and not in the cache.
+func (o *Opener) newOpenFile(key fileKey, use Use, fd int, charge *space.Charge) *openFile {
+	return &openFile{opener: o, key: key, use: use, fd: fd, users: 1, charge: charge}
+}
+
+// init has the descriptor be synced with what it shares with the file's others.
+func (f *openFile) init(state *durable.State) {
+	var owner durable.Owner
+	if f.opener.table.Only != nil {
+		owner = f
+	}
+	f.Init(&f.key.volume.Durable, f.fd, f.use.kind(), state, owner)
+}
+
+// OpenToSync implements durable.Owner.
+func (f *openFile) OpenToSync() (disk.Descriptor, error) {
+	return f.opener.openOwn(f.key.volume, f.key.id, f.fd, UseRead)
+}
+
+// Synced implements durable.Told, for a file that nobody uses.
+func (f *openFile) Synced(error) { f.opener.files.release(f) }
+
+// keep is fileCache.put. If a file must be synced before there is room, it does so: otherwise writers would open
+// files, and directories between them, faster than those can be synced and closed, and descriptors would run out.
+func (o *Opener) keep(key fileKey, use Use, d disk.Descriptor, charge *space.Charge) *openFile {
+	opened := o.newOpenFile(key, use, d.FD(), charge)
+	opened.own = d
+	f, unsynced := o.files.put(opened)
+	if unsynced != nil {
+		o.syncer.Now(&unsynced.File)
+		o.files.release(unsynced)
+	}
+	return f
+}
+
+// syncUnused syncs a file that the cache wants to close, and releases it. If that fails,
+// the write verifier changes.
+func (o *Opener) syncUnused(f *openFile) { o.syncer.Then(&f.File, f) }
 
 func newFileCache() *fileCache {
 	c := &fileCache{limit: filesMax, seed: maphash.MakeSeed(), files: map[fileNumber]*openFile{}, idle: make(chan struct{}, 1)}
@@ -171,22 +216,24 @@ func (c *fileCache) missed() {
 // the file already, put returns that one and closes this one. If the cache is full, it
 // closes another file. If all others must be synced before, it also returns one of them,
 // for the caller to sync and release.
-func (c *fileCache) put(key fileKey, use Use, d descriptor, charge *space.Charge) (f, unsynced *openFile) {
-	f = &openFile{key: key, use: use, own: d, fd: d.fd(), users: 1, charge: charge, state: &syncState{}}
+func (c *fileCache) put(f *openFile) (_, unsynced *openFile) {
+	use := f.use
 	c.mu.Lock()
-	files := c.open(&key)
+	files := c.open(&f.key)
 	if first := files[use]; first != nil {
 		first.users++
 		c.mu.Unlock()
 		f.close()
 		return first, nil
 	}
+	state := new(durable.State)
 	for _, other := range files {
 		if other != nil {
-			f.state = other.state
+			state = other.State()
 		}
 	}
-	number := c.number(&key)
+	f.init(state)
+	number := c.number(&f.key)
 	f.next, c.files[number] = c.files[number], f
 	var evicted *openFile
 	if c.total++; c.total > c.limit {
@@ -206,7 +253,7 @@ func (c *fileCache) longestUnused() (evicted, unsynced *openFile) {
 		f := e.Value.(*openFile)
 		switch {
 		case f.users > 0:
-		case f.unsynced.Load() == 0:
+		case !f.Unsynced():
 			c.count.Evicted++
 			c.forget(f)
 			return f, nil
@@ -231,7 +278,7 @@ func (c *fileCache) hold(f *openFile) {
 func (c *fileCache) release(f *openFile) {
 	c.mu.Lock()
 	f.users--
-	last := f.users == 0 && (f.dropped || c.total > c.limit && f.unsynced.Load() == 0)
+	last := f.users == 0 && (f.dropped || c.total > c.limit && !f.Unsynced())
 	if last {
 		c.forget(f)
 	} else {
@@ -265,11 +312,11 @@ func (f *openFile) close() {
 	if f == nil {
 		return
 	}
-	f.own.close()
+	f.own.Close()
 	if f.charge != nil {
 		var written string
 		if f.written.Load() {
-			written = f.key.id.string()
+			written = f.key.id.AsString()
 		}
 		f.charge.Leave(written)
 	}
@@ -297,7 +344,7 @@ func (c *fileCache) forget(f *openFile) {
 }
 
 // drop closes a removed file, so that its space is freed.
-func (c *fileCache) drop(v *Volume, id FileID) {
+func (c *fileCache) drop(v *Volume, id disk.FileID) {
 	if id.IsZero() {
 		return
 	}
@@ -343,7 +390,7 @@ func (c *fileCache) removeIdle() (unsynced []*openFile, more bool) {
 			more = true
 			break // the following ones were used later
 		}
-		if f.unsynced.Load() > 0 && !f.key.volume.hasEnded() {
+		if f.Unsynced() && !f.key.volume.hasEnded() {
 			f.users++
 			unsynced = append(unsynced, f)
 			continue
@@ -361,9 +408,6 @@ func (c *fileCache) removeIdle() (unsynced []*openFile, more bool) {
 	}
 	return unsynced, more
 }
-
-// changed marks the file as written, with so many bytes.
-func (f *openFile) changed(bytes int) { f.unsynced.Add(int64(bytes) + 1) }
 
 func (c *fileCache) close() {
 	var unused []*openFile

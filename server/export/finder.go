@@ -1,14 +1,18 @@
 package export
 
+import (
+	"github.com/podnas/podnas/server/disk"
+)
+
 // finder finds the files of a volume by their FileIDs, which stay the same when names change.
 // Its methods may be called concurrently, as root.
 type finder interface {
 	// identify returns the FileID of a name in a directory, or of the directory itself if the
 	// name is empty. It does not follow a symbolic link.
-	identify(dir int, name []byte) (FileID, error)
+	Identify(dir int, name []byte) (disk.FileID, error)
 	// open opens a file, with flags for open(2). The error is ESTALE if it is gone, and EAGAIN if
 	// that is not known yet.
-	open(file FileID, flags int) (descriptor, error)
+	Open(file disk.FileID, flags int) (disk.Descriptor, error)
 	// reopen opens a file that is open with O_PATH.
-	reopen(file FileID, path int, flags int) (descriptor, error)
+	Reopen(file disk.FileID, path int, flags int) (disk.Descriptor, error)
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // Form says how the handles of a volume identify a file. It is fixed when a volume is made, and the volume's record has
@@ -51,28 +53,28 @@ func formAt(dir string, kernel bool) (Form, error) {
 		return "", err
 	}
 	defer root.Close()
-	d := diskOf(root)
-	return d.form(root, kernel), nil
+	d := disk.Of(root)
+	return formOf(&d, root, kernel), nil
 }
 
-// form returns the form for files of the disk that root is on. kernel is whether that may be the kernel's handles where
+// formOf returns the form for files of the disk that root is on. kernel is whether that may be the kernel's handles where
 // there is another.
-func (d *disk) form(root *os.File, kernel bool) Form {
-	id, err := inodes{d}.identify(int(root.Fd()), nil)
-	if err != nil || !id.byInode() || kernel && d.hasNumber(root) {
+func formOf(d *disk.FS, root *os.File, kernel bool) Form {
+	id, err := disk.ByInode{FS: d}.Identify(int(root.Fd()), nil)
+	if err != nil || !id.ByInode() || kernel && hasNumber(d, root) {
 		return FormKernel
 	}
 	return FormInode
 }
 
 // hasNumber reports whether the kernel tells the handle of an open file, in which the inode's number is found.
-func (d *disk) hasNumber(f *os.File) bool {
-	id, err := kernelHandles{}.identify(int(f.Fd()), nil)
+func hasNumber(d *disk.FS, f *os.File) bool {
+	id, err := disk.ByHandle{}.Identify(int(f.Fd()), nil)
 	if err != nil {
 		return false
 	}
 	var st unix.Stat_t
-	return unix.Fstat(int(f.Fd()), &st) == nil && d.numberIn(&id) == st.Ino
+	return unix.Fstat(int(f.Fd()), &st) == nil && d.NumberIn(&id) == st.Ino
 }
 
 // setForm sets how files of the volume are identified and found. recorded is what its record says, empty if it has
@@ -80,7 +82,7 @@ func (d *disk) hasNumber(f *os.File) bool {
 // no file of an earlier disk is known.
 func (v *Volume) setForm(recorded Form) error {
 	kernel := recorded == FormKernel || recorded == "" && !v.table.ByIndex
-	v.form = v.disk.form(v.root, kernel)
+	v.form = formOf(&v.disk, v.root, kernel)
 	switch {
 	case recorded != "" && recorded != FormKernel && recorded != FormInode:
 		return fmt.Errorf("its handles have the form %q, which this podnas does not know", recorded)
@@ -88,7 +90,7 @@ func (v *Volume) setForm(recorded Form) error {
 		v.table.log().Warn("nfs: the kernel's handles of a volume's files can't be read here: clients get other handles, and may take files that they have open for others",
 			"volume", v.Path, "fix", "let the container's seccomp profile allow name_to_handle_at, and use the disk that the volume was made on")
 	}
-	v.finder = kernelHandles{v.root}
+	v.finder = disk.ByHandle{Root: v.root}
 	if v.byIndex = v.table.ByIndex || v.form == FormInode; v.byIndex {
 		x := newIndex(v)
 		v.finder = x
@@ -97,31 +99,28 @@ func (v *Volume) setForm(recorded Form) error {
 	return nil
 }
 
-// byInode reports whether a FileID is by inode and birth time.
-func (f *FileID) byInode() bool { return f.bytes[0] == fileIDByInode }
-
 // isOther reports whether a FileID does not have the volume's own form.
-func (v *Volume) isOther(id *FileID) bool {
-	return !v.rootID.IsZero() && id.byInode() != v.rootID.byInode()
+func (v *Volume) isOther(id *disk.FileID) bool {
+	return !v.rootID.IsZero() && id.ByInode() != v.rootID.ByInode()
 }
 
 // own returns the FileID of the volume's own form for that of a handle. It may block. The error is ESTALE if there is no
 // such file, and EAGAIN if that is not known yet. A file that was removed while it is open has the FileID by which it
 // is kept: nobody else can look it up.
-func (o *Opener) own(v *Volume, id FileID) (FileID, error) {
+func (o *Opener) own(v *Volume, id disk.FileID) (disk.FileID, error) {
 	if !v.isOther(&id) || o.held.keeps(heldKey{v.ID, id}) {
 		return id, nil
 	}
-	d, err := v.indexOnDemand().open(id, UseAttr.flags())
+	d, err := v.indexOnDemand().Open(id, disk.PathOnly)
 	if err != nil {
-		return FileID{}, err
+		return disk.FileID{}, err
 	}
-	defer d.close()
-	return v.finder.identify(d.fd(), nil)
+	defer d.Close()
+	return v.finder.Identify(d.FD(), nil)
 }
 
 // Own is own by the volume's number. Without such a volume it returns the FileID as it is.
-func (o *Opener) Own(volume uint64, id FileID) (FileID, error) {
+func (o *Opener) Own(volume uint64, id disk.FileID) (disk.FileID, error) {
 	v, ok := o.table.ByID(volume)
 	if !ok || !v.isOther(&id) {
 		return id, nil

@@ -3,6 +3,9 @@ package export
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // A client may do READ and WRITE by an open as another user than the one that opened the file, so each is asked
@@ -18,7 +21,7 @@ type grants struct{ read, write atomic.Pointer[grant] }
 
 // grant is that a caller may read or write a file. It does not change.
 type grant struct {
-	id             Identity
+	id             actas.Identity
 	mode, uid, gid uint32
 	ctime          time.Time // zero: too young to tell
 	asked          time.Time
@@ -33,7 +36,7 @@ func (g *grants) of(mode uint32) *atomic.Pointer[grant] {
 
 // Grant remembers that a caller may read or write the file, MayRead or MayWrite, with the attributes from before the
 // kernel was asked.
-func (h *Held) Grant(id *Identity, mode uint32, a *Attr) {
+func (h *Held) Grant(id *actas.Identity, mode uint32, a *disk.Attr) {
 	g := &grant{id: *id, mode: a.Mode, uid: a.UID, gid: a.GID, asked: time.Now()}
 	if g.asked.Sub(a.Ctime) > tickMax {
 		g.ctime = a.Ctime
@@ -42,7 +45,7 @@ func (h *Held) Grant(id *Identity, mode uint32, a *Attr) {
 }
 
 // granted reports whether that is remembered, and so by the attributes that the file has now.
-func (h *Held) granted(id *Identity, mode uint32, a *Attr) bool {
+func (h *Held) granted(id *actas.Identity, mode uint32, a *disk.Attr) bool {
 	g := h.grants.of(mode).Load()
 	return g != nil && g.mode == a.Mode && g.uid == a.UID && g.gid == a.GID && g.id == *id &&
 		(g.ctime.Equal(a.Ctime) || time.Since(g.asked) < grantKept)
@@ -50,12 +53,12 @@ func (h *Held) granted(id *Identity, mode uint32, a *Attr) bool {
 
 // Granted reports whether it is known that a caller may read or write a file that is open by a Held, with the
 // attributes that it has now.
-func (f *File) Granted(id *Identity, mode uint32, a *Attr) bool {
+func (f *File) Granted(id *actas.Identity, mode uint32, a *disk.Attr) bool {
 	return f.by != nil && f.by.granted(id, mode, a)
 }
 
 // Grant is Held.Grant, if there is one.
-func (f *File) Grant(id *Identity, mode uint32, a *Attr) {
+func (f *File) Grant(id *actas.Identity, mode uint32, a *disk.Attr) {
 	if f.by != nil {
 		f.by.Grant(id, mode, a)
 	}

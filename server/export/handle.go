@@ -8,6 +8,8 @@ import (
 	"hash"
 	"sync"
 	"sync/atomic"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // A file handle is, in this order:
@@ -30,9 +32,10 @@ const (
 
 	// HandleMax is NFS3_FHSIZE, RFC 1813 section 2.4, in bytes.
 	HandleMax = 64
-	// FileIDMax is the space left for a FileID.
-	FileIDMax = HandleMax - handleHeader - handleMAC
 )
+
+// A handle has room for every FileID, and for no longer one.
+var _ = [1]struct{}{}[HandleMax-handleHeader-handleMAC-disk.FileIDMax]
 
 // ErrBadHandle means that a handle was not made with this key.
 var ErrBadHandle = errors.New("file handle was not made here")
@@ -66,16 +69,17 @@ func NewKey(secret []byte) *Key {
 }
 
 // Handle returns the handle of a file of a volume.
-func (k *Key) Handle(volume uint64, file FileID) []byte {
+func (k *Key) Handle(volume uint64, file disk.FileID) []byte {
 	return k.AppendHandle(make([]byte, 0, HandleMax), volume, file)
 }
 
 // AppendHandle appends the handle of a file of a volume.
-func (k *Key) AppendHandle(b []byte, volume uint64, file FileID) []byte {
+func (k *Key) AppendHandle(b []byte, volume uint64, file disk.FileID) []byte {
 	start := len(b)
-	b = append(b, handleVersion, file.n)
+	id := file.Bytes()
+	b = append(b, handleVersion, byte(len(id)))
 	b = binary.BigEndian.AppendUint64(b, volume)
-	b = append(b, file.bytes[:file.n]...)
+	b = append(b, id...)
 	for (len(b)-start)%4 != 0 {
 		b = append(b, 0)
 	}
@@ -85,15 +89,15 @@ func (k *Key) AppendHandle(b []byte, volume uint64, file FileID) []byte {
 }
 
 // Parse parses and verifies a handle. The error is ErrBadHandle.
-func (k *Key) Parse(handle []byte) (volume uint64, file FileID, err error) {
+func (k *Key) Parse(handle []byte) (volume uint64, file disk.FileID, err error) {
 	end := len(handle) - handleMAC
 	if end <= handleHeader || len(handle) > HandleMax || handle[0] != handleVersion {
-		return 0, FileID{}, ErrBadHandle
+		return 0, disk.FileID{}, ErrBadHandle
 	}
 	place := &k.proved[binary.BigEndian.Uint64(handle[end:])%provedMax]
 	if p := place.Load(); p == nil || !hmac.Equal(handle, p.bytes[:p.n]) {
 		if !k.proves(handle[:end], handle[end:]) {
-			return 0, FileID{}, ErrBadHandle
+			return 0, disk.FileID{}, ErrBadHandle
 		}
 		p = &proof{n: len(handle)}
 		copy(p.bytes[:], handle)
@@ -104,9 +108,9 @@ func (k *Key) Parse(handle []byte) (volume uint64, file FileID, err error) {
 
 // idIn returns the file in a handle that has a valid MAC, or was just made: the length in it
 // fits.
-func idIn(handle []byte) FileID {
+func idIn(handle []byte) disk.FileID {
 	n := int(handle[1])
-	return NewFileID(handle[handleHeader : handleHeader+n])
+	return disk.NewFileID(handle[handleHeader : handleHeader+n])
 }
 
 // proves reports whether the bytes before a MAC were made with the key.

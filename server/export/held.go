@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // Held is a regular file that a client holds open, from an OPEN to its CLOSE: its data
@@ -47,7 +49,7 @@ func (f *File) Hold() *Held {
 // more.
 //
 // Where an index is used it waits for that, at most for reopenWait.
-func (o *Opener) Reopen(volume uint64, id FileID, write bool) (*Held, error) {
+func (o *Opener) Reopen(volume uint64, id disk.FileID, write bool) (*Held, error) {
 	v, ok := o.table.ByID(volume)
 	if !ok {
 		return nil, unix.ESTALE
@@ -74,7 +76,7 @@ func (o *Opener) Reopen(volume uint64, id FileID, write bool) (*Held, error) {
 
 // OwnForm returns the FileID of the volume's own form for one by which an earlier process knew a file; the same if there
 // is none. It waits as Reopen does.
-func (o *Opener) OwnForm(volume uint64, id FileID) FileID {
+func (o *Opener) OwnForm(volume uint64, id disk.FileID) disk.FileID {
 	own := id
 	_ = o.patiently(func() error { // a file that is gone has none
 		is, err := o.Own(volume, id)

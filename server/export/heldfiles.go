@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/internal/statedir"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -43,7 +44,7 @@ type heldFiles struct {
 
 type heldKey struct {
 	volume uint64 // its ID
-	id     FileID
+	id     disk.FileID
 }
 
 // heldFile is a file that is held, or kept.
@@ -66,7 +67,7 @@ func parseHeldKey(name string) (heldKey, bool) {
 	volume, file, _ := strings.Cut(name, "-")
 	id, err := strconv.ParseUint(volume, 16, 64)
 	b, fileErr := hex.DecodeString(file)
-	k := heldKey{id, NewFileID(b)}
+	k := heldKey{id, disk.NewFileID(b)}
 	return k, err == nil && fileErr == nil && !k.id.IsZero()
 }
 
@@ -182,7 +183,7 @@ func (h *heldFiles) link(f *heldFile, dir *File, name string) bool {
 			return
 		}
 		linked = true
-		if v := dir.Volume; !v.disk.journal && !v.Options.Async { // else the sync of dir has this, too
+		if v := dir.Volume; !v.disk.Journal && !v.Options.Async { // else the sync of dir has this, too
 			_ = unix.Fsync(h.at()) // if it fails, a power cut takes the file
 		}
 	})
@@ -241,9 +242,9 @@ func (o *Opener) unlinkKept(f *heldFile) error {
 	defer v.calls.Done()
 	var taking space.Taking
 	if v.account != nil {
-		if own, err := openEntry(dir, name); err == nil {
-			defer own.close()
-			taking = v.account.Take(own.fd())
+		if own, err := disk.OpenEntry(dir, name); err == nil {
+			defer own.Close()
+			taking = v.account.Take(own.FD())
 		}
 	}
 	err := unix.Unlinkat(dir, name, 0)

@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -69,7 +71,7 @@ func (k *keeping) hold(name, content string) (handle []byte, h *Held) {
 	dir := k.names()
 	defer dir.Close()
 	defer LockNames(dir, dir).Unlock()
-	f, err := dir.Create(AsProcess(), name, 0o666)
+	f, err := dir.Create(actas.AsProcess(), name, 0o666)
 	mustDo(k.T, err)
 	h = f.Hold()
 	_, _, err = f.WriteAt([]byte(content), 0)
@@ -98,11 +100,11 @@ func (k *keeping) change(do func(dir *File) error) error {
 }
 
 func (k *keeping) remove(name string) error {
-	return k.change(func(dir *File) error { return dir.Remove(AsProcess(), name) })
+	return k.change(func(dir *File) error { return dir.Remove(actas.AsProcess(), name) })
 }
 
 // read reads what is held.
-func (k *keeping) read(h *Held) (string, Attr) {
+func (k *keeping) read(h *Held) (string, disk.Attr) {
 	k.Helper()
 	f, err := h.File()
 	mustDo(k.T, err)
@@ -152,7 +154,7 @@ func (k *keeping) wantsUsage() {
 	}
 }
 
-func (k *keeping) id(handle []byte) FileID {
+func (k *keeping) id(handle []byte) disk.FileID {
 	k.Helper()
 	_, id, err := k.key.Parse(handle)
 	mustDo(k.T, err)
@@ -188,7 +190,7 @@ func TestKeptOverProcesses(t *testing.T) {
 			mustDo(t, err)
 			_, a, err := f.WriteAt([]byte{'+'}, int64(len(content)-1))
 			mustDo(t, err)
-			if a != (Attr{}) {
+			if a != (disk.Attr{}) {
 				t.Errorf("a write returned %+v, as of a file that is there", a)
 			}
 			f.Close()
@@ -213,40 +215,40 @@ func TestRemovals(t *testing.T) {
 				return err
 			}
 			defer f.Close()
-			return f.Link(AsProcess(), dir, name)
+			return f.Link(actas.AsProcess(), dir, name)
 		}
 		for _, tt := range []struct {
 			name string
 			kept int
 			do   func(dir *File) error
 		}{
-			{"removed", 1, func(dir *File) error { return dir.Remove(AsProcess(), "file") }},
+			{"removed", 1, func(dir *File) error { return dir.Remove(actas.AsProcess(), "file") }},
 			{"replaced", 1, func(dir *File) error {
-				return errors.Join(closed(dir.Symlink(AsProcess(), "x", "new")), renameIn(dir, "new", "file"))
+				return errors.Join(closed(dir.Symlink(actas.AsProcess(), "x", "new")), renameIn(dir, "new", "file"))
 			}},
 			{"renamed", 0, func(dir *File) error { return renameIn(dir, "file", "other") }},
 			{"renamed to itself", 0, func(dir *File) error { return renameIn(dir, "file", "file") }},
 			{"one name of two", 0, func(dir *File) error {
-				return errors.Join(link(dir, "other"), dir.Remove(AsProcess(), "file"))
+				return errors.Join(link(dir, "other"), dir.Remove(actas.AsProcess(), "file"))
 			}},
 			{"one name replaced by the other", 0, func(dir *File) error {
-				return errors.Join(link(dir, "other"), renameIn(dir, "other", "file"), dir.Remove(AsProcess(), "other"))
+				return errors.Join(link(dir, "other"), renameIn(dir, "other", "file"), dir.Remove(actas.AsProcess(), "other"))
 			}},
 			{"both names", 1, func(dir *File) error {
-				return errors.Join(link(dir, "other"), dir.Remove(AsProcess(), "file"), dir.Remove(AsProcess(), "other"))
+				return errors.Join(link(dir, "other"), dir.Remove(actas.AsProcess(), "file"), dir.Remove(actas.AsProcess(), "other"))
 			}},
 			{"refused", 0, func(dir *File) error {
-				if err := closed(dir.Mkdir(AsProcess(), "dir", 0o755)); err != nil {
+				if err := closed(dir.Mkdir(actas.AsProcess(), "dir", 0o755)); err != nil {
 					return err
 				}
 				if err := renameIn(dir, "dir", "file"); !errors.Is(err, unix.ENOTDIR) {
 					return fmt.Errorf("a directory took its place: %w", err)
 				}
-				return dir.Rmdir(AsProcess(), "dir")
+				return dir.Rmdir(actas.AsProcess(), "dir")
 			}},
 			{"by a user", 1, func(dir *File) error {
-				id := (&Options{}).Identity(1000, 1000, nil)
-				return NewUsers(nil).As(&id, func(u Thread) error { return dir.Remove(u, "file") })
+				id := actas.Squash{}.Identity(1000, 1000, nil)
+				return actas.NewUsers(nil).As(&id, func(u actas.Thread) error { return dir.Remove(u, "file") })
 			}},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
@@ -279,7 +281,7 @@ func TestRemovals(t *testing.T) {
 			f, err := h.File()
 			mustDo(t, err)
 			defer f.Close()
-			return f.Link(AsProcess(), dir, "back")
+			return f.Link(actas.AsProcess(), dir, "back")
 		}); !errors.Is(err, unix.ENOENT) {
 			t.Errorf("a removed file got a name again: %v", err)
 		}
@@ -349,7 +351,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 	k.end(h)
 }
 
-func readOpened(t *testing.T, k *keeping, handle []byte) (string, Attr) {
+func readOpened(t *testing.T, k *keeping, handle []byte) (string, disk.Attr) {
 	t.Helper()
 	f, err := k.Open(netip.Addr{}, handle, UseRead)
 	mustDo(t, err)
@@ -493,7 +495,7 @@ func TestHeldFilesRace(t *testing.T) {
 			for i := range rounds {
 				name := fmt.Sprint("file", i%3)
 				_ = k.change(func(d *File) error {
-					f, err := d.Create(AsProcess(), name, 0o600)
+					f, err := d.Create(actas.AsProcess(), name, 0o600)
 					if err != nil {
 						return err
 					}
@@ -523,7 +525,7 @@ func TestHeldFilesRace(t *testing.T) {
 						return err
 					}
 					defer f.Close()
-					return f.Link(AsProcess(), d, "link")
+					return f.Link(actas.AsProcess(), d, "link")
 				})
 				_ = k.change(func(d *File) error { return renameIn(d, "link", fmt.Sprint("file", (i+1)%3)) })
 				_ = k.remove(name)
@@ -562,7 +564,7 @@ func TestHeldFilesRace(t *testing.T) {
 }
 
 func FuzzParseHeldKey(f *testing.F) {
-	k := heldKey{1, NewFileID([]byte{1, 2, 3})}
+	k := heldKey{1, disk.NewFileID([]byte{1, 2, 3})}
 	f.Add(k.name())
 	f.Fuzz(func(t *testing.T, name string) {
 		if k, ok := parseHeldKey(name); ok {

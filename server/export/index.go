@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
-	"strconv"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/inodeindex"
 )
 
@@ -91,32 +91,32 @@ func (t *Table) indexCounts() (n IndexCounts) {
 }
 
 // identify implements finder, with statx(2), and name_to_handle_at(2) if the volume's handles have that form.
-func (x *index) identify(dir int, name []byte) (FileID, error) {
+func (x *index) Identify(dir int, name []byte) (disk.FileID, error) {
 	id, st, err := x.look(dir, string(name))
 	switch {
 	case err != nil:
-		return FileID{}, err
+		return disk.FileID{}, err
 	case !x.volume.holds(&st):
-		return FileID{}, unix.EXDEV
-	case x.volume.form == FormInode, !id.byInode():
+		return disk.FileID{}, unix.EXDEV
+	case x.volume.form == FormInode, !id.ByInode():
 		return id, nil
 	}
-	id, err = kernelHandles{}.identify(dir, name)
-	if err == nil && x.volume.disk.numberIn(&id) != st.Ino { // somebody has changed the name directly on the disk
-		return FileID{}, unix.ESTALE
+	id, err = disk.ByHandle{}.Identify(dir, name)
+	if err == nil && x.volume.disk.NumberIn(&id) != st.Ino { // somebody has changed the name directly on the disk
+		return disk.FileID{}, unix.ESTALE
 	}
 	return id, err
 }
 
 // look is inodes.look.
-func (x *index) look(dir int, name string) (FileID, unix.Statx_t, error) {
-	return inodes{&x.volume.disk}.look(dir, name)
+func (x *index) look(dir int, name string) (disk.FileID, unix.Statx_t, error) {
+	return disk.ByInode{FS: &x.volume.disk}.Look(dir, name)
 }
 
 // holds reports whether a file is on the volume's device: a subvolume of btrfs has inode numbers of
 // its own. Only an overlay has several devices in one tree.
 func (v *Volume) holds(st *unix.Statx_t) bool {
-	return v.disk.overlay || v.disk.device == inodeOf(st).Device
+	return v.disk.Overlay || v.disk.Device == disk.InodeOfStatx(st).Device
 }
 
 const (
@@ -130,10 +130,10 @@ const (
 )
 
 // open implements finder.
-func (x *index) open(file FileID, flags int) (descriptor, error) {
-	ino := x.volume.disk.numberIn(&file)
+func (x *index) Open(file disk.FileID, flags int) (disk.Descriptor, error) {
+	ino := x.volume.disk.NumberIn(&file)
 	if ino == 0 {
-		return descriptor{}, unix.ESTALE
+		return disk.Descriptor{}, unix.ESTALE
 	}
 	renamed, repaired, asked, again, answered := 0, 0, 0, false, false
 	for {
@@ -182,78 +182,63 @@ func (x *index) open(file FileID, flags int) (descriptor, error) {
 }
 
 // reopen implements finder.
-func (*index) reopen(_ FileID, path, flags int) (descriptor, error) { return reopen(path, flags) }
-
-// reopen opens a file again that is open with O_PATH.
-func reopen(fd, flags int) (descriptor, error) {
-	// That descriptor is open, so its link in /proc leads to it whatever its name is now.
-	var path [32]byte // ends with 0
-	strconv.AppendInt(append(path[:0], "/proc/self/fd/"...), int64(fd), 10)
-	for {
-		n, _, errno := unix.Syscall6(unix.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(&path)), uintptr(flags&^unix.O_NOFOLLOW|unix.O_CLOEXEC), 0, 0, 0)
-		switch errno {
-		case 0:
-			return owned(int(n)), nil
-		case unix.EINTR:
-		default:
-			return descriptor{}, errno
-		}
-	}
+func (*index) Reopen(_ disk.FileID, path, flags int) (disk.Descriptor, error) {
+	return disk.Reopen(path, flags)
 }
 
 // try opens a file by each of its names.
-func (x *index) try(ino uint64, file *FileID, flags int) (descriptor, error) {
+func (x *index) try(ino uint64, file *disk.FileID, flags int) (disk.Descriptor, error) {
 	result := errUnknown
 	for nth := 0; nth < namesMax; nth++ {
 		d, err := x.byName(ino, nth)
 		if errors.Is(err, errUnknown) {
-			return descriptor{}, result
+			return disk.Descriptor{}, result
 		}
 		if err == nil {
-			err = x.volume.verify(d.fd(), ino, file)
+			err = x.volume.verify(d.FD(), ino, file)
 		}
 		if err == nil && flags&unix.O_PATH != 0 {
 			return d, nil
 		}
 		if err == nil { // only now it is known to be no fifo in the file's place
 			path := d
-			d, err = reopen(path.fd(), flags)
-			path.close()
+			d, err = disk.Reopen(path.FD(), flags)
+			path.Close()
 			return d, err
 		}
-		d.close()
+		d.Close()
 		if !errors.Is(err, errMoved) {
-			return descriptor{}, err
+			return disk.Descriptor{}, err
 		}
 		result = errMoved
 		if ino == x.volume.rootIno {
 			break
 		}
 	}
-	return descriptor{}, result
+	return disk.Descriptor{}, result
 }
 
 // namesMax is more than the index has of one file.
 const namesMax = 32
 
 // verify reports with errMoved or errReplaced that an open file is not the one meant.
-func (v *Volume) verify(fd int, ino uint64, file *FileID) error {
+func (v *Volume) verify(fd int, ino uint64, file *disk.FileID) error {
 	var empty byte
 	var st unix.Statx_t
-	if err := statx(fd, &empty, unix.AT_EMPTY_PATH, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
+	if err := disk.Statx(fd, &empty, unix.AT_EMPTY_PATH, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
 		return err
 	}
 	switch {
-	case v.disk.number(inodeOf(&st)) != ino || !v.holds(&st):
+	case v.disk.Number(disk.InodeOfStatx(&st)) != ino || !v.holds(&st):
 		return errMoved
-	case file.bytes[0] == fileIDByInode && st.Mask&unix.STATX_BTIME != 0:
-		if inodeID(ino, &st) == *file {
+	case file.ByInode() && st.Mask&unix.STATX_BTIME != 0:
+		if disk.InodeID(ino, &st) == *file {
 			return nil
 		}
-	case v.isByHandle(fd, uint32(st.Mode), file):
+	case v.disk.IsHandleOf(fd, uint32(st.Mode), file):
 		return nil
 	}
-	if v.disk.overlay { // whose layers may have the same numbers
+	if v.disk.Overlay { // whose layers may have the same numbers
 		return errMoved
 	}
 	return errReplaced
@@ -267,18 +252,18 @@ const (
 
 // byName opens a file by its nth name, from the volume's root, with O_PATH. The error is errUnknown if
 // the index does not have that name, and errMoved if nothing is there.
-func (x *index) byName(ino uint64, nth int) (descriptor, error) {
+func (x *index) byName(ino uint64, nth int) (disk.Descriptor, error) {
 	return x.below(ino, nth, pathsMax)
 }
 
 // below is byName with so many paths at most, one below the other.
-func (x *index) below(ino uint64, nth, paths int) (d descriptor, err error) {
+func (x *index) below(ino uint64, nth, paths int) (d disk.Descriptor, err error) {
 	var path [pathMax]byte // its end is the path, and a 0
 	var buf [256]byte
 	at := len(path) - 1
 	base := int(x.volume.root.Fd())
-	var upper descriptor // base, if the path is too long from the root
-	defer func() { upper.close() }()
+	var upper disk.Descriptor // base, if the path is too long from the root
+	defer func() { upper.Close() }()
 	for root := x.volume.rootIno; ino != root; {
 		parent, name, ok := x.names.Name(ino, nth, &buf)
 		switch {
@@ -293,7 +278,7 @@ func (x *index) below(ino uint64, nth, paths int) (d descriptor, err error) {
 			if upper, err = x.below(ino, 0, paths-1); err != nil {
 				return d, errMoved
 			}
-			base, root = upper.fd(), ino
+			base, root = upper.FD(), ino
 			continue
 		}
 		if at < len(path)-1 {
@@ -308,13 +293,13 @@ func (x *index) below(ino uint64, nth, paths int) (d descriptor, err error) {
 		at--
 		path[at] = '.'
 	}
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: within | unix.RESOLVE_NO_MAGICLINKS}
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: disk.Within | unix.RESOLVE_NO_MAGICLINKS}
 	for {
 		fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(base), uintptr(unsafe.Pointer(&path[at])),
 			uintptr(unsafe.Pointer(&how)), unix.SizeofOpenHow, 0, 0)
 		switch errno {
 		case 0:
-			return owned(int(fd)), nil
+			return disk.Owned(int(fd)), nil
 		case unix.EINTR:
 		case unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV:
 			return d, errMoved

@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -95,13 +97,13 @@ func TestIndexHardLinks(t *testing.T) {
 			}
 		}
 		found("the start")
-		o.inDir(t, root, func(d *File) error { return d.Remove(AsProcess(), "a") })
+		o.inDir(t, root, func(d *File) error { return d.Remove(actas.AsProcess(), "a") })
 		found("its first name was removed")
 		f, err := o.Open(netip.Addr{}, h, UseAttr)
 		mustDo(t, err)
-		o.inDir(t, root, func(d *File) error { return f.Link(AsProcess(), d, "c") })
+		o.inDir(t, root, func(d *File) error { return f.Link(actas.AsProcess(), d, "c") })
 		f.Close()
-		o.inDir(t, handleOf(t, o, root, "d"), func(d *File) error { return d.Remove(AsProcess(), "b") })
+		o.inDir(t, handleOf(t, o, root, "d"), func(d *File) error { return d.Remove(actas.AsProcess(), "b") })
 		found("it got another name, and lost the second")
 		mustDo(t, os.Link(filepath.Join(dir, "c"), filepath.Join(dir, "d", "e")))
 		mustDo(t, os.Remove(filepath.Join(dir, "c")))
@@ -117,7 +119,7 @@ func TestIndexHardLinks(t *testing.T) {
 		mustDo(t, os.Link(filepath.Join(dir, "x"), filepath.Join(dir, "y")))
 		h, _ = handleOf(t, o, root, "x"), handleOf(t, o, root, "y")
 		o.inDir(t, root, func(d *File) error { return renameIn(d, "x", "y") })
-		o.inDir(t, root, func(d *File) error { return d.Remove(AsProcess(), "x") })
+		o.inDir(t, root, func(d *File) error { return d.Remove(actas.AsProcess(), "x") })
 		forgetOpen(o)
 		if got, err := contentOf(o, h); got != "two" || err != nil {
 			t.Errorf("after a rename to itself: %q, %v", got, err)
@@ -152,7 +154,7 @@ func TestIndexUnknown(t *testing.T) {
 	put(t, "data", dir, "file")
 	o, _, x := indexed(t, dir)
 	settled(t, x)
-	gone := o.key.Handle(7, inodeID(1<<40, &unix.Statx_t{}))
+	gone := o.key.Handle(7, disk.InodeID(1<<40, &unix.Statx_t{}))
 	if _, err := o.Open(netip.Addr{}, gone, UseAttr); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("a file that never was: %v", err)
 	}
@@ -188,7 +190,7 @@ func TestIndexReusedInode(t *testing.T) {
 		var was, is unix.Stat_t
 		mustDo(t, unix.Stat(filepath.Join(dir, name), &was))
 		if n%2 == 0 {
-			o.inDir(t, root, func(d *File) error { return d.Remove(AsProcess(), name) })
+			o.inDir(t, root, func(d *File) error { return d.Remove(actas.AsProcess(), name) })
 		} else {
 			mustDo(t, os.Remove(filepath.Join(dir, name)))
 			forgetOpen(o)
@@ -284,14 +286,14 @@ func TestIndexRenamesWhileOpening(t *testing.T) {
 	})
 	asked, opens := 0, 0
 	for deadline := time.Now().Add(time.Minute); renames.Load() < int64(testdisk.Rounds(1000, 10_000)) && time.Now().Before(deadline); opens++ {
-		d, err := x.open(idIn(h), UseAttr.flags())
+		d, err := x.Open(idIn(h), UseAttr.flags())
 		switch {
 		case errors.Is(err, unix.EAGAIN): // none of 50 tries came between two renames
 			asked++
 		case err != nil:
 			t.Fatalf("after %d renames: %v", renames.Load(), err)
 		}
-		d.close()
+		d.Close()
 	}
 	stop.Store(true)
 	wg.Wait()

@@ -1,6 +1,10 @@
 package export
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
+)
 
 // These have the index of a volume know what its clients do. They do nothing without an index, nil.
 
@@ -14,7 +18,7 @@ func (x *index) removals() uint64 {
 
 // saw says that a directory has a name for an inode.
 func (x *index) saw(dir *File, name []byte, ino uint64, isDir bool, removals uint64) {
-	if x != nil && dir.Attr.Ino != 0 && ValidName(name) {
+	if x != nil && dir.Attr.Ino != 0 && disk.ValidName(name) {
 		x.learn(dir.fd, dir.Attr.Ino, name, ino, isDir, removals)
 	}
 }
@@ -35,11 +39,11 @@ func (x *index) moved() {
 }
 
 // renamed says that a file has a new name, and not the old one any more.
-func (x *index) renamed(from *File, name string, to *File, newName string, file *FileID) {
+func (x *index) renamed(from *File, name string, to *File, newName string, file *disk.FileID) {
 	if x == nil {
 		return
 	}
-	ino := from.Volume.disk.numberIn(file)
+	ino := from.Volume.disk.NumberIn(file)
 	_, st, _ := x.look(to.fd, newName)
 	if ino == 0 || st.Ino != ino {
 		x.walks.doubt(ino)

@@ -1,13 +1,13 @@
 package export
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // walks are the walks of a volume that fill its index, one at a time.
@@ -241,8 +241,8 @@ func (x *index) walkAll() (all bool) {
 		todo = todo[:len(todo)-1]
 		d, err := x.openDir(dir)
 		if err == nil {
-			todo, err = x.addNames(d.fd(), dir, buf, todo)
-			d.close()
+			todo, err = x.addNames(d.FD(), dir, buf, todo)
+			d.Close()
 		}
 		if err != nil && !x.gone(dir) {
 			all = false
@@ -274,7 +274,7 @@ func (x *index) awaited() bool {
 }
 
 // openDir opens a directory of the index to read its names.
-func (x *index) openDir(ino uint64) (descriptor, error) {
+func (x *index) openDir(ino uint64) (disk.Descriptor, error) {
 	d, err := x.dirNow(ino)
 	for n := 0; n < renameTries && errors.Is(err, errMoved); n++ {
 		renames := x.renames.Load()
@@ -286,26 +286,26 @@ func (x *index) openDir(ino uint64) (descriptor, error) {
 	return d, err
 }
 
-func (x *index) dirNow(ino uint64) (descriptor, error) {
+func (x *index) dirNow(ino uint64) (disk.Descriptor, error) {
 	path, err := x.byName(ino, 0)
 	if err != nil {
 		return path, err
 	}
-	defer path.close()
+	defer path.Close()
 	var empty byte
 	var st unix.Statx_t
-	if err := statx(path.fd(), &empty, unix.AT_EMPTY_PATH, unix.STATX_INO, &st); err != nil {
-		return descriptor{}, err
+	if err := disk.Statx(path.FD(), &empty, unix.AT_EMPTY_PATH, unix.STATX_INO, &st); err != nil {
+		return disk.Descriptor{}, err
 	}
-	if x.volume.disk.number(inodeOf(&st)) != ino || !x.volume.holds(&st) {
-		return descriptor{}, errMoved
+	if x.volume.disk.Number(disk.InodeOfStatx(&st)) != ino || !x.volume.holds(&st) {
+		return disk.Descriptor{}, errMoved
 	}
-	return reopen(path.fd(), unix.O_RDONLY|unix.O_DIRECTORY)
+	return disk.Reopen(path.FD(), unix.O_RDONLY|unix.O_DIRECTORY)
 }
 
 // addNames adds the names of an open directory to the index, and appends its subdirectories.
 func (x *index) addNames(dir int, ino uint64, buf []byte, below []uint64) ([]uint64, error) {
-	direct := x.volume.disk.dirents
+	direct := x.volume.disk.Dirents
 	for {
 		removals, asked := x.names.Removals(), x.awaited()
 		n, err := unix.Getdents(dir, buf)
@@ -313,54 +313,36 @@ func (x *index) addNames(dir int, ino uint64, buf []byte, below []uint64) ([]uin
 			return below, err
 		}
 		for b := buf[:n]; len(b) > 0; {
-			e := direntIn(b)
-			b = b[e.size:]
-			if string(e.name) == "." || string(e.name) == ".." {
+			e := disk.DirentIn(b)
+			b = b[e.Size:]
+			if string(e.Name) == "." || string(e.Name) == ".." {
 				continue
 			}
-			if !direct || e.kind == unix.DT_UNKNOWN {
-				_, st, err := x.look(dir, string(e.name))
+			if !direct || e.Kind == unix.DT_UNKNOWN {
+				_, st, err := x.look(dir, string(e.Name))
 				if errors.Is(err, unix.ENOENT) {
 					continue
 				}
 				if err != nil && st.Ino == 0 {
 					return below, err
 				}
-				e.ino, e.kind = st.Ino, 0
+				e.Ino, e.Kind = st.Ino, 0
 				if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-					e.kind = unix.DT_DIR
+					e.Kind = unix.DT_DIR
 				}
 			}
-			isDir := e.kind == unix.DT_DIR
-			if !x.learn(dir, ino, e.name, e.ino, isDir, removals) {
+			isDir := e.Kind == unix.DT_DIR
+			if !x.learn(dir, ino, e.Name, e.Ino, isDir, removals) {
 				continue
 			}
 			if isDir {
-				below = append(below, e.ino)
+				below = append(below, e.Ino)
 			}
 			if asked {
-				x.walks.see(e.ino, place{ino, string(e.name), isDir})
+				x.walks.see(e.Ino, place{ino, string(e.Name), isDir})
 			}
 		}
 	}
-}
-
-// dirent is struct linux_dirent64, getdents64(2).
-type dirent struct {
-	ino  uint64
-	size int
-	kind byte
-	name []byte
-}
-
-func direntIn(b []byte) dirent {
-	const kindAt, nameAt = 18, 19
-	e := dirent{ino: binary.NativeEndian.Uint64(b), size: int(binary.NativeEndian.Uint16(b[16:])), kind: b[kindAt]}
-	e.name = b[nameAt:e.size]
-	if end := bytes.IndexByte(e.name, 0); end >= 0 {
-		e.name = e.name[:end]
-	}
-	return e
 }
 
 // learn adds a name that was seen in an open directory after removals was read. It returns false if
@@ -403,8 +385,8 @@ func (x *index) repair(ino uint64) (again bool, err error) {
 			case err != nil:
 				return false, err
 			}
-			found, err := x.lookIn(dir.fd(), p.parent, []byte(p.name), ino)
-			dir.close()
+			found, err := x.lookIn(dir.FD(), p.parent, []byte(p.name), ino)
+			dir.Close()
 			if err != nil {
 				return false, err
 			}
@@ -434,14 +416,14 @@ func (x *index) lookIn(dir int, parent uint64, name []byte, ino uint64) (found b
 			break
 		}
 		for b := buf[:n]; len(b) > 0 && !found; {
-			e := direntIn(b)
-			b = b[e.size:]
-			if e.ino != ino && x.volume.disk.dirents || !ValidName(e.name) {
+			e := disk.DirentIn(b)
+			b = b[e.Size:]
+			if e.Ino != ino && x.volume.disk.Dirents || !disk.ValidName(e.Name) {
 				continue
 			}
-			_, st, _ := x.look(dir, string(e.name))
+			_, st, _ := x.look(dir, string(e.Name))
 			if st.Ino == ino {
-				found = x.learn(dir, parent, e.name, ino, st.Mode&unix.S_IFMT == unix.S_IFDIR, removals)
+				found = x.learn(dir, parent, e.Name, ino, st.Mode&unix.S_IFMT == unix.S_IFDIR, removals)
 			}
 		}
 	}

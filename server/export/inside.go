@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // A directory that somebody moved out of its volume, directly on the disk, still has a
@@ -48,12 +50,12 @@ type insideDir struct {
 }
 
 func (i *inside) slot(key *fileKey) *atomic.Pointer[insideDir] {
-	sum := maphash.Bytes(i.seed, key.id.bytes[:key.id.n]) + key.volume.ID
+	sum := key.id.Hash(i.seed) + key.volume.ID
 	return &i.found[sum%insideMax]
 }
 
 // get returns when a directory was found in its volume, if that is still valid.
-func (i *inside) get(v *Volume, id *FileID) (at uint32, ok bool) {
+func (i *inside) get(v *Volume, id *disk.FileID) (at uint32, ok bool) {
 	key := fileKey{v, *id}
 	d := i.slot(&key).Load()
 	if d == nil || d.key != key {
@@ -63,7 +65,7 @@ func (i *inside) get(v *Volume, id *FileID) (at uint32, ok bool) {
 	return at, i.now.Load()-at <= 1
 }
 
-func (i *inside) put(v *Volume, id *FileID, at uint32) {
+func (i *inside) put(v *Volume, id *disk.FileID, at uint32) {
 	key := fileKey{v, *id}
 	slot := i.slot(&key)
 	if d := slot.Load(); d != nil && d.key == key {
@@ -164,8 +166,8 @@ func (o *Opener) findInside(f *File) error {
 		return unix.ESTALE
 	}
 	at, last := f.fd, f.ID
-	var up descriptor // where at is, above f
-	defer up.close()
+	var up disk.Descriptor // where at is, above f
+	defer up.Close()
 	far := false // a leap was too long
 	levels := 1
 	climbing := false
@@ -189,7 +191,7 @@ func (o *Opener) findInside(f *File) error {
 				seen, known = now, true
 			}
 			if known {
-				next.close()
+				next.Close()
 				o.inside.put(v, &f.ID, seen)
 				return nil
 			}
@@ -197,7 +199,7 @@ func (o *Opener) findInside(f *File) error {
 		// Past a mount's root: EXDEV, or ENOENT from what is not below it.
 		tooFar := errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ENOENT)
 		if err == nil && (above.has(&id) || id == last) {
-			next.close()
+			next.Close()
 			tooFar = true
 		}
 		switch {
@@ -209,9 +211,9 @@ func (o *Opener) findInside(f *File) error {
 		case err != nil:
 			return err
 		default:
-			up.close()
+			up.Close()
 			up = next
-			at, last = up.fd(), id
+			at, last = up.FD(), id
 			if !far {
 				levels = min(2*levels, leapMax)
 			}
@@ -221,7 +223,7 @@ func (o *Opener) findInside(f *File) error {
 }
 
 // ancestor opens the directory some levels above another, on the same mount.
-func (v *Volume) ancestor(dir, levels int) (descriptor, FileID, error) {
+func (v *Volume) ancestor(dir, levels int) (disk.Descriptor, disk.FileID, error) {
 	var path [3*leapMax + 1]byte // ends with 0
 	for i := range levels {
 		copy(path[3*i:], "../")
@@ -233,13 +235,13 @@ func (v *Volume) ancestor(dir, levels int) (descriptor, FileID, error) {
 	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(dir), uintptr(unsafe.Pointer(&path)),
 		uintptr(unsafe.Pointer(&how)), unix.SizeofOpenHow, 0, 0)
 	if errno != 0 {
-		return descriptor{}, FileID{}, errno
+		return disk.Descriptor{}, disk.FileID{}, errno
 	}
-	d := owned(int(fd))
-	id, err := v.finder.identify(d.fd(), nil)
+	d := disk.Owned(int(fd))
+	id, err := v.finder.Identify(d.FD(), nil)
 	if err != nil {
-		d.close()
-		return descriptor{}, FileID{}, err
+		d.Close()
+		return disk.Descriptor{}, disk.FileID{}, err
 	}
 	return d, id, nil
 }
@@ -247,10 +249,10 @@ func (v *Volume) ancestor(dir, levels int) (descriptor, FileID, error) {
 // above has the directories above a volume's root, on its mount.
 type above struct {
 	at  uint32
-	ids []FileID
+	ids []disk.FileID
 }
 
-func (a *above) has(id *FileID) bool { return slices.Contains(a.ids, *id) }
+func (a *above) has(id *disk.FileID) bool { return slices.Contains(a.ids, *id) }
 
 // above returns the directories above the root. It caches them for the same time as
 // other directories.
@@ -260,8 +262,8 @@ func (v *Volume) above(now uint32) (*above, error) {
 	}
 	a := &above{at: now}
 	at, last := int(v.root.Fd()), v.rootID
-	var up descriptor // where at is, above the root
-	defer up.close()
+	var up disk.Descriptor // where at is, above the root
+	defer up.Close()
 	for len(a.ids) < leapsMax {
 		next, id, err := v.ancestor(at, 1)
 		if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.ENOENT) {
@@ -272,14 +274,14 @@ func (v *Volume) above(now uint32) (*above, error) {
 			return nil, err
 		}
 		if id == last { // "/"
-			next.close()
+			next.Close()
 			v.over.Store(a)
 			return a, nil
 		}
 		a.ids = append(a.ids, id)
-		up.close()
+		up.Close()
 		up = next
-		at, last = up.fd(), id
+		at, last = up.FD(), id
 	}
 	return nil, unix.ENAMETOOLONG
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -156,7 +157,7 @@ func TestMovedDirectoriesAreFoundInTime(t *testing.T) {
 }
 
 // nested makes directories in one another, each called d, until the test ends.
-func nested(t *testing.T, dir string, depth int) (deepest FileID) {
+func nested(t *testing.T, dir string, depth int) (deepest disk.FileID) {
 	t.Helper()
 	at, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	mustDo(t, err)
@@ -177,7 +178,7 @@ func nested(t *testing.T, dir string, depth int) (deepest FileID) {
 		}
 		mustDo(t, unix.Close(at))
 	})
-	deepest, err = kernelHandles{}.identify(at, nil)
+	deepest, err = disk.ByHandle{}.Identify(at, nil)
 	mustDo(t, err)
 	return deepest
 }
@@ -213,14 +214,14 @@ func TestDeepDirectories(t *testing.T) {
 		parent.Close()
 	})
 	oneByOne := fastest(func() {
-		at, err := v.finder.open(id, UseAttr.flags())
+		at, err := v.finder.Open(id, UseAttr.flags())
 		mustDo(t, err)
 		for at := at; ; {
-			up, id, err := v.ancestor(at.fd(), 1)
+			up, id, err := v.ancestor(at.FD(), 1)
 			mustDo(t, err)
-			at.close()
+			at.Close()
 			if id == v.rootID {
-				up.close()
+				up.Close()
 				break
 			}
 			at = up
@@ -244,7 +245,7 @@ func TestWayUp(t *testing.T) {
 		path = filepath.Join(path, "d")
 		fd, err := unix.Open(path, unix.O_PATH, 0)
 		mustDo(t, err)
-		id, err := v.finder.identify(fd, nil)
+		id, err := v.finder.Identify(fd, nil)
 		mustDo(t, err)
 		o.inside.now.Add(2)
 		if err := o.findInside(&File{Volume: v, ID: id, fd: fd}); err != nil {

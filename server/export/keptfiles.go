@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/internal/statedir"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // KeepRemoved has files kept that are removed while they are held, in a directory on the disk of the
@@ -60,12 +61,12 @@ func (o *Opener) countKept(f *heldFile) {
 	if !ok || v.account == nil {
 		return
 	}
-	own, err := openEntry(o.held.at(), f.key.name())
+	own, err := disk.OpenEntry(o.held.at(), f.key.name())
 	if err != nil {
 		return
 	}
-	defer own.close()
-	taking := v.account.Take(own.fd())
+	defer own.Close()
+	taking := v.account.Take(own.FD())
 	taking.Done(nil)
 }
 

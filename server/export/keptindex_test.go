@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/actas"
 )
 
 // keptVolume is a disk with a volume of 2,000 files, whose index is kept.
@@ -158,7 +160,7 @@ func TestKeptIndex(t *testing.T) {
 	p.inDir(t, p.root, func(d *File) error { return renameIn(d, "d3", "renamed") })
 	var made *File
 	p.inDir(t, p.root, func(d *File) (err error) {
-		made, err = d.Create(AsProcess(), "new", 0o644)
+		made, err = d.Create(actas.AsProcess(), "new", 0o644)
 		return err
 	})
 	handles[9999] = bytes.Clone(made.Handle())

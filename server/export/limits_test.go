@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -88,9 +89,9 @@ func TestLargestSizes(t *testing.T) {
 			what := "WriteAt"
 			switch random.IntN(4) {
 			case 0:
-				what, _ = "Truncate", f.Truncate(AsProcess(), uint64(at)) // which the disk may refuse
+				what, _ = "Truncate", f.Truncate(actas.AsProcess(), uint64(at)) // which the disk may refuse
 			case 1:
-				what, _ = "Truncate to 0, not", f.Truncate(AsProcess(), 0)
+				what, _ = "Truncate to 0, not", f.Truncate(actas.AsProcess(), 0)
 			default:
 				_, _, err := f.WriteAt(p[:count], at)
 				if err == nil && count > 0 && (at < 0 || at > math.MaxInt64-int64(count)) {
@@ -174,7 +175,7 @@ func TestInodesTakeRoom(t *testing.T) {
 		made := 0
 		for err == nil && made < 10_000 {
 			var d *File
-			if d, err = top.Mkdir(AsProcess(), fmt.Sprint(made), 0o755); err == nil {
+			if d, err = top.Mkdir(actas.AsProcess(), fmt.Sprint(made), 0o755); err == nil {
 				d.Close()
 				made++
 			}
@@ -187,7 +188,7 @@ func TestInodesTakeRoom(t *testing.T) {
 
 		// Exactly as many as the limit allows, whatever call makes them.
 		for i := range made {
-			mustDo(t, top.Rmdir(AsProcess(), fmt.Sprint(i)))
+			mustDo(t, top.Rmdir(actas.AsProcess(), fmt.Sprint(i)))
 		}
 		v.Account().SetLimit(quota.Limit{Bytes: 1 << 30, Inodes: most})
 		var wg sync.WaitGroup
@@ -205,13 +206,13 @@ func TestInodesTakeRoom(t *testing.T) {
 					locked := LockNames(dir, dir)
 					switch i % 4 {
 					case 0:
-						f, err = dir.Create(AsProcess(), name, 0o644)
+						f, err = dir.Create(actas.AsProcess(), name, 0o644)
 					case 1:
-						f, err = dir.Mkdir(AsProcess(), name, 0o755)
+						f, err = dir.Mkdir(actas.AsProcess(), name, 0o755)
 					case 2:
-						f, err = dir.Symlink(AsProcess(), "to", name)
+						f, err = dir.Symlink(actas.AsProcess(), "to", name)
 					case 3:
-						f, err = dir.Mknod(AsProcess(), name, TypeFIFO, 0o644, 0, 0)
+						f, err = dir.Mknod(actas.AsProcess(), name, TypeFIFO, 0o644, 0, 0)
 					}
 					locked.Unlock()
 					if err == nil {
@@ -246,10 +247,10 @@ func TestInodesTakeRoom(t *testing.T) {
 		if _, _, err := data.WriteAt([]byte("text"), 0); !errors.Is(err, unix.EDQUOT) {
 			t.Errorf("past the limit: %v", err)
 		}
-		mustDo(t, data.Truncate(AsProcess(), 0))
+		mustDo(t, data.Truncate(actas.AsProcess(), 0))
 		data.Close()
 		mustDo(t, renameIn(top, name, "another"))
-		mustDo(t, top.Remove(AsProcess(), "another"))
+		mustDo(t, top.Remove(actas.AsProcess(), "another"))
 	})
 }
 
@@ -263,7 +264,7 @@ func TestNamesTakeRoom(t *testing.T) {
 		top, err := o.Open(netip.Addr{}, root, UseNames)
 		mustDo(t, err)
 		for _, name := range []string{"a", "b", "c", "d"} {
-			d, err := top.Mkdir(AsProcess(), name, 0o755)
+			d, err := top.Mkdir(actas.AsProcess(), name, 0o755)
 			mustDo(t, err)
 			d.Close()
 		}
@@ -277,7 +278,7 @@ func TestNamesTakeRoom(t *testing.T) {
 			f, d := dirAt(t, o, top, from), dirAt(t, o, top, to)
 			defer f.Close()
 			defer d.Close()
-			_, err := f.Rename(AsProcess(), name, d, newName)
+			_, err := f.Rename(actas.AsProcess(), name, d, newName)
 			_, _ = f.Stat()
 			_, _ = d.Stat()
 			return err
@@ -317,7 +318,7 @@ func TestNamesTakeRoom(t *testing.T) {
 		mustDo(t, err)
 		links, refusedLinks := 0, 0
 		for i := range 2000 {
-			err := f.Link(AsProcess(), top, fmt.Sprintf("%0100d", i))
+			err := f.Link(actas.AsProcess(), top, fmt.Sprintf("%0100d", i))
 			_, _ = top.Stat()
 			_, _ = f.Stat()
 			switch {
@@ -329,7 +330,7 @@ func TestNamesTakeRoom(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := f.Link(AsProcess(), top, "a"); !errors.Is(err, unix.EEXIST) {
+		if err := f.Link(actas.AsProcess(), top, "a"); !errors.Is(err, unix.EEXIST) {
 			t.Errorf("a link where there is something: %v", err)
 		}
 		f.Close()
@@ -337,7 +338,7 @@ func TestNamesTakeRoom(t *testing.T) {
 			t.Errorf("%d links were made in a full volume, which has %d bytes more for them", links, after-before)
 		}
 		sound(t, v, dir, "after all")
-		mustDo(t, top.Remove(AsProcess(), "other"))
+		mustDo(t, top.Remove(actas.AsProcess(), "other"))
 		top.Close()
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // A client that gets the attributes of a directory before and after its change attributes
@@ -18,33 +20,33 @@ import (
 // directories has the locks of the directories whose names running calls may change.
 type directories struct {
 	mu    sync.Mutex
-	inUse map[FileID]*names
+	inUse map[disk.FileID]*names
 }
 
 // names is the lock of a directory's names.
 type names struct {
-	id      FileID
+	id      disk.FileID
 	users   int           // guarded by directories.mu
 	changes atomic.Uint64 // how often it was locked
 	version *version      // the directory's, whose attributes change with its names
 
 	lock   sync.Mutex
-	after  Attr   // the directory's after a change, guarded by lock
-	latest uint64 // changes, when after is from the latest one, or never; guarded by lock
+	after  disk.Attr // the directory's after a change, guarded by lock
+	latest uint64    // changes, when after is from the latest one, or never; guarded by lock
 }
 
 // never is none of names.changes.
 const never = math.MaxUint64
 
 // enter returns the lock of a directory, until leave.
-func (d *directories) enter(id FileID, version *version) *names {
+func (d *directories) enter(id disk.FileID, version *version) *names {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := d.inUse[id]
 	if n == nil {
 		n = &names{id: id, version: version, latest: never}
 		if d.inUse == nil {
-			d.inUse = map[FileID]*names{}
+			d.inUse = map[disk.FileID]*names{}
 		}
 		d.inUse[id] = n
 	}
@@ -104,7 +106,7 @@ func (l LockedNames) Unlock() {
 // StatLocked sets Attr, and returns it, for callers that have locked the directory's names, before a
 // change. It is the one from Open if that has looked and no other call has locked the names in between, or else what the
 // last one has found after its change, which is later. The error is ESTALE if the directory was removed.
-func (f *File) StatLocked() (_ Attr, err error) {
+func (f *File) StatLocked() (_ disk.Attr, err error) {
 	switch n := f.names; n.changes.Load() {
 	case f.changes:
 	case n.latest:
@@ -119,7 +121,7 @@ func (f *File) StatLocked() (_ Attr, err error) {
 
 // KeepLocked has the StatLocked of the next call return the attributes that a caller, which has locked the
 // directory's names, has found after its change.
-func (f *File) KeepLocked(a Attr) {
+func (f *File) KeepLocked(a disk.Attr) {
 	n := f.names
 	n.after, n.latest = a, n.changes.Load()+1
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/actas"
 )
 
 // All calls lock two directories in the same order, and one that is given twice only once.
@@ -66,7 +68,7 @@ func TestStatLocked(t *testing.T) {
 		if got.Nlink != want.Nlink || !got.Mtime.Equal(want.Mtime) {
 			t.Errorf("directory %d: %+v, is %+v", i, got, want)
 		}
-		made, err := f.Mkdir(AsProcess(), []string{"a", "b"}[i], 0o755)
+		made, err := f.Mkdir(actas.AsProcess(), []string{"a", "b"}[i], 0o755)
 		mustDo(t, err)
 		made.Close()
 		locked.Unlock()
@@ -152,7 +154,7 @@ func TestStatLockedAtFirst(t *testing.T) {
 				if want, err := f.Stat(); err != nil || got.Nlink != want.Nlink {
 					t.Errorf("round %d: %d links, want %d, %v", round, got.Nlink, want.Nlink, err)
 				}
-				made, err := f.Mkdir(AsProcess(), fmt.Sprintf("%d-%d", round, call), 0o755)
+				made, err := f.Mkdir(actas.AsProcess(), fmt.Sprintf("%d-%d", round, call), 0o755)
 				if err != nil {
 					t.Error(err)
 					return

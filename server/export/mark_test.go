@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -72,7 +74,7 @@ func fill(t *testing.T, o *Opener, root []byte, prefix string) (int64, error) {
 	defer dir.Close()
 	total := int64(0)
 	for i := 0; ; i++ {
-		f, err := dir.Create(AsProcess(), fmt.Sprint(prefix, i), 0o644)
+		f, err := dir.Create(actas.AsProcess(), fmt.Sprint(prefix, i), 0o644)
 		_, _ = dir.Stat()
 		if err != nil {
 			return total, err
@@ -122,7 +124,7 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 			top, err := o.Open(netip.Addr{}, root, UseNames)
 			mustDo(t, err)
 			if end == "an orderly end" {
-				mustDo(t, top.Remove(AsProcess(), "big"))
+				mustDo(t, top.Remove(actas.AsProcess(), "big"))
 			}
 			top.Close()
 			again, err := fill(t, o, root, end+" again ")
@@ -142,7 +144,7 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 			top, err = o.Open(netip.Addr{}, root, UseNames)
 			mustDo(t, err)
 			for _, name := range names[:len(names)/2] {
-				mustDo(t, top.Remove(AsProcess(), filepath.Base(name)))
+				mustDo(t, top.Remove(actas.AsProcess(), filepath.Base(name)))
 			}
 			_, _ = top.Stat()
 			top.Close()
@@ -178,11 +180,11 @@ func TestInodeLimitHoldsWhileCounted(t *testing.T) {
 // makeMany makes directories until one is refused.
 func makeMany(t *testing.T, o *Opener, v *Volume) (int, error) {
 	t.Helper()
-	top, err := o.OpenIn(v, FileID{}, UseNames)
+	top, err := o.OpenIn(v, disk.FileID{}, UseNames)
 	mustDo(t, err)
 	defer top.Close()
 	for made := 0; ; made++ {
-		d, err := top.Mkdir(AsProcess(), fmt.Sprintf("m%d-%d", time.Now().UnixNano(), made), 0o755)
+		d, err := top.Mkdir(actas.AsProcess(), fmt.Sprintf("m%d-%d", time.Now().UnixNano(), made), 0o755)
 		if err != nil {
 			return made, err
 		}
@@ -266,7 +268,7 @@ func TestMarkFollows(t *testing.T) {
 	}
 	f, err := o.Open(netip.Addr{}, file, UseWrite)
 	mustDo(t, err)
-	mustDo(t, f.Truncate(AsProcess(), 1<<20))
+	mustDo(t, f.Truncate(actas.AsProcess(), 1<<20))
 	f.Close()
 	v.account.FollowMark()
 	check("after it was cut")
@@ -300,13 +302,13 @@ func TestNotCredited(t *testing.T) {
 		defer top.Close()
 		for i := range 4 {
 			put("removed")
-			mustDo(t, top.Remove(AsProcess(), "removed"))
+			mustDo(t, top.Remove(actas.AsProcess(), "removed"))
 			put("over")
 			create(t, o, root, fmt.Sprint("new", i))
 			mustDo(t, renameIn(top, fmt.Sprint("new", i), "over"))
-			mustDo(t, top.Remove(AsProcess(), "over"))
+			mustDo(t, top.Remove(actas.AsProcess(), "over"))
 			mustDo(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
-			mustDo(t, top.Rmdir(AsProcess(), "d"))
+			mustDo(t, top.Rmdir(actas.AsProcess(), "d"))
 			_, _ = top.Stat()
 		}
 		if u := v.Account().Usage(); u.Inodes != before.Inodes || u.Bytes < before.Bytes || u.Bytes > before.Bytes+2*blockSize {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/internal/statedir"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // A mode that is widened for a moment (openOwn) must not stay so if the process is killed in that moment. So before
@@ -168,7 +169,7 @@ func (m *modes) narrow(path int, r modeRecord) error {
 	if (st.Mode^(r.mode|r.added))&allModes&^byWrite != 0 {
 		return nil
 	}
-	return unix.Chmod(procPath(path), st.Mode&allModes&^r.added)
+	return unix.Chmod(disk.ProcPath(path), st.Mode&allModes&^r.added)
 }
 
 // settle has the mode be on the disk before the record can be gone from it. A journal has both in their order.
@@ -177,7 +178,7 @@ func (m *modes) settle(v *Volume, path int) error {
 	if err := errors.Join(unix.Fstat(path, &st), unix.Fstat(m.dir.Fd(), &dir)); err != nil {
 		return err
 	}
-	if v.disk.journal && st.Dev == dir.Dev {
+	if v.disk.Journal && st.Dev == dir.Dev {
 		return nil
 	}
 	return unix.Syncfs(int(v.root.Fd()))

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -37,7 +39,7 @@ type process struct {
 // begin begins one after another. restores is whether it puts right by itself what is left.
 func beginProcess(t *testing.T, disk, records string, byIndex, restores bool) *process {
 	t.Helper()
-	table := &Table{ByIndex: byIndex, Only: TryRights(disk).Only, Modes: records}
+	table := &Table{ByIndex: byIndex, Only: actas.TryRights(disk).Only, Modes: records}
 	mustDo(t, table.Export(Exported{ID: 7, Path: "/v", Dir: disk}))
 	if !restores {
 		table.Modes = ""
@@ -138,7 +140,7 @@ func TestKilledAtEveryStepByHandle(t *testing.T) {
 
 func killedAtEveryStep(t *testing.T, byIndex bool) {
 	t.Helper()
-	if err := ProbeHandles(t.TempDir()); err != nil && !byIndex {
+	if err := disk.ProbeHandles(t.TempDir()); err != nil && !byIndex {
 		t.Skip(err)
 	}
 	for _, tt := range []struct {
@@ -215,7 +217,7 @@ func TestLeftModes(t *testing.T) {
 		f, err := p.Open(netip.Addr{}, handleOf(t, p.Opener, root, "file"), UseAttr)
 		mustDo(t, err)
 		defer f.Close()
-		mustDo(t, f.Chmod(AsProcess(), mode))
+		mustDo(t, f.Chmod(actas.AsProcess(), mode))
 	}
 	for _, tt := range []struct {
 		name  string
@@ -266,7 +268,7 @@ func TestLeftModes(t *testing.T) {
 
 // TestModeRecords: the name of a record is all that it has, and any other name is none.
 func TestModeRecords(t *testing.T) {
-	r := modeRecord{heldKey{7, NewFileID([]byte{1, 2, 3})}, 0o4050, 0o600}
+	r := modeRecord{heldKey{7, disk.NewFileID([]byte{1, 2, 3})}, 0o4050, 0o600}
 	if got, ok := parseModeRecord(r.name()); !ok || got != r {
 		t.Errorf("%s is %+v", r.name(), got)
 	}

@@ -14,12 +14,15 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // needNative skips where the native engine can't run.
 func needNative(t *testing.T) {
 	t.Helper()
-	if err := ProbeHandles(t.TempDir()); err != nil {
+	if err := disk.ProbeHandles(t.TempDir()); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 }
@@ -50,40 +53,6 @@ func handleOf(t *testing.T, o *Opener, root []byte, path string) []byte {
 		child.Close()
 	}
 	return h
-}
-
-func TestProbeSaysWhatIsMissing(t *testing.T) {
-	err := ProbeHandles("/proc")
-	var needs *NeedsError
-	if !errors.As(err, &needs) || needs.What == "" || needs.Fix == "" {
-		t.Errorf("ProbeHandles(/proc) = %v, want a NeedsError", err)
-	}
-}
-
-func TestOptionsIdentity(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		options  Options
-		uid, gid uint32
-		groups   []uint32
-		want     string
-	}{
-		{"as it is", Options{}, 1000, 100, []uint32{1, 2}, "1000 100 [1 2]"},
-		{"root", Options{}, 0, 0, []uint32{0, 4}, "0 0 [0 4]"},
-		{"uid -1", Options{}, noID, 100, []uint32{1}, "65534 65534 []"},
-		{"gid -1", Options{}, 1000, noID, []uint32{1}, "65534 65534 []"},
-		{"group -1", Options{}, 1000, 100, []uint32{noID, 2}, "1000 100 [2]"},
-		{"root squash", Options{RootSquash: true}, 0, 0, []uint32{0, 4}, "65534 65534 [4]"},
-		{"root squash, not root", Options{RootSquash: true}, 1000, 0, []uint32{0}, "1000 65534 []"},
-		{"all squash", Options{AllSquash: true, AnonUID: 7, AnonGID: 8}, 1000, 100, []uint32{1}, "7 8 []"},
-		{"anonymous is never -1", Options{AllSquash: true, AnonUID: noID, AnonGID: noID}, 0, 0, nil, "65534 65534 []"},
-		{"too many groups", Options{}, 1, 1, make([]uint32, 20), "1 1 [0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0]"},
-	} {
-		id := tt.options.Identity(tt.uid, tt.gid, tt.groups)
-		if got := fmt.Sprint(id.UID, id.GID, id.groups[:id.n]); got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-		}
-	}
 }
 
 func TestHandlesLastAsLongAsFiles(t *testing.T) {
@@ -228,7 +197,7 @@ func TestFileCacheGivesBack(t *testing.T) {
 	top, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer top.Close()
-	mustDo(t, errors.Join(top.Remove(AsProcess(), "removed"), top.Remove(AsProcess(), "in use")))
+	mustDo(t, errors.Join(top.Remove(actas.AsProcess(), "removed"), top.Remove(actas.AsProcess(), "in use")))
 	if n := kept(); n != 1 {
 		t.Errorf("%d files are kept, want the idle one", n)
 	}
@@ -286,7 +255,7 @@ func TestListing(t *testing.T) {
 	seen := map[string]bool{}
 	var cookie uint64
 	for done := false; !done; {
-		l, err := top.List(AsProcess(), cookie, 4096)
+		l, err := top.List(actas.AsProcess(), cookie, 4096)
 		mustDo(t, err)
 		for range 7 { // go on from a cookie often
 			e, ok, err := l.Next()
@@ -324,13 +293,13 @@ func TestFileTakesNamesOnly(t *testing.T) {
 	defer file.Close()
 	for _, name := range []string{bait, outside + "/new", "sub/new", "../new", "", "..", "new\x00"} {
 		_, lookup := top.Lookup([]byte(name))
-		_, create := top.Create(AsProcess(), name, 0o644)
-		_, mkdir := top.Mkdir(AsProcess(), name, 0o755)
-		_, symlink := top.Symlink(AsProcess(), "target", name)
-		_, mknod := top.Mknod(AsProcess(), name, TypeFIFO, 0o644, 0, 0)
+		_, create := top.Create(actas.AsProcess(), name, 0o644)
+		_, mkdir := top.Mkdir(actas.AsProcess(), name, 0o755)
+		_, symlink := top.Symlink(actas.AsProcess(), "target", name)
+		_, mknod := top.Mknod(actas.AsProcess(), name, TypeFIFO, 0o644, 0, 0)
 		for call, err := range map[string]error{
 			"lookup": lookup, "create": create, "mkdir": mkdir, "symlink": symlink, "mknod": mknod,
-			"link": file.Link(AsProcess(), top, name), "remove": top.Remove(AsProcess(), name), "rmdir": top.Rmdir(AsProcess(), name),
+			"link": file.Link(actas.AsProcess(), top, name), "remove": top.Remove(actas.AsProcess(), name), "rmdir": top.Rmdir(actas.AsProcess(), name),
 			"rename from": renameIn(top, name, "new"), "rename to": renameIn(top, "file", name),
 		} {
 			if !errors.Is(err, unix.EINVAL) {
@@ -383,8 +352,8 @@ func TestKeptAttributesEnd(t *testing.T) {
 	mustDo(t, os.Mkdir(filepath.Join(dir, "below"), 0o755))
 	mustDo(t, os.Mkdir(filepath.Join(dir, "here"), 0o755))
 	for name, remove := range map[string]func() error{
-		"file":  func() error { return top.Remove(AsProcess(), "file") },
-		"below": func() error { return top.Rmdir(AsProcess(), "below") },
+		"file":  func() error { return top.Remove(actas.AsProcess(), "file") },
+		"below": func() error { return top.Rmdir(actas.AsProcess(), "below") },
 		"here":  func() error { return os.Remove(filepath.Join(dir, "here")) }, // by the side
 	} {
 		handle := handleOf(t, o, root, name)
@@ -415,14 +384,14 @@ func TestLatest(t *testing.T) {
 	defer dir.Close()
 	for name, change := range map[string]func(*File) error{
 		"nothing": func(*File) error { return nil },
-		"Chmod":   func(f *File) error { return f.Chmod(AsProcess(), 0o600) },
-		"Chown":   func(f *File) error { return f.Chown(AsProcess(), 1, 1) },
+		"Chmod":   func(f *File) error { return f.Chmod(actas.AsProcess(), 0o600) },
+		"Chown":   func(f *File) error { return f.Chown(actas.AsProcess(), 1, 1) },
 		"Chtimes": func(f *File) error {
-			return f.Chtimes(AsProcess(), SetTime{}, SetTime{Set: true, Time: time.Unix(1, 0)})
+			return f.Chtimes(actas.AsProcess(), SetTime{}, SetTime{Set: true, Time: time.Unix(1, 0)})
 		},
-		"Truncate": func(f *File) error { return f.Truncate(AsProcess(), 100) },
+		"Truncate": func(f *File) error { return f.Truncate(actas.AsProcess(), 100) },
 	} {
-		f, err := dir.Create(AsProcess(), name, 0o644)
+		f, err := dir.Create(actas.AsProcess(), name, 0o644)
 		mustDo(t, err)
 		mustDo(t, change(f))
 		got, err := f.Latest()
@@ -442,7 +411,7 @@ func TestReadThroughWriter(t *testing.T) {
 	dir, err := o.Open(netip.Addr{}, root, UseNames)
 	mustDo(t, err)
 	defer dir.Close()
-	made, err := dir.Create(AsProcess(), "file", 0o644)
+	made, err := dir.Create(actas.AsProcess(), "file", 0o644)
 	mustDo(t, err)
 	handle := made.Handle()
 	made.Close()
@@ -478,8 +447,8 @@ func TestSetAttributesThroughAnyDescriptor(t *testing.T) {
 		t.Helper()
 		defer f.Close()
 		then := time.Unix(int64(len(what)), 0)
-		mustDo(t, f.Chmod(AsProcess(), 0o700|uint32(len(what))))
-		mustDo(t, f.Chtimes(AsProcess(), SetTime{}, SetTime{Set: true, Time: then}))
+		mustDo(t, f.Chmod(actas.AsProcess(), 0o700|uint32(len(what))))
+		mustDo(t, f.Chtimes(actas.AsProcess(), SetTime{}, SetTime{Set: true, Time: then}))
 		a, err := f.Stat()
 		mustDo(t, err)
 		if a.Mode&0o7777 != 0o700|uint32(len(what)) || !a.Mtime.Equal(then) {
@@ -494,9 +463,9 @@ func TestSetAttributesThroughAnyDescriptor(t *testing.T) {
 	names := open("dir", UseNames)
 	defer names.Close()
 	lock := LockNames(names, names)
-	made, err := names.Create(AsProcess(), "made", 0)
+	made, err := names.Create(actas.AsProcess(), "made", 0)
 	mustDo(t, err)
-	mkdir, err := names.Mkdir(AsProcess(), "mkdir", 0)
+	mkdir, err := names.Mkdir(actas.AsProcess(), "mkdir", 0)
 	mustDo(t, err)
 	lock.Unlock()
 	set("created", made)

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/internal/idle"
-	"github.com/podnas/podnas/server/shares"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/durable"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -32,11 +33,9 @@ type Opener struct {
 	// Closed objects are reused, so that frequent calls allocate nothing.
 	spare        sync.Pool // of *File
 	spareListing sync.Pool // of *Listing
-	spareWait    sync.Pool // of syncWait
 
-	syncing syncSlots
-	onBtrfs overlap
-	modes   modes
+	syncer *durable.Syncer
+	modes  modes
 
 	stop     chan struct{}
 	sweeping sync.WaitGroup
@@ -53,12 +52,11 @@ func NewOpener(table *Table, key *Key, log *slog.Logger) *Opener {
 		changes:      newChanges(),
 		spare:        sync.Pool{New: func() any { return new(File) }},
 		spareListing: sync.Pool{New: func() any { return new(Listing) }},
-		spareWait:    sync.Pool{New: func() any { return make(syncWait, 1) }},
-		syncing:      syncSlots{slots: shares.New[chan struct{}](syncsMax)},
+		syncer:       durable.New(log),
 		stop:         make(chan struct{}),
 	}
 	for _, v := range table.Volumes() { // clients must notice a restart, RFC 1813 section 3.3.7
-		v.newVerifier()
+		v.Durable.NewVerifier()
 	}
 	o.inside.seed, o.inside.begin = maphash.MakeSeed(), make(chan struct{}, 1)
 	o.sweeping.Go(o.sweep)
@@ -118,7 +116,7 @@ func (o *Opener) sweep() {
 
 // volumeOf finds the volume of a handle, and begins a call in it. The FileID has the volume's own form. It may block for
 // a handle of the other form.
-func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*Volume, FileID, error) {
+func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*Volume, disk.FileID, error) {
 	v, file, err := o.volumeAtOnce(client, handle)
 	if err != nil {
 		return v, file, err
@@ -130,7 +128,7 @@ func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*Volume, FileID, er
 }
 
 // volumeAtOnce is volumeOf without blocking. The FileID may have the other form.
-func (o *Opener) volumeAtOnce(client netip.Addr, handle []byte) (*Volume, FileID, error) {
+func (o *Opener) volumeAtOnce(client netip.Addr, handle []byte) (*Volume, disk.FileID, error) {
 	id, file, err := o.key.Parse(handle)
 	if err != nil {
 		return nil, file, err
@@ -150,7 +148,7 @@ func (o *Opener) volumeAtOnce(client netip.Addr, handle []byte) (*Volume, FileID
 // Root returns the handle of a volume's root directory. It does not block.
 func (o *Opener) Root(v *Volume) ([]byte, error) {
 	if v.rootID.IsZero() {
-		return nil, ErrNoFileID
+		return nil, disk.ErrNoFileID
 	}
 	return o.key.Handle(v.ID, v.rootID), nil
 }
@@ -172,7 +170,7 @@ func (o *Opener) Open(client netip.Addr, handle []byte, use Use) (*File, error) 
 
 // OpenIn is Open for who can't be asked to try again: it waits as Reopen does. The zero FileID is that of
 // the volume's root, and whose clients may use the volume is not looked at.
-func (o *Opener) OpenIn(v *Volume, id FileID, use Use) (f *File, err error) {
+func (o *Opener) OpenIn(v *Volume, id disk.FileID, use Use) (f *File, err error) {
 	if id.IsZero() {
 		id = v.rootID
 	}
@@ -192,7 +190,7 @@ func (o *Opener) OpenIn(v *Volume, id FileID, use Use) (f *File, err error) {
 }
 
 // open is Open in a volume in which a call has begun; Close, or an error, ends that call.
-func (o *Opener) open(v *Volume, id FileID, use Use) (f *File, err error) {
+func (o *Opener) open(v *Volume, id disk.FileID, use Use) (f *File, err error) {
 	if use.isData() {
 		f, err = o.openDataIn(v, id, use, false)
 	} else {
@@ -218,7 +216,7 @@ func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte, use Use) (*File, e
 	if err != nil {
 		return nil, err
 	}
-	if v.disk.quick && !v.isOther(&id) {
+	if v.disk.Quick && !v.isOther(&id) {
 		f := o.openKept(v, id, use)
 		if f != nil && o.isInside(f) {
 			return f, nil
@@ -234,7 +232,7 @@ func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte, use Use) (*File, e
 
 // openDataIn opens a file of a volume in which a call has begun; Close, or an error,
 // ends that call. The descriptor is cached. removed is that of openData.
-func (o *Opener) openDataIn(v *Volume, id FileID, use Use, removed bool) (*File, error) {
+func (o *Opener) openDataIn(v *Volume, id disk.FileID, use Use, removed bool) (*File, error) {
 	if removed || !o.held.keeps(heldKey{v.ID, id}) { // whose descriptors are for who holds it
 		if f := o.openKept(v, id, use); f != nil {
 			return f, nil
@@ -250,7 +248,7 @@ func (o *Opener) openDataIn(v *Volume, id FileID, use Use, removed bool) (*File,
 }
 
 // openIn is openDataIn for UseAttr and UseNames.
-func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
+func (o *Opener) openIn(v *Volume, id disk.FileID, use Use) (*File, error) {
 	if f := o.openKept(v, id, use); f != nil {
 		return o.mustBeInside(f)
 	}
@@ -258,10 +256,10 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 	now := o.inside.now.Load()
 	d, err := o.find(v, id, use.flags())
 	if errors.Is(err, unix.EACCES) && o.table.Only != nil && use == UseNames {
-		var path descriptor
+		var path disk.Descriptor
 		if path, err = o.find(v, id, UseAttr.flags()|unix.O_DIRECTORY); err == nil {
-			d, err = o.openOwn(v, id, path.fd(), use)
-			path.close()
+			d, err = o.openOwn(v, id, path.FD(), use)
+			path.Close()
 		}
 	}
 	if err != nil {
@@ -286,9 +284,9 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 	}
 	var c *space.Charge
 	if use == UseNames && v.account != nil {
-		c = v.account.Enter(v.disk.inode(&f.Attr))
+		c = v.account.Enter(v.disk.Inode(&f.Attr))
 	}
-	f.keptAs(o.keep(fileKey{v, id}, use, f.own.take(), c))
+	f.keptAs(o.keep(fileKey{v, id}, use, f.own.Take(), c))
 	if f.charge != nil { // Attr must be what the charge was settled with
 		if f.Attr, err = f.Stat(); err != nil {
 			f.Close()
@@ -299,7 +297,7 @@ func (o *Opener) openIn(v *Volume, id FileID, use Use) (*File, error) {
 }
 
 // openKept opens a file from the cache. It returns nil if it is not cached.
-func (o *Opener) openKept(v *Volume, id FileID, use Use) *File {
+func (o *Opener) openKept(v *Volume, id disk.FileID, use Use) *File {
 	kept := o.files.get(fileKey{v, id}, use)
 	if kept == nil {
 		return nil
@@ -327,8 +325,8 @@ func (o *Opener) openKept(v *Volume, id FileID, use Use) *File {
 }
 
 // newKept returns a File of a cached descriptor.
-func (o *Opener) newKept(v *Volume, id FileID, use Use, kept *openFile) *File {
-	f := o.newFile(v, descriptor{})
+func (o *Opener) newKept(v *Volume, id disk.FileID, use Use, kept *openFile) *File {
+	f := o.newFile(v, disk.Descriptor{})
 	f.ID, f.use = id, use
 	f.keptAs(kept)
 	return f
@@ -337,7 +335,7 @@ func (o *Opener) newKept(v *Volume, id FileID, use Use, kept *openFile) *File {
 // keptAs makes the file use a cached descriptor, and its charge if the call may change the
 // file or a directory's names.
 func (f *File) keptAs(kept *openFile) {
-	f.kept, f.fd, f.since = kept, kept.fd, kept.state.errs.sample()
+	f.kept, f.fd, f.since = kept, kept.fd, kept.Sample()
 	if f.use != UseAttr {
 		f.charge = kept.charge
 	}
@@ -353,36 +351,36 @@ func (f *File) enterNames() {
 
 // countsLinks reports whether the attributes of an open file show when it is
 // removed. btrfs does not count the links of directories.
-func countsLinks(a *Attr) bool { return !a.IsDir() || a.Nlink > 1 }
+func countsLinks(a *disk.Attr) bool { return !a.IsDir() || a.Nlink > 1 }
 
 // newFile is a File of a volume in which a call has begun, with a descriptor that it then
 // owns. Close gives its memory back.
-func (o *Opener) newFile(v *Volume, d descriptor) *File {
+func (o *Opener) newFile(v *Volume, d disk.Descriptor) *File {
 	f := o.spare.Get().(*File)
-	*f = File{opener: o, Volume: v, own: d, fd: d.fd()}
+	*f = File{opener: o, Volume: v, own: d, fd: d.FD()}
 	return f
 }
 
 // find opens a file by its FileID. One that was removed while a client has it open is where such files
 // are kept.
-func (o *Opener) find(v *Volume, id FileID, flags int) (descriptor, error) {
+func (o *Opener) find(v *Volume, id disk.FileID, flags int) (disk.Descriptor, error) {
 	key := heldKey{v.ID, id}
 	if !o.held.keeps(key) || !v.byIndex && !v.isOther(&id) {
-		return v.finder.open(id, flags)
+		return v.finder.Open(id, flags)
 	}
-	path, err := openEntry(o.held.at(), key.name())
+	path, err := disk.OpenEntry(o.held.at(), key.name())
 	if err != nil {
-		return descriptor{}, unix.ESTALE
+		return disk.Descriptor{}, unix.ESTALE
 	}
-	if err := v.verify(path.fd(), v.disk.numberIn(&id), &id); err != nil {
-		path.close()
-		return descriptor{}, unix.ESTALE
+	if err := v.verify(path.FD(), v.disk.NumberIn(&id), &id); err != nil {
+		path.Close()
+		return disk.Descriptor{}, unix.ESTALE
 	}
 	if flags&unix.O_PATH != 0 {
 		return path, nil
 	}
-	defer path.close()
-	return reopen(path.fd(), flags)
+	defer path.Close()
+	return disk.Reopen(path.FD(), flags)
 }
 
 // ByIndex reports whether the volume's files are found by an index.

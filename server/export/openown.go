@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // openOwn opens a file of the only user, which is open as path, although its mode does not let its
@@ -11,7 +13,7 @@ import (
 // opens; names in a directory may be changed by who may not read it; and what has just been made
 // without a right for anybody is synced. Root needs no right for any of these. Another owner gets it
 // by the mode, for a moment, of which there is a record: modes.go.
-func (o *Opener) openOwn(v *Volume, id FileID, path int, use Use) (descriptor, error) {
+func (o *Opener) openOwn(v *Volume, id disk.FileID, path int, use Use) (disk.Descriptor, error) {
 	m := &o.modes
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -23,45 +25,45 @@ func (o *Opener) openOwn(v *Volume, id FileID, path int, use Use) (descriptor, e
 			err = m.forget(r)
 		}
 		if err != nil {
-			return descriptor{}, err
+			return disk.Descriptor{}, err
 		}
 	}
 	attr, err := v.look(path, nil)
 	switch {
 	case err != nil:
-		return descriptor{}, err
+		return disk.Descriptor{}, err
 	case m.dir == nil || attr.UID != o.table.Only.UID:
-		return descriptor{}, unix.EACCES
+		return disk.Descriptor{}, unix.EACCES
 	}
 	wants := uint32(unix.S_IRUSR)
 	if use == UseWrite {
 		wants |= unix.S_IWUSR
 	}
-	open := func() (descriptor, error) {
-		fd, err := unix.Open(procPath(path), use.flags()&^unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	open := func() (disk.Descriptor, error) {
+		fd, err := unix.Open(disk.ProcPath(path), use.flags()&^unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return descriptor{}, err
+			return disk.Descriptor{}, err
 		}
-		return owned(fd), nil
+		return disk.Owned(fd), nil
 	}
 	r := modeRecord{heldKey{v.ID, id}, attr.Mode & allModes, wants &^ attr.Mode}
 	if r.added == 0 {
 		return open()
 	}
 	if err := m.record(r); err != nil {
-		return descriptor{}, err
+		return disk.Descriptor{}, err
 	}
 	m.did("recorded")
 	defer o.beginChange(v, id).end()
-	if err := unix.Chmod(procPath(path), r.mode|r.added); err != nil {
-		return descriptor{}, errors.Join(err, m.drop(r))
+	if err := unix.Chmod(disk.ProcPath(path), r.mode|r.added); err != nil {
+		return disk.Descriptor{}, errors.Join(err, m.drop(r))
 	}
 	m.did("widened")
 	d, err := open()
 	if undone := errors.Join(m.narrow(path, r), m.settle(v, path)); undone != nil {
 		m.leave(r) // to the next process
-		d.close()
-		return descriptor{}, undone
+		d.Close()
+		return disk.Descriptor{}, undone
 	}
 	m.did("narrowed")
 	if undone := m.drop(r); undone != nil {
@@ -69,14 +71,4 @@ func (o *Opener) openOwn(v *Volume, id FileID, path int, use Use) (descriptor, e
 	}
 	m.did("dropped")
 	return d, err
-}
-
-// syncOwn syncs such a file, which is open with O_PATH.
-func (o *Opener) syncOwn(file *openFile) error {
-	d, err := o.openOwn(file.key.volume, file.key.id, file.fd, UseRead)
-	if err != nil {
-		return err
-	}
-	defer d.close()
-	return file.key.volume.disk.sync(d.fd(), false)
 }

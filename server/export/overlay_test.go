@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -44,7 +45,7 @@ func TestOverlayNumbers(t *testing.T) {
 	for n := range 1000 {
 		name := fmt.Sprint(n)
 		err := inNames(t, o, below, func(d *File) error {
-			f, err := d.Create(AsProcess(), name, 0o644)
+			f, err := d.Create(actas.AsProcess(), name, 0o644)
 			if err == nil {
 				f.Close()
 			}
@@ -62,7 +63,7 @@ func TestOverlayNumbers(t *testing.T) {
 		mustDo(t, inNames(t, o, below, func(d *File) error { return renameIn(d, name, "renamed") }))
 		found("renamed", handle, of)
 		found("beside it", sibling, "sibling")
-		mustDo(t, inNames(t, o, below, func(d *File) error { return d.Remove(AsProcess(), "renamed") }))
+		mustDo(t, inNames(t, o, below, func(d *File) error { return d.Remove(actas.AsProcess(), "renamed") }))
 		found("when it was removed", sibling, "sibling")
 		if _, err := contentOf(o, handle); err == nil {
 			t.Error("it is found after it was removed")

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // Entry is a name in a directory.
@@ -25,8 +28,8 @@ type Entry struct {
 // before its File.
 type Listing struct {
 	dir *File
-	as  Thread
-	own descriptor
+	as  actas.Thread
+	own disk.Descriptor
 	buf []byte // what getdents64(2) gave and Next has not yet
 	mem []byte
 
@@ -38,8 +41,8 @@ type Listing struct {
 
 // List opens the directory for reading after a cookie; 0 is the start. The caller
 // needs the right to read it. It is read in pieces of size bytes, at least 4 KiB.
-func (f *File) List(as Thread, cookie uint64, size int) (*Listing, error) {
-	as.check()
+func (f *File) List(as actas.Thread, cookie uint64, size int) (*Listing, error) {
+	as.MustAct()
 	if !f.Attr.IsDir() {
 		return nil, unix.ENOTDIR
 	}
@@ -49,7 +52,7 @@ func (f *File) List(as Thread, cookie uint64, size int) (*Listing, error) {
 		return nil, err
 	}
 	l := f.opener.spareListing.Get().(*Listing)
-	*l = Listing{dir: f, as: as, own: owned(fd), mem: slices.Grow(l.mem[:0], size)[:size]}
+	*l = Listing{dir: f, as: as, own: disk.Owned(fd), mem: slices.Grow(l.mem[:0], size)[:size]}
 	if cookie != 0 {
 		if _, err := unix.Seek(fd, int64(cookie), 0); err != nil {
 			l.Close()
@@ -61,14 +64,14 @@ func (f *File) List(as Thread, cookie uint64, size int) (*Listing, error) {
 
 // Close releases the listing and l, which is reused.
 func (l *Listing) Close() {
-	l.own.close()
+	l.own.Close()
 	l.dir.opener.spareListing.Put(l)
 }
 
 // look looks at the directory after a part of it was read.
 func (l *Listing) look() {
 	l.read = time.Now().UnixNano()
-	a, err := l.dir.Volume.look(l.own.fd(), nil)
+	a, err := l.dir.Volume.look(l.own.FD(), nil)
 	if err != nil {
 		l.search, l.checked = false, true
 		return
@@ -89,7 +92,7 @@ func (l *Listing) maySearch() bool {
 // Next returns the next entry; ok is false at the end.
 func (l *Listing) Next() (e Entry, ok bool, err error) {
 	if len(l.buf) == 0 {
-		n, err := unix.Getdents(l.own.fd(), l.mem)
+		n, err := unix.Getdents(l.own.FD(), l.mem)
 		if n <= 0 || err != nil {
 			return Entry{}, false, err
 		}
@@ -111,8 +114,8 @@ func (l *Listing) Next() (e Entry, ok bool, err error) {
 		e.Name = e.Name[:end]
 	}
 	l.buf = b[size:]
-	if v := l.dir.Volume; v.disk.overlay { // whose directories have the numbers of their layer
-		if _, st, _ := (inodes{&v.disk}).look(l.own.fd(), string(e.Name)); st.Ino != 0 {
+	if v := l.dir.Volume; v.disk.Overlay { // whose directories have the numbers of their layer
+		if _, st, _ := (disk.ByInode{FS: &v.disk}).Look(l.own.FD(), string(e.Name)); st.Ino != 0 {
 			e.Ino = st.Ino
 		}
 	}

@@ -57,3 +57,23 @@ func linkMax(fsType int64) uint32 {
 	}
 	return 127 // glibc's guess
 }
+
+// HasRoom reports whether the disk has space for n bytes of users other than root:
+// ext4 reserves its last blocks for root. It reads the free space again after a
+// sixteenth of it was used, so it can be wrong by what other programs have written
+// meanwhile.
+func (v *Volume) HasRoom(n int) bool {
+	if v.credit.Add(-int64(n)) >= 0 {
+		return true
+	}
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(int(v.root.Fd()), &st); err != nil {
+		return false
+	}
+	credit := space.BytesOf(st.Bavail, st.Bsize) / 16
+	if credit < 4<<20 { // when it is nearly full, let the kernel decide
+		return false
+	}
+	v.credit.Store(credit)
+	return true
+}

@@ -1,7 +1,6 @@
 package export
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -10,83 +9,22 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/podnas/podnas/test/faultydisk"
 )
 
-func TestErrSeq(t *testing.T) {
-	var e errSeq
-	before := e.sample()
-	if err := e.since(before); err != nil {
-		t.Errorf("nothing has failed: %v", err)
-	}
-	e.failed(fmt.Errorf("sync: %w", unix.ENOSPC))
-	after := e.sample()
-	for sample, want := range map[uint64]error{before: unix.ENOSPC, after: nil} {
-		if err := e.since(sample); !errors.Is(err, want) {
-			t.Errorf("since %x: %v, want %v", sample, err, want)
-		}
-	}
-	e.failed(unix.ENOSPC) // the same once more is another failure
-	if err := e.since(after); !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("after a second failure: %v", err)
-	}
-	e.failed(errors.New("no errno"))
-	if err := e.since(after); !errors.Is(err, unix.EIO) {
-		t.Errorf("a failure without an errno: %v", err)
-	}
-}
-
-// The kernel reports a failed sync once. All calls that had changed the file by then get the
-// error, even if their own sync succeeds; calls that change it later do not. The verifier has
-// changed before the first of them gets it.
-func TestFailedSyncIsToldToAll(t *testing.T) {
+// The descriptors of a file share what has failed.
+func TestFailuresAreOfTheFile(t *testing.T) {
 	o, root, dir := openerAt(t)
 	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
 	handle := handleOf(t, o, root, "file")
-	open := func() *File {
-		f, err := o.Open(netip.Addr{}, handle, UseWrite)
+	open := func(use Use) *File {
+		f, err := o.Open(netip.Addr{}, handle, use)
 		mustDo(t, err)
 		t.Cleanup(f.Close)
 		return f
 	}
-	first, second, here := open(), open(), open()
-	verifier := first.Volume.WriteVerifier()
-
-	good := first.kept.fd
-	first.kept.fd = -1
-	inRound, goOn := make(chan error), make(chan struct{})
-	syncThen(first, false, waiterFunc(func(err error) {
-		if first.Volume.WriteVerifier() == verifier {
-			t.Error("a failure is told, and the write verifier is the one from before")
-		}
-		inRound <- err
-		<-goOn
-	}))
-	if err := <-inRound; err == nil {
-		t.Error("in the round that fails: no error")
-	}
-	first.kept.fd = good // and from here on the kernel says that all is well
-	late := open()
-	told := make(chan error, 2)
-	for _, f := range []*File{second, late} {
-		syncThen(f, false, waiterFunc(func(err error) { told <- err }))
-	}
-	close(goOn)
-	if err := <-told; err == nil {
-		t.Error("open since before the failure, and in the round after it: no error")
-	}
-	if err := <-told; err != nil {
-		t.Errorf("opened after the failure: %v", err)
-	}
-	for ok := false; !ok; {
-		var err error
-		if ok, err = here.SyncHere(false); ok && err == nil {
-			t.Error("open since before the failure, and synced here: no error")
-		}
-	}
-	if again := open(); again.kept.state != first.kept.state {
+	read, write := open(UseRead), open(UseWrite)
+	if read.kept == write.kept || read.kept.State() != write.kept.State() {
 		t.Error("what one descriptor has of failures, another has not")
 	}
 }
@@ -100,7 +38,7 @@ func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
 		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseWrite)
 		mustDo(t, err)
 		defer f.Close()
-		if f.kept.unsynced.Load() > 0 {
+		if f.kept.Unsynced() {
 			t.Error("nothing is written, and it has to be synced")
 		}
 		_, _, err = f.WriteAt([]byte("data"), 0)
@@ -109,7 +47,7 @@ func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
 	}
 	file := write("file")
 	v := file.key.volume
-	syncs := func() uint64 { return v.syncs.Durations.Snapshot().Count }
+	syncs := func() uint64 { return v.table.Syncs.Durations.Snapshot().Count }
 	idle := func() {
 		makeIdle(o)
 		unsynced, _ := o.files.removeIdle()
@@ -124,8 +62,8 @@ func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
 	}
 	before := syncs()
 	idle()
-	if !isKept(o, file) || file.unsynced.Load() > 0 || syncs() != before+1 {
-		t.Errorf("idle and written: open %v, to be synced %v, after %d syncs; want it synced and open", isKept(o, file), file.unsynced.Load(), syncs()-before)
+	if !isKept(o, file) || file.Unsynced() || syncs() != before+1 {
+		t.Errorf("idle and written: open %v, to be synced %v, after %d syncs; want it synced and open", isKept(o, file), file.Unsynced(), syncs()-before)
 	}
 	idle()
 	if isKept(o, file) || syncs() != before+1 {
@@ -168,7 +106,7 @@ func TestFailureInTheBackground(t *testing.T) {
 			f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "file"), UseWrite)
 			mustDo(t, err)
 			file := f.kept
-			verifier := v.WriteVerifier()
+			verifier := v.Durable.WriteVerifier()
 			disk.Fail()
 			for block := range int64(1000) { // more than is held by what mkfs has laid out
 				_, _, err = f.WriteAt(fmt.Appendf(nil, "block %d", block), block*blockSize)
@@ -188,7 +126,7 @@ func TestFailureInTheBackground(t *testing.T) {
 					t.Fatal("the file is not closed")
 				}
 			}
-			if v.WriteVerifier() == verifier {
+			if v.Durable.WriteVerifier() == verifier {
 				t.Error("what was written is lost, and COMMIT would say that it is on the disk")
 			}
 		})

@@ -15,6 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/durable"
 	"github.com/podnas/podnas/server/inodeindex"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/server/stats"
@@ -30,18 +33,16 @@ type Volume struct {
 	Served  stats.Volume
 	// Refused is why no client may use the volume, nil if clients may.
 	Refused error
+	// Durable has the syncs of the volume's files.
+	Durable durable.Volume
 
 	table       *Table
-	syncs       *stats.Syncs // of the table
-	dirSyncs    syncs        // of directories, where they are synced together
-	fileSyncs   syncs        // of files with little to write, where they are
-	verifier    atomic.Uint64
 	root        *os.File
 	form        Form
 	byIndex     bool // finder is the index
 	finder      finder
 	index       atomic.Pointer[index] // nil: none is needed, yet
-	rootID      FileID                // zero if there is none
+	rootID      disk.FileID           // zero if there is none
 	over        atomic.Pointer[above]
 	directories directories
 	// climbing is held while walking up many levels, see findInside.
@@ -49,7 +50,7 @@ type Volume struct {
 	mount    uint64 // the root's, and so of all that is opened by handle; 0 before Linux 5.8
 	births   bool   // the disk has the times of birth
 	rootIno  uint64
-	disk     disk
+	disk     disk.FS
 	account  *space.Account // nil: the server does not count
 	counted  atomic.Bool    // the usage is, and Table.lookAfter looks after it
 	mu       sync.RWMutex
@@ -116,6 +117,11 @@ type Options struct {
 	Clients []netip.Prefix
 }
 
+// Squash returns which callers become the anonymous user.
+func (o *Options) Squash() actas.Squash {
+	return actas.Squash{Root: o.RootSquash, All: o.AllSquash, AnonUID: o.AnonUID, AnonGID: o.AnonGID}
+}
+
 // Allows reports whether a client may use the volume. A client without an address,
 // on a Unix socket, may only use a volume that allows all clients.
 func (o *Options) Allows(client netip.Addr) bool {
@@ -147,7 +153,7 @@ type Table struct {
 	ByIndex  bool
 	IndexMax int
 	// Only is the user as whom all calls are done, see Rights. It must be set before a volume is added.
-	Only *Only
+	Only *actas.Only
 	// Modes is the directory on the disk that has the modes of files which Only changes for a moment, see Opener.openOwn.
 	// If it is empty, none is changed. It must be set before NewOpener.
 	Modes string
@@ -218,8 +224,8 @@ func (t *Table) add(e Exported) (*Volume, error) {
 		}
 	}
 	v := &Volume{
-		ID: e.ID, table: t, Path: exportPath, Options: e.Options, root: root, disk: diskOf(root), account: e.Account,
-		ending: make(chan struct{}), closed: make(chan struct{}), Refused: t.Only.Refuses(&e.Options),
+		ID: e.ID, table: t, Path: exportPath, Options: e.Options, root: root, disk: disk.Of(root), account: e.Account,
+		ending: make(chan struct{}), closed: make(chan struct{}), Refused: t.Only.Refuses(e.Options.Squash()),
 	}
 	v.statRoot()
 	if err := v.setForm(e.Form); err != nil {
@@ -228,15 +234,14 @@ func (t *Table) add(e Exported) (*Volume, error) {
 	if v.account != nil {
 		v.account.Attach(root, v.identifyAgain)
 	}
-	v.dirSyncs.aside = true
-	if v.rootID, err = v.finder.identify(int(root.Fd()), nil); err != nil {
-		v.finder = inodes{&v.disk}
+	if v.rootID, err = v.finder.Identify(int(root.Fd()), nil); err != nil {
+		v.finder = disk.ByInode{FS: &v.disk}
 	}
 	if v.Refused != nil && t.Log != nil {
 		t.Log.Warn("nfs: no client may use a volume", "volume", v.Path, "reason", v.Refused)
 	}
-	v.Served.Name, v.syncs = v.Path, &t.Syncs
-	v.newVerifier()
+	v.Served.Name = v.Path
+	v.Durable.Init(v.ID, v.Path, &v.disk, &t.Syncs)
 	t.byPath[v.Path], t.byID[v.ID] = v, v
 	at, _ := slices.BinarySearchFunc(t.sorted, v.Path, func(other *Volume, path string) int { return strings.Compare(other.Path, path) })
 	t.sorted = slices.Concat(t.sorted[:at], []*Volume{v}, t.sorted[at:])

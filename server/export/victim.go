@@ -1,15 +1,19 @@
 package export
 
-import "github.com/podnas/podnas/server/space"
+import (
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/space"
+)
 
 // victim is a file that is about to lose a name. If that is its last name, its
 // cached descriptors must be closed to free its space, and its charge ends.
 type victim struct {
 	dir    *File
 	name   string
-	id     FileID     // zero: nothing there, or nothing that is open or could be
-	kept   *openFile  // of the file, nil: none
-	own    descriptor // opened to look at it, or none
+	id     disk.FileID     // zero: nothing there, or nothing that is open or could be
+	kept   *openFile       // of the file, nil: none
+	own    disk.Descriptor // opened to look at it, or none
 	taking space.Taking
 	held   *heldFile // nil: no client has it open
 	linked bool      // held got its name for this
@@ -22,7 +26,7 @@ type victim struct {
 func (f *File) victim(name string) victim {
 	v := victim{dir: f, name: name}
 	var err error
-	if v.id, err = f.Volume.finder.identify(f.fd, []byte(name)); err != nil {
+	if v.id, err = f.Volume.finder.Identify(f.fd, []byte(name)); err != nil {
 		return v
 	}
 	v.index = f.Volume.index.Load()
@@ -46,15 +50,15 @@ func (v *victim) take() {
 		return
 	}
 	var err error
-	if v.own, err = openEntry(v.dir.fd, v.name); err == nil {
-		v.taking = a.Take(v.own.fd())
+	if v.own, err = disk.OpenEntry(v.dir.fd, v.name); err == nil {
+		v.taking = a.Take(v.own.FD())
 	}
 }
 
 // keep gives a file that clients hold open another name, if it is about to lose its last one. It
 // does nothing where that fails, as on a full disk: then the file stays as long as this process has it
 // open.
-func (v *victim) keep(as Thread, name string) {
+func (v *victim) keep(as actas.Thread, name string) {
 	dir := v.dir
 	if v.id.IsZero() {
 		return
@@ -76,12 +80,12 @@ func (v *victim) taken(err error) error {
 	}
 	if x := v.index; x != nil {
 		if err == nil && !v.same {
-			x.names.Remove(v.dir.Volume.disk.numberIn(&v.id), v.dir.Attr.Ino, []byte(v.name))
+			x.names.Remove(v.dir.Volume.disk.NumberIn(&v.id), v.dir.Attr.Ino, []byte(v.name))
 		}
 		x.moved()
 	}
 	v.taking.Done(err)
-	v.own.close()
+	v.own.Close()
 	v.change.end()
 	if err == nil {
 		files.drop(v.dir.Volume, v.id)

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/actas"
 )
 
 // inNames calls do with a directory whose names are locked.
@@ -50,13 +52,13 @@ func TestLastNames(t *testing.T) {
 							return // it was removed before
 						}
 						defer f.Close()
-						_ = inNames(t, o, handles["b"], func(d *File) error { return f.Link(AsProcess(), d, name) })
+						_ = inNames(t, o, handles["b"], func(d *File) error { return f.Link(actas.AsProcess(), d, name) })
 						if i%2 == 0 {
-							_ = inNames(t, o, handles["b"], func(d *File) error { return d.Remove(AsProcess(), name) })
+							_ = inNames(t, o, handles["b"], func(d *File) error { return d.Remove(actas.AsProcess(), name) })
 						}
 					})
 					changing.Go(func() {
-						if err := inNames(t, o, handles["a"], func(d *File) error { return d.Remove(AsProcess(), name) }); err != nil {
+						if err := inNames(t, o, handles["a"], func(d *File) error { return d.Remove(actas.AsProcess(), name) }); err != nil {
 							t.Error(err)
 						}
 					})
@@ -93,11 +95,11 @@ func TestReusedNumbers(t *testing.T) {
 				for i := range 500 {
 					err := inNames(t, o, own, func(d *File) error {
 						if i > 0 {
-							if err := d.Remove(AsProcess(), fmt.Sprint(i-1)); err != nil {
+							if err := d.Remove(actas.AsProcess(), fmt.Sprint(i-1)); err != nil {
 								return err
 							}
 						}
-						made, err := d.Symlink(AsProcess(), "target", fmt.Sprint(i))
+						made, err := d.Symlink(actas.AsProcess(), "target", fmt.Sprint(i))
 						if err == nil {
 							made.Close()
 						}
@@ -126,7 +128,7 @@ func TestRemovedIsNotOpen(t *testing.T) {
 		for range 20 {
 			handle := create(t, o, root, "file") // and it stays open
 			open := o.Kept().Files.Open
-			mustDo(t, inNames(t, o, root, func(d *File) error { return d.Remove(AsProcess(), "file") }))
+			mustDo(t, inNames(t, o, root, func(d *File) error { return d.Remove(actas.AsProcess(), "file") }))
 			if n := o.Kept().Files.Open; n != open-1 {
 				t.Fatalf("%d files are open after a removal, and %d before", n, open)
 			}
@@ -137,7 +139,7 @@ func TestRemovedIsNotOpen(t *testing.T) {
 			f, err := o.Open(netip.Addr{}, other, UseAttr)
 			mustDo(t, err)
 			f.Close()
-			mustDo(t, inNames(t, o, root, func(d *File) error { return d.Remove(AsProcess(), "other") }))
+			mustDo(t, inNames(t, o, root, func(d *File) error { return d.Remove(actas.AsProcess(), "other") }))
 		}
 	})
 }
@@ -152,7 +154,7 @@ func TestRenameOfChangedName(t *testing.T) {
 	rename := func(wants bool) {
 		t.Helper()
 		mustDo(t, inNames(t, o, root, func(d *File) error {
-			changed, err := d.Rename(AsProcess(), "old", d, "new")
+			changed, err := d.Rename(actas.AsProcess(), "old", d, "new")
 			if changed != wants {
 				t.Errorf("a rename says that it changes something: %t", changed)
 			}
@@ -180,7 +182,7 @@ func TestNamesRace(t *testing.T) {
 		var dirs [2][]byte
 		for i := range dirs {
 			mustDo(t, inNames(t, o, root, func(d *File) error {
-				made, err := d.Mkdir(AsProcess(), fmt.Sprint(i), 0o755)
+				made, err := d.Mkdir(actas.AsProcess(), fmt.Sprint(i), 0o755)
 				if err == nil {
 					dirs[i] = made.Handle()
 					made.Close()
@@ -202,16 +204,16 @@ func TestNamesRace(t *testing.T) {
 					locked := LockNames(from, to)
 					switch r.IntN(5) { // each may fail
 					case 0, 1:
-						if made, err := to.Create(AsProcess(), name(), 0o644); err == nil {
+						if made, err := to.Create(actas.AsProcess(), name(), 0o644); err == nil {
 							made.Close()
 						}
 					case 2:
-						_ = from.Remove(AsProcess(), name())
+						_ = from.Remove(actas.AsProcess(), name())
 					case 3:
-						_, _ = from.Rename(AsProcess(), name(), to, name())
+						_, _ = from.Rename(actas.AsProcess(), name(), to, name())
 					case 4:
 						if file != nil {
-							_ = file.Link(AsProcess(), to, name())
+							_ = file.Link(actas.AsProcess(), to, name())
 						}
 					}
 					locked.Unlock()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-git/go-billy/v5"
 
+	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/export"
 )
 
@@ -108,7 +109,7 @@ func (r *resizer) Truncate(size int64) error {
 		return err
 	}
 	defer open.Close()
-	if err := r.fs.awaited(func() error { return open.Truncate(export.AsProcess(), uint64(size)) }); err != nil {
+	if err := r.fs.awaited(func() error { return open.Truncate(actas.AsProcess(), uint64(size)) }); err != nil {
 		return err
 	}
 	return open.Sync(false)

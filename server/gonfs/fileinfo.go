@@ -4,15 +4,15 @@ import (
 	"os"
 	"time"
 
-	nfsfile "github.com/willscott/go-nfs/file"
+	"github.com/podnas/podnas/server/disk"
 
-	"github.com/podnas/podnas/server/export"
+	nfsfile "github.com/willscott/go-nfs/file"
 )
 
 // fileInfo has a file's attributes for the library.
 type fileInfo struct {
 	name string
-	attr export.Attr
+	attr disk.Attr
 }
 
 func (i *fileInfo) Name() string       { return i.name }

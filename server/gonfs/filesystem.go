@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-git/go-billy/v5"
 
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 )
 
@@ -97,10 +99,10 @@ const listingSize = 32 << 10
 // ReadDir lists a directory.
 func (f *filesystem) ReadDir(name string) (infos []os.FileInfo, err error) {
 	err = f.do(name, func(dir *export.File) error {
-		if err := dir.Access(export.AsProcess(), export.MayExec); err != nil { // or no entry can be looked up
+		if err := dir.Access(actas.AsProcess(), export.MayExec); err != nil { // or no entry can be looked up
 			return err
 		}
-		listing, err := dir.List(export.AsProcess(), 0, listingSize)
+		listing, err := dir.List(actas.AsProcess(), 0, listingSize)
 		if err != nil {
 			return err
 		}
@@ -110,7 +112,7 @@ func (f *filesystem) ReadDir(name string) (infos []os.FileInfo, err error) {
 			if err != nil || !ok {
 				return err
 			}
-			if !export.ValidName(entry.Name) {
+			if !disk.ValidName(entry.Name) {
 				continue // "." and ".."
 			}
 			attr, _, err := dir.Describe(entry.Name, nil)
@@ -177,10 +179,10 @@ func (f *filesystem) awaited(change func() error) error {
 }
 
 // make makes a file with a client's name: in does, in a directory.
-func (f *filesystem) make(path string, in func(dir *export.File, name string) (*export.File, error)) (export.FileID, error) {
+func (f *filesystem) make(path string, in func(dir *export.File, name string) (*export.File, error)) (disk.FileID, error) {
 	dir, name, err := f.names(path)
 	if err != nil {
-		return export.FileID{}, err
+		return disk.FileID{}, err
 	}
 	defer dir.Close()
 	var made *export.File
@@ -188,7 +190,7 @@ func (f *filesystem) make(path string, in func(dir *export.File, name string) (*
 		made, err = in(dir, name)
 		return err
 	}); err != nil {
-		return export.FileID{}, err
+		return disk.FileID{}, err
 	}
 	defer made.Close()
 	if !made.ComesWithName() {
@@ -201,7 +203,7 @@ func (f *filesystem) make(path string, in func(dir *export.File, name string) (*
 // attributes, RFC 1813 section 3.3.8, and the library sets them next.
 func (f *filesystem) Create(path string) (billy.File, error) {
 	id, err := f.make(path, func(dir *export.File, name string) (*export.File, error) {
-		made, err := dir.Create(export.AsProcess(), name, 0o644)
+		made, err := dir.Create(actas.AsProcess(), name, 0o644)
 		if !errors.Is(err, syscall.EEXIST) {
 			return made, err
 		}
@@ -224,7 +226,7 @@ func (f *filesystem) MkdirAll(path string, mode os.FileMode) error {
 		mode = 0o755 // the library's default lacks the 0o
 	}
 	_, err := f.make(path, func(dir *export.File, name string) (*export.File, error) {
-		return dir.Mkdir(export.AsProcess(), name, uint32(mode.Perm()))
+		return dir.Mkdir(actas.AsProcess(), name, uint32(mode.Perm()))
 	})
 	return err
 }
@@ -232,7 +234,7 @@ func (f *filesystem) MkdirAll(path string, mode os.FileMode) error {
 // Symlink creates a symbolic link.
 func (f *filesystem) Symlink(target, path string) error {
 	_, err := f.make(path, func(dir *export.File, name string) (*export.File, error) {
-		return dir.Symlink(export.AsProcess(), target, name)
+		return dir.Symlink(actas.AsProcess(), target, name)
 	})
 	return err
 }
@@ -246,9 +248,9 @@ func (f *filesystem) Remove(path string) error {
 	}
 	defer dir.Close()
 	if err := f.locked(dir, dir, func() error {
-		err := dir.Remove(export.AsProcess(), name)
+		err := dir.Remove(actas.AsProcess(), name)
 		if errors.Is(err, syscall.EISDIR) {
-			err = dir.Rmdir(export.AsProcess(), name)
+			err = dir.Rmdir(actas.AsProcess(), name)
 		}
 		return err
 	}); err != nil {
@@ -270,7 +272,7 @@ func (f *filesystem) Rename(from, to string) error {
 	}
 	defer b.Close()
 	err = f.locked(a, b, func() error {
-		_, err := a.Rename(export.AsProcess(), name, b, newName)
+		_, err := a.Rename(actas.AsProcess(), name, b, newName)
 		return err
 	})
 	if errors.Is(err, syscall.EDQUOT) {
@@ -296,13 +298,13 @@ func (f *filesystem) Chmod(path string, mode os.FileMode) error {
 		if file.Attr.IsSymlink() {
 			return nil
 		}
-		return file.Chmod(export.AsProcess(), uint32(mode.Perm()))
+		return file.Chmod(actas.AsProcess(), uint32(mode.Perm()))
 	})
 }
 
 // Lchown sets the owner and the group.
 func (f *filesystem) Lchown(path string, uid, gid int) error {
-	return f.set(path, func(file *export.File) error { return file.Chown(export.AsProcess(), uid, gid) })
+	return f.set(path, func(file *export.File) error { return file.Chown(actas.AsProcess(), uid, gid) })
 }
 
 // Chown is Lchown.
@@ -311,7 +313,7 @@ func (f *filesystem) Chown(path string, uid, gid int) error { return f.Lchown(pa
 // Chtimes sets the times.
 func (f *filesystem) Chtimes(path string, atime, mtime time.Time) error {
 	return f.set(path, func(file *export.File) error {
-		return file.Chtimes(export.AsProcess(), export.SetTime{Set: true, Time: atime}, export.SetTime{Set: true, Time: mtime})
+		return file.Chtimes(actas.AsProcess(), export.SetTime{Set: true, Time: atime}, export.SetTime{Set: true, Time: mtime})
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -30,7 +31,7 @@ func testFilesystem(t *testing.T) (f *filesystem, dir string) {
 // named is the path of a client's name in the volume's root.
 func named(t *testing.T, f *filesystem, name string) string {
 	t.Helper()
-	root, err := f.opener.OpenIn(f.volume, export.FileID{}, export.UseAttr)
+	root, err := f.opener.OpenIn(f.volume, disk.FileID{}, export.UseAttr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestChmodLeavesLinkTargets(t *testing.T) {
 
 // What the library passes on of a client's call is one name in a directory, or a file.
 func TestJoin(t *testing.T) {
-	at := elements(export.NewFileID([]byte("file")))
+	at := elements(disk.NewFileID([]byte("file")))
 	for _, name := range []string{"name", "..name", "a\nb", "\xff"} {
 		l, err := parseLocation(join(append(at, name)))
 		if err != nil || l.name != name || l.parent || string(l.file.Bytes()) != "file" {

@@ -6,11 +6,12 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/vfs"
 )
 
-func fattr(v *export.Volume, a *export.Attr) nfs3.Fattr {
+func fattr(v *export.Volume, a *disk.Attr) nfs3.Fattr {
 	types := [...]nfs3.FType{0o01: nfs3.TypeFIFO, 0o02: nfs3.TypeChr, 0o04: nfs3.TypeDir, 0o06: nfs3.TypeBlk, 0o10: nfs3.TypeReg, 0o12: nfs3.TypeLnk, 0o14: nfs3.TypeSock, 0o17: 0}
 	return nfs3.Fattr{
 		Type:   types[a.Mode>>12],

@@ -14,7 +14,10 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
+
 	server "github.com/podnas/podnas/server/nfsv3"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/space"
@@ -43,7 +46,7 @@ type call struct {
 func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	t.Helper()
 	dir := t.TempDir()
-	if err := export.ProbeHandles(dir); err != nil {
+	if err := disk.ProbeHandles(dir); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	name := filepath.Join(dir, "file")
@@ -59,7 +62,7 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	mustDo(t, table.Export(exported))
 	opener := export.NewOpener(table, export.NewKey(make([]byte, 32)), log)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{
-		Programs: []oncrpc.Program{server.NewProgram(vfs.New(vfs.Config{Opener: opener, Users: export.NewUsers(nil), Log: log}))},
+		Programs: []oncrpc.Program{server.NewProgram(vfs.New(vfs.Config{Opener: opener, Users: actas.NewUsers(nil), Log: log}))},
 		Log:      log,
 	})
 	mustDo(t, err)

@@ -82,6 +82,6 @@ func (t *task) commit(args *nfs3.CommitArgs) (result, rpc.AcceptStat) {
 	}
 	attr, err := t.Commit(f)
 	res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &attr, &attr)
-	res.Verf = writeVerf(f.Volume.WriteVerifier()) // from after the sync
+	res.Verf = writeVerf(f.Volume.Durable.WriteVerifier()) // from after the sync
 	return res, rpc.Success
 }

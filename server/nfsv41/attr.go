@@ -9,6 +9,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/vfs"
 )
@@ -56,7 +57,7 @@ type owners [2][10]byte
 
 // attrs has the attributes of a file that are wanted and supported. into is zero, or has those of another
 // file of the volume.
-func (s *Server) attrs(v *export.Volume, a *export.Attr, change uint64, handle []byte, wanted nfs4.Bitmap, names *owners, into *nfs4.Attrs) error {
+func (s *Server) attrs(v *export.Volume, a *disk.Attr, change uint64, handle []byte, wanted nfs4.Bitmap, names *owners, into *nfs4.Attrs) error {
 	types := [...]nfs4.FType{0o01: nfs4.TypeFIFO, 0o02: nfs4.TypeChr, 0o04: nfs4.TypeDir, 0o06: nfs4.TypeBlk, 0o10: nfs4.TypeReg, 0o12: nfs4.TypeLnk, 0o14: nfs4.TypeSock, 0o17: 0}
 	if into.LeaseTime == 0 { // else it has those of another file: a listing has many
 		s.common(into)

@@ -9,7 +9,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/oncrpc"
 )
@@ -205,7 +205,7 @@ func (n *notices) restore(all []state.LockFree) {
 // tellFree sends CB_NOTIFY_LOCK, by any way that works. It reports whether the client has it.
 func (s *Server) tellFree(free state.LockFree) bool {
 	args := &nfs4.CBNotifyLockArgs{
-		FH:    s.key.Handle(free.File.Volume, export.NewFileID(free.File.ID[:free.File.Len])),
+		FH:    s.key.Handle(free.File.Volume, disk.NewFileID(free.File.ID[:free.File.Len])),
 		Owner: nfs4.StateOwner{ClientID: free.ClientID, Owner: []byte(free.Owner)},
 	}
 	for _, path := range s.state.CallbackPaths(free.ClientID) {

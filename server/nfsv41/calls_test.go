@@ -15,7 +15,10 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
+
 	server "github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/space"
@@ -50,7 +53,7 @@ type operation = nfs4.Operation
 func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	t.Helper()
 	dir := t.TempDir()
-	if err := export.ProbeHandles(dir); err != nil {
+	if err := disk.ProbeHandles(dir); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	path := filepath.Join(dir, "file")
@@ -107,7 +110,7 @@ func serveWith(t testing.TB, dir, tracking string, counted bool) net.Conn {
 	mustDo(t, table.Export(exported))
 	key := export.NewKey(make([]byte, 32))
 	opener := export.NewOpener(table, key, log)
-	files := vfs.New(vfs.Config{Opener: opener, Users: export.NewUsers(nil), Log: log})
+	files := vfs.New(vfs.Config{Opener: opener, Users: actas.NewUsers(nil), Log: log})
 	nfs, err := server.New(server.Config{Files: files, Opener: opener, Table: table, Key: key, Tracking: tracking, Log: log})
 	mustDo(t, err)
 	nfs.PanicIn(nfs4.OpDelegpurge)

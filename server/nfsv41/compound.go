@@ -6,6 +6,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/vfs"
@@ -67,7 +68,7 @@ type memory struct {
 // found has the attributes of what LOOKUP has found.
 type found struct {
 	volume *export.Volume
-	attr   export.Attr
+	attr   disk.Attr
 	change uint64
 }
 

@@ -171,7 +171,7 @@ func (c *compound) commit(*nfs4.CommitArgs) (result, error) {
 	if _, err := c.Commit(f); err != nil {
 		return nil, err
 	}
-	return &nfs4.CommitRes{Verf: verifierOf(f.Volume.WriteVerifier())}, nil // from after the sync
+	return &nfs4.CommitRes{Verf: verifierOf(f.Volume.Durable.WriteVerifier())}, nil // from after the sync
 }
 
 // commitFile is the current file open for writing: COMMIT has no stateid.

@@ -7,14 +7,14 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // An OPEN that makes a file and then can't be recorded leaves no file, so that it can be tried again.
 func TestFailedOpenLeavesNothing(t *testing.T) {
 	for _, user := range []uint32{0, 1000} {
 		dir, tracking := t.TempDir(), filepath.Join(t.TempDir(), "clients")
-		if err := export.ProbeHandles(dir); err != nil {
+		if err := disk.ProbeHandles(dir); err != nil {
 			t.Skip(err)
 		}
 		mustDo(t, os.Chmod(dir, 0o777))

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -118,6 +118,6 @@ func (s *Server) takeOver(cfg state.Config, tracking []state.TrackedClient) (*st
 func (s *Server) reopen(key state.FileKey, access state.Access) state.Descriptor {
 	h := &held{}
 	h.Retain()
-	h.Held, _ = s.opener.Reopen(key.Volume, export.NewFileID(key.ID[:key.Len]), access&state.Write != 0) // nil with an error, which its users get as ESTALE
+	h.Held, _ = s.opener.Reopen(key.Volume, disk.NewFileID(key.ID[:key.Len]), access&state.Write != 0) // nil with an error, which its users get as ESTALE
 	return h
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 )
 
@@ -116,7 +117,7 @@ func checkName(name []byte) error {
 		return statusError(nfs4.ErrBadName)
 	case len(name) > nfs4.MaxName:
 		return statusError(nfs4.ErrNameTooLong)
-	case !export.ValidName(name):
+	case !disk.ValidName(name):
 		return statusError(nfs4.ErrBadChar)
 	}
 	return nil

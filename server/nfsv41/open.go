@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/vfs"
@@ -214,7 +216,7 @@ func (c *compound) mayOpenNew(dir *export.File, o *opening) error {
 	if status == state.OK {
 		return nil
 	}
-	return c.AsCaller(func(export.Thread) error {
+	return c.AsCaller(func(actas.Thread) error {
 		if dir.Lacks(string(o.Name)) {
 			return errorOf(status)
 		}
@@ -325,7 +327,7 @@ func (c *compound) hold(o *opening, h *held, does state.Access) error {
 // OPEN, and programs get EIO for what its client has not in its cache. NFS4ERR_SYMLINK has it look the name
 // up, and open locally what that is. The kernel's own server answers so up to Linux 6.11, for this reason
 // (nfsd_check_obj_isreg).
-func openable(v *export.Volume, a *export.Attr, use export.Use) error {
+func openable(v *export.Volume, a *disk.Attr, use export.Use) error {
 	switch {
 	case a.IsDir():
 		return syscall.EISDIR

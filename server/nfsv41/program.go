@@ -16,6 +16,7 @@ import (
 	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/oncrpc"
@@ -265,14 +266,14 @@ func (s *Server) keyOf(handle []byte) (state.FileKey, error) {
 	return key(volume, id), nil
 }
 
-func key(volume uint64, id export.FileID) state.FileKey {
+func key(volume uint64, id disk.FileID) state.FileKey {
 	key := state.FileKey{Volume: volume, Len: uint8(len(id.Bytes()))}
 	copy(key.ID[:], id.Bytes())
 	return key
 }
 
 // Denies reports whether an open denies reading or writing a file to version 3.
-func (s *Server) Denies(v *export.Volume, id export.FileID, write bool) bool {
+func (s *Server) Denies(v *export.Volume, id disk.FileID, write bool) bool {
 	access := readAccess
 	if write {
 		access = writeAccess

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 )
 
@@ -38,9 +39,9 @@ func pathID(path string) uint64 {
 }
 
 // idOf is what a handle has of a path.
-func idOf(path string) export.FileID {
+func idOf(path string) disk.FileID {
 	sum := sha256.Sum256([]byte(path))
-	return export.NewFileID(sum[:16])
+	return disk.NewFileID(sum[:16])
 }
 
 // change moves when the entries do.
@@ -102,7 +103,7 @@ func (p pseudo) nodes() map[string]*node {
 func (p pseudo) byPath(path string) *node { return p.nodes()[path] }
 
 // byID is nil if there is none.
-func (p pseudo) byID(id export.FileID) *node {
+func (p pseudo) byID(id disk.FileID) *node {
 	for path, n := range p.nodes() {
 		if idOf(path) == id {
 			return n

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/internal/statedir"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -333,7 +333,7 @@ func (s *Server) watchLog() {
 // newReplay returns what reads a log.
 func (s *Server) newReplay(cfg state.Config) *state.Replay {
 	return state.NewReplay(cfg, restoreBack, func(volume uint64, file []byte) []byte {
-		return slices.Clone(s.opener.OwnForm(volume, export.NewFileID(file)).Bytes())
+		return slices.Clone(s.opener.OwnForm(volume, disk.NewFileID(file)).Bytes())
 	})
 }
 

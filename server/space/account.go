@@ -29,9 +29,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // Account counts a volume's usage and enforces its limit.
@@ -93,7 +92,7 @@ type Account struct {
 
 	mu sync.Mutex
 	// +checklocks:mu
-	charges map[Inode]*Charge // in use, or to be checked again
+	charges map[disk.Inode]*Charge // in use, or to be checked again
 	// counted has the inodes that are included in used. Files created directly on the
 	// disk are added when a client first uses them.
 	// +checklocks:mu
@@ -128,7 +127,7 @@ func (n Amount) minus(m Amount) Amount { return Amount{n.bytes - m.bytes, n.inod
 
 // NewAccount returns the account of a volume. Call Attach before the first change.
 func NewAccount(limit quota.Limit) *Account {
-	a := &Account{charges: map[Inode]*Charge{}, counted: inodeSet{}, scanned: make(chan struct{})}
+	a := &Account{charges: map[disk.Inode]*Charge{}, counted: inodeSet{}, scanned: make(chan struct{})}
 	a.mark.store(unlimited())
 	a.SetLimit(limit)
 	return a
@@ -217,16 +216,9 @@ func (a *Account) LimitTo(room *Room) {
 	room.FreeFiles = min(room.FreeFiles, room.Files-min(inodes, room.Files))
 }
 
-// Inode identifies a file in its volume. On an overlay the number alone does not,
-// because files and directories are on different devices.
-type Inode struct{ Device, Number uint64 }
-
-// InodeOf is the inode with these attributes.
-func InodeOf(st *unix.Stat_t) Inode { return Inode{st.Dev, st.Ino} }
-
 // count adds an inode, unless it is counted already. isNew is whether it was created
 // after the start.
-func (a *Account) count(i Inode, bytes int64, isNew bool) {
+func (a *Account) count(i disk.Inode, bytes int64, isNew bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.counted.add(i) {
@@ -243,7 +235,7 @@ func (a *Account) count(i Inode, bytes int64, isNew bool) {
 }
 
 // uncount removes a deleted inode. Its number may be reused.
-func (a *Account) uncount(i Inode, bytes int64) {
+func (a *Account) uncount(i disk.Inode, bytes int64) {
 	a.change(Amount{-bytes, -1})
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // LookAfter is how long after the last use the usage of a written file is read
@@ -20,7 +22,7 @@ const lookLate = 6 * time.Minute
 // Charge is the account's entry for an inode in use, from Enter or EnterNew to Leave.
 type Charge struct {
 	account *Account
-	inode   Inode
+	inode   disk.Inode
 	users   int       // guarded by account.mu
 	file    string    // ID to read its usage again, if its data was written; guarded by account.mu
 	due     time.Time // when, if nobody uses it; guarded by account.mu
@@ -44,7 +46,7 @@ type Charge struct {
 }
 
 // Enter returns the charge of an inode, until Leave.
-func (a *Account) Enter(i Inode) *Charge {
+func (a *Account) Enter(i disk.Inode) *Charge {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c := a.charges[i]
@@ -59,7 +61,7 @@ func (a *Account) Enter(i Inode) *Charge {
 // EnterNew is Enter for an inode that the caller has just created, in a directory whose
 // names it has locked, with a Reservation of ForNew. st are the inode's attributes since then.
 func (a *Account) EnterNew(st *unix.Stat_t) *Charge {
-	c := a.Enter(InodeOf(st))
+	c := a.Enter(disk.InodeOf(st))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.known || c.gone { // else others have read its attributes, maybe later
@@ -96,7 +98,7 @@ func (c *Charge) Leave(written string) {
 func (a *Account) dropLocked(c *Charge) {
 	delete(a.charges, c.inode)
 	if len(a.charges) == 0 {
-		a.charges = map[Inode]*Charge{} // a map keeps the memory of its largest size
+		a.charges = map[disk.Inode]*Charge{} // a map keeps the memory of its largest size
 	}
 }
 
@@ -108,12 +110,12 @@ func (c *Charge) Stat(fd int, st *unix.Stat_t) error { return c.Look(fd, st, fal
 // open are in memory.
 func (c *Charge) Look(fd int, st *unix.Stat_t, quick bool) error {
 	if c == nil {
-		return fstat(fd, st, quick)
+		return disk.Fstat(fd, st, quick)
 	}
 	// Read and settle in one step, or an older result could overwrite a newer one.
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := fstat(fd, st, quick); err != nil {
+	if err := disk.Fstat(fd, st, quick); err != nil {
 		return err
 	}
 	c.settleLocked(st, false)

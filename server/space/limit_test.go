@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // The limits are what a client is told.
@@ -96,7 +97,7 @@ func TestBlocksStay(t *testing.T) {
 	a.Attach(f, nil)
 	var st unix.Stat_t
 	mustDo(t, unix.Fstat(int(f.Fd()), &st))
-	c := a.Enter(InodeOf(&st))
+	c := a.Enter(disk.InodeOf(&st))
 	defer c.Leave("")
 	c.blocks.RLock() // as overwrite does
 	cut := make(chan error)

@@ -6,19 +6,21 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 )
 
 // Attrs are a file's attributes, if they are known.
 type Attrs struct {
-	export.Attr
+	disk.Attr
 
 	Known bool
 	// Change is the change attribute of a directory that was changed, if Call.WantChange is set.
 	Change uint64
 }
 
-func known(a export.Attr) Attrs { return Attrs{Attr: a, Known: a.Nlink > 0} }
+func known(a disk.Attr) Attrs { return Attrs{Attr: a, Known: a.Nlink > 0} }
 
 // AttrsOf reads a file's attributes.
 func AttrsOf(f *export.File) Attrs {
@@ -45,7 +47,7 @@ func (c *Call) SetAttr(f, data *export.File, attr *SetAttr, expected func(ctime 
 	if expected != nil && (!before.Known || !expected(before.Ctime)) {
 		err = ErrNotSync
 	} else {
-		err = c.AsCaller(func(u export.Thread) error { return c.setAttr(u, f, data, attr) })
+		err = c.AsCaller(func(u actas.Thread) error { return c.setAttr(u, f, data, attr) })
 	}
 	after = AttrsOf(f)
 	if f.Attr.IsDir() { // other calls may change its names meanwhile
@@ -62,7 +64,7 @@ func (c *Call) SetAttr(f, data *export.File, attr *SetAttr, expected func(ctime 
 
 // setAttr sets the owner first, because that clears setuid, and the times last, because the
 // other changes update them.
-func (c *Call) setAttr(u export.Thread, f, data *export.File, attr *SetAttr) error {
+func (c *Call) setAttr(u actas.Thread, f, data *export.File, attr *SetAttr) error {
 	if attr.Size != nil && *attr.Size > MaxOffset {
 		return syscall.EFBIG
 	}
@@ -96,7 +98,7 @@ func (c *Call) setAttr(u export.Thread, f, data *export.File, attr *SetAttr) err
 	return setTimes(u, f, attr)
 }
 
-func setOwner(u export.Thread, f *export.File, attr *SetAttr) error {
+func setOwner(u actas.Thread, f *export.File, attr *SetAttr) error {
 	if attr.UID == nil && attr.GID == nil {
 		return nil
 	}
@@ -120,7 +122,7 @@ func setOwner(u export.Thread, f *export.File, attr *SetAttr) error {
 	return f.Chown(u, uid, gid)
 }
 
-func setTimes(u export.Thread, f *export.File, attr *SetAttr) error {
+func setTimes(u actas.Thread, f *export.File, attr *SetAttr) error {
 	if !attr.Atime.Set && !attr.Mtime.Set {
 		return nil
 	}

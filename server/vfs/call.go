@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/netip"
 
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/stats"
 )
@@ -12,18 +14,18 @@ import (
 // Config configures a Service. All fields but Denied are needed.
 type Config struct {
 	Opener *export.Opener
-	Users  *export.Users
+	Users  *actas.Users
 	// Denied reports whether a client that has a file open denies reading or writing it to
 	// who has not; nil: nobody does.
-	Denied func(v *export.Volume, id export.FileID, write bool) bool
+	Denied func(v *export.Volume, id disk.FileID, write bool) bool
 	Log    *slog.Logger
 }
 
 // Service has what calls share.
 type Service struct {
 	opener *export.Opener
-	users  *export.Users
-	denied func(v *export.Volume, id export.FileID, write bool) bool
+	users  *actas.Users
+	denied func(v *export.Volume, id disk.FileID, write bool) bool
 	log    *slog.Logger
 }
 
@@ -69,14 +71,14 @@ type Call struct {
 
 	service  *Service
 	conn     Conn
-	volume   *export.Volume  // of the file that was opened last
-	id       export.Identity // the caller's in that volume
-	acting   bool            // in AsCaller
-	waited   bool            // MayWait is needed again
-	files    []closer        // closed by End
-	filesMem [3]closer       // of files, for most calls
-	writable *export.File    // of files; see someMayWrite
-	told     told            // of one of files; see askKernel
+	volume   *export.Volume // of the file that was opened last
+	id       actas.Identity // the caller's in that volume
+	acting   bool           // in AsCaller
+	waited   bool           // MayWait is needed again
+	files    []closer       // closed by End
+	filesMem [3]closer      // of files, for most calls
+	writable *export.File   // of files; see someMayWrite
+	told     told           // of one of files; see askKernel
 }
 
 // closer is a file as long as a call uses it.
@@ -104,7 +106,7 @@ func (c *Call) Closes(f closer) { c.files = append(c.files, f) }
 // AsCaller runs do with a thread that acts as the caller, in the volume of the file that was opened last,
 // and returns its error. What do does must be little: the names that it changes, say, but no wait, no file
 // of a handle, and no other AsCaller, for which the goroutine must be root.
-func (c *Call) AsCaller(do func(export.Thread) error) error {
+func (c *Call) AsCaller(do func(actas.Thread) error) error {
 	c.mustNotAct()
 	if err := c.mayWaitAgain(); err != nil {
 		return err
@@ -112,7 +114,7 @@ func (c *Call) AsCaller(do func(export.Thread) error) error {
 	c.acting = true
 	err := c.service.users.As(&c.id, do)
 	c.acting = false
-	if errors.Is(err, export.ErrIdentity) {
+	if errors.Is(err, actas.ErrIdentity) {
 		c.service.log.Error("nfs: can't act as the caller of a call", "client", c.Client, "uid", c.id.UID, "gid", c.id.GID, "err", err)
 	}
 	return err

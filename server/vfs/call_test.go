@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/test/testdisk"
@@ -39,7 +41,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{T: t, dir: t.TempDir(), table: &export.Table{ByIndex: testdisk.ByIndex()}, conn: conn{alone: true}}
-	if err := export.ProbeHandles(w.dir); err != nil {
+	if err := disk.ProbeHandles(w.dir); err != nil {
 		t.Skipf("files can't be opened by handle here: %v", err)
 	}
 	log := slog.New(slog.DiscardHandler)
@@ -51,7 +53,7 @@ func newWorld(t *testing.T) *world {
 	var err error
 	w.root, err = opener.Root(v)
 	mustDo(t, err)
-	w.service = New(Config{Opener: opener, Users: export.NewUsers(nil), Log: log})
+	w.service = New(Config{Opener: opener, Users: actas.NewUsers(nil), Log: log})
 	return w
 }
 
@@ -106,7 +108,7 @@ func TestSync(t *testing.T) {
 			t.Errorf("alone %v: it waits %d times, and is woken %d times", alone, waits, woken)
 		}
 		// What may block after a wait is announced again.
-		mustDo(t, c.AsCaller(func(export.Thread) error { return nil }))
+		mustDo(t, c.AsCaller(func(actas.Thread) error { return nil }))
 		if more := w.conn.may - may; (more == 0) != alone {
 			t.Errorf("alone %v: %d times it is announced that the call may block", alone, more)
 		}
@@ -248,7 +250,7 @@ func TestAsCaller(t *testing.T) {
 	for name, do := range map[string]func() error{
 		"open":  func() error { _, err := c.Open(w.root, export.UseAttr); return err },
 		"sync":  func() error { return c.Sync(dir, false) },
-		"again": func() error { return c.AsCaller(func(export.Thread) error { return nil }) },
+		"again": func() error { return c.AsCaller(func(actas.Thread) error { return nil }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -262,7 +264,7 @@ func TestAsCaller(t *testing.T) {
 					t.Errorf("after it the goroutine is not root: %v", err)
 				}
 			}()
-			_ = c.AsCaller(func(export.Thread) error { return do() })
+			_ = c.AsCaller(func(actas.Thread) error { return do() })
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/export"
 )
 
@@ -22,7 +23,7 @@ type Made struct {
 
 // maker makes a file in a directory as the caller. It returns the file also with an error: if that is
 // a new one, it is removed again.
-type maker func(u export.Thread, name string) (*export.File, error)
+type maker func(u actas.Thread, name string) (*export.File, error)
 
 // make makes a file and syncs it, unless the volume is async.
 func (c *Call) make(dir *export.File, name []byte, attr *SetAttr, do maker) (Made, error) {
@@ -40,7 +41,7 @@ func (c *Call) makeUnsynced(dir *export.File, name []byte, attr *SetAttr, do mak
 		if err := checkNew(name); err != nil {
 			return err
 		}
-		err := c.AsCaller(func(u export.Thread) error {
+		err := c.AsCaller(func(u actas.Thread) error {
 			if c.cantOwn(attr) && dir.Lacks(string(name)) { // else what is there decides
 				return syscall.EPERM
 			}
@@ -89,7 +90,7 @@ func (c *Call) cantOwn(attr *SetAttr) bool {
 func (c *Call) Unmake(dir, made *export.File, name []byte) {
 	removed := false
 	_, _ = c.change(dir, func() error {
-		return c.AsCaller(func(u export.Thread) error {
+		return c.AsCaller(func(u actas.Thread) error {
 			removed = unmake(u, dir, made, name)
 			return nil
 		})
@@ -100,7 +101,7 @@ func (c *Call) Unmake(dir, made *export.File, name []byte) {
 }
 
 // unmake is Unmake where the names are locked. If it fails, so has the call: there is nobody to tell.
-func unmake(u export.Thread, dir, made *export.File, name []byte) (removed bool) {
+func unmake(u actas.Thread, dir, made *export.File, name []byte) (removed bool) {
 	removed, _ = dir.Unmake(u, made, string(name))
 	return removed
 }
@@ -135,7 +136,7 @@ func (c *Call) Create(dir *export.File, name []byte, mode CreateMode, attr *SetA
 // CreateUnsynced is Create, but the file must be synced with SyncMade before the call is answered.
 func (c *Call) CreateUnsynced(dir *export.File, name []byte, mode CreateMode, attr *SetAttr, verifier [8]byte) (Made, error) {
 	var found *export.File
-	made, err := c.makeUnsynced(dir, name, attr, func(u export.Thread, name string) (*export.File, error) {
+	made, err := c.makeUnsynced(dir, name, attr, func(u actas.Thread, name string) (*export.File, error) {
 		if attr.Size != nil && *attr.Size > MaxOffset {
 			return nil, syscall.EFBIG // before there is a file
 		}
@@ -176,7 +177,7 @@ func (a *SetAttr) mode() uint32 {
 
 // openExisting is Create of an existing name. Of the attributes only the size is for an existing
 // file.
-func openExisting(u export.Thread, dir *export.File, name string, attr *SetAttr) (*export.File, error) {
+func openExisting(u actas.Thread, dir *export.File, name string, attr *SetAttr) (*export.File, error) {
 	f, err := dir.Lookup([]byte(name))
 	switch {
 	case err != nil:
@@ -191,7 +192,7 @@ func openExisting(u export.Thread, dir *export.File, name string, attr *SetAttr)
 
 // createExclusive keeps the verifier in the new file's times, where a repeated
 // call finds it.
-func (c *Call) createExclusive(u export.Thread, dir *export.File, name string, attr *SetAttr, verifier [8]byte) (*export.File, error) {
+func (c *Call) createExclusive(u actas.Thread, dir *export.File, name string, attr *SetAttr, verifier [8]byte) (*export.File, error) {
 	// As signed numbers and without nanoseconds: every disk keeps those.
 	atime := time.Unix(int64(int32(binary.BigEndian.Uint32(verifier[:4]))), 0)
 	mtime := time.Unix(int64(int32(binary.BigEndian.Uint32(verifier[4:]))), 0)
@@ -217,13 +218,13 @@ func (c *Call) createExclusive(u export.Thread, dir *export.File, name string, a
 }
 
 // setRest sets the owner and the times of a new file.
-func setRest(u export.Thread, f *export.File, attr *SetAttr) error {
+func setRest(u actas.Thread, f *export.File, attr *SetAttr) error {
 	return errors.Join(setOwner(u, f, attr), setTimes(u, f, attr))
 }
 
 // Mkdir creates a directory.
 func (c *Call) Mkdir(dir *export.File, name []byte, attr *SetAttr) (Made, error) {
-	return c.make(dir, name, attr, func(u export.Thread, name string) (*export.File, error) {
+	return c.make(dir, name, attr, func(u actas.Thread, name string) (*export.File, error) {
 		const special = syscall.S_ISUID | syscall.S_ISGID
 		mode := attr.mode()
 		made, err := dir.Mkdir(u, name, mode&^special)
@@ -243,7 +244,7 @@ func (c *Call) Mkdir(dir *export.File, name []byte, attr *SetAttr) (Made, error)
 
 // Symlink creates a symbolic link. It has no mode.
 func (c *Call) Symlink(dir *export.File, name, target []byte, attr *SetAttr) (Made, error) {
-	return c.make(dir, name, attr, func(u export.Thread, name string) (*export.File, error) {
+	return c.make(dir, name, attr, func(u actas.Thread, name string) (*export.File, error) {
 		made, err := dir.Symlink(u, string(target), name)
 		if err != nil {
 			return nil, err
@@ -255,7 +256,7 @@ func (c *Call) Symlink(dir *export.File, name, target []byte, attr *SetAttr) (Ma
 // Mknod creates a fifo, a socket, or a device with two numbers. Only root may create devices,
 // and only if podnas has CAP_MKNOD.
 func (c *Call) Mknod(dir *export.File, name []byte, fileType, major, minor uint32, attr *SetAttr) (Made, error) {
-	return c.make(dir, name, attr, func(u export.Thread, name string) (*export.File, error) {
+	return c.make(dir, name, attr, func(u actas.Thread, name string) (*export.File, error) {
 		switch fileType {
 		case export.TypeFIFO, export.TypeSocket:
 		case export.TypeChar, export.TypeBlock:

@@ -5,6 +5,8 @@ import (
 	"math"
 	"syscall"
 
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 )
 
@@ -79,7 +81,7 @@ func (c *Call) read(f *export.File, p []byte, offset uint64) (d Data, err error)
 }
 
 // wasRead is what was read from an offset on, with the attributes after it.
-func (c *Call) wasRead(f *export.File, p []byte, offset uint64, attr *export.Attr) Data {
+func (c *Call) wasRead(f *export.File, p []byte, offset uint64, attr *disk.Attr) Data {
 	f.WasRead(attr)
 	c.Served.Read = len(p)
 	return Data{p, offset+uint64(len(p)) >= uint64(attr.Size), known(*attr)}
@@ -97,7 +99,7 @@ type Written struct {
 // If some of p was written before an error, there is no error: the client gets it when it
 // writes the rest.
 func (c *Call) Write(f *export.File, p []byte, offset uint64) (w Written, err error) {
-	w.Verifier = f.Volume.WriteVerifier()
+	w.Verifier = f.Volume.Durable.WriteVerifier()
 	attr, err := f.Stat()
 	if err != nil {
 		return w, err
@@ -123,11 +125,11 @@ func (c *Call) Write(f *export.File, p []byte, offset uint64) (w Written, err er
 // writeAt writes as root, which is faster than as the caller, unless the file has setuid or setgid
 // bits, which a write of root would not clear, or the disk is nearly full, because ext4 reserves its last
 // blocks for root.
-func (c *Call) writeAt(f *export.File, p []byte, offset uint64, before *export.Attr) (n int, after export.Attr, err error) {
+func (c *Call) writeAt(f *export.File, p []byte, offset uint64, before *disk.Attr) (n int, after disk.Attr, err error) {
 	if c.isProcess() || before.Mode&(syscall.S_ISUID|syscall.S_ISGID) == 0 && f.Volume.HasRoom(len(p)) {
 		return f.WriteAt(p, int64(offset))
 	}
-	err = c.AsCaller(func(export.Thread) error {
+	err = c.AsCaller(func(actas.Thread) error {
 		n, after, err = f.WriteAt(p, int64(offset))
 		return err
 	})

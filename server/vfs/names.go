@@ -5,6 +5,8 @@ import (
 	"errors"
 	"syscall"
 
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 )
 
@@ -20,7 +22,7 @@ func checkName(name []byte) error {
 	switch {
 	case len(name) > nameMax:
 		return syscall.ENAMETOOLONG
-	case !export.ValidName(name):
+	case !disk.ValidName(name):
 		return syscall.EINVAL
 	}
 	return nil
@@ -36,7 +38,7 @@ func checkNew(name []byte) error {
 
 // Lookup returns the attributes of a name in a directory, which is open with UseAttr, and
 // appends its handle to the bytes given.
-func (c *Call) Lookup(dir *export.File, name, handle []byte) (attr export.Attr, _ []byte, err error) {
+func (c *Call) Lookup(dir *export.File, name, handle []byte) (attr disk.Attr, _ []byte, err error) {
 	if !dir.Attr.IsDir() {
 		return attr, nil, syscall.ENOTDIR
 	}
@@ -48,7 +50,7 @@ func (c *Call) Lookup(dir *export.File, name, handle []byte) (attr export.Attr, 
 	if may, known := c.knownMay(dir, export.MayExec); may || known && c.isProcess() {
 		return dir.Describe(name, handle)
 	}
-	err = c.AsCaller(func(export.Thread) error {
+	err = c.AsCaller(func(actas.Thread) error {
 		attr, handle, err = dir.Describe(name, handle)
 		return err
 	})
@@ -132,7 +134,7 @@ func (c *Call) Rmdir(dir *export.File, name []byte) (Change, error) {
 
 // RemoveAny removes a name, and what it names if that is an empty directory.
 func (c *Call) RemoveAny(dir *export.File, name []byte) (Change, error) {
-	return c.remove(dir, name, func(dir *export.File, u export.Thread, name string) error {
+	return c.remove(dir, name, func(dir *export.File, u actas.Thread, name string) error {
 		err := dir.Remove(u, name)
 		if errors.Is(err, syscall.EISDIR) {
 			err = dir.Rmdir(u, name)
@@ -141,15 +143,15 @@ func (c *Call) RemoveAny(dir *export.File, name []byte) (Change, error) {
 	})
 }
 
-func (c *Call) remove(dir *export.File, name []byte, remove func(*export.File, export.Thread, string) error) (Change, error) {
+func (c *Call) remove(dir *export.File, name []byte, remove func(*export.File, actas.Thread, string) error) (Change, error) {
 	change, err := c.change(dir, func() error {
 		if err := checkName(name); err != nil {
 			return err
 		}
 		if c.ownsNames(dir) {
-			return remove(dir, export.AsProcess(), string(name))
+			return remove(dir, actas.AsProcess(), string(name))
 		}
-		return c.AsCaller(func(u export.Thread) error { return remove(dir, u, string(name)) })
+		return c.AsCaller(func(u actas.Thread) error { return remove(dir, u, string(name)) })
 	})
 	if err == nil {
 		err = c.syncNames(dir)
@@ -206,14 +208,14 @@ func (c *Call) rename(from *export.File, name []byte, to *export.File, newName [
 	if err := cmp.Or(err, checkName(name), checkName(newName)); err != nil {
 		return false, err
 	}
-	do := func(u export.Thread) (err error) {
+	do := func(u actas.Thread) (err error) {
 		changed, err = from.Rename(u, string(name), to, string(newName))
 		return err
 	}
 	// Another directory takes the right to write to what is moved, too, if that is a directory; and ext4 reserves its
 	// last blocks for root.
 	if from.ID == to.ID && c.ownsNames(from) && from.Volume.HasRoom(0) {
-		err = do(export.AsProcess())
+		err = do(actas.AsProcess())
 	} else {
 		err = c.AsCaller(do)
 	}
@@ -230,7 +232,7 @@ func (c *Call) Link(f, dir *export.File, name []byte) (Change, error) {
 		case f.Attr.IsDir():
 			return syscall.EISDIR
 		}
-		return c.AsCaller(func(u export.Thread) error { return f.Link(u, dir, string(name)) })
+		return c.AsCaller(func(u actas.Thread) error { return f.Link(u, dir, string(name)) })
 	})
 	if err == nil {
 		err = c.syncNames(dir)

@@ -147,7 +147,7 @@ func (c *Call) Of(f *export.File) {
 }
 
 func (c *Call) enter(v *export.Volume) {
-	c.volume, c.id = v, c.service.users.Identity(&v.Options, c.UID, c.GID, c.Groups)
+	c.volume, c.id = v, c.service.users.Identity(v.Options.Squash(), c.UID, c.GID, c.Groups)
 }
 
 // Owns reports whether the caller owns a file.

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/export"
 )
 
@@ -58,10 +59,10 @@ func (c *Call) List(dir *export.File, l *Listing, cookie uint64, size int, add f
 	if err := c.blocks(dir); err != nil {
 		return err
 	}
-	return c.AsCaller(func(u export.Thread) error { return l.fill(u, dir, cookie, size, add) })
+	return c.AsCaller(func(u actas.Thread) error { return l.fill(u, dir, cookie, size, add) })
 }
 
-func (l *Listing) fill(u export.Thread, dir *export.File, cookie uint64, size int, add func(export.Entry) (more bool, err error)) error {
+func (l *Listing) fill(u actas.Thread, dir *export.File, cookie uint64, size int, add func(export.Entry) (more bool, err error)) error {
 	list, err := dir.List(u, cookie, min(size, 64<<10))
 	if errors.Is(err, syscall.EINVAL) && cookie != 0 {
 		return ErrBadCookie

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 )
 
@@ -46,7 +48,7 @@ func (c *Call) askKernel(f *export.File, ways []uint32) error {
 	if !slices.ContainsFunc(ways, func(mode uint32) bool { return !isTold(mode) }) {
 		return nil
 	}
-	return c.AsCaller(func(u export.Thread) error {
+	return c.AsCaller(func(u actas.Thread) error {
 		for _, mode := range ways {
 			if isTold(mode) {
 				continue
@@ -67,7 +69,7 @@ func (c *Call) Forget() { c.told, c.writable = told{}, nil }
 func (c *Call) knownMay(f *export.File, mode uint32) (may, known bool) {
 	switch {
 	case c.service.users.Only():
-		return f.Access(export.AsProcess(), mode) == nil, true
+		return f.Access(actas.AsProcess(), mode) == nil, true
 	case c.id.UID != 0 && c.id.UID != f.Attr.UID:
 		return false, false
 	case mode&export.MayWrite != 0 && !c.someMayWrite(f):
@@ -76,7 +78,7 @@ func (c *Call) knownMay(f *export.File, mode uint32) (may, known bool) {
 		// Root may do everything else, except execute a file that no user may execute.
 		return mode&export.MayExec == 0 || f.Attr.IsDir() || f.Attr.Mode&0o111 != 0, true
 	case c.id.UID == 0:
-		return f.Access(export.AsProcess(), mode) == nil, true
+		return f.Access(actas.AsProcess(), mode) == nil, true
 	}
 	return f.Attr.Mode>>6&mode == mode, true
 }
@@ -85,7 +87,7 @@ func (c *Call) knownMay(f *export.File, mode uint32) (may, known bool) {
 // kernel is asked once in a call: OPEN of version 4 and the ACCESS after it both want to know.
 func (c *Call) someMayWrite(f *export.File) bool {
 	if c.writable != f {
-		if f.Access(export.AsProcess(), export.MayWrite) != nil {
+		if f.Access(actas.AsProcess(), export.MayWrite) != nil {
 			return false
 		}
 		c.writable = f
@@ -151,20 +153,20 @@ func answered(questions *[3]question, may func(mode uint32) bool) (rights uint32
 // mayUse is nil if the caller may read or write a file's data, with the attributes that it has. The owner
 // always may: it had the right when it opened the file, and the server of version 3 does not see opens. Every
 // server does so. The right to execute a file includes reading it: to execute is to read.
-func (c *Call) mayUse(f *export.File, a *export.Attr, mode uint32) error {
+func (c *Call) mayUse(f *export.File, a *disk.Attr, mode uint32) error {
 	if c.isKnown(f, a, mode) {
 		return nil
 	}
-	return c.AsCaller(func(u export.Thread) error { return c.ask(u, f, a, mode) })
+	return c.AsCaller(func(u actas.Thread) error { return c.ask(u, f, a, mode) })
 }
 
 // isKnown reports whether it is known that the caller may read or write a file's data.
-func (c *Call) isKnown(f *export.File, a *export.Attr, mode uint32) bool {
+func (c *Call) isKnown(f *export.File, a *disk.Attr, mode uint32) bool {
 	return a.UID == c.id.UID || f.Granted(&c.id, mode, a)
 }
 
 // ask is mayUse in AsCaller.
-func (c *Call) ask(u export.Thread, f *export.File, a *export.Attr, mode uint32) error {
+func (c *Call) ask(u actas.Thread, f *export.File, a *disk.Attr, mode uint32) error {
 	if c.isKnown(f, a, mode) {
 		return nil
 	}
@@ -180,7 +182,7 @@ func (c *Call) ask(u export.Thread, f *export.File, a *export.Attr, mode uint32)
 
 // Opened remembers that the caller has the rights to read, or write, a file that it has opened. The attributes are from
 // before they were checked.
-func (c *Call) Opened(h *export.Held, a *export.Attr, read, write bool) {
+func (c *Call) Opened(h *export.Held, a *disk.Attr, read, write bool) {
 	if a.UID == c.id.UID {
 		return
 	}

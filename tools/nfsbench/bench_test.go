@@ -17,6 +17,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/export"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/tools/nfsbench"
@@ -55,7 +56,7 @@ func serve(t testing.TB) (address, dir string) {
 // needNative skips a test of version 4.1 where the engine that has it can't run.
 func needNative(t testing.TB, dir string) {
 	t.Helper()
-	if err := export.ProbeHandles(dir); err != nil {
+	if err := disk.ProbeHandles(dir); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 }

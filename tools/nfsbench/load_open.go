@@ -32,6 +32,7 @@ func makeOwnData(w *worker) error {
 	if err := makeOwn(w); err != nil {
 		return err
 	}
+	w.wrote = false // what an earlier phase has written is written over
 	if _, err := w.writeBlock(&w.ownFile, smallSeed, 0, mebibyte, false); err != nil {
 		return err
 	}

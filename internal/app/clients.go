@@ -1,0 +1,173 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/podnas/podnas/internal/process"
+	"github.com/podnas/podnas/internal/volume"
+	"github.com/podnas/podnas/provisioner/controller"
+	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/nfsv41"
+	"github.com/podnas/podnas/server/nfsv41/state"
+	"github.com/podnas/podnas/server/stats"
+)
+
+// How many opens, and how many locks, commands know of, and the page, which is generated
+// each second.
+const (
+	holdingsMax    = 10_000
+	holdingsOnPage = 1_000
+)
+
+// holdings returns a function that tells who has what by version 4.1, at most limit opens and
+// locks; nil where it is not served.
+func holdings(served *nfsv41.Server, store *volume.Store, limit int) func() process.NFS4 {
+	if served == nil {
+		return nil
+	}
+	return func() process.NFS4 {
+		v := view{server: served, volumes: map[uint64]string{}, clients: map[uint64]process.Client{}, files: map[state.FileKey]file{}}
+		for _, volume := range store.List() {
+			v.volumes[volume.ID] = volume.Name
+		}
+		return v.of(served.Snapshot(limit))
+	}
+}
+
+// clientRecent is how long after its last call a client counts as one of a volume.
+const clientRecent = time.Hour
+
+// volumeClients returns how many clients have lately made a call in each volume, by its ID. All those
+// without counters of their own are one.
+func volumeClients(exports *export.Table, served *stats.Server, now time.Time) map[uint64]int {
+	clients := map[uint64]int{}
+	for _, v := range exports.Volumes() {
+		clients[v.ID] = 0
+		for _, seen := range served.ClientsOf(&v.Served) {
+			if now.Sub(seen.Last) < clientRecent {
+				clients[v.ID]++
+			}
+		}
+	}
+	return clients
+}
+
+// version3 returns the clients that have lately called by version 3, by their addresses.
+func version3(served []stats.ClientTraffic, now time.Time) []process.Client3 {
+	slices.SortFunc(served, func(a, b stats.ClientTraffic) int { return a.Address.Compare(b.Address) })
+	var clients []process.Client3
+	for i := range served {
+		c := &served[i]
+		if c.Seen3.IsZero() || now.Sub(c.Seen3) >= clientRecent {
+			continue
+		}
+		address := "others"
+		if c.Address.IsValid() {
+			address = c.Address.Unmap().String()
+		}
+		clients = append(clients, process.Client3{Address: address, Seen: c.Seen3})
+	}
+	return clients
+}
+
+// sharedNames returns what tells which names two nodes have, nil if version 4.1 is not served.
+func sharedNames(served *nfsv41.Server) func() []controller.SharedName {
+	if served == nil {
+		return nil
+	}
+	return func() (all []controller.SharedName) {
+		for _, n := range served.SharedNames() {
+			all = append(all, controller.SharedName(n))
+		}
+		return all
+	}
+}
+
+// stateLogFailed returns what tells why the log of --state-log was given up.
+func stateLogFailed(served *nfsv41.Server) func() error {
+	if served == nil {
+		return func() error { return nil }
+	}
+	return served.StateLogFailed
+}
+
+// view turns what the server knows into what people read.
+type view struct {
+	server  *nfsv41.Server
+	volumes map[uint64]string
+	clients map[uint64]process.Client
+	files   map[state.FileKey]file
+}
+
+type file struct {
+	name  string
+	inode uint64
+}
+
+func (v *view) of(snap state.Snapshot) process.NFS4 {
+	all := process.NFS4{Clients: []process.Client{}, Opens: []process.Open{}, Locks: []process.Lock{}, Omitted: snap.Cut}
+	for i := range snap.Clients {
+		c := client(&snap.Clients[i])
+		v.clients[snap.Clients[i].ID] = c
+		all.Clients = append(all.Clients, c)
+	}
+	for i := range snap.Opens {
+		o := &snap.Opens[i]
+		all.Opens = append(all.Opens, process.Open{Holder: v.holder(o.File, o.ClientID, o.Since), Access: accessName(o.Access), Deny: accessName(o.Deny)})
+	}
+	for i := range snap.Locks {
+		l := &snap.Locks[i]
+		kind := "read"
+		if l.Write {
+			kind = "write"
+		}
+		all.Locks = append(all.Locks, process.Lock{
+			Holder: v.holder(l.File, l.ClientID, l.Since), Type: kind, Waiting: l.Waiting, Offset: l.Offset, Length: l.Length,
+		})
+	}
+	if g := &snap.Grace; g.Active {
+		all.Grace = &process.Grace{Until: g.Until, Awaited: []string{}}
+		for _, owner := range g.Awaited {
+			all.Grace.Awaited = append(all.Grace.Awaited, nfsv41.Printable(owner))
+		}
+	}
+	return all
+}
+
+func client(c *state.ClientInfo) process.Client {
+	is := process.ClientActive
+	switch {
+	case !c.Confirmed:
+		is = process.ClientNew
+	case c.Silent:
+		is = process.ClientSilent
+	}
+	return process.Client{
+		ID: fmt.Sprintf("%016x", c.ID), Name: nfsv41.Printable(c.Owner), Address: c.Address, Version: "4.1", State: is,
+		Since: c.Since, Seen: c.Seen, Sessions: c.Sessions, Opens: c.Opens, Locks: c.Locks,
+	}
+}
+
+func (v *view) holder(key state.FileKey, id uint64, since time.Time) process.Holder {
+	f, ok := v.files[key]
+	if !ok {
+		f.name, f.inode = v.server.File(key)
+		v.files[key] = f
+	}
+	c := v.clients[id]
+	return process.Holder{Volume: v.volumes[key.Volume], File: f.name, Inode: f.inode, ClientID: c.ID, Client: c.Name, Address: c.Address, Since: since}
+}
+
+func accessName(a state.Access) string {
+	switch a {
+	case state.Read:
+		return "read"
+	case state.Write:
+		return "write"
+	case state.Both:
+		return "read+write"
+	}
+	return ""
+}

@@ -1,0 +1,133 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/podnas/podnas/internal/volume"
+	"github.com/podnas/podnas/internal/volume/diskimage"
+	"github.com/podnas/podnas/provisioner"
+	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server"
+	"github.com/podnas/podnas/server/export"
+)
+
+// openDisk mounts the image, where there is one, and finds out what the disk and the process can do.
+func (a *App) openDisk(ctx context.Context) (err error) {
+	a.exports = &export.Table{Log: a.Log}
+	if err := a.openImage(ctx); err != nil {
+		return err
+	}
+	if err := a.checkDisk(); err != nil {
+		return err
+	}
+	if a.limits, err = quota.Select(a.Quota, a.Root); err != nil {
+		return err
+	}
+	a.Log.Info("quota: "+a.limits.Reason, "mode", a.Quota)
+	if projects := a.limits.Projects; projects != nil {
+		a.endWith(func() error {
+			projects.Close()
+			return nil
+		})
+	}
+	if a.engine, err = server.SelectEngine(a.Engine, a.Handles, a.Root); err != nil {
+		return err
+	}
+	if err := a.engine.CheckNFS4(); err != nil && a.NFS4 && a.NFS4Asked {
+		return &FlagError{fmt.Errorf("--nfs4: %w", err)}
+	}
+	return nil
+}
+
+// openImage mounts the image at the root, where there is to be one. To be called before
+// anything else looks at the root.
+func (a *App) openImage(ctx context.Context) error {
+	if a.Image == nil {
+		return nil
+	}
+	image, err := diskimage.Open(ctx, *a.Image, a.Root, a.Log)
+	if err != nil {
+		return err
+	}
+	a.endWith(func() error {
+		// What is exported is open, and would keep the image mounted.
+		for _, v := range a.exports.Volumes() {
+			a.exports.Remove(v.ID)
+		}
+		return image.Close()
+	})
+	return nil
+}
+
+// openVolumes opens the store, which exports its volumes.
+func (a *App) openVolumes(context.Context) (err error) {
+	a.exports.ByIndex, a.exports.IndexMax = a.engine.ByIndex, a.IndexMemory<<20
+	a.exports.Only, a.exports.Modes = a.engine.Only(), a.below(volume.ModesDir)
+	a.exports.KeepMarks(a.below(volume.UsageDir))
+	a.exports.KeepIndexes(a.below(volume.IndexDir))
+	form, earlier, err := a.exports.Forms(a.Root, a.below(volume.RemovedDir))
+	if err != nil {
+		return err
+	}
+	a.served = exporter{Table: a.exports, Root: a.Root, Engine: a.engine, Limits: a.limits, Log: a.Log}
+	a.store, err = volume.Open(volume.Config{
+		Root:       a.Root,
+		Exports:    a.served,
+		Counter:    a.served.Counter(),
+		Quota:      a.limits,
+		Overcommit: a.Overcommit,
+		CountOnce:  a.Standalone,
+		Log:        a.Log,
+
+		NewIdentity: a.NewIdentity,
+		Handles:     string(form), EarlierHandles: string(earlier),
+	})
+	if err != nil {
+		return err
+	}
+	a.endWith(a.store.Close)
+	a.endWith(func() error {
+		a.exports.LastIndexes()
+		a.exports.LastMarks()
+		return nil
+	})
+	return nil
+}
+
+// openServer makes the server of NFS, and what turns claims into volumes.
+func (a *App) openServer(context.Context) (err error) {
+	cfg := server.Config{
+		Engine:      a.engine,
+		Exports:     a.exports,
+		HandleKey:   a.store.HandleKey(),
+		Removed:     a.below(volume.RemovedDir),
+		NoAttrCache: !a.AttrCache,
+		StateLog:    a.StateLog,
+		Tables:      a.tables,
+		Reserve:     a.store.Reserve(),
+		SlowCall:    a.SlowCall,
+		Log:         a.Log,
+	}
+	if a.NFS4 {
+		cfg.NFS4 = a.below(volume.ClientsDir)
+	}
+	if a.nfs, err = server.New(cfg); err != nil {
+		return err
+	}
+	a.info = a.describe()
+	a.volumes = &provisioner.Provisioner{Store: a.store, Name: a.Provisioner, NewDisk: a.NewDisk, NoNFS4: a.noNFS4(a.engine), Log: a.Log}
+	a.claims, err = a.newClaims()
+	return err
+}
+
+// imageDisk is a disk that may be in an image; spec is nil if not.
+type imageDisk struct {
+	*volume.Store
+	spec *diskimage.Spec
+}
+
+// CheckWrite explains an error that an image is the reason of.
+func (d imageDisk) CheckWrite() error { return d.spec.Explain(d.Store.CheckWrite()) }
+
+func (a *App) disk() imageDisk { return imageDisk{a.store, a.Image} }
