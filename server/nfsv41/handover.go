@@ -114,9 +114,9 @@ func (s *Server) takeOver(cfg state.Config, tracking []state.TrackedClient) (*st
 }
 
 // reopen opens a file that a client has open. One that is gone, as one that was removed on a full
-// disk, is a held without a file.
+// disk, is a descriptor without a file.
 func (s *Server) reopen(key state.FileKey, access state.Access) state.Descriptor {
-	h := &held{}
+	h := &descriptor{}
 	h.Retain()
 	h.Held, _ = s.opener.Reopen(key.Volume, disk.NewFileID(key.ID[:key.Len]), access&state.Write != 0) // nil with an error, which its users get as ESTALE
 	return h

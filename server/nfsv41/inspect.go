@@ -22,7 +22,7 @@ func (s *Server) Snapshot(limit int) state.Snapshot { return s.state.Snapshot(li
 // is its path in its volume, where the kernel knows that. If nobody has it open any more,
 // both are zero.
 func (s *Server) File(key state.FileKey) (name string, inode uint64) {
-	h := s.holdOf(key)
+	h := s.descriptorOf(key)
 	if h == nil {
 		return "", 0
 	}

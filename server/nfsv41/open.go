@@ -70,7 +70,7 @@ func (c *compound) openOp() (result, error) {
 	c.cur, c.stateid = o.object, nfs4.Stateid(o.id)
 	// A file that was opened early was neither made nor truncated: its attributes from the look at its name are right
 	// still. A client that denies others something wants those from when that began.
-	c.looked = o.early != nil && deny == 0
+	c.onlyLooks = o.early != nil && deny == 0
 	flags := uint32(nfs4.OpenResultLocktypePosix | nfs4.OpenResultPreserveUnlinked)
 	if can, _ := c.server.state.CanCallBack(c.on.client().ID()); can {
 		flags |= nfs4.OpenResultMayNotifyLock
@@ -286,7 +286,7 @@ func (c *compound) openFound(o *opening) error {
 			return err
 		}
 	}
-	h := &held{Held: o.data.Hold()}
+	h := &descriptor{Held: o.data.Hold()}
 	h.Retain()
 	if !own && !reclaim {
 		c.Opened(h.Held, &f.Attr, does&state.Read != 0, does&state.Write != 0)
@@ -302,7 +302,7 @@ func (c *compound) openFound(o *opening) error {
 }
 
 // hold has the client hold the file open for o.access. does is all that the OPEN does to it.
-func (c *compound) hold(o *opening, h *held, does state.Access) error {
+func (c *compound) hold(o *opening, h *descriptor, does state.Access) error {
 	key, err := c.server.keyOf(o.object.bytes())
 	if err != nil {
 		return err

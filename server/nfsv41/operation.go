@@ -136,7 +136,7 @@ func (c *compound) operation() (operation, error) {
 			return nil, err
 		}
 	}
-	do := c.server.does[c.op]
+	do := c.server.operations[c.op]
 	if do == nil {
 		return nil, statusError(nfs4.ErrNotSupp)
 	}

@@ -46,25 +46,25 @@ type Config struct {
 
 // Server answers the calls of version 4.
 type Server struct {
-	files    *vfs.Service
-	opener   *export.Opener
-	table    *export.Table
-	key      *export.Key
-	state    *state.State
-	log      *slog.Logger
-	sets     attrSets
-	does     operations
-	lease    time.Duration
-	began    time.Time
-	crc      *crc32.Table // CRC-32C
-	tracking *tracking
-	run      run
-	stateLog *stateLog // nil: there is none
-	tables   func(bytes int)
-	wentOn   bool // with stateLog
-	notices  notices
-	events   *events
-	identity []byte // server_owner4 and scope: the same as long as the disk, and different for each
+	files      *vfs.Service
+	opener     *export.Opener
+	table      *export.Table
+	key        *export.Key
+	state      *state.State
+	log        *slog.Logger
+	sets       attrSets
+	operations operations
+	lease      time.Duration
+	began      time.Time
+	crc        *crc32.Table // CRC-32C
+	tracking   *tracking
+	run        run
+	stateLog   *stateLog // nil: there is none
+	tables     func(bytes int)
+	wentOn     bool // with stateLog
+	notices    notices
+	events     *events
+	identity   []byte // server_owner4 and scope: the same as long as the disk, and different for each
 }
 
 // lease is how long a client may be silent, RFC 8881 section 8.3.
@@ -103,7 +103,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(),
-		crc: crc32.MakeTable(crc32.Castagnoli), tracking: kept, sets: newAttrSets(), does: newOperations(), events: newEvents(cfg.Log), tables: cfg.Tables,
+		crc: crc32.MakeTable(crc32.Castagnoli), tracking: kept, sets: newAttrSets(), operations: newOperations(), events: newEvents(cfg.Log), tables: cfg.Tables,
 		notices: notices{clients: map[uint64]*clientNotices{}},
 	}
 	if s.tables == nil {
@@ -281,9 +281,9 @@ func (s *Server) Denies(v *export.Volume, id disk.FileID, write bool) bool {
 	return s.state.Denies(key(v.ID, id), access)
 }
 
-// holdOf is what some client holds open of a file, to be released; or nil.
-func (s *Server) holdOf(key state.FileKey) *held {
-	h, _ := s.state.Find(key).(*held)
+// descriptorOf returns the descriptor by which some client has a file open, to be released; or nil.
+func (s *Server) descriptorOf(key state.FileKey) *descriptor {
+	h, _ := s.state.Find(key).(*descriptor)
 	if h != nil && h.Held == nil {
 		h.Release()
 		return nil
