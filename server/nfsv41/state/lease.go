@@ -86,14 +86,14 @@ func (s *State) expireWaitersLocked(f *file, number uint64, now time.Time) (last
 			s.locks.dropWaiter(w)
 		} else {
 			s.takeFromSilentLocked(w)
-			began = min(began, s.steps) // dismiss lets go of mu
+			began = min(began, s.steps) // dismissLocked lets go of mu
 		}
 	}
 	return number, false
 }
 
 // takeFromSilentLocked dismisses clients whose lease is over and that have a lock that w
-// waits for, as long as w does: dismiss lets go of mu, and w can be of such a client.
+// waits for, as long as w does: dismissLocked lets go of mu, and w can be of such a client.
 //
 // +checklocks:s.mu
 func (s *State) takeFromSilentLocked(w *waiter) {

@@ -7,6 +7,10 @@ import (
 	"time"
 )
 
+// What the five types of State hold, and how it hangs together: a client has sessions and opens, an open has a file
+// and lock owners, a file has its opens and waiters. What is here knows no table. State.mu guards all of it, but
+// for what never changes.
+
 // Client is a record of a client: one incarnation of one owner. The caller gets it
 // from its Slot. Its fields are guarded by State.mu, but for the first group, which
 // never changes.
@@ -18,7 +22,7 @@ type Client struct {
 	since     time.Time
 
 	home   *address         // where it came from first
-	index  int              // in State.list
+	index  int              // in sessions.list
 	places [2]*list.Element // in the lists of those that are not confirmed
 
 	address   string
@@ -36,7 +40,7 @@ type Client struct {
 
 	recorded bool   // it is in the client tracking
 	changing int    // calls of Tracking.Add that run
-	leaving  bool   // dismiss runs
+	leaving  bool   // dismissLocked runs
 	complete bool   // it has said RECLAIM_COMPLETE
 	gen      uint32 // see logCopy
 
@@ -147,7 +151,7 @@ type session struct {
 type boundConn struct {
 	conn Conn
 	dir  Direction
-	at   int // index in State.conns[conn]
+	at   int // index in sessions.conns[conn]
 }
 
 func (ses *session) findConn(conn Conn) int {
@@ -375,7 +379,7 @@ func (w *waiter) key() waiterKey { return waiterKey{w.open, w.owner, w.lockRange
 
 // fileWaiters are those of a file.
 type fileWaiters struct {
-	index int                // in State.waiting
+	index int                // in locks.waiting
 	list  []*waiter          // who asked first comes first; at most Limits.FileWaiters
 	told  intervals[*waiter] // those that were told and have not asked again since
 	gen   uint32             // see logCopy

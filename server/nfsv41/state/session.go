@@ -42,7 +42,7 @@ func (s *State) CreateSession(a CreateSessionArgs) (CreateSessionResult, Error) 
 		}
 		if !c.confirmed {
 			s.sessions.confirm(c)
-			if !returned { // else dismiss has told
+			if !returned { // else dismissLocked has told
 				s.event(c.event(ClientCame))
 			}
 		}
