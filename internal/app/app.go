@@ -79,8 +79,7 @@ func New(cfg Config) (*App, error) {
 		return nil, err
 	}
 	if a.httpPort, err = listen("--http", cfg.HTTP); err != nil {
-		a.nfsPort.Close()
-		return nil, err
+		return nil, errors.Join(err, a.nfsPort.Close())
 	}
 	a.pages = newPages(cfg.Root, cfg.Hosts)
 	return a, nil

@@ -26,10 +26,7 @@ func (a *App) openDisk(ctx context.Context) (err error) {
 	}
 	a.Log.Info("quota: "+a.limits.Reason, "mode", a.Quota)
 	if projects := a.limits.Projects; projects != nil {
-		a.endWith(func() error {
-			projects.Close()
-			return nil
-		})
+		a.endWith(projects.Close)
 	}
 	if a.engine, err = server.SelectEngine(a.Engine, a.Handles, a.Root); err != nil {
 		return err

@@ -27,7 +27,8 @@ type sample struct {
 
 // samples has the latest samples, the oldest first. The zero samples is ready for use.
 type samples struct {
-	mu   sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	ring []sample
 }
 

@@ -9,7 +9,7 @@
 // disk hangs. However many requests there are, the data is collected once a second, and
 // the page of all volumes generated once a second. Pages that are not the same for
 // everybody, with a filter (list.go) or of one volume (volume.go), are generated one at a
-// time.
+// time. No two of its mutexes are held together.
 package status
 
 import (

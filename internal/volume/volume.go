@@ -35,6 +35,8 @@
 //
 // A record reserves its name, its path, its project and, if sizes are promised,
 // its size.
+//
+// Order of locks: a volume's name (Store.names), Store.tree, Store.mu.
 package volume
 
 import (

@@ -41,6 +41,8 @@ type Volume struct {
 }
 
 // Init sets what the volume is. Call it once, before all else. The syncs are counted in counts.
+//
+// +checklocksignore
 func (v *Volume) Init(id uint64, path string, fs *disk.FS, counts *stats.Syncs) {
 	v.id, v.path, v.fs, v.counts = id, path, fs, counts
 	v.dirs.aside = true

@@ -22,7 +22,8 @@ import (
 
 // overlap has the syncs that are under way on btrfs.
 type overlap struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	syncs map[*underWay]struct{}
 }
 

@@ -8,7 +8,8 @@ import (
 
 // slots bounds the syncs at a time, and shares them out between volumes.
 type slots struct {
-	mu        sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	semaphore *shares.Semaphore[chan struct{}]
 }
 

@@ -54,12 +54,18 @@ type syncs struct {
 	// aside: rounds run concurrently. One begins when as many calls wait as are in
 	// rounds, so that none waits for long on a slow disk, and a fast one has few
 	// rounds.
-	aside   bool
+	// +checklocks:mu
+	aside bool
+	// +checklocks:mu
 	waiting []waiting // for the next round
-	data    bool      // data is enough for all waiting calls
-	begun   bool      // the next round's goroutine is starting
-	rounds  int       // with that one
-	inRound int       // calls in all rounds
+	// +checklocks:mu
+	data bool // data is enough for all waiting calls
+	// +checklocks:mu
+	begun bool // the next round's goroutine is starting
+	// +checklocks:mu
+	rounds int // with that one
+	// +checklocks:mu
+	inRound int // calls in all rounds
 }
 
 // waiting is a waiting call.
@@ -262,7 +268,10 @@ func (s *Syncer) syncFiles(files []*File, data bool, began time.Time) (slow bool
 	return slow
 }
 
-// fsync syncs a file, and records a failure. began is when its clients started to wait.
+// fsync syncs a file, and records a failure. began is when its clients started to wait. Not checked: checklocks
+// can't follow a mutex that is locked for some files only.
+//
+// +checklocksignore
 func (s *Syncer) fsync(file *File, data bool, began time.Time) {
 	if file.kind.isData() {
 		file.state.syncing.Lock()

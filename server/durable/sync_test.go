@@ -239,13 +239,14 @@ func TestSlowDisk(t *testing.T) {
 	for _, file := range files {
 		wait(file)
 	}
-	files[2].state.syncing.Lock() // as if its sync took long; the last, which has changed last, is synced before
+	slow := files[2].state
+	slow.syncing.Lock() // as if its sync took long; the last, which has changed last, is synced before
 	close(goOn)
 	for b.syncs() < before+2 {
 		time.Sleep(slowSync)
 	}
 	time.Sleep(2 * slowSync)
-	files[2].state.syncing.Unlock()
+	slow.syncing.Unlock()
 	for range files {
 		<-told
 	}

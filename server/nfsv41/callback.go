@@ -28,9 +28,11 @@ const (
 type backChannel struct {
 	seq uint32 // of slot 0, which alone is used; of the goroutine that tells the client
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	program uint32
-	cred    rpc.Auth
+	// +checklocks:mu
+	cred rpc.Auth
 }
 
 // newBackChannel returns nil if the client takes no credential that this server has.
@@ -65,9 +67,11 @@ func (b *backChannel) set(program uint32, cred rpc.Auth) {
 // notices are what clients are to be told: that a lock may be free which they wait for. For
 // each client one goroutine tells them, one after the other.
 type notices struct {
-	mu      sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	clients map[uint64]*clientNotices
 	running sync.WaitGroup
+	// +checklocks:mu
 	stopped bool
 }
 
@@ -89,7 +93,7 @@ func (s *Server) notify(free state.LockFree) {
 	if len(c.queue) < noticesMax {
 		c.queue = append(c.queue, free)
 	}
-	s.startTelling(free.ClientID)
+	s.startTellingLocked(free.ClientID)
 }
 
 // callableAgain is called when a client has a new back channel: what it could not be told is
@@ -97,11 +101,13 @@ func (s *Server) notify(free state.LockFree) {
 func (s *Server) callableAgain(client uint64) {
 	s.notices.mu.Lock()
 	defer s.notices.mu.Unlock()
-	s.startTelling(client)
+	s.startTellingLocked(client)
 }
 
-// startTelling starts the client's goroutine, unless it runs. The caller holds notices.mu.
-func (s *Server) startTelling(client uint64) {
+// startTellingLocked starts the client's goroutine, unless it runs.
+//
+// +checklocks:s.notices.mu
+func (s *Server) startTellingLocked(client uint64) {
 	n := &s.notices
 	c := n.clients[client]
 	if c == nil || c.telling || n.stopped {

@@ -100,7 +100,7 @@ func serve(t testing.TB, dir string, counted bool) net.Conn {
 }
 
 // serveWith is serve with a directory for the clients that have state.
-func serveWith(t testing.TB, dir, roster string, counted bool) net.Conn {
+func serveWith(t testing.TB, dir, tracking string, counted bool) net.Conn {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	table := &exports.Table{ByIndex: testdisk.ByIndex()}
@@ -112,7 +112,7 @@ func serveWith(t testing.TB, dir, roster string, counted bool) net.Conn {
 	key := locate.NewKey(make([]byte, 32))
 	opener := inode.NewOpener(table, key, log)
 	files := vfs.New(vfs.Config{Opener: opener, Users: actas.NewUsers(nil), Log: log})
-	nfs, err := server.New(server.Config{Files: files, Opener: opener, Table: table, Key: key, Roster: roster, Log: log})
+	nfs, err := server.New(server.Config{Files: files, Opener: opener, Table: table, Key: key, Tracking: tracking, Log: log})
 	mustDo(t, err)
 	nfs.PanicIn(nfs4.OpDelegpurge)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{Programs: []oncrpc.Program{nfs.Program()}, Log: log})

@@ -20,26 +20,26 @@ const (
 	readHead = 4 + 4 + 4 + 4
 )
 
-// held is a Held as opens have it, with its users. It is nil if the file could not be opened
-// again after a restart.
-type held struct {
+// descriptor is a state.Descriptor: the file of an open, and how many use it. Held is nil if the file could not be
+// opened again after a restart.
+type descriptor struct {
 	*inode.Held
 
 	users atomic.Int32
 }
 
 // Retain adds a user.
-func (h *held) Retain() { h.users.Add(1) }
+func (h *descriptor) Retain() { h.users.Add(1) }
 
 // Release removes a user; with the last the file is closed.
-func (h *held) Release() {
+func (h *descriptor) Release() {
 	if h.users.Add(-1) == 0 && h.Held != nil {
 		h.Held.Close()
 	}
 }
 
 // Close is Release, at the end of a call.
-func (h *held) Close() { h.Release() }
+func (h *descriptor) Close() { h.Release() }
 
 // dataFile is the current file open for its data, through what a stateid stands for: an
 // open, or for the special stateids nothing. Either way the caller's rights decide as in version 3: they need not
@@ -66,7 +66,7 @@ func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*inode.File, 
 	if status != state.OK {
 		return nil, errorOf(status)
 	}
-	open := h.(*held)
+	open := h.(*descriptor)
 	c.Closes(open)
 	if open.Held == nil {
 		return nil, syscall.ESTALE
@@ -188,7 +188,7 @@ func (c *compound) commitFile() (*inode.File, error) {
 	}
 	f, err := c.Open(c.cur.bytes(), inode.UseWrite)
 	if errors.Is(err, syscall.ESTALE) {
-		if h := c.server.holdOf(key); h != nil { // removed, and open
+		if h := c.server.descriptorOf(key); h != nil { // removed, and open
 			c.Closes(h)
 			f, err = c.OpenHeld(h.Held, true)
 		}

@@ -68,7 +68,7 @@ func (c *compound) openFile(o *object, open func(handle []byte) (*inode.File, er
 // openRemoved opens a file for its attributes that has no name any more and that a client holds
 // open, or may reclaim.
 func (c *compound) openRemoved(o *object) (*inode.File, error) {
-	h, err := c.heldBySome(o)
+	h, err := c.someDescriptor(o)
 	if err != nil {
 		return nil, err
 	}
@@ -84,20 +84,20 @@ func (c *compound) openRemoved(o *object) (*inode.File, error) {
 
 // openRemovedData opens such a file for its data, once more.
 func (c *compound) openRemovedData(o *object, use inode.Use) (*inode.File, error) {
-	if _, err := c.heldBySome(o); err != nil { // which stays as long as somebody holds it
+	if _, err := c.someDescriptor(o); err != nil { // which stays as long as somebody holds it
 		return nil, err
 	}
 	return c.OpenRemoved(o.bytes(), use)
 }
 
-// heldBySome is what some client holds open of a file, until the call ends. It is nil in the grace
+// someDescriptor is the descriptor by which some client has a file open, until the call ends. It is nil in the grace
 // period, if nobody has reclaimed it yet. The error is ESTALE if nobody may have it.
-func (c *compound) heldBySome(o *object) (*held, error) {
+func (c *compound) someDescriptor(o *object) (*descriptor, error) {
 	key, err := c.server.keyOf(o.bytes())
 	if err != nil {
 		return nil, err
 	}
-	h := c.server.holdOf(key)
+	h := c.server.descriptorOf(key)
 	switch {
 	case h != nil:
 		c.Closes(h)

@@ -71,7 +71,7 @@ func (c *compound) openOp() (result, error) {
 	c.cur, c.stateid = o.object, nfs4.Stateid(o.id)
 	// A file that was opened early was neither made nor truncated: its attributes from the look at its name are right
 	// still. A client that denies others something wants those from when that began.
-	c.looked = o.early != nil && deny == 0
+	c.onlyLooks = o.early != nil && deny == 0
 	flags := uint32(nfs4.OpenResultLocktypePosix | nfs4.OpenResultPreserveUnlinked)
 	if can, _ := c.server.state.CanCallBack(c.on.client().ID()); can {
 		flags |= nfs4.OpenResultMayNotifyLock
@@ -96,16 +96,6 @@ func (c *compound) doOpen(o *opening) error {
 		o.raced = errors.Is(err, syscall.ESTALE)
 	}
 	return err
-}
-
-// shares are what an OPEN shares and denies.
-func shares(shareAccess, shareDeny uint32) (access, deny state.Access, err error) {
-	const wants = nfs4.WantDelegMask | nfs4.WantSignalDelegWhenRescAvail | nfs4.WantPushDelegWhenUncontended
-	share := shareAccess &^ wants
-	if share == 0 || share > nfs4.ShareAccessBoth || shareDeny > nfs4.ShareDenyBoth {
-		return 0, 0, statusError(nfs4.ErrInval)
-	}
-	return state.Access(share), state.Access(shareDeny), nil
 }
 
 // noDelegation says why there is none, if one was asked for.
@@ -297,7 +287,7 @@ func (c *compound) openFound(o *opening) error {
 			return err
 		}
 	}
-	h := &held{Held: o.data.Hold()}
+	h := &descriptor{Held: o.data.Hold()}
 	h.Retain()
 	if !own && !reclaim {
 		c.Opened(h.Held, &f.Attr, does&state.Read != 0, does&state.Write != 0)
@@ -313,13 +303,13 @@ func (c *compound) openFound(o *opening) error {
 }
 
 // hold has the client hold the file open for o.access. does is all that the OPEN does to it.
-func (c *compound) hold(o *opening, h *held, does state.Access) error {
+func (c *compound) hold(o *opening, h *descriptor, does state.Access) error {
 	key, err := c.server.keyOf(o.object.bytes())
 	if err != nil {
 		return err
 	}
 	args := state.OpenArgs{
-		Owner: o.Owner.Owner, File: key, Access: does, Deny: o.deny, Reclaim: o.Claim == nfs4.ClaimPrevious, Held: h, Slot: c.on.slot,
+		Owner: o.Owner.Owner, File: key, Access: does, Deny: o.deny, Reclaim: o.Claim == nfs4.ClaimPrevious, Descriptor: h, Slot: c.on.slot,
 	}
 	status := state.OK
 	if does != o.access {

@@ -6,9 +6,6 @@ import (
 	"github.com/podnas/podnas/server/vfs"
 )
 
-// result is what an operation answers after its status.
-type result interface{ Append([]byte) []byte }
-
 // operation does an operation, once and whole. It returns an error that becomes the status, and nil or
 // what the result has besides.
 type operation func(*compound) (result, error)
@@ -139,7 +136,7 @@ func (c *compound) operation() (operation, error) {
 			return nil, err
 		}
 	}
-	do := c.server.does[c.op]
+	do := c.server.operations[c.op]
 	if do == nil {
 		return nil, statusError(nfs4.ErrNotSupp)
 	}

@@ -65,6 +65,8 @@ import (
 //
 // The methods of an Account and of a Charge may be called concurrently, but for Attach and
 // KeepMark. Where an Account or a Charge may be nil, the method's comment says so.
+//
+// Order of locks: Account.writing, Charge.blocks, Charge.mu, Account.mu.
 type Account struct {
 	limit amounts // inodes 0: none
 	used  amounts // by all inodes in counted
@@ -88,13 +90,16 @@ type Account struct {
 	scanned  chan struct{}                     // closed when the existing files are counted
 	again    atomic.Bool                       // the scan must start again
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	charges map[disk.Inode]*Charge // in use, or to be checked again
 	// counted has the inodes that are included in used. Files created directly on the
 	// disk are added when a client first uses them.
+	// +checklocks:mu
 	counted inodeSet
 	// unseen is the known usage at the start, minus the part of it that is in used; 0
 	// after the scan.
+	// +checklocks:mu
 	unseen Amount
 }
 
@@ -143,7 +148,7 @@ func (a *Account) SetLimit(limit quota.Limit) {
 	a.writing.Lock()
 	defer a.writing.Unlock()
 	a.limit.store(Amount{max(limit.Bytes, 0), max(limit.Inodes, 0)})
-	a.setCeiling()
+	a.setCeilingLocked()
 }
 
 // most is the limit, with unlimited inodes if there is no inode limit.
@@ -155,9 +160,10 @@ func (a *Account) most() Amount {
 	return most
 }
 
-// setCeiling sets the ceiling from the limit and the mark. The caller has
-// write-locked a.writing.
-func (a *Account) setCeiling() {
+// setCeilingLocked sets the ceiling from the limit and the mark.
+//
+// +checklocks:a.writing
+func (a *Account) setCeilingLocked() {
 	most, mark := a.most(), a.mark.load()
 	a.ceiling.store(Amount{min(most.bytes, mark.bytes), min(most.inodes, mark.inodes)})
 }

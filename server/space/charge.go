@@ -28,12 +28,17 @@ type Charge struct {
 	due     time.Time // when, if nobody uses it; guarded by account.mu
 	late    int64     // bytes at the last read for lookLate; guarded by account.mu
 
-	mu    sync.Mutex
-	known bool  // bytes is included in used
-	gone  bool  // it has no name any more
+	mu sync.Mutex
+	// +checklocks:mu
+	known bool // bytes is included in used
+	// +checklocks:mu
+	gone bool // it has no name any more
+	// +checklocks:mu
 	bytes int64 // 0 if gone
-	size  int64 // of a file, when last read
-	ahead bool  // the file system may free some of its blocks later
+	// +checklocks:mu
+	size int64 // of a file, when last read
+	// +checklocks:mu
+	ahead bool // the file system may free some of its blocks later
 
 	// blocks is read-locked by calls that overwrite existing blocks without a
 	// Reservation, and write-locked by calls that truncate the file.
@@ -60,7 +65,7 @@ func (a *Account) EnterNew(st *unix.Stat_t) *Charge {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.known || c.gone { // else others have read its attributes, maybe later
-		c.settle(st, true)
+		c.settleLocked(st, true)
 	}
 	return c
 }
@@ -83,12 +88,14 @@ func (c *Charge) Leave(written string) {
 	case !gone && c.file != "":
 		c.due = time.Now().Add(LookAfter)
 	default:
-		a.drop(c)
+		a.dropLocked(c)
 	}
 }
 
-// drop removes an unused charge. The caller holds a.mu.
-func (a *Account) drop(c *Charge) {
+// dropLocked removes an unused charge.
+//
+// +checklocks:a.mu
+func (a *Account) dropLocked(c *Charge) {
 	delete(a.charges, c.inode)
 	if len(a.charges) == 0 {
 		a.charges = map[disk.Inode]*Charge{} // a map keeps the memory of its largest size
@@ -111,19 +118,21 @@ func (c *Charge) Look(fd int, st *unix.Stat_t, quick bool) error {
 	if err := disk.Fstat(fd, st, quick); err != nil {
 		return err
 	}
-	c.settle(st, false)
+	c.settleLocked(st, false)
 	return nil
 }
 
-// settle charges the inode's current usage. isNew is whether the caller has created
-// it. The caller holds c.mu.
-func (c *Charge) settle(st *unix.Stat_t, isNew bool) {
+// settleLocked charges the inode's current usage. isNew is whether the caller has created
+// it.
+//
+// +checklocks:c.mu
+func (c *Charge) settleLocked(st *unix.Stat_t, isNew bool) {
 	a, gone := c.account, st.Nlink == 0
 	bytes, _ := a.prices.of(st)
 	c.size, c.ahead = st.Size, a.prices.mayShrink(st)
 	switch {
 	case gone:
-		c.setGone()
+		c.setGoneLocked()
 		return
 	case !c.known || c.gone: // seen first, or the number was reused
 		c.known, c.gone = true, false
@@ -134,10 +143,12 @@ func (c *Charge) settle(st *unix.Stat_t, isNew bool) {
 	c.bytes = bytes
 }
 
-// setGone ends the charge for the inode. If the inode was removed before it was
+// setGoneLocked ends the charge for the inode. If the inode was removed before it was
 // seen, there is nothing to do: the call that removed its last name has uncounted
-// it, or it was removed directly on the disk. The caller holds c.mu.
-func (c *Charge) setGone() {
+// it, or it was removed directly on the disk.
+//
+// +checklocks:c.mu
+func (c *Charge) setGoneLocked() {
 	if c.known && !c.gone {
 		c.account.uncount(c.inode, c.bytes)
 	}
@@ -156,7 +167,7 @@ func (c *Charge) takes() int64 {
 func (c *Charge) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.setGone()
+	c.setGoneLocked()
 }
 
 // LookAgain reads the usage of files again that were written some time ago. open opens a
@@ -202,6 +213,6 @@ func (a *Account) looked(c *Charge, now time.Time) {
 	case ahead && c.late != bytes:
 		c.late, c.due = bytes, now.Add(lookLate)
 	default:
-		a.drop(c)
+		a.dropLocked(c)
 	}
 }

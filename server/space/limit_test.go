@@ -104,6 +104,7 @@ func TestBlocksStay(t *testing.T) {
 	go func() { cut <- c.Resize(int(f.Fd()), 0, func() error { return f.Truncate(0) }) }()
 	select {
 	case err := <-cut:
+		c.blocks.RUnlock()
 		t.Error(err, "the file is cut while somebody relies on its blocks")
 	case <-time.After(50 * time.Millisecond):
 		c.blocks.RUnlock()

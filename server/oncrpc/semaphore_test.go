@@ -15,16 +15,16 @@ import (
 	"github.com/podnas/podnas/server/shares"
 )
 
-// ofOneClient is how many slots the calls of one client have, and ofOneVolume those of
+// ofOneClient is how many permits the calls of one client have, and ofOneVolume those of
 // one volume.
 const (
-	ofOneClient = slotsMax - sharedMax + sharedMax*3/4
-	ofOneVolume = slotsMax - sharedMax + sharedMax/2
+	ofOneClient = permitsMax - sharedMax + sharedMax*3/4
+	ofOneVolume = permitsMax - sharedMax + sharedMax/2
 )
 
 // However many calls the disk keeps waiting, they take so many threads and no more.
 // Those that don't wait for it are answered meanwhile, those of another client find a
-// slot, and in the end all are.
+// permit, and in the end all are.
 func TestThreadsAreBounded(t *testing.T) {
 	var pipe [2]int
 	if err := syscall.Pipe(pipe[:]); err != nil {
@@ -41,7 +41,7 @@ func TestThreadsAreBounded(t *testing.T) {
 	}
 	s := startServer(t, nil)
 	s.disk.Store(int64(pipe[0]))
-	const calls = 4 * slotsMax
+	const calls = 4 * permitsMax
 	before := threads()
 	var answers sync.WaitGroup
 	for i := range uint32(calls) / 2 {
@@ -61,7 +61,7 @@ func TestThreadsAreBounded(t *testing.T) {
 	if n := s.waiting.Load(); n != ofOneClient {
 		t.Errorf("%d calls wait in the disk, want %d", n, ofOneClient)
 	}
-	if n := threads() - before; n > slotsMax+32 { // and some of Go's own
+	if n := threads() - before; n > permitsMax+32 { // and some of Go's own
 		t.Errorf("%d threads more for %d calls", n, calls)
 	}
 	c := s.dial()
@@ -161,13 +161,13 @@ func TestGoneClientsCallsAreNotBegun(t *testing.T) {
 	}
 }
 
-// Slots are taken and released by many at once; none is lost, and none is taken that is
+// Permits are taken and released by many at once; none is lost, and none is taken that is
 // not there.
 func TestSlots(t *testing.T) {
-	s := newSlots()
+	s := newSemaphore()
 	var users sync.WaitGroup
 	var taken atomic.Int32
-	for n := range 3 * slotsMax {
+	for n := range 3 * permitsMax {
 		o := shares.Owner{Volume: uint64(n % 5), Client: netip.AddrFrom4([4]byte{192, 0, 2, byte(n % 7)})}
 		users.Go(func() {
 			for range 200 {
@@ -175,8 +175,8 @@ func TestSlots(t *testing.T) {
 				if later != nil {
 					at = <-later
 				}
-				if all := taken.Add(1); all > slotsMax {
-					t.Errorf("%d slots are taken", all)
+				if all := taken.Add(1); all > permitsMax {
+					t.Errorf("%d permits are taken", all)
 				}
 				taken.Add(-1)
 				s.release(at, o)
@@ -185,14 +185,14 @@ func TestSlots(t *testing.T) {
 	}
 	users.Wait()
 	if n := s.taken.Load(); n != 0 {
-		t.Errorf("%d slots for any call are taken at the end", n)
+		t.Errorf("%d permits for any call are taken at the end", n)
 	}
 	if n := s.waiting.Load(); n != 0 {
 		t.Errorf("%d wait at the end", n)
 	}
 	for n := range sharedMax / 2 {
 		if !s.shared.Enter(shares.Owner{Volume: 1}, nil) {
-			t.Fatalf("only %d of the shared slots are free at the end", n)
+			t.Fatalf("only %d of the shared permits are free at the end", n)
 		}
 	}
 }

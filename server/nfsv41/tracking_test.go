@@ -20,13 +20,13 @@ import (
 var discard = slog.New(slog.DiscardHandler)
 
 // The next server knows who had state, whatever the owner's bytes are, and nothing half written.
-func TestRoster(t *testing.T) {
+func TestTracking(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "clients")
-	r, had, err := openRoster(dir, nil, discard)
+	r, had, err := openTracking(dir, nil, discard)
 	if err != nil || len(had) > 0 {
 		t.Fatalf("%v, %v: want nobody", had, err)
 	}
-	entries := []state.RosterEntry{{ClientID: 1, Owner: "node"}, {ClientID: 1<<64 - 1, Owner: "\x00\xff/../"}, {ClientID: 7, Owner: ""}}
+	entries := []state.TrackedClient{{ClientID: 1, Owner: "node"}, {ClientID: 1<<64 - 1, Owner: "\x00\xff/../"}, {ClientID: 7, Owner: ""}}
 	for _, e := range append(entries, entries[0]) {
 		if err := r.Add(e); err != nil {
 			t.Fatal(err)
@@ -41,8 +41,8 @@ func TestRoster(t *testing.T) {
 	if err := os.WriteFile(half, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, had, err = openRoster(dir, nil, discard)
-	slices.SortFunc(had, func(a, b state.RosterEntry) int { return cmp.Compare(a.ClientID, b.ClientID) })
+	_, had, err = openTracking(dir, nil, discard)
+	slices.SortFunc(had, func(a, b state.TrackedClient) int { return cmp.Compare(a.ClientID, b.ClientID) })
 	if err != nil || !reflect.DeepEqual(had, entries[:2]) {
 		t.Errorf("%v, %v, want %v", had, err, entries[:2])
 	}
@@ -52,7 +52,7 @@ func TestRoster(t *testing.T) {
 }
 
 // On a full disk who was on the list before a restart gets on it again, and a newcomer does not.
-func TestRosterOnFullDisk(t *testing.T) {
+func TestTrackingOnFullDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "[clients") // no pattern of file names
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -65,36 +65,36 @@ func TestRosterOnFullDisk(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	r, _, err := openRoster(dir, nil, discard)
+	r, _, err := openTracking(dir, nil, discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, again := state.RosterEntry{ClientID: 1, Owner: "node"}, state.RosterEntry{ClientID: 2, Owner: "node"}
+	before, again := state.TrackedClient{ClientID: 1, Owner: "node"}, state.TrackedClient{ClientID: 2, Owner: "node"}
 	if err := r.Add(before); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "full"), make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
-	if err := r.Add(state.RosterEntry{ClientID: 3, Owner: "newcomer"}); !errors.Is(err, syscall.ENOSPC) {
+	if err := r.Add(state.TrackedClient{ClientID: 3, Owner: "newcomer"}); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("a newcomer: %v", err)
 	}
 	if err := errors.Join(r.Add(again), r.Add(again), r.Remove(before)); err != nil {
 		t.Errorf("again: %v", err)
 	}
-	if _, had, err := openRoster(dir, nil, discard); err != nil || !reflect.DeepEqual(had, []state.RosterEntry{again}) {
+	if _, had, err := openTracking(dir, nil, discard); err != nil || !reflect.DeepEqual(had, []state.TrackedClient{again}) {
 		t.Errorf("%v, %v, want %v", had, err, again)
 	}
 }
 
 // The first OPENs of a client come at the same time, and each adds it.
-func TestRosterAtOnce(t *testing.T) {
+func TestTrackingAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	r, _, err := openRoster(dir, nil, discard)
+	r, _, err := openTracking(dir, nil, discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := state.RosterEntry{ClientID: 1, Owner: strings.Repeat("node", 100)}
+	e := state.TrackedClient{ClientID: 1, Owner: strings.Repeat("node", 100)}
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -106,13 +106,13 @@ func TestRosterAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if _, had, err := openRoster(dir, nil, discard); err != nil || !reflect.DeepEqual(had, []state.RosterEntry{e}) {
+	if _, had, err := openTracking(dir, nil, discard); err != nil || !reflect.DeepEqual(had, []state.TrackedClient{e}) {
 		t.Errorf("%v, %v, want %v", had, err, e)
 	}
 }
 
 // A file that is damaged is put aside, and its client has nothing to reclaim. All others have.
-func TestDamagedRoster(t *testing.T) {
+func TestDamagedTracking(t *testing.T) {
 	const good, bad = "0000000000000001.json", "0000000000000002.json"
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.WriteFile(outside, []byte(`{"owner":"bm9kZQ=="}`), 0o600); err != nil {
@@ -136,8 +136,8 @@ func TestDamagedRoster(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				_, had, err := openRoster(dir, nil, discard)
-				if err != nil || !reflect.DeepEqual(had, []state.RosterEntry{{ClientID: 1, Owner: "node"}}) {
+				_, had, err := openTracking(dir, nil, discard)
+				if err != nil || !reflect.DeepEqual(had, []state.TrackedClient{{ClientID: 1, Owner: "node"}}) {
 					t.Fatalf("%v, %v", had, err)
 				}
 			}
@@ -153,18 +153,18 @@ func TestDamagedRoster(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "nobody.json"), []byte(`{}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, had, err := openRoster(dir, nil, discard); err != nil || len(had) > 0 {
+	if _, had, err := openTracking(dir, nil, discard); err != nil || len(had) > 0 {
 		t.Errorf("a file that is no client's: %v, %v", had, err)
 	}
 }
 
-// A folder of the roster that is a link is put aside: nothing is removed where it leads.
-func TestRosterLink(t *testing.T) {
+// A folder of the client tracking that is a link is put aside: nothing is removed where it leads.
+func TestTrackingLink(t *testing.T) {
 	outside, dir := t.TempDir(), filepath.Join(t.TempDir(), "clients")
 	if err := errors.Join(os.WriteFile(filepath.Join(outside, "file"), nil, 0o600), os.Symlink(outside, dir)); err != nil {
 		t.Fatal(err)
 	}
-	if _, had, err := openRoster(dir, nil, discard); err != nil || len(had) > 0 {
+	if _, had, err := openTracking(dir, nil, discard); err != nil || len(had) > 0 {
 		t.Errorf("%v, %v", had, err)
 	}
 	if _, err := os.Stat(filepath.Join(outside, "file")); err != nil {
@@ -172,12 +172,12 @@ func TestRosterLink(t *testing.T) {
 	}
 }
 
-// The roster is written by root, also where a call is done as its caller.
-func TestRosterAsCaller(t *testing.T) {
+// The client tracking is written by root, also where a call is done as its caller.
+func TestTrackingAsCaller(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to act as another")
 	}
-	r, _, err := openRoster(filepath.Join(t.TempDir(), "clients"), nil, discard)
+	r, _, err := openTracking(filepath.Join(t.TempDir(), "clients"), nil, discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestRosterAsCaller(t *testing.T) {
 			done <- err
 			return
 		}
-		e := state.RosterEntry{ClientID: 1, Owner: "node"}
+		e := state.TrackedClient{ClientID: 1, Owner: "node"}
 		done <- errors.Join(r.Add(e), r.Remove(e))
 	}()
 	if err := <-done; err != nil {

@@ -16,31 +16,31 @@ import (
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
-// roster is the list on the disk of clients that have state: RFC 8881 section 8.4.2.1. It is
+// tracking is the list on the disk of clients that have state: RFC 8881 section 8.4.2.1. It is
 // a directory with a file for each, named by its client ID.
 //
 // A file that is damaged is put aside. Its client is not on the list then, so it can't reclaim what it
 // had, and nobody waits for it: for who is not on the list that is the rule of the RFC, too. All others are
 // as they were.
-type roster struct{ dir *statedir.Dir }
+type tracking struct{ dir *statedir.Dir }
 
-const rosterSuffix = ".json"
+const trackingSuffix = ".json"
 
-// rosterFileMax bounds a file. An owner has 1024 bytes at most.
-const rosterFileMax = 16 << 10
+// trackingFileMax bounds a file. An owner has 1024 bytes at most.
+const trackingFileMax = 16 << 10
 
-// rosterFile is what a file says.
-type rosterFile struct {
+// trackingFile is what a file says.
+type trackingFile struct {
 	Owner []byte `json:"owner"` // co_ownerid
 }
 
-// openRoster makes the directory, and reads who had state when the server ended.
-func openRoster(path string, reserve *statedir.Reserve, log *slog.Logger) (*roster, []state.RosterEntry, error) {
+// openTracking makes the directory, and reads who had state when the server ended.
+func openTracking(path string, reserve *statedir.Reserve, log *slog.Logger) (*tracking, []state.TrackedClient, error) {
 	dir, err := statedir.Open(path, reserve, log)
 	if err != nil {
 		return nil, nil, fmt.Errorf("clients with state: %w", err)
 	}
-	r := &roster{dir}
+	r := &tracking{dir}
 	had, err := r.read()
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("clients with state: %w", err), dir.Close())
@@ -48,7 +48,7 @@ func openRoster(path string, reserve *statedir.Reserve, log *slog.Logger) (*rost
 	return r, had, nil
 }
 
-func (r *roster) read() (had []state.RosterEntry, err error) {
+func (r *tracking) read() (had []state.TrackedClient, err error) {
 	names, err := r.dir.Names()
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (r *roster) read() (had []state.RosterEntry, err error) {
 		if name == handoverFile || slices.Contains(filesOfFormat1, name) {
 			continue
 		}
-		if !strings.HasSuffix(name, rosterSuffix) { // half written
+		if !strings.HasSuffix(name, trackingSuffix) { // half written
 			if err := r.dir.Remove(name); err != nil {
 				return nil, err
 			}
@@ -77,24 +77,24 @@ func (r *roster) read() (had []state.RosterEntry, err error) {
 }
 
 // readEntry reads a file.
-func (r *roster) readEntry(name string) (state.RosterEntry, error) {
-	id, err := strconv.ParseUint(strings.TrimSuffix(name, rosterSuffix), 16, 64)
+func (r *tracking) readEntry(name string) (state.TrackedClient, error) {
+	id, err := strconv.ParseUint(strings.TrimSuffix(name, trackingSuffix), 16, 64)
 	if err != nil || entryName(id) != name {
-		return state.RosterEntry{}, errors.New("its name is not that of a client")
+		return state.TrackedClient{}, errors.New("its name is not that of a client")
 	}
-	b, err := r.dir.Read(name, rosterFileMax)
+	b, err := r.dir.Read(name, trackingFileMax)
 	if err != nil {
-		return state.RosterEntry{}, err
+		return state.TrackedClient{}, err
 	}
-	var file rosterFile
+	var file trackingFile
 	if err := json.Unmarshal(b, &file); err != nil {
-		return state.RosterEntry{}, err
+		return state.TrackedClient{}, err
 	}
-	return state.RosterEntry{ClientID: id, Owner: string(file.Owner)}, nil
+	return state.TrackedClient{ClientID: id, Owner: string(file.Owner)}, nil
 }
 
 // entryName is the name of a client's file.
-func entryName(id uint64) string { return fmt.Sprintf("%016x", id) + rosterSuffix }
+func entryName(id uint64) string { return fmt.Sprintf("%016x", id) + trackingSuffix }
 
 // asRoot does something on a goroutine of its own: an operation may be under way on one that
 // acts as its caller, to whom the directory is closed.
@@ -105,10 +105,10 @@ func asRoot(do func() error) error {
 }
 
 // Add adds a client.
-func (r *roster) Add(e state.RosterEntry) error { return asRoot(func() error { return r.add(e) }) }
+func (r *tracking) Add(e state.TrackedClient) error { return asRoot(func() error { return r.add(e) }) }
 
-func (r *roster) add(e state.RosterEntry) error {
-	b, err := json.Marshal(rosterFile{[]byte(e.Owner)})
+func (r *tracking) add(e state.TrackedClient) error {
+	b, err := json.Marshal(trackingFile{[]byte(e.Owner)})
 	if err != nil {
 		return err
 	}
@@ -121,14 +121,14 @@ func (r *roster) add(e state.RosterEntry) error {
 
 // link gives another client's file of the same owner a second name: on a full disk a client that
 // had state before a restart can still reclaim it.
-func (r *roster) link(id uint64, b []byte) bool {
+func (r *tracking) link(id uint64, b []byte) bool {
 	names, err := r.dir.Names()
 	if err != nil {
 		return false
 	}
 	for _, name := range names {
-		had, err := r.dir.Read(name, rosterFileMax)
-		if err != nil || !bytes.Equal(had, b) || !strings.HasSuffix(name, rosterSuffix) {
+		had, err := r.dir.Read(name, trackingFileMax)
+		if err != nil || !bytes.Equal(had, b) || !strings.HasSuffix(name, trackingSuffix) {
 			continue
 		}
 		if err := r.dir.Link(name, entryName(id)); err == nil || errors.Is(err, os.ErrExist) {
@@ -139,11 +139,11 @@ func (r *roster) link(id uint64, b []byte) bool {
 }
 
 // Remove removes clients, with one sync for all: the end of a grace period can have thousands.
-func (r *roster) Remove(entries ...state.RosterEntry) error {
+func (r *tracking) Remove(entries ...state.TrackedClient) error {
 	return asRoot(func() error { return r.remove(entries...) })
 }
 
-func (r *roster) remove(entries ...state.RosterEntry) error {
+func (r *tracking) remove(entries ...state.TrackedClient) error {
 	names := make([]string, len(entries))
 	for i := range entries {
 		names[i] = entryName(entries[i].ClientID)
@@ -152,13 +152,13 @@ func (r *roster) remove(entries ...state.RosterEntry) error {
 }
 
 // become has the list be another one, of which it is had.
-func (r *roster) become(want, had []state.RosterEntry) error {
+func (r *tracking) become(want, had []state.TrackedClient) error {
 	is, was := byID(want), byID(had)
 	for id, owner := range is {
 		if before, ok := was[id]; ok && before == owner {
 			continue
 		}
-		if err := r.add(state.RosterEntry{ClientID: id, Owner: owner}); err != nil {
+		if err := r.add(state.TrackedClient{ClientID: id, Owner: owner}); err != nil {
 			return err
 		}
 	}
@@ -166,7 +166,7 @@ func (r *roster) become(want, had []state.RosterEntry) error {
 		if _, ok := is[id]; ok {
 			continue
 		}
-		if err := r.remove(state.RosterEntry{ClientID: id}); err != nil {
+		if err := r.remove(state.TrackedClient{ClientID: id}); err != nil {
 			return err
 		}
 	}
@@ -174,7 +174,7 @@ func (r *roster) become(want, had []state.RosterEntry) error {
 }
 
 // byID are the owners of entries.
-func byID(entries []state.RosterEntry) map[uint64]string {
+func byID(entries []state.TrackedClient) map[uint64]string {
 	m := map[uint64]string{}
 	for _, e := range entries {
 		m[e.ClientID] = e.Owner
@@ -183,6 +183,6 @@ func byID(entries []state.RosterEntry) map[uint64]string {
 }
 
 // forgetHandover removes what the server before has left.
-func (r *roster) forgetHandover() error {
+func (r *tracking) forgetHandover() error {
 	return r.dir.Remove(append([]string{handoverFile}, filesOfFormat1...)...)
 }
