@@ -11,7 +11,8 @@ import (
 // subject: each is logged once, and can be looked up while it persists. Callers whose subjects come and go
 // remove them with Keep. The zero value is ready for use.
 type Problems struct {
-	mu       sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	problems map[string]problem
 }
 

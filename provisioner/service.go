@@ -24,13 +24,16 @@ const serviceCheckInterval = 10 * time.Second
 // which stays when the pod is replaced. The Service must have this pod as a ready
 // endpoint, and a port that leads to the pod's NFS port.
 type ServiceEndpoint struct {
-	Client          kubernetes.Interface
-	Namespace, Name string // of the Service
-	PodIP           string // of this pod; if it has several, separated by commas
-	Port            uint16 // this pod's NFS port
+	Client    kubernetes.Interface
+	Namespace string // of the Service
+	Name      string // of the Service
+	PodIP     string // of this pod; if it has several, separated by commas
+	Port      uint16 // this pod's NFS port
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	checked time.Time // time of the last successful check
+	// +checklocks:mu
 	address Address
 }
 

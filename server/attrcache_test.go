@@ -17,7 +17,8 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
@@ -225,13 +226,13 @@ func serveTwice(t *testing.T, attrs bool) *served {
 	t.Helper()
 	s := &served{dir: filepath.Join(t.TempDir(), "volume"), v4: &view4{}}
 	must(t, os.Mkdir(s.dir, 0o777))
-	if err := export.ProbeHandles(s.dir); err != nil {
+	if err := disk.ProbeHandles(s.dir); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	cfg := config(t)
 	cfg.Engine.Engine, cfg.NFS4, cfg.NoAttrCache = server.EngineNative, t.TempDir(), !attrs
-	must(t, cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: s.dir}))
-	must(t, cfg.Exports.Export(export.Exported{ID: 2, Path: "/again", Dir: s.dir}))
+	must(t, cfg.Exports.Export(exports.Exported{ID: 1, Path: "/volume", Dir: s.dir}))
+	must(t, cfg.Exports.Export(exports.Exported{ID: 2, Path: "/again", Dir: s.dir}))
 	var err error
 	s.server, err = server.New(cfg)
 	must(t, err)

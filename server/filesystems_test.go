@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -21,8 +22,8 @@ func TestWaysToFindFiles(t *testing.T) {
 	t.Run("server counts", func(t *testing.T) { conformance(t, testdisk.Memory(t), handlesHere(), counted) })
 	t.Run("by index, kernel counts", func(t *testing.T) { conformance(t, testdisk.Memory(t), server.HandlesIndex, uncounted) })
 	t.Run("by index, with the kernel's handles", func(t *testing.T) {
-		conformance(t, testdisk.Memory(t), server.HandlesIndex, func(table *export.Table, dir string) error {
-			return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Form: export.FormKernel})
+		conformance(t, testdisk.Memory(t), server.HandlesIndex, func(table *exports.Table, dir string) error {
+			return table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir, Form: locate.FormKernel})
 		})
 	})
 	t.Run("version 4.1", func(t *testing.T) { conformance4(t, server.HandlesAuto, "") })
@@ -45,7 +46,7 @@ func TestFileSystems(t *testing.T) {
 // way, by the kernel's handles and by the index in turn: what clients have open and locked, and their
 // handles, go on, whatever form the volume's handles have.
 func TestConformance4Switches(t *testing.T) {
-	for _, form := range []export.Form{export.FormKernel, export.FormInode} {
+	for _, form := range []locate.Form{locate.FormKernel, locate.FormInode} {
 		t.Run(string(form), func(t *testing.T) { conformance4(t, handlesHere(), form) })
 	}
 }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -29,22 +31,22 @@ type givenHandles struct {
 
 // overProcesses serves a volume by processes that find files in different ways, and has check look at what each does with
 // the handles that it and those before it have given out.
-func overProcesses(t *testing.T, disk string, form export.Form, check func(c *raw, n int, had []givenHandles)) {
+func overProcesses(t *testing.T, diskDir string, form locate.Form, check func(c *raw, n int, had []givenHandles)) {
 	t.Helper()
-	dir := filepath.Join(disk, "volume")
+	dir := filepath.Join(diskDir, "volume")
 	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o777); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "a", "b", "file"), []byte("data"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if err := export.ProbeHandles(dir); err != nil {
+	if err := disk.ProbeHandles(dir); err != nil {
 		t.Skip(err)
 	}
 	cfg := config(t)
 	_, _ = rand.Read(cfg.HandleKey)
-	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: func(table *export.Table) error {
-		return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Form: form})
+	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: func(table *exports.Table) error {
+		return table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir, Form: form})
 	}}
 	t.Cleanup(i.end)
 	var had []givenHandles
@@ -64,8 +66,8 @@ func overProcesses(t *testing.T, disk string, form export.Form, check func(c *ra
 // TestHandlesOfAnyForm: a volume whose record has no form stays mounted whatever engine the next process has, and
 // however that finds files: the handles of all before it are good.
 func TestHandlesOfAnyForm(t *testing.T) {
-	testdisk.Each(t, func(t *testing.T, disk string) {
-		overProcesses(t, disk, "", func(c *raw, n int, had []givenHandles) {
+	testdisk.Each(t, func(t *testing.T, diskDir string) {
+		overProcesses(t, diskDir, "", func(c *raw, n int, had []givenHandles) {
 			for m, h := range had {
 				what := fmt.Sprintf("%s with a handle of %s", had[n].by, h.by)
 				c.usable(what, h)
@@ -84,9 +86,9 @@ func TestHandlesOfAnyForm(t *testing.T) {
 
 // TestHandlesKeepTheirForm: where the record has a form, all processes give out the same handles.
 func TestHandlesKeepTheirForm(t *testing.T) {
-	testdisk.Each(t, func(t *testing.T, disk string) {
-		for _, form := range []export.Form{export.FormKernel, export.FormInode} {
-			overProcesses(t, filepath.Join(disk, string(form)), form, func(c *raw, n int, had []givenHandles) {
+	testdisk.Each(t, func(t *testing.T, diskDir string) {
+		for _, form := range []locate.Form{locate.FormKernel, locate.FormInode} {
+			overProcesses(t, filepath.Join(diskDir, string(form)), form, func(c *raw, n int, had []givenHandles) {
 				h := had[n]
 				if h.by = had[0].by; !reflect.DeepEqual(h, had[0]) {
 					t.Errorf("form %s: %s gives out\n%x, and %s gave out\n%x", form, had[n].by, h, had[0].by, had[0])

@@ -8,7 +8,8 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
@@ -18,14 +19,14 @@ func countedWith(t *testing.T, engine string, limit quota.Limit) (*nfstest.Clien
 	t.Helper()
 	dir := t.TempDir()
 	if engine == server.EngineNative {
-		if err := export.ProbeHandles(dir); err != nil {
+		if err := disk.ProbeHandles(dir); err != nil {
 			t.Skipf("the native engine can't run here: %v", err)
 		}
 	}
 	cfg := config(t)
 	cfg.Engine.Engine = engine
 	account := space.NewAccount(limit)
-	if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Account: account}); err != nil {
+	if err := cfg.Exports.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir, Account: account}); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(30 * time.Second); account.Usage().Partial; time.Sleep(time.Millisecond) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
@@ -43,10 +43,10 @@ func TestKeptIndex(t *testing.T) {
 	makeFiles(t, dir, *indexed)
 	cfg := nativeConfig(t, dir, server.HandlesIndex)
 	var log *lines // of the process
-	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: func(table *export.Table) error {
+	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: func(table *exports.Table) error {
 		table.Log = slog.New(slog.NewTextHandler(log, nil))
 		table.KeepIndexes(kept)
-		return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir})
+		return table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir})
 	}}
 	t.Cleanup(i.end)
 	var handles []nfs3.FH

@@ -22,7 +22,8 @@ import (
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
@@ -43,7 +44,7 @@ func TestKilledServer(t *testing.T) {
 	cfg.Engine.Engine = server.EngineNative
 	cfg.NFS4, cfg.StateLog = filepath.Join(dir, "clients"), filepath.Join(dir, "log")
 	cfg.Log = slog.New(slog.NewTextHandler(os.Stdout, nil))
-	if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: filepath.Join(dir, "volume")}); err != nil {
+	if err := cfg.Exports.Export(exports.Exported{ID: 1, Path: "/volume", Dir: filepath.Join(dir, "volume")}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := server.New(cfg)
@@ -67,7 +68,7 @@ func TestKilled(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	volume := filepath.Join(dir, "volume")
-	if err := errors.Join(os.Mkdir(volume, 0o777), export.ProbeHandles(volume)); err != nil {
+	if err := errors.Join(os.Mkdir(volume, 0o777), disk.ProbeHandles(volume)); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	l, err := net.Listen("tcp", nfstest.OwnAddress())

@@ -15,7 +15,8 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -116,15 +117,15 @@ func (r *raw) up(dir nfs3.FH) (numbers []uint64) {
 }
 
 // engines runs a test with each engine.
-func engines(t *testing.T, disk string, test func(t *testing.T, engine, disk string)) {
+func engines(t *testing.T, dir string, test func(t *testing.T, engine, dir string)) {
 	t.Helper()
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		t.Run(engine, func(t *testing.T) {
-			at := filepath.Join(disk, engine)
+			at := filepath.Join(dir, engine)
 			if err := os.Mkdir(at, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := export.ProbeHandles(at); err != nil && engine == server.EngineNative {
+			if err := disk.ProbeHandles(at); err != nil && engine == server.EngineNative {
 				t.Skipf("the native engine can't run here: %v", err)
 			}
 			test(t, engine, at)
@@ -144,7 +145,7 @@ func TestHeldHandleOfMovedDirectory(t *testing.T) {
 				if err := os.MkdirAll(filepath.Join(dir, "d", "sub"), 0o777); err != nil {
 					t.Fatal(err)
 				}
-				if err := cfg.Exports.Export(export.Exported{ID: uint64(id + 1), Path: "/" + name, Dir: dir}); err != nil {
+				if err := cfg.Exports.Export(exports.Exported{ID: uint64(id + 1), Path: "/" + name, Dir: dir}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -242,7 +243,7 @@ func TestNothingAboveTheRoot(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(disk, "sub"), 0o777); err != nil {
 			t.Fatal(err)
 		}
-		if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: disk}); err != nil {
+		if err := cfg.Exports.Export(exports.Exported{ID: 1, Path: "/volume", Dir: disk}); err != nil {
 			t.Fatal(err)
 		}
 		address, stop := serve(t, cfg)

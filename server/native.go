@@ -8,7 +8,11 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/nfs/mount3"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/locate"
 	mountd "github.com/podnas/podnas/server/mount3"
 	"github.com/podnas/podnas/server/nfsv3"
 	"github.com/podnas/podnas/server/nfsv41"
@@ -28,26 +32,26 @@ const handoverTimeout = 10 * time.Second
 type native struct {
 	nfs4   *nfsv41.Server // nil: version 4 is not served
 	rpc    *oncrpc.Server
-	opener *export.Opener
+	opener *inode.Opener
 }
 
-func newNative(cfg *Config, key *export.Key, slow *stats.SlowLog) (*native, error) {
+func newNative(cfg *Config, key *locate.Key, slow *stats.SlowLog) (*native, error) {
 	table, log := cfg.Exports, cfg.Log
-	n := &native{opener: export.NewOpener(table, key, log)}
+	n := &native{opener: inode.NewOpener(table, key, log)}
 	n.opener.NoAttrs = cfg.NoAttrCache
-	filesConfig := vfs.Config{Opener: n.opener, Users: export.NewUsers(cfg.Engine.Only()), Log: log}
+	filesConfig := vfs.Config{Opener: n.opener, Users: actas.NewUsers(cfg.Engine.Only()), Log: log}
 	if cfg.NFS4 != "" {
-		filesConfig.Denied = func(v *export.Volume, id export.FileID, write bool) bool { return n.nfs4.Denies(v, id, write) }
+		filesConfig.Denied = func(v *exports.Volume, id disk.FileID, write bool) bool { return n.nfs4.Denies(v, id, write) }
 	}
 	files := vfs.New(filesConfig)
 	served := oncrpc.ServerConfig{
-		Programs: []oncrpc.Program{nfsv3.NewProgram(files), mountd.NewProgram(exports{table, n.opener}, log)},
+		Programs: []oncrpc.Program{nfsv3.NewProgram(files), mountd.NewProgram(mounts{table, n.opener}, log)},
 		SlowLog:  slow,
 		Log:      log,
 	}
 	var err error
 	if cfg.NFS4 != "" {
-		n.nfs4, err = nfsv41.New(nfsv41.Config{Files: files, Opener: n.opener, Table: table, Key: key, Roster: cfg.NFS4, Removed: cfg.Removed, Log: log, StateLog: cfg.StateLog, Tables: cfg.Tables, Reserve: cfg.Reserve})
+		n.nfs4, err = nfsv41.New(nfsv41.Config{Files: files, Opener: n.opener, Table: table, Key: key, Tracking: cfg.NFS4, Removed: cfg.Removed, Log: log, StateLog: cfg.StateLog, Tables: cfg.Tables, Reserve: cfg.Reserve})
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +65,7 @@ func newNative(cfg *Config, key *export.Key, slow *stats.SlowLog) (*native, erro
 func (n *native) Stats() *stats.Server { return n.rpc.Stats() }
 
 // Kept counts what is kept between calls.
-func (n *native) Kept() export.Kept { return n.opener.Kept() }
+func (n *native) Kept() inode.Kept { return n.opener.Kept() }
 
 // Serve serves the clients of l until ctx ends. It can be called once.
 func (n *native) Serve(ctx context.Context, l net.Listener) error {
@@ -101,22 +105,22 @@ func (n *native) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// exports is the table as MOUNT sees it.
-type exports struct {
-	table  *export.Table
-	opener *export.Opener
+// mounts is the table of exports as MOUNT sees it.
+type mounts struct {
+	table  *exports.Table
+	opener *inode.Opener
 }
 
 // Root returns the handle of a mount's root directory.
-func (e exports) Root(path string, client netip.AddrPort) ([]byte, mount3.Status) {
-	v, ok := e.table.ByPath(path)
+func (m mounts) Root(path string, client netip.AddrPort) ([]byte, mount3.Status) {
+	v, ok := m.table.ByPath(path)
 	switch {
 	case !ok:
 		return nil, mount3.ErrNoEnt
 	case !v.Allows(client.Addr()), !v.AllowsPort(client):
 		return nil, mount3.ErrAcces
 	}
-	handle, err := e.opener.Root(v)
+	handle, err := m.opener.Root(v)
 	if err != nil {
 		return nil, mount3.ErrServerFault
 	}
@@ -124,9 +128,9 @@ func (e exports) Root(path string, client netip.AddrPort) ([]byte, mount3.Status
 }
 
 // List returns the paths that can be mounted.
-func (e exports) List() []string {
+func (m mounts) List() []string {
 	var paths []string
-	for _, v := range e.table.Volumes() {
+	for _, v := range m.table.Volumes() {
 		paths = append(paths, v.Path)
 	}
 	return paths

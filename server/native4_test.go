@@ -11,7 +11,8 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/conformance/nfstest4"
@@ -27,7 +28,7 @@ func TestNativeConformance4(t *testing.T) {
 }
 
 // conformance4 has each process find files in another way if the form of handles is given.
-func conformance4(t *testing.T, handles string, form export.Form) {
+func conformance4(t *testing.T, handles string, form locate.Form) {
 	t.Helper()
 	dir := testdisk.Memory(t)
 	volume, hidden := filepath.Join(dir, "volume"), filepath.Join(dir, "hidden")
@@ -45,14 +46,14 @@ func conformance4(t *testing.T, handles string, form export.Form) {
 	if os.Getenv("NFS_LOG") != "" {
 		cfg.Log = slog.Default()
 	}
-	others := export.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
-	add := func(table *export.Table) (err error) {
-		for i, e := range []export.Exported{
+	others := exports.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}
+	add := func(table *exports.Table) (err error) {
+		for i, e := range []exports.Exported{
 			{Path: "volume", Dir: volume},
 			{Path: "hidden", Dir: hidden, Options: others},
-			{Path: "readonly", Dir: volume, Options: export.Options{ReadOnly: true}},
-			{Path: "squashed", Dir: volume, Options: export.Options{AllSquash: true, AnonUID: squashUID, AnonGID: squashUID}},
-			{Path: "limited", Dir: volume, Options: export.Options{Clients: []netip.Prefix{netip.MustParsePrefix(limitedTo + "/32")}}},
+			{Path: "readonly", Dir: volume, Options: exports.Options{ReadOnly: true}},
+			{Path: "squashed", Dir: volume, Options: exports.Options{AllSquash: true, AnonUID: squashUID, AnonGID: squashUID}},
+			{Path: "limited", Dir: volume, Options: exports.Options{Clients: []netip.Prefix{netip.MustParsePrefix(limitedTo + "/32")}}},
 		} {
 			e.ID, e.Path, e.Form = uint64(i+1), "/a/"+e.Path, form
 			err = errors.Join(err, table.Export(e))

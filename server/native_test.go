@@ -18,7 +18,9 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/testdisk"
@@ -31,7 +33,7 @@ type instance struct {
 	stop func() error
 	// add adds the volumes to a table, for each start if that is another process, which knows nothing
 	// of the files. If switches is set, each finds them in another way.
-	add      func(*export.Table) error
+	add      func(*exports.Table) error
 	switches bool
 	// descriptors is how many it believes that it may have, when it starts; 0: as many as there are.
 	descriptors uint64
@@ -44,7 +46,7 @@ func (i *instance) anew(t *testing.T) {
 		return
 	}
 	i.end()
-	i.cfg.Exports = &export.Table{ByIndex: i.cfg.Exports.ByIndex != i.switches, Only: i.cfg.Engine.Only(), Modes: i.cfg.Exports.Modes}
+	i.cfg.Exports = &exports.Table{ByIndex: i.cfg.Exports.ByIndex != i.switches, Only: i.cfg.Engine.Only(), Modes: i.cfg.Exports.Modes}
 	if err := i.add(i.cfg.Exports); err != nil {
 		t.Fatal(err)
 	}
@@ -121,12 +123,12 @@ func TestNativeConformance(t *testing.T) {
 }
 
 // counted adds a volume whose size the server enforces, as deploy/podnas.yaml has it on most disks.
-func counted(table *export.Table, dir string) error {
-	return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 50})})
+func counted(table *exports.Table, dir string) error {
+	return table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 50})})
 }
 
-func uncounted(table *export.Table, dir string) error {
-	return table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir})
+func uncounted(table *exports.Table, dir string) error {
+	return table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir})
 }
 
 // handlesHere is how tests have files found.
@@ -152,7 +154,7 @@ func nativeConfig(t *testing.T, dir, handles string) server.Config {
 }
 
 // lacks is what the native engine lacks where it has only some rights.
-func lacks(rights *export.Rights) map[nfstest.Feature]string {
+func lacks(rights *actas.Rights) map[nfstest.Feature]string {
 	lacks := map[nfstest.Feature]string{}
 	if rights.Only != nil {
 		lacks[nfstest.FeatureIdentity] = "podnas can't act as other users"
@@ -170,7 +172,7 @@ func lacks(rights *export.Rights) map[nfstest.Feature]string {
 }
 
 // conformance serves a volume on a disk to the suite.
-func conformance(t *testing.T, disk, handles string, add func(*export.Table, string) error) {
+func conformance(t *testing.T, disk, handles string, add func(*exports.Table, string) error) {
 	t.Helper()
 	dir := filepath.Join(disk, "volume")
 	if err := os.Mkdir(dir, 0o777); err != nil {
@@ -188,7 +190,7 @@ func conformance(t *testing.T, disk, handles string, add func(*export.Table, str
 		cfg.Log = slog.Default()
 	}
 	i := &instance{cfg: cfg, addr: nfstest.OwnAddress()}
-	i.add = func(table *export.Table) error { return add(table, dir) }
+	i.add = func(table *exports.Table) error { return add(table, dir) }
 	descriptors, goroutines := openDescriptors(t), runtime.NumGoroutine()
 	i.start(t)
 	defer func() {
@@ -227,12 +229,12 @@ func conformance(t *testing.T, disk, handles string, add func(*export.Table, str
 // connections would use up the ports.
 func FuzzNative(f *testing.F) {
 	dir := f.TempDir()
-	if err := export.ProbeHandles(dir); err != nil {
+	if err := disk.ProbeHandles(dir); err != nil {
 		f.Skipf("the native engine can't run here: %v", err)
 	}
 	cfg := config(f)
 	cfg.Engine.Engine = server.EngineNative
-	if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Options: export.Options{AllSquash: true}}); err != nil {
+	if err := cfg.Exports.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir, Options: exports.Options{AllSquash: true}}); err != nil {
 		f.Fatal(err)
 	}
 	s, err := server.New(cfg)

@@ -11,7 +11,9 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
@@ -19,11 +21,11 @@ import (
 
 // volumeWith serves a volume that anyone may write to and that holds a file of
 // root's, and returns a client and the handle of the volume's root.
-func volumeWith(t *testing.T, engine string, options export.Options) (*nfstest.Client, nfs3.FH) {
+func volumeWith(t *testing.T, engine string, options exports.Options) (*nfstest.Client, nfs3.FH) {
 	t.Helper()
 	dir := t.TempDir()
 	if engine == server.EngineNative {
-		if err := export.ProbeHandles(dir); err != nil {
+		if err := disk.ProbeHandles(dir); err != nil {
 			t.Skipf("the native engine can't run here: %v", err)
 		}
 	}
@@ -35,7 +37,7 @@ func volumeWith(t *testing.T, engine string, options export.Options) (*nfstest.C
 	}
 	cfg := config(t)
 	cfg.Engine.Engine = engine
-	if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Options: options}); err != nil {
+	if err := cfg.Exports.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir, Options: options}); err != nil {
 		t.Fatal(err)
 	}
 	return mounted(t, cfg)
@@ -67,7 +69,7 @@ func TestSquash(t *testing.T) {
 	const none = 1<<32 - 1
 	for _, tt := range []struct {
 		name              string
-		options           export.Options
+		options           exports.Options
 		uid, gid          uint32
 		wantUID, wantGID  uint32
 		reads             bool // root's file
@@ -75,14 +77,14 @@ func TestSquash(t *testing.T) {
 	}{
 		{name: "root", wantUID: 0, wantGID: 0, reads: true, setsAnyonesOwners: true},
 		{name: "a user", uid: 1000, gid: 1001, wantUID: 1000, wantGID: 1001},
-		{name: "rootSquash of root", options: export.Options{RootSquash: true}, wantUID: 65534, wantGID: 65534},
-		{name: "rootSquash of a user", options: export.Options{RootSquash: true}, uid: 1000, gid: 1001, wantUID: 1000, wantGID: 1001},
-		{name: "rootSquash of root's group", options: export.Options{RootSquash: true}, uid: 1000, wantUID: 1000, wantGID: 65534},
-		{name: "rootSquash to ids", options: export.Options{RootSquash: true, AnonUID: 7, AnonGID: 8}, wantUID: 7, wantGID: 8},
-		{name: "allSquash of root", options: export.Options{AllSquash: true}, wantUID: 65534, wantGID: 65534},
-		{name: "allSquash of a user", options: export.Options{AllSquash: true, AnonUID: 7, AnonGID: 8}, uid: 1000, gid: 1001, wantUID: 7, wantGID: 8},
+		{name: "rootSquash of root", options: exports.Options{RootSquash: true}, wantUID: 65534, wantGID: 65534},
+		{name: "rootSquash of a user", options: exports.Options{RootSquash: true}, uid: 1000, gid: 1001, wantUID: 1000, wantGID: 1001},
+		{name: "rootSquash of root's group", options: exports.Options{RootSquash: true}, uid: 1000, wantUID: 1000, wantGID: 65534},
+		{name: "rootSquash to ids", options: exports.Options{RootSquash: true, AnonUID: 7, AnonGID: 8}, wantUID: 7, wantGID: 8},
+		{name: "allSquash of root", options: exports.Options{AllSquash: true}, wantUID: 65534, wantGID: 65534},
+		{name: "allSquash of a user", options: exports.Options{AllSquash: true, AnonUID: 7, AnonGID: 8}, uid: 1000, gid: 1001, wantUID: 7, wantGID: 8},
 		{name: "nobody's number", uid: none, gid: none, wantUID: 65534, wantGID: 65534},
-		{name: "anonymous is nobody's number", options: export.Options{AllSquash: true, AnonUID: none, AnonGID: none}, wantUID: 65534, wantGID: 65534},
+		{name: "anonymous is nobody's number", options: exports.Options{AllSquash: true, AnonUID: none, AnonGID: none}, wantUID: 65534, wantGID: 65534},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, root := volumeWith(t, server.EngineNative, tt.options)
@@ -118,7 +120,7 @@ func TestSquash(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		t.Run(engine, func(t *testing.T) {
-			c, root := volumeWith(t, engine, export.Options{ReadOnly: true})
+			c, root := volumeWith(t, engine, exports.Options{ReadOnly: true})
 			ctx := t.Context()
 			found, err := c.Lookup(ctx, root, "roots")
 			if err != nil || found.Status != nfs3.OK {
@@ -199,11 +201,11 @@ func rootOf(t *testing.T, key []byte, id uint64, dir string) nfs3.FH {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := export.Identify(f)
+	file, err := disk.Identify(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	return export.NewKey(key).Handle(id, file)
+	return locate.NewKey(key).Handle(id, file)
 }
 
 // TestClients: who is not among a volume's clients can't mount it, and has no
@@ -212,7 +214,7 @@ func TestClients(t *testing.T) {
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		t.Run(engine, func(t *testing.T) {
 			if engine == server.EngineNative {
-				if err := export.ProbeHandles(t.TempDir()); err != nil {
+				if err := disk.ProbeHandles(t.TempDir()); err != nil {
 					t.Skipf("the native engine can't run here: %v", err)
 				}
 			}
@@ -222,8 +224,8 @@ func TestClients(t *testing.T) {
 			for i, path := range []string{"/ours", "/others"} {
 				dir := t.TempDir()
 				network := []string{"127.0.0.0/8", "192.0.2.0/24"}[i]
-				options := export.Options{Clients: []netip.Prefix{netip.MustParsePrefix(network)}}
-				if err := cfg.Exports.Export(export.Exported{ID: uint64(i + 1), Path: path, Dir: dir, Options: options}); err != nil {
+				options := exports.Options{Clients: []netip.Prefix{netip.MustParsePrefix(network)}}
+				if err := cfg.Exports.Export(exports.Exported{ID: uint64(i + 1), Path: path, Dir: dir, Options: options}); err != nil {
 					t.Fatal(err)
 				}
 				roots[path] = rootOf(t, cfg.HandleKey, uint64(i+1), dir)
@@ -263,7 +265,7 @@ func TestSelectEngine(t *testing.T) {
 	if err != nil || choice.Engine != server.EngineGoNFS {
 		t.Fatalf("%+v, %v", choice, err)
 	}
-	for name, options := range map[string]export.Options{
+	for name, options := range map[string]exports.Options{
 		"rootSquash": {RootSquash: true}, "allSquash": {AllSquash: true}, "anonUid": {AnonUID: 1}, "anonGid": {AnonGID: 1},
 	} {
 		if choice.Check(&options) == nil {
@@ -273,7 +275,7 @@ func TestSelectEngine(t *testing.T) {
 			t.Errorf("native refuses %s: %v", name, err)
 		}
 	}
-	if err := choice.Check(&export.Options{ReadOnly: true, Async: true}); err != nil {
+	if err := choice.Check(&exports.Options{ReadOnly: true, Async: true}); err != nil {
 		t.Error(err)
 	}
 }

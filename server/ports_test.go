@@ -14,7 +14,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
@@ -50,9 +50,9 @@ func TestPrivilegedPorts(t *testing.T) {
 			cfg.Engine.Engine = engine
 			cfg.Exports.Log = slog.New(slog.NewTextHandler(&out, nil))
 			dir := t.TempDir()
-			err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/all", Dir: t.TempDir()})
+			err := cfg.Exports.Export(exports.Exported{ID: 1, Path: "/all", Dir: t.TempDir()})
 			if err == nil {
-				err = cfg.Exports.Export(export.Exported{ID: 2, Path: "/privileged", Dir: dir, Options: export.Options{PrivilegedPorts: true}})
+				err = cfg.Exports.Export(exports.Exported{ID: 2, Path: "/privileged", Dir: dir, Options: exports.Options{PrivilegedPorts: true}})
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -19,8 +19,12 @@ import (
 	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/gonfs"
+	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
@@ -53,15 +57,15 @@ func Handles() []string { return []string{HandlesAuto, HandlesKernel, HandlesInd
 type Choice struct {
 	Engine string // EngineNative or EngineGoNFS
 	Reason string // for people
-	// ByIndex is whether files are found by the index: export.Table.ByIndex.
+	// ByIndex is whether files are found by the index: exports.Table.ByIndex.
 	ByIndex bool
 	// Rights are what the process may do on the disk.
-	Rights export.Rights
+	Rights actas.Rights
 }
 
 // Only is the user as whom the engine does all calls, nil if it does each as its caller. go-nfs does
 // not look at callers.
-func (c Choice) Only() *export.Only {
+func (c Choice) Only() *actas.Only {
 	if c.Engine == EngineGoNFS {
 		return nil
 	}
@@ -86,7 +90,7 @@ func SelectEngine(name, handles, root string) (Choice, error) {
 	if err := c.selectHandles(handles, root); err != nil {
 		return c, fmt.Errorf("files on this disk can't be found by their handles: %w", err)
 	}
-	c.Rights = export.TryRights(root)
+	c.Rights = actas.TryRights(root)
 	return c, nil
 }
 
@@ -95,25 +99,25 @@ func (c *Choice) selectHandles(handles, root string) error {
 	c.Reason = "files are found by the kernel's handles"
 	if handles == HandlesIndex {
 		c.ByIndex, c.Reason = true, "files are found by the index, as requested"
-		return export.ProbeIndex(root)
+		return locate.ProbeIndex(root)
 	}
-	err := export.ProbeHandles(root)
+	err := disk.ProbeHandles(root)
 	if err == nil || handles == HandlesKernel {
 		return err
 	}
 	c.ByIndex, c.Reason = true, fmt.Sprintf("files are found by the index: %v", err)
-	if indexErr := export.ProbeIndex(root); indexErr != nil {
+	if indexErr := locate.ProbeIndex(root); indexErr != nil {
 		return errors.Join(err, indexErr)
 	}
 	return nil
 }
 
 // Check returns an error if the engine does not support a volume's options.
-func (c Choice) Check(o *export.Options) error {
+func (c Choice) Check(o *exports.Options) error {
 	if c.Engine == EngineGoNFS && (o.RootSquash || o.AllSquash || o.AnonUID != 0 || o.AnonGID != 0) {
 		return fmt.Errorf("squashing users (rootSquash, allSquash, anonUid, anonGid) needs the native engine, but this server runs %s", c.Engine)
 	}
-	return c.Only().Refuses(o)
+	return c.Only().Refuses(o.Squash())
 }
 
 // CheckNFS4 returns an error if the engine can't serve version 4.
@@ -127,8 +131,8 @@ func (c Choice) CheckNFS4() error {
 // Config configures a Server. All fields but those below Log are needed.
 type Config struct {
 	Engine    Choice // of SelectEngine
-	Exports   *export.Table
-	HandleKey []byte // the secret of the disk's file handles, see export.Key
+	Exports   *exports.Table
+	HandleKey []byte // the secret of the disk's file handles, see locate.Key
 	Log       *slog.Logger
 
 	// NFS4 is the directory on the disk for what version 4 must know after a crash. If it
@@ -162,7 +166,7 @@ func (c *Config) Validate() error {
 type engine interface {
 	Serve(ctx context.Context, l net.Listener) error
 	Stats() *stats.Server
-	Kept() export.Kept
+	Kept() inode.Kept
 }
 
 // Server serves NFS clients.
@@ -178,7 +182,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	key := export.NewKey(cfg.HandleKey)
+	key := locate.NewKey(cfg.HandleKey)
 	s := &Server{name: cfg.Engine.Engine, versions: "3", log: cfg.Log}
 	if len(cfg.Engine.Rights.Tried) > 0 {
 		cfg.Log.Info("nfs: rights on the disk: " + cfg.Engine.Rights.String())
@@ -201,7 +205,7 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) Stats() *stats.Server { return s.engine.Stats() }
 
 // Kept counts what is kept between calls.
-func (s *Server) Kept() export.Kept { return s.engine.Kept() }
+func (s *Server) Kept() inode.Kept { return s.engine.Kept() }
 
 // NFS4 returns what serves version 4, nil where it is not served.
 func (s *Server) NFS4() *nfsv41.Server {

@@ -16,7 +16,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/leaks"
 	"github.com/podnas/podnas/test/testdisk"
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 // config is for a server whose volumes are removed at the end of the test.
 func config(t testing.TB) server.Config {
 	t.Helper()
-	table := &export.Table{ByIndex: testdisk.ByIndex()}
+	table := &exports.Table{ByIndex: testdisk.ByIndex()}
 	t.Cleanup(func() {
 		for _, v := range table.Volumes() {
 			table.Remove(v.ID)
@@ -149,7 +149,7 @@ func TestServeEndsWithAClosedListener(t *testing.T) {
 // their connections closed: a client must not stay bound to a dead pod.
 func TestStopClosesConnections(t *testing.T) {
 	cfg := config(t)
-	if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/v", Dir: t.TempDir()}); err != nil {
+	if err := cfg.Exports.Export(exports.Exported{ID: 1, Path: "/v", Dir: t.TempDir()}); err != nil {
 		t.Fatal(err)
 	}
 	address, stop := serve(t, cfg)

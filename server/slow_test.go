@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
@@ -36,13 +37,13 @@ func TestSlowCallsAreNamed(t *testing.T) {
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		t.Run(engine, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := export.ProbeHandles(dir); err != nil && engine == server.EngineNative {
+			if err := disk.ProbeHandles(dir); err != nil && engine == server.EngineNative {
 				t.Skipf("the native engine can't run here: %v", err)
 			}
 			var log lines
 			cfg := config(t)
 			cfg.Engine.Engine, cfg.SlowCall, cfg.Log = engine, time.Nanosecond, slog.New(slog.NewTextHandler(&log, nil))
-			if err := cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir}); err != nil {
+			if err := cfg.Exports.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir}); err != nil {
 				t.Fatal(err)
 			}
 			address, stop := serve(t, cfg)

@@ -17,7 +17,8 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/faultydisk"
 	"github.com/podnas/podnas/test/testdisk"
@@ -82,19 +83,19 @@ type caller struct {
 	n int64 // its own of next
 }
 
-func syncFails(t *testing.T, engine string, disk *faultydisk.Disk, call func(*caller)) *load {
+func syncFails(t *testing.T, engine string, faulty *faultydisk.Disk, call func(*caller)) *load {
 	t.Helper()
-	volume := filepath.Join(disk.Dir, "volume")
+	volume := filepath.Join(faulty.Dir, "volume")
 	must(t, os.Mkdir(volume, 0o777))
 	if engine == server.EngineNative {
-		if err := export.ProbeHandles(volume); err != nil {
+		if err := disk.ProbeHandles(volume); err != nil {
 			t.Skipf("the native engine can't run here: %v", err)
 		}
 	}
 	cfg := config(t)
 	cfg.Engine.Engine = engine
 	_, _ = rand.Read(cfg.HandleKey)
-	must(t, cfg.Exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: volume}))
+	must(t, cfg.Exports.Export(exports.Exported{ID: 1, Path: "/volume", Dir: volume}))
 	i := &instance{cfg: cfg, addr: nfstest.OwnAddress()}
 	i.start(t)
 	l := &load{}
@@ -128,9 +129,9 @@ func syncFails(t *testing.T, engine string, disk *faultydisk.Disk, call func(*ca
 		t.Error("nothing goes well")
 	}
 	for range 3 {
-		disk.Fail()
+		faulty.Fail()
 		more(&l.failed, time.Second) // or nothing new is written to the disk
-		disk.Mend()
+		faulty.Mend()
 		if !more(&l.ok, time.Second) {
 			break // it has failed for good
 		}
@@ -139,11 +140,11 @@ func syncFails(t *testing.T, engine string, disk *faultydisk.Disk, call func(*ca
 	ended.Wait()
 	must(t, i.stop())
 	cfg.Exports.Remove(1)
-	disk.Cut()
+	faulty.Cut()
 	lost := 0
 	for _, told := range l.told {
 		if err := told.check(volume); err != nil {
-			if disk.Kind.Loses(err) {
+			if faulty.Kind.Loses(err) {
 				t.Logf("%s was told to be on the disk, and can't be read: %v", told.what, err)
 				continue
 			}

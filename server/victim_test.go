@@ -19,7 +19,8 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -226,14 +227,14 @@ func freeze(t *testing.T, disk string) (thaw func()) {
 // another for a victim.
 func attacked(t *testing.T, one, two string, prepare func(*testing.T, string)) (address string, root nfs3.FH, v *victim) {
 	t.Helper()
-	if err := export.ProbeHandles(one); err != nil {
+	if err := disk.ProbeHandles(one); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	cfg := config(t)
 	cfg.Engine.Engine = server.EngineNative
 	for i, dir := range []string{one, two} {
 		must(t, os.Chmod(dir, 0o777))
-		must(t, cfg.Exports.Export(export.Exported{ID: uint64(i + 1), Path: fmt.Sprint("/", i+1), Dir: dir}))
+		must(t, cfg.Exports.Export(exports.Exported{ID: uint64(i + 1), Path: fmt.Sprint("/", i+1), Dir: dir}))
 	}
 	if prepare != nil {
 		prepare(t, one)

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/tools/nfsbench"
 )
@@ -21,8 +21,8 @@ func TestBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := &export.Table{}
-	if err := table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir}); err != nil {
+	table := &exports.Table{}
+	if err := table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
 	cfg := server.Config{Engine: choice, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler)}

@@ -32,7 +32,7 @@ import (
 	"github.com/podnas/podnas/provisioner/standalone"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/gonfs"
 )
 
@@ -45,7 +45,7 @@ type App struct {
 	tables            func(bytes int)
 
 	// What Run makes, in this order.
-	exports *export.Table
+	exports *exports.Table
 	limits  quota.Choice
 	engine  server.Choice
 	served  exporter
@@ -79,8 +79,7 @@ func New(cfg Config) (*App, error) {
 		return nil, err
 	}
 	if a.httpPort, err = listen("--http", cfg.HTTP); err != nil {
-		a.nfsPort.Close()
-		return nil, err
+		return nil, errors.Join(err, a.nfsPort.Close())
 	}
 	a.pages = newPages(cfg.Root, cfg.Hosts)
 	return a, nil

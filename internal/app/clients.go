@@ -8,7 +8,7 @@ import (
 	"github.com/podnas/podnas/internal/process"
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/controller"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/stats"
@@ -41,7 +41,7 @@ const clientRecent = time.Hour
 
 // volumeClients returns how many clients have lately made a call in each volume, by its ID. All those
 // without counters of their own are one.
-func volumeClients(exports *export.Table, served *stats.Server, now time.Time) map[uint64]int {
+func volumeClients(exports *exports.Table, served *stats.Server, now time.Time) map[uint64]int {
 	clients := map[uint64]int{}
 	for _, v := range exports.Volumes() {
 		clients[v.ID] = 0

@@ -9,12 +9,12 @@ import (
 	"github.com/podnas/podnas/provisioner"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 )
 
 // openDisk mounts the image, where there is one, and finds out what the disk and the process can do.
 func (a *App) openDisk(ctx context.Context) (err error) {
-	a.exports = &export.Table{Log: a.Log}
+	a.exports = &exports.Table{Log: a.Log}
 	if err := a.openImage(ctx); err != nil {
 		return err
 	}
@@ -26,10 +26,7 @@ func (a *App) openDisk(ctx context.Context) (err error) {
 	}
 	a.Log.Info("quota: "+a.limits.Reason, "mode", a.Quota)
 	if projects := a.limits.Projects; projects != nil {
-		a.endWith(func() error {
-			projects.Close()
-			return nil
-		})
+		a.endWith(projects.Close)
 	}
 	if a.engine, err = server.SelectEngine(a.Engine, a.Handles, a.Root); err != nil {
 		return err

@@ -8,14 +8,15 @@ import (
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
 // exporter serves the volumes of a store: it puts them into the server's table, with an account where the
 // server enforces their sizes. It implements volume.Exporter and volume.Counter. All fields are needed.
 type exporter struct {
-	Table  *export.Table
+	Table  *exports.Table
 	Root   string // of the disk
 	Engine server.Choice
 	Limits quota.Choice
@@ -32,7 +33,7 @@ func (e exporter) Counter() volume.Counter {
 
 // Check implements volume.Exporter.
 func (e exporter) Check(o volume.Options) error {
-	options := export.Options(o)
+	options := exports.Options(o)
 	if err := e.Engine.Check(&options); err != nil {
 		return fmt.Errorf("%w: %w", volume.ErrInvalid, err)
 	}
@@ -46,8 +47,8 @@ func (e exporter) Export(v volume.Volume) error {
 			return err
 		}
 	}
-	x := export.Exported{
-		ID: v.ID, Path: "/" + v.Path, Dir: filepath.Join(e.Root, v.Path), Options: export.Options(v.Options), Form: export.Form(v.Handles),
+	x := exports.Exported{
+		ID: v.ID, Path: "/" + v.Path, Dir: filepath.Join(e.Root, v.Path), Options: exports.Options(v.Options), Form: locate.Form(v.Handles),
 	}
 	if e.Limits.ModeOf(v.Project) == quota.Server {
 		x.Account = space.NewAccount(limitOf(v))
@@ -57,7 +58,7 @@ func (e exporter) Export(v volume.Volume) error {
 	if err := e.Table.Export(x); err != nil {
 		return err
 	}
-	if served, ok := e.Table.ByID(v.ID); ok && !served.ByIndex() {
+	if served, ok := e.Table.ByID(v.ID); ok && !served.Files.IsByIndex() {
 		e.forgetIndex(v) // of a time when it had one
 	}
 	return nil
@@ -88,7 +89,7 @@ func (e exporter) forgetIndex(v volume.Volume) {
 // account returns the account of an exported volume that the server counts, or nil.
 func (e exporter) account(v volume.Volume) *space.Account {
 	if exported, ok := e.Table.ByID(v.ID); ok {
-		return exported.Account()
+		return exported.Account
 	}
 	return nil
 }

@@ -13,7 +13,11 @@ import (
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	serverdisk "github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // The exporter counts what is in a volume, for as long as it is exported.
@@ -24,7 +28,7 @@ func TestExporterCounts(t *testing.T) {
 	v := volume.Volume{ID: 1, Name: "scratch", Path: "scratch", Size: 1 << 20}
 	for _, counts := range []bool{true, false} {
 		e := exporter{
-			Table: &export.Table{}, Root: root, Limits: quota.Choice{Server: counts},
+			Table: &exports.Table{}, Root: root, Limits: quota.Choice{Server: counts},
 			Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler),
 		}
 		mustDo(t, e.Export(v))
@@ -66,7 +70,7 @@ func TestExporterCountsBesideTheKernel(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := exporter{
-				Table: &export.Table{}, Root: t.TempDir(), Limits: tt.limits,
+				Table: &exports.Table{}, Root: t.TempDir(), Limits: tt.limits,
 				Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler),
 			}
 			v := volume.Volume{ID: 1, Name: "v", Path: ".", Size: 1 << 20, Project: tt.project}
@@ -81,7 +85,7 @@ func TestExporterCountsBesideTheKernel(t *testing.T) {
 
 // What the engine can't keep can never be made.
 func TestExporterRefuses(t *testing.T) {
-	e := exporter{Table: &export.Table{}, Root: t.TempDir(), Engine: server.Choice{Engine: server.EngineGoNFS, Reason: "asked for"}}
+	e := exporter{Table: &exports.Table{}, Root: t.TempDir(), Engine: server.Choice{Engine: server.EngineGoNFS, Reason: "asked for"}}
 	if err := e.Check(volume.Options{RootSquash: true}); !errors.Is(err, volume.ErrInvalid) {
 		t.Errorf("root squash with go-nfs: %v, want ErrInvalid", err)
 	}
@@ -93,8 +97,8 @@ func TestExporterRefuses(t *testing.T) {
 // A process that can act only as its own user makes no volume of other users; one that was made before
 // is there, and refused to clients.
 func TestExporterOfOneUser(t *testing.T) {
-	choice := server.Choice{Engine: server.EngineNative, Rights: export.Rights{Only: &export.Only{UID: 1000, GID: 1000}}}
-	e := exporter{Table: &export.Table{Only: choice.Only()}, Root: t.TempDir(), Engine: choice, Log: slog.New(slog.DiscardHandler)}
+	choice := server.Choice{Engine: server.EngineNative, Rights: actas.Rights{Only: &actas.Only{UID: 1000, GID: 1000}}}
+	e := exporter{Table: &exports.Table{Only: choice.Only()}, Root: t.TempDir(), Engine: choice, Log: slog.New(slog.DiscardHandler)}
 	own := volume.Options{AllSquash: true, AnonUID: 1000, AnonGID: 1000}
 	for _, o := range []volume.Options{{}, own} {
 		if err := e.Check(o); err != nil {
@@ -115,28 +119,28 @@ func TestExporterOfOneUser(t *testing.T) {
 // What is kept of files that were removed while they are open goes with the volume.
 func TestUnexportForgetsRemoved(t *testing.T) {
 	root := t.TempDir()
-	if err := export.ProbeHandles(root); err != nil {
+	if err := serverdisk.ProbeHandles(root); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	kept := filepath.Join(root, "removed")
 	mustDo(t, os.Mkdir(filepath.Join(root, "scratch"), 0o755))
-	e := exporter{Table: &export.Table{}, Root: root, Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler)}
+	e := exporter{Table: &exports.Table{}, Root: root, Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler)}
 	v := volume.Volume{ID: 1, Name: "scratch", Path: "scratch", Size: 1 << 20}
 	mustDo(t, e.Export(v))
-	o := export.NewOpener(e.Table, export.NewKey(make([]byte, 32)), e.Log)
+	o := inode.NewOpener(e.Table, locate.NewKey(make([]byte, 32)), e.Log)
 	defer o.Close()
 	mustDo(t, o.KeepRemoved(kept))
 	served, _ := e.Table.ByID(1)
 	handle, err := o.Root(served)
 	mustDo(t, err)
-	dir, err := o.Open(netip.Addr{}, handle, export.UseNames)
+	dir, err := o.Open(netip.Addr{}, handle, inode.UseNames)
 	mustDo(t, err)
-	names := export.LockNames(dir, dir)
-	f, err := dir.Create(export.AsProcess(), "file", 0o600)
+	names := inode.LockNames(dir, dir)
+	f, err := dir.Create(actas.AsProcess(), "file", 0o600)
 	mustDo(t, err)
 	h := f.Hold()
 	f.Close()
-	mustDo(t, dir.Remove(export.AsProcess(), "file"))
+	mustDo(t, dir.Remove(actas.AsProcess(), "file"))
 	names.Unlock()
 	dir.Close()
 	for want := 1; want >= 0; want-- {
@@ -152,11 +156,11 @@ func TestUnexportForgetsRemoved(t *testing.T) {
 
 // A volume whose handles only the index finds has one, whatever the process may do; one of a newer podnas is not served.
 func TestExporterForms(t *testing.T) {
-	e := exporter{Table: &export.Table{}, Root: t.TempDir(), Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler)}
-	v := volume.Volume{ID: 1, Name: "v", Path: ".", Handles: string(export.FormInode)}
+	e := exporter{Table: &exports.Table{}, Root: t.TempDir(), Engine: server.Choice{Engine: server.EngineNative}, Log: slog.New(slog.DiscardHandler)}
+	v := volume.Volume{ID: 1, Name: "v", Path: ".", Handles: string(locate.FormInode)}
 	mustDo(t, e.Export(v))
 	defer e.Unexport(v)
-	if served, ok := e.Table.ByID(1); !ok || !served.ByIndex() {
+	if served, ok := e.Table.ByID(1); !ok || !served.Files.IsByIndex() {
 		t.Error("it has no index")
 	}
 	if err := e.Export(volume.Volume{ID: 2, Name: "w", Path: ".", Handles: "newer"}); err == nil {

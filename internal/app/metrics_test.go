@@ -20,14 +20,14 @@ import (
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 )
 
 // collectors are those of a podnas in a cluster.
 func newTestCollectors(t *testing.T) []prometheus.Collector {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	table, root := &export.Table{}, t.TempDir()
+	table, root := &exports.Table{}, t.TempDir()
 	e := exporter{Table: table, Root: root, Engine: server.Choice{Engine: server.EngineGoNFS, Reason: "test"}, Log: log}
 	store, err := volume.Open(volume.Config{Root: root, Exports: e, Log: log})
 	mustDo(t, err)

@@ -2,7 +2,7 @@
 // checks one thing and says in plain words what it found, and what to do about
 // problems. It is independent of NFS and Kubernetes: other packages define the
 // checks (provisioner/checkup, nfs/nfscheck), and Run runs them. A List runs them
-// periodically, for the status page and the metrics (list.go).
+// periodically, for the status page and the metrics (list.go). No two of its mutexes are held together.
 package doctor
 
 import (

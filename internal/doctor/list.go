@@ -38,8 +38,10 @@ const (
 type List struct {
 	watched []*watched
 
-	mu    sync.Mutex
-	known time.Time     // when Known was called last, or zero; guarded by mu
+	mu sync.Mutex
+	// +checklocks:mu
+	known time.Time // when Known was called last, or zero
+
 	again chan struct{} // Known was called after a long time, so what it returned may be old
 }
 
@@ -52,8 +54,10 @@ type watched struct {
 	here  func(context.Context) []Result // see share
 	asked time.Time                      // when Watch ran it last; only Watch uses it
 
-	mu      sync.Mutex
-	began   time.Time // start of the check that returned results; zero: none yet
+	mu sync.Mutex
+	// +checklocks:mu
+	began time.Time // start of the check that returned results; zero: none yet
+	// +checklocks:mu
 	results []Result
 }
 

@@ -27,9 +27,11 @@ type Value[T any] struct {
 	find func(context.Context) (T, error)
 	late time.Duration
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	pending *call[T] // nil: none is running
-	last    *call[T] // nil: none has ended
+	// +checklocks:mu
+	last *call[T] // nil: none has ended
 }
 
 // call is one call of find. Its results are set when done is closed.

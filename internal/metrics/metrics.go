@@ -16,14 +16,14 @@ import (
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner/controller"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 )
 
 // Config is what New needs. All fields but Report are required.
 type Config struct {
 	Process  process.Info
 	Server   *server.Server
-	Exports  *export.Table
+	Exports  *exports.Table
 	Store    *volume.Store
 	Report   func() controller.Report // nil without a cluster
 	Findings *doctor.List

@@ -5,7 +5,7 @@ import (
 
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/stats"
 )
@@ -13,7 +13,7 @@ import (
 // nfs collects the metrics of the NFS server.
 type nfs struct {
 	server  *server.Server
-	exports *export.Table
+	exports *exports.Table
 	volumes func() []volume.Volume // of the disk
 }
 
@@ -144,7 +144,7 @@ func (o out) clients(clients []stats.ClientTraffic) {
 	o.count(written, all.Written)
 }
 
-func (o out) volumes(exported []*export.Volume, known []volume.Volume, served *stats.Server) {
+func (o out) volumes(exported []*exports.Volume, known []volume.Volume, served *stats.Server) {
 	names := map[uint64][]string{}
 	for i := range known {
 		names[known[i].ID] = labelsOf(&known[i])

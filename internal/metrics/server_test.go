@@ -19,7 +19,8 @@ import (
 	"github.com/podnas/podnas/nfs/nfscheck"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
@@ -28,12 +29,12 @@ func start(t *testing.T, engine string) (prometheus.Collector, *nfstest.Client, 
 	t.Helper()
 	dir := t.TempDir()
 	if engine == server.EngineNative {
-		if err := export.ProbeHandles(dir); err != nil {
+		if err := disk.ProbeHandles(dir); err != nil {
 			t.Skipf("the native engine can't run here: %v", err)
 		}
 	}
-	table := &export.Table{}
-	mustDo(t, table.Export(export.Exported{ID: 7, Path: "/volume", Dir: dir}))
+	table := &exports.Table{}
+	mustDo(t, table.Export(exports.Exported{ID: 7, Path: "/volume", Dir: dir}))
 	s, err := server.New(server.Config{
 		Engine: server.Choice{Engine: engine}, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler),
 	})
@@ -237,14 +238,14 @@ func TestOwnProbes(t *testing.T) {
 	for _, engine := range []string{server.EngineNative, server.EngineGoNFS} {
 		for _, listen := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
 			t.Run(engine+" "+listen, func(t *testing.T) {
-				if err := export.ProbeHandles(t.TempDir()); engine == server.EngineNative && err != nil {
+				if err := disk.ProbeHandles(t.TempDir()); engine == server.EngineNative && err != nil {
 					t.Skipf("the native engine can't run here: %v", err)
 				}
 				l, err := net.Listen("tcp", listen)
 				if err != nil {
 					t.Skip(err) // no IPv6
 				}
-				table := &export.Table{}
+				table := &exports.Table{}
 				s, err := server.New(server.Config{
 					Engine: server.Choice{Engine: engine}, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler),
 				})

@@ -34,7 +34,8 @@ type Reserve struct {
 	// files are those of one block first. Names and sizes never change.
 	// +checklocks:mu
 	files []spare
-	told  bool // that it is not whole; of Run
+
+	told bool // that it is not whole; of Run
 }
 
 // spare is a file of the reserve.

@@ -26,9 +26,11 @@ type Event struct {
 
 // Events keeps the latest lines of podnas's log. The zero Events is ready for use.
 type Events struct {
-	mu   sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	ring []Event // the oldest first
-	all  uint64  // how many there have been
+	// +checklocks:mu
+	all uint64 // how many there have been
 }
 
 // Recent returns the events, latest first.
@@ -54,16 +56,18 @@ func (e *Events) add(event Event) {
 	e.all++
 	event.number = e.all
 	if len(e.ring) == eventsMax {
-		oldest := e.oldest()
+		oldest := e.oldestLocked()
 		e.ring = slices.Delete(e.ring, oldest, oldest+1)
 	}
 	e.ring = append(e.ring, event)
 }
 
-// oldest returns the index of the event to remove for a new one: the oldest information,
+// oldestLocked returns the index of the event to remove for a new one: the oldest information,
 // or the oldest warning or error, whichever kind has more events. So many mounts don't
-// remove all errors. The caller holds e.mu.
-func (e *Events) oldest() int {
+// remove all errors.
+//
+// +checklocks:e.mu
+func (e *Events) oldestLocked() int {
 	isInfo := func(event Event) bool { return event.Level < slog.LevelWarn }
 	infos := 0
 	for i := range e.ring {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/stats"
 )
 
@@ -27,12 +27,13 @@ type sample struct {
 
 // samples has the latest samples, the oldest first. The zero samples is ready for use.
 type samples struct {
-	mu   sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	ring []sample
 }
 
 // take adds a sample. Only one goroutine takes samples.
-func (s *samples) take(at time.Time, served *stats.Server, exports *export.Table) {
+func (s *samples) take(at time.Time, served *stats.Server, exports *exports.Table) {
 	latest := sample{at: at, served: s.oldest(), volumes: s.volumes(), syncs: exports.Syncs.Durations.Snapshot()}
 	served.Read(&latest.served)
 	all := exports.Volumes()

@@ -9,7 +9,7 @@
 // disk hangs. However many requests there are, the data is collected once a second, and
 // the page of all volumes generated once a second. Pages that are not the same for
 // everybody, with a filter (list.go) or of one volume (volume.go), are generated one at a
-// time.
+// time. No two of its mutexes are held together.
 package status
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/podnas/podnas/internal/process"
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/provisioner"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/stats"
 )
 
@@ -33,7 +33,7 @@ type Config struct {
 	Process  process.Info
 	Store    *volume.Store
 	Served   *stats.Server
-	Exports  *export.Table
+	Exports  *exports.Table
 	Findings *doctor.List
 	// Provisioner returns how volumes are mounted. It may be nil.
 	Provisioner *provisioner.Provisioner

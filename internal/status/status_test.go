@@ -22,20 +22,20 @@ import (
 	"github.com/podnas/podnas/internal/process"
 	"github.com/podnas/podnas/internal/volume"
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/stats"
 )
 
 // exporter exports volumes without an engine, and says what each uses.
 type exporter struct {
-	table *export.Table
+	table *exports.Table
 	root  string
 	used  map[string]int64 // in percent of the size, and of a hundred inodes
 }
 
 func (e exporter) Check(volume.Options) error { return nil }
 func (e exporter) Export(v volume.Volume) error {
-	return e.table.Export(export.Exported{ID: v.ID, Path: v.Path, Dir: filepath.Join(e.root, v.Path)})
+	return e.table.Export(exports.Exported{ID: v.ID, Path: v.Path, Dir: filepath.Join(e.root, v.Path)})
 }
 func (e exporter) Unexport(v volume.Volume) { e.table.Remove(v.ID) }
 func (e exporter) SetLimit(volume.Volume)   {}
@@ -47,7 +47,7 @@ func (e exporter) Usage(v volume.Volume) quota.Usage {
 // newStatus makes a Status of volumes with these claims, by their names.
 func newStatus(t *testing.T, specs []volume.Spec, change func(*Config, exporter)) *Status {
 	t.Helper()
-	e := exporter{table: &export.Table{}, root: t.TempDir(), used: map[string]int64{}}
+	e := exporter{table: &exports.Table{}, root: t.TempDir(), used: map[string]int64{}}
 	store, err := volume.Open(volume.Config{Root: e.root, Exports: e, Counter: e, Log: slog.New(slog.DiscardHandler)})
 	mustDo(t, err)
 	t.Cleanup(func() { mustDo(t, store.Close()) })
@@ -334,7 +334,7 @@ func TestEvents(t *testing.T) {
 
 // The samples are bounded, and the charts have their last values at the right.
 func TestSamples(t *testing.T) {
-	served, table := stats.New([]string{"NULL", "READ"}, nil), &export.Table{}
+	served, table := stats.New([]string{"NULL", "READ"}, nil), &exports.Table{}
 	conn := served.Connect(netip.MustParseAddrPort("192.0.2.7:1000"))
 	var s samples
 	if spans := s.spans(); len(spans) != 0 || s.recent().seconds != 0 {

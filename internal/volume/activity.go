@@ -10,9 +10,11 @@ import (
 type activity struct{ create, resize, copy, remove, empty outcome }
 
 type outcome struct {
-	done, failed atomic.Uint64
+	done   atomic.Uint64
+	failed atomic.Uint64
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	last map[string]string // the last error, by volume; see Config.CountOnce
 }
 

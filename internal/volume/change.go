@@ -53,7 +53,7 @@ func (s *Store) resize(ctx context.Context, name string, size, bytesPerInode int
 		raised = raised || more > 0
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.promise(more, space.Size, s.overcommit)
+		return s.promiseLocked(more, space.Size, s.overcommit)
 	})
 	if err != nil {
 		return Volume{}, false, err

@@ -37,7 +37,7 @@ func (s *Store) Check() ([]Finding, error) {
 	}
 	s.mu.Lock()
 	var findings []Finding
-	for _, d := range s.stillRefused() {
+	for _, d := range s.stillRefusedLocked() {
 		findings = append(findings, d.finding())
 	}
 	if s.original != "" {
@@ -47,7 +47,7 @@ func (s *Store) Check() ([]Finding, error) {
 	for _, r := range s.records {
 		records = append(records, *r)
 	}
-	strays = s.withoutRecord(strays)
+	strays = s.withoutRecordLocked(strays)
 	marked := map[string]error{} // volumes being marked, and errors of that
 	for name, m := range s.markings {
 		marked[name] = m.err
@@ -84,12 +84,14 @@ func (s *Store) Check() ([]Finding, error) {
 	return findings, nil
 }
 
-// withoutRecord returns the paths that neither contain a record's path nor are
-// inside one. The caller holds s.mu.
-func (s *Store) withoutRecord(paths []string) []string {
+// withoutRecordLocked returns the paths that neither contain a record's path nor are
+// inside one.
+//
+// +checklocks:s.mu
+func (s *Store) withoutRecordLocked(paths []string) []string {
 	var strays []string
 	for _, p := range paths {
-		if s.takenBy(p) == nil {
+		if s.takenByLocked(p) == nil {
 			strays = append(strays, p)
 		}
 	}
@@ -133,7 +135,7 @@ func (s *Store) places() places {
 	for _, r := range s.records {
 		known.add(r.Path)
 	}
-	for _, d := range s.stillRefused() {
+	for _, d := range s.stillRefusedLocked() {
 		if p := d.path(); p != "" {
 			known.add(p)
 		}
@@ -155,7 +157,9 @@ func isLost(p string) bool {
 	return found && len(id) == 36 && uuid.Validate(id) == nil
 }
 
-// findLost finds the directories at Open that lost their records.
+// findLost finds the directories at Open that lost their records. Nobody else has the Store yet.
+//
+// +checklocksignore
 func (s *Store) findLost() {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
@@ -177,10 +181,13 @@ func (s *Store) findLost() {
 func (s *Store) Lost() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lost = slices.DeleteFunc(s.lost, func(p string) bool {
-		_, err := s.root.Lstat(p)
-		return errors.Is(err, os.ErrNotExist) || s.takenBy(p) != nil
-	})
+	still := s.lost[:0]
+	for _, p := range s.lost {
+		if _, err := s.root.Lstat(p); !errors.Is(err, os.ErrNotExist) && s.takenByLocked(p) == nil {
+			still = append(still, p)
+		}
+	}
+	s.lost = still
 	return slices.Clone(s.lost)
 }
 

@@ -128,7 +128,7 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 		source := s.records[spec.Source]
 		switch {
 		case source == nil || source.State != ready || source.deleting:
-			return fmt.Errorf("to be copied: %w", s.notFound(spec.Source))
+			return fmt.Errorf("to be copied: %w", s.notFoundLocked(spec.Source))
 		case source.unserved != nil:
 			return fmt.Errorf("%s, to be copied: %w: it is not served: %w", spec.Source, ErrBusy, source.unserved)
 		case source.Size > spec.Size:
@@ -142,20 +142,20 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 		return fmt.Errorf("%w: %s is requested, and the whole disk has %s", ErrInvalid, FormatSize(spec.Size), FormatSize(space.Size))
 	}
 	overcommit := cmp.Or(spec.Overcommit, s.overcommit)
-	if err := s.promise(spec.Size, space.Size, overcommit); err != nil {
+	if err := s.promiseLocked(spec.Size, space.Size, overcommit); err != nil {
 		return err
 	}
-	if err := s.refusal(r.Name); err != nil {
+	if err := s.refusalLocked(r.Name); err != nil {
 		return fmt.Errorf("%w; a new volume would hide its files: %w", err, ErrExists)
 	}
 	if _, err := s.root.Lstat(recordFile(r.Name)); !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("volume %s: %w: there is a file %s, which was not there at the start; restart podnas", r.Name, errors.Join(ErrExists, err), recordFile(r.Name))
 	}
-	if err := s.checkFree(spec.Path); err != nil {
+	if err := s.checkFreeLocked(spec.Path); err != nil {
 		return err
 	}
 	if r.State == creating {
-		if err := s.checkAbove(spec.Path); err != nil {
+		if err := s.checkAboveLocked(spec.Path); err != nil {
 			return err
 		}
 	}
@@ -167,19 +167,24 @@ func (s *Store) reserve(r *record, spec *Spec) error {
 	if r.State == creating && spec.Source == "" {
 		r.Inodes = space.inodesFor(r.Size, r.BytesPerInode, overcommit)
 	}
-	if r.Project, err = s.newProject(); err == nil {
+	if r.Project, err = s.newProjectLocked(); err == nil {
 		s.records[r.Name] = r
 	}
 	return err
 }
 
-// promised is the sum of all sizes, and promisedInodes that of all inode limits. The caller holds
-// s.mu.
-func (s *Store) promised() int64 { return s.sum(func(r *record) int64 { return r.Size }) }
+// promisedLocked is the sum of all sizes, and promisedInodes that of all inode limits.
+//
+// +checklocks:s.mu
+func (s *Store) promisedLocked() int64 { return s.sumLocked(func(r *record) int64 { return r.Size }) }
 
-func (s *Store) promisedInodes() int64 { return s.sum(func(r *record) int64 { return r.Inodes }) }
+// +checklocks:s.mu
+func (s *Store) promisedInodesLocked() int64 {
+	return s.sumLocked(func(r *record) int64 { return r.Inodes })
+}
 
-func (s *Store) sum(of func(*record) int64) (sum int64) {
+// +checklocks:s.mu
+func (s *Store) sumLocked(of func(*record) int64) (sum int64) {
 	for _, r := range s.records {
 		sum += of(r)
 	}
@@ -189,12 +194,14 @@ func (s *Store) sum(of func(*record) int64) (sum int64) {
 	return sum
 }
 
-// promise checks whether size more bytes may be promised. The caller holds s.mu.
-func (s *Store) promise(size, capacity int64, overcommit float64) error {
+// promiseLocked checks whether size more bytes may be promised.
+//
+// +checklocks:s.mu
+func (s *Store) promiseLocked(size, capacity int64, overcommit float64) error {
 	if overcommit == 0 {
 		return nil
 	}
-	promised := s.promised()
+	promised := s.promisedLocked()
 	if float64(promised)+float64(size) > overcommit*float64(capacity) {
 		return &NoSpaceError{Requested: size, Overcommit: overcommit, Promised: promised, Capacity: capacity}
 	}

@@ -69,7 +69,7 @@ func (s *Store) deleting(name string, archive bool) (*record, error) {
 	delete(s.failed, name)
 	r := s.records[name]
 	if r == nil || r.State != ready && r.State != copyingState {
-		return nil, s.notFound(name)
+		return nil, s.notFoundLocked(name)
 	}
 	if archive && r.State == copyingState {
 		return nil, fmt.Errorf("%w: %s is still being copied from %s; archive it after that", ErrBusy, name, r.Source)

@@ -247,12 +247,12 @@ func (r *record) again(spec *Spec) *record {
 // unarchive moves an archived volume back to its path and serves it.
 func (s *Store) unarchive(r *record, spec *Spec) (Volume, error) {
 	s.mu.Lock()
-	err := s.checkFree(r.Path)
+	err := s.checkFreeLocked(r.Path)
 	if err == nil {
-		err = s.checkAbove(r.Path)
+		err = s.checkAboveLocked(r.Path)
 	}
 	if err == nil {
-		err = s.refusal(r.Name)
+		err = s.refusalLocked(r.Name)
 	}
 	if err == nil {
 		s.records[r.Name] = r // reserves the path

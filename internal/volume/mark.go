@@ -83,7 +83,7 @@ func (s *Store) assigned(r *record) (bool, error) {
 func (s *Store) beginMarking(r *record, taken bool, log *slog.Logger) (marked bool, err error) {
 	if taken {
 		s.mu.Lock()
-		r.Project, err = s.newProject()
+		r.Project, err = s.newProjectLocked()
 		s.mu.Unlock()
 		if err == nil {
 			err = s.write(r)

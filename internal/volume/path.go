@@ -41,9 +41,10 @@ func validPath(p string) error {
 	return nil
 }
 
-// takenBy finds a record whose path is p, inside p, or above p. The caller holds
-// s.mu.
-func (s *Store) takenBy(p string) *record {
+// takenByLocked finds a record whose path is p, inside p, or above p.
+//
+// +checklocks:s.mu
+func (s *Store) takenByLocked(p string) *record {
 	for _, r := range s.records {
 		if nests(r.Path, p) {
 			return r
@@ -76,19 +77,21 @@ const newDirMode = 0o700
 func (s *Store) makeDir(p string) error {
 	s.tree.Lock()
 	defer s.tree.Unlock()
-	if err := s.makeParents(p); err != nil {
+	if err := s.makeParentsLocked(p); err != nil {
 		return err
 	}
 	return s.root.Mkdir(p, newDirMode)
 }
 
-// makeParents creates the parents of a path. The caller holds s.tree.
-func (s *Store) makeParents(p string) error {
+// makeParentsLocked creates the parents of a path.
+//
+// +checklocks:s.tree
+func (s *Store) makeParentsLocked(p string) error {
 	parent := path.Dir(p)
 	if parent == "." {
 		return nil
 	}
-	if err := s.makeParents(parent); err != nil {
+	if err := s.makeParentsLocked(parent); err != nil {
 		return err
 	}
 	err := s.root.Mkdir(parent, 0o755)
@@ -148,7 +151,7 @@ func (s *Store) moveToTrash(r *record) error {
 	}
 	var mayBeOf *refused
 	if !taken && r.file != "" && path.Dir(r.file) == trashDir { // otherwise it was served until now
-		mayBeOf = s.mayBeOf(r)
+		mayBeOf = s.mayBeOfLocked(r)
 	}
 	s.mu.Unlock()
 	if taken || s.isNewer(r) {
@@ -179,8 +182,10 @@ func (s *Store) isNewer(r *record) bool {
 }
 
 // moveDirLocked is moveDir for callers that hold s.tree.
+//
+// +checklocks:s.tree
 func (s *Store) moveDirLocked(from, to string) error {
-	if err := s.makeParents(to); err != nil {
+	if err := s.makeParentsLocked(to); err != nil {
 		return err
 	}
 	if err := s.plainDir(path.Dir(from)); err != nil && path.Dir(from) != "." {
@@ -206,7 +211,7 @@ func (s *Store) moveDirLocked(from, to string) error {
 	case err != nil:
 		return err
 	}
-	s.removeParents(from)
+	s.removeParentsLocked(from)
 	return errors.Join(syncDir(s.root, path.Dir(to)), syncDir(s.root, "."))
 }
 
@@ -215,13 +220,14 @@ func (s *Store) removeDir(p string) error {
 	s.tree.Lock()
 	defer s.tree.Unlock()
 	err := s.root.Remove(p)
-	s.removeParents(p)
+	s.removeParentsLocked(p)
 	return err
 }
 
-// removeParents removes the parents of a path that are now empty. The caller holds
-// s.tree.
-func (s *Store) removeParents(p string) {
+// removeParentsLocked removes the parents of a path that are now empty.
+//
+// +checklocks:s.tree
+func (s *Store) removeParentsLocked(p string) {
 	for parent := path.Dir(p); parent != "." && parent != trashDir && parent != archiveDir; parent = path.Dir(parent) {
 		if s.root.Remove(parent) != nil {
 			return // something else is in it

@@ -67,7 +67,9 @@ func (d *refused) path() string {
 	return d.r.Path
 }
 
-// refuse stops the use of a record. The caller holds s.mu, or is load.
+// refuse stops the use of a record. Only load calls it, when nobody else has the Store yet.
+//
+// +checklocksignore
 func (s *Store) refuse(d refused) {
 	s.refused = append(s.refused, d)
 	if d.r != nil {
@@ -77,9 +79,10 @@ func (s *Store) refuse(d refused) {
 	s.log.Error("volume: "+f.Problem, "record", d.file, "fix", f.Fix)
 }
 
-// stillRefused returns the refused records whose files still exist. The caller holds
-// s.mu.
-func (s *Store) stillRefused() []refused {
+// stillRefusedLocked returns the refused records whose files still exist.
+//
+// +checklocks:s.mu
+func (s *Store) stillRefusedLocked() []refused {
 	s.refused = slices.DeleteFunc(s.refused, func(d refused) bool {
 		_, err := s.root.Lstat(d.file)
 		return errors.Is(err, os.ErrNotExist)
@@ -87,12 +90,14 @@ func (s *Store) stillRefused() []refused {
 	return s.refused
 }
 
-// refusal returns an error if the record of a volume is refused. The caller holds s.mu.
-func (s *Store) refusal(name string) error {
+// refusalLocked returns an error if the record of a volume is refused.
+//
+// +checklocks:s.mu
+func (s *Store) refusalLocked(name string) error {
 	if len(s.refused) == 0 {
 		return nil
 	}
-	for _, d := range s.stillRefused() {
+	for _, d := range s.stillRefusedLocked() {
 		if path.Dir(d.file) == volumesDir && d.volume() == name {
 			return fmt.Errorf("volume %s: %w: %w; %s", name, ErrRecord, d.err, d.finding().Fix)
 		}
@@ -212,16 +217,17 @@ func (s *Store) withoutContradictions(records []*record) []*record {
 	return right
 }
 
-// checkFree returns an error if a path belongs to a volume, or to a record that is not used. The
-// caller holds s.mu.
-func (s *Store) checkFree(p string) error {
-	if other := s.takenBy(p); other != nil {
+// checkFreeLocked returns an error if a path belongs to a volume, or to a record that is not used.
+//
+// +checklocks:s.mu
+func (s *Store) checkFreeLocked(p string) error {
+	if other := s.takenByLocked(p); other != nil {
 		return fmt.Errorf("path %s: %w: volume %s has %s", p, ErrExists, other.Name, other.Path)
 	}
 	if len(s.refused) == 0 {
 		return nil
 	}
-	for _, d := range s.stillRefused() {
+	for _, d := range s.stillRefusedLocked() {
 		if known := d.path(); known != "" && nests(known, p) {
 			return fmt.Errorf("path %s: %w: %s, in the record %s, which is not used: %w", p, ErrExists, known, d.file, d.err)
 		}
@@ -229,20 +235,21 @@ func (s *Store) checkFree(p string) error {
 	return nil
 }
 
-// checkAbove returns an error if a path is inside of a directory that may belong to a damaged record. The
-// caller holds s.mu.
-func (s *Store) checkAbove(p string) error {
+// checkAboveLocked returns an error if a path is inside of a directory that may belong to a damaged record.
+//
+// +checklocks:s.mu
+func (s *Store) checkAboveLocked(p string) error {
 	if len(s.refused) == 0 {
 		return nil
 	}
-	still := s.stillRefused()
+	still := s.stillRefusedLocked()
 	unknown := slices.IndexFunc(still, func(d refused) bool { return !d.contradicted && path.Dir(d.file) != archiveDir })
 	if unknown < 0 {
 		return nil
 	}
 	for above := path.Dir(p); above != "."; above = path.Dir(above) {
 		info, err := s.root.Lstat(above)
-		if err == nil && info.IsDir() && !s.isAbove(above) {
+		if err == nil && info.IsDir() && !s.isAboveLocked(above) {
 			return fmt.Errorf("path %s: %w: the directory %s belongs to no volume that is known, and may belong to a damaged record: %w",
 				p, ErrExists, above, still[unknown].err)
 		}
@@ -250,8 +257,10 @@ func (s *Store) checkAbove(p string) error {
 	return nil
 }
 
-// isAbove reports whether a directory is above that of a volume. The caller holds s.mu.
-func (s *Store) isAbove(dir string) bool {
+// isAboveLocked reports whether a directory is above that of a volume.
+//
+// +checklocks:s.mu
+func (s *Store) isAboveLocked(dir string) bool {
 	for _, r := range s.records {
 		if strings.HasPrefix(r.Path, dir+"/") {
 			return true
@@ -260,10 +269,12 @@ func (s *Store) isAbove(dir string) bool {
 	return slices.ContainsFunc(s.refused, func(d refused) bool { return d.contradicted && strings.HasPrefix(d.r.Path, dir+"/") })
 }
 
-// mayBeOf returns the refused record that a deleted volume's directory, if it is still at its path, may
-// belong to. The caller holds s.mu.
-func (s *Store) mayBeOf(r *record) *refused {
-	still := s.stillRefused()
+// mayBeOfLocked returns the refused record that a deleted volume's directory, if it is still at its path, may
+// belong to.
+//
+// +checklocks:s.mu
+func (s *Store) mayBeOfLocked(r *record) *refused {
+	still := s.stillRefusedLocked()
 	for i := range still {
 		d := &still[i]
 		if path.Dir(d.file) == archiveDir {
@@ -282,7 +293,7 @@ func (s *Store) Damaged() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var names []string
-	for _, d := range s.stillRefused() {
+	for _, d := range s.stillRefusedLocked() {
 		if path.Dir(d.file) == volumesDir {
 			names = append(names, d.volume())
 		}

@@ -24,7 +24,7 @@ func (s *Store) Unserved() []Unserved {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var unserved []Unserved
-	for _, d := range s.stillRefused() {
+	for _, d := range s.stillRefusedLocked() {
 		if path.Dir(d.file) != volumesDir {
 			continue
 		}
@@ -62,9 +62,11 @@ func unservedFinding(r *record) *Finding {
 	return f
 }
 
-// notFound returns the error of Get for a volume that is not there. The caller holds s.mu.
-func (s *Store) notFound(name string) error {
-	return cmp.Or(s.refusal(name), fmt.Errorf("%s: %w", name, ErrNotFound))
+// notFoundLocked returns the error of Get for a volume that is not there.
+//
+// +checklocks:s.mu
+func (s *Store) notFoundLocked(name string) error {
+	return cmp.Or(s.refusalLocked(name), fmt.Errorf("%s: %w", name, ErrNotFound))
 }
 
 var (

@@ -102,7 +102,8 @@ type Store struct {
 	overcommit float64
 	countOnce  bool
 	// handles and earlierHandles are those of Config.
-	handles, earlierHandles string
+	handles        string
+	earlierHandles string
 	// newIdentity is Config.NewIdentity.
 	newIdentity string
 	log         *slog.Logger
@@ -114,17 +115,27 @@ type Store struct {
 	names nameLocks  // held while a volume of that name is created or changed
 	tree  sync.Mutex // held while directories outside of volumes are created or removed
 
-	mu       sync.Mutex
-	records  map[string]*record  // by name; all of volumes/, and those being created
-	archived []*record           // what is in archive/
-	refused  []refused           // records that are not used
-	lost     []string            // directories whose records are gone, see Lost
-	copies   map[string]*copying // by name
-	failed   map[string]error    // why a copy failed, for the next Create
+	mu sync.Mutex
+	// +checklocks:mu
+	records map[string]*record // by name; all of volumes/, and those being created
+	// +checklocks:mu
+	archived []*record // what is in archive/
+	// +checklocks:mu
+	refused []refused // records that are not used
+	// +checklocks:mu
+	lost []string // directories whose records are gone, see Lost
+	// +checklocks:mu
+	copies map[string]*copying // by name
+	// +checklocks:mu
+	failed map[string]error // why a copy failed, for the next Create
+	// +checklocks:mu
 	markings map[string]*marking // by name
-	projects map[uint32]bool     // in use by a record
-	lastID   uint32              // the project assigned last
-	trashed  []*record           // still to be emptied, oldest first
+	// +checklocks:mu
+	projects map[uint32]bool // in use by a record
+	// +checklocks:mu
+	lastID uint32 // the project assigned last
+	// +checklocks:mu
+	trashed []*record // still to be emptied, oldest first
 
 	activity   activity
 	wake       chan struct{} // wakes the emptier when trashed has grown
@@ -232,7 +243,7 @@ func (s *Store) Get(name string) (Volume, error) {
 	defer s.mu.Unlock()
 	r, ok := s.records[name]
 	if !ok || r.State != ready {
-		return Volume{}, s.notFound(name)
+		return Volume{}, s.notFoundLocked(name)
 	}
 	return r.Volume, nil
 }
@@ -277,7 +288,7 @@ type Space struct {
 // Space returns the usage of the disk. If it can't be read, only what is promised is set.
 func (s *Store) Space() (Space, error) {
 	s.mu.Lock()
-	space := Space{Promised: s.promised(), InodesPromised: s.promisedInodes(), Overcommit: s.overcommit}
+	space := Space{Promised: s.promisedLocked(), InodesPromised: s.promisedInodesLocked(), Overcommit: s.overcommit}
 	s.mu.Unlock()
 	st, err := s.statfs()
 	if err != nil {
@@ -314,7 +325,9 @@ func (s *Store) CheckWrite() error {
 	return err
 }
 
-// load repairs the state directory after a crash, and loads it.
+// load repairs the state directory after a crash, and loads it. Nobody else has the Store yet.
+//
+// +checklocksignore
 func (s *Store) load() error {
 	if err := s.openState(); err != nil {
 		return err
@@ -526,9 +539,11 @@ func newID() uint64 {
 	}
 }
 
-// newProject reserves a project that neither a record nor anything else on the
-// disk uses. The caller holds s.mu.
-func (s *Store) newProject() (uint32, error) {
+// newProjectLocked reserves a project that neither a record nor anything else on the
+// disk uses.
+//
+// +checklocks:s.mu
+func (s *Store) newProjectLocked() (uint32, error) {
 	if s.quota == nil {
 		return 0, nil
 	}
@@ -560,7 +575,8 @@ func (s *Store) newProject() (uint32, error) {
 
 // nameLocks has a lock per name.
 type nameLocks struct {
-	mu   sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	held map[string]chan struct{} // closed when the name is unlocked
 }
 

@@ -35,6 +35,8 @@
 //
 // A record reserves its name, its path, its project and, if sizes are promised,
 // its size.
+//
+// Order of locks: a volume's name (Store.names), Store.tree, Store.mu.
 package volume
 
 import (
@@ -66,7 +68,7 @@ type Volume struct {
 	BytesPerInode int64 `json:"bytesPerInode,omitempty"`
 	// Options determine what clients may do.
 	Options Options `json:"options,omitzero"`
-	// Handles is the form of the volume's file handles, which never changes: export.Form. If it is empty, no podnas has
+	// Handles is the form of the volume's file handles, which never changes: locate.Form. If it is empty, no podnas has
 	// recorded it.
 	Handles string `json:"handles,omitempty"`
 	// OnDelete is what happens to the files when the volume is deleted.

@@ -21,11 +21,15 @@ const sendBuffer = 64 << 10
 // oldest. A probe sends its request at once and is answered within milliseconds.
 type listener struct {
 	net.Listener
-	max, clientMax int
+	max       int
+	clientMax int
 
-	mu      sync.Mutex
-	open    int
-	number  uint64 // of the latest connection
+	mu sync.Mutex
+	// +checklocks:mu
+	open int
+	// +checklocks:mu
+	number uint64 // of the latest connection
+	// +checklocks:mu
 	clients map[netip.Addr][]*conn
 }
 
@@ -61,7 +65,7 @@ func (l *listener) Accept() (net.Conn, error) {
 func (c *conn) Close() error {
 	l := c.listener
 	l.mu.Lock()
-	l.remove(c)
+	l.removeLocked(c)
 	l.mu.Unlock()
 	return c.Conn.Close()
 }
@@ -73,10 +77,10 @@ func (l *listener) add(c *conn) (gone *conn) {
 	if own := l.clients[c.client]; len(own) >= l.clientMax {
 		gone = dispensable(own)
 	} else if l.open >= l.max {
-		gone = dispensable(l.most())
+		gone = dispensable(l.mostLocked())
 	}
 	if gone != nil {
-		l.remove(gone)
+		l.removeLocked(gone)
 	}
 	l.number++
 	c.number = l.number
@@ -85,8 +89,10 @@ func (l *listener) add(c *conn) (gone *conn) {
 	return gone
 }
 
-// remove removes a connection, if it is there. The caller holds mu.
-func (l *listener) remove(c *conn) {
+// removeLocked removes a connection, if it is there.
+//
+// +checklocks:l.mu
+func (l *listener) removeLocked(c *conn) {
 	conns := l.clients[c.client]
 	at := slices.Index(conns, c)
 	if at < 0 {
@@ -100,9 +106,11 @@ func (l *listener) remove(c *conn) {
 	l.clients[c.client] = slices.Delete(conns, at, at+1)
 }
 
-// most returns the connections of the client that has the most; of several such clients,
-// the one with the oldest connection. The caller holds mu.
-func (l *listener) most() (most []*conn) {
+// mostLocked returns the connections of the client that has the most; of several such clients,
+// the one with the oldest connection.
+//
+// +checklocks:l.mu
+func (l *listener) mostLocked() (most []*conn) {
 	for _, conns := range l.clients {
 		if len(conns) > len(most) || len(conns) == len(most) && conns[0].number < most[0].number {
 			most = conns

@@ -174,12 +174,12 @@ func TestWhoGoes(t *testing.T) {
 	c[4].answering.Store(true)
 	expect("the one with the most, all of which are answered", come(5, "10.0.0.3"), 0)
 	// Now 2, 3, 4, 5 are open.
-	l.remove(c[4])
-	l.remove(c[4]) // as Close may be called twice
+	l.removeLocked(c[4])
+	l.removeLocked(c[4]) // as Close may be called twice
 	expect("room again", come(4, "10.0.0.4"), -1)
 	expect("of four with one each, that which came first", come(0, "10.0.0.5"), 2)
 	for _, one := range c {
-		l.remove(one)
+		l.removeLocked(one)
 	}
 	if l.open != 0 || len(l.clients) != 0 {
 		t.Errorf("%d are left of %v", l.open, l.clients)

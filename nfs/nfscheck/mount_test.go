@@ -20,7 +20,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/conformance/nfstest"
@@ -33,18 +33,18 @@ func serve(t *testing.T, engine string) (port uint16, dirs map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exports := &export.Table{}
+	table := &exports.Table{}
 	dirs = map[string]string{}
 	for i, v := range []struct {
 		name    string
-		options export.Options
+		options exports.Options
 	}{
-		{"good", export.Options{}},
-		{"read-only", export.Options{ReadOnly: true}},
-		{"others", export.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}},
-		{"privileged", export.Options{PrivilegedPorts: true}},
-		{"squash", export.Options{AllSquash: true, AnonUID: 65534, AnonGID: 65534}},
-		{"private", export.Options{}},
+		{"good", exports.Options{}},
+		{"read-only", exports.Options{ReadOnly: true}},
+		{"others", exports.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}},
+		{"privileged", exports.Options{PrivilegedPorts: true}},
+		{"squash", exports.Options{AllSquash: true, AnonUID: 65534, AnonGID: 65534}},
+		{"private", exports.Options{}},
 	} {
 		if choice.Check(&v.options) != nil {
 			continue
@@ -59,7 +59,7 @@ func serve(t *testing.T, engine string) (port uint16, dirs map[string]string) {
 			}
 		}
 		dirs[v.name] = dir
-		if err := exports.Export(export.Exported{ID: uint64(i + 1), Path: "/" + v.name, Dir: dir, Options: v.options}); err != nil {
+		if err := table.Export(exports.Exported{ID: uint64(i + 1), Path: "/" + v.name, Dir: dir, Options: v.options}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -67,12 +67,12 @@ func serve(t *testing.T, engine string) (port uint16, dirs map[string]string) {
 	if err := os.WriteFile(filepath.Join(full, "file"), make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := exports.Export(export.Exported{ID: 9, Path: "/full", Dir: full, Account: space.NewAccount(quota.Limit{Bytes: 1 << 20})}); err != nil {
+	if err := table.Export(exports.Exported{ID: 9, Path: "/full", Dir: full, Account: space.NewAccount(quota.Limit{Bytes: 1 << 20})}); err != nil {
 		t.Fatal(err)
 	}
 	clients := t.TempDir() // with state
 	dirs["clients"] = clients
-	s, err := server.New(server.Config{Engine: choice, Exports: exports, HandleKey: make([]byte, 32), NFS4: clients, Log: slog.New(slog.DiscardHandler)})
+	s, err := server.New(server.Config{Engine: choice, Exports: table, HandleKey: make([]byte, 32), NFS4: clients, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,10 +12,13 @@ import (
 // Pending are the calls of a connection that wait for their replies. Many goroutines may use
 // it.
 type Pending struct {
-	mu    sync.Mutex
-	xid   uint32                 // of the last call
+	mu sync.Mutex
+	// +checklocks:mu
+	xid uint32 // of the last call
+	// +checklocks:mu
 	calls map[uint32]chan []byte // whole replies by xid
-	err   error                  // why no more calls can be made
+	// +checklocks:mu
+	err error // why no more calls can be made
 }
 
 // NewPending returns an empty Pending, whose first XID follows xid.

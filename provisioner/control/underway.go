@@ -13,7 +13,8 @@ type underWay struct {
 	max  int
 	kind string // in the plural
 
-	mu  sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	all []*request // the oldest first
 }
 

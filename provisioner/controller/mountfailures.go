@@ -40,7 +40,8 @@ type mountFailures struct {
 	started  time.Time
 	log      *slog.Logger
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	told map[mountFailure]time.Time
 }
 

@@ -45,8 +45,10 @@ type Report struct {
 // Reconciler holds the latest Report and the waiting claims. The zero Reconciler is ready
 // for use.
 type Reconciler struct {
-	mu          sync.Mutex
-	latest      Report
+	mu sync.Mutex
+	// +checklocks:mu
+	latest Report
+	// +checklocks:mu
 	unfulfilled *unfulfilled // nil: claims are not processed yet
 }
 

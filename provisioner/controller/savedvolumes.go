@@ -63,7 +63,8 @@ func (v *savedVolumes) GetStore() cache.Store { return v.store }
 type savedStore struct {
 	cache.Store
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	saved map[string]any // by key: not yet delivered by the watch when last checked
 }
 

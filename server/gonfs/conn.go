@@ -43,7 +43,8 @@ const (
 	callCopies, replyCopies = 3, 4
 )
 
-// listener gives the library connections that it can trust.
+// listener gives the library connections that it can trust. Order of locks: listener.mu, that of the
+// Peers, conn.mu.
 type listener struct {
 	net.Listener
 	log    *slog.Logger
@@ -54,10 +55,12 @@ type listener struct {
 	budget *oncrpc.Budget
 	full   rate.Sometimes // logs too many connections
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	conns map[*conn]bool // open ones
-	down  bool           // no more calls are read
-	open  sync.WaitGroup // conns
+	// +checklocks:mu
+	down bool           // no more calls are read
+	open sync.WaitGroup // conns
 }
 
 // Accept waits for a client.
@@ -179,11 +182,16 @@ type conn struct {
 
 	mu      sync.Mutex
 	written *sync.Cond // signals the end of a reply, and broken
-	pending bool       // the library has an unanswered call
-	broken  bool       // a write has failed
-	mark    []byte     // of the reply being written, as far as known
-	left    uint32     // bytes of the reply after its mark
-	served  served
+	// +checklocks:mu
+	pending bool // the library has an unanswered call
+	// +checklocks:mu
+	broken bool // a write has failed
+	// +checklocks:mu
+	mark []byte // of the reply being written, as far as known
+	// +checklocks:mu
+	left   uint32 // bytes of the reply after its mark
+	served served
+	// +checklocks:mu
 	charged int64 // of the budget, for the current call
 
 	activity oncrpc.Activity
@@ -337,13 +345,14 @@ func (c *conn) Write(p []byte) (int, error) {
 		c.broken = true
 		c.written.Signal()
 	}
-	c.follow(p[:n])
+	c.followLocked(p[:n])
 	return n, err
 }
 
-// follow finds the end of a reply. The library writes each as one fragment. The
-// caller holds c.mu.
-func (c *conn) follow(p []byte) {
+// followLocked finds the end of a reply. The library writes each as one fragment.
+//
+// +checklocks:c.mu
+func (c *conn) followLocked(p []byte) {
 	for len(p) > 0 {
 		if len(c.mark) < 4 {
 			n := min(4-len(c.mark), len(p))

@@ -20,7 +20,7 @@
 //     Key.Parse checks the handle's MAC. The path consists of the file's FileID and of no name
 //     (location.go): whatever other clients rename meanwhile, it leads to that file or to none.
 //  4. The library works on paths through filesystem (filesystem.go) and file (file.go). They open
-//     the file, and use it by the methods of export.File, as the native engine does. What
+//     the file, and use it by the methods of inode.File, as the native engine does. What
 //     changes the disk is synced before the reply.
 package gonfs
 
@@ -35,7 +35,9 @@ import (
 	nfs "github.com/willscott/go-nfs"
 	"golang.org/x/time/rate"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/stats"
 )
@@ -49,9 +51,9 @@ type Engine struct {
 
 // New returns an engine. The table may change while it serves. slow logs slow calls,
 // and may be nil.
-func New(table *export.Table, key *export.Key, slow *stats.SlowLog, log *slog.Logger) *Engine {
+func New(table *exports.Table, key *locate.Key, slow *stats.SlowLog, log *slog.Logger) *Engine {
 	return &Engine{
-		handler: &handler{table: table, key: key, opener: export.NewOpener(table, key, log)},
+		handler: &handler{table: table, key: key, opener: inode.NewOpener(table, key, log)},
 		stats:   stats.New(procedureNames(), slow),
 		log:     log,
 	}
@@ -61,7 +63,7 @@ func New(table *export.Table, key *export.Key, slow *stats.SlowLog, log *slog.Lo
 func (e *Engine) Stats() *stats.Server { return e.stats }
 
 // Kept counts what is kept between calls.
-func (e *Engine) Kept() export.Kept { return e.handler.opener.Kept() }
+func (e *Engine) Kept() inode.Kept { return e.handler.opener.Kept() }
 
 // Serve answers clients of l until ctx ends, then closes l and every connection,
 // after the reply to its current call. Call it once.
@@ -93,14 +95,14 @@ func (e *Engine) Serve(ctx context.Context, l net.Listener) error {
 
 // handler implements nfs.Handler and nfs.CachingHandler for the library.
 type handler struct {
-	table  *export.Table
-	key    *export.Key
-	opener *export.Opener
+	table  *exports.Table
+	key    *locate.Key
+	opener *inode.Opener
 	listings
 }
 
 // filesystem returns the library's view of a volume.
-func (h *handler) filesystem(v *export.Volume) *filesystem {
+func (h *handler) filesystem(v *exports.Volume) *filesystem {
 	return &filesystem{id: v.ID, opener: h.opener, volume: v}
 }
 
@@ -127,7 +129,7 @@ func (h *handler) allows(client net.Conn, handle []byte) bool {
 	return !ok || allows(v, client)
 }
 
-func allows(v *export.Volume, client net.Conn) bool {
+func allows(v *exports.Volume, client net.Conn) bool {
 	address := addressOf(client)
 	return v.Allows(address.Addr()) && v.AllowsPort(address)
 }
@@ -175,7 +177,7 @@ func (h *handler) ToHandle(fs billy.Filesystem, path []string) (handle []byte) {
 	if !ok { // the library calls it after a refused MNT, too
 		return nil
 	}
-	_ = f.do(join(path), func(file *export.File) error {
+	_ = f.do(join(path), func(file *inode.File) error {
 		handle = file.Handle()
 		return nil
 	})
@@ -192,7 +194,7 @@ func (h *handler) FromHandle(handle []byte) (billy.Filesystem, []string, error) 
 	if !ok {
 		return nil, nil, errStale
 	}
-	found, err := h.opener.OpenIn(v, file, export.UseAttr)
+	found, err := h.opener.OpenIn(v, file, inode.UseAttr)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -13,8 +13,9 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/gonfs"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/leaks"
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 
 // instance is an engine that can be stopped and started again on its port.
 type instance struct {
-	table *export.Table
+	table *exports.Table
 	key   []byte
 	addr  string
 	stop  func()
@@ -43,7 +44,7 @@ func (i *instance) start(t *testing.T) {
 	i.addr = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
-	engine := gonfs.New(i.table, export.NewKey(i.key), nil, slog.New(slog.DiscardHandler))
+	engine := gonfs.New(i.table, locate.NewKey(i.key), nil, slog.New(slog.DiscardHandler))
 	go func() {
 		served <- engine.Serve(ctx, l)
 		close(served) // who stops once more does not wait
@@ -57,7 +58,7 @@ func (i *instance) start(t *testing.T) {
 }
 
 // emptied has a table's volumes removed at the end of the test.
-func emptied(t testing.TB, table *export.Table) *export.Table {
+func emptied(t testing.TB, table *exports.Table) *exports.Table {
 	t.Cleanup(func() {
 		for _, v := range table.Volumes() {
 			table.Remove(v.ID)
@@ -72,9 +73,9 @@ func newInstance(t *testing.T) (*instance, string) {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	i := &instance{table: emptied(t, &export.Table{ByIndex: testdisk.ByIndex()}), key: make([]byte, 32), addr: nfstest.OwnAddress()}
+	i := &instance{table: emptied(t, &exports.Table{ByIndex: testdisk.ByIndex()}), key: make([]byte, 32), addr: nfstest.OwnAddress()}
 	_, _ = rand.Read(i.key)
-	if err := i.table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 50})}); err != nil {
+	if err := i.table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir, Account: space.NewAccount(quota.Limit{Bytes: 1 << 50})}); err != nil {
 		t.Fatal(err)
 	}
 	i.start(t)

@@ -8,7 +8,8 @@ import (
 
 	"github.com/go-git/go-billy/v5"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // The library opens a file to read or write once, to set its size, and to make it. It calls no other
@@ -24,15 +25,15 @@ func (f *filesystem) OpenFile(path string, flags int, _ os.FileMode) (billy.File
 	if flags == os.O_WRONLY|os.O_EXCL { // the library opens it to set its size
 		return &resizer{fs: f, path: path}, nil
 	}
-	use := export.UseRead
+	use := inode.UseRead
 	if flags&(os.O_WRONLY|os.O_RDWR) != 0 {
-		use = export.UseWrite
+		use = inode.UseWrite
 	}
 	open, err := f.open(path, use)
 	if err != nil {
 		return nil, err
 	}
-	return &file{fs: f, open: open, write: use == export.UseWrite}, nil
+	return &file{fs: f, open: open, write: use == inode.UseWrite}, nil
 }
 
 // file is an open file.
@@ -42,7 +43,7 @@ func (f *filesystem) OpenFile(path string, flags int, _ os.FileMode) (billy.File
 type file struct {
 	billy.File
 	fs     *filesystem
-	open   *export.File // nil: closed
+	open   *inode.File // nil: closed
 	write  bool
 	offset int64 // of the next write
 }
@@ -103,12 +104,12 @@ type resizer struct {
 
 // Truncate sets the size.
 func (r *resizer) Truncate(size int64) error {
-	open, err := r.fs.open(r.path, export.UseWrite)
+	open, err := r.fs.open(r.path, inode.UseWrite)
 	if err != nil {
 		return err
 	}
 	defer open.Close()
-	if err := r.fs.awaited(func() error { return open.Truncate(export.AsProcess(), uint64(size)) }); err != nil {
+	if err := r.fs.awaited(func() error { return open.Truncate(actas.AsProcess(), uint64(size)) }); err != nil {
 		return err
 	}
 	return open.Sync(false)

@@ -6,13 +6,13 @@ import (
 
 	nfsfile "github.com/willscott/go-nfs/file"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // fileInfo has a file's attributes for the library.
 type fileInfo struct {
 	name string
-	attr export.Attr
+	attr disk.Attr
 }
 
 func (i *fileInfo) Name() string       { return i.name }

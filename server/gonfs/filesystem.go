@@ -10,7 +10,10 @@ import (
 
 	"github.com/go-git/go-billy/v5"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // filesystem gives the library access to a volume: billy.Filesystem and billy.Change. Its paths are
@@ -19,12 +22,12 @@ import (
 // client to try again. Everything is done as podnas's user. Its methods may be called concurrently.
 type filesystem struct {
 	id     uint64 // first, because the library compares file systems deeply
-	opener *export.Opener
-	volume *export.Volume
+	opener *inode.Opener
+	volume *exports.Volume
 }
 
 // open opens the file of a path. The caller closes it.
-func (f *filesystem) open(path string, use export.Use) (*export.File, error) {
+func (f *filesystem) open(path string, use inode.Use) (*inode.File, error) {
 	l, err := parseLocation(path)
 	if err != nil {
 		return nil, err
@@ -32,18 +35,18 @@ func (f *filesystem) open(path string, use export.Use) (*export.File, error) {
 	if l.name == "" && !l.parent {
 		return f.opener.OpenIn(f.volume, l.file, use)
 	}
-	at, err := f.opener.OpenIn(f.volume, l.file, export.UseAttr)
+	at, err := f.opener.OpenIn(f.volume, l.file, inode.UseAttr)
 	if err != nil {
 		return nil, err
 	}
 	defer at.Close()
-	var found *export.File
+	var found *inode.File
 	if l.parent {
 		found, err = f.opener.Parent(at)
 	} else {
 		found, err = at.Lookup([]byte(l.name))
 	}
-	if err != nil || use == export.UseAttr {
+	if err != nil || use == inode.UseAttr {
 		return found, err
 	}
 	defer found.Close()
@@ -51,8 +54,8 @@ func (f *filesystem) open(path string, use export.Use) (*export.File, error) {
 }
 
 // do calls use with the open file of a path.
-func (f *filesystem) do(path string, use func(*export.File) error) error {
-	file, err := f.open(path, export.UseAttr)
+func (f *filesystem) do(path string, use func(*inode.File) error) error {
+	file, err := f.open(path, inode.UseAttr)
 	if err != nil {
 		return err
 	}
@@ -75,7 +78,7 @@ func (f *filesystem) Join(elems ...string) string { return join(elems) }
 // the library does not know, the library reports success; it knows permission.
 func (f *filesystem) Lstat(name string) (os.FileInfo, error) {
 	info := &fileInfo{}
-	err := f.do(name, func(file *export.File) error {
+	err := f.do(name, func(file *inode.File) error {
 		info.attr = file.Attr
 		return nil
 	})
@@ -96,11 +99,11 @@ const listingSize = 32 << 10
 
 // ReadDir lists a directory.
 func (f *filesystem) ReadDir(name string) (infos []os.FileInfo, err error) {
-	err = f.do(name, func(dir *export.File) error {
-		if err := dir.Access(export.AsProcess(), export.MayExec); err != nil { // or no entry can be looked up
+	err = f.do(name, func(dir *inode.File) error {
+		if err := dir.Access(actas.AsProcess(), inode.MayExec); err != nil { // or no entry can be looked up
 			return err
 		}
-		listing, err := dir.List(export.AsProcess(), 0, listingSize)
+		listing, err := dir.List(actas.AsProcess(), 0, listingSize)
 		if err != nil {
 			return err
 		}
@@ -110,7 +113,7 @@ func (f *filesystem) ReadDir(name string) (infos []os.FileInfo, err error) {
 			if err != nil || !ok {
 				return err
 			}
-			if !export.ValidName(entry.Name) {
+			if !disk.ValidName(entry.Name) {
 				continue // "." and ".."
 			}
 			attr, _, err := dir.Describe(entry.Name, nil)
@@ -129,7 +132,7 @@ func (f *filesystem) ReadDir(name string) (infos []os.FileInfo, err error) {
 
 // Readlink returns the target of a symbolic link.
 func (f *filesystem) Readlink(name string) (target string, err error) {
-	err = f.do(name, func(link *export.File) error {
+	err = f.do(name, func(link *inode.File) error {
 		b, err := link.Readlink()
 		target = string(b)
 		return err
@@ -138,7 +141,7 @@ func (f *filesystem) Readlink(name string) (target string, err error) {
 }
 
 // names opens the directory of a client's name to change that.
-func (f *filesystem) names(path string) (dir *export.File, name string, err error) {
+func (f *filesystem) names(path string) (dir *inode.File, name string, err error) {
 	l, err := parseLocation(path)
 	if err == nil && l.name == "" {
 		err = errBadName
@@ -146,15 +149,15 @@ func (f *filesystem) names(path string) (dir *export.File, name string, err erro
 	if err != nil {
 		return nil, "", err
 	}
-	dir, err = f.opener.OpenIn(f.volume, l.file, export.UseNames)
+	dir, err = f.opener.OpenIn(f.volume, l.file, inode.UseNames)
 	return dir, l.name, err
 }
 
 // locked calls change, which changes the names in one or two directories, while they are locked.
-func (f *filesystem) locked(a, b *export.File, change func() error) error {
+func (f *filesystem) locked(a, b *inode.File, change func() error) error {
 	return f.awaited(func() error {
-		defer export.LockNames(a, b).Unlock()
-		for _, dir := range []*export.File{a, b} {
+		defer inode.LockNames(a, b).Unlock()
+		for _, dir := range []*inode.File{a, b} {
 			if _, err := dir.StatLocked(); err != nil {
 				return err
 			}
@@ -177,18 +180,18 @@ func (f *filesystem) awaited(change func() error) error {
 }
 
 // make makes a file with a client's name: in does, in a directory.
-func (f *filesystem) make(path string, in func(dir *export.File, name string) (*export.File, error)) (export.FileID, error) {
+func (f *filesystem) make(path string, in func(dir *inode.File, name string) (*inode.File, error)) (disk.FileID, error) {
 	dir, name, err := f.names(path)
 	if err != nil {
-		return export.FileID{}, err
+		return disk.FileID{}, err
 	}
 	defer dir.Close()
-	var made *export.File
+	var made *inode.File
 	if err := f.locked(dir, dir, func() (err error) {
 		made, err = in(dir, name)
 		return err
 	}); err != nil {
-		return export.FileID{}, err
+		return disk.FileID{}, err
 	}
 	defer made.Close()
 	if !made.ComesWithName() {
@@ -200,8 +203,8 @@ func (f *filesystem) make(path string, in func(dir *export.File, name string) (*
 // Create makes a file if needed. It does not truncate: a CREATE that wants that has it in the
 // attributes, RFC 1813 section 3.3.8, and the library sets them next.
 func (f *filesystem) Create(path string) (billy.File, error) {
-	id, err := f.make(path, func(dir *export.File, name string) (*export.File, error) {
-		made, err := dir.Create(export.AsProcess(), name, 0o644)
+	id, err := f.make(path, func(dir *inode.File, name string) (*inode.File, error) {
+		made, err := dir.Create(actas.AsProcess(), name, 0o644)
 		if !errors.Is(err, syscall.EEXIST) {
 			return made, err
 		}
@@ -223,16 +226,16 @@ func (f *filesystem) MkdirAll(path string, mode os.FileMode) error {
 	if mode == 755 {
 		mode = 0o755 // the library's default lacks the 0o
 	}
-	_, err := f.make(path, func(dir *export.File, name string) (*export.File, error) {
-		return dir.Mkdir(export.AsProcess(), name, uint32(mode.Perm()))
+	_, err := f.make(path, func(dir *inode.File, name string) (*inode.File, error) {
+		return dir.Mkdir(actas.AsProcess(), name, uint32(mode.Perm()))
 	})
 	return err
 }
 
 // Symlink creates a symbolic link.
 func (f *filesystem) Symlink(target, path string) error {
-	_, err := f.make(path, func(dir *export.File, name string) (*export.File, error) {
-		return dir.Symlink(export.AsProcess(), target, name)
+	_, err := f.make(path, func(dir *inode.File, name string) (*inode.File, error) {
+		return dir.Symlink(actas.AsProcess(), target, name)
 	})
 	return err
 }
@@ -246,9 +249,9 @@ func (f *filesystem) Remove(path string) error {
 	}
 	defer dir.Close()
 	if err := f.locked(dir, dir, func() error {
-		err := dir.Remove(export.AsProcess(), name)
+		err := dir.Remove(actas.AsProcess(), name)
 		if errors.Is(err, syscall.EISDIR) {
-			err = dir.Rmdir(export.AsProcess(), name)
+			err = dir.Rmdir(actas.AsProcess(), name)
 		}
 		return err
 	}); err != nil {
@@ -270,7 +273,7 @@ func (f *filesystem) Rename(from, to string) error {
 	}
 	defer b.Close()
 	err = f.locked(a, b, func() error {
-		_, err := a.Rename(export.AsProcess(), name, b, newName)
+		_, err := a.Rename(actas.AsProcess(), name, b, newName)
 		return err
 	})
 	if errors.Is(err, syscall.EDQUOT) {
@@ -286,23 +289,23 @@ func (f *filesystem) Rename(from, to string) error {
 }
 
 // set sets attributes and syncs them.
-func (f *filesystem) set(path string, set func(*export.File) error) error {
-	return f.do(path, func(file *export.File) error { return cmp.Or(set(file), file.Sync(false)) })
+func (f *filesystem) set(path string, set func(*inode.File) error) error {
+	return f.do(path, func(file *inode.File) error { return cmp.Or(set(file), file.Sync(false)) })
 }
 
 // Chmod sets the permission bits. It ignores a symbolic link, which has none.
 func (f *filesystem) Chmod(path string, mode os.FileMode) error {
-	return f.set(path, func(file *export.File) error {
+	return f.set(path, func(file *inode.File) error {
 		if file.Attr.IsSymlink() {
 			return nil
 		}
-		return file.Chmod(export.AsProcess(), uint32(mode.Perm()))
+		return file.Chmod(actas.AsProcess(), uint32(mode.Perm()))
 	})
 }
 
 // Lchown sets the owner and the group.
 func (f *filesystem) Lchown(path string, uid, gid int) error {
-	return f.set(path, func(file *export.File) error { return file.Chown(export.AsProcess(), uid, gid) })
+	return f.set(path, func(file *inode.File) error { return file.Chown(actas.AsProcess(), uid, gid) })
 }
 
 // Chown is Lchown.
@@ -310,8 +313,8 @@ func (f *filesystem) Chown(path string, uid, gid int) error { return f.Lchown(pa
 
 // Chtimes sets the times.
 func (f *filesystem) Chtimes(path string, atime, mtime time.Time) error {
-	return f.set(path, func(file *export.File) error {
-		return file.Chtimes(export.AsProcess(), export.SetTime{Set: true, Time: atime}, export.SetTime{Set: true, Time: mtime})
+	return f.set(path, func(file *inode.File) error {
+		return file.Chtimes(actas.AsProcess(), inode.SetTime{Set: true, Time: atime}, inode.SetTime{Set: true, Time: mtime})
 	})
 }
 

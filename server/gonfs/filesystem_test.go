@@ -8,7 +8,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -16,13 +19,13 @@ import (
 func testFilesystem(t *testing.T) (f *filesystem, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	table := &export.Table{ByIndex: testdisk.ByIndex()}
+	table := &exports.Table{ByIndex: testdisk.ByIndex()}
 	t.Cleanup(func() { table.Remove(1) })
-	if err := table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir}); err != nil {
+	if err := table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
 	volume, _ := table.ByID(1)
-	opener := export.NewOpener(table, export.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+	opener := inode.NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
 	t.Cleanup(opener.Close)
 	return &filesystem{id: 1, opener: opener, volume: volume}, dir
 }
@@ -30,7 +33,7 @@ func testFilesystem(t *testing.T) (f *filesystem, dir string) {
 // named is the path of a client's name in the volume's root.
 func named(t *testing.T, f *filesystem, name string) string {
 	t.Helper()
-	root, err := f.opener.OpenIn(f.volume, export.FileID{}, export.UseAttr)
+	root, err := f.opener.OpenIn(f.volume, disk.FileID{}, inode.UseAttr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +48,7 @@ func TestLstatOfRemoved(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	open, err := f.open(named(t, f, "file"), export.UseAttr)
+	open, err := f.open(named(t, f, "file"), inode.UseAttr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +90,7 @@ func TestChmodLeavesLinkTargets(t *testing.T) {
 
 // What the library passes on of a client's call is one name in a directory, or a file.
 func TestJoin(t *testing.T) {
-	at := elements(export.NewFileID([]byte("file")))
+	at := elements(disk.NewFileID([]byte("file")))
 	for _, name := range []string{"name", "..name", "a\nb", "\xff"} {
 		l, err := parseLocation(join(append(at, name)))
 		if err != nil || l.name != name || l.parent || string(l.file.Bytes()) != "file" {

@@ -20,7 +20,8 @@ const entriesMax = 1 << 18
 // unchanged directory has the same after a restart. The zero listings is ready for
 // use; its methods may be called concurrently.
 type listings struct {
-	mu     sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	recent []listing // the most recently used is last
 }
 
@@ -41,7 +42,7 @@ func (l *listings) VerifierFor(path string, entries []fs.FileInfo) uint64 {
 	verifier := binary.BigEndian.Uint64(h.Sum(nil))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.take(path, verifier)
+	l.takeLocked(path, verifier)
 	if len(l.recent) == listingsMax {
 		l.recent = append(l.recent[:0], l.recent[1:]...)
 	}
@@ -61,7 +62,7 @@ func (l *listings) VerifierFor(path string, entries []fs.FileInfo) uint64 {
 func (l *listings) DataForVerifier(path string, verifier uint64) []fs.FileInfo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	found, ok := l.take(path, verifier)
+	found, ok := l.takeLocked(path, verifier)
 	if !ok {
 		return nil
 	}
@@ -69,8 +70,10 @@ func (l *listings) DataForVerifier(path string, verifier uint64) []fs.FileInfo {
 	return found.entries
 }
 
-// take removes a listing. The caller holds l.mu.
-func (l *listings) take(path string, verifier uint64) (listing, bool) {
+// takeLocked removes a listing.
+//
+// +checklocks:l.mu
+func (l *listings) takeLocked(path string, verifier uint64) (listing, bool) {
 	for i, e := range l.recent {
 		if e.verifier == verifier && e.path == path {
 			l.recent = append(l.recent[:i], l.recent[i+1:]...)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // The library knows a file by a list of path elements: FromHandle returns those of a handle's file, the
@@ -23,9 +23,9 @@ import (
 // where <file> is a FileID in hexadecimal digits. Join returns the last element, and of three
 // "<file>/name".
 type location struct {
-	file   export.FileID // zero: the volume's root
-	parent bool          // the directory that file is in is meant
-	name   string        // or this one in the directory file, if it is not empty
+	file   disk.FileID // zero: the volume's root
+	parent bool        // the directory that file is in is meant
+	name   string      // or this one in the directory file, if it is not empty
 }
 
 var (
@@ -40,12 +40,12 @@ const invalid = "\x00"
 
 // elements returns a file in the library's form. The slice has no spare capacity, because the library
 // appends to it.
-func elements(file export.FileID) []string {
+func elements(file disk.FileID) []string {
 	id := nameOf(file)
 	return []string{id + "/..", id}
 }
 
-func nameOf(file export.FileID) string { return hex.EncodeToString(file.Bytes()) }
+func nameOf(file disk.FileID) string { return hex.EncodeToString(file.Bytes()) }
 
 // join joins elements to a string, for parseLocation.
 func join(elems []string) string {
@@ -54,7 +54,7 @@ func join(elems []string) string {
 		return ""
 	case n < 3:
 		return elems[n-1]
-	case n == 3 && export.ValidName(elems[2]):
+	case n == 3 && disk.ValidName(elems[2]):
 		return elems[1] + "/" + elems[2]
 	}
 	return invalid
@@ -66,7 +66,7 @@ func parseLocation(s string) (location, error) {
 	if err != nil {
 		return location{}, errBadName
 	}
-	l := location{file: export.NewFileID(file), name: name}
+	l := location{file: disk.NewFileID(file), name: name}
 	if name == ".." {
 		l.name, l.parent = "", true
 	}

@@ -30,7 +30,8 @@ type service struct {
 	exports Exports
 	log     *slog.Logger
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	mounts []mount // what clients have mounted and not unmounted, as far as they report it; the oldest is first
 }
 
@@ -87,15 +88,17 @@ func (s *service) mnt(c *oncrpc.Call) rpc.AcceptStat {
 func (s *service) add(m mount) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.drop(func(have mount) bool { return have == m })
+	s.dropLocked(func(have mount) bool { return have == m })
 	if len(s.mounts) == mountsMax {
 		s.mounts = append(s.mounts[:0], s.mounts[1:]...)
 	}
 	s.mounts = append(s.mounts, m)
 }
 
-// drop removes mounts from the list. The caller holds s.mu.
-func (s *service) drop(gone func(mount) bool) {
+// dropLocked removes mounts from the list.
+//
+// +checklocks:s.mu
+func (s *service) dropLocked(gone func(mount) bool) {
 	kept := s.mounts[:0]
 	for _, m := range s.mounts {
 		if !gone(m) {
@@ -112,7 +115,7 @@ func (s *service) umnt(c *oncrpc.Call) rpc.AcceptStat {
 	}
 	gone := mount{c.Client.Addr().Unmap(), name}
 	s.mu.Lock()
-	s.drop(func(have mount) bool { return have == gone })
+	s.dropLocked(func(have mount) bool { return have == gone })
 	s.mu.Unlock()
 	return rpc.Success
 }
@@ -120,7 +123,7 @@ func (s *service) umnt(c *oncrpc.Call) rpc.AcceptStat {
 func (s *service) umntAll(c *oncrpc.Call) rpc.AcceptStat {
 	client := c.Client.Addr().Unmap()
 	s.mu.Lock()
-	s.drop(func(have mount) bool { return have.client == client })
+	s.dropLocked(func(have mount) bool { return have.client == client })
 	s.mu.Unlock()
 	return rpc.Success
 }

@@ -6,11 +6,13 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/vfs"
 )
 
-func fattr(v *export.Volume, a *export.Attr) nfs3.Fattr {
+func fattr(v *exports.Volume, a *disk.Attr) nfs3.Fattr {
 	types := [...]nfs3.FType{0o01: nfs3.TypeFIFO, 0o02: nfs3.TypeChr, 0o04: nfs3.TypeDir, 0o06: nfs3.TypeBlk, 0o10: nfs3.TypeReg, 0o12: nfs3.TypeLnk, 0o14: nfs3.TypeSock, 0o17: 0}
 	return nfs3.Fattr{
 		Type:   types[a.Mode>>12],
@@ -35,7 +37,7 @@ func timeOf(t time.Time) nfs3.Time {
 }
 
 // postOp has a file's attributes, if they are known.
-func postOp(v *export.Volume, a *vfs.Attrs) nfs3.PostOpAttr {
+func postOp(v *exports.Volume, a *vfs.Attrs) nfs3.PostOpAttr {
 	if !a.Known {
 		return nfs3.PostOpAttr{}
 	}
@@ -43,7 +45,7 @@ func postOp(v *export.Volume, a *vfs.Attrs) nfs3.PostOpAttr {
 }
 
 // postOpOf has the attributes from when a file was opened.
-func postOpOf(f *export.File) nfs3.PostOpAttr {
+func postOpOf(f *inode.File) nfs3.PostOpAttr {
 	return nfs3.PostOpAttr{Present: true, Attr: fattr(f.Volume, &f.Attr)}
 }
 
@@ -54,7 +56,7 @@ func preOp(a *vfs.Attrs) nfs3.PreOpAttr {
 	return nfs3.PreOpAttr{Present: true, Size: uint64(a.Size), Mtime: timeOf(a.Mtime), Ctime: timeOf(a.Ctime)}
 }
 
-func wcc(v *export.Volume, before, after *vfs.Attrs) nfs3.WccData {
+func wcc(v *exports.Volume, before, after *vfs.Attrs) nfs3.WccData {
 	return nfs3.WccData{Before: preOp(before), After: postOp(v, after)}
 }
 
@@ -90,7 +92,7 @@ func (t *task) access() (result, rpc.AcceptStat) {
 // setattr: section 3.3.2.
 func (t *task) setattr(args *nfs3.SetattrArgs) (result, rpc.AcceptStat) {
 	res := &nfs3.SetattrRes{}
-	f, err := t.Open(args.Object, export.UseAttr)
+	f, err := t.Open(args.Object, inode.UseAttr)
 	if err == nil && f.Volume.Options.ReadOnly {
 		err = syscall.EROFS
 	}
@@ -103,10 +105,10 @@ func (t *task) setattr(args *nfs3.SetattrArgs) (result, rpc.AcceptStat) {
 	return res, rpc.Success
 }
 
-func (t *task) set(f *export.File, args *nfs3.SetattrArgs) (before, after vfs.Attrs, err error) {
-	var data *export.File // for a new size
+func (t *task) set(f *inode.File, args *nfs3.SetattrArgs) (before, after vfs.Attrs, err error) {
+	var data *inode.File // for a new size
 	if args.Attr.Size.Set {
-		if data, err = t.Open(args.Object, export.UseWrite); err != nil { // and nothing is set
+		if data, err = t.Open(args.Object, inode.UseWrite); err != nil { // and nothing is set
 			after = vfs.AttrsOf(f)
 			if before = after; f.Attr.IsDir() { // as of SetAttr
 				before = vfs.Attrs{}
@@ -130,8 +132,8 @@ func setAttr(a *nfs3.Sattr) vfs.SetAttr {
 		}
 		return &s.Value
 	}
-	at := func(t nfs3.SetTime) export.SetTime {
-		return export.SetTime{
+	at := func(t nfs3.SetTime) inode.SetTime {
+		return inode.SetTime{
 			Set:  t.How != nfs3.DontChange,
 			Now:  t.How == nfs3.SetToServerTime,
 			Time: time.Unix(int64(t.Time.Sec), int64(t.Time.Nsec)),

@@ -14,7 +14,11 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/locate"
 	server "github.com/podnas/podnas/server/nfsv3"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/space"
@@ -43,7 +47,7 @@ type call struct {
 func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	t.Helper()
 	dir := t.TempDir()
-	if err := export.ProbeHandles(dir); err != nil {
+	if err := disk.ProbeHandles(dir); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	name := filepath.Join(dir, "file")
@@ -51,15 +55,15 @@ func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	mustDo(t, os.Chmod(name, 0o666))
 	mustDo(t, os.Chmod(dir, 0o777))
 	log := slog.New(slog.DiscardHandler)
-	table := &export.Table{ByIndex: testdisk.ByIndex()}
-	exported := export.Exported{ID: 1, Path: "/volume", Dir: dir}
+	table := &exports.Table{ByIndex: testdisk.ByIndex()}
+	exported := exports.Exported{ID: 1, Path: "/volume", Dir: dir}
 	if counted {
 		exported.Account = space.NewAccount(quota.Limit{Bytes: 1 << 40})
 	}
 	mustDo(t, table.Export(exported))
-	opener := export.NewOpener(table, export.NewKey(make([]byte, 32)), log)
+	opener := inode.NewOpener(table, locate.NewKey(make([]byte, 32)), log)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{
-		Programs: []oncrpc.Program{server.NewProgram(vfs.New(vfs.Config{Opener: opener, Users: export.NewUsers(nil), Log: log}))},
+		Programs: []oncrpc.Program{server.NewProgram(vfs.New(vfs.Config{Opener: opener, Users: actas.NewUsers(nil), Log: log}))},
 		Log:      log,
 	})
 	mustDo(t, err)

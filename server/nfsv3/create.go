@@ -3,13 +3,13 @@ package nfsv3
 import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/vfs"
 )
 
 // make answers a procedure that puts something new into a directory.
-func (t *task) make(res *nfs3.CreateRes, where *nfs3.DirOpArgs, do func(dir *export.File) (vfs.Made, error)) (result, rpc.AcceptStat) {
-	dir, err := t.Open(where.Dir, export.UseNames)
+func (t *task) make(res *nfs3.CreateRes, where *nfs3.DirOpArgs, do func(dir *inode.File) (vfs.Made, error)) (result, rpc.AcceptStat) {
+	dir, err := t.Open(where.Dir, inode.UseNames)
 	if err != nil {
 		res.Status = statusOf(err)
 		return res, rpc.Success
@@ -30,7 +30,7 @@ func (t *task) create() (result, rpc.AcceptStat) {
 		return nil, rpc.GarbageArgs
 	}
 	modes := [...]vfs.CreateMode{nfs3.Unchecked: vfs.Unchecked, nfs3.Guarded: vfs.Guarded, nfs3.Exclusive: vfs.Exclusive}
-	return t.make(&n.res.create, &args.Where, func(dir *export.File) (vfs.Made, error) {
+	return t.make(&n.res.create, &args.Where, func(dir *inode.File) (vfs.Made, error) {
 		n.set = setAttr(&args.Attr)
 		return t.Create(dir, args.Where.Name, modes[args.Mode], &n.set, args.Verf)
 	})
@@ -38,7 +38,7 @@ func (t *task) create() (result, rpc.AcceptStat) {
 
 // mkdir: section 3.3.9.
 func (t *task) mkdir(args *nfs3.MkdirArgs) (result, rpc.AcceptStat) {
-	return t.make(&nfs3.CreateRes{}, &args.Where, func(dir *export.File) (vfs.Made, error) {
+	return t.make(&nfs3.CreateRes{}, &args.Where, func(dir *inode.File) (vfs.Made, error) {
 		set := setAttr(&args.Attr)
 		return t.Mkdir(dir, args.Where.Name, &set)
 	})
@@ -46,7 +46,7 @@ func (t *task) mkdir(args *nfs3.MkdirArgs) (result, rpc.AcceptStat) {
 
 // symlink: section 3.3.10.
 func (t *task) symlink(args *nfs3.SymlinkArgs) (result, rpc.AcceptStat) {
-	return t.make(&nfs3.CreateRes{}, &args.Where, func(dir *export.File) (vfs.Made, error) {
+	return t.make(&nfs3.CreateRes{}, &args.Where, func(dir *inode.File) (vfs.Made, error) {
 		set := setAttr(&args.Attr)
 		return t.Symlink(dir, args.Where.Name, args.Path, &set)
 	})
@@ -54,8 +54,8 @@ func (t *task) symlink(args *nfs3.SymlinkArgs) (result, rpc.AcceptStat) {
 
 // mknod: section 3.3.11.
 func (t *task) mknod(args *nfs3.MknodArgs) (result, rpc.AcceptStat) {
-	types := map[nfs3.FType]uint32{nfs3.TypeFIFO: export.TypeFIFO, nfs3.TypeSock: export.TypeSocket, nfs3.TypeChr: export.TypeChar, nfs3.TypeBlk: export.TypeBlock}
-	return t.make(&nfs3.CreateRes{}, &args.Where, func(dir *export.File) (vfs.Made, error) {
+	types := map[nfs3.FType]uint32{nfs3.TypeFIFO: inode.TypeFIFO, nfs3.TypeSock: inode.TypeSocket, nfs3.TypeChr: inode.TypeChar, nfs3.TypeBlk: inode.TypeBlock}
+	return t.make(&nfs3.CreateRes{}, &args.Where, func(dir *inode.File) (vfs.Made, error) {
 		set := setAttr(&args.Attr)
 		return t.Mknod(dir, args.Where.Name, types[args.Type], args.Spec.Major, args.Spec.Minor, &set)
 	})

@@ -5,7 +5,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -28,7 +28,7 @@ func (t *task) read() (result, rpc.AcceptStat) {
 	if !t.rpc.Reserve(readHead + count + 3) {
 		return nil, rpc.SystemErr
 	}
-	f, err := t.OpenAtOnce(args.File, export.UseRead)
+	f, err := t.OpenAtOnce(args.File, inode.UseRead)
 	if err != nil {
 		res.Status = statusOf(err)
 		return res, rpc.Success
@@ -50,7 +50,7 @@ func (t *task) write() (result, rpc.AcceptStat) {
 	if !t.decode(args) {
 		return nil, rpc.GarbageArgs
 	}
-	f, err := t.Open(args.File, export.UseWrite)
+	f, err := t.Open(args.File, inode.UseWrite)
 	if err != nil {
 		res.Status = statusOf(err)
 		return res, rpc.Success
@@ -75,13 +75,13 @@ func (t *task) write() (result, rpc.AcceptStat) {
 // commit: section 3.3.21. The whole file is synced, whatever the range.
 func (t *task) commit(args *nfs3.CommitArgs) (result, rpc.AcceptStat) {
 	res := &nfs3.CommitRes{}
-	f, err := t.Open(args.File, export.UseWrite)
+	f, err := t.Open(args.File, inode.UseWrite)
 	if err != nil {
 		res.Status = statusOf(err)
 		return res, rpc.Success
 	}
 	attr, err := t.Commit(f)
 	res.Status, res.Wcc = statusOf(err), wcc(f.Volume, &attr, &attr)
-	res.Verf = writeVerf(f.Volume.WriteVerifier()) // from after the sync
+	res.Verf = writeVerf(f.Volume.Durable.WriteVerifier()) // from after the sync
 	return res, rpc.Success
 }

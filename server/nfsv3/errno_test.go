@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs3"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -45,7 +45,7 @@ func TestStatusOf(t *testing.T) {
 		{syscall.EBADMSG, nfs3.ErrIO},
 		{&os.PathError{Op: "open", Path: "x", Err: syscall.ENOSPC}, nfs3.ErrNoSpc},
 		{fmt.Errorf("sync: %w", syscall.EIO), nfs3.ErrIO},
-		{export.ErrBadHandle, nfs3.ErrBadHandle},
+		{locate.ErrBadHandle, nfs3.ErrBadHandle},
 		{vfs.ErrFileType, nfs3.ErrBadType},
 		{vfs.ErrNotSync, nfs3.ErrNotSync},
 		{vfs.ErrBadCookie, nfs3.ErrBadCookie},

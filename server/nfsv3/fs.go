@@ -3,14 +3,14 @@ package nfsv3
 import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/vfs"
 )
 
 // fsstat: RFC 1813 section 3.3.18. The numbers are the volume's, whatever file
 // the handle is of.
 func (t *task) fsstat(args *nfs3.HandleArgs) (result, rpc.AcceptStat) {
-	return t.about(args, func(f *export.File, err error) result {
+	return t.about(args, func(f *inode.File, err error) result {
 		res := &nfs3.FsstatRes{Status: statusOf(err)}
 		if err != nil {
 			return res
@@ -27,7 +27,7 @@ func (t *task) fsstat(args *nfs3.HandleArgs) (result, rpc.AcceptStat) {
 
 // fsinfo: section 3.3.19.
 func (t *task) fsinfo(args *nfs3.HandleArgs) (result, rpc.AcceptStat) {
-	return t.about(args, func(f *export.File, err error) result {
+	return t.about(args, func(f *inode.File, err error) result {
 		if err != nil {
 			return &nfs3.FsinfoRes{Status: statusOf(err)}
 		}
@@ -46,7 +46,7 @@ func (t *task) fsinfo(args *nfs3.HandleArgs) (result, rpc.AcceptStat) {
 
 // pathconf: section 3.3.20.
 func (t *task) pathconf(args *nfs3.HandleArgs) (result, rpc.AcceptStat) {
-	return t.about(args, func(f *export.File, err error) result {
+	return t.about(args, func(f *inode.File, err error) result {
 		res := &nfs3.PathconfRes{Status: statusOf(err)}
 		if err != nil {
 			return res
@@ -62,6 +62,6 @@ func (t *task) pathconf(args *nfs3.HandleArgs) (result, rpc.AcceptStat) {
 }
 
 // about answers a question about the file system that a file is in.
-func (t *task) about(args *nfs3.HandleArgs, answer func(*export.File, error) result) (result, rpc.AcceptStat) {
-	return answer(t.Open(args.Object, export.UseAttr)), rpc.Success
+func (t *task) about(args *nfs3.HandleArgs, answer func(*inode.File, error) result) (result, rpc.AcceptStat) {
+	return answer(t.Open(args.Object, inode.UseAttr)), rpc.Success
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -35,12 +35,12 @@ func (t *task) lookup() (result, rpc.AcceptStat) {
 }
 
 // lookupParent answers "..".
-func (t *task) lookupParent(dir *export.File, res *nfs3.LookupRes) error {
+func (t *task) lookupParent(dir *inode.File, res *nfs3.LookupRes) error {
 	parent, err := t.Parent(dir)
 	if err != nil {
 		return err
 	}
-	if !t.May(dir, export.MayExec) {
+	if !t.May(dir, inode.MayExec) {
 		return syscall.EACCES
 	}
 	res.Object, res.Attr = parent.Handle(), postOpOf(parent)
@@ -55,7 +55,7 @@ func (t *task) readlink(args *nfs3.ReadlinkArgs) (result, rpc.AcceptStat) {
 	if !t.rpc.Reserve(readlinkMax) {
 		return nil, rpc.SystemErr
 	}
-	f, err := t.Open(args.Object, export.UseAttr)
+	f, err := t.Open(args.Object, inode.UseAttr)
 	if err != nil {
 		return &nfs3.ReadlinkRes{Status: statusOf(err)}, rpc.Success
 	}

@@ -4,7 +4,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -13,7 +13,7 @@ const entrySize = 4 + 8 + 4 + nfs3.MaxName + 1 + 8 + 4 + 84 + 4 + 4 + nfs3.FHSiz
 
 // fill lists a directory from a cookie on. plus adds to an entry what READDIRPLUS has of it, nil for
 // READDIR.
-func (t *task) fill(l *vfs.Listing, dir *export.File, cookie uint64, plus func(*export.File, export.Entry, *nfs3.EntryPlus)) error {
+func (t *task) fill(l *vfs.Listing, dir *inode.File, cookie uint64, plus func(*inode.File, inode.Entry, *nfs3.EntryPlus)) error {
 	// What was read and does not fit is read again by the next call. Of an entry,
 	// READDIRPLUS tells about five times as much as getdents64(2).
 	size := l.DirMax
@@ -21,7 +21,7 @@ func (t *task) fill(l *vfs.Listing, dir *export.File, cookie uint64, plus func(*
 		size = min(size, (l.Max-len(l.Bytes))/5)
 	}
 	var entry nfs3.EntryPlus // out of the function: plus makes it escape
-	return t.List(dir, l, cookie, size, func(e export.Entry) (more bool, err error) {
+	return t.List(dir, l, cookie, size, func(e inode.Entry) (more bool, err error) {
 		entry = nfs3.EntryPlus{Entry: nfs3.Entry{FileID: e.Ino, Name: e.Name, Cookie: e.Cookie}}
 		if string(e.Name) == ".." && dir.IsRoot() {
 			entry.FileID = dir.Attr.Ino // clients must not learn what is above the volume
@@ -47,7 +47,7 @@ func (t *task) readdir(args *nfs3.ReaddirArgs) (result, rpc.AcceptStat) {
 // readdirplus: section 3.3.17.
 func (t *task) readdirplus(args *nfs3.ReaddirplusArgs) (result, rpc.AcceptStat) {
 	var handle [nfs3.FHSize]byte
-	return t.list(args.Dir, args.Cookie, args.CookieVerf, args.DirCount, args.MaxCount, func(dir *export.File, entry export.Entry, e *nfs3.EntryPlus) {
+	return t.list(args.Dir, args.Cookie, args.CookieVerf, args.DirCount, args.MaxCount, func(dir *inode.File, entry inode.Entry, e *nfs3.EntryPlus) {
 		switch string(e.Name) {
 		case ".":
 			attr := vfs.AttrsOf(dir)
@@ -63,12 +63,12 @@ func (t *task) readdirplus(args *nfs3.ReaddirplusArgs) (result, rpc.AcceptStat) 
 	})
 }
 
-func (t *task) list(handle nfs3.FH, cookie uint64, verf [nfs3.CookieVerfSize]byte, dirCount, maxCount uint32, plus func(*export.File, export.Entry, *nfs3.EntryPlus)) (result, rpc.AcceptStat) {
+func (t *task) list(handle nfs3.FH, cookie uint64, verf [nfs3.CookieVerfSize]byte, dirCount, maxCount uint32, plus func(*inode.File, inode.Entry, *nfs3.EntryPlus)) (result, rpc.AcceptStat) {
 	size := int(min(maxCount, vfs.ListMax))
 	if !t.rpc.Reserve(size + entrySize) { // the entry that turns out to be too much
 		return nil, rpc.SystemErr
 	}
-	dir, err := t.Open(handle, export.UseAttr)
+	dir, err := t.Open(handle, inode.UseAttr)
 	if err == nil && cookie != 0 && verf != [nfs3.CookieVerfSize]byte{} { // it was never given out: see vfs.Listing
 		err = vfs.ErrBadCookie
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -15,13 +15,13 @@ func (t *task) remove() (result, rpc.AcceptStat) { return t.removeName((*vfs.Cal
 // rmdir: section 3.3.13.
 func (t *task) rmdir() (result, rpc.AcceptStat) { return t.removeName((*vfs.Call).Rmdir) }
 
-func (t *task) removeName(remove func(*vfs.Call, *export.File, []byte) (vfs.Change, error)) (result, rpc.AcceptStat) {
+func (t *task) removeName(remove func(*vfs.Call, *inode.File, []byte) (vfs.Change, error)) (result, rpc.AcceptStat) {
 	n := t.naming()
 	args, res := &n.args.remove, &n.res.remove
 	if !t.decode(args) {
 		return nil, rpc.GarbageArgs
 	}
-	dir, err := t.Open(args.Dir, export.UseNames)
+	dir, err := t.Open(args.Dir, inode.UseNames)
 	if err != nil {
 		res.Status = statusOf(err)
 		return res, rpc.Success
@@ -38,10 +38,10 @@ func (t *task) rename() (result, rpc.AcceptStat) {
 	if !t.decode(args) {
 		return nil, rpc.GarbageArgs
 	}
-	from, err := t.Open(args.From.Dir, export.UseNames)
+	from, err := t.Open(args.From.Dir, inode.UseNames)
 	to := from
 	if err == nil && !bytes.Equal(args.From.Dir, args.To.Dir) {
-		to, err = t.Open(args.To.Dir, export.UseNames)
+		to, err = t.Open(args.To.Dir, inode.UseNames)
 	}
 	if err != nil {
 		res.Status = statusOf(err)
@@ -57,10 +57,10 @@ func (t *task) rename() (result, rpc.AcceptStat) {
 // link: section 3.3.15.
 func (t *task) link(args *nfs3.LinkArgs) (result, rpc.AcceptStat) {
 	res := &nfs3.LinkRes{}
-	f, err := t.Open(args.File, export.UseAttr)
-	var dir *export.File
+	f, err := t.Open(args.File, inode.UseAttr)
+	var dir *inode.File
 	if err == nil {
-		dir, err = t.Open(args.Link.Dir, export.UseNames)
+		dir, err = t.Open(args.Link.Dir, inode.UseNames)
 	}
 	if err != nil {
 		res.Status = statusOf(err)

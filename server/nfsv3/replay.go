@@ -38,12 +38,17 @@ const (
 type replays struct {
 	seed maphash.Seed
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	clients map[netip.Addr]*clientReplays
-	used    list.List // of *clientReplays, the longest unused first
-	bytes   int       // of all replies
-	aging   bool      // age is to be called
-	spare   *replay   // one that was forgotten, with its memory; nil: none
+	// +checklocks:mu
+	used list.List // of *clientReplays, the longest unused first
+	// +checklocks:mu
+	bytes int // of all replies
+	// +checklocks:mu
+	aging bool // age is to be called
+	// +checklocks:mu
+	spare *replay // one that was forgotten, with its memory; nil: none
 }
 
 // clientReplays are calls of a client. A client that makes many small files has one remembered, and another one forgotten,
@@ -102,11 +107,11 @@ func newReplays() *replays {
 func (r *replays) repeated(c *oncrpc.Call) (stat rpc.AcceptStat, ok bool) {
 	key := r.key(c)
 	r.mu.Lock()
-	client := r.client(c.Client.Addr())
+	client := r.clientLocked(c.Client.Addr())
 	seen := *client.find(key)
 	switch {
 	case seen == nil:
-		c.Tell(r.add(client, key))
+		c.Tell(r.addLocked(client, key))
 		r.mu.Unlock()
 		return 0, false
 	case seen.done.IsZero():
@@ -120,8 +125,10 @@ func (r *replays) repeated(c *oncrpc.Call) (stat rpc.AcceptStat, ok bool) {
 	return answer(c, seen.stat, seen.results), true
 }
 
-// add remembers a call that is not answered yet. The caller holds r.mu.
-func (r *replays) add(client *clientReplays, key replayKey) *replay {
+// addLocked remembers a call that is not answered yet.
+//
+// +checklocks:r.mu
+func (r *replays) addLocked(client *clientReplays, key replayKey) *replay {
 	seen := r.spare
 	if r.spare = nil; seen == nil {
 		seen = &replay{}
@@ -160,8 +167,10 @@ func answer(c *oncrpc.Call, stat rpc.AcceptStat, results []byte) rpc.AcceptStat 
 	return stat
 }
 
-// client finds what is remembered of a client. The caller holds r.mu.
-func (r *replays) client(addr netip.Addr) *clientReplays {
+// clientLocked finds what is remembered of a client.
+//
+// +checklocks:r.mu
+func (r *replays) clientLocked(addr netip.Addr) *clientReplays {
 	c := r.clients[addr]
 	if c != nil {
 		r.used.MoveToBack(c.elem)
@@ -170,7 +179,7 @@ func (r *replays) client(addr netip.Addr) *clientReplays {
 	if len(r.clients) >= replayClients {
 		for e := r.used.Front(); e != nil; e = e.Next() {
 			if old := e.Value.(*clientReplays); old.open == 0 {
-				r.drop(old, old.done)
+				r.dropLocked(old, old.done)
 				break
 			}
 		}
@@ -192,13 +201,13 @@ func (seen *replay) Ended(stat rpc.AcceptStat, results []byte) {
 	seen.waiting = nil
 	if len(results) > replayMax {
 		c.forget(seen)
-		r.drop(c, 0)
+		r.dropLocked(c, 0)
 	} else {
 		seen.done, seen.stat, seen.results = now, stat, append(seen.results, results...)
-		r.keep(seen)
+		r.keepLocked(seen)
 	}
 	if c.done > replaysPerClient {
-		r.drop(c, 1)
+		r.dropLocked(c, 1)
 	}
 	for r.bytes > replayBytes {
 		most := c
@@ -207,7 +216,7 @@ func (seen *replay) Ended(stat rpc.AcceptStat, results []byte) {
 				most = other
 			}
 		}
-		r.drop(most, (most.done+1)/2) // so that not every call has to look for one
+		r.dropLocked(most, (most.done+1)/2) // so that not every call has to look for one
 	}
 	if !r.aging {
 		r.aging = true
@@ -219,8 +228,10 @@ func (seen *replay) Ended(stat rpc.AcceptStat, results []byte) {
 	}
 }
 
-// keep adds a call that is answered now. The caller holds r.mu.
-func (r *replays) keep(seen *replay) {
+// keepLocked adds a call that is answered now.
+//
+// +checklocks:r.mu
+func (r *replays) keepLocked(seen *replay) {
 	c := seen.client
 	if c.newest == nil {
 		c.oldest = seen
@@ -244,13 +255,14 @@ func (seen *replay) Drop() bool {
 	}
 	seen.client.forget(seen)
 	seen.client.open--
-	r.drop(seen.client, 0)
+	r.dropLocked(seen.client, 0)
 	return true
 }
 
-// drop forgets the oldest n replies to a client, and the client with its last. The
-// caller holds r.mu.
-func (r *replays) drop(c *clientReplays, n int) {
+// dropLocked forgets the oldest n replies to a client, and the client with its last.
+//
+// +checklocks:r.mu
+func (r *replays) dropLocked(c *clientReplays, n int) {
 	for range n {
 		old := c.oldest
 		if c.oldest = old.newer; c.oldest == nil {
@@ -285,7 +297,7 @@ func (r *replays) expire(before time.Time) int {
 		for seen := c.oldest; seen != nil && seen.done.Before(before); seen = seen.newer {
 			n++
 		}
-		r.drop(c, n)
+		r.dropLocked(c, n)
 	}
 	r.aging = len(r.clients) > 0
 	return len(r.clients)

@@ -197,7 +197,7 @@ func TestReplaysTakeBoundedMemory(t *testing.T) {
 		if _, ok := r.repeated(call); ok {
 			t.Fatalf("client %d, call %d is remembered", client, xid)
 		}
-		(*r.client(call.Client.Addr()).find(r.key(call))).Ended(rpc.Success, make([]byte, replayMax))
+		(*r.clientLocked(call.Client.Addr()).find(r.key(call))).Ended(rpc.Success, make([]byte, replayMax))
 	}
 	few := uint32(20)
 	for xid := range few {
@@ -250,7 +250,7 @@ func TestReplaysAllocateNothing(t *testing.T) {
 		if _, ok := r.repeated(call); ok {
 			t.Fatalf("call %d is remembered", call.Header.XID)
 		}
-		(*r.client(call.Client.Addr()).find(r.key(call))).Ended(rpc.Success, results)
+		(*r.clientLocked(call.Client.Addr()).find(r.key(call))).Ended(rpc.Success, results)
 	}
 	for range 2 * replaysPerClient {
 		next()
@@ -259,7 +259,7 @@ func TestReplaysAllocateNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 	longest := 0
-	for _, seen := range r.client(call.Client.Addr()).buckets {
+	for _, seen := range r.clientLocked(call.Client.Addr()).buckets {
 		n := 0
 		for ; seen != nil; seen = seen.next {
 			n++

@@ -9,7 +9,9 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/xdr"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -64,7 +66,7 @@ type owners [2][10]byte
 
 // attrs has the attributes of a file that are wanted and supported. into is zero, or has those of another
 // file of the volume.
-func (c *compound) attrs(v *export.Volume, a *export.Attr, change uint64, handle []byte, wanted nfs4.Bitmap, names *owners, into *nfs4.Attrs) error {
+func (c *compound) attrs(v *exports.Volume, a *disk.Attr, change uint64, handle []byte, wanted nfs4.Bitmap, names *owners, into *nfs4.Attrs) error {
 	types := [...]nfs4.FType{0o01: nfs4.TypeFIFO, 0o02: nfs4.TypeChr, 0o04: nfs4.TypeDir, 0o06: nfs4.TypeBlk, 0o10: nfs4.TypeReg, 0o12: nfs4.TypeLnk, 0o14: nfs4.TypeSock, 0o17: 0}
 	if into.LeaseTime == 0 { // else it has those of another file: a listing has many
 		c.common(into)
@@ -83,7 +85,7 @@ func (c *compound) attrs(v *export.Volume, a *export.Attr, change uint64, handle
 	into.OwnerGroup = strconv.AppendUint(names[1][:0], uint64(a.GID), 10)
 	into.RawDev = nfs4.SpecData{Major: a.Major, Minor: a.Minor}
 	into.TimeAccess, into.TimeMetadata, into.TimeModify = timeOf(a.Atime), timeOf(a.Ctime), timeOf(a.Mtime)
-	if wanted.Has(nfs4.AttrMountedOnFileID) && a.IsDir() && v.IsRoot(a) {
+	if wanted.Has(nfs4.AttrMountedOnFileID) && a.IsDir() && v.Files.IsRoot(a) {
 		into.MountedOnFileID = pathID(v.Path)
 	}
 	if wanted.And(sets.ofDisk).Empty() {
@@ -180,7 +182,7 @@ func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
 
 // lookedAt is attrFile of the current file for its attributes alone. If no operation follows, it
 // need not be open.
-func (c *compound) lookedAt() (*export.File, error) {
+func (c *compound) lookedAt() (*inode.File, error) {
 	if c.left > 0 || c.cur.n == 0 || c.cur.file != nil {
 		return c.attrFile(&c.cur)
 	}
@@ -286,14 +288,14 @@ func (c *compound) setOf(a *nfs4.Sattr, may nfs4.Bitmap) (*vfs.SetAttr, error) {
 		id := uint32(n)
 		*owner.id = &id
 	}
-	at := func(attr uint32, t nfs4.SetTime) (export.SetTime, error) {
+	at := func(attr uint32, t nfs4.SetTime) (inode.SetTime, error) {
 		if !a.Mask.Has(attr) {
-			return export.SetTime{}, nil
+			return inode.SetTime{}, nil
 		}
 		if t.How == nfs4.SetToClientTime && t.Time.Nsec >= 1e9 {
-			return export.SetTime{}, statusError(nfs4.ErrInval)
+			return inode.SetTime{}, statusError(nfs4.ErrInval)
 		}
-		return export.SetTime{Set: true, Now: t.How == nfs4.SetToServerTime, Time: time.Unix(t.Time.Sec, int64(t.Time.Nsec))}, nil
+		return inode.SetTime{Set: true, Now: t.How == nfs4.SetToServerTime, Time: time.Unix(t.Time.Sec, int64(t.Time.Nsec))}, nil
 	}
 	var err error
 	if set.Atime, err = at(nfs4.AttrTimeAccessSet, a.TimeAccess); err != nil {
@@ -327,7 +329,7 @@ func (c *compound) setAttr(args *nfs4.SetattrArgs) (done nfs4.Bitmap, err error)
 	case f == nil, f.Volume.Options.ReadOnly:
 		return done, syscall.EROFS
 	}
-	var data *export.File
+	var data *inode.File
 	if set.Size != nil {
 		switch {
 		case f.Attr.IsDir():

@@ -9,7 +9,7 @@ import (
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/oncrpc"
 )
@@ -29,9 +29,11 @@ type backChannel struct {
 	seq   uint32 // of slot 0, which alone is used; of the goroutine that tells the client
 	minor uint32 // version, the session's
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	program uint32
-	cred    rpc.Auth
+	// +checklocks:mu
+	cred rpc.Auth
 }
 
 // newBackChannel returns nil if the client takes no credential that this server has.
@@ -66,9 +68,11 @@ func (b *backChannel) set(program uint32, cred rpc.Auth) {
 // notices are what clients are to be told: that a lock may be free which they wait for. For
 // each client one goroutine tells them, one after the other.
 type notices struct {
-	mu      sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	clients map[uint64]*clientNotices
 	running sync.WaitGroup
+	// +checklocks:mu
 	stopped bool
 }
 
@@ -90,7 +94,7 @@ func (s *Server) notify(free state.LockFree) {
 	if len(c.queue) < noticesMax {
 		c.queue = append(c.queue, free)
 	}
-	s.startTelling(free.ClientID)
+	s.startTellingLocked(free.ClientID)
 }
 
 // callableAgain is called when a client has a new back channel: what it could not be told is
@@ -98,11 +102,13 @@ func (s *Server) notify(free state.LockFree) {
 func (s *Server) callableAgain(client uint64) {
 	s.notices.mu.Lock()
 	defer s.notices.mu.Unlock()
-	s.startTelling(client)
+	s.startTellingLocked(client)
 }
 
-// startTelling starts the client's goroutine, unless it runs. The caller holds notices.mu.
-func (s *Server) startTelling(client uint64) {
+// startTellingLocked starts the client's goroutine, unless it runs.
+//
+// +checklocks:s.notices.mu
+func (s *Server) startTellingLocked(client uint64) {
 	n := &s.notices
 	c := n.clients[client]
 	if c == nil || c.telling || n.stopped {
@@ -200,7 +206,7 @@ func (n *notices) restore(all []state.LockFree) {
 // tellFree sends CB_NOTIFY_LOCK, by any way that works. It reports whether the client has it.
 func (s *Server) tellFree(free state.LockFree) bool {
 	args := &nfs4.CBNotifyLockArgs{
-		FH:    s.key.Handle(free.File.Volume, export.NewFileID(free.File.ID[:free.File.Len])),
+		FH:    s.key.Handle(free.File.Volume, disk.NewFileID(free.File.ID[:free.File.Len])),
 		Owner: nfs4.StateOwner{ClientID: free.ClientID, Owner: []byte(free.Owner)},
 	}
 	for _, path := range s.state.CallbackPaths(free.ClientID) {

@@ -15,7 +15,11 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/locate"
 	server "github.com/podnas/podnas/server/nfsv41"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/space"
@@ -50,7 +54,7 @@ type operation = nfs4.Operation
 func newCaller(t testing.TB, user uint32, counted bool) *caller {
 	t.Helper()
 	dir := t.TempDir()
-	if err := export.ProbeHandles(dir); err != nil {
+	if err := disk.ProbeHandles(dir); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 	path := filepath.Join(dir, "file")
@@ -96,19 +100,19 @@ func serve(t testing.TB, dir string, counted bool) net.Conn {
 }
 
 // serveWith is serve with a directory for the clients that have state.
-func serveWith(t testing.TB, dir, roster string, counted bool) net.Conn {
+func serveWith(t testing.TB, dir, tracking string, counted bool) net.Conn {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	table := &export.Table{ByIndex: testdisk.ByIndex()}
-	exported := export.Exported{ID: 1, Path: "/volume", Dir: dir}
+	table := &exports.Table{ByIndex: testdisk.ByIndex()}
+	exported := exports.Exported{ID: 1, Path: "/volume", Dir: dir}
 	if counted {
 		exported.Account = space.NewAccount(quota.Limit{Bytes: 1 << 40})
 	}
 	mustDo(t, table.Export(exported))
-	key := export.NewKey(make([]byte, 32))
-	opener := export.NewOpener(table, key, log)
-	files := vfs.New(vfs.Config{Opener: opener, Users: export.NewUsers(nil), Log: log})
-	nfs, err := server.New(server.Config{Files: files, Opener: opener, Table: table, Key: key, Roster: roster, Log: log})
+	key := locate.NewKey(make([]byte, 32))
+	opener := inode.NewOpener(table, key, log)
+	files := vfs.New(vfs.Config{Opener: opener, Users: actas.NewUsers(nil), Log: log})
+	nfs, err := server.New(server.Config{Files: files, Opener: opener, Table: table, Key: key, Tracking: tracking, Log: log})
 	mustDo(t, err)
 	nfs.PanicIn(nfs4.OpDelegpurge)
 	server, err := oncrpc.NewServer(oncrpc.ServerConfig{Programs: []oncrpc.Program{nfs.Program()}, Log: log})

@@ -6,10 +6,15 @@ import (
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/nfs/xdr"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/vfs"
 )
+
+// result is what an operation answers after its status.
+type result interface{ Append([]byte) []byte }
 
 // compound is a COMPOUND under way. It is the Call's State, and used again with it.
 type compound struct {
@@ -23,8 +28,8 @@ type compound struct {
 	head   int    // where the reply has its status
 	status nfs4.Status
 
-	op     nfs4.OpNum // the one under way
-	looked bool       // it has changed nothing, so that the attributes that it has seen are right after it
+	op        nfs4.OpNum // the one under way
+	onlyLooks bool       // op changes nothing, so the attributes that it reads are right for the operation after it
 
 	cur, saved       object
 	stateid, savedID nfs4.Stateid // the current one, and what SAVEFH has saved
@@ -52,7 +57,7 @@ type memory struct {
 	write    nfs4.WriteArgs
 	writeRes nfs4.WriteRes
 
-	handle    [2 * export.HandleMax]byte // of LOOKUP; for ChangeOf, too
+	handle    [2 * locate.HandleMax]byte // of LOOKUP; for ChangeOf, too
 	found     found                      // by LOOKUP
 	handleRes nfs4.GetfhRes
 
@@ -64,8 +69,8 @@ type memory struct {
 
 // found has the attributes of what LOOKUP has found.
 type found struct {
-	volume *export.Volume
-	attr   export.Attr
+	volume *exports.Volume
+	attr   disk.Attr
 	change uint64
 }
 
@@ -134,13 +139,13 @@ func (c *compound) answer() rpc.AcceptStat {
 
 // perform does the operation that was decoded. What it has changed is synced when it returns.
 func (c *compound) perform() result {
-	c.looked = looks(c.op)
+	c.onlyLooks = looks(c.op)
 	var res result
 	do, err := c.operation()
 	if err == nil {
 		res, err = do(c)
 	}
-	if !c.looked {
+	if !c.onlyLooks {
 		for _, o := range [...]*object{&c.cur, &c.saved} {
 			o.fresh, o.found = false, false
 		}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -20,38 +20,38 @@ const (
 	readHead = 4 + 4 + 4 + 4
 )
 
-// held is a Held as opens have it, with its users. It is nil if the file could not be opened
-// again after a restart.
-type held struct {
-	*export.Held
+// descriptor is a state.Descriptor: the file of an open, and how many use it. Held is nil if the file could not be
+// opened again after a restart.
+type descriptor struct {
+	*inode.Held
 
 	users atomic.Int32
 }
 
 // Retain adds a user.
-func (h *held) Retain() { h.users.Add(1) }
+func (h *descriptor) Retain() { h.users.Add(1) }
 
 // Release removes a user; with the last the file is closed.
-func (h *held) Release() {
+func (h *descriptor) Release() {
 	if h.users.Add(-1) == 0 && h.Held != nil {
 		h.Held.Close()
 	}
 }
 
 // Close is Release, at the end of a call.
-func (h *held) Close() { h.Release() }
+func (h *descriptor) Close() { h.Release() }
 
 // dataFile is the current file open for its data, through what a stateid stands for: an
 // open, or for the special stateids nothing. Either way the caller's rights decide as in version 3: they need not
 // be those of the user that opened it.
-func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*export.File, error) {
+func (c *compound) dataFile(id nfs4.Stateid, access state.Access) (*inode.File, error) {
 	sid, err := c.stateidOf(id)
 	return c.dataFileOf(&c.cur, sid, err, access)
 }
 
 // dataFileOf is dataFile of the current or the saved file. badID is the error of the stateid, which comes after
 // those of the file handle.
-func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access state.Access) (*export.File, error) {
+func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access state.Access) (*inode.File, error) {
 	switch {
 	case !o.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
@@ -72,7 +72,7 @@ func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access 
 	if status != state.OK {
 		return nil, errorOf(status)
 	}
-	open := h.(*held)
+	open := h.(*descriptor)
 	c.Closes(open)
 	if open.Held == nil {
 		return nil, syscall.ESTALE
@@ -80,12 +80,12 @@ func (c *compound) dataFileOf(o *object, sid state.Stateid, badID error, access 
 	return c.OpenHeld(open.Held, access == writeAccess)
 }
 
-func (c *compound) openAnonymous(o *object, sid state.Stateid, key state.FileKey, access state.Access) (*export.File, error) {
-	use := export.UseRead
+func (c *compound) openAnonymous(o *object, sid state.Stateid, key state.FileKey, access state.Access) (*inode.File, error) {
+	use := inode.UseRead
 	if access == writeAccess {
-		use = export.UseWrite
+		use = inode.UseWrite
 	}
-	f, err := c.OpenAtOnce(o.bytes(), export.UseAttr)
+	f, err := c.OpenAtOnce(o.bytes(), inode.UseAttr)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (c *compound) openAnonymous(o *object, sid state.Stateid, key state.FileKey
 	if status := c.server.state.CheckSpecial(sid, key, access); status != state.OK {
 		return nil, errorOf(status)
 	}
-	if use == export.UseRead {
+	if use == inode.UseRead {
 		return c.OpenAtOnce(o.bytes(), use)
 	}
 	return c.Open(o.bytes(), use)
@@ -177,11 +177,11 @@ func (c *compound) commit(*nfs4.CommitArgs) (result, error) {
 	if _, err := c.Commit(f); err != nil {
 		return nil, err
 	}
-	return &nfs4.CommitRes{Verf: verifierOf(f.Volume.WriteVerifier())}, nil // from after the sync
+	return &nfs4.CommitRes{Verf: verifierOf(f.Volume.Durable.WriteVerifier())}, nil // from after the sync
 }
 
 // commitFile is the current file open for writing: COMMIT has no stateid.
-func (c *compound) commitFile() (*export.File, error) {
+func (c *compound) commitFile() (*inode.File, error) {
 	switch {
 	case !c.cur.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
@@ -192,9 +192,9 @@ func (c *compound) commitFile() (*export.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := c.Open(c.cur.bytes(), export.UseWrite)
+	f, err := c.Open(c.cur.bytes(), inode.UseWrite)
 	if errors.Is(err, syscall.ESTALE) {
-		if h := c.server.holdOf(key); h != nil { // removed, and open
+		if h := c.server.descriptorOf(key); h != nil { // removed, and open
 			c.Closes(h)
 			f, err = c.OpenHeld(h.Held, true)
 		}

@@ -11,5 +11,7 @@
 //
 // What clients have outlives the process in three ways. A server that is meant to end hands all of it
 // over (handover.go). One that dies leaves a log of it in memory (statelog.go). Where neither can be
-// used, a list on the disk says which clients had something, and may reclaim it (roster.go).
+// used, a list on the disk says which clients had something, and may reclaim it (tracking.go).
+//
+// Order of locks: notices.mu, State.mu. With others held, none is taken.
 package nfsv41

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -43,7 +43,7 @@ func TestStatusOf(t *testing.T) {
 		{syscall.EAGAIN, nfs4.ErrDelay},
 		{syscall.EBADMSG, nfs4.ErrIO},
 		{fmt.Errorf("sync: %w", syscall.ENOSPC), nfs4.ErrNoSpc},
-		{export.ErrBadHandle, nfs4.ErrBadHandle},
+		{locate.ErrBadHandle, nfs4.ErrBadHandle},
 		{vfs.ErrFileType, nfs4.ErrBadType},
 		{vfs.ErrBadCookie, nfs4.ErrBadCookie},
 		{vfs.ErrTooSmall, nfs4.ErrTooSmall},

@@ -3,8 +3,12 @@ package nfsv41
 import (
 	"log/slog"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/time/rate"
 
@@ -107,4 +111,25 @@ func (v *events) line(level slog.Level, message string, attrs []any) {
 		return
 	}
 	v.log.Info(message, attrs...)
+}
+
+// printableMax bounds what is shown of a name, in bytes.
+const printableMax = 128
+
+// Printable returns bytes that a client has chosen, as text in one line.
+func Printable(name string) string {
+	more := ""
+	if len(name) > printableMax {
+		end := printableMax
+		for end > 0 && !utf8.RuneStart(name[end]) {
+			end--
+		}
+		name, more = name[:end], "..."
+	}
+	isPlain := utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+	if !isPlain {
+		quoted := strconv.Quote(name)
+		name = quoted[1 : len(quoted)-1]
+	}
+	return name + more
 }

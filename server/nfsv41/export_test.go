@@ -4,5 +4,5 @@ import "github.com/podnas/podnas/nfs/nfs4"
 
 // PanicIn has an operation end in a panic.
 func (s *Server) PanicIn(op nfs4.OpNum) {
-	s.does[op] = func(*compound) (result, error) { panic(op) }
+	s.operations[op].do = func(*compound) (result, error) { panic(op) }
 }

@@ -33,8 +33,8 @@ type format1 struct {
 }
 
 // takeOverFormat1 is takeOver for a handover of format 1.
-func (s *Server) takeOverFormat1(cfg state.Config, roster []state.RosterEntry) (*state.State, error) {
-	b, err := s.roster.dir.Read(handoverOfFormat1, handoverMax)
+func (s *Server) takeOverFormat1(cfg state.Config, tracking []state.TrackedClient) (*state.State, error) {
+	b, err := s.tracking.dir.Read(handoverOfFormat1, handoverMax)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (s *Server) takeOverFormat1(cfg state.Config, roster []state.RosterEntry) (
 	if err := replay.ApplyFormat1(file.State, file.Notices); err != nil {
 		return nil, err
 	}
-	return s.goOnWith(replay, roster)
+	return s.goOnWith(replay, tracking)
 }
 
 // fromFormat2 has the head of a log of format 2 be one of this.
@@ -63,7 +63,7 @@ func (s *Server) fromFormat2(head *logHead) {
 		return
 	}
 	head.Format = logFormat
-	if number, err := s.roster.dir.Read(numberOfFormat2, runMax); err == nil && bytes.Equal(number, head.Number) {
+	if number, err := s.tracking.dir.Read(numberOfFormat2, runMax); err == nil && bytes.Equal(number, head.Number) {
 		head.Run = s.run.before
 	}
 }

@@ -16,7 +16,7 @@ import (
 func TestFormat1(t *testing.T) {
 	const left, died = "clients go on", "podnas had died, and clients go on"
 	change := func(l *life, do func(*format1)) {
-		path := filepath.Join(l.cfg.Roster, handoverOfFormat1)
+		path := filepath.Join(l.cfg.Tracking, handoverOfFormat1)
 		b, err := os.ReadFile(path)
 		l.do(err)
 		var file format1
@@ -42,17 +42,17 @@ func TestFormat1(t *testing.T) {
 			change(l, func(f *format1) { f.State = bytes.Replace(f.State, []byte(`"access":1`), []byte(`"access":3`), 1) })
 		}, "it is damaged", false},
 		{"its handover is nothing", "handover", func(l *life) {
-			l.do(os.WriteFile(filepath.Join(l.cfg.Roster, handoverOfFormat1), nil, 0o600))
+			l.do(os.WriteFile(filepath.Join(l.cfg.Tracking, handoverOfFormat1), nil, 0o600))
 		}, "can't be used", false},
 		{"another disk's handover", "handover", func(l *life) { change(l, func(f *format1) { f.Server[0]++ }) }, "another disk's", false},
 		{"a handover of another run", "handover", func(l *life) { change(l, func(f *format1) { f.Run = "x" }) }, "of an older run", false},
 		{"a handover without a run", "handover", func(l *life) {
 			change(l, func(f *format1) { f.Run = "" })
-			l.do(os.Remove(filepath.Join(l.cfg.Roster, "..", runFile)))
+			l.do(os.Remove(filepath.Join(l.cfg.Tracking, "..", runFile)))
 		}, "of an older run", false},
 		{"it died", "log state-log", func(*life) {}, died, true},
 		{"it died, and another one was there", "log state-log", func(l *life) {
-			l.do(os.WriteFile(filepath.Join(l.cfg.Roster, numberOfFormat2), []byte("x"), 0o600))
+			l.do(os.WriteFile(filepath.Join(l.cfg.Tracking, numberOfFormat2), []byte("x"), 0o600))
 		}, "of an older run", false},
 		{"it died, and one without a log was there", "log", func(*life) {}, "of an older run", false},
 	} {
@@ -62,13 +62,13 @@ func TestFormat1(t *testing.T) {
 			name := func(of string) string {
 				switch of {
 				case "run":
-					return filepath.Join(l.cfg.Roster, "..", runFile)
+					return filepath.Join(l.cfg.Tracking, "..", runFile)
 				case "log":
 					s, err := New(l.cfg)
 					l.do(err)
 					return filepath.Join(l.cfg.StateLog, s.stateLog.name)
 				}
-				return filepath.Join(l.cfg.Roster, of)
+				return filepath.Join(l.cfg.Tracking, of)
 			}
 			for of := range strings.FieldsSeq("run " + tt.files) {
 				b, err := os.ReadFile(filepath.Join("testdata", "format1", of))
@@ -95,7 +95,7 @@ func TestFormat1(t *testing.T) {
 				t.Errorf("%d are to be told", had)
 			}
 			for _, of := range filesOfFormat1 {
-				if _, err := os.Lstat(filepath.Join(l.cfg.Roster, of)); !errors.Is(err, os.ErrNotExist) {
+				if _, err := os.Lstat(filepath.Join(l.cfg.Tracking, of)); !errors.Is(err, os.ErrNotExist) {
 					t.Errorf("%s is there still: %v", of, err)
 				}
 			}

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -18,7 +17,7 @@ import (
 //
 // The file is removed before the next one grants anything, so that it is never read twice, and names the run
 // that has written it (run.go), so that it is not read later. A podnas that does not know it removes it, too, as
-// it is beside the entries of the roster and none of them.
+// it is beside the entries of the client tracking and none of them.
 
 const (
 	handoverFile = "handover.log"
@@ -53,7 +52,7 @@ func (h *handover) Replace() (old io.Closer, err error) {
 	if err := h.server.run.record(); err != nil {
 		return nil, err
 	}
-	return nil, h.server.roster.dir.Write(handoverFile, h.bytes)
+	return nil, h.server.tracking.dir.Write(handoverFile, h.bytes)
 }
 
 // Append is never called: nothing changes any more.
@@ -90,15 +89,15 @@ func (s *Server) handOver() error {
 	return s.state.Leave(h, saveBack, s.notices.save())
 }
 
-// takeOver goes on with what the server before has left, and has the roster be what it was then: what the two don't have in
+// takeOver goes on with what the server before has left, and has the client tracking be what it was then: what the two don't have in
 // common was changed on the disk, or was damaged there. The error says why not.
-func (s *Server) takeOver(cfg state.Config, roster []state.RosterEntry) (*state.State, error) {
-	frames, err := s.readLog(s.roster.dir, handoverFile, handoverMax, nil)
+func (s *Server) takeOver(cfg state.Config, tracking []state.TrackedClient) (*state.State, error) {
+	frames, err := s.readLog(s.tracking.dir, handoverFile, handoverMax, nil)
 	if errors.Is(err, fs.ErrNotExist) {
-		return s.takeOverFormat1(cfg, roster)
+		return s.takeOverFormat1(cfg, tracking)
 	}
 	if errors.Is(err, errNoLog) {
-		return nil, errors.Join(err, s.roster.dir.SetAside(handoverFile, err))
+		return nil, errors.Join(err, s.tracking.dir.SetAside(handoverFile, err))
 	}
 	if err != nil {
 		return nil, err
@@ -110,32 +109,16 @@ func (s *Server) takeOver(cfg state.Config, roster []state.RosterEntry) (*state.
 	}
 	if len(rest) > 0 || !replay.Left() {
 		err := errors.New("it is not whole")
-		return nil, errors.Join(err, s.roster.dir.SetAside(handoverFile, err))
+		return nil, errors.Join(err, s.tracking.dir.SetAside(handoverFile, err))
 	}
-	return s.goOnWith(replay, roster)
-}
-
-// newReplay returns what reads a log.
-func (s *Server) newReplay(cfg state.Config) *state.Replay {
-	return state.NewReplay(cfg, restoreBack, func(volume uint64, file []byte) []byte {
-		return slices.Clone(s.opener.OwnForm(volume, export.NewFileID(file)).Bytes())
-	})
-}
-
-// goOnWith goes on with what a server before has left, and has the roster be what it was then.
-func (s *Server) goOnWith(replay *state.Replay, roster []state.RosterEntry) (*state.State, error) {
-	restored, err := replay.State(func(want []state.RosterEntry) error { return s.roster.become(want, roster) }, s.reopen)
-	if err == nil {
-		s.notices.restore(replay.Notices())
-	}
-	return restored, err
+	return s.goOnWith(replay, tracking)
 }
 
 // reopen opens a file that a client has open. One that is gone, as one that was removed on a full
-// disk, is a held without a file.
-func (s *Server) reopen(key state.FileKey, access state.Access) state.Held {
-	h := &held{}
+// disk, is a descriptor without a file.
+func (s *Server) reopen(key state.FileKey, access state.Access) state.Descriptor {
+	h := &descriptor{}
 	h.Retain()
-	h.Held, _ = s.opener.Reopen(key.Volume, export.NewFileID(key.ID[:key.Len]), access&state.Write != 0) // nil with an error, which its users get as ESTALE
+	h.Held, _ = s.opener.Reopen(key.Volume, disk.NewFileID(key.ID[:key.Len]), access&state.Write != 0) // nil with an error, which its users get as ESTALE
 	return h
 }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -67,7 +67,7 @@ func TestHandover(t *testing.T) {
 			l.do(os.WriteFile(file(handoverFile), b, 0o600))
 		}, grace: true},
 		{name: "another disk's", change: func(l *life, _ func(string) string, _ []byte) {
-			l.cfg.Key = export.NewKey([]byte("another key"))
+			l.cfg.Key = locate.NewKey([]byte("another key"))
 		}, grace: true},
 		{name: "a folder", change: func(l *life, file func(string) string, _ []byte) {
 			l.do(errors.Join(os.Remove(file(handoverFile)), os.MkdirAll(filepath.Join(file(handoverFile), "x"), 0o700)))
@@ -75,7 +75,7 @@ func TestHandover(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLife(t)
-			file := func(name string) string { return filepath.Join(l.cfg.Roster, name) }
+			file := func(name string) string { return filepath.Join(l.cfg.Tracking, name) }
 			s := l.start()
 			l.open(s, "one")
 			l.open(s, "two")
@@ -107,16 +107,16 @@ func TestHandover(t *testing.T) {
 // A handover that is cut anywhere is put aside, and clients reclaim what they had.
 func TestHandoverCut(t *testing.T) {
 	l := newLife(t)
-	file := filepath.Join(l.cfg.Roster, handoverFile)
+	file := filepath.Join(l.cfg.Tracking, handoverFile)
 	s := l.start()
 	l.open(s, "one")
 	s.Stop()
 	whole, err := os.ReadFile(file)
 	l.do(err)
-	number, err := os.ReadFile(filepath.Join(l.cfg.Roster, "..", runFile))
+	number, err := os.ReadFile(filepath.Join(l.cfg.Tracking, "..", runFile))
 	l.do(err)
 	for i := range whole {
-		l.do(errors.Join(os.WriteFile(file, whole[:i], 0o600), os.WriteFile(filepath.Join(l.cfg.Roster, "..", runFile), number, 0o600)))
+		l.do(errors.Join(os.WriteFile(file, whole[:i], 0o600), os.WriteFile(filepath.Join(l.cfg.Tracking, "..", runFile), number, 0o600)))
 		s := l.start()
 		if n := s.state.Counts(); n.Opens > 0 || !n.InGrace {
 			t.Fatalf("%d of %d bytes: %+v", i, len(whole), n)
@@ -141,7 +141,7 @@ func TestHandoverKilled(t *testing.T) {
 		l.said.Reset()
 		s, err := New(l.cfg)
 		l.do(err)
-		for _, step := range []func() error{func() error { s.startLog(); return nil }, s.run.record, s.roster.forgetHandover}[:steps] {
+		for _, step := range []func() error{func() error { s.startLog(); return nil }, s.run.record, s.tracking.forgetHandover}[:steps] {
 			l.do(step())
 		}
 		return s
@@ -159,7 +159,7 @@ func TestHandoverKilled(t *testing.T) {
 
 // entries are the files of the list.
 func entries(l *life) (names []string) {
-	paths, err := filepath.Glob(filepath.Join(l.cfg.Roster, "*.json"))
+	paths, err := filepath.Glob(filepath.Join(l.cfg.Tracking, "*.json"))
 	l.do(err)
 	for _, path := range paths {
 		names = append(names, filepath.Base(path))
@@ -180,7 +180,7 @@ func TestBeginOnFullDisk(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	l.cfg.Roster = filepath.Join(dir, "clients")
+	l.cfg.Tracking = filepath.Join(dir, "clients")
 	s := l.start()
 	l.open(s, "one")
 	s.Stop()

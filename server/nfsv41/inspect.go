@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
@@ -26,7 +22,7 @@ func (s *Server) Snapshot(limit int) state.Snapshot { return s.state.Snapshot(li
 // is its path in its volume, where the kernel knows that. If nobody has it open any more,
 // both are zero.
 func (s *Server) File(key state.FileKey) (name string, inode uint64) {
-	h := s.holdOf(key)
+	h := s.descriptorOf(key)
 	if h == nil {
 		return "", 0
 	}
@@ -61,25 +57,4 @@ func (s *Server) Evict(ctx context.Context, id uint64) error {
 		case <-time.After(evictAgain):
 		}
 	}
-}
-
-// printableMax bounds what is shown of a name, in bytes.
-const printableMax = 128
-
-// Printable returns bytes that a client has chosen, as text in one line.
-func Printable(name string) string {
-	more := ""
-	if len(name) > printableMax {
-		end := printableMax
-		for end > 0 && !utf8.RuneStart(name[end]) {
-			end--
-		}
-		name, more = name[:end], "..."
-	}
-	isPlain := utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
-	if !isPlain {
-		quoted := strconv.Quote(name)
-		name = quoted[1 : len(quoted)-1]
-	}
-	return name + more
 }

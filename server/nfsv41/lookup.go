@@ -6,7 +6,8 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // putrootfh: RFC 8881 section 18.21; PUTPUBFH, section 18.20, is the same.
@@ -116,7 +117,7 @@ func checkName(name []byte) error {
 		return statusError(nfs4.ErrBadName)
 	case len(name) > nfs4.MaxName:
 		return statusError(nfs4.ErrNameTooLong)
-	case !export.ValidName(name):
+	case !disk.ValidName(name):
 		return statusError(nfs4.ErrBadChar)
 	}
 	return nil
@@ -214,7 +215,7 @@ func (c *compound) up() (o object, err error) {
 		return o, syscall.ENOTDIR
 	case dir.IsRoot():
 		return c.pseudoAt(parent("/" + strings.Trim(dir.Volume.Path, "/")))
-	case !c.May(dir, export.MayExec):
+	case !c.May(dir, inode.MayExec):
 		return o, syscall.EACCES
 	}
 	up, err := c.Parent(dir)

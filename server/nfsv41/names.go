@@ -4,7 +4,7 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -29,7 +29,7 @@ func (c *compound) create(args *nfs4.CreateArgs) (result, error) {
 	if err != nil {
 		return nil, err
 	}
-	types := map[nfs4.FType]uint32{nfs4.TypeFIFO: export.TypeFIFO, nfs4.TypeSock: export.TypeSocket, nfs4.TypeChr: export.TypeChar, nfs4.TypeBlk: export.TypeBlock}
+	types := map[nfs4.FType]uint32{nfs4.TypeFIFO: inode.TypeFIFO, nfs4.TypeSock: inode.TypeSocket, nfs4.TypeChr: inode.TypeChar, nfs4.TypeBlk: inode.TypeBlock}
 	var made vfs.Made
 	switch args.Type {
 	case nfs4.TypeDir:

@@ -5,7 +5,8 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // object is a current or saved file handle: nothing, a pseudo directory, or a file of a
@@ -13,12 +14,12 @@ import (
 type object struct {
 	node   *node // of a pseudo directory
 	n      int
-	handle [export.HandleMax]byte // of a file
+	handle [locate.HandleMax]byte // of a file
 
-	file  *export.File // open for its attributes; nil: not yet
-	names *export.File // open for its names; nil: not yet
-	found bool         // LOOKUP has just found it, and its attributes are in memory.found
-	fresh bool         // file was opened by this operation or those before it that only look, and has its attributes from then
+	file  *inode.File // open for its attributes; nil: not yet
+	names *inode.File // open for its names; nil: not yet
+	found bool        // LOOKUP has just found it, and its attributes are in memory.found
+	fresh bool        // file was opened by this operation or those before it that only look, and has its attributes from then
 }
 
 func (o *object) isSet() bool { return o.node != nil || o.n > 0 }
@@ -27,7 +28,7 @@ func (o *object) isSet() bool { return o.node != nil || o.n > 0 }
 func (o *object) set(handle []byte) { *o = object{n: len(handle)}; copy(o.handle[:], handle) }
 
 // setFile makes it a file that the call has opened for its attributes.
-func (o *object) setFile(f *export.File) {
+func (o *object) setFile(f *inode.File) {
 	*o = object{file: f, fresh: true}
 	o.n = len(f.AppendHandle(o.handle[:0]))
 }
@@ -36,15 +37,15 @@ func (o *object) bytes() []byte { return o.handle[:o.n] }
 
 // attrFile is the object open for its attributes, which are from when it was opened. The
 // operation that follows is for it, and may block. It is nil for a pseudo directory.
-func (c *compound) attrFile(o *object) (*export.File, error) {
-	return c.openFile(o, func(handle []byte) (*export.File, error) { return c.Open(handle, export.UseAttr) })
+func (c *compound) attrFile(o *object) (*inode.File, error) {
+	return c.openFile(o, func(handle []byte) (*inode.File, error) { return c.Open(handle, inode.UseAttr) })
 }
 
 // lookFile is attrFile of a directory in which a name is looked up: its attributes may be remembered
 // ones.
-func (c *compound) lookFile(o *object) (*export.File, error) { return c.openFile(o, c.OpenRecent) }
+func (c *compound) lookFile(o *object) (*inode.File, error) { return c.openFile(o, c.OpenRecent) }
 
-func (c *compound) openFile(o *object, open func(handle []byte) (*export.File, error)) (*export.File, error) {
+func (c *compound) openFile(o *object, open func(handle []byte) (*inode.File, error)) (*inode.File, error) {
 	switch {
 	case !o.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
@@ -66,13 +67,13 @@ func (c *compound) openFile(o *object, open func(handle []byte) (*export.File, e
 
 // openRemoved opens a file for its attributes that has no name any more and that a client holds
 // open, or may reclaim.
-func (c *compound) openRemoved(o *object) (*export.File, error) {
-	h, err := c.heldBySome(o)
+func (c *compound) openRemoved(o *object) (*inode.File, error) {
+	h, err := c.someDescriptor(o)
 	if err != nil {
 		return nil, err
 	}
 	if h == nil {
-		return c.OpenRemoved(o.bytes(), export.UseRead)
+		return c.OpenRemoved(o.bytes(), inode.UseRead)
 	}
 	f, err := c.OpenHeld(h.Held, false)
 	if err == nil {
@@ -82,21 +83,21 @@ func (c *compound) openRemoved(o *object) (*export.File, error) {
 }
 
 // openRemovedData opens such a file for its data, once more.
-func (c *compound) openRemovedData(o *object, use export.Use) (*export.File, error) {
-	if _, err := c.heldBySome(o); err != nil { // which stays as long as somebody holds it
+func (c *compound) openRemovedData(o *object, use inode.Use) (*inode.File, error) {
+	if _, err := c.someDescriptor(o); err != nil { // which stays as long as somebody holds it
 		return nil, err
 	}
 	return c.OpenRemoved(o.bytes(), use)
 }
 
-// heldBySome is what some client holds open of a file, until the call ends. It is nil in the grace
+// someDescriptor is the descriptor by which some client has a file open, until the call ends. It is nil in the grace
 // period, if nobody has reclaimed it yet. The error is ESTALE if nobody may have it.
-func (c *compound) heldBySome(o *object) (*held, error) {
+func (c *compound) someDescriptor(o *object) (*descriptor, error) {
 	key, err := c.server.keyOf(o.bytes())
 	if err != nil {
 		return nil, err
 	}
-	h := c.server.holdOf(key)
+	h := c.server.descriptorOf(key)
 	switch {
 	case h != nil:
 		c.Closes(h)
@@ -107,7 +108,7 @@ func (c *compound) heldBySome(o *object) (*held, error) {
 }
 
 // mustFile is attrFile for what a pseudo directory has not.
-func (c *compound) mustFile(o *object, status nfs4.Status) (*export.File, error) {
+func (c *compound) mustFile(o *object, status nfs4.Status) (*inode.File, error) {
 	f, err := c.attrFile(o)
 	if err == nil && f == nil {
 		return nil, statusError(status)
@@ -116,14 +117,14 @@ func (c *compound) mustFile(o *object, status nfs4.Status) (*export.File, error)
 }
 
 // namesFile is the directory open for its names. The operation that follows is for it.
-func (c *compound) namesFile(o *object) (*export.File, error) {
+func (c *compound) namesFile(o *object) (*inode.File, error) {
 	switch {
 	case !o.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
 	case o.node != nil:
 		return nil, syscall.EROFS
 	case o.names == nil:
-		f, err := c.Open(o.bytes(), export.UseNames)
+		f, err := c.Open(o.bytes(), inode.UseNames)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,10 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/vfs"
 )
@@ -24,8 +27,8 @@ type opening struct {
 	made   vfs.Made     // the file, if this call has made it
 	set    nfs4.Bitmap  // what was set of it
 	size   *vfs.SetAttr // to be set of a file that was there
-	early  *export.File // open for its data before the rights were known
-	data   *export.File // open for its data, as the client has it
+	early  *inode.File  // open for its data before the rights were known
+	data   *inode.File  // open for its data, as the client has it
 	id     state.Stateid
 	raced  bool // the name led to another file, or to none, before what it led to was open
 }
@@ -68,7 +71,7 @@ func (c *compound) openOp() (result, error) {
 	c.cur, c.stateid = o.object, nfs4.Stateid(o.id)
 	// A file that was opened early was neither made nor truncated: its attributes from the look at its name are right
 	// still. A client that denies others something wants those from when that began.
-	c.looked = o.early != nil && deny == 0
+	c.onlyLooks = o.early != nil && deny == 0
 	flags := uint32(nfs4.OpenResultLocktypePosix | nfs4.OpenResultPreserveUnlinked)
 	if can, _ := c.server.state.CanCallBack(c.on.client().ID()); can {
 		flags |= nfs4.OpenResultMayNotifyLock
@@ -93,16 +96,6 @@ func (c *compound) doOpen(o *opening) error {
 		o.raced = errors.Is(err, syscall.ESTALE)
 	}
 	return err
-}
-
-// shares are what an OPEN shares and denies.
-func shares(shareAccess, shareDeny uint32) (access, deny state.Access, err error) {
-	const wants = nfs4.WantDelegMask | nfs4.WantSignalDelegWhenRescAvail | nfs4.WantPushDelegWhenUncontended
-	share := shareAccess &^ wants
-	if share == 0 || share > nfs4.ShareAccessBoth || shareDeny > nfs4.ShareDenyBoth {
-		return 0, 0, statusError(nfs4.ErrInval)
-	}
-	return state.Access(share), state.Access(shareDeny), nil
 }
 
 // noDelegation says why there is none, if one was asked for.
@@ -219,12 +212,12 @@ func (c *compound) createOpen(o *opening) error {
 
 // mayOpenNew returns an error for an OPEN that can't make a file, as it could not open it then. What is there it
 // may open even so: the client may have it open already.
-func (c *compound) mayOpenNew(dir *export.File, o *opening) error {
+func (c *compound) mayOpenNew(dir *inode.File, o *opening) error {
 	status := c.server.state.MayOpen(c.on.client(), state.OpenArgs{Owner: o.Owner.Owner, Access: o.access, Deny: o.deny})
 	if status == state.OK {
 		return nil
 	}
-	return c.AsCaller(func(export.Thread) error {
+	return c.AsCaller(func(actas.Thread) error {
 		if dir.Lacks(string(o.Name)) {
 			return errorOf(status)
 		}
@@ -258,9 +251,9 @@ func (c *compound) openFound(o *opening) error {
 	if o.size != nil {
 		does |= state.Write
 	}
-	use := export.UseRead
+	use := inode.UseRead
 	if does&state.Write != 0 {
-		use = export.UseWrite
+		use = inode.UseWrite
 	}
 	if o.object.found && o.object.file == nil {
 		if err := c.openEarly(o, use); err != nil {
@@ -294,7 +287,7 @@ func (c *compound) openFound(o *opening) error {
 			return err
 		}
 	}
-	h := &held{Held: o.data.Hold()}
+	h := &descriptor{Held: o.data.Hold()}
 	h.Retain()
 	if !own && !reclaim {
 		c.Opened(h.Held, &f.Attr, does&state.Read != 0, does&state.Write != 0)
@@ -310,13 +303,13 @@ func (c *compound) openFound(o *opening) error {
 }
 
 // hold has the client hold the file open for o.access. does is all that the OPEN does to it.
-func (c *compound) hold(o *opening, h *held, does state.Access) error {
+func (c *compound) hold(o *opening, h *descriptor, does state.Access) error {
 	key, err := c.server.keyOf(o.object.bytes())
 	if err != nil {
 		return err
 	}
 	args := state.OpenArgs{
-		Owner: o.Owner.Owner, File: key, Access: does, Deny: o.deny, Reclaim: o.Claim == nfs4.ClaimPrevious, Held: h, Slot: c.on.slot,
+		Owner: o.Owner.Owner, File: key, Access: does, Deny: o.deny, Reclaim: o.Claim == nfs4.ClaimPrevious, Descriptor: h, Slot: c.on.slot,
 	}
 	status := state.OK
 	if does != o.access {
@@ -335,13 +328,13 @@ func (c *compound) hold(o *opening, h *held, does state.Access) error {
 // OPEN, and programs get EIO for what its client has not in its cache. NFS4ERR_SYMLINK has it look the name
 // up, and open locally what that is. The kernel's own server answers so up to Linux 6.11, for this reason
 // (nfsd_check_obj_isreg).
-func openable(v *export.Volume, a *export.Attr, use export.Use) error {
+func openable(v *exports.Volume, a *disk.Attr, use inode.Use) error {
 	switch {
 	case a.IsDir():
 		return syscall.EISDIR
 	case !a.IsRegular():
 		return statusError(nfs4.ErrSymlink)
-	case use == export.UseWrite && v.Options.ReadOnly:
+	case use == inode.UseWrite && v.Options.ReadOnly:
 		return syscall.EROFS
 	}
 	return nil
@@ -350,7 +343,7 @@ func openable(v *export.Volume, a *export.Attr, use export.Use) error {
 // openEarly opens the file for its data at once, where its attributes are known from the look at its
 // name. Then the rights are checked by that descriptor, as READ and WRITE of version 3 do. It saves
 // opening the file for its attributes.
-func (c *compound) openEarly(o *opening, use export.Use) error {
+func (c *compound) openEarly(o *opening, use inode.Use) error {
 	found := &c.mem.found
 	if err := openable(found.volume, &found.attr, use); err != nil {
 		return err
@@ -366,12 +359,12 @@ func (c *compound) openEarly(o *opening, use export.Use) error {
 
 // mayOpen reports whether the caller has the rights. Who may execute a file may read it: to execute is to
 // read. Who reclaims had the rights; the owner may have taken them from itself since.
-func (c *compound) mayOpen(f *export.File, access state.Access, reclaim bool) bool {
+func (c *compound) mayOpen(f *inode.File, access state.Access, reclaim bool) bool {
 	if reclaim && c.Owns(f) {
 		return true
 	}
-	return (access&state.Read == 0 || c.May(f, export.MayRead) || c.May(f, export.MayExec)) &&
-		(access&state.Write == 0 || c.May(f, export.MayWrite))
+	return (access&state.Read == 0 || c.May(f, inode.MayRead) || c.May(f, inode.MayExec)) &&
+		(access&state.Write == 0 || c.May(f, inode.MayWrite))
 }
 
 // setSize sets the size of a file that was there, when it is open. If that fails it is not.

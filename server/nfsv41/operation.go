@@ -6,9 +6,6 @@ import (
 	"github.com/podnas/podnas/server/vfs"
 )
 
-// result is what an operation answers after its status.
-type result interface{ Append([]byte) []byte }
-
 // operation does an operation, once and whole. It returns an error that becomes the status, and nil or
 // what the result has besides.
 type operation func(*compound) (result, error)
@@ -158,7 +155,7 @@ func looks(op nfs4.OpNum) bool {
 // operation finds the operation that was begun, if it may stand where it does: RFC 8881
 // section 2.10.6.4 and the operations' own.
 func (c *compound) operation() (operation, error) {
-	listed := c.server.does.of(c.op, c.minor)
+	listed := c.server.operations.of(c.op, c.minor)
 	if listed == nil {
 		c.op = nfs4.OpIllegal
 	}

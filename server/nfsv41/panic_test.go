@@ -6,14 +6,14 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // An operation that ends in a panic ends one call: the session's only slot goes on, and the files of the
 // operations before it are closed, or the volume's removal would wait for them.
 func TestPanic(t *testing.T) {
 	dir := t.TempDir()
-	if err := export.ProbeHandles(dir); err != nil {
+	if err := disk.ProbeHandles(dir); err != nil {
 		t.Skip(err)
 	}
 	cred := rpc.SysCred{}

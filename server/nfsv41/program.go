@@ -16,7 +16,10 @@ import (
 	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/rpc"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/oncrpc"
 	"github.com/podnas/podnas/server/vfs"
@@ -24,12 +27,12 @@ import (
 
 // Config says how to make a Server. Removed, StateLog, Tables and Reserve may be left out.
 type Config struct {
-	Files  *vfs.Service
-	Opener *export.Opener
-	Table  *export.Table
-	Key    *export.Key
-	Roster string // the directory on the disk for the list of clients that have state
-	Log    *slog.Logger
+	Files    *vfs.Service
+	Opener   *inode.Opener
+	Table    *exports.Table
+	Key      *locate.Key
+	Tracking string // the directory on the disk of the client tracking: the clients that have state
+	Log      *slog.Logger
 
 	// Removed is the directory on the disk for files that were removed while clients have them
 	// open. If it is empty, a restart ends them.
@@ -39,31 +42,31 @@ type Config struct {
 	StateLog string
 	// Tables is told how many bytes the tables of clients take: state.State.Bytes. Run calls it.
 	Tables func(bytes int)
-	// Reserve is room for Roster on a full disk, nil for none.
+	// Reserve is room for Tracking on a full disk, nil for none.
 	Reserve *statedir.Reserve
 }
 
 // Server answers the calls of version 4.
 type Server struct {
-	files    *vfs.Service
-	opener   *export.Opener
-	table    *export.Table
-	key      *export.Key
-	state    *state.State
-	log      *slog.Logger
-	sets     [lastMinor + 1]attrSets
-	does     operations
-	lease    time.Duration
-	began    time.Time
-	crc      *crc32.Table // CRC-32C
-	roster   *roster
-	run      run
-	stateLog *stateLog // nil: there is none
-	tables   func(bytes int)
-	wentOn   bool // with stateLog
-	notices  notices
-	events   *events
-	identity []byte // server_owner4 and scope: the same as long as the disk, and different for each
+	files      *vfs.Service
+	opener     *inode.Opener
+	table      *exports.Table
+	key        *locate.Key
+	state      *state.State
+	log        *slog.Logger
+	sets       [lastMinor + 1]attrSets
+	operations operations
+	lease      time.Duration
+	began      time.Time
+	crc        *crc32.Table // CRC-32C
+	tracking   *tracking
+	run        run
+	stateLog   *stateLog // nil: there is none
+	tables     func(bytes int)
+	wentOn     bool // with stateLog
+	notices    notices
+	events     *events
+	identity   []byte // server_owner4 and scope: the same as long as the disk, and different for each
 }
 
 // lease is how long a client may be silent, RFC 8881 section 8.3.
@@ -82,7 +85,7 @@ const (
 // limits are what clients may have. Each open has a descriptor.
 func limits() state.Limits {
 	l := state.Limits{ReplyBytes: replyBytes, CachedReply: replyMax, LeastReply: replyLeast}
-	if all := export.HeldMax(); all > 0 {
+	if all := inode.HeldMax(); all > 0 {
 		l.AllOpens = min(200_000, all)
 		l.Opens = min(100_000, max(1, all/2))
 	}
@@ -91,7 +94,7 @@ func limits() state.Limits {
 
 // New makes a Server. If clients had state when the one before ended, there is a grace period.
 func New(cfg Config) (*Server, error) {
-	kept, had, err := openRoster(cfg.Roster, cfg.Reserve, cfg.Log)
+	kept, had, err := openTracking(cfg.Tracking, cfg.Reserve, cfg.Log)
 	if err != nil {
 		return nil, err
 	}
@@ -102,18 +105,18 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		log: cfg.Log, files: cfg.Files, opener: cfg.Opener, table: cfg.Table, key: cfg.Key, lease: lease, began: time.Now(),
-		crc: crc32.MakeTable(crc32.Castagnoli), roster: kept, sets: newAttrSets(), does: newOperations(), events: newEvents(cfg.Log), tables: cfg.Tables,
+		crc: crc32.MakeTable(crc32.Castagnoli), tracking: kept, sets: newAttrSets(), operations: newOperations(), events: newEvents(cfg.Log), tables: cfg.Tables,
+		notices: notices{clients: map[uint64]*clientNotices{}},
 	}
 	if s.tables == nil {
 		s.tables = func(int) {}
 	}
-	if s.run, err = openRun(filepath.Dir(cfg.Roster), cfg.Reserve, cfg.Log); err != nil {
+	if s.run, err = openRun(filepath.Dir(cfg.Tracking), cfg.Reserve, cfg.Log); err != nil {
 		return nil, err
 	}
 	s.identity = s.key.Handle(pseudoVolume, idOf("/"))
-	s.notices.clients = map[uint64]*clientNotices{}
 	config := state.Config{
-		Lease: lease, Boot: rand.Uint32(), Roster: kept, Limits: limits(), LockFree: s.notify,
+		Lease: lease, Boot: rand.Uint32(), Tracking: kept, Limits: limits(), LockFree: s.notify,
 		Event: func(e state.Event) {
 			if e.Gone() {
 				s.forgetNotices(e.ClientID)
@@ -139,7 +142,7 @@ func New(cfg Config) (*Server, error) {
 
 // inherit goes on with what the server before has handed over, or with its log if it has died. It
 // returns false if there is neither.
-func (s *Server) inherit(config state.Config, had []state.RosterEntry) bool {
+func (s *Server) inherit(config state.Config, had []state.TrackedClient) bool {
 	var err error
 	if s.state, err = s.takeOver(config, had); err == nil {
 		n := s.state.Counts()
@@ -177,7 +180,7 @@ func (s *Server) Begin() error {
 		err = s.run.forget()
 	}
 	if err == nil {
-		err = s.roster.forgetHandover()
+		err = s.tracking.forgetHandover()
 	}
 	if err != nil {
 		return fmt.Errorf("clients with state: %w", err)
@@ -232,7 +235,7 @@ func (s *Server) Stop() {
 
 // closeFolders closes the folders on the disk, which were only looked at or are synced.
 func (s *Server) closeFolders() {
-	_, _ = s.roster.dir.Close(), s.run.dir.Close()
+	_, _ = s.tracking.dir.Close(), s.run.dir.Close()
 	if s.stateLog != nil {
 		_ = s.stateLog.dir.Close()
 	}
@@ -265,14 +268,14 @@ func (s *Server) keyOf(handle []byte) (state.FileKey, error) {
 	return key(volume, id), nil
 }
 
-func key(volume uint64, id export.FileID) state.FileKey {
+func key(volume uint64, id disk.FileID) state.FileKey {
 	key := state.FileKey{Volume: volume, Len: uint8(len(id.Bytes()))}
 	copy(key.ID[:], id.Bytes())
 	return key
 }
 
 // Denies reports whether an open denies reading or writing a file to version 3.
-func (s *Server) Denies(v *export.Volume, id export.FileID, write bool) bool {
+func (s *Server) Denies(v *exports.Volume, id disk.FileID, write bool) bool {
 	access := readAccess
 	if write {
 		access = writeAccess
@@ -280,9 +283,9 @@ func (s *Server) Denies(v *export.Volume, id export.FileID, write bool) bool {
 	return s.state.Denies(key(v.ID, id), access)
 }
 
-// holdOf is what some client holds open of a file, to be released; or nil.
-func (s *Server) holdOf(key state.FileKey) *held {
-	h, _ := s.state.Find(key).(*held)
+// descriptorOf returns the descriptor by which some client has a file open, to be released; or nil.
+func (s *Server) descriptorOf(key state.FileKey) *descriptor {
+	h, _ := s.state.Find(key).(*descriptor)
 	if h != nil && h.Held == nil {
 		h.Release()
 		return nil

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // The pseudo file system (RFC 8881 section 7.3) joins the volumes to one tree: the parts
@@ -26,7 +28,7 @@ type node struct {
 // nodeEntry is a name in a pseudo directory.
 type nodeEntry struct {
 	name   string
-	volume *export.Volume // nil: a pseudo directory
+	volume *exports.Volume // nil: a pseudo directory
 }
 
 // fileID is the directory's number.
@@ -38,9 +40,9 @@ func pathID(path string) uint64 {
 }
 
 // idOf is what a handle has of a path.
-func idOf(path string) export.FileID {
+func idOf(path string) disk.FileID {
 	sum := sha256.Sum256([]byte(path))
-	return export.NewFileID(sum[:16])
+	return disk.NewFileID(sum[:16])
 }
 
 // change moves when the entries do.
@@ -64,8 +66,8 @@ func (n *node) lookup(name string) (nodeEntry, bool) {
 
 // pseudo finds pseudo directories for a client.
 type pseudo struct {
-	table  *export.Table
-	key    *export.Key
+	table  *exports.Table
+	key    *locate.Key
 	client netip.AddrPort
 }
 
@@ -102,7 +104,7 @@ func (p pseudo) nodes() map[string]*node {
 func (p pseudo) byPath(path string) *node { return p.nodes()[path] }
 
 // byID is nil if there is none.
-func (p pseudo) byID(id export.FileID) *node {
+func (p pseudo) byID(id disk.FileID) *node {
 	for path, n := range p.nodes() {
 		if idOf(path) == id {
 			return n

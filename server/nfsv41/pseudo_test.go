@@ -4,13 +4,14 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // A client finds the volumes that it may mount, below directories made of their paths, and
 // nothing of the others.
 func TestPseudo(t *testing.T) {
-	table, key := &export.Table{}, export.NewKey(make([]byte, 32))
+	table, key := &exports.Table{}, locate.NewKey(make([]byte, 32))
 	for id, v := range []struct {
 		path    string
 		clients []netip.Prefix
@@ -21,7 +22,7 @@ func TestPseudo(t *testing.T) {
 		{path: "/secret/three", clients: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},
 	} {
 		id := uint64(id) + 1
-		if err := table.Export(export.Exported{ID: id, Path: v.path, Dir: t.TempDir(), Options: export.Options{Clients: v.clients}}); err != nil {
+		if err := table.Export(exports.Exported{ID: id, Path: v.path, Dir: t.TempDir(), Options: exports.Options{Clients: v.clients}}); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { table.Remove(id) })

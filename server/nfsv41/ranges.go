@@ -5,7 +5,7 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // Operations of version 4.2 on ranges of files. The replies of those that change something are kept, as that of
@@ -37,7 +37,7 @@ func (c *compound) deallocate(args *nfs4.DeallocateArgs) (result, error) {
 	return c.changeRange(args, c.Deallocate)
 }
 
-func (c *compound) changeRange(args *nfs4.RangeArgs, do func(f *export.File, offset, length uint64) error) (result, error) {
+func (c *compound) changeRange(args *nfs4.RangeArgs, do func(f *inode.File, offset, length uint64) error) (result, error) {
 	f, err := c.dataFile(args.Stateid, writeAccess)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (c *compound) copyOp(args *nfs4.CopyArgs) (result, error) {
 }
 
 // bothFiles are the saved file, open for reading, and the current one, open for writing.
-func (c *compound) bothFiles(src, dst nfs4.Stateid) (from, to *export.File, err error) {
+func (c *compound) bothFiles(src, dst nfs4.Stateid) (from, to *inode.File, err error) {
 	current := c.stateid
 	c.stateid = c.savedID // which the current stateid stands for there
 	sid, badID := c.stateidOf(src)

@@ -6,7 +6,9 @@ import (
 	"syscall"
 
 	"github.com/podnas/podnas/nfs/nfs4"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/vfs"
 )
 
@@ -92,7 +94,7 @@ func (l *lister) add(cookie uint64, name []byte) (bool, error) {
 }
 
 // list lists a directory of a volume. It has no "." and "..".
-func (c *compound) list(dir *export.File, l *lister) error {
+func (c *compound) list(dir *inode.File, l *lister) error {
 	at := l.args.Cookie
 	if at != 0 {
 		at = positionOf(at)
@@ -104,8 +106,8 @@ func (c *compound) list(dir *export.File, l *lister) error {
 		size = min(size, (l.Max-len(l.Bytes))/6)
 	}
 	var names owners
-	var handle [export.HandleMax]byte
-	return c.List(dir, &l.Listing, at, size, func(e export.Entry) (more bool, err error) {
+	var handle [locate.HandleMax]byte
+	return c.List(dir, &l.Listing, at, size, func(e inode.Entry) (more bool, err error) {
 		if string(e.Name) == "." || string(e.Name) == ".." {
 			return true, nil
 		}
@@ -160,12 +162,12 @@ func (c *compound) listPseudo(l *lister) error {
 	return nil
 }
 
-func (c *compound) rootAttrs(v *export.Volume, l *lister, names *owners) error {
+func (c *compound) rootAttrs(v *exports.Volume, l *lister, names *owners) error {
 	handle, err := c.server.opener.Root(v)
 	if err != nil {
 		return err
 	}
-	f, err := c.Open(handle, export.UseAttr)
+	f, err := c.Open(handle, inode.UseAttr)
 	if err != nil {
 		return err
 	}

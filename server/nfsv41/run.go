@@ -11,7 +11,7 @@ import (
 	"github.com/podnas/podnas/internal/statedir"
 )
 
-// runFile is beside the roster, and has the number of the run that has served the disk last. A run is a process, and those
+// runFile is beside the client tracking, and has the number of the run that has served the disk last. A run is a process, and those
 // that went on with its log after it had died. A handover and a log name theirs, so both are of use as long as nobody else has
 // served: one that was put back from a backup has the number of an older run.
 const runFile = "run"

@@ -24,7 +24,8 @@ const (
 
 // sharedNames are those that were noticed lately.
 type sharedNames struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	names map[string]SharedName // by Name
 }
 

@@ -119,3 +119,13 @@ func (c *compound) delegreturn(*nfs4.DelegreturnArgs) (result, error) {
 func (c *compound) delegpurge(*nfs4.DelegpurgeArgs) (result, error) {
 	return nil, statusError(nfs4.ErrNotSupp)
 }
+
+// shares are what an OPEN shares and denies.
+func shares(shareAccess, shareDeny uint32) (access, deny state.Access, err error) {
+	const wants = nfs4.WantDelegMask | nfs4.WantSignalDelegWhenRescAvail | nfs4.WantPushDelegWhenUncontended
+	share := shareAccess &^ wants
+	if share == 0 || share > nfs4.ShareAccessBoth || shareDeny > nfs4.ShareDenyBoth {
+		return 0, 0, statusError(nfs4.ErrInval)
+	}
+	return state.Access(share), state.Access(shareDeny), nil
+}

@@ -10,11 +10,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/podnas/podnas/internal/statedir"
+	"github.com/podnas/podnas/server/disk"
 	"github.com/podnas/podnas/server/nfsv41/state"
 )
 
@@ -154,7 +156,7 @@ func replayFrames(replay *state.Replay, frames []byte) (rest []byte, err error) 
 }
 
 // goOn goes on with the log of a server that has died. The error says why not.
-func (s *Server) goOn(cfg state.Config, roster []state.RosterEntry) (*state.State, error) {
+func (s *Server) goOn(cfg state.Config, tracking []state.TrackedClient) (*state.State, error) {
 	l := s.stateLog
 	frames, err := s.readLog(l.dir, l.name, stateLogMax, l.kernel)
 	if err == nil {
@@ -167,7 +169,7 @@ func (s *Server) goOn(cfg state.Config, roster []state.RosterEntry) (*state.Stat
 	if _, err := replayFrames(replay, frames); err != nil { // the rest was being written when the process died
 		return nil, err
 	}
-	return s.goOnWith(replay, roster)
+	return s.goOnWith(replay, tracking)
 }
 
 // try counts who uses the log.
@@ -326,4 +328,20 @@ func (s *Server) watchLog() {
 		l.told = true
 		s.log.Warn("nfs: the log of what clients have open and locked can't be written and was removed: if podnas dies, they have to reclaim it", "err", err)
 	}
+}
+
+// newReplay returns what reads a log.
+func (s *Server) newReplay(cfg state.Config) *state.Replay {
+	return state.NewReplay(cfg, restoreBack, func(volume uint64, file []byte) []byte {
+		return slices.Clone(s.opener.OwnForm(volume, disk.NewFileID(file)).Bytes())
+	})
+}
+
+// goOnWith goes on with what a server before has left, and has the client tracking be what it was then.
+func (s *Server) goOnWith(replay *state.Replay, tracking []state.TrackedClient) (*state.State, error) {
+	restored, err := replay.State(func(want []state.TrackedClient) error { return s.tracking.become(want, tracking) }, s.reopen)
+	if err == nil {
+		s.notices.restore(replay.Notices())
+	}
+	return restored, err
 }

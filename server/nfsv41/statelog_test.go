@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/podnas/podnas/internal/statedir"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41/state"
 	"github.com/podnas/podnas/server/vfs"
 	"github.com/podnas/podnas/test/testdisk"
@@ -32,13 +34,13 @@ type life struct {
 func newLife(t *testing.T) *life {
 	t.Helper()
 	l := &life{t: t, said: &bytes.Buffer{}}
-	table, key := &export.Table{ByIndex: testdisk.ByIndex()}, export.NewKey(make([]byte, 32))
+	table, key := &exports.Table{ByIndex: testdisk.ByIndex()}, locate.NewKey(make([]byte, 32))
 	log := slog.New(slog.NewTextHandler(l.said, nil))
-	opener := export.NewOpener(table, key, log)
+	opener := inode.NewOpener(table, key, log)
 	t.Cleanup(opener.Close)
 	l.cfg = Config{
 		Files: vfs.New(vfs.Config{Opener: opener, Log: log}), Opener: opener, Table: table, Key: key, Log: log,
-		Roster: filepath.Join(t.TempDir(), "clients"), StateLog: filepath.Join(t.TempDir(), "log"),
+		Tracking: filepath.Join(t.TempDir(), "clients"), StateLog: filepath.Join(t.TempDir(), "log"),
 	}
 	return l
 }
@@ -108,7 +110,7 @@ func TestStateLog(t *testing.T) {
 			l.do(change(l, s, func(b []byte) []byte { return append(b, state.AppendFrame(nil, []byte("{}"))[:9]...) }))
 		}, true, "clients go on"},
 		{"the number of the run is gone", func(l *life, _ *Server) {
-			l.do(os.Remove(filepath.Join(l.cfg.Roster, "..", runFile)))
+			l.do(os.Remove(filepath.Join(l.cfg.Tracking, "..", runFile)))
 		}, false, "another podnas has served this disk since"},
 		{"a podnas without a log was there", func(l *life, _ *Server) {
 			other := *l
@@ -142,10 +144,10 @@ func TestStateLog(t *testing.T) {
 			l.do(change(l, s, func(b []byte) []byte { return append(b, state.AppendFrame(nil, []byte(`{"open":{"client":1}}`))...) }))
 		}, false, "it contradicts itself"},
 		{"another list of clients", func(l *life, s *Server) {
-			l.do(errors.Join(os.Remove(filepath.Join(l.cfg.Roster, entries(l)[0])), s.roster.Add(state.RosterEntry{ClientID: 1, Owner: "x"})))
+			l.do(errors.Join(os.Remove(filepath.Join(l.cfg.Tracking, entries(l)[0])), s.tracking.Add(state.TrackedClient{ClientID: 1, Owner: "x"})))
 		}, true, "clients go on"},
 		{"a log of another disk", func(l *life, _ *Server) {
-			l.cfg.Key = export.NewKey([]byte("another key"))
+			l.cfg.Key = locate.NewKey([]byte("another key"))
 		}, false, "may reclaim"},
 		{"it died of the log", func(l *life, _ *Server) {
 			for range triesMax {
@@ -171,16 +173,16 @@ func TestStateLog(t *testing.T) {
 			l.do(s.handOver())
 		}, false, "clients go on"},
 		{"what it had handed over is damaged", func(l *life, s *Server) {
-			l.do(errors.Join(s.handOver(), os.WriteFile(filepath.Join(l.cfg.Roster, handoverFile), nil, 0o600)))
+			l.do(errors.Join(s.handOver(), os.WriteFile(filepath.Join(l.cfg.Tracking, handoverFile), nil, 0o600)))
 		}, true, "podnas had died, and clients go on"},
 		{"it could not hand over", func(l *life, s *Server) {
-			dir := s.roster.dir
+			dir := s.tracking.dir
 			closed, err := statedir.Open(filepath.Join(t.TempDir(), "closed"), nil, l.cfg.Log)
 			l.do(err)
 			l.do(closed.Close())
-			s.roster.dir = closed
+			s.tracking.dir = closed
 			s.Stop()
-			s.roster.dir = dir
+			s.tracking.dir = dir
 		}, true, "podnas had died, and clients go on"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

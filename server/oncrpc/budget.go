@@ -20,8 +20,10 @@ type Budget struct {
 	conn    int64 // the most that one connection may hold
 	reserve int64 // for addresses that have little
 
-	mu      sync.Mutex
-	free    int64
+	mu sync.Mutex
+	// +checklocks:mu
+	free int64
+	// +checklocks:mu
 	waiting list.List    // of *waiter
 	waiters atomic.Int32 // in the list; written with mu
 	// short has a value when a wait has begun.
@@ -81,10 +83,10 @@ func NewHolding(peer *Peer) *Holding { return &Holding{peer: peer} }
 func (b *Budget) TryTake(h *Holding, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.may(h, n) {
+	if !b.mayLocked(h, n) {
 		return false
 	}
-	b.account(h, n)
+	b.accountLocked(h, n)
 	return true
 }
 
@@ -118,7 +120,7 @@ func (b *Budget) giveCall(h *Holding, own bool) {
 	h.own.Store(false)
 	if h.waiting.Load() > 0 { // a wait that begins after this finds that own is not set
 		b.mu.Lock()
-		b.grant()
+		b.grantLocked()
 		b.mu.Unlock()
 	}
 }
@@ -131,7 +133,7 @@ func (b *Budget) Give(h *Holding, n int64) {
 	h.peer.bytes -= n
 	b.free += n
 	if b.waiters.Load() > 0 {
-		b.grant()
+		b.grantLocked()
 	}
 }
 
@@ -139,18 +141,22 @@ func (b *Budget) Give(h *Holding, n int64) {
 func (b *Budget) force(h *Holding, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.account(h, n)
+	b.accountLocked(h, n)
 }
 
-// account adds n bytes to what the connection has. The caller holds b.mu.
-func (b *Budget) account(h *Holding, n int64) {
+// accountLocked adds n bytes to what the connection has.
+//
+// +checklocks:b.mu
+func (b *Budget) accountLocked(h *Holding, n int64) {
 	h.bytes += n
 	h.peer.bytes += n
 	b.free -= n
 }
 
-// may reports whether the connection may take n bytes more. The caller holds b.mu.
-func (b *Budget) may(h *Holding, n int64) bool {
+// mayLocked reports whether the connection may take n bytes more.
+//
+// +checklocks:b.mu
+func (b *Budget) mayLocked(h *Holding, n int64) bool {
 	if h.peer.bytes+n <= largest {
 		return n <= b.free
 	}
@@ -165,7 +171,7 @@ func (b *Budget) wait(w *waiter, gone <-chan struct{}) (own bool, err error) {
 	b.waiters.Add(1)
 	w.holding.waiting.Add(1)
 	at := b.waiting.PushBack(w)
-	b.grant() // some may have been given back since TryTake
+	b.grantLocked() // some may have been given back since TryTake
 	b.mu.Unlock()
 	select {
 	case b.short <- struct{}{}:
@@ -183,18 +189,22 @@ func (b *Budget) wait(w *waiter, gone <-chan struct{}) (own bool, err error) {
 		return w.own, nil
 	default:
 	}
-	b.remove(at)
+	b.removeLocked(at)
 	return false, errNoMemory
 }
 
-// remove ends a wait. The caller holds b.mu.
-func (b *Budget) remove(at *list.Element) {
+// removeLocked ends a wait.
+//
+// +checklocks:b.mu
+func (b *Budget) removeLocked(at *list.Element) {
 	b.waiters.Add(-1)
 	b.waiting.Remove(at).(*waiter).holding.waiting.Add(-1)
 }
 
-// grant gives memory to those that wait for it. The caller holds b.mu.
-func (b *Budget) grant() {
+// grantLocked gives memory to those that wait for it.
+//
+// +checklocks:b.mu
+func (b *Budget) grantLocked() {
 	for {
 		var best *list.Element
 		for e := b.waiting.Front(); e != nil; e = e.Next() {
@@ -207,7 +217,7 @@ func (b *Budget) grant() {
 			if best != nil && best.Value.(*waiter).holding.peer.bytes <= w.holding.peer.bytes {
 				continue
 			}
-			if b.may(w.holding, w.n) {
+			if b.mayLocked(w.holding, w.n) {
 				best = e
 			}
 		}
@@ -216,9 +226,9 @@ func (b *Budget) grant() {
 		}
 		w := best.Value.(*waiter)
 		if !w.own {
-			b.account(w.holding, w.n)
+			b.accountLocked(w.holding, w.n)
 		}
-		b.remove(best)
+		b.removeLocked(best)
 		close(w.ready)
 	}
 }

@@ -18,7 +18,8 @@ type buffers struct {
 // freeList has what can be used again. take returns what was put last: it is still in the
 // processor's cache.
 type freeList[T any] struct {
-	mu   sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	free []T
 	_    [32]byte // the next list is on another cache line
 }

@@ -46,7 +46,7 @@ type Call struct {
 	memory  []byte // of Reply, from the free list; nil: small
 	own     bool   // the memory is that of the connection's small call
 	charged int64  // bytes taken from the budget besides that
-	slot    slot   // if it may block, see MayWait
+	permit  permit // if it may block, see MayWait
 	owner   shares.Owner
 	last    bool         // no other call had arrived when it was read
 	woken   atomic.Int32 // what conn.awake has of it
@@ -148,7 +148,7 @@ func (c *Call) logPanic(v any) {
 
 // finish sends the reply: the results if stat is Success, otherwise only stat.
 func (c *Call) finish(stat rpc.AcceptStat) {
-	c.releaseSlot() // a client that does not read its reply must not keep it
+	c.releasePermit() // a client that does not read its reply must not keep it
 	c.grown()
 	if c.counted {
 		c.conn.served.End(&c.Served, c.status(stat), c.Header.XID)

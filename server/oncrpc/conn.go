@@ -60,7 +60,7 @@ type conn struct {
 	writes waits      // of the goroutine that has set writing
 
 	gone    atomic.Bool            // the client reads no more replies
-	ahead   atomic.Int32           // goroutines that wait for a slot
+	ahead   atomic.Int32           // goroutines that wait for a permit
 	awake   atomic.Int32           // calls that were woken together, and are about to be answered
 	reader  atomic.Pointer[reader] // the goroutine that reads
 	checked atomic.Bool            // check is running
@@ -68,13 +68,19 @@ type conn struct {
 	found   uint64                 // the number of the call that the last check found; the timer's
 	idle    int                    // checks in a row that found none; the timer's
 
-	mu      sync.Mutex
-	out     []*Call  // finished, to be written
-	outSize int      // bytes in out
-	written []*Call  // empty: the memory for the next out
-	writing bool     // a goroutine writes
-	broken  bool     // a write has failed, and nothing more is written
-	asks    [][]byte // calls of the server's own, to be written
+	mu sync.Mutex
+	// +checklocks:mu
+	out []*Call // finished, to be written
+	// +checklocks:mu
+	outSize int // bytes in out
+	// +checklocks:mu
+	written []*Call // empty: the memory for the next out
+	// +checklocks:mu
+	writing bool // a goroutine writes
+	// +checklocks:mu
+	broken bool // a write has failed, and nothing more is written
+	// +checklocks:mu
+	asks [][]byte // calls of the server's own, to be written
 
 	asked *rpc.Pending // calls of the server's own
 }

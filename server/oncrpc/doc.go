@@ -16,8 +16,11 @@
 // goroutine goes on reading the connection (handoff.go, readers.go), and a further one writes the
 // replies to such calls: those that have waited for the same sync leave together. Each blocked call
 // needs a thread, so their number is limited, and shared fairly between volumes and clients
-// (slots.go).
+// (semaphore.go).
 //
 // A watchdog closes connections that wait too long for the client (watchdog.go). The system calls
 // of sockets never block, so they bypass Go's scheduler (package socket).
+//
+// Order of locks: Server.mu, Peers.mu, conn.looks. conn.mu and Budget.mu may be taken with Server.mu held; with them, and
+// with those of the semaphore, the readers and free lists, no other is taken.
 package oncrpc

@@ -45,9 +45,9 @@ const replaced = 1<<64 - 1
 // not be begun then.
 func (c *Call) MayWait(volume uint64, surely bool) bool {
 	c.asleep()
-	if c.slot == noSlot {
+	if c.permit == noPermit {
 		c.owner = shares.Owner{Volume: volume, Client: c.Client.Addr()}
-		c.acquireSlot()
+		c.acquirePermit()
 	}
 	if c.Abandoned() {
 		return false
@@ -65,7 +65,7 @@ func (c *Call) MayWait(volume uint64, surely bool) bool {
 // blocking.
 func (c *Call) Wait() {
 	c.asleep()
-	c.releaseSlot()
+	c.releasePermit()
 	c.handOn()
 }
 

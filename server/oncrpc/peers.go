@@ -48,11 +48,14 @@ type Connection interface {
 // are too many, the ones that do nothing are closed first: NFS clients connect again
 // by themselves when they need to.
 type Peers struct {
-	conns, perPeer int // limits
+	conns   int // the most of all
+	perPeer int // the most of one address
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	peers map[netip.Addr]*Peer
-	open  int
+	// +checklocks:mu
+	open int
 }
 
 // Peer is an address that clients connect from.
@@ -89,9 +92,9 @@ func (p *Peers) admit(c Connection) (_ *Peer, old []candidate) {
 		peer = &Peer{addr: addr, conns: map[Connection]bool{}}
 	}
 	if p.open >= p.conns || len(peer.conns) >= p.perPeer {
-		old = p.leastNeeded(peer)
+		old = p.leastNeededLocked(peer)
 		for _, candidate := range old {
-			p.remove(candidate.peer, candidate.conn)
+			p.removeLocked(candidate.peer, candidate.conn)
 		}
 	}
 	conns, perPeer := p.conns, p.perPeer
@@ -111,11 +114,13 @@ func (p *Peers) admit(c Connection) (_ *Peer, old []candidate) {
 func (p *Peers) Leave(peer *Peer, c Connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.remove(peer, c)
+	p.removeLocked(peer, c)
 }
 
-// remove removes a connection if that is still there. The caller holds p.mu.
-func (p *Peers) remove(peer *Peer, c Connection) {
+// removeLocked removes a connection if that is still there.
+//
+// +checklocks:p.mu
+func (p *Peers) removeLocked(peer *Peer, c Connection) {
 	if !peer.conns[c] {
 		return
 	}
@@ -134,10 +139,12 @@ type candidate struct {
 	since time.Time
 }
 
-// leastNeeded returns connections to close for a new one of a peer: those that have been
+// leastNeededLocked returns connections to close for a new one of a peer: those that have been
 // idle for long, otherwise those of addresses that have more, otherwise one that is idle. It
-// returns several, so that not every new connection has to search. The caller holds p.mu.
-func (p *Peers) leastNeeded(newcomer *Peer) []candidate {
+// returns several, so that not every new connection has to search.
+//
+// +checklocks:p.mu
+func (p *Peers) leastNeededLocked(newcomer *Peer) []candidate {
 	var list []candidate
 	now := time.Now()
 	for _, peer := range p.peers {

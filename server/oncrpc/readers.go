@@ -14,9 +14,11 @@ const (
 // as large as calls need, while that of a new goroutine grows, and is copied, with its first call:
 // docs/internals/tried.md.
 type readers struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	spare []chan *reader // of goroutines that wait in next
-	ended bool           // none is kept any more
+	// +checklocks:mu
+	ended bool // none is kept any more
 }
 
 // begin has a goroutine read a connection.

@@ -96,7 +96,7 @@ type Server struct {
 	buffers  buffers
 	calls    freeList[*Call]
 	inputs   inputBuffers
-	slots    *slots
+	blocking *semaphore
 	readers  readers
 	peers    *Peers
 	// drained is closed when the calls under way have had their time after shutdown.
@@ -108,7 +108,8 @@ type Server struct {
 
 	full rate.Sometimes // there are too many connections
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	conns map[*conn]bool
 	open  sync.WaitGroup // conns
 	late  sync.WaitGroup // conns that have calls under way although they are closed
@@ -132,7 +133,7 @@ func newServer(cfg ServerConfig, limits limits) *Server {
 		limits:   limits,
 		drained:  make(chan struct{}),
 		budget:   newBudget(limits.totalBytes, limits.connBytes),
-		slots:    newSlots(),
+		blocking: newSemaphore(),
 		peers:    newPeers(limits.conns, limits.peerConns),
 		full:     rate.Sometimes{Interval: 10 * time.Second},
 		conns:    map[*conn]bool{},

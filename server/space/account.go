@@ -29,9 +29,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // Account counts a volume's usage and enforces its limit.
@@ -66,6 +65,8 @@ import (
 //
 // The methods of an Account and of a Charge may be called concurrently, but for Attach and
 // KeepMark. Where an Account or a Charge may be nil, the method's comment says so.
+//
+// Order of locks: Account.writing, Charge.blocks, Charge.mu, Account.mu.
 type Account struct {
 	limit amounts // inodes 0: none
 	used  amounts // by all inodes in counted
@@ -89,13 +90,16 @@ type Account struct {
 	scanned  chan struct{}                     // closed when the existing files are counted
 	again    atomic.Bool                       // the scan must start again
 
-	mu      sync.Mutex
-	charges map[Inode]*Charge // in use, or to be checked again
+	mu sync.Mutex
+	// +checklocks:mu
+	charges map[disk.Inode]*Charge // in use, or to be checked again
 	// counted has the inodes that are included in used. Files created directly on the
 	// disk are added when a client first uses them.
+	// +checklocks:mu
 	counted inodeSet
 	// unseen is the known usage at the start, minus the part of it that is in used; 0
 	// after the scan.
+	// +checklocks:mu
 	unseen Amount
 }
 
@@ -123,7 +127,7 @@ func (n Amount) minus(m Amount) Amount { return Amount{n.bytes - m.bytes, n.inod
 
 // NewAccount returns the account of a volume. Call Attach before the first change.
 func NewAccount(limit quota.Limit) *Account {
-	a := &Account{charges: map[Inode]*Charge{}, counted: inodeSet{}, scanned: make(chan struct{})}
+	a := &Account{charges: map[disk.Inode]*Charge{}, counted: inodeSet{}, scanned: make(chan struct{})}
 	a.mark.store(unlimited())
 	a.SetLimit(limit)
 	return a
@@ -144,7 +148,7 @@ func (a *Account) SetLimit(limit quota.Limit) {
 	a.writing.Lock()
 	defer a.writing.Unlock()
 	a.limit.store(Amount{max(limit.Bytes, 0), max(limit.Inodes, 0)})
-	a.setCeiling()
+	a.setCeilingLocked()
 }
 
 // most is the limit, with unlimited inodes if there is no inode limit.
@@ -156,9 +160,10 @@ func (a *Account) most() Amount {
 	return most
 }
 
-// setCeiling sets the ceiling from the limit and the mark. The caller has
-// write-locked a.writing.
-func (a *Account) setCeiling() {
+// setCeilingLocked sets the ceiling from the limit and the mark.
+//
+// +checklocks:a.writing
+func (a *Account) setCeilingLocked() {
 	most, mark := a.most(), a.mark.load()
 	a.ceiling.store(Amount{min(most.bytes, mark.bytes), min(most.inodes, mark.inodes)})
 }
@@ -211,16 +216,9 @@ func (a *Account) LimitTo(room *Room) {
 	room.FreeFiles = min(room.FreeFiles, room.Files-min(inodes, room.Files))
 }
 
-// Inode identifies a file in its volume. On an overlay the number alone does not,
-// because files and directories are on different devices.
-type Inode struct{ Device, Number uint64 }
-
-// InodeOf is the inode with these attributes.
-func InodeOf(st *unix.Stat_t) Inode { return Inode{st.Dev, st.Ino} }
-
 // count adds an inode, unless it is counted already. isNew is whether it was created
 // after the start.
-func (a *Account) count(i Inode, bytes int64, isNew bool) {
+func (a *Account) count(i disk.Inode, bytes int64, isNew bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.counted.add(i) {
@@ -237,7 +235,7 @@ func (a *Account) count(i Inode, bytes int64, isNew bool) {
 }
 
 // uncount removes a deleted inode. Its number may be reused.
-func (a *Account) uncount(i Inode, bytes int64) {
+func (a *Account) uncount(i disk.Inode, bytes int64) {
 	a.change(Amount{-bytes, -1})
 	a.mu.Lock()
 	defer a.mu.Unlock()

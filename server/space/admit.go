@@ -55,10 +55,10 @@ func (c *Charge) writeAlone(fd int, p []byte, offset int64, st *unix.Stat_t) (in
 	need := blocksOf(offset, len(p))
 	between := c.between(st, start)
 	wanted := Amount{bytes: addSizes(need, between)}
-	room := a.room(wanted).bytes - between
+	room := a.roomLocked(wanted).bytes - between
 	var over error
 	if room < need {
-		over = a.full(wanted)
+		over = a.fullLocked(wanted)
 		fits := max(room, 0) &^ (blockSize - 1) // what fits ends with a block
 		p = p[:max(start-offset+fits, 0)]
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 // LookAfter is how long after the last use the usage of a written file is read
@@ -20,18 +22,23 @@ const lookLate = 6 * time.Minute
 // Charge is the account's entry for an inode in use, from Enter or EnterNew to Leave.
 type Charge struct {
 	account *Account
-	inode   Inode
+	inode   disk.Inode
 	users   int       // guarded by account.mu
 	file    string    // ID to read its usage again, if its data was written; guarded by account.mu
 	due     time.Time // when, if nobody uses it; guarded by account.mu
 	late    int64     // bytes at the last read for lookLate; guarded by account.mu
 
-	mu    sync.Mutex
-	known bool  // bytes is included in used
-	gone  bool  // it has no name any more
+	mu sync.Mutex
+	// +checklocks:mu
+	known bool // bytes is included in used
+	// +checklocks:mu
+	gone bool // it has no name any more
+	// +checklocks:mu
 	bytes int64 // 0 if gone
-	size  int64 // of a file, when last read
-	ahead bool  // the file system may free some of its blocks later
+	// +checklocks:mu
+	size int64 // of a file, when last read
+	// +checklocks:mu
+	ahead bool // the file system may free some of its blocks later
 
 	// blocks is read-locked by calls that overwrite existing blocks without a
 	// Reservation, and write-locked by calls that truncate the file.
@@ -39,7 +46,7 @@ type Charge struct {
 }
 
 // Enter returns the charge of an inode, until Leave.
-func (a *Account) Enter(i Inode) *Charge {
+func (a *Account) Enter(i disk.Inode) *Charge {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c := a.charges[i]
@@ -54,11 +61,11 @@ func (a *Account) Enter(i Inode) *Charge {
 // EnterNew is Enter for an inode that the caller has just created, in a directory whose
 // names it has locked, with a Reservation of ForNew. st are the inode's attributes since then.
 func (a *Account) EnterNew(st *unix.Stat_t) *Charge {
-	c := a.Enter(InodeOf(st))
+	c := a.Enter(disk.InodeOf(st))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.known || c.gone { // else others have read its attributes, maybe later
-		c.settle(st, true)
+		c.settleLocked(st, true)
 	}
 	return c
 }
@@ -81,15 +88,17 @@ func (c *Charge) Leave(written string) {
 	case !gone && c.file != "":
 		c.due = time.Now().Add(LookAfter)
 	default:
-		a.drop(c)
+		a.dropLocked(c)
 	}
 }
 
-// drop removes an unused charge. The caller holds a.mu.
-func (a *Account) drop(c *Charge) {
+// dropLocked removes an unused charge.
+//
+// +checklocks:a.mu
+func (a *Account) dropLocked(c *Charge) {
 	delete(a.charges, c.inode)
 	if len(a.charges) == 0 {
-		a.charges = map[Inode]*Charge{} // a map keeps the memory of its largest size
+		a.charges = map[disk.Inode]*Charge{} // a map keeps the memory of its largest size
 	}
 }
 
@@ -101,27 +110,29 @@ func (c *Charge) Stat(fd int, st *unix.Stat_t) error { return c.Look(fd, st, fal
 // open are in memory.
 func (c *Charge) Look(fd int, st *unix.Stat_t, quick bool) error {
 	if c == nil {
-		return fstat(fd, st, quick)
+		return disk.Fstat(fd, st, quick)
 	}
 	// Read and settle in one step, or an older result could overwrite a newer one.
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := fstat(fd, st, quick); err != nil {
+	if err := disk.Fstat(fd, st, quick); err != nil {
 		return err
 	}
-	c.settle(st, false)
+	c.settleLocked(st, false)
 	return nil
 }
 
-// settle charges the inode's current usage. isNew is whether the caller has created
-// it. The caller holds c.mu.
-func (c *Charge) settle(st *unix.Stat_t, isNew bool) {
+// settleLocked charges the inode's current usage. isNew is whether the caller has created
+// it.
+//
+// +checklocks:c.mu
+func (c *Charge) settleLocked(st *unix.Stat_t, isNew bool) {
 	a, gone := c.account, st.Nlink == 0
 	bytes, _ := a.prices.of(st)
 	c.size, c.ahead = st.Size, a.prices.mayShrink(st)
 	switch {
 	case gone:
-		c.setGone()
+		c.setGoneLocked()
 		return
 	case !c.known || c.gone: // seen first, or the number was reused
 		c.known, c.gone = true, false
@@ -132,10 +143,12 @@ func (c *Charge) settle(st *unix.Stat_t, isNew bool) {
 	c.bytes = bytes
 }
 
-// setGone ends the charge for the inode. If the inode was removed before it was
+// setGoneLocked ends the charge for the inode. If the inode was removed before it was
 // seen, there is nothing to do: the call that removed its last name has uncounted
-// it, or it was removed directly on the disk. The caller holds c.mu.
-func (c *Charge) setGone() {
+// it, or it was removed directly on the disk.
+//
+// +checklocks:c.mu
+func (c *Charge) setGoneLocked() {
 	if c.known && !c.gone {
 		c.account.uncount(c.inode, c.bytes)
 	}
@@ -154,7 +167,7 @@ func (c *Charge) takes() int64 {
 func (c *Charge) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.setGone()
+	c.setGoneLocked()
 }
 
 // LookAgain reads the usage of files again that were written some time ago. open opens a
@@ -200,6 +213,6 @@ func (a *Account) looked(c *Charge, now time.Time) {
 	case ahead && c.late != bytes:
 		c.late, c.due = bytes, now.Add(lookLate)
 	default:
-		a.drop(c)
+		a.dropLocked(c)
 	}
 }

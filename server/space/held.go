@@ -1,7 +1,7 @@
 package space
 
 // Held is what calls hold of an account at a moment. Only tests use it: those of
-// server/export show that calls return everything that they reserve.
+// server/inode show that calls return everything that they reserve.
 type Held struct {
 	Charges  int    // in use, or to be looked at again
 	Reserved Amount // zero if there is no Reservation

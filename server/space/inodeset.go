@@ -1,12 +1,14 @@
 package space
 
+import "github.com/podnas/podnas/server/disk"
+
 // inodeSet is a set of inodes. File systems number files in runs, so 64 numbers
 // share an entry: a million files take less than a megabyte.
-type inodeSet map[Inode]uint64 // the numbers are of 64 inodes each
+type inodeSet map[disk.Inode]uint64 // the numbers are of 64 inodes each
 
 // add is false of what is in it already.
-func (s inodeSet) add(i Inode) bool {
-	key, bit := i.place()
+func (s inodeSet) add(i disk.Inode) bool {
+	key, bit := place(i)
 	if s[key]&bit != 0 {
 		return false
 	}
@@ -14,8 +16,8 @@ func (s inodeSet) add(i Inode) bool {
 	return true
 }
 
-func (s inodeSet) remove(i Inode) {
-	key, bit := i.place()
+func (s inodeSet) remove(i disk.Inode) {
+	key, bit := place(i)
 	switch left := s[key] &^ bit; {
 	case left != 0:
 		s[key] = left
@@ -24,6 +26,6 @@ func (s inodeSet) remove(i Inode) {
 	}
 }
 
-func (i Inode) place() (Inode, uint64) {
-	return Inode{i.Device, i.Number / 64}, 1 << (i.Number % 64)
+func place(i disk.Inode) (disk.Inode, uint64) {
+	return disk.Inode{Device: i.Device, Number: i.Number / 64}, 1 << (i.Number % 64)
 }

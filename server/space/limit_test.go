@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // The limits are what a client is told.
@@ -96,13 +97,14 @@ func TestBlocksStay(t *testing.T) {
 	a.Attach(f, nil)
 	var st unix.Stat_t
 	mustDo(t, unix.Fstat(int(f.Fd()), &st))
-	c := a.Enter(InodeOf(&st))
+	c := a.Enter(disk.InodeOf(&st))
 	defer c.Leave("")
 	c.blocks.RLock() // as overwrite does
 	cut := make(chan error)
 	go func() { cut <- c.Resize(int(f.Fd()), 0, func() error { return f.Truncate(0) }) }()
 	select {
 	case err := <-cut:
+		c.blocks.RUnlock()
 		t.Error(err, "the file is cut while somebody relies on its blocks")
 	case <-time.After(50 * time.Millisecond):
 		c.blocks.RUnlock()

@@ -59,7 +59,7 @@ func (a *Account) KeepMark(path string, log *slog.Logger) {
 	defer a.writing.Unlock()
 	a.mark.keeper.Store(&keeper{path, log})
 	a.mark.store(known)
-	a.setCeiling()
+	a.setCeilingLocked()
 	a.expect(known)
 }
 
@@ -71,28 +71,32 @@ func (a *Account) startMark() {
 	a.writing.Lock()
 	a.mark.keeper.Store(a.mark.waiting)
 	a.mark.store(Amount{})
-	a.setCeiling()
+	a.setCeilingLocked()
 	a.writing.Unlock()
 	a.FollowMark()
 }
 
-// moveMark raises the mark to allow a usage. The caller has write-locked a.writing.
-func (a *Account) moveMark(to Amount) {
+// moveMarkLocked raises the mark to allow a usage.
+//
+// +checklocks:a.writing
+func (a *Account) moveMarkLocked(to Amount) {
 	mark := a.mark.load()
 	if to.bytes <= mark.bytes && to.inodes <= mark.inodes {
 		return
 	}
 	step, most := a.step(), a.most()
-	up := func(mark, to, step, most int64) int64 {
-		if to <= mark {
-			return mark
-		}
-		return max(to, min(addSizes(to, step), most)) // nothing is accepted beyond the limit
-	}
-	a.setMark(Amount{
-		up(mark.bytes, to.bytes, step.bytes, most.bytes),
-		up(mark.inodes, to.inodes, step.inodes, most.inodes),
+	a.setMarkLocked(Amount{
+		raisedMark(mark.bytes, to.bytes, step.bytes, most.bytes),
+		raisedMark(mark.inodes, to.inodes, step.inodes, most.inodes),
 	}, true)
+}
+
+// raisedMark returns a mark that allows a usage, and a step more unless that is beyond the limit.
+func raisedMark(mark, to, step, most int64) int64 {
+	if to <= mark {
+		return mark
+	}
+	return max(to, min(addSizes(to, step), most)) // nothing is accepted beyond the limit
 }
 
 // FollowMark moves the mark to the usage if that has grown without reservations, or
@@ -106,24 +110,28 @@ func (a *Account) FollowMark() {
 	a.writing.Lock()
 	defer a.writing.Unlock()
 	taken = a.taken.load()
-	a.setMark(Amount{addSizes(max(taken.bytes, 0), step.bytes), addSizes(max(taken.inodes, 0), step.inodes)},
+	a.setMarkLocked(Amount{addSizes(max(taken.bytes, 0), step.bytes), addSizes(max(taken.inodes, 0), step.inodes)},
 		taken.bytes > mark.bytes || taken.inodes > mark.inodes)
 }
 
 // LastMark moves the mark to the usage, for the next start. Call it when there are no more
-// changes.
+// changes. Not checked: checklocks does not know TryLock.
+//
+// +checklocksignore
 func (a *Account) LastMark() {
 	if a.mark.keeper.Load() == nil || !a.writing.TryLock() {
 		return // running calls may still use their reservations
 	}
 	defer a.writing.Unlock()
 	taken := a.taken.load()
-	a.setMark(Amount{max(taken.bytes, 0), max(taken.inodes, 0)}, false)
+	a.setMarkLocked(Amount{max(taken.bytes, 0), max(taken.inodes, 0)}, false)
 }
 
-// setMark writes the mark. sync is needed if it is raised; a lowered one need not be on
-// the disk, because the old one is valid, too. The caller has write-locked a.writing.
-func (a *Account) setMark(n Amount, sync bool) {
+// setMarkLocked writes the mark. sync is needed if it is raised; a lowered one need not be on
+// the disk, because the old one is valid, too.
+//
+// +checklocks:a.writing
+func (a *Account) setMarkLocked(n Amount, sync bool) {
 	keeper := a.mark.keeper.Load()
 	if keeper == nil {
 		return
@@ -142,5 +150,5 @@ func (a *Account) setMark(n Amount, sync bool) {
 		n = unlimited()
 	}
 	a.mark.store(n)
-	a.setCeiling()
+	a.setCeilingLocked()
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/internal/tree"
+	"github.com/podnas/podnas/server/disk"
 )
 
 // pass is one pass of a scan through a volume.
@@ -45,7 +46,7 @@ func (p *pass) enter(_ string, dir *os.File, _ *unix.Statx_t) error {
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
 		return err
 	}
-	c := p.account.Enter(InodeOf(&st))
+	c := p.account.Enter(disk.InodeOf(&st))
 	defer c.Leave("")
 	return c.Stat(int(dir.Fd()), &st)
 }
@@ -59,7 +60,7 @@ func (p *pass) name(dir *os.File, name string) (enter bool, err error) {
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return true, nil
 	}
-	p.account.found(int(dir.Fd()), name, InodeOf(&st))
+	p.account.found(int(dir.Fd()), name, disk.InodeOf(&st))
 	return false, nil
 }
 

@@ -32,6 +32,9 @@ type Reservation struct {
 }
 
 // Release returns the reservation. Call it once. The zero Reservation has nothing to return.
+// Not checked: Reserve has locked writing, one way or the other.
+//
+// +checklocksignore
 func (r Reservation) Release() {
 	if r.account == nil {
 		return
@@ -73,6 +76,9 @@ func raise(sum *atomic.Int64, n, most int64) bool {
 // Reserve reserves space, until Release. It returns EDQUOT if there is too little, EAGAIN
 // if that is unknown until the volume's scan ends. The caller must hold no other
 // Reservation. a may be nil: then there is space.
+// Not checked: it returns with writing locked.
+//
+// +checklocksignore
 func (a *Account) Reserve(n Amount) (Reservation, error) {
 	if a == nil {
 		return Reservation{}, nil
@@ -84,7 +90,7 @@ func (a *Account) Reserve(n Amount) (Reservation, error) {
 	a.writing.RUnlock()
 	// Alone, so that nothing is refused because of others' reservations.
 	a.writing.Lock()
-	if err := a.admit(n); err != nil {
+	if err := a.admitLocked(n); err != nil {
 		a.writing.Unlock()
 		return Reservation{}, err
 	}
@@ -92,17 +98,21 @@ func (a *Account) Reserve(n Amount) (Reservation, error) {
 	return Reservation{a, n, true}, nil
 }
 
-// admit checks whether n fits. The caller has write-locked a.writing.
-func (a *Account) admit(n Amount) error {
-	room := a.room(n)
+// admitLocked checks whether n fits.
+//
+// +checklocks:a.writing
+func (a *Account) admitLocked(n Amount) error {
+	room := a.roomLocked(n)
 	if n.bytes <= room.bytes && n.inodes <= room.inodes {
 		return nil
 	}
-	return a.full(n)
+	return a.fullLocked(n)
 }
 
-// full returns why n does not fit. The caller has write-locked a.writing.
-func (a *Account) full(n Amount) error {
+// fullLocked returns why n does not fit.
+//
+// +checklocks:a.writing
+func (a *Account) fullLocked(n Amount) error {
 	most, used := a.most(), a.used.load()
 	if a.scanning() && n.bytes <= most.bytes-used.bytes && n.inodes <= most.inodes-used.inodes {
 		return unix.EAGAIN
@@ -110,13 +120,15 @@ func (a *Account) full(n Amount) error {
 	return unix.EDQUOT
 }
 
-// room returns the free space, at most wanted, and raises the mark for it. It is not
-// negative. The caller has write-locked a.writing.
-func (a *Account) room(wanted Amount) Amount {
+// roomLocked returns the free space, at most wanted, and raises the mark for it. It is not
+// negative.
+//
+// +checklocks:a.writing
+func (a *Account) roomLocked(wanted Amount) Amount {
 	most, taken := a.most(), a.taken.load()
 	room := Amount{max(most.bytes-max(taken.bytes, 0), 0), max(most.inodes-max(taken.inodes, 0), 0)}
 	room = Amount{min(room.bytes, wanted.bytes), min(room.inodes, wanted.inodes)}
-	a.moveMark(Amount{taken.bytes + room.bytes, taken.inodes + room.inodes})
+	a.moveMarkLocked(Amount{taken.bytes + room.bytes, taken.inodes + room.inodes})
 	return room
 }
 

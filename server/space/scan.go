@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
 )
 
 const (
@@ -58,7 +60,7 @@ func (a *Account) Scan(root *os.File, ending <-chan struct{}, log *slog.Logger) 
 }
 
 // found counts an inode that the scan came by, unless it is counted already.
-func (a *Account) found(dir int, name string, i Inode) {
+func (a *Account) found(dir int, name string, i disk.Inode) {
 	c := a.Enter(i)
 	var again string
 	if c.LookAt(dir, name) {
@@ -74,10 +76,10 @@ func (c *Charge) LookAt(dir int, name string) (mayChange bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || InodeOf(&st) != c.inode {
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || disk.InodeOf(&st) != c.inode {
 		return c.ahead
 	}
-	c.settle(&st, false)
+	c.settleLocked(&st, false)
 	changed := time.Unix(st.Ctim.Unix())
 	return c.ahead || st.Mode&unix.S_IFMT == unix.S_IFREG && time.Since(changed) < LookAfter
 }
@@ -98,5 +100,5 @@ func (a *Account) Moved(dir int, name string) {
 		a.again.Store(true)
 		return
 	}
-	a.found(dir, name, InodeOf(&st))
+	a.found(dir, name, disk.InodeOf(&st))
 }

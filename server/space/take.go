@@ -1,6 +1,10 @@
 package space
 
-import "golang.org/x/sys/unix"
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
+)
 
 // Taking is the removal of a name from an inode. The zero Taking changes nothing.
 type Taking struct {
@@ -17,10 +21,10 @@ func (a *Account) Take(fd int) Taking {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return Taking{}
 	}
-	c := a.Enter(InodeOf(&st))
+	c := a.Enter(disk.InodeOf(&st))
 	c.mu.Lock()
 	if !c.known || c.gone { // no call has seen the inode before, so that it is not charged
-		c.settle(&st, false)
+		c.settleLocked(&st, false)
 	}
 	c.mu.Unlock()
 	return Taking{charge: c, fd: fd, isDir: isDir(&st)}
@@ -35,7 +39,7 @@ func (c *Charge) Take(fd int) Taking { return Taking{charge: c, fd: fd, held: tr
 // the very same inode, rename(2) does nothing.
 func (t *Taking) Renamed(dir int, name string) {
 	var st unix.Stat_t
-	if t.isDir && unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && InodeOf(&st) == t.charge.inode {
+	if t.isDir && unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && disk.InodeOf(&st) == t.charge.inode {
 		t.isDir = false
 	}
 }

@@ -47,11 +47,16 @@ func (c *Client) traffic() Traffic {
 
 // clients has the remembered clients. Place 0 is for all others.
 type clients struct {
-	mu      sync.Mutex
-	byAddr  map[netip.Addr]*Client
+	mu sync.Mutex
+	// +checklocks:mu
+	byAddr map[netip.Addr]*Client
+	// +checklocks:mu
 	byPlace [clientsMax + 1]*Client
 }
 
+// init is for clients that nobody else has yet.
+//
+// +checklocksignore
 func (c *clients) init() {
 	c.byAddr = map[netip.Addr]*Client{}
 	c.byPlace[0] = &Client{}
@@ -63,15 +68,17 @@ func (c *clients) enter(addr netip.Addr, now time.Duration) *Client {
 	defer c.mu.Unlock()
 	client := c.byAddr[addr]
 	if client == nil {
-		client = c.take(addr, now)
+		client = c.takeLocked(addr, now)
 	}
 	client.conns++
 	return client
 }
 
-// take gives a client a place: a free one, or that of the client disconnected
-// for longest. While all are connected it is place 0. The caller holds c.mu.
-func (c *clients) take(addr netip.Addr, now time.Duration) *Client {
+// takeLocked gives a client a place: a free one, or that of the client disconnected
+// for longest. While all are connected it is place 0.
+//
+// +checklocks:c.mu
+func (c *clients) takeLocked(addr netip.Addr, now time.Duration) *Client {
 	place := 0
 	for i := 1; i < len(c.byPlace); i++ {
 		switch old := c.byPlace[i]; {
@@ -90,7 +97,7 @@ func (c *clients) take(addr netip.Addr, now time.Duration) *Client {
 		return c.byPlace[0]
 	}
 	if old := c.byPlace[place]; old != nil {
-		c.forget(old)
+		c.forgetLocked(old)
 	}
 	client := &Client{addr: addr, place: place, since: now}
 	client.seen.Store(int64(now))
@@ -103,12 +110,14 @@ func (c *clients) leave(client *Client) {
 	defer c.mu.Unlock()
 	client.conns--
 	if client.place > 0 && client.conns == 0 && client.calls.Load() == 0 {
-		c.forget(client)
+		c.forgetLocked(client)
 	}
 }
 
-// forget moves a client's counts to place 0. The caller holds c.mu.
-func (c *clients) forget(old *Client) {
+// forgetLocked moves a client's counts to place 0.
+//
+// +checklocks:c.mu
+func (c *clients) forgetLocked(old *Client) {
 	delete(c.byAddr, old.addr)
 	c.byPlace[old.place] = nil
 	others := c.byPlace[0]
@@ -131,7 +140,7 @@ func (c *clients) remembered(now time.Duration) []*Client {
 			continue
 		}
 		if client.place > 0 && client.conns == 0 && now-time.Duration(client.seen.Load()) > clientForget {
-			c.forget(client)
+			c.forgetLocked(client)
 			continue
 		}
 		if client.place > 0 && client.calls.Load() == 0 && now-client.since < clientShown {

@@ -9,7 +9,8 @@ import (
 // before it connects, and a bound address can't be another's: no client can evade
 // being counted.
 type own struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	addrs map[netip.AddrPort]bool
 }
 

@@ -8,7 +8,8 @@
 // (Prometheus, the status page).
 //
 // Connections are spread over a few sets of the counters that all calls write, so
-// that two processors seldom write to the same one.
+// that two processors seldom write to the same one. Its two mutexes, of clients and of the server's own
+// connections, are never held together.
 package stats
 
 import (

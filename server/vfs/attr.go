@@ -6,22 +6,24 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // Attrs are a file's attributes, if they are known.
 type Attrs struct {
-	export.Attr
+	disk.Attr
 
 	Known bool
 	// Change is the change attribute of a directory that was changed, if Call.WantChange is set.
 	Change uint64
 }
 
-func known(a export.Attr) Attrs { return Attrs{Attr: a, Known: a.Nlink > 0} }
+func known(a disk.Attr) Attrs { return Attrs{Attr: a, Known: a.Nlink > 0} }
 
 // AttrsOf reads a file's attributes.
-func AttrsOf(f *export.File) Attrs {
+func AttrsOf(f *inode.File) Attrs {
 	a, err := f.Stat()
 	return Attrs{Attr: a, Known: err == nil}
 }
@@ -33,19 +35,19 @@ var ErrNotSync = errors.New("the file has changed meanwhile")
 type SetAttr struct {
 	Mode, UID, GID *uint32
 	Size           *uint64
-	Atime, Mtime   export.SetTime
+	Atime, Mtime   inode.SetTime
 }
 
 // SetAttr sets attributes of a file that is open with UseAttr, and syncs it unless the volume is async.
 // data is the same file, open with UseWrite, if a size is to be set. The error
 // is ErrNotSync if expected is not nil and returns false for the file's ctime. After another error
 // attr has what was not set; before and after are right then, too.
-func (c *Call) SetAttr(f, data *export.File, attr *SetAttr, expected func(ctime time.Time) bool) (before, after Attrs, err error) {
+func (c *Call) SetAttr(f, data *inode.File, attr *SetAttr, expected func(ctime time.Time) bool) (before, after Attrs, err error) {
 	before = AttrsOf(f)
 	if expected != nil && (!before.Known || !expected(before.Ctime)) {
 		err = ErrNotSync
 	} else {
-		err = c.AsCaller(func(u export.Thread) error { return c.setAttr(u, f, data, attr) })
+		err = c.AsCaller(func(u actas.Thread) error { return c.setAttr(u, f, data, attr) })
 	}
 	after = AttrsOf(f)
 	if f.Attr.IsDir() { // other calls may change its names meanwhile
@@ -62,7 +64,7 @@ func (c *Call) SetAttr(f, data *export.File, attr *SetAttr, expected func(ctime 
 
 // setAttr sets the owner first, because that clears setuid, and the times last, because the
 // other changes update them.
-func (c *Call) setAttr(u export.Thread, f, data *export.File, attr *SetAttr) error {
+func (c *Call) setAttr(u actas.Thread, f, data *inode.File, attr *SetAttr) error {
 	if attr.Size != nil && *attr.Size > MaxOffset {
 		return syscall.EFBIG
 	}
@@ -80,7 +82,7 @@ func (c *Call) setAttr(u export.Thread, f, data *export.File, attr *SetAttr) err
 		attr.Mode = nil
 	}
 	if attr.Size != nil {
-		if err := cmp.Or(c.denied(data, true), c.ask(u, data, &f.Attr, export.MayWrite)); err != nil {
+		if err := cmp.Or(c.denied(data, true), c.ask(u, data, &f.Attr, inode.MayWrite)); err != nil {
 			return err
 		}
 		if err := data.Truncate(u, *attr.Size); err != nil {
@@ -96,14 +98,14 @@ func (c *Call) setAttr(u export.Thread, f, data *export.File, attr *SetAttr) err
 	return setTimes(u, f, attr)
 }
 
-func setOwner(u export.Thread, f *export.File, attr *SetAttr) error {
+func setOwner(u actas.Thread, f *inode.File, attr *SetAttr) error {
 	if attr.UID == nil && attr.GID == nil {
 		return nil
 	}
 	owner := func(id *uint32) (int, error) {
 		switch {
 		case id == nil:
-			return export.NoChange, nil
+			return inode.NoChange, nil
 		case *id == 1<<32-1: // for chown(2) this means no change
 			return 0, syscall.EINVAL
 		}
@@ -120,7 +122,7 @@ func setOwner(u export.Thread, f *export.File, attr *SetAttr) error {
 	return f.Chown(u, uid, gid)
 }
 
-func setTimes(u export.Thread, f *export.File, attr *SetAttr) error {
+func setTimes(u actas.Thread, f *inode.File, attr *SetAttr) error {
 	if !attr.Atime.Set && !attr.Mtime.Set {
 		return nil
 	}

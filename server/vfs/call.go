@@ -5,25 +5,28 @@ import (
 	"log/slog"
 	"net/netip"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 	"github.com/podnas/podnas/server/stats"
 )
 
 // Config configures a Service. All fields but Denied are needed.
 type Config struct {
-	Opener *export.Opener
-	Users  *export.Users
+	Opener *inode.Opener
+	Users  *actas.Users
 	// Denied reports whether a client that has a file open denies reading or writing it to
 	// who has not; nil: nobody does.
-	Denied func(v *export.Volume, id export.FileID, write bool) bool
+	Denied func(v *exports.Volume, id disk.FileID, write bool) bool
 	Log    *slog.Logger
 }
 
 // Service has what calls share.
 type Service struct {
-	opener *export.Opener
-	users  *export.Users
-	denied func(v *export.Volume, id export.FileID, write bool) bool
+	opener *inode.Opener
+	users  *actas.Users
+	denied func(v *exports.Volume, id disk.FileID, write bool) bool
 	log    *slog.Logger
 }
 
@@ -69,13 +72,13 @@ type Call struct {
 
 	service  *Service
 	conn     Conn
-	volume   *export.Volume  // of the file that was opened last
-	id       export.Identity // the caller's in that volume
+	volume   *exports.Volume // of the file that was opened last
+	id       actas.Identity  // the caller's in that volume
 	acting   bool            // in AsCaller
 	waited   bool            // MayWait is needed again
 	files    []closer        // closed by End
 	filesMem [3]closer       // of files, for most calls
-	writable *export.File    // of files; see someMayWrite
+	writable *inode.File     // of files; see someMayWrite
 	told     told            // of one of files; see askKernel
 }
 
@@ -104,7 +107,7 @@ func (c *Call) Closes(f closer) { c.files = append(c.files, f) }
 // AsCaller runs do with a thread that acts as the caller, in the volume of the file that was opened last,
 // and returns its error. What do does must be little: the names that it changes, say, but no wait, no file
 // of a handle, and no other AsCaller, for which the goroutine must be root.
-func (c *Call) AsCaller(do func(export.Thread) error) error {
+func (c *Call) AsCaller(do func(actas.Thread) error) error {
 	c.mustNotAct()
 	if err := c.mayWaitAgain(); err != nil {
 		return err
@@ -112,7 +115,7 @@ func (c *Call) AsCaller(do func(export.Thread) error) error {
 	c.acting = true
 	err := c.service.users.As(&c.id, do)
 	c.acting = false
-	if errors.Is(err, export.ErrIdentity) {
+	if errors.Is(err, actas.ErrIdentity) {
 		c.service.log.Error("nfs: can't act as the caller of a call", "client", c.Client, "uid", c.id.UID, "gid", c.id.GID, "err", err)
 	}
 	return err
@@ -131,7 +134,7 @@ func (c *Call) isProcess() bool { return c.service.users.IsProcess(&c.id) }
 // Sync syncs a file of the call and waits for it; if dataOnly, without the metadata that is not
 // needed to read the data back. A call that is alone does so itself. Otherwise
 // another goroutine does so for all calls that wait.
-func (c *Call) Sync(f *export.File, dataOnly bool) error {
+func (c *Call) Sync(f *inode.File, dataOnly bool) error {
 	c.mustNotAct()
 	// After a wait MayWait would be needed for it, which may drop the call: that has begun.
 	if !c.waited && c.conn.Alone() {
@@ -158,7 +161,7 @@ func (c *Call) mayWaitAgain() error {
 
 // blocks must be called before what is likely to wait for the disk, or takes as long as many calls, on
 // a file of the call.
-func (c *Call) blocks(f *export.File) error {
+func (c *Call) blocks(f *inode.File) error {
 	if !c.conn.MayWait(f.Volume.ID, true) {
 		return errGone
 	}

@@ -9,7 +9,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/stats"
 	"github.com/podnas/podnas/test/testdisk"
 )
@@ -31,27 +35,27 @@ type world struct {
 
 	dir     string
 	root    []byte // the handle of dir
-	table   *export.Table
+	table   *exports.Table
 	service *Service
 	conn    conn
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, dir: t.TempDir(), table: &export.Table{ByIndex: testdisk.ByIndex()}, conn: conn{alone: true}}
-	if err := export.ProbeHandles(w.dir); err != nil {
+	w := &world{T: t, dir: t.TempDir(), table: &exports.Table{ByIndex: testdisk.ByIndex()}, conn: conn{alone: true}}
+	if err := disk.ProbeHandles(w.dir); err != nil {
 		t.Skipf("files can't be opened by handle here: %v", err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	mustDo(t, w.table.Export(export.Exported{ID: 1, Path: "/volume", Dir: w.dir}))
+	mustDo(t, w.table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: w.dir}))
 	t.Cleanup(func() { w.table.Remove(1) })
-	opener := export.NewOpener(w.table, export.NewKey(make([]byte, 32)), log)
+	opener := inode.NewOpener(w.table, locate.NewKey(make([]byte, 32)), log)
 	t.Cleanup(opener.Close)
 	v, _ := w.table.ByID(1)
 	var err error
 	w.root, err = opener.Root(v)
 	mustDo(t, err)
-	w.service = New(Config{Opener: opener, Users: export.NewUsers(nil), Log: log})
+	w.service = New(Config{Opener: opener, Users: actas.NewUsers(nil), Log: log})
 	return w
 }
 
@@ -64,11 +68,11 @@ func (w *world) call(uid uint32) *Call {
 }
 
 // open opens a path below the volume's root.
-func (w *world) open(c *Call, use export.Use, names ...string) *export.File {
+func (w *world) open(c *Call, use inode.Use, names ...string) *inode.File {
 	w.Helper()
 	handle := w.root
 	for _, name := range names {
-		dir, err := c.Open(handle, export.UseAttr)
+		dir, err := c.Open(handle, inode.UseAttr)
 		mustDo(w, err)
 		_, handle, err = dir.Describe([]byte(name), nil)
 		mustDo(w, err)
@@ -96,7 +100,7 @@ func TestSync(t *testing.T) {
 	for _, alone := range []bool{true, false} {
 		w.conn = conn{alone: alone}
 		c := w.call(0)
-		f := w.open(c, export.UseWrite, "file")
+		f := w.open(c, inode.UseWrite, "file")
 		before, may := w.syncs(), w.conn.may
 		mustDo(t, c.Sync(f, false))
 		if n := w.syncs() - before; n != 1 {
@@ -106,7 +110,7 @@ func TestSync(t *testing.T) {
 			t.Errorf("alone %v: it waits %d times, and is woken %d times", alone, waits, woken)
 		}
 		// What may block after a wait is announced again.
-		mustDo(t, c.AsCaller(func(export.Thread) error { return nil }))
+		mustDo(t, c.AsCaller(func(actas.Thread) error { return nil }))
 		if more := w.conn.may - may; (more == 0) != alone {
 			t.Errorf("alone %v: %d times it is announced that the call may block", alone, more)
 		}
@@ -118,7 +122,7 @@ func TestGoneBetweenSyncs(t *testing.T) {
 	w := newWorld(t)
 	w.conn.alone = false
 	c := w.call(0)
-	dir := w.open(c, export.UseNames)
+	dir := w.open(c, inode.UseNames)
 	mustDo(t, c.Sync(dir, false))
 	w.conn = conn{alone: true, gone: true}
 	before := w.syncs()
@@ -133,7 +137,7 @@ func TestGoneAfterWait(t *testing.T) {
 	w := newWorld(t)
 	w.conn.alone = false
 	c := w.call(0)
-	dir := w.open(c, export.UseNames)
+	dir := w.open(c, inode.UseNames)
 	mustDo(t, c.Sync(dir, false))
 	w.conn.gone = true
 	if _, err := c.Mkdir(dir, []byte("late"), &SetAttr{}); !errors.Is(err, errGone) {
@@ -156,7 +160,7 @@ func TestManyOperations(t *testing.T) {
 	}
 	c := w.call(uid)
 	for _, name := range names {
-		dir := w.open(c, export.UseNames, name)
+		dir := w.open(c, inode.UseNames, name)
 		before := w.syncs()
 		made, err := c.Mkdir(dir, []byte("made"), &SetAttr{})
 		mustDo(t, err)
@@ -212,7 +216,7 @@ func TestNamesTakeRights(t *testing.T) {
 			mustDo(t, os.Chown(dir, owner, owner))
 			mustDo(t, os.Chmod(dir, tt.mode))
 			c := w.call(tt.uid)
-			f := w.open(c, export.UseNames, "dir")
+			f := w.open(c, inode.UseNames, "dir")
 			if _, err := c.Remove(f, []byte("removed")); !errors.Is(err, tt.remove) {
 				t.Errorf("REMOVE: %v, want %v", err, tt.remove)
 			}
@@ -233,7 +237,7 @@ func TestMoveTakesTheDirectory(t *testing.T) {
 		mustDo(t, os.Chown(filepath.Join(w.dir, name), uid, uid))
 	}
 	c := w.call(uid)
-	a, b := w.open(c, export.UseNames, "a"), w.open(c, export.UseNames, "b")
+	a, b := w.open(c, inode.UseNames, "a"), w.open(c, inode.UseNames, "b")
 	if _, _, err := c.Rename(a, []byte("of root"), b, []byte("new")); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("told %v, want %v", err, syscall.EACCES)
 	}
@@ -244,11 +248,11 @@ func TestMoveTakesTheDirectory(t *testing.T) {
 func TestAsCaller(t *testing.T) {
 	w := newWorld(t)
 	c := w.call(1000)
-	dir := w.open(c, export.UseAttr)
+	dir := w.open(c, inode.UseAttr)
 	for name, do := range map[string]func() error{
-		"open":  func() error { _, err := c.Open(w.root, export.UseAttr); return err },
+		"open":  func() error { _, err := c.Open(w.root, inode.UseAttr); return err },
 		"sync":  func() error { return c.Sync(dir, false) },
-		"again": func() error { return c.AsCaller(func(export.Thread) error { return nil }) },
+		"again": func() error { return c.AsCaller(func(actas.Thread) error { return nil }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
@@ -262,7 +266,7 @@ func TestAsCaller(t *testing.T) {
 					t.Errorf("after it the goroutine is not root: %v", err)
 				}
 			}()
-			_ = c.AsCaller(func(export.Thread) error { return do() })
+			_ = c.AsCaller(func(actas.Thread) error { return do() })
 		})
 	}
 }

@@ -7,25 +7,26 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // Made is a new file and its directory. Object is nil if it was not made; the call closes it.
 type Made struct {
-	Object *export.File
+	Object *inode.File
 	Attr   Attrs
 	Dir    Change
-	Found  *export.File // the file that has the name already, if the mode is Finding
+	Found  *inode.File // the file that has the name already, if the mode is Finding
 
 	unsynced bool // it is not on the disk with its directory
 }
 
 // maker makes a file in a directory as the caller. It returns the file also with an error: if that is
 // a new one, it is removed again.
-type maker func(u export.Thread, name string) (*export.File, error)
+type maker func(u actas.Thread, name string) (*inode.File, error)
 
 // make makes a file and syncs it, unless the volume is async.
-func (c *Call) make(dir *export.File, name []byte, attr *SetAttr, do maker) (Made, error) {
+func (c *Call) make(dir *inode.File, name []byte, attr *SetAttr, do maker) (Made, error) {
 	made, err := c.makeUnsynced(dir, name, attr, do)
 	if err == nil {
 		err = c.SyncMade(dir, &made)
@@ -34,13 +35,13 @@ func (c *Call) make(dir *export.File, name []byte, attr *SetAttr, do maker) (Mad
 }
 
 // makeUnsynced makes a file. One that fails leaves nothing.
-func (c *Call) makeUnsynced(dir *export.File, name []byte, attr *SetAttr, do maker) (made Made, err error) {
+func (c *Call) makeUnsynced(dir *inode.File, name []byte, attr *SetAttr, do maker) (made Made, err error) {
 	removed := false
 	made.Dir, err = c.change(dir, func() error {
 		if err := checkNew(name); err != nil {
 			return err
 		}
-		err := c.AsCaller(func(u export.Thread) error {
+		err := c.AsCaller(func(u actas.Thread) error {
 			if c.cantOwn(attr) && dir.Lacks(string(name)) { // else what is there decides
 				return syscall.EPERM
 			}
@@ -69,7 +70,7 @@ func (c *Call) makeUnsynced(dir *export.File, name []byte, attr *SetAttr, do mak
 }
 
 // SyncMade syncs what CreateUnsynced has made, unless the volume is async.
-func (c *Call) SyncMade(dir *export.File, made *Made) error {
+func (c *Call) SyncMade(dir *inode.File, made *Made) error {
 	if made.unsynced {
 		if err := c.Sync(made.Object, false); err != nil {
 			return err
@@ -86,10 +87,10 @@ func (c *Call) cantOwn(attr *SetAttr) bool {
 
 // Unmake removes a file that this call has made in a directory, for a call that fails after all. A file
 // stays if somebody has begun to use it.
-func (c *Call) Unmake(dir, made *export.File, name []byte) {
+func (c *Call) Unmake(dir, made *inode.File, name []byte) {
 	removed := false
 	_, _ = c.change(dir, func() error {
-		return c.AsCaller(func(u export.Thread) error {
+		return c.AsCaller(func(u actas.Thread) error {
 			removed = unmake(u, dir, made, name)
 			return nil
 		})
@@ -100,7 +101,7 @@ func (c *Call) Unmake(dir, made *export.File, name []byte) {
 }
 
 // unmake is Unmake where the names are locked. If it fails, so has the call: there is nobody to tell.
-func unmake(u export.Thread, dir, made *export.File, name []byte) (removed bool) {
+func unmake(u actas.Thread, dir, made *inode.File, name []byte) (removed bool) {
 	removed, _ = dir.Unmake(u, made, string(name))
 	return removed
 }
@@ -124,7 +125,7 @@ var ErrFileType = errors.New("not a type that can be made")
 
 // Create creates a regular file. With Exclusive, attr must have neither a size nor times, and is set also if the
 // file was there.
-func (c *Call) Create(dir *export.File, name []byte, mode CreateMode, attr *SetAttr, verifier [8]byte) (Made, error) {
+func (c *Call) Create(dir *inode.File, name []byte, mode CreateMode, attr *SetAttr, verifier [8]byte) (Made, error) {
 	made, err := c.CreateUnsynced(dir, name, mode, attr, verifier)
 	if err == nil {
 		err = c.SyncMade(dir, &made)
@@ -133,9 +134,9 @@ func (c *Call) Create(dir *export.File, name []byte, mode CreateMode, attr *SetA
 }
 
 // CreateUnsynced is Create, but the file must be synced with SyncMade before the call is answered.
-func (c *Call) CreateUnsynced(dir *export.File, name []byte, mode CreateMode, attr *SetAttr, verifier [8]byte) (Made, error) {
-	var found *export.File
-	made, err := c.makeUnsynced(dir, name, attr, func(u export.Thread, name string) (*export.File, error) {
+func (c *Call) CreateUnsynced(dir *inode.File, name []byte, mode CreateMode, attr *SetAttr, verifier [8]byte) (Made, error) {
+	var found *inode.File
+	made, err := c.makeUnsynced(dir, name, attr, func(u actas.Thread, name string) (*inode.File, error) {
 		if attr.Size != nil && *attr.Size > MaxOffset {
 			return nil, syscall.EFBIG // before there is a file
 		}
@@ -176,7 +177,7 @@ func (a *SetAttr) mode() uint32 {
 
 // openExisting is Create of an existing name. Of the attributes only the size is for an existing
 // file.
-func openExisting(u export.Thread, dir *export.File, name string, attr *SetAttr) (*export.File, error) {
+func openExisting(u actas.Thread, dir *inode.File, name string, attr *SetAttr) (*inode.File, error) {
 	f, err := dir.Lookup([]byte(name))
 	switch {
 	case err != nil:
@@ -191,7 +192,7 @@ func openExisting(u export.Thread, dir *export.File, name string, attr *SetAttr)
 
 // createExclusive keeps the verifier in the new file's times, where a repeated
 // call finds it.
-func (c *Call) createExclusive(u export.Thread, dir *export.File, name string, attr *SetAttr, verifier [8]byte) (*export.File, error) {
+func (c *Call) createExclusive(u actas.Thread, dir *inode.File, name string, attr *SetAttr, verifier [8]byte) (*inode.File, error) {
 	// As signed numbers and without nanoseconds: every disk keeps those.
 	atime := time.Unix(int64(int32(binary.BigEndian.Uint32(verifier[:4]))), 0)
 	mtime := time.Unix(int64(int32(binary.BigEndian.Uint32(verifier[4:]))), 0)
@@ -209,7 +210,7 @@ func (c *Call) createExclusive(u export.Thread, dir *export.File, name string, a
 	case err != nil:
 		return nil, err
 	default:
-		if err := made.Chtimes(u, export.SetTime{Set: true, Time: atime}, export.SetTime{Set: true, Time: mtime}); err != nil {
+		if err := made.Chtimes(u, inode.SetTime{Set: true, Time: atime}, inode.SetTime{Set: true, Time: mtime}); err != nil {
 			return made, err
 		}
 	}
@@ -217,13 +218,13 @@ func (c *Call) createExclusive(u export.Thread, dir *export.File, name string, a
 }
 
 // setRest sets the owner and the times of a new file.
-func setRest(u export.Thread, f *export.File, attr *SetAttr) error {
+func setRest(u actas.Thread, f *inode.File, attr *SetAttr) error {
 	return errors.Join(setOwner(u, f, attr), setTimes(u, f, attr))
 }
 
 // Mkdir creates a directory.
-func (c *Call) Mkdir(dir *export.File, name []byte, attr *SetAttr) (Made, error) {
-	return c.make(dir, name, attr, func(u export.Thread, name string) (*export.File, error) {
+func (c *Call) Mkdir(dir *inode.File, name []byte, attr *SetAttr) (Made, error) {
+	return c.make(dir, name, attr, func(u actas.Thread, name string) (*inode.File, error) {
 		const special = syscall.S_ISUID | syscall.S_ISGID
 		mode := attr.mode()
 		made, err := dir.Mkdir(u, name, mode&^special)
@@ -242,8 +243,8 @@ func (c *Call) Mkdir(dir *export.File, name []byte, attr *SetAttr) (Made, error)
 }
 
 // Symlink creates a symbolic link. It has no mode.
-func (c *Call) Symlink(dir *export.File, name, target []byte, attr *SetAttr) (Made, error) {
-	return c.make(dir, name, attr, func(u export.Thread, name string) (*export.File, error) {
+func (c *Call) Symlink(dir *inode.File, name, target []byte, attr *SetAttr) (Made, error) {
+	return c.make(dir, name, attr, func(u actas.Thread, name string) (*inode.File, error) {
 		made, err := dir.Symlink(u, string(target), name)
 		if err != nil {
 			return nil, err
@@ -254,11 +255,11 @@ func (c *Call) Symlink(dir *export.File, name, target []byte, attr *SetAttr) (Ma
 
 // Mknod creates a fifo, a socket, or a device with two numbers. Only root may create devices,
 // and only if podnas has CAP_MKNOD.
-func (c *Call) Mknod(dir *export.File, name []byte, fileType, major, minor uint32, attr *SetAttr) (Made, error) {
-	return c.make(dir, name, attr, func(u export.Thread, name string) (*export.File, error) {
+func (c *Call) Mknod(dir *inode.File, name []byte, fileType, major, minor uint32, attr *SetAttr) (Made, error) {
+	return c.make(dir, name, attr, func(u actas.Thread, name string) (*inode.File, error) {
 		switch fileType {
-		case export.TypeFIFO, export.TypeSocket:
-		case export.TypeChar, export.TypeBlock:
+		case inode.TypeFIFO, inode.TypeSocket:
+		case inode.TypeChar, inode.TypeBlock:
 			if c.id.UID != 0 {
 				return nil, syscall.EPERM
 			}

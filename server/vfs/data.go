@@ -5,7 +5,9 @@ import (
 	"math"
 	"syscall"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // MaxOffset is where a file ends at the latest, off_t's maximum.
@@ -20,7 +22,7 @@ type Data struct {
 
 // Read reads from a file that is open with UseRead into p. If all of the data is in the kernel's
 // cache, and the caller is known to have the right, it does not block.
-func (c *Call) Read(f *export.File, p []byte, offset uint64) (d Data, err error) {
+func (c *Call) Read(f *inode.File, p []byte, offset uint64) (d Data, err error) {
 	if err := c.denied(f, false); err != nil {
 		return d, err
 	}
@@ -33,7 +35,7 @@ func (c *Call) Read(f *export.File, p []byte, offset uint64) (d Data, err error)
 	return c.read(f, p, offset)
 }
 
-func (c *Call) readCached(f *export.File, p []byte, offset uint64) (d Data, ok bool) {
+func (c *Call) readCached(f *inode.File, p []byte, offset uint64) (d Data, ok bool) {
 	if len(p) == 0 || offset > MaxOffset-uint64(len(p)) {
 		return d, false
 	}
@@ -45,7 +47,7 @@ func (c *Call) readCached(f *export.File, p []byte, offset uint64) (d Data, ok b
 	end := offset + uint64(n)
 	attr, err := f.Recent(int64(end))
 	switch {
-	case err != nil || c.id.UID != 0 && !c.service.users.Only() && !c.isKnown(f, &attr, export.MayRead):
+	case err != nil || c.id.UID != 0 && !c.service.users.Only() && !c.isKnown(f, &attr, inode.MayRead):
 		return d, false
 	case n < len(p) && end < uint64(attr.Size): // only so much was in the cache
 		return d, false
@@ -53,13 +55,13 @@ func (c *Call) readCached(f *export.File, p []byte, offset uint64) (d Data, ok b
 	return c.wasRead(f, p[:n], offset, &attr), true
 }
 
-func (c *Call) read(f *export.File, p []byte, offset uint64) (d Data, err error) {
+func (c *Call) read(f *inode.File, p []byte, offset uint64) (d Data, err error) {
 	attr, err := f.Stat()
 	if err != nil {
 		return d, err
 	}
 	d.Attr = known(attr)
-	if err := c.mayUse(f, &attr, export.MayRead); err != nil {
+	if err := c.mayUse(f, &attr, inode.MayRead); err != nil {
 		return d, err
 	}
 	if offset > MaxOffset {
@@ -79,7 +81,7 @@ func (c *Call) read(f *export.File, p []byte, offset uint64) (d Data, err error)
 }
 
 // wasRead is what was read from an offset on, with the attributes after it.
-func (c *Call) wasRead(f *export.File, p []byte, offset uint64, attr *export.Attr) Data {
+func (c *Call) wasRead(f *inode.File, p []byte, offset uint64, attr *disk.Attr) Data {
 	f.WasRead(attr)
 	c.Served.Read = len(p)
 	return Data{p, offset+uint64(len(p)) >= uint64(attr.Size), known(*attr)}
@@ -96,15 +98,15 @@ type Written struct {
 //
 // If some of p was written before an error, there is no error: the client gets it when it
 // writes the rest.
-func (c *Call) Write(f *export.File, p []byte, offset uint64) (w Written, err error) {
-	w.Verifier = f.Volume.WriteVerifier()
+func (c *Call) Write(f *inode.File, p []byte, offset uint64) (w Written, err error) {
+	w.Verifier = f.Volume.Durable.WriteVerifier()
 	attr, err := f.Stat()
 	if err != nil {
 		return w, err
 	}
 	w.Before = known(attr)
 	w.After = w.Before
-	if err := cmp.Or(c.denied(f, true), c.mayUse(f, &attr, export.MayWrite)); err != nil {
+	if err := cmp.Or(c.denied(f, true), c.mayUse(f, &attr, inode.MayWrite)); err != nil {
 		return w, err
 	}
 	if offset > MaxOffset-uint64(len(p)) {
@@ -123,11 +125,11 @@ func (c *Call) Write(f *export.File, p []byte, offset uint64) (w Written, err er
 // writeAt writes as root, which is faster than as the caller, unless the file has setuid or setgid
 // bits, which a write of root would not clear, or the disk is nearly full, because ext4 reserves its last
 // blocks for root.
-func (c *Call) writeAt(f *export.File, p []byte, offset uint64, before *export.Attr) (n int, after export.Attr, err error) {
+func (c *Call) writeAt(f *inode.File, p []byte, offset uint64, before *disk.Attr) (n int, after disk.Attr, err error) {
 	if c.isProcess() || before.Mode&(syscall.S_ISUID|syscall.S_ISGID) == 0 && f.Volume.HasRoom(len(p)) {
 		return f.WriteAt(p, int64(offset))
 	}
-	err = c.AsCaller(func(export.Thread) error {
+	err = c.AsCaller(func(actas.Thread) error {
 		n, after, err = f.WriteAt(p, int64(offset))
 		return err
 	})
@@ -135,12 +137,12 @@ func (c *Call) writeAt(f *export.File, p []byte, offset uint64, before *export.A
 }
 
 // Commit syncs a file that is open with UseWrite; attr is from before the sync.
-func (c *Call) Commit(f *export.File) (attr Attrs, err error) {
+func (c *Call) Commit(f *inode.File) (attr Attrs, err error) {
 	a, err := f.Stat()
 	if err != nil {
 		return attr, err
 	}
-	if err := c.mayUse(f, &a, export.MayWrite); err != nil {
+	if err := c.mayUse(f, &a, inode.MayWrite); err != nil {
 		return known(a), err
 	}
 	return known(a), c.Sync(f, false)

@@ -5,7 +5,7 @@
 // of the call's handles, and makes every system call for which the caller is known to have the
 // right. For the others Call.AsCaller gives the goroutine the caller's identity for the time of a
 // function, so that the kernel decides what the caller may do: by mode bits and ACLs, sticky and
-// setgid bits. What needs that takes an export.Thread, which only AsCaller has.
+// setgid bits. What needs that takes an actas.Thread, which only AsCaller has.
 //
 // The rights of these callers are known:
 //

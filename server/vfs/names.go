@@ -5,7 +5,9 @@ import (
 	"errors"
 	"syscall"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // Change has a directory's attributes before and after an operation. No other call has changed
@@ -20,7 +22,7 @@ func checkName(name []byte) error {
 	switch {
 	case len(name) > nameMax:
 		return syscall.ENAMETOOLONG
-	case !export.ValidName(name):
+	case !disk.ValidName(name):
 		return syscall.EINVAL
 	}
 	return nil
@@ -36,7 +38,7 @@ func checkNew(name []byte) error {
 
 // Lookup returns the attributes of a name in a directory, which is open with UseAttr, and
 // appends its handle to the bytes given.
-func (c *Call) Lookup(dir *export.File, name, handle []byte) (attr export.Attr, _ []byte, err error) {
+func (c *Call) Lookup(dir *inode.File, name, handle []byte) (attr disk.Attr, _ []byte, err error) {
 	if !dir.Attr.IsDir() {
 		return attr, nil, syscall.ENOTDIR
 	}
@@ -45,10 +47,10 @@ func (c *Call) Lookup(dir *export.File, name, handle []byte) (attr export.Attr, 
 			return attr, nil, err
 		}
 	}
-	if may, known := c.knownMay(dir, export.MayExec); may || known && c.isProcess() {
+	if may, known := c.knownMay(dir, inode.MayExec); may || known && c.isProcess() {
 		return dir.Describe(name, handle)
 	}
-	err = c.AsCaller(func(export.Thread) error {
+	err = c.AsCaller(func(actas.Thread) error {
 		attr, handle, err = dir.Describe(name, handle)
 		return err
 	})
@@ -62,8 +64,8 @@ func (c *Call) Lookup(dir *export.File, name, handle []byte) (attr export.Attr, 
 // lock locks the names of one or two directories, whose attributes before a change go to inA and inB,
 // until unlock has set those after it. After an error, as ESTALE for a directory that was removed, only unlock
 // must follow.
-func (c *Call) lock(a, b *export.File, inA, inB *Change) (names export.LockedNames, err error) {
-	names = export.LockNames(a, b)
+func (c *Call) lock(a, b *inode.File, inA, inB *Change) (names inode.LockedNames, err error) {
+	names = inode.LockNames(a, b)
 	inA.Before, err = c.before(a)
 	if inB.Before = inA.Before; b.ID != a.ID && err == nil {
 		inB.Before, err = c.before(b)
@@ -72,7 +74,7 @@ func (c *Call) lock(a, b *export.File, inA, inB *Change) (names export.LockedNam
 }
 
 // unlock ends a lock. changed is false only if it is certain that no name changed.
-func (c *Call) unlock(names export.LockedNames, a, b *export.File, inA, inB *Change, changed bool) {
+func (c *Call) unlock(names inode.LockedNames, a, b *inode.File, inA, inB *Change, changed bool) {
 	defer names.Unlock()
 	inA.After = c.after(a, changed)
 	if inB.After = inA.After; b.ID != a.ID {
@@ -80,12 +82,12 @@ func (c *Call) unlock(names export.LockedNames, a, b *export.File, inA, inB *Cha
 	}
 }
 
-func (c *Call) before(dir *export.File) (Attrs, error) {
+func (c *Call) before(dir *inode.File) (Attrs, error) {
 	attr, err := dir.StatLocked()
 	return c.withChange(dir, Attrs{Attr: attr, Known: err == nil}), err
 }
 
-func (c *Call) after(dir *export.File, changed bool) (a Attrs) {
+func (c *Call) after(dir *inode.File, changed bool) (a Attrs) {
 	if changed {
 		dir.Changed()
 	}
@@ -102,7 +104,7 @@ func (c *Call) after(dir *export.File, changed bool) (a Attrs) {
 }
 
 // withChange adds the change attribute.
-func (c *Call) withChange(dir *export.File, a Attrs) Attrs {
+func (c *Call) withChange(dir *inode.File, a Attrs) Attrs {
 	if !c.WantChange || !a.Known {
 		return a
 	}
@@ -113,7 +115,7 @@ func (c *Call) withChange(dir *export.File, a Attrs) Attrs {
 }
 
 // syncNames syncs a directory.
-func (c *Call) syncNames(dir *export.File) error {
+func (c *Call) syncNames(dir *inode.File) error {
 	if dir.Volume.Options.Async {
 		return nil
 	}
@@ -121,18 +123,18 @@ func (c *Call) syncNames(dir *export.File) error {
 }
 
 // Remove removes a name that is no directory.
-func (c *Call) Remove(dir *export.File, name []byte) (Change, error) {
-	return c.remove(dir, name, (*export.File).Remove)
+func (c *Call) Remove(dir *inode.File, name []byte) (Change, error) {
+	return c.remove(dir, name, (*inode.File).Remove)
 }
 
 // Rmdir removes an empty directory.
-func (c *Call) Rmdir(dir *export.File, name []byte) (Change, error) {
-	return c.remove(dir, name, (*export.File).Rmdir)
+func (c *Call) Rmdir(dir *inode.File, name []byte) (Change, error) {
+	return c.remove(dir, name, (*inode.File).Rmdir)
 }
 
 // RemoveAny removes a name, and what it names if that is an empty directory.
-func (c *Call) RemoveAny(dir *export.File, name []byte) (Change, error) {
-	return c.remove(dir, name, func(dir *export.File, u export.Thread, name string) error {
+func (c *Call) RemoveAny(dir *inode.File, name []byte) (Change, error) {
+	return c.remove(dir, name, func(dir *inode.File, u actas.Thread, name string) error {
 		err := dir.Remove(u, name)
 		if errors.Is(err, syscall.EISDIR) {
 			err = dir.Rmdir(u, name)
@@ -141,15 +143,15 @@ func (c *Call) RemoveAny(dir *export.File, name []byte) (Change, error) {
 	})
 }
 
-func (c *Call) remove(dir *export.File, name []byte, remove func(*export.File, export.Thread, string) error) (Change, error) {
+func (c *Call) remove(dir *inode.File, name []byte, remove func(*inode.File, actas.Thread, string) error) (Change, error) {
 	change, err := c.change(dir, func() error {
 		if err := checkName(name); err != nil {
 			return err
 		}
 		if c.ownsNames(dir) {
-			return remove(dir, export.AsProcess(), string(name))
+			return remove(dir, actas.AsProcess(), string(name))
 		}
-		return c.AsCaller(func(u export.Thread) error { return remove(dir, u, string(name)) })
+		return c.AsCaller(func(u actas.Thread) error { return remove(dir, u, string(name)) })
 	})
 	if err == nil {
 		err = c.syncNames(dir)
@@ -160,7 +162,7 @@ func (c *Call) remove(dir *export.File, name []byte, remove func(*export.File, e
 // ownsNames reports whether the caller is known to have the right to remove the names in a directory, and to
 // replace one by another: it owns the directory, the mode lets the owner write to it, and so a sticky bit does not
 // keep the owner from it (unlink(2), rename(2)). Everything else that the kernel checks then, it checks for root, too.
-func (c *Call) ownsNames(dir *export.File) bool {
+func (c *Call) ownsNames(dir *inode.File) bool {
 	const mayChange = syscall.S_IWUSR | syscall.S_IXUSR
 	if c.isProcess() || c.id.UID != dir.Attr.UID {
 		return false // the most frequent, without a system call
@@ -170,7 +172,7 @@ func (c *Call) ownsNames(dir *export.File) bool {
 }
 
 // change locks the names of a directory while do changes one.
-func (c *Call) change(dir *export.File, do func() error) (change Change, err error) {
+func (c *Call) change(dir *inode.File, do func() error) (change Change, err error) {
 	if err := c.mayWaitAgain(); err != nil {
 		return change, err
 	}
@@ -184,7 +186,7 @@ func (c *Call) change(dir *export.File, do func() error) (change Change, err err
 
 // Rename renames a file, and replaces an existing file with the new name. If both names are of one
 // file nothing happens, not even to the change attributes: RFC 8881 section 18.26.3.
-func (c *Call) Rename(from *export.File, name []byte, to *export.File, newName []byte) (inFrom, inTo Change, err error) {
+func (c *Call) Rename(from *inode.File, name []byte, to *inode.File, newName []byte) (inFrom, inTo Change, err error) {
 	changed, err := c.rename(from, name, to, newName, &inFrom, &inTo)
 	if err != nil || !changed {
 		return inFrom, inTo, err
@@ -196,7 +198,7 @@ func (c *Call) Rename(from *export.File, name []byte, to *export.File, newName [
 	return inFrom, inTo, err
 }
 
-func (c *Call) rename(from *export.File, name []byte, to *export.File, newName []byte, inFrom, inTo *Change) (changed bool, err error) {
+func (c *Call) rename(from *inode.File, name []byte, to *inode.File, newName []byte, inFrom, inTo *Change) (changed bool, err error) {
 	if err := c.mayWaitAgain(); err != nil {
 		return false, err
 	}
@@ -206,14 +208,14 @@ func (c *Call) rename(from *export.File, name []byte, to *export.File, newName [
 	if err := cmp.Or(err, checkName(name), checkName(newName)); err != nil {
 		return false, err
 	}
-	do := func(u export.Thread) (err error) {
+	do := func(u actas.Thread) (err error) {
 		changed, err = from.Rename(u, string(name), to, string(newName))
 		return err
 	}
 	// Another directory takes the right to write to what is moved, too, if that is a directory; and ext4 reserves its
 	// last blocks for root.
 	if from.ID == to.ID && c.ownsNames(from) && from.Volume.HasRoom(0) {
-		err = do(export.AsProcess())
+		err = do(actas.AsProcess())
 	} else {
 		err = c.AsCaller(do)
 	}
@@ -222,7 +224,7 @@ func (c *Call) rename(from *export.File, name []byte, to *export.File, newName [
 }
 
 // Link gives a file, open with UseAttr, another name in dir.
-func (c *Call) Link(f, dir *export.File, name []byte) (Change, error) {
+func (c *Call) Link(f, dir *inode.File, name []byte) (Change, error) {
 	change, err := c.change(dir, func() error {
 		switch err := checkNew(name); {
 		case err != nil:
@@ -230,7 +232,7 @@ func (c *Call) Link(f, dir *export.File, name []byte) (Change, error) {
 		case f.Attr.IsDir():
 			return syscall.EISDIR
 		}
-		return c.AsCaller(func(u export.Thread) error { return f.Link(u, dir, string(name)) })
+		return c.AsCaller(func(u actas.Thread) error { return f.Link(u, dir, string(name)) })
 	})
 	if err == nil {
 		err = c.syncNames(dir)

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"syscall"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // The files of a call's handles are opened here, as root. The last one determines the volume
@@ -17,7 +19,7 @@ var errGone = errors.New("the client has gone")
 // the connection from here on. The methods that open a file do it, unless they say otherwise.
 func (c *Call) MayWait(handle []byte) error {
 	c.mustNotAct()
-	if !c.conn.MayWait(export.VolumeIn(handle), false) {
+	if !c.conn.MayWait(locate.VolumeIn(handle), false) {
 		return errGone
 	}
 	c.waited = false
@@ -25,7 +27,7 @@ func (c *Call) MayWait(handle []byte) error {
 }
 
 // Open opens a file for the rest of the call.
-func (c *Call) Open(handle []byte, use export.Use) (*export.File, error) {
+func (c *Call) Open(handle []byte, use inode.Use) (*inode.File, error) {
 	if err := c.MayWait(handle); err != nil {
 		return nil, err
 	}
@@ -38,7 +40,7 @@ func (c *Call) Open(handle []byte, use export.Use) (*export.File, error) {
 
 // OpenAtOnce is Open with UseAttr or UseRead. If the file is cached, the call does not become
 // one that may block.
-func (c *Call) OpenAtOnce(handle []byte, use export.Use) (*export.File, error) {
+func (c *Call) OpenAtOnce(handle []byte, use inode.Use) (*inode.File, error) {
 	f, err := c.service.opener.OpenAtOnce(c.Client.Addr(), handle, use)
 	if err != nil {
 		return nil, err
@@ -51,20 +53,20 @@ func (c *Call) OpenAtOnce(handle []byte, use export.Use) (*export.File, error) {
 
 // Look opens a file only for its attributes: of the file that it returns, Attr, Volume and ID can
 // be used. If they are remembered, the call does not become one that may block.
-func (c *Call) Look(handle []byte) (*export.File, error) {
+func (c *Call) Look(handle []byte) (*inode.File, error) {
 	f, err := c.service.opener.Look(c.Client.Addr(), handle)
 	if err != nil {
 		return nil, err
 	}
 	if f == nil {
-		return c.Open(handle, export.UseAttr)
+		return c.Open(handle, inode.UseAttr)
 	}
 	return c.opened(f)
 }
 
 // OpenRecent is Open, with UseAttr, of a file for ACCESS, or of a directory in which a name is looked up. Its
 // attributes may be remembered ones.
-func (c *Call) OpenRecent(handle []byte) (*export.File, error) {
+func (c *Call) OpenRecent(handle []byte) (*inode.File, error) {
 	if err := c.MayWait(handle); err != nil {
 		return nil, err
 	}
@@ -76,7 +78,7 @@ func (c *Call) OpenRecent(handle []byte) (*export.File, error) {
 }
 
 // opened counts the call for the file's volume, unless the volume refuses the client's port.
-func (c *Call) opened(f *export.File) (*export.File, error) {
+func (c *Call) opened(f *inode.File) (*inode.File, error) {
 	c.Closes(f)
 	v := f.Volume
 	if !v.AllowsPort(c.Client) {
@@ -89,7 +91,7 @@ func (c *Call) opened(f *export.File) (*export.File, error) {
 
 // OpenHeld is Open of a file that the client holds open. wait is whether the call may wait
 // from here on.
-func (c *Call) OpenHeld(h *export.Held, wait bool) (*export.File, error) {
+func (c *Call) OpenHeld(h *inode.Held, wait bool) (*inode.File, error) {
 	v := h.Volume()
 	c.mustNotAct()
 	if wait {
@@ -113,7 +115,7 @@ func (c *Call) OpenHeld(h *export.Held, wait bool) (*export.File, error) {
 
 // OpenRemoved is Open of a regular file, with UseRead or UseWrite, that has no name any more, and that
 // a client holds open or may reclaim.
-func (c *Call) OpenRemoved(handle []byte, use export.Use) (*export.File, error) {
+func (c *Call) OpenRemoved(handle []byte, use inode.Use) (*inode.File, error) {
 	if err := c.MayWait(handle); err != nil {
 		return nil, err
 	}
@@ -126,7 +128,7 @@ func (c *Call) OpenRemoved(handle []byte, use export.Use) (*export.File, error) 
 
 // Parent opens a directory's parent, as root: the caller may have no right to the parent.
 // The caller of Parent must check with May that the client's user may search the directory.
-func (c *Call) Parent(dir *export.File) (*export.File, error) {
+func (c *Call) Parent(dir *inode.File) (*inode.File, error) {
 	c.mustNotAct()
 	if !dir.Attr.IsDir() {
 		return nil, syscall.ENOTDIR
@@ -140,15 +142,15 @@ func (c *Call) Parent(dir *export.File) (*export.File, error) {
 
 // Of has the operations that follow be for a file that the call has opened: they are done
 // as who the caller is in its volume.
-func (c *Call) Of(f *export.File) {
+func (c *Call) Of(f *inode.File) {
 	if c.volume != f.Volume {
 		c.enter(f.Volume)
 	}
 }
 
-func (c *Call) enter(v *export.Volume) {
-	c.volume, c.id = v, c.service.users.Identity(&v.Options, c.UID, c.GID, c.Groups)
+func (c *Call) enter(v *exports.Volume) {
+	c.volume, c.id = v, c.service.users.Identity(v.Options.Squash(), c.UID, c.GID, c.Groups)
 }
 
 // Owns reports whether the caller owns a file.
-func (c *Call) Owns(f *export.File) bool { return f.Attr.UID == c.id.UID }
+func (c *Call) Owns(f *inode.File) bool { return f.Attr.UID == c.id.UID }

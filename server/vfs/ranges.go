@@ -6,7 +6,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // Ranges of files: RFC 7862 section 15. They are few and take long, so all are done as the caller: then the kernel clears
@@ -26,7 +29,7 @@ const (
 // Seek returns where the next data, or the next hole, begins from an offset on in a file that is open with UseRead. If there
 // is none, it returns the end of the file. eof is whether there is neither after that. The error is ENXIO for an offset
 // at or behind the end.
-func (c *Call) Seek(f *export.File, offset uint64, hole bool) (at uint64, eof bool, err error) {
+func (c *Call) Seek(f *inode.File, offset uint64, hole bool) (at uint64, eof bool, err error) {
 	attr, err := c.mayReadFile(f)
 	if err != nil {
 		return 0, false, err
@@ -56,16 +59,16 @@ func (c *Call) Seek(f *export.File, offset uint64, hole bool) (at uint64, eof bo
 }
 
 // Allocate gives blocks to a range of a file that is open with UseWrite.
-func (c *Call) Allocate(f *export.File, offset, length uint64) error {
-	return c.changeRange(f, export.CanAllocate, offset, length, (*export.File).Allocate)
+func (c *Call) Allocate(f *inode.File, offset, length uint64) error {
+	return c.changeRange(f, exports.CanAllocate, offset, length, (*inode.File).Allocate)
 }
 
 // Deallocate makes a hole of a range of a file that is open with UseWrite.
-func (c *Call) Deallocate(f *export.File, offset, length uint64) error {
-	return c.changeRange(f, export.CanDeallocate, offset, length, (*export.File).Deallocate)
+func (c *Call) Deallocate(f *inode.File, offset, length uint64) error {
+	return c.changeRange(f, exports.CanDeallocate, offset, length, (*inode.File).Deallocate)
 }
 
-func (c *Call) changeRange(f *export.File, what export.Ability, offset, length uint64, do func(f *export.File, as export.Thread, offset, length int64) error) error {
+func (c *Call) changeRange(f *inode.File, what exports.Ability, offset, length uint64, do func(f *inode.File, as actas.Thread, offset, length int64) error) error {
 	if _, err := c.mayWriteFile(f); err != nil {
 		return err
 	}
@@ -78,7 +81,7 @@ func (c *Call) changeRange(f *export.File, what export.Ability, offset, length u
 	if err := c.blocks(f); err != nil {
 		return err
 	}
-	err := c.AsCaller(func(u export.Thread) error { return do(f, u, int64(offset), int64(length)) })
+	err := c.AsCaller(func(u actas.Thread) error { return do(f, u, int64(offset), int64(length)) })
 	if err = f.Volume.Unable(what, err); err != nil {
 		return err
 	}
@@ -86,7 +89,7 @@ func (c *Call) changeRange(f *export.File, what export.Ability, offset, length u
 }
 
 // syncRange syncs what is durable when the call is answered, unless the volume is async.
-func (c *Call) syncRange(f *export.File) error {
+func (c *Call) syncRange(f *inode.File) error {
 	if f.Volume.Options.Async {
 		return nil
 	}
@@ -95,7 +98,7 @@ func (c *Call) syncRange(f *export.File) error {
 
 // Clone has a range of a file that is open with UseWrite share the blocks of a range of another, which is open with
 // UseRead, or of the same file: all of it, or nothing. A count of 0 is everything up to the end of the other.
-func (c *Call) Clone(from, to *export.File, fromOffset, offset, count uint64) error {
+func (c *Call) Clone(from, to *inode.File, fromOffset, offset, count uint64) error {
 	if _, _, err := c.mayUseBoth(from, to); err != nil {
 		return err
 	}
@@ -105,11 +108,11 @@ func (c *Call) Clone(from, to *export.File, fromOffset, offset, count uint64) er
 	if err := c.blocks(to); err != nil {
 		return err
 	}
-	err := c.AsCaller(func(u export.Thread) error {
+	err := c.AsCaller(func(u actas.Thread) error {
 		return to.CloneFrom(u, from, int64(fromOffset), int64(offset), int64(count))
 	})
 	c.wasCopied(from)
-	if err = to.Volume.Unable(export.CanClone, err); err != nil {
+	if err = to.Volume.Unable(exports.CanClone, err); err != nil {
 		return err
 	}
 	return c.syncRange(to)
@@ -119,8 +122,8 @@ func (c *Call) Clone(from, to *export.File, fromOffset, offset, count uint64) er
 // about a second. Where the disk can, both share the blocks. A count of 0 is everything up to the end.
 //
 // If some was copied before an error, there is no error: the client gets it when it asks for the rest.
-func (c *Call) Copy(from, to *export.File, fromOffset, offset, count uint64) (w Written, err error) {
-	w.Verifier = to.Volume.WriteVerifier()
+func (c *Call) Copy(from, to *inode.File, fromOffset, offset, count uint64) (w Written, err error) {
+	w.Verifier = to.Volume.Durable.WriteVerifier()
 	a, b, err := c.mayUseBoth(from, to)
 	switch {
 	case err != nil:
@@ -149,7 +152,7 @@ func (c *Call) Copy(from, to *export.File, fromOffset, offset, count uint64) (w 
 
 // copying is a COPY under way.
 type copying struct {
-	from, to           *export.File
+	from, to           *inode.File
 	fromOffset, offset int64
 	left               int64
 	ends               bool // with the end of from
@@ -180,7 +183,7 @@ func (c *Call) copyPieces(p *copying) (done int64, err error) {
 
 // copyPiece copies n bytes, or less.
 func (c *Call) copyPiece(p *copying, n int64) (done int64, err error) {
-	err = c.AsCaller(func(u export.Thread) error {
+	err = c.AsCaller(func(u actas.Thread) error {
 		done, err = p.to.CopyFrom(u, p.from, p.fromOffset, p.offset, n)
 		return err
 	})
@@ -196,7 +199,7 @@ func (c *Call) sharePiece(p *copying) int64 {
 	if n == 0 || p.fromOffset%cloneBlock != 0 || p.offset%cloneBlock != 0 {
 		return 0
 	}
-	err := c.AsCaller(func(u export.Thread) error { return p.to.CloneFrom(u, p.from, p.fromOffset, p.offset, n) })
+	err := c.AsCaller(func(u actas.Thread) error { return p.to.CloneFrom(u, p.from, p.fromOffset, p.offset, n) })
 	if err != nil { // copying says what is wrong, if anything is
 		return 0
 	}
@@ -204,34 +207,34 @@ func (c *Call) sharePiece(p *copying) int64 {
 }
 
 // wasCopied forgets what is remembered of a file whose data was read.
-func (c *Call) wasCopied(f *export.File) {
+func (c *Call) wasCopied(f *inode.File) {
 	if attr, err := f.Stat(); err == nil {
 		f.WasRead(&attr)
 	}
 }
 
 // mayReadFile returns the attributes of a file whose data the caller may read.
-func (c *Call) mayReadFile(f *export.File) (export.Attr, error) {
+func (c *Call) mayReadFile(f *inode.File) (disk.Attr, error) {
 	c.Of(f)
 	attr, err := f.Stat()
 	if err == nil {
-		err = cmp.Or(c.denied(f, false), c.mayUse(f, &attr, export.MayRead))
+		err = cmp.Or(c.denied(f, false), c.mayUse(f, &attr, inode.MayRead))
 	}
 	return attr, err
 }
 
 // mayWriteFile returns the attributes of a file whose data the caller may write.
-func (c *Call) mayWriteFile(f *export.File) (export.Attr, error) {
+func (c *Call) mayWriteFile(f *inode.File) (disk.Attr, error) {
 	c.Of(f)
 	attr, err := f.Stat()
 	if err == nil {
-		err = cmp.Or(c.denied(f, true), c.mayUse(f, &attr, export.MayWrite))
+		err = cmp.Or(c.denied(f, true), c.mayUse(f, &attr, inode.MayWrite))
 	}
 	return attr, err
 }
 
 // mayUseBoth returns the attributes of two files if the caller may read the first and write the second.
-func (c *Call) mayUseBoth(from, to *export.File) (a, b export.Attr, err error) {
+func (c *Call) mayUseBoth(from, to *inode.File) (a, b disk.Attr, err error) {
 	if a, err = c.mayReadFile(from); err == nil {
 		b, err = c.mayWriteFile(to)
 	}

@@ -6,7 +6,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/inode"
 )
 
 const (
@@ -54,14 +55,14 @@ func (l *Listing) Add(b, name []byte) (fits bool, err error) {
 // List lists a directory into l from a cookie on, 0: from its start. It reads size bytes of it at a time,
 // and calls add for each entry, which is valid until add returns, until there are no more or more
 // is false. It acts as the caller, also in add.
-func (c *Call) List(dir *export.File, l *Listing, cookie uint64, size int, add func(export.Entry) (more bool, err error)) error {
+func (c *Call) List(dir *inode.File, l *Listing, cookie uint64, size int, add func(inode.Entry) (more bool, err error)) error {
 	if err := c.blocks(dir); err != nil {
 		return err
 	}
-	return c.AsCaller(func(u export.Thread) error { return l.fill(u, dir, cookie, size, add) })
+	return c.AsCaller(func(u actas.Thread) error { return l.fill(u, dir, cookie, size, add) })
 }
 
-func (l *Listing) fill(u export.Thread, dir *export.File, cookie uint64, size int, add func(export.Entry) (more bool, err error)) error {
+func (l *Listing) fill(u actas.Thread, dir *inode.File, cookie uint64, size int, add func(inode.Entry) (more bool, err error)) error {
 	list, err := dir.List(u, cookie, min(size, 64<<10))
 	if errors.Is(err, syscall.EINVAL) && cookie != 0 {
 		return ErrBadCookie

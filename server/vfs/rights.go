@@ -4,7 +4,9 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/inode"
 )
 
 // To act as the caller takes longer than most operations. So it is done only where it is not known
@@ -13,20 +15,20 @@ import (
 
 // May reports whether the caller may use a file that is open with UseAttr or UseNames, in
 // the ways of File.Access.
-func (c *Call) May(f *export.File, mode uint32) bool {
+func (c *Call) May(f *inode.File, mode uint32) bool {
 	if may, known := c.knownMay(f, mode); known {
 		return may
 	}
 	ways := []uint32{mode}
 	if f.Attr.IsRegular() { // OPEN of version 4, and the ACCESS after it, want to know the others, too
-		ways = []uint32{mode, export.MayRead, export.MayWrite, export.MayExec}
+		ways = []uint32{mode, inode.MayRead, inode.MayWrite, inode.MayExec}
 	}
 	return c.askKernel(f, ways) == nil && c.told.may.has(mode)
 }
 
 // told is in which ways the caller may use a file, as the kernel has told.
 type told struct {
-	file       *export.File
+	file       *inode.File
 	asked, may modes
 }
 
@@ -37,7 +39,7 @@ func (m *modes) add(mode uint32)     { *m |= 1 << mode }
 func (m modes) has(mode uint32) bool { return m&(1<<mode) != 0 }
 
 // askKernel asks the kernel for those ways to use a file, 0 for none, that this call has not been told of yet.
-func (c *Call) askKernel(f *export.File, ways []uint32) error {
+func (c *Call) askKernel(f *inode.File, ways []uint32) error {
 	if c.told.file != f {
 		c.told = told{file: f}
 	}
@@ -46,7 +48,7 @@ func (c *Call) askKernel(f *export.File, ways []uint32) error {
 	if !slices.ContainsFunc(ways, func(mode uint32) bool { return !isTold(mode) }) {
 		return nil
 	}
-	return c.AsCaller(func(u export.Thread) error {
+	return c.AsCaller(func(u actas.Thread) error {
 		for _, mode := range ways {
 			if isTold(mode) {
 				continue
@@ -64,28 +66,28 @@ func (c *Call) askKernel(f *export.File, ways []uint32) error {
 func (c *Call) Forget() { c.told, c.writable = told{}, nil }
 
 // knownMay is May without acting as the caller, if that is known.
-func (c *Call) knownMay(f *export.File, mode uint32) (may, known bool) {
+func (c *Call) knownMay(f *inode.File, mode uint32) (may, known bool) {
 	switch {
 	case c.service.users.Only():
-		return f.Access(export.AsProcess(), mode) == nil, true
+		return f.Access(actas.AsProcess(), mode) == nil, true
 	case c.id.UID != 0 && c.id.UID != f.Attr.UID:
 		return false, false
-	case mode&export.MayWrite != 0 && !c.someMayWrite(f):
+	case mode&inode.MayWrite != 0 && !c.someMayWrite(f):
 		return false, true
 	case c.isProcess():
 		// Root may do everything else, except execute a file that no user may execute.
-		return mode&export.MayExec == 0 || f.Attr.IsDir() || f.Attr.Mode&0o111 != 0, true
+		return mode&inode.MayExec == 0 || f.Attr.IsDir() || f.Attr.Mode&0o111 != 0, true
 	case c.id.UID == 0:
-		return f.Access(export.AsProcess(), mode) == nil, true
+		return f.Access(actas.AsProcess(), mode) == nil, true
 	}
 	return f.Attr.Mode>>6&mode == mode, true
 }
 
 // someMayWrite is false for an immutable file, and one on a read-only disk, which no user may write. The
 // kernel is asked once in a call: OPEN of version 4 and the ACCESS after it both want to know.
-func (c *Call) someMayWrite(f *export.File) bool {
+func (c *Call) someMayWrite(f *inode.File) bool {
 	if c.writable != f {
-		if f.Access(export.AsProcess(), export.MayWrite) != nil {
+		if f.Access(actas.AsProcess(), inode.MayWrite) != nil {
 			return false
 		}
 		c.writable = f
@@ -107,20 +109,20 @@ const (
 // Rights returns which of the rights that are asked for the caller has to a file that is open with
 // UseAttr, as the kernel says, and apply, which of them there are for such a file: only a directory
 // has those to look up and to delete.
-func (c *Call) Rights(f *export.File, asked uint32) (rights, apply uint32, err error) {
+func (c *Call) Rights(f *inode.File, asked uint32) (rights, apply uint32, err error) {
 	// Of what may be changed, a directory's names also take the right to search
 	// it, and nothing goes in a volume that is read only.
 	read, change, execute := uint32(rightRead), uint32(rightModify|rightExtend), uint32(rightExecute)
-	mayChange := uint32(export.MayWrite)
+	mayChange := uint32(inode.MayWrite)
 	if f.Attr.IsDir() {
 		change, execute = change|rightDelete, rightLookup
-		mayChange |= export.MayExec
+		mayChange |= inode.MayExec
 	}
 	apply = asked & (read | change | execute)
 	if f.Volume.Options.ReadOnly {
 		change = 0
 	}
-	questions := [...]question{{read & asked, export.MayRead}, {change & asked, mayChange}, {execute & asked, export.MayExec}}
+	questions := [...]question{{read & asked, inode.MayRead}, {change & asked, mayChange}, {execute & asked, inode.MayExec}}
 	if _, known := c.knownMay(f, 0); known {
 		return answered(&questions, func(mode uint32) bool { return c.May(f, mode) }), apply, nil
 	}
@@ -151,25 +153,25 @@ func answered(questions *[3]question, may func(mode uint32) bool) (rights uint32
 // mayUse is nil if the caller may read or write a file's data, with the attributes that it has. The owner
 // always may: it had the right when it opened the file, and the server of version 3 does not see opens. Every
 // server does so. The right to execute a file includes reading it: to execute is to read.
-func (c *Call) mayUse(f *export.File, a *export.Attr, mode uint32) error {
+func (c *Call) mayUse(f *inode.File, a *disk.Attr, mode uint32) error {
 	if c.isKnown(f, a, mode) {
 		return nil
 	}
-	return c.AsCaller(func(u export.Thread) error { return c.ask(u, f, a, mode) })
+	return c.AsCaller(func(u actas.Thread) error { return c.ask(u, f, a, mode) })
 }
 
 // isKnown reports whether it is known that the caller may read or write a file's data.
-func (c *Call) isKnown(f *export.File, a *export.Attr, mode uint32) bool {
+func (c *Call) isKnown(f *inode.File, a *disk.Attr, mode uint32) bool {
 	return a.UID == c.id.UID || f.Granted(&c.id, mode, a)
 }
 
 // ask is mayUse in AsCaller.
-func (c *Call) ask(u export.Thread, f *export.File, a *export.Attr, mode uint32) error {
+func (c *Call) ask(u actas.Thread, f *inode.File, a *disk.Attr, mode uint32) error {
 	if c.isKnown(f, a, mode) {
 		return nil
 	}
 	err := f.Access(u, mode)
-	if err != nil && mode == export.MayRead && f.Access(u, export.MayExec) == nil {
+	if err != nil && mode == inode.MayRead && f.Access(u, inode.MayExec) == nil {
 		err = nil
 	}
 	if err == nil {
@@ -180,21 +182,21 @@ func (c *Call) ask(u export.Thread, f *export.File, a *export.Attr, mode uint32)
 
 // Opened remembers that the caller has the rights to read, or write, a file that it has opened. The attributes are from
 // before they were checked.
-func (c *Call) Opened(h *export.Held, a *export.Attr, read, write bool) {
+func (c *Call) Opened(h *inode.Held, a *disk.Attr, read, write bool) {
 	if a.UID == c.id.UID {
 		return
 	}
 	if read {
-		h.Grant(&c.id, export.MayRead, a)
+		h.Grant(&c.id, inode.MayRead, a)
 	}
 	if write {
-		h.Grant(&c.id, export.MayWrite, a)
+		h.Grant(&c.id, inode.MayWrite, a)
 	}
 }
 
 // denied is EAGAIN if another client denies what the caller is about to do: a share
 // reservation of version 4, RFC 8881 section 9.7. The caller may try again later.
-func (c *Call) denied(f *export.File, write bool) error {
+func (c *Call) denied(f *inode.File, write bool) error {
 	if d := c.service.denied; d != nil && !c.SharesChecked && d(f.Volume, f.ID, write) {
 		return syscall.EAGAIN
 	}

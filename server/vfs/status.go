@@ -4,7 +4,7 @@ import (
 	"errors"
 	"syscall"
 
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // Errors that no system call has.
@@ -28,7 +28,7 @@ func Status(err error) uint32 {
 	switch {
 	case err == nil:
 		return 0
-	case errors.Is(err, export.ErrBadHandle):
+	case errors.Is(err, locate.ErrBadHandle):
 		return badHandle
 	case errors.Is(err, ErrFileType):
 		return badType

@@ -60,7 +60,7 @@ func runWithCluster(m *testing.M) (code int, err error) {
 	if cluster.bin == "" || cluster.run == "" || cluster.logs == "" {
 		return 0, errors.New("start me by test/e2e/run.sh")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	begin := time.Now()
 	plane, err := controlplane.Start(ctx, controlplane.Config{

@@ -49,7 +49,7 @@ func TestAfterFailedSync(t *testing.T) {
 				}
 				// Of btrfs a transaction may have met the failure, too, and then it has ended.
 				if second != nil && kind.Name != "btrfs" {
-					t.Error("it is no longer as docs/internals/durability.md and server/export/syncerror.go say: the second is 0")
+					t.Error("it is no longer as docs/internals/durability.md and server/durable/errseq.go say: the second is 0")
 				}
 				must(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
 				dropped, err := os.ReadFile(name)

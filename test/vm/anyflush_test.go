@@ -389,7 +389,7 @@ func volumeGrew(pv persistentVolume, before, size uint64) func(d cutDisk) error 
 // clientsAre checks that so many clients at least are known to have state.
 func clientsAre(n int) func(d cutDisk) error {
 	return func(d cutDisk) error {
-		files, err := filepath.Glob(filepath.Join(d.dir, rosterFiles))
+		files, err := filepath.Glob(filepath.Join(d.dir, trackingFiles))
 		if err == nil && len(files) < n {
 			err = fmt.Errorf("%d clients are known to have state, want %d", len(files), n)
 		}
@@ -397,7 +397,7 @@ func clientsAre(n int) func(d cutDisk) error {
 	}
 }
 
-const rosterFiles = ".podnas/clients/*.json"
+const trackingFiles = ".podnas/clients/*.json"
 
 // check checks what a disk has after a cut, and that podnas serves it.
 func (l *loggedDisk) check(t *testing.T, pv persistentVolume, acks []ack, serves bool) {

@@ -115,7 +115,7 @@ nativeAlone() {
 		if wanted TestSyncFails; then
 			"${programs[@]}" go test -count 1 -v -run 'TestSyncFails|TestAfterFailedSync' ./server ./test/faultydisk || status=1
 		fi
-		"${programs[@]}" go test -count 1 -v -run "${RUN:-.}" ./server/export || status=1
+		"${programs[@]}" go test -count 1 -v -run "${RUN:-.}" ./server/inode ./server/exports ./server/locate ./server/durable ./server/actas ./server/disk || status=1
 	fi
 	if wanted TestFaultyDisk; then
 		suite native "$guest3" -run 'TestFaultyDisk|TestAfterFailedSync' ./test/vm ./test/faultydisk || status=1

@@ -17,7 +17,8 @@ import (
 
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/tools/nfsbench"
 )
@@ -33,12 +34,12 @@ func serve(t testing.TB) (address, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := &export.Table{}
+	table := &exports.Table{}
 	// The disk's syncs are not what is tested here.
-	if err := table.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Options: export.Options{Async: true}}); err != nil {
+	if err := table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir, Options: exports.Options{Async: true}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := table.Export(export.Exported{ID: 2, Path: "/others", Dir: t.TempDir(), Options: export.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}}); err != nil {
+	if err := table.Export(exports.Exported{ID: 2, Path: "/others", Dir: t.TempDir(), Options: exports.Options{Clients: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}}); err != nil {
 		t.Fatal(err)
 	}
 	cfg := server.Config{Engine: choice, Exports: table, HandleKey: make([]byte, 32), Log: slog.New(slog.DiscardHandler)}
@@ -55,7 +56,7 @@ func serve(t testing.TB) (address, dir string) {
 // needNative skips a test of version 4.1 where the engine that has it can't run.
 func needNative(t testing.TB, dir string) {
 	t.Helper()
-	if err := export.ProbeHandles(dir); err != nil {
+	if err := disk.ProbeHandles(dir); err != nil {
 		t.Skipf("the native engine can't run here: %v", err)
 	}
 }

@@ -33,11 +33,15 @@ type conn struct {
 	ended   sync.WaitGroup // the two goroutines
 	wake    chan struct{}  // queue is not empty
 
-	mu      sync.Mutex
-	xid     uint32           // of the last call; guarded by mu
-	pending map[uint32]*lane // waiting lanes by xid; guarded by mu
-	queue   [][]byte         // calls to write; guarded by mu
-	err     error            // why no more calls can be made; guarded by mu
+	mu sync.Mutex
+	// +checklocks:mu
+	xid uint32 // of the last call
+	// +checklocks:mu
+	pending map[uint32]*lane // waiting lanes by xid
+	// +checklocks:mu
+	queue [][]byte // calls to write
+	// +checklocks:mu
+	err error // why no more calls can be made
 }
 
 // patient reads a connection, with a timeout while calls wait for replies.

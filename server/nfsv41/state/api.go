@@ -115,9 +115,9 @@ type OpenArgs struct {
 	Access  Access
 	Deny    Access
 	Reclaim bool // CLAIM_PREVIOUS
-	// Held is the descriptor, good for Access. Open takes the caller's use of it over
+	// Descriptor is the file, open for Access. Open takes the caller's use of it over
 	// if it returns OK; otherwise it stays the caller's.
-	Held Held
+	Descriptor Descriptor
 	// Slot is the request's, or nil.
 	Slot *Slot
 }

@@ -16,11 +16,11 @@ func (s *State) check() error {
 	opens, lockOwners, sessions, replies, least, denying, ranges, holders := 0, 0, 0, 0, 0, 0, 0, 0
 	homes := map[*address]*address{}
 	var all usage
-	for id, c := range s.clients {
+	for id, c := range s.sessions.clients {
 		if c.id != id || c.gone {
 			return fmt.Errorf("client %x is in the table as %x, gone %t", c.id, id, c.gone)
 		}
-		rec := s.owners[c.owner]
+		rec := s.sessions.owners[c.owner]
 		if rec == nil || c.confirmed && rec.confirmed != c || !c.confirmed && rec.unconfirmed != c {
 			return fmt.Errorf("client %x is not in its owner's record", id)
 		}
@@ -41,7 +41,7 @@ func (s *State) check() error {
 			home.holders++
 			holders++
 		}
-		if s.list[c.index] != c || (c.places[0] == nil) != c.confirmed {
+		if s.sessions.list[c.index] != c || (c.places[0] == nil) != c.confirmed {
 			return fmt.Errorf("client %x is not in the lists", id)
 		}
 		for o := c.opens; o != nil; o = o.nextOfClient {
@@ -53,34 +53,34 @@ func (s *State) check() error {
 		for _, ses := range c.sessions {
 			sessions++
 			replies += ses.reserved()
-			least += s.leastOf(ses)
-			if s.sessions[ses.id] != ses || ses.client != c || ses.gone {
+			least += s.sessions.leastOf(ses)
+			if s.sessions.byID[ses.id] != ses || ses.client != c || ses.gone {
 				return fmt.Errorf("session %x of client %x is not in the table", ses.id, id)
 			}
 		}
 	}
-	for owner, rec := range s.owners {
+	for owner, rec := range s.sessions.owners {
 		if rec.confirmed == nil && rec.unconfirmed == nil || len(rec.earlier) > maxEarlier {
 			return fmt.Errorf("record of owner %q is %+v", owner, rec)
 		}
 	}
-	if opens != len(s.opens) || opens != len(s.byOwner) || lockOwners != len(s.locks) || sessions != len(s.sessions) ||
-		replies != s.replies || least != s.least || ranges != s.ranges || len(s.list) != len(s.clients) || int64(denying) != s.denying.Load() {
+	if opens != len(s.opens.byNumber) || opens != len(s.opens.byOwner) || lockOwners != len(s.locks.byNumber) || sessions != len(s.sessions.byID) ||
+		replies != s.sessions.replies || least != s.sessions.least || ranges != s.locks.ranges || len(s.sessions.list) != len(s.sessions.clients) || int64(denying) != s.denying.Load() {
 		return fmt.Errorf("counted %d opens, %d lock owners, %d sessions, %d bytes, %d denying; tables have %d, %d, %d, %d, %d, %d",
 			opens, lockOwners, sessions, replies, denying,
-			len(s.opens), len(s.byOwner), len(s.locks), len(s.sessions), s.replies, s.denying.Load())
+			len(s.opens.byNumber), len(s.opens.byOwner), len(s.locks.byNumber), len(s.sessions.byID), s.sessions.replies, s.denying.Load())
 	}
 	if err := s.checkHomes(homes, holders); err != nil {
 		return err
 	}
-	if l := &s.cfg.Limits; all != s.all || opens > l.AllOpens || all.locks > l.AllLocks || all.ownerBytes > l.AllOwnerBytes {
-		return fmt.Errorf("%d opens, counted %+v, have %+v", opens, all, s.all)
+	if l := &s.cfg.Limits; all != s.sessions.all || opens > l.AllOpens || all.locks > l.AllLocks || all.ownerBytes > l.AllOwnerBytes {
+		return fmt.Errorf("%d opens, counted %+v, have %+v", opens, all, s.sessions.all)
 	}
-	if replies > max(s.cfg.Limits.ReplyBytes, s.leastOfAll()) || len(s.owners) > s.cfg.Limits.Clients || all.more > s.cfg.Limits.MoreSessions || all.waiters > s.cfg.Limits.AllWaiters {
-		return fmt.Errorf("%d bytes, %d clients are over the limit", replies, len(s.clients))
+	if replies > max(s.cfg.Limits.ReplyBytes, s.sessions.leastOfAll()) || len(s.sessions.owners) > s.cfg.Limits.Clients || all.more > s.cfg.Limits.MoreSessions || all.waiters > s.cfg.Limits.AllWaiters {
+		return fmt.Errorf("%d bytes, %d clients are over the limit", replies, len(s.sessions.clients))
 	}
 	ofFiles := 0
-	for key, f := range s.files {
+	for key, f := range s.opens.files {
 		n, err := s.checkFile(f)
 		if err != nil {
 			return fmt.Errorf("file %d: %w", key.ID[0], err)
@@ -90,19 +90,19 @@ func (s *State) check() error {
 	if ofFiles != opens {
 		return fmt.Errorf("files have %d opens, clients %d", ofFiles, opens)
 	}
-	for conn, list := range s.conns {
+	for conn, list := range s.sessions.conns {
 		for i, ses := range list {
 			if ses.gone || ses.findConn(conn) < 0 || ses.conns[ses.findConn(conn)].at != i {
 				return fmt.Errorf("connection %s is of a session that does not know it", conn.Address())
 			}
 		}
 	}
-	for kind := range s.silent {
-		for i, c := range s.silent[kind].list {
+	for kind := range s.sessions.silent {
+		for i, c := range s.sessions.silent[kind].list {
 			if c.silentAt[kind] != i+1 || c.gone {
 				return fmt.Errorf("a silent client is at %d, not %d, gone %t", c.silentAt[kind], i+1, c.gone)
 			}
-			if above := s.silent[kind].list[max(0, i-1)/2]; c.held(kind) > above.held(kind) {
+			if above := s.sessions.silent[kind].list[max(0, i-1)/2]; c.held(kind) > above.held(kind) {
 				return fmt.Errorf("of kind %d, a silent client that holds %d comes after one that holds %d", kind, c.held(kind), above.held(kind))
 			}
 		}
@@ -122,7 +122,7 @@ func (s *State) check() error {
 func (s *State) checkHomes(counted map[*address]*address, holders int) error {
 	homes, unconfirmed := 0, 0
 	for a, n := range counted {
-		if s.addresses[a.key] != a || a.clients != n.clients || a.holders != n.holders || a.usage != n.usage {
+		if s.sessions.addresses[a.key] != a || a.clients != n.clients || a.holders != n.holders || a.usage != n.usage {
 			return fmt.Errorf("address %s is %+v, counted %+v", a.key, a, n)
 		}
 		if n.holders > 0 {
@@ -130,9 +130,9 @@ func (s *State) checkHomes(counted map[*address]*address, holders int) error {
 		}
 		unconfirmed += a.unconfirmed.Len()
 	}
-	if len(counted) != len(s.addresses) || homes != s.homes || holders != s.holders || unconfirmed != s.unconfirmed.Len() {
+	if len(counted) != len(s.sessions.addresses) || homes != s.sessions.homes || holders != s.sessions.holders || unconfirmed != s.sessions.unconfirmed.Len() {
 		return fmt.Errorf("counted %d addresses, %d of %d holders, %d unconfirmed; have %d, %d, %d, %d",
-			len(counted), homes, holders, unconfirmed, len(s.addresses), s.homes, s.holders, s.unconfirmed.Len())
+			len(counted), homes, holders, unconfirmed, len(s.sessions.addresses), s.sessions.homes, s.sessions.holders, s.sessions.unconfirmed.Len())
 	}
 	return nil
 }
@@ -142,7 +142,7 @@ func (s *State) checkClient(c *Client) error {
 	for o := c.opens; o != nil; o = o.nextOfClient {
 		n++
 		bytes += len(o.owner)
-		if o.client != c || s.opens[o.number] != o || s.byOwner[openKey{c, o.file, o.owner}] != o || s.files[o.file.key] != o.file {
+		if o.client != c || s.opens.byNumber[o.number] != o || s.opens.byOwner[openKey{c, o.file, o.owner}] != o || s.opens.files[o.file.key] != o.file {
 			return fmt.Errorf("open %d can't be found", o.number)
 		}
 		if !validShare(o.access, o.deny) || o.combos == 0 || o.seqid == 0 {
@@ -152,7 +152,7 @@ func (s *State) checkClient(c *Client) error {
 			locks += 1 + len(l.ranges)
 			ranges += len(l.ranges)
 			bytes += len(l.owner)
-			if l.open != o || s.locks[l.number] != l || s.lockers[lockerKey{o, l.owner}] != l || o.locks[l.at] != l || l.seqid == 0 {
+			if l.open != o || s.locks.byNumber[l.number] != l || s.locks.byOwner[lockerKey{o, l.owner}] != l || o.locks[l.at] != l || l.seqid == 0 {
 				return fmt.Errorf("lock owner %d can't be found", l.number)
 			}
 			for i, r := range l.ranges {
@@ -173,7 +173,7 @@ func (s *State) checkClient(c *Client) error {
 		for _, w := range waits {
 			waiters++
 			bytes += len(w.owner)
-			if w.owner != owner || s.waiters[w.key()] != w || w.open.client != c {
+			if w.owner != owner || s.locks.waiters[w.key()] != w || w.open.client != c {
 				return fmt.Errorf("a waiter of %q can't be found", owner)
 			}
 		}
@@ -218,7 +218,7 @@ func (s *State) checkClient(c *Client) error {
 
 func (s *State) checkFile(f *file) (opens int, err error) {
 	var count file
-	var all []*open
+	var all []*openState
 	var lockers []*lockOwner
 	for i, list := range f.opens {
 		for o := list; o != nil; o = o.nextOfFile {
@@ -271,12 +271,12 @@ func (s *State) checkFile(f *file) (opens int, err error) {
 	if f.waits == nil {
 		return opens, nil
 	}
-	if s.waiting[f.waits.index] != f || len(f.waits.list) == 0 || len(f.waits.list) > s.cfg.Limits.FileWaiters {
+	if s.locks.waiting[f.waits.index] != f || len(f.waits.list) == 0 || len(f.waits.list) > s.cfg.Limits.FileWaiters {
 		return 0, fmt.Errorf("has %d waiters, listed at %d", len(f.waits.list), f.waits.index)
 	}
 	told := 0
 	for i, w := range f.waits.list {
-		if s.opens[w.open.number] != w.open || w.open.file != f || i > 0 && f.waits.list[i-1].number >= w.number {
+		if s.opens.byNumber[w.open.number] != w.open || w.open.file != f || i > 0 && f.waits.list[i-1].number >= w.number {
 			return 0, fmt.Errorf("a waiter's open is gone, or they are not in order")
 		}
 		if !w.told.IsZero() {

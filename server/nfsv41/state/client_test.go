@@ -54,7 +54,7 @@ func TestExchangeIDCases(t *testing.T) {
 			w := newWorld(t, Limits{})
 			c.before(w)
 			var old uint64
-			for id := range w.clients {
+			for id := range w.sessions.clients {
 				old = id
 			}
 			r, e := w.ExchangeID(ExchangeIDArgs{
@@ -65,10 +65,10 @@ func TestExchangeIDCases(t *testing.T) {
 			if r.Confirmed != c.confirmed {
 				t.Errorf("confirmed is %t", r.Confirmed)
 			}
-			if kept := w.clients[old] != nil; kept != c.keeps {
+			if kept := w.sessions.clients[old] != nil; kept != c.keeps {
 				t.Errorf("the record from before is kept: %t", kept)
 			}
-			if e == OK && w.clients[r.ClientID] == nil {
+			if e == OK && w.sessions.clients[r.ClientID] == nil {
 				t.Error("the client ID is unknown")
 			}
 		})
@@ -80,7 +80,7 @@ func TestRestartedClient(t *testing.T) {
 	w := newWorld(t, Limits{})
 	old := w.ready("o", 1)
 	h := newHeld(t)
-	_, _, e := w.Open(old.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: Both, Held: h})
+	_, _, e := w.Open(old.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: Both, Descriptor: h})
 	w.want(e, OK)
 	_, e = w.exchange("o", 2)
 	w.want(e, OK)
@@ -94,8 +94,8 @@ func TestRestartedClient(t *testing.T) {
 	if h.users.Load() != 0 || w.Counts().Opens != 0 {
 		t.Error("the open outlives its client")
 	}
-	if len(w.roster.list) != 0 {
-		t.Errorf("the roster is %v", w.roster.list)
+	if len(w.tracking.list) != 0 {
+		t.Errorf("the client tracking is %v", w.tracking.list)
 	}
 	_, e = old.renew()
 	w.want(e, ErrBadSession)
@@ -209,7 +209,7 @@ func TestUnconfirmedClientsGo(t *testing.T) {
 	w.pass(lease + 1)
 	w.Expire()
 	w.ok()
-	if len(w.clients) != 0 {
+	if len(w.sessions.clients) != 0 {
 		t.Error("it is still there")
 	}
 }
@@ -226,12 +226,12 @@ func TestDestroyClientID(t *testing.T) {
 	w.want(w.DestroySession(n.session, n.conn, nil), ErrBadSession)
 	w.want(w.DestroyClientID(n.c.ID(), root), OK)
 	w.ok()
-	if len(w.roster.list) != 0 || w.saw(ClientLeft) != 1 {
-		t.Errorf("roster %v, events %+v", w.roster.list, w.events)
+	if len(w.tracking.list) != 0 || w.saw(ClientLeft) != 1 {
+		t.Errorf("client tracking %v, events %+v", w.tracking.list, w.events)
 	}
 }
 
-// What an evicted client held is free when the roster no longer has it, and not
+// What an evicted client held is free when the client tracking no longer has it, and not
 // before; and it does not have it if the disk fails.
 func TestEvict(t *testing.T) {
 	w := newWorld(t, Limits{})
@@ -240,13 +240,13 @@ func TestEvict(t *testing.T) {
 	w.want(e, OK)
 	other.mustOpen("x", 2)
 
-	w.roster.err = errors.New("disk")
+	w.tracking.err = errors.New("disk")
 	w.want(w.Evict(n.c.ID()), ErrDelay)
-	w.roster.err = nil
+	w.tracking.err = nil
 	_, e = other.open("x", 1, Read, 0)
 	w.want(e, ErrShareDenied)
 
-	w.roster.before = func(add bool, e RosterEntry) {
+	w.tracking.before = func(add bool, e TrackedClient) {
 		if add {
 			return
 		}
@@ -259,7 +259,7 @@ func TestEvict(t *testing.T) {
 		w.want(w.Evict(n.c.ID()), ErrDelay)
 	}
 	w.want(w.Evict(n.c.ID()), OK)
-	w.roster.before = nil
+	w.tracking.before = nil
 	w.ok()
 	_, e = other.open("x", 1, Read, 0)
 	w.want(e, OK)

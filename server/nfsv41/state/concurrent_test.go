@@ -21,10 +21,10 @@ type concurrency struct {
 func TestConcurrency(t *testing.T) {
 	start := time.Unix(1_700_000_000, 0)
 	var passed atomic.Int64
-	roster := &fakeRoster{}
+	tracking := &fakeTracking{}
 	var freed atomic.Int64
 	s := New(Config{
-		Lease: lease, Boot: 1, Roster: roster, FairFor: time.Millisecond,
+		Lease: lease, Boot: 1, Tracking: tracking, FairFor: time.Millisecond,
 		Now:      func() time.Time { return start.Add(time.Duration(passed.Load())) },
 		LockFree: func(LockFree) { freed.Add(1) },
 		Limits:   Limits{Opens: 20, Locks: 50},
@@ -98,8 +98,8 @@ func TestConcurrency(t *testing.T) {
 	for _, c := range s.Snapshot(0).Clients {
 		w.want(s.Evict(c.ID), OK)
 	}
-	if n := s.Counts(); n != (Counts{}) || len(roster.list) != 0 || len(s.files) != 0 {
-		t.Errorf("%+v is left, and the roster %v", n, roster.list)
+	if n := s.Counts(); n != (Counts{}) || len(tracking.list) != 0 || len(s.opens.files) != 0 {
+		t.Errorf("%+v is left, and the client tracking %v", n, tracking.list)
 	}
 }
 
@@ -140,7 +140,7 @@ func (run *concurrency) client(w *world, r *rand.Rand, owner string, v uint64, s
 		f, offset := file1(r.IntN(2)), r.IntN(4)
 		done := call(func(c *Client) {
 			h := newHeld(w.t)
-			open, _, e := w.Open(c, OpenArgs{Owner: []byte{byte(r.IntN(3))}, File: f, Access: Both, Held: h})
+			open, _, e := w.Open(c, OpenArgs{Owner: []byte{byte(r.IntN(3))}, File: f, Access: Both, Descriptor: h})
 			if e != OK {
 				return
 			}

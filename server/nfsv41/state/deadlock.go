@@ -19,7 +19,7 @@ const searchMax = 2048
 
 // circle is a search for a circle through start.
 type circle struct {
-	state *State
+	locks *locks
 	start *waiter
 	fresh bool // only waiters that have asked lately count
 	now   time.Time
@@ -29,16 +29,16 @@ type circle struct {
 }
 
 // deadlocked reports whether w waits for itself. If it may, others are told to ask again.
-func (s *State) deadlocked(w *waiter) bool {
-	now := s.cfg.Now()
-	c := circle{state: s, start: w, fresh: true, now: now, left: searchMax, seen: map[*waiter]bool{}}
+func (t *locks) deadlocked(w *waiter) bool {
+	now := t.cfg.Now()
+	c := circle{locks: t, start: w, fresh: true, now: now, left: searchMax, seen: map[*waiter]bool{}}
 	if c.closes(w) {
 		return true
 	}
-	c = circle{state: s, start: w, now: now, left: searchMax, seen: map[*waiter]bool{}}
+	c = circle{locks: t, start: w, now: now, left: searchMax, seen: map[*waiter]bool{}}
 	if c.closes(w) {
 		for _, other := range c.path[1:] {
-			s.askAgain(other, now)
+			t.askAgain(other, now)
 		}
 	}
 	return false
@@ -53,7 +53,7 @@ func (c *circle) closes(w *waiter) (found bool) {
 	c.seen[w] = true
 	c.path = append(c.path, w)
 	steps := 0
-	defer func() { c.state.steps += steps }()
+	defer func() { c.locks.steps += steps }()
 	w.open.file.locked.excluding(w.lockRange, &steps, func(i *interval[*lockOwner]) bool {
 		l := i.of
 		if c.left--; c.left < 0 {
@@ -81,15 +81,12 @@ func (c *circle) closes(w *waiter) (found bool) {
 	return found
 }
 
-// isOf reports whether it is the lock owner of this name.
-func (l *lockOwner) isOf(c *Client, owner string) bool { return l.open.client == c && l.owner == owner }
-
 // askAgain has the client of a waiter ask again, if it still waits.
-func (s *State) askAgain(w *waiter, now time.Time) {
+func (t *locks) askAgain(w *waiter, now time.Time) {
 	if now.Sub(w.asked) <= freshFor || now.Sub(w.prompted) <= freshFor {
 		return
 	}
 	w.prompted = now
-	l := s.later()
+	l := t.later()
 	l.free = append(l.free, LockFree{ClientID: w.open.client.id, File: w.open.file.key, Owner: w.owner})
 }

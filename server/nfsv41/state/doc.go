@@ -1,7 +1,7 @@
 // Package state is what an NFSv4.1 server remembers of its clients: client IDs,
 // sessions and their slots with cached replies, opens with share reservations,
 // byte-range locks, leases, and the grace period after a crash (RFC 8881). It knows
-// neither the wire nor files: a file is a key, a descriptor is a Held, a connection
+// neither the wire nor files: a file is a key, an open file is a Descriptor, a connection
 // is a Conn, time comes from Config.Now.
 //
 // A client's way through it: ExchangeID makes an unconfirmed record; CreateSession
@@ -11,29 +11,32 @@
 // COMPOUND and keeps its reply. Expire is called each second. Leave writes all of it for the
 // next process, the Log what has changed in case that this one dies, and Replay reads either.
 //
-// A client that is silent for longer than the lease keeps what it has. It is removed,
-// as a whole, when somebody else wants some of that, or after Config.Courtesy.
+// A client that is silent for longer than the lease keeps what it has: others call it a courtesy client. It is
+// removed, as a whole, when somebody else wants some of that, or after Config.Courtesy.
 //
 // # Locks
 //
-// One mutex, State.mu, guards everything; nothing is done under it that waits, or that grows with what
-// somebody holds: there is an index, or a task of short steps, between which mu is free (work.go). TestWork
-// counts the steps with each table at its limit. One mutex is enough: the calls of a READ (Sequence, Check, Done) take 0.3 us together, clock
-// and all, and two processors get through more of them than one (go test -bench Read
-// -cpu 1,2), so that 300,000 READs a second, more than the rest of the server can
-// do, keep it busy for less than a tenth of the time. In return no call ever sees a
-// client half gone: what it held is void at once, though it is removed in steps (open.void).
-// Denies, which is asked at each READ and WRITE of version 3, does
-// not take it unless somebody denies something.
+// One mutex, State.mu, guards everything, so there is no order of locks. What it guards is in five types, from
+// the bottom up: stateLog (log.go), grace, sessions, opens and locks. Each knows those below it, and none knows State, whose
+// methods join them: one for each operation. What they hold, such as a Client, a session or an openState, is in objects.go.
+//
+// Nothing is done under mu that waits, or that grows with what somebody holds: there is an index, or a task of
+// short steps, between which mu is free (work.go). TestWork counts the steps with each table at its limit.
+//
+// One mutex is enough: the calls of a READ (Sequence, Check, Done) take 0.3 us together, clock and all, and two
+// processors get through more of them than one (go test -bench Read -cpu 1,2), so that 300,000 READs a second, more than
+// the rest of the server can do, keep it busy for less than a tenth of the time. In return no call ever sees a client
+// half gone: what it held is void at once, though it is removed in steps (openState.void). Denies, which is asked at
+// each READ and WRITE of version 3, does not take mu unless somebody denies something.
 //
 // What does grow is the end of the grace period, once in the life of a process, and the beginning of a copy of the Log in it.
 //
 // The Log is written under it, by unlock: 2 to 3 us for each OPEN, CLOSE, LOCK and LOCKU, most
 // of it for write(2), and nothing for other calls (go test -bench Logged).
 //
-// What has to happen without the lock (Held.Release, Config.Event, Config.LockFree)
-// is collected while it is held, and done by unlock. The Roster is called without it,
-// too: add and dismiss let go of the lock for that, and their callers begin anew.
+// What has to happen without the lock (Descriptor.Release, Config.Event, Config.LockFree)
+// is collected while it is held, and done by unlock. Tracking is called without it,
+// too: recordLocked and dismissLocked let go of mu for that, and their callers begin anew.
 //
 // # Memory
 //
@@ -58,7 +61,7 @@
 // The tests check these after each step (check_test.go):
 //
 //   - A client owner has at most one confirmed and one unconfirmed record.
-//   - A client that holds an open is confirmed and on the roster.
+//   - A client that holds an open is confirmed and in the client tracking.
 //   - No two opens of a file deny what the other does. There is one open for each
 //     client, open owner and file.
 //   - The ranges of a lock owner are in order, do not overlap, and do not touch if
@@ -73,9 +76,9 @@
 //   - What a client loses is on nobody's list: a removed open or lock can't be found
 //     by its stateid, file, or owner.
 //   - While the grace lasts, nothing is granted but reclaims, to clients of the
-//     roster that have not said RECLAIM_COMPLETE.
+//     client tracking that have not said RECLAIM_COMPLETE.
 //   - When a call returns, the Log says all that there is, but for sessions.
-//   - Nothing that a client on the roster held is given to another before the roster
+//   - Nothing that a client in the client tracking held is given to another before the client tracking
 //     on the disk says that it may not reclaim (RFC 8881 section 8.4.2.1, both edge
 //     conditions).
 package state

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// While a client is taken off the roster it goes itself, by another way. It is removed once, and
+// While a client is taken off the client tracking it goes itself, by another way. It is removed once, and
 // what came in its place stays.
 func TestEvictedGoesMeanwhile(t *testing.T) {
 	for name, goes := range map[string]func(w *world){
@@ -27,7 +27,7 @@ func TestEvictedGoesMeanwhile(t *testing.T) {
 			w.want(e, OK)
 			w.events = nil
 			once := true
-			w.roster.before = func(bool, RosterEntry) {
+			w.tracking.before = func(bool, TrackedClient) {
 				if once {
 					once = false
 					goes(w)

@@ -22,7 +22,7 @@ func TestFormat1(t *testing.T) {
 	if want := []LockFree{{ClientID: 7, File: file1(1), Owner: "m"}}; !p.Left() || !slices.Equal(p.Notices(), want) {
 		t.Errorf("left %t, the notices are %v, want %v", p.Left(), p.Notices(), want)
 	}
-	if w.State, err = p.State(w.roster.become, noFile); err != nil {
+	if w.State, err = p.State(w.tracking.become, noFile); err != nil {
 		t.Fatal(err)
 	}
 	w.startLog()
@@ -62,7 +62,7 @@ func FuzzFormat1(f *testing.F) {
 		if p.ApplyFormat1(left, notices) != nil {
 			return
 		}
-		s, err := p.State(w.roster.become, noFile)
+		s, err := p.State(w.tracking.become, noFile)
 		if err != nil {
 			return
 		}

@@ -2,10 +2,14 @@ package state
 
 import "time"
 
-// grace is the time after a crash in which clients reclaim what they had, RFC 8881
-// section 8.4.2. The roster that it begins with stays on the disk until it ends,
+// grace owns the time after a crash in which clients reclaim what they had, RFC 8881
+// section 8.4.2. The client tracking that it begins with stays on the disk until it ends,
 // beside the entries of those who reclaim, so that a crash within it loses nothing.
+// State.mu guards all of it.
 type grace struct {
+	*work
+	log *stateLog
+
 	active  bool
 	ending  bool // its entries are being removed
 	until   time.Time
@@ -13,65 +17,25 @@ type grace struct {
 	missing int // of owners: not done
 }
 
+// start begins it, without owners.
+func (g *grace) start(left time.Duration) {
+	g.active, g.ending, g.until = true, false, g.cfg.Now().Add(left)
+	g.owners, g.missing = map[string]*awaited{}, 0
+}
+
+// over ends it.
+func (g *grace) over() {
+	g.active, g.ending, g.until = false, false, time.Time{}
+	g.owners, g.missing = nil, 0
+}
+
 type awaited struct {
-	entries []RosterEntry
+	entries []TrackedClient
 	done    bool // its client has said RECLAIM_COMPLETE
 }
 
-// BeginGrace begins a grace period with the roster that was found on the disk. It is
-// called once, before any client and StartLog. Without a roster there is no grace period.
-func (s *State) BeginGrace(roster []RosterEntry) {
-	if len(roster) == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.unlock()
-	g := grace{
-		active: true, until: s.cfg.Now().Add(s.cfg.Lease),
-		owners: make(map[string]*awaited, len(roster)),
-	}
-	for _, e := range roster {
-		w := g.owners[e.Owner]
-		if w == nil {
-			w = &awaited{}
-			g.owners[e.Owner] = w
-			g.missing++
-		}
-		w.entries = append(w.entries, e)
-	}
-	s.grace = g
-	s.graced.Store(true)
-}
-
-// InGrace reports whether the grace period lasts.
-func (s *State) InGrace() bool { return s.graced.Load() }
-
-// ReclaimComplete is RECLAIM_COMPLETE, RFC 8881 section 18.51. oneFS is
-// rca_one_fs: it is about a file system that has moved, and ends nothing.
-func (s *State) ReclaimComplete(c *Client, oneFS bool) Error {
-	s.mu.Lock()
-	defer s.unlock()
-	if e := c.usable(); e != OK {
-		return e
-	}
-	if oneFS {
-		return OK
-	}
-	if c.complete {
-		return ErrCompleteAlready
-	}
-	c.complete = true
-	s.logClient(c)
-	if s.grace.reclaimed(c.owner) {
-		s.logGrace(record{Reclaimed: []byte(c.owner)})
-		s.tryEndGrace()
-	}
-	return OK
-}
-
 // mayGrant says whether the client may get an open or a lock now.
-func (s *State) mayGrant(c *Client, reclaim bool) Error {
-	g := &s.grace
+func (g *grace) mayGrant(c *Client, reclaim bool) Error {
 	if reclaim {
 		w := g.owners[c.owner]
 		if !g.active || g.ending || c.complete || w == nil || w.done {
@@ -87,43 +51,8 @@ func (s *State) mayGrant(c *Client, reclaim bool) Error {
 	return OK
 }
 
-// tryEndGrace ends the grace period if everybody has reclaimed or its time is over.
-// It lets go of mu while the disk forgets who did not: only then may others get what
-// those had.
-func (s *State) tryEndGrace() {
-	g := &s.grace
-	if !g.active || g.ending || g.missing > 0 && s.cfg.Now().Before(g.until) {
-		return
-	}
-	g.ending = true
-	var entries []RosterEntry
-	for _, w := range g.owners {
-		entries = append(entries, w.entries...)
-	}
-	if s.cfg.Roster != nil && len(entries) > 0 {
-		s.unlock()
-		err := s.cfg.Roster.Remove(entries...)
-		s.mu.Lock()
-		if err != nil {
-			g.ending = false // Expire tries again
-			return
-		}
-	}
-	if g.missing == 0 {
-		s.event(Event{Kind: GraceEnded})
-	}
-	for owner, w := range g.owners {
-		if !w.done {
-			s.event(Event{Kind: GraceEnded, Owner: owner})
-		}
-	}
-	s.grace = grace{}
-	s.graced.Store(false)
-	s.logGrace(record{GraceOver: true})
-}
-
 // entries returns by which entries an owner may still reclaim.
-func (g *grace) entries(owner string) []RosterEntry {
+func (g *grace) entries(owner string) []TrackedClient {
 	if w := g.owners[owner]; w != nil {
 		return w.entries
 	}
@@ -149,5 +78,13 @@ func (g *grace) forget(owner string) {
 			g.missing--
 		}
 		delete(g.owners, owner)
+	}
+}
+
+// logGrace logs what becomes of the grace period. A log that does not have yet what it is about loses nothing
+// by it.
+func (g *grace) logGrace(r record) {
+	if g.log.out != nil {
+		g.log.note(g.log.gen, r.append)
 	}
 }

@@ -19,7 +19,7 @@ func (n *node) reclaimLock(open Stateid, f int, offset, length uint64) Error {
 	return e
 }
 
-func TestNoGraceWithoutRoster(t *testing.T) {
+func TestNoGraceWithoutTracking(t *testing.T) {
 	w := newWorld(t, Limits{})
 	w.ready("a", 1) // it never had state
 	w.crash()
@@ -52,7 +52,7 @@ func TestGrace(t *testing.T) {
 	}
 	awaited("a", "b")
 	_, e := c.reclaim("x", 3)
-	w.want(e, ErrNoGrace) // it is not on the roster
+	w.want(e, ErrNoGrace) // it is not in the client tracking
 	w.want(w.ReclaimComplete(c.c, false), OK)
 	_, e = c.open("x", 3, Read, 0)
 	w.want(e, ErrGrace)
@@ -87,8 +87,8 @@ func TestGrace(t *testing.T) {
 	c.mustOpen("x", 3)
 	_, _, e = c.lock(c.mustOpen("x", 1), "l", 1, true, 9, 1)
 	w.want(e, ErrDenied)
-	if got := w.roster.owners(); !slices.Equal(got, []string{"a", "b", "c"}) || len(w.roster.list) != 3 {
-		t.Errorf("the roster is %v", w.roster.list)
+	if got := w.tracking.owners(); !slices.Equal(got, []string{"a", "b", "c"}) || len(w.tracking.list) != 3 {
+		t.Errorf("the client tracking is %v", w.tracking.list)
 	}
 }
 
@@ -112,23 +112,23 @@ func TestGraceEndsWithLease(t *testing.T) {
 	w.pass(1)
 	_, e = a.renew()
 	w.want(e, OK)
-	w.roster.err = errors.New("disk")
+	w.tracking.err = errors.New("disk")
 	w.Expire()
 	if !w.InGrace() {
-		t.Fatal("it ended though the roster on the disk is as it was")
+		t.Fatal("it ended though the client tracking on the disk is as it was")
 	}
-	w.roster.err = nil
-	w.roster.before = func(add bool, _ RosterEntry) {
+	w.tracking.err = nil
+	w.tracking.before = func(add bool, _ TrackedClient) {
 		if !add {
 			_, e := a.open("x", 2, Read, 0)
 			w.want(e, ErrGrace)
 		}
 	}
 	w.Expire()
-	w.roster.before = nil
+	w.tracking.before = nil
 	w.ok()
-	if w.InGrace() || !slices.Equal(w.roster.owners(), []string{"a"}) {
-		t.Fatalf("the roster is %v", w.roster.list)
+	if w.InGrace() || !slices.Equal(w.tracking.owners(), []string{"a"}) {
+		t.Fatalf("the client tracking is %v", w.tracking.list)
 	}
 	last := w.events[len(w.events)-1]
 	if last.Kind != GraceEnded || last.Owner != "late" {
@@ -163,8 +163,8 @@ func TestSecondCrash(t *testing.T) {
 		w.want(e, OK)
 		w.want(w.ReclaimComplete(n.c, false), OK)
 	}
-	if w.InGrace() || len(w.roster.list) != 2 {
-		t.Errorf("in grace %t, roster %v", w.InGrace(), w.roster.list)
+	if w.InGrace() || len(w.tracking.list) != 2 {
+		t.Errorf("in grace %t, client tracking %v", w.InGrace(), w.tracking.list)
 	}
 }
 

@@ -47,15 +47,15 @@ func (h *fakeHeld) Release() {
 	}
 }
 
-// fakeRoster is the list on the disk.
-type fakeRoster struct {
+// fakeTracking is the list on the disk.
+type fakeTracking struct {
 	mu     sync.Mutex
-	list   map[uint64]RosterEntry
+	list   map[uint64]TrackedClient
 	err    error
-	before func(add bool, e RosterEntry) // of a change
+	before func(add bool, e TrackedClient) // of a change
 }
 
-func (r *fakeRoster) change(add bool, e RosterEntry) error {
+func (r *fakeTracking) change(add bool, e TrackedClient) error {
 	if r.before != nil {
 		r.before(add, e)
 	}
@@ -69,14 +69,14 @@ func (r *fakeRoster) change(add bool, e RosterEntry) error {
 		return nil
 	}
 	if r.list == nil {
-		r.list = map[uint64]RosterEntry{}
+		r.list = map[uint64]TrackedClient{}
 	}
 	r.list[e.ClientID] = e
 	return nil
 }
 
-func (r *fakeRoster) Add(e RosterEntry) error { return r.change(true, e) }
-func (r *fakeRoster) Remove(entries ...RosterEntry) error {
+func (r *fakeTracking) Add(e TrackedClient) error { return r.change(true, e) }
+func (r *fakeTracking) Remove(entries ...TrackedClient) error {
 	for _, e := range entries {
 		if err := r.change(false, e); err != nil {
 			return err
@@ -86,17 +86,17 @@ func (r *fakeRoster) Remove(entries ...RosterEntry) error {
 }
 
 // become has it be another.
-func (r *fakeRoster) become(list []RosterEntry) error {
+func (r *fakeTracking) become(list []TrackedClient) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.list = map[uint64]RosterEntry{}
+	r.list = map[uint64]TrackedClient{}
 	for _, e := range list {
 		r.list[e.ClientID] = e
 	}
 	return r.err
 }
 
-func (r *fakeRoster) entries() (list []RosterEntry) {
+func (r *fakeTracking) entries() (list []TrackedClient) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.list {
@@ -105,7 +105,7 @@ func (r *fakeRoster) entries() (list []RosterEntry) {
 	return list
 }
 
-func (r *fakeRoster) owners() (owners []string) {
+func (r *fakeTracking) owners() (owners []string) {
 	for _, e := range r.entries() {
 		owners = append(owners, e.Owner)
 	}
@@ -116,18 +116,18 @@ func (r *fakeRoster) owners() (owners []string) {
 // world is a State with a clock and a disk.
 type world struct {
 	*State
-	t      testing.TB
-	now    time.Time
-	roster *fakeRoster
-	events []Event
-	free   []LockFree
-	boot   uint32
-	limits Limits
-	logged *memoryLog
+	t        testing.TB
+	now      time.Time
+	tracking *fakeTracking
+	events   []Event
+	free     []LockFree
+	boot     uint32
+	limits   Limits
+	logged   *memoryLog
 }
 
 func newWorld(t testing.TB, limits Limits) *world {
-	w := &world{t: t, now: time.Unix(1_700_000_000, 0), roster: &fakeRoster{}, limits: limits}
+	w := &world{t: t, now: time.Unix(1_700_000_000, 0), tracking: &fakeTracking{}, limits: limits}
 	w.crash()
 	return w
 }
@@ -136,14 +136,14 @@ func newWorld(t testing.TB, limits Limits) *world {
 func (w *world) crash() {
 	w.boot++
 	w.State = New(w.config())
-	w.BeginGrace(w.roster.entries())
+	w.BeginGrace(w.tracking.entries())
 	w.startLog()
 }
 
 // unlogged returns the world without a log: for tests with many steps that are about something
 // else.
 func (w *world) unlogged() *world {
-	w.State.log, w.logged = nil, nil
+	w.State.log.out, w.logged = nil, nil
 	return w
 }
 
@@ -157,7 +157,7 @@ func (w *world) startLog() {
 
 func (w *world) config() Config {
 	return Config{
-		Lease: lease, Now: func() time.Time { return w.now }, Boot: w.boot, Limits: w.limits, Roster: w.roster,
+		Lease: lease, Now: func() time.Time { return w.now }, Boot: w.boot, Limits: w.limits, Tracking: w.tracking,
 		Event:    func(e Event) { w.events = append(w.events, e) },
 		LockFree: func(f LockFree) { w.free = append(w.free, f) },
 	}
@@ -204,7 +204,7 @@ func replay(config Config, b []byte) (*Replay, error) {
 }
 
 // restore starts a process with what another left behind.
-func (w *world) restore(b []byte, reopen func(FileKey, Access) Held) error {
+func (w *world) restore(b []byte, reopen func(FileKey, Access) Descriptor) error {
 	w.t.Helper()
 	w.boot++
 	p, err := replay(w.config(), b)
@@ -214,7 +214,7 @@ func (w *world) restore(b []byte, reopen func(FileKey, Access) Held) error {
 	if !p.Left() {
 		return errors.New("it is not all that there was")
 	}
-	s, err := p.State(w.roster.become, reopen)
+	s, err := p.State(w.tracking.become, reopen)
 	if err == nil {
 		w.State = s
 		w.startLog()
@@ -279,7 +279,7 @@ func (w *world) joinFrom(address, owner string, v uint64) *node {
 	w.want(e, OK)
 	n.session = r.ID
 	w.mu.Lock()
-	n.c = w.clients[id.ClientID]
+	n.c = w.sessions.clients[id.ClientID]
 	w.mu.Unlock()
 	return n
 }

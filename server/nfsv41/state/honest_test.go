@@ -45,7 +45,7 @@ func TestHonestCluster(t *testing.T) {
 						slots[r.Fore.MaxSlots]++
 						least = min(least, r.Fore.MaxSlots)
 					}
-					c := w.clients[id.ClientID]
+					c := w.sessions.clients[id.ClientID]
 					w.want(w.ReclaimComplete(c, false), OK)
 					for j := range tt.opens {
 						k := file1(1)

@@ -39,8 +39,8 @@ func TestCourtesy(t *testing.T) {
 	_, _, e = b.lock(idb, "l", 1, true, 0, 10)
 	w.want(e, OK)
 	w.ok()
-	if w.saw(ClientRevoked) != 1 || len(w.roster.owners()) != 1 {
-		t.Errorf("events %+v, roster %v", w.events, w.roster.owners())
+	if w.saw(ClientRevoked) != 1 || len(w.tracking.owners()) != 1 {
+		t.Errorf("events %+v, client tracking %v", w.events, w.tracking.owners())
 	}
 	// It recovers as after a restart of the server, but it can't reclaim.
 	_, e = a.renew()
@@ -61,12 +61,12 @@ func TestCourtesy(t *testing.T) {
 	_, _, e = a.lock(a.mustOpen("x", 1), "l", 1, true, 0, 10)
 	w.want(e, ErrDenied)
 	w.ok()
-	if len(w.roster.owners()) != 2 || w.saw(OwnerShared) != 0 {
-		t.Errorf("events %+v, roster %v", w.events, w.roster.owners())
+	if len(w.tracking.owners()) != 2 || w.saw(OwnerShared) != 0 {
+		t.Errorf("events %+v, client tracking %v", w.events, w.tracking.owners())
 	}
 }
 
-// While a silent client is taken off the roster, the one that wants what it has goes
+// While a silent client is taken off the client tracking, the one that wants what it has goes
 // itself, and so does what it has: none of that may be used afterwards.
 func TestTakerGoesMeanwhile(t *testing.T) {
 	for name, take := range map[string]func(b *node, id Stateid) Error{
@@ -102,7 +102,7 @@ func TestTakerGoesMeanwhile(t *testing.T) {
 			w.pass(lease + 1)
 			_, e = b.renew()
 			w.want(e, OK)
-			w.roster.before = func(_ bool, e RosterEntry) {
+			w.tracking.before = func(_ bool, e TrackedClient) {
 				if e.Owner == "a" {
 					w.want(w.Evict(b.c.ID()), OK)
 				}
@@ -262,7 +262,7 @@ func TestCourtesyEnds(t *testing.T) {
 	n.mustOpen("x", 1)
 	w.pass(courtesy)
 	w.Expire()
-	if len(w.clients) != 1 {
+	if len(w.sessions.clients) != 1 {
 		t.Fatal("too early")
 	}
 	w.pass(1)
@@ -270,7 +270,7 @@ func TestCourtesyEnds(t *testing.T) {
 	w.ok()
 	_, e := n.renew()
 	w.want(e, ErrBadSession)
-	if w.saw(ClientExpired) != 1 || len(w.roster.list) != 0 || len(w.files) != 0 {
-		t.Errorf("events %+v, roster %v", w.events, w.roster.list)
+	if w.saw(ClientExpired) != 1 || len(w.tracking.list) != 0 || len(w.opens.files) != 0 {
+		t.Errorf("events %+v, client tracking %v", w.events, w.tracking.list)
 	}
 }

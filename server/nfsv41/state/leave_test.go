@@ -28,13 +28,13 @@ func busyWorld(t testing.TB) (w *world, holder, waiter *node, lock Stateid) {
 }
 
 // sorted are entries by their IDs.
-func sorted(list []RosterEntry) []RosterEntry {
+func sorted(list []TrackedClient) []TrackedClient {
 	list = slices.Clone(list)
-	slices.SortFunc(list, func(a, b RosterEntry) int { return cmp.Compare(a.ClientID, b.ClientID) })
+	slices.SortFunc(list, func(a, b TrackedClient) int { return cmp.Compare(a.ClientID, b.ClientID) })
 	return list
 }
 
-func noFile(FileKey, Access) Held { return nil }
+func noFile(FileKey, Access) Descriptor { return nil }
 
 // The next process answers a request that comes again from its slot, and tells who waits.
 func TestRestore(t *testing.T) {
@@ -43,16 +43,16 @@ func TestRestore(t *testing.T) {
 	r, e := w.Sequence(again)
 	w.want(e, OK)
 	r.Slot.Done([]byte("reply"), true)
-	roster := sorted(w.roster.entries())
+	tracking := sorted(w.tracking.entries())
 	b := w.save()
-	w.roster.list = nil // it was damaged
-	w.pass(time.Hour)   // the pod was away, and nobody else could get anything
+	w.tracking.list = nil // it was damaged
+	w.pass(time.Hour)     // the pod was away, and nobody else could get anything
 	if err := w.restore(b, noFile); err != nil {
 		t.Fatal(err)
 	}
 	w.ok()
-	if got := sorted(w.roster.entries()); !slices.Equal(got, roster) {
-		t.Errorf("roster is %v, want %v", got, roster)
+	if got := sorted(w.tracking.entries()); !slices.Equal(got, tracking) {
+		t.Errorf("client tracking is %v, want %v", got, tracking)
 	}
 	if w.InGrace() || w.saw(ClientCame) != 2 {
 		t.Error("clients notice")
@@ -66,7 +66,7 @@ func TestRestore(t *testing.T) {
 	if paths := w.CallbackPaths(waiter.c.ID()); len(paths) != 0 {
 		t.Errorf("there are connections: %+v", paths)
 	}
-	holder.c = w.clients[holder.c.ID()]
+	holder.c = w.sessions.clients[holder.c.ID()]
 	_, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
 	w.want(e, OK)
 	if len(w.free) != 1 || w.free[0].ClientID != waiter.c.ID() || w.free[0].Owner != "m" {
@@ -172,7 +172,7 @@ func TestRestoreAll(t *testing.T) {
 			t.Error(err)
 		}
 		var names []string
-		for e := w.unconfirmed.Front(); e != nil; e = e.Next() {
+		for e := w.sessions.unconfirmed.Front(); e != nil; e = e.Next() {
 			names = append(names, e.Value.(*Client).owner)
 		}
 		if !slices.Equal(names, came) {
@@ -211,7 +211,7 @@ func TestLeaveFails(t *testing.T) {
 	if n := p.s.Counts(); n.Opens != 3 || n.Locks != 1 {
 		t.Errorf("%+v", n)
 	}
-	for _, o := range p.s.opens {
+	for _, o := range p.s.opens.byNumber {
 		if o.unanswered != 0 {
 			t.Error("an OPEN may come again")
 		}
@@ -270,17 +270,17 @@ func TestRestoreDamaged(t *testing.T) {
 		}
 	}
 	for name, damage := range map[string]func([]record) []record{
-		"nothing that says something": func(list []record) []record { return append(list, record{}) },
-		"a client without an ID":      set(client, func(r *record) { r.Client.ID = 0 }),
-		"an owner with two clients":   twice(client, func(r *record) { c := *r.Client; c.ID++; r.Client = &c }),
-		"another owner":               twice(client, func(r *record) { c := *r.Client; c.Owner = []byte("x"); r.Client = &c }),
-		"no more confirmed":           twice(client, func(r *record) { c := *r.Client; c.Confirmed = false; r.Client = &c }),
-		"off the roster with an open": twice(client, func(r *record) { c := *r.Client; c.Recorded = false; r.Client = &c }),
-		"an open off the roster":      set(client, func(r *record) { r.Client.Recorded = false }),
-		"many earlier verifiers":      set(client, func(r *record) { r.Client.Earlier = make([]earlierRecord, maxEarlier+1) }),
-		"a session of nobody":         set(session, func(r *record) { r.Session.Client++ }),
-		"a session twice":             twice(session, func(*record) {}),
-		"a session without slots":     set(session, func(r *record) { r.Session.Slots = nil }),
+		"nothing that says something":          func(list []record) []record { return append(list, record{}) },
+		"a client without an ID":               set(client, func(r *record) { r.Client.ID = 0 }),
+		"an owner with two clients":            twice(client, func(r *record) { c := *r.Client; c.ID++; r.Client = &c }),
+		"another owner":                        twice(client, func(r *record) { c := *r.Client; c.Owner = []byte("x"); r.Client = &c }),
+		"no more confirmed":                    twice(client, func(r *record) { c := *r.Client; c.Confirmed = false; r.Client = &c }),
+		"off the client tracking with an open": twice(client, func(r *record) { c := *r.Client; c.Recorded = false; r.Client = &c }),
+		"an open off the client tracking":      set(client, func(r *record) { r.Client.Recorded = false }),
+		"many earlier verifiers":               set(client, func(r *record) { r.Client.Earlier = make([]earlierRecord, maxEarlier+1) }),
+		"a session of nobody":                  set(session, func(r *record) { r.Session.Client++ }),
+		"a session twice":                      twice(session, func(*record) {}),
+		"a session without slots":              set(session, func(r *record) { r.Session.Slots = nil }),
 		"a session of who has none": func(list []record) []record {
 			first(list, client).Client.Confirmed = false
 			return slices.DeleteFunc(list, func(r record) bool { return r.Open != nil })
@@ -335,7 +335,7 @@ func TestRestoreDamaged(t *testing.T) {
 		"not all of it": func(list []record) []record { return list[:len(list)-1] },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := w.restore(changed(t, b, damage), func(FileKey, Access) Held { t.Error("a file is opened"); return nil }); err == nil {
+			if err := w.restore(changed(t, b, damage), func(FileKey, Access) Descriptor { t.Error("a file is opened"); return nil }); err == nil {
 				t.Error("it was restored")
 			}
 		})

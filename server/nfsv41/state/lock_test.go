@@ -44,7 +44,7 @@ func TestLockConflicts(t *testing.T) {
 	if want := (Denied{ClientID: a.c.ID(), Owner: "la", Write: true, Offset: 10, Length: 10}); d != want {
 		t.Errorf("denied by %+v, want %+v", d, want)
 	}
-	if len(w.locks) != 1 {
+	if len(w.locks.byNumber) != 1 {
 		t.Error("a LOCK that failed left a lock owner")
 	}
 	d, e = w.TestLock(b.c, []byte("lb"), file1(1), false, 19, 1)
@@ -201,7 +201,7 @@ func TestWhatTellsWaiters(t *testing.T) {
 			free(w, a, open, lock)
 			w.ok()
 			for _, f := range w.free[1:] {
-				if w.clients[f.ClientID] == nil {
+				if w.sessions.clients[f.ClientID] == nil {
 					t.Fatalf("told %+v, which is gone", f)
 				}
 			}

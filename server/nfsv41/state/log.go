@@ -2,9 +2,9 @@ package state
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"hash/crc32"
 	"io"
-	"time"
 )
 
 // A log has what the next process needs if this one dies. Whatever an operation changes is
@@ -19,9 +19,9 @@ import (
 //
 //   - CREATE_SESSION may have the sequence of the last one, whose reply may be lost
 //     (Client.uncertain).
-//   - A stateid may have an older seqid, until its seqid changes (open.uncertain): Linux
+//   - A stateid may have an older seqid, until its seqid changes (openState.uncertain): Linux
 //     repeats a LOCK or LOCKU that gets OLD_STATEID for ever, as it never learns the new one.
-//   - An OPEN may be the last one again (open.repeatable). It gets the same seqid again: for a
+//   - An OPEN may be the last one again (openState.repeatable). It gets the same seqid again: for a
 //     seqid that is left out Linux waits 5 seconds.
 //
 // A frame is what one hold of State.mu appends: the length of its records, their CRC-32C, and the
@@ -74,29 +74,43 @@ func CutFrame(b []byte) (records, rest []byte, ok bool) {
 	return records, b[frameHeader+int(n):], true
 }
 
-// StartLog writes all there is to a log, and each change from now on. It is called before any client.
-func (s *State) StartLog(log Log) error {
-	s.mu.Lock()
-	defer s.unlock()
-	return s.copyTo(log)
+// leaving is what a process that leaves adds to the log.
+type leaving struct {
+	callback func(any) json.RawMessage
+	notices  []LockFree
+}
+
+// stateLog owns what is to be written to the Log, and the copy that replaces it (logcopy.go).
+// State.mu guards all of it.
+type stateLog struct {
+	*work
+
+	out     Log           // nil: there is none
+	records []byte        // what is to be logged, after the place of a frame's header
+	noted   bool          // it is to be logged by unlock
+	long    bool          // out is
+	copy    *logCopy      // nil: out is not being replaced
+	gen     uint32        // of the newest log
+	leaving *leaving      // nil: this process goes on
+	grown   chan struct{} // for State.LogGrown
 }
 
 // note logs a change, of something that the logs have that were begun since gen.
-func (s *State) note(gen uint32, add func([]byte) []byte) {
-	s.noteLater(gen, add)
-	s.noted = true
+func (l *stateLog) note(gen uint32, add func([]byte) []byte) {
+	l.noteLater(gen, add)
+	l.noted = true
 }
 
 // noteLater is note for what is no reason to write. The caller has checked that there is a log.
-func (s *State) noteLater(gen uint32, add func([]byte) []byte) {
-	if len(s.records) == 0 {
-		s.soon() // what need not be written at once is by then
-		s.records = beginFrame(s.records)
+func (l *stateLog) noteLater(gen uint32, add func([]byte) []byte) {
+	if len(l.records) == 0 {
+		l.soon() // what need not be written at once is by then
+		l.records = beginFrame(l.records)
 	}
-	from := len(s.records)
-	s.records = add(s.records)
-	if s.copy != nil && gen == s.gen {
-		s.copy.records = append(beginFrame(s.copy.records), s.records[from:]...)
+	from := len(l.records)
+	l.records = add(l.records)
+	if l.copy != nil && gen == l.gen {
+		l.copy.records = append(beginFrame(l.copy.records), l.records[from:]...)
 	}
 }
 
@@ -123,128 +137,39 @@ func emptied(frame []byte) []byte {
 	return frame[:0]
 }
 
-// flushLog appends what was noted. The error is that of the copy.
-func (s *State) flushLog() error {
-	s.noted = false
-	if s.log != nil && len(s.records) > 0 {
-		long, err := s.log.Append(endFrame(s.records))
-		if s.records = emptied(s.records); err != nil { // the log knows
-			s.endLog()
+// flush appends what was noted. The error is that of the copy.
+func (l *stateLog) flush() error {
+	l.noted = false
+	if l.out != nil && len(l.records) > 0 {
+		long, err := l.out.Append(endFrame(l.records))
+		if l.records = emptied(l.records); err != nil { // the log knows
+			l.end()
 			return nil
 		}
-		if long && !s.long {
-			s.long = true
+		if long && !l.long {
+			l.long = true
 			select {
-			case s.grown <- struct{}{}:
+			case l.grown <- struct{}{}:
 			default:
 			}
 		}
 	}
-	if p := s.copy; p != nil && len(p.records) > 0 {
-		err := s.log.Copy(endFrame(p.records))
+	if p := l.copy; p != nil && len(p.records) > 0 {
+		err := l.out.Copy(endFrame(p.records))
 		if p.records = p.records[:0]; err != nil {
-			s.copy, s.long = nil, false
+			l.copy, l.long = nil, false
 			return err
 		}
 	}
 	return nil
 }
 
-// endLog is for a log that has failed.
-func (s *State) endLog() { s.log, s.copy, s.records, s.noted, s.long = nil, nil, nil, false, false }
+// end is for a log that has failed.
+func (l *stateLog) end() { l.out, l.copy, l.records, l.noted, l.long = nil, nil, nil, false, false }
 
-// logClient logs a client that is confirmed.
-func (s *State) logClient(c *Client) {
-	if s.log != nil && c.confirmed {
-		s.note(c.gen, (&record{Client: s.recordOf(c)}).append)
-	}
-}
-
-func (s *State) logGone(c *Client) {
-	if s.log != nil && c.confirmed {
-		s.note(c.gen, (&record{Gone: c.id}).append)
-	}
-}
-
-// logOpen logs an open, but not its locks.
-func (s *State) logOpen(o *open) {
-	if s.log != nil {
-		s.note(o.gen, func(b []byte) []byte { return appendOpen(b, o) })
-	}
-}
-
-func (s *State) logClosed(o *open) {
-	if s.log != nil && !o.client.gone {
-		s.note(o.gen, func(b []byte) []byte { return appendOne(b, `"closed":`, o.number) })
-	}
-}
-
-// answered notes that the client has sent the next request of a slot, so that it has the reply
-// to an OPEN. It is no reason to write: if it is lost, an OPEN may get a seqid a second time.
-func (s *State) answered(number uint64, seqid uint32) {
-	if o := s.opens[number]; o != nil && o.seqid == seqid && o.unanswered != 0 {
-		o.unanswered = 0
-		if s.log != nil {
-			s.noteLater(o.gen, func(b []byte) []byte { return appendOne(b, `"answered":`, number) })
-		}
-	}
-}
-
-// settleFor is how long a client may take to send again what had no reply when the process before
-// died, once it has a new session. Linux does it at once.
-const settleFor = 2 * time.Second
-
-// settle ends the time in which a client may send an OPEN again.
-func (s *State) settle(c *Client) {
-	c.settles = time.Time{}
-	s.begin(func() bool {
-		for began := s.steps; len(c.unsettled) > 0 && s.steps-began < stepWork; s.steps++ {
-			last := len(c.unsettled) - 1
-			if o := c.unsettled[last]; o.repeatable != 0 && !o.gone {
-				s.notRepeated(o)
-			}
-			c.unsettled[last] = nil
-			c.unsettled = c.unsettled[:last]
-		}
-		return len(c.unsettled) > 0
-	})
-}
-
-// notRepeated notes that the client does not send the last OPEN again.
-func (s *State) notRepeated(o *open) {
-	o.repeatable = 0
-	s.answered(o.number, o.seqid)
-}
-
-// logRange logs that a LOCK, or a LOCKU, has changed what l has.
-func (s *State) logRange(l *lockOwner, r lockRange, isLock bool) {
-	if s.log != nil {
-		s.note(l.gen, func(b []byte) []byte { return appendLock(b, l, r, isLock) })
-	}
-}
-
-func (s *State) logFreed(l *lockOwner) {
-	if s.log != nil {
-		s.note(l.gen, (&record{Freed: l.number}).append)
-	}
-}
-
-func (s *State) logWait(w *waiter) {
-	if s.log != nil {
-		s.note(w.open.file.waits.gen, func(b []byte) []byte { return appendWait(b, `{"wait":`, w) })
-	}
-}
-
-func (s *State) logWaitEnds(w *waiter) {
-	if s.log != nil && !w.open.client.gone {
-		s.note(w.open.file.waits.gen, func(b []byte) []byte { return appendWait(b, `{"waitEnds":`, w) })
-	}
-}
-
-// logGrace logs what becomes of the grace period. A log that does not have yet what it is about loses nothing
-// by it.
-func (s *State) logGrace(r record) {
-	if s.log != nil {
-		s.note(s.gen, r.append)
+// notCopied takes an open that is removed out of the way of the copy.
+func (l *stateLog) notCopied(o *openState) {
+	if l.copy != nil && l.copy.open == o {
+		l.copy.open = o.nextOfClient
 	}
 }

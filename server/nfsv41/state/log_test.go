@@ -71,7 +71,7 @@ func (l *memoryLog) read(frame []byte) {
 
 // facts are what a log says, and with all what a process leaves that is meant to end, but for the waiters.
 func (s *State) facts(all bool) []string {
-	list := []string{fmt.Sprintf("boot %d, next stateid %d, in grace %t, %d awaited", s.cfg.Boot, s.next, s.grace.active, s.grace.missing)}
+	list := []string{fmt.Sprintf("boot %d, next stateid %d, in grace %t, %d awaited", s.cfg.Boot, s.opens.next, s.grace.active, s.grace.missing)}
 	say := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	for owner, w := range s.grace.owners {
 		var entries []uint64
@@ -81,12 +81,12 @@ func (s *State) facts(all bool) []string {
 		slices.Sort(entries)
 		say("%q may reclaim %t by %x", owner, !w.done, entries)
 	}
-	for _, c := range s.clients {
+	for _, c := range s.sessions.clients {
 		if !c.confirmed && !all {
 			continue
 		}
 		say("client %x of %q, verifier %x, %v, since %v, confirmed %t, recorded %t, complete %t, sequence %d, earlier %v",
-			c.id, c.owner, c.verifier, c.principal, c.since.UTC(), c.confirmed, c.recorded, c.complete, c.createSeq, s.owners[c.owner].earlier)
+			c.id, c.owner, c.verifier, c.principal, c.since.UTC(), c.confirmed, c.recorded, c.complete, c.createSeq, s.sessions.owners[c.owner].earlier)
 		if all {
 			say("client %x is from %s, uncertain %t", c.id, c.address, c.uncertain)
 			if c.created != nil {
@@ -107,7 +107,7 @@ func (s *State) facts(all bool) []string {
 			}
 		}
 	}
-	for _, ses := range s.sessions {
+	for _, ses := range s.sessions.byID {
 		if !all {
 			break
 		}
@@ -126,7 +126,7 @@ func (s *State) facts(all bool) []string {
 // waitFacts are the waiters of each file, in their order.
 func (s *State) waitFacts() []string {
 	var list []string
-	for _, f := range s.waiting {
+	for _, f := range s.locks.waiting {
 		said := fmt.Sprintf("file %v", f.key)
 		for _, w := range f.waits.list {
 			if !w.open.void() {
@@ -180,7 +180,7 @@ func (w *world) checkLog() {
 func (p *Replay) waitFacts() []string {
 	said := map[FileKey]string{}
 	for _, wait := range slices.SortedFunc(maps.Keys(p.waits), func(a, b replayedWait) int { return cmp.Compare(p.waits[a], p.waits[b]) }) {
-		if o := p.s.opens[wait.open]; o != nil {
+		if o := p.s.opens.byNumber[wait.open]; o != nil {
 			key := o.file.key
 			said[key] = cmp.Or(said[key], fmt.Sprintf("file %v", key)) + fmt.Sprintf(", open %d of %q for %v", wait.open, wait.owner, wait.lockRange)
 		}
@@ -197,7 +197,7 @@ func (w *world) dies() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if w.State, err = p.State(w.roster.become, noFile); err != nil {
+	if w.State, err = p.State(w.tracking.become, noFile); err != nil {
 		w.t.Fatal(err)
 	}
 	w.startLog()
@@ -215,7 +215,7 @@ func (n *node) again() {
 	r, e := n.w.CreateSession(n.create)
 	n.w.want(e, OK)
 	n.session, n.seq = r.ID, 0
-	n.c = n.w.clients[n.create.ClientID]
+	n.c = n.w.sessions.clients[n.create.ClientID]
 }
 
 // The next process has what clients have open and locked, and who waits. They need nothing but
@@ -241,7 +241,7 @@ func TestLog(t *testing.T) {
 	w.ok()
 	next := holder.mustOpen("another", 2)
 	w.dies()
-	if id := waiter.c.ID(); w.clients[id] == nil {
+	if id := waiter.c.ID(); w.sessions.clients[id] == nil {
 		t.Error("a client is lost the second time")
 	}
 	holder.again()
@@ -256,7 +256,7 @@ func TestLogCreateSession(t *testing.T) {
 	w.dies()
 	r, e := w.CreateSession(n.create) // the same again
 	w.want(e, OK)
-	if r.Seq != n.create.Seq || w.sessions[r.ID] == nil {
+	if r.Seq != n.create.Seq || w.sessions.byID[r.ID] == nil {
 		t.Errorf("CREATE_SESSION again: %+v", r)
 	}
 	again, e := w.CreateSession(n.create)
@@ -273,9 +273,9 @@ func TestLogCreateSession(t *testing.T) {
 	if !id.Confirmed || id.ClientID != n.create.ClientID || id.Seq != r.Seq+1 {
 		t.Errorf("EXCHANGE_ID: %+v", id)
 	}
-	w.want(w.ReclaimComplete(w.clients[id.ClientID], false), OK)
+	w.want(w.ReclaimComplete(w.sessions.clients[id.ClientID], false), OK)
 	w.dies()
-	w.want(w.ReclaimComplete(w.clients[id.ClientID], false), ErrCompleteAlready)
+	w.want(w.ReclaimComplete(w.sessions.clients[id.ClientID], false), ErrCompleteAlready)
 }
 
 // What was done when the process died, and is sent again with the seqid before.
@@ -349,7 +349,7 @@ func TestLogOpenAgain(t *testing.T) {
 			n.openBy("other", 2, Read)
 		}, 0, Read, 3},
 		{"what was opened was changed", func(w *world, n *node) {
-			_, e := w.Downgrade(n.c, Stateid{Other: w.openID(w.byOwner[openKey{n.c, w.files[file1(1)], "o"}]).Other}, file1(1), Read, 0)
+			_, e := w.Downgrade(n.c, Stateid{Other: w.opens.openID(w.opens.byOwner[openKey{n.c, w.opens.files[file1(1)], "o"}]).Other}, file1(1), Read, 0)
 			w.want(e, OK)
 		}, 0, Read, 4},
 	} {
@@ -397,50 +397,50 @@ func TestLogThenSave(t *testing.T) {
 	if err := w.restore(w.save(), noFile); err != nil {
 		t.Fatal(err)
 	}
-	n.c = w.clients[n.create.ClientID]
+	n.c = w.sessions.clients[n.create.ClientID]
 	if next := n.openBy("o", 1, Read); next.Seqid != 2 {
 		t.Errorf("the next OPEN: %v", next)
 	}
 }
 
-// The process can die between what it does to the roster and what it logs of that. What the log says is right: nobody
+// The process can die between what it does to the client tracking and what it logs of that. What the log says is right: nobody
 // was given anything meanwhile.
-func TestLogAndRoster(t *testing.T) {
+func TestLogAndTracking(t *testing.T) {
 	w := newWorld(t, Limits{})
 	n, other := w.ready("node", 1), w.ready("other", 1)
 	other.mustOpen("o", 2)
 	var logs [][]byte
-	w.roster.before = func(bool, RosterEntry) { logs = append(logs, slices.Clone(w.logged.bytes)) }
+	w.tracking.before = func(bool, TrackedClient) { logs = append(logs, slices.Clone(w.logged.bytes)) }
 	n.mustOpen("o", 1)
 	w.want(w.Evict(n.c.ID()), OK)
 	if len(logs) != 2 {
-		t.Fatalf("%d changes of the roster", len(logs))
+		t.Fatalf("%d changes of the client tracking", len(logs))
 	}
-	others := w.roster.entries()
+	others := w.tracking.entries()
 	for _, tt := range []struct {
-		name   string
-		log    []byte
-		roster []RosterEntry
-		opens  int
+		name     string
+		log      []byte
+		tracking []TrackedClient
+		opens    int
 	}{
 		{"before it is added", logs[0], others, 1},
-		{"before it is removed", logs[1], append(others, RosterEntry{n.c.ID(), "node"}), 2},
+		{"before it is removed", logs[1], append(others, TrackedClient{n.c.ID(), "node"}), 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := replay(w.config(), tt.log)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var roster fakeRoster
-			s, err := p.State(roster.become, noFile)
+			var tracking fakeTracking
+			s, err := p.State(tracking.become, noFile)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if n := s.Counts(); n.Clients != 2 || n.Opens != tt.opens {
 				t.Errorf("%+v", n)
 			}
-			if got := roster.entries(); !slices.Equal(sorted(got), sorted(tt.roster)) {
-				t.Errorf("the roster is %v, want %v", got, tt.roster)
+			if got := tracking.entries(); !slices.Equal(sorted(got), sorted(tt.tracking)) {
+				t.Errorf("the client tracking is %v, want %v", got, tt.tracking)
 			}
 		})
 	}
@@ -448,8 +448,8 @@ func TestLogAndRoster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.State((&fakeRoster{err: io.ErrShortWrite}).become, noFile); !errors.Is(err, io.ErrShortWrite) {
-		t.Errorf("a roster that can't be written: %v", err)
+	if _, err := p.State((&fakeTracking{err: io.ErrShortWrite}).become, noFile); !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("a client tracking that can't be written: %v", err)
 	}
 }
 
@@ -466,14 +466,14 @@ func TestLogGrace(t *testing.T) {
 	}
 	_, e := n.open("x", 1, Both, 0)
 	w.want(e, ErrGrace)
-	for _, e := range w.roster.entries() {
-		if err := w.roster.Remove(e); err != nil {
+	for _, e := range w.tracking.entries() {
+		if err := w.tracking.Remove(e); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w.dies()
-	if got := w.Counts(); !got.InGrace || got.Awaited != 1 || len(w.roster.owners()) != 2 {
-		t.Errorf("%+v, roster %v", got, w.roster.owners())
+	if got := w.Counts(); !got.InGrace || got.Awaited != 1 || len(w.tracking.owners()) != 2 {
+		t.Errorf("%+v, client tracking %v", got, w.tracking.owners())
 	}
 	w.pass(lease + 1)
 	w.Expire()
@@ -491,7 +491,7 @@ func TestLogFails(t *testing.T) {
 	n := w.ready("node", 1)
 	w.logged.err = io.ErrShortWrite
 	id := n.mustOpen("x", 1)
-	if w.State.log != nil {
+	if w.State.log.out != nil {
 		t.Error("the log is still written")
 	}
 	w.want(w.Close(n.c, id, file1(1)), OK)
@@ -561,14 +561,14 @@ func FuzzReplay(f *testing.F) {
 			t.Fatal(err)
 		}
 		left := p.Left()
-		s, err := p.State(w.roster.become, noFile)
+		s, err := p.State(w.tracking.become, noFile)
 		if err != nil {
 			return
 		}
 		w.State = s
 		w.startLog()
 		w.ok()
-		if !left || len(w.clients) == 0 && !w.grace.active { // which leaves nothing
+		if !left || len(w.sessions.clients) == 0 && !w.grace.active { // which leaves nothing
 			return
 		}
 		want := w.facts(true)

@@ -7,59 +7,42 @@ import "encoding/json"
 // something that the new one has. What it has not is copied later, with what has changed. So no log ever names
 // what it does not have, and one that is not whole is not used.
 //
-// Client.gen, open.gen, lockOwner.gen and fileWaiters.gen are the State.gen of the newest log that has the thing.
+// Client.gen, openState.gen, lockOwner.gen and fileWaiters.gen are the stateLog.gen of the newest log that has the thing.
 // What comes new is logged at once if that is of which it is part, and comes with that otherwise.
-
-// logCopy is how far the new log is. Of a list that may change meanwhile, it copies what is last first: what is
-// removed is replaced by the last, which was copied.
-type logCopy struct {
-	records []byte   // as State.records
-	awaited []string // owners of State.grace that are not copied yet
-	clients int      // so many of State.list are not
-	open    *open    // the next one of its client, or nil
-	locksOf *open    // or nil
-	locks   int      // so many of its lock owners are not
-	files   int      // so many of State.waiting are not
-}
 
 // copyBytes is how long the frames of a log are that is copied, more or less.
 const copyBytes = 64 << 10
 
-// beginCopy begins the new log.
-func (s *State) beginCopy() error {
-	if err := s.log.Begin(); err != nil {
-		s.long = false
-		return err
-	}
-	s.gen++
-	s.copy = &logCopy{clients: len(s.list), files: len(s.waiting)}
-	if g := &s.grace; g.active {
-		for owner := range g.owners { // at most one for each client of the process before
-			s.copy.awaited = append(s.copy.awaited, owner)
-		}
-		s.steps += len(g.owners)
-		s.copied((&record{Grace: &graceRecord{g.until.Sub(s.cfg.Now())}}).append)
-	}
-	return nil
+// logCopy is how far the new log is. Of a list that may change meanwhile, it copies what is last first: what is
+// removed is replaced by the last, which was copied. State.mu guards it.
+type logCopy struct {
+	log      *stateLog
+	sessions *sessions
+	opens    *opens
+	locks    *locks
+	grace    *grace
+
+	records    []byte     // as stateLog.records
+	awaited    []string   // owners of grace that are not copied yet
+	clients    int        // so many of sessions.list are not
+	open       *openState // the next one of its client, or nil
+	locksOf    *openState // or nil
+	lockOwners int        // so many of its lock owners are not
+	files      int        // so many of locks.waiting are not
 }
 
-// copyTo writes all there is to a log, and has it be the log from now on.
-func (s *State) copyTo(log Log) error {
-	s.log = log
-	err := s.beginCopy()
-	for more := true; more && err == nil; {
-		more, err = s.copySome()
-	}
-	if err != nil {
-		s.endLog()
-	}
-	return err
+// newCopyLocked returns a copy that is not begun.
+//
+// +checklocks:s.mu
+func (s *State) newCopyLocked() *logCopy {
+	return &logCopy{log: &s.log, sessions: &s.sessions, opens: &s.opens, locks: &s.locks, grace: &s.grace}
 }
 
-// leaving is what a process that leaves adds to the log.
-type leaving struct {
-	callback func(any) json.RawMessage
-	notices  []LockFree
+// StartLog writes all there is to a log, and each change from now on. It is called before any client.
+func (s *State) StartLog(log Log) error {
+	s.mu.Lock()
+	defer s.unlock()
+	return s.newCopyLocked().copyTo(log)
 }
 
 // Leave writes all there is to a log, for a process that is meant to end: with the sessions, so that clients notice
@@ -69,25 +52,15 @@ type leaving struct {
 func (s *State) Leave(log Log, callback func(any) json.RawMessage, notices []LockFree) error {
 	s.mu.Lock()
 	defer s.unlock()
-	_ = s.flushLog() // the log before is of use if this one fails
-	if len(s.clients) == 0 && !s.grace.active {
+	_ = s.log.flush() // the log before is of use if this one fails
+	if len(s.sessions.clients) == 0 && !s.grace.active {
 		return nil
 	}
-	for _, o := range s.opens {
+	for _, o := range s.opens.byNumber {
 		o.unanswered = o.repeatable // the replies of this process are in the slots
 	}
-	s.leaving = &leaving{callback, notices}
-	return s.copyTo(log)
-}
-
-// copyRest copies what only a process leaves behind that is meant to end, but for the sessions.
-func (s *State) copyRest() {
-	for e := s.unconfirmed.Front(); e != nil; e = e.Next() { // in the order in which they came
-		s.copied((&record{Client: s.recordOf(e.Value.(*Client))}).append)
-	}
-	for _, f := range s.leaving.notices {
-		s.copied((&record{Notice: &noticeRecord{f.ClientID, f.File.Volume, f.File.ID[:f.File.Len], []byte(f.Owner)}}).append)
-	}
+	s.log.leaving = &leaving{callback, notices}
+	return s.newCopyLocked().copyTo(log)
 }
 
 // LogGrown gets something when the log has become long, and CopyLog is to be called.
@@ -98,65 +71,106 @@ func (s *State) LogGrown() <-chan struct{} { return s.grown }
 func (s *State) CopyLog() error {
 	s.mu.Lock()
 	var err error
-	begun := s.long && s.log != nil && s.copy == nil
+	p := s.newCopyLocked()
+	begun := p.log.long && p.log.out != nil && p.log.copy == nil
 	if begun {
-		err = s.beginCopy()
+		err = p.begin()
 	}
 	s.unlock()
 	if begun && err == nil {
 		s.finish(func() (more bool) {
-			more, err = s.copySome()
+			more, err = p.step()
 			return more && err == nil
 		})
 	}
 	return err
 }
 
-// copySome is one step of the copy. After an error there is no copy any more.
-func (s *State) copySome() (more bool, err error) {
-	if s.copy == nil {
-		return false, nil
+// copyTo writes all there is to a log, and has it be the log from now on.
+func (p *logCopy) copyTo(log Log) error {
+	p.log.out = log
+	err := p.begin()
+	for more := true; more && err == nil; {
+		more, err = p.step()
 	}
-	for began := s.steps; s.steps-began < stepWork && len(s.copy.records) < copyBytes; s.steps++ {
-		if !s.copyNext() {
-			return false, s.endCopy()
-		}
+	if err != nil {
+		p.log.end()
 	}
-	return true, s.flushLog()
+	return err
 }
 
-// endCopy goes over to the new log.
-func (s *State) endCopy() error {
-	if s.leaving != nil {
-		s.copyRest()
-	}
-	s.copied((&record{Whole: &wholeRecord{s.cfg.Boot, s.next, s.leaving != nil}}).append)
-	if err := s.flushLog(); err != nil {
+// begin begins the new log.
+func (p *logCopy) begin() error {
+	if err := p.log.out.Begin(); err != nil {
+		p.log.long = false
 		return err
 	}
-	if s.copy == nil { // the log itself has failed
-		return nil
-	}
-	s.copy, s.long = nil, false
-	old, err := s.log.Replace()
-	if err != nil {
-		return err
-	}
-	if old != nil {
-		s.later().close = old
+	p.log.gen++
+	p.log.copy, p.clients, p.files = p, len(p.sessions.list), len(p.locks.waiting)
+	if g := p.grace; g.active {
+		for owner := range g.owners { // at most one for each client of the process before
+			p.awaited = append(p.awaited, owner)
+		}
+		p.log.steps += len(g.owners)
+		p.copied((&record{Grace: &graceRecord{g.until.Sub(p.log.cfg.Now())}}).append)
 	}
 	return nil
 }
 
-// copied adds to the new log alone.
-func (s *State) copied(add func([]byte) []byte) {
-	s.copy.records = add(beginFrame(s.copy.records))
+// step is one step of the copy. After an error there is no copy any more.
+func (p *logCopy) step() (more bool, err error) {
+	if p.log.copy == nil {
+		return false, nil
+	}
+	for began := p.log.steps; p.log.steps-began < stepWork && len(p.records) < copyBytes; p.log.steps++ {
+		if !p.next() {
+			return false, p.end()
+		}
+	}
+	return true, p.log.flush()
 }
 
-// copyNext copies one thing more, and reports false when there is none.
-func (s *State) copyNext() bool {
-	p := s.copy
-	if o := p.locksOf; o != nil && (o.void() || p.locks == 0) {
+// end goes over to the new log.
+func (p *logCopy) end() error {
+	if p.log.leaving != nil {
+		p.rest()
+	}
+	p.copied((&record{Whole: &wholeRecord{p.log.cfg.Boot, p.opens.next, p.log.leaving != nil}}).append)
+	if err := p.log.flush(); err != nil {
+		return err
+	}
+	if p.log.copy == nil { // the log itself has failed
+		return nil
+	}
+	p.log.copy, p.log.long = nil, false
+	old, err := p.log.out.Replace()
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		p.log.later().close = old
+	}
+	return nil
+}
+
+// rest copies what only a process leaves behind that is meant to end, but for the sessions.
+func (p *logCopy) rest() {
+	for e := p.sessions.unconfirmed.Front(); e != nil; e = e.Next() { // in the order in which they came
+		p.copied((&record{Client: p.sessions.recordOf(e.Value.(*Client))}).append)
+	}
+	for _, f := range p.log.leaving.notices {
+		p.copied((&record{Notice: &noticeRecord{f.ClientID, f.File.Volume, f.File.ID[:f.File.Len], []byte(f.Owner)}}).append)
+	}
+}
+
+// copied adds to the new log alone.
+func (p *logCopy) copied(add func([]byte) []byte) {
+	p.records = add(beginFrame(p.records))
+}
+
+// next copies one thing more, and reports false when there is none.
+func (p *logCopy) next() bool {
+	if o := p.locksOf; o != nil && (o.void() || p.lockOwners == 0) {
 		p.locksOf = nil
 	}
 	if o := p.open; o != nil && o.client.gone {
@@ -165,26 +179,26 @@ func (s *State) copyNext() bool {
 	switch {
 	case len(p.awaited) > 0:
 		last := len(p.awaited) - 1
-		s.copyAwaited(p.awaited[last])
+		p.copyAwaited(p.awaited[last])
 		p.awaited = p.awaited[:last]
 	case p.locksOf != nil:
-		if p.locks = min(p.locks, len(p.locksOf.locks)); p.locks > 0 {
-			p.locks--
-			s.copyLocks(p.locksOf.locks[p.locks])
+		if p.lockOwners = min(p.lockOwners, len(p.locksOf.locks)); p.lockOwners > 0 {
+			p.lockOwners--
+			p.copyLocks(p.locksOf.locks[p.lockOwners])
 		}
 	case p.open != nil:
 		o := p.open
 		p.open = o.nextOfClient
-		s.copyOpen(o)
+		p.copyOpen(o)
 	case p.clients > 0:
-		if p.clients = min(p.clients, len(s.list)); p.clients > 0 {
+		if p.clients = min(p.clients, len(p.sessions.list)); p.clients > 0 {
 			p.clients--
-			s.copyClient(s.list[p.clients])
+			p.copyClient(p.sessions.list[p.clients])
 		}
 	case p.files > 0:
-		if p.files = min(p.files, len(s.waiting)); p.files > 0 {
+		if p.files = min(p.files, len(p.locks.waiting)); p.files > 0 {
 			p.files--
-			s.copyWaits(s.waiting[p.files])
+			p.copyWaits(p.locks.waiting[p.files])
 		}
 	default:
 		return false
@@ -192,74 +206,67 @@ func (s *State) copyNext() bool {
 	return true
 }
 
-func (s *State) copyAwaited(owner string) {
-	w := s.grace.owners[owner]
+func (p *logCopy) copyAwaited(owner string) {
+	w := p.grace.owners[owner]
 	if w == nil { // it can't reclaim any more, or nobody can
 		return
 	}
-	s.copied((&record{Awaited: w.record(owner)}).append)
+	p.copied((&record{Awaited: w.record(owner)}).append)
 }
 
 // copyClient copies a client, and has its opens be copied next.
-func (s *State) copyClient(c *Client) {
-	if c.gen == s.gen {
+func (p *logCopy) copyClient(c *Client) {
+	if c.gen == p.log.gen {
 		return
 	}
-	if c.gen = s.gen; c.confirmed { // or it is logged when it is
-		s.copied((&record{Client: s.recordOf(c)}).append)
-		s.copy.open = c.opens
-		s.copySessions(c)
+	if c.gen = p.log.gen; c.confirmed { // or it is logged when it is
+		p.copied((&record{Client: p.sessions.recordOf(c)}).append)
+		p.open = c.opens
+		p.copySessions(c)
 	}
 }
 
 // copySessions copies the sessions of a client, if this process leaves: at most Limits.Sessions, with as many
 // slots each.
-func (s *State) copySessions(c *Client) {
-	if s.leaving == nil {
+func (p *logCopy) copySessions(c *Client) {
+	if p.log.leaving == nil {
 		return
 	}
 	for _, ses := range c.sessions {
-		s.copied((&record{Session: ses.record(s.leaving.callback)}).append)
+		p.copied((&record{Session: ses.record(p.log.leaving.callback)}).append)
 	}
 }
 
 // copyOpen copies an open, and has its locks be copied next.
-func (s *State) copyOpen(o *open) {
-	if o.gen == s.gen {
+func (p *logCopy) copyOpen(o *openState) {
+	if o.gen == p.log.gen {
 		return
 	}
-	o.gen = s.gen
-	s.copied(func(b []byte) []byte { return appendOpen(b, o) })
-	s.copy.locksOf, s.copy.locks = o, len(o.locks)
+	o.gen = p.log.gen
+	p.copied(func(b []byte) []byte { return appendOpen(b, o) })
+	p.locksOf, p.lockOwners = o, len(o.locks)
 }
 
 // copyLocks copies what one lock owner has: at most Limits.Ranges.
-func (s *State) copyLocks(l *lockOwner) {
-	if l.gen == s.gen {
+func (p *logCopy) copyLocks(l *lockOwner) {
+	if l.gen == p.log.gen {
 		return
 	}
-	l.gen = s.gen
-	s.copied(func(b []byte) []byte { return appendLocks(b, l) })
-	s.steps += len(l.ranges)
+	l.gen = p.log.gen
+	p.copied(func(b []byte) []byte { return appendLocks(b, l) })
+	p.log.steps += len(l.ranges)
 }
 
 // copyWaits copies who waits for a file, in their order: at most Limits.FileWaiters.
-func (s *State) copyWaits(f *file) {
-	if f.waits.gen == s.gen {
+func (p *logCopy) copyWaits(f *file) {
+	if f.waits.gen == p.log.gen {
 		return
 	}
-	f.waits.gen = s.gen
+	f.waits.gen = p.log.gen
 	for _, w := range f.waits.list {
 		if !w.open.void() {
-			s.copied(func(b []byte) []byte { return appendWait(b, `{"wait":`, w) })
+			p.copied(func(b []byte) []byte { return appendWait(b, `{"wait":`, w) })
 		}
 	}
-	s.steps += len(f.waits.list)
-}
-
-// notCopied takes an open that is removed out of the way of the copy.
-func (s *State) notCopied(o *open) {
-	if s.copy != nil && s.copy.open == o {
-		s.copy.open = o.nextOfClient
-	}
+	p.log.steps += len(f.waits.list)
 }

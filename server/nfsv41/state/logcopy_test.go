@@ -13,16 +13,17 @@ func (w *world) copySomeThings(n int) (done bool) {
 	w.mu.Lock()
 	defer w.unlock()
 	var err error
-	if w.copy == nil {
-		err = w.beginCopy()
+	if w.log.copy == nil {
+		err = w.newCopyLocked().begin()
 	}
+	p := w.log.copy
 	for ; n > 0 && err == nil && !done; n-- {
-		if !w.copyNext() {
-			done, err = true, w.endCopy()
+		if !p.next() {
+			done, err = true, p.end()
 		}
 	}
 	if err == nil {
-		err = w.flushLog()
+		err = w.log.flush()
 	}
 	if err != nil {
 		w.t.Fatal(err)
@@ -152,14 +153,14 @@ func TestLogCopy(t *testing.T) {
 						break
 					}
 				}
-				if s.copy != nil {
+				if s.log.copy != nil {
 					t.Fatal("the copy does not end")
 				}
 				s.ok()
-				next := s.next
+				next := s.State.opens.next
 				s.dies()
-				if s.next != next {
-					t.Fatalf("the number of the next stateid is after %d, was after %d", s.next, next)
+				if s.State.opens.next != next {
+					t.Fatalf("the number of the next stateid is after %d, was after %d", s.State.opens.next, next)
 				}
 				if over {
 					return
@@ -171,8 +172,8 @@ func TestLogCopy(t *testing.T) {
 
 // renewAll renews all leases.
 func (w *world) renewAll() {
-	for _, c := range w.clients {
-		w.renewed(c, w.now)
+	for _, c := range w.sessions.clients {
+		w.sessions.renewed(c, w.now)
 	}
 }
 
@@ -210,17 +211,17 @@ func TestLogCopyFails(t *testing.T) {
 		do     func(w *world) error
 	}{
 		{"begin", 0, func(w *world) error {
-			w.long = true
+			w.log.long = true
 			return w.CopyLog()
 		}},
 		{"a step", 1, func(w *world) error {
 			w.mu.Lock()
 			defer w.unlock()
-			_, err := w.copySome()
+			_, err := w.log.copy.step()
 			return err
 		}},
 		{"a call", 3, func(w *world) error {
-			w.ready(fmt.Sprint("new", len(w.list)), 1)
+			w.ready(fmt.Sprint("new", len(w.sessions.list)), 1)
 			return io.ErrShortWrite
 		}},
 	} {
@@ -235,8 +236,8 @@ func TestLogCopyFails(t *testing.T) {
 					t.Errorf("%v", err)
 				}
 				w.logged.copyErr = nil
-				if w.log == nil || w.copy != nil || w.long {
-					t.Errorf("log %v, copy %v, long %t", w.log, w.copy, w.long)
+				if w.log.out == nil || w.log.copy != nil || w.log.long {
+					t.Errorf("log %v, copy %v, long %t", w.log.out, w.log.copy, w.log.long)
 				}
 				n.mustOpen("after", 7)
 				w.ok()
@@ -253,13 +254,14 @@ func TestLogCopyFails(t *testing.T) {
 func TestLogFailsMeanwhile(t *testing.T) {
 	w, n, _, _ := busyWorld(t)
 	w.copySomeThings(1)
+	p := w.log.copy
 	w.logged.err = io.ErrShortWrite
 	n.mustOpen("after", 7)
-	if w.log != nil || w.copy != nil {
+	if w.log.out != nil || w.log.copy != nil {
 		t.Error("the log is used still")
 	}
 	w.mu.Lock()
-	more, err := w.copySome()
+	more, err := p.step()
 	w.unlock()
 	if more || err != nil {
 		t.Errorf("the copy goes on: %t, %v", more, err)

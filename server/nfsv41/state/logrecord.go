@@ -152,7 +152,7 @@ type graceRecord struct {
 // awaitedRecord is one who may reclaim, or has.
 type awaitedRecord struct {
 	Owner   []byte   `json:"owner"`
-	Entries []uint64 `json:"entries"` // client IDs on the roster
+	Entries []uint64 `json:"entries"` // client IDs in the client tracking
 	Done    bool     `json:"done"`
 }
 
@@ -162,26 +162,6 @@ func (r *record) append(b []byte) []byte {
 		panic(err) // a record has nothing that JSON hasn't
 	}
 	return append(b, encoded...)
-}
-
-// recordOf returns the record of a client.
-func (s *State) recordOf(c *Client) *clientRecord {
-	r := &clientRecord{
-		ID: c.id, Owner: []byte(c.owner), Verifier: c.verifier, Principal: c.principal, Minor: c.minor, Since: c.since, Address: c.address,
-		Confirmed: c.confirmed, Recorded: c.recorded, Complete: c.complete, CreateSeq: c.createSeq,
-	}
-	if c.confirmed {
-		for _, f := range s.owners[c.owner].earlier {
-			r.Earlier = append(r.Earlier, earlierRecord{f.verifier, f.address})
-		}
-	}
-	if s.leaving != nil {
-		r.Uncertain = c.uncertain
-		if c.created != nil {
-			r.Created = &createdRecord{c.created.result, c.created.err}
-		}
-	}
-	return r
 }
 
 // record returns the record of a session. callback encodes what CreateSession was given.
@@ -211,7 +191,7 @@ func (w *awaited) record(owner string) *awaitedRecord {
 
 // appendOpen appends the record of an open. What is logged often, or often at once, is encoded by hand:
 // encoding/json takes seven times as long (go test -bench Record), under State.mu.
-func appendOpen(b []byte, o *open) []byte {
+func appendOpen(b []byte, o *openState) []byte {
 	b = appendNumber(append(b, `{"open":{`...), `"client":`, o.client.id)
 	b = appendNumber(b, `,"number":`, o.number)
 	b = appendNumber(b, `,"volume":`, o.file.key.Volume)

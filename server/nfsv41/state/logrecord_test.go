@@ -15,7 +15,7 @@ import (
 func TestRecords(t *testing.T) {
 	w, _, _, _ := busyWorld(t)
 	for _, uncertain := range []bool{false, true} {
-		for _, o := range w.opens {
+		for _, o := range w.opens.byNumber {
 			o.uncertain, o.unanswered = uncertain, 3
 			want := recordOf(o)
 			var r record
@@ -27,7 +27,7 @@ func TestRecords(t *testing.T) {
 				t.Errorf("%s\nis %+v, want %+v", appendOpen(nil, o), r.Open, want)
 			}
 		}
-		for _, l := range w.locks {
+		for _, l := range w.locks.byNumber {
 			l.uncertain = uncertain
 			var all, r record
 			if err := json.Unmarshal(appendLocks(nil, l), &all); err != nil {
@@ -45,7 +45,7 @@ func TestRecords(t *testing.T) {
 			}
 		}
 	}
-	for _, x := range w.waiters {
+	for _, x := range w.locks.waiters {
 		var r record
 		if err := json.Unmarshal(appendWait(nil, `{"wait":`, x), &r); err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func TestRecords(t *testing.T) {
 func rangeOf(r lockRange) rangeRecord { return rangeRecord{r.first, r.last, r.write} }
 
 // recordOf is the record of an open.
-func recordOf(o *open) *openRecord {
+func recordOf(o *openState) *openRecord {
 	return &openRecord{
 		Client: o.client.id, Number: o.number, Volume: o.file.key.Volume, File: o.file.key.ID[:o.file.key.Len], Owner: []byte(o.owner),
 		Access: o.access, Deny: o.deny, Combos: o.combos, Seqid: o.seqid, Since: o.since, Unanswered: o.unanswered, Uncertain: o.uncertain,
@@ -71,7 +71,7 @@ func BenchmarkRecord(b *testing.B) {
 	w := newWorld(b, Limits{}).unlogged()
 	n := w.ready("node", 1)
 	id := n.mustOpen("open id:00000000000000000001", 1)
-	o := w.opens[w.number(&id)]
+	o := w.opens.byNumber[w.opens.number(&id)]
 	var to []byte
 	b.Run("by-hand", func(b *testing.B) {
 		for b.Loop() {

@@ -83,7 +83,7 @@ func TestAllocations(t *testing.T) {
 	w := newWorld(t, Limits{})
 	n := w.ready("o", 1)
 	h := newHeld(t)
-	id, _, e := w.Open(n.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: Both, Held: h})
+	id, _, e := w.Open(n.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: Both, Descriptor: h})
 	w.want(e, OK)
 	lock, _, e := n.lock(id, "l", 1, true, 0, 10)
 	w.want(e, OK)

@@ -5,11 +5,11 @@ import "time"
 // model is a simple specification of State: lists that are searched from one end to
 // the other, every byte of a lock by itself. TestModel compares the two.
 type model struct {
-	now     time.Time
-	clients []*mClient
-	opens   []*mOpen
-	roster  map[uint64]string // client ID to owner
-	grace   *mGrace           // nil if there is none
+	now      time.Time
+	clients  []*mClient
+	opens    []*mOpen
+	tracking map[uint64]string // client ID to owner
+	grace    *mGrace           // nil if there is none
 }
 
 type mGrace struct {
@@ -140,7 +140,7 @@ func (m *model) remove(c *mClient) {
 		m.opens = without(m.opens, o)
 	}
 	m.clients = without(m.clients, c)
-	delete(m.roster, c.id)
+	delete(m.tracking, c.id)
 }
 
 func (m *model) forgetOwner(owner string) {
@@ -150,7 +150,7 @@ func (m *model) forgetOwner(owner string) {
 	for id, o := range m.grace.old {
 		if o == owner {
 			delete(m.grace.old, id)
-			delete(m.roster, id)
+			delete(m.tracking, id)
 		}
 	}
 	delete(m.grace.awaited, owner)
@@ -254,7 +254,7 @@ func (m *model) open(c *mClient, owner string, file int, access, deny Access, re
 		}
 		return ErrShareDenied
 	}
-	m.roster[c.id] = c.owner
+	m.tracking[c.id] = c.owner
 	o := m.openOf(c, owner, file)
 	if o == nil {
 		o = &mOpen{client: c, owner: owner, file: file}
@@ -359,7 +359,7 @@ func (m *model) endGrace() {
 		}
 	}
 	for id := range m.grace.old {
-		delete(m.roster, id)
+		delete(m.tracking, id)
 	}
 	m.grace = nil
 }
@@ -384,9 +384,9 @@ func (m *model) expire(courtesy time.Duration) {
 
 func (m *model) crash() {
 	m.clients, m.opens, m.grace = nil, nil, nil
-	if len(m.roster) > 0 {
+	if len(m.tracking) > 0 {
 		m.grace = &mGrace{until: m.now.Add(lease), old: map[uint64]string{}, awaited: map[string]bool{}}
-		for id, owner := range m.roster {
+		for id, owner := range m.tracking {
 			m.grace.old[id] = owner
 			m.grace.awaited[owner] = true
 		}

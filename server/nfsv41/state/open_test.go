@@ -11,9 +11,9 @@ import (
 func TestUpgradeAndDowngrade(t *testing.T) {
 	w := newWorld(t, Limits{})
 	n := w.ready("o", 1)
-	open := func(a Access, h Held) Stateid {
+	open := func(a Access, h Descriptor) Stateid {
 		t.Helper()
-		id, _, e := w.Open(n.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: a, Held: h})
+		id, _, e := w.Open(n.c, OpenArgs{Owner: []byte("x"), File: file1(1), Access: a, Descriptor: h})
 		w.want(e, OK)
 		w.ok()
 		return id
@@ -121,7 +121,7 @@ func TestShareReservations(t *testing.T) {
 			args := OpenArgs{Owner: []byte("x"), File: file1(1), Access: c.otherAccess, Deny: c.otherDeny}
 			w.want(w.MayOpen(b.c, args), c.want)
 			h := newHeld(t)
-			args.Held = h
+			args.Descriptor = h
 			_, _, e = w.Open(b.c, args)
 			w.want(e, c.want)
 			w.ok()
@@ -200,27 +200,27 @@ func TestForeignStateids(t *testing.T) {
 	w.want(e, ErrBadStateid)
 }
 
-// No state is acknowledged before the roster has its client.
-func TestRosterBeforeState(t *testing.T) {
+// No state is acknowledged before the client tracking has its client.
+func TestTrackingBeforeState(t *testing.T) {
 	w := newWorld(t, Limits{})
 	n := w.ready("o", 1)
-	w.roster.err = errors.New("disk")
+	w.tracking.err = errors.New("disk")
 	_, e := n.open("x", 1, Read, 0)
 	w.want(e, ErrServerFault)
 	w.ok()
-	w.roster.err = nil
+	w.tracking.err = nil
 	added := 0
-	w.roster.before = func(bool, RosterEntry) {
+	w.tracking.before = func(bool, TrackedClient) {
 		added++
 		if w.Counts().Opens != 0 {
-			t.Error("the open is there before the roster is written")
+			t.Error("the open is there before the client tracking is written")
 		}
 		w.want(w.Evict(n.c.ID()), ErrDelay)
 	}
 	n.mustOpen("x", 1)
 	n.mustOpen("x", 2)
-	if added != 1 || w.roster.owners()[0] != "o" {
-		t.Errorf("the roster was written %d times, and is %v", added, w.roster.list)
+	if added != 1 || w.tracking.owners()[0] != "o" {
+		t.Errorf("the client tracking was written %d times, and is %v", added, w.tracking.list)
 	}
 }
 

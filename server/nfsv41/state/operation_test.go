@@ -48,7 +48,7 @@ func (r *runner) opOpen(c *Client, mc *mClient) {
 	deny := mostly(r, 0, Access(r.rand.IntN(5)))
 	reclaim := mostly(r, r.m.grace != nil && !mc.complete, r.m.grace == nil)
 	h := newHeld(r.t)
-	a := OpenArgs{Owner: []byte(owner), File: file1(f), Access: access, Deny: deny, Reclaim: reclaim, Held: h}
+	a := OpenArgs{Owner: []byte(owner), File: file1(f), Access: access, Deny: deny, Reclaim: reclaim, Descriptor: h}
 	known := r.m.openOf(mc, owner, f) != nil
 	if r.rand.IntN(2) == 0 {
 		a.Slot = r.slot

@@ -10,7 +10,7 @@ import (
 )
 
 // TestModel does random steps with State and its model, and compares what each
-// returns, the roster on the disk, and the invariants.
+// returns, the client tracking on the disk, and the invariants.
 func TestModel(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	outcomes := map[string]int{}
@@ -44,7 +44,7 @@ func runModel(t *testing.T, seed uint64, steps int, outcomes map[string]int) {
 		world: newWorld(t, Limits{}), t: t, rand: rand.New(rand.NewPCG(seed, seed)),
 		conn: newConn("10.0.0.1:700"), outcomes: outcomes,
 	}
-	r.m = &model{now: r.now, roster: map[uint64]string{}}
+	r.m = &model{now: r.now, tracking: map[uint64]string{}}
 	defer func() {
 		if t.Failed() {
 			for _, line := range r.log[max(0, len(r.log)-40):] {
@@ -97,21 +97,21 @@ func (r *runner) compare() {
 		r.copySomeThings(r.rand.IntN(4))
 	}
 	disk := map[uint64]string{}
-	for _, e := range r.roster.entries() {
+	for _, e := range r.tracking.entries() {
 		disk[e.ClientID] = e.Owner
 	}
-	if !maps.Equal(disk, r.m.roster) {
-		r.t.Fatalf("the roster is %v, the model says %v", disk, r.m.roster)
+	if !maps.Equal(disk, r.m.tracking) {
+		r.t.Fatalf("the client tracking is %v, the model says %v", disk, r.m.tracking)
 	}
 	if r.InGrace() != (r.m.grace != nil) {
 		r.t.Fatalf("grace is %t", r.InGrace())
 	}
-	if len(r.opens) != len(r.m.opens) || len(r.clients) != len(r.m.clients) {
-		r.t.Fatalf("%d opens and %d clients, the model has %d and %d", len(r.opens), len(r.clients), len(r.m.opens), len(r.m.clients))
+	if len(r.opens.byNumber) != len(r.m.opens) || len(r.sessions.clients) != len(r.m.clients) {
+		r.t.Fatalf("%d opens and %d clients, the model has %d and %d", len(r.opens.byNumber), len(r.sessions.clients), len(r.m.opens), len(r.m.clients))
 	}
 	for _, mo := range r.m.opens {
-		o := r.opens[r.number(&mo.id)]
-		if o == nil || r.openID(o) != mo.id {
+		o := r.opens.byNumber[r.opens.number(&mo.id)]
+		if o == nil || r.opens.openID(o) != mo.id {
 			r.t.Fatalf("open %v of the model is %+v", mo.id, o)
 		}
 		if a, d := mo.share(); o.access != a || o.deny != d || len(o.locks) != len(mo.locks) {
@@ -125,8 +125,8 @@ func (r *runner) compare() {
 
 func (r *runner) compareLocks(ml *mLocks) {
 	r.t.Helper()
-	l := r.locks[r.number(&ml.id)]
-	if l == nil || r.lockID(l) != ml.id {
+	l := r.locks.byNumber[r.opens.number(&ml.id)]
+	if l == nil || r.locks.lockID(l) != ml.id {
 		r.t.Fatalf("lock owner %v of the model is %+v", ml.id, l)
 	}
 	var cells [cells]byte
@@ -177,7 +177,7 @@ func (r *runner) step() {
 		r.crash()
 		r.m.crash()
 		r.helds = nil // a process that dies closes what it has
-		r.note("crash, roster %v", r.m.roster)
+		r.note("crash, client tracking %v", r.m.tracking)
 	case n < 96:
 		r.restart()
 	case n < 98:
@@ -237,7 +237,7 @@ func (r *runner) dies() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s, err := p.State(r.roster.become, r.reopen)
+	s, err := p.State(r.tracking.become, r.reopen)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func (r *runner) dies() {
 		r.m.grace.until = r.State.grace.until
 	}
 	for _, o := range r.m.opens {
-		restored := r.opens[r.number(&o.id)]
+		restored := r.opens.byNumber[r.opens.number(&o.id)]
 		if had := o.unanswered; had != [2]Access{} && restored.repeatable != combo(had[0], had[1]) {
 			r.t.Fatalf("an OPEN that may come again is forgotten: %v", had)
 		}
@@ -274,7 +274,7 @@ func (r *runner) tornFrame() []byte {
 	return frame
 }
 
-func (r *runner) reopen(FileKey, Access) Held {
+func (r *runner) reopen(FileKey, Access) Descriptor {
 	h := newHeld(r.t)
 	r.helds = append(r.helds, h)
 	return h

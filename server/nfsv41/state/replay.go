@@ -60,17 +60,18 @@ func (p *Replay) Apply(records []byte) error {
 	}
 }
 
+// +checklocks:p.s.mu
 func (p *Replay) apply(r *record) error {
 	s := p.s
 	switch {
 	case r.Whole != nil:
 		p.whole = r.Whole
-		s.cfg.Boot, s.next = r.Whole.Boot, max(s.next, r.Whole.Next)
+		s.cfg.Boot, s.opens.next = r.Whole.Boot, max(s.opens.next, r.Whole.Next)
 	case r.Client != nil:
 		return p.client(r.Client)
 	case r.Gone != 0:
-		if c := s.clients[r.Gone]; c != nil {
-			s.drop(c)
+		if c := s.sessions.clients[r.Gone]; c != nil {
+			s.dropLocked(c)
 			s.finishLocked()
 		}
 	case r.Session != nil:
@@ -78,12 +79,12 @@ func (p *Replay) apply(r *record) error {
 	case r.Open != nil:
 		return p.open(r.Open)
 	case r.Answered != 0:
-		if o := s.opens[r.Answered]; o != nil {
+		if o := s.opens.byNumber[r.Answered]; o != nil {
 			o.unanswered = 0
 		}
 	case r.Closed != 0:
-		if o := s.opens[r.Closed]; o != nil {
-			s.removeOpen(o)
+		if o := s.opens.byNumber[r.Closed]; o != nil {
+			s.locks.removeOpen(o)
 			s.finishLocked()
 		}
 	case r.Locks != nil:
@@ -104,18 +105,19 @@ func (p *Replay) apply(r *record) error {
 	return nil
 }
 
+// +checklocks:p.s.mu
 func (p *Replay) grace(r *record) error {
 	s := p.s
 	g := &s.grace
 	switch {
 	case r.Grace != nil:
-		*g = grace{active: true, until: s.cfg.Now().Add(min(max(0, r.Grace.Left), s.cfg.Lease)), owners: map[string]*awaited{}}
+		g.start(min(max(0, r.Grace.Left), s.cfg.Lease))
 	case r.Awaited != nil && g.active:
 		owner := string(r.Awaited.Owner)
 		g.forget(owner)
 		w := &awaited{done: r.Awaited.Done}
 		for _, id := range r.Awaited.Entries {
-			w.entries = append(w.entries, RosterEntry{id, owner})
+			w.entries = append(w.entries, TrackedClient{id, owner})
 		}
 		if g.owners[owner] = w; !w.done {
 			g.missing++
@@ -125,7 +127,7 @@ func (p *Replay) grace(r *record) error {
 	case r.Forgotten != nil:
 		g.forget(string(r.Forgotten))
 	case r.GraceOver:
-		*g = grace{}
+		g.over()
 	default:
 		return fmt.Errorf("a record that says nothing: %w", errDamaged)
 	}
@@ -133,9 +135,10 @@ func (p *Replay) grace(r *record) error {
 	return nil
 }
 
+// +checklocks:p.s.mu
 func (p *Replay) client(r *clientRecord) error {
 	s, owner := p.s, string(r.Owner)
-	c, rec := s.clients[r.ID], s.owners[owner]
+	c, rec := s.sessions.clients[r.ID], s.sessions.owners[owner]
 	if rec == nil {
 		rec = &ownerRecord{}
 	}
@@ -152,8 +155,8 @@ func (p *Replay) client(r *clientRecord) error {
 			address: r.Address, confirmed: r.Confirmed, seen: s.cfg.Now(), returning: r.Confirmed,
 		}
 		*place = c
-		s.owners[owner] = rec
-		s.addClient(c, s.addressOf(c.address))
+		s.sessions.owners[owner] = rec
+		s.sessions.addClient(c, s.sessions.addressOf(c.address))
 	}
 	if c.owner != owner || c.confirmed != r.Confirmed || len(r.Earlier) > maxEarlier || c.opens != nil && !r.Recorded {
 		return fmt.Errorf("client %x: %w", r.ID, errDamaged)
@@ -172,10 +175,11 @@ func (p *Replay) client(r *clientRecord) error {
 	return nil
 }
 
+// +checklocks:p.s.mu
 func (p *Replay) session(r *sessionRecord) error {
 	s := p.s
-	c := s.clients[r.Client]
-	if c == nil || !c.confirmed || s.sessions[r.ID] != nil || len(r.Slots) == 0 {
+	c := s.sessions.clients[r.Client]
+	if c == nil || !c.confirmed || s.sessions.byID[r.ID] != nil || len(r.Slots) == 0 {
 		return fmt.Errorf("a session of client %x: %w", r.Client, errDamaged)
 	}
 	ses := &session{state: s, id: r.ID, client: c, fore: r.Fore, back: r.Back, backChannel: r.BackChannel, slots: make([]Slot, len(r.Slots))}
@@ -191,7 +195,7 @@ func (p *Replay) session(r *sessionRecord) error {
 		}
 		ses.slots[i] = Slot{session: ses, seq: t.Seq, digest: t.Digest, cached: t.Cached, reply: t.Reply}
 	}
-	s.keepSession(ses)
+	s.sessions.keepSession(ses)
 	return nil
 }
 
@@ -207,6 +211,7 @@ func (p *Replay) fileKey(volume uint64, file []byte) (key FileKey, err error) {
 	return key, nil
 }
 
+// +checklocks:p.s.mu
 func (p *Replay) open(r *openRecord) error {
 	s := p.s
 	key, err := p.fileKey(r.Volume, r.File)
@@ -214,46 +219,49 @@ func (p *Replay) open(r *openRecord) error {
 		return err
 	}
 	damaged := fmt.Errorf("an open of client %x: %w", r.Client, errDamaged)
-	c, f, o := s.clients[r.Client], s.files[key], s.opens[r.Number]
+	c, f, o := s.sessions.clients[r.Client], s.opens.files[key], s.opens.byNumber[r.Number]
 	switch {
 	case c == nil, !c.confirmed, !c.recorded:
 		return damaged
 	case o != nil && (o.client != c || o.file != f || o.owner != string(r.Owner)):
 		return damaged
 	case o != nil:
-		s.setShare(o, 0, 0)
-	case isLock(r.Number), r.Number == 0, f != nil && s.byOwner[openKey{c, f, string(r.Owner)}] != nil:
+		s.opens.setShare(o, 0, 0)
+	case isLock(r.Number), r.Number == 0, f != nil && s.opens.byOwner[openKey{c, f, string(r.Owner)}] != nil:
 		return damaged
 	default:
-		o = s.addOpen(c, r.Number, &OpenArgs{Owner: r.Owner, File: key})
-		s.next = max(s.next, r.Number)
+		o = s.opens.addOpen(c, r.Number, &OpenArgs{Owner: r.Owner, File: key})
+		s.opens.next = max(s.opens.next, r.Number)
 	}
 	if r.Seqid == 0 || !validShare(r.Access, r.Deny) || !isUnion(r.Combos, r.Access, r.Deny) || r.Access&o.file.deny() != 0 || r.Deny&o.file.access() != 0 {
 		return damaged
 	}
-	s.setShare(o, r.Access, r.Deny)
+	s.opens.setShare(o, r.Access, r.Deny)
 	o.combos, o.seqid, o.since, o.unanswered, o.uncertain = r.Combos, r.Seqid, r.Since, r.Unanswered, r.Uncertain
 	return nil
 }
 
 // lockOwner returns a lock owner of an open, which may be new.
+//
+// +checklocks:p.s.mu
 func (p *Replay) lockOwner(open, number uint64, owner []byte, seqid uint32) (*lockOwner, error) {
 	s := p.s
-	o, l := s.opens[open], s.locks[number]
+	o, l := s.opens.byNumber[open], s.locks.byNumber[number]
 	switch {
 	case o == nil, !isLock(number), seqid == 0, l != nil && (l.open != o || l.owner != string(owner)):
 		return nil, fmt.Errorf("a lock: %w", errDamaged)
 	case l != nil:
-	case s.lockers[lockerKey{o, string(owner)}] != nil:
+	case s.locks.byOwner[lockerKey{o, string(owner)}] != nil:
 		return nil, fmt.Errorf("a lock: %w", errDamaged)
 	default:
-		l = s.addLockOwner(o, number, string(owner))
-		s.next = max(s.next, number&^1)
+		l = s.locks.addLockOwner(o, number, string(owner))
+		s.opens.next = max(s.opens.next, number&^1)
 	}
 	l.seqid = seqid
 	return l, nil
 }
 
+// +checklocks:p.s.mu
 func (p *Replay) locks(r *locksRecord) error {
 	s := p.s
 	l, err := p.lockOwner(r.Open, r.Number, r.Owner, r.Seqid)
@@ -269,10 +277,11 @@ func (p *Replay) locks(r *locksRecord) error {
 		l.open.file.locked.add(r, l.number, l)
 		l.ranges = append(l.ranges, r)
 	}
-	s.useRanges(l.open.client, len(r.Ranges))
+	s.locks.useRanges(l.open.client, len(r.Ranges))
 	return nil
 }
 
+// +checklocks:p.s.mu
 func (p *Replay) lock(r *lockRecord) error {
 	l, err := p.lockOwner(r.Open, r.Number, r.Owner, r.Seqid)
 	if err != nil {
@@ -289,25 +298,28 @@ func (p *Replay) lock(r *lockRecord) error {
 	if r.Set != nil && p.excluded(l, set) {
 		return fmt.Errorf("a lock: %w", errDamaged)
 	}
-	p.s.edit(l, change(l.ranges, set))
+	p.s.locks.edit(l, change(l.ranges, set))
 	return nil
 }
 
 // excluded reports whether another owner has locked some of a range. What is unknown is the owner's own: its locks by
 // other opens, which may be any number, do not exclude it.
+//
+// +checklocks:p.s.mu
 func (p *Replay) excluded(l *lockOwner, r lockRange) bool {
-	return p.s.conflict(l.open.file, l.open.client, l.owner, r).holder != nil
+	return p.s.locks.conflict(l.open.file, l.open.client, l.owner, r).holder != nil
 }
 
+// +checklocks:p.s.mu
 func (p *Replay) freed(number uint64) error {
-	l := p.s.locks[number]
+	l := p.s.locks.byNumber[number]
 	if l == nil {
 		return nil
 	}
 	if len(l.ranges) > 0 {
 		return fmt.Errorf("a lock: %w", errDamaged)
 	}
-	p.s.removeLockOwner(l)
+	p.s.locks.removeLockOwner(l)
 	return nil
 }
 
@@ -335,10 +347,10 @@ func (p *Replay) Left() bool { return p.whole != nil && p.whole.Left }
 func (p *Replay) Notices() []LockFree { return p.notices }
 
 // State returns what the log's writer was, and the Replay is of no use any more. Leases begin anew (returnLeases). follow
-// makes the roster on the disk what it must be: it is another one if the writer died when it had changed the roster, but
-// not yet the log, or if the roster was damaged. reopen opens a file. After an error no file was opened, and unless it is that
-// of follow, the roster is as it was.
-func (p *Replay) State(follow func([]RosterEntry) error, reopen func(FileKey, Access) Held) (*State, error) {
+// makes the client tracking on the disk what it must be: it is another one if the writer died when it had changed the client tracking, but
+// not yet the log, or if the client tracking was damaged. reopen opens a file. After an error no file was opened, and unless it is that
+// of follow, the client tracking is as it was.
+func (p *Replay) State(follow func([]TrackedClient) error, reopen func(FileKey, Access) Descriptor) (*State, error) {
 	s := p.s
 	s.mu.Lock()
 	defer s.unlock()
@@ -351,50 +363,54 @@ func (p *Replay) State(follow func([]RosterEntry) error, reopen func(FileKey, Ac
 	if err := p.addWaiters(); err != nil {
 		return nil, err
 	}
-	if err := follow(s.onRoster()); err != nil {
+	if err := follow(s.allTrackedLocked()); err != nil {
 		return nil, err
 	}
-	for _, c := range s.list {
+	for _, c := range s.sessions.list {
 		p.inherit(c, reopen)
 	}
 	return s, nil
 }
 
+// +checklocks:p.s.mu
 func (p *Replay) checkLimits() error {
 	s := p.s
 	l := &s.cfg.Limits
-	for _, c := range s.list {
+	for _, c := range s.sessions.list {
 		if u := &c.usage; u.opens > l.Opens || u.locks > l.Locks || u.ownerBytes > l.OwnerBytes || len(c.sessions) > l.Sessions {
 			return fmt.Errorf("client %x has more than it may have", c.id)
 		}
 	}
-	if s.replies > max(l.ReplyBytes, s.leastOfAll()) {
+	if s.sessions.replies > max(l.ReplyBytes, s.sessions.leastOfAll()) {
 		return errors.New("clients may have more replies kept than there is room for")
 	}
 	return nil
 }
 
+// +checklocks:p.s.mu
 func (p *Replay) addWaiters() error {
 	for _, wait := range slices.SortedFunc(maps.Keys(p.waits), func(a, b replayedWait) int { return cmp.Compare(p.waits[a], p.waits[b]) }) {
-		o := p.s.opens[wait.open]
+		o := p.s.opens.byNumber[wait.open]
 		switch {
 		case wait.first > wait.last:
 			return fmt.Errorf("a lock that is waited for: %w", errDamaged)
 		case o == nil: // its client is gone
 			continue
 		}
-		if w := p.s.addWaiter(o, wait.owner, wait.lockRange); w != nil {
+		if w := p.s.locks.addWaiter(o, wait.owner, wait.lockRange); w != nil {
 			w.asked = w.asked.Add(-freshFor - 1) // it may have given up, see deadlocked
 		}
 	}
 	return nil
 }
 
-// onRoster returns what the roster on the disk must have.
-func (s *State) onRoster() (list []RosterEntry) {
-	for _, c := range s.list {
+// allTrackedLocked returns what the client tracking on the disk must have.
+//
+// +checklocks:s.mu
+func (s *State) allTrackedLocked() (list []TrackedClient) {
+	for _, c := range s.sessions.list {
 		if c.recorded {
-			list = append(list, RosterEntry{c.id, c.owner})
+			list = append(list, TrackedClient{c.id, c.owner})
 		}
 	}
 	for _, w := range s.grace.owners {
@@ -405,7 +421,9 @@ func (s *State) onRoster() (list []RosterEntry) {
 
 // inherit has a client go on with what it has. Of what was under way when the writer died, nobody knows whether the client
 // was told.
-func (p *Replay) inherit(c *Client, reopen func(FileKey, Access) Held) {
+//
+// +checklocks:p.s.mu
+func (p *Replay) inherit(c *Client, reopen func(FileKey, Access) Descriptor) {
 	s, died := p.s, !p.whole.Left
 	if c.uncertain = c.uncertain || died; !c.uncertain {
 		c.settles = s.cfg.Now().Add(settleFor) // it has a session already
@@ -420,6 +438,6 @@ func (p *Replay) inherit(c *Client, reopen func(FileKey, Access) Held) {
 		for _, l := range o.locks {
 			l.uncertain = l.uncertain || died
 		}
-		s.hold(o, o.access, reopen(o.file.key, o.access))
+		s.opens.keepDescriptor(o, o.access, reopen(o.file.key, o.access))
 	}
 }

@@ -73,7 +73,7 @@ func TestResident(t *testing.T) {
 			m.want(e, OK)
 			keep(r)
 		}
-		c := m.clients[id.ClientID]
+		c := m.sessions.clients[id.ClientID]
 		m.want(m.ReclaimComplete(c, false), OK)
 		nodes = append(nodes, &node{w: m.world, c: c})
 	}
@@ -97,7 +97,7 @@ func TestResident(t *testing.T) {
 	counts := m.Counts()
 	got := resident() - before
 	t.Logf("%d clients, %d sessions, %d MiB of replies, %d opens, %d locks, %d MiB of names: %d MiB, of which sessions %d; Bytes estimates %d",
-		counts.Clients, counts.Sessions, counts.ReplyBytes>>20, counts.Opens, m.all.locks, m.all.ownerBytes>>20, got>>20, (sessions-before)>>20, m.Bytes()>>20)
+		counts.Clients, counts.Sessions, counts.ReplyBytes>>20, counts.Opens, m.sessions.all.locks, m.sessions.all.ownerBytes>>20, got>>20, (sessions-before)>>20, m.Bytes()>>20)
 	if counts.Clients < 7500 || counts.Sessions < l.MoreSessions || counts.Opens < l.AllOpens*3/4 {
 		t.Errorf("the tables are not full: %+v", counts)
 	}
@@ -129,7 +129,7 @@ func TestResident(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := p.State(func([]RosterEntry) error { return nil }, noFile)
+	s, err := p.State(func([]TrackedClient) error { return nil }, noFile)
 	if err != nil {
 		t.Fatal(err)
 	}

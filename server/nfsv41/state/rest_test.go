@@ -22,7 +22,7 @@ func TestRest(t *testing.T) {
 	}
 	c := &Client{owner: "client", seen: time.Now()}
 	s.mu.Lock()
-	s.addClient(c, s.addressOf(""))
+	s.sessions.addClient(c, s.sessions.addressOf(""))
 	s.mu.Unlock()
 	if !due() {
 		t.Error("nobody is told of a client that is not confirmed")
@@ -40,8 +40,8 @@ func TestRest(t *testing.T) {
 		t.Error("something is due again")
 	}
 	s.mu.Lock()
-	s.log = &memoryLog{replay: NewReplay(Config{}, nil, nil)}
-	s.noteLater(s.gen, (&record{Answered: 1}).append)
+	s.log.out = &memoryLog{replay: NewReplay(Config{}, nil, nil)}
+	s.log.noteLater(s.log.gen, (&record{Answered: 1}).append)
 	s.unlock()
 	if !due() {
 		t.Error("nobody is told of what is to be logged")

@@ -22,12 +22,12 @@ func TestCreateSessionSequence(t *testing.T) {
 	w.want(e, OK)
 	again, e := w.CreateSession(a)
 	w.want(e, OK)
-	if again != first || len(w.sessions) != 1 {
+	if again != first || len(w.sessions.byID) != 1 {
 		t.Errorf("a retransmission made %+v after %+v", again, first)
 	}
 	again, e = w.CreateSession(stranger) // the client ID is confirmed
 	w.want(e, OK)
-	if again != first || len(w.sessions) != 1 {
+	if again != first || len(w.sessions.byID) != 1 {
 		t.Errorf("a retransmission by another principal made %+v after %+v", again, first)
 	}
 
@@ -84,7 +84,7 @@ func TestCreateSessionTriesOther(t *testing.T) {
 	other.Fore.MaxOps--
 	again, e := w.CreateSession(other) // after a success it is one
 	w.want(e, OK)
-	if again != first || len(w.sessions) != 2 {
+	if again != first || len(w.sessions.byID) != 2 {
 		t.Errorf("a retransmission made %+v after %+v", again, first)
 	}
 	w.ok()
@@ -130,7 +130,7 @@ func TestNegotiation(t *testing.T) {
 			t.Fatalf("got %+v, %+v", r.Fore, r.Back)
 		}
 	}
-	if n := len(w.sessions); n < 300 {
+	if n := len(w.sessions.byID); n < 300 {
 		t.Errorf("%d sessions", n)
 	}
 }
@@ -175,7 +175,7 @@ func TestSilentSessionsEnd(t *testing.T) {
 		w.ok()
 	}
 	w.mu.Lock()
-	room := w.makeRoomForSession(nil)
+	room := w.sessions.makeRoomForSession(nil)
 	w.unlock()
 	if !room {
 		t.Fatal("nobody's sessions go")
@@ -265,8 +265,8 @@ func TestConnections(t *testing.T) {
 		w.want(e, OK)
 		w.ok()
 	}
-	if len(w.conns) != 3 {
-		t.Errorf("%d connections are remembered", len(w.conns))
+	if len(w.sessions.conns) != 3 {
+		t.Errorf("%d connections are remembered", len(w.sessions.conns))
 	}
 	_, _, e = w.BindConn(n.session, n.conn, Back)
 	w.want(e, OK)
@@ -275,7 +275,7 @@ func TestConnections(t *testing.T) {
 	}
 	w.want(w.Evict(n.c.ID()), OK)
 	w.ok()
-	if len(w.conns) != 0 || w.CallbackPaths(n.c.ID()) != nil {
+	if len(w.sessions.conns) != 0 || w.CallbackPaths(n.c.ID()) != nil {
 		t.Error("connections of no session are left")
 	}
 	if can, known := w.CanCallBack(n.c.ID()); can || known {

@@ -64,16 +64,16 @@ func (h *silentHeap) Pop() any {
 }
 
 // noticeSilent puts a client whose lease is over where it belongs.
-func (s *State) noticeSilent(c *Client) {
-	if !c.confirmed || !s.leaseOver(c) {
+func (t *sessions) noticeSilent(c *Client) {
+	if !c.confirmed || !t.leaseOver(c) {
 		return
 	}
 	push := func(kind int) {
 		if c.silentAt[kind] == 0 {
-			heap.Push(&s.silent[kind], c)
+			heap.Push(&t.silent[kind], c)
 		}
 	}
-	if s.hasState(c) {
+	if t.hasState(c) {
 		push(silentHolding)
 	} else {
 		push(silentIdle)
@@ -84,82 +84,47 @@ func (s *State) noticeSilent(c *Client) {
 }
 
 // notSilent takes a client out of all heaps.
-func (s *State) notSilent(c *Client) {
+func (t *sessions) notSilent(c *Client) {
 	for kind, at := range c.silentAt {
 		if at > 0 {
-			heap.Remove(&s.silent[kind], at-1)
+			heap.Remove(&t.silent[kind], at-1)
 		}
 	}
 }
 
 // nextSilent returns the client that has to go first, but this one; or nil. Between two ticks it
 // looks at a few clients each time, so that those of a small cluster are found at once.
-func (s *State) nextSilent(kind int, not *Client) *Client {
-	h := &s.silent[kind]
+func (t *sessions) nextSilent(kind int, not *Client) *Client {
+	h := &t.silent[kind]
 	if h.Len() == 0 {
-		for range min(len(s.list), stepWork) {
-			s.steps++
-			s.looked++
-			s.noticeSilent(s.list[s.looked%len(s.list)])
+		for range min(len(t.list), stepWork) {
+			t.steps++
+			t.looked++
+			t.noticeSilent(t.list[t.looked%len(t.list)])
 		}
 	}
 	for range stepWork {
 		if h.Len() == 0 {
 			return nil
 		}
-		s.steps++
+		t.steps++
 		c := h.list[0]
-		if c != not && s.leaseOver(c) && (kind == silentSessions && c.usage.more > 0 || kind == silentHolding && s.hasState(c) || kind == silentIdle && !s.hasState(c)) {
+		if c != not && t.leaseOver(c) && (kind == silentSessions && c.usage.more > 0 || kind == silentHolding && t.hasState(c) || kind == silentIdle && !t.hasState(c)) {
 			return c
 		}
-		s.notSilent(c)
+		t.notSilent(c)
 	}
 	return nil
 }
 
-// makeRoom removes a client, when there are too many for one more from an address: of those that
-// did not come back after EXCHANGE_ID the oldest, its own if the address has much, or else one whose lease
-// is over, at first of those that hold nothing.
-func (s *State) makeRoom(home *address) Error {
-	waiting := &s.unconfirmed
-	if home.clients > s.cfg.Limits.Clients/8/(len(s.addresses)+1) {
-		waiting = &home.unconfirmed
-	}
-	if front := waiting.Front(); front != nil {
-		s.drop(front.Value.(*Client)) //nolint:forcetypeassert // addClient has put it there
-		return OK
-	}
-	for _, kind := range [...]int{silentIdle, silentHolding} {
-		if c := s.nextSilent(kind, nil); c != nil {
-			return s.dismiss(c, ClientExpired)
-		}
-	}
-	return ErrDelay
-}
-
-// makeRoomFor dismisses a client whose lease is over, for what another wants to have more, if its own limits
-// let it. again means that mu was let go.
-func (s *State) makeRoomFor(c *Client, more usage) (again bool, e Error) {
-	l := &s.cfg.Limits
-	if c.usage.opens+more.opens > l.Opens || c.usage.locks+more.locks > l.Locks || c.usage.ownerBytes+more.ownerBytes > l.OwnerBytes {
-		return false, OK
-	}
-	other := s.nextSilent(silentHolding, c)
-	if other == nil {
-		return false, OK
-	}
-	e = s.dismiss(other, ClientExpired)
-	return e == OK, e
-}
-
 // makeRoomForSession takes the sessions of a client whose lease is over. What it has open stays its own.
-func (s *State) makeRoomForSession(not *Client) bool {
-	c := s.nextSilent(silentSessions, not)
+func (t *sessions) makeRoomForSession(not *Client) bool {
+	c := t.nextSilent(silentSessions, not)
 	if c == nil {
 		return false
 	}
 	for len(c.sessions) > 0 {
-		s.removeSession(c.sessions[len(c.sessions)-1])
+		t.removeSession(c.sessions[len(c.sessions)-1])
 	}
 	return true
 }

@@ -1,34 +1,12 @@
 package state
 
-// Slot is a slot of a session's fore channel, RFC 8881 section 2.10.6.1. Who has one
-// from Sequence must call Done. It is guarded by State.mu, but for session.
-type Slot struct {
-	session *session
-	seq     uint32 // of the last request
-	seqid   uint32 // which opened then had
-	opened  uint64 // number of the open that the last request has opened, or 0
-	digest  uint64 // of that request
-	reply   []byte // its memory is used again
-	busy    bool   // that request is being processed
-	cached  bool   // reply is that request's
-}
-
-// Client returns whose slot it is.
-func (t *Slot) Client() *Client { return t.session.client }
-
-// SessionID returns the session that the slot is of.
-func (t *Slot) SessionID() SessionID { return t.session.id }
-
-// Fore returns the limits of the session's requests and replies. They never change.
-func (t *Slot) Fore() *Channel { return &t.session.fore }
-
 // Sequence is SEQUENCE, RFC 8881 section 18.46. Whatever it returns but a Slot leaves
 // the slot as it was.
 func (s *State) Sequence(a SequenceArgs) (r SequenceResult, e Error) {
 	now := s.cfg.Now()
 	s.mu.Lock()
 	defer s.unlock()
-	ses := s.sessions[a.Session]
+	ses := s.sessions.byID[a.Session]
 	if ses == nil {
 		return r, ErrBadSession
 	}
@@ -57,8 +35,8 @@ func (s *State) Sequence(a SequenceArgs) (r SequenceResult, e Error) {
 		if a.Digest != t.digest {
 			return r, ErrSeqFalseRetry
 		}
-		s.renew(ses, a.Conn, &r)
-		s.renewed(c, now)
+		s.sessions.renew(ses, a.Conn, &r)
+		s.sessions.renewed(c, now)
 		if !t.cached {
 			return r, ErrRetryUncachedRep
 		}
@@ -76,7 +54,7 @@ func (s *State) Sequence(a SequenceArgs) (r SequenceResult, e Error) {
 		return r, ErrRepTooBigToCache
 	}
 	if t.opened != 0 {
-		s.answered(t.opened, t.seqid)
+		s.opens.answered(t.opened, t.seqid)
 		t.opened = 0
 	}
 	t.seq = a.Seq
@@ -85,37 +63,10 @@ func (s *State) Sequence(a SequenceArgs) (r SequenceResult, e Error) {
 	t.cached = false
 	ses.busy++
 	c.busy++
-	s.renewed(c, now)
-	s.renew(ses, a.Conn, &r)
+	s.sessions.renewed(c, now)
+	s.sessions.renew(ses, a.Conn, &r)
 	r.Slot = t
 	return r, OK
-}
-
-// renew notes the connection of a request, which binds it to the fore channel (RFC
-// 8881 section 2.10.3.1), and tells the client what it has to know.
-func (s *State) renew(ses *session, conn Conn, r *SequenceResult) {
-	if conn != nil && conn != ses.last {
-		if ses.findConn(conn) < 0 {
-			s.bind(ses, conn, Fore)
-		}
-		ses.last = conn
-	}
-	c := ses.client
-	if ses.backChannel && ses.backConns == 0 {
-		r.Status |= StatusCallbackPathDownSession
-		if !c.hasCallback() {
-			r.Status |= StatusCallbackPathDown
-		}
-	}
-}
-
-func (c *Client) hasCallback() bool {
-	for _, ses := range c.sessions {
-		if ses.backConns > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // Done ends the request of a slot. With cache, its reply is kept for a

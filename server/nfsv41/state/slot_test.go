@@ -86,7 +86,7 @@ func TestRetransmissions(t *testing.T) {
 	w.pass(lease + 1)
 	_, e = w.Sequence(a)
 	w.want(e, OK)
-	if w.leaseOver(n.c) {
+	if w.sessions.leaseOver(n.c) {
 		t.Error("a retransmission does not renew the lease")
 	}
 
@@ -116,7 +116,7 @@ func TestRetransmissions(t *testing.T) {
 func TestSequenceWrapsAround(t *testing.T) {
 	w := newWorld(t, Limits{})
 	n := w.ready("o", 1)
-	w.sessions[n.session].slots[0].seq = 1<<32 - 2
+	w.sessions.byID[n.session].slots[0].seq = 1<<32 - 2
 	n.seq = 1<<32 - 2
 	for range 4 {
 		n.seq++

@@ -21,19 +21,27 @@ type Counts struct {
 
 // Counts returns how much there is.
 func (s *State) Counts() (n Counts) {
-	inSteps(s, func() []*Client { return s.list }, func(c *Client) {
+	n.Clients, n.Silent = s.countClients()
+	s.mu.Lock()
+	defer s.unlock()
+	n.Sessions, n.Opens, n.Locks, n.Waiters, n.ReplyBytes = len(s.sessions.byID), len(s.opens.byNumber), s.locks.ranges, len(s.locks.waiters), s.sessions.replies
+	n.InGrace, n.Awaited = s.grace.active, s.grace.missing
+	return n
+}
+
+// countClients counts those that are confirmed, and of these the silent ones. Not checked: eachClient holds mu.
+//
+// +checklocksignore
+func (s *State) countClients() (all, silent int) {
+	s.eachClient(func(c *Client) {
 		if c.confirmed {
-			n.Clients++
-			if s.leaseOver(c) {
-				n.Silent++
+			all++
+			if s.sessions.leaseOver(c) {
+				silent++
 			}
 		}
 	})
-	s.mu.Lock()
-	defer s.unlock()
-	n.Sessions, n.Opens, n.Locks, n.Waiters, n.ReplyBytes = len(s.sessions), len(s.opens), s.ranges, len(s.waiters), s.replies
-	n.InGrace, n.Awaited = s.grace.active, s.grace.missing
-	return n
+	return all, silent
 }
 
 // Bytes estimates how much memory the tables take, with what is reserved for replies. TestResident compares it
@@ -41,7 +49,7 @@ func (s *State) Counts() (n Counts) {
 func (s *State) Bytes() int {
 	s.mu.Lock()
 	defer s.unlock()
-	return 750*len(s.opens) + 150*(s.all.locks+len(s.waiters)) + s.all.ownerBytes + 1400*len(s.list) + 800*len(s.sessions) + s.replies
+	return 750*len(s.opens.byNumber) + 150*(s.sessions.all.locks+len(s.locks.waiters)) + s.sessions.all.ownerBytes + 1400*len(s.sessions.list) + 800*len(s.sessions.byID) + s.sessions.replies
 }
 
 // Snapshot is who has what, for people.
@@ -124,10 +132,33 @@ func (k *FileKey) compare(o *FileKey) int {
 
 // copyAll copies in steps: of a client that comes or goes meanwhile there may be less.
 func (s *State) copyAll(limit int) (snap Snapshot) {
-	inSteps(s, func() []*Client { return s.list }, func(c *Client) {
+	s.copyClients(&snap, limit)
+	s.eachFileWaitedFor(func(f *file) {
+		for _, w := range f.waits.list { // at most Limits.FileWaiters
+			snap.addLock(w.open, w.owner, w.lockRange, true, limit)
+		}
+	})
+	s.mu.Lock()
+	defer s.unlock()
+	snap.Cut = max(0, len(s.opens.byNumber)-len(snap.Opens)+s.locks.ranges+len(s.locks.waiters)-len(snap.Locks))
+	g := &s.grace
+	snap.Grace = GraceInfo{Active: g.active, Until: g.until}
+	for owner, w := range g.owners {
+		if !w.done {
+			snap.Grace.Awaited = append(snap.Grace.Awaited, owner)
+		}
+	}
+	return snap
+}
+
+// copyClients copies the clients, and what they have. Not checked: eachClient holds mu.
+//
+// +checklocksignore
+func (s *State) copyClients(snap *Snapshot, limit int) {
+	s.eachClient(func(c *Client) {
 		snap.Clients = append(snap.Clients, ClientInfo{
 			ID: c.id, Owner: c.owner, Address: c.address, Principal: c.principal, Minor: c.minor,
-			Confirmed: c.confirmed, Since: c.since, Seen: c.seen, Silent: s.leaseOver(c),
+			Confirmed: c.confirmed, Since: c.since, Seen: c.seen, Silent: s.sessions.leaseOver(c),
 			Sessions: len(c.sessions), Opens: c.usage.opens, Locks: c.ranges,
 			Recorded: c.recorded, ReclaimComplete: c.complete,
 		})
@@ -140,25 +171,9 @@ func (s *State) copyAll(limit int) (snap Snapshot) {
 			snap.addLocks(o, limit)
 		}
 	})
-	inSteps(s, func() []*file { return s.waiting }, func(f *file) {
-		for _, w := range f.waits.list { // at most Limits.FileWaiters
-			snap.addLock(w.open, w.owner, w.lockRange, true, limit)
-		}
-	})
-	s.mu.Lock()
-	defer s.unlock()
-	snap.Cut = max(0, len(s.opens)-len(snap.Opens)+s.ranges+len(s.waiters)-len(snap.Locks))
-	g := &s.grace
-	snap.Grace = GraceInfo{Active: g.active, Until: g.until}
-	for owner, w := range g.owners {
-		if !w.done {
-			snap.Grace.Awaited = append(snap.Grace.Awaited, owner)
-		}
-	}
-	return snap
 }
 
-func (snap *Snapshot) addLocks(o *open, limit int) {
+func (snap *Snapshot) addLocks(o *openState, limit int) {
 	for _, l := range o.locks {
 		for _, r := range l.ranges {
 			if len(snap.Locks) >= limit {
@@ -169,7 +184,7 @@ func (snap *Snapshot) addLocks(o *open, limit int) {
 	}
 }
 
-func (snap *Snapshot) addLock(o *open, owner string, r lockRange, waiting bool, limit int) {
+func (snap *Snapshot) addLock(o *openState, owner string, r lockRange, waiting bool, limit int) {
 	if len(snap.Locks) < limit {
 		snap.Locks = append(snap.Locks, LockInfo{
 			File: o.file.key, ClientID: o.client.id, Owner: owner, Write: r.write, Waiting: waiting,

@@ -1,67 +1,39 @@
 package state
 
 import (
-	"container/list"
 	"crypto/rand"
-	"encoding/binary"
-	"io"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // State is all that a server remembers of its clients. Its methods may be called
-// concurrently.
+// concurrently: each takes mu, and unlock lets go of it.
+//
+// What it remembers is in five types, each in a file of its name. They have no mutex of their own:
+// mu guards each as a whole, so whoever has a pointer to one holds mu. State joins them: an
+// operation that needs several, or the client tracking, is its method.
 type State struct {
-	cfg Config
+	cfg    Config        // never changes
+	due    chan struct{} // for Due
+	grown  chan struct{} // for LogGrown
+	graced atomic.Bool   // grace.active, for InGrace; written with mu
+	// denying counts the opens that deny something, for Denies. It is written with mu.
+	denying atomic.Int64
 
-	mu       sync.Mutex
-	clients  map[uint64]*Client
-	list     []*Client // the clients again: for what goes through all in steps
-	owners   map[string]*ownerRecord
-	sessions map[SessionID]*session
-	conns    map[Conn][]*session
-	files    map[FileKey]*file
-	opens    map[uint64]*open
-	byOwner  map[openKey]*open
-	locks    map[uint64]*lockOwner
-	lockers  map[lockerKey]*lockOwner
-	waiters  map[waiterKey]*waiter
-	waiting  []*file // files that have waiters
-	next     uint64  // number of the next stateid
-	waits    uint64  // number of the last waiter
-	replies  int     // bytes of slots, with what they may cache
-	least    int     // of replies: what the sessions would have at least
-	all      usage   // of all clients
-	ranges   int     // of all.locks
-	holders  int     // clients that have opens
-	homes    int     // addresses of holders
-	grace    grace
-	after    *effects
-
-	addresses   map[string]*address
-	unconfirmed list.List // *Client, in the order in which they came
-	silent      [silentKinds]silentHeap
-	looked      int // at s.list, by nextSilent
-
-	steps int // of work, since mu was locked
-	most  int // steps under one lock, for the tests
-
-	resting bool          // Expire is not called each second; guarded by mu
-	stirred bool          // soon was called since Expire began; guarded by mu
-	due     chan struct{} // for Due
-
-	log     Log           // nil: there is none
-	records []byte        // what is to be logged, after the place of a frame's header
-	noted   bool          // it is to be logged by unlock
-	long    bool          // the log is
-	copy    *logCopy      // nil: the log is not being replaced
-	gen     uint32        // of the newest log
-	grown   chan struct{} // for LogGrown
-	leaving *leaving      // nil: this process goes on
-
-	graced  atomic.Bool  // grace.active, for InGrace
-	denying atomic.Int64 // opens that deny something, for Denies
+	mu sync.Mutex
+	// +checklocks:mu
+	work
+	// +checklocks:mu
+	sessions sessions
+	// +checklocks:mu
+	opens opens
+	// +checklocks:mu
+	locks locks
+	// +checklocks:mu
+	grace grace
+	// +checklocks:mu
+	log stateLog
 }
 
 // New returns a State without clients. Limits that are zero become 10,000 clients, each with a
@@ -103,26 +75,13 @@ func New(cfg Config) *State {
 	orDefault(&l.Response, 1<<20+4096)
 	orDefault(&l.Ops, 64)
 	orDefault(&l.MinMessageSize, 128)
-	s := &State{
-		cfg:      cfg,
-		clients:  map[uint64]*Client{},
-		owners:   map[string]*ownerRecord{},
-		sessions: map[SessionID]*session{},
-		conns:    map[Conn][]*session{},
-		files:    map[FileKey]*file{},
-		opens:    map[uint64]*open{},
-		byOwner:  map[openKey]*open{},
-		locks:    map[uint64]*lockOwner{},
-		lockers:  map[lockerKey]*lockOwner{},
-		waiters:  map[waiterKey]*waiter{},
-		due:      make(chan struct{}, 1),
-		grown:    make(chan struct{}, 1),
-
-		addresses: map[string]*address{},
-	}
-	for kind := range s.silent {
-		s.silent[kind].kind = kind
-	}
+	s := &State{cfg: cfg, due: make(chan struct{}, 1), grown: make(chan struct{}, 1)}
+	s.work = work{cfg: &s.cfg, due: s.due}
+	s.log = stateLog{work: &s.work, grown: s.grown}
+	s.sessions = newSessions(&s.work, &s.log)
+	s.opens = newOpens(&s.work, &s.sessions, &s.log, &s.denying)
+	s.locks = newLocks(&s.work, &s.sessions, &s.opens, &s.log)
+	s.grace = grace{work: &s.work, log: &s.log}
 	return s
 }
 
@@ -133,40 +92,14 @@ func orDefault[T comparable](v *T, d T) {
 	}
 }
 
-// effects are what is done after the lock is let go.
-type effects struct {
-	release []Held
-	events  []Event
-	free    []LockFree
-	tasks   []task
-	close   io.Closer
-}
-
-func (s *State) later() *effects {
-	if s.after == nil {
-		s.after = &effects{}
-	}
-	return s.after
-}
-
-func (s *State) release(h Held) {
-	if h != nil {
-		e := s.later()
-		e.release = append(e.release, h)
-	}
-}
-
-func (s *State) event(e Event) {
-	l := s.later()
-	l.events = append(l.events, e)
-}
-
 // unlock logs what has changed, lets go of mu, and then does what was collected while it was
 // held, and the rest of what was begun.
+//
+// +checklocksrelease:s.mu
 func (s *State) unlock() {
 	s.most, s.steps = max(s.most, s.steps), 0
-	if s.noted {
-		_ = s.flushLog() // without a copy the log goes on
+	if s.log.noted {
+		_ = s.log.flush() // without a copy the log goes on
 	}
 	after := s.after
 	s.after = nil
@@ -195,45 +128,71 @@ func (s *State) unlock() {
 	}
 }
 
-// newNumber returns the number of a new stateid. kind is 0 for opens, 1 for locks.
-func (s *State) newNumber(kind uint64) uint64 {
-	s.next += 2
-	return s.next | kind
+// finish does all of a task. The caller does not hold mu.
+func (s *State) finish(t task) {
+	for more := true; more; {
+		s.mu.Lock()
+		more = t()
+		s.unlock()
+	}
 }
 
-func isLock(number uint64) bool { return number&1 == 1 }
-
-// random64 is never 0.
-func (s *State) random64() uint64 {
-	var b [8]byte
-	for {
-		s.cfg.Random(b[:])
-		if n := binary.BigEndian.Uint64(b[:]); n != 0 {
-			return n
+// finishLocked does what was left to unlock, of a State that nobody else has.
+//
+// +checklocks:s.mu
+func (s *State) finishLocked() {
+	for s.after.unfinished() {
+		tasks := s.after.tasks
+		s.after = nil
+		for _, t := range tasks {
+			for more := true; more; {
+				more = t()
+			}
 		}
 	}
+	s.after = nil
 }
 
-// nextSeqid is the seqid after n: 0 means the current one, so no stateid has it.
-func nextSeqid(n uint32) uint32 {
-	if n++; n == 0 {
-		n = 1
-	}
-	return n
-}
+// lister and visit are called with mu held. They are types, because checklocks takes a closure for a part of
+// the function that it is in only where it is converted.
+type (
+	lister[T any] func() []T
+	visit[T any]  func(T)
+)
 
-// checkSeqid compares the seqid of a request with that of the state, RFC 8881
-// section 8.2.2. If it is uncertain whether the client was told the current one, an older one
-// is as good.
-func checkSeqid(got, current uint32, uncertain bool) Error {
-	switch {
-	case got == 0 || got == current:
-		return OK
-	case int32(got-current) < 0: // they wrap around
-		if uncertain {
-			return OK
+// inSteps does something with each of a list that may change meanwhile, from its end: what is removed is
+// replaced by the last, which was done already. It calls each with mu held; the caller does not hold mu.
+// Not checked: finish holds mu.
+//
+// +checklocksignore
+func inSteps[T any](s *State, all lister[T], each visit[T]) {
+	at := -1
+	s.finish(func() bool {
+		l := all()
+		if at < 0 || at > len(l) {
+			at = len(l)
 		}
-		return ErrOldStateid
-	}
-	return ErrBadStateid
+		for began := s.steps; at > 0 && s.steps-began < stepWork; s.steps++ {
+			at--
+			each(l[at])
+			l = all()
+			at = min(at, len(l))
+			began = min(began, s.steps) // each can let go of mu
+		}
+		return at > 0
+	})
+}
+
+// eachClient calls do for each client, in steps, with mu held. Not checked: inSteps holds mu.
+//
+// +checklocksignore
+func (s *State) eachClient(do visit[*Client]) {
+	inSteps(s, func() []*Client { return s.sessions.list }, do)
+}
+
+// eachFileWaitedFor is like eachClient, for the files that have waiters.
+//
+// +checklocksignore
+func (s *State) eachFileWaitedFor(do visit[*file]) {
+	inSteps(s, func() []*file { return s.locks.waiting }, do)
 }

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/binary"
 	"math"
 	"time"
 )
@@ -25,8 +24,8 @@ type Config struct {
 	Boot uint32
 	// Limits has defaults for what is zero.
 	Limits Limits
-	// Roster is the list on the disk of clients that have state. It may be nil.
-	Roster Roster
+	// Tracking is the list on the disk of clients that have state. It may be nil.
+	Tracking Tracking
 	// Event is called with what is worth a line in the log, LockFree with a lock that
 	// a waiter may try again (CB_NOTIFY_LOCK), see Told. Both may be nil. They are called
 	// without any lock, before the call returns that was the reason.
@@ -64,18 +63,18 @@ type Limits struct {
 // OwnerMax is NFS4_OPAQUE_LIMIT, RFC 8881 section 3.1.
 const OwnerMax = 1024
 
-// Roster is the list on the disk of clients that have state; those on it may
+// Tracking is the list on the disk of clients that have state; those on it may
 // reclaim after a crash (RFC 8881 section 8.4.2). Both methods return when the disk
 // has the change. They are called without any lock, and several at a time. To add
 // what is there and to remove what isn't is no error. Entries are told apart by
 // their ClientID.
-type Roster interface {
-	Add(RosterEntry) error
-	Remove(...RosterEntry) error // in their order; if it fails, the last may be there still
+type Tracking interface {
+	Add(TrackedClient) error
+	Remove(...TrackedClient) error // in their order; if it fails, the last may be there still
 }
 
-// RosterEntry is one client of the roster.
-type RosterEntry struct {
+// TrackedClient is one client of the client tracking.
+type TrackedClient struct {
 	ClientID uint64
 	Owner    string // co_ownerid: any bytes
 }
@@ -94,9 +93,9 @@ type Conn interface {
 	Address() string
 }
 
-// Held is what an open holds: the caller's descriptor of the file. It counts its
+// Descriptor is what an open holds: the caller's descriptor of the file. It counts its
 // users.
-type Held interface {
+type Descriptor interface {
 	// Retain adds a user. It is called under the lock of State, so it must be quick
 	// and must not call State.
 	Retain()
@@ -149,24 +148,6 @@ var (
 // IsSpecial reports whether it is Anonymous or Bypass: a READ or WRITE that names no
 // open.
 func (i Stateid) IsSpecial() bool { return i == Anonymous || i == Bypass }
-
-// An Other is the boot epoch and a number that is never used again; the number's
-// lowest bit tells locks from opens.
-func (s *State) other(number uint64) (o [12]byte) {
-	binary.BigEndian.PutUint32(o[:], s.cfg.Boot)
-	binary.BigEndian.PutUint64(o[4:], number)
-	return o
-}
-
-// number returns the number of a stateid that this process made, otherwise 0. One of
-// an earlier process is as bad as any other that was never given out: clients hang
-// if TEST_STATEID says STALE_STATEID.
-func (s *State) number(i *Stateid) uint64 {
-	if binary.BigEndian.Uint32(i.Other[:]) != s.cfg.Boot {
-		return 0
-	}
-	return binary.BigEndian.Uint64(i.Other[4:])
-}
 
 // EventKind is what happened to a client.
 type EventKind uint8

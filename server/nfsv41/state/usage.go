@@ -1,24 +1,7 @@
 package state
 
-// usage is what a client, an address, or all, have of what is limited.
-type usage struct {
-	opens      int
-	locks      int // stateids of lock owners, and ranges
-	ownerBytes int
-	waiters    int
-	more       int // sessions, but for the first of each client
-}
-
-func (u *usage) add(d usage) {
-	u.opens += d.opens
-	u.locks += d.locks
-	u.ownerBytes += d.ownerBytes
-	u.waiters += d.waiters
-	u.more += d.more
-}
-
 // use adds to what a client has, its address, and all.
-func (s *State) use(c *Client, d usage) {
+func (t *sessions) use(c *Client, d usage) {
 	holders := 0
 	if c.usage.opens == 0 && d.opens > 0 {
 		holders = 1
@@ -27,17 +10,17 @@ func (s *State) use(c *Client, d usage) {
 	}
 	had := c.home.holders > 0
 	c.home.holders += holders
-	s.holders += holders
+	t.holders += holders
 	if has := c.home.holders > 0; has && !had {
-		s.homes++
+		t.homes++
 	} else if !has && had {
-		s.homes--
+		t.homes--
 	}
 	c.usage.add(d)
 	c.home.usage.add(d)
-	s.all.add(d)
+	t.all.add(d)
 	if c.gone {
-		s.dropAddress(c.home)
+		t.dropAddress(c.home)
 	}
 }
 
@@ -65,29 +48,29 @@ func (h has) room(more int) bool {
 	return h.address == 0 || h.address+more <= h.allLimit/8/(h.addresses+1)
 }
 
-func (s *State) roomForOpen(c *Client) bool {
-	l := &s.cfg.Limits
-	return s.roomFor(c, has{client: c.usage.opens, limit: l.Opens, address: c.home.usage.opens, all: s.all.opens, allLimit: l.AllOpens}, 1)
+func (t *sessions) roomForOpen(c *Client) bool {
+	l := &t.cfg.Limits
+	return t.roomFor(c, has{client: c.usage.opens, limit: l.Opens, address: c.home.usage.opens, all: t.all.opens, allLimit: l.AllOpens}, 1)
 }
 
-func (s *State) roomForLocks(c *Client, more int) bool {
-	l := &s.cfg.Limits
-	return s.roomFor(c, has{client: c.usage.locks, limit: l.Locks, address: c.home.usage.locks, all: s.all.locks, allLimit: l.AllLocks}, more)
+func (t *sessions) roomForLocks(c *Client, more int) bool {
+	l := &t.cfg.Limits
+	return t.roomFor(c, has{client: c.usage.locks, limit: l.Locks, address: c.home.usage.locks, all: t.all.locks, allLimit: l.AllLocks}, more)
 }
 
-func (s *State) roomForOwner(c *Client, bytes int) bool {
-	l := &s.cfg.Limits
-	return s.roomFor(c, has{client: c.usage.ownerBytes, limit: l.OwnerBytes, address: c.home.usage.ownerBytes, all: s.all.ownerBytes, allLimit: l.AllOwnerBytes}, bytes)
+func (t *sessions) roomForOwner(c *Client, bytes int) bool {
+	l := &t.cfg.Limits
+	return t.roomFor(c, has{client: c.usage.ownerBytes, limit: l.OwnerBytes, address: c.home.usage.ownerBytes, all: t.all.ownerBytes, allLimit: l.AllOwnerBytes}, bytes)
 }
 
-func (s *State) roomForWaiter(c *Client) bool {
-	l := &s.cfg.Limits
-	return s.roomFor(c, has{client: c.usage.waiters, limit: l.Waiters, address: c.home.usage.waiters, all: s.all.waiters, allLimit: l.AllWaiters}, 1)
+func (t *sessions) roomForWaiter(c *Client) bool {
+	l := &t.cfg.Limits
+	return t.roomFor(c, has{client: c.usage.waiters, limit: l.Waiters, address: c.home.usage.waiters, all: t.all.waiters, allLimit: l.AllWaiters}, 1)
 }
 
 // roomFor is room for what only clients with opens have.
-func (s *State) roomFor(c *Client, h has, more int) bool {
-	h.holders, h.addresses = s.holders, s.homes
+func (t *sessions) roomFor(c *Client, h has, more int) bool {
+	h.holders, h.addresses = t.holders, t.homes
 	if c.usage.opens == 0 {
 		h.holders++
 	}
@@ -98,19 +81,19 @@ func (s *State) roomFor(c *Client, h has, more int) bool {
 }
 
 // roomForSession is for one that is not the client's first, which every client may have.
-func (s *State) roomForSession(c *Client) bool {
-	l := &s.cfg.Limits
+func (t *sessions) roomForSession(c *Client) bool {
+	l := &t.cfg.Limits
 	return has{
-		client: 1, limit: l.MoreSessions, address: c.home.usage.more, all: s.all.more, allLimit: l.MoreSessions,
-		holders: l.MoreSessions, addresses: len(s.addresses),
+		client: 1, limit: l.MoreSessions, address: c.home.usage.more, all: t.all.more, allLimit: l.MoreSessions,
+		holders: l.MoreSessions, addresses: len(t.addresses),
 	}.room(1) // by address only
 }
 
 // roomForClient is for an owner that is new.
-func (s *State) roomForClient(from *address) bool {
-	l := &s.cfg.Limits
+func (t *sessions) roomForClient(from *address) bool {
+	l := &t.cfg.Limits
 	return has{
-		client: 1, limit: l.Clients, address: from.clients, all: len(s.owners), allLimit: l.Clients,
-		holders: l.Clients, addresses: len(s.addresses),
+		client: 1, limit: l.Clients, address: from.clients, all: len(t.owners), allLimit: l.Clients,
+		holders: l.Clients, addresses: len(t.addresses),
 	}.room(1) // by address only
 }

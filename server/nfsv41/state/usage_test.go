@@ -53,7 +53,7 @@ func TestRoomOfAll(t *testing.T) {
 func (w *world) lockOf2(n *node, at uint64) (Stateid, Error) {
 	for o := n.c.opens; o != nil; o = o.nextOfClient {
 		if o.file.key == file1(2) {
-			id, _, e := n.lock(w.openID(o), "l", 2, true, at, 1)
+			id, _, e := n.lock(w.opens.openID(o), "l", 2, true, at, 1)
 			return id, e
 		}
 	}

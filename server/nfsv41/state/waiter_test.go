@@ -18,7 +18,7 @@ func TestWaiterNotReached(t *testing.T) {
 		w.pass(2 * time.Second)
 		w.Expire()
 		w.ok()
-		holder.c = w.clients[holder.c.ID()]
+		holder.c = w.sessions.clients[holder.c.ID()]
 		lock, _, e = w.Lock(holder.c, LockArgs{Stateid: lock, File: file1(1), Write: true, Length: 10})
 		w.want(e, OK)
 		lock, e = w.Unlock(holder.c, lock, file1(1), 0, toEOF)
@@ -121,9 +121,9 @@ func waitersModel(t *testing.T, r *rand.Rand) {
 		queue, w.free = nil, nil
 	}
 	unlock := func(i int) {
-		for _, l := range w.locks {
+		for _, l := range w.locks.byNumber {
 			if l.open.client == all[i].c {
-				_, e := w.Unlock(all[i].c, w.lockID(l), file1(1), 0, toEOF)
+				_, e := w.Unlock(all[i].c, w.locks.lockID(l), file1(1), 0, toEOF)
 				w.want(e, OK)
 			}
 		}
@@ -199,7 +199,7 @@ func TestTurnOfGoneClient(t *testing.T) {
 	w.want(e, OK)
 	to := third.mustOpen("z", 1)
 	w.mu.Lock()
-	w.drop(waiter.c)
+	w.dropLocked(waiter.c)
 	w.after.tasks, w.after = nil, nil // it stays half removed
 	half := waiter.c.opens != nil
 	w.mu.Unlock()

@@ -40,7 +40,7 @@ func (m *many) client(i int) *node {
 
 // clientAgain returns a client that has come.
 func (m *many) clientAgain(i int) *node {
-	rec := m.owners[fmt.Sprint("client", i)]
+	rec := m.sessions.owners[fmt.Sprint("client", i)]
 	return &node{w: m.world, c: rec.confirmed}
 }
 
@@ -169,7 +169,7 @@ func TestWork(t *testing.T) {
 					m.want(e, OK)
 				}
 			}
-			if n := len(m.conns[conn]); n < 7000 {
+			if n := len(m.sessions.conns[conn]); n < 7000 {
 				m.t.Fatalf("%d sessions", n)
 			}
 			step("the end of the connection", func() { m.ConnClosed(conn) })
@@ -421,7 +421,7 @@ func TestVoid(t *testing.T) {
 						m.want(e, ErrDeadSession)
 					}
 				})
-				id, _, e := m.Open(a.c, OpenArgs{Owner: []byte("a"), File: m.key(i), Access: Read, Deny: Both, Held: held})
+				id, _, e := m.Open(a.c, OpenArgs{Owner: []byte("a"), File: m.key(i), Access: Read, Deny: Both, Descriptor: held})
 				m.want(e, OK)
 				lock, e := m.lock(a, id, 0, i, false, 0, 1)
 				m.want(e, OK)

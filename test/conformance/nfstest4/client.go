@@ -17,7 +17,7 @@ import (
 // that hangs.
 const callTimeout = 30 * time.Second
 
-// client is a client of version 4.1: a connection, a client ID and a session, of which it
+// client is a client of version 4.1, or 4.2: a connection, a client ID and a session, of which it
 // uses the first slot, one call at a time. Its methods end the test if the server doesn't
 // answer, or the reply can't be decoded.
 type client struct {
@@ -27,6 +27,7 @@ type client struct {
 	cred  rpc.Auth
 	owner string
 	verf  nfs4.Verifier
+	minor uint32 // version
 
 	id        uint64
 	createSeq uint32 // of the next CREATE_SESSION
@@ -212,7 +213,7 @@ func nums(ops []op) (n []nfs4.OpNum) {
 // bare sends operations without SEQUENCE.
 func (c *client) bare(ops ...op) *reply {
 	c.Helper()
-	return c.compound(&call{minor: 1, ops: ops})
+	return c.compound(&call{minor: c.minor, ops: ops})
 }
 
 // next is SEQUENCE for the slot's next call. The reply is to be cached.
@@ -234,7 +235,7 @@ func (c *client) do(ops ...op) *reply {
 	for range 100 {
 		*c.seq++
 		first := sequence(nfs4.SequenceArgs{SessionID: c.session, SequenceID: *c.seq, CacheThis: !isLong(ops)})
-		r := c.compound(&call{minor: 1, ops: append([]op{first}, ops...)})
+		r := c.compound(&call{minor: c.minor, ops: append([]op{first}, ops...)})
 		if len(r.stats) == 0 || r.stats[0] != nfs4.OK {
 			c.Fatalf("SEQUENCE before %v: %v", nums(ops), r.status)
 		}
@@ -334,7 +335,7 @@ func (c *client) start() {
 // incarnation, and goes.
 func (c *client) leave() error {
 	c.verf[0] ^= 0xff
-	r, err := c.try(&call{minor: 1, ops: []op{exchangeID(c.exchangeIDArgs())}})
+	r, err := c.try(&call{minor: c.minor, ops: []op{exchangeID(c.exchangeIDArgs())}})
 	if err != nil {
 		return err
 	}
@@ -343,7 +344,7 @@ func (c *client) leave() error {
 	}
 	res := get[nfs4.ExchangeIDRes](c, r)
 	c.id, c.createSeq = res.ClientID, res.SequenceID
-	r, err = c.try(&call{minor: 1, ops: []op{createSession(c.createSessionArgs())}})
+	r, err = c.try(&call{minor: c.minor, ops: []op{createSession(c.createSessionArgs())}})
 	if err != nil {
 		return err
 	}
@@ -351,7 +352,7 @@ func (c *client) leave() error {
 		return fmt.Errorf("CREATE_SESSION: %v", r.status)
 	}
 	for _, o := range []op{destroySession(get[nfs4.CreateSessionRes](c, r).SessionID), destroyClientID(c.id)} {
-		if r, err = c.try(&call{minor: 1, ops: []op{o}}); err != nil {
+		if r, err = c.try(&call{minor: c.minor, ops: []op{o}}); err != nil {
 			return err
 		}
 		if r.status != nfs4.OK {

@@ -203,7 +203,7 @@ func testExchangeIDArgs(e *env) {
 // BADXDR, or an error of RPC where all is decoded first. also are other statuses that are right.
 func (c *client) malformed(name string, o op, also ...nfs4.Status) {
 	c.Helper()
-	r, err := c.try(&call{minor: 1, ops: []op{o}})
+	r, err := c.try(&call{minor: c.minor, ops: []op{o}})
 	var refused *rpc.RPCError
 	switch {
 	case errors.As(err, &refused) && refused.Accept == rpc.GarbageArgs:

@@ -88,7 +88,7 @@ func (e *env) newClient(t *testing.T) *client {
 // stranger is a client that the server does not know.
 func (e *env) stranger(t *testing.T) *client {
 	t.Helper()
-	c := (&client{T: t, addr: e.target.Addr, seq: new(uint32)}).as(0, 0)
+	c := (&client{T: t, addr: e.target.Addr, minor: max(e.target.Minor, 1), seq: new(uint32)}).as(0, 0)
 	c.owner = fmt.Sprintf("nfstest4 %s %d", t.Name(), time.Now().UnixNano())
 	c.verf = nfs4.Verifier{7: 1}
 	c.conn = c.dial()

@@ -170,7 +170,7 @@ func (e *env) leftOfRace(ops func(name string) []op) {
 		wg.Go(func() {
 			name := fmt.Sprint("race", slot)
 			first := sequence(nfs4.SequenceArgs{SessionID: e.session, SequenceID: 1, SlotID: slot, HighestSlotID: slots - 1, CacheThis: true})
-			r, err := e.try(&call{minor: 1, ops: append([]op{first}, ops(name)...)})
+			r, err := e.try(&call{minor: e.minor, ops: append([]op{first}, ops(name)...)})
 			switch {
 			case err == nil && r.status == nfs4.OK:
 				opened[slot] = get[nfs4.OpenRes](e, r)

@@ -31,7 +31,7 @@ func (e *env) handover() {
 // Section 2.10.6.1: a call whose reply was lost with the connection is done once.
 func testHandoverSessions(e *env) {
 	seq := e.next()
-	a := &call{minor: 1, ops: []op{seq, putfh(e.dir), mkdir("once"), getfh()}}
+	a := &call{minor: e.minor, ops: []op{seq, putfh(e.dir), mkdir("once"), getfh()}}
 	before := e.compound(a)
 	second := *e.client
 	second.createSeq++
@@ -44,7 +44,7 @@ func testHandoverSessions(e *env) {
 	if again := e.bare(createSession(create)); !bytes.Equal(again.bytes, created.bytes) {
 		e.Errorf("the same CREATE_SESSION got %v, and then %v", created.status, again.status)
 	}
-	other := &call{minor: 1, ops: []op{seq, putfh(e.dir), mkdir("other"), getfh()}}
+	other := &call{minor: e.minor, ops: []op{seq, putfh(e.dir), mkdir("other"), getfh()}}
 	e.wants(e.compound(other), nfs4.OpSequence, 1, nfs4.ErrSeqFalseRetry)
 	e.ok(putfh(e.dir), lookup("once"))
 	if flags := get[nfs4.SequenceRes](e, e.ok()).StatusFlags; flags != 0 {

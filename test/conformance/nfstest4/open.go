@@ -504,7 +504,7 @@ func testConcurrentOpens(e *env) {
 				} else {
 					ops = append(ops, putfh(e.dir), open(e.openArgs(opening{name: "f"})))
 				}
-				r, err := e.try(&call{minor: 1, ops: ops})
+				r, err := e.try(&call{minor: e.minor, ops: ops})
 				switch {
 				case err != nil || r.status != nfs4.OK:
 					e.Errorf("slot %d, call %d: %v, %v", slot, n, r, err)

@@ -212,7 +212,7 @@ func (e *env) whileOther(times int, ops func(other *client) []op, do func()) {
 	go func() {
 		done <- func() error {
 			for range times {
-				r, err := other.try(&call{minor: 1, ops: append([]op{other.next()}, ops(other)...)})
+				r, err := other.try(&call{minor: other.minor, ops: append([]op{other.next()}, ops(other)...)})
 				if err != nil {
 					return err
 				}

@@ -399,8 +399,8 @@ func testRetryAtOnce(e *env) {
 	other := *e.client
 	other.conn = e.dial()
 	for i := range 20 {
-		a := &call{minor: 1, ops: []op{e.next(), putfh(e.dir), mkdir(fmt.Sprint(i)), getfh()}}
-		b := &call{minor: 1, ops: []op{a.ops[0], putfh(e.dir), mkdir(fmt.Sprint(i)), getfh()}}
+		a := &call{minor: e.minor, ops: []op{e.next(), putfh(e.dir), mkdir(fmt.Sprint(i)), getfh()}}
+		b := &call{minor: e.minor, ops: []op{a.ops[0], putfh(e.dir), mkdir(fmt.Sprint(i)), getfh()}}
 		b.ops[0].res = &nfs4.SequenceRes{}
 		var replies [2]*reply
 		var errs [2]error

@@ -117,10 +117,10 @@ func testRetryOften(e *env) {
 // Section 16.2.3: a tag means nothing.
 func testRetryTag(e *env) {
 	ops := []op{e.next(), putfh(e.dir), mkdir("made")}
-	if r := e.compound(&call{minor: 1, tag: "first", ops: ops}); r.status != nfs4.OK {
+	if r := e.compound(&call{minor: e.minor, tag: "first", ops: ops}); r.status != nfs4.OK {
 		e.Fatal(r.status)
 	}
-	if r := e.compound(&call{minor: 1, tag: "again", ops: ops}); r.status != nfs4.OK {
+	if r := e.compound(&call{minor: e.minor, tag: "again", ops: ops}); r.status != nfs4.OK {
 		e.Error(r.status)
 	}
 	e.ok(putfh(e.dir), lookup("made"))

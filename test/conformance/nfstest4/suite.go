@@ -12,6 +12,9 @@ type Target struct {
 	Addr   string // host:port
 	Export string // path of the export from the pseudo root, which must be writable for root
 
+	// Minor is the minor version that all calls have, 1 or 2; 0: 1.
+	Minor uint32
+
 	// Hidden is the path of a volume that this machine may not mount. Empty: there is none.
 	Hidden string
 
@@ -78,6 +81,7 @@ func Run(t *testing.T, target Target) {
 		{"names", nameTests, ""},
 		{"types", typeTests, ""},
 		{"details", detailTests, ""},
+		{"ranges", rangeTests, ""},
 		{"exports", exportTests, ""},
 		{"restarts", restartTests, ""},
 		{"handover", handoverTests, nothing},

@@ -21,7 +21,7 @@ import (
 
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/quota"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -46,18 +46,18 @@ func TestMillionFiles(t *testing.T) {
 	limit := holds + 64<<20
 
 	said := &lines{}
-	exports, account := &export.Table{Log: slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))}, space.NewAccount(quota.Limit{Bytes: limit})
+	table, account := &exports.Table{Log: slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelDebug}))}, space.NewAccount(quota.Limit{Bytes: limit})
 	marks := t.TempDir()
-	exports.KeepMarks(marks)
+	table.KeepMarks(marks)
 	if err := os.WriteFile(filepath.Join(marks, "1"), fmt.Appendf(nil, "%020d %020d\n", holds, inodes), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	before := heap()
 	begin = time.Now()
-	if err := exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Options: export.Options{Async: true}, Account: account}); err != nil {
+	if err := table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir, Options: exports.Options{Async: true}, Account: account}); err != nil {
 		t.Fatal(err)
 	}
-	addr, stop := serveTable(t, exports)
+	addr, stop := serveTable(t, table)
 	defer stop()
 	callers, closeAll := dial(t, addr, 1)
 	defer closeAll()

@@ -12,7 +12,7 @@ import (
 	"github.com/podnas/podnas/nfs/mount3"
 	"github.com/podnas/podnas/nfs/nfs3"
 	"github.com/podnas/podnas/server"
-	"github.com/podnas/podnas/server/export"
+	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 )
 
@@ -20,18 +20,18 @@ import (
 // these tests would then measure.
 func serve(t *testing.T, dir string) (addr string, stop func()) {
 	t.Helper()
-	exports := &export.Table{}
-	if err := exports.Export(export.Exported{ID: 1, Path: "/volume", Dir: dir, Options: export.Options{Async: true}}); err != nil {
+	table := &exports.Table{}
+	if err := table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir, Options: exports.Options{Async: true}}); err != nil {
 		t.Fatal(err)
 	}
-	return serveTable(t, exports)
+	return serveTable(t, table)
 }
 
 // serveTable serves the volume 1 of a table.
-func serveTable(t *testing.T, exports *export.Table) (addr string, stop func()) {
+func serveTable(t *testing.T, table *exports.Table) (addr string, stop func()) {
 	t.Helper()
 	cfg := server.Config{
-		Engine: server.Choice{Engine: server.EngineNative}, Exports: exports, HandleKey: make([]byte, 32),
+		Engine: server.Choice{Engine: server.EngineNative}, Exports: table, HandleKey: make([]byte, 32),
 		Log: slog.New(slog.DiscardHandler),
 	}
 	_, _ = rand.Read(cfg.HandleKey)

@@ -1,0 +1,140 @@
+package actas
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Users runs functions as the user of a call, so that the kernel checks mode bits, ACLs,
+// sticky and setgid directories. The goroutine of a call is locked to its thread, the thread
+// gets the user's identity, and after the function its own again.
+//
+// A thread for each user, or threads that keep their last identity, save those system calls
+// but take two switches between threads, which cost more: docs/internals/tried.md.
+type Users struct {
+	self Identity // the process's own
+	root bool     // the process runs as root, and its groups don't matter
+	only bool     // the process can act as self alone, and does everything as self
+}
+
+// Thread is a thread that acts as a user. Methods that the kernel must check the user's rights for
+// take one: only Users.As has one of the caller, and AsProcess one of the process. The zero Thread
+// acts as nobody, and those methods panic.
+type Thread struct{ acts bool }
+
+// AsProcess returns any goroutine's thread, outside of Users.As: it acts as the process.
+func AsProcess() Thread { return Thread{true} }
+
+// MustAct panics if the thread acts as nobody.
+func (t Thread) MustAct() {
+	if !t.acts {
+		panic("actas: no thread that acts as the caller")
+	}
+}
+
+// ErrIdentity means that a thread could not get the identity of a user.
+var ErrIdentity = errors.New("can't act as the user")
+
+// NewUsers returns Users. If only is not nil, the process can act as that user alone, and all is
+// done so. It sets the umask of the process to 0: clients apply their own, and the kernel applies
+// default ACLs. It takes CAP_SYS_RESOURCE from the process, with which calls would use the blocks
+// that ext4 reserves, and pass its quotas.
+func NewUsers(only *Only) *Users {
+	unix.Umask(0)
+	dropSysResource()
+	u := &Users{root: isRoot(), self: Identity{UID: uint32(unix.Geteuid()), GID: uint32(unix.Getegid())}}
+	if only != nil {
+		u.self, u.only = Identity{UID: only.UID, GID: only.GID}, true
+		return u
+	}
+	if groups, err := unix.Getgroups(); err == nil && !u.root {
+		for _, g := range groups[:min(len(groups), GroupsMax)] {
+			u.self.groups[u.self.n] = uint32(g)
+			u.self.n++
+		}
+	}
+	return u
+}
+
+// Identity returns as whom a call is done in a volume that has callers squashed like this.
+func (u *Users) Identity(s Squash, uid, gid uint32, groups []uint32) Identity {
+	if u.only {
+		return u.self
+	}
+	return s.Identity(uid, gid, groups)
+}
+
+// Only reports whether all calls are done as one user, who may not be root.
+func (u *Users) Only() bool { return u.only }
+
+// IsProcess reports whether any goroutine can act with an identity, because it is
+// root's, or that of the only user.
+func (u *Users) IsProcess(id *Identity) bool {
+	return u.only || u.root && id.UID == 0 && id.GID == 0
+}
+
+// As runs do with an identity, on this goroutine. The error is do's, or ErrIdentity, without
+// do. A call of As in do would end the outer one.
+//
+// Nothing but do runs on the thread meanwhile: the goroutine is locked to it, and the Go runtime
+// starts no threads from one to which a goroutine is locked, as they would inherit its identity.
+func (u *Users) As(id *Identity, do func(Thread) error) error {
+	if u.IsProcess(id) {
+		return do(AsProcess())
+	}
+	runtime.LockOSThread()
+	defer u.leave()
+	if err := become(id); err != nil {
+		return fmt.Errorf("%w: %v", ErrIdentity, err) // which is no error of a file
+	}
+	return do(Thread{true})
+}
+
+// leave gives the thread the process's identity again. As long as that fails, which is for want of
+// memory, nothing else may run on the thread.
+func (u *Users) leave() {
+	for u.becomeSelf() != nil {
+		time.Sleep(time.Millisecond)
+	}
+	runtime.UnlockOSThread()
+}
+
+// becomeSelf leaves root the groups of the last caller, as they don't matter.
+func (u *Users) becomeSelf() error {
+	if u.root {
+		return becomeUser(&u.self)
+	}
+	return become(&u.self)
+}
+
+// isRoot reports whether the process is root with the capabilities that override
+// file permissions, so that its groups don't matter.
+func isRoot() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	const passing = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID
+	return unix.Geteuid() == 0 && unix.Getegid() == 0 && unix.Capget(&header, &data[0]) == nil && data[0].Effective&passing == passing
+}
+
+// dropSysResource drops CAP_SYS_RESOURCE from all threads. A process that has it in spite of that, as one built
+// with cgo, is one of developers.
+func dropSysResource() {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	const bit = 1 << unix.CAP_SYS_RESOURCE
+	if unix.Capget(&header, &data[0]) != nil || (data[0].Effective|data[0].Permitted)&bit == 0 {
+		return
+	}
+	data[0].Effective &^= bit
+	data[0].Permitted &^= bit
+	data[0].Inheritable &^= bit
+	_, _, _ = syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data[0])), 0)
+	runtime.KeepAlive(&header)
+	runtime.KeepAlive(&data)
+}

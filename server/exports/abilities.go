@@ -1,0 +1,72 @@
+package exports
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
+)
+
+// Ability is what a file system can do, or not.
+type Ability int
+
+// The abilities that file systems lack.
+const (
+	CanAllocate Ability = iota
+	CanDeallocate
+	CanClone
+	abilities // how many there are
+)
+
+// known is whether a file system has an ability, as far as somebody has wanted to know.
+type known [abilities]atomic.Int32
+
+const (
+	isAble = 1 + iota
+	isUnable
+)
+
+// Unable returns the error of an operation as it is, but for EOPNOTSUPP where the file system can do it with other
+// files: that becomes EINVAL. Linux's client does not ask again, as long as the volume is mounted, for what it was told
+// is not supported. The caller must be root.
+func (v *Volume) Unable(what Ability, err error) error {
+	if !errors.Is(err, unix.EOPNOTSUPP) {
+		return err
+	}
+	is := &v.known[what]
+	if is.Load() == 0 {
+		switch tried := v.try(what); {
+		case tried == nil:
+			is.Store(isAble)
+		case errors.Is(tried, unix.EOPNOTSUPP):
+			is.Store(isUnable)
+		}
+	}
+	if is.Load() == isUnable {
+		return err
+	}
+	return unix.EINVAL
+}
+
+// try tries what a file system can do, with a file that has no name and no data.
+func (v *Volume) try(what Ability) error {
+	const block = 64 << 10 // no file system has larger ones
+	fd, err := unix.Openat(int(v.Files.Root.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	d := disk.Owned(fd)
+	defer d.Close()
+	if err := unix.Ftruncate(fd, 2*block); err != nil {
+		return err
+	}
+	switch what {
+	case CanAllocate:
+		return disk.Fallocate(fd, 0, 0, block)
+	case CanDeallocate:
+		return disk.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, block)
+	}
+	return unix.IoctlFileCloneRange(fd, &unix.FileCloneRange{Src_fd: int64(fd), Src_length: block, Dest_offset: block})
+}

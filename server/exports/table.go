@@ -1,0 +1,306 @@
+package exports
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/durable"
+	"github.com/podnas/podnas/server/locate"
+	"github.com/podnas/podnas/server/space"
+	"github.com/podnas/podnas/server/stats"
+)
+
+// Volume is an exported directory.
+type Volume struct {
+	ID   uint64 // in every handle of the volume
+	Path string // what clients mount: "/" and a name
+
+	// Options do not change while the volume is exported.
+	Options Options
+	Served  stats.Volume
+	// Refused is why no client may use the volume, nil if clients may.
+	Refused error
+	// FS says what the file system of the volume can.
+	FS disk.FS
+	// Account counts what the volume uses; nil: the server does not count.
+	Account *space.Account
+	// Files finds the volume's files.
+	Files locate.Volume
+	// Durable has the syncs of the volume's files.
+	Durable durable.Volume
+
+	table   *Table
+	counted atomic.Bool // the usage is, and Table.lookAfter looks after it
+	mu      sync.RWMutex
+	ended   bool           // no call may begin
+	calls   sync.WaitGroup // current calls: every Dir and File, and a scan
+	ending  chan struct{}
+	closed  chan struct{}
+	credit  atomic.Int64 // bytes that HasRoom accepts before it reads the free space again
+	known   known        // what the file system can do
+}
+
+// Closed returns a channel that is closed when the export has ended and its last call has
+// returned.
+func (v *Volume) Closed() <-chan struct{} { return v.closed }
+
+// Begin begins a call in the volume, which Done ends. It returns false after the end of the export.
+func (v *Volume) Begin() bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.ended {
+		return false
+	}
+	v.calls.Add(1)
+	return true
+}
+
+// Done ends what Begin has begun.
+func (v *Volume) Done() { v.calls.Done() }
+
+// Ending returns a channel that is closed when no call may begin any more.
+func (v *Volume) Ending() <-chan struct{} { return v.ending }
+
+// HasEnded reports whether no call may begin any more.
+func (v *Volume) HasEnded() bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.ended
+}
+
+func (v *Volume) end() {
+	v.mu.Lock()
+	v.ended = true
+	v.mu.Unlock()
+	close(v.ending)
+	v.calls.Wait()
+	v.Files.Close()
+	if v.Account != nil {
+		v.Account.LastMark()
+	}
+	_ = v.Files.Root.Close() // a directory, nothing to lose
+	close(v.closed)
+}
+
+// Options determine what clients may do in a volume. With the zero Options, root
+// is not squashed, and every change is durable before its reply.
+type Options struct {
+	RootSquash bool   // root becomes the anonymous user
+	AllSquash  bool   // everyone does
+	AnonUID    uint32 // the anonymous user, 0 stands for 65534
+	AnonGID    uint32 // and group
+	ReadOnly   bool   // nothing can be changed
+	Async      bool   // metadata is not synced before the reply
+	// PrivilegedPorts refuses calls from ports that any user may bind.
+	PrivilegedPorts bool
+	// Clients are the networks that may mount, all if empty.
+	Clients []netip.Prefix
+}
+
+// Squash returns which callers become the anonymous user.
+func (o *Options) Squash() actas.Squash {
+	return actas.Squash{Root: o.RootSquash, All: o.AllSquash, AnonUID: o.AnonUID, AnonGID: o.AnonGID}
+}
+
+// Allows reports whether a client may use the volume. A client without an address,
+// on a Unix socket, may only use a volume that allows all clients.
+func (o *Options) Allows(client netip.Addr) bool {
+	if len(o.Clients) == 0 {
+		return true
+	}
+	for _, network := range o.Clients {
+		if network.Contains(client) {
+			return true
+		}
+	}
+	return false
+}
+
+// Allows reports whether a client may use the volume.
+func (v *Volume) Allows(client netip.Addr) bool { return v.Refused == nil && v.Options.Allows(client) }
+
+// ErrExists means that an export with this path or number exists.
+var ErrExists = errors.New("is exported already")
+
+// Table is the exported volumes. The zero Table is empty and ready; its methods
+// may be called concurrently.
+type Table struct {
+	Syncs stats.Syncs  // of all its volumes, including removed ones
+	Log   *slog.Logger // nil: nothing is logged
+	// ByIndex is whether all files are found by an index, and none is opened by the kernel's handle. IndexMax is
+	// how many bytes the indexes of all volumes may take, before those with the most files forget some; 0: as
+	// many as most disks need. Both must be set before a volume is added.
+	ByIndex  bool
+	IndexMax int
+	// Only is the user as whom all calls are done, see Rights. It must be set before a volume is added.
+	Only *actas.Only
+	// Modes is the directory on the disk that has the modes of files which Only changes for a moment, see package inode.
+	// If it is empty, none is changed. It must be set before inode.NewOpener.
+	Modes string
+
+	// Scans limits concurrent counts of volumes; nil: to a few. It must be set before a volume is added.
+	Scans chan struct{}
+	// Indexes has what the indexes of all volumes share.
+	Indexes locate.Indexes
+
+	refused refused
+	mu      sync.RWMutex
+	byPath  map[string]*Volume
+	byID    map[uint64]*Volume
+	sorted  []*Volume   // by path; replaced by each change, because callers of Volumes have it
+	looking *time.Timer // calls lookAfter; nil: no volume is counted
+	marks   string      // directory of the marks, see KeepMarks
+	keeper  Keeper      // see KeepBy; nil: none
+
+	saving atomic.Bool // indexes are written
+}
+
+// Exported is a directory for Table.Export.
+type Exported struct {
+	ID      uint64
+	Path    string // what clients mount
+	Dir     string
+	Options Options
+	Form    locate.Form    // of the handles; empty: nobody has recorded it
+	Account *space.Account // nil: the server does not count
+}
+
+// Export exports a directory. With an account it starts to count the existing files.
+func (t *Table) Export(e Exported) error {
+	log := t.log().With("volume", path.Clean("/"+e.Path))
+	if e.Account != nil {
+		e.Account.KeepMark(t.markFile(e.ID), log)
+	}
+	v, err := t.Add(e)
+	if err != nil || e.Account == nil {
+		return err
+	}
+	if v.isEmpty() {
+		v.scan(log) // an empty volume needs no slot, and writers need not wait for its scan
+	}
+	go v.count(t.Scans, log)
+	return nil
+}
+
+// Add is Export without counting the files.
+func (t *Table) Add(e Exported) (*Volume, error) {
+	exportPath := path.Clean("/" + e.Path)
+	root, err := os.OpenFile(e.Dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fmt.Errorf("export %s: %w", exportPath, err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byPath[exportPath] != nil || t.byID[e.ID] != nil {
+		return nil, fmt.Errorf("export %s: %w", exportPath, errors.Join(ErrExists, root.Close()))
+	}
+	if t.byPath == nil {
+		t.byPath, t.byID = map[string]*Volume{}, map[uint64]*Volume{}
+		if t.Scans == nil {
+			t.Scans = make(chan struct{}, scansAtOnce)
+		}
+		t.Indexes.SetUp(t.IndexMax, t.log())
+	}
+	v := &Volume{
+		ID: e.ID, table: t, Path: exportPath, Options: e.Options, FS: disk.Of(root), Account: e.Account,
+		ending: make(chan struct{}), closed: make(chan struct{}), Refused: t.Only.Refuses(e.Options.Squash()),
+	}
+	if err := v.Files.SetUp(v, locate.Config{ID: v.ID, Path: v.Path, Root: root, FS: &v.FS}, &t.Indexes, e.Form, t.ByIndex); err != nil {
+		return nil, fmt.Errorf("export %s: %w", exportPath, errors.Join(err, root.Close()))
+	}
+	if v.Account != nil {
+		v.Account.Attach(root, v.identifyAgain)
+	}
+	if v.Refused != nil && t.Log != nil {
+		t.Log.Warn("nfs: no client may use a volume", "volume", v.Path, "reason", v.Refused)
+	}
+	v.Served.Name = v.Path
+	v.Durable.Init(v.ID, v.Path, &v.FS, &t.Syncs)
+	t.byPath[v.Path], t.byID[v.ID] = v, v
+	at, _ := slices.BinarySearchFunc(t.sorted, v.Path, func(other *Volume, path string) int { return strings.Compare(other.Path, path) })
+	t.sorted = slices.Concat(t.sorted[:at], []*Volume{v}, t.sorted[at:])
+	v.Files.Fill()
+	return v, nil
+}
+
+func (t *Table) log() *slog.Logger {
+	if t.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return t.Log
+}
+
+// Remove ends an export and waits for its current calls, so the caller must have no File or
+// call of the volume open. A missing export is no error.
+func (t *Table) Remove(id uint64) {
+	t.mu.Lock()
+	v := t.byID[id]
+	if v != nil {
+		delete(t.byPath, v.Path)
+		delete(t.byID, id)
+		t.sorted = slices.DeleteFunc(slices.Clone(t.sorted), func(other *Volume) bool { return other == v })
+	}
+	t.mu.Unlock()
+	if v != nil {
+		v.end()
+	}
+}
+
+// Keeper keeps files that were removed while clients have them open.
+type Keeper interface {
+	// ForgetVolume removes what is kept of a volume that is not exported any more.
+	ForgetVolume(id uint64)
+}
+
+// KeepBy has a Keeper be told of volumes that are deleted.
+func (t *Table) KeepBy(k Keeper) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.keeper = k
+}
+
+// ForgetRemoved removes what is kept for clients of a volume that was deleted, after Remove.
+func (t *Table) ForgetRemoved(id uint64) {
+	t.mu.RLock()
+	k := t.keeper
+	t.mu.RUnlock()
+	if k != nil {
+		k.ForgetVolume(id)
+	}
+}
+
+// ByPath finds the volume a client mounts. A trailing slash does not matter.
+func (t *Table) ByPath(exportPath string) (*Volume, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	v, ok := t.byPath[path.Clean("/"+exportPath)]
+	return v, ok
+}
+
+// ByID finds the volume of a handle.
+func (t *Table) ByID(id uint64) (*Volume, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	v, ok := t.byID[id]
+	return v, ok
+}
+
+// Volumes lists the exports, sorted by path. The caller must not change the list.
+func (t *Table) Volumes() []*Volume {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.sorted
+}

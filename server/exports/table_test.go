@@ -1,0 +1,45 @@
+package exports
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestTable(t *testing.T) {
+	table, dir := &Table{}, t.TempDir()
+	mustExport := func(e Exported) {
+		t.Helper()
+		if err := table.Export(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustExport(Exported{ID: 7, Path: "/v", Dir: dir})
+	defer table.Remove(7)
+	v, _ := table.ByID(7)
+	for path, want := range map[string]bool{"/v": true, "/v/": true, "v": true, "//v": true, "/": false, "/v/sub": false, "/w": false, "/v/../v": true} {
+		if got, ok := table.ByPath(path); ok != want || ok && got != v {
+			t.Errorf("ByPath(%q) = %v, %v", path, got, ok)
+		}
+	}
+	if err := table.Export(Exported{ID: 8, Path: "/v", Dir: dir}); !errors.Is(err, ErrExists) {
+		t.Errorf("same path: %v", err)
+	}
+	if err := table.Export(Exported{ID: 7, Path: "/w", Dir: dir}); !errors.Is(err, ErrExists) {
+		t.Errorf("same number: %v", err)
+	}
+	if err := table.Export(Exported{ID: 8, Path: "/w", Dir: filepath.Join(dir, "missing")}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("missing directory: %v", err)
+	}
+	mustExport(Exported{ID: 9, Path: "/a", Dir: dir})
+	defer table.Remove(9)
+	if vs := table.Volumes(); len(vs) != 2 || vs[0].Path != "/a" || vs[1].Path != "/v" {
+		t.Errorf("Volumes() = %v", vs)
+	}
+	table.Remove(7)
+	table.Remove(7)
+	if _, ok := table.ByPath("/v"); ok {
+		t.Error("found after Remove")
+	}
+}

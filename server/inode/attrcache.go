@@ -1,0 +1,292 @@
+package inode
+
+import (
+	"bytes"
+	"errors"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/locate"
+)
+
+// The attributes of files are remembered next to their handles, so that a listing, or a GETATTR,
+// needs no system call for each file, a LOOKUP none for the directory, and ACCESS and READ none for the attributes. They
+// are used only if all of this holds:
+//
+//   - No call has begun to change the file since they were read: versions.
+//   - They were read at most attrsKept ago: somebody may change files directly on the disk.
+//   - In a listing, the directory has not changed since they were read (Listing.changed), so the
+//     name still belongs to the file with that inode number, and nobody has replaced it.
+//   - In a listing, the caller may search the directory, as the kernel says (Listing.maySearch).
+//
+// The kernel itself changes what a file takes on the disk (Attr.Used) when it writes it back;
+// that is seen after attrsKept as well.
+
+// attrsKept is how long attributes are used.
+const attrsKept = time.Second
+
+// atimeSettles is for how long after a READ has changed the atime nothing is remembered of the file.
+const atimeSettles = attrsKept + tickMax
+
+// keepsAtime reports whether reading a file with these attributes does not change its atime, and has not
+// just done so. With relatime the first time after a change does, and one each day.
+func keepsAtime(d *disk.FS, a *disk.Attr, now int64) bool {
+	age := time.Duration(now - a.Atime.UnixNano())
+	const day = 24 * time.Hour
+	return age >= atimeSettles && (d.NoAtime || d.RelAtime && a.Atime.After(a.Mtime) && a.Atime.After(a.Ctime) && age < day-time.Minute)
+}
+
+// version counts the changes of files, of those with one index together. Its low bits are the
+// number of changes under way: until all have ended, the attributes that can be read may be those
+// of before, and are not remembered. It is nil for files whose attributes are never remembered.
+type version struct{ atomic.Uint64 }
+
+const (
+	versionsKept  = 1 << 14 // a power of 2
+	oneChange     = 1 << 24
+	changesAtOnce = oneChange - 1
+)
+
+// begin begins a change.
+func (v *version) begin() {
+	if v != nil {
+		v.Add(1)
+	}
+}
+
+// end ends a change, before anybody is told of it.
+func (v *version) end() {
+	if v != nil {
+		v.Add(oneChange - 1)
+	}
+}
+
+// versions has the versions of all files.
+type versions [versionsKept]version
+
+// at returns the version of the file with an inode number. Other volumes on the disk may have names
+// of the same file, so the volume does not matter.
+func (v *versions) at(ino uint64) *version {
+	// Consecutive numbers have consecutive indexes, so that a listing reads few cache lines.
+	const odd = 0x9e3779b97f4a7c15
+	const run = 64
+	const runs = versionsKept / run
+	return &v[(ino/run*odd)>>32%runs*run+ino%run]
+}
+
+// of returns the version of a file.
+func (v *versions) of(volume *exports.Volume, id *disk.FileID) *version {
+	if ino := volume.FS.NumberIn(id); ino != 0 {
+		return v.at(ino)
+	}
+	return nil
+}
+
+// changing is a change of a file under way.
+type changing struct {
+	changes *changes
+	version *version
+	key     fileKey
+}
+
+// beginChange begins a change of a file, which its end must end. A file that does not exist has the
+// zero FileID.
+func (o *Opener) beginChange(v *exports.Volume, id disk.FileID) changing {
+	c := changing{changes: o.changes, version: o.versions.of(v, &id), key: fileKey{v, id}}
+	c.version.begin()
+	return c
+}
+
+// end ends a change, before anybody is told of it.
+func (c changing) end() {
+	if !c.key.id.IsZero() {
+		c.changes.changed(c.key.volume, c.key.id)
+	}
+	c.version.end()
+}
+
+// beginChange begins a change of the file.
+func (f *File) beginChange() changing { return f.opener.beginChange(f.Volume, f.ID) }
+
+// WasRead forgets what is remembered of a file whose data, names or target was read, if that has
+// changed its atime. a is from afterwards. With noatime it never does, with relatime rarely:
+// mount(8).
+func (f *File) WasRead(a *disk.Attr) {
+	if time.Since(a.Atime) < atimeSettles {
+		if version := f.opener.versions.of(f.Volume, &f.ID); version != nil {
+			version.Add(oneChange)
+		}
+	}
+}
+
+// remembers reports whether attributes of files of the volume are remembered. The inode number that
+// a directory has for a name must identify the file: on btrfs it does not.
+func (o *Opener) remembers(v *exports.Volume) bool {
+	return !o.NoAttrs && v.Files.Mount() != 0 && v.FS.Numbered
+}
+
+// numberOf returns the inode number of a file whose attributes are remembered, 0 if they never are. Those of
+// a handle of the other form are not, or others would be given that.
+func (o *Opener) numberOf(v *exports.Volume, id *disk.FileID) uint64 {
+	if !o.remembers(v) || !v.Files.HasBirths() || v.Files.IsOther(id) {
+		return 0
+	}
+	return v.FS.NumberIn(id)
+}
+
+// remembered returns the attributes of the file with an inode number, and its handle; nil: they are
+// not remembered, or can't be used now. They are from after a time, if that is not 0.
+func (o *Opener) remembered(v *exports.Volume, ino uint64, now, after int64) (*locate.CachedAttrs, *locate.CachedHandle) {
+	return o.handles.AttrsOf(&v.Files, ino, o.versions.at(ino).Load(), max(after, now-int64(attrsKept)), now)
+}
+
+// remember remembers the attributes of a file whose handle is cached. It returns false if that is not.
+func (o *Opener) remember(f *File, version uint64, now int64) (cached bool) {
+	r := o.handles.Of(&f.Volume.Files, f.Attr.Ino, &f.ID)
+	if r != nil {
+		o.rememberAs(r, &f.Attr, f.Volume, version, now)
+	}
+	return r != nil
+}
+
+// rememberAs remembers attributes that last, with the change attribute that goes with them: as long
+// as they are valid it does not move.
+func (o *Opener) rememberAs(r *locate.CachedHandle, a *disk.Attr, v *exports.Volume, version uint64, now int64) {
+	c := &locate.CachedAttrs{Attr: *a, Volume: &v.Files, Version: version, At: now}
+	c.Change = o.changes.old(fileKey{v, locate.IDIn(r.Handle())}, a.Ctime.UnixNano())
+	r.Attrs.Store(c)
+}
+
+// lasts reports whether attributes are worth remembering, and may be: the version is from before
+// they were read. A file that is being changed will change again, and Change must look at it. One that
+// was removed is there only for who has it open.
+func lasts(a *disk.Attr, version uint64, now int64) bool {
+	return a.Nlink > 0 && version&changesAtOnce == 0 && now-a.Ctime.UnixNano() >= int64(tickMax)
+}
+
+// Describe is File.Describe for an entry of a listing.
+func (e Entry) Describe(handle []byte) (disk.Attr, []byte, error) {
+	l, f := e.listing, e.listing.dir
+	o := f.opener
+	if !l.maySearch() {
+		return f.Describe(e.Name, handle)
+	}
+	if a, r := o.remembered(f.Volume, e.Ino, l.read, l.changed+int64(tickMax)); a != nil {
+		return a.Attr, append(handle, r.Handle()...), nil
+	}
+	version := o.versions.at(e.Ino).Load()
+	a, handle, r, err := f.describe(e.Name, handle)
+	if errors.Is(err, errLookUp) {
+		return f.lookUp(e.Name, handle)
+	}
+	if r != nil && a.Ino == e.Ino && lasts(&a, version, l.read) {
+		o.rememberAs(r, &a, f.Volume, version, l.read)
+	}
+	return a, handle, err
+}
+
+// OpenRecent is Open with UseAttr of a file for ACCESS, or of a directory in which a name is looked up. Its
+// attributes may be remembered ones: then the name is still looked up on the disk, and the kernel decides
+// who may, except for a file's owner, for whom a change of the mode that somebody makes directly on the
+// disk counts after attrsKept. It may block.
+func (o *Opener) OpenRecent(client netip.Addr, handle []byte) (*File, error) {
+	v, id, err := o.volumeOf(client, handle)
+	if err != nil {
+		return nil, err
+	}
+	ino := o.numberOf(v, &id)
+	if ino == 0 {
+		return o.openIn(v, id, UseAttr)
+	}
+	now := time.Now().UnixNano()
+	if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == id {
+		if kept := o.files.get(fileKey{v, id}, UseAttr); kept != nil {
+			f := o.newKept(v, id, UseAttr, kept)
+			f.Attr = a.Attr
+			return o.mustBeInside(f)
+		}
+	}
+	version := o.versions.at(ino).Load()
+	f, err := o.openIn(v, id, UseAttr)
+	switch {
+	case err != nil || !lasts(&f.Attr, version, now):
+	case f.Attr.IsDir(), f.kept != nil && f.kept.looked.Swap(true):
+		o.rememberOpen(f, version, now)
+	default:
+		o.remember(f, version, now)
+	}
+	return f, err
+}
+
+// rememberOpen is remember for an open file that may have no cached handle yet, as nobody has looked
+// up its name: a client has made it, or mounted it.
+func (o *Opener) rememberOpen(f *File, version uint64, now int64) {
+	if o.remember(f, version, now) {
+		return
+	}
+	var empty byte
+	var st unix.Statx_t
+	if err := disk.Statx(f.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
+		d := f.described(&st)
+		o.handles.Put(&d, f.Handle())
+		o.remember(f, version, now)
+	}
+}
+
+// Recent is Stat of a file that was just read, up to an offset: the attributes are remembered ones, if
+// reading does not change them. They are remembered when it is called again.
+func (f *File) Recent(end int64) (disk.Attr, error) {
+	o, v := f.opener, f.Volume
+	ino := o.numberOf(v, &f.ID)
+	if ino == 0 || f.kept == nil {
+		return f.Stat()
+	}
+	now := time.Now().UnixNano()
+	if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == f.ID && end <= a.Size && keepsAtime(&v.FS, &a.Attr, now) {
+		return a.Attr, nil
+	}
+	version := o.versions.at(ino).Load()
+	a, err := f.Stat()
+	if err == nil && lasts(&a, version, now) && keepsAtime(&v.FS, &a, now) && f.kept.looked.Swap(true) {
+		f.Attr = a
+		o.rememberOpen(f, version, now)
+	}
+	return a, err
+}
+
+// Look opens a file only for its attributes, its volume and its ID: without a descriptor, if they
+// are remembered. It does not block. It returns nil, without an error, if it would.
+func (o *Opener) Look(client netip.Addr, handle []byte) (*File, error) {
+	v, id, err := o.volumeAtOnce(client, handle)
+	if err != nil {
+		return nil, err
+	}
+	ino := o.numberOf(v, &id)
+	if ino == 0 {
+		v.Done()
+		return o.OpenAtOnce(client, handle, UseAttr)
+	}
+	now := time.Now().UnixNano()
+	a, r := o.remembered(v, ino, now, 0)
+	if a != nil && bytes.Equal(r.Handle(), handle) {
+		f := o.newFile(v, disk.Descriptor{})
+		f.ID, f.Attr = id, a.Attr
+		if o.isInside(f) {
+			return f, nil
+		}
+		f.Close()
+		return nil, nil
+	}
+	v.Done()
+	version := o.versions.at(ino).Load()
+	f, err := o.OpenAtOnce(client, handle, UseAttr)
+	if f != nil && lasts(&f.Attr, version, now) {
+		o.rememberOpen(f, version, now)
+	}
+	return f, err
+}

@@ -1,0 +1,236 @@
+package inode
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+)
+
+// As long as a change of a file is under way, what is remembered of it is not used, and what is
+// read of it is not remembered: it may be from before.
+func TestAttrsDuringChange(t *testing.T) {
+	o, root, dir := openerAt(t)
+	mustDo(t, os.WriteFile(filepath.Join(dir, "f"), nil, 0o600))
+	top, err := o.Open(netip.Addr{}, root, UseAttr)
+	mustDo(t, err)
+	defer top.Close()
+	if !o.remembers(top.Volume) {
+		t.Skip("no attributes are remembered on this disk")
+	}
+	time.Sleep(2 * tickMax)
+	_, handle, err := top.Describe([]byte("f"), nil)
+	mustDo(t, err)
+	look := func() (remembered bool) {
+		t.Helper()
+		before := o.handles.Counts().Attrs
+		f, err := o.Look(netip.Addr{}, handle)
+		mustDo(t, err)
+		if f == nil { // it is not open yet
+			f, err = o.Open(netip.Addr{}, handle, UseAttr)
+			mustDo(t, err)
+		}
+		f.Close()
+		return o.handles.Counts().Attrs > before
+	}
+	look()
+	look()
+	if !look() {
+		t.Fatal("not remembered")
+	}
+	f, err := o.Open(netip.Addr{}, handle, UseAttr)
+	mustDo(t, err)
+	defer f.Close()
+	first, second := f.beginChange(), f.beginChange()
+	for _, when := range []string{"during two changes", "again"} {
+		if look() {
+			t.Error("remembered " + when)
+		}
+	}
+	first.end()
+	for _, when := range []string{"during the other", "again"} {
+		if look() {
+			t.Error("remembered " + when)
+		}
+	}
+	second.end()
+	if look() {
+		t.Error("remembered from before")
+	}
+	if !look() {
+		t.Error("not remembered afterwards")
+	}
+}
+
+// A directory in which names are looked up is not looked at each time, the root too, until a client changes
+// it or its attributes are too old.
+func TestOpenRecent(t *testing.T) {
+	o, root, dir := openerAt(t)
+	mustDo(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
+	time.Sleep(2 * tickMax)
+	for name, handle := range map[string][]byte{"root": root, "another": handleOf(t, o, root, "d")} {
+		at := dir
+		if name != "root" {
+			at = filepath.Join(dir, "d")
+		}
+		mode := func() uint32 {
+			t.Helper()
+			f, err := o.OpenRecent(netip.Addr{}, handle)
+			mustDo(t, err)
+			defer f.Close()
+			if !o.remembers(f.Volume) || !f.Volume.Files.HasBirths() {
+				t.Skip("no attributes are remembered on this disk")
+			}
+			if _, err := f.Lookup([]byte("none")); err == nil {
+				t.Error("a name that is not there was found")
+			}
+			return f.Attr.Mode & 0o777
+		}
+		mustDo(t, os.Chmod(at, 0o711))
+		time.Sleep(attrsKept + 2*tickMax)
+		mode() // it is open now, and remembered
+		mustDo(t, os.Chmod(at, 0o755))
+		if got := mode(); got != 0o711 {
+			t.Errorf("%s: mode %o: it was looked at again", name, got)
+		}
+		f, err := o.Open(netip.Addr{}, handle, UseAttr)
+		mustDo(t, err)
+		mustDo(t, f.Chmod(actas.AsProcess(), 0o700))
+		f.Close()
+		if got := mode(); got != 0o700 {
+			t.Errorf("%s: mode %o after a client's change", name, got)
+		}
+		time.Sleep(2 * tickMax)
+		mode()
+		mustDo(t, os.Chmod(at, 0o755))
+		time.Sleep(attrsKept)
+		if got := mode(); got != 0o755 {
+			t.Errorf("%s: mode %o a second after a change on the disk", name, got)
+		}
+	}
+}
+
+// A file that a client has made, and whose name nobody has looked up, is remembered when it is looked at
+// again.
+func TestLookAtNew(t *testing.T) {
+	o, root, _ := openerAt(t)
+	top, err := o.Open(netip.Addr{}, root, UseNames)
+	mustDo(t, err)
+	defer top.Close()
+	if !o.remembers(top.Volume) || !top.Volume.Files.HasBirths() {
+		t.Skip("no attributes are remembered on this disk")
+	}
+	names := LockNames(top, top)
+	made, err := top.Create(actas.AsProcess(), "new", 0o640)
+	mustDo(t, err)
+	names.Unlock()
+	handle := made.Handle()
+	made.Close()
+	time.Sleep(2 * tickMax)
+	look := func() (mode uint32, remembered bool) {
+		t.Helper()
+		before := o.handles.Counts().Attrs
+		f, err := o.Look(netip.Addr{}, handle)
+		mustDo(t, err)
+		if f == nil {
+			t.Fatal("a file that was just made is not open")
+		}
+		defer f.Close()
+		return f.Attr.Mode & 0o777, o.handles.Counts().Attrs > before
+	}
+	if _, remembered := look(); remembered {
+		t.Error("remembered before anybody had looked")
+	}
+	if mode, remembered := look(); !remembered || mode != 0o640 {
+		t.Errorf("mode %o, remembered %v", mode, remembered)
+	}
+	f, err := o.Open(netip.Addr{}, handle, UseAttr)
+	mustDo(t, err)
+	mustDo(t, f.Chmod(actas.AsProcess(), 0o600))
+	f.Close()
+	if mode, remembered := look(); remembered || mode != 0o600 {
+		t.Errorf("after a change: mode %o, remembered %v", mode, remembered)
+	}
+}
+
+// The attributes of a file that is read again and again are remembered, until it changes, or has more
+// than they say.
+func TestRecent(t *testing.T) {
+	o, root, dir := openerAt(t)
+	path := filepath.Join(dir, "f")
+	mustDo(t, os.WriteFile(path, make([]byte, 100), 0o600))
+	changed := time.Now().Add(-time.Hour)
+	mustDo(t, os.Chtimes(path, time.Now().Add(-time.Minute), changed))
+	time.Sleep(2 * tickMax)
+	handle := handleOf(t, o, root, "f")
+	v := o.table.Volumes()[0]
+	if !o.remembers(v) || !v.Files.HasBirths() {
+		t.Skip("no attributes are remembered on this disk")
+	}
+	// The ctime is later than the atime, which the first READ sets: as on a disk on which it never does.
+	v.FS.NoAtime = true
+	look := func(end int64) (size int64, remembered bool) {
+		t.Helper()
+		f, err := o.Open(netip.Addr{}, handle, UseRead)
+		mustDo(t, err)
+		defer f.Close()
+		before := o.handles.Counts().Attrs
+		a, err := f.Recent(end)
+		mustDo(t, err)
+		return a.Size, o.handles.Counts().Attrs > before && a.Size >= end
+	}
+	look(100)
+	look(100)
+	if size, remembered := look(100); size != 100 || !remembered {
+		t.Errorf("size %d, remembered %v", size, remembered)
+	}
+	mustDo(t, os.Truncate(path, 200)) // on the disk: only what READ has found tells of it
+	if size, _ := look(100); size != 100 {
+		t.Errorf("size %d at once after a change on the disk: it was looked at again", size)
+	}
+	if size, _ := look(150); size != 200 {
+		t.Errorf("size %d after a READ up to 150", size)
+	}
+	f, err := o.Open(netip.Addr{}, handle, UseWrite)
+	mustDo(t, err)
+	mustDo(t, f.Truncate(actas.AsProcess(), 300))
+	f.Close()
+	if size, remembered := look(100); size != 300 || remembered {
+		t.Errorf("after a client's change: size %d, remembered %v", size, remembered)
+	}
+	time.Sleep(attrsKept)
+	mustDo(t, os.Truncate(path, 400))
+	time.Sleep(attrsKept)
+	if size, _ := look(100); size != 400 {
+		t.Errorf("size %d a second after a change on the disk", size)
+	}
+}
+
+// A READ leaves the atime alone where the kernel does, mount(8).
+func TestKeepsAtime(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	ago := func(d time.Duration) time.Time { return now.Add(-d) }
+	for name, tt := range map[string]struct {
+		FS                  disk.FS
+		atime, mtime, ctime time.Time
+		want                bool
+	}{
+		"relatime":                 {disk.FS{RelAtime: true}, ago(time.Minute), ago(time.Hour), ago(time.Hour), true},
+		"relatime, never read":     {disk.FS{RelAtime: true}, ago(time.Hour), ago(time.Hour), ago(time.Hour), false},
+		"relatime, data changed":   {disk.FS{RelAtime: true}, ago(time.Hour), ago(time.Minute), ago(2 * time.Hour), false},
+		"relatime, mode changed":   {disk.FS{RelAtime: true}, ago(time.Hour), ago(2 * time.Hour), ago(time.Minute), false},
+		"relatime, read yesterday": {disk.FS{RelAtime: true}, ago(24 * time.Hour), ago(50 * time.Hour), ago(50 * time.Hour), false},
+		"relatime, read just now":  {disk.FS{RelAtime: true}, ago(time.Second), ago(time.Hour), ago(time.Hour), false},
+		"noatime":                  {disk.FS{NoAtime: true}, ago(50 * time.Hour), ago(time.Hour), ago(time.Hour), true},
+		"strictatime":              {disk.FS{}, ago(time.Minute), ago(time.Hour), ago(time.Hour), false},
+	} {
+		a := disk.Attr{Atime: tt.atime, Mtime: tt.mtime, Ctime: tt.ctime}
+		if got := keepsAtime(&tt.FS, &a, now.UnixNano()); got != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package inode
+
+import (
+	"errors"
+	"math"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/space"
+)
+
+// The data of a file that is open with UseRead or UseWrite. It was opened as root, so
+// the caller must check the permissions, by the owner or with Access. The methods themselves may
+// run on any goroutine.
+
+// ReadAt reads until p is full or the file ends.
+func (f *File) ReadAt(p []byte, offset int64) (int, error) {
+	done := 0
+	for done < len(p) {
+		n, err := unix.Pread(f.fd, p[done:], offset+int64(done))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if n <= 0 || err != nil {
+			return done, err
+		}
+		done += n
+	}
+	return done, nil
+}
+
+// ReadCached is ReadAt without waiting for the disk. The error is EAGAIN if it
+// would wait, or if the file system does not support that; at the end of the file
+// it reads less.
+func (f *File) ReadCached(p []byte, offset int64) (int, error) {
+	n, err := disk.PreadNow(f.fd, p, offset)
+	if err != nil {
+		return 0, unix.EAGAIN
+	}
+	return n, nil
+}
+
+// WriteAt writes all of p, or less with an error. It returns the attributes
+// afterwards, which are zero if the file was removed.
+func (f *File) WriteAt(p []byte, offset int64) (int, disk.Attr, error) {
+	f.kept.written.Store(true)
+	defer f.beginChange().end()
+	var st unix.Stat_t
+	n, err := f.charge.Write(f.fd, p, offset, &st)
+	f.kept.Changed(n)
+	if st.Nlink == 0 || st.Nlink == 1 && f.opener.held.keeps(f.heldKey()) {
+		return n, disk.Attr{}, err
+	}
+	return n, f.Volume.FS.AttrOf(&st), err
+}
+
+// Truncate sets the size of a regular file. A file that is not open with UseWrite, and
+// not made by Create, requires the right to write to it.
+func (f *File) Truncate(as actas.Thread, size uint64) error {
+	as.MustAct()
+	if size > math.MaxInt64 {
+		return unix.EFBIG
+	}
+	defer f.beginChange().end()
+	if f.use == UseWrite {
+		f.kept.written.Store(true)
+		defer f.kept.Changed(0)
+		return f.charge.Resize(f.fd, int64(size), func() error {
+			for {
+				if err := unix.Ftruncate(f.fd, int64(size)); !errors.Is(err, unix.EINTR) {
+					return err
+				}
+			}
+		})
+	}
+	if !f.Attr.IsRegular() {
+		return unix.EINVAL // opening anything else has effects
+	}
+	if err := f.hold(); err != nil {
+		return err
+	}
+	f.changed = true
+	if f.created { // who makes a file may write it, whatever its mode
+		return f.charge.Resize(f.fd, int64(size), func() error { return unix.Ftruncate(f.fd, int64(size)) })
+	}
+	return f.charge.Resize(f.fd, int64(size), func() error { return unix.Truncate(f.proc(), int64(size)) })
+}
+
+// openData opens a regular file for use. removed is whether it may be one that is kept only for
+// who holds it open.
+func (o *Opener) openData(v *exports.Volume, id disk.FileID, use Use, removed bool) (disk.Descriptor, *space.Charge, error) {
+	path, err := o.find(v, id, UseAttr.flags())
+	if err != nil {
+		return disk.Descriptor{}, nil, err
+	}
+	defer path.Close()
+	attr, err := look(v, path.FD(), nil)
+	switch {
+	case err != nil:
+		return disk.Descriptor{}, nil, err
+	case attr.Nlink == 0, attr.Nlink == 1 && !removed && o.held.keeps(heldKey{v.ID, id}):
+		return disk.Descriptor{}, nil, unix.ESTALE
+	case attr.IsDir():
+		return disk.Descriptor{}, nil, unix.EISDIR
+	case !attr.IsRegular(): // to open a fifo or a device has effects
+		return disk.Descriptor{}, nil, unix.EINVAL
+	}
+	d, err := v.Files.Reopen(id, path.FD(), use.flags())
+	if errors.Is(err, unix.EACCES) && o.table.Only != nil {
+		d, err = o.openOwn(v, id, path.FD(), use)
+	}
+	if err != nil || v.Account == nil {
+		return d, nil, err
+	}
+	c := v.Account.Enter(v.FS.Inode(&attr))
+	_, _ = look(v, d.FD(), c) // so that only changes are charged; the next stat returns the error
+	return d, c, nil
+}

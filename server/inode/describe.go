@@ -1,0 +1,114 @@
+package inode
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
+)
+
+// Describe returns the attributes of a name in the directory, and appends its
+// handle, like Lookup. The thread needs the right to search the directory.
+func (f *File) Describe(name, handle []byte) (disk.Attr, []byte, error) {
+	a, handle, _, err := f.describe(name, handle)
+	if errors.Is(err, errLookUp) {
+		return f.lookUp(name, handle)
+	}
+	return a, handle, err
+}
+
+// errLookUp means that the name must be looked up.
+var errLookUp = errors.New("to be looked up")
+
+// lookUp is Describe for a file that describe can't describe.
+func (f *File) lookUp(name, handle []byte) (disk.Attr, []byte, error) {
+	child, err := f.Lookup(name)
+	if err != nil {
+		return disk.Attr{}, handle, err
+	}
+	defer child.Close()
+	at := len(handle)
+	handle = child.AppendHandle(handle)
+	var empty byte
+	var st unix.Statx_t
+	if err := disk.Statx(child.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
+		d := f.described(&st)
+		f.opener.handles.Put(&d, handle[at:])
+	}
+	return child.Attr, handle, nil
+}
+
+// describe is Describe for a file whose handle is cached or can be read by name,
+// or that does not exist. If its handle is cached, known has it.
+func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *locate.CachedHandle, err error) {
+	var path [unix.NAME_MAX + 1]byte // ends with 0
+	if f.Volume.Files.Mount() == 0 || !disk.ValidName(name) || copy(path[:unix.NAME_MAX], name) < len(name) {
+		return a, handle, nil, errLookUp
+	}
+	x := f.Volume.Files.Index()
+	removals := x.Removals()
+	var st unix.Statx_t
+	err = disk.Statx(f.fd, &path[0], unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, describing, &st)
+	if errors.Is(err, unix.ENOENT) {
+		return a, handle, nil, unix.ENOENT
+	}
+	if err != nil || st.Mnt_id != f.Volume.Files.Mount() {
+		return a, handle, nil, errLookUp
+	}
+	ino := f.Volume.FS.Number(disk.InodeOfStatx(&st))
+	x.Saw(f.fd, f.Attr.Ino, name, ino, st.Mode&unix.S_IFMT == unix.S_IFDIR, removals)
+	at := len(handle)
+	d := f.described(&st)
+	known = f.opener.handles.Get(&d)
+	switch {
+	case known != nil:
+		handle = append(handle, known.Handle()...)
+	case f.Volume.Files.RootID().ByInode():
+		if st.Mask&unix.STATX_BTIME == 0 || !f.Volume.Files.Holds(&st) {
+			return a, handle, nil, errLookUp
+		}
+		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, disk.InodeID(ino, &st))
+		if lasting(&st) {
+			f.opener.handles.Put(&d, handle[at:])
+		}
+	case f.Volume.FS.Type == 0:
+		return a, handle, nil, errLookUp
+	default:
+		// The name may have a new file by now, with a different number as long as the old
+		// file exists. If the old one is removed, the new one may have the same number:
+		// then the attributes and the handle are of different files. That entry of the
+		// cache is never found, because it has the birth time of the removed file.
+		id, err := f.Volume.Files.Identify(f.fd, name)
+		if err != nil || f.Volume.FS.NumberIn(&id) != ino {
+			return a, handle, nil, errLookUp
+		}
+		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, id)
+		if lasting(&st) {
+			f.opener.handles.Put(&d, handle[at:])
+		}
+	}
+	a = f.Volume.FS.AttrOfStatx(&st)
+	if known != nil {
+		known.Saw(&a)
+	}
+	return a, handle, known, nil
+}
+
+// describing is the mask for statx(2).
+const describing = unix.STATX_BASIC_STATS | unix.STATX_BTIME | unix.STATX_MNT_ID
+
+// bornBefore is the minimum age of a file for its handle to be cached: files created
+// within a tick of the kernel's clock have the same birth time.
+const bornBefore = 100 * time.Millisecond
+
+// lasting reports whether no other file can ever have the same locate.Described.
+func lasting(st *unix.Statx_t) bool {
+	return st.Mask&unix.STATX_BTIME != 0 && time.Since(time.Unix(st.Btime.Sec, int64(st.Btime.Nsec))) > bornBefore
+}
+
+func (f *File) described(st *unix.Statx_t) locate.Described {
+	return locate.Described{Volume: f.Volume.ID, Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Ino: st.Ino, Sec: st.Btime.Sec, Nsec: st.Btime.Nsec}
+}

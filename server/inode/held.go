@@ -1,0 +1,164 @@
+package inode
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+)
+
+// Held is a regular file that a client holds open, from an OPEN to its CLOSE: its data
+// can be used through it although the file was removed. It does not keep the export from ending; then
+// nobody can use it.
+type Held struct {
+	opener *Opener
+	kept   *openFile
+	file   *heldFile
+	grants grants
+}
+
+// HeldMax is how many files clients should hold at most: a quarter of the descriptors that the
+// process may have, so that those of other calls, and connections, are left.
+func HeldMax() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0
+	}
+	return int(min(limit.Cur/4, 1<<30))
+}
+
+// Hold keeps the file open until Held.Close. The file is open with UseRead or UseWrite, or
+// made by this call with Create; then it is open with UseWrite from here on.
+func (f *File) Hold() *Held {
+	if f.created {
+		f.created, f.use = false, UseWrite
+	}
+	f.opener.files.hold(f.kept)
+	f.opened = true
+	f.by = &Held{opener: f.opener, kept: f.kept, file: f.opener.held.hold(f.heldKey())}
+	return f.by
+}
+
+// Reopen opens a file that was held by an earlier process, whether or not it has been removed. It
+// asks for no client's rights. The error is ESTALE if the file, or its volume, is not there any
+// more.
+//
+// Where an index is used it waits for that, at most for reopenWait.
+func (o *Opener) Reopen(volume uint64, id disk.FileID, write bool) (*Held, error) {
+	v, ok := o.table.ByID(volume)
+	if !ok {
+		return nil, unix.ESTALE
+	}
+	use := UseRead
+	if write {
+		use = UseWrite
+	}
+	var held *Held
+	err := o.patiently(func() error {
+		if !v.Begin() {
+			return unix.ESTALE
+		}
+		f, err := o.openDataIn(v, id, use, true)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		held = f.Hold()
+		return nil
+	})
+	return held, err
+}
+
+// OwnForm returns the FileID of the volume's own form for one by which an earlier process knew a file; the same if there
+// is none. It waits as Reopen does.
+func (o *Opener) OwnForm(volume uint64, id disk.FileID) disk.FileID {
+	own := id
+	_ = o.patiently(func() error { // a file that is gone has none
+		is, err := o.Own(volume, id)
+		if err == nil {
+			own = is
+		}
+		return err
+	})
+	return own
+}
+
+// reopenWait is how long a file is looked for where nobody can be asked to try again later.
+const reopenWait = time.Minute
+
+func (o *Opener) patiently(do func() error) error {
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		err := do()
+		if !errors.Is(err, unix.EAGAIN) || time.Since(began) > reopenWait {
+			return err
+		}
+		select {
+		case <-o.stop:
+			return err
+		default:
+		}
+	}
+}
+
+// Created reports whether the file was made by this call with Create, and can be held as it is.
+func (f *File) Created() bool { return f.created }
+
+// Close ends it. It must be called once, on any goroutine.
+func (h *Held) Close() {
+	h.opener.release(h.file) // first: the space is freed with the last descriptor
+	h.opener.files.release(h.kept)
+}
+
+// Volume returns the volume that the file is in.
+func (h *Held) Volume() *exports.Volume { return h.kept.key.volume }
+
+// File returns the file for one call, which closes it. The error is ESTALE if the export
+// has ended.
+func (h *Held) File() (*File, error) {
+	key := h.kept.key
+	if !key.volume.Begin() {
+		return nil, unix.ESTALE
+	}
+	h.opener.files.hold(h.kept)
+	f := h.opener.newKept(key.volume, key.id, h.kept.use, h.kept)
+	f.opened, f.by = true, h
+	return f, nil
+}
+
+// Where returns the file's path below the root of its volume, empty if the kernel does not
+// know it, and its inode number. A file that was removed has the path that it had.
+func (h *Held) Where() (path string, inode uint64, removed bool) {
+	v := h.Volume()
+	if !v.Begin() {
+		return "", 0, false
+	}
+	defer v.Done()
+	fd := h.kept.fd
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", 0, false
+	}
+	removed = st.Nlink == 0 || st.Nlink == 1 && h.opener.held.keeps(h.file.key)
+	named, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return "", st.Ino, removed
+	}
+	top, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", v.Files.Root.Fd()))
+	if err != nil {
+		return "", st.Ino, removed
+	}
+	path, below := strings.CutPrefix(named, strings.TrimSuffix(top, "/")+"/")
+	if !below {
+		return "", st.Ino, removed
+	}
+	if removed {
+		path = strings.TrimSuffix(path, " (deleted)")
+	}
+	return path, st.Ino, removed
+}

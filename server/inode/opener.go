@@ -1,0 +1,451 @@
+package inode
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/internal/idle"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/durable"
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/locate"
+	"github.com/podnas/podnas/server/space"
+)
+
+// Opener opens files by their handles. Its methods may be called concurrently, on goroutines that
+// act as the process: never in Users.As. Each File that they return must be closed.
+type Opener struct {
+	table   *exports.Table
+	key     *locate.Key
+	log     *slog.Logger
+	files   *fileCache
+	held    heldFiles
+	handles locate.Handles
+	// NoAttrs is whether attributes are not remembered. It must be set before calls are served.
+	NoAttrs     bool
+	versions    versions
+	inside      *locate.Inside
+	directories directories
+	changes     *changes
+	// Closed objects are reused, so that frequent calls allocate nothing.
+	spare        sync.Pool // of *File
+	spareListing sync.Pool // of *Listing
+
+	syncer *durable.Syncer
+	modes  modes
+
+	stop     chan struct{}
+	sweeping sync.WaitGroup
+}
+
+// NewOpener returns an Opener of the volumes in a table.
+func NewOpener(table *exports.Table, key *locate.Key, log *slog.Logger) *Opener {
+	o := &Opener{
+		table:        table,
+		key:          key,
+		log:          log,
+		files:        newFileCache(),
+		held:         heldFiles{files: map[heldKey]*heldFile{}},
+		changes:      newChanges(),
+		inside:       locate.NewInside(),
+		spare:        sync.Pool{New: func() any { return new(File) }},
+		spareListing: sync.Pool{New: func() any { return new(Listing) }},
+		syncer:       durable.New(log),
+		stop:         make(chan struct{}),
+	}
+	for _, v := range table.Volumes() { // clients must notice a restart, RFC 1813 section 3.3.7
+		v.Durable.NewVerifier()
+	}
+	o.sweeping.Go(o.sweep)
+	inside := o.inside
+	o.sweeping.Go(func() { inside.Age(o.stop) })
+	if table.Modes != "" {
+		o.modes.open(table.Modes, table.Only != nil, log)
+		if o.modes.some.Load() {
+			o.sweeping.Go(o.restoreModes)
+		}
+	}
+	return o
+}
+
+// Close closes all cached files; the last user of a file that is still in use closes it. Call it
+// once.
+func (o *Opener) Close() {
+	close(o.stop)
+	o.sweeping.Wait()
+	o.files.close()
+	o.held.close()
+	o.modes.close()
+}
+
+// Kept returns the counts of the caches.
+func (o *Opener) Kept() Kept {
+	return Kept{o.files.counts(), o.handles.Counts(), o.table.IndexCounts()}
+}
+
+// sweep evicts idle entries.
+func (o *Opener) sweep() {
+	// Without an idle descriptor there is nothing to do each second.
+	tick := time.NewTimer(filesSweep)
+	defer tick.Stop()
+	age := time.NewTimer(idle.UntilTick(time.Now(), locate.HandlesKept))
+	defer age.Stop()
+	for {
+		select {
+		case <-o.stop:
+			return
+		case <-o.files.idle:
+			tick.Reset(filesSweep)
+		case <-tick.C:
+			unsynced, more := o.files.removeIdle()
+			for _, f := range unsynced {
+				o.syncUnused(f)
+			}
+			if more {
+				tick.Reset(filesSweep)
+			}
+		case now := <-age.C:
+			age.Reset(idle.UntilTick(now, locate.HandlesKept))
+			o.handles.Evict()
+			o.table.SaveIndexes()
+		}
+	}
+}
+
+// volumeOf finds the volume of a handle, and begins a call in it. The FileID has the volume's own form. It may block for
+// a handle of the other form.
+func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*exports.Volume, disk.FileID, error) {
+	v, file, err := o.volumeAtOnce(client, handle)
+	if err != nil {
+		return v, file, err
+	}
+	if file, err = o.own(v, file); err != nil {
+		v.Done()
+	}
+	return v, file, err
+}
+
+// volumeAtOnce is volumeOf without blocking. The FileID may have the other form.
+func (o *Opener) volumeAtOnce(client netip.Addr, handle []byte) (*exports.Volume, disk.FileID, error) {
+	id, file, err := o.key.Parse(handle)
+	if err != nil {
+		return nil, file, err
+	}
+	v, ok := o.table.ByID(id)
+	switch {
+	case !ok:
+		return nil, file, unix.ESTALE
+	case !v.Allows(client):
+		return nil, file, unix.EACCES
+	case !v.Begin():
+		return nil, file, unix.ESTALE
+	}
+	return v, file, nil
+}
+
+// own returns the FileID of the volume's own form for that of a handle. It may block. The error is ESTALE if there is no
+// such file, and EAGAIN if that is not known yet. A file that was removed while it is open has the FileID by which it
+// is kept: nobody else can look it up.
+func (o *Opener) own(v *exports.Volume, id disk.FileID) (disk.FileID, error) {
+	if !v.Files.IsOther(&id) || o.held.keeps(heldKey{v.ID, id}) {
+		return id, nil
+	}
+	return v.Files.Own(id)
+}
+
+// Own is own by the volume's number. Without such a volume it returns the FileID as it is.
+func (o *Opener) Own(volume uint64, id disk.FileID) (disk.FileID, error) {
+	v, ok := o.table.ByID(volume)
+	if !ok || !v.Files.IsOther(&id) {
+		return id, nil
+	}
+	if !v.Begin() {
+		return id, unix.ESTALE
+	}
+	defer v.Done()
+	return o.own(v, id)
+}
+
+// Root returns the handle of a volume's root directory. It does not block.
+func (o *Opener) Root(v *exports.Volume) ([]byte, error) {
+	if v.Files.RootID().IsZero() {
+		return nil, disk.ErrNoFileID
+	}
+	return o.key.Handle(v.ID, *v.Files.RootID()), nil
+}
+
+// The methods that get a handle from a client return ErrBadHandle, ESTALE (also
+// for a directory outside of the volume), or EACCES if the client may not use the
+// volume.
+
+// Open opens a file for use. The error is ENOTDIR with UseNames for what is no
+// directory, EISDIR or EINVAL with UseRead and UseWrite for what is no regular file, and
+// EROFS for a change if the volume is read-only.
+func (o *Opener) Open(client netip.Addr, handle []byte, use Use) (*File, error) {
+	v, id, err := o.volumeOf(client, handle)
+	if err != nil {
+		return nil, err
+	}
+	return o.open(v, id, use)
+}
+
+// OpenIn is Open for who can't be asked to try again: it waits as Reopen does. The zero FileID is that of
+// the volume's root, and whose clients may use the volume is not looked at.
+func (o *Opener) OpenIn(v *exports.Volume, id disk.FileID, use Use) (f *File, err error) {
+	if id.IsZero() {
+		id = *v.Files.RootID()
+	}
+	err = o.patiently(func() error {
+		if !v.Begin() {
+			return unix.ESTALE
+		}
+		own, err := o.own(v, id)
+		if err != nil {
+			v.Done()
+			return err
+		}
+		f, err = o.open(v, own, use)
+		return err
+	})
+	return f, err
+}
+
+// open is Open in a volume in which a call has begun; Close, or an error, ends that call.
+func (o *Opener) open(v *exports.Volume, id disk.FileID, use Use) (f *File, err error) {
+	if use.isData() {
+		f, err = o.openDataIn(v, id, use, false)
+	} else {
+		f, err = o.openIn(v, id, use)
+	}
+	if err == nil && v.Options.ReadOnly && (use == UseNames || use == UseWrite) {
+		err = unix.EROFS
+	}
+	if err == nil && use == UseNames {
+		err = f.hold()
+	}
+	if err != nil && f != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, err
+}
+
+// OpenAtOnce is Open with UseAttr or UseRead, without blocking. It returns nil, without
+// an error, if it would block.
+func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte, use Use) (*File, error) {
+	v, id, err := o.volumeAtOnce(client, handle)
+	if err != nil {
+		return nil, err
+	}
+	if v.FS.Quick && !v.Files.IsOther(&id) {
+		f := o.openKept(v, id, use)
+		if f != nil && o.isInside(f) {
+			return f, nil
+		}
+		if f != nil {
+			f.Close()
+			return nil, nil
+		}
+	}
+	v.Done()
+	return nil, nil
+}
+
+// openDataIn opens a file of a volume in which a call has begun; Close, or an error,
+// ends that call. The descriptor is cached. removed is that of openData.
+func (o *Opener) openDataIn(v *exports.Volume, id disk.FileID, use Use, removed bool) (*File, error) {
+	if removed || !o.held.keeps(heldKey{v.ID, id}) { // whose descriptors are for who holds it
+		if f := o.openKept(v, id, use); f != nil {
+			return f, nil
+		}
+	}
+	o.files.missed()
+	d, charge, err := o.openData(v, id, use, removed)
+	if err != nil {
+		v.Done()
+		return nil, err
+	}
+	return o.newKept(v, id, use, o.keep(fileKey{v, id}, use, d, charge)), nil
+}
+
+// openIn is openDataIn for UseAttr and UseNames.
+func (o *Opener) openIn(v *exports.Volume, id disk.FileID, use Use) (*File, error) {
+	if f := o.openKept(v, id, use); f != nil {
+		return o.mustBeInside(f)
+	}
+	o.files.missed()
+	now := o.inside.Now()
+	d, err := o.find(v, id, use.flags())
+	if errors.Is(err, unix.EACCES) && o.table.Only != nil && use == UseNames {
+		var path disk.Descriptor
+		if path, err = o.find(v, id, UseAttr.flags()|unix.O_DIRECTORY); err == nil {
+			d, err = o.openOwn(v, id, path.FD(), use)
+			path.Close()
+		}
+	}
+	if err != nil {
+		v.Done()
+		if use == UseNames && errors.Is(err, unix.ELOOP) { // a symbolic link
+			err = unix.ENOTDIR
+		}
+		return nil, err
+	}
+	f := o.newFile(v, d)
+	f.ID, f.use = id, use
+	f.enterNames()
+	if f.Attr, err = f.Stat(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	if v.Files.IsByIndex() && f.Attr.IsDir() {
+		o.inside.Put(&v.Files, &id, now) // a path from the root led to it
+	}
+	if f, err = o.mustBeInside(f); err != nil || !countsLinks(&f.Attr) {
+		return f, err
+	}
+	var c *space.Charge
+	if use == UseNames && v.Account != nil {
+		c = v.Account.Enter(v.FS.Inode(&f.Attr))
+	}
+	f.keptAs(o.keep(fileKey{v, id}, use, f.own.Take(), c))
+	if f.charge != nil { // Attr must be what the charge was settled with
+		if f.Attr, err = f.Stat(); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// openKept opens a file from the cache. It returns nil if it is not cached.
+func (o *Opener) openKept(v *exports.Volume, id disk.FileID, use Use) *File {
+	kept := o.files.get(fileKey{v, id}, use)
+	if kept == nil {
+		return nil
+	}
+	f := o.newKept(v, id, use, kept)
+	if use.isData() {
+		return f // Stat returns ESTALE if it has been removed
+	}
+	f.enterNames()
+	if use == UseNames && !v.Files.IsByIndex() && (f.charge != nil || v.Account == nil) {
+		f.changes = never // StatLocked looks, unless another call has: a twentieth of what a CREATE costs
+		return f
+	}
+	var err error
+	if f.Attr, err = f.Stat(); err == nil && countsLinks(&f.Attr) {
+		return f
+	}
+	if err == nil || errors.Is(err, unix.ESTALE) { // removed on the disk itself
+		o.files.drop(v, id)
+	}
+	o.files.release(kept)
+	o.directories.leave(f.names)
+	o.spare.Put(f)
+	return nil
+}
+
+// newKept returns a File of a cached descriptor.
+func (o *Opener) newKept(v *exports.Volume, id disk.FileID, use Use, kept *openFile) *File {
+	f := o.newFile(v, disk.Descriptor{})
+	f.ID, f.use = id, use
+	f.keptAs(kept)
+	return f
+}
+
+// keptAs makes the file use a cached descriptor, and its charge if the call may change the
+// file or a directory's names.
+func (f *File) keptAs(kept *openFile) {
+	f.kept, f.fd, f.since = kept, kept.fd, kept.Sample()
+	if f.use != UseAttr {
+		f.charge = kept.charge
+	}
+}
+
+// enterNames gets the lock of the directory's names, before its attributes.
+func (f *File) enterNames() {
+	if f.use == UseNames {
+		f.names = f.opener.directories.enter(fileKey{f.Volume, f.ID}, f.opener.versions.of(f.Volume, &f.ID))
+		f.changes = f.names.changes.Load()
+	}
+}
+
+// countsLinks reports whether the attributes of an open file show when it is
+// removed. btrfs does not count the links of directories.
+func countsLinks(a *disk.Attr) bool { return !a.IsDir() || a.Nlink > 1 }
+
+// newFile is a File of a volume in which a call has begun, with a descriptor that it then
+// owns. Close gives its memory back.
+func (o *Opener) newFile(v *exports.Volume, d disk.Descriptor) *File {
+	f := o.spare.Get().(*File)
+	*f = File{opener: o, Volume: v, own: d, fd: d.FD()}
+	return f
+}
+
+// find opens a file by its FileID. One that was removed while a client has it open is where such files
+// are kept.
+func (o *Opener) find(v *exports.Volume, id disk.FileID, flags int) (disk.Descriptor, error) {
+	key := heldKey{v.ID, id}
+	if !o.held.keeps(key) || !v.Files.IsByIndex() && !v.Files.IsOther(&id) {
+		return v.Files.Open(id, flags)
+	}
+	path, err := disk.OpenEntry(o.held.at(), key.name())
+	if err != nil {
+		return disk.Descriptor{}, unix.ESTALE
+	}
+	if err := v.Files.Verify(path.FD(), v.FS.NumberIn(&id), &id); err != nil {
+		path.Close()
+		return disk.Descriptor{}, unix.ESTALE
+	}
+	if flags&unix.O_PATH != 0 {
+		return path, nil
+	}
+	defer path.Close()
+	return disk.Reopen(path.FD(), flags)
+}
+
+// isInside reports whether a file is no directory, or is known to be inside its
+// volume. One that is open with UseNames is a directory, and may have no Attr yet.
+func (o *Opener) isInside(f *File) bool {
+	if f.use != UseNames && !f.Attr.IsDir() || f.IsRoot() {
+		return true
+	}
+	return o.inside.Has(&f.Volume.Files, &f.ID)
+}
+
+// mustBeInside returns f, unless it is a directory outside of its volume: then it
+// closes f and returns ESTALE. It may wait for the disk.
+func (o *Opener) mustBeInside(f *File) (*File, error) {
+	if o.isInside(f) {
+		return f, nil
+	}
+	if err := o.inside.Find(&f.Volume.Files, &f.ID, f.fd); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// Parent opens the parent of an open directory. The error is ESTALE if the parent is not in the
+// volume. The root's parent is the root.
+func (o *Opener) Parent(dir *File) (*File, error) {
+	if dir.IsRoot() {
+		if !dir.Volume.Begin() {
+			return nil, unix.ESTALE
+		}
+		return o.openIn(dir.Volume, dir.ID, UseAttr)
+	}
+	parent, err := dir.openAt([]byte(".."), unix.O_PATH|unix.O_DIRECTORY, 0, unix.RESOLVE_NO_XDEV)
+	switch {
+	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ENOENT): // past what is mounted
+		return nil, unix.ESTALE
+	case err != nil:
+		return nil, err
+	}
+	return o.mustBeInside(parent)
+}

@@ -1,0 +1,75 @@
+package inode
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
+)
+
+// openOwn opens a file of the only user, which is open as path, although its mode does not let its
+// owner. A client that has made a file may write it whatever its mode, and the server does not see
+// opens; names in a directory may be changed by who may not read it; and what has just been made
+// without a right for anybody is synced. Root needs no right for any of these. Another owner gets it
+// by the mode, for a moment, of which there is a record: modes.go.
+func (o *Opener) openOwn(v *exports.Volume, id disk.FileID, path int, use Use) (disk.Descriptor, error) {
+	m := &o.modes
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	// A file has one record at a time: of two that a kill leaves, one would take what the other has added for the mode.
+	if r, ok := m.left[heldKey{v.ID, id}]; ok {
+		change := o.beginChange(v, id)
+		err := errors.Join(m.narrow(path, r), m.settle(v, path))
+		if change.end(); err == nil {
+			err = m.forget(r)
+		}
+		if err != nil {
+			return disk.Descriptor{}, err
+		}
+	}
+	attr, err := look(v, path, nil)
+	switch {
+	case err != nil:
+		return disk.Descriptor{}, err
+	case m.dir == nil || attr.UID != o.table.Only.UID:
+		return disk.Descriptor{}, unix.EACCES
+	}
+	wants := uint32(unix.S_IRUSR)
+	if use == UseWrite {
+		wants |= unix.S_IWUSR
+	}
+	open := func() (disk.Descriptor, error) {
+		fd, err := unix.Open(disk.ProcPath(path), use.flags()&^unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return disk.Descriptor{}, err
+		}
+		return disk.Owned(fd), nil
+	}
+	r := modeRecord{heldKey{v.ID, id}, attr.Mode & allModes, wants &^ attr.Mode}
+	if r.added == 0 {
+		return open()
+	}
+	if err := m.record(r); err != nil {
+		return disk.Descriptor{}, err
+	}
+	m.did("recorded")
+	defer o.beginChange(v, id).end()
+	if err := unix.Chmod(disk.ProcPath(path), r.mode|r.added); err != nil {
+		return disk.Descriptor{}, errors.Join(err, m.drop(r))
+	}
+	m.did("widened")
+	d, err := open()
+	if undone := errors.Join(m.narrow(path, r), m.settle(v, path)); undone != nil {
+		m.leave(r) // to the next process
+		d.Close()
+		return disk.Descriptor{}, undone
+	}
+	m.did("narrowed")
+	if undone := m.drop(r); undone != nil {
+		m.leave(r)
+	}
+	m.did("dropped")
+	return d, err
+}

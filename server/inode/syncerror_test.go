@@ -1,0 +1,149 @@
+package inode
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/locate"
+	"github.com/podnas/podnas/test/faultydisk"
+)
+
+// The descriptors of a file share what has failed.
+func TestFailuresAreOfTheFile(t *testing.T) {
+	o, root, dir := openerAt(t)
+	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
+	handle := handleOf(t, o, root, "file")
+	open := func(use Use) *File {
+		f, err := o.Open(netip.Addr{}, handle, use)
+		mustDo(t, err)
+		t.Cleanup(f.Close)
+		return f
+	}
+	read, write := open(UseRead), open(UseWrite)
+	if read.kept == write.kept || read.kept.State() != write.kept.State() {
+		t.Error("what one descriptor has of failures, another has not")
+	}
+}
+
+// What was written and not synced is synced before it is closed, as the kernel might have
+// told its error to that descriptor alone.
+func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
+	o, root, dir := openerAt(t)
+	write := func(name string) *openFile {
+		mustDo(t, os.WriteFile(filepath.Join(dir, name), nil, 0o644))
+		f, err := o.Open(netip.Addr{}, handleOf(t, o, root, name), UseWrite)
+		mustDo(t, err)
+		defer f.Close()
+		if f.kept.Unsynced() {
+			t.Error("nothing is written, and it has to be synced")
+		}
+		_, _, err = f.WriteAt([]byte("data"), 0)
+		mustDo(t, err)
+		return f.kept
+	}
+	file := write("file")
+	syncs := func() uint64 { return o.table.Syncs.Durations.Snapshot().Count }
+	idle := func() {
+		makeIdle(o)
+		unsynced, _ := o.files.removeIdle()
+		for _, f := range unsynced {
+			o.syncUnused(f)
+			eventually(t, func() bool {
+				o.files.mu.Lock()
+				defer o.files.mu.Unlock()
+				return f.users == 0
+			}, "an unused file is synced and released")
+		}
+	}
+	before := syncs()
+	idle()
+	if !isKept(o, file) || file.Unsynced() || syncs() != before+1 {
+		t.Errorf("idle and written: open %v, to be synced %v, after %d syncs; want it synced and open", isKept(o, file), file.Unsynced(), syncs()-before)
+	}
+	idle()
+	if isKept(o, file) || syncs() != before+1 {
+		t.Errorf("idle and synced: open %v, after %d syncs; want it closed", isKept(o, file), syncs()-before)
+	}
+
+	o.files.mu.Lock()
+	o.files.limit = 4
+	o.files.mu.Unlock()
+	before = syncs()
+	for i := range 20 {
+		write(fmt.Sprint("file", i))
+		if n := o.files.counts().Open; n > 5 {
+			t.Fatalf("%d files are open, of 4", n)
+		}
+	}
+	if n := syncs() - before; n < 10 {
+		t.Errorf("20 files were written, and %d synced to make room", n)
+	}
+}
+
+// The kernel writes back in the background, and that fails; somebody else who syncs the
+// file is told first. The clients learn it by the verifier, however long they wait with
+// COMMIT.
+func TestFailureInTheBackground(t *testing.T) {
+	if faultydisk.OwnMounts(t) {
+		return
+	}
+	for _, kind := range faultydisk.Kinds() {
+		t.Run(kind.Name, func(t *testing.T) {
+			disk := faultydisk.NewThin(t, kind)
+			table := newTable(t)
+			mustDo(t, table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: disk.Dir}))
+			v, _ := table.ByID(1)
+			o := NewOpener(table, locate.NewKey(make([]byte, 32)), slog.New(slog.DiscardHandler))
+			t.Cleanup(o.Close)
+			root, err := o.Root(v)
+			mustDo(t, err)
+			mustDo(t, os.WriteFile(filepath.Join(disk.Dir, "file"), nil, 0o644))
+			f, err := o.Open(netip.Addr{}, handleOf(t, o, root, "file"), UseWrite)
+			mustDo(t, err)
+			file := f.kept
+			verifier := v.Durable.WriteVerifier()
+			disk.Fail()
+			for block := range int64(1000) { // more than is held by what mkfs has laid out
+				_, _, err = f.WriteAt(fmt.Appendf(nil, "block %d", block), block*blockSize)
+				mustDo(t, err)
+			}
+			f.Close()
+			other, err := os.OpenFile(filepath.Join(disk.Dir, "file"), os.O_WRONLY, 0)
+			mustDo(t, err)
+			if err := other.Sync(); err == nil {
+				t.Error("the disk has taken it")
+			}
+			mustDo(t, other.Close())
+			disk.Mend()
+			for deadline := time.Now().Add(30 * time.Second); isKept(o, file); time.Sleep(10 * time.Millisecond) {
+				makeIdle(o)
+				if time.Now().After(deadline) {
+					t.Fatal("the file is not closed")
+				}
+			}
+			if v.Durable.WriteVerifier() == verifier {
+				t.Error("what was written is lost, and COMMIT would say that it is on the disk")
+			}
+		})
+	}
+}
+
+// makeIdle has what is unused be so for long.
+func makeIdle(o *Opener) {
+	o.files.mu.Lock()
+	defer o.files.mu.Unlock()
+	o.files.sweep += int(filesIdle / filesSweep)
+}
+
+// isKept tells whether a descriptor is in the cache.
+func isKept(o *Opener, f *openFile) bool {
+	o.files.mu.Lock()
+	defer o.files.mu.Unlock()
+	return o.files.open(&f.key)[f.use] == f
+}

@@ -1,0 +1,102 @@
+package inode
+
+import (
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
+	"github.com/podnas/podnas/server/space"
+)
+
+// victim is a file that is about to lose a name. If that is its last name, its
+// cached descriptors must be closed to free its space, and its charge ends.
+type victim struct {
+	dir    *File
+	name   string
+	id     disk.FileID     // zero: nothing there, or nothing that is open or could be
+	kept   *openFile       // of the file, nil: none
+	own    disk.Descriptor // opened to look at it, or none
+	taking space.Taking
+	held   *heldFile // nil: no client has it open
+	linked bool      // held got its name for this
+	same   bool      // it does not lose the name, because a rename gives it the same
+	change changing
+	index  *locate.Index // nil: none
+}
+
+// victim begins it, before the name is removed.
+func (f *File) victim(name string) victim {
+	v := victim{dir: f, name: name}
+	var err error
+	if v.id, err = f.Volume.Files.Identify(f.fd, []byte(name)); err != nil {
+		return v
+	}
+	v.index = f.Volume.Files.Index()
+	v.index.Moving()
+	v.change = f.opener.beginChange(f.Volume, v.id)
+	return v
+}
+
+// take looks at the file where the server counts.
+func (v *victim) take() {
+	a := v.dir.Volume.Account
+	if a == nil || v.id.IsZero() {
+		return
+	}
+	if v.kept = v.dir.opener.files.get(fileKey{v.dir.Volume, v.id}, UseAttr); v.kept != nil {
+		if v.kept.charge != nil {
+			v.taking = v.kept.charge.Take(v.kept.fd)
+		} else {
+			v.taking = a.Take(v.kept.fd)
+		}
+		return
+	}
+	var err error
+	if v.own, err = disk.OpenEntry(v.dir.fd, v.name); err == nil {
+		v.taking = a.Take(v.own.FD())
+	}
+}
+
+// keep gives a file that clients hold open another name, if it is about to lose its last one. It
+// does nothing where that fails, as on a full disk: then the file stays as long as this process has it
+// open.
+func (v *victim) keep(as actas.Thread, name string) {
+	dir := v.dir
+	if v.id.IsZero() {
+		return
+	}
+	if v.held = dir.opener.held.removing(heldKey{dir.Volume.ID, v.id}); v.held == nil {
+		return
+	}
+	v.held.names.Lock()
+	if dir.Access(as, MayWrite|MayExec) == nil { // else it will not be removed
+		v.linked = dir.opener.held.link(v.held, dir, name)
+	}
+}
+
+// taken ends it. err is the result of removing the name.
+func (v *victim) taken(err error) error {
+	files := v.dir.opener.files
+	if v.linked && err != nil {
+		v.dir.opener.held.unlink(v.held)
+	}
+	if x := v.index; x != nil {
+		if err == nil && !v.same {
+			x.Removed(v.dir.Attr.Ino, v.name, &v.id)
+		}
+		x.Moved()
+	}
+	v.taking.Done(err)
+	v.own.Close()
+	v.change.end()
+	if err == nil {
+		files.drop(v.dir.Volume, v.id)
+	}
+	if v.kept != nil {
+		files.release(v.kept)
+	}
+	if v.held != nil {
+		v.held.names.Unlock()
+		v.dir.opener.release(v.held)
+	}
+	return err
+}

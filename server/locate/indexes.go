@@ -1,0 +1,67 @@
+package locate
+
+import (
+	"cmp"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/podnas/podnas/server/inodeindex"
+)
+
+// Indexes has what the indexes of all volumes share: their memory, the folder that keeps them, and how many are
+// filled at a time. The zero Indexes is ready for setUp.
+type Indexes struct {
+	dir    string // where they are kept from one start to the next; empty: nowhere
+	log    *slog.Logger
+	memory *inodeindex.Memory
+	// Walks limits concurrent walks; nil: to a few. It must be set before SetUp.
+	Walks    chan struct{}
+	loads    chan struct{} // and files of indexes that are read
+	stopping atomic.Bool   // they are written without pauses
+}
+
+// SetUp is for before the first volume is set up. bytes is how much memory the indexes may take, 0: as much as most disks
+// need.
+func (n *Indexes) SetUp(bytes int, log *slog.Logger) {
+	n.log, n.memory = log, inodeindex.NewMemory(cmp.Or(bytes, indexMax))
+	n.loads = make(chan struct{}, walksAtOnce)
+	if n.Walks == nil {
+		n.Walks = make(chan struct{}, walksAtOnce)
+	}
+}
+
+// Keep keeps the indexes in a directory from one start to the next, in a file per volume of 1,000 files or more. The
+// directory is created when it is needed.
+func (n *Indexes) Keep(dir string) { n.dir = dir }
+
+// IsKept reports whether they are kept.
+func (n *Indexes) IsKept() bool { return n.dir != "" }
+
+// Stop has what is still to be written be written without pauses.
+func (n *Indexes) Stop() { n.stopping.Store(true) }
+
+// file is where the index of a volume is kept, empty if it is not.
+func (n *Indexes) file(volume uint64) string {
+	if n.dir == "" {
+		return ""
+	}
+	return filepath.Join(n.dir, strconv.FormatUint(volume, 10))
+}
+
+// Forget removes what is kept of the index of a volume.
+func (n *Indexes) Forget(volume uint64) error {
+	path := n.file(volume)
+	if path == "" {
+		return nil
+	}
+	return removeKeptIndex(path)
+}
+
+// Save writes what is new in the volume's index, if there is one.
+func (v *Volume) Save() {
+	if x := v.index.Load(); x != nil {
+		x.save()
+	}
+}

@@ -1,0 +1,133 @@
+package locate
+
+import (
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/disk"
+)
+
+// Calls are the calls in a volume. The volume does not end before they do.
+type Calls interface {
+	// Begin begins a call, which Done ends. It returns false after the end of the export.
+	Begin() bool
+	Done()
+	// Ending returns a channel that is closed when no call may begin any more.
+	Ending() <-chan struct{}
+}
+
+// Config is a volume whose files are found.
+type Config struct {
+	ID   uint64
+	Path string // for people
+	Root *os.File
+	FS   *disk.FS
+}
+
+// Volume finds the files of one volume.
+type Volume struct {
+	Config
+	calls   Calls
+	indexes *Indexes
+
+	form    Form
+	byIndex bool // finder is the index
+	finder  finder
+	index   atomic.Pointer[Index] // nil: none is needed, yet
+	rootID  disk.FileID           // zero if there is none
+	rootIno uint64
+	mount   uint64 // the root's, and so of all that is opened by handle; 0 before Linux 5.8
+	births  bool   // the disk has the times of birth
+
+	over     atomic.Pointer[above]
+	climbing sync.Mutex // held while walking up many levels, see Inside.Find
+}
+
+// SetUp sets what the volume is, and how its files are identified and found. recorded is what its record says of that,
+// empty if it has none, and byIndex is whether the process may open none by the kernel's handles. Call it once, before
+// all else.
+func (v *Volume) SetUp(calls Calls, of Config, indexes *Indexes, recorded Form, byIndex bool) error {
+	v.calls, v.Config, v.indexes = calls, of, indexes
+	v.statRoot()
+	if err := v.setForm(recorded, byIndex); err != nil {
+		return err
+	}
+	var err error
+	if v.rootID, err = v.finder.Identify(int(v.Root.Fd()), nil); err != nil {
+		v.finder = disk.ByInode{FS: v.FS}
+	}
+	return nil
+}
+
+// Fill begins to fill the index, if there is one.
+func (v *Volume) Fill() {
+	if x := v.index.Load(); x != nil {
+		x.fill()
+	}
+}
+
+// Close gives back the memory of the index, when no call is left.
+func (v *Volume) Close() {
+	if x := v.index.Load(); x != nil {
+		x.names.Close()
+	}
+}
+
+func (v *Volume) hasEnded() bool {
+	select {
+	case <-v.calls.Ending():
+		return true
+	default:
+		return false
+	}
+}
+
+// statRoot sets what is known of the volume's root.
+func (v *Volume) statRoot() {
+	var empty byte
+	var st unix.Statx_t
+	if err := disk.Statx(int(v.Root.Fd()), &empty, unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_MNT_ID|unix.STATX_BTIME, &st); err != nil {
+		return
+	}
+	v.FS.Device, v.rootIno = disk.InodeOfStatx(&st).Device, st.Ino
+	v.births = st.Mask&unix.STATX_BTIME != 0
+	if st.Mask&unix.STATX_MNT_ID != 0 {
+		v.mount = st.Mnt_id
+	}
+}
+
+// IsByIndex reports whether the volume's files are found by an index.
+func (v *Volume) IsByIndex() bool { return v.byIndex }
+
+// RootID returns the FileID of the volume's root, zero if files of the disk have none.
+func (v *Volume) RootID() *disk.FileID { return &v.rootID }
+
+// IsRoot reports whether the attributes are of the volume's root directory.
+func (v *Volume) IsRoot(a *disk.Attr) bool { return a.Ino == v.rootIno && a.Device == v.FS.Device }
+
+// Mount returns the mount that all of the volume is on, 0 if the kernel does not tell it.
+func (v *Volume) Mount() uint64 { return v.mount }
+
+// HasBirths reports whether the disk has times of birth.
+func (v *Volume) HasBirths() bool { return v.births }
+
+// Index returns the volume's index, nil if none is needed, yet.
+func (v *Volume) Index() *Index { return v.index.Load() }
+
+// Identify returns the FileID of a name in a directory, or of the directory itself if the name is empty.
+func (v *Volume) Identify(dir int, name []byte) (disk.FileID, error) {
+	return v.finder.Identify(dir, name)
+}
+
+// Open opens a file, with flags for open(2). The error is ESTALE if it is gone, and EAGAIN if that is not known yet.
+func (v *Volume) Open(id disk.FileID, flags int) (disk.Descriptor, error) {
+	return v.finder.Open(id, flags)
+}
+
+// Reopen opens a file that is open with O_PATH.
+func (v *Volume) Reopen(id disk.FileID, path, flags int) (disk.Descriptor, error) {
+	return v.finder.Reopen(id, path, flags)
+}

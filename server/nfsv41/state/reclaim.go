@@ -1,0 +1,86 @@
+package state
+
+// BeginGrace begins a grace period with the client tracking that was found on the disk. It is
+// called once, before any client and StartLog. Without client tracking there is no grace period.
+func (s *State) BeginGrace(tracking []TrackedClient) {
+	if len(tracking) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.unlock()
+	g := &s.grace
+	g.start(s.cfg.Lease)
+	for _, e := range tracking {
+		w := g.owners[e.Owner]
+		if w == nil {
+			w = &awaited{}
+			g.owners[e.Owner] = w
+			g.missing++
+		}
+		w.entries = append(w.entries, e)
+	}
+	s.graced.Store(true)
+}
+
+// InGrace reports whether the grace period lasts.
+func (s *State) InGrace() bool { return s.graced.Load() }
+
+// ReclaimComplete is RECLAIM_COMPLETE, RFC 8881 section 18.51. oneFS is
+// rca_one_fs: it is about a file system that has moved, and ends nothing.
+func (s *State) ReclaimComplete(c *Client, oneFS bool) Error {
+	s.mu.Lock()
+	defer s.unlock()
+	if e := c.usable(); e != OK {
+		return e
+	}
+	if oneFS {
+		return OK
+	}
+	if c.complete {
+		return ErrCompleteAlready
+	}
+	c.complete = true
+	s.sessions.logClient(c)
+	if s.grace.reclaimed(c.owner) {
+		s.grace.logGrace(record{Reclaimed: []byte(c.owner)})
+		s.tryEndGraceLocked()
+	}
+	return OK
+}
+
+// tryEndGraceLocked ends the grace period if everybody has reclaimed or its time is over.
+// It lets go of mu while the disk forgets who did not: only then may others get what
+// those had.
+//
+// +checklocks:s.mu
+func (s *State) tryEndGraceLocked() {
+	g := &s.grace
+	if !g.active || g.ending || g.missing > 0 && s.cfg.Now().Before(g.until) {
+		return
+	}
+	g.ending = true
+	var entries []TrackedClient
+	for _, w := range g.owners {
+		entries = append(entries, w.entries...)
+	}
+	if s.cfg.Tracking != nil && len(entries) > 0 {
+		s.unlock()
+		err := s.cfg.Tracking.Remove(entries...)
+		s.mu.Lock()
+		if err != nil {
+			g.ending = false // Expire tries again
+			return
+		}
+	}
+	if g.missing == 0 {
+		s.event(Event{Kind: GraceEnded})
+	}
+	for owner, w := range g.owners {
+		if !w.done {
+			s.event(Event{Kind: GraceEnded, Owner: owner})
+		}
+	}
+	g.over()
+	s.graced.Store(false)
+	s.grace.logGrace(record{GraceOver: true})
+}
