@@ -9,6 +9,7 @@ import (
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/locate"
+	"github.com/podnas/podnas/test/conformance/nfstest4"
 	"github.com/podnas/podnas/test/testdisk"
 )
 
@@ -26,7 +27,14 @@ func TestWaysToFindFiles(t *testing.T) {
 			return table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir, Form: locate.FormKernel})
 		})
 	})
-	t.Run("version 4.1", func(t *testing.T) { conformance4(t, server.HandlesAuto, "") })
+	t.Run("version 4.1", func(t *testing.T) {
+		nfstest4.Run(t, target4(t, testdisk.Memory(t), way4{handles: server.HandlesAuto}))
+	})
+	t.Run("version 4.2", func(t *testing.T) {
+		target := target4(t, testdisk.Memory(t), way4{handles: server.HandlesAuto})
+		target.Minor = 2
+		nfstest4.Run(t, target)
+	})
 }
 
 // TestFileSystems puts the native engine to the suite on file systems that it was not made for, with
@@ -47,7 +55,9 @@ func TestFileSystems(t *testing.T) {
 // handles, go on, whatever form the volume's handles have.
 func TestConformance4Switches(t *testing.T) {
 	for _, form := range []locate.Form{locate.FormKernel, locate.FormInode} {
-		t.Run(string(form), func(t *testing.T) { conformance4(t, handlesHere(), form) })
+		t.Run(string(form), func(t *testing.T) {
+			nfstest4.Run(t, target4(t, testdisk.Memory(t), way4{handles: handlesHere(), form: form}))
+		})
 	}
 }
 

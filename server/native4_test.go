@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/nfsv41/state"
+	"github.com/podnas/podnas/server/space"
 	"github.com/podnas/podnas/test/conformance/nfstest"
 	"github.com/podnas/podnas/test/conformance/nfstest4"
 	"github.com/podnas/podnas/test/testdisk"
@@ -24,20 +26,42 @@ const limitedTo = "127.0.0.3"
 // TestNativeConformance4 puts the native engine to the suite of version 4.1. It serves
 // version 3 beside it.
 func TestNativeConformance4(t *testing.T) {
-	conformance4(t, server.HandlesIndex, "")
+	nfstest4.Run(t, target4(t, testdisk.Memory(t), way4{handles: server.HandlesIndex}))
 }
 
-// conformance4 has each process find files in another way if the form of handles is given.
-func conformance4(t *testing.T, handles string, form locate.Form) {
+// TestRanges4 puts the native engine to what is new in version 4.2, on each file system, and for each way to
+// count what volumes use.
+func TestRanges4(t *testing.T) {
+	testdisk.Each(t, func(t *testing.T, disk string) {
+		t.Run("the kernel counts", func(t *testing.T) {
+			nfstest4.RunRanges(t, target4(t, filepath.Join(disk, "kernel"), way4{handles: handlesHere()}))
+		})
+		t.Run("the server counts", func(t *testing.T) {
+			nfstest4.RunRanges(t, target4(t, filepath.Join(disk, "server"), way4{handles: handlesHere(), counts: true}))
+		})
+	})
+}
+
+// way4 is a way to serve version 4.
+type way4 struct {
+	handles string
+	form    locate.Form // if it is given, each process finds files in another way
+	counts  bool        // the server
+}
+
+// target4 serves volumes in a directory until the test ends.
+func target4(t *testing.T, dir string, way way4) nfstest4.Target {
 	t.Helper()
-	dir := testdisk.Memory(t)
-	volume, hidden := filepath.Join(dir, "volume"), filepath.Join(dir, "hidden")
-	for _, d := range []string{volume, hidden} {
+	volume, hidden, other := filepath.Join(dir, "volume"), filepath.Join(dir, "hidden"), filepath.Join(dir, "other")
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{volume, hidden, other} {
 		if err := os.Mkdir(d, 0o777); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cfg := nativeConfig(t, volume, handles)
+	cfg := nativeConfig(t, volume, way.handles)
 	squashUID := uint32(1234)
 	if only := cfg.Engine.Only(); only != nil {
 		squashUID = only.UID
@@ -53,23 +77,27 @@ func conformance4(t *testing.T, handles string, form locate.Form) {
 			{Path: "hidden", Dir: hidden, Options: others},
 			{Path: "readonly", Dir: volume, Options: exports.Options{ReadOnly: true}},
 			{Path: "squashed", Dir: volume, Options: exports.Options{AllSquash: true, AnonUID: squashUID, AnonGID: squashUID}},
+			{Path: "other", Dir: other},
 			{Path: "limited", Dir: volume, Options: exports.Options{Clients: []netip.Prefix{netip.MustParsePrefix(limitedTo + "/32")}}},
 		} {
-			e.ID, e.Path, e.Form = uint64(i+1), "/a/"+e.Path, form
+			e.ID, e.Path, e.Form = uint64(i+1), "/a/"+e.Path, way.form
+			if way.counts && !e.Options.ReadOnly { // two that count one directory each count all of it
+				e.Account = space.NewAccount(quota.Limit{Bytes: 1 << 50})
+			}
 			err = errors.Join(err, table.Export(e))
 		}
 		return err
 	}
 	cfg.StateLog = filepath.Join(dir, "log")
 	const descriptors = 4096 // which gives a client this many opens by eight
-	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: add, switches: form != "", descriptors: descriptors}
+	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: add, switches: way.form != "", descriptors: descriptors}
 	t.Cleanup(i.end)
 	i.start(t)
-	defer func() {
+	t.Cleanup(func() {
 		if err := i.stop(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
 	end := func(t *testing.T) { // and hands nothing over
 		t.Helper()
 		if err := i.stop(); err != nil {
@@ -79,10 +107,10 @@ func conformance4(t *testing.T, handles string, form locate.Form) {
 			t.Error(err)
 		}
 	}
-	nfstest4.Run(t, nfstest4.Target{
+	return nfstest4.Target{
 		Lacks: lacks(&cfg.Engine.Rights),
 		Addr:  i.addr, MountAddr: i.addr,
-		Export: "/a/volume",
+		Export: "/a/volume", Other: "/a/other",
 		Hidden: "/a/hidden", ReadOnly: "/a/readonly", Squashed: "/a/squashed", SquashUID: squashUID,
 		Limited: "/a/limited", LimitedTo: limitedTo, Opens: descriptors / 8,
 		Restart: func(t *testing.T) {
@@ -110,7 +138,7 @@ func conformance4(t *testing.T, handles string, form locate.Form) {
 			}
 			i.start(t)
 		},
-	})
+	}
 }
 
 // What the server before has left is there until the first call can be served: a process that

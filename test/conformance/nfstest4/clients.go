@@ -171,9 +171,12 @@ func testExchangeIDArgs(e *env) {
 			}
 		})
 	}
-	// Bits that are not defined. 0x4 is one of version 4.2.
+	// Bits that are not defined.
+	defined := uint32(nfs4.ExchangeSuppMovedRefer | nfs4.ExchangeSuppMovedMigr | nfs4.ExchangeBindPrincStateid | nfs4.ExchangeMaskPNFS | nfs4.ExchangeUpdConfirmedRecA)
+	if e.minor == 2 {
+		defined |= nfs4.ExchangeSuppFenceOps
+	}
 	for bit := range 32 {
-		const defined = nfs4.ExchangeSuppMovedRefer | nfs4.ExchangeSuppMovedMigr | nfs4.ExchangeBindPrincStateid | nfs4.ExchangeMaskPNFS | nfs4.ExchangeUpdConfirmedRecA
 		if flag := uint32(1) << bit; flag&defined == 0 {
 			c := e.stranger(e.T)
 			args := c.exchangeIDArgs()

@@ -22,6 +22,12 @@ var rangeTests = []test{
 	{"a read-only volume", testRangesReadOnly},
 	{"a reply that is kept", testRangeReplay},
 	{"set-user-ID", testRangeSetuid},
+	{"stateids of copies", testCopyStateids},
+	{"files of copies", testCopyFiles},
+	{"copy from a server", testCopyFromServer},
+	{"between volumes", testBetweenVolumes},
+	{"replies of copies that are kept", testCopyReplay},
+	{"change attribute of copies", testCopyChange},
 }
 
 func seek(id nfs4.Stateid, offset uint64, what nfs4.DataContent) op {

@@ -15,6 +15,9 @@ type Target struct {
 	// Minor is the minor version that all calls have, 1 or 2; 0: 1.
 	Minor uint32
 
+	// Other is the path of another volume on the same disk, which must be writable for root. Empty: there is none.
+	Other string
+
 	// Hidden is the path of a volume that this machine may not mount. Empty: there is none.
 	Hidden string
 
@@ -52,6 +55,9 @@ type test struct {
 	run  func(e *env)
 }
 
+// RunRanges runs what is new in version 4.2 against a server.
+func RunRanges(t *testing.T, target Target) { runTests(t, target, rangeTests, "") }
+
 // Run runs the suite against a server. The tests run one after another, because a
 // restart would affect the others.
 func Run(t *testing.T, target Target) {
@@ -88,14 +94,19 @@ func Run(t *testing.T, target Target) {
 		{"died", diedTests, dies},
 	} {
 		t.Run(strings.ReplaceAll(family.name, " ", "-"), func(t *testing.T) {
-			for _, tt := range family.tests {
-				t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
-					if family.skip != "" {
-						t.Skip(family.skip)
-					}
-					tt.run(newEnv(t, target))
-				})
+			runTests(t, target, family.tests, family.skip)
+		})
+	}
+}
+
+func runTests(t *testing.T, target Target, tests []test, skip string) {
+	t.Helper()
+	for _, tt := range tests {
+		t.Run(strings.ReplaceAll(tt.name, " ", "-"), func(t *testing.T) {
+			if skip != "" {
+				t.Skip(skip)
 			}
+			tt.run(newEnv(t, target))
 		})
 	}
 }
