@@ -98,7 +98,7 @@ knfsd4() {
 	begin_knfsd4
 }
 begin_knfsd4() {
-	rpc.nfsd -V 3 -N 4.0 -V 4.1 -N 4.2 --no-udp 8
+	rpc.nfsd -V 3 -N 4.0 -V 4.1 -V 4.2 --no-udp 8
 	answers 2049 20049
 	sleep 3.1 # the grace period of lockd, which is beside its own
 }
