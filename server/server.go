@@ -196,7 +196,7 @@ func New(cfg Config) (*Server, error) {
 	var err error
 	s.engine, err = newNative(&cfg, key, slow)
 	if cfg.NFS4 != "" {
-		s.versions = "3, 4.1"
+		s.versions = "3, 4.1, 4.2"
 	}
 	return s, err
 }

@@ -29,13 +29,13 @@ const clientExitHelp = `Exit codes: 0 success; 1 failed; 2 invalid request; 3 no
 
 const clientListLong = `List the clients, and how many files those of NFSv4.1 have open and ranges locked.
 
-VERSION is that of NFS. With 4.1 STATE is active; silent: the client's lease has run out, and it keeps
+VERSION is that of NFS. With 4.1 and 4.2 STATE is active; silent: the client's lease has run out, and it keeps
 what no other client wants; or new: it has no session yet. SEEN is the time since its last call. After
 a crash of podnas, the grace period and the clients that podnas waits for are below the table.
 
 A client of version 3 is an address that has made a call in the last hour: the server does not know
 what it has mounted. 128 addresses are listed by themselves, and others together. A node that uses
-both versions is there twice.
+two versions is there twice.
 
 -o json also has each open file and each lock; 'podnas volume show' lists those of a volume.`
 

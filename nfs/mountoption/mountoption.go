@@ -1,4 +1,4 @@
-// Package mountoption knows what mount options of nfs(5) mean to a server of versions 3 and 4.1.
+// Package mountoption knows what mount options of nfs(5) mean to a server of versions 3, 4.1 and 4.2.
 package mountoption
 
 import "strings"

@@ -1,4 +1,4 @@
-// Package nfs4 is the wire format of NFS version 4.1 (RFC 8881).
+// Package nfs4 is the wire format of NFS version 4.1 (RFC 8881), and of what is served of 4.2 (RFC 7862).
 //
 // A call is a COMPOUND: [CompoundArgs], then each operation's [OpNum] and arguments. The
 // reply is [CompoundRes], then each operation's OpNum and result. The callback program

@@ -79,7 +79,7 @@ func TestJudgeMounted(t *testing.T) {
 		{"no NFS", mount("ext4", "rw"), doctor.Failed, "is not on NFS"},
 		{"version 4.1", mount("nfs4", "rw,vers=4.1,hard,local_lock=none"), doctor.OK, "10.0.0.1:/v on /data"},
 		{"version 4.1, soft", mount("nfs4", "rw,vers=4.1,soft"), doctor.Warning, "writes are lost"},
-		{"version 4.2", mount("nfs4", "rw,vers=4.2"), doctor.Failed, "another server's"},
+		{"version 4.2", mount("nfs4", "rw,vers=4.2,hard,local_lock=none"), doctor.OK, "10.0.0.1:/v on /data"},
 		{"version 4.0", mount("nfs4", "rw,vers=4.0"), doctor.Failed, "another server's"},
 		{"version 2", mount("nfs", "rw,vers=2"), doctor.Failed, "another server's"},
 		{"soft", mount("nfs", "rw,vers=3,soft,nolock"), doctor.Warning, "writes are lost"},

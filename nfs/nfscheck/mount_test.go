@@ -285,7 +285,7 @@ func TestBrokenService(t *testing.T) {
 		{"another version", mountOf(program(4), "/good"), "NFS", "no NFS version 3", "not podnas"},
 		{"no MOUNT", mountOf(program(3), "/good"), "MOUNT", "no such program", "another program"},
 		{"no such name", nfscheck.Mount{Host: "nothing.invalid", Path: "/good", Port: 1, MountPort: 1}, "address", "nothing.invalid", "use the IP address"},
-		{"version 4.2 asked for", nfscheck.Mount{Options: []string{"vers=4.2"}}, "options", "vers=4.2", "nfsvers=4.1"},
+		{"version 4.3 asked for", nfscheck.Mount{Options: []string{"vers=4.3"}}, "options", "vers=4.3", "nfsvers=4.1"},
 		{"version 4.0 asked for", nfscheck.Mount{Options: []string{"v4.0"}}, "options", "v4.0", "nfsvers=4.1"},
 		{"version 4 is not served", version4(mountOf(program(3), "/good")), "NFS", "no NFS version 4", "use nfsvers=3"},
 		{"version 4 hangs", version4(mountOf(portOf(silent), "/good")), "NFS", "no answer in time", "podnas hangs"},

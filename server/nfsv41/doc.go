@@ -1,4 +1,5 @@
-// Package nfsv41 serves NFS version 4.1 (RFC 8881).
+// Package nfsv41 serves NFS version 4.1 (RFC 8881), and what there is of 4.2 (RFC 7862): operations says which operation is of
+// which minor version.
 //
 // A call is a COMPOUND of operations that are done one after the other, each on the files
 // that the ones before have found: the current one and the saved one. Server.compound begins a call, and

@@ -73,5 +73,8 @@ var knfsdDiffers = map[string]string{
 	"names/readdir-refused":                            "knfsd (7.2): REP_TOO_BIG for a maxcount of 40, where section 18.23.3 has TOOSMALL",
 	"clients/destroy-session-elsewhere":                "knfsd: it takes DESTROY_SESSION by any connection, where section 18.37.3 has one of the session's",
 	"slots/current-stateid-lost":                       "knfsd: LOCKU, and RESTOREFH if no stateid was saved, leave the current one as it was, where section 16.2.3.1.2 has that of the result, and the saved one",
+	"ranges/COPY":                                      "knfsd: it copies from a file to itself, where section 15.2.3 of RFC 7862 has INVAL",
+	"ranges/ranges-that-are-too-large":                 "knfsd: IO for a COPY that ends behind the largest offset, where section 15.2.3 of RFC 7862 has INVAL",
+	"ranges/stateids-of-copies":                        "nobody: it reads the source by an open that may only write, as section 18.22.3 has it for READ",
 	"callbacks/too-long":                               "nobody: it wants room for any callback that it may send, and TOOSMALL says so",
 }
