@@ -31,7 +31,7 @@ func TestFormat1(t *testing.T) {
 	for _, want := range []string{
 		"boot 1, next stateid 6, in grace true, 2 awaited",
 		`"holder" may reclaim true by [bc8cc7a5b7d7900c]`,
-		`client 6718be3270433b75 of "holder", verifier 0000000000000001, {1 0 node}, since 2023-11-14 22:13:20 +0000 UTC, confirmed true, recorded true, complete true, sequence 1, earlier [{[0 0 0 0 0 0 0 9] 10.0.0.9:700}]`,
+		`client 6718be3270433b75 of "holder", verifier 0000000000000001, {1 0 node}, since 2023-11-14 22:13:20 +0000 UTC, confirmed true, recorded true, complete true, sequence 1, earlier [{[0 0 0 0 0 0 0 9] 10.0.0.9:700}], minor version 1`,
 		`client 6718be3270433b75 was told {ID:[91 15 238 135 195 52 248 114 140 118 245 7 12 251 20 204] Seq:1`,
 		`by "x", access 3, deny 0, combos 100, since 2023-11-14 22:13:20 +0000 UTC, seqid 1`,
 		`open 2 has lock 5 of "l", seqid 1: [{0 18446744073709551615 true}]`,

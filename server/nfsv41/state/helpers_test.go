@@ -247,7 +247,7 @@ func (w *world) exchange(owner string, v uint64) (ExchangeIDResult, Error) {
 }
 
 func (w *world) exchangeFrom(address, owner string, v uint64) (ExchangeIDResult, Error) {
-	return w.ExchangeID(ExchangeIDArgs{Owner: []byte(owner), Verifier: verifier(v), Principal: root, Conn: newConn(address)})
+	return w.ExchangeID(ExchangeIDArgs{Owner: []byte(owner), Verifier: verifier(v), Principal: root, Minor: uint32(1 + v%2), Conn: newConn(address)})
 }
 
 // node is a client with a session.

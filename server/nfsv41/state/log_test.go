@@ -85,8 +85,8 @@ func (s *State) facts(all bool) []string {
 		if !c.confirmed && !all {
 			continue
 		}
-		say("client %x of %q, verifier %x, %v, since %v, confirmed %t, recorded %t, complete %t, sequence %d, earlier %v",
-			c.id, c.owner, c.verifier, c.principal, c.since.UTC(), c.confirmed, c.recorded, c.complete, c.createSeq, s.sessions.owners[c.owner].earlier)
+		say("client %x of %q, verifier %x, %v, since %v, confirmed %t, recorded %t, complete %t, sequence %d, earlier %v, minor version %d",
+			c.id, c.owner, c.verifier, c.principal, c.since.UTC(), c.confirmed, c.recorded, c.complete, c.createSeq, s.sessions.owners[c.owner].earlier, c.minor)
 		if all {
 			say("client %x is from %s, uncertain %t", c.id, c.address, c.uncertain)
 			if c.created != nil {

@@ -2,6 +2,7 @@ package nfstest4
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -105,7 +106,9 @@ func (c *called) answer(h *rpc.CallHeader, args *xdr.Decoder, reply []byte) []by
 	if cb.op == nfs4.OpCBNotifyLock {
 		cb.notify.Decode(args)
 	}
-	cb.err = args.Finish()
+	if cb.err = args.Finish(); cb.err == nil && head.MinorVersion != c.minor {
+		cb.err = fmt.Errorf("it is of version 4.%d, and the session of 4.%d", head.MinorVersion, c.minor) // BADSESSION for Linux
+	}
 	c.mu.Lock()
 	say := nfs4.OK
 	switch {
@@ -142,7 +145,7 @@ func (c *called) called() callback {
 	select {
 	case cb := <-c.calls:
 		if cb.err != nil {
-			c.Fatalf("decode a callback: %v", cb.err)
+			c.Fatalf("a callback: %v", cb.err)
 		}
 		return cb
 	case <-time.After(callTimeout):
