@@ -82,8 +82,8 @@ func (c *Call) changeRange(f *inode.File, what exports.Ability, offset, length u
 		return err
 	}
 	err := c.AsCaller(func(u actas.Thread) error { return do(f, u, int64(offset), int64(length)) })
-	if err = f.Volume.Unable(what, err); err != nil {
-		return err
+	if err != nil {
+		return f.Volume.Unable(what, err)
 	}
 	return c.syncRange(f)
 }
@@ -112,8 +112,8 @@ func (c *Call) Clone(from, to *inode.File, fromOffset, offset, count uint64) err
 		return to.CloneFrom(u, from, int64(fromOffset), int64(offset), int64(count))
 	})
 	c.wasCopied(from)
-	if err = to.Volume.Unable(exports.CanClone, err); err != nil {
-		return err
+	if err != nil {
+		return to.Volume.Unable(exports.CanClone, err)
 	}
 	return c.syncRange(to)
 }

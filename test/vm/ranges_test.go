@@ -92,12 +92,16 @@ func TestVersion42(t *testing.T) {
 func sameAsLocal(t *testing.T, program, mnt, onDisk, local string) {
 	const dir = "d"
 	var outcome [2]string
-	var folders = [2]string{filepath.Join(mnt, dir), filepath.Join(local, dir)}
+	folders := [2]string{filepath.Join(mnt, dir), filepath.Join(local, dir)}
+	defer func() {
+		if err := errors.Join(os.RemoveAll(folders[0]), os.RemoveAll(folders[1])); err != nil {
+			t.Error(err)
+		}
+	}()
 	for i, folder := range folders {
 		if err := os.Mkdir(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		defer os.RemoveAll(folder)
 		mustWrite(t, filepath.Join(folder, "data"), data(1, 3<<20+1234))
 		mustMakeSparse(t, filepath.Join(folder, "sparse"))
 		cmd := exec.Command("sh", "-ec", program)

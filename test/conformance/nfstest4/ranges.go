@@ -88,7 +88,7 @@ func (e *env) opened(c *client, name, content string) (nfs4.FH, nfs4.Stateid) {
 // Section 11.2 of RFC 7862, and 8.6 of RFC 8276: the numbers end at 58 in version 4.1, and at 75 in 4.2.
 func testLegalIn42(e *env) {
 	c := e.in42()
-	for op := nfs4.OpNum(nfs4.OpReclaimComplete + 1); op <= nfs4.OpRemovexattr+1; op++ {
+	for op := nfs4.OpReclaimComplete + 1; op <= nfs4.OpRemovexattr+1; op++ {
 		want := nfs4.ErrOpIllegal
 		if op <= nfs4.OpRemovexattr {
 			want = 0
