@@ -27,7 +27,7 @@ built_from() {
 	} | sha256sum | cut -d' ' -f1
 }
 
-grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' nfs provisioner quota server volume |
+grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' nfs provisioner quota server internal |
 	while IFS=: read -r file func; do
 		package=${file%/*} func=${func#func }
 		echo "$package $func"

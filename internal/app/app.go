@@ -9,7 +9,7 @@
 //     files are found (disk.go). The store exports each volume through the exporter (exporter.go).
 //  4. It makes the server of NFS, and what turns claims into volumes, in a cluster or for a folder (claims.go).
 //  5. It serves NFS, then says that it is ready. The checks of 'podnas doctor', the page, the metrics and the
-//     commands each ask the other parts for what they tell (tellers.go, clients.go, commands.go).
+//     commands each ask the other parts for what they tell (ops.go, clients.go, commands.go).
 //
 // At the end it stops in the reverse order.
 package app

@@ -51,8 +51,8 @@ type Config struct {
 
 	ShutdownDelay time.Duration // --shutdown-delay
 
-	Out    io.Writer      // for a person who runs it without a cluster
-	Log    *slog.Logger   //
+	Out    io.Writer // for a person who runs it without a cluster
+	Log    *slog.Logger
 	Events *status.Events // of Log, for the page
 }
 
@@ -82,9 +82,11 @@ func (c *Config) validate() error {
 	if err := volume.CheckNewIdentity(c.NewIdentity); err != nil {
 		return fmt.Errorf("--new-identity: %w", err)
 	}
-	if _, err := quota.ParseMode(string(c.Quota)); err != nil {
+	mode, err := quota.ParseMode(string(c.Quota))
+	if err != nil {
 		return fmt.Errorf("--quota: %w", err)
 	}
+	c.Quota = mode // which may have an older name
 	if !c.Standalone {
 		return c.Cluster.check()
 	}

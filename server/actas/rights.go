@@ -49,7 +49,7 @@ const rightsFile = ".podnas-rights"
 // TryRights tries on the disk at dir what this process may do. On a disk that has no room for a file it is what
 // the process's capabilities say.
 func TryRights(dir string) Rights {
-	users := ProbeIdentities()
+	users := probeIdentities()
 	chown, override, fowner, fsetid := tryOwners(dir)
 	device := tryDevice(dir)
 	if statedir.IsFull(chown) {
@@ -202,9 +202,9 @@ func (u *Only) Refuses(s Squash) error {
 	return nil
 }
 
-// ProbeIdentities tests whether threads of this process can act as other users. The error is
+// probeIdentities tests whether threads of this process can act as other users. The error is
 // a *disk.NeedsError.
-func ProbeIdentities() error {
+func probeIdentities() error {
 	answer := make(chan error)
 	go func() {
 		runtime.LockOSThread() // for good: the thread ends with the goroutine

@@ -14,7 +14,7 @@ import (
 // needIdentities skips where threads can't act as other users.
 func needIdentities(t *testing.T) {
 	t.Helper()
-	if err := ProbeIdentities(); err != nil {
+	if err := probeIdentities(); err != nil {
 		t.Skip(err)
 	}
 }

@@ -44,12 +44,17 @@ type changes struct {
 
 // changedFile remembers a file that was looked at soon after it had changed.
 type changedFile struct {
-	mu    sync.Mutex
-	key   fileKey
-	ctime int64  // in nanoseconds
-	seen  uint32 // of changes.counts, when it was last looked at
+	mu sync.Mutex
+	// +checklocks:mu
+	key fileKey
+	// +checklocks:mu
+	ctime int64 // in nanoseconds
+	// +checklocks:mu
+	seen uint32 // of changes.counts, when it was last looked at
+	// +checklocks:mu
 	count uint64 // in the ctime
-	final bool   // it can't change in this ctime any more, and was looked at since
+	// +checklocks:mu
+	final bool // it can't change in this ctime any more, and was looked at since
 }
 
 func newChanges() *changes {
@@ -74,11 +79,13 @@ func (c *changes) old(key fileKey, ctime int64) uint64 {
 	f := &c.files[i]
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return c.oldOf(f, i, key, ctime)
+	return c.oldLocked(f, i, key, ctime)
 }
 
-// oldOf is old for what the caller has locked.
-func (c *changes) oldOf(f *changedFile, i uint64, key fileKey, ctime int64) uint64 {
+// oldLocked is old for what the caller has locked.
+//
+// +checklocks:f.mu
+func (c *changes) oldLocked(f *changedFile, i uint64, key fileKey, ctime int64) uint64 {
 	if f.key != key || f.ctime != ctime {
 		if ctime <= c.lost.Load() {
 			return uint64(ctime) + countLost
@@ -86,13 +93,16 @@ func (c *changes) oldOf(f *changedFile, i uint64, key fileKey, ctime int64) uint
 		return uint64(ctime)
 	}
 	if !f.final { // the last changes may not have been looked at
-		f.look(c.counts[i].Load())
+		f.lookLocked(c.counts[i].Load())
 		f.final = true
 	}
 	return uint64(ctime) + f.count
 }
 
-func (f *changedFile) look(counts uint32) {
+// lookLocked counts the changes since it was looked at last as one.
+//
+// +checklocks:f.mu
+func (f *changedFile) lookLocked(counts uint32) {
 	if f.seen != counts {
 		f.seen, f.count = counts, f.count+1
 	}
@@ -112,7 +122,7 @@ func (c *changes) recent(key fileKey, stat func() (disk.Attr, error)) (uint64, d
 	}
 	ctime := a.Ctime.UnixNano()
 	if began.Sub(a.Ctime) >= tickMax {
-		return c.oldOf(f, i, key, ctime), a, nil
+		return c.oldLocked(f, i, key, ctime), a, nil
 	}
 	if f.key != key || f.ctime != ctime {
 		if f.key != key && (f.count > 0 || !f.final) {
@@ -124,7 +134,7 @@ func (c *changes) recent(key fileKey, stat func() (disk.Attr, error)) (uint64, d
 			f.count = countAgain + uint64(min(max(0, time.Since(a.Ctime)), tickMax)/200)
 		}
 	}
-	f.look(counts)
+	f.lookLocked(counts)
 	return uint64(ctime) + f.count, a, nil
 }
 

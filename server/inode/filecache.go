@@ -32,15 +32,21 @@ const (
 type fileCache struct {
 	limit int
 
-	seed  maphash.Seed
-	mu    sync.Mutex
+	seed maphash.Seed
+	mu   sync.Mutex
+	// +checklocks:mu
 	files map[fileNumber]*openFile // the first with a number; others follow it
-	total int                      // in files
-	used  list.List                // of the *openFile in files, roughly least recently used first
+	// +checklocks:mu
+	total int // in files
+	// +checklocks:mu
+	used list.List // of the *openFile in files, roughly least recently used first
+	// +checklocks:mu
 	count FileCounts
-	sweep int           // number of sweeps for idle files
-	rest  bool          // no sweep is to come
-	idle  chan struct{} // there is an idle file, and no sweep was to come
+	// +checklocks:mu
+	sweep int // number of sweeps for idle files
+	// +checklocks:mu
+	rest bool          // no sweep is to come
+	idle chan struct{} // there is an idle file, and no sweep was to come
 }
 
 type fileKey struct {
@@ -185,7 +191,7 @@ func (c *fileCache) counts() FileCounts {
 func (c *fileCache) get(key fileKey, use Use) *openFile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	files := c.open(&key)
+	files := c.openLocked(&key)
 	f := files[use]
 	if f == nil && (use == UseAttr || use == UseRead) { // a descriptor for more is good enough
 		f = cmp.Or(files[UseWrite], files[UseRead])
@@ -197,8 +203,10 @@ func (c *fileCache) get(key fileKey, use Use) *openFile {
 	return f
 }
 
-// open returns the descriptors of a file, nil: it is not open for that. The caller holds c.mu.
-func (c *fileCache) open(key *fileKey) (files [uses]*openFile) {
+// openLocked returns the descriptors of a file, nil: it is not open for that.
+//
+// +checklocks:c.mu
+func (c *fileCache) openLocked(key *fileKey) (files [uses]*openFile) {
 	for f := c.files[c.number(key)]; f != nil; f = f.next {
 		if f.key == *key && !f.dropped {
 			files[f.use] = f
@@ -221,7 +229,7 @@ func (c *fileCache) missed() {
 func (c *fileCache) put(f *openFile) (_, unsynced *openFile) {
 	use := f.use
 	c.mu.Lock()
-	files := c.open(&f.key)
+	files := c.openLocked(&f.key)
 	if first := files[use]; first != nil {
 		first.users++
 		c.mu.Unlock()
@@ -239,7 +247,7 @@ func (c *fileCache) put(f *openFile) (_, unsynced *openFile) {
 	f.next, c.files[number] = c.files[number], f
 	var evicted *openFile
 	if c.total++; c.total > c.limit {
-		evicted, unsynced = c.longestUnused()
+		evicted, unsynced = c.longestUnusedLocked()
 	}
 	f.elem = c.used.PushBack(f)
 	c.mu.Unlock()
@@ -247,17 +255,19 @@ func (c *fileCache) put(f *openFile) (_, unsynced *openFile) {
 	return f, unsynced
 }
 
-// longestUnused removes the least recently used file that can be closed from the
+// longestUnusedLocked removes the least recently used file that can be closed from the
 // cache. If there is none, it returns the first one that must be synced. Both are nil
-// if all are in use. The caller holds c.mu.
-func (c *fileCache) longestUnused() (evicted, unsynced *openFile) {
+// if all are in use.
+//
+// +checklocks:c.mu
+func (c *fileCache) longestUnusedLocked() (evicted, unsynced *openFile) {
 	for e := c.used.Front(); e != nil; e = e.Next() {
 		f := e.Value.(*openFile)
 		switch {
 		case f.users > 0:
 		case !f.Unsynced():
 			c.count.Evicted++
-			c.forget(f)
+			c.forgetLocked(f)
 			return f, nil
 		case unsynced == nil:
 			unsynced = f
@@ -282,9 +292,9 @@ func (c *fileCache) release(f *openFile) {
 	f.users--
 	last := f.users == 0 && (f.dropped || c.total > c.limit && !f.Unsynced())
 	if last {
-		c.forget(f)
+		c.forgetLocked(f)
 	} else {
-		c.unused(f)
+		c.unusedLocked(f)
 	}
 	c.mu.Unlock()
 	if last {
@@ -292,8 +302,10 @@ func (c *fileCache) release(f *openFile) {
 	}
 }
 
-// unused begins the time that a file is idle, if nobody uses it now. The caller holds c.mu.
-func (c *fileCache) unused(f *openFile) {
+// unusedLocked begins the time that a file is idle, if nobody uses it now.
+//
+// +checklocks:c.mu
+func (c *fileCache) unusedLocked(f *openFile) {
 	if f.users > 0 {
 		return
 	}
@@ -324,8 +336,10 @@ func (f *openFile) close() {
 	}
 }
 
-// forget removes a file from the cache. The caller holds c.mu.
-func (c *fileCache) forget(f *openFile) {
+// forgetLocked removes a file from the cache.
+//
+// +checklocks:c.mu
+func (c *fileCache) forgetLocked(f *openFile) {
 	if f.elem == nil {
 		return
 	}
@@ -352,8 +366,8 @@ func (c *fileCache) drop(v *exports.Volume, id disk.FileID) {
 	}
 	var unused [uses]*openFile
 	c.mu.Lock()
-	for use, f := range c.open(&fileKey{v, id}) {
-		unused[use] = c.dropFile(f)
+	for use, f := range c.openLocked(&fileKey{v, id}) {
+		unused[use] = c.dropFileLocked(f)
 	}
 	c.mu.Unlock()
 	for _, f := range unused {
@@ -361,10 +375,11 @@ func (c *fileCache) drop(v *exports.Volume, id disk.FileID) {
 	}
 }
 
-// dropFile removes an unused file from the cache and returns it, for the caller to close. One
+// dropFileLocked removes an unused file from the cache and returns it, for the caller to close. One
 // that is in use is not found any more, and its last user closes it: dropFile returns nil. The caller
-// holds c.mu.
-func (c *fileCache) dropFile(f *openFile) *openFile {
+//
+// +checklocks:c.mu
+func (c *fileCache) dropFileLocked(f *openFile) *openFile {
 	if f == nil {
 		return nil
 	}
@@ -372,7 +387,7 @@ func (c *fileCache) dropFile(f *openFile) *openFile {
 	if f.users > 0 {
 		return nil
 	}
-	c.forget(f)
+	c.forgetLocked(f)
 	return f
 }
 
@@ -397,7 +412,7 @@ func (c *fileCache) removeIdle() (unsynced []*openFile, more bool) {
 			unsynced = append(unsynced, f)
 			continue
 		}
-		c.forget(f)
+		c.forgetLocked(f)
 		idle = append(idle, f)
 	}
 	c.rest = !more
@@ -417,7 +432,7 @@ func (c *fileCache) close() {
 	for e := c.used.Front(); e != nil; {
 		f := e.Value.(*openFile)
 		e = e.Next()
-		unused = append(unused, c.dropFile(f))
+		unused = append(unused, c.dropFileLocked(f))
 	}
 	c.mu.Unlock()
 	for _, f := range unused {

@@ -32,13 +32,17 @@ const keptMax = 200_000
 type heldFiles struct {
 	kept atomic.Int64 // how many are: as long as none is, calls do not ask for each file
 
-	mu    sync.RWMutex
-	dir   *statedir.Dir // nil: no file can be kept
+	mu sync.RWMutex
+	// +checklocks:mu
+	dir *statedir.Dir // nil: no file can be kept
+	// +checklocks:mu
 	files map[heldKey]*heldFile
 	// reclaiming is whether clients may reclaim files that nobody holds yet: any file may be one
 	// of these.
+	// +checklocks:mu
 	reclaiming bool
 	// left is whether the next process is to find what is kept.
+	// +checklocks:mu
 	left bool
 }
 
@@ -133,7 +137,7 @@ func (o *Opener) release(f *heldFile) {
 	h.mu.Lock()
 	f.users--
 	gone := f.users == 0 && f.kept && !h.reclaiming && !h.left
-	h.dropUnused(f)
+	h.dropUnusedLocked(f)
 	h.mu.Unlock()
 	if gone {
 		o.forget(f)
@@ -152,12 +156,14 @@ func (h *heldFiles) setKept(f *heldFile, kept bool) bool {
 		return true
 	}
 	h.kept.Add(-1)
-	h.dropUnused(f)
+	h.dropUnusedLocked(f)
 	return true
 }
 
-// dropUnused forgets a file that is neither held nor kept. The caller has locked h.mu.
-func (h *heldFiles) dropUnused(f *heldFile) {
+// dropUnusedLocked forgets a file that is neither held nor kept.
+//
+// +checklocks:h.mu
+func (h *heldFiles) dropUnusedLocked(f *heldFile) {
 	if f.users > 0 || f.kept {
 		return
 	}

@@ -81,6 +81,9 @@ type LockedNames struct{ first, second *names }
 // The caller must hold no such lock.
 func LockNames(a, b *File) LockedNames { return lockNames(a.names, b.names) }
 
+// lockNames is LockNames. Not checked: which of the two is locked first is not known before.
+//
+// +checklocksignore
 func lockNames(a, b *names) LockedNames {
 	if a == b {
 		a.begin()
@@ -95,12 +98,17 @@ func lockNames(a, b *names) LockedNames {
 	return LockedNames{a, b}
 }
 
+// begin locks the names, until LockedNames.Unlock.
+//
+// +checklocksacquire:n.lock
 func (n *names) begin() {
 	n.lock.Lock()
 	n.version.begin()
 }
 
-// Unlock unlocks the names, after a change. Call it once.
+// Unlock unlocks the names, after a change. Call it once. Not checked: the names are in a list.
+//
+// +checklocksignore
 func (l LockedNames) Unlock() {
 	for _, n := range [...]*names{l.second, l.first} {
 		if n != nil {

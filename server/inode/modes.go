@@ -37,7 +37,8 @@ type modes struct {
 	// few, and it is rare.
 	mu  sync.Mutex
 	dir *statedir.Dir // with the records; nil: no mode is changed. Set by NewOpener.
-	// left are records of what is not undone yet, mostly by a process before. Guarded by mu.
+	// left are records of what is not undone yet, mostly by a process before.
+	// +checklocks:mu
 	left map[heldKey]modeRecord
 	some atomic.Bool  // left has one
 	step func(string) // called after each step, if set by a test
@@ -73,7 +74,10 @@ func (m *modes) did(what string) {
 	}
 }
 
-// open opens the directory of records. If modes are to be changed, it is made if it is not there.
+// open opens the directory of records. If modes are to be changed, it is made if it is not there. Nobody else has
+// m yet.
+//
+// +checklocksignore
 func (m *modes) open(dir string, change bool, log *slog.Logger) {
 	m.left = map[heldKey]modeRecord{}
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) && !change {
@@ -98,7 +102,7 @@ func (m *modes) open(dir string, change bool, log *slog.Logger) {
 				log.Warn("nfs: what is no record of a file's mode can't be put aside", "err", err)
 			}
 		case ok:
-			m.leave(r)
+			m.leaveLocked(r)
 		case name != spareRecord:
 			log.Warn("nfs: this is no record of a file's mode: remove it", "file", filepath.Join(dir, name))
 		}
@@ -112,8 +116,10 @@ func (m *modes) close() {
 	}
 }
 
-// record writes a record. The caller holds mu, as of the following.
-func (m *modes) record(r modeRecord) error {
+// recordLocked writes a record.
+//
+// +checklocks:m.mu
+func (m *modes) recordLocked(r modeRecord) error {
 	dir, name := m.dir.Fd(), r.name()
 	err := unix.Renameat(dir, spareRecord, dir, name)
 	if errors.Is(err, unix.ENOENT) {
@@ -132,8 +138,10 @@ func (m *modes) record(r modeRecord) error {
 	return nil
 }
 
-// drop removes a record.
-func (m *modes) drop(r modeRecord) (err error) {
+// dropLocked removes a record.
+//
+// +checklocks:m.mu
+func (m *modes) dropLocked(r modeRecord) (err error) {
 	asRoot(func() {
 		dir := m.dir.Fd()
 		err = unix.Renameat(dir, r.name(), dir, spareRecord)
@@ -144,15 +152,19 @@ func (m *modes) drop(r modeRecord) (err error) {
 	return err
 }
 
-// leave has a record stay.
-func (m *modes) leave(r modeRecord) {
+// leaveLocked has a record stay.
+//
+// +checklocks:m.mu
+func (m *modes) leaveLocked(r modeRecord) {
 	m.left[r.key] = r
 	m.some.Store(true)
 }
 
-// forget ends what leave began.
-func (m *modes) forget(r modeRecord) error {
-	if err := m.drop(r); err != nil {
+// forgetLocked ends what leaveLocked began.
+//
+// +checklocks:m.mu
+func (m *modes) forgetLocked(r modeRecord) error {
+	if err := m.dropLocked(r); err != nil {
 		return err
 	}
 	delete(m.left, r.key)
@@ -220,7 +232,7 @@ func (o *Opener) restoreMode(r modeRecord) error {
 	case m.left[r.key] != r: // a client has set the mode
 		return nil
 	case errors.Is(err, unix.ESTALE): // the file is gone
-		return m.forget(r)
+		return m.forgetLocked(r)
 	case err != nil:
 		return err
 	}
@@ -228,7 +240,7 @@ func (o *Opener) restoreMode(r modeRecord) error {
 	if err := errors.Join(m.narrow(f.fd, r), m.settle(v, f.fd)); err != nil {
 		return err
 	}
-	return m.forget(r)
+	return m.forgetLocked(r)
 }
 
 // set does a client's chmod of a file. What is left to be undone is not from then on.
@@ -239,7 +251,7 @@ func (m *modes) set(key heldKey, chmod func() error) error {
 		return err
 	}
 	if r, ok := m.left[key]; ok {
-		return m.forget(r)
+		return m.forgetLocked(r)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (o *Opener) openOwn(v *exports.Volume, id disk.FileID, path int, use Use) (
 		change := o.beginChange(v, id)
 		err := errors.Join(m.narrow(path, r), m.settle(v, path))
 		if change.end(); err == nil {
-			err = m.forget(r)
+			err = m.forgetLocked(r)
 		}
 		if err != nil {
 			return disk.Descriptor{}, err
@@ -40,35 +40,28 @@ func (o *Opener) openOwn(v *exports.Volume, id disk.FileID, path int, use Use) (
 	if use == UseWrite {
 		wants |= unix.S_IWUSR
 	}
-	open := func() (disk.Descriptor, error) {
-		fd, err := unix.Open(disk.ProcPath(path), use.flags()&^unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return disk.Descriptor{}, err
-		}
-		return disk.Owned(fd), nil
-	}
 	r := modeRecord{heldKey{v.ID, id}, attr.Mode & allModes, wants &^ attr.Mode}
 	if r.added == 0 {
-		return open()
+		return disk.Reopen(path, use.flags())
 	}
-	if err := m.record(r); err != nil {
+	if err := m.recordLocked(r); err != nil {
 		return disk.Descriptor{}, err
 	}
 	m.did("recorded")
 	defer o.beginChange(v, id).end()
 	if err := unix.Chmod(disk.ProcPath(path), r.mode|r.added); err != nil {
-		return disk.Descriptor{}, errors.Join(err, m.drop(r))
+		return disk.Descriptor{}, errors.Join(err, m.dropLocked(r))
 	}
 	m.did("widened")
-	d, err := open()
+	d, err := disk.Reopen(path, use.flags())
 	if undone := errors.Join(m.narrow(path, r), m.settle(v, path)); undone != nil {
-		m.leave(r) // to the next process
+		m.leaveLocked(r) // to the next process
 		d.Close()
 		return disk.Descriptor{}, undone
 	}
 	m.did("narrowed")
-	if undone := m.drop(r); undone != nil {
-		m.leave(r)
+	if undone := m.dropLocked(r); undone != nil {
+		m.leaveLocked(r)
 	}
 	m.did("dropped")
 	return d, err

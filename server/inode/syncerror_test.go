@@ -145,5 +145,5 @@ func makeIdle(o *Opener) {
 func isKept(o *Opener, f *openFile) bool {
 	o.files.mu.Lock()
 	defer o.files.mu.Unlock()
-	return o.files.open(&f.key)[f.use] == f
+	return o.files.openLocked(&f.key)[f.use] == f
 }

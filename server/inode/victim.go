@@ -58,7 +58,9 @@ func (v *victim) take() {
 
 // keep gives a file that clients hold open another name, if it is about to lose its last one. It
 // does nothing where that fails, as on a full disk: then the file stays as long as this process has it
-// open.
+// open. Not checked: taken unlocks the names, if there are any.
+//
+// +checklocksignore
 func (v *victim) keep(as actas.Thread, name string) {
 	dir := v.dir
 	if v.id.IsZero() {
@@ -73,7 +75,9 @@ func (v *victim) keep(as actas.Thread, name string) {
 	}
 }
 
-// taken ends it. err is the result of removing the name.
+// taken ends it. err is the result of removing the name. Not checked: keep has locked the names, if there are any.
+//
+// +checklocksignore
 func (v *victim) taken(err error) error {
 	files := v.dir.opener.files
 	if v.linked && err != nil {

@@ -162,7 +162,7 @@ func (x *Index) Open(file disk.FileID, flags int) (disk.Descriptor, error) {
 		case moved:
 			if repaired < repairsMax {
 				repaired++
-				x.walks.doubt(ino)
+				x.Doubt(ino)
 				if _, err := x.repair(ino); err != nil {
 					return d, err
 				}

@@ -11,7 +11,7 @@ import (
 )
 
 // Indexes has what the indexes of all volumes share: their memory, the folder that keeps them, and how many are
-// filled at a time. The zero Indexes is ready for setUp.
+// filled at a time. The zero Indexes is ready for SetUp.
 type Indexes struct {
 	dir    string // where they are kept from one start to the next; empty: nowhere
 	log    *slog.Logger

@@ -12,19 +12,28 @@ import (
 
 // walks are the walks of a volume that fill its index, one at a time.
 type walks struct {
-	mu      sync.Mutex
+	mu sync.Mutex
+	// +checklocks:mu
 	running bool // one is under way, or will begin
+	// +checklocks:mu
 	walking bool // one is under way
 	// complete is whether the index has all files, so that what it does not know does not exist.
+	// +checklocks:mu
 	complete bool
-	doubts   uint64 // counts signs of changes directly on the disk
-	begun    uint64 // how many walks
-	ended    uint64
-	next     time.Time         // not before that
-	asked    map[uint64]uint64 // inodes that were not found, with the walk that answers whether they exist
-	found    map[uint64]place  // those of them that this walk has seen, as the index may forget them again
-	moved    []uint64          // directories that were renamed during this walk
-	done     chan struct{}     // closed when a walk ends
+	// +checklocks:mu
+	doubts uint64 // counts signs of changes directly on the disk
+	// +checklocks:mu
+	begun uint64 // how many walks
+	// +checklocks:mu
+	ended uint64
+	// +checklocks:mu
+	next time.Time // not before that
+	// +checklocks:mu
+	asked map[uint64]uint64 // inodes that were not found, with the walk that answers whether they exist
+	// +checklocks:mu
+	found map[uint64]place // those of them that this walk has seen, as the index may forget them again
+	moved []uint64         // directories that were renamed during this walk
+	done  chan struct{}    // closed when a walk ends
 }
 
 const (
@@ -60,6 +69,9 @@ func (w *walks) see(ino uint64, p place) {
 	}
 }
 
+// init is for before anybody else has w.
+//
+// +checklocksignore
 func (w *walks) init() {
 	w.asked, w.done = map[uint64]uint64{}, make(chan struct{})
 }
@@ -100,7 +112,7 @@ func (x *Index) ask(ino uint64) answer {
 	if !asked && len(w.asked) < askedMax {
 		w.asked[ino] = w.begun + 1
 	}
-	x.start()
+	x.startLocked()
 	done := w.done
 	w.mu.Unlock()
 	wait := time.NewTimer(askWait)
@@ -114,8 +126,10 @@ func (x *Index) ask(ino uint64) answer {
 	return walkPending
 }
 
-// start has a walk begin, unless there is one. The caller has locked walks.mu.
-func (x *Index) start() {
+// startLocked has a walk begin, unless there is one.
+//
+// +checklocks:x.walks.mu
+func (x *Index) startLocked() {
 	if w := &x.walks; !w.running {
 		w.running = true
 		go x.walk(time.Until(w.next))

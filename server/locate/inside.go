@@ -151,7 +151,9 @@ func (i *Inside) removeOld() (some bool) {
 //
 // It leaps: the first leap is one level, each further one twice as long, until one
 // ends above the root; then they get shorter. So it takes some ten system calls if
-// directories are not nested deeply, and a few more per thousand levels.
+// directories are not nested deeply, and a few more per thousand levels. Not checked: climbing is locked only by some.
+//
+// +checklocksignore
 func (i *Inside) Find(v *Volume, f *disk.FileID, fd int) error {
 	now := i.now.Load()
 	above, err := v.above(now)

@@ -24,12 +24,16 @@ import (
 // and what a power cut takes a walk finds. When too much of the file is of no use any more, another
 // replaces it.
 type keptIndex struct {
-	path    string     // empty: the index is not kept
-	mu      sync.Mutex // held while the file is read or written, and guards the rest
-	file    *inodeindex.Saved
+	path string     // empty: the index is not kept
+	mu   sync.Mutex // held while the file is read or written, and guards the rest
+	// +checklocks:mu
+	file *inodeindex.Saved
+	// +checklocks:mu
 	changes uint64 // of the index, when it was written
-	failed  bool
-	retry   time.Time // not before that
+	// +checklocks:mu
+	failed bool
+	// +checklocks:mu
+	retry time.Time // not before that
 }
 
 const (
@@ -162,9 +166,9 @@ func (x *Index) save() {
 	case names < keptMin:
 		k.file, err = nil, removeKeptIndex(k.path)
 	case k.file != nil && k.file.Names <= names*3/2:
-		err = x.appendFile()
+		err = x.appendFileLocked()
 	case x.hasWalked():
-		err = x.writeFile(names)
+		err = x.writeFileLocked(names)
 	default: // what it has is little
 		return
 	}
@@ -188,8 +192,10 @@ func (x *Index) hasWalked() bool {
 	return x.walks.ended > 0
 }
 
-// appendFile appends the names that are not in the file.
-func (x *Index) appendFile() error {
+// appendFileLocked appends the names that are not in the file.
+//
+// +checklocks:x.kept.mu
+func (x *Index) appendFileLocked() error {
 	k := &x.kept
 	dir, err := statedir.Open(filepath.Dir(k.path), nil, x.log)
 	if err != nil {
@@ -211,8 +217,10 @@ func (x *Index) appendFile() error {
 	return err
 }
 
-// writeFile writes another file, and puts it in the place of the old one.
-func (x *Index) writeFile(names int) error {
+// writeFileLocked writes another file, and puts it in the place of the old one.
+//
+// +checklocks:x.kept.mu
+func (x *Index) writeFileLocked(names int) error {
 	k, v := &x.kept, x.volume
 	k.file = nil
 	dir, err := statedir.Open(filepath.Dir(k.path), nil, x.log)

@@ -52,7 +52,7 @@ func (x *Index) Renamed(fromIno uint64, name string, to int, toIno uint64, newNa
 	ino := x.volume.FS.NumberIn(file)
 	_, st, _ := x.look(to, newName)
 	if ino == 0 || st.Ino != ino {
-		x.walks.doubt(ino)
+		x.Doubt(ino)
 		return
 	}
 	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR

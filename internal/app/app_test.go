@@ -1,0 +1,69 @@
+package app
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/podnas/podnas/quota"
+	"github.com/podnas/podnas/server"
+)
+
+// config is of an App that refuses nothing.
+func config(t *testing.T) Config {
+	t.Helper()
+	return Config{
+		Root: t.TempDir(), Quota: quota.Auto, Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0", Engine: server.EngineAuto, Handles: server.HandlesAuto,
+		IndexMemory: DefaultIndexMemory, Standalone: true, ClaimsDir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// A flag that means nothing is refused before a port is opened.
+func TestNewRefusesFlags(t *testing.T) {
+	for name, mistake := range map[string]func(*Config){
+		"quota":       func(c *Config) { c.Quota = "none" },
+		"engine":      func(c *Config) { c.Engine = "ganesha" },
+		"handles":     func(c *Config) { c.Handles = "names" },
+		"claims":      func(c *Config) { c.ClaimsDir = "" },
+		"index":       func(c *Config) { c.IndexMemory = 0 },
+		"overcommit":  func(c *Config) { c.Overcommit = -1 },
+		"grace":       func(c *Config) { c.ClaimGrace = -1 },
+		"newIdentity": func(c *Config) { c.NewIdentity = "mine" },
+	} {
+		cfg := config(t)
+		cfg.Listen = "nowhere" // which would be the error of a port
+		mistake(&cfg)
+		if _, err := New(cfg); !errors.As(err, new(*FlagError)) {
+			t.Errorf("%s: %v, want a FlagError", name, err)
+		}
+	}
+}
+
+// A mode of quotas may have the name that it had at first.
+func TestOldNameOfQuota(t *testing.T) {
+	cfg := config(t)
+	cfg.Quota = "xfs"
+	if err := cfg.validate(); err != nil || cfg.Quota != quota.Kernel {
+		t.Errorf("--quota=xfs is %q, %v", cfg.Quota, err)
+	}
+}
+
+// If one port is taken, the other is given back.
+func TestNewGivesBackThePort(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	mustDo(t, err)
+	defer taken.Close()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	mustDo(t, err)
+	cfg := config(t)
+	cfg.Listen, cfg.HTTP = free.Addr().String(), taken.Addr().String()
+	mustDo(t, free.Close())
+	if _, err := New(cfg); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Fatalf("New: %v", err)
+	}
+	again, err := net.Listen("tcp", cfg.Listen)
+	mustDo(t, err)
+	mustDo(t, again.Close())
+}
