@@ -22,7 +22,7 @@
 #                           and the kernel's own in one such guest, and the kernel's own
 #                           client: flags and loads are those of test/bench/client
 #   SYNC=1       client: native and the kernel's own server sync each change before they answer
-#   NFS=VERSION  of NFS, 3 or 4.1, for ganesha, guest and client (default: 3)
+#   NFS=VERSION  of NFS, 3, 4.1 or 4.2, for ganesha, guest and client (default: 3)
 #   COUNTS=1     least also looks at a file before it is removed, as who counts space must, and
 #                keeps what CREATE has opened, until then
 #   LOADS=LIST   as --loads; without it all that both servers know
