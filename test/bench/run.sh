@@ -14,6 +14,7 @@
 #                           make the same system calls and syncs. In BENCH_DIR if
 #                           that is given, else on an XFS in a file, in a box. Takes
 #                           flags of test/bench/local, and its loads alone
+#                  nfs3     native with NFSv4.1 beside itself with version 3, and with 4.2 beside 4.1
 #                  ganesha  native with sync: "false" beside NFS-Ganesha, which syncs
 #                           no names either; on an XFS in a file, in a box (box.sh)
 #                  guest    the same in a User-Mode Linux guest. A system call costs

@@ -226,7 +226,7 @@ func copyFile(t *turn, size int64) (r result, err error) {
 	if unix.IoctlFileClone(int(f.Fd()), int(from.Fd())) != nil {
 		_, err = f.ReadFrom(from)
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := errors.Join(err, f.Close()); err != nil {
 		return r, err
 	}
 	r = result{done: int(size >> 20), took: time.Since(begun)}
