@@ -20,7 +20,7 @@ const (
 	copyFor = time.Second
 	// copyPiece is what is copied at once, in bytes: other calls for the file wait for it, and so does the end of COPY.
 	copyPiece = 4 << 20
-	// clonePiece is what a COPY shares at once. Sharing a GiB in one extent takes a millisecond, but in extents of 4 KiB seconds.
+	// clonePiece is what a COPY shares at once, at most: what of it is in memory alone is written to the disk first.
 	clonePiece = 256 << 20
 	// cloneBlock is what offsets of blocks that are shared must be multiples of, on most disks. On others a COPY copies.
 	cloneBlock = 4 << 10
@@ -199,11 +199,12 @@ func (c *Call) sharePiece(p *copying) int64 {
 	if n == 0 || p.fromOffset%cloneBlock != 0 || p.offset%cloneBlock != 0 {
 		return 0
 	}
-	err := c.AsCaller(func(u actas.Thread) error { return p.to.CloneFrom(u, p.from, p.fromOffset, p.offset, n) })
-	if err != nil { // copying says what is wrong, if anything is
-		return 0
-	}
-	return n
+	done := int64(0)
+	_ = c.AsCaller(func(u actas.Thread) (err error) { // copying says what is wrong, if anything is
+		done, err = p.to.ShareFrom(u, p.from, p.fromOffset, p.offset, n)
+		return err
+	})
+	return done
 }
 
 // wasCopied forgets what is remembered of a file whose data was read.

@@ -28,6 +28,7 @@ var rangeTests = []test{
 	{"between volumes", testBetweenVolumes},
 	{"replies of copies that are kept", testCopyReplay},
 	{"change attribute of copies", testCopyChange},
+	{"CLONE is one change", testCloneIsOne},
 }
 
 func seek(id nfs4.Stateid, offset uint64, what nfs4.DataContent) op {
