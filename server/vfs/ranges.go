@@ -160,7 +160,7 @@ type copying struct {
 
 func (c *Call) copyPieces(p *copying) (done int64, err error) {
 	piece, shares := int64(copyPiece), true
-	for began := time.Now(); p.left > 0 && (done == 0 || time.Since(began) < copyFor); {
+	for began := time.Now(); p.left > 0 && (done == 0 || time.Since(began) < c.service.copyFor); {
 		n := int64(0)
 		if shares {
 			n = c.sharePiece(p)

@@ -2,6 +2,7 @@ package nfstest4
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -99,8 +100,9 @@ func testCloneIsOne(e *env) {
 	users.Wait()
 	e.Logf("CLONE of 9,000 extents took %v; %d calls of a neighbour meanwhile, %v at most", took, calls, longest)
 	found := reads(c.ok(putfh(dst), read(to, 0, 8), read(to, last, 8)))
-	var begins, ends int
-	if _, err := fmt.Sscan(found[0]+" "+found[1], &begins, &ends); err != nil || ends != begins && ends != begins-1 {
-		e.Errorf("the copy begins and ends with %q, which was never so: %v", found, err)
+	begins, err := strconv.Atoi(found[0])
+	ends, err2 := strconv.Atoi(found[1])
+	if err != nil || err2 != nil || ends != begins && ends != begins-1 {
+		e.Errorf("the copy begins and ends with %q, which was never so: %v %v", found, err, err2)
 	}
 }

@@ -29,6 +29,8 @@ var rangeTests = []test{
 	{"replies of copies that are kept", testCopyReplay},
 	{"change attribute of copies", testCopyChange},
 	{"CLONE is one change", testCloneIsOne},
+	{"COPY of much", testCopyMuch},
+	{"COPY without its connection", testCopyConnection},
 }
 
 func seek(id nfs4.Stateid, offset uint64, what nfs4.DataContent) op {
@@ -69,6 +71,7 @@ func (e *env) in(minor uint32) *client {
 	c.start()
 	c.ok(reclaimComplete(false))
 	e.Cleanup(func() {
+		c.reconnect() // another connection was closed before, as it was made after this
 		if err := c.leave(); err != nil {
 			e.Errorf("clean up: %v", err)
 		}
