@@ -58,9 +58,19 @@ func (c *Call) Seek(f *inode.File, offset uint64, hole bool) (at uint64, eof boo
 	return uint64(found), false, nil
 }
 
-// Allocate gives blocks to a range of a file that is open with UseWrite.
+// Allocate gives blocks to a range of a file that is open with UseWrite. What there is no room for is refused at once: XFS
+// would take all blocks that there are before it finds that out, and keep them for a while.
 func (c *Call) Allocate(f *inode.File, offset, length uint64) error {
-	return c.changeRange(f, exports.CanAllocate, offset, length, (*inode.File).Allocate)
+	return c.changeRange(f, exports.CanAllocate, offset, length, func(f *inode.File, as actas.Thread, offset, length int64) error {
+		attr, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		if room, err := f.Volume.Statfs(); err == nil && uint64(length) > room.Free+attr.Used {
+			return syscall.ENOSPC
+		}
+		return f.Allocate(as, offset, length)
+	})
 }
 
 // Deallocate makes a hole of a range of a file that is open with UseWrite.
