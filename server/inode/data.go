@@ -18,6 +18,7 @@ import (
 
 // ReadAt reads until p is full or the file ends.
 func (f *File) ReadAt(p []byte, offset int64) (int, error) {
+	f.kept.content.settled()
 	done := 0
 	for done < len(p) {
 		n, err := unix.Pread(f.fd, p[done:], offset+int64(done))
@@ -36,6 +37,9 @@ func (f *File) ReadAt(p []byte, offset int64) (int, error) {
 // would wait, or if the file system does not support that; at the end of the file
 // it reads less.
 func (f *File) ReadCached(p []byte, offset int64) (int, error) {
+	if f.kept.content.replaced.Load() {
+		return 0, unix.EAGAIN
+	}
 	n, err := disk.PreadNow(f.fd, p, offset)
 	if err != nil {
 		return 0, unix.EAGAIN
@@ -47,6 +51,8 @@ func (f *File) ReadCached(p []byte, offset int64) (int, error) {
 // afterwards, which are zero if the file was removed.
 func (f *File) WriteAt(p []byte, offset int64) (int, disk.Attr, error) {
 	f.kept.written.Store(true)
+	f.kept.content.mu.RLock()
+	defer f.kept.content.mu.RUnlock()
 	defer f.beginChange().end()
 	var st unix.Stat_t
 	n, err := f.charge.Write(f.fd, p, offset, &st)
@@ -63,6 +69,10 @@ func (f *File) Truncate(as actas.Thread, size uint64) error {
 	as.MustAct()
 	if size > math.MaxInt64 {
 		return unix.EFBIG
+	}
+	if f.use == UseWrite {
+		f.kept.content.mu.Lock()
+		defer f.kept.content.mu.Unlock()
 	}
 	defer f.beginChange().end()
 	if f.use == UseWrite {

@@ -49,10 +49,11 @@
 //
 //  1. the names of directories, in the order of volume and FileID: [LockNames]
 //  2. the names of a file that is held: heldFile.names
-//  3. modes.mu, over the system calls that widen a mode and narrow it again
-//  4. one of those that are held for some lines each: a shard of directories, fileCache.mu, heldFiles.mu, and one of
+//  3. content.mu, of two files in the order of volume and FileID, for as long as their data is changed
+//  4. modes.mu, over the system calls that widen a mode and narrow it again
+//  5. one of those that are held for some lines each: a shard of directories, fileCache.mu, heldFiles.mu, and one of
 //     changes, which is held over fstat(2), so that attributes and change attribute go together. Then those of
 //     space, locate and durable.
 //
-// Over other system calls only the names are held, and what is in the package comments of space, locate and durable.
+// Over other system calls only the names and content.mu are held, and what is in the package comments of space, locate and durable.
 package inode

@@ -113,6 +113,7 @@ type openFile struct {
 	next    *openFile     // with the same number, in fileCache.files
 
 	charge  *space.Charge // where the server counts
+	content *content      // of a regular file that is open with UseRead or UseWrite
 	written atomic.Bool
 	looked  atomic.Bool // by an ACCESS or READ, whose next one may find its attributes remembered
 }
@@ -236,13 +237,16 @@ func (c *fileCache) put(f *openFile) (_, unsynced *openFile) {
 		f.close()
 		return first, nil
 	}
-	state := new(durable.State)
+	state, content := new(durable.State), f.content
 	for _, other := range files {
 		if other != nil {
-			state = other.State()
+			state, content = other.State(), cmp.Or(other.content, content)
 		}
 	}
 	f.init(state)
+	if f.content = content; use.isData() && content == nil {
+		f.content = newContent()
+	}
 	number := c.number(&f.key)
 	f.next, c.files[number] = c.files[number], f
 	var evicted *openFile

@@ -75,6 +75,7 @@ var only41 = map[string]string{
 	"TestThroughService":     "with version 3 Linux gives up after minutes what it gives up after a lease with 4.1",
 	"TestDieUnderLocks":      "locks that a log keeps",
 	"TestVersion42":          "programs on a mount of version 4.2",
+	"TestTwoMounts42":        "two mounts of version 4.2",
 	"TestFinderChanges":      "its locks are between two nodes of version 4.1",
 }
 
