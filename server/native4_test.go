@@ -42,6 +42,18 @@ func TestRanges4(t *testing.T) {
 	})
 }
 
+// TestXattrs4 does the same for extended attributes.
+func TestXattrs4(t *testing.T) {
+	testdisk.Each(t, func(t *testing.T, disk string) {
+		t.Run("the kernel counts", func(t *testing.T) {
+			nfstest4.RunXattrs(t, target4(t, filepath.Join(disk, "kernel"), way4{handles: handlesHere()}))
+		})
+		t.Run("the server counts", func(t *testing.T) {
+			nfstest4.RunXattrs(t, target4(t, filepath.Join(disk, "server"), way4{handles: handlesHere(), counts: true}))
+		})
+	})
+}
+
 // way4 is a way to serve version 4.
 type way4 struct {
 	handles string

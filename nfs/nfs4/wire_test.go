@@ -77,7 +77,7 @@ func okBytes(parts ...[]byte) []byte {
 
 // wireTests are those of all families.
 func wireTests() []wireTest {
-	return slices.Concat(commonTests, namesTests, ioTests, attrTests, openTests, lockTests, sessionTests, callbackTests, rangesTests)
+	return slices.Concat(commonTests, namesTests, ioTests, attrTests, openTests, lockTests, sessionTests, callbackTests, rangesTests, xattrTests)
 }
 
 var commonTests = []wireTest{

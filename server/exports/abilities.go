@@ -17,6 +17,7 @@ const (
 	CanAllocate Ability = iota
 	CanDeallocate
 	CanClone
+	CanXattr
 	abilities // how many there are
 )
 
@@ -35,6 +36,17 @@ func (v *Volume) Unable(what Ability, err error) error {
 	if !errors.Is(err, unix.EOPNOTSUPP) {
 		return err
 	}
+	if v.isUnable(what) {
+		return err
+	}
+	return unix.EINVAL
+}
+
+// HasXattrs reports whether files of the volume may have extended attributes of users. The caller must be root.
+func (v *Volume) HasXattrs() bool { return !v.isUnable(CanXattr) }
+
+// isUnable reports whether it is known that the file system can't do something.
+func (v *Volume) isUnable(what Ability) bool {
 	is := &v.known[what]
 	if is.Load() == 0 {
 		switch tried := v.try(what); {
@@ -44,14 +56,18 @@ func (v *Volume) Unable(what Ability, err error) error {
 			is.Store(isUnable)
 		}
 	}
-	if is.Load() == isUnable {
-		return err
-	}
-	return unix.EINVAL
+	return is.Load() == isUnable
 }
 
 // try tries what a file system can do, with a file that has no name and no data.
 func (v *Volume) try(what Ability) error {
+	if what == CanXattr { // in the root's own attributes, where there is none of this name
+		_, err := unix.Fgetxattr(int(v.Files.Root.Fd()), disk.XattrUser+"podnas.none", nil)
+		if errors.Is(err, unix.ENODATA) {
+			return nil
+		}
+		return err
+	}
 	const block = 64 << 10 // no file system has larger ones
 	fd, err := unix.Openat(int(v.Files.Root.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {

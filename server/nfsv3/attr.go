@@ -73,6 +73,9 @@ func (t *task) getattr() (result, rpc.AcceptStat) {
 	return res, rpc.Success
 }
 
+// allAccess is the rights that there are.
+const allAccess = nfs3.AccessRead | nfs3.AccessLookup | nfs3.AccessModify | nfs3.AccessExtend | nfs3.AccessDelete | nfs3.AccessExecute
+
 // access: section 3.3.4. Each bit is what the kernel says to the caller.
 func (t *task) access() (result, rpc.AcceptStat) {
 	args, res := &t.args.access, &t.res.access
@@ -81,7 +84,7 @@ func (t *task) access() (result, rpc.AcceptStat) {
 	}
 	f, err := t.OpenRecent(args.Object)
 	if err == nil {
-		res.Access, _, err = t.Rights(f, args.Access)
+		res.Access, _, err = t.Rights(f, args.Access&allAccess)
 	}
 	if res.Status = statusOf(err); err == nil {
 		res.Attr = postOpOf(f)

@@ -43,7 +43,7 @@ func newAttrSets() (all [lastMinor + 1]attrSets) {
 		nfs4.AttrMountedOnFileID, nfs4.AttrSuppattrExclcreat,
 	))
 	all[1] = s
-	of2 := nfs4.BitmapOf(nfs4.AttrCloneBlksize)
+	of2 := nfs4.BitmapOf(nfs4.AttrCloneBlksize, nfs4.AttrXattrSupport)
 	s.supported, s.ofDisk = s.supported.Or(of2), s.ofDisk.Or(of2)
 	all[2] = s
 	return all
@@ -98,6 +98,7 @@ func (c *compound) attrs(v *exports.Volume, a *disk.Attr, change uint64, handle 
 	into.FilesAvail, into.FilesFree, into.FilesTotal = st.FreeFiles, st.FreeFiles, st.Files
 	into.SpaceAvail, into.SpaceFree, into.SpaceTotal = st.Available, st.Free, st.Size
 	into.MaxLink, into.MaxName, into.CloneBlksize = st.LinkMax, st.NameMax, st.BlockSize
+	into.XattrSupport = wanted.Has(nfs4.AttrXattrSupport) && v.HasXattrs()
 	return nil
 }
 
@@ -123,6 +124,7 @@ func (c *compound) pseudoAttrs(n *node, handle []byte, into *nfs4.Attrs) {
 		Type: nfs4.TypeDir, Change: n.change(), Size: 4096, Filehandle: handle, FileID: n.fileID(), MountedOnFileID: n.fileID(),
 		Mode: 0o555, NumLinks: 2, Owner: []byte("0"), OwnerGroup: []byte("0"),
 		TimeAccess: began, TimeMetadata: began, TimeModify: began,
+		XattrSupport: true, // of the volumes below: some clients ask here, once
 	}
 	c.common(into)
 }
@@ -236,16 +238,22 @@ func (c *compound) access() (result, error) {
 	if err := c.decode(args); err != nil {
 		return nil, err
 	}
-	const ofDir = nfs4.AccessRead | nfs4.AccessLookup | nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessDelete
+	const ofDir = nfs4.AccessRead | nfs4.AccessLookup | nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessDelete | accessOfXattrs
+	if c.minor < 2 {
+		args.Access &^= accessOfXattrs
+	}
 	f, err := c.attrFile(&c.cur)
 	if err != nil {
 		return nil, err
 	}
 	res := &c.mem.accessRes
 	if f == nil {
-		may := uint32(nfs4.AccessRead | nfs4.AccessLookup)
+		may := uint32(nfs4.AccessRead | nfs4.AccessLookup | nfs4.AccessXARead | nfs4.AccessXAList)
 		*res = nfs4.AccessRes{Supported: args.Access & ofDir, Access: args.Access & may}
 		return res, nil
+	}
+	if args.Access&accessOfXattrs != 0 && !f.Volume.HasXattrs() {
+		args.Access &^= accessOfXattrs
 	}
 	rights, supported, err := c.Rights(f, args.Access)
 	if err != nil {

@@ -112,10 +112,10 @@ func newOperations() operations {
 		nfs4.OpSeek:               {2, with((*compound).seek)},
 		nfs4.OpWriteSame:          {2, nil},
 		nfs4.OpClone:              {2, with((*compound).clone)},
-		nfs4.OpGetxattr:           {2, nil},
-		nfs4.OpSetxattr:           {2, nil},
-		nfs4.OpListxattrs:         {2, nil},
-		nfs4.OpRemovexattr:        {2, nil},
+		nfs4.OpGetxattr:           {2, with((*compound).getxattr)},
+		nfs4.OpSetxattr:           {2, with((*compound).setxattr)},
+		nfs4.OpListxattrs:         {2, with((*compound).listxattrs)},
+		nfs4.OpRemovexattr:        {2, with((*compound).removexattr)},
 	}
 }
 
@@ -133,7 +133,7 @@ func changes(op nfs4.OpNum) bool {
 	switch op {
 	case nfs4.OpClose, nfs4.OpCreate, nfs4.OpLink, nfs4.OpLock, nfs4.OpLocku, nfs4.OpOpen, nfs4.OpOpenDowngrade, nfs4.OpRemove,
 		nfs4.OpRename, nfs4.OpSetattr, nfs4.OpWrite, nfs4.OpFreeStateid, nfs4.OpReclaimComplete,
-		nfs4.OpAllocate, nfs4.OpClone, nfs4.OpCopy, nfs4.OpDeallocate:
+		nfs4.OpAllocate, nfs4.OpClone, nfs4.OpCopy, nfs4.OpDeallocate, nfs4.OpSetxattr, nfs4.OpRemovexattr:
 		return true
 	}
 	return false
@@ -227,6 +227,14 @@ func resultMax(op nfs4.OpNum, d *xdr.Decoder) int {
 		return attrsMax / 2
 	case nfs4.OpReadlink:
 		return small + nfs4.MaxPath
+	case nfs4.OpGetxattr:
+		var args nfs4.GetxattrArgs
+		args.Decode(d)
+		return small + nfs4.MaxXattr
+	case nfs4.OpListxattrs:
+		var args nfs4.ListxattrsArgs
+		args.Decode(d)
+		return small + int(min(args.MaxCount, listxattrsMax))
 	case nfs4.OpSequence:
 		var args nfs4.SequenceArgs
 		args.Decode(d)

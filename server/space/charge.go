@@ -39,6 +39,10 @@ type Charge struct {
 	size int64 // of a file, when last read
 	// +checklocks:mu
 	ahead bool // the file system may free some of its blocks later
+	// +checklocks:mu
+	xattrs int64 // what its extended attributes cost beside its blocks, if xattrsKnown
+	// +checklocks:mu
+	xattrsKnown bool
 
 	// blocks is read-locked by calls that overwrite existing blocks without a
 	// Reservation, and write-locked by calls that truncate the file.
@@ -65,7 +69,7 @@ func (a *Account) EnterNew(st *unix.Stat_t) *Charge {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.known || c.gone { // else others have read its attributes, maybe later
-		c.settleLocked(st, true)
+		c.settleLocked(st, true, inodeAt{})
 	}
 	return c
 }
@@ -118,22 +122,27 @@ func (c *Charge) Look(fd int, st *unix.Stat_t, quick bool) error {
 	if err := disk.Fstat(fd, st, quick); err != nil {
 		return err
 	}
-	c.settleLocked(st, false)
+	c.settleLocked(st, false, inodeAt{fd: fd})
 	return nil
 }
 
 // settleLocked charges the inode's current usage. isNew is whether the caller has created
-// it.
+// it; at is where the inode is found.
 //
 // +checklocks:c.mu
-func (c *Charge) settleLocked(st *unix.Stat_t, isNew bool) {
+func (c *Charge) settleLocked(st *unix.Stat_t, isNew bool, at inodeAt) {
 	a, gone := c.account, st.Nlink == 0
-	bytes, _ := a.prices.of(st)
+	bytes, ahead := a.prices.of(st)
 	c.size, c.ahead = st.Size, a.prices.mayShrink(st)
-	switch {
-	case gone:
+	if gone {
 		c.setGoneLocked()
 		return
+	}
+	if isNew || c.gone { // gone: the number was reused
+		c.xattrs, c.xattrsKnown = 0, isNew
+	}
+	bytes = addSizes(bytes, c.xattrsLocked(st, ahead, at))
+	switch {
 	case !c.known || c.gone: // seen first, or the number was reused
 		c.known, c.gone = true, false
 		a.count(c.inode, bytes, isNew)

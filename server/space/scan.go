@@ -79,7 +79,7 @@ func (c *Charge) LookAt(dir int, name string) (mayChange bool) {
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || disk.InodeOf(&st) != c.inode {
 		return c.ahead
 	}
-	c.settleLocked(&st, false)
+	c.settleLocked(&st, false, inodeAt{fd: dir, name: name})
 	changed := time.Unix(st.Ctim.Unix())
 	return c.ahead || st.Mode&unix.S_IFMT == unix.S_IFREG && time.Since(changed) < LookAfter
 }

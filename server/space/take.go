@@ -24,7 +24,7 @@ func (a *Account) Take(fd int) Taking {
 	c := a.Enter(disk.InodeOf(&st))
 	c.mu.Lock()
 	if !c.known || c.gone { // no call has seen the inode before, so that it is not charged
-		c.settleLocked(&st, false)
+		c.settleLocked(&st, false, inodeAt{fd: fd})
 	}
 	c.mu.Unlock()
 	return Taking{charge: c, fd: fd, isDir: isDir(&st)}

@@ -96,7 +96,7 @@ func (c *Call) someMayWrite(f *inode.File) bool {
 }
 
 // The rights that ACCESS asks for, with the numbers that they have in all versions: RFC 1813
-// section 3.3.4, RFC 8881 section 18.1.
+// section 3.3.4, RFC 8881 section 18.1, RFC 8276 section 8.5.
 const (
 	rightRead = 1 << iota
 	rightLookup
@@ -104,7 +104,12 @@ const (
 	rightExtend
 	rightDelete
 	rightExecute
+	rightXattrRead
+	rightXattrWrite
+	rightXattrList
 )
+
+const rightsOfXattrs = rightXattrRead | rightXattrWrite | rightXattrList
 
 // Rights returns which of the rights that are asked for the caller has to a file that is open with
 // UseAttr, as the kernel says, and apply, which of them there are for such a file: only a directory
@@ -118,11 +123,15 @@ func (c *Call) Rights(f *inode.File, asked uint32) (rights, apply uint32, err er
 		change, execute = change|rightDelete, rightLookup
 		mayChange |= inode.MayExec
 	}
-	apply = asked & (read | change | execute)
-	if f.Volume.Options.ReadOnly {
-		change = 0
+	setXattr := uint32(0)
+	if asked&rightsOfXattrs != 0 && (f.Attr.IsDir() || f.Attr.IsRegular()) {
+		read, setXattr = read|rightXattrRead|rightXattrList, rightXattrWrite
 	}
-	questions := [...]question{{read & asked, inode.MayRead}, {change & asked, mayChange}, {execute & asked, inode.MayExec}}
+	apply = asked & (read | change | execute | setXattr)
+	if f.Volume.Options.ReadOnly {
+		change, setXattr = 0, 0
+	}
+	questions := [...]question{{read & asked, inode.MayRead}, {change & asked, mayChange}, {execute & asked, inode.MayExec}, {setXattr & asked, inode.MayWrite}}
 	if _, known := c.knownMay(f, 0); known {
 		return answered(&questions, func(mode uint32) bool { return c.May(f, mode) }), apply, nil
 	}
@@ -141,7 +150,7 @@ func (c *Call) Rights(f *inode.File, asked uint32) (rights, apply uint32, err er
 // question is what takes one right, mode, of File.Access.
 type question struct{ rights, mode uint32 }
 
-func answered(questions *[3]question, may func(mode uint32) bool) (rights uint32) {
+func answered(questions *[4]question, may func(mode uint32) bool) (rights uint32) {
 	for _, q := range questions {
 		if q.rights != 0 && may(q.mode) {
 			rights |= q.rights

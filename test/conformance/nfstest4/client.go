@@ -225,7 +225,11 @@ func (c *client) next() op {
 // isLong is whether the reply may be more than a server caches.
 func isLong(ops []op) bool {
 	return slices.ContainsFunc(ops, func(o op) bool {
-		return o.num == nfs4.OpRead || o.num == nfs4.OpReaddir || o.num == nfs4.OpReadlink || o.num == nfs4.OpExchangeID
+		switch o.num {
+		case nfs4.OpRead, nfs4.OpReaddir, nfs4.OpReadlink, nfs4.OpExchangeID, nfs4.OpGetxattr, nfs4.OpListxattrs:
+			return true
+		}
+		return false
 	})
 }
 

@@ -60,6 +60,9 @@ type test struct {
 // RunRanges runs what is new in version 4.2 against a server.
 func RunRanges(t *testing.T, target Target) { runTests(t, target, rangeTests, "") }
 
+// RunXattrs runs the tests of extended attributes against a server.
+func RunXattrs(t *testing.T, target Target) { runTests(t, target, xattrTests, "") }
+
 // Run runs the suite against a server. The tests run one after another, because a
 // restart would affect the others.
 func Run(t *testing.T, target Target) {
@@ -90,6 +93,7 @@ func Run(t *testing.T, target Target) {
 		{"types", typeTests, ""},
 		{"details", detailTests, ""},
 		{"ranges", rangeTests, ""},
+		{"extended attributes", xattrTests, ""},
 		{"exports", exportTests, ""},
 		{"restarts", restartTests, ""},
 		{"handover", handoverTests, nothing},

@@ -64,12 +64,16 @@ func (e *env) typeAccess(fh nfs4.FH, kind nfs4.FType) {
 			e.Errorf("ACCESS %#x: %+v", asked, res)
 		}
 	}
-	for _, asked := range []uint32{64, 65, 127, 128, 1 << 31} {
+	known := uint32(63)
+	if e.minor == 2 && (kind == nfs4.TypeReg || kind == nfs4.TypeDir) {
+		known |= xattrAccess
+	}
+	for _, asked := range []uint32{64, 65, 127, 128, 256, 511, 512, 1 << 31} {
 		r := e.do(putfh(fh), access(asked))
 		if r.status == nfs4.ErrInval {
 			continue
 		}
-		if res := get[nfs4.AccessRes](e, r); r.status != nfs4.OK || res.Supported&^63 != 0 || res.Access&^63 != 0 {
+		if res := get[nfs4.AccessRes](e, r); r.status != nfs4.OK || res.Supported&^known != 0 || res.Access&^known != 0 {
 			e.Errorf("ACCESS %#x: %v, %+v", asked, r.status, res)
 		}
 	}
