@@ -43,7 +43,7 @@ func keepsAtime(d *disk.FS, a *disk.Attr, now int64) bool {
 
 // version counts the changes of files, of those with one index together. Its low bits are the
 // number of changes under way: until all have ended, the attributes that can be read may be those
-// of before, and are not remembered. It is nil for files whose attributes are never remembered.
+// of before, and are not remembered.
 type version struct{ atomic.Uint64 }
 
 const (
@@ -51,20 +51,6 @@ const (
 	oneChange     = 1 << 24
 	changesAtOnce = oneChange - 1
 )
-
-// begin begins a change.
-func (v *version) begin() {
-	if v != nil {
-		v.Add(1)
-	}
-}
-
-// end ends a change, before anybody is told of it.
-func (v *version) end() {
-	if v != nil {
-		v.Add(oneChange - 1)
-	}
-}
 
 // versions has the versions of all files.
 type versions [versionsKept]version
@@ -79,48 +65,17 @@ func (v *versions) at(ino uint64) *version {
 	return &v[(ino/run*odd)>>32%runs*run+ino%run]
 }
 
-// of returns the version of a file.
+// of returns the version of a file. Files without a number, whose attributes are never remembered, have one together.
 func (v *versions) of(volume *exports.Volume, id *disk.FileID) *version {
-	if ino := volume.FS.NumberIn(id); ino != 0 {
-		return v.at(ino)
-	}
-	return nil
+	return v.at(volume.FS.NumberIn(id))
 }
-
-// changing is a change of a file under way.
-type changing struct {
-	changes *changes
-	version *version
-	key     fileKey
-}
-
-// beginChange begins a change of a file, which its end must end. A file that does not exist has the
-// zero FileID.
-func (o *Opener) beginChange(v *exports.Volume, id disk.FileID) changing {
-	c := changing{changes: o.changes, version: o.versions.of(v, &id), key: fileKey{v, id}}
-	c.version.begin()
-	return c
-}
-
-// end ends a change, before anybody is told of it.
-func (c changing) end() {
-	if !c.key.id.IsZero() {
-		c.changes.changed(c.key.volume, c.key.id)
-	}
-	c.version.end()
-}
-
-// beginChange begins a change of the file.
-func (f *File) beginChange() changing { return f.opener.beginChange(f.Volume, f.ID) }
 
 // WasRead forgets what is remembered of a file whose data, names or target was read, if that has
 // changed its atime. a is from afterwards. With noatime it never does, with relatime rarely:
 // mount(8).
 func (f *File) WasRead(a *disk.Attr) {
 	if time.Since(a.Atime) < atimeSettles {
-		if version := f.opener.versions.of(f.Volume, &f.ID); version != nil {
-			version.Add(oneChange)
-		}
+		f.opener.versions.of(f.Volume, &f.ID).Add(oneChange)
 	}
 }
 

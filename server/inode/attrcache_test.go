@@ -45,19 +45,22 @@ func TestAttrsDuringChange(t *testing.T) {
 	f, err := o.Open(netip.Addr{}, handle, UseAttr)
 	mustDo(t, err)
 	defer f.Close()
-	first, second := f.beginChange(), f.beginChange()
-	for _, when := range []string{"during two changes", "again"} {
-		if look() {
-			t.Error("remembered " + when)
+	mustDo(t, f.change(func() error {
+		err := f.change(func() error {
+			for _, when := range []string{"during two changes", "again"} {
+				if look() {
+					t.Error("remembered " + when)
+				}
+			}
+			return nil
+		})
+		for _, when := range []string{"during one of them", "again"} {
+			if look() {
+				t.Error("remembered " + when)
+			}
 		}
-	}
-	first.end()
-	for _, when := range []string{"during the other", "again"} {
-		if look() {
-			t.Error("remembered " + when)
-		}
-	}
-	second.end()
+		return err
+	}))
 	if look() {
 		t.Error("remembered from before")
 	}

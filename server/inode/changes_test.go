@@ -29,7 +29,7 @@ func TestChangeMoves(t *testing.T) {
 	o := &Opener{changes: c}
 	look := func(i int) uint64 {
 		t.Helper()
-		change, _, err := o.change(fileKey{v, ids[i]}, attrs[i], func() (disk.Attr, error) { return attrs[i], nil })
+		change, _, err := o.changeAttr(fileKey{v, ids[i]}, attrs[i], func() (disk.Attr, error) { return attrs[i], nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestChangeMoves(t *testing.T) {
 	for round := range 4 {
 		for i := range ids {
 			attrs[i].Ctime = tick()
-			c.changed(v, ids[i])
+			c.changed(&fileKey{v, ids[i]})
 			if now := look(i); now <= last[i] {
 				t.Fatalf("round %d: file %d changed, its change attribute went from %d to %d", round, i, last[i], now)
 			} else {
@@ -47,7 +47,7 @@ func TestChangeMoves(t *testing.T) {
 			}
 			// Again, and this is not looked at at once. A later change has another ctime.
 			if again[i] = i%2 == 0 && time.Since(attrs[i].Ctime) < tickMax; again[i] {
-				c.changed(v, ids[i])
+				c.changed(&fileKey{v, ids[i]})
 			}
 		}
 		if round%2 == 1 {

@@ -47,9 +47,12 @@ func (f *File) ReadCached(p []byte, offset int64) (int, error) {
 // afterwards, which are zero if the file was removed.
 func (f *File) WriteAt(p []byte, offset int64) (int, disk.Attr, error) {
 	f.kept.written.Store(true)
-	defer f.beginChange().end()
 	var st unix.Stat_t
-	n, err := f.charge.Write(f.fd, p, offset, &st)
+	n := 0
+	err := f.change(func() (err error) {
+		n, err = f.charge.Write(f.fd, p, offset, &st)
+		return err
+	})
 	f.kept.Changed(n)
 	if st.Nlink == 0 || st.Nlink == 1 && f.opener.held.keeps(f.heldKey()) {
 		return n, disk.Attr{}, err
@@ -64,7 +67,10 @@ func (f *File) Truncate(as actas.Thread, size uint64) error {
 	if size > math.MaxInt64 {
 		return unix.EFBIG
 	}
-	defer f.beginChange().end()
+	return f.change(func() error { return f.truncate(size) })
+}
+
+func (f *File) truncate(size uint64) error {
 	if f.use == UseWrite {
 		f.kept.written.Store(true)
 		defer f.kept.Changed(0)

@@ -12,11 +12,12 @@
 //     block.
 //  3. The methods of File are the system calls. A method that the kernel must check the user's rights
 //     for takes an [actas.Thread].
-//  4. Each change of a file is between File.beginChange and its end, which has caches know of it: attributes that were
-//     read before are not used (attrcache.go), and the change attribute moves (changes.go).
+//  4. Each change of a file is made in Opener.change (change.go): attributes that were read before are not used
+//     (attrcache.go), and the change attribute moves (changes.go).
 //  5. A call that changes names first locks those of the directory, [LockNames]: it has to tell the
-//     client the directory's attributes from right before and after its change (lock.go). Each
-//     change is charged to the volume's space.Account, if the server counts, and told to the volume's locate.Index.
+//     client the directory's attributes from right before and after its change (lock.go). There is one function for each
+//     kind of change, in names.go. It charges the volume's space.Account, if the server counts, and tells the volume's
+//     locate.Index, if it has one.
 //  6. [File.SyncHere] or [File.BeginSync] puts the change on the disk before the reply: package durable.
 //  7. [File.Close] gives the descriptor back to the cache, and ends the call in the volume.
 //

@@ -253,9 +253,11 @@ func (o *Opener) unlinkKept(f *heldFile) error {
 			taking = v.Account.Take(own.FD())
 		}
 	}
-	err := unix.Unlinkat(dir, name, 0)
-	taking.Done(err)
-	o.changes.changed(v, f.key.id)
+	err := o.change(v, func() error {
+		err := unix.Unlinkat(dir, name, 0)
+		taking.Done(err)
+		return err
+	}, &f.key.id)
 	o.files.drop(v, f.key.id)
 	return err
 }

@@ -34,7 +34,6 @@ type names struct {
 	key     fileKey
 	users   int           // guarded by the shard's mu
 	changes atomic.Uint64 // how often it was locked
-	version *version      // the directory's, whose attributes change with its names
 
 	lock   sync.Mutex
 	after  disk.Attr // the directory's after a change, guarded by lock
@@ -45,13 +44,13 @@ type names struct {
 const never = math.MaxUint64
 
 // enter returns the lock of a directory, until leave.
-func (d *directories) enter(key fileKey, version *version) *names {
+func (d *directories) enter(key fileKey) *names {
 	shard := &d[d.shard(&key)]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	n := shard.inUse[key]
 	if n == nil {
-		n = &names{key: key, version: version, latest: never}
+		n = &names{key: key, latest: never}
 		if shard.inUse == nil {
 			shard.inUse = map[fileKey]*names{}
 		}
@@ -86,24 +85,16 @@ func LockNames(a, b *File) LockedNames { return lockNames(a.names, b.names) }
 // +checklocksignore
 func lockNames(a, b *names) LockedNames {
 	if a == b {
-		a.begin()
+		a.lock.Lock()
 		return LockedNames{first: a}
 	}
 	// Every call locks in this order, so none waits for the other.
 	if cmp.Or(cmp.Compare(a.key.volume.ID, b.key.volume.ID), bytes.Compare(a.key.id.Bytes(), b.key.id.Bytes())) > 0 {
 		a, b = b, a
 	}
-	a.begin()
-	b.begin()
+	a.lock.Lock()
+	b.lock.Lock()
 	return LockedNames{a, b}
-}
-
-// begin locks the names, until LockedNames.Unlock.
-//
-// +checklocksacquire:n.lock
-func (n *names) begin() {
-	n.lock.Lock()
-	n.version.begin()
 }
 
 // Unlock unlocks the names, after a change. Call it once. Not checked: the names are in a list.
@@ -113,7 +104,6 @@ func (l LockedNames) Unlock() {
 	for _, n := range [...]*names{l.second, l.first} {
 		if n != nil {
 			n.changes.Add(1)
-			n.version.end()
 			n.lock.Unlock()
 		}
 	}

@@ -236,11 +236,19 @@ func (o *Opener) restoreMode(r modeRecord) error {
 	case err != nil:
 		return err
 	}
-	defer f.beginChange().end()
-	if err := errors.Join(m.narrow(f.fd, r), m.settle(v, f.fd)); err != nil {
-		return err
+	return o.undoLocked(v, f.fd, r)
+}
+
+// undoLocked takes the bits of a record away from an open file, and ends the record.
+//
+// +checklocks:o.modes.mu
+func (o *Opener) undoLocked(v *exports.Volume, path int, r modeRecord) error {
+	m := &o.modes
+	err := o.change(v, func() error { return errors.Join(m.narrow(path, r), m.settle(v, path)) }, &r.key.id)
+	if err == nil {
+		err = m.forgetLocked(r)
 	}
-	return m.forgetLocked(r)
+	return err
 }
 
 // set does a client's chmod of a file. What is left to be undone is not from then on.

@@ -370,7 +370,7 @@ func (f *File) keptAs(kept *openFile) {
 // enterNames gets the lock of the directory's names, before its attributes.
 func (f *File) enterNames() {
 	if f.use == UseNames {
-		f.names = f.opener.directories.enter(fileKey{f.Volume, f.ID}, f.opener.versions.of(f.Volume, &f.ID))
+		f.names = f.opener.directories.enter(fileKey{f.Volume, f.ID})
 		f.changes = f.names.changes.Load()
 	}
 }

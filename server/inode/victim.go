@@ -3,7 +3,6 @@ package inode
 import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -19,20 +18,12 @@ type victim struct {
 	held   *heldFile // nil: no client has it open
 	linked bool      // held got its name for this
 	same   bool      // it does not lose the name, because a rename gives it the same
-	change changing
-	index  *locate.Index // nil: none
 }
 
 // victim begins it, before the name is removed.
 func (f *File) victim(name string) victim {
 	v := victim{dir: f, name: name}
-	var err error
-	if v.id, err = f.Volume.Files.Identify(f.fd, []byte(name)); err != nil {
-		return v
-	}
-	v.index = f.Volume.Files.Index()
-	v.index.Moving()
-	v.change = f.opener.beginChange(f.Volume, v.id)
+	v.id, _ = f.Volume.Files.Identify(f.fd, []byte(name))
 	return v
 }
 
@@ -83,15 +74,8 @@ func (v *victim) taken(err error) error {
 	if v.linked && err != nil {
 		v.dir.opener.held.unlink(v.held)
 	}
-	if x := v.index; x != nil {
-		if err == nil && !v.same {
-			x.Removed(v.dir.Attr.Ino, v.name, &v.id)
-		}
-		x.Moved()
-	}
 	v.taking.Done(err)
 	v.own.Close()
-	v.change.end()
 	if err == nil {
 		files.drop(v.dir.Volume, v.id)
 	}
