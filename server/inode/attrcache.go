@@ -113,7 +113,7 @@ func (o *Opener) remember(f *File, version uint64, now int64) (cached bool) {
 // as they are valid it does not move.
 func (o *Opener) rememberAs(r *locate.CachedHandle, a *disk.Attr, v *exports.Volume, version uint64, now int64) {
 	c := &locate.CachedAttrs{Attr: *a, Volume: &v.Files, Version: version, At: now}
-	c.Change = o.changes.old(fileKey{v, locate.IDIn(r.Handle())}, a.Ctime.UnixNano())
+	c.Change = o.changes.old(fileKey{v.ID, locate.IDIn(r.Handle())}, a.Ctime.UnixNano())
 	r.Attrs.Store(c)
 }
 
@@ -160,7 +160,7 @@ func (o *Opener) OpenRecent(client netip.Addr, handle []byte) (*File, error) {
 	}
 	now := time.Now().UnixNano()
 	if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == id {
-		if kept := o.files.get(fileKey{v, id}, UseAttr); kept != nil {
+		if kept := o.inodes.get(v, &id, UseAttr); kept != nil {
 			f := o.newKept(v, id, UseAttr, kept)
 			f.Attr = a.Attr
 			return o.mustBeInside(f)

@@ -20,7 +20,7 @@ func (o *Opener) change(v *exports.Volume, do func() error, files ...*disk.FileI
 	defer func() {
 		for _, id := range files {
 			if !id.IsZero() && !errors.Is(err, errUnchanged) {
-				o.changes.changed(&fileKey{v, *id})
+				o.changes.changed(&fileKey{v.ID, *id})
 			}
 			o.versions.of(v, id).Add(oneChange - 1)
 		}

@@ -63,7 +63,7 @@ func newChanges() *changes {
 }
 
 func (c *changes) index(key *fileKey) uint64 {
-	return (key.id.Hash(c.seed) + key.volume.ID) % changesKept
+	return (key.id.Hash(c.seed) + key.volume) % changesKept
 }
 
 // changed counts a change, after it was made and before anybody is told.
@@ -150,13 +150,13 @@ func (f *File) Change(a disk.Attr) (uint64, disk.Attr, error) {
 	if a.Change != 0 {
 		return a.Change, a, nil
 	}
-	return f.opener.changeAttr(fileKey{f.Volume, f.ID}, a, f.Stat)
+	return f.opener.changeAttr(f.key(), a, f.Stat)
 }
 
 // StatChange is Stat and Change of a file that this call has just changed: Change would need another
 // Stat.
 func (f *File) StatChange() (uint64, disk.Attr, error) {
-	return f.opener.changes.recent(fileKey{f.Volume, f.ID}, f.Stat)
+	return f.opener.changes.recent(f.key(), f.Stat)
 }
 
 // ChangeOf is Change for a name in the directory, whose handle and attributes Describe has
@@ -168,7 +168,7 @@ func (f *File) ChangeOf(name, handle []byte, a disk.Attr) (uint64, disk.Attr, []
 			return a.Change, a, handle, nil
 		}
 		again := handle
-		change, now, err := f.opener.changeAttr(fileKey{f.Volume, locate.IDIn(handle)}, a, func() (now disk.Attr, err error) {
+		change, now, err := f.opener.changeAttr(fileKey{f.Volume.ID, locate.IDIn(handle)}, a, func() (now disk.Attr, err error) {
 			now, again, err = f.Describe(name, handle[len(handle):])
 			return now, err
 		})

@@ -54,7 +54,7 @@ func (f *File) WriteAt(p []byte, offset int64) (int, disk.Attr, error) {
 		return err
 	})
 	f.kept.Changed(n)
-	if st.Nlink == 0 || st.Nlink == 1 && f.opener.held.keeps(f.heldKey()) {
+	if st.Nlink == 0 || st.Nlink == 1 && f.isOrphan() {
 		return n, disk.Attr{}, err
 	}
 	return n, f.Volume.FS.AttrOf(&st), err
@@ -107,7 +107,7 @@ func (o *Opener) openData(v *exports.Volume, id disk.FileID, use Use, removed bo
 	switch {
 	case err != nil:
 		return disk.Descriptor{}, nil, err
-	case attr.Nlink == 0, attr.Nlink == 1 && !removed && o.held.keeps(heldKey{v.ID, id}):
+	case attr.Nlink == 0, attr.Nlink == 1 && !removed && o.inodes.isOrphan(fileKey{v.ID, id}):
 		return disk.Descriptor{}, nil, unix.ESTALE
 	case attr.IsDir():
 		return disk.Descriptor{}, nil, unix.EISDIR

@@ -6,7 +6,7 @@
 //  1. [Opener.Open] gets a handle. It checks the MAC (package locate), finds the volume by the number
 //     in the handle (package exports), and refuses addresses that may not use the volume. It begins a call in the
 //     volume, so that the export can't end before the call does.
-//  2. It returns a [File]. The descriptor comes from the cache (filecache.go), or package locate finds
+//  2. It returns a [File]. The descriptor comes from the cache (descriptors.go), or package locate finds
 //     the file, as the process: usually as root. So the caller of File must check what the
 //     client's user may do. [Opener.OpenAtOnce] and [Opener.Look] return nothing where this would
 //     block.
@@ -21,9 +21,19 @@
 //  6. [File.SyncHere] or [File.BeginSync] puts the change on the disk before the reply: package durable.
 //  7. [File.Close] gives the descriptor back to the cache, and ends the call in the volume.
 //
+// # One object for each file in use
+//
+// What is known of a file that is open, that clients hold, that is an orphan, or whose names a call changes is in one object,
+// inode (inode.go): its descriptors, who holds it, the lock of its names, and its syncs. A call finds it in a sharded table,
+// and has it from then on.
+//
+// Of files that are not in use there are caches, which forget: their handles and attributes (locate.Handles), versions and
+// change attributes (attrcache.go, changes.go), and which directories are inside their volumes (locate.Inside). They
+// must know more than a file's object lives, and are read without a lock.
+//
 // # What is cached
 //
-//   - Descriptors stay open for some seconds after their last use (filecache.go).
+//   - Descriptors stay open for some seconds after their last use (descriptors.go).
 //   - The handle of a file is kept, so a LOOKUP, or an entry of a listing, often takes one system call
 //     alone (locate.Handles).
 //   - The attributes of a file are kept with its handle, for at most a second, and as long as no call
@@ -33,10 +43,10 @@
 // # Files that clients have open
 //
 // A client of NFSv4.1 has a file open by a [Held] (held.go), and the file stays when its last name is
-// removed. Before that, it gets another name in a directory that no client reaches (heldfiles.go).
+// removed. Before that, it gets another name in a directory that no client reaches: it is an orphan (orphans.go).
 // Clients see one link less. Only who holds the file, or may reclaim it after a restart, can open it
 // then. The last Close removes the name, and with it the file. The next process finds what is there
-// (keptfiles.go), and removes what nobody has taken over or reclaimed.
+// (leftovers.go), and removes what nobody has taken over or reclaimed.
 //
 // # A process that is not root
 //
@@ -49,11 +59,10 @@
 // They are taken in this order:
 //
 //  1. the names of directories, in the order of volume and FileID: [LockNames]
-//  2. the names of a file that is held: heldFile.names
+//  2. the last name of a file that is held: inode.lastName
 //  3. modes.mu, over the system calls that widen a mode and narrow it again
-//  4. one of those that are held for some lines each: a shard of directories, fileCache.mu, heldFiles.mu, and one of
-//     changes, which is held over fstat(2), so that attributes and change attribute go together. Then those of
-//     space, locate and durable.
+//  4. one of those that are held for some lines each: a shard of the table, orphans.mu, and one of changes, which is
+//     held over fstat(2), so that attributes and change attribute go together. Then those of space, locate and durable.
 //
 // Over other system calls only the names are held, and what is in the package comments of space, locate and durable.
 package inode

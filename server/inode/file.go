@@ -35,6 +35,7 @@ type File struct {
 	charge  *space.Charge   // if the call may change the file and the server counts
 	held    bool            // f must release the charge, not kept
 	names   *names          // with UseNames: the lock of the directory's names
+	entered *inode          // has names, unless kept has
 	changes uint64          // of names, before Attr; never: Attr is not set
 	changed bool            // by a method, since Attr
 	opened  bool            // it is a Held's, or what one holds
@@ -44,15 +45,15 @@ type File struct {
 // Close releases the file and f, which is reused. Call it once, when no sync of the file is
 // pending.
 func (f *File) Close() {
+	f.leaveNames() // first: the object that has them is kept's
 	if f.kept != nil {
-		f.opener.files.release(f.kept)
+		f.opener.inodes.release(f.kept)
 	}
 	f.own.Close()
 	if f.held {
 		f.charge.Leave("")
 	}
 	opener, volume := f.opener, f.Volume
-	opener.directories.leave(f.names)
 	*f = File{fd: -1}
 	opener.spare.Put(f)
 	volume.Done()
@@ -69,17 +70,16 @@ func (f *File) Handle() []byte { return f.AppendHandle(make([]byte, 0, locate.Ha
 // Stat returns the attributes. The error is ESTALE if the file was removed, even
 // if it is still open somewhere, unless it is a Held's: then it has no links.
 func (f *File) Stat() (disk.Attr, error) {
-	key := f.heldKey()
-	kept := f.opener.held.keeps(key)
+	orphan := f.isOrphan()
 	a, err := look(f.Volume, f.fd, f.charge)
-	if kept && a.Nlink > 0 && f.opener.held.keeps(key) { // twice: a removal that fails keeps it only for a moment
+	if orphan && a.Nlink > 0 && f.isOrphan() { // twice: a removal that fails makes it an orphan only for a moment
 		a.Nlink--
 	}
 	if err == nil && a.Nlink == 0 && !f.opened {
 		err = unix.ESTALE
 	}
 	if f.use.isData() && errors.Is(err, unix.ESTALE) {
-		f.opener.files.drop(f.Volume, f.ID)
+		f.opener.inodes.drop(f.Volume, f.ID)
 	}
 	return a, err
 }
@@ -151,8 +151,9 @@ func (f *File) toSync() *durable.File {
 	if f.kept != nil {
 		return &f.kept.File
 	}
-	alone := f.opener.newOpenFile(fileKey{f.Volume, f.ID}, UseAttr, f.fd, nil) // of f's descriptor, not shared
-	alone.init(new(durable.State))
+	// Of f's descriptor, not shared.
+	alone := &openFile{opener: f.opener, volume: f.Volume, inode: &inode{key: f.key()}, use: UseAttr, fd: f.fd}
+	alone.init()
 	return &alone.File
 }
 
@@ -268,7 +269,7 @@ func (f *File) Chmod(as actas.Thread, mode uint32) error {
 	f.changed = true
 	return f.change(func() error {
 		if m := &f.opener.modes; f.opener.table.Only != nil || m.some.Load() {
-			return m.set(f.heldKey(), func() error { return f.chmod(mode) })
+			return m.set(f.key(), func() error { return f.chmod(mode) })
 		}
 		return f.chmod(mode)
 	})

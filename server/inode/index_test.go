@@ -67,7 +67,7 @@ func put(t *testing.T, content string, path ...string) {
 
 // forgetOpen closes all cached descriptors, so that the files must be found.
 func forgetOpen(o *Opener) {
-	o.files.close()
+	o.inodes.close()
 }
 
 func (o *Opener) inDir(t *testing.T, dir []byte, do func(*File) error) {

@@ -28,7 +28,7 @@ func (f *File) Create(as actas.Thread, name string, mode uint32) (*File, error) 
 	if err != nil {
 		return nil, err
 	}
-	made.keptAs(f.opener.keep(fileKey{made.Volume, made.ID}, UseWrite, made.own.Take(), made.charge))
+	made.keptAs(f.opener.keep(made.Volume, made.ID, UseWrite, made.own.Take(), made.charge))
 	made.created, made.held = true, false // the charge is the kept one's
 	return made, nil
 }
@@ -90,7 +90,7 @@ func (f *File) Lacks(name string) bool {
 // Unmake removes a name that this call has made, as far as it is still that of the file that was made, and
 // nobody else uses that: no client has it open, it has no data, and no other name.
 func (f *File) Unmake(as actas.Thread, made *File, name string) (removed bool, err error) {
-	if !made.isNew || f.opener.held.held(made.heldKey()) {
+	if !made.isNew || f.opener.inodes.isHeld(made.key()) {
 		return false, nil
 	}
 	a, err := made.Stat()
@@ -150,10 +150,10 @@ func (f *File) Link(as actas.Thread, dir *File, name string) error {
 	if f.Volume != dir.Volume {
 		return unix.EXDEV
 	}
-	if held := f.opener.held.removing(f.heldKey()); held != nil {
+	if held := f.opener.removing(f.key()); held != nil {
 		defer f.opener.release(held)
-		held.names.Lock()
-		defer held.names.Unlock()
+		held.lastName.Lock()
+		defer held.lastName.Unlock()
 		a, err := f.Stat()
 		if err == nil && a.Nlink == 0 {
 			err = unix.ENOENT // as the kernel has it: what is removed does not come back

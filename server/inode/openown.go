@@ -19,7 +19,7 @@ func (o *Opener) openOwn(v *exports.Volume, id disk.FileID, path int, use Use) (
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	// A file has one record at a time: of two that a kill leaves, one would take what the other has added for the mode.
-	if r, ok := m.left[heldKey{v.ID, id}]; ok {
+	if r, ok := m.left[fileKey{v.ID, id}]; ok {
 		if err := o.undoLocked(v, path, r); err != nil {
 			return disk.Descriptor{}, err
 		}
@@ -35,7 +35,7 @@ func (o *Opener) openOwn(v *exports.Volume, id disk.FileID, path int, use Use) (
 	if use == UseWrite {
 		wants |= unix.S_IWUSR
 	}
-	r := modeRecord{heldKey{v.ID, id}, attr.Mode & allModes, wants &^ attr.Mode}
+	r := modeRecord{fileKey{v.ID, id}, attr.Mode & allModes, wants &^ attr.Mode}
 	if r.added == 0 {
 		return disk.Reopen(path, use.flags())
 	}
