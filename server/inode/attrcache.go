@@ -1,9 +1,7 @@
 package inode
 
 import (
-	"bytes"
 	"errors"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -145,15 +143,8 @@ func (e Entry) Describe(handle []byte) (disk.Attr, []byte, error) {
 	return a, handle, err
 }
 
-// OpenRecent is Open with UseAttr of a file for ACCESS, or of a directory in which a name is looked up. Its
-// attributes may be remembered ones: then the name is still looked up on the disk, and the kernel decides
-// who may, except for a file's owner, for whom a change of the mode that somebody makes directly on the
-// disk counts after attrsKept. It may block.
-func (o *Opener) OpenRecent(client netip.Addr, handle []byte) (*File, error) {
-	v, id, err := o.volumeOf(client, handle)
-	if err != nil {
-		return nil, err
-	}
+// openRecent is open with Recent.
+func (o *Opener) openRecent(v *exports.Volume, id disk.FileID) (*File, error) {
 	ino := o.numberOf(v, &id)
 	if ino == 0 {
 		return o.openIn(v, id, UseAttr)
@@ -214,34 +205,41 @@ func (f *File) Recent(end int64) (disk.Attr, error) {
 	return a, err
 }
 
-// Look opens a file only for its attributes, its volume and its ID: without a descriptor, if they
-// are remembered. It does not block. It returns nil, without an error, if it would.
-func (o *Opener) Look(client netip.Addr, handle []byte) (*File, error) {
-	v, id, err := o.volumeAtOnce(client, handle)
-	if err != nil {
-		return nil, err
+// openAtOnce is open with AtOnce, and maybe Recent. It returns nil if it would block.
+func (o *Opener) openAtOnce(v *exports.Volume, id disk.FileID, use Use) *File {
+	var ino, version uint64
+	now := int64(0)
+	if use&Recent != 0 {
+		ino = o.numberOf(v, &id)
 	}
-	ino := o.numberOf(v, &id)
-	if ino == 0 {
-		v.Done()
-		return o.OpenAtOnce(client, handle, UseAttr)
-	}
-	now := time.Now().UnixNano()
-	a, r := o.remembered(v, ino, now, 0)
-	if a != nil && bytes.Equal(r.Handle(), handle) {
-		f := o.newFile(v, disk.Descriptor{})
-		f.ID, f.Attr = id, a.Attr
-		if o.isInside(f) {
-			return f, nil
+	if ino != 0 {
+		now = time.Now().UnixNano()
+		if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == id {
+			f := o.newFile(v, disk.Descriptor{})
+			f.ID, f.Attr = id, a.Attr
+			return o.ifInside(f)
 		}
-		f.Close()
-		return nil, nil
+		version = o.versions.at(ino).Load()
 	}
-	v.Done()
-	version := o.versions.at(ino).Load()
-	f, err := o.OpenAtOnce(client, handle, UseAttr)
-	if f != nil && lasts(&f.Attr, version, now) {
+	var f *File
+	if v.FS.Quick && !v.Files.IsOther(&id) {
+		f = o.openKept(v, id, use&^how)
+	}
+	if f == nil {
+		v.Done()
+		return nil
+	}
+	if f = o.ifInside(f); f != nil && ino != 0 && lasts(&f.Attr, version, now) {
 		o.rememberOpen(f, version, now)
 	}
-	return f, err
+	return f
+}
+
+// ifInside returns f, or closes it and returns nil if it is not known to be inside its volume.
+func (o *Opener) ifInside(f *File) *File {
+	if o.isInside(f) {
+		return f
+	}
+	f.Close()
+	return nil
 }

@@ -28,7 +28,7 @@ func TestAttrsDuringChange(t *testing.T) {
 	look := func() (remembered bool) {
 		t.Helper()
 		before := o.handles.Counts().Attrs
-		f, err := o.Look(netip.Addr{}, handle)
+		f, err := o.Open(netip.Addr{}, handle, UseAttr|AtOnce|Recent)
 		mustDo(t, err)
 		if f == nil { // it is not open yet
 			f, err = o.Open(netip.Addr{}, handle, UseAttr)
@@ -82,7 +82,7 @@ func TestOpenRecent(t *testing.T) {
 		}
 		mode := func() uint32 {
 			t.Helper()
-			f, err := o.OpenRecent(netip.Addr{}, handle)
+			f, err := o.Open(netip.Addr{}, handle, UseAttr|Recent)
 			mustDo(t, err)
 			defer f.Close()
 			if !o.remembers(f.Volume) || !f.Volume.Files.HasBirths() {
@@ -137,7 +137,7 @@ func TestLookAtNew(t *testing.T) {
 	look := func() (mode uint32, remembered bool) {
 		t.Helper()
 		before := o.handles.Counts().Attrs
-		f, err := o.Look(netip.Addr{}, handle)
+		f, err := o.Open(netip.Addr{}, handle, UseAttr|AtOnce|Recent)
 		mustDo(t, err)
 		if f == nil {
 			t.Fatal("a file that was just made is not open")

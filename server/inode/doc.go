@@ -8,8 +8,7 @@
 //     volume, so that the export can't end before the call does.
 //  2. It returns a [File]. The descriptor comes from the cache (descriptors.go), or package locate finds
 //     the file, as the process: usually as root. So the caller of File must check what the
-//     client's user may do. [Opener.OpenAtOnce] and [Opener.Look] return nothing where this would
-//     block.
+//     client's user may do. With [AtOnce] it returns nothing where this would block.
 //  3. The methods of File are the system calls. A method that the kernel must check the user's rights
 //     for takes an [actas.Thread].
 //  4. Each change of a file is made in Opener.change (change.go): attributes that were read before are not used

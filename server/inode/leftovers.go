@@ -3,7 +3,6 @@ package inode
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -11,10 +10,11 @@ import (
 
 	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 )
 
 // KeepRemoved has files that are removed while they are held become orphans, in a directory on the disk of the
-// volumes. What is there from the process before can be opened again with Reopen and OpenRemoved.
+// volumes. What is there from the process before can be opened again with Reopen, and Open with Orphan.
 // Call it before the first call is served. Until EndReclaim, no file that loses its last name is gone.
 func (o *Opener) KeepRemoved(dir string) error {
 	d, err := statedir.Open(dir, nil, o.log)
@@ -66,13 +66,8 @@ func (o *Opener) countOrphan(f *inode) {
 	taking.Done(nil)
 }
 
-// OpenRemoved is Open, with UseRead or UseWrite, of an orphan. The error is ESTALE if it is
-// not. The caller knows that somebody holds it, or may reclaim it.
-func (o *Opener) OpenRemoved(client netip.Addr, handle []byte, use Use) (*File, error) {
-	v, id, err := o.volumeOf(client, handle)
-	if err != nil {
-		return nil, err
-	}
+// openOrphan is open with Orphan. The error is ESTALE if the file is none.
+func (o *Opener) openOrphan(v *exports.Volume, id disk.FileID, use Use) (*File, error) {
 	if !o.inodes.isOrphan(fileKey{v.ID, id}) {
 		v.Done()
 		return nil, unix.ESTALE

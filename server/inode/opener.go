@@ -115,21 +115,8 @@ func (o *Opener) sweep() {
 	}
 }
 
-// volumeOf finds the volume of a handle, and begins a call in it. The FileID has the volume's own form. It may block for
-// a handle of the other form.
+// volumeOf finds the volume of a handle, and begins a call in it. The FileID may not have the volume's own form.
 func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*exports.Volume, disk.FileID, error) {
-	v, file, err := o.volumeAtOnce(client, handle)
-	if err != nil {
-		return v, file, err
-	}
-	if file, err = o.own(v, file); err != nil {
-		v.Done()
-	}
-	return v, file, err
-}
-
-// volumeAtOnce is volumeOf without blocking. The FileID may have the other form.
-func (o *Opener) volumeAtOnce(client netip.Addr, handle []byte) (*exports.Volume, disk.FileID, error) {
 	id, file, err := o.key.Parse(handle)
 	if err != nil {
 		return nil, file, err
@@ -177,17 +164,26 @@ func (o *Opener) Root(v *exports.Volume) ([]byte, error) {
 	return o.key.Handle(v.ID, *v.Files.RootID()), nil
 }
 
-// The methods that get a handle from a client return ErrBadHandle, ESTALE (also
-// for a directory outside of the volume), or EACCES if the client may not use the
-// volume.
-
-// Open opens a file for use. The error is ENOTDIR with UseNames for what is no
-// directory, EISDIR or EINVAL with UseRead and UseWrite for what is no regular file, and
-// EROFS for a change if the volume is read-only.
+// Open opens a client's handle for use. The error is ErrBadHandle, ESTALE (also for a directory outside of the volume),
+// EACCES if the client may not use the volume, ENOTDIR with UseNames for what is no directory, EISDIR or EINVAL with
+// UseRead and UseWrite for what is no regular file, and EROFS for a change if the volume is read-only.
 func (o *Opener) Open(client netip.Addr, handle []byte, use Use) (*File, error) {
 	v, id, err := o.volumeOf(client, handle)
 	if err != nil {
 		return nil, err
+	}
+	if use&AtOnce != 0 {
+		return o.openAtOnce(v, id, use), nil
+	}
+	if id, err = o.own(v, id); err != nil {
+		v.Done()
+		return nil, err
+	}
+	switch {
+	case use&Orphan != 0:
+		return o.openOrphan(v, id, use&^how)
+	case use&Recent != 0:
+		return o.openRecent(v, id)
 	}
 	return o.open(v, id, use)
 }
@@ -231,27 +227,6 @@ func (o *Opener) open(v *exports.Volume, id disk.FileID, use Use) (f *File, err 
 		return nil, err
 	}
 	return f, err
-}
-
-// OpenAtOnce is Open with UseAttr or UseRead, without blocking. It returns nil, without
-// an error, if it would block.
-func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte, use Use) (*File, error) {
-	v, id, err := o.volumeAtOnce(client, handle)
-	if err != nil {
-		return nil, err
-	}
-	if v.FS.Quick && !v.Files.IsOther(&id) {
-		f := o.openKept(v, id, use)
-		if f != nil && o.isInside(f) {
-			return f, nil
-		}
-		if f != nil {
-			f.Close()
-			return nil, nil
-		}
-	}
-	v.Done()
-	return nil, nil
 }
 
 // openDataIn opens a file of a volume in which a call has begun; Close, or an error,

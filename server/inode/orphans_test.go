@@ -333,7 +333,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 	}
 	// One is reclaimed and closed, and may be another client's, too; one stays open.
 	for i := range 2 {
-		f, err := k.OpenRemoved(netip.Addr{}, handles[i], UseWrite)
+		f, err := k.Open(netip.Addr{}, handles[i], UseWrite|Orphan)
 		mustDo(t, err)
 		h = f.Hold()
 		f.Close()
@@ -341,7 +341,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 			h.Close()
 		}
 	}
-	f, err := k.OpenRemoved(netip.Addr{}, handles[0], UseWrite)
+	f, err := k.Open(netip.Addr{}, handles[0], UseWrite|Orphan)
 	mustDo(t, err)
 	f.Close()
 	// One is removed by a client while another may reclaim it.
@@ -351,7 +351,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 	mustDo(t, os.Remove(filepath.Join(k.kept, "what")))
 	k.wantsKept(1)
 	k.wantsUsage()
-	if _, err := k.OpenRemoved(netip.Addr{}, handles[0], UseWrite); !errors.Is(err, unix.ESTALE) {
+	if _, err := k.Open(netip.Addr{}, handles[0], UseWrite|Orphan); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("what nobody holds: %v", err)
 	}
 	if _, a := readOpened(t, k, alive); a.Nlink != 1 {
