@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// content is the lock of a file's data, which its descriptors share. The kernel has such a lock, too, and holds it for as
+// content is the lock of a file's data. The kernel has such a lock, too, and holds it for as
 // long as one system call: then also who removes the file waits for it, and with that call the directory.
 // So what takes as long as the file has extents is done by several system calls, and this lock makes one change of them.
 //
@@ -19,8 +19,6 @@ type content struct {
 	// replaced is whether a CLONE is putting something in place of the data, in several steps. No READ begins then.
 	replaced atomic.Bool
 }
-
-func newContent() *content { return &content{} }
 
 // settled waits until no CLONE is replacing the data.
 func (c *content) settled() {
@@ -35,7 +33,7 @@ func (c *content) settled() {
 //
 // +checklocksignore
 func lockBoth(a, b *File) (unlock func()) {
-	first, second := a.kept.content, b.kept.content
+	first, second := &a.kept.inode.content, &b.kept.inode.content
 	if first == second {
 		first.mu.Lock()
 		return first.mu.Unlock

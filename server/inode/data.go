@@ -18,7 +18,7 @@ import (
 
 // ReadAt reads until p is full or the file ends.
 func (f *File) ReadAt(p []byte, offset int64) (int, error) {
-	f.kept.content.settled()
+	f.kept.inode.content.settled()
 	done := 0
 	for done < len(p) {
 		n, err := unix.Pread(f.fd, p[done:], offset+int64(done))
@@ -37,7 +37,7 @@ func (f *File) ReadAt(p []byte, offset int64) (int, error) {
 // would wait, or if the file system does not support that; at the end of the file
 // it reads less.
 func (f *File) ReadCached(p []byte, offset int64) (int, error) {
-	if f.kept.content.replaced.Load() {
+	if f.kept.inode.content.replaced.Load() {
 		return 0, unix.EAGAIN
 	}
 	n, err := disk.PreadNow(f.fd, p, offset)
@@ -51,13 +51,16 @@ func (f *File) ReadCached(p []byte, offset int64) (int, error) {
 // afterwards, which are zero if the file was removed.
 func (f *File) WriteAt(p []byte, offset int64) (int, disk.Attr, error) {
 	f.kept.written.Store(true)
-	f.kept.content.mu.RLock()
-	defer f.kept.content.mu.RUnlock()
-	defer f.beginChange().end()
+	f.kept.inode.content.mu.RLock()
+	defer f.kept.inode.content.mu.RUnlock()
 	var st unix.Stat_t
-	n, err := f.charge.Write(f.fd, p, offset, &st)
+	n := 0
+	err := f.change(func() (err error) {
+		n, err = f.charge.Write(f.fd, p, offset, &st)
+		return err
+	})
 	f.kept.Changed(n)
-	if st.Nlink == 0 || st.Nlink == 1 && f.opener.held.keeps(f.heldKey()) {
+	if st.Nlink == 0 || st.Nlink == 1 && f.isOrphan() {
 		return n, disk.Attr{}, err
 	}
 	return n, f.Volume.FS.AttrOf(&st), err
@@ -71,10 +74,13 @@ func (f *File) Truncate(as actas.Thread, size uint64) error {
 		return unix.EFBIG
 	}
 	if f.use == UseWrite {
-		f.kept.content.mu.Lock()
-		defer f.kept.content.mu.Unlock()
+		f.kept.inode.content.mu.Lock()
+		defer f.kept.inode.content.mu.Unlock()
 	}
-	defer f.beginChange().end()
+	return f.change(func() error { return f.truncate(size) })
+}
+
+func (f *File) truncate(size uint64) error {
 	if f.use == UseWrite {
 		f.kept.written.Store(true)
 		defer f.kept.Changed(0)
@@ -111,7 +117,7 @@ func (o *Opener) openData(v *exports.Volume, id disk.FileID, use Use, removed bo
 	switch {
 	case err != nil:
 		return disk.Descriptor{}, nil, err
-	case attr.Nlink == 0, attr.Nlink == 1 && !removed && o.held.keeps(heldKey{v.ID, id}):
+	case attr.Nlink == 0, attr.Nlink == 1 && !removed && o.inodes.isOrphan(fileKey{v.ID, id}):
 		return disk.Descriptor{}, nil, unix.ESTALE
 	case attr.IsDir():
 		return disk.Descriptor{}, nil, unix.EISDIR

@@ -48,8 +48,7 @@ func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *loca
 	if f.Volume.Files.Mount() == 0 || !disk.ValidName(name) || copy(path[:unix.NAME_MAX], name) < len(name) {
 		return a, handle, nil, errLookUp
 	}
-	x := f.Volume.Files.Index()
-	removals := x.Removals()
+	names := f.Volume.Files.Observe()
 	var st unix.Statx_t
 	err = disk.Statx(f.fd, &path[0], unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, describing, &st)
 	if errors.Is(err, unix.ENOENT) {
@@ -59,7 +58,7 @@ func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *loca
 		return a, handle, nil, errLookUp
 	}
 	ino := f.Volume.FS.Number(disk.InodeOfStatx(&st))
-	x.Saw(f.fd, f.Attr.Ino, name, ino, st.Mode&unix.S_IFMT == unix.S_IFDIR, removals)
+	names.Saw(f.fd, f.Attr.Ino, name, ino, st.Mode&unix.S_IFMT == unix.S_IFDIR)
 	at := len(handle)
 	d := f.described(&st)
 	known = f.opener.handles.Get(&d)

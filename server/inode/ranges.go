@@ -32,16 +32,16 @@ const extentsMost = 4096
 // Allocate gives blocks to a range, and makes the file as large as the range needs.
 func (f *File) Allocate(as actas.Thread, offset, length int64) error {
 	as.MustAct()
-	f.kept.content.mu.Lock()
-	defer f.kept.content.mu.Unlock()
+	f.kept.inode.content.mu.Lock()
+	defer f.kept.inode.content.mu.Unlock()
 	return f.fill(offset, length, space.AnyRoom, func() error { return disk.Fallocate(f.fd, 0, offset, length) })
 }
 
 // Deallocate makes a hole of a range. The size of the file stays.
 func (f *File) Deallocate(as actas.Thread, offset, length int64) error {
 	as.MustAct()
-	f.kept.content.mu.Lock()
-	defer f.kept.content.mu.Unlock()
+	f.kept.inode.content.mu.Lock()
+	defer f.kept.inode.content.mu.Unlock()
 	return f.fill(offset, length, 0, func() error {
 		for done := int64(0); done < length; {
 			n := f.fewExtents(offset+done, length-done)
@@ -75,7 +75,7 @@ func (f *File) CloneFrom(as actas.Thread, from *File, fromOffset, offset, length
 	if long == 0 {
 		long = max(a.Size-fromOffset, 0)
 	}
-	defer f.kept.content.replaced.Store(false)
+	defer f.kept.inode.content.replaced.Store(false)
 	// A file that is mostly holes takes no more than what it has.
 	return f.fill(offset, long, int64(min(a.Used, space.AnyRoom)), func() error {
 		n := f.shareable(from, fromOffset, offset, long)
@@ -85,7 +85,7 @@ func (f *File) CloneFrom(as actas.Thread, from *File, fromOffset, offset, length
 		if err := f.mayShare(from, fromOffset, offset, long, a.Size); err != nil {
 			return err
 		}
-		f.kept.content.replaced.Store(true)
+		f.kept.inode.content.replaced.Store(true)
 		for done := int64(0); done < long; {
 			if f.Volume.HasEnded() {
 				return unix.ESTALE
@@ -103,8 +103,8 @@ func (f *File) CloneFrom(as actas.Thread, from *File, fromOffset, offset, length
 // ShareFrom is CloneFrom of as much of a range as takes a moment. It returns how much that is.
 func (f *File) ShareFrom(as actas.Thread, from *File, fromOffset, offset, length int64) (done int64, err error) {
 	as.MustAct()
-	f.kept.content.mu.Lock()
-	defer f.kept.content.mu.Unlock()
+	f.kept.inode.content.mu.Lock()
+	defer f.kept.inode.content.mu.Unlock()
 	a, err := from.Stat()
 	if err != nil {
 		return 0, err
@@ -185,8 +185,8 @@ func (f *File) fewExtents(offset, length int64) int64 {
 // file ends before, or with an error.
 func (f *File) CopyFrom(as actas.Thread, from *File, fromOffset, offset, length int64) (done int64, err error) {
 	as.MustAct()
-	f.kept.content.mu.Lock()
-	defer f.kept.content.mu.Unlock()
+	f.kept.inode.content.mu.Lock()
+	defer f.kept.inode.content.mu.Unlock()
 	err = f.fill(offset, length, space.AnyRoom, func() error {
 		for done < length {
 			in, out := fromOffset+done, offset+done
@@ -207,8 +207,7 @@ func (f *File) CopyFrom(as actas.Thread, from *File, fromOffset, offset, length 
 // fill has do change a range, which takes at most so many bytes more than it has: see space.Charge.Fill.
 func (f *File) fill(offset, length, most int64, do func() error) error {
 	f.kept.written.Store(true)
-	defer f.beginChange().end()
-	err := f.charge.Fill(f.fd, offset, length, most, do)
+	err := f.change(func() error { return f.charge.Fill(f.fd, offset, length, most, do) })
 	f.kept.Changed(int(min(length, 1<<30))) // which is much
 	return err
 }
