@@ -60,8 +60,8 @@
 //  1. the names of directories, in the order of volume and FileID: [LockNames]
 //  2. the last name of a file that is held: inode.lastName
 //  3. modes.mu, over the system calls that widen a mode and narrow it again
-//  4. one of those that are held for some lines each: a shard of the table, orphans.mu, and one of changes, which is
-//     held over fstat(2), so that attributes and change attribute go together. Then those of space, locate and durable.
+//  4. one of those that are held for some lines each: a shard of the table, and one of changes, which is held over
+//     fstat(2), so that attributes and change attribute go together. Then those of space, locate and durable.
 //
 // Over other system calls only the names are held, and what is in the package comments of space, locate and durable.
 package inode

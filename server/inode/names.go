@@ -90,7 +90,9 @@ func (f *File) Lacks(name string) bool {
 // Unmake removes a name that this call has made, as far as it is still that of the file that was made, and
 // nobody else uses that: no client has it open, it has no data, and no other name.
 func (f *File) Unmake(as actas.Thread, made *File, name string) (removed bool, err error) {
-	if !made.isNew || f.opener.inodes.isHeld(made.key()) {
+	held := false
+	f.opener.inodes.with(made.key(), func(i *inode) { held = i.isHeldLocked() })
+	if !made.isNew || held {
 		return false, nil
 	}
 	a, err := made.Stat()
