@@ -41,7 +41,7 @@ func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *loca
 	if f.Volume.Files.Mount() == 0 || !disk.ValidName(name) || copy(path[:unix.NAME_MAX], name) < len(name) {
 		return f.lookUp(name, handle)
 	}
-	names := f.Volume.Files.Observe()
+	index := f.Volume.Files.Observe()
 	var st unix.Statx_t
 	err = disk.Statx(f.fd, &path[0], unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, describing, &st)
 	if errors.Is(err, unix.ENOENT) {
@@ -51,7 +51,7 @@ func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *loca
 		return f.lookUp(name, handle)
 	}
 	ino := f.Volume.FS.Number(disk.InodeOfStatx(&st))
-	names.Saw(f.fd, f.Attr.Ino, name, ino, st.Mode&unix.S_IFMT == unix.S_IFDIR)
+	index.Saw(f.fd, f.Attr.Ino, name, ino, st.Mode&unix.S_IFMT == unix.S_IFDIR)
 	at := len(handle)
 	d := f.described(&st)
 	known = f.opener.handles.Get(&d)

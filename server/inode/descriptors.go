@@ -132,7 +132,7 @@ func (o *Opener) keep(v *exports.Volume, id disk.FileID, use Use, d disk.Descrip
 	f.elem = s.used.PushBack(f)
 	s.mu.Unlock()
 	ended.close()
-	if t.open.Add(1) > t.limit.Load() {
+	if t.cached.Add(1) > t.limit.Load() {
 		if unsynced := t.evict(number); unsynced != nil {
 			o.syncer.Now(&unsynced.File)
 			t.release(unsynced)
@@ -172,7 +172,7 @@ type FileCounts struct {
 }
 
 func (t *inodes) counts() FileCounts {
-	n := FileCounts{Open: int(t.open.Load()), Limit: int(t.limit.Load()), Misses: t.misses.Load(), Evicted: t.evicted.Load()}
+	n := FileCounts{Open: int(t.cached.Load()), Limit: int(t.limit.Load()), Misses: t.misses.Load(), Evicted: t.evicted.Load()}
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
@@ -260,7 +260,7 @@ func (t *inodes) release(f *openFile) {
 	s := f.inode.shard
 	s.mu.Lock()
 	f.users--
-	last := f.users == 0 && (f.dropped || t.open.Load() > t.limit.Load() && !f.Unsynced())
+	last := f.users == 0 && (f.dropped || t.cached.Load() > t.limit.Load() && !f.Unsynced())
 	if last {
 		t.forgetLocked(s, f)
 	} else {
@@ -314,7 +314,7 @@ func (t *inodes) forgetLocked(s *shard, f *openFile) {
 	}
 	s.used.Remove(f.elem)
 	f.elem = nil
-	t.open.Add(-1)
+	t.cached.Add(-1)
 	if f.inode.open[f.use] == f {
 		f.inode.open[f.use] = nil
 	}

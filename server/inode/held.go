@@ -34,7 +34,7 @@ func (f *File) Hold() *Held {
 	}
 	f.kept.retain()
 	f.opener.inodes.hold(f.key())
-	f.opened = true
+	f.ofHeld = true
 	f.by = &Held{opener: f.opener, kept: f.kept}
 	return f.by
 }
@@ -120,7 +120,7 @@ func (h *Held) File() (*File, error) {
 	}
 	h.kept.retain()
 	f := h.opener.newKept(h.kept.volume, h.kept.inode.key.id, h.kept.use, h.kept)
-	f.opened, f.by = true, h
+	f.ofHeld, f.by = true, h
 	return f, nil
 }
 

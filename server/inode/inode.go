@@ -55,7 +55,7 @@ const shardsMax = 16
 type inodes struct {
 	shards          [shardsMax]shard
 	limit           atomic.Int64 // of cached descriptors
-	open            atomic.Int64 // how many are cached
+	cached          atomic.Int64 // how many descriptors are
 	misses, evicted atomic.Uint64
 	// orphans is how many there are: as long as there is none, calls do not ask for each file.
 	orphans atomic.Int64

@@ -74,7 +74,7 @@ func (o *Opener) openOrphan(v *exports.Volume, id disk.FileID, use Use) (*File, 
 	if err != nil {
 		return nil, err
 	}
-	f.opened = true
+	f.ofHeld = true
 	if f.Attr, err = f.Stat(); err != nil {
 		f.Close()
 		return nil, err
