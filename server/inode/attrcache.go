@@ -1,7 +1,6 @@
 package inode
 
 import (
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -98,13 +97,22 @@ func (o *Opener) remembered(v *exports.Volume, ino uint64, now, after int64) (*l
 	return o.handles.AttrsOf(&v.Files, ino, o.versions.at(ino).Load(), max(after, now-int64(attrsKept)), now)
 }
 
-// remember remembers the attributes of a file whose handle is cached. It returns false if that is not.
-func (o *Opener) remember(f *File, version uint64, now int64) (cached bool) {
+// remember remembers the attributes of an open file whose handle is cached. It may have none, as nobody has looked up its
+// name: a client has made it, or mounted it. Then surely has the handle be cached, too.
+func (o *Opener) remember(f *File, version uint64, now int64, surely bool) {
 	r := o.handles.Of(&f.Volume.Files, f.Attr.Ino, &f.ID)
+	if r == nil && surely {
+		var empty byte
+		var st unix.Statx_t
+		if err := disk.Statx(f.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
+			d := f.described(&st)
+			o.handles.Put(&d, f.Handle())
+			r = o.handles.Of(&f.Volume.Files, f.Attr.Ino, &f.ID)
+		}
+	}
 	if r != nil {
 		o.rememberAs(r, &f.Attr, f.Volume, version, now)
 	}
-	return r != nil
 }
 
 // rememberAs remembers attributes that last, with the change attribute that goes with them: as long
@@ -134,9 +142,6 @@ func (e Entry) Describe(handle []byte) (disk.Attr, []byte, error) {
 	}
 	version := o.versions.at(e.Ino).Load()
 	a, handle, r, err := f.describe(e.Name, handle)
-	if errors.Is(err, errLookUp) {
-		return f.lookUp(e.Name, handle)
-	}
 	if r != nil && a.Ino == e.Ino && lasts(&a, version, l.read) {
 		o.rememberAs(r, &a, f.Volume, version, l.read)
 	}
@@ -159,29 +164,10 @@ func (o *Opener) openRecent(v *exports.Volume, id disk.FileID) (*File, error) {
 	}
 	version := o.versions.at(ino).Load()
 	f, err := o.openIn(v, id, UseAttr)
-	switch {
-	case err != nil || !lasts(&f.Attr, version, now):
-	case f.Attr.IsDir(), f.kept != nil && f.kept.looked.Swap(true):
-		o.rememberOpen(f, version, now)
-	default:
-		o.remember(f, version, now)
+	if err == nil && lasts(&f.Attr, version, now) {
+		o.remember(f, version, now, f.Attr.IsDir() || f.kept != nil && f.kept.looked.Swap(true))
 	}
 	return f, err
-}
-
-// rememberOpen is remember for an open file that may have no cached handle yet, as nobody has looked
-// up its name: a client has made it, or mounted it.
-func (o *Opener) rememberOpen(f *File, version uint64, now int64) {
-	if o.remember(f, version, now) {
-		return
-	}
-	var empty byte
-	var st unix.Statx_t
-	if err := disk.Statx(f.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
-		d := f.described(&st)
-		o.handles.Put(&d, f.Handle())
-		o.remember(f, version, now)
-	}
 }
 
 // Recent is Stat of a file that was just read, up to an offset: the attributes are remembered ones, if
@@ -200,7 +186,7 @@ func (f *File) Recent(end int64) (disk.Attr, error) {
 	a, err := f.Stat()
 	if err == nil && lasts(&a, version, now) && keepsAtime(&v.FS, &a, now) && f.kept.looked.Swap(true) {
 		f.Attr = a
-		o.rememberOpen(f, version, now)
+		o.remember(f, version, now, true)
 	}
 	return a, err
 }
@@ -230,7 +216,7 @@ func (o *Opener) openAtOnce(v *exports.Volume, id disk.FileID, use Use) *File {
 		return nil
 	}
 	if f = o.ifInside(f); f != nil && ino != 0 && lasts(&f.Attr, version, now) {
-		o.rememberOpen(f, version, now)
+		o.remember(f, version, now, true)
 	}
 	return f
 }

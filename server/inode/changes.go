@@ -2,7 +2,6 @@ package inode
 
 import (
 	"bytes"
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +33,6 @@ const (
 
 // changes counts the changes of files.
 type changes struct {
-	seed   maphash.Seed
 	counts [changesKept]atomic.Uint32 // of all files with one index together
 	files  [changesKept]changedFile
 	// lost is the latest ctime, in nanoseconds, of files whose counts may be lost.
@@ -57,13 +55,13 @@ type changedFile struct {
 }
 
 func newChanges() *changes {
-	c := &changes{seed: maphash.MakeSeed()}
+	c := &changes{}
 	c.lost.Store(time.Now().UnixNano())
 	return c
 }
 
-func (c *changes) index(key *fileKey) uint64 {
-	return (key.id.Hash(c.seed) + key.volume) % changesKept
+func (*changes) index(key *fileKey) uint64 {
+	return (key.id.Fold() + key.volume) % changesKept
 }
 
 // changed counts a change, after it was made and before anybody is told.

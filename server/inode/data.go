@@ -81,28 +81,29 @@ func (f *File) Truncate(as actas.Thread, size uint64) error {
 }
 
 func (f *File) truncate(size uint64) error {
-	if f.use == UseWrite {
+	do := func() error { return unix.Ftruncate(f.fd, int64(size)) }
+	switch {
+	case f.use == UseWrite:
 		f.kept.written.Store(true)
 		defer f.kept.Changed(0)
-		return f.charge.Resize(f.fd, int64(size), func() error {
-			for {
-				if err := unix.Ftruncate(f.fd, int64(size)); !errors.Is(err, unix.EINTR) {
-					return err
-				}
-			}
-		})
-	}
-	if !f.Attr.IsRegular() {
+	case !f.Attr.IsRegular():
 		return unix.EINVAL // opening anything else has effects
+	default:
+		if err := f.hold(); err != nil {
+			return err
+		}
+		f.changed = true
+		if !f.created { // who makes a file may write it, whatever its mode
+			do = func() error { return unix.Truncate(f.proc(), int64(size)) }
+		}
 	}
-	if err := f.hold(); err != nil {
-		return err
-	}
-	f.changed = true
-	if f.created { // who makes a file may write it, whatever its mode
-		return f.charge.Resize(f.fd, int64(size), func() error { return unix.Ftruncate(f.fd, int64(size)) })
-	}
-	return f.charge.Resize(f.fd, int64(size), func() error { return unix.Truncate(f.proc(), int64(size)) })
+	return f.charge.Resize(f.fd, int64(size), func() error {
+		for {
+			if err := do(); !errors.Is(err, unix.EINTR) {
+				return err
+			}
+		}
+	})
 }
 
 // openData opens a regular file for use. removed is whether it may be one that is kept only for

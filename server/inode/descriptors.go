@@ -105,7 +105,7 @@ func (f *openFile) OpenToSync() (disk.Descriptor, error) {
 	return f.opener.openOwn(f.volume, f.inode.key.id, f.fd, UseRead)
 }
 
-// Synced implements durable.Told, for a file that nobody uses.
+// Synced implements durable.Told, for a file that the cache wants to close.
 func (f *openFile) Synced(error) { f.opener.inodes.release(f) }
 
 // keep caches a descriptor of a file and returns it for use. If another call has cached one already, keep returns that
@@ -113,26 +113,48 @@ func (f *openFile) Synced(error) { f.opener.inodes.release(f) }
 // syncs one of them: otherwise writers would open files, and directories between them, faster than those can be synced
 // and closed, and descriptors would run out.
 func (o *Opener) keep(v *exports.Volume, id disk.FileID, use Use, d disk.Descriptor, charge *space.Charge) *openFile {
-	f := &openFile{opener: o, volume: v, use: use, fd: d.FD(), users: 1, charge: charge, own: d}
-	f, unsynced := o.inodes.put(f, fileKey{v.ID, id})
-	if unsynced != nil {
-		o.syncer.Now(&unsynced.File)
-		o.inodes.release(unsynced)
+	t, key := &o.inodes, fileKey{v.ID, id}
+	s, number := t.shardOf(&key)
+	s.mu.Lock()
+	i := s.enterLocked(&key, number)
+	f := &openFile{opener: o, volume: v, inode: i, use: use, fd: d.FD(), users: 1, charge: charge, own: d}
+	first := i.open[use]
+	if first != nil && first.volume == v {
+		first.users++
+		s.leaveLocked(i)
+		s.mu.Unlock()
+		f.close()
+		return first
+	}
+	ended := t.dropLocked(s, first) // of an export that has ended
+	i.open[use] = f
+	f.init()
+	f.elem = s.used.PushBack(f)
+	s.mu.Unlock()
+	ended.close()
+	if t.cached.Add(1) > t.limit.Load() {
+		if unsynced := t.evict(number); unsynced != nil {
+			o.syncer.Now(&unsynced.File)
+			t.release(unsynced)
+		}
 	}
 	return f
 }
 
-// syncUnused syncs a file that the cache wants to close, and releases it. If that fails,
-// the write verifier changes.
-func (o *Opener) syncUnused(f *openFile) { o.syncer.Then(&f.File, f) }
+// descriptorsMax returns how many descriptors the process may have, 0 if that is not known.
+func descriptorsMax() uint64 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0
+	}
+	return limit.Cur
+}
 
 func (t *inodes) init() {
 	t.idle = make(chan struct{}, 1)
 	t.limit.Store(filesMax)
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
-		// The other half is for connections and for files in use.
-		t.limit.Store(int64(min(filesMax, limit.Cur/2)))
+	if most := descriptorsMax(); most > 0 { // the other half is for connections and for files in use
+		t.limit.Store(int64(min(filesMax, most/2)))
 	}
 }
 
@@ -150,11 +172,11 @@ type FileCounts struct {
 }
 
 func (t *inodes) counts() FileCounts {
-	n := FileCounts{Open: int(t.open.Load()), Limit: int(t.limit.Load())}
+	n := FileCounts{Open: int(t.cached.Load()), Limit: int(t.limit.Load()), Misses: t.misses.Load(), Evicted: t.evicted.Load()}
 	for i := range t.shards {
 		s := &t.shards[i]
 		s.mu.Lock()
-		n.Hits, n.Misses, n.Evicted = n.Hits+s.hits, n.Misses+s.misses, n.Evicted+s.evicted
+		n.Hits += s.hits
 		s.mu.Unlock()
 	}
 	return n
@@ -178,44 +200,11 @@ func (t *inodes) get(v *exports.Volume, id *disk.FileID, use Use) *openFile {
 		return nil
 	}
 	if use == UseNames {
-		i.setNamesLocked()
+		i.withNamesLocked()
 	}
 	f.users++
 	s.hits++
 	return f
-}
-
-// missed counts a file that was not cached.
-func (t *inodes) missed(v *exports.Volume, id *disk.FileID) {
-	s, _ := t.shardOf(&fileKey{v.ID, *id})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.misses++
-}
-
-// put is keep. unsynced is for the caller to sync and release.
-func (t *inodes) put(f *openFile, key fileKey) (_, unsynced *openFile) {
-	s, number := t.shardOf(&key)
-	s.mu.Lock()
-	i := s.enterLocked(&key, number)
-	first := i.open[f.use]
-	if first != nil && first.volume == f.volume {
-		first.users++
-		s.leaveLocked(i)
-		s.mu.Unlock()
-		f.close()
-		return first, nil
-	}
-	ended := t.dropLocked(s, first) // of an export that has ended
-	f.inode, i.open[f.use] = i, f
-	f.init()
-	f.elem = s.used.PushBack(f)
-	s.mu.Unlock()
-	ended.close()
-	if t.open.Add(1) > t.limit.Load() {
-		unsynced = t.evict(number)
-	}
-	return f, unsynced
 }
 
 // evict closes the least recently used descriptor of a shard, or of others where that has none. If all must be synced
@@ -248,7 +237,7 @@ func (t *inodes) evictLocked(s *shard, unsynced **openFile) *openFile {
 		switch {
 		case f.users > 0:
 		case !f.Unsynced():
-			s.evicted++
+			t.evicted.Add(1)
 			t.forgetLocked(s, f)
 			return f
 		case *unsynced == nil:
@@ -271,7 +260,7 @@ func (t *inodes) release(f *openFile) {
 	s := f.inode.shard
 	s.mu.Lock()
 	f.users--
-	last := f.users == 0 && (f.dropped || t.open.Load() > t.limit.Load() && !f.Unsynced())
+	last := f.users == 0 && (f.dropped || t.cached.Load() > t.limit.Load() && !f.Unsynced())
 	if last {
 		t.forgetLocked(s, f)
 	} else {
@@ -325,7 +314,7 @@ func (t *inodes) forgetLocked(s *shard, f *openFile) {
 	}
 	s.used.Remove(f.elem)
 	f.elem = nil
-	t.open.Add(-1)
+	t.cached.Add(-1)
 	if f.inode.open[f.use] == f {
 		f.inode.open[f.use] = nil
 	}

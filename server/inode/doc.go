@@ -61,8 +61,8 @@
 //  2. the last name of a file that is held: inode.lastName
 //  3. content.mu, of two files in the order of volume and FileID, for as long as their data is changed
 //  4. modes.mu, over the system calls that widen a mode and narrow it again
-//  5. one of those that are held for some lines each: a shard of the table, orphans.mu, and one of changes, which is
-//     held over fstat(2), so that attributes and change attribute go together. Then those of space, locate and durable.
+//  5. one of those that are held for some lines each: a shard of the table, and one of changes, which is held over
+//     fstat(2), so that attributes and change attribute go together. Then those of space, locate and durable.
 //
 // Over other system calls only the names and content.mu are held, and what is in the package comments of space, locate and durable.
 package inode

@@ -21,25 +21,25 @@ import (
 // the caller has that right. The others may run anywhere. Names are one component
 // (ValidName). Errors are errnos.
 type File struct {
-	opener  *Opener
-	Volume  *exports.Volume
-	ID      disk.FileID
-	Attr    disk.Attr // when it was opened with UseAttr, or made; with UseNames since StatLocked
-	use     Use
-	fd      int             // of own or kept
-	own     disk.Descriptor // none if it is kept
-	kept    *openFile       // nil if it is not
-	since   uint64          // durable.File.Sample
-	isNew   bool            // made by this call
-	created bool            // and kept with a descriptor to write to it
-	charge  *space.Charge   // if the call may change the file and the server counts
-	held    bool            // f must release the charge, not kept
-	names   *names          // with UseNames: the lock of the directory's names
-	entered *inode          // has names, unless kept has
-	changes uint64          // of names, before Attr; never: Attr is not set
-	changed bool            // by a method, since Attr
-	opened  bool            // it is a Held's, or what one holds
-	by      *Held           // through which it is open; nil: none
+	opener     *Opener
+	Volume     *exports.Volume
+	ID         disk.FileID
+	Attr       disk.Attr // when it was opened with UseAttr, or made; with UseNames since StatLocked
+	use        Use
+	fd         int             // of own or kept
+	own        disk.Descriptor // none if it is kept
+	kept       *openFile       // nil if it is not
+	since      uint64          // durable.File.Sample
+	isNew      bool            // made by this call
+	created    bool            // and kept with a descriptor to write to it
+	charge     *space.Charge   // if the call may change the file and the server counts
+	ownsCharge bool            // f must release the charge, not kept
+	names      *names          // with UseNames: the lock of the directory's names
+	entered    *inode          // has names, unless kept has
+	changes    uint64          // of names, before Attr; never: Attr is not set
+	changed    bool            // by a method, since Attr
+	ofHeld     bool            // it is a Held's, or what one holds
+	by         *Held           // through which it is open; nil: none
 }
 
 // Close releases the file and f, which is reused. Call it once, when no sync of the file is
@@ -50,7 +50,7 @@ func (f *File) Close() {
 		f.opener.inodes.release(f.kept)
 	}
 	f.own.Close()
-	if f.held {
+	if f.ownsCharge {
 		f.charge.Leave("")
 	}
 	opener, volume := f.opener, f.Volume
@@ -75,7 +75,7 @@ func (f *File) Stat() (disk.Attr, error) {
 	if orphan && a.Nlink > 0 && f.isOrphan() { // twice: a removal that fails makes it an orphan only for a moment
 		a.Nlink--
 	}
-	if err == nil && a.Nlink == 0 && !f.opened {
+	if err == nil && a.Nlink == 0 && !f.ofHeld {
 		err = unix.ESTALE
 	}
 	if f.use.isData() && errors.Is(err, unix.ESTALE) {
@@ -197,7 +197,7 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 		Mode:    uint64(mode),
 		Resolve: resolve | unix.RESOLVE_NO_MAGICLINKS,
 	}
-	names := f.Volume.Files.Observe()
+	index := f.Volume.Files.Observe()
 	fd, _, errno := unix.Syscall6(unix.SYS_OPENAT2, uintptr(f.fd), uintptr(unsafe.Pointer(&path)),
 		uintptr(unsafe.Pointer(&how)), unix.SizeofOpenHow, 0, 0)
 	if errno != 0 {
@@ -219,7 +219,7 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 		child.Close()
 		return nil, err
 	}
-	names.Saw(f.fd, f.Attr.Ino, name, child.Attr.Ino, child.Attr.IsDir())
+	index.Saw(f.fd, f.Attr.Ino, name, child.Attr.Ino, child.Attr.IsDir())
 	return child, nil
 }
 
@@ -296,7 +296,7 @@ func (f *File) hold() error {
 	if f.Volume.Account == nil || f.charge != nil {
 		return nil
 	}
-	f.charge, f.held = f.Volume.Account.Enter(f.Volume.FS.Inode(&f.Attr)), true
+	f.charge, f.ownsCharge = f.Volume.Account.Enter(f.Volume.FS.Inode(&f.Attr)), true
 	_, err := f.Stat() // so that only the change is charged
 	return err
 }

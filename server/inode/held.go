@@ -24,13 +24,7 @@ type Held struct {
 
 // HeldMax is how many files clients should hold at most: a quarter of the descriptors that the
 // process may have, so that those of other calls, and connections, are left.
-func HeldMax() int {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 0
-	}
-	return int(min(limit.Cur/4, 1<<30))
-}
+func HeldMax() int { return int(min(descriptorsMax()/4, 1<<30)) }
 
 // Hold keeps the file open until Held.Close. The file is open with UseRead or UseWrite, or
 // made by this call with Create; then it is open with UseWrite from here on.
@@ -40,7 +34,7 @@ func (f *File) Hold() *Held {
 	}
 	f.kept.retain()
 	f.opener.inodes.hold(f.key())
-	f.opened = true
+	f.ofHeld = true
 	f.by = &Held{opener: f.opener, kept: f.kept}
 	return f.by
 }
@@ -126,7 +120,7 @@ func (h *Held) File() (*File, error) {
 	}
 	h.kept.retain()
 	f := h.opener.newKept(h.kept.volume, h.kept.inode.key.id, h.kept.use, h.kept)
-	f.opened, f.by = true, h
+	f.ofHeld, f.by = true, h
 	return f, nil
 }
 

@@ -47,7 +47,7 @@ type shard struct {
 	// +checklocks:mu
 	used list.List // of the *openFile that are cached, roughly least recently used first
 	// +checklocks:mu
-	hits, misses, evicted uint64
+	hits uint64 // of get
 }
 
 // shardsMax is how many shards there are, a power of 2: calls for different files seldom wait for each other.
@@ -55,9 +55,10 @@ const shardsMax = 16
 
 // inodes is the table of all files in use.
 type inodes struct {
-	shards [shardsMax]shard
-	limit  atomic.Int64 // of cached descriptors
-	open   atomic.Int64 // how many are cached
+	shards          [shardsMax]shard
+	limit           atomic.Int64 // of cached descriptors
+	cached          atomic.Int64 // how many descriptors are
+	misses, evicted atomic.Uint64
 	// orphans is how many there are: as long as there is none, calls do not ask for each file.
 	orphans atomic.Int64
 
@@ -125,16 +126,15 @@ func (t *inodes) enterNames(key fileKey) *inode {
 	s, number := t.shardOf(&key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := s.enterLocked(&key, number)
-	i.setNamesLocked()
-	return i
+	return s.enterLocked(&key, number).withNamesLocked()
 }
 
-// setNamesLocked makes the lock of a directory's names. The caller has locked the shard.
-func (i *inode) setNamesLocked() {
+// withNamesLocked makes the lock of a directory's names. The caller has locked the shard.
+func (i *inode) withNamesLocked() *inode {
 	if i.names == nil {
 		i.names = &names{key: i.key, latest: never}
 	}
+	return i
 }
 
 // leave ends enterNames.
@@ -168,42 +168,35 @@ func (t *inodes) hold(key fileKey) *inode {
 	return i
 }
 
-// holdIf is hold, if some client holds the file or it is an orphan; else it returns nil.
-func (t *inodes) holdIf(key fileKey) *inode {
+// with calls do with the object of a file, and its shard locked, if there is one.
+func (t *inodes) with(key fileKey, do func(*inode)) {
 	s, number := t.shardOf(&key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := s.findLocked(&key, number)
-	if i == nil || !i.isHeldLocked() {
-		return nil
+	if i := s.findLocked(&key, number); i != nil {
+		do(i)
 	}
-	i.refs++
-	i.held++
-	return i
 }
 
-// isHeld reports whether some client holds the file, or it is an orphan.
-func (t *inodes) isHeld(key fileKey) bool {
-	s, number := t.shardOf(&key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.findLocked(&key, number)
-	return i != nil && i.isHeldLocked()
+// holdIf is hold, if some client holds the file or it is an orphan; else it returns nil.
+func (t *inodes) holdIf(key fileKey) (held *inode) {
+	t.with(key, func(i *inode) {
+		if i.isHeldLocked() {
+			held, i.refs, i.held = i, i.refs+1, i.held+1
+		}
+	})
+	return held
 }
 
-// isHeldLocked is isHeld for a caller that has locked the shard.
+// isHeldLocked reports whether some client holds the file, or it is an orphan. The caller has locked the shard.
 func (i *inode) isHeldLocked() bool { return i.held > 0 || i.orphan.Load() }
 
 // isOrphan reports whether the file lost its last name while a client holds it.
-func (t *inodes) isOrphan(key fileKey) bool {
-	if t.orphans.Load() == 0 {
-		return false
+func (t *inodes) isOrphan(key fileKey) (orphan bool) {
+	if t.orphans.Load() > 0 {
+		t.with(key, func(i *inode) { orphan = i.orphan.Load() })
 	}
-	s, number := t.shardOf(&key)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.findLocked(&key, number)
-	return i != nil && i.orphan.Load()
+	return orphan
 }
 
 // setOrphan changes whether the file is an orphan, and reports whether it was not so already. The caller has locked
@@ -222,13 +215,6 @@ func (t *inodes) setOrphan(i *inode, orphan bool) bool {
 	t.orphans.Add(-1)
 	i.shard.leaveLocked(i)
 	return true
-}
-
-// isAbandoned reports whether the file is an orphan that nobody holds.
-func (i *inode) isAbandoned() bool {
-	i.shard.mu.Lock()
-	defer i.shard.mu.Unlock()
-	return i.held == 0 && i.orphan.Load()
 }
 
 // isOrphan reports whether the file lost its last name while a client holds it.

@@ -26,9 +26,7 @@ func (o *Opener) KeepRemoved(dir string) error {
 		return errors.Join(err, d.Close())
 	}
 	o.orphans.reclaiming.Store(true)
-	o.orphans.mu.Lock()
-	o.orphans.dir = d
-	o.orphans.mu.Unlock()
+	o.orphans.dir.Store(d)
 	for _, name := range names {
 		key, ok := parseFileKey(name)
 		if !ok {
@@ -46,7 +44,7 @@ func (o *Opener) KeepRemoved(dir string) error {
 		o.countOrphan(f)
 		o.release(f)
 	}
-	o.table.KeepBy(o)
+	o.table.OnForget(o.forgetVolume)
 	return nil
 }
 
@@ -76,7 +74,7 @@ func (o *Opener) openOrphan(v *exports.Volume, id disk.FileID, use Use) (*File, 
 	if err != nil {
 		return nil, err
 	}
-	f.opened = true
+	f.ofHeld = true
 	if f.Attr, err = f.Stat(); err != nil {
 		f.Close()
 		return nil, err
@@ -129,8 +127,8 @@ func (o *Opener) EndReclaim(ctx context.Context) {
 // LeaveRemoved leaves the orphans to the next process: each Held is closed after it.
 func (o *Opener) LeaveRemoved() { o.orphans.left.Store(true) }
 
-// ForgetVolume removes the orphans of a volume that is not exported any more.
-func (o *Opener) ForgetVolume(id uint64) {
+// forgetVolume removes the orphans of a volume that is not exported any more.
+func (o *Opener) forgetVolume(id uint64) {
 	var files []*inode
 	o.inodes.each(func(i *inode) {
 		if i.key.volume == id && i.orphan.Load() {
@@ -145,10 +143,7 @@ func (o *Opener) ForgetVolume(id uint64) {
 }
 
 func (h *orphans) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.dir != nil {
-		_ = h.dir.Close() // a directory, nothing to lose
-		h.dir = nil
+	if d := h.dir.Swap(nil); d != nil {
+		_ = d.Close() // a directory, nothing to lose
 	}
 }

@@ -69,13 +69,11 @@ func (f *File) leaveNames() {
 type LockedNames struct{ first, second *names }
 
 // LockNames locks the names in one or two directories that are open with UseNames, until Unlock.
-// The caller must hold no such lock.
-func LockNames(a, b *File) LockedNames { return lockNames(a.names, b.names) }
-
-// lockNames is LockNames. Not checked: which of the two is locked first is not known before.
+// The caller must hold no such lock. Not checked: which of the two is locked first is not known before.
 //
 // +checklocksignore
-func lockNames(a, b *names) LockedNames {
+func LockNames(f, other *File) LockedNames {
+	a, b := f.names, other.names
 	if a == b {
 		a.lock.Lock()
 		return LockedNames{first: a}

@@ -29,7 +29,7 @@ func (f *File) Create(as actas.Thread, name string, mode uint32) (*File, error) 
 		return nil, err
 	}
 	made.keptAs(f.opener.keep(made.Volume, made.ID, UseWrite, made.own.Take(), made.charge))
-	made.created, made.held = true, false // the charge is the kept one's
+	made.created, made.ownsCharge = true, false // the charge is the kept one's
 	return made, nil
 }
 
@@ -54,7 +54,7 @@ func (f *File) create(as actas.Thread, name string, do func() (*File, error)) (c
 	child.isNew = true
 	if a := f.Volume.Account; a != nil {
 		st := child.Volume.FS.StatOfNew(&child.Attr)
-		child.charge, child.held = a.EnterNew(&st), true
+		child.charge, child.ownsCharge = a.EnterNew(&st), true
 	}
 	return child, nil
 }
@@ -90,7 +90,9 @@ func (f *File) Lacks(name string) bool {
 // Unmake removes a name that this call has made, as far as it is still that of the file that was made, and
 // nobody else uses that: no client has it open, it has no data, and no other name.
 func (f *File) Unmake(as actas.Thread, made *File, name string) (removed bool, err error) {
-	if !made.isNew || f.opener.inodes.isHeld(made.key()) {
+	held := false
+	f.opener.inodes.with(made.key(), func(i *inode) { held = i.isHeldLocked() })
+	if !made.isNew || held {
 		return false, nil
 	}
 	a, err := made.Stat()
@@ -171,12 +173,12 @@ func (f *File) Link(as actas.Thread, dir *File, name string) error {
 	}
 	defer room.Release()
 	return f.opener.change(f.Volume, func() error {
-		names := f.Volume.Files.Observe()
+		index := f.Volume.Files.Observe()
 		// Without a path it needs CAP_DAC_READ_SEARCH, linkat(2).
 		if err := unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
 			return err
 		}
-		names.Saw(dir.fd, dir.Attr.Ino, []byte(name), f.Attr.Ino, false)
+		index.Saw(dir.fd, dir.Attr.Ino, []byte(name), f.Attr.Ino, false)
 		return nil
 	}, &f.ID, &dir.ID)
 }
@@ -203,13 +205,13 @@ func (f *File) remove(as actas.Thread, name string, flags int) error {
 	}
 	v := f.victim(name)
 	return f.opener.change(f.Volume, func() error {
-		names := f.Volume.Files.ChangeNames()
-		defer names.End()
+		index := f.Volume.Files.ChangeNames()
+		defer index.End()
 		v.take()
 		v.keep(as, name)
 		err := unix.Unlinkat(f.fd, name, flags)
 		if err == nil {
-			names.Unlinked(f.Attr.Ino, name, &v.id)
+			index.Unlinked(f.Attr.Ino, name, &v.id)
 		}
 		return v.taken(err)
 	}, &f.ID, &v.id)
@@ -228,17 +230,17 @@ func (f *File) Rename(as actas.Thread, name string, to *File, newName string) (c
 	moved, err := f.Volume.Files.Identify(f.fd, []byte(name)) // its ctime changes
 	unknown := err != nil
 	err = f.opener.change(f.Volume, func() error {
-		names := f.Volume.Files.ChangeNames()
-		defer names.End()
+		index := f.Volume.Files.ChangeNames()
+		defer index.End()
 		err := error(unix.EEXIST)
 		if !unknown { // without asking before whether the new name is free
 			err = f.renameTo(name, to, newName)
 		}
 		if err != nil {
-			err = f.replace(as, name, to, newName, &moved, names)
+			err = f.replace(as, name, to, newName, &moved, index)
 		}
 		if err == nil {
-			names.Renamed(f.Attr.Ino, name, to.fd, to.Attr.Ino, newName, &moved)
+			index.Renamed(f.Attr.Ino, name, to.fd, to.Attr.Ino, newName, &moved)
 			if a := f.Volume.Account; a != nil {
 				a.Renamed(to.fd, newName)
 			}
@@ -259,7 +261,7 @@ func (f *File) renameTo(name string, to *File, newName string) error {
 }
 
 // replace renames a file to the name of another one, unless it fails. The error is errUnchanged if both are the same.
-func (f *File) replace(as actas.Thread, name string, to *File, newName string, moved *disk.FileID, names locate.NameChange) error {
+func (f *File) replace(as actas.Thread, name string, to *File, newName string, moved *disk.FileID, index locate.NameChange) error {
 	v := to.victim(newName)
 	v.same = v.id == *moved && !moved.IsZero()
 	return f.opener.change(f.Volume, func() error {
@@ -276,7 +278,7 @@ func (f *File) replace(as actas.Thread, name string, to *File, newName string, m
 		case v.same:
 			err = errUnchanged
 		default:
-			names.Unlinked(to.Attr.Ino, newName, &v.id)
+			index.Unlinked(to.Attr.Ino, newName, &v.id)
 		}
 		return v.taken(err)
 	}, &v.id)

@@ -102,7 +102,7 @@ func (o *Opener) sweep() {
 		case <-tick.C:
 			unsynced, more := o.inodes.removeIdle()
 			for _, f := range unsynced {
-				o.syncUnused(f)
+				o.syncer.Then(&f.File, f) // if it fails, the write verifier changes
 			}
 			if more {
 				tick.Reset(filesSweep)
@@ -237,7 +237,7 @@ func (o *Opener) openDataIn(v *exports.Volume, id disk.FileID, use Use, removed 
 			return f, nil
 		}
 	}
-	o.inodes.missed(v, &id)
+	o.inodes.misses.Add(1)
 	d, charge, err := o.openData(v, id, use, removed)
 	if err != nil {
 		v.Done()
@@ -251,7 +251,7 @@ func (o *Opener) openIn(v *exports.Volume, id disk.FileID, use Use) (*File, erro
 	if f := o.openKept(v, id, use); f != nil {
 		return o.mustBeInside(f)
 	}
-	o.inodes.missed(v, &id)
+	o.inodes.misses.Add(1)
 	now := o.inside.Now()
 	d, err := o.find(v, id, use.flags())
 	if errors.Is(err, unix.EACCES) && o.table.Only != nil && use == UseNames {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -34,10 +33,7 @@ type orphans struct {
 	reclaiming atomic.Bool
 	// left is whether the next process is to find the orphans.
 	left atomic.Bool
-
-	mu sync.RWMutex
-	// +checklocks:mu
-	dir *statedir.Dir // nil: there can be none
+	dir  atomic.Pointer[statedir.Dir] // nil: there can be none
 }
 
 // name is that of the file if it is an orphan.
@@ -54,12 +50,10 @@ func parseFileKey(name string) (fileKey, bool) {
 
 // at lends the directory's descriptor, -1 if there is none.
 func (h *orphans) at() int {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	if h.dir == nil {
-		return -1
+	if d := h.dir.Load(); d != nil {
+		return d.Fd()
 	}
-	return h.dir.Fd()
+	return -1
 }
 
 // removing returns a file whose names are about to change, and which must stay if it loses the last, until release. It
@@ -135,7 +129,10 @@ func asRoot(do func()) {
 func (o *Opener) forget(f *inode) bool {
 	f.lastName.Lock()
 	defer f.lastName.Unlock()
-	if !f.isAbandoned() {
+	f.shard.mu.Lock()
+	gone := f.held == 0 && f.orphan.Load()
+	f.shard.mu.Unlock()
+	if !gone {
 		return false
 	}
 	var err error

@@ -36,7 +36,7 @@ func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
 		makeIdle(o)
 		unsynced, _ := o.inodes.removeIdle()
 		for _, f := range unsynced {
-			o.syncUnused(f)
+			o.syncer.Then(&f.File, f)
 			eventually(t, func() bool {
 				f.inode.shard.mu.Lock()
 				defer f.inode.shard.mu.Unlock()
