@@ -324,7 +324,7 @@ func (f *File) made(child *File) {
 	child.isNew = true
 	if a := f.Volume.Account; a != nil {
 		st := child.Volume.FS.StatOfNew(&child.Attr)
-		child.charge, child.held = a.EnterNew(&st), true
+		child.charge, child.held = a.EnterNew(child.fd, &st), true
 	}
 }
 
@@ -513,10 +513,15 @@ func (f *File) Chmod(as actas.Thread, mode uint32) error {
 	}
 	f.changed = true
 	defer f.beginChange().end()
+	return f.setMode(func() error { return f.chmod(mode) })
+}
+
+// setMode does what sets the mode for a client.
+func (f *File) setMode(do func() error) error {
 	if m := &f.opener.modes; f.opener.table.Only != nil || m.some.Load() {
-		return m.set(f.heldKey(), func() error { return f.chmod(mode) })
+		return m.set(f.heldKey(), do)
 	}
-	return f.chmod(mode)
+	return do()
 }
 
 func (f *File) chmod(mode uint32) error {

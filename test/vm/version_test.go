@@ -33,6 +33,7 @@ var notWith41 = map[string]string{
 	"TestNoRpcbind":               about3,
 	"TestPrintedMountCommand":     about3,
 	"TestDoctorMount":             about3,
+	"TestACLs":                    "NFSACL is of version 3",
 	"TestSeveralVolumes":          noProtocol,
 	"TestDelete":                  noProtocol,
 	"TestDeleteWhileDown":         noProtocol,
@@ -75,6 +76,8 @@ var only41 = map[string]string{
 	"TestThroughService":     "with version 3 Linux gives up after minutes what it gives up after a lease with 4.1",
 	"TestDieUnderLocks":      "locks that a log keeps",
 	"TestVersion42":          "programs on a mount of version 4.2",
+	"TestXattrs":             "version 3 has no extended attributes",
+	"TestXattrsTwoNodes":     "version 3 has no extended attributes",
 	"TestFinderChanges":      "its locks are between two nodes of version 4.1",
 }
 
