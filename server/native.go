@@ -45,7 +45,7 @@ func newNative(cfg *Config, key *locate.Key, slow *stats.SlowLog) (*native, erro
 	}
 	files := vfs.New(filesConfig)
 	served := oncrpc.ServerConfig{
-		Programs: []oncrpc.Program{nfsv3.NewProgram(files), mountd.NewProgram(mounts{table, n.opener}, log)},
+		Programs: []oncrpc.Program{nfsv3.NewProgram(files), nfsv3.NewACLProgram(files), mountd.NewProgram(mounts{table, n.opener}, log)},
 		SlowLog:  slow,
 		Log:      log,
 	}

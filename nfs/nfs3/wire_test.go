@@ -90,7 +90,7 @@ func okBytes(parts ...[]byte) []byte {
 
 // wireTests are those of all families.
 func wireTests() []wireTest {
-	return slices.Concat(attrTests, lookupTests, ioTests, createTests, removeTests, readdirTests, fsTests)
+	return slices.Concat(attrTests, lookupTests, ioTests, createTests, removeTests, readdirTests, fsTests, aclTests)
 }
 
 func newMessage(of message) message {

@@ -98,6 +98,7 @@ var lacks = map[nfstest.Feature]string{
 	nfstest.FeatureOwnChanges:      "go-nfs leaves out what it does not have at hand",
 	nfstest.FeatureErrorCodes:      "go-nfs makes one status of many errors",
 	nfstest.FeatureRemoveByType:    "go-nfs answers REMOVE and RMDIR with one handler",
+	nfstest.FeatureACLs:            "go-nfs has no NFSACL",
 	nfstest.FeatureMountLists:      "go-nfs has no EXPORT, DUMP and UMNTALL",
 	nfstest.FeatureCookies:         "go-nfs gives \".\" and \"..\" the cookies 0 and 1, and begins after neither",
 	nfstest.FeatureExactResults:    "go-nfs sends FSSTAT's invarsec as 8 bytes, and no attributes with FSSTAT's errors",

@@ -268,11 +268,16 @@ func (f *File) Chmod(as actas.Thread, mode uint32) error {
 	}
 	f.changed = true
 	return f.change(func() error {
-		if m := &f.opener.modes; f.opener.table.Only != nil || m.some.Load() {
-			return m.set(f.key(), func() error { return f.chmod(mode) })
-		}
-		return f.chmod(mode)
+		return f.setMode(func() error { return f.chmod(mode) })
 	})
+}
+
+// setMode does what sets the mode for a client.
+func (f *File) setMode(do func() error) error {
+	if m := &f.opener.modes; f.opener.table.Only != nil || m.some.Load() {
+		return m.set(f.key(), do)
+	}
+	return do()
 }
 
 func (f *File) chmod(mode uint32) error {

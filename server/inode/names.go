@@ -54,7 +54,7 @@ func (f *File) create(as actas.Thread, name string, do func() (*File, error)) (c
 	child.isNew = true
 	if a := f.Volume.Account; a != nil {
 		st := child.Volume.FS.StatOfNew(&child.Attr)
-		child.charge, child.ownsCharge = a.EnterNew(&st), true
+		child.charge, child.ownsCharge = a.EnterNew(child.fd, &st), true
 	}
 	return child, nil
 }

@@ -63,13 +63,13 @@ func (a *Account) Enter(i disk.Inode) *Charge {
 }
 
 // EnterNew is Enter for an inode that the caller has just created, in a directory whose
-// names it has locked, with a Reservation of ForNew. st are the inode's attributes since then.
-func (a *Account) EnterNew(st *unix.Stat_t) *Charge {
+// names it has locked, with a Reservation of ForNew. It is open as fd, and st are its attributes since then.
+func (a *Account) EnterNew(fd int, st *unix.Stat_t) *Charge {
 	c := a.Enter(disk.InodeOf(st))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.known || c.gone { // else others have read its attributes, maybe later
-		c.settleLocked(st, true, inodeAt{})
+		c.settleLocked(st, true, inodeAt{fd: fd})
 	}
 	return c
 }
@@ -138,8 +138,8 @@ func (c *Charge) settleLocked(st *unix.Stat_t, isNew bool, at inodeAt) {
 		c.setGoneLocked()
 		return
 	}
-	if isNew || c.gone { // gone: the number was reused
-		c.xattrs, c.xattrsKnown = 0, isNew
+	if c.gone { // the number was reused
+		c.xattrsKnown = false
 	}
 	bytes = addSizes(bytes, c.xattrsLocked(st, ahead, at))
 	switch {

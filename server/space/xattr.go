@@ -10,7 +10,7 @@ import (
 	"github.com/podnas/podnas/server/disk"
 )
 
-// The extended attributes of users, xattr(7), take space, too. On ext4 they are in the inode, or in one block of st_blocks. On
+// The extended attributes of users, xattr(7), and ACLs take space, too. On ext4 they are in the inode, or in one block of st_blocks. On
 // XFS they can be many blocks of those, which must not be taken for what XFS allocates ahead of a file that grows. On btrfs and
 // in memory they are not in st_blocks at all. So there the server adds up what the attributes of an inode have in
 // them, when it looks at the inode first, and when a call has changed one.
@@ -74,7 +74,7 @@ func (c *Charge) xattrsLocked(st *unix.Stat_t, ahead int64, at inodeAt) int64 {
 	return min(c.xattrs, ahead)
 }
 
-// xattrs is the price of all attributes of users. Their sizes take the right to read the inode, and the caller may act as
+// xattrs is the price of all attributes of users, and ACLs. Their sizes take the right to read the inode, and the caller may act as
 // a client's user, so another goroutine asks for them.
 func (i inodeAt) xattrs() (bytes int64) {
 	path, list, size := disk.ProcPath(i.fd), unix.Listxattr, unix.Getxattr
@@ -92,7 +92,7 @@ func (i inodeAt) xattrs() (bytes int64) {
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		for name := range strings.SplitSeq(string(names[:n]), "\x00") {
-			if !strings.HasPrefix(name, disk.XattrUser) {
+			if !strings.HasPrefix(name, disk.XattrUser) && !strings.HasPrefix(name, disk.XattrACL) {
 				continue
 			}
 			n, err := size(path, name, nil)

@@ -35,6 +35,9 @@ look() { # $1: a root to look in besides this machine's own
 	need busybox "$1/usr/bin/busybox" busybox-static
 	need sqlite3 "$1/usr/bin/sqlite3" sqlite3
 	need git "$1/usr/bin/git" git
+	need setfattr "$1/usr/bin/setfattr" attr
+	need setfacl "$1/usr/bin/setfacl" acl
+	need rsync "$1/usr/bin/rsync" rsync
 	need gcc "$1/usr/bin/gcc" gcc
 	need make "$1/usr/bin/make" make
 	[ -e /usr/include/stdio.h ] || [ -e "$1/usr/include/stdio.h" ] || missing+=(libc6-dev)

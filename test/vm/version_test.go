@@ -33,6 +33,7 @@ var notWith41 = map[string]string{
 	"TestNoRpcbind":               about3,
 	"TestPrintedMountCommand":     about3,
 	"TestDoctorMount":             about3,
+	"TestACLs":                    "NFSACL is of version 3",
 	"TestSeveralVolumes":          noProtocol,
 	"TestDelete":                  noProtocol,
 	"TestDeleteWhileDown":         noProtocol,
@@ -76,6 +77,8 @@ var only41 = map[string]string{
 	"TestDieUnderLocks":      "locks that a log keeps",
 	"TestVersion42":          "programs on a mount of version 4.2",
 	"TestTwoMounts42":        "two mounts of version 4.2",
+	"TestXattrs":             "version 3 has no extended attributes",
+	"TestXattrsTwoNodes":     "version 3 has no extended attributes",
 	"TestFinderChanges":      "its locks are between two nodes of version 4.1",
 }
 

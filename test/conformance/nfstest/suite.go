@@ -63,6 +63,7 @@ const (
 	FeatureGarbageArgs      Feature = "garbage args"       // GARBAGE_ARGS
 	FeatureCredentialChecks Feature = "credential checks"  // a malformed credential is refused
 	FeatureFragments        Feature = "fragments"          // records of several fragments
+	FeatureACLs             Feature = "acls"               // NFSACL
 	FeatureReplyCache       Feature = "reply cache"        // a repeated call gets the first reply
 )
 
@@ -95,6 +96,7 @@ func Run(t *testing.T, target Target) {
 		{"filesystem", fsTests},
 		{"names", nameTests},
 		{"symlinks", symlinkTests},
+		{"acls", aclTests},
 		{"concurrency", concurrencyTests},
 	} {
 		t.Run(family.name, func(t *testing.T) {

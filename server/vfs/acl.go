@@ -1,0 +1,59 @@
+package vfs
+
+import (
+	"syscall"
+
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/inode"
+)
+
+// ACLs are the POSIX ACLs of a file. One that is nil is not there, or is to be removed.
+type ACLs struct{ Access, Default []inode.ACLEntry }
+
+// ACLs returns the ACLs of a file that is open with UseAttr. A file without one for its use gets the one that its mode is
+// the same as.
+func (c *Call) ACLs(f *inode.File, access, inherited bool) (a ACLs, err error) {
+	if access {
+		if a.Access, err = f.ACL(inode.AccessACL); err != nil {
+			return a, err
+		}
+		if a.Access == nil {
+			m := uint16(f.Attr.Mode)
+			a.Access = []inode.ACLEntry{{Tag: inode.ACLUserObj, Perm: m >> 6 & 7}, {Tag: inode.ACLGroupObj, Perm: m >> 3 & 7}, {Tag: inode.ACLOther, Perm: m & 7}}
+		}
+	}
+	if inherited {
+		a.Default, err = f.ACL(inode.DefaultACL)
+	}
+	return a, err
+}
+
+// SetACLs sets the ACLs of a file that is open with UseAttr, or one of them, as the caller, and syncs it unless the volume
+// is async. The error is EINVAL for what is no ACL; then nothing is set.
+func (c *Call) SetACLs(f *inode.File, a ACLs, access, inherited bool) error {
+	if f.Volume.Options.ReadOnly {
+		return syscall.EROFS
+	}
+	if a.Access != nil && !inode.SortACL(a.Access) || a.Default != nil && !inode.SortACL(a.Default) {
+		return syscall.EINVAL
+	}
+	c.Of(f)
+	if err := c.blocks(f); err != nil {
+		return err
+	}
+	err := c.AsCaller(func(u actas.Thread) error {
+		if access {
+			if err := f.SetACL(u, inode.AccessACL, a.Access); err != nil {
+				return err
+			}
+		}
+		if inherited {
+			return f.SetACL(u, inode.DefaultACL, a.Default)
+		}
+		return nil
+	})
+	if err == nil && !f.Volume.Options.Async {
+		err = c.Sync(f, false)
+	}
+	return err
+}
