@@ -263,7 +263,7 @@ func (t *inodes) release(f *openFile) {
 	last := f.users == 0 && (f.dropped || t.cached.Load() > t.limit.Load() && !f.Unsynced())
 	if last {
 		t.forgetLocked(s, f)
-	} else {
+	} else if f.users == 0 {
 		t.unusedLocked(s, f)
 	}
 	s.mu.Unlock()
@@ -272,13 +272,10 @@ func (t *inodes) release(f *openFile) {
 	}
 }
 
-// unusedLocked begins the time that a descriptor is idle, if nobody uses it now.
+// unusedLocked begins the time that a descriptor is idle.
 //
 // +checklocks:s.mu
 func (t *inodes) unusedLocked(s *shard, f *openFile) {
-	if f.users > 0 {
-		return
-	}
 	f.since = t.sweeps.Load()
 	s.used.MoveToBack(f.elem)
 	if t.rest.Load() && t.rest.CompareAndSwap(true, false) {

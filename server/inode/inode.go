@@ -219,14 +219,10 @@ func (t *inodes) setOrphan(i *inode, orphan bool) bool {
 
 // isOrphan reports whether the file lost its last name while a client holds it.
 func (f *File) isOrphan() bool {
-	o := f.opener
-	switch {
-	case o.inodes.orphans.Load() == 0:
-		return false
-	case f.kept != nil:
+	if f.kept != nil {
 		return f.kept.inode.orphan.Load()
 	}
-	return o.inodes.isOrphan(f.key())
+	return f.opener.inodes.isOrphan(f.key())
 }
 
 // key returns the key of the file.
