@@ -45,7 +45,7 @@ func TestKeptIndex(t *testing.T) {
 	var log *lines // of the process
 	i := &instance{cfg: cfg, addr: nfstest.OwnAddress(), add: func(table *exports.Table) error {
 		table.Log = slog.New(slog.NewTextHandler(log, nil))
-		table.KeepIndexes(kept)
+		table.Indexes.Keep(kept)
 		return table.Export(exports.Exported{ID: 1, Path: "/volume", Dir: dir})
 	}}
 	t.Cleanup(i.end)

@@ -68,7 +68,8 @@ func target4(t *testing.T, dir string, way way4) nfstest4.Target {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range []string{volume, hidden, other} {
+	otherDisk := filepath.Join(t.TempDir(), "disk")
+	for _, d := range []string{volume, hidden, other, otherDisk} {
 		if err := os.Mkdir(d, 0o777); err != nil {
 			t.Fatal(err)
 		}
@@ -90,6 +91,7 @@ func target4(t *testing.T, dir string, way way4) nfstest4.Target {
 			{Path: "readonly", Dir: volume, Options: exports.Options{ReadOnly: true}},
 			{Path: "squashed", Dir: volume, Options: exports.Options{AllSquash: true, AnonUID: squashUID, AnonGID: squashUID}},
 			{Path: "other", Dir: other},
+			{Path: "disk", Dir: otherDisk},
 			{Path: "limited", Dir: volume, Options: exports.Options{Clients: []netip.Prefix{netip.MustParsePrefix(limitedTo + "/32")}}},
 		} {
 			e.ID, e.Path, e.Form = uint64(i+1), "/a/"+e.Path, way.form
@@ -122,7 +124,7 @@ func target4(t *testing.T, dir string, way way4) nfstest4.Target {
 	return nfstest4.Target{
 		Lacks: lacks(&cfg.Engine.Rights),
 		Addr:  i.addr, MountAddr: i.addr,
-		Export: "/a/volume", Other: "/a/other",
+		Export: "/a/volume", Other: "/a/other", OtherDisk: "/a/disk",
 		Hidden: "/a/hidden", ReadOnly: "/a/readonly", Squashed: "/a/squashed", SquashUID: squashUID,
 		Limited: "/a/limited", LimitedTo: limitedTo, Opens: descriptors / 8,
 		Restart: func(t *testing.T) {

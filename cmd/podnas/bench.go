@@ -18,8 +18,8 @@ import (
 
 const benchLong = `bench sends NFS calls to a server, like many concurrent clients, and measures its operations
 per second and their latency. It mounts nothing and needs no rights on this machine. It works
-with any server of NFSv3 or NFSv4.1: podnas, NFS-Ganesha, the Linux kernel's server, or an
-appliance.
+with any server of NFSv3, NFSv4.1 or NFSv4.2: podnas, NFS-Ganesha, the Linux kernel's server,
+or an appliance.
 
 It works in its own directory podnas-bench-... in the root of the export, and removes it at the
 end and after Ctrl-C. It verifies all data that it reads.
@@ -35,9 +35,9 @@ for each of ops: what other programs do changes them much less than it changes o
 much more of it the second server takes. A server in the kernel has a process for each thread:
 --server-pid=$(pgrep -d, -x nfsd).
 
-With --nfs=4.1 each connection is a client with a session of its own, as a node is, and each of
-its --depth calls in flight has a slot. A call is a COMPOUND of SEQUENCE, PUTFH and the
-operation. Files are opened before they are read and written, and /path is that of an NFSv4
+With --nfs=4.1 or 4.2 each connection is a client with a session of its own, as a node is, and
+each of its --depth calls in flight has a slot. A call is a COMPOUND of SEQUENCE, PUTFH and the
+operation; 4.2 has the same ones. Files are opened before they are read and written, and /path is that of an NFSv4
 mount. To compare the versions of one server, name it twice.
 
 A server with root_squash needs a directory that --uid may write to. The default port of NFS is
@@ -96,7 +96,7 @@ func newBenchCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&flags.against, "against", "", "HOST[:PORT]:/path of a second server to compare with")
-	f.StringVar(&flags.nfs, "nfs", nfsbench.NFS3.String(), "version of NFS: 3, 4.1")
+	f.StringVar(&flags.nfs, "nfs", nfsbench.NFS3.String(), "version of NFS: 3, 4.1, 4.2")
 	f.StringVar(&flags.againstNFS, "against-nfs", "", "like --nfs, for the second server (default that of --nfs)")
 	f.StringSliceVar(&flags.loads, "loads", nil, "loads to run, separated by commas, with * as a wildcard (default all)")
 	f.DurationVar(&flags.duration, "duration", 3*time.Second, "how long each load runs on each server")

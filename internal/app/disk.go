@@ -10,6 +10,7 @@ import (
 	"github.com/podnas/podnas/quota"
 	"github.com/podnas/podnas/server"
 	"github.com/podnas/podnas/server/exports"
+	"github.com/podnas/podnas/server/locate"
 )
 
 // openDisk mounts the image, where there is one, and finds out what the disk and the process can do.
@@ -62,8 +63,8 @@ func (a *App) openVolumes(context.Context) (err error) {
 	a.exports.ByIndex, a.exports.IndexMax = a.engine.ByIndex, a.IndexMemory<<20
 	a.exports.Only, a.exports.Modes = a.engine.Only(), a.below(volume.ModesDir)
 	a.exports.KeepMarks(a.below(volume.UsageDir))
-	a.exports.KeepIndexes(a.below(volume.IndexDir))
-	form, earlier, err := a.exports.Forms(a.Root, a.below(volume.RemovedDir))
+	a.exports.Indexes.Keep(a.below(volume.IndexDir))
+	form, earlier, err := locate.Forms(a.exports.ByIndex, a.Root, a.below(volume.RemovedDir))
 	if err != nil {
 		return err
 	}

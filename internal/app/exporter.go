@@ -81,7 +81,7 @@ func (e exporter) forgetMark(v volume.Volume) {
 }
 
 func (e exporter) forgetIndex(v volume.Volume) {
-	if err := e.Table.ForgetIndex(v.ID); err != nil {
+	if err := e.Table.Indexes.Forget(v.ID); err != nil {
 		e.Log.Warn("nfs: can't remove what is kept of a volume's index", "volume", v.Name, "err", err)
 	}
 }

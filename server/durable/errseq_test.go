@@ -38,7 +38,7 @@ func TestFailedSyncIsToldToAll(t *testing.T) {
 	b := begin(t)
 	first := b.file("file", Write)
 	open := func() (*File, uint64) {
-		f := b.of(first.fd, Write, first.State())
+		f := b.of(first.fd, Write, first.state)
 		since := f.Sample()
 		return f, since
 	}

@@ -100,9 +100,6 @@ func (f *File) Init(v *Volume, fd int, kind Kind, state *State, owner Owner) {
 	f.volume, f.fd, f.kind, f.state, f.owner = v, fd, kind, state, owner
 }
 
-// State returns what the descriptors of the file share.
-func (f *File) State() *State { return f.state }
-
 // Changed says that the file was written, with so many bytes.
 func (f *File) Changed(bytes int) { f.unsynced.Add(int64(bytes) + 1) }
 

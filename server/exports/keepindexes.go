@@ -9,17 +9,6 @@ import (
 // lastIndexes is how long the end of the process may be delayed.
 const lastIndexes = time.Second
 
-// Forms is locate.Forms for this table.
-func (t *Table) Forms(dir, removed string) (fresh, earlier locate.Form, err error) {
-	return locate.Forms(t.ByIndex, dir, removed)
-}
-
-// KeepIndexes keeps the indexes of volumes in a directory from one start to the next. Call it before adding volumes.
-func (t *Table) KeepIndexes(dir string) { t.Indexes.Keep(dir) }
-
-// ForgetIndex removes what is kept of the index of a volume that was deleted, or has none.
-func (t *Table) ForgetIndex(id uint64) error { return t.Indexes.Forget(id) }
-
 // IndexCounts counts the indexes.
 func (t *Table) IndexCounts() (n locate.IndexCounts) {
 	for _, v := range t.Volumes() {

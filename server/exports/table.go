@@ -160,10 +160,10 @@ type Table struct {
 	mu      sync.RWMutex
 	byPath  map[string]*Volume
 	byID    map[uint64]*Volume
-	sorted  []*Volume   // by path; replaced by each change, because callers of Volumes have it
-	looking *time.Timer // calls lookAfter; nil: no volume is counted
-	marks   string      // directory of the marks, see KeepMarks
-	keeper  Keeper      // see KeepBy; nil: none
+	sorted  []*Volume       // by path; replaced by each change, because callers of Volumes have it
+	looking *time.Timer     // calls lookAfter; nil: no volume is counted
+	marks   string          // directory of the marks, see KeepMarks
+	forget  func(id uint64) // see OnForget; nil: nothing is kept
 
 	saving atomic.Bool // indexes are written
 }
@@ -259,26 +259,20 @@ func (t *Table) Remove(id uint64) {
 	}
 }
 
-// Keeper keeps files that were removed while clients have them open.
-type Keeper interface {
-	// ForgetVolume removes what is kept of a volume that is not exported any more.
-	ForgetVolume(id uint64)
-}
-
-// KeepBy has a Keeper be told of volumes that are deleted.
-func (t *Table) KeepBy(k Keeper) {
+// OnForget has a function be called with the number of each volume that was deleted, for what is kept of its files.
+func (t *Table) OnForget(forget func(id uint64)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.keeper = k
+	t.forget = forget
 }
 
 // ForgetRemoved removes what is kept for clients of a volume that was deleted, after Remove.
 func (t *Table) ForgetRemoved(id uint64) {
 	t.mu.RLock()
-	k := t.keeper
+	forget := t.forget
 	t.mu.RUnlock()
-	if k != nil {
-		k.ForgetVolume(id)
+	if forget != nil {
+		forget(id)
 	}
 }
 

@@ -259,7 +259,7 @@ func TestLookAgain(t *testing.T) {
 	if _, err := write(t, o, file, 0, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	o.files.close() // the last use
+	o.inodes.close() // the last use
 	mustDo(t, os.Truncate(filepath.Join(dir, "file"), 4096))
 	now := time.Now()
 	v.SettleDue(now)
@@ -293,7 +293,7 @@ func TestCountKeepsUp(t *testing.T) {
 	}
 	wg.Wait()
 	u := counted(t, v)
-	o.files.close() // the last use of every file
+	o.inodes.close() // the last use of every file
 	bytes, inodes := du(t, dir)
 	if diff := u.Bytes - bytes; diff > 1<<20 || diff < -1<<20 {
 		t.Errorf("%d bytes are counted, du finds %d", u.Bytes, bytes)
@@ -441,7 +441,7 @@ func TestRemovedIsForgotten(t *testing.T) {
 		mustDo(t, dir.Remove(actas.AsProcess(), name))
 	}
 	dir.Close()
-	o.files.close()
+	o.inodes.close()
 	if n := v.Account.Held().Charges; n > 1 { // the directory's
 		t.Errorf("%d charges are kept", n)
 	}
@@ -467,7 +467,7 @@ func TestLookAtWhatIsGone(t *testing.T) {
 	mustDo(t, err)
 	mustDo(t, f.Remove(actas.AsProcess(), "file"))
 	f.Close()
-	o.files.close()
+	o.inodes.close()
 	want := v.Account.Usage()
 	var st unix.Stat_t
 	mustDo(t, unix.Fstat(int(open.Fd()), &st))
@@ -517,7 +517,7 @@ func TestChargeIsGivenBack(t *testing.T) {
 			}
 		}
 	}
-	o.files.close()
+	o.inodes.close()
 	if n := v.Account.Held().Charges; n != 0 {
 		t.Errorf("%d charges are not given back", n)
 	}

@@ -1,9 +1,6 @@
 package inode
 
 import (
-	"bytes"
-	"errors"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -43,7 +40,7 @@ func keepsAtime(d *disk.FS, a *disk.Attr, now int64) bool {
 
 // version counts the changes of files, of those with one index together. Its low bits are the
 // number of changes under way: until all have ended, the attributes that can be read may be those
-// of before, and are not remembered. It is nil for files whose attributes are never remembered.
+// of before, and are not remembered.
 type version struct{ atomic.Uint64 }
 
 const (
@@ -51,20 +48,6 @@ const (
 	oneChange     = 1 << 24
 	changesAtOnce = oneChange - 1
 )
-
-// begin begins a change.
-func (v *version) begin() {
-	if v != nil {
-		v.Add(1)
-	}
-}
-
-// end ends a change, before anybody is told of it.
-func (v *version) end() {
-	if v != nil {
-		v.Add(oneChange - 1)
-	}
-}
 
 // versions has the versions of all files.
 type versions [versionsKept]version
@@ -79,48 +62,17 @@ func (v *versions) at(ino uint64) *version {
 	return &v[(ino/run*odd)>>32%runs*run+ino%run]
 }
 
-// of returns the version of a file.
+// of returns the version of a file. Files without a number, whose attributes are never remembered, have one together.
 func (v *versions) of(volume *exports.Volume, id *disk.FileID) *version {
-	if ino := volume.FS.NumberIn(id); ino != 0 {
-		return v.at(ino)
-	}
-	return nil
+	return v.at(volume.FS.NumberIn(id))
 }
-
-// changing is a change of a file under way.
-type changing struct {
-	changes *changes
-	version *version
-	key     fileKey
-}
-
-// beginChange begins a change of a file, which its end must end. A file that does not exist has the
-// zero FileID.
-func (o *Opener) beginChange(v *exports.Volume, id disk.FileID) changing {
-	c := changing{changes: o.changes, version: o.versions.of(v, &id), key: fileKey{v, id}}
-	c.version.begin()
-	return c
-}
-
-// end ends a change, before anybody is told of it.
-func (c changing) end() {
-	if !c.key.id.IsZero() {
-		c.changes.changed(c.key.volume, c.key.id)
-	}
-	c.version.end()
-}
-
-// beginChange begins a change of the file.
-func (f *File) beginChange() changing { return f.opener.beginChange(f.Volume, f.ID) }
 
 // WasRead forgets what is remembered of a file whose data, names or target was read, if that has
 // changed its atime. a is from afterwards. With noatime it never does, with relatime rarely:
 // mount(8).
 func (f *File) WasRead(a *disk.Attr) {
 	if time.Since(a.Atime) < atimeSettles {
-		if version := f.opener.versions.of(f.Volume, &f.ID); version != nil {
-			version.Add(oneChange)
-		}
+		f.opener.versions.of(f.Volume, &f.ID).Add(oneChange)
 	}
 }
 
@@ -145,20 +97,29 @@ func (o *Opener) remembered(v *exports.Volume, ino uint64, now, after int64) (*l
 	return o.handles.AttrsOf(&v.Files, ino, o.versions.at(ino).Load(), max(after, now-int64(attrsKept)), now)
 }
 
-// remember remembers the attributes of a file whose handle is cached. It returns false if that is not.
-func (o *Opener) remember(f *File, version uint64, now int64) (cached bool) {
+// remember remembers the attributes of an open file whose handle is cached. It may have none, as nobody has looked up its
+// name: a client has made it, or mounted it. Then surely has the handle be cached, too.
+func (o *Opener) remember(f *File, version uint64, now int64, surely bool) {
 	r := o.handles.Of(&f.Volume.Files, f.Attr.Ino, &f.ID)
+	if r == nil && surely {
+		var empty byte
+		var st unix.Statx_t
+		if err := disk.Statx(f.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
+			d := f.described(&st)
+			o.handles.Put(&d, f.Handle())
+			r = o.handles.Of(&f.Volume.Files, f.Attr.Ino, &f.ID)
+		}
+	}
 	if r != nil {
 		o.rememberAs(r, &f.Attr, f.Volume, version, now)
 	}
-	return r != nil
 }
 
 // rememberAs remembers attributes that last, with the change attribute that goes with them: as long
 // as they are valid it does not move.
 func (o *Opener) rememberAs(r *locate.CachedHandle, a *disk.Attr, v *exports.Volume, version uint64, now int64) {
 	c := &locate.CachedAttrs{Attr: *a, Volume: &v.Files, Version: version, At: now}
-	c.Change = o.changes.old(fileKey{v, locate.IDIn(r.Handle())}, a.Ctime.UnixNano())
+	c.Change = o.changes.old(fileKey{v.ID, locate.IDIn(r.Handle())}, a.Ctime.UnixNano())
 	r.Attrs.Store(c)
 }
 
@@ -181,31 +142,21 @@ func (e Entry) Describe(handle []byte) (disk.Attr, []byte, error) {
 	}
 	version := o.versions.at(e.Ino).Load()
 	a, handle, r, err := f.describe(e.Name, handle)
-	if errors.Is(err, errLookUp) {
-		return f.lookUp(e.Name, handle)
-	}
 	if r != nil && a.Ino == e.Ino && lasts(&a, version, l.read) {
 		o.rememberAs(r, &a, f.Volume, version, l.read)
 	}
 	return a, handle, err
 }
 
-// OpenRecent is Open with UseAttr of a file for ACCESS, or of a directory in which a name is looked up. Its
-// attributes may be remembered ones: then the name is still looked up on the disk, and the kernel decides
-// who may, except for a file's owner, for whom a change of the mode that somebody makes directly on the
-// disk counts after attrsKept. It may block.
-func (o *Opener) OpenRecent(client netip.Addr, handle []byte) (*File, error) {
-	v, id, err := o.volumeOf(client, handle)
-	if err != nil {
-		return nil, err
-	}
+// openRecent is open with Recent.
+func (o *Opener) openRecent(v *exports.Volume, id disk.FileID) (*File, error) {
 	ino := o.numberOf(v, &id)
 	if ino == 0 {
 		return o.openIn(v, id, UseAttr)
 	}
 	now := time.Now().UnixNano()
 	if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == id {
-		if kept := o.files.get(fileKey{v, id}, UseAttr); kept != nil {
+		if kept := o.inodes.get(v, &id, UseAttr); kept != nil {
 			f := o.newKept(v, id, UseAttr, kept)
 			f.Attr = a.Attr
 			return o.mustBeInside(f)
@@ -213,29 +164,10 @@ func (o *Opener) OpenRecent(client netip.Addr, handle []byte) (*File, error) {
 	}
 	version := o.versions.at(ino).Load()
 	f, err := o.openIn(v, id, UseAttr)
-	switch {
-	case err != nil || !lasts(&f.Attr, version, now):
-	case f.Attr.IsDir(), f.kept != nil && f.kept.looked.Swap(true):
-		o.rememberOpen(f, version, now)
-	default:
-		o.remember(f, version, now)
+	if err == nil && lasts(&f.Attr, version, now) {
+		o.remember(f, version, now, f.Attr.IsDir() || f.kept != nil && f.kept.looked.Swap(true))
 	}
 	return f, err
-}
-
-// rememberOpen is remember for an open file that may have no cached handle yet, as nobody has looked
-// up its name: a client has made it, or mounted it.
-func (o *Opener) rememberOpen(f *File, version uint64, now int64) {
-	if o.remember(f, version, now) {
-		return
-	}
-	var empty byte
-	var st unix.Statx_t
-	if err := disk.Statx(f.fd, &empty, unix.AT_EMPTY_PATH, describing, &st); err == nil && lasting(&st) {
-		d := f.described(&st)
-		o.handles.Put(&d, f.Handle())
-		o.remember(f, version, now)
-	}
 }
 
 // Recent is Stat of a file that was just read, up to an offset: the attributes are remembered ones, if
@@ -254,39 +186,46 @@ func (f *File) Recent(end int64) (disk.Attr, error) {
 	a, err := f.Stat()
 	if err == nil && lasts(&a, version, now) && keepsAtime(&v.FS, &a, now) && f.kept.looked.Swap(true) {
 		f.Attr = a
-		o.rememberOpen(f, version, now)
+		o.remember(f, version, now, true)
 	}
 	return a, err
 }
 
-// Look opens a file only for its attributes, its volume and its ID: without a descriptor, if they
-// are remembered. It does not block. It returns nil, without an error, if it would.
-func (o *Opener) Look(client netip.Addr, handle []byte) (*File, error) {
-	v, id, err := o.volumeAtOnce(client, handle)
-	if err != nil {
-		return nil, err
+// openAtOnce is open with AtOnce, and maybe Recent. It returns nil if it would block.
+func (o *Opener) openAtOnce(v *exports.Volume, id disk.FileID, use Use) *File {
+	var ino, version uint64
+	now := int64(0)
+	if use&Recent != 0 {
+		ino = o.numberOf(v, &id)
 	}
-	ino := o.numberOf(v, &id)
-	if ino == 0 {
-		v.Done()
-		return o.OpenAtOnce(client, handle, UseAttr)
-	}
-	now := time.Now().UnixNano()
-	a, r := o.remembered(v, ino, now, 0)
-	if a != nil && bytes.Equal(r.Handle(), handle) {
-		f := o.newFile(v, disk.Descriptor{})
-		f.ID, f.Attr = id, a.Attr
-		if o.isInside(f) {
-			return f, nil
+	if ino != 0 {
+		now = time.Now().UnixNano()
+		if a, r := o.remembered(v, ino, now, 0); a != nil && locate.IDIn(r.Handle()) == id {
+			f := o.newFile(v, disk.Descriptor{})
+			f.ID, f.Attr = id, a.Attr
+			return o.ifInside(f)
 		}
-		f.Close()
-		return nil, nil
+		version = o.versions.at(ino).Load()
 	}
-	v.Done()
-	version := o.versions.at(ino).Load()
-	f, err := o.OpenAtOnce(client, handle, UseAttr)
-	if f != nil && lasts(&f.Attr, version, now) {
-		o.rememberOpen(f, version, now)
+	var f *File
+	if v.FS.Quick && !v.Files.IsOther(&id) {
+		f = o.openKept(v, id, use&^how)
 	}
-	return f, err
+	if f == nil {
+		v.Done()
+		return nil
+	}
+	if f = o.ifInside(f); f != nil && ino != 0 && lasts(&f.Attr, version, now) {
+		o.remember(f, version, now, true)
+	}
+	return f
+}
+
+// ifInside returns f, or closes it and returns nil if it is not known to be inside its volume.
+func (o *Opener) ifInside(f *File) *File {
+	if o.isInside(f) {
+		return f
+	}
+	f.Close()
+	return nil
 }

@@ -28,7 +28,7 @@ func TestAttrsDuringChange(t *testing.T) {
 	look := func() (remembered bool) {
 		t.Helper()
 		before := o.handles.Counts().Attrs
-		f, err := o.Look(netip.Addr{}, handle)
+		f, err := o.Open(netip.Addr{}, handle, UseAttr|AtOnce|Recent)
 		mustDo(t, err)
 		if f == nil { // it is not open yet
 			f, err = o.Open(netip.Addr{}, handle, UseAttr)
@@ -45,19 +45,22 @@ func TestAttrsDuringChange(t *testing.T) {
 	f, err := o.Open(netip.Addr{}, handle, UseAttr)
 	mustDo(t, err)
 	defer f.Close()
-	first, second := f.beginChange(), f.beginChange()
-	for _, when := range []string{"during two changes", "again"} {
-		if look() {
-			t.Error("remembered " + when)
+	mustDo(t, f.change(func() error {
+		err := f.change(func() error {
+			for _, when := range []string{"during two changes", "again"} {
+				if look() {
+					t.Error("remembered " + when)
+				}
+			}
+			return nil
+		})
+		for _, when := range []string{"during one of them", "again"} {
+			if look() {
+				t.Error("remembered " + when)
+			}
 		}
-	}
-	first.end()
-	for _, when := range []string{"during the other", "again"} {
-		if look() {
-			t.Error("remembered " + when)
-		}
-	}
-	second.end()
+		return err
+	}))
 	if look() {
 		t.Error("remembered from before")
 	}
@@ -79,7 +82,7 @@ func TestOpenRecent(t *testing.T) {
 		}
 		mode := func() uint32 {
 			t.Helper()
-			f, err := o.OpenRecent(netip.Addr{}, handle)
+			f, err := o.Open(netip.Addr{}, handle, UseAttr|Recent)
 			mustDo(t, err)
 			defer f.Close()
 			if !o.remembers(f.Volume) || !f.Volume.Files.HasBirths() {
@@ -134,7 +137,7 @@ func TestLookAtNew(t *testing.T) {
 	look := func() (mode uint32, remembered bool) {
 		t.Helper()
 		before := o.handles.Counts().Attrs
-		f, err := o.Look(netip.Addr{}, handle)
+		f, err := o.Open(netip.Addr{}, handle, UseAttr|AtOnce|Recent)
 		mustDo(t, err)
 		if f == nil {
 			t.Fatal("a file that was just made is not open")

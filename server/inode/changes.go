@@ -2,13 +2,11 @@ package inode
 
 import (
 	"bytes"
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/exports"
 	"github.com/podnas/podnas/server/locate"
 )
 
@@ -35,7 +33,6 @@ const (
 
 // changes counts the changes of files.
 type changes struct {
-	seed   maphash.Seed
 	counts [changesKept]atomic.Uint32 // of all files with one index together
 	files  [changesKept]changedFile
 	// lost is the latest ctime, in nanoseconds, of files whose counts may be lost.
@@ -58,19 +55,17 @@ type changedFile struct {
 }
 
 func newChanges() *changes {
-	c := &changes{seed: maphash.MakeSeed()}
+	c := &changes{}
 	c.lost.Store(time.Now().UnixNano())
 	return c
 }
 
-func (c *changes) index(key *fileKey) uint64 {
-	return (key.id.Hash(c.seed) + key.volume.ID) % changesKept
+func (*changes) index(key *fileKey) uint64 {
+	return (key.id.Fold() + key.volume) % changesKept
 }
 
 // changed counts a change, after it was made and before anybody is told.
-func (c *changes) changed(v *exports.Volume, id disk.FileID) {
-	c.counts[c.index(&fileKey{v, id})].Add(1)
-}
+func (c *changes) changed(key *fileKey) { c.counts[c.index(key)].Add(1) }
 
 // old returns the change attribute of a file that has a ctime in which it can't change any
 // more.
@@ -153,13 +148,13 @@ func (f *File) Change(a disk.Attr) (uint64, disk.Attr, error) {
 	if a.Change != 0 {
 		return a.Change, a, nil
 	}
-	return f.opener.change(fileKey{f.Volume, f.ID}, a, f.Stat)
+	return f.opener.changeAttr(f.key(), a, f.Stat)
 }
 
 // StatChange is Stat and Change of a file that this call has just changed: Change would need another
 // Stat.
 func (f *File) StatChange() (uint64, disk.Attr, error) {
-	return f.opener.changes.recent(fileKey{f.Volume, f.ID}, f.Stat)
+	return f.opener.changes.recent(f.key(), f.Stat)
 }
 
 // ChangeOf is Change for a name in the directory, whose handle and attributes Describe has
@@ -171,7 +166,7 @@ func (f *File) ChangeOf(name, handle []byte, a disk.Attr) (uint64, disk.Attr, []
 			return a.Change, a, handle, nil
 		}
 		again := handle
-		change, now, err := f.opener.change(fileKey{f.Volume, locate.IDIn(handle)}, a, func() (now disk.Attr, err error) {
+		change, now, err := f.opener.changeAttr(fileKey{f.Volume.ID, locate.IDIn(handle)}, a, func() (now disk.Attr, err error) {
 			now, again, err = f.Describe(name, handle[len(handle):])
 			return now, err
 		})
@@ -182,13 +177,9 @@ func (f *File) ChangeOf(name, handle []byte, a disk.Attr) (uint64, disk.Attr, []
 	}
 }
 
-func (o *Opener) change(key fileKey, a disk.Attr, stat func() (disk.Attr, error)) (uint64, disk.Attr, error) {
+func (o *Opener) changeAttr(key fileKey, a disk.Attr, stat func() (disk.Attr, error)) (uint64, disk.Attr, error) {
 	if time.Since(a.Ctime) < tickMax {
 		return o.changes.recent(key, stat)
 	}
 	return o.changes.old(key, a.Ctime.UnixNano()), a, nil
 }
-
-// Changed counts a change of the file. Only for its names others call it, which have locked
-// them.
-func (f *File) Changed() { f.opener.changes.changed(f.Volume, f.ID) }

@@ -29,7 +29,7 @@ func TestChangeMoves(t *testing.T) {
 	o := &Opener{changes: c}
 	look := func(i int) uint64 {
 		t.Helper()
-		change, _, err := o.change(fileKey{v, ids[i]}, attrs[i], func() (disk.Attr, error) { return attrs[i], nil })
+		change, _, err := o.changeAttr(fileKey{v.ID, ids[i]}, attrs[i], func() (disk.Attr, error) { return attrs[i], nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestChangeMoves(t *testing.T) {
 	for round := range 4 {
 		for i := range ids {
 			attrs[i].Ctime = tick()
-			c.changed(v, ids[i])
+			c.changed(&fileKey{v.ID, ids[i]})
 			if now := look(i); now <= last[i] {
 				t.Fatalf("round %d: file %d changed, its change attribute went from %d to %d", round, i, last[i], now)
 			} else {
@@ -47,7 +47,7 @@ func TestChangeMoves(t *testing.T) {
 			}
 			// Again, and this is not looked at at once. A later change has another ctime.
 			if again[i] = i%2 == 0 && time.Since(attrs[i].Ctime) < tickMax; again[i] {
-				c.changed(v, ids[i])
+				c.changed(&fileKey{v.ID, ids[i]})
 			}
 		}
 		if round%2 == 1 {
@@ -72,7 +72,7 @@ func TestChangeMoves(t *testing.T) {
 // look at it.
 func TestChangeOfSlowLook(t *testing.T) {
 	c := newChanges()
-	key := fileKey{&exports.Volume{ID: 1}, disk.NewFileID([]byte{1})}
+	key := fileKey{1, disk.NewFileID([]byte{1})}
 	a := disk.Attr{Ctime: time.Now()}
 	c.lose(a.Ctime.UnixNano())
 	slow, _, err := c.recent(key, func() (disk.Attr, error) {
@@ -119,7 +119,7 @@ func TestStatChange(t *testing.T) {
 	} {
 		c := newChanges()
 		c.lost.Store(time.Now().Add(-file.lost).UnixNano())
-		key := fileKey{&exports.Volume{ID: 1}, disk.NewFileID([]byte{1})}
+		key := fileKey{1, disk.NewFileID([]byte{1})}
 		a := disk.Attr{Ctime: time.Now().Add(-file.ctime)}
 		want := c.old(key, a.Ctime.UnixNano())
 		if got, _, err := c.recent(key, func() (disk.Attr, error) { return a, nil }); got != want || err != nil {

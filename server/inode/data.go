@@ -18,6 +18,7 @@ import (
 
 // ReadAt reads until p is full or the file ends.
 func (f *File) ReadAt(p []byte, offset int64) (int, error) {
+	f.kept.inode.content.settled()
 	done := 0
 	for done < len(p) {
 		n, err := unix.Pread(f.fd, p[done:], offset+int64(done))
@@ -36,6 +37,9 @@ func (f *File) ReadAt(p []byte, offset int64) (int, error) {
 // would wait, or if the file system does not support that; at the end of the file
 // it reads less.
 func (f *File) ReadCached(p []byte, offset int64) (int, error) {
+	if f.kept.inode.content.replaced.Load() {
+		return 0, unix.EAGAIN
+	}
 	n, err := disk.PreadNow(f.fd, p, offset)
 	if err != nil {
 		return 0, unix.EAGAIN
@@ -47,11 +51,16 @@ func (f *File) ReadCached(p []byte, offset int64) (int, error) {
 // afterwards, which are zero if the file was removed.
 func (f *File) WriteAt(p []byte, offset int64) (int, disk.Attr, error) {
 	f.kept.written.Store(true)
-	defer f.beginChange().end()
+	f.kept.inode.content.mu.RLock()
+	defer f.kept.inode.content.mu.RUnlock()
 	var st unix.Stat_t
-	n, err := f.charge.Write(f.fd, p, offset, &st)
+	n := 0
+	err := f.change(func() (err error) {
+		n, err = f.charge.Write(f.fd, p, offset, &st)
+		return err
+	})
 	f.kept.Changed(n)
-	if st.Nlink == 0 || st.Nlink == 1 && f.opener.held.keeps(f.heldKey()) {
+	if st.Nlink == 0 || st.Nlink == 1 && f.isOrphan() {
 		return n, disk.Attr{}, err
 	}
 	return n, f.Volume.FS.AttrOf(&st), err
@@ -64,29 +73,37 @@ func (f *File) Truncate(as actas.Thread, size uint64) error {
 	if size > math.MaxInt64 {
 		return unix.EFBIG
 	}
-	defer f.beginChange().end()
 	if f.use == UseWrite {
+		f.kept.inode.content.mu.Lock()
+		defer f.kept.inode.content.mu.Unlock()
+	}
+	return f.change(func() error { return f.truncate(size) })
+}
+
+func (f *File) truncate(size uint64) error {
+	do := func() error { return unix.Ftruncate(f.fd, int64(size)) }
+	switch {
+	case f.use == UseWrite:
 		f.kept.written.Store(true)
 		defer f.kept.Changed(0)
-		return f.charge.Resize(f.fd, int64(size), func() error {
-			for {
-				if err := unix.Ftruncate(f.fd, int64(size)); !errors.Is(err, unix.EINTR) {
-					return err
-				}
-			}
-		})
-	}
-	if !f.Attr.IsRegular() {
+	case !f.Attr.IsRegular():
 		return unix.EINVAL // opening anything else has effects
+	default:
+		if err := f.hold(); err != nil {
+			return err
+		}
+		f.changed = true
+		if !f.created { // who makes a file may write it, whatever its mode
+			do = func() error { return unix.Truncate(f.proc(), int64(size)) }
+		}
 	}
-	if err := f.hold(); err != nil {
-		return err
-	}
-	f.changed = true
-	if f.created { // who makes a file may write it, whatever its mode
-		return f.charge.Resize(f.fd, int64(size), func() error { return unix.Ftruncate(f.fd, int64(size)) })
-	}
-	return f.charge.Resize(f.fd, int64(size), func() error { return unix.Truncate(f.proc(), int64(size)) })
+	return f.charge.Resize(f.fd, int64(size), func() error {
+		for {
+			if err := do(); !errors.Is(err, unix.EINTR) {
+				return err
+			}
+		}
+	})
 }
 
 // openData opens a regular file for use. removed is whether it may be one that is kept only for
@@ -101,7 +118,7 @@ func (o *Opener) openData(v *exports.Volume, id disk.FileID, use Use, removed bo
 	switch {
 	case err != nil:
 		return disk.Descriptor{}, nil, err
-	case attr.Nlink == 0, attr.Nlink == 1 && !removed && o.held.keeps(heldKey{v.ID, id}):
+	case attr.Nlink == 0, attr.Nlink == 1 && !removed && o.inodes.isOrphan(fileKey{v.ID, id}):
 		return disk.Descriptor{}, nil, unix.ESTALE
 	case attr.IsDir():
 		return disk.Descriptor{}, nil, unix.EISDIR

@@ -14,20 +14,14 @@ import (
 // handle, like Lookup. The thread needs the right to search the directory.
 func (f *File) Describe(name, handle []byte) (disk.Attr, []byte, error) {
 	a, handle, _, err := f.describe(name, handle)
-	if errors.Is(err, errLookUp) {
-		return f.lookUp(name, handle)
-	}
 	return a, handle, err
 }
 
-// errLookUp means that the name must be looked up.
-var errLookUp = errors.New("to be looked up")
-
-// lookUp is Describe for a file that describe can't describe.
-func (f *File) lookUp(name, handle []byte) (disk.Attr, []byte, error) {
+// lookUp is describe for a file whose name does not tell enough.
+func (f *File) lookUp(name, handle []byte) (disk.Attr, []byte, *locate.CachedHandle, error) {
 	child, err := f.Lookup(name)
 	if err != nil {
-		return disk.Attr{}, handle, err
+		return disk.Attr{}, handle, nil, err
 	}
 	defer child.Close()
 	at := len(handle)
@@ -38,28 +32,26 @@ func (f *File) lookUp(name, handle []byte) (disk.Attr, []byte, error) {
 		d := f.described(&st)
 		f.opener.handles.Put(&d, handle[at:])
 	}
-	return child.Attr, handle, nil
+	return child.Attr, handle, nil, nil
 }
 
-// describe is Describe for a file whose handle is cached or can be read by name,
-// or that does not exist. If its handle is cached, known has it.
+// describe is Describe. If the file's handle was cached, known has it.
 func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *locate.CachedHandle, err error) {
 	var path [unix.NAME_MAX + 1]byte // ends with 0
 	if f.Volume.Files.Mount() == 0 || !disk.ValidName(name) || copy(path[:unix.NAME_MAX], name) < len(name) {
-		return a, handle, nil, errLookUp
+		return f.lookUp(name, handle)
 	}
-	x := f.Volume.Files.Index()
-	removals := x.Removals()
+	index := f.Volume.Files.Observe()
 	var st unix.Statx_t
 	err = disk.Statx(f.fd, &path[0], unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, describing, &st)
 	if errors.Is(err, unix.ENOENT) {
 		return a, handle, nil, unix.ENOENT
 	}
 	if err != nil || st.Mnt_id != f.Volume.Files.Mount() {
-		return a, handle, nil, errLookUp
+		return f.lookUp(name, handle)
 	}
 	ino := f.Volume.FS.Number(disk.InodeOfStatx(&st))
-	x.Saw(f.fd, f.Attr.Ino, name, ino, st.Mode&unix.S_IFMT == unix.S_IFDIR, removals)
+	index.Saw(f.fd, f.Attr.Ino, name, ino, st.Mode&unix.S_IFMT == unix.S_IFDIR)
 	at := len(handle)
 	d := f.described(&st)
 	known = f.opener.handles.Get(&d)
@@ -68,14 +60,14 @@ func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *loca
 		handle = append(handle, known.Handle()...)
 	case f.Volume.Files.RootID().ByInode():
 		if st.Mask&unix.STATX_BTIME == 0 || !f.Volume.Files.Holds(&st) {
-			return a, handle, nil, errLookUp
+			return f.lookUp(name, handle)
 		}
 		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, disk.InodeID(ino, &st))
 		if lasting(&st) {
 			f.opener.handles.Put(&d, handle[at:])
 		}
 	case f.Volume.FS.Type == 0:
-		return a, handle, nil, errLookUp
+		return f.lookUp(name, handle)
 	default:
 		// The name may have a new file by now, with a different number as long as the old
 		// file exists. If the old one is removed, the new one may have the same number:
@@ -83,7 +75,7 @@ func (f *File) describe(name, handle []byte) (a disk.Attr, _ []byte, known *loca
 		// cache is never found, because it has the birth time of the removed file.
 		id, err := f.Volume.Files.Identify(f.fd, name)
 		if err != nil || f.Volume.FS.NumberIn(&id) != ino {
-			return a, handle, nil, errLookUp
+			return f.lookUp(name, handle)
 		}
 		handle = f.opener.key.AppendHandle(handle, f.Volume.ID, id)
 		if lasting(&st) {

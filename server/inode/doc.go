@@ -6,23 +6,33 @@
 //  1. [Opener.Open] gets a handle. It checks the MAC (package locate), finds the volume by the number
 //     in the handle (package exports), and refuses addresses that may not use the volume. It begins a call in the
 //     volume, so that the export can't end before the call does.
-//  2. It returns a [File]. The descriptor comes from the cache (filecache.go), or package locate finds
+//  2. It returns a [File]. The descriptor comes from the cache (descriptors.go), or package locate finds
 //     the file, as the process: usually as root. So the caller of File must check what the
-//     client's user may do. [Opener.OpenAtOnce] and [Opener.Look] return nothing where this would
-//     block.
+//     client's user may do. With [AtOnce] it returns nothing where this would block.
 //  3. The methods of File are the system calls. A method that the kernel must check the user's rights
 //     for takes an [actas.Thread].
-//  4. Each change of a file is between File.beginChange and its end, which has caches know of it: attributes that were
-//     read before are not used (attrcache.go), and the change attribute moves (changes.go).
+//  4. Each change of a file is made in Opener.change (change.go): attributes that were read before are not used
+//     (attrcache.go), and the change attribute moves (changes.go).
 //  5. A call that changes names first locks those of the directory, [LockNames]: it has to tell the
-//     client the directory's attributes from right before and after its change (lock.go). Each
-//     change is charged to the volume's space.Account, if the server counts, and told to the volume's locate.Index.
+//     client the directory's attributes from right before and after its change (lock.go). There is one function for each
+//     kind of change, in names.go. It charges the volume's space.Account, if the server counts, and tells the volume's
+//     locate.Index, if it has one.
 //  6. [File.SyncHere] or [File.BeginSync] puts the change on the disk before the reply: package durable.
 //  7. [File.Close] gives the descriptor back to the cache, and ends the call in the volume.
 //
+// # One object for each file in use
+//
+// What is known of a file that is open, that clients hold, that is an orphan, or whose names a call changes is in one object,
+// inode (inode.go): its descriptors, who holds it, the lock of its names, and its syncs. A call finds it in a sharded table,
+// and has it from then on.
+//
+// Of files that are not in use there are caches, which forget: their handles and attributes (locate.Handles), versions and
+// change attributes (attrcache.go, changes.go), and which directories are inside their volumes (locate.Inside). They
+// must know more than a file's object lives, and are read without a lock.
+//
 // # What is cached
 //
-//   - Descriptors stay open for some seconds after their last use (filecache.go).
+//   - Descriptors stay open for some seconds after their last use (descriptors.go).
 //   - The handle of a file is kept, so a LOOKUP, or an entry of a listing, often takes one system call
 //     alone (locate.Handles).
 //   - The attributes of a file are kept with its handle, for at most a second, and as long as no call
@@ -32,10 +42,10 @@
 // # Files that clients have open
 //
 // A client of NFSv4.1 has a file open by a [Held] (held.go), and the file stays when its last name is
-// removed. Before that, it gets another name in a directory that no client reaches (heldfiles.go).
+// removed. Before that, it gets another name in a directory that no client reaches: it is an orphan (orphans.go).
 // Clients see one link less. Only who holds the file, or may reclaim it after a restart, can open it
 // then. The last Close removes the name, and with it the file. The next process finds what is there
-// (keptfiles.go), and removes what nobody has taken over or reclaimed.
+// (leftovers.go), and removes what nobody has taken over or reclaimed.
 //
 // # A process that is not root
 //
@@ -48,11 +58,11 @@
 // They are taken in this order:
 //
 //  1. the names of directories, in the order of volume and FileID: [LockNames]
-//  2. the names of a file that is held: heldFile.names
-//  3. modes.mu, over the system calls that widen a mode and narrow it again
-//  4. one of those that are held for some lines each: a shard of directories, fileCache.mu, heldFiles.mu, and one of
-//     changes, which is held over fstat(2), so that attributes and change attribute go together. Then those of
-//     space, locate and durable.
+//  2. the last name of a file that is held: inode.lastName
+//  3. content.mu, of two files in the order of volume and FileID, for as long as their data is changed
+//  4. modes.mu, over the system calls that widen a mode and narrow it again
+//  5. one of those that are held for some lines each: a shard of the table, and one of changes, which is held over
+//     fstat(2), so that attributes and change attribute go together. Then those of space, locate and durable.
 //
-// Over other system calls only the names are held, and what is in the package comments of space, locate and durable.
+// Over other system calls only the names and content.mu are held, and what is in the package comments of space, locate and durable.
 package inode

@@ -105,7 +105,7 @@ func TestFormsOfDisk(t *testing.T) {
 			{true, missing, locate.FormInode, locate.FormKernel},
 		} {
 			table := &exports.Table{ByIndex: tt.byIndex}
-			fresh, earlier, err := table.Forms(dir, tt.removed)
+			fresh, earlier, err := locate.Forms(table.ByIndex, dir, tt.removed)
 			if err != nil || fresh != tt.fresh || earlier != tt.earlier {
 				t.Errorf("%+v: %s and %s, %v", tt, fresh, earlier, err)
 			}

@@ -19,19 +19,12 @@ import (
 type Held struct {
 	opener *Opener
 	kept   *openFile
-	file   *heldFile
 	grants grants
 }
 
 // HeldMax is how many files clients should hold at most: a quarter of the descriptors that the
 // process may have, so that those of other calls, and connections, are left.
-func HeldMax() int {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return 0
-	}
-	return int(min(limit.Cur/4, 1<<30))
-}
+func HeldMax() int { return int(min(descriptorsMax()/4, 1<<30)) }
 
 // Hold keeps the file open until Held.Close. The file is open with UseRead or UseWrite, or
 // made by this call with Create; then it is open with UseWrite from here on.
@@ -39,9 +32,10 @@ func (f *File) Hold() *Held {
 	if f.created {
 		f.created, f.use = false, UseWrite
 	}
-	f.opener.files.hold(f.kept)
-	f.opened = true
-	f.by = &Held{opener: f.opener, kept: f.kept, file: f.opener.held.hold(f.heldKey())}
+	f.kept.retain()
+	f.opener.inodes.hold(f.key())
+	f.ofHeld = true
+	f.by = &Held{opener: f.opener, kept: f.kept}
 	return f.by
 }
 
@@ -111,23 +105,22 @@ func (f *File) Created() bool { return f.created }
 
 // Close ends it. It must be called once, on any goroutine.
 func (h *Held) Close() {
-	h.opener.release(h.file) // first: the space is freed with the last descriptor
-	h.opener.files.release(h.kept)
+	h.opener.release(h.kept.inode) // first: the space is freed with the last descriptor
+	h.opener.inodes.release(h.kept)
 }
 
 // Volume returns the volume that the file is in.
-func (h *Held) Volume() *exports.Volume { return h.kept.key.volume }
+func (h *Held) Volume() *exports.Volume { return h.kept.volume }
 
 // File returns the file for one call, which closes it. The error is ESTALE if the export
 // has ended.
 func (h *Held) File() (*File, error) {
-	key := h.kept.key
-	if !key.volume.Begin() {
+	if !h.kept.volume.Begin() {
 		return nil, unix.ESTALE
 	}
-	h.opener.files.hold(h.kept)
-	f := h.opener.newKept(key.volume, key.id, h.kept.use, h.kept)
-	f.opened, f.by = true, h
+	h.kept.retain()
+	f := h.opener.newKept(h.kept.volume, h.kept.inode.key.id, h.kept.use, h.kept)
+	f.ofHeld, f.by = true, h
 	return f, nil
 }
 
@@ -144,7 +137,7 @@ func (h *Held) Where() (path string, inode uint64, removed bool) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return "", 0, false
 	}
-	removed = st.Nlink == 0 || st.Nlink == 1 && h.opener.held.keeps(h.file.key)
+	removed = st.Nlink == 0 || st.Nlink == 1 && h.kept.inode.orphan.Load()
 	named, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return "", st.Ino, removed

@@ -67,7 +67,7 @@ func put(t *testing.T, content string, path ...string) {
 
 // forgetOpen closes all cached descriptors, so that the files must be found.
 func forgetOpen(o *Opener) {
-	o.files.close()
+	o.inodes.close()
 }
 
 func (o *Opener) inDir(t *testing.T, dir []byte, do func(*File) error) {
@@ -239,8 +239,7 @@ func TestIndexTooSmall(t *testing.T) {
 	for n := range files { // so that the index forgets them
 		a, err := os.Stat(filepath.Join(dir, fmt.Sprint("d", n/1000), fmt.Sprint("file", n)))
 		mustDo(t, err)
-		x := v.Files.Index()
-		x.Saw(-1, 1, []byte("x"), a.Sys().(*syscall.Stat_t).Ino, false, x.Removals())
+		v.Files.Observe().Saw(-1, 1, []byte("x"), a.Sys().(*syscall.Stat_t).Ino, false)
 	}
 	for n, h := range handles {
 		forgetOpen(o)

@@ -57,7 +57,7 @@ func TestMovedDirectoriesLeadNowhere(t *testing.T) {
 			for _, open := range []func() (*File, error){
 				func() (*File, error) { return o.Open(netip.Addr{}, handles[name], UseAttr) },
 				func() (*File, error) { return o.Open(netip.Addr{}, handles[name], UseNames) },
-				func() (*File, error) { return o.OpenAtOnce(netip.Addr{}, handles[name], UseAttr) },
+				func() (*File, error) { return o.Open(netip.Addr{}, handles[name], UseAttr|AtOnce) },
 			} {
 				f, err := patiently(open)
 				errs = append(errs, err)

@@ -79,7 +79,7 @@ func (k *keptVolume) begin() *keptProcess {
 	p := &keptProcess{t: k.T, log: &bytes.Buffer{}, walk: make(chan struct{})}
 	table := newTable(k.T)
 	table.ByIndex, table.Indexes.Walks, table.Log = true, p.walk, slog.New(slog.NewTextHandler(p, nil))
-	table.KeepIndexes(filepath.Dir(k.file))
+	table.Indexes.Keep(filepath.Dir(k.file))
 	mustDo(k.T, table.Export(exports.Exported{ID: 7, Path: "/v", Dir: k.dir}))
 	p.Opener = NewOpener(table, locate.NewKey(make([]byte, 32)), discard)
 	v, _ := table.ByID(7)
@@ -353,11 +353,11 @@ func TestKeptIndexGoes(t *testing.T) {
 	if a, err := os.Stat(k.file); err != nil || a.Mode() != 0o600 {
 		t.Fatalf("%v, %v", a, err)
 	}
-	mustDo(t, p.table.ForgetIndex(7))
-	mustDo(t, p.table.ForgetIndex(7))
+	mustDo(t, p.table.Indexes.Forget(7))
+	mustDo(t, p.table.Indexes.Forget(7))
 	table := newTable(t)
 	table.ByIndex = false
-	table.KeepIndexes(filepath.Dir(k.file))
+	table.Indexes.Keep(filepath.Dir(k.file))
 	mustDo(t, table.Export(exports.Exported{ID: 7, Path: "/v", Dir: k.dir}))
 	v, _ := table.ByID(7)
 	_, _ = v.Files.Own(disk.InodeID(1<<40, &unix.Statx_t{}))

@@ -390,7 +390,7 @@ func TestAllocatedAhead(t *testing.T) {
 				t.Errorf("%d bytes are left to the volume when another can write nothing", full)
 			}
 		}
-		o.files.close()
+		o.inodes.close()
 		eventually(t, func() bool {
 			closed, _ := du(t, dir)
 			return closed <= limit+files*aheadMax

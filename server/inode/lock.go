@@ -18,59 +18,50 @@ import (
 // 1813 section 2.6. And the names of a directory are charged by the directory's usage before
 // and after. So every call that changes names locks the directory.
 
-// directories has the locks of the directories whose names running calls may change, in shards by the directory, so
-// that calls in different ones seldom wait for each other.
-type directories [16]struct {
-	mu    sync.Mutex
-	inUse map[fileKey]*names // +checklocks:mu
-}
-
-func (d *directories) shard(key *fileKey) int {
-	return int((key.volume.FS.NumberIn(&key.id) ^ key.volume.ID) % uint64(len(d)))
-}
-
 // names is the lock of a directory's names.
 type names struct {
 	key     fileKey
-	users   int           // guarded by the shard's mu
-	changes atomic.Uint64 // how often it was locked
-	version *version      // the directory's, whose attributes change with its names
+	users   atomic.Int32  // calls that may lock it
+	changes atomic.Uint64 // how often it was locked, and was left by its last user
 
-	lock   sync.Mutex
-	after  disk.Attr // the directory's after a change, guarded by lock
-	latest uint64    // changes, when after is from the latest one, or never; guarded by lock
+	lock sync.Mutex
+	// after is what the directory's attributes are after a change.
+	// +checklocks:lock
+	after disk.Attr
+	// latest is changes, when after is from the latest change, or never.
+	// +checklocks:lock
+	latest uint64
 }
 
 // never is none of names.changes.
 const never = math.MaxUint64
 
-// enter returns the lock of a directory, until leave.
-func (d *directories) enter(key fileKey, version *version) *names {
-	shard := &d[d.shard(&key)]
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	n := shard.inUse[key]
-	if n == nil {
-		n = &names{key: key, version: version, latest: never}
-		if shard.inUse == nil {
-			shard.inUse = map[fileKey]*names{}
-		}
-		shard.inUse[key] = n
-	}
-	n.users++
-	return n
-}
-
-// leave ends the use of what enter has returned; nil is nothing.
-func (d *directories) leave(n *names) {
-	if n == nil {
+// enterNames gets the lock of the directory's names, before its attributes, until leaveNames.
+func (f *File) enterNames() {
+	if f.use != UseNames {
 		return
 	}
-	shard := &d[d.shard(&n.key)]
-	shard.mu.Lock()
-	defer shard.mu.Unlock()
-	if n.users--; n.users == 0 {
-		delete(shard.inUse, n.key)
+	if f.kept != nil {
+		f.names = f.kept.inode.names
+	} else {
+		f.entered = f.opener.inodes.enterNames(f.key())
+		f.names = f.entered.names
+	}
+	f.names.users.Add(1)
+	f.changes = f.names.changes.Load()
+}
+
+// leaveNames ends enterNames. What the last user knows of the directory is of no use to later ones: it may be changed in
+// other ways meanwhile.
+func (f *File) leaveNames() {
+	if f.names == nil {
+		return
+	}
+	if f.names.users.Add(-1) == 0 {
+		f.names.changes.Add(1)
+	}
+	if f.entered != nil {
+		f.entered.leave()
 	}
 }
 
@@ -78,32 +69,22 @@ func (d *directories) leave(n *names) {
 type LockedNames struct{ first, second *names }
 
 // LockNames locks the names in one or two directories that are open with UseNames, until Unlock.
-// The caller must hold no such lock.
-func LockNames(a, b *File) LockedNames { return lockNames(a.names, b.names) }
-
-// lockNames is LockNames. Not checked: which of the two is locked first is not known before.
+// The caller must hold no such lock. Not checked: which of the two is locked first is not known before.
 //
 // +checklocksignore
-func lockNames(a, b *names) LockedNames {
+func LockNames(f, other *File) LockedNames {
+	a, b := f.names, other.names
 	if a == b {
-		a.begin()
+		a.lock.Lock()
 		return LockedNames{first: a}
 	}
 	// Every call locks in this order, so none waits for the other.
-	if cmp.Or(cmp.Compare(a.key.volume.ID, b.key.volume.ID), bytes.Compare(a.key.id.Bytes(), b.key.id.Bytes())) > 0 {
+	if cmp.Or(cmp.Compare(a.key.volume, b.key.volume), bytes.Compare(a.key.id.Bytes(), b.key.id.Bytes())) > 0 {
 		a, b = b, a
 	}
-	a.begin()
-	b.begin()
+	a.lock.Lock()
+	b.lock.Lock()
 	return LockedNames{a, b}
-}
-
-// begin locks the names, until LockedNames.Unlock.
-//
-// +checklocksacquire:n.lock
-func (n *names) begin() {
-	n.lock.Lock()
-	n.version.begin()
 }
 
 // Unlock unlocks the names, after a change. Call it once. Not checked: the names are in a list.
@@ -113,7 +94,6 @@ func (l LockedNames) Unlock() {
 	for _, n := range [...]*names{l.second, l.first} {
 		if n != nil {
 			n.changes.Add(1)
-			n.version.end()
 			n.lock.Unlock()
 		}
 	}
@@ -121,7 +101,10 @@ func (l LockedNames) Unlock() {
 
 // StatLocked sets Attr, and returns it, for callers that have locked the directory's names, before a
 // change. It is the one from Open if that has looked and no other call has locked the names in between, or else what the
-// last one has found after its change, which is later. The error is ESTALE if the directory was removed.
+// last one has found after its change, which is later. The error is ESTALE if the directory was removed. Not checked: the
+// lock is in LockedNames.
+//
+// +checklocksignore
 func (f *File) StatLocked() (_ disk.Attr, err error) {
 	switch n := f.names; n.changes.Load() {
 	case f.changes:
@@ -129,14 +112,16 @@ func (f *File) StatLocked() (_ disk.Attr, err error) {
 		f.Attr = n.after
 	default:
 		if f.Attr, err = f.Stat(); errors.Is(err, unix.ESTALE) {
-			f.opener.files.drop(f.Volume, f.ID)
+			f.opener.inodes.drop(f.Volume, f.ID)
 		}
 	}
 	return f.Attr, err
 }
 
 // KeepLocked has the StatLocked of the next call return the attributes that a caller, which has locked the
-// directory's names, has found after its change.
+// directory's names, has found after its change. Not checked: the lock is in LockedNames.
+//
+// +checklocksignore
 func (f *File) KeepLocked(a disk.Attr) {
 	n := f.names
 	n.after, n.latest = a, n.changes.Load()+1

@@ -166,6 +166,6 @@ func TestStatLockedAtFirst(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		o.files.close() // none of them is cached
+		o.inodes.close() // none of them is cached
 	}
 }

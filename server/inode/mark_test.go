@@ -105,7 +105,7 @@ func TestLimitHoldsWhileCounted(t *testing.T) {
 		mustDo(t, err)
 		o := first
 		for _, end := range []string{"an orderly end", "a kill"} {
-			o.files.close()
+			o.inodes.close()
 			if end == "an orderly end" {
 				v.Account.LastMark()
 			}

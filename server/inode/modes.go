@@ -39,14 +39,14 @@ type modes struct {
 	dir *statedir.Dir // with the records; nil: no mode is changed. Set by NewOpener.
 	// left are records of what is not undone yet, mostly by a process before.
 	// +checklocks:mu
-	left map[heldKey]modeRecord
+	left map[fileKey]modeRecord
 	some atomic.Bool  // left has one
 	step func(string) // called after each step, if set by a test
 }
 
 // modeRecord is the mode of a file, and the bits that it got besides.
 type modeRecord struct {
-	key         heldKey
+	key         fileKey
 	mode, added uint32
 }
 
@@ -61,7 +61,7 @@ func parseModeRecord(name string) (r modeRecord, ok bool) {
 	if len(parts) != 4 {
 		return r, false
 	}
-	key, ok := parseHeldKey(parts[0] + "-" + parts[1])
+	key, ok := parseFileKey(parts[0] + "-" + parts[1])
 	mode, modeErr := strconv.ParseUint(parts[2], 8, 32)
 	added, addedErr := strconv.ParseUint(parts[3], 8, 32)
 	r = modeRecord{key, uint32(mode), uint32(added)}
@@ -79,7 +79,7 @@ func (m *modes) did(what string) {
 //
 // +checklocksignore
 func (m *modes) open(dir string, change bool, log *slog.Logger) {
-	m.left = map[heldKey]modeRecord{}
+	m.left = map[fileKey]modeRecord{}
 	if _, err := os.Lstat(dir); errors.Is(err, os.ErrNotExist) && !change {
 		return
 	}
@@ -236,15 +236,23 @@ func (o *Opener) restoreMode(r modeRecord) error {
 	case err != nil:
 		return err
 	}
-	defer f.beginChange().end()
-	if err := errors.Join(m.narrow(f.fd, r), m.settle(v, f.fd)); err != nil {
-		return err
+	return o.undoLocked(v, f.fd, r)
+}
+
+// undoLocked takes the bits of a record away from an open file, and ends the record.
+//
+// +checklocks:o.modes.mu
+func (o *Opener) undoLocked(v *exports.Volume, path int, r modeRecord) error {
+	m := &o.modes
+	err := o.change(v, func() error { return errors.Join(m.narrow(path, r), m.settle(v, path)) }, &r.key.id)
+	if err == nil {
+		err = m.forgetLocked(r)
 	}
-	return m.forgetLocked(r)
+	return err
 }
 
 // set does a client's chmod of a file. What is left to be undone is not from then on.
-func (m *modes) set(key heldKey, chmod func() error) error {
+func (m *modes) set(key fileKey, chmod func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := chmod(); err != nil {

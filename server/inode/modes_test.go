@@ -270,7 +270,7 @@ func TestLeftModes(t *testing.T) {
 
 // TestModeRecords: the name of a record is all that it has, and any other name is none.
 func TestModeRecords(t *testing.T) {
-	r := modeRecord{heldKey{7, disk.NewFileID([]byte{1, 2, 3})}, 0o4050, 0o600}
+	r := modeRecord{fileKey{7, disk.NewFileID([]byte{1, 2, 3})}, 0o4050, 0o600}
 	if got, ok := parseModeRecord(r.name()); !ok || got != r {
 		t.Errorf("%s is %+v", r.name(), got)
 	}

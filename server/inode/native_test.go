@@ -154,7 +154,7 @@ func descriptors(t *testing.T) int {
 // Many files are touched with few descriptors.
 func TestFileCacheIsBounded(t *testing.T) {
 	o, root, dir := openerAt(t)
-	o.files.limit = 20
+	o.inodes.limit.Store(20)
 	before := descriptors(t)
 	for i := range 500 {
 		mustDo(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(fmt.Sprint(i)), 0o644))
@@ -184,13 +184,13 @@ func TestFileCacheGivesBack(t *testing.T) {
 		return f
 	}
 	kept := func() (n int) {
-		o.files.mu.Lock()
-		defer o.files.mu.Unlock()
-		for e := o.files.used.Front(); e != nil; e = e.Next() {
-			if f := e.Value.(*openFile); f.use >= UseRead && !f.dropped { // the directory is kept too
-				n++
+		o.inodes.each(func(i *inode) { // the directory is kept too
+			for _, f := range i.open[UseRead:] {
+				if f != nil {
+					n++
+				}
 			}
-		}
+		})
 		return n
 	}
 	open("idle").Close()
@@ -216,7 +216,7 @@ func TestFileCacheGivesBack(t *testing.T) {
 
 func TestFileCacheConcurrent(t *testing.T) {
 	o, root, dir := openerAt(t)
-	o.files.limit = 4
+	o.inodes.limit.Store(4)
 	var handles [][]byte
 	for i := range 8 {
 		mustDo(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(fmt.Sprint(i)), 0o644))
@@ -368,13 +368,11 @@ func TestKeptAttributesEnd(t *testing.T) {
 		if f, err := patiently(func() (*File, error) { return o.Open(netip.Addr{}, handle, UseAttr) }); !errors.Is(err, unix.ESTALE) {
 			t.Errorf("%s, which is removed: %v, %v", name, f, err)
 		}
-		o.files.mu.Lock()
-		for e := o.files.used.Front(); e != nil; e = e.Next() {
-			if key := e.Value.(*openFile).key; bytes.Equal(o.key.Handle(key.volume.ID, key.id), handle) {
-				t.Errorf("%s is removed and kept", name)
+		o.inodes.each(func(i *inode) {
+			if bytes.Equal(o.key.Handle(i.key.volume, i.key.id), handle) {
+				t.Errorf("%s is removed and known", name)
 			}
-		}
-		o.files.mu.Unlock()
+		})
 	}
 }
 

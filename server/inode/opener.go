@@ -23,15 +23,14 @@ type Opener struct {
 	table   *exports.Table
 	key     *locate.Key
 	log     *slog.Logger
-	files   *fileCache
-	held    heldFiles
+	inodes  inodes
+	orphans orphans
 	handles locate.Handles
 	// NoAttrs is whether attributes are not remembered. It must be set before calls are served.
-	NoAttrs     bool
-	versions    versions
-	inside      *locate.Inside
-	directories directories
-	changes     *changes
+	NoAttrs  bool
+	versions versions
+	inside   *locate.Inside
+	changes  *changes
 	// Closed objects are reused, so that frequent calls allocate nothing.
 	spare        sync.Pool // of *File
 	spareListing sync.Pool // of *Listing
@@ -49,8 +48,6 @@ func NewOpener(table *exports.Table, key *locate.Key, log *slog.Logger) *Opener 
 		table:        table,
 		key:          key,
 		log:          log,
-		files:        newFileCache(),
-		held:         heldFiles{files: map[heldKey]*heldFile{}},
 		changes:      newChanges(),
 		inside:       locate.NewInside(),
 		spare:        sync.Pool{New: func() any { return new(File) }},
@@ -58,6 +55,7 @@ func NewOpener(table *exports.Table, key *locate.Key, log *slog.Logger) *Opener 
 		syncer:       durable.New(log),
 		stop:         make(chan struct{}),
 	}
+	o.inodes.init()
 	for _, v := range table.Volumes() { // clients must notice a restart, RFC 1813 section 3.3.7
 		v.Durable.NewVerifier()
 	}
@@ -78,14 +76,14 @@ func NewOpener(table *exports.Table, key *locate.Key, log *slog.Logger) *Opener 
 func (o *Opener) Close() {
 	close(o.stop)
 	o.sweeping.Wait()
-	o.files.close()
-	o.held.close()
+	o.inodes.close()
+	o.orphans.close()
 	o.modes.close()
 }
 
 // Kept returns the counts of the caches.
 func (o *Opener) Kept() Kept {
-	return Kept{o.files.counts(), o.handles.Counts(), o.table.IndexCounts()}
+	return Kept{o.inodes.counts(), o.handles.Counts(), o.table.IndexCounts()}
 }
 
 // sweep evicts idle entries.
@@ -99,12 +97,12 @@ func (o *Opener) sweep() {
 		select {
 		case <-o.stop:
 			return
-		case <-o.files.idle:
+		case <-o.inodes.idle:
 			tick.Reset(filesSweep)
 		case <-tick.C:
-			unsynced, more := o.files.removeIdle()
+			unsynced, more := o.inodes.removeIdle()
 			for _, f := range unsynced {
-				o.syncUnused(f)
+				o.syncer.Then(&f.File, f) // if it fails, the write verifier changes
 			}
 			if more {
 				tick.Reset(filesSweep)
@@ -117,21 +115,8 @@ func (o *Opener) sweep() {
 	}
 }
 
-// volumeOf finds the volume of a handle, and begins a call in it. The FileID has the volume's own form. It may block for
-// a handle of the other form.
+// volumeOf finds the volume of a handle, and begins a call in it. The FileID may not have the volume's own form.
 func (o *Opener) volumeOf(client netip.Addr, handle []byte) (*exports.Volume, disk.FileID, error) {
-	v, file, err := o.volumeAtOnce(client, handle)
-	if err != nil {
-		return v, file, err
-	}
-	if file, err = o.own(v, file); err != nil {
-		v.Done()
-	}
-	return v, file, err
-}
-
-// volumeAtOnce is volumeOf without blocking. The FileID may have the other form.
-func (o *Opener) volumeAtOnce(client netip.Addr, handle []byte) (*exports.Volume, disk.FileID, error) {
 	id, file, err := o.key.Parse(handle)
 	if err != nil {
 		return nil, file, err
@@ -152,7 +137,7 @@ func (o *Opener) volumeAtOnce(client netip.Addr, handle []byte) (*exports.Volume
 // such file, and EAGAIN if that is not known yet. A file that was removed while it is open has the FileID by which it
 // is kept: nobody else can look it up.
 func (o *Opener) own(v *exports.Volume, id disk.FileID) (disk.FileID, error) {
-	if !v.Files.IsOther(&id) || o.held.keeps(heldKey{v.ID, id}) {
+	if !v.Files.IsOther(&id) || o.inodes.isOrphan(fileKey{v.ID, id}) {
 		return id, nil
 	}
 	return v.Files.Own(id)
@@ -179,17 +164,26 @@ func (o *Opener) Root(v *exports.Volume) ([]byte, error) {
 	return o.key.Handle(v.ID, *v.Files.RootID()), nil
 }
 
-// The methods that get a handle from a client return ErrBadHandle, ESTALE (also
-// for a directory outside of the volume), or EACCES if the client may not use the
-// volume.
-
-// Open opens a file for use. The error is ENOTDIR with UseNames for what is no
-// directory, EISDIR or EINVAL with UseRead and UseWrite for what is no regular file, and
-// EROFS for a change if the volume is read-only.
+// Open opens a client's handle for use. The error is ErrBadHandle, ESTALE (also for a directory outside of the volume),
+// EACCES if the client may not use the volume, ENOTDIR with UseNames for what is no directory, EISDIR or EINVAL with
+// UseRead and UseWrite for what is no regular file, and EROFS for a change if the volume is read-only.
 func (o *Opener) Open(client netip.Addr, handle []byte, use Use) (*File, error) {
 	v, id, err := o.volumeOf(client, handle)
 	if err != nil {
 		return nil, err
+	}
+	if use&AtOnce != 0 {
+		return o.openAtOnce(v, id, use), nil
+	}
+	if id, err = o.own(v, id); err != nil {
+		v.Done()
+		return nil, err
+	}
+	switch {
+	case use&Orphan != 0:
+		return o.openOrphan(v, id, use&^how)
+	case use&Recent != 0:
+		return o.openRecent(v, id)
 	}
 	return o.open(v, id, use)
 }
@@ -235,42 +229,21 @@ func (o *Opener) open(v *exports.Volume, id disk.FileID, use Use) (f *File, err 
 	return f, err
 }
 
-// OpenAtOnce is Open with UseAttr or UseRead, without blocking. It returns nil, without
-// an error, if it would block.
-func (o *Opener) OpenAtOnce(client netip.Addr, handle []byte, use Use) (*File, error) {
-	v, id, err := o.volumeAtOnce(client, handle)
-	if err != nil {
-		return nil, err
-	}
-	if v.FS.Quick && !v.Files.IsOther(&id) {
-		f := o.openKept(v, id, use)
-		if f != nil && o.isInside(f) {
-			return f, nil
-		}
-		if f != nil {
-			f.Close()
-			return nil, nil
-		}
-	}
-	v.Done()
-	return nil, nil
-}
-
 // openDataIn opens a file of a volume in which a call has begun; Close, or an error,
 // ends that call. The descriptor is cached. removed is that of openData.
 func (o *Opener) openDataIn(v *exports.Volume, id disk.FileID, use Use, removed bool) (*File, error) {
-	if removed || !o.held.keeps(heldKey{v.ID, id}) { // whose descriptors are for who holds it
+	if removed || !o.inodes.isOrphan(fileKey{v.ID, id}) { // whose descriptors are for who holds it
 		if f := o.openKept(v, id, use); f != nil {
 			return f, nil
 		}
 	}
-	o.files.missed()
+	o.inodes.misses.Add(1)
 	d, charge, err := o.openData(v, id, use, removed)
 	if err != nil {
 		v.Done()
 		return nil, err
 	}
-	return o.newKept(v, id, use, o.keep(fileKey{v, id}, use, d, charge)), nil
+	return o.newKept(v, id, use, o.keep(v, id, use, d, charge)), nil
 }
 
 // openIn is openDataIn for UseAttr and UseNames.
@@ -278,7 +251,7 @@ func (o *Opener) openIn(v *exports.Volume, id disk.FileID, use Use) (*File, erro
 	if f := o.openKept(v, id, use); f != nil {
 		return o.mustBeInside(f)
 	}
-	o.files.missed()
+	o.inodes.misses.Add(1)
 	now := o.inside.Now()
 	d, err := o.find(v, id, use.flags())
 	if errors.Is(err, unix.EACCES) && o.table.Only != nil && use == UseNames {
@@ -312,7 +285,7 @@ func (o *Opener) openIn(v *exports.Volume, id disk.FileID, use Use) (*File, erro
 	if use == UseNames && v.Account != nil {
 		c = v.Account.Enter(v.FS.Inode(&f.Attr))
 	}
-	f.keptAs(o.keep(fileKey{v, id}, use, f.own.Take(), c))
+	f.keptAs(o.keep(v, id, use, f.own.Take(), c))
 	if f.charge != nil { // Attr must be what the charge was settled with
 		if f.Attr, err = f.Stat(); err != nil {
 			f.Close()
@@ -324,7 +297,7 @@ func (o *Opener) openIn(v *exports.Volume, id disk.FileID, use Use) (*File, erro
 
 // openKept opens a file from the cache. It returns nil if it is not cached.
 func (o *Opener) openKept(v *exports.Volume, id disk.FileID, use Use) *File {
-	kept := o.files.get(fileKey{v, id}, use)
+	kept := o.inodes.get(v, &id, use)
 	if kept == nil {
 		return nil
 	}
@@ -342,10 +315,10 @@ func (o *Opener) openKept(v *exports.Volume, id disk.FileID, use Use) *File {
 		return f
 	}
 	if err == nil || errors.Is(err, unix.ESTALE) { // removed on the disk itself
-		o.files.drop(v, id)
+		o.inodes.drop(v, id)
 	}
-	o.files.release(kept)
-	o.directories.leave(f.names)
+	f.leaveNames()
+	o.inodes.release(kept)
 	o.spare.Put(f)
 	return nil
 }
@@ -367,14 +340,6 @@ func (f *File) keptAs(kept *openFile) {
 	}
 }
 
-// enterNames gets the lock of the directory's names, before its attributes.
-func (f *File) enterNames() {
-	if f.use == UseNames {
-		f.names = f.opener.directories.enter(fileKey{f.Volume, f.ID}, f.opener.versions.of(f.Volume, &f.ID))
-		f.changes = f.names.changes.Load()
-	}
-}
-
 // countsLinks reports whether the attributes of an open file show when it is
 // removed. btrfs does not count the links of directories.
 func countsLinks(a *disk.Attr) bool { return !a.IsDir() || a.Nlink > 1 }
@@ -390,11 +355,11 @@ func (o *Opener) newFile(v *exports.Volume, d disk.Descriptor) *File {
 // find opens a file by its FileID. One that was removed while a client has it open is where such files
 // are kept.
 func (o *Opener) find(v *exports.Volume, id disk.FileID, flags int) (disk.Descriptor, error) {
-	key := heldKey{v.ID, id}
-	if !o.held.keeps(key) || !v.Files.IsByIndex() && !v.Files.IsOther(&id) {
+	key := fileKey{v.ID, id}
+	if !o.inodes.isOrphan(key) || !v.Files.IsByIndex() && !v.Files.IsOther(&id) {
 		return v.Files.Open(id, flags)
 	}
-	path, err := disk.OpenEntry(o.held.at(), key.name())
+	path, err := disk.OpenEntry(o.orphans.at(), key.name())
 	if err != nil {
 		return disk.Descriptor{}, unix.ESTALE
 	}

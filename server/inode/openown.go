@@ -14,18 +14,13 @@ import (
 // opens; names in a directory may be changed by who may not read it; and what has just been made
 // without a right for anybody is synced. Root needs no right for any of these. Another owner gets it
 // by the mode, for a moment, of which there is a record: modes.go.
-func (o *Opener) openOwn(v *exports.Volume, id disk.FileID, path int, use Use) (disk.Descriptor, error) {
+func (o *Opener) openOwn(v *exports.Volume, id disk.FileID, path int, use Use) (d disk.Descriptor, err error) {
 	m := &o.modes
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	// A file has one record at a time: of two that a kill leaves, one would take what the other has added for the mode.
-	if r, ok := m.left[heldKey{v.ID, id}]; ok {
-		change := o.beginChange(v, id)
-		err := errors.Join(m.narrow(path, r), m.settle(v, path))
-		if change.end(); err == nil {
-			err = m.forgetLocked(r)
-		}
-		if err != nil {
+	if r, ok := m.left[fileKey{v.ID, id}]; ok {
+		if err := o.undoLocked(v, path, r); err != nil {
 			return disk.Descriptor{}, err
 		}
 	}
@@ -40,7 +35,7 @@ func (o *Opener) openOwn(v *exports.Volume, id disk.FileID, path int, use Use) (
 	if use == UseWrite {
 		wants |= unix.S_IWUSR
 	}
-	r := modeRecord{heldKey{v.ID, id}, attr.Mode & allModes, wants &^ attr.Mode}
+	r := modeRecord{fileKey{v.ID, id}, attr.Mode & allModes, wants &^ attr.Mode}
 	if r.added == 0 {
 		return disk.Reopen(path, use.flags())
 	}
@@ -48,7 +43,19 @@ func (o *Opener) openOwn(v *exports.Volume, id disk.FileID, path int, use Use) (
 		return disk.Descriptor{}, err
 	}
 	m.did("recorded")
-	defer o.beginChange(v, id).end()
+	err = o.change(v, func() error {
+		d, err = o.openWidened(v, path, use, r)
+		return err
+	}, &id)
+	return d, err
+}
+
+// openWidened opens a file for use while it has the bits of a record, which is on the disk. The caller has locked
+// modes.mu. Not checked: checklocks can't follow it into change.
+//
+// +checklocksignore
+func (o *Opener) openWidened(v *exports.Volume, path int, use Use, r modeRecord) (disk.Descriptor, error) {
+	m := &o.modes
 	if err := unix.Chmod(disk.ProcPath(path), r.mode|r.added); err != nil {
 		return disk.Descriptor{}, errors.Join(err, m.dropLocked(r))
 	}

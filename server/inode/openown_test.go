@@ -44,7 +44,7 @@ func TestOwnFilesWhateverTheirModes(t *testing.T) {
 			}
 			id := f.ID
 			f.Close()
-			o.files.drop(v, id)
+			o.inodes.drop(v, id)
 			if info, err := os.Stat(file); err != nil || info.Mode() != mode {
 				t.Errorf("mode %o is %v, %v afterwards", mode, info.Mode(), err)
 			}

@@ -14,23 +14,6 @@ import (
 	"github.com/podnas/podnas/test/faultydisk"
 )
 
-// The descriptors of a file share what has failed.
-func TestFailuresAreOfTheFile(t *testing.T) {
-	o, root, dir := openerAt(t)
-	mustDo(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o644))
-	handle := handleOf(t, o, root, "file")
-	open := func(use Use) *File {
-		f, err := o.Open(netip.Addr{}, handle, use)
-		mustDo(t, err)
-		t.Cleanup(f.Close)
-		return f
-	}
-	read, write := open(UseRead), open(UseWrite)
-	if read.kept == write.kept || read.kept.State() != write.kept.State() {
-		t.Error("what one descriptor has of failures, another has not")
-	}
-}
-
 // What was written and not synced is synced before it is closed, as the kernel might have
 // told its error to that descriptor alone.
 func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
@@ -51,33 +34,31 @@ func TestUnsyncedIsSyncedBeforeItIsClosed(t *testing.T) {
 	syncs := func() uint64 { return o.table.Syncs.Durations.Snapshot().Count }
 	idle := func() {
 		makeIdle(o)
-		unsynced, _ := o.files.removeIdle()
+		unsynced, _ := o.inodes.removeIdle()
 		for _, f := range unsynced {
-			o.syncUnused(f)
+			o.syncer.Then(&f.File, f)
 			eventually(t, func() bool {
-				o.files.mu.Lock()
-				defer o.files.mu.Unlock()
+				f.inode.shard.mu.Lock()
+				defer f.inode.shard.mu.Unlock()
 				return f.users == 0
 			}, "an unused file is synced and released")
 		}
 	}
 	before := syncs()
 	idle()
-	if !isKept(o, file) || file.Unsynced() || syncs() != before+1 {
-		t.Errorf("idle and written: open %v, to be synced %v, after %d syncs; want it synced and open", isKept(o, file), file.Unsynced(), syncs()-before)
+	if !isKept(file) || file.Unsynced() || syncs() != before+1 {
+		t.Errorf("idle and written: open %v, to be synced %v, after %d syncs; want it synced and open", isKept(file), file.Unsynced(), syncs()-before)
 	}
 	idle()
-	if isKept(o, file) || syncs() != before+1 {
-		t.Errorf("idle and synced: open %v, after %d syncs; want it closed", isKept(o, file), syncs()-before)
+	if isKept(file) || syncs() != before+1 {
+		t.Errorf("idle and synced: open %v, after %d syncs; want it closed", isKept(file), syncs()-before)
 	}
 
-	o.files.mu.Lock()
-	o.files.limit = 4
-	o.files.mu.Unlock()
+	o.inodes.limit.Store(4)
 	before = syncs()
 	for i := range 20 {
 		write(fmt.Sprint("file", i))
-		if n := o.files.counts().Open; n > 5 {
+		if n := o.inodes.counts().Open; n > 5 {
 			t.Fatalf("%d files are open, of 4", n)
 		}
 	}
@@ -121,7 +102,7 @@ func TestFailureInTheBackground(t *testing.T) {
 			}
 			mustDo(t, other.Close())
 			disk.Mend()
-			for deadline := time.Now().Add(30 * time.Second); isKept(o, file); time.Sleep(10 * time.Millisecond) {
+			for deadline := time.Now().Add(30 * time.Second); isKept(file); time.Sleep(10 * time.Millisecond) {
 				makeIdle(o)
 				if time.Now().After(deadline) {
 					t.Fatal("the file is not closed")
@@ -136,14 +117,12 @@ func TestFailureInTheBackground(t *testing.T) {
 
 // makeIdle has what is unused be so for long.
 func makeIdle(o *Opener) {
-	o.files.mu.Lock()
-	defer o.files.mu.Unlock()
-	o.files.sweep += int(filesIdle / filesSweep)
+	o.inodes.sweeps.Add(int64(filesIdle / filesSweep))
 }
 
 // isKept tells whether a descriptor is in the cache.
-func isKept(o *Opener, f *openFile) bool {
-	o.files.mu.Lock()
-	defer o.files.mu.Unlock()
-	return o.files.openLocked(&f.key)[f.use] == f
+func isKept(f *openFile) bool {
+	f.inode.shard.mu.Lock()
+	defer f.inode.shard.mu.Unlock()
+	return f.inode.open[f.use] == f
 }

@@ -3,7 +3,6 @@ package inode
 import (
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
-	"github.com/podnas/podnas/server/locate"
 	"github.com/podnas/podnas/server/space"
 )
 
@@ -16,23 +15,15 @@ type victim struct {
 	kept   *openFile       // of the file, nil: none
 	own    disk.Descriptor // opened to look at it, or none
 	taking space.Taking
-	held   *heldFile // nil: no client has it open
-	linked bool      // held got its name for this
-	same   bool      // it does not lose the name, because a rename gives it the same
-	change changing
-	index  *locate.Index // nil: none
+	held   *inode // nil: no client has it open
+	linked bool   // held got its name for this
+	same   bool   // it does not lose the name, because a rename gives it the same
 }
 
 // victim begins it, before the name is removed.
 func (f *File) victim(name string) victim {
 	v := victim{dir: f, name: name}
-	var err error
-	if v.id, err = f.Volume.Files.Identify(f.fd, []byte(name)); err != nil {
-		return v
-	}
-	v.index = f.Volume.Files.Index()
-	v.index.Moving()
-	v.change = f.opener.beginChange(f.Volume, v.id)
+	v.id, _ = f.Volume.Files.Identify(f.fd, []byte(name))
 	return v
 }
 
@@ -42,7 +33,7 @@ func (v *victim) take() {
 	if a == nil || v.id.IsZero() {
 		return
 	}
-	if v.kept = v.dir.opener.files.get(fileKey{v.dir.Volume, v.id}, UseAttr); v.kept != nil {
+	if v.kept = v.dir.opener.inodes.get(v.dir.Volume, &v.id, UseAttr); v.kept != nil {
 		if v.kept.charge != nil {
 			v.taking = v.kept.charge.Take(v.kept.fd)
 		} else {
@@ -66,12 +57,12 @@ func (v *victim) keep(as actas.Thread, name string) {
 	if v.id.IsZero() {
 		return
 	}
-	if v.held = dir.opener.held.removing(heldKey{dir.Volume.ID, v.id}); v.held == nil {
+	if v.held = dir.opener.removing(fileKey{dir.Volume.ID, v.id}); v.held == nil {
 		return
 	}
-	v.held.names.Lock()
+	v.held.lastName.Lock()
 	if dir.Access(as, MayWrite|MayExec) == nil { // else it will not be removed
-		v.linked = dir.opener.held.link(v.held, dir, name)
+		v.linked = dir.opener.linkOrphan(v.held, dir, name)
 	}
 }
 
@@ -79,28 +70,21 @@ func (v *victim) keep(as actas.Thread, name string) {
 //
 // +checklocksignore
 func (v *victim) taken(err error) error {
-	files := v.dir.opener.files
+	o := v.dir.opener
 	if v.linked && err != nil {
-		v.dir.opener.held.unlink(v.held)
-	}
-	if x := v.index; x != nil {
-		if err == nil && !v.same {
-			x.Removed(v.dir.Attr.Ino, v.name, &v.id)
-		}
-		x.Moved()
+		o.unlinkOrphan(v.held)
 	}
 	v.taking.Done(err)
 	v.own.Close()
-	v.change.end()
 	if err == nil {
-		files.drop(v.dir.Volume, v.id)
+		o.inodes.drop(v.dir.Volume, v.id)
 	}
 	if v.kept != nil {
-		files.release(v.kept)
+		o.inodes.release(v.kept)
 	}
 	if v.held != nil {
-		v.held.names.Unlock()
-		v.dir.opener.release(v.held)
+		v.held.lastName.Unlock()
+		o.release(v.held)
 	}
 	return err
 }

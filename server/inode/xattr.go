@@ -112,10 +112,11 @@ func (f *File) RemoveXattr(as actas.Thread, name []byte) error {
 
 func (f *File) changeXattr(do func() error) error {
 	f.changed = true
-	defer f.beginChange().end()
-	err := do()
-	f.charge.ChangedXattr(f.fd)
-	return err
+	return f.change(func() error {
+		err := do()
+		f.charge.ChangedXattr(f.fd)
+		return err
+	})
 }
 
 func (f *File) getXattr(name string, p []byte) (int, error) {
@@ -141,11 +142,7 @@ type Alone struct {
 
 // Alone begins to look whether other calls change the file. They are known together with those of some other files.
 func (f *File) Alone() Alone {
-	v := f.opener.versions.of(f.Volume, &f.ID)
-	if v == nil {
-		return Alone{}
-	}
-	was := v.Load()
+	was := f.opener.versions.of(f.Volume, &f.ID).Load()
 	return Alone{f, was, was&changesAtOnce == 0}
 }
 

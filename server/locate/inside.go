@@ -2,7 +2,6 @@ package locate
 
 import (
 	"errors"
-	"hash/maphash"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -37,7 +36,6 @@ const (
 
 // Inside caches directories that are known to be in their volumes. Its methods may be called concurrently.
 type Inside struct {
-	seed  maphash.Seed
 	now   atomic.Uint32 // ages since the start, without the time in which nothing was cached
 	aging atomic.Bool   // something may be cached, and Age is to come
 	begin chan struct{} // for Age: aging was set
@@ -56,14 +54,14 @@ type insideKey struct {
 
 // NewInside returns an empty Inside.
 func NewInside() *Inside {
-	return &Inside{seed: maphash.MakeSeed(), begin: make(chan struct{}, 1)}
+	return &Inside{begin: make(chan struct{}, 1)}
 }
 
 // Now returns the age that Put takes for a directory that is looked at from now on.
 func (i *Inside) Now() uint32 { return i.now.Load() }
 
 func (i *Inside) slot(key *insideKey) *atomic.Pointer[insideDir] {
-	sum := key.id.Hash(i.seed) + key.volume.ID
+	sum := key.id.Fold() + key.volume.ID
 	return &i.found[sum%insideMax]
 }
 

@@ -6,46 +6,62 @@ import (
 	"github.com/podnas/podnas/server/disk"
 )
 
-// These have the index of a volume know what its clients do. They do nothing without an index, nil.
+// The index of a volume, if it has one, is told of each name that a client's call sees or changes.
 
-// Removals is to be read before a name is seen, for Saw.
-func (x *Index) Removals() uint64 {
+// Observation is from before a name was seen.
+type Observation struct {
+	index    *Index // nil: none
+	removals uint64
+}
+
+// Observe begins an Observation.
+func (v *Volume) Observe() Observation {
+	x := v.index.Load()
 	if x == nil {
-		return 0
+		return Observation{}
 	}
-	return x.names.Removals()
+	return Observation{x, x.names.Removals()}
 }
 
-// Saw says that an open directory has a name for an inode.
-func (x *Index) Saw(dir int, dirIno uint64, name []byte, ino uint64, isDir bool, removals uint64) {
-	if x != nil && dirIno != 0 && disk.ValidName(name) {
-		x.learn(dir, dirIno, name, ino, isDir, removals)
+// Saw tells that an open directory has a name for an inode.
+func (o Observation) Saw(dir int, dirIno uint64, name []byte, ino uint64, isDir bool) {
+	if o.index != nil && dirIno != 0 && disk.ValidName(name) {
+		o.index.learn(dir, dirIno, name, ino, isDir, o.removals)
 	}
 }
 
-// Moving begins a change of names through the server, which Moved ends.
-func (x *Index) Moving() {
+// NameChange is a change of names by a client's call.
+type NameChange struct{ index *Index } // nil: none
+
+// ChangeNames begins a NameChange. It must be called before the system call, and End after it: a file that is not found
+// meanwhile may be on its way.
+func (v *Volume) ChangeNames() NameChange {
+	x := v.index.Load()
 	if x != nil {
 		x.renaming.Add(1)
 		x.renames.Add(1)
 	}
+	return NameChange{x}
 }
 
-// Moved ends a change of names.
-func (x *Index) Moved() {
-	if x != nil {
+// End ends it.
+func (c NameChange) End() {
+	if x := c.index; x != nil {
 		x.renames.Add(1)
 		x.renaming.Add(-1)
 	}
 }
 
-// Removed says that a file does not have a name any more.
-func (x *Index) Removed(dirIno uint64, name string, file *disk.FileID) {
-	x.names.Remove(x.volume.FS.NumberIn(file), dirIno, []byte(name))
+// Unlinked tells that a file does not have a name any more.
+func (c NameChange) Unlinked(dirIno uint64, name string, file *disk.FileID) {
+	if x := c.index; x != nil && !file.IsZero() {
+		x.names.Remove(x.volume.FS.NumberIn(file), dirIno, []byte(name))
+	}
 }
 
-// Renamed says that a file has a new name, in an open directory, and not the old one any more.
-func (x *Index) Renamed(fromIno uint64, name string, to int, toIno uint64, newName string, file *disk.FileID) {
+// Renamed tells that a file has a new name, in an open directory, and not the old one any more.
+func (c NameChange) Renamed(fromIno uint64, name string, to int, toIno uint64, newName string, file *disk.FileID) {
+	x := c.index
 	if x == nil {
 		return
 	}

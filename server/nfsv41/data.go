@@ -85,7 +85,7 @@ func (c *compound) openAnonymous(o *object, sid state.Stateid, key state.FileKey
 	if access == writeAccess {
 		use = inode.UseWrite
 	}
-	f, err := c.OpenAtOnce(o.bytes(), inode.UseAttr)
+	f, err := c.Open(o.bytes(), inode.UseAttr|inode.AtOnce)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (c *compound) openAnonymous(o *object, sid state.Stateid, key state.FileKey
 		return nil, errorOf(status)
 	}
 	if use == inode.UseRead {
-		return c.OpenAtOnce(o.bytes(), use)
+		return c.Open(o.bytes(), use|inode.AtOnce)
 	}
 	return c.Open(o.bytes(), use)
 }

@@ -38,21 +38,23 @@ func (o *object) bytes() []byte { return o.handle[:o.n] }
 // attrFile is the object open for its attributes, which are from when it was opened. The
 // operation that follows is for it, and may block. It is nil for a pseudo directory.
 func (c *compound) attrFile(o *object) (*inode.File, error) {
-	return c.openFile(o, func(handle []byte) (*inode.File, error) { return c.Open(handle, inode.UseAttr) })
+	return c.openFile(o, inode.UseAttr)
 }
 
 // lookFile is attrFile of a directory in which a name is looked up: its attributes may be remembered
 // ones.
-func (c *compound) lookFile(o *object) (*inode.File, error) { return c.openFile(o, c.OpenRecent) }
+func (c *compound) lookFile(o *object) (*inode.File, error) {
+	return c.openFile(o, inode.UseAttr|inode.Recent)
+}
 
-func (c *compound) openFile(o *object, open func(handle []byte) (*inode.File, error)) (*inode.File, error) {
+func (c *compound) openFile(o *object, use inode.Use) (*inode.File, error) {
 	switch {
 	case !o.isSet():
 		return nil, statusError(nfs4.ErrNoFileHandle)
 	case o.node != nil:
 		return nil, nil
 	case o.file == nil:
-		f, err := open(o.bytes())
+		f, err := c.Open(o.bytes(), use)
 		if errors.Is(err, syscall.ESTALE) {
 			f, err = c.openRemoved(o)
 		}
@@ -73,7 +75,7 @@ func (c *compound) openRemoved(o *object) (*inode.File, error) {
 		return nil, err
 	}
 	if h == nil {
-		return c.OpenRemoved(o.bytes(), inode.UseRead)
+		return c.Open(o.bytes(), inode.UseRead|inode.Orphan)
 	}
 	f, err := c.OpenHeld(h.Held, false)
 	if err == nil {
@@ -87,7 +89,7 @@ func (c *compound) openRemovedData(o *object, use inode.Use) (*inode.File, error
 	if _, err := c.someDescriptor(o); err != nil { // which stays as long as somebody holds it
 		return nil, err
 	}
-	return c.OpenRemoved(o.bytes(), use)
+	return c.Open(o.bytes(), use|inode.Orphan)
 }
 
 // someDescriptor is the descriptor by which some client has a file open, until the call ends. It is nil in the grace

@@ -78,15 +78,18 @@ func (c *compound) copyOp(args *nfs4.CopyArgs) (result, error) {
 	return &nfs4.CopyRes{Count: uint64(w.Count), Committed: nfs4.Unstable, Verf: verifierOf(w.Verifier), Consecutive: true, Synchronous: true}, nil
 }
 
-// bothFiles are the saved file, open for reading, and the current one, open for writing.
+// bothFiles are the saved file, open for reading, and the current one, open for writing. Anything else than two regular
+// files is WRONG_TYPE, whatever it is.
 func (c *compound) bothFiles(src, dst nfs4.Stateid) (from, to *inode.File, err error) {
 	current := c.stateid
 	c.stateid = c.savedID // which the current stateid stands for there
 	sid, badID := c.stateidOf(src)
 	c.stateid = current
-	if from, err = c.dataFileOf(&c.saved, sid, badID, readAccess); err != nil {
-		return nil, nil, err
+	if from, err = c.dataFileOf(&c.saved, sid, badID, readAccess); err == nil {
+		to, err = c.dataFile(dst, writeAccess)
 	}
-	to, err = c.dataFile(dst, writeAccess)
+	if errors.Is(err, syscall.EISDIR) || errors.Is(err, statusError(nfs4.ErrSymlink)) {
+		err = statusError(nfs4.ErrWrongType)
+	}
 	return from, to, err
 }

@@ -66,7 +66,7 @@ import (
 // The methods of an Account and of a Charge may be called concurrently, but for Attach and
 // KeepMark. Where an Account or a Charge may be nil, the method's comment says so.
 //
-// Order of locks: Account.writing, Charge.blocks, Charge.mu, Account.mu.
+// Order of locks: Charge.blocks, Account.writing, Charge.mu, Account.mu.
 type Account struct {
 	limit amounts // inodes 0: none
 	used  amounts // by all inodes in counted

@@ -31,21 +31,33 @@ func (c *Charge) Write(fd int, p []byte, offset int64, st *unix.Stat_t) (int, er
 		a.writing.RUnlock()
 		return n, err
 	}
-	n, has, err := c.overwrite(fd, p, offset, st)
+	a.writing.RUnlock()
+	return c.writeFull(fd, p, offset, st)
+}
+
+// writeFull is Write if there may be too little space: over blocks that the file has, which nobody may cut
+// away meanwhile, or alone. It waits for who cuts the file before it takes the account's lock: that may take long.
+func (c *Charge) writeFull(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
+	c.blocks.RLock()
+	defer c.blocks.RUnlock()
+	a := c.account
+	a.writing.RLock()
+	n, has, err := c.overwriteLocked(fd, p, offset, st)
 	a.writing.RUnlock()
 	if has {
 		return n, err
 	}
-	return c.writeAlone(fd, p, offset, st)
+	return c.writeAloneLocked(fd, p, offset, st)
 }
 
-// writeAlone is Write if there may be too little space. No other call has a
-// reservation meanwhile.
-func (c *Charge) writeAlone(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
+// writeAloneLocked is writeFull while no other call has a reservation.
+//
+// +checklocksread:c.blocks
+func (c *Charge) writeAloneLocked(fd int, p []byte, offset int64, st *unix.Stat_t) (int, error) {
 	a := c.account
 	a.writing.Lock()
 	defer a.writing.Unlock()
-	if n, has, err := c.overwrite(fd, p, offset, st); has {
+	if n, has, err := c.overwriteLocked(fd, p, offset, st); has {
 		return n, err
 	}
 	if err := c.Stat(fd, st); err != nil {
@@ -72,11 +84,10 @@ func (c *Charge) put(fd int, p []byte, offset int64, st *unix.Stat_t) (int, erro
 	return n, errors.Join(err, c.Stat(fd, st))
 }
 
-// overwrite writes if the file has blocks for all of p; otherwise done is false. It
-// prevents that the file is truncated meanwhile.
-func (c *Charge) overwrite(fd int, p []byte, offset int64, st *unix.Stat_t) (n int, done bool, err error) {
-	c.blocks.RLock()
-	defer c.blocks.RUnlock()
+// overwriteLocked writes if the file has blocks for all of p; otherwise done is false.
+//
+// +checklocksread:c.blocks
+func (c *Charge) overwriteLocked(fd int, p []byte, offset int64, st *unix.Stat_t) (n int, done bool, err error) {
 	if !hasBlocks(fd, offset, len(p)) {
 		return 0, false, nil
 	}
@@ -91,6 +102,8 @@ func (c *Charge) Resize(fd int, size int64, do func() error) error {
 	if c == nil {
 		return do()
 	}
+	c.blocks.Lock()
+	defer c.blocks.Unlock()
 	var st unix.Stat_t
 	if err := c.Stat(fd, &st); err != nil {
 		return err
@@ -102,8 +115,6 @@ func (c *Charge) Resize(fd int, size int64, do func() error) error {
 		}
 		defer room.Release()
 	}
-	c.blocks.Lock()
-	defer c.blocks.Unlock()
 	err := do()
 	_ = c.Stat(fd, &st) // what can't be looked at stays as it was
 	return err

@@ -111,3 +111,58 @@ func TestBlocksStay(t *testing.T) {
 		mustDo(t, <-cut)
 	}
 }
+
+// TestFillHoldsNoLock: what gives blocks to a range may take long, and others write meanwhile, also where they find no
+// room; what it takes is taken from its beginning on.
+func TestFillHoldsNoLock(t *testing.T) {
+	const limit = 64 << 20
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "file"))
+	mustDo(t, err)
+	defer f.Close()
+	other, err := os.Create(filepath.Join(dir, "other"))
+	mustDo(t, err)
+	defer other.Close()
+	a := NewAccount(quota.Limit{Bytes: limit})
+	root, err := os.Open(dir)
+	mustDo(t, err)
+	defer root.Close()
+	a.Attach(root, nil)
+	var st unix.Stat_t
+	mustDo(t, unix.Fstat(int(f.Fd()), &st))
+	c := a.Enter(disk.InodeOf(&st))
+	defer c.Leave("")
+	mustDo(t, unix.Fstat(int(other.Fd()), &st))
+	d := a.Enter(disk.InodeOf(&st))
+	defer d.Leave("")
+	for name, alone := range map[string]bool{"with room": false, "alone": true} {
+		before := a.Held().Reserved
+		most := int64(limit / 2)
+		if alone { // what is reserved with the lock for itself
+			a.ceiling.store(Amount{})
+		}
+		mustDo(t, c.Fill(int(f.Fd()), 0, most, AnyRoom, func() error {
+			wrote := make(chan error, 1)
+			go func() {
+				_, err := d.Write(int(other.Fd()), make([]byte, 1<<20), 0, &unix.Stat_t{})
+				_, full := d.Write(int(other.Fd()), make([]byte, limit), 1<<20, &unix.Stat_t{})
+				if !errors.Is(full, unix.EDQUOT) {
+					err = errors.Join(err, errors.New("there is room for what is taken"))
+				}
+				wrote <- errors.Join(err, other.Truncate(0))
+			}()
+			select {
+			case err := <-wrote:
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Errorf("%s: others wait", name)
+			}
+			return nil
+		}))
+		if after := a.Held().Reserved; after != before {
+			t.Errorf("%s: %+v stays reserved", name, after.minus(before))
+		}
+	}
+}

@@ -47,6 +47,31 @@ func (r Reservation) Release() {
 	}
 }
 
+// pause has others reserve, and find no room, while the change of the reservation is under way. What is reserved stays
+// taken. Only resume may follow. Not checked, as Release.
+//
+// +checklocksignore
+func (r *Reservation) pause() {
+	if r.account == nil {
+		return
+	}
+	if r.alone {
+		r.account.writing.Unlock()
+	} else {
+		r.account.writing.RUnlock()
+	}
+}
+
+// resume ends pause. It waits for who writes alone, not for anybody's change that takes long. Not checked, as Release.
+//
+// +checklocksignore
+func (r *Reservation) resume() {
+	if r.account != nil {
+		r.account.writing.RLock()
+		r.alone = false
+	}
+}
+
 // claim adds n to taken if it fits below the ceiling.
 func (a *Account) claim(n Amount) bool {
 	if !raise(&a.taken.bytes, n.bytes, a.ceiling.bytes.Load()) {

@@ -84,12 +84,11 @@ func (c *Charge) LookAt(dir int, name string) (mayChange bool) {
 	return c.ahead || st.Mode&unix.S_IFMT == unix.S_IFREG && time.Since(changed) < LookAfter
 }
 
-// Moved tells the account that an inode was given this name in a directory for the one it
+// Renamed tells the account that an inode was given this name in a directory for the one it
 // had. During the scan, that may be from where the scan has not been to where it will not
-// be again: Moved counts a file, and for a directory the scan takes another pass. a may be
-// nil.
-func (a *Account) Moved(dir int, name string) {
-	if a == nil || !a.scanning() {
+// be again: Renamed counts a file, and for a directory the scan takes another pass.
+func (a *Account) Renamed(dir int, name string) {
+	if !a.scanning() {
 		return
 	}
 	var st unix.Stat_t

@@ -152,7 +152,7 @@ func TestMovedWhileCounted(t *testing.T) {
 		d, err := os.Open(filepath.Join(dir, to))
 		mustDo(t, err)
 		defer d.Close()
-		a.Moved(int(d.Fd()), newName)
+		a.Renamed(int(d.Fd()), newName)
 	}
 	before := a.Usage().Inodes
 	rename(filepath.Join(others[0], others[0]+"-file"), done, "moved-file")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"time"
 
 	"github.com/podnas/podnas/server/actas"
 	"github.com/podnas/podnas/server/disk"
@@ -28,11 +29,13 @@ type Service struct {
 	users  *actas.Users
 	denied func(v *exports.Volume, id disk.FileID, write bool) bool
 	log    *slog.Logger
+
+	copyFor time.Duration // copyFor, but in tests
 }
 
 // New returns a Service.
 func New(cfg Config) *Service {
-	return &Service{opener: cfg.Opener, users: cfg.Users, denied: cfg.Denied, log: cfg.Log}
+	return &Service{opener: cfg.Opener, users: cfg.Users, denied: cfg.Denied, log: cfg.Log, copyFor: copyFor}
 }
 
 // Conn is what a call needs of the connection that it came by. Calls of a connection that come

@@ -73,12 +73,12 @@ func (c *Call) lock(a, b *inode.File, inA, inB *Change) (names inode.LockedNames
 	return names, err
 }
 
-// unlock ends a lock. changed is false only if it is certain that no name changed.
-func (c *Call) unlock(names inode.LockedNames, a, b *inode.File, inA, inB *Change, changed bool) {
+// unlock ends a lock.
+func (c *Call) unlock(names inode.LockedNames, a, b *inode.File, inA, inB *Change) {
 	defer names.Unlock()
-	inA.After = c.after(a, changed)
+	inA.After = c.after(a)
 	if inB.After = inA.After; b.ID != a.ID {
-		inB.After = c.after(b, changed)
+		inB.After = c.after(b)
 	}
 }
 
@@ -87,10 +87,7 @@ func (c *Call) before(dir *inode.File) (Attrs, error) {
 	return c.withChange(dir, Attrs{Attr: attr, Known: err == nil}), err
 }
 
-func (c *Call) after(dir *inode.File, changed bool) (a Attrs) {
-	if changed {
-		dir.Changed()
-	}
+func (c *Call) after(dir *inode.File) (a Attrs) {
 	var err error
 	if c.WantChange {
 		a.Change, a.Attr, err = dir.StatChange()
@@ -177,7 +174,7 @@ func (c *Call) change(dir *inode.File, do func() error) (change Change, err erro
 		return change, err
 	}
 	names, err := c.lock(dir, dir, &change, &change)
-	defer c.unlock(names, dir, dir, &change, &change, true)
+	defer c.unlock(names, dir, dir, &change, &change)
 	if err != nil {
 		return change, err
 	}
@@ -203,8 +200,7 @@ func (c *Call) rename(from *inode.File, name []byte, to *inode.File, newName []b
 		return false, err
 	}
 	names, err := c.lock(from, to, inFrom, inTo)
-	moved := true // unless it is certain that nothing was
-	defer func() { c.unlock(names, from, to, inFrom, inTo, moved) }()
+	defer c.unlock(names, from, to, inFrom, inTo)
 	if err := cmp.Or(err, checkName(name), checkName(newName)); err != nil {
 		return false, err
 	}
@@ -219,7 +215,6 @@ func (c *Call) rename(from *inode.File, name []byte, to *inode.File, newName []b
 	} else {
 		err = c.AsCaller(do)
 	}
-	moved = changed || err != nil
 	return changed, err
 }
 

@@ -26,53 +26,21 @@ func (c *Call) MayWait(handle []byte) error {
 	return nil
 }
 
-// Open opens a file for the rest of the call.
+// Open opens a file for the rest of the call. With inode.AtOnce the call does not become one that may block if the file is
+// cached, or with inode.Recent, its attributes are: those are then all that can be used.
 func (c *Call) Open(handle []byte, use inode.Use) (*inode.File, error) {
-	if err := c.MayWait(handle); err != nil {
-		return nil, err
+	atOnce := use&inode.AtOnce != 0
+	if !atOnce {
+		if err := c.MayWait(handle); err != nil {
+			return nil, err
+		}
 	}
 	f, err := c.service.opener.Open(c.Client.Addr(), handle, use)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	return c.opened(f)
-}
-
-// OpenAtOnce is Open with UseAttr or UseRead. If the file is cached, the call does not become
-// one that may block.
-func (c *Call) OpenAtOnce(handle []byte, use inode.Use) (*inode.File, error) {
-	f, err := c.service.opener.OpenAtOnce(c.Client.Addr(), handle, use)
-	if err != nil {
-		return nil, err
-	}
-	if f == nil {
-		return c.Open(handle, use)
-	}
-	return c.opened(f)
-}
-
-// Look opens a file only for its attributes: of the file that it returns, Attr, Volume and ID can
-// be used. If they are remembered, the call does not become one that may block.
-func (c *Call) Look(handle []byte) (*inode.File, error) {
-	f, err := c.service.opener.Look(c.Client.Addr(), handle)
-	if err != nil {
-		return nil, err
-	}
-	if f == nil {
-		return c.Open(handle, inode.UseAttr)
-	}
-	return c.opened(f)
-}
-
-// OpenRecent is Open, with UseAttr, of a file for ACCESS, or of a directory in which a name is looked up. Its
-// attributes may be remembered ones.
-func (c *Call) OpenRecent(handle []byte) (*inode.File, error) {
-	if err := c.MayWait(handle); err != nil {
-		return nil, err
-	}
-	f, err := c.service.opener.OpenRecent(c.Client.Addr(), handle)
-	if err != nil {
-		return nil, err
+	case f == nil:
+		return c.Open(handle, use&^(inode.AtOnce|inode.Recent))
 	}
 	return c.opened(f)
 }
@@ -111,19 +79,6 @@ func (c *Call) OpenHeld(h *inode.Held, wait bool) (*inode.File, error) {
 		return nil, syscall.EROFS
 	}
 	return f, err
-}
-
-// OpenRemoved is Open of a regular file, with UseRead or UseWrite, that has no name any more, and that
-// a client holds open or may reclaim.
-func (c *Call) OpenRemoved(handle []byte, use inode.Use) (*inode.File, error) {
-	if err := c.MayWait(handle); err != nil {
-		return nil, err
-	}
-	f, err := c.service.opener.OpenRemoved(c.Client.Addr(), handle, use)
-	if err != nil {
-		return nil, err
-	}
-	return c.opened(f)
 }
 
 // Parent opens a directory's parent, as root: the caller may have no right to the parent.

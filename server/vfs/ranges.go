@@ -20,7 +20,7 @@ const (
 	copyFor = time.Second
 	// copyPiece is what is copied at once, in bytes: other calls for the file wait for it, and so does the end of COPY.
 	copyPiece = 4 << 20
-	// clonePiece is what a COPY shares at once. Sharing a GiB in one extent takes a millisecond, but in extents of 4 KiB seconds.
+	// clonePiece is what a COPY shares at once, at most: what of it is in memory alone is written to the disk first.
 	clonePiece = 256 << 20
 	// cloneBlock is what offsets of blocks that are shared must be multiples of, on most disks. On others a COPY copies.
 	cloneBlock = 4 << 10
@@ -58,9 +58,19 @@ func (c *Call) Seek(f *inode.File, offset uint64, hole bool) (at uint64, eof boo
 	return uint64(found), false, nil
 }
 
-// Allocate gives blocks to a range of a file that is open with UseWrite.
+// Allocate gives blocks to a range of a file that is open with UseWrite. What there is no room for is refused at once: XFS
+// would take all blocks that there are before it finds that out, and keep them for a while.
 func (c *Call) Allocate(f *inode.File, offset, length uint64) error {
-	return c.changeRange(f, exports.CanAllocate, offset, length, (*inode.File).Allocate)
+	return c.changeRange(f, exports.CanAllocate, offset, length, func(f *inode.File, as actas.Thread, offset, length int64) error {
+		attr, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		if room, err := f.Volume.Statfs(); err == nil && uint64(length) > room.Free+attr.Used {
+			return syscall.ENOSPC
+		}
+		return f.Allocate(as, offset, length)
+	})
 }
 
 // Deallocate makes a hole of a range of a file that is open with UseWrite.
@@ -160,7 +170,7 @@ type copying struct {
 
 func (c *Call) copyPieces(p *copying) (done int64, err error) {
 	piece, shares := int64(copyPiece), true
-	for began := time.Now(); p.left > 0 && (done == 0 || time.Since(began) < copyFor); {
+	for began := time.Now(); p.left > 0 && (done == 0 || time.Since(began) < c.service.copyFor); {
 		n := int64(0)
 		if shares {
 			n = c.sharePiece(p)
@@ -199,11 +209,12 @@ func (c *Call) sharePiece(p *copying) int64 {
 	if n == 0 || p.fromOffset%cloneBlock != 0 || p.offset%cloneBlock != 0 {
 		return 0
 	}
-	err := c.AsCaller(func(u actas.Thread) error { return p.to.CloneFrom(u, p.from, p.fromOffset, p.offset, n) })
-	if err != nil { // copying says what is wrong, if anything is
-		return 0
-	}
-	return n
+	done := int64(0)
+	_ = c.AsCaller(func(u actas.Thread) (err error) { // copying says what is wrong, if anything is
+		done, err = p.to.ShareFrom(u, p.from, p.fromOffset, p.offset, n)
+		return err
+	})
+	return done
 }
 
 // wasCopied forgets what is remembered of a file whose data was read.

@@ -2,7 +2,7 @@
 # client.sh PODNAS VERSION CLIENT CEILING TREE [FLAGS]: native, NFS-Ganesha, the server that does
 # least and the kernel's own server on the XFS at /xfs, and the kernel's own client before
 # each. With version 4.1 the last two columns are native and the kernel's server with version 3,
-# in place of the one that does least. CLIENT and CEILING are the programs of these folders, TREE
+# in place of the one that does least; with 4.2 they are native with 4.1 and with 3. CLIENT and CEILING are the programs of these folders, TREE
 # a tar with sources, the flags are CLIENT's. With SYNC=1 in the environment native and the kernel's
 # server sync each change before they answer, as they do by default. run.sh starts it in a guest.
 set -euo pipefail
@@ -38,6 +38,11 @@ if [ $version = 3 ]; then
 	answers 20500
 	all+=("least,20500,20500,/least,$work/least,3" "knfsd,2049,20049,$knfsd,3")
 else
-	all+=("knfsd,2049,20049,$knfsd,4.1" "native-3,$port,$port,/$volume,$work/native/root/$volume,3" "knfsd-3,2049,20049,$knfsd,3")
+	all+=("knfsd,2049,20049,$knfsd,$version")
+	if [ $version = 4.2 ]; then
+		all+=("native-4.1,$port,$port,/$volume,$work/native/root/$volume,4.1" "native-3,$port,$port,/$volume,$work/native/root/$volume,3")
+	else
+		all+=("native-3,$port,$port,/$volume,$work/native/root/$volume,3" "knfsd-3,2049,20049,$knfsd,3")
+	fi
 fi
 "$client" -tree "$tree" "$@" "${all[@]}" 2>&1

@@ -25,7 +25,7 @@ register() {
 	rpcbind
 }
 
-# ganesha DIR: NFS-Ganesha exports DIR by version 3 and 4.1, NFS on port 20490 and MOUNT
+# ganesha DIR: NFS-Ganesha exports DIR by versions 3, 4.1 and 4.2, NFS on port 20490 and MOUNT
 # on 20048. With graceless=false it has a grace period after each start, as it has by default:
 # then the first SETATTR waits for 90 s.
 ganesha() {
@@ -41,7 +41,7 @@ ganesha() {
 			Enable_UDP = false;
 		}
 		NFS_KRB5 { Active_krb5 = false; }
-		NFSV4 { Graceless = ${graceless:-true}; Minor_Versions = 1; }
+		NFSV4 { Graceless = ${graceless:-true}; Minor_Versions = 1, 2; }
 		LOG { Default_Log_Level = EVENT; }
 		EXPORT_DEFAULTS { Squash = No_Root_Squash; SecType = sys; Transports = TCP; Protocols = 3, 4; }
 		EXPORT {

@@ -14,6 +14,7 @@
 #                           make the same system calls and syncs. In BENCH_DIR if
 #                           that is given, else on an XFS in a file, in a box. Takes
 #                           flags of test/bench/local, and its loads alone
+#                  nfs3     native with NFSv4.1 beside itself with version 3, and with 4.2 beside 4.1
 #                  ganesha  native with sync: "false" beside NFS-Ganesha, which syncs
 #                           no names either; on an XFS in a file, in a box (box.sh)
 #                  guest    the same in a User-Mode Linux guest. A system call costs
@@ -22,7 +23,7 @@
 #                           and the kernel's own in one such guest, and the kernel's own
 #                           client: flags and loads are those of test/bench/client
 #   SYNC=1       client: native and the kernel's own server sync each change before they answer
-#   NFS=VERSION  of NFS, 3 or 4.1, for ganesha, guest and client (default: 3)
+#   NFS=VERSION  of NFS, 3, 4.1 or 4.2, for ganesha, guest and client (default: 3)
 #   COUNTS=1     least also looks at a file before it is removed, as who counts space must, and
 #                keeps what CREATE has opened, until then
 #   LOADS=LIST   as --loads; without it all that both servers know

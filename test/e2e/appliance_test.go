@@ -60,7 +60,7 @@ func TestAppliance(t *testing.T) {
 		{"the cluster forgets", forget, notInShort},
 		{"delete the claims", deleteClaims, always},
 		{"Pod Security restricted", restricted, always},
-		{"a disk image", diskImage, always},
+		{"a disk image", diskImage, notInShort},
 		{"remove all of it", w.remove, always},
 	}
 	for _, step := range steps {

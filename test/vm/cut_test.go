@@ -5,6 +5,7 @@ package vm_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestGuestPowerCut cuts the power of the guest that serves, at random moments
@@ -37,7 +40,11 @@ func TestGuestPowerCut(t *testing.T) {
 	})
 	mnt := mount(t, pv)
 	log := startLog(t, filepath.Join(mnt, "log"))
-	large := startFiles(filepath.Join(mnt, "file-"))
+	files42 := mnt
+	if os.Getenv("NFS") == "4.1" {
+		files42 = mountWith(t, pv, version42Options())
+	}
+	large := startFiles(filepath.Join(files42, "file-"))
 	for cut := range cuts {
 		var churns []*churn
 		for dir := range dirs {
@@ -100,7 +107,61 @@ type largeFiles struct {
 	ended  chan error
 }
 
-func largeFile(n int64) []byte { return data(byte(n), 1_200_000+int(n*7919%1_000_000)) }
+func largeFile(n int64) []byte {
+	b := data(byte(n), 1_200_000+int(n*7919%1_000_000))
+	if n%4 == 3 {
+		clear(b[largeHole[0]:largeHole[1]])
+	}
+	return b
+}
+
+var largeHole = [2]int{300_000, 700_001}
+
+// writeLarge writes one of largeFiles. By version 4.2 some are shared or copied from another, or get a hole. What shares and
+// makes holes is on the disk when it returns.
+func writeLarge(name string, n int64) (err error) {
+	if n%4 == 0 {
+		return write(name, largeFile(n))
+	}
+	b := largeFile(n)
+	if n%4 == 3 {
+		b = data(byte(n), len(b))
+	}
+	base := name + ".base"
+	if n%4 == 3 {
+		base = name
+	}
+	if err := write(base, b); err != nil {
+		return err
+	}
+	from, err := os.OpenFile(base, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if n%4 == 3 {
+		hole := [2]int64{int64(largeHole[0]), int64(largeHole[1])}
+		err := unix.Fallocate(int(from.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, hole[0], hole[1]-hole[0])
+		if errors.Is(err, unix.EOPNOTSUPP) {
+			return write(name, largeFile(n))
+		}
+		return err
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if n%4 == 1 {
+		err = unix.IoctlFileClone(int(f.Fd()), int(from.Fd()))
+	}
+	if n%4 == 2 || errors.Is(err, unix.EOPNOTSUPP) {
+		if _, err = io.Copy(f, from); err == nil { // which is copy_file_range(2)
+			err = f.Sync()
+		}
+	}
+	return errors.Join(err, os.Remove(base))
+}
 
 func startFiles(prefix string) *largeFiles {
 	l := &largeFiles{prefix: prefix, quit: make(chan struct{}), ended: make(chan error, 1)}
@@ -112,7 +173,7 @@ func startFiles(prefix string) *largeFiles {
 					return nil
 				default:
 				}
-				if err := write(fmt.Sprint(prefix, n), largeFile(n)); err != nil {
+				if err := writeLarge(fmt.Sprint(prefix, n), n); err != nil {
 					return err
 				}
 				l.acked.Add(1)

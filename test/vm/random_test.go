@@ -24,6 +24,8 @@ type exerciser struct {
 	rng   *rand.Rand
 	want  []byte
 	steps []string // the latest, to be told when something is wrong
+
+	ranges bool // also what only version 4.2 has: rangesrandom_test.go
 }
 
 func (x *exerciser) logf(format string, args ...any) {
@@ -54,6 +56,9 @@ func (x *exerciser) run(name string, n int) error {
 func (x *exerciser) step(f *os.File) error {
 	at := x.rng.IntN(fileMax)
 	n := 1 + x.rng.IntN(min(fileMax-at, 1<<x.rng.IntN(17)))
+	if x.ranges && x.rng.IntN(2) == 0 {
+		return x.stepOfRanges(f, at, n)
+	}
 	switch x.rng.IntN(10) {
 	case 0, 1, 2:
 		x.logf("write %d at %d", n, at)

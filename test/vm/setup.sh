@@ -51,6 +51,10 @@ look() { # $1: a root to look in besides this machine's own
 	# mount.nfs can't tell tcp from udp without /etc/protocols.
 	[ -e /etc/protocols ] || [ -e "$1/etc/protocols" ] || missing+=(netbase)
 }
+# One at a time: a second caller finds all of it when its turn comes.
+mkdir -p "$cache"
+exec 9>"$cache/setup.lock"
+flock 9
 look "$layer"
 if [ ${#missing[@]} -gt 0 ]; then
 	command -v apt-get >/dev/null ||

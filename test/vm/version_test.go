@@ -78,6 +78,7 @@ var only41 = map[string]string{
 	"TestVersion42":          "programs on a mount of version 4.2",
 	"TestXattrs":             "version 3 has no extended attributes",
 	"TestXattrsTwoNodes":     "version 3 has no extended attributes",
+	"TestTwoMounts42":        "two mounts of version 4.2",
 	"TestFinderChanges":      "its locks are between two nodes of version 4.1",
 }
 

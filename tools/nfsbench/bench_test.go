@@ -61,8 +61,8 @@ func needNative(t testing.TB, dir string) {
 	}
 }
 
-// config is a short run of some loads against servers, with version 4.1 where that is
-// before the address.
+// config is a short run of some loads against servers, with the version that is before the
+// address, or 3.
 func config(t testing.TB, loads string, addresses ...string) nfsbench.Config {
 	t.Helper()
 	cfg := nfsbench.Config{
@@ -70,13 +70,16 @@ func config(t testing.TB, loads string, addresses ...string) nfsbench.Config {
 		UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Patience: 5 * time.Second,
 	}
 	for _, a := range addresses {
-		where, is41 := strings.CutPrefix(a, "4.1 ")
+		version, where, ok := strings.Cut(a, " ")
+		if !ok {
+			version, where = "3", a
+		}
 		target, err := nfsbench.ParseTarget(where+":/volume", 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if is41 {
-			target.Version = nfsbench.NFS41
+		if target.Version, err = nfsbench.ParseVersion(version); err != nil {
+			t.Fatal(err)
 		}
 		cfg.Targets = append(cfg.Targets, target)
 	}
@@ -103,7 +106,7 @@ func left(t testing.TB, dir string) (names []string) {
 // Every load runs, does something, finds nothing wrong, and leaves nothing: no
 // file on the server, no goroutine here.
 func TestLoads(t *testing.T) {
-	for _, version := range []nfsbench.Version{nfsbench.NFS3, nfsbench.NFS41} {
+	for _, version := range []nfsbench.Version{nfsbench.NFS3, nfsbench.NFS41, nfsbench.NFS42} {
 		t.Run(version.String(), func(t *testing.T) { testLoads(t, version) })
 	}
 }
@@ -111,9 +114,9 @@ func TestLoads(t *testing.T) {
 func testLoads(t *testing.T, version nfsbench.Version) {
 	address, dir := serve(t)
 	loads := len(nfsbench.Loads())
-	if version == nfsbench.NFS41 {
+	if version != nfsbench.NFS3 {
 		needNative(t, dir)
-		address = "4.1 " + address
+		address = version.String() + " " + address
 	} else {
 		loads-- // lock-unlock
 	}

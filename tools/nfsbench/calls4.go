@@ -9,7 +9,7 @@ import (
 	"github.com/podnas/podnas/nfs/xdr"
 )
 
-// calls4 are the calls of version 4.1. Each is SEQUENCE, PUTFH and the operation; those
+// calls4 are the calls of versions 4.1 and 4.2. Each is SEQUENCE, PUTFH and the operation; those
 // whose counterparts of version 3 return a handle and attributes end in GETFH and GETATTR,
 // as the Linux client has it.
 type calls4 struct {

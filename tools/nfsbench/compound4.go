@@ -17,7 +17,7 @@ const delayed = 20 * time.Millisecond
 // the Linux client wants of operations that change names or state.
 func (l *calls4) compound(cache bool) {
 	l.begin(nfs4.Program, nfs4.Version, nfs4.ProcCompound)
-	l.out = (&nfs4.CompoundArgs{MinorVersion: 1}).Append(l.out)
+	l.out = (&nfs4.CompoundArgs{MinorVersion: l.session.minor}).Append(l.out)
 	l.countAt, l.ops = len(l.out)-4, 0
 	l.op(nfs4.OpSequence)
 	l.seqAt = len(l.out) + nfs4.SessionIDSize
@@ -135,10 +135,10 @@ func (r *repeat) wants(status nfs4.Status) bool {
 type decoder interface{ Decode(d *xdr.Decoder) }
 
 // bare makes a call of one operation, without a session.
-func bare(l *lane, wait time.Duration, num nfs4.OpNum, args rpc.Args, res decoder) error {
-	for again := (repeat{wait: wait}); ; {
+func (s *session4) bare(l *lane, num nfs4.OpNum, args rpc.Args, res decoder) error {
+	for again := s.newRepeat(); ; {
 		l.begin(nfs4.Program, nfs4.Version, nfs4.ProcCompound)
-		l.out = (&nfs4.CompoundArgs{MinorVersion: 1, NumOps: 1}).Append(l.out)
+		l.out = (&nfs4.CompoundArgs{MinorVersion: s.minor, NumOps: 1}).Append(l.out)
 		l.out = args.Append(num.Append(l.out))
 		d, err := l.send()
 		if err != nil {
@@ -148,7 +148,7 @@ func bare(l *lane, wait time.Duration, num nfs4.OpNum, args rpc.Args, res decode
 		head.Decode(&d)
 		switch {
 		case head.Status == nfs4.ErrMinorVersMismatch:
-			return fmt.Errorf("the server does not serve version 4.1: %w", &statusError{"COMPOUND", uint32(head.Status), head.Status})
+			return fmt.Errorf("the server does not serve version 4.%d: %w", s.minor, &statusError{"COMPOUND", uint32(head.Status), head.Status})
 		case again.wants(head.Status):
 			continue
 		}

@@ -1,4 +1,4 @@
-// Package nfsbench loads servers of NFS, version 3 or 4.1, over the wire and measures their speed.
+// Package nfsbench loads servers of NFS, version 3, 4.1 or 4.2, over the wire and measures their speed.
 //
 // Run takes one server, or two that it loads turn by turn. A session has the
 // bench's state for one server: its connections, its workers, and its own

@@ -104,7 +104,7 @@ func Select(patterns []string, targets ...Target) ([]Load, error) {
 	for i := range all {
 		names[i] = all[i].Name
 	}
-	no41 := slices.ContainsFunc(targets, func(t Target) bool { return t.Version != NFS41 })
+	no41 := slices.ContainsFunc(targets, func(t Target) bool { return t.Version.minor() == 0 })
 	for _, p := range patterns {
 		found, lacking := false, false
 		for i, name := range names {
@@ -122,7 +122,7 @@ func Select(patterns []string, targets ...Target) ([]Load, error) {
 		switch {
 		case found:
 		case lacking:
-			return nil, fmt.Errorf("%s is of version 4.1: use --nfs=4.1", p)
+			return nil, fmt.Errorf("%s is of version 4: use --nfs=4.1", p)
 		default:
 			return nil, fmt.Errorf("no load is called %q; there are: %s", p, strings.Join(names, ", "))
 		}

@@ -16,15 +16,16 @@ type Version string
 const (
 	NFS3  Version = "3"
 	NFS41 Version = "4.1"
+	NFS42 Version = "4.2" // the calls of 4.1, with this minor version
 )
 
 // ParseVersion parses a version.
 func ParseVersion(s string) (Version, error) {
 	switch v := Version(s); v {
-	case NFS3, NFS41:
+	case NFS3, NFS41, NFS42:
 		return v, nil
 	}
-	return "", fmt.Errorf("version %q of NFS: there are %s and %s", s, NFS3, NFS41)
+	return "", fmt.Errorf("version %q of NFS: there are %s, %s and %s", s, NFS3, NFS41, NFS42)
 }
 
 func (v Version) String() string {
@@ -32,6 +33,17 @@ func (v Version) String() string {
 		return string(NFS3)
 	}
 	return string(v)
+}
+
+// minor returns the minor version, which is 0 for NFS3.
+func (v Version) minor() uint32 {
+	switch v {
+	case NFS41:
+		return 1
+	case NFS42:
+		return 2
+	}
+	return 0
 }
 
 // protocol is what a session needs of a version before its workers can make calls.
@@ -49,7 +61,7 @@ type protocol interface {
 }
 
 func newProtocol(cfg *Config, t Target) protocol {
-	if t.Version == NFS41 {
+	if t.Version.minor() > 0 {
 		return newProtocol4(cfg, t)
 	}
 	return &protocol3{cfg, t}

@@ -14,7 +14,7 @@ import (
 	"github.com/podnas/podnas/nfs/rpc"
 )
 
-// protocol4 is version 4.1. Each connection is a client with a session of its own, as a
+// protocol4 is versions 4.1 and 4.2. Each connection is a client with a session of its own, as a
 // node is: servers bound the slots of a session and the sessions of a client, and a bench
 // may have a thousand connections.
 type protocol4 struct {
@@ -26,6 +26,7 @@ type protocol4 struct {
 
 // session4 is a session and its client.
 type session4 struct {
+	minor    uint32 // version
 	owner    []byte
 	wait     time.Duration // how long calls are repeated
 	clientID uint64
@@ -54,7 +55,7 @@ const (
 // that was there before: what that had open is closed.
 func (p *protocol4) join(index int, c *conn) error {
 	for len(p.sessions) <= index {
-		p.sessions = append(p.sessions, &session4{owner: strconv.AppendInt([]byte(p.name), int64(len(p.sessions)), 10), wait: p.cfg.timeout(), usual: usualAttrs()})
+		p.sessions = append(p.sessions, &session4{minor: p.target.Version.minor(), owner: strconv.AppendInt([]byte(p.name), int64(len(p.sessions)), 10), wait: p.cfg.timeout(), usual: usualAttrs()})
 	}
 	s := p.sessions[index]
 	l := newLane(p.cfg.cred())
@@ -81,13 +82,13 @@ func (s *session4) create(l *lane, slots uint32) error {
 	var verf nfs4.Verifier
 	_, _ = rand.Read(verf[:]) // it never fails
 	var client nfs4.ExchangeIDRes
-	err := bare(l, s.wait, nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Verf: verf, OwnerID: s.owner, Flags: nfs4.ExchangeUseNonPNFS}, &client)
+	err := s.bare(l, nfs4.OpExchangeID, &nfs4.ExchangeIDArgs{Verf: verf, OwnerID: s.owner, Flags: nfs4.ExchangeUseNonPNFS}, &client)
 	if err != nil {
 		return err
 	}
 	var session nfs4.CreateSessionRes
 	const least = 4 << 10
-	err = bare(l, s.wait, nfs4.OpCreateSession, &nfs4.CreateSessionArgs{
+	err = s.bare(l, nfs4.OpCreateSession, &nfs4.CreateSessionArgs{
 		ClientID: client.ClientID, SequenceID: client.SequenceID,
 		Fore:      nfs4.ChannelAttrs{MaxRequestSize: mebibyte + overhead, MaxResponseSize: mebibyte + overhead, MaxResponseSizeCached: cached, MaxOperations: 16, MaxRequests: slots},
 		Back:      nfs4.ChannelAttrs{MaxRequestSize: least, MaxResponseSize: least, MaxOperations: 2, MaxRequests: 1},
@@ -141,10 +142,10 @@ func (p *protocol4) leave(l *lane) error {
 		if err := s.create(l, 1); err != nil {
 			return err
 		}
-		if err := bare(l, s.wait, nfs4.OpDestroySession, &nfs4.DestroySessionArgs{SessionID: s.id}, &nfs4.StatusRes{}); err != nil {
+		if err := s.bare(l, nfs4.OpDestroySession, &nfs4.DestroySessionArgs{SessionID: s.id}, &nfs4.StatusRes{}); err != nil {
 			return err
 		}
-		if err := bare(l, s.wait, nfs4.OpDestroyClientID, &nfs4.DestroyClientIDArgs{ClientID: s.clientID}, &nfs4.StatusRes{}); err != nil {
+		if err := s.bare(l, nfs4.OpDestroyClientID, &nfs4.DestroyClientIDArgs{ClientID: s.clientID}, &nfs4.StatusRes{}); err != nil {
 			return err
 		}
 	}

@@ -28,6 +28,7 @@ func fileLoads(cfg *config, tree []treeFile) []load {
 		{name: "small-files", unit: "files", run: func(t *turn) (result, error) { return smallFiles(t, cfg.duration) }},
 		{name: "untar", unit: "files", whole: true, run: func(t *turn) (result, error) { return untar(t, tree) }},
 		{name: "git-status", unit: "files", whole: true, run: func(t *turn) (result, error) { return gitStatus(t, len(tree)) }},
+		{name: "copy", unit: "MiB", whole: true, run: func(t *turn) (result, error) { return copyFile(t, cfg.fileSize) }},
 		{name: "ls-l", unit: "files", whole: true, run: func(t *turn) (result, error) { return list(t, cfg.entries) }},
 	}
 }
@@ -206,6 +207,34 @@ func gitStatus(t *turn, files int) (result, error) {
 		err = fmt.Errorf("git status of a clean tree says:\n%s", out)
 	}
 	return r, err
+}
+
+// copyFile copies a file within the volume as cp does: as a clone, and where there is none with
+// copy_file_range(2).
+func copyFile(t *turn, size int64) (r result, err error) {
+	to := fmt.Sprintf("copy-%s-%d", t.version, t.round)
+	begun := time.Now()
+	from, err := os.Open(filepath.Join(t.at, readFile))
+	if err != nil {
+		return r, err
+	}
+	defer from.Close()
+	f, err := os.OpenFile(filepath.Join(t.at, to), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return r, err
+	}
+	if unix.IoctlFileClone(int(f.Fd()), int(from.Fd())) != nil {
+		_, err = f.ReadFrom(from)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return r, err
+	}
+	r = result{done: int(size >> 20), took: time.Since(begun)}
+	copied := filepath.Join(t.local, to)
+	if err := exec.Command("cmp", copied, filepath.Join(t.local, readFile)).Run(); err != nil {
+		return r, fmt.Errorf("%s on the disk is not as what it was copied from: %w", to, err)
+	}
+	return r, os.Remove(filepath.Join(t.at, to))
 }
 
 // makeEntries makes many empty files in one directory.

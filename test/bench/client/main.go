@@ -1,6 +1,6 @@
 //go:build linux
 
-// Command client loads servers of NFSv3 or NFSv4.1 through the kernel's own client, as programs
+// Command client loads servers of NFSv3, NFSv4.1 or NFSv4.2 through the kernel's own client, as programs
 // do, and prints how they compare with the first of them. It mounts all of them on
 // the machine it runs on, which is where they serve, and makes what the loads need
 // straight on their disk: test/bench/client.sh starts it in a guest.
@@ -42,7 +42,7 @@ func run(args []string) error {
 	var cfg config
 	flags := flag.NewFlagSet("client", flag.ContinueOnError)
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: client [flags] NAME,PORT,MOUNTPORT,EXPORT,DIRECTORY,VERSION...\nDIRECTORY is what is exported, here, and VERSION that of NFS, 3 or 4.1. Flags:")
+		fmt.Fprintln(flags.Output(), "usage: client [flags] NAME,PORT,MOUNTPORT,EXPORT,DIRECTORY,VERSION...\nDIRECTORY is what is exported, here, and VERSION that of NFS, 3, 4.1 or 4.2. Flags:")
 		flags.PrintDefaults()
 	}
 	flags.IntVar(&cfg.rounds, "rounds", 3, "turns of each load on each server")

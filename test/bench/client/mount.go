@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,13 +16,13 @@ type server struct {
 	name, port, mountPort string
 	export                string // as clients call it
 	local                 string // the same directory on the disk
-	version               string // of NFS: 3 or 4.1
+	version               string // of NFS: 3, 4.1 or 4.2
 }
 
 func newServer(arg string) (*server, error) {
 	f := strings.Split(arg, ",")
-	if len(f) != 6 || f[5] != "3" && f[5] != "4.1" {
-		return nil, fmt.Errorf("%q: a server is NAME,PORT,MOUNTPORT,EXPORT,DIRECTORY,VERSION, and VERSION is 3 or 4.1", arg)
+	if len(f) != 6 || !slices.Contains([]string{"3", "4.1", "4.2"}, f[5]) {
+		return nil, fmt.Errorf("%q: a server is NAME,PORT,MOUNTPORT,EXPORT,DIRECTORY,VERSION, and VERSION is 3, 4.1 or 4.2", arg)
 	}
 	return &server{f[0], f[1], f[2], f[3], f[4], f[5]}, nil
 }
@@ -35,7 +36,7 @@ func (s *server) mount() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	kind, options := "nfs4", "vers=4.1,clientaddr=127.0.0.1"
+	kind, options := "nfs4", "vers="+s.version+",clientaddr=127.0.0.1"
 	if s.version == "3" {
 		kind, options = "nfs", "vers=3,nolock,mountaddr=127.0.0.1,mountvers=3,mountproto=tcp,mountport="+s.mountPort
 	}

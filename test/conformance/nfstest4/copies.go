@@ -79,10 +79,10 @@ func testCopyFiles(e *env) {
 		e.Run(name, func(t *testing.T) {
 			c := c.with(t)
 			for _, o := range copies(none, id, 0, 0, 1) {
-				c.refused([]op{putfh(r.fh), savefh(), putfh(file), o}, notRegular(r.kind)...)
+				c.refused([]op{putfh(r.fh), savefh(), putfh(file), o}, nfs4.ErrWrongType)
 			}
 			for _, o := range copies(id, none, 0, 0, 1) {
-				c.refused([]op{putfh(file), savefh(), putfh(r.fh), o}, notRegular(r.kind)...)
+				c.refused([]op{putfh(file), savefh(), putfh(r.fh), o}, nfs4.ErrWrongType)
 			}
 			for _, o := range []op{seek(none, 0, nfs4.ContentData), allocate(none, 0, 1), deallocate(none, 0, 1)} {
 				c.refused([]op{putfh(r.fh), o}, notRegular(r.kind)...)
@@ -101,11 +101,22 @@ func testCopyFromServer(e *env) {
 	c := e.in42()
 	src, from := e.opened(c, "from", "content")
 	dst, to := e.opened(c, "to", "before")
-	args := nfs4.CopyArgs{Src: from, Dst: to, Servers: []nfs4.NetLoc{{Type: nfs4.NetLocAddress, NetID: []byte("tcp"), Name: []byte("192.0.2.1.8.1")}}}
-	c.refused([]op{putfh(src), savefh(), putfh(dst), {nfs4.OpCopy, &args, &nfs4.CopyRes{}}},
-		nfs4.ErrOffloadDenied, nfs4.ErrNotSupp, nfs4.ErrPartnerNotSupp)
+	with := func(l nfs4.NetLoc) op {
+		return op{nfs4.OpCopy, &nfs4.CopyArgs{Src: from, Dst: to, Servers: []nfs4.NetLoc{l}}, &nfs4.CopyRes{}}
+	}
+	for _, l := range []nfs4.NetLoc{
+		{Type: nfs4.NetLocAddress, NetID: []byte("tcp"), Name: []byte("192.0.2.1.8.1")},
+		{Type: nfs4.NetLocAddress, NetID: []byte("\x00"), Name: []byte("/")},
+		{Type: nfs4.NetLocName, Name: []byte("server.example")},
+		{Type: nfs4.NetLocName},
+		{Type: nfs4.NetLocURL, Name: []byte("nfs://192.0.2.1/")},
+	} {
+		c.refused([]op{putfh(src), savefh(), putfh(dst), with(l)}, nfs4.ErrOffloadDenied, nfs4.ErrNotSupp, nfs4.ErrPartnerNotSupp)
+	}
+	c.refused([]op{putfh(src), savefh(), putfh(dst), with(nfs4.NetLoc{Type: 4})}, nfs4.ErrBadXDR)
+	c.content(dst, "before")
 	// One that may go on after the reply, and need not.
-	args = nfs4.CopyArgs{Src: from, Dst: to, Count: 7, Consecutive: true}
+	args := nfs4.CopyArgs{Src: from, Dst: to, Count: 7, Consecutive: true}
 	if r := get[nfs4.CopyRes](c, c.ok(putfh(src), savefh(), putfh(dst), op{nfs4.OpCopy, &args, &nfs4.CopyRes{}})); !r.GoesOn {
 		c.content(dst, "content")
 	}
@@ -137,6 +148,27 @@ func testBetweenVolumes(e *env) {
 		e.Errorf("CLONE: %v", r.status)
 	}
 	c.ok(putfh(dst), closeOp(to))
+}
+
+// Between two disks nothing can be shared, and the client copies; it asks again for other files.
+func testBetweenDisks(e *env) {
+	if e.target.OtherDisk == "" {
+		e.Skip("named skip: another disk: there is none")
+	}
+	c := e.in42()
+	src, from := e.opened(c, "from", strings.Repeat("0123456789abcdef", piece/16))
+	root := c.fh(walkOps(e.target.OtherDisk)...)
+	dst, to := c.open(root, opening{name: e.dirName, create: true})
+	c.ok(putfh(dst), write(to, 0, "before"))
+	for _, pair := range [][2]nfs4.FH{{src, dst}, {dst, src}} {
+		id := map[bool][2]nfs4.Stateid{true: {from, to}, false: {to, from}}[&pair[0][0] == &src[0]]
+		r := c.do(putfh(pair[0]), savefh(), putfh(pair[1]), copyOp(id[0], id[1], 0, 0, 0))
+		if r.status != nfs4.OK {
+			c.wants(r, nfs4.OpCopy, 5, nfs4.ErrOffloadDenied, nfs4.ErrXDev)
+		}
+		c.refused([]op{putfh(pair[0]), savefh(), putfh(pair[1]), clone(id[0], id[1], 0, 0, 0)}, nfs4.ErrXDev, nfs4.ErrNotSupp)
+	}
+	c.ok(putfh(dst), closeOp(to), putfh(root), remove(e.dirName))
 }
 
 // RFC 8881 section 2.10.6.1: done again, they would take away what another client has written since.

@@ -18,6 +18,7 @@ var diedTests = []test{
 	{"in the grace period", testDiedGrace},
 	{"again and again", testDiedOften},
 	{"handles of what is open", testDiedHandles},
+	{"a COPY that was not committed", testDiedCopy},
 }
 
 func (e *env) died() {

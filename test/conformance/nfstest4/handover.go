@@ -20,6 +20,7 @@ var handoverTests = []test{
 	{"in the grace period", testHandoverGrace},
 	{"again and again", testHandoverAgain},
 	{"handles of what is open", testHandoverHandles},
+	{"a COPY under way", testHandoverCopy},
 }
 
 func (e *env) handover() {

@@ -18,6 +18,7 @@ var rangeTests = []test{
 	{"COPY", testCopy},
 	{"CLONE", testClone},
 	{"ranges that are too large", testLargeRanges},
+	{"ranges that overlap", testOverlaps},
 	{"rights", testRangeRights},
 	{"a read-only volume", testRangesReadOnly},
 	{"a reply that is kept", testRangeReplay},
@@ -26,8 +27,12 @@ var rangeTests = []test{
 	{"files of copies", testCopyFiles},
 	{"copy from a server", testCopyFromServer},
 	{"between volumes", testBetweenVolumes},
+	{"between disks", testBetweenDisks},
 	{"replies of copies that are kept", testCopyReplay},
 	{"change attribute of copies", testCopyChange},
+	{"CLONE is one change", testCloneIsOne},
+	{"COPY of much", testCopyMuch},
+	{"COPY without its connection", testCopyConnection},
 }
 
 func seek(id nfs4.Stateid, offset uint64, what nfs4.DataContent) op {
@@ -68,6 +73,7 @@ func (e *env) in(minor uint32) *client {
 	c.start()
 	c.ok(reclaimComplete(false))
 	e.Cleanup(func() {
+		c.reconnect() // another connection was closed before, as it was made after this
 		if err := c.leave(); err != nil {
 			e.Errorf("clean up: %v", err)
 		}
@@ -251,23 +257,6 @@ func testClone(e *env) {
 	c.refused(both(clone(from, to, 0, 0, 2*piece)), nfs4.ErrInval)                       // more than there is
 	c.refused([]op{putfh(src), savefh(), clone(from, from, 0, 0, piece)}, nfs4.ErrInval) // over itself
 	c.content(dst, text)
-}
-
-// What ends behind the largest offset is refused, and changes nothing.
-func testLargeRanges(e *env) {
-	c := e.in42()
-	fh, id := e.opened(c, "f", "content")
-	other, from := e.opened(c, "other", "content")
-	for _, at := range []uint64{1 << 63, math.MaxUint64 - 1, math.MaxUint64} {
-		for _, o := range []op{allocate(id, at, 1), deallocate(id, at, 1), allocate(id, 1, at), deallocate(id, 1, at)} {
-			c.refused([]op{putfh(fh), o}, nfs4.ErrInval, nfs4.ErrFBig)
-		}
-		for _, o := range []op{copyOp(from, id, at, 0, 1), copyOp(from, id, 0, at, 1), clone(from, id, at, 0, 1), clone(from, id, 0, at, 1), clone(from, id, 0, 0, at)} {
-			c.refused([]op{putfh(other), savefh(), putfh(fh), o}, nfs4.ErrInval, nfs4.ErrFBig, nfs4.ErrNotSupp)
-		}
-	}
-	c.content(fh, "content")
-	c.content(other, "content")
 }
 
 // The rights are those of READ and WRITE, as the caller has them, and as the file was opened.

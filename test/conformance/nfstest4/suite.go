@@ -17,6 +17,8 @@ type Target struct {
 
 	// Other is the path of another volume on the same disk, which must be writable for root. Empty: there is none.
 	Other string
+	// OtherDisk is the path of a volume on another disk, which must be writable for root. Empty: there is none.
+	OtherDisk string
 
 	// Hidden is the path of a volume that this machine may not mount. Empty: there is none.
 	Hidden string

@@ -83,6 +83,16 @@ func (k *keeping) hold(name, content string) (handle []byte, h *Held) {
 	return handle, h
 }
 
+// heldFiles counts the files that are held, and the orphans.
+func (k *keeping) heldFiles() (n int) {
+	k.inodes.each(func(i *inode) {
+		if i.isHeldLocked() {
+			n++
+		}
+	})
+	return n
+}
+
 func (k *keeping) names() *File {
 	k.Helper()
 	dir, err := k.Open(netip.Addr{}, k.root, UseNames)
@@ -123,7 +133,7 @@ func (k *keeping) wantsKept(files int) {
 	k.Helper()
 	entries, err := os.ReadDir(k.kept)
 	mustDo(k.T, err)
-	if n := k.held.kept.Load(); len(entries) != files || n != int64(files) {
+	if n := k.inodes.orphans.Load(); len(entries) != files || n != int64(files) {
 		k.Errorf("%d files are kept, and %d are known, want %d", len(entries), n, files)
 	}
 }
@@ -255,7 +265,7 @@ func TestRemovals(t *testing.T) {
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				handle, h := k.hold("file", "x")
-				before := k.held.kept.Load()
+				before := k.inodes.orphans.Load()
 				mustDo(t, k.change(tt.do))
 				k.wantsKept(tt.kept)
 				links := uint32(1 - tt.kept)
@@ -288,7 +298,7 @@ func TestRemovals(t *testing.T) {
 			t.Errorf("a removed file got a name again: %v", err)
 		}
 		h.Close()
-		if n := len(k.held.files); n != 0 {
+		if n := k.heldFiles(); n != 0 {
 			t.Errorf("%d files are remembered that nobody holds", n)
 		}
 		k.end()
@@ -313,7 +323,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 	}
 	// The process before ended between the file's new name and the removal of the old one.
 	alive, h := k.hold("alive", "x")
-	key := heldKey{1, k.id(alive)}
+	key := fileKey{1, k.id(alive)}
 	mustDo(t, os.Link(filepath.Join(dir, "alive"), filepath.Join(k.kept, key.name())))
 	mustDo(t, os.WriteFile(filepath.Join(k.kept, "what"), nil, 0o600))
 	k = k.next(append(holds, h)...)
@@ -323,7 +333,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 	}
 	// One is reclaimed and closed, and may be another client's, too; one stays open.
 	for i := range 2 {
-		f, err := k.OpenRemoved(netip.Addr{}, handles[i], UseWrite)
+		f, err := k.Open(netip.Addr{}, handles[i], UseWrite|Orphan)
 		mustDo(t, err)
 		h = f.Hold()
 		f.Close()
@@ -331,7 +341,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 			h.Close()
 		}
 	}
-	f, err := k.OpenRemoved(netip.Addr{}, handles[0], UseWrite)
+	f, err := k.Open(netip.Addr{}, handles[0], UseWrite|Orphan)
 	mustDo(t, err)
 	f.Close()
 	// One is removed by a client while another may reclaim it.
@@ -341,7 +351,7 @@ func TestStartRemovesLeftovers(t *testing.T) {
 	mustDo(t, os.Remove(filepath.Join(k.kept, "what")))
 	k.wantsKept(1)
 	k.wantsUsage()
-	if _, err := k.OpenRemoved(netip.Addr{}, handles[0], UseWrite); !errors.Is(err, unix.ESTALE) {
+	if _, err := k.Open(netip.Addr{}, handles[0], UseWrite|Orphan); !errors.Is(err, unix.ESTALE) {
 		t.Errorf("what nobody holds: %v", err)
 	}
 	if _, a := readOpened(t, k, alive); a.Nlink != 1 {
@@ -402,7 +412,7 @@ func TestRemovedNotKept(t *testing.T) {
 				}
 				k.wantsStale(handle)
 				h.Close()
-				if n := o.held.kept.Load(); n != 0 {
+				if n := o.inodes.orphans.Load(); n != 0 {
 					t.Errorf("%d files are kept", n)
 				}
 			})
@@ -452,7 +462,7 @@ func TestRemovedOnFullDisk(t *testing.T) {
 				t.Errorf("file %d has %q, %d links", i, got, a.Nlink)
 			}
 		}
-		t.Logf("%d of %d files are kept", k.held.kept.Load(), len(holds))
+		t.Logf("%d of %d files are kept", k.inodes.orphans.Load(), len(holds))
 		for _, h := range holds {
 			h.Close()
 		}
@@ -550,9 +560,7 @@ func TestHeldFilesRace(t *testing.T) {
 	}
 	_ = k.remove("link")
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		k.held.mu.Lock()
-		left := len(k.held.files)
-		k.held.mu.Unlock()
+		left := k.heldFiles()
 		if left == 0 {
 			break
 		}
@@ -565,12 +573,12 @@ func TestHeldFilesRace(t *testing.T) {
 	k.end()
 }
 
-func FuzzParseHeldKey(f *testing.F) {
-	k := heldKey{1, disk.NewFileID([]byte{1, 2, 3})}
+func FuzzParseFileKey(f *testing.F) {
+	k := fileKey{1, disk.NewFileID([]byte{1, 2, 3})}
 	f.Add(k.name())
 	f.Fuzz(func(t *testing.T, name string) {
-		if k, ok := parseHeldKey(name); ok {
-			if again, ok := parseHeldKey(k.name()); !ok || again != k {
+		if k, ok := parseFileKey(name); ok {
+			if again, ok := parseFileKey(k.name()); !ok || again != k {
 				t.Errorf("%q is %v, and that is %q", name, k, k.name())
 			}
 		}

@@ -3,20 +3,18 @@ package inode
 import (
 	"context"
 	"errors"
-	"maps"
-	"net/netip"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/podnas/podnas/internal/statedir"
 	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/exports"
 )
 
-// KeepRemoved has files kept that are removed while they are held, in a directory on the disk of the
-// volumes. What is there from the process before can be opened again with Reopen and OpenRemoved.
+// KeepRemoved has files that are removed while they are held become orphans, in a directory on the disk of the
+// volumes. What is there from the process before can be opened again with Reopen, and Open with Orphan.
 // Call it before the first call is served. Until EndReclaim, no file that loses its last name is gone.
 func (o *Opener) KeepRemoved(dir string) error {
 	d, err := statedir.Open(dir, nil, o.log)
@@ -27,12 +25,10 @@ func (o *Opener) KeepRemoved(dir string) error {
 	if err != nil {
 		return errors.Join(err, d.Close())
 	}
-	h := &o.held
-	h.mu.Lock()
-	h.dir, h.reclaiming = d, true
-	h.mu.Unlock()
+	o.orphans.reclaiming.Store(true)
+	o.orphans.dir.Store(d)
 	for _, name := range names {
-		key, ok := parseHeldKey(name)
+		key, ok := parseFileKey(name)
 		if !ok {
 			o.log.Warn("nfs: this is no file that was removed while it was open: remove it", "file", filepath.Join(dir, name))
 			continue
@@ -43,23 +39,23 @@ func (o *Opener) KeepRemoved(dir string) error {
 			}
 			continue
 		}
-		f := h.hold(key)
-		h.setKept(f, true)
-		o.countKept(f)
+		f := o.inodes.hold(key)
+		o.inodes.setOrphan(f, true)
+		o.countOrphan(f)
 		o.release(f)
 	}
-	o.table.KeepBy(o)
+	o.table.OnForget(o.forgetVolume)
 	return nil
 }
 
-// countKept counts a file of the process before, where the server counts: the scan of its volume
+// countOrphan counts a file of the process before, where the server counts: the scan of its volume
 // does not come by.
-func (o *Opener) countKept(f *heldFile) {
+func (o *Opener) countOrphan(f *inode) {
 	v, ok := o.table.ByID(f.key.volume)
 	if !ok || v.Account == nil {
 		return
 	}
-	own, err := disk.OpenEntry(o.held.at(), f.key.name())
+	own, err := disk.OpenEntry(o.orphans.at(), f.key.name())
 	if err != nil {
 		return
 	}
@@ -68,14 +64,9 @@ func (o *Opener) countKept(f *heldFile) {
 	taking.Done(nil)
 }
 
-// OpenRemoved is Open, with UseRead or UseWrite, of a file that is kept. The error is ESTALE if it is
-// not. The caller knows that somebody holds it, or may reclaim it.
-func (o *Opener) OpenRemoved(client netip.Addr, handle []byte, use Use) (*File, error) {
-	v, id, err := o.volumeOf(client, handle)
-	if err != nil {
-		return nil, err
-	}
-	if !o.held.keeps(heldKey{v.ID, id}) {
+// openOrphan is open with Orphan. The error is ESTALE if the file is none.
+func (o *Opener) openOrphan(v *exports.Volume, id disk.FileID, use Use) (*File, error) {
+	if !o.inodes.isOrphan(fileKey{v.ID, id}) {
 		v.Done()
 		return nil, unix.ESTALE
 	}
@@ -83,7 +74,7 @@ func (o *Opener) OpenRemoved(client netip.Addr, handle []byte, use Use) (*File, 
 	if err != nil {
 		return nil, err
 	}
-	f.opened = true
+	f.ofHeld = true
 	if f.Attr, err = f.Stat(); err != nil {
 		f.Close()
 		return nil, err
@@ -98,14 +89,16 @@ const (
 	forgetReport = 10 * time.Second
 )
 
-// EndReclaim says that nobody reclaims files any more, and removes those that are kept and that
+// EndReclaim says that nobody reclaims files any more, and removes the orphans that
 // nobody holds, until ctx ends.
 func (o *Opener) EndReclaim(ctx context.Context) {
-	h := &o.held
-	h.mu.Lock()
-	h.reclaiming = false
-	unused := slices.DeleteFunc(slices.Collect(maps.Values(h.files)), func(f *heldFile) bool { return !f.kept || f.users > 0 })
-	h.mu.Unlock()
+	o.orphans.reclaiming.Store(false)
+	var unused []*inode
+	o.inodes.each(func(i *inode) {
+		if i.held == 0 && i.orphan.Load() {
+			unused = append(unused, i)
+		}
+	})
 	pace, report := time.NewTicker(forgetPause), time.NewTicker(forgetReport)
 	defer pace.Stop()
 	defer report.Stop()
@@ -131,36 +124,26 @@ func (o *Opener) EndReclaim(ctx context.Context) {
 	}
 }
 
-// LeaveRemoved leaves what is kept to the next process: each Held is closed after it.
-func (o *Opener) LeaveRemoved() {
-	o.held.mu.Lock()
-	defer o.held.mu.Unlock()
-	o.held.left = true
-}
+// LeaveRemoved leaves the orphans to the next process: each Held is closed after it.
+func (o *Opener) LeaveRemoved() { o.orphans.left.Store(true) }
 
-// ForgetVolume removes what is kept of a volume that is not exported any more.
-func (o *Opener) ForgetVolume(id uint64) {
-	h := &o.held
-	var files []*heldFile
-	h.mu.RLock()
-	for key, f := range h.files {
-		if key.volume == id && f.kept {
-			files = append(files, f)
+// forgetVolume removes the orphans of a volume that is not exported any more.
+func (o *Opener) forgetVolume(id uint64) {
+	var files []*inode
+	o.inodes.each(func(i *inode) {
+		if i.key.volume == id && i.orphan.Load() {
+			files = append(files, i)
 		}
-	}
-	h.mu.RUnlock()
+	})
 	for _, f := range files {
-		f.names.Lock()
-		h.unlink(f)
-		f.names.Unlock()
+		f.lastName.Lock()
+		o.unlinkOrphan(f)
+		f.lastName.Unlock()
 	}
 }
 
-func (h *heldFiles) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.dir != nil {
-		_ = h.dir.Close() // a directory, nothing to lose
-		h.dir = nil
+func (h *orphans) close() {
+	if d := h.dir.Swap(nil); d != nil {
+		_ = d.Close() // a directory, nothing to lose
 	}
 }

@@ -1,0 +1,285 @@
+package inode
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/podnas/podnas/server/actas"
+	"github.com/podnas/podnas/server/disk"
+	"github.com/podnas/podnas/server/locate"
+	"github.com/podnas/podnas/server/space"
+)
+
+// Names change in one function for each kind: create, Link, remove and Rename. Each reserves what it may take, has
+// File.change know of it, and tells the volume's index and its account of the names.
+//
+// The methods that make, remove or rename something are for a directory that is open with
+// UseNames and whose names the caller has locked, LockNames.
+//
+// Those that create something return EEXIST if the name exists. Only the directory's
+// default ACL restricts the mode: the process's umask is 0.
+
+// Create makes a regular file. It stays open, because its creator will write to it next.
+func (f *File) Create(as actas.Thread, name string, mode uint32) (*File, error) {
+	made, err := f.create(as, name, func() (*File, error) {
+		return f.openAt([]byte(name), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode, disk.Within)
+	})
+	if err != nil {
+		return nil, err
+	}
+	made.keptAs(f.opener.keep(made.Volume, made.ID, UseWrite, made.own.Take(), made.charge))
+	made.created, made.ownsCharge = true, false // the charge is the kept one's
+	return made, nil
+}
+
+// create makes a file with a name by do, in reserved space, and charges the volume for it.
+func (f *File) create(as actas.Thread, name string, do func() (*File, error)) (child *File, err error) {
+	as.MustAct()
+	if err := component(name); err != nil {
+		return nil, err
+	}
+	room, err := f.roomFor(name, f.Volume.Account.ForNew())
+	if err != nil {
+		return nil, err
+	}
+	defer room.Release()
+	err = f.change(func() error {
+		child, err = do()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	child.isNew = true
+	if a := f.Volume.Account; a != nil {
+		st := child.Volume.FS.StatOfNew(&child.Attr)
+		child.charge, child.ownsCharge = a.EnterNew(child.fd, &st), true
+	}
+	return child, nil
+}
+
+// createNode is create of what is opened after it was made.
+func (f *File) createNode(as actas.Thread, name string, do func() error) (*File, error) {
+	return f.create(as, name, func() (*File, error) {
+		if err := do(); err != nil {
+			return nil, err
+		}
+		return f.Lookup([]byte(name))
+	})
+}
+
+// roomFor reserves space for a new file. If there is none, but the name exists, it
+// returns no error, because the kernel will return EEXIST.
+func (f *File) roomFor(name string, n space.Amount) (space.Reservation, error) {
+	room, err := f.Volume.Account.Reserve(n)
+	if err != nil {
+		if _, taken := f.Volume.Files.Identify(f.fd, []byte(name)); taken == nil {
+			return space.Reservation{}, nil
+		}
+	}
+	return room, err
+}
+
+// Lacks reports whether it is certain that the directory has no such name.
+func (f *File) Lacks(name string) bool {
+	_, err := f.Volume.Files.Identify(f.fd, []byte(name))
+	return errors.Is(err, unix.ENOENT)
+}
+
+// Unmake removes a name that this call has made, as far as it is still that of the file that was made, and
+// nobody else uses that: no client has it open, it has no data, and no other name.
+func (f *File) Unmake(as actas.Thread, made *File, name string) (removed bool, err error) {
+	held := false
+	f.opener.inodes.with(made.key(), func(i *inode) { held = i.isHeldLocked() })
+	if !made.isNew || held {
+		return false, nil
+	}
+	a, err := made.Stat()
+	switch {
+	case err != nil:
+		return false, err
+	case a.IsRegular() && a.Used > 0, !a.IsDir() && a.Nlink > 1:
+		return false, nil
+	}
+	switch is, err := f.Volume.Files.Identify(f.fd, []byte(name)); {
+	case err != nil:
+		return false, err
+	case is != made.ID:
+		return false, nil
+	}
+	if a.IsDir() {
+		err = f.Rmdir(as, name)
+	} else {
+		err = f.Remove(as, name)
+	}
+	return err == nil, err
+}
+
+// Mkdir makes a directory.
+func (f *File) Mkdir(as actas.Thread, name string, mode uint32) (*File, error) {
+	return f.createNode(as, name, func() error { return unix.Mkdirat(f.fd, name, mode) })
+}
+
+// Symlink makes a symbolic link.
+func (f *File) Symlink(as actas.Thread, target, name string) (*File, error) {
+	return f.createNode(as, name, func() error { return unix.Symlinkat(target, f.fd, name) })
+}
+
+// Types of Mknod, inode(7).
+const (
+	TypeFIFO   = unix.S_IFIFO
+	TypeSocket = unix.S_IFSOCK
+	TypeChar   = unix.S_IFCHR
+	TypeBlock  = unix.S_IFBLK
+)
+
+// Mknod creates a fifo, a socket or a device. The error is EPERM for a device,
+// unless the thread is root and has CAP_MKNOD.
+func (f *File) Mknod(as actas.Thread, name string, fileType, mode, major, minor uint32) (*File, error) {
+	return f.createNode(as, name, func() error {
+		return unix.Mknodat(f.fd, name, fileType|mode, int(unix.Mkdev(major, minor)))
+	})
+}
+
+// Link gives the file another name, in a directory whose names the caller has locked. The
+// error is EXDEV for another volume.
+func (f *File) Link(as actas.Thread, dir *File, name string) error {
+	as.MustAct()
+	if err := component(name); err != nil {
+		return err
+	}
+	if f.Volume != dir.Volume {
+		return unix.EXDEV
+	}
+	if held := f.opener.removing(f.key()); held != nil {
+		defer f.opener.release(held)
+		held.lastName.Lock()
+		defer held.lastName.Unlock()
+		a, err := f.Stat()
+		if err == nil && a.Nlink == 0 {
+			err = unix.ENOENT // as the kernel has it: what is removed does not come back
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := f.hold(); err != nil {
+		return err
+	}
+	room, err := dir.roomFor(name, space.ForName())
+	if err != nil {
+		return err
+	}
+	defer room.Release()
+	return f.opener.change(f.Volume, func() error {
+		index := f.Volume.Files.Observe()
+		// Without a path it needs CAP_DAC_READ_SEARCH, linkat(2).
+		if err := unix.Linkat(unix.AT_FDCWD, f.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
+			return err
+		}
+		index.Saw(dir.fd, dir.Attr.Ino, []byte(name), f.Attr.Ino, false)
+		return nil
+	}, &f.ID, &dir.ID)
+}
+
+// settle charges the file's current usage, where the server counts.
+func (f *File) settle() {
+	if f.charge != nil {
+		_, _ = f.Stat() // what can't be looked at stays as it was
+	}
+}
+
+// Remove removes a name that is no directory.
+func (f *File) Remove(as actas.Thread, name string) error { return f.remove(as, name, 0) }
+
+// Rmdir removes an empty directory.
+func (f *File) Rmdir(as actas.Thread, name string) error {
+	return f.remove(as, name, unix.AT_REMOVEDIR)
+}
+
+func (f *File) remove(as actas.Thread, name string, flags int) error {
+	as.MustAct()
+	if err := component(name); err != nil {
+		return err
+	}
+	v := f.victim(name)
+	return f.opener.change(f.Volume, func() error {
+		index := f.Volume.Files.ChangeNames()
+		defer index.End()
+		v.take()
+		v.keep(as, name)
+		err := unix.Unlinkat(f.fd, name, flags)
+		if err == nil {
+			index.Unlinked(f.Attr.Ino, name, &v.id)
+		}
+		return v.taken(err)
+	}, &f.ID, &v.id)
+}
+
+// Rename renames a file, and replaces an existing one like rename(2). If both names are of
+// the same file nothing happens, and changed is false. The error is EXDEV for another volume.
+func (f *File) Rename(as actas.Thread, name string, to *File, newName string) (changed bool, err error) {
+	as.MustAct()
+	if f.Volume != to.Volume {
+		return false, unix.EXDEV
+	}
+	if err := errors.Join(component(name), component(newName)); err != nil {
+		return false, unix.EINVAL
+	}
+	moved, err := f.Volume.Files.Identify(f.fd, []byte(name)) // its ctime changes
+	unknown := err != nil
+	err = f.opener.change(f.Volume, func() error {
+		index := f.Volume.Files.ChangeNames()
+		defer index.End()
+		err := error(unix.EEXIST)
+		if !unknown { // without asking before whether the new name is free
+			err = f.renameTo(name, to, newName)
+		}
+		if err != nil {
+			err = f.replace(as, name, to, newName, &moved, index)
+		}
+		if err == nil {
+			index.Renamed(f.Attr.Ino, name, to.fd, to.Attr.Ino, newName, &moved)
+			if a := f.Volume.Account; a != nil {
+				a.Renamed(to.fd, newName)
+			}
+		}
+		return err
+	}, &f.ID, &to.ID, &moved)
+	if errors.Is(err, errUnchanged) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// renameTo renames a file to a name that is free.
+func (f *File) renameTo(name string, to *File, newName string) error {
+	return f.Volume.Account.Rename(to.charge, false, to.settle, func() error {
+		return unix.Renameat2(f.fd, name, to.fd, newName, unix.RENAME_NOREPLACE)
+	})
+}
+
+// replace renames a file to the name of another one, unless it fails. The error is errUnchanged if both are the same.
+func (f *File) replace(as actas.Thread, name string, to *File, newName string, moved *disk.FileID, index locate.NameChange) error {
+	v := to.victim(newName)
+	v.same = v.id == *moved && !moved.IsZero()
+	return f.opener.change(f.Volume, func() error {
+		v.take()
+		v.taking.Renamed(f.fd, name)
+		if f.ID != to.ID || name != newName {
+			v.keep(as, newName)
+		}
+		err := f.Volume.Account.Rename(to.charge, !v.id.IsZero(), to.settle, func() error {
+			return unix.Renameat(f.fd, name, to.fd, newName)
+		})
+		switch {
+		case err != nil:
+		case v.same:
+			err = errUnchanged
+		default:
+			index.Unlinked(to.Attr.Ino, newName, &v.id)
+		}
+		return v.taken(err)
+	}, &v.id)
+}

@@ -1,0 +1,50 @@
+package vfs
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/podnas/podnas/server/inode"
+)
+
+// A COPY begins no piece after its time, and is short then. The client goes on where it ended.
+func TestCopyIsShort(t *testing.T) {
+	w := newWorld(t)
+	want := make([]byte, 3*copyPiece)
+	for i := range want {
+		want[i] = byte(i >> 12)
+	}
+	mustDo(t, os.WriteFile(filepath.Join(w.dir, "from"), want, 0o644))
+	mustDo(t, os.WriteFile(filepath.Join(w.dir, "to"), nil, 0o644))
+	for _, tt := range []struct {
+		name    string
+		copyFor time.Duration
+		counts  []int // of each COPY of all that is left, from 1 on: no disk shares that
+	}{
+		{"no time", 0, []int{copyPiece, copyPiece, copyPiece - 1}},
+		{"time for all", time.Hour, []int{3*copyPiece - 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			mustDo(t, os.Truncate(filepath.Join(w.dir, "to"), 0))
+			w.service.copyFor = tt.copyFor
+			done := uint64(0)
+			for i, count := range tt.counts {
+				c := w.call(0)
+				written, err := c.Copy(w.open(c, inode.UseRead, "from"), w.open(c, inode.UseWrite, "to"), 1+done, done, 0)
+				mustDo(t, err)
+				if written.Count != count {
+					t.Errorf("COPY %d: %d bytes, want %d", i, written.Count, count)
+				}
+				done += uint64(written.Count)
+			}
+			got, err := os.ReadFile(filepath.Join(w.dir, "to"))
+			mustDo(t, err)
+			if !bytes.Equal(got, want[1:]) {
+				t.Errorf("the copy, of %d bytes, is not what it was made of", len(got))
+			}
+		})
+	}
+}
