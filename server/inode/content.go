@@ -24,7 +24,7 @@ type content struct {
 func (c *content) settled() {
 	if c.replaced.Load() {
 		c.mu.RLock()
-		c.mu.RUnlock() //nolint:staticcheck // it is locked for as long as that takes
+		c.mu.RUnlock() //nolint:staticcheck,gocritic // it is locked for as long as that takes
 	}
 }
 

@@ -64,7 +64,8 @@ func testCloneIsOne(e *env) {
 			default:
 			}
 			r, err := user.try(&call{minor: 2, ops: []op{
-				user.next(), putfh(dst), read(only, 0, 8), putfh(src), write(writes, 0, stamp(i)), write(writes, last, stamp(i)), putfh(dst), read(only, last, 8)}})
+				user.next(), putfh(dst), read(only, 0, 8), putfh(src), write(writes, 0, stamp(i)), write(writes, last, stamp(i)), putfh(dst), read(only, last, 8),
+			}})
 			if err != nil || r.status != nfs4.OK {
 				e.Errorf("while it is cloned: %v, %+v", err, r)
 				return
@@ -85,7 +86,8 @@ func testCloneIsOne(e *env) {
 			began := time.Now()
 			r, err := neighbour.try(&call{minor: 2, ops: []op{
 				neighbour.next(), putfh(e.dir), open(neighbour.openArgs(opening{name: "n", create: true})), write(nfs4.CurrentStateid(), 0, "data"),
-				closeOp(nfs4.CurrentStateid()), putfh(dst), getattrs(nfs4.AttrSize), putfh(e.dir), remove("n")}})
+				closeOp(nfs4.CurrentStateid()), putfh(dst), getattrs(nfs4.AttrSize), putfh(e.dir), remove("n"),
+			}})
 			if err != nil || r.status != nfs4.OK {
 				e.Errorf("a neighbour: %v, %+v", err, r)
 				return
