@@ -86,16 +86,27 @@ func (t *task) setACLs(f *inode.File, args *nfs3.SetaclArgs) error {
 	if args.Mask&^nfs3.ACLMask != 0 {
 		return syscall.EINVAL
 	}
-	access, ok := aclFromWire(&args.Access)
-	inherited, alsoOK := aclFromWire(&args.Default)
-	if !ok || !alsoOK {
+	var acls vfs.ACLs
+	access, inherited := args.Mask&nfs3.ACLAccess != 0, args.Mask&nfs3.ACLDefault != 0
+	ok := true
+	if access {
+		acls.Access, ok = aclFromWire(&args.Access)
+	}
+	if inherited && ok {
+		acls.Default, ok = aclFromWire(&args.Default)
+	}
+	if !ok {
 		return syscall.EINVAL
 	}
-	return t.SetACLs(f, vfs.ACLs{Access: access, Default: inherited}, args.Mask&nfs3.ACLAccess != 0, args.Mask&nfs3.ACLDefault != 0)
+	return t.SetACLs(f, acls, access, inherited)
 }
 
-// aclFromWire is the reverse of aclOnWire. Whether the entries are an ACL is looked at later.
+// aclFromWire is the reverse of aclOnWire. Whether the entries are an ACL is looked at later. A number of entries without
+// the entries is none: an ACL that is not there would be removed.
 func aclFromWire(a *nfs3.ACL) (acl []inode.ACLEntry, ok bool) {
+	if int(a.Count) != len(a.Entries) {
+		return nil, false
+	}
 	mask, group := -1, -1
 	for i, e := range a.Entries {
 		e.Tag &^= nfs3.ACLOfDefault

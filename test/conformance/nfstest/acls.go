@@ -281,6 +281,13 @@ func testACLBadCalls(e *env) {
 	if err := e.client.callACL(e.Context(), nfs3.ProcSetacl, &args, &nfs3.SetaclRes{}); err == nil {
 		e.Error("an ACL of 1,025 entries was not refused")
 	}
+	// A number of entries, as of an ACL that is not to be set, is none that could be set.
 	file := e.create(e.dir, "file")
-	e.isACL(file, modeACL(6, 4, 4), nil)
+	e.ok("SETACL", e.setacl(file, nfs3.ACLAccess, aces(6, 7, 4, 7, 0), nil))
+	args = nfs3.SetaclArgs{Object: file, Mask: nfs3.ACLAccess, Access: nfs3.ACL{Count: 5}}
+	var res nfs3.SetaclRes
+	if err := e.client.callACL(e.Context(), nfs3.ProcSetacl, &args, &res); err == nil && res.Status == nfs3.OK {
+		e.Error("SETACL of 5 entries that are not there")
+	}
+	e.isACL(file, aces(6, 7, 4, 7, 0), nil)
 }
