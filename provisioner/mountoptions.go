@@ -28,13 +28,13 @@ func splitOptions(lists []string) []string {
 // checkMountOptions returns the version of NFS that options ask for, and what would
 // make a mount fail.
 func checkMountOptions(options []string) (version string, problems []string) {
-	const versions = "podnas serves NFS versions 3 and 4.1; use nfsvers=3 or nfsvers=4.1, or remove it"
+	const versions = "podnas serves NFS versions 3, 4.1 and 4.2; use nfsvers=3, nfsvers=4.1 or nfsvers=4.2, or remove it"
 	setBy := "" // the option that sets version
 	for _, option := range options {
 		key, value, _ := strings.Cut(option, "=")
 		v, sets := mountoption.Version(option), mountoption.Subject(option) == "nfsvers"
 		switch {
-		case sets && !slices.Contains([]string{"3", "4", "4.1"}, v), key == "minorversion":
+		case sets && !slices.Contains([]string{"3", "4", "4.1", "4.2"}, v), key == "minorversion":
 			problems = append(problems, fmt.Sprintf("mount option %s: %s", option, versions))
 		case sets && setBy != "" && v != version:
 			problems = append(problems, fmt.Sprintf("mount options %s and %s contradict each other: remove one of them", setBy, option))

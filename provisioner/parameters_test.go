@@ -36,6 +36,7 @@ func TestParseClass(t *testing.T) {
 		{"options in one string", nil, []string{"vers=3,hard", "nolock"}, parameters{mountOptions: []string{"vers=3", "hard", "nolock"}, version: "3"}},
 		{"version 4.1", nil, []string{"nfsvers=4.1", "hard"}, parameters{mountOptions: []string{"nfsvers=4.1", "hard"}, version: "4.1"}},
 		{"the highest version 4", map[string]string{"mountOptions": "v4"}, nil, parameters{mountOptions: []string{"v4"}, version: "4"}},
+		{"version 4.2", nil, []string{"vers=4.2,hard"}, parameters{mountOptions: []string{"vers=4.2", "hard"}, version: "4.2"}},
 		{"a version said twice", nil, []string{"vers=4.1", "nfsvers=4.1"}, parameters{mountOptions: []string{"vers=4.1", "nfsvers=4.1"}, version: "4.1"}},
 		{"owner", map[string]string{"uid": "1000", "gid": "4294967294", "mode": "0750"}, nil, parameters{uid: 1000, gid: 4294967294, mode: 0o750}},
 		{"mode alone", map[string]string{"mode": "01777"}, nil, parameters{mode: 0o1777}},
@@ -102,8 +103,8 @@ func TestParseClassRefused(t *testing.T) {
 		{"overcommit", "+Inf", []string{"overcommit"}},
 		{"overcommit", "two", []string{"overcommit"}},
 		{"pathPattern", "/volumes/${pvc.name}", []string{"pathPattern", "relative"}},
-		{"mountOptions", "vers=4.2,hard", []string{"mount option vers=4.2", "use nfsvers=3 or nfsvers=4.1"}},
-		{"mountOptions", "nfsvers=4.0", []string{"mount option nfsvers=4.0", "use nfsvers=3 or nfsvers=4.1"}},
+		{"mountOptions", "vers=4.3,hard", []string{"mount option vers=4.3", "use nfsvers=3, nfsvers=4.1 or nfsvers=4.2"}},
+		{"mountOptions", "nfsvers=4.0", []string{"mount option nfsvers=4.0", "use nfsvers=3, nfsvers=4.1 or nfsvers=4.2"}},
 		{"mountOptions", "v4.0", []string{"mount option v4.0"}},
 		{"mountOptions", "v2", []string{"mount option v2"}},
 		{"mountOptions", "nfsvers=", []string{"mount option nfsvers="}},
@@ -184,13 +185,13 @@ func TestDefaultPorts(t *testing.T) {
 // Everything that is wrong is told at once, and what a class gives twice too.
 func TestParseClassTellsAll(t *testing.T) {
 	c := class()
-	c.MountOptions = []string{"vers=4.2"}
+	c.MountOptions = []string{"vers=4.0"}
 	c.Parameters = map[string]string{"gid": "x", "GID": "7", "sync": "x", "sizes": "x"}
 	_, err := parseClass(c)
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"parameter gid is set twice", "parameter sync", "unknown parameter sizes", "vers=4.2"} {
+	for _, want := range []string{"parameter gid is set twice", "parameter sync", "unknown parameter sizes", "vers=4.0"} {
 		if strings.Count(err.Error(), want) != 1 {
 			t.Errorf("%q has %q %d times, want it once", err, want, strings.Count(err.Error(), want))
 		}

@@ -128,9 +128,9 @@ func TestProvisionRefused(t *testing.T) {
 		{"unknown parameter", func(_ *v1.PersistentVolumeClaim, c *storagev1.StorageClass) {
 			c.Parameters = map[string]string{"b": "1", "a": "2"}
 		}, []string{"parameter a", "parameter b"}},
-		{"NFSv4.2", func(_ *v1.PersistentVolumeClaim, c *storagev1.StorageClass) {
-			c.MountOptions = []string{"vers=4.2"}
-		}, []string{"vers=4.2", "use nfsvers=3 or nfsvers=4.1"}},
+		{"NFSv4.0", func(_ *v1.PersistentVolumeClaim, c *storagev1.StorageClass) {
+			c.MountOptions = []string{"vers=4.0"}
+		}, []string{"vers=4.0", "use nfsvers=3, nfsvers=4.1 or nfsvers=4.2"}},
 		{"UDP", func(_ *v1.PersistentVolumeClaim, c *storagev1.StorageClass) {
 			c.MountOptions = []string{"proto=udp"}
 		}, []string{"proto=udp", "TCP"}},
@@ -200,6 +200,7 @@ func TestVersionChosen(t *testing.T) {
 	}{
 		"served":              {nil, nil, four},
 		"served-hard":         {[]string{"hard"}, nil, four + ",hard"},
+		"version-4.2":         {[]string{"nfsvers=4.2"}, nil, "proto=tcp,port=2049,nfsvers=4.2"},
 		"not-served":          {nil, off, three},
 		"version-3":           {[]string{"nfsvers=3"}, nil, strings.TrimPrefix(three, "nfsvers=3,") + ",nfsvers=3"},
 		"of-version-3":        {[]string{"nolock"}, nil, three},
@@ -228,7 +229,7 @@ func TestVersionChosen(t *testing.T) {
 				}
 			}
 		}
-		if got, want := MountsAs4(v), strings.HasPrefix(tt.want, four); got != want {
+		if got, want := MountsAs4(v), strings.HasPrefix(tt.want, "proto=tcp,port=2049,nfsvers=4."); got != want {
 			t.Errorf("%s: mounts as version 4 %t, want %t", name, got, want)
 		}
 	}

@@ -87,7 +87,7 @@ func judgeOptions(options []string) doctor.Result {
 	for _, option := range options {
 		switch key, value, _ := strings.Cut(option, "="); {
 		case !slices.Contains([]string{"", "3", "4", "4.1", "4.2"}, mountoption.Version(option)), key == "minorversion":
-			return doctor.Fail("use nfsvers=3 or nfsvers=4.1", "mount option %s: podnas serves NFS versions 3, 4.1 and 4.2", option)
+			return doctor.Fail("use nfsvers=3, nfsvers=4.1 or nfsvers=4.2", "mount option %s: podnas serves NFS versions 3, 4.1 and 4.2", option)
 		case (key == "proto" || key == "mountproto") && strings.HasPrefix(value, "udp"), key == "udp":
 			return doctor.Fail("use proto=tcp,mountproto=tcp", "mount option %s: podnas serves TCP only", option)
 		case key == "lock" && !version4:

@@ -47,7 +47,7 @@ func judgeMounted(path string, m doctor.Mount) doctor.Result {
 	case m.Type != "nfs" && m.Type != "nfs4":
 		return doctor.Fail("use the directory where the volume is mounted (mount -t nfs lists them; in a pod it is a mountPath)", "%s is not on NFS, but on %s", path, m)
 	case !m.Has("vers=3") && !m.Has("vers=4.1") && !m.Has("vers=4.2"):
-		return doctor.Fail("mount with nfsvers=3 or nfsvers=4.1", "%s: podnas serves NFS versions 3, 4.1 and 4.2, so this is another server's", where)
+		return doctor.Fail("mount with nfsvers=3, nfsvers=4.1 or nfsvers=4.2", "%s: podnas serves NFS versions 3, 4.1 and 4.2, so this is another server's", where)
 	case m.Has("soft") || m.Has("softerr"):
 		return doctor.Warn("mount with hard, which is the default", "%s. While podnas's pod is replaced, programs get I/O errors and writes are lost", where)
 	case m.Has("vers=3") && !m.Has("nolock") && !m.Has("local_lock=all"):

@@ -74,7 +74,7 @@ func TestClass(t *testing.T) {
 		{"parameter", storagev1.StorageClass{Parameters: map[string]string{"rootSquish": "true"}}, doctor.Failed, "did you mean rootSquash?"},
 		{"value", storagev1.StorageClass{Parameters: map[string]string{"mode": "rwx"}}, doctor.Failed, "mode"},
 		{"engine", storagev1.StorageClass{Parameters: map[string]string{"rootSquash": "true"}}, doctor.Failed, "native engine"},
-		{"version", storagev1.StorageClass{MountOptions: []string{"nfsvers=4.2"}}, doctor.Failed, "nfsvers=4.2"},
+		{"version", storagev1.StorageClass{MountOptions: []string{"nfsvers=4.0"}}, doctor.Failed, "nfsvers=4.0"},
 		{"soft", storagev1.StorageClass{MountOptions: []string{"noatime,soft"}}, doctor.Warning, "writes are lost"},
 		{"lock", storagev1.StorageClass{MountOptions: []string{"lock"}}, doctor.Warning, "lock protocol"},
 	} {

@@ -47,7 +47,7 @@ func judgeFullness(v *volume.Volume, used, limit int64, says string, format func
 	return []doctor.Result{r}
 }
 
-// versions checks that volumes which mount with NFSv4.1 can be: notServed is why that is not
+// versions checks that volumes which mount with NFSv4 can be: notServed is why that is not
 // served, or nil.
 func versions(store *volume.Store, notServed error) doctor.Result {
 	var need []string
@@ -58,10 +58,10 @@ func versions(store *volume.Store, notServed error) doctor.Result {
 	}
 	switch {
 	case notServed == nil:
-		return doctor.Good("NFSv3 and NFSv4.1 are served; %s mount with 4.1", volume.FormatCount(len(need), "volume"))
+		return doctor.Good("NFSv3, NFSv4.1 and NFSv4.2 are served; %s mount with version 4", volume.FormatCount(len(need), "volume"))
 	case len(need) == 0:
-		return doctor.Good("NFSv3 is served, and no volume mounts with 4.1: %v", notServed)
+		return doctor.Good("NFSv3 is served, and no volume mounts with version 4: %v", notServed)
 	}
-	return doctor.Fail("start podnas so that it serves NFSv4.1, or replace mountOptions of their PersistentVolumes by those of version 3 (docs/storageclass.md)",
-		"%s can't be mounted, because they mount with NFSv4.1: %s. %v", volume.FormatCount(len(need), "volume"), volume.FormatNames(need), notServed)
+	return doctor.Fail("start podnas so that it serves NFSv4, or replace mountOptions of their PersistentVolumes by those of version 3 (docs/storageclass.md)",
+		"%s can't be mounted, because they mount with NFSv4: %s. %v", volume.FormatCount(len(need), "volume"), volume.FormatNames(need), notServed)
 }

@@ -285,7 +285,7 @@ func TestRefusals(t *testing.T) {
 		{"parameter's value", CreateRequest{Name: "new", Size: 1 << 20, Parameters: map[string]string{"mode": "rwx"}}, Invalid, "mode"},
 		{"access mode", CreateRequest{Name: "new", Size: 1 << 20, AccessModes: []v1.PersistentVolumeAccessMode{"RWX"}}, Invalid, "ReadWriteMany"},
 		{"reclaim policy", CreateRequest{Name: "new", Size: 1 << 20, ReclaimPolicy: v1.PersistentVolumeReclaimRecycle}, Invalid, "Retain or Delete"},
-		{"mount options", CreateRequest{Name: "new", Size: 1 << 20, MountOptions: []string{"nfsvers=4.2"}}, Invalid, "use nfsvers=3 or nfsvers=4.1"},
+		{"mount options", CreateRequest{Name: "new", Size: 1 << 20, MountOptions: []string{"nfsvers=4.0"}}, Invalid, "use nfsvers=3, nfsvers=4.1 or nfsvers=4.2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := c.Create(ctx, tt.request)

@@ -120,7 +120,7 @@ func TestRefused(t *testing.T) {
 			[]string{"unknown parameter rootSqash", "rootSquash?", "gid", `"wheel"`},
 		},
 		{"csi-parameter", n.class("-csi", with(map[string]string{"csi.storage.k8s.io/fstype": "xfs"})), nil, []string{"CSI", "remove it"}},
-		{"version-4", n.class("-v4", func(c *storagev1.StorageClass) { c.MountOptions = []string{"vers=4.2"} }), nil, []string{"vers=4.2", "use nfsvers=3 or nfsvers=4.1"}},
+		{"version-4", n.class("-v4", func(c *storagev1.StorageClass) { c.MountOptions = []string{"vers=4.0"} }), nil, []string{"vers=4.0", "use nfsvers=3, nfsvers=4.1 or nfsvers=4.2"}},
 		{"no-label", n.class("-label", with(map[string]string{"pathPattern": "${pvc.labels.team}/${pvc.name}"})), nil, []string{"no label team"}},
 		{"same-path", n.class("-same", with(map[string]string{"pathPattern": "shared/data"})), nil, []string{"shared/data"}},
 		{"nested-path", n.class("-nested", with(map[string]string{"pathPattern": "shared/data/below"})), nil, []string{"shared/data"}},
