@@ -17,7 +17,7 @@ import (
 func TestServerStuckClients(t *testing.T) {
 	s := startServer(t, func(l *limits) {
 		l.connBytes, l.totalBytes = 4<<20, 16<<20
-		l.record, l.write = 500*time.Millisecond, 500*time.Millisecond
+		l.record, l.write = 2*time.Second, 2*time.Second // in which the other one reads, however busy the machine is
 	})
 	var stuck sync.WaitGroup
 	for range 3 {
