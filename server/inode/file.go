@@ -2,6 +2,7 @@ package inode
 
 import (
 	"errors"
+	"fmt"
 	"time"
 	"unsafe"
 
@@ -186,6 +187,9 @@ func (f *File) Access(as actas.Thread, mode uint32) error {
 // descriptors.
 func (f *File) proc() string { return disk.ProcPath(f.fd) }
 
+// errRemoved is that a file was removed since it was opened by a name, which may be another file's by now.
+var errRemoved = fmt.Errorf("removed since it was opened: %w", unix.ENOENT)
+
 // openAt opens or creates a name in the directory.
 func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*File, error) {
 	var path [unix.NAME_MAX + 1]byte // ends with 0
@@ -213,7 +217,7 @@ func (f *File) openAt(name []byte, flags int, mode uint32, resolve uint64) (*Fil
 	if child.Attr, err = child.Stat(); err == nil {
 		child.ID, err = f.Volume.Files.Identify(child.fd, nil)
 	} else if errors.Is(err, unix.ESTALE) { // which would be said of the directory
-		err = unix.ENOENT // it was removed since it was opened
+		err = errRemoved
 	}
 	if err != nil {
 		child.Close()
@@ -238,12 +242,20 @@ func (f *File) Lookup(name []byte) (*File, error) {
 	if string(name) != "." && !disk.ValidName(name) {
 		return nil, unix.EINVAL
 	}
-	child, err := f.openAt(name, unix.O_PATH|unix.O_NOFOLLOW, 0, disk.Within)
-	if errors.Is(err, unix.EXDEV) {
-		return nil, unix.EACCES
+	for again := 0; ; again++ {
+		child, err := f.openAt(name, unix.O_PATH|unix.O_NOFOLLOW, 0, disk.Within)
+		switch {
+		case errors.Is(err, errRemoved) && again < lookAgain: // a name that others replace is always there
+		case errors.Is(err, unix.EXDEV):
+			return nil, unix.EACCES
+		default:
+			return child, err
+		}
 	}
-	return child, err
 }
+
+// lookAgain is how often Lookup looks once more for a name that others replace, so that they can't keep it busy.
+const lookAgain = 100
 
 // Readlink returns the target of a symbolic link. The error is EINVAL for other
 // types.
