@@ -104,11 +104,6 @@ fuzz: ## fuzz every decoder for FUZZTIME=30s each; CHANGED=1 leaves out what has
 vm: ## a real kernel's NFS client and XFS quotas, under User-Mode Linux (root); SHORT=1 for what each change runs
 	$(SUITE) test/vm/run.sh
 
-# Its two halves, for who runs them beside something else.
-.PHONY: vm-1 vm-2
-vm-1 vm-2: vm-%:
-	HALF='$*' $(SUITE) test/vm/run.sh
-
 .PHONY: chaos
 chaos: ## faults drawn from a seed under two nodes, for CHAOS=1h (root); SEED=N draws the same again
 	CHAOS='$(or $(CHAOS),1h)' SEED='$(SEED)' NFS=4.1 ENGINE=native RUN='^TestChaos$$' test/vm/run.sh

@@ -18,8 +18,6 @@
 #   CHAOS=TIME   how long TestChaos goes on: 1h, 10m; SEED=N draws the faults of that seed
 #   CUTS=N       how many cuts TestCutAtAnyFlush tries, which SEED=N draws, too
 #   GUESTS=TIME  how long TestTwoGuests appends: 5m; it also cuts a guest off for longer than a lease then
-#   HALF=1, 2    one of the two halves that otherwise run side by side, for who has more than
-#                this to run (.ci/run)
 #   KEEP=1       keep the guest's job folder with the kernel's console.log
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -153,15 +151,6 @@ knfsd() {
 # by side, on a processor each, they take half the time. What the second prints comes after it.
 sideBySide() { # $1: what the first runs, $2: the second
 	local allowed
-	case ${HALF:-} in
-	'') ;;
-	1) $1; return ;;
-	2) $2; return ;;
-	*)
-		echo "test/vm/run.sh: HALF is 1 or 2" >&2
-		exit 2
-		;;
-	esac
 	allowed=($(processors))
 	if [ ${#allowed[@]} -lt 2 ]; then
 		$1
