@@ -48,6 +48,9 @@ func TestACLs(t *testing.T) {
 	nativeOnly(t, "go-nfs has no NFSACL")
 	for _, disk := range []string{"XFS", "btrfs", "ext4"} {
 		t.Run(disk, func(t *testing.T) {
+			if disk != "XFS" {
+				notInShortRun(t, onEachDisk)
+			}
 			var s settings
 			if disk != "XFS" {
 				root, _ := loopDisk(t, disk, "")

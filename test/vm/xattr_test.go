@@ -57,6 +57,9 @@ func TestXattrs(t *testing.T) {
 			name += ", the server counts"
 		}
 		t.Run(name, func(t *testing.T) {
+			if disk == "xfs" || disk == "ext4" {
+				notInShortRun(t, onEachDisk)
+			}
 			var s settings
 			if disk != "XFS" {
 				root, _ := loopDisk(t, disk, "")
