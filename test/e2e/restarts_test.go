@@ -105,7 +105,7 @@ func (l lockers) restarts(t *testing.T) {
 
 	l.measure(t, "kill -9", func() {
 		apply(t, killerPod)
-		eventually(t, 3*time.Minute, "podnas's container is started again", func() bool {
+		eventually(t, 8*time.Minute, "podnas's container is started again", func() bool {
 			return kubectl(t, "-n", "podnas", "get", "pod", "podnas-0", "-o", "jsonpath={.status.containerStatuses[0].restartCount}") == "1"
 		})
 		kubectl(t, "-n", "podnas", "wait", "--for=condition=Ready", "pod/podnas-0", "--timeout=300s")
