@@ -3,12 +3,8 @@
 package vm_test
 
 import (
-	"errors"
-	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -46,64 +42,24 @@ var aclPrograms = []string{
 // TestACLs has programs set, read, inherit and copy ACLs on mounts of version 3, as they do on the server's own disk.
 func TestACLs(t *testing.T) {
 	nativeOnly(t, "go-nfs has no NFSACL")
-	for _, disk := range []string{"XFS", "btrfs", "ext4"} {
-		t.Run(disk, func(t *testing.T) {
-			if disk != "XFS" {
-				notInShortRun(t, onEachDisk)
-			}
-			var s settings
-			if disk != "XFS" {
-				root, _ := loopDisk(t, disk, "")
-				s = settings{root: root, quota: "server"}
-			}
-			a := newAppliance(t, s)
-			a.start()
-			pv := a.volume("acls", "32Mi")
-			mnt := mountWith(t, pv, []string{"nfsvers=3", "proto=tcp", "port=20490", "mountport=20490", "nolock"})
-			local := filepath.Join(a.root, "local") // beside the volumes
-			if err := os.Mkdir(local, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			for _, program := range aclPrograms {
-				t.Run(program, func(t *testing.T) { sameACLs(t, program, mnt, a.dir(pv), local) })
-			}
-		})
-	}
+	onDisks(t, []string{"XFS", "btrfs", "ext4"}, []string{"XFS"}, func(t *testing.T, _ string, a *appliance, local string) {
+		pv := a.volume("acls", "32Mi")
+		mnt := mountWith(t, pv, []string{"nfsvers=3", "proto=tcp", "port=20490", "mountport=20490", "nolock"})
+		for _, program := range aclPrograms {
+			t.Run(program, func(t *testing.T) { sameACLs(t, program, placesIn(mnt, a.dir(pv), local)) })
+		}
+	})
 }
 
-// sameACLs runs a program on a mount and on the local disk, and compares what it prints and what becomes of the files.
-func sameACLs(t *testing.T, program, mnt, onDisk, local string) {
-	const dir = "d"
-	folders := [2]string{filepath.Join(mnt, dir), filepath.Join(local, dir)}
-	defer func() {
-		if err := errors.Join(os.RemoveAll(folders[0]), os.RemoveAll(folders[1])); err != nil {
-			t.Error(err)
-		}
-	}()
-	var outcome, acls [2]string
-	for i, folder := range folders {
-		if err := os.MkdirAll(filepath.Join(folder, "tree", "folder"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+// sameACLs has a program do the same with ACLs in both places.
+func sameACLs(t *testing.T, program string, p places) {
+	defer p.remove(t)
+	p.same(t, program, func(folder string) {
 		for n, name := range []string{"data", "tree/file"} {
 			mustWrite(t, filepath.Join(folder, name), data(byte(n), 1000))
 		}
 		command(t, "setfacl", "-d", "-m", "u:1002:rwx,g:8:r", filepath.Join(folder, "tree"))
-		cmd := exec.Command("sh", "-c", program)
-		cmd.Dir = folder
-		out, err := cmd.CombinedOutput()
-		outcome[i] = fmt.Sprintf("%v\n%s", err, strings.ReplaceAll(string(out), folder, ""))
-		acls[i] = aclsBelow(t, folder)
-	}
-	if outcome[0] != outcome[1] {
-		t.Errorf("on the mount %s\non the disk %s", outcome[0], outcome[1])
-	}
-	if acls[0] != acls[1] {
-		t.Errorf("the mount has\n%s\nthe local disk\n%s", acls[0], acls[1])
-	}
-	if inVolume := aclsBelow(t, filepath.Join(onDisk, dir)); inVolume != acls[0] {
-		t.Errorf("the mount has\n%s\nthe disk\n%s", acls[0], inVolume)
-	}
+	}, aclsBelow)
 }
 
 // aclsBelow describes all files in a folder with their modes and ACLs.

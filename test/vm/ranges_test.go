@@ -51,57 +51,30 @@ var notByNFS = []string{"fallocate -n -l 8M new", "fallocate -z -o 1M -l 1M data
 // server's own disk: on an XFS with project quotas, and on disks on which the server counts.
 func TestVersion42(t *testing.T) {
 	nativeOnly(t, "go-nfs serves version 3 alone")
-	for _, disk := range []string{"XFS", "xfs", "btrfs", "ext4"} {
-		name := disk
-		if disk != "XFS" {
-			name += ", the server counts"
+	onDisks(t, []string{"XFS", "xfs", "btrfs", "ext4"}, []string{"XFS", "btrfs"}, func(t *testing.T, disk string, a *appliance, local string) {
+		one, two := a.volume("one", "64Mi"), a.volume("two", "64Mi")
+		mnt, other := mountWith(t, one, version42Options()), mountWith(t, two, version42Options())
+		if got := mountedAs(t, mnt); !strings.Contains(got, ",vers=4.2,") {
+			t.Fatalf("mounted as %s", got)
 		}
-		t.Run(name, func(t *testing.T) {
-			if disk == "xfs" || disk == "ext4" {
-				notInShortRun(t, onEachDisk)
-			}
-			var s settings
-			if disk != "XFS" {
-				root, _ := loopDisk(t, disk, "")
-				s = settings{root: root, quota: "server"}
-			}
-			a := newAppliance(t, s)
-			a.start()
-			one, two := a.volume("one", "64Mi"), a.volume("two", "64Mi")
-			mnt, other := mountWith(t, one, version42Options()), mountWith(t, two, version42Options())
-			if got := mountedAs(t, mnt); !strings.Contains(got, ",vers=4.2,") {
-				t.Fatalf("mounted as %s", got)
-			}
-			if out, code := run(t, "client", "list", "--root="+a.root); code != 0 || !strings.Contains(out, " 4.2 ") {
-				t.Errorf("podnas client list: %d\n%s", code, out)
-			}
-			local := filepath.Join(a.root, "local") // beside the volumes
-			if err := os.Mkdir(local, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			for _, program := range rangePrograms {
-				t.Run(program, func(t *testing.T) { sameAsLocal(t, program, mnt, a.dir(one), local) })
-			}
-			t.Run("between volumes", func(t *testing.T) { betweenVolumes(t, mnt, other, local) })
-			t.Run("copy_file_range", func(t *testing.T) { copiedRange(t, mnt) })
-			t.Run("used", func(t *testing.T) { ranged(t, mnt, disk) })
-			t.Run("full", func(t *testing.T) { allocatedInFull(t, mnt) })
-		})
-	}
+		if out, code := run(t, "client", "list", "--root="+a.root); code != 0 || !strings.Contains(out, " 4.2 ") {
+			t.Errorf("podnas client list: %d\n%s", code, out)
+		}
+		for _, program := range rangePrograms {
+			t.Run(program, func(t *testing.T) { sameAsLocal(t, program, placesIn(mnt, a.dir(one), local)) })
+		}
+		t.Run("between volumes", func(t *testing.T) { betweenVolumes(t, mnt, other, local) })
+		t.Run("copy_file_range", func(t *testing.T) { copiedRange(t, mnt) })
+		t.Run("used", func(t *testing.T) { ranged(t, mnt, disk) })
+		t.Run("full", func(t *testing.T) { allocatedInFull(t, mnt) })
+	})
 }
 
-// sameAsLocal runs a program on a mount and on the local disk, and compares what becomes of it. onDisk is
-// where the mount is on the disk.
-func sameAsLocal(t *testing.T, program, mnt, onDisk, local string) {
-	const dir = "d"
+// sameAsLocal runs a program on a mount and on the local disk, and compares what becomes of it.
+func sameAsLocal(t *testing.T, program string, p places) {
 	var outcome [2]string
-	folders := [2]string{filepath.Join(mnt, dir), filepath.Join(local, dir)}
-	defer func() {
-		if err := errors.Join(os.RemoveAll(folders[0]), os.RemoveAll(folders[1])); err != nil {
-			t.Error(err)
-		}
-	}()
-	for i, folder := range folders {
+	defer p.remove(t)
+	for i, folder := range []string{p.mnt, p.local} {
 		if err := os.Mkdir(folder, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -120,19 +93,19 @@ func sameAsLocal(t *testing.T, program, mnt, onDisk, local string) {
 	}
 	dropCaches(t)
 	for _, name := range []string{"data", "sparse", "new"} {
-		onMount, inVolume, onLocal := mapOf(t, filepath.Join(folders[0], name)), mapOf(t, filepath.Join(onDisk, dir, name)), mapOf(t, filepath.Join(folders[1], name))
+		onMount, inVolume, onLocal := mapOf(t, filepath.Join(p.mnt, name)), mapOf(t, filepath.Join(p.onDisk, name)), mapOf(t, filepath.Join(p.local, name))
 		if onMount != inVolume {
 			t.Errorf("%s: the mount has %s, the disk %s", name, onMount, inVolume)
 		}
-		want, err := os.ReadFile(filepath.Join(folders[1], name))
+		want, err := os.ReadFile(filepath.Join(p.local, name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		holds(t, filepath.Join(folders[0], name), want)
-		holds(t, filepath.Join(onDisk, dir, name), want)
+		holds(t, filepath.Join(p.mnt, name), want)
+		holds(t, filepath.Join(p.onDisk, name), want)
 		if strings.HasPrefix(program, "fallocate -p") && onMount != onLocal {
 			t.Errorf("%s: the mount has %s, the local disk %s", name, onMount, onLocal)
 		}

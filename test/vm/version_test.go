@@ -95,7 +95,6 @@ func notInShortRun(t *testing.T, why string) {
 }
 
 const (
-	onEachDisk  = "make test has each call on this kind of disk, and what programs ask for does not depend on that"
 	alsoIn41    = "version 4.1 has it in a short run, too, and the protocol has little part in it"
 	belowEngine = "the native engine has it in a short run, too, and the engine has little part in it"
 )

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,52 +50,23 @@ var xattrPrograms = []string{
 // TestXattrs has programs set, read and copy extended attributes on mounts of version 4.2, as they do on the server's own disk.
 func TestXattrs(t *testing.T) {
 	nativeOnly(t, "go-nfs serves version 3 alone")
-	for _, disk := range []string{"XFS", "xfs", "btrfs", "ext4"} {
-		name := disk
-		if disk != "XFS" {
-			name += ", the server counts"
+	// The other two take three times as long as ext4.
+	onDisks(t, []string{"XFS", "xfs", "btrfs", "ext4"}, []string{"XFS", "ext4"}, func(t *testing.T, _ string, a *appliance, local string) {
+		pv := a.volume("one", "8Mi")
+		mnt := mountWith(t, pv, version42Options())
+		for _, program := range xattrPrograms {
+			t.Run(program, func(t *testing.T) { sameXattrs(t, program, placesIn(mnt, a.dir(pv), local)) })
 		}
-		t.Run(name, func(t *testing.T) {
-			if disk == "xfs" || disk == "btrfs" { // which take three times as long as ext4
-				notInShortRun(t, onEachDisk)
-			}
-			var s settings
-			if disk != "XFS" {
-				root, _ := loopDisk(t, disk, "")
-				s = settings{root: root, quota: "server"}
-			}
-			a := newAppliance(t, s)
-			a.start()
-			pv := a.volume("one", "8Mi")
-			mnt := mountWith(t, pv, version42Options())
-			local := filepath.Join(a.root, "local") // beside the volumes
-			if err := os.Mkdir(local, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			for _, program := range xattrPrograms {
-				t.Run(program, func(t *testing.T) { sameXattrs(t, program, mnt, a.dir(pv), local) })
-			}
-			t.Run("sizes", func(t *testing.T) { xattrSizes(t, mnt, local) })
-			t.Run("copy of the volume", func(t *testing.T) { xattrsOfCopy(t, a, mnt) })
-			t.Run("full", func(t *testing.T) { xattrsInFull(t, mnt) })
-		})
-	}
+		t.Run("sizes", func(t *testing.T) { xattrSizes(t, mnt, local) })
+		t.Run("copy of the volume", func(t *testing.T) { xattrsOfCopy(t, a, mnt) })
+		t.Run("full", func(t *testing.T) { xattrsInFull(t, mnt) })
+	})
 }
 
-// sameXattrs runs a program on a mount and on the local disk, and compares what it prints and what becomes of the files.
-func sameXattrs(t *testing.T, program, mnt, onDisk, local string) {
-	const dir = "d"
-	folders := [2]string{filepath.Join(mnt, dir), filepath.Join(local, dir)}
-	defer func() {
-		if err := errors.Join(os.RemoveAll(folders[0]), os.RemoveAll(folders[1])); err != nil {
-			t.Error(err)
-		}
-	}()
-	var outcome, attributes [2]string
-	for i, folder := range folders {
-		if err := os.MkdirAll(filepath.Join(folder, "tree", "folder"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+// sameXattrs has a program do the same with attributes in both places.
+func sameXattrs(t *testing.T, program string, p places) {
+	defer p.remove(t)
+	p.same(t, program, func(folder string) {
 		for n, name := range []string{"data", "tree/file", "tree/folder/file"} {
 			mustWrite(t, filepath.Join(folder, name), data(byte(n), 10_000))
 			mustSetXattr(t, filepath.Join(folder, name), "user.one", []byte(name))
@@ -106,32 +76,7 @@ func sameXattrs(t *testing.T, program, mnt, onDisk, local string) {
 		if err := os.Symlink("file", filepath.Join(folder, "tree/link")); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command("sh", "-c", program)
-		cmd.Dir = folder
-		out, err := cmd.CombinedOutput()
-		outcome[i] = fmt.Sprintf("%v\n%s", err, strings.ReplaceAll(string(out), folder, ""))
-		attributes[i] = xattrsBelow(t, folder)
-	}
-	if sorted(outcome[0]) != sorted(outcome[1]) {
-		t.Errorf("on the mount %s\non the disk %s", outcome[0], outcome[1])
-	}
-	if attributes[0] != attributes[1] {
-		t.Errorf("the mount has\n%s\nthe local disk\n%s", attributes[0], attributes[1])
-	}
-	if inVolume := xattrsBelow(t, filepath.Join(onDisk, dir)); inVolume != attributes[0] {
-		t.Errorf("the mount has\n%s\nthe disk\n%s", attributes[0], inVolume)
-	}
-	dropCaches(t)
-	if again := xattrsBelow(t, folders[0]); again != attributes[0] {
-		t.Errorf("without what the client remembers the mount has\n%s\nbefore\n%s", again, attributes[0])
-	}
-}
-
-// sorted has the lines in an order: no program promises one for attributes.
-func sorted(s string) string {
-	lines := strings.Split(s, "\n")
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
+	}, xattrsBelow)
 }
 
 func mustSetXattr(t *testing.T, name, attribute string, value []byte) {
