@@ -24,6 +24,10 @@ func expected() []expectation {
 		// It has no handles of the kernel, and what has a whole second has no finer times.
 		{`^TestFileSystems/overlayfs(_on_two)?/kernel$`, `no file handles`},
 		{`^TestFileSystems/ext4_without_birth_times/`, `^named skip: nanoseconds: `},
+		// It shares no blocks. TestRanges4 and those of server/inode have XFS and btrfs beside it, which do.
+		{`^Test(NativeConformance4|WaysToFindFiles|Conformance4Switches)/`, `^named skip: CLONE: `}, // in memory
+		{`^TestRanges4/(ext4|here)/`, `^named skip: CLONE: `},
+		{`/(ext4|here)$`, `^the file system shares no blocks$`},
 		// The engine can't do it, and its table of what it lacks says so.
 		{`^TestConformance/`, `^named skip: .*\bgo-nfs\b`},
 		// For a disk or a kernel that the guest of make vm has, where they fail without it.
