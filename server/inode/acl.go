@@ -70,6 +70,16 @@ func (f *File) ACL(kind ACLKind) ([]ACLEntry, error) {
 	return decodeACL(p[:n])
 }
 
+// HasDefaultACL reports whether the directory, which is open with UseNames, has an ACL for what is made in it.
+func (f *File) HasDefaultACL() (bool, error) {
+	switch n, err := f.getXattr(string(DefaultACL), nil); {
+	case errors.Is(err, unix.ENODATA), errors.Is(err, unix.EOPNOTSUPP):
+		return false, nil
+	default:
+		return n > 0, err
+	}
+}
+
 func decodeACL(p []byte) ([]ACLEntry, error) {
 	le := binary.LittleEndian
 	if len(p) < aclHead || (len(p)-aclHead)%aclEach != 0 || le.Uint32(p) != aclVersion {

@@ -19,7 +19,8 @@ import (
 type attrSets struct {
 	supported   nfs4.Bitmap
 	settable    nfs4.Bitmap // by SETATTR
-	writeOnly   nfs4.Bitmap // those of settable that can't be read, section 5.5
+	inCreate    nfs4.Bitmap // what OPEN and CREATE set of a new file
+	writeOnly   nfs4.Bitmap // those of inCreate that can't be read, section 5.5
 	inExclusive nfs4.Bitmap // what EXCLUSIVE4_1 sets: not the times, which keep its verifier, nor the size, which sets them
 	ofDisk      nfs4.Bitmap // what statfs(2) tells
 }
@@ -32,6 +33,7 @@ func newAttrSets() (all [lastMinor + 1]attrSets) {
 		ofDisk: nfs4.BitmapOf(nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrFilesTotal, nfs4.AttrMaxLink, nfs4.AttrMaxName,
 			nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree, nfs4.AttrSpaceTotal),
 	}
+	s.inCreate = s.settable
 	s.inExclusive = s.settable.Without(s.writeOnly).Without(nfs4.BitmapOf(nfs4.AttrSize))
 	s.supported = s.settable.Or(s.ofDisk).Or(nfs4.BitmapOf(
 		nfs4.AttrSupportedAttrs, nfs4.AttrType, nfs4.AttrFHExpireType, nfs4.AttrChange,
@@ -45,6 +47,8 @@ func newAttrSets() (all [lastMinor + 1]attrSets) {
 	all[1] = s
 	of2 := nfs4.BitmapOf(nfs4.AttrCloneBlksize, nfs4.AttrXattrSupport)
 	s.supported, s.ofDisk = s.supported.Or(of2), s.ofDisk.Or(of2)
+	umask := nfs4.BitmapOf(nfs4.AttrModeUmask) // RFC 8275: of what is made, and never read
+	s.supported, s.inCreate, s.writeOnly, s.inExclusive = s.supported.Or(umask), s.inCreate.Or(umask), s.writeOnly.Or(umask), s.inExclusive.Or(umask)
 	all[2] = s
 	return all
 }
@@ -280,6 +284,12 @@ func (c *compound) setOf(a *nfs4.Sattr, may nfs4.Bitmap) (*vfs.SetAttr, error) {
 			return nil, statusError(nfs4.ErrInval)
 		}
 		set.Mode = &a.Mode
+	}
+	if a.Mask.Has(nfs4.AttrModeUmask) { // RFC 8275 section 3: not with a mode, and both have no other bits
+		if set.Mode != nil || a.ModeUmask.Mode > 0o7777 || a.ModeUmask.Umask > 0o777 {
+			return nil, statusError(nfs4.ErrInval)
+		}
+		set.Mode, set.Umask = &a.ModeUmask.Mode, a.ModeUmask.Umask
 	}
 	for _, owner := range [...]struct {
 		attr uint32

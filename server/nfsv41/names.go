@@ -16,7 +16,7 @@ func changeInfo(c *vfs.Change) nfs4.ChangeInfo {
 
 // create makes what is no regular file: RFC 8881 section 18.4.
 func (c *compound) create(args *nfs4.CreateArgs) (result, error) {
-	set, err := c.setOf(&args.Attr, c.sets().settable)
+	set, err := c.setOf(&args.Attr, c.sets().inCreate)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +40,7 @@ func (c *compound) create(args *nfs4.CreateArgs) (result, error) {
 		}
 		made, err = c.Symlink(dir, args.Name, args.Link, set)
 		attrSet.Clear(nfs4.AttrMode)
+		attrSet.Clear(nfs4.AttrModeUmask)
 	default:
 		made, err = c.Mknod(dir, args.Name, types[args.Type], args.Spec.Major, args.Spec.Minor, set)
 	}

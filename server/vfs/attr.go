@@ -36,6 +36,8 @@ type SetAttr struct {
 	Mode, UID, GID *uint32
 	Size           *uint64
 	Atime, Mtime   inode.SetTime
+	// Umask is for a new file, and taken from Mode where the directory has no default ACL: umask(2).
+	Umask uint32
 }
 
 // SetAttr sets attributes of a file that is open with UseAttr, and syncs it unless the volume is async.
