@@ -137,7 +137,7 @@ func SortACL(acl []ACLEntry) bool {
 
 // SetACL sets an ACL that SortACL has sorted, or removes it if it is nil. The kernel sets the mode to it. The error is EPERM for who
 // does not own the file, EACCES for a DefaultACL of what is no directory, and EOPNOTSUPP for a symbolic link and where the disk
-// has no ACLs.
+// has no ACLs, and ENOSPC for one that the disk has no room for.
 func (f *File) SetACL(as actas.Thread, kind ACLKind, acl []ACLEntry) error {
 	as.MustAct()
 	switch {
@@ -160,7 +160,7 @@ func (f *File) SetACL(as actas.Thread, kind ACLKind, acl []ACLEntry) error {
 		}
 		defer room.Release()
 	}
-	return f.changeXattr(func() error {
+	err := f.changeXattr(func() error {
 		return f.setMode(func() error {
 			switch {
 			case acl == nil && f.isPath():
@@ -173,6 +173,10 @@ func (f *File) SetACL(as actas.Thread, kind ACLKind, acl []ACLEntry) error {
 			return unix.Fsetxattr(f.fd, string(kind), value, 0)
 		})
 	})
+	if errors.Is(err, unix.E2BIG) {
+		return unix.ENOSPC
+	}
+	return err
 }
 
 func notThere(err error) error {

@@ -29,6 +29,9 @@ func (c *compound) create(args *nfs4.CreateArgs) (result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := setACL(set, &args.Attr, dir.Volume, args.Type); err != nil {
+		return nil, err
+	}
 	types := map[nfs4.FType]uint32{nfs4.TypeFIFO: inode.TypeFIFO, nfs4.TypeSock: inode.TypeSocket, nfs4.TypeChr: inode.TypeChar, nfs4.TypeBlk: inode.TypeBlock}
 	var made vfs.Made
 	switch args.Type {

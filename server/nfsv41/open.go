@@ -177,6 +177,9 @@ func (c *compound) createOpen(o *opening) error {
 	case err != nil:
 		return err
 	}
+	if err := setACL(set, &o.Attr, dir.Volume, nfs4.TypeReg); err != nil {
+		return err
+	}
 	if err := c.mayOpenNew(dir, o); err != nil {
 		return err
 	}

@@ -239,9 +239,13 @@ func (c *Call) createExclusive(u actas.Thread, dir *inode.File, name string, att
 	return made, c.setAttr(u, made, nil, attr)
 }
 
-// setRest sets the owner and the times of a new file.
+// setRest sets the owner, the ACLs and the times of a new file.
 func setRest(u actas.Thread, f *inode.File, attr *SetAttr) error {
-	return errors.Join(setOwner(u, f, attr), setTimes(u, f, attr))
+	err := setOwner(u, f, attr)
+	if err == nil && attr.ACLs != nil {
+		err = setACLs(u, f, *attr.ACLs)
+	}
+	return errors.Join(err, setTimes(u, f, attr))
 }
 
 // Mkdir creates a directory.

@@ -51,7 +51,7 @@ func testUmask(e *env) {
 		e.Run(way.name, func(t *testing.T) {
 			c := c.with(t)
 			for i, tt := range []struct{ mode, umask, want uint32 }{
-				{0o666, 0o22, 0o644}, {0o777, 0o77, 0o700}, {0o600, 0, 0o600}, {0o666, 0o777, 0}, {0o7777, 0o27, 0o7750}, {0o640, 0o7, 0o640},
+				{0o666, 0o22, 0o644}, {0o777, 0o77, 0o700}, {0o600, 0, 0o600}, {0o666, 0o377, 0o400}, {0o7777, 0o27, 0o7750}, {0o640, 0o7, 0o640},
 			} {
 				name := fmt.Sprintf("f%d-%d", n, i)
 				ops := append(way.ops(c, e.dir, name, modeUmask(tt.mode, tt.umask)), getattrs(nfs4.AttrMode))
