@@ -111,7 +111,7 @@ func TestEvictNode(t *testing.T) {
 		}
 		return os.Remove(filepath.Join(two.mnt, "removed"))
 	})
-	for _, want := range []string{"Linux NFSv4.1 node1", "Linux NFSv4.1 node2"} {
+	for _, want := range []string{"Linux NFSv4 node1", "Linux NFSv4 node2"} {
 		if out, code := run(t, "client", "list", "--root="+a.root); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("podnas client list: %d\n%s", code, out)
 		}

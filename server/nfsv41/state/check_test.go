@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"maps"
 	"math"
 )
 
@@ -107,14 +108,15 @@ func (s *State) check() error {
 			}
 		}
 	}
-	missing := 0
-	for _, w := range s.grace.owners {
+	missing := map[string]int{}
+	for owner, w := range s.grace.owners {
 		if !w.done {
-			missing++
+			node, _ := Node(owner)
+			missing[node]++
 		}
 	}
-	if missing != s.grace.missing || s.grace.active != s.graced.Load() {
-		return fmt.Errorf("grace waits for %d, counted %d", s.grace.missing, missing)
+	if !maps.Equal(missing, s.grace.missing) || s.grace.active != s.graced.Load() {
+		return fmt.Errorf("grace waits for %v, counted %v", s.grace.missing, missing)
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (l *memoryLog) read(frame []byte) {
 
 // facts are what a log says, and with all what a process leaves that is meant to end, but for the waiters.
 func (s *State) facts(all bool) []string {
-	list := []string{fmt.Sprintf("boot %d, next stateid %d, in grace %t, %d awaited", s.cfg.Boot, s.opens.next, s.grace.active, s.grace.missing)}
+	list := []string{fmt.Sprintf("boot %d, next stateid %d, in grace %t, %d awaited", s.cfg.Boot, s.opens.next, s.grace.active, len(s.grace.missing))}
 	say := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
 	for owner, w := range s.grace.owners {
 		var entries []uint64
