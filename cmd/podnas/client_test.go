@@ -28,29 +28,12 @@ type node4 struct {
 	seq     uint32
 }
 
-// compound is a call of either version.
-type compound struct {
-	minor uint32
-	ops   []operation
-}
-
-func (c compound) Append(b []byte) []byte {
-	b = (&nfs4.CompoundArgs{MinorVersion: c.minor, NumOps: uint32(len(c.ops))}).Append(b)
-	for _, o := range c.ops {
-		b = o.Num.Append(b)
-		if o.Args != nil {
-			b = o.Args.Append(b)
-		}
-	}
-	return b
-}
-
 // send makes a call, and returns its status.
 func (n *node4) send(ops ...operation) nfs4.Status {
 	n.t.Helper()
 	cred := rpc.SysCred{MachineName: []byte("node")}
 	h := rpc.CallHeader{RPCVersion: rpc.Version, Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: cred.Auth()}
-	b, err := n.conn.Do(n.t.Context(), h, compound{n.minor, ops})
+	b, err := n.conn.Do(n.t.Context(), h, nfs4.Compound(ops).Minor(n.minor))
 	mustDo(n.t, err)
 	_, status, err := nfs4.Compound(ops).DecodeResults(b)
 	mustDo(n.t, err)
