@@ -37,6 +37,7 @@ func TestDescribe(t *testing.T) {
 		}
 		defer child.Close()
 		handle, ok := bytes.CutPrefix(handle, []byte("before"))
+		child.Attr.Birth = child.Birth()
 		if !ok || !bytes.Equal(handle, child.Handle()) || a != child.Attr {
 			t.Errorf("%s: handle %x and %+v, Lookup says %x and %+v", when, handle, a, child.Handle(), child.Attr)
 		}
