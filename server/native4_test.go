@@ -54,6 +54,18 @@ func TestXattrs4(t *testing.T) {
 	})
 }
 
+// TestACLs4 does the same for ACLs.
+func TestACLs4(t *testing.T) {
+	testdisk.Each(t, func(t *testing.T, disk string) {
+		t.Run("the kernel counts", func(t *testing.T) {
+			nfstest4.RunACLs(t, target4(t, filepath.Join(disk, "kernel"), way4{handles: handlesHere()}))
+		})
+		t.Run("the server counts", func(t *testing.T) {
+			nfstest4.RunACLs(t, target4(t, filepath.Join(disk, "server"), way4{handles: handlesHere(), counts: true}))
+		})
+	})
+}
+
 // way4 is a way to serve version 4.
 type way4 struct {
 	handles string

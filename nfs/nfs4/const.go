@@ -99,23 +99,6 @@ const (
 	ChangeUndefined            = 4
 )
 
-// Bits of aclsupport (section 6.2.1.2).
-const (
-	ACLSupportAllow = 0x1
-	ACLSupportDeny  = 0x2
-	ACLSupportAudit = 0x4
-	ACLSupportAlarm = 0x8
-)
-
-// Types of an ACE (section 6.2.1.1), and the flag of one for a group.
-const (
-	ACEAllowed         = 0
-	ACEDenied          = 1
-	ACEAudit           = 2
-	ACEAlarm           = 3
-	ACEIdentifierGroup = 0x40
-)
-
 // StableHow is stable_how4: the stability that a WRITE requests, or gets.
 type StableHow uint32
 

@@ -15,14 +15,14 @@ import (
 var (
 	allAttrs = Attrs{
 		Mask: Bitmap{
-			0xffff_ffff &^ (1<<AttrACL | 1<<AttrArchive | 1<<AttrFSLocations | 1<<AttrHidden),
+			0xffff_ffff &^ (1<<AttrArchive | 1<<AttrFSLocations | 1<<AttrHidden),
 			// Without mimetype, system, the times to set, backup, and what 4.1 adds.
 			0x00ff_ffff &^ (1<<0 | 1<<14 | 1<<16 | 1<<17 | 1<<22),
 			1<<(75-64) | 1<<(77-64) | 1<<(79-64) | 1<<(82-64),
 		},
 		SupportedAttrs: Bitmap{1, 0, 4}, Type: TypeDir, FHExpireType: FHVolRename, Change: 0x1_0000_0003, Size: 0x1_0000_0004,
 		LinkSupport: true, NamedAttr: true, FSID: FSID{8, 9}, LeaseTime: 10, RdattrError: ErrAccess,
-		ACLSupport: 13, CanSetTime: true, CasePreserving: true, ChownRestricted: true, Filehandle: fh, FileID: 20,
+		ACL: []ACE{{ACEDenied, ACEIdentifierGroup, ACEReadData, []byte("12")}}, ACLSupport: 13, CanSetTime: true, CasePreserving: true, ChownRestricted: true, Filehandle: fh, FileID: 20,
 		FilesAvail: 21, FilesFree: 22, FilesTotal: 23, Homogeneous: true, MaxFileSize: 27, MaxLink: 28, MaxName: 29,
 		MaxRead: 30, MaxWrite: 31, Mode: 0o755, NoTrunc: true, NumLinks: 35, Owner: []byte("36"), OwnerGroup: []byte("37"),
 		QuotaAvailHard: 38, QuotaAvailSoft: 39, QuotaUsed: 40, RawDev: SpecData{41, 42}, SpaceAvail: 42, SpaceFree: 43,
@@ -31,16 +31,17 @@ var (
 		CloneBlksize: 77, ChangeAttrType: 79, XattrSupport: true,
 	}
 	allAttrsBytes = slices.Concat(
-		words(3, 1, 0, 4),          // supported_attrs
-		words(2),                   // type
-		words(8),                   // fh_expire_type
-		words(1, 3),                // change
-		words(1, 4),                // size
-		words(1, 0, 1),             // link_support, symlink_support, named_attr
-		words(0, 8, 0, 9),          // fsid
-		words(0),                   // unique_handles
-		words(10),                  // lease_time
-		words(13),                  // rdattr_error
+		words(3, 1, 0, 4),                             // supported_attrs
+		words(2),                                      // type
+		words(8),                                      // fh_expire_type
+		words(1, 3),                                   // change
+		words(1, 4),                                   // size
+		words(1, 0, 1),                                // link_support, symlink_support, named_attr
+		words(0, 8, 0, 9),                             // fsid
+		words(0),                                      // unique_handles
+		words(10),                                     // lease_time
+		words(13),                                     // rdattr_error
+		words(1, 1, 0x40, 1, 2), []byte("12\x00\x00"), // acl
 		words(13),                  // aclsupport
 		words(1, 0, 1, 1),          // cansettime, case_insensitive, case_preserving, chown_restricted
 		fhBytes,                    // filehandle
@@ -68,7 +69,7 @@ var (
 		words(79),                                                      // change_attr_type
 		words(1),                                                       // xattr_support
 	)
-	allMaskBytes = words(3, 0xfcff_afff, 0x00bc_bffe, 0x0004_a800)
+	allMaskBytes = words(3, 0xfcff_bfff, 0x00bc_bffe, 0x0004_a800)
 )
 
 var attrTests = []wireTest{
@@ -95,6 +96,13 @@ var attrTests = []wireTest{
 		}},
 		slices.Concat(make([]byte, 16), words(3, 0, 0, 1<<10|1<<17), words(16, 0o200, 0o222, 0o666, 0o22)),
 	},
+	{
+		"SETATTR args of an ACL", &SetattrArgs{Attr: Sattr{Mask: BitmapOf(AttrACL), ACL: []ACE{
+			{ACEAllowed, ACEFileInherit | ACEDirectoryInherit, ACEMaskAll, []byte("OWNER@")}, {ACEDenied, 0, 0, []byte{}},
+		}}},
+		slices.Concat(make([]byte, 16), words(1, 1<<12), words(4+24+16, 2), words(0, 3, 0x1f07ff, 6), []byte("OWNER@\x00\x00"), words(1, 0, 0, 0)),
+	},
+	{"SETATTR args of no ACE", &SetattrArgs{Attr: Sattr{Mask: BitmapOf(AttrACL)}}, slices.Concat(make([]byte, 16), words(1, 1<<12), words(4, 0))},
 	{"SETATTR", &SetattrRes{AttrSet: attrSet}, okBytes(attrSetBytes)},
 	{"SETATTR refused", &SetattrRes{Status: ErrPerm, AttrSet: attrSet}, slices.Concat(words(1), attrSetBytes)},
 	{
@@ -198,7 +206,7 @@ func TestAttrValues(t *testing.T) {
 		}
 	}
 	// An attribute without a field can't be skipped.
-	for name, rec := range map[string][]byte{"ACL": words(1, 1<<12, 4, 0), "bit 96": words(4, 0, 0, 0, 1, 0)} {
+	for name, rec := range map[string][]byte{"archive": words(1, 1<<14, 4, 0), "bit 96": words(4, 0, 0, 0, 1, 0)} {
 		d := xdr.NewDecoder(rec)
 		if new(Attrs).Decode(&d); !errors.Is(d.Err(), xdr.ErrValue) {
 			t.Errorf("%s: %v", name, d.Err())
@@ -219,7 +227,7 @@ func TestSettableAttrs(t *testing.T) {
 
 // An entry with attributes that are encoded in place is the same as one with a Fattr.
 func TestAppendEntry(t *testing.T) {
-	wanted := BitmapOf(AttrType, AttrFileID, AttrXattrSupport, AttrACL)
+	wanted := BitmapOf(AttrType, AttrFileID, AttrXattrSupport, AttrArchive)
 	list := ReaddirRes{CookieVerf: verf, EOF: true}
 	b := list.AppendHead(nil)
 	b = AppendEntry(b, 3, name, &allAttrs, wanted)

@@ -19,6 +19,7 @@ type Attrs struct {
 	UniqueHandles     bool
 	LeaseTime         uint32 // seconds
 	RdattrError       Status
+	ACL               []ACE
 	ACLSupport        uint32
 	CanSetTime        bool
 	CaseInsensitive   bool
@@ -172,6 +173,8 @@ func (a *Attrs) appendValue(b []byte, attr uint32) []byte {
 		return xdr.AppendUint32(b, a.LeaseTime)
 	case AttrRdattrError:
 		return xdr.AppendUint32(b, uint32(a.RdattrError))
+	case AttrACL:
+		return appendACL(b, a.ACL)
 	case AttrACLSupport:
 		return xdr.AppendUint32(b, a.ACLSupport)
 	case AttrCanSetTime:
@@ -305,6 +308,8 @@ func (a *Attrs) decodeValue(d *xdr.Decoder, attr uint32) bool {
 		a.LeaseTime = d.Uint32()
 	case AttrRdattrError:
 		a.RdattrError = Status(d.Uint32())
+	case AttrACL:
+		a.ACL = decodeACL(d)
 	case AttrACLSupport:
 		a.ACLSupport = d.Uint32()
 	case AttrCanSetTime:

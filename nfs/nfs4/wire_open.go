@@ -199,26 +199,6 @@ func (l *Delegation) decode(d *xdr.Decoder) {
 	}
 }
 
-// ACE is nfsace4: in a delegation, who may open the file without asking the server.
-type ACE struct {
-	Type, Flag, Mask uint32
-	Who              []byte
-}
-
-func (e *ACE) append(b []byte) []byte {
-	b = xdr.AppendUint32(b, e.Type)
-	b = xdr.AppendUint32(b, e.Flag)
-	b = xdr.AppendUint32(b, e.Mask)
-	return xdr.AppendOpaque(b, e.Who)
-}
-
-func (e *ACE) decode(d *xdr.Decoder) {
-	e.Type = d.Uint32()
-	e.Flag = d.Uint32()
-	e.Mask = d.Uint32()
-	e.Who = d.Opaque(MaxPath)
-}
-
 // SpaceLimit is nfs_space_limit4.
 type SpaceLimit struct {
 	By                LimitBy

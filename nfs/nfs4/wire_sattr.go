@@ -10,6 +10,7 @@ type Sattr struct {
 	Others bool // there are bits that Mask has no room for
 
 	Size          uint64
+	ACL           []ACE
 	Mode          uint32
 	Owner         []byte
 	OwnerGroup    []byte
@@ -21,7 +22,7 @@ type Sattr struct {
 
 // SettableAttrs returns the attributes that have a field in Sattr.
 func SettableAttrs() Bitmap {
-	return BitmapOf(AttrSize, AttrMode, AttrOwner, AttrOwnerGroup,
+	return BitmapOf(AttrSize, AttrACL, AttrMode, AttrOwner, AttrOwnerGroup,
 		AttrTimeAccessSet, AttrTimeModifySet, AttrModeSetMasked, AttrModeUmask)
 }
 
@@ -41,6 +42,8 @@ func (s *Sattr) appendValue(b []byte, attr uint32) []byte {
 	switch attr {
 	case AttrSize:
 		return xdr.AppendUint64(b, s.Size)
+	case AttrACL:
+		return appendACL(b, s.ACL)
 	case AttrMode:
 		return xdr.AppendUint32(b, s.Mode)
 	case AttrOwner:
@@ -86,6 +89,8 @@ func (s *Sattr) decodeValue(d *xdr.Decoder, attr uint32) bool {
 	switch attr {
 	case AttrSize:
 		s.Size = d.Uint64()
+	case AttrACL:
+		s.ACL = decodeACL(d)
 	case AttrMode:
 		s.Mode = d.Uint32()
 	case AttrOwner:

@@ -18,6 +18,7 @@ const (
 	CanDeallocate
 	CanClone
 	CanXattr
+	CanACL
 	abilities // how many there are
 )
 
@@ -45,6 +46,9 @@ func (v *Volume) Unable(what Ability, err error) error {
 // HasXattrs reports whether files of the volume may have extended attributes of users. The caller must be root.
 func (v *Volume) HasXattrs() bool { return !v.isUnable(CanXattr) }
 
+// HasACLs reports whether files of the volume may have POSIX ACLs. The caller must be root.
+func (v *Volume) HasACLs() bool { return !v.isUnable(CanACL) }
+
 // isUnable reports whether it is known that the file system can't do something.
 func (v *Volume) isUnable(what Ability) bool {
 	is := &v.known[what]
@@ -61,12 +65,11 @@ func (v *Volume) isUnable(what Ability) bool {
 
 // try tries what a file system can do, with a file that has no name and no data.
 func (v *Volume) try(what Ability) error {
-	if what == CanXattr { // in the root's own attributes, where there is none of this name
-		_, err := unix.Fgetxattr(int(v.Files.Root.Fd()), disk.XattrUser+"podnas.none", nil)
-		if errors.Is(err, unix.ENODATA) {
-			return nil
-		}
-		return err
+	switch what {
+	case CanXattr: // in the root's own attributes, where there is none of this name
+		return v.tryXattr(disk.XattrUser + "podnas.none")
+	case CanACL:
+		return v.tryXattr("system.posix_acl_access")
 	}
 	const block = 64 << 10 // no file system has larger ones
 	fd, err := unix.Openat(int(v.Files.Root.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -85,4 +88,13 @@ func (v *Volume) try(what Ability) error {
 		return disk.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, block)
 	}
 	return unix.IoctlFileCloneRange(fd, &unix.FileCloneRange{Src_fd: int64(fd), Src_length: block, Dest_offset: block})
+}
+
+// tryXattr asks for an extended attribute of the root, which need not be there.
+func (v *Volume) tryXattr(name string) error {
+	_, err := unix.Fgetxattr(int(v.Files.Root.Fd()), name, nil)
+	if errors.Is(err, unix.ENODATA) {
+		return nil
+	}
+	return err
 }

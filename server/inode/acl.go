@@ -70,6 +70,16 @@ func (f *File) ACL(kind ACLKind) ([]ACLEntry, error) {
 	return decodeACL(p[:n])
 }
 
+// HasDefaultACL reports whether the directory, which is open with UseNames, has an ACL for what is made in it.
+func (f *File) HasDefaultACL() (bool, error) {
+	switch n, err := f.getXattr(string(DefaultACL), nil); {
+	case errors.Is(err, unix.ENODATA), errors.Is(err, unix.EOPNOTSUPP):
+		return false, nil
+	default:
+		return n > 0, err
+	}
+}
+
 func decodeACL(p []byte) ([]ACLEntry, error) {
 	le := binary.LittleEndian
 	if len(p) < aclHead || (len(p)-aclHead)%aclEach != 0 || le.Uint32(p) != aclVersion {
@@ -127,7 +137,7 @@ func SortACL(acl []ACLEntry) bool {
 
 // SetACL sets an ACL that SortACL has sorted, or removes it if it is nil. The kernel sets the mode to it. The error is EPERM for who
 // does not own the file, EACCES for a DefaultACL of what is no directory, and EOPNOTSUPP for a symbolic link and where the disk
-// has no ACLs.
+// has no ACLs, and ENOSPC for one that the disk has no room for.
 func (f *File) SetACL(as actas.Thread, kind ACLKind, acl []ACLEntry) error {
 	as.MustAct()
 	switch {
@@ -150,7 +160,7 @@ func (f *File) SetACL(as actas.Thread, kind ACLKind, acl []ACLEntry) error {
 		}
 		defer room.Release()
 	}
-	return f.changeXattr(func() error {
+	err := f.changeXattr(func() error {
 		return f.setMode(func() error {
 			switch {
 			case acl == nil && f.isPath():
@@ -163,6 +173,10 @@ func (f *File) SetACL(as actas.Thread, kind ACLKind, acl []ACLEntry) error {
 			return unix.Fsetxattr(f.fd, string(kind), value, 0)
 		})
 	})
+	if errors.Is(err, unix.E2BIG) {
+		return unix.ENOSPC
+	}
+	return err
 }
 
 func notThere(err error) error {

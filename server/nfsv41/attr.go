@@ -19,19 +19,25 @@ import (
 type attrSets struct {
 	supported   nfs4.Bitmap
 	settable    nfs4.Bitmap // by SETATTR
-	writeOnly   nfs4.Bitmap // those of settable that can't be read, section 5.5
+	inCreate    nfs4.Bitmap // what OPEN and CREATE set of a new file
+	writeOnly   nfs4.Bitmap // those of inCreate that can't be read, section 5.5
 	inExclusive nfs4.Bitmap // what EXCLUSIVE4_1 sets: not the times, which keep its verifier, nor the size, which sets them
 	ofDisk      nfs4.Bitmap // what statfs(2) tells
 }
 
 // newAttrSets returns the sets of each minor version.
+//
+// AttrChangeAttrType is in none, which means that nothing is promised: inode.File.Change begins with the ctime, and that goes
+// back with the clock of the machine, and when a disk is restored. A client that is told that the change attribute never
+// does would take attributes from after that for old ones.
 func newAttrSets() (all [lastMinor + 1]attrSets) {
 	s := attrSets{
-		settable:  nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet),
+		settable:  nfs4.BitmapOf(nfs4.AttrSize, nfs4.AttrACL, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet),
 		writeOnly: nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet),
 		ofDisk: nfs4.BitmapOf(nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrFilesTotal, nfs4.AttrMaxLink, nfs4.AttrMaxName,
 			nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree, nfs4.AttrSpaceTotal),
 	}
+	s.inCreate = s.settable
 	s.inExclusive = s.settable.Without(s.writeOnly).Without(nfs4.BitmapOf(nfs4.AttrSize))
 	s.supported = s.settable.Or(s.ofDisk).Or(nfs4.BitmapOf(
 		nfs4.AttrSupportedAttrs, nfs4.AttrType, nfs4.AttrFHExpireType, nfs4.AttrChange,
@@ -45,6 +51,8 @@ func newAttrSets() (all [lastMinor + 1]attrSets) {
 	all[1] = s
 	of2 := nfs4.BitmapOf(nfs4.AttrCloneBlksize, nfs4.AttrXattrSupport)
 	s.supported, s.ofDisk = s.supported.Or(of2), s.ofDisk.Or(of2)
+	umask := nfs4.BitmapOf(nfs4.AttrModeUmask) // RFC 8275: of what is made, and never read
+	s.supported, s.inCreate, s.writeOnly, s.inExclusive = s.supported.Or(umask), s.inCreate.Or(umask), s.writeOnly.Or(umask), s.inExclusive.Or(umask)
 	all[2] = s
 	return all
 }
@@ -64,17 +72,22 @@ func timeOf(t time.Time) nfs4.Time { return nfs4.Time{Sec: t.Unix(), Nsec: uint3
 // owners is memory for the names of a file's owner and group.
 type owners [2][10]byte
 
+// typeOf is the type of a file in a mode of inode(7).
+func typeOf(mode uint32) nfs4.FType {
+	types := [...]nfs4.FType{0o01: nfs4.TypeFIFO, 0o02: nfs4.TypeChr, 0o04: nfs4.TypeDir, 0o06: nfs4.TypeBlk, 0o10: nfs4.TypeReg, 0o12: nfs4.TypeLnk, 0o14: nfs4.TypeSock, 0o17: 0}
+	return types[mode>>12]
+}
+
 // attrs has the attributes of a file that are wanted and supported. into is zero, or has those of another
 // file of the volume.
 func (c *compound) attrs(v *exports.Volume, a *disk.Attr, change uint64, handle []byte, wanted nfs4.Bitmap, names *owners, into *nfs4.Attrs) error {
-	types := [...]nfs4.FType{0o01: nfs4.TypeFIFO, 0o02: nfs4.TypeChr, 0o04: nfs4.TypeDir, 0o06: nfs4.TypeBlk, 0o10: nfs4.TypeReg, 0o12: nfs4.TypeLnk, 0o14: nfs4.TypeSock, 0o17: 0}
 	if into.LeaseTime == 0 { // else it has those of another file: a listing has many
 		c.common(into)
 	}
 	sets := c.sets()
 	into.Mask = sets.supported.Without(sets.writeOnly)
 	into.RdattrError = nfs4.OK
-	into.Type, into.Change = types[a.Mode>>12], change
+	into.Type, into.Change = typeOf(a.Mode), change
 	into.Size, into.SpaceUsed = uint64(a.Size), a.Used
 	into.FSID = nfs4.FSID{Major: v.ID}
 	into.Filehandle = handle
@@ -87,6 +100,10 @@ func (c *compound) attrs(v *exports.Volume, a *disk.Attr, change uint64, handle 
 	into.TimeAccess, into.TimeMetadata, into.TimeModify = timeOf(a.Atime), timeOf(a.Ctime), timeOf(a.Mtime)
 	if wanted.Has(nfs4.AttrMountedOnFileID) && a.IsDir() && v.Files.IsRoot(a) {
 		into.MountedOnFileID = pathID(v.Path)
+	}
+	if !wanted.And(aclAttrs()).Empty() {
+		into.SupportedAttrs, into.SuppattrExclcreat = sets.supported, sets.inExclusive
+		withACLs(into, v.HasACLs())
 	}
 	if wanted.And(sets.ofDisk).Empty() {
 		return nil
@@ -127,6 +144,8 @@ func (c *compound) pseudoAttrs(n *node, handle []byte, into *nfs4.Attrs) {
 		XattrSupport: true, // of the volumes below: some clients ask here, once
 	}
 	c.common(into)
+	withACLs(into, true) // as XattrSupport
+	into.ACL = acesOf(vfs.ACLs{Access: vfs.ACLOfMode(into.Mode)}, true)
 }
 
 // getattr: RFC 8881 section 18.7.
@@ -151,6 +170,15 @@ func (c *compound) getattr() (result, error) {
 func (c *compound) currentAttrs(wanted nfs4.Bitmap, into *nfs4.Attrs) error {
 	if c.cur.n > 0 && !wanted.And(c.sets().ofDisk).Empty() { // statfs(2) may read from the disk
 		if err := c.MayWait(c.cur.bytes()); err != nil {
+			return err
+		}
+	}
+	if c.cur.n > 0 && wanted.Has(nfs4.AttrACL) {
+		f, err := c.attrFile(&c.cur)
+		if err != nil {
+			return err
+		}
+		if into.ACL, err = c.fileACL(f); err != nil {
 			return err
 		}
 	}
@@ -281,6 +309,12 @@ func (c *compound) setOf(a *nfs4.Sattr, may nfs4.Bitmap) (*vfs.SetAttr, error) {
 		}
 		set.Mode = &a.Mode
 	}
+	if a.Mask.Has(nfs4.AttrModeUmask) { // RFC 8275 section 3: not with a mode, and both have no other bits
+		if set.Mode != nil || a.ModeUmask.Mode > 0o7777 || a.ModeUmask.Umask > 0o777 {
+			return nil, statusError(nfs4.ErrInval)
+		}
+		set.Mode, set.Umask = &a.ModeUmask.Mode, a.ModeUmask.Umask
+	}
 	for _, owner := range [...]struct {
 		attr uint32
 		name []byte
@@ -289,11 +323,10 @@ func (c *compound) setOf(a *nfs4.Sattr, may nfs4.Bitmap) (*vfs.SetAttr, error) {
 		if !a.Mask.Has(owner.attr) {
 			continue
 		}
-		n, err := strconv.ParseUint(string(owner.name), 10, 32)
-		if err != nil || leading(owner.name) || n == 1<<32-1 { // which is nobody: chown(2)
-			return nil, statusError(nfs4.ErrBadOwner)
+		id, err := idOfOwner(owner.name)
+		if err != nil {
+			return nil, err
 		}
-		id := uint32(n)
 		*owner.id = &id
 	}
 	at := func(attr uint32, t nfs4.SetTime) (inode.SetTime, error) {
@@ -311,6 +344,15 @@ func (c *compound) setOf(a *nfs4.Sattr, may nfs4.Bitmap) (*vfs.SetAttr, error) {
 	}
 	set.Mtime, err = at(nfs4.AttrTimeModifySet, a.TimeModify)
 	return set, err
+}
+
+// idOfOwner is the reverse of what attrs has of owners.
+func idOfOwner(name []byte) (uint32, error) {
+	n, err := strconv.ParseUint(string(name), 10, 32)
+	if err != nil || leading(name) || n == 1<<32-1 { // which is nobody: chown(2)
+		return 0, statusError(nfs4.ErrBadOwner)
+	}
+	return uint32(n), nil
 }
 
 // leading reports whether a number begins with what section 5.9 does not let it begin with.
@@ -337,6 +379,9 @@ func (c *compound) setAttr(args *nfs4.SetattrArgs) (done nfs4.Bitmap, err error)
 	case f == nil, f.Volume.Options.ReadOnly:
 		return done, syscall.EROFS
 	}
+	if err := setACL(set, &args.Attr, f.Volume, typeOf(f.Attr.Mode)); err != nil {
+		return done, err
+	}
 	var data *inode.File
 	if set.Size != nil {
 		switch {
@@ -360,6 +405,7 @@ func remaining(set *vfs.SetAttr) (left nfs4.Bitmap) {
 	for attr, is := range map[uint32]bool{
 		nfs4.AttrSize: set.Size != nil, nfs4.AttrMode: set.Mode != nil, nfs4.AttrOwner: set.UID != nil, nfs4.AttrOwnerGroup: set.GID != nil,
 		nfs4.AttrTimeAccessSet: set.Atime.Set, nfs4.AttrTimeModifySet: set.Mtime.Set,
+		nfs4.AttrACL: set.ACLs != nil,
 	} {
 		if is {
 			left.Set(attr)

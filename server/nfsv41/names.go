@@ -16,7 +16,7 @@ func changeInfo(c *vfs.Change) nfs4.ChangeInfo {
 
 // create makes what is no regular file: RFC 8881 section 18.4.
 func (c *compound) create(args *nfs4.CreateArgs) (result, error) {
-	set, err := c.setOf(&args.Attr, c.sets().settable)
+	set, err := c.setOf(&args.Attr, c.sets().inCreate)
 	if err != nil {
 		return nil, err
 	}
@@ -27,6 +27,9 @@ func (c *compound) create(args *nfs4.CreateArgs) (result, error) {
 	}
 	dir, err := c.namesFile(&c.cur)
 	if err != nil {
+		return nil, err
+	}
+	if err := setACL(set, &args.Attr, dir.Volume, args.Type); err != nil {
 		return nil, err
 	}
 	types := map[nfs4.FType]uint32{nfs4.TypeFIFO: inode.TypeFIFO, nfs4.TypeSock: inode.TypeSocket, nfs4.TypeChr: inode.TypeChar, nfs4.TypeBlk: inode.TypeBlock}
@@ -40,6 +43,7 @@ func (c *compound) create(args *nfs4.CreateArgs) (result, error) {
 		}
 		made, err = c.Symlink(dir, args.Name, args.Link, set)
 		attrSet.Clear(nfs4.AttrMode)
+		attrSet.Clear(nfs4.AttrModeUmask)
 	default:
 		made, err = c.Mknod(dir, args.Name, types[args.Type], args.Spec.Major, args.Spec.Minor, set)
 	}

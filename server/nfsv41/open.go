@@ -162,7 +162,7 @@ func (c *compound) findName(o *opening) (err error) {
 
 // createOpen makes the file, or finds that it is there.
 func (c *compound) createOpen(o *opening) error {
-	may := c.sets().settable
+	may := c.sets().inCreate
 	if o.Mode == nfs4.ExclusiveAttrs {
 		may = c.sets().inExclusive
 	}
@@ -175,6 +175,9 @@ func (c *compound) createOpen(o *opening) error {
 	case errors.Is(err, syscall.EROFS): // also of a pseudo directory
 		return c.openReadOnly(o, set)
 	case err != nil:
+		return err
+	}
+	if err := setACL(set, &o.Attr, dir.Volume, nfs4.TypeReg); err != nil {
 		return err
 	}
 	if err := c.mayOpenNew(dir, o); err != nil {
@@ -194,7 +197,7 @@ func (c *compound) createOpen(o *opening) error {
 	case err == nil:
 		o.set = o.Attr.Mask
 		if exclusive {
-			o.set = o.set.Or(c.sets().writeOnly) // they have the verifier
+			o.set = o.set.Or(nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet)) // they have the verifier
 		}
 		o.object.setFile(o.made.Object)
 		o.object.fresh = false

@@ -224,6 +224,9 @@ func resultMax(op nfs4.OpNum, d *xdr.Decoder) int {
 	case nfs4.OpGetattr:
 		var args nfs4.GetattrArgs
 		args.Decode(d)
+		if args.Request.Has(nfs4.AttrACL) {
+			return attrsMax + nfs4.MaxAttrs
+		}
 		return attrsMax / 2
 	case nfs4.OpReadlink:
 		return small + nfs4.MaxPath

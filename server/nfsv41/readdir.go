@@ -124,6 +124,9 @@ func (c *compound) list(dir *inode.File, l *lister) error {
 			return true, nil
 		case err == nil:
 			err = c.attrs(dir.Volume, &a, change, object, l.args.Request, &names, &l.attrs)
+			if err == nil && l.attrs.Mask.And(l.args.Request).Has(nfs4.AttrACL) {
+				l.attrs.ACL, err = c.entryACL(dir, e.Name)
+			}
 		}
 		if err != nil { // what may not be looked at has no attributes: section 5.8.1.12
 			if !l.args.Request.Has(nfs4.AttrRdattrError) {
@@ -175,5 +178,20 @@ func (c *compound) rootAttrs(v *exports.Volume, l *lister, names *owners) error 
 	if err != nil {
 		return err
 	}
+	if l.args.Request.Has(nfs4.AttrACL) {
+		if l.attrs.ACL, err = c.fileACL(f); err != nil {
+			return err
+		}
+	}
 	return c.attrs(f.Volume, &a, change, handle, l.args.Request, names, &l.attrs)
+}
+
+// entryACL is fileACL of a name in a directory. No client asks for that in a listing.
+func (c *compound) entryACL(dir *inode.File, name []byte) ([]nfs4.ACE, error) {
+	f, err := dir.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return c.fileACL(f)
 }

@@ -18,14 +18,19 @@ func (c *Call) ACLs(f *inode.File, access, inherited bool) (a ACLs, err error) {
 			return a, err
 		}
 		if a.Access == nil {
-			m := uint16(f.Attr.Mode)
-			a.Access = []inode.ACLEntry{{Tag: inode.ACLUserObj, Perm: m >> 6 & 7}, {Tag: inode.ACLGroupObj, Perm: m >> 3 & 7}, {Tag: inode.ACLOther, Perm: m & 7}}
+			a.Access = ACLOfMode(f.Attr.Mode)
 		}
 	}
 	if inherited {
 		a.Default, err = f.ACL(inode.DefaultACL)
 	}
 	return a, err
+}
+
+// ACLOfMode is the ACL that a mode is the same as.
+func ACLOfMode(mode uint32) []inode.ACLEntry {
+	m := uint16(mode)
+	return []inode.ACLEntry{{Tag: inode.ACLUserObj, Perm: m >> 6 & 7}, {Tag: inode.ACLGroupObj, Perm: m >> 3 & 7}, {Tag: inode.ACLOther, Perm: m & 7}}
 }
 
 // SetACLs sets the ACLs of a file that is open with UseAttr, or one of them, as the caller, and syncs it unless the volume
@@ -54,6 +59,25 @@ func (c *Call) SetACLs(f *inode.File, a ACLs, access, inherited bool) error {
 	})
 	if err == nil && !f.Volume.Options.Async {
 		err = c.Sync(f, false)
+	}
+	return err
+}
+
+// setACLs replaces both ACLs of a file, or none of them.
+func setACLs(u actas.Thread, f *inode.File, a ACLs) error {
+	if a.Access != nil && !inode.SortACL(a.Access) || a.Default != nil && !inode.SortACL(a.Default) {
+		return syscall.EINVAL
+	}
+	was, err := f.ACL(inode.DefaultACL)
+	if err == nil && (was != nil || a.Default != nil) {
+		err = f.SetACL(u, inode.DefaultACL, a.Default)
+	}
+	if err != nil {
+		return err
+	}
+	err = f.SetACL(u, inode.AccessACL, a.Access)
+	if err != nil && (was != nil || a.Default != nil) {
+		_ = f.SetACL(u, inode.DefaultACL, was) // the call has failed already
 	}
 	return err
 }

@@ -36,6 +36,11 @@ type SetAttr struct {
 	Mode, UID, GID *uint32
 	Size           *uint64
 	Atime, Mtime   inode.SetTime
+	// Umask is for a new file, and taken from Mode where the directory has no default ACL: umask(2).
+	Umask uint32
+	// ACLs replace both ACLs of a file. They are set after the mode, RFC 8881 section 6.4.1.3, and have no more than that
+	// then.
+	ACLs *ACLs
 }
 
 // SetAttr sets attributes of a file that is open with UseAttr, and syncs it unless the volume is async.
@@ -80,6 +85,12 @@ func (c *Call) setAttr(u actas.Thread, f, data *inode.File, attr *SetAttr) error
 			return err
 		}
 		attr.Mode = nil
+	}
+	if attr.ACLs != nil {
+		if err := setACLs(u, f, *attr.ACLs); err != nil {
+			return err
+		}
+		attr.ACLs = nil
 	}
 	if attr.Size != nil {
 		if err := cmp.Or(c.denied(data, true), c.ask(u, data, &f.Attr, inode.MayWrite)); err != nil {

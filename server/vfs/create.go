@@ -45,6 +45,9 @@ func (c *Call) makeUnsynced(dir *inode.File, name []byte, attr *SetAttr, do make
 			if c.cantOwn(attr) && dir.Lacks(string(name)) { // else what is there decides
 				return syscall.EPERM
 			}
+			if err := attr.applyUmask(dir); err != nil {
+				return err
+			}
 			object, err := do(u, string(name))
 			if err != nil && object != nil {
 				removed = unmake(u, dir, object, name)
@@ -168,6 +171,22 @@ func (c *Call) CreateUnsynced(dir *inode.File, name []byte, mode CreateMode, att
 	return made, err
 }
 
+// applyUmask takes the umask from the mode of what is made in a directory, unless that has a default ACL, as the kernel does
+// by the umask of a process. Threads have none of their own. Who removes the default ACL at the same moment owns the
+// directory, and could as well have set one that gives more.
+func (a *SetAttr) applyUmask(dir *inode.File) error {
+	if a.Umask == 0 || a.Mode == nil {
+		return nil
+	}
+	inherits, err := dir.HasDefaultACL()
+	if err != nil || inherits {
+		return err
+	}
+	mode := *a.Mode &^ a.Umask
+	a.Mode = &mode
+	return nil
+}
+
 func (a *SetAttr) mode() uint32 {
 	if a.Mode == nil {
 		return 0
@@ -196,7 +215,10 @@ func (c *Call) createExclusive(u actas.Thread, dir *inode.File, name string, att
 	// As signed numbers and without nanoseconds: every disk keeps those.
 	atime := time.Unix(int64(int32(binary.BigEndian.Uint32(verifier[:4]))), 0)
 	mtime := time.Unix(int64(int32(binary.BigEndian.Uint32(verifier[4:]))), 0)
-	made, err := dir.Create(u, name, 0)
+	made, err := dir.Create(u, name, attr.mode())
+	if attr.mode() <= 0o777 {
+		attr.Mode = nil // it has that already, and chmod(2) would go beyond the directory's default ACL
+	}
 	switch {
 	case errors.Is(err, syscall.EEXIST):
 		found, lookupErr := dir.Lookup([]byte(name))
@@ -217,9 +239,13 @@ func (c *Call) createExclusive(u actas.Thread, dir *inode.File, name string, att
 	return made, c.setAttr(u, made, nil, attr)
 }
 
-// setRest sets the owner and the times of a new file.
+// setRest sets the owner, the ACLs and the times of a new file.
 func setRest(u actas.Thread, f *inode.File, attr *SetAttr) error {
-	return errors.Join(setOwner(u, f, attr), setTimes(u, f, attr))
+	err := setOwner(u, f, attr)
+	if err == nil && attr.ACLs != nil {
+		err = setACLs(u, f, *attr.ACLs)
+	}
+	return errors.Join(err, setTimes(u, f, attr))
 }
 
 // Mkdir creates a directory.
@@ -234,7 +260,7 @@ func (c *Call) Mkdir(dir *inode.File, name []byte, attr *SetAttr) (Made, error) 
 		// mkdir(2) ignores setuid and setgid, but the directory may have
 		// inherited setgid.
 		if mode&special != 0 {
-			if err := made.Chmod(u, mode|made.Attr.Mode&syscall.S_ISGID); err != nil {
+			if err := made.Chmod(u, mode&special|made.Attr.Mode&0o7777); err != nil {
 				return made, err
 			}
 		}

@@ -1,6 +1,9 @@
 package state
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+)
 
 // Verify compares all that State counts and indexes with its records, and the
 // invariants of the package comment.
@@ -104,14 +107,15 @@ func (s *State) Verify() error {
 			}
 		}
 	}
-	missing := 0
-	for _, w := range s.grace.owners {
+	missing := map[string]int{}
+	for owner, w := range s.grace.owners {
 		if !w.done {
-			missing++
+			node, _ := Node(owner)
+			missing[node]++
 		}
 	}
-	if missing != s.grace.missing || s.grace.active != s.graced.Load() {
-		return fmt.Errorf("grace waits for %d, counted %d", s.grace.missing, missing)
+	if !maps.Equal(missing, s.grace.missing) || s.grace.active != s.graced.Load() {
+		return fmt.Errorf("grace waits for %v, counted %v", s.grace.missing, missing)
 	}
 	return nil
 }

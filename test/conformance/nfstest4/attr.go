@@ -25,6 +25,8 @@ var attrTests = []test{
 	{"change of directories", testChangeInfo},
 	{"file systems", testFSID},
 	{"access", testAccess},
+	{"umask", testUmask},
+	{"umask elsewhere", testUmaskElsewhere},
 }
 
 // readable are the attributes that can be read and that [nfs4.Attrs] has.

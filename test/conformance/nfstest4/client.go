@@ -228,6 +228,9 @@ func isLong(ops []op) bool {
 		switch o.num {
 		case nfs4.OpRead, nfs4.OpReaddir, nfs4.OpReadlink, nfs4.OpExchangeID, nfs4.OpGetxattr, nfs4.OpListxattrs:
 			return true
+		case nfs4.OpGetattr:
+			args, ok := o.args.(*nfs4.GetattrArgs)
+			return ok && args.Request.Has(nfs4.AttrACL)
 		}
 		return false
 	})

@@ -63,6 +63,9 @@ func RunRanges(t *testing.T, target Target) { runTests(t, target, rangeTests, ""
 // RunXattrs runs the tests of extended attributes against a server.
 func RunXattrs(t *testing.T, target Target) { runTests(t, target, xattrTests, "") }
 
+// RunACLs runs the tests of ACLs against a server.
+func RunACLs(t *testing.T, target Target) { runTests(t, target, aclTests, "") }
+
 // Run runs the suite against a server. The tests run one after another, because a
 // restart would affect the others.
 func Run(t *testing.T, target Target) {
@@ -94,6 +97,7 @@ func Run(t *testing.T, target Target) {
 		{"details", detailTests, ""},
 		{"ranges", rangeTests, ""},
 		{"extended attributes", xattrTests, ""},
+		{"acls", aclTests, ""},
 		{"exports", exportTests, ""},
 		{"restarts", restartTests, ""},
 		{"handover", handoverTests, nothing},
