@@ -1,6 +1,7 @@
 package provisioner
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,14 +58,15 @@ func checkMountOptions(options []string) (version string, problems []string) {
 
 // chooseVersion returns an error if this podnas does not serve what a class's mount
 // options ask for. A class that names no version, and sets nothing that only version 3 has, gets
-// 4.1 where that is served: its locks hold between nodes. The choice is one of the class's mount
-// options from then on, and so goes into the volume's record, where no version stands for 3: a
-// PersistentVolume that is written again is the same, whatever podnas serves by then.
+// 4.2 where that is served: its locks hold between nodes, and programs copy without sending data.
+// The choice is one of the class's mount options from then on, and so goes into the volume's record,
+// where no version stands for 3: a PersistentVolume that is written again is the same, whatever
+// podnas serves by then.
 func (p *Provisioner) chooseVersion(class *parameters) error {
 	if p.NoNFS4 == nil {
 		if class.version == "" && !slices.ContainsFunc(class.mountOptions, mountoption.OnlyVersion3) {
-			class.version = "4.1"
-			class.mountOptions = append([]string{"nfsvers=4.1"}, class.mountOptions...)
+			class.version = "4.2"
+			class.mountOptions = append([]string{"nfsvers=4.2"}, class.mountOptions...)
 		}
 		return nil
 	}
@@ -75,14 +77,15 @@ func (p *Provisioner) chooseVersion(class *parameters) error {
 	return fmt.Errorf("mount option %s: %w; use nfsvers=3, or remove it", class.mountOptions[at], p.NoNFS4)
 }
 
-// MountsAs4 reports whether a volume's PersistentVolume asks for version 4.
-func MountsAs4(v volume.Volume) bool {
+// MountVersion returns the version of NFS that a volume's PersistentVolume asks for: 4.2, 4.1, 4 (the highest
+// that node and podnas have), or 3.
+func MountVersion(v volume.Volume) string {
 	m, err := ManifestOf(v)
 	if err != nil {
-		return false // RecordChecks of checkup finds it
+		return "3" // RecordChecks of checkup finds it
 	}
 	version, _ := checkMountOptions(m.MountOptions)
-	return mountoption.Is4(version)
+	return cmp.Or(version, "3")
 }
 
 // ClassOptions returns the export options of a StorageClass's volumes. The error

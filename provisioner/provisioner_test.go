@@ -50,7 +50,7 @@ func TestProvision(t *testing.T) {
 	if spec.NFS == nil || spec.NFS.Server != "10.96.0.9" || spec.NFS.Path != "/pvc-1234" || spec.NFS.ReadOnly {
 		t.Errorf("source: %+v", spec.NFS)
 	}
-	want := []string{"proto=tcp", "port=2049", "nfsvers=4.1", "hard", "actimeo=1"}
+	want := []string{"proto=tcp", "port=2049", "nfsvers=4.2", "hard", "actimeo=1"}
 	if !slices.Equal(spec.MountOptions, want) {
 		t.Errorf("mount options %v, want %v", spec.MountOptions, want)
 	}
@@ -188,10 +188,10 @@ func TestProvisionVersion4(t *testing.T) {
 	}
 }
 
-// A class that names no version gets 4.1 where that is served, unless it sets something that only
+// A class that names no version gets 4.2 where that is served, unless it sets something that only
 // version 3 has; and a volume keeps what it got.
 func TestVersionChosen(t *testing.T) {
-	const four, three = "proto=tcp,port=2049,nfsvers=4.1", "nfsvers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,mountvers=3,nolock"
+	const four, three = "proto=tcp,port=2049,nfsvers=4.2", "nfsvers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,mountvers=3,nolock"
 	off := errors.New("NFSv4.1 is turned off by --nfs4=false")
 	for name, tt := range map[string]struct {
 		class  []string
@@ -200,7 +200,8 @@ func TestVersionChosen(t *testing.T) {
 	}{
 		"served":              {nil, nil, four},
 		"served-hard":         {[]string{"hard"}, nil, four + ",hard"},
-		"version-4.2":         {[]string{"nfsvers=4.2"}, nil, "proto=tcp,port=2049,nfsvers=4.2"},
+		"version-4.2":         {[]string{"nfsvers=4.2"}, nil, four},
+		"version-4.1":         {[]string{"nfsvers=4.1"}, nil, "proto=tcp,port=2049,nfsvers=4.1"},
 		"not-served":          {nil, off, three},
 		"version-3":           {[]string{"nfsvers=3"}, nil, strings.TrimPrefix(three, "nfsvers=3,") + ",nfsvers=3"},
 		"of-version-3":        {[]string{"nolock"}, nil, three},
@@ -229,8 +230,9 @@ func TestVersionChosen(t *testing.T) {
 				}
 			}
 		}
-		if got, want := MountsAs4(v), strings.HasPrefix(tt.want, "proto=tcp,port=2049,nfsvers=4."); got != want {
-			t.Errorf("%s: mounts as version 4 %t, want %t", name, got, want)
+		_, want, _ := strings.Cut(tt.want, "nfsvers=")
+		if want, _, _ = strings.Cut(want, ","); MountVersion(v) != want {
+			t.Errorf("%s: mounts with version %s, want %s", name, MountVersion(v), want)
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 
 const clientLong = `List clients, and evict those of NFSv4.1.
 
-With version 4.1 the server knows its clients: each node that has mounted volumes is one client,
-for all its mounts, and the server remembers what it has open and locked. With version 3 it knows
+With versions 4.1 and 4.2 the server knows its clients: each node that has mounted volumes is one
+client, for all its mounts, and the server remembers what it has open and locked. With version 3 it knows
 only the addresses that calls come from, and there is nothing to evict.
 
 `
@@ -29,15 +29,17 @@ const clientExitHelp = `Exit codes: 0 success; 1 failed; 2 invalid request; 3 no
 
 const clientListLong = `List the clients, and how many files those of NFSv4.1 have open and ranges locked.
 
-VERSION is that of NFS. With 4.1 and 4.2 STATE is active; silent: the client's lease has run out, and it keeps
-what no other client wants; or new: it has no session yet. SEEN is the time since its last call. After
-a crash of podnas, the grace period and the clients that podnas waits for are below the table.
+VERSION is that of NFS, 4.1,4.2 for a node that has mounts of both. With these STATE is active; silent:
+the client's lease has run out, and it keeps what no other client wants; or new: it has no session yet.
+SEEN is the time since its last call. After a crash of podnas, the grace period and the clients that podnas
+waits for are below the table.
 
 A client of version 3 is an address that has made a call in the last hour: the server does not know
 what it has mounted. 128 addresses are listed by themselves, and others together. A node that uses
-two versions is there twice.
+version 3 and another one is there twice.
 
--o json also has each open file and each lock; 'podnas volume show' lists those of a volume.`
+-o json also has each open file and each lock; 'podnas volume show' lists those of a volume. To the protocol
+a node is one client for each of 4.1 and 4.2, with an ID of its own: identities has these.`
 
 const evictLong = `Evict a client of NFSv4.1: the server forgets it, with all that it has open and locked, and what it
 could reclaim after a crash. Others can have its locks at once.
@@ -53,7 +55,7 @@ Data that the node has not written yet is written, or the program gets an error.
 removed while only this node had it open is gone.
 
 NAME is the client's name as 'podnas client list' shows it, or its last word, which is a Linux
-node's host name. If several have it, use the ID.
+node's host name. If several have it, use the ID. A node with mounts of 4.1 and 4.2 loses what it has by both.
 
 ` + clientExitHelp
 
@@ -161,7 +163,7 @@ func newEvictCommand(root *string) *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "client %s (%s, at %s) is evicted: it had %s open and %s locked\n",
-				c.Name, c.ID, c.Address, volume.FormatCount(uint64(c.Opens), "file"), volume.FormatCount(uint64(c.Locks), "range"))
+				c.Name, c.IDs(), c.Address, volume.FormatCount(uint64(c.Opens), "file"), volume.FormatCount(uint64(c.Locks), "range"))
 			return nil
 		},
 	}

@@ -19,9 +19,10 @@ import (
 
 type operation = nfs4.Operation
 
-// node4 is a client of version 4.1.
+// node4 is a client of version 4.1 or 4.2.
 type node4 struct {
 	t       *testing.T
+	minor   uint32
 	conn    *rpc.Client
 	session nfs4.SessionID
 	seq     uint32
@@ -32,7 +33,7 @@ func (n *node4) send(ops ...operation) nfs4.Status {
 	n.t.Helper()
 	cred := rpc.SysCred{MachineName: []byte("node")}
 	h := rpc.CallHeader{RPCVersion: rpc.Version, Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: cred.Auth()}
-	b, err := n.conn.Do(n.t.Context(), h, nfs4.Compound(ops))
+	b, err := n.conn.Do(n.t.Context(), h, nfs4.Compound(ops).Minor(n.minor))
 	mustDo(n.t, err)
 	_, status, err := nfs4.Compound(ops).DecodeResults(b)
 	mustDo(n.t, err)
@@ -54,13 +55,18 @@ func (n *node4) must(status nfs4.Status) {
 	}
 }
 
-// join makes a node of this name known to the server.
+// join makes a node of this name known to the server, by version 4.1.
 func join(t *testing.T, address, name string) *node4 {
+	t.Helper()
+	return joinBy(t, 1, address, name)
+}
+
+func joinBy(t *testing.T, minor uint32, address, name string) *node4 {
 	t.Helper()
 	conn, err := rpc.Dial(t.Context(), address)
 	mustDo(t, err)
 	t.Cleanup(func() { conn.Close() })
-	n := &node4{t: t, conn: conn}
+	n := &node4{t: t, minor: minor, conn: conn}
 	var client nfs4.ExchangeIDRes
 	n.must(n.send(operation{Num: nfs4.OpExchangeID, Args: &nfs4.ExchangeIDArgs{Verf: nfs4.Verifier{1}, OwnerID: []byte(name)}, Res: &client}))
 	channel := nfs4.ChannelAttrs{MaxRequestSize: 1 << 16, MaxResponseSize: 1 << 16, MaxResponseSizeCached: 4096, MaxOperations: 16, MaxRequests: 1}
@@ -158,20 +164,20 @@ func TestClients(t *testing.T) {
 	one.lock("shared", "held", 10, 20)
 	join(t, address, "Linux NFSv4.1 node2\x1b[2J")
 
-	run("two clients", `Linux NFSv4.1 node1 +[0-9a-f]{16} +127.0.0.1:\d+ +4.1 +active +1 +1 +`, 0, "client", "list")
+	run("two clients", `Linux NFSv4 node1 +[0-9a-f]{16} +127.0.0.1:\d+ +4.1 +active +1 +1 +`, 0, "client", "list")
 	run("a name made to do harm", `node2\\x1b\[2J +`, 0, "client", "list")
 	var all process.NFS4
 	mustDo(t, json.Unmarshal([]byte(run("for programs", "", 0, "client", "list", "-o=json")), &all))
 	if len(all.Clients) != 2 || len(all.Opens) != 1 || len(all.Locks) != 1 || all.Grace != nil {
 		t.Fatalf("%+v", all)
 	}
-	if l := all.Locks[0]; l.Volume != "shared" || l.File != "held" || l.Client != "Linux NFSv4.1 node1" || l.Type != "write" || l.Waiting || l.Offset != 10 || l.Length != 20 {
+	if l := all.Locks[0]; l.Volume != "shared" || l.File != "held" || l.Client != "Linux NFSv4 node1" || l.Type != "write" || l.Waiting || l.Offset != 10 || l.Length != 20 {
 		t.Errorf("the lock is %+v", l)
 	}
-	run("the volume", `held +open read\+write +Linux NFSv4.1 node1 +127.0.0.1:\d+ +\d+s\nheld +lock write 10 to 29 +Linux NFSv4.1 node1`, 0, "volume", "show", "shared")
+	run("the volume", `held +open read\+write +Linux NFSv4 node1 +127.0.0.1:\d+ +\d+s\nheld +lock write 10 to 29 +Linux NFSv4 node1`, 0, "volume", "show", "shared")
 	run("a volume that nobody has open", `/other /mnt\n$`, 0, "volume", "show", "other")
 	// Pages are a second old at most.
-	waitUntil(t, "the page has the client", func() bool { return strings.Contains(fetch(t, "http://"+pages+"/"), "Linux NFSv4.1 node1") })
+	waitUntil(t, "the page has the client", func() bool { return strings.Contains(fetch(t, "http://"+pages+"/"), "Linux NFSv4 node1") })
 	page("/", "Open files and locks", "lock write 10 to 29", `node2\x1b[2J`)
 	page("/volume/shared", fmt.Sprintf("inode %d<", all.Locks[0].Inode), "lock write 10 to 29")
 	page("/volume/other", "Only clients of NFSv4.1 tell what they have open and locked.")
@@ -183,7 +189,7 @@ func TestClients(t *testing.T) {
 
 	run("nobody to answer", "use --yes", exitUsage, "client", "evict", "node1")
 	run("a stranger", "there is no client", exitNotFound, "client", "evict", "node3", "--yes")
-	run("evicted", `client Linux NFSv4.1 node1 \([0-9a-f]{16}, at 127.0.0.1:\d+\) is evicted: it had 1 file open and 1 range locked`, 0, "client", "evict", "node1", "--yes")
+	run("evicted", `client Linux NFSv4 node1 \([0-9a-f]{16}, at 127.0.0.1:\d+\) is evicted: it had 1 file open and 1 range locked`, 0, "client", "evict", "node1", "--yes")
 	if status := one.do(); status != nfs4.ErrBadSession {
 		t.Errorf("a call of the evicted client: %s, want BADSESSION", status)
 	}
@@ -212,13 +218,82 @@ func TestClients(t *testing.T) {
 		return strings.Contains(m, `podnas_nfs4_client_events_total{event="evicted"} 2`) && strings.Contains(m, "podnas_nfs4_lost_locks_total 1\n") && strings.Contains(m, "podnas_nfs4_lost_opens_total 1\n")
 	})
 	for _, want := range []string{
-		`level=INFO msg="nfs: a client has come" client="Linux NFSv4.1 node1" address=127.0.0.1:`,
-		`level=WARN msg="nfs: a client was evicted" client="Linux NFSv4.1 node1"`,
+		`level=INFO msg="nfs: a client has come" client="Linux NFSv4 node1" version=4.1 address=127.0.0.1:`,
+		`level=WARN msg="nfs: a client was evicted" client="Linux NFSv4 node1" version=4.1`,
 		`"open files lost"=1 "locks lost"=1`,
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %q: %s", want, log)
 		}
+	}
+}
+
+// A node that mounts with 4.1 and with 4.2 is two clients to the server, and one to people.
+func TestNodeWithBothVersions(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the native engine needs root")
+	}
+	root, pages := t.TempDir(), freeAddress(t)
+	log, cancel, ended := serving(t, "--root="+root, "--engine="+server.EngineNative, "--quota=server", "--http="+pages)
+	defer func() {
+		cancel()
+		mustDo(t, <-ended)
+	}()
+	address := waitForAddress(t, log)
+	waitUntil(t, "podnas is ready", func() bool { return probe(pages) })
+	for _, name := range []string{"old", "new"} {
+		_, _, err := podnas(t.Context(), "volume", "create", name, "--size=10Mi", "--root="+root)
+		mustDo(t, err)
+	}
+	one, two := joinBy(t, 1, address, "Linux NFSv4.1 node1"), joinBy(t, 2, address, "Linux NFSv4.2 node1")
+	one.lock("old", "held", 0, 10)
+	two.lock("new", "held", 20, 10)
+	two.lock("new", "also", 0, 1)
+
+	list, _, err := podnas(t.Context(), "client", "list", "--root="+root)
+	if mustDo(t, err); strings.Count(list, "node1") != 1 || !regexp.MustCompile(`(?m)^Linux NFSv4 node1 +[0-9a-f]{16} +127.0.0.1:\d+ +4\.1,4\.2 +active +3 +3 +`).MatchString(list) {
+		t.Errorf("the list is\n%s", list)
+	}
+	var all process.NFS4
+	out, _, err := podnas(t.Context(), "client", "list", "-o=json", "--root="+root)
+	mustDo(t, err)
+	mustDo(t, json.Unmarshal([]byte(out), &all))
+	if len(all.Clients) != 1 || len(all.Clients[0].Identities) != 2 || len(all.Locks) != 3 {
+		t.Fatalf("%+v", all)
+	}
+	c := all.Clients[0]
+	if c.ID != c.Identities[0].ID || c.Identities[0].Name != "Linux NFSv4.1 node1" || c.Identities[0].Version != "4.1" || c.Identities[1].Name != "Linux NFSv4.2 node1" || c.Identities[1].Version != "4.2" {
+		t.Errorf("the node is %+v", c)
+	}
+	for _, l := range all.Locks {
+		if l.ClientID != c.ID || l.Client != "Linux NFSv4 node1" {
+			t.Errorf("%+v is not of the node %s", l, c.ID)
+		}
+	}
+	if of := all.Of("new"); len(of.Clients) != 1 || len(of.Locks) != 2 {
+		t.Errorf("of the new volume there is %+v", of)
+	}
+	waitUntil(t, "the page and the metrics have one node", func() bool {
+		page, m := fetch(t, "http://"+pages+"/"), fetch(t, "http://"+pages+"/metrics")
+		return strings.Contains(page, "4.1,4.2") && !strings.Contains(page, "NFSv4.2 node1") && strings.Contains(m, "podnas_nfs4_clients 1\n") && strings.Contains(m, "podnas_nfs4_locks 3\n")
+	})
+	if out, _, _ := podnas(t.Context(), "doctor", "--root="+root); !strings.Contains(out, "no two nodes have come with the same one") {
+		t.Errorf("podnas doctor says\n%s", out)
+	}
+
+	// By the ID of either, both go.
+	out, _, err = podnas(t.Context(), "client", "evict", c.Identities[1].ID, "--yes", "--root="+root)
+	want := fmt.Sprintf("client Linux NFSv4 node1 (%s, %s, at %s) is evicted: it had 3 files open and 3 ranges locked\n", c.Identities[0].ID, c.Identities[1].ID, c.Address)
+	if mustDo(t, err); out != want {
+		t.Errorf("it is evicted with %q, want %q", out, want)
+	}
+	for _, n := range []*node4{one, two} {
+		if status := n.do(); status != nfs4.ErrBadSession {
+			t.Errorf("a call by 4.%d of the evicted node: %s, want BADSESSION", n.minor, status)
+		}
+	}
+	if list, _, err = podnas(t.Context(), "client", "list", "--root="+root); err != nil || !strings.Contains(list, "There are no clients") {
+		t.Errorf("%v, after that the list is\n%s", err, list)
 	}
 }
 

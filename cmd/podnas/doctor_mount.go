@@ -20,7 +20,7 @@ first step that fails.
 
 HOST:/path is tested with NFS calls like those of mount.nfs and the kernel. Nothing is
 mounted, and no rights are needed. The steps: mount.nfs and NFS in the kernel, a TCP
-connection, a NULL call to NFS, a session of NFSv4.1, the path from the server's root, free space,
+connection, a NULL call to NFS, a session of NFSv4, the path from the server's root, free space,
 and creating, writing, syncing, locking, reading and removing a file as the calling user. With
 nfsvers=3 in --options, or an option that only version 3 has, they are those of version 3, with
 MOUNT in place of the session. Take host, path and ports from the PersistentVolume:
@@ -40,7 +40,7 @@ const doctorMountExamples = `  # On a node: can kubelet mount this volume?
   kubectl debug node/NODE --image=ghcr.io/podnas/podnas:v0.1.0-dev -- podnas doctor mount 10.96.0.20:/default-data --node-root=/host
 
   # With the mount options of its PersistentVolume, including ports
-  podnas doctor mount 10.96.0.20:/default-data --options=nfsvers=4.1,port=20490
+  podnas doctor mount 10.96.0.20:/default-data --options=nfsvers=4.2,port=20490
 
   # A volume of version 3
   podnas doctor mount 10.96.0.20:/default-data --options=nfsvers=3,port=2049,mountport=2049,nolock

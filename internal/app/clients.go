@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/podnas/podnas/internal/process"
@@ -108,9 +109,11 @@ type file struct {
 
 func (v *view) of(snap state.Snapshot) process.NFS4 {
 	all := process.NFS4{Clients: []process.Client{}, Opens: []process.Open{}, Locks: []process.Lock{}, Omitted: snap.Cut}
-	for i := range snap.Clients {
-		c := client(&snap.Clients[i])
-		v.clients[snap.Clients[i].ID] = c
+	for _, node := range state.Nodes(snap.Clients) {
+		c := client(node)
+		for i := range node {
+			v.clients[node[i].ID] = c
+		}
 		all.Clients = append(all.Clients, c)
 	}
 	for i := range snap.Opens {
@@ -130,24 +133,52 @@ func (v *view) of(snap state.Snapshot) process.NFS4 {
 	if g := &snap.Grace; g.Active {
 		all.Grace = &process.Grace{Until: g.Until, Awaited: []string{}}
 		for _, owner := range g.Awaited {
-			all.Grace.Awaited = append(all.Grace.Awaited, nfsv41.Printable(owner))
+			name, _ := state.Node(owner)
+			all.Grace.Awaited = append(all.Grace.Awaited, nfsv41.Printable(name))
 		}
+		slices.Sort(all.Grace.Awaited)
+		all.Grace.Awaited = slices.Compact(all.Grace.Awaited)
 	}
 	return all
 }
 
-func client(c *state.ClientInfo) process.Client {
-	is := process.ClientActive
+// client returns a node with all that its clients have. Its state and its address are those of the client that is there most.
+func client(node []state.ClientInfo) process.Client {
+	name, _ := state.Node(node[0].Owner)
+	is := process.Client{Name: nfsv41.Printable(name), Since: node[0].Since}
+	states, versions := []string{process.ClientNew, process.ClientSilent, process.ClientActive}, []string(nil)
+	for i := range node {
+		c := &node[i]
+		of := process.Identity{ID: fmt.Sprintf("%016x", c.ID), Name: nfsv41.Printable(c.Owner), Version: fmt.Sprintf("4.%d", c.Minor)}
+		is.Identities = append(is.Identities, of)
+		if !slices.Contains(versions, of.Version) {
+			versions = append(versions, of.Version)
+		}
+		if said := clientState(c); slices.Index(states, said) > slices.Index(states, is.State) {
+			is.State, is.Address = said, c.Address
+		}
+		if c.Since.Before(is.Since) {
+			is.Since = c.Since
+		}
+		if c.Seen.After(is.Seen) {
+			is.Seen = c.Seen
+		}
+		is.Sessions += c.Sessions
+		is.Opens += c.Opens
+		is.Locks += c.Locks
+	}
+	is.ID, is.Version = is.Identities[0].ID, strings.Join(versions, ",")
+	return is
+}
+
+func clientState(c *state.ClientInfo) string {
 	switch {
 	case !c.Confirmed:
-		is = process.ClientNew
+		return process.ClientNew
 	case c.Silent:
-		is = process.ClientSilent
+		return process.ClientSilent
 	}
-	return process.Client{
-		ID: fmt.Sprintf("%016x", c.ID), Name: nfsv41.Printable(c.Owner), Address: c.Address, Version: fmt.Sprintf("4.%d", c.Minor), State: is,
-		Since: c.Since, Seen: c.Seen, Sessions: c.Sessions, Opens: c.Opens, Locks: c.Locks,
-	}
+	return process.ClientActive
 }
 
 func (v *view) holder(key state.FileKey, id uint64, since time.Time) process.Holder {

@@ -68,9 +68,9 @@ var (
 	keptHandlesMisses = desc("nfs_kept_handles_misses_total", "Lookups and listed names whose handle was not cached.")
 	keptAttrsHits     = desc("nfs_kept_attributes_hits_total", "Files in listings, GETATTR, ACCESS and READ whose attributes were remembered. Missing with go-nfs.")
 
-	nfs4Clients        = desc("nfs4_clients", "Clients of NFSv4.1: nodes, each for all its mounts. This and the other podnas_nfs4 metrics are missing with go-nfs and with --nfs4=false.")
+	nfs4Clients        = desc("nfs4_clients", "Clients of NFSv4.1 and 4.2: nodes, each for all its mounts. This and the other podnas_nfs4 metrics are missing with go-nfs and with --nfs4=false.")
 	nfs4Silent         = desc("nfs4_clients_silent", "Clients whose lease has run out. They keep what nobody else wants.")
-	nfs4Events         = desc("nfs4_client_events_total", "What became of clients: came, returned (after a restart of their own), left, revoked (their lease had run out, and another client wanted what they had), expired (silent for a day), evicted (podnas client evict), name-shared (two nodes have one host name).", "event")
+	nfs4Events         = desc("nfs4_client_events_total", "What became of clients: came, returned (after a restart of their own), left, revoked (their lease had run out, and another client wanted what they had), expired (silent for a day), evicted (podnas client evict), name-shared (two nodes have one host name). A node with mounts of 4.1 and of 4.2 counts for each.", "event")
 	nfs4LostOpens      = desc("nfs4_lost_opens_total", "Open files of clients that were revoked, expired or evicted.")
 	nfs4LostLocks      = desc("nfs4_lost_locks_total", "Locked ranges of clients that were revoked, expired or evicted.")
 	nfs4Sessions       = desc("nfs4_sessions", "Sessions of clients.")
@@ -78,7 +78,7 @@ var (
 	nfs4Locks          = desc("nfs4_locks", "Ranges that clients have locked.")
 	nfs4LockWaiters    = desc("nfs4_lock_waiters", "Locks that clients wait for.")
 	nfs4Grace          = desc("nfs4_grace", "1 in the grace period, in which nobody can open or lock anything but what he had before a crash; else 0.")
-	nfs4Awaited        = desc("nfs4_grace_awaited_clients", "Clients that have not reclaimed what they had before the crash.")
+	nfs4Awaited        = desc("nfs4_grace_awaited_clients", "Clients that have not reclaimed what they had before the crash: nodes.")
 	nfs4ReplyBytes     = desc("nfs4_reply_cache_bytes", "Bytes of replies that sessions may keep for retransmissions.")
 	nfs4StateLogFailed = desc("nfs4_state_log_failed", "1 if the log of --state-log could not be written, so that clients have to reclaim what they have if podnas dies; else 0.")
 

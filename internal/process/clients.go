@@ -67,18 +67,36 @@ const (
 	ClientNew    = "new"    // it has no session yet
 )
 
-// Client is a client: a node, for all its mounts.
+// Client is a client: a node, for all its mounts. To the protocol it is one for each minor version that it mounts with.
 type Client struct {
-	ID       string    `json:"id"`   // client ID, in hexadecimal digits
-	Name     string    `json:"name"` // what it calls itself, made printable
+	ID       string    `json:"id"`   // of the first of Identities
+	Name     string    `json:"name"` // what it calls itself, made printable, and without Linux's minor version
 	Address  string    `json:"address"`
-	Version  string    `json:"version"` // of NFS
+	Version  string    `json:"version"` // of NFS: 4.1, 4.2, or 4.1,4.2
 	State    string    `json:"state"`
 	Since    time.Time `json:"since"`
 	Seen     time.Time `json:"seen"`
 	Sessions int       `json:"sessions"`
 	Opens    int       `json:"opens"`
 	Locks    int       `json:"locks"`
+
+	Identities []Identity `json:"identities"` // by name
+}
+
+// IDs returns the client IDs of its identities, in one string.
+func (c *Client) IDs() string {
+	var ids []string
+	for _, of := range c.Identities {
+		ids = append(ids, of.ID)
+	}
+	return strings.Join(ids, ", ")
+}
+
+// Identity is a client as the protocol knows it.
+type Identity struct {
+	ID      string `json:"id"`   // client ID, in hexadecimal digits
+	Name    string `json:"name"` // what it calls itself, made printable
+	Version string `json:"version"`
 }
 
 // Client3 is a client of version 3, which tells the server neither its name nor what it has mounted.
@@ -101,8 +119,8 @@ type Holder struct {
 	Volume   string    `json:"volume"`
 	File     string    `json:"file"` // its path in the volume, or its inode number
 	Inode    uint64    `json:"inode"`
-	ClientID string    `json:"clientID"`
-	Client   string    `json:"client"` // its name
+	ClientID string    `json:"clientID"` // Client.ID
+	Client   string    `json:"client"`   // its name
 	Address  string    `json:"address"`
 	Since    time.Time `json:"since"` // when the file was opened, for locks too
 }

@@ -18,8 +18,10 @@ type Operation struct {
 type Compound []Operation
 
 // Append appends the arguments.
-func (c Compound) Append(b []byte) []byte {
-	b = (&CompoundArgs{MinorVersion: 1, NumOps: uint32(len(c))}).Append(b)
+func (c Compound) Append(b []byte) []byte { return c.append(b, 1) }
+
+func (c Compound) append(b []byte, minor uint32) []byte {
+	b = (&CompoundArgs{MinorVersion: minor, NumOps: uint32(len(c))}).Append(b)
 	for _, o := range c {
 		b = o.Num.Append(b)
 		if o.Args != nil {
@@ -28,6 +30,18 @@ func (c Compound) Append(b []byte) []byte {
 	}
 	return b
 }
+
+// Minor returns the arguments for a minor version.
+func (c Compound) Minor(minor uint32) rpc.Args { return minorCompound{c, minor} }
+
+type minorCompound struct {
+	Compound
+
+	minor uint32
+}
+
+// Append appends the arguments.
+func (c minorCompound) Append(b []byte) []byte { return c.append(b, c.minor) }
 
 // DecodeResults decodes the results. The status is that of the last operation that was done,
 // which is returned too.

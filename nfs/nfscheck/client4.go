@@ -24,7 +24,7 @@ func plain(num nfs4.OpNum) op { return op{Num: num, Res: &nfs4.StatusRes{}} }
 func (s *session4) bare(ctx context.Context, ops ...op) (nfs4.OpNum, nfs4.Status, error) {
 	h := rpc.CallHeader{RPCVersion: rpc.Version, Prog: nfs4.Program, Vers: nfs4.Version, Proc: nfs4.ProcCompound, Cred: s.credential()}
 	for {
-		b, err := s.nfs.Do(ctx, h, nfs4.Compound(ops))
+		b, err := s.nfs.Do(ctx, h, nfs4.Compound(ops).Minor(s.minors[0]))
 		if err != nil {
 			return 0, nfs4.OK, err
 		}
@@ -65,10 +65,17 @@ func (s *session4) do(ctx context.Context, doing string, ops ...op) (doctor.Resu
 	return doctor.Result{}, true
 }
 
-// begin makes the server know this client.
+// begin makes the server know this client, by the first of the minor versions that it serves.
 func (s *session4) begin(ctx context.Context) doctor.Result {
 	var client nfs4.ExchangeIDRes
-	num, status, err := s.bare(ctx, op{Num: nfs4.OpExchangeID, Args: &nfs4.ExchangeIDArgs{Verf: s.verifier, OwnerID: s.owner, Flags: nfs4.ExchangeUseNonPNFS}, Res: &client})
+	exchange := func() (nfs4.OpNum, nfs4.Status, error) {
+		return s.bare(ctx, op{Num: nfs4.OpExchangeID, Args: &nfs4.ExchangeIDArgs{Verf: s.verifier, OwnerID: s.owner, Flags: nfs4.ExchangeUseNonPNFS}, Res: &client})
+	}
+	num, status, err := exchange()
+	for err == nil && status == nfs4.ErrMinorVersMismatch && len(s.minors) > 1 {
+		s.minors = s.minors[1:]
+		num, status, err = exchange()
+	}
 	if err == nil && status == nfs4.OK {
 		s.clientID = client.ClientID
 		const small, large = 4096, 64 << 10
@@ -86,6 +93,8 @@ func (s *session4) begin(ctx context.Context) doctor.Result {
 	switch {
 	case err != nil:
 		return noAnswer(err)
+	case status == nfs4.ErrMinorVersMismatch && s.minors[0] > 1:
+		return doctor.Fail("this is an older podnas, or none: upgrade it, or use nfsvers=4.1 or nfsvers=3", "the server does not serve version 4.%d", s.minors[0])
 	case status == nfs4.ErrMinorVersMismatch:
 		return doctor.Fail("this is not podnas, or another version of it: use nfsvers=3", "the server does not serve version 4.1")
 	case status != nfs4.OK:
@@ -94,7 +103,7 @@ func (s *session4) begin(ctx context.Context) doctor.Result {
 	if r, ok := s.do(ctx, "the session", op{Num: nfs4.OpReclaimComplete, Args: &nfs4.ReclaimCompleteArgs{}, Res: &nfs4.StatusRes{}}); !ok {
 		return r
 	}
-	return doctor.Good("the server knows this client, and made a session")
+	return doctor.Good("the server knows this client, and made a session of version 4.%d", s.minors[0])
 }
 
 // close removes the test file if a step has failed since it was made, makes the server forget the client, and closes

@@ -81,6 +81,19 @@ func (m Mount) Version4() bool {
 	return !slices.ContainsFunc(m.Options, mountoption.OnlyVersion3)
 }
 
+// minors returns the minor versions that mount.nfs asks for, one after the other.
+func (m Mount) minors() []uint32 {
+	for _, option := range m.Options {
+		switch mountoption.Version(option) {
+		case "4.1":
+			return []uint32{1}
+		case "4.2":
+			return []uint32{2}
+		}
+	}
+	return []uint32{2, 1}
+}
+
 // judgeOptions finds options with which mounts of podnas fail.
 func judgeOptions(options []string) doctor.Result {
 	version4 := Mount{Options: options}.Version4()
@@ -99,7 +112,7 @@ func judgeOptions(options []string) doctor.Result {
 		}
 	}
 	if version4 {
-		return doctor.Good("no conflicting option; recommended: nfsvers=4.1,proto=tcp,port=N")
+		return doctor.Good("no conflicting option; recommended: nfsvers=4.2,proto=tcp,port=N")
 	}
 	if len(options) > 0 && !slices.Contains(options, "nolock") {
 		return doctor.Warn("mount with nolock", "without the mount option nolock, mount.nfs needs rpc.statd on the node, and every lock of a program fails")
@@ -159,7 +172,7 @@ func (s *session) null(ctx context.Context, client *rpc.Client, p program) docto
 	var refused *rpc.RPCError
 	switch {
 	case errors.As(err, &refused) && refused.Accept == rpc.ProgMismatch && p.version == nfs4.Version:
-		return doctor.Fail("use nfsvers=3. podnas serves version 4.1 with the native engine, and not with --nfs4=false: podnas doctor in podnas's pod says which engine it has", "no %s version %d: %v", p.name, p.version, err)
+		return doctor.Fail("use nfsvers=3. podnas serves versions 4.1 and 4.2 with the native engine, and not with --nfs4=false: podnas doctor in podnas's pod says which engine it has", "no %s version %d: %v", p.name, p.version, err)
 	case errors.As(err, &refused) && refused.Accept == rpc.ProgMismatch:
 		return doctor.Fail("this is not podnas, or another version of it", "no %s version %d: %v", p.name, p.version, err)
 	case errors.As(err, &refused):

@@ -12,10 +12,11 @@ import (
 	"github.com/podnas/podnas/nfs/nfs4"
 )
 
-// session4 is the state of the steps with version 4.1.
+// session4 is the state of the steps with versions 4.1 and 4.2.
 type session4 struct {
 	*session
 
+	minors   []uint32 // versions to try: the first is in use
 	owner    []byte // this client's co_ownerid
 	verifier nfs4.Verifier
 	clientID uint64
@@ -28,7 +29,7 @@ type session4 struct {
 }
 
 func newSession4(begun *session) *session4 {
-	s := &session4{session: begun, owner: []byte("podnas doctor " + begun.mount.Machine + " " + rand.Text()[:12])}
+	s := &session4{session: begun, minors: begun.mount.minors(), owner: []byte("podnas doctor " + begun.mount.Machine + " " + rand.Text()[:12])}
 	copy(s.verifier[:], rand.Text())
 	return s
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/nfs/nfs3"
+	"github.com/podnas/podnas/nfs/nfs4"
 	"github.com/podnas/podnas/nfs/nfscheck"
 	"github.com/podnas/podnas/nfs/rpc"
 	"github.com/podnas/podnas/quota"
@@ -204,7 +205,7 @@ func TestMount(t *testing.T) {
 
 var steps4 = []string{"options", "address", "connect", "NFS", "session", "mount", "space", "create", "locks", "write", "read", "remove"}
 
-// TestMount with version 4.1. It leaves no client behind.
+// TestMount with versions 4.1 and 4.2. It leaves no client behind.
 func TestMount4(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the native engine needs root")
@@ -220,6 +221,10 @@ func TestMount4(t *testing.T) {
 	}{
 		{"/good", nil, "mount", doctor.OK, "belongs to 0:0 and has mode 0777", ""},
 		{"/good", nil, "locks", doctor.OK, "between nodes", ""},
+		{"/good", nil, "session", doctor.OK, "of version 4.1", ""},
+		{"/good", func(m *nfscheck.Mount) { m.Options = []string{"nfsvers=4.2"} }, "session", doctor.OK, "of version 4.2", ""},
+		{"/good", func(m *nfscheck.Mount) { m.Options = []string{"v4"} }, "session", doctor.OK, "of version 4.2", ""},
+		{"/good", func(m *nfscheck.Mount) { m.Options = nil }, "session", doctor.OK, "of version 4.2", ""},
 		{"/privileged", nil, "remove", doctor.OK, "removed", ""},
 		{"/nothing", nil, "mount", doctor.Failed, "no volume at /nothing", "podnas volume list"},
 		{"/others", nil, "mount", doctor.Failed, "does not let this machine", "allowedClients"},
@@ -251,6 +256,51 @@ func TestMount4(t *testing.T) {
 	for name, dir := range dirs {
 		if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 			t.Errorf("in %s is left %v, %v", name, left, err)
+		}
+	}
+}
+
+// A server without 4.2, as older podnas are: a mount that needs it fails, and one that need not gets 4.1.
+func TestMountWithoutMinorVersion(t *testing.T) {
+	serving := func(highest uint32) uint16 { // it has no session for anybody
+		null := oncrpc.Procedure{Name: "NULL", AnyAuth: true, Handle: func(*oncrpc.Call) rpc.AcceptStat { return rpc.Success }}
+		compound := oncrpc.Procedure{Name: "COMPOUND", AnyAuth: true, Handle: func(c *oncrpc.Call) rpc.AcceptStat {
+			var args nfs4.CompoundArgs
+			args.Decode(&c.Args)
+			status := nfs4.ErrResource
+			if args.MinorVersion > highest {
+				status = nfs4.ErrMinorVersMismatch
+			}
+			c.Reply = (&nfs4.CompoundRes{Status: status}).Append(c.Reply)
+			return rpc.Success
+		}}
+		s, err := oncrpc.NewServer(oncrpc.ServerConfig{
+			Programs: []oncrpc.Program{{Number: nfs4.Program, Version: nfs4.Version, Procedures: []oncrpc.Procedure{null, compound}}},
+			Log:      slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return uint16(nfstest.Serve(t, s).Port)
+	}
+	four1, four0 := serving(1), serving(0)
+	for _, tt := range []struct {
+		option    string
+		port      uint16
+		says, fix string
+	}{
+		{"nfsvers=4.2", four1, "does not serve version 4.2", "use nfsvers=4.1"},
+		{"nfsvers=4.1", four1, "answers NFS4ERR_RESOURCE", "log"},
+		{"nfsvers=4", four1, "answers NFS4ERR_RESOURCE", "log"},
+		{"hard", four1, "answers NFS4ERR_RESOURCE", "log"},
+		{"nfsvers=4.2", four0, "does not serve version 4.2", "upgrade"},
+		{"nfsvers=4.1", four0, "does not serve version 4.1", "use nfsvers=3"},
+		{"nfsvers=4", four0, "does not serve version 4.1", "use nfsvers=3"},
+	} {
+		m := mountOf(tt.port, "/good")
+		m.Options = []string{tt.option}
+		if last, _ := try(t, m); last.Check != "session" || last.Status != doctor.Failed || !strings.Contains(last.Says, tt.says) || !strings.Contains(last.Fix, tt.fix) {
+			t.Errorf("%s: %+v, want it to fail at session with %q, to do %q", tt.option, last, tt.says, tt.fix)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package checkup
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/podnas/podnas/internal/doctor"
 	"github.com/podnas/podnas/internal/volume"
@@ -51,14 +53,20 @@ func judgeFullness(v *volume.Volume, used, limit int64, says string, format func
 // served, or nil.
 func versions(store *volume.Store, notServed error) doctor.Result {
 	var need []string
+	by := map[string]int{}
 	for _, v := range store.List() {
-		if provisioner.MountsAs4(v) {
+		version := provisioner.MountVersion(v)
+		if by[version]++; version != "3" {
 			need = append(need, known(&v))
 		}
 	}
 	switch {
 	case notServed == nil:
-		return doctor.Good("NFSv3, NFSv4.1 and NFSv4.2 are served; %s mount with version 4", volume.FormatCount(len(need), "volume"))
+		says := "NFSv3, NFSv4.1 and NFSv4.2 are served; new volumes mount with 4.2, unless their class names another"
+		for _, version := range slices.Backward(slices.Sorted(maps.Keys(by))) {
+			says += fmt.Sprintf("; %s with %s", volume.FormatCount(by[version], "volume"), version)
+		}
+		return doctor.Good("%s", says)
 	case len(need) == 0:
 		return doctor.Good("NFSv3 is served, and no volume mounts with version 4: %v", notServed)
 	}

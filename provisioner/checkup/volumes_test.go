@@ -78,10 +78,11 @@ func TestVersions(t *testing.T) {
 		want(t, []doctor.Result{r}, "versions", status, says, fix)
 	}
 	add("old", "nfsvers=3")
+	one(nil, doctor.OK, "NFSv4.2 are served; new volumes mount with 4.2, unless their class names another; 1 volume with 3", "")
 	one(off, doctor.OK, "no volume mounts with version 4: NFSv4.1 is turned off", "")
 	add("locks", "nfsvers=4.1")
 	add("highest", "v4")
 	add("plain")
-	one(nil, doctor.OK, "3 volumes mount with version 4", "")
+	one(nil, doctor.OK, "names another; 1 volume with 4.2; 1 volume with 4.1; 1 volume with 4; 1 volume with 3", "")
 	one(off, doctor.Failed, "3 volumes can't be mounted, because they mount with NFSv4: highest, locks, plain. NFSv4.1 is turned off by --nfs4=false", "replace mountOptions")
 }

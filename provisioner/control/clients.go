@@ -14,8 +14,8 @@ import (
 type NFS4 struct {
 	// Holdings returns who has what.
 	Holdings func() process.NFS4
-	// Evict removes a client.
-	Evict func(ctx context.Context, id uint64) error
+	// Evict removes a node, by all its client IDs.
+	Evict func(ctx context.Context, ids ...uint64) error
 }
 
 // served returns an error if version 4.1 is not served.
@@ -46,7 +46,7 @@ func (s *Server) clients(r *http.Request) (any, error) {
 	return all, nil
 }
 
-// evict removes a client that is named by its ID, its name or the last word of that.
+// evict removes a node that is named by an ID or a name of one of its clients, its own name or the last word of that.
 func (s *Server) evict(r *http.Request) (any, error) {
 	if err := s.NFS4.served(); err != nil {
 		return nil, err
@@ -56,24 +56,29 @@ func (s *Server) evict(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := strconv.ParseUint(c.ID, 16, 64)
-	if err != nil {
-		return nil, err
+	ids := make([]uint64, len(c.Identities))
+	for i, of := range c.Identities {
+		if ids[i], err = strconv.ParseUint(of.ID, 16, 64); err != nil {
+			return nil, err
+		}
 	}
-	s.Log.Info("control: request to evict a client", "client", c.Name, "id", c.ID, "address", c.Address)
-	return c, s.NFS4.Evict(r.Context(), id)
+	s.Log.Info("control: request to evict a client", "client", c.Name, "id", c.IDs(), "address", c.Address)
+	return c, s.NFS4.Evict(r.Context(), ids...)
 }
 
 // findClient finds the one client that a person means.
 func findClient(clients []process.Client, name string) (process.Client, error) {
 	var found []process.Client
 	for _, c := range clients {
-		// A Linux node is called "Linux NFSv4.1 HOSTNAME".
-		last := c.Name[strings.LastIndexByte(c.Name, ' ')+1:]
-		if c.ID == name {
-			return c, nil
+		// A Linux node is called "Linux NFSv4 HOSTNAME", and its clients "Linux NFSv4.1 HOSTNAME" and "Linux NFSv4.2 HOSTNAME".
+		named := c.Name == name || c.Name[strings.LastIndexByte(c.Name, ' ')+1:] == name
+		for _, of := range c.Identities {
+			if of.ID == name {
+				return c, nil
+			}
+			named = named || of.Name == name
 		}
-		if name != "" && (c.Name == name || last == name) {
+		if name != "" && named {
 			found = append(found, c)
 		}
 	}

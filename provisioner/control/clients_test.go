@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,46 +25,59 @@ func TestEvict(t *testing.T) {
 	wantCode(t, err, NotFound, "version 3 of NFS alone")
 
 	var evicted []uint64
+	node := func(name, address string, of ...process.Identity) process.Client {
+		return process.Client{ID: of[0].ID, Name: name, Address: address, Identities: of}
+	}
 	clients := []process.Client{
-		{ID: "000000000000000a", Name: "Linux NFSv4.1 node1", Address: "10.0.0.1:700"},
-		{ID: "000000000000000b", Name: "Linux NFSv4.1 node2", Address: "10.0.0.2:700"},
-		{ID: "000000000000000c", Name: "Linux NFSv4.1 node2", Address: "10.0.0.3:700"},
-		{ID: "ffffffffffffffff", Name: "node3", Address: "10.0.0.4:700"},
-		{ID: "000000000000000d", Name: "", Address: "10.0.0.5:700"},
-		{ID: "000000000000000e", Name: "000000000000000a", Address: "10.0.0.6:700"},
+		node("Linux NFSv4 node1", "10.0.0.1:700", process.Identity{ID: "000000000000000a", Name: "Linux NFSv4.1 node1"}),
+		node("Linux NFSv4 node2", "10.0.0.2:700", process.Identity{ID: "000000000000000b", Name: "Linux NFSv4.1 node2"}),
+		node("Linux NFSv4 node2", "10.0.0.3:700", process.Identity{ID: "000000000000000c", Name: "Linux NFSv4.1 node2"}),
+		node("node3", "10.0.0.4:700", process.Identity{ID: "ffffffffffffffff", Name: "node3"}),
+		node("", "10.0.0.5:700", process.Identity{ID: "000000000000000d", Name: ""}),
+		node("000000000000000a", "10.0.0.6:700", process.Identity{ID: "000000000000000e", Name: "000000000000000a"}),
+		node("Linux NFSv4 both", "10.0.0.7:700",
+			process.Identity{ID: "0000000000000010", Name: "Linux NFSv4.1 both"}, process.Identity{ID: "0000000000000011", Name: "Linux NFSv4.2 both"}),
 	}
 	s.NFS4 = NFS4{
 		Holdings: func() process.NFS4 { return process.NFS4{Clients: clients} },
-		Evict: func(_ context.Context, id uint64) error {
-			if id == 13 {
+		Evict: func(_ context.Context, ids ...uint64) error {
+			if slices.Contains(ids, 13) {
 				return errors.New("it can't be")
 			}
-			evicted = append(evicted, id)
+			evicted = ids
 			return nil
 		},
 	}
+	id := func(ids ...uint64) []uint64 { return ids }
 	for _, tt := range []struct {
 		name string
-		id   uint64
+		ids  []uint64
 		code Code // of the refusal
 		text string
 	}{
-		{"000000000000000a", 10, "", ""},
-		{"Linux NFSv4.1 node1", 10, "", ""},
-		{"node1", 10, "", ""},
-		{"node3", 1<<64 - 1, "", ""},
-		{"node2", 0, Invalid, `2 clients are called "node2": name one by its ID: 000000000000000b at 10.0.0.2:700, 000000000000000c at 10.0.0.3:700`},
-		{"node", 0, NotFound, `no client "node"`},
-		{"", 0, NotFound, "no client"},
-		{"a", 0, NotFound, "no client"},
-		{"000000000000000d", 0, Internal, "it can't be"},
+		{"000000000000000a", id(10), "", ""},
+		{"Linux NFSv4 node1", id(10), "", ""},
+		{"Linux NFSv4.1 node1", id(10), "", ""},
+		{"Linux NFSv4.2 node1", nil, NotFound, "no client"},
+		{"node1", id(10), "", ""},
+		{"node3", id(1<<64 - 1), "", ""},
+		{"both", id(16, 17), "", ""},
+		{"Linux NFSv4 both", id(16, 17), "", ""},
+		{"Linux NFSv4.2 both", id(16, 17), "", ""},
+		{"0000000000000010", id(16, 17), "", ""},
+		{"0000000000000011", id(16, 17), "", ""},
+		{"node2", nil, Invalid, `2 clients are called "node2": name one by its ID: 000000000000000b at 10.0.0.2:700, 000000000000000c at 10.0.0.3:700`},
+		{"node", nil, NotFound, `no client "node"`},
+		{"", nil, NotFound, "no client"},
+		{"a", nil, NotFound, "no client"},
+		{"000000000000000d", nil, Internal, "it can't be"},
 	} {
 		evicted = nil
 		c, err := client.Evict(t.Context(), tt.name)
 		if tt.code != "" {
 			wantCode(t, err, tt.code, tt.text)
-		} else if err != nil || len(evicted) != 1 || evicted[0] != tt.id || c.Address == "" {
-			t.Errorf("%q: %+v, %v, evicted %x, want %x", tt.name, c, err, evicted, tt.id)
+		} else if err != nil || !slices.Equal(evicted, tt.ids) || c.Address == "" {
+			t.Errorf("%q: %+v, %v, evicted %x, want %x", tt.name, c, err, evicted, tt.ids)
 		}
 		if tt.code != "" && len(evicted) != 0 {
 			t.Errorf("%q: %x is evicted", tt.name, evicted)

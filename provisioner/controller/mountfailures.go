@@ -161,11 +161,11 @@ func mountCauses() []cause {
 			[]string{"access denied by server", "Permission denied"},
 		},
 		{
-			"NFSVersionNotSupported", "the node's kernel or podnas does not support the version of NFS that the volume mounts with. Run modprobe -a nfsv3 nfsv4 on the node, or install the kernel package with all modules; podnas serves version 3 over TCP and, with the native engine, 4.1, which podnas doctor in its pod shows. Nodes without version 4.1 need volumes of a class with mountOptions: [nfsvers=3]",
+			"NFSVersionNotSupported", "the node's kernel or podnas does not support the version of NFS that the volume mounts with. Run modprobe -a nfsv3 nfsv4 on the node, or install the kernel package with all modules; podnas serves version 3 over TCP and, with the native engine, 4.1 and 4.2, which podnas doctor in its pod shows. Nodes without version 4.2 need volumes of a class with mountOptions: [nfsvers=4.1], those without either [nfsvers=3]",
 			[]string{"Protocol not supported", "requested NFS version or transport protocol is not supported"},
 		},
 		{
-			"MountOptionsWrong", "a mount option is invalid. Check mountOptions of the PersistentVolume, which come from its StorageClass",
+			"MountOptionsWrong", "a mount option is invalid. Check mountOptions of the PersistentVolume, which come from its StorageClass. A node whose kernel or mount.nfs is too old for nfsvers=4.2, the default, needs volumes of a class with mountOptions: [nfsvers=4.1]",
 			[]string{"an incorrect mount option was specified", "rpc.statd is not running", "Invalid argument"},
 		},
 		{

@@ -38,10 +38,10 @@ func TestMountCauses(t *testing.T) {
 		{"mount: mounting 10.96.0.20:/v on /x failed: Connection refused", "ServerRefusedMount", ""},
 		{"mount.nfs: No route to host for 10.96.0.20:/v on /x", "ServerRefusedMount", ""},
 		{"mount.nfs: Connection timed out", "ServerNotReached", "NetworkPolicy"},
-		{"mount.nfs: requested NFS version or transport protocol is not supported", "NFSVersionNotSupported", "nfsvers=3"},
+		{"mount.nfs: requested NFS version or transport protocol is not supported", "NFSVersionNotSupported", "nfsvers=4.1"},
 		{"mount.nfs: Protocol not supported", "NFSVersionNotSupported", "modprobe"},
 		{"mount.nfs: rpc.statd is not running but is required for remote locking.\nmount.nfs: Either use '-o nolock' to keep locks local, or start statd.", "MountOptionsWrong", ""},
-		{"mount.nfs: an incorrect mount option was specified", "MountOptionsWrong", ""},
+		{"mount.nfs: an incorrect mount option was specified", "MountOptionsWrong", "nfsvers=4.1"},
 		{"mount.nfs: something that nobody has heard of", "", ""},
 	} {
 		c, ok := mountCause(kubeletSays("v", tt.says), false)

@@ -27,8 +27,8 @@ func TestSharedNames(t *testing.T) {
 	}
 	looks("")
 	noticed := time.Now()
-	names = []SharedName{{Name: "Linux NFSv4.1 pi", Address: "10.0.0.1:700", Other: "10.0.0.2:800", Last: noticed}}
-	event := `Warning NodesShareName Two nodes call themselves "Linux NFSv4.1 pi", so each loses its open files and locks to the other: the one at 10.0.0.1:700, and the one at 10.0.0.2:800 before it.`
+	names = []SharedName{{Name: "Linux NFSv4 pi", Address: "10.0.0.1:700", Other: "10.0.0.2:800", Last: noticed}}
+	event := `Warning NodesShareName Two nodes call themselves "Linux NFSv4 pi", so each loses its open files and locks to the other: the one at 10.0.0.1:700, and the one at 10.0.0.2:800 before it.`
 	looks(event)
 	looks("")
 	names[0].Last = noticed.Add(time.Minute)
@@ -38,6 +38,6 @@ func TestSharedNames(t *testing.T) {
 	looks("")
 	names = nil
 	looks("")
-	names = []SharedName{{Name: "Linux NFSv4.1 pi", Last: noticed.Add(sharedNamesAgain)}}
+	names = []SharedName{{Name: "Linux NFSv4 pi", Last: noticed.Add(sharedNamesAgain)}}
 	looks("Warning NodesShareName")
 }

@@ -203,7 +203,7 @@ func TestProvisionAndPrint(t *testing.T) {
 		pv.Spec.StorageClassName != "podnas" || pv.Spec.ClaimRef.Namespace != "default" || pv.Spec.ClaimRef.UID != "" {
 		t.Errorf("PersistentVolume %+v", pv)
 	}
-	mount := fmt.Sprintf("mount -t nfs -o proto=tcp,port=20490,nfsvers=4.1,hard 127.0.0.1:/%s /mnt", pv.Name)
+	mount := fmt.Sprintf("mount -t nfs -o proto=tcp,port=20490,nfsvers=4.2,hard 127.0.0.1:/%s /mnt", pv.Name)
 	for _, want := range []string{pv.Name, "default/data", "10Mi", filepath.Join(b.Root, pv.Name), mount} {
 		if strings.Count(b.out.String(), want) == 0 {
 			t.Errorf("%q is not in what was printed:\n%s", want, b.out.String())

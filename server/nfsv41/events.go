@@ -60,27 +60,33 @@ func (v *events) totals() Totals {
 	}
 }
 
-// tell logs and counts an event.
+// tell logs and counts an event. It names nodes, as lists of clients do, and the version in which each is a client of its own.
 func (v *events) tell(e state.Event) {
 	if int(e.Kind) < len(v.kinds) {
 		v.kinds[e.Kind].Add(1)
 	}
-	client := []any{"client", Printable(e.Owner), "address", e.Address}
-	lost := slices.Concat(client, []any{"open files lost", e.Opens, "locks lost", e.Locks})
+	name, version := state.Node(e.Owner)
+	name = Printable(name)
+	client := []any{"client", name}
+	if version != "" {
+		client = append(client, "version", version)
+	}
+	address := slices.Concat(client, []any{"address", e.Address})
+	lost := slices.Concat(address, []any{"open files lost", e.Opens, "locks lost", e.Locks})
 	switch e.Kind {
 	case state.OwnerShared:
-		v.shared.add(SharedName{Name: Printable(e.Owner), Address: e.Address, Other: e.Other, Last: time.Now()})
+		v.shared.add(SharedName{Name: name, Address: e.Address, Other: e.Other, Last: time.Now()})
 	case state.ClientRevoked, state.ClientExpired, state.ClientEvicted:
 		v.lostOpens.Add(uint64(e.Opens))
 		v.lostLocks.Add(uint64(e.Locks))
 	}
 	switch e.Kind {
 	case state.ClientCame:
-		v.line(slog.LevelInfo, "nfs: a client has come", client)
+		v.line(slog.LevelInfo, "nfs: a client has come", address)
 	case state.ClientReturned:
 		v.line(slog.LevelInfo, "nfs: a client has come again, after a restart of its own", lost)
 	case state.ClientLeft:
-		v.line(slog.LevelInfo, "nfs: a client has left", client)
+		v.line(slog.LevelInfo, "nfs: a client has left", address)
 	case state.ClientRevoked:
 		v.line(slog.LevelWarn, "nfs: a client that was silent for longer than a lease is forgotten, as another one wanted what it had", lost)
 	case state.ClientExpired:
@@ -88,12 +94,12 @@ func (v *events) tell(e state.Event) {
 	case state.ClientEvicted:
 		v.line(slog.LevelWarn, "nfs: a client was evicted", lost)
 	case state.OwnerShared:
-		v.line(slog.LevelWarn, "nfs: two nodes have the same host name, and take each other's locks: give them different names, or set nfs4_unique_id on them", append(client, "other", e.Other))
+		v.line(slog.LevelWarn, "nfs: two nodes have the same host name, and take each other's locks: give them different names, or set nfs4_unique_id on them", append(address, "other", e.Other))
 	case state.GraceEnded:
 		if e.Owner == "" {
 			v.line(slog.LevelInfo, "nfs: all clients have reclaimed what they had", nil)
 		} else {
-			v.line(slog.LevelWarn, "nfs: a client has not reclaimed in time what it had open and locked", []any{"client", Printable(e.Owner)})
+			v.line(slog.LevelWarn, "nfs: a client has not reclaimed in time what it had open and locked", client)
 		}
 	}
 }

@@ -29,8 +29,15 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%q lacks %q", out.String(), want)
 		}
 	}
+	out.Reset()
+	for _, version := range []string{"4.1", "4.2"} {
+		e.tell(state.Event{Kind: state.ClientEvicted, Owner: "Linux NFSv" + version + " node3", Address: "10.0.0.3:700"})
+		if want := `client="Linux NFSv4 node3" version=` + version + ` address=10.0.0.3:700 `; !strings.Contains(out.String(), want) {
+			t.Errorf("%q lacks %q", out.String(), want)
+		}
+	}
 	e.tell(state.Event{Kind: state.GraceEnded})
-	if n := e.totals(); n.Came != many || n.Revoked != 1 || n.LostOpens != 2 || n.LostLocks != 3 || n.Evicted != 0 {
+	if n := e.totals(); n.Came != many || n.Revoked != 1 || n.LostOpens != 2 || n.LostLocks != 3 || n.Evicted != 2 {
 		t.Errorf("counted are %+v", n)
 	}
 }

@@ -41,19 +41,35 @@ func (s *Server) File(key state.FileKey) (name string, inode uint64) {
 // evictAgain is the time between two attempts to evict a client.
 const evictAgain = 50 * time.Millisecond
 
-// Evict removes a client with all that it has open and locked. It waits for calls of
-// the client that change what is on the disk about it.
-func (s *Server) Evict(ctx context.Context, id uint64) error {
+// Evict removes the clients of a node with all that they have open and locked. It waits for calls of
+// theirs that change what is on the disk about them. It is an error if all have gone meanwhile.
+func (s *Server) Evict(ctx context.Context, ids ...uint64) error {
+	found := false
+	for _, id := range ids {
+		was, err := s.evict(ctx, id)
+		if err != nil {
+			return err
+		}
+		found = found || was
+	}
+	if !found {
+		return errors.New("the client has gone meanwhile")
+	}
+	return nil
+}
+
+// evict removes a client, and reports whether it was there.
+func (s *Server) evict(ctx context.Context, id uint64) (found bool, err error) {
 	for {
 		switch s.state.Evict(id) {
 		case state.OK:
-			return nil
+			return true, nil
 		case state.ErrStaleClientID:
-			return errors.New("the client has gone meanwhile")
+			return false, nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the list of clients on the disk could not be changed: %w", ctx.Err())
+			return false, fmt.Errorf("the list of clients on the disk could not be changed: %w", ctx.Err())
 		case <-time.After(evictAgain):
 		}
 	}

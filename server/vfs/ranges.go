@@ -16,8 +16,9 @@ import (
 // setuid and setgid as it does for a write of the caller, and keeps the blocks that ext4 reserves for root.
 
 const (
-	// copyFor is for how long a COPY begins to copy one more piece. Clients ask for the rest.
-	copyFor = time.Second
+	// copyFor is for how long a COPY begins to copy one more piece. Clients ask for the rest. It is less than what --slow-call
+	// has for a slow call.
+	copyFor = 500 * time.Millisecond
 	// copyPiece is what is copied at once, in bytes: other calls for the file wait for it, and so does the end of COPY.
 	copyPiece = 4 << 20
 	// clonePiece is what a COPY shares at once, at most: what of it is in memory alone is written to the disk first.

@@ -50,7 +50,7 @@ func TestPersistentVolume(t *testing.T) {
 		t.Errorf("NFS source %+v, want 127.0.0.1:/%s", *v.Spec.NFS, v.Name)
 	}
 	port := fmt.Sprintf("port=%d", p.port)
-	want := []string{"proto=tcp", port, "nfsvers=4.1", "hard", "timeo=50"}
+	want := []string{"proto=tcp", port, "nfsvers=4.2", "hard", "timeo=50"}
 	if !slices.Equal(v.Spec.MountOptions, want) {
 		t.Errorf("mount options %q, want %q", v.Spec.MountOptions, want)
 	}

@@ -36,7 +36,7 @@ func TestNFS4(t *testing.T) {
 		t.Errorf("mount options %q, want %q", v.Spec.MountOptions, want)
 	}
 	n.claim("plain", n.class("", nil), "1Mi", nil)
-	if got := n.bound("plain").Spec.MountOptions; !slices.Contains(got, "nfsvers=4.1") || slices.Contains(got, "nolock") {
+	if got := n.bound("plain").Spec.MountOptions; !slices.Contains(got, "nfsvers=4.2") || slices.Contains(got, "nolock") {
 		t.Errorf("without a version the mount options are %q", got)
 	}
 	n.claim("three", n.class("-nfs3", with3), "1Mi", nil)

@@ -49,7 +49,7 @@ func TestAppliance(t *testing.T) {
 		{"the quick start", w.quickStart, always},
 		{"the status page", w.statusPage, always},
 		{"commands", w.commands, always},
-		{"version 4.1", nfs4, always},
+		{"version 4", nfs4, always},
 		{"podnas is downgraded under mounted volumes", downgradeMounted, notInShort},
 		{"a node without mount.nfs", noHelper, notInShort},
 		{"who calls by version 3", identity, notInShort},

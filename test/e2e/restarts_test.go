@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -43,10 +44,14 @@ type lockers struct {
 	folder string // of the volume, in the pod disk
 }
 
-// startLockers makes a claim for the two pods, and starts them.
-func startLockers(t *testing.T) lockers {
+// startLockers makes a claim of a class for the two pods, and starts them.
+func startLockers(t *testing.T, class string) lockers {
 	t.Helper()
-	kubectl(t, "apply", "-f", deploy+"examples/locks/claim.yaml")
+	claim, err := os.ReadFile(deploy + "examples/locks/claim.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, strings.Replace(string(claim), "storageClassName: podnas\n", "storageClassName: "+class+"\n", 1))
 	v := boundVolume(t, "locked")
 	nfs := v.Spec.NFS
 	options := append(slices.Clone(v.Spec.MountOptions), "addr="+nfs.Server, "clientaddr=0.0.0.0")

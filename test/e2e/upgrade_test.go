@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,16 +64,24 @@ func finds(t *testing.T, how string) {
 	}
 }
 
-// downgradeMounted goes back to a version that knows the kernel's handles alone, and forth again, under
-// volumes that are mounted and locked. Those have the kernel's handles: a version without an index has made
-// them, or this one with deploy/overlays/handles: docs/upgrading.md.
+// downgradeMounted goes back to a version that knows the kernel's handles alone and has no NFSv4.2, and forth again,
+// under volumes that are mounted and locked. Those have the kernel's handles: a version without an index has made
+// them, or this one with deploy/overlays/handles; and they mount with 4.1: docs/upgrading.md. They keep that after
+// the upgrade, and new ones get 4.2.
 func downgradeMounted(t *testing.T) {
 	toKernelHandles(t)
 	mountAnew(t, func() {})
-	l := startLockers(t)
+	kubectl(t, "apply", "-f", class41)
+	l := startLockers(t, "podnas-nfs41")
+	options := boundVolume(t, "locked").Spec.MountOptions
 	l.versions(t)
+	if got := boundVolume(t, "locked").Spec.MountOptions; !slices.Equal(got, options) || !slices.Contains(got, "nfsvers=4.1") {
+		t.Errorf("mount options were %q, and are %q", options, got)
+	}
+	nodeHasBoth(t, "podnas", "nfsvers=4.2")
 	keptIsWhole(t)
 	l.stop(t)
+	kubectl(t, "delete", "-f", class41)
 }
 
 // downgrade goes back to the previous version, which has NFSv3 alone and knows no index, while no volume

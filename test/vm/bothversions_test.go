@@ -17,15 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBothVersions mounts a volume with version 3 and with 4.1: each sees what the other has
+// TestBothVersions mounts a volume with version 3 and with 4: each sees what the other has
 // changed as soon as it opens the file or looks for the name, and no later than that.
 func TestBothVersions(t *testing.T) {
 	a := serve(t)
 	pv := a.volume("both", "128Mi")
 	// Names and attributes that a client has cached are its own affair.
 	with3 := mountWith(t, pv, append(version3Options(), "noac"))
-	with41 := mountWith(t, pv, append(slices.Clone(pv.Spec.MountOptions), "noac"))
-	for _, dir := range []struct{ name, writer, reader string }{{"3 to 4.1", with3, with41}, {"4.1 to 3", with41, with3}} {
+	with4 := mountWith(t, pv, append(slices.Clone(pv.Spec.MountOptions), "noac"))
+	for _, dir := range []struct{ name, writer, reader string }{{"3 to 4", with3, with4}, {"4 to 3", with4, with3}} {
 		t.Run(dir.name, func(t *testing.T) {
 			writer, reader := filepath.Join(dir.writer, "d"), filepath.Join(dir.reader, "d")
 			time.Sleep(tick) // since the same name was removed
@@ -39,7 +39,7 @@ func TestBothVersions(t *testing.T) {
 			gone(t, reader)
 		})
 	}
-	t.Run("appends", func(t *testing.T) { appendsOfBoth(t, with3, with41) })
+	t.Run("appends", func(t *testing.T) { appendsOfBoth(t, with3, with4) })
 }
 
 // tick is between two changes of a directory of which a client of version 3 sees both: it tells them
@@ -102,12 +102,12 @@ func seen(t *testing.T, writer, reader string) {
 }
 
 // appendsOfBoth appends to a file by turns, each of which opens it.
-func appendsOfBoth(t *testing.T, with3, with41 string) {
+func appendsOfBoth(t *testing.T, with3, with4 string) {
 	const lines = 20
 	var want []byte
 	var turn sync.Mutex
 	var both sync.WaitGroup
-	for i, mnt := range []string{with3, with41} {
+	for i, mnt := range []string{with3, with4} {
 		both.Go(func() {
 			for n := range lines {
 				turn.Lock()
@@ -126,7 +126,7 @@ func appendsOfBoth(t *testing.T, with3, with41 string) {
 		})
 	}
 	both.Wait()
-	for _, mnt := range []string{with3, with41} {
+	for _, mnt := range []string{with3, with4} {
 		if got, err := os.ReadFile(filepath.Join(mnt, "lines")); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%v, %d bytes, want %d", err, len(got), len(want))
 		}

@@ -130,7 +130,8 @@ func (c *chaos) begin(version3 string) {
 	c.t.Helper()
 	c.began = now()
 	for i, v := range c.nodes {
-		c.start(chaosClients{Dir: v.mnt, Node: i, Registers: 2, Lockers: 2, Appenders: 1})
+		clones := strings.Contains(mountedAs(c.t, v.mnt), ",vers=4.2,")
+		c.start(chaosClients{Dir: v.mnt, Node: i, Registers: 2, Lockers: 2, Appenders: 1, Clones: clones})
 	}
 	if version3 != "" {
 		c.start(chaosClients{Dir: version3, Node: len(c.nodes), Readers: 1})

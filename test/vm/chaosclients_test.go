@@ -33,6 +33,7 @@ type chaosClients struct {
 	Readers   int // and that only read them
 	Lockers   int // clients that lock, read, write, and unlock
 	Appenders int
+	Clones    bool // some blocks of registers are not written, but shared with another file: CLONE of version 4.2
 }
 
 const (
@@ -165,13 +166,29 @@ func (c *chaosClient) register(write bool) {
 		if err := c.open(o.Key, flags); err != nil {
 			return err
 		}
-		if write {
-			fillBlock(c.block, o.Value)
-			_, err := c.file.WriteAt(c.block, 0)
-			return err
+		if !write {
+			return c.read(o)
 		}
-		return c.read(o)
+		fillBlock(c.block, o.Value)
+		if c.Clones && c.rand.IntN(3) == 0 {
+			return c.clone()
+		}
+		_, err := c.file.WriteAt(c.block, 0)
+		return err
 	})
+}
+
+// clone makes the block that of the register that is open, by a file of the client.
+func (c *chaosClient) clone() error {
+	source, err := os.OpenFile(filepath.Join(c.Dir, fmt.Sprintf("source-%d", c.number)), unix.O_DIRECT|os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = source.WriteAt(c.block, 0)
+	if err == nil {
+		err = unix.IoctlFileCloneRange(int(c.file.Fd()), &unix.FileCloneRange{Src_fd: int64(source.Fd()), Src_length: chaosBlock})
+	}
+	return errors.Join(err, source.Close())
 }
 
 // open opens a file, which stays open until the client uses another, or a call fails.

@@ -4,7 +4,7 @@
 #
 # usage: test/vm/cut.sh PODNAS ENGINE TEST-BINARY ARG...   (go test -exec)
 #
-# With NFS=4.1 in the environment the volume is mounted with that. SHORT=1 is for one cut.
+# With NFS=4.1 or 4.2 in the environment the volume is mounted with that. SHORT=1 is for one cut.
 #
 # The test writes its orders into a folder that all share: "cut" kills the serving
 # guest as it is, "boot" starts the next one on its disk. The order is carried out
@@ -28,12 +28,13 @@ shift 2
 shared=$CUT_DIR/shared
 mkdir -p "$shared/claims"
 touch "$CUT_DIR/disk"
-cat >"$shared/claims/cut.yaml" <<'YAML'
+cat >"$shared/claims/cut.yaml" <<YAML
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata:
   name: standard
 provisioner: podnas.io/nfs
+mountOptions: [${NFS:+nfsvers=$NFS}]
 ---
 apiVersion: v1
 kind: PersistentVolumeClaim

@@ -41,7 +41,7 @@ func TestGuestPowerCut(t *testing.T) {
 	mnt := mount(t, pv)
 	log := startLog(t, filepath.Join(mnt, "log"))
 	files42 := mnt
-	if os.Getenv("NFS") == "4.1" {
+	if version4() {
 		files42 = mountWith(t, pv, version42Options())
 	}
 	large := startFiles(filepath.Join(files42, "file-"))

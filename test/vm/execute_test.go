@@ -143,7 +143,7 @@ func TestDefaultACL(t *testing.T) {
 	}{
 		// A client of version 4, which sees no ACL, takes the umask (022) off the mode: the
 		// mask then lets nobody write.
-		{1003, nil, map[bool]error{true: syscall.EACCES}[version41()]},
+		{1003, nil, map[bool]error{true: syscall.EACCES}[version4()]},
 		{1004, syscall.EACCES, syscall.EACCES},
 	} {
 		do := actAs(t, identity{uid: c.uid, gid: c.uid})
@@ -158,7 +158,7 @@ func TestDefaultACL(t *testing.T) {
 		}
 	}
 	umask := uint32(0)
-	if version41() {
+	if version4() {
 		umask = 0o022
 	}
 	for name, want := range map[string]uint32{"f": 0o660 &^ umask, "d": 0o770 &^ umask} {

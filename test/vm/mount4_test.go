@@ -55,7 +55,7 @@ func TestMountWithoutVersion(t *testing.T) {
 	}
 }
 
-// A volume of a class that names no version mounts with 4.1, by the options of its
+// A volume of a class that names no version mounts with 4.2, by the options of its
 // PersistentVolume alone, and podnas doctor finds nothing wrong with that, from the wire and on the
 // mount.
 func TestClassWithoutVersion(t *testing.T) {
@@ -64,15 +64,15 @@ func TestClassWithoutVersion(t *testing.T) {
 	a.manifest("class-plain", fmt.Sprintf(class, "plain", "Delete"))
 	a.claim("locked", "plain", "16Mi")
 	pv := a.provisioned("locked")
-	if got := strings.Join(pv.Spec.MountOptions, ","); got != "proto=tcp,port=20490,nfsvers=4.1" {
+	if got := strings.Join(pv.Spec.MountOptions, ","); got != "proto=tcp,port=20490,nfsvers=4.2" {
 		t.Errorf("mount options %s", got)
 	}
 	mnt := mount(t, pv)
-	if got := mountedAs(t, mnt); !strings.HasPrefix(got, "nfs4 ") || !strings.Contains(got, ",vers=4.1,") || !strings.Contains(got, ",hard,") {
+	if got := mountedAs(t, mnt); !strings.HasPrefix(got, "nfs4 ") || !strings.Contains(got, ",vers=4.2,") || !strings.Contains(got, ",hard,") {
 		t.Errorf("mounted as %s", got)
 	}
-	mustWrite(t, filepath.Join(mnt, "f"), []byte("by 4.1"))
-	holds(t, filepath.Join(a.dir(pv), "f"), []byte("by 4.1"))
+	mustWrite(t, filepath.Join(mnt, "f"), []byte("by 4.2"))
+	holds(t, filepath.Join(a.dir(pv), "f"), []byte("by 4.2"))
 
 	options := "--options=" + strings.Join(pv.Spec.MountOptions, ",")
 	out, code := run(t, "doctor", "mount", pv.Spec.NFS.Server+":"+pv.Spec.NFS.Path, options)
@@ -82,7 +82,7 @@ func TestClassWithoutVersion(t *testing.T) {
 	if out, code = run(t, "doctor", "mount", mnt); code != 0 || !strings.Contains(out, "flock works, between all nodes") || !strings.Contains(out, "fcntl works, between all nodes") {
 		t.Errorf("what is mounted: %d\n%s", code, out)
 	}
-	if out, code = run(t, "volume", "show", "--root="+a.root, pv.Metadata.Name); code != 0 || !strings.Contains(out, "sudo mount -t nfs -o proto=tcp,port=20490,nfsvers=4.1 127.0.0.1:"+pv.Spec.NFS.Path+" /mnt") {
+	if out, code = run(t, "volume", "show", "--root="+a.root, pv.Metadata.Name); code != 0 || !strings.Contains(out, "sudo mount -t nfs -o proto=tcp,port=20490,nfsvers=4.2 127.0.0.1:"+pv.Spec.NFS.Path+" /mnt") {
 		t.Errorf("podnas volume show: %d\n%s", code, out)
 	}
 }
@@ -111,7 +111,7 @@ func TestEvictNode(t *testing.T) {
 		}
 		return os.Remove(filepath.Join(two.mnt, "removed"))
 	})
-	for _, want := range []string{"Linux NFSv4.1 node1", "Linux NFSv4.1 node2"} {
+	for _, want := range []string{"Linux NFSv4 node1", "Linux NFSv4 node2"} {
 		if out, code := run(t, "client", "list", "--root="+a.root); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("podnas client list: %d\n%s", code, out)
 		}

@@ -40,7 +40,7 @@ func TestTwoNodesOfOneName(t *testing.T) {
 			logs[i] = startLog(t, filepath.Join(v.mnt, fmt.Sprint("log-", i)))
 		}
 		eventually(t, "podnas notices it", func() bool { return noticed() > 0 })
-		if out, _ := run(t, "doctor", "--root="+a.root); !strings.Contains(out, `two nodes call themselves "Linux NFSv4.1 raspberrypi"`) || !strings.Contains(out, "10.77.1.2:") || !strings.Contains(out, "10.77.2.2:") {
+		if out, _ := run(t, "doctor", "--root="+a.root); !strings.Contains(out, `two nodes call themselves "Linux NFSv4 raspberrypi"`) || !strings.Contains(out, "10.77.1.2:") || !strings.Contains(out, "10.77.2.2:") {
 			t.Errorf("podnas doctor says\n%s", out)
 		}
 		eventually(t, "the status page says it", func() bool {

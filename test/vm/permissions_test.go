@@ -30,7 +30,7 @@ func TestPermissions(t *testing.T) {
 	nativeOnly(t, "it acts as one user for all callers")
 	// Of a short run.
 	leftOut := []string{"root", "group", "owner", "owner in the group", "other"}
-	if version41() {
+	if version4() {
 		leftOut = []string{"owner in the group", "supplementary group"}
 	}
 	a := serve(t)
@@ -117,7 +117,7 @@ func clientsOwn(name string, local, nfs result) bool {
 	case "O_CREAT":
 		// With version 3 Linux 7.2 sends CREATE, UNCHECKED, which may be of a file that is there, and asks for
 		// no ACCESS, whoever serves. The server checks each WRITE.
-		if !version41() && nfs.errno == "ok" && local.errno == "EACCES" {
+		if !version4() && nfs.errno == "ok" && local.errno == "EACCES" {
 			return local.files == nfs.files
 		}
 	}

@@ -8,9 +8,9 @@
 #                the kernel's server, before that of version 4.1
 #   SHORT=1      what each change runs (.ci/run): without what another version, another engine or
 #                another suite has as well; version_test.go has the lists
-#   NFS=4.1      only what mounts volumes with NFSv4.1, and all of that; NFS=3: without
-#                it. Without NFS with both (version_test.go)
-#   FINDER=NAME  how native finds files: kernel, or index. Without it, version 4.1 is with the index, as
+#   NFS=4.2      only what mounts volumes with NFSv4, and all of that, with 4.2, as new volumes have it; NFS=4.1: with
+#                4.1; NFS=3: without both. Without NFS with 3 and 4.2, and some of 4.1 (version_test.go)
+#   FINDER=NAME  how native finds files: kernel, or index. Without it, version 4 is with the index, as
 #                deploy/podnas.yaml has both, and version 3 with the kernel's handles; a few tests run
 #                with the other one, too
 #   RUN=REGEX    only the tests that match, as go test -run takes it
@@ -60,8 +60,12 @@ if [ -n "${SHORT:-}" ]; then
 fi
 guest="'$here/vm.sh' ${KEEP:+-k} -m 2048 -t $limit -x 4G -s '$found' -e 'FOUND=$found' -e 'PODNAS=$bin/podnas' -e PODNAS_TEST_XFS=/xfs ${SHORT:+-e SHORT=1}"
 guest3="$guest -e ENGINE=native ${FINDER:+-e FINDER=$FINDER}"
-finder41=${FINDER:-index}
-guest41="$guest -e ENGINE=native -e NFS=4.1 -e FINDER=$finder41"
+finder4=${FINDER:-index}
+nfs4=4.2
+if [ "${NFS:-}" = 4.1 ]; then
+	nfs4=4.1
+fi
+guest4="$guest -e ENGINE=native -e NFS=$nfs4 -e FINDER=$finder4"
 native() {
 	# These packages have tests of their own that need this disk.
 	local tree="${RUN:-.}"
@@ -71,22 +75,22 @@ native() {
 	fi
 	suite native "$guest3" -run "$tree" ./internal/tree || status=1
 }
-native41() {
-	local guest="$guest41 ${KILLS:+-e KILLS=$KILLS} ${CHAOS:+-e CHAOS=$CHAOS} ${SEED:+-e SEED=$SEED} ${CUTS:+-e CUTS=$CUTS}"
-	suite 'native, NFS 4.1' "$guest" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
+native4() {
+	local guest="$guest4 ${KILLS:+-e KILLS=$KILLS} ${CHAOS:+-e CHAOS=$CHAOS} ${SEED:+-e SEED=$SEED} ${CUTS:+-e CUTS=$CUTS}"
+	suite "native, NFS $nfs4" "$guest" -run "${RUN:-.}" -skip "$alone" ./test/vm || status=1
 	if wanted TestFaultyDisk; then
-		suite 'native, NFS 4.1' "$guest" -run TestFaultyDisk ./test/vm || status=1
+		suite "native, NFS $nfs4" "$guest" -run TestFaultyDisk ./test/vm || status=1
 	fi
 	if wanted TestGuestPowerCut; then
-		suite 'native, NFS 4.1' "env NFS=4.1 FINDER=$finder41 '$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
+		suite "native, NFS $nfs4" "env NFS=$nfs4 FINDER=$finder4 '$here/cut.sh' '$bin/podnas' native" -run TestGuestPowerCut ./test/vm || status=1
 	fi
 }
-apart41() { # the rest of version 4.1: each has a guest of another kind
+apart4() { # the rest of version 4: each has a guest of another kind
 	if wanted TestThroughService; then # it has NAT
-		suite 'native, NFS 4.1' "${guest41/vm.sh\'/vm.sh\' -o}" -run TestThroughService ./test/vm || status=1
+		suite "native, NFS $nfs4" "${guest4/vm.sh\'/vm.sh\' -o}" -run TestThroughService ./test/vm || status=1
 	fi
 	if wanted TestTwoGuests; then
-		suite 'native, NFS 4.1' "env 'PODNAS=$bin/podnas' ENGINE=native NFS=4.1 ${FINDER:+FINDER=$FINDER} ${GUESTS:+GUESTS=$GUESTS} '$here/taps.sh'" -run TestTwoGuests ./test/vm || status=1
+		suite "native, NFS $nfs4" "env 'PODNAS=$bin/podnas' ENGINE=native NFS=$nfs4 ${FINDER:+FINDER=$FINDER} ${GUESTS:+GUESTS=$GUESTS} '$here/taps.sh'" -run TestTwoGuests ./test/vm || status=1
 	fi
 }
 # Whether a part that SHORT=1 leaves out is wanted: only in a run that asks for tests or an engine by name.
@@ -95,9 +99,9 @@ alsoShort() { # $1: the part, $2: where else what it proves is proven
 }
 otherFinder() { # what depends most on how files are found, once more
 	if [ -z "${FINDER:-}${RUN:-}" ]; then
-		alsoShort 'version 3 by index, and version 4.1 by handles' 'version 4.1 is by index, and version 3 by handles' || return 0
+		alsoShort 'version 3 by index, and version 4 by handles' 'version 4 is by index, and version 3 by handles' || return 0
 		suite 'native, by index' "$guest -e ENGINE=native -e FINDER=index" -run '^(TestRestart|TestKillUnderLoad)$' ./test/vm || status=1
-		suite "native, NFS 4.1, by the kernel's handles" "$guest -e ENGINE=native -e NFS=4.1 -e FINDER=kernel" -run '^(TestRemovedWhileOpen|TestRestartUnderLocks)$' ./test/vm || status=1
+		suite "native, NFS 4.2, by the kernel's handles" "$guest -e ENGINE=native -e NFS=4.2 -e FINDER=kernel" -run '^(TestRemovedWhileOpen|TestRestartUnderLocks)$' ./test/vm || status=1
 	fi
 }
 nativeAlone() {
@@ -178,34 +182,41 @@ processors() { # those that this may run on
 		seq "${range%-*}" "${range#*-}"
 	done
 }
+otherMinor() { # what volumes have that were made for 4.1
+	if [ -z "${NFS:-}${RUN:-}" ]; then
+		alsoShort 'version 4.1' 'version 4.2 is served by the same code, and TestNodeWithBothMinors has both' || return 0
+		suite 'native, NFS 4.1' "$guest -e ENGINE=native -e NFS=4.1 -e FINDER=$finder4" -run '^(TestTwoNodes|TestRemovedWhileOpen|TestRestartUnderLocks|TestDieUnderLocks|TestNativeFiles)$' ./test/vm || status=1
+	fi
+}
 rest() {
 	nativeAlone
 	otherFinder
+	otherMinor
 	gonfs
 	ganesha
 }
-others() { # about as long as the rest of version 4.1
+others() { # about as long as the rest of version 4
 	native
 	knfsd
-	apart41
+	apart4
 	rest
 }
-others41() {
+others4() {
 	knfsd
-	apart41
+	apart4
 }
 status=0
 case ${NFS:-}:${ENGINE:-} in
-:) sideBySide others native41 ;;
-4.1:) sideBySide native41 others41 ;;
-4.1:native) sideBySide native41 apart41 ;;
-4.1:knfsd | :knfsd) knfsd ;;
+:) sideBySide others native4 ;;
+4.[12]:) sideBySide native4 others4 ;;
+4.[12]:native) sideBySide native4 apart4 ;;
+4.[12]:knfsd | :knfsd) knfsd ;;
 3:) sideBySide native rest ;;
 3:native | :native) sideBySide native nativeAlone ;;
 3:go-nfs | :go-nfs) gonfs ;;
 3:ganesha | :ganesha) ganesha ;;
 *)
-	echo "test/vm/run.sh: there is no engine '${ENGINE:-}' with NFS ${NFS:-3}: native, go-nfs or ganesha with 3, native or knfsd with 4.1" >&2
+	echo "test/vm/run.sh: there is no engine '${ENGINE:-}' with NFS ${NFS:-3}: native, go-nfs or ganesha with 3, native or knfsd with 4.1 and 4.2" >&2
 	exit 2
 	;;
 esac

@@ -12,23 +12,23 @@ import (
 	"testing"
 )
 
-// version41 reports whether this run mounts volumes with NFS version 4.1 (NFS=4.1). It is
+// version4 reports whether this run mounts volumes with NFS version 4.2, the default, or 4.1 (NFS=4.2, NFS=4.1). It is
 // with version 3 otherwise.
-func version41() bool { return os.Getenv("NFS") == "4.1" }
+func version4() bool { return strings.HasPrefix(os.Getenv("NFS"), "4.") }
 
-// version3Options mount a volume with version 3 in a run with 4.1.
+// version3Options mount a volume with version 3 in a run with version 4.
 func version3Options() []string {
 	return []string{"nfsvers=3", "proto=tcp", "port=20490", "mountport=20490", "mountproto=tcp", "nolock"}
 }
 
-// Why a test is left out of a run with version 4.1.
+// Why a test is left out of a run with version 4.
 const (
 	about3     = "it is about the mount options or the protocol of version 3"
 	noProtocol = "the protocol has no part in what it tests"
 )
 
-// notWith41 are the tests that a run with version 4.1 leaves out.
-var notWith41 = map[string]string{
+// notWith4 are the tests that a run with version 4 leaves out.
+var notWith4 = map[string]string{
 	"TestMountOptions":            about3,
 	"TestNoRpcbind":               about3,
 	"TestPrintedMountCommand":     about3,
@@ -57,11 +57,11 @@ var notWith41 = map[string]string{
 	"TestRaisedClaim":             noProtocol,
 	"TestOneDiskTwoAppliances":    noProtocol,
 	"TestRestoredWithoutProjects": noProtocol,
-	"TestOrdinaryUser":            "version 4.1 is served by the native engine alone, which takes root",
+	"TestOrdinaryUser":            "version 4 is served by the native engine alone, which takes root",
 }
 
-// only41 are the tests that a run with version 3 leaves out.
-var only41 = map[string]string{
+// only4 are the tests that a run with version 3 leaves out.
+var only4 = map[string]string{
 	"TestBothVersions":       "both versions of one volume",
 	"TestTwoNodes":           "locks between nodes",
 	"TestTwoGuests":          "locks between nodes",
@@ -72,15 +72,16 @@ var only41 = map[string]string{
 	"TestCutAtAnyFlush":      "clients with state, and both versions at once",
 	"TestFaultyDiskTwoNodes": "two nodes",
 	"TestRemovedWhileOpen":   "files without a name",
+	"TestNodeWithBothMinors": "both minor versions of one node",
 	"TestTwoNodesOfOneName":  "the names of clients, which have leases",
-	"TestThroughService":     "with version 3 Linux gives up after minutes what it gives up after a lease with 4.1",
+	"TestThroughService":     "with version 3 Linux gives up after minutes what it gives up after a lease with version 4",
 	"TestDieUnderLocks":      "locks that a log keeps",
 	"TestVersion42":          "programs on a mount of version 4.2",
 	"TestTwoMounts42":        "two mounts of version 4.2",
 	"TestACLs4":              "nfs4-acl-tools are for version 4",
 	"TestXattrs":             "version 3 has no extended attributes",
 	"TestXattrsTwoNodes":     "version 3 has no extended attributes",
-	"TestFinderChanges":      "its locks are between two nodes of version 4.1",
+	"TestFinderChanges":      "its locks are between two nodes of version 4",
 }
 
 // short reports whether this is the run of each change (SHORT=1), which leaves out what
@@ -96,7 +97,7 @@ func notInShortRun(t *testing.T, why string) {
 }
 
 const (
-	alsoIn41    = "version 4.1 has it in a short run, too, and the protocol has little part in it"
+	alsoIn4     = "version 4 has it in a short run, too, and the protocol has little part in it"
 	belowEngine = "the native engine has it in a short run, too, and the engine has little part in it"
 )
 
@@ -108,31 +109,31 @@ var notInShort = map[string]string{
 	"TestFaultyDiskUnseen": "what the kernel tells of a failed write is asked on this machine's own kernel, by TestSyncFails",
 }
 
-// notInShort3 are those that it leaves out with version 3, notInShort41 those with 4.1, and
+// notInShort3 are those that it leaves out with version 3, notInShort4 those with version 4, and
 // notInShortGoNFS those of the other engine.
 var (
 	notInShort3 = map[string]string{
-		"TestDefaultACL":          alsoIn41,
-		"TestEvictNode":           alsoIn41,
-		"TestExecute":             alsoIn41,
-		"TestFaultyDisk":          alsoIn41,
-		"TestFullByEachCall":      alsoIn41,
-		"TestFullVolume":          alsoIn41,
-		"TestGit":                 alsoIn41,
-		"TestIPv6":                alsoIn41,
-		"TestKillUnderLoad":       alsoIn41,
-		"TestClassWithoutVersion": alsoIn41,
-		"TestMountWithoutVersion": alsoIn41,
-		"TestNothingLeft":         alsoIn41,
-		"TestOpenBeforeChmod":     alsoIn41,
-		"TestPowerCut":            alsoIn41,
-		"TestPowerCutNames":       alsoIn41,
-		"TestProcesses":           alsoIn41,
-		"TestRandomOperations":    alsoIn41,
-		"TestSQLite":              alsoIn41,
-		"TestStalledLookup":       alsoIn41,
+		"TestDefaultACL":          alsoIn4,
+		"TestEvictNode":           alsoIn4,
+		"TestExecute":             alsoIn4,
+		"TestFaultyDisk":          alsoIn4,
+		"TestFullByEachCall":      alsoIn4,
+		"TestFullVolume":          alsoIn4,
+		"TestGit":                 alsoIn4,
+		"TestIPv6":                alsoIn4,
+		"TestKillUnderLoad":       alsoIn4,
+		"TestClassWithoutVersion": alsoIn4,
+		"TestMountWithoutVersion": alsoIn4,
+		"TestNothingLeft":         alsoIn4,
+		"TestOpenBeforeChmod":     alsoIn4,
+		"TestPowerCut":            alsoIn4,
+		"TestPowerCutNames":       alsoIn4,
+		"TestProcesses":           alsoIn4,
+		"TestRandomOperations":    alsoIn4,
+		"TestSQLite":              alsoIn4,
+		"TestStalledLookup":       alsoIn4,
 	}
-	notInShort41    = map[string]string{"TestInodeLimit": "the limit is checked below the protocol, and version 3 has it"}
+	notInShort4     = map[string]string{"TestInodeLimit": "the limit is checked below the protocol, and version 3 has it"}
 	notInShortGoNFS = map[string]string{
 		"TestDelete":           belowEngine,
 		"TestDoctorMount":      belowEngine,
@@ -149,15 +150,15 @@ var (
 
 // leaveOut takes the tests of the other version out of this run, and those that a short one has not.
 func leaveOut() {
-	other := maps.Clone(only41)
-	if version41() {
-		other = maps.Clone(notWith41)
+	other := maps.Clone(only4)
+	if version4() {
+		other = maps.Clone(notWith4)
 	}
 	if short() {
 		brief := maps.Clone(notInShort)
 		switch {
-		case version41():
-			maps.Copy(brief, notInShort41)
+		case version4():
+			maps.Copy(brief, notInShort4)
 		case os.Getenv("ENGINE") == "native":
 			maps.Copy(brief, notInShort3)
 		default:

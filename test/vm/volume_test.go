@@ -3,6 +3,7 @@
 package vm_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -62,8 +63,9 @@ spec:
 // them its volumes mount with that of the run, which is podnas's own choice or version 3.
 func (a *appliance) class(name, reclaimPolicy string, mountOptions ...string) {
 	a.t.Helper()
-	if !version41() && !slices.ContainsFunc(mountOptions, func(o string) bool { return strings.HasPrefix(o, "nfsvers=") }) {
-		mountOptions = append(slices.Clone(mountOptions), "nfsvers=3")
+	// A class without a version has 4.2.
+	if version := cmp.Or(os.Getenv("NFS"), "3"); version != "4.2" && !slices.ContainsFunc(mountOptions, func(o string) bool { return strings.HasPrefix(o, "nfsvers=") }) {
+		mountOptions = append(slices.Clone(mountOptions), "nfsvers="+version)
 	}
 	text := fmt.Sprintf(class, name, reclaimPolicy)
 	if len(mountOptions) > 0 {

@@ -2,12 +2,12 @@ package state
 
 import (
 	"fmt"
-	"math"
+	"maps"
 )
 
-// check compares all that State counts and indexes with its records, and the
+// Verify compares all that State counts and indexes with its records, and the
 // invariants of the package comment.
-func (s *State) check() error {
+func (s *State) Verify() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.after != nil {
@@ -107,14 +107,15 @@ func (s *State) check() error {
 			}
 		}
 	}
-	missing := 0
-	for _, w := range s.grace.owners {
+	missing := map[string]int{}
+	for owner, w := range s.grace.owners {
 		if !w.done {
-			missing++
+			node, _ := Node(owner)
+			missing[node]++
 		}
 	}
-	if missing != s.grace.missing || s.grace.active != s.graced.Load() {
-		return fmt.Errorf("grace waits for %d, counted %d", s.grace.missing, missing)
+	if !maps.Equal(missing, s.grace.missing) || s.grace.active != s.graced.Load() {
+		return fmt.Errorf("grace waits for %v, counted %v", s.grace.missing, missing)
 	}
 	return nil
 }
@@ -311,5 +312,3 @@ func (n *interval[T]) count() int {
 	}
 	return 1 + n.left.count() + n.right.count()
 }
-
-const toEOF = math.MaxUint64

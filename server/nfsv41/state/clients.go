@@ -4,7 +4,6 @@ import (
 	"container/list"
 	"encoding/binary"
 	"math"
-	"net/netip"
 	"time"
 )
 
@@ -43,10 +42,7 @@ func addressOf(conn Conn) string {
 
 // addressOf returns the address of a connection. It is kept if it gets clients.
 func (t *sessions) addressOf(conn string) *address {
-	key := conn
-	if a, err := netip.ParseAddrPort(conn); err == nil {
-		key = a.Addr().Unmap().String()
-	}
+	key := host(conn)
 	if a := t.addresses[key]; a != nil {
 		return a
 	}

@@ -14,24 +14,41 @@ type grace struct {
 	ending  bool // its entries are being removed
 	until   time.Time
 	owners  map[string]*awaited
-	missing int // of owners: not done
+	missing map[string]int // of owners: how many are not done, by the names of their nodes
 }
 
 // start begins it, without owners.
 func (g *grace) start(left time.Duration) {
 	g.active, g.ending, g.until = true, false, g.cfg.Now().Add(left)
-	g.owners, g.missing = map[string]*awaited{}, 0
+	g.owners, g.missing = map[string]*awaited{}, map[string]int{}
 }
 
 // over ends it.
 func (g *grace) over() {
 	g.active, g.ending, g.until = false, false, time.Time{}
-	g.owners, g.missing = nil, 0
+	g.owners, g.missing = nil, nil
 }
 
 type awaited struct {
 	entries []TrackedClient
 	done    bool // its client has said RECLAIM_COMPLETE
+}
+
+// await adds an owner that is not done.
+func (g *grace) await(owner string) *awaited {
+	w := &awaited{}
+	g.owners[owner] = w
+	node, _ := Node(owner)
+	g.missing[node]++
+	return w
+}
+
+// notMissing notes that nobody waits for an owner any more.
+func (g *grace) notMissing(owner string) {
+	node, _ := Node(owner)
+	if g.missing[node]--; g.missing[node] == 0 {
+		delete(g.missing, node)
+	}
 }
 
 // mayGrant says whether the client may get an open or a lock now.
@@ -66,7 +83,7 @@ func (g *grace) reclaimed(owner string) bool {
 		return false
 	}
 	w.done = true
-	g.missing--
+	g.notMissing(owner)
 	return true
 }
 
@@ -75,7 +92,7 @@ func (g *grace) reclaimed(owner string) bool {
 func (g *grace) forget(owner string) {
 	if w := g.owners[owner]; w != nil {
 		if !w.done {
-			g.missing--
+			g.notMissing(owner)
 		}
 		delete(g.owners, owner)
 	}

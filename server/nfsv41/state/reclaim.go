@@ -13,9 +13,7 @@ func (s *State) BeginGrace(tracking []TrackedClient) {
 	for _, e := range tracking {
 		w := g.owners[e.Owner]
 		if w == nil {
-			w = &awaited{}
-			g.owners[e.Owner] = w
-			g.missing++
+			w = g.await(e.Owner)
 		}
 		w.entries = append(w.entries, e)
 	}
@@ -55,7 +53,7 @@ func (s *State) ReclaimComplete(c *Client, oneFS bool) Error {
 // +checklocks:s.mu
 func (s *State) tryEndGraceLocked() {
 	g := &s.grace
-	if !g.active || g.ending || g.missing > 0 && s.cfg.Now().Before(g.until) {
+	if !g.active || g.ending || len(g.missing) > 0 && s.cfg.Now().Before(g.until) {
 		return
 	}
 	g.ending = true
@@ -72,7 +70,7 @@ func (s *State) tryEndGraceLocked() {
 			return
 		}
 	}
-	if g.missing == 0 {
+	if len(g.missing) == 0 {
 		s.event(Event{Kind: GraceEnded})
 	}
 	for owner, w := range g.owners {

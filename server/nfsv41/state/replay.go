@@ -115,12 +115,12 @@ func (p *Replay) grace(r *record) error {
 	case r.Awaited != nil && g.active:
 		owner := string(r.Awaited.Owner)
 		g.forget(owner)
-		w := &awaited{done: r.Awaited.Done}
+		w := g.await(owner)
 		for _, id := range r.Awaited.Entries {
 			w.entries = append(w.entries, TrackedClient{id, owner})
 		}
-		if g.owners[owner] = w; !w.done {
-			g.missing++
+		if r.Awaited.Done {
+			g.reclaimed(owner)
 		}
 	case r.Reclaimed != nil:
 		g.reclaimed(string(r.Reclaimed))

@@ -8,9 +8,9 @@ import (
 
 // Counts are for metrics.
 type Counts struct {
-	Clients    int // confirmed ones
-	Silent     int // of Clients: their leases ran out, and they keep what nobody else wants
-	Awaited    int // owners that have not reclaimed, in the grace period
+	Clients    int // nodes that have a confirmed client
+	Silent     int // of Clients: all their leases ran out, and they keep what nobody else wants
+	Awaited    int // nodes that have not reclaimed, in the grace period
 	Sessions   int
 	Opens      int
 	Locks      int // ranges
@@ -25,23 +25,27 @@ func (s *State) Counts() (n Counts) {
 	s.mu.Lock()
 	defer s.unlock()
 	n.Sessions, n.Opens, n.Locks, n.Waiters, n.ReplyBytes = len(s.sessions.byID), len(s.opens.byNumber), s.locks.ranges, len(s.locks.waiters), s.sessions.replies
-	n.InGrace, n.Awaited = s.grace.active, s.grace.missing
+	n.InGrace, n.Awaited = s.grace.active, len(s.grace.missing)
 	return n
 }
 
-// countClients counts those that are confirmed, and of these the silent ones. Not checked: eachClient holds mu.
+// countClients counts the nodes with confirmed clients, and of these the silent ones. Not checked: eachClient holds mu.
 //
 // +checklocksignore
 func (s *State) countClients() (all, silent int) {
+	var clients []ClientInfo
 	s.eachClient(func(c *Client) {
 		if c.confirmed {
-			all++
-			if s.sessions.leaseOver(c) {
-				silent++
-			}
+			clients = append(clients, ClientInfo{Owner: c.owner, Address: c.address, Verifier: c.verifier, Silent: s.sessions.leaseOver(c)})
 		}
 	})
-	return all, silent
+	nodes := Nodes(clients)
+	for _, node := range nodes {
+		if !slices.ContainsFunc(node, func(c ClientInfo) bool { return !c.Silent }) {
+			silent++
+		}
+	}
+	return len(nodes), silent
 }
 
 // Bytes estimates how much memory the tables take, with what is reserved for replies. TestResident compares it
@@ -67,6 +71,7 @@ type ClientInfo struct {
 	ID              uint64
 	Owner           string // any bytes
 	Address         string
+	Verifier        [8]byte
 	Principal       Principal
 	Minor           uint32 // version
 	Confirmed       bool
@@ -157,7 +162,7 @@ func (s *State) copyAll(limit int) (snap Snapshot) {
 func (s *State) copyClients(snap *Snapshot, limit int) {
 	s.eachClient(func(c *Client) {
 		snap.Clients = append(snap.Clients, ClientInfo{
-			ID: c.id, Owner: c.owner, Address: c.address, Principal: c.principal, Minor: c.minor,
+			ID: c.id, Owner: c.owner, Address: c.address, Verifier: c.verifier, Principal: c.principal, Minor: c.minor,
 			Confirmed: c.confirmed, Since: c.since, Seen: c.seen, Silent: s.sessions.leaseOver(c),
 			Sessions: len(c.sessions), Opens: c.usage.opens, Locks: c.ranges,
 			Recorded: c.recorded, ReclaimComplete: c.complete,

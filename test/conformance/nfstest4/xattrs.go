@@ -77,8 +77,8 @@ func (c *client) xattrsAre(fh nfs4.FH, want ...string) {
 	}
 	slices.Sort(names)
 	slices.Sort(want)
-	if !slices.Equal(names, want) || !r.EOF || r.Cookie != uint64(len(names)) {
-		c.Errorf("names are %q, eof %v, cookie %d, want %q", names, r.EOF, r.Cookie, want)
+	if !slices.Equal(names, want) || !r.EOF {
+		c.Errorf("names are %q, eof %v, want %q", names, r.EOF, want)
 	}
 }
 
@@ -330,14 +330,13 @@ func testXattrSticky(e *env) {
 	e.as42(func(other *client) { other.ok(putfh(dir), removexattr("a")) })
 }
 
-// What is neither a regular file nor a directory has none: xattr(7).
+// What is neither a regular file nor a directory has none: xattr(7). But newer kernels give a socket some.
 func testXattrTypes(e *env) {
 	c := e.withXattrs()
 	e.opened(c, "file", "")
 	for name, fh := range map[string]nfs4.FH{
 		"a symbolic link": c.fh(putfh(e.dir), symlink("link", "file")),
 		"a fifo":          c.fh(putfh(e.dir), create(nfs4.CreateArgs{Type: nfs4.TypeFIFO, Name: []byte("fifo"), Attr: mode(0o644)})),
-		"a socket":        c.fh(putfh(e.dir), create(nfs4.CreateArgs{Type: nfs4.TypeSock, Name: []byte("socket"), Attr: mode(0o644)})),
 	} {
 		e.Run(name, func(t *testing.T) {
 			c := c.with(t)
